@@ -1,5 +1,5 @@
-// Quality of every type on the trained models, as a markdown table: largest logit error, perplexity
-// here and in the golden file, greedy text.   golden_table MODELS_FOLDER WIKI.TEST.RAW WORK_FOLDER
+// Prints a markdown table of all types on the trained models: largest logit error, perplexity (also
+// the golden one), greedy text. Usage: golden_table MODELS_FOLDER WIKI.TEST.RAW WORK_FOLDER
 #include <algorithm>
 #include <cmath>
 #include <exception>
@@ -63,7 +63,7 @@ double largest_logit_error(Engine& engine, const Json& prompt, const TensorSourc
   return worst;
 }
 
-// Tokens of greedy text equal to the golden's, "all" or the first that differs.
+// Returns how many greedy tokens equal the golden's: "all", or the index of the first difference.
 std::string greedy(Engine& engine, const Json& prompt) {
   const auto want = prompt.at("greedy_ids").get<std::vector<Token>>();
   engine.session->cache().clear(0);
@@ -84,7 +84,7 @@ std::string greedy(Engine& engine, const Json& prompt) {
   return "all";
 }
 
-// hf-stride over its first 40 windows, as the goldens have it.
+// Computes hf-stride over the first 40 windows, as the golden files do.
 double stride_perplexity(Engine& engine, const std::string& text) {
   ProtocolRequest request;
   request.protocol = "hf-stride";
@@ -98,7 +98,7 @@ double stride_perplexity(Engine& engine, const std::string& text) {
       .ppl;
 }
 
-// The golden perplexity of that protocol; a model without one is the same function as its base.
+// The golden perplexity of this protocol. A variant without one computes its base's function.
 double golden_perplexity(const fs::path& folder) {
   const std::string name = folder.filename().string();
   const fs::path base = folder.parent_path() / name.substr(0, name.rfind("-outliers"));

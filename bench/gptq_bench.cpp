@@ -1,5 +1,5 @@
-// Speed of second-order quantization: its linear algebra beside the machine's peak, and whole
-// linears in seconds.
+// Speed of second-order quantization: its linear algebra compared with the machine's peak, and the
+// time for whole linears in seconds.
 #include <algorithm>
 #include <functional>
 #include <iostream>
@@ -20,7 +20,7 @@
 namespace leq {
 namespace {
 
-constexpr std::int64_t kTokens = 2048;  // of one measured X^T X
+constexpr std::int64_t kTokens = 2048;  // tokens of one measured X^T X
 constexpr std::int64_t kMostColumns = 32768;
 
 struct Shape {
@@ -44,9 +44,9 @@ double seconds_of(const std::function<void()>& work) {
   return watch.seconds();
 }
 
-// Rows of one linear of random weights: X^T X and the products that feed errors back beside the f32
-// peak, the factor beside the f64 peak, each measured before and after; gptq and gptq+ (int4-g128)
-// in seconds. The best of `runs`.
+// The rows of one linear with random weights. X^T X and the products that propagate errors are
+// compared with the f32 peak, the factorization with the f64 peak; each peak is measured before and
+// after. gptq and gptq+ (int4-g128) are timed in seconds. The best of `runs` counts.
 class GptqBench {
  public:
   GptqBench(Shape shape, int threads, int runs, cpu::LimitMeter& meter)

@@ -1,5 +1,5 @@
-// What a grammar costs a step: the mask of allowed tokens along documents of several kinds, for a
-// real vocabulary:  grammar_bench TOKENIZER [VOCABULARY]
+// Measures what a grammar costs per step: computing the mask of allowed tokens along documents of
+// several kinds, for a real vocabulary. Usage: grammar_bench TOKENIZER [VOCABULARY]
 #include <algorithm>
 #include <exception>
 #include <iostream>

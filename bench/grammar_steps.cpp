@@ -1,6 +1,6 @@
-// A grammar's share of a step: documents are written by a model's engine with their grammar and
-// without one in turns, the tokens being given (Replay):  grammar_steps MODEL.leq [REPLIES]
-// REPLIES: so many at once (1). What a grammar costs the first time is in its first document.
+// Measures a grammar's share of a step: an engine replays given documents (Replay) alternately with
+// and without their grammar. Usage: grammar_steps MODEL.leq [REPLIES], with REPLIES concurrent
+// replies (default 1). A grammar's one-time costs are in the times of its first document.
 #include <algorithm>
 #include <exception>
 #include <functional>
@@ -60,8 +60,8 @@ double mean(const std::vector<double>& values) {
   return sum / static_cast<double>(values.size());
 }
 
-// Seconds of each step that writes; what the requests' submission takes, a grammar's tree and
-// first mask, belongs to the first.
+// Returns the seconds of each step. The first step includes the time for submitting the requests,
+// in which the grammar's token tree and first mask are built.
 std::vector<double> write(Engine& engine, const std::vector<Token>& document, int replies,
                           const std::shared_ptr<const Grammar>& grammar) {
   EngineRequest request;

@@ -21,7 +21,7 @@ struct Shape {
   std::int64_t tokens, outputs, inputs;
 };
 
-// A weight of random codes, all scales small.
+// A weight with random codes whose scales are all small.
 class SyntheticWeight {
  public:
   SyntheticWeight(const QuantScheme& scheme, ActKind act, const Shape& shape)
@@ -31,7 +31,7 @@ class SyntheticWeight {
         sums_(bytes_.sums + 64, "sums") {
     Random random(1);
     for (std::uint64_t i = 0; i + 4 <= bytes_.codes; i += 4) {
-      // A bit of each byte stays 0: neither -128 nor a float of great size is a code.
+      // Some bits of each byte stay 0, so that no code is -128 or a very large float.
       const std::uint32_t word = random.bits() & 0x3f3f3f3fu;
       std::memcpy(codes_.data() + i, &word, sizeof word);
     }
@@ -109,7 +109,7 @@ void add_all() {
     }
     for (const char* scheme : {"f32", "f16"}) add(scheme, ActKind::none, shape);
   }
-  // One token: a gibibyte of weights from memory, and layers of 1.1 B and 110 M.
+  // One token: a gibibyte of weights from memory, and layers of models with 1.1 B and 110 M.
   add("int8", ActKind::row, {1, 262144, 4096});
   add("int8", ActKind::g128, {1, 262144, 4096});
   add("int4-g128", ActKind::row, {1, 524288, 4096});

@@ -1,8 +1,8 @@
-// Errors of weights alone, as a markdown table: every method that needs no inputs, in the types
+// Prints a markdown table of the errors of weights: every method that needs no inputs, in the types
 // that it writes, on the matrices of safetensors files.
 //   weight_table [--conv1d REGEX] FILE.safetensors...
-// Matrices whose names fit REGEX lie as [in, out] and are turned. Below the table stands how often
-// the orders hold that theory has; the last one is a gain to expect, not a law.
+// Matrices whose names match REGEX are stored as [in, out] and are transposed. Below the table are
+// the orders of errors that theory predicts, and how often they hold; the last is only expected.
 #include <array>
 #include <cmath>
 #include <exception>
@@ -28,12 +28,12 @@ struct Weight {
   std::vector<float> values;
 };
 
-// Of one method and type: the sums over each weight.
+// The errors of one method and type, for each weight.
 struct Errors {
   std::string method, type;
   std::vector<double> of_weight;  // |W - Wq|^2 / |W|^2
-  double overall = 0;             // the same of all weights together
-  double bits = 0;                // a weight, with scales, without what activations add
+  double overall = 0;             // the same for all weights together
+  double bits = 0;                // bits per weight with scales, without sums for activations
 };
 
 std::vector<float> turned(const std::vector<float>& values, std::int64_t rows,
@@ -116,12 +116,12 @@ std::string scientific(double value) {
   return text.str();
 }
 
-// One order: how often it holds, over all pairs of results that it speaks of, weight by weight.
+// An expected order of errors: how often it holds over all pairs of results, weight by weight.
 struct Order {
   std::string text;
   bool equal = false;
   int holds = 0, of = 0;
-  std::string broken = {};  // the first that does not
+  std::string broken = {};  // the first result that violates the order
 
   void compare(const Errors& better, const Errors& worse, const std::vector<Weight>& weights) {
     for (std::size_t i = 0; i < weights.size(); ++i, ++of) {
@@ -135,7 +135,7 @@ struct Order {
   }
 };
 
-// "int4-g64" for "int4-g128"; "int8-g128" for "int8"; empty where there is none finer.
+// Returns "int4-g64" for "int4-g128", "int8-g128" for "int8"; empty if there is no finer type.
 std::string halved(const std::string& type) {
   if (type == "int8" || type == "uint8") return type + "-g128";
   for (const auto& [from, to] : {std::pair{"-g128", "-g64"}, {"-g64", "-g32"}}) {

@@ -1,4 +1,4 @@
-// Flags are the tools' words: below tools/ no text and no comment may name one. The library names
+// Flags belong to the tools: no text or comment in the library may name a flag. The library names
 // settings by their fields, Setting{"context"} of base/error.h.
 #include <gtest/gtest.h>
 
@@ -15,21 +15,21 @@
 namespace leq {
 namespace {
 
-// Words after a minus that are no flag of a tool.
+// Words after a minus sign that are not flags of a tool.
 constexpr std::array<std::string_view, 11> kOtherWords = {
     "-log",    "-scale", "-zero", "-infinity", "-inf",  // arithmetic
-    "-tensor", "-g",                                    // ends of a scheme's name: int8-g128
-    "-real",   "-fmad",                                 // of nvcc and its architectures
+    "-tensor", "-g",                                    // part of a scheme's name: int8-g128
+    "-real",   "-fmad",                                 // nvcc's flags and architectures
     "-l",                                               // ulimit -l
     "-th"};                                             // `n`-th
 
-// Text of a string literal or a comment.
+// The text of a string literal or a comment.
 struct Passage {
   std::size_t line = 0;
   std::string text;
 };
 
-// Reads C++ for its string literals and comments.
+// Extracts string literals and comments from C++ code.
 class Reader {
  public:
   explicit Reader(std::string_view code) : code_(code) {}
@@ -86,7 +86,7 @@ class Reader {
   std::vector<Passage> passages_;
 };
 
-// Lines and flag words: "12: --type". A minus within a call, as in exp(-x), is arithmetic.
+// Returns lines and flag words: "12: --type". A minus in a call, as in exp(-x), is arithmetic.
 std::vector<std::string> flag_words(std::string_view code) {
   static const std::regex kWord(R"((^|[\s"'`]|(^|[^A-Za-z0-9_])\()(--?[a-z][a-z0-9-]*))");
   std::vector<std::string> found;

@@ -1,4 +1,4 @@
-// The GPUs of this machine that tests run on: the emulated one where it is built, and real ones.
+// The GPUs that tests run on: the emulated one if it is built, and real ones.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace leq::test {
 
-// Names that make_backend takes: "sim", "cuda:0" ...
+// Names accepted by make_backend: "sim", "cuda:0" ...
 inline std::vector<std::string> gpu_devices() {
   std::vector<std::string> devices;
   for (const std::string& line : list_devices()) {
@@ -19,7 +19,7 @@ inline std::vector<std::string> gpu_devices() {
   return devices;
 }
 
-// A name as a test's may be: letters, digits and underscores.
+// Converts a name to a valid test name: letters, digits and underscores.
 inline std::string test_name(std::string name) {
   std::ranges::replace_if(
       name, [](char c) { return c == ':' || c == '-'; }, '_');

@@ -1,5 +1,5 @@
-// Says why tests of label gpu did not run: the programs' tests have GPUs for parameters, and none
-// is left of them without one.
+// Reports why tests with label gpu did not run: they are instantiated for each GPU, so that without
+// a GPU there are none.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,5 +1,5 @@
-// The table of rooms (docs/architecture.md): a file may include its own room and rooms on lower
-// lines; rooms on one line are strangers to each other. No source file is longer than 600 lines.
+// The table of modules (docs/architecture.md): a file may include its module and modules on lower
+// lines; modules on one line are independent. No source file has more than 600 lines.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ const std::map<std::string, int> kLines = {
     {"eval", 7},     {"convert", 7},  {"recipes", 8},  {"export", 8}, {"runtime", 8},
     {"server", 9},   {"compare", 9},  {"tools", 10},   {"capi", 10},  {"examples", 10}};
 
-// Room of a path below the source folder, "" for files outside the rooms.
+// Returns the module of a path relative to the source folder; "" for files outside the modules.
 std::string folder_of(const fs::path& relative) {
   auto part = relative.begin();
   if (*part == "src" && ++part == relative.end()) return "";
@@ -46,7 +46,7 @@ std::vector<std::string> lines_of(const fs::path& relative) {
   return lines;
 }
 
-// The quoted file of an #include line, "" for other lines.
+// Returns the quoted file of an #include line; "" for other lines.
 std::string included(const std::string& line) {
   const auto text = trim(line);
   if (!text.starts_with("#include \"")) return "";
@@ -54,7 +54,7 @@ std::string included(const std::string& line) {
   return std::string(text.substr(first, text.find('"', first) - first));
 }
 
-// What is wrong with `file` including `target`; "" if nothing is.
+// Returns the rule that `file` violates by including `target`; "" if it violates none.
 std::string violation(const std::string& folder, const fs::path& file, const std::string& target) {
   const std::string other = folder_of(target);
   if (other.empty() || other == folder) return "";
@@ -78,11 +78,11 @@ TEST(Layering, RoomsIncludeOnlyLowerRooms) {
   EXPECT_GT(includes, 100) << "the test reads no sources";
 }
 
-using Folders = std::map<std::string, std::set<std::string>>;  // folder -> those it includes from
+using Folders = std::map<std::string, std::set<std::string>>;  // folder -> the folders it includes
 
-// A way of includes from a folder back to it, "" where there is none.
+// Returns a cycle of includes from a folder back to itself; "" if there is none.
 std::string ring(const Folders& folders) {
-  std::map<std::string, bool> finished;  // false: on the way that is being followed
+  std::map<std::string, bool> finished;  // false: on the current path
   std::vector<std::string> way;
   std::string found;
   const std::function<void(const std::string&)> follow = [&](const std::string& folder) {
@@ -97,7 +97,7 @@ std::string ring(const Folders& folders) {
     if (const auto next = folders.find(folder); next != folders.end()) {
       for (const std::string& other : next->second) follow(other);
     }
-    if (!found.empty()) return;  // the way is cut by then
+    if (!found.empty()) return;  // the cycle is complete
     finished[folder] = true;
     way.pop_back();
   };
@@ -105,7 +105,7 @@ std::string ring(const Folders& folders) {
   return found;
 }
 
-// The file that an include names: below src/, else below the project's folder; "" for others.
+// Returns an included file relative to src/ or to the project's folder; "" for other files.
 std::string resolved(const std::string& target) {
   for (const char* root : {"src/", ""}) {
     if (fs::exists(fs::path(LEQ_SOURCE_DIR) / (root + target))) return root + target;

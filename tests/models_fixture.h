@@ -1,5 +1,5 @@
-// Models for tests: a trained checkpoint quantized once into a folder of temporary files and kept
-// for the next test that asks for it.
+// Models for tests: a trained checkpoint is quantized once into a temporary folder and kept for
+// other tests that use it.
 #pragma once
 
 #include <filesystem>
@@ -9,8 +9,8 @@
 
 namespace leq::test {
 
-// The .leq file of `folder` in `type`; written again whenever this test program is newer.
-// Concurrent tests may race: each writes its own complete file and the last rename wins.
+// Returns the .leq file of `folder` in `type`, which is rewritten if this test program is newer.
+// Concurrent tests may each write a complete file; the last rename takes effect.
 inline std::filesystem::path quantized(const std::filesystem::path& folder, const std::string& type,
                                        ActChoice act = ActChoice::automatic) {
   namespace fs = std::filesystem;

@@ -1,4 +1,4 @@
-// f16 and bf16 by their definition, in double arithmetic: an oracle that shares nothing with
+// f16 and bf16 by their definition in double: a reference that shares no code with
 // half.h.
 #pragma once
 
@@ -8,8 +8,8 @@
 
 namespace leq::test {
 
-// The number of `precision` significant bits nearest to x, ties to even; numbers are multiples of
-// at least 2^lowest. No overflow.
+// Returns the number with `precision` significant bits nearest to x, ties to even; numbers are
+// multiples of at least 2^lowest. There is no overflow.
 inline double nearest(double x, int precision, int lowest) {
   if (x == 0) return x;
   int exponent = 0;
@@ -20,7 +20,7 @@ inline double nearest(double x, int precision, int lowest) {
 inline double nearest_f16(double x) { return nearest(x, 11, -24); }
 inline double nearest_bf16(double x) { return nearest(x, 8, -133); }
 
-// The value of a bit pattern with `mantissa_bits` and 15 - mantissa_bits bits of exponent.
+// The value of a pattern with `mantissa_bits` mantissa bits and 15 - mantissa_bits exponent bits.
 inline double value_of_pattern(std::uint16_t pattern, int mantissa_bits) {
   const int exponent_mask = (1 << (15 - mantissa_bits)) - 1;
   const int bias = exponent_mask / 2;
@@ -32,9 +32,9 @@ inline double value_of_pattern(std::uint16_t pattern, int mantissa_bits) {
   return sign * std::ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
 }
 
-// The f16 pattern of a number that is exactly one, by search over all of them.
+// Returns the f16 pattern of a number that f16 represents exactly, by searching all patterns.
 inline std::uint16_t f16_pattern(double x) {
-  unsigned low = 0;  // patterns of positive numbers grow with the number
+  unsigned low = 0;  // patterns of positive numbers ascend with the number
   for (unsigned bit = 1u << 14; bit > 0; bit >>= 1) {
     if (value_of_pattern(static_cast<std::uint16_t>(low + bit), 10) <= std::fabs(x)) low += bit;
   }

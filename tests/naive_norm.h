@@ -1,4 +1,4 @@
-// The norms of docs/numerics.md one operation at a time, each rounded to f32: an oracle for the
+// The norms of docs/numerics.md one operation at a time, each rounded to f32: a reference for the
 // bits of every backend.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace leq::test {
 
-// Lanes k % 256 are added in pairs 128 apart, then 64, ... 1 apart.
+// Lanes k % 256 are added in pairs at distances 128, then 64, ... then 1.
 inline float sum_of_norm_lanes(std::vector<float> lanes) {
   while (lanes.size() > 1) {
     std::vector<float> next(lanes.size() / 2);

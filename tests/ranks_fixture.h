@@ -17,7 +17,7 @@ inline std::vector<std::unique_ptr<Backend>> follower_backends(int ranks, int th
   return backends;
 }
 
-// `threads` of each rank; `limits` are resolved.
+// `threads` is the number per rank; `limits` must be resolved.
 struct RankedModel {
   RankedModel(const Model& model, int ranks, int threads, const RunLimits& limits)
       : backend(make_cpu_backend({threads, chosen_isa()})),

@@ -1,5 +1,5 @@
-// Finds the third-party data and trained models that lie beside the project, never in it. Tests
-// that need them skip with a visible reason where they are absent.
+// Finds third-party data and trained models that are stored next to the project, never in it. Tests
+// that need them are skipped with a visible reason if they are missing.
 #pragma once
 
 #include <cstdlib>
@@ -16,7 +16,7 @@ inline std::optional<std::filesystem::path> shared_path(const std::string& relat
                                          : std::filesystem::path(LEQ_SOURCE_DIR) / ".." / "shared";
   const auto path = root / relative;
   if (std::filesystem::exists(path)) return path;
-  // The storyteller is the project's own and always there.
+  // The storyteller is part of the project and always available.
   const auto own = std::filesystem::path(LEQ_SOURCE_DIR) / "examples";
   if (relative == "models/storyteller") return own / "storyteller";
   return std::nullopt;

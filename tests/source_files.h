@@ -1,4 +1,4 @@
-// The project's own sources, for tests that read them.
+// Locates and reads the project's own sources, for tests about the sources.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@
 
 namespace leq::test {
 
-// Paths below the project's folder.
+// Returns paths of files in these folders of the project.
 inline std::vector<std::filesystem::path> source_files(const std::vector<std::string>& folders) {
   namespace fs = std::filesystem;
   std::vector<fs::path> files;

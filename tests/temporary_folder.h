@@ -1,4 +1,4 @@
-// A new folder of one test, removed with all that is in it.
+// A new folder for one test, which is deleted with its contents at the end.
 #pragma once
 
 #include <unistd.h>
@@ -30,13 +30,13 @@ class TemporaryFolder {
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
 
-  // A file of these bytes; its path.
+  // Writes a file with these bytes; returns its path.
   std::string write(const std::string& name, const std::string& bytes) const {
     std::ofstream(path_ / name, std::ios::binary) << bytes;
     return (path_ / name).string();
   }
 
-  // What lies in the folder, sorted.
+  // Returns the sorted names in the folder.
   std::vector<std::string> names() const {
     std::vector<std::string> found;
     for (const auto& entry : std::filesystem::directory_iterator(path_)) {

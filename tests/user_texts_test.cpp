@@ -1,5 +1,5 @@
-// Messages, help and labels in the field's words: each has once been worded otherwise, and stays as
-// it is said here.
+// Checks that certain messages, help texts and labels keep their wording, because each of them was
+// once worded in terms that users did not understand.
 #include <gtest/gtest.h>
 
 #include <array>

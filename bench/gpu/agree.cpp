@@ -124,8 +124,8 @@ class Problem {
     launch_weight_only_matmul(a, stream_);
   }
 
-  // Runs the quantization and `launch` twice without a pause, first on different inputs, so that a
-  // kernel that reads its inputs too early computes with the wrong ones.
+  // Runs the quantization and `launch` twice without a pause, first on different inputs. A kernel
+  // that reads its inputs too early then computes with the wrong ones.
   void run(std::int64_t tokens, TermOrder order, const std::function<void()>& launch) const {
     for (const std::int64_t first : {1, 0}) {
       rt::copy_on_device(out_.as<void>(), start_.as<void>(), out_bytes(tokens), stream_);
@@ -144,7 +144,7 @@ class Problem {
   }
   void keep_as_wanted(std::int64_t tokens) { fetch(wanted_, tokens); }
 
-  // The number of outputs that differ from the expected ones; prints the first few.
+  // Counts the outputs that differ from the expected ones; prints the first few.
   std::int64_t differences(std::int64_t tokens, const char* kernel) {
     fetch(found_, tokens);
     if (std::memcmp(found_.data(), wanted_.data(), out_bytes(tokens)) == 0) return 0;
@@ -314,7 +314,7 @@ void body(const Options& options, rt::Stream& stream) {
   Tally all;
   for (const Kind& kind : kKinds) {
     for (const LinearShape& shape : shapes(options.tiny)) {
-      // Models have this pair of groupings, so that prompts are tested too.
+      // Models use this pair of groupings, so prompts are tested with it, too.
       const bool usual = kind.token_group < 0 || kind.token_group == shape.act_group;
       std::vector<std::int64_t> counts = {1, 2, 4, 8, 9, 16, 33, 64, 65, 128, 129};
       if (options.tiny) counts = {1, 5, 9, 33};

@@ -28,7 +28,7 @@ std::int64_t differing(const std::vector<std::uint32_t>& a, const std::vector<st
   return wrong;
 }
 
-// The number of values whose difference is larger than rounding explains.
+// Counts the values whose difference is larger than rounding explains.
 std::int64_t far(const std::vector<std::uint32_t>& a, const std::vector<std::uint32_t>& b) {
   constexpr float kTolerance = 2e-4f;
   std::int64_t wrong = 0;
@@ -109,7 +109,7 @@ class Experts {
   std::size_t scales_of_segment() const {
     return static_cast<std::size_t>(sizes_.hidden) * groups();
   }
-  // The result increases with i.
+  // Returns expert number i of a token; the numbers increase with i.
   int expert_of(std::int64_t token, int i) const {
     const int stride = sizes_.experts / sizes_.active;
     return i * stride + static_cast<int>(token * 7 + i * 3) % stride;
@@ -166,7 +166,7 @@ class Experts {
   Memory codes_, scales_, x_, x_scales_, x_sums_, table_, choice_, out_;
 };
 
-// Inputs of Gated DeltaNet for the text of one sequence.
+// The inputs of Gated DeltaNet for the text of one sequence.
 class DeltaText {
  public:
   DeltaText(bool tiny, rt::Stream& stream)

@@ -11,10 +11,10 @@ struct Tally {
   std::int64_t runs = 0, wrong = 0;
 };
 
-// The linears of experts at the sizes of Qwen3-30B-A3B: all rows in one launch, and row by row with
-// the kernel for one token. Prints a table row for each kind.
+// Compares the linears of experts at the sizes of Qwen3-30B-A3B: all rows in one launch, and row by
+// row with the kernel for one token. Prints a table row for each kind.
 Tally compare_experts(bool tiny, rt::Stream& stream);
-// Gated DeltaNet at the sizes of Qwen3-Next: a whole text at once, and token by token.
+// Compares Gated DeltaNet at the sizes of Qwen3-Next: a whole text at once, and token by token.
 Tally compare_delta_net(bool tiny, rt::Stream& stream);
 
 }  // namespace leq::LEQ_GPU::bench

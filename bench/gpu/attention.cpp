@@ -1,4 +1,4 @@
-// Times attention over pages: one token for each of some sequences, in bytes of the cache per
+// Measures attention over pages: one token for each of several sequences, in bytes of the cache per
 // second, and prompts, in operations per second.
 #include <algorithm>
 #include <cstdio>
@@ -17,7 +17,7 @@ struct Heads {
   const char* model;
   int heads, kv_heads;
 };
-// Models with one, four and five queries per kv head; heads have 128 dimensions.
+// These models have one, four and five queries per kv head; heads have 128 dimensions.
 constexpr Heads kHeads[] = {{"llama-7b", 32, 32}, {"mistral-7b", 32, 8}, {"qwen3-14b", 40, 8}};
 constexpr int kHeadDim = 128;
 
@@ -31,11 +31,11 @@ std::int64_t page_bytes(KvPart part, KvType type, int kv_heads) {
   return kv_heads * (numbers + 4 * kv_ends(part, type, kHeadDim));
 }
 
-// Number of f16 copies per run: those of the first page and of the newest pages.
+// The number of f16 copies per run: those of the first page and of the newest pages.
 constexpr std::int64_t kCopiesOfRun = 64;
 
 // One layer with `sequences` runs of `rows` rows, which end at position `context` - 1. Launches
-// alternate between caches: at most `most_caches`, or so many that no L2 cache holds them.
+// alternate between caches: at most `most_caches`, or enough to exceed any L2 cache.
 class Problem {
  public:
   Problem(const Heads& heads, KvType type, int sequences, int rows, int context, int most_caches,
@@ -111,7 +111,7 @@ class Problem {
     return static_cast<double>(a_.batch.run_count * a_.batch.end) *
            static_cast<double>(key_bytes_ + value_bytes_) / kKvPageTokens;
   }
-  // Operations for scores and values: 4 d for each query and each position visible to it.
+  // Returns operations for scores and values: 4 d for each query and each position visible to it.
   double operations() const {
     const auto rows = static_cast<double>(a_.batch.longest_run);
     const double seen = rows * (static_cast<double>(a_.batch.end) - (rows - 1) / 2);

@@ -1,4 +1,4 @@
-// Device memory filled with numbers, and the linears of llama-7b, for programs that time kernels.
+// Device memory filled with numbers, and llama-7b's linears, for programs that measure kernels.
 #pragma once
 
 #include <cstdint>
@@ -53,17 +53,17 @@ struct LinearShape {
 // size in each direction.
 std::vector<LinearShape> llama_linears(bool tiny);
 
-// Larger than any L2 cache, so that launches that use copies of this size in turn read memory.
+// This is larger than any L2 cache, so that launches with copies of this size in turn read memory.
 inline constexpr std::size_t kRotatedBytes = std::size_t{640} << 20;
-// The number of copies of `each` bytes, 1 to 64, that fill about `bytes`.
+// Returns the number of copies of `each` bytes, 1 to 64, that fill about `bytes`.
 int copies_filling(std::size_t bytes, std::size_t each);
 
-// Several copies of one linear of b bits, and rows of activations: arguments of launch_int_matmul,
-// launch_float_matmul (16 bits, f16) and launch_weight_only_matmul.
+// Several copies of one linear of b bits, and rows of activations, as arguments of
+// launch_int_matmul, launch_float_matmul (16 bits, f16) and launch_weight_only_matmul.
 class IntLinear {
  public:
-  // group 0: a scale per row (only 8 bits), or none (16 bits). There are so many copies that they
-  // fill about `bytes`.
+  // group 0: one scale per row (only 8 bits), or no scale (16 bits). The number of copies is such
+  // that they fill about `bytes`.
   IntLinear(const LinearShape& shape, int bits, int group, std::int64_t tokens, std::size_t bytes,
             rt::Stream& stream);
 

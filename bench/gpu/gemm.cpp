@@ -1,5 +1,5 @@
-// Many tokens times the weights of llama-7b: operations per second, as a share of the rate of a
-// loop that contains only tensor-core instructions (wgmma if available), beside the vendor's
+// Many tokens times the weights of llama-7b: operations per second as a share of the rate of a
+// loop that contains only tensor-core instructions (wgmma if available), next to the vendor's
 // library.
 #include <cstdio>
 
@@ -21,7 +21,7 @@ constexpr Kind kKinds[] = {{"int8", 8, 0},
                            {"int4-g128, act none", 4, 128, true},
                            {"f16", 16, 0, true}};
 
-// Up to so many tokens, launches use copies in turn, because L2 would otherwise hold their inputs.
+// Up to this many tokens, launches use copies in turn, because L2 would otherwise cache weights.
 constexpr std::int64_t kReadingTokens = 256;
 
 void launch(const Kind& kind, const IntLinear& linear, int copy, rt::Stream& stream) {
@@ -30,7 +30,7 @@ void launch(const Kind& kind, const IntLinear& linear, int copy, rt::Stream& str
   launch_int_matmul(linear.arguments(copy), stream);
 }
 
-// With f32 inputs each product is two products of f16.
+// With f32 inputs each product consists of two products of f16.
 std::string of_loop(const Options& options, const Kind& kind, double tops) {
   const std::string loop = options.ceilings.contains("wgmma_s8_tops") ? "wgmma" : "mma";
   return kind.f32_inputs ? share(options, loop + "_f16_tflops", 2 * tops)

@@ -1,5 +1,5 @@
-// Few tokens times the weights of llama-7b: bytes of weights per second, as a share of the read
-// bandwidth of this GPU.
+// Few tokens times the weights of llama-7b: bytes of weights per second, as a share of this GPU's
+// read bandwidth.
 #include "bench/gpu/data.h"
 #include "bench/gpu/timing.h"
 

@@ -11,10 +11,10 @@
 
 namespace leq::LEQ_GPU::bench {
 
-// Size of the repeated block; its number of rows is not divisible by tiles, warps or groups.
+// The size of the repeated block; its number of rows is not divisible by tiles, warps or groups.
 inline constexpr std::size_t kRepeated = (std::size_t{1} << 22) + 4 * 1237;
 
-// Numbers make(random in 0 ... 2^24 - 1) in device memory, repeated after kRepeated bytes.
+// Returns make(random in 0 ... 2^24 - 1) in device memory, repeated after kRepeated bytes.
 template <class T>
 Memory numbers(std::size_t count, rt::Stream& stream, const std::function<T(std::uint32_t)>& make) {
   std::uint32_t state = 12345 + static_cast<std::uint32_t>(count);

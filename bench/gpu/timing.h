@@ -1,5 +1,5 @@
-// Times of launches in microseconds, and what the programs share: options, the ceilings that
-// 2_ceilings.sh measured, table cells.
+// Measures launches in microseconds; also has what the programs share: options, the ceilings that
+// 2_ceilings.sh measured, and table cells.
 #pragma once
 
 #include <functional>
@@ -11,9 +11,9 @@
 
 namespace leq::LEQ_GPU::bench {
 
-// The time of launch(0) ... launch(items - 1) in one CUDA graph, divided by `items`; the median
-// over repetitions. Items should have data of their own, so that no cache holds the data. On the
-// emulator each item runs once.
+// Returns the time of launch(0) ... launch(items - 1) in one CUDA graph, divided by `items`; the
+// median over repetitions. Items should have data of their own, so that no cache holds the data. On
+// the emulator each item runs once.
 double microseconds(rt::Stream& stream, int items, const std::function<void(int item)>& launch);
 
 struct Options {
@@ -27,10 +27,10 @@ Options parse_options(int argc, char** argv);
 void print_row(const std::vector<std::string>& cells);
 void print_head(const std::vector<std::string>& names);
 std::string number(double value, int digits);
-// value / ceilings[name] in percent; "n/a" if the ceiling is missing.
+// Returns value / ceilings[name] in percent; "n/a" if the ceiling is missing.
 std::string share(const Options& options, const std::string& name, double value);
 
-// Runs a program's body; reports errors and a missing device on stderr. Returns the exit status.
+// Runs a program's body and returns the exit status; reports errors or a missing device on stderr.
 int run_bench(int argc, char** argv, void (*body)(const Options& options, rt::Stream& stream));
 
 }  // namespace leq::LEQ_GPU::bench

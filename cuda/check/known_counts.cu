@@ -90,7 +90,7 @@ __global__ void looped(int* out, const int* in, int count) {
   }
 }
 
-// A loop without tensor-core work, in which fences and divisions are counted too.
+// A loop without tensor-core instructions, in which fences and divisions are counted, too.
 __global__ void plain(int* out, const int* in, int count) {
 #pragma unroll 1
   for (int i = 0; i < count; ++i) {
@@ -107,7 +107,7 @@ __global__ void early(uint4* out, const uint4* in) {
   out[threadIdx.x] = {a.x + b.x + c.x, a.y + b.y + c.y, a.z + b.z + c.z, a.w + b.w + c.w};
 }
 
-// A loop with a warp-uniform branch, for which architecture 12.0 has an instruction of its own.
+// A loop with a warp-uniform branch, for which architecture 12.0 has a special instruction.
 __global__ void together_4(float* out, const std::uint32_t* in, int count) {
   float sums[4] = {};
 #pragma unroll 1

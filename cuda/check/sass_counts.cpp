@@ -19,8 +19,8 @@
 
 namespace {
 
-// Opcodes found by compiling known_counts.cu, as check_nvcc.sh does before each use: IMMA, HMMA,
-// IGMMA (wgmma) with A in shared memory and in registers, HGMMA with A in registers.
+// Opcodes that check_nvcc.sh verifies with known_counts.cu before each use: IMMA, HMMA, IGMMA
+// (wgmma) with A in shared memory or in registers, HGMMA with A in registers.
 constexpr unsigned kTensorCores[] = {0x237, 0x23c, 0x9f1, 0xdf1, 0xdf0};
 constexpr unsigned kLoad = 0x981;  // load from global memory
 constexpr unsigned kDp4a = 0x226, kFence = 0x992, kExit = 0x94d;
@@ -37,15 +37,15 @@ struct Instruction {
   }
   bool branches() const { return std::ranges::find(kBranches, operation()) != std::end(kBranches); }
   bool fences_gpu() const { return operation() == kFence && (high >> 13 & 1) != 0; }
-  // A conversion that rounds up, which occurs only in integer divisions.
+  // Detects a conversion that rounds up, which only occurs in integer divisions.
   bool divides() const {
     return std::ranges::find(kToFloat, operation()) != std::end(kToFloat) && (high >> 14 & 3) == 2;
   }
-  // An unconditional branch: its predicates are the constant true, and it is not a branch of a
-  // diverged warp.
+  // Detects an unconditional branch: its predicates are the constant true, and it is not a branch
+  // of a diverged warp.
   bool is_always() const { return (low >> 12 & 0xf) == 7 && (high >> 23 & 0x1f) == 7; }
   bool loads_16_bytes() const { return operation() == kLoad && (high >> 9 & 7) == 6; }
-  // The distance of the branch in instructions, counted from the next instruction.
+  // Returns the distance of the branch in instructions, counted from the next instruction.
   std::int64_t jump(bool hopper) const {
     if (!hopper) return static_cast<std::int32_t>(low >> 32) / 16;
     const auto upper = static_cast<std::int64_t>(low) >> 34;
@@ -64,8 +64,8 @@ struct Counts {
   long tensor = 0, fences = 0, divisions = 0, early_loads = 0;
 };
 
-// Whether control flow from `first` reaches `last` within the range. If not, a backward branch is
-// no loop but the return from rarely executed code at the end of the kernel.
+// Returns whether control flow from `first` reaches `last` within the range. Otherwise a backward
+// branch is not a loop but the return from rarely executed code at the end of the kernel.
 bool leads_to(const std::vector<Instruction>& code, bool hopper, std::size_t first,
               std::size_t last) {
   std::vector<bool> reached(last + 1);

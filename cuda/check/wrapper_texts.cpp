@@ -18,10 +18,10 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
-// strict: as written, with registers numbered in order of use in the kernel. loose: registers
-// numbered within each instruction, constants treated as operands, only the order of type modifiers
-// compared, PTX defaults and the input sums of an mma left out (these may be the same registers as
-// the output).
+// strict: as written, with registers numbered in order of use in the kernel. loose: registers are
+// numbered within each instruction, constants count as operands, only the order of type modifiers
+// is compared; PTX defaults and the input sums of an mma (maybe the output registers) are
+// ignored.
 enum class Form { strict, loose };
 
 std::string file_text(const std::string& name) {
@@ -86,7 +86,7 @@ std::string numbered(const std::string& operands, Form form, std::map<std::strin
   return text;
 }
 
-// The instructions in a piece of PTX, without declarations and comments.
+// Returns the instructions in a piece of PTX, without declarations and comments.
 Texts instructions(const std::string& text, Form form) {
   std::string code;
   std::istringstream lines(text);
@@ -197,7 +197,7 @@ int compare_compiled(const std::vector<Expected>& expected, const std::string& a
     const bool there = number >= one.from && (!one.of_90a || architecture.back() == 'a');
     const std::string wanted = joined(instructions(there ? one.text : "", Form::strict));
     std::string got = joined(instructions(at->second.inlined, Form::strict));
-    // An instruction that comes from a compiler builtin is not inline assembly but is in `all`.
+    // An instruction that a compiler builtin emits is not inline assembly, but it is in `all`.
     std::istringstream lines(got == "(nothing)" && there ? at->second.all : "");
     for (std::string line; std::getline(lines, line);) {
       if (joined(instructions(line, Form::strict)) == wanted) got = wanted;
@@ -216,7 +216,7 @@ int compare_compiled(const std::vector<Expected>& expected, const std::string& a
   return wrong;
 }
 
-// The text of each asm statement, which is its string literals up to the first colon.
+// Returns the text of each asm statement: its string literals up to the first colon.
 Texts asm_statements(const std::string& source) {
   Texts found;
   for (std::size_t at = 0; (at = source.find("asm", at)) != std::string::npos;) {

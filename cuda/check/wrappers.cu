@@ -1,6 +1,6 @@
-// Each instruction wrapper (cuda/intrinsics/ptx.h and others) in a kernel of its own. check_ptx.sh
-// compiles them to PTX and compares the text that nvcc passes to the assembler with wrappers.txt,
-// by kernel names. Each overload of a wrapper has its own kernel.
+// A kernel for each instruction wrapper (cuda/intrinsics/ptx.h and others). check_ptx.sh compiles
+// them to PTX and compares the text that nvcc passes to the assembler with wrappers.txt, by kernel
+// names. Each overload of a wrapper has a kernel of its own.
 #include "cuda/intrinsics/ptx_attention.h"
 #include "cuda/intrinsics/tf32.h"
 #include "cuda/intrinsics/wgmma.h"

@@ -33,7 +33,7 @@ std::vector<std::string> list_devices() {
 
 std::unique_ptr<Backend> make_backend(std::string_view which, const GpuOptions& options) {
   // With several ranks, loading a kernel at its first launch would wait for a kernel that waits for
-  // a peer. Set now, because the driver reads the variable once, at the first call.
+  // a peer. This is set now, because the driver reads the variable once, at its first call.
   if (options.ranks > 1) ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   const std::vector<rt::DeviceInfo> devices = rt::devices();
   require(!devices.empty(), ErrorKind::no_device, Setting{"device"}, " cuda:", which,

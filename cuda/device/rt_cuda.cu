@@ -1,4 +1,4 @@
-// The runtime on CUDA: thin calls that turn every failure into an Error with CUDA's message.
+// The runtime on CUDA: thin wrappers that throw every failure as an Error with CUDA's message.
 #include <nvtx3/nvToolsExt.h>
 
 #include <cstdlib>
@@ -32,8 +32,8 @@ void check(cudaError_t result, const char* what) {
        "CUDA: ", what, ": ", cudaGetErrorString(result));
 }
 
-// Selects the device for later calls on this thread. Every function calls it first, because a
-// thread starts with device 0, whatever the device of its streams is.
+// Selects the device for later calls on this thread. Every function calls this first, because a new
+// thread uses device 0, whatever the device of its streams is.
 void use_device(int device) { check(cudaSetDevice(device), "cannot use the device"); }
 cudaStream_t used(const Stream& stream) {
   use_device(stream.device);
@@ -44,7 +44,7 @@ cudaEvent_t used(const Event& event) {
   return event.handle;
 }
 
-// The UUID in nvidia-smi's format.
+// Returns the UUID in nvidia-smi's format.
 std::string uuid_text(const cudaUUID_t& uuid) {
   constexpr const char* kDigits = "0123456789abcdef";
   std::string text = "GPU";
@@ -161,7 +161,7 @@ void* allocate(int device, std::size_t bytes) {
 }
 
 void release(int device, void* data) noexcept {
-  // Waits, as cudaFree may not synchronize and queued kernels may still use scratch memory.
+  // This waits, because cudaFree may not synchronize and queued kernels may still use the scratch.
   cudaSetDevice(device);
   cudaDeviceSynchronize();
   cudaFree(data);
@@ -280,7 +280,7 @@ struct KernelFacts {
   bool waits;  // it waits for its predecessor in code, so it may start early
 };
 
-// PTX for older chips does not contain the wait. The limit of shared memory is raised only here, to
+// PTX for older chips does not contain the wait. The limit of shared memory is only raised here, to
 // the maximum, so that recorded launches are never affected by a later change.
 KernelFacts facts_of(const void* kernel, const Launch& launch, const Stream& stream) {
   static KernelTable<KernelFacts> known;

@@ -1,4 +1,4 @@
-// Tensor maps by the driver's function, which the runtime looks up so that libcuda is not linked.
+// Makes tensor maps by the driver's function, which the runtime looks up to avoid linking libcuda.
 #include <cuda.h>
 #include <cuda_runtime.h>
 
@@ -45,7 +45,7 @@ CUtensorMapSwizzle swizzle_of(Swizzle swizzle) {
 
 TensorMap make_tensor_map(const TiledBytes& matrix) {
   static const Encode encode = find_encode();
-  // The dimension within a row comes first.
+  // The first dimension is the one within a row.
   const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(matrix.columns),
                                static_cast<cuuint64_t>(matrix.rows)};
   const cuuint64_t strides[1] = {static_cast<cuuint64_t>(matrix.stride)};

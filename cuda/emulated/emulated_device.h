@@ -5,13 +5,13 @@
 
 namespace leq::LEQ_GPU::rt {
 
-// Tests may set another architecture between launches.
+// Returns the device's properties; tests may set another architecture between launches.
 DeviceInfo& emulated_device();
-// Size of its memory, initially 64 GiB. Allocations and regions beyond it fail.
+// Sets the size of the device's memory, initially 64 GiB. Larger allocations and regions fail.
 void set_emulated_memory(std::size_t bytes);
 // Makes the next `count` recordings fail when they end, as a driver may do.
 void fail_captures(int count);
-// Makes one launch fail after `others` more launches, either of a kernel or of a recording.
+// Makes one launch fail after `others` more launches; a launch is that of a kernel or a recording.
 void fail_launch(int others);
 
 }  // namespace leq::LEQ_GPU::rt

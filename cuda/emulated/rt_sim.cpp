@@ -1,7 +1,7 @@
 // The runtime on the emulator. Device memory is host memory, and a stream is a list of operations
-// that run when the host waits for it, so that code which forgets to wait reads old data here too.
+// that run when the host waits for it, so that code that forgets to wait reads old data here, too.
 // Devices are created when they are first used. The streams of one device run on the thread that
-// waits, those of two devices at the same time.
+// waits; streams of two devices run at the same time.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -20,11 +20,11 @@ namespace leq::LEQ_GPU::rt {
 
 namespace {
 
-// A kernel may start early after a kernel and (as CUDA does not promise otherwise) after copies and
-// fills, but not after an event was recorded or waited for.
+// A kernel may start early after a kernel and (because CUDA allows it) after copies and fills, but
+// not after an event was recorded or waited for.
 enum class Sort : std::uint8_t { kernel, copy, event };
 
-// `body` of a kernel: the code of one thread.
+// `body` of a kernel is the code of one thread.
 struct Operation {
   std::function<void()> body;
   Sort sort = Sort::copy;
@@ -110,8 +110,8 @@ void give_device_bytes(int index, std::size_t bytes) {
   of.in_use -= bytes;
 }
 
-// Starts operations that may start before the running one has ended: the next kernel and, after
-// each kernel that lets its successor start before it waits itself, the one after it.
+// Starts operations that may start before the running one has ended: the next kernel, and the one
+// after each kernel that lets its successor start before it waits itself.
 void begin_successors(Stream& stream) {
   auto& begun = stream.begun;
   while (begun.size() < stream.operations.size()) {
@@ -144,7 +144,7 @@ std::uint64_t next_random(Device& of) {
   return of.random;
 }
 
-// First runs some operations of the device's other streams, because nothing orders them.
+// First runs some operations of the device's other streams, as their order is undefined.
 void run_others(const Stream& waited) {
   Device& own = device(waited.device);
   for (Stream* stream : own.streams) {
@@ -161,7 +161,7 @@ void give(Stream& stream, Operation operation) {
   stream.operations.push_back(std::move(operation));
 }
 
-// Returns whether this thread records, in which case `what` is not allowed and the recording fails.
+// Returns whether this thread records; if so, `what` is not allowed and the recording fails.
 bool refuse(const char* what) {
   if (recorded == nullptr) return false;
   recorded->refused = what;
@@ -180,7 +180,7 @@ void* take(std::size_t bytes) {
   return data;
 }
 
-// To be called with memory_lock held.
+// The caller must hold memory_lock.
 void free_released() {
   Runtime& all = runtime();
   if (all.operations.load() > 0) return;
@@ -203,8 +203,8 @@ void copy(void* to, const void* from, std::size_t bytes, Stream& stream) {
   give(stream, {[=] { std::memcpy(to, from, bytes); }, Sort::copy, {}});
 }
 
-// Terminates, because the work before the mark was added to its stream before any operation that
-// waits for it.
+// This loop ends, because the work before the mark was added to its stream before any operation
+// that waits for it.
 void run_until(const Event& event, std::uint64_t mark, Stream* stream) {
   while (event.reached < mark) run_first(*stream, false);
 }
@@ -226,7 +226,7 @@ void synchronize_all(int index) {
 }  // namespace
 
 DeviceInfo& emulated_device() {
-  // Has the least shared memory among the supported architectures (8.9, 12.0).
+  // It has the least shared memory of the supported architectures (8.9, 12.0).
   static DeviceInfo info = {
       .name = "emulated GPU",
       .major = 8,
@@ -280,7 +280,7 @@ void synchronize(Stream& stream) {
   require_no_capture("a wait");
   Device& of = device(stream.device);
   const std::lock_guard hold(of.lock);
-  // The schedule's seed determines whether other streams make progress meanwhile.
+  // The schedule's seed decides whether other streams make progress in the meantime.
   const bool meanwhile = simt::schedule().seed != 0 && (next_random(of) >> 63) != 0;
   while (!stream.operations.empty()) {
     if (meanwhile) run_others(stream);
@@ -313,7 +313,7 @@ EventOwner make_event(int index) {
   return event;
 }
 
-// Waits, because operations that refer to the event may not have run yet.
+// Waits for the device, because operations that use the event may not have run yet.
 void EventCloser::operator()(Event* event) const noexcept {
   synchronize_all(event->device);
   delete event;

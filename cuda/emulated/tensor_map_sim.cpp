@@ -1,4 +1,4 @@
-// Tensor maps of the emulator: the arguments unchanged, after the driver's checks
+// Tensor maps of the emulator contain the arguments unchanged, after the driver's checks
 // (cuTensorMapEncodeTiled) and one more: rows of a swizzled box must fill the swizzle's span.
 #include "cuda/rt/tensor_map.h"
 

@@ -1,5 +1,5 @@
-// Assigns blocks within one range of bytes. It handles offsets only and touches no memory. A new
-// block gets the first gap that is large enough, and blocks can only be freed as a whole.
+// Assigns blocks within one range of bytes. It only computes offsets and accesses no memory. A new
+// block gets the first gap that is large enough, and a block can only be freed as a whole.
 #pragma once
 
 #include <cstddef>
@@ -19,9 +19,9 @@ class Arena {
 
   explicit Arena(std::size_t bytes) : bytes_(bytes) {}
 
-  // The offset of a new block of `bytes` (not 0); nullopt if no gap is large enough.
+  // Returns the offset of a new block of `bytes` (not 0); nullopt if no gap is large enough.
   std::optional<std::size_t> take(std::size_t bytes);
-  // The same, but assigns the block at the end of the range.
+  // Does the same, but assigns the block at the end of the range.
   std::optional<std::size_t> take_last(std::size_t bytes);
   void give_back(std::size_t offset) { used_.erase(offset); }
   bool empty() const { return used_.empty(); }

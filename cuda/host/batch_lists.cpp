@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t kRunInts = sizeof(AttentionRun) / sizeof(std::int32_t);
 
-// The next run (with step -1: the previous one) that writes the same state as run i; -1: none.
+// Returns the next run (with step -1: the previous run) that writes run i's state; -1: none.
 std::int32_t neighbour(std::span<const SequenceRun> runs, std::int32_t i, std::int32_t step) {
   const auto state = [&](std::int32_t at) { return runs[static_cast<std::size_t>(at)].state_to; };
   if (state(i) == nullptr) return -1;

@@ -10,12 +10,12 @@
 
 namespace leq::LEQ_GPU {
 
-// A batch's numbers as the device reads them: runs, the run of each row, `more`, pages and, if
-// `copies` is not empty, each page's f16 copy. `copies` has an entry for every page of the cache.
+// Returns a batch's numbers as the device reads them: runs, the run of each row, `more`, pages, and
+// each page's f16 copy unless `copies` is empty; it has an entry for every page of the cache.
 std::vector<std::int32_t> batch_numbers(const BatchView& batch,
                                         std::span<const std::int32_t> copies,
                                         std::span<const std::int32_t> more = {});
-// Kernel arguments for the same batch, with `more` numbers between rows and pages.
+// Returns kernel arguments for the same batch, with `more` numbers between rows and pages.
 AttentionBatch batch_at(const std::int32_t* there, const BatchView& batch, std::int64_t more = 0);
 
 class BatchLists {

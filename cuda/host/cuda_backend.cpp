@@ -237,13 +237,13 @@ class CudaBackend final : public Backend {
     if (!attend(qkv, batch, shape, kv, out, kSite)) rows_.finish(out, batch.tokens, kSite);
   }
 
-  // Allocated now, because allocating while a peer waits makes the driver wait for that peer.
+  // The window is allocated now, because an allocation while a peer waits would wait for the peer.
   std::unique_ptr<Communicator> connect(Communicator& ranks, std::span<std::byte> window) override {
     downloads_.reserve();
     return link_ranks(ranks, device_, stream_, window);
   }
 
-  // A rank's own columns need no work, except for codes and terms that depend on the whole row.
+  // A rank's own columns are finished already, except codes and terms (16-bit parts) of whole rows.
   void gather(const RowsFor& out, std::int64_t tokens, const SharedColumns& shared) override {
     if (shared.ranks.size() == 1) return;
     {
@@ -280,8 +280,8 @@ class CudaBackend final : public Backend {
     return pending_.begin(float_rows(logits), logits.width, requests);
   }
 
-  // A replay does not check pages or fill the rotary table, so both are done here. Recordings must
-  // not contain timing events, so that a step that is timed is not replayed.
+  // A replay does not check pages or fill the rotary table, so this function does both. Recordings
+  // must not contain timing events, so a step that is timed is not replayed.
   void step(const Step& step, const std::function<void()>& operations) override {
     if (clock_.running()) return operations();
     check_pages(step.batch);
@@ -317,7 +317,7 @@ class CudaBackend final : public Backend {
  private:
   bool is_exact() const { return layout_.arithmetic() == Arithmetic::exact; }
 
-  // Drops recordings if memory has been allocated or freed, because they contain device addresses.
+  // Recordings contain device addresses, so they are dropped if memory was allocated or freed.
   void forget_moved() {
     if (std::exchange(memory_changes_, memory_.changes()) != memory_.changes()) graphs_.forget();
   }
@@ -337,7 +337,7 @@ class CudaBackend final : public Backend {
             ", this GPU takes up to ", limit / sizeof(float), "; use ", Setting{"device"}, " cpu");
   }
 
-  // Returns whether the kernel also wrote the codes or terms that the consumer reads.
+  // Returns whether the kernel also wrote the reader's codes or terms (f16 or bf16 parts).
   bool attend(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
               const KvLayer& kv, const RowsFor& target, std::string_view site) {
     const auto span = clock_.in(StepPart::attention, [&] { return moved_bytes(batch, shape, kv); });

@@ -6,8 +6,8 @@ namespace leq::LEQ_GPU {
 
 DeltaArguments delta_arguments(const DeltaShape& shape) {
   constexpr float kL2Eps = 1e-6f;
-  // Expresses l2(x) as an RMS norm: x / sqrt(mean + eps / d) / sqrt(d); queries get another factor
-  // 1 / sqrt(d).
+  // l2(x) is expressed as an RMS norm: x / sqrt(mean + eps / d) / sqrt(d); queries have another
+  // factor 1 / sqrt(d).
   const auto gain = [&](int roots) {
     return static_cast<float>(std::pow(static_cast<double>(shape.key_dim), -0.5 * roots));
   };

@@ -79,7 +79,7 @@ ExpertGroups DeviceExperts::groups_of(const ExpertRoutes& routes) const {
 
 bool DeviceExperts::group(const Rows& x, const ExpertRoutes& routes, const Linear& reader,
                           const Rows& grouped) {
-  // With fewer rows per expert, tiles are nearly empty, and reading weights per row costs less.
+  // With fewer rows per expert, tiles are nearly empty, and reading the weights per row is cheaper.
   constexpr std::int64_t kRowsOfExpert = 4;
   const ExpertGroups groups = groups_of(routes);
   Routed& of = routed_.at(&routes);
@@ -95,7 +95,7 @@ bool DeviceExperts::group(const Rows& x, const ExpertRoutes& routes, const Linea
   return true;
 }
 
-// Compares the weights, because the table may be of a model with the same names that was freed.
+// The weights are compared, because the table may belong to a freed model with the same names.
 const CodeSegment* DeviceExperts::table(const ExpertLinear& linear, std::int64_t experts) {
   Table& table = tables_[linear(0).name];
   const std::vector<CodeSegment> segments = segments_of(linear, experts);

@@ -19,8 +19,8 @@ class DeviceExperts {
  public:
   DeviceExperts(int device, rt::Stream& stream);
 
-  // Implements Operations::route. The chosen experts stay on the device, where they overwrite the
-  // logits. On the host only the sizes in `routes` are set.
+  // Implements Operations::route. The chosen experts overwrite the logits in device memory. On the
+  // host only the sizes in `routes` are set.
   void route(const Rows& logits, std::int64_t tokens, const Routing& routing, const Fault& fault,
              ExpertRoutes& routes);
   // Throws Error if the linears that read the experts' products need different code formats.
@@ -28,10 +28,10 @@ class DeviceExperts {
   // In a step with many rows, copies the rows of x to `grouped`, grouped by expert; all following
   // operations with these routes use this order. Returns whether rows were grouped.
   bool group(const Rows& x, const ExpertRoutes& routes, const Linear& reader, const Rows& grouped);
-  // out [R] = the linear of each row's expert. x has one row per token, or one for each of the R.
+  // out [R] = the linear of each row's expert. x has one row per token, or one per row of out.
   void multiply(const Rows& x, const ExpertRoutes& routes, const ExpertLinear& linear,
                 Epilogue epilogue, const Rows& out);
-  // x [T] += weight * products [R].
+  // Adds weight * products [R] to x [T].
   void add(const Rows& products, const ExpertRoutes& routes, Rows& x);
 
  private:

@@ -1,5 +1,5 @@
-// Selects the device that a user names and explains why no device can be used. Independent of CUDA,
-// so that it can be tested without a GPU.
+// Selects the device that a user names and explains why no device can be used. It does not depend
+// on CUDA, so that it can be tested without a GPU.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,12 @@
 
 namespace leq::LEQ_GPU {
 
-// "cuda:0  GPU-8932f937-...  NVIDIA H200, compute capability 9.0, 139.8 GB, 139.2 GB free". Without
-// the last part if the device does not report its free memory.
+// Returns "cuda:0  GPU-8932f937-...  NVIDIA H200, compute capability 9.0, 139.8 GB, 139.2 GB free".
+// The last part is omitted if the device does not report its free memory.
 std::string device_line(std::size_t index, const rt::DeviceInfo& device,
                         std::optional<std::size_t> free_bytes);
 
-// Information about runtime and driver, with versions encoded as by CUDA: 13000 for 13.0.
+// Information about runtime and driver; versions are encoded as in CUDA: 13000 is 13.0.
 struct DriverState {
   int driver_version = 0;  // newest CUDA version that the driver supports; 0: no driver
   int runtime_version = 0;
@@ -31,10 +31,10 @@ std::string explain_no_device(const DriverState& state);
 // Error if no device or several devices match.
 int choose_device(std::string_view which, std::span<const rt::DeviceInfo> devices);
 
-// Whether code built for `images` ("80-real 89-real 90a-real 80-virtual", CMake's syntax) runs on a
-// compute capability. Machine code runs on its major version with the same or a later minor one,
-// with `a` on that version alone; PTX (`virtual`, or neither word) runs on all later ones. On 9.0,
-// 90a is required, because kernels that need it are selected there.
+// Returns whether code built for `images` ("80-real 89-real 90a-real 80-virtual", in CMake's
+// syntax) runs on a compute capability. Machine code runs on its major version with the same or a
+// later minor version, with `a` only on that version; PTX (`virtual` or no suffix) runs on all
+// later versions. 9.0 requires 90a, because kernels that need 90a are selected on 9.0.
 bool has_image(std::string_view images, int major, int minor);
 
 }  // namespace leq::LEQ_GPU

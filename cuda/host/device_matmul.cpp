@@ -37,8 +37,8 @@ bool DeviceMatmul::multiply(const Rows& x, std::int64_t tokens, const Linear& li
   return false;
 }
 
-// If weights that share an input have several types (as in GGUF files) or are more than a kernel
-// supports, uses one launch for each few consecutive weights of one type.
+// If the weights that share an input have several types (as in GGUF files), or are more than a
+// kernel supports, each launch computes a few consecutive weights of one type.
 void DeviceMatmul::multiply_segments(const Rows& x, std::int64_t tokens, const Linear& linear,
                                      Epilogue epilogue, const Rows& out) {
   require(epilogue != Epilogue::swiglu, linear.name, ": gate and up of two types run on the CPU ",

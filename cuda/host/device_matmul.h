@@ -13,7 +13,7 @@ class DeviceMatmul {
   DeviceMatmul(rt::Stream& stream, RowFinish& rows, PartEvents& clock)
       : stream_(stream), rows_(rows), clock_(clock) {}
 
-  // target.rows = the linear's outputs. Returns whether the kernel also wrote the reader's codes.
+  // Writes the linear's outputs to target.rows; returns whether it wrote the reader's codes, too.
   bool multiply(const Rows& x, std::int64_t tokens, const Linear& linear, Epilogue epilogue,
                 const RowsFor& target);
 

@@ -14,7 +14,7 @@ GpuMemory::GpuMemory(int device, rt::Stream& stream, std::size_t cap)
 
 GpuMemory::~GpuMemory() { drop_scratch(); }
 
-// Upload slots use the end of the plan, because cache and activations are allocated after uploads.
+// Upload slots are at the end of the plan, where cache and activations are allocated afterwards.
 void GpuMemory::plan(std::size_t weight_bytes, std::size_t other_bytes) {
   finish_placing();
   regions_.plan(weight_bytes + other_bytes);

@@ -11,7 +11,7 @@ namespace leq::LEQ_GPU {
 
 class GpuMemory final : public DeviceMemory {
  public:
-  // `cap` is that of Regions.
+  // `cap` has the meaning described in Regions.
   GpuMemory(int device, rt::Stream& stream, std::size_t cap);
   ~GpuMemory() override;
 

@@ -1,4 +1,4 @@
-// Host side of sampling on the device: uploads requests and downloads tokens, while logits stay on
+// The host side of sampling on the device: uploads requests and downloads tokens; logits stay on
 // the device. Allocates once: 4.2 MB for the rows of one launch, 1 MB for changed logits.
 #pragma once
 
@@ -18,28 +18,28 @@ class DeviceSampler {
   DeviceSampler(int device, rt::Stream& stream, Staging& staging);
 
   // Enqueues sampling of the first rows of `logits` [T][V], and the copy of their tokens to the
-  // host. Rows with a cutoff that only the host supports (draws_on_host) get their likeliest token
-  // instead. Throws Error if the logit changes of the requests do not fit into the staging ring.
+  // host. A row with a cutoff that only the host supports (draws_on_host) gets its likeliest token.
+  // Throws Error if the logit changes of the requests do not fit into the staging ring.
   void launch(const FloatRows& logits, std::int64_t vocabulary,
               std::span<const SampleRequest> requests);
   // The tokens of the last launch, valid after the stream was synchronized. They equal those of
   // HostSampler::draw.
   std::span<const std::int32_t> drawn() const;
 
-  // Enqueues the same for at most kMostRows rows, the maximum of a recorded step. The tokens stay
-  // on the device, at tokens(), until the next call of this function or of launch.
+  // Enqueues sampling of at most kMostRows rows, the maximum of a recorded step. The tokens stay on
+  // the device, at tokens(), until the next call of this function or of launch.
   static constexpr std::size_t kMostRows = StepGraphs::kMostRows;
   void draw(const FloatRows& logits, std::int64_t vocabulary,
             std::span<const SampleRequest> requests);
   const std::int32_t* tokens() const {
     return reinterpret_cast<const std::int32_t*>(tokens_.data());
   }
-  // The number of tokens in tokens(), and the number of the draw call that wrote them.
+  // The number of tokens in tokens(); below, the number of the call that drew them.
   std::int64_t rows() const { return rows_; }
   std::uint64_t number() const { return number_; }
 
  private:
-  // Rows per launch, which are enough to use the whole device.
+  // The number of rows per launch, which is enough to use the whole device.
   static constexpr std::size_t kLaunchRows = 64;
   void draw_together(const FloatRows& logits, std::int64_t vocabulary,
                      std::span<const SampleRequest> requests, std::int32_t* drawn);

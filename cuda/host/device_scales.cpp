@@ -9,7 +9,7 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-// More than any model has linears (a few per layer).
+// This is more than the number of linears of any model (a few per layer).
 constexpr std::size_t kMostScales = 1024;
 
 }  // namespace

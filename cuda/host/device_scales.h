@@ -1,5 +1,5 @@
-// Moving scales of act online whose state is on the device: a table of records, and slots that link
-// each used record to its OnlineScale.
+// Moving scales of act online, whose state is on the device: a table of records, and slots that
+// connect each used record to its OnlineScale on the host.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ namespace leq::LEQ_GPU {
 
 class DeviceScales {
  public:
-  // `stream` runs the steps. Records are copied on a separate stream, so that a scale can be added
-  // while a step is being recorded.
+  // `stream` runs the steps. Records are copied on another stream, so that a scale can also be
+  // added while a step is being recorded.
   DeviceScales(int device, rt::Stream& stream);
 
-  // The device record of a scale. The first call copies the scale's state to the record. Throws
-  // Error if there are too many scales.
+  // Returns the device record of a scale. The first call copies the scale's state to the record.
+  // Throws Error if there are too many scales.
   OnlineRecord* of(OnlineScale& scale);
 
  private:
@@ -32,7 +32,7 @@ class DeviceScales {
   DeviceScratch records_;
   Pinned landing_;                 // pinned memory for one record
   std::vector<std::size_t> free_;  // stack of free slots
-  std::vector<bool> was_used_;     // by slot: steps in flight may still use it
+  std::vector<bool> was_used_;     // by slot; steps in flight may still use a slot
 };
 
 }  // namespace leq::LEQ_GPU

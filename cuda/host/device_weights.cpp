@@ -11,7 +11,7 @@ constexpr std::int64_t kPanelRows = 64;
 
 bool is_grouped(const WeightView& weight) { return weight.scheme.scaling == Scaling::group; }
 
-// `from` is a plane that stores `plane_bits` bits of each code, which are all bits or a part.
+// `from` is a plane with `plane_bits` bits of each code: all bits of the code, or a part of them.
 void upload_plane(Uploader& uploader, const std::byte* from, int plane_bits, bool thirds,
                   const WeightView& weight, std::byte* to, rt::Stream& stream) {
   const std::int64_t columns = weight.padded_columns(), panel = kPanelRows * columns;
@@ -66,7 +66,7 @@ void upload_codes(Uploader& uploader, const WeightView& weight, const WeightByte
   }
 }
 
-// Copies the planes unchanged; the planes of codes become adjacent.
+// Copies the planes unchanged, and puts the planes of codes next to each other.
 void upload_super(Uploader& uploader, const WeightView& weight, const WeightBytes& at,
                   std::byte* to) {
   const CodePlanes planes = code_planes(weight);

@@ -10,8 +10,8 @@
 
 namespace leq::LEQ_GPU {
 
-// Copies `weight` from the host to `to` (gpu::weight_bytes, zeroed) and converts its layout,
-// ordered before later work of the stream. When it returns, the host's bytes have been read.
+// Copies `weight` from the host to `to` (gpu::weight_bytes, zeroed) and converts its layout. This
+// precedes later work of the stream, and the host's bytes have been read when it returns.
 WeightView upload_weight(const WeightView& weight, std::byte* to, Uploader& uploader,
                          rt::Stream& stream);
 
@@ -20,7 +20,7 @@ FloatWeight float_weight(const WeightView& weight);
 CodeWeight code_weight(const WeightView& weight);
 SuperWeight super_weight(const WeightView& weight);
 
-// store: x[t] = row ids[t] of the table; add: x[t] += that row. `drawn` as in EmbedArguments.
+// store: x[t] = row ids[t] of the table; add: x[t] += that row. `drawn`: see EmbedArguments.
 enum class Gather : std::uint8_t { store, add };
 void gather_table(const WeightView& table, const std::int32_t* ids, const std::int32_t* drawn,
                   std::size_t count, Rows& x, Gather gather, rt::Stream& stream);

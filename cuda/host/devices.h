@@ -1,5 +1,5 @@
-// The devices of a build: those of CUDA and the emulated one. The functions of each exist only if
-// its library is built (CMake: LEQ_CUDA, LEQ_CUDA_SIM).
+// The devices of a build: those of CUDA and the emulated one. Functions of either kind only exist
+// if its library is built (CMake: LEQ_CUDA, LEQ_CUDA_SIM).
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 #include "backend/gpu_options.h"
 
 namespace leq::cuda {
-// One line per device: "cuda:0  GPU-8932f937-...  NVIDIA H200, compute capability 9.0, 139.8 GB,
-// 139.2 GB free". If there is no device, one line with the reason.
+// Returns one line per device: "cuda:0  GPU-8932f937-...  NVIDIA H200, compute capability 9.0,
+// 139.8 GB, 139.2 GB free". If there is no device, the only line gives the reason.
 std::vector<std::string> list_devices();
-// `which` is a number or the start of a UUID. Throws Error if there is no such device, with the
-// driver's reason, or if this build has no code for it.
+// `which` is a number or the start of a UUID. Throws Error if there is no such device (with the
+// driver's reason) or if this build has no code for the device.
 std::unique_ptr<Backend> make_backend(std::string_view which, const GpuOptions& options);
 }  // namespace leq::cuda
 

@@ -19,7 +19,7 @@ std::int64_t row_bytes_of(std::span<const SharedRows> blocks) {
   return bytes;
 }
 
-// The block's rows from `first` on; the caller sets the offset in the slot later.
+// Describes the block's rows from `first` on; the caller sets the offset in the slot later.
 ExchangePlane plane_of(const SharedRows& block, std::int64_t first) {
   const auto offset = static_cast<std::size_t>(first);
   ExchangePlane plane;

@@ -1,5 +1,5 @@
-// The layout of a gather in a slot of an exchange window: the parts of one rank are contiguous,
-// plane after plane, and each plane is stored row by row.
+// The layout of a gather in a slot of an exchange window. Bytes of one rank are contiguous: one
+// plane after another, and each plane row by row.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace leq::LEQ_GPU {
 
-// Kernel arguments for rows of a gather that fit into one slot; blocks and windows are not set.
+// Kernel arguments for those rows of a gather that fit into one slot; without blocks and windows.
 struct ExchangePart {
   ExchangePlane planes[kExchangePlanes];
   std::int64_t rows = 0;

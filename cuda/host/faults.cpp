@@ -11,7 +11,7 @@ constexpr unsigned long long kNone = kNoFault;
 
 }  // namespace
 
-// The host must not write the pinned word while a copy to it is in flight.
+// Waits at the end, because the host may write the pinned word only if no copy is in flight.
 Faults::Faults(int device, rt::Stream& stream)
     : stream_(stream), word_(device, sizeof(kNone)), seen_(sizeof(kNone)) {
   *reinterpret_cast<unsigned long long*>(seen_.data()) = kNone;

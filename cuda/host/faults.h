@@ -1,6 +1,6 @@
-// Reports the rows in which kernels found values that are not finite, when the host waits. Each
-// operation name gets a number in order of first use, which is the order of the forward pass; the
-// lowest one is reported. Numbers never change, because recorded steps contain them.
+// Reports the rows in which kernels found non-finite values, when the host next waits. Each
+// operation name gets a number in order of first use, i.e. the order of the forward pass; the
+// lowest number is reported. Numbers never change, because recorded steps contain them.
 #pragma once
 
 #include <functional>
@@ -18,15 +18,15 @@ class Faults {
  public:
   Faults(int device, rt::Stream& stream);
 
-  // To be called before an operation is launched. `site` is a linear's name or e.g. "norm".
+  // Call this before an operation is launched. `site` is a linear's name or e.g. "norm".
   Fault watch(std::string_view site);
-  // Enqueues the copy of the fault word to the host. After a synchronize, check() reads the word
-  // and throws Error naming site and row if there was a fault.
+  // Enqueues the copy of the fault word to the host. After the stream was synchronized, check()
+  // reads the word and throws Error with site and row if there was a fault.
   void collect() { collect(seen_); }
   void check() { check(seen_); }
-  // Synchronizes the stream; calls collect() before and check() after that.
+  // Calls collect(), synchronizes the stream and calls check().
   void synchronize();
-  // The same with pinned memory of the caller (of kWordBytes), for callers that wait for an event.
+  // Does the same with the caller's pinned memory (kWordBytes); the caller waits for an event.
   static constexpr std::size_t kWordBytes = sizeof(unsigned long long);
   void collect(const Pinned& seen);
   void check(const Pinned& seen);

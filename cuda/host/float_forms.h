@@ -5,7 +5,7 @@
 
 namespace leq::LEQ_GPU {
 
-// Runs launch_float_forms if the device has wgmma, and waits. Called when a backend is created.
+// Runs launch_float_forms and waits for it, if the device has wgmma. A new backend calls this once.
 bool finds_equal_forms(int device, rt::Stream& stream);
 
 }  // namespace leq::LEQ_GPU

@@ -53,7 +53,7 @@ std::unique_ptr<Communicator> link_ranks(Communicator& ranks, int device, rt::St
   constexpr std::string_view kSite = "the GPUs' meeting";
   const Member own = own_member(device);
   const bool reaches = reaches_all(own, gather_bytes(ranks, bytes_of(own), Receivers::all, kSite));
-  // All ranks use the same transport, so that no rank pushes if some pair cannot access its memory.
+  // All ranks use one transport: if a pair cannot access each other's memory, no rank may push.
   const auto votes =
       gather_bytes(ranks, {reaches ? std::byte{1} : std::byte{0}}, Receivers::all, kSite);
   const bool pushes = std::ranges::all_of(

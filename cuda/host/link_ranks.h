@@ -1,4 +1,4 @@
-// Selects how ranks on GPUs exchange rows: pushes if all can access each other's memory, else NCCL.
+// Selects how ranks on GPUs exchange rows: pushes if all can access each other's memory, or NCCL.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace leq::LEQ_GPU {
 
-// To be called by all ranks together. `window`: see exchange_window.h; of the same size on all
+// All ranks must call this together. `window` (see exchange_window.h) has the same size on all
 // ranks. Throws Error if neither transport is possible.
 std::unique_ptr<Communicator> link_ranks(Communicator& ranks, int device, rt::Stream& stream,
                                          std::span<std::byte> window);

@@ -13,7 +13,7 @@
 
 namespace leq::LEQ_GPU {
 
-// Whether one kernel launch supports all weights of a linear.
+// Returns whether one kernel launch can compute all weights of a linear.
 bool is_one_launch(const Linear& linear);
 // Splits the linear into parts with one launch each, in the order of outputs.
 std::vector<Linear> launched_parts(const Linear& linear);

@@ -1,5 +1,5 @@
-// The backend's memory on a device: the memory of a plan, which is allocated at once and split into
-// blocks; scratch; and pinned host memory. Each allocation has an owner.
+// The backend's memory on a device: the memory of a plan, which is allocated at once and divided
+// into blocks; scratch; and pinned host memory. Each allocation has one owner.
 #pragma once
 
 #include <cstddef>
@@ -16,17 +16,17 @@ namespace leq::LEQ_GPU {
 // Ranges of device memory, each of which is split into blocks.
 class Regions {
  public:
-  // `cap` limits the device memory to allocate; 0 = the free memory less 2 %.
+  // `cap` limits the device memory that is allocated; 0 means the free memory less 2 %.
   Regions(int device, std::size_t cap) : device_(device), cap_(cap) {}
 
   DeviceMemoryInfo info() const;
   // Allocates `bytes` for later blocks. Throws Error naming both sizes if the device has too little
   // memory.
   void plan(std::size_t bytes);
-  // A block, zeroed in order with the stream's work. Blocks that do not fit in a plan are allocated
+  // Returns a block that is zeroed in stream order. Blocks that do not fit in a plan are allocated
   // separately. Returns null for 0 bytes; throws as plan() does.
   std::byte* allocate(std::size_t bytes, rt::Stream& stream);
-  // A block at the end of the last plan, not zeroed. Returns null if it does not fit.
+  // Returns a block at the end of the last plan, not zeroed; null if it does not fit.
   std::byte* allocate_last(std::size_t bytes);
   void release(std::byte* data) noexcept;
 
@@ -74,7 +74,7 @@ class Pinned {
   std::size_t size_ = 0;
 };
 
-// Device scratch that is not counted as model memory; for staging only.
+// Device scratch for staging, which is not counted as the model's memory.
 class DeviceScratch {
  public:
   DeviceScratch(int device, std::size_t bytes);

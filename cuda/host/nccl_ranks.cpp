@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kBlockBytes = 8 << 10;  // least number of bytes per block of the kernel
 constexpr auto kNap = std::chrono::microseconds(50);
-// Waits are usually short, so that a thread polls this often before it sleeps.
+// Waits are usually short, so a thread polls this often before it sleeps between polls.
 constexpr int kPolls = 20'000;
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Ranks on GPUs that cannot access each other's memory, or that are processes. Rows are packed,
-// sent by NCCL in order with the operations of each rank's stream, and unpacked. Broadcasts and
-// barriers on the host use the communicator of the threads or processes.
+// sent by NCCL in the order of each rank's stream, and unpacked. Broadcasts and barriers on the
+// host use the communicator of the threads or processes.
 #pragma once
 
 #include <atomic>
@@ -15,8 +15,8 @@ namespace leq::LEQ_GPU {
 
 class NcclRanks final : public Communicator {
  public:
-  // To be constructed by all ranks at the same time; `ranks` transfers NCCL's id. `window` is this
-  // rank's own and has the same size on all ranks. Throws Error with NCCL's message if the ranks do
+  // All ranks must construct this together; `ranks` transfers NCCL's id. `window` is this rank's
+  // own memory and has the same size on all ranks. Throws Error with NCCL's message if the ranks do
   // not connect within their time limit.
   NcclRanks(Communicator& ranks, const NcclCalls& calls, rt::Stream& stream,
             std::span<std::byte> window);

@@ -1,5 +1,5 @@
 // Measures the parts of a step on a stream (step_parts.h) with events between operations. Each
-// operation is also a named range for profilers.
+// operation is also a named range in profilers.
 #pragma once
 
 #include <chrono>
@@ -33,9 +33,9 @@ class PartEvents {
   bool running() const { return running_; }
   // The stream must be idle (synchronized).
   void start();
-  // The stream must be idle. Time in which the stream had no work counts as `sync`.
+  // The stream must be idle. The time in which the stream had no work is counted as `sync`.
   StepTimes stop();
-  // `bytes` is called only while times are measured.
+  // `bytes` is only called while times are being measured.
   template <class Bytes>
   [[nodiscard]] Span in(StepPart part, Bytes&& bytes) {
     return {*this, part, bytes};

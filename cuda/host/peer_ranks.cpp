@@ -13,7 +13,7 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-// Minimum number of bytes that one block of an exchange kernel pushes, if there are as many.
+// One block of an exchange kernel pushes at least this many bytes, unless there are fewer.
 constexpr std::int64_t kBlockBytes = 8 << 10;
 
 // Data that each rank sends to the others when they connect.
@@ -78,13 +78,13 @@ void PeerRanks::meet() {
   }
 }
 
-// Waits for this rank's own work. Peers may write to its window until membership_ is destroyed.
+// Waits for this rank's own work; peers may write to its window until membership_ is destroyed.
 PeerRanks::~PeerRanks() {
   membership_.end_others();
   try {
     rt::synchronize(stream_);
   } catch (const Error&) {
-    // Ignored, because the error was reported where it occurred.
+    // The error is ignored, because it was already reported by the call that failed.
   }
   ranks_.at_abort(nullptr);
 }

@@ -1,6 +1,6 @@
-// Ranks on GPUs of one process that can access each other's memory. Gathers are kernels that push
-// rows (kernels/peers/exchange.h), in order with the operations of each rank's stream. Broadcasts
-// and barriers on the host use the communicator of the threads.
+// Ranks on GPUs of one process that can access each other's memory. A gather is a kernel that
+// pushes rows (kernels/peers/exchange.h) in the order of each rank's stream. Broadcasts and
+// barriers on the host use the communicator of the threads.
 #pragma once
 
 #include <cstddef>
@@ -19,9 +19,9 @@ namespace leq::LEQ_GPU {
 
 class PeerRanks final : public Communicator {
  public:
-  // To be constructed by all ranks at the same time. `window`: see exchange_window.h; of the same
-  // size on all ranks. Throws Error if ranks are not threads of one process, are too many, or
-  // cannot access each other's memory.
+  // All ranks must construct this together. `window` (see exchange_window.h) has the same size on
+  // all ranks. Throws Error if ranks are not threads of one process, are too many, or cannot access
+  // each other's memory.
   PeerRanks(Communicator& ranks, int device, rt::Stream& stream, std::span<std::byte> window);
   ~PeerRanks() override;
 
@@ -32,7 +32,7 @@ class PeerRanks final : public Communicator {
   void broadcast(std::vector<std::byte>& bytes, std::string_view site) override {
     ranks_.broadcast(bytes, site);
   }
-  // To be called when the stream is idle: throws if a gather was aborted for a missing rank.
+  // Call this when the stream is idle. Throws if a gather was aborted because a rank was missing.
   void barrier(std::string_view site) override;
   Error abort(const Error& error) noexcept override { return ranks_.abort(error); }
   std::chrono::milliseconds patience() const override { return ranks_.patience(); }

@@ -8,8 +8,8 @@
 
 namespace leq::LEQ_GPU {
 
-// On destruction its landing can be reused at once, even without a wait: copies to the landing are
-// in stream order, and only the event of the last copy is waited for.
+// The pinned memory can be reused as soon as this object is destroyed, even without a wait, because
+// copies to it are in stream order and only the event of the last copy is waited for.
 class PendingSamples::Begun final : public PendingSample {
  public:
   Begun(PendingSamples& of, std::unique_ptr<Landing> landing)

@@ -1,5 +1,5 @@
-// Draws whose tokens the host fetches later, while the device continues. Each has pinned memory for
-// its tokens and for the faults up to this draw, and an event that marks when they have arrived.
+// Draws whose tokens the host fetches later, while the device continues. Each draw has pinned
+// memory for its tokens and earlier faults, and an event that is recorded after the copies to it.
 #pragma once
 
 #include <cstdint>

@@ -6,11 +6,11 @@
 
 namespace leq::LEQ_GPU {
 
-// The f32 values of a block alone, without ownership.
+// Returns the f32 values of a block without its codes; the result does not own memory.
 Rows plain_rows(const Rows& rows);
 FloatRows float_rows(const Rows& rows);
 CodeRows code_rows(const Rows& rows);
-// The terms of the rows, which are stored in the memory of the codes.
+// Returns the terms (f16 or bf16 parts) of the rows, which use the memory of the codes.
 TermRows term_rows(const Rows& rows, TermOrder order);
 
 }  // namespace leq::LEQ_GPU

@@ -1,5 +1,5 @@
-// Converts rows with f32 values to the format of their reader: codes with scales, or
-// terms.
+// Converts rows of f32 values to the format of the operation that reads them: codes with scales, or
+// terms (f16 or bf16 parts).
 #pragma once
 
 #include <cstdint>
@@ -18,23 +18,23 @@ class RowFinish {
  public:
   RowFinish(int device, rt::Stream& stream, GpuMemory& memory, Faults& faults, PartEvents& clock);
 
-  // The order of terms for a number of tokens, which writers and readers of terms both use.
+  // The order of terms for a number of tokens. Kernels that write and read terms must both use it.
   TermOrder order_of(std::int64_t tokens) const;
-  // True for several rows with one common moving scale, which must all be finished before the scale
-  // is known. For a single row, the row's kernel computes the scale.
+  // Returns true if several rows share a moving scale, so that all rows must be finished before the
+  // scale is known. The scale of a single row is computed by the kernel that computes the row.
   static bool is_long_step(const Rows& out, std::int64_t tokens) {
     return has_moving_scale(out.format.act) && tokens > 1;
   }
-  // The quantization that a kernel applies to the rows of `target` which it computes.
+  // Returns how a kernel must quantize the rows of `target` that it computes.
   Quantize quantize_as(const RowsFor& target, std::int64_t tokens, std::string_view site);
-  // Whether the reader needs codes that a kernel can compute from its own outputs.
+  // Returns whether the reader needs codes that a kernel can compute from its own outputs.
   static bool takes_codes(const RowsFor& target) { return target.rows.format.act == ActKind::g128; }
   OutputCodes codes_of_outputs(const RowsFor& target, std::int64_t tokens, std::string_view site);
   unsigned* tickets() const { return reinterpret_cast<unsigned*>(tickets_.data()); }
 
   // Finishes rows whose f32 values are stored: applies smoothing, then makes codes or terms.
   void finish(const RowsFor& target, std::int64_t tokens, std::string_view site);
-  // The same for a long step whose rows are already smoothed.
+  // Does the same for rows of a long step (is_long_step) that are already smoothed.
   void quantize_step(const RowsFor& target, std::int64_t tokens, std::string_view site);
 
  private:

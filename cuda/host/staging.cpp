@@ -9,7 +9,7 @@ namespace leq::LEQ_GPU {
 Staging::Staging(int device, rt::Stream& stream)
     : stream_(stream), host_(kRingBytes), device_(device, kRingBytes) {}
 
-// Copies bytes into the ring; returns their offset. Not in recordings, which the ring would outrun.
+// Copies bytes into the ring; returns their offset. A recording must not use it: the ring wraps.
 std::size_t Staging::place(std::span<const std::byte> bytes) {
   ensure(!rt::is_capturing(stream_), "GPU: a recorded step reads a list that it did not name");
   const auto padded = static_cast<std::size_t>(gpu::round_up_to(std::ssize(bytes), 16));

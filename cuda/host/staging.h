@@ -1,5 +1,5 @@
-// Uploads small arrays to the device: token ids, runs, page lists. It uses a ring of pinned memory
-// and a copy of the ring on the device, so that a launch never waits for the host's copy.
+// Uploads small arrays to the device: token ids, runs, page lists. It uses a ring buffer of pinned
+// memory and a copy of it on the device, so that a launch never waits for the host's copy.
 #pragma once
 
 #include <cstring>
@@ -16,8 +16,8 @@ class Staging {
 
   Staging(int device, rt::Stream& stream);
 
-  // `values` on the device, valid for operations that are launched before the ring wraps around: a
-  // push that does not fit then waits for these. Throws Error if the ring is smaller than `values`.
+  // Returns `values` on the device, valid for operations launched before the ring wraps around; a
+  // push that does not fit waits for these. Throws Error if the ring is smaller than `values`.
   template <class T>
   const T* push(std::span<const T> values) {
     return reinterpret_cast<const T*>(push_bytes(std::as_bytes(values)));
@@ -26,12 +26,12 @@ class Staging {
   const T* push(const std::vector<T>& values) {
     return push(std::span<const T>(values));
   }
-  // Does the same for a separate buffer on the device.
+  // Uploads to a separate buffer on the device instead.
   template <class T>
   void send(const std::vector<T>& values, std::byte* to) {
     send_bytes(std::as_bytes(std::span(values)), to);
   }
-  // How often the ring has wrapped around. Data that were pushed in earlier rounds are overwritten.
+  // The number of times that the ring has wrapped around, which overwrites data of earlier rounds.
   std::uint64_t round() const { return round_; }
 
  private:

@@ -7,13 +7,13 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-// Fits 256 rows of 64,000 positions each (a number per page of 64), or of 32,000 with copies.
+// Fits 256 rows of 64,000 positions each (one number per page of 64), or of 32,000 with copies.
 constexpr std::size_t kSlotBytes = std::size_t{1} << 20;
-// A graph of a large model takes about a megabyte. A server's number of rows changes by one at a
-// time, so that the numbers in use are close together, in one or two buckets of contexts.
+// A graph of a large model has about a megabyte. A server's number of rows changes by one at a
+// time, so the numbers in use are close together, and contexts are in one or two buckets.
 constexpr std::size_t kMostRecordings = 128;
 
-// The end of the bucket of contexts that contains positions below `end`.
+// Returns the end of the bucket of contexts that contains positions below `end`.
 std::int64_t bucket_end(std::int64_t end, std::int64_t context) {
   std::int64_t bucket = 512;  // one span of attention
   for (const std::int64_t next : {1 << 10, 4 << 10, 16 << 10}) {
@@ -28,7 +28,7 @@ std::int64_t bucket_end(std::int64_t end, std::int64_t context) {
 StepGraphs::StepGraphs(int device, rt::Stream& stream, Staging& staging)
     : stream_(stream), staging_(staging), slots_(device, kSlotBytes) {}
 
-// All data that vary, in the layout of the slots. The lengths of the lists determine the offsets.
+// Returns all data that vary, in the layout of the slots; lengths of lists determine the offsets.
 std::vector<std::int32_t> StepGraphs::numbers_of(const Step& step) {
   std::vector<std::int32_t> lists;
   for (const auto& list : step.lists) lists.insert(lists.end(), list.begin(), list.end());
@@ -104,8 +104,8 @@ void StepGraphs::make_room() {
       recordings_, {}, [](const auto& item) { return item.second.last_use; }));
 }
 
-// Nothing of the failed recording has run. Because recording would fail again, later steps run
-// directly; an error that is not the recording's is then reported by the direct run.
+// Nothing of the failed recording has run. Because recording would fail again, all later steps run
+// directly. If the error was not due to recording, running directly reports it.
 void StepGraphs::give_up(const Error& error) {
   enabled_ = false;
   recordings_.clear();

@@ -1,5 +1,5 @@
 // Records steps as graphs and replays them. Data that vary between steps are in fixed slots on the
-// device, which one small copy fills before the step (docs/cuda.md, The decode step).
+// device, which one small copy updates before each step (docs/cuda.md, The decode step).
 #pragma once
 
 #include <array>
@@ -17,23 +17,23 @@ namespace leq::LEQ_GPU {
 
 class StepGraphs {
  public:
-  // Estimated limit: for steps with more rows, the device takes longer than the host's launches.
+  // For steps with more rows, the device is assumed to take longer than the host's launches.
   static constexpr std::int64_t kMostRows = 256;
 
   StepGraphs(int device, rt::Stream& stream, Staging& staging);
 
   // Runs the operations of a step, by a graph if each of its runs has one row and there are at most
   // kMostRows. The first step of a kind runs directly, so that its operations allocate their
-  // memory. The second is recorded, all others are replayed. If a recording fails for any reason
-  // but a bug, this and all later steps run directly, and counts() has the reason.
+  // memory; the second is recorded, and later ones are replayed. If a recording fails for any
+  // reason except a bug, this and all later steps run directly, and counts() has the reason.
   void run(const Step& step, const std::function<void()>& operations);
   // Recordings contain addresses, so call this when device memory is allocated or freed.
   void forget() { recordings_.clear(); }
   void enable(bool on) { enabled_ = on; }
   StepCounts counts() const { return counts_; }
 
-  // While a step runs: the slot of one of its lists; its batch, with the end of its bucket of
-  // contexts, so that the launch configuration fits all steps of the kind. Null for other lists.
+  // While a step runs, these return the slot of one of its lists (null for other lists), and its
+  // batch with the end of its bucket of contexts, so that the launch fits all steps of the kind.
   const std::int32_t* slot_of(std::span<const std::int32_t> list) const;
   const AttentionBatch* batch_of(const BatchView& batch) const;
 

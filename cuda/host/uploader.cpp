@@ -10,12 +10,12 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-// Enough threads to read a file from several places at once, and to copy at PCIe speed.
+// This many threads can read a file from several positions and copy at PCIe speed.
 constexpr int kMostThreads = 8;
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;  // unit that one thread copies
 
-// Prefetches bytes of a mapped file while others are copied. No effect on memory that is not mapped
-// from a file.
+// Prefetches bytes of a mapped file while other bytes are copied. This has no effect on memory that
+// is not mapped from a file.
 void read_ahead(const std::byte* from, std::size_t bytes) {
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   const std::uintptr_t before = reinterpret_cast<std::uintptr_t>(from) % page;

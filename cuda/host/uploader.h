@@ -1,6 +1,6 @@
 // Uploads weights to the device. Threads copy chunks of the host's bytes into pinned slots, a
-// separate stream copies them into landing slots on the device, and kernels on the backend's stream
-// convert their layout. The three stages overlap; each waits only for its slot.
+// separate stream copies these into landing slots on the device, and kernels on the backend's
+// stream convert their layout. The three stages overlap; each only waits for its slot.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ class Uploader {
   // Enqueues kernels on the backend's stream that read `count` units from `landed`.
   using Relay =
       std::function<void(const std::byte* landed, std::int64_t first, std::int64_t count)>;
-  // Uploads `units` units of unit_bytes each. Returns when `from` has been read completely.
+  // Uploads `units` units of unit_bytes each. When it returns, `from` has been read completely.
   void run(const void* from, std::int64_t units, std::int64_t unit_bytes, const Relay& relay);
   // Uploads bytes without changing the layout.
   void copy(const void* from, std::byte* to, std::int64_t bytes);

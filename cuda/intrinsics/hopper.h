@@ -13,8 +13,8 @@
 
 namespace leq::LEQ_GPU::ptx {
 
-// Whether this compiler pass supports these instructions. If not, the body of a kernel is omitted,
-// except for wrong_architecture().
+// Defines whether this compiler pass supports these instructions. If not, the body of a kernel is
+// omitted, except for wrong_architecture().
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDACC__)
 inline constexpr bool kHopper = true;
 #else
@@ -38,13 +38,13 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* shared) {
 #endif
 }
 
-// An mbarrier. A phase ends when `count` threads and all announced bytes have arrived; the next
-// phase then begins with the same count. Phases have parity 0, 1, 0, ...
+// An mbarrier. A phase ends when `count` threads and all announced bytes have arrived; then the
+// next phase begins with the same count. Phases have the parity 0, 1, 0, ...
 struct alignas(8) Barrier {
   std::uint64_t word;
 };
 
-// Called by one thread; fence_init() and sync_cluster or __syncthreads must follow.
+// One thread calls this; fence_init() and sync_cluster or __syncthreads must follow.
 __device__ __forceinline__ void barrier_init(Barrier& barrier, unsigned count) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&barrier)), "r"(count)
@@ -76,8 +76,8 @@ __device__ __forceinline__ void barrier_arrive(Barrier& barrier) {
 #endif
 }
 
-// Arrives at the barrier at the same offset in block `rank` of the cluster, after reads, which need
-// no fence. (With .release.cluster ptxas emits a fence for the memory of the whole GPU.)
+// Arrives at the barrier at the same offset in block `rank` of the cluster. It follows reads, which
+// need no fence. (With .release.cluster ptxas emits a fence for the memory of the whole GPU.)
 __device__ __forceinline__ void barrier_arrive_at(Barrier& barrier, unsigned rank) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile(
@@ -103,7 +103,7 @@ __device__ __forceinline__ void barrier_expect(Barrier& barrier, unsigned bytes)
 #endif
 }
 
-// Waits until a phase of this parity has ended; returns at once if the current phase has the other.
+// Waits until a phase of this parity has ended; returns at once if the current parity differs.
 __device__ __forceinline__ void barrier_wait(Barrier& barrier, unsigned parity) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   const std::uint32_t at = shared_address(&barrier);
@@ -123,7 +123,7 @@ __device__ __forceinline__ void barrier_wait(Barrier& barrier, unsigned parity) 
 }
 
 // Starts copying the box of `map` at (column, row) to shared memory, aligned to 128 bytes. Elements
-// out of bounds become 0. The bytes count for the barrier's current phase.
+// out of bounds become 0. The bytes are counted by the barrier's current phase.
 __device__ __forceinline__ void tensor_load(void* shared, const rt::TensorMap& map, int column,
                                             int row, Barrier& barrier) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -137,7 +137,7 @@ __device__ __forceinline__ void tensor_load(void* shared, const rt::TensorMap& m
 #endif
 }
 
-// The same to all blocks of the cluster in the bit mask `ranks`: to the same offset in each block,
+// Copies to all blocks of the cluster in the bit mask `ranks`: to the same offset in each block,
 // with the barrier at the same offset.
 __device__ __forceinline__ void tensor_load_to(unsigned ranks, void* shared,
                                                const rt::TensorMap& map, int column, int row,
@@ -154,7 +154,7 @@ __device__ __forceinline__ void tensor_load_to(unsigned ranks, void* shared,
 #endif
 }
 
-// The rank of this block in its cluster (rt::Launch::cluster).
+// Returns the rank of this block in its cluster (rt::Launch::cluster).
 __device__ __forceinline__ unsigned cluster_rank() {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   unsigned rank;
@@ -176,8 +176,8 @@ __device__ __forceinline__ void sync_cluster() {
 #endif
 }
 
-// Releases or acquires registers, so that each thread of the warpgroup has `count` from now on. All
-// warps of the warpgroup must call it.
+// Releases or acquires registers, so that each thread of the warpgroup then has `count`. All warps
+// of the warpgroup must call this.
 template <int count>
 __device__ __forceinline__ void keep_registers() {
   static_assert(count >= 24 && count <= 256 && count % 8 == 0);

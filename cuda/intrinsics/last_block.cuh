@@ -1,14 +1,14 @@
-// For blocks that compute parts of one result without waiting for each other: the last block to
-// finish continues with the results of all blocks.
+// For blocks that compute parts of one result without waiting for each other: the last block that
+// finishes continues with the results of all blocks.
 #pragma once
 
 #include "cuda/intrinsics/ptx.h"
 
 namespace leq::LEQ_GPU {
 
-// True in every thread of the last of `blocks` blocks that use this ticket; read_fresh then returns
-// what all of them wrote to memory before. The ticket must be 0 before the first call and is 0
-// again after the last. All threads of a block must call it, once per block.
+// Returns true in every thread of the last of `blocks` blocks that use this ticket; read_fresh then
+// returns what all of these wrote before. The ticket must be 0 before the first call and is 0 again
+// after the last. All threads of a block must call this, once per block.
 __device__ __forceinline__ bool is_last_block(unsigned* ticket, unsigned blocks) {
   LEQ_SHARED(bool, last);
   __syncthreads();
@@ -20,7 +20,7 @@ __device__ __forceinline__ bool is_last_block(unsigned* ticket, unsigned blocks)
   return last;
 }
 
-// Bypasses the L1 cache, which is not coherent with other blocks' writes.
+// Reads past the L1 cache, which is not coherent with other blocks' writes.
 __device__ __forceinline__ float read_fresh(const float* at) { return ptx::load_relaxed(at); }
 
 }  // namespace leq::LEQ_GPU

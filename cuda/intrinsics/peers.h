@@ -7,7 +7,7 @@
 
 namespace leq::LEQ_GPU {
 
-// Stores to another device's memory; visible there before stores that follow __threadfence_system.
+// Stores to another device's memory; visible there before stores after __threadfence_system.
 template <class T>
 __device__ __forceinline__ void push(T* there, const T& value) {
 #ifdef __CUDACC__
@@ -17,7 +17,7 @@ __device__ __forceinline__ void push(T* there, const T& value) {
 #endif
 }
 
-// Reads what another device pushed to memory of this device, bypassing the L1 cache.
+// Reads what another device pushed to this device's memory, bypassing the L1 cache.
 template <class T>
 __device__ __forceinline__ T read_pushed(const T* at) {
 #ifdef __CUDACC__

@@ -13,7 +13,7 @@
 namespace leq::LEQ_GPU::ptx {
 
 // Hides x from the compiler's optimizer, so that values derived from x are computed where they are
-// used instead of being kept in registers over a loop.
+// used instead of being kept in registers across a loop.
 __device__ __forceinline__ int opaque(unsigned x) {
   auto y = static_cast<int>(x);
 #ifdef __CUDA_ARCH__
@@ -21,7 +21,7 @@ __device__ __forceinline__ int opaque(unsigned x) {
 #endif
   return y;
 }
-// Hides an address in global memory, so that offsets are added to it as a whole.
+// Hides an address in global memory, so that offsets are added to the address as a whole.
 template <class T>
 __device__ __forceinline__ const T* opaque(const T* address) {
 #ifdef __CUDA_ARCH__
@@ -33,7 +33,7 @@ __device__ __forceinline__ const T* opaque(const T* address) {
 #endif
 }
 
-// The same for an address in shared memory.
+// Does the same for an address in shared memory.
 template <class T>
 __device__ __forceinline__ T* opaque_shared(T* address) {
 #ifdef __CUDA_ARCH__
@@ -45,8 +45,8 @@ __device__ __forceinline__ T* opaque_shared(T* address) {
 #endif
 }
 
-// from + step * index for index >= 0, computed by one 32-bit multiply-add; a signed index would
-// take four operations.
+// Returns from + step * index for index >= 0 by one 32-bit multiply-add; a signed index would take
+// four operations.
 template <int step = 1, class T>
 __device__ __forceinline__ const T* moved(const T* from, int index) {
   return from + static_cast<std::size_t>(static_cast<unsigned>(index)) * step;
@@ -157,8 +157,8 @@ __device__ __forceinline__ void cp_async_wait() {
 #endif
 }
 
-// Named barrier 1 to 15 for `threads` of the block's threads (whole warps), all of which pass the
-// same `barrier`. Orders their writes to shared memory.
+// Waits at named barrier 1 to 15 for `threads` of the block's threads (whole warps), all of which
+// pass the same `barrier`. Orders their writes to shared memory.
 __device__ __forceinline__ void sync_threads(int barrier, int threads) {
 #ifdef __CUDA_ARCH__
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
@@ -167,8 +167,8 @@ __device__ __forceinline__ void sync_threads(int barrier, int threads) {
 #endif
 }
 
-// In a kernel that was launched with rt::Start::early: waits until the preceding kernels have ended
-// and their writes are visible. No effect in other kernels, or before compute capability 9.0.
+// In a kernel launched with rt::Start::early, waits until the preceding kernels have ended and
+// their writes are visible. No effect in other kernels, or before compute capability 9.0.
 __device__ __forceinline__ void wait_for_predecessor() {
 #ifdef __CUDA_ARCH__
 #if __CUDA_ARCH__ >= 900
@@ -189,8 +189,8 @@ __device__ __forceinline__ void let_successor_start() {
 #endif
 }
 
-// Prefetches the cache line of this address into L2, for the first reads of a kernel that starts
-// early. No effect on architectures without early starts.
+// Prefetches this address's cache line into L2, for the first reads of a kernel that starts early.
+// No effect on architectures without early starts.
 __device__ __forceinline__ void prefetch(const void* global) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
@@ -200,7 +200,7 @@ __device__ __forceinline__ void prefetch(const void* global) {
 }
 
 // Loads 16 bytes that are read once, without allocation in L1. It is volatile and not .nc, because
-// ptxas moves .nc loads below griddepcontrol.wait, so that they would not be in flight before it.
+// ptxas moves .nc loads below griddepcontrol.wait, where they would not overlap with the wait.
 __device__ __forceinline__ uint4 load_once(const void* global) {
 #ifdef __CUDA_ARCH__
   uint4 v;
@@ -213,10 +213,10 @@ __device__ __forceinline__ uint4 load_once(const void* global) {
 #endif
 }
 
-// Adds to a number in global memory that blocks share; returns the old value. Writes that precede a
-// thread's addition (its own, and those of threads that it met at a barrier before) are visible to
-// each thread that adds later, and to threads that meet that thread at a barrier afterwards. It has
-// one fence, where an addition with __threadfence on both sides has two.
+// Adds to a number in global memory that blocks share, and returns the old value. Writes before a
+// thread's addition (its own writes, and those of threads that it met at a barrier before) are
+// visible to each thread that adds later, and to threads that meet that thread at a barrier
+// afterwards. This has one fence; an addition with __threadfence on both sides has two.
 __device__ __forceinline__ unsigned add_acquire_release(unsigned* global, unsigned value) {
 #ifdef __CUDA_ARCH__
   unsigned before;

@@ -1,6 +1,6 @@
 // Floating-point tensor-core instructions, wrapped like those of ptx.h: PTX for nvcc, plain C++ for
-// the emulator. The hardware defines the order of sums in an f16 mma and the last bits of exp2, for
-// which the emulator is only approximate.
+// the emulator. The hardware defines the order of sums in an f16 mma and the last bits of exp2, so
+// the emulator's results are approximations.
 #pragma once
 
 #include "cuda/intrinsics/ptx.h"
@@ -48,7 +48,7 @@ __device__ __forceinline__ void mma_m16n8k16_f16(float (&d)[4], const std::uint3
 #endif
 }
 
-// The same with bf16 inputs.
+// Does the same with bf16 inputs.
 __device__ __forceinline__ void mma_m16n8k16_bf16(float (&d)[4], const std::uint32_t (&a)[4],
                                                   std::uint32_t b0, std::uint32_t b1) {
 #ifdef __CUDA_ARCH__
@@ -79,7 +79,7 @@ __device__ __forceinline__ void ldmatrix_x4_trans(std::uint32_t (&r)[4], const v
 #endif
 }
 
-// Byte i of the result is byte (selector >> 4 i) % 8 of a (bytes 0 to 3) and b (bytes 4 to 7).
+// Returns bytes: byte i is byte (selector >> 4 i) % 8 of a (bytes 0 to 3) and b (bytes 4 to 7).
 __device__ __forceinline__ std::uint32_t select_bytes(std::uint32_t a, std::uint32_t b,
                                                       std::uint32_t selector) {
 #ifdef __CUDA_ARCH__
@@ -97,7 +97,7 @@ __device__ __forceinline__ std::uint32_t select_bytes(std::uint32_t a, std::uint
 #endif
 }
 
-// Two f16 in a word, the first in the low half; each is rounded once, to nearest even.
+// Returns two f16 in a word, the first in the low half; each is rounded once, to nearest even.
 __device__ __forceinline__ std::uint32_t f16x2_of(float first, float second) {
 #ifdef __CUDA_ARCH__
   std::uint32_t both;
@@ -108,7 +108,7 @@ __device__ __forceinline__ std::uint32_t f16x2_of(float first, float second) {
 #endif
 }
 
-// The same for two bf16.
+// Does the same for two bf16.
 __device__ __forceinline__ std::uint32_t bf16x2_of(float first, float second) {
 #ifdef __CUDA_ARCH__
   std::uint32_t both;
@@ -122,7 +122,7 @@ __device__ __forceinline__ std::uint32_t bf16x2_of(float first, float second) {
 }
 
 #ifndef __CUDACC__
-// Rounds once, to nearest even: the intermediate f32 has a sticky last bit for bits cut off.
+// Rounds once, to nearest even: the last bit of the intermediate f32 is sticky for bits cut off.
 inline std::uint16_t f64_to_f16(double value) {
   auto near = static_cast<float>(value);
   if (near != value && std::isfinite(near)) {
@@ -167,8 +167,8 @@ __device__ __forceinline__ std::uint32_t f16x2_fma(std::uint32_t a, std::uint32_
 #endif
 }
 
-// 2^x with a relative error of about 2^-22; exactly 1 at 0, +0 at -infinity. The hardware defines
-// the last bits.
+// Returns 2^x with a relative error of about 2^-22; exactly 1 at 0, +0 at -infinity. The hardware
+// defines the last bits.
 __device__ __forceinline__ float exp2_near(float x) {
 #ifdef __CUDA_ARCH__
   float y;

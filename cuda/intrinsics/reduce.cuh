@@ -13,8 +13,8 @@ __device__ __forceinline__ T warp_sum(T value) {
   return value;
 }
 
-// The sum of the 256 lanes of a norm, returned in every thread of a warp. Thread t passes lanes t,
-// t + 32, ... t + 224; the order is lanes +128, +64, ... +1 (docs/numerics.md).
+// Returns the sum of the 256 lanes of a norm in every thread of a warp. Thread t passes lanes t, t
+// + 32, ... t + 224; the order is lanes +128, +64, ... +1 (docs/numerics.md).
 __device__ __forceinline__ float norm_lanes_sum(const float (&parts)[8]) {
   const float even = (parts[0] + parts[4]) + (parts[2] + parts[6]);
   const float odd = (parts[1] + parts[5]) + (parts[3] + parts[7]);
@@ -43,7 +43,7 @@ __device__ __forceinline__ T block_reduce(T value, WarpCombine combine) {
   return value;
 }
 
-// 0 is the identity of both reductions, because maxima are of non-negative numbers.
+// 0 is the identity of both reductions, because maxima are only taken of non-negative numbers.
 template <class T>
 __device__ __forceinline__ T block_sum(T value) {
   return block_reduce(value, [](T v) { return warp_sum(v); });

@@ -17,9 +17,9 @@ namespace leq::LEQ_GPU::rt {
 // kernels write, write anything, or end.
 enum class Start : std::uint8_t { in_order, early };
 
-// `kernel` is the name in reports. Before its first launch each kernel is allowed to have
-// DeviceInfo::shared_limit_bytes of static and dynamic shared memory together, because the default
-// is 48 KB, of which static memory would reduce the dynamic part.
+// `kernel` is the name in reports. Before its first launch each kernel is allowed to use
+// DeviceInfo::shared_limit_bytes of static and dynamic shared memory together; the default is 48
+// KB, of which static memory would reduce the dynamic part.
 struct Launch {
   const char* kernel = "";
   dim3 blocks;
@@ -30,7 +30,7 @@ struct Launch {
 };
 
 #ifdef __CUDACC__
-// The configuration for cudaLaunchKernelEx; `attributes` must outlive the configuration.
+// The configuration for cudaLaunchKernelEx, which `attributes` must outlive.
 using LaunchAttributes = std::array<cudaLaunchAttribute, 2>;
 cudaLaunchConfig_t launch_config(const Launch& launch, const void* kernel, Stream& stream,
                                  LaunchAttributes& attributes);
@@ -46,7 +46,7 @@ void run(Stream& stream, const Launch& launch, void (*kernel)(Parameters...),
   check_launch(cudaLaunchKernelEx(&config, kernel, arguments...), launch);
 }
 #else
-// `code` is the kernel's address, by which launches are counted.
+// `code` is the kernel's address; launches are counted by this address.
 void enqueue(Stream& stream, const Launch& launch, const void* code, std::function<void()> thread);
 
 // Arguments are copied at the call, as in CUDA.

@@ -12,7 +12,7 @@
 
 #include <cmath>
 
-// For a struct of arguments that threads read in place instead of copying it.
+// Marks a struct of arguments that threads read in place instead of copying it.
 #define LEQ_GRID_CONSTANT __grid_constant__
 // LEQ_SHARED(float[32], sums) defines a variable in the block's shared memory.
 #define LEQ_SHARED(type, name) __shared__ ::simt::Same<type> name
@@ -20,7 +20,7 @@
 #define LEQ_DYNAMIC_SHARED(type, name)                                 \
   extern __shared__ __align__(128) unsigned char leq_dynamic_shared[]; \
   type* const name = reinterpret_cast<type*>(leq_dynamic_shared)
-// The first statement of a kernel, with the same number of threads as its __launch_bounds__.
+// Must be the first statement of a kernel, with the number of threads in its __launch_bounds__.
 #define LEQ_BOUNDS(threads) static_assert((threads) > 0)
 #else
 #include "cuda/sim/vocabulary.h"
@@ -40,7 +40,7 @@ template <class T>
 using Same = T;
 
 #ifndef __CUDACC__
-// Each lambda expression, and hence each place in the source, has a distinct address.
+// Each lambda expression, and hence each position in the source, has a distinct address.
 template <class Lambda>
 const void* call_site(Lambda) {
   static const char place = 0;

@@ -15,7 +15,7 @@ __device__ __forceinline__ std::uint64_t matrix_operand(const void* shared) {
   return std::uint64_t{(shared_address(shared) & 0x3ffffu) >> 4} | std::uint64_t{1} << 16 |
          std::uint64_t{1024 >> 4} << 32 | std::uint64_t{1} << 62;
 }
-// The operand that begins i * 32 columns further along k.
+// Returns the operand that begins i * 32 columns further along k.
 __device__ __forceinline__ std::uint64_t next_columns(std::uint64_t operand, int i) {
   return operand + static_cast<std::uint64_t>(i * 2);
 }
@@ -35,8 +35,8 @@ __device__ __forceinline__ void wgmma_commit() {
   simt::matrix_commit();
 #endif
 }
-// Waits until at most `left` committed groups are in flight. Until their group has ended, neither
-// sums nor operands may be accessed.
+// Waits until at most `left` committed groups are in flight. Until a group has ended, its sums and
+// operands must not be accessed.
 template <int left>
 __device__ __forceinline__ void wgmma_wait() {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -47,8 +47,8 @@ __device__ __forceinline__ void wgmma_wait() {
 }
 
 // Waits until at most `left` groups are in flight, none of which writes `sums`; `sums` then has the
-// results. The compiler, which cannot tell that they are written asynchronously, reads them only
-// afterwards.
+// results. Because the compiler cannot tell that `sums` is written asynchronously, this forces it
+// to read `sums` only afterwards.
 template <int left = 0, int count>
 __device__ __forceinline__ void wgmma_finish([[maybe_unused]] int (&sums)[count]) {
   wgmma_wait<left>();
@@ -211,7 +211,7 @@ __device__ __forceinline__ void wgmma_f16(float (&d)[64], const std::uint32_t (&
 #endif
 }
 
-// The same with bf16 inputs.
+// Does the same with bf16 inputs.
 __device__ __forceinline__ void wgmma_bf16(float (&d)[64], const std::uint32_t (&a)[4],
                                            std::uint64_t b, bool add) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)

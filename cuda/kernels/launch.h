@@ -1,6 +1,6 @@
-// The interface of every kernel of the backend for the host: plain arguments with pointers into
-// device memory, and one function per kernel that enqueues the launch on a stream. T tokens, N
-// outputs, K inputs, W width, H heads, d head_dim; layouts are in cuda/layout/layout.h. The backend
+// The host's interface to every kernel of the backend: plain arguments with pointers into device
+// memory, and one function per kernel that enqueues the launch on a stream. T tokens, N outputs, K
+// inputs, W width, H heads, d head_dim; layouts are in cuda/layout/layout.h. The backend
 // (cuda_backend.cpp) checks arguments; the launch functions do not.
 #pragma once
 
@@ -20,8 +20,8 @@ using namespace gpu;  // the formulas of cuda/layout, shared by host and device
 
 // --- activations ---
 
-// Where a kernel reports a row that is not finite. Reports are site << 32 | row by atomic minimum:
-// the smallest report of a step remains, so that it names the first linear and row.
+// The word in which a kernel reports a non-finite row: site << 32 | row, by an atomic minimum. The
+// smallest report of a step remains, which names the first linear and row.
 inline constexpr unsigned long long kNoFault = ~0ull;
 struct Fault {
   unsigned long long* first = nullptr;
@@ -33,7 +33,7 @@ struct FloatRows {
   std::int64_t stride = 0;
 };
 
-// int8 codes of rows, as a linear reads them.
+// int8 codes of rows, in the form that a linear reads.
 struct CodeRows {
   std::int8_t* codes = nullptr;  // [T][code_stride]
   float* scales = nullptr;       // [T][scale_stride]
@@ -84,7 +84,7 @@ struct OutputCodes {
 
 enum class NormForm : std::uint8_t { rms, layer };
 
-// y = norm(x), times inv_smooth, as f32 and/or codes or terms. One block processes a row.
+// y = norm(x), times inv_smooth, as f32, as codes or terms, or as both. One block processes a row.
 struct NormArguments {
   FloatRows x, out;  // out.values null: no f32 output. May equal x
   std::int64_t tokens = 0, width = 0;
@@ -155,14 +155,14 @@ struct UploadFloats {
 };
 void launch_upload_floats(const UploadFloats& a, rt::Stream& stream);
 
-// x[t] = table[ids[t]] as f32; with `add` x[t] += table[ids[t]].
+// x[t] = table[ids[t]] as f32; if `add`, x[t] += table[ids[t]].
 struct EmbedArguments {
   bool is_float = true;
   FloatWeight floats;
   CodeWeight codes;
   std::int64_t width = 0;             // K
   const std::int32_t* ids = nullptr;  // [T]
-  // The tokens of the last draw, to which drawn_id(row) refers; below 0 if a row has none.
+  // The tokens of the last draw, to which drawn_id(row) refers; negative if a row has none.
   const std::int32_t* drawn = nullptr;
   std::int64_t tokens = 0;
   FloatRows x;
@@ -182,7 +182,7 @@ enum class Finish : std::uint8_t {
 
 inline constexpr int kMostSegments = 3;
 
-// One weight of up to three that have the same input; segment i's outputs follow those of i - 1.
+// One of up to three weights with the same input; segment i's outputs follow those of i - 1.
 struct CodeSegment {
   CodeWeight weight;
   const float* bias = nullptr;  // [rows] or null
@@ -196,7 +196,7 @@ struct FloatSegment {
 
 // int8 activations x integer weights: exact int32 sums, then floats in the order of
 // docs/numerics.md, which has a formula for each combination of groupings of weights and
-// activations. All segments have the same bits and group, and all have zeros or none has.
+// activations. All segments have the same bits and group; either all or none have zero points.
 struct IntMatmul {
   CodeSegment segments[kMostSegments];
   int segment_count = 0;
@@ -207,10 +207,10 @@ struct IntMatmul {
   OutputCodes codes;  // used if makes_codes(*this)
 };
 void launch_int_matmul(const IntMatmul& a, rt::Stream& stream);
-// Whether the kernel quantizes its outputs: for few tokens, if all segments form one output.
+// Returns whether the kernel quantizes its outputs: for few tokens, if segments form one output.
 bool makes_codes(const IntMatmul& a);
 
-// The order of terms that a device needs for `tokens` tokens. `wgmma_adds_as_mma`: the result of
+// Returns the order of terms for `tokens` tokens on a device. `wgmma_adds_as_mma` is the result of
 // launch_float_forms.
 TermOrder term_order(std::int64_t tokens, const rt::DeviceInfo& device, bool wgmma_adds_as_mma);
 // On compute capability 9.0, sets *differences to the number of sums whose bits differ between
@@ -230,8 +230,8 @@ struct FloatMatmul {
 };
 void launch_float_matmul(const FloatMatmul& a, rt::Stream& stream);
 
-// f32 activations x integer weights (act none): a weight is float(code - zero) * scale. Computed on
-// tensor cores like 16-bit floats.
+// f32 activations x integer weights (act none): a weight is float(code - zero) * scale. They are
+// computed on tensor cores like 16-bit floats.
 struct WeightOnlyMatmul {
   CodeSegment segments[kMostSegments];
   int segment_count = 0;
@@ -242,7 +242,7 @@ struct WeightOnlyMatmul {
 };
 void launch_weight_only_matmul(const WeightOnlyMatmul& a, rt::Stream& stream);
 
-// Short names of the kernels that would run, shown in plans: "mma 128x128", "dp4a rows".
+// Short names of the kernels that would run, for plans: "mma 128x128", "dp4a rows".
 const char* describe_int_matmul(const IntMatmul& a);
 const char* describe_float_matmul(bool f32_weights);
 
@@ -269,7 +269,7 @@ void launch_rotate(const RotateArguments& a, rt::Stream& stream);
 
 // --- attention ---
 
-// The most layers that one launch can quantize: every driver accepts arguments of that size.
+// The largest number of layers that one launch can quantize; every driver accepts such arguments.
 inline constexpr std::size_t kQuantizedLayers = 112;
 
 // Keys or values of one layer; page p begins at base + p * page_bytes.
@@ -280,7 +280,7 @@ struct KvPages {
   KvCodes codes = {};
 };
 
-// The f16 copies that are read instead of codes where blocks are not closed (KvResidual). base is
+// The f16 copies that are read instead of codes of blocks that are not closed (KvResidual). base is
 // null if there are none. The batch has the index of each page's copy.
 struct KvCopied {
   KvPages keys, values;
@@ -293,8 +293,8 @@ struct AttentionRun {
   std::int32_t first_position = 0;
   std::int32_t pages_at = 0;   // position p is in page pages[pages_at + p / 64]
   std::int32_t copies_at = 0;  // pages[copies_at + p / 64]: the page's f16 copy, or -1
-  // Addresses of fixed states, low half first (SequenceRun::state_from, state_to); and the previous
-  // and the next run of the batch that write the same state, or -1.
+  // Addresses of fixed-size states, low half first (SequenceRun::state_from, state_to), and the
+  // previous and the next run of the batch that write the same state, or -1.
   std::uint32_t state_from[2] = {}, state_to[2] = {};
   std::int32_t previous_run = -1, next_run = -1;
 };
@@ -314,8 +314,8 @@ struct AttentionBatch {
 struct AttentionHeads {
   int heads = 0, kv_heads = 0, head_dim = 0;  // H, H_kv, d
   int window = 0;                             // key j visible to i iff i - window < j <= i; 0: all
-  // Query heads per kv head in the model, and the index in its group of this rank's first head,
-  // since ranks may share a kv head.
+  // Query heads per kv head in the model, and the index of this rank's first head in its group,
+  // because ranks may share a kv head.
   int group = 1, first_head = 0;
 };
 
@@ -341,8 +341,8 @@ struct RopeAppendArguments {
 };
 void launch_rope_append(const RopeAppendArguments& a, rt::Stream& stream);
 
-// The blocks of one layer, and the f16 copies from which they are encoded. Pointers of a side
-// without blocks are null.
+// The blocks of one layer, and the f16 copies from which they are encoded. If a side has no blocks,
+// its pointers are null.
 struct KvQuantizeLayer {
   std::byte* keys = nullptr;
   std::byte* values = nullptr;
@@ -350,9 +350,9 @@ struct KvQuantizeLayer {
   std::byte* value_copies = nullptr;
 };
 
-// Encodes closed blocks of positions, on the sides that have blocks. The device derives the blocks
-// from the runs, so that a recorded step quantizes the blocks due in it. One launch serves all
-// layers, because blocks that were whole before the batch do not depend on its results.
+// Encodes closed blocks of positions, on the sides that have blocks. The device computes the blocks
+// from the runs, so that a recorded step quantizes the right ones. One launch is enough for all
+// layers, because blocks that were complete before the batch do not depend on its results.
 struct KvQuantizeArguments {
   AttentionBatch batch;
   AttentionHeads heads;
@@ -388,8 +388,8 @@ struct GateOutputsArguments {
   std::int64_t tokens = 0, width = 0;
 };
 void launch_gate_outputs(const GateOutputsArguments& a, rt::Stream& stream);
-// Whether the kernel itself quantizes the outputs: on tensor cores, if the heads of a kv head have
-// together a multiple of 128 columns.
+// Returns whether the kernel itself quantizes the outputs: on tensor cores, if the heads of a kv
+// head have together a multiple of 128 columns.
 bool makes_codes(const AttentionArguments& a);
 
 }  // namespace leq::LEQ_GPU

@@ -1,4 +1,4 @@
-// The parts of the division of attention into spans of positions that determine its scratch size.
+// The constants of the division of attention into spans of positions that determine scratch sizes.
 #pragma once
 
 #include <algorithm>
@@ -9,11 +9,11 @@ namespace leq::gpu {
 
 inline constexpr int kSpanTokens = 512;  // positions that share a softmax (docs/numerics.md)
 
-// Up to so many pairs are split into spans. Exact: (row, kv head) pairs, about two blocks per
-// multiprocessor. Tensor cores: (row, head) pairs; more, because spans change no output there.
+// Up to this many pairs are split into spans. Exact: (row, kv head) pairs, about two blocks per
+// multiprocessor. Tensor cores: (row, head) pairs; more, as spans do not change outputs there.
 inline constexpr std::int64_t kExactSplit = 263, kTensorSplit = 2112;
 
-// The most records of one launch: those of kTensorSplit pairs at 32K. More rows run in turns.
+// The most records of a launch: those of kTensorSplit pairs at 32K. Further rows take turns.
 inline constexpr std::int64_t kMostRecords = kTensorSplit * 64;
 
 constexpr int spans_of(std::int64_t end) {
@@ -21,7 +21,7 @@ constexpr int spans_of(std::int64_t end) {
 }
 
 // Bytes for batches of at most `tokens` rows at positions below `context`: a record per span, but
-// not more than are in use at once (`most_records`, or those of one row). Monotonic in `context`.
+// at most those in use at once (`most_records`, or those of one row). Monotonic in `context`.
 constexpr std::size_t attention_scratch_bytes(std::int64_t tokens, std::int64_t heads,
                                               std::int64_t kv_heads, std::int64_t head_dim,
                                               std::int64_t context,

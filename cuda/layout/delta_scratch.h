@@ -11,7 +11,7 @@ namespace leq::gpu {
 inline constexpr int kDeltaChunk = 64;
 inline constexpr std::int64_t kDeltaChunkNumbers = 2 * kDeltaChunk * (kDeltaChunk + 1);
 
-// Per token: the outputs of the convolution, and two gates for each value head.
+// For each token: the outputs of the convolution, and two gates for each value head.
 constexpr std::int64_t delta_rows_numbers(std::int64_t tokens, std::int64_t channels,
                                           int value_heads) {
   return round_up_to(tokens * (channels + 2 * value_heads), 4);

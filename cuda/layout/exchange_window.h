@@ -22,8 +22,8 @@ inline constexpr std::size_t kSlotsAt =
     kFlagsAt + kMostPeers * kExchangeBlocks * sizeof(std::uint32_t);
 inline constexpr std::size_t kMostSlotBytes = std::size_t{4} << 20;
 
-// Window size for blocks of `rows` rows of at most row_bytes. Blocks that are larger than a slot
-// take several exchanges of whole rows.
+// Returns the window size for blocks of `rows` rows of at most row_bytes. Blocks that are larger
+// than a slot take several exchanges of whole rows.
 constexpr std::size_t exchange_bytes(std::int64_t rows, std::int64_t row_bytes) {
   // Each rank's part of each plane of a row may be padded.
   const auto row = static_cast<std::size_t>(round_up_to(row_bytes, kPushBytes)) +
@@ -32,7 +32,7 @@ constexpr std::size_t exchange_bytes(std::int64_t rows, std::int64_t row_bytes) 
       std::max(row, std::min(static_cast<std::size_t>(rows) * row, kMostSlotBytes));
   return kSlotsAt + 2 * (slot + kBlockUnit - 1) / kBlockUnit * kBlockUnit;
 }
-// Slot size of a window of `window_bytes` bytes.
+// Returns the slot size of a window of `window_bytes` bytes.
 constexpr std::size_t slot_bytes_of(std::size_t window_bytes) {
   return (window_bytes - kSlotsAt) / 2 / kPushBytes * kPushBytes;
 }

@@ -16,16 +16,16 @@ namespace {
 
 constexpr std::int64_t kTermBytes = sizeof(std::uint16_t);
 
-// An f32 number is represented by three terms of bf16 or two of f16; f32 weights use the number.
+// An f32 input is split into three terms of bf16 or two of f16; for f32 weights it is not split.
 int terms_of(const WeightView& weight) {
   if (weight.scheme.kind == CodeKind::f32) return 0;
   return weight.scheme.kind == CodeKind::bf16 ? 3 : 2;
 }
 
-// Whether a linear belongs to a routed expert; a shared expert's linears are ordinary ones.
+// Returns whether a linear belongs to a routed expert; those of a shared expert are ordinary.
 bool is_expert(const Linear& linear) { return linear.name.find(".experts.") != std::string::npos; }
 
-// int4 loses twenty times as much as simq4; simq8 takes as much memory as int8.
+// int4 loses twenty times as much as simq4, and simq8 needs as much memory as int8.
 bool runs_on_gpus(KvType type) {
   const KvScheme& scheme = kv_scheme(type);
   return !scheme.packed || (scheme.blocked() && scheme.bits < 8);
@@ -85,7 +85,7 @@ std::size_t GpuLayout::scratch_bytes(std::int64_t tokens, const AttentionShape& 
       step_scratch_bytes(tokens));
 }
 
-// Scratch for the rows of a step and for the chunks of prompts.
+// The scratch is for the rows of a step and for the chunks of prompts.
 std::size_t GpuLayout::delta_scratch_bytes(std::int64_t tokens, const DeltaShape& shape) const {
   require(shape.key_dim <= kDeltaKeyDims, ErrorKind::bad_setting, Setting{"device"},
           ": Gated DeltaNet with keys of ", shape.key_dim, " numbers, a GPU takes up to ",

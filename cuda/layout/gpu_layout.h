@@ -14,17 +14,17 @@ class GpuLayout final : public Layout {
   Arithmetic arithmetic() const { return arithmetic_; }
 
   bool runs_experts() const override { return true; }
-  // The format that the weights need. It has terms if tensor cores take f32 inputs; f32 values are
-  // always kept, because kernels finish rows in f32 before they make codes or terms; codes are
-  // signed. Throws Error if arithmetic is exact and the product would use terms, and for experts
-  // whose weights or inputs are floats.
+  // Returns the format that the weights need. It has terms (16-bit parts) if tensor cores multiply
+  // f32 inputs. f32 values are always kept, because kernels finish rows in f32 before they make
+  // codes or terms; codes are signed. Throws Error if arithmetic is exact and the product would use
+  // terms, and for experts whose weights or inputs are floats.
   RowsFormat format_for(const Linear& consumer) const override;
   RowsLayout rows(std::int64_t capacity, std::int64_t width,
                   const RowsFormat& format) const override;
   std::size_t weight_bytes(const WeightView& weight) const override;
   std::size_t page_bytes(KvPart part, KvType type, int kv_heads, int head_dim) const override;
   std::size_t delta_scratch_bytes(std::int64_t tokens, const DeltaShape& shape) const override;
-  // The maximum of all operations' scratch, because operations run one at a time.
+  // Returns the maximum of all operations' scratch, because operations run one at a time.
   std::size_t scratch_bytes(std::int64_t tokens, const AttentionShape& shape,
                             std::int64_t context) const override;
   std::size_t exchange_bytes(std::int64_t rows, std::int64_t row_bytes) const override;
@@ -37,7 +37,7 @@ class GpuLayout final : public Layout {
   Arithmetic arithmetic_;
 };
 
-// Scratch for a step's rows that share a moving scale: each row's largest |x| and clip count.
+// Returns scratch for a step's rows that share a moving scale: a row's largest |x|, clip count.
 constexpr std::size_t step_scratch_bytes(std::int64_t tokens) {
   return static_cast<std::size_t>(tokens) * (sizeof(float) + sizeof(unsigned));
 }

@@ -28,7 +28,7 @@ namespace leq::gpu {
 
 constexpr int kv_units(int head_dim) { return (head_dim + 15) / 16; }  // units in a row of channels
 
-// Bytes of one head's codes in a page.
+// Returns the bytes of one head's codes in a page.
 constexpr std::int64_t kv_code_bytes(int bits, int head_dim) {
   return std::int64_t{kKvPageTokens} * kv_units(head_dim) * 2 * bits;
 }
@@ -40,18 +40,18 @@ struct KvCodePlace {
   bool operator==(const KvCodePlace&) const = default;
 };
 
-// Whether a lane's words of neighbouring units of keys are contiguous.
+// Returns whether a lane's words of neighbouring units of keys are contiguous.
 constexpr bool kv_wide(int head_dim) { return head_dim % 64 == 0; }
-// Number of units of neighbouring positions in a word.
+// Returns the number of units of neighbouring positions in a word.
 constexpr int kv_word_units(int bits) { return bits == 2 ? 2 : 1; }
 
-// Number of contiguous words of a lane.
+// Returns the number of contiguous words of a lane.
 constexpr int kv_words_together(KvPart part, int bits, int head_dim) {
   if (part == KvPart::values) return bits < 4 ? bits : 4;
   return kv_wide(head_dim) ? 4 : 1;
 }
 
-// The index of the word with the codes of `lane` in unit (s16, c16).
+// Returns the index of the word with the codes of `lane` in unit (s16, c16).
 constexpr int kv_lane_word(KvPart part, int bits, int head_dim, int s16, int c16, int lane) {
   const int row = s16 / kv_word_units(bits), each = kv_words_together(part, bits, head_dim);
   if (part == KvPart::values) {
@@ -94,15 +94,15 @@ constexpr int kv_operand_order(bool by_two, int i) {
   return by_two ? unit / 2 * 32 + lane * 8 + unit % 2 * 4 + in_unit
                 : unit * 16 + lane * 4 + in_unit;
 }
-// The index of the scale (and minimum) of a key channel in its block's row, or of a value position
-// in its group. Heads that do not consist of whole units are never operands.
+// Returns the index of the scale (and minimum) of a key channel in its block's row, or of a value
+// position in its group. Heads that do not consist of whole units are never operands.
 constexpr int kv_key_end(int head_dim, int c) {
   return head_dim % 16 == 0 ? kv_operand_order(kv_wide(head_dim), c) : c;
 }
 constexpr int kv_value_end(int slot) { return kv_operand_order(true, slot); }
 
-// Number of scales (and of minima) of one head in a page: groups [groups][64], blocks [blocks][d],
-// in the orders above.
+// Returns the number of scales (and of minima) of one head in a page: groups [groups][64], blocks
+// [blocks][d], in the orders above.
 constexpr int kv_ends(KvPart part, KvType type, int head_dim) {
   return static_cast<int>(kv_scale_count(kv_scheme(type), part, head_dim, kKvPageTokens));
 }

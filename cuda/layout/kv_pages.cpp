@@ -18,7 +18,7 @@ std::size_t number_bytes_in_page(KvType type, int head_dim) {
   return static_cast<std::size_t>(kv_code_bytes(kv_scheme(type).bits, head_dim));
 }
 
-// Number of scales of a head in a page; there are as many minima.
+// Returns the number of scales of a head in a page; there are as many minima.
 std::size_t end_count(KvPart part, KvType type, int head_dim) {
   return static_cast<std::size_t>(kv_ends(part, type, head_dim));
 }
@@ -49,13 +49,13 @@ HeadParts parts_of(const KvHead& head, std::size_t page, std::size_t given) {
   return parts;
 }
 
-// The place of a code: byte index, and shift within the byte.
+// The location of a code: byte index, and shift within the byte.
 struct BytePlace {
   std::size_t byte = 0;
   int shift = 0;
 };
 
-// Calls move(place in the head's part of the page, place in portable order) for each packed code.
+// Calls move(location in the head's part of the page, location in portable order) for each code.
 template <class Move>
 void each_code(const KvHead& head, std::size_t portable_row, Move move) {
   const int bits = kv_scheme(head.type).bits;

@@ -73,15 +73,15 @@ constexpr ThreeBitWords three_bit_words(const std::uint32_t (&quads)[8]) {
   w.of[1] |= missing(7) >> 6 & 0x03030303u;
   return w;
 }
-// Byte offset in a row of word j of chunk 0 that has the column. The words of the other chunks are
-// 16 bytes apart.
+// Returns the byte offset in a row of word j of chunk 0 that has the column. The words of the other
+// chunks are 16 bytes apart.
 constexpr std::int64_t three_bit_byte(std::int64_t column) {
   return column / 128 * 48 + column % 16 / 4 * 4;
 }
 
 inline constexpr int kDeltaKeyDims = 128;  // most dimensions of a key head of Gated DeltaNet
 inline constexpr int kKvPageTokens = 64;
-// The stride in bytes between positions of a head, a multiple of 16.
+// Returns the stride in bytes between positions of a head, a multiple of 16.
 constexpr std::int64_t kv_row_bytes(int head_dim, int number_bytes) {
   return round_up_to(std::int64_t{head_dim} * number_bytes, 16);
 }

@@ -11,12 +11,12 @@ namespace leq::gpu {
 struct WeightBytes {
   std::size_t scales_at = 0, zeros_at = 0, bytes = 0;  // offsets; codes are first
 };
-// Throws Error for schemes without a kernel (nf4, b1); the text names a supported scheme.
+// Throws Error for schemes without a kernel (nf4, b1); the message names a supported scheme.
 WeightBytes weight_bytes(const WeightView& weight);
 
-// Number of scales per row: its groups, or 1.
+// Returns the number of scales per row: the row's groups, or 1.
 std::int64_t groups_of(const WeightView& weight);
-// Bytes per number of a float weight.
+// Returns the bytes per number of a float weight.
 std::int64_t number_bytes(const WeightView& weight);
 
 }  // namespace leq::gpu

@@ -11,7 +11,7 @@ namespace leq::LEQ_GPU::rt {
 template <class Facts>
 class KernelTable {
  public:
-  // `ask` is called if the fact is not cached; if it throws, nothing is cached.
+  // Calls `ask` if the fact is not cached; if `ask` throws, nothing is cached.
   template <class Ask>
   Facts of(const void* kernel, int device, Ask ask) {
     const std::lock_guard hold(lock_);

@@ -24,7 +24,7 @@ struct DeviceInfo {
 };
 // Returns an empty list if there are no devices; never throws.
 std::vector<DeviceInfo> devices();
-// The reason why devices() is empty, for users.
+// Returns the reason why devices() is empty, for users.
 std::string why_no_device();
 
 // Whether `word` is in the comma-separated list of the environment variable LEQ_GPU_DEBUG:
@@ -54,16 +54,16 @@ using StreamOwner = std::unique_ptr<Stream, StreamCloser>;
 StreamOwner make_stream(int device);
 const DeviceInfo& device_of(const Stream& stream);
 void synchronize(Stream& stream);
-// Whether all work of the stream has ended. The emulator runs the work first.
+// Returns whether all work of the stream has ended. The emulator runs the work first.
 bool is_idle(Stream& stream);
 // Makes the stream's device current for this thread, mainly for calls of libraries.
 void use(Stream& stream);
-// The cudaStream_t for CUDA's libraries, and whether there are libraries: not on the emulator.
+// Returns the cudaStream_t for CUDA's libraries, and whether these exist: not on the emulator.
 void* library_stream(Stream& stream);
 bool has_libraries();
 
 // A marker in a stream's order with the time at which the stream reached it. Waiting for an event
-// that was never recorded returns at once; recording it again replaces the previous marker.
+// that was never recorded returns at once; recording an event again replaces its marker.
 struct Event;
 struct EventCloser {
   void operator()(Event* event) const noexcept;
@@ -73,15 +73,15 @@ EventOwner make_event(int device);
 void record(Event& event, Stream& stream);
 void wait(Stream& stream, Event& event);  // later work of the stream waits, not the host
 void synchronize(Event& event);           // the host waits
-// Time between two events that the stream has reached: it must have been synchronized.
+// Returns the time between two events that the stream has reached; it must be synchronized.
 double seconds_between(const Event& from, const Event& to);
 
 // Begins a named range of host work for profilers (NVTX); ranges nest.
 void begin_range(const char* name);
 void end_range();
 
-// Allocated memory is not zeroed; null if the device has too little. Releasing memory waits for all
-// work on the device.
+// Allocates memory that is not zeroed; returns null if the device has too little. Releasing memory
+// waits for all work on the device.
 void* allocate(int device, std::size_t bytes);
 void release(int device, void* data) noexcept;
 
@@ -106,15 +106,15 @@ void copy_to_host(void* pinned, const void* device, std::size_t bytes, Stream& s
 void copy_on_device(void* to, const void* from, std::size_t bytes, Stream& stream);
 void fill_zero(void* device, std::size_t bytes, Stream& stream);
 
-// Launches and copies that were recorded from a stream and can be run again as one. The arguments
-// and addresses are those of the recording; the memory there is read when they run.
+// Launches and copies that were recorded from a stream and can be run again as one. Arguments and
+// addresses are those of the recording; the memory at these addresses is read when they run.
 struct Graph;
 struct GraphCloser {
   void operator()(Graph* graph) const noexcept;
 };
 using GraphOwner = std::unique_ptr<Graph, GraphCloser>;
-// From now on work on the stream is recorded and does not run. Until end_capture this thread must
-// not wait for the stream or allocate or free memory: that call would fail, and the recording too.
+// Until end_capture, work on the stream is recorded and does not run. This thread must not wait for
+// the stream or allocate or free memory: such a call would fail, and so would the recording.
 void begin_capture(Stream& stream);
 GraphOwner end_capture(Stream& stream);  // throws Error if an operation was not allowed
 void drop_capture(Stream& stream) noexcept;

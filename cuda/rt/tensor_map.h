@@ -12,7 +12,7 @@ namespace leq::LEQ_GPU::rt {
 // bytes of a row of the box.
 enum class Swizzle : std::uint8_t { none = 0, bytes_32 = 32, bytes_64 = 64, bytes_128 = 128 };
 
-// The hardware's descriptor (CUtensorMap); on the emulator the one that simt::tensor_load reads.
+// The hardware's descriptor (CUtensorMap); on the emulator, what simt::tensor_load reads.
 struct alignas(128) TensorMap {
   unsigned char bytes[128];
 };
@@ -28,7 +28,7 @@ struct TiledBytes {
   Swizzle swizzle = Swizzle::none;  // none, or equal to box_columns
 };
 
-// Throws Error if the driver would reject it or does not support tensor maps.
+// Throws Error if the driver would reject the matrix or does not support tensor maps.
 TensorMap make_tensor_map(const TiledBytes& matrix);
 
 }  // namespace leq::LEQ_GPU::rt

@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint32_t kDynamicAddress = 1024 + 128;
 constexpr unsigned char kPoison = 0xcd;
 
-// The host address for a shared-memory address in block `rank` of the cluster.
+// Returns the host address for a shared-memory address in block `rank` of the cluster.
 unsigned char* host_of(std::uint32_t address, unsigned rank) {
   if (address < kDynamicAddress || address - kDynamicAddress >= dynamic_shared_bytes()) {
     stop("an address outside of dynamic shared memory");
@@ -58,7 +58,7 @@ SIMT_UNSEEN void write_state(std::uint64_t* barrier, const BarrierState& state) 
   std::memcpy(barrier, &word, sizeof word);
 }
 
-// ThreadSanitizer key of a phase: one byte of the barrier's address for each parity.
+// Returns the ThreadSanitizer key of a phase: one byte of the barrier's address per parity.
 const void* key_of(const std::uint64_t* barrier, unsigned parity) {
   return reinterpret_cast<const char*>(barrier) + parity;
 }
@@ -101,7 +101,7 @@ void require_operand(std::uint64_t descriptor) {
   }
 }
 
-// The bytes of a row as numbers.
+// Returns the bytes of a row as numbers.
 std::array<int, 32> bytes_of_row(const OperandRow& row) {
   std::array<int, 32> numbers;
   std::copy(std::begin(row), std::end(row), numbers.begin());
@@ -118,12 +118,12 @@ std::array<float, 16> floats_of_row(const OperandRow& row) {
   return numbers;
 }
 
-// Adds the products of a and b to `sum`, whose bits are passed and returned.
+// Adds the products of a and b to `sum`; the bits of a sum are passed and returned.
 std::uint32_t with_products(std::uint32_t sum, const std::array<int, 32>& a,
                             const std::array<int, 32>& b) {
   return sum + static_cast<std::uint32_t>(std::inner_product(a.begin(), a.end(), b.begin(), 0));
 }
-// The same with fma, in ascending order of k unless the schedule selects another one.
+// Does the same with fma, in ascending order of k unless the schedule selects another order.
 std::uint32_t with_products(std::uint32_t sum, const std::array<float, 16>& a,
                             const std::array<float, 16>& b) {
   auto total = std::bit_cast<float>(sum);
@@ -191,7 +191,7 @@ SIMT_UNSEEN void barrier_init(std::uint64_t* barrier, unsigned count) {
 
 SIMT_UNSEEN void barrier_arrive(std::uint64_t* barrier, unsigned bytes) {
   change(barrier, 1, static_cast<int>(bytes));
-  // Lets other warps run first, because they may do so on hardware before this warp's next step. An
+  // Lets other warps run first, which may happen on hardware before this warp's next step. An
   // arrival that announces bytes releases no thread.
   if (bytes == 0 && schedule().copy_lands == CopyLands::at_issue) rest_warp();
 }
@@ -332,7 +332,7 @@ void AsyncWork::multiply(ThreadProducts& mine, Product& product) {
                                  [&](const auto& other) { return other.sums == what.sums; });
   std::vector<std::uint32_t>& sums = held->values;
   if (!what.add) std::fill(sums.begin(), sums.end(), 0);
-  // Zero rows can be skipped only with integers, because floats of B may be NaN or infinite.
+  // Rows of zeros can only be skipped for integers, because floats of B may be NaN or infinite.
   if (what.numbers == MatrixNumbers::s8 && is_zero(rows[0]) && is_zero(rows[1])) return;
   kAddProducts[static_cast<std::size_t>(what.numbers)](sums, rows, what.b);
 }

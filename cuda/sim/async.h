@@ -1,8 +1,8 @@
 // Emulates the asynchronous units of compute capability 9.0: barriers in shared memory that count
 // bytes, tile copies by the copy engine, and matrix products of tensor cores that overlap with
-// threads. Each may take effect at any time between its start and the wait for it;
-// Schedule::copy_lands selects one end or the other. With at_issue a warp that arrives at a barrier
-// is suspended until no other warp can run. Called through hopper.h and wgmma.h.
+// threads. Each operation may take effect at any time between its start and the wait for it;
+// Schedule::copy_lands selects one of these two ends. With at_issue a warp that arrives at a
+// barrier is suspended until no other warp can run. Called through hopper.h and wgmma.h.
 #pragma once
 
 #include <cstddef>
@@ -20,18 +20,18 @@ void barrier_init(std::uint64_t* barrier, unsigned count);
 // Announces bytes, then arrives at the barrier.
 void barrier_arrive(std::uint64_t* barrier, unsigned bytes);
 void barrier_wait(std::uint64_t* barrier, unsigned parity);
-// The barrier at the same offset in the shared memory of block `rank` of the cluster.
+// Returns the barrier at the same offset in shared memory of block `rank` of the cluster.
 std::uint64_t* barrier_of(std::uint64_t* barrier, unsigned rank);
 
-// A matrix of bytes and the box that one load copies. On the emulator a TensorMap contains this.
+// A matrix of bytes and the box that one load copies; a TensorMap of the emulator contains this.
 struct TiledBytes {
   const unsigned char* base;
   std::int64_t rows, columns, stride;
   int box_rows, box_columns;
   int swizzle;  // 0, 32, 64 or 128 bytes
 };
-// `map` points to a TiledBytes, which is read now. Copies to the same offset in all blocks of the
-// cluster in the bit mask `ranks`, each with the barrier at the same offset.
+// `map` points to a TiledBytes, which is read during this call. Copies to the same offset in all
+// blocks of the cluster in the bit mask `ranks`, each with the barrier at the same offset.
 void tensor_load(void* shared, const void* map, int column, int row, std::uint64_t* barrier,
                  unsigned ranks);
 
@@ -58,7 +58,7 @@ void matrix_wait(unsigned groups_left);
 class AsyncWork {
  public:
   void start_block(std::size_t threads);
-  // Called when a thread ends; products that are in flight then are a bug.
+  // Called when a thread ends; it is a bug if products are then in flight.
   void end_thread(unsigned rank) const;
 
  private:

@@ -100,8 +100,8 @@ struct Block {
   Main main;
   std::unique_ptr<Stacks> stacks;
   std::unique_ptr<void, Free> dynamic;
-  // Plain arrays in memory of the OS thread, because fibres look them up and ThreadSanitizer should
-  // see only the kernel's own accesses.
+  // These are plain arrays in memory of the OS thread, because fibres look them up and
+  // ThreadSanitizer should only see the kernel's own accesses.
   std::unique_ptr<void, Free> static_memory;
   SharedVariable statics[kMostStatics];
   unsigned static_count = 0;

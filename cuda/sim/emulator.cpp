@@ -140,7 +140,7 @@ bool run_warp(unsigned w) {
   }
 }
 
-// The number of the block's threads that are in a state.
+// Returns the number of the block's threads that are in a state.
 std::size_t count_of(State state) {
   return static_cast<std::size_t>(std::ranges::count(block->states, state));
 }
@@ -348,7 +348,7 @@ void run_clusters(const Grid& grid, const std::function<void()>& body,
   leave_cluster();
 }
 
-// The order of clusters, which depends on the schedule's seed.
+// Returns the order of clusters, which depends on the schedule's seed.
 std::vector<unsigned> clusters_of(const Grid& grid) {
   return order(static_cast<unsigned>(grid.blocks.count() / grid.cluster),
                emulator().schedule.seed * 5);

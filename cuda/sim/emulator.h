@@ -19,8 +19,8 @@ struct dim3 {
 namespace simt {
 
 // When the bytes of a copy arrive; CUDA allows any time between the issue and the wait. A wgmma
-// takes effect at the opposite end, so that missing waits show: at its issue, copies that it should
-// have waited for have not arrived; at its wait, its operands may already be overwritten.
+// takes effect at the opposite end, which exposes missing waits: at its issue, copies that the
+// kernel did not wait for have not arrived; at its wait, operands may already be overwritten.
 enum class CopyLands : std::uint8_t { at_wait, at_issue };
 // The order in which a float wgmma adds: as mma does, or another one that hardware might use.
 enum class FloatSums : std::uint8_t { as_mma, otherwise };
@@ -40,7 +40,7 @@ struct Grid {
   dim3 blocks;
   dim3 threads;
   std::size_t shared_bytes = 0;  // dynamic; poisoned at the start of each block
-  // Limit of static and dynamic memory: 48 KB, or the larger limit that was set for the kernel.
+  // The limit of static and dynamic memory: 48 KB, or the larger limit set for the kernel.
   std::size_t shared_limit = 48 << 10;
   unsigned cluster = 1;  // number of neighbouring blocks in x that run together
   bool early = false;    // may start before the previous launch has ended
@@ -55,18 +55,18 @@ struct EarlyBlockCloser {
 };
 using EarlyBlockOwner = std::unique_ptr<EarlyBlock, EarlyBlockCloser>;
 EarlyBlockOwner begin_early(const Grid& grid, const std::function<void()>& body);
-// Whether it called let_successor_start before that, so that the next launch may start too.
+// Returns whether it called let_successor_start before that, so that the next launch may start.
 bool lets_successor_start(const EarlyBlock& block);
 
 // Runs `body` once for each thread, with blocks distributed over the device's workers
 // (set_workers). Returns when all have ended. Aborts with a report on stderr if a launch is
 // impossible (0 or > 1,024 threads, too much shared memory), if all threads of a block are blocked,
-// if lanes of one warp are in different collectives, and if a thread of a grid with `early` ends
+// if lanes of one warp are in different collectives, or if a thread of a grid with `early` ends
 // without wait_for_predecessor. `begun` is continued on the OS thread that began it.
 void run_grid(const Grid& grid, const std::function<void()>& body, EarlyBlockOwner begun = nullptr);
 void set_workers(int device, int threads);  // 0 = one for each usable core
 
-// Number of launches by the kernel's address. Each template instantiation counts separately.
+// Returns launches by the kernel's address. Each template instantiation counts separately.
 std::map<const void*, std::uint64_t> launch_counts();
 
 // The functions below are called by kernels.
@@ -98,7 +98,7 @@ void let_successor_start();
 // Stores `mine`, waits for the lanes of `mask` that have not ended, and returns the slots of all 32
 // lanes. Slots of lanes that did not take part are poison.
 const Slot* meet(Meeting kind, std::uint32_t mask, const Slot& mine);
-// The lanes that took part in this warp's last collective.
+// Returns the lanes that took part in this warp's last collective.
 std::uint32_t met_lanes();
 
 // Lets other threads run until `holds(about, detail)` returns true.
@@ -107,7 +107,7 @@ void wait_until(bool (*holds)(const void* about, unsigned detail), const void* a
 
 // Lets other threads run and, if no thread of this device can run, other devices.
 void nap();
-// The same, but the other lanes of this warp that could run also rest.
+// Does the same, and the other lanes of this warp that could run also yield.
 void rest_warp();
 
 // A store to memory of another device. It becomes visible when any thread of the block calls
@@ -120,12 +120,12 @@ void* dynamic_shared();
 void* dynamic_shared_of(unsigned rank);  // of block `rank` of the cluster
 void require_running(unsigned rank);     // because an ended block's shared memory is freed
 std::size_t dynamic_shared_bytes();
-// The block's static shared variable of a call site, for which `key` is unique.
+// Returns the block's static shared variable of a call site, for which `key` is unique.
 void* static_shared(const void* key, std::size_t bytes, std::size_t alignment);
 // Checks the launch against the number of threads that the kernel was compiled for.
 void require_bounds(unsigned threads);
 
-// cp.async; with a null src it fills with zeros.
+// Implements cp.async; with a null src it fills with zeros.
 void copy_issue(void* shared, const void* global, unsigned bytes, unsigned filled);
 void copy_commit();
 void copy_wait(unsigned groups_left);

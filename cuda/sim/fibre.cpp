@@ -99,7 +99,7 @@ void begin(Main& main) {
 void start(Fibre& fibre, std::byte* stack, void (*entry)()) {
   asan_clear(stack, kStackBytes);
   fibre.stack = stack;
-  // After the return into `entry`, the stack pointer has to be a multiple of 16 plus 8, as after a
+  // After the return into `entry`, the stack pointer must be a multiple of 16 plus 8, as after a
   // call.
   void** top = reinterpret_cast<void**>(stack + kStackBytes - 64) - 1;
   *top = nullptr;

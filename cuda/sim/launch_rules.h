@@ -10,7 +10,7 @@ namespace simt {
 // Ends the program with a report if hardware would refuse the launch.
 void require_launch(const Grid& grid);
 
-// A permutation of 0 ... n-1; with seed 0 the identity.
+// Returns a permutation of 0 ... n-1; for seed 0 the identity.
 std::vector<unsigned> order(unsigned n, std::uint64_t seed);
 
 }  // namespace simt

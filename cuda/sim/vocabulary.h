@@ -58,7 +58,7 @@ T value_of(const Slot& slot) {
   return value;
 }
 
-// The value of lane `source`; poison if that lane did not take part.
+// Returns the value of lane `source`; poison if that lane did not take part.
 template <class T>
 T shuffle(std::uint32_t mask, T value, unsigned source) {
   const Slot* brought = meet(Meeting::shuffle, mask, slot_of(value));
@@ -112,7 +112,7 @@ inline int __all_sync(std::uint32_t mask, int predicate) {
   return __ballot_sync(mask, predicate == 0) == 0;
 }
 
-// Implemented with CPU atomics, because blocks run on several OS threads.
+// These use CPU atomics, because blocks run on several OS threads.
 template <class T>
 T atomicAdd(T* at, T value) {
   T old = __atomic_load_n(at, __ATOMIC_RELAXED);
@@ -138,10 +138,10 @@ T atomicMin(T* at, T value) {
   return old;
 }
 
-// Orders the writes of a thread, and of threads it met at a barrier, for other blocks.
+// Orders the writes of a thread, and of threads that it met at a barrier, for other blocks.
 inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 
-// Also orders them for other devices and the host.
+// Also orders these writes for other devices and the host.
 inline void __threadfence_system() {
   simt::fence_system();
   __threadfence();

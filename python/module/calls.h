@@ -21,7 +21,7 @@ namespace nb = nanobind;
 
 namespace leq_python {
 
-// Translated to the Python exception class of its status.
+// Is translated to the Python exception class of its status.
 struct Failed {
   leq_status status;
   std::string text, setting;
@@ -148,7 +148,7 @@ class Grammar {
 
 class Model {
  public:
-  // From a file if `bytes` is None, otherwise from a .leq file in memory; `progress`: a callable of
+  // Opens a file if `bytes` is None, otherwise a .leq file in memory; `progress` is a callable of
   // (work, done, total), or None.
   Model(const std::string& path, nb::object bytes, int load, bool lock,
         const std::optional<std::string>& cache, nb::object progress);

@@ -179,7 +179,7 @@ Numbers embed(const Session& session, const Tokens& tokens, std::size_t width) {
 
 using Logits = nb::ndarray<nb::numpy, const float, nb::ndim<2>>;
 
-// The array references the block that the library filled, without a copy.
+// The array references the memory block that the library filled, without a copy.
 nb::object feed(const Session& session, const Tokens& tokens, int which) {
   leq_logits* made = nullptr;
   run([&](leq_error* error) {

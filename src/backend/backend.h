@@ -17,7 +17,7 @@ namespace leq {
 class Backend : public Operations, public Steps {
  public:
   virtual std::string name() const = 0;  // "cpu avx512vnni, 2 threads"
-  // A name of the kernel that linear() would run, for plans ("avx512vnni int8 x int8, 12x32").
+  // The name of the kernel that linear() runs, for plans ("avx512vnni int8 x int8, 12x32").
   virtual std::string describe(const Linear& linear) const = 0;
 
   virtual DeviceMemory& memory() = 0;

@@ -69,7 +69,7 @@ struct AttentionShape {
 };
 
 int rotary_dims(const AttentionShape& shape);  // with 0 replaced by head_dim
-// Offset of the gates in a row, after q, k and v, (H + 2 H_kv) d; and the row's whole width.
+// Offset of the gates in a row, where they follow q, k and v: (H + 2 H_kv) d; and a row's width.
 std::int64_t gates_at(const AttentionShape& shape);
 std::int64_t qkv_width(const AttentionShape& shape);
 
@@ -89,7 +89,7 @@ struct DeltaShape {
   const float* conv = nullptr;     // [taps][channels]
   const float* a_log = nullptr;    // [H_v]
   const float* dt_bias = nullptr;  // [H_v]
-  Norm norm;                       // over each value head [d_v]
+  Norm norm;                       // norm over each value head [d_v]
   std::size_t state_at = 0;        // byte offset of this layer's part of a state
   // If ranks share a model's heads: the model's numbers of heads (0: those above), and this rank's
   // first key head. conv, a_log, dt_bias and the rows of b and a have the heads of all ranks.

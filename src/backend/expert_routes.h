@@ -37,8 +37,8 @@ struct ExpertRoutes {
 };
 
 // Routes rows by a router's logits, [T][E] f32 rows on the host: p = softmax(logits), and the k
-// largest p are chosen (of equal ones the lower id; docs/numerics.md has the order of sums). Or all
-// rows have one expert. Throws Error with `site` and the row if a logit is not finite.
+// largest p are chosen (of equal ones the lower id; docs/numerics.md has the order of sums), or one
+// expert for all rows (by_sigmoid). Throws Error with `site` and the row if a logit is not finite.
 void route_rows(const Rows& logits, std::int64_t tokens, const Routing& routing,
                 std::string_view site, ExpertRoutes& routes);
 

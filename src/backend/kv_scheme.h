@@ -33,8 +33,8 @@ struct KvScheme {
   std::string_view name;
   int bits = 0;  // bits of a stored number
   KvAlong keys = KvAlong::nothing, values = KvAlong::nothing;
-  int group = 0;                                 // along tokens: channels per scale; 0: the head
-  int block = 0;                                 // along channels: positions per scale
+  int group = 0;                                 // channels per scale along tokens; 0: all channels
+  int block = 0;                                 // positions per scale along channels
   int recent = 0;                                // newest positions, which are also kept in f16
   int sinks = 0;                                 // first positions, which are also kept in f16
   bool packed = false;                           // several codes share a byte or a word of memory

@@ -18,7 +18,7 @@ std::vector<std::string_view> named_types() {
   return names;
 }
 
-// For example "f32, f16 or int8".
+// All names as part of a sentence, for example "f32, f16 or int8".
 std::string expected_names() {
   const std::vector<std::string_view> all = named_types();
   std::string names;

@@ -82,7 +82,7 @@ struct BatchView {
   std::int64_t tokens = 0;
   std::span<const SequenceRun> runs;  // ascending; together rows 0..tokens-1
 
-  // One more than the last position of all runs; 0 without runs.
+  // One more than the last position of all runs; 0 if there are no runs.
   std::int64_t end_position() const;
 };
 

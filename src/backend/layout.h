@@ -12,7 +12,7 @@
 
 namespace leq {
 
-// A block of activations in one allocation: values, codes or terms, scales, sums of codes.
+// A block of activations in one allocation: values, codes or terms (16-bit parts), scales, sums.
 struct RowsLayout {
   std::int64_t value_stride = 0, code_stride = 0, scale_stride = 0, sum_stride = 0;
   std::size_t codes_at = 0, scales_at = 0, sums_at = 0;  // byte offsets; values are at 0
@@ -42,7 +42,7 @@ class Layout {
   // Bytes of scratch that the operations need for batches of at most `tokens` rows.
   virtual std::size_t scratch_bytes(std::int64_t tokens, const AttentionShape& shape,
                                     std::int64_t context) const = 0;
-  // The same for Operations::delta_net; throws Error if the device does not implement it.
+  // Like scratch_bytes, for Operations::delta_net; throws Error if the device lacks this operation.
   virtual std::size_t delta_scratch_bytes(std::int64_t tokens, const DeltaShape& shape) const;
   // Bytes of the window through which ranks that share a model gather blocks of `rows` rows of at
   // most `row_bytes`; 0 if ranks read each other's memory.

@@ -8,7 +8,7 @@
 
 namespace leq {
 
-// For example "int8 x int8 rows smoothed, 12x32".
+// A description such as "int8 x int8 rows smoothed, 12x32".
 std::string linear_text(const Linear& linear, std::string_view kernel);
 
 }  // namespace leq

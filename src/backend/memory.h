@@ -65,7 +65,7 @@ class DeviceMemory {
   // remains allocated.
   std::span<std::byte> scratch(std::size_t bytes);
 
-  // nullopt if blocks are host memory, which no plan reserves in advance.
+  // Returns nullopt if blocks are host memory, which no plan reserves in advance.
   virtual std::optional<DeviceMemoryInfo> info() const = 0;
   // Reserves a plan's memory before anything is loaded, so that no Buffer of the plan can fail
   // later: `weight_bytes` for placed weights, which are first, and `other_bytes` for the rest.

@@ -12,7 +12,7 @@ namespace leq {
 // The format of a block of rows, which the linear that reads it determines.
 struct RowsFormat {
   bool values = true;           // keep the f32 values
-  ActKind act = ActKind::none;  // other than none: also int8 codes with scales
+  ActKind act = ActKind::none;  // if not none: int8 codes with scales are stored, too
   bool offset_codes = false;    // codes are stored as q + 128 (for int8 weights)
   int sum_group = 0;            // columns of one stored sum of codes (for unsigned weights)
   int terms = 0;                // 16-bit floats that form a number (f32 inputs of tensor cores)

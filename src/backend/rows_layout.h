@@ -16,11 +16,11 @@ struct RowsSpacing {
 RowsLayout rows_layout(std::int64_t capacity, std::int64_t width, const RowsFormat& format,
                        const RowsSpacing& spacing);
 
-// Number of 16-bit floats that a device makes of each f32 input of a weight; 0 if it uses f32.
+// Number of 16-bit floats ("terms") that represent each f32 input of a weight; 0: f32 is used.
 using TermsOf = int (*)(const WeightView& weight);
 
 // The input format of the consumer's weights: codes, with sums of codes if weights are unsigned, or
-// terms of f32 inputs if the device has a rule for these. f32 values are always kept. Throws Error
+// terms of f32 inputs if the device passes `terms_of`. f32 values are always kept. Throws Error
 // if the weights need different formats.
 RowsFormat rows_format(const Linear& consumer, TermsOf terms_of = nullptr);
 

@@ -176,8 +176,8 @@ std::int32_t HostSampler::largest() const {
          static_cast<std::int32_t>(found - block(at).begin());
 }
 
-// At least k blocks have a logit that is at least as large as the k-th of the blocks' maxima, so
-// that smaller logits are not among the best k. Few blocks have more than one that is not smaller.
+// At least k blocks have a logit not below the k-th largest of the blocks' maxima, so that smaller
+// logits are not among the best k. Few blocks have more than one logit that is not below it.
 void HostSampler::keep_best(std::size_t k) {
   float least = kNoLogit;
   if (k <= largest_.size()) {

@@ -49,7 +49,7 @@ std::size_t mirostat_count(const std::vector<SampleCandidate>& candidates, const
     both = std::fma(t, step, both);
     squares = std::fma(t, t, squares);
   }
-  if (both <= 0) return candidates.size();  // all alike, or one alone
+  if (both <= 0) return candidates.size();  // all logits are equal, or there is only one
   constexpr double kLog2E = 0x1.71547652b82fep+0;
   const double s = both * kLog2E / squares;  // steps are natural logarithms, t is log2
   const double epsilon = s - 1, log_count = fixed_log2(static_cast<double>(candidates.size()));

@@ -15,8 +15,8 @@ void keep_top_n_sigma(std::vector<float>& logits, float n);
 // the expected surprise, that have this share of the probability. candidates[0] has a logit.
 void keep_typical(std::vector<SampleCandidate>& candidates, float share);
 
-// XTC: if its random number says so, leaves out all tokens with a probability of at least
-// xtc_threshold except the least probable of these.
+// XTC: if the row's random number is below xtc_probability, leaves out all tokens that have a
+// probability of at least xtc_threshold, except the least probable of these.
 void leave_out_top(std::vector<SampleCandidate>& candidates, const SampleRule& rule);
 
 // Mirostat (Basu et al. 2021), version 1 or 2: cuts at mirostat_mu, draws, returns the surprise.

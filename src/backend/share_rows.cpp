@@ -17,8 +17,8 @@ struct PlaneUnit {
   std::size_t bytes = 1;
 };
 
-// The byte ranges of each rank's columns in a row. A number for the whole row is equal on all ranks
-// and comes from the first rank that has columns. Padding belongs to the last such rank.
+// The byte ranges of each rank's columns in a row. A number for the whole row is equal on all
+// ranks, so the first rank with columns sends it. Padding belongs to the last such rank.
 std::vector<ByteRange> parts_of(const SharedColumns& shared, const PlaneUnit& unit,
                                 std::int64_t width, std::int64_t padded) {
   std::vector<ByteRange> parts;

@@ -12,13 +12,13 @@ namespace leq {
 
 // Bytes that an operation must read and write: weights once, caches in whole positions.
 std::uint64_t moved_bytes(const Linear& linear);
-// The same for the experts that have rows.
+// Bytes that the linears of the experts that have rows must read and write.
 std::uint64_t moved_bytes(const ExpertRoutes& routes, const ExpertLinear& linear);
 std::uint64_t moved_bytes(const Embedding& embedding);
 std::uint64_t moved_bytes(const Rows& rows, std::int64_t tokens);
-// Keys and values of the positions that are visible to the batch's rows.
+// Bytes of the keys and values of all positions that are visible to the batch's rows.
 std::uint64_t moved_bytes(const BatchView& batch, const AttentionShape& shape, const KvLayer& kv);
-// The states of the batch's sequences, read and written.
+// Bytes of the states of the batch's sequences, which are read and written.
 std::uint64_t moved_bytes(const BatchView& batch, const DeltaShape& shape);
 
 // While this object exists, time is assigned to its part; between such objects, to `sync`.

@@ -45,8 +45,8 @@ class Error : public std::runtime_error {
 
   // what() returns the text with settings written as field names.
   ErrorKind kind() const { return kind_; }
-  // The first setting that the text names, or "" if it names none. If the kind is bad_setting, this
-  // setting is at fault; otherwise changing it may help.
+  // The first setting that the text names, or "" if it names none. If the kind is bad_setting, the
+  // error is in this setting; otherwise changing the setting may help.
   std::string setting() const;
   // The text with its marks, for spelled() and for errors that quote this one.
   const char* marked() const { return marked_.what(); }
@@ -91,7 +91,7 @@ template <class... Parts>
   fail_with({MessagePart(parts)...});
 }
 
-// require(shape == want, name, ": expected ", want, ", file has ", shape)
+// Throws Error unless the condition is true: require(shape == want, name, ": expected ", want).
 template <class... Parts>
 void require(bool condition, const Parts&... parts) {
   if (!condition) [[unlikely]]

@@ -5,8 +5,8 @@
 
 namespace leq {
 
-// How sequential reads are prefetched: each cache line twice (into L2, then L1), once, or never if
-// the hardware prefetcher suffices. best_fetch() chooses.
+// How sequential reads are prefetched: each cache line twice (first into L2, then into L1), once,
+// or never if the hardware prefetcher suffices. best_fetch() chooses.
 enum class Fetch : std::uint8_t { twice, once, never };
 
 }  // namespace leq

@@ -131,10 +131,10 @@ fs::path folder_of(const fs::path& file) {
   return file.has_parent_path() ? file.parent_path() : fs::path(".");
 }
 
-// Part of the temporary name beside the target; leftover files are recognized by it.
+// Part of the name of temporary files next to the target, by which leftover files are recognized.
 constexpr std::string_view kTemporary = ".tmp";
 
-// Each call makes a new name, because threads may write the same target at the same time.
+// Each call returns a new name, because several threads may write the same target concurrently.
 fs::path temporary_name(const fs::path& target) {
   static std::atomic<unsigned> names = 0;
   return target.string() + std::string(kTemporary) + std::to_string(::getpid()) + '-' +
@@ -146,8 +146,8 @@ bool is_another(std::int64_t process) {
   return process != ::getpid() && (::kill(static_cast<pid_t>(process), 0) == 0 || errno != ESRCH);
 }
 
-// Removes a temporary file that no process is writing: its process has ended, and if the number
-// belongs to another container or machine, the file is no longer locked either.
+// Removes a temporary file that is not being written: its process has ended or, if the number
+// belongs to another container or machine, the file is no longer locked.
 void remove_leftover(const fs::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (descriptor < 0) return;

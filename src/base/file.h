@@ -18,8 +18,8 @@ bool file_exists(const std::filesystem::path& path);
 std::vector<std::string> file_names(const std::filesystem::path& folder);
 
 // A read-only memory mapping of a whole regular file; other kinds of files are refused without
-// blocking. Move-only; the bytes live as long as the object. If the file is truncated meanwhile, a
-// program that called watch_mappings (base/mapping_watch.h) ends with an error message.
+// blocking. Move-only; the bytes are valid as long as the object exists. If the file is truncated
+// meanwhile, a program that called watch_mappings (base/mapping_watch.h) ends with an error.
 class MappedFile {
  public:
   explicit MappedFile(const std::filesystem::path& path);
@@ -55,10 +55,10 @@ void check_output(const std::filesystem::path& target);
 void require_no_input(const std::filesystem::path& target,
                       std::span<const std::filesystem::path> inputs);
 
-// A file that appears under its name only on commit(). It is written in the target's folder without
-// a name (O_TMPFILE) if the file system allows that, otherwise as TARGET.tmpPID-N, which the
-// destructor removes, or the next writer of the same target if the process was killed. Blocks of 2
-// MB are written, so that the page cache may use huge pages.
+// A file that gets its name only on commit(). It is written in the target's folder without a name
+// (O_TMPFILE) if the file system allows that, otherwise as TARGET.tmpPID-N. The destructor removes
+// that file, or the next writer of the same target if the process was killed. Blocks of 2 MB are
+// written, so that the page cache may use huge pages.
 class AtomicFile {
  public:
   // Throws Error under the same conditions as check_output.

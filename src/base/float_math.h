@@ -39,8 +39,8 @@ inline constexpr float kExp6 = 0x1.6ac74ap-10f;
 inline constexpr float kGeluCubic = 0.044715f;
 inline constexpr float kGeluScale = 0.79788456f;  // sqrt(2 / pi)
 
-// The functions are static, not inline: each file keeps its own copy, so that the linker never uses
-// a copy built for one instruction set in a file built for another.
+// The functions are static instead of inline: each file keeps its own copy, so that the linker does
+// not use a copy built for one instruction set in a file built for another.
 
 // e^x by the steps above, with a relative error below one unit in the last place (2^-23).
 [[maybe_unused]] static float leq_exp(float x) noexcept {

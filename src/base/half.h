@@ -1,5 +1,5 @@
-// f16 and bf16 as 16-bit patterns, widened exactly and narrowed to nearest even. Done in software,
-// so that all machines and all files of any instruction set compute the same bits.
+// f16 and bf16 as 16-bit patterns, widened exactly and narrowed to nearest even. In software, so
+// that all machines and files compiled for any instruction set compute the same bits.
 #pragma once
 
 #include <bit>

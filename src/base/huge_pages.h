@@ -13,10 +13,10 @@ inline constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
 std::byte* map_huge_pages(std::size_t bytes) noexcept;
 void unmap_huge_pages(std::byte* data, std::size_t bytes) noexcept;
 
-// Hints that pages of a mapped file that are not cached yet be read into huge pages.
+// Hints to the system that uncached pages of a mapped file should be read into huge pages.
 void ask_for_huge_pages(const std::byte* data, std::size_t bytes) noexcept;
-// Maps pages before they are touched, reading those from the file that are not in the page cache.
-// Pages that cannot be read are left to the first touch. `data` is aligned to a page.
+// Maps pages before they are first used; reads those that are not in the page cache from the file.
+// Pages that cannot be read are mapped on first use. `data` is aligned to a page.
 void map_ahead(const std::byte* data, std::size_t bytes) noexcept;
 // The number of bytes of the file mapping at `data` that are currently mapped through huge pages; 0
 // if the system does not report it.

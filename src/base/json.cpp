@@ -75,7 +75,7 @@ class Builder : public JsonEvents {
   void open(Json::Type type) override {
     Json& at = place();
     at = type == Json::Type::array ? Json::array() : Json::object();
-    // The pointer stays valid, because its container gets no new element until this one is closed.
+    // The pointer stays valid, as its container gets no new element before this one is closed.
     open_.push_back(&at);
   }
   void key(std::string name) override {
@@ -87,7 +87,7 @@ class Builder : public JsonEvents {
   void close() override { open_.pop_back(); }
 
  private:
-  // Where the next value goes: the root, the last key's member, or the open array's end.
+  // The place of the next value: the root, the last key's member, or the end of the open array.
   Json& place() {
     if (open_.empty() || !open_.back()->is_array()) return *place_;
     open_.back()->push_back(nullptr);

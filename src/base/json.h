@@ -64,7 +64,7 @@ class Json {
       : Json(Value(Array(list.begin(), list.end()))) {}
   template <class T>
   Json(const std::map<std::string, T>& table) : Json(Value(Object(table.begin(), table.end()))) {}
-  // An object if every element is a pair that begins with a string, otherwise an array.
+  // Creates an object if every element is a pair that begins with a string, otherwise an array.
   Json(std::initializer_list<Json> elements);
   static Json array(std::initializer_list<Json> elements = {});
   static Json object(std::initializer_list<Json> members = {});
@@ -123,7 +123,7 @@ class Json {
   Json& at(std::size_t index);
   Json& operator[](std::string_view key);  // inserted if absent; null becomes an object
   const Json& operator[](std::string_view key) const { return at(key); }
-  // Templates, because a literal 0 would also convert to a string_view, as a null pointer.
+  // Templates are needed because a literal 0 would also convert to a string_view as a null pointer.
   template <std::integral T>
   Json& operator[](T index) {
     return at(static_cast<std::size_t>(index));
@@ -188,7 +188,7 @@ inline constexpr int kMaxJsonDepth = 64;
 
 // Limits of one JSON text: a value takes about fifty bytes of memory, however short its text is.
 struct JsonLimits {
-  std::uint64_t bytes = kMaxJsonBytes;  // length of the text
+  std::uint64_t bytes = kMaxJsonBytes;  // largest length of the text
   std::uint64_t values = 8'000'000;     // containers included; a merge of a pair counts 3
 };
 // For headers, which only list names and offsets of the data in a file.

@@ -40,7 +40,7 @@ class JsonNode {
   // A whole number that fits an int64, written as 3 or 3.0; otherwise nullopt.
   std::optional<std::int64_t> whole() const;
   const std::string& text() const;
-  const std::string& key() const;  // of an object's member
+  const std::string& key() const;  // the member's name
 
   std::size_t size() const;  // elements or members; 0 for other values
   // Iterates over elements or members: for (JsonNode e = n.first(); e; e = e.next()).

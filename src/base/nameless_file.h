@@ -10,7 +10,7 @@ namespace leq {
 
 class NamelessFile {
  public:
-  // Opens a file and removes its name. Throws Error if it cannot be opened.
+  // Opens a file, then removes its name. Throws Error if it cannot be opened.
   explicit NamelessFile(const std::filesystem::path& file);
   // A file in memory that contains `bytes`. Throws Error if there is not enough memory.
   explicit NamelessFile(std::span<const std::byte> bytes);

@@ -10,7 +10,7 @@
 namespace leq {
 namespace {
 
-// A terminal's line is redrawn; a log gets a new line at longer intervals, so short work adds none.
+// A terminal's line is redrawn; a log gets a line only at longer intervals (short work: none).
 constexpr std::chrono::milliseconds kTerminalInterval(100);
 constexpr std::chrono::milliseconds kLogInterval(10'000);
 
@@ -21,7 +21,7 @@ std::string human_seconds(double seconds) {
   return std::to_string(whole / 3600) + " h " + std::to_string(whole % 3600 / 60) + " min";
 }
 
-// "747 of 5,952 steps", "1.20 GB of 3.50 GB"
+// The progress as text: "747 of 5,952 steps", "1.20 GB of 3.50 GB".
 std::string share_text(std::int64_t done, std::int64_t total, const std::string& unit) {
   if (unit == "bytes") {
     return human_bytes(static_cast<std::uint64_t>(done)) + " of " +

@@ -9,9 +9,9 @@
 
 namespace leq {
 
-// "quantize: 747 of 5,952 steps, 2 min 10 s left, ppl 12.34". `first`: the steps that an earlier
-// run has completed. The remaining time is omitted in the first second, before the first step and
-// after the last one, because there is nothing to estimate it from.
+// For example "quantize: 747 of 5,952 steps, 2 min 10 s left, ppl 12.34". `first`: steps that an
+// earlier run has completed. The remaining time is omitted in the first second, before the first
+// step and after the last one, because it cannot be estimated then.
 std::string progress_text(const std::string& what, std::int64_t done, std::int64_t total,
                           const std::string& unit, double seconds, const std::string& note,
                           std::int64_t first = 0);
@@ -24,8 +24,8 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // `done` of `total`; the first call starts the clock. `note` is printed after the estimate ("ppl
-  // 12.34").
+  // Reports that `done` of `total` are finished; the first call starts the clock. `note` is printed
+  // after the estimate ("ppl 12.34").
   void update(std::int64_t done, const std::string& note = "");
   // Clears the line on a terminal, for other output; the next update draws it again.
   void clear();

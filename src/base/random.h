@@ -38,9 +38,9 @@ class Random {
     }
     return block_[used_++];
   }
-  // [0, 1) in steps of 2^-24
+  // Uniform in [0, 1), in steps of 2^-24.
   float uniform() { return static_cast<float>(bits() >> 8) * 0x1p-24f; }
-  // [0, bound), bound > 0
+  // Uniform in [0, bound), where bound > 0.
   std::uint32_t below(std::uint32_t bound) {
     return static_cast<std::uint32_t>((static_cast<std::uint64_t>(bits()) * bound) >> 32);
   }

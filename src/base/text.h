@@ -21,19 +21,19 @@ char32_t decode_utf8(std::string_view text);
 void append_utf8(std::string& out, char32_t character);
 
 std::vector<std::string_view> split(std::string_view text, std::string_view separator);
-// {"a", "b"} -> "a, b"
+// Joins {"a", "b"} to "a, b".
 std::string join(std::span<const std::string> parts, std::string_view separator = ", ");
 std::string_view trim(std::string_view text);  // ASCII white space at both ends
 std::string replace_all(std::string_view text, std::string_view from, std::string_view to);
 
-// "1.10 GB", "512 B": decimal units, three significant digits.
+// Formats with decimal units and three significant digits: "1.10 GB", "512 B".
 std::string human_bytes(std::uint64_t bytes);
 // Sizes as users type them: "8G", "900M", "1.5GiB", "64k", "123456"; each unit is 1024 times the
 // next smaller one. nullopt on anything else.
 std::optional<std::uint64_t> parse_bytes(std::string_view text);
 // Formatted with a fixed number of decimals, independent of the locale.
 std::string fixed(double value, int decimals);
-// 12345678 -> "12,345,678"
+// Formats 12345678 as "12,345,678".
 std::string with_commas(std::int64_t value);
 // Parses a finite number that fills the whole string, independent of the locale; otherwise nullopt.
 std::optional<std::int64_t> parse_int(std::string_view text);

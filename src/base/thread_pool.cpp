@@ -21,8 +21,8 @@
 namespace leq {
 namespace {
 
-// An idle worker spins this many times before it sleeps: about 50 us with the pause below. The gap
-// between two parallel loops of a forward pass is a few microseconds.
+// An idle worker spins this many times before it sleeps, about 50 us with the pause below. Between
+// two parallel loops of a forward pass there are only a few microseconds.
 constexpr int kSpins = 2000;
 constexpr int kMostThreads = 1024;
 
@@ -53,7 +53,7 @@ struct ThreadPool::State {
   };
   std::vector<Share> shares;  // one per working thread
   ShareBalance balance{1};
-  ThreadPlaces places;                       // of the working threads
+  ThreadPlaces places;                       // one for each working thread
   std::vector<std::vector<int>> nodes_near;  // node -> all nodes by distance, itself first
   alignas(64) std::atomic<std::int64_t> finished{0};
   std::atomic<TaskFunction> function{nullptr};
@@ -87,7 +87,7 @@ struct ThreadPool::State {
   }
 
   // Takes a task from the worker's own share, otherwise from the next share on its node that has
-  // any left, otherwise from the other nodes, the nearest first.
+  // tasks left, otherwise from a share of another node, the nearest node first.
   bool take(int worker, std::uint32_t current, std::int64_t& task) {
     if (nodes_near.empty()) return take_among(0, working(), worker, current, task);
     const int node = places.node_of[static_cast<std::size_t>(worker)];
@@ -122,7 +122,7 @@ struct ThreadPool::State {
     }
     if (did == 0) return;
     own.done.store(did, std::memory_order_relaxed);
-    // Only once per loop: all threads write this cache line and would contend for it.
+    // Added only once per loop, because all threads write this cache line and would contend for it.
     finished.fetch_add(did, std::memory_order_release);
   }
 
@@ -203,7 +203,7 @@ ThreadPool::ThreadPool(const ThreadPlaces& places) : state_(std::make_unique<Sta
 void ThreadPool::start(int threads) {
   require(threads >= 1 && threads <= kMostThreads, Setting{"threads"}, ": expected 1 to ",
           kMostThreads, ", found ", threads);
-  // More threads than cores would slow each other down. Places already respect the core counts.
+  // More threads than cores would slow each other down. Places never have more threads than cores.
   const int most = state_->nodes_near.empty() ? std::max(2, usable_cores()) : threads;
   const int working = std::min(threads, most);
   state_->threads = threads;

@@ -1,8 +1,8 @@
 // A pool of threads for data-parallel loops over small tasks; the caller works too. Each thread has
 // a share of adjacent tasks, so that one loop's data is still in its core's caches in the next
-// loop. A thread without tasks steals single tasks from other shares, those of its own node first,
-// so that a core busy with another process delays only one task. Shares follow measured speeds. At
-// most as many threads work as there are cores; idle ones spin for a bounded time, then sleep.
+// loop. A thread without tasks steals single tasks from other shares, first from those of its
+// node, so that a core that another process occupies delays only one task. Shares follow measured
+// speeds. At most as many threads work as there are cores; idle ones spin for a while, then sleep.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class ThreadPool {
   // threads >= 1, including the caller's; 0 = one for each core that this process may use. If the
   // system allows fewer, throws Error of kind no_memory that names the number that started.
   explicit ThreadPool(int threads);
-  // One thread for each place, pinned to its node; each caller of run is pinned from then on, too.
+  // One thread for each place, pinned to its node. From then on each caller of run is pinned, too.
   explicit ThreadPool(const ThreadPlaces& places);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

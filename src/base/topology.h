@@ -14,22 +14,22 @@ namespace leq {
 struct NumaNode {
   int id = 0;                  // the system's number of the node
   std::vector<int> cores;      // the usable ones, ascending; not empty
-  std::vector<int> distances;  // to each node of the topology, from the firmware; 10 to itself
+  std::vector<int> distances;  // distances to all nodes of the topology; 10 to itself
 };
 
 struct Topology {
   std::vector<NumaNode> nodes;  // sorted by id; not empty
 };
 
-// "0-3,8" -> 0 1 2 3 8, ascending. nullopt if the text is anything else or names a core number of
-// 8,192 or more.
+// Parses "0-3,8" to 0 1 2 3 8, ascending. Returns nullopt if the text is anything else or names a
+// core number of 8,192 or more.
 std::optional<std::vector<int>> parse_core_list(std::string_view text);
 
-// Cores that this process may use (its affinity mask when first asked), ascending, at least one.
+// Cores that this process may use (its affinity mask at the first call), ascending, at least one.
 const std::vector<int>& usable_core_list();
 
-// The nodes in `folder` that have a core of `usable`. If the folder has no valid description, one
-// node with all usable cores.
+// The nodes in `folder` that have a core of `usable`. If the folder has no valid description,
+// returns one node with all usable cores.
 Topology read_topology(const std::filesystem::path& folder, std::span<const int> usable);
 
 enum class NumaMode : std::uint8_t {
@@ -50,7 +50,7 @@ struct ThreadPlaces {
   std::vector<int> nearest(int node) const;
 };
 
-// The nodes that `mode` uses: for isolate only one, the node of the core `here` or the first.
+// The nodes that `mode` uses: isolate uses only one, the node of the core `here` or else the first.
 Topology topology_for(const Topology& topology, NumaMode mode, int here);
 
 // Assigns threads to nodes in proportion to their cores. Throws Error if threads exceed cores.

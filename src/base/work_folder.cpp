@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "08:01:1234", as /proc/locks names a file.
+// The name of a file in /proc/locks, such as "08:01:1234".
 std::string lock_name(const struct stat& status) {
   char text[64];
   std::snprintf(text, sizeof text, "%02x:%02x:%llu", ::major(status.st_dev), ::minor(status.st_dev),
@@ -30,7 +30,7 @@ std::string lock_name(const struct stat& status) {
   return text;
 }
 
-// " (process 123)", or an empty string, because layered file systems report other numbers there.
+// Returns " (process 123)", or "" if the number is not valid, as on layered file systems.
 std::string owner_of(int descriptor) {
   struct stat status = {};
   if (::fstat(descriptor, &status) != 0) return "";
@@ -47,7 +47,7 @@ std::string owner_of(int descriptor) {
   return "";
 }
 
-// Whether the folder still has its name: its owner removes it even if others wait for the lock.
+// Whether the folder still has its name: its owner removes it even while others wait for the lock.
 bool is_there(int descriptor, const fs::path& path) {
   struct stat mine = {}, named = {};
   return ::fstat(descriptor, &mine) == 0 && ::lstat(path.c_str(), &named) == 0 &&

@@ -16,8 +16,8 @@
 
 namespace leq {
 
-// The division of states among ranks. A whole state is a sequence of byte runs. Every rank has a
-// part of each run, and stores its parts in the order of the runs.
+// The division of states among ranks. A whole state is a sequence of runs of bytes. Every rank has
+// a part of each run, and stores its parts in the order of the runs.
 struct StateRanks {
   Communicator& ranks;
   std::vector<std::vector<ByteRange>> runs;  // [runs][ranks] ranges in the whole state
@@ -27,7 +27,7 @@ struct StateTransfer {
   enum class Way : std::uint8_t { read, write } way = Way::read;
   std::int32_t state = 0;
 };
-// How the leader makes the other ranks take part in reads and writes.
+// Callbacks by which the leader makes the other ranks take part in reads and writes.
 struct StateLeading {
   StateRanks among;
   std::function<void(const StateTransfer&)> tell;  // sends to the other ranks
@@ -42,8 +42,8 @@ class FixedStates {
   // `memory` must outlive the states.
   FixedStates(DeviceMemory& memory, std::size_t bytes_each, std::int64_t count, int sequences);
 
-  std::size_t bytes_each() const { return bytes_each_; }  // of this rank's part
-  std::size_t whole_bytes() const;                        // of the parts of all ranks
+  std::size_t bytes_each() const { return bytes_each_; }  // bytes of this rank's part
+  std::size_t whole_bytes() const;                        // bytes of the parts of all ranks
   std::int64_t count() const { return std::ssize(references_); }
   std::int64_t free_states() const { return std::ssize(free_); }
 
@@ -61,11 +61,11 @@ class FixedStates {
   // Allocates the state that the sequence's next step writes, unless it has one. If none is free,
   // drops checkpoints, the oldest first; throws Error of kind no_memory if this frees none.
   void begin_step(std::int32_t sequence);
-  // Makes the state that the step wrote the sequence's state, after `position` tokens. No effect if
-  // no step has begun.
+  // The state that the step has written becomes the sequence's state, after `position` tokens. No
+  // effect if no step has begun.
   void commit(std::int32_t sequence, std::int64_t position);
 
-  // Keeps the current state for restore(), until its memory is needed.
+  // Keeps the current state for restore(), until its memory is needed for another state.
   void checkpoint(std::int32_t sequence);
   // Drops all checkpoints of the sequence.
   void forget_checkpoints(std::int32_t sequence);
@@ -75,7 +75,7 @@ class FixedStates {
   // checkpoints.
   void restore(std::int32_t sequence, std::int64_t position);
 
-  // Makes an empty sequence begin with a state that the caller holds (hold()).
+  // Makes an empty sequence begin with a state that the caller references (hold()).
   void adopt(std::int32_t sequence, Id state, std::int64_t position);
   void drop(std::int32_t sequence);
   // Changes the position but not the state, for benchmarks.
@@ -106,8 +106,8 @@ class FixedStates {
   struct Sequence {
     Id state = kZeros;
     std::int64_t position = 0;
-    Id next = kZeros;                     // written by the current step
-    std::vector<Checkpoint> checkpoints;  // by ascending position
+    Id next = kZeros;                     // state that the current step writes
+    std::vector<Checkpoint> checkpoints;  // in ascending order of positions
   };
   Sequence& at(std::int32_t sequence);
   const Sequence& at(std::int32_t sequence) const;

@@ -108,7 +108,7 @@ std::int64_t KvCache::oldest_kept(const Sequence& sequence) const {
          kPageTokens;
 }
 
-// Pages whose f16 copies are kept for some sequence.
+// For each page, whether its f16 copy must be kept for some sequence.
 std::vector<bool> KvCache::pages_in_use() const {
   std::vector<bool> used(static_cast<std::size_t>(page_count()), false);
   for (const Sequence& sequence : sequences_) {
@@ -181,7 +181,7 @@ std::int64_t KvCache::truncate(std::int32_t sequence, std::int64_t length) {
   return length;
 }
 
-// Whether everything that the next query reads as codes has codes, or f16 copies to quantize.
+// Whether all positions that the next query reads as codes have codes, or f16 copies to quantize.
 bool KvCache::codes_reach(std::span<const std::int32_t> pages, std::int64_t length) const {
   const std::int64_t closed = pages_.residual().closed_for(length);
   for (std::int64_t first = first_seen(length) * kPageTokens; first < closed;
@@ -194,7 +194,7 @@ bool KvCache::codes_reach(std::span<const std::int32_t> pages, std::int64_t leng
   return true;
 }
 
-// Whether everything that the next query reads as f16 has f16 copies.
+// Whether all positions that the next query reads as f16 have f16 copies.
 bool KvCache::copies_reach(std::span<const std::int32_t> pages, std::int64_t length) const {
   const std::int64_t seen = first_seen(length), open = pages_.residual().closed_for(length);
   if (pages_.residual().sinks > 0 && length > 0 && seen == 0 && !copies_.has(pages[0]))
@@ -270,7 +270,7 @@ void KvCache::repeat_pages(std::int32_t sequence, std::int64_t length) {
   Sequence& target = at(sequence);
   const std::vector<std::int32_t>& own = target.pages;
   const std::int64_t first = first_held(filled), last = filled / kPageTokens;
-  // Source pages must be completely quantized; these are the first ones.
+  // Source pages must be completely quantized; the sequence's first pages are.
   const std::int64_t sources =
       (pages_.residual().copies() ? pages_.residual().quantized(filled) / kPageTokens : last) -
       first;

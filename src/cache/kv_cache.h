@@ -1,4 +1,4 @@
-// The KV cache: pages of 64 positions, and a page table for each sequence that all layers share. It
+// The KV cache: pages of 64 positions, and for each sequence a page table that all layers share. It
 // owns all keys and values that attention reads.
 //
 // Schemes that quantize whole blocks (KvScheme::blocked) also keep f16 copies of pages: of all that
@@ -26,7 +26,7 @@
 
 namespace leq {
 
-// How the leader makes the caches of other ranks follow.
+// Callbacks by which the leader makes the caches of other ranks follow.
 struct KvLeading {
   KvRanks among;
   std::function<void(const KvCommand&)> tell;  // sends to other ranks before the next step

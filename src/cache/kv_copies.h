@@ -22,11 +22,11 @@ class KvCopies {
   std::int64_t taken() const { return count_ - static_cast<std::int64_t>(free_.size()); }
   bool has(std::int32_t page) const { return of(page) >= 0; }
   std::int32_t of(std::int32_t page) const { return of_page_[static_cast<std::size_t>(page)]; }
-  // [pages] index of each page's copy, -1 for none.
+  // [pages] index of each page's copy; -1: the page has no copy.
   std::span<const std::int32_t> table() const { return of_page_; }
   bool none_free() const { return free_.empty(); }
 
-  // Evicts the least recently used copy of a page that is not in use. Returns false if there is
+  // Evicts the least recently used copy among pages that are not in use. Returns false if there is
   // none.
   bool take_back(const std::vector<bool>& in_use) {
     std::size_t oldest = of_page_.size();

@@ -22,8 +22,8 @@ struct KvShape {
   KvType value_type = kUsualKv;
   std::int64_t positions = 0;  // total of all sequences
   int sequences = 1;
-  std::optional<KvResidual> residual = {};  // nullopt: the types' default
-  std::int64_t batch_tokens = 512;          // largest number that one step appends
+  std::optional<KvResidual> residual = {};  // nullopt: the default of the types
+  std::int64_t batch_tokens = 512;          // most positions that one step appends
   // [layers]; empty: key_type and value_type in all layers
   std::vector<KvType> layer_key_types = {}, layer_value_types = {};
   std::uint32_t key_centre_check = 0;  // checksum of the key centres, for saved sequences
@@ -43,7 +43,7 @@ class KvPages {
 
   // `copies`: [pages] the f16 copy of each page, -1 for none; the view refers to this table.
   KvLayer layer(std::int64_t layer, std::span<const std::int32_t> copies) const;
-  // Copy all layers of a page, and all layers of an f16 copy.
+  // Each function copies all layers: of a page, or of an f16 copy.
   void copy_page(std::int32_t from, std::int32_t to);
   void copy_copy(std::int32_t from, std::int32_t to);
 
@@ -71,7 +71,7 @@ class KvPages {
   std::int64_t count_, copy_count_;
   std::size_t copy_page_bytes_ = 0;
   std::vector<Side> sides_;  // [layers][keys, values]
-  Buffer keys_;              // of each layer [pages][page bytes]
+  Buffer keys_;              // keys of each layer [pages][page bytes]
   Buffer values_;
   Buffer copied_;  // [sides with copies][copies][copy_page_bytes]
 };

@@ -157,7 +157,7 @@ SequencePlace KvCache::place_of(std::int32_t sequence, std::int64_t copies_from)
   return place;
 }
 
-// All ranks that share the heads take part. An error in one of them ends all of them.
+// All ranks that share the heads take part. An error on one of them ends all of them.
 void KvCache::transfer(const SequenceTransfer& what,
                        const std::function<void(const KvTransfer&)>& work) const {
   const KvRanks alone = {one_rank(), {{0, shape_.kv_heads}}};

@@ -40,10 +40,10 @@ using KvCommand = std::variant<PageCopy, SequenceTransfer>;
 // The division of a model's KV heads among ranks.
 struct KvRanks {
   Communicator& ranks;
-  std::vector<Slice> heads;  // [ranks] heads of each, ascending; ranks may overlap
+  std::vector<Slice> heads;  // [ranks] heads of each rank, ascending; ranks may overlap
 
   std::int64_t all_heads() const;
-  // [ranks] heads that each rank contributes to a gather, so that each head is sent once.
+  // [ranks] the heads that each rank sends in a gather, chosen so that each head is sent once.
   std::vector<Slice> given() const;
 };
 

@@ -33,12 +33,12 @@ class SequenceState {
   // Makes the current position restorable until the memory is needed. Has no cost for models that
   // have only pages, because these can be truncated anywhere.
   void checkpoint(std::int32_t sequence) const;
-  // As checkpoint(), and drops the sequence's earlier checkpoints.
+  // Like checkpoint(), and drops the sequence's earlier checkpoints.
   void only_checkpoint(std::int32_t sequence) const;
-  // Restores the sequence to `position`, or to the last restorable position before it: a checkpoint
-  // if there are fixed states, 0 if pages no longer have what the next query reads. Returns the
-  // restored position; later tokens must be fed again. In any case, positions that were appended
-  // and not committed are removed exactly.
+  // Restores the sequence to `position`, or to the last restorable position before it. That is a
+  // checkpoint if there are fixed states, and 0 if pages lack what the next query reads. Returns
+  // the restored position; later tokens must be fed again. Positions that were appended and not
+  // committed can always be removed exactly.
   [[nodiscard]] std::int64_t restore(std::int32_t sequence, std::int64_t position) const;
 
   // Makes `to` a copy of `from`. Both share pages and states until one of them appends.

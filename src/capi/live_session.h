@@ -26,7 +26,7 @@ class OpenModel {
   OpenModel(const std::string& path, const LoadOptions& options);
 
   const Model& file() const { return model_; }
-  // Properties for a session's requests; `slots`: sequences. Throws Error without a tokenizer.
+  // The model's properties for requests; `slots`: sequences. Throws Error without a tokenizer.
   ApiModel api(std::int64_t slots) const;
 
  private:
@@ -60,7 +60,7 @@ class LiveSession {
 
   // Calls `work` with the engine's thread; several threads may call this concurrently.
   void with_engine(const std::function<void(EngineThread&)>& work);
-  // Calls `work` alone, with the tokens fed so far. Throws StatusError while the engine is in use.
+  // Calls `work` alone with the tokens fed so far; throws StatusError if the engine is in use.
   void with_tokens(const std::function<void(std::vector<Token>& fed)>& work);
   std::size_t fed_tokens() const;
 

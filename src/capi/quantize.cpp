@@ -63,7 +63,7 @@ void set_search(const leq_quantize_options& options, QuantizeJob& job) {
   search.target_bpw = options.target_bpw > 0 ? options.target_bpw : kAutoBits;
 }
 
-// Whether the caller stops the work, by its callback or its cancel handle.
+// Whether the caller stops the work, through its callback or its cancel handle.
 struct CallerStop {
   const leq_quantize_options& options;
   bool stopped = false;

@@ -54,8 +54,8 @@ class Communicator {
   // ranks takes effect; returns that abort's error.
   virtual Error abort(const Error& error) noexcept = 0;
 
-  // Waits for gathers that a device executes asynchronously; throws if they have
-  // failed.
+  // Waits for the gathers that a device executes asynchronously, and throws if any of these gathers
+  // has failed.
   virtual void finish(std::string_view site) { static_cast<void>(site); }
 
   // Time limit for waiting for a rank, after which that rank counts as lost.

@@ -34,7 +34,7 @@ class Heartbeat {
   std::mutex& mpi_mutex_;
   int rank_;
   std::chrono::milliseconds pause_;
-  std::vector<int> quiet_;  // [ranks] number of pauses since the last heartbeat
+  std::vector<int> quiet_;  // [ranks] pauses since the last heartbeat of each
   std::atomic<int> lost_{-1};
   std::mutex mutex_;  // guards ends_
   std::condition_variable ending_;

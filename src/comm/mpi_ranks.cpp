@@ -161,8 +161,8 @@ class MpiRank final : public Communicator {
     throw Error(*ended_);
   }
 
-  // Waits until the error is sent, because MPI makes progress only in its calls and a process that
-  // exits ends the others.
+  // Waits until the error is sent, because MPI makes progress only within its calls, and because
+  // the exit of a process ends the others.
   void linger() noexcept {
     const Stopwatch watch;
     std::array<char, 4096> text;

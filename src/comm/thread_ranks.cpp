@@ -15,7 +15,7 @@
 namespace leq {
 namespace {
 
-// About 0.5 ms, which is more than the usual time between two ranks in prefill. Waking a thread
+// Spins for about 0.5 ms, more than usually passes between two ranks in prefill. Waking a thread
 // takes a large part of the time of a matrix product.
 constexpr int kSpins = 20000;
 

@@ -16,14 +16,14 @@ inline constexpr std::string_view kBaseMethod = "base";  // the unquantized chec
 
 struct Candidate {
   std::string spec;    // the text: "smoothquant:int8+online", "gptq:int4-g128#16", "base@simq8"
-  std::string method;  // of checkpoint_methods(), a recipe, or "base"
+  std::string method;  // one of checkpoint_methods(), a recipe, or "base"
   std::string type;    // empty: the method's default
   ActChoice act = ActChoice::automatic;
-  std::optional<std::int64_t> windows;  // of calibration text; overrides the job's
-  KvType cache = kExactKv;              // of the KV cache during measurements
+  std::optional<std::int64_t> windows;  // windows of calibration text; overrides the job's
+  KvType cache = kExactKv;              // KV cache type in measurements
 
   bool is_base() const { return method == kBaseMethod; }
-  bool searches() const;  // whether it is a recipe that searches for bits
+  bool searches() const;  // whether it is a recipe that searches for bit widths
 };
 
 // "simquant", "simquant:4" and "simquant:2" are base@simq8, base@simq4 and base@simq2: SimQuant

@@ -64,7 +64,7 @@ Claim small_degradation(const Json& results) {
 Claim half_memory(const Json& results) {
   const Claim base = claim("8 bits halve the memory, 4 bits quarter it", "Table 2, section 4.4");
   const double unquantized = *result_number(results, "file", "base", "bits_per_weight");
-  // The paper's baseline has 16 bits, so its claim does not apply to shares of a larger one.
+  // The paper's baseline has 16 bits, so shares of a wider checkpoint are computed from 16 bits.
   const double exact = std::min(16.0, unquantized);
   std::vector<std::string> lines;
   bool all = true;

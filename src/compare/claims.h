@@ -18,8 +18,8 @@ struct Claim {
   std::string found;  // the measured values, in a sentence
 };
 
-// In the order of the paper. Claims without measurements are included as not tried, with the
-// reason.
+// Checks the claims in the order of the paper. Claims without measurements are included as not
+// tried, with the reason.
 std::vector<Claim> try_claims(const Json& results);
 
 }  // namespace leq

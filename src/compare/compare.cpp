@@ -69,7 +69,7 @@ class Comparison {
     return result;
   }
 
-  // Whether to measure a stored result again: once per identity, which several steps may share.
+  // Whether to measure a stored result again. Steps that share an identity are measured only once.
   bool is_asked_again(const Step& step) {
     const bool setup = step.group == "file";
     const bool speed = std::ranges::find(kSpeedGroups, step.group) != kSpeedGroups.end();
@@ -79,8 +79,8 @@ class Comparison {
            measured_again_.insert(identity_hash(step.identity)).second;
   }
 
-  // Skips a step whose method or measurement does not support this model, so that the other steps
-  // continue; any other error ends the comparison.
+  // Leaves out a step whose method or measurement does not support this model, so that the other
+  // steps continue. Any other error ends the comparison.
   void leave_out(const Step& step, const Error& error) {
     const bool does_not_go =
         error.kind() == ErrorKind::bad_input || error.kind() == ErrorKind::bad_setting;
@@ -88,7 +88,7 @@ class Comparison {
     if (is_needed(step)) impossible_.insert(step.candidate.spec);
     job_.say(step.candidate.spec + ", " + step.group + ": left out: " + error.marked());
   }
-  // A candidate that has no file or no quality result appears in no table.
+  // Whether this step is a file or a quality, without which a candidate appears in no table.
   static bool is_needed(const Step& step) {
     return step.group == "file" || step.group == "quality";
   }

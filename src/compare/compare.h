@@ -7,9 +7,9 @@
 
 namespace leq {
 
-// {"model", "machine", "text", "options", "base", "candidates": [{"spec", "file", "quality",
-// "speed", "layers"}], ...}. Throws Error like Workbench, and of kind interrupted if job.stop
-// returns true: finished steps are stored, so that the next run continues after them.
+// Result: {"model", "machine", "text", "options", "base", "candidates": [{"spec", "file",
+// "quality", "speed", "layers"}], ...}. Throws Error like Workbench, and of kind interrupted if
+// job.stop returns true: finished steps are stored, so that the next run continues after them.
 Json run_comparison(const CompareJob& job);
 
 }  // namespace leq

@@ -17,14 +17,14 @@ namespace leq {
 
 // The extent of each part of a comparison, full or quick.
 struct CompareSizes {
-  std::int64_t layer_windows = 4, layer_tokens = 256;  // for errors by layer
+  std::int64_t layer_windows = 4, layer_tokens = 256;  // sizes for errors by layer
   int bench_runs = 5;                                  // the median is reported
   std::int64_t prompt = 512, generated = 64;
   std::vector<std::int64_t> calibration_windows = {1, 2, 4, 8, 16, 32, 64, 128};
   std::vector<std::int64_t> contexts = {128, 256, 512, 1024, 2048, 8192, 32768};
-  std::int64_t context_tokens = 4096;  // for each point, at least one window
+  std::int64_t context_tokens = 4096;  // tokens for each point, at least one window
   std::vector<std::int64_t> sequences = {1, 2, 4, 8, 16};
-  std::int64_t questions = 0;  // per file of questions; 0: all
+  std::int64_t questions = 0;  // questions per file; 0: all
 };
 CompareSizes quick_sizes();
 

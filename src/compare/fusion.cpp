@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kFusedRows = 256;
 constexpr int kTimedPasses = 101;
-constexpr int kPassesAtOnce = 10;  // because a clock tick is long compared with one pass
+constexpr int kPassesAtOnce = 10;  // several, because a clock tick is long compared with one pass
 
 template <class Pass>
 double timed_ms(const Pass& pass) {

@@ -15,7 +15,7 @@ namespace {
 struct DepthSums {
   double signal = 0;     // |H|^2
   double error = 0;      // |H' - H|^2 after the layer
-  double entering = 0;   // the same before the layer
+  double entering = 0;   // |H' - H|^2 before the layer
   double local = 0;      // |f'(H) - f(H)|^2
   double passed = 0;     // |f(H') - f(H)|^2
   double product = 0;    // H . H'

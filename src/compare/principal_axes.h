@@ -13,7 +13,7 @@ struct PrincipalAxes {
   std::int64_t width = 0;
   std::vector<double> mean;                       // [W]
   std::array<std::vector<double>, 2> directions;  // [W] each, of length 1, orthogonal
-  std::array<double, 2> explained = {};           // as shares of the variance
+  std::array<double, 2> explained = {};           // shares of the variance
   double spread = 0;                              // root mean squared distance from the mean
 };
 

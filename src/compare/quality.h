@@ -14,7 +14,7 @@ Json measure_file(Workbench& bench, const Candidate& candidate);
 // against its own distributions.
 Json measure_quality(Workbench& bench, const Candidate& candidate);
 
-// The same over the given windows, in an existing session.
+// Like measure_quality, over the given windows in an existing session.
 Json quality_of(Workbench& bench, Session& session, const CompareWindows& windows);
 
 }  // namespace leq

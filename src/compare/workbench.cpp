@@ -33,7 +33,7 @@ std::filesystem::path partial_of(const std::filesystem::path& file) {
   return file.string() + ".partial";
 }
 
-constexpr double kComparedBits = 4.25;  // of a search: the bits of int4 in groups of 64
+constexpr double kComparedBits = 4.25;  // a search's target: the bits of int4 in groups of 64
 
 std::filesystem::path made_folder(const std::filesystem::path& output) {
   std::error_code error;

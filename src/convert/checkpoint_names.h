@@ -16,15 +16,15 @@ struct TextNames {
   std::string head;    // full name of the head's tensor; the family's name if there is none
   std::string mtp;     // prefix of a multi-token prediction head: "mtp."; empty: none
 };
-// nullopt if the family's first tensor, the embedding, is not found under any known prefix.
+// Returns nullopt if the family's first tensor, the embedding, has none of the known prefixes.
 std::optional<TextNames> find_text_names(const TensorSource& source, const Family& family);
 
 // The kind of other model that a tensor belongs to: vision or audio tower, projector, or
 // multi-token prediction head. Empty for tensors of the text model.
 std::string_view other_model_of(std::string_view tensor);
 
-// One line that lists the tensors that were not imported; empty if there are none. `with_mtp`: a
-// multi-token prediction head was imported.
+// One line that lists the tensors that were not imported; empty if there are none. `with_mtp`:
+// whether a multi-token prediction head was imported.
 std::string left_out_note(const TensorSource& source, bool with_mtp);
 
 }  // namespace leq

@@ -226,7 +226,7 @@ void read_heads(const Keys& keys, const Family& family, Json& config) {
           " of ", head_dim, ": rotary positions in a part of a head are not supported");
 }
 
-// Biases that only some files of a family have, detected by their tensors.
+// Detects biases that only some files of a family have, by their tensors.
 void read_biases(const GgufSource& source, const Family& family, Json& config) {
   const auto there = [&](const char* name) { return source.find(name) != nullptr; };
   set(config, family.attention_bias_key,

@@ -14,7 +14,7 @@ struct GgufModel {
   Family family;                   // rules with GGUF's names, whose texts are in `names`
   std::vector<std::string> names;  // never copied, because `family` references its strings
   std::string config_json;
-  std::vector<std::string> left_out;  // name prefixes of MTP layers' tensors
+  std::vector<std::string> left_out;  // prefixes of the names of MTP layers' tensors
   std::int64_t paired_heads = 0;      // rows of q (of k: `paired_kv_heads`) are in rotary pairs
   std::int64_t paired_kv_heads = 0;
 };

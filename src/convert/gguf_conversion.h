@@ -14,7 +14,7 @@ namespace leq {
 struct ConversionEvents {
   // Called before a conversion into the cache, but not if the cache already has the file.
   std::function<void(const std::filesystem::path& output)> begin = [](const auto&) {};
-  // `done` of `total` tensors are converted.
+  // Called when `done` of `total` tensors have been converted.
   std::function<void(std::int64_t done, std::int64_t total)> progress = [](auto, auto) {};
   std::function<bool()> stop = [] { return false; };  // true aborts with ErrorKind::interrupted
 };

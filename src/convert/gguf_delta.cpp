@@ -31,8 +31,8 @@ constexpr std::array<DeltaName, 12> kDeltaNames = {{
 // Qwen3-Next stores b and a in one tensor, interleaved by key head as in its checkpoints.
 bool joins_gates(const Family& family) { return family.model_type == "qwen3_next"; }
 
-// leq's value head h is stored at index (h % r) H_k + h
-// r, with r value heads per key head: the order of ggml's broadcast of key heads.
+// leq's value head h is stored at index (h % r) * H_k + h / r, where r is the number of value
+// heads per key head, because ggml broadcasts key heads in that order.
 std::int64_t in_turns(const DeltaNetConfig& delta, std::int64_t row, std::int64_t rows_of_head) {
   const std::int64_t head = row / rows_of_head;
   const std::int64_t group = delta.value_heads / delta.key_heads;

@@ -28,7 +28,7 @@ void unpair_heads(GgufSource& source, const GgufModel& model, std::int64_t layer
   }
 }
 
-// "mostly Q4_K": the type that has the most bytes.
+// The type that has the most bytes, as "mostly Q4_K".
 std::string main_type(const GgufSource& source) {
   std::map<std::string, std::size_t> bytes;
   for (const SourceTensor& tensor : source.tensors())

@@ -1,4 +1,4 @@
-// Imports a GGUF file of llama.cpp as an ImportedModel, like hf_import.h a checkpoint folder.
+// Imports a GGUF file of llama.cpp as an ImportedModel, as hf_import.h does for a folder.
 #pragma once
 
 #include <filesystem>
@@ -11,7 +11,7 @@ namespace leq {
 // architecture, tokenizer or tensor type, a missing or unknown tensor, a wrong shape.
 ImportedModel import_gguf(const std::filesystem::path& path);
 
-// Reads the configuration only.
+// Reads only the configuration.
 ModelConfig import_gguf_config(const std::filesystem::path& path);
 
 }  // namespace leq

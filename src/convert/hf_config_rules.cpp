@@ -92,7 +92,7 @@ std::string kind_of(const Json& rope) {
   return "default";
 }
 
-// Whether two objects have the same type and equal values for all keys that both have.
+// Whether two objects have the same type and agree in all keys that both contain.
 bool ropes_agree(const Json& a, const Json& b) {
   if (kind_of(a) != kind_of(b)) return false;
   for (const auto& [key, value] : a.items()) {
@@ -132,7 +132,7 @@ Json common_rope(const Json& config, std::string_view source) {
   for (const auto& [key, value] : rope.items()) {
     if (value.is_null()) continue;
     require(value.is_object(), source, ": rope_parameters: ", printable(key),
-            " is not an object beside those of kinds of layers");
+            " is not an object, but other entries are objects for one layer type each");
     if (!is_used(config, key)) continue;
     if (first == nullptr) {
       first = &value;
@@ -174,7 +174,7 @@ Json complete_hf_config(Json config, std::string_view source) {
   if (!config.is_object()) return config;
   const Json* named = config.find("model_type");
   const std::string type = named != config.end() && named->is_string() ? named->text() : "";
-  // Only for known families, because others may use these keys with another meaning.
+  // Checked only for known families, because others may use these keys with another meaning.
   const bool known =
       std::ranges::find(kContexts, type, &DefaultContext::model_type) != kContexts.end();
   const std::string_view read = type == "ministral3" ? "llama_4_scaling_beta" : "";

@@ -18,7 +18,7 @@ std::unique_ptr<TensorSource> open_weights(const std::filesystem::path& folder, 
   return packed;
 }
 
-// Inexact weights have sorted columns, unusual group sizes, or are floats of few bits.
+// Weights are inexact if they have sorted columns or unusual groups, or are floats of few bits.
 void note_inexact(std::span<const TensorInput> tensors, std::vector<std::string>& notes) {
   const auto count = std::ranges::count_if(tensors, [](const TensorInput& tensor) {
     return tensor.role != TensorRole::vector && !tensor.own_scheme && !tensor.source_type.empty();

@@ -13,7 +13,7 @@
 namespace leq {
 namespace {
 
-// The fallback type: smaller than int8-g32, which also stores sums of codes.
+// The type used if none is exact: smaller than int8-g32, which also stores sums of codes.
 constexpr QuantScheme kNearest = {CodeKind::uint_, 8, Scaling::group, 32};
 
 bool is_matrix(const TensorInput& tensor) {
@@ -21,7 +21,7 @@ bool is_matrix(const TensorInput& tensor) {
          tensor.role != TensorRole::exact_linear;
 }
 
-// Maps linears to sites, which share an input in one format: "layers.3.q" -> "layers.3.qkv".
+// Maps each linear to its site, whose linears share an input: "layers.3.q" -> "layers.3.qkv".
 std::map<std::string, std::string> sites_of(const ModelConfig& config) {
   std::map<std::string, std::string> sites;
   for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
@@ -40,13 +40,13 @@ std::map<std::string, std::string> sites_of(const ModelConfig& config) {
 
 // The types of all linears that share one input; together they determine its format.
 struct Readers {
-  bool codes = false;               // some are stored as codes
+  bool codes = false;               // some linears are stored as codes
   bool offset = false;              // some need signed codes with sums (int4, uint8, k types)
-  std::optional<QuantScheme> type;  // the common type if all are floats
+  std::optional<QuantScheme> type;  // the common type if all linears are floats
 };
 
-// The stored type of one of the linears. A shared format never requires integers to be rounded
-// again, because int8 and uint8, and their groups, represent the same codes.
+// The type in which one of the linears is stored. Integers never need to be rounded again for a
+// shared format, because int8 and uint8, and their groups, represent the same codes.
 QuantScheme type_for(const TensorInput& tensor, const Readers& readers) {
   if (!readers.codes) return *readers.type;
   QuantScheme own = tensor.own_scheme.value_or(kNearest);

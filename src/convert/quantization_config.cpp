@@ -101,7 +101,7 @@ PackedOptions read_fp8(const Json& config, std::string_view place) {
   return options;
 }
 
-// AutoRound stores weights in the layouts of other methods.
+// AutoRound stores weights in layouts of other methods, which `config` names.
 PackedOptions read_auto_round(const Json& config, std::string_view place) {
   const std::string packing = text_of(config, "packing_format", place);
   if (packing == "auto_round:auto_awq") return read_awq(config, place);

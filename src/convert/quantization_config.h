@@ -10,8 +10,8 @@
 
 namespace leq {
 
-// nullopt if the config has none. Throws Error naming `source` and the unsupported method, format
-// or setting.
+// Returns nullopt if the config has none. Throws Error naming `source` and the unsupported method,
+// format or setting.
 std::optional<PackedOptions> read_quantization_config(const Json& config, std::string_view source);
 
 }  // namespace leq

@@ -29,7 +29,7 @@ struct CheckpointOptions : RunOptions {
 };
 
 struct CheckpointResult {
-  std::string description;  // of the source, for users
+  std::string description;  // describes the source, for users
   std::uint64_t file_bytes = 0;
   std::int64_t parameters = 0;
   double bits_per_weight = 0;  // all tensor bytes x 8 / parameters
@@ -72,7 +72,7 @@ LeastBytes least_bytes(const ImportedModel& model, const CheckpointOptions& opti
 CheckpointResult quantize_imported(const ImportedModel& model, const std::filesystem::path& output,
                                    const CheckpointOptions& options,
                                    const std::function<void(std::int64_t, std::int64_t)>& progress);
-// The same for a checkpoint folder; throws Error like import_hf, too.
+// Like quantize_imported, for a checkpoint folder; also throws Error like import_hf.
 CheckpointResult quantize_checkpoint(
     const std::filesystem::path& folder, const std::filesystem::path& output,
     const CheckpointOptions& options,

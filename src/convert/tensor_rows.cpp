@@ -26,7 +26,7 @@ std::int64_t stored_column(const StoredRows& rows, std::int64_t column) {
 // Applies the rule's elementwise transformation to a row.
 void finish_row(const StoredRows& rows, std::span<float> row) {
   const TensorRule& rule = rows.rule;
-  // Computed in f32 for any stored type, because 1 + w may need more bits than the type of w.
+  // Computed in f32 for all stored types, because 1 + w may need more bits than w's type has.
   if (rule.added != 0) {
     for (float& number : row) number = number + rule.added;
   }

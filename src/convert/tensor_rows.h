@@ -17,7 +17,7 @@ struct StoredRows {
   const SourceTensor& tensor;
   TensorRule rule;
   std::shared_ptr<const ModelConfig> config;  // one for all tensors
-  Shape shape;                                // of leq's tensor
+  Shape shape;                                // shape of leq's tensor
   std::int64_t first_row = 0;                 // the rule's first stored row
 };
 

@@ -19,11 +19,11 @@ struct TokenizerFile {
 
 struct TokenizerFiles {
   TokenizerFile main;            // tokenizer_json, sentencepiece, ranks or vocabulary
-  std::filesystem::path merges;  // of a vocabulary
+  std::filesystem::path merges;  // the merges of a vocabulary
 };
 
-// The tokenizer files to read for a folder or a file. Throws Error if there are none, if half of a
-// pair is missing, or if a folder has several of one kind without the usual name.
+// The tokenizer files to read for a folder or a file. Throws Error if there are none, if one file
+// of a pair is missing, or if a folder has several of one kind and none has the usual name.
 TokenizerFiles find_tokenizer_files(const std::filesystem::path& path);
 
 }  // namespace leq

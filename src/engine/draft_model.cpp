@@ -94,8 +94,8 @@ void DraftModel::forget_first(HiddenRows& known, std::int64_t rows) const {
   known.first += rows;
 }
 
-// Appends the hidden states that the head reads with the part's tokens, from text position `from`
-// on. They are zeros where the prompt came from the prefix cache, so that the states are unknown.
+// Appends the large model's hidden states for the part's tokens, from text position `from` on. They
+// are unknown, and zeros are used, for tokens that the large model took from its prefix cache.
 void DraftModel::add_hidden(const Part& part, std::int64_t from) {
   const std::size_t at = batch_hidden_.size();
   batch_hidden_.resize(at + static_cast<std::size_t>(part.feed) * width_);
@@ -114,7 +114,7 @@ void DraftModel::add_hidden(const Part& part, std::int64_t from) {
   }
 }
 
-// Drops the rows of cached tokens, except the row of the last one, which may be fed again.
+// Drops the stored rows of cached tokens, except the last one, whose token may be fed again.
 void DraftModel::forget_read(std::int32_t sequence) {
   HiddenRows& known = hidden_[static_cast<std::size_t>(sequence)];
   const auto count = static_cast<std::int64_t>(known.rows.size() / width_);
@@ -212,7 +212,7 @@ void DraftModel::draft(std::span<Writer> writers) {
   if (reads_hidden_ && !error_) drop_drafts();
 }
 
-// Removes draft tokens from the cache: for them an MTP head has read its own hidden states.
+// Removes draft tokens from the cache, because an MTP head derived them from its own hidden states.
 void DraftModel::drop_drafts() {
   for (const auto& [sequence, tokens] : drafting_) {
     (void)session_.state().restore(sequence, static_cast<std::int64_t>(tokens));
@@ -243,7 +243,7 @@ void DraftModel::write(std::span<Writer> writers) {
   }
 }
 
-// Parts with each writer's missing tokens. Adds the writers that can draft now to `drafting`.
+// Parts with the tokens that each writer lacks. Adds writers that can draft now to `drafting`.
 std::vector<DraftModel::Part> DraftModel::first_parts(std::span<Writer> writers,
                                                       std::vector<Writer*>& drafting) {
   pages_ = 0;
@@ -278,7 +278,7 @@ std::vector<std::size_t> DraftModel::take_draws(std::vector<Writer*>& drafting) 
   return rows;
 }
 
-// Parts with each writer's last draft token and, for an MTP head, the hidden state before it.
+// Parts with each writer's last draft token and, for an MTP head, the state of the token before.
 std::vector<DraftModel::Part> DraftModel::next_parts(std::span<Writer* const> drafting,
                                                      std::span<const std::size_t> rows) {
   std::vector<Part> parts;

@@ -25,11 +25,11 @@ namespace leq {
 void require_same_vocabulary(const Tokenizer& tokenizer, std::string_view model,
                              const Tokenizer& draft_tokenizer, std::string_view draft);
 
-// Limits of a draft model's session that runs beside a session with `limits`: as many sequences and
-// positions, unless the draft model's context is shorter.
+// Limits for the session of a draft model that is used with a session with `limits`: as many
+// sequences and positions, unless the draft model's context is shorter.
 RunLimits draft_limits(const RunLimits& limits, const ModelConfig& draft);
 
-// Memory that a session of make_mtp_session needs beside a session with these limits.
+// Memory that a session of make_mtp_session needs in addition to a session with these limits.
 MemoryPlan plan_mtp(const Model& model, const RunLimits& limits, const Layout& layout);
 
 class DraftModel {
@@ -79,7 +79,7 @@ class DraftModel {
     std::span<const Token> tokens;
     std::int64_t feed = 0;
     bool whole = false;                  // all missing tokens are fed
-    std::span<const float> hidden = {};  // [W] state read with a draft token: the head's own
+    std::span<const float> hidden = {};  // [W] state to read with a draft token: the head's own
   };
   // Hidden states of the large model that the head has not read yet.
   struct HiddenRows {
@@ -120,7 +120,7 @@ class DraftModel {
   std::vector<float> batch_hidden_, own_hidden_;
   // The sequences that draft in this step, with their length in tokens before the draft tokens.
   std::vector<std::pair<std::int32_t, std::size_t>> drafting_;
-  std::int64_t pages_ = 0;  // number that the current step takes
+  std::int64_t pages_ = 0;  // pages that the current step takes
   Batch batch_;
   const Rows* logits_ = nullptr;
   std::vector<std::vector<LogitChange>> changes_;

@@ -22,7 +22,7 @@ struct EmbeddedText {
   // If set, log probabilities of the tokens are computed, each with `*top` alternatives.
   std::optional<int> top = {};
   std::vector<float> mean = {};              // [W]
-  std::vector<TokenLogprobs> logprobs = {};  // [tokens - 1] of the tokens after the first
+  std::vector<TokenLogprobs> logprobs = {};  // [tokens - 1] for the tokens after the first
   std::vector<double> sums = {};
   std::size_t fed = 0;
   std::int32_t sequence = -1;  // -1: not assigned yet, or released
@@ -39,8 +39,8 @@ class Embedder {
   // Feeds one chunk. The text keeps its sequence until it is done or an error is thrown. If too few
   // pages are free, the call does nothing while `others_run`, because replies will free pages.
   void advance(EmbeddedText& text, bool others_run);
-  // Evicts all texts that are being fed; each of them starts again with its next chunk. Returns
-  // false if no text is being fed.
+  // Evicts all texts that are being fed, which frees their pages; each text starts again with its
+  // next chunk. Returns false if no text is being fed.
   bool give_up();
 
  private:

@@ -12,7 +12,7 @@ namespace leq {
 
 namespace {
 
-// With act online, prefix reuse and speculation are off: the scales depend on earlier steps.
+// With act online, disables prefix reuse and speculation, because scales depend on earlier steps.
 EngineOptions usable(EngineOptions options, Session& session) {
   if (session.transformer().online().empty()) return options;
   options.reuse_prefixes = options.speculate = false;
@@ -121,7 +121,7 @@ bool Engine::step() {
 StepBudget Engine::step_budget(const std::vector<Job>& all) const {
   const RunLimits& limits = session_.limits();
   StepBudget budget;
-  // Sequences that hold texts being embedded are not available to requests.
+  // Sequences that are used by texts being embedded are not available to requests.
   const auto of_texts = sequences_.taken() - static_cast<std::int64_t>(running());
   budget.sequences = limits.sequences - static_cast<int>(of_texts);
   budget.tokens = limits.batch_tokens;

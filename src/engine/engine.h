@@ -1,5 +1,5 @@
 // Generates many replies at once on one session: continuous batching, chunked prefill between the
-// tokens of other replies, prefix reuse, and speculative decoding. All of it affects speed alone: a
+// tokens of other replies, prefix reuse, and speculative decoding. These affect only the speed: a
 // reply is a pure function of the file, the KV types, its tokens, its settings and its seed,
 // whatever else the batch holds (docs/engine.md).
 //
@@ -73,11 +73,11 @@ class Engine {
   // fails.
   SavedPrompt save_prompt(std::span<const Token> tokens);
   // Adds the pages to the prefix cache, which changes only the speed of later requests. Returns
-  // false if the pages do not fit beside the running requests. Throws Error naming `source` if
-  // tokens or sizes do not match this model, and as save_prompt does.
+  // false if the running requests leave too few pages. Throws Error naming `source` if tokens or
+  // sizes do not match this model, and as save_prompt does.
   bool load_prompt(const SavedPrompt& prompt, std::string_view source);
 
-  // As PrefixCache::forget: frees the pages that only this text uses; returns their tokens.
+  // Like PrefixCache::forget: frees the pages that only this text uses; returns their tokens.
   std::int64_t forget_prompt(std::span<const Token> tokens) { return prefixes_.forget(tokens); }
   // Whether a sequence is free, which save_prompt, load_prompt and embed need.
   bool has_idle_sequence() const { return sequences_.has_idle(); }
@@ -85,9 +85,9 @@ class Engine {
   // The mean over the tokens of the normed last hidden states [W]. Running requests wait until this
   // call returns. Throws Error as submit and save_prompt do.
   std::vector<float> embed(std::span<const Token> tokens);
-  // Does the same one chunk per call until `text.done()`; step() may be called in between. The text
-  // keeps a sequence until it is done or an error is thrown. Replies have priority: if no page is
-  // free, the text waits or starts again.
+  // Like embed, but feeds one chunk per call until `text.done()`; step() may be called in between.
+  // The text keeps a sequence until it is done or an error is thrown. Replies have priority: if no
+  // page is free, the text waits or starts again.
   void embed_chunk(EmbeddedText& text);
 
   std::size_t waiting() const;
@@ -104,7 +104,7 @@ class Engine {
   struct Ahead {
     RequestId id = 0;
     std::unique_ptr<PendingSample> drawing;  // null: sampling is finished
-    Token drawn = 0;                         // sampled token; negative: none
+    Token drawn = 0;                         // the sampled token; negative if there is none
     const Rows* logits = nullptr;
   };
 

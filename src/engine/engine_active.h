@@ -23,7 +23,7 @@ struct Engine::Active {
   std::int64_t kept_pages = 0;  // whole pages that the prefix cache holds
   // Ascending prompt positions whose fixed state is kept for later texts (state_marks.h).
   std::vector<std::int64_t> marks = {};
-  std::int64_t branch = 0;  // one more position: where an earlier text diverged; 0: none
+  std::int64_t branch = 0;  // another position to keep: where an earlier text diverged; 0: none
   bool cancelled = false;
   bool one_by_one = false;  // its steps are never launched ahead of the host
   EngineReply report;

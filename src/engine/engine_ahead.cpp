@@ -10,8 +10,8 @@
 
 namespace leq {
 
-// Requires draws that depend on the text's length alone, and that no caller reads the step's
-// logits. Models with moving scales are excluded because a discarded step has changed these scales.
+// Whether steps may run ahead: draws must depend only on the text's length, no caller may read
+// logits, and no scale may move, because a discarded step would have changed it.
 bool Engine::may_run_ahead(const Active& active) const {
   const EngineRequest& request = active.request;
   return options_.run_ahead && active_.size() == 1 && session_.ranks() == 1 &&
@@ -50,8 +50,8 @@ std::optional<Engine::Ahead> Engine::draw_ahead(Active& active, const Rows& logi
 }
 
 // Launches the step that feeds the token being drawn. Returns nullopt if the reply must end with
-// that token, if draft tokens may follow, if pages must be evicted, or if the step fails: then a
-// synchronous step reports the error.
+// that token, if draft tokens may follow, if pages must be evicted, or if the launch fails (a
+// synchronous step then reports the error).
 std::optional<Engine::Ahead> Engine::begin_next(Active& active) {
   const bool is_there = ahead_->drawing != nullptr && ahead_->drawing->is_last();
   if (!is_there || !may_run_ahead(active) || active.reply.tokens_left() < 2 ||

@@ -120,7 +120,7 @@ void Engine::show_hidden(const Active& active, const Feed& part, std::int64_t fi
                                  static_cast<std::size_t>((part.tokens + right) * width)));
 }
 
-// Row i of the part's logits is the one from which taken[i] was drawn.
+// Row i of the part's logits is the row from which taken[i] was drawn.
 void Engine::report_logits(const Active& active, std::span<const Token> taken,
                            std::int64_t first_row) {
   if (!active.request.on_logits) return;
@@ -159,7 +159,7 @@ void Engine::count_drafts(Active& active, std::int64_t checked, std::int64_t rig
   }
 }
 
-// Adds to the reply the draws up to and including the first one that differs from its draft token.
+// Adds the drawn tokens to the reply, up to and including the first that differs from its draft.
 void Engine::take(Active& active, const Feed& part, std::span<const Token> drawn,
                   const Rows& logits, std::int64_t first_row, std::int64_t first_in_batch) {
   const std::int64_t fed = settled_length(active) - part.drafts;

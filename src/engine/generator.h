@@ -20,7 +20,7 @@ struct ReplyRequest {
   std::shared_ptr<const Grammar> grammar = nullptr;          // see EngineRequest::grammar
   PromptSink on_prompt = [](std::int64_t, std::int64_t) {};  // called as EngineRequest::on_prompt
   TextSink on_text = [](std::string_view) {};
-  // Receives tokens and logits as EngineRequest::on_logits does.
+  // Receives tokens and logits, like EngineRequest::on_logits.
   std::function<void(std::span<const Token>, std::span<const float>)> on_logits = {};
   // A flag that any thread or signal handler may set at any time: the reply then stops before its
   // next token, or before the next chunk of its prompt. Must outlive the call.
@@ -56,7 +56,7 @@ class Generator {
   // Sets the sampling settings of later replies.
   void set_sampling(const SamplingSettings& sampling);
   const EngineCounts& counts() const { return engine_.counts(); }
-  // The same as Engine::save_prompt and Engine::load_prompt.
+  // These call Engine::save_prompt and Engine::load_prompt.
   SavedPrompt save_prompt(std::span<const Token> tokens) { return engine_.save_prompt(tokens); }
   bool load_prompt(const SavedPrompt& prompt, std::string_view source) {
     return engine_.load_prompt(prompt, source);

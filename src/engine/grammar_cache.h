@@ -18,7 +18,7 @@ class GrammarCache {
   GrammarCache(const Tokenizer& tokenizer, std::size_t vocabulary)
       : tokenizer_(tokenizer), vocabulary_(vocabulary) {}
 
-  // Returns null for null; `shown` is as in EngineRequest. Throws Error as GrammarMatcher does.
+  // Returns null if the grammar is null; `shown` as in EngineRequest. Throws like GrammarMatcher.
   std::shared_ptr<GrammarMatcher> matcher_of(const std::shared_ptr<const Grammar>& grammar,
                                              std::span<const Token> shown);
 

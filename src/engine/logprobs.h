@@ -20,7 +20,7 @@ struct TokenLogprobs : TokenLogprob {
 
 // `logits` has V values, `id` is below V, and `top` is in [0, V].
 TokenLogprobs token_logprobs(std::span<const float> logits, Token id, int top);
-// Does the same for the arguments of EngineRequest::on_logits; `logits` is [tokens][V].
+// Like token_logprobs, for the arguments of EngineRequest::on_logits; `logits` is [tokens][V].
 std::vector<TokenLogprobs> token_logprobs(std::span<const Token> tokens,
                                           std::span<const float> logits, int top);
 

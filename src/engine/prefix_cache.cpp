@@ -72,7 +72,7 @@ PrefixCache::Found PrefixCache::find(std::span<const Token> tokens, bool use) {
   return found;
 }
 
-// The node's longest partial page that has a state and whose tokens begin `tokens`; 0: none.
+// The node's longest partial page that has a state and holds a prefix of `tokens`; 0: none.
 std::size_t PrefixCache::partial_with_state(std::size_t node, std::span<const Token> tokens) const {
   std::size_t best = 0;
   for (const std::size_t child : nodes_[node].children) {

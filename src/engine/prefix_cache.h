@@ -1,6 +1,6 @@
-// Prefix cache: a tree of pages of keys and values that outlive the requests that computed them,
-// with states of recurrent layers at some nodes. Texts with the same first tokens share pages and
-// states: both depend on these tokens alone, so that reuse equals recomputation.
+// Prefix cache: a tree of pages of keys and values that are kept after the requests that computed
+// them, with states of recurrent layers at some nodes. Texts with the same first tokens share pages
+// and states: both depend only on these tokens, so that reuse and recomputation are equivalent.
 #pragma once
 
 #include <cstddef>
@@ -55,20 +55,20 @@ class PrefixCache {
   // Number of pages that are held by this cache alone.
   std::int64_t idle_pages() const;
   // Evicts idle pages, least recently used first, until `pages` are free or no idle page is left.
-  // Leaves of the tree are evicted first. Inner nodes whose pages are outside all windows come
-  // last; they keep their tokens without a page.
+  // Leaves of the tree are evicted first, and inner nodes whose pages are outside all windows last.
+  // These nodes keep their tokens.
   void make_free(std::int64_t pages);
   // Evicts states in the same way, but no pages.
   void make_states_free(std::int64_t states);
 
  private:
   // One page of the tree. A text is the tokens on a path from the root, which is node 0 and has no
-  // page. Other nodes have no page if it was outside every window.
+  // page. Other nodes lack a page if it was evicted because it was outside every window.
   struct Node {
     std::size_t parent = 0;
     std::int32_t page = -1;
     std::vector<Token> tokens;  // at most kPageTokens; fewer only without children
-    std::uint64_t hash = 0;     // of `tokens`
+    std::uint64_t hash = 0;     // hash of `tokens`
     std::uint64_t used = 0;     // time of the last use
     std::vector<std::size_t> children;
     FixedStates::Id state = FixedStates::kZeros;  // state after its tokens; kZeros: none is kept
@@ -88,7 +88,7 @@ class PrefixCache {
   bool is_idle(const Node& node) const { return node.page >= 0 && cache_.holders(node.page) == 1; }
 
   SequenceState state_;
-  KvCache& cache_;  // pages of `state_`
+  KvCache& cache_;  // the cache of pages in `state_`
   std::vector<Node> nodes_ = std::vector<Node>(1);
   std::vector<std::size_t> free_nodes_;
   std::vector<bool> held_;  // by page: whether this cache holds it

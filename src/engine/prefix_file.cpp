@@ -34,7 +34,7 @@ KeptTexts write_kept_texts(const fs::path& path, Engine& engine, const PromptOwn
   return kept;
 }
 
-// Loads the least recently used text first, so that this text is also evicted first.
+// Loads the texts in reverse order, so that the least recently used one is also evicted first.
 KeptTexts read_kept_texts(const fs::path& path, Engine& engine, const PromptOwner& owner) {
   KeptTexts kept;
   if (!file_exists(path)) return kept;

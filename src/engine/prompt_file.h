@@ -24,7 +24,7 @@
 
 namespace leq {
 
-// Model file and KV types with which keys and values were computed: no others can use them.
+// The model file and KV types that computed keys and values, which others cannot use.
 struct PromptOwner {
   std::uint64_t model = 0;  // LeqReader::fingerprint()
   KvType key_type = kUsualKv;
@@ -36,7 +36,7 @@ struct PromptOwner {
 struct SavedPrompt {
   PromptOwner owner;
   std::vector<Token> tokens;
-  std::vector<std::byte> kv;  // of all tokens, as written by KvCache::save
+  std::vector<std::byte> kv;  // keys and values of all tokens, as written by KvCache::save
 };
 
 std::vector<std::byte> prompt_file_bytes(const SavedPrompt& prompt);

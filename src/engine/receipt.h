@@ -43,7 +43,7 @@ struct Receipt {
   std::string model;    // file name of the model, only for display
   std::string version;  // version of leq, only for display
   PromptOwner owner;    // fingerprint of the file; types of keys and values
-  // As in RunLimits: positions kept in f16 beside codes, and layers that have their own KV types.
+  // As in RunLimits: positions kept in f16 beside codes, and layers with KV types of their own.
   std::optional<int> kv_sinks = {}, kv_recent = {};
   std::vector<KvLayerTypes> kv_layers = {};
   std::vector<Token> prompt;
@@ -52,7 +52,7 @@ struct Receipt {
   std::vector<Token> end_tokens;       // token ids that end the reply
   std::vector<Token> tokens;           // the reply, without the end token
   bool ended = false;                  // whether an end token ended the reply
-  std::vector<std::uint64_t> digests;  // [ceil(tokens / kDigestTokens)] of logits
+  std::vector<std::uint64_t> digests;  // [ceil(tokens / kDigestTokens)] digests of logits
 };
 
 std::string receipt_text(const Receipt& receipt);  // JSON

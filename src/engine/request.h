@@ -32,11 +32,11 @@ struct EngineOptions {
   Session* draft = nullptr;
   std::int64_t max_draft_tokens = kMaxDraftTokens;  // limit per reply and step
   DraftPlanner plan_drafts = plan_draft_tokens;     // chooses each reply's number
-  // If a single reply is generated on a device that samples asynchronously, its next step is
-  // launched before the host has its last token (docs/engine.md, One step ahead).
+  // If only one reply is generated, on a device that samples asynchronously, its next step is
+  // launched before the host has the reply's last token (docs/engine.md, One step ahead).
   bool run_ahead = true;
-  // Limits a step that feeds prompts while other requests draw tokens to at most this many times
-  // the duration of the same step without prompts, times crowd_of_readers() (scheduler.h).
+  // A step that feeds prompts while other requests draw tokens may take at most this many times as
+  // long as the same step without prompts, times crowd_of_readers() (scheduler.h).
   double prompt_patience = 1.5;
 };
 
@@ -46,15 +46,15 @@ struct EngineReply : FinishedReply {
   double waiting_seconds = 0;      // time until it had a sequence
   double first_token_seconds = 0;  // from submission; 0: there was no token
   std::int64_t draft_tokens = 0, accepted_tokens = 0;
-  std::int32_t sequence = -1;  // the last one it used; -1: it never had one
+  std::int32_t sequence = -1;  // the sequence used last; -1: it never had one
   int evictions = 0;           // number of times that its pages were evicted and recomputed
 };
 
-// A known reply, for measurements. The model is fed and samples as usual, but these tokens replace
-// the drawn ones as long as there are any.
+// A known reply, for measurements. The model is fed and samples as usual, but each drawn token is
+// replaced by the next of these tokens until none is left.
 struct Replay {
   std::vector<Token> tokens;
-  // The draft model's tokens are replaced so that this share of them is right.
+  // The draft model's tokens are changed to right or wrong ones so that this share is right.
   double draft_share = 0;
 };
 
@@ -77,8 +77,8 @@ struct EngineRequest {
   int priority = 0;                                         // higher priorities are served first
   std::optional<double> seconds = {};                       // time limit after submission
   Replay replay = {};
-  // The probable text of the reply, which is used as draft tokens before all other drafts, as many
-  // per step as fit. Like all draft tokens these do not change the reply.
+  // The probable text of the reply. Its tokens are used as draft tokens before all other drafts, as
+  // many per step as fit. Like all draft tokens they do not change the reply.
   std::vector<Token> expected = {};
   // Called when the request gets a sequence, and after each step that fed some of its prompt.
   PromptSink on_prompt = [](std::int64_t, std::int64_t) {};

@@ -80,7 +80,7 @@ class Planner {
     }
   }
 
-  // Draft tokens use the rows that the other tokens leave free and displace nothing.
+  // Draft tokens use only rows of the batch that are left free by all other tokens.
   void add_drafts() {
     if (pages_ran_out_) return;
     for (const Job* job : running_) {
@@ -95,8 +95,8 @@ class Planner {
     }
   }
 
-  // In models with fixed states, a GPU computes positions 64 p to 64 p + 63 in one pass if a step
-  // has all of them. Chunks end at page boundaries, so that results do not depend on the batch.
+  // In models with fixed states, a GPU computes positions 64 p to 64 p + 63 in one pass if one step
+  // feeds all of them. Chunks end at page boundaries, so that results do not depend on the batch.
   static std::int64_t whole_pages(std::int64_t fed, std::int64_t tokens) {
     const std::int64_t aligned = (fed + tokens) / kPageTokens * kPageTokens - fed;
     return aligned > 0 ? aligned : tokens;

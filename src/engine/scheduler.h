@@ -24,7 +24,7 @@ struct Job {
   std::int64_t waited = 0;        // steps spent waiting for a sequence
   bool running = false;           // it has a sequence
   std::int64_t known = 0;         // tokens of prompt and reply so far
-  std::int64_t fed = 0;           // tokens in the cache; if waiting: that the prefix cache holds
+  std::int64_t fed = 0;           // tokens in the cache; for a waiting job: in the prefix cache
   std::int64_t drafts = 0;        // draft tokens after the known ones
   bool shares_last_page = false;  // the partial last page is shared: it is copied before it grows
   std::int64_t pages = 0;         // pages that hold the fed tokens
@@ -65,9 +65,9 @@ inline constexpr std::int64_t kPatienceSteps = 256;
 // jobs, at least one is fed or evicted, provided that each of them alone fits into all pages.
 StepPlan plan_step(std::span<const Job> jobs, const StepBudget& budget);
 
-// Ratio of the requests that read their prompts, or could do so with `sequences`, to the requests
-// that generate, clamped to 1 ... kMostCrowd. A prompt delays every request that generates. The
-// more requests read, the more of them profit from the delay, and the sooner the batch is full.
+// (Requests that read their prompts, or could do so with `sequences`) / (requests that generate),
+// clamped to 1 ... kMostCrowd. A prompt delays every request that generates. The more requests
+// read prompts, the more of them profit from the delay, and the sooner the batch is full.
 double crowd_of_readers(std::span<const Job> jobs, int sequences);
 inline constexpr double kMostCrowd = 4;
 

@@ -10,8 +10,8 @@ namespace leq {
 namespace {
 
 constexpr double kNewShare = 0.08;  // weight of the last draft in the moving mean
-// How far a share moves back to its initial value with each token sampled without a draft. If draft
-// tokens fail, about one token in 40 gets a new try.
+// With each token sampled without a draft, a share of right drafts moves back by this fraction to
+// its initial value. If draft tokens fail, about one token in 40 gets a new draft.
 constexpr double kForgets = 0.0025;
 constexpr double kLeastGain = 1.02;  // least speedup for which draft tokens are used
 
@@ -69,9 +69,9 @@ struct RatedPlan {
   std::vector<DraftCount> counts;
 };
 
-// The best plan in which a draft model makes up to `drafts` tokens for each writer for which they
-// are worth more than drafts found in the text. A step's time depends on its rows alone, so the
-// most probable draft tokens of all writers are chosen, as many as raise the token rate.
+// The best plan in which a draft model makes up to `drafts` tokens for each writer, if these are
+// worth more than drafts found in the text. A step's time depends only on its number of rows, so
+// the most probable draft tokens of all writers are chosen, as long as they raise the token rate.
 RatedPlan plan_with(std::span<const DraftOffer> offers, const StepCosts& costs,
                     const StepCosts& draft, std::int64_t drafts) {
   RatedPlan plan;

@@ -80,8 +80,8 @@ std::vector<DraftCount> plan_draft_tokens(std::span<const DraftOffer> offers,
 
 using DraftPlanner = std::function<std::vector<DraftCount>(
     std::span<const DraftOffer>, const StepCosts& costs, const StepCosts& draft)>;
-// Uses `count` draft tokens for each reply, or as many as there are, whatever they cost. They come
-// from a draft model if there is one.
+// Uses `count` draft tokens for each reply, or as many as there are, whatever their cost. A draft
+// model makes them if there is one.
 DraftPlanner fixed_drafts(std::int64_t count);
 
 }  // namespace leq

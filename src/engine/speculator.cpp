@@ -52,7 +52,7 @@ void Speculator::propose(std::span<const Writer> writers, const StepCosts& costs
   }
 }
 
-// No drafts with Mirostat, whose draws depend on each other. A reply's last token is never drafted.
+// 0 with Mirostat, because its draws depend on each other. A reply's last token is never drafted.
 std::int64_t Speculator::most_found(const Writer& writer) const {
   if (writer.request->sampling.mirostat != 0) return 0;
   const std::int64_t most = std::clamp<std::int64_t>(options_.max_draft_tokens, 0, kMaxDraftTokens);

@@ -1,6 +1,6 @@
-// Chooses the draft tokens that the model verifies in one step beside the next token of each reply
-// (speculation.h). They come from the request's expected reply, the text, or a draft model, as many
-// as raise the token rate.
+// Chooses the draft tokens that the model verifies in a step in addition to each reply's next token
+// (speculation.h). They are taken from the request's expected reply, the text, or a draft model, as
+// many as raise the token rate.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace leq {
 
-// Draft tokens of one reply in a step, and what earlier draft tokens say about their success.
+// Draft tokens of one reply in a step, and statistics of earlier drafts that predict their success.
 struct Drafts {
   NgramProposer proposer = {};
   DraftRecord record = {};

@@ -11,13 +11,13 @@
 namespace leq {
 
 inline constexpr std::int64_t kStateInterval = 4096;
-// Least distance in tokens between kept ends of later messages, because each of them ends a step.
+// Least distance in tokens between the marks of later messages, because each mark ends a step.
 inline constexpr std::int64_t kMessageInterval = 512;
 
 // Ascending positions of a prompt, at most max(most, 2) of them:
-// - before the prompt's last special token, which begins the reply of a chat (in the next turn's
-//   prompt the text after it may differ, without its thoughts); without special tokens before the
-//   last token, for the same prompt again;
+// - before the prompt's last special token, which begins the reply of a chat (the next turn's
+//   prompt may differ after it, because thoughts are omitted); without such a token, before the
+//   prompt's last token, for requests with the same prompt;
 // - before the second occurrence of that token, the end of the first message: a system message that
 //   other chats share;
 // - the last of these: ends of later messages, and multiples of kStateInterval.

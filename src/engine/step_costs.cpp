@@ -7,15 +7,15 @@
 namespace leq {
 namespace {
 
-// Weights of a new value in the moving mean. Lower values have more weight, because other load on
-// the machine makes steps slower and never faster.
+// Weight of a new value in the moving mean if it is lower, and if it is higher. Lower values have
+// more weight, because other load on the machine makes steps slower and never faster.
 constexpr double kLessShare = 0.3;
 constexpr double kMoreShare = 0.05;
-constexpr double kOutlier = 4;  // longer times are clipped: they show other load
-// Factor on a size's belief for each step of another size: the expected cost falls until steps of
-// that size are tried and measured again.
+constexpr double kOutlier = 4;  // times this much above the mean are clipped, because of other load
+// Factor on the belief in a size's cost for each step of another size: the expected cost falls with
+// the belief, until steps of that size are tried and measured again.
 constexpr double kFades = 0.999;
-constexpr double kForgotten = 0.5;  // with less belief the mean starts anew
+constexpr double kForgotten = 0.5;  // if belief is below this, the mean starts anew
 constexpr std::int64_t kSure = 3;   // measurements before outliers are clipped
 // Weight of a new value in the mean cost of a prompt token; the same for lower and higher values.
 constexpr double kMixedShare = 0.25;
@@ -54,7 +54,7 @@ void StepCosts::saw(std::int64_t outputs, std::int64_t prompt_tokens, double sec
     }
     return;
   }
-  // Skipped: the cost of few prompt tokens is below the measurement noise of a step.
+  // A step with few prompt tokens is skipped, because their cost is below the measurement noise.
   if (outputs == 0 || prompt_tokens < kFewest / 2) return;
   const double each = std::max(0.0, seconds - seconds_without_prompts(outputs)) /
                       static_cast<double>(prompt_tokens);
@@ -71,7 +71,7 @@ double StepCosts::seconds_without_prompts(std::int64_t outputs) const {
 double StepCosts::seconds(std::int64_t outputs) const {
   const std::size_t size = std::min(size_of(outputs), kSizes - 1);
   if (of_size_[size].times > 0) {
-    // The estimate is limited to the time of every step that has more rows.
+    // The estimate is at most the time of any step that has more rows.
     double least = of_size_[size].believed();
     for (std::size_t above = size + 1; above < kSizes; ++above) {
       if (of_size_[above].times > 0) least = std::min(least, of_size_[above].believed());

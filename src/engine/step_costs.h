@@ -13,8 +13,8 @@ class StepCosts {
   // and `prompt_tokens` other rows.
   void saw(std::int64_t outputs, std::int64_t prompt_tokens, double seconds);
 
-  // Seconds of a step without prompts: measured or interpolated between measured sizes. For larger
-  // sizes it is that of the largest measured step, and costs measured long ago are reduced, so that
+  // Seconds of a step without prompts: measured, or interpolated between measured sizes. For larger
+  // sizes it is the time of the largest measured size. Costs measured long ago are reduced, so that
   // such steps are tried (again). 0 if nothing was measured.
   double seconds(std::int64_t outputs) const;
 
@@ -34,11 +34,11 @@ class StepCosts {
     void add(double value);
   };
   static constexpr std::size_t kSizes = 14;  // for 1, 2, 3-4, 5-8, 9-16 ... rows
-  // As seconds(); if there was no step without prompts, the time of a step with few prompt tokens.
+  // Like seconds(), but if no step was without prompts, the time of a step with few prompt tokens.
   double seconds_without_prompts(std::int64_t outputs) const;
 
   std::array<Seen, kSizes> of_size_ = {};
-  double few_tokens_seconds_ = 0;  // of the last step with few prompt tokens
+  double few_tokens_seconds_ = 0;  // time of the last step with few prompt tokens
   double mixed_token_ = 0;         // seconds of one prompt token, a moving mean
   std::int64_t mixed_tokens_ = 0;  // prompt tokens of the last mixed step
 };

@@ -40,7 +40,7 @@ MachineLimits better(const MachineLimits& a, const MachineLimits& b) {
           a.compute_kind, std::max(a.head_gops, b.head_gops)};
 }
 
-// A prompt reads the weights once per batch, generation reads them once per token.
+// A prompt reads the weights once per batch; generation reads them once per token.
 double bytes_read(const BenchTest& test, const BenchWork& work) {
   const std::int64_t batches = (test.prompt + work.batch_tokens - 1) / work.batch_tokens;
   const auto prompt =
@@ -123,7 +123,7 @@ std::vector<BenchRun> time_bench_test(Session& session, const BenchTest& test, i
   std::vector<BenchRun> all;
   MachineLimits before = limits_now();
   for (int run = 0; run < runs; ++run) {
-    // Measuring the limits evicts the model from the CPU caches, so an untimed step reloads it.
+    // Measuring the limits evicts the model from the CPU caches; an untimed step reloads it.
     if (test.prompt == 0) warm(1);
     const Stopwatch watch;
     while (steps.next()) {

@@ -13,14 +13,14 @@
 namespace leq {
 
 // One test, named as in llama-bench: prompt tokens in one step, then tokens one by one; or
-// generation for several sequences, one token of each per step.
+// generation for several sequences, where each step takes one token of each sequence.
 struct BenchTest {
   std::int64_t prompt = 0;
   std::int64_t generated = 0;  // tokens per sequence
   std::int64_t depth = 0;      // positions in each sequence's cache before the test starts
   int sequences = 1;           // if more than one: generation only, no prompt
 
-  std::int64_t positions() const { return depth + prompt + generated; }  // of each sequence
+  std::int64_t positions() const { return depth + prompt + generated; }  // positions per sequence
   std::int64_t tokens() const { return prompt + generated * sequences; }
 };
 std::string bench_test_name(const BenchTest& test);  // "pp512", "tg128", "pp512+tg128", "tg128x16"

@@ -12,7 +12,7 @@ namespace leq {
 // Means over the steps of a test. A step is a prompt, or one generated token of each sequence.
 struct Breakdown {
   std::int64_t steps = 0;
-  StepTimes times;           // of one step, including operations and bytes
+  StepTimes times;           // times of one step, with operations and bytes
   double step_seconds = 0;   // wall time of the same steps, measured separately
   double plain_seconds = 0;  // wall time of a step without instrumentation
 };

@@ -91,8 +91,8 @@ ChoiceQuestion piqa(const Json& line, std::string_view source) {
   return question;
 }
 
-// The data set has two file formats: {"text": [...], "label": [...]} beside the question, or a list
-// [{"text", "label"}, ...] in the question.
+// The data set has two file formats: {"text": [...], "label": [...]} next to the question, or a
+// list [{"text", "label"}, ...] within the question.
 ChoiceQuestion arc(const Json& line, std::string_view source) {
   const bool nested = line["question"].is_object();
   const std::string stem = nested ? json_get<std::string>(line["question"], "stem", source)

@@ -43,8 +43,8 @@ struct Estimate {
 
 struct DivergenceResult {
   Estimate kl_mean, kl_median, kl_p99, kl_p999;  // nats
-  Estimate same_top1;                            // share of positions, 0 to 1
-  Estimate delta_p_mean, delta_p_rms;            // of the true token's probability, -1 to 1
+  Estimate same_top1;                            // share of positions with equal top tokens
+  Estimate delta_p_mean, delta_p_rms;            // change of the true token's probability, -1 to 1
   Estimate ppl, ppl_base, ppl_ratio;             // according to the run's protocol
   std::int64_t windows = 0;
   std::int64_t scored = 0;

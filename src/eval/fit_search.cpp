@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t kTextRoom = 64 << 10;  // maximum size of a search's metadata in a file
 
-// In order of falling precision. Keys come first in this, because they need more bits than values.
+// Ordered by falling precision. Keys are listed first, because they need more bits than values.
 constexpr std::array<std::pair<KvType, KvType>, 5> kCaches = {{{KvType::f16, KvType::f16},
                                                                {KvType::int8, KvType::int8},
                                                                {KvType::int8, KvType::simq4},
@@ -77,9 +77,9 @@ FitSearch::Fitting FitSearch::with_cache(const SearchProblem& problem, const Sea
       search};
 }
 
-// Scratch depends on the weights, because units with few and with many bits need separate input
-// buffers, so that its size is known only after a search. If the total is too large, the search is
-// repeated with less memory for weights. Uniform weights need the fewest buffers.
+// Scratch depends on the weights, because units of few and of many bits need separate input
+// buffers. Its size is therefore known only after a search. If the total is too large, the search
+// is repeated with less memory for weights. Uniform weights need the fewest buffers.
 std::optional<FitSearch::Fitting> FitSearch::fitting(const SearchProblem& problem,
                                                      SearchOptions& options, KvType keys,
                                                      KvType values) const {
@@ -125,8 +125,8 @@ SearchResult FitSearch::run(const SearchProblem& problem, const SearchOptions& o
   std::uint64_t smallest = std::numeric_limits<std::uint64_t>::max();
   int with_all_bits = 0;
   for (const auto& [keys, values] : kCaches) {
-    // Skips a cache that is no smaller than one of higher precision. Stops after two caches with
-    // which the weights fit at 8 bits (the second one is for comparison).
+    // Skips a cache type that is no smaller than one of higher precision. Stops after two cache
+    // types with which the weights fit at 8 bits (the second one is for comparison).
     const std::uint64_t cache = plan(eight, keys, values).kv_bytes;
     if (cache >= smallest || with_all_bits == 2) continue;
     smallest = cache;

@@ -19,8 +19,8 @@
 
 namespace leq {
 
-// Units of each block: q, k and v together; o; gate and up together; down. Embedding, head, norms
-// and positions belong to no unit; they come from the 8-bit file.
+// The units of a block are: q, k and v together; o; gate and up together; down. Embedding, head,
+// norms and positions belong to no unit and are taken from the 8-bit file.
 class MixedModel {
  public:
   // Opens files of 2, 3, 4 and 8 bits of one checkpoint with the same folds: scales that were

@@ -16,11 +16,11 @@ namespace leq {
 // Limits for a joint choice of weights and KV cache within a memory size.
 struct FitRequest {
   std::uint64_t bytes = 0;  // limit for weights, KV cache and scratch together
-  RunLimits limits = {};    // of the planned run, without the cache types
+  RunLimits limits = {};    // limits of the planned run, without the cache types
   double max_kl = 0;        // limit in nats, if > 0
 };
 
-// One cache type, and the best weights that fit beside it.
+// One cache type, and the best weights that fit into memory together with it.
 struct FitChoice {
   KvType key_type = kUsualKv, value_type = kUsualKv;
   Assignment assignment;

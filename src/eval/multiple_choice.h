@@ -23,9 +23,9 @@ struct ChoiceTokens {
 };
 
 // Context and choice are separated by a space; white space at the end of the context is moved to
-// the choice. The choice's tokens are those of the whole text after the number of tokens of the
-// context alone. An empty context becomes the tokenizer's BOS (or EOS if it has no BOS). More than
-// `most` tokens are truncated at the start. Throws Error if the choice has no token of its own.
+// the choice. The choice's tokens are those of the whole text except its first n, where n is the
+// number of tokens of the context alone. An empty context becomes the tokenizer's BOS (or EOS).
+// More than `most` tokens are truncated at the start. Throws Error if the choice has no token.
 ChoiceTokens choice_tokens(const Tokenizer& tokenizer, const std::string& context,
                            const std::string& choice, std::int64_t most);
 

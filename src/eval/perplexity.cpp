@@ -70,7 +70,7 @@ PerplexityResult measure_perplexity(Session& session, ThreadPool& pool, const Pe
   ensure(!run.windows.empty(), "perplexity: no window to measure");
   WindowLogits logits(session, run.tokens, run.window_bos);
   std::vector<std::vector<double>> nlls;
-  double sum = 0, weight = 0;  // of window means for hf, otherwise of tokens
+  double sum = 0, weight = 0;  // sums over window means for hf, otherwise over tokens
   for (const Window& window : run.windows) {
     nlls.push_back(score(logits, pool, window));
     const double share =

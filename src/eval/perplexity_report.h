@@ -37,7 +37,7 @@ Row report_row(const PerplexityReport& report);
 // Report for users: protocol, data set, counts, perplexity.
 std::string report_text(const PerplexityReport& report);
 
-// "join check: ..." for the joined rows of wiki.test.raw with GPT-2's vocabulary, otherwise "".
+// Returns "join check: ..." for joined wiki.test.raw with GPT-2's vocabulary, otherwise "".
 std::string join_check(const PerplexityReport& report);
 
 // An earlier run, read from the JSON file that leq-perplexity wrote.

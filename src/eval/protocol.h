@@ -41,8 +41,8 @@ struct ProtocolSettings {
 // flags that contradict each other.
 ProtocolSettings resolve_protocol(const ProtocolRequest& request, std::int64_t context);
 
-// `count` tokens from `first` on are fed as a separate text. Those from `scored_from` on (an index
-// into the text, > first) are predicted and scored.
+// `count` tokens from `first` on are fed as a separate text. Those from the text's index
+// `scored_from` > first on are predicted and scored.
 struct Window {
   std::int64_t first = 0;
   std::int64_t count = 0;
@@ -55,7 +55,7 @@ struct Window {
 std::vector<Window> plan_windows(const ProtocolSettings& settings, std::int64_t tokens,
                                  std::string_view text = "the text");
 
-// "hf: windows of 1024 tokens side by side, rows joined by hf"
+// A description such as "hf: windows of 1024 tokens side by side, rows joined by hf".
 std::string describe(const ProtocolSettings& settings);
 
 }  // namespace leq

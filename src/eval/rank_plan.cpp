@@ -44,7 +44,7 @@ double kv_bytes_of(const ModelConfig& config, const RankShare& share, std::int64
   return 2 * kKvBytes * positions * static_cast<double>(share.kv_heads.count() * config.head_dim);
 }
 
-// Number of a rank's peers: those in its node are reached over links, others over the network.
+// Numbers of a rank's peers in its node (reached over links) and in others (over the network).
 struct Ways {
   double near = 0;  // other ranks in the same node
   double far = 0;
@@ -95,7 +95,7 @@ RankPlan plan_ranks_on_paper(const ModelConfig& config, const WeightBytes& bytes
   plan.work_seconds = std::max(read, multiply) / 1e9;
   if (ranks == 1) return plan;
 
-  // Sum over the gathers: attention output, stream after o, gated product, stream after down.
+  // Sums up the gathers: attention output, stream after o, gated product, stream after down.
   const auto width = static_cast<double>(config.width);
   double gathered = 0;  // bytes gathered per row, over all layers
   std::int64_t inner_sites = 0;
@@ -119,8 +119,8 @@ RankPlan plan_ranks_on_paper(const ModelConfig& config, const WeightBytes& bytes
   plan.exchange_seconds =
       ways.seconds(each, machine) + static_cast<double>(plan.exchanges) * ways.microseconds / 1e6;
 
-  // For comparison, one all-reduce for each linear that adds to the stream: either every rank sends
-  // its whole rows to all others in one exchange, or a reduce-scatter and an all-gather take two.
+  // For comparison, one all-reduce for each linear that adds to the stream. It takes one exchange
+  // if every rank sends whole rows to all others, or two as reduce-scatter and all-gather.
   const double row = kReducedBytes * width * rows;
   const double at_once = ways.seconds(row, machine) + ways.microseconds / 1e6;
   const double in_parts = 2 * (ways.seconds(row / ranks, machine) + ways.microseconds / 1e6);

@@ -19,16 +19,16 @@ struct RankMachine {
   int ranks_per_node = 8;        // ranks with links; nodes are connected by a network
   double link_gbps = 350;        // rate at which a rank receives from its node
   double link_microseconds = 6;  // latency of one exchange
-  double network_gbps = 45;      // rate at which a rank receives from others
+  double network_gbps = 45;      // rate at which a rank receives from other nodes
   double network_microseconds = 20;
 };
 
-// Estimates for a step with one token of each of `sequences`, each with `depth` cached positions.
+// Estimates for a step with one token of each of `sequences`, with `depth` cached positions each.
 struct RankPlan {
   int ranks = 1;
   std::int64_t sequences = 1;
-  std::uint64_t weight_bytes = 0;    // of the rank with most
-  std::uint64_t kv_bytes = 0;        // of the rank with most, all sequences, in f16
+  std::uint64_t weight_bytes = 0;    // of the rank that has most
+  std::uint64_t kv_bytes = 0;        // of the rank that has most; all sequences, in f16
   std::uint64_t received_bytes = 0;  // received by one rank
   std::int64_t exchanges = 0;        // number of exchanges, one after another
   double work_seconds = 0;           // reading or multiplying, whichever takes longer

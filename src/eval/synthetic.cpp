@@ -33,7 +33,7 @@ enum class Family : std::uint8_t {
   ministral3
 };
 
-// Published configurations. A test checks that parameter counts equal those of the publishers.
+// Published configurations. A test checks that their parameter counts equal the published ones.
 struct PublishedShape {
   std::string_view name;
   Family family;
@@ -42,7 +42,7 @@ struct PublishedShape {
   float norm_eps;
   bool tied;
   std::int64_t experts = 0, active = 0;  // per layer; `hidden` is then F of one expert
-  DeltaNetConfig delta = {};             // of layers without attention: three of four, if set
+  DeltaNetConfig delta = {};             // for layers without attention (three of four), if set
   std::int64_t shared_hidden = 0;        // F of the shared expert
 };
 constexpr std::int64_t kAttentionInterval = 4;
@@ -141,7 +141,7 @@ void place_layers(const PublishedShape& shape, std::vector<LayerConfig>& layers)
   }
 }
 
-// A tensor whose planes have offsets from 0; the addresses of its views are set later.
+// A tensor whose planes have offsets from 0; its views get addresses later.
 StoredTensor laid_out(const TensorSpec& tensor, const TensorPlan& plan, std::uint64_t& offset) {
   StoredTensor stored;
   stored.name = tensor.name;

@@ -24,8 +24,8 @@ struct SyntheticSpec {
   std::int64_t layers = 0;  // 0 = all layers of the shape
 };
 
-// is_synthetic: whether a model's name denotes synthetic weights. The other parses such a name;
-// throws Error that lists the valid parts.
+// is_synthetic returns whether a model's name denotes synthetic weights; the second function parses
+// such a name and throws Error, with a list of the valid parts, if it is wrong.
 bool is_synthetic(std::string_view model);
 SyntheticSpec parse_synthetic(std::string_view model);
 

@@ -29,7 +29,7 @@ struct RandomBlock {
   std::array<std::array<std::int32_t, 64>, kBlockColumns / kSumColumns> sums{};  // [part][row]
 };
 
-// Whether every bit pattern is a valid code: not in int8, which has stored sums and no code -128.
+// Whether every bit pattern is a valid code. Not for int8, which has stored sums and no code -128.
 bool has_free_bits(const QuantScheme& scheme) {
   return scheme.bits != 8 || scheme.kind != CodeKind::int_;
 }
@@ -153,7 +153,7 @@ class MatrixFiller {
     }
   }
 
-  // Zero points are next to the middle of the codes, on either side; 0 for padding rows.
+  // Zero points are next to the middle of the codes, above or below it; 0 for padding rows.
   void put_zeros(std::int64_t panel) const {
     const std::int64_t groups = grouped() ? view_.columns / view_.scheme.group : 1;
     const std::uint32_t below_middle = (1u << view_.scheme.bits) / 2 - 1;

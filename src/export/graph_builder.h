@@ -55,7 +55,7 @@ class GraphBuilder {
   AtomicFile& data_;
   std::string prefix_;
   std::map<std::string, int> counts_;
-  std::map<std::string, std::size_t> names_;  // of tensors
+  std::map<std::string, std::size_t> names_;  // name -> index in model_.tensors
 };
 
 }  // namespace leq

@@ -105,7 +105,7 @@ Value GraphLinears::logits(Value x, bool tied) {
   return output(multiplied(input(x, weight), weight, tied), weight.view.rows);
 }
 
-// Smooths and quantizes. A graph of fixed shape has matrices here, as some targets require.
+// Smooths and quantizes x; in a graph of fixed shape x becomes a matrix, as some targets require.
 Value GraphLinears::input(Value x, const StoredTensor& first) {
   if (tokens_ > 0) x = graph_.add("Reshape", {x, graph_.integers({tokens_, first.view.columns})});
   const Value smooth = vector(inv_smooth_tensor(first.name));
@@ -124,7 +124,7 @@ Value GraphLinears::quantized(Value x, const StoredTensor& first) {
   if (!quantized_inputs_ || !is_coded(act) || target_.contrib) return x;
   if (!has_stored_scale(act)) {
     const std::int64_t group = scale_columns(act);
-    if (!target_.dynamic_inputs) return x;  // only for the head (check_export_target)
+    if (!target_.dynamic_inputs) return x;  // reached only for the head (check_export_target)
     return dynamically_quantized(x, first.view.columns, group == 0 ? first.view.columns : group);
   }
   // QuantizeLinear clamps at -128, whereas leq clamps at -127.
@@ -242,8 +242,8 @@ Value GraphLinears::dequantized_table(const StoredTensor& table, const WeightCod
                     {{"axis", std::int64_t{1}}, {"block_size", codes.block}});
 }
 
-// A table [V][W]: 8-bit codes with NAME.scales [V][blocks] (and NAME.zeros), or floats. Runtimes do
-// not support lookups in 4-bit codes.
+// A table [V][W], either as 8-bit codes with NAME.scales [V][blocks] (and NAME.zeros) or as floats.
+// Runtimes do not support lookups in 4-bit codes.
 Value GraphLinears::codes_of_table(const StoredTensor& table) {
   const WeightView& view = table.view;
   if (graph_.has_tensor(table.name)) return table.name;

@@ -15,7 +15,7 @@ struct LayerKinds {
   std::optional<DeltaNetConfig> delta = {};
   DenseMlpConfig mlp = {};
   std::optional<ExpertsMlpConfig> experts = {};
-  std::int32_t window = 0;  // of layers with a window
+  std::int32_t window = 0;  // window of the layers that have one
   bool all_windows = true;  // every layer has the window
 };
 

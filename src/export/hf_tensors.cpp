@@ -14,7 +14,7 @@
 namespace leq {
 namespace {
 
-// "layers.3.experts.17.up" -> {"layers.{}.experts.{}.up", {"3", "17"}}
+// Converts "layers.3.experts.17.up" to {"layers.{}.experts.{}.up", {"3", "17"}}.
 std::pair<std::string, std::vector<std::string>> pattern_of(const std::string& name) {
   std::pair<std::string, std::vector<std::string>> found;
   for (const std::string_view part : split(name, ".")) {

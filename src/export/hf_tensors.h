@@ -13,7 +13,7 @@
 
 namespace leq {
 
-// "layers.3.q" -> "model.layers.3.self_attn.q_proj.weight". Parts that are joined share a name.
+// Converts "layers.3.q" to "model.layers.3.self_attn.q_proj.weight"; joined parts share a name.
 std::string hf_name(const Family& family, const std::string& tensor);
 
 // The selected tensors as f32 in the layout of the family's class: parts joined, rows in its order,

@@ -25,13 +25,13 @@ struct OnnxOptions {
   std::string target = "onnxruntime";
   ExportedInputs inputs = ExportedInputs::automatic;
   bool past = true;          // keys and values are inputs and outputs
-  std::int64_t opset = 21;   // of ai.onnx
+  std::int64_t opset = 21;   // version of ai.onnx
   std::int64_t tokens = 0;   // fixed shape: one sequence of this length; 0: dynamic sizes
   std::int64_t context = 0;  // number of positions; 0: the model's
 };
 
 struct ExportedFolder {
-  std::uint64_t bytes = 0;         // of all files
+  std::uint64_t bytes = 0;         // sum over all files
   std::vector<std::string> files;  // their names
   std::vector<std::string> notes;  // messages for users, one per line
 };

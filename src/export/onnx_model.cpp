@@ -55,7 +55,7 @@ ProtobufWriter encode(const std::string& name, const OnnxAttribute& attribute) {
     out.text(attribute_field::s, *s);
     type = kAttributeString;
   } else {
-    // Not packed, because it is a repeated field of proto2.
+    // The numbers are not packed, because this is a repeated field of proto2.
     for (const std::int64_t value : std::get<std::vector<std::int64_t>>(attribute)) {
       out.integer(attribute_field::ints, value);
     }

@@ -43,7 +43,7 @@ struct OnnxTensor {
   std::string name;
   OnnxType type = OnnxType::f32;
   std::vector<std::int64_t> dims;
-  std::string bytes;  // unless it is external
+  std::string bytes;  // empty if the data is external
   bool external = false;
   std::uint64_t offset = 0;
   std::uint64_t length = 0;

@@ -10,7 +10,7 @@
 namespace leq {
 namespace {
 
-constexpr std::size_t kAlignment = 8;  // of the bytes after the header
+constexpr std::size_t kAlignment = 8;  // alignment of the data after the header
 
 std::uint64_t element_bytes(const std::string& dtype) {
   if (dtype == "I64") return 8;

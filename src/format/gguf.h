@@ -38,8 +38,8 @@ enum class GgufKind : std::uint32_t {
 
 struct GgufValue {
   GgufKind kind = GgufKind::u8;
-  GgufKind item = GgufKind::u8;      // of an array's items
-  std::uint64_t count = 0;           // of an array's items
+  GgufKind item = GgufKind::u8;      // type of an array's items
+  std::uint64_t count = 0;           // number of an array's items
   std::span<const std::byte> bytes;  // a number, a text without its length, or array items
 };
 
@@ -81,7 +81,7 @@ struct GgufTensor {
   Shape shape;  // [N, K] as in Hugging Face, which reverses the file's dimensions
   const GgufType* type = nullptr;
   std::span<const std::byte> bytes;
-  std::uint64_t offset = 0;  // in the file
+  std::uint64_t offset = 0;  // byte offset in the file
 };
 
 struct GgufFile {

@@ -30,7 +30,7 @@ T read_as(const std::byte* bytes) {
   return value;
 }
 
-// nullopt if the value is not an integer or needs more than 63 bits.
+// Returns nullopt if the value is not an integer or needs more than 63 bits.
 std::optional<std::int64_t> integer_of(GgufKind kind, const std::byte* bytes) {
   switch (kind) {
     case GgufKind::u8:

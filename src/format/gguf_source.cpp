@@ -29,7 +29,7 @@ std::string part_ending(std::int64_t number, std::int64_t count) {
 struct Split {
   std::int64_t number = 0;
   std::int64_t count = 1;
-  std::int64_t tensors = -1;  // in all parts; -1: unknown
+  std::int64_t tensors = -1;  // number of tensors in all parts; -1: unknown
 };
 Split split_of(const GgufMetadata& metadata) {
   Split split;

@@ -29,7 +29,7 @@ struct GgufType {
   // are finite f16 and codes are in [-2^(code_bits - 1), 2^(code_bits - 1) - 1]; false if a block
   // cannot be represented so. nullptr: not available for the type.
   bool (*codes)(const std::byte* block, std::int16_t* codes, float* scales) = nullptr;
-  int code_bits = 0;  // of kept_scheme; 0: plain numbers
+  int code_bits = 0;  // bits of kept_scheme's codes; 0: plain numbers
   // For k types that are also schemes of leq: extracts codes, f16 numbers (d, dmin) and bytes, in
   // the layout of ChosenCodes for q4_k, q5_k and q6_k (tensor/super_blocks.h).
   void (*super)(const std::byte* block, std::int16_t* codes, float* supers,

@@ -18,7 +18,7 @@ std::uint64_t write_copy(const std::filesystem::path& path, const LeqReader& lik
   for (const Json& feature : metadata.at("leq").at("requires")) {
     writer.add_requirement(feature.get<std::string>());
   }
-  metadata.erase("leq");  // set by the writer itself
+  metadata.erase("leq");  // the writer sets this key itself
   edit(metadata);
   return writer.finish(metadata);
 }

@@ -13,8 +13,8 @@
 namespace leq {
 namespace {
 
-constexpr std::int64_t kMaxSize = std::int64_t{1} << 31;    // of one dimension
-constexpr std::int64_t kMaxValues = std::int64_t{1} << 48;  // of one tensor, to avoid overflow
+constexpr std::int64_t kMaxSize = std::int64_t{1} << 31;    // limit of one dimension
+constexpr std::int64_t kMaxValues = std::int64_t{1} << 48;  // per tensor, to avoid overflow
 
 const Json& table(const Json& json, const char* key, std::string_view source) {
   const auto found = json.find(key);
@@ -30,7 +30,7 @@ std::uint64_t read_size(const Json& entry, const char* key, std::string_view whe
   return found->get<std::uint64_t>();
 }
 
-// {"offset": .., "bytes": .., "xxh3": ".."}: a byte range of the file, with its checksum.
+// Reads {"offset": .., "bytes": .., "xxh3": ".."}: a byte range of the file, with its checksum.
 StoredPlane read_range(const Json& entry, std::uint64_t data_end, const std::string& where) {
   require(entry.is_object(), where, ": expected an object, found ", entry.type_name());
   StoredPlane plane;

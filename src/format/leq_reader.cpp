@@ -45,7 +45,7 @@ struct LeqReader::State {
   std::unique_ptr<LoadedFile> file;  // null if the caller owns the bytes
   std::span<const std::byte> bytes;
   Json metadata;
-  Json entries;  // of tensors, by name
+  Json entries;  // tensors by name
   LeqIndex index;
   std::uint64_t fingerprint = 0;
   std::uint32_t minor_version = 0;

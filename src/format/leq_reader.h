@@ -67,12 +67,12 @@ class LeqReader {
   bool mapped() const;  // false: read into memory
   // Identifies the file's content: the checksum of its JSON, which contains all other checksums.
   std::uint64_t fingerprint() const;
-  std::uint32_t minor_version() const;  // of the file format
+  std::uint32_t minor_version() const;  // the file's format version
   // The JSON without the tensor and blob tables: config, generation, provenance, ...
   const Json& metadata() const;
   const std::vector<StoredTensor>& tensors() const;
   const StoredTensor* find(std::string_view name) const;
-  // nullopt if there is no such blob. Throws Error if its checksum does not match.
+  // Returns nullopt if there is no such blob. Throws Error if its checksum does not match.
   std::optional<std::span<const std::byte>> blob(std::string_view name) const;
   std::vector<std::string> blob_names() const;  // ordered by offset
   std::span<const std::byte> bytes(const StoredPlane& plane) const;

@@ -126,7 +126,7 @@ bool has_lowest_code(const PackedMatrix& matrix) {
   return std::memchr(bytes.data(), lowest, bytes.size()) != nullptr;
 }
 
-// The scheme's group size with which each group has one scale; 0 if there is none.
+// The group size of a scheme in which each group has one scale of the matrix; 0 if there is none.
 int group_of(const PackedMatrix& matrix) {
   if (!matrix.column_blocks.empty()) return 0;
   if (matrix.has_row_scales()) return kMostGroup;

@@ -19,7 +19,7 @@ namespace leq {
 // of 3 bits may span two words.
 enum class CodeForm : std::uint8_t {
   words_down,    // [ceil(K b / 32)][N]: along the columns of a row (GPTQ)
-  words_across,  // [N][ceil(K b / 32)] (compressed-tensors)
+  words_across,  // [N][ceil(K b / 32)]: along the rows (compressed-tensors)
   words_awq,     // [K][N / 8]: eight rows in a word, in AWQ's order
   signed_bytes,  // [N][K] I8
   float8_e4m3,   // [N][K]
@@ -41,8 +41,8 @@ struct ScalePlane {
 // Zero points of integer codes, one for each block that has a scale.
 struct ZeroPlane {
   const SourceTensor* tensor = nullptr;  // null: 2^(bits - 1) for all
-  // words_down: [blocks][ceil(N b / 32)], along rows; words_across: [ceil(N b / 32)][blocks], along
-  // rows; words_awq: [blocks][N / 8]; signed_bytes: [N][blocks].
+  // The shape for each form. words_down: [blocks][ceil(N b / 32)]; words_across: [ceil(N b / 32)]
+  // [blocks]; words_awq: [blocks][N / 8]; signed_bytes: [N][blocks]. Words are filled along rows.
   CodeForm form = CodeForm::signed_bytes;
   bool plus_one = false;  // stored minus one, modulo 2^bits (GPTQ, version 1)
 };

@@ -22,8 +22,8 @@ enum class PackedRole : std::uint8_t {
   activations,   // scales of inputs, keys and values; ignored, since leq computes its own
 };
 
-// "layers.0.q_proj.weight_scale" -> {"layers.0.q_proj", scale}; nullopt for tensors that are not
-// part of a weight.
+// The result for "layers.0.q_proj.weight_scale" is {"layers.0.q_proj", scale}; it is nullopt for
+// tensors that are not part of a weight.
 struct PackedName {
   std::string module;
   PackedRole role;

@@ -42,7 +42,7 @@ class PackedSource : public TensorSource {
 
   // Number of quantized weights.
   std::int64_t matrix_count() const;
-  // "quantized by GPTQ: 28 weights, mostly GPTQ int4 g128".
+  // A note for users: "quantized by GPTQ: 28 weights, mostly GPTQ int4 g128".
   std::string note() const;
 
  private:

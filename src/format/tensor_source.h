@@ -32,28 +32,28 @@ class TensorSource {
  public:
   virtual ~TensorSource() = default;
   virtual const std::vector<SourceTensor>& tensors() const = 0;
-  // nullptr if the source has no such tensor.
+  // Returns nullptr if the source has no such tensor.
   virtual const SourceTensor* find(std::string_view name) const = 0;
   // A hint that the bytes of a tensor will not be read again soon.
   virtual void drop(const SourceTensor& tensor) const = 0;
 
-  // Elements [first, first + out.size()) of a tensor as f32, dequantized where the file has codes.
-  // Throws Error naming the tensor where its type is not numeric, or where they exceed its end.
+  // Elements [first, first + out.size()) of a tensor as f32, dequantized if the file has codes.
+  // Throws Error naming the tensor if its type is not numeric or the elements exceed its end.
   virtual void read(const SourceTensor& tensor, std::int64_t first, std::span<float> out) const;
   // Whether tensors have many types, so that a converted file should record each one's type.
   virtual bool tells_types() const { return false; }
   // The scheme that represents a tensor's stored values, exactly or nearly (see read_codes);
-  // nullopt: there is none.
+  // nullopt if there is none.
   virtual std::optional<QuantScheme> own_scheme(const SourceTensor& tensor) const;
-  // The codes of rows [first, first + rows) of a tensor in an integer scheme, where it represents
+  // Reads the codes of rows [first, first + rows) of a tensor in an integer scheme if it represents
   // all their values exactly: scale * code equals the result of `read`, and scales are f16 times a
-  // scale_mul of 1. False: not exact.
+  // scale_mul of 1. Returns false if it does not.
   virtual bool read_codes(const SourceTensor& tensor, const QuantScheme& scheme, std::int64_t first,
                           std::int64_t rows, ChosenCodes& out) const;
 };
 
-// Elements [first, first + out.size()) of a float tensor widened to f32. Throws Error naming the
-// tensor where its dtype is not f32, f16 or bf16, or where the elements reach past its end.
+// Elements [first, first + out.size()) of a float tensor, widened to f32. Throws Error naming the
+// tensor if its dtype is not f32, f16 or bf16 or if the elements exceed its end.
 void read_floats(const SourceTensor& tensor, std::int64_t first, std::span<float> out);
 
 }  // namespace leq

@@ -90,7 +90,7 @@ CallHead read_call_head(std::string_view text) {
       if (!json || !json->is_string() || json->text().empty()) return {CallHead::State::bad};
       head.name = json->text();
     } else if (is_arguments) {
-      // Some models write the arguments object as a JSON string.
+      // Some models write the arguments object as a string that contains JSON.
       arguments = json && json->is_string() ? json->text() : std::string(value);
       if (!arguments->starts_with('{')) arguments = "{}";
     }

@@ -24,11 +24,11 @@ class JsonDepth {
   bool in_string_ = false, escaped_ = false, closed_ = false;
 };
 
-// The members of {"name": ..., "arguments": {...}} that are known from its beginning.
+// The members of {"name": ..., "arguments": {...}}, as far as the text so far contains them.
 struct CallHead {
   enum class State : std::uint8_t {
     open,     // the name or the arguments are still incomplete
-    bad,      // it is not a call
+    bad,      // the text is not a call
     streams,  // the arguments have begun
     whole     // the object is complete
   } state = State::open;
@@ -41,7 +41,7 @@ CallHead read_call_head(std::string_view text);
 
 // The end of the JSON value at `at`; nullopt if the value is incomplete.
 std::optional<std::size_t> json_value_end(std::string_view text, std::size_t at);
-// nullopt if the text is not JSON.
+// Returns nullopt if the text is not JSON.
 std::optional<Json> json_of(std::string_view text);
 
 }  // namespace leq

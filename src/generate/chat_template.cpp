@@ -33,7 +33,7 @@ std::tm local_time() {
   return local;
 }
 
-// "26 Jul 2024", in English regardless of the locale.
+// A date such as "26 Jul 2024", in English regardless of the locale.
 std::string date_text(const std::tm& day) {
   constexpr std::array<std::string_view, 12> kMonths = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
                                                         "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
@@ -51,7 +51,7 @@ JsonTree tree_of(std::span<const ChatMessage> messages) {
   return parse_json_tree(list.dump_any(), "the conversation");
 }
 
-// The messages, if a named format can write them; throws Error on tools and the like.
+// Returns the messages if a named format can write them; throws Error for tools and the like.
 std::vector<ChatMessage> plain_messages(JsonNode messages, std::string_view format) {
   std::vector<ChatMessage> plain;
   for (JsonNode message = messages.first(); message; message = message.next()) {
@@ -92,8 +92,8 @@ bool has_no_content(JsonNode messages) {
   return false;
 }
 
-// Some templates concatenate arguments of earlier calls, or a content, with text: variants with
-// strings are tried if plain rendering fails. If all fail, the plain rendering's error is reported.
+// Some templates concatenate a content, or the arguments of earlier calls, with text. If plain
+// rendering fails, variants with strings are tried. If all fail, the first error is reported.
 std::vector<TextPart> render_adapted(const JinjaTemplate& jinja, JinjaInput input) {
   std::vector<JinjaInput> ways = {input};
   if (has_calls(input.messages)) {

@@ -76,7 +76,7 @@ class ChatTemplate {
 };
 
 // Removes what the template wrote after the last message's content, so that the reply continues it.
-// false if the parts do not end with that content: some templates drop or change it.
+// Returns false if the parts do not end with that content, which some templates drop or change.
 bool reopen_last_message(std::vector<TextPart>& parts, JsonNode messages);
 
 // Concatenates the parts, for human readers.

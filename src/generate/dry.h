@@ -27,7 +27,7 @@ class DryBreakers {
   bool is_breaker(Token id) const;
 
  private:
-  // Key: a token that contains a breaker or ends with its beginning; value: the rest's tokens.
+  // Maps a token that contains a breaker, or ends with its start, to the tokens that complete it.
   std::multimap<Token, std::vector<Token>> rests_;
 };
 

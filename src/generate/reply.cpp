@@ -122,7 +122,7 @@ std::string Reply::grammar_error() {
   return dead_end(text_);
 }
 
-// A special token adds no text, unless it is one of the `shown` ones.
+// A special token adds no text, unless it is one of the tokens in `shown`.
 std::string Reply::decoded(Token token) {
   if (std::ranges::find(rules_.shown, token) == rules_.shown.end()) return decoder_.push(token);
   return decoder_.finish() + tokenizer_->decode(std::span(&token, 1), true);

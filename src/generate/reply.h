@@ -74,7 +74,7 @@ class Reply {
   // is complete. Valid until the next call and only while the reply is not moved. With Mirostat,
   // draws must be made one after another, because each depends on the last token's probability.
   SampleRequest request() { return request({}); }
-  // The same for the token after context() followed by `drafts`.
+  // Like request(), for the token that follows context() and then `drafts`.
   SampleRequest request(std::span<const Token> drafts);
 
   // Whether a draw depends on earlier tokens in other ways than through the logits. If not,
@@ -93,7 +93,7 @@ class Reply {
   // Ends the reply on request; takes precedence over a limit reached at the same time.
   void interrupt();
 
-  // The withheld rest of the text, once the reply has stopped. It may complete a stop
+  // Returns the withheld rest of the text after the reply has stopped. It may complete a stop
   // string.
   std::string finish();
 

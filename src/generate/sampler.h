@@ -19,7 +19,7 @@ namespace leq {
 
 // The position of a token, which together with the seed determines the random number of its draw.
 struct SamplePoint {
-  std::uint32_t index = 0;   // of the token in its reply
+  std::uint32_t index = 0;   // index of the token in its reply
   std::uint32_t reply = 0;   // number of the reply, counting regenerated ones
   std::uint32_t choice = 0;  // index among the replies to one request; never an engine slot
 };
@@ -35,7 +35,7 @@ class Sampler {
   // outside of the vocabulary.
   Sampler(const SamplingSettings& settings, std::size_t vocabulary, std::span<const Token> banned,
           std::shared_ptr<const DryBreakers> breakers = nullptr);
-  // Like the one above, but computes the breakers with this tokenizer if DRY is enabled.
+  // Like the constructor above, but computes breakers with this tokenizer if DRY is enabled.
   Sampler(const SamplingSettings& settings, std::size_t vocabulary, std::span<const Token> banned,
           const Tokenizer& tokenizer);
 
@@ -62,7 +62,7 @@ class Sampler {
   std::size_t vocabulary_;
   std::shared_ptr<const DryBreakers> breakers_;
   std::vector<LogitChange> fixed_;  // bans and biases, sorted by unique id
-  double surprise_;                 // of Mirostat's last draw; negative if there is none
+  double surprise_;                 // surprise of Mirostat's last draw; negative if there is none
   // Scratch, reused between calls.
   std::vector<Token> recent_;
   std::vector<LogitChange> repeated_;

@@ -35,7 +35,7 @@ Json sampling_to_json(const SamplingSettings& s) {
 
 namespace {
 
-// `fallback` if the list is missing, as in chats saved by an earlier version.
+// Returns `fallback` if the list is missing, as in chats saved by an earlier version.
 std::vector<std::string> texts_or(const Json& object, const char* key,
                                   std::vector<std::string> fallback, const std::string& source) {
   if (!object.contains(key)) return fallback;

@@ -19,7 +19,7 @@ GivenSetting choose(const SamplingKnob& knob, const GivenSampling& given,
   return {knob_value(SamplingSettings{}, knob), SettingOrigin::fallback};
 }
 
-// Whether to report a setting: it has an effect, or the user would expect it to have one.
+// Whether to report a setting, because it has an effect or a user would expect it to have one.
 bool is_worth_a_note(const SamplingKnob& knob, SettingOrigin origin, const SamplingSettings& all) {
   const bool greedy = all.temperature == 0;
   if (knob.role == KnobRole::temperature) return true;

@@ -31,7 +31,7 @@ struct ThoughtBudget {
   bool begun = false;      // whether the prompt has begun the reasoning
   std::int64_t tokens = 0;
   std::vector<Token> closing;
-  std::size_t vocabulary = 0;  // of the model's logits
+  std::size_t vocabulary = 0;  // number of logits
 };
 
 // Sets the marks, `closing` and `begun`; null if the reply has no reasoning. `words` are written
@@ -39,7 +39,7 @@ struct ThoughtBudget {
 std::shared_ptr<ThoughtBudget> thought_budget(const ReplyStyle& style, std::string_view prompt,
                                               const Tokenizer& tokenizer, std::string_view words);
 
-// Tracks how far a reply's reasoning has come: a value, copied to look ahead over draft tokens.
+// Tracks how much of a reply's reasoning is written. A value: copies look ahead over draft tokens.
 class ThoughtWatch {
  public:
   ThoughtWatch() = default;

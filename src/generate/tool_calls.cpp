@@ -186,7 +186,7 @@ void ReplyReader::begin_call(std::string_view name, std::size_t drop) {
   depth_ = rest_ = {};
 }
 
-// Treats the text of an assumed call as content.
+// Treats text that was taken for a call as content.
 bool ReplyReader::give_up() {
   const bool had_mark = !opened_.empty();
   say(std::exchange(opened_, {}));
@@ -272,7 +272,7 @@ bool ReplyReader::read_content() {
     return false;
   }
   say(std::string_view(held_).substr(0, at));
-  // <function= is part of the head.
+  // Unlike other marks, <function= is part of the head that is read next.
   const bool is_head = found == kFunction;
   opened_ = is_head ? "" : std::string(found);
   held_.erase(0, at + opened_.size());
@@ -326,7 +326,7 @@ bool ReplyReader::read_json_head() {
   return false;
 }
 
-// [{...}, ...], or NAME[ARGS]{...} with an optional id between them.
+// Reads [{...}, ...], or NAME[ARGS]{...} with an optional id between them.
 bool ReplyReader::read_mistral_head() {
   const std::size_t first = held_.find_first_not_of(kBlanks);
   if (first == std::string::npos) return false;
@@ -348,8 +348,8 @@ bool ReplyReader::read_mistral_head() {
   return true;
 }
 
-// <｜tool▁call▁begin｜>NAME<｜tool▁sep｜>{...}; or "function" instead of the name, which is then on
-// a line before a block of JSON.
+// Reads <｜tool▁call▁begin｜>NAME<｜tool▁sep｜>{...}, or "function" instead of the name, which is
+// then on a line before a block of JSON.
 bool ReplyReader::read_deepseek_head() {
   const std::size_t call = held_.find(kDeepSeekCall), sep = held_.find(kDeepSeekSep);
   if (sep == std::string::npos) return false;
@@ -389,7 +389,7 @@ bool ReplyReader::read_xml_head() {
   return true;
 }
 
-// NAME.call(KEY="...", ...) of built-in tools; other text is a program, returned at the end.
+// Reads NAME.call(KEY="...", ...) of built-in tools; other text is a program, returned at the end.
 bool ReplyReader::read_python_head() {
   const std::size_t first = held_.find_first_not_of(kBlanks);
   if (first == std::string::npos) return false;
@@ -474,7 +474,7 @@ bool ReplyReader::read_parameters() {
 
 // Reads the text that closes a call and is not part of its arguments.
 bool ReplyReader::read_tail() {
-  if (!rest_.closed()) {  // of the enclosing object
+  if (!rest_.closed()) {  // the enclosing object is open
     JsonDepth outer = rest_;
     std::string text = "{" + held_;
     const std::size_t taken = outer.take(text);

@@ -42,7 +42,7 @@ std::vector<Token> shown_tokens(const ReplyStyle& style, const Tokenizer& tokeni
 bool begins_with_thoughts(const ReplyStyle& style, std::string_view prompt);
 
 struct ToolCallPiece {
-  std::size_t index = 0;  // of the call in its reply, from 0
+  std::size_t index = 0;  // index of the call in its reply, from 0
   std::string name = {};  // set in a call's first piece, empty in all others
   // The next part of a JSON object's text. All parts of a call form one object, unless the reply
   // was cut off within it.
@@ -84,7 +84,7 @@ class ReplyReader {
     between,     // between calls that share one mark
   };
 
-  // Each function consumes what it can of held_ and returns whether more can be done now.
+  // Each function consumes as much of held_ as it can and returns whether more can be consumed now.
   bool step();
   bool read_start();
   bool read_thoughts();
@@ -116,7 +116,7 @@ class ReplyReader {
   std::string held_;
   std::string opened_;  // the mark read before the head
   std::string space_;   // white space that is content only if more content follows
-  std::string name_;    // of the current call
+  std::string name_;    // name of the current call
   bool ended_ = false;
   bool python_ = false;
   JsonDepth depth_, rest_;

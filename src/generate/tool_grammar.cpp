@@ -21,9 +21,9 @@ constexpr std::int64_t kNoLimit = GrammarBuilder::kNoLimit;
 
 struct Tool {
   std::string name;
-  JsonNode schema = {};     // of its arguments; nothing: any object
+  JsonNode schema = {};     // schema of its arguments; nothing: any object
   std::string source = {};  // used in errors
-  std::string prefix = {};  // of its rules' names
+  std::string prefix = {};  // prefix of its rules' names
 };
 
 bool is_flag(JsonNode node, bool value) {
@@ -89,7 +89,7 @@ class CallGrammar {
     }
   }
 
-  // Optional reasoning, then one call, or calls and answers.
+  // Optional reasoning, followed by one call, or by any number of calls and answers.
   std::shared_ptr<const Grammar> make_forced(std::string_view only, std::string_view prompt);
   std::shared_ptr<const Grammar> make_or_answer(const AnswerSchema& answer, std::string_view prompt,
                                                 SchemaNotes* notes);
@@ -211,7 +211,7 @@ Expr CallGrammar::until(std::string_view mark) {
   return watched_text(builder_, {free, {.closed = true}}, 0, WatchEnd::closed);
 }
 
-// {"name": ..., "arguments": {...}}, with `rest` after the arguments.
+// The text {"name": ..., "arguments": {...}}, with `rest` after the arguments.
 Expr CallGrammar::json_call(Expr rest) {
   return any_tool([&](const Tool& tool) {
     return builder_.sequence({text("{"), space(), key("name"), text("\""),
@@ -220,7 +220,7 @@ Expr CallGrammar::json_call(Expr rest) {
   });
 }
 
-// [{...}, ...], each with an optional id; or NAME[ARGS]{...}, with an optional id.
+// The texts [{...}, ...], each with an optional id; or NAME[ARGS]{...}, with an optional id.
 Expr CallGrammar::mistral_calls() {
   GrammarBuilder& b = builder_;
   const Expr id = b.repeat(b.chars({{'0', '9'}, {'A', 'Z'}, {'a', 'z'}}), 1, 64);
@@ -238,7 +238,7 @@ Expr CallGrammar::mistral_calls() {
        b.choice({b.sequence({text("["), space(), one, more, space(), text("]")}), named})});
 }
 
-// NAME and arguments; or "function", the name on a line and the arguments in a block of JSON.
+// NAME and arguments; or "function", then the name on a line and the arguments in a JSON block.
 Expr CallGrammar::deepseek_calls() {
   GrammarBuilder& b = builder_;
   const Expr call = any_tool([&](const Tool& tool) {
@@ -252,7 +252,7 @@ Expr CallGrammar::deepseek_calls() {
                      text(kDeepSeekCallsEnd)});
 }
 
-// The call after <function=.
+// The text of a call after <function=.
 Expr CallGrammar::xml_call() {
   return any_tool([&](const Tool& tool) {
     return builder_.sequence(
@@ -260,7 +260,7 @@ Expr CallGrammar::xml_call() {
   });
 }
 
-// In the schema's order, as in JSON. A string's other restrictions are not enforced here.
+// Parameters in the schema's order, as in JSON. Other restrictions of strings are not enforced.
 Expr CallGrammar::parameters(const Tool& tool) {
   GrammarBuilder& b = builder_;
   const JsonNode properties = tool.schema.find("properties");
@@ -364,7 +364,7 @@ std::shared_ptr<const Grammar> CallGrammar::make_or_answer(const AnswerSchema& a
     }
   }
   const Expr call = builder_.call(define("any call", builder_.choice(std::move(calls))));
-  // Llama3's calls begin like JSON answers; only one is allowed, so that no text can be both.
+  // Llama3's calls begin like JSON answers. Only one call is allowed, so that no text can be both.
   const bool one = count_ == CallCount::one || style_.tools == ToolCallStyle::llama3;
   const Expr more = builder_.repeat(builder_.sequence({blanks(), call}), 0, one ? 0 : kNoLimit);
   Expr held = parts_.object();

@@ -17,7 +17,7 @@ enum class CallCount : std::uint8_t { one, any };  // calls in a reply; `one` en
 
 // `tools`: as in ChatRequest, each with a named function; `prompt`: as for ReplyReader. Null if the
 // style has no calls. Unsupported parts of a schema are ignored and noted (SchemaNotes; an invalid
-// schema allows any object); with "strict": true beside it, they throw Error naming `source`, the
+// schema allows any object). If the tool has "strict": true, they throw Error naming `source`, the
 // tool and the keyword.
 std::shared_ptr<const Grammar> tool_grammar(const ReplyStyle& style, JsonNode tools,
                                             std::string_view prompt, CallCount count,

@@ -1,4 +1,4 @@
-// The input of one forward pass: tokens of prefill, decode and evaluation in any combination.
+// The input of one forward pass: any combination of tokens of prefill, decode and evaluation.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Checks that every ModelConfig must pass, wherever it comes from.
+// Checks that every ModelConfig must pass, whatever file it was read from.
 #include <algorithm>
 #include <bit>
 #include <cmath>

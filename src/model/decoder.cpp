@@ -122,7 +122,7 @@ bool Decoder::run(const ExpertsMlpWeights& weights, std::int64_t tokens) {
   return true;
 }
 
-// norm(x) in the format that `linear` reads
+// Writes norm(x) in the format that `linear` reads.
 RowsFor Decoder::norm(const Norm& norm, const LayerLinear& linear, std::int64_t tokens) {
   const RowsFor out = work_.input_of(linear);
   backend_.norm(work_.x, tokens, norm, out);

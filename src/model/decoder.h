@@ -34,7 +34,7 @@ class Decoder {
   // Runs one sublayer on the current x. Returns false if the observer ended it early, in which case
   // x is unchanged.
   bool sublayer(Sublayer which, std::int64_t layer, const BatchView& batch, const KvLayers& kv);
-  // Passes the inputs of all linears of the layers to `observer` from now on; nullptr: to none.
+  // Passes the inputs of all linears of the layers to `observer` from now on; nullptr: no observer.
   void observe(Observer* observer) { observer_ = observer; }
   bool observed() const { return observer_ != nullptr; }
 
@@ -61,7 +61,7 @@ class Decoder {
   Observer* observer_ = nullptr;
   std::vector<std::int64_t> attention_layers_;
   std::vector<std::int64_t> cache_layers_;  // [layers] index in the KV cache; -1: no attention
-  std::vector<KvLayer> kv_layers_;          // of the current step, for quantize_kv_blocks
+  std::vector<KvLayer> kv_layers_;          // layers of the current step, for quantize_kv_blocks
 };
 
 }  // namespace leq

@@ -42,7 +42,7 @@ std::vector<float> spanned_parts(const ModelConfig& config, const AttentionConfi
   const std::vector<float> frequencies = rope_frequencies(config, config.context).inv_freq;
   const std::size_t half = frequencies.size();
   const bool from_centre = !scheme.blocked() && !attention.qk_norm;
-  // Part of the channels that RoPE does not rotate, whose bias is constant.
+  // The part for channels that RoPE does not rotate, which have a constant bias.
   const float still = scheme.blocked() || from_centre ? 0.0f : 1.0f;
   std::vector<float> parts(static_cast<std::size_t>(config.head_dim), still);
   const auto rotations = mean_rotations(config, frequencies);
@@ -116,13 +116,13 @@ bool large_key_bias(std::span<const float> bias, std::span<const float> parts) {
 }
 
 void widen_keys(const ModelConfig& config, const Weights& weights, std::span<KvType> types) {
-  std::map<std::pair<KvType, bool>, std::vector<float>> parts;  // by key type and presence of norms
+  std::map<std::pair<KvType, bool>, std::vector<float>> parts;  // key: key type, has norms
   const std::vector<std::int64_t> layers = config.attention_layers();
   for (std::size_t i = 0; i < types.size(); ++i) {
     const auto layer = static_cast<std::size_t>(layers[i]);
     const AttentionConfig& attention = *config.layers[layer].attention();
     if (!attention.rotary) continue;
-    // Skips layers without RoPE, because there the bias of a channel is constant.
+    // Skips layers without RoPE, because a channel's bias is constant in them.
     const KvScheme& scheme = kv_scheme(types[i]);
     if (!scheme.coded()) continue;
     const auto [found, is_new] = parts.try_emplace({scheme.type, attention.qk_norm});

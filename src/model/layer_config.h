@@ -29,7 +29,7 @@ struct AttentionConfig {
   bool rotary = true;        // RoPE on q and k
   bool qk_norm = false;      // norms of q and k over each head, before RoPE
   bool qkv_bias = false;     // q, k and v have biases
-  bool output_bias = false;  // of o
+  bool output_bias = false;  // o has a bias
   // RoPE rotates the first `rotary_dims` channels of a head as pairs (i, i + rotary_dims / 2), and
   // leaves the others unchanged; 0 = all channels.
   std::int32_t rotary_dims = 0;

@@ -88,7 +88,7 @@ QueryTemperature temperature_from_json(const Json& mixer, std::string_view sourc
   require(found->is_object(), place, ": expected an object");
   const QueryTemperature temperature = {json_get<double>(*found, "beta", place),
                                         json_get<std::int64_t>(*found, "period", place)};
-  // 0 means "none" in memory only. A file without temperature has no such key.
+  // 0 means "none" only in memory: a file without temperature does not contain this key.
   require(temperature.period != 0, place, ": period = 0: expected at least 1");
   return temperature;
 }

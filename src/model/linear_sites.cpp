@@ -115,8 +115,8 @@ LinearSite down_of(const ModelConfig& config, const std::string& of, std::int64_
           {}};
 }
 
-// One site for the router [W -> E] and the gate_up [W -> 2 F] of all experts, 2 F' and 1 more
-// outputs for a shared one, because all read one input; then one site for each down [F -> W].
+// One site has the router [W -> E], the gate_up [W -> 2 F] of all experts, and 2 F' and 1 more
+// outputs for a shared one, because all read one input. Each down [F -> W] has a site of its own.
 void add_sites(const ModelConfig& config, const ExpertsMlpConfig& mlp,
                std::vector<LinearSite>& sites) {
   LinearSite first = {"experts",    Sublayer::mlp,

@@ -25,7 +25,7 @@ enum class Axis : std::uint8_t {
   vocabulary,      // V
   delta_channels,  // 2 H_k d_k + H_v d_v: q, k and v of Gated DeltaNet, each divided by heads
   delta_values,    // H_v d_v
-  whole,           // not divided: every rank has all of it (router outputs)
+  whole,           // not divided: every rank computes all rows (router outputs)
 };
 
 struct NormSpec {
@@ -45,7 +45,7 @@ struct LinearSpec {
   double share = 1;  // share of a step's rows that it reads: k / E for routed experts
 };
 
-// A vector that an operation of the sublayer reads beside the linears; stored in f32.
+// A parameter vector of the sublayer that another operation than a linear reads; stored in f32.
 struct VectorSpec {
   std::string name;  // "delta_conv"
   std::int64_t count = 0;
@@ -60,13 +60,13 @@ struct LinearSite {
   // The norm of the residual stream that produces the input; nullopt: the input is the result of an
   // operation in the sublayer, of which each rank computes its own columns.
   std::optional<NormSpec> norm;
-  // The linear of an earlier site ("v", "up") whose output rows the input's columns are
-  // proportional to, so that a column's scale can be moved to that row; empty: none.
+  // The linear of an earlier site ("v", "up") for which each input column is proportional to one of
+  // its output rows, so that the column's scale can be moved to that row; empty: none.
   std::string producer;
   std::vector<NormSpec> head_norms;      // norms over each head of the outputs: "q_norm", "k_norm"
   std::vector<VectorSpec> vectors = {};  // read by the operation that follows the linears
-  // A name that several sites with a common activation block have, "experts.down". These sites are
-  // adjacent, independent of each other, and have inputs of one format. Empty: no such block.
+  // A name ("experts.down") shared by several sites that have one activation block. These sites are
+  // adjacent, independent of each other, and have inputs of one format. Empty: no shared block.
   std::string block = {};
 
   const std::string& block_name() const { return block.empty() ? name : block; }

@@ -9,7 +9,7 @@
 namespace leq {
 namespace {
 
-// "6.90 GB of the device's 8.20 GB are free", or the cap that the user set
+// For example "6.90 GB of the device's 8.20 GB are free", or a text about the user's cap.
 std::string free_text(const DeviceMemoryInfo& memory) {
   if (memory.cap > 0 && memory.bytes >= memory.cap) {
     return Setting{"memory_cap"}.marked() + " allows " + human_bytes(memory.cap);

@@ -1,6 +1,6 @@
-// Compares memory plans with the available memory. Finds the largest context that fits; for devices
-// with their own memory it reduces the context to that or throws an error that shows the plan,
-// before anything is loaded.
+// Compares memory plans with the available memory and finds the largest context that fits. For
+// devices with their own memory it reduces the context to fit, or throws an error that shows the
+// plan, before anything is loaded.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace leq {
 
-// "weights 3.52 GB + KV cache 1.07 GB + scratch 160 MB = 4.75 GB"
+// A text such as "weights 3.52 GB + KV cache 1.07 GB + scratch 160 MB = 4.75 GB".
 std::string plan_text(const MemoryPlan& plan);
 
 struct FittedLimits {
@@ -28,9 +28,9 @@ struct FittedLimits {
 class MemoryPlanner {
  public:
   MemoryPlanner(const Model& model, const Layout& layout);
-  // Plans for one of several ranks.
+  // A planner for one of several ranks.
   MemoryPlanner(const Model& model, const Layout& layout, const RankPlace& place);
-  // Plans for weights that are not in a .leq file (synthetic ones).
+  // A planner for weights that are not in a .leq file (synthetic ones).
   MemoryPlanner(const TensorFinder& find, std::string source, const ModelConfig& config,
                 std::uint64_t weight_bytes, const Layout& layout, const RankPlace& place);
 
@@ -50,17 +50,17 @@ class MemoryPlanner {
   const Layout& layout_;
   std::uint64_t file_bytes_;
   RankPlace place_;
-  CountingMemory memory_;  // where weights were counted
+  CountingMemory memory_;  // memory on which weights were counted
   Weights weights_;
 };
 
 // Fits the limits of a model to a backend's memory. If the backend uses the host's memory, only
 // calls resolve_limits.
 FittedLimits fit_limits(const RunLimits& wanted, const Model& model, Backend& backend);
-// Does the same for the rank at `place`.
+// Like fit_limits above, for the rank at `place`.
 FittedLimits fit_limits(const RunLimits& wanted, const Model& model, Backend& backend,
                         const RankPlace& place);
-// Does the same for ranks that are threads: returns limits that fit on every rank.
+// Like fit_limits above, for ranks that are threads: returns limits that fit on every rank.
 FittedLimits fit_limits(const RunLimits& wanted, const Model& model,
                         std::span<Backend* const> ranks);
 

@@ -145,7 +145,7 @@ KvShape kv_shape(const ModelConfig& config, const Weights& weights, const Layout
   const std::int64_t layers = std::ssize(config.attention_layers());
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     keys.push_back(shape.type(layer, KvPart::keys));
-    // Throws Error if the device does not support the type.
+    // This call throws Error if the device does not support the type.
     (void)layout.page_bytes(KvPart::keys, keys.back(), shape.kv_heads, shape.head_dim);
   }
   shape.key_centre_check = key_centre_check(weights, keys);

@@ -60,11 +60,11 @@ KvResidual kv_residual(const RunLimits& limits);
 
 // Sizes of the KV cache and of a forward pass under resolved limits.
 KvShape kv_shape(const ModelConfig& config, const RunLimits& limits);
-// Also widens the key types of layers that need it (kv_layers.h). Throws Error if the device does
-// not support one of the types.
+// Like the above, and widens the key types of layers that need it (kv_layers.h). Throws Error if
+// the device does not support one of the types.
 KvShape kv_shape(const ModelConfig& config, const Weights& weights, const Layout& layout,
                  const RunLimits& limits);
-// Does the same for the KV heads of one rank.
+// Like kv_shape, with only the KV heads of one rank.
 KvShape rank_kv_shape(const ModelConfig& config, const Weights& weights, const Layout& layout,
                       const RunLimits& limits, const RankPlace& place);
 ForwardLimits forward_limits(const RunLimits& limits);
@@ -77,7 +77,7 @@ std::unique_ptr<FixedStates> make_fixed_states(DeviceMemory& memory, const Model
 // bound on the device's memory or on a CountingMemory of `layout`.
 MemoryPlan plan_memory(std::uint64_t file_bytes, const ModelConfig& config, const Weights& weights,
                        const Layout& layout, const RunLimits& limits);
-// Does the same for one of several ranks; `weights` are its share.
+// Like plan_memory, for one of several ranks; `weights` are its share.
 MemoryPlan plan_rank_memory(std::uint64_t file_bytes, const ModelConfig& config,
                             const Weights& weights, const Layout& layout, const RunLimits& limits,
                             const RankPlace& place);

@@ -46,7 +46,7 @@ Rotation rotation_from_json(const Json& json, std::string_view source) {
   Rotation rotation;
   rotation.seed = json_get<std::uint64_t>(json, "seed", place);
   rotation.block = json_get<std::int64_t>(json, "block", place);
-  // 0 means "no rotation" in memory only. A file without rotation has no such key.
+  // 0 means "no rotation" only in memory: a file without rotation does not contain this key.
   require(rotation.block != 0, place, ": block = 0: expected a power of two");
   return rotation;
 }
@@ -58,7 +58,7 @@ LogitCap logit_cap_from_json(const Json& json, std::string_view source) {
   require(found->is_object(), place, ": expected an object");
   const LogitCap logits = {json_get<double>(*found, "scale", place),
                            json_get<double>(*found, "cap", place)};
-  // 0 means "no cap" in memory only. A file without a cap has no such key.
+  // 0 means "no cap" only in memory: a file without a cap does not contain this key.
   require(logits.cap != 0, place, ": cap = 0: expected above 0");
   return logits;
 }
@@ -216,7 +216,7 @@ ModelConfig config_from_json(const Json& json, std::string_view source) {
 
 namespace {
 
-// ", 128 experts of 768, 8 a token, on 48 layers"; empty if the model has no experts.
+// For example ", 128 experts of 768, 8 a token, on 48 layers"; empty if there are no experts.
 std::string describe_experts(const ModelConfig& config) {
   std::int64_t count = 0;
   const ExpertsMlpConfig* first = nullptr;

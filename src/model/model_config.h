@@ -43,7 +43,7 @@ struct Rotation {
   bool operator==(const Rotation&) const = default;
 };
 
-// Logits become cap * tanh(scale * logit / cap), which limits them to -cap ... cap.
+// Logits become cap * tanh(scale * logit / cap), which limits their magnitude to cap.
 struct LogitCap {
   double scale = 1;
   double cap = 0;  // 0: no cap
@@ -62,18 +62,18 @@ struct ModelConfig {
   std::int64_t context = 0;         // positions that the model was made for
   NormKind norm = NormKind::rms;    // kind of all norms; see block_norm() for those of the layers
   float norm_eps = 1e-5f;
-  float post_norm_eps = 0;         // of the norms of sublayer outputs; 0: the model has none
+  float post_norm_eps = 0;         // eps of the norms of sublayer outputs; 0: no such norms
   bool learned_positions = false;  // a table of positions is added to the embeddings
-  double rope_theta = 10000.0;     // of all layers with RoPE
+  double rope_theta = 10000.0;     // the same in all layers with RoPE
   RopeScaling rope_scaling;
   bool tied = false;  // the head uses the token embedding's weight
   LogitCap logit_cap;
   Rotation rotation;
-  // The multi-token prediction head: one more layer, which mtp_model makes a model of its own.
+  // The multi-token prediction head, which is one more layer; mtp_model returns it as a model.
   std::optional<LayerConfig> mtp = {};
-  // Set for such a head. Its residual stream starts as fc_embedding(norm(embedding of token p)) +
-  // fc_hidden(norm(h of token p - 1)), where h is the large model's hidden state after its final
-  // norm. It predicts token p + 1.
+  // Whether this model is such a head. Its residual stream starts as fc_embedding(norm(embedding of
+  // token p)) + fc_hidden(norm(h of token p - 1)), where h is the large model's hidden state after
+  // its final norm. It predicts token p + 1.
   bool reads_hidden = false;
 
   std::int64_t layer_count() const { return std::ssize(layers); }
@@ -87,15 +87,15 @@ struct ModelConfig {
   }
   // Layers with keys and values; the i-th of them is layer i of the KV cache.
   std::vector<std::int64_t> attention_layers() const;
-  bool has_rope() const;  // whether some layer has RoPE
+  bool has_rope() const;  // whether any layer has RoPE
   // Channels of a head that RoPE rotates, the same in all layers that have RoPE.
   std::int64_t rope_dims() const;
   // The configuration of all Gated DeltaNet layers, which are alike; nullptr if there are none.
   const DeltaNetConfig* delta_net() const;
-  std::vector<std::int64_t> delta_layers() const;  // the i-th of them is part i of a fixed state
+  std::vector<std::int64_t> delta_layers() const;  // layer [i] is part i of a fixed state
   // The temperature of all layers that have one; it is the same in all of them.
   QueryTemperature temperature() const;
-  bool has_experts() const;         // whether some layer has experts
+  bool has_experts() const;         // whether any layer has experts
   std::int64_t widest_mlp() const;  // the largest F of all layers
   // A rotation folds the norms' means and gains into weights, so that the layers of a rotated model
   // have plain RMS norms, whatever kind the final norm is.
@@ -103,7 +103,7 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
-// The multi-token prediction head shares embedding and output head with its model; its other
+// The multi-token prediction head shares embedding and output head with its model. Its other
 // tensors have names with this prefix. `config` must have such a head.
 inline constexpr std::string_view kMtp = "mtp.";
 ModelConfig mtp_model(const ModelConfig& config);

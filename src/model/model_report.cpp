@@ -86,7 +86,7 @@ std::string listing(const Json& object) {
   return text;
 }
 
-// "row", "tensor 0.0123", "online safe"
+// A text such as "row", "tensor 0.0123" or "online safe".
 std::string act_text(const StoredTensor& tensor) {
   std::string text(act_name(tensor.view.act));
   if (has_stored_scale(tensor.view.act)) text.append(" ").append(plain(tensor.act_scale));
@@ -96,7 +96,7 @@ std::string act_text(const StoredTensor& tensor) {
   return text;
 }
 
-// "Q4_K, off by 0.31 %" (error relative to the weights' norm), or "Q8_0, exact"
+// For example "Q4_K, off by 0.31 %" (error relative to the weights' norm), or "Q8_0, exact".
 std::string source_text(const StoredTensor& tensor) {
   if (tensor.source.empty()) return "";
   const std::string type = printable(tensor.source);

@@ -11,8 +11,8 @@ namespace leq {
 class Observer {
  public:
   virtual ~Observer() = default;
-  // The first `tokens` rows of `input` are the input of `linear`, in f32 if that linear reads
-  // floats. Returns whether the rest of this sublayer should run.
+  // `input`'s first `tokens` rows are what `linear` reads, in f32 if it reads floats. Returns
+  // whether the rest of this sublayer should run.
   virtual bool see(const LayerLinear& linear, const Rows& input, std::int64_t tokens) = 0;
 };
 

@@ -37,7 +37,7 @@ struct SamplingSettings {
   float repeat_penalty = 1.0f;     // 1: none
   int repeat_last_n = 64;          // number of last tokens that are penalised; 0: none, -1: all
   float presence_penalty = 0.0f;   // subtracted from the logit of each token that occurred
-  float frequency_penalty = 0.0f;  // the same, times the number of occurrences
+  float frequency_penalty = 0.0f;  // subtracted once for each occurrence
   float typical_p = 1.0f;          // keeps the most typical tokens up to this probability; 1: all
   float top_n_sigma = 0.0f;        // drops logits this many deviations below the top; 0 or -1: none
   float xtc_probability = 0.0f;    // probability of removing the top tokens; 0: never

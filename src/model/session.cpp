@@ -78,7 +78,7 @@ Session::~Session() {
     std::vector<std::byte> end = encode(RankEnd());
     ranks_.broadcast(end, "the end");
   } catch (const Error&) {
-    // Ignored, because the other ranks have ended already.
+    // An error here is ignored, because the other ranks have ended already.
   }
 }
 

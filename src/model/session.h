@@ -26,7 +26,7 @@ class Session;
 // resolve_limits for the head. The model must have such a head.
 std::unique_ptr<Session> make_mtp_session(const Model& model, Backend& backend,
                                           const RunLimits& limits);
-// The same for `mtp`, the mtp_model of a model with the tensors of `find`. It must stay alive.
+// Like the above, for `mtp`, the mtp_model of a model with the tensors of `find`, and kept alive.
 std::unique_ptr<Session> make_mtp_session(const TensorFinder& find, std::string_view source,
                                           const ModelConfig& mtp, Backend& backend,
                                           const RunLimits& limits);
@@ -38,9 +38,9 @@ class Session {
   // follow() (ranks.h) until the session ends.
   Session(const Model& model, Backend& backend, const RunLimits& limits,
           Communicator& ranks = one_rank());
-  // Uses weights from load_weights or weights bound without a plan, such as synthetic ones. The
-  // memory that they point to and `config` must outlive the session.
-  // `fingerprint`: of the model's file, to detect ranks that have read different files.
+  // Uses weights from load_weights, or weights bound without a plan, such as synthetic ones. The
+  // memory that they point to and `config` must outlive the session. `fingerprint` is that of the
+  // model's file, for detecting ranks that have read different files.
   Session(const ModelConfig& config, Weights weights, std::uint64_t weight_bytes, Backend& backend,
           const RunLimits& limits, Communicator& ranks = one_rank(), std::uint64_t fingerprint = 0);
   ~Session();
@@ -60,7 +60,7 @@ class Session {
   // Feeds tokens of one sequence in chunks of at most batch_tokens; returns the logits [1, V] of
   // the last token on the device, valid until the next call. `tokens` must not be empty.
   const Rows& advance(std::int32_t sequence, std::span<const Token> tokens);
-  // Does the same, but returns the logits in host memory.
+  // Like advance, but returns the logits in host memory.
   std::span<const float> feed(std::int32_t sequence, std::span<const Token> tokens);
 
  private:
@@ -69,7 +69,7 @@ class Session {
   RunLimits limits_;
   MemoryPlan plan_;
   KvCache cache_;
-  std::unique_ptr<FixedStates> states_;  // null if no layer has one
+  std::unique_ptr<FixedStates> states_;  // null if no layer has a fixed state
   Weights weights_;
   Transformer transformer_;
   Batch batch_;

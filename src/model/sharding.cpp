@@ -27,14 +27,14 @@ std::int64_t values_of_key_head(const DeltaNetConfig& delta) {
 }
 
 // Smallest number of key heads that a rank may get: their rows must be whole panels and their
-// outputs whole groups. All key heads, if k does not start at a panel.
+// outputs whole groups. If k does not start at a panel, one rank gets all key heads.
 std::int64_t delta_unit(const DeltaNetConfig& delta) {
   if (delta.keys() % kPanelRows != 0) return delta.key_heads;
   return std::lcm(kPanelRows / std::gcd(delta.key_dim, kPanelRows),
                   kGroup / std::gcd(values_of_key_head(delta), kGroup));
 }
 
-// The channel ranges of q, k and v of some key heads.
+// The channel ranges of q, k and v of the key heads `heads`.
 std::vector<Slice> channels_of(const DeltaNetConfig& delta, const Slice& heads) {
   const std::int64_t values = values_of_key_head(delta);
   const auto from = [&](std::int64_t first, std::int64_t dims) {

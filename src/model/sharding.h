@@ -17,12 +17,12 @@ namespace leq {
 struct RankShare {
   Slice heads;        // query heads, in whole groups of 128 columns of attention output
   Slice kv_heads;     // KV heads that these read, up to whole panels; ranks may overlap
-  Slice stream;       // of W, the outputs of o and down: in panels of 64
-  Slice vocabulary;   // of V, in panels of 64
+  Slice stream;       // columns of W, which o and down output: in panels of 64
+  Slice vocabulary;   // rows of V, in panels of 64
   Slice delta_heads;  // key heads of Gated DeltaNet, with their value heads
   int rank = 0, ranks = 1;
   std::int64_t head_dim = 0;  // d
-  DeltaNetConfig delta;       // the whole model's; zero heads if no layer is of this kind
+  DeltaNetConfig delta;       // the whole model's configuration; zero heads: no such layers
 
   // Slice of the F columns of a layer's gated product, in groups of 128.
   Slice mlp(std::int64_t hidden) const;
@@ -30,7 +30,7 @@ struct RankShare {
   Slice of(Axis axis, std::int64_t count) const;
   // Slices of the `count` rows of a weight.
   std::vector<Slice> rows(Axis axis, std::int64_t count) const;
-  // The DeltaNet configuration with the heads of this rank alone.
+  // The DeltaNet configuration with only the heads of this rank.
   DeltaNetConfig own_delta() const;
 };
 

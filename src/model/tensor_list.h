@@ -13,15 +13,15 @@
 
 namespace leq {
 
-// The role of a tensor. Linears are distinguished by what their input is, because the best format
-// depends on it.
+// The role of a tensor. Linears are distinguished by the origin of their inputs, because the best
+// format depends on it.
 enum class TensorRole : std::uint8_t {
   vector,  // a norm, a bias, or a vector that an operation reads
   token_embedding,
   position_embedding,
   normed_linear,  // reads the normed residual stream: q, k, v; gate, up
   mixer_output,   // reads the mixer's result and adds to the stream: o
-  mlp_output,     // the same in the MLP: down
+  mlp_output,     // reads the MLP's result and adds to the stream: down
   exact_linear,   // reads the normed stream, is never quantized: f32
   head,
 };
@@ -51,7 +51,7 @@ TensorRole role_of(const LinearSite& site, const LinearSpec& weight);
 // Parameters of all tensors in the list, and of the layers' linears alone.
 std::int64_t parameter_count(const ModelConfig& config);
 std::int64_t block_linear_parameters(const ModelConfig& config);
-// Parameters of the layers' linears that one token uses: of experts only the active share.
+// Parameters of the layers' linears that one token uses; of experts only the active ones count.
 double active_linear_parameters(const ModelConfig& config);
 
 }  // namespace leq

@@ -73,8 +73,8 @@ void Transformer::step(RankStep::Wanted wanted, const Batch& batch, const Sequen
   state.commit();
 }
 
-// Steps with an observer are not recorded as graphs, because it reads each result on the host, and
-// neither are steps without logits, because they are rare.
+// Steps with an observer are not recorded as graphs, because the observer reads results on the
+// host. Steps without logits are not recorded either, because they are rare.
 void Transformer::run(RankStep::Wanted wanted, const Batch& batch, const KvLayers& kv) {
   const auto layers = [&] { decoder_.layers(embedding(batch), batch_, kv); };
   const auto logits = [&] {

@@ -41,15 +41,15 @@ class Transformer {
   // not finite later (Operations::synchronize), when this is no longer possible.
   const Rows& forward(const Batch& batch, const SequenceState& state);
 
-  // The same for a multi-token prediction head. Row t of `hidden` [T][W] is the hidden state of the
-  // token before token t.
+  // Like forward, for a multi-token prediction head. Row t of `hidden` [T][W] is the hidden state
+  // of the token before token t.
   const Rows& forward(const Batch& batch, const SequenceState& state,
                       std::span<const float> hidden);
   // Copies the hidden states after the final norm of some rows of the last step, in any order, to
   // `out` [rows][W]. Waits for the device.
   void normed_hidden(std::span<const std::int32_t> rows, std::span<float> out);
 
-  // The same step, but returns the head's input: the normed last hidden states [outputs, W].
+  // Like forward, but returns the head's input: the normed last hidden states [outputs, W].
   const Rows& hidden(const Batch& batch, const SequenceState& state);
 
   // Runs the step that the leader began, on another rank. `pages` and `states` belong to this rank;
@@ -61,7 +61,7 @@ class Transformer {
   // during the call. Returns false if the observer ended the sublayer; `hidden` is unchanged then.
   bool run_sublayer(Sublayer which, std::int64_t layer, std::span<float> hidden,
                     const SequenceState& state);
-  // Passes the inputs of all linears of the layers to `observer` from now on; nullptr: to none.
+  // Passes the inputs of all linears of the layers to `observer` from now on; nullptr: no observer.
   void observe(Observer* observer) { decoder_.observe(observer); }
 
   const ForwardLimits& limits() const { return limits_; }

@@ -144,7 +144,7 @@ class Binder {
     return linear;
   }
 
-  // gate and up of the expert `of`: "experts.3." or "shared."; all experts read the same block.
+  // gate and up of the expert with prefix `of` ("experts.3.", "shared."); experts share a block.
   LayerLinear gated_linear(const LayerPlace& place, std::size_t index, const std::string& of,
                            std::int64_t hidden) {
     LayerLinear linear = empty_linear(place, index, of + "gate_up");
@@ -184,8 +184,8 @@ class Binder {
     return *found;
   }
 
-  // Uploads a tensor only once, for example a tied table or a vector that q, k and v share. Only a
-  // rank's slice of a tied table is stored in addition to the whole table.
+  // Uploads a tensor only once even if it is used repeatedly, for example a tied table or a vector
+  // of q, k and v. Only a rank's slice of a tied table is stored in addition to the whole table.
   WeightView place(const WeightView& weight) {
     const auto [found, is_new] = placed_.try_emplace({weight.codes, weight.rows});
     if (is_new) found->second = memory_.place(weight, weights_.memory);
@@ -316,8 +316,8 @@ class Binder {
             " shares its input, expected ", inv_smooth_tensor(first_));
   }
 
-  // Besides act, the format of a linear's input depends on whether it has sums of codes, and on the
-  // number of columns per sum.
+  // Besides act, a linear's input format contains whether it has sums of codes, and the number of
+  // columns per sum.
   static std::int64_t format(const WeightView& weight) {
     return weight.scheme.is_offset() ? sum_group(weight.scheme, weight.act, weight.columns) : 0;
   }
@@ -330,7 +330,7 @@ class Binder {
   std::map<std::string, Shape> shapes_;  // from tensor_list
   Weights weights_;
   std::string first_;  // first tensor of the current linear
-  std::map<std::pair<const std::byte*, std::int64_t>, WeightView> placed_;  // by codes and rows
+  std::map<std::pair<const std::byte*, std::int64_t>, WeightView> placed_;  // key: codes, rows
 };
 
 // A memory for weights that are only checked: returns views unchanged and allocates nothing.

@@ -25,7 +25,7 @@ struct LayerLinear : Linear {
   std::string site_name;     // "qkv"; linears of one site share activation blocks (workspace.h)
   Axis axis = Axis::stream;  // axis of the inputs
   std::int64_t rows_per_token = 1;  // in its activation block; k if experts share the block
-  bool values_too = false;          // the block also keeps f32, which a router reads
+  bool values_too = false;          // the block also keeps f32 values, which a router reads
   bool exact = false;               // has few rows, always stored in f32
 
   bool reads_norm() const { return axis == Axis::stream; }
@@ -98,7 +98,7 @@ struct MtpInput {
   LayerLinear fc_embedding, fc_hidden;  // [W][W]
 };
 
-// The weights of a model or, if several ranks share it, the rows of each linear that one rank
+// The weights of a model or, if several ranks share it, those rows of each linear that one rank
 // computes. Embeddings, norms, smoothing vectors and the host's key data are always complete.
 struct Weights {
   WeightView token_embedding;                    // [V][W]
@@ -108,10 +108,10 @@ struct Weights {
   Norm final_norm;
   LayerLinear head;                // [V][W]
   std::vector<Buffer> memory;      // memory of the views, if the device has its own
-  std::uint64_t memory_bytes = 0;  // its size; 0 if the views point into the file
+  std::uint64_t memory_bytes = 0;  // size of `memory`; 0 if the views point into the file
   UploadReport upload;             // statistics of the upload
 
-  // Bytes of codes, scales and sums of the layers' linears and the head that a step of so many
+  // Bytes of codes, scales and sums of the layers' linears and the head that a step of `tokens`
   // tokens reads. For experts it is the expected number with random routing.
   std::uint64_t bytes_of_step(std::int64_t tokens) const;
   std::uint64_t bytes_per_token() const { return bytes_of_step(1); }
@@ -121,15 +121,15 @@ struct Weights {
 // at run time. Linears that share an input (q, k, v; gate, up) share the vector of the first of
 // them.
 std::string inv_smooth_tensor(std::string_view linear);
-// "layers.3.key_mean": an optional vector [H_kv d] f32, the mean of the layer's keys before RoPE
-// that calibration measured. Only for models without norms of keys.
+// The name in "layers.3.key_mean": an optional vector [H_kv d] f32, the mean of the layer's keys
+// before RoPE that calibration measured. Only for models without norms of keys.
 inline constexpr std::string_view kKeyMean = "key_mean";
 
 // Binds and checks every tensor that `config` requires: presence, shape, compatible schemes. If
 // `memory` is the host's, the views point into `file`. Throws Error naming the tensor, the expected
 // and the found value.
 Weights bind_weights(const LeqReader& file, const ModelConfig& config, DeviceMemory& memory);
-// Binds the weights of the rank at `place`, so that a device gets only this share.
+// Binds only the share of weights of the rank at `place`, so that a device stores no others.
 Weights bind_weights(const LeqReader& file, const ModelConfig& config, DeviceMemory& memory,
                      const RankPlace& place);
 
@@ -141,7 +141,7 @@ void check_tensors(const LeqReader& file, const ModelConfig& config);
 using TensorFinder = std::function<const StoredTensor*(std::string_view name)>;
 // The tensors of a model's multi-token prediction head, for mtp_model(its configuration).
 TensorFinder mtp_tensors(TensorFinder find);
-// The same for tensors that are not in a file (synthetic ones); `source` names them in errors.
+// Like bind_weights, for tensors that are not in a file (synthetic); `source` is used in errors.
 Weights bind_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,
                      DeviceMemory& memory);
 Weights bind_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,

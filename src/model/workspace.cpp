@@ -16,7 +16,7 @@ struct InputSpec {
   RowsFormat format;
 };
 
-// Adds f32 rows for a router if the experts of the same site read codes.
+// If a router reads the same site as experts that read codes, adds f32 rows for the router.
 RowsFormat input_format(const LayerLinear& linear, const Layout& layout) {
   RowsFormat format = layout.format_for(linear);
   format.values = format.values || linear.values_too;
@@ -109,7 +109,7 @@ Rows delta_rows(const ModelConfig& config, DeviceMemory& memory, const Layout& l
                                        : allocate_rows(memory, layout, tokens, width, kPlain);
 }
 
-// Width of the branch block; 0 if sublayers add to the stream directly.
+// Width of the block for a sublayer's output; 0 if sublayers add to the stream directly.
 std::int64_t branch_width(const ModelConfig& config, const Layout& layout) {
   const bool needed = config.post_norm_eps > 0 || config.logit_cap.cap > 0;
   require(!needed || layout.runs_post_norms(), ErrorKind::no_device,

@@ -1,5 +1,5 @@
-// All device memory that a forward pass uses beside weights and cache, allocated once: activation
-// blocks, tables, scratch.
+// All device memory that a forward pass uses in addition to weights and cache, allocated once:
+// activation blocks, tables, scratch.
 #pragma once
 
 #include <cstddef>
@@ -67,18 +67,18 @@ class Workspace {
   Rows last;               // [outputs, W]
   Rows logits;             // [outputs, V]; only the rank's columns if it is not the leader
   ExpertRoutes routes, shared_routes;
-  Buffer exchange;  // for what other ranks send (Operations::connect)
+  Buffer exchange;  // receives the data of other ranks (Operations::connect)
 
-  // The input block of a linear in the format that it reads, and the linear's requirements. Linears
+  // The input block of a linear, in the format that it reads, and the linear's parameters. Linears
   // of one site share blocks of the same format; linears of different sites never do.
   RowsFor input_of(const LayerLinear& linear);
-  // The same for inputs whose columns several ranks compute: those that are not made by a norm.
+  // Like input_of, for inputs whose columns several ranks compute, which a norm does not produce.
   SharedBlock shared_input_of(const LayerLinear& linear);
   SharedBlock shared_stream();  // x
   SharedBlock shared_branch();
   // Rows [T k, W] grouped by expert, in the format of `linear`, which reads a norm's output.
   Rows& grouped_input_of(const LayerLinear& linear);
-  // The first E columns of router_logits.
+  // The block for router logits, with E columns.
   Rows router_logits_of(const ExpertsMlpConfig& config);
   RowsConsumer consumer_of(const Linear& linear);
   SharedBlock shared_logits();

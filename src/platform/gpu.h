@@ -20,7 +20,7 @@ std::vector<std::string> cuda_lines();
 std::unique_ptr<Backend> make_cuda(std::string_view which, const GpuOptions& options);
 
 std::vector<std::string> sim_lines();  // empty if the build has no emulation
-// `memory`: of the emulated device; 0: unlimited.
+// `memory`: memory size of the emulated device; 0: unlimited.
 std::unique_ptr<Backend> make_sim(int threads, std::uint64_t memory, const GpuOptions& options);
 
 }  // namespace leq::platform

@@ -19,12 +19,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kGateWindow = 512;
-constexpr double kFar = 0.05;  // nats; above this the report suggests another method
+constexpr double kFar = 0.05;  // in nats; above this the report suggests another method
 constexpr std::string_view kBuiltIn = "built-in text";
 // Upper bound of the KL on WikiText-2's test split divided by that on the built-in text. 1.04 was
-// measured for SmolLM2-135M with recipe q4; tales alone would give half of WikiText's KL.
+// measured for SmolLM2-135M with recipe q4. With only tales it would be about 2.
 constexpr double kOtherTexts = 1.5;
-constexpr double kBaseBytesPerSecond = 2.5e8;  // for reading a checkpoint and writing the base file
+constexpr double kBaseBytesPerSecond = 2.5e8;  // rate of reading and writing files
 
 RunLimits gate_limits(const Model& model, std::int64_t window) {
   RunLimits limits;
@@ -167,7 +167,7 @@ std::string distance_report(const GateResult& distance) {
 
 GateResources gate_resources(const ImportedModel& model, const fs::path& output,
                              std::uint64_t max_ram) {
-  constexpr std::uint64_t kFixed = 64 << 20;  // for tables and activations
+  constexpr std::uint64_t kFixed = 64 << 20;  // bytes for tables and activations
   constexpr std::uint64_t kRowsOfLogits = 5;  // copies of logits: of both models, and in double
   const auto parameters = static_cast<std::uint64_t>(parameter_count(model.config));
   GateResources resources;

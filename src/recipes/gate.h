@@ -48,11 +48,11 @@ GateResult compare_with_base(const GateText& text, const std::filesystem::path& 
 // Writes the result into the provenance of `output`.
 void keep_gate(const GateResult& gate, const GateText& text, const std::filesystem::path& output);
 
-// "gate        KL 0.00085 +- 0.00003 nats ..., limit 0.005: passed"; no limit without a recipe.
+// For example "gate        KL 0.00085 +- 0.00003 nats ..., limit 0.005: passed" (limit: recipe's).
 std::string gate_report(const GateResult& gate, const Recipe* recipe);
-// The same with a limit that the user has set.
+// Like the above, with a limit that the user has set instead of a recipe's.
 std::string gate_report(const GateResult& gate, double max_kl);
-// "distance    KL 2.08172 nats from the checkpoint ..."
+// A text such as "distance    KL 2.08172 nats from the checkpoint ...".
 std::string distance_report(const GateResult& distance);
 
 // Memory and disk that a comparison needs, and how much is available, in bytes.
@@ -62,7 +62,7 @@ struct GateResources {
 };
 GateResources gate_resources(const ImportedModel& model, const std::filesystem::path& output,
                              std::uint64_t max_ram);
-// "15.2 GB of memory are needed, 7.9 GB are there"; empty if there is enough.
+// For example "15.2 GB of memory are needed, 7.9 GB are there"; empty if there is enough.
 std::string lack_of_disk(const GateResources& resources);
 std::string lack_of_memory(const GateResources& resources);
 

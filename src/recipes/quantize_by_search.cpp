@@ -39,7 +39,7 @@ MixedSearchResult search_in(const fs::path& work, const SearchJob& job) {
   for (std::size_t c = 0; c < kChoices; ++c) {
     const CheckpointOptions candidate = candidate_options(job.checkpoint, c, job.bits.group);
     request.candidates[c] = work / (candidate.type + ".leq");
-    // Exists already: written by an interrupted run, which this run resumes.
+    // An interrupted run, which this run resumes, has already written this file.
     if (file_exists(request.candidates[c])) continue;
     quantize_imported(job.model, request.candidates[c], candidate,
                       [&](std::int64_t done, std::int64_t total) {

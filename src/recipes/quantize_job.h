@@ -18,8 +18,8 @@ namespace leq {
 enum class GateMode : std::uint8_t {
   none,
   distance,       // measured if it takes less than kDistanceSeconds
-  gate,           // if there is enough disk and memory
-  gate_at_a_cost  // even if memory is so short that files are read repeatedly
+  gate,           // measured if there is enough disk and memory
+  gate_at_a_cost  // measured even if files must be read repeatedly, for lack of memory
 };
 inline constexpr double kDistanceSeconds = 60;
 

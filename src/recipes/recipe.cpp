@@ -35,8 +35,8 @@ void apply_four_bits(CheckpointOptions& checkpoint, bool narrow) {
   checkpoint.type = narrow ? "int4-g64" : "int4-g128";
 }
 
-// Gathering all input statistics first is as good here as true-sequential, in a fifth of the time.
-// Narrow models: tables are a large part of the file, and 4 bits cost most in v and down.
+// Gathering all statistics first is as accurate here as true-sequential, in a fifth of the time. In
+// narrow models, tables are a large part of the file and 4 bits cost most in v and down.
 void apply_q4(CheckpointOptions& checkpoint, bool narrow) {
   checkpoint.method = "gptq+";
   checkpoint.type = narrow ? "q4_k" : "int4-g128";

@@ -34,7 +34,7 @@ constexpr std::string_view kChartStyle = R"(
 )";
 
 constexpr std::string_view kChartColourRules = R"(
-:root{--paper:#ffffff;--ink:#1c1f24;--muted:#666d78;--grid:#dfe3e8;--on-high:#ffffff;--c0:#6b7280;--c1:#0b66c3;--c2:#c2410c;--c3:#15803d;--c4:#9333ea;--c5:#b45309;--c6:#0e7490;--c7:#be185d;--h0:#f1f5fb;--h1:#d8e5f6;--h2:#b5cdee;--h3:#86abe0;--h4:#5585cd;--h5:#3463b0;--h6:#21478a;--h7:#142d5c}
+:root{--paper:#ffffff;--ink:#1c1f24;--muted:#666d78;--grid:#dfe3e8;--on-high:#ffffff;--c0:#6b7280;--c1:#0b66c3;--c2:#c2410c;--c3:#15803d;--c4:#9333ea;--c5:#b58900;--c6:#0891b2;--c7:#be185d;--h0:#f1f5fb;--h1:#d8e5f6;--h2:#b5cdee;--h3:#86abe0;--h4:#5585cd;--h5:#3463b0;--h6:#21478a;--h7:#142d5c}
 @media screen and (prefers-color-scheme:dark){:root{--paper:#14171c;--ink:#e8eaed;--muted:#9aa3b0;--grid:#2d333c;--on-high:#0b0e12;--c0:#a3abb8;--c1:#60a5fa;--c2:#fb923c;--c3:#4ade80;--c4:#c084fc;--c5:#facc15;--c6:#22d3ee;--c7:#f472b6;--h0:#1c222b;--h1:#1e2f4a;--h2:#21416f;--h3:#2b5898;--h4:#3f74bd;--h5:#6697d6;--h6:#98bce9;--h7:#d0e1f7}}
 )";
 

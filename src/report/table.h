@@ -19,7 +19,7 @@ struct Cell {
   Cell(double number, int decimals_shown) : value(number), decimals(decimals_shown) {}
 
   std::variant<std::monostate, std::string, std::int64_t, double> value;
-  int decimals = 0;  // of a real number, in text and markdown
+  int decimals = 0;  // for real numbers in text and markdown
 };
 
 // Cells in the order of the columns, each with the name of its column.

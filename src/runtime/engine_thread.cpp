@@ -41,7 +41,7 @@ struct EngineThread::Writing {
   double last_tokens = 0;  // time of the last tokens, in seconds
   Stopwatch since = {};
   LogitDigests digests = {};
-  ReplyNews news = {};  // of the current step
+  ReplyNews news = {};  // news of the current step
 };
 
 EngineThread::EngineThread(Session& session, const Tokenizer& tokenizer,
@@ -120,8 +120,8 @@ void EngineThread::end_all(const std::string& why) {
   changed_.notify_all();
 }
 
-// Runs each queued task once. Tasks that need a sequence stay queued while none is idle; one of
-// them may use the last one. Allocates no memory, so that a waiting task is never lost.
+// Runs each queued task once. Tasks that need a sequence stay queued while none is idle, and only
+// one of them may use the last idle one. Allocates no memory, so that no waiting task is lost.
 void EngineThread::do_tasks(Engine& engine) {
   std::unique_lock lock(mutex_);
   auto next = std::size_t{0};

@@ -26,9 +26,9 @@ namespace leq {
 struct ReplyNews {
   std::size_t reply = 0;  // index of the reply in its call
   std::string text;
-  std::vector<TokenLogprobs> logprobs;  // of the tokens, if requested
+  std::vector<TokenLogprobs> logprobs;  // one per token, if requested
   std::vector<Token> tokens;
-  std::vector<std::uint64_t> digests;  // of all logits, at the end, if requested
+  std::vector<std::uint64_t> digests;  // hashes of all logits, at the end, if requested
   std::optional<EngineReply> end;
 };
 
@@ -69,11 +69,11 @@ struct EngineStatus {
   std::size_t running = 0, waiting = 0;
   std::int64_t free_pages = 0, idle_pages = 0, pages = 0;
   std::int64_t requests = 0, refused = 0, failed = 0, cancelled = 0;  // since the start
-  double prompt_seconds = 0, reply_seconds = 0;                       // of ended replies
+  double prompt_seconds = 0, reply_seconds = 0;                       // sums over ended replies
   std::int64_t prompt_fed = 0, reply_decoded = 0;                     // in these times
   TimeHistogram first_token;                                          // time since the request
   TimeHistogram next_token;   // tokens of one step share its time
-  TimeHistogram whole_reply;  // from the request to the end
+  TimeHistogram whole_reply;  // time from the request to the end of the reply
   std::vector<RunningRequest> in_work;
 };
 
@@ -153,7 +153,7 @@ class EngineThread {
     std::shared_ptr<Mailbox> mailbox;
     ReplyNews news;
   };
-  std::deque<Letter> outbox_;  // of the current step
+  std::deque<Letter> outbox_;  // news of the current step
   std::thread thread_;
 };
 

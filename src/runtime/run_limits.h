@@ -16,7 +16,7 @@ namespace leq {
 void choose_kv_types(const std::optional<KvType>& keys, const std::optional<KvType>& values,
                      const Model& model, RunLimits& limits);
 
-// Text such as "keys simq4, values simq4 (f16: the first 4 and the newest 32; blocks of 32)"
+// A text such as "keys simq4, values simq4 (f16: the first 4 and the newest 32; blocks of 32)".
 std::string kv_text(const RunLimits& limits);
 
 // One line about limits that the evidence in the file does not cover; empty if all are covered or

@@ -41,7 +41,7 @@ struct Runtime {
   std::unique_ptr<Communicator> processes;
   std::unique_ptr<Session> session;
   std::unique_ptr<Model> draft_model;
-  std::unique_ptr<Session> draft_session;  // of the draft model or of the MTP head
+  std::unique_ptr<Session> draft_session;  // runs the draft model or the MTP head
   // A message for the user if the context was reduced to fit a GPU's memory or differs from the one
   // that the file was made for; otherwise empty. To be passed to spelled().
   std::string note;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kShownHostBytes = 80;
 
-// The host without its port: "[::1]" for "[::1]:8080".
+// The host without its port: "[::1]" if `host` is "[::1]:8080".
 std::string_view host_name(std::string_view host) {
   const std::size_t bracket = host.rfind(']');
   const std::size_t colon = host.rfind(':');

@@ -15,7 +15,7 @@ struct AccessRules {
   // Accepted values of the Host header; empty: any. Prevents DNS rebinding, where a page of another
   // site, whose own name resolves to this server's address, sends requests.
   std::vector<std::string> hosts;
-  bool addresses = false;            // accept IP addresses as hosts: sites are not named so
+  bool addresses = false;            // accept IP addresses as hosts, which name no site
   std::vector<std::string> origins;  // other sites whose pages may send requests; "*": all
 };
 

@@ -27,10 +27,10 @@ class ApiError : public Error {
   HttpHeaders headers_;
 };
 
-// Only {"error": ...}, for a stream that has already begun; `code` and `param` may be empty.
+// The JSON {"error": ...}, for a stream that has already begun; `code`, `param` may be empty.
 std::string error_json(int status, std::string_view message, std::string_view param,
                        std::string_view code);
-// {"type": "error", "error": {...}}, the format of /v1/messages.
+// The JSON {"type": "error", "error": {...}}, which is the format of /v1/messages.
 std::string anthropic_error_json(int status, std::string_view message);
 // The same error as a complete reply. Status 503 adds a Retry-After header.
 HttpReply error_reply(int status, std::string_view message, std::string_view param,

@@ -26,7 +26,7 @@ std::optional<std::int64_t> whole_field(JsonNode object, std::string_view name, 
                                         std::int64_t most);
 bool flag_field(JsonNode object, std::string_view name);  // false if absent
 std::optional<std::string> text_field(JsonNode object, std::string_view name);
-// One text, or an array of at most `most` texts.
+// Reads one text, or an array of at most `most` texts.
 std::vector<std::string> texts_field(JsonNode object, std::string_view name, std::size_t most);
 // The member, or nothing if it is absent or null.
 JsonNode given_field(JsonNode object, std::string_view name);

@@ -92,7 +92,7 @@ class ChatGrammar {
       show_thoughts(model_, call_);
     }
   }
-  // Also allows any text before a tool call.
+  // Allows any text before a tool call, in addition to calls.
   void free() {
     call_.shown = shown_tokens(model_.style, model_.tokenizer);
     const std::string key = key_of("calls", thinking_, count_ == CallCount::one) + tools_.dump();

@@ -38,7 +38,7 @@ void read_knob(JsonNode body, std::string_view member, const SamplingKnob& knob,
   sampling.penalties_when_greedy |= knob.role == KnobRole::penalty;
 }
 
-// {"15043": -100}, or llama-server's form [[15043, -1.5], [29905, false]].
+// Reads {"15043": -100}, or llama-server's form [[15043, -1.5], [29905, false]].
 std::vector<LogitBias> read_biases(JsonNode body, std::size_t vocabulary) {
   constexpr std::string_view kName = "logit_bias";
   const JsonNode found = given_field(body, kName);

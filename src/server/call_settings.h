@@ -12,7 +12,7 @@ inline constexpr std::int64_t kMostTokensAsked = 0x7fffffff;
 SamplingSettings read_sampling(JsonNode body, const ApiModel& model, bool& has_seed);
 StopRules read_stop(JsonNode body, const ApiModel& model);
 // Number of top tokens from "logprobs" (completions, "n_probs"), or from "top_logprobs" with
-// "logprobs" true (chats); negative where no log probabilities are requested.
+// "logprobs" true (chats); negative if no log probabilities are requested.
 int read_logprobs(CallStyle style, JsonNode body, const ApiModel& model);
 
 // Limits on a model's reasoning before its answer.

@@ -28,9 +28,9 @@ struct CopiedMember {
 };
 // Copies those of the members that are present.
 void copy_members(JsonNode body, std::span<const CopiedMember> members, JsonObjectText& chat);
-// {"type": "function", "function": {...}} with the given members of a tool or tool choice.
+// Makes {"type": "function", "function": {...}} from the given members of a tool or tool choice.
 std::string function_of(JsonNode tool, std::span<const CopiedMember> members);
-// {"type": "function", "function": {"name": ...}} for a tool choice that names a function.
+// Makes {"type": "function", "function": {"name": ...}} from a choice that names a function.
 std::string chosen_function(JsonNode choice);
 
 // Builds a conversation. Adjacent reasoning, texts and calls of the assistant are merged into one

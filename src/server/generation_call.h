@@ -35,7 +35,7 @@ struct ApiModel {
   ReplyStyle style = {};               // format of tool calls and reasoning
   ChatOptions rendering = {};
   SamplingSettings sampling = {};  // defaults of a request; the seed is random
-  bool has_seed = false;           // ... unless this is set
+  bool has_seed = false;           // true: `sampling` has a seed to use
   StopRules stop = {};             // its token limit is a default; the rest applies to all replies
   // Default limits on reasoning: maximum tokens (-1: no limit), and the text inserted when it is
   // cut off at the limit.

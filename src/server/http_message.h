@@ -96,7 +96,7 @@ class HttpReader {
 // Formats seconds since 1970 as "Thu, 26 Nov 2026 05:07:45 GMT".
 std::string http_date(std::int64_t seconds);
 
-// "Not Found" for 404; "" for a status not listed here.
+// Returns "Not Found" for 404 and so on; "" for a status that is not listed here.
 std::string_view status_name(int status);
 
 // How the end of a reply's body is indicated.
@@ -106,10 +106,10 @@ struct HttpBody {
   std::size_t bytes = 0;
 };
 
-// Status line, headers and the empty line.
+// The status line, the headers and the empty line after them.
 std::string response_head(int status, const HttpHeaders& headers, const HttpBody& body,
                           bool keep_alive);
-// One chunk of a chunked body; an empty one ends the body.
+// One chunk of a chunked body; an empty chunk ends the body.
 std::string http_chunk(std::string_view text);
 
 }  // namespace leq

@@ -32,8 +32,8 @@ namespace {
 
 constexpr int kTickMilliseconds = 200;  // interval between checks of deadlines
 constexpr double kLingerSeconds = 2;    // time limit for a client to read its last reply
-constexpr double kLastSeconds = 0.3;    // the same limit during a shutdown
-constexpr int kMostReads = 16;          // per connection and wake-up
+constexpr double kLastSeconds = 0.3;    // time limit for the same during a shutdown
+constexpr int kMostReads = 16;          // reads per connection and wake-up
 constexpr std::size_t kReadBytes = 32 << 10;
 constexpr std::size_t kAlwaysHeld = 64 << 10;  // bytes that every request may buffer
 
@@ -99,7 +99,7 @@ class HttpServer::EventLoop {
   struct Client {
     std::unique_ptr<Connection> connection;
     HttpReader reader;
-    Stopwatch since = {};     // accept, last reply or first byte
+    Stopwatch since = {};     // time since accept, last reply or first byte
     bool is_new = true;       // no complete request yet
     bool is_leaving = false;  // the last reply was sent; input is discarded
     bool is_checked = false;  // the request's head was checked
@@ -331,7 +331,7 @@ void HttpServer::EventLoop::receive(Clients::iterator client) {
   }
 }
 
-// Returns false once the client is no longer in the state of sending a request.
+// Returns false if the client has left the state of sending a request.
 bool HttpServer::EventLoop::feed(Clients::iterator client, std::string_view bytes) {
   Client& from = client->second;
   if (!bytes.empty() && !from.reader.started() && !from.is_new) from.since.restart();
@@ -372,7 +372,7 @@ void HttpServer::EventLoop::hand_over(Clients::iterator client, std::string_view
   {
     const std::lock_guard lock(mutex_);
     ready_.push_back(std::move(visit));
-    // No statement below can throw.
+    // From here on no statement can throw.
     epoll_ctl(epoll_.number, EPOLL_CTL_DEL, client->first, nullptr);
     ready_.back().connection = std::move(client->second.connection);
     const bool may_grow = !stopping_ && std::ssize(workers_) < options_.workers;
@@ -398,7 +398,7 @@ void HttpServer::EventLoop::refuse(Clients::iterator client, const HttpReply& re
   linger(refused);
 }
 
-// Closing at once with unread input would reset the connection and could discard the reply.
+// Closing immediately with unread input would reset the connection, which could discard the reply.
 void HttpServer::EventLoop::linger(Client& client) {
   client.connection->end_writing();
   client.is_leaving = true;

@@ -34,7 +34,7 @@ class MessagesWriter : public ReplyWriter {
   const GenerationCall& call_;
   const ApiModel& model_;
   std::string id_;
-  Kind kind_ = Kind::none;  // of the current block
+  Kind kind_ = Kind::none;  // kind of the current block
   std::size_t index_ = 0;   // index of the block
   std::size_t call_index_ = 0;
 };

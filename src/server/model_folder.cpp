@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whether the name is of a split file's part, as "story-00001-of-00003"; `first`: the first one.
+// Whether the name is that of a part ("story-00001-of-00003"). `first`: whether it is the first.
 bool is_part(std::string_view stem, bool& first, std::string& whole) {
   constexpr std::size_t kTail = std::string_view("-00001-of-00003").size();
   if (stem.size() <= kTail) return false;

@@ -11,7 +11,7 @@ namespace leq {
 struct ModelFile {
   std::string name;  // the file's name without .leq or .gguf
   std::filesystem::path path;
-  std::uint64_t bytes = 0;   // of all parts of a GGUF file
+  std::uint64_t bytes = 0;   // sum over all parts of a GGUF file
   std::int64_t changed = 0;  // modification time in the file system's clock
   std::int64_t created = 0;  // modification time in seconds since 1970
   bool operator==(const ModelFile&) const = default;

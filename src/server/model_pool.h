@@ -23,7 +23,7 @@ namespace leq {
 
 // A loaded model with its session, ready to run.
 struct RunnableModel {
-  std::shared_ptr<void> owner;  // of `model` and `session`
+  std::shared_ptr<void> owner;  // owns `model` and `session`
   const Model* model = nullptr;
   Session* session = nullptr;
   HostOptions options;
@@ -60,7 +60,7 @@ struct ModelStatus {
 
 struct PoolCounts {
   std::int64_t loads = 0, drops = 0, failures = 0;  // since the start
-  std::uint64_t memory_bytes = 0;                   // of loaded models
+  std::uint64_t memory_bytes = 0;                   // sum over loaded models
   std::size_t loaded = 0;
 };
 

@@ -31,7 +31,7 @@ struct ModelPool::Entry {
   std::size_t users = 0;    // number of leases
   std::size_t waiting = 0;  // requests waiting for a lease
   std::int64_t last_use = 0;
-  std::string error = {};  // of a permanent failure
+  std::string error = {};  // set by a permanent failure
   std::string error_code = {};
 };
 

@@ -17,7 +17,7 @@ std::string_view finish_reason(const Choice& choice) {
   return choice.interruption.empty() ? "length" : choice.interruption;
 }
 
-// llama-server's names.
+// The reason why a reply ended, under llama-server's names.
 std::string_view stop_type(const Choice& choice) {
   const StopReason reason = choice.end.stopped;
   if (reason == StopReason::end_token) return "eos";
@@ -50,7 +50,7 @@ Json bytes_json(std::string_view text) {
   return bytes;
 }
 
-// null for the first token of a text, which has no log probability.
+// Returns null for the first token of a text, which has no log probability.
 Json logprob_json(const TokenLogprob& token) {
   return std::isnan(token.logprob) ? Json() : Json(token.logprob);
 }

@@ -27,7 +27,7 @@ class ResponsesWriter : public ReplyWriter {
   struct Item {
     Kind kind = Kind::none;
     std::string id, text;       // text: includes the arguments of a call
-    std::string name, call_id;  // of a call
+    std::string name, call_id;  // used only for a call
     std::size_t call = 0;       // index among the reply's calls
   };
 

@@ -89,7 +89,7 @@ std::vector<float> dequantize(const ChosenCodes& chosen, std::int64_t rows, std:
   return values;
 }
 
-// Means near 0, sizes near the scale; every sixteenth column is salient.
+// Sets means near 0 and sizes near the scale; every sixteenth column is salient.
 void randomize(const RandomNumbers& to) {
   const std::int64_t numbers = to.view.columns / kGroup * kPanelRows * kNumbers;
   for (std::int64_t i = 0; i < numbers; ++i) {

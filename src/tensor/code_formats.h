@@ -35,7 +35,7 @@ struct CodeFormat {
   int bits = 0;
   int group = 0;            // columns per group
   std::uint8_t zero = 0;    // code of padding
-  float deviation = 1.0f;   // of values of random codes if RandomNumbers::scale is 1
+  float deviation = 1.0f;   // std. deviation of the values of random codes at scale 1
   std::string_view method;  // method that chooses the codes if `nearest` is null
   // Bytes of the planes of scales and zeros for padded rows and columns.
   PlaneBytes (*planes)(std::int64_t padded_rows, std::int64_t padded_columns) = nullptr;

@@ -44,7 +44,7 @@ void choose_block(const float* x, std::int64_t count, float size, std::int16_t* 
   }
 }
 
-// Chooses first value and step, which sizes of blocks [first, last) in a panel's rows share.
+// Chooses the first value and step that the sizes of blocks [first, last) in a panel's rows share.
 void choose_part(const Weights& weights, std::int64_t first_row, std::int64_t first,
                  std::int64_t last, float* scales, ChosenCodes& chosen) {
   const std::int64_t end_row = std::min(first_row + kPanelRows, weights.rows);
@@ -73,7 +73,7 @@ void choose_part(const Weights& weights, std::int64_t first_row, std::int64_t fi
 
 std::int64_t ceil_divided(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
 
-// First value and step of the sizes in 64 rows x 256 columns.
+// Address of the first value and step for the block sizes of 64 rows x 256 columns.
 const float* sizes_at(const float* scales, std::int64_t columns, std::int64_t row,
                       std::int64_t column) {
   const std::int64_t parts = ceil_divided(columns, kNf4SizeColumns);
@@ -127,7 +127,7 @@ std::vector<float> dequantize(const ChosenCodes& chosen, std::int64_t rows, std:
   return values;
 }
 
-// Block sizes within a factor of two, around the scale.
+// Sets random block sizes within a factor of two around the scale.
 void randomize(const RandomNumbers& to) {
   const std::int64_t sizes = to.view.columns / kNf4Block * kPanelRows;
   for (std::int64_t i = 0; i < sizes; ++i) {

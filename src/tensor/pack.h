@@ -46,8 +46,8 @@ ChosenCounts chosen_counts(const QuantScheme& scheme, std::int64_t rows, std::in
 // kSmallestAbsmax, or whose scale would round to 0, gets the stored scale 1 (here scale_mul), and
 // the caller gives it codes of value 0. `group_absmax`: each group's max |x|, for uint its range.
 float round_group_scales(std::span<float> scales, std::span<const float> group_absmax);
-// The same for some rows of a tensor. The caller passes the largest |s| of the whole tensor among
-// groups not below kSmallestAbsmax, or 0 if there are none.
+// Like round_group_scales above, for some rows of a tensor. The caller passes the largest |s| of
+// the whole tensor among groups not below kSmallestAbsmax, or 0 if there are none.
 float round_group_scales(std::span<float> scales, std::span<const float> group_absmax,
                          float largest);
 float largest_group_scale(std::span<const float> scales, std::span<const float> group_absmax);

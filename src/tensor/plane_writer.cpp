@@ -19,7 +19,7 @@ void fill(std::vector<std::byte>& plane, T value) {
   }
 }
 
-// Writes bits [from, from + bits) of a block's codes to a plane with `bits` bits per code.
+// Writes bits [from, from + bits) of each code of a block to a plane with `bits` bits per code.
 void put_bits(std::byte* out, const CodeBlock& codes, int bits, int from) {
   const int quads = 8 / bits;  // quads of columns that share a byte
   const std::uint32_t mask = 0x01010101u * ((1u << bits) - 1);

@@ -1,5 +1,5 @@
-// How the numbers of a weight are stored: code kind, bits, and which numbers share a scale. How the
-// codes were chosen is a method's matter. Names are those of settings and of the .leq file.
+// How the numbers of a weight are stored: code kind, bits, and which numbers share a scale. It does
+// not matter how codes were chosen. Names are those of settings and of the .leq file.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +58,7 @@ std::string scheme_name(const QuantScheme& scheme);
 std::vector<QuantScheme> all_schemes();
 // The names as part of a sentence: "f32, f16, ..., or one like int4-g128: ...".
 std::string_view scheme_grammar();
-// As parse_scheme, but throws an error that lists the valid names.
+// Like parse_scheme, but throws an Error that lists the valid names.
 QuantScheme require_scheme(std::string_view name, std::string_view where);
 
 }  // namespace leq

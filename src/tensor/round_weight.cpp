@@ -13,7 +13,7 @@ namespace leq {
 namespace {
 
 constexpr std::uint32_t kInfinityBits = 0x7f800000u;
-constexpr std::int64_t kChunk = 32;  // smallest group; a constant lets loops vectorize
+constexpr std::int64_t kChunk = 32;  // smallest group; a constant lets the compiler vectorize loops
 
 std::uint32_t magnitude_bits(float value) { return std::bit_cast<std::uint32_t>(value) << 1 >> 1; }
 

@@ -182,7 +182,7 @@ ChosenCodes nearest_super(std::span<const float> values, std::int64_t rows, std:
   return chosen;
 }
 
-// Sub-scales are 32 to 63, minima such that the middle code has about value 0.
+// Sets random sub-scales (32 to 63), and minima for which the middle code has about value 0.
 template <CodeKind kKind>
 void randomize_super(const RandomNumbers& to) {
   const SuperLayout layout = super_layout(kKind);

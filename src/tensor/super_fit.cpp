@@ -103,7 +103,7 @@ struct Best {
   }
 };
 
-// Offers the line that fits best to the codes which `start` gives.
+// Fits a line to the codes that `start` gives, and offers this line to `best`.
 void try_line(const Block& block, const Line& start, bool with_min, Best& best) {
   const Sums sums = sums_of(block, start);
   const Line line = with_min ? regression(sums, start) : through_zero(sums);

@@ -36,7 +36,7 @@ bool is_inert(char32_t c) {
                      [c](const Range& range) { return range.first <= c && c <= range.last; });
 }
 
-// The first character from `at` on that is not inert, and the start of the preceding character.
+// The first character from `at` on that is not inert, and the start of the character before it.
 struct Troubled {
   std::size_t before = 0;
   std::size_t at = 0;
@@ -143,7 +143,7 @@ std::string nfc(std::string_view text) {
     const Troubled trouble = find_troubled(text, done);
     out.append(text, done, trouble.before - done);
     if (trouble.at == text.size()) break;
-    // Characters before the second of two adjacent inert ones never compose with what follows.
+    // After two adjacent inert characters, later characters never compose with earlier ones.
     std::size_t end = trouble.at;
     for (int inert = 0; end < text.size();) {
       inert = is_inert(decode_utf8(text.substr(end))) ? inert + 1 : 0;

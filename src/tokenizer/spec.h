@@ -35,8 +35,8 @@ struct AddedToken {
   std::string content;       // the text to match, in normalized form if `normalized`
   bool special = false;      // control: omitted from decoded text
   bool lstrip = false;       // absorbs white space to its left
-  bool rstrip = false;       // ... to its right
-  bool single_word = false;  // only between word boundaries
+  bool rstrip = false;       // absorbs white space to its right
+  bool single_word = false;  // matched only between word boundaries
   bool normalized = false;   // matched in normalized text
 };
 
@@ -82,7 +82,7 @@ struct PreTokenizer {
 // Which adjacent symbols merge first: those of the lowest rank; among equal ranks, the leftmost.
 enum class MergeOrder : std::uint8_t {
   listed,    // TokenizerSpec::merges, in this order
-  by_id,     // any two that form a piece; lowest id first (rank files)
+  by_id,     // any two symbols that form a piece; lowest id first (rank files)
   by_score,  // the same, highest score first (sentencepiece .model files)
 };
 
@@ -119,9 +119,9 @@ struct TokenizerSpec {
 inline constexpr std::size_t kMaxPieces = 1u << 20;
 inline constexpr std::size_t kMaxPieceBytes = 4096;
 inline constexpr std::size_t kMaxPatternBytes = 16384;
-inline constexpr std::uint64_t kMaxWrittenOut = 20000;  // of a pattern; (ab{3}){10} has 40
+inline constexpr std::uint64_t kMaxWrittenOut = 20000;  // length of a pattern; (ab{3}){10} has 40
 inline constexpr std::size_t kMaxAddedTokens = 1u << 15;
-inline constexpr std::size_t kMaxTextSteps = 64;                // of normalizers or pre-tokenizers
+inline constexpr std::size_t kMaxTextSteps = 64;                // steps per list
 inline constexpr std::string_view kSpaceMark = "\xe2\x96\x81";  // U+2581
 
 // Converts the spec to named binary tables, which src/format treats as opaque blobs and which are

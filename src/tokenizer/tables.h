@@ -42,7 +42,7 @@ inline constexpr std::size_t hash_slot(std::uint64_t hash, int bits) {
   return static_cast<std::size_t>((hash * 0x9e3779b97f4a7c15ull) >> (64 - bits));
 }
 
-// Looks up merges in a table of the file, which it does not own.
+// Looks up merges in a table that belongs to the file.
 class MergeTable {
  public:
   MergeTable() = default;
@@ -65,8 +65,8 @@ class MergeTable {
   int bits_ = 0;
 };
 
-// Looks up pieces in tables of the file, which it does not own. Symbols are the pieces [0, pieces)
-// followed by characters that occur only within longer pieces.
+// Looks up pieces in tables that belong to the file. Symbols are the pieces [0, pieces), followed
+// by characters that occur only within longer pieces.
 class PieceTable {
  public:
   std::span<const std::uint32_t> offsets;  // [symbols + 1]
@@ -97,7 +97,7 @@ struct TokenizerTables {
   std::span<const TokenType> types;  // [pieces]
   std::span<const float> scores;     // [pieces], for unigram only
   MergeTable merges;
-  // Sentencepiece BPE: no merge crosses the start of a word, so words can be merged separately.
+  // For sentencepiece BPE: no merge crosses the start of a word, so words can be merged separately.
   bool cut_at_words = false;
   std::size_t longest_piece_bytes = 0;
 

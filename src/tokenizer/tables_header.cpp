@@ -49,7 +49,7 @@ class HeaderReader {
             " are accepted");
     return std::string(as_text(reader_.take(size, what)));
   }
-  // Text that is inserted in well-formed UTF-8, which the patterns require.
+  // Reads a text that will be inserted in well-formed UTF-8, which the patterns require.
   std::string utf8(std::string_view what, std::size_t limit) {
     std::string value = text(what, limit);
     require(!first_invalid_utf8(value), source_, ": ", what, " is no UTF-8");

@@ -128,7 +128,7 @@ class EncodeRun {
   }
 
  private:
-  // Text between added tokens: well-formed stretches, and invalid bytes one by one.
+  // Encodes text between added tokens: well-formed stretches, and invalid bytes one by one.
   void segment(std::string_view text) {
     const std::size_t start = offset_of(text);
     for (std::size_t done = 0; done < text.size();) {

@@ -1,5 +1,5 @@
-// Activations with one scale for all rows (act tensor and online) and inputs that are smoothed at
-// run time, in every operation that produces the inputs of a linear.
+// Tests activations with one scale for all rows (act tensor and online) and inputs that are
+// smoothed at run time, in every operation that produces the input of a linear.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ int code_of(const Rows& rows, std::int64_t t, std::int64_t k) {
   return rows.format.offset_codes ? byte - 128 : static_cast<std::int8_t>(byte);
 }
 
-// All codes and sums of rows that were quantized with one scale from `values` [tokens][width].
+// Checks codes and sums of rows that were quantized with one scale from `values` [tokens][width].
 void expect_codes(const Rows& rows, const std::vector<float>& values, float scale, float inverse) {
   const std::int64_t padded = up_to(rows.width, 128);
   for (std::int64_t t = 0; t < kTokens; ++t) {
@@ -75,7 +75,7 @@ Rows input_rows(Backend& backend, const std::vector<float>& numbers, std::int64_
   return rows;
 }
 
-// The products of codes that share a scale are those of rows that each have that scale.
+// If all rows share a scale, products equal those of rows that each have this scale of their own.
 TEST(OneScale, ProductsAreExact) {
   Random random(1);
   for (const char* scheme : {"int8", "int8-g32", "int8-g128", "int4-g64", "int4-g128"}) {
@@ -95,7 +95,7 @@ TEST(OneScale, ProductsAreExact) {
   }
 }
 
-// Formats of consumers with 8-bit weights, with grouped 4-bit ones, and with sums over whole rows.
+// The input formats for 8-bit weights, for 4-bit weights in groups, and for sums over whole rows.
 std::vector<RowsFormat> formats(ActKind act, std::int64_t width) {
   return {{true, act, true, 0},
           {true, act, false, 32},
@@ -103,7 +103,7 @@ std::vector<RowsFormat> formats(ActKind act, std::int64_t width) {
           {true, act, false, static_cast<int>(up_to(width, 128))}};
 }
 
-// Runs every producer of rows but attention, and hands each result to `check`.
+// Runs every operation that produces rows, except attention, and passes each result to `check`.
 template <class Check>
 void for_producers(Backend& backend, std::int64_t width, const RowsFor& out, Random& random,
                    Check check) {
@@ -164,7 +164,7 @@ TEST(ActTensor, NeedsNoValuesWhereSumsCoverAtMost128Columns) {
   }
 }
 
-// The whole way of a static scale: inputs in double, rounded to the step, times the weights.
+// Compares a static scale with double: inputs rounded to the scale's step, times the weights.
 TEST(ActTensor, IsTheNaiveProductOfRoundedInputs) {
   Random random(4);
   const std::int64_t k = 330;
@@ -191,7 +191,7 @@ TEST(ActTensor, IsTheNaiveProductOfRoundedInputs) {
         y += code / 64 * w;
         size += std::abs(w) / 64;
       }
-      // An input beside a rounding boundary may fall on its other side: one code of 330.
+      // A value near a rounding boundary may be rounded the other way: one of 330 codes may be.
       EXPECT_NEAR(out.values[t * out.value_stride + n], y,
                   3 * size / static_cast<double>(k) + 1e-5 * size);
     }
@@ -221,7 +221,7 @@ TEST(ActOnline, WithoutMemoryItIsDynamicPerTensorToTheBit) {
   }
 }
 
-// A norm of constant width gives rows whose size is that of the gain.
+// Runs a norm over rows of equal width; the gain determines the magnitude of the norm's outputs.
 struct NormSteps {
   NormSteps() : backend(make_cpu_backend({2, supported_isas().back()})) {
     Random random(6);
@@ -321,7 +321,7 @@ TEST(ActTensor, NamesTheRowOfAValueThatIsNotFinite) {
   }
 }
 
-// f32 rows are the plain ones times the vector, and codes are those of these rows.
+// f32 rows must equal the unsmoothed rows times the vector; codes are computed from these rows.
 TEST(InvSmooth, MultipliesFinishedRows) {
   for (const ActKind act : {ActKind::none, ActKind::row, ActKind::g128, ActKind::tensor}) {
     for (const std::int64_t width : {64, 192, 330}) {

@@ -1,5 +1,5 @@
-// Attention kernels: each instruction set gives the portable kernel's bits, and the conversions are
-// right against the software f16 of base/half.h.
+// Attention kernels: each instruction set gives the same bits as the portable kernel, and
+// conversions agree with the software f16 of base/half.h.
 #include "backend/cpu/attention/attention_kernels.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ const KvKernels& of_type(Isa isa, KvType type) {
 TEST(AttentionKernels, WidenEveryF16) {
   std::vector<std::uint16_t> halves;
   for (std::uint32_t h = 0; h < 65536; ++h) {
-    if ((h & 0x7c00u) != 0x7c00u || (h & 0x3ffu) == 0) {  // NaN payloads are nobody's business
+    if ((h & 0x7c00u) != 0x7c00u || (h & 0x3ffu) == 0) {  // NaN payloads are not compared
       halves.push_back(static_cast<std::uint16_t>(h));
     }
   }
@@ -39,7 +39,7 @@ TEST(AttentionKernels, WidenEveryF16) {
   }
 }
 
-// Patterns of all exponents, and ties between neighbouring f16.
+// Includes bit patterns of all exponents, and ties between adjacent f16 numbers.
 std::vector<float> hard_numbers() {
   std::vector<float> numbers = {0.0f,   -0.0f, 65504.0f, 65519.9f,     65520.0f, -1e30f,
                                 1e-10f, 6e-8f, 2.98e-8f, 2.980232e-8f, -3e-8f};
@@ -66,8 +66,8 @@ TEST(AttentionKernels, NarrowToNearestEvenAndClamp) {
   }
 }
 
-// Rows of all sizes of numbers: the minimum is not above any number, the last code is not below the
-// largest, and every number is off by half a step at most.
+// Tests rows of any magnitude: the stored minimum is at most the smallest number, the last code
+// reaches the largest number, and every number is off by at most half a step.
 TEST(AttentionKernels, EncodeCoversEachRow) {
   Random random(9);
   const KvKernels& portable = of_type(Isa::portable, KvType::int8);
@@ -93,7 +93,7 @@ TEST(AttentionKernels, EncodeCoversEachRow) {
       const double v = std::clamp(double{x[i]}, -65504.0, 65504.0);
       ASSERT_LE(std::abs(m + s * codes[i] - v), s * 0.501 + 1e-6 * std::abs(v)) << v;
     }
-    // A constant row: within max(2^-10 |x|, 2^-24).
+    // A constant row is encoded within max(2^-10 |x|, 2^-24).
     if (trial % 7 == 0) {
       const double v = std::clamp(double{x[0]}, -65504.0, 65504.0);
       ASSERT_LE(std::abs(m + s * codes[0] - v), std::max(0x1p-10 * std::abs(v), 0x1p-24));
@@ -136,7 +136,7 @@ TEST(AttentionKernels, SoftmaxOfEveryRangeOfASpan) {
     std::vector<float> want(scores);
     const SpanSum sum = attention_kernels(Isa::portable).softmax(want.data(), first, last);
     ASSERT_EQ(sum.max, largest);
-    ASSERT_NEAR(sum.total, total, 1e-5 * total);  // 32 additions a lane, each off by 2^-24
+    ASSERT_NEAR(sum.total, total, 1e-5 * total);  // 32 additions per lane, each off by 2^-24
     for (const Isa isa : supported_isas()) {
       std::vector<float> have(scores);
       const SpanSum other = attention_kernels(isa).softmax(have.data(), first, last);

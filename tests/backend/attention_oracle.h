@@ -1,6 +1,6 @@
-// Two oracles for attention. NaiveAttention is the textbook in double, from the inputs alone.
-// SpanAttention is the written order of docs/numerics.md in scalar f32, reading the pages by the
-// layout of docs/kv-cache.md: it must agree bit for bit.
+// Two reference implementations of attention. NaiveAttention is the textbook formula in double,
+// computed from the inputs. SpanAttention follows the order of docs/numerics.md in scalar f32 and
+// reads the pages in the layout of docs/kv-cache.md; results of backends must equal its bits.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace leq::test {
 
-// One position's q [H][d], k [H_kv][d], v [H_kv][d] in double, normed and turned.
+// Stores q [H][d], k [H_kv][d] and v [H_kv][d] of each position in double, after norm and rotation.
 class NaiveAttention {
  public:
   NaiveAttention(const AttentionCase& c, int sequence, std::int64_t length) : c_(c) {
@@ -31,7 +31,7 @@ class NaiveAttention {
     }
   }
 
-  // Output of head h at position t.
+  // The output of head h at position t.
   std::vector<double> output(std::int64_t t, int h) const {
     const int d = c_.head_dim, kv = h / (c_.heads / c_.kv_heads);
     const std::int64_t first = c_.window > 0 ? std::max<std::int64_t>(0, t + 1 - c_.window) : 0;

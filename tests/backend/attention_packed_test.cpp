@@ -1,6 +1,6 @@
-// Attention over packed codes and their f16 copies: right against the written order and against
-// double, what is read decided by positions alone, and equal bit for bit for every instruction set,
-// thread count, chunk and batch.
+// Attention over packed codes and their f16 copies must agree with the documented order and with
+// double. Only positions decide what is read, and results must be bit-identical for every
+// instruction set, thread count, chunk and batch.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -77,7 +77,7 @@ TEST(PackedAttention, FollowsTheWrittenOrderBitForBit) {
   }
 }
 
-// Sinks of no position up to a whole page, windows of any size between blocks.
+// Tests 0 to 64 sinks; the number of recent positions need not be a multiple of the block size.
 TEST(PackedAttention, ZonesEndWhereTheyAreTold) {
   for (const KvType type : {KvType::simq4, KvType::simq2, KvType::simq8}) {
     for (const int sinks : {0, 1, 17, 33, 64}) {
@@ -131,7 +131,7 @@ TEST(PackedAttention, AgreesWithDoubleOverWhatTheCodesStandFor) {
   }
 }
 
-// The root mean square of what quantizing the cache changes, against attention in double.
+// The root mean square of the error that a quantized cache causes, relative to attention in double.
 double rms_error(const AttentionCase& c, std::int64_t length) {
   AttentionRun run(c, {2, supported_isas().back()}, length);
   run.run(in_chunks(length, length));
@@ -155,7 +155,7 @@ double rms_error(const AttentionCase& c, std::int64_t length) {
 TEST(PackedAttention, ComesCloseToAttentionInDouble) {
   const auto error = [](KvType keys, KvType values) {
     AttentionCase c = case_of(keys, values, 64);
-    c.recent = c.sinks = 0;  // codes wherever a block is whole
+    c.recent = c.sinks = 0;  // every complete block has codes
     return rms_error(c, 200);
   };
   const double f16 = error(KvType::f16, KvType::f16);
@@ -169,8 +169,8 @@ TEST(PackedAttention, ComesCloseToAttentionInDouble) {
   EXPECT_LT(error(KvType::int4, KvType::int4), 0.4);
 }
 
-// Theorem 2 as a property: every code is off by half a step of its own channel, or of its token and
-// group; sinks and open blocks are f16.
+// Checks Theorem 2: every number is off by at most half a step of its own channel (keys) or of its
+// token and group (values); sinks and open blocks are stored in f16.
 TEST(PackedAttention, EveryCodeIsWithinHalfAStepOfItsNumber) {
   constexpr std::int64_t kLength = 200;
   for (const KvType type : kPacked) {
@@ -200,7 +200,7 @@ TEST(PackedAttention, EveryCodeIsWithinHalfAStepOfItsNumber) {
       }
     }
     EXPECT_GT(codes, c.kv_heads * c.head_dim * 30);
-    // Sinks have no say in the first block's scales.
+    // Sinks must not affect the scales of the first block.
     const KvScheme& scheme = kv_scheme(type);
     for (int i = 0; i < c.head_dim; ++i) {
       double low = 1e9, high = -1e9;

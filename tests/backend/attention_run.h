@@ -1,5 +1,5 @@
-// Runs rope_append and attention of the CPU backend over sequences cut into batches in some way, on
-// pages that hold NaN wherever nothing was written.
+// Runs rope_append and attention of the CPU backend over sequences that are split into batches in
+// various ways, on pages that contain NaN at every position not written.
 #pragma once
 
 #include <algorithm>
@@ -28,10 +28,10 @@ struct AttentionCase {
   RowsFormat output = {};
   RowsConsumer consumer;
   std::int64_t context = 2048;
-  int sinks = -1, recent = -1;    // below 0: as the types have them
-  float attention_factor = 1;     // of cosines and sines
-  std::int64_t query_period = 0;  // positions of one temperature of q, 1 + 0.3 ln(1 + period)
-  float key_bias = 0;             // of channel 1 of every key, in a pair that turns fast
+  int sinks = -1, recent = -1;    // negative: the defaults of the types
+  float attention_factor = 1;     // factor of cosines and sines
+  std::int64_t query_period = 0;  // period of the temperature of q, 1 + 0.3 ln(1 + period)
+  float key_bias = 0;             // for channel 1 of every key, whose rotary pair turns fast
 
   KvResidual residual() const {
     KvResidual residual = kv_residual(key_type, value_type);
@@ -43,14 +43,14 @@ struct AttentionCase {
   std::int64_t qkv_width() const { return std::int64_t{heads + 2 * kv_heads} * head_dim; }
 };
 
-// One batch: how many further positions of which sequence, in this order.
+// A part of a batch: the next `count` positions of one sequence.
 struct Part {
   int sequence = 0;
   std::int64_t rows = 0;
 };
 using Schedule = std::vector<std::vector<Part>>;
 
-// Sequence 0 in chunks.
+// Returns a schedule that feeds sequence 0 in chunks.
 inline Schedule in_chunks(std::int64_t length, std::int64_t chunk) {
   Schedule schedule;
   for (std::int64_t done = 0; done < length; done += chunk) {
@@ -59,7 +59,7 @@ inline Schedule in_chunks(std::int64_t length, std::int64_t chunk) {
   return schedule;
 }
 
-// The input row of a position: the same however the batch is cut.
+// The input row of a position, which does not depend on how sequences are split into batches.
 inline std::vector<float> qkv_row(const AttentionCase& c, int sequence, std::int64_t position) {
   Random random(static_cast<std::uint64_t>(sequence) * 100003 +
                 static_cast<std::uint64_t>(position) * 17 + 5);
@@ -124,7 +124,7 @@ class AttentionRun {
     take_pages();
   }
 
-  // Outputs of all positions by sequence: rows(sequence)[position][H d].
+  // Computes the outputs of all positions by sequence: rows(sequence)[position][H d].
   void run(const Schedule& schedule) {
     for (const auto& parts : schedule) step(parts);
   }
@@ -139,7 +139,7 @@ class AttentionRun {
   Backend& backend() { return *backend_; }
 
  private:
-  // Page tables in no particular order, so that neighbours in a sequence are none in memory.
+  // Takes pages in random order: adjacent pages of a sequence are not adjacent in memory.
   void take_pages() {
     const auto pages = static_cast<std::int32_t>(case_.context / kPageTokens);
     layer_.key_type = case_.key_type;
@@ -152,7 +152,7 @@ class AttentionRun {
                    layer_.key_page_bytes * static_cast<std::size_t>(pages) * kSequences);
     values_memory_ = Buffer(backend_->memory(),
                             layer_.value_page_bytes * static_cast<std::size_t>(pages) * kSequences);
-    std::memset(keys_.data(), 0xff, keys_.size());  // NaN as f32 and as f16
+    std::memset(keys_.data(), 0xff, keys_.size());  // NaN both as f32 and as f16
     std::memset(values_memory_.data(), 0xff, values_memory_.size());
     layer_.keys = keys_.data();
     layer_.values = values_memory_.data();
@@ -164,7 +164,7 @@ class AttentionRun {
     }
   }
 
-  // Every page has its copy, somewhere else than the page.
+  // Every page has a copy with a different page number.
   void take_copies(std::int32_t pages) {
     layer_.residual = case_.residual();
     if (!layer_.residual.copies()) return;

@@ -1,5 +1,5 @@
-// Attention over the paged cache: right against double and against the written order of operations,
-// and equal bit for bit for every instruction set, thread count, chunk and batch.
+// Attention over the paged cache agrees with double and with the documented order of operations,
+// and is bit-identical for every instruction set, thread count, chunk and batch.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -20,9 +20,9 @@
 namespace leq::test {
 namespace {
 
-// Against double: f32 sums of up to 700 values of size 5 and angles up to 700 rad, whose f32
-// product is off by 700 * 2^-24 = 4e-5; f16 keys and values are off by 2^-11 of themselves, int8 by
-// half a step of about 10/255 in keys of 32 to 256 dimensions, values and queries.
+// Tolerances against double. f32: sums of up to 700 values of size 5, with angles up to 700 rad
+// whose f32 product is off by 700 * 2^-24 = 4e-5. f16: keys and values are off by 2^-11 relatively.
+// int8: values, queries and keys of 32 to 256 dimensions are off by half a step of about 10/255.
 constexpr double kTolerance[] = {4e-4, 8e-3, 0.25};
 
 constexpr KvType kTypes[] = {KvType::f32, KvType::f16, KvType::int8};
@@ -131,8 +131,8 @@ TEST(Attention, FollowsTheWrittenOrderBitForBit) {
   }
 }
 
-// The rotary table is filled as positions come into use: by single rows, by one more than a whole
-// piece of it, and across two.
+// The rotary table is filled on demand in pieces of 64 rows: the chunks fill it by single rows, by
+// one row more than a piece, and across two pieces.
 TEST(Attention, AgreesWithDoubleHoweverTheTableIsFilled) {
   for (const std::int64_t chunk : {1, 64, 65, 129}) {
     AttentionCase c;
@@ -144,8 +144,8 @@ TEST(Attention, AgreesWithDoubleHoweverTheTableIsFilled) {
   }
 }
 
-// What is reserved for a batch is enough for every smaller one, also for those whose rows are cut
-// by spans, up to the context's end.
+// The scratch reserved for a batch is enough for every smaller batch, also for one whose rows are
+// split by spans, up to the end of the context.
 TEST(Attention, ScratchForABatchIsEnoughForSmallerOnes) {
   for (const int threads : {1, 2, 3, 8}) {
     for (const int kv_heads : {1, 2, 3, 5, 8}) {
@@ -167,9 +167,9 @@ TEST(Attention, ScratchForABatchIsEnoughForSmallerOnes) {
   }
 }
 
-// The oldest visible key is the first or the last of a block, a page or a span at some time:
-// windows begin at every position of two spans. One row at a time each row is a block of its own,
-// and in chunks blocks begin anywhere.
+// The oldest visible key is at some time the first or the last of a block, a page or a span, since
+// windows begin at every position of two spans. With one row at a time each row is a block of its
+// own; with chunks, blocks begin anywhere.
 TEST(Attention, WindowsBeginAtEveryPositionOfASpan) {
   constexpr std::int64_t kLength = 1100;
   const Isa isa = supported_isas().back();
@@ -197,19 +197,19 @@ TEST(Attention, WindowsBeginAtEveryPositionOfASpan) {
   }
 }
 
-// One case of the grid below: all cuts of the same sequence give the same bits.
+// Checks that all ways to split one sequence give the same bits, for one case of the grid below.
 void expect_one_result(const AttentionCase& c, std::int64_t length,
                        const std::vector<std::int64_t>& chunks) {
-  // The second level runs the portable kernels with fma in hardware, on x86-64 and on aarch64.
+  // The second level runs the portable kernels with hardware fma, on x86-64 and on aarch64.
   AttentionRun first(c, {1, supported_isas()[1]}, length);
   first.run(in_chunks(length, length));
   const auto want = bits(first.values(0));
   ASSERT_EQ(want.size(), static_cast<std::size_t>(length * c.width()));
   for (const float v : first.values(0)) ASSERT_TRUE(std::isfinite(v)) << describe(c);
-  std::set<const cpu::AttentionKernels*> seen;  // levels of aarch64 share theirs
+  std::set<const cpu::AttentionKernels*> seen;  // levels of aarch64 share kernels
   for (const Isa isa : supported_isas()) {
     if (isa == Isa::portable)
-      continue;  // the same source as the second level: compared below, it is slow
+      continue;  // slow, and the same source as the second level, which is compared below
     if (!seen.insert(&cpu::attention_kernels(isa)).second) continue;
     for (const int threads : {1, 2, 4}) {
       const Fetch fetch = threads == 2 ? Fetch::twice : Fetch::never;
@@ -269,7 +269,7 @@ TEST(Attention, BaselineBuildOfThePortableKernelsAgrees) {
   }
 }
 
-// Decoding at depth cuts one row's work by spans.
+// When decoding at depth, the work for one row is split by spans.
 TEST(Attention, OneByOneGivesTheBitsOfOneChunk) {
   for (const KvType type : kTypes) {
     for (const int window : {0, 700}) {
@@ -289,7 +289,7 @@ TEST(Attention, OneByOneGivesTheBitsOfOneChunk) {
   }
 }
 
-// 32 spans are computed at a time: a row beyond 16,384 positions takes a second wave of them.
+// 32 spans are computed at a time, so a row beyond 16,384 positions needs a second wave.
 TEST(Attention, WavesOfSpansAreJoinedInTheWrittenOrder) {
   constexpr std::int64_t kFed = 16382, kSteps = 5;
   AttentionCase c;
@@ -316,7 +316,7 @@ TEST(Attention, WavesOfSpansAreJoinedInTheWrittenOrder) {
   }
 }
 
-// A single row reads several heads at a time, of 11 the last two or three; a prompt one by one.
+// A single row reads several heads at a time (the last two or three of 11); a prompt reads one.
 TEST(Attention, HeadsReadTogetherGiveTheSameBits) {
   const Isa isa = supported_isas().back();
   for (const KvType type : kTypes) {
@@ -358,7 +358,7 @@ TEST(Attention, BatchCompositionChangesNothing) {
   }
 }
 
-// Codes of the output are those of its f32 rows, whichever thread finishes a group of columns.
+// Output codes must equal codes of the f32 output rows, whichever thread finishes a column group.
 TEST(Attention, QuantizedOutputsAreTheQuantizedRows) {
   for (const ActKind act : {ActKind::row, ActKind::g128}) {
     for (const int dim : {20, 64, 96, 256}) {
@@ -396,8 +396,8 @@ TEST(Attention, QuantizedOutputsAreTheQuantizedRows) {
   }
 }
 
-// Outputs are smoothed once, whoever finishes them, and then take the scale that their consumer
-// has.
+// Outputs are smoothed exactly once, whichever thread finishes them, and are then quantized with
+// their consumer's scale.
 TEST(Attention, SmoothedOutputsTakeTheScaleOfTheirConsumer) {
   for (const ActKind act : {ActKind::none, ActKind::tensor, ActKind::online}) {
     for (const int dim : {20, 64, 96}) {
@@ -413,7 +413,7 @@ TEST(Attention, SmoothedOutputsTakeTheScaleOfTheirConsumer) {
         for (std::int64_t k = 0; k < width; ++k) {
           smooth.push_back(0.5f + static_cast<float>(k % 7));
         }
-        // Without memory and with one row a step, the scale is that of a row.
+        // Without memory and with one row per step, the scale is that of the row.
         OnlineScale online({.decay = 0, .window = 1});
         c.output = {act != ActKind::tensor, act, true, 0};
         c.consumer = {0.02f, &online, smooth.data()};

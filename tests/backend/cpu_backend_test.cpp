@@ -1,4 +1,4 @@
-// The CPU backend's memory, rows, embedding, norms and gathering.
+// Tests the CPU backend's memory, rows, embedding, norms and gathering of rows.
 #include "backend/cpu/cpu_backend.h"
 
 #include <gtest/gtest.h>

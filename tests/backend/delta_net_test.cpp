@@ -1,5 +1,5 @@
-// Gated DeltaNet of the CPU backend against its formulas in plain doubles, token by token; and the
-// same bits for every instruction set, number of threads and way to cut a text into steps.
+// Compares the CPU backend's Gated DeltaNet with its formulas in double, token by token; bits must
+// not depend on the instruction set, the number of threads or how a text is split into steps.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ struct Layer {
   std::int64_t mixed_width() const { return shape().channels() + shape().values(); }
 };
 
-// Inputs of position `t` of a text.
+// The inputs at position `t` of a text.
 std::vector<float> input(std::uint64_t text, std::int64_t t, std::int64_t width, int what) {
   Random random(text * 1000003 + static_cast<std::uint64_t>(t) * 7 +
                 static_cast<std::uint64_t>(what));
@@ -59,7 +59,7 @@ std::vector<float> input(std::uint64_t text, std::int64_t t, std::int64_t width,
   return row;
 }
 
-// The formulas of decoder_parts.h, in double.
+// Evaluates the formulas of decoder_parts.h in double.
 std::vector<double> naive(const Layer& layer, std::uint64_t text, std::int64_t length) {
   const DeltaShape s = layer.shape();
   const std::int64_t channels = s.channels(), dk = s.key_dim, dv = s.value_dim;
@@ -120,14 +120,14 @@ std::vector<double> naive(const Layer& layer, std::uint64_t text, std::int64_t l
   return out;
 }
 
-// How many further positions of which text, in one step.
+// The next `count` positions of one text, as a part of a step.
 struct Part {
   std::uint64_t text;
   std::int64_t rows;
 };
 using Steps = std::vector<std::vector<Part>>;
 
-// Outputs of each text, its states in two buffers that take turns.
+// Returns the outputs of each text; the text's states alternate between two buffers.
 std::map<std::uint64_t, std::vector<float>> run(const Layer& layer, const Steps& steps, Isa isa,
                                                 int threads) {
   const auto backend = make_cpu_backend({.threads = threads, .isa = isa});
@@ -213,7 +213,7 @@ TEST(DeltaNet, EqualsItsFormulasInDouble) {
 
 TEST(DeltaNet, BitsDoNotDependOnStepsNeighboursThreadsOrIsa) {
   for (const int ratio : {1, 3}) {
-    const Layer layer(2, ratio, 33, 70);  // no multiple of any register
+    const Layer layer(2, ratio, 33, 70);  // not a multiple of any register
     const auto want = run(layer, in_chunks(1, 200, 256), Isa::portable, 1).at(1);
     const auto other = run(layer, in_chunks(2, 90, 256), Isa::portable, 1).at(2);
     for (const Isa isa : supported_isas()) {
@@ -223,7 +223,7 @@ TEST(DeltaNet, BitsDoNotDependOnStepsNeighboursThreadsOrIsa) {
           EXPECT_EQ(run(layer, in_chunks(1, 200, chunk), isa, threads).at(1), want)
               << isa_name(isa) << ", " << threads << " threads, chunks of " << chunk;
         }
-        // Two texts of different lengths, and one text twice in a step.
+        // Here a step contains two texts of different lengths, or one text twice.
         const auto both =
             run(layer, {{{1, 60}, {2, 7}}, {{2, 80}}, {{1, 1}, {2, 3}, {1, 139}}}, isa, threads);
         EXPECT_EQ(both.at(1), want) << isa_name(isa);

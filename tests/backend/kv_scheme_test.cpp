@@ -1,5 +1,5 @@
-// The table of KV schemes: its names, what other engines' names answer, and sizes that follow from
-// a row, also from rows that no cache has yet.
+// Tests the table of KV schemes: its names, the errors for names of other engines, and sizes
+// derived from a row of the table, including rows that no cache uses yet.
 #include "backend/kv_scheme.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ TEST(KvSchemes, NamesOfOtherEnginesAreAnsweredWithTheClosest) {
   EXPECT_EQ(refusal(""), "key_type " + expected);
 }
 
-// Decision 6: query i reads key j as f16 where j < S or j's block ends after i + 1 - R.
+// Decision 6: query i reads key j as f16 if j < S or if j's block ends after i + 1 - R.
 TEST(KvSchemes, LayersMayHaveTypesOfTheirOwn) {
   const auto parsed = [](std::string_view text) {
     return kv_layers_text(parse_kv_layers(text, Setting{"kv_layers"}));
@@ -63,7 +63,7 @@ TEST(KvSchemes, ZonesFollowTheRuleOfPositions) {
         const bool open = end > i + 1 - residual.recent;
         ASSERT_EQ(j >= residual.closed_for(i), open) << "query " << i << " key " << j;
       }
-      // What query i reads as codes is there once position i was appended.
+      // All codes that query i reads exist as soon as position i was appended.
       ASSERT_EQ(residual.quantized(i + 1), residual.closed_for(i));
     }
   }
@@ -78,7 +78,7 @@ TEST(KvSchemes, SizesFollowFromTheRow) {
   EXPECT_EQ(kv_scale_count(kv_scheme(KvType::f16), KvPart::keys, 22, 64), 0u);
   EXPECT_EQ(kv_number_bytes(int8, 22), 22u);
   EXPECT_EQ(kv_scale_count(int8, KvPart::values, 22, 65), 65u);
-  // Keys scaled by channel and 32 positions, values by token and 64 channels.
+  // Here keys are scaled per channel and 32 positions, values per token and 64 channels.
   KvScheme four = {.name = "four", .bits = 4};
   four.keys = KvAlong::channel;
   four.values = KvAlong::token;

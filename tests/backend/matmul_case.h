@@ -1,5 +1,5 @@
-// Random weights, inputs and their exact products for the matmul tests: own packing (from the
-// layout as written down, not from the code), sums in 64 bits, f32 steps in the written order.
+// Random weights and inputs with their exact products, for the matmul tests. Packing is implemented
+// independently from the documented layout; sums have 64 bits, f32 steps the documented order.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ inline std::int64_t up_to(std::int64_t value, std::int64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-// Bytes that begin on a cache line, as in a file.
+// Bytes aligned to a cache line, as in a file.
 class AlignedBytes {
  public:
   explicit AlignedBytes(std::int64_t bytes) : lines_(static_cast<std::size_t>(bytes / 64 + 1)) {}
@@ -39,12 +39,12 @@ class AlignedBytes {
   std::vector<Line> lines_;
 };
 
-// Columns of a scale of inputs; 0: the row.
+// The number of columns per input scale; 0: the whole row.
 inline std::int64_t columns_of_scale(ActKind act) {
   return act == ActKind::g128 ? 128 : act == ActKind::g32 ? 32 : 0;
 }
 
-// Which codes and inputs a case has.
+// The kind of codes and inputs in a case.
 enum class Fill { random, extreme };
 
 struct TestWeight {
@@ -111,11 +111,11 @@ struct TestWeight {
   }
 
   bool ranged() const { return scheme.kind == CodeKind::uint_; }
-  // Added to a code before it is stored.
+  // The offset added to a code before it is stored.
   int stored_offset() const { return ranged() || scheme.bits == 8 ? 0 : 1 << (scheme.bits - 1); }
 
-  // Extreme products: the code farthest from its zero point, to either side by turns for 8 bits and
-  // uint. leq writes no -128, but a file may.
+  // For extreme products, each code is as far from its zero point as possible; for 8 bits and uint,
+  // the direction alternates by row. leq never writes -128, but a file may contain it.
   static bool points_down(std::int64_t row) { return row % 2 == 1; }
   int extreme_code(std::int64_t row) const {
     if (ranged()) return points_down(row) ? 0 : (1 << scheme.bits) - 1;
@@ -129,7 +129,7 @@ struct TestWeight {
     return static_cast<int>(random.below(static_cast<std::uint32_t>(levels))) + low;
   }
 
-  // Zero points: numbers [rows][groups] as the planes have them.
+  // Stores the zero points [rows][groups] in the layout of the planes.
   void put_zeros(Random& random, Fill fill, std::int64_t np, std::int64_t kp) {
     const std::int64_t groups = group == 0 ? 1 : kp / group;
     zeros = AlignedBytes(np * groups);
@@ -152,8 +152,8 @@ struct TestWeight {
     return zeros.as<std::uint8_t>()[row / 64 * groups * 64 + g * 64 + row % 64];
   }
 
-  // Codes of rows and columns past the last hold any bits: their inputs are 0, and what comes out
-  // of such rows is not looked at. int8 pads are 0 as its sums say.
+  // Codes of padding rows and columns get random bits, because their inputs are 0 and the outputs
+  // of padding rows are ignored. Padding of int8 is 0, because its sums include it.
   void fill_codes(Random& random, Fill fill) {
     const std::int64_t np = up_to(n, 64);
     const std::int64_t kp = up_to(k, 128);
@@ -183,7 +183,7 @@ struct TestWeight {
     put_bits(row, column, stored >> 2, 1, np * kp * 2 / 8, kp);
   }
 
-  // Into a plane of `bits` bits that begins at byte `start`.
+  // Writes a value to a plane of `bits` bits that begins at byte `start`.
   void put_bits(std::int64_t row, std::int64_t column, int value, int bits, std::int64_t start,
                 std::int64_t kp) {
     const std::int64_t per = 8 / bits;
@@ -219,7 +219,7 @@ struct TestWeight {
     }
   }
 
-  // 8-bit codes: sums over the whole row (i32), or over the finer of the groups (i16).
+  // Sums of 8-bit codes cover the whole row (i32) or the finer of the two groupings (i16).
   void put_sums(std::int64_t np, std::int64_t kp) {
     const std::int64_t of_token = columns_of_scale(act) == 0 ? kp : columns_of_scale(act);
     const bool whole = group == 0 && columns_of_scale(act) == 0;
@@ -270,7 +270,7 @@ struct TestInputs {
                                            (group() > 0 ? column / group() : 0))];
   }
 
-  // Tokens [first, first + count) as the backend keeps them; what must not be read is poisoned.
+  // Tokens [first, first + count) in the backend's format; unused memory is poisoned.
   Rows rows(Backend& backend, const RowsFormat& format, std::int64_t first,
             std::int64_t count) const {
     Rows rows = backend.allocate_rows(count, k, format);
@@ -303,7 +303,7 @@ struct TestInputs {
   std::vector<float> scales;
 };
 
-// y of one token and output by the written order of f32 steps. bias may be null.
+// Returns y of one token and output, with f32 steps in the documented order. `bias` may be null.
 inline float expected_int(const TestWeight& w, std::int64_t row, const TestInputs& x,
                           std::int64_t token, const float* bias) {
   const bool by_token = x.group() > 0;
@@ -333,7 +333,7 @@ inline float expected_int(const TestWeight& w, std::int64_t row, const TestInput
   return bias == nullptr ? f * scale : std::fma(f, scale, *bias);
 }
 
-// Sixteen chains, added pairwise at distances 8, 4, 2, 1. Integer weights count as scale * code.
+// Adds 16 lanes pairwise at distances 8, 4, 2, 1. Integer weights are used as scale * code.
 inline float expected_float(const TestWeight& w, std::int64_t row, const TestInputs& x,
                             std::int64_t token, const float* bias) {
   float lanes[16] = {};
@@ -355,7 +355,7 @@ inline float expected(const TestWeight& w, std::int64_t row, const TestInputs& x
                                 : expected_int(w, row, x, token, bias);
 }
 
-// A linear of one to three weights with its expected products.
+// A linear of one to three weights, with its expected products.
 struct TestLinear {
   TestLinear(const std::string& scheme, ActKind act, const std::vector<std::int64_t>& outputs,
              std::int64_t k, bool with_bias, Random& random, Fill fill = Fill::random) {
@@ -373,7 +373,7 @@ struct TestLinear {
     linear.name = "layers.5.test";
   }
 
-  // [tokens][outputs]
+  // Returns the expected outputs [tokens][outputs].
   std::vector<float> products(const TestInputs& x) const {
     std::vector<float> y;
     for (std::int64_t t = 0; t < x.tokens; ++t) {

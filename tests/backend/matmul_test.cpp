@@ -1,4 +1,4 @@
-// Operations::linear on the CPU: every scheme and instruction set against exact products.
+// Tests Operations::linear on the CPU: every scheme and instruction set against exact products.
 #include <bit>
 
 #include <gtest/gtest.h>
@@ -26,8 +26,8 @@ std::vector<std::string> integer_schemes() {
 }
 const std::vector<std::string> kIntSchemes = integer_schemes();
 
-// Runs the linear over all tokens in batches of `batch`, into values [tokens][outputs]. `before` is
-// what the output rows hold at first; columns after them must stay as they are.
+// Runs the linear over all tokens in batches of `batch` and returns [tokens][outputs]. `before` is
+// the initial value of the output rows; columns after the outputs must keep this value.
 std::vector<float> run(Backend& backend, const Linear& linear, const TestInputs& x,
                        std::int64_t batch, Epilogue epilogue = Epilogue::none,
                        float before = 7.0f) {
@@ -49,7 +49,7 @@ std::vector<float> run(Backend& backend, const Linear& linear, const TestInputs&
   return result;
 }
 
-// Index of the first number whose bits differ, or -1.
+// The index of the first number whose bits differ, or -1.
 std::int64_t first_difference(const std::vector<float>& a, const std::vector<float>& b) {
   if (a.size() != b.size()) return 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -60,7 +60,7 @@ std::int64_t first_difference(const std::vector<float>& a, const std::vector<flo
   return -1;
 }
 
-// A group of the weights lies in one of the inputs.
+// Returns the input formats for which each group of the weights is within one group of the inputs.
 std::vector<ActKind> acts_of(const std::string& scheme) {
   const QuantScheme parsed = *parse_scheme(scheme);
   if (parsed.scaling == Scaling::group && parsed.group > 32) return {ActKind::row, ActKind::g128};
@@ -75,7 +75,7 @@ void expect_exact(const std::string& scheme, ActKind act, const std::vector<std:
   const std::vector<float> want = test.products(x);
   for (const Isa isa : supported_isas()) {
     for (const Fetch fetch : {Fetch::twice, Fetch::once, Fetch::never}) {
-      if (fetch != Fetch::twice && tokens > 16) continue;  // of few tokens alone
+      if (fetch != Fetch::twice && tokens > 16) continue;  // only with few tokens
       const auto backend = make_cpu_backend({.threads = 2, .isa = isa, .fetch = fetch});
       const std::vector<float> got = run(*backend, test.linear, x, tokens);
       const std::int64_t at = first_difference(want, got);
@@ -114,7 +114,7 @@ TEST(IntMatmul, IsExactForEveryNumberOfTokensUpTo30) {
   }
 }
 
-// At the edges of the tiles of 16 and 32 tokens and of the blocks of 256.
+// Token counts are around the tiles of 16 and 32 tokens and around the blocks of 256.
 TEST(IntMatmul, IsExactAroundTilesAndBlocksOfTokens) {
   Random random(28);
   for (const std::string scheme : {"int8", "int8-g128", "int8-g32", "int4-g128", "int4-g32",
@@ -137,7 +137,7 @@ TEST(IntMatmul, IsExactFor600Tokens) {
   }
 }
 
-// More columns than one piece of a panel (up to 1,024) that the grouped kernels work on.
+// These rows are longer than one piece of a panel (up to 1,024 columns) of the grouped kernels.
 TEST(IntMatmul, IsExactForLongRows) {
   Random random(14);
   for (const std::string& scheme : kIntSchemes) {
@@ -147,9 +147,9 @@ TEST(IntMatmul, IsExactForLongRows) {
   }
 }
 
-// Many tokens at the edge between rows that are one piece for a strip of 64 tokens with AMX (1,024
-// columns) and longer ones, which all tokens pass piece by piece. Two threads cut so few outputs
-// into blocks of 68 tokens.
+// AMX processes rows of up to 1,024 columns as a whole for each strip of 64 tokens, and longer rows
+// piece by piece for all tokens. Both lengths are tested with many tokens; two threads split so few
+// outputs into blocks of 68 tokens.
 TEST(IntMatmul, IsExactForManyTokensWithLongRows) {
   Random random(29);
   for (const std::string scheme :
@@ -194,9 +194,9 @@ TEST(FloatMatmul, FollowsTheSixteenLaneChainOnEveryIsa) {
   }
 }
 
-// The chain is as close to the true product as f32 sums of this length are.
+// The chain is as close to the exact product as f32 sums of this length can be.
 TEST(FloatMatmul, IsCloseToDoublePrecision) {
-  constexpr double kTolerance = 3e-7;  // times the sum of absolute products; measured 1e-7
+  constexpr double kTolerance = 3e-7;  // times the sum of absolute products; measured: 1e-7
   Random random(18);
   const TestLinear test("f32", ActKind::none, {50}, 2000, false, random);
   const TestInputs x(ActKind::none, 4, 2000, random);
@@ -269,7 +269,7 @@ double gelu(double x) {
   return 0.5 * x * (1.0 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
 }
 
-// The engine's own exp is good to 1e-7; the rest is a handful of f32 roundings.
+// The library's own exp has an error of 1e-7; the rest of the tolerance is for f32 roundings.
 constexpr double kActivationTolerance = 2e-6;
 
 TEST(Linear, AppliesSwiGluAndGelu) {
@@ -299,7 +299,7 @@ TEST(Linear, AppliesSwiGluAndGelu) {
   }
 }
 
-// One group of values quantized by the written rule: scale and codes.
+// Quantizes one group of values by the documented rule; returns the scale and writes the codes.
 float quantize(const float* x, std::int64_t count, int* codes) {
   float largest = 0.0f;
   for (std::int64_t i = 0; i < count; ++i) largest = std::max(largest, std::abs(x[i]));
@@ -370,7 +370,7 @@ TEST(Linear, QuantizesItsOutputAsTheConsumerWants) {
   }
 }
 
-// Values need not be kept where codes by groups are all that is wanted.
+// The backend need not store f32 values if only codes with scales by groups are required.
 TEST(Linear, QuantizesWithoutKeepingValues) {
   Random random(24);
   const TestLinear gated("int4-g128", ActKind::row, {300, 300}, 256, false, random);

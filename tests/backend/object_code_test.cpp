@@ -1,5 +1,5 @@
-// The loops of matmul and attention of x86-64 as the compiler wrote them: an accumulator that moves
-// to the stack inside a loop costs up to half the speed, and no other test would see it.
+// Checks the compiled loops of matmul and attention on x86-64: an accumulator spilled to the stack
+// inside a loop costs up to half of the speed, which no other test would detect.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -12,8 +12,8 @@
 namespace leq {
 namespace {
 
-// Of one function: stack accesses of whole registers between its first and last product, and by
-// products themselves.
+// Counts, for one function, stack accesses of whole registers between its first and last product
+// instruction, including stack operands of the product instructions.
 struct Loop {
   std::string function;
   int spills = 0;
@@ -23,8 +23,8 @@ bool contains(const std::string& text, const char* part) {
   return text.find(part) != std::string::npos;
 }
 
-// Calls see(text, begins) for the lines of assembly of kernels; `begins` are names of functions.
-// Without objdump there are none.
+// Calls see(text, begins) for each line of the kernels' disassembly; `begins`: names of functions
+// that begin there. Without objdump there are no lines.
 template <class See>
 void each_line(See see) {
   const std::string command =
@@ -38,13 +38,13 @@ void each_line(See see) {
   }
 }
 
-// The functions in which `product` matches an instruction; `sums` is the kind of register that
-// holds their sums.
+// Returns the functions in which `product` matches an instruction; `sums` is the kind of register
+// that holds the accumulators.
 std::vector<Loop> loops_of(const std::regex& product, const char* sums) {
   std::vector<Loop> loops;
   std::string function;
   bool inside = false;
-  int pending = 0;  // since the last product: they count if another one follows
+  int pending = 0;  // since the last product; they count only if another product follows
   each_line([&](const std::string& text, bool begins) {
     const bool on_stack = contains(text, "(%rsp)") || contains(text, "(%rbp)");
     if (begins) {
@@ -77,29 +77,29 @@ void expect_no_spills(const char* product, const char* function, const char* sum
   EXPECT_GT(checked, 0) << "none of " << loops.size() << " functions is " << function;
 }
 
-// Tiles of bytes: up to 24 accumulators of 32 registers. (Three tokens of 2- and 3-bit codes need
-// 24 and masks besides, and are left out.)
+// Tiles of byte codes use up to 24 of 32 registers as accumulators. (Tiles of three tokens with 2-
+// and 3-bit codes are excluded, because they need registers for masks in addition to the 24.)
 TEST(ObjectCode, KeepsVnniSumsInRegisters) {
   expect_no_spills("vpdpbusd.*zmm", "::(piece_)?tile<|bits_tile<.*Bits., [12],");
 }
 
-// Tiles of many tokens on AVX2: 12 of 16 registers, and all others besides.
+// Tiles of many tokens on AVX2 use 12 of 16 registers as accumulators and the others for operands.
 TEST(ObjectCode, KeepsSumsOfWordsInRegisters) {
   expect_no_spills("vpmaddwd.*ymm", "::k_tile_kernel<.*WordProducts", "ymm");
 }
 
-// Attention of many queries on AVX2: as many.
+// Attention of many queries on AVX2 also uses 12 of 16 registers as accumulators.
 TEST(ObjectCode, KeepsSumsOfAttentionInRegisters) {
   expect_no_spills("vfmadd.*ymm", "::(float_blocks|value_columns)<", "ymm");
 }
 
-// Here the registers hold what is folded while the tiles multiply.
+// With AMX, these registers hold values that the CPU combines while the tile unit multiplies.
 TEST(ObjectCode, KeepsNumbersBesideTheTilesInRegisters) {
   expect_no_spills("tdpb[su][su]d", "::multiply_k_tile<|int8_rows|uint8_rows|add_k_tile<");
 }
 
-// Calls of functions that do nothing but prefetch, which the compiler may drop (base/prefetch.h):
-// of what lies apart from a cache's codes, attention was once 1.2 times as fast with these.
+// Counts calls of functions that only prefetch, because a compiler may drop such calls
+// (base/prefetch.h). Prefetching the scales of packed codes made attention 1.2 times as fast.
 TEST(ObjectCode, KeepsWhatOnlyPrefetches) {
   const std::regex names("leq::cpu::(\\(anonymous namespace\\)::)?(run_span|prefetch_scales)\\(");
   bool inside = false, calls = false;
@@ -114,7 +114,7 @@ TEST(ObjectCode, KeepsWhatOnlyPrefetches) {
     }
   });
   if (functions == 0) GTEST_SKIP() << "no objdump, or none that reads this processor's code";
-  // Scales and minima; in a function of its own they need a call as well.
+  // Scales and minima are prefetched; a prefetch_scales that is not inlined must be called, too.
   EXPECT_GE(prefetches, functions == 1 ? 2 : 3);
   EXPECT_EQ(calls, functions > 1);
 }

@@ -1,4 +1,4 @@
-// The moving scale of act online by its definition: how it rises, falls, resets and gives up.
+// Compares the moving scale of act online with its definition: rise, fall, reset and fallback.
 #include "backend/online_scale.h"
 
 #include <gtest/gtest.h>
@@ -18,14 +18,14 @@ namespace {
 constexpr OnlineOptions kSafe = {};
 constexpr OnlineOptions kStreaming = {.mode = OnlineMode::streaming};
 
-// One step of 1000 numbers of which `clipped` lie outside.
+// Runs one step with 1000 numbers, of which `clipped` are out of range.
 float step(OnlineScale& scale, float largest, std::uint64_t clipped = 0) {
   const float range = scale.begin(largest);
   scale.end(clipped, 1000);
   return range;
 }
 
-// The definition in double with the whole history, for safe mode.
+// Computes the scale of safe mode by its definition, in double over the whole history.
 double naive_range(const std::vector<float>& largest, double decay, std::size_t window) {
   double range = largest[0];
   for (std::size_t t = 1; t < largest.size(); ++t) {
@@ -47,7 +47,7 @@ TEST(OnlineScale, FollowsItsDefinition) {
       for (int t = 0; t < 200; ++t) {
         seen.push_back(0.1f + std::abs(random.normal()));
         const double want = naive_range(seen, double{decay}, static_cast<std::size_t>(window));
-        // each step rounds to f32 once
+        // each step has one f32 rounding
         EXPECT_NEAR(step(scale, seen.back()), want, 1e-6 * want) << t;
       }
     }
@@ -88,14 +88,14 @@ TEST(OnlineScale, SafeModeNeverClips) {
 }
 
 TEST(OnlineScale, AStepDownByTwoDecaysToATenthAboveInTheStatedTime) {
-  // the window forgets the old peak, then 0.9^n <= 0.1
+  // The old peak leaves the window after 64 steps; afterwards the range decays until 0.9^n <= 0.1.
   const int bound = 64 + static_cast<int>(std::ceil(std::log(0.1) / std::log(0.9)));
   OnlineScale scale(kSafe);
   for (int t = 0; t < 100; ++t) step(scale, 2.0f);
   int steps = 1;
   while (step(scale, 1.0f) > 1.1f) ++steps;
   EXPECT_LE(steps, bound);
-  EXPECT_GT(steps, 64);  // the peak stays while the window remembers it
+  EXPECT_GT(steps, 64);  // the peak stays while it is in the window
 }
 
 TEST(OnlineScale, StreamingQuantizesWithWhatTheStepsBeforeSay) {
@@ -118,7 +118,7 @@ TEST(OnlineScale, MoreThanOneInAThousandClippedResetsTheRange) {
   EXPECT_EQ(scale.counters().values, 4000u);
   EXPECT_EQ(scale.counters().steps, 4u);
   EXPECT_DOUBLE_EQ(scale.counters().clipped_share(), 3.0 / 4000.0);
-  // The window was emptied: a larger step before the reset does not draw the range up.
+  // The window was cleared, so a larger step before the reset does not raise the range.
   OnlineScale emptied(kStreaming);
   step(emptied, 1.0f);
   step(emptied, 100.0f);

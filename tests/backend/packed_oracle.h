@@ -1,5 +1,5 @@
-// Attention over packed codes and their f16 copies in scalar f32, in the written order of
-// docs/numerics.md, reading pages by the layout of docs/kv-cache.md: it must agree bit for bit. And
+// Attention over packed codes and their f16 copies in scalar f32, in the order of docs/numerics.md;
+// it reads pages in the layout of docs/kv-cache.md, and backends must equal its bits. Also provides
 // the same keys and values as plain numbers, for attention in double.
 #pragma once
 
@@ -50,7 +50,7 @@ class PackedAttention {
     return total;
   }
 
-  // The same in double over the numbers that the codes stand for.
+  // Computes the same output in double, from the values that the codes represent.
   std::vector<double> output_in_double(std::int64_t t, int h) const {
     const int d = c_.head_dim, kv = h / (c_.heads / c_.kv_heads);
     const std::int64_t first = c_.window > 0 ? std::max<std::int64_t>(0, t + 1 - c_.window) : 0;
@@ -73,7 +73,7 @@ class PackedAttention {
     return out;
   }
 
-  // What the query at t reads of a key's or value's dimension, as stored.
+  // The stored value of dimension i of a key or value at position j, as the query at t reads it.
   double key(std::int64_t t, std::int64_t j, int head, int i) const {
     return number(keys_, t, j, head, i);
   }
@@ -221,7 +221,7 @@ class PackedAttention {
     const auto index = static_cast<std::size_t>(page_index(j));
     return s.keys ? kv.keys + index * kv.key_page_bytes : kv.values + index * kv.value_page_bytes;
   }
-  // An f16 page, or the copy of a packed one.
+  // Returns a number of an f16 page, or of the f16 copy of a packed page.
   float stored_float(const Side& s, std::int64_t j, int head, int i) const {
     const KvLayer& kv = run_.layer();
     const std::byte* base = page(s, j);
@@ -253,7 +253,7 @@ class PackedAttention {
             (c / 2 * 4) &
         15u);
   }
-  // Scale or minimum of a number: along tokens or along channels.
+  // Returns the scale (or minimum) of a number, stored by token or by channel.
   float ends(const Side& s, std::int64_t j, int head, int i, bool by_token,
              bool minimum = false) const {
     const std::int64_t slot = j % 64;

@@ -1,4 +1,4 @@
-// The rotation of rows: against the dense matrix of signs in double, and its own properties.
+// Compares the rotation of rows with the dense matrix of signs in double, and tests its properties.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -15,10 +15,10 @@
 namespace leq {
 namespace {
 
-// 12 steps of sums, each rounded to 2^-24 of a value that grows by the steps' root.
+// There are 12 levels of sums, each rounded to 2^-24 of a value that grows by sqrt(2) per level.
 constexpr double kTolerance = 2e-6;
 constexpr std::int64_t kTokens = 5;
-// Width and block: no powers of two, one block, the smallest one, an LLM's.
+// Widths and blocks: not powers of two, a single block, the smallest block, sizes of an LLM.
 constexpr std::pair<std::int64_t, std::int64_t> kShapes[] = {{160, 32},  {192, 64}, {432, 16},
                                                              {256, 256}, {6, 2},    {4096, 4096}};
 
@@ -32,7 +32,7 @@ std::vector<float> factors_of(std::int64_t width, std::int64_t block, std::uint6
   return factors;
 }
 
-// Rows of a backend and what is done to them.
+// A backend's rows, and the operations on them.
 struct Bench {
   std::unique_ptr<Backend> backend;
   RotationTable table;

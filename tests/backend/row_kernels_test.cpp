@@ -1,5 +1,5 @@
-// Row kernels: each instruction set gives the portable kernel's bits, and those bits are right
-// against sums in double.
+// Row kernels of each instruction set must give the portable kernel's bits; these are compared with
+// sums in double.
 #include "backend/cpu/rows/row_kernels.h"
 
 #include <gtest/gtest.h>
@@ -16,9 +16,9 @@
 namespace leq::cpu {
 namespace {
 
-// Widths below, at and beyond one and two registers, and usual ones.
+// The widths are below, at and above one and two registers, and common widths of models.
 constexpr std::int64_t kWidths[] = {1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 80, 100, 257, 2048};
-// A norm adds n values in 256 chains of roundings of 2^-24 each; rows here are at most 2048 wide.
+// A norm adds n values in 256 chains that round by 2^-24 per step; here n is at most 2048.
 constexpr double kNormTolerance = 2e-6;
 
 std::vector<float> random_row(std::int64_t n, std::uint64_t seed, float scale = 3.0f) {
@@ -80,7 +80,7 @@ TEST(RowKernels, CodesAndTheirSumsAreEqual) {
       const auto x = random_row(n, 7 + n);
       ASSERT_EQ(want.absmax(x.data(), n), have.absmax(x.data(), n));
       for (const int offset : {0, 128}) {
-        // One byte after the row shows a store that goes too far.
+        // One byte after the row detects a store beyond the end.
         std::vector<std::uint8_t> a(x.size() + 1, 77), b(x.size() + 1, 77);
         const int wanted = want.quantize(x.data(), n, 40.0f, offset, a.data());
         const int found = have.quantize(x.data(), n, 40.0f, offset, b.data());
@@ -100,7 +100,7 @@ TEST(RowKernels, CodesAndTheirSumsAreEqual) {
   }
 }
 
-// Every width up to three blocks of lanes, so that each tail of each set of registers is seen.
+// Tests every width up to three blocks of lanes, which covers every tail length of every ISA.
 TEST(RowKernels, NormsHaveTheWrittenOrderAtEveryWidth) {
   for (std::int64_t n = 1; n <= 3 * 256 + 17; ++n) {
     const auto x = random_row(n, 21), gain = random_row(n, 22), beta = random_row(n, 23);

@@ -1,5 +1,5 @@
-// The integers of sampling at their borders, by masses made by hand: a draw or a share that falls
-// exactly on a prefix's mass, cuts that keep all or one, weights that equal min-p.
+// Tests the integer arithmetic of sampling in edge cases with constructed masses: a draw or a share
+// that equals a prefix's mass, cuts that keep all tokens or one, weights that equal min-p.
 #include "backend/sample.h"
 
 #include <gtest/gtest.h>
@@ -19,24 +19,24 @@ namespace {
 __extension__ using Wide = unsigned __int128;
 
 constexpr std::uint64_t kOne = std::uint64_t{1} << 40;  // the mass of the largest logit
-constexpr std::uint32_t kLast = ~0u;                    // draws the last token there is
+constexpr std::uint32_t kLast = ~0u;                    // draws the last token
 
 TEST(SampleGoals, ADrawIsTheFirstMassAboveItsShare) {
-  // r = 1/4 of 16: a prefix of 4 does not exceed it, one of 5 does.
+  // r = 1/4 of a total of 16: a prefix of mass 4 does not exceed r * total, one of mass 5 does.
   constexpr std::uint32_t kQuarter = 1u << 30;
   EXPECT_EQ(draw_goal(kQuarter, 16), 5u);
-  EXPECT_EQ(draw_goal(kQuarter - 1, 16), 4u);  // the step below a quarter
+  EXPECT_EQ(draw_goal(kQuarter - 1, 16), 4u);  // just below a quarter
   EXPECT_EQ(draw_goal(kQuarter, 17), 5u);      // 4.25
   EXPECT_EQ(draw_goal(kQuarter, 4 * kOne), kOne + 1);
   EXPECT_EQ(draw_goal(0, 1), 1u);
   EXPECT_EQ(draw_goal(0, kOne), 1u);
   EXPECT_EQ(draw_goal(kLast, 1), 1u);
   EXPECT_EQ(draw_goal(kLast, std::uint64_t{1} << 24), std::uint64_t{1} << 24);
-  EXPECT_EQ(draw_goal(255, kOne), 1u);  // the low 8 bits do nothing
+  EXPECT_EQ(draw_goal(255, kOne), 1u);  // the low 8 bits have no effect
   EXPECT_EQ(draw_goal(256, kOne), (kOne >> 24) + 1);
 }
 
-// The smallest whole number above r * total, in 128 bits.
+// The goal is the smallest whole number above r * total; the test computes it in 128 bits.
 TEST(SampleGoals, EveryDrawIsExact) {
   Random random(1);
   for (int trial = 0; trial < 100000; ++trial) {
@@ -77,7 +77,7 @@ std::int32_t drawn(const std::vector<float>& logits, const SampleRule& rule) {
   return HostSampler().draw(logits, {rule, {}});
 }
 
-// Four masses of a quarter each: r = 1/4 belongs to the second token.
+// Four masses of a quarter each, so r = 1/4 selects the second token.
 TEST(HostSampler, ADrawOnTheBorderOfTwoTokensTakesTheSecond) {
   const std::vector<float> equal(4, 2.5f);
   for (std::uint32_t i = 1; i < 4; ++i) {
@@ -103,7 +103,7 @@ TEST(HostSampler, TopPKeepsAnExactShareAndOneMoreAboveIt) {
   EXPECT_EQ(drawn(equal, {.top_p = 1, .random = kLast}), 3);
 }
 
-// Both ways to find the best k, and the border between them at half of the vocabulary.
+// Tests both algorithms for the k best tokens, and the switch between them at half the vocabulary.
 TEST(HostSampler, TopKKeepsExactlyK) {
   for (const std::size_t vocabulary : {1u, 2u, 3u, 8u, 9u, 3000u}) {
     const std::vector<float> equal(vocabulary, 0.0f);
@@ -117,13 +117,13 @@ TEST(HostSampler, TopKKeepsExactlyK) {
   }
 }
 
-// The best k of a row as a sort of all of them has it, with equal logits in it; a temperature at
-// which all weigh alike lets every one of them be drawn.
+// The k best tokens of a row must be those of a full sort, also if logits are equal. They are drawn
+// at a temperature at which all have about the same weight, so that each can be drawn.
 TEST(HostSampler, TheBestKAreThoseOfASortedRow) {
   HostSampler sampler;
   Random random(7);
   for (const std::size_t vocabulary : {5u, 63u, 64u, 65u, 130u, 4096u, 32000u, 32003u}) {
-    for (const int values : {3, 1000}) {  // many equal ones, few
+    for (const int values : {3, 1000}) {  // many equal logits, few equal logits
       std::vector<float> logits(vocabulary);
       for (float& logit : logits) logit = static_cast<float>(random.bits() % values) / 16 - 20;
       std::vector<LogitChange> changes;
@@ -151,7 +151,7 @@ TEST(HostSampler, TheBestKAreThoseOfASortedRow) {
           if (k > best.size() || k >= vocabulary / 2) continue;
           request.rule.top_k = static_cast<std::int32_t>(k);
           for (const std::size_t place : {std::size_t{0}, k / 2, k - 1}) {
-            // The middle of the place-th of k equal shares.
+            // The random number is the middle of share number `place` of k equal shares.
             request.rule.random = static_cast<std::uint32_t>((static_cast<double>(place) + 0.5) /
                                                              static_cast<double>(k) * 0x1p32);
             ASSERT_EQ(sampler.draw(logits, request), best[place].second)
@@ -203,7 +203,7 @@ TEST(LogitChanges, ArePenaltiesOrNever) {
 
 TEST(LogitChanges, AddABiasFirstAndSubtractLast) {
   const SampleRule rule = {.repeat_penalty = 2};
-  // -1 + 5 is above 0, so it is divided.
+  // -1 + 5 is positive, so the sum is divided by the penalty.
   EXPECT_EQ(changed_logit(-1, rule, {.repeats = 1, .bias = 5, .minus = 0.5f}), 1.5f);
   EXPECT_EQ(changed_logit(-1, rule, {.bias = 5, .minus = 0.5f}), 3.5f);
   EXPECT_EQ(changed_logit(3e38f, rule, {.bias = 3e38f}), kLargestLogit);

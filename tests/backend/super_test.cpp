@@ -1,5 +1,5 @@
-// q4_k, q5_k and q6_k on every instruction set: bit for bit the written order over whole sums, from
-// the codes as chosen (what lies where in planes is the kernels' affair, and pack_codes').
+// q4_k, q5_k and q6_k must give the bits of the documented order with sums over whole rows on every
+// instruction set. The reference uses the codes before pack_codes, which chooses the layout.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -27,7 +27,7 @@ struct SuperCase {
 
 bool is_6(const SuperCase& c) { return c.scheme == "q6_k"; }
 
-// Random codes and scales; extreme: the largest of all of them.
+// Codes and scales are random; if `extreme`, all of them are the largest.
 SuperCase make_case(const std::string& scheme, ActKind act, std::int64_t rows, std::int64_t columns,
                     bool biased, Fill fill, Random& random) {
   SuperCase c = {scheme, rows, columns, {}, {}, {}};
@@ -52,7 +52,7 @@ SuperCase make_case(const std::string& scheme, ActKind act, std::int64_t rows, s
   return c;
 }
 
-// y of an output and a token.
+// Returns y for one output and one token.
 float expected(const SuperCase& c, std::int64_t row, const TestInputs& x, std::int64_t token) {
   const std::int64_t supers = (c.columns + 255) / 256;
   const std::int64_t sub = is_6(c) ? 16 : 32;
@@ -88,7 +88,7 @@ float expected(const SuperCase& c, std::int64_t row, const TestInputs& x, std::i
 void expect_exact(const SuperCase& c, ActKind act, std::int64_t tokens, Fill fill, Random& random) {
   const TestInputs x(act, tokens, c.columns, random, fill);
   Linear linear;
-  test::AlignedBytes codes(std::ssize(c.packed.codes));  // as in a file
+  test::AlignedBytes codes(std::ssize(c.packed.codes));  // aligned as in a file
   std::memcpy(codes.as<std::byte>(), c.packed.codes.data(), c.packed.codes.size());
   linear.segments.resize(1);
   linear.segments[0].weight = c.packed.view();
@@ -117,7 +117,7 @@ void expect_exact(const SuperCase& c, ActKind act, std::int64_t tokens, Fill fil
   }
 }
 
-// Every kind with a scale for a row or for groups of columns that this leq has.
+// Returns the input formats of this build that have a scale per row or per group of columns.
 std::vector<ActKind> super_acts() {
   std::vector<ActKind> acts;
   for (const char* name : {"row", "g128", "g64", "g32"}) {
@@ -150,7 +150,7 @@ TEST(SuperMatmul, IsExactForTheLargestNumbers) {
   }
 }
 
-// Rows that end within a superblock, which GGUF has not but a type of leq may.
+// Rows that end within a superblock do not exist in GGUF, but are allowed in .leq files.
 TEST(SuperMatmul, IsExactForAnyNumberOfColumns) {
   Random random(7);
   for (const std::string scheme : {"q4_k", "q5_k", "q6_k"}) {
@@ -164,7 +164,7 @@ TEST(SuperMatmul, IsExactForAnyNumberOfColumns) {
   }
 }
 
-// More tokens than a kernel takes at once.
+// These are more tokens than a kernel processes at once.
 TEST(SuperMatmul, IsExactForManyTokens) {
   Random random(9);
   for (const std::string scheme : {"q4_k", "q5_k", "q6_k"}) {
@@ -173,7 +173,7 @@ TEST(SuperMatmul, IsExactForManyTokens) {
   }
 }
 
-// The nearest codes of a normal distribution: about what the bits promise.
+// The error of nearest codes for a normal distribution is about what the number of bits implies.
 TEST(SuperMatmul, NearestCodesAreNear) {
   Random random(8);
   std::vector<float> values(64 * 512);

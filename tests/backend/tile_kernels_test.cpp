@@ -1,5 +1,5 @@
-// Tiles of scores and values, one by one: every instruction set gives the bits of the portable
-// kernels for every number of queries, head size and part of a page.
+// Tests the kernels for tiles of scores and of values separately: every instruction set gives the
+// bits of the portable kernels for every number of queries, head size and part of a page.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -48,7 +48,7 @@ std::string name_of(Isa isa, int dims, int queries, int kind) {
          std::to_string(queries) + " queries, kind " + std::to_string(kind);
 }
 
-// make(kernels of an instruction set) for all: each gives what the first gave.
+// Calls make(kernels) for all instruction sets and checks that each result equals the first one.
 template <class Make>
 void expect_one_result(int dims, int queries, int kind, Make make) {
   const std::vector<float> want = make(Isa::portable);
@@ -57,7 +57,7 @@ void expect_one_result(int dims, int queries, int kind, Make make) {
   }
 }
 
-// All of a page's scores, also those that no kernel may touch.
+// The scores of a whole page, including those that a kernel must not write.
 constexpr std::size_t kPage = kPageTokens;
 
 TEST(TileKernels, ScoresOfPackedCodes) {

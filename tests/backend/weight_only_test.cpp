@@ -1,5 +1,5 @@
-// Weight-only matmuls (act none): any scheme gives what the f32 linear of its dequantized numbers
-// gives, bit for bit, for any batch and instruction set.
+// Weight-only matmuls (act none): each scheme gives the bits of the f32 linear with the scheme's
+// dequantized weights, for any batch and instruction set.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -15,7 +15,7 @@
 namespace leq {
 namespace {
 
-// b1 has no nearest codes: any will do.
+// b1 has no nearest codes, so any codes are used.
 PackedWeight random_b1(std::int64_t rows, std::int64_t columns, Random& random) {
   ChosenCodes chosen;
   for (std::int64_t i = 0; i < rows * columns; ++i) {

@@ -1,5 +1,5 @@
-// Pages of weights on a simulated machine of several nodes: every huge page of the codes goes to
-// one node, most of them to that of the threads that multiply them.
+// Placement of weights on a simulated machine with several memory nodes: every huge page of codes
+// is placed on one node, which is mostly the node of the threads that multiply these codes.
 #include "backend/cpu/weight_places.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace leq::cpu {
 namespace {
 
-// `nodes` nodes with the numbers 3, 4, ..., of as many threads each.
+// Returns `nodes` nodes with the numbers 3, 4, ..., each with `threads_each` threads.
 ThreadPlaces threads_on(int nodes, int threads_each) {
   Topology topology;
   for (int node = 0; node < nodes; ++node) {
@@ -36,7 +36,7 @@ WeightView weight_at(const std::byte* codes, const char* scheme, std::int64_t ro
   return weight;
 }
 
-// The node of a byte, -1 where no page was placed.
+// Returns the node of a byte; -1 if its page was not placed.
 int node_at(const std::vector<PagesOfNode>& parts, const std::byte* at) {
   for (const PagesOfNode& part : parts) {
     if (at >= part.first && at < part.first + part.bytes) return part.nodes.at(0);
@@ -52,8 +52,8 @@ TEST(WeightPlaces, PanelsLieWithTheThreadsThatMultiplyThem) {
     for (const int nodes : {2, 4}) {
       const WeightView weight = weight_at(codes, scheme, kRows, kColumns);
       const auto parts = WeightPlaces(threads_on(nodes, 4), NumaMode::distribute).of(weight);
-      // Each panel, by the first of its bytes in the plane: at most a page at the end of each
-      // node's part of each plane is somebody else's.
+      // Each panel is checked by its first byte in the plane. Where one node's part of a plane
+      // ends, at most one page may be on another node.
       const std::int64_t plane_bits = bits == 3 ? 2 : bits;
       const std::int64_t panel_bytes = 64 * kColumns * plane_bits / 8, panels = kRows / 64;
       std::int64_t wrong = 0;
@@ -65,7 +65,7 @@ TEST(WeightPlaces, PanelsLieWithTheThreadsThatMultiplyThem) {
       }
       EXPECT_LE(wrong * panel_bytes, (nodes - 1) * std::int64_t{kHugePageBytes}) << scheme;
       if (bits != 3) continue;
-      // The plane of third bits is two pages; the second begins in the middle of the panels.
+      // The plane of third bits has two pages; the second page begins in the middle of the panels.
       EXPECT_EQ(node_at(parts, codes + kRows * kColumns * 3 / 8 - 1), 3 + nodes / 2);
     }
   }
@@ -103,7 +103,7 @@ TEST(WeightPlaces, NothingMovesWithoutNodesOrBelowAPage) {
                   .empty());
 }
 
-// The system takes the request for real memory of its first node, and the bytes stay what they are.
+// The system must accept the request to move real memory to its first node and keep the bytes.
 TEST(WeightPlaces, MovedPagesKeepTheirBytes) {
   const HugeBuffer buffer(8 * kHugePageBytes, "test");
   for (std::size_t i = 0; i < buffer.size(); i += 4096) {
@@ -111,7 +111,7 @@ TEST(WeightPlaces, MovedPagesKeepTheirBytes) {
   }
   move_pages({buffer.data(), 4 * kHugePageBytes, {0}});
   move_pages({buffer.data() + 4 * kHugePageBytes, 4 * kHugePageBytes, {0, 1}});
-  move_pages({buffer.data(), kHugePageBytes, {100'000}});  // no such node: refused
+  move_pages({buffer.data(), kHugePageBytes, {100'000}});  // no such node, so it is refused
   for (std::size_t i = 0; i < buffer.size(); i += 4096) {
     ASSERT_EQ(buffer.data()[i], static_cast<std::byte>(i / 4096 % 251));
   }

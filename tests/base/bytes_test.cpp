@@ -1,4 +1,4 @@
-// Reads from untrusted bytes: every length is checked, no sum wraps.
+// Reads from untrusted bytes: every length is checked, and no sum overflows.
 #include "base/bytes.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// LEQ_ISA narrows the instruction set, and says what there is where it cannot.
+// LEQ_ISA restricts the instruction set; if that is impossible, the error lists the available ones.
 #include "base/cpu_features.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace leq {
 namespace {
 
-// Sets LEQ_ISA for one test and puts back what it was.
+// Sets LEQ_ISA for one test and restores its former value.
 class IsaVariable {
  public:
   IsaVariable() {
@@ -46,7 +46,7 @@ TEST(CpuFeatures, TheVariableChoosesAnySupportedLevel) {
     IsaVariable::set(std::string(isa_name(isa)));
     EXPECT_EQ(chosen_isa(), isa);
   }
-  // The best one, but avx512 only where it is asked for.
+  // The best level, except that avx512 is used only on request.
   auto isas = supported_isas();
   std::erase(isas, Isa::avx512);
   IsaVariable::set("");

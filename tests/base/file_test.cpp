@@ -1,4 +1,4 @@
-// Mappings, limited reads, and files that appear complete or not at all.
+// Tests mappings, reads with a size limit, and files that are written atomically.
 #include "base/file.h"
 
 #include <fcntl.h>
@@ -32,8 +32,8 @@ void write_text(const fs::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-// In a child process: drops what root may do beyond others, then prints the error of `body` and
-// ends with status 1, or with 3 where there is none.
+// In a child process: drops root's additional rights, then prints the error of `body` and exits
+// with status 1, or with 3 if there is no error.
 [[noreturn]] void end_with_error_of(const std::function<void()>& body) {
   if (::getuid() == 0 && ::setuid(65534) != 0) std::_Exit(2);
   try {
@@ -89,7 +89,7 @@ TEST(ReadFile, HoldsToItsLimit) {
   EXPECT_THROW(read_file(folder.path(), 4), Error);
 }
 
-// Without waiting for who may never write.
+// Reading must fail instead of waiting for a writer to open the pipe, which might never happen.
 TEST(ReadFile, RefusesAPipeAndATextMayBeOne) {
   const test::TemporaryFolder folder;
   const fs::path pipe = folder.path() / "pipe";
@@ -104,7 +104,7 @@ TEST(ReadFile, RefusesAPipeAndATextMayBeOne) {
                 pipe.string() + ": expected a regular file, found a pipe");
     }
   }
-  const std::string text(200'000, 't');  // more than a pipe holds
+  const std::string text(200'000, 't');  // more than a pipe's buffer
   std::thread writer([&] { write_text(pipe, text); });
   EXPECT_TRUE(read_text_file(pipe, text.size()) == text);
   writer.join();
@@ -116,7 +116,7 @@ TEST(ReadFile, RefusesAPipeAndATextMayBeOne) {
   EXPECT_THROW(read_text_file(folder.path() / "a", 4), Error);
 }
 
-// The reason comes from the call that failed, not from one before it.
+// The error's reason must be that of the call that failed, not of an earlier call.
 TEST(MappedFile, LockingBeyondTheLimitSaysSo) {
   if (*LEQ_SANITIZE != '\0') GTEST_SKIP() << "sanitizers lock nothing and say that they did";
   const test::TemporaryFolder folder;
@@ -170,7 +170,7 @@ TEST(AtomicFile, AppearsOnlyAtCommit) {
 
 TEST(AtomicFile, PiecesOfAnySizeArriveInOrder) {
   const test::TemporaryFolder folder;
-  constexpr std::size_t kBlock = 2u << 20;  // what is written at a time
+  constexpr std::size_t kBlock = 2u << 20;  // size of the blocks in which files are written
   std::string expected;
   AtomicFile file(folder.path() / "a");
   for (const std::size_t piece : {kBlock - 1, std::size_t{1}, kBlock, std::size_t{3}, 2 * kBlock,
@@ -180,7 +180,7 @@ TEST(AtomicFile, PiecesOfAnySizeArriveInOrder) {
       text[i] = static_cast<char>((expected.size() + i) % 251);
     file.append(as_bytes(text));
     expected += text;
-    if (piece == 3) {  // in the middle: over what is written and what is still pending
+    if (piece == 3) {  // halfway: overwrites both written and pending bytes
       file.overwrite(expected.size() - 5, as_bytes("abcde"));
       expected.replace(expected.size() - 5, 5, "abcde");
     }
@@ -218,7 +218,7 @@ TEST(AtomicFile, RefusesWhatIsNoPlaceForAFile) {
   EXPECT_EQ(message(folder.path()), place + ": is a folder, expected the name of a file to write");
   EXPECT_EQ(message(folder.path() / "no" / "a"),
             place + "/no/a: cannot write there: " + place + "/no is no folder; make it first");
-  // A device would lose its place to the new file.
+  // A new file must not replace a pipe or a device.
   ASSERT_EQ(::mkfifo((folder.path() / "pipe").c_str(), 0600), 0);
   EXPECT_EQ(message(folder.path() / "pipe"),
             place + "/pipe: is a pipe, expected the name of a file to write");
@@ -230,7 +230,7 @@ TEST(AtomicFile, RefusesWhatIsNoPlaceForAFile) {
             std::string::npos);
 }
 
-// A rename would put the new file in the place of the link.
+// A rename would replace the link by the new file.
 TEST(AtomicFile, RefusesLinksAndLeavesWhatTheyLeadTo) {
   const test::TemporaryFolder folder;
   write_text(folder.path() / "real", "old");
@@ -245,7 +245,7 @@ TEST(AtomicFile, RefusesLinksAndLeavesWhatTheyLeadTo) {
     }
   }
   EXPECT_EQ(read_file(folder.path() / "real", 100), "old");
-  // One that appears while the file is written stays too.
+  // A link that is created while the file is being written must not be replaced either.
   AtomicFile file(folder.path() / "new");
   file.append(as_bytes("new"));
   fs::create_symlink("real", folder.path() / "new");
@@ -283,7 +283,7 @@ TEST(RequireNoInput, KnowsAFileByAnyName) {
   EXPECT_NO_THROW(require_no_input(folder.path() / "new", inputs));
 }
 
-// A file of another owner in a folder like /tmp: it is told before the work.
+// If another user's file in a folder like /tmp cannot be replaced, this is reported at the start.
 TEST(AtomicFile, SaysWhyAFileCannotBeReplaced) {
   const test::TemporaryFolder folder;
   if (::getuid() != 0) GTEST_SKIP() << "needs two users, and so to be root";
@@ -318,7 +318,7 @@ TEST(AtomicFile, WithoutCommitNothingIsLeftAndAnOldFileStays) {
   EXPECT_EQ(folder.names(), std::vector<std::string>{"model.leq"});
 }
 
-// The number of a process that has ended.
+// Returns the id of a process that has ended.
 pid_t ended_process() {
   const pid_t child = ::fork();
   if (child == 0) std::_Exit(0);
@@ -334,7 +334,7 @@ TEST(AtomicFile, RemovesWhatKilledProcessesLeft) {
         begin + std::to_string(::getpid()) + "-0"}) {
     folder.write(name, "half a model");
   }
-  // Of a living process, of no process, of other files; a folder.
+  // These are temporary files of a living process, without a process id, and of other targets.
   std::vector<std::string> others = {begin + std::to_string(::getppid()),
                                      begin,
                                      begin + "x",
@@ -357,14 +357,14 @@ TEST(AtomicFile, RemovesWhatKilledProcessesLeft) {
   EXPECT_EQ(folder.names(), others);
 }
 
-// It may live where its number says nothing: in another container, on another machine.
+// The writing process may be alive in another container or machine, where its id is valid.
 TEST(AtomicFile, LeavesWhatALivingOneWrites) {
   const test::TemporaryFolder folder;
   const fs::path name = folder.path() / ("model.leq.tmp" + std::to_string(ended_process()));
   {
     AtomicFile living(folder.path() / "model.leq");
     for (const auto& open : fs::directory_iterator("/proc/self/fd")) {
-      std::error_code gone;  // the loop's own
+      std::error_code gone;  // for the loop below
       const std::string file = fs::read_symlink(open.path(), gone).string();
       if (!file.starts_with(folder.path().string())) continue;
       ASSERT_EQ(::linkat(AT_FDCWD, open.path().c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW),
@@ -378,7 +378,7 @@ TEST(AtomicFile, LeavesWhatALivingOneWrites) {
   EXPECT_EQ(folder.names(), std::vector<std::string>{"model.leq"});
 }
 
-// As a server does that saves one slot for several who ask.
+// For example, a server may save one slot for several clients.
 TEST(AtomicFile, ThreadsMayWriteTheSameName) {
   const test::TemporaryFolder folder;
   const fs::path target = folder.path() / "slot";

@@ -1,4 +1,4 @@
-// Logarithm and power of base 2 against the C library, and their bits, which are the same anywhere.
+// Compares logarithm and power of base 2 with the C library; the bits are equal on all machines.
 #include "base/fixed_log.h"
 
 #include <gtest/gtest.h>

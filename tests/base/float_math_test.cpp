@@ -1,4 +1,4 @@
-// exp, silu and gelu against the C library in double, over the whole range of f32 in steps.
+// Compares exp, silu and gelu with the C library in double, over the whole range of f32 in steps.
 #include "base/float_math.h"
 
 #include <gtest/gtest.h>
@@ -13,20 +13,20 @@ namespace leq {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-// One unit in the last place of 1.0: the bound the header promises.
+// One unit in the last place of 1.0, which is the error bound in the header.
 constexpr double kUlp = 0x1p-23;
 
 TEST(FloatMath, ExpIsWithinOneUlpOfTheTruthOverAllFloats) {
   double worst = 0;
   for (std::uint64_t bits = 0; bits <= 0xffffffffull;
-       bits += 1021) {  // a prime step: all exponents
+       bits += 1021) {  // a prime step, so that all exponents occur
     const float x = std::bit_cast<float>(static_cast<std::uint32_t>(bits));
     if (!(x >= -87.0f && x <= 88.0f)) continue;
     const double truth = std::exp(static_cast<double>(x));
     worst = std::max(worst, std::abs(static_cast<double>(leq_exp(x)) / truth - 1));
   }
   EXPECT_LT(worst, kUlp);
-  EXPECT_GT(worst, 0.25 * kUlp);  // the comparison really compares
+  EXPECT_GT(worst, 0.25 * kUlp);  // shows that the comparison works
 }
 
 TEST(FloatMath, ExpIsExactAtZeroAndWithinItsLimitsFinite) {
@@ -52,8 +52,8 @@ TEST(FloatMath, ExpKeepsNan) {
   EXPECT_TRUE(std::isnan(leq_exp(-std::numeric_limits<float>::quiet_NaN())));
 }
 
-// The bits are a contract between kernels: a change of coefficients or order must be seen here.
-// Computed with exact rational arithmetic, each operation rounded to f32 as the header writes them.
+// Kernels rely on these bits, so the test must detect any change of coefficients or order. They
+// were computed with exact rational arithmetic that rounds each operation to f32 as in the header.
 TEST(FloatMath, ExpHasTheseBits) {
   struct Case {
     float x;
@@ -72,8 +72,8 @@ TEST(FloatMath, ExpHasTheseBits) {
 }
 
 TEST(FloatMath, SiluAndGeluFollowTheirFormulas) {
-  // The sum 1 + exp and the division add two roundings to exp's error; gelu's argument adds its
-  // own, magnified by |2 u| where exp is large, so it is compared absolutely against max(1, |x|).
+  // 1 + exp and the division add two roundings to exp's error. gelu's argument adds an error that
+  // is magnified by |2 u| where exp is large, so gelu's error is relative to max(1, |x|).
   for (int i = -4000; i <= 4000; ++i) {
     const float x = static_cast<float>(i) * 0.01f;
     const double d = x;

@@ -1,4 +1,4 @@
-// Every f16 and bf16 pattern, and a dense sample of floats, against their definition in double.
+// Compares every f16 and bf16 pattern, and a dense sample of floats, with the definition in double.
 #include "base/half.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Limits and errors of the JSON reader.
+// Tests the limits and errors of the JSON reader.
 #include "base/json.h"
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ TEST(ParseJson, NamesSourceAndOffset) {
   EXPECT_NE(parse_error_of("[1, 2, x]").find("offset 8"), std::string::npos);
 }
 
-// A value takes memory however short it is written.
+// The number of values is limited because each value uses memory, even if its text is short.
 TEST(ParseJson, LimitsValuesAndBytes) {
   std::string many = "[0";
   for (int i = 0; i < 98; ++i) many += i % 2 == 0 ? ",[]" : ",{}";
@@ -120,7 +120,7 @@ TEST(JsonGet, RefusesNumbersThatDoNotFit) {
   EXPECT_NE(error_of([&] { json_get<std::uint64_t>(json, "minus", "c"); }), "");
 }
 
-// What nlohmann-json itself makes of the same text.
+// The expected results are those of nlohmann-json for the same text.
 TEST(Json, ReadsAndWritesAsNlohmann) {
   for (const char* text : {"null",
                            "true",

@@ -1,4 +1,4 @@
-// Progress lines are for people who wait: short work, logged to a file, prints none.
+// Progress lines are for users who wait: short work that is logged to a file prints none.
 #include "base/progress.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ TEST(Progress, TellsTheUnitAndTheTimeLeft) {
   EXPECT_EQ(progress_text("x", 0, 100, "steps", 50, ""), "x: 0 of 100 steps");
   EXPECT_EQ(progress_text("x", 100, 100, "steps", 50, "done"), "x: 100 of 100 steps, done");
   EXPECT_EQ(progress_text("x", 1, 3, "steps", 3600, ""), "x: 1 of 3 steps, 2 h 0 min left");
-  // A run that goes on with another's work.
+  // This run continues the work of an earlier run.
   EXPECT_EQ(progress_text("x", 110, 200, "steps", 5, "", 100), "x: 110 of 200 steps, 45 s left");
   EXPECT_EQ(progress_text("x", 100, 200, "steps", 5, "", 100), "x: 100 of 200 steps");
   EXPECT_EQ(progress_text("verify", 1'500'000'000, 3'000'000'000, "bytes", 9, ""),

@@ -1,4 +1,4 @@
-// Philox against the known answers that its authors publish (Random123, kat_vectors).
+// Compares Philox with the known answers published by its authors (Random123, kat_vectors).
 #include "base/random.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ TEST(Philox, GivesThePublishedAnswers) {
   constexpr std::uint32_t kOnes = 0xffffffff;
   EXPECT_EQ(philox(~0ull, {kOnes, kOnes, kOnes, kOnes}),
             (PhiloxCounter{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
-  // The digits of pi; the key's low word comes first.
+  // Key and counter are the digits of pi; the key's low word comes first.
   EXPECT_EQ(philox(0x299f31d0a4093822ull, {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}),
             (PhiloxCounter{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }

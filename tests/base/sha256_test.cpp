@@ -1,4 +1,4 @@
-// Known answers of SHA-256 (FIPS 180-4).
+// Compares SHA-256 with known answers (FIPS 180-4).
 #include "base/sha256.h"
 
 #include <gtest/gtest.h>

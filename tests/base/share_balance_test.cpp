@@ -1,4 +1,4 @@
-// Shares of a loop follow the speed of its threads, and stand still where speeds are alike.
+// Shares of a loop follow the speeds of its threads and do not change if the speeds are similar.
 #include "base/share_balance.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ Counts shares_of(const ShareBalance& balance, int threads, std::int64_t tasks) {
   return shares;
 }
 
-// What threads of these speeds do of a loop when whoever is done helps the others, with noise.
+// Simulates a loop: each thread completes tasks in proportion to its speed, with random noise.
 Counts done_at(const std::vector<double>& speeds, Random& random, double noise) {
   std::vector<double> now;
   double sum = 0;
@@ -51,12 +51,12 @@ TEST(ShareBalance, FollowsAThreadSlowedDown) {
   ShareBalance balance(4);
   for (int loop = 0; loop < 1000; ++loop) balance.learn(done_at({1, 1, 0.25, 1}, random, 0.1));
   const Counts shares = shares_of(balance, 4, kShareTasks);
-  // 1 / 3.25 and 0.25 / 3.25 of the tasks, to within the tolerance of a quarter of an equal share.
+  // The shares are 1 / 3.25 and 0.25 / 3.25, with a tolerance of a quarter of an equal share.
   for (const std::size_t fast : {0, 1, 3}) EXPECT_NEAR(double(shares[fast]), 295, 60);
   EXPECT_NEAR(double(shares[2]), 74, 60);
   for (int loop = 0; loop < 1000; ++loop) balance.learn(done_at({1, 1, 1, 1}, random, 0.1));
   for (const std::int64_t share : shares_of(balance, 4, kShareTasks)) {
-    EXPECT_NEAR(double(share), 240, 60);  // and back
+    EXPECT_NEAR(double(share), 240, 60);  // and back again
   }
 }
 

@@ -1,4 +1,4 @@
-// UTF-8, splitting, and numbers as people read and write them.
+// Tests UTF-8, splitting of text, and human-readable numbers.
 #include "base/text.h"
 
 #include <gtest/gtest.h>
@@ -131,7 +131,7 @@ TEST(Printable, ShowsControlAndInvalidBytesAndCutsLongTexts) {
   EXPECT_EQ(printable("tab\there\x7f"), "tab\\x09here\\x7f");
   EXPECT_EQ(printable("\xe2\x82\xac \xff"), "\xe2\x82\xac \\xff");
   EXPECT_EQ(printable("\x1b[31m"), "\\x1b[31m");
-  EXPECT_EQ(printable("a\u009b31m"), "a\\xc2\\x9b31m");  // CSI in one character
+  EXPECT_EQ(printable("a\u009b31m"), "a\\xc2\\x9b31m");  // CSI as one character
   EXPECT_EQ(printable("\u2028\u202e\u2066"), "\\xe2\\x80\\xa8\\xe2\\x80\\xae\\xe2\\x81\\xa6");
   EXPECT_EQ(printable("\u00a0\u00e9\u4e00\U0001f600"), "\u00a0\u00e9\u4e00\U0001f600");
   EXPECT_EQ(printable("abcdef", 3), "abc...");

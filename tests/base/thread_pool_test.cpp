@@ -1,4 +1,4 @@
-// Every task runs exactly once, whatever the threads, the sizes and the exceptions.
+// Every task runs exactly once, for all numbers of threads and tasks and with exceptions.
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ TEST(ThreadPool, NoWorkerRunsTwoTasksAtOnce) {
 TEST(ThreadPool, PlainWritesOfATaskAreSeenByTheCallerAndByTheNextLoop) {
   for (const int threads : kThreads) {
     ThreadPool pool(threads);
-    std::vector<std::int64_t> numbers(64, 0);  // no atomics: a race would show under tsan
+    std::vector<std::int64_t> numbers(64, 0);  // not atomic, so that tsan would report a race
     constexpr int kLoops = 1000;
     for (int loop = 0; loop < kLoops; ++loop) {
       pool.run(64, [&](std::int64_t task, int) {
@@ -75,7 +75,7 @@ TEST(ThreadPool, PlainWritesOfATaskAreSeenByTheCallerAndByTheNextLoop) {
 
 TEST(ThreadPool, ManyShortLoopsLoseNothing) {
   constexpr int kLoops = 100'000;
-  for (const int threads : {2, 4, 32}) {  // 32: most of them sleep
+  for (const int threads : {2, 4, 32}) {  // with 32, most of them sleep
     ThreadPool pool(threads);
     std::vector<std::int64_t> sums(8, 0);
     std::int64_t expected = 0;
@@ -141,7 +141,7 @@ TEST(ThreadPool, TheShareOfAThreadSlowedDownShrinks) {
         ++of_first;
         return;
       }
-      // Three tasks of the other thread for each of this one, while there are any.
+      // This task ends after three tasks of the other thread, or when all tasks have begun.
       while (of_first < 3 * (of_second + 1) && begun < kTasks) std::this_thread::yield();
       ++of_second;
     });
@@ -151,7 +151,7 @@ TEST(ThreadPool, TheShareOfAThreadSlowedDownShrinks) {
   EXPECT_EQ(pool.first_task(2, kTasks), kTasks);
 }
 
-// Threads of nodes at these distances, all on the cores that there are.
+// Returns threads on nodes with these distances; all of them use the cores of this machine.
 ThreadPlaces places_at(const std::vector<std::vector<int>>& distances, int threads_each) {
   ThreadPlaces places;
   for (std::size_t node = 0; node < distances.size(); ++node) {
@@ -167,10 +167,10 @@ TEST(ThreadPool, TakesTasksOfItsOwnNodeThenOfTheNearest) {
   const ThreadPlaces places = places_at(distances, 2);
   ThreadPool pool(places);
   ASSERT_EQ(pool.threads(), 6);
-  constexpr std::int64_t kTasks = 120;  // 20 of each thread's share
+  constexpr std::int64_t kTasks = 120;  // 20 in each thread's share
   std::size_t elsewhere = 0;
   for (int loop = 0; loop < 200; ++loop) {
-    std::vector<std::vector<int>> taken(6);  // by worker, the nodes of its tasks
+    std::vector<std::vector<int>> taken(6);  // for each worker, the nodes of its tasks
     pool.run(kTasks, [&](std::int64_t task, int worker) {
       int owner = 0;
       while (pool.first_task(owner + 1, kTasks) <= task) ++owner;
@@ -188,7 +188,7 @@ TEST(ThreadPool, TakesTasksOfItsOwnNodeThenOfTheNearest) {
       }
     }
   }
-  EXPECT_TRUE(elsewhere > 0 || usable_cores() >= 6);  // some threads always come late
+  EXPECT_TRUE(elsewhere > 0 || usable_cores() >= 6);  // some threads are always late
 }
 
 TEST(ThreadPool, MoreThreadsThanCoresDoNotWork) {

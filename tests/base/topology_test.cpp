@@ -1,4 +1,4 @@
-// Memory nodes from a folder as /sys has it: what is read, what is refused, and where threads go.
+// Reads memory nodes from a folder like /sys: what is read or refused, and how threads are placed.
 #include "base/topology.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 using Cores = std::vector<int>;
 
-// Files of a machine: node folders with their cores and distances.
+// A machine's files: node folders with their cores and distances.
 class FakeNodes {
  public:
   struct Node {
@@ -56,7 +56,7 @@ Cores first_cores(int count) {
 TEST(CoreList, AreReadAsLinuxWritesThem) {
   EXPECT_EQ(parse_core_list("0"), Cores{0});
   EXPECT_EQ(parse_core_list("0-3,8,10-11"), (Cores{0, 1, 2, 3, 8, 10, 11}));
-  EXPECT_EQ(parse_core_list(""), Cores{});  // a node of memory alone
+  EXPECT_EQ(parse_core_list(""), Cores{});  // a node with memory only
   EXPECT_EQ(parse_core_list("8191"), Cores{8191});
 }
 
@@ -76,7 +76,7 @@ TEST(CoreList, EveryTruncatedListIsShorterOrRefused) {
 }
 
 TEST(Topology, HasNodesWithUsableCoresAndTheirDistances) {
-  // Node 1 has memory alone; node 2's cores 4 and 5 are not for this process.
+  // Node 1 has only memory; this process may not use node 2's cores 4 and 5.
   const FakeNodes machine("0-3", {{0, "0-1,6", "10 15 20 30"},
                                   {1, "", "15 10 20 20"},
                                   {2, "2-5", "20 20 10 40"},
@@ -104,7 +104,7 @@ TEST(Topology, IsOneNodeWhereFilesAreMissingOrContradictEachOther) {
   EXPECT_TRUE(is_one(FakeNodes("", two), four));
   EXPECT_TRUE(is_one(FakeNodes("0-2", two), four));  // a folder is missing
   EXPECT_TRUE(is_one(FakeNodes("0-1", {{0, "0-2", ""}, {1, "2-3", ""}}), four));  // core 2 twice
-  EXPECT_TRUE(is_one(FakeNodes("0-1", {{0, "0", ""}, {1, "2-3", ""}}), four));    // core 1 nowhere
+  EXPECT_TRUE(is_one(FakeNodes("0-1", {{0, "0", ""}, {1, "2-3", ""}}), four));    // core 1 missing
   EXPECT_TRUE(is_one(FakeNodes("0-1", {{0, "x", ""}, {1, "2-3", ""}}), four));
   EXPECT_TRUE(is_one(FakeNodes(std::string(70'000, '1'), two), four));
   EXPECT_EQ(read_topology("/nowhere/at/all", four).nodes.size(), 1u);

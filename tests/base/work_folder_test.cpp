@@ -1,4 +1,4 @@
-// Folders that one program at a time works in.
+// Tests folders that only one program at a time may use.
 #include "base/work_folder.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ TEST(WorkFolder, IsThereWhileItIsUsedAndGoesWhereItIsEmpty) {
     const WorkFolder moved(std::move(work));
     EXPECT_EQ(moved.path(), path);
   }
-  EXPECT_TRUE(fs::exists(path / "a"));  // what lies in it stays
+  EXPECT_TRUE(fs::exists(path / "a"));  // its content is kept
   {
     const WorkFolder work(path);
     work.clear();
@@ -53,7 +53,7 @@ TEST(WorkFolder, ASecondUserIsToldWhoHasIt) {
   const std::string message = error_of(path);
   EXPECT_TRUE(message.starts_with(path.string() + ": another run")) << message;
   EXPECT_NE(message.find("writes the same output"), std::string::npos) << message;
-  // From another process too, whose lock goes with it however it ends.
+  // Another process is locked out, too, and a process's lock ends with it, however it ends.
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) std::_Exit(error_of(path).empty() ? 1 : 0);

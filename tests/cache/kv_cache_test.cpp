@@ -1,5 +1,5 @@
-// The cache's pages against a simple model: each sequence is a list of numbers, and what was
-// written for a position must be read back for it, whatever was forked, cut or cleared in between.
+// Compares the cache's pages with a simple model in which each sequence is a list of numbers: reads
+// must return what was written for a position, whatever was forked, truncated or cleared since.
 #include "cache/kv_cache.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ KvShape shape_of(std::int64_t positions, int sequences, std::int64_t window = 0)
   return shape;
 }
 
-// Numbers are kept where a page's first floats are: one for each of its 64 positions.
+// A number for each of a page's 64 positions is stored in the page's first floats.
 float* slot(const KvCache& cache, std::int64_t layer, std::int32_t sequence, std::int64_t position,
             bool keys) {
   const KvLayer kv = cache.layer(layer);
@@ -76,7 +76,7 @@ class Sequences {
     longest(to) = longest(from);
   }
   std::int64_t length(std::int32_t sequence) { return std::ssize(at(sequence)); }
-  // A sequence begins with the pages that another text had.
+  // Begins the sequence with pages of another text.
   void adopt(std::int32_t sequence, std::span<const std::int32_t> pages,
              const std::vector<float>& text, std::int64_t wanted) {
     const auto within = [&](std::int64_t positions) {
@@ -87,7 +87,7 @@ class Sequences {
     cache_.clear(sequence);
     cache_.adopt(sequence, within(reach), reach);
     at(sequence).assign(text.begin(), text.begin() + reach);
-    longest(sequence) = reach + KvCache::kRewind;  // nothing more is promised
+    longest(sequence) = reach + KvCache::kRewind;  // only this much is guaranteed
   }
   std::vector<float>& at(std::int32_t sequence) {
     return numbers_[static_cast<std::size_t>(sequence)];
@@ -106,7 +106,7 @@ class Sequences {
       const std::int64_t length = std::ssize(numbers_[s]);
       ASSERT_LE(std::ranges::count_if(pages, [](auto page) { return page >= 0; }),
                 cache_.most_pages(length));
-      // What the next query sees.
+      // The first position that the next query reads; 0 without a window.
       const std::int64_t seen =
           window() == 0 ? 0 : std::max<std::int64_t>(0, length + 1 - window());
       for (std::int64_t position = seen; position < length; ++position) {
@@ -125,7 +125,7 @@ class Sequences {
 
  private:
   std::int64_t window() const { return cache_.shape().window; }
-  // Positions that it had since it was empty.
+  // The number of positions that the sequence has had since it was last empty.
   std::int64_t& longest(std::int32_t sequence) {
     return longest_[static_cast<std::size_t>(sequence)];
   }
@@ -153,7 +153,7 @@ TEST(KvCache, KeepsEverySequenceThroughRandomOperations) {
         const std::int64_t before = cache.free_pages();
         try {
           sequences.append(s, count);
-        } catch (const Error&) {  // full: nothing may have changed
+        } catch (const Error&) {  // full; nothing may have changed
           ASSERT_EQ(cache.free_pages(), before);
         }
       } else if (action < 8) {
@@ -170,8 +170,8 @@ TEST(KvCache, KeepsEverySequenceThroughRandomOperations) {
   }
 }
 
-// Pages behind a window are given up, others stay; those that somebody holds can begin a sequence
-// as far as they reach.
+// Pages before a window are released and others are kept. Pages that are still referenced elsewhere
+// can begin another sequence, up to the last of these pages.
 TEST(KvCache, KeepsWhatAWindowSeesThroughRandomOperations) {
   constexpr int kSequences = 3;
   const auto backend = make_cpu_backend({1, Isa::portable});
@@ -202,7 +202,7 @@ TEST(KvCache, KeepsWhatAWindowSeesThroughRandomOperations) {
       if (action < 9) {
         const std::int64_t count = 1 + random.below(action < 3 ? 3 : 150);
         if (kept && cache.free_pages() < cache.pages_to_append(s, count)) forget();
-        sequences.append(s, count);  // always has room where nobody else holds pages
+        sequences.append(s, count);  // always fits, unless other references hold pages
       } else if (action < 12) {
         sequences.truncate(s, length - std::min<std::int64_t>(length, random.below(80)));
       } else if (action == 12 && random.below(4) == 0) {
@@ -287,7 +287,7 @@ TEST(KvCache, RepeatsItsOwnPagesInTurn) {
   cache.repeat_pages(0, 300);
   EXPECT_EQ(cache.length(0), 300);
   const auto pages = cache.pages(0);
-  EXPECT_EQ(std::set<std::int32_t>(pages.begin(), pages.end()).size(), 5u);  // each its own
+  EXPECT_EQ(std::set<std::int32_t>(pages.begin(), pages.end()).size(), 5u);  // all distinct
   for (std::int64_t position = 128; position < 300; ++position) {
     for (std::int64_t layer = 0; layer < kLayers; ++layer) {
       for (const bool keys : {true, false}) {
@@ -298,7 +298,7 @@ TEST(KvCache, RepeatsItsOwnPagesInTurn) {
   }
   cache.append(1, 10);
   EXPECT_THROW(cache.repeat_pages(1, 64), Error);   // ends within a page
-  EXPECT_THROW(cache.repeat_pages(0, 256), Error);  // holds more
+  EXPECT_THROW(cache.repeat_pages(0, 256), Error);  // has more positions
   cache.clear(1);
   EXPECT_THROW(cache.repeat_pages(1, 64), Error);  // nothing to repeat
 }
@@ -314,7 +314,7 @@ TEST(KvCache, BytesAreWhatIsAskedFor) {
         CountingMemory counting(backend->layout());
         const KvCache counted(counting, backend->layout(), shape);
         EXPECT_EQ(backend->memory().allocated() - before, counting.allocated());
-        // 11 whole pages of the positions and a partial one more for the second sequence.
+        // The positions fill 11 pages; the second sequence needs one more, partially filled page.
         const std::size_t page = backend->layout().page_bytes(KvPart::keys, keys, 3, dim) +
                                  backend->layout().page_bytes(KvPart::values, values, 3, dim);
         EXPECT_EQ(counting.allocated(), 5u * 12 * page);
@@ -323,7 +323,7 @@ TEST(KvCache, BytesAreWhatIsAskedFor) {
   }
 }
 
-// By the layout in docs/kv-cache.md: 64 positions of all kv heads, int8 with f16 s and m for each.
+// By docs/kv-cache.md a page has 64 positions of all kv heads: int8 codes with f16 s and m of each.
 TEST(KvCache, PageBytesFollowTheLayout) {
   const auto backend = make_cpu_backend({1, Isa::portable});
   EXPECT_EQ(backend->layout().page_bytes(KvPart::keys, KvType::f32, 3, 22), 3u * 64 * 22 * 4);

@@ -1,6 +1,6 @@
-// The f16 copies of a cache whose codes are made of whole blocks, against a naive one: whatever was
-// forked, cut, given up or begun again, the next query finds just what it is to read, and a
-// sequence that says it reaches so far does.
+// Compares the f16 copies of a cache that encodes whole blocks with a naive implementation:
+// whatever was forked, truncated, released or restarted, the next query must find exactly what it
+// must read, and a sequence must be usable up to the length that it reports.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -24,8 +24,8 @@ KvShape shape_of(std::int64_t positions, int sequences, KvType type) {
   return shape;
 }
 
-// A device that writes one number for each position: as the copy when it is appended, as the code
-// when its block is closed. Numbers are a function of the text before them.
+// Simulates a device that writes one number for each position: to the copy when the position is
+// appended, to the codes when its block is closed. The numbers depend on the preceding text.
 class Copies {
  public:
   Copies(KvCache& cache, int sequences)
@@ -58,7 +58,7 @@ class Copies {
     text(to) = text(from);
   }
 
-  // All that the next query reads.
+  // Checks everything that the next query reads.
   void check(std::int32_t s) {
     const std::int64_t length = cache_.length(s);
     ASSERT_EQ(length, std::ssize(text(s)));
@@ -69,7 +69,7 @@ class Copies {
         for (const bool keys : {true, false}) {
           const auto page = cache_.pages(s)[static_cast<std::size_t>(at / kPageTokens)];
           const bool copied = cache_.layer(layer).copies[static_cast<std::size_t>(page)] >= 0;
-          // A block that the next query closes itself is coded from the copies first.
+          // A block that the next query closes is first encoded from its copies.
           const bool coded = at < cache_.residual().quantized(length);
           ASSERT_TRUE(code && coded ? true : copied) << "position " << at << " of " << length;
           const float found =
@@ -130,7 +130,7 @@ TEST(KvCopies, TheNextQueryFindsWhatItReadsThroughRandomOperations) {
     KvCache cache(backend->memory(), backend->layout(), shape);
     ASSERT_LT(cache.copy_count(), cache.page_count()) << "copies are to be taken back";
     Copies copies(cache, kSequences);
-    // Pages that were left to others, with their text: what a prefix cache has.
+    // Pages that were shared, and their text, as in a prefix cache.
     struct Kept {
       std::vector<std::int32_t> pages;
       std::vector<float> text;
@@ -145,7 +145,7 @@ TEST(KvCopies, TheNextQueryFindsWhatItReadsThroughRandomOperations) {
       if (action < 7) {
         const std::int64_t count = 1 + random.below(action < 2 ? 3 : 100);
         if (length + count < 2500 && cache.free_pages() > 3) copies.append(s, count);
-      } else if (action == 7 && cache.free_pages() > 3) {  // a rejected draft is always taken back
+      } else if (action == 7 && cache.free_pages() > 3) {  // a rejected draft can always be undone
         const std::int64_t draft = random.below(65), accepted = random.below(3);
         copies.append(s, draft + accepted);
         copies.truncate(s, length + accepted);
@@ -208,8 +208,8 @@ TEST(KvCopies, TheNewestPositionsCanBeTakenBack) {
   EXPECT_EQ(cache.length(0), 0);
 }
 
-// Whole pages for codes, and copies for the newest R + B + 512 and the step at work of each
-// sequence, to the byte.
+// A cache has whole pages of codes, and for each sequence f16 copies of the newest R + B + 512
+// positions and of the current step. Sizes are checked to the byte.
 TEST(KvCopies, BytesFollowTheFormula) {
   const auto backend = make_cpu_backend({1, Isa::portable});
   const auto& layout = backend->layout();
@@ -238,12 +238,12 @@ TEST(KvCopies, APageIsReplacedByOneThatHasAllOfIt) {
   const auto backend = make_cpu_backend({1, Isa::portable});
   KvCache cache(backend->memory(), backend->layout(), shape_of(4096, 2, KvType::simq4));
   Copies copies(cache, 2);
-  copies.append(0, 64);  // one block is coded
+  copies.append(0, 64);  // one block is encoded
   const std::int32_t early = cache.pages(0)[0];
   cache.hold(early);
   copies.append(1, 64);
   copies.text(1) = copies.text(0);
-  // The same text in a sequence that went on: both blocks are coded.
+  // The same text in a sequence that was continued instead: both blocks are encoded.
   for (std::int64_t layer = 0; layer < kLayers; ++layer) {
     const KvLayer kv = cache.layer(layer);
     const auto from = static_cast<std::size_t>(early),

@@ -1,5 +1,5 @@
-// Saved sequences: the same bytes come back for the same types, and bytes that are no saved
-// sequence of this cache are refused.
+// Tests saved sequences: a cache with the same types restores the same bytes, and bytes that are
+// not a saved sequence of this cache are refused.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -18,7 +18,7 @@ namespace {
 constexpr KvType kTypes[] = {KvType::f32, KvType::f16, KvType::int8};
 constexpr KvType kPackedTypes[] = {KvType::int4, KvType::simq8, KvType::simq4, KvType::simq2};
 
-// Lets the backend write `rows` positions of random keys and values into every layer.
+// Lets the backend write `rows` positions of random keys and values to every layer.
 void feed(Backend& backend, KvCache& cache, std::int32_t sequence, std::int64_t rows,
           std::uint64_t seed) {
   const KvShape& shape = cache.shape();
@@ -42,7 +42,7 @@ void feed(Backend& backend, KvCache& cache, std::int32_t sequence, std::int64_t 
   cache.settle();
 }
 
-// Rows at once, row i with the numbers that feed(..., 1, i + 1) has.
+// Feeds rows in one step; row i has the numbers of feed(..., 1, i + 1).
 void feed_rows(Backend& backend, KvCache& cache, std::int32_t sequence, std::int64_t rows) {
   const KvShape& shape = cache.shape();
   const AttentionShape attention{shape.kv_heads, shape.kv_heads, shape.head_dim, 0,
@@ -98,14 +98,14 @@ TEST(KvSaved, PackedCodesComeBackWithTheirCopies) {
       for (const int dim : {22, 64}) {
         for (const std::int64_t length : {1, 64, 150, 900}) {
           KvShape shape = {2, 3, dim, keys, values, 2000, 2};
-          if (length == 64 || length == 900) {  // codes wherever a block is whole
+          if (length == 64 || length == 900) {  // codes for every complete block
             shape.residual = kv_residual(keys, values);
             shape.residual->sinks = shape.residual->recent = 0;
           }
           KvCache cache(backend->memory(), backend->layout(), shape);
           feed(*backend, cache, 1, length, 2);
           const auto saved = cache.save(1);
-          // A rejected draft leaves everything as it was.
+          // A draft that is rejected and truncated leaves no change.
           for (const std::int64_t draft : {1, 16, 64}) {
             feed(*backend, cache, 1, draft, 3);
             ASSERT_EQ(cache.truncate(1, length), length);
@@ -116,7 +116,7 @@ TEST(KvSaved, PackedCodesComeBackWithTheirCopies) {
           other.load(1, saved, "test");
           EXPECT_EQ(other.length(1), length);
           EXPECT_EQ(other.save(1), saved);
-          // The same may be taken back, or nothing.
+          // The loaded sequence can be truncated as far as the saved one, or not at all.
           const std::int64_t less = length - std::min<std::int64_t>(length, 40);
           KvCache third(backend->memory(), backend->layout(), shape);
           third.load(0, saved, "test");
@@ -132,7 +132,7 @@ TEST(KvSaved, PackedCodesComeBackWithTheirCopies) {
             ASSERT_EQ(cache.truncate(1, 0), 0);
             cache.load(1, saved, "test");
           }
-          // And both go on alike.
+          // Both sequences must give the same results when they are continued.
           feed(*backend, cache, 1, 90, 5);
           feed(*backend, other, 1, 90, 5);
           EXPECT_EQ(other.save(1), cache.save(1));
@@ -150,7 +150,7 @@ TEST(KvSaved, AppendingOneByOneIsAppendingInBulk) {
     KvCache steps(backend->memory(), backend->layout(), shape);
     std::uint64_t seed = 0;
     for (std::int64_t i = 0; i < 300; ++i) feed(*backend, steps, 0, 1, ++seed);
-    // The same rows at once: a row is made of its seed.
+    // All rows are fed in one step; a row's numbers depend only on its seed.
     feed_rows(*backend, bulk, 0, 300);
     EXPECT_EQ(bulk.save(0), steps.save(0)) << kv_type_name(type);
   }
@@ -171,7 +171,7 @@ TEST(KvSaved, RefusesOtherZonesAndDamagedOnes) {
   for (std::size_t size = 0; size < saved.size(); size += size < 100 ? 1 : 37) {
     EXPECT_THROW(cache.load(0, std::span(saved).first(size), "test"), Error) << size;
   }
-  // copies_from: not whole pages, beyond what the next query reads, negative, beyond the end.
+  // These copies_from are no page multiple, beyond the next query's reads, negative, past the end.
   for (const std::int64_t from : {1, 192, -64, 100000}) {
     auto wrong = saved;
     std::memcpy(wrong.data() + 64, &from, sizeof from);
@@ -180,7 +180,7 @@ TEST(KvSaved, RefusesOtherZonesAndDamagedOnes) {
   EXPECT_EQ(cache.save(0), saved) << "refused bytes change nothing";
 }
 
-// What rope_append was given stands in the saved bytes in plain order.
+// The saved bytes contain the inputs of rope_append, ordered by head and position.
 TEST(KvSaved, HoldsNumbersByHeadAndPosition) {
   const auto backend = make_cpu_backend({1, Isa::portable});
   const KvShape shape{1, 2, 4, KvType::f32, KvType::f16, 100, 1};
@@ -209,7 +209,7 @@ TEST(KvSaved, HoldsNumbersByHeadAndPosition) {
   }
 }
 
-// The same of int8: after all codes of a head the scales of all positions, then their minima.
+// For int8, the codes of a head are followed by the scales of all positions, then by their minima.
 TEST(KvSaved, HoldsCodesScalesAndMinimaByHeadAndPosition) {
   constexpr std::size_t kDims = 6, kHeads = 2;
   const auto backend = make_cpu_backend({1, Isa::portable});
@@ -224,7 +224,7 @@ TEST(KvSaved, HoldsCodesScalesAndMinimaByHeadAndPosition) {
     Random random(9);
     std::vector<float> input(length * static_cast<std::size_t>(shape.value_stride));
     for (float& x : input) x = random.normal();
-    for (std::size_t head = 0; head < 2 * kHeads; ++head) {  // of keys, then of values
+    for (std::size_t head = 0; head < 2 * kHeads; ++head) {  // first of keys, then of values
       const std::byte* const codes = saved.data() + 48 + head * of_head;
       for (std::size_t t = 0; t < length; ++t) {
         std::uint16_t scale = 0, minimum = 0;
@@ -242,7 +242,7 @@ TEST(KvSaved, HoldsCodesScalesAndMinimaByHeadAndPosition) {
   }
 }
 
-// A NaN anywhere, first and last numbers, scales and minima included.
+// A NaN at any position is refused, including the first and the last number, scale and minimum.
 TEST(KvSaved, RefusesEveryNumberThatIsNotFinite) {
   const auto backend = make_cpu_backend({1, Isa::portable});
   for (const KvType type : kTypes) {
@@ -260,7 +260,7 @@ TEST(KvSaved, RefusesEveryNumberThatIsNotFinite) {
         EXPECT_THROW(cache.load(0, damaged, "test"), Error) << "head " << head << " byte " << at;
       }
       if (!coded) continue;
-      auto other = saved;  // every code is a number
+      auto other = saved;  // every code is valid
       std::memset(other.data() + 48 + head * of_head, 0xff, codes);
       EXPECT_NO_THROW(cache.load(0, other, "test"));
     }
@@ -284,7 +284,7 @@ TEST(KvSaved, RefusesEveryTruncatedPrefixAndForeignShapes) {
     KvCache foreign(backend->memory(), backend->layout(), other);
     EXPECT_THROW(foreign.load(0, saved, "test"), Error);
   }
-  // Every bit of the header counts; NaN is refused.
+  // A change of any bit of the header must be detected.
   for (std::size_t bit = 0; bit < 48 * 8; ++bit) {
     auto flipped = saved;
     flipped[bit / 8] ^= static_cast<std::byte>(1u << bit % 8);

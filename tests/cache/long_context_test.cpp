@@ -1,6 +1,6 @@
-// Attention over 32,768 positions of keys with outlier channels, stored in every type, against
-// softmax in double over the same numbers unrounded: how far the outputs lie, and that one position
-// that a query asks for is found wherever it stands.
+// Attention over 32,768 positions whose keys have outlier channels, for every KV type, compared
+// with softmax in double over the unrounded numbers. Checks the error of the outputs, and whether a
+// query whose key is stored at some position finds this position anywhere in the context.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,7 +20,7 @@ constexpr std::int64_t kPositions = 32768, kBatch = 512, kQueries = 3;
 constexpr double kRopeBase = 1e6;
 
 // Rows of q (two heads), k and v. Three channels of the keys are ten times as large as the others,
-// in pairs that hardly turn, as biases make them.
+// and are in rotary pairs that hardly rotate, like channels with large biases in trained models.
 struct Text {
   std::vector<std::vector<float>> rows;  // [positions][(H + 2) d]
   std::vector<float> bias;               // [d]
@@ -48,7 +48,7 @@ struct Text {
     return static_cast<double>(at) * std::pow(kRopeBase, -2.0 * pair / kDims);
   }
 
-  // The last queries of head 0 each ask for one position's key, turned by the distance.
+  // Sets each of the last queries of head 0 to the key of one position, rotated by the distance.
   void hide_answers() {
     for (std::int64_t query = 0; query < kQueries; ++query) {
       const std::int64_t from = kPositions - kQueries + query, to = asked(query);
@@ -66,7 +66,7 @@ struct Text {
     }
   }
 
-  // k or q at a position, turned, in double.
+  // Returns k or q of a position after rotation, in double.
   std::vector<double> turned(std::int64_t at, std::size_t first) const {
     const auto& row = rows[static_cast<std::size_t>(at)];
     std::vector<double> out(kDims);
@@ -110,7 +110,7 @@ const Text& text() {
   return kText;
 }
 
-// The outputs of the last queries, [queries][heads][d]; keys less `offset` where it is not null.
+// Returns outputs of the last queries, [queries][heads][d]; any `offset` is subtracted from keys.
 std::vector<float> outputs(KvType keys, KvType values, const float* offset) {
   const auto backend = make_cpu_backend({2, chosen_isa()});
   KvShape kv = {1, 1, kDims, keys, values, kPositions, 1};
@@ -131,7 +131,7 @@ std::vector<float> outputs(KvType keys, KvType values, const float* offset) {
   backend->memory().scratch(backend->layout().scratch_bytes(kBatch, shape, kPositions));
   std::vector<float> found;
   for (std::int64_t first = 0; first < kPositions;) {
-    // The last queries alone.
+    // Outputs are computed for the last queries only.
     const bool last = first == kPositions - kQueries;
     const std::int64_t count = last ? kQueries : std::min(kBatch, kPositions - kQueries - first);
     for (std::int64_t i = 0; i < count; ++i) {
@@ -171,7 +171,7 @@ const std::vector<double>& wanted() {
   return kWanted;
 }
 
-// |found - wanted| / |wanted| over the outputs of head 1, whose queries ask for nothing.
+// |found - wanted| / |wanted| over the outputs of head 1, whose queries search for no position.
 double error_of(const std::vector<float>& found) {
   double difference = 0, size = 0;
   for (std::size_t i = 0; i < found.size(); ++i) {
@@ -183,7 +183,7 @@ double error_of(const std::vector<float>& found) {
   return std::sqrt(difference / size);
 }
 
-// Whether head 0 of each query gives the value of the position that it asks for.
+// Whether each query of head 0 returns the value of the position that it searches for.
 bool answers(const std::vector<float>& found) {
   for (std::int64_t query = 0; query < kQueries; ++query) {
     double difference = 0, size = 0;
@@ -201,7 +201,7 @@ bool answers(const std::vector<float>& found) {
 }
 
 TEST(LongContext, OutputsOverKeysWithOutliersKeepToTheirBounds) {
-  // Queries that ask for nothing weigh all positions nearly alike: the hardest case.
+  // Queries of head 1 weigh all positions almost equally, which is the hardest case.
   const std::map<KvType, double> most = {{KvType::f32, 5e-4},
                                          {KvType::f16, 3e-3},
                                          {KvType::int8, 0.15},
@@ -226,7 +226,7 @@ TEST(LongContext, OutputsOverKeysWithOutliersKeepToTheirBounds) {
   EXPECT_GT(errors[KvType::int8], 5 * errors[KvType::simq8]);
 }
 
-// One vector less in every key moves all scores of a query alike.
+// Subtracting one vector from all keys changes all scores of a query by the same amount.
 TEST(LongContext, CentredKeysGiveTheSameOutputs) {
   const auto plain = outputs(KvType::f32, KvType::f32, nullptr);
   const auto centred = outputs(KvType::f32, KvType::f32, text().bias.data());

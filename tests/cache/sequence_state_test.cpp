@@ -1,7 +1,7 @@
-// Pages and states of a fixed size as one thing, against lists of tokens. Two toy layers stand for
-// a model: one keeps a number for each position, as attention does, the other folds all tokens into
-// a few numbers, as a recurrent layer does. Whatever happened to a sequence, both must be what
-// feeding its tokens once gives.
+// Tests pages and fixed-size states together against plain lists of tokens. Two toy layers
+// represent a model: one stores a number for each position like attention, the other folds all
+// tokens into a few numbers like a recurrent layer. Whatever happened to a sequence, both layers
+// must have the state that feeding its tokens once gives.
 #include "cache/sequence_state.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ constexpr int kToySequences = 4;
 constexpr std::int64_t kToyPositions = 40 * kPageTokens;
 using Toy = std::array<float, 5>;
 
-// The recurrence of the toy layer, a different one in each channel; exact in floats.
+// The recurrence of the toy layer differs for each channel and is exact in floats.
 void fold_token(Toy& state, float token) {
   for (std::size_t i = 0; i < state.size(); ++i) {
     const float next = state[i] * static_cast<float>(i + 2) + token;
@@ -48,7 +48,7 @@ struct Toys {
     return reinterpret_cast<float*>(kv.keys + page * kv.key_page_bytes)[position % kPageTokens];
   }
 
-  // One step of both layers over tokens that were appended.
+  // Runs one step of both layers over the tokens that were appended.
   void compute(std::int32_t sequence, std::int64_t first, const std::vector<float>& tokens) {
     Toy toy = {};
     const FixedStates::StepStates step = fixed.step_states(sequence);
@@ -75,7 +75,7 @@ struct Toys {
   SequenceState state;
 };
 
-// The toys beside plain lists of what was fed.
+// The toy layers together with plain lists of the tokens fed.
 class Fed {
  public:
   explicit Fed(std::int64_t states = 12) : toys(states) {}
@@ -88,7 +88,7 @@ class Fed {
     toys.state.commit();
     at(sequence).insert(at(sequence).end(), tokens.begin(), tokens.end());
   }
-  // A step that is computed, perhaps in part, and undone.
+  // Computes a step, perhaps only partly, and rolls it back.
   void fail(std::int32_t sequence, std::int64_t count) {
     const std::int64_t first = std::ssize(at(sequence));
     toys.state.append(sequence, count);
@@ -203,7 +203,7 @@ TEST(SequenceState, GoesBackToTheNewestCheckpointBeforeAPosition) {
   fed.check();
 }
 
-// As the engine feeds drafts: what was right of them is fed again, without them.
+// As in the engine with drafts, the accepted tokens are fed again after a rollback.
 TEST(SequenceState, RejectedDraftsLeaveNoTrace) {
   Fed fed;
   fed.feed(0, 64);
@@ -233,13 +233,13 @@ TEST(FixedStates, GiveUpTheOldestCheckpointsForStepsAndThenRefuse) {
   fed.toys.state.checkpoint(0);
   fed.feed(0, 1);
   fed.toys.state.checkpoint(0);
-  fed.feed(0, 1);  // three states are held
+  fed.feed(0, 1);  // three states are in use
   fed.feed(1, 1);
-  fed.feed(1, 1);  // takes the one of the oldest checkpoint
+  fed.feed(1, 1);  // evicts the oldest checkpoint's state
   EXPECT_EQ(fed.toys.fixed.restorable(0, 1), 0);
   EXPECT_EQ(fed.toys.fixed.restorable(0, 2), 2);
   fed.feed(2, 1);
-  fed.feed(3, 1);  // all four are some sequence's own
+  fed.feed(3, 1);  // all four are in use by sequences
   EXPECT_EQ(fed.toys.fixed.restorable(0, 2), 0) << "the last checkpoint went";
   for (std::int32_t s = 0; s < kToySequences; ++s) {
     const std::int64_t pages = fed.toys.pages.free_pages();
@@ -270,7 +270,7 @@ TEST(SequenceState, RefusesDamagedBytes) {
   fed.toys.state.load(1, saved, "test");
   fed.at(1) = fed.at(0);
   fed.check();
-  fed.toys.state.load(2, fed.toys.state.save(3), "test");  // an empty one
+  fed.toys.state.load(2, fed.toys.state.save(3), "test");  // saved from an empty sequence
   fed.check();
 }
 

@@ -1,4 +1,4 @@
-// What the C API gives is what the library gives that the tools are made of, to the bit.
+// The C API gives bit-identical results to the library that the tools use.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -102,7 +102,7 @@ TEST(CApi, LogitsAreThoseOfASessionHoweverTheyAreFed) {
     ASSERT_EQ(std::memcmp(expected.data(), leq_logits_data(rows) + i * vocab, 4 * vocab), 0) << i;
   }
   EXPECT_EQ(leq_position(session.get()), tokens.size());
-  // Cut, and the last token again: the same row, in another block.
+  // Truncates and feeds the last token again, which must give the same logits in another block.
   std::size_t left = 0;
   ASSERT_EQ(leq_rewind(session.get(), tokens.size() - 1, &left, nullptr), LEQ_OK);
   ASSERT_EQ(left, tokens.size() - 1);
@@ -198,7 +198,7 @@ TEST(CApi, AChatIsAnsweredAsAChatCompletion) {
   const Owned<char> owned(text);
   const Json reply = parse_json(text, "the reply");
   EXPECT_EQ(reply.at("object").text(), "chat.completion");
-  // The same text as of the rendered conversation's tokens.
+  // The reply must be the text that is generated from the tokens of the rendered conversation.
   leq_token* tokens = nullptr;
   std::size_t count = 0;
   ASSERT_EQ(leq_apply_chat_template(model.get(), request.data(), request.size(), nullptr, nullptr,

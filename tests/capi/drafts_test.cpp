@@ -1,4 +1,4 @@
-// A model's own head of multi-token prediction in a session of the C API: it changes no token.
+// Drafts of a model's own multi-token prediction head must not change any token of a C API session.
 #include <gtest/gtest.h>
 
 #include "capi/native_model.h"
@@ -40,7 +40,7 @@ TEST(CApiDrafts, TheModelsHeadChangesNoToken) {
     ASSERT_EQ(leq_plan_memory(path.c_str(), &options, &plan, &error), LEQ_OK) << error.text;
     EXPECT_EQ(plan.total_bytes, plan.weight_bytes + plan.kv_bytes + plan.scratch_bytes);
     bytes.push_back(plan.total_bytes);
-    // Twice, with tokens fed in between, which empties the caches of both.
+    // Generates twice, with leq_feed in between, which clears the caches of both.
     const Written first = generate(session, {prompt}, seeded(kSettings, 60));
     leq_logits* logits = nullptr;
     ASSERT_EQ(leq_feed(session, prompt.data(), 3, LEQ_LAST_LOGITS, &logits, &error), LEQ_OK);

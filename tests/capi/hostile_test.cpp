@@ -1,4 +1,4 @@
-// The C API used as it must not be: an error that says what is wrong, and no crash.
+// Misuse of the C API: it returns an error that names the mistake, and does not crash.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -69,7 +69,7 @@ TEST(CApiMisuse, NullIsToldByEveryCall) {
   EXPECT_TOLD(leq_quantize(nullptr, nullptr, nullptr, nullptr, &error), LEQ_MISUSE, "NULL");
   EXPECT_TOLD(leq_plan_memory(nullptr, nullptr, nullptr, &error), LEQ_MISUSE, "path is NULL");
   EXPECT_TOLD(leq_grammar_from_gbnf(nullptr, 3, &grammar, &error), LEQ_MISUSE, "text is NULL");
-  // What frees and what counts takes NULL; a missing leq_error is fine.
+  // Functions that free or count accept NULL; a missing leq_error is allowed.
   leq_close(nullptr);
   leq_session_close(nullptr);
   leq_replies_free(nullptr);
@@ -115,13 +115,13 @@ TEST(CApiMisuse, SizesOfStructsAreChecked) {
     info.size = size;
     EXPECT_TOLD(leq_model_get_info(model.get(), &info, &error), LEQ_MISUSE, "leq_model_info.size");
   }
-  // A caller of an older version: what does not fit is not written.
+  // A caller compiled with an older, smaller struct: members beyond its size must not be written.
   std::memset(&info, 0x55, sizeof info);
   info.size = 16;
   EXPECT_EQ(leq_model_get_info(model.get(), &info, nullptr), LEQ_OK);
   EXPECT_GT(info.context, 0);
   EXPECT_EQ(info.vocab, 0x5555555555555555);
-  // One of a newer version: members that are not known must be 0.
+  // A caller compiled with a newer, larger struct: its additional members must be 0.
   struct Newer {
     leq_session_options known;
     std::int64_t more;
@@ -169,7 +169,7 @@ TEST(CApiMisuse, HugeSizesAreRefused) {
   auto options = sized<leq_session_options>();
   options.context = std::numeric_limits<std::int64_t>::max();
   EXPECT_TOLD(leq_session_new(model.get(), &options, &another, &error), LEQ_BAD_SETTING, "context");
-  // Some systems promise memory that they have not.
+  // Some systems grant more memory than they have.
   options.context = 1 << 30;
   const leq_status status = leq_session_new(model.get(), &options, &another, nullptr);
   EXPECT_TRUE(status == LEQ_OK || status == LEQ_NO_MEMORY) << status;
@@ -235,7 +235,7 @@ TEST(CApiMisuse, AModelThatIsCutOffIsRefused) {
   }
   leq_model* model = nullptr;
   EXPECT_TOLD(leq_open(folder.path().c_str(), nullptr, &model, &error), LEQ_BAD_INPUT, "folder");
-  // A damaged plane is found by those who look.
+  // The damaged plane is only found by leq_verify.
   std::string damaged = bytes;
   damaged[4096] = static_cast<char>(damaged[4096] ^ 1);
   std::ofstream(path, std::ios::binary) << damaged;
@@ -291,7 +291,7 @@ TEST(CApiMisuse, AReplyIsCancelledFromAnotherThread) {
   other.join();
   EXPECT_EQ(written.replies.at(0).stop, LEQ_STOP_INTERRUPTED);
   EXPECT_LT(written.tokens.at(0).size(), 4000u);
-  // A request as JSON, and a measurement, end with a status.
+  // A JSON request and a measurement must return a status, too.
   const std::string request = R"({"prompt": "Once", "ignore_eos": true})";
   auto json_options = sized<leq_request_options>();
   json_options.cancel = cancel.get();

@@ -1,4 +1,4 @@
-// The library's own way from a text to a reply, beside which the C API is held.
+// Generates a reply with the library's C++ classes, for comparison with the C API.
 #pragma once
 
 #include "capi/owned_handles.h"
@@ -10,7 +10,7 @@ namespace leq::test {
 
 inline constexpr std::string_view kPrompt = "Once upon a time";
 
-// As leq-run goes it.
+// Generates a reply like leq-run.
 class Native {
  public:
   explicit Native(RunLimits limits = {.context = 1024, .output_tokens = 17})

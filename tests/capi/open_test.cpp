@@ -1,4 +1,4 @@
-// What leq_open takes beside .leq files, and receipts: beside the library's own ways.
+// leq_open of files other than .leq, and receipts, compared with the C++ library.
 #include <gtest/gtest.h>
 
 #include "base/file.h"
@@ -49,7 +49,7 @@ TEST(CApiOpen, WhatIsNoFileInMemoryIsTold) {
   }
 }
 
-// The storyteller in f32 with a tokenizer of letters.
+// Returns the storyteller as a GGUF file in f32, with a tokenizer of single letters.
 std::string gguf_of_story(const TemporaryFolder& folder) {
   const ImportedModel model = import_hf(std::string(LEQ_SOURCE_DIR) + "/examples/storyteller");
   GgufWriter writer;
@@ -81,7 +81,7 @@ TEST(CApiOpen, AGgufFileIsConvertedIntoTheCacheOnceOrIntoMemory) {
     EXPECT_EQ(calls > before, texts.size() != 2) << "the second one finds the first one's file";
   }
   EXPECT_EQ(std::distance(fs::directory_iterator(cache), fs::directory_iterator()), 1);
-  // The same weights without the way through GGUF; f32 is kept exactly.
+  // The same weights are also quantized without GGUF; f32 preserves them exactly.
   const std::string direct =
       quantized(std::string(LEQ_SOURCE_DIR) + "/examples/storyteller", "f32");
   const auto story = open_model(direct);
@@ -118,7 +118,7 @@ TEST(CApiOpen, AConversionThatTheCallerEndsLeavesNothing) {
   EXPECT_EQ(leq_open(cut.c_str(), &options, &model, nullptr), LEQ_BAD_INPUT);
 }
 
-// A reply's receipt, by leq_generate.
+// The receipt of a reply from leq_generate.
 std::string receipt_of(leq_session* session, const std::vector<leq_token>& prompt,
                        const char* settings) {
   auto options = seeded(settings, 40);
@@ -183,7 +183,7 @@ TEST(CApiReceipts, AreCheckedAndOthersAreFound) {
   EXPECT_EQ(check("{"), LEQ_BAD_INPUT);
   EXPECT_EQ(leq_check_receipt(nullptr, "{}", 2, &result, nullptr), LEQ_MISUSE);
   EXPECT_EQ(leq_check_receipt(session.get(), "{}", 2, nullptr, nullptr), LEQ_MISUSE);
-  // The session serves as before.
+  // The session still works after the refused receipts.
   EXPECT_EQ(
       receipt_of(session.get(), tokenize(model.get(), kPrompt), "{\"seed\": 3, \"top_k\": 5}"),
       text);

@@ -1,5 +1,5 @@
-// The C API's handles as values of the tests: freed at the end of a scope, with an error that a
-// failed expectation shows.
+// The C API's handles as RAII objects for tests, with an error that a failed expectation
+// prints.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ inline leq_error no_error() {
   return error;
 }
 
-// A struct of options or results with its size set and all else 0.
+// A struct of options or results with its size set and all other members 0.
 template <class T>
 T sized() {
   T value;

@@ -1,4 +1,4 @@
-// Quantizing by the C API, ended in the middle and begun again.
+// Quantizes through the C API; a run is interrupted and resumed.
 #include <gtest/gtest.h>
 
 #include "base/file.h"
@@ -8,7 +8,7 @@
 namespace leq::test {
 namespace {
 
-// A run that its caller ends behind the first block, and the next one on the same output.
+// Interrupts a run after the first block, then runs again with the same output path.
 class CApiInterrupted : public testing::Test {
  protected:
   struct Run {
@@ -16,7 +16,7 @@ class CApiInterrupted : public testing::Test {
     std::string error, lines;
     int calls = 0;
   };
-  // Ends the work as soon as a file of finished work exists, where `stops`.
+  // If `stops`, interrupts the run as soon as a file of finished work exists.
   Run quantize_folder(const char* method, bool restart, bool stops) {
     struct Seen {
       std::string mark, lines;
@@ -44,7 +44,7 @@ class CApiInterrupted : public testing::Test {
         leq_quantize(checkpoint.c_str(), path_.c_str(), &options, nullptr, &error);
     return {status, error.text, seen.lines, seen.calls};
   }
-  // The file's bytes; it is removed.
+  // Returns the file's bytes and removes the file.
   std::string taken() {
     const std::string bytes = read_file(path_, 1 << 26);
     std::filesystem::remove(path_);
@@ -73,7 +73,7 @@ TEST_F(CApiInterrupted, TheNextRunContinuesToTheSameBytes) {
   const Run resumed = quantize_folder("gptq", false, false);
   ASSERT_EQ(resumed.status, LEQ_OK) << resumed.error;
   EXPECT_TRUE(taken() == expected);
-  EXPECT_LT(resumed.calls, fresh.calls);  // the finished block is not computed again
+  EXPECT_LT(resumed.calls, fresh.calls);  // the finished block is not recomputed
   EXPECT_FALSE(std::filesystem::exists(path_ + ".partial"));
 }
 
@@ -84,7 +84,7 @@ TEST_F(CApiInterrupted, RestartBeginsAnew) {
   const Run again = quantize_folder("gptq", true, false);
   ASSERT_EQ(again.status, LEQ_OK) << again.error;
   EXPECT_TRUE(taken() == expected);
-  EXPECT_EQ(again.calls, fresh.calls);  // everything is
+  EXPECT_EQ(again.calls, fresh.calls);  // everything is recomputed
   EXPECT_NE(again.lines.find(".partial"), std::string::npos) << again.lines;
 }
 
@@ -96,7 +96,7 @@ TEST_F(CApiInterrupted, OtherSettingsNeedRestart) {
   EXPECT_NE(refused.status, LEQ_OK);
   EXPECT_NE(refused.error.find(path_ + ".partial"), std::string::npos) << refused.error;
   EXPECT_FALSE(std::filesystem::exists(path_));
-  EXPECT_TRUE(std::filesystem::exists(path_ + ".partial/block-00000.leq"));  // nothing is lost
+  EXPECT_TRUE(std::filesystem::exists(path_ + ".partial/block-00000.leq"));  // still there
   const Run restarted = quantize_folder("gptq+", true, false);
   ASSERT_EQ(restarted.status, LEQ_OK) << restarted.error;
   EXPECT_TRUE(taken() == expected);

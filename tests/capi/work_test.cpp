@@ -1,4 +1,4 @@
-// Measuring, files and memory by the C API: what the library and its tools give.
+// Measurements, file functions and memory plans of the C API give the library's results.
 #include <gtest/gtest.h>
 
 #include "base/file.h"
@@ -111,7 +111,7 @@ TEST(CApi, AFolderIsQuantizedAndTheFileRuns) {
   EXPECT_EQ(read_file(path, 1 << 26), read_file(story_path(), 1 << 26));
 }
 
-// A whole search takes minutes: this one is ended where it has begun.
+// A whole search takes minutes, so this one is interrupted once it has begun.
 TEST(CApi, RecipeAutoMakesCandidatesAndSearches) {
   const TemporaryFolder folder;
   const std::string path = (folder.path() / "made.leq").string();

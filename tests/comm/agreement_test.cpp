@@ -1,4 +1,4 @@
-// What ranks must have alike: the first difference is everybody's error.
+// Settings must be equal on all ranks: the first difference is an error on all ranks.
 #include "comm/agreement.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace leq {
 namespace {
 
-// What require_agreement throws on each of three ranks; facts(rank) are that rank's.
+// The errors that require_agreement throws on three ranks; facts(rank) are the rank's settings.
 std::vector<std::string> errors_of(const std::function<std::vector<RankFact>(int)>& facts) {
   ThreadRanks ranks(3, {});
   std::vector<std::string> errors(3);

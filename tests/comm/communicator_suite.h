@@ -1,6 +1,6 @@
-// What every Communicator must do, run by its rank in any number of ranks: threads of the test, or
-// processes. A rank's bytes are a function of round, rank, block, row and column, which every
-// other rank can compute for itself.
+// The test suite for every kind of Communicator, run by each rank; the ranks are threads of the
+// test or processes, and their number is arbitrary. A rank's bytes are a function of round, rank,
+// block, row and column, so that every other rank can compute them.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ inline std::byte number_of(int round, int rank, std::size_t block, std::int64_t 
                                 251);
 }
 
-// Uneven parts, some of them empty: rank r has (r * 5 + block) % 4 columns of `unit` bytes.
+// Parts differ in size, some are empty: (r * 5 + block) % 4 columns of `unit` bytes on rank r.
 inline std::vector<ByteRange> uneven_parts(int ranks, std::size_t block, std::size_t unit) {
   std::vector<ByteRange> parts;
   std::size_t at = 0;
@@ -37,7 +37,7 @@ inline std::vector<ByteRange> uneven_parts(int ranks, std::size_t block, std::si
   return parts;
 }
 
-// One gather of three blocks of `rows` rows; the own parts lie in the whole rows or elsewhere.
+// Gathers three blocks of `rows` rows; a rank's own parts are in the whole rows or another buffer.
 inline void check_gather_round(Communicator& ranks, int round, std::int64_t rows, Receivers to) {
   constexpr std::size_t kBlocks = 3;
   const bool receives = to == Receivers::all || ranks.leads();
@@ -46,7 +46,7 @@ inline void check_gather_round(Communicator& ranks, int round, std::int64_t rows
   std::vector<SharedRows> blocks;
   for (std::size_t b = 0; b < kBlocks; ++b) parts.push_back(uneven_parts(ranks.size(), b, b + 1));
   for (std::size_t b = 0; b < kBlocks; ++b) {
-    const std::size_t stride = parts[b].back().last + 3;  // with bytes that are nobody's
+    const std::size_t stride = parts[b].back().last + 3;  // includes bytes that belong to no rank
     const ByteRange part = parts[b][static_cast<std::size_t>(ranks.rank())];
     whole.emplace_back(static_cast<std::size_t>(rows) * stride, std::byte{255});
     own.emplace_back(static_cast<std::size_t>(rows) * (part.count() + 1), std::byte{254});
@@ -63,7 +63,7 @@ inline void check_gather_round(Communicator& ranks, int round, std::int64_t rows
         {rows, parts[b], from, own_stride, receives ? whole[b].data() : nullptr, stride});
   }
   ranks.gather(blocks, to, "a test's gather");
-  // Whoever still read it would read this.
+  // The rank's own bytes are overwritten, so that a late read by another rank is detected.
   for (auto& bytes : own) bytes.assign(bytes.size(), std::byte{253});
   for (std::size_t b = 0; receives && b < kBlocks; ++b) {
     for (std::int64_t row = 0; row < rows; ++row) {
@@ -97,7 +97,7 @@ inline void check_broadcast_round(Communicator& ranks, int round) {
   }
 }
 
-// As many bytes of each rank as it likes, none of some.
+// Each rank sends any number of bytes; some ranks send none.
 inline void check_bytes_round(Communicator& ranks, int round, Receivers to) {
   const auto bytes_of = [&](int rank) {
     std::vector<std::byte> bytes(static_cast<std::size_t>((round + 1) * rank * 7 % 50));
@@ -112,7 +112,7 @@ inline void check_bytes_round(Communicator& ranks, int round, Receivers to) {
   }
 }
 
-// All of it, on one rank; throws where something is wrong.
+// Runs the whole suite on one rank; throws if anything is wrong.
 inline void check_communicator(Communicator& ranks, int rounds) {
   expect(ranks.leads() == (ranks.rank() == 0), "rank 0 leads");
   for (int round = 0; round < rounds; ++round) {

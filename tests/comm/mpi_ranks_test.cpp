@@ -1,5 +1,5 @@
-// Ranks that are processes of mpirun: the suite of all communicators, a rank that fails, stays away
-// or dies, and settings that differ. Skipped where mpirun or MPI is not here.
+// Tests ranks that are processes of mpirun: the suite of all communicators, settings that differ,
+// and a rank that fails, dies or does not take part. Skipped without mpirun or MPI.
 #include "comm/mpi_ranks.h"
 
 #include <gtest/gtest.h>
@@ -76,15 +76,15 @@ TEST_P(MpiErrors, SettingsThatDifferAreRefused) {
 }
 INSTANTIATE_TEST_SUITE_P(Ranks, MpiErrors, ::testing::Values(0, 1));
 
-// A process that is stopped or killed while the others are in an operation: they end, and say where
-// they were. Two of three remain, the leader among them or not.
+// One of three processes is stopped or killed while the others are in an operation: the others end
+// and report this operation. The leader may be the lost process.
 class MpiLosses : public ::testing::TestWithParam<std::tuple<const char*, int>> {};
 class MpiStops : public MpiLosses {};
 class MpiKills : public MpiLosses {};
 
 test::Finished lose(const char* how, int bad, const char* operation) {
   const test::TemporaryFolder own;
-  // A bound that a hang would meet; what mpirun says then is looked for.
+  // If a process hangs, mpirun ends all of them at this time limit, which the test then detects.
   return test::run_by_mpi(own.path().string(), 3,
                           {LEQ_MPI_SUITE, how, std::to_string(bad), operation},
                           {"--timeout", "60"});
@@ -116,7 +116,7 @@ TEST_P(MpiKills, AKilledProcessEndsTheOthersWhoSayWhereTheyWere) {
   EXPECT_EQ(said.find("timeout"), std::string::npos) << said;
   EXPECT_NE(said.find("process rank " + std::to_string(bad)), std::string::npos) << said;
   EXPECT_NE(said.find("exited on signal 9"), std::string::npos) << said;
-  // On a machine that is busy mpirun may lose what one of them says.
+  // On a busy machine, mpirun may lose the output of one process.
   int heard = 0;
   for (int rank = 0; rank < 3; ++rank) {
     const std::string place = "rank " + std::to_string(rank) + " of 3: step 7: waiting in the ";

@@ -1,4 +1,4 @@
-// The suite of all communicators on one of several processes (mpi_ranks_test.cpp starts them):
+// Runs the suite of all communicators in one of several processes, which mpi_ranks_test.cpp starts:
 // mpi_suite | mpi_suite fail RANK | mpi_suite stay-away RANK | mpi_suite differ RANK | mpi_suite
 // die RANK | mpi_suite kill RANK OPERATION | mpi_suite stop RANK OPERATION
 #include <signal.h>
@@ -29,7 +29,7 @@ void run(leq::Communicator& ranks, const std::string& what, int bad) {
   ranks.barrier("the end of the test");
 }
 
-// One operation after others have gone well, without the bad rank: SIGKILL or SIGSTOP has it.
+// Some operations succeed; during the last one, the bad rank is killed or stopped by a signal.
 void run_without(leq::Communicator& ranks, int signal, int bad, const std::string& operation) {
   const std::string site = "the test's " + operation;
   std::vector<std::byte> bytes(4);
@@ -45,7 +45,7 @@ void run_without(leq::Communicator& ranks, int signal, int bad, const std::strin
   }
   ranks.at_step(7);
   if (ranks.rank() == bad) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));  // the others are there by then
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));  // the others have arrived by then
     ::raise(signal);
   }
   if (operation == "start") leq::test::check_communicator(ranks, 1);
@@ -72,7 +72,7 @@ int main(int argc, char** argv) {
     } catch (const std::exception& error) {
       std::printf("rank %d: %s\n", ranks->rank(), error.what());
       std::fflush(stdout);
-      std::this_thread::sleep_for(std::chrono::milliseconds(500));  // the others tell theirs
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));  // the others report
       return 1;
     }
   } catch (const std::exception& error) {

@@ -1,4 +1,4 @@
-// NVIDIA's library against our declarations of it, where it is installed or LEQ_NCCL names it.
+// Compares leq's declarations of NCCL with NVIDIA's library, if installed or named by LEQ_NCCL.
 #include "comm/nccl_calls.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ TEST(NcclCalls, AnotherLibraryIsRefusedByTheNameThatItLacks) {
   }
 }
 
-// The layout that the library's header has: it is read by its offsets.
+// Members of the library's struct are read by offset, so their offsets must match its header.
 TEST(NcclCalls, ConfigurationLiesAsTheLibraryReadsIt) {
   EXPECT_EQ(offsetof(NcclConfig, magic), 8u);
   EXPECT_EQ(offsetof(NcclConfig, version), 12u);

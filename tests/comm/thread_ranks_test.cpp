@@ -1,4 +1,4 @@
-// Ranks that are threads: the suite of all communicators, ranks that fail or stay away.
+// Tests ranks that are threads: the suite of all communicators, and ranks that fail or are absent.
 #include "comm/thread_ranks.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace leq {
 namespace {
 
-// Calls work(communicator) on a thread for each rank; what each threw, "" for nothing.
+// Calls work(communicator) on one thread per rank; returns each thread's error, "" for none.
 std::vector<std::string> on_ranks(int size, const ThreadRankOptions& options,
                                   const std::function<void(Communicator&)>& work) {
   ThreadRanks ranks(size, options);
@@ -36,7 +36,7 @@ std::vector<std::string> on_ranks(int size, const ThreadRankOptions& options,
 class ThreadRanksOf : public ::testing::TestWithParam<int> {};
 
 TEST_P(ThreadRanksOf, DoWhatCommunicatorsDo) {
-  for (const int threads : {0, 64}) {  // who waits spins, or sleeps at once
+  for (const int threads : {0, 64}) {  // waiting threads spin, or sleep at once
     const auto errors = on_ranks(GetParam(), {.threads = threads},
                                  [](Communicator& ranks) { test::check_communicator(ranks, 60); });
     for (const auto& error : errors) EXPECT_EQ(error, "");
@@ -57,7 +57,7 @@ TEST(ThreadRanks, NobodyLeavesABarrierBeforeAllHaveCome) {
   for (const auto& error : errors) EXPECT_EQ(error, "");
 }
 
-// The call at which the others wait when a rank fails.
+// Each of these is the operation in which the other ranks wait when one rank fails.
 using Call = void (*)(Communicator& ranks);
 constexpr std::array<Call, 4> kCalls = {
     [](Communicator& ranks) { test::check_gather_round(ranks, 3, 2, Receivers::all); },
@@ -75,7 +75,7 @@ TEST(ThreadRanks, ARankThatFailsEndsAllOthersAtEachKindOfCall) {
         }
         try {
           call(ranks);
-          // Of a broadcast a rank learns nothing but what the leader says.
+          // In a broadcast, ranks only wait for the leader; the barrier reports any rank's failure.
           ranks.barrier("the next call");
           test::expect(false, "went on");
         } catch (const Error&) {
@@ -112,7 +112,7 @@ TEST(ThreadRanks, ARankThatStaysAwayIsNamedWithTheCall) {
   }
 }
 
-// The leader may think for as long as it likes before it says what is next.
+// The leader may take any time before its next operation.
 TEST(ThreadRanks, TheLeaderIsWaitedForWithPatience) {
   const ThreadRankOptions hasty = {.patience = std::chrono::milliseconds(300)};
   const auto errors = on_ranks(2, hasty, [](Communicator& ranks) {

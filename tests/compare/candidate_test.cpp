@@ -1,4 +1,4 @@
-// Candidates as they are written.
+// Parsing of candidates from their text form.
 #include "compare/candidate.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Log-likelihoods of choices against those of transformers (float32, the same checkpoint).
+// Compares log-likelihoods of choices with those of transformers (float32, the same checkpoint).
 #include "compare/choices.h"
 
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 namespace leq::test {
 namespace {
 
-// Made by AutoModelForCausalLM and AutoTokenizer: the log probabilities of the tokens of "context
-// choice" that follow as many as "context" has.
+// Computed with AutoModelForCausalLM and AutoTokenizer: log probabilities of those tokens of
+// "context choice" that follow as many tokens as "context" has.
 constexpr std::array<std::array<double, 4>, 6> kLogLikelihoods = {
     {{-43.895762, -33.587676, -47.908739, -17.279672},
      {-49.408355, -24.386525, -38.779942, -42.857730},
@@ -19,7 +19,7 @@ constexpr std::array<std::array<double, 4>, 6> kLogLikelihoods = {
      {-42.866629, -58.051065, -63.409067, -24.822842},
      {-119.904905, -97.788956, -72.577687, -118.239731},
      {-39.108003, -68.491825, -55.948026, -50.085829}}};
-constexpr double kTolerance = 2e-3;  // of sums of some 20 f32 log probabilities
+constexpr double kTolerance = 2e-3;  // for sums of about 20 f32 log probabilities
 
 TEST(Choices, LogLikelihoodsAreThoseOfTransformers) {
   const TemporaryFolder folder;

@@ -1,5 +1,5 @@
-// A comparison from its steps to its page: resumed runs, the numbers of page, JSON and CSV, and
-// pages that are well-formed.
+// A comparison from its steps to its report: resumed runs, equal numbers in page, JSON and CSV, and
+// well-formed pages.
 #include "compare/compare.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@
 namespace leq::test {
 namespace {
 
-// What a clock said, and all that follows from it.
+// Groups that contain measured times, and groups that are derived from these.
 const std::set<std::string> kTimedGroups = {"speed", "batches", "ranks", "fusion"};
 
 Json without_times(Json results) {
@@ -67,7 +67,7 @@ TEST_F(Comparison, FindsWhatIsKnownOfTheMethods) {
 TEST_F(Comparison, AnInterruptedRunGoesOnToEqualNumbers) {
   const TemporaryFolder folder;
   CompareJob job = small_job(folder / "report");
-  int left = 12;  // steps until the user has enough
+  int left = 12;  // steps until the user interrupts
   job.progress = [&](std::int64_t, std::int64_t, const std::string&) { --left; };
   job.stop = [&] { return left <= 0; };
   try {
@@ -83,12 +83,12 @@ TEST_F(Comparison, AnInterruptedRunGoesOnToEqualNumbers) {
 TEST_F(Comparison, AFinishedRunMeasuresNothingAgain) {
   const std::string before = written("report.json");
   const Json again = run_comparison(small_job(*folder_ / "report"));
-  EXPECT_EQ(again, *results_);  // times too
+  EXPECT_EQ(again, *results_);  // including the times
   write_report(again, *folder_ / "report");
   EXPECT_EQ(written("report.json"), before);
 }
 
-// Numbers of one group that are not those of the other.
+// Returns whether the numbers of a group differ between the two results.
 bool differs(const Json& one, const Json& other, const std::string& group) {
   return one[group] != other[group];
 }
@@ -112,7 +112,7 @@ TEST_F(Comparison, MeasuresAgainWhatIsAskedForAndKeepsTheRest) {
   EXPECT_EQ(setup["speed"], speeds["speed"]);
 }
 
-// Every number below `json`, as its own text.
+// Collects every number in `json` as text.
 void collect_numbers(const Json& json, std::set<std::string>& numbers) {
   if (json.is_number()) numbers.insert(json.dump());
   if (json.is_array()) {
@@ -123,7 +123,7 @@ void collect_numbers(const Json& json, std::set<std::string>& numbers) {
   }
 }
 
-// Points of charts and inputs site by site: thousands of rows, in CSV and JSON alone.
+// Chart points and inputs by site are thousands of rows and only in the CSV and JSON files.
 const std::set<std::string> kNotOnThePage = {"activations", "channels", "weight_histograms",
                                              "activation_histograms", "hidden"};
 
@@ -206,7 +206,7 @@ TEST_F(Comparison, TheErrorOfALayerIsWithinTheSumOfMeasuredGains) {
   }
 }
 
-// Codes times scales are the inputs, but for their rounding.
+// Inputs read back as codes times scales equal the exact inputs except for rounding.
 TEST_F(Comparison, InputsOfAQuantizedModelAreThoseOfTheOtherRounded) {
   constexpr double kRounding = 0.03;
   const Json& exact = (*results_)["activations"]["base"]["sites"];
@@ -269,7 +269,7 @@ TEST(ComparisonErrors, LeaveNoFolder) {
   EXPECT_FALSE(std::filesystem::exists(folder / "report"));
 }
 
-// A measurement over ranks that the model does not allow is reported; the others are made.
+// If the model does not support a measurement with ranks, the report says so and has all others.
 TEST(HybridComparison, IsMeasuredLayerByLayer) {
   const auto model = shared_path("models/qwen35-tiny");
   if (!model) GTEST_SKIP() << "needs shared/models/qwen35-tiny";
@@ -287,7 +287,7 @@ TEST(HybridComparison, IsMeasuredLayerByLayer) {
 }
 
 TEST_F(Comparison, ClaimsAreDecidedByTheFigures) {
-  // A text on which no method differs: nothing is significant.
+  // In these results no methods differ, so nothing is significant.
   Json results = *results_;
   for (const auto& [spec, entry] : (*results_)["quality"].items()) {
     results["quality"][spec]["window_nll"] = Json::array({1.0, 2.0, 3.0, 4.0});

@@ -1,4 +1,4 @@
-// Against rows whose axes are known by construction.
+// Principal axes of rows whose axes are known by construction.
 #include "compare/principal_axes.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@ namespace leq {
 namespace {
 
 TEST(PrincipalAxes, FindsTheDirectionsOfASkewedCloud) {
-  // 3 cos t along (0.6, 0.8, 0), sin t along (0, 0, 1), all around (5, -2, 1).
+  // Points (5, -2, 1) + 3 cos t (0.6, 0.8, 0) + sin t (0, 0, 1).
   std::vector<float> rows;
   constexpr int kPoints = 360;
   for (int i = 0; i < kPoints; ++i) {

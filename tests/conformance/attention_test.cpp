@@ -1,4 +1,4 @@
-// Rotation, the cache's pages and attention on every backend, against double.
+// Tests rotation, the cache's pages and attention on every backend, compared with double.
 #include "backends.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ struct Case {
   bool normed;
 };
 
-// One sequence in pages that lie backwards, its rows fed in chunks.
+// Feeds the rows of one sequence in chunks; the sequence's page numbers are descending.
 class AttentionConformance : public test::Conformance {
  protected:
   static constexpr float kBase = 10000.0f;
@@ -45,7 +45,7 @@ class AttentionConformance : public test::Conformance {
     backend->memory().scratch(backend->layout().scratch_bytes(length, shape_, length));
   }
 
-  // Outputs [length][H d] of rows qkv [length][(H + 2 H_kv) d].
+  // Returns outputs [length][H d] for rows qkv [length][(H + 2 H_kv) d].
   std::vector<float> run(const std::vector<float>& qkv, std::int64_t chunk) {
     const std::int64_t width = (c_.heads + 2 * c_.kv_heads) * c_.head_dim;
     const std::int64_t length = std::ssize(qkv) / width;
@@ -64,7 +64,7 @@ class AttentionConformance : public test::Conformance {
     return out;
   }
 
-  // q, k or v of one head of one row after norm and rotation, in double.
+  // Returns q, k or v of one head of one row after norm and rotation, in double.
   std::vector<double> head(const std::vector<float>& qkv, std::int64_t row, int index) const {
     const auto d = static_cast<std::size_t>(c_.head_dim);
     const auto width = static_cast<std::size_t>(c_.heads + 2 * c_.kv_heads) * d;
@@ -116,7 +116,7 @@ class AttentionConformance : public test::Conformance {
   RopeTable rope_;
   KvLayer kv_;
 
-  // Of page 0, by way of the host.
+  // Returns a head of page 0, copied to the host.
   KvHead head_of(KvPart part, int head) const {
     return {part, part == KvPart::keys ? c_.keys : c_.values, c_.kv_heads, c_.head_dim, head};
   }
@@ -139,13 +139,13 @@ class AttentionConformance : public test::Conformance {
   std::vector<std::int32_t> pages_;
 };
 
-// What f32, f16 and int8 caches may move an output of numbers around 1.
+// The error of outputs of size 1 that a cache in f32, f16 or int8 may cause.
 double tolerance_of(const Case& c) {
   const KvType worst = std::max(c.keys, c.values);
   return worst == KvType::f32 ? 1e-5 : worst == KvType::f16 ? 5e-3 : 4e-2;
 }
 
-// q of one row at `position`, fed alone, after norm, rotation and its factor.
+// Returns q of one row, fed alone at `position`, after norm, rotation and its factor.
 TEST_P(AttentionConformance, MultipliesQueriesByTheTemperatureOfTheirPosition) {
   constexpr double kBeta = 0.1;
   constexpr std::int64_t kPeriod = 16384, kLength = 32832;
@@ -180,7 +180,7 @@ TEST_P(AttentionConformance, MultipliesQueriesByTheTemperatureOfTheirPosition) {
   shape_.tempered = true;
   Rows first = rows_of(qkv, width);
   backend->rope_append(first, {1, runs}, shape_, rope_, kv_);
-  EXPECT_EQ(values_of(plain, 1), values_of(first, 1));  // bits of models without one
+  EXPECT_EQ(values_of(plain, 1), values_of(first, 1));  // the bits of models without a temperature
 }
 
 TEST_P(AttentionConformance, AgreesWithDoubleForHeadsGroupsWindowsAndTypes) {
@@ -246,7 +246,7 @@ TEST_P(AttentionConformance, PortableHeadsComeBackFromAnotherCache) {
         ASSERT_EQ(again, saved[next++]);
       }
     }
-    // The last row alone, on the written pages.
+    // Only the last row is fed again, after the pages were written.
     const std::int64_t width = (4 + 2 * 2) * 20;
     Rows x = rows_of({qkv.end() - width, qkv.end()}, width);
     Rows y = backend->allocate_rows(1, 80, {});
@@ -258,7 +258,7 @@ TEST_P(AttentionConformance, PortableHeadsComeBackFromAnotherCache) {
   }
 }
 
-// In the first and the last column of every head of q, k and v.
+// The NaN is in the first or the last column of each head of q, k and v.
 TEST_P(AttentionConformance, NamesTheRowThatIsNotFinite) {
   start({2, 1, 16, 0, KvType::f16, KvType::f16, false}, 10);
   for (const std::size_t column : {0, 15, 16, 31, 32, 40, 47, 48, 63}) {

@@ -1,5 +1,5 @@
-// Every backend that this machine can run, for tests of what all of them promise; and their rows
-// and weights through the seam alone (src/backend), so that no test looks into device memory.
+// All backends that this machine can run, for tests of their common properties, and helpers for
+// rows and weights through the interface of src/backend, so that no test accesses device memory.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -45,9 +45,9 @@ inline std::vector<BackendCase> all_backends() {
 class Conformance : public testing::TestWithParam<BackendCase> {
  protected:
   std::unique_ptr<Backend> backend = GetParam().make();
-  std::vector<Buffer> memory;  // of uploaded weights
+  std::vector<Buffer> memory;  // buffers of uploaded weights
 
-  // Kept here: the CPU borrows what is uploaded.
+  // Stored here, because the CPU backend references uploaded data instead of copying it.
   const float* upload_vector(std::vector<float> values) {
     vectors_.push_back(std::move(values));
     WeightView view;
@@ -56,7 +56,7 @@ class Conformance : public testing::TestWithParam<BackendCase> {
     view.codes = reinterpret_cast<const std::byte*>(vectors_.back().data());
     return reinterpret_cast<const float*>(backend->memory().place(view, memory).codes);
   }
-  // The planes as a file has them, 64-byte aligned, and kept for the same reason.
+  // Planes in a file's layout, aligned to 64 bytes; they are kept here for the same reason.
   WeightView upload_weight(const PackedWeight& packed) {
     WeightView view = packed.view();
     view.codes = aligned(packed.codes);
@@ -91,7 +91,7 @@ class Conformance : public testing::TestWithParam<BackendCase> {
   std::deque<std::vector<Line>> planes_;
 };
 
-// Every TEST_P(Conformance, ...) of a file runs for every backend.
+// Names the instance of a backend; every TEST_P(Conformance, ...) runs once for each backend.
 inline std::string case_name(const testing::TestParamInfo<BackendCase>& item) {
   return item.param.name;
 }
@@ -103,12 +103,12 @@ inline std::vector<float> random_numbers(std::int64_t n, std::uint64_t seed) {
   return numbers;
 }
 
-// The one quantizer arithmetic of a row: codes and a scale for each group of columns.
+// A row quantized in the common arithmetic: codes, and a scale for each group of columns.
 struct QuantizedRow {
   std::vector<int> codes;
-  std::vector<float> scales;  // of each group
+  std::vector<float> scales;  // one for each group
 };
-// Columns of a scale of inputs; 0: the row.
+// The number of columns per input scale; 0: the whole row.
 inline std::int64_t columns_of_scale(ActKind act) {
   return act == ActKind::g128 ? 128 : act == ActKind::g32 ? 32 : 0;
 }

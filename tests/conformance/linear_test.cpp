@@ -1,5 +1,5 @@
-// Linears of every scheme and kind of activations, on every backend: exact integer sums, floats in
-// the written order where integers are multiplied, close to double where floats are.
+// Linears of every scheme and kind of activations on every backend: integer sums are exact and
+// float steps have the documented order; products of floats must be close to double.
 #include <algorithm>
 #include <map>
 
@@ -20,10 +20,10 @@ struct Problem {
   std::string scheme;
   ActKind act;
   std::int64_t tokens, inputs;
-  std::vector<std::int64_t> outputs;  // of each segment
+  std::vector<std::int64_t> outputs;  // outputs of each segment
 };
 
-// y of one segment's row by the table of docs/numerics.md.
+// Returns y of one row of a segment by the table of docs/numerics.md.
 float expected_output(const WeightView& w, std::int64_t n, const QuantizedRow& x, ActKind act,
                       const float* bias) {
   const std::int64_t all = w.padded_columns();
@@ -81,7 +81,7 @@ class LinearConformance : public Conformance {
     return made;
   }
 
-  // Rows as a norm leaves them for `linear`, and their numbers.
+  // Returns rows in the input format of `linear`, as a norm produces them, and their values.
   Rows inputs(const Linear& linear, std::int64_t tokens, std::vector<float>& values) {
     const Rows x = rows_of(test::random_numbers(tokens * linear.inputs, 5), linear.inputs);
     const Norm norm = {NormKind::rms, upload_vector(test::random_numbers(linear.inputs, 6)),
@@ -174,7 +174,7 @@ TEST_P(LinearConformance, EpiloguesFollowTheirFormulas) {
   }
 }
 
-// Sums of f32 products in any order, against double.
+// Sums of f32 products may have any order, so they are compared with double.
 TEST_P(LinearConformance, FloatInputsAgreeWithDouble) {
   constexpr double kTolerance = 3e-5;
   for (const char* scheme :
@@ -205,7 +205,7 @@ TEST_P(LinearConformance, FloatInputsAgreeWithDouble) {
   }
 }
 
-// A linear's outputs in codes, read by a second linear whose row n is one at column n.
+// The first linear's outputs are codes; the second linear, an identity matrix, reads them back.
 TEST_P(LinearConformance, OutputsAreQuantizedAsTheirConsumerWants) {
   for (const ActKind act : {ActKind::row, ActKind::g128, ActKind::g32, ActKind::tensor}) {
     const std::int64_t group = columns_of_scale(act) > 0 ? columns_of_scale(act) : 200;
@@ -261,7 +261,7 @@ TEST_P(LinearConformance, NamesTheLinearAndRowOfAValueThatIsNotFinite) {
     EXPECT_NE(std::string(error.what()).find("test, token 1 of the batch"), std::string::npos)
         << error.what();
   }
-  backend->synchronize();  // told once
+  backend->synchronize();  // reported only once
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, LinearConformance, testing::ValuesIn(test::all_backends()),

@@ -1,5 +1,5 @@
 // Norms of rows and of heads on every backend, bit for bit in the written order of their sums, and
-// the codes made of them.
+// the codes computed from them.
 #include "backends.h"
 
 #include <bit>
@@ -11,13 +11,13 @@ namespace {
 
 using test::columns_of_scale;
 
-// Below, at and beyond the borders of registers, warps and the 256 lanes, and usual ones.
+// Widths are below, at and above limits of registers, warps and the 256 lanes, and common widths.
 constexpr std::int64_t kWidths[] = {1,   2,   63,  64,  65,  127, 128, 129,  192,  193, 255,
                                     256, 257, 320, 511, 512, 513, 768, 1000, 4096, 5120};
 constexpr std::int64_t kTokens = 3;
 constexpr float kEps = 1e-5f;
 
-// Numbers around a mean, some of them large, as hidden states are: sums then depend on their order.
+// Numbers around a mean, some of them large, as in hidden states, so that sums depend on the order.
 std::vector<float> hidden_states(std::int64_t n, std::uint64_t seed) {
   auto x = test::random_numbers(n, seed);
   for (std::size_t k = 0; k < x.size(); ++k) x[k] = (x[k] + 0.7f) * (k % 37 == 5 ? 30.0f : 1.0f);
@@ -80,7 +80,7 @@ class NormConformance : public test::Conformance {
     return out;
   }
 
-  // The outputs of a few rows of int8 weights: sums over the codes of all columns.
+  // Checks codes by the outputs of a linear with a few rows of int8 weights, which add all columns.
   void expect_codes(const NormCase& c, ActKind act) {
     constexpr std::int64_t kOutputs = 3;
     const auto columns = static_cast<std::size_t>(c.width);
@@ -143,7 +143,7 @@ TEST_P(NormConformance, CodesAreThoseOfTheWrittenOrder) {
   }
 }
 
-// Norms of q and k alone, no rotation: q comes back times its factor, k as the cache keeps it.
+// Without rotation, only norms of q and k apply; q is returned times its factor, k is in the cache.
 TEST_P(NormConformance, HeadsHaveTheOrderOfRows) {
   for (const int dims : {2, 16, 30, 32, 34, 64, 80, 128, 130, 192, 256, 258, 512, 514}) {
     constexpr int kHeads = 3;

@@ -74,7 +74,7 @@ TEST_P(RowsConformance, EmbeddingsAreTheRowsOfEveryScheme) {
   }
 }
 
-// Sums of f32 squares in any order, against double.
+// Sums of f32 squares may have any order, so they are compared with double.
 TEST_P(RowsConformance, NormsAgreeWithDouble) {
   constexpr double kTolerance = 3e-6;
   for (const NormKind kind : {NormKind::rms, NormKind::layer}) {
@@ -130,9 +130,9 @@ TEST_P(RowsConformance, RotationsAreTheMatrixOfSignsAndComeBack) {
   for (std::size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(found[i], x[i], 1e-5);
 }
 
-// Act online: ranges and counters are those of the scale itself, fed with the rows' largest
-// numbers.
-// The clock sees what runs, and nothing before it starts or after its stop.
+// The clock of a step counts operations, bytes and seconds for each part of the step
+// between its start and its stop. A clock that is stopped right after its start has counted
+// nothing.
 TEST_P(RowsConformance, TimesAreThoseOfTheOperationsBetween) {
   const float* gain = upload_vector(std::vector<float>(256, 1.0f));
   const Norm norm = {NormKind::rms, gain, nullptr, 1e-5f, 256};
@@ -166,7 +166,7 @@ TEST_P(RowsConformance, MovingScalesSeeEachStep) {
     Rows plain = backend->allocate_rows(4, width, {});
     for (std::uint64_t step = 0; step < 6; ++step) {
       auto numbers = test::random_numbers(4 * width, step);
-      if (step == 3) numbers[200] = 40;  // one outlier
+      if (step == 3) numbers[200] = 40;  // an outlier
       const Rows x = rows_of(numbers, width);
       backend->norm(x, 4, norm, plain);
       backend->norm(x, 4, norm, {out, {0, &scale}});
@@ -184,8 +184,8 @@ TEST_P(RowsConformance, MovingScalesSeeEachStep) {
   }
 }
 
-// A batch with a number that is not finite: the same error, and no scale learns from it, also not
-// from what would have come after the bad row.
+// A batch with a non-finite number must always give the same error and update no scale, not even a
+// scale of an operation that follows the bad row.
 TEST_P(RowsConformance, MovingScalesForgetABatchThatFails) {
   const std::int64_t width = 160;
   const Norm norm = {NormKind::rms,
@@ -217,7 +217,7 @@ TEST_P(RowsConformance, MovingScalesForgetABatchThatFails) {
     EXPECT_TRUE(found.starts_with(want)) << found;
     EXPECT_EQ(first.counters().steps, 1u);
     EXPECT_EQ(second.counters().steps, 1u);
-    step(good);  // works again
+    step(good);  // the backend still works
     EXPECT_EQ(first.counters().steps, 2u);
     EXPECT_EQ(second.counters().steps, 2u);
   }

@@ -1,4 +1,4 @@
-// Sampling on every backend: the host's token for each row of a batch, and the same errors.
+// Sampling on every backend: each row of a batch gets the host's token, and the same errors.
 #include <array>
 #include <limits>
 
@@ -47,10 +47,10 @@ TEST_P(SampleConformance, EveryRowOfABatchGetsItsOwnToken) {
   }
   backend->sample(logits, requests, drawn);
   EXPECT_EQ(drawn, want);
-  EXPECT_EQ(values_of(logits, kRows), numbers);  // as before
+  EXPECT_EQ(values_of(logits, kRows), numbers);  // unchanged
 }
 
-// Under a grammar: only what is allowed is drawn, greedily and at random, on every device.
+// With a grammar, every device draws only allowed tokens, both greedily and at random.
 TEST_P(SampleConformance, OnlyAllowedTokensAreDrawn) {
   constexpr std::int64_t kVocabulary = 5001, kRows = 60;
   const auto numbers = test::random_numbers(kRows * kVocabulary, 9);
@@ -80,7 +80,7 @@ TEST_P(SampleConformance, OnlyAllowedTokensAreDrawn) {
     if (i % 4 == 3) continue;
     EXPECT_TRUE((masks[i][id / 64] >> id % 64 & 1) != 0) << i;
     if (requests[i].rule.temperature > 0) continue;
-    for (std::size_t other = 0; other < kVocabulary; ++other) {  // the largest of the allowed
+    for (std::size_t other = 0; other < kVocabulary; ++other) {  // the largest allowed logit
       if ((masks[i][other / 64] >> other % 64 & 1) == 0) continue;
       EXPECT_LE(numbers[i * kVocabulary + other], numbers[i * kVocabulary + id]);
     }
@@ -93,7 +93,7 @@ TEST_P(SampleConformance, OnlyAllowedTokensAreDrawn) {
   EXPECT_EQ(drawn[0], kAllBanned);
 }
 
-// Each cut that only the host makes, beside rows that the device draws itself.
+// Tests every cut that only the host supports, next to rows that the device samples itself.
 TEST_P(SampleConformance, RowsWithTheHostsCutsGetTheHostsToken) {
   constexpr std::int64_t kVocabulary = 5000, kRows = 70;
   const auto numbers = test::random_numbers(kRows * kVocabulary, 3);
@@ -125,7 +125,7 @@ TEST_P(SampleConformance, RowsWithTheHostsCutsGetTheHostsToken) {
   EXPECT_EQ(values_of(logits, kRows), numbers);
 }
 
-// Tokens that the host fetches later, and that an embedding finds without it.
+// The host reads the drawn tokens later; an embedding on the device uses them directly.
 TEST_P(SampleConformance, WhatIsDrawnWithoutWaitingIsTheSame) {
   constexpr std::int64_t kVocabulary = 300, kRows = 256, kWidth = 24;
   auto numbers = test::random_numbers(kRows * kVocabulary, 5);
@@ -146,7 +146,7 @@ TEST_P(SampleConformance, WhatIsDrawnWithoutWaitingIsTheSame) {
   Rows x = backend->allocate_rows(std::ssize(rows_fed), kWidth, {});
   std::vector<std::int32_t> ids;
   for (const std::int32_t row : rows_fed) ids.push_back(drawn_id(row));
-  if (drawing == nullptr) {  // its operations have ended when they return
+  if (drawing == nullptr) {  // synchronous: operations have ended when they return
     EXPECT_THROW(backend->embed({tokens, ids}, x), Error);
     return;
   }
@@ -164,17 +164,17 @@ TEST_P(SampleConformance, WhatIsDrawnWithoutWaitingIsTheSame) {
   EXPECT_LT(want[2], 0);
   const auto rows = values_of(x, std::ssize(rows_fed));
   for (std::size_t i = 0; i < rows_fed.size(); ++i) {
-    // Where there is no token, the model's first.
+    // For a row that has no token, the embedding uses token 0.
     const auto id = static_cast<std::size_t>(std::max(want[rows_fed[i]], 0));
     for (std::size_t k = 0; k < kWidth; ++k) {
       EXPECT_EQ(rows[i * kWidth + k], table[id * kWidth + k]);
     }
   }
-  requests[3].rule.typical_p = 0.9f;  // the host's
+  requests[3].rule.typical_p = 0.9f;  // sampled by the host
   EXPECT_EQ(backend->begin_sample(logits, requests), nullptr);
 }
 
-// A row without a token costs its neighbours nothing.
+// A row that has no token does not affect the other rows.
 TEST_P(SampleConformance, RowsTellWhyTheyHaveNoToken) {
   std::vector<float> numbers = {0, 3, 1, 2, 9, 8, 7, 6, 0, 0, 0, 5, 1, 2, 3, 4, 2, 7, 1, 0};
   numbers[2 * 4 + 1] = std::nanf("");
@@ -219,7 +219,7 @@ TEST_P(SampleConformance, RowsWithoutATokenAreErrors) {
     EXPECT_NE(error_of(*backend, logits, std::span(requests).first(1)), "");
   }
   requests.resize(5);
-  EXPECT_NE(error_of(*backend, logits, requests), "");  // more than there are rows
+  EXPECT_NE(error_of(*backend, logits, requests), "");  // more requests than rows
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, SampleConformance, testing::ValuesIn(test::all_backends()),

@@ -1,4 +1,4 @@
-// Steps on every backend: a device that records them must follow the numbers of their lists.
+// Steps on every backend. A device that replays a recorded step must use the current lists.
 #include "backends.h"
 
 #include "base/error.h"
@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::int64_t kRows = 16, kWidth = 40;
 
-// last[i] = table[ids[rows[i]]] + table[positions[rows[i]]], then its codes.
+// Computes last[i] = table[ids[rows[i]]] + table[positions[rows[i]]], then the codes of this row.
 class StepConformance : public test::Conformance {
  protected:
   void SetUp() override {
@@ -28,7 +28,7 @@ class StepConformance : public test::Conformance {
         pack_weight(numbers, kRows, kWidth, QuantScheme{}, ActKind::none, "table"));
   }
 
-  // As many sequences as ids, at one position each; logits of some of them.
+  // Runs a step with one position of one sequence per id; some of these rows have logits.
   void run(std::int64_t position, const void* owner = nullptr) {
     runs_.clear();
     for (std::size_t i = 0; i < ids_.size(); ++i) {
@@ -95,7 +95,7 @@ TEST_P(StepConformance, FollowTheirLists) {
   }
 }
 
-// A GPU records up to 256 rows. Logits of all but one of them, in an order that moves.
+// A GPU records steps of up to 256 rows. Here all rows but one have logits, in changing order.
 TEST_P(StepConformance, OfManyRowsFollowTheirLists) {
   for (const std::int32_t rows : {65, 256, 257}) {
     make_rows(rows);
@@ -120,7 +120,7 @@ TEST_P(StepConformance, OfManyRowsFollowTheirLists) {
   }
 }
 
-// More kinds than are kept: those in use stay, what was not used for long is run anew.
+// More kinds of steps run than are kept: the backend must drop the oldest, not those in use.
 TEST_P(StepConformance, KeepTheRecordingsThatAreInUse) {
   const std::vector<char> owners(200);
   const auto run_thrice = [&](const char& owner) {
@@ -149,7 +149,7 @@ TEST_P(StepConformance, CanBeToldNotToRecord) {
   EXPECT_EQ(called_, 3);
 }
 
-// Another length of the contexts, blocks that are new and perhaps where others were.
+// The context grows past a span, and rows are allocated anew, maybe at an address used before.
 TEST_P(StepConformance, FollowLongerContextsAndNewMemory) {
   for (std::int32_t i = 0; i < 4; ++i) {
     ids_ = {i, i + 1};
@@ -167,7 +167,7 @@ TEST_P(StepConformance, FollowLongerContextsAndNewMemory) {
 
 TEST_P(StepConformance, NameARowThatIsNotFiniteWheneverItComes) {
   std::vector<float> numbers = numbers_;
-  numbers[9 * kWidth + 4] = 3e38f;  // twice that is infinity
+  numbers[9 * kWidth + 4] = 3e38f;  // twice this is infinity
   table_ = upload_table(numbers);
   for (std::int32_t i = 0; i < 6; ++i) {
     const bool bad = i > 0;

@@ -1,5 +1,5 @@
-// Checkpoints as people publish them: heads that are tied and are not, added tokens without
-// weights, keys that contradict each other or change the function.
+// Rules for published checkpoints: heads that are tied or not, added tokens without weights, and
+// keys that contradict each other or change the model's function.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::uint64_t kMostBytes = 64 << 20;
 
-// The storyteller, whose files a test changes.
+// A copy of the storyteller's folder, whose files a test may modify.
 class Checkpoint {
  public:
   Checkpoint() {
@@ -44,7 +44,7 @@ class Checkpoint {
     config[key] = std::move(value);
     write("config.json", config.dump());
   }
-  // Adds a head; `change`: to the embedding's first number.
+  // Adds a head that is a copy of the embedding, with `change` added to its first number.
   void add_head(bool change) const {
     const std::string file = read_file(folder_.path() / "model.safetensors", kMostBytes);
     std::uint64_t size = 0;
@@ -94,7 +94,7 @@ TEST(TiedHeads, AreWhatTheWeightsSay) {
   EXPECT_NE(both.notes[0].find("lm_head.weight differs from the embedding"), std::string::npos);
   const Checkpoint none;
   none.set("tie_word_embeddings", false);
-  // The storyteller's own head, where it has one, is none of this case.
+  // The storyteller's own head, if it has one, is removed for this test.
   const ImportedModel plain = none.import();
   EXPECT_EQ(plain.config.tied, !has_head(plain));
 }
@@ -132,8 +132,8 @@ TEST(EndTokens, BeyondTheVocabularyAreLeftOutWithALine) {
   EXPECT_NE(model.notes[0].find("end token " + std::to_string(rows)), std::string::npos);
 }
 
-// transformers 5 ignores clean_up_tokenization_spaces where the tokenizer is BPE, as all are here,
-// unless the second key forces it.
+// transformers 5 ignores clean_up_tokenization_spaces if the tokenizer is BPE, as all are here,
+// unless the second key forces the clean-up.
 TEST(CleanUpOfSpaces, IsIgnoredUnlessItIsForced) {
   const Checkpoint checkpoint;
   Json config = checkpoint.read("tokenizer_config.json");
@@ -218,7 +218,7 @@ TEST(ConfigKeys, ThatAreAbsentOrNullAreWhatTransformersTakes) {
   EXPECT_EQ(import_hf_config(qwen.dump(), "c").head_dim, 16);
 }
 
-// What the tokenizers library makes of patterns that mean something else in other engines.
+// Compares with the tokenizers library on patterns that have another meaning in other engines.
 TEST(OnigurumaPatterns, CutAsTheTokenizersLibraryDoes) {
   LEQ_SHARED_OR_SKIP(folder, "data/cases-2026-11");
   struct Case {
@@ -226,7 +226,7 @@ TEST(OnigurumaPatterns, CutAsTheTokenizersLibraryDoes) {
     std::vector<Token> ids;
   };
   const std::vector<Case> cases = {
-      {"182", "Hello world", {42, 71, 279, 81, 435, 78, 70}},  // \\h: hexadecimal digits
+      {"182", "Hello world", {42, 71, 279, 81, 435, 78, 70}},  // \\h: a hexadecimal digit
       {"182", "\tdeadbeef 12", {200, 70, 71, 341, 68, 71, 71, 72, 223, 473}},
       {"328", "foo oo ooo", {72, 81, 81, 223, 81, 81, 223, 81, 81, 81}},  // {,2}
       {"328", "Hello world", {42, 71, 78, 78, 81, 223, 89, 81, 84, 78, 70}},

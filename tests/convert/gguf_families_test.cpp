@@ -1,5 +1,5 @@
-// Hybrids, experts and Ministral 3 in GGUF: seeded checkpoints written as llama.cpp's converter
-// writes them compute what transformers computes with the checkpoint.
+// Hybrids, experts and Ministral 3 in GGUF: seeded checkpoints, written to GGUF as llama.cpp's
+// converter does, must compute the same as transformers does with the checkpoint.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,17 +21,17 @@ using test::GgufWriter;
 
 struct Written {
   std::string arch;
-  bool tiled = false;       // value heads in turns of their key heads
+  bool tiled = false;       // value heads interleaved across key heads
   bool fused = false;       // gate and up of all experts in one tensor
   bool joined = false;      // b and a in one tensor
   bool pairs = false;       // q and k in rotary pairs
-  std::int64_t drafts = 0;  // layers that guess ahead
-  bool listed = true;       // Muse Glimmer's windows: a flag for each layer, else every how many
-  bool k_out = false;       // delta_out in blocks of Q4_K with numbers of their own
+  std::int64_t drafts = 0;  // number of multi-token prediction layers
+  bool listed = true;       // Muse Glimmer's windows: a flag for each layer, or a period
+  bool k_out = false;       // delta_out in blocks of Q4_K with random codes
   test::WriteAs as = test::WriteAs::f32;
 };
 
-// llama.cpp's names of what leq's layers hold, written by hand.
+// Names of tensors in leq and in llama.cpp, written by hand.
 const std::map<std::string, std::string> kNames = {
     {"attention_norm", "attn_norm.weight"},
     {"delta_in_norm", "attn_norm.weight"},
@@ -138,7 +138,7 @@ class Converter {
     std::vector<std::uint64_t> dims = {static_cast<std::uint64_t>(rows.columns),
                                        static_cast<std::uint64_t>(rows.rows)};
     if (rows.columns == 1) dims.erase(dims.begin());
-    if (rows.rows == 1) dims = {static_cast<std::uint64_t>(rows.columns)};  // converters squeeze
+    if (rows.rows == 1) dims = {static_cast<std::uint64_t>(rows.columns)};  // as converters do
     put(name, dims, rows.values);
   }
   void put(const std::string& name, const std::vector<std::uint64_t>& dims,
@@ -159,13 +159,13 @@ class Converter {
     std::string bytes(count * 144, '\0');
     Random random(9);
     for (char& byte : bytes) byte = static_cast<char>(random.bits());
-    for (std::size_t block = 0; block < count; ++block) {  // the two f16 numbers of each below 1
+    for (std::size_t block = 0; block < count; ++block) {  // each of the two f16 numbers below 1
       for (const std::size_t at : {1, 3}) bytes[block * 144 + at] &= '\x37';
     }
     return bytes;
   }
 
-  // Rows of value heads in turns: j-th of each key head, one key head after the other.
+  // Interleaves the rows of value heads: the j-th value head of each key head, for ascending j.
   test::Rows in_turns(const test::Rows& in, std::int64_t first, std::int64_t each) const {
     const DeltaNetConfig& delta = *model_.config.delta_net();
     if (!how_.tiled) return in;
@@ -200,7 +200,7 @@ class Converter {
     if (part == "delta_qkv") return in_turns(rows, keys, delta.value_dim);
     if (part == "delta_z") return in_turns(rows, 0, delta.value_dim);
     if (part == "delta_out") return transposed(in_turns(transposed(rows), 0, delta.value_dim));
-    if (part == "delta_conv") {  // leq's is [taps][channels]
+    if (part == "delta_conv") {  // leq stores [taps][channels]
       const test::Rows taps = {delta.conv_taps, delta.channels(), rows.values};
       return in_turns(transposed(taps), keys, delta.value_dim);
     }
@@ -237,7 +237,7 @@ class Converter {
 
   bool joins_gate() const { return model_.config.delta_net() != nullptr; }
 
-  // Of each head the rows of the query, then those of the gate.
+  // Joins, for each head, the rows of the query and the rows of the gate.
   test::Rows joined_query(const std::string& from, const test::Rows& query) const {
     if (!tensors_.contains(from + "attention_gate") || !joins_gate()) {
       return how_.pairs ? test::paired(query, model_.config.heads) : query;
@@ -254,7 +254,7 @@ class Converter {
     return all;
   }
 
-  // Of each key head b of its value heads, then a.
+  // Joins, for each key head, b of its value heads and then a.
   test::Rows joined_gates(const std::string& from) const {
     const test::Rows &b = tensors_.at(from + "delta_b"), &a = tensors_.at(from + "delta_a");
     const DeltaNetConfig& delta = *model_.config.delta_net();
@@ -326,8 +326,8 @@ TEST(GgufFamilies, ComputeWhatTransformersComputesWithTheirCheckpoints) {
   }
 }
 
-// Q8_0: codes and scales of value heads that stand in turns move with them, columns of the output
-// projection too.
+// In Q8_0, codes and scales are permuted together when value heads are interleaved; this also
+// applies to the columns of the output projection.
 TEST(GgufFamilies, CodesOfHybridsAreKept) {
   const test::TemporaryFolder folder;
   const Json config = test::small_hybrid_config({.value_heads = 6, .value_dim = 32}, 3, 64, 64);
@@ -358,8 +358,8 @@ TEST(GgufFamilies, CodesOfHybridsAreKept) {
   EXPECT_EQ(carried, 3);
 }
 
-// Files have a flag for each layer, or a number: every fourth layer sees all, counted from the
-// first.
+// The pattern in a file is a flag for each layer, or a number n (here 4): every n-th layer, counted
+// from the first, has full attention.
 TEST(GgufFamilies, WindowsOfMuseGlimmerComeFromTheirPattern) {
   const ImportedModel want = import_hf(test::family_folder("muse-glimmer"));
   const test::TemporaryFolder folder;
@@ -378,7 +378,7 @@ TEST(GgufFamilies, WindowsOfMuseGlimmerComeFromTheirPattern) {
   EXPECT_EQ(windows(false), (std::vector<std::int32_t>{8, 8, 8, 0, 8, 8}));
 }
 
-// A superblock of 256 columns holds two heads that move apart: its codes cannot be kept.
+// A superblock of 256 columns spans two heads that are moved apart, so its codes cannot be kept.
 TEST(GgufFamilies, KTypesWhoseColumnsMoveAreReadAsNumbers) {
   const test::TemporaryFolder folder;
   const Json config = test::small_hybrid_config({.value_dim = 128});
@@ -398,14 +398,14 @@ TEST(GgufFamilies, KTypesWhoseColumnsMoveAreReadAsNumbers) {
   source.read(*stored, 0, raw);
   const std::vector<float> values = test::rows_of(*out).values;
   ASSERT_EQ(values.size(), raw.size());
-  constexpr std::array<std::size_t, 4> kPlaces = {0, 2, 1, 3};  // of the value heads
+  constexpr std::array<std::size_t, 4> kPlaces = {0, 2, 1, 3};  // positions of the value heads
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::size_t row = i / 512, head = i % 512 / 128;
     ASSERT_EQ(values[i], raw[row * 512 + kPlaces[head] * 128 + i % 128]) << i;
   }
 }
 
-// block_count counts the layers that guess ahead, which are left out with a line.
+// block_count includes multi-token prediction layers, which are reported and not imported.
 TEST(GgufFamilies, LayersThatGuessAheadAreLeftOut) {
   const ImportedModel want = import_hf(test::family_folder("qwen3.5-moe"));
   const test::TemporaryFolder folder;

@@ -1,5 +1,5 @@
-// GGUF files against the Hugging Face checkpoints that they were written from: configuration and
-// tensors of every family, and the traps of the format.
+// Compares GGUF files with the Hugging Face checkpoints that they were written from: configuration
+// and tensors of every family, and pitfalls of the format.
 #include "convert/gguf_import.h"
 
 #include <gtest/gtest.h>
@@ -101,7 +101,7 @@ TEST(GgufImport, EveryFamilyIsItsHuggingFaceCheckpoint) {
   }
 }
 
-// As converters of 2023 wrote Mixtral, and with experts in codes, which are carried over.
+// Tests Mixtral as converters of 2023 wrote it, also with quantized experts, whose codes are kept.
 TEST(GgufImport, ExpertsOneByOneAndInCodes) {
   const test::TemporaryFolder folder;
   Json config = test::small_config("mixtral", "MixtralForCausalLM");
@@ -170,7 +170,7 @@ TEST(GgufImport, TrainedModels) {
   }
 }
 
-// Trap: Llama 3's scaling is a tensor of divisors. Made here in f32, as converters do.
+// Pitfall: Llama 3's scaling is stored as a tensor of divisors, computed in f32 as by converters.
 TEST_F(SmallGguf, DivisorsAreLlama3Scaling) {
   for (const double factor : {8.0, 32.0}) {
     std::vector<float> divisors;
@@ -231,7 +231,7 @@ TEST_F(SmallGguf, ScalingsByKeys) {
   EXPECT_EQ(scaling.factor, 4);
   EXPECT_EQ(scaling.original_context, 32);
   EXPECT_EQ(scaling.beta_fast, 16);
-  EXPECT_EQ(scaling.attention_factor, 0);  // yarn's own
+  EXPECT_EQ(scaling.attention_factor, 0);  // yarn's default
 
   writer = start();
   writer.text("llama.rope.scaling.type", "longrope");
@@ -241,7 +241,7 @@ TEST_F(SmallGguf, ScalingsByKeys) {
   EXPECT_NE(error_of(writer).find("original_context_length is missing"), std::string::npos);
 }
 
-// Trap: keys of any integer width, lists with one number for each layer.
+// Pitfall: counts have any integer width, or are lists with one number for each layer.
 TEST_F(SmallGguf, CountsOfOtherWidths) {
   GgufWriter writer;
   writer.text("general.architecture", "llama");
@@ -301,11 +301,11 @@ TEST_F(SmallGguf, WhatIsNotComputedIsRefusedByKey) {
   EXPECT_NE(error_of(writer).find("blk.0.ffn_gate_inp.weight"), std::string::npos);
 }
 
-// Damage anywhere: an error, or a model whose numbers can be read.
+// Any damage must give an error or a model whose numbers can be read.
 TEST_F(SmallGguf, AnyDamageIsAnErrorOrAModel) {
   GgufWriter writer = start();
   test::add_letters(writer);
-  const std::size_t header = writer.bytes().size() + 2000;  // with the table of tensors
+  const std::size_t header = writer.bytes().size() + 2000;  // including the table of tensors
   test::add_tensors(writer, model_, true, test::WriteAs::q8_0);
   const std::string good = writer.bytes();
   Random random(9);

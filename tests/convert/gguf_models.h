@@ -1,5 +1,5 @@
-// Small models as GGUF files: an imported checkpoint written under llama.cpp's names, in its order
-// of rows, with tensors of any type.
+// Writes small models as GGUF files: an imported checkpoint with llama.cpp's names and order of
+// rows, and with tensors of any type.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace leq::test {
 
-// A byte tokenizer of printable letters, as RandomCheckpoint's, with one end token behind them.
+// Adds a byte tokenizer of printable letters, like RandomCheckpoint's, followed by an end token.
 inline void add_letters(GgufWriter& writer) {
   std::vector<std::string> tokens;
   std::vector<std::int32_t> types;
@@ -36,7 +36,7 @@ inline void add_letters(GgufWriter& writer) {
   writer.u32("tokenizer.ggml.eos_token_id", 94);
 }
 
-// leq's name without the ending -> llama.cpp's, by hand.
+// Maps leq's names without the ending to llama.cpp's, written by hand.
 inline std::string name_in_gguf(const std::string& leq) {
   static const std::map<std::string, std::string> kNames = {{"token_embedding", "token_embd"},
                                                             {"position_embedding", "position_embd"},
@@ -72,7 +72,7 @@ struct Rows {
   std::vector<float> values;
 };
 
-// llama.cpp's order: each head's halves in turns, one row of either.
+// Reorders rows as llama.cpp does: the rows of a head's two halves alternate.
 inline Rows paired(const Rows& in, std::int64_t heads) {
   Rows out = in;
   const std::int64_t head = in.rows / heads;
@@ -104,7 +104,7 @@ inline std::string f32_bytes(const std::vector<float>& values) {
   return bytes;
 }
 
-// The keys of one family's configuration.
+// Adds the keys of one family's configuration.
 inline void add_config(GgufWriter& writer, const ModelConfig& config, const std::string& arch) {
   const auto u32 = [&](const std::string& key, std::int64_t value) {
     writer.u32(arch + "." + key, static_cast<std::uint32_t>(value));
@@ -138,7 +138,7 @@ inline void add_config(GgufWriter& writer, const ModelConfig& config, const std:
   }
 }
 
-// Q8_0: blocks of 32 with an f16 scale.
+// Returns Q8_0 blocks of 32 elements with an f16 scale.
 inline std::string q8_0_bytes(const std::vector<float>& values) {
   std::string bytes;
   for (std::size_t first = 0; first < values.size(); first += 32) {
@@ -157,10 +157,10 @@ inline std::string q8_0_bytes(const std::vector<float>& values) {
   return bytes;
 }
 
-enum class WriteAs : std::uint8_t { f32, q8_0 };  // matrices of whole blocks
+enum class WriteAs : std::uint8_t { f32, q8_0 };  // only matrices of whole blocks
 enum class WriteExperts : std::uint8_t { stacked, single };
 
-// All tensors. `pairs`: rows of q and k as llama.cpp has them for architecture llama.
+// Adds all tensors. `pairs`: rows of q and k are in llama.cpp's order for architecture llama.
 inline void add_tensors(GgufWriter& writer, const ImportedModel& model, bool pairs,
                         WriteAs as = WriteAs::f32, WriteExperts experts = WriteExperts::stacked) {
   const auto put = [&](const std::string& name, std::vector<std::uint64_t> dims,
@@ -171,7 +171,7 @@ inline void add_tensors(GgufWriter& writer, const ImportedModel& model, bool pai
       writer.tensor(name, dims, 0, f32_bytes(values));
     }
   };
-  std::map<std::string, std::vector<Rows>> stacks;  // by name, the rows of every expert
+  std::map<std::string, std::vector<Rows>> stacks;  // by name, the rows of all experts
   for (const TensorInput& tensor : model.tensors) {
     Rows rows = rows_of(tensor);
     if (const std::size_t at = tensor.name.find(".experts."); at != std::string::npos) {

@@ -1,4 +1,4 @@
-// Numbers of GGUF files in files of leq: carried over exactly, or rounded again and said so.
+// Numbers of GGUF files converted to .leq are kept exactly, or are rounded again with a note.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,7 +16,7 @@ namespace {
 
 using test::GgufWriter;
 
-// Random blocks of a type with scales near 0.01, and now and then one of 0.
+// Returns random blocks of a type with scales near 0.01, some of which are 0.
 std::string random_tensor(const GgufType& type, std::int64_t rows, std::int64_t columns,
                           Random& random) {
   std::string bytes;
@@ -40,7 +40,7 @@ std::string random_tensor(const GgufType& type, std::int64_t rows, std::int64_t 
       half(0);
     }
     if (type.name == "Q4_K" || type.name == "Q5_K") half(2);
-    if (type.name == "Q4_1" || type.name == "Q5_1") {  // as weights have them: on both sides of 0
+    if (type.name == "Q4_1" || type.name == "Q5_1") {  // like weights, on both sides of 0
       const float scale = 0.001f + 0.01f * random.uniform();
       set_half(0, scale);
       set_half(2, -scale * static_cast<float>(random.below(type.name == "Q4_1" ? 16 : 32)));
@@ -50,7 +50,7 @@ std::string random_tensor(const GgufType& type, std::int64_t rows, std::int64_t 
   return bytes;
 }
 
-// A llama of width 256 whose linears are of one type, the embedding of another.
+// Returns a llama of width 256; all its linears have one type, its embedding has another.
 std::string typed_gguf(const std::string& linears, const std::string& table) {
   Random random(11);
   GgufWriter writer;
@@ -88,7 +88,7 @@ std::string typed_gguf(const std::string& linears, const std::string& table) {
   return writer.bytes();
 }
 
-// Converts with its own types and compares every number with what the file decodes to.
+// Converts with the file's own types; every number must equal its decoded value in the GGUF file.
 void convert_and_compare(const std::string& linears, const std::string& table, bool exact,
                          const std::string& scheme) {
   SCOPED_TRACE(linears + " and " + table);
@@ -140,10 +140,10 @@ TEST(GgufNumbers, ExactTypesAreCarriedOver) {
   }
   convert_and_compare("IQ4_NL", "Q5_0", true, "uint8-g32");
   convert_and_compare("Q4_0", "Q4_0", true, "int4-g32");
-  convert_and_compare("Q4_0", "Q8_0", true, "int4-g32");  // layer 1's v: uint8-g32
+  convert_and_compare("Q4_0", "Q8_0", true, "int4-g32");  // v of layer 1: uint8-g32
 }
 
-// Layer 1's v is of another type than its q and k, which all read one input.
+// v of layer 1 has another type than q and k, although all three linears read the same input.
 TEST(GgufNumbers, KTypesAreCarriedOver) {
   convert_and_compare("Q4_K", "Q6_K", true, "q4_k");
   convert_and_compare("Q5_K", "Q6_K", true, "q5_k");

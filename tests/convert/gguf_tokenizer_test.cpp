@@ -1,4 +1,4 @@
-// Tokenizers, end tokens, templates and sampling defaults of GGUF files.
+// Tests tokenizers, end tokens, chat templates and sampling defaults of GGUF files.
 #include "convert/gguf_tokenizer.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ using test::GgufWriter;
 using test::raw;
 using test::SmallGguf;
 
-// Trap: an absent pre-tokenizer, an unknown one, an absent end token: no guess.
+// Pitfalls: a pre-tokenizer that is missing or unknown, a missing end token. None may be guessed.
 TEST_F(SmallGguf, TokenizersAreNotGuessed) {
   const auto with = [&](const char* pre, bool eos) {
     GgufWriter writer = start();
@@ -103,7 +103,7 @@ TEST_F(SmallGguf, TokenizersThatContradictThemselvesAreRefused) {
   }
 }
 
-// Traps: end tokens are a set; padding tokens are never sampled; numbers may stand for "none".
+// Pitfalls: end tokens are a set; padding tokens are never sampled; some values mean "none".
 TEST_F(SmallGguf, EndTokensSamplingAndTemplate) {
   GgufWriter writer = start();
   writer.text("tokenizer.ggml.model", "gpt2");
@@ -124,7 +124,7 @@ TEST_F(SmallGguf, EndTokensSamplingAndTemplate) {
   EXPECT_EQ(model.tokenizer.types[3], TokenType::unused);
   EXPECT_EQ(model.tokenizer.types[4], TokenType::user_defined);
   EXPECT_TRUE(model.tokenizer.ignore_merges);
-  EXPECT_TRUE(model.tokenizer.add_bos);  // of llama-bpe, where no key says
+  EXPECT_TRUE(model.tokenizer.add_bos);  // llama-bpe's default, if no key is set
   EXPECT_EQ(model.chat_template, "{{ messages }}");
   const Json generation = generation_to_json(model.generation);
   EXPECT_EQ(generation.at("top_k").get<int>(), 20);
@@ -134,7 +134,7 @@ TEST_F(SmallGguf, EndTokensSamplingAndTemplate) {
   EXPECT_FALSE(read(writer, false).tokenizer.add_bos);
 }
 
-// llama.cpp's own vocabularies with the ids that it makes of 47 texts.
+// Compares the ids of 47 texts with llama.cpp's, for its own vocabulary files.
 TEST(GgufTokenizer, VocabulariesOfLlamaCpp) {
   LEQ_SHARED_OR_SKIP(data, "data/tokenizers/ggml-vocab");
   for (const char* name : {"ggml-vocab-gpt-2.gguf", "ggml-vocab-llama-spm.gguf"}) {

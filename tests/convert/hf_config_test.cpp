@@ -145,7 +145,7 @@ TEST(HfConfig, RefusesShapesThatContradictThemselves) {
   EXPECT_NE(with("head_dim", 63).find("even"), std::string::npos);
   EXPECT_NE(with("hidden_size", "2048"), "");
   EXPECT_NE(with("num_hidden_layers", -1), "");
-  // By the names of the file, not by those of the field that it becomes.
+  // Errors name the key in the file, not the field of the configuration.
   EXPECT_EQ(with("intermediate_size", 0),
             "config.json: intermediate_size = 0: expected 1 to 4194304");
   EXPECT_EQ(with("vocab_size", 0), "config.json: vocab_size = 0: expected 1 to 16777216");
@@ -167,7 +167,7 @@ TEST(HfConfig, SurvivesTheConfigWrittenIntoAFile) {
   EXPECT_EQ(config_from_json(config_to_json(config), "again"), config);
 }
 
-// What Muse Glimmer's keys may not say, by name.
+// Values of Muse Glimmer's keys that are not supported are refused with the key's name.
 TEST(HfConfig, MuseGlimmerIsReadOrRefusedByKey) {
   const auto path =
       std::filesystem::path(LEQ_SOURCE_DIR) / "tests/golden/families/muse-glimmer/config.json";

@@ -1,6 +1,6 @@
-// Mistral folders with a split pattern that is not Mistral's: what is said, and how texts are cut
-// by the right one. The pieces are those of the tokenizers library's Split by transformers'
-// pattern (fix_mistral_regex).
+// Mistral folders whose split pattern is not Mistral's: the note about this, and how the correct
+// pattern splits texts. The expected pieces are those of the tokenizers library's Split with the
+// pattern of transformers (fix_mistral_regex).
 #include "convert/mistral_pattern.h"
 
 #include <gtest/gtest.h>
@@ -56,7 +56,7 @@ TEST(MistralPattern, IsSaidOfFoldersThatMayCarryAnother) {
   EXPECT_EQ(note("mistral", "5.0.0", spec), "");
   EXPECT_EQ(note("llama", "4.57.1", spec), "");
   EXPECT_NE(mistral_pattern_note(Json::object({{"model_type", "mistral"}}), spec), "");
-  // Right already, or sentencepiece's, which has no pattern.
+  // These patterns are already correct, or belong to sentencepiece, which has no pattern.
   fix_mistral_pattern(spec);
   EXPECT_EQ(note("mistral", "4.57.1", spec), "");
   EXPECT_EQ(note("mistral", "4.57.1", TokenizerSpec()), "");

@@ -1,5 +1,5 @@
-// Quantized safetensors checkpoints: every layout against values worked out by hand, what is
-// carried over into a .leq file bit for bit, and what is refused by name.
+// Quantized safetensors checkpoints: the values of every layout compared with values computed by
+// hand, codes that are kept bit for bit in a .leq file, and errors that name what is refused.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ std::vector<float> read_all(const PackedSource& source, const std::string& name)
   const SourceTensor* tensor = source.find(name);
   std::vector<float> values(static_cast<std::size_t>(tensor->shape[0] * tensor->shape[1]));
   source.read(*tensor, 0, values);
-  // From any number on, over the ends of rows.
+  // Reads may begin at any element and cross the ends of rows.
   std::vector<float> again(values.size());
   for (std::size_t at = 0; at < again.size(); at += 37) {
     const std::size_t count = std::min<std::size_t>(37, again.size() - at);
@@ -49,7 +49,7 @@ std::string scheme_of(const PackedSource& source, const std::string& name) {
   return scheme ? scheme_name(*scheme) : "none";
 }
 
-// What pack_codes makes of the codes is what `read` gives.
+// The codes packed by pack_codes must represent exactly the values that `read` returns.
 void expect_exact(const PackedSource& source, const std::string& name) {
   const SourceTensor& tensor = *source.find(name);
   const QuantScheme scheme = source.own_scheme(tensor).value();
@@ -112,7 +112,7 @@ TEST(PackedWeights, OfSortedColumnsAreReadAndQuantizedAgain) {
   IntegerWeight w = random_integers(24, 128, 4, 32, false, 8);
   for (int k = 0; k < w.columns; ++k) w.groups_of.push_back(k * 7 % 4);
   check_integers(test::gptq_parts(w, true), w, gptq(4, 32, true), "none");
-  // In order, or not told.
+  // Without activation order, columns are in order and g_idx is zero or missing.
   w.groups_of.clear();
   check_integers(test::gptq_parts(w, true), w, gptq(4, 32, true), "uint4-g32");
   Parts zeros = test::gptq_parts(w, true);
@@ -356,7 +356,7 @@ TEST(PackedWeights, WithPartsThatDoNotFitAreRefusedByTensorAndPlace) {
   PackedFolder folder;
   folder.add("x", test::pack_quantized_parts(w, true));
   ASSERT_EQ(error_of(folder, compressed), "");
-  folder.tensors()["x.weight_shape"].bytes[8] = 100;  // of 64 columns in 8 words
+  folder.tensors()["x.weight_shape"].bytes[8] = 100;  // 8 words hold only 64 columns
   EXPECT_NE(error_of(folder, compressed).find("x.weight_packed: 8 words for 100 columns"),
             std::string::npos)
       << error_of(folder, compressed);
@@ -447,7 +447,7 @@ TEST(QuantizationConfigs, SayHowTensorsAreRead) {
 
 // ---- whole checkpoints
 
-// Converts with the checkpoint's own numbers; all of the file are those that the import reads.
+// Converts with the checkpoint's own codes; all values in the file must equal the imported ones.
 void expect_carried(PackedFolder& folder, const Json& quantization, const std::string& type,
                     const std::string& source_type) {
   const auto path = folder.write(small_llama(quantization));
@@ -481,7 +481,7 @@ TEST(PackedCheckpoints, KeepTheirOwnNumbers) {
     add_llama(folder, [](int n, int k) {
       Parts parts = test::gptq_parts(random_integers(n, k, 4, 64, false, 20), true);
       parts["bias"] = {"F16", {n}, std::string(static_cast<std::size_t>(n) * 2, '\0')};
-      return parts;  // a bias of zeros, as some tools write
+      return parts;  // a bias of zeros, as some tools write it
     });
     expect_carried(folder, {{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 64}}, "uint4-g64",
                    "GPTQ int4 g64");

@@ -1,5 +1,5 @@
-// Small quantized safetensors checkpoints, packed by hand: codes go through one long string of
-// bits, and what they mean is worked out in double, so that nothing is shared with the reader.
+// Writes small quantized safetensors checkpoints, packed independently of the reader: codes become
+// one long sequence of bits, and their values are computed in double.
 #pragma once
 
 #include <cmath>
@@ -24,13 +24,13 @@ struct StoredPart {
   std::string bytes;
 };
 
-// Codes u [N][K] in groups of columns, with a zero point and a scale for each row and group.
+// Codes u [N][K] with a zero point and a scale for each row and group of columns.
 struct IntegerWeight {
   int rows = 0, columns = 0, bits = 4, group = 32;
   std::vector<int> codes;           // [N][K]
   std::vector<int> zeros;           // [N][groups]
-  std::vector<float> scales;        // [N][groups], each a number of f16 and bf16
-  std::vector<int> groups_of = {};  // [K] where columns are not in order
+  std::vector<float> scales;        // [N][groups], each exact in f16 and bf16
+  std::vector<int> groups_of = {};  // [K] if columns are not in order
 
   int groups() const { return (columns + group - 1) / group; }
   int group_at(int k) const {
@@ -64,7 +64,7 @@ inline IntegerWeight random_integers(int rows, int columns, int bits, int group,
   return w;
 }
 
-// A string of numbers of `bits` bits, lowest bit first, as little-endian 32-bit words.
+// Packs numbers of `bits` bits, lowest bit first, into little-endian 32-bit words.
 inline std::string in_words(const std::vector<int>& numbers, int bits) {
   std::vector<bool> string;
   for (const int number : numbers) {
@@ -80,7 +80,7 @@ inline std::string in_words(const std::vector<int>& numbers, int bits) {
   return bytes;
 }
 
-// Words [lines][words] as [words][lines].
+// Transposes words [lines][words] to [words][lines].
 inline std::string turned(const std::string& bytes, int lines) {
   const auto words = static_cast<int>(bytes.size()) / 4 / lines;
   std::string out;
@@ -119,7 +119,7 @@ inline std::string floats_as(const std::string& dtype, const std::vector<float>&
   return bytes;
 }
 
-using Parts = std::map<std::string, StoredPart>;  // by what follows the module's name
+using Parts = std::map<std::string, StoredPart>;  // by the name after the module's
 
 inline Parts gptq_parts(const IntegerWeight& w, bool version_1) {
   const int mask = (1 << w.bits) - 1, groups = w.groups();
@@ -147,7 +147,7 @@ inline Parts gptq_parts(const IntegerWeight& w, bool version_1) {
   return parts;
 }
 
-// Eight rows in a word: rows 0, 2, 4, 6, 1, 3, 5, 7 from the low bits up.
+// A word has codes of eight rows: from the lowest bits, rows 0, 2, 4, 6, 1, 3, 5, 7.
 inline Parts awq_parts(const IntegerWeight& w) {
   constexpr int kRows[8] = {0, 2, 4, 6, 1, 3, 5, 7};
   const int groups = w.groups();
@@ -186,7 +186,7 @@ inline Parts pack_quantized_parts(const IntegerWeight& w, bool with_zeros) {
   return parts;
 }
 
-// 8-bit codes less 128 as signed bytes; scales of rows.
+// Stores 8-bit codes minus 128 as signed bytes, with one scale per row.
 inline Parts int8_parts(const IntegerWeight& w, bool with_zeros) {
   Parts parts;
   std::string codes, zeros;
@@ -198,7 +198,7 @@ inline Parts int8_parts(const IntegerWeight& w, bool with_zeros) {
   return parts;
 }
 
-// What a code of 8 bits stands for, by sign, exponent and fraction.
+// Computes the value of an 8-bit float from its sign, exponent and fraction.
 inline double float8(int code, int exponent_bits) {
   const int fraction_bits = 7 - exponent_bits, bias = (1 << (exponent_bits - 1)) - 1;
   const int exponent = code >> fraction_bits & ((1 << exponent_bits) - 1);
@@ -232,7 +232,7 @@ class PackedFolder {
     return file + text + data;
   }
   std::filesystem::path write_tensors() { return folder_.write("model.safetensors", bytes()); }
-  // A whole checkpoint.
+  // Writes a complete checkpoint.
   std::filesystem::path write(const Json& config) {
     write_tensors();
     folder_.write("config.json", config.dump());
@@ -249,7 +249,7 @@ class PackedFolder {
   std::map<std::string, StoredPart> tensors_;
 };
 
-// A LLaMA of one layer.
+// A LLaMA with one layer.
 inline constexpr int kWidth = 128, kHidden = 192, kVocab = 131;
 
 inline Json small_llama(const Json& quantization) {
@@ -261,7 +261,7 @@ inline Json small_llama(const Json& quantization) {
           {"tie_word_embeddings", true},  {"quantization_config", quantization}};
 }
 
-// `parts` makes the tensors of a linear of N rows and K columns.
+// `parts` creates the tensors of a linear with N rows and K columns.
 inline void add_llama(PackedFolder& folder, const std::function<Parts(int n, int k)>& parts) {
   const auto floats = [&](const std::string& name, std::vector<std::int64_t> shape) {
     std::size_t count = 1;

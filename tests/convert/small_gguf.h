@@ -1,4 +1,4 @@
-// What a small llama becomes as a GGUF file with one thing changed.
+// Writes a small llama as a GGUF file in which one thing is changed, and imports it.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Text models inside checkpoints that see, under every prefix that savers gave their tensors; what
-// rope parameters may say; families that are known and not run.
+// Tests text models within multimodal checkpoints, under every prefix that tools gave their
+// tensors; rope parameters; families that are recognized but not supported.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -18,7 +18,7 @@ Json text_config() {
   return text;
 }
 
-// As Mistral Small 3 has it: the wrapper says "tied", of which its tensors know nothing.
+// As in Mistral Small 3, the wrapper says that the head is tied, but the tensors are not.
 Json wrapper(const Json& text, const std::string& type = "mistral3",
              const std::string& architecture = "Mistral3ForConditionalGeneration") {
   return {{"model_type", type},
@@ -79,7 +79,7 @@ TEST(Wrappers, AreReadUnderEveryPrefixAndLeaveTowersOut) {
       EXPECT_EQ(model.tensors[i].name, plain.tensors[i].name);
       EXPECT_EQ(first_row(model.tensors[i]), first_row(plain.tensors[i])) << names.model << i;
     }
-    // Further: that both tables are kept, and that the split pattern is not Mistral's.
+    // Two further notes: both tables are kept, and the split pattern is not Mistral's.
     ASSERT_EQ(model.notes.size(), 3u) << names.model;
     EXPECT_NE(model.notes[2].find("pattern"), std::string::npos) << model.notes[2];
     EXPECT_EQ(
@@ -151,7 +151,7 @@ TEST(Ministral3, ReadsYarnAndTheTemperatureOfItsQueries) {
   EXPECT_EQ(config.rope_scaling.mscale_all_dim, 1.0);
   EXPECT_EQ(config.head_dim, 128);
   EXPECT_EQ(config.window(0), 0);
-  // What the class of transformers has where the config says nothing.
+  // If the config lacks keys, the defaults of the transformers class apply.
   Json silent = ministral();
   silent.erase("rope_parameters");
   const ModelConfig same = import_hf_config(silent.dump(), "c");

@@ -1,4 +1,4 @@
-// Blocks of a range: aligned, apart from each other, and reused when they are given back.
+// Blocks allocated from a range are aligned and disjoint, and are reused after they are freed.
 #include "cuda/host/arena.h"
 
 #include <gtest/gtest.h>

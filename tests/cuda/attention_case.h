@@ -1,5 +1,5 @@
 // Attention over pages of random numbers: the batch, the pages in their device layout, and the
-// result by plain loops: in the order of docs/numerics.md, and in double.
+// expected result from plain loops, both in the order of docs/numerics.md and in double.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,8 +26,8 @@ struct AttentionCase {
     int first_position, rows;
   };
   std::vector<Run> runs;
-  int loud = -1;                             // position of keys ten times as large
-  std::int64_t most_records = kMostRecords;  // of scratch: rows with more take turns
+  int loud = -1;                             // position of a key that is ten times as large
+  std::int64_t most_records = kMostRecords;  // of scratch: rows with more are split
 
   friend void PrintTo(const AttentionCase& c, std::ostream* out) {
     *out << c.heads << '/' << c.kv_heads << " heads of " << c.head_dim << ", types "
@@ -49,17 +49,17 @@ struct AttentionCase {
   int width() const { return (heads + 2 * kv_heads) * head_dim; }
 };
 
-// Rows of one of the case's runs.
+// A range of rows in one of the case's runs.
 struct AttentionPart {
   int run, first_row, rows;
 };
 
-// One side of the cache: what lies in the pages, as numbers.
+// One side of the cache (keys or values): the numbers that its pages contain.
 struct CacheSide {
   KvType type;
   std::vector<std::byte> bytes;
   std::int64_t page_bytes = 0;
-  // [run][kv head][position][d], with int8 codes and [run][kv head][position] scales and minima.
+  // [run][kv head][position][d]; int8: codes, whose scales and minima are [run][kv head][position].
   std::vector<float> numbers, scales, minima;
 };
 
@@ -79,7 +79,7 @@ class AttentionData {
     for (float& x : qkv_) x = normal(random_);
   }
 
-  // All runs in one batch.
+  // Runs all rows in one batch.
   std::vector<float> run(bool exact) const {
     std::vector<AttentionPart> parts;
     for (std::size_t i = 0; i < c_.runs.size(); ++i) {
@@ -88,7 +88,7 @@ class AttentionData {
     return run(parts, exact);
   }
 
-  // A batch of some rows.
+  // Runs a batch of selected rows.
   std::vector<float> run(const std::vector<AttentionPart>& parts, bool exact,
                          const OutputCodes& codes = {}) const {
     std::vector<AttentionRun> runs;
@@ -135,16 +135,16 @@ class AttentionData {
     return out.host();
   }
 
-  // Numbers of one row.
+  // The number of values in one output row.
   std::int64_t out_width() const { return std::int64_t{c_.heads} * c_.head_dim; }
-  // The batch's row that a run begins with.
+  // Returns the batch's row at which a run begins.
   std::int64_t row_of(int run) const {
     std::int64_t row = 0;
     for (int i = 0; i < run; ++i) row += c_.runs[static_cast<std::size_t>(i)].rows;
     return row;
   }
 
-  // The result in the written order.
+  // Returns the result in the order of docs/numerics.md.
   std::vector<float> ordered() const {
     std::vector<float> out;
     for_each_head([&](std::size_t run, int position, int head, const float* q) {
@@ -154,15 +154,15 @@ class AttentionData {
     return out;
   }
 
-  // By one softmax in double, and the mean of |v| by the same weights.
+  // The result of a softmax in double, and the mean of |v| with the same weights.
   struct Near {
     std::vector<double> out, size;
   };
-  // q and values as they are.
+  // Computes the result in double with unrounded q and values.
   Near in_double() const {
     return softmax([](double x) { return x; });
   }
-  // With the roundings of tensor cores but that of weights: q beside f16 keys.
+  // Includes the roundings of tensor cores except those of the weights: q is rounded to f16.
   Near in_double_of_halves() const {
     return softmax([](double x) { return f16_to_f32(f32_to_f16(static_cast<float>(x))); });
   }
@@ -207,7 +207,7 @@ class AttentionData {
     return u * values_.scales[at] + values_.minima[at];
   }
 
-  // What code 128 stands for: weights of codes are rounded times what lies apart from it.
+  // Returns the value of code 128, from which the error bound of int8 values is measured.
   double near_middle(std::size_t run, int j, int kv) const {
     if (c_.values != KvType::int8) return 0;
     const std::size_t at = position_at(run, kv, j);
@@ -242,7 +242,7 @@ class AttentionData {
     }
   }
 
-  // Positions that no row of a run sees, and pads, hold bytes that are NaN as floats.
+  // Fills positions that no row reads, and padding, with bytes that are NaN as floats.
   void make_side(KvType type, CacheSide& side) {
     side.type = type;
     const int d = c_.head_dim, bytes = type == KvType::f32 ? 4 : type == KvType::f16 ? 2 : 1;
@@ -328,7 +328,7 @@ class AttentionData {
     return sums[0];
   }
 
-  // Spans of 512 absolute positions, joined in ascending order.
+  // Combines spans of 512 absolute positions in ascending order.
   std::vector<float> ordered_head(std::size_t run, int position, int kv, const float* q) const {
     const auto d = static_cast<std::size_t>(c_.head_dim);
     const bool coded = c_.values == KvType::int8;

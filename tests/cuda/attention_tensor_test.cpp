@@ -1,5 +1,5 @@
-// Attention on tensor cores, on the emulator: near double for heads, groups, types, windows, runs
-// and places of the largest score, and to the bit the same however rows are batched.
+// Attention on tensor cores, on the emulator: it must be close to double for all heads, groups,
+// types, windows, runs and positions of the largest score, and bit-identical for any batching.
 #include <gtest/gtest.h>
 
 #include "attention_case.h"
@@ -8,9 +8,9 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-// Weights are rounded to f16, by at most 2^-11 of each, so an output is off by at most 2^-11 of the
-// weights' mean of |v|, or of what codes lie apart from their middle. A quarter more for sums in
-// f32, exp2, and scores whose f32 sums differ.
+// Rounding weights to f16 changes each by at most 2^-11, so an output is off by at most 2^-11 of
+// the weighted mean of |v|, or of the codes' distance from their middle. A quarter more is allowed
+// for sums in f32, exp2, and scores whose f32 sums differ.
 constexpr double kTolerance = 1.25 / 2048;
 
 constexpr KvType kF16 = KvType::f16, kInt8 = KvType::int8;
@@ -38,7 +38,7 @@ TEST_P(TensorAttention, IsNearDoubleUnderAnySchedule) {
   }
 }
 
-// Chunks of a run, whole runs, and last rows, as generation feeds them: all alone.
+// Rows are run as chunks of a run, as whole runs, and as only the last rows, as in generation.
 TEST_P(TensorAttention, RowsDependOnTheirSequenceAlone) {
   const AttentionCase& c = GetParam();
   const AttentionData data(c);
@@ -85,18 +85,18 @@ INSTANTIATE_TEST_SUITE_P(
                     AttentionCase{kInt8, kInt8, 4, 1, 64, 0, {{1200, 1}, {1190, 20}}, 700},
                     AttentionCase{kF16, kF16, 4, 1, 64, 0, {{1200, 1}, {1190, 20}}, 1189}));
 
-// A window that begins at every place in a page: 64 sequences, one position apart.
+// Creates 64 sequences of growing length, so that windows begin at every position of a page.
 AttentionCase every_start(int window, int position) {
   AttentionCase c = {kInt8, kInt8, 2, 1, 16, window, {}, -1};
   for (int i = 0; i < 64; ++i) c.runs.push_back({position + i, 1});
   return c;
 }
-// Within a span, from the end of one into the next, and two spans before the newest key.
+// Windows within a span, from the end of a span into the next, and two spans before the newest key.
 INSTANTIATE_TEST_SUITE_P(Window, TensorAttention,
                          testing::Values(every_start(70, 500), every_start(70, 548),
                                          every_start(600, 1080)));
 
-// Many rows are not cut into blocks for spans: two spans in one block, and in two.
+// With many rows, one block combines two spans; with fewer rows, each span has its own block.
 TEST(TensorAttentionSpans, JoinTheSameInOneBlockAndInMany) {
   const AttentionData data({kInt8, kInt8, 32, 8, 16, 100, {{450, 70}}});
   const auto all = data.run(false);
@@ -104,7 +104,7 @@ TEST(TensorAttentionSpans, JoinTheSameInOneBlockAndInMany) {
   ASSERT_EQ(few, std::vector<float>(all.begin(), all.begin() + std::ssize(few)));
 }
 
-// Rows whose records are too many for scratch take turns, and get what they get at once.
+// If the scratch has too few records for all rows, rows are processed in turns, with equal results.
 class AttentionRowsInTurn : public testing::TestWithParam<AttentionCase> {};
 
 TEST_P(AttentionRowsInTurn, ChangeNoNumber) {
@@ -124,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(
     Generation, AttentionRowsInTurn,
     testing::Values(AttentionCase{kF16, kF16, 4, 4, 64, 0, {{1100, 1}, {17, 1}, {600, 1}}},
                     AttentionCase{kInt8, kInt8, 8, 2, 128, 600, {{1400, 1}, {40, 1}, {700, 1}}},
-                    // Blocks of several rows, the last of a run not full.
+                    // Blocks of several rows; the last block of a run is not full.
                     AttentionCase{kInt8, kInt8, 4, 1, 64, 0, {{600, 3}, {1030, 5}, {510, 4}}}));
 INSTANTIATE_TEST_SUITE_P(Prompts, AttentionRowsInTurn,
                          testing::Values(AttentionCase{kF16, kF16, 4, 1, 64, 0, {{480, 70}}},
@@ -145,7 +145,7 @@ TEST(AttentionScratch, IsBounded) {
   for (std::int64_t context = 512; context < 1 << 18; context += 512) {
     EXPECT_LE(bytes(512, context), bytes(512, context + 512)) << context;
   }
-  // Where not even one row fits into the bound, it has what it needs.
+  // If the limit is too small for even one row, the scratch is made large enough for one row.
   EXPECT_EQ(bytes(512, 1 << 22), bytes(1, 1 << 22));
 }
 

@@ -1,5 +1,5 @@
-// Exact attention on the emulator: equal to the bit to the order of docs/numerics.md, near double,
-// for heads, types, windows, runs and schedules.
+// Exact attention on the emulator: bit-identical to the order of docs/numerics.md, and close to
+// double, for heads, types, windows, runs and schedules.
 #include <gtest/gtest.h>
 
 #include "attention_case.h"
@@ -8,7 +8,7 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-// f32 sums of up to 2,000 products, beside numbers of size 1; int8 codes and minima nearly cancel.
+// f32 sums of up to 2,000 products of numbers of size 1; int8 codes and minima almost cancel.
 constexpr double kTolerance = 1e-5;
 
 constexpr KvType kF32 = KvType::f32, kF16 = KvType::f16, kInt8 = KvType::int8;
@@ -34,7 +34,7 @@ TEST_P(AttentionTest, EqualsTheWrittenOrderUnderAnySchedule) {
   }
 }
 
-// One token of each of some sequences.
+// A batch with one token of each of several sequences.
 INSTANTIATE_TEST_SUITE_P(
     Decode, AttentionTest,
     testing::Values(AttentionCase{kF16, kF16, 4, 4, 64, 0, {{0, 1}, {63, 1}, {64, 1}, {300, 1}}},
@@ -48,7 +48,7 @@ INSTANTIATE_TEST_SUITE_P(
                     AttentionCase{kF32, kF16, 20, 1, 16, 0, {{70, 1}}},
                     AttentionCase{kF32, kF32, 1, 1, 300, 0, {{70, 1}}}));
 
-// Enough rows and heads that no span gets a block of its own. One that the sanitizers can bear.
+// With this many rows and heads, no span gets its own block. One case is small, for sanitizers.
 INSTANTIATE_TEST_SUITE_P(Chunk, AttentionTest,
                          testing::Values(AttentionCase{kInt8, kF16, 8, 4, 16, 0, {{0, 67}}}));
 INSTANTIATE_TEST_SUITE_P(
@@ -61,13 +61,13 @@ INSTANTIATE_TEST_SUITE_P(
                     AttentionCase{kF16, kF16, 4, 4, 256, 0, {{30, 66}}},
                     AttentionCase{kF16, kF16, 266, 266, 4, 0, {{520, 1}}}));
 
-// A window that begins at every place in a page: 64 sequences, one position apart.
+// Creates 64 sequences of growing length, so that windows begin at every position of a page.
 AttentionCase every_start(int window, int position) {
   AttentionCase c = {kInt8, kF16, 2, 1, 16, window, {}, -1};
   for (int i = 0; i < 64; ++i) c.runs.push_back({position + i, 1});
   return c;
 }
-// Within a span, from the end of one into the next, and two spans before the newest key.
+// Windows within a span, from the end of a span into the next, and two spans before the newest key.
 INSTANTIATE_TEST_SUITE_P(Window, AttentionTest,
                          testing::Values(every_start(70, 500), every_start(70, 548),
                                          every_start(600, 1080)));

@@ -1,4 +1,4 @@
-// Attention's scratch for so many records and no more: what lies behind it stays as it was.
+// Scratch of attention with a limited number of records; detects writes beyond its end.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace leq::LEQ_GPU {
 
 class BoundedScratch {
  public:
-  // `a` gets it; its batch and heads are set.
+  // Sets the scratch of `a`, whose batch and heads must be set.
   BoundedScratch(AttentionArguments& a, std::int64_t most_records)
       : room_(floats(a, most_records)),
         memory_(std::vector<float>(std::max(room_, floats(a, kMostRecords)), kUntouched)) {

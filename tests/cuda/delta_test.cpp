@@ -1,6 +1,6 @@
-// Gated DeltaNet against its formulas in double (backend/decoder_parts.h), for texts that come in
-// steps of several sequences; the same bits however a text is cut, prompts in chunks where they are
-// cut at multiples of 64.
+// Gated DeltaNet compared with its formulas in double (backend/decoder_parts.h), for texts fed in
+// steps of several sequences. The bits must not depend on how a text is split, except that prompts
+// computed in chunks must be split at multiples of 64.
 #include "cuda/kernels/delta/delta.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ struct DeltaCase {
   }
 };
 
-// f32 chains beside double, through a recurrence.
+// The tolerance for f32 chains through a recurrence, compared with double.
 constexpr double kTolerance = 2e-4;
 constexpr float kNormEps = 1e-6f;
 
@@ -65,7 +65,7 @@ class DeltaText {
   // Outputs of each sequence, [length][values].
   std::vector<std::vector<float>> run(const std::vector<Step>& steps, bool exact = false) {
     const DeviceArray<float> conv(conv_), a_log(a_log_), dt_bias(dt_bias_), gain(gain_);
-    // In front of this layer's part lie those of others.
+    // In a state, this many bytes of other layers precede this layer's part.
     constexpr std::size_t kBefore = 48;
     const std::size_t numbers = kBefore + c_.state_numbers();
     const DeviceArray<float> states(std::vector<float>(2 * lengths_.size() * numbers, NAN));
@@ -78,7 +78,7 @@ class DeltaText {
       std::vector<AttentionRun> runs;
       std::vector<std::int32_t> row_runs;
       std::vector<float> mixed, gates;
-      std::map<int, int> last;  // run of a sequence in this step
+      std::map<int, int> last;  // last run of each sequence in this step
       for (const Piece& piece : step) {
         const auto s = static_cast<std::size_t>(piece.sequence);
         AttentionRun run;
@@ -119,7 +119,7 @@ class DeltaText {
     return all;
   }
 
-  // By the formulas, token by token.
+  // Evaluates the formulas token by token in double.
   std::vector<double> in_double(std::size_t sequence) const {
     std::vector<std::vector<double>> s(
         static_cast<std::size_t>(c_.value_heads),
@@ -257,7 +257,7 @@ class DeltaText {
 
   DeltaCase c_;
   std::vector<int> lengths_;
-  std::vector<std::vector<float>> mixed_, gates_;  // of each sequence
+  std::vector<std::vector<float>> mixed_, gates_;  // one for each sequence
   std::vector<float> conv_, a_log_, dt_bias_, gain_;
 };
 
@@ -277,13 +277,13 @@ TEST_P(Delta, FollowsTheFormulasWhateverTheSteps) {
   DeltaText text(GetParam(), {11, 6});
   const auto at_once = text.run({{{0, 11}, {1, 6}}});
   expect_formulas(text, at_once);
-  // One by one, shorter than the convolution, and a sequence twice in a step.
+  // Tokens one by one, steps shorter than the convolution, and a sequence twice in one step.
   const std::vector<Step> cut = {
       {{0, 1}}, {{0, 2}, {1, 2}}, {{1, 1}, {0, 3}, {1, 1}}, {{0, 1}, {1, 2}, {0, 4}}};
   EXPECT_EQ(text.run(cut), at_once);
 }
 
-// Whole chunks of 64 by products of matrices, and what is left beside them.
+// Whole chunks of 64 tokens use matrix products; the remaining tokens of a prompt do not.
 TEST_P(Delta, PromptsOfAnyLengthFollowTheFormulas) {
   DeltaText text(GetParam(), {1, 3, 63, 64, 65, 200});
   expect_formulas(text, text.run({{{0, 1}, {1, 3}, {2, 63}, {3, 64}, {4, 65}, {5, 200}}}));
@@ -314,7 +314,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Delta,
                          testing::Values(DeltaCase{1, 2, 16, 16, 4}, DeltaCase{2, 2, 24, 40, 4},
                                          DeltaCase{1, 1, 128, 72, 2}, DeltaCase{2, 6, 8, 33, 3}));
 
-// Attention's outputs times sigmoid of gates that lie elsewhere in wider rows; nothing behind them.
+// Outputs are multiplied by sigmoid of the gates, which are in wider rows of another array.
 TEST(GateOutputs, AreTimesSigmoidOfTheirGates) {
   constexpr int kTokens = 3, kWidth = 200, kOutStride = 208, kGateStride = 460, kGatesAt = 232;
   std::mt19937 random(5);

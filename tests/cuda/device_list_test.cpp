@@ -1,4 +1,4 @@
-// Which GPU a user means, and what is said where none can be used.
+// Tests selecting the GPU that a user names, and the message if no GPU can be used.
 #include "cuda/host/device_list.h"
 
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ TEST(DeviceList, SaysWhyThereIsNoDevice) {
                                                 .hides_some = true,
                                                 .visible = "7"});
   EXPECT_NE(hidden.find("CUDA_VISIBLE_DEVICES is set to '7'"), std::string::npos) << hidden;
-  // A driver of the same major version runs a newer runtime.
+  // A driver of the same major version can run a newer runtime.
   const std::string other = explain_no_device(
       {.driver_version = 12020, .runtime_version = 12080, .reason = "out of memory"});
   EXPECT_EQ(other.find("too old"), std::string::npos) << other;

@@ -1,4 +1,4 @@
-// Device memory of the emulator for tests: arrays that go there and come back.
+// Device memory for tests: arrays that are copied to the device and back.
 #pragma once
 
 #include <cstddef>
@@ -47,8 +47,8 @@ class DeviceArray {
   T* data_;
 };
 
-// On the emulator: what the arrays hold is poison until a kernel writes it that runs in front of
-// the next one, so that a kernel which begins early and reads them before its wait is wrong.
+// On the emulator, the arrays contain poison until a kernel writes their contents; this kernel runs
+// just before the next one. A next kernel that reads them before its wait is thus detected.
 void write_late(std::initializer_list<std::span<std::byte>> arrays);
 
 }  // namespace leq::LEQ_GPU

@@ -1,5 +1,5 @@
-// Experts: the router against a softmax in double, the linears of chosen experts against the
-// formulas of docs/numerics.md, the weighted sum against its written order.
+// Tests of experts: the router against a softmax in double, the linears of selected experts against
+// the formulas of docs/numerics.md, and the weighted sum against its documented order.
 #include "cuda/kernels/experts/experts.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ struct RouteCase {
 
 class Route : public testing::TestWithParam<RouteCase> {};
 
-// Logits of few values, so that many are equal.
+// The logits have few distinct values, so that many of them are equal.
 std::vector<float> logits_of(const RouteCase& c) {
   std::mt19937 random(5);
   std::vector<float> rows(static_cast<std::size_t>(c.tokens * kStride), 1e9f);
@@ -108,12 +108,12 @@ TEST(RouteBySigmoid, OneExpertOfAllRows) {
   }
 }
 
-// Linears of three experts, of which each token has two.
+// Tests the linears of three experts; each token selects two of them.
 class ExpertLinears : public testing::TestWithParam<IntCase> {};
 
 constexpr int kExperts = 3, kActive = 2;
 
-// The rows of a step side by side for each expert.
+// The rows of a step, grouped by expert.
 class InGroups {
  public:
   std::vector<std::int32_t> places;  // [R]
@@ -130,7 +130,7 @@ class InGroups {
     x_.codes = codes_.data();
     x_.scales = scales_.data();
     if (x_.sums != nullptr) x_.sums = sums_.data();
-    // Where x has a row for each of R: as one of a token each.
+    // If x has a row for each (token, expert), each row counts as a token that selects one expert.
     std::vector<std::int32_t> choice(static_cast<std::size_t>(rows) * 32);
     for (std::size_t r = 0; r < places.size(); ++r) choice[r * 32 + 2] = places[r];
     const DeviceArray<std::int32_t> there(choice);
@@ -179,7 +179,7 @@ class InGroups {
 TEST_P(ExpertLinears, RowsHaveTheirExpertsValues) {
   const IntCase& c = GetParam();
   const bool paired = c.finish == Finish::swiglu;
-  // With paired outputs x has a row for each token, else for each row.
+  // For paired outputs x has a row for each token, otherwise a row for each (token, expert).
   const int tokens = paired ? c.tokens : c.tokens / kActive, rows = tokens * kActive;
   std::vector<std::unique_ptr<IntMatmulData>> experts;
   std::vector<CodeSegment> segments;
@@ -225,7 +225,7 @@ TEST_P(ExpertLinears, RowsHaveTheirExpertsValues) {
       ASSERT_EQ(found[static_cast<std::size_t>(r * stride + at)], -5.0f);
     }
   }
-  const InGroups moved(a, rows);  // the same bits
+  const InGroups moved(a, rows);  // must give the same bits
   for (const bool by_tiles : {false, true}) {
     if (by_tiles && !has_expert_gemm(a.matmul)) continue;
     const std::vector<float> in_groups = moved.multiply(a, by_tiles, std::ssize(found));
@@ -258,7 +258,7 @@ TEST(AddExperts, ProductsAreAddedInAscendingOrder) {
   for (auto* all : {&x, &products, &weights}) {
     for (float& value : *all) value = normal(random);
   }
-  // Products lie in the order of tokens, or in another.
+  // The products are tested in the order of tokens and in another order given by `places`.
   std::vector<std::int32_t> places(kTokens * 32);
   std::vector<float> moved(products.size());
   for (int row = 0; row < kTokens * kChosen; ++row) {

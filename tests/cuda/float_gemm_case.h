@@ -1,5 +1,5 @@
-// Matmuls of f32 inputs on tensor cores for tests: weights of every kind, what comes out of them by
-// any kernel, and how near to double that is.
+// Matmuls of f32 inputs on tensor cores for tests: weights of every kind, the outputs of any
+// kernel, and the allowed error compared with double.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace leq::LEQ_GPU {
 
 struct PieceCase {
-  std::optional<FloatType> type;  // none: codes
+  std::optional<FloatType> type;  // nullopt: integer codes
   IntCase shape;
 };
 
@@ -34,7 +34,7 @@ inline void launch(const WeightOnlyMatmul& a, int bits, std::optional<FloatTile>
                : launch_float_gemm_2)(a, *tile, test_stream());
 }
 
-// Weights of either kind, and what comes out of them.
+// A problem with float or integer weights, which computes its outputs on the device.
 class Problem {
  public:
   explicit Problem(const PieceCase& c) : c_(c), codes_(c.shape) {
@@ -56,7 +56,7 @@ class Problem {
                    : codes_.bias(segment, row);
   }
 
-  // Rows first ... first + tokens - 1 of x alone: [tokens][stride]. No tile: as the backend does.
+  // Runs rows first ... first + tokens - 1 of x: [tokens][stride]. Without a tile, the backend's.
   std::vector<float> run(Inputs& x, int first, int tokens, std::optional<FloatTile> tile,
                          TermOrder order = TermOrder::lanes) const {
     const DeviceArray<float> out(
@@ -93,12 +93,12 @@ class Problem {
   std::vector<FloatData> floats_;
 };
 
-// y before its finish, and how far off it may be.
+// y before its finish (see near_sum), and the allowed error of y.
 struct Near {
   double y, error;
 };
 
-// f32 sums of products whose inputs are off by 2^-23 of themselves or 2^-39 of the row's largest.
+// For f32 sums of products whose inputs are off by 2^-23 relatively or by 2^-39 of the largest.
 inline Near near_sum(const Problem& problem, const Inputs& x, int columns, int token,
                      std::size_t segment, int row) {
   constexpr double kOfProducts = 2e-6, kOfLargest = 0x1p-39, kSubnormal = 0x1p-147;
@@ -118,7 +118,7 @@ inline Near near_sum(const Problem& problem, const Inputs& x, int columns, int t
 
 inline double silu_of(double x) { return x / (1 + std::exp(-x)); }
 
-// Behind the finish. Slopes of silu and gelu are at most 1.13.
+// Returns y and its error after the finish. Slopes of silu and gelu are at most 1.13.
 inline Near finished(Finish finish, const Near& y, const Near& up, double before) {
   constexpr double kSlope = 1.13, kRounding = 1e-6;
   switch (finish) {
@@ -155,7 +155,7 @@ inline void expect_near(const PieceCase& c, const Problem& problem, const Inputs
             << "token " << t << ", segment " << s << ", row " << row;
       }
     }
-    // Columns after the last are not written.
+    // Checks that columns after the last output were not written.
     for (; at < (t + 1) * problem.stride(); ++at) {
       ASSERT_EQ(found[static_cast<std::size_t>(at)], problem.before());
     }
@@ -166,7 +166,7 @@ inline PieceCase f16(IntCase shape) { return {FloatType::f16, std::move(shape)};
 inline PieceCase bf16(IntCase shape) { return {FloatType::bf16, std::move(shape)}; }
 inline PieceCase codes(IntCase shape) { return {std::nullopt, std::move(shape)}; }
 
-// Rows that one scale must serve: an outlier beside small numbers, zeros, subnormals, the largest.
+// Rows that are hard for one scale: an outlier among small numbers, zeros, subnormals, FLT_MAX.
 inline Inputs odd_inputs(int columns) {
   auto numbers = Inputs::normal_numbers(6 * columns);
   const auto row = [&](int t) { return numbers.begin() + t * columns; };

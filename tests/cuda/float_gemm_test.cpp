@@ -1,5 +1,5 @@
-// Matmuls of f32 inputs on tensor cores, on the emulator: near to double for 16-bit floats and
-// codes of every kind, and the same bits for every tile, number of tokens and order of threads.
+// Matmuls of f32 inputs on tensor cores, on the emulator: close to double for 16-bit floats and
+// codes of every kind, and bit-identical for every tile, number of tokens and order of threads.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -23,7 +23,7 @@ TEST_P(FloatGemmTest, AgreesWithSumsInDouble) {
   expect_near(GetParam(), problem, x, problem.run(x));
 }
 
-// Every tile under every order of threads, and every way to cut the tokens.
+// Tests every tile in every order of threads, and every way to split the tokens.
 TEST_P(FloatGemmTest, BitsDependOnTheTokenAlone) {
   const IntCase& c = GetParam().shape;
   const Problem problem(GetParam());
@@ -37,7 +37,7 @@ TEST_P(FloatGemmTest, BitsDependOnTheTokenAlone) {
   }
   for (const int step : {1, 3, 17}) {
     if (step >= c.tokens) break;
-    for (int first = 0; first < c.tokens; first += step * 2) {  // every second part is enough
+    for (int first = 0; first < c.tokens; first += step * 2) {  // every second part suffices
       const int count = std::min(step, c.tokens - first);
       const auto part = problem.run(x, first, count, {});
       EXPECT_EQ(std::memcmp(part.data(), whole.data() + first * problem.stride(),
@@ -73,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 class FloatManyTokens : public FloatGemmTest {};
 
-// On compute capability 9.0 by wgmma, and to the bit where a backend would take it.
+// Tests wgmma on compute capability 9.0; bits must be equal if a backend would use it.
 TEST_P(FloatManyTokens, AreNearWhateverMultipliesThem) {
   const IntCase& c = GetParam().shape;
   const bool hopper = rt::device_of(test_stream()).major == 9;
@@ -134,7 +134,7 @@ INSTANTIATE_TEST_SUITE_P(Types, OddRows,
                                          codes({8, false, 0, 0, 6, 300, {24}}),
                                          codes({4, true, 64, 0, 6, 300, {24}})));
 
-// A number from its terms, at the places that launch.h names.
+// An f32 number is the sum of its 16-bit parts ("terms"), whose positions launch.h defines.
 TEST(Terms, MakeTheirNumbersAndPadsAreZero) {
   constexpr int kColumns = 300, kPadded = 384;
   Inputs x = odd_inputs(kColumns);

@@ -1,5 +1,5 @@
-// Inputs and float weights for matmuls of f32 activations, on the host and on the device; rows cut
-// into terms by the kernel that the backend uses.
+// Inputs and float weights for matmuls of f32 activations, on the host and on the device. Inputs
+// are split into f16 or bf16 parts ("terms") by the kernel that the backend uses.
 #pragma once
 
 #include <bit>
@@ -8,7 +8,7 @@
 
 namespace leq::LEQ_GPU {
 
-// Rows of inputs on the host and on the device, pads 0.
+// Rows of inputs on the host and on the device, with zeros as padding.
 class Inputs {
  public:
   Inputs(std::vector<float> numbers, int tokens, int columns)
@@ -41,7 +41,7 @@ class Inputs {
     return most;
   }
 
-  // `tokens` rows from `first` on, cut into `count` terms; overwritten by the next call.
+  // Splits `tokens` rows from `first` on into `count` terms; the next call overwrites the result.
   TermRows terms(int count, int first, int tokens, TermOrder order = TermOrder::lanes) {
     const std::int64_t stride = padded_columns(columns_) * count;
     terms_there_ = std::make_unique<DeviceArray<std::uint16_t>>(
@@ -58,7 +58,7 @@ class Inputs {
   TermRows terms(int count, TermOrder order = TermOrder::lanes) {
     return terms(count, 0, tokens_, order);
   }
-  // What the last call left.
+  // The terms computed by the last call.
   std::vector<std::uint16_t> cut() const { return terms_there_->host(); }
   std::vector<float> scales() const { return scales_there_->host(); }
 

@@ -1,4 +1,4 @@
-// Matmuls of f32 inputs and f32 weights on the emulator, equal to the bit to the chains of
+// Matmuls of f32 inputs and f32 weights on the emulator are bit-identical to the order of
 // docs/numerics.md.
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-// y of the chain: lane k % 16, k ascending; then lanes +8, +4, +2, +1; then the bias.
+// y in the documented order: lane k % 16 for ascending k; then lanes +8, +4, +2, +1; then the bias.
 float chain(int columns, float bias, const std::function<float(int)>& x,
             const std::function<float(int)>& w) {
   float lanes[16] = {};

@@ -1,5 +1,5 @@
-// Matmuls of f32 inputs on wgmma and the copy engine of compute capability 9.0: near to double, and
-// the bits of float_gemm where the hardware adds alike.
+// Matmuls of f32 inputs with wgmma and the copy engine of compute capability 9.0: close to double,
+// and bit-identical to float_gemm if the hardware's wgmma adds in the same way as its mma.
 #include <cstring>
 
 #include "cuda/host/float_forms.h"

@@ -1,4 +1,4 @@
-// A device of compute capability 9.0 for a test of what only that one has.
+// Emulates a device of compute capability 9.0, for tests of features that only such devices have.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace leq::LEQ_GPU {
 
-// The emulator claims to be one while this lives, with two multiprocessors, so that a block has
-// several tiles. A GPU is what it is.
+// While such an object exists, the emulator has compute capability 9.0 and two multiprocessors, so
+// that a block has several tiles. A real GPU is unchanged.
 class HopperDevice {
  public:
   HopperDevice();
@@ -23,11 +23,11 @@ class HopperDevice {
   rt::DeviceInfo before_;
 };
 
-// Launches of the kernels whose names begin so. The emulator alone counts them.
+// Counts launches of kernels whose names begin with a prefix; only the emulator counts them.
 class LaunchCount {
  public:
   explicit LaunchCount(std::string_view kernels);
-  // A test failure where another number were launched since this was made.
+  // Fails the test if another number of kernels was launched since construction.
   void expect(std::uint64_t launches) const;
 
  private:

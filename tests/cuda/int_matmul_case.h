@@ -1,4 +1,4 @@
-// A random integer matmul: weights in the device's order, tokens, and what comes out of it by
+// A random integer matmul: weights in the device's layout, tokens, and the expected outputs from
 // plain loops over the codes.
 #pragma once
 
@@ -23,13 +23,13 @@ namespace leq::LEQ_GPU {
 struct IntCase {
   int bits = 8;
   bool is_uint = false;
-  int weight_group = 0;  // 0: the row
+  int weight_group = 0;  // 0: the whole row
   int token_group = 0;
   int tokens = 1;
   int columns = 128;
-  std::vector<int> rows = {64};  // of each segment
+  std::vector<int> rows = {64};  // rows of each segment
   Finish finish = Finish::store;
-  bool extreme = false;  // all codes +-127, or the ends of what there is; some rows have one sign
+  bool extreme = false;  // all codes +-127, or the limits of their range; some rows have one sign
 
   bool has_zeros() const { return is_uint; }
   bool is_signed() const { return bits == 8 && !is_uint; }
@@ -48,7 +48,7 @@ struct IntCase {
   }
 };
 
-// What a finish makes of y, with the numbers of base/float_math.h.
+// Applies a finish to y, with the functions of base/float_math.h.
 inline float finished_value(Finish finish, float y, float up, float before) {
   if (finish == Finish::add) return before + y;
   if (finish == Finish::gelu) return gelu_new(y);
@@ -60,7 +60,7 @@ inline void PrintTo(const IntCase& c, std::ostream* out) {
        << c.token_group << ", " << c.tokens << " tokens, " << c.columns << " -> " << c.outputs();
 }
 
-// One segment on the host and on the device.
+// One segment's weights, on the host and on the device.
 struct IntSegmentData {
   std::vector<int> codes;  // [N][K]
   std::vector<std::uint8_t> zeros;
@@ -102,7 +102,7 @@ class IntMatmulData {
     return a;
   }
 
-  // Multiplies the tokens of another one from now on.
+  // Replaces this problem's tokens by those of `other`.
   void take_tokens(const IntMatmulData& other) {
     codes_ = other.codes_;
     scales_ = other.scales_;
@@ -117,7 +117,7 @@ class IntMatmulData {
     return out_->host();
   }
 
-  // Sum of one group of columns, the zero point taken off.
+  // Returns the sum over one group of columns, with the zero point subtracted.
   std::int64_t group_sum(int group, int token, std::size_t segment, int row) const {
     const IntSegmentData& s = segments_[segment];
     const int first = group * c_.sum_columns();
@@ -130,7 +130,7 @@ class IntMatmulData {
     return sum;
   }
 
-  // y in the written order of docs/numerics.md, before the finish.
+  // Returns y in the order of docs/numerics.md, before the finish.
   float value(int token, std::size_t segment, int row) const {
     const IntSegmentData& s = segments_[segment];
     const auto token_scale = [&](int k) {
@@ -170,7 +170,7 @@ class IntMatmulData {
     return segment;
   }
 
-  // float(code - zero) * scale: the weight for f32 inputs.
+  // Returns float(code - zero) * scale, which is the weight for f32 inputs.
   float weight(std::size_t segment, int row, int k) const {
     const IntSegmentData& s = segments_[segment];
     const float scale =
@@ -181,7 +181,7 @@ class IntMatmulData {
     return segments_[segment].bias[static_cast<std::size_t>(row)];
   }
 
-  // What `out` held before, for Finish::add.
+  // Returns the initial value of `out`, to which Finish::add adds.
   float before(int token, int column) const {
     return out_start_[static_cast<std::size_t>(token * out_stride() + column)];
   }
@@ -259,7 +259,7 @@ class IntMatmulData {
     }
     return bytes;
   }
-  // Codes past the last column are 4, as in a file: the number 0.
+  // Codes after the last column are 4, which represents 0, as in a file.
   std::vector<std::uint8_t> pack_three_bits(int rows, const IntSegmentData& s) const {
     const auto stride = static_cast<std::size_t>(c_.padded() * 3 / 8);
     std::vector<std::uint8_t> bytes(static_cast<std::size_t>(padded_rows(rows)) * stride);
@@ -335,7 +335,7 @@ inline void expect_values(const IntCase& c, IntMatmulData::Launch launch = launc
             << "token " << t << ", column " << column;
       }
     }
-    // Columns after the last are not written.
+    // Checks that columns after the last output were not written.
     for (; column < data.out_stride(); ++column) ASSERT_EQ(found[at()], data.before(t, column));
   }
 }

@@ -1,5 +1,5 @@
-// Integer matmuls on the emulator: floats equal to the bit to the formulas of docs/numerics.md,
-// under several schedules of lanes, warps, blocks and copies.
+// Integer matmuls on the emulator: floats are bit-identical to the formulas of docs/numerics.md for
+// several schedules of lanes, warps, blocks and asynchronous copies.
 #include "int_matmul_case.h"
 
 #include "cuda/kernels/matmul/int_matmul.h"
@@ -38,7 +38,7 @@ INSTANTIATE_TEST_SUITE_P(
         IntCase{8, false, 0, 128, 2, 17000, {20}}, IntCase{4, true, 64, 128, 3, 9000, {20}},
         IntCase{3, true, 128, 128, 2, 640, {40}}, IntCase{2, true, 64, 0, 2, 640, {40}}));
 
-// Groups of 128 and others have kernels of their own.
+// Groups of 128 columns have their own kernels.
 INSTANTIATE_TEST_SUITE_P(
     FewTokensInGroups, IntMatmulTest,
     testing::Values(
@@ -49,8 +49,8 @@ INSTANTIATE_TEST_SUITE_P(
         IntCase{3, false, 64, 0, 2, 640, {40}}, IntCase{4, false, 64, 128, 1, 640, {40}},
         IntCase{8, true, 32, 128, 2, 512, {40}}, IntCase{8, false, 64, 0, 4, 512, {40}}));
 
-// Two to eight tokens in groups of 128: every width and finish with each side in groups, one group,
-// as many as a round has, and more; rows and segments that end within a block.
+// Two to eight tokens with groups of 128: every width and finish, groups on either side, one group,
+// as many groups as a round of the kernel has, and more; rows and segments that end within a block.
 INSTANTIATE_TEST_SUITE_P(
     TokensInGroups, IntMatmulTest,
     testing::Values(IntCase{8, false, 128, 0, 2, 128, {40}},
@@ -65,8 +65,8 @@ INSTANTIATE_TEST_SUITE_P(
                     IntCase{2, false, 128, 0, 5, 640, {40}, Finish::gelu},
                     IntCase{2, true, 128, 128, 8, 4300, {33, 16}}));
 
-// One token takes two groups at a time: odd numbers of them, one, and as many as a round has and
-// one more.
+// For one token, the kernel processes two groups at a time: tests odd numbers of groups, one group,
+// as many as a round has, and one more.
 INSTANTIATE_TEST_SUITE_P(PairsOfGroups, IntMatmulTest,
                          testing::Values(IntCase{8, false, 0, 128, 1, 384, {40}},
                                          IntCase{8, true, 128, 128, 1, 640, {40}},
@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(PairsOfGroups, IntMatmulTest,
                                          IntCase{4, true, 128, 128, 1, 257 * 128, {20}},
                                          IntCase{8, false, 0, 128, 1, 256 * 128 - 5, {20}}));
 
-// Every tile, with tails in tokens, rows and columns.
+// Tests every tile, with partial tiles in tokens, rows and columns.
 INSTANTIATE_TEST_SUITE_P(
     ManyTokens, IntMatmulTest,
     testing::Values(
@@ -98,7 +98,7 @@ INSTANTIATE_TEST_SUITE_P(
         IntCase{3, false, 128, 0, 20, 300, {40}}, IntCase{2, true, 64, 0, 18, 300, {40}},
         IntCase{2, false, 128, 128, 19, 300, {40}}));
 
-// One tile of the tensor-core kernels, whatever the size would choose.
+// Runs one tile of the tensor-core kernels, regardless of the matmul's size.
 struct TileCase {
   IntCase matmul;
   GemmTile tile;
@@ -131,7 +131,7 @@ TEST_P(TileTest, ValuesFollowTheFormula) {
   }
 }
 
-// Few outputs take the kernel of few outputs: the other two for up to 64 tokens.
+// Few outputs would select the kernel for few outputs, so two other kernels are named here.
 INSTANTIATE_TEST_SUITE_P(
     Many, TileTest,
     testing::Values(TileCase{{8, false, 0, 0, 16, 1000, {64, 30, 17}}, GemmTile::small},
@@ -146,8 +146,8 @@ INSTANTIATE_TEST_SUITE_P(
                     TileCase{{3, false, 128, 0, 20, 300, {40}}, GemmTile::middle},
                     TileCase{{2, true, 128, 128, 19, 300, {40}, Finish::add}, GemmTile::middle}));
 
-// Both blocks of the kernel of few outputs: K tiles that are no multiple of four, and fewer than
-// four.
+// Tests both blocks of the kernel for few outputs with numbers of K tiles that are not multiples of
+// four or are less than four.
 INSTANTIATE_TEST_SUITE_P(
     Few, TileTest,
     testing::Values(TileCase{{8, false, 0, 0, 16, 1000, {64, 30, 17}}, GemmTile::few},
@@ -162,7 +162,7 @@ INSTANTIATE_TEST_SUITE_P(
                     TileCase{{2, true, 128, 128, 17, 640, {40}}, GemmTile::few},
                     TileCase{{2, false, 128, 0, 16, 384, {17}}, GemmTile::few}));
 
-// Only large matmuls choose the large tile. One that the sanitizers can bear, then tails.
+// The backend uses the large tile for large matmuls only. The first case is for sanitizers.
 INSTANTIATE_TEST_SUITE_P(Small, TileTest,
                          testing::Values(TileCase{
                              {8, false, 0, 0, 20, 200, {70, 70}, Finish::swiglu},
@@ -176,8 +176,8 @@ INSTANTIATE_TEST_SUITE_P(
                     TileCase{{3, true, 128, 0, 33, 512, {127}, Finish::add}, GemmTile::large},
                     TileCase{{2, false, 128, 128, 129, 256, {40}, Finish::gelu}, GemmTile::large}));
 
-// 28,672 columns of the largest codes: sums, up to 127 * 127 * 28,672, are far from overflowing.
-// Every number of bits in the dot-product kernels, then in every tile.
+// With 28,672 columns of the largest codes, sums of up to 127 * 127 * 28,672 do not overflow. Tests
+// every number of bits in the dot-product kernels, then in every tile.
 constexpr int kMostColumns = 28672;
 
 IntCase extreme(int bits, bool is_uint, int weight_group, int tokens, int rows) {

@@ -1,5 +1,5 @@
-// Integer matmuls on wgmma and the copy engine of compute capability 9.0: floats equal to the bit
-// to the formulas of docs/numerics.md and so to int_gemm.
+// Integer matmuls on wgmma and the copy engine of compute capability 9.0: floats bit-identical to
+// the formulas of docs/numerics.md and so to int_gemm.
 #include "cuda/kernels/matmul/int_matmul.h"
 
 #include "cuda/sim/emulator.h"
@@ -49,7 +49,7 @@ INSTANTIATE_TEST_SUITE_P(
                     IntCase{4, true, 128, 128, 70, 100, {40}},
                     IntCase{2, false, 128, 0, 100, 256, {129, 30}}));
 
-// 28,672 columns of the largest codes, and the ends of codes and zero points of fewer bits.
+// 28,672 columns of the largest codes; the limits of codes and zero points of fewer bits.
 INSTANTIATE_TEST_SUITE_P(
     Extremes, IntWgmmaTest,
     testing::Values(IntCase{8, false, 0, 0, 65, 28672, {8}, Finish::store, true},

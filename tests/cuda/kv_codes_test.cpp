@@ -1,5 +1,5 @@
-// Where packed codes lie in a page: every code has a place of its own, the way back finds it, and
-// what is written token by token shares no byte with its neighbours.
+// Tests the layout of packed codes in a page: every code has a unique position, the inverse
+// function finds it, and data that is written token by token shares no byte between tokens.
 #include "cuda/layout/kv_codes.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ TEST(KvCodes, EachHasAPlaceOfItsOwnAndIsFoundThere) {
 TEST(KvCodes, OfTwoPositionsShareNoByteFrom4BitsOn) {
   for (const KvPart part : {KvPart::keys, KvPart::values}) {
     for (const int bits : {4}) {
-      std::map<int, int> owners;  // of bytes
+      std::map<int, int> owners;  // byte -> code that uses it
       for (int slot = 0; slot < 64; ++slot) {
         for (int c = 0; c < 32; ++c) {
           const gpu::KvCodePlace at = gpu::kv_code_place(part, bits, 32, slot, c);
@@ -48,12 +48,12 @@ TEST(KvCodes, OfTwoPositionsShareNoByteFrom4BitsOn) {
   }
 }
 
-// A block of 32 positions owns its words, at 2 bits too: each is one thread's.
+// A block of 32 positions shares no word with other blocks, because one thread writes a block.
 TEST(KvCodes, OfABlockShareNoWordWithOthers) {
   for (const KvPart part : {KvPart::keys, KvPart::values}) {
     for (const int bits : {2, 4}) {
       for (const int dims : {48, 64, 128}) {
-        std::map<int, int> owners;  // of words
+        std::map<int, int> owners;  // word -> block that uses it
         for (int slot = 0; slot < 64; ++slot) {
           for (int c = 0; c < dims; ++c) {
             const int word = gpu::kv_code_place(part, bits, dims, slot, c).word;
@@ -65,8 +65,8 @@ TEST(KvCodes, OfABlockShareNoWordWithOthers) {
   }
 }
 
-// What a lane of an mma multiplies: its four numbers of a unit along the sum lie side by side, as
-// do those of two units where 16 bytes of a lane are read at once.
+// In the operand order of an mma, the four numbers that a lane reads from 16 columns (a unit) are
+// adjacent; if a lane reads 16 bytes at once, those of two units are adjacent, too.
 TEST(KvCodes, ScalesAlongASumLieByLanes) {
   for (const bool by_two : {false, true}) {
     for (int unit = 0; unit < 8; ++unit) {

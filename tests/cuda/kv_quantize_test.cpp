@@ -1,5 +1,5 @@
-// Which blocks a step makes codes of, and which of its two launches does: those that were whole
-// before it, and those that it closes itself. By the definition of what a query reads as codes.
+// Which blocks a step encodes, in each of its two launches: blocks that were complete before the
+// step, and blocks that it completes. Expected blocks follow from which codes a query reads.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,8 +38,8 @@ constexpr Types kTypes[] = {
 using Steps = std::vector<std::pair<int, int>>;
 constexpr int kPages = kPositions / 64;
 
-// Keys of the second head in each page, as files have them, after a launch for runs of one sequence
-// each; `numbers` are all copies.
+// Returns the keys of the second head in each page, in a file's layout, after a launch with one run
+// for each sequence; the f16 copies contain `numbers`.
 std::vector<std::vector<std::byte>> keys_after(const Types& types, const KvResidual& residual,
                                                const Steps& steps, bool whole_before,
                                                const std::vector<std::byte>& numbers) {
@@ -98,7 +98,7 @@ std::vector<std::byte> random_copies(std::size_t sequences) {
                        kv_page_bytes(KvPart::keys, KvType::f16, kKvHeads, kDims));
 }
 
-// The blocks of keys that a launch writes, by their first positions.
+// Returns the first positions of the key blocks that a launch writes.
 std::vector<std::vector<int>> quantized_by(const Types& types, const KvResidual& residual,
                                            const Steps& steps, bool whole_before) {
   const auto pages = keys_after(types, residual, steps, whole_before, random_copies(steps.size()));
@@ -117,7 +117,7 @@ std::vector<std::vector<int>> quantized_by(const Types& types, const KvResidual&
   return quantized;
 }
 
-// A query at `i` reads a block as codes where its end lies `recent` positions back or more.
+// A query at `i` reads a block as codes if the block's end is at least `recent` positions back.
 std::vector<int> due(const Types& types, const KvResidual& residual, int first, int rows,
                      bool whole_before) {
   std::vector<int> blocks;
@@ -161,7 +161,7 @@ TEST(KvQuantize, MakesCodesOfEachBlockOnceInTheLaunchThatItIsDueIn) {
   }
 }
 
-// Of runs that are all as long the grid has no block to spare, wherever they begin in a block.
+// For runs of equal length, the grid has no spare blocks; it must suffice wherever runs begin.
 TEST(KvQuantize, HasABlockForAllThatRunsOfOneLengthMayClose) {
   for (const Types& types : kTypes) {
     for (const int rows : {1, 9, 33, 65}) {
@@ -172,7 +172,7 @@ TEST(KvQuantize, HasABlockForAllThatRunsOfOneLengthMayClose) {
   }
 }
 
-// Sinks are read in f16 alone: whatever they are, the block that they lie in is coded as ever.
+// Sinks are only read in f16, so their values must not change the other codes of their block.
 TEST(KvQuantize, SinksHaveNoSayInTheRangesOfTheirBlock) {
   const Steps steps = {{0, 128}};
   constexpr int kSinks = 4;
@@ -189,7 +189,7 @@ TEST(KvQuantize, SinksHaveNoSayInTheRangesOfTheirBlock) {
     const auto keys = [&](int sinks, const std::vector<std::byte>& copies) {
       residual.sinks = sinks;
       std::vector<std::byte> page = keys_after(types, residual, steps, false, copies)[0];
-      // But for the codes of the sinks themselves, which nobody reads.
+      // The codes of the sinks themselves are not compared, because they are never read.
       const std::size_t row = kv_number_bytes(kv_scheme(types.keys), kDims);
       page.erase(page.begin(), page.begin() + static_cast<std::ptrdiff_t>(kSinks * row));
       return page;

@@ -1,4 +1,4 @@
-// Norm and quantization of rows on the emulator, against double arithmetic.
+// Norm and quantization of rows on the emulator, compared with double.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,8 +13,8 @@ namespace {
 
 struct Shape {
   int width;
-  int group;      // of scales
-  int sum_group;  // of sums, 0: none
+  int group;      // columns per scale
+  int sum_group;  // columns per sum; 0: no sums
   NormForm form;
 };
 
@@ -22,7 +22,7 @@ class Norm : public testing::TestWithParam<Shape> {};
 
 constexpr int kTokens = 3;
 
-// f32 sums of a few thousand products in another order than double's.
+// The tolerance for f32 sums of a few thousand products in another order than in double.
 constexpr double kTolerance = 2e-6;
 
 std::vector<double> norm_in_double(const float* x, const std::vector<float>& gain,
@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Norm,
                                          Shape{1000, 128, 32, NormForm::layer},
                                          Shape{256, 0, 256, NormForm::layer},
                                          Shape{4096, 0, 64, NormForm::rms},
-                                         // with the static memory of the kernel over 48 KB
+                                         // with the kernel's static memory, more than 48 KB
                                          Shape{12200, 0, 0, NormForm::rms}));
 
 }  // namespace

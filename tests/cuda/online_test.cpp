@@ -1,5 +1,5 @@
-// Moving scales on the emulator against OnlineScale on the host: every code, scale, sum and counter
-// of 200 steps, of one row and of several, and that no step needs the host.
+// Moving scales on the emulator, compared with OnlineScale on the host: every code, scale, sum and
+// counter of 200 steps, for one row and for several rows. No step may wait for the host.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,7 +18,7 @@ constexpr std::int64_t kWidth = 200, kMostTokens = 5;
 constexpr std::int64_t kStride = float_stride(kWidth), kPadded = padded_columns(kWidth);
 constexpr int kSumGroup = 64;
 
-// Inputs of one step: noise whose size wanders, with a spike now and then.
+// Returns the inputs of one step: noise of varying size, with occasional spikes.
 std::vector<float> step_inputs(std::mt19937& random, float& size) {
   std::normal_distribution<float> normal;
   size *= std::exp(0.1f * normal(random));
@@ -34,7 +34,7 @@ struct Block {
   std::vector<std::int32_t> sums;
 };
 
-// The definition for one step, with the host's scale.
+// Quantizes one step on the host, with the host's moving scale.
 Block quantize_on_host(const std::vector<float>& x, std::int64_t tokens, OnlineScale& scale) {
   Block block;
   const auto largest_of = [&](std::int64_t first, std::int64_t last) {
@@ -83,13 +83,13 @@ void expect_same_state(const OnlineState& found, const OnlineState& want) {
   EXPECT_EQ(found.counters.dynamic, want.counters.dynamic);
 }
 
-// Steps on the device, always into the same memory.
+// Steps on the device that always use the same memory.
 class Steps {
  public:
   explicit Steps(OnlineScale& scale) : scale_(scale), record_(scales_.of(scale)) {}
   ~Steps() { scale_.take_back(); }
 
-  // Nothing waits.
+  // Enqueues a step without waiting for the device.
   void run(const float* x, std::int64_t tokens) {
     rt::copy_on_device(x_.data(), x, kMostTokens * kStride * sizeof(float), test_stream());
     OnlineArguments a;
@@ -155,7 +155,7 @@ TEST(OnlineOnDevice, TwoHundredStepsGiveTheBitsOfTheHost) {
   simt::schedule() = {};
 }
 
-// Inputs that quadruple reset a streaming scale until it gives up: from then on one scale a row.
+// Inputs that quadruple in each step reset the scale until it falls back to one scale per row.
 TEST(OnlineOnDevice, GivesUpWhereTheHostDoesWithoutAskingIt) {
   for (const std::int64_t tokens : {std::int64_t{1}, std::int64_t{4}}) {
     OnlineScale want({.mode = OnlineMode::streaming}), moved({.mode = OnlineMode::streaming});
@@ -176,7 +176,7 @@ TEST(OnlineOnDevice, GivesUpWhereTheHostDoesWithoutAskingIt) {
       steps.run(there.data() + step * kMostTokens * kStride, tokens);
       expected = quantize_on_host(inputs[step], tokens, want);
     }
-    const Block found = steps.block(tokens);  // the first wait
+    const Block found = steps.block(tokens);  // the first synchronization
     EXPECT_EQ(found.scales, expected.scales);
     EXPECT_EQ(found.codes, expected.codes);
     EXPECT_TRUE(want.dynamic());
@@ -207,7 +207,7 @@ TEST(OnlineOnDevice, StatesMoveToTheDeviceAndBack) {
   const std::vector<float> x(kMostTokens * kStride, 2.0f);
   const DeviceArray<float> there(x);
   for (int round = 0; round < 3; ++round) {
-    scale.begin(5.0f);  // on the host, which the state has come back to
+    scale.begin(5.0f);  // on the host, to which the state was copied back
     scale.end(0, 10);
     want.begin(5.0f);
     want.end(0, 10);

@@ -1,5 +1,5 @@
-// Codes that matmuls and attention make of their outputs are those that quantize_rows makes of
-// them, to the bit, whichever block comes last.
+// Codes that matmuls and attention compute from their own outputs must equal those of
+// quantize_rows, whichever block finishes last.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -11,7 +11,7 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-// Codes, scales and sums of some rows, on the device.
+// Codes, scales and sums of several rows, on the device.
 class Coded {
  public:
   Coded(std::int64_t rows, std::int64_t width, const std::vector<float>& smooth)
@@ -38,7 +38,7 @@ class Coded {
   }
   OutputCodes of_outputs() const { return {quantize(), smooth(), tickets_.data()}; }
   const float* smooth() const { return smooth_.bytes().empty() ? nullptr : smooth_.data(); }
-  // By quantize_rows; returns the rows as it leaves them.
+  // Quantizes rows with quantize_rows, which may change them (smoothing); returns the rows.
   std::vector<float> code(const std::vector<float>& rows, std::int64_t stride) const {
     const DeviceArray<float> x(rows);
     write_late({x.bytes()});
@@ -129,7 +129,7 @@ class AttentionCodes : public testing::TestWithParam<AttentionCase> {
   ~AttentionCodes() override { simt::schedule() = {}; }
 };
 
-// One span and several, runs of one row and longer ones.
+// Tests one span and several spans, with runs of one row and longer runs.
 TEST_P(AttentionCodes, AreThoseOfTheRows) {
   const AttentionCase& c = GetParam();
   const AttentionData data(c);
@@ -160,7 +160,7 @@ INSTANTIATE_TEST_SUITE_P(
                     AttentionCase{KvType::int8, KvType::int8, 4, 1, 32, 0, {{0, 70}}},
                     AttentionCase{KvType::f16, KvType::f16, 2, 1, 256, 0, {{700, 2}}}));
 
-// A row after the other, and three rows at once of a batch that has single rows and longer runs.
+// The scratch is sufficient for one row at a time, or for three rows of a batch with several runs.
 INSTANTIATE_TEST_SUITE_P(
     Turns, AttentionCodes,
     testing::Values(

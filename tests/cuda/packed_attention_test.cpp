@@ -1,6 +1,6 @@
-// Attention over packed codes, on the emulator: what appending and quantizing leave in the pages,
-// against codes by their definition; outputs against double over what each query may read; and to
-// the bit the same however a text is cut.
+// Attention over packed codes, on the emulator. Compares the pages after appending and quantizing
+// with the definition of the codes, and the outputs with double over what each query may read;
+// results must not depend on how a text is split.
 #include <gtest/gtest.h>
 
 #include "cuda/sim/emulator.h"
@@ -9,10 +9,10 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-// Weights are rounded to f16 twice, alone and times a scale. A quarter more for sums in f32, exp2,
-// and scores whose f32 sums differ.
+// Weights are rounded to f16 twice, alone and times a scale. A quarter more is allowed for sums in
+// f32, exp2, and scores whose f32 sums differ.
 constexpr double kNear = 2.5 / 2048;
-// f32 sums beside numbers of size 1; with int8 codes and minima nearly cancel.
+// The tolerance for f32 sums of numbers of size 1; int8 codes and minima almost cancel.
 constexpr double kExact = 2e-5;
 
 class PackedAttention : public testing::TestWithParam<PackedCase> {
@@ -60,12 +60,12 @@ TEST_P(PackedAttention, IsTheSameUnderAnySchedule) {
   }
 }
 
-// Rows of generation, longer runs, and both in one step; of scratch for a few of them.
+// The steps have single rows, longer runs, and both together; the scratch fits only a few rows.
 class PackedRowsInTurn : public testing::TestWithParam<PackedCase> {};
 
 TEST_P(PackedRowsInTurn, ChangeNoNumber) {
   PackedCase c = GetParam();
-  // The prompts have too many rows to be cut into spans.
+  // These prompts have too many rows for separate blocks per span.
   const PackedSteps steps = {{{0, 0, 590}},
                              {{1, 0, 560}},
                              {{0, 590, 1}, {1, 560, 1}},
@@ -78,7 +78,7 @@ TEST_P(PackedRowsInTurn, ChangeNoNumber) {
   }
 }
 
-// Codes of whole blocks: by their definition, from the numbers in f16.
+// Checks the codes of complete blocks against their definition, computed from the f16 numbers.
 void expect_codes(const PackedCase& c, const PackedText::Side& side, KvPart part, int quantized) {
   const KvScheme& scheme = kv_scheme(part == KvPart::keys ? c.keys : c.values);
   const int d = c.head_dim, levels = (1 << scheme.bits) - 1;
@@ -103,7 +103,7 @@ void expect_codes(const PackedCase& c, const PackedText::Side& side, KvPart part
         const double s = side.scales[at], m = side.minima[at];
         ASSERT_LE(m, low);
         ASSERT_GE(s * levels, top - m);
-        // Rounded away from the numbers by no more than f16 rounds.
+        // The stored minimum is rounded down by at most one f16 step.
         ASSERT_GE(m, low - std::abs(low) * 0x1p-10 - 0x1p-24);
         ASSERT_LE(s * levels, (top - m) * (1 + 0x1p-9) + levels * 0x1p-24);
         const double exact = s == 0 ? 0 : (side.appended[at] - m) / s;
@@ -150,7 +150,7 @@ INSTANTIATE_TEST_SUITE_P(Tensor, PackedAttention,
                                          PackedCase{kSimq2, kSimq2, 4, 2, 128, 0, {130}, 64, 5},
                                          PackedCase{kSimq2, kSimq2, 2, 2, 48, 0, {150}, 0, 1}));
 
-// Blocks for spans, and spans joined in one block.
+// Spans are computed by separate blocks, or combined in one block.
 INSTANTIATE_TEST_SUITE_P(Spans, PackedAttention,
                          testing::Values(PackedCase{kSimq4, kSimq4, 2, 1, 16, 0, {530, 40}},
                                          PackedCase{kSimq2, kSimq2, 2, 1, 32, 300, {540}}));

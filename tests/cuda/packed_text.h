@@ -1,6 +1,6 @@
-// A text in a cache of packed codes, one layer of it: fed step by step through the kernels as an
-// engine feeds it, what lies in the pages then, and what attention should have made of it by plain
-// loops in double over what each query may read.
+// One layer of a text in a cache of packed codes: feeds it step by step through the kernels like an
+// engine, and provides the contents of its pages and the expected attention from plain loops in
+// double over what each query may read.
 #pragma once
 
 #include <algorithm>
@@ -20,10 +20,10 @@ namespace leq::LEQ_GPU {
 struct PackedCase {
   KvType keys = KvType::simq4, values = KvType::simq4;
   int heads = 4, kv_heads = 2, head_dim = 64, window = 0;
-  std::vector<int> lengths;     // of the sequences
-  int sinks = -1, recent = -1;  // -1: the types' own
+  std::vector<int> lengths;     // lengths of the sequences
+  int sinks = -1, recent = -1;  // -1: the defaults of the types
   bool exact = false;
-  std::int64_t most_records = kMostRecords;  // as of AttentionCase
+  std::int64_t most_records = kMostRecords;  // as in AttentionCase
 
   friend void PrintTo(const PackedCase& c, std::ostream* out) {
     *out << kv_scheme(c.keys).name << '/' << kv_scheme(c.values).name << ", " << c.heads << '/'
@@ -39,7 +39,7 @@ struct PackedCase {
   int width() const { return (heads + 2 * kv_heads) * head_dim; }
 };
 
-// Rows of one sequence that a step feeds.
+// The rows of one sequence in a step.
 struct PackedRows {
   int sequence, first, rows;
 };
@@ -57,7 +57,7 @@ class PackedText {
     for (const int length : c.lengths) {
       std::vector<float> rows(static_cast<std::size_t>(length * c.width()));
       for (float& x : rows) x = normal(random);
-      // One channel of the keys is large, one is constant.
+      // Here one channel of the keys is large and one is constant.
       for (int at = 0; at < length; ++at) {
         float* const key = rows.data() + at * c.width() + c.heads * c.head_dim;
         key[3] += 20.0f;
@@ -67,7 +67,7 @@ class PackedText {
     }
   }
 
-  // Sequences one after another in chunks, past `prompt` positions one by one.
+  // Feeds sequences one after another: `prompt` positions in chunks, then token by token.
   PackedSteps in_chunks(int chunk, int prompt = 1 << 20) const {
     PackedSteps steps;
     for (int s = 0; s < static_cast<int>(c_.lengths.size()); ++s) {
@@ -80,7 +80,7 @@ class PackedText {
     }
     return steps;
   }
-  // All sequences at once: a chunk of each, then tokens of all of them in one batch.
+  // Feeds all sequences together: a chunk of each, then single tokens of all in one batch.
   PackedSteps together(int chunk) const {
     PackedSteps steps;
     const int longest = *std::max_element(c_.lengths.begin(), c_.lengths.end());
@@ -129,13 +129,13 @@ class PackedText {
     return fed;
   }
 
-  // What lies in the pages of a side: numbers [length][d] of one head as a query reads them where
-  // its blocks are closed, and what was appended.
+  // The contents of a side's pages for one head, [length][d]: the numbers that a query reads from
+  // closed blocks, and the numbers that were appended.
   struct Side {
-    std::vector<double> stored, step;  // step: of each number's codes, 0 for floats
+    std::vector<double> stored, step;  // step of each number's codes, 0 for floats
     std::vector<double> appended;
     std::vector<int> codes;
-    std::vector<double> scales;  // of each number, as `minima`
+    std::vector<double> scales;  // one for each number, like `minima`
     std::vector<double> minima;
   };
   Side side(const Fed& fed, KvPart part, int sequence, int head) const {
@@ -159,7 +159,7 @@ class PackedText {
     return side;
   }
 
-  // Numbers as they were appended, in f16 where they lie as such first.
+  // Returns the appended numbers, rounded to f16 if the cache first stores them in f16.
   std::vector<double> appended(KvPart part, int sequence, int head) const {
     const bool keys = part == KvPart::keys;
     const KvScheme& scheme = kv_scheme(keys ? c_.keys : c_.values);
@@ -177,8 +177,8 @@ class PackedText {
     return out;
   }
 
-  // By one softmax in double over what the query may read, and the mean of the size of the products
-  // by the same weights. `halves`: with the roundings of q and of q times a scale to f16.
+  // A softmax in double over what the query may read, and the weighted mean of the products' sizes.
+  // `halves`: includes the roundings to f16 of q and of q times a scale.
   struct Near {
     std::vector<double> out, size;
   };
@@ -206,7 +206,7 @@ class PackedText {
   }
 
  private:
-  static constexpr std::byte kJunk{0xff};  // NaN as scales and as f16
+  static constexpr std::byte kJunk{0xff};  // NaN both as a scale and as f16
 
   std::size_t copy_bytes() const {
     return kv_page_bytes(KvPart::keys, KvType::f16, c_.kv_heads, c_.head_dim);
@@ -227,7 +227,7 @@ class PackedText {
       const auto at = static_cast<std::int32_t>(table.size());
       runs.push_back(
           {static_cast<std::int32_t>(batch.tokens), part.rows, part.first, at, at + pages_each_});
-      // Codes alone suffice where all of a page was quantized before.
+      // If all of a page was quantized before this step, only its codes are needed.
       const std::int64_t quantized = residual_.quantized(part.first);
       for (int page = 0; page < pages_each_; ++page) table.push_back(place(part.sequence, page));
       for (int page = 0; page < pages_each_; ++page) {
@@ -335,7 +335,7 @@ class PackedText {
     side.minima.push_back(m);
   }
 
-  // Of a number at position j whether the query at `at` reads its code.
+  // Returns whether the query at `at` reads the number at position j as a code.
   bool reads_code(KvType type, int at, int j) const {
     if (!kv_scheme(type).coded()) return false;
     if (!kv_scheme(type).blocked()) return true;
@@ -354,7 +354,7 @@ class PackedText {
     const auto factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(d)));
     std::vector<double> q;
     for (int c = 0; c < d; ++c) q.push_back(from[c] * factor);
-    // int8 keys take the query in int8.
+    // With int8 keys the query is quantized to int8.
     if (c_.keys == KvType::int8) {
       double largest = 0;
       for (const double x : q) largest = std::max(largest, std::abs(x));

@@ -1,5 +1,5 @@
-// Ranks whose rows lie in the memory of GPUs: what every communicator must do, and how a wait ends.
-// A machine with fewer GPUs than ranks gives the last of them to several.
+// Ranks whose rows are in GPU memory: the properties of every communicator, and how a wait ends.
+// With fewer GPUs than ranks, several ranks share the last GPU.
 #include "cuda/host/peer_ranks.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-// One emulated device for each rank; of real ones those that there are.
+// Each rank has an emulated device of its own, or one of the real GPUs if these are used.
 int device_of_rank(int rank) {
   if (std::string_view(rt::devices().front().name).find("emulated") != std::string_view::npos) {
     return rank;
@@ -25,7 +25,7 @@ int device_of_rank(int rank) {
   return std::min(rank, static_cast<int>(rt::devices().size()) - 1);
 }
 
-// A rank with a window on its device.
+// A rank and its window of device memory.
 struct GpuRank {
   GpuRank(Communicator& ranks, std::size_t window_bytes)
       : device(device_of_rank(ranks.rank())),
@@ -53,7 +53,7 @@ TEST_P(PeerRanksOf, DoWhatEveryCommunicatorDoes) {
             "");
 }
 
-// More rows than a slot holds go in several exchanges, by several blocks each.
+// If a slot cannot store all rows, they are sent in several exchanges, each by several blocks.
 TEST_P(PeerRanksOf, SendLargeBlocksInParts) {
   constexpr std::int64_t kRows = 70, kColumns = 3000;
   const int count = GetParam();
@@ -112,7 +112,7 @@ TEST(PeerRanks, ARankThatDoesNotComeIsNamedWhenPatienceEnds) {
             "rank 1 of 2 does not come to layers.0.o: the GPU of rank 0 has waited for 200 ms");
 }
 
-// No wait is longer than until another rank fails.
+// A rank's failure ends every wait of the others.
 TEST(PeerRanks, ARankThatFailsEndsTheKernelsThatWaitForIt) {
   std::atomic<int> launched{0};
   const std::string text = on_ranks(3, kPatience, [&](Communicator& ranks) {
@@ -132,7 +132,7 @@ TEST(PeerRanks, ARankThatFailsEndsTheKernelsThatWaitForIt) {
   EXPECT_EQ(text, "rank 2 has had enough");
 }
 
-// ... nor where it has told nobody before it goes.
+// The waits also end if the failed rank exits without announcing it.
 TEST(PeerRanks, ARankThatGoesByAnErrorEndsTheOthers) {
   const std::string text = on_ranks(2, kPatience, [&](Communicator& ranks) {
     const GpuRank gpu(ranks, gpu::exchange_bytes(1, 64));

@@ -1,5 +1,5 @@
-// Norms of heads, rotation and the way into the pages, against double arithmetic; and what each
-// type of page keeps of a number.
+// Tests norms of heads, rotation and appending to pages in double, and the precision of each page
+// type.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,7 +22,7 @@ struct RopeCase {
 
 class RopeAppend : public testing::TestWithParam<RopeCase> {
  protected:
-  static constexpr int kRows = 5, kFirst = 62;  // positions 62 to 66: across a page's end
+  static constexpr int kRows = 5, kFirst = 62;  // positions 62 to 66 cross a page border
   static constexpr float kEps = 1e-5f;
   static constexpr double kTolerance = 3e-6;
 
@@ -51,8 +51,8 @@ class RopeAppend : public testing::TestWithParam<RopeCase> {
     return position * std::pow(10000.0, -2.0 * pair / GetParam().dims);
   }
 
-  // A head after its norm and rotation, keys less their offset where there is one. `index` counts
-  // q, then k, then v heads.
+  // Returns a head after norm and rotation; an offset, if there is one, is subtracted from keys.
+  // `index` counts q heads, then k heads, then v heads.
   std::vector<double> expected(int row, int index) const {
     const RopeCase& c = GetParam();
     const auto d = static_cast<std::size_t>(c.dims);
@@ -88,7 +88,7 @@ class RopeAppend : public testing::TestWithParam<RopeCase> {
            (kv_row_bytes(c.dims, number_bytes(type)) + (type == KvType::int8 ? 4 : 0));
   }
 
-  // A position of a head in pages, and how far it may be from what was appended.
+  // A number stored in a page, and how far it may be from the number that was appended.
   struct Stored {
     double value, tolerance;
   };
@@ -123,7 +123,7 @@ class RopeAppend : public testing::TestWithParam<RopeCase> {
     }
   }
 
-  // Runs the kernel on qkv_; what it leaves in q, and the pages.
+  // Runs the kernel on qkv_; the result is the changed q and the pages.
   struct Result {
     std::vector<float> qkv;
     std::vector<std::byte> keys, values;
@@ -135,7 +135,7 @@ class RopeAppend : public testing::TestWithParam<RopeCase> {
         offset(key_offset_.empty() ? std::vector<float>(1) : key_offset_);
     const DeviceArray<std::byte> keys(static_cast<std::size_t>(2 * page_bytes(c.keys)));
     const DeviceArray<std::byte> values(static_cast<std::size_t>(2 * page_bytes(c.values)));
-    // Two runs that follow one another in the same pages.
+    // The batch has two consecutive runs in the same pages.
     const DeviceArray<AttentionRun> runs(
         std::vector<AttentionRun>{{0, 2, kFirst, 0}, {2, kRows - 2, kFirst + 2, 0}});
     const DeviceArray<std::int32_t> row_runs(std::vector<std::int32_t>{0, 0, 1, 1, 1});

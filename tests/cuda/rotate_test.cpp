@@ -1,4 +1,4 @@
-// The Hadamard rotation of rows against its matrix in double, and back.
+// The Hadamard rotation of rows and its inverse, compared with its matrix in double.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -13,7 +13,7 @@ namespace leq::LEQ_GPU {
 namespace {
 
 constexpr int kTokens = 2, kWidth = 192, kBlock = 64;
-// f32 sums of 64 numbers around 1.
+// The tolerance for f32 sums of 64 numbers around 1.
 constexpr double kTolerance = 1e-6;
 
 std::vector<float> rotated(const std::vector<float>& rows, const std::vector<float>& factors,

@@ -1,4 +1,4 @@
-// Ranks in a test whose rows lie in the memory of devices.
+// Thread ranks for tests whose rows are in device memory.
 #pragma once
 
 #include <algorithm>
@@ -14,9 +14,9 @@
 
 namespace leq::LEQ_GPU {
 
-// Blocks on the host by way of the device. Its buffers live as long as it does: releasing memory
-// waits for all work on the device, and where ranks share one, that is the kernels which wait for
-// this rank's next block.
+// Sends host blocks through the device. The buffers live as long as the communicator, because
+// freeing memory waits for all work on the device; if ranks share a device, this work includes
+// kernels that wait for this rank's next block.
 class FromHost final : public Communicator {
  public:
   FromHost(Communicator& link, int device, rt::Stream& stream)
@@ -80,7 +80,7 @@ class FromHost final : public Communicator {
   std::vector<OnDevice> buffers_;
 };
 
-// What the first rank that failed threw, or nothing.
+// Runs `work` on all ranks. Returns the error of the first rank that failed, "" if none did.
 inline std::string on_ranks(int count, std::chrono::milliseconds patience,
                             const std::function<void(Communicator&)>& work) {
   ThreadRanks ranks(count, {.patience = patience, .threads = count});

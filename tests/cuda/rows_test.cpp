@@ -1,5 +1,5 @@
-// Rows of the residual stream: embedding, gathering, codes of finished rows, and what act online
-// asks of a step.
+// Rows of the residual stream: embedding, gathering, codes of finished rows, and what a step with
+// act online needs from the host.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -27,7 +27,7 @@ float at(const std::vector<float>& rows, int row, int k) {
   return rows[static_cast<std::size_t>(row * kStride + k)];
 }
 
-// Rows 4, 0 and 4 of a table, stored, then added to themselves.
+// Stores rows 4, 0 and 4 of a table, then adds the same rows to them.
 template <class Expected>
 void expect_embedding(EmbedArguments a, const Expected& expected) {
   const std::vector<std::int32_t> ids = {4, 0, 4};
@@ -97,10 +97,10 @@ TEST(Gather, RowsComeInTheOrderAskedFor) {
   }
 }
 
-// Smoothed, with a known scale, clipped: codes of all rows.
+// Rows are smoothed and encoded with a known scale, which clips some numbers.
 TEST(Quantize, RowsAreSmoothedAndCodedWithTheKnownScale) {
   auto rows = random_floats(kTokens * kStride, 3);
-  rows[7] = 100.0f;  // far outside of the range
+  rows[7] = 100.0f;  // far out of range
   const auto factors = random_floats(kWidth, 4);
   const std::int64_t padded = padded_columns(kWidth);
   const DeviceArray<float> x(rows), smooth(factors), scales(kTokens);

@@ -1,5 +1,5 @@
-// Sampling on the emulator: the token of the host's sampler for every row, whatever the settings,
-// the vocabulary and the order of threads.
+// Sampling on the emulator: each row gets the token of the host's sampler, for all settings,
+// vocabularies and orders of threads.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ int below(Numbers& random, int bound) {
 }
 float uniform(Numbers& random) { return static_cast<float>(random() >> 40) * 0x1p-24f; }
 
-// Rows that a sampler may meet: a few words, ties of many kinds, impossible tokens, extremes.
+// Possible rows of a sampler: few distinct values, many kinds of ties, impossible tokens, extremes.
 std::vector<float> random_row(Numbers& random, std::size_t vocabulary) {
   constexpr std::array<float, 5> kScales = {0.0f, 0.01f, 1.0f, 6.0f, 60.0f};
   std::normal_distribution<float> normal;
@@ -34,7 +34,7 @@ std::vector<float> random_row(Numbers& random, std::size_t vocabulary) {
   for (float& x : row) {
     x = scale * normal(random);
     if (kind == 1) x = std::round(x);                         // ties, zeros of both signs
-    if (kind == 2) x = 20 + x / 50;                           // near each other
+    if (kind == 2) x = 20 + x / 50;                           // close to each other
     if (kind == 3 && below(random, 3) == 0) x = -kInfinity;   // impossible
     if (kind == 4) x = below(random, 2) == 0 ? 0.0f : -0.0f;  // one logit
     if (kind == 5 && below(random, 50) == 0) x *= 1e30f;
@@ -73,7 +73,7 @@ std::vector<LogitChange> random_changes(Numbers& random, int vocabulary) {
   if (kind == 4) return {};
   for (int id = 0; id < vocabulary; ++id) {
     if (below(random, one_in) != 0 || (kind == 7 && id == stays))
-      continue;  // 7: all but one banned
+      continue;  // 7: all tokens but one are banned
     const int repeats = below(random, 4);
     if (kind == 7 || repeats == 0) {
       changes.push_back(banned_token(id));
@@ -85,7 +85,7 @@ std::vector<LogitChange> random_changes(Numbers& random, int vocabulary) {
   return changes;
 }
 
-// A batch of rows on the device and what the host makes of them.
+// A batch of rows on the device, and the host's results for it.
 class Batch {
  public:
   Batch(Numbers& random, int vocabulary, int rows) : vocabulary_(vocabulary) {
@@ -103,7 +103,7 @@ class Batch {
     rows_.push_back(row);
   }
 
-  // The tokens, where they are those of the host; compares, and that logits are as before.
+  // Samples and compares with the host; returns the tokens. Logits must be unchanged.
   std::vector<std::int32_t> check(DeviceSampler& sampler) const {
     const auto stride = static_cast<std::size_t>(float_stride(vocabulary_));
     std::vector<float> values(rows_.size() * stride, -7);
@@ -161,7 +161,7 @@ TEST_F(Sample, LargeVocabulariesGiveTheTokensOfTheHost) {
   }
 }
 
-// Candidates that do not fit into their list: the row itself is read again.
+// There are more candidates than the list can store, so the row itself is read again.
 TEST_F(Sample, RowsWithoutAnyLimitUseTheWholeVocabulary) {
   Numbers random(3);
   std::normal_distribution<float> normal;
@@ -183,8 +183,8 @@ TEST_F(Sample, RowsWithoutAnyLimitUseTheWholeVocabulary) {
   EXPECT_GT(*std::ranges::max_element(drawn), 1000);
 }
 
-// Without top-k, where the whole vocabulary takes part: every cut beside every temperature, with
-// candidates that fit into their list and with those that do not.
+// Without top-k the whole vocabulary takes part. Tests every cut with every temperature, with
+// candidates that fit into the list and with more.
 TEST_F(Sample, RowsWithoutTopKGiveTheTokensOfTheHost) {
   constexpr std::array<float, 7> kTemperatures = {1e-40f, 0.2f, 1, 1.5f, 5, 100, 1e38f};
   constexpr std::array<float, 6> kTopP = {1, 1, 0.95f, 0.5f, 1e-6f, 0.99999f};
@@ -214,7 +214,7 @@ TEST_F(Sample, RowsWithoutTopKGiveTheTokensOfTheHost) {
   }
 }
 
-// ... and no block reads all of it: what decides fits into the list.
+// No block reads the whole row, because all candidates that matter fit into the list.
 TEST_F(Sample, ListsFewTokensOfALargeVocabularyWithoutTopK) {
   constexpr std::size_t kVocabulary = 152000;
   Numbers random(6);
@@ -264,7 +264,7 @@ TEST_F(Sample, NamesTheFirstBadLogitAndRowsThatAreAllBanned) {
     row[4999] = kInfinity;
     row[4500] = nan;
     batch.add(row, rule);
-    batch.add(row, rule, {banned_token(4500)});  // banned, and still reported
+    batch.add(row, rule, {banned_token(4500)});  // banned, but still reported
     std::ranges::fill(row, -kInfinity);
     batch.add(row, rule);
     std::ranges::fill(row, 1.0f);
@@ -277,7 +277,7 @@ TEST_F(Sample, NamesTheFirstBadLogitAndRowsThatAreAllBanned) {
   }
 }
 
-// Draws and shares that fall exactly on the mass of a prefix, and the steps beside them.
+// Draws and shares are exactly the mass of a prefix, or the next smaller or larger value.
 TEST_F(Sample, BordersOfMassesAreThoseOfTheHost) {
   for (const int vocabulary : {4, 256, 8192}) {
     const std::vector<float> equal(static_cast<std::size_t>(vocabulary), 1.5f);
@@ -285,7 +285,7 @@ TEST_F(Sample, BordersOfMassesAreThoseOfTheHost) {
     std::vector<std::int32_t> want;
     for (const int part : {1, 2, 3}) {
       const std::uint32_t border = static_cast<std::uint32_t>(part) << 30;
-      const std::int32_t first = part * (vocabulary / 4);  // of the tokens after this share
+      const std::int32_t first = part * (vocabulary / 4);  // the first token after this share
       const float share = static_cast<float>(part) / 4;
       batch.add(equal, {.random = border});
       batch.add(equal, {.random = border - 1});
@@ -299,7 +299,7 @@ TEST_F(Sample, BordersOfMassesAreThoseOfTheHost) {
 }
 
 TEST_F(Sample, DrawsAsOftenAsTheProbabilitiesSay) {
-  // Chi squared with 9 degrees of freedom is above 33.7 once in 10,000 seeds; the seed is fixed.
+  // Chi squared with 9 degrees of freedom exceeds 33.7 for one seed in 10,000; the seed is fixed.
   constexpr int kTokens = 10, kLaunches = 40, kRows = 64;
   Numbers random(4);
   std::vector<float> row(kTokens);

@@ -1,5 +1,5 @@
-// The k types of GGUF: products and rows of an embedding by plain loops over codes, in the order of
-// docs/numerics.md and so to the bit.
+// Products and embedding rows of GGUF's k types, compared with plain loops over codes in the order
+// of docs/numerics.md; the bits must be equal.
 #include "cuda/kernels/matmul/super.h"
 
 #include <gtest/gtest.h>

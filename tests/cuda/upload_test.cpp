@@ -1,5 +1,5 @@
-// Weights as a file has them into the device's order: every code, scale and float found again at
-// its place.
+// Weights converted from a file's layout to the device's layout: every code, scale and float is
+// found at its position.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -46,11 +46,11 @@ TEST(Upload, CodesOfEveryWidthLieWhereTheLayoutSays) {
   }
 }
 
-// Number i of 32 that three words hold, a byte of each of four columns: as the words of layout.h
-// say it, bit by bit.
+// Returns number i of the 32 numbers in three words, where each byte belongs to one of four
+// columns; follows the description in layout.h bit by bit.
 int three_bit_number(const std::uint32_t (&words)[3], int i) {
   const int quad = i / 4, byte = 8 * (i % 4);
-  // Bit `at` of this byte of a word; below 0, of the byte before, and 0 before the first.
+  // Returns bit `at` of this byte of a word; a negative `at` is in the previous byte, or 0 if none.
   const auto bit = [&](int word, int at) {
     return byte + at < 0 ? 0 : static_cast<int>(words[word] >> (byte + at) & 1u);
   };

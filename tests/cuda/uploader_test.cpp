@@ -1,4 +1,4 @@
-// What goes through the slots of an upload comes out on the device, whatever runs first.
+// Data uploaded through slots is complete on the device, whatever runs first.
 #include "cuda/host/uploader.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ std::vector<std::uint8_t> random_bytes(std::size_t count, unsigned seed) {
   return bytes;
 }
 
-// Far more chunks than slots, so that each slot is filled while others are on their way.
+// There are far more chunks than slots, so that slots are refilled while copies are in flight.
 TEST_P(UploaderTest, BringsArraysOfManyChunksInOrder) {
   constexpr std::size_t kSlot = 4096;
   const DeviceArray<std::byte> landing(Uploader::kSlots * kSlot);
@@ -32,7 +32,7 @@ TEST_P(UploaderTest, BringsArraysOfManyChunksInOrder) {
   const auto first = random_bytes(100'003, 1), second = random_bytes(4096, 2),
              third = random_bytes(1, 3);
   const DeviceArray<std::uint8_t> a(first.size()), b(second.size()), c(third.size());
-  std::vector<std::uint8_t> gone = first;  // the caller's memory may go as soon as run returns
+  std::vector<std::uint8_t> gone = first;  // the caller may free its memory once run returns
   uploader.copy(gone.data(), reinterpret_cast<std::byte*>(a.data()), 100'003);
   gone.assign(gone.size(), 0xee);
   uploader.copy(second.data(), reinterpret_cast<std::byte*>(b.data()), 4096);

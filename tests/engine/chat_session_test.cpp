@@ -1,4 +1,4 @@
-// Conversations: turns, replies written again, the KV cache across turns, refused prompts.
+// Tests conversations: turns, regenerated replies, the KV cache across turns, and refused prompts.
 #include "engine/chat_session.h"
 
 #include <gtest/gtest.h>
@@ -125,7 +125,7 @@ TEST(ChatSession, TheSystemPromptIsPartOfThePrompt) {
 }
 
 TEST(ChatSession, ASystemPromptThatTheTemplateRefusesChangesNothing) {
-  LEQ_SHARED_OR_SKIP(folder, "models/mistral-tiny");  // its template knows no system prompt
+  LEQ_SHARED_OR_SKIP(folder, "models/mistral-tiny");  // its template has no system prompt
   Chat chat(folder);
   chat.say("Hello!");
   EXPECT_THROW(chat.session.set_system("You are a storyteller."), Error);

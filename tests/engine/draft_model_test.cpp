@@ -1,4 +1,4 @@
-// What a draft model's cache holds, and vocabularies that differ.
+// Tests the contents of a draft model's cache, and draft models with another vocabulary.
 #include "engine/draft_model.h"
 
 #include <gtest/gtest.h>
@@ -111,13 +111,13 @@ TEST_F(Drafts, LongTextsAreReadInSteps) {
   EXPECT_EQ(session_->cache().length(1), 64);
   drafts_->leave(0);
   drafts_->leave(1);
-  // Who begins alike begins with its pages.
+  // A sequence with the same prefix reuses its pages.
   EXPECT_EQ(drafted(1, reply, 3), drafts);
 }
 
 TEST_F(Drafts, WhoDoesNotFitIsNotGuessedFor) {
   Reply reply = reply_to(prompt(250));
-  for (int i = 0; i < 6; ++i) EXPECT_TRUE(drafted(0, reply, 8).empty());  // 258 of 256
+  for (int i = 0; i < 6; ++i) EXPECT_TRUE(drafted(0, reply, 8).empty());  // 258 positions of 256
   Reply first = reply_to(prompt(190));
   std::size_t of_first = 0, of_second = 0;
   for (int i = 0; i < 4; ++i) of_first += drafted(0, first, 2).size();
@@ -125,7 +125,7 @@ TEST_F(Drafts, WhoDoesNotFitIsNotGuessedFor) {
   std::vector<Token> stranger(120, 301);
   Reply other = reply_to(stranger);
   for (int i = 0; i < 4; ++i) of_second += drafted(1, other, 20).size();
-  EXPECT_EQ(of_second, 0u);  // 3 pages are needed, 2 are left
+  EXPECT_EQ(of_second, 0u);  // needs 3 pages, 2 are free
   EXPECT_FALSE(drafts_->error().has_value());
   drafts_->leave(0);
   EXPECT_GT(drafted(1, other, 2).size(), 0u);

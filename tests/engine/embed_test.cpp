@@ -1,6 +1,6 @@
-// Embeddings: the hidden states that the head reads. With them and the checkpoint's own embedding
-// table, which is the storyteller's head too, the test makes the logits that a naive transformer in
-// double precision has.
+// Embeddings are the hidden states that the head reads. The test multiplies them by the
+// checkpoint's embedding table, which is also the storyteller's head, and compares the logits with
+// a naive transformer in double.
 #include <gtest/gtest.h>
 
 #include "engine/engine.h"
@@ -11,7 +11,7 @@
 namespace leq {
 namespace {
 
-constexpr double kTolerance = 1e-2;  // f32 and its rounding steps against double; logits reach 20
+constexpr double kTolerance = 1e-2;  // f32 with its roundings against double; logits reach 20
 
 std::unique_ptr<Session> session_of(const Model& model, Backend& backend, std::int64_t batch) {
   RunLimits limits;
@@ -22,7 +22,7 @@ std::unique_ptr<Session> session_of(const Model& model, Backend& backend, std::i
   return std::make_unique<Session>(model, backend, resolve_limits(limits, model.config()));
 }
 
-// Of all positions, with the checkpoint's own head.
+// Checks all positions by computing logits with the checkpoint's own head.
 void expect_what_the_head_reads(const std::filesystem::path& folder) {
   const Model model(test::quantized(folder, "f32"), {});
   const auto backend = make_backend({.device = "cpu", .threads = 2});
@@ -110,7 +110,7 @@ TEST_F(Embeddings, DoNotDependOnChunksOrOnWhatElseIsWritten) {
   EXPECT_EQ(ended.tokens, reply);
 }
 
-// A reply gets a token between any two chunks, and the text keeps its sequence from those who wait.
+// Between two chunks of the text, a reply gets a token; the text keeps its sequence meanwhile.
 TEST_F(Embeddings, ComeChunkByChunkBetweenSteps) {
   const auto whole = session_of(model_, *backend_, 64);
   Engine engine(*whole, model_.tokenizer(), {});
@@ -128,7 +128,7 @@ TEST_F(Embeddings, ComeChunkByChunkBetweenSteps) {
   };
   submit();
   other.step();
-  submit();  // there are two sequences, and the text takes the second
+  submit();  // of two sequences, the text takes the second one
   EmbeddedText text = {.tokens = ids_};
   int chunks = 0;
   while (!text.done()) {
@@ -149,7 +149,7 @@ TEST_F(Embeddings, ComeChunkByChunkBetweenSteps) {
   EXPECT_EQ(cut->cache().length(0) + cut->cache().length(1), 0);
 }
 
-// Two cannot have the pages that both need: the reply goes on, and the text comes after it.
+// If there are not enough pages for both, the reply continues, and the text is embedded later.
 TEST_F(Embeddings, GiveWayToRepliesWherePagesRunOut) {
   std::vector<Token> prompt, words;
   while (prompt.size() < 180) prompt.insert(prompt.end(), ids_.begin(), ids_.end());

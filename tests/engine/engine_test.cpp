@@ -1,6 +1,6 @@
-// Replies of the engine against those of one request at a time on a session of its own: the same
-// tokens whoever else is there, in whatever chunks, with pages used again, taken away and made
-// again, and with drafts.
+// Compares the engine's replies with those of a session that runs one request at a time: tokens
+// must be equal regardless of concurrent requests, chunks, reused pages, evictions with
+// recomputation, and drafts.
 #include "engine/engine.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@
 namespace leq {
 namespace {
 
-// 0: as many as pay.
+// `fixed` is the number of draft tokens; 0: as many as the planner considers useful.
 DraftPlanner planner(std::int64_t fixed) {
   return fixed > 0 ? fixed_drafts(fixed) : DraftPlanner(plan_draft_tokens);
 }
@@ -57,8 +57,8 @@ class Engines : public testing::TestWithParam<EngineCase> {
     return limits;
   }
 
-  // The prompts of a chat that grows, of its neighbours, and of strangers; some repeat themselves,
-  // so that there is something to draft.
+  // Creates prompts of a growing chat, similar prompts and unrelated ones; some prompts repeat
+  // themselves, so that drafts can be found.
   std::vector<Wanted> requests(const Model& model, std::uint64_t seed, int count) const {
     Random random(seed);
     const std::string text =
@@ -89,7 +89,7 @@ class Engines : public testing::TestWithParam<EngineCase> {
     return all;
   }
 
-  // One after the other, each from an empty cache, token by token: no engine.
+  // Generates one reply after another token by token, each from an empty cache, without an engine.
   static std::vector<std::vector<Token>> alone(const Model& model, Backend& backend,
                                                RunLimits limits,
                                                const std::vector<Wanted>& requests) {
@@ -128,7 +128,7 @@ class Engines : public testing::TestWithParam<EngineCase> {
   }
 };
 
-// All at once: neighbours, chunks, arrival, prefixes, evictions, draft tokens, temperature.
+// Combines neighbours, chunks, arrival times, prefixes, evictions, draft tokens and temperatures.
 TEST_P(Engines, RepliesAreThoseOfARequestAlone) {
   LEQ_SHARED_OR_SKIP(folder, std::string("models/") + GetParam().model);
   const Model model(test::quantized(folder, "int8"), {});
@@ -140,7 +140,7 @@ TEST_P(Engines, RepliesAreThoseOfARequestAlone) {
     int sequences;
     std::int64_t batch;
     bool reuse, speculate;
-    std::int64_t fixed;  // draft tokens; 0: as many as pay on this machine, now
+    std::int64_t fixed;  // draft tokens; 0: as many as are worth it on this machine
   };
   const std::vector<Mix> mixes = {{8192, 33, 512, false, false, 0}, {8192, 33, 512, true, true, 4},
                                   {320, 1, 7, true, true, 6},       {320, 6, 64, true, true, 0},
@@ -167,7 +167,7 @@ TEST_P(Engines, RepliesAreThoseOfARequestAlone) {
           << "request " << i << " of " << mix.context << ", " << mix.sequences << ", " << mix.batch;
     }
     const EngineCounts& counts = engine.counts();
-    // A prefix of a hybrid is used again only where a state was kept: not in every mix.
+    // A hybrid's prefix is only reused where a state was kept, so some mixes reuse nothing.
     if (!mix.reuse || model.config().delta_net() == nullptr) {
       EXPECT_EQ(counts.cached_tokens > 0, mix.reuse);
     }
@@ -177,7 +177,7 @@ TEST_P(Engines, RepliesAreThoseOfARequestAlone) {
     }
     EXPECT_TRUE(mix.speculate || counts.draft_tokens == 0);
     all.evictions += counts.evictions;
-    // Nothing is held but what the next may begin with.
+    // Only pages that later requests may reuse are still referenced.
     EXPECT_EQ(session->cache().free_pages() + engine.prefixes().idle_pages(),
               session->cache().page_count());
     EXPECT_EQ(engine.running() + engine.waiting(), 0u);
@@ -186,8 +186,8 @@ TEST_P(Engines, RepliesAreThoseOfARequestAlone) {
   EXPECT_GT(all.cached_tokens, 0);
 }
 
-// The same with a draft model: one that is the same model draws what is drawn, always; another
-// with its vocabulary draft tokens wrong as well.
+// Uses a draft model: one identical to the model always drafts the right tokens; another model with
+// the same vocabulary also drafts wrong tokens.
 TEST_P(Engines, DraftsChangeNoReply) {
   LEQ_SHARED_OR_SKIP(folder, std::string("models/") + GetParam().model);
   const Model model(test::quantized(folder, "int8"), {});
@@ -199,7 +199,7 @@ TEST_P(Engines, DraftsChangeNoReply) {
     std::int64_t context;
     int sequences;
     std::int64_t batch;
-    std::int64_t fixed;  // draft tokens; 0: as many as pay
+    std::int64_t fixed;  // draft tokens; 0: as many as are worth it
     const Model* draft;
   };
   const std::vector<Mix> mixes = {{8192, 33, 512, 3, &model}, {320, 1, 7, 4, &model},
@@ -237,7 +237,7 @@ TEST_P(Engines, DraftsChangeNoReply) {
       all.right_drafts += counts.right_drafts;
     }
     all.evictions += counts.evictions;
-    // Nothing is held but what the next may begin with.
+    // Only pages that later requests may reuse are still referenced.
     EXPECT_EQ(session->cache().free_pages() + engine.prefixes().idle_pages(),
               session->cache().page_count());
     for (int sequence = 0; sequence < mix.sequences; ++sequence) {
@@ -284,7 +284,7 @@ TEST_P(EngineRequests, ThePromptIsFedOnce) {
   EXPECT_EQ(second.cached_tokens, 149);
   EXPECT_EQ(second.fed_tokens, 1);
   EXPECT_EQ(first.tokens, second.tokens);
-  // The next turn: prompt, reply and a question.
+  // The prompt of the next turn is this prompt, its reply and a question.
   wanted.prompt.insert(wanted.prompt.end(), second.tokens.begin(), second.tokens.end());
   wanted.prompt.push_back(320);
   submit(engine, wanted, longer);
@@ -311,7 +311,7 @@ TEST_P(EngineRequests, EndsAreTold) {
   }
   for (int i = 0; i < 5; ++i) engine.step();
   engine.cancel(ids[0]);
-  engine.cancel(ids[2]);  // is still waiting
+  engine.cancel(ids[2]);  // it is still queued
   while (engine.step()) {
   }
   EXPECT_EQ(replies[0].stopped, StopReason::interrupted);

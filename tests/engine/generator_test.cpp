@@ -1,5 +1,5 @@
-// Replies of small trained models: the greedy text of their goldens, stop rules, the KV cache kept
-// between prompts, interruption.
+// Tests replies of small trained models: the greedy text of their golden files, stop rules, the KV
+// cache that is kept between prompts, and interruption.
 #include "engine/generator.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@
 namespace leq {
 namespace {
 
-// A small model, opened, with one session.
+// A small model with one session.
 struct SmallModel {
   SmallModel(const std::filesystem::path& folder, const std::string& type, std::int64_t context = 0,
              std::int64_t batch_tokens = 512, int sequences = 1)
@@ -87,14 +87,14 @@ class GreedyText : public testing::TestWithParam<const char*> {};
 TEST_P(GreedyText, EqualsTheGoldenWhereItsMarginsAreSure) {
   LEQ_SHARED_OR_SKIP(folder, std::string("models/") + GetParam());
   SmallModel engine(folder, "f32");
-  // The goldens ban end tokens.
+  // The golden files were generated with end tokens banned.
   const GeneratorOptions options = {.sampling = greedy(),
                                     .banned = engine.model.generation().end_tokens};
   Generator generator(engine.session, engine.model.tokenizer(), options);
   const Json golden = golden_of(folder);
   int compared = 0;
   for (const Json& prompt : golden["prompts"]) {
-    if (!prompt.contains("greedy_ids")) continue;  // a long text, for its logits alone
+    if (!prompt.contains("greedy_ids")) continue;  // a long text that has only logits
     const auto ids = prompt["ids"].get<std::vector<Token>>();
     const auto expected = prompt["greedy_ids"].get<std::vector<Token>>();
     const auto sure = prompt["greedy_sure_tokens"].get<std::size_t>();
@@ -109,7 +109,7 @@ TEST_P(GreedyText, EqualsTheGoldenWhereItsMarginsAreSure) {
     EXPECT_EQ(reply.stopped, StopReason::token_limit);
     const std::string text = prompt["greedy_sure_text"].get<std::string>();
     EXPECT_NE(reply.text.find(text), std::string::npos) << reply.text;
-    EXPECT_LE(reply.text.find(text), 1u);  // a leading space may stand in front
+    EXPECT_LE(reply.text.find(text), 1u);  // a leading space may precede it
     ++compared;
   }
   EXPECT_GE(compared, 3);
@@ -132,7 +132,7 @@ TEST(Generator, StopStringsEndTheReplyAndAreLeftOut) {
   Generator generator(engine.session, engine.model.tokenizer(), {.sampling = greedy()});
   const std::vector<Token> prompt = engine.encode(kPrompt);
   const FinishedReply whole = generate(generator, prompt, at_most(60));
-  // Stop in the middle of what it writes anyway, at a place that cuts words.
+  // The stop string occurs in the text that is generated anyway, and splits words.
   const std::string stop = whole.text.substr(whole.text.size() / 2, 7);
   StopRules rules = at_most(60);
   rules.strings = {"never written", stop};
@@ -186,7 +186,7 @@ TEST(Generator, TellsHowMuchOfThePromptIsFed) {
   for (std::int64_t fed = 0; fed < length; fed += kChunk) expected.push_back({fed, length});
   expected.push_back({length, length});
   EXPECT_EQ(told(), expected);
-  // Of a text that goes on from it only what is new.
+  // The prompt continues the cached text, so only its new part is fed.
   const std::vector<Token> more = engine.encode("The end");
   prompt.insert(prompt.end(), more.begin(), more.end());
   const auto again = told();
@@ -216,7 +216,7 @@ TEST(Generator, PromptAndReplyFillTheContextExactly) {
   const FinishedReply reply = generate(generator, prompt);
   EXPECT_EQ(reply.stopped, StopReason::context_full);
   EXPECT_EQ(prompt.size() + reply.tokens.size(), static_cast<std::size_t>(kContext));
-  // A larger context begins with the same reply.
+  // With a larger context, the reply must begin with the same tokens.
   SmallModel larger(folder, "int8", 4 * kContext);
   Generator longer(larger.session, larger.model.tokenizer(),
                    {.sampling = greedy(), .banned = {larger.model.tokenizer().eos()}});
@@ -242,7 +242,7 @@ TEST(Generator, AKeptCacheGivesTheReplyOfAFreshRun) {
   std::vector<Token> longer = first;
   const FinishedReply begun = generate(generator, first, at_most(20));
   longer.insert(longer.end(), begun.tokens.begin(), begun.tokens.begin() + 10);
-  longer.push_back(first[1]);  // not what the cache holds there
+  longer.push_back(first[1]);  // differs from the cached token
   const std::vector<std::vector<Token>> prompts = {longer, first, engine.encode("The king"),
                                                    longer};
   std::uint32_t number = 1;
@@ -266,11 +266,11 @@ TEST(Generator, OnlyWhatTheCacheLacksIsFed) {
   const std::vector<Token> prompt = engine.encode(kPrompt);
   EXPECT_EQ(generate(generator, prompt, at_most(8)).fed_tokens, std::ssize(prompt));
   const FinishedReply again = generate(generator, prompt, at_most(8));
-  EXPECT_EQ(again.fed_tokens, 1);  // the logits of the last token are wanted
+  EXPECT_EQ(again.fed_tokens, 1);  // the logits of the last token are needed
   std::vector<Token> longer = prompt;
   longer.insert(longer.end(), again.tokens.begin(), again.tokens.end());
   longer.push_back(prompt[1]);
-  // All but the last reply token, which was sampled and not fed, and the new one.
+  // Two tokens are fed: the last reply token, which was sampled but not fed, and the new token.
   EXPECT_EQ(generate(generator, longer, at_most(1)).fed_tokens, 2);
 }
 
@@ -290,8 +290,8 @@ TEST(Generator, RepliesDifferByTheirNumberAndSeedAndBySomethingElseNever) {
   EXPECT_EQ(generate(generator, prompt, at_most(40), 0).tokens, first.tokens);
 }
 
-// Replies side by side, each a sequence of one batch: they begin one after the other, end when they
-// end, and the places in the batch change.
+// Generates replies concurrently, each as a sequence of one batch. Replies begin one after another
+// and end at different times, so their positions in the batch change.
 std::vector<Reply> write_together(SmallModel& engine, std::vector<Reply> replies) {
   Transformer& transformer = engine.session.transformer();
   std::vector<std::size_t> held(replies.size());
@@ -355,7 +355,7 @@ TEST_P(SideBySide, RepliesAreThoseWrittenAlone) {
 
 INSTANTIATE_TEST_SUITE_P(Generator, SideBySide, testing::Values(0, 1, 2));
 
-// Mirostat's state is the reply's: the next one begins anew, and so does the same one again.
+// Mirostat's state belongs to one reply: every reply, also a repeated one, starts a new state.
 TEST(Generator, MirostatBeginsAnewWithEachReply) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   SmallModel engine(folder, "int8");
@@ -367,7 +367,7 @@ TEST(Generator, MirostatBeginsAnewWithEachReply) {
   const FinishedReply first = generate(generator, prompt, at_most(40), 0);
   EXPECT_NE(generate(generator, prompt, at_most(40), 1).tokens, first.tokens);
   EXPECT_EQ(generate(generator, prompt, at_most(40), 0).tokens, first.tokens);
-  // The first tokens are those of a shorter reply: nothing later counts.
+  // The first tokens are those of a shorter reply, because later tokens have no influence on them.
   const FinishedReply shorter = generate(generator, prompt, at_most(15), 0);
   EXPECT_TRUE(std::ranges::equal(shorter.tokens, std::span(first.tokens).first(15)));
 }
@@ -406,7 +406,7 @@ TEST(Generator, AnInterruptStopsBetweenTokens) {
   EXPECT_LT(stopped.tokens.size(), whole.tokens.size());
   EXPECT_TRUE(whole.text.starts_with(stopped.text));
   EXPECT_FALSE(stopped.text.empty());
-  // The cache is as good as before.
+  // After the error, the cache is as usable as before.
   EXPECT_EQ(generate(generator, prompt, at_most(20)).tokens, whole.tokens);
 }
 
@@ -428,7 +428,7 @@ TEST(Generator, AnInterruptStopsBetweenChunksOfThePrompt) {
 TEST(Generator, TextPiecesNeverCutACharacter) {
   LEQ_SHARED_OR_SKIP(folder, "models/qwen2-tiny");
   SmallModel engine(folder, "f32");
-  // Very hot, so that byte tokens come in any order.
+  // The temperature is so high that byte tokens occur in any order.
   SamplingSettings wild = random_settings(3);
   wild.temperature = 50.0f;
   wild.top_k = 0;
@@ -446,7 +446,7 @@ TEST(Generator, TextPiecesNeverCutACharacter) {
   };
   const FinishedReply reply = generator.generate(request);
   EXPECT_GT(reply.tokens.size(), 250u);
-  EXPECT_GT(replaced, 0u);  // the run did meet bytes that are no character
+  EXPECT_GT(replaced, 0u);  // the run did produce invalid bytes
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Replies under a grammar: they are what it allows, whatever is drafted and whoever else is there.
+// Replies under a grammar match the grammar, regardless of drafts and of concurrent requests.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -28,7 +28,7 @@ class EngineGrammar : public testing::Test {
       : model(test::quantized(*test::shared_path("models/storyteller"), "int8"), {}),
         backend(make_backend({.device = "cpu"})) {}
 
-  // Replies by the seed of their request, of all together.
+  // Generates replies to all requests concurrently; returns them by the seed of the request.
   std::map<std::uint64_t, EngineReply> replies(const std::vector<EngineRequest>& requests,
                                                const EngineOptions& options) {
     RunLimits limits;
@@ -87,7 +87,7 @@ TEST_F(EngineGrammar, RepliesAreWhatTheSchemaAcceptsWithDraftsAndWithout) {
     EXPECT_LE(json["ages"].size(), 4u);
     for (const Json& age : json["ages"]) EXPECT_LE(age.get<int>(), 99);
   }
-  // One at a time they are the same.
+  // The replies are the same if requests run one at a time.
   for (const EngineRequest& one : requests) {
     const auto alone = replies({one}, {});
     EXPECT_EQ(alone.begin()->second.tokens, plain.at(alone.begin()->first).tokens);
@@ -105,7 +105,7 @@ TEST_F(EngineGrammar, EndsWhereTheTextIsWholeAndFailsWhereNothingIsAllowed) {
   EXPECT_EQ(whole.stopped, StopReason::end_token);
   EXPECT_TRUE(whole.text == " yes" || whole.text == " no") << whole.text;
   EXPECT_EQ(end("root ::= \"\"", as_is).text, "");
-  // Without an end token a text goes on for as long as it may.
+  // If no end token is allowed, a text continues as long as the grammar allows.
   const EngineReply open = end("root ::= [a-z]+", [](EngineRequest& one) {
     one.stop.end_tokens.clear();
     one.stop.max_tokens = 20;
@@ -113,14 +113,14 @@ TEST_F(EngineGrammar, EndsWhereTheTextIsWholeAndFailsWhereNothingIsAllowed) {
   EXPECT_EQ(open.stopped, StopReason::token_limit);
   EXPECT_EQ(open.tokens.size(), 20u);
   EXPECT_EQ(open.text.find_first_not_of("abcdefghijklmnopqrstuvwxyz"), std::string::npos);
-  // What is banned is not allowed by a grammar either.
+  // A banned token stays banned, even if the grammar allows no other token.
   const EngineReply stuck = end("root ::= \"q\"", [&](EngineRequest& one) {
     for (Token id = 0; id < static_cast<Token>(model.tokenizer().size()); ++id) {
       if (model.tokenizer().token_bytes(id) == "q") one.banned.push_back(id);
     }
   });
   EXPECT_EQ(stuck.stopped, StopReason::failed);
-  // Nor does one that is too ambiguous allow anything: the others go on.
+  // A grammar that is too ambiguous allows no token; the other replies continue.
   EngineRequest bad =
       request(1, Grammar::from_gbnf("root ::= [a-z] root \"a\" | [a-z] root \"b\" | \"z\"", "g"));
   const auto both = replies({bad, request(2, Grammar::from_json_schema(kSchema, "s"))}, {});
@@ -129,8 +129,8 @@ TEST_F(EngineGrammar, EndsWhereTheTextIsWholeAndFailsWhereNothingIsAllowed) {
   EXPECT_EQ(both.at(2).stopped, StopReason::end_token);
 }
 
-// A draft model that knows nothing of the grammar, and one that agrees with the model wherever it
-// can: the replies are those without.
+// One draft model does not know the grammar, another agrees with the model whenever possible: the
+// replies are the same as without drafts.
 TEST_F(EngineGrammar, ADraftModelChangesNoReply) {
   const auto grammar = Grammar::from_json_schema(kSchema, "schema");
   std::vector<EngineRequest> requests;
@@ -151,7 +151,7 @@ TEST_F(EngineGrammar, ADraftModelChangesNoReply) {
   EXPECT_GT(drafted, 20);
 }
 
-// Free until a call begins, which here a replay makes it do, in several tokens; the call is held.
+// Text is free until a call begins (here a replay of several tokens forces one), then constrained.
 TEST_F(EngineGrammar, AToolsGrammarHoldsCallsAloneWithDraftsAndWithout) {
   const JsonTree tools = parse_json_tree(
       R"([{"function": {"name": "paint", "parameters": {"type": "object", "properties": {"colour":
@@ -180,7 +180,7 @@ TEST_F(EngineGrammar, AToolsGrammarHoldsCallsAloneWithDraftsAndWithout) {
     EXPECT_TRUE(json["colour"].text() == "red" || json["colour"].text() == "blue");
     EXPECT_TRUE(json["note"].is_string());
   }
-  // Nothing is held where no call begins: tokens without text may come too.
+  // Without a call, no text is constrained; tokens without text are allowed, too.
   EngineRequest free = request(1, grammar), none = request(1, nullptr);
   const Token eos = model.tokenizer().eos();
   for (EngineRequest* one : {&free, &none}) {

@@ -1,5 +1,5 @@
-// Models with fixed states: a prompt that begins like an earlier one goes on from a state that was
-// kept, in memory or in a file, and no token of a reply depends on it.
+// Models with fixed-size states: a prompt that has a prefix in common with an earlier one continues
+// from a state that was kept in memory or in a file. Replies must not depend on this.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -79,7 +79,7 @@ TEST_F(Hybrid, ASecondTurnFeedsWhatIsNew) {
   const auto first = tokens_of(user(kStory) + kAnswers);
   const EngineReply answer = reply(engine, first, 20);
   EXPECT_EQ(answer.cached_tokens, 0);
-  // The history as it was written: all but the last drawn token was fed.
+  // The history has all tokens of the reply; all except the last drawn one were fed.
   std::vector<Token> whole = first;
   whole.insert(whole.end(), answer.tokens.begin(), answer.tokens.end());
   const auto question = tokens_of("<|im_end|>\n" + user("And then?") + kAnswers);
@@ -87,13 +87,13 @@ TEST_F(Hybrid, ASecondTurnFeedsWhatIsNew) {
   const EngineReply next = reply(engine, whole, 20);
   EXPECT_EQ(next.cached_tokens, std::ssize(first) + std::ssize(answer.tokens) - 1);
   EXPECT_EQ(next.tokens, reply(fresh, whole, 20).tokens);
-  // A history whose reply became another: it begins where the first reply began.
+  // A history with another reply continues from the state where the first reply began.
   const auto other =
       tokens_of(user(kStory) + kAnswers + "No.<|im_end|>\n" + user("Why?") + kAnswers);
   const EngineReply changed = reply(engine, other, 20);
   EXPECT_EQ(changed.cached_tokens, std::ssize(tokens_of(user(kStory))));
   EXPECT_EQ(changed.tokens, reply(fresh, other, 20).tokens);
-  // The same prompt again.
+  // The first prompt is repeated.
   EXPECT_EQ(reply(engine, first, 20).tokens, answer.tokens);
 }
 
@@ -113,7 +113,7 @@ TEST_F(Hybrid, AnotherChatBeginsAfterTheSystemMessage) {
   for (const char* question : {"Who?", "When was that?", "Why did she?", "And where?", "Who?"}) {
     const auto prompt = tokens_of(system(kStory) + user(question) + kAnswers);
     const EngineReply got = reply(engine, prompt, 12);
-    // The last one is the first again, whose own state has gone for those of the others.
+    // The last prompt repeats the first, whose own state was evicted in favour of later prompts.
     EXPECT_EQ(got.cached_tokens, chat++ == 0 ? 0 : shared) << question;
     EXPECT_EQ(got.tokens, reply(fresh, prompt, 12).tokens);
   }
@@ -147,7 +147,7 @@ TEST_F(Hybrid, RejectedDraftsLeaveNoTrace) {
     const auto prompt = tokens_of(user(kStory) + kAnswers);
     const EngineReply want = reply(fresh, prompt, 40);
     std::vector<Token> expected = want.tokens;
-    for (std::size_t i = 9; i < expected.size(); i += 10) expected[i] = 5;  // wrong now and then
+    for (std::size_t i = 9; i < expected.size(); i += 10) expected[i] = 5;  // occasionally wrong
     const EngineReply got = reply(engine, prompt, 40, expected);
     EXPECT_EQ(got.tokens, want.tokens);
     EXPECT_GT(got.accepted_tokens, 0);
@@ -225,7 +225,7 @@ TEST(StateMarks, LieAtEndsOfMessagesAndTheSystemMessageStays) {
   const auto marks = [&](std::int64_t most) {
     return state_marks(prompt, model.tokenizer(), most);
   };
-  // Without the ends of the messages of 30 and 20 tokens, which lie near others; the last counts.
+  // The ends of messages of 30 and 20 tokens are too close to others and omitted, except the last.
   EXPECT_EQ(marks(8), (std::vector<std::int64_t>{100, 1030, 1630, 4096, 4630, 4650}));
   EXPECT_EQ(marks(4), (std::vector<std::int64_t>{100, 4096, 4630, 4650}));
   EXPECT_EQ(marks(0), (std::vector<std::int64_t>{100, 4650}));

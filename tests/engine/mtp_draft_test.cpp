@@ -1,5 +1,5 @@
-// Drafts of a model's own head of multi-token prediction: a head that knows what comes is always
-// right, and no head, right or wrong, changes a token.
+// Drafts of a model's own multi-token prediction head: all drafts of a perfect head are accepted,
+// and no head, right or wrong, changes a token.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -101,12 +101,12 @@ TEST_P(MtpDrafts, NoHeadChangesAToken) {
     open(false, type);
     const auto of_plain = trunk();
     Engine fresh(*of_plain, model_->tokenizer(), plain());
-    // Room for all, and for so few pages that some are fed again.
+    // The first context has enough pages for all; with the second, some tokens are recomputed.
     for (const std::int64_t context : {512, 192}) {
       const auto of_drafting = trunk(context), own = head(context);
       Engine engine(*of_drafting, model_->tokenizer(), with(*own, 2));
       std::vector<EngineReply> replies(5);
-      for (int round = 0; round < 2; ++round) {  // prefixes are used again
+      for (int round = 0; round < 2; ++round) {  // the second round reuses prefixes
         for (std::size_t i = 0; i < replies.size(); ++i) {
           submit(engine, prompt(20 + 30 * (i % 3), static_cast<int>(i / 3)),
                  0.3f * static_cast<float>(i % 3), 30, replies[i]);
@@ -126,7 +126,7 @@ TEST_P(MtpDrafts, NoHeadChangesAToken) {
   }
 }
 
-// The head has not seen the hidden states of a prompt that was loaded.
+// The prompt is loaded from a file, so the head has not read the hidden states of its tokens.
 TEST_P(MtpDrafts, SavedPromptsGoOnAlike) {
   open(true);
   const auto writing = trunk(), reading = trunk(), own = head();
@@ -140,7 +140,7 @@ TEST_P(MtpDrafts, SavedPromptsGoOnAlike) {
   EXPECT_GT(got.accepted_tokens, 0);
 }
 
-// A reply that is written without drafts for long: the head reads it meanwhile.
+// The reply is generated without drafts for a long time, while the head reads its hidden states.
 TEST_P(MtpDrafts, DraftsMayBeginLate) {
   open(true);
   const auto of_plain = trunk(), of_drafting = trunk(), own = head();

@@ -1,5 +1,5 @@
-// The prefix cache against a plain list of what was kept: random prompts, kept, found, taken again
-// and given up, with pages that say which tokens they hold.
+// Compares the prefix cache with a plain list of the kept texts: random prompts are kept, found,
+// reused and evicted, and the content of each page identifies its tokens.
 #include "engine/prefix_cache.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ class Prefixes : public testing::Test {
     return shape;
   }
 
-  // Feeds what is not found; true contents: each position's first float is a digest of its prefix.
+  // Feeds what the cache does not have; a position's first float is a digest of its prefix.
   std::int64_t feed(std::int32_t sequence, const std::vector<Token>& tokens) {
     cache_.clear(sequence);
     const auto found = prefixes_.find(std::span(tokens).first(tokens.size() - 1), true);
@@ -43,7 +43,7 @@ class Prefixes : public testing::Test {
       digest = digest * 3 + static_cast<float>(tokens[static_cast<std::size_t>(i)] + 1);
       digest -= 65536.0f * static_cast<float>(static_cast<int>(digest / 65536.0f));
       if (cache_.pages(sequence)[static_cast<std::size_t>(i / kPageTokens)] == KvCache::kNoPage) {
-        continue;  // no window sees it
+        continue;  // no window contains it
       }
       float& place = *slot(sequence, i);
       if (i < found.tokens) {
@@ -80,8 +80,8 @@ TEST_F(Prefixes, TheLongestBeginningIsFound) {
   prefixes_.keep(0, long_one, false);
   auto other = counting(150);
   other.resize(180, 7);
-  EXPECT_EQ(feed(1, other), 150);     // 128 whole, 22 of the third page
-  EXPECT_EQ(feed(1, long_one), 192);  // the partial page at the end was not kept
+  EXPECT_EQ(feed(1, other), 150);     // 128 in whole pages, 22 of the third page
+  EXPECT_EQ(feed(1, long_one), 192);  // the partial last page was not kept
   prefixes_.keep(1, long_one, true);
   EXPECT_EQ(feed(2, long_one), 199);
   EXPECT_EQ(feed(2, counting(100, 5)), 0);
@@ -124,7 +124,7 @@ TEST_F(Prefixes, PagesInUseAreNotGivenUp) {
 
 TEST_F(Prefixes, TextsAreThoseThatWereKeptLongestOnly) {
   const auto first = counting(200), second = counting(150, 500);
-  const auto beginning = counting(100);  // of the first
+  const auto beginning = counting(100);  // a prefix of the first text
   for (const auto& text : {beginning, first, second}) {
     feed(0, text);
     prefixes_.keep(0, text, true);
@@ -159,7 +159,7 @@ TEST_F(Prefixes, RandomLivesFindOnlyWhatIsTrue) {
   };
   std::int64_t found = 0;
   for (int turn = 0; turn < 3000; ++turn) {
-    // Few different beginnings, cut anywhere: pages are shared, split and refilled.
+    // The texts have few different prefixes of random lengths, so that pages are shared and split.
     auto tokens = counting(1 + below(250), static_cast<Token>(below(3)));
     for (std::int64_t i = below(4); i > 0; --i) {
       tokens[static_cast<std::size_t>(below(std::ssize(tokens)))] = static_cast<Token>(below(5));
@@ -175,7 +175,7 @@ TEST_F(Prefixes, RandomLivesFindOnlyWhatIsTrue) {
   EXPECT_EQ(cache_.free_pages() + prefixes_.idle_pages(), cache_.page_count());
 }
 
-// A window of 100: a text gives up the pages that nobody sees.
+// With a window of 100 positions, a text releases the pages that are out of the window.
 class WindowedPrefixes : public Prefixes {
  protected:
   WindowedPrefixes() : Prefixes(64 * kPageTokens, 100) {}
@@ -188,7 +188,7 @@ TEST_F(WindowedPrefixes, ALongTextBeginsAgainWithoutItsFirstPages) {
   cache_.clear(0);
   EXPECT_EQ(feed(0, tokens), 960);
   EXPECT_EQ(cache_.pages(0)[0], KvCache::kNoPage);
-  // Ends of texts go first, then what a window hides of those that are in use.
+  // Evicts the ends of texts first, then pages of texts in use that are out of their window.
   prefixes_.make_free(cache_.page_count());
   EXPECT_EQ(prefixes_.idle_pages(), 0);
   EXPECT_EQ(prefixes_.find(tokens, false).tokens, 960) << "its last pages are in use";
@@ -229,8 +229,8 @@ TEST_F(WindowedPrefixes, RandomLivesFindOnlyWhatIsTrue) {
   EXPECT_EQ(cache_.free_pages(), cache_.page_count());
 }
 
-// With states of a fixed size beside the pages a text begins only where one is kept. A state here
-// is a number made of all tokens before it.
+// With fixed-size states in addition to pages, a text can only be continued where a state is kept.
+// Here a state is a number computed from all tokens before it.
 class PrefixStates : public testing::Test {
  protected:
   static constexpr int kSequences = 3;
@@ -240,7 +240,7 @@ class PrefixStates : public testing::Test {
     return static_cast<float>(hash % 65521);
   }
 
-  // Feeds what is not found in chunks, and keeps what is whole after each. Returns what was found.
+  // Feeds missing tokens in chunks, keeps whole pages after each; returns the tokens found.
   std::int64_t feed(std::int32_t sequence, const std::vector<Token>& tokens, std::int64_t chunk) {
     state_.drop(sequence);
     const auto found = prefixes_.find(std::span(tokens).first(tokens.size() - 1), true);

@@ -1,5 +1,5 @@
-// What an engine keeps from one run to the next: the next one writes the same replies and feeds one
-// token of each prompt; a file that is not as it should be is refused and costs nothing but time.
+// Texts that an engine keeps between runs: the next run generates the same replies and feeds one
+// token of each prompt. If the file is invalid, it is refused, and the run is only slower.
 #include "engine/prefix_file.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ std::vector<Token> prompt_of(int first, int tokens) {
   return prompt;
 }
 
-// A session and its engine, as one run of a program has them.
+// A session and its engine, as in one run of a program.
 class OneRun {
  public:
   OneRun(KvType type, std::int64_t context)

@@ -1,4 +1,4 @@
-// Prompts kept in files: what is read back, what is refused, and replies that are the same.
+// Prompts saved in files: which files are restored or refused, and replies that are the same.
 #include "engine/prompt_file.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ TEST(PromptFile, ComesBackAsItWas) {
   EXPECT_EQ(read.kv, written.kv);
 }
 
-// The header's documentation, byte by byte.
+// Checks byte by byte that the file has the format described in the header.
 TEST(PromptFile, HasTheBytesThatItsPageSays) {
   const std::vector<std::byte> bytes = prompt_file_bytes(small_prompt());
   ASSERT_EQ(bytes.size(), 48u + 5 * 4 + 40);
@@ -62,7 +62,7 @@ TEST(PromptFile, HasTheBytesThatItsPageSays) {
   EXPECT_EQ(number(69, 1), 7u);
 }
 
-// A type that no one has, or that is one only in its lowest byte, under the right checksum.
+// The type is unknown, or valid only in its lowest byte; the checksum is correct.
 TEST(PromptFile, UnknownKvTypesAreRefused) {
   for (const std::size_t offset : {24, 28}) {
     for (const std::uint32_t type :
@@ -92,7 +92,7 @@ TEST(PromptFile, EveryBeginningAndEveryFlippedBitIsRefused) {
   EXPECT_THROW(parse_prompt_file(longer, "longer"), Error);
 }
 
-// A file that says what it is: sizes that wrap, with a checksum that fits.
+// The file is consistent and its checksum is correct, but its sizes overflow.
 TEST(PromptFile, SizesThatWrapAreRefused) {
   for (const std::uint64_t tokens : {~0ull, ~0ull / 4 + 1, 1ull << 62, 1ull << 40}) {
     std::vector<std::byte> bytes = prompt_file_bytes(small_prompt());
@@ -170,7 +170,7 @@ TEST_P(SavedPrompts, TheReplyIsTheSameAndTheCommonBeginningIsNotFed) {
   const SavedPrompt saved = first.save_prompt(prompt_);
   EXPECT_EQ(saved.tokens, prompt_);
 
-  Generator second = generator(*second_session);  // of another context
+  Generator second = generator(*second_session);  // with another context size
   ASSERT_TRUE(second.load_prompt(saved, "file"));
   const FinishedReply again = reply(second, prompt_);
   EXPECT_EQ(again.cached_tokens, 149);
@@ -192,7 +192,7 @@ TEST_P(SavedPrompts, WhatDoesNotFitIsLeft) {
   reply(first, prompt_);
   EXPECT_FALSE(second.load_prompt(first.save_prompt(prompt_), "file"));
   EXPECT_GT(reply(second, std::span(prompt_).first(20)).tokens.size(), 0u);
-  // Nothing is kept: nothing is saved.
+  // This session has cached nothing, so the saved prompt has no tokens.
   EXPECT_TRUE(generator(*session(128)).save_prompt(prompt_).tokens.empty());
 }
 

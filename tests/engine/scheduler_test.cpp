@@ -1,5 +1,5 @@
-// The scheduler without a model: random schedules against the rules that its header gives, and
-// small ones by hand.
+// The scheduler without a model: random schedules checked against the rules in its header, and
+// small schedules written by hand.
 #include "engine/scheduler.h"
 
 #include <gtest/gtest.h>
@@ -23,15 +23,15 @@ const Feed* feed_of(const StepPlan& plan, RequestId id) {
   return found == plan.feeds.end() ? nullptr : &*found;
 }
 
-// A request of a simulated engine: its prompt is fed, then it writes `reply` tokens.
+// A request of a simulated engine: its prompt is fed, then it generates `reply` tokens.
 struct Simulated {
   Job job;
-  std::int64_t end = 0;  // known tokens when it is done
+  std::int64_t end = 0;  // number of known tokens at which it is done
 };
 
 class Simulation {
  public:
-  // `kept`: after each step whole pages before the newest so many positions are given up; 0: none.
+  // After each step, pages older than the newest `kept` positions are released; `kept` = 0: none.
   Simulation(std::uint64_t seed, StepBudget budget, std::int64_t pool, std::int64_t kept)
       : random_(seed), budget_(budget), pool_(pool), kept_(kept) {}
 
@@ -83,8 +83,8 @@ class Simulation {
     return kept_ == 0 ? all : std::min(all, pages_of(kept_) + 1 + pages_of(budget_.tokens));
   }
 
-  // Who comes in has room for all it knows and the next token, beside all who are in work, unless
-  // it is alone; and nobody who waits goes before it.
+  // An admitted request must have pages for its known tokens and the next one, in addition to those
+  // of all running requests, unless it runs alone; and it must not overtake a waiting request.
   void check_admissions(const StepPlan& plan) {
     std::int64_t in_work = 0, wanted = 0;
     bool admits = false;
@@ -109,7 +109,7 @@ class Simulation {
     }
   }
 
-  // All that is planned, drafts that turn out wrong too, fits into the pages that are free then.
+  // All planned rows, including drafts that will be rejected, must fit in the free pages.
   void check_pages(const StepPlan& plan, const StepBudget& budget) {
     std::int64_t free = budget.pages;
     for (const RequestId id : plan.evicted) free += all_.at(id).job.own_pages;
@@ -149,7 +149,7 @@ class Simulation {
       tokens += feed.tokens + feed.drafts;
       if (feed.draws) outputs += 1 + feed.drafts;
     }
-    // Who writes takes feed, unless it wants a page and there is none.
+    // A generating request must be fed unless it needs a page and none is free.
     for (const auto& [id, one] : all_) {
       const bool writes = one.job.running && one.job.known - one.job.fed == 1;
       ASSERT_TRUE(!writes || feed_of(plan, id) != nullptr || one.job.fed % kPageTokens == 0);
@@ -162,7 +162,7 @@ class Simulation {
       }
       one.job.running = true;
       one.job.fed += feed->tokens;
-      // Some of the drafts are right.
+      // Only some of the drafts are accepted.
       if (feed->draws) {
         const std::int64_t kept = below(feed->drafts + 1);
         one.job.fed += kept;
@@ -187,8 +187,8 @@ class Simulation {
   std::map<RequestId, Simulated> all_;
 };
 
-// Whatever arrives and in whatever order, everyone is served, and in steps that a plain bound on
-// the work gives: nobody waits forever, no page is lost.
+// Whatever requests arrive in whatever order, all are completed within a simple bound on the number
+// of steps: no request waits forever, and no page is leaked.
 TEST(Scheduler, RandomSchedulesKeepTheirBudgetsAndEnd) {
   for (std::uint64_t seed = 0; seed < 100'000; ++seed) {
     Random random(seed);
@@ -201,7 +201,7 @@ TEST(Scheduler, RandomSchedulesKeepTheirBudgetsAndEnd) {
     budget.prompt_tokens = 1 + below(budget.tokens);
     budget.outputs = budget.sequences + below(6);
     const std::int64_t pool = 1 + below(6);
-    // Behind a sliding window texts may be longer than all pages.
+    // With a sliding window, a text may be longer than all pages together.
     const std::int64_t kept = pool < 4 || seed % 2 == 0 ? 0 : kPageTokens;
     if (kept > 0) budget.tokens = std::min<std::int64_t>(budget.tokens, 2 * kPageTokens);
     const std::int64_t longest = (kept == 0 ? 1 : 3) * pool * kPageTokens;
@@ -218,8 +218,8 @@ TEST(Scheduler, RandomSchedulesKeepTheirBudgetsAndEnd) {
         ASSERT_FALSE(HasFatalFailure()) << "seed " << seed;
       }
     }
-    // Every eviction repeats at most one request's work, and somebody finishes between evictions of
-    // one and the same.
+    // Each eviction repeats at most the work of one request, and between two evictions of the same
+    // request some other request ends.
     const std::int64_t bound = (requests + 1) * (work + requests) + 10;
     std::int64_t steps = 0;
     for (; !simulation.done() && steps <= bound; ++steps) {
@@ -255,7 +255,7 @@ TEST(Scheduler, PromptsShareAStepWithThoseWhoWrite) {
   EXPECT_TRUE(feed_of(plan, 2)->draws);
   EXPECT_EQ(feed_of(plan, 1)->tokens, 48);
   EXPECT_FALSE(feed_of(plan, 1)->draws);
-  // Nobody waits for a token: the whole step is the prompt's.
+  // No request is generating, so the prompt gets the whole step.
   EXPECT_EQ(plan_step(std::vector{jobs[1]}, {.tokens = 512, .prompt_tokens = 48, .pages = 100})
                 .feeds[0]
                 .tokens,
@@ -276,7 +276,7 @@ TEST(Scheduler, ACrowdOfReadersIsWhatCouldReadOverWhatWrites) {
   EXPECT_EQ(crowd(2, 2, 0, 16), 1);
   EXPECT_EQ(crowd(2, 3, 0, 16), 1.5);
   EXPECT_EQ(crowd(2, 1, 3, 16), 2);
-  EXPECT_EQ(crowd(2, 1, 3, 4), 1);  // who finds no sequence does not read
+  EXPECT_EQ(crowd(2, 1, 3, 4), 1);  // a request without a sequence is not fed
   EXPECT_EQ(crowd(1, 60, 0, 64), kMostCrowd);
   EXPECT_EQ(crowd(0, 2, 0, 64), 2);
 }
@@ -285,7 +285,7 @@ TEST(Scheduler, TheFirstToComeIsNotPassedBySmallerOnes) {
   const std::vector<Job> jobs = {writer_of(0, 65), prompt_of(1, 600), prompt_of(2, 10)};
   const StepPlan plan = plan_step(
       jobs, {.sequences = 4, .tokens = 512, .prompt_tokens = 512, .outputs = 4, .pages = 9});
-  EXPECT_EQ(feed_of(plan, 1), nullptr);  // wants 10 pages for itself, beside the writer's
+  EXPECT_EQ(feed_of(plan, 1), nullptr);  // needs 10 pages, in addition to the generating request
   EXPECT_EQ(feed_of(plan, 2), nullptr);
   Job urgent = jobs[2];
   urgent.priority = 1;
@@ -315,12 +315,12 @@ TEST(Scheduler, WhoCameLastGivesUpItsPages) {
 TEST(Scheduler, DraftsTakeOnlyWhatIsLeft) {
   Job first = writer_of(0, 64), second = writer_of(1, 60);
   first.drafts = second.drafts = 8;
-  // One more row than the writers need.
+  // The budget is one row more than the generating requests need.
   StepPlan plan = plan_step(std::vector{first, second},
                             {.sequences = 2, .tokens = 64, .outputs = 3, .pages = 4});
   EXPECT_EQ(feed_of(plan, 0)->drafts, 1);
   EXPECT_EQ(feed_of(plan, 1)->drafts, 0);
-  // Page borders: 64 are held, no page is free; positions 60 to 64 of the other are there.
+  // No page is free: the first request's page is full (64 positions), the second's has 60 of 64.
   plan = plan_step(std::vector{first, second},
                    {.sequences = 2, .tokens = 64, .outputs = 64, .pages = 0});
   EXPECT_EQ(feed_of(plan, 0)->drafts, 0);

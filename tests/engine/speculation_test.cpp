@@ -1,4 +1,4 @@
-// Draft tokens and what they are worth, by hand.
+// Tests draft tokens and their expected gain, computed by hand.
 #include "engine/speculation.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ TEST(NgramProposer, GuessesWhatCameTheLastTime) {
 
 TEST(NgramProposer, TheLongerAgreementWins) {
   NgramProposer proposer;
-  // 5 6 7 was followed by 1; the later 6 7, after something else, by 2.
+  // 5 6 7 was followed by 1; a later 6 7 with another token before it was followed by 2.
   const std::vector<Token> context = {5, 6, 7, 1, 8, 6, 7, 2, 0, 5, 6, 7};
   EXPECT_EQ(proposed(proposer, context, 1), std::vector<Token>{1});
 }
@@ -41,7 +41,7 @@ TEST(NgramProposer, ARunThatGoesOnIsGuessedToItsEnd) {
   EXPECT_EQ(proposed(proposer, context, 8), std::vector<Token>{4});
 }
 
-// Steps of so many rows take so many seconds.
+// Returns costs of steps that were measured with these numbers of rows and seconds.
 StepCosts costs_of(const std::vector<std::pair<std::int64_t, double>>& seen) {
   StepCosts costs;
   for (int i = 0; i < 9; ++i) {
@@ -50,7 +50,7 @@ StepCosts costs_of(const std::vector<std::pair<std::int64_t, double>>& seen) {
   return costs;
 }
 
-// Of one writer for whom so many draft tokens were found.
+// Plans drafts for one generating request for which `most` draft tokens were found.
 DraftCount found_drafts(double share, std::int64_t most, const StepCosts& costs) {
   const DraftOffer offer = {.found = most, .found_share = share};
   return plan_draft_tokens({{offer}}, costs, {})[0];
@@ -62,7 +62,7 @@ TEST(PlanDraftTokens, FollowsTheCostOfSteps) {
   EXPECT_EQ(found_drafts(0.9, 16, flat).drafts, 16);
   EXPECT_EQ(found_drafts(0.9, 16, steep).drafts, 0);
   EXPECT_EQ(found_drafts(0.001, 16, flat).drafts, 0);
-  EXPECT_EQ(found_drafts(0.9, 16, StepCosts()).drafts, 0);  // nothing is known
+  EXPECT_EQ(found_drafts(0.9, 16, StepCosts()).drafts, 0);  // no costs are known yet
   EXPECT_EQ(found_drafts(0.9, 0, flat).drafts, 0);
   EXPECT_TRUE(plan_draft_tokens({}, flat, flat).empty());
 }
@@ -71,14 +71,14 @@ const std::vector<std::pair<std::int64_t, double>> kRising = {
     {1, 1.0}, {2, 1.0}, {4, 1.1}, {8, 2.5}, {16, 5.0}};
 
 TEST(PlanDraftTokens, TakesTheNumberWithTheMostTokensInASecond) {
-  // 1 + 0.8 + 0.64 + 0.512 tokens in 1.1; with 4 more at most 4.16 in 2.5.
+  // 3 drafts: 1 + 0.8 + 0.64 + 0.512 tokens in 1.1 s; 4 more: at most 4.16 tokens in 2.5 s.
   EXPECT_EQ(found_drafts(0.8, 15, costs_of(kRising)).drafts, 3);
 }
 
 TEST(PlanDraftTokens, TheLikeliestOfAllWritersComeFirst) {
   const std::vector<DraftOffer> offers = {
       {.found = 9, .found_share = 0.5}, {.found = 9, .found_share = 0.9}, {}};
-  // Four rows: one draft beside the three writers, for who has the likeliest.
+  // The step has four rows: one draft beside three requests, for the request most likely to accept.
   const std::vector<DraftCount> counts = plan_draft_tokens(offers, costs_of(kRising), {});
   EXPECT_EQ(counts[0].drafts, 0);
   EXPECT_EQ(counts[1].drafts, 1);
@@ -88,7 +88,7 @@ TEST(PlanDraftTokens, TheLikeliestOfAllWritersComeFirst) {
 TEST(PlanDraftTokens, DraftsArePaidFor) {
   const StepCosts costs = costs_of({{1, 1}, {2, 1}, {4, 1}, {8, 1}, {16, 1}, {32, 1}});
   const DraftOffer offer = {.draft = 16, .draft_share = 0.6};
-  // k drafts at 0.1 each: (1 + 0.6 + ... + 0.6^k) / (1 + 0.1 k) is largest at 3, where it is 1.67.
+  // With k drafts at 0.1 s each, (1 + 0.6 + ... + 0.6^k) / (1 + 0.1 k) is largest at 3: 1.67.
   EXPECT_EQ(plan_draft_tokens({{offer}}, costs, costs_of({{1, 0.1}}))[0], (DraftCount{3, true}));
   EXPECT_EQ(plan_draft_tokens({{offer}}, costs, costs_of({{1, 0.7}}))[0], (DraftCount{0, false}));
 }
@@ -100,7 +100,7 @@ TEST(PlanDraftTokens, WhatWasFoundIsFree) {
   EXPECT_EQ(plan_draft_tokens({{offer}}, costs, draft)[0], (DraftCount{8, false}));
   offer.found_share = 0.1;
   EXPECT_TRUE(plan_draft_tokens({{offer}}, costs, draft)[0].drafted);
-  // Each of two writers has what is better for it.
+  // Each of two requests gets the draft method that is better for it.
   DraftOffer other = offer;
   other.found_share = 0.95;
   const auto both = plan_draft_tokens({{offer, other}}, costs, draft);
@@ -115,7 +115,7 @@ TEST(DraftRecord, WhatIsWrongIsLeftAndTriedAgain) {
   ASSERT_GT(drafts(), 0);
   for (int i = 0; i < 40; ++i) record.saw(2, 1, 0);
   EXPECT_EQ(drafts(), 0);
-  EXPECT_GT(found_drafts(record.right_share(kDrafted), 8, costs).drafts, 0);  // another kind
+  EXPECT_GT(found_drafts(record.right_share(kDrafted), 8, costs).drafts, 0);  // of another kind
   for (int i = 0; i < 400; ++i) record.saw_none();
   EXPECT_GT(drafts(), 0);
 }
@@ -125,14 +125,14 @@ TEST(StepCosts, PromptsTakeWhatTheyMay) {
   EXPECT_EQ(costs.prompt_tokens_within(2, 4), StepCosts::kFewest);
   for (int i = 0; i < 50; ++i) {
     costs.saw(4, 0, 0.1);
-    costs.saw(4, 100, 0.3);  // 0.002 a token
+    costs.saw(4, 100, 0.3);  // 0.002 per token
   }
   EXPECT_NEAR(static_cast<double>(costs.prompt_tokens_within(2, 4)), 50, 2);
   EXPECT_NEAR(static_cast<double>(costs.prompt_tokens_within(3, 3)), 100, 3);
 }
 
-// A machine where a few rows cost more each than a prompt's many, and more the longer the text:
-// what prompts cost alone says too little of what they cost beside others.
+// On this machine a few rows cost more per row than a prompt's many rows, and more for longer
+// texts, so the cost of prompts alone underestimates their cost beside generating requests.
 TEST(StepCosts, OthersNeverWaitMuchLongerThanTheyMay) {
   StepCosts costs;
   costs.saw(0, 512, 512 * 0.0005);
@@ -152,19 +152,19 @@ TEST(StepCosts, OthersNeverWaitMuchLongerThanTheyMay) {
   }
 }
 
-// Where prompts wait all the time no step shows what writing costs alone.
+// If prompts are always waiting, no step shows the cost of generation without prompts.
 TEST(StepCosts, PromptsTakeWhatTheyMayWhereAllStepsHaveSome) {
   StepCosts costs;
   for (int step = 0; step < 100; ++step) {
     const std::int64_t tokens = costs.prompt_tokens_within(3, 8);
     costs.saw(8, tokens, 0.050 + 0.0005 * static_cast<double>(tokens));
   }
-  EXPECT_GT(costs.prompt_tokens_within(3, 8), 150);  // 200 if it were known
+  EXPECT_GT(costs.prompt_tokens_within(3, 8), 150);  // 200 if the cost were known
   EXPECT_LT(costs.prompt_tokens_within(3, 8), 300);
 }
 
-// A first step that took long, in the only size that is tried or in the one that is left out, is
-// not believed forever.
+// If a first step took unusually long, for the only size tried or for a size that was skipped, its
+// time must not be trusted forever.
 TEST(StepCosts, WhatWasSeenLongAgoIsTriedAgain) {
   StepCosts costs;
   for (int i = 0; i < 5; ++i) costs.saw(1, 0, 0.01);
@@ -178,7 +178,7 @@ TEST(StepCosts, WhatWasSeenLongAgoIsTriedAgain) {
 }
 
 TEST(StepCosts, ANoisyMachineChangesAllAlike) {
-  // Steps take as long as they must or up to twice as long.
+  // Each step takes its true time or up to twice as long.
   Random random(3);
   StepCosts costs;
   for (int i = 0; i < 400; ++i) {

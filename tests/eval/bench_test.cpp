@@ -9,11 +9,11 @@
 namespace leq {
 namespace {
 
-// 1 GB of weights, 0.25 GB of keys and values, 2 billion operations a token.
+// 1 GB of weights, 0.25 GB of keys and values, 2 billion operations per token.
 constexpr BenchWork kWork = {1'000'000'000, 250'000'000, 2e9, 128, 5e8};
 const MachineLimits kLimits = {10.0, 1000.0, "vpdpbusd"};
 
-// Runs of so many seconds, all with the same limits.
+// Creates runs with these durations in seconds, all with the same hardware limits.
 std::vector<BenchRun> runs_of(const std::vector<double>& seconds) {
   std::vector<BenchRun> runs;
   for (const double each : seconds) runs.push_back({each, kLimits});
@@ -28,7 +28,7 @@ TEST(BenchTestName, IsThatOfLlamaBench) {
 }
 
 TEST(BenchNumbers, GenerationIsHeldAgainstReading) {
-  // 4 tokens of 1.25 GB: 5 GB in 1 s, and 0.5 s of 10 GB/s would do.
+  // 4 tokens read 1.25 GB each: 5 GB in 1 s, for which 0.5 s would suffice at 10 GB/s.
   const BenchNumbers numbers = bench_numbers({0, 4, 100}, kWork, runs_of({1.0, 2.0, 0.8}));
   EXPECT_DOUBLE_EQ(numbers.tps, 4.0);
   EXPECT_DOUBLE_EQ(numbers.tps_min, 2.0);
@@ -41,7 +41,7 @@ TEST(BenchNumbers, GenerationIsHeldAgainstReading) {
 }
 
 TEST(BenchNumbers, PromptsAreHeldAgainstArithmetic) {
-  // 256 tokens of 2 GOP in 1 s; the weights are read twice.
+  // 256 tokens of 2 GOP took 1 s; the weights were read twice.
   const BenchNumbers numbers = bench_numbers({256, 0, 0}, kWork, runs_of({1.0}));
   EXPECT_DOUBLE_EQ(numbers.gops, 512.0);
   EXPECT_DOUBLE_EQ(numbers.gbps, 2.5);
@@ -51,14 +51,14 @@ TEST(BenchNumbers, PromptsAreHeldAgainstArithmetic) {
 }
 
 TEST(BenchNumbers, MixedTestsAreHeldAgainstBoth) {
-  // At the limits: 0.25 s of arithmetic for 125 tokens, 0.25 s of reading for 2.
+  // At the hardware limits, 125 tokens need 0.25 s of arithmetic and 2 need 0.25 s of reading.
   const BenchNumbers numbers = bench_numbers({125, 2, 0}, kWork, runs_of({1.0}));
   EXPECT_DOUBLE_EQ(numbers.share, 0.5);
   EXPECT_DOUBLE_EQ(numbers.limit, 254.0);
 }
 
 TEST(BenchNumbers, BatchesAreHeldAgainstReadingAndArithmetic) {
-  // At the limits, 5 steps of 20 tokens: 5 x 1.25 GB of reading take 0.625 s, 100 x 2.5 GOP 0.25 s.
+  // At the limits, 5 steps of 20 tokens need 0.625 s to read 5 x 1.25 GB, 0.25 s for 100 x 2.5 GOP.
   const BenchNumbers numbers = bench_numbers({0, 5, 100, 20}, kWork, runs_of({1.75}));
   EXPECT_DOUBLE_EQ(numbers.tps, 100 / 1.75);
   EXPECT_DOUBLE_EQ(numbers.gbps, 6.25 / 1.75);
@@ -72,7 +72,7 @@ TEST(BenchNumbers, MedianOfAnEvenNumberOfRunsLiesBetween) {
 }
 
 TEST(BenchNumbers, RunsAreHeldAgainstTheirOwnLimits) {
-  // 5 GB in 1, 2 and 4 s while memory gave 10, 4 and 2 GB/s: 50, 62.5 and 62.5 %.
+  // 5 GB took 1, 2 and 4 s at bandwidth limits of 10, 4 and 2 GB/s: 50, 62.5 and 62.5 %.
   std::vector<BenchRun> runs = runs_of({1.0, 2.0, 4.0});
   runs[1].limits.read_gbps = 4.0;
   runs[2].limits.read_gbps = 2.0;

@@ -66,9 +66,9 @@ TEST_F(BreakdownTest, OperationsAndBytesAreThoseOfOneStep) {
   EXPECT_EQ(found.times[StepPart::attention].operations, 2 * kLayers);
   EXPECT_EQ(found.times[StepPart::sample].operations, 1);
   EXPECT_EQ(found.times[StepPart::gemm].bytes, weight_bytes_);
-  // 768 int8 codes, 24 sums of 16 bits, and an f32 scale of one row of the embedding.
+  // A row of the embedding has 768 int8 codes, 24 sums of 16 bits, and one f32 scale.
   EXPECT_EQ(found.times[StepPart::load].bytes, 768u + 24 * 2 + 4);
-  // qkv in f32, and f16 keys and values of 65, 66 and 67 positions, in the mean.
+  // A step reads qkv in f32, and f16 keys and values of 65, 66 and 67 positions, on average 66.
   const std::uint64_t qkv = 3 * 768 * 4, position = 2 * 768 * 2;
   EXPECT_EQ(found.times[StepPart::attention].bytes, kLayers * (qkv + 66 * position));
 }

@@ -1,4 +1,4 @@
-// KL divergence against plain sums in double, its statistics, and its files.
+// Compares KL divergence with plain sums in double; tests its statistics and its files.
 #include "eval/divergence.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ std::vector<float> moved(const std::vector<float>& logits, Random& random, float
   return other;
 }
 
-// Probabilities by the definition; small logits need no care.
+// Computes probabilities by definition; the logits are too small to overflow.
 std::vector<long double> naive_softmax(const std::vector<float>& logits) {
   std::vector<long double> result;
   long double sum = 0;
@@ -80,7 +80,7 @@ TEST(Divergence, OfAModelWithItselfIsZeroAndOtherVocabulariesAreRefused) {
   EXPECT_THROW(Divergence().summarize(Protocol::hf), Error);
 }
 
-// Windows of 2, 3 and 2 positions with hand-made numbers.
+// Three windows of 2, 3 and 2 positions with numbers chosen by hand.
 Divergence hand_made() {
   Divergence divergence;
   const auto row = [](double kl, bool same) {
@@ -98,13 +98,13 @@ TEST(Divergence, ErrorsOfMeansAreThoseOfWindowSums) {
   EXPECT_EQ(result.windows, 3);
   const double mean = 2.1 / 7;
   EXPECT_NEAR(result.kl_mean.value, mean, 1e-15);
-  // Sums 0.4, 0.6, 1.1 of 2, 3, 2 positions.
+  // The windows' sums are 0.4, 0.6 and 1.1 for 2, 3 and 2 positions.
   const double d1 = 0.4 - 2 * mean, d2 = 0.6 - 3 * mean, d3 = 1.1 - 2 * mean;
   const double expected = std::sqrt(3.0 / 2 * (d1 * d1 + d2 * d2 + d3 * d3)) / 7;
   EXPECT_NEAR(result.kl_mean.error, expected, 1e-15);
   EXPECT_NEAR(result.same_top1.value, 5.0 / 7, 1e-15);
   EXPECT_NEAR(result.kl_median.value, 0.3, 1e-15);
-  // The log of the ratio of perplexities is the mean of kl here.
+  // In this case the log of the ratio of perplexities equals the mean KL.
   EXPECT_NEAR(result.ppl_ratio.value, std::exp(mean), 1e-14);
   EXPECT_NEAR(result.ppl_ratio.error, std::exp(mean) * expected, 1e-14);
   EXPECT_NEAR(result.ppl_base.value, std::exp(1.0), 1e-14);
@@ -112,8 +112,8 @@ TEST(Divergence, ErrorsOfMeansAreThoseOfWindowSums) {
   EXPECT_NEAR(hand_made().window_kl()[2], 0.55, 1e-15);
 }
 
-// With windows of one size the error is that of the windows' means; with one window that of its
-// positions.
+// If all windows have one size, the error is that of the windows' means; with a single window, it
+// is the error of the mean over its positions.
 TEST(Divergence, EqualWindowsGiveTheErrorOfTheirMeans) {
   Random random(3);
   Divergence many, one;
@@ -141,7 +141,7 @@ TEST(Divergence, EqualWindowsGiveTheErrorOfTheirMeans) {
               error_of(all, [](const RowDivergence& row) { return row.kl; }), 1e-14);
 }
 
-// Of uniform numbers the q quantile of n has the standard deviation sqrt(q (1 - q) / n).
+// The q quantile of n uniform numbers has the standard deviation sqrt(q (1 - q) / n).
 TEST(Divergence, ErrorsOfQuantilesAreTheirSpreadOverSamples) {
   constexpr int kSamples = 200, kRows = 4000;
   double error_median = 0, error_99 = 0, square_median = 0, square_99 = 0;
@@ -159,7 +159,7 @@ TEST(Divergence, ErrorsOfQuantilesAreTheirSpreadOverSamples) {
   }
   EXPECT_NEAR(error_median, std::sqrt(0.25 / kRows), 0.1 * std::sqrt(0.25 / kRows));
   EXPECT_NEAR(error_99, std::sqrt(0.0099 / kRows), 0.1 * std::sqrt(0.0099 / kRows));
-  // 200 samples tell a standard deviation to 5 %; four of those.
+  // 200 samples give a standard deviation to within 5 %; four times that is allowed.
   EXPECT_NEAR(error_median / std::sqrt(square_median), 1.0, 0.25);
   EXPECT_NEAR(error_99 / std::sqrt(square_99), 1.0, 0.25);
 }
@@ -168,7 +168,7 @@ TEST(PairedDifference, IsThatOfTheDifferences) {
   const std::vector<double> first = {1.0, 2.0, 4.0}, second = {0.5, 1.0, 4.0};
   const Estimate difference = paired_difference(first, second);
   EXPECT_NEAR(difference.value, 0.5, 1e-15);
-  // 0.5, 1, 0: variance 0.25, of their mean 0.25 / 3.
+  // The differences 0.5, 1, 0 have variance 0.25; their mean has 0.25 / 3.
   EXPECT_NEAR(difference.error, std::sqrt(0.25 / 3), 1e-15);
   EXPECT_THROW(paired_difference(first, std::span(second).first(2)), Error);
 }
@@ -205,7 +205,7 @@ class DivergenceBase : public ::testing::Test {
     writer.finish();
   }
 
-  // What reading bytes as a base file, and all its rows, says.
+  // Returns the error of reading these bytes as a base file, including all its rows.
   std::string refusal(const std::string& bytes) const {
     const auto copy = folder_.path() / "copy.kl";
     std::ofstream(copy, std::ios::binary) << bytes;
@@ -222,7 +222,7 @@ class DivergenceBase : public ::testing::Test {
   test::TemporaryFolder folder_;
 };
 
-// Flat, usual and steep distributions; the last spans 4000 nats.
+// Flat, typical and steep distributions; the last one spans 4000 nats.
 std::vector<std::vector<float>> rows_of_all_kinds() {
   Random random(5);
   std::vector<std::vector<float>> rows;
@@ -247,7 +247,7 @@ TEST_F(DivergenceBase, KlOfAModelWithItselfThroughTheFileIsTiny) {
     largest = std::max(largest, row.kl);
     EXPECT_TRUE(row.same_top);
     EXPECT_EQ(row.nll_base, exact.nll);
-    // The bound of the first comment of divergence_base.h, twice: rounding and rescaling.
+    // The bound is stated in divergence_base.h; it applies twice, for rounding and for rescaling.
     for (std::size_t t = 0; t < exact.log_probs.size(); ++t) {
       if (exact.log_probs[t] < -kDeepestLogProb) continue;
       EXPECT_NEAR(base.log_probs[t], exact.log_probs[t], 6.2e-4);
@@ -257,13 +257,13 @@ TEST_F(DivergenceBase, KlOfAModelWithItselfThroughTheFileIsTiny) {
   RecordProperty("largest_self_kl", std::to_string(largest));
 }
 
-// The true cost of the u16 codes, against KL without a file.
+// Measures the error that u16 codes cause, compared with KL computed without a file.
 TEST_F(DivergenceBase, CodesCostLessThanAHundredThousandthOfANat) {
   Random random(6);
   std::vector<std::vector<float>> rows, others;
   for (int i = 0; i < 200; ++i) {
     rows.push_back(random_logits(random, 4.0f));
-    others.push_back(moved(rows.back(), random, 0.3f));  // a mean KL of about 0.04
+    others.push_back(moved(rows.back(), random, 0.3f));  // gives a mean KL of about 0.04
   }
   write(rows);
   const DivergenceBaseReader reader(path());
@@ -324,7 +324,7 @@ TEST_F(DivergenceBase, OtherMeasurementsAreRefusedByName) {
     return false;
   };
   DivergenceKey other = key(1);
-  other.model = "another";  // the very thing that is compared
+  other.model = "another";  // the model is what is compared
   EXPECT_NO_THROW(reader.require_same(other));
   other = key(1);
   other.protocol = "hf-stride";

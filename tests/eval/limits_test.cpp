@@ -25,7 +25,7 @@ TEST(LimitKernels, ReadEveryByte) {
   }
 }
 
-// Lanes of the register or tile that holds the sums: a lane adds up its share of the products.
+// The lanes of a register or tile of accumulators; each lane adds up its share of the products.
 const std::map<Isa, int> kLanes = {{Isa::avx2, 8},        {Isa::avxvnni, 8},     {Isa::avx512, 16},
                                    {Isa::avx512vnni, 16}, {Isa::avx512amx, 256}, {Isa::neon, 8},
                                    {Isa::dotprod, 4},     {Isa::i8mm, 4}};
@@ -34,8 +34,8 @@ TEST(LimitKernels, MultiplyAsOftenAsTheySay) {
   for (const Isa isa : supported_isas()) {
     if (!kLanes.contains(isa)) continue;  // portable code adds other numbers
     const LimitKernels& kernels = limit_kernels(isa);
-    // Every product is -15. The result is one of the lanes, all chains added, and the operations
-    // count two a product.
+    // Every product is -15. The kernel returns one lane after adding all its chains, and counts two
+    // operations per product.
     EXPECT_EQ(kernels.int8(10),
               -15 * 10 * static_cast<int>(kernels.int8_operations) / 2 / kLanes.at(isa))
         << isa_name(isa);
@@ -48,7 +48,7 @@ TEST(LimitKernels, MultiplyAsOftenAsTheySay) {
   }
 }
 
-// Of f32; a level's own registers, or its limit is another level's.
+// f32 lanes of the levels that have a loop of their own; other levels use one of these loops.
 const std::map<Isa, int> kFloatLanes = {{Isa::avx2, 8},
                                         {Isa::avxvnni, 8},
                                         {Isa::avx512, 16},
@@ -59,7 +59,7 @@ TEST(LimitKernels, MultiplyFloatsAsOftenAsTheySay) {
   for (const Isa isa : supported_isas()) {
     if (!kFloatLanes.contains(isa)) continue;
     const LimitKernels& kernels = limit_kernels(isa);
-    // x / 2 + 1 comes to 2 in every chain. The result is one of the lanes, all chains added.
+    // x / 2 + 1 converges to 2 in every chain; the kernel returns one lane after adding all chains.
     EXPECT_EQ(kernels.f32(200), kernels.f32_operations / kFloatLanes.at(isa)) << isa_name(isa);
     EXPECT_EQ(kernels.f64(200), kernels.f64_operations / kFloatLanes.at(isa) * 2) << isa_name(isa);
   }

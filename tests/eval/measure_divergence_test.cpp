@@ -1,4 +1,4 @@
-// KL divergence of trained models: through a file, side by side, and by the size of the weights.
+// Measures KL of trained models: with a base file, with both models at once, by weight type.
 #include "eval/measure_divergence.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace leq {
 namespace {
 
-// One model on a few windows of the storyteller's held-out text.
+// Runs one model on a few windows of the storyteller's held-out text.
 class Runner {
  public:
   Runner(const std::filesystem::path& folder, const std::string& type, KvType kv,
@@ -87,7 +87,7 @@ TEST(MeasureDivergence, FileAndSideBySideAgreeAndOrderTypes) {
     const Divergence beside = measure_divergence(f32.session(), other.session(), pool, f32.run());
     const DivergenceResult exact = beside.summarize(Protocol::hf);
     const DivergenceResult found = through_file(other);
-    EXPECT_NEAR(found.kl_mean.value, exact.kl_mean.value, 1e-6) << type;  // 1e-5 is promised
+    EXPECT_NEAR(found.kl_mean.value, exact.kl_mean.value, 1e-6) << type;  // documented bound: 1e-5
     EXPECT_EQ(found.ppl.value, exact.ppl.value);
     EXPECT_EQ(found.same_top1.value, exact.same_top1.value);
     EXPECT_EQ(beside.window_kl().size(), 4u);
@@ -97,14 +97,14 @@ TEST(MeasureDivergence, FileAndSideBySideAgreeAndOrderTypes) {
   }
   EXPECT_LT(before, 0.1);
 
-  // The cache alone.
+  // Here only the KV cache is quantized.
   Runner cache(folder, "f32", KvType::int8);
   const DivergenceResult kv = through_file(cache);
   EXPECT_GT(kv.kl_mean.value, 1e-7);
   EXPECT_LT(kv.kl_mean.value, 1e-3);
 }
 
-// Hybrids and experts are measured as others are.
+// Hybrids and models with experts are measured like other models.
 TEST(MeasureDivergence, OfHybridsAndExpertsThroughTheFile) {
   LEQ_SHARED_OR_SKIP(text, "models/storyteller");
   const test::TemporaryFolder temporary;
@@ -138,8 +138,8 @@ TEST(MeasureDivergence, OfHybridsAndExpertsThroughTheFile) {
   }
 }
 
-// Keys of this model have biases that are far larger than themselves. Codes of four bits along
-// tokens would have to span them: a KL above 0.1 (docs/kv-cache.md).
+// Keys of this model have biases that are far larger than the rest of the key. Four-bit codes with
+// one scale per token would have to span the biases, with a KL above 0.1 (docs/kv-cache.md).
 TEST(MeasureDivergence, LargeKeyBiasesSpoilNoType) {
   LEQ_SHARED_OR_SKIP(biased, "models/qwen2-tiny-kbias");
   LEQ_SHARED_OR_SKIP(text, "models/storyteller");

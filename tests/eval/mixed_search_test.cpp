@@ -1,5 +1,5 @@
-// Mixed models put together from uniform files: they compute what the files compute, are written
-// whole, and are what the search says they are.
+// Mixed models assembled from files with one type each: they must compute the same as those files,
+// be written completely, and match the search's report.
 #include "eval/mixed_search.h"
 #include "model/memory_fit.h"
 
@@ -22,7 +22,7 @@
 namespace leq {
 namespace {
 
-// Stand-ins for 2, 3, 4 and 8 bits whose sizes grow and whose errors fall.
+// Types that stand for 2, 3, 4 and 8 bits, with increasing sizes and decreasing errors.
 const std::array<std::string, kChoices> kTypes = {"int4-g128", "int4-g64", "int4-g32", "int8"};
 
 std::array<std::filesystem::path, kChoices> candidates(const std::filesystem::path& folder) {
@@ -41,7 +41,7 @@ class MixedModelTest : public ::testing::Test {
     backend_ = make_backend({.device = "cpu", .threads = 2});
   }
 
-  // Perplexity of weights on two short windows: equal numbers mean equal logits.
+  // Perplexity on two short windows; equal perplexities imply equal logits.
   double ppl(const Model& model, Weights weights) const {
     ProtocolSettings settings;
     settings.join = Join::none;
@@ -74,8 +74,8 @@ class MixedModelTest : public ::testing::Test {
     return request;
   }
 
-  // Of a found file with such a cache from the base with keys and values in f32, on the search's
-  // windows, measured side by side without a base file.
+  // Returns the KL of a resulting file with such a cache from the f32 model with an f32 cache, on
+  // the search's windows, measured side by side without a base file.
   double kl_of(const Model& found, const MixedSearch& search, KvType keys, KvType values) const {
     const Model base(search.base, {});
     ProtocolSettings settings;
@@ -117,7 +117,7 @@ TEST_F(MixedModelTest, UniformAssignmentsComputeWhatTheirFilesCompute) {
   }
   std::int64_t params = 0;
   for (const SearchUnit& unit : mixed.units()) params += unit.params;
-  // 6 layers of q, o: 256 x 256; k, v: 128 x 256; gate, up, down: 256 x 704.
+  // There are 6 layers; q, o: 256 x 256; k, v: 128 x 256; gate, up, down: 256 x 704.
   EXPECT_EQ(params, 6 * (3 * 256 * 256 + 3 * 256 * 704));
 }
 
@@ -176,7 +176,7 @@ Json small_llama() {
           {"hidden_act", "silu"}};
 }
 
-// A random model whose inputs of o or down, which other units produce, are divided by `scale`.
+// Creates a random model whose inputs of o or down are divided by `scale` in the preceding linear.
 std::filesystem::path with_fold(const std::filesystem::path& folder, const std::string& site,
                                 float scale, const std::string& type) {
   const auto checkpoint = folder / "checkpoint";
@@ -222,7 +222,7 @@ TEST(MixedModel, OtherScalesBetweenUnitsAreRefused) {
 }
 
 // Normal weights rounded to 255 levels of their row have about 6 to 7 bits of entropy and a
-// kurtosis of about 3; trained ones are near that.
+// kurtosis of about 3; trained weights are similar.
 TEST_F(MixedModelTest, FeaturesOfWeightsAreInTheirRanges) {
   MixedModel mixed(candidates(folder_));
   ThreadPool pool(2);
@@ -254,7 +254,7 @@ TEST_F(MixedModelTest, SearchWritesTheModelThatItMeasured) {
             bits_text(result.search.chosen.assignment));
   EXPECT_EQ(about.at("uniform").size(), 4u);
 
-  // The KL in the report is that of the file.
+  // The KL in the report must be that of the file.
   EXPECT_NEAR(kl_of(model, search, KvType::f32, KvType::f32), result.search.chosen.kl, 1e-6);
 
   const std::string report = search_report(result);
@@ -262,7 +262,7 @@ TEST_F(MixedModelTest, SearchWritesTheModelThatItMeasured) {
     EXPECT_NE(report.find(part), std::string::npos) << part << " in\n" << report;
   }
 
-  // Again with its log: the same file without a measurement.
+  // With the log of the first run, a second run writes the same file without any measurement.
   const std::string bytes = read_file(path, 1u << 28);
   search_mixed_model(search, path);
   EXPECT_EQ(read_file(path, 1u << 28), bytes);
@@ -290,7 +290,7 @@ TEST_F(MixedModelTest, WeightsAndCacheAreChosenTogether) {
     limits.value_type = values;
     return MemoryPlanner(model, backend_->layout()).plan(limits).total();
   };
-  // 8 bits a weight fit beside a cache in int8, and not beside one in f16.
+  // 8 bits per weight fit with an int8 cache, but not with an f16 cache.
   const Model eight(search.candidates[3], {});
   fit.bytes = planned(eight, KvType::int8, KvType::int8) + (500u << 10);
   ASSERT_LT(fit.bytes, planned(eight, KvType::f16, KvType::f16));
@@ -318,7 +318,7 @@ TEST_F(MixedModelTest, WeightsAndCacheAreChosenTogether) {
   EXPECT_EQ(model.file().metadata().at("provenance").at("fit").at("choices").size(),
             choices.size());
 
-  // The KL is that of the file with the cache that it names.
+  // The reported KL is that of the file with the cache types that the file names.
   EXPECT_NEAR(kl_of(model, search, chosen.key_type, chosen.value_type), chosen.kl, 1e-6);
 
   const std::string report = search_report(result);

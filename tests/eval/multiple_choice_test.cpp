@@ -1,4 +1,4 @@
-// The rules of lm-evaluation-harness on cases worked out by hand.
+// Tests the rules of lm-evaluation-harness on cases computed by hand.
 #include "eval/multiple_choice.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ TEST(MultipleChoice, TheTwoNormalisationsMayDisagree) {
   const std::vector<std::string> choices = {"no", "certainly not", "yes"};
   const std::vector<double> log_likelihoods = {-6.0, -13.0, -6.5};
   EXPECT_EQ(most_likely(log_likelihoods), 0u);
-  // -3, -1, -2.1667 for each character
+  // Per character the log-likelihoods are -3, -1 and -2.1667.
   EXPECT_EQ(most_likely_by_length(log_likelihoods, choices), 1u);
 }
 
@@ -109,7 +109,7 @@ TEST(MultipleChoice, FilesNameTheLineThatIsWrong) {
   EXPECT_THROW(read_choice_file(folder.write("empty.jsonl", "\n")), Error);
 }
 
-// Every beginning of a good file is a shorter file, or an error that names a line.
+// Every prefix of a valid file must be a shorter valid file or give an error that names a line.
 TEST(MultipleChoice, TruncatedFilesAreErrorsOrShorterFiles) {
   const std::string whole =
       R"({"context": "x", "choices": ["a", "b"], "label": 0})"
@@ -126,7 +126,7 @@ TEST(MultipleChoice, TruncatedFilesAreErrorsOrShorterFiles) {
   }
 }
 
-// A tokenizer of single bytes and " b" as one token.
+// Creates a tokenizer of single bytes that also has " b" as one token.
 Tokenizer byte_tokenizer() {
   TokenizerSpec spec;
   spec.merge_order = MergeOrder::by_id;
@@ -143,16 +143,16 @@ TEST(MultipleChoice, TheChoiceBeginsWhereTheContextEnds) {
   const auto length = [&](const std::string& text) {
     return std::ssize(tokenizer.encode(text, {}));
   };
-  // White space at the context's end is scored with the choice.
+  // White space at the end of the context is scored with the choice.
   const ChoiceTokens tokens = choice_tokens(tokenizer, "aa  ", "b", 100);
   EXPECT_EQ(tokens.scored_from, length("aa"));
   EXPECT_EQ(std::ssize(tokens.tokens), length("aa   b"));
-  // What is too long loses its beginning.
+  // A context that is too long loses its beginning.
   const ChoiceTokens cut = choice_tokens(tokenizer, "aaaaaaaa", "c", 5);
   EXPECT_EQ(std::ssize(cut.tokens), 5);
   EXPECT_EQ(cut.scored_from, 5 - (length("aaaaaaaa c") - length("aaaaaaaa")));
   EXPECT_THROW(choice_tokens(tokenizer, "a", "cccccccc", 5), Error);
-  // An empty context is the BOS.
+  // An empty context is replaced by BOS.
   const ChoiceTokens bare = choice_tokens(tokenizer, "", "c", 10);
   EXPECT_EQ(bare.tokens.front(), 1);
   EXPECT_EQ(bare.scored_from, 1);

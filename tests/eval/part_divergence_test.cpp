@@ -1,4 +1,4 @@
-// One part of a quantized model alone, against the same part run as it is stored.
+// The loss of quantizing one part of a model must equal the loss if this part is stored quantized.
 #include "eval/part_divergence.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ namespace leq::test {
 namespace {
 
 const std::filesystem::path kStory = std::filesystem::path(LEQ_SOURCE_DIR) / "examples/storyteller";
-// Integer sums and float sums of the same numbers, over KL of 1e-4 nats.
+// Allowed relative difference of KL above 1e-4 nats if integer sums are replaced by float sums.
 constexpr double kSameRounding = 0.02;
 
 TEST(RoundInputs, IsTheNearestOf127StepsOfTheLargest) {
@@ -104,8 +104,8 @@ class PartDivergence : public ::testing::Test {
   std::unique_ptr<Session> exact_;
 };
 
-// smoothquant folds scales into norms, v and up. One that is taken out of columns and rows alike
-// leaves the codes of inputs as they are, so that both sums are of the same numbers.
+// smoothquant folds scales into norms, v and up. Dividing columns and their inputs by the same
+// scale leaves the codes of inputs unchanged, so both ways add the same numbers.
 TEST_F(PartDivergence, OfALayerIsThatOfTheLayerAsItIsStored) {
   for (const char* method : {"absmax", "smoothquant"}) {
     const auto model = file("int8", method, ActChoice::automatic);
@@ -125,14 +125,14 @@ TEST_F(PartDivergence, OfALayerIsThatOfTheLayerAsItIsStored) {
   }
 }
 
-// As int8 with one scale holds them.
+// Rounds like int8 with one scale.
 void round_numbers(std::span<double> numbers) {
   double largest = 0;
   for (const double x : numbers) largest = std::max(largest, std::abs(x));
   for (double& x : numbers) x = std::nearbyint(x / largest * 127) * largest / 127;
 }
 
-// Mean KL divergence of a window's distributions, in nats, but of the last position.
+// Returns the mean KL divergence in nats over a window's positions except the last.
 double naive_kl(const NaiveTransformer::Matrix& exact, const NaiveTransformer::Matrix& rounded) {
   const auto log_sum = [](const std::vector<double>& logits) {
     double sum = 0;
@@ -190,7 +190,7 @@ TEST_F(PartDivergence, OfTablesIsThatOfANaiveReferenceWithARoundedTable) {
   double both = 0, weights = 0;
   with_tables_of(*base_, *model, PartSide::both, *workers_.backend, limits_, measure(both));
   with_tables_of(*base_, *model, PartSide::weights, *workers_.backend, limits_, measure(weights));
-  EXPECT_GT(both, weights);  // the head's input is rounded too
+  EXPECT_GT(both, weights);  // the head's input is rounded, too
   const std::vector<Token> window(tokens_.begin(), tokens_.begin() + windows_[0].count);
   const ImportedModel imported = import_checkpoint(kStory);
   std::map<std::string, std::vector<double>> tensors;

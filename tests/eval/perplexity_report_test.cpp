@@ -1,4 +1,4 @@
-// What is reported of a run, and when two runs may be compared.
+// Tests the contents of a run's report, and the rules for when two runs may be compared.
 #include "eval/perplexity_report.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The arithmetic of perplexities, and the models' own against transformers.
+// Tests the arithmetic of perplexities, and compares models' perplexities with transformers.
 #include "eval/perplexity.h"
 
 #include <gtest/gtest.h>
@@ -34,19 +34,19 @@ TEST(NegativeLogLikelihood, NeitherOverflowsNorHidesBadLogits) {
   EXPECT_FALSE(std::isfinite(negative_log_likelihood(std::vector<float>{INFINITY, 1.0f}, 1)));
 }
 
-// Windows of 2 and 1 tokens with means 2 and 5: hf weighs windows, the others tokens.
+// Windows of 2 and 1 tokens have means 2 and 5: hf weights windows equally, other protocols tokens.
 TEST(Summary, HfIsTheMeanOfWindowMeans) {
   const std::vector<std::vector<double>> nlls = {{1.0, 3.0}, {5.0}};
   const PerplexityResult hf = summarize(Protocol::hf, nlls);
   EXPECT_DOUBLE_EQ(hf.nll, 3.5);
   EXPECT_DOUBLE_EQ(hf.ppl, std::exp(3.5));
-  // Means 2 and 5 differ from 3.5 by 1.5: variance 4.5, of their mean 2.25.
+  // Means 2 and 5 differ from 3.5 by 1.5: their variance is 4.5, that of the mean 2.25.
   EXPECT_DOUBLE_EQ(hf.standard_error, std::exp(3.5) * 1.5);
   EXPECT_EQ(hf.scored, 3);
   EXPECT_EQ(hf.windows, 2);
   const PerplexityResult other = summarize(Protocol::hf_stride, nlls);
   EXPECT_DOUBLE_EQ(other.nll, 3.0);
-  // 1, 3, 5: variance 4, of their mean 4/3.
+  // The losses 1, 3, 5 have variance 4; their mean has 4/3.
   EXPECT_DOUBLE_EQ(other.standard_error, std::exp(3.0) * std::sqrt(4.0 / 3.0));
 }
 
@@ -58,8 +58,8 @@ TEST(Summary, OneWindowTakesItsErrorFromTokens) {
 
 struct GoldenRun {
   const char* model;
-  const char* protocol;  // as golden.json spells it
-  std::int64_t chunks;   // windows to run; 0 = as many as the golden one
+  const char* protocol;  // as in golden.json
+  std::int64_t chunks;   // windows to run; 0 = all of the golden file
 };
 
 std::ostream& operator<<(std::ostream& out, const GoldenRun& run) {
@@ -127,7 +127,7 @@ INSTANTIATE_TEST_SUITE_P(Short, GoldenPerplexity,
                                            GoldenRun{"qwen35-tiny", "hf-stride", 8},
                                            GoldenRun{"qwen3moe-tiny", "hf-stride", 8}));
 
-// Token counts of every golden text, without running a model.
+// Checks the token counts of every golden text without running a model.
 TEST(EncodeText, CountsEqualTheGoldenOnes) {
   int checked = 0;
   for (const std::string name :

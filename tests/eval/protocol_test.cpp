@@ -1,4 +1,4 @@
-// Windows and scored tokens of each protocol, against naive definitions and the golden counts.
+// Compares windows and scored tokens of each protocol with naive definitions and golden counts.
 #include "eval/protocol.h"
 
 #include <gtest/gtest.h>
@@ -94,7 +94,7 @@ TEST(Windows, OverlappingOnesScoreEveryTokenOnceButTheFirst) {
         EXPECT_LE(window.first + window.count, tokens);
         for (auto t = window.scored_from; t < window.first + window.count; ++t) found.insert(t);
       }
-      // Windows without overlap have nothing before their first token.
+      // If windows do not overlap, the first token of each window has no context and is not scored.
       std::multiset<std::int64_t> expected;
       for (std::int64_t t = 1; t < tokens; ++t) {
         if (stride < 10 || t % 10 != 0) expected.insert(t);
@@ -112,7 +112,7 @@ TEST(Windows, LlamacppScoresTokens257To511OfEachChunk) {
   EXPECT_EQ(windows[1].scored(), 255);
 }
 
-// Every golden perplexity's counts, from its number of tokens alone.
+// Compares with the counts of every golden perplexity, computed from the number of tokens.
 TEST(Windows, CountsEqualTheGoldenOnes) {
   int checked = 0;
   for (const std::string model : kModels) {
@@ -126,7 +126,7 @@ TEST(Windows, CountsEqualTheGoldenOnes) {
       if (protocol.ends_with("join none")) request.join = "none";
       if (request.protocol == "hf-stride") request.chunks = entry.at("windows").get<int>();
       const auto window = entry.at("window").get<std::int64_t>();
-      // The golden windows of the hf protocols are the models' contexts, so the default.
+      // Golden runs of the hf protocols used the model's context, the default, as their window.
       const auto settings = resolve_protocol(request, std::max<std::int64_t>(window, 512));
       const auto windows = plan_windows(settings, entry.at("tokens").get<std::int64_t>());
       EXPECT_EQ(settings.window, window) << model << ' ' << protocol;

@@ -1,4 +1,4 @@
-// The bytes of a plan on paper are those that ranks really exchange and read.
+// The bytes in a plan for described GPUs must be those that ranks really exchange and read.
 #include "eval/rank_plan.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 namespace leq {
 namespace {
 
-// Counts what the leader receives.
+// Counts the bytes that the leader receives.
 class CountingRanks : public Communicator {
  public:
   explicit CountingRanks(Communicator& ranks) : ranks_(ranks) {}
@@ -90,7 +90,7 @@ TEST_P(RankPlans, ReceiveWhatRanksReceive) {
 
 TEST_P(RankPlans, DivideWeightsAndCache) {
   const RankPlan alone = plan(1, 8), two = plan(2, 8);
-  // No slice of these shapes is uneven at 2 ranks but for panels of the vocabulary.
+  // With 2 ranks, only panels of the vocabulary are divided unevenly for these shapes.
   const std::uint64_t panel = alone.weight_bytes / 100;
   EXPECT_GE(2 * two.weight_bytes, alone.weight_bytes);
   EXPECT_LE(2 * two.weight_bytes, alone.weight_bytes + panel);
@@ -108,10 +108,10 @@ INSTANTIATE_TEST_SUITE_P(Types, RankPlans,
                                          "synthetic:llama-110m:uint4-g64:layers=2",
                                          "synthetic:llama-110m:f16:layers=2"));
 
-// A machine whose memory, links and waits are round numbers: by hand.
+// Memory, links and waits of this machine are round numbers, so that the plan is computed by hand.
 TEST(RankPlan, AddsReadingAndWaiting) {
   const ModelConfig config = synthetic_config("llama-7b", 0);
-  const std::uint64_t parameters = 1'000'000;  // of each tensor
+  const std::uint64_t parameters = 1'000'000;  // parameters of each tensor
   const RankMachine machine = {.read_gbps = 1000,
                                .tera_ops = 1e9,
                                .ranks_per_node = 4,

@@ -1,4 +1,4 @@
-// Against textbook values: tables of Student's t, worked examples of tests and intervals.
+// Compares with textbook values: tables of Student's t, worked examples of tests and intervals.
 #include "eval/statistics.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace leq {
 namespace {
 
 TEST(Statistics, CriticalValuesOfStudentsT) {
-  // Two-sided 5 % and 1 %, as every table has them, to three decimals.
+  // The values of the two-sided 5 % and 1 % tables, to three decimals.
   struct Entry {
     double freedom, five, one;
   };
@@ -31,14 +31,14 @@ TEST(Statistics, CriticalValuesOfStudentsT) {
 }
 
 TEST(Statistics, ProbabilitiesInClosedForm) {
-  // One degree of freedom is Cauchy's distribution, two have an algebraic one.
+  // With one degree of freedom it is the Cauchy distribution; with two it is algebraic.
   for (const double t : {0.1, 1.0, 3.0, 20.0}) {
     EXPECT_NEAR(student_t_two_sided(t, 1), 1 - 2 * std::atan(t) / M_PI, 1e-12);
     EXPECT_NEAR(student_t_two_sided(-t, 2), 1 - t / std::sqrt(2 + t * t), 1e-12);
   }
   EXPECT_DOUBLE_EQ(student_t_two_sided(0, 7), 1);
   EXPECT_NEAR(incomplete_beta(1, 1, 0.3), 0.3, 1e-14);
-  EXPECT_NEAR(incomplete_beta(2, 3, 0.4), 0.5248, 1e-12);  // 1 - sum of a binomial
+  EXPECT_NEAR(incomplete_beta(2, 3, 0.4), 0.5248, 1e-12);  // 1 - a binomial sum
   EXPECT_NEAR(incomplete_beta(2.5, 1.5, 0.7) + incomplete_beta(1.5, 2.5, 0.3), 1, 1e-13);
 }
 
@@ -49,7 +49,7 @@ TEST(Statistics, NormalQuantiles) {
 }
 
 TEST(Statistics, WilsonsInterval) {
-  // Newcombe 1998, table I, method 3: 81 of 263, 15 of 148, 0 of 20, 1 of 29.
+  // Newcombe 1998, table I, method 3: intervals for 81 of 263, 15 of 148, 0 of 20 and 1 of 29.
   struct Case {
     std::int64_t successes, trials;
     double low, high;
@@ -66,7 +66,7 @@ TEST(Statistics, WilsonsInterval) {
   EXPECT_EQ(wilson_interval(20, 20).high, 1);
 }
 
-// Student's own example (1908): hours of sleep gained by ten patients from two drugs.
+// Student's own example (1908): hours of sleep gained by ten patients with two drugs.
 TEST(Statistics, StudentsSleepData) {
   const std::vector<double> first = {0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0};
   const std::vector<double> second = {1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4};

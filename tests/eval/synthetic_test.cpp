@@ -32,7 +32,7 @@ SyntheticModel small_model(const char* type, int threads) {
   return SyntheticModel({"llama-110m", require_scheme(type, "test"), 1}, 0, pool);
 }
 
-// Parameter counts that the publishers state.
+// Checks parameter counts against those stated by the publishers.
 TEST(Synthetic, CountsParametersAsPublished) {
   const std::map<std::string, std::int64_t> published = {
       {"gpt2-124m", 124439808},         {"llama-110m", 109529856},   {"tinyllama-1.1b", 1100048384},
@@ -44,7 +44,7 @@ TEST(Synthetic, CountsParametersAsPublished) {
   for (const auto& [shape, count] : published) {
     ModelConfig config = synthetic_config(shape, 0);
     EXPECT_NO_THROW(check_config(config, shape));
-    config.mtp.reset();  // which publishers do not count
+    config.mtp.reset();  // publishers do not count it
     EXPECT_EQ(parameter_count(config), count) << shape;
   }
 }
@@ -77,7 +77,7 @@ TEST(Synthetic, ReadsItsNames) {
   }
 }
 
-// Sums by the definition of the file format, from codes read one by one.
+// Checks sums of codes as the file format defines them, with codes that are read one by one.
 void expect_sums_of_codes(const WeightView& view, const std::string& name) {
   const std::int64_t group = sum_group(view.scheme, view.act, view.columns);
   const std::int64_t groups = view.padded_columns() / group;
@@ -109,7 +109,7 @@ TEST(Synthetic, StoresTheSumsOfItsCodes) {
 TEST(Synthetic, PadsOfEveryCodeMeanZero) {
   ThreadPool pool(2);
   for (const QuantScheme& scheme : all_schemes()) {
-    // The head is int8 whatever the type: a block linear with pads is q of 100 rows.
+    // The head is int8 for every type, so a block's linear is used: q, with 100 rows and padding.
     if (scheme.is_float() || scheme.scaling == Scaling::tensor) continue;
     StoredTensor tensor;
     tensor.name = "layers.0.q";
@@ -126,7 +126,7 @@ TEST(Synthetic, PadsOfEveryCodeMeanZero) {
     std::vector<StoredTensor> tensors = {tensor};
     fill_random(tensors, memory.data(), pool);
     WeightView view = tensors[0].view;
-    view.rows = 128;  // shows the pads
+    view.rows = 128;  // includes the padding
     view.codes = memory.data();
     view.scales = memory.data() + bytes.codes;
     view.zeros = reinterpret_cast<const std::uint8_t*>(memory.data()) + bytes.codes + bytes.scales;
@@ -151,7 +151,7 @@ TEST(Synthetic, PadsHoldValueZeroAndScaleOne) {
   }
 }
 
-// A linear's rows have a sum of squares near 1: it keeps the variance of its input.
+// The sum of squares of each row is near 1, which preserves the variance of the input.
 TEST(Synthetic, LinearsKeepTheVarianceOfTheirInput) {
   for (const char* type :
        {"f32", "bf16", "f16", "int8", "int8-g128", "int4-g128", "int4-g32", "int3-g64", "int2-g128",

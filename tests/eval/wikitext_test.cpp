@@ -1,4 +1,4 @@
-// How a text file becomes the text that is measured.
+// Converts a text file to the text that is measured.
 #include "eval/wikitext.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ TEST(JoinRows, KeepsLineEndsAndEmptiesBlankRows) {
 
 TEST(JoinRows, BlankIsWhatUnicodeCallsWhiteSpace) {
   EXPECT_EQ(join_rows("a\n\u3000\u00a0\t\r\n"), "a\n\n\n");
-  EXPECT_EQ(join_rows("a\n\u200b\n"), "a\n\n\n\u200b\n");  // a zero-width space is none
+  EXPECT_EQ(join_rows("a\n\u200b\n"), "a\n\n\n\u200b\n");  // a zero-width space is not white space
 }
 
 TEST(JoinRows, WikiTextHasTheHashOfHuggingFacesText) {

@@ -1,4 +1,4 @@
-// An exported ONNX model read back by the tests' own reader.
+// Opens an exported ONNX model with the tests' own reader.
 #pragma once
 
 #include <cmath>
@@ -14,7 +14,7 @@
 
 namespace leq::test {
 
-// The project's own model.
+// The storyteller, which is part of the project.
 inline const std::filesystem::path kStory =
     std::filesystem::path(LEQ_SOURCE_DIR) / "examples" / "storyteller";
 
@@ -30,7 +30,7 @@ struct ReadTensor {
     std::memcpy(out.data(), bytes.data(), bytes.size());
     return out;
   }
-  // Of int8, uint8, int4 and uint4, by TensorProto.DataType.
+  // Returns a code of type int8, uint8, int4 or uint4 (names of TensorProto.DataType).
   int code(std::size_t i) const {
     const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(bytes.at(at)); };
     if (type == 2) return byte(i);
@@ -53,7 +53,7 @@ struct ReadOnnx {
   std::map<std::string, ReadTensor> tensors;
   std::vector<std::string> inputs, outputs;
 
-  // The node that reads a tensor.
+  // Returns the node that reads a tensor.
   const ReadNode& reader_of(const std::string& tensor) const {
     for (const ReadNode& node : nodes) {
       for (const std::string& input : node.inputs) {

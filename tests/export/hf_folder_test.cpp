@@ -1,5 +1,5 @@
-// Exported folders read back by leq's own reader of checkpoints, which shares no code with the
-// writer, and packed codes by the formats' rules.
+// Exported folders are read by leq's own reader of checkpoints, which shares no code with the
+// writer, and packed codes are checked by the formats' rules.
 #include "export/hf_folder.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ TEST_P(ExportedCheckpoint, HasTheConfigurationAndNumbersOfTheFile) {
   }
 }
 
-// Of texts with every kind of piece: the written tokenizer.json gives the ids of the file's tables.
+// The written tokenizer.json must give the ids of the file's tables for every kind of piece.
 TEST_P(ExportedCheckpoint, TokenizesAsTheFileDoes) {
   LEQ_SHARED_OR_SKIP(source, std::string("models/") + GetParam());
   const Model model(quantized(source, "int4-g32", ActChoice::none), {});

@@ -1,6 +1,6 @@
-// What leq computes, for scripts that compare: leq_logits MODEL OUT COUNT ID... writes the logits
-// of all ids, f32 [ids][V], to OUT, and prints COUNT greedy ids that follow them. The KV cache is
-// f32.
+// Prints leq's results for scripts that compare them: leq_logits MODEL OUT COUNT ID... writes the
+// logits of all ids as f32 [ids][V] to OUT, and prints the COUNT greedy ids that follow. The KV
+// cache is f32.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

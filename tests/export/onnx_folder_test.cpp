@@ -1,5 +1,5 @@
-// Exported graphs: their integers are the file's, their nodes are each read before they are used,
-// and what a consumer cannot hold is refused by name.
+// Exported graphs: their integers are those of the file, every value is produced before it is used,
+// and errors name the features that a consumer does not support.
 #include "export/onnx_folder.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ ReadOnnx exported(const std::filesystem::path& file, const OnnxOptions& options)
 
 class OnnxCodes : public ::testing::TestWithParam<const char*> {};
 
-// DequantizeLinear of [K][N]: codes, scales and zero points by row or by blocks of K.
+// DequantizeLinear reads [K][N]: codes with scales and zero points by row or by blocks of K.
 TEST_P(OnnxCodes, AreTheFilesOwn) {
   const Model model(story(GetParam()), {});
   const TemporaryFolder folder;
@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(Types, OnnxCodes,
                          ::testing::Values("int8", "uint8", "int8-g128", "int4-g64", "uint4-g32",
                                            "int3-g32", "uint2-g64"));
 
-// MatMulNBits: unsigned codes in blocks of a row, and the zero point 8 or 128 where none is given.
+// MatMulNBits reads unsigned codes in blocks of a row; without a zero point, it is 8 or 128.
 TEST_P(OnnxCodes, OfMatMulNBitsStandForTheSameNumbers) {
   const Model model(story(GetParam()), {});
   const TemporaryFolder folder;
@@ -110,7 +110,7 @@ TEST_P(OnnxCodes, OfMatMulNBitsStandForTheSameNumbers) {
   }
 }
 
-// Each value is made once, before it is read; what is read is a value, a tensor or an input.
+// Each value must be produced once, before its use; nodes read only values, tensors and inputs.
 void expect_whole(const ReadOnnx& graph) {
   std::set<std::string> known(graph.inputs.begin(), graph.inputs.end());
   for (const auto& [name, tensor] : graph.tensors) known.insert(name);
@@ -162,10 +162,10 @@ TEST(OnnxGraph, QuantizesInputsAsTheFileSays) {
   options.inputs = ExportedInputs::file;
   const ReadOnnx graph = exported(file, options);
   expect_whole(graph);
-  EXPECT_EQ(graph.count("QuantizeLinear"), 6u * 4 + 1);  // four sites of a layer, and the head
+  EXPECT_EQ(graph.count("QuantizeLinear"), 6u * 4 + 1);  // four sites per layer, and the head
 }
 
-// What export_onnx says, "" where it throws nothing.
+// Returns the error of export_onnx, or "" if there is none.
 std::string error_of(const std::filesystem::path& file, const OnnxOptions& options) {
   const TemporaryFolder folder;
   try {

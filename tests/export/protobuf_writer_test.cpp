@@ -1,4 +1,4 @@
-// The wire format by a reader of the tests' own, and the bytes of the specification's examples.
+// The wire format, compared with the tests' own reader and with the specification's examples.
 #include "export/protobuf_writer.h"
 
 #include <gtest/gtest.h>
@@ -82,7 +82,7 @@ OnnxModel small_model() {
   return model;
 }
 
-// By the field numbers of onnx.proto.
+// The model is read by the field numbers of onnx.proto.
 TEST(OnnxModel, IsAModelProto) {
   OnnxModel model = small_model();
   for (const auto& [opset, ir] : {std::pair{21, 10}, {22, 10}, {23, 11}, {24, 12}}) {

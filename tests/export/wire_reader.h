@@ -1,5 +1,5 @@
-// Reads protocol buffer messages field by field, from the specification of the wire format: shares
-// no code with the writer.
+// Reads protocol buffer messages field by field; implemented from the specification of the wire
+// format without sharing code with the writer.
 #pragma once
 
 #include <cstdint>
@@ -85,7 +85,7 @@ class WireReader {
   std::string_view rest_;
 };
 
-// A message by its fields' numbers.
+// The fields of a message by their numbers.
 using Message = std::multimap<int, WireField>;
 inline Message message_of(std::string_view bytes) {
   Message message;

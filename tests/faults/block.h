@@ -1,5 +1,5 @@
-// A fault that a program started with the preloaded library is to meet: for the tests that start
-// it.
+// Describes the fault that the preloaded library injects into a program; for tests that start such
+// programs.
 #pragma once
 
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 
 namespace leq::faults {
 
-// `how` at the `at`-th call of a kind.
+// A fault of kind `how` at call number `at` of one kind of call.
 struct Fault {
   Call call = Call::count_of;
   How how = How::none;
@@ -23,7 +23,7 @@ struct Fault {
   std::uint64_t at = 0;
 };
 
-// The block of one process, in a file of `notes`.
+// The block of memory shared with one process, in a file of the folder `notes`.
 class Block {
  public:
   Block(const std::filesystem::path& notes, const Fault& fault)

@@ -1,5 +1,5 @@
-// What the preloaded library and the test that starts it share: a file, mapped by both, so that
-// counts survive a process that is killed.
+// The memory block that the preloaded library shares with the test that starts it: a file that both
+// map, so that counts survive if the process is killed.
 #pragma once
 
 #include <atomic>
@@ -7,11 +7,11 @@
 
 namespace leq::faults {
 
-// Calls that can be made to fail.
+// System calls that can be made to fail.
 enum class Call : std::uint32_t {
   open,
-  read,   // and pread
-  write,  // and pwrite
+  read,   // including pread
+  write,  // including pwrite
   sync,   // fsync, fdatasync
   rename,
   link,
@@ -22,10 +22,10 @@ enum class Call : std::uint32_t {
   make_folder,
   remove,  // unlink, unlinkat, rmdir
   thread,
-  allocate,       // a call of malloc and its kind
-  allocate_site,  // the first of each chain of callers
+  allocate,       // a call of malloc or a similar function
+  allocate_site,  // the first allocation of each call chain
   change,         // any call that changes files: opens that create, write, sync, rename, ...
-  read_at,        // pread alone: of files that a tool reads in parts, never of a socket
+  read_at,        // pread only: reads of parts of files, never of sockets
   count_of
 };
 inline constexpr const char* kCallNames[] = {
@@ -37,26 +37,26 @@ static_assert(std::size(kCallNames) == static_cast<std::size_t>(Call::count_of))
 enum class How : std::uint32_t {
   none,
   error,       // fails with `error`
-  shortened,   // half of what is asked for
-  kill,        // SIGKILL in the place of the call
-  kill_after,  // SIGKILL after it
-  wait,        // goes on when `go` is set
+  shortened,   // processes half of the requested bytes
+  kill,        // SIGKILL instead of the call
+  kill_after,  // SIGKILL after the call
+  wait,        // waits until `go` is set
 };
 
 struct FaultBlock {
-  // Written by the test before the start.
+  // These fields are written by the test before the process starts.
   std::uint32_t call = 0;  // Call
   std::uint32_t how = 0;   // How
   std::int32_t error = 0;  // errno
   std::uint32_t padding = 0;
-  std::uint64_t at = 0;  // the n-th call of that kind, from 1
+  std::uint64_t at = 0;  // index of the call of that kind, from 1
   std::atomic<std::uint32_t> go;
-  // Written by the library.
+  // These fields are written by the library.
   std::atomic<std::uint32_t> reached;
   std::atomic<std::uint64_t> counts[static_cast<std::size_t>(Call::count_of)];
 };
 
-// The environment variable that holds the path of the block's file.
+// The name of the environment variable that contains the path of the block's file.
 inline constexpr const char* kBlockVariable = "LEQ_TEST_FAULTS";
 
 }  // namespace leq::faults

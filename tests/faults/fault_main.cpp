@@ -1,8 +1,8 @@
 // Makes the calls of whole runs fail, one at a time (docs/hostile-input.md):
 //   fault_cases [--chosen K] [--seed S] [--case NAME] [--matching TEXT] [--jobs J]
 //               [--tools FOLDER] [--strict]
-// A run with a fault ends as one without, or with status 1 and one line; a run that was killed can
-// be resumed and writes the same file; of two writers of one file one is refused.
+// A run with a fault ends like one without, or with status 1 and one line; a run that was killed
+// can be resumed and writes the same file; of two writers of one file, one is refused.
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,10 +32,10 @@ struct Arguments {
   std::size_t chosen = 0;
   std::uint64_t seed = 1;
   std::string only;
-  std::string matching;  // stands in the names of the cases to run
+  std::string matching;  // part of the names of cases to run
   unsigned jobs = 2;
   fs::path tools = LEQ_TOOLS_DIR, preload = LEQ_FAULT_LIBRARY;
-  bool strict = false;  // known failures fail
+  bool strict = false;  // treat known failures as failures
 };
 
 Arguments read_arguments(int argc, char** argv) {
@@ -78,7 +78,7 @@ struct FaultCase {
   Fault fault;
 };
 
-// What can happen to a kind of call.
+// An error that can occur in one kind of call.
 struct Failure {
   Call call;
   How how;
@@ -110,7 +110,7 @@ constexpr Failure kFailures[] = {
     {Call::allocate_site, How::error, ENOMEM, "ENOMEM"},
 };
 
-// What the second of two writers does otherwise.
+// The second of two writers has these options, so that their settings differ.
 const std::vector<std::string> kOtherWriter = {"--seed", "7"};
 
 const char* call_name(Call call) { return kCallNames[static_cast<std::size_t>(call)]; }
@@ -204,7 +204,7 @@ class Run {
     return outcome;
   }
 
-  // An output is there as a whole, as it was before, or not at all.
+  // Each output must be complete, unchanged or absent.
   Verdict judge_outputs(const Scenario& scenario, const Outcome& outcome,
                         const std::vector<std::string>& before) const {
     const Outcome& whole = whole_.at(scenario.name);
@@ -235,7 +235,7 @@ class Run {
     return said;
   }
 
-  // Each answer is what a whole run answers, an error, or none: the connection was cut.
+  // Each answer must be that of a complete run, an error, or missing because the connection broke.
   static bool answers_hold(const Outcome& outcome, const Outcome& whole) {
     const std::vector<std::string> said = said_by(outcome), wanted = said_by(whole);
     for (std::size_t i = 0; i < said.size(); ++i) {
@@ -245,7 +245,7 @@ class Run {
     return true;
   }
 
-  // What an interrupted run keeps for the next one is named by the message that tells of it.
+  // Ignores files that an interrupted run keeps for the next run, if a message names them.
   static void forget_kept(Outcome& outcome, const Scenario& scenario) {
     if (!scenario.resumable ||
         outcome.ended.err.find("the same command goes on") == std::string::npos)
@@ -268,12 +268,12 @@ class Run {
     expectation.outputs = outcome.names;
     expectation.talk = hostile::Talk::around;
     forget_kept(outcome, scenario);
-    // A whole output may stand where what came after it failed.
+    // An output may be complete although a later step failed.
     for (const std::string& output : outcome.names) {
       std::erase(outcome.changed.made, output);
       std::erase(outcome.changed.changed, output);
     }
-    if (one.fault.call == Call::remove) outcome.changed.made.clear();  // it could not
+    if (one.fault.call == Call::remove) outcome.changed.made.clear();  // removal was not possible
     if (!answers_hold(outcome, whole)) {
       return {"answer", "neither the answer of a whole run nor an error"};
     }
@@ -292,7 +292,7 @@ class Run {
     }
     for (std::size_t i = 0; i < scenario.outputs.size(); ++i) {
       const fs::path name = outcome.names[i];
-      // A file that is whole but for what its gate would have measured says so.
+      // If the quality gate could not be measured, the file states this.
       const bool unjudged =
           outcome.there[i] && said.find(name.filename().string() +
                                         " is complete and was not judged") != std::string::npos;
@@ -343,7 +343,7 @@ class Run {
     return {};
   }
 
-  // A second run with other settings on the same output, while the first waits in a call.
+  // Starts a second run with other settings on the same output while the first waits in a call.
   Verdict run_two_writers(const FaultCase& one, const fs::path& place, std::string& said) const {
     const Scenario& scenario = *one.scenario;
     fs::create_directories(place / "notes2");
@@ -368,7 +368,7 @@ class Run {
     if (first.ended.status != 0) {
       return {"writers", "the first writer failed, status " + std::to_string(first.ended.status)};
     }
-    // Before the first one has taken anything the second may come and go.
+    // Before the first run has locked anything, the second run may begin and complete.
     const bool passed_by =
         second.ended.status == 0 && second.files == other_.at(scenario.name).files;
     const bool refused =
@@ -400,7 +400,7 @@ std::string short_text(const std::string& text) {
   return line;
 }
 
-// The case's name less its number.
+// Returns the case's name without its number.
 std::string group_of(const FaultCase& one) { return one.name.substr(0, one.name.rfind('/')); }
 
 struct Failed {
@@ -473,7 +473,7 @@ int run_cases(const Run& run, const std::vector<FaultCase>& cases, const Argumen
   return count == 0 ? 0 : 1;
 }
 
-// Every kind of call in every run gets its turn before any gets a second one.
+// Chooses each kind of call in each run once before it chooses any of them again.
 std::vector<FaultCase> choose(std::vector<FaultCase> cases, std::size_t count, std::uint64_t seed) {
   if (count == 0 || count >= cases.size()) return cases;
   hostile::Dice dice(seed, 0);

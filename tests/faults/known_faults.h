@@ -1,5 +1,5 @@
-// Faults that a tool does not bear today: visible in every report, and to be mended. The list
-// should be empty.
+// Faults that a tool does not handle yet: every report shows them, and they are to be fixed. The
+// list should be empty.
 #pragma once
 
 #include <span>
@@ -8,9 +8,9 @@
 namespace leq::faults {
 
 struct KnownFault {
-  std::string_view name;  // stands in the case's name
+  std::string_view name;  // part of the case's name
   std::string_view rule;
-  std::string_view text;  // stands in what the tool said; "" = any
+  std::string_view text;  // part of the tool's output; "" = any
   std::string_view why;
 };
 

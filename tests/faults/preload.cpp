@@ -1,5 +1,5 @@
-// A library for LD_PRELOAD, of the tests alone: it counts the calls of a program to the system and
-// makes one of them fail, as a block in shared memory says. It looks at calls from main() on.
+// A library for LD_PRELOAD, used only by tests: it counts a program's system calls and makes one of
+// them fail, as specified in a block of shared memory. It ignores calls before main().
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <fcntl.h>
@@ -41,7 +41,7 @@ std::atomic<std::uint64_t>& count_of(Call call) {
   return g_block->counts[static_cast<std::size_t>(call)];
 }
 
-// True where this is the call that fails.
+// Returns true if this call is the one that must fail.
 bool is_the_one(Call call) {
   const std::uint64_t number = ++count_of(call);
   return g_block->call == static_cast<std::uint32_t>(call) && number == g_block->at;
@@ -61,7 +61,7 @@ struct Decision {
 
 constexpr Call kNoOther = Call::count_of;
 
-// For a call of kind `call`, which may be of another kind too.
+// Decides whether a call of kind `call`, which may also count as kind `also`, fails.
 Decision decide(Call call, Call also) {
   Decision decision;
   if (!g_armed || t_inside) return decision;
@@ -81,7 +81,7 @@ Function* next(const char* name) {
   return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
 }
 
-// Does `real()` unless it is to fail; what a failed call returns is `failed`.
+// Calls `real()` unless the call must fail, in which case `failed` is returned.
 template <class Result, class Real>
 Result guarded(Call call, Call also, Result failed, const Real& real) {
   const Decision decision = decide(call, also);
@@ -91,7 +91,7 @@ Result guarded(Call call, Call also, Result failed, const Real& real) {
   return result;
 }
 
-// A pipe or an event by which threads of a process wake each other: no disk that is full.
+// Pipes and events that wake threads of the process cannot fail like a file on a full disk.
 bool wakes(int descriptor) {
   struct stat status = {};
   if (::fstat(descriptor, &status) != 0) return false;
@@ -100,7 +100,7 @@ bool wakes(int descriptor) {
 
 template <class Real>
 ssize_t transferred(Call call, Call also, int descriptor, std::size_t size, const Real& real) {
-  // Where errors are told, nothing fails.
+  // Writes to standard error never fail, because errors are reported there.
   if (descriptor == STDERR_FILENO || wakes(descriptor)) return real(size);
   const Decision decision = decide(call, also);
   if (decision.fails) return -1;
@@ -109,7 +109,7 @@ ssize_t transferred(Call call, Call also, int descriptor, std::size_t size, cons
   return result;
 }
 
-// OpenSSL reads through null where its own tables cannot be made: nothing that a caller can help.
+// OpenSSL crashes if it cannot allocate its own tables, which its callers cannot prevent.
 bool is_beyond_help(void* const* frames, int count) {
   for (int i = kOwnFrames; i < count; ++i) {
     Dl_info info = {};
@@ -119,7 +119,7 @@ bool is_beyond_help(void* const* frames, int count) {
   return false;
 }
 
-// True for the first call from a chain of callers.
+// Returns true for the first call from a given chain of callers.
 bool new_site() {
   void* frames[kFrames];
   const int count = ::backtrace(frames, kFrames);
@@ -161,7 +161,7 @@ __attribute__((constructor)) void map_block() {
   next<decltype(::close)>("close")(descriptor);
   g_block = static_cast<FaultBlock*>(mapped);
   void* frames[kFrames];
-  ::backtrace(frames, kFrames);  // loads what it needs
+  ::backtrace(frames, kFrames);  // loads the libraries it needs
 }
 
 using Main = int (*)(int, char**, char**);
@@ -289,7 +289,7 @@ int flock(int descriptor, int operation) {
   static const auto real = next<int(int, int)>("flock");
   return guarded(Call::lock, kNoOther, -1, [&] { return real(descriptor, operation); });
 }
-// Closed all the same, as the kernel does.
+// The kernel closes the descriptor even if close() fails.
 int close(int descriptor) {
   static const auto real = next<int(int)>("close");
   const Decision decision = decide(Call::close, kNoOther);

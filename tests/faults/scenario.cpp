@@ -119,7 +119,7 @@ std::vector<Scenario> make_scenarios() {
   return all;
 }
 
-// The path below `folder` that an output has.
+// Returns the path of an output relative to `folder`.
 std::string name_of(const std::string& output, const fs::path& folder) {
   if (!output.ends_with('*')) return output;
   const std::string start = output.substr(0, output.size() - 1);

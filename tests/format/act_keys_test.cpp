@@ -1,4 +1,4 @@
-// What a .leq file says of the inputs of a linear: act, act_scale and online, written and refused.
+// Writes and refuses the keys for inputs of a linear in a .leq file (act, act_scale, online).
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -21,7 +21,7 @@ PackedWeight packed(ActKind act) {
   return pack_weight(values, 2, 10, *parse_scheme("int8"), act, "w");
 }
 
-// A file of one weight "w" with these inputs.
+// Writes a file with one weight "w" that has these input formats.
 Bytes written(ActKind act, const TensorFacts& facts) {
   const test::TemporaryFolder folder;
   const auto path = folder.path() / "m.leq";
@@ -31,7 +31,7 @@ Bytes written(ActKind act, const TensorFacts& facts) {
   return test::read_bytes(path);
 }
 
-// The same file with another JSON entry of "w".
+// Returns the same file with a changed JSON entry of "w".
 Bytes edited(const Bytes& file, const std::function<void(Json&)>& edit) {
   const auto at = static_cast<std::ptrdiff_t>(test::get_u64(file, 16));
   std::string text;

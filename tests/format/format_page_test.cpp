@@ -1,5 +1,5 @@
-// The hex dump in docs/leq-format.md is a whole file: it opens, and the writer writes the same
-// bytes.
+// The hex dump in docs/leq-format.md must be a complete file that can be opened, and the writer
+// must produce the same bytes.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -16,7 +16,7 @@
 namespace leq {
 namespace {
 
-// Lines "    00000010: 00 01 02 ...  text" of the page, joined.
+// Joins the bytes of the page's lines " 00000010: 00 01 02 ... text".
 test::Bytes dump_in_page() {
   const auto path = std::filesystem::path(LEQ_SOURCE_DIR) / "docs" / "leq-format.md";
   std::ifstream page(path);

@@ -1,4 +1,4 @@
-// The GGUF parser: good files, every truncated prefix, and what is refused.
+// The GGUF parser: valid files, every truncated prefix, and files that are refused.
 #include "format/gguf.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ using test::gguf_text;
 using test::GgufWriter;
 using test::raw;
 
-// One value of each kind, three tensors.
+// Creates a file with one value of each kind and three tensors.
 GgufWriter good_gguf() {
   GgufWriter writer;
   writer.text("general.architecture", "llama");
@@ -85,7 +85,7 @@ TEST(Gguf, ReadsValuesAndTensors) {
     EXPECT_EQ(m.equal_integer("alike"), 7);
     EXPECT_EQ(m.integer("absent"), std::nullopt);
     ASSERT_EQ(file.tensors.size(), 3u);
-    EXPECT_EQ(file.tensors[0].shape, (Shape{2, 3}));  // turned round
+    EXPECT_EQ(file.tensors[0].shape, (Shape{2, 3}));  // reversed
     EXPECT_EQ(as_text(file.tensors[0].bytes), std::string(24, 'x'));
     EXPECT_EQ(file.tensors[1].type->name, "Q8_0");
     EXPECT_EQ(as_text(file.tensors[1].bytes), std::string(68, 'y'));
@@ -129,7 +129,7 @@ TEST(Gguf, EveryTruncatedPrefixIsAnError) {
   }
 }
 
-// Every byte of the header by others: no crash, whatever it is taken for.
+// Replaces every byte of the header by others: the parser must not crash, whatever it returns.
 TEST(Gguf, EveryChangedByteIsAnErrorOrAFile) {
   const std::string good = good_gguf().bytes();
   int refused = 0;
@@ -353,7 +353,7 @@ TEST(GgufSource, ReadsAnyStretchOfBlocks) {
   EXPECT_THROW(source.read(tensor, -1, beyond), Error);
 }
 
-// Rows of a head of four stand as 0 2 1 3 in the file.
+// The file stores the rows of a head of four in the order 0 2 1 3.
 TEST(GgufSource, UnpairsRowsAndVectors) {
   std::vector<float> weight, bias;
   std::string weight_bytes, bias_bytes;

@@ -1,4 +1,4 @@
-// Blocks of every type against gguf-py (gguf_vectors.py), and codes against the values.
+// Compares blocks of every type with gguf-py (gguf_vectors.py), and codes with the values.
 #include "format/gguf_types.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace leq {
 namespace {
 
-// As random_bytes of gguf_vectors.py.
+// Creates the bytes of random_bytes in gguf_vectors.py.
 std::vector<std::byte> random_blocks(std::size_t count) {
   std::vector<std::byte> out;
   std::uint64_t x = 1;
@@ -79,8 +79,8 @@ TEST(GgufTypes, EveryTypeWithBlocksHasVectors) {
   }
 }
 
-// Scale times code is the value, to the bit but for the sign of 0; and what is refused could not be
-// held.
+// Scale times code must equal the value bit for bit, except for the sign of 0; blocks are only
+// refused if they cannot be represented.
 TEST(GgufTypes, CodesAreTheValues) {
   for (const test::GgufVector& vector : test::kGgufVectors) {
     SCOPED_TRACE(vector.type);
@@ -104,7 +104,7 @@ TEST(GgufTypes, CodesAreTheValues) {
         EXPECT_EQ(static_cast<float>(codes[e]) * scales[e / kGgufGroup], values[e]);
       }
     }
-    // Of random exponents, two thirds of MXFP4's are within f16.
+    // The exponents are random, so two thirds of MXFP4's scales are in the range of f16.
     EXPECT_GT(held,
               type.name == "MXFP4" ? test::kGgufVectorBlocks / 4 : test::kGgufVectorBlocks - 1);
   }

@@ -1,4 +1,4 @@
-// Made by gguf_vectors.py from gguf-py's dequantize.
+// Created by gguf_vectors.py with gguf-py's dequantize.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace leq::test {
 struct GgufVector {
   std::string_view type;
   std::vector<int> halves;  // offsets in a block
-  std::uint64_t hash;       // FNV-1a of the f32 bytes of all blocks, -0 as 0
+  std::uint64_t hash;       // FNV-1a of the f32 bytes of all blocks, with -0 as 0
   float first, last;
 };
 

@@ -1,4 +1,4 @@
-// Writes GGUF files for tests, good ones and, by its parts, bad ones.
+// Writes GGUF files for tests: valid files, and invalid files assembled from parts.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ inline std::string gguf_text(std::string_view text) {
   return raw<std::uint64_t>(text.size()) + std::string(text);
 }
 
-// Numbers of value types.
+// The format's numbers for the types of values.
 enum GgufCode : std::uint32_t {
   kU8 = 0,
   kI8,
@@ -42,7 +42,7 @@ class GgufWriter {
   std::uint32_t version = 3;
   std::uint64_t alignment = 32;
 
-  // A key with a value of any type, whose bytes are given.
+  // Adds a key with a value of any type, given as bytes.
   void add(std::string_view key, std::uint32_t type, const std::string& bytes) {
     pairs_ += gguf_text(key) + raw(type) + bytes;
     ++pair_count;
@@ -63,14 +63,14 @@ class GgufWriter {
     add(key, kArray, bytes);
   }
 
-  // `dims` in the file's order, the fastest first.
+  // Adds a tensor. `dims` are in the file's order, fastest first.
   void tensor(std::string_view name, const std::vector<std::uint64_t>& dims, std::uint32_t type,
               const std::string& data) {
     pad(data_);
     tensor_at(name, dims, type, data_.size());
     data_ += data;
   }
-  // The same without data, at an offset of its data section.
+  // Adds a tensor without data, at an offset in the data section.
   void tensor_at(std::string_view name, const std::vector<std::uint64_t>& dims, std::uint32_t type,
                  std::uint64_t offset) {
     tensors_ += gguf_text(name) + raw<std::uint32_t>(static_cast<std::uint32_t>(dims.size()));

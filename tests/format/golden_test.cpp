@@ -1,4 +1,4 @@
-// The golden files of format version 1 open for ever, with the values that they were made from.
+// The golden files of format version 1 must always open and contain their original values.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -58,7 +58,7 @@ TEST(GoldenLeq, MetadataAndBlobsAreThere) {
   }
 }
 
-// Sums lie out of reach of the accessors of values: read them by their own rule.
+// The reader's accessors do not return sums, so the test locates them itself.
 TEST(GoldenLeq, SumsOfCodesAreThose) {
   const LeqReader reader(golden_folder() / "v1-int8.leq", {LoadMode::map, 0, false});
   const auto& tensors = test::golden_files()[1].tensors;

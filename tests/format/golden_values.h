@@ -1,5 +1,5 @@
-// What the golden files of version 1 hold, by formula. The files are never written again: they are
-// what a reader of any later version must still open.
+// The contents of the golden files of version 1, as formulas. The files are never rewritten, and
+// readers of all later versions must be able to open them.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +38,8 @@ inline const std::vector<GoldenFile>& golden_files() {
   return files;
 }
 
-// The value at (row, column). Integer schemes: code * scale where each scale group begins with the
-// code of the largest magnitude and scales are powers of two, so that every number is exact.
+// The value at (row, column). For integer schemes it is code * scale; each scale group begins with
+// the code of largest magnitude, and scales are powers of two, so that every number is exact.
 inline int golden_code(const GoldenTensor& tensor, std::int64_t row, std::int64_t column) {
   const bool four = tensor.scheme.starts_with("int4");
   const std::int64_t group = tensor.scheme.ends_with("-g32") ? 32 : 128;

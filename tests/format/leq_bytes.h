@@ -1,4 +1,4 @@
-// Builds .leq files byte by byte, good and hostile, without the writer.
+// Builds .leq files byte by byte, valid and hostile ones, without the writer.
 #pragma once
 
 #include <xxhash.h>
@@ -43,8 +43,8 @@ inline std::string hash_text(const std::byte* data, std::size_t size) {
   return text;
 }
 
-// A preamble, `data` from byte 64 on (its size a multiple of 64), then `json`; all numbers of the
-// preamble fit the content.
+// Returns a preamble, `data` from byte 64 on (whose size is a multiple of 64), then `json`; all
+// numbers in the preamble match the content.
 inline Bytes leq_file(const std::string& json, const Bytes& data) {
   const std::size_t json_offset = 64 + data.size();
   Bytes bytes(json_offset + json.size());

@@ -1,4 +1,4 @@
-// The .leq reader on files that are cut off, damaged or hostile.
+// Tests the .leq reader on truncated, damaged and hostile files.
 #include "format/leq_reader.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ std::string error_of(const Bytes& bytes) {
   return "";
 }
 
-// A small file of the writer: a float vector, grouped codes, a blob.
+// Writes a small file: a vector of floats, codes in groups, and a blob.
 Bytes written_file() {
   const test::TemporaryFolder folder;
   const auto path = folder.path() / "m.leq";
@@ -44,7 +44,7 @@ Bytes written_file() {
   return test::read_bytes(path);
 }
 
-// A file of one small tensor with the planes that only some schemes have.
+// Creates a file with one small tensor that has all planes of this scheme.
 Bytes file_of_scheme(const char* scheme, ActKind act) {
   const test::TemporaryFolder folder;
   const auto path = folder.path() / "m.leq";
@@ -70,7 +70,7 @@ TEST(LeqReader, RejectsEveryTruncatedPrefixOfFilesWithZeroPoints) {
   expect_no_prefix_opens(file_of_scheme("nf4", ActKind::none));
 }
 
-// The JSON of a whole file with one change, in front of the same planes.
+// Returns the error after one change to the JSON of a complete file with the same planes.
 std::string error_after(const Bytes& whole, const std::function<void(json&)>& change) {
   const std::size_t offset = test::get_u64(whole, 16);
   json file = json::parse(reinterpret_cast<const char*>(whole.data()) + offset,
@@ -92,7 +92,7 @@ TEST(LeqReader, RefusesPlanesOfZeroPointsThatDoNotFit) {
   EXPECT_NE(error_after(whole, [](json& f) { f["tensors"]["w"]["planes"].erase("zeros"); })
                 .find("plane zeros is missing"),
             std::string::npos);
-  // A plane too many is one that the scheme does not have.
+  // The scheme does not have the additional plane.
   EXPECT_NE(error_after(whole, [](json& f) { f["tensors"]["w"]["scheme"] = "int4-g64"; })
                 .find("3 planes"),
             std::string::npos);
@@ -113,7 +113,7 @@ TEST(LeqReader, RejectsEveryTruncatedPrefix) {
   EXPECT_NE(error_of(longer), "");
 }
 
-// Without it, or with another one than a power of two, codes mean other weights.
+// The weights of codes are defined only if scale_mul is present and is a power of two.
 TEST(LeqReader, GroupsNeedTheirScaleMul) {
   const Bytes whole = file_of_scheme("int4-g64", ActKind::row);
   const auto with = [&](const json& value) {
@@ -131,7 +131,7 @@ TEST(LeqReader, GroupsNeedTheirScaleMul) {
   }
 }
 
-// What a caller can see of a file, without the bytes of planes.
+// Returns everything that a caller can read from a file, without the bytes of planes.
 std::string summary(const LeqReader& reader) {
   std::string text = reader.metadata().dump();
   for (const StoredTensor& tensor : reader.tensors()) {
@@ -157,7 +157,7 @@ TEST(LeqReader, EveryFlippedBitOfPreambleAndJsonIsRefusedOrHarmless) {
       try {
         const LeqReader reader(damaged, "m.leq");
         ASSERT_EQ(summary(reader), expected) << at;
-        // Only the minor version and the reserved bytes may differ unseen.
+        // Only changes of the minor version and of the reserved bytes may be undetected.
         ASSERT_TRUE((at >= 12 && at < 16) || (at >= 48 && at < 64)) << at;
       } catch (const Error&) {
       }
@@ -199,7 +199,7 @@ TEST(LeqReader, VerifyFindsEveryFlippedByteOfAPlaneAndNamesIt) {
   }
 }
 
-// One f32 vector of 4 numbers, one int8 row weight [2][3] (64 x 128 padded), one blob.
+// One f32 vector of 4 numbers, one int8 row weight [2][3] (padded to 64 x 128), and one blob.
 json good_json() {
   const std::string any(16, '0');
   const auto range = [&](int offset, int bytes) {
@@ -397,7 +397,7 @@ TEST(LeqReader, RefusesDamagedPreambles) {
   EXPECT_NE(changed(8, 2).find("format version 2"), std::string::npos);
   EXPECT_NE(changed(8, 2).find("newer leq"), std::string::npos);
   EXPECT_NE(changed(8, 0).find("convert the model again"), std::string::npos);
-  EXPECT_EQ(changed(8, 1ull << 32 | 1), "");  // minor version 1 is read
+  EXPECT_EQ(changed(8, 1ull << 32 | 1), "");  // minor version 1 can be read
   for (const std::uint64_t offset : {0ull, 63ull, 8900ull, 8897ull, 1ull << 40, ~0ull}) {
     EXPECT_NE(changed(16, offset), "") << offset;
   }
@@ -444,7 +444,7 @@ TEST(LeqReader, EveryLoadModeShowsTheSameBytes) {
     const LeqReader reader(path, options);
     if (mode != LoadMode::automatic) {
       EXPECT_EQ(reader.mapped(), mode == LoadMode::map);
-      EXPECT_EQ(told.empty(), mode == LoadMode::map);  // used where it lies, read later
+      EXPECT_EQ(told.empty(), mode == LoadMode::map);  // mapped and read later
     }
     EXPECT_TRUE(mode == LoadMode::automatic || std::ranges::is_sorted(told));
     EXPECT_TRUE(told.empty() || told.back() == std::filesystem::file_size(path));
@@ -456,7 +456,7 @@ TEST(LeqReader, EveryLoadModeShowsTheSameBytes) {
     EXPECT_EQ(reader.file_bytes(), std::filesystem::file_size(path));
   }
   const LeqReader crowded(path, {LoadMode::automatic, UINT64_MAX, false});
-  EXPECT_TRUE(crowded.mapped());  // no memory beside it: used in place
+  EXPECT_TRUE(crowded.mapped());  // not enough memory to read it, so it is mapped
 }
 
 }  // namespace

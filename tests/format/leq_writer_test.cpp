@@ -1,4 +1,4 @@
-// What the writer writes comes back; what goes wrong leaves nothing behind.
+// Written data can be read back, and a failed write leaves no file behind.
 #include "format/leq_writer.h"
 
 #include <fcntl.h>
@@ -151,7 +151,7 @@ TEST(LeqWriter, LeavesNothingWhereItIsNotFinished) {
   EXPECT_TRUE(folder.names().empty());
 }
 
-// Where the file system has no nameless files, a killed writer leaves its temporary file.
+// On a file system without nameless files, a killed writer leaves its temporary file behind.
 bool has_nameless_files(const std::filesystem::path& folder) {
   const int descriptor = ::open(folder.c_str(), O_TMPFILE | O_RDWR, 0600);
   if (descriptor >= 0) ::close(descriptor);
@@ -195,7 +195,7 @@ TEST(LeqWriter, LeavesNothingOnAFullDiskAndSaysSo) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    // A limit on the size of files stands for a disk that is full: write() fails the same way.
+    // A limit on the file size simulates a full disk, because write() fails in the same way.
     const rlimit limit = {50'000, 50'000};
     ::setrlimit(RLIMIT_FSIZE, &limit);
     ::signal(SIGXFSZ, SIG_IGN);

@@ -1,4 +1,4 @@
-// Safetensors: verdicts of the reference implementation, shards, and what is refused by name.
+// Compares with verdicts of the reference implementation; tests shards, and errors that give names.
 #include "format/safetensors.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ std::string error_of(Function&& function) {
   return "";
 }
 
-// The error of opening one file with this header (text or JSON) and so many bytes of data.
+// Returns the error for a file with this header (text or JSON) and this number of data bytes.
 std::string open_error(const std::string& header, std::size_t data_bytes) {
   const test::TemporaryFolder folder;
   write_text(folder.path() / "m.safetensors", file_text(header, std::string(data_bytes, 'x')));
@@ -116,7 +116,7 @@ TEST(Safetensors, ServesTensorsInTheOrderOfTheirBytes) {
   const std::string message = error_of([&] { read_floats(*source->find("a"), 0, read); });
   EXPECT_NE(message.find("BOOL"), std::string::npos) << message;
   EXPECT_NE(message.find("tensor a"), std::string::npos) << message;
-  source->drop(z);  // a hint: the bytes read the same again
+  source->drop(z);  // a hint; the bytes stay the same
   read_floats(z, 0, read);
   EXPECT_EQ(read[0], 1.5f);
 }
@@ -125,7 +125,7 @@ TEST(Safetensors, WidensEveryHalf) {
   std::vector<std::byte> bytes(65536 * 2 + 1);
   for (std::size_t i = 0; i < 65536; ++i) {
     const auto half = static_cast<std::uint16_t>(i);
-    std::memcpy(bytes.data() + 1 + i * 2, &half, 2);  // not aligned, as in real files
+    std::memcpy(bytes.data() + 1 + i * 2, &half, 2);  // unaligned, as in real files
   }
   const std::span<const std::byte> data = std::span(bytes).subspan(1);
   std::vector<float> values(65536);
@@ -152,8 +152,8 @@ TEST(Safetensors, RefusesHeadersThatDoNotFitTheBytes) {
     const char* expected;
   };
   const std::vector<Case> cases = {
-      {{{"a", entry("F32", {2}, 0, 8)}}, 9, "9 bytes"},             // a tail
-      {{{"a", entry("F32", {2}, 1, 9)}}, 9, "begins at offset 1"},  // a hole at the start
+      {{{"a", entry("F32", {2}, 0, 8)}}, 9, "9 bytes"},             // surplus bytes at the end
+      {{{"a", entry("F32", {2}, 1, 9)}}, 9, "begins at offset 1"},  // a gap at the start
       {{{"a", entry("F32", {1}, 0, 4)}, {"b", entry("F32", {1}, 5, 9)}}, 9, "tensor b begins"},
       {{{"a", entry("F32", {1}, 0, 4)}, {"b", entry("F32", {1}, 2, 6)}}, 6, "begins at offset 2"},
       {{{"a", entry("F32", {2}, 0, 8)}}, 7, "only 7 bytes"},
@@ -208,7 +208,7 @@ TEST(Safetensors, RefusesHeadersThatAreTooLongOrCutOff) {
   EXPECT_NE(error_of([&] { open_safetensors(path); }).find("at most 100000000"), std::string::npos);
 }
 
-// Two shards and their index.
+// A checkpoint of two shards and an index.
 class Sharded : public testing::Test {
  protected:
   void SetUp() override {
@@ -233,7 +233,7 @@ class Sharded : public testing::Test {
 };
 
 TEST_F(Sharded, OpensAllShardsOfAFolder) {
-  write_text(folder_.path() / "model.safetensors", "no safetensors");  // the index wins
+  write_text(folder_.path() / "model.safetensors", "no safetensors");  // the index takes precedence
   ASSERT_EQ(error(), "");
   EXPECT_EQ(source_->tensors().size(), 3u);
   for (const char* name : {"a", "b", "c"}) {
@@ -260,7 +260,7 @@ TEST_F(Sharded, RefusesATensorThatNoShardOrAnotherOneHas) {
   EXPECT_NE(error().find("no file has it"), std::string::npos);
 }
 
-// A stale copy in another shard, and a tensor that the index has not.
+// There is a stale copy of a tensor in another shard, and a tensor that the index does not list.
 TEST_F(Sharded, TheIndexDecidesWhichTensorsThereAre) {
   write_text(folder_.path() / "one.safetensors", file_text(json{{"a", entry("F32", {1}, 0, 4)},
                                                                 {"b", entry("F32", {1}, 4, 8)},

@@ -1,4 +1,4 @@
-// A model's chat template: any bytes render a conversation, or an Error.
+// Any bytes as a model's chat template: a conversation is rendered, or an Error is thrown.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -48,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                  .tools = conversation.root().find("tools")},
                 {});
   } catch (const leq::Error&) {
-    // a refusal is an answer
+    // refusing the input is valid
   }
   return 0;
 }

@@ -1,5 +1,5 @@
-// Lines of question files of any bytes: each is a question whose answer is one of its choices, or
-// an error.
+// Any bytes as a file of questions: each line is a question whose answer is one of its choices, or
+// gives an error.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// config.json of a checkpoint: any bytes give a configuration that checks, or an Error.
+// Any bytes as config.json: they give a configuration that passes its checks, or an Error.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     leq::config_from_json(leq::config_to_json(config), "again");
     leq::rope_frequencies(config, config.context);
   } catch (const leq::Error&) {
-    // a refusal is an answer
+    // refusing the input is valid
   }
   return 0;
 }

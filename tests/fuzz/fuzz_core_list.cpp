@@ -1,4 +1,4 @@
-// Lists of cores as /sys has them: total, and what is read is ascending and within bounds.
+// Any bytes as a list of cores as in /sys: no crash, and the cores are ascending and within bounds.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Any bytes as a GGUF file: metadata, tensors and their numbers, configuration and tokenizer.
+// Any bytes as a GGUF file: reads metadata, tensors and their numbers, configuration and tokenizer.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ namespace {
 
 using leq::test::GgufWriter;
 
-// A tokenizer, and a tensor of each type; or all that a llama of no layers needs.
+// Creates a tokenizer and a tensor of each type, or everything that a llama without layers needs.
 std::string example(const std::string& kind) {
   GgufWriter writer;
   writer.text("general.architecture", "llama");

@@ -1,5 +1,5 @@
-// A grammar: any bytes are GBNF, or a JSON schema, whose automaton reads some text, or an Error.
-// The first byte of an input chooses which, and along which bytes it is read.
+// Any bytes as GBNF or a JSON schema: an automaton reads some text, or there is an Error. The first
+// byte of an input selects the format and the bytes that the automaton reads.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -40,7 +40,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto grammar = (data[0] & 1) != 0 ? leq::Grammar::from_gbnf(text, "fuzz")
                                             : leq::Grammar::from_json_schema(text, "fuzz");
     leq::GrammarAutomaton automaton(grammar);
-    // Along the first byte that leads on.
+    // The automaton always reads the first byte that is allowed.
     auto state = automaton.start();
     for (int i = 0; i < 50 && state != leq::GrammarAutomaton::kDead; ++i) {
       auto next = leq::GrammarAutomaton::kDead;
@@ -52,7 +52,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       state = next;
     }
   } catch (const leq::Error&) {
-    // a refusal is an answer
+    // refusing the input is valid
   }
   return 0;
 }

@@ -1,5 +1,5 @@
-// Any bytes as HTTP requests: however they are cut, the same requests and the same fault come out.
-// The first byte of an input says into how long pieces it is cut.
+// Any bytes as HTTP requests: the parsed requests and the error must not depend on how the bytes
+// are split. The first byte of an input determines the length of the pieces.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -21,7 +21,7 @@ std::vector<std::string> examples() {
   };
 }
 
-// All that can be seen of the requests in `bytes`.
+// Returns a description of all requests in `bytes`.
 std::string requests_in(std::string_view bytes, std::size_t piece) {
   constexpr leq::HttpLimits kLimits = {.head_bytes = 512, .headers = 8, .body_bytes = 256};
   std::string seen;

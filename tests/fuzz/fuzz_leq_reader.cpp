@@ -1,6 +1,6 @@
-// The .leq reader on any bytes. The first byte of an input says what follows: 0 a whole file, else
-// that many blocks of 64 data bytes before the JSON that the rest holds, with a preamble that fits
-// (or the checksum would keep the fuzzer out).
+// Any bytes as a .leq file. If the first byte of an input is 0, the rest is a whole file. Otherwise
+// it is the number of blocks of 64 data bytes before the JSON, which is the rest; a valid preamble
+// is then added, so that inputs pass the checksum.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -34,7 +34,7 @@ std::vector<std::string> examples() {
           R"("scales":{"offset":4160,"bytes":128,"xxh3":"0000000000000000"}}}},"blobs":{}})"};
 }
 
-// Reads what a model would read: nothing may lie outside the file.
+// Reads everything that a model would read; nothing may be outside of the file.
 void use(const leq::LeqReader& reader) {
   for (const leq::StoredTensor& tensor : reader.tensors()) {
     if (reader.find(tensor.name) != &tensor) std::abort();

@@ -1,6 +1,6 @@
-// The reader of quantized safetensors weights on any tensors. The first two bytes of an input say
-// the method, its bits and its groups; the third how many data bytes follow the header that the
-// rest holds, 32 to a step.
+// Any tensors as quantized safetensors weights. The first two bytes of an input select the method,
+// its bits and its groups. The third byte is the number of data bytes, in units of 32, after the
+// header; the header is the rest of the input.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// Saved prompts on any bytes. The first byte of an input says what follows: 0 a whole file, else
-// what a file holds after its checksum, which is put in front (or it would keep the fuzzer out).
+// Any bytes as a saved prompt. If the first byte of an input is 0, the rest is a whole file.
+// Otherwise the rest is the content after the checksum, which is added so that inputs pass it.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -41,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   bytes.insert(bytes.end(), input.begin(), input.end());
   try {
-    // What is read is all that there is.
+    // Serializing the parsed content must give the whole file.
     if (leq::prompt_file_bytes(leq::parse_prompt_file(bytes, "fuzz")) != bytes) std::abort();
   } catch (const leq::Error&) {
   }

@@ -1,4 +1,4 @@
-// What the leader tells other ranks: any bytes are a command or an Error.
+// Any bytes as a command of the leader to other ranks: they are a command or give an Error.
 #include <cstddef>
 #include <cstdint>
 #include <span>

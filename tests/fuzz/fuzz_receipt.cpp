@@ -1,4 +1,4 @@
-// Receipts of any bytes: what is read is written back as a text that reads as the same.
+// Any bytes as a receipt: a receipt that can be read must be written as a text that reads the same.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

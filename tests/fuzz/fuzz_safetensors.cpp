@@ -1,5 +1,5 @@
-// The safetensors reader on any bytes. The first byte of an input says what follows: 0 a whole
-// file, else that many data bytes follow the header that the rest holds.
+// Any bytes as safetensors. If the first byte of an input is 0, the rest is a whole file. Otherwise
+// it is the number of data bytes after the header, and the header is the rest.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@ std::vector<std::string> examples() {
                                R"("c":{"dtype":"F64","shape":[0,7],"data_offsets":[5,5]}})"};
 }
 
-// A file in memory with a path of its own.
+// A file in memory that has a path.
 class MemoryFile {
  public:
   explicit MemoryFile(const std::string& content)

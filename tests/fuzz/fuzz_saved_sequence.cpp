@@ -1,5 +1,5 @@
-// Saved sequences of the KV cache on any bytes: refused, or taken in and saved again as they were.
-// The first byte of an input chooses the types of the cache.
+// Any bytes as a saved sequence of the KV cache: they are refused, or loaded and saved again
+// unchanged. The first byte of an input selects the types of the cache.
 #include <array>
 #include <cstddef>
 #include <cstdint>

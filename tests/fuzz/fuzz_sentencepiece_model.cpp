@@ -1,4 +1,4 @@
-// Any bytes as a sentencepiece tokenizer.model: a tokenizer that works, or an Error.
+// Any bytes as a sentencepiece tokenizer.model: a usable tokenizer, or an Error.
 #include <cstddef>
 #include <cstdint>
 #include <span>

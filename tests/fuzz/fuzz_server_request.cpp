@@ -1,5 +1,5 @@
-// Any bytes as the body of a request: what is to be written, or an Error. The first byte of an
-// input chooses the path and the way in which the model calls tools.
+// Any bytes as the body of a request: it is parsed or gives an Error. The first byte of an input
+// selects the path and the model's style of tool calls.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// A quantized tensor from another rank: any bytes are tensors or an Error.
+// Any bytes as quantized tensors of another rank: they are tensors or give an Error.
 #include <cstddef>
 #include <cstdint>
 #include <span>

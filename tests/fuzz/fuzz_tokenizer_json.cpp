@@ -1,4 +1,4 @@
-// Any bytes as a tokenizer.json: a tokenizer that works, or an Error.
+// Any bytes as a tokenizer.json: a usable tokenizer, or an Error.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -1,5 +1,5 @@
-// Any bytes as the tables of a .leq file: a tokenizer that works, or an Error. The input is a list
-// of tables, each a 32-bit length and its bytes, in the order of kNames.
+// Any bytes as the tables of a .leq file: a usable tokenizer, or an Error. The input is a list of
+// tables in the order of kNames, each with a 32-bit length followed by its bytes.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -36,7 +36,7 @@ std::vector<std::string> examples() {
   return inputs;
 }
 
-// Copies, so that each table is aligned as in a file and reads past its end are seen.
+// Each table is copied, so that it is aligned as in a file and reads beyond its end are detected.
 std::vector<std::vector<std::byte>> cut_tables(std::span<const std::byte> input) {
   std::vector<std::vector<std::byte>> tables;
   while (input.size() >= 4 && tables.size() < kNames.size()) {

@@ -1,4 +1,4 @@
-// Good examples for a fuzz target, in code: a run that starts without a corpus mutates these.
+// Valid examples for a fuzz target, written in code. Runs without a corpus mutate these examples.
 #pragma once
 
 #include <algorithm>
@@ -8,13 +8,13 @@
 #include <vector>
 
 namespace {
-std::vector<std::string> examples();  // of the target
+std::vector<std::string> examples();  // for the target
 }  // namespace
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
 
-// An (almost) empty input becomes one of the examples, every other one is mutated as libFuzzer
-// always does.
+// Replaces an (almost) empty input by one of the examples; libFuzzer mutates any other input as
+// usual.
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
                                                std::size_t max_size, unsigned seed) {
   static const std::vector<std::string> kExamples = examples();

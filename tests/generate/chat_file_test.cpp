@@ -1,4 +1,4 @@
-// Saved conversations: what is written is read back, and nothing else is taken for one.
+// Saved conversations: a written file can be read, and no other file is accepted as one.
 #include "generate/chat_file.h"
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ class ChatFileTest : public testing::Test {
   }
   void write(const std::string& text) const { std::ofstream(path_) << text; }
   std::string text() const { return read_file(path_, 1 << 20); }
-  // The saved example with one piece of its text changed.
+  // Writes the saved example with one part of its text replaced.
   void write_changed(const std::string& from, const std::string& to) const {
     save_chat(path_, example());
     const std::string saved = text();
@@ -94,7 +94,7 @@ TEST_F(ChatFileTest, ReadsBackWhatItWrote) {
   EXPECT_EQ(back.sampling.dry_breakers, file.sampling.dry_breakers);
 }
 
-// As the first version wrote it, without what came later.
+// A file as the first version wrote it, without later additions.
 TEST_F(ChatFileTest, ReadsAChatOfTheFirstVersion) {
   write(R"({"leq_chat": 1, "model": "small.leq", "chat_template": "chatml", "replies": 1,
       "messages": [{"role": "user", "content": "Hi."}],

@@ -1,5 +1,5 @@
-// Chat templates, models' own and named ones: rendered as Jinja renders them, and never letting a
-// message form a special token.
+// Chat templates, of models and of named formats, are rendered as by Jinja, and no message can form
+// a special token.
 #include "generate/chat_template.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ std::string render(const ChatTemplate& chat, const std::vector<ChatMessage>& mes
   return joined(chat.render(messages, options));
 }
 
-// The error's text, empty if there is none.
+// Returns the error message, or "" if there is no error.
 template <class Action>
 std::string error_of(Action&& action) {
   try {
@@ -58,7 +58,7 @@ std::string model_template(const std::filesystem::path& folder) {
   return load_json(folder / "tokenizer_config.json")["chat_template"].get<std::string>();
 }
 
-// Tokenizers of LLaMA's kind put a space after special tokens.
+// LLaMA-style tokenizers add a space after special tokens.
 std::string without_spaces(std::string text) {
   std::erase(text, ' ');
   return text;
@@ -85,8 +85,8 @@ TEST_P(TrainedModelChats, EqualTheGoldens) {
     const auto ids = entry["ids"].get<std::vector<Token>>();
     EXPECT_EQ(joined(parts), text);
     EXPECT_EQ(tokenizer.encode(text, {.parse_special = true}), ids) << text;
-    // The goldens' ids are of the whole text, so they differ where a message spells a special
-    // token.
+    // The golden ids are those of the whole text, so they differ from leq's if a message spells a
+    // special token.
     const bool spells_special = text.find("in my text?") != std::string::npos;
     const auto own = tokenizer.encode_parts(parts);
     if (!spells_special) {
@@ -125,8 +125,8 @@ TEST(ChatTemplate, AMessageNeverFormsASpecialToken) {
   }
 }
 
-// Where the vectors are llama.cpp's own answer and not what Jinja gives: it puts the system prompt
-// into a user's message where the template has no place for it, or leaves a BOS out.
+// In these vectors, llama.cpp's output differs from Jinja's: it moves the system prompt to a user's
+// message if the template does not support system prompts, or it omits BOS.
 const std::set<std::string> kNotJinja = {
     "mistralai/Mistral-7B-Instruct-v0.2 (NOTE: Old pre-v1 without a system prompt)",
     "mlabonne/AlphaMonarch-7B",
@@ -156,7 +156,7 @@ TEST(ChatTemplate, ThirdPartyVectorsAreRendered) {
   EXPECT_EQ(equal, 22u);
 }
 
-// The named format of some real templates.
+// The named formats that correspond to some real templates.
 const std::map<std::string, std::string> kFormatOf = {
     {"Qwen-Qwen2.5-7B-Instruct", "qwen2.5"},
     {"Qwen-Qwen3-0.6B", "qwen3"},
@@ -172,8 +172,8 @@ const std::map<std::string, std::string> kFormatOf = {
     {"mistralai-Mistral-Nemo-Instruct-2407", "mistral-v3-tekken"},
 };
 
-// Our own conversations as Jinja renders them with the real templates (null: the template refuses):
-// by the template itself, and by the named format that stands for it.
+// Conversations rendered with the real templates by Jinja (null: the template refuses) must be
+// rendered the same by the template itself and by the corresponding named format.
 TEST(ChatTemplate, NamedFormatsRenderAsTheTemplatesTheyAreNamedFor) {
   LEQ_SHARED_OR_SKIP(folder, "data/chat/templates");
   const Json golden =
@@ -203,7 +203,7 @@ TEST(ChatTemplate, NamedFormatsRenderAsTheTemplatesTheyAreNamedFor) {
   }
 }
 
-// mistral-common writes its samples with U+2581 for spaces.
+// mistral-common writes its samples with U+2581 instead of spaces.
 TEST(ChatTemplate, MistralsOwnSampleIsRendered) {
   LEQ_SHARED_OR_SKIP(folder, "data/tokenizers/mistral/samples/no_tools");
   const auto messages = messages_of(load_json(folder / "sample.json")["messages"]);
@@ -221,8 +221,8 @@ TEST(ChatTemplate, MistralsOwnSampleIsRendered) {
   }
 }
 
-// With tokenizer.model alone the tokenizer itself puts a space after special tokens, so the
-// formats without spaces are the ones that give Mistral's own ids.
+// If there is only a tokenizer.model, the tokenizer itself adds a space after special tokens, so
+// formats without these spaces give Mistral's own ids.
 TEST(ChatTemplate, MistralsOwnSampleHasItsIds) {
   LEQ_SHARED_OR_SKIP(folder, "data/tokenizers/mistral");
   const auto sample = folder / "samples/no_tools";
@@ -261,7 +261,7 @@ TEST(ChatTemplate, EveryNameRendersAndSaysHowAReplyEnds) {
   EXPECT_NE(error.find("chatml"), std::string::npos);
 }
 
-// What a conversation is whose last message goes on; nullopt where the template does not have it.
+// Renders a conversation whose last message is continued; nullopt if the template cannot do this.
 std::optional<std::string> reopened(const ChatTemplate& chat, std::string_view reply) {
   const Json conversation =
       Json::array({Json::object({{"role", "user"}, {"content", "Hello there"}}),
@@ -274,7 +274,7 @@ std::optional<std::string> reopened(const ChatTemplate& chat, std::string_view r
   return joined(parts);
 }
 
-// A text that is given as a whole, or half of it as what the reply goes on from.
+// The last message is a whole text, or half of a text, which the reply continues.
 TEST(ChatTemplate, AReplyGoesOnFromTheLastMessage) {
   for (const std::string_view name : ChatTemplate::names()) {
     const auto chat = ChatTemplate::by_name(name);
@@ -362,7 +362,7 @@ TEST(ChatTemplate, AReplyEndsWithTheTokenThatTheModelsTemplateWritesBehindIt) {
     EXPECT_EQ(tokenizer.decode(rules.end_tokens, true), end) << model;
     EXPECT_TRUE(rules.strings.empty());
   }
-  // A template that writes nothing after a reply says nothing.
+  // This template writes nothing after a reply, so it adds no stop rule.
   LEQ_SHARED_OR_SKIP(folder, "models/qwen3-tiny");
   const Tokenizer tokenizer(import_tokenizer(folder).spec);
   StopRules rules;
@@ -377,7 +377,7 @@ TEST(ChatTemplate, AReplyEndsWithTheFormatsTokenOrItsText) {
   ChatTemplate::by_name("chatml").add_stops(tokenizer, rules);
   EXPECT_EQ(rules.end_tokens, std::vector<Token>{tokenizer.special_id("<|im_end|>").value()});
   EXPECT_TRUE(rules.strings.empty());
-  ChatTemplate::by_name("llama3").add_stops(tokenizer, rules);  // no such token here
+  ChatTemplate::by_name("llama3").add_stops(tokenizer, rules);  // the tokenizer has no such token
   EXPECT_EQ(rules.strings, std::vector<std::string>{"<|eot_id|>"});
   ChatTemplate::by_name("mistral-v3").add_stops(tokenizer, rules);
   EXPECT_EQ(rules.end_tokens.back(), tokenizer.eos());

@@ -1,4 +1,4 @@
-// DRY against a reference that tries every token at every place, and breakers as texts.
+// Compares DRY with a reference that tries every token at every position; tests breakers as texts.
 #include "generate/dry.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace leq {
 namespace {
 
-// Token n is the byte n; then a few merges and "<end>".
+// Token n is the byte n; these tokens are followed by a few merges and "<end>".
 const Tokenizer& bytes() {
   static const Tokenizer kTokenizer(test::small_byte_spec());
   return kTokenizer;
@@ -61,7 +61,7 @@ TEST(Dry, CostsGrowWithTheSequenceThatWouldGoOn) {
 }
 
 TEST(Dry, OfSeveralSequencesTheLongestCounts) {
-  // "ab" before c, "-xab" before d; and both before c.
+  // "ab" occurs before c, "-xab" before d.
   EXPECT_EQ(costs("abc-xabd-xab", dry()), (Costs{{'c', 1}, {'d', 4}}));
   EXPECT_EQ(costs("abc+-xabc*-xab", dry()), (Costs{{'c', 4}}));
   EXPECT_EQ(costs("aaaa", dry()), (Costs{{'a', 2}}));  // sequences may overlap
@@ -80,17 +80,17 @@ TEST(Dry, NoSequenceReachesOverABreaker) {
   EXPECT_EQ(costs("ab:cd-ab:c", dry(), {":"}), Costs());
   EXPECT_EQ(costs("ab:cde-ab:cd", dry(), {":"}), (Costs{{'e', 1}}));
   EXPECT_EQ(costs("abc:-abc", dry()), (Costs{{':', 2}}));
-  EXPECT_EQ(costs("abc:-abc", dry(), {":"}), Costs());  // a breaker costs nothing
+  EXPECT_EQ(costs("abc:-abc", dry(), {":"}), Costs());  // a breaker is not penalized
 }
 
 TEST(Dry, ABreakerOfSeveralTokensIsOneText) {
   EXPECT_EQ(costs("abxyzcd-abxyzc", dry(), {"xyz"}), Costs());
   EXPECT_EQ(costs("abxyzcde-abxyzcd", dry(), {"xyz"}), (Costs{{'e', 1}}));
-  // x alone is no breaker, and y of "xyz" is not the breaker's end.
+  // x alone is not a breaker, and this y is not the end of the breaker "xyz".
   EXPECT_EQ(costs("abxcd-abxc", dry(), {"xyz"}), (Costs{{'d', 4}}));
 }
 
-// Tokens that hold a breaker and more, and that end with its beginning: " hello" is one token.
+// A token may contain a breaker and more text, or end with the beginning of a breaker.
 TEST(Dry, TokensMayHoldABreakerOrItsBeginning) {
   const std::vector<Token> hello = bytes().encode(" hello", {.parse_special = false});
   ASSERT_EQ(hello.size(), 1u);
@@ -111,7 +111,7 @@ TEST(Dry, CostsStayNumbers) {
   EXPECT_EQ(costs(text, dry(kLargestLogit, kLargestLogit)), (Costs{{'a', kLargestLogit}}));
 }
 
-// For each token and each place: does what stands before the place end as the text ends?
+// Checks for each token at each position whether the text before it ends like the whole text.
 std::map<Token, double> slow_costs(const std::vector<Token>& context, const SamplingSettings& s,
                                    Token breaker) {
   const std::size_t n = context.size();
@@ -150,7 +150,7 @@ TEST(Dry, EqualsTheSlowReference) {
     for (std::uint32_t i = random.below(60); i > 0; --i) {
       context.push_back(static_cast<unsigned char>(
           letters[random.below(static_cast<std::uint32_t>(letters.size()))]));
-      // Now and then what stood before is said again.
+      // Occasionally some earlier tokens are repeated.
       if (random.below(8) == 0) {
         const auto from = random.below(static_cast<std::uint32_t>(context.size()));
         const std::vector<Token> again(context.begin() + from, context.end());
@@ -187,7 +187,7 @@ TEST(Dry, IsPartOfADrawAndOfGreedyOnesWhereItIsAskedFor) {
   EXPECT_EQ(drawn("abcd-ab"), 'c');
   s.penalties_when_greedy = true;
   EXPECT_EQ(drawn("abcd-ab"), 'q');
-  EXPECT_EQ(drawn("a:bcd-a:b"), 'c');  // the default breakers hold a colon
+  EXPECT_EQ(drawn("a:bcd-a:b"), 'c');  // the default breakers contain a colon
   s.temperature = 0.01f;
   s.penalties_when_greedy = false;
   EXPECT_EQ(drawn("abcd-ab"), 'q');

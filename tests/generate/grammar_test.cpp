@@ -1,5 +1,5 @@
-// Grammars: which texts they accept, against a matcher that tries everything, and which tokens they
-// allow, against all tokens tried one by one.
+// Grammars: the texts that they accept, compared with a matcher that tries everything, and the
+// tokens that they allow, compared with trying all tokens one by one.
 #include "generate/grammar/grammar.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ std::string schema_error(std::string_view text) {
   return error_of([&] { Grammar::from_json_schema(text, "s.json"); });
 }
 
-// --- A random grammar, written as GBNF, and the texts it has by trying everything. ---
+// --- A random grammar, written as GBNF, and its texts, found by trying everything. ---
 
 struct Node {
   enum class Kind { text, set, rule, sequence, choice, repeat } kind = Kind::text;
@@ -75,7 +75,7 @@ Node random_node(Random& random, int depth, int rules) {
     node.text = letters(1) + static_cast<char>('a' + random.bits() % 3);
     node.negated = random.bits() % 3 == 0;
   } else if (pick == 2) {
-    // Only rules further on, and after a letter: no left recursion, and texts stay finite to try.
+    // A rule refers to later rules only, after a letter: no left recursion, finitely many texts.
     node.kind = Node::Kind::rule;
     node.rule = static_cast<int>(random.bits() % static_cast<std::uint32_t>(rules));
   } else if (pick == 5) {
@@ -113,7 +113,7 @@ std::string written(const Node& node) {
   }
 }
 
-// All places where a match that begins at `from` may end.
+// Returns all positions at which a match that begins at `from` may end.
 std::set<std::size_t> ends(const Node& node, const std::vector<Node>& rules, std::string_view text,
                            std::size_t from) {
   std::set<std::size_t> found;
@@ -143,7 +143,7 @@ std::set<std::size_t> ends(const Node& node, const std::vector<Node>& rules, std
     case Node::Kind::repeat: {
       std::set<std::size_t> now = {from};
       if (node.least == 0) found = now;
-      // More turns than characters add nothing but empty ones.
+      // Beyond the number of characters, repetitions can only be empty.
       const int turns = node.most < 0 ? node.least + static_cast<int>(text.size()) + 1 : node.most;
       for (int i = 1; i <= turns && !now.empty(); ++i) {
         std::set<std::size_t> next;
@@ -159,7 +159,7 @@ std::set<std::size_t> ends(const Node& node, const std::vector<Node>& rules, std
 
 TEST(Gbnf, AcceptsWhatAMatcherThatTriesEverythingAccepts) {
   std::vector<std::string> texts = {""};
-  for (std::size_t i = 0; texts.size() < 1093; ++i) {  // all of up to 6 letters
+  for (std::size_t i = 0; texts.size() < 1093; ++i) {  // all texts of up to 6 letters
     for (const char c : {'a', 'b', 'c'}) texts.push_back(texts[i] + c);
   }
   std::size_t accepted = 0, refused = 0, grammars = 0;
@@ -174,7 +174,7 @@ TEST(Gbnf, AcceptsWhatAMatcherThatTriesEverythingAccepts) {
     std::shared_ptr<const Grammar> grammar;
     try {
       grammar = Grammar::from_gbnf(gbnf, "g");
-    } catch (const Error& error) {  // no text of it is finite
+    } catch (const Error& error) {  // the grammar has no finite text
       EXPECT_NE(std::string(error.what()).find("no text fits"), std::string::npos) << error.what();
       for (const std::string& text : texts)
         EXPECT_FALSE(ends(rules[0], rules, text, 0).contains(text.size()));
@@ -200,10 +200,10 @@ TEST(Gbnf, ReadsLlamaCppsNotation) {
   EXPECT_TRUE(gbnf_accepts("root  ::= [a-c\\]\\x41\\u00e9] \"\\n\\\"\\\\\"", "\u00e9\n\"\\"));
   EXPECT_TRUE(gbnf_accepts("root ::= (\n \"x\"\n | y\n)+ \ny ::= [^x]", "xz\U0001f600x"));
   EXPECT_FALSE(gbnf_accepts("root ::= [^x]", "x"));
-  EXPECT_FALSE(gbnf_accepts("root ::= [^x]", "\xff"));  // no UTF-8
+  EXPECT_FALSE(gbnf_accepts("root ::= [^x]", "\xff"));  // invalid UTF-8
   EXPECT_TRUE(gbnf_accepts("root ::= .", "\u20ac"));
   EXPECT_FALSE(gbnf_accepts("root ::= .", "\xe2\x82"));
-  EXPECT_FALSE(gbnf_accepts("root ::= .", "\xed\xa0\x80"));  // half of a pair
+  EXPECT_FALSE(gbnf_accepts("root ::= .", "\xed\xa0\x80"));  // half of a surrogate pair
   EXPECT_TRUE(gbnf_accepts("root ::= \"a\"{2} \"b\"{1,} \"c\"{0,2}", "aabbbcc"));
   EXPECT_FALSE(gbnf_accepts("root ::= \"a\"{2} \"b\"{1,} \"c\"{0,2}", "aabccc"));
   EXPECT_TRUE(
@@ -212,7 +212,7 @@ TEST(Gbnf, ReadsLlamaCppsNotation) {
   EXPECT_FALSE(
       gbnf_accepts("root ::= expr\nexpr ::= term (\"+\" term)*\nterm ::= [0-9]+ | \"(\" expr \")\"",
                    "1+(2+(3+44)"));
-  // A range over all lengths of UTF-8.
+  // The range includes characters of all lengths in UTF-8.
   const auto all = Grammar::from_gbnf("root ::= [\\x41-\\U0010fff0]", "g");
   for (const char32_t c :
        {0x41u, 0x7fu, 0x80u, 0x7ffu, 0x800u, 0xd7ffu, 0xe000u, 0xffffu, 0x10000u, 0x10fff0u}) {
@@ -263,7 +263,7 @@ TEST(Grammars, NestAsDeepAsTheyLikeAndEndWhereTheyAreTooAmbiguous) {
   const auto brackets = Grammar::from_gbnf("root ::= \"(\" root \")\" | \"\"", "g");
   EXPECT_TRUE(accepts(brackets, std::string(100'000, '(') + std::string(100'000, ')')));
   EXPECT_FALSE(accepts(brackets, std::string(100'000, '(') + std::string(99'999, ')')));
-  // Lists do not grow the stack; two ways for each letter do.
+  // Lists do not grow the automaton's stack; two alternatives for each letter do.
   EXPECT_TRUE(
       accepts(Grammar::from_gbnf("root ::= \"a\" root | \"\"", "g"), std::string(1'000'000, 'a')));
   const auto bad = Grammar::from_gbnf("root ::= \"a\" root \"a\" | \"a\" root \"b\" | \"a\"", "g");
@@ -431,7 +431,7 @@ TEST(JsonSchema, RefusesWhatItWouldIgnoreByItsPlace) {
   for (const SchemaCase& one : schema_cases()) {
     for (std::size_t i = 0; i < one.schema.size(); ++i) schema_error(one.schema.substr(0, i));
   }
-  // A chain of references needs no deep stack.
+  // A chain of references does not need a deep stack.
   Json defs = Json::object();
   for (int i = 0; i < 5'000; ++i) {
     defs["d" + std::to_string(i)] = {{"type", "array"},
@@ -458,7 +458,7 @@ bool bit(const std::vector<std::uint64_t>& mask, Token id) {
   return (mask[static_cast<std::size_t>(id) / 64] >> id % 64 & 1) != 0;
 }
 
-// A walk of random allowed tokens; where the text may end it does so every now and then.
+// Generates random allowed tokens; the sequence sometimes ends where the text may end.
 std::string random_walk(GrammarMatcher& matcher, const Words& words, Random& random,
                         std::size_t most, bool check) {
   std::string text;
@@ -476,7 +476,7 @@ std::string random_walk(GrammarMatcher& matcher, const Words& words, Random& ran
     }
     EXPECT_FALSE(allowed.empty()) << text;
     if (allowed.empty()) return "";
-    // Mostly what is short, so that texts come to an end.
+    // Short tokens are preferred, so that texts end.
     Token next = allowed[random.bits() % allowed.size()];
     for (int i = 0; i < 3; ++i) {
       const Token other = allowed[random.bits() % allowed.size()];
@@ -520,7 +520,7 @@ TEST(GrammarMatcher, WalksThroughItsMasksEndInDocumentsThatValidate) {
     Json documents = Json::array();
     for (int turn = 0; turn < 12; ++turn) {
       const std::string text = random_walk(matcher, *words, random, 400, false);
-      if (text.empty()) continue;  // it did not come to its end
+      if (text.empty()) continue;  // it did not end
       ++ended;
       EXPECT_NO_THROW(parse_json(text, "walk")) << one.schema << " " << text;
       documents.push_back(text);

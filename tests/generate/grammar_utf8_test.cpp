@@ -1,5 +1,5 @@
-// Character classes of a grammar on letters of several bytes: which bytes may come next, and where
-// a letter ends, against all letters of Unicode written out one by one.
+// Character classes of a grammar on multi-byte characters: which bytes may come next and where a
+// character ends, compared with all characters of Unicode.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::uint32_t kLast = 0x10ffff;
 
-// As RFC 3629 has it.
+// Encodes as defined by RFC 3629.
 std::string utf8(std::uint32_t letter) {
   const auto tail = [&](int shift) { return static_cast<char>(0x80 | (letter >> shift & 0x3f)); };
   const auto lead = [&](std::uint32_t mark, int shift) {
@@ -45,7 +45,7 @@ struct Class {
   }
 };
 
-// Whole letters of the class, and all their beginnings, the empty one among them.
+// The characters of a class in UTF-8, and all their prefixes, including the empty one.
 struct Written {
   explicit Written(const Class& of) {
     for (std::uint32_t code = 0; code <= kLast; ++code) {
@@ -58,7 +58,7 @@ struct Written {
   std::set<std::string> whole, beginnings;
 };
 
-// After each beginning exactly the right bytes of all 256 lead on, and only a whole letter ends.
+// After each prefix exactly the correct bytes are allowed, and text may only end after a character.
 void expect_class(const Class& of) {
   const Written written(of);
   ASSERT_FALSE(written.whole.empty()) << of.gbnf;
@@ -104,7 +104,7 @@ std::string escaped(std::uint32_t letter) {
   return text;
 }
 
-// Ranges that begin and end near the places where letters grow by a byte, or where none are.
+// These ranges begin and end near characters at which the encoded length changes, or near gaps.
 TEST(GrammarUtf8, RangesCrossTheLengthsOfLetters) {
   Random random(11);
   const std::uint32_t edges[] = {0x20,   0x7f,   0x80,    0x7ff,   0x800,   0xfff,

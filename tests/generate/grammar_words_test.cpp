@@ -1,5 +1,5 @@
-// Grammars on vocabularies that cannot write everything: what is allowed, against all texts of the
-// grammar written out, and what is said where nothing is.
+// Grammars with vocabularies that cannot write everything: the allowed tokens, compared with all
+// texts of the grammar, and the error if no token is allowed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,17 +38,17 @@ std::string refusal(const std::string& gbnf, const std::vector<std::string>& pie
 
 TEST(GrammarWords, AGrammarThatNoTokensWriteIsRefusedBeforeWork) {
   EXPECT_EQ(refusal("root ::= \"ab\" | \"c\"", {"a", "b"}), "");
-  EXPECT_EQ(refusal("root ::= \"\" | \"c\"", {"a"}), "");  // the empty text is one
+  EXPECT_EQ(refusal("root ::= \"\" | \"c\"", {"a"}), "");  // the empty text is possible
   for (const char* gbnf :
        {"root ::= \"c\"", "root ::= \"abc\"", "root ::= \"a\" root | \"a\" c\nc ::= [c-z]+",
         "root ::= (\"a\" | \"b\")* \"c\"", "root ::= [^ab]"}) {
     EXPECT_NE(refusal(gbnf, {"a", "b"}).find("grammar: "), std::string::npos) << gbnf;
   }
-  // The bytes are there, but no token begins so.
+  // All bytes exist in tokens, but no token begins with the required byte.
   EXPECT_NE(refusal("root ::= \"ba\"", {"ab"}).find("grammar: "), std::string::npos);
 }
 
-// Texts of the grammar below, written out by hand.
+// The texts of the grammar below, listed by hand.
 const std::vector<std::string> kTexts = {"[]",     "[a]",     "[{}]",  "[a,a]", "[a,{}]",
                                          "[{},a]", "[{},{}]", "\"a\"", "\"{\"", "\"[\""};
 constexpr const char* kGbnf =
@@ -58,13 +58,13 @@ constexpr const char* kGbnf =
 TEST(GrammarWords, OnlyWhatBytesOfTheVocabularyCanEndIsAllowed) {
   const std::vector<std::vector<std::string>> vocabularies = {
       {"[", "]", "a", ",", "{", "}", "\""},
-      {"[", "]", "a", ",", "{", "\""},              // no }: no {} in a list, but a { in a string
+      {"[", "]", "a", ",", "{", "\""},              // without }, no {} in a list, but { in a string
       {"[", "]", "a", "{", "}", "[a", "a]", "{}"},  // no comma, no string
       {"[", "]", "\"", "[]", "[{", "}]", "\"{\""}};
   for (const auto& pieces : vocabularies) {
     std::set<char> bytes;
     for (const auto& piece : pieces) bytes.insert(piece.begin(), piece.end());
-    std::vector<std::string> left;  // texts of these bytes
+    std::vector<std::string> left;  // texts that use only these bytes
     for (const auto& text : kTexts) {
       if (std::ranges::all_of(text, [&](char c) { return bytes.contains(c); }))
         left.push_back(text);
@@ -72,7 +72,7 @@ TEST(GrammarWords, OnlyWhatBytesOfTheVocabularyCanEndIsAllowed) {
     const Tokenizer tokenizer = tokenizer_of(pieces);
     GrammarMatcher matcher(Grammar::from_gbnf(kGbnf, "g"),
                            make_token_trie(tokenizer, pieces.size()));
-    // From the beginning of every such text.
+    // All prefixes of the texts whose bytes are all in the vocabulary.
     std::set<std::string> beginnings;
     for (const auto& text : left) {
       for (std::size_t n = 0; n <= text.size(); ++n) beginnings.insert(text.substr(0, n));
@@ -90,7 +90,7 @@ TEST(GrammarWords, OnlyWhatBytesOfTheVocabularyCanEndIsAllowed) {
   }
 }
 
-// All bytes are there, but in tokens that do not fit together: known only when it is reached.
+// The tokens contain all bytes but cannot be combined, which is only detected during the reply.
 TEST(GrammarWords, AReplyThatCannotGoOnSaysSo) {
   const Tokenizer tokenizer = tokenizer_of({"a", "bc"});
   const auto matcher = std::make_shared<GrammarMatcher>(Grammar::from_gbnf("root ::= \"ab\"", "g"),

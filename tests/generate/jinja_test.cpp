@@ -1,4 +1,4 @@
-// Models' own templates against Jinja2: stored renderings, and Jinja2 itself where it is there.
+// Compares the models' templates with stored renderings, and with Jinja2 if it is installed.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -25,7 +25,7 @@ const fs::path kFolder = fs::path(LEQ_SOURCE_DIR) / "tests/generate/jinja";
 
 std::string text_of(const fs::path& path) { return read_file(path, 1 << 22); }
 
-// What a conversation of conversations.json asks for; 5 March 2025, 14:07:09, a Wednesday.
+// The options of a conversation in conversations.json; the date is Wednesday, 5 March 2025.
 ChatOptions options_of(JsonNode conversation) {
   const auto flag = [&](const char* name) {
     const JsonNode found = conversation.find(name);
@@ -54,7 +54,7 @@ ChatRequest request_of(JsonNode conversation) {
           .variables = conversation.find("variables")};
 }
 
-// nullopt: the template refuses, with the reason in `error`.
+// Returns nullopt if the template refuses the conversation, with the reason in `error`.
 std::optional<std::string> rendered(const ChatTemplate& chat, JsonNode conversation,
                                     std::string& error) {
   try {
@@ -77,7 +77,7 @@ std::vector<fs::path> templates_in(const fs::path& folder) {
   return found;
 }
 
-// An empty conversation is refused here, whatever a template makes of it.
+// leq refuses an empty conversation, whatever the template does with it.
 bool is_empty(JsonNode conversation) { return conversation.find("messages").size() == 0; }
 
 TEST(Jinja, OwnTemplatesRenderAsJinjaDoes) {
@@ -120,7 +120,7 @@ TEST(Jinja, RealTemplatesRenderAsJinjaDoes) {
   EXPECT_GE(seen, 700u);
 }
 
-// Conversations of odd texts, in the order that most templates take.
+// Creates conversations of unusual texts, with roles in the order that most templates accept.
 std::string random_conversations(std::uint64_t seed, int count) {
   Random random(seed);
   const std::vector<std::string> kPieces = {"a",
@@ -243,8 +243,8 @@ TEST(Jinja, RandomConversationsRenderAsInJinjaItself) {
   EXPECT_GE(texts, folders.size() > 1 ? 500u : 10u);
 }
 
-// No byte of a message is ever in a part that may form special tokens, whatever a template does to
-// it, and all of the template's own words are in such parts.
+// Whatever a template does with a message, no byte of the message may be in a part that can form
+// special tokens, and all text of the template itself must be in such parts.
 TEST(Jinja, WhatCameWithTheConversationFormsNoSpecialToken) {
   std::vector<fs::path> paths = templates_in(kFolder);
   if (const auto shared = test::shared_path("data/chat/templates")) {
@@ -319,7 +319,7 @@ TEST(Jinja, KeepsTheOwnWordsApartThroughEveryOperation) {
   EXPECT_EQ(special("{{ '<a>' | upper }}{{ ['<b>'] | tojson }}"), "<A>[\"<b>\"]");  // lost: content
 }
 
-// As Jinja2 3.1 writes them.
+// The expected texts are those of Jinja2 3.1.
 TEST(Jinja, WritesTitlesFormatsAndCounts) {
   const JsonTree messages = parse_json_tree(R"([{"role": "user", "content": "x"}])", "m");
   const std::vector<std::pair<std::string, std::string>> cases = {

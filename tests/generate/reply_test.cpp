@@ -1,4 +1,4 @@
-// A reply driven by hand: text, limits and ends at their borders, draws, and replies as values.
+// A reply driven by the test: text, limits and ends in edge cases, draws, and copies of replies.
 #include "generate/reply.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t kContext = 100;
 
-// Token n is the byte n; then a few merges and "<end>".
+// Token n is the byte n; these tokens are followed by a few merges and "<end>".
 const Tokenizer& bytes() {
   static const Tokenizer kTokenizer(test::small_byte_spec());
   return kTokenizer;
@@ -41,7 +41,7 @@ Reply reply_to(const std::string& prompt, ReplyRules rules) {
 
 ReplyRules at_most(std::int64_t tokens) { return {.stop = {.max_tokens = tokens}}; }
 
-// Takes bytes until the reply stops; the pieces that came, empty ones too, and the rest.
+// Adds bytes until the reply stops; returns the pieces, including empty ones, and the rest.
 std::vector<std::string> write(Reply& reply, const std::string& text) {
   std::vector<std::string> pieces;
   for (const Token token : tokens_of(text)) {
@@ -103,18 +103,18 @@ TEST(Reply, AnEndTokenIsNoPartOfItAndLetsTheRestOut) {
   EXPECT_EQ(reply.stopped(), StopReason::end_token);
   EXPECT_EQ(reply.text(), "bcd");
   EXPECT_EQ(reply.tokens().size(), 3u);
-  // Half a character at the end is U+FFFD.
+  // An incomplete character at the end becomes U+FFFD.
   Reply half = reply_to("a", {.stop = {.end_tokens = {'!'}}});
   EXPECT_EQ(write(half, "b\xe2\x96!"), (Pieces{"b", "", "", "", "\xef\xbf\xbd"}));
 }
 
 TEST(Reply, AStopStringEndsTheText) {
   Reply reply = reply_to("xy", {.stop = {.strings = {"yz", "cd"}, .max_tokens = 4}});
-  EXPECT_EQ(write(reply, "zbcd"), (Pieces{"z", "b", "", "", ""}));  // at the limit as well
+  EXPECT_EQ(write(reply, "zbcd"), (Pieces{"z", "b", "", "", ""}));  // also at the limit
   EXPECT_EQ(reply.stopped(), StopReason::stop_string);
   EXPECT_EQ(reply.stop_string(), "cd");
   EXPECT_EQ(reply.text(), "zb");
-  EXPECT_EQ(reply.tokens().size(), 4u);  // the cache would hold them
+  EXPECT_EQ(reply.tokens().size(), 4u);  // the cache would contain them
 }
 
 TEST(Reply, AStopStringMayBeCompleteWithTheLastText) {
@@ -206,7 +206,7 @@ TEST(Reply, PenaltiesSeeThePromptAndTheReply) {
   EXPECT_EQ(penalised(), "abb");
 }
 
-// Three rows of one batch: one has no numbers, and ends its own reply alone.
+// In a batch of three rows, a row with invalid numbers ends only its own reply.
 TEST(Reply, ABadRowEndsItsOwnReply) {
   const auto backend = make_cpu_backend({.threads = 1});
   const auto vocabulary = static_cast<std::int64_t>(bytes().size());

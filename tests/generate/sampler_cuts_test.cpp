@@ -1,5 +1,5 @@
-// Typical, top-n-sigma, XTC, Mirostat and biases against slow references in double, written from
-// their definitions, and at hand-made probabilities.
+// Typical, top-n-sigma, XTC, Mirostat and biases compared with slow references in double, written
+// from the definitions, and with hand-computed probabilities.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -40,8 +40,8 @@ std::vector<float> logits_of(const std::vector<double>& probabilities) {
   return logits;
 }
 
-// A row while it is cut, in double: what is left, best first, and how near the nearest decision was
-// to going the other way.
+// Applies cuts to a row in double: has the remaining tokens, best first, and the margin of the
+// closest decision.
 class SlowRow {
  public:
   SlowRow(const std::vector<float>& logits, const std::vector<LogitBias>& biases)
@@ -91,7 +91,7 @@ class SlowRow {
     while (above < p.size() && decide(p[above], threshold, 1)) ++above;
     if (above >= 2) order_.erase(order_.begin(), order_.begin() + static_cast<long>(above) - 1);
   }
-  // 1: by an estimated Zipf exponent; 2: by surprise.
+  // Version 1 estimates the exponent of Zipf's law; version 2 cuts by surprise.
   void mirostat(int version, double mu, double temperature, std::size_t vocabulary) {
     const std::vector<double> p = probabilities(temperature);
     std::size_t kept = 1;
@@ -112,7 +112,7 @@ class SlowRow {
     }
     order_.resize(kept);
   }
-  // The drawn token, and its surprise in bits.
+  // Returns the drawn token, and its surprise in bits.
   std::pair<Token, double> draw(double temperature, double r) {
     const std::vector<double> p = probabilities(temperature);
     double sum = 0;
@@ -171,7 +171,7 @@ std::vector<LogitBias> random_biases(Random& random, std::size_t vocabulary) {
   return biases;
 }
 
-constexpr double kTooNear = 1e-4;  // distances are whole multiples of 2^-16 in sums
+constexpr double kTooNear = 1e-4;  // in sums, distances are multiples of 2^-16
 
 TEST(SamplerCuts, DrawWhatTheSlowReferenceDraws) {
   constexpr int kTrials = 3000;
@@ -215,7 +215,7 @@ TEST(SamplerCuts, MirostatDrawsAndFollowsAsTheSlowReferenceDoes) {
     s.mirostat_ent = 1 + 4 * random.uniform();
     s.mirostat_lr = 0.05f + 0.5f * random.uniform();
     s.temperature = 0.5f + random.uniform();
-    s.top_k = 3;  // does nothing
+    s.top_k = 3;  // has no effect
     s.seed = random.bits();
     Sampler sampler(s, vocabulary, {});
     double mu = 2 * double{s.mirostat_ent};
@@ -226,7 +226,7 @@ TEST(SamplerCuts, MirostatDrawsAndFollowsAsTheSlowReferenceDoes) {
       row.mirostat(s.mirostat, mu, double{s.temperature}, vocabulary);
       const auto [want, surprise] = row.draw(double{s.temperature}, unit_number(words[0]));
       const Token drawn = draw(sampler, logits, {.index = index});
-      if (row.margin() < 1e-5) break;  // mu is another one from here on
+      if (row.margin() < 1e-5) break;  // from here on mu differs
       ++compared;
       ASSERT_EQ(drawn, want) << "reply " << reply << " token " << index;
       sampler.took();
@@ -236,7 +236,7 @@ TEST(SamplerCuts, MirostatDrawsAndFollowsAsTheSlowReferenceDoes) {
   EXPECT_GT(compared, kReplies * kTokens * 8 / 10);
 }
 
-// Surprises of 1, 2, 3, 4 and 4 bits: mu is an exact border.
+// The surprises are 1, 2, 3, 4 and 4 bits; mu is between two of them or just above one.
 TEST(SamplerCuts, MirostatKeepsASurpriseThatEqualsMu) {
   const std::vector<double> halves = {0.5, 0.25, 0.125, 0.0625, 0.0625};
   auto s = plain();
@@ -244,7 +244,7 @@ TEST(SamplerCuts, MirostatKeepsASurpriseThatEqualsMu) {
   s.mirostat_lr = 0;
   for (const auto& [ent, kept] : std::vector<std::pair<float, std::size_t>>{
            {0, 1}, {0.45f, 1}, {1.001f, 2}, {1.45f, 2}, {1.501f, 3}, {2.001f, 5}}) {
-    s.mirostat_ent = ent;  // mu is twice as much
+    s.mirostat_ent = ent;  // mu is twice as large
     EXPECT_EQ(reachable(s, logits_of(halves)).size(), kept) << ent;
   }
 }
@@ -293,9 +293,9 @@ TEST(SamplerCuts, MirostatTakesRowsOfEveryShape) {
 TEST(SamplerCuts, TypicalKeepsWhatIsNearestToTheExpectedSurprise) {
   auto s = plain();
   s.typical_p = 0.3f;
-  // Entropy 0.950: scores 0.439 for 0.6, 0.659 for 0.2, twice.
+  // The entropy is 0.950; the scores are 0.439 for 0.6, and 0.659 for each 0.2.
   EXPECT_EQ(reachable(s, logits_of({0.6, 0.2, 0.2})), (std::set<Token>{0}));
-  // Entropy 1.505: scores 0.589 for 0.4, 0.392 for 0.15, four times.
+  // The entropy is 1.505; the scores are 0.589 for 0.4, and 0.392 for each 0.15.
   const auto four = logits_of({0.4, 0.15, 0.15, 0.15, 0.15});
   const std::vector<std::pair<float, std::set<Token>>> cases = {{0, {1}},
                                                                 {0.2f, {1, 2}},
@@ -313,7 +313,7 @@ TEST(SamplerCuts, WhatFollowsTypicalLooksAtWhatItLeft) {
   const auto four = logits_of({0.4, 0.15, 0.15, 0.15, 0.15});
   auto s = plain();
   s.typical_p = 0.55f;
-  s.min_p = 0.9f;  // of 0.4 they would all be dropped
+  s.min_p = 0.9f;  // would drop all of those with 0.4
   EXPECT_EQ(reachable(s, four), (std::set<Token>{1, 2, 3, 4}));
   s.top_p = 0.4f;  // half of these four
   EXPECT_EQ(reachable(s, four), (std::set<Token>{1, 2}));
@@ -328,16 +328,16 @@ TEST(SamplerCuts, XtcLeavesTheLeastProbableOfThoseAboveTheThreshold) {
     return reachable(s, logits);
   };
   EXPECT_EQ(left(0.45f), (std::set<Token>{0, 1, 2, 3}));
-  EXPECT_EQ(left(0.35f), (std::set<Token>{0, 1, 2, 3}));  // one alone stays
+  EXPECT_EQ(left(0.35f), (std::set<Token>{0, 1, 2, 3}));  // a single candidate is kept
   EXPECT_EQ(left(0.25f), (std::set<Token>{1, 2, 3}));
   EXPECT_EQ(left(0.15f), (std::set<Token>{2, 3}));
   EXPECT_EQ(left(0.05f), (std::set<Token>{3}));
   EXPECT_EQ(left(0), (std::set<Token>{3}));
   EXPECT_EQ(left(0.6f), (std::set<Token>{0, 1, 2, 3}));
-  // Two of exactly a half, the most that any threshold reaches.
+  // Two tokens have exactly one half, which is the largest possible threshold.
   s.xtc_threshold = 0.5f;
   EXPECT_EQ(reachable(s, {1, 1}), (std::set<Token>{1}));
-  // A token without a logit is none of them.
+  // A token with an impossible logit does not count.
   s.xtc_threshold = 0;
   EXPECT_EQ(reachable(s, {1, 1, -kInfinity}), (std::set<Token>{1}));
 }
@@ -353,7 +353,7 @@ TEST(SamplerCuts, XtcActsAsOftenAsItsProbabilitySays) {
     Sampler sampler(s, 2, {});
     int second = 0;
     for (std::uint32_t i = 0; i < kDraws; ++i) second += draw(sampler, logits, {.index = i});
-    // Half of the draws that it leaves alone, all of those that it does not.
+    // The second token gets half of the draws that XTC skips, and all other draws.
     EXPECT_NEAR(second / double{kDraws}, 0.5 + double{probability} / 2, 0.012) << probability;
   }
 }
@@ -366,9 +366,9 @@ TEST(SamplerCuts, XtcsCoinIsTheSecondWordOfPhilox) {
 }
 
 TEST(SamplerCuts, TopNSigmaMeasuresFromTheLargestLogit) {
-  // Mean 4, deviation 2: one of them below 9 is 7.
+  // A token is kept if its logit is within n standard deviations of the largest logit.
   const std::vector<float> logits = {2, 4, 4, 4, 5, 5, 7, 1};
-  // Mean 4, squares 4 + 0 + 0 + 0 + 1 + 1 + 9 + 9 = 24, deviation 1.732.
+  // The mean is 4; squares 4 + 0 + 0 + 0 + 1 + 1 + 9 + 9 = 24 give the deviation 1.732.
   auto s = plain();
   s.temperature = 50;
   const auto kept = [&](float n) {
@@ -381,7 +381,7 @@ TEST(SamplerCuts, TopNSigmaMeasuresFromTheLargestLogit) {
   EXPECT_EQ(kept(0), 8u);
   EXPECT_EQ(kept(-1), 8u);
   s.top_n_sigma = 1;
-  EXPECT_EQ(reachable(s, {3, 3, 3}).size(), 3u);  // no deviation
+  EXPECT_EQ(reachable(s, {3, 3, 3}).size(), 3u);  // deviation 0
   EXPECT_EQ(draw(s, {-kInfinity, -kInfinity}, {}), kAllBanned);
   EXPECT_EQ(reachable(s, {-kInfinity, 1}), (std::set<Token>{1}));
 }
@@ -410,7 +410,7 @@ TEST(LogitBiases, ActAtTemperatureZeroToo) {
   EXPECT_EQ(draw(s, logits, {}), 0);
   s.logit_bias = {{1, -kInfinity}};
   EXPECT_EQ(draw(s, logits, {}), 2);
-  s.logit_bias = {{1, -kInfinity}, {1, 0}};  // the last of two
+  s.logit_bias = {{1, -kInfinity}, {1, 0}};  // the last one counts
   EXPECT_EQ(draw(s, logits, {}), 1);
 }
 
@@ -421,7 +421,7 @@ TEST(LogitBiases, ComeBeforePenaltiesAndLiftNoBan) {
   s.repeat_penalty = 2;
   s.logit_bias = {{0, 6}, {2, 100}};
   Sampler sampler(s, 3, std::vector<Token>{2});
-  // -2 + 6 = 4, halved to 2: above 1.5. Doubled first it would be -4 + 6.
+  // -2 + 6 = 4 is halved to 2, which is above 1.5. In the other order it would be -4 + 6.
   const std::vector<float> logits = {-2, 1.5f, 0};
   const std::vector<Token> context = {0};
   EXPECT_EQ(HostSampler().draw(logits, sampler.request(context, {})), 0);

@@ -1,5 +1,5 @@
-// The sampler against a slow reference in double that sorts everything, against the probabilities
-// it has to draw with, and at the edges of its settings.
+// Compares the sampler with a slow reference in double that sorts everything, checks the
+// probabilities of its draws, and tests limits of its settings.
 #include "generate/sampler.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// The token of one row of logits on the host.
+// Draws a token on the host from one row of logits.
 std::int32_t draw(Sampler sampler, const std::vector<float>& logits,
                   const std::vector<Token>& context, const SamplePoint& point) {
   return HostSampler().draw(logits, sampler.request(context, point));
@@ -38,10 +38,10 @@ std::vector<float> random_logits(std::size_t count, std::uint64_t seed, float sc
 
 struct Drawn {
   Token token;
-  double margin;  // how near the nearest decision was to going the other way, relative
+  double margin;  // relative margin of the closest decision
 };
 
-// The definition, written down slowly: all in double, with the C library's exp.
+// A slow implementation of the definition, all in double with exp of the C library.
 Drawn reference(const std::vector<float>& raw, const SamplingSettings& s,
                 const std::vector<Token>& context, const std::vector<Token>& banned,
                 const SamplePoint& point) {
@@ -120,7 +120,7 @@ SamplingSettings random_settings(Random& random) {
 
 TEST(Sampler, DrawsWhatTheSlowReferenceDraws) {
   constexpr int kTrials = 2000;
-  constexpr double kTooNear = 1e-5;  // f32 exp against double: two roundings apart at such margins
+  constexpr double kTooNear = 1e-5;  // f32 exp against double: two roundings
   Random random(42);
   int compared = 0;
   for (int trial = 0; trial < kTrials; ++trial) {
@@ -144,7 +144,7 @@ TEST(Sampler, DrawsWhatTheSlowReferenceDraws) {
 }
 
 TEST(Sampler, DrawsAsOftenAsTheProbabilitiesSay) {
-  // Chi squared with 15 degrees of freedom is above 45 once in 10,000 seeds; the seed is fixed.
+  // Chi squared with 15 degrees of freedom exceeds 45 for one seed in 10,000; the seed is fixed.
   constexpr std::size_t kTokens = 16;
   constexpr int kDraws = 200000;
   constexpr double kTemperature = 1.5;
@@ -167,7 +167,7 @@ TEST(Sampler, DrawsAsOftenAsTheProbabilitiesSay) {
 }
 
 TEST(Sampler, TheRandomNumberIsTheFirstWordOfPhilox) {
-  // 256 equal logits: the token is the first byte of Philox's published answer 6627e8d5.
+  // There are 256 equal logits; the token is the first byte of Philox's published output 6627e8d5.
   const std::vector<float> logits(256, 1.0f);
   Sampler sampler(plain(), 256, {});
   EXPECT_EQ(draw(sampler, logits, {}, {}), 0x66);
@@ -181,7 +181,7 @@ TEST(Sampler, IndexReplyChoiceAndSeedAllChangeTheDraw) {
        {SamplePoint{0, 0, 0}, SamplePoint{1, 0, 0}, SamplePoint{0, 1, 0}, SamplePoint{0, 0, 1}}) {
     seen.insert(draw(Sampler(settings, 4096, {}), logits, {}, point));
   }
-  settings.seed = 1ull << 32;  // the high half of the seed counts too
+  settings.seed = 1ull << 32;  // the high half of the seed matters, too
   seen.insert(draw(Sampler(settings, 4096, {}), logits, {}, {}));
   EXPECT_EQ(seen.size(), 5u);
 }
@@ -205,7 +205,7 @@ TEST(Sampler, TemperatureZeroIgnoresAllButThePenaltiesThatWereAskedFor) {
 }
 
 TEST(Sampler, TopKOneAndTopPZeroTakeTheLowestIdOfTheLargestLogits) {
-  const std::vector<float> logits = {-0.0f, 0.0f, -1, 0.0f};  // both zeros are one logit
+  const std::vector<float> logits = {-0.0f, 0.0f, -1, 0.0f};  // both zeros are the same logit
   auto one = plain();
   one.top_k = 1;
   auto narrow = plain();
@@ -216,7 +216,7 @@ TEST(Sampler, TopKOneAndTopPZeroTakeTheLowestIdOfTheLargestLogits) {
   }
 }
 
-// Which tokens are ever drawn.
+// Returns all tokens that are ever drawn.
 std::set<Token> reachable(const SamplingSettings& settings, const std::vector<float>& logits,
                           const std::vector<Token>& banned = {}) {
   Sampler sampler(settings, logits.size(), banned);
@@ -233,8 +233,8 @@ TEST(Sampler, TopKKeepsTheLowestIdsOfEqualLogits) {
 }
 
 TEST(Sampler, TopPCountsTheSharesOfTopKsSurvivorsOnly) {
-  // Probabilities 0.4, 0.3, 0.2, 0.1. After top-k 2 the shares are 4/7 and 3/7: 0.5 keeps one
-  // token, which it would not of the whole.
+  // The probabilities are 0.4, 0.3, 0.2, 0.1. After top-k 2 they are 4/7 and 3/7, so that top-p 0.5
+  // keeps one token; for the whole distribution it would keep two.
   std::vector<float> logits;
   for (const double p : {0.4, 0.3, 0.2, 0.1}) logits.push_back(static_cast<float>(std::log(p)));
   auto settings = plain();
@@ -249,7 +249,7 @@ TEST(Sampler, TopPAndMinPLookAtProbabilitiesBeforeTheTemperature) {
   for (const double p : {0.6, 0.3, 0.1}) logits.push_back(static_cast<float>(std::log(p)));
   for (const float temperature : {0.5f, 50.0f}) {
     auto settings = plain(temperature);
-    settings.min_p = 0.4f;  // 0.3 / 0.6 stays, 0.1 / 0.6 does not
+    settings.min_p = 0.4f;  // keeps 0.3 / 0.6, drops 0.1 / 0.6
     EXPECT_EQ(reachable(settings, logits), (std::set<Token>{0, 1})) << temperature;
     settings.min_p = 0;
     settings.top_p = 0.7f;
@@ -265,7 +265,7 @@ TEST(Sampler, PenaltiesLookAtTheLastTokensOnly) {
   settings.repeat_last_n = 2;
   const std::vector<Token> context = {0, 1, 2, 1, 2};
   EXPECT_EQ(draw(Sampler(settings, 3, {}), logits, context, {}), 0);
-  settings.repeat_last_n = 3;  // 2, 1, 2: still not token 0
+  settings.repeat_last_n = 3;  // 2, 1, 2: still without token 0
   EXPECT_EQ(draw(Sampler(settings, 3, {}), logits, context, {}), 0);
   settings.repeat_last_n = -1;
   settings.presence_penalty = 0;
@@ -289,7 +289,7 @@ TEST(Sampler, BannedAndImpossibleTokensAreNeverDrawn) {
 TEST(Sampler, NamesLogitsThatAreNoNumbersAndVocabulariesThatAreAllBanned) {
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), kInfinity}) {
     for (const float temperature : {0.0f, 1.0f}) {
-      // Also where the token is banned, and the first of two.
+      // The first of two bad logits is named, even if its token is banned.
       for (const std::vector<Token>& banned : {std::vector<Token>{}, {1}}) {
         const Sampler sampler(plain(temperature), 4, banned);
         EXPECT_EQ(draw(sampler, {0, bad, 1, bad}, {}, {}), bad_logit_of(1));
@@ -313,7 +313,7 @@ TEST(Sampler, BannedTokensStayBannedWhateverTheirPenalty) {
   EXPECT_EQ(draw(Sampler(settings, 3, banned), {1, 2, 3}, {1, 0}, {}), 0);
 }
 
-// Penalties that leave the range of floats: the largest float, or never.
+// Penalties beyond the range of floats give the largest float or an impossible token.
 TEST(Sampler, ExtremePenaltiesGiveNumbers) {
   auto settings = plain();
   settings.repeat_penalty = 1e-30f;

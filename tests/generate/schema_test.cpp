@@ -1,5 +1,5 @@
-// JSON schemas as pydantic 2 and zod 4 write them: which texts are held, which keywords restrict
-// nothing, and what is said of those that are not held.
+// JSON schemas as pydantic 2 and zod 4 write them: which texts are allowed, which keywords restrict
+// nothing, and the notes about keywords that are not enforced.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -60,7 +60,7 @@ TEST(SchemaBounds, SixtyFourBitsAreHeldExactlyAndSmall) {
   }
 }
 
-// Against arithmetic on thousandths.
+// Compares with arithmetic on thousandths.
 TEST(SchemaBounds, OfNumbersAreHeldToTheDigit) {
   Random random(11);
   const auto written = [](std::int64_t thousandths) {
@@ -109,7 +109,7 @@ TEST(SchemaEnums, OfTwentyThousandValuesAreOneTree) {
     EXPECT_TRUE(automaton.may_end(state));
   }
   EXPECT_FALSE(takes(grammar, "\"value x\""));
-  // Literals of a union of zod's.
+  // A union of literals, as zod writes it.
   Json union_of = Json::array();
   for (int i = 0; i < 5'000; ++i) {
     union_of.push_back({{"type", "string"}, {"const", "v" + std::to_string(i)}});
@@ -125,7 +125,7 @@ TEST(SchemaEnums, OfTwentyThousandValuesAreOneTree) {
 struct Written {
   std::string schema;
   std::vector<std::string> valid, invalid;
-  std::string note;  // a part of the only one; empty: there is none, and strict takes it as well
+  std::string note;  // part of the only note; empty: there is none, and strict accepts it
 };
 
 const std::vector<Written>& written_schemas() {
@@ -244,7 +244,7 @@ TEST(ForcedCalls, ReferencesResolveWithinTheToolsOwnSchema) {
   const auto any = forced_call_grammar({}, tools.root(), "", "", "tools", &notes);
   EXPECT_TRUE(takes(any, R"({"name": "f", "arguments": {"c": "red"}})"));
   EXPECT_FALSE(takes(any, R"({"name": "f", "arguments": {"c": "green"}})"));
-  ASSERT_EQ(notes.size(), 2u);  // that a tool's schema is not held, or is none, is said
+  ASSERT_EQ(notes.size(), 2u);  // unsupported and invalid tool schemas are noted
   EXPECT_NE(notes[0].find("tools: i: #/properties/n: the keyword 'multipleOf'"), std::string::npos);
   EXPECT_NE(notes[1].find("tools: j: expected 'parameters' of the type object"), std::string::npos);
   const auto only = forced_call_grammar({}, tools.root(), "h", "", "tools", &notes);
@@ -307,7 +307,7 @@ TEST(AnswersAfterThoughts, SoDoForcedCallsAndCallsBesideAnAnswer) {
   }
 }
 
-// As the xml style writes them: every argument is a text, of which the schema tells what it is.
+// In the xml style every argument is written as text, and the schema determines its type.
 TEST(XmlArguments, StayTextsWhereTheSchemaAllowsOne) {
   const JsonTree tools = parse_json_tree(R"([{"function":{"name":"f","parameters":{"type":"object",
       "properties":{"a":{"anyOf":[{"type":"string"},{"type":"null"}]},"b":{"type":["integer","string"]},

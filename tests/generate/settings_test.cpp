@@ -1,4 +1,4 @@
-// Which source of a sampling setting wins, and what is said of it.
+// Tests which source of a sampling setting takes precedence, and the note about this.
 #include "generate/settings.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ TEST(Settings, TheModelsOwnWinOverDefaults) {
   EXPECT_EQ(choice.settings.top_p, 0.95f);
   EXPECT_TRUE(has_note(choice, "top-k 20 (model)"));
   EXPECT_TRUE(has_note(choice, "repeat-penalty 1.05 (model)"));
-  // At temperature 0 a model's penalty must not change the argmax.
+  // At temperature 0, a model's penalty must not change the argmax.
   EXPECT_FALSE(choice.settings.penalties_when_greedy);
 }
 

@@ -1,4 +1,4 @@
-// Stop strings in text that is cut into pieces in every way.
+// Stop strings in text that is split into pieces in every possible way.
 #include "generate/stop.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ struct Expected {
   std::string found;
 };
 
-// The definition on the whole text: the stop string that ends first, the longest of several.
+// Searches the whole text for the stop string that ends first; of several, the longest.
 Expected reference(const std::string& text, const Strings& stops) {
   for (std::size_t end = 1; end <= text.size(); ++end) {
     std::optional<std::string> best;

@@ -1,4 +1,4 @@
-// Replies taken apart: thoughts, content and calls, in each style, however the text is cut.
+// Replies parsed into reasoning, content and calls, in each style, however the text is split.
 #include "generate/tool_calls.h"
 
 #include <gtest/gtest.h>
@@ -176,7 +176,7 @@ TEST(ToolCalls, RecordedRepliesAreTakenApart) {
     const Whole found = read(one, {one.text});
     EXPECT_EQ(found, one.whole) << one.text;
     for (const Call& call : found.calls) {
-      if (one.text.ends_with("\"b")) continue;  // broke off
+      if (one.text.ends_with("\"b")) continue;  // cut off
       EXPECT_NO_THROW(parse_json(call.arguments, "arguments")) << call.arguments;
     }
   }
@@ -202,7 +202,7 @@ TEST(ToolCalls, EveryTruncatedReplyIsTakenApartToo) {
     for (std::size_t i = 0; i < one.text.size(); ++i) {
       const Whole found = read(one, {one.text.substr(0, i)});
       EXPECT_LE(found.calls.size(), one.whole.calls.size());
-      // What is no call of a built-in tool yet is a program.
+      // A truncated call of a built-in tool is read as a program, so its name may differ.
       if (one.text.find(".call(") != std::string::npos) continue;
       for (std::size_t c = 0; c < found.calls.size(); ++c)
         EXPECT_EQ(found.calls[c].name, one.whole.calls[c].name) << one.text.substr(0, i);

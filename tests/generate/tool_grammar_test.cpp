@@ -1,6 +1,6 @@
-// Replies that may call tools: what is free, what is held, and from where on. Random replies of the
-// grammar are taken apart by ReplyReader and judged by plain code; replies made by plain code are
-// read by the grammar.
+// Replies that may call tools: which text is free, which is constrained, and from which position.
+// Random replies of the grammar are parsed by ReplyReader and checked by plain code; replies built
+// by plain code are read by the grammar.
 #include "generate/tool_grammar.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ class Automaton {
     automaton_.emplace(
         tool_grammar(watched.style, tree_.root(), watched.prompt, watched.count, "tools"));
   }
-  // Where the text ends; kDead where it is none.
+  // Returns the state after the text, or kDead if the text is not allowed.
   GrammarAutomaton::State after(std::string_view text) {
     return automaton_->after(automaton_->start(), text);
   }
@@ -85,7 +85,7 @@ Told read(const Watched& watched, JsonNode tools, const std::string& text) {
   return told;
 }
 
-// By the schemas above, without them.
+// Checks the arguments as the schemas above do, but with separate code.
 bool is_valid(const std::string& name, const Json& arguments) {
   if (!arguments.is_object()) return false;
   if (name == "now") return arguments.empty();
@@ -109,7 +109,7 @@ bool is_valid(const std::string& name, const Json& arguments) {
 struct Case {
   ToolCallStyle style;
   std::string text;  // may be written
-  std::string then;  // its first byte may not follow, where it is not empty
+  std::string then;  // its first byte must not follow; empty: none
 };
 
 const std::vector<Case>& cases() {
@@ -215,7 +215,7 @@ TEST(ToolGrammar, AnythingIsFreeWithoutAMark) {
   EXPECT_EQ(tool_grammar({}, tools.root(), "", CallCount::any, "tools"), nullptr);
 }
 
-// Marks that overlap themselves and each other, against a search for each.
+// Marks that overlap themselves and each other; compared with a plain search for each mark.
 TEST(ToolGrammar, AMarkIsFoundWhereverItStands) {
   const std::vector<std::string> marks = {"aabab", "babb", "abba"};
   WatchMode free;
@@ -228,7 +228,7 @@ TEST(ToolGrammar, AMarkIsFoundWhereverItStands) {
   for (int turn = 0; turn < 3000; ++turn) {
     std::string text;
     for (int i = 0; i < 12; ++i) text += static_cast<char>('a' + random.bits() % 2);
-    std::size_t end = std::string::npos;  // of the first mark
+    std::size_t end = std::string::npos;  // end of the first mark
     for (const std::string& mark : marks) {
       const std::size_t at = text.find(mark);
       if (at != std::string::npos) end = std::min(end, at + mark.size());
@@ -250,9 +250,9 @@ TEST(ToolGrammar, ThoughtsHoldNoCalls) {
     EXPECT_TRUE(automaton.accepts(thought));
     EXPECT_FALSE(automaton.reads(thought + "<tool_call>h"));
     EXPECT_TRUE(automaton.reads(thought + "<think><tool_call>{"));
-    EXPECT_FALSE(automaton.reads(thought + "<think><tool_call>h"));  // they come once
+    EXPECT_FALSE(automaton.reads(thought + "<think><tool_call>h"));  // only allowed once
     EXPECT_EQ(automaton.reads("<tool_call>h"), begun);
-    EXPECT_EQ(automaton.reads("a <think> <tool_call>h"), begun);  // and at the start
+    EXPECT_EQ(automaton.reads("a <think> <tool_call>h"), begun);  // also allowed at the start
   }
 }
 
@@ -292,7 +292,7 @@ TEST(ToolGrammar, ASchemaThatCannotBeHeldIsAnyObjectUnlessItIsStrict) {
   }
 }
 
-// Bytes at random, among those that may come; now and then what ends something.
+// Chooses random allowed bytes, and occasionally bytes that end something.
 std::string random_reply(Automaton& automaton, const std::string& mark, Random& random) {
   constexpr auto kDead = GrammarAutomaton::kDead;
   std::string text = mark;

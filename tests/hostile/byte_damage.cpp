@@ -100,7 +100,7 @@ DamagedBytes damage_bytes(const std::string& bytes, const std::vector<std::size_
       damaged.what = "bit " + std::to_string(bit) + " of byte " + number(at);
     }
   }
-  // An edge may be what stood there already.
+  // The edge value may equal the original value, so that nothing is damaged.
   if (damaged.bytes == bytes) damaged.first = damaged.last = 0;
   return damaged;
 }

@@ -1,4 +1,4 @@
-// Ways to damage bytes, and to put something else than a plain file in a file's place.
+// Ways to damage bytes, and to replace a plain file by something else.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,12 @@ namespace leq::hostile {
 struct DamagedBytes {
   std::string bytes;
   std::string what;       // "cut to 63 bytes"
-  std::size_t first = 0;  // [first, last) is what changed; last = npos where the size did
+  std::size_t first = 0;  // changed range [first, last); last = npos if the size changed
   std::size_t last = 0;
   bool size_changed() const { return last == std::string::npos; }
 };
 
-// `boundaries`: offsets where one part of the file ends and the next begins.
+// `boundaries` are offsets at which one part of the file ends and the next begins.
 DamagedBytes damage_bytes(const std::string& bytes, const std::vector<std::size_t>& boundaries,
                           Dice& dice);
 
@@ -26,9 +26,9 @@ enum class Place : std::uint8_t {
   missing,
   empty,
   folder,
-  pipe,          // with nobody at its other end
+  pipe,          // without a peer at its other end
   no_right,      // a file of mode 0
-  link,          // to the whole file: must be accepted
+  link,          // to the complete file: must be accepted
   link_nowhere,  // dangling
   link_in_a_ring,
   null_device,

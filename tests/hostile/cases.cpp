@@ -15,18 +15,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kReservedFirst = 48, kPreambleEnd = 64;  // of a .leq file
+constexpr std::size_t kReservedFirst = 48, kPreambleEnd = 64;  // offsets in a .leq file
 constexpr std::size_t kMinorFirst = 12, kMinorEnd = 16;
-constexpr double kWordsShare = 0.2;  // cases of command lines alone
+constexpr double kWordsShare = 0.2;  // fraction of cases with only command lines
 
-// What became of the file, and what a tool that reads all of it may do.
+// The damage to a file, and the allowed results of a tool that reads all of the file.
 struct Damage {
-  std::string what;   // for people
+  std::string what;   // for human readers
   std::string group;  // for the list of known failures: "place pipe"
   Expect expect = Expect::either;
 };
 
-// Files without which a folder is still a checkpoint.
+// Returns whether a checkpoint folder is still valid without this file.
 bool optional(const Target& target) {
   for (const char* kind :
        {"generation_config.json", "tokenizer_config.json", "chat_template", "index.json"}) {
@@ -40,7 +40,7 @@ bool any_text(const Target& target) { return target.layout == Layout::text; }
 Expect expect_of_place(Place place, const Target& target) {
   switch (place) {
     case Place::link:
-      // A whole text may be too long for a prompt.
+      // Even an undamaged text may be too long for a prompt.
       return any_text(target) ? Expect::either : Expect::accepted;
     case Place::no_right:
       return modes_hold() ? Expect::refused : Expect::either;
@@ -60,7 +60,7 @@ Expect expect_of_place(Place place, const Target& target) {
   return Expect::either;
 }
 
-// A folder of no files yet is as good as one with some.
+// An empty folder is as valid as a folder that contains files.
 Expect expect_of_folder(Place place) {
   if (place == Place::link || place == Place::folder) return Expect::accepted;
   return place == Place::no_right && !modes_hold() ? Expect::either : Expect::refused;
@@ -68,12 +68,12 @@ Expect expect_of_folder(Place place) {
 
 Damage damage_place(const Target& target, const fs::path& path, Dice& dice) {
   Place place = kPlaces[dice.below(std::size(kPlaces))];
-  // Who gives a text by a pipe may take his time.
+  // A text read from a pipe may arrive slowly.
   if (place == Place::pipe && target.kind == "text") place = Place::folder;
   put_in_place(place, path, dice);
   Expect expect =
       target.layout == Layout::folder ? expect_of_folder(place) : expect_of_place(place, target);
-  // Some places tell before the start that nothing could be written there either.
+  // Some replacements also prevent writing to the path, which a tool reports before it starts.
   if (target.spared) expect = Expect::either;
   return {place_name(place), "place " + place_name(place), expect};
 }
@@ -113,19 +113,19 @@ Expect expect_of_json(const DamagedJson& damaged, const Target& target, const Re
     case JsonHarm::bomb:
       return required || damaged.what.starts_with("deep") ? Expect::refused : Expect::either;
     case JsonHarm::value:
-      // What somebody said in a chat may be any text.
+      // A message in a chat may be any text.
       if (damaged.where.empty() || target.kind == "chat") return Expect::either;
-      // A model may be as bad as any number says.
+      // A model's perplexity may have any value.
       if (damaged.where == "/ppl") return Expect::either;
-      // No weight of GPT-2 tells how many heads share its width.
+      // GPT-2's weights do not determine the number of heads, so other numbers may be accepted.
       if (damaged.where == "/n_head") return Expect::either;
       return required && (!checksum || reader.reads_all) ? Expect::refused : Expect::either;
     case JsonHarm::type:
       return required ? Expect::refused : Expect::either;
     case JsonHarm::missing: {
-      // A chat may be older than some settings.
+      // A saved chat may be older than some settings, so a missing setting is allowed.
       if (target.kind == "chat" && damaged.where.starts_with("/settings/")) return Expect::either;
-      // A tensor is found in its shard without the index, too.
+      // A tensor is found in its shard even if the index does not list it.
       const bool listed = target.kind == "index.json" && damaged.where != "/weight_map";
       return required && !listed ? Expect::refused : Expect::either;
     }
@@ -175,7 +175,7 @@ Damage described(const DamagedJson& damaged, Expect expect) {
   return {damaged.what + where, std::string("json ") + harm_name(damaged.harm), expect};
 }
 
-// The same as what stood there is no damage.
+// Replacing a value by the same value is no damage.
 Expect unless_same(bool same, Expect expect) { return same ? Expect::either : expect; }
 
 Damage damage_json_file(const Target& target, const Reader& reader, const fs::path& path,
@@ -194,7 +194,7 @@ bool inside(const DamagedBytes& damaged, std::size_t first, std::size_t last) {
   return damaged.first >= first && damaged.last <= last;
 }
 
-// A tool that works with text reads the tokenizer's tables.
+// A tool that processes text reads the tokenizer's tables.
 bool reads_blobs(const Reader& reader) {
   return reader.tool == "leq-run" || reader.tool == "leq-perplexity" ||
          std::find(reader.words.begin(), reader.words.end(), "--tokenize") != reader.words.end();
@@ -232,7 +232,7 @@ Damage damage_leq_bytes(const Reader& reader, const fs::path& path, Dice& dice) 
           unless_same(same, expect_of_leq_bytes(damaged, parts, reader))};
 }
 
-// A bit of a plane or table that no checksum betrays: what runs on it must still hold the rules.
+// Damages a bit of a plane or table and repairs the checksum; a run must still obey the rules.
 Damage damage_leq_range(const fs::path& path, Dice& dice) {
   std::string file = read_bytes(path);
   const LeqParts parts = parts_of(file);
@@ -342,7 +342,7 @@ Damage damage_text(const fs::path& path, Dice& dice) {
   return {what, broken ? "no UTF-8" : "text", broken ? Expect::refused : Expect::either};
 }
 
-// Statistics and bases of KL carry checksums of all they hold; other bytes may mean anything.
+// Statistics and KL base files have checksums of their content; damage to other files may pass.
 Damage damage_plain(const Target& target, const fs::path& path, Dice& dice) {
   const std::string before = read_bytes(path);
   const DamagedBytes damaged =
@@ -355,7 +355,7 @@ Damage damage_plain(const Target& target, const fs::path& path, Dice& dice) {
       unless_same(damaged.bytes == before || reserved, checked ? Expect::refused : Expect::either)};
 }
 
-// Saved prompts: a header of numbers with a checksum of all behind it, sometimes repaired.
+// A saved prompt has a numeric header and a checksum of the rest, which is sometimes repaired.
 Damage damage_prompts(const fs::path& path, Dice& dice) {
   const std::string before = read_bytes(path);
   const std::size_t header[] = {0, 8, 16, 24, 28, 32, 40, 48, before.size() - 1};
@@ -379,7 +379,7 @@ Damage damage_file(const Target& target, const Reader& reader, const fs::path& p
       return damage_json_file(target, reader, path, dice);
     case Layout::text: {
       Damage damage = damage_text(path, dice);
-      // What stands around the block of a PEM file is nobody's.
+      // Text outside the block of a PEM file is ignored, so its damage may be accepted.
       if (path.extension() == ".pem") damage.expect = Expect::either;
       return damage;
     }
@@ -392,7 +392,7 @@ Damage damage_file(const Target& target, const Reader& reader, const fs::path& p
   return damage_plain(target, path, dice);
 }
 
-// The path of a target's file in `folder`.
+// Returns the path of a target's file in `folder`.
 fs::path file_of(const Target& target, const fs::path& folder) {
   const fs::path path = folder / target.file;
   if (!target.file.ends_with('*')) return path;
@@ -452,11 +452,11 @@ Case make_case(const CasePlan& plan, std::uint64_t number, const fs::path& folde
                       .names = target.also_named,
                       .outputs = reader.outputs,
                       .talk = reader.talk};
-  // Only running shows what bytes with a right checksum are worth.
+  // Only a run determines whether bytes with a correct checksum are usable.
   const bool runs = damage.group == "bytes" || damage.group.starts_with("repaired");
   if (target.layout == Layout::leq && runs) made.expectation.talk = Talk::before;
   made.expectation.names.push_back(file.filename().string());
-  // Keys and values with a right checksum are taken for what they say.
+  // Keys and values with a correct checksum are accepted unchanged.
   if (!reader.questions.empty() && damage.group != "repaired prompt") {
     made.expectation.answer = said_in(read_bytes(folder / "answer.txt"));
   }

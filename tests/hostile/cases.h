@@ -1,4 +1,4 @@
-// Numbered cases: a whole command with damaged files or words, and what may come of it.
+// Numbered cases; each is a complete command with damaged files or words, and its allowed results.
 #pragma once
 
 #include <cstdint>
@@ -12,29 +12,29 @@
 namespace leq::hostile {
 
 struct Case {
-  std::string name;  // "config.json value -1 at /hidden_size", for people
-  std::string kind;  // "config.json/value", for the list of known failures
+  std::string name;  // for human readers: "config.json value -1 at /hidden_size"
+  std::string kind;  // for the list of known failures: "config.json/value"
   std::string tool;  // "leq-quantize"
   Command command;
   Expectation expectation;
 };
 
-// What all cases have in common.
+// The settings that all cases share.
 struct CasePlan {
   Tools tools;
-  std::filesystem::path samples;  // of make_samples
+  std::filesystem::path samples;  // created by make_samples
   std::uint64_t seed = 1;
-  std::string kind = {};  // of the damaged file ("gguf"); any kind of case unless told
+  std::string kind = {};  // of the damaged file ("gguf"); empty: any
 };
 
-// Makes the files of case `number` in `folder` (which must be empty) and says what to run there.
-// The same for the same seed and number.
+// Creates the files of case `number` in `folder` (which must be empty) and returns the command to
+// run there. The same seed and number always give the same case.
 Case make_case(const CasePlan& plan, std::uint64_t number, const std::filesystem::path& folder);
 
-// One of so many cases is leq-server's, which is told to end once it listens.
+// One of this many cases runs leq-server, which is told to exit once it listens.
 inline constexpr std::uint64_t kServerEach = 16;
 
-// Cases of command lines, without a damaged file.
+// Selects cases that only have command lines, without a damaged file.
 enum class Program : std::uint8_t { tools, server };
 Case make_words_case(const CasePlan& plan, std::uint64_t number,
                      const std::filesystem::path& folder, Program program);

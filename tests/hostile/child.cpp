@@ -36,7 +36,7 @@ std::string read_start(const fs::path& path) {
   return text;
 }
 
-// All that the child needs, made before the fork: between fork and exec nothing allocates.
+// These are prepared before the fork, because nothing may allocate between fork and exec.
 struct Prepared {
   std::vector<char*> words, environment;
   std::string folder, in, out, err;
@@ -82,7 +82,7 @@ Ended run_child(const Command& command, const Limits& limits, const fs::path& no
   child.words.push_back(nullptr);
   for (char** entry = environ; *entry != nullptr; ++entry) child.environment.push_back(*entry);
   for (const std::string& entry : command.environment) {
-    // The first of a name is the one that counts.
+    // Of several entries with one name, the first one takes precedence.
     child.environment.insert(child.environment.begin(), const_cast<char*>(entry.c_str()));
   }
   child.environment.push_back(nullptr);
@@ -119,7 +119,7 @@ Ended run_child(const Command& command, const Limits& limits, const fs::path& no
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 5 / 4, std::chrono::microseconds(10'000));
   }
-  ::kill(-id, SIGKILL);  // whoever it left behind
+  ::kill(-id, SIGKILL);  // kills processes that it left behind
   ended.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   if (WIFEXITED(status)) ended.status = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) ended.signal = WTERMSIG(status);

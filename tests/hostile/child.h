@@ -1,4 +1,4 @@
-// A program under limits, in a folder of its own: what a test of hostile input runs.
+// Runs a program with limits in a folder of its own, for tests with hostile input.
 #pragma once
 
 #include <cstdint>
@@ -14,24 +14,24 @@ enum class Stdin : std::uint8_t { closed, nothing, text };
 
 struct Command {
   std::vector<std::string> words;        // words[0] is the path of the program
-  std::vector<std::string> environment;  // "NAME=value", besides what the test itself has
+  std::vector<std::string> environment;  // "NAME=value", in addition to the test's environment
   Stdin standard_input = Stdin::nothing;
-  std::string input;  // where standard_input is text
-  // Not empty: once a line of its messages has this the program is asked these, one after another,
-  // at the port that the line ends with, and then told to end (SIGTERM).
+  std::string input;  // used if standard_input is text
+  // If not empty: once the program prints a line that contains this, it gets the questions one
+  // after another at the port at the end of the line, and then SIGTERM.
   std::string end_at = {};
   std::vector<Question> questions = {};
   std::filesystem::path folder;
 };
 
 struct Limits {
-  double seconds = 20;              // of wall time; then it is killed
+  double seconds = 20;              // limit of wall time; then it is killed
   std::uint64_t address_space = 0;  // bytes; 0 = no limit
   std::uint64_t file_bytes = std::uint64_t{1} << 30;
 };
 
 struct Ended {
-  int status = -1;  // exit status, -1 where a signal ended it
+  int status = -1;  // exit status, -1 if a signal ended it
   int signal = 0;
   bool timed_out = false;
   double seconds = 0;
@@ -40,15 +40,15 @@ struct Ended {
   std::vector<std::string> answers;  // to the questions
 };
 
-// `notes` is a folder for the streams of the program, beside the one that it runs in. The program
-// has a process group of its own, killed as a whole at the end of its time, and no right to read
-// what its mode forbids, even where the test runs as root.
+// `notes` is a folder for the program's output, next to the folder it runs in. The program has its
+// own process group, which is killed as a whole when its time is up, and cannot read files whose
+// mode forbids this, even if the test runs as root.
 Ended run_child(const Command& command, const Limits& limits, const std::filesystem::path& notes);
 
-// As a shell would take it.
+// Returns the command as a shell would accept it.
 std::string shell_text(const Command& command);
 
-// False where a root process here cannot give up reading everything.
+// Returns false if a root process cannot give up its right to read every file.
 bool modes_hold();
 
 }  // namespace leq::hostile

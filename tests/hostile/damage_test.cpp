@@ -1,4 +1,4 @@
-// The damage is what it says it is, and the same for the same number.
+// Damage must be as described, and the same for the same case number.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -21,8 +21,8 @@ TEST(JsonDamage, IsJsonWhereItSaysSo) {
     Dice dice(1, number);
     const DamagedJson damaged = damage_json(kText, dice);
     ++seen[damaged.harm];
-    if (damaged.harm == JsonHarm::bomb) continue;  // may take long, or forever
-    // The library takes a NUL for the end of the text.
+    if (damaged.harm == JsonHarm::bomb) continue;  // may take long, or never end
+    // nlohmann-json stops at a NUL, as if the text ended there.
     const bool json =
         damaged.text.find('\0') == std::string::npos && nlohmann::json::accept(damaged.text);
     if (damaged.harm == JsonHarm::malformed) {
@@ -81,7 +81,7 @@ TEST(LeqParts, ReadsAGoldenFileAndRepairsItsChecksums) {
   damaged[parts.ranges[0].offset] ^= 1;
   const std::string repaired = with_checksum(damaged, parts, 0);
   EXPECT_NE(json_of(repaired), json_of(file));
-  // With the old byte back the old checksum is the right one again.
+  // If the old byte is restored, the old checksum is correct again.
   std::string back = repaired;
   back[parts.ranges[0].offset] ^= 1;
   EXPECT_EQ(nlohmann::json::parse(json_of(with_checksum(back, parts, 0))),

@@ -1,4 +1,4 @@
-// Choices of a case, the same for the same numbers on every machine.
+// Random choices of a case, which are the same for the same numbers on every machine.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ class Dice {
   Dice(std::uint64_t seed, std::uint64_t number)
       : engine_(seed * 0x9e3779b97f4a7c15u + number * 0xd1342543de82ef95u + 1) {}
 
-  // 0 to below - 1; the standard's distributions differ from library to library.
+  // Returns 0 to count - 1; the distributions of the standard library are not portable.
   std::size_t below(std::size_t count) { return count == 0 ? 0 : engine_() % count; }
   bool chance(double share) { return static_cast<double>(engine_() >> 11) * 0x1p-53 < share; }
   template <class T>

@@ -17,7 +17,7 @@ std::string describe(const fs::directory_entry& entry) {
   if (entry.is_symlink()) return "link " + fs::read_symlink(entry.path()).string();
   if (entry.is_directory()) return "folder";
   if (!entry.is_regular_file()) return "other";
-  // A file of mode 0 cannot be read by this test where it is not root's; its size has to do.
+  // Only root can read a file of mode 0; for other users, its size represents the contents.
   if (::access(entry.path().c_str(), R_OK) != 0) {
     return "file of " + std::to_string(entry.file_size()) + " bytes";
   }

@@ -1,4 +1,4 @@
-// What lies in a folder: names, kinds and contents, to see what a program changed.
+// The contents of a folder (names, kinds and data), compared to detect changes by a program.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace leq::hostile {
 
-// By path below the folder: "file HASH", "folder", "link TARGET" or "other".
+// Maps a path relative to the folder to "file HASH", "folder", "link TARGET" or "other".
 using FolderState = std::map<std::string, std::string>;
 
 FolderState state_of(const std::filesystem::path& folder);

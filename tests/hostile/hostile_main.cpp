@@ -1,7 +1,7 @@
 // Runs numbered cases of hostile input (docs/hostile-input.md):
 //   hostile_cases [--cases N] [--chosen K] [--seed S] [--case N] [--jobs J] [--tools FOLDER]
 //   [--strict] [--kind gguf]
-// All of the first N cases, or K of them chosen by the day's seed; one alone is repeated with its
+// Runs the first N cases, or K of them chosen by the day's seed; a single case is repeated with its
 // command printed and its folder kept.
 #include <unistd.h>
 
@@ -27,17 +27,17 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kAllCases = 4000;
-constexpr double kSeconds = 20, kSecondsOfASample = 0.25;  // of a run; what one takes here
+constexpr double kSeconds = 20, kSecondsOfASample = 0.25;  // limit of a run; duration of a sample
 constexpr std::uint64_t kAddressSpace = std::uint64_t{3} << 29;
-constexpr std::size_t kShown = 40;  // failures printed in full
+constexpr std::size_t kShown = 40;  // number of failures printed in full
 
 struct Arguments {
   std::uint64_t cases = kAllCases, chosen = 0, seed = 1;
   std::optional<std::uint64_t> only;
   unsigned jobs = 2;
   fs::path tools = LEQ_TOOLS_DIR;
-  bool strict = false;  // known failures fail
-  std::string kind;     // of the damaged file
+  bool strict = false;  // treat known failures as failures
+  std::string kind;     // kind of the damaged file
 };
 
 Arguments read_arguments(int argc, char** argv) {
@@ -72,7 +72,7 @@ Arguments read_arguments(int argc, char** argv) {
   return arguments;
 }
 
-// Removed at the end, unless it is to be looked at.
+// A folder that is removed at the end unless it is to be inspected.
 class WorkFolder {
  public:
   WorkFolder() {
@@ -154,7 +154,7 @@ class Run {
   }
 
  private:
-  // A machine that is busy, or tools built with sanitizers, get more time.
+  // Allows more time on a busy machine and for tools that were built with sanitizers.
   void calibrate() {
     const fs::path notes = folder_ / "calibration";
     fs::create_directories(notes);
@@ -168,7 +168,7 @@ class Run {
     }
     limits_.seconds = kSeconds * std::max(1.0, seconds / kSecondsOfASample);
     limits_.address_space = kAddressSpace;
-    // AddressSanitizer reserves terabytes.
+    // AddressSanitizer reserves terabytes, so the address space is not limited if a run fails.
     const bool may_have_none = std::strlen(LEQ_SANITIZE) > 0 || arguments_.tools != LEQ_TOOLS_DIR;
     if (may_have_none && run_child(command, limits_, notes).status != 0) limits_.address_space = 0;
     std::printf("a valid run takes %.3f s; each case may take %.0f s%s\n", seconds, limits_.seconds,
@@ -313,7 +313,7 @@ int run_all(const Run& run, const Arguments& arguments) {
 
 int main_of(int argc, char** argv) {
   const Arguments arguments = read_arguments(argc, argv);
-  // A request for too much memory is an error of the tool's, as without the sanitizer.
+  // A request for too much memory must be an error of the tool, as without the sanitizer.
   ::setenv("ASAN_OPTIONS", "allocator_may_return_null=1", 0);
   WorkFolder folder;
   const Run run(arguments, folder.path());

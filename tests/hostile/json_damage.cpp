@@ -9,7 +9,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Pointer = Json::json_pointer;
 
-// Written in the place of a value as it is: not all of them are JSON.
+// A text that is written verbatim instead of a value; some of these are not JSON.
 struct Spelling {
   std::string name;
   std::string text;
@@ -95,8 +95,8 @@ std::vector<Spelling> bombs(Dice& dice) {
   }
 }
 
-// Writes the value at `from`; at `target` the text `instead` stands in its place, or the member is
-// left out where that is null, or it stands there after the old one.
+// Writes the value at `from`. At `target` it writes the text `instead`, omits the member if
+// `instead` is null, or writes it after the original value.
 class Writer {
  public:
   Writer(const Pointer& target, const std::string* instead, bool both)
@@ -162,7 +162,7 @@ std::string written(const Json& json, const Pointer& target, const std::string* 
   return std::move(writer.text());
 }
 
-// Walks down; lists and tables with thousands of members count as one step.
+// Chooses a random path; lists and objects with thousands of members count as one step.
 Pointer choose(const Json& json, Dice& dice) {
   Pointer at;
   const Json* value = &json;
@@ -197,7 +197,7 @@ DamagedJson damage_around(std::string_view text, Dice& dice) {
       {"UTF-16", "\xff\xfe{\0}\0", JsonHarm::malformed},
       {"spaces around", "\n \t" + whole + "\r\n  ", JsonHarm::none}};
   const Spelling& chosen = dice.of(all);
-  // Where a cut falls after the last brace nothing is wrong.
+  // A cut after the last brace removes nothing from the value.
   const bool same = chosen.name == "cut" && half + 1 >= text.size();
   return {chosen.text, "", "text: " + chosen.name, same ? JsonHarm::value : chosen.harm};
 }

@@ -1,4 +1,4 @@
-// Ways to damage a JSON text: one value of it, one member, or the text around it.
+// Damages a JSON text: one of its values, one member, or the text around it.
 #pragma once
 
 #include <string>
@@ -9,15 +9,15 @@
 namespace leq::hostile {
 
 enum class JsonHarm : std::uint8_t {
-  none,       // another JSON of the same meaning: must be accepted
-  malformed,  // no JSON any more
+  none,       // different JSON with the same meaning: must be accepted
+  malformed,  // no longer JSON
   bomb,       // JSON that is far too deep or has far too many values
-  same,       // the value that stood there
+  same,       // the original value
   value,      // another value, in range or not
   type,       // a value of another type
   missing,    // a member is gone
-  duplicate,  // a member is there twice, with two values
-  unknown,    // a member more, of a name that nobody knows
+  duplicate,  // a member occurs twice, with two values
+  unknown,    // an additional member with an unknown name
 };
 
 struct DamagedJson {

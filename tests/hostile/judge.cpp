@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kInterrupted = 130;
 
-// Words of libraries and of the language: no user can do anything with them.
+// Words from libraries and the C++ language, which do not help users.
 constexpr std::array<std::string_view, 19> kInternalWords = {"nlohmann",
                                                              "json.exception",
                                                              "filesystem error",
@@ -58,7 +58,7 @@ Verdict judge_words(const Ended& ended) {
   return {};
 }
 
-// One line at the end that begins with the tool's name and names what is at fault.
+// The last line must begin with the tool's name and contain the cause.
 Verdict judge_error(const std::string& tool, const Ended& ended, const Expectation& expectation) {
   const std::vector<std::string> lines = lines_of(ended.err);
   const std::string start = tool + ": error: ";
@@ -73,7 +73,7 @@ Verdict judge_error(const std::string& tool, const Ended& ended, const Expectati
                                           [&](const auto& one) { return one.starts_with(start); });
   const auto& names = expectation.names;
   const bool named = std::any_of(names.begin(), names.end(), [&](const auto& name) {
-    // As it is, or without what a terminal would take for orders.
+    // A name must be printed unchanged, or without characters that control a terminal.
     return line.find(name) != std::string::npos || line.find(printable(name)) != std::string::npos;
   });
   if (!named && !names.empty()) return {"name", "the error names none of what could be at fault"};
@@ -98,7 +98,7 @@ std::vector<std::string> without(std::vector<std::string> paths,
   return paths;
 }
 
-// A server that serves answers each question, and damage does not change what it says.
+// A running server must answer each question, and damage must not change its answers.
 Verdict judge_answers(const Ended& ended, const Expectation& expectation) {
   for (const std::string& answer : ended.answers) {
     if (said_in(answer).empty()) return {"answer", "answered what is no JSON: '" + answer + "'"};
@@ -117,7 +117,7 @@ Verdict judge_files(const Ended& ended, const FolderChanges& changed,
   if (!touched.empty()) return {"changed", "changed: " + listed(touched)};
   if (!changed.gone.empty()) return {"changed", "gone: " + listed(changed.gone)};
   auto made = without(changed.made, allowed);
-  // What the next run goes on with may stay, where the tool says so.
+  // Files from which the next run resumes may remain if the tool's message says so.
   if (ended.status != 0 && ended.err.find("the same command goes on") != std::string::npos) {
     std::erase_if(made, [](const std::string& path) {
       return path.find(".leq.partial") != std::string::npos ||

@@ -1,4 +1,4 @@
-// The rules that hold for every run of a tool on hostile input.
+// The rules that apply to every run of a tool on hostile input.
 #pragma once
 
 #include <cstdint>
@@ -10,31 +10,31 @@
 
 namespace leq::hostile {
 
-// What a tool may do with a case. Damage that nothing could notice (a weight's bit, where no
-// checksum is asked for) may pass; what the formats promise to hold must be refused.
+// The allowed results of a case. Damage that cannot be detected (a bit of a weight, if checksums
+// are not verified) may pass; violations of a format's guarantees must be refused.
 enum class Expect : std::uint8_t { refused, either, accepted };
 
-// Lines beside the error: of progress before it, and after it too in a chat, which goes on.
+// Allowed lines besides the error: progress before it; in a chat, which continues, also after it.
 enum class Talk : std::uint8_t { none, before, around };
 
 struct Expectation {
   Expect expect = Expect::either;
-  // One of these must stand in the error: names of files, spellings of options.
+  // The error must contain one of these names of files or spellings of options.
   std::vector<std::string> names;
-  // Paths below the folder that a run which ends well may make or replace; "kept/*" is all below.
+  // Paths that a successful run may create or replace; "kept/*" means everything below the folder.
   std::vector<std::string> outputs;
   Talk talk = Talk::none;
-  std::string answer = {};  // what said_in tells of the last answer, where that is known
+  std::string answer = {};  // result of said_in for the last answer, if known
 };
 
 struct Verdict {
-  std::string rule;  // empty where all is well
+  std::string rule;  // empty if no rule is broken
   std::string text;
   explicit operator bool() const { return rule.empty(); }
 };
 
-// `tool`: "leq-run". The first rule that is broken, of: signal, hang, status, shape, lines,
-// internal, control, name, passed, refused, answer, litter, changed.
+// `tool` is a name like "leq-run". Returns the first broken rule of: signal, hang, status, shape,
+// lines, internal, control, name, passed, refused, answer, litter, changed.
 Verdict judge(const std::string& tool, const Ended& ended, const FolderChanges& changed,
               const Expectation& expectation);
 

@@ -1,4 +1,4 @@
-// The judge of hostile cases sees each fault in a program that commits it.
+// The judge of hostile cases must detect each fault of a program.
 #include "hostile/judge.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ class Judge : public testing::Test {
     write_bytes(work_ / "input", "whole");
   }
 
-  // What the judge says of a shell script that stands for the tool.
+  // Returns the judge's verdict on a shell script that replaces the tool.
   std::string rule(const std::string& script, Expectation expectation = {}) {
     Command command;
     command.words = {"/bin/sh", "-c", script};

@@ -1,5 +1,5 @@
-// Classes of cases that fail today: visible in every report, and to be mended. The list should be
-// empty.
+// Classes of cases that currently fail: every report shows them, and they are to be fixed. The list
+// should be empty.
 #pragma once
 
 #include <span>
@@ -9,10 +9,10 @@
 namespace leq::hostile {
 
 struct KnownFailure {
-  std::string_view kind;  // stands in Case::kind
+  std::string_view kind;  // part of Case::kind
   std::string_view tool;  // "" = any
-  std::string_view rule;  // of Verdict
-  std::string_view text;  // stands in the case's name or in what the tool said; "" = any
+  std::string_view rule;  // Verdict::rule
+  std::string_view text;  // part of the case's name or of the tool's output; "" = any
   std::string_view why;
 };
 

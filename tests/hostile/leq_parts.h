@@ -1,5 +1,5 @@
-// The parts of a .leq file as docs/leq-format.md tells them, and checksums that fit again after a
-// change. Shares no code with the reader or the writer.
+// The parts of a .leq file as defined by docs/leq-format.md, and functions that repair checksums
+// after a change. This code shares nothing with the reader or the writer.
 #pragma once
 
 #include <cstddef>
@@ -18,16 +18,16 @@ struct LeqParts {
   std::vector<Range> ranges;
 };
 
-// Of a valid file.
+// The parts of a valid file.
 LeqParts parts_of(const std::string& file);
 std::string json_of(const std::string& file);
 
-// The file with another JSON; sizes and the checksum of the JSON fit.
+// Returns the file with another JSON, and with updated sizes and checksum of the JSON.
 std::string with_json(const std::string& file, const std::string& json);
-// With the checksum of one range made to fit what lies there now, and that of the JSON.
+// Updates the checksum of one range, and then the checksum of the JSON that contains it.
 std::string with_checksum(const std::string& file, const LeqParts& parts, std::size_t range);
 
-// A saved prompt (engine/prompt_file.h) with the checksum of what it holds, which begins here.
+// In a saved prompt (engine/prompt_file.h), the content covered by its checksum begins here.
 inline constexpr std::size_t kPromptBody = 16;
 std::string with_prompt_checksum(std::string prompt);
 

@@ -70,7 +70,7 @@ Target model_target(const std::string& type, int weight) {
           .weight = weight};
 }
 
-// Commands that read a whole checkpoint folder.
+// Returns the commands that read a whole checkpoint folder.
 std::vector<Reader> checkpoint_readers(const std::string& folder) {
   const Words start = {folder, "-o", "out.leq", "-t", "1", "--no-gate"};
   const auto quantize = [&](const Words& flags) {
@@ -127,7 +127,7 @@ std::vector<Target> make_targets() {
   for (const std::string& type : model_types()) all.push_back(model_target(type, 3));
   for (const auto& [model, weight] : {std::pair("gpt2", 3), std::pair("spm", 4)}) {
     all.push_back(model_target(model, weight));
-    // These have no chat template.
+    // These models have no chat template.
     std::erase_if(all.back().readers, [](const Reader& reader) {
       return std::ranges::find(reader.words, "-cnv") != reader.words.end();
     });

@@ -98,7 +98,7 @@ std::string tokenizer_config(const std::string& chat_template) {
 std::string tokenizer_json() {
   Ordered vocab = Ordered::object();
   for (int i = 0; i < 90; ++i) vocab[std::string(1, static_cast<char>('!' + i))] = i;
-  // What JSON is written with, for schemas.
+  // '{' and '}', which JSON needs and '!' to 'z' lack, replace two rare characters.
   for (const auto& [rare, brace] : {std::pair("%", "{"), std::pair("&", "}")}) {
     vocab[brace] = vocab[rare];
     vocab.erase(rare);
@@ -153,7 +153,7 @@ std::string sentencepiece_model() {
   return model.out;
 }
 
-// Splits model.safetensors into two shards with their index.
+// Splits model.safetensors into two shards with an index.
 void shard(const fs::path& folder) {
   const std::string bytes = read_bytes(folder / "model.safetensors");
   std::uint64_t header_bytes = 0;
@@ -215,7 +215,7 @@ class Maker {
   Maker(const Maker&) = delete;
   Maker& operator=(const Maker&) = delete;
 
-  // Returns what it printed.
+  // Runs a tool and returns its output.
   std::string run(const std::string& tool, const std::vector<std::string>& words,
                   const std::string& input = "") const {
     Command command;
@@ -227,7 +227,7 @@ class Maker {
     return run(command).out;
   }
 
-  // What leq-server answers to kQuestion.
+  // Returns the answer of leq-server to kQuestion.
   std::string answer(const std::vector<std::string>& words) const {
     Command command;
     command.words = {tools_.path("leq-server")};
@@ -251,7 +251,7 @@ class Maker {
   const fs::path& folder_;
 };
 
-// Of a server that nobody knows, made for these tests.
+// The certificate and key of a fictitious server, made for these tests.
 constexpr const char* kCertificate =
     "-----BEGIN CERTIFICATE-----\n"
     "MIIBfzCCASWgAwIBAgIUVYfWOMv1+36qSGrzScC0k/PDVpswCgYIKoZIzj0EAwIw\n"
@@ -281,7 +281,7 @@ std::string gguf_of(const fs::path& checkpoint) {
   return writer.bytes();
 }
 
-// Checkpoints that are quantized, a folder of each method.
+// Creates quantized checkpoints, one folder for each method.
 void make_packed(const fs::path& folder) {
   using test::Parts;
   const auto make = [&](const char* name, const Json& quantization, auto parts) {

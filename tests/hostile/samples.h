@@ -1,4 +1,4 @@
-// Small valid files of every kind that the tools read: what the cases damage.
+// Creates small valid files of every kind that the tools read; the cases damage these.
 #pragma once
 
 #include <filesystem>
@@ -9,28 +9,28 @@
 
 namespace leq::hostile {
 
-// How the samples' programs are found and started.
+// Locates and starts the programs that create the samples.
 struct Tools {
-  std::filesystem::path folder;  // of leq-run and the others
+  std::filesystem::path folder;  // contains leq-run and the other tools
   std::string path(const std::string& tool) const { return (folder / tool).string(); }
 };
 
-// Makes, in `folder`:
+// Creates in `folder`:
 //   llama/   config.json, model.safetensors, vocab.json + merges.txt, generation_config.json,
 //            tokenizer_config.json with a chat template
 //   sharded/ the same weights in two shards with their index, tokenizer.json, chat_template.jinja
 //   spm/     the same with tokenizer.model
-//   gpt2/    the other layout of tensors
-//   TYPE.leq of every name in model_types()
+//   gpt2/    a checkpoint with the other layout of tensors
+//   TYPE.leq for every name in model_types()
 //   cert.pem, key.pem, keys.txt, slots/ (a saved text) and kept/ (texts of an earlier run) for
-//   leq-server, and answer.txt: what it says to kQuestion
+//   leq-server, and answer.txt: its answer to kQuestion
 //   text.txt, other.txt, base.kl, stats.bin, chat.json, earlier.json
-// Throws std::runtime_error where a tool refuses what is whole.
+// Throws std::runtime_error if a tool refuses a valid file.
 void make_samples(const Tools& tools, const std::filesystem::path& folder);
 
 const std::vector<std::string>& model_types();
 
-// What leq-server says once it serves, before the port.
+// leq-server prints this text, followed by its port, when it is ready.
 extern const std::string kListening;
 extern const Question kQuestion;
 

@@ -1,4 +1,4 @@
-// Command lines that nobody should type, made of the options that each tool's --help lists.
+// Invalid or unusual command lines, built from the options that each tool's --help lists.
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -19,7 +19,7 @@ struct ListedOption {
   bool takes_value = false;
 };
 
-// A line of --help: "  -c, --ctx-size N   positions ...".
+// Parses a line of --help: " -c, --ctx-size N positions ...".
 void read_help_line(const std::string& line, std::vector<ListedOption>& options) {
   std::size_t at = line.find_first_not_of(' ');
   if (at == std::string::npos || at < 2 || at > 8 || line[at] != '-') return;
@@ -61,7 +61,7 @@ struct Base {
   std::string tool;
   Words words;
   Words copies;
-  std::string end_at = {};  // of Command
+  std::string end_at = {};  // as in Command
 };
 
 const std::vector<Base>& bases() {
@@ -102,7 +102,7 @@ const std::vector<Base>& server_bases() {
   return kBases;
 }
 
-// Options whose large numbers mean work without end, as they should.
+// Returns whether large values of this option mean very long work, as intended.
 bool means_work(const std::string& tool, const ListedOption& option) {
   static const std::map<std::string, Words> kWork = {
       {"leq-bench",
@@ -239,14 +239,14 @@ class WordsCase {
     made.command.end_at = base_.end_at;
     made.command.standard_input = dice_.chance(0.2) ? Stdin::closed : Stdin::nothing;
     made.command.folder = folder;
-    // What a run that ends well writes was asked for by name.
+    // A successful run may only write files whose names were given.
     made.expectation = {.expect = expect_, .names = names_, .outputs = {"*"}, .talk = talk()};
     return made;
   }
 
  private:
   Talk talk() const {
-    // How many tokens a chat's texts have is known once its model is there, and has been named.
+    // The number of tokens in a chat's texts is only known after its model is loaded and named.
     const bool chats = std::ranges::find(names_, "--system-prompt") != names_.end();
     const bool talks = base_.tool == "leq-quantize" || base_.tool == "leq-server" || chats;
     return talks ? Talk::before : Talk::none;
@@ -260,7 +260,7 @@ class WordsCase {
   void name(const ListedOption& option) {
     names_.insert(names_.end(), option.words.begin(), option.words.end());
   }
-  // A later spelling of an option wins, or is refused for being there twice; either is fine.
+  // A repeated option takes its last value or is refused as a duplicate; both are valid.
   void odd_option() {
     const ListedOption& chosen = option(true);
     const std::string value = odd_value(means_work(base_.tool, chosen), dice_);
@@ -329,10 +329,10 @@ class WordsCase {
     name_all();
     what_ = "'" + value.substr(0, 40) + "' as word " + std::to_string(at + 1);
     group_ = "odd position";
-    // Anything may be at fault now; the line itself has to do.
+    // Any of the words may now be at fault, so only the form of the error line is checked.
     names_.clear();
   }
-  // Two flags may contradict each other, and either may be named.
+  // Two flags may contradict each other, so the error may name either one.
   void name_all() {
     for (const std::string& word : words_) {
       if (word.size() > 1) names_.push_back(word.substr(0, 60));

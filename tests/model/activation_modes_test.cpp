@@ -1,4 +1,4 @@
-// Whole models with act tensor, act online and inv_smooth: folds that must not change a bit, the
+// Whole models with act tensor, act online and inv_smooth: folds that must not change any bit, the
 // grid of instruction sets, threads and chunks, and what an online scale remembers and refuses.
 #include <gtest/gtest.h>
 
@@ -51,7 +51,7 @@ Source read_source(const std::filesystem::path& folder) {
   return source;
 }
 
-// Heads of 24 and a hidden size of 200: neither fills groups of 128 columns.
+// Heads of 24 and a hidden size of 200 do not fill whole groups of 128 columns.
 Source llama_source() {
   const test::TemporaryFolder folder;
   test::RandomCheckpoint checkpoint(folder.path() / "hf");
@@ -87,7 +87,7 @@ struct Storage {
   float act_scale = 0.03f;
 };
 
-// A file of the tensors: linears and the head as `storage` says, everything else f32.
+// Writes a file with these tensors: linears and the head with type `storage`, all others in f32.
 std::filesystem::path write_file(const test::TemporaryFolder& folder, const char* name,
                                  const Source& source, const Storage& storage) {
   const auto path = folder.path() / name;
@@ -127,7 +127,7 @@ std::vector<Token> some_ids() {
   return ids;
 }
 
-// Logits of ids [first, last) fed as one batch.
+// Feeds ids [first, last) as one batch and returns their logits.
 std::vector<float> feed(Session& session, int first, int last) {
   const auto ids = some_ids();
   Batch batch;
@@ -153,7 +153,7 @@ std::vector<float> logits_of(const Model& model) {
   return logits_of(model, supported_isas().back(), 2, kIds);
 }
 
-// A power of two for input channel k; query heads of one kv head share theirs.
+// Returns a power of two for input channel k; query heads of one kv head share their scales.
 float smooth_scale(const Source& source, const std::string& part, std::int64_t k) {
   const ModelConfig& config = source.config;
   if (part == "o") {
@@ -171,7 +171,7 @@ void scale_columns(const Source& source, const std::string& part, Numbers& weigh
 }
 
 struct Site {
-  std::string part;  // whose inv_smooth it is
+  std::string part;  // the linear whose inv_smooth it is
   std::vector<std::string> consumers;
   std::vector<std::string> producers;  // vectors, or matrices whose rows produce the input
 };
@@ -186,7 +186,7 @@ const std::vector<Site> kGpt2Sites = {
     {"up", {"up"}, {"mlp_norm", "mlp_norm.bias"}},
     {"down", {"down"}, {}}};
 
-// Columns of every consumer times s; the division at run time or folded into what comes before.
+// Multiplies consumers' columns by s; the inverse is applied at run time or folded into producers.
 Source smoothed(Source source, const std::vector<Site>& sites, bool at_run_time) {
   for (std::int64_t l = 0; l < source.config.layer_count(); ++l) {
     for (const Site& site : sites) {
@@ -208,7 +208,7 @@ Source smoothed(Source source, const std::vector<Site>& sites, bool at_run_time)
         const std::int64_t group = source.config.heads / source.config.kv_heads;
         for (std::size_t i = 0; i < numbers.values.size(); ++i) {
           std::int64_t row = static_cast<std::int64_t>(i) / columns;
-          // row of v -> the first query head that reads it
+          // maps a row of v to the first query head that reads it
           if (site.part == "o") {
             const std::int64_t d = source.config.head_dim;
             row = row / d * group * d + row % d;
@@ -221,7 +221,7 @@ Source smoothed(Source source, const std::vector<Site>& sites, bool at_run_time)
   return source;
 }
 
-// Powers of two: x / s * (w s) is x w to the bit.
+// If s is a power of two, x / s * (w s) equals x w bit for bit.
 TEST(InvSmooth, OfPowersOfTwoLeavesAFloatModelAsItIs) {
   for (const bool gated : {true, false}) {
     const test::TemporaryFolder folder;
@@ -252,7 +252,7 @@ TEST(InvSmooth, AtRunTimeGivesTheCodesOfTheFold) {
   }
 }
 
-// Codes of a changed input differ, so the test above cannot pass by ignoring inv_smooth.
+// The codes of a changed input must differ; otherwise the test above could ignore inv_smooth.
 TEST(InvSmooth, ChangesWhatIsQuantized) {
   const test::TemporaryFolder folder;
   const Source plain = llama_source();
@@ -298,8 +298,8 @@ double relative_error(const std::vector<float>& want, const std::vector<float>& 
   return error / energy;
 }
 
-// Steps of 0.1 suit these inputs; steps of 1 are coarse, steps of 0.01 clip at 1.27.
-// clip.
+// A scale (step) of 0.1 suits these inputs; a step of 1 is too coarse, and with a step of 0.01
+// values above 1.27 are clipped. Both of these give larger errors.
 TEST(ActivationModes, TheFilesScaleIsTheStepOfTheInputs) {
   const test::TemporaryFolder folder;
   const Source source = llama_source();
@@ -369,7 +369,7 @@ TEST(ActOnlineModel, SavedStatesGiveTheSameBitsAgain) {
     }
   };
   restore(2);
-  EXPECT_FALSE(same_bits(want, again()));  // what it remembers matters
+  EXPECT_FALSE(same_bits(want, again()));  // its memory matters
   restore(1);
   EXPECT_TRUE(same_bits(want, again()));
 }
@@ -428,8 +428,8 @@ TEST(ActivationModes, BindingRefusesWhatDoesNotGoTogether) {
   EXPECT_NE(bind_error(wrong).find("expected shape [200]"), std::string::npos);
 }
 
-// Smoothing vectors are bytes of the file and take no memory of their own; rows of one scale are
-// planned like all others.
+// Smoothing vectors are part of the file and need no other memory; rows with one scale are planned
+// like all other rows.
 TEST(ActivationModes, TheMemoryPlanStaysExact) {
   const test::TemporaryFolder folder;
   const Source source = smoothed(llama_source(), kLlamaSites, true);
@@ -445,7 +445,7 @@ TEST(ActivationModes, TheMemoryPlanStaysExact) {
   }
 }
 
-// A model that can be broken and mended between two steps: the gain of layer 1's first norm.
+// The gain of layer 1's first norm breaks or repairs this model between steps.
 struct Breakable {
   Breakable(const Model& of, int sequences)
       : model(of),
@@ -479,7 +479,7 @@ struct Breakable {
   std::vector<float> broken;
 };
 
-// Neighbouring rows of the same sequence make several runs here.
+// Adjacent rows of the same sequence are in separate runs here.
 Batch later_batch(int sequences) {
   const auto ids = some_ids();
   Batch batch;

@@ -1,5 +1,5 @@
-// A .leq file holds exactly what its configuration calls for: each field that is changed in a good
-// file, and each tensor that is left out or added, is refused by name when it is opened.
+// A .leq file must contain exactly the tensors that its configuration requires. If a field is
+// changed or a tensor is missing or additional, opening the file must give an error with its name.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -43,14 +43,14 @@ class CheckTensors : public testing::Test {
     quantize_checkpoint(checkpoint.write(config), good_, options, [](auto, auto) {});
   }
 
-  // The error of a file with this metadata; "" where it opens.
+  // Returns the error of a file with this metadata; "" if the file can be opened.
   std::string error_with(const std::function<void(Json& metadata)>& edit) const {
     const LeqReader reader(good_, {.mode = LoadMode::map});
     write_copy(
         changed_, reader, [&](const std::string&) -> const LeqReader& { return reader; }, edit);
     return error_of_changed();
   }
-  // The same of a file with the tensors for which `keep` is true, and a vector called `extra`.
+  // Returns the error of a file with the tensors for which `keep` is true, and a vector `extra`.
   std::string error_of_tensors(const std::function<bool(const std::string& name)>& keep,
                                const std::string& extra = "", std::int64_t numbers = 64) const {
     const LeqReader reader(good_, {.mode = LoadMode::map});

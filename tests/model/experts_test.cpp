@@ -1,5 +1,5 @@
-// Layers of experts: which rows go where, and that what they compute depends on nothing but the
-// row.
+// Layers with experts: which rows are routed to which expert; a row's result must depend only on
+// the row.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -137,7 +137,7 @@ TEST(Experts, ComputeWhatANaiveTransformerDoes) {
   }
 }
 
-// Experts 1, 3 and 4 have the same row of the router: every token finds them equal.
+// The router's rows of experts 1, 3 and 4 are equal, so every token has ties.
 TEST(Experts, OfEqualProbabilityAreTakenInOrder) {
   const ExpertsMlpConfig mlp = {.experts = 6, .active = 2, .hidden = 72, .normalized = true};
   test::ModelTensors model = random_tensors(with_experts(mlp));
@@ -195,7 +195,7 @@ TEST(Experts, OfAConfigurationAreReadAsTheyAreWritten) {
   }
 }
 
-// q, k, v, o, three of each expert and of the shared one; the router and the shared gate are exact.
+// Quantized are q, k, v, o and three linears of each expert and of the shared one.
 TEST(Experts, ListTheirTensorsOnce) {
   const ModelConfig config = with_experts(expert_shapes()[4]);
   std::int64_t linears = 0, exact = 0;

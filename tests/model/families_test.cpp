@@ -1,5 +1,5 @@
-// Shapes, biases, windows and scalings that no trained model here has, each against the naive
-// double transformer.
+// Shapes, biases, windows and scalings that none of the trained models here has; each is compared
+// with the naive transformer in double.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -15,7 +15,7 @@
 namespace leq {
 namespace {
 
-// f32 sums of a few hundred terms through two layers against double.
+// The tolerance for f32 sums of a few hundred terms through two layers, compared with double.
 constexpr double kLogitTolerance = 2e-4;
 
 std::vector<Token> some_ids(int count, int vocab) {
@@ -32,7 +32,7 @@ std::filesystem::path scratch_folder() {
          ("leq_families_" + std::to_string(::getpid()) + "_" + test->name());
 }
 
-// Quantizes `folder` to f32, runs `tokens` ids through engine and reference, compares all logits.
+// Quantizes `folder` to f32 and compares all logits of `tokens` ids with those of the reference.
 void expect_same_function(const std::filesystem::path& folder, int tokens) {
   const auto file = folder / "model.leq";
   quantize_checkpoint(folder, file, {{.threads = 1}, "f32", ActChoice::automatic},
@@ -63,7 +63,7 @@ void expect_same_function(const std::filesystem::path& folder, int tokens) {
     }
   }
   EXPECT_LT(worst, kLogitTolerance * std::max(1.0, largest));
-  EXPECT_GT(largest, 0.1);  // a function, not zeros
+  EXPECT_GT(largest, 0.1);  // not all zeros
   std::filesystem::remove_all(folder);
 }
 
@@ -127,7 +127,7 @@ TEST(Families, LlamaWithYarnAsTransformers5WritesIt) {
   check_llama(config, {});
 }
 
-// Every sixteenth position of the text is sharper than the one before.
+// From position 16 on, q is multiplied by a factor that sharpens the attention distribution.
 TEST(Families, Ministral3WithYarnAndQueriesThatGrowSharper) {
   Json config = test::small_config("ministral3", "Ministral3ForCausalLM");
   config["head_dim"] = 16;
@@ -207,11 +207,11 @@ TEST(Families, Qwen3MoeWithADenseLayerAndStackedExperts) {
   check_llama(config, {.qk_norm = true, .experts = Experts::stacked});
 }
 
-// (i + 1) % 2 == 0: layer 0 of the two is dense.
+// Layers with (i + 1) % 2 == 0 have experts, so layer 0 is dense.
 TEST(Families, Qwen3MoeWithExpertsInEverySecondLayer) {
   Json config = qwen3_moe_config();
   config["decoder_sparse_step"] = 2;
-  config["mlp_only_layers"] = {0};  // tells the writer of the checkpoint the same
+  config["mlp_only_layers"] = {0};  // tells the checkpoint's writer the same
   check_llama(config, {.qk_norm = true, .experts = Experts::single});
   config.erase("mlp_only_layers");
   EXPECT_EQ(import_hf_config(config.dump(), "config.json").layer(0).experts_mlp(), nullptr);
@@ -227,7 +227,7 @@ TEST(Families, Qwen35WithExpertsAndASharedOne) {
   }
 }
 
-// Every spelling holds the same numbers, so that what is imported is the same.
+// All spellings contain the same numbers, so the imported models must be the same.
 TEST(Families, ExpertsAreTheSameInEverySpelling) {
   const auto tensors = [](const Json& config, Experts spelling) {
     test::RandomCheckpoint checkpoint(scratch_folder());

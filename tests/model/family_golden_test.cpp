@@ -1,4 +1,4 @@
-// Seeded checkpoints against transformers: fed whole, in chunks, one by one, and over ranks.
+// Compares seeded checkpoints with transformers: fed whole, in chunks, one by one, and on ranks.
 #include "reference/family_golden.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace leq {
 namespace {
 
-// f32 sums in another order through some layers, of the largest logit.
+// The tolerance for f32 sums in another order, relative to the largest logit.
 constexpr double kTolerance = 1e-4;
 
 class FamilyGoldensOf : public testing::TestWithParam<const char*> {};
@@ -25,7 +25,7 @@ TEST_P(FamilyGoldensOf, LogitsAreThoseOfTransformers) {
   EXPECT_EQ(whole, golden.run(model, *backend, 1));
 }
 
-// Of layers that norm what sublayers add the stream is made whole before and after.
+// Layers that normalize sublayer outputs gather the stream before and after the sublayer.
 TEST(FamilyGoldens, RanksGiveTheLogitsOfOne) {
   const test::FamilyGolden golden("muse-glimmer");
   const test::TemporaryFolder scratch;

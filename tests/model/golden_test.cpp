@@ -1,4 +1,4 @@
-// Every trained model against transformers: logits, negative log-likelihoods and greedy text.
+// Compares every trained model with transformers: logits, log-likelihoods and greedy text.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -26,7 +26,7 @@ struct Engine {
     session.emplace(model, *backend, resolve_limits(limits, model.config()));
   }
 
-  // Logits [ids][V] of one sequence from its start.
+  // Returns logits [ids][V] of one sequence, fed from its start.
   std::vector<float> logits(const std::vector<Token>& ids) {
     session->state().drop(0);
     Batch batch;
@@ -101,7 +101,7 @@ TEST_P(Golden, F32GreedyTextEqualsTransformersWhereItsMarginIsSure) {
   }
 }
 
-// Mean KL divergence in nats from the f32 model's next-token distribution over the golden prompts.
+// Mean KL divergence in nats of next-token distributions from the f32 model's on golden prompts.
 double divergence(const std::filesystem::path& folder, const std::string& type, KvType kv) {
   const Json golden = parse_json(read_file(folder / "golden.json", 1 << 24), "golden.json");
   Engine base(test::quantized(folder, "f32"), KvType::f32);
@@ -126,8 +126,8 @@ double divergence(const std::filesystem::path& folder, const std::string& type, 
   return sum / static_cast<double>(rows);
 }
 
-// A plain simulation in torch found 0.001 (int8) and 0.04 (int4-g128) on the storyteller; a wrong
-// scale or a lost group shows as 0.1 to 10.
+// A plain simulation in torch found 0.001 (int8) and 0.04 (int4-g128) on the storyteller. A wrong
+// scale or a missing group would give 0.1 to 10.
 TEST_P(Golden, QuantizedModelsStayNearTheirF32Selves) {
   LEQ_SHARED_OR_SKIP(folder, std::string("models/") + GetParam());
   const std::string name = GetParam();

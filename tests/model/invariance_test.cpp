@@ -1,4 +1,4 @@
-// Logits are equal bit for bit for every instruction set, thread count, prefill chunk and batch.
+// Logits are bit-identical for every instruction set, thread count, prefill chunk and batch.
 #include <gtest/gtest.h>
 
 #include "backend/cpu/cpu_backend.h"
@@ -20,7 +20,7 @@ struct Feeding {
   int neighbours = 0;  // other sequences in every batch
 };
 
-// Logits of all positions of sequence 0, its tokens fed in chunks among neighbours.
+// Logits of all positions of sequence 0, fed in chunks in batches with neighbouring sequences.
 std::vector<float> logits_of(const Model& model, const Feeding& feeding, KvType kv, int tokens) {
   const auto backend = make_cpu_backend({feeding.threads, feeding.isa});
   RunLimits limits;
@@ -109,8 +109,8 @@ TEST_P(Invariance, LogitsDoNotDependOnIsaThreadsChunkOrBatch) {
   }
 }
 
-// Tokens one by one and in pieces of four beside two other sequences, at the level that the tools
-// choose: short enough to run under ThreadSanitizer.
+// Feeds tokens one by one and in chunks of four, next to two other sequences, on the instruction
+// set that the tools select: short enough for ThreadSanitizer.
 TEST_P(Invariance, EveryNumberOfThreadsComputesTheSame) {
   const Case& c = of();
   LEQ_SHARED_OR_SKIP(folder, std::string("models/") + c.model);
@@ -124,7 +124,7 @@ TEST_P(Invariance, EveryNumberOfThreadsComputesTheSame) {
   }
 }
 
-// Beyond one span of 512 positions, where partial results are merged.
+// The context is longer than one span of 512 positions, so that partial results are merged.
 TEST_P(Invariance, LongContextsMergeSpansInOneOrder) {
   const Case& c = of();
   LEQ_SHARED_OR_SKIP(folder, std::string("models/") + c.model);

@@ -1,4 +1,4 @@
-// Layers whose key biases are far larger than their keys keep wider keys.
+// Tests the rule that layers with key biases far larger than their keys get a wider key type.
 #include "model/kv_layers.h"
 
 #include <gtest/gtest.h>
@@ -40,8 +40,8 @@ std::vector<KvType> types_of(const std::filesystem::path& folder, KvType wanted)
   return session.cache().shape().layer_key_types;
 }
 
-// Its biases are in the pair that rotates slowest: their centre takes them out of codes along
-// tokens.
+// This model's biases are in the pair of channels that rotates slowest, so subtracting their mean
+// removes them from codes with scales by token.
 TEST(KvLayers, SlowBiasesOfTheBiasedModelNeedNoWiderKeys) {
   LEQ_SHARED_OR_SKIP(biased, "models/qwen2-tiny-kbias");
   LEQ_SHARED_OR_SKIP(plain, "models/qwen2-tiny");
@@ -61,7 +61,7 @@ ModelConfig turning(std::int64_t context) {
   return config;
 }
 
-// A large bias in one pair of channels of the first head: pair 0 rotates by 1 a position.
+// Adds a large bias in one pair of the first head's channels; pair 0 rotates by 1 per position.
 Weights with_bias(const ModelConfig& config, std::size_t pair, float size) {
   Weights weights;
   weights.layers.resize(2);
@@ -74,7 +74,7 @@ Weights with_bias(const ModelConfig& config, std::size_t pair, float size) {
   return weights;
 }
 
-// Whether layer 1, which has the bias, gets wider keys; layer 0 never does.
+// Returns whether layer 1, which has the bias, gets wider keys; layer 0 never gets these.
 bool is_widened(const ModelConfig& config, std::size_t pair, float size, KvType type) {
   std::vector<KvType> types(2, type);
   widen_keys(config, with_bias(config, pair, size), types);
@@ -89,7 +89,7 @@ TEST(KvLayers, BiasesThatTurnFastNeedWiderKeysUnderEveryType) {
     EXPECT_TRUE(is_widened(config, 0, 64, type));
     EXPECT_FALSE(is_widened(config, 0, 4, type));
   }
-  // Turns by 1 in 1,000: not within a block, but within the context.
+  // This pair rotates by 1 in 1,000 positions: not within a block, but within the context.
   EXPECT_FALSE(is_widened(config, 3, 64, KvType::simq4));
   EXPECT_TRUE(is_widened(config, 3, 64, KvType::int8));
   const ModelConfig brief = turning(64);
@@ -99,7 +99,7 @@ TEST(KvLayers, BiasesThatTurnFastNeedWiderKeysUnderEveryType) {
   EXPECT_FALSE(keys_are_centred(KvType::f16) || keys_are_centred(KvType::simq4));
 }
 
-// A session with types of its own for some layers, fed 150 tokens.
+// A session with separate KV types for some layers, which is fed 150 tokens.
 class OwnTypes {
  public:
   OwnTypes(const Model& model, KvType base, std::string_view layers)
@@ -130,7 +130,7 @@ TEST(KvLayers, EachLayerMayHaveTypesOfItsOwn) {
   const auto logits = [&](KvType base, std::string_view layers) {
     return OwnTypes(model, base, layers).logits();
   };
-  // All layers named: what the base is does not matter, though it brings f16 copies.
+  // All layers are listed, so the base type must not matter; it only adds f16 copies.
   EXPECT_EQ(logits(KvType::simq4, "0-5=int8"), logits(KvType::int8, ""));
   EXPECT_EQ(logits(KvType::int8, "0,2-5,1=simq4"), logits(KvType::simq4, ""));
   EXPECT_NE(logits(KvType::simq4, "0=int8"), logits(KvType::simq4, ""));
@@ -164,7 +164,7 @@ TEST(KvLayers, ASavedSequenceKnowsTheTypesOfItsLayers) {
   EXPECT_THROW(values.session().cache().load(0, saved, "test"), Error);
 }
 
-// The mean over all positions, one by one.
+// Compares with the mean over all positions, computed one by one.
 TEST(KvLayers, TheCentreIsTheMeanOfTheTurnedBias) {
   const ModelConfig config = turning(100);
   std::vector<float> bias;

@@ -1,5 +1,5 @@
-// Layers that differ: what configurations say of them, which files they take, and that a model of
-// such layers computes what a naive transformer does.
+// Models whose layers differ: their configurations, the files that they require, and results that
+// are compared with a naive transformer.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -30,7 +30,7 @@ ModelConfig plain() {
   return config;
 }
 
-// Each layer differs from the others in something else than its window.
+// Each layer differs from the others in more than its window.
 ModelConfig mixed() {
   ModelConfig config = plain();
   config.layers[0] = {AttentionConfig{.window = 5, .qkv_bias = true},
@@ -42,7 +42,7 @@ ModelConfig mixed() {
   return config;
 }
 
-// Two layers of Gated DeltaNet around gated attention with RoPE on a part of each head.
+// Two layers of Gated DeltaNet, and between them gated attention with RoPE on a part of each head.
 ModelConfig hybrid(std::int64_t values_of_a_key) {
   ModelConfig config = plain();
   const DeltaNetConfig delta = {.key_heads = 2,
@@ -119,7 +119,7 @@ TEST(LayerConfigs, ThatDifferAreWrittenOneByOneAndTakeAReaderThatKnowsThem) {
   EXPECT_FALSE(json.contains("hidden"));
   EXPECT_EQ(required_features(config), std::vector<std::string>{"layers"});
   EXPECT_EQ(config_from_json(parse_json(json.dump(), "text"), "again"), config);
-  // Alike, but neither with RoPE nor with learned positions: version 1.0 has no word for it.
+  // Uniform layers without RoPE or learned positions, which version 1.0 cannot represent.
   ModelConfig bare = plain();
   for (LayerConfig& layer : bare.layers) layer.attention()->rotary = false;
   EXPECT_EQ(config_to_json(bare)["layers"].size(), 3u);
@@ -134,7 +134,7 @@ TEST(LayerConfigs, WithATemperatureOfQueriesTakeAReaderThatKnowsIt) {
   EXPECT_EQ(config_from_json(parse_json(json.dump(), "text"), "again"), config);
   config.layers[1].attention()->temperature.beta = 0.2;
   EXPECT_THROW(config_from_json(config_to_json(config), "file"), Error);
-  config.layers[1].attention()->temperature = {};  // layers without one may stand beside
+  config.layers[1].attention()->temperature = {};  // layers without one are allowed, too
   EXPECT_EQ(config_from_json(config_to_json(config), "file"), config);
   const QueryFactors factors = query_factors(config, 200);
   ASSERT_EQ(factors.factors.size(), 4u);
@@ -204,7 +204,7 @@ TEST(LinearSites, ListEveryLinearOfALayerOnceInTheOrderOfTheForwardPass) {
   EXPECT_EQ(linears, 6);
 }
 
-// Random numbers for all tensors, norms near 1.
+// Returns random numbers for all tensors; norms are near 1.
 test::ModelTensors tensors_of(const ModelConfig& config) {
   test::ModelTensors model;
   model.config = config;

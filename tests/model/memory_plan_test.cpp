@@ -43,7 +43,7 @@ TEST_P(MemoryPlanOf, EqualsTheEnginesOwnPeakToTheByte) {
   }
 }
 
-// Part by part, where the sum of two wrong ones cannot be right.
+// Compares part by part, because a sum could be right although two parts are wrong.
 TEST_P(MemoryPlanOf, EveryPartTakesWhatWasCountedWithoutABackend) {
   LEQ_SHARED_OR_SKIP(folder, std::string("models/") + GetParam());
   for (const char* type : {"f32", "int8", "int4-g128"}) {

@@ -1,5 +1,5 @@
-// A head of multi-token prediction against torch (reference/mtp_vectors.py): its logits beside the
-// hidden states of a hybrid model, and what it guesses from its own.
+// Compares a multi-token prediction head with torch (reference/mtp_vectors.py): its logits from the
+// hidden states of a hybrid model, and its further predictions from its own hidden states.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 
 using test::RandomCheckpoint;
 
-// As reference/mtp_vectors.py has it.
+// Creates the configuration of reference/mtp_vectors.py.
 Json mtp_config() {
   Json config = test::mtp_config_of(true);
   config["vocab_size"] = 96;
@@ -73,7 +73,7 @@ struct Both {
     return out;
   }
 
-  // Logits of the tokens' last row.
+  // Feeds the tokens to the head and returns the logits of the last row.
   std::vector<float> guess(const std::vector<Token>& tokens, std::span<const float> hidden) {
     Batch batch;
     batch.add(0, tokens.data(), std::ssize(tokens), Batch::Want::last);
@@ -101,7 +101,7 @@ TEST(Mtp, SaysWhatTorchSays) {
   std::size_t fed = 0;
   std::vector<float> logits;
   for (std::size_t i = 0; i < test::kMtpRows.size(); ++i) {
-    // In pieces: the keys and values of earlier ones come from the head's own cache.
+    // Fed in pieces; keys and values of earlier pieces are in the head's own cache.
     const auto row = static_cast<std::size_t>(test::kMtpRows[i]);
     const std::vector<Token> piece(text.begin() + static_cast<std::ptrdiff_t>(fed),
                                    text.begin() + static_cast<std::ptrdiff_t>(row) + 1);
@@ -111,8 +111,8 @@ TEST(Mtp, SaysWhatTorchSays) {
       EXPECT_NEAR(logits[v], test::kMtpLogits[i][v], 2e-4) << "row " << row << ", id " << v;
     }
   }
-  // Each guess from the head's own state of the one before.
-  std::int64_t rows = 6;  // of the last piece
+  // Each further prediction uses the head's own hidden state of the previous one.
+  std::int64_t rows = 6;  // rows of the last piece
   for (const Token want : test::kMtpGuesses) {
     const auto guess = static_cast<Token>(std::ranges::max_element(logits) - logits.begin());
     EXPECT_EQ(guess, want);
@@ -143,7 +143,7 @@ TEST(Mtp, IsQuantizedAsLayersAre) {
   }
 }
 
-// Calibration does not run it: it gets the nearest codes, and int8 where a type has none.
+// Calibration does not run the head, so it gets nearest codes, or int8 if its type has none.
 TEST(Mtp, MethodsThatCalibrateLeaveItToRounding) {
   const test::TemporaryFolder folder;
   const Model model(quantized_mtp(folder, "f32"), {});
@@ -172,7 +172,7 @@ TEST(Mtp, HeadsThatAreNotOneLayerAreLeftOutByName) {
   }));
 }
 
-// The configuration comes back from a file as it was, and the head's layer is checked as others.
+// The configuration must be read back unchanged; the head's layer is checked like other layers.
 TEST(Mtp, ItsLayerIsPartOfTheConfiguration) {
   const test::TemporaryFolder folder;
   const Model model(quantized_mtp(folder, "f32"), {});

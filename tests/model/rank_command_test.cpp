@@ -1,4 +1,4 @@
-// What the leader tells other ranks, to bytes and back; bytes that are nothing of the kind.
+// Commands of the leader to other ranks are serialized and parsed; any other bytes are refused.
 #include "model/rank_command.h"
 
 #include <gtest/gtest.h>
@@ -102,7 +102,7 @@ TEST(RankCommand, EveryTruncatedCommandIsRefused) {
   EXPECT_THROW(decode_command(std::vector(1, std::byte{4})), Error);
 }
 
-// Lists that do not fit each other would be read past their ends.
+// Lists with contradictory sizes are refused, because they would be read beyond their ends.
 TEST(RankCommand, StepsThatContradictThemselvesAreRefused) {
   const std::vector<std::int32_t> pages = {9, 3}, one_page = {9};
   const auto refused = [&](auto change) {

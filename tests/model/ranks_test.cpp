@@ -1,6 +1,6 @@
-// Several ranks compute what one does, bit for bit: logits, hidden states and what a session's
-// sequences go through, for every family, type, way of quantizing activations and KV type. And what
-// happens when a rank fails.
+// Several ranks compute the same bits as one: logits, hidden states and operations on a session's
+// sequences, for every family, weight type, activation format and KV type. Also tests what happens
+// when a rank fails.
 #include "model/ranks.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ void run_batch(Session& session, const Batch& batch, std::vector<float>& all) {
   all.insert(all.end(), logits.begin(), logits.end());
 }
 
-// A prompt in chunks of several sizes, its last tokens one by one.
+// Feeds a prompt in chunks of several sizes, and the last tokens one by one.
 std::vector<float> prompt_logits(Session& session, int tokens) {
   const auto ids = ids_of(tokens, session.transformer().config().vocab, 1);
   std::vector<float> all;
@@ -59,7 +59,7 @@ std::vector<float> prompt_logits(Session& session, int tokens) {
   return all;
 }
 
-// Sequences that fork within a page, go on differently, are cut back and grow again, side by side.
+// Concurrent sequences fork within a page, continue differently, are truncated and grow again.
 std::vector<float> forked_logits(Session& session) {
   const auto ids = ids_of(150, session.transformer().config().vocab, 2);
   std::vector<float> all;
@@ -74,7 +74,7 @@ std::vector<float> forked_logits(Session& session) {
   batch.add(1, ids.data() + 80, 30, Batch::Want::last);
   batch.add(2, ids.data() + 110, 1, Batch::Want::all);
   run_batch(session, batch, all);
-  (void)state.restore(1, 50);  // to its start, where there are fixed states
+  (void)state.restore(1, 50);  // to its start, if there are fixed-size states
   state.fork(1, 0);
   batch.clear();
   batch.add(0, ids.data() + 50, 20, Batch::Want::last);
@@ -196,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(Models, SequencesOfRanks,
                                            Case{"qwen3moe-tiny", "int8", KvType::f16}),
                          [](const auto& item) { return name_of(item.param); });
 
-// Experts of which each rank has a slice of the rows.
+// Each rank has some of the rows of each expert.
 TEST(RanksOfExperts, GiveTheLogitsOfOne) {
   const test::TemporaryFolder folder;
   test::RandomCheckpoint checkpoint(folder.path() / "hf");
@@ -223,7 +223,7 @@ TEST(RanksOfExperts, GiveTheLogitsOfOne) {
   }
 }
 
-// Each rank would need the largest input of all experts that a step routes to.
+// For one scale, each rank would need the largest input of all experts that a step uses.
 TEST(RanksOfExperts, OneScaleForAllInputsIsRefusedByName) {
   LEQ_SHARED_OR_SKIP(folder, "models/qwen3moe-tiny");
   const Model model(test::quantized(folder, "int8", ActChoice::online), {});
@@ -238,7 +238,7 @@ TEST(RanksOfExperts, OneScaleForAllInputsIsRefusedByName) {
   }
 }
 
-// Gated DeltaNet with `group` value heads for each of `key_heads`, all of `dims` numbers.
+// Creates Gated DeltaNet with `group` value heads for each of `key_heads`, all of size `dims`.
 Model hybrid_of(const test::TemporaryFolder& folder, int key_heads, int group,
                 const CheckpointOptions& options, int dims = 64) {
   test::RandomCheckpoint checkpoint(folder.path() / "hf");
@@ -257,7 +257,7 @@ TEST(RanksOfHybrids, GiveTheLogitsOfOne) {
   struct Shape {
     int key_heads, group, dims;
   };
-  // The last one has panels that hold rows of q and of k: one rank has them all.
+  // In the last shape, panels contain rows of both q and k, so one rank has all of them.
   for (const Shape& shape : {Shape{4, 1, 64}, Shape{4, 2, 64}, Shape{3, 3, 64}, Shape{2, 2, 16}}) {
     for (const auto& [type, act] :
          {std::pair("f32", ActChoice::automatic), std::pair("int8", ActChoice::g128),
@@ -275,7 +275,7 @@ TEST(RanksOfHybrids, GiveTheLogitsOfOne) {
   }
 }
 
-// States of several ranks, their saved bytes, and the memory that they take.
+// Tests the states of several ranks, their saved bytes, and the memory that they use.
 TEST(RanksOfHybrids, ShareStates) {
   const test::TemporaryFolder folder;
   CheckpointOptions options;
@@ -309,7 +309,7 @@ TEST(RanksOfHybrids, ShareStates) {
   }
 }
 
-// Shapes in which ranks share kv heads, hold some for the sake of whole panels, or have nothing.
+// In these shapes, ranks share kv heads, have heads only because of whole panels, or have none.
 struct Odd {
   const char* name;
   int heads, kv_heads, head_dim, width, hidden, vocab;
@@ -377,7 +377,7 @@ TEST(Ranks, GiveTheHiddenStatesOfOne) {
   EXPECT_TRUE(same_bits(want, found));
 }
 
-// A checkpoint in which one row of a weight overflows lets one rank fail, and which is known.
+// Writes a checkpoint in which one row of a weight overflows, so that a known rank fails.
 std::filesystem::path broken_model(const test::TemporaryFolder& folder, const std::string& tensor,
                                    std::int64_t row) {
   test::RandomCheckpoint checkpoint(folder.path() / "hf");
@@ -410,7 +410,7 @@ std::filesystem::path broken_model(const test::TemporaryFolder& folder, const st
 }
 
 TEST(Ranks, ARankThatFailsEndsAllWithItsNumberAndStep) {
-  // The last query head's weights are the last rank's: it sees what is not finite.
+  // The last query head's weights are on the last rank, which detects non-finite values.
   const test::TemporaryFolder folder;
   const Model model(broken_model(folder, "layers.1.q", 255), {});
   for (const int ranks : {2, 3}) {
@@ -420,7 +420,7 @@ TEST(Ranks, ARankThatFailsEndsAllWithItsNumberAndStep) {
     Batch batch;
     const Token id = 3;
     batch.add(0, &id, 1, Batch::Want::last);
-    for (int attempt = 0; attempt < 2; ++attempt) {  // the second finds them ended
+    for (int attempt = 0; attempt < 2; ++attempt) {  // the second attempt finds them ended
       try {
         run_batch(ranked.session, batch, all);
         ADD_FAILURE() << "no error on " << ranks << " ranks";
@@ -450,7 +450,7 @@ TEST(Ranks, ALeaderThatFailsEndsAll) {
   }
 }
 
-// What the leader refuses before a step begins is no end.
+// If the leader refuses a batch before its step begins, the ranks continue.
 TEST(Ranks, GoOnAfterABatchThatWasRefused) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const Model model(test::quantized(folder, "int8"), {});
@@ -473,8 +473,8 @@ TEST(Ranks, GoOnAfterABatchThatWasRefused) {
 
 class SavedByRanks : public ::testing::TestWithParam<Case> {};
 
-// Saved by any number of ranks a sequence has one rank's bytes; any number goes on from it with one
-// rank's logits.
+// A sequence saved by any number of ranks has the bytes of one rank, and any number of ranks
+// continues from it with the logits of one rank.
 TEST_P(SavedByRanks, IsWhatOneRankSaves) {
   const Case& c = GetParam();
   LEQ_SHARED_OR_SKIP(folder, std::string("models/") + c.model);
@@ -520,7 +520,7 @@ INSTANTIATE_TEST_SUITE_P(Models, SavedByRanks,
                                            Case{"qwen3moe-tiny", "int8", KvType::f16}),
                          [](const auto& item) { return name_of(item.param); });
 
-// What the leader refuses is no end, as with steps.
+// A saved sequence that the leader refuses does not end the ranks, as with steps.
 TEST(Ranks, GoOnAfterASavedSequenceThatWasRefused) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const Model model(test::quantized(folder, "int8"), {});
@@ -553,7 +553,7 @@ TEST(Ranks, DivideTheirThreads) {
   }
 }
 
-// The plan of a rank is what it takes.
+// The memory that a rank uses must equal its plan.
 TEST(Ranks, TakeTheMemoryThatIsPlanned) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const Model model(test::quantized(folder, "int8"), {});

@@ -20,7 +20,7 @@ ModelConfig config_with(RopeScaling scaling) {
 
 double plain(int i, double base = 10000.0) { return std::pow(base, -2.0 * i / 64.0); }
 
-// f32 steps of the formula leave a few units in the last place.
+// The tolerance for the formula's f32 steps is a few units in the last place.
 constexpr double kRelative = 1e-6;
 
 TEST(Rope, PlainFrequenciesArePowersOfTheBase) {

@@ -1,5 +1,5 @@
-// The table of sampling settings: names, borders of ranges and their errors, what backends get of
-// them, and what models say in generation_config.json and in their files.
+// Tests the table of sampling settings: names, ranges and their errors, what backends receive, and
+// values in a model's generation_config.json and file.
 #include "model/sampling_settings.h"
 
 #include <gtest/gtest.h>
@@ -180,7 +180,7 @@ TEST(GenerationDefaults, ComeFromGenerationConfigByItsNames) {
   EXPECT_EQ(values["top_p"], std::nullopt);
   EXPECT_EQ(values["min_p"], 0.1);
   EXPECT_EQ(values["repeat_penalty"], 1.2);
-  EXPECT_EQ(values["presence_penalty"], std::nullopt);  // models do not say it
+  EXPECT_EQ(values["presence_penalty"], std::nullopt);  // models do not specify it
   EXPECT_EQ(values["typical_p"], 0.9);
 }
 

@@ -1,4 +1,4 @@
-// How models are cut for ranks, for shapes of many families and 1 to 64 ranks.
+// Tests how models are divided between ranks, for shapes of many families and 1 to 64 ranks.
 #include "model/sharding.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace leq {
 namespace {
 
-// A shape by its numbers alone.
+// Creates a configuration that only has a shape.
 ModelConfig shape(std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim,
                   std::int64_t width, std::int64_t hidden, std::int64_t vocab) {
   ModelConfig config;
@@ -39,8 +39,8 @@ std::vector<ModelConfig> shapes() {
   return all;
 }
 
-// Every thing belongs to one rank, in order; cuts are multiples of `unit`; no rank has two units
-// more than another.
+// Every item must belong to one rank, in order; boundaries are multiples of `unit`, and ranks
+// differ by at most one unit.
 void expect_even(std::int64_t count, std::int64_t unit, const std::vector<Slice>& slices) {
   std::int64_t end = 0, fewest = count, most = 0;
   for (const Slice& slice : slices) {
@@ -96,7 +96,7 @@ TEST(Sharding, ARankHoldsTheKvHeadsThatItsQueriesReadAndFewOthers) {
           EXPECT_LE(kv.first, head / group);
           EXPECT_LT(head / group, kv.last);
         }
-        // Rows of k and v are cut at panels, and not a panel too far.
+        // Rows of k and v are cut at panel boundaries, and no slice is larger than necessary.
         EXPECT_EQ(kv.first * config.head_dim % 64, 0);
         EXPECT_TRUE(kv.last * config.head_dim % 64 == 0 || kv.last == config.kv_heads);
         const std::int64_t step = std::lcm<std::int64_t>(config.head_dim, 64) / config.head_dim;
@@ -112,10 +112,10 @@ TEST(Sharding, LlamaOverEightRanksIsCutWhereItsHeadsAre) {
   const std::vector<RankShare> shares = cut_model(llama, 8);
   EXPECT_EQ(shares[3].heads, (Slice{12, 16}));
   EXPECT_EQ(shares[3].kv_heads, (Slice{12, 16}));
-  EXPECT_EQ(shares[0].mlp(11008), (Slice{0, 10 * 128}));  // 86 groups: ten or eleven each
+  EXPECT_EQ(shares[0].mlp(11008), (Slice{0, 10 * 128}));  // 86 groups: ten or eleven per rank
   EXPECT_EQ(shares[7].mlp(11008), (Slice{75 * 128, 11008}));
   EXPECT_EQ(shares[1].stream, (Slice{512, 1024}));
-  // Four query heads of one kv head are two ranks'.
+  // The four query heads of one kv head are on two ranks.
   const std::vector<RankShare> sixteen = cut_model(shape(64, 8, 128, 8192, 28672, 128256), 16);
   EXPECT_EQ(sixteen[3].heads, (Slice{12, 16}));
   EXPECT_EQ(sixteen[3].kv_heads, (Slice{1, 2}));

@@ -1,5 +1,5 @@
-// stories260K, a complete trained model from elsewhere, converted to a checkpoint folder and held
-// against its published text.
+// stories260K, a complete trained model by others, is converted to a checkpoint folder and compared
+// with its published text.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -35,7 +35,7 @@ TEST(Stories260K, TellsItsPublishedStoryTokenByToken) {
   quantize_checkpoint(folder, file, {{.threads = 1}, "f32", ActChoice::automatic},
                       [](auto, auto) {});
   const Json reference = parse_json(read_file(data / "reference.json", 1 << 24), "reference.json");
-  // BOS and 200 tokens, whose text is the one that llama2.c's own test expects.
+  // BOS and 200 tokens whose text is the one that llama2.c's own test expects.
   const auto want =
       reference.at("third_party_greedy").at("ids_from_this_check").get<std::vector<Token>>();
   ASSERT_EQ(want.size(), 201u);
@@ -57,7 +57,7 @@ TEST(Stories260K, TellsItsPublishedStoryTokenByToken) {
   std::filesystem::remove_all(folder);
 }
 
-// Logits [T][V] of all positions.
+// Returns logits [T][V] of all positions.
 std::vector<float> logits_of(const Model& model, Backend& backend, const std::vector<Token>& ids,
                              KvType type) {
   RunLimits limits;
@@ -72,7 +72,7 @@ std::vector<float> logits_of(const Model& model, Backend& backend, const std::ve
   return logits;
 }
 
-// Mean over positions of the KL divergence in nats of `found` from `base`, both [T][V].
+// Returns the mean over positions of the KL divergence in nats of `found` from `base`, both [T][V].
 double mean_kl(const std::vector<float>& base, const std::vector<float>& found, std::size_t vocab) {
   double total = 0;
   for (std::size_t row = 0; row < base.size(); row += vocab) {
@@ -89,8 +89,8 @@ double mean_kl(const std::vector<float>& base, const std::vector<float>& found, 
   return total / static_cast<double>(base.size() / vocab);
 }
 
-// Its keys have a mean in common, two thirds of their squares, without having a bias: codes along
-// tokens do without it once calibration has measured it.
+// This model's keys have a common mean with two thirds of their squares, although it has no bias.
+// Codes with scales by token exclude this mean once calibration has measured it.
 TEST(Stories260K, AnInt8CacheLosesLessWithMeasuredKeys) {
   LEQ_SHARED_OR_SKIP(data, "data/weights/stories260K");
   const auto folder = convert(data);

@@ -1,5 +1,5 @@
-// A model whose layers all have sliding windows keeps a cache of what they see, and computes what
-// it would with all of it.
+// If all layers of a model have sliding windows, only the positions within the windows are cached,
+// and results are the same as with a full cache.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 using test::same_bits;
 
-// A transformer and a cache that never gives up a page.
+// Runs the model with a cache that never releases a page.
 struct WholeCache {
   WholeCache(const Model& model, Backend& backend, const RunLimits& limits)
       : weights(bind_weights(model.file(), model.config(), backend.memory())),

@@ -1,5 +1,5 @@
-// The fixed scale of int8 activations, against a sort of all values, and where it is not good
-// enough.
+// The fixed scale of int8 activations, compared with a sort of all values, and the rule for when a
+// fixed scale is not good enough.
 #include "quantize/rewrites/act_rounding.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ double static_error(const std::vector<float>& x, double c) {
   return total;
 }
 
-// |x| ascending.
+// Returns |x| in ascending order.
 std::vector<float> sorted_sizes(const std::vector<float>& x) {
   std::vector<float> sizes;
   for (const float value : x) sizes.push_back(std::fabs(value));
@@ -34,7 +34,7 @@ std::vector<float> sorted_sizes(const std::vector<float>& x) {
   return sizes;
 }
 
-// The best of the three candidates by a sort of all values.
+// Returns the error of the best of three candidates, found by sorting all values.
 double naive_error(const std::vector<float>& x) {
   const std::vector<float> sizes = sorted_sizes(x);
   double least = static_error(x, static_cast<double>(sizes.back()));
@@ -91,15 +91,15 @@ TEST(Histogram, HoldsValuesBeyondItsBins) {
 }
 
 TEST(StaticActScale, ClipsOnlyWhereThatHelps) {
-  // Values without outliers: nearly all of the range is worth its step.
+  // There are no outliers, so covering almost the whole range is worth its step size.
   auto x = normals(56, 400000);
   EXPECT_GT(static_act_scale(x) * 127, 3.0f);
-  // One value far out: its own error is less than what all others would pay for its range.
+  // With one outlier, clipping costs less than the larger step would cost all other values.
   x[77] = 60;
   const float clipped = static_act_scale(x) * 127;
   EXPECT_LT(clipped, 4.0f);
   EXPECT_LT(static_error(x, static_cast<double>(clipped)), static_error(x, 60.0));
-  // Where there are few others, they pay.
+  // With few other values, a range that includes the outlier is better.
   x.resize(4000);
   EXPECT_EQ(static_act_scale(x), 60.0f / 127);
   EXPECT_EQ(static_act_scale(std::vector<float>(10)), 1.0f);
@@ -116,7 +116,7 @@ TEST(StaticActScale, IsAsGoodAsTheBestCandidateOfASort) {
 
 TEST(StaticActScale, SeesAllTokensOfAllFilesNotTheSamples) {
   auto x = normals(59, 800 * kActColumns);
-  const auto token = x.begin() + 5 * kActColumns;  // no sample
+  const auto token = x.begin() + 5 * kActColumns;  // not sampled
   for (std::int64_t k = 0; k < kActColumns; ++k) token[k] *= 50;
   const std::vector<float> first(x.begin(), x.begin() + 400 * kActColumns);
   const std::vector<float> second(x.begin() + 400 * kActColumns, x.end());
@@ -129,7 +129,7 @@ TEST(StaticActScale, SeesAllTokensOfAllFilesNotTheSamples) {
 
 TEST(StaticActScale, AFoldKeepsTheLargestValueOfEachColumn) {
   auto x = normals(60, 400 * kActColumns);
-  x[3] = 5000;  // in no sample
+  x[3] = 5000;  // not in any sample
   InputStatistics statistics = gathered(x, 4);
   const std::vector<float> scale(kActColumns, 2.0f);
   divide_inputs(statistics, scale);
@@ -137,7 +137,7 @@ TEST(StaticActScale, AFoldKeepsTheLargestValueOfEachColumn) {
   EXPECT_EQ(static_act_scale(statistics), 2500.0f / 127);
 }
 
-// Tokens alike, and with one that is far out in one linear's input.
+// The tokens are similar except one, which is an outlier in the input of one linear.
 TEST(ActErrors, AWildTokenMakesAFixedScaleWorseThanOneByToken) {
   const auto weight = normals(61, 32 * kActColumns, 0.1f);
   const QuantScheme scheme = *parse_scheme("int8");
@@ -160,7 +160,7 @@ TEST(ActErrors, AreThoseOfTheRoundedSiteInDouble) {
   site.statistics = gathered(x, 20);
   const float scale = 0.02f;
   const ActErrors errors = act_errors(site.view(), *parse_scheme("int8"), scale);
-  auto tokens = x;  // the largest token counts once more
+  auto tokens = x;  // counts the largest token once more
   tokens.insert(tokens.end(), site.statistics.largest_token.begin(),
                 site.statistics.largest_token.end());
   double fixed = 0, by_token = 0;

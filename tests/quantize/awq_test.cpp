@@ -19,12 +19,12 @@ AwqOptions with_scheme(const char* scheme) {
 }
 
 struct Outcome {
-  double plain = 0;   // errors of the outputs, from the outputs themselves
+  double plain = 0;   // errors computed from the outputs
   double scaled = 0;  // with scales
   double all = 0;     // with scales and clipping
 };
 
-// What the runtime would compute: inputs divided by the scales, weights rounded.
+// Computes what the runtime computes: inputs divided by the scales, rounded weights.
 Outcome outcome(const SyntheticSite& site, const std::vector<float>& x, const char* scheme) {
   const AwqOptions options = with_scheme(scheme);
   const AwqResult result = apply_awq(site.view(), options);
@@ -60,7 +60,7 @@ TEST_P(AwqSchemes, BeatsRoundingOnCorrelatedInputs) {
 
 TEST_P(AwqSchemes, IsNeverWorseThanRounding) {
   for (std::uint64_t seed = 64; seed < 68; ++seed) {
-    const auto x = normals(seed, 64 * kAwqColumns);  // nothing to gain
+    const auto x = normals(seed, 64 * kAwqColumns);  // no possible gain
     const SyntheticSite site =
         synthetic_site({heavy_tailed(seed, 16 * kAwqColumns)}, x, kAwqColumns);
     const Outcome found = outcome(site, x, GetParam());
@@ -120,15 +120,15 @@ TEST(Awq, WorksWithTheDiagonalAlone) {
   EXPECT_LT(result.found.error, 0.9 * result.found.plain_error);
 }
 
-// Columns whose inputs differ in size, which invites scaling.
+// Columns have inputs of different magnitudes, so that scaling helps.
 std::vector<float> uneven_inputs(std::uint64_t seed, std::int64_t tokens) {
   auto x = normals(seed, tokens * kAwqColumns);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] *= i % kAwqColumns % 8 == 0 ? 6.0f : 1.0f;
   return x;
 }
 
-// As decoded from a GGUF file of type Q4_1: a scale and a minimum for 32 columns, codes from 0
-// to 15.
+// Creates weights as decoded from a GGUF file of type Q4_1: a scale and a minimum per 32 columns,
+// with codes from 0 to 15.
 std::vector<float> decoded_q4_1(std::int64_t rows) {
   const auto noise = normals(90, rows * kAwqColumns);
   std::vector<float> weight(noise.size());
@@ -154,14 +154,14 @@ TEST(Awq, ScalesForScalesOfScales) {
   const SyntheticSite site = synthetic_site({normals(93, 64 * kAwqColumns)}, x, kAwqColumns);
   const AwqScales found = search_awq_scales(site.view(), with_scheme("q4_k"));
   EXPECT_LT(found.error, found.plain_error);
-  // The plain error is that of rtn's codes on the inputs themselves.
+  // The plain error is that of the codes of rtn with unscaled inputs.
   MethodInput input = method_input(site.weights[0], kAwqColumns, "q4_k");
   input.statistics = &site.statistics;
   const double plain = output_error(x, site.weights[0], rounded_by("rtn", input), kAwqColumns);
   EXPECT_NEAR(found.plain_error, plain, 1e-3 * plain);
 }
 
-// v has 8 bits and loses nothing: what is left are q's errors, a hundred times as large.
+// v has 8 bits and is exact, so only q's errors remain, which are a hundred times as large.
 TEST(Awq, EachConsumerIsRoundedAsItsOwnType) {
   const auto x = uneven_inputs(94, 128);
   SyntheticSite site = synthetic_site(

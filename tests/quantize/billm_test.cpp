@@ -11,7 +11,7 @@ using namespace test;
 
 using Numbers = std::vector<double>;
 
-// x of A x = b by elimination with row exchange; A [n][n].
+// Solves A x = b by elimination with row exchange; A is [n][n].
 Numbers solved(Numbers a, Numbers b) {
   const std::size_t n = b.size();
   for (std::size_t c = 0; c < n; ++c) {
@@ -70,7 +70,7 @@ double two_level_error(Numbers x) {
   return one_level_error(x);
 }
 
-// A block of a row's targets split as the method does: salient columns, small and large others.
+// A block of a row's target weights, split by the method into salient, small and large columns.
 struct Split {
   Numbers salient, small, large;
   Split(const Numbers& row, const std::vector<bool>& is_salient, double threshold) {
@@ -84,7 +84,7 @@ struct NaiveBillm {
   std::size_t rows, columns;
   Numbers h, weight, off;  // H damped [K][K], W and W - Wq [N][K]
 
-  // Row n of the columns from `first` on, moved to make good what columns before it got wrong.
+  // Returns row n of the columns from `first` on, updated to compensate errors of earlier columns.
   Numbers target(std::size_t n, std::size_t first, std::size_t count) const {
     const std::size_t rest = columns - first;
     Numbers a(rest * rest), b(rest);
@@ -100,7 +100,7 @@ struct NaiveBillm {
     return x;
   }
 
-  // 1 / [H^-1]_kk of the columns from k on.
+  // Returns 1 / [H^-1]_kk for the columns from k on.
   double pivot(std::size_t k) const {
     const std::size_t rest = columns - k;
     Numbers a(rest * rest), unit(rest);
@@ -190,7 +190,7 @@ struct NaiveBillm {
 };
 
 TEST(Billm, IsWhatItsDescriptionSays) {
-  constexpr std::int64_t kColumns = 160;  // a whole block and a short one
+  constexpr std::int64_t kColumns = 160;  // a full block and a partial one
   const auto weight = heavy_tailed(90, 10 * kColumns);
   const auto x = correlated_inputs(91, 400, kColumns);
   const InputStatistics statistics = statistics_of(x, kColumns);

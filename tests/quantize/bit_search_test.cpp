@@ -1,4 +1,4 @@
-// The bit search on toy problems small enough to try every assignment.
+// Tests the bit search on toy problems that are small enough to try every assignment.
 #include "quantize/search/bit_search.h"
 
 #include <gtest/gtest.h>
@@ -20,8 +20,8 @@ namespace {
 
 constexpr int kUnits = 6;
 
-// Units of different size and sensitivity; KL adds up, plus `coupling` for each pair of neighbours
-// that both have fewer than 4 bits.
+// Units differ in size and sensitivity; KL is additive, plus `coupling` for each pair of adjacent
+// units that both have fewer than 4 bits.
 struct Toy {
   explicit Toy(std::uint64_t seed, double coupling = 0, int units = kUnits) {
     Random random(seed);
@@ -41,7 +41,7 @@ struct Toy {
         loss[c] = c == kEightBits ? 1e-6 : sensitivity * wobble * std::pow(4.0, -bits);
         unit.proxy[c] = loss[c] * (0.5 + static_cast<double>(random.uniform()));
       }
-      // More bits never hurt.
+      // Makes the loss of fewer bits at least 1.2 times the loss of more bits.
       for (std::size_t c = 2; c-- > 0;) loss[c] = std::max(loss[c], 1.2 * loss[c + 1]);
       losses.push_back(loss);
       problem.units.push_back(unit);
@@ -63,7 +63,7 @@ struct Toy {
     return sum;
   }
 
-  // Smallest J over all assignments.
+  // Returns the smallest J over all assignments.
   double brute_force(const SearchOptions& options, double coupling = 0) const {
     double params = 0, best = INFINITY;
     for (const SearchUnit& unit : problem.units) params += static_cast<double>(unit.params);
@@ -107,7 +107,7 @@ TEST(BitSearch, SensFindsTheBruteForceOptimumOfAnAdditiveProblem) {
   }
 }
 
-// Steps below 1e-4 of J are not taken, once for each unit at most.
+// The search omits improvements below 1e-4 of J, at most one per unit.
 TEST(BitSearch, GreedyFindsTheBruteForceOptimumOfAnAdditiveProblem) {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     Toy toy(seed);
@@ -187,7 +187,7 @@ TEST(BitSearch, GreedyRepairImprovesSensWhereLossesDoNotAdd) {
     options.target_bytes = bytes_of_bpw(toy.problem, 3.4);
     options.evaluations = 200;
     const SearchResult result = run_search(toy.problem, options);
-    // What the knapsack alone would have taken.
+    // This plan uses only the knapsack.
     const Assignment plan =
         solve_knapsack(toy.problem.units, result.losses, 0, *options.target_bytes);
     const double before = toy.kl(plan, kCoupling);
@@ -198,7 +198,7 @@ TEST(BitSearch, GreedyRepairImprovesSensWhereLossesDoNotAdd) {
   EXPECT_GE(improved, 3);
 }
 
-// A budget that is too small for D_l(b): fewer are measured, the rest follows the proxies.
+// The budget is too small to measure all D_l(b); proxies replace those not measured.
 TEST(BitSearch, SensWorksWithFewMeasurements) {
   Toy toy(5, 0, 40);
   SearchOptions options;
@@ -243,7 +243,7 @@ TEST(BitSearch, TheSameSeedGivesTheSameAnswerAlsoAfterAnInterruption) {
     const int calls = toy.calls;
     EXPECT_EQ(bits_of(run_search(toy.problem, options)), bits_of(whole)) << name;
 
-    // Stopped by an exception in the middle, then resumed.
+    // The search is stopped by an exception halfway, then resumed.
     options.log = folder.path() / "log.json";
     SearchProblem stops = toy.problem;
     int left = calls / 2;
@@ -258,7 +258,7 @@ TEST(BitSearch, TheSameSeedGivesTheSameAnswerAlsoAfterAnInterruption) {
     EXPECT_EQ(bits_of(resumed), bits_of(whole)) << name;
     EXPECT_EQ(resumed.found.kl, whole.found.kl) << name;
     EXPECT_EQ(folder.names().size(), 1u);
-    // The log of a finished search answers without a measurement.
+    // From the log of a finished search, the result needs no measurement.
     toy.calls = 0;
     EXPECT_EQ(bits_of(run_search(toy.problem, options)), bits_of(whole)) << name;
     EXPECT_EQ(toy.calls, 0) << name;
@@ -314,13 +314,13 @@ TEST(BitSearch, LogsOfOtherProblemsAndDamagedOnesAreRefused) {
   }
 }
 
-// KL by size alone: no plan is better than uniform ones, and one that only looks so is refused.
+// KL depends only on size, so uniform plans are best, and a plan that only seems better is refused.
 TEST(BitSearch, APlanThatDoesNotBeatUniformIsRefused) {
   Toy toy(11);
   for (std::size_t l = 0; l < kUnits; ++l) toy.problem.units[l].params = 1000;
   for (auto& unit : toy.problem.units) unit.bytes = {250, 375, 500, 1000};
   toy.problem.evaluate = [&](const Assignment& assignment) {
-    // Worse by a quarter than the line between uniform models, and on it at its points.
+    // KL is a quarter above the line between uniform models, and on the line at their sizes.
     double kl = 0;
     for (const std::uint8_t choice : assignment) {
       kl += std::array<double, kChoices>{0.4, 0.1, 0.02, 0.001}[choice] / kUnits;
@@ -335,7 +335,7 @@ TEST(BitSearch, APlanThatDoesNotBeatUniformIsRefused) {
   EXPECT_EQ(result.chosen.assignment, Assignment(kUnits, 1));
   EXPECT_TRUE(result.verdict.starts_with("refused: ")) << result.verdict;
   EXPECT_NE(result.verdict.find("taking 3 bits everywhere"), std::string::npos) << result.verdict;
-  // 5 units of 4 bits and one of 2 or 3: on the line between the points of 3 and of 4 bits.
+  // 5 units have 4 bits and one has 2 or 3: the size is between those of uniform 3 and 4 bits.
   const double at = (static_cast<double>(result.found.bytes) - 6 * 375) / (6 * 125);
   EXPECT_NEAR(result.uniform_kl, 0.1 + at * (0.02 - 0.1), 1e-12);
 }
@@ -351,7 +351,7 @@ TEST(BitSearch, ImpossibleRequestsAreNamed) {
   EXPECT_THROW(bytes_of_bpw(toy.problem, NAN), Error);
 }
 
-// Against brute force with sizes that do not divide evenly.
+// Compares with brute force, with sizes that do not divide evenly.
 TEST(Knapsack, IsOptimalForSmallProblems) {
   Random random(20);
   for (int round = 0; round < 40; ++round) {

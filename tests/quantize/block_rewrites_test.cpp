@@ -1,5 +1,5 @@
-// What leq-quantize rewrites before codes are chosen, through whole files: attention biases folded,
-// biases that a correction adds, the best of several rotations.
+// Rewrites of leq-quantize that precede the choice of codes, tested through whole files: folding of
+// attention biases, biases that a correction adds, and the best of several rotations.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -109,7 +109,7 @@ TEST(BlockRewrites, AttentionBiasesGoBehindAttentionInTheFile) {
   EXPECT_THROW(write(llama(folder.path() / "llama"), folder.path() / "n.leq", options), Error);
 }
 
-// b = mean over tokens of (W - Wq) x, by plain loops, where the model has no biases.
+// b = mean over tokens of (W - Wq) x, computed with plain loops, for a model without biases.
 TEST(BlockRewrites, ZeroquantPlusAddsTheBiasesThatItsCorrectionNeeds) {
   const test::TemporaryFolder folder;
   const auto source = llama(folder.path() / "hf");
@@ -145,7 +145,7 @@ TEST(BlockRewrites, ZeroquantPlusAddsTheBiasesThatItsCorrectionNeeds) {
     }
     EXPECT_GT(largest, 1e-5) << name;
   }
-  // The engine takes the file; without the correction nothing is added.
+  // The engine must accept the file; without the correction no bias is added.
   EXPECT_EQ(Model(output, {}).config(), config);
   options.correct_bias = false;
   write(source, output, options);
@@ -153,7 +153,7 @@ TEST(BlockRewrites, ZeroquantPlusAddsTheBiasesThatItsCorrectionNeeds) {
   EXPECT_FALSE(written.layers[0].dense_mlp()->bias);
 }
 
-// Mean of the losses that a file with that rotation says of its linears.
+// Returns the mean of the losses that a file with this rotation states for its linears.
 double loss_in_file(const std::filesystem::path& path) {
   const LeqReader file(path, {.mode = LoadMode::map});
   double sum = 0;
@@ -168,7 +168,7 @@ double loss_in_file(const std::filesystem::path& path) {
   return sum / linears;
 }
 
-// Layers of both mixers, with a router and the gate of a shared expert, which are a row each way.
+// Tests layers with both mixers, a router, and the gate of a shared expert (each is one row).
 TEST(BlockRewrites, HybridsWithASharedExpertAreCalibrated) {
   const test::TemporaryFolder folder;
   const Json config = test::small_hybrid_config({.value_dim = 24}, 5, 40, 56);
@@ -214,7 +214,7 @@ TEST(RotationSearch, TakesTheSeedOfTheLeastLossInTheFile) {
   EXPECT_NEAR(best.loss, *std::ranges::min_element(losses), 1e-6);
   EXPECT_NEAR(best.worst_loss, *std::ranges::max_element(losses), 1e-6);
   EXPECT_LT(best.loss, best.worst_loss);
-  // And through leq-quantize's one call: the same file as with that seed named.
+  // leq-quantize's function with that seed given explicitly must write the same file.
   options.rewrites.rotation_seed = best.seed;
   write(source, output, options);
   const double named = loss_in_file(output);

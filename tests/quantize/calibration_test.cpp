@@ -1,4 +1,4 @@
-// Calibration: statistics against a naive double loop, and runs that must give the same bytes.
+// Compares calibration statistics with a naive loop in double, and runs that must be identical.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -20,7 +20,7 @@ namespace {
 
 bool norms_keys(const ModelConfig& config) { return config.layers[0].attention()->qk_norm; }
 
-// f32 through two layers against double, relative to the largest number of its kind.
+// The tolerance of f32 through two layers, relative to the largest number of its kind.
 constexpr double kTolerance = 1e-4;
 
 struct Family {
@@ -60,7 +60,7 @@ std::filesystem::path make_checkpoint(const Family& family, const std::filesyste
   return checkpoint.write(family.config);
 }
 
-// Letters that the checkpoints' tokenizer has ids for.
+// Returns letters for which the checkpoints' tokenizer has ids.
 std::string letters(std::size_t count, std::uint64_t seed) {
   Random random(seed);
   std::string text;
@@ -84,7 +84,7 @@ std::string run_bytes(const std::filesystem::path& folder, const std::filesystem
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Sums in double over the rows that the naive transformer sees.
+// Sums in double over the input rows of the naive transformer.
 struct NaiveSums {
   std::vector<double> absmax, abs_sum, sum, product;  // [K], product [K][K]
   std::int64_t tokens = 0;
@@ -105,7 +105,7 @@ struct NaiveSums {
   }
 };
 
-// By input ("layers.0.qkv"), over the windows of calibration.
+// Returns sums over the calibration windows by input ("layers.0.qkv").
 std::map<std::string, NaiveSums> naive_inputs(const ImportedModel& model,
                                               const CheckpointOptions& options) {
   const CalibrationData data =
@@ -132,7 +132,7 @@ void expect_near(const std::vector<Found>& found, const std::vector<double>& wan
   EXPECT_LT(worst, kTolerance * largest) << what;
 }
 
-// W mean(x) + b of layer `layer`'s keys, in double.
+// Returns W mean(x) + b for the keys of layer `layer`, in double.
 std::vector<double> mean_keys(const ImportedModel& model, const std::vector<double>& mean,
                               std::int64_t layer) {
   std::vector<double> keys;
@@ -158,8 +158,8 @@ TEST(Calibration, FilesHaveTheMeanOfKeysBeforeRope) {
     const ImportedModel model = import_hf(source);
     for (const char* method : {"absmax", "gptq"}) {
       CheckpointOptions options = small_run(method, "int8");
-      options.measure_keys = std::string(method) == "absmax";  // gptq has statistics anyhow
-      // Later layers see what the layers before them were rounded to.
+      options.measure_keys = std::string(method) == "absmax";  // gptq has statistics anyway
+      // Inputs of later layers are computed by layers that were already rounded.
       const std::int64_t layers = options.measure_keys ? model.config.layer_count() : 1;
       const auto output = folder.path() / "model.leq";
       if (norms_keys(model.config) && options.measure_keys) {
@@ -250,7 +250,7 @@ TEST(Calibration, SavedStatisticsGiveTheSameFile) {
   }
 }
 
-// Kept statistics are those of the unquantized model, so a run that has them is never sequential.
+// Stored statistics are those of the unquantized model, so a run that uses them is not sequential.
 TEST(Calibration, ZeroquantPlusLearnsFromTheUnquantizedModelAlone) {
   const test::TemporaryFolder folder;
   const auto source = make_checkpoint(families()[2], folder.path() / "hf");
@@ -312,7 +312,7 @@ TEST(Calibration, AnInterruptedRunResumesToTheSameFile) {
   }
 }
 
-// Acts of the linears of a file, in order.
+// Returns the input formats of the linears of a file, in order.
 std::vector<ActKind> linear_acts(const std::filesystem::path& path) {
   const LeqReader reader(path, {.mode = LoadMode::map});
   std::vector<ActKind> acts;
@@ -335,15 +335,15 @@ TEST(Calibration, LinearsThatAFixedScaleDoesNotSuitTakeOneForEachToken) {
   run_bytes(source, output, options);
   EXPECT_EQ(linear_acts(output), std::vector<ActKind>(14, ActKind::tensor));
   EXPECT_EQ(said, "");
-  options.max_static_error = 1e9;  // never so bad
+  options.max_static_error = 1e9;  // never exceeded
   run_bytes(source, output, options);
   EXPECT_EQ(linear_acts(output), std::vector<ActKind>(14, ActKind::tensor));
   EXPECT_NE(said.find(" 0 of 14 linears"), std::string::npos) << said;
-  options.max_static_error = 1e-9;  // always
+  options.max_static_error = 1e-9;  // always exceeded
   const std::string whole = run_bytes(source, output, options);
   EXPECT_EQ(linear_acts(output), std::vector<ActKind>(14, ActKind::row));
   EXPECT_NE(said.find(" 14 of 14 linears"), std::string::npos) << said;
-  // A resumed run counts the blocks that were done before.
+  // A resumed run also counts the blocks that were finished before.
   std::filesystem::remove(output);
   CheckpointOptions stopped = options;
   stopped.stop = [&] {
@@ -383,7 +383,7 @@ TEST(Calibration, KeepsToTheMemoryAllowed) {
   EXPECT_THROW(run_bytes(source, folder.path() / "2.leq", options), Error);
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "2.leq.partial"));
 
-  // Just below what everything in memory takes: the hidden states go to disk, the file is the same.
+  // Memory is slightly too small, so hidden states are written to disk; the file must be the same.
   const ImportedModel model = import_hf(source);
   const auto layout = make_layout({"cpu", 1});
   const CalibrationShape shape = {.windows = 200,

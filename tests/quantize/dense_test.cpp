@@ -15,7 +15,7 @@
 namespace leq {
 namespace {
 
-// X^T X by the definition, in double.
+// Computes X^T X by definition, in double.
 std::vector<double> outer_products(const std::vector<float>& x, std::int64_t tokens,
                                    std::int64_t columns) {
   std::vector<double> h(at(columns * columns));
@@ -29,7 +29,7 @@ std::vector<double> outer_products(const std::vector<float>& x, std::int64_t tok
   return h;
 }
 
-// A random positive definite matrix: R R^T + I, R upper triangular with ones on the diagonal.
+// Returns a random positive definite matrix R R^T + I; R is upper triangular with a unit diagonal.
 std::vector<double> positive_matrix(std::int64_t n, std::uint64_t seed) {
   const std::vector<float> r = random_values(2 * n * n, seed);
   std::vector<double> h = outer_products(r, 2 * n, n);
@@ -45,7 +45,7 @@ TEST(Dense, OuterProductsAreTheDefinition) {
     std::vector<double> h(at(columns) * at(columns));
     ThreadPool pool(2);
     add_outer_products(x, tokens, columns, h, pool);
-    // f32 sums of at most 2,048 products each, relative to the diagonal.
+    // The error of f32 sums of at most 2,048 products each, relative to the diagonal.
     const double bound = 1e-5 * tokens;
     for (std::size_t i = 0; i < h.size(); ++i)
       ASSERT_NEAR(h[i], want[i], bound) << tokens << " x " << columns << ", entry " << i;
@@ -81,7 +81,7 @@ bool has_factor(const std::vector<double>& a, std::int64_t n, ThreadPool& pool) 
   return factor_lower(lower, pool);
 }
 
-// Who divides the tiles has the bits of who does all, whatever the number of shares.
+// Tiles divided into any number of shares give the same bits as all tiles together.
 TEST(Dense, SharesOfTilesAreTheWhole) {
   constexpr std::int64_t kTokens = 300, kColumns = 1000;
   const std::vector<float> x = random_values(kTokens * kColumns, 8);
@@ -137,7 +137,7 @@ TEST(Dense, SingularAndIndefiniteMatricesHaveNoFactor) {
 }
 
 TEST(Dense, ResultsDoNotDependOnTheNumberOfThreads) {
-  constexpr std::int64_t kTokens = 2300, kColumns = 530;  // two pairs of blocks and a part
+  constexpr std::int64_t kTokens = 2300, kColumns = 530;  // two pairs of blocks and a partial block
   const std::vector<float> x = random_values(kTokens * kColumns, 11);
   std::vector<double> first_h, first_v;
   for (const int threads : {1, 2, 4}) {
@@ -159,8 +159,8 @@ TEST(Dense, ResultsDoNotDependOnTheNumberOfThreads) {
   }
 }
 
-// Matrices of a part of a block, of an odd and an even number of blocks; more ranks than there are
-// squares in a row, and more than there are in all.
+// Matrices have a partial block, and odd and even numbers of blocks; there are more ranks than
+// squares in a row, and more ranks than squares.
 TEST(Dense, RanksThatDivideTheFactorHaveTheBitsOfOne) {
   for (const std::int64_t n : {31, 120, 361, 700}) {
     const std::vector<double> a = positive_matrix(n, 12);
@@ -190,7 +190,7 @@ TEST(Dense, RanksThatDivideTheFactorHaveTheBitsOfOne) {
   }
 }
 
-// All of them say so, whoever meets the pivot.
+// All ranks must report the missing factor, whichever rank finds the pivot that is not positive.
 TEST(Dense, RanksAgreeThatThereIsNoFactor) {
   constexpr std::int64_t kColumns = 500;
   const std::vector<float> x = random_values(50 * kColumns, 10);
@@ -211,7 +211,7 @@ TEST(Dense, RanksAgreeThatThereIsNoFactor) {
 
 template <class Real>
 void expect_products(std::int64_t rows, std::int64_t inner, std::int64_t columns, double bound) {
-  constexpr std::int64_t kMore = 3;  // numbers between two rows, which stay
+  constexpr std::int64_t kMore = 3;  // padding between rows, which must be unchanged
   const auto values = [](std::int64_t count, std::uint64_t seed) {
     const std::vector<float> narrow = random_values(count, seed);
     return std::vector<Real>(narrow.begin(), narrow.end());

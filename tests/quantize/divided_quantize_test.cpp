@@ -1,5 +1,5 @@
-// Several ranks write the file of one, byte for byte: calibrated or not, whatever the method, where
-// windows and tensors do not come out even, and where there are fewer of them than ranks.
+// Several ranks must write the same bytes as one rank: with and without calibration, for all
+// methods, also if windows and tensors do not divide evenly or are fewer than the ranks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ std::filesystem::path checkpoint_in(const std::filesystem::path& folder) {
   return checkpoint.write(config);
 }
 
-// Of five experts two for each token, in one of two layers.
+// Creates five experts, two for each token, in one of two layers.
 std::filesystem::path experts_in(const std::filesystem::path& folder) {
   Json config = test::small_config("qwen3_moe", "Qwen3MoeForCausalLM");
   config["num_local_experts"] = 5;
@@ -57,8 +57,8 @@ std::string bytes_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// The ranks that do not lead have another place to write to, where nothing may appear. Returns what
-// each rank threw, "" for nothing.
+// Ranks other than the leader get another output path, where no file may appear. Returns each
+// rank's error, "" for none.
 std::vector<std::string> quantize_on(int count, const std::filesystem::path& source,
                                      const std::filesystem::path& output,
                                      const CheckpointOptions& options,
@@ -110,7 +110,7 @@ TEST_P(DividedQuantize, WritesTheFileOfOneRank) {
     EXPECT_EQ(std::filesystem::exists(folder / "n.leq.partial"), false);
   }
 }
-// A checkpoint of GPTQ, whose codes are carried over, or quantized again within a bound of memory.
+// The input is a GPTQ checkpoint, whose codes are kept or quantized again within a memory limit.
 TEST(DividedPacked, WritesTheFileOfOneRank) {
   const test::TemporaryFolder folder;
   test::PackedFolder packed;

@@ -36,7 +36,7 @@ class PlainRanges : public testing::TestWithParam<const char*> {
   std::vector<float> rounded(const std::vector<float>& weight) const {
     return rounded_by(plain_method(input(weight)), input(weight));
   }
-  // Columns that share a scale.
+  // Returns the number of columns per scale.
   std::int64_t group() const {
     const QuantScheme scheme = *parse_scheme(GetParam());
     return scheme.scaling == Scaling::group ? scheme.group : kFitColumns;
@@ -52,8 +52,8 @@ TEST_P(PlainRanges, ErrorsAreAtMostHalfAStep) {
     const auto at = i / static_cast<std::size_t>(group());
     const double step = std::fabs(static_cast<double>(chosen.scales[at]));
     const double off = std::fabs(static_cast<double>(weight[i]) - static_cast<double>(found[i]));
-    // Signed scales cut the end opposite to the largest value by up to one step; a stored f16 scale
-    // is off by 2^-11 of the range; a rounded zero point may cut half a step more.
+    // Signed scales clip the end opposite to the largest value by up to one step; a scale stored in
+    // f16 is off by 2^-11 of the range; a rounded zero point may clip half a step more.
     const bool cuts =
         (scheme.kind == CodeKind::int_ && scheme.bits < 8) || scheme.kind == CodeKind::uint_;
     const double range = std::pow(2.0, scheme.bits);
@@ -157,7 +157,7 @@ TEST(Absmax, TurnsItsCodesWithTheSign) {
   EXPECT_EQ(four.codes.codes, rotated_four.codes.codes);  // the scale carries the sign
 }
 
-// (With a zero point the range of rounded weights can be smaller than the weights' own.)
+// (With a zero point, the range of rounded weights can be smaller than that of the weights.)
 TEST(Absmax, RoundingRoundedWeightsChangesNothing) {
   const auto weight = heavy_tailed(2, 16 * kFitColumns);
   for (const char* scheme :

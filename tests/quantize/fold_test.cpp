@@ -1,5 +1,5 @@
-// Folds leave the function as it was: logits of the naive double transformer on the original
-// tensors against those on the rewritten ones.
+// Folds must not change the function: the naive double transformer compares logits with the
+// original tensors and with the rewritten tensors.
 #include "quantize/rewrites/fold.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace leq {
 namespace {
 
-// Scales from 1/3 to 3 in no order, shared by nobody.
+// Returns different scales from 1/3 to 3 in random order.
 std::vector<float> wide_scales(std::int64_t count, std::uint64_t seed) {
   Random random(seed);
   std::vector<float> scales;
@@ -29,7 +29,7 @@ void expect_wide(std::span<const float> scales, const std::string& where) {
   EXPECT_GE(high / low, 4.0f) << where;
 }
 
-// Every tensor of the site has other values than before.
+// Checks that every tensor of the site has changed values.
 void expect_changed(const BlockTensors& before, const BlockTensors& after,
                     const SmoothingSite& site) {
   std::vector<std::string> parts = site.consumers;
@@ -86,7 +86,7 @@ TEST_P(FoldOf, AttentionBiasesMoveBehindAttention) {
   if (!before.config.layers[0].attention()->qkv_bias) {
     BlockTensors block = before.blocks[0];
     fold_attention_biases(block, before.config);
-    EXPECT_FALSE(block.has("o.bias"));  // nothing to fold, nothing added
+    EXPECT_FALSE(block.has("o.bias"));  // nothing to fold, so nothing is added
     EXPECT_EQ(with_attention_biases_folded(before.config), before.config);
     return;
   }
@@ -104,7 +104,7 @@ TEST_P(FoldOf, AttentionBiasesMoveBehindAttention) {
   EXPECT_LT(
       test::relative_difference(test::naive_logits(before, ids), test::naive_logits(after, ids)),
       test::kSameFunction);
-  // The engine reads the bias that was not there before.
+  // The engine must use the bias, which did not exist before.
   EXPECT_LT(
       test::relative_difference(test::naive_logits(before, ids), test::engine_logits(after, ids)),
       test::kSameFunction);
@@ -131,7 +131,7 @@ TEST(SmoothingSites, AreInTheOrderOfTheBlockAndShareScalesBehindKvHeads) {
   EXPECT_EQ(smoothing_sites(config)[3].producer, Producer::run_time);
 }
 
-// Queries and keys see q and k rows; only the rows of v may take the scales of o.
+// The q and k rows depend on queries and keys, so only the rows of v may absorb the scales of o.
 TEST(FoldScales, ValuesIntoOutputTouchesNothingElse) {
   const test::ModelTensors model = test::make(test::random_models()[0]);
   BlockTensors block = model.blocks[0];
@@ -157,8 +157,8 @@ TEST(FoldScales, RefusesScalesThatCannotBeDividedBy) {
   EXPECT_THROW(fold_scales(block, site, wide_scales(site.scales - 1, 5)), Error);
 }
 
-// s = sqrt(max|x| / max|w|), SmoothQuant at alpha 0.5, from the inputs that the naive transformer
-// saw. Halved and doubled in turn where the trained inputs alone would not spread by 4.
+// Returns SmoothQuant's s = sqrt(max|x| / max|w|) (alpha 0.5) from the naive transformer's inputs,
+// alternately halved and doubled unless the trained inputs alone differ by a factor of 4.
 std::vector<float> half_alpha_scales(const SmoothingSite& site, const BlockTensors& block,
                                      const std::vector<double>& absmax) {
   std::vector<double> x(static_cast<std::size_t>(site.scales), 1e-5), w(x);
@@ -194,7 +194,7 @@ TEST_P(FoldOfTrained, HalfAlphaScalesLeaveTheLogits) {
     for (const SmoothingSite& site : smoothing_sites(before.config, static_cast<std::int64_t>(l))) {
       const std::string reader = "layers." + std::to_string(l) + "." + site.consumers[0];
       const auto seen = original.input_absmax().find(reader);
-      if (seen == original.input_absmax().end()) continue;  // an expert that no token met
+      if (seen == original.input_absmax().end()) continue;  // an expert without tokens
       const auto scales = half_alpha_scales(site, before.blocks[l], seen->second);
       expect_wide(scales, reader);
       const BlockTensors unfolded = after.blocks[l];

@@ -16,7 +16,7 @@
 namespace leq {
 namespace {
 
-// Losses are compared as doubles; the methods' own sums are f32.
+// Losses are compared in double, but the methods use f32 sums.
 constexpr double kSameLoss = 1 + 1e-6;
 
 class GptqPlus : public testing::TestWithParam<const char*> {};
@@ -32,7 +32,7 @@ TEST_P(GptqPlus, LosesNoMoreThanGptqAndGptqNoMoreThanTheNearestCodes) {
   const double gptq = loss(choose_gptq(input).codes);
   EXPECT_LE(plus, gptq * kSameLoss);
   EXPECT_LE(gptq, loss(nearest_codes(input, weighted_ranges(input))) * kSameLoss);
-  // On correlated inputs it gains; one scale for a whole tensor leaves codes alone to be improved.
+  // It gains if inputs are correlated; with one scale for a whole tensor, only codes can improve.
   const double gain = input.scheme.scaling == Scaling::tensor ? 1.0 : 0.95;
   EXPECT_LT(plus, gain * gptq);
 }
@@ -59,7 +59,7 @@ TEST_P(GptqPlus, ScalesAreWhatTheFileHoldsAndCodesInRange) {
 TEST_P(GptqPlus, WorksWhereAWholeGroupIsZero) {
   SyntheticLayer layer = synthetic_layer(10, 150, 600);
   std::fill_n(layer.weight.begin(), 150, 0.0f);            // a row
-  std::fill_n(layer.weight.begin() + 300 + 64, 64, 0.0f);  // a group of another
+  std::fill_n(layer.weight.begin() + 300 + 64, 64, 0.0f);  // a group of another row
   const MethodInput input = input_of(layer, GetParam());
   const ChosenCodes found = choose_gptq_plus(input).codes;
   const std::vector<double> h = layer.statistics.hessian;
@@ -74,7 +74,7 @@ TEST(GptqPlus, EachPartLowersTheLossOnTokensNotSeen) {
   const SyntheticLayer layer = synthetic_layer(96, 256, 4096);
   struct Expected {
     const char* scheme;
-    double nearest, gptq, ranges, plus;  // at most, relative to the nearest codes of plain ranges
+    double nearest, gptq, ranges, plus;  // limits, relative to nearest codes of plain ranges
   };
   for (const Expected& want :
        {Expected{"int4-g32", 0.60, 0.22, 0.17, 0.14}, Expected{"int3-g64", 0.66, 0.22, 0.17, 0.14},
@@ -138,7 +138,7 @@ TEST(GptqPlus, AnIndefiniteHessianFallsBackToTheNearestCodesWithANote) {
   EXPECT_EQ(found.codes.codes, nearest_codes(input, weighted_ranges(input)).codes);
 }
 
-// Codes, ranges and H of a small layer to descend from.
+// Codes, ranges and H of a small layer from which a descent starts.
 struct Start {
   SyntheticLayer layer = synthetic_layer(24, 150, 600);
   ThreadPool pool{2};
@@ -158,9 +158,9 @@ struct Start {
   }
 };
 
-// What a step of one in each single code of a row changes in the row's loss d H d^T, as a share of
-// the step's own loss: 1 - 2 g_j / (s H_jj) upwards, 1 + ... downwards. Steps out of range left
-// out.
+// For each code of a row, the change of the row's loss d H d^T by a step of one, as a share of the
+// step's own loss: 1 - 2 g_j / (s H_jj) upwards, 1 + ... downwards. Steps out of range are
+// omitted.
 std::vector<double> changes_by_single_steps(const Start& start, std::int64_t row) {
   const std::int64_t columns = start.layer.columns;
   const std::vector<double>& h = start.layer.statistics.hessian;
@@ -196,7 +196,7 @@ TEST(Descent, EveryPassLowersTheLossUntilNoMoveHelps) {
       ASSERT_LT(++passes, 100);
     }
     EXPECT_GT(passes, 0);
-    // At the end a step of one in any single code does not lower the loss.
+    // At the end, no step of one in a single code may lower the loss.
     for (std::int64_t row = 0; row < 5; ++row) {
       for (const double change : changes_by_single_steps(start, row)) ASSERT_GT(change, -0.01);
     }
@@ -225,7 +225,7 @@ TEST(Refit, NeverRaisesTheLoss) {
     EXPECT_LT(start.loss(), before) << scheme;
     const std::int64_t again =
         refit_scales(start.input, start.codes, start.hessian, start.ranges, start.pool);
-    EXPECT_LT(again, taken) << scheme;  // hardly a row gains from the same step twice
+    EXPECT_LT(again, taken) << scheme;  // hardly any row gains from the same step twice
   }
 }
 

@@ -45,8 +45,8 @@ std::vector<double> inverse_of(std::vector<double> a, std::int64_t n) {
   return inverse;
 }
 
-// GPTQ as the paper has it, unblocked, in double: after column i is rounded, the columns still to
-// come take w_j -= e H^-1_ij, e = (w_i - q_i) / H^-1_ii, and column i leaves H^-1.
+// GPTQ as in the paper, without blocks, in double: after column i is rounded, the following columns
+// are updated by w_j -= e H^-1_ij, e = (w_i - q_i) / H^-1_ii, and column i is removed from H^-1.
 std::vector<std::int16_t> naive_gptq(const MethodInput& input, const Ranges& ranges) {
   const std::int64_t n = input.columns;
   const std::vector<double> h = damped(*input.statistics, input.options.damping);
@@ -107,7 +107,7 @@ TEST_P(Gptq, LossEqualsTheTraceIdentity) {
 }
 
 TEST_P(Gptq, BlocksGiveTheCodesOfOneColumnAtATime) {
-  const SyntheticLayer layer = synthetic_layer(12, 170, 700);  // two blocks, the second short
+  const SyntheticLayer layer = synthetic_layer(12, 170, 700);  // two blocks, the second one partial
   for (const bool act_order : {true, false}) {
     MethodInput input = input_of(layer, GetParam());
     input.options.act_order = act_order;
@@ -117,8 +117,8 @@ TEST_P(Gptq, BlocksGiveTheCodesOfOneColumnAtATime) {
     const auto feedback = factor_hessian<double>(input, pool);
     ASSERT_TRUE(feedback);
     EXPECT_EQ(choose_with_feedback(input, ranges, *feedback, pool).codes, want) << act_order;
-    // In f32 a target at the middle between two codes may fall to the other side, and the rest of
-    // its row follows it; the loss hardly changes.
+    // In f32, a target halfway between two codes may be rounded to the other code, which changes
+    // the rest of its row; the loss hardly changes.
     const auto narrow = factor_hessian<float>(input, pool);
     const auto codes = choose_with_feedback(input, ranges, *narrow, pool).codes;
     const auto loss = [&](const std::vector<std::int16_t>& of) {
@@ -128,7 +128,7 @@ TEST_P(Gptq, BlocksGiveTheCodesOfOneColumnAtATime) {
   }
 }
 
-// A layer whose inputs do not go together.
+// Creates a layer whose inputs are uncorrelated.
 SyntheticLayer diagonal_layer() {
   SyntheticLayer layer = synthetic_layer(30, 140, 10);
   std::vector<double> h(at(140 * 140));
@@ -165,9 +165,9 @@ TEST_P(Gptq, ADiagonalHessianLeavesRtnAndTheNearestCodesOfPlainRanges) {
   EXPECT_EQ(found.note, "");
 }
 
-// What smoothing would put right: an input far larger than the others and unlike them, with small
-// weights. Beside the largest weight of their group these are nothing, so plain ranges lose them,
-// and no other column can make that good.
+// One input is far larger than the others, uncorrelated with them, and its weights are small
+// (smoothing would help). These weights are negligible next to the largest weight of their group,
+// so plain ranges round them to 0, and no other column can compensate.
 TEST(Gptq, LosesNoMoreThanRtnWhereALargeInputMeetsSmallWeights) {
   constexpr std::int64_t kLarge = 38;
   SyntheticLayer layer = synthetic_layer(40, 150, 600);
@@ -190,7 +190,7 @@ TEST(Gptq, LosesNoMoreThanRtnWhereALargeInputMeetsSmallWeights) {
     const double fed_back =
         loss(with_codes(plain, choose_with_feedback(input, plain, *feedback, pool).codes));
     const double rtn = loss(nearest_codes(input, weighted_ranges(input)));
-    EXPECT_GT(fed_back, 1.2 * rtn) << scheme;  // else this shows nothing
+    EXPECT_GT(fed_back, 1.2 * rtn) << scheme;  // otherwise the test shows nothing
     EXPECT_LE(loss(choose_gptq(input).codes), rtn * (1 + 1e-6)) << scheme;
   }
 }
@@ -206,7 +206,7 @@ TEST_P(Gptq, LosesLessThanTheNearestCodes) {
 }
 
 TEST_P(Gptq, CodesStayInTheirRange) {
-  const SyntheticLayer layer = synthetic_layer(40, 130, 40);  // few tokens: large corrections
+  const SyntheticLayer layer = synthetic_layer(40, 130, 40);  // few tokens, so large corrections
   const MethodInput input = input_of(layer, GetParam());
   const CodeLimits limits = code_limits(input.scheme);
   const ChosenCodes found = choose_gptq(input).codes;
@@ -225,7 +225,7 @@ TEST(Gptq, TheScaleOfTheHessianDoesNotMatter) {
   }
 }
 
-// A shrunk X^T X is one with a larger diagonal.
+// Shrinking X^T X is the same as enlarging its diagonal.
 TEST(Gptq, ShrinkageIsALargerDiagonal) {
   const SyntheticLayer layer = synthetic_layer(20, 150, 600);
   SyntheticLayer larger = layer;
@@ -250,7 +250,7 @@ TEST(Gptq, ShrinkageIsLargeForFewTokens) {
 
 TEST(Gptq, PermutedColumnsGetPermutedCodes) {
   const SyntheticLayer layer = synthetic_layer(20, 150, 600);
-  const auto from = [](std::int64_t k) { return k * 47 % 150; };  // 47 and 150 share no factor
+  const auto from = [](std::int64_t k) { return k * 47 % 150; };  // 47 and 150 are coprime
   SyntheticLayer moved = layer;
   for (std::int64_t k = 0; k < 150; ++k) {
     for (std::int64_t row = 0; row < 20; ++row)

@@ -9,7 +9,7 @@ namespace {
 
 using namespace test;
 
-// The quantile p of the standard normal distribution, by bisection of the error function.
+// Returns the quantile p of the standard normal distribution, by bisection with erf.
 double normal_quantile(double p) {
   double low = -10, high = 10;
   for (int i = 0; i < 200; ++i) {
@@ -19,7 +19,7 @@ double normal_quantile(double p) {
   return low;
 }
 
-// Eight levels up and seven down: quantiles at equal steps from 0.9677083 to 1/2.
+// Levels are quantiles at equal steps from 0.9677083 to 1/2: eight above zero, seven below.
 TEST(Nf4, LevelsAreQuantilesOfTheNormalDistribution) {
   constexpr double kLast = 0.9677083;
   const double largest = normal_quantile(kLast);
@@ -34,9 +34,9 @@ TEST(Nf4, LevelsAreQuantilesOfTheNormalDistribution) {
   EXPECT_EQ(levels[7], 0.0f);
 }
 
-// The size of a block is what its largest level stands for; block b of 64 weights.
+// Returns the scale of block b of 64 weights, which is the value of its largest level.
 double size_of(const ChosenCodes& chosen, std::size_t b) {
-  constexpr std::size_t kBlocks = 4;  // of a row of 256
+  constexpr std::size_t kBlocks = 4;  // per row of 256
   const std::size_t part = b / kBlocks / 64;
   return static_cast<double>(chosen.scales[2 * part]) +
          static_cast<double>(chosen.zeros[b]) * static_cast<double>(chosen.scales[2 * part + 1]);

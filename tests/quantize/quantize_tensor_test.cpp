@@ -1,4 +1,4 @@
-// Tensors whose rows are packed in blocks by several threads are those packed as a whole.
+// Tensors whose rows are packed in blocks by several threads must equal those packed at once.
 #include "quantize/pipeline/quantize_tensor.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Rotation leaves the function as it was: logits of the naive double transformer on the original
-// tensors against the engine's on the rotated ones.
+// Rotation must not change the function: logits of the naive double transformer with the original
+// tensors are compared with the engine's with the rotated tensors.
 #include "quantize/rewrites/rotate.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ test::ModelTensors rotated_tensors(const test::ModelTensors& before, std::uint64
   return after;
 }
 
-// Largest |w| over the root mean square, the worst column of a weight: what a rotation evens out.
+// Largest |w| over the root mean square, in the worst column of a weight, which a rotation reduces.
 double peak(const Matrix& weight) {
   std::vector<double> largest(static_cast<std::size_t>(weight.columns));
   double squares = 0;
@@ -88,7 +88,7 @@ TEST_P(RotationOf, FoldsBeforeAndBehindItLeaveTheLogits) {
   Random random(8);
   const auto fold_all = [&](BlockTensors& block, std::int64_t layer) {
     for (const SmoothingSite& site : smoothing_sites(before.config, layer)) {
-      if (site.producer == Producer::run_time) continue;  // the engine's part, tested there
+      if (site.producer == Producer::run_time) continue;  // done by the engine, tested there
       std::vector<float> scales;
       for (std::int64_t i = 0; i < site.scales; ++i) {
         scales.push_back(std::exp(1.1f * (2 * random.uniform() - 1)));
@@ -135,7 +135,7 @@ TEST_P(RotationOf, TheMemoryPlanIsTheEnginesPeak) {
   EXPECT_EQ(session.plan().kv_bytes + session.plan().scratch_bytes, backend->memory().peak());
 }
 
-// The same through a file: configuration and requirement are written, and read back.
+// The same with a file, to which the configuration and the required feature are written.
 TEST_P(RotationOf, AFileOfItComputesTheSame) {
   const test::ModelTensors after = rotated_tensors(test::make(GetParam()), kSeed);
   const test::TemporaryFolder folder;
@@ -193,10 +193,10 @@ INSTANTIATE_TEST_SUITE_P(Models, RotationOfTrained,
                            return name;
                          });
 
-// Q is orthogonal: with gains of 1 a weight keeps its sum of squares, and one column that towers
-// over the others is spread over its block.
+// Q is orthogonal: with gains of 1, a weight keeps its sum of squares, and a column that is much
+// larger than the others is spread over its block.
 TEST(Rotation, SpreadsAnOutlierColumnAndKeepsTheEnergy) {
-  test::ModelTensors before = test::make(test::random_models()[3]);  // GQA, no biases
+  test::ModelTensors before = test::make(test::random_models()[3]);  // GQA, without biases
   BlockTensors& block = before.blocks[0];
   std::ranges::fill(block.at("attention_norm").values, 1.0f);
   Matrix& q = block.at("q");
@@ -214,7 +214,7 @@ TEST(Rotation, ConfigurationSaysWhatChanged) {
   ModelConfig turned = rotated(llama, 5);
   EXPECT_EQ(turned.rotation, (Rotation{5, 32}));  // 96 = 3 * 32
   turned.rotation = {};
-  EXPECT_EQ(turned, llama);  // no bias is new where norms have no beta
+  EXPECT_EQ(turned, llama);  // no new bias, because norms have no beta
   const ModelConfig gpt2 = rotated(test::make(test::random_models()[0]).config, 5);
   EXPECT_EQ(gpt2.block_norm(), NormKind::rms);
   EXPECT_EQ(gpt2.norm, NormKind::layer);  // the final norm
@@ -239,8 +239,8 @@ TEST(Rotation, ConfigurationIsReadBackOrRefused) {
   }
 }
 
-// Salmon et al.'s generator with known words: nothing else may ever come out of a seed, or files
-// that are rotated already would compute something else.
+// Compares with known words of the generator of Salmon et al.: a seed must always give the same
+// signs, because files that are already rotated depend on them.
 TEST(RotationSigns, AreTheTopBitsOfPhilox) {
   const auto signs = rotation_signs(kSeed, RotationSpace::residual, 6);
   const auto first = philox(kSeed, {0, 0, 0, 0}), second = philox(kSeed, {1, 0, 0, 0});

@@ -13,7 +13,7 @@ using namespace test;
 
 constexpr std::int64_t kSmoothColumns = 128;
 
-// Inputs with a few channels 30 times as large as the others.
+// Returns inputs with a few channels that are 30 times as large as the others.
 std::vector<float> inputs_with_outliers(std::uint64_t seed, std::int64_t tokens) {
   auto x = normals(seed, tokens * kSmoothColumns);
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -104,7 +104,7 @@ TEST(Smoothquant, ErrorOverAlphaHasOneValleyAndIsFarBelowNone) {
   EXPECT_GT(errors.back(), 2 * errors[static_cast<std::size_t>(lowest)]);
 }
 
-// The simulated site once more, token by token in double.
+// Computes the simulated site again, token by token in double.
 TEST(Smoothquant, ErrorIsThatOfTheRoundedSite) {
   const SyntheticSite site = outlier_site();
   const auto s = smoothing_scales(site.view(), 0.6);
@@ -137,7 +137,7 @@ TEST(Smoothquant, ErrorIsThatOfTheRoundedSite) {
   EXPECT_NEAR(error_at_alpha(site, 0.6, {}, &pool), error / energy, 1e-3 * error / energy);
 }
 
-// Each row of `weight` so many times, one after the other.
+// Returns `weight` with each row repeated `times` times.
 std::vector<float> rows_repeated(const std::vector<float>& weight, int times) {
   std::vector<float> repeated;
   for (std::size_t n = 0; n < weight.size(); n += kSmoothColumns) {
@@ -163,7 +163,7 @@ TEST(Smoothquant, SomeRowsStandForAWeightOfMany) {
 
 TEST(Smoothquant, AScaleForTheTensorSeesAllRows) {
   auto weight = normals(58, (kSearchRows + 1) * kSmoothColumns);
-  weight[kSearchRows / 2 * kSmoothColumns + 5] = 100;  // in the row that a search would leave out
+  weight[kSearchRows / 2 * kSmoothColumns + 5] = 100;  // in the row that a search would skip
   SmoothingOptions options;
   options.act = ActKind::none;
   const auto x = normals(59, 32 * kSmoothColumns);
@@ -191,18 +191,18 @@ TEST(Smoothquant, SearchTakesTheLeastAndIsNeverWorseThanNothing) {
 }
 
 TEST(Smoothquant, NothingIsMovedWhereThatWouldHurt) {
-  // Weights that are their inputs' mirror: any move makes one of them rougher. Inputs all alike.
+  // Columns of weights mirror their inputs, so any change makes one of them coarser.
   const auto x = std::vector<float>(32 * kSmoothColumns, 1.0f);
   auto weight = normals(53, 32 * kSmoothColumns);
   const SyntheticSite site = synthetic_site({weight}, x, kSmoothColumns);
   SmoothingOptions options;
-  options.act = ActKind::none;  // only weights are rounded: small scales for all are as good as 1
+  options.act = ActKind::none;  // only weights are rounded, so a common small scale is as good as 1
   const SmoothingChoice choice = search_smoothing(site.view(), options);
   EXPECT_LE(choice.error, choice.plain_error);
   if (!choice.alpha) {
     EXPECT_EQ(choice.scales, std::vector<float>(kSmoothColumns, 1.0f));
   }
-  // Inputs and weights that int8 holds exactly: nothing is better than no error at all.
+  // int8 represents these inputs and weights exactly, so no scales can be better.
   std::vector<float> grid(32 * kSmoothColumns);
   for (std::size_t i = 0; i < grid.size(); ++i) {
     grid[i] =

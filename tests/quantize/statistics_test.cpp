@@ -1,4 +1,4 @@
-// Which tokens calibration keeps as they are.
+// Tests which tokens calibration stores unchanged.
 #include "quantize/calibration/statistics.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace leq {
 namespace {
 
-// The rows that were kept, told from each other by their one column.
+// Returns the stored rows, which are identified by their only column.
 std::vector<std::int64_t> sampled_rows(std::int64_t windows, std::int64_t length, int samples) {
   ThreadPool pool(1);
   InputStatistics statistics;

@@ -1,4 +1,4 @@
-// Scales of scales (q4_k, q5_k, q6_k) as rtn, gptq and gptq+ choose them.
+// Tests scales of scales (q4_k, q5_k, q6_k) as chosen by rtn, gptq and gptq+.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ using namespace test;
 
 constexpr const char* kTypes[] = {"q4_k", "q5_k", "q6_k"};
 
-// What a reader of the file finds, by docs/leq-format.md, in double.
+// Returns the values that a reader of the file computes by docs/leq-format.md, in double.
 std::vector<double> super_values(const ChosenCodes& chosen, std::int64_t rows, std::int64_t columns,
                                  bool is_6) {
   const std::int64_t supers = (columns + 255) / 256, block = is_6 ? 16 : 32;
@@ -40,7 +40,7 @@ std::vector<double> super_values(const ChosenCodes& chosen, std::int64_t rows, s
   return values;
 }
 
-// d H d^T over all rows d of W - Q.
+// Returns the sum of d H d^T over all rows d of W - Q.
 double loss_of(const SyntheticLayer& layer, const std::vector<double>& values,
                const std::vector<double>& hessian) {
   const auto columns = static_cast<std::size_t>(layer.columns);
@@ -105,7 +105,7 @@ TEST(SuperChoice, RtnTakesTheNearestCodeOfEveryWeight) {
   }
 }
 
-// Ranges from the largest values alone, with exact scales: what a fit has to beat.
+// These ranges use only the largest values, with exact scales; a fit must improve on them.
 TEST(SuperChoice, FittedScalesBeatThoseOfMinAndMax) {
   const auto weight = heavy_tailed(41, 32 * 256);
   const MethodInput input = method_input(weight, 256, "q4_k");

@@ -1,5 +1,5 @@
-// A linear layer with correlated inputs from a fixed seed: X of rank K/4 plus 0.3 noise, six
-// channels eight times as large, for tests of methods that look at inputs.
+// A linear layer with correlated inputs from a fixed seed, for methods that use inputs: X has rank
+// K/4 plus 0.3 noise, and six channels are eight times as large.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,11 +25,11 @@ struct SyntheticLayer {
   std::int64_t rows = 0;     // N
   std::int64_t columns = 0;  // K
   std::vector<float> weight;
-  InputStatistics statistics;    // of the calibration tokens
+  InputStatistics statistics;    // statistics of the calibration tokens
   std::vector<double> held_out;  // X^T X of as many other tokens
 };
 
-// X [T][K] of the generator; `stream` picks other tokens of the same distribution.
+// Returns X [T][K] from the generator; `stream` selects other tokens of the same distribution.
 inline std::vector<float> synthetic_inputs(std::int64_t tokens, std::int64_t columns,
                                            std::uint64_t stream) {
   const std::int64_t rank = columns < 4 ? 1 : columns / 4;
@@ -50,7 +50,7 @@ inline std::vector<float> synthetic_inputs(std::int64_t tokens, std::int64_t col
   return x;
 }
 
-// X^T X by the definition, in double.
+// Computes X^T X by definition, in double.
 inline std::vector<double> second_moments(const std::vector<float>& x, std::int64_t columns) {
   std::vector<double> h(static_cast<std::size_t>(columns * columns));
   for (std::size_t t = 0; t < x.size(); t += static_cast<std::size_t>(columns)) {
@@ -97,7 +97,7 @@ inline MethodInput input_of(const SyntheticLayer& layer, const char* scheme) {
   return input;
 }
 
-// Types of all widths and ways to share a scale, and what a test of one of them is called.
+// Types of all widths and of all ways to share a scale, and the test name of a type.
 inline constexpr const char* kLayerSchemes[] = {"int8",      "int8-g64",  "int8-tensor", "int4-g32",
                                                 "int4-g128", "int3-g64",  "int2-g32",    "uint8",
                                                 "uint4-g64", "uint3-g32", "uint2-g64"};
@@ -107,8 +107,8 @@ inline std::string scheme_test_name(const testing::TestParamInfo<const char*>& i
   return name;
 }
 
-// d H d^T of every row d of W - Q by the definition, in double; Q from the codes as a reader
-// computes it.
+// Returns d H d^T of every row d of W - Q by definition, in double; Q is computed from the codes as
+// a reader does.
 inline std::vector<double> proxy_losses(const SyntheticLayer& layer, const ChosenCodes& chosen,
                                         const QuantScheme& scheme,
                                         const std::vector<double>& hessian) {
@@ -135,7 +135,7 @@ inline std::vector<double> proxy_losses(const SyntheticLayer& layer, const Chose
   return losses;
 }
 
-// tr[(W - Q) H (W - Q)^T].
+// Returns the loss tr[(W - Q) H (W - Q)^T].
 inline double proxy_loss(const SyntheticLayer& layer, const ChosenCodes& chosen,
                          const QuantScheme& scheme, const std::vector<double>& hessian) {
   const auto losses = proxy_losses(layer, chosen, scheme, hessian);

@@ -1,4 +1,4 @@
-// Weights and inputs with known trouble, and what calibration would keep of them, by plain loops.
+// Weights and inputs that are hard in known ways, and calibration statistics by plain loops.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ inline std::vector<float> normals(std::uint64_t seed, std::int64_t count, float 
   return values;
 }
 
-// Bell-shaped with long tails, as trained weights are.
+// Returns bell-shaped numbers with long tails, like trained weights.
 inline std::vector<float> heavy_tailed(std::uint64_t seed, std::int64_t count) {
   Random random(seed);
   std::vector<float> values(static_cast<std::size_t>(count));
@@ -36,7 +36,7 @@ inline std::vector<float> heavy_tailed(std::uint64_t seed, std::int64_t count) {
   return values;
 }
 
-// X [tokens][K]: K/4 hidden directions plus 0.3 noise, six channels eight times as large.
+// Returns X [tokens][K]: K/4 hidden directions plus 0.3 noise, six channels eight times as large.
 inline std::vector<float> correlated_inputs(std::uint64_t seed, std::int64_t tokens,
                                             std::int64_t columns) {
   const std::int64_t rank = columns / 4;
@@ -101,12 +101,12 @@ inline std::vector<float> values_of(const MethodInput& input, const ChosenCodes&
   return dequantize(chosen, input.rows, input.columns, input.scheme);
 }
 
-// The codes of a method and the numbers that they stand for.
+// Returns the values of the codes that a method chooses.
 inline std::vector<float> rounded_by(std::string_view method, const MethodInput& input) {
   return values_of(input, require_method(method).choose(input).codes);
 }
 
-// sum (a - b)^2 / sum a^2 in double.
+// Returns sum (a - b)^2 / sum a^2, computed in double.
 inline double relative_error(const std::vector<float>& a, const std::vector<float>& b) {
   double error = 0, energy = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -117,7 +117,7 @@ inline double relative_error(const std::vector<float>& a, const std::vector<floa
   return error / energy;
 }
 
-// ||X (A - B)^T||^2 / ||X A^T||^2 over all tokens, by the outputs themselves.
+// Returns ||X (A - B)^T||^2 / ||X A^T||^2 over all tokens, computed from the outputs.
 inline double output_error(const std::vector<float>& x, const std::vector<float>& a,
                            const std::vector<float>& b, std::int64_t columns) {
   const auto k = static_cast<std::size_t>(columns);
@@ -137,7 +137,7 @@ inline double output_error(const std::vector<float>& x, const std::vector<float>
   return error / energy;
 }
 
-// A site of one or more consumers whose channels have a scale each.
+// A site of one or more consumers with a scale for each channel.
 struct SyntheticSite {
   std::vector<std::vector<float>> weights;
   std::vector<std::string> names = {"v", "o", "up", "down"};

@@ -1,4 +1,4 @@
-// Which scheme and which kind of inputs each tensor gets where the user says nothing of inputs.
+// Tests the scheme and the input format of each tensor if the user specifies no input format.
 #include "quantize/methods/tensor_plan.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ TEST(TensorPlan, InputsHaveAScaleFor128ColumnsAndInNarrowModels32ForDownAndHead)
   }
 }
 
-// A group of the weights lies in one group of the inputs.
+// Each group of the weights must be within one group of the inputs.
 TEST(TensorPlan, GroupsOfInputsAreNoFinerThanThoseOfWeights) {
   const ModelConfig config = model_of(576, true);
   for (const char* type : {"int8-g128", "int4-g64", "uint4-g128"}) {

@@ -36,7 +36,7 @@ class TileKernelsOf : public testing::Test {};
 using Reals = testing::Types<float, double>;
 TYPED_TEST_SUITE(TileKernelsOf, Reals);
 
-// What one call of a kernel made of random numbers.
+// Returns the result of one kernel call on random numbers.
 template <class Real>
 std::vector<Real> product_of(Isa isa, std::int64_t depth, std::int64_t a_stride, Real sign) {
   constexpr std::int64_t kLanes = kPanelLanes<Real>, kStride = kLanes + 5;
@@ -110,7 +110,7 @@ TEST(TileKernels, SolveLeavesNothingOfTheTriangle) {
   }
 }
 
-// A step's column number `kBefore`, its buffers, and what a level makes of them.
+// Runs column `kBefore` of a step with its buffers on one instruction set level.
 template <class Real>
 struct RoundedColumn {
   static constexpr std::int64_t kLanes = kPanelLanes<Real>, kBefore = 5;

@@ -1,4 +1,4 @@
-// Ranges of least weighted error, and the methods built on ranges.
+// Tests ranges of minimal weighted error, and the methods that use such ranges.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -14,7 +14,7 @@ using namespace test;
 
 constexpr std::int64_t kRangeColumns = 256;
 
-// Least weighted error of codes that are nearest for this scale, in double.
+// Returns the weighted error of the nearest codes for this scale, in double.
 double error_at(std::span<const float> x, std::span<const float> w, double scale, int zero,
                 CodeLimits limits) {
   double total = 0;
@@ -46,7 +46,7 @@ TEST(Ranges, SignedAndWeightedScalesAreWorthWhatTheyShouldBe) {
   const double absmax = mean_error(fit_absmax, 4, weight, 32);
   const double with_sign = mean_error(fit_signed, 4, weight, 32);
   const double weighted = mean_error(fit_weighted, 4, weight, 32);
-  // Measured on bells: 0.78 and 0.695 of the error of absmax / 7.
+  // These ratios to the error of absmax / 7 were measured on bell-shaped weights: 0.78 and 0.695.
   EXPECT_NEAR(with_sign / absmax, 0.78, 0.04);
   EXPECT_NEAR(weighted / absmax, 0.69, 0.05);
 }
@@ -63,7 +63,7 @@ TEST(Ranges, WeightedOnesOrderAsTheyShouldAtEveryWidth) {
   EXPECT_LE(mean_error(fit_weighted, 8, weight, 64), mean_error(fit_signed, 8, weight, 64));
 }
 
-// Every scale in fine steps, both signs: no search can do better than the best of them by much.
+// Tries all scales in fine steps, with both signs: the search must be close to the best of them.
 TEST(Ranges, TheSearchIsCloseToTheBestScaleThereIs) {
   const auto weight = heavy_tailed(22, 64 * 32);
   const auto importance = normals(23, 32);
@@ -110,7 +110,7 @@ TEST(Rtn, LessWeightedErrorThanAbsmaxWhereInputsDiffer) {
   const InputStatistics statistics = statistics_of(x, kRangeColumns);
   struct Case {
     const char* scheme;
-    double most;  // of absmax's error
+    double most;  // relative to absmax's error
   };
   for (const Case& c :
        {Case{"int4-g32", 0.8}, Case{"int3-g64", 0.8}, Case{"int2-g32", 0.7}, Case{"int8", 1.0}}) {
@@ -159,7 +159,7 @@ TEST(Rtn, TheSameForAnyNumberOfThreads) {
 }
 
 TEST(Zeroquant, IsInt8WhereAGroupIsARow) {
-  // Largest values 127 * 2^-7: both scales are 2^-7, which f16 holds.
+  // All largest values are 127 * 2^-7, so both scales are 2^-7, which is exact in f16.
   auto weight = normals(33, 8 * 128, 0.2f);
   for (std::size_t row = 0; row < 8; ++row) weight[row * 128 + 5] = 127.0f / 128;
   const auto rows = require_method("zeroquant").choose(method_input(weight, 128, "int8")).codes;
@@ -225,7 +225,7 @@ TEST(ProxyError, IsTheErrorOfTheOutputs) {
   const double wanted = output_error(x, weight, found, 96);
   EXPECT_NEAR(proxy_error(pair, statistics), wanted, 1e-6 * wanted);  // products in f32
   EXPECT_NEAR(weight_error(pair), relative_error(weight, found), 1e-12);
-  // With independent inputs of equal size all three measures are the same.
+  // For independent inputs of equal magnitude, all three measures are the same.
   statistics.hessian.assign(96 * 96, 0.0);
   for (std::size_t i = 0; i < 96; ++i) {
     statistics.hessian[i * 97] = 4;

@@ -19,7 +19,7 @@ ChosenCodes zeroquant(const MethodInput& input) {
   return require_method("zeroquant").choose(input).codes;
 }
 
-// d H d^T of each row by the definition, in double.
+// Returns d H d^T of each row by definition, in double.
 std::vector<double> losses(const SyntheticLayer& layer, const ChosenCodes& chosen,
                            const QuantScheme& scheme) {
   std::vector<float> d = dequantize(chosen, layer.rows, layer.columns, scheme);
@@ -59,11 +59,11 @@ TEST_P(ZeroquantPlus, NoRowLosesMoreThanWithZeroquantAndAllTogetherLessThanHalf)
   EXPECT_LT(after, 0.5 * before);
 }
 
-// Inputs that are always 0 and weights that are: what is left is still no worse in any row.
+// Some inputs are always 0 and some weights are 0; no row may get worse.
 TEST_P(ZeroquantPlus, DeadInputsAndEmptyGroupsDoNoHarm) {
   SyntheticLayer layer = synthetic_layer(12, 150, 600);
   std::fill_n(layer.weight.begin(), 150, 0.0f);            // a row
-  std::fill_n(layer.weight.begin() + 300 + 64, 64, 0.0f);  // a group of another
+  std::fill_n(layer.weight.begin() + 300 + 64, 64, 0.0f);  // a group of another row
   for (std::size_t i = 0; i < 150; ++i) {
     for (std::size_t j = 0; j < 150; ++j) {
       if (i % 3 == 0 || j % 3 == 0) layer.statistics.hessian[i * 150 + j] = 0;
@@ -119,8 +119,8 @@ TEST(ZeroquantPlusMethod, WithoutDescentAndNewScalesItIsZeroquant) {
   EXPECT_EQ(choose_zeroquant_plus(input).codes.codes, plain.codes);
 }
 
-// The live weights are exact in zeroquant's codes; scales that would suit those of dead inputs
-// better, whose errors nobody sees, must not be taken.
+// zeroquant's codes represent the weights of live inputs exactly. Other scales may suit the weights
+// of dead inputs better, but these do not matter, so such scales must not be used.
 TEST(ZeroquantPlusMethod, DoesNotPayForDeadInputsWithErrorsOfLiveOnes) {
   constexpr std::int64_t kRows = 4, kColumns = 64;
   SyntheticLayer layer{kRows, kColumns, {}, {}, {}};

@@ -1,4 +1,4 @@
-// How many windows of calibration text fit into a time, and how their time is measured.
+// How many windows of calibration text fit in a given time, and how a window's time is measured.
 #include "recipes/calibration_size.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace leq {
 namespace {
 
 TEST(CalibrationSize, TakesTheMostWindowsThatFitTheTime) {
-  // 180 s: 32 windows of 5.6 s, 16 of 11.2 s, 8 of 22.5 s.
+  // In 180 s: 32 windows of 5.6 s, 16 of 11.2 s, or 8 of 22.5 s.
   const std::vector<std::pair<double, std::int64_t>> cases = {
       {0.001, 32}, {5.6, 32}, {5.7, 16}, {11.2, 16}, {11.3, 8}, {22.5, 8}, {22.6, 8}, {1e9, 8}};
   for (const auto& [seconds, windows] : cases) {
@@ -40,10 +40,10 @@ TEST(ChoosingSeconds, CountsEachWeightBesideAWindow) {
   const double w = double(config.width), q = double(config.heads * config.head_dim);
   const double kv = double(config.kv_heads * config.head_dim);
   const double f = double(config.layer(0).dense_mlp()->hidden);
-  const double window = ((q + 2 * kv) * w + w * q + 3 * f * w) * 100;  // of 100 tokens
+  const double window = ((q + 2 * kv) * w + w * q + 3 * f * w) * 100;  // for 100 tokens
   const double squares = (q + 2 * kv) * w * w + w * q * q + 2 * f * w * w + w * f * f;
   EXPECT_NEAR(choosing_seconds(config, {.squares = 3}, 2, 100), 2 * 3 * squares / window, 1e-9);
-  // Ten rows of each of the seven weights.
+  // The search uses ten rows of each of the seven weights.
   const double searched = 10 * (3 * w * w + q * q + 2 * w * w + f * f);
   EXPECT_NEAR(choosing_seconds(config, {.searched_squares = 5, .searched_rows = 10}, 2, 100),
               2 * 5 * searched / window, 1e-9);
@@ -69,7 +69,7 @@ class WindowSeconds : public testing::Test {
   ImportedModel model_;
 };
 
-// 18 times the work: what a busy machine does to one of them is less.
+// The work is 18 times as large, a ratio that noise on a busy machine would not cause.
 TEST_F(WindowSeconds, GrowWithTheWindow) {
   RunOptions options;
   options.threads = 1;

@@ -1,4 +1,4 @@
-// What is said of a quantized file, and when it is not measured.
+// Tests the gate's messages about a quantized file, and when the file is not measured.
 #include "recipes/gate.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ TEST(GateReport, SaysHowFarOffTheBuiltInTextMayBe) {
             std::string::npos);
 }
 
-// Advice names what was measured to lose less (bench/results/quality-smollm2.md).
+// The advised options were measured to lose less (bench/results/quality-smollm2.md).
 TEST(GateReport, FourBitsAreAdvisedToTakeEight) {
   const std::string failed = gate_report(sample(0.06), &require_recipe("q4"));
   EXPECT_TRUE(failed.ends_with("limit of q4: 0.050 nats, not passed: try recipe q8")) << failed;
@@ -71,7 +71,7 @@ TEST(GateResources, NamesWhatIsMissing) {
   EXPECT_EQ(lack_of_memory(resources), "7 B of memory are needed, 6 B are there");
 }
 
-// The base file of a checkpoint, as it is, takes no more than was asked for.
+// The base file of an unquantized checkpoint must not be larger than planned.
 TEST(GateResources, CoversTheFilesThatAComparisonMaps) {
   const ImportedModel model = import_hf(*test::shared_path("models/storyteller"));
   const test::TemporaryFolder folder;
@@ -92,7 +92,7 @@ TEST(Comparison, TakesTwoForwardPassesAndTheFileOfTheBase) {
   EXPECT_DOUBLE_EQ(comparison_seconds(3, 2, 0), 12);
   EXPECT_DOUBLE_EQ(comparison_seconds(0, 2, 500'000'000) * 2,
                    comparison_seconds(0, 2, 1'000'000'000));
-  EXPECT_GT(comparison_seconds(0, 2, 13'000'000'000), 30);  // of 7B in bf16
+  EXPECT_GT(comparison_seconds(0, 2, 13'000'000'000), 30);  // a 7B model in bf16
 }
 
 }  // namespace

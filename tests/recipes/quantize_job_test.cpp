@@ -1,5 +1,5 @@
-// A checkpoint to a judged file in one call: what is measured, what is left out and why, and how an
-// interrupted run goes on.
+// From a checkpoint to a file with a measured loss in one call: what is measured, what is skipped
+// and why, and how an interrupted run is resumed.
 #include "recipes/quantize_job.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ std::string bytes_of(const fs::path& path) {
 
 class Job : public testing::Test {
  protected:
-  // A model whose tokenizer knows 94 letters.
+  // Creates a model whose tokenizer has 94 letters.
   fs::path checkpoint(std::int64_t context) {
     const Json config = {{"architectures", {"LlamaForCausalLM"}},
                          {"model_type", "llama"},
@@ -70,7 +70,7 @@ class Job : public testing::Test {
         .at("provenance");
   }
   bool said(const std::string& part) const { return said_.find(part) != std::string::npos; }
-  // Nothing but checkpoint and model is left.
+  // Only the checkpoint and the model may remain.
   void expect_tidy() const {
     EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), fs::directory_iterator()), 2);
   }
@@ -100,7 +100,7 @@ TEST_F(Job, ATimeSaysHowManyWindowsAreRead) {
     run_job(job);
     EXPECT_EQ(provenance().at("calibration").at(0).at("samples"), windows) << said_;
     EXPECT_EQ(said(", the least that it takes"), windows == 2) << said_;
-    // The file is that of its number of windows.
+    // The file must be the same as with that number of windows given explicitly.
     const std::string timed = bytes_of(job.output);
     fs::remove(job.output);
     job.fit_windows = false;
@@ -125,7 +125,7 @@ TEST_F(Job, ADistanceIsALineAndNotKept) {
   expect_tidy();
 }
 
-// The unquantized file is no distance away from itself.
+// The unquantized file must have a KL of 0 from itself.
 TEST_F(Job, AFileOfTheCheckpointsOwnNumbersIsAtNoDistance) {
   QuantizeJob job = job_of(64);
   job.checkpoint.type = "f32";
@@ -169,12 +169,12 @@ TEST_F(Job, ATextTooShortToJudgeByIsNoReasonToFail) {
   EXPECT_TRUE(said("distance    left out: three letters has 3 tokens, too few")) << said_;
 }
 
-// The machine may be slower or faster by then: the windows are those of the interrupted run.
+// A resumed run uses the interrupted run's windows, even if the machine's speed has changed.
 TEST_F(Job, AResumedRunKeepsTheWindowsOfTheInterruptedOne) {
   QuantizeJob job = recipe_job(64);
   job.gate_mode = GateMode::none;
   job.fit_windows = false;
-  job.checkpoint.calibration.samples = 12;  // no number that is chosen by speed
+  job.checkpoint.calibration.samples = 12;  // not a number that is chosen by speed
   run_job(job);
   const std::string whole = bytes_of(job.output);
   fs::remove(job.output);
@@ -193,7 +193,7 @@ TEST_F(Job, AResumedRunKeepsTheWindowsOfTheInterruptedOne) {
   expect_tidy();
 }
 
-// Flags that changed by mistake do not cost the work of hours.
+// Changing flags by mistake must not discard the work of hours.
 TEST_F(Job, ARunOfOtherSettingsKeepsTheWorkUntilItIsToldToRestart) {
   QuantizeJob job = recipe_job(64);
   job.gate_mode = GateMode::none;
@@ -235,7 +235,7 @@ TEST_F(Job, SaysNothingOfAFolderThatIsNotThere) {
   EXPECT_FALSE(fs::exists(job.output.string() + ".partial"));
 }
 
-// Memory that ends in the gate says nothing of the file, which is whole.
+// If there is not enough memory for the gate, the file must nevertheless be complete.
 TEST_F(Job, NoMemoryForTheGateIsAWarning) {
   const auto throws = {+[] { throw std::bad_alloc(); },
                        +[] { throw Error("no room", ErrorKind::no_memory); }};

@@ -1,5 +1,5 @@
-// Seeded checkpoints of tests/golden/families and what transformers computes with them
-// (transformers_goldens.py).
+// Runs the seeded checkpoints of tests/golden/families and compares with the results of
+// transformers for them (transformers_goldens.py).
 #pragma once
 
 #include <algorithm>
@@ -44,7 +44,7 @@ class FamilyGolden {
     return resolve_limits(limits, model.config());
   }
 
-  // Logits of the golden's positions, the text fed in chunks.
+  // Feeds the text in chunks and returns logits of the golden file's positions.
   std::vector<std::vector<float>> run(const Model& model, Backend& backend,
                                       std::int64_t chunk) const {
     Session session(model, backend, limits(model, chunk));
@@ -66,7 +66,7 @@ class FamilyGolden {
     return rows;
   }
 
-  // The largest difference from the golden, of its largest logit.
+  // Returns the largest difference from the golden logits, relative to their largest value.
   double difference(const std::vector<std::vector<float>>& rows) const {
     double worst = rows.size() == logits_.size() ? 0 : 1, largest = 0;
     for (std::size_t row = 0; row < logits_.size() && worst < 1; ++row) {
@@ -94,7 +94,7 @@ class FamilyGolden {
   std::vector<Token> ids_;
 };
 
-// A checkpoint folder or GGUF file in f32.
+// Opens a checkpoint folder or GGUF file as a model in f32.
 inline Model f32_model(const std::filesystem::path& checkpoint, const TemporaryFolder& scratch) {
   const auto file = scratch.path() / "model.leq";
   quantize_imported(import_checkpoint(checkpoint), file,

@@ -1,5 +1,5 @@
-// All tensors of a checkpoint in f32, block by block, and the function that they compute: by the
-// naive double transformer and by the engine.
+// All tensors of a checkpoint in f32, block by block, and the function that they compute, evaluated
+// by the naive double transformer and by the engine.
 #pragma once
 
 #include <deque>
@@ -23,7 +23,7 @@ struct ModelTensors {
   BlockTensors outside;  // embeddings, final norm, head
   std::vector<BlockTensors> blocks;
 
-  // By full name, "layers.1.q"; throws where there is none.
+  // Finds a tensor by its full name, "layers.1.q"; throws if there is none.
   const Matrix* find(std::string_view name) const {
     constexpr std::string_view kLayers = "layers.";
     const BlockTensors* place = &outside;
@@ -76,7 +76,7 @@ inline Logits naive_logits(const ModelTensors& model, const std::vector<Token>& 
   return naive_transformer(model).forward(ids);
 }
 
-// The tensors packed as f32 and bound by name, as a file of type f32 would be.
+// Packs the tensors as f32 and binds them by name, as in a file of type f32.
 class PackedModel {
  public:
   explicit PackedModel(const ModelTensors& model) : config_(model.config) {
@@ -107,7 +107,7 @@ class PackedModel {
   std::map<std::string, StoredTensor, std::less<>> stored_;
 };
 
-// Logits of all positions of one sequence by the engine in f32.
+// Returns logits of all positions of one sequence, computed by the engine in f32.
 inline std::vector<float> engine_rows(const PackedModel& model, Backend& backend,
                                       const std::vector<Token>& ids, std::int64_t chunk) {
   RunLimits limits;
@@ -142,7 +142,7 @@ inline Logits engine_logits(const ModelTensors& model, const std::vector<Token>&
 // double, and weights that a rewrite rounded to f32 once more.
 inline constexpr double kSameFunction = 1e-4;
 
-// max |a - b| / max |a|
+// Returns max |a - b| / max |a|.
 inline double relative_difference(const Logits& a, const Logits& b) {
   double worst = 0, largest = 0;
   for (std::size_t t = 0; t < a.size(); ++t) {

@@ -1,4 +1,4 @@
-// Small seeded checkpoints of Qwen 3.5 with a head of multi-token prediction.
+// Writes small seeded checkpoints of Qwen 3.5 with a multi-token prediction head.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace leq::test {
 
 inline constexpr std::int64_t kMtpWidth = 64;
 
-// Qwen 3.5 with a head: hybrid, or all its layers attend.
+// Returns a config of Qwen 3.5 with a head: a hybrid, or a model with attention in all layers.
 inline Json mtp_config_of(bool hybrid) {
   Json config = small_hybrid_config({});
   config["hidden_size"] = kMtpWidth;
@@ -24,7 +24,7 @@ inline Json mtp_config_of(bool hybrid) {
   return config;
 }
 
-// Nothing but the last token tells the next one, in the model and in its head.
+// Makes the next token depend only on the last token, in the model and in its head.
 inline void let_head_know(RandomCheckpoint& checkpoint) {
   for (const std::string& name : checkpoint.names()) {
     const bool adds = name.ends_with("o_proj.weight") || name.ends_with("out_proj.weight") ||

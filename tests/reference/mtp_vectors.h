@@ -1,4 +1,4 @@
-// Made by mtp_vectors.py with torch and transformers 5.24.
+// Created by mtp_vectors.py with torch and transformers 5.24.
 #pragma once
 
 #include <array>
@@ -6,9 +6,9 @@
 namespace leq::test {
 
 inline constexpr std::array<int, 11> kMtpPrompt = {5, 17, 3, 88, 41, 9, 60, 17, 3, 2, 77};
-inline constexpr int kMtpDrawn = 84;  // by the trunk after the prompt
+inline constexpr int kMtpDrawn = 84;  // drawn by the main model after the prompt
 inline constexpr std::array<int, 3> kMtpGuesses = {43, 78, 31};
-// The head's logits beside the prompt's first, fifth and last hidden state.
+// The logits below are those for the prompt's hidden states number 0, 4 and 10.
 inline constexpr std::array<int, 3> kMtpRows = {0, 4, 10};
 // clang-format off
 inline constexpr float kMtpLogits[3][96] = {

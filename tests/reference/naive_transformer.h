@@ -1,6 +1,6 @@
-// A naive transformer in double precision, written from the papers and sharing no code with the
-// engine but the import of a checkpoint's names: the oracle for families, shapes and scalings that
-// no golden covers.
+// A naive transformer in double precision, written from the papers, which shares no code with the
+// engine except the import of a checkpoint's names. It is the reference for families, shapes and
+// scalings without golden files.
 #pragma once
 
 #include <algorithm>
@@ -32,21 +32,21 @@ class NaiveTransformer {
     }
   }
 
-  // The same from tensors by name, each row-major.
+  // Creates the transformer from tensors by name, each of them row-major.
   NaiveTransformer(const ModelConfig& config, std::map<std::string, std::vector<double>> tensors)
       : c_(config), tensors_(std::move(tensors)) {}
 
-  // The largest |x| of each input channel, by the linear that reads it ("layers.0.q"), over all
-  // calls of forward.
+  // Returns the largest |x| of each input channel over all calls of forward, by the linear that
+  // reads it ("layers.0.q").
   const std::map<std::string, std::vector<double>>& input_absmax() const { return absmax_; }
 
   using Matrix = std::vector<std::vector<double>>;
 
-  // Called with every row that the linears of a block read, before they do: "layers.0.qkv", "o",
-  // "gate_up", "down".
+  // Is called with each row that the linears of a block read: "layers.0.qkv", "o", "gate_up" or
+  // "down".
   std::function<void(const std::string& input, std::vector<double>& row)> on_input;
 
-  // Logits of every position of one sequence.
+  // Returns logits of every position of one sequence.
   Matrix forward(const std::vector<std::int32_t>& ids) const {
     Matrix x;
     for (std::size_t t = 0; t < ids.size(); ++t) {
@@ -112,13 +112,13 @@ class NaiveTransformer {
     return x;
   }
 
-  // stream += y, normed where the model norms what its sublayers add.
+  // Computes stream += y, where y is normalized if the model normalizes sublayer outputs.
   void add(std::vector<double> y, const std::string& post_norm, std::vector<double>& stream) const {
     if (c_.post_norm_eps > 0) y = norm(std::move(y), post_norm, c_.post_norm_eps);
     for (std::size_t i = 0; i < y.size(); ++i) stream[i] += y[i];
   }
 
-  // Angle per position of pair i, and the factor on cosine and sine.
+  // Returns the angle per position of pair i, and the factor of cosine and sine.
   std::pair<double, double> rotary(std::int64_t i, std::size_t length) const {
     const auto d = static_cast<double>(c_.rope_dims());
     const RopeScaling& s = c_.rope_scaling;
@@ -134,7 +134,7 @@ class NaiveTransformer {
       case RopeScalingKind::linear:
         return {plain / s.factor, 1.0};
       case RopeScalingKind::llama3: {
-        // turns over the original context: few = stretched, many = kept, a line between
+        // turns over the original context: few = stretched, many = kept, in between interpolated
         if (turns < s.low_freq_factor) return {plain / s.factor, 1.0};
         if (turns > s.high_freq_factor) return {plain, 1.0};
         const double keep = (turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
@@ -229,7 +229,7 @@ class NaiveTransformer {
     }
   }
 
-  // Gated DeltaNet: a state for each value head, token by token.
+  // Gated DeltaNet: a state for each value head, updated token by token.
   void delta_sublayer(const DeltaNetConfig& delta, const std::string& at, Matrix& x) const {
     const std::int64_t channels = delta.channels();
     std::vector<Matrix> states(
@@ -282,7 +282,7 @@ class NaiveTransformer {
     return out;
   }
 
-  // What a head's state gives for this token's query, after it has seen its key and value.
+  // Returns a head's output for this token's query, after its state has processed key and value.
   static std::vector<double> remembered(const DeltaNetConfig& delta, std::int64_t head,
                                         const std::vector<double>& qkv, double decay, double rate,
                                         Matrix& state) {
@@ -357,7 +357,7 @@ class NaiveTransformer {
     const double largest = *std::max_element(p.begin(), p.end());
     for (double& value : p) sum += value = std::exp(value - largest);
     for (double& value : p) value /= sum;
-    // One after the other the largest that is left, the first of equals.
+    // Repeatedly chooses the largest remaining probability, the first among equals.
     std::map<std::int64_t, double> chosen;
     for (std::int64_t i = 0; i < mlp.active; ++i) {
       const auto best = std::max_element(p.begin(), p.end());

@@ -1,5 +1,5 @@
-// Writes small Hugging Face checkpoints with random weights into a folder, for shapes and spellings
-// that no trained model here has.
+// Writes small Hugging Face checkpoints with random weights to a folder, with shapes and spellings
+// that none of the trained models here has.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace leq::test {
 
-// config.json of the LLaMA-like families: two layers with shapes that fill no panel.
+// Returns config.json for LLaMA-like families: two layers with shapes that do not fill a panel.
 inline Json small_config(const std::string& type = "llama",
                          const std::string& architecture = "LlamaForCausalLM", int heads = 6,
                          int kv_heads = 2) {
@@ -35,7 +35,7 @@ inline Json small_config(const std::string& type = "llama",
 
 class RandomCheckpoint {
  public:
-  // by_name: each tensor's numbers follow from its name, so that another program can have them too
+  // by_name: a tensor's numbers are derived from its name, so that another program can compute them
   // (mtp_vectors.py).
   enum class Numbers { normal, by_name };
   explicit RandomCheckpoint(std::filesystem::path folder, std::uint64_t seed = 7,
@@ -72,7 +72,7 @@ class RandomCheckpoint {
         {"dtype", "F32"}, {"shape", shape}, {"data_offsets", {first * 4, data_.size() * 4}}};
   }
 
-  // The numbers of a tensor that was added, to be changed.
+  // Returns the numbers of a tensor added before, which the caller may change.
   std::span<float> values_of(const std::string& name) {
     const auto at = header_[name]["data_offsets"].get<std::vector<std::size_t>>();
     return std::span(data_).subspan(at[0] / 4, (at[1] - at[0]) / 4);
@@ -83,7 +83,7 @@ class RandomCheckpoint {
     return all;
   }
 
-  // Every tensor whose name begins with `from` begins with `to` instead.
+  // Renames every tensor whose name begins with `from` so that it begins with `to`.
   void rename(const std::string& from, const std::string& to) {
     Json renamed = Json::object();
     for (const auto& [name, entry] : header_.items()) {
@@ -92,11 +92,11 @@ class RandomCheckpoint {
     header_ = renamed;
   }
 
-  // A LLaMA-like checkpoint of config.json's shape, with the biases and norms that are asked for.
+  // Adds a LLaMA-like checkpoint in config.json's shape, with the requested biases and norms.
   enum class Experts { none, single, stacked, mixtral };  // how their tensors are spelled
   struct Extras {
     bool qkv_bias = false, o_bias = false, mlp_bias = false, qk_norm = false;
-    Experts experts = Experts::none;  // in all layers but those of mlp_only_layers
+    Experts experts = Experts::none;  // in all layers except mlp_only_layers
   };
   void add_llama(const Json& config, const Extras& extras) {
     const auto width = config.at("hidden_size").get<std::int64_t>();
@@ -135,8 +135,8 @@ class RandomCheckpoint {
     if (!config.value("tie_word_embeddings", false)) add("lm_head.weight", {vocab, width}, 0.3f);
   }
 
-  // As Qwen 3.5: Gated DeltaNet but for every fourth layer, or another interval; with experts a
-  // shared one in all.
+  // Adds tensors like Qwen 3.5's: Gated DeltaNet except in every fourth layer (or another
+  // interval); experts, if any, are in all layers with a shared one.
   void add_qwen3_5(const Json& config, Experts spelling, int attention_interval = 4) {
     const auto get = [&](const char* key) { return config.at(key).get<std::int64_t>(); };
     const std::int64_t width = get("hidden_size");
@@ -179,7 +179,7 @@ class RandomCheckpoint {
     add("lm_head.weight", {get("vocab_size"), width}, 0.3f);
   }
 
-  // A head of multi-token prediction, as Qwen 3.5 has it, with a dense MLP.
+  // Adds a multi-token prediction head like Qwen 3.5's, with a dense MLP.
   void add_mtp(const Json& config) {
     const auto width = config.at("hidden_size").get<std::int64_t>();
     const std::string at = "mtp.layers.0.";
@@ -197,7 +197,7 @@ class RandomCheckpoint {
     add(name + ".weight", {n, k}, 0.3f / std::sqrt(static_cast<float>(k) / 16.0f));
   }
 
-  // Of Qwen 3.5: a gate for each query.
+  // Adds attention as in Qwen 3.5, with a gate for each query.
   void add_gated_attention(const Json& config, const std::string& at) {
     const auto get = [&](const char* key) { return config.at(key).get<std::int64_t>(); };
     const std::int64_t width = get("hidden_size"), dim = get("head_dim");
@@ -224,7 +224,7 @@ class RandomCheckpoint {
     return std::find(dense.begin(), dense.end(), layer) != dense.end();
   }
 
-  // The same numbers in every spelling.
+  // Adds experts, with the same numbers in every spelling.
   void add_experts(const Json& config, const std::string& at, Experts spelling) {
     const bool mixtral = spelling == Experts::mixtral;
     const auto width = config.at("hidden_size").get<std::int64_t>();

@@ -1,4 +1,4 @@
-// Random checkpoints of two layers, one for each way in which the supported families differ.
+// Random checkpoints with two layers, one for each way in which the supported families differ.
 #pragma once
 
 #include <unistd.h>
@@ -67,7 +67,7 @@ inline std::vector<RandomModel> random_models() {
           {"Qwen3MoeWithADenseLayer", qwen3_moe, {.qk_norm = true, .experts = Experts::single}}};
 }
 
-// Its tensors; the checkpoint's folder is gone again.
+// Returns the tensors and deletes the checkpoint's folder.
 inline ModelTensors make(const RandomModel& model) {
   const auto folder = std::filesystem::temp_directory_path() /
                       ("leq_random_" + std::to_string(::getpid()) + "_" + model.name);

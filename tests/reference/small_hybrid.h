@@ -1,4 +1,4 @@
-// config.json of small Qwen 3.5: three layers of Gated DeltaNet, then one that attends.
+// Returns config.json of a small Qwen 3.5: three layers of Gated DeltaNet, then one with attention.
 #pragma once
 
 #include "reference/random_checkpoint.h"
@@ -20,7 +20,7 @@ inline Json small_hybrid_config(const SmallDelta& delta) {
   return config;
 }
 
-// The same with experts, of which two see a token, and one that all tokens have.
+// Adds experts, of which each token uses two, and a shared expert that all tokens use.
 inline Json small_hybrid_config(const SmallDelta& delta, int experts, int hidden, int shared) {
   Json config = small_hybrid_config(delta);
   config["model_type"] = "qwen3_5_moe_text";

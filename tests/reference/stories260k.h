@@ -1,5 +1,5 @@
-// Makes a Hugging Face folder of stories260K, a complete trained model of 260,000 parameters in
-// llama2.c's first file format, and of its tokenizer in that project's format.
+// Creates a Hugging Face folder from stories260K, a complete trained model of 260,000 parameters in
+// llama2.c's first file format, and from its tokenizer in that project's format.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace leq::test {
 
-// Numbers one after the other, as they lie in a file.
+// Reads consecutive numbers of a file.
 class LegacyReader {
  public:
   explicit LegacyReader(const std::filesystem::path& file)
@@ -48,7 +48,7 @@ class LegacyReader {
   std::size_t at_ = 0;
 };
 
-// Rows of q and k turn in neighbouring pairs there, in halves of a head here.
+// Its rows of q and k are rotated in adjacent pairs; Hugging Face rotates halves of a head.
 inline std::vector<float> halves_from_pairs(const std::vector<float>& rows, std::int64_t head_dim,
                                             std::int64_t columns) {
   std::vector<float> out(rows.size());
@@ -61,7 +61,7 @@ inline std::vector<float> halves_from_pairs(const std::vector<float>& rows, std:
   return out;
 }
 
-// Weights: seven int32, then f32 tensors, each for all layers. Writes config.json,
+// Reads the weights: seven int32, then f32 tensors, each for all layers. Writes config.json and
 // model.safetensors.
 inline void write_stories260k_model(const std::filesystem::path& legacy,
                                     const std::filesystem::path& output) {
@@ -105,8 +105,8 @@ inline void write_stories260k_model(const std::filesystem::path& legacy,
   for (const char* name : {"vocab.json", "merges.txt"}) std::filesystem::remove(output / name);
 }
 
-// Tokenizer: the length of the longest piece, then for each a score, a length and the text, spaces
-// as they are. Writes tokenizer.model (sentencepiece BPE with bytes).
+// Reads the tokenizer: the length of the longest piece, then for each piece a score, a length and
+// the text with plain spaces. Writes tokenizer.model (sentencepiece BPE with bytes).
 inline void write_stories260k_tokenizer(const std::filesystem::path& legacy,
                                         const std::filesystem::path& output) {
   LegacyReader reader(legacy);
@@ -120,7 +120,7 @@ inline void write_stories260k_tokenizer(const std::filesystem::path& legacy,
                         : id < 3 ? SpType::control
                         : byte   ? SpType::byte
                                  : SpType::normal;
-    if (id == 1 || id == 2) piece = id == 1 ? "<s>" : "</s>";  // there with lines around them
+    if (id == 1 || id == 2) piece = id == 1 ? "<s>" : "</s>";  // with line breaks around them there
     for (std::size_t at = 0; (at = piece.find(' ', at)) != std::string::npos;) {
       piece.replace(at, 1, "\xe2\x96\x81");
     }

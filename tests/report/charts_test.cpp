@@ -1,4 +1,4 @@
-// Charts are well-formed, keep their text as text, and stand where their numbers say.
+// Charts must be well-formed, escape text, and draw shapes at the positions of their numbers.
 #include "report/charts/charts.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace leq {
 namespace {
 
-// Elements that are opened and closed alike.
+// Returns whether elements are opened and closed equally often.
 bool balanced(const std::string& markup) {
   std::vector<std::string> open;
   const std::regex tag("<(/?)([a-z]+)([^<>]*)>");
@@ -73,6 +73,8 @@ TEST(Charts, ScalesPlaceAndLabelValues) {
   EXPECT_EQ(short_number(0.05), "0.05");
   EXPECT_EQ(short_number(1234), "1234");
   EXPECT_EQ(short_number(23456), "23k");
+  EXPECT_EQ(short_number(4e8), "400M");
+  EXPECT_EQ(short_number(1e37), "1e+37");
 }
 
 TEST(Charts, TheFrontierPassesThroughWhatNothingBeats) {
@@ -85,7 +87,7 @@ TEST(Charts, TheFrontierPassesThroughWhatNothingBeats) {
   const std::size_t at = markup.find("class=\"mark\" d=\"M");
   ASSERT_NE(at, std::string::npos);
   const std::string path = markup.substr(at, markup.find("/>", at) - at);
-  EXPECT_EQ(std::count(path.begin(), path.end(), 'V'), 1) << path;  // a to c, past b
+  EXPECT_EQ(std::count(path.begin(), path.end(), 'V'), 1) << path;  // from a to c, past b
 }
 
 TEST(Charts, TextIsEscapedAndCoordinatesAreShort) {

@@ -1,4 +1,4 @@
-// Tables as people and programs read them.
+// Tests tables printed as text for readers and as data for programs.
 #include "report/table.h"
 
 #include <gtest/gtest.h>

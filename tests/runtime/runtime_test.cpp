@@ -1,5 +1,5 @@
-// A model that is opened for work computes what a session made by hand does, within its plan;
-// threads that share its engine get what each gets alone.
+// A model opened by open_runtime must compute the same as a session created by hand, within its
+// memory plan. Threads that share its engine must get the same results as one thread.
 #include <gtest/gtest.h>
 
 #include <span>
@@ -124,12 +124,12 @@ TEST(RunLimits, KvTypesAreThoseThatAreGivenElseTheModels) {
   choose_kv_types({}, KvType::int8, model, limits);
   EXPECT_EQ(limits.key_type, default_kv_type(model.type()));
   EXPECT_EQ(limits.value_type, KvType::int8);
-  EXPECT_EQ(beyond_evidence(model, limits), "");  // it was made for no cache in particular
+  EXPECT_EQ(beyond_evidence(model, limits), "");  // it was not made for a specific cache
   EXPECT_EQ(reply_rows(3, Drafting::off), 3);
   EXPECT_GT(reply_rows(3, Drafting::by_model), reply_rows(3, Drafting::from_text));
 }
 
-// Replies of a call, by their place in it.
+// Waits for the replies of a call and returns their tokens by index.
 std::vector<Token> wait_for(Mailbox& mailbox) {
   std::vector<Token> tokens;
   for (bool ended = false; !ended;) {

@@ -1,5 +1,5 @@
-// Sessions of coding agents as their public sources send them: Codex CLI over /v1/responses, Claude
-// Code over /v1/messages. Each second request holds what the first one's stream gave, item by item.
+// Sessions of coding agents as in their public sources: Codex CLI with /v1/responses, Claude Code
+// with /v1/messages. Each second request contains the items that the first stream sent.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -15,7 +15,7 @@ const CallingModel& agents_model() {
   static const CallingModel model = [] {
     ServerOptions options = story_options();
     options.seed = 11;
-    options.max_tokens = 40;  // agents name no limit, or one beyond any context
+    options.max_tokens = 40;  // agents set no limit, or one beyond any context
     return CallingModel({.name = "caller-agents", .chat_template = kHermesTemplate}, options);
   }();
   return model;
@@ -26,8 +26,8 @@ struct Reply {
   std::vector<Json> events;
 };
 
-// The events of a stream; a test fails where a line is neither "event: NAME", the type of the data
-// after it, nor that data.
+// Returns the data of a stream's events. The test fails unless each event is a line "event: NAME"
+// and a line "data: JSON" whose "type" is NAME.
 Reply ask(const std::string& path, const std::string& headers, const Json& body) {
   const std::string text = body.dump();
   RawClient client(agents_model().served().port());
@@ -39,7 +39,7 @@ Reply ask(const std::string& path, const std::string& headers, const Json& body)
   const std::size_t end = all.find("\r\n\r\n");
   Reply reply = {all.substr(0, end), {}};
   EXPECT_NE(reply.head.find("200 OK"), std::string::npos) << all.substr(0, 2000);
-  // Chunks: a length in a line, then so many bytes.
+  // The stream has chunks: a line with a length, followed by that many bytes.
   std::string stream;
   for (std::size_t at = end + 4; at < all.size();) {
     const std::size_t bytes = std::stoul(all.substr(at), nullptr, 16);
@@ -103,7 +103,7 @@ Json codex_request(const Json& input) {
           {"client_metadata", Json::object({{"x-codex-turn", "1"}})}};
 }
 
-// What Codex reads of a stream: the items that are done, and the end with its counts.
+// The parts of a stream that Codex reads: completed items, and the last event with its counts.
 struct CodexTurn {
   std::vector<Json> items;
   std::int64_t cached = -1, total = 0;
@@ -156,7 +156,7 @@ TEST(CodexSession, GoesOnWithTheItemsOfItsReplies) {
   const CodexTurn first = codex(input);
   ASSERT_FALSE(first.items.empty());
   for (const Json& item : first.items) input.push_back(item);
-  // A turn with a call, as the client keeps it: its thoughts, the call, and what came of it.
+  // The client stores a turn with a call as its reasoning, the call, and the call's result.
   input.push_back({{"type", "reasoning"},
                    {"summary", Json::array({{{"type", "summary_text"}, {"text", "List them."}}})},
                    {"encrypted_content", nullptr}});
@@ -169,7 +169,7 @@ TEST(CodexSession, GoesOnWithTheItemsOfItsReplies) {
   input.push_back(input_message("user", "Read the first."));
   const CodexTurn second = codex(input);
   EXPECT_FALSE(second.items.empty());
-  EXPECT_GT(second.cached, 20);  // the beginning was read before
+  EXPECT_GT(second.cached, 20);  // the prefix was cached
   EXPECT_GT(second.total, first.total);
 }
 
@@ -229,7 +229,7 @@ Json claude_request(const Json& messages, const std::string& hash) {
            {{"edits", Json::array({{{"type", "clear_thinking_20251015"}, {"keep", "all"}}})}}}};
 }
 
-// What Claude Code reads of a stream: blocks put together from their deltas, and the counts.
+// The parts of a stream that Claude Code reads: blocks joined from their deltas, and the counts.
 struct ClaudeTurn {
   Json content = Json::array();
   std::int64_t cached = -1;
@@ -287,7 +287,7 @@ TEST(ClaudeCodeSession, GoesOnWithTheBlocksOfItsReplies) {
                                  {"cache_control", Json::object({{"type", "ephemeral"}})}}})}});
   const ClaudeTurn second = claude(claude_request(messages, "0b3c1"));
   EXPECT_EQ(second.content.size(), 1u);
-  // The header's hash changes with each request; what comes after it was read before.
+  // The hash in the header changes with each request, but the text after it is still cached.
   EXPECT_GT(second.cached, 20);
 }
 

@@ -1,5 +1,5 @@
-// The endpoints that agents and editors speak: /v1/responses, /v1/messages, /v1/rerank. Their texts
-// are compared with those of /v1/chat/completions, their events with whole replies.
+// Tests the endpoints of agents and editors: /v1/responses, /v1/messages, /v1/rerank. Their texts
+// are compared with those of /v1/chat/completions, and streamed events with whole replies.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -24,7 +24,7 @@ struct Event {
   Json data;
 };
 
-// "event: NAME" and "data: JSON" of each; empty where one is not so.
+// Parses "event: NAME" and "data: JSON" of each event; empty if an event has another form.
 std::vector<Event> named_events(const std::string& stream) {
   std::vector<Event> events;
   for (const std::string_view event : split(stream, "\n\n")) {
@@ -146,7 +146,7 @@ TEST(Responses, CallFunctionsAndReadTheirOutputs) {
   const std::string city = parse_json(call["arguments"].text(), "a")["city"].text();
   EXPECT_TRUE(city == "Oslo" || city == "Rome");
   EXPECT_EQ(answer.json["status"].text(), "completed");
-  // A tool that is no function is left out, and that is said.
+  // A tool that is not a function is ignored with a warning.
   EXPECT_NE(answer.json["warnings"][0].text().find("web_search"), std::string::npos);
   EXPECT_NE(answer.headers.find("X-Leq-Warnings")->second.find("web_search"), std::string::npos);
 
@@ -164,7 +164,7 @@ TEST(Responses, CallFunctionsAndReadTheirOutputs) {
   EXPECT_EQ(done, arguments);
   EXPECT_EQ(events.back().name, "response.completed");
 
-  // What was called, and what came of it, is what a chat has.
+  // A call and its result are converted to the messages of a chat.
   const std::string input =
       R"([{"role":"user","content":"Hi"},{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"Hm."}]},)"
       R"({"type":"function_call","call_id":"c1","name":"weather","arguments":"{\"city\":\"Oslo\"}"},)"
@@ -238,7 +238,7 @@ TEST(Messages, SayWhatAChatSays) {
   EXPECT_EQ(answer.json["content"][0]["text"].text(), text);
   EXPECT_EQ(answer.json["stop_reason"].text(), "max_tokens");
   EXPECT_EQ(answer.json["usage"]["output_tokens"].get<int>(), 24);
-  // Whatever of the prompt was read before, the two numbers are all of it.
+  // Whatever part of the prompt was cached, the two numbers add up to the whole prompt.
   const Json& usage = answer.json["usage"];
   const auto counted = hermes().served().post("/v1/messages/count_tokens",
                                               message_body(Json::object({{"system", system}})));
@@ -392,7 +392,7 @@ TEST(Streams, SayThatTheServerIsThereWhileNothingComes) {
   ServerOptions options = story_options();
   options.ping_seconds = 0.05;
   const CallingModel model({.name = "caller-pinged", .chat_template = kHermesTemplate}, options);
-  // Both sequences write; what comes third waits.
+  // Both sequences of the server are generating, so the third request waits.
   std::vector<RawClient> writers;
   const auto post = [&](const std::string& path, const std::string& body) {
     writers.emplace_back(model.served().port());
@@ -411,7 +411,7 @@ TEST(Streams, SayThatTheServerIsThereWhileNothingComes) {
   post("/v1/messages",
        R"({"messages":[{"role":"user","content":"x"}],"stream":true,"max_tokens":2})");
   EXPECT_NE(writers[2].read_until(": ping\n\n").find(": ping\n\n"), std::string::npos);
-  // One is part of its beginning.
+  // The waiting client's stream must contain at least three ping events.
   const std::string waiting = writers[3].read_until("message_stop");
   EXPECT_GT(split(waiting, "event: ping\n").size(), 3u) << waiting;
 }

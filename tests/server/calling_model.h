@@ -1,4 +1,4 @@
-// The storyteller with a token that begins a call, and a chat template of the test's own.
+// Writes the storyteller with an additional token that begins a call, and a chat template for it.
 #pragma once
 
 #include <filesystem>
@@ -13,18 +13,18 @@
 namespace leq::test {
 
 struct CallingTemplate {
-  std::string name;                  // of the model's folder
-  std::string mark = "<tool_call>";  // a token of its own, in the place of the last merged one
-  bool special = false;              // ... which no text shows
+  std::string name;                  // name of the model's folder
+  std::string mark = "<tool_call>";  // a token of its own, replacing the last merged one
+  bool special = false;              // ... that does not appear in text
   std::string chat_template;
 };
 
-// Writes each message's role and content, and the tools that there are, in Hermes's way.
+// Renders each message's role and content, and the available tools, in Hermes' style.
 inline const std::string kHermesTemplate =
     "{# <tool_call> #}{% if tools %}{{ '[INST] ' + tools | tojson + ' [/INST]' }}{% endif %}"
     "{% for m in messages %}{{ '[INST] ' + m['content'] + ' [/INST]' }}"
     "{% if m.tool_calls %}{{ m.tool_calls | tojson }}{% endif %}{% endfor %}";
-// The same of a model that thinks: the prompt begins its thoughts, unless it is told not to.
+// Does the same for a model with reasoning: the prompt opens the reasoning unless it is disabled.
 inline const std::string kThinkingTemplate =
     kHermesTemplate +
     "{# </think> #}{% if add_generation_prompt %}{{ '<think>' if enable_thinking else "

@@ -1,6 +1,6 @@
-// Multiple choice as lm-evaluation-harness asks for it: the prompt of ids echoed with its
-// probabilities, beside the log-likelihoods of leq-perplexity --choices. lm_eval_client.py is the
-// same with the harness itself.
+// Multiple choice as lm-evaluation-harness requests it: the reply echoes a prompt of ids with the
+// probabilities, which are compared with the log-likelihoods of leq-perplexity --choices.
+// lm_eval_client.py does the same with the harness itself.
 #include <gtest/gtest.h>
 
 #include "eval/multiple_choice.h"
@@ -11,7 +11,7 @@ namespace leq::test {
 namespace {
 
 constexpr std::int64_t kQuestions = 5, kContext = 512;
-constexpr double kTolerance = 1e-3;  // of some 20 log probabilities, written with f32's digits
+constexpr double kTolerance = 1e-3;  // for about 20 log probabilities with f32's digits
 
 double echoed_log_likelihood(const ServedModel& served, const ChoiceTokens& choice) {
   const auto answer = served.post("/v1/completions", Json{{"prompt", choice.tokens},
@@ -21,7 +21,7 @@ double echoed_log_likelihood(const ServedModel& served, const ChoiceTokens& choi
                                                           {"temperature", 0}});
   EXPECT_EQ(answer.status, 200) << answer.body;
   const Json& values = answer.json["choices"][0]["logprobs"]["token_logprobs"];
-  EXPECT_EQ(values.size(), choice.tokens.size() + 1);  // and one generated
+  EXPECT_EQ(values.size(), choice.tokens.size() + 1);  // and one generated token
   double sum = 0;
   for (std::size_t i = static_cast<std::size_t>(choice.scored_from); i < choice.tokens.size();
        ++i) {

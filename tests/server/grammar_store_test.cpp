@@ -1,4 +1,4 @@
-// Schemas of earlier requests are found again, by their text; the last ones are kept.
+// Grammars of earlier requests are found by their schema's text; the most recent ones are kept.
 #include "server/grammar_store.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ class Store : public testing::Test {
       return {Grammar::from_gbnf(text, "g"), {text + " note"}};
     };
     const CompiledGrammar found = store_.get(text, compile);
-    EXPECT_EQ(found.notes, SchemaNotes{text + " note"});  // kept with it
+    EXPECT_EQ(found.notes, SchemaNotes{text + " note"});  // stored with it
     return found.grammar;
   }
   static std::string grammar(std::size_t i) { return "root ::= \"" + std::to_string(i) + "\""; }
@@ -40,7 +40,7 @@ TEST_F(Store, ThoseThatWereNotUsedForLongestGo) {
   const auto first = get(grammar(0));
   for (std::size_t i = 1; i < GrammarStore::kMostGrammars; ++i) get(grammar(i));
   EXPECT_EQ(get(grammar(0)), first);
-  get(grammar(1000));  // one more than are kept: 1 goes, 0 was used later
+  get(grammar(1000));  // one more than fits: 1 is evicted, 0 was used later
   compiled_ = 0;
   EXPECT_EQ(get(grammar(0)), first);
   EXPECT_EQ(compiled_, 0u);

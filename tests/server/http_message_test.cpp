@@ -1,4 +1,4 @@
-// Requests out of bytes: however they are cut, whatever they say.
+// Parses requests with any bytes, and independently of how the bytes are split.
 #include "server/http_message.h"
 
 #include <gtest/gtest.h>
@@ -102,7 +102,7 @@ TEST(HttpReader, RefusesWhatIsNoRequest) {
       {"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n", 400},
       {"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nffffffff\r\n", 413},
       {"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n000000000001\r\n", 400},
-      {"GET / HTTP/1.1\r\n\r\n", 400},  // no Host
+      {"GET / HTTP/1.1\r\n\r\n", 400},  // without Host
       {std::string("GET / HTTP/1.1\r\nna\0me: x\r\n", 26), 400},
       {std::string("G\0T / HTTP/1.1\r\n", 16), 400},
       {"POST / HTTP/1.1\r\nHost: h\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\n", 415},

@@ -1,5 +1,5 @@
-// The server's connections against a client that shares no code with it (cpp-httplib) and against
-// clients that mean no good.
+// Tests the server's connections with a client that shares no code with the server (cpp-httplib)
+// and with hostile clients.
 #include "server/http_server.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@
 namespace leq::test {
 namespace {
 
-// Answers with what it got; /stream in pieces, /slow after a while, /throw not at all.
+// Echoes the request; /stream answers in pieces, /slow after a delay, /throw with an exception.
 void answer(HttpExchange& exchange) {
   const HttpRequest& request = exchange.request();
   HttpReply reply;
@@ -121,7 +121,7 @@ TEST(HttpServer, RefusesABodyThatIsTooLargeAndSaysSo) {
   options.limits.body_bytes = 1000;
   HttpServer server(options, answer, fault_reply);
   RawClient client(server.port());
-  // All of it is sent before the answer is read, as clients do.
+  // The whole request is sent before the answer is read, as real clients do.
   client.send(plain_request("POST", "/a", std::string(200'000, 'x')));
   EXPECT_TRUE(client.read_all().starts_with("HTTP/1.1 413 "));
 }
@@ -140,7 +140,7 @@ TEST(HttpServer, EndsRequestsThatDoNotArrive) {
   EXPECT_EQ(idle.read_all(5).find("408"), std::string::npos);
 }
 
-// They hold sockets and nothing else: two workers answer whoever sends a whole request.
+// Slow clients only occupy sockets, so two workers can answer the complete requests.
 TEST(HttpServer, ServesWhileManySendSlowly) {
   HttpOptions options = any_port();
   options.connections = 400;
@@ -219,7 +219,7 @@ TEST(HttpServer, NamesAnAddressThatIsNotToBeHad) {
   }
 }
 
-// A certificate that signs itself, made here.
+// Creates a self-signed certificate.
 void write_certificate(const std::string& certificate, const std::string& key) {
   const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> pair(EVP_EC_gen("P-256"),
                                                                  EVP_PKEY_free);

@@ -1,5 +1,5 @@
-// Chats with hybrids and mixtures of experts: the next turn continues where the last reply ended,
-// and another chat of a model with recurrent layers at the end of the system message, in every API.
+// Chats with hybrids and mixtures of experts, in every API: the next turn continues after the last
+// reply; for models with recurrent layers, another chat continues after the system message.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -16,7 +16,7 @@ const std::string kSystem =
     "You tell tales about the bears and the foxes of the forest, one part at a time, and never "
     "forget what was said in the parts before.";
 
-// One turn of an API: its body from the conversation so far, and what its answer says.
+// One turn in an API: the request body for the conversation so far, and the answer's content.
 struct Turn {
   std::int64_t prompt = 0, cached = 0, reply = 0;
   std::string text;
@@ -80,13 +80,13 @@ TEST_P(ChatsOf, TheNextTurnFeedsWhatIsNewInEveryApi) {
       messages.push_back(message(
           "user", "Tell part " + std::to_string(i) + " of tale " + std::to_string(subject)));
       const Turn turn = turn_of(served, messages);
-      // All that was there but the reply's last token, whose keys no step needed.
+      // Cached are all tokens except the reply's last one, whose keys no step needed.
       EXPECT_EQ(turn.cached, i == 0 ? 0 : last.prompt + last.reply - 1) << subject << " " << i;
       EXPECT_GT(turn.prompt, last.prompt + last.reply);
       messages.push_back(message("assistant", turn.text));
       last = turn;
     }
-    // Another chat begins after the system message that both have; without states to the token.
+    // Another chat reuses the common system message; without states, all common tokens.
     const Turn other = turn_of(served, Json::array({message("user", "Sing of the owl")}));
     if (model.config().delta_net() != nullptr) {
       EXPECT_EQ(other.cached, shared);
@@ -97,7 +97,7 @@ TEST_P(ChatsOf, TheNextTurnFeedsWhatIsNewInEveryApi) {
   }
 }
 
-// Four clients at once are answered as each alone, and so are texts that become vectors.
+// Four concurrent clients must get the answers of a single one; embedding requests, too.
 TEST_P(ChatsOf, ClientsAtOnceGetWhatEachGetsAlone) {
   LEQ_SHARED_OR_SKIP(folder, std::string("models/") + GetParam());
   const Model model(quantized(folder, "int8"), {});

@@ -1,4 +1,4 @@
-// Which files of a folder are models, and under which names.
+// Tests which files of a folder are models, and the names of these models.
 #include "server/model_folder.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Many models in one server: which one a request gets, when they are loaded and unloaded, and what
-// one that cannot be loaded does to the others.
+// Several models in one server: which model a request gets, when models are loaded and unloaded,
+// and the effect of a model that cannot be loaded on the others.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kBytesOfOne = 100;  // that the tests' loader plans for each model
+constexpr std::uint64_t kBytesOfOne = 100;  // planned by the tests' loader for each model
 const char* const kStory =
     "{\"model\": \"int8\", \"prompt\": \"Once upon a time\", \"seed\": 3, "
     "\"max_tokens\": 24}";
@@ -43,7 +43,7 @@ struct RunningModel {
   Session session;
 };
 
-// A server with the models of a folder of its own: int8, int4 and f16 are the storyteller's.
+// A server with its own folder of models: int8, int4 and f16 variants of the storyteller.
 class FolderServer {
  public:
   explicit FolderServer(std::uint64_t models_in_memory = 2, const std::string& file = "",
@@ -94,7 +94,7 @@ class FolderServer {
             .dump());
   }
   std::string text(const std::string& path) const { return client().Get(path)->body; }
-  // By the name of each model.
+  // Returns the state of each model by its name.
   std::map<std::string, std::string> states() const {
     std::map<std::string, std::string> states;
     const Json list = parse_json(text("/v1/models"), "models");
@@ -121,7 +121,7 @@ std::string text_of(const std::pair<int, Json>& answer) {
   return answer.first == 200 ? answer.second["choices"][0]["text"].text() : "";
 }
 
-// What a server writes that has this model alone.
+// Returns the reply of a server that only has this model.
 std::string alone(const std::string& type) {
   const Model model(file_of(type), {});
   const ServedModel served(2, story_options(), model);
@@ -136,7 +136,7 @@ TEST(ModelsOfAFolder, ARequestsModelChooses) {
   EXPECT_EQ(text_of(int4), alone("int4-g64"));
   EXPECT_NE(text_of(int8), text_of(int4));
   EXPECT_EQ(int4.second["model"].text(), "int4");
-  EXPECT_EQ(text_of(models.complete("int8.leq")), text_of(int8));  // the file's name will do
+  EXPECT_EQ(text_of(models.complete("int8.leq")), text_of(int8));  // a file name works, too
 }
 
 TEST(ModelsOfAFolder, ListsAllWithTheirStates) {
@@ -162,7 +162,7 @@ TEST(ModelsOfAFolder, AnUnknownModelIsNotFound) {
   EXPECT_EQ(status, 404);
   EXPECT_EQ(json["error"]["code"].text(), "model_not_found");
   EXPECT_EQ(models.complete("../int8").first, 404);
-  EXPECT_EQ(models.complete("").first, 400);  // which of three?
+  EXPECT_EQ(models.complete("").first, 400);  // ambiguous: there are three models
   EXPECT_EQ(models.post("/v1/messages", R"({"model": "nope", "max_tokens": 5, "messages": []})")
                 .second["error"]["type"]
                 .text(),
@@ -226,7 +226,7 @@ TEST(ModelsOfAFolder, ARunningReplyKeepsItsModel) {
   EXPECT_EQ(models.states()["int8"], "unloaded");
 }
 
-// Small replies of one model follow each other without a gap; the other gets its turn.
+// Small requests for one model arrive without a gap; the other model must get its turn anyway.
 TEST(ModelsOfAFolder, ABusyModelDoesNotKeepOthersOutForEver) {
   FolderServer models(1);
   (void)models.complete("int8", 1);
@@ -275,7 +275,7 @@ TEST(ModelsOfAFolder, ADamagedFileSaysSoAndHurtsNoOther) {
   EXPECT_EQ(models.states()["cut"], "failed");
   EXPECT_EQ(models.states()["int8"], "loaded");
   EXPECT_EQ(text_of(models.complete("int8")), alone("int8"));
-  // A whole file in its place is read.
+  // The damaged file is replaced by a complete one, which must be read.
   fs::copy_file(file_of("int8"), models.folder / "whole");
   fs::rename(models.folder / "whole", models.folder / "cut.leq");
   EXPECT_EQ(text_of(models.complete("cut")), alone("int8"));
@@ -299,11 +299,11 @@ TEST(ModelsOfAFolder, AModelLargerThanAllMemoryIsRefused) {
   const auto [status, json] = models.complete("f16");
   EXPECT_EQ(status, 500);
   EXPECT_EQ(json["error"]["code"].text(), "model_too_large");
-  EXPECT_EQ(models.states()["int8"], "loaded");  // nothing was dropped for it
+  EXPECT_EQ(models.states()["int8"], "loaded");  // nothing was unloaded for it
 }
 
 TEST(ModelsOfAFolder, TooManyThatWaitAreTold) {
-  FolderServer models(1, "", 1);  // 4 requests of all models together
+  FolderServer models(1, "", 1);  // limit of 4 requests for all models together
   RawClient stream(models.server->port());
   stream.send(plain_request("POST", "/v1/completions", kLongStream));
   stream.read_until("data: ");
@@ -349,10 +349,10 @@ TEST(ModelsOfAFolder, StopsWhileRepliesRunAndRequestsWait) {
   EXPECT_NE(refused.find("shutting_down"), std::string::npos) << refused;
 }
 
-// Three models in the memory of two, asked by all at once: each reply is its model's own.
+// There is memory for two of three models. Each reply must be that of the requested model.
 TEST(ModelsOfAFolder, ManyClientsGetTheirModelsRepliesWhileModelsComeAndGo) {
   const char* more = std::getenv("LEQ_MODEL_REQUESTS");
-  const int requests = more != nullptr ? std::atoi(more) : 8;  // of each client
+  const int requests = more != nullptr ? std::atoi(more) : 8;  // per client
   FolderServer models(2);
   std::map<std::string, std::string> expected;
   for (const char* name : {"int8", "int4", "f16"}) expected[name] = text_of(models.complete(name));
@@ -364,7 +364,7 @@ TEST(ModelsOfAFolder, ManyClientsGetTheirModelsRepliesWhileModelsComeAndGo) {
       for (int j = 0; j < requests; ++j) {
         const char* name =
             std::array{"int8", "int4", "f16"}[static_cast<std::size_t>(i * j + j) % 3];
-        if ((i + j) % 5 == 0) {  // goes away, wherever its request is
+        if ((i + j) % 5 == 0) {  // disconnects, at any stage of its request
           RawClient gone(models.server->port());
           gone.send(plain_request("POST", "/v1/completions",
                                   R"({"max_tokens":50,"stream":true,"prompt":"x","model":")" +

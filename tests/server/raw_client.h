@@ -1,4 +1,4 @@
-// A socket that sends bytes as they are and reads what comes: for requests that no client makes.
+// A socket that sends bytes unchanged and reads the reply, for requests that no usual client sends.
 #pragma once
 
 #include <arpa/inet.h>
@@ -37,7 +37,7 @@ class RawClient {
     }
     return true;
   }
-  // What comes until `end` is in it, the other side closes, or so many seconds have passed.
+  // Reads until `end` is received, the peer closes, or `seconds` have passed.
   std::string read_until(std::string_view end, double seconds = 120) {
     using Clock = std::chrono::steady_clock;
     const auto last = Clock::now() + std::chrono::duration<double>(seconds);
@@ -53,7 +53,7 @@ class RawClient {
   }
   std::string read_all(double seconds = 120) { return read_until("\x01never", seconds); }
   void forget() { received_.clear(); }
-  // Whether the other side has closed, after at most so many seconds.
+  // Returns whether the peer closes within `seconds`.
   bool is_closed_within(double seconds) {
     pollfd waiting = {socket_, POLLIN, 0};
     char byte;
@@ -71,7 +71,7 @@ class RawClient {
   std::string received_;
 };
 
-// "GET /path" and the like, as a client that closes afterwards sends it.
+// Returns "GET /path" and similar requests of a client that closes the connection afterwards.
 inline std::string plain_request(std::string_view method, std::string_view path,
                                  std::string_view body = "") {
   std::string text = std::string(method) + ' ' + std::string(path) +

@@ -1,5 +1,5 @@
-// Requests with the headers and members that widely used clients send, byte for byte over a socket:
-// what they rely on must be in the reply.
+// Requests with the headers and members that widely used clients send, byte for byte over a socket.
+// The reply must contain what these clients rely on.
 #include <gtest/gtest.h>
 
 #include "server/calling_model.h"
@@ -11,7 +11,7 @@ namespace {
 
 struct Recorded {
   std::string client, request_line, headers, body;
-  std::vector<std::string> parts;  // of the reply, head and body
+  std::vector<std::string> parts;  // expected in the reply, head and body
 };
 
 std::string sent(const Recorded& recorded) {
@@ -23,7 +23,7 @@ std::string sent(const Recorded& recorded) {
   return text + "Connection: close\r\n\r\n" + recorded.body;
 }
 
-// As LangChain 1.7 and OpenAI's client 3.54 write them.
+// Headers and members as written by LangChain 1.7 and OpenAI's client 3.54.
 const std::string kPythonClient =
     "Accept-Encoding: gzip, deflate\r\nauthorization: Bearer sk-none\r\naccept: "
     "application/json\r\n"
@@ -50,7 +50,7 @@ const std::string kCat =
     R"({"enum":["black","red",null],"title":"Colour"}},"required":["name","age","colour"],)"
     R"("title":"Cat","type":"object","additionalProperties":false)";
 
-// A body of ChatOpenAI: its members in the order in which it writes them.
+// Returns a body of ChatOpenAI, whose members have the order in which it writes them.
 std::string chat(bool stream, const std::string& messages, int tokens, const std::string& more) {
   return std::string(R"({"model":"storyteller","stream":)") + (stream ? "true" : "false") +
          R"(,"messages":[)" + messages + R"(],"max_completion_tokens":)" + std::to_string(tokens) +
@@ -162,8 +162,8 @@ std::vector<Recorded> of_langchain() {
   };
 }
 
-// From Open WebUI 0.12.4 in front of leq-server: its chat with a chat's settings (params), with
-// tools and what its tasks ask in between. Texts are shorter here.
+// Requests of Open WebUI 0.12.4 to leq-server: a chat with settings (params), a chat with tools,
+// and the requests of its background tasks. Texts are shortened.
 std::vector<Recorded> of_open_webui() {
   const std::string ask =
       R"("messages":[{"role":"user","content":"Tell me a story about a lighthouse."}])";
@@ -240,7 +240,7 @@ std::vector<Recorded> others() {
   };
 }
 
-// By a model whose template shows tools.
+// Sends the requests to a model whose template supports tools.
 void expect_answers(const std::vector<Recorded>& requests) {
   ServerOptions options = story_options();
   options.name = "storyteller-int8";

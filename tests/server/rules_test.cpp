@@ -1,4 +1,4 @@
-// What a request may say, who may send it, and what is said where something is not done.
+// Tests what requests may contain, who may send them, and messages about unsupported features.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -96,7 +96,7 @@ TEST(ThinkingRules, ThoughtsEndWithTheirBudget) {
             std::string::npos);
 }
 
-// Draft tokens of several tokens at once change nothing.
+// Feeding several draft tokens at once must not change the budget.
 TEST(ThinkingRules, ABudgetIsTheSameWithAndWithoutDraftTokens) {
   ServerOptions options = story_options();
   options.engine.speculate = false;
@@ -237,7 +237,7 @@ TEST(EchoedPrompts, HaveTheProbabilitiesOfTheirTokens) {
   ASSERT_EQ(count, ids.size() + 1);
   EXPECT_TRUE(logprobs["token_logprobs"][0].is_null());
   EXPECT_TRUE(logprobs["top_logprobs"][0].is_null());
-  // As the reply to all tokens before it would have it.
+  // Each probability must equal that of a reply to all preceding tokens.
   for (std::size_t i = 1; i < ids.size(); ++i) {
     Json before = Json::array();
     for (std::size_t k = 0; k < i; ++k) before.push_back(ids[k]);
@@ -250,7 +250,7 @@ TEST(EchoedPrompts, HaveTheProbabilitiesOfTheirTokens) {
                 next.json["choices"][0]["logprobs"]["token_logprobs"][0].get<double>(), 1e-3)
         << i;
   }
-  // Nothing is written where none is asked for, and several prompts have their own.
+  // With max_tokens 0 no text is generated; each of several prompts has a choice of its own.
   const auto none =
       plain().post("/v1/completions",
                    R"({"prompt":["Once upon","a cat"],"echo":true,"logprobs":0,"max_tokens":0})");
@@ -274,10 +274,10 @@ TEST(TextLogprobs, OffsetsCountCharactersAndKeysAreDistinct) {
   }
   EXPECT_EQ(distinct, logprobs["top_logprobs"].size() - 1);
   EXPECT_EQ(answer.body.find("\xEF\xBF\xBD"), std::string::npos);
-  EXPECT_NE(answer.body.find("bytes:\\\\x"), std::string::npos);  // parts of the characters
+  EXPECT_NE(answer.body.find("bytes:\\\\x"), std::string::npos);  // parts of characters
   const std::int64_t last =
       logprobs["text_offset"][logprobs["text_offset"].size() - 4].get<std::int64_t>();
-  EXPECT_LE(last, 12);  // characters, of 17 bytes
+  EXPECT_LE(last, 12);  // characters, which have 17 bytes
 }
 
 TEST(InterruptedReplies, SayWhatEndedThem) {
@@ -363,7 +363,7 @@ TEST(HostNames, OfOtherSitesAreRefusedOnEveryAddress) {
          {"evil.example", "evil.example:8080", "127.0.0.1.evil.example", "1.2.3"}) {
       EXPECT_FALSE(is_let_in(other, rules)) << bound << ' ' << other;
     }
-    // Where others can reach it, any address may be its own.
+    // If other machines can reach the address, any IP address may be the server's own.
     const bool is_open = std::string(bound) == "0.0.0.0" || std::string(bound) == "::";
     for (const char* address : {"198.51.100.3:8080", "[2001:db8::1]"}) {
       if (is_open) {
@@ -373,7 +373,7 @@ TEST(HostNames, OfOtherSitesAreRefusedOnEveryAddress) {
     rules.hosts.push_back("box.lan");
     EXPECT_TRUE(is_let_in("box.lan:8080", rules));
   }
-  // Whoever has the key is no page of another site.
+  // A request with the key is not from a page of another site, so any host name is accepted.
   AccessRules with_key = {.keys = {"k"}};
   allow_own_names(with_key, "0.0.0.0");
   EXPECT_TRUE(is_let_in("llm.example", with_key));

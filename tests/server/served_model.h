@@ -1,4 +1,4 @@
-// A small trained model behind a server on a free port, and the clients that the tests ask it with.
+// A small trained model behind a server on a free port, and the tests' clients.
 #pragma once
 
 #include <httplib.h>
@@ -60,10 +60,10 @@ class ServedModel {
   httplib::Client client() const {
     httplib::Client client("127.0.0.1", port());
     client.set_read_timeout(60);
-    client.set_tcp_nodelay(true);  // it sends head and body apart, which would wait for each other
+    client.set_tcp_nodelay(true);  // it sends the body separately, which would be delayed
     return client;
   }
-  // The reply to a POST: its status and JSON (null where it is none).
+  // The reply to a POST: its status, and its JSON (null if it is none).
   struct Answer {
     int status = 0;
     Json json;
@@ -106,7 +106,7 @@ class ServedModel {
   std::unique_ptr<Server> server_;
 };
 
-// The JSON of all events of a stream but "[DONE]", which must be its last.
+// The JSON of all events of a stream except "[DONE]", which must be the last one.
 inline std::vector<Json> events_of(const std::string& stream, bool* done) {
   std::vector<Json> events;
   *done = false;

@@ -1,5 +1,5 @@
-// The server as its clients see it, over loopback. What it writes is compared with what the engine
-// writes for one request alone, and with the sums of a softmax that the test makes itself.
+// Tests the server as its clients use it, over loopback. Its replies are compared with those of the
+// engine for single requests, and probabilities with softmax sums computed by the test.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,7 +20,7 @@ Json chat_body(std::uint64_t seed, int tokens) {
   return {{"messages", kQuestion}, {"seed", seed}, {"max_tokens", tokens}, {"temperature", 1.0}};
 }
 
-// One reply at a time on a session of its own.
+// Generates one reply at a time in a session of its own.
 class Alone {
  public:
   Alone() : backend_(make_backend({.device = "cpu"})) {
@@ -119,7 +119,7 @@ TEST(Server, StreamsWhatItWritesInOnePiece) {
   EXPECT_EQ(events.back()["usage"]["completion_tokens"], whole.json["usage"]["completion_tokens"]);
 }
 
-// Whoever else asks, in whatever batch: the reply is the one of a request alone.
+// Whatever other requests are in the batch, the reply must be the same as for a single request.
 TEST(Server, WritesTheSameAloneAndAmongThirtyTwo) {
   ServerOptions options = story_options();
   options.most_waiting = 32;
@@ -219,7 +219,7 @@ TEST(Server, EndsAtStopStringsAndObeysBiases) {
             biased.json["choices"][0]["text"]);
 }
 
-// More texts and replies at once than there are sequences: each waits for its own.
+// There are more texts and replies than sequences, so each request waits for a free sequence.
 TEST(Server, EmbedsWhileAllSequencesAreInUse) {
   const ServedModel served(2);
   const Json body = {{"input", Json::array({"a bear", std::string(900, 'x')})}};
@@ -360,7 +360,7 @@ TEST(Server, EmbedsTexts) {
   double length = 0;
   for (const float x : numbers) length += double{x} * double{x};
   EXPECT_NEAR(length, 1, 1e-5);
-  // The mean of rows of hidden states that the test sums up itself.
+  // The mean of rows of hidden states, computed by the test.
   const auto tokens = story_model().tokenizer().encode("A little cat.", {.add_bos = true});
   const auto backend = make_backend({.device = "cpu"});
   RunLimits limits = story_limits(1);
@@ -383,8 +383,8 @@ TEST(Server, EmbedsTexts) {
   EXPECT_EQ(many.json["data"][0]["embedding"], one.json["data"][0]["embedding"]);
 }
 
-// The reply begins where the text of the last message ends: nothing of the template is between
-// them.
+// The reply continues the last message's text directly, without template text in
+// between.
 TEST(Server, GoesOnFromTheLastMessage) {
   const ServedModel served(1);
   const auto body = [](std::string_view text, Json more) {
@@ -446,7 +446,7 @@ TEST(Server, TellsWhatItIsAndWhatItDoes) {
   EXPECT_EQ(native.json["stop_type"].text(), "limit");
 }
 
-// The value of a line of the metrics; -1 where there is none.
+// Returns the value of a metric; -1 if there is none.
 double metric(const std::string& metrics, const std::string& name) {
   const std::size_t at = metrics.find("\nleq:" + name + " ");
   return at == std::string::npos ? -1 : std::stod(metrics.substr(at + name.size() + 6));

@@ -1,5 +1,5 @@
-// Many who send slowly and many who send rubbish: the server goes on serving. ctest takes a small
-// share; LEQ_SLOW_CONNECTIONS and LEQ_HOSTILE_BODIES say more.
+// The server must keep serving many slow clients and many clients that send garbage. ctest runs a
+// small number; LEQ_SLOW_CONNECTIONS and LEQ_HOSTILE_BODIES set larger ones.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -40,7 +40,7 @@ const std::vector<std::string>& good_bodies() {
   return all;
 }
 
-// Bytes changed, left out, doubled or cut; now and then nested deeply.
+// Changes, removes, doubles or cuts bytes; sometimes returns deeply nested text.
 std::string hostile(const std::string& good, Random& random) {
   std::string body = good;
   const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random.bits() % n); };
@@ -93,7 +93,7 @@ TEST(Siege, LeavesTheServerServing) {
   setrlimit(RLIMIT_NOFILE, &limit);
   ServerOptions options = story_options();
   options.http.connections = slow_count + 50;
-  options.http.request_seconds = 3600;  // the slow ones stay however busy the machine is
+  options.http.request_seconds = 3600;  // slow clients stay connected even on a busy machine
   options.max_tokens = 8;
   ServedModel served(4, options);
   const std::string question =

@@ -1,4 +1,4 @@
-// Texts of slots in files: saved, restored, erased, and kept from one run of a server to the next.
+// Tests texts of slots in files: saved, restored, erased, and kept between runs of a server.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -52,7 +52,7 @@ TEST_F(Slots, AreSavedRestoredAndErased) {
   ASSERT_EQ(saved.status, 200) << saved.body;
   EXPECT_EQ(saved.json["id_slot"].get<int>(), 1);
   EXPECT_EQ(saved.json["filename"].text(), "story.bin");
-  EXPECT_EQ(saved.json["n_saved"].get<std::int64_t>(), tokens + 19);  // the last was not fed
+  EXPECT_EQ(saved.json["n_saved"].get<std::int64_t>(), tokens + 19);  // the last token was not fed
   EXPECT_EQ(saved.json["n_written"].get<std::uint64_t>(),
             fs::file_size(folder_.path() / "story.bin"));
 
@@ -87,7 +87,7 @@ TEST_F(Slots, OfHybridsAndExpertsGoOnInAnotherServer) {
     const auto restored = act(other, "0", "restore", name);
     ASSERT_EQ(restored.status, 200) << restored.body;
     EXPECT_EQ(restored.json["n_restored"], saved.json["n_saved"]);
-    // What comes after the reply: all that was saved is there, and the answers are equal.
+    // In the next reply all saved tokens are cached, and the answers of both servers are equal.
     const auto next = [&](const ServedModel& one) {
       return one.post("/completion", {{"prompt", kStory + first.json["content"].text() + " Then"},
                                       {"n_predict", 12},
@@ -137,7 +137,7 @@ TEST_F(Slots, NamesStayInTheFolder) {
       EXPECT_EQ(answer.json["error"]["param"].text(), "filename") << answer.body;
     }
   }
-  // "%2e%2e%2f" is a name as any other in JSON, and no path.
+  // "%2e%2e%2f" is an ordinary name in JSON and not a path.
   EXPECT_EQ(act(served, "0", "save", "%2e%2e%2fx").status, 200);
   fs::create_symlink("/etc/passwd", folder_.path() / "link");
   fs::create_directory(folder_.path() / "folder");
@@ -189,7 +189,7 @@ TEST_F(Slots, WhatIsAskedWronglyIsRefused) {
   EXPECT_EQ(act(without, "0", "save", "a").status, 501);
 }
 
-// A second run, after the first one's end: the same bits of a reply, and one token fed.
+// A second run after the first has ended gives the same reply and feeds only one token.
 TEST_F(Slots, TextsAreKeptFromOneRunToTheNext) {
   Json first;
   {
@@ -219,7 +219,7 @@ TEST_F(Slots, AServerStartsWithoutTextsThatAreDamaged) {
     EXPECT_NE(said_[0].find("fed as usual"), std::string::npos) << said_[0];
     EXPECT_EQ(complete(served).json["tokens_cached"].get<std::int64_t>(), 0);
   }
-  EXPECT_EQ(read_file(file, 1 << 30), whole);  // written anew, of the same text
+  EXPECT_EQ(read_file(file, 1 << 30), whole);  // rewritten with the same text
 }
 
 TEST_F(Slots, TheFolderMustBeThereAndItsFileNoLink) {

@@ -1,5 +1,5 @@
-// Tools that a model may call, over HTTP: the storyteller is given a token that begins a call and a
-// bias that makes it write it; what follows must be a call by the tool's schema.
+// Tools that a model may call, over HTTP: the storyteller gets a token that begins a call and a
+// bias that makes it write that token; what follows must be a call that matches the tool's schema.
 #include <gtest/gtest.h>
 
 #include "base/json.h"
@@ -9,7 +9,7 @@
 namespace leq::test {
 namespace {
 
-// With the mark of a way of calls, and a template that has it.
+// A model with the mark of a call style, and a template that contains it.
 class Caller {
  public:
   Caller(const std::string& mark, bool special)
@@ -74,15 +74,15 @@ TEST_P(ToolCallsOf, AModelThatMayCallAreHeldToTheSchema) {
     ++pieces;
   }
   EXPECT_TRUE(done) << streamed.body;
-  EXPECT_GT(pieces, 2u) << streamed.body;  // as they come
+  EXPECT_GT(pieces, 2u) << streamed.body;  // sent as they are generated
   EXPECT_EQ(name, function["name"].text());
   EXPECT_EQ(arguments, function["arguments"].text());
 
-  // Who may call none is free to write the mark as often as the bias makes it.
+  // If calls are not allowed, the model may write the mark of a call as text.
   const auto none = caller.ask(Json::object({{"tool_choice", "none"}, {"max_tokens", 5}}));
   EXPECT_FALSE(none.json["choices"][0]["message"].contains("tool_calls")) << none.body;
   EXPECT_EQ(none.json["usage"]["completion_tokens"].get<int>(), 5);
-  // Several calls, until the tokens end.
+  // The model writes several calls, until the token limit.
   const auto several =
       caller.ask(Json::object({{"parallel_tool_calls", true}, {"max_tokens", 400}}));
   EXPECT_GT(several.json["choices"][0]["message"]["tool_calls"].size(), 1u) << several.body;
@@ -103,7 +103,7 @@ INSTANTIATE_TEST_SUITE_P(Styles, ToolCallsOf,
                                          std::pair{"[TOOL_CALLS]", true}),
                          [](const auto& one) { return one.param.second ? "mistral" : "hermes"; });
 
-// Qwen 3.5's template takes a system message at the beginning alone, and wants a question.
+// Qwen 3.5's template only accepts a system message at the beginning, and requires a question.
 TEST(RefusingTemplate, IsTheClientsError) {
   LEQ_SHARED_OR_SKIP(path, "data/chat/templates/Qwen3.5-4B.jinja");
   const CallingModel model({.name = "caller-refuses", .chat_template = read_file(path, 1 << 20)});

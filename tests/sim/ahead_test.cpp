@@ -1,5 +1,5 @@
-// Replies of which each step is begun before the host has the token that it feeds: the same tokens,
-// texts, ends and caches as those of an engine that waits, on every GPU that is here.
+// Replies whose steps are submitted before the host has the token that they feed. Tokens, texts,
+// ends and caches must be the same as with an engine that waits, on every available GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ struct Rig {
   bool speculate = false;
 };
 
-// A session and an engine on it, which writes replies one after the other.
+// A session with an engine that generates replies one after another.
 class Writer {
  public:
   Writer(const Rig& rig, Mode mode)
@@ -48,7 +48,7 @@ class Writer {
         EngineOptions{.speculate = rig.speculate, .run_ahead = mode == Mode::runs_ahead});
   }
 
-  // Its texts come in pieces; `at_piece` is told how many there were.
+  // Generates a reply; `at_piece` is called for each piece of text with their number so far.
   EngineReply write(EngineRequest request, const std::function<void(int)>& at_piece = {}) {
     EngineReply ended;
     std::string text;
@@ -70,7 +70,7 @@ class Writer {
   const Model& model() const { return model_; }
   RequestId last() const { return last_; }
   std::int64_t steps_ahead() const { return engine_->counts().steps_ahead; }
-  // What the cache holds of these tokens, as bytes.
+  // Returns the cache's content for these tokens, as bytes.
   std::vector<std::byte> kept(std::span<const Token> tokens) {
     const SavedPrompt saved = engine_->save_prompt(tokens);
     std::vector<std::byte> bytes = saved.kv;
@@ -115,7 +115,7 @@ class StepsAhead : public testing::TestWithParam<std::string> {
   }
 };
 
-// Replies one after the other, so that a later one meets the cache that the earlier ones left.
+// Replies run one after another, so that a later one uses the cache of earlier ones.
 TEST_P(StepsAhead, AndStepsThatWaitWriteTheSame) {
   LEQ_SHARED_OR_SKIP(folder, "models/gpt2-tiny");
   const Rig rig = this->rig(folder, "int8");
@@ -123,7 +123,7 @@ TEST_P(StepsAhead, AndStepsThatWaitWriteTheSame) {
   const EngineReply first = waits.write(request_of(16));
   expect_same(ahead.write(request_of(16)), first);
   ASSERT_EQ(first.tokens.size(), 16u);
-  EXPECT_EQ(ahead.steps_ahead(), 14);  // all but those of the first token and of the last
+  EXPECT_EQ(ahead.steps_ahead(), 14);  // all steps but those of the first and the last token
   EXPECT_EQ(waits.steps_ahead(), 0);
 
   std::vector<EngineRequest> requests;
@@ -161,8 +161,8 @@ TEST_P(StepsAhead, AndStepsThatWaitWriteTheSame) {
   }
 }
 
-// Codes of whole blocks are made while steps run ahead, and a step that is taken back may have made
-// some.
+// Codes of complete blocks are computed while steps run ahead; also by a step that is rolled back
+// later.
 TEST_P(StepsAhead, ForEveryKindOfCache) {
   LEQ_SHARED_OR_SKIP(folder, "models/gpt2-tiny");
   for (const KvType kv : {KvType::f32, KvType::int8, KvType::simq4}) {
@@ -185,7 +185,7 @@ TEST_P(StepsAhead, ForEveryKindOfCache) {
   }
 }
 
-// With draft tokens from the text, too: they are made where they were, a token later at most.
+// With draft tokens from the text: drafts are made at the same tokens, or one token later.
 TEST_P(StepsAhead, BesideDrafts) {
   LEQ_SHARED_OR_SKIP(folder, "models/gpt2-tiny");
   Rig rig = this->rig(folder, "int8");
@@ -204,7 +204,7 @@ TEST_P(StepsAhead, BesideDrafts) {
   EXPECT_GT(ahead.engine().counts().accepted_tokens, 0);
 }
 
-// What reads the text, or the logits, waits for each token.
+// Settings that need the text or the logits must wait for each token.
 TEST_P(StepsAhead, AreNotTakenWhereADrawNeedsTheTokenBefore) {
   LEQ_SHARED_OR_SKIP(folder, "models/gpt2-tiny");
   const Rig rig = this->rig(folder, "int8");
@@ -235,8 +235,8 @@ TEST_P(StepsAhead, AreNotTakenWhereADrawNeedsTheTokenBefore) {
   EXPECT_EQ(ahead.steps_ahead(), 0);
 }
 
-// Whoever comes in between: a second request, a text that becomes a vector, a saved prompt, one who
-// draws on the same device.
+// Between the steps there are a second request, an embedding request, a saved prompt, and sampling
+// on the same device by another user.
 TEST_P(StepsAhead, AndWhatComesBetweenThem) {
   LEQ_SHARED_OR_SKIP(folder, "models/gpt2-tiny");
   Rig rig = this->rig(folder, "int8");
@@ -303,7 +303,7 @@ TEST_P(StepsAhead, OfACancelledReplyAreTakenBack) {
     all.insert(all.end(), tokens.begin(), tokens.end());
     kept[static_cast<int>(mode)] = writer.kept(all);
     expect_same(writer.write(request_of(16)),
-                [&] {  // begins with what the cancelled one left
+                [&] {  // begins with what the cancelled request left
                   EngineReply again = whole;
                   again.cached_tokens = 3;
                   again.fed_tokens = 1;
@@ -316,7 +316,7 @@ TEST_P(StepsAhead, OfACancelledReplyAreTakenBack) {
   EXPECT_LT(cut[0].tokens.size(), 10u);
 }
 
-// Pages that texts of before take are given up for a step ahead, as for one that waits.
+// A step ahead evicts pages of earlier texts, just as a step that waits.
 TEST_P(StepsAhead, TakePagesOfTextsThatNobodyWrites) {
   LEQ_SHARED_OR_SKIP(folder, "models/gpt2-tiny");
   Rig rig = this->rig(folder, "int8");

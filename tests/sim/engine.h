@@ -1,4 +1,4 @@
-// A model on one device, for comparing devices: logits of a text fed in chunks.
+// Runs a model on one device to compare devices: logits of a text that is fed in chunks.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace leq::test {
 
 struct KvTypes {
   KvType keys = KvType::f32, values = KvType::f32;
-  std::optional<int> recent = {};  // newest positions that stay in f16 beside codes of blocks
+  std::optional<int> recent = {};  // newest positions kept in f16 in addition to block codes
 };
 
 class Engine {
@@ -37,7 +37,7 @@ class Engine {
 
   std::size_t vocab() const { return static_cast<std::size_t>(model.config().vocab); }
 
-  // Logits [ids][V] of one sequence from its start, in chunks; past `prompt` ids one by one.
+  // Returns logits [ids][V] of one sequence: `prompt` ids in chunks, then one by one.
   std::vector<float> logits(const std::vector<Token>& ids, std::size_t chunk, std::size_t prompt) {
     session->state().drop(0);
     std::vector<float> out(ids.size() * vocab());

@@ -1,4 +1,4 @@
-// Trained models on GPUs, above all the emulated one: against transformers in f32, and against the
+// Trained models on GPUs, mainly the emulated one: compared with transformers in f32, and with the
 // CPU backend for every type of weights, activations and KV cache.
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ constexpr const char* kExperts[] = {"qwen3moe-tiny"};
 constexpr const char* kVariants[] = {"storyteller-outliers", "gpt2-tiny-outliers",
                                      "qwen2-tiny-kbias"};
 
-// Emulation is slow: the head of a long prompt, cut within a page.
+// Emulation is slow, so only the beginning of a long prompt is used; it ends within a page.
 constexpr std::size_t kMostTokens = 70;
 constexpr std::size_t kDecoded = 12;
 
@@ -38,9 +38,9 @@ class GpuGolden : public testing::TestWithParam<std::tuple<std::string, const ch
   std::string folder_name() const { return std::string("models/") + std::get<1>(GetParam()); }
 };
 
-// One model of each family: for what its variants need not show again.
+// One model of each family, for properties that need not be tested for each variant of a family.
 class GpuFamily : public GpuGolden {};
-// The same, and models with experts, of which GPUs run integer weights alone.
+// The same models plus models with experts, for which GPUs only support integer weights.
 class GpuCoded : public GpuGolden {};
 
 Json golden_of(const std::filesystem::path& folder) {
@@ -81,7 +81,7 @@ TEST_P(GpuGolden, F32LogitsEqualTransformers) {
   }
 }
 
-// The best token of a row that does not end a text.
+// Returns the best token of a row that is not an end token.
 Token best_of(const Engine& engine, const std::vector<float>& logits, std::size_t row) {
   const std::size_t vocab = engine.vocab();
   std::vector<float> values(logits.begin() + static_cast<std::ptrdiff_t>(row * vocab),
@@ -132,8 +132,8 @@ constexpr KvType kF32 = KvType::f32, kF16 = KvType::f16, kInt8 = KvType::int8,
                  kSimq4 = KvType::simq4;
 constexpr ActChoice kAuto = ActChoice::automatic;
 
-// Every number of bits, grouping and kind of zero point; every pair of key and value types that are
-// not packed, and some that are.
+// Covers every number of bits, grouping and kind of zero point; every pair of key and value types
+// that are not packed, and some packed pairs.
 const Kind kKinds[] = {
     {"f16", kAuto, {kF16, kF16}},
     {"bf16", kAuto, {kInt8, kF32}},
@@ -149,7 +149,7 @@ const Kind kKinds[] = {
     {"uint8", kAuto, {kInt8, kInt8}},
     {"uint4-g64", kAuto, {kF16, kInt8}},
     {"uint3-g128", ActChoice::row, {kF16, kF16}},
-    {"uint2-g128", ActChoice::none, {kF32, kF32}},  // f16 rounds anew too, and 2 bits magnify it
+    {"uint2-g128", ActChoice::none, {kF32, kF32}},  // f16 rounds differently; 2 bits magnify it
     {"q4_k", kAuto, {kF32, kF32}},
     {"q5_k", kAuto, {kF16, kInt8}},
     {"q6_k", ActChoice::row, {kF16, kInt8}},
@@ -157,7 +157,7 @@ const Kind kKinds[] = {
     {"int8", kAuto, {kInt8, kSimq4}},
 };
 
-// Whether a model's experts are refused in that form: on the CPU too where a scale moves.
+// Returns whether experts of that form are refused; the CPU also refuses moving scales.
 bool refuses_experts(const std::filesystem::path& folder, const Kind& kind) {
   const bool has_experts = folder.filename().string().find("moe") != std::string::npos;
   const bool by_row =
@@ -169,7 +169,7 @@ bool refuses_experts(const std::filesystem::path& folder, const Kind& kind) {
 
 void expect_refused(const std::string& device, const std::filesystem::path& folder,
                     const Kind& kind) {
-  if (kind.act == ActChoice::online) return;  // no file of it is made
+  if (kind.act == ActChoice::online) return;  // no such file can be written
   try {
     const Engine gpu(device, test::quantized(folder, kind.type, kind.act), kind.kv);
     ADD_FAILURE() << kind.type << " is not refused";
@@ -180,7 +180,7 @@ void expect_refused(const std::string& device, const std::filesystem::path& fold
   }
 }
 
-// Logits [sequences][tokens + 1][V]: the heads of some texts in one batch, then a token of each.
+// Logits [sequences][tokens + 1][V]: beginnings of texts in one batch, then a token of each.
 std::vector<float> logits_of_heads(Engine& engine, const std::vector<std::vector<Token>>& texts,
                                    std::int64_t tokens) {
   const std::size_t vocab = engine.vocab();
@@ -206,7 +206,7 @@ std::vector<float> logits_of_heads(Engine& engine, const std::vector<std::vector
   return all;
 }
 
-// Mean over the rows of KL(want || found) in nats.
+// Returns the mean over the rows of KL(want || found) in nats.
 double divergence(const std::vector<float>& want, const std::vector<float>& found,
                   std::size_t vocab) {
   const auto log_total = [&](const float* row) {
@@ -226,22 +226,22 @@ double divergence(const std::vector<float>& want, const std::vector<float>& foun
   return sum / static_cast<double>(want.size() / vocab);
 }
 
-// Attention over keys and values of one type but f32 runs on tensor cores, which round its weights
-// to f16.
+// Attention over keys and values of one type except f32 uses tensor cores, for which its weights
+// are rounded to f16.
 bool rounds_attention(const Kind& kind, int head_dim) {
   return kind.kv.keys == kind.kv.values && kind.kv.keys != kF32 && head_dim % 16 == 0;
 }
 
-// Floats as weights and act none are multiplied on tensor cores, in the hardware's order.
+// Float weights and act none use tensor cores, which add products in the hardware's own order.
 bool rounds_products(const Kind& kind) {
   return kind.act == ActChoice::none || std::string_view(kind.type).ends_with("f16");
 }
 
-// Integer products, norms and exact attention give the CPU's bits. Elsewhere logits are the CPU's
-// but for the last bits until a code falls to the other side of a half, and everything after it is
-// rounded anew; anything wrong in a kernel would move all texts. Where attention rounds, codes fall
-// sooner: the texts' distributions stay far nearer to each other than a wrong scale, zero point or
-// group would leave them.
+// Integer products, norms and exact attention give the CPU's bits. Elsewhere logits equal the CPU's
+// except for the last bits, until a code is rounded to the other side of a half; after this,
+// everything is rounded differently. A bug in a kernel would change all texts. If attention rounds
+// its weights, codes differ sooner, but the texts' distributions stay far closer to each other than
+// with a wrong scale, zero point or group.
 TEST_P(GpuCoded, EveryTypeAgreesWithTheCpu) {
   constexpr float kLastBits = 2e-4f;  // of logits up to 30
   constexpr double kRounded = 2e-3;
@@ -285,8 +285,8 @@ TEST_P(GpuCoded, EveryTypeAgreesWithTheCpu) {
   }
 }
 
-// With exact arithmetic nothing is near: every pair of KV types that tensor cores read otherwise,
-// in prompts of several chunks and in steps that are recorded and replayed.
+// With exact arithmetic there is no tolerance. Tests every pair of KV types for which tensor cores
+// would be used otherwise, in prompts of several chunks and in recorded and replayed steps.
 const Kind kExactKinds[] = {
     {"f32", kAuto, {kF16, kF16}},
     {"int8", kAuto, {kF16, kF16}},
@@ -314,7 +314,7 @@ TEST_P(GpuCoded, ExactLogitsAreTheCpusBits) {
     }
     const auto file = test::quantized(folder, kind.type, kind.act);
     Engine cpu("cpu", file, kind.kv), gpu(device(), file, kind.kv, 1, Arithmetic::exact);
-    // The first block is closed within the prompt, or in a step that is replayed.
+    // The first block is closed within the prompt or in a replayed step.
     ids = all;
     ids.resize(kv_scheme(kind.kv.keys).blocked() ? kMost : 14);
     const auto want = cpu.logits(ids, 11, ids.size() - kSteps);
@@ -324,7 +324,7 @@ TEST_P(GpuCoded, ExactLogitsAreTheCpusBits) {
   }
 }
 
-// What no kernel can do exactly is refused before anything is computed.
+// Operations that no kernel can compute exactly are refused before anything is computed.
 TEST_P(GpuFamily, ExactRefusesProductsOfPieces) {
   LEQ_SHARED_OR_SKIP(folder, folder_name());
   for (const Kind& kind : {Kind{"f16", kAuto, {kF16, kF16}}, Kind{"bf16", kAuto, {kF32, kF32}},
@@ -341,9 +341,9 @@ TEST_P(GpuFamily, ExactRefusesProductsOfPieces) {
   }
 }
 
-// Both are fed the CPU's greedy text. Where the GPU would go on with another token, the CPU's
-// logits of the two are nearer to each other than int8 has moved the logits of that row from f32:
-// a tie that rounding decides.
+// Both devices are fed the CPU's greedy text. If the GPU would continue with another token, the
+// CPU's logits of the two tokens must differ by less than quantizing to int8 has changed the logits
+// of that row from f32, so that the tie depends on rounding.
 TEST_P(GpuCoded, QuantizedGreedyTextsPartAtNearTiesAlone) {
   constexpr int kSteps = 40;
   LEQ_SHARED_OR_SKIP(folder, folder_name());

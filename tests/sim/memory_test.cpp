@@ -1,5 +1,5 @@
-// The memory of whole models on the emulated GPU: plans, what sessions leave behind, and saved
-// sequences that move to another device.
+// The memory of whole models on the emulated GPU: plans, memory that sessions leave allocated, and
+// saved sequences that are moved to another device.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ TEST_P(SimMemory, ThePlanIsExactForEveryTypeOfWeights) {
   for (const char* type : {"f32", "int8", "int4-g128", "uint3-g64"}) {
     const Model model(test::quantized(folder, type), {.mode = LoadMode::map});
     const RunLimits limits = limits_of(model, KvType::int8, 300);
-    const auto layout = make_layout({.device = "cuda:3"});  // neither here nor built
+    const auto layout = make_layout({.device = "cuda:3"});  // neither present nor built
     const MemoryPlan planned = MemoryPlanner(model, *layout).plan(limits);
     const Session session(model, *backend, limits);
     EXPECT_EQ(backend->memory().allocated(), planned.total()) << type;
@@ -150,7 +150,7 @@ TEST(SimMemoryOf, CachesOfTheCpuAloneAreRefused) {
   }
 }
 
-// A session that can be stopped on one device and go on elsewhere.
+// A session that can be saved on one device and continued on another.
 struct Player {
   Player(const char* device, const Model& of, KvType kv)
       : model(of), backend(make_backend({device, 1})) {
@@ -179,7 +179,7 @@ std::vector<Token> prompt_of(const std::filesystem::path& folder, std::size_t le
   return prompt;
 }
 
-// Across a page's end, so that a whole page and a part of one travel; and with fixed states.
+// The text crosses a page's end, so a whole and a partial page are moved, and fixed-size states.
 TEST(SavedSequences, GoOnWithTheSameTokensOnAnotherDevice) {
   for (const auto& [name, kv] : {std::pair{"qwen3-tiny", KvType::f16},
                                  {"qwen3-tiny", KvType::int8},
@@ -201,7 +201,7 @@ TEST(SavedSequences, GoOnWithTheSameTokensOnAnotherDevice) {
   }
 }
 
-// States on the device are kept, gone back to and shared as those of the CPU are.
+// Fixed-size states on the device are kept, restored and shared like those of the CPU.
 TEST(FixedStatesOnADevice, AreRestoredAndForked) {
   LEQ_SHARED_OR_SKIP(folder, "models/qwen35-tiny");
   const Model model(test::quantized(folder, "int8"), {.mode = LoadMode::map});
@@ -226,7 +226,7 @@ TEST(FixedStatesOnADevice, AreRestoredAndForked) {
   EXPECT_EQ(feed(1, 12, 8), want) << "the fork has the state as it was";
 }
 
-// Where attention is exact, keys and values of every layer are the CPU's, and so are their codes.
+// If attention is exact, keys, values and their codes in every layer must equal the CPU's.
 TEST(SavedSequences, OfPackedTypesHaveTheBytesOfTheCpu) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const Model model(test::quantized(folder, "int8"), {.mode = LoadMode::map});

@@ -1,5 +1,5 @@
-// A head of multi-token prediction on GPUs: hidden states that leave the model and enter the head,
-// and what the head makes of them, are the CPU's bits.
+// A multi-token prediction head on GPUs: the hidden states passed from the model to the head, and
+// the head's results, must equal the CPU's bits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,8 +38,8 @@ RunLimits mtp_limits(const ModelConfig& config) {
   return resolve_limits(limits, config);
 }
 
-// Hidden states of a text, the head's logits beside them, and of three guesses, each from the
-// head's own state of the one before.
+// Returns the hidden states of a text, the head's logits for these, and the logits of three more
+// predictions, each from the head's own hidden state of the previous one.
 std::vector<float> mtp_numbers(const std::string& device, const Model& model) {
   const auto backend = make_backend({device, 1, {0, Arithmetic::exact}});
   Session trunk(model, *backend, mtp_limits(model.config()));

@@ -1,6 +1,6 @@
-// Small random models of shapes that no trained model here has, on GPUs against the CPU backend:
-// heads of 80 to 256, four and five queries to a kv head, windows, MLPs that fill no tile,
-// weights of several types that share an input.
+// Small random models with shapes that none of the trained models here has, on GPUs, compared with
+// the CPU backend: heads of 80 to 256, four and five queries per kv head, windows, MLPs that do not
+// fill a tile, and weights of several types that share an input.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -28,7 +28,7 @@ struct Shape {
   KvTypes kv;
   bool biased = false;
   bool head_norms = false;
-  const char* values_type = nullptr;  // of v, where it is another than that of q and k
+  const char* values_type = nullptr;  // type of v, if it differs from that of q and k
 };
 
 constexpr KvType kF32 = KvType::f32, kF16 = KvType::f16, kInt8 = KvType::int8,
@@ -191,10 +191,10 @@ std::vector<Token> some_ids(int count) {
   return ids;
 }
 
-// Norms, integer matmuls and exact attention have the order of the CPU: the same bits. Attention
-// over keys and values of one type but f32, and f16 weights, run on tensor cores and round
-// elsewhere, so now and then a code falls to the other side of a half, and logits move by what
-// rounding to 2 or 3 bits moves them, less than a hundredth of the largest as found.
+// Norms, integer matmuls and exact attention use the CPU's order and give the same bits. Attention
+// over keys and values of one type except f32, and f16 weights, use tensor cores and round
+// differently. This sometimes rounds a code to the other side of a half, which changes logits as
+// much as rounding to 2 or 3 bits does: in measurements, by less than a hundredth of the largest.
 constexpr double kRounded = 0.03;
 bool rounds_attention(const Shape& shape) {
   return shape.kv.keys == shape.kv.values && shape.kv.keys != kF32;
@@ -225,9 +225,9 @@ TEST_P(GpuRandomModel, LogitsAreThoseOfTheCpu) {
   EXPECT_GT(largest, 0.1);
 }
 
-// Matmuls and attention keep one order for every number of rows.
+// Matmuls and attention add in the same order for every number of rows.
 TEST_P(GpuRandomModel, LogitsDoNotDependOnHowATextIsCut) {
-  // Blocks of codes are closed after 64 positions.
+  // For blocked types the text is longer than 64 positions, so that blocks of codes are closed.
   const auto ids = some_ids(kv_scheme(shape().kv.values).blocked() ? 75 : 24);
   Engine gpu = engine(device());
   const auto whole = gpu.logits(ids, 128);

@@ -1,4 +1,4 @@
-// A model on several GPUs, above all emulated ones: logits are one GPU's bit for bit, and with
+// A model on several GPUs, mainly emulated ones: logits must equal one GPU's bit for bit, and with
 // exact arithmetic the CPU's.
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ RunLimits limits_of(const Model& model, KvTypes kv) {
   return resolve_limits(limits, model.config());
 }
 
-// Ranks of one device each.
+// Ranks with one device each.
 struct GpuRanks {
   GpuRanks(const Model& model, const std::string& device, int ranks, Arithmetic arithmetic,
            const RunLimits& limits)
@@ -56,7 +56,7 @@ struct GpuRanks {
   Session session;
 };
 
-// A prompt in chunks, then tokens one by one: run, recorded, replayed.
+// Feeds a prompt in chunks, then tokens one by one, which are run, recorded and replayed.
 std::vector<float> logits_of(Session& session) {
   Transformer& transformer = session.transformer();
   const std::int64_t vocab = transformer.config().vocab;
@@ -88,7 +88,7 @@ constexpr KvTypes kF16 = {KvType::f16, KvType::f16}, kInt8 = {KvType::int8, KvTy
 
 constexpr ActChoice kAuto = ActChoice::automatic;
 
-// What no tensor core takes part in. Each family runs on two ranks and on three, here or below.
+// These cases do not use tensor cores.
 const Case kExactCases[] = {
     {"storyteller", "int8", kF16},
     {"storyteller", "int8", kSimq4, kAuto, 3},
@@ -106,7 +106,7 @@ const Case kExactCases[] = {
     {"qwen3moe-tiny", "int8-g128", kF16},
     {"qwen3moe-tiny", "int8", kInt8, kAuto, 3},
 };
-// With products of split inputs, whose rows are whole before they are split.
+// These cases multiply split inputs, whose rows must be complete before they are split.
 const Case kFastCases[] = {
     {"storyteller", "int8", kF16, kAuto, 3},
     {"storyteller", "int8", kInt8, ActChoice::none},
@@ -168,7 +168,7 @@ INSTANTIATE_TEST_SUITE_P(Models, ExactRanksOfGpus,
 
 class GpuRanksDevices : public testing::TestWithParam<std::string> {};
 
-// Every rank's device takes what its plan says, the window of its peers' pushes among it.
+// The memory of each rank's device must equal its plan, including the window for peers' data.
 TEST_P(GpuRanksDevices, TakeTheMemoryOfTheirPlan) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const Model model(test::quantized(folder, "int4-g128"), {});

@@ -1,6 +1,6 @@
-// The planes of a stored weight, written down a second time from docs/leq-format.md in double
-// arithmetic and shared with nothing in src/: the oracle of the packing tests. (A float quotient
-// computed in double and then rounded to float is the correctly rounded one.)
+// A second implementation of a stored weight's planes, from docs/leq-format.md in double, without
+// code shared with src/: the reference for the packing tests. (A float quotient that is computed in
+// double and then rounded to float is correctly rounded.)
 #pragma once
 
 #include <algorithm>
@@ -24,11 +24,11 @@ struct NaivePlanes {
 
 struct NaiveCase {
   int bits = 8;   // 8, 4, 3 or 2
-  int group = 0;  // 0: one scale a row; -1: one scale for all
+  int group = 0;  // 0: one scale per row; -1: one scale for all
   std::string act = "none";
   int rows = 0;
   int columns = 0;
-  bool ranged = false;  // uint: a zero point for each scale
+  bool ranged = false;  // uint: one zero point per scale
 };
 
 inline void put(std::vector<std::uint8_t>& plane, std::size_t index, const void* value,
@@ -40,7 +40,7 @@ inline NaivePlanes naive_pack(const NaiveCase& c, const std::vector<float>& x) {
   NaivePlanes out;
   const int padded_rows = (c.rows + 63) / 64 * 64;
   const int padded_columns = (c.columns + 127) / 128 * 128;
-  const int span = c.group > 0 ? c.group : c.columns;  // columns that share a scale
+  const int span = c.group > 0 ? c.group : c.columns;  // columns per scale
   const int groups = (c.columns + span - 1) / span;
   std::vector<double> largest(static_cast<std::size_t>(c.rows * groups));
   std::vector<double> scale(largest.size());
@@ -95,14 +95,14 @@ inline NaivePlanes naive_pack(const NaiveCase& c, const std::vector<float>& x) {
     if (c.group > 0) scale[i] = half * out.scale_mul;
     if (dead[i]) scale[i] = out.scale_mul;
   }
-  // Zero points.
+  // Computes zero points.
   std::vector<int> zero(scale.size());
   for (std::size_t i = 0; i < scale.size(); ++i) {
     if (!c.ranged || dead[i]) continue;
     const auto quotient = static_cast<double>(static_cast<float>(-lowest[i] / scale[i]));
     zero[i] = static_cast<int>(std::clamp(std::nearbyint(quotient), 0.0, most));
   }
-  // Codes; where there is no column they stand for 0.
+  // Computes codes; those of padding columns represent 0.
   const auto padded =
       static_cast<std::size_t>(padded_rows) * static_cast<std::size_t>(padded_columns);
   std::vector<int> code(padded, 0);
@@ -121,14 +121,14 @@ inline NaivePlanes naive_pack(const NaiveCase& c, const std::vector<float>& x) {
       out.scale_of.push_back(scale[i]);
       out.zero_of.push_back(zero[i]);
     }
-    const int end = c.group > 0 ? groups * span : padded_columns;  // a row's one scale reaches on
+    const int end = c.group > 0 ? groups * span : padded_columns;  // one scale covers the row
     for (int k = c.columns; c.ranged && k < end; ++k) {
       const int g = c.group > 0 ? k / span : 0;
       code[static_cast<std::size_t>(r) * static_cast<std::size_t>(padded_columns) +
            static_cast<std::size_t>(k)] = zero[static_cast<std::size_t>(r * groups + g)];
     }
   }
-  // Bits [from, from + bits) of every code, in panels.
+  // Stores bits [from, from + bits) of every code in a plane of panels.
   const auto put_plane = [&](int bits, int from) {
     std::vector<std::uint8_t> plane(padded * static_cast<std::size_t>(bits) / 8);
     for (int r = 0; r < padded_rows; ++r) {
@@ -150,7 +150,7 @@ inline NaivePlanes naive_pack(const NaiveCase& c, const std::vector<float>& x) {
   };
   put_plane(c.bits == 3 ? 2 : c.bits, 0);
   if (c.bits == 3) put_plane(1, 2);
-  // Scales, and the sums of codes over h columns.
+  // Stores scales, and sums of codes over h columns each.
   if (c.group > 0) {
     const int padded_groups = padded_columns / c.group;
     out.scales.resize(static_cast<std::size_t>(padded_rows * padded_groups) * 2);

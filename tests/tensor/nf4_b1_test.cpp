@@ -1,5 +1,5 @@
-// nf4 and b1: levels and sizes by definition, and both read back from their planes by a second
-// decoder written from docs/leq-format.md.
+// nf4 and b1: levels and scales by definition; planes of both are read back by a second decoder
+// written from docs/leq-format.md.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,7 +22,7 @@ std::vector<float> random_values(std::int64_t count, std::uint64_t seed) {
   return values;
 }
 
-// The code of a row and column out of a plane of `bits` bits in panels.
+// Returns the code of a row and column in a plane of `bits` bits in panels.
 int naive_code(const std::vector<std::byte>& plane, int bits, int padded_columns, int r, int k) {
   const int per_byte = 8 / bits;
   const int byte =
@@ -39,7 +39,7 @@ T number_at(const std::vector<std::byte>& plane, int index) {
 }
 
 TEST(Nf4, LevelsAreNormalQuantiles) {
-  // Phi(level * q) is evenly spaced, q the outermost quantile: 8 levels above 0, 7 below.
+  // Phi(level * q) must be evenly spaced for the outermost quantile q: 8 levels above 0, 7 below.
   const auto share = [](double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); };
   constexpr double kOutermost = 1.848162;  // the quantile of 0.9677083
   constexpr double kTolerance = 1e-5;      // the levels have seven digits
@@ -95,7 +95,7 @@ TEST(Nf4, PlanesReadBackAsLevelTimesSize) {
                   kNf4Levels[static_cast<std::size_t>(code)] * size);
         ASSERT_EQ(code_at(packed.view(), r, k), code);
         ASSERT_EQ(scale_at(packed.view(), r, k), size);
-        // The size is the block's largest value but for half a step of 8 bits.
+        // A block's scale is its largest value, to within half a step of 8 bits.
         float largest = 0;
         for (int i = k / 64 * 64; i < std::min(k / 64 * 64 + 64, columns); ++i) {
           largest = std::max(largest, std::fabs(values[static_cast<std::size_t>(r * columns + i)]));
@@ -129,7 +129,7 @@ TEST(Nf4, BlocksOfZerosStayZeros) {
   for (const float value : all) EXPECT_EQ(value, 0.0f);
 }
 
-// Four numbers of a code are the means plus or minus the sizes of its part.
+// The four values of a code are the means plus or minus the sizes of its part.
 TEST(B1, PlanesReadBackAsSignsMeansAndSizes) {
   const int rows = 67, columns = 200, kp = 256, blocks = 2;
   Random random(9);

@@ -1,4 +1,4 @@
-// Packing against an independent double implementation, byte by byte.
+// Compares packing byte by byte with an independent implementation in double.
 #include "tensor/pack.h"
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ void expect_same(const test::NaiveCase& c, const std::vector<float>& values) {
   EXPECT_EQ(sizes.scales, packed.scales.size());
   EXPECT_EQ(sizes.zeros, packed.zeros.size());
   EXPECT_EQ(sizes.sums, packed.sums.size());
-  // Reading back.
+  // Compares the values that a reader of the packed weight gets.
   const WeightView view = packed.view();
   std::vector<float> row(static_cast<std::size_t>(c.columns));
   ChosenCodes chosen;
@@ -113,7 +113,7 @@ TEST(Pack, ZeroTinyAndSmallGroupsGetScaleOneAndCodesOfValueZero) {
   for (std::size_t k = 0; k < 256; ++k) {
     if (k < 32) values[k] = 0;                     // a group of zeros
     if (k >= 64 && k < 128) values[k] *= 1e-12f;   // below 1e-12
-    if (k >= 128 && k < 160) values[k] *= 1e-14f;  // f16 scale would be 0 beside the others
+    if (k >= 128 && k < 160) values[k] *= 1e-14f;  // f16 scale would be 0 next to the others
     if (k >= 160) values[k] *= 1e-5f;              // a subnormal f16 scale
     values[256 + k] = 0;                           // a row of zeros
   }
@@ -168,7 +168,7 @@ TEST(Pack, UnsignedCodesHoldZeroExactlyAlsoInOneSidedGroups) {
       const bool negative = group % 2 == 1;
       EXPECT_EQ(zero_at(view, 0, group * 32), negative ? most : 0) << name;
       for (std::int64_t k = group * 32; k < group * 32 + 32; ++k) {
-        // Half a step, and what f16 rounds off the scale over all steps.
+        // The error is half a step plus the rounding of the scale to f16 times the number of steps.
         const double step = static_cast<double>(scale_at(view, 0, k));
         const double value = (code_at(view, 0, k) - zero_at(view, 0, k)) * step;
         EXPECT_NEAR(value, static_cast<double>(values[static_cast<std::size_t>(k)]),
@@ -187,7 +187,7 @@ TEST(Pack, RefusesRangesThatF32CannotHold) {
 }
 
 TEST(Pack, HalvesRoundToEven) {
-  // a = 127: s = 1 exactly, so x.5 values are ties.
+  // The largest value is 127, so the scale is exactly 1 and values x.5 are ties.
   const std::vector<float> values = {127.0f, 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 126.5f};
   const PackedWeight packed = pack_weight(values, 1, 8, *parse_scheme("int8"), ActKind::row, "w");
   const std::vector<int> expected = {127, 0, 2, 2, 0, -2, -2, 126};
@@ -197,7 +197,7 @@ TEST(Pack, HalvesRoundToEven) {
 }
 
 TEST(Pack, HalvesOfUnsignedCodesRoundToEvenBeforeTheZeroPointIsAdded) {
-  // low -1.5, high 6: s = 0.5 exactly at 4 bits, z = 3.
+  // The range is -1.5 to 6: at 4 bits the scale is exactly 0.5 and the zero point 3.
   const std::vector<float> values = {6.0f, -1.5f, 0.25f, 0.75f, 1.25f, -0.25f, -0.75f, -1.25f};
   const PackedWeight packed =
       pack_weight(values, 1, 8, *parse_scheme("uint4-g32"), ActKind::row, "w");
@@ -283,7 +283,7 @@ TEST(Pack, RefusesWhatHalvesCannotHoldAndSaysWhatCan) {
   EXPECT_NE(message.find("row 1, column 3"), std::string::npos) << message;
   EXPECT_NE(message.find("bf16 or f32"), std::string::npos) << message;
   EXPECT_EQ(error_of(values, 10, "bf16"), "");
-  values[13] = std::numeric_limits<float>::max();  // rounds up to infinity in bf16
+  values[13] = std::numeric_limits<float>::max();  // rounds to infinity in bf16
   EXPECT_NE(error_of(values, 10, "bf16").find("f32"), std::string::npos);
 }
 
@@ -301,7 +301,7 @@ TEST(Pack, RefusesCountsThatDoNotFitTheShape) {
   EXPECT_THROW(pack_codes(chosen, 4, 4, int8, ActKind::row), Error);
   EXPECT_THROW(pack_codes(chosen, 4, 3, int8, ActKind::row), Error);
   EXPECT_THROW(pack_codes(chosen, 3, 4, *parse_scheme("f32"), ActKind::none), Error);
-  EXPECT_THROW(pack_codes(chosen, 3, 4, uint2, ActKind::row), Error);  // no zero points
+  EXPECT_THROW(pack_codes(chosen, 3, 4, uint2, ActKind::row), Error);  // without zero points
   chosen.zeros = {0, 3, 1};
   EXPECT_NO_THROW(pack_codes(chosen, 3, 4, uint2, ActKind::row));
   EXPECT_THROW(pack_codes(chosen, 3, 4, int8, ActKind::row), Error);
@@ -318,7 +318,7 @@ TEST(Pack, RefusesCountsThatDoNotFitTheShape) {
 TEST(RoundGroupScales, BringsTheLargestIntoTheUpperHalfOfF16) {
   std::vector<float> scales = {0.75f, -3.0f, 1e-3f, 5.0f, 2e-14f};
   const std::vector<float> absmax = {6.0f, 24.0f, 8e-3f, 1e-13f, 1.6e-13f};
-  // 3 = 0.75 * 2^2, so scale_mul = 2^-13; the fourth and fifth group lie below 1e-12.
+  // 3 = 0.75 * 2^2, so scale_mul is 2^-13; the fourth and fifth groups are below 1e-12.
   EXPECT_EQ(round_group_scales(scales, absmax), 0x1p-13f);
   EXPECT_EQ(scales[0], 0.75f);
   EXPECT_EQ(scales[1], -3.0f);

@@ -1,4 +1,4 @@
-// Plane sizes by hand, and the names of acts, schemes and element types.
+// Compares plane sizes with values computed by hand; tests names of acts, schemes and types.
 #include "tensor/weight_layout.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ TEST(PlaneBytes, FloatsAreNotPadded) {
 }
 
 TEST(PlaneBytes, RowScaledInt8) {
-  // 65 x 129 becomes 128 x 256.
+  // 65 x 129 is padded to 128 x 256.
   const PlaneBytes row = bytes_of("int8", ActKind::row, 65, 129);
   EXPECT_EQ(row.codes, 128u * 256);
   EXPECT_EQ(row.scales, 128u * 4);
@@ -56,7 +56,7 @@ TEST(PlaneBytes, GroupedCodes) {
 }
 
 TEST(PlaneBytes, Nf4AndB1) {
-  // 65 x 129 becomes 128 x 256: 2 panels, 4 blocks of 64 columns, 1 part of 256 columns.
+  // 65 x 129 is padded to 128 x 256: 2 panels, 4 blocks of 64 columns, 1 part of 256 columns.
   const PlaneBytes nf4 = bytes_of("nf4", ActKind::none, 65, 129);
   EXPECT_EQ(nf4.codes, 128u * 256 / 2);
   EXPECT_EQ(nf4.zeros, 128u * 4);
@@ -101,7 +101,7 @@ TEST(QuantScheme, NamesReadBackAsTheyAreWritten) {
     ASSERT_TRUE(scheme.has_value()) << name;
     EXPECT_EQ(scheme_name(*scheme), name);
   }
-  EXPECT_EQ(scheme_name(*parse_scheme("int4")), "int4-g128");  // the default group of few bits
+  EXPECT_EQ(scheme_name(*parse_scheme("int4")), "int4-g128");  // the default group for few bits
   EXPECT_EQ(scheme_name(*parse_scheme("uint2")), "uint2-g128");
 }
 

@@ -1,4 +1,4 @@
-// Rows of a packed weight as a view: the same numbers as in the whole, for every scheme.
+// A slice of rows of a packed weight has the same numbers as the whole weight, in every scheme.
 #include "tensor/weight_slice.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ TEST_P(WeightSlice, HoldsTheNumbersOfItsRows) {
     for (std::int64_t row = 0; row < rows.count(); ++row) {
       EXPECT_EQ(row_of(slice, row), row_of(whole, rows.first + row)) << "row " << row;
     }
-    // A slice of a slice.
+    // Takes a slice of a slice, too.
     if (rows.count() <= 64) continue;
     const WeightView inner = slice_rows(slice, {64, rows.count()});
     EXPECT_EQ(row_of(inner, 0), row_of(whole, rows.first + 64));
@@ -58,7 +58,7 @@ INSTANTIATE_TEST_SUITE_P(Schemes, WeightSlice,
                            return name;
                          });
 
-// Sums of codes are no part of the numbers: they are compared with those of the rows packed alone.
+// Sums of codes are not among the numbers: they are compared with those of the rows packed alone.
 TEST(WeightSlice, HasTheCodeSumsOfItsRows) {
   const std::vector<float> values = random_values(kRows * kColumns);
   for (const char* name : {"int8", "int8-g64"}) {

@@ -1,5 +1,5 @@
-// The trained models' goldens: ids and decoded texts made by transformers, through every tokenizer
-// file of each folder by itself.
+// Golden files of the trained models have ids and decoded texts computed by transformers, which are
+// compared separately for every tokenizer file of each folder.
 #include <gtest/gtest.h>
 
 #include "tokenizer/stream_decoder.h"
@@ -13,10 +13,10 @@ struct GoldenCase {
   std::vector<std::string> files;
 };
 
-// The long prompts of the goldens are cut to this many ids.
+// Long prompts in the golden files are cut to this many ids.
 constexpr std::size_t kLongPrompt = 400;
 
-// gtest prints the parameter in the name of a test.
+// gtest prints the parameter as part of a test's name.
 void PrintTo(const GoldenCase& golden, std::ostream* out) {
   *out << golden.model;
   for (const auto& file : golden.files) *out << " " << file;

@@ -1,4 +1,4 @@
-// Reading tokenizer files: which file wins, what the config decides, what is refused and how.
+// Reading tokenizer files: precedence of files, effects of the config, and files that are refused.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -10,7 +10,7 @@
 namespace leq::test {
 namespace {
 
-// A byte-level tokenizer.json of a few letters.
+// A byte-level tokenizer.json with a few letters.
 Json small_json() {
   Json json = parse_json(R"({
     "version": "1.0", "normalizer": null,
@@ -24,7 +24,7 @@ Json small_json() {
   return json;
 }
 
-// A sentencepiece-like tokenizer.json with byte fallback for two bytes only.
+// Creates a sentencepiece-like tokenizer.json with byte fallback for only two bytes.
 Json metaspace_json(const char* scheme, bool split) {
   Json json = small_json();
   json["pre_tokenizer"] = {
@@ -86,7 +86,7 @@ TEST(HfTokenizer, IgnoreMergesTakesAWholePiece) {
 
 TEST(HfTokenizer, BytesWithoutATokenAreShownInTheSummary) {
   const Tokenizer tokenizer = open_json(small_json());
-  EXPECT_EQ(encode(tokenizer, "axb"), (Ids{4}));  // as transformers: x is left out before merging
+  EXPECT_EQ(encode(tokenizer, "axb"), (Ids{4}));  // as in transformers: x is dropped before merging
   EXPECT_NE(tokenizer.summary().find("251 byte values have no token"), std::string::npos)
       << tokenizer.summary();
 }
@@ -96,7 +96,7 @@ TEST(HfTokenizer, Metaspace) {
   EXPECT_EQ(encode(open_json(metaspace_json("always", true)), "a<s>a"), (Ids{4, 8, 4}));
   EXPECT_EQ(encode(open_json(metaspace_json("first", true)), "a<s>a"), (Ids{4, 8, 2}));
   EXPECT_EQ(encode(open_json(metaspace_json("never", true)), "a a"), (Ids{2, 4}));
-  // Without a cut the merge across the space wins.
+  // Text is not split at the space, so the merge across the space takes place.
   EXPECT_EQ(encode(open_json(metaspace_json("always", true)), "b a"), (Ids{1, 3, 4}));
   EXPECT_EQ(encode(open_json(metaspace_json("always", false)), "b a"), (Ids{1, 6, 2}));
   const Tokenizer tokenizer = open_json(metaspace_json("always", true));
@@ -108,7 +108,7 @@ TEST(HfTokenizer, UnknownCharacters) {
   const Tokenizer tokenizer = open_json(metaspace_json("never", true));
   EXPECT_EQ(encode(tokenizer, "axyb"), (Ids{2, 0, 3}));    // fused
   EXPECT_EQ(encode(tokenizer, "a\xc3\xa9"), (Ids{2, 0}));  // one of its bytes has no token
-  EXPECT_EQ(encode(tokenizer, "a\xc3"), (Ids{2, 7}));      // an invalid byte that has one
+  EXPECT_EQ(encode(tokenizer, "a\xc3"), (Ids{2, 7}));      // an invalid byte that has a token
   Json json = metaspace_json("never", true);
   json["model"]["fuse_unk"] = false;
   EXPECT_EQ(encode(open_json(json), "axyb"), (Ids{2, 0, 0, 3}));
@@ -165,7 +165,7 @@ Json bos_template() {
                     "template");
 }
 
-// add_bos_token where the key is present, else the post_processor, else the class's default.
+// add_bos_token decides if it is present, otherwise the post_processor, otherwise the class.
 TEST(TokenizerConfig, BosRules) {
   struct Case {
     Json add_bos, post_processor, tokenizer_class;
@@ -194,7 +194,7 @@ TEST(TokenizerConfig, BosRules) {
     EXPECT_EQ(tokenizer.bos(), 8);
     EXPECT_EQ(tokenizer.eos(), 9);
   }
-  // No bos to add.
+  // The tokenizer has no bos token to add.
   EXPECT_FALSE(
       open_json(small_json(), {{"add_bos_token", true}, {"bos_token", nullptr}}).add_bos());
 }
@@ -208,7 +208,7 @@ TEST(TokenizerConfig, NamesTokens) {
   EXPECT_EQ(tokenizer.size(), 14u);
   EXPECT_EQ(tokenizer.type(10), TokenType::unused);
   EXPECT_EQ(tokenizer.type(12), TokenType::user_defined);
-  EXPECT_EQ(tokenizer.bos(), 13);  // as transformers: after the last
+  EXPECT_EQ(tokenizer.bos(), 13);  // as in transformers: after the last one
   EXPECT_EQ(tokenizer.type(7), TokenType::control);
   EXPECT_EQ(encode(tokenizer, "a<x>"), (Ids{0, 12}));
   EXPECT_FALSE(tokenizer.special_id("<absent>").has_value());
@@ -313,7 +313,7 @@ TEST(TokenizerFiles, JsonWinsOverModelOverVocabulary) {
   EXPECT_THROW((void)import_tokenizer(folder.path() / "absent"), Error);
 }
 
-// Another file beside it may be another tokenizer.
+// A broken tokenizer.json is an error, because the other files might be of another tokenizer.
 TEST(TokenizerFiles, ABrokenTokenizerJsonIsNotPassedOver) {
   const FolderOf folder;
   folder.write("tokenizer.model", start_sp_model(1).out);

@@ -1,5 +1,5 @@
-// Rules of a tokenizer that would make gigabytes of a letter, or hours of a page, are refused by
-// name.
+// Tokenizer rules that would expand a letter to gigabytes, or need hours for a page of text, are
+// refused with an error that names them.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -41,7 +41,7 @@ std::string normalize_error(const std::vector<Normalizer>& steps, const std::str
 TEST(NormalizerLimits, GrowthIsBoundedByTheText) {
   EXPECT_EQ(normalize_error(doubling(4), std::string(1'000'000, 'e')), "");
   EXPECT_NE(normalize_error(doubling(5), std::string(1'000'000, 'e')), "");
-  EXPECT_EQ(normalize_error(doubling(16), "e"), "");  // 64 KB are nothing
+  EXPECT_EQ(normalize_error(doubling(16), "e"), "");  // 64 KB are allowed
   const std::string message = normalize_error(doubling(30), "e");
   EXPECT_NE(message.find("t.json: normalizer 17 of 30, replace \"e\" by \"ee\""), std::string::npos)
       << message;
@@ -58,14 +58,14 @@ TEST(NormalizerLimits, AFileIsJudgedByItsOwnPatterns) {
   EXPECT_EQ(error_of([] { check_normalizers(doubling(4), "t.json"); }), "");
   EXPECT_NE(error_of([] { check_normalizers(doubling(6), "t.json"); }).find("t.json: normalizer"),
             std::string::npos);
-  // A chain over several letters.
+  // The normalizers form a chain over several letters.
   std::vector<Normalizer> chain;
   for (char c = 'a'; c < 'z'; ++c) {
     const std::string next(1, static_cast<char>(c + 1));
     chain.push_back({Normalizer::Kind::replace, std::string(1, c), next + next});
   }
   EXPECT_NE(error_of([&] { check_normalizers(chain, "t.json"); }), "");
-  // What real tokenizers have: a space of one byte becomes a mark of three.
+  // Real tokenizers also replace a space of one byte by a mark of three bytes.
   EXPECT_EQ(
       error_of([] {
         check_normalizers(
@@ -76,10 +76,10 @@ TEST(NormalizerLimits, AFileIsJudgedByItsOwnPatterns) {
       "");
 }
 
-// Each stretch between bytes that are no UTF-8 is normalized by itself: together they are bounded.
+// Stretches between invalid UTF-8 bytes are normalized separately, but share one limit.
 TEST(NormalizerLimits, ManyStretchesShareOneBound) {
   TokenizerSpec spec = small_byte_spec();
-  spec.normalizers = doubling(15);  // 32 KB of each letter
+  spec.normalizers = doubling(15);  // 32 KB for each letter
   const Tokenizer tokenizer(spec);
   std::string text;
   for (int i = 0; i < 1000; ++i) text += "e\xff";

@@ -1,4 +1,4 @@
-// Merging against a reference that looks at all pairs anew after each merge.
+// Compares merging with a reference that examines all pairs again after each merge.
 #include "tokenizer/merge.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ std::vector<std::uint32_t> merge_slowly(const Merges& merges, std::vector<std::u
   }
 }
 
-// A table with a few slots to spare, filled by linear probing.
+// Fills a table that has a few spare slots, by linear probing.
 std::vector<MergeSlot> fill_table(const Merges& merges, int bits) {
   std::vector<MergeSlot> slots(std::size_t{1} << bits);
   for (const auto& [pair, merge] : merges) {
@@ -49,7 +49,7 @@ std::vector<MergeSlot> fill_table(const Merges& merges, int bits) {
 TEST(Merger, EqualsTheSlowWayForShortAndLongInputs) {
   Random random(11);
   for (int round = 0; round < 300; ++round) {
-    // Few symbols, so that merges chain and ranks (some of them equal) compete.
+    // There are few symbols, so that merges form chains and ranks (some of them equal) compete.
     constexpr std::uint32_t kSymbols = 12;
     Merges merges;
     for (std::uint32_t i = 0; i < 60; ++i) {
@@ -79,7 +79,7 @@ TEST(Merger, AnEmptyTableMergesNothing) {
   }
 }
 
-// A quadratic way would take hours here.
+// A quadratic algorithm would take hours here.
 TEST(Merger, AMillionSymbolsInOneWord) {
   LEQ_SHARED_OR_SKIP(data, "data/tokenizers/gpt2");
   const Tokenizer tokenizer = open_tokenizer(data);

@@ -1,4 +1,4 @@
-// Cutting text, with the examples of Hugging Face's documentation.
+// Tests splitting of text, with the examples of Hugging Face's documentation.
 #include "tokenizer/pretokenize.h"
 
 #include <gtest/gtest.h>
@@ -73,7 +73,7 @@ TEST(PreTokenizer, StepsCutThePiecesOfEarlierSteps) {
 }
 
 TEST(PreTokenizer, WhiteSpaceIsUnicodes) {
-  // U+180E was white space once and still is for PCRE2; U+0085 and U+2003 are.
+  // U+180E was white space once and still is for PCRE2; U+0085 and U+2003 are white space.
   EXPECT_EQ(cut({split_by("\\s+", Behavior::removed)},
                 "a\xe1\xa0\x8e"
                 "b\xc2\x85"
@@ -110,7 +110,7 @@ TEST(PreTokenizer, MetaspaceMarksSpaces) {
   EXPECT_EQ(cut({metaspace(PrependScheme::first, true)}, "Hey", later), (Pieces{"Hey"}));
   EXPECT_EQ(cut({metaspace(PrependScheme::first, true)}, "Hey"), (Pieces{mark + "Hey"}));
   EXPECT_EQ(cut({metaspace(PrependScheme::always, true)}, "Hey", later), (Pieces{mark + "Hey"}));
-  // Behind an invalid byte nothing is put in front.
+  // After an invalid byte, nothing is prepended.
   PreTokenizerChain::Flags inside;
   inside.begins_segment = false;
   EXPECT_EQ(cut({metaspace(PrependScheme::always, true)}, "Hey", inside), (Pieces{"Hey"}));
@@ -162,7 +162,7 @@ TEST(Pattern, QuotedLiteralsMatchThemselves) {
   }
 }
 
-// By the oracle of tests/tokenizer/oracle/patterns.py: letters with marks, words by case.
+// Expected pieces are from oracle/patterns.py: letters with marks, words that are split by case.
 TEST(PreTokenizer, WordsOfQwen35AndTekkenAreThoseOfTokenizers) {
   const auto path = std::filesystem::path(LEQ_SOURCE_DIR) / "tests/tokenizer/patterns.json";
   const Json all = parse_json(read_file(path, 1 << 22), "patterns.json");

@@ -46,7 +46,7 @@ inline void add_sp_piece(ProtobufWriter& model, std::string_view piece, float sc
   model.text(1, inner.out);
 }
 
-// <unk>, <s>, </s>; the pieces follow. `model_type`: 1 unigram, 2 BPE.
+// Writes <unk>, <s> and </s>; pieces follow. `model_type`: 1 is unigram, 2 is BPE.
 inline ProtobufWriter start_sp_model(std::uint64_t model_type) {
   ProtobufWriter model;
   add_sp_piece(model, "<unk>", 0, SpType::unknown);

@@ -1,4 +1,4 @@
-// decode(encode(x)) is x without a normalizer, else NFC(x); any bytes are encoded.
+// decode(encode(x)) must be x without a normalizer, otherwise NFC(x); any bytes can be encoded.
 #include <gtest/gtest.h>
 #include <utf8proc.h>
 
@@ -48,7 +48,7 @@ std::string random_bytes(Random& random, std::size_t count) {
   return replace_all(text, kSpaceMark, "");
 }
 
-// NFC by utf8proc's own one-call function.
+// Computes NFC with utf8proc's own function.
 std::string nfc_oracle(const std::string& text) {
   utf8proc_uint8_t* out = nullptr;
   const auto size =
@@ -67,7 +67,7 @@ TEST(Normalize, NfcEqualsUtf8proc) {
     const std::string text = random_unicode(random, random.below(40));
     EXPECT_EQ(nfc(text), nfc_oracle(text));
   }
-  // Every character after others that it might compose with; none past plane 2 decomposes.
+  // Tests every character after others that it might compose with; none beyond plane 2 decomposes.
   constexpr char32_t kLastDecomposed = 0x30000;
   for (char32_t c = 0; c < kLastDecomposed; ++c) {
     if (c >= 0xd800 && c < 0xe000) continue;
@@ -113,7 +113,7 @@ TEST(RoundTrip, SmallTokenizersTakeAnyBytes) {
   }
 }
 
-// The word cache serves long texts only; cutting a text at a line end must not change its ids.
+// Only long texts use the word cache; splitting a text at a line end must not change its ids.
 TEST(RoundTrip, LongTextsEqualTheirParts) {
   LEQ_SHARED_OR_SKIP(data, "data");
   const Tokenizer tokenizer = open_tokenizer(data / "tokenizers/gpt2");

@@ -1,4 +1,4 @@
-// Small tokenizers made by hand, for tests that need no data.
+// Small handmade tokenizers for tests, which need no data files.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ inline std::string byte_piece(int byte) {
   return text.data();
 }
 
-// All bytes, a few merges, one special token, a split at words.
+// A tokenizer of all bytes with a few merges, one special token, and a split into words.
 inline TokenizerSpec small_byte_spec() {
   TokenizerSpec spec;
   spec.source = "small bytes";
@@ -64,7 +64,7 @@ inline TokenizerSpec small_byte_spec() {
   return spec;
 }
 
-// Bytes, characters and words with scores; U+2581 in front of words.
+// A tokenizer of bytes, characters and words with scores; words begin with U+2581.
 inline TokenizerSpec small_sentencepiece_spec(TokenizerKind kind) {
   TokenizerSpec spec;
   spec.source = "small sentencepiece";

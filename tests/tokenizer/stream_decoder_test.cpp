@@ -1,4 +1,4 @@
-// Streaming bytes that are split characters, broken or unfinished.
+// Tests streaming of bytes: characters that are split, invalid or incomplete.
 #include "tokenizer/stream_decoder.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace leq::test {
 namespace {
 
-// Pushes bytes one by one (ids of small_byte_spec's bytes are the bytes) and finishes.
+// Pushes bytes one by one (in small_byte_spec the id of a byte is the byte) and finishes.
 std::string stream(std::string_view bytes) {
   const Tokenizer tokenizer(small_byte_spec());
   StreamDecoder decoder(tokenizer, true);

@@ -1,4 +1,4 @@
-// The binary tables: what is written opens to the same tokenizer, damage is an Error or harmless.
+// Written binary tables must open as the same tokenizer; damage must be an Error or harmless.
 #include <gtest/gtest.h>
 
 #include "base/random.h"
@@ -11,7 +11,7 @@ namespace {
 
 const std::string kText = "the hello caf\xc3\xa9 <s>in<end> \xff\xc3 \xe2\x96\x81 an 123\n\n";
 
-// Opens tables and uses everything; true if they open.
+// Opens tables and uses all of them; returns true if they can be opened.
 bool use_tables(const std::vector<NamedBlob>& blobs) {
   try {
     const Tokenizer tokenizer(finder(blobs), "damaged.leq");
@@ -70,7 +70,7 @@ TEST(TokenizerTables, EveryTruncatedPrefixIsAnError) {
       for (std::size_t keep = size; keep-- > 0;) {
         if (size > 2000 && keep > 300 && keep + 300 < size && keep % 61 != 0) continue;
         bytes.resize(keep);
-        // Half a hash table is a hash table; the others have one right size.
+        // Half of a hash table is a valid hash table, but other tables have exactly one valid size.
         const bool opens = use_tables(damaged);
         const bool is_hash =
             damaged[blob].name == "tokenizer.lookup" || damaged[blob].name == "tokenizer.merges";
@@ -103,7 +103,7 @@ TEST(TokenizerTables, BitFlipsAreAnErrorOrHarmless) {
     int refused = 0;
     for (int flip = 0; flip < kFlips; ++flip) {
       auto damaged = whole;
-      // Half of the flips in the header, where every byte matters.
+      // Half of the changed bits are in the header, where every byte matters.
       const std::size_t blob =
           flip % 2 == 0 ? 0 : random.below(static_cast<std::uint32_t>(whole.size()));
       auto& bytes = damaged[blob].bytes;

@@ -1,5 +1,5 @@
-// What the tokenizer tests share: vectors in the formats of the shared data, folders with single
-// files, tables as a BlobFinder.
+// Shared code of the tokenizer tests: test vectors in the formats of the shared data, folders with
+// single files, and tables as a BlobFinder.
 #pragma once
 
 #include <filesystem>
@@ -39,7 +39,7 @@ struct Vector {
   std::vector<Token> ids;
 };
 
-// llama.cpp's ggml-vocab files: texts between marks, one line of ids for each.
+// Reads llama.cpp's ggml-vocab files: texts between marks, and one line of ids for each text.
 inline std::vector<Vector> ggml_vectors(const std::filesystem::path& base) {
   const std::string texts = read_file(base.string() + ".inp", 1 << 20);
   const std::string lines = read_file(base.string() + ".out", 1 << 20);
@@ -70,7 +70,7 @@ class FolderOf : public TemporaryFolder {
   }
 };
 
-// Tables in memory, as a file would give them.
+// Provides tables in memory like those of a file.
 inline BlobFinder finder(const std::vector<NamedBlob>& blobs) {
   return [&blobs](std::string_view name) -> std::optional<std::span<const std::byte>> {
     for (const auto& blob : blobs) {

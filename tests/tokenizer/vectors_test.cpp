@@ -1,4 +1,4 @@
-// Third-party vectors: text and token ids made by other programs.
+// Compares with vectors of third parties: texts and the token ids of other programs.
 #include <gtest/gtest.h>
 
 #include "tokenizer_support.h"
@@ -78,7 +78,7 @@ TEST(TokenizerVectors, QwenFromRanks) {
   const Tokenizer tokenizer = open_tokenizer(data / "qwen/qwen.tiktoken");
   EXPECT_EQ(tokenizer.size(), 151646u);
   EXPECT_FALSE(tokenizer.add_bos());
-  // Ids as Qwen2's documentation and llama.cpp's vectors for it give them.
+  // These ids are in Qwen2's documentation and in llama.cpp's vectors for it.
   EXPECT_EQ(encode(tokenizer, "Hello world"), (std::vector<Token>{9707, 1879}));
   EXPECT_EQ(encode(tokenizer, "<|im_start|>user\n"), (std::vector<Token>{151644, 872, 198}));
   EXPECT_EQ(encode(tokenizer, "3333"), (std::vector<Token>{18, 18, 18, 18}));
@@ -88,8 +88,8 @@ TEST(TokenizerVectors, QwenFromRanks) {
   }
 }
 
-// The rendered text of mistral-common has U+2581 for spaces and shows the one that encoding puts
-// after each special token.
+// mistral-common's rendered text has U+2581 instead of spaces, and shows the space that encoding
+// adds after each special token.
 std::string mistral_text(std::string text, const Tokenizer& tokenizer) {
   for (const char* special : {"<s>", "</s>", "[INST]", "[/INST]"}) {
     if (!tokenizer.special_id(special)) continue;

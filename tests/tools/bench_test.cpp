@@ -1,4 +1,4 @@
-// leq-bench as a program: its rows, and that their numbers agree with one another.
+// Runs leq-bench as a program: its table rows, and that their numbers are consistent.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -13,7 +13,7 @@
 namespace leq::test {
 namespace {
 
-constexpr double kRelative = 1e-9;  // the same doubles in another order
+constexpr double kRelative = 1e-9;  // the same doubles, added in another order
 
 Json bench(std::vector<std::string> words) {
   words.insert(words.end(), {"-o", "json"});
@@ -52,7 +52,7 @@ void expect_row_of_known_types(const Json& row) {
   EXPECT_GT(number(row, "share"), 0.0);
 }
 
-// 2 x the parameters of the linears of one block of llama-110m, in billions.
+// 2 x the number of parameters of the linears in one block of llama-110m, in billions.
 constexpr double kBlockGigaOps = 2.0 * (4.0 * 768 * 768 + 3.0 * 768 * 2048) / 1e9;
 
 TEST(Bench, PromptRowsCountOperationsOfTheBlockLinears) {
@@ -69,7 +69,7 @@ TEST(Bench, PromptRowsCountOperationsOfTheBlockLinears) {
   EXPECT_EQ(row.at("runs"), 2);
   const double gops = kBlockGigaOps * number(row, "tps");
   EXPECT_NEAR(number(row, "gops"), gops, kRelative * gops);
-  // Of several runs the share is the median of theirs, each with a limit of its own.
+  // For several runs, the printed share is the median of the runs' shares, each with its own limit.
   const Json one = bench({"-m", model, "-p", "32", "-n", "0", "-r", "1", "-t", "1"})[0];
   EXPECT_NEAR(number(one, "share"), number(one, "gops") / number(one, "limit"), kRelative);
 }
@@ -86,15 +86,15 @@ TEST(Bench, GenerationRowsCountTheBytesOfWeightsAndCache) {
     EXPECT_NEAR(number(row, "share"), number(row, "gbps") / number(row, "limit"), kRelative);
   }
   EXPECT_EQ(rows[1].at("depth"), 128);
-  // Codes; a row's f32 scale and an i16 sum for each of its groups of inputs: 128, or 32 in the
-  // down projection and the head (a model narrower than 2,048). The head is the embedding.
+  // Bytes of codes; for each row, an f32 scale and an i16 sum per 128 inputs (32 in the down
+  // projection and the head, as the model is narrower than 2,048). The head is the embedding.
   const std::int64_t w = 768, f = 2048, v = 32000;
   const auto bytes = [](std::int64_t outputs, std::int64_t columns, std::int64_t group) {
     return outputs * (columns + 4 + 2 * columns / group);
   };
   const std::int64_t weights = bytes(4 * w + 2 * f, w, 128) + bytes(w, f, 32) + bytes(v, w, 32);
   EXPECT_EQ(rows[0].at("bytes_per_token"), weights);
-  // f16 keys and values of 128 positions.
+  // f16 keys and values of 128 positions are read, too.
   EXPECT_EQ(rows[1].at("bytes_per_token"), weights + 128 * 2 * 2 * w);
 }
 
@@ -215,7 +215,7 @@ TEST(Bench, RefusesWhatItCannotRun) {
   EXPECT_NE(error_of({"-m", path, "-ctv", "q8_0"}).find("int8"), std::string::npos);
 }
 
-// A replayed text: no reply depends on the weights, and a draft model is right as often as told.
+// The text is replayed: replies ignore the weights, and a draft is right as often as specified.
 TEST(BenchTraffic, CountsEveryTokenAndALongPromptThatComesLater) {
   const std::vector<std::string> words = {"-m",         "synthetic:gpt2-124m:int8:layers=1",
                                           "--arrivals", "0",
@@ -230,7 +230,7 @@ TEST(BenchTraffic, CountsEveryTokenAndALongPromptThatComesLater) {
   EXPECT_FALSE(alone.contains("long_prompt"));
   EXPECT_GE(number(alone, "first_token_ms_p99"), number(alone, "first_token_ms_p50"));
   EXPECT_GE(number(alone, "next_token_ms_p99"), number(alone, "next_token_ms_p50"));
-  // Each prompt is read whole: 3 of 16, and the long one.
+  // Each of the 3 prompts of 16 tokens is fed completely, and so is the long one.
   const auto prompt_tokens = [](const Json& row) {
     return number(row, "prompt_tokens_per_second") / number(row, "tokens_per_second") * (3 * 8);
   };
@@ -259,7 +259,7 @@ TEST(BenchSpeculate, ReplayedRepliesHaveTheRightDraftsThatTheyAreTold) {
     const bool timed = row.at("tokens_per_second").is_number();
     EXPECT_TRUE(timed || row.at("step_ms").is_number()) << row.dump();
   }
-  // Drafts are tried at least where nothing is known of their cost.
+  // While their cost is unknown, drafts are always tried.
   EXPECT_EQ(number(rows[2], "right_drafts_share"), 1.0);
   EXPECT_EQ(number(rows_with("0")[2], "right_drafts_share"), 0.0);
   const ToolRun without =
@@ -284,7 +284,7 @@ TEST(Bench, TheCacheIsToldAsLeqRunIs) {
   const Json usual = bench(base);
   const Json told = bench(with({"--kv-sink", "0", "--kv-residual", "0"}));
   EXPECT_EQ(usual[0].at("type_k").get<std::string>(), "simq4");
-  // Nothing of 256 positions is read in f16.
+  // Without sinks and residual, none of 256 positions is read in f16.
   EXPECT_LT(number(told[0], "bytes_per_token"), number(usual[0], "bytes_per_token"));
   for (const auto& [option, word] :
        {std::pair("--kv-residual", "1"), std::pair("--kv-sink", "1")}) {

@@ -1,5 +1,5 @@
-// leq-compare as people run it: the same numbers as the other tools print, runs that are killed and
-// go on, and what is wrong told in a line.
+// Runs leq-compare as users do: the same numbers as the other tools, runs that are killed and
+// resumed, and errors of one line.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -69,7 +69,7 @@ TEST_F(LeqCompare, NumbersAreThoseOfTheOtherTools) {
   const Json rows = report("report")["head_to_head"];
   ASSERT_EQ(rows.size(), 3u);
 
-  // The file that leq-quantize makes, measured by leq-perplexity.
+  // leq-perplexity measures the file that leq-quantize creates with the same settings.
   const std::string file = (folder_ / "gptq.leq").string(), base = (folder_ / "base.leq").string();
   ASSERT_EQ(run_program("leq-quantize", {kStory, "-o", file, "--method", "gptq", "--type",
                                          "int4-g128", "--samples", "2", "--no-gate"})

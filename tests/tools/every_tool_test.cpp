@@ -1,4 +1,4 @@
-// What all tools have in common: help, version, and errors in one line with exit status 1.
+// Tests what all tools have in common: help, version, and one-line errors with exit status 1.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -68,7 +68,7 @@ TEST(EveryTool, NamesAFileThatIsNotThere) {
   }
 }
 
-// Long names of a tool's options as variables: {"CTX_SIZE", ...}.
+// Returns the long names of a tool's options as environment variables: {"CTX_SIZE", ...}.
 std::set<std::string> variables_of(const std::string& tool) {
   std::set<std::string> names;
   for (std::string word : words_in_help(run_program(tool, {"--help"}).out)) {
@@ -79,7 +79,7 @@ std::set<std::string> variables_of(const std::string& tool) {
   return names;
 }
 
-// A variable that one tool reads is nobody's slip where another one runs.
+// A variable of one tool must not be reported as a typo by another tool.
 TEST(EveryTool, IsSilentAboutVariablesOfTheOthers) {
   std::set<std::string> all;
   for (const std::string tool : kTools) all.merge(variables_of(tool));
@@ -105,7 +105,7 @@ TEST(EveryTool, IsSilentAboutVariablesOfTheOthers) {
   }
 }
 
-// What a tool prints is its result: where it cannot be written the run has failed.
+// A tool's output is its result, so the run fails if it cannot be written.
 TEST(EveryTool, AFullDiskUnderTheOutputIsAnError) {
   const TemporaryFolder folder;
   const std::string model = make_small_model(folder, "llama", "int8");

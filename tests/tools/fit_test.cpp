@@ -1,4 +1,4 @@
-// The memory plan of leq-inspect --fit against what an engine takes that runs to a full context.
+// Compares the memory plan of leq-inspect --fit with an engine that fills its context.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -41,7 +41,7 @@ std::vector<std::string> fit_words(const std::string& path, const FitCase& c) {
           std::to_string(c.threads)};
 }
 
-// What the backend was asked for at most, with every sequence fed to its last position.
+// Returns the backend's peak allocation when every sequence is fed up to its last position.
 std::uint64_t peak_of_a_full_run(const std::string& path, const FitCase& c) {
   LoadOptions load;
   load.mode = LoadMode::map;
@@ -51,7 +51,7 @@ std::uint64_t peak_of_a_full_run(const std::string& path, const FitCase& c) {
   limits.context = c.context;
   limits.sequences = c.sequences;
   limits.batch_tokens = c.batch_tokens;
-  limits.output_tokens = c.sequences + kMaxDraftTokens;  // as leq-run
+  limits.output_tokens = c.sequences + kMaxDraftTokens;  // as in leq-run
   limits.key_type = c.key_type;
   limits.value_type = c.value_type;
   Session session(model, *backend, resolve_limits(limits, model.config()));
@@ -108,7 +108,7 @@ TEST(Fit, TellsPeopleThePlanAndTheLargestContext) {
   EXPECT_EQ(plan.at("key_type"), "f16");
 }
 
-// Planes of int8 codes with a scale for each row, and vectors, as docs/cuda-kernels.md has them.
+// Returns bytes of int8 codes with a scale per row, and of vectors, by docs/cuda-kernels.md.
 std::uint64_t int8_bytes_on_a_gpu(std::uint64_t rows, std::uint64_t columns) {
   const auto up = [](std::uint64_t count, std::uint64_t unit) {
     return (count + unit - 1) / unit * unit;
@@ -117,7 +117,7 @@ std::uint64_t int8_bytes_on_a_gpu(std::uint64_t rows, std::uint64_t columns) {
   return up(up(rows, 64) * up(columns, 128), 256) + up(up(rows, 64) * 4, 256);
 }
 
-// In every build, with a GPU, with the emulated one, or with neither.
+// This must work in every build: with a GPU, with the emulated one, or with neither.
 TEST(Fit, PlansForAGpuThatIsNotHere) {
   const TemporaryFolder folder;
   const std::string path = make_small_model(folder, "llama", "int8");
@@ -156,7 +156,7 @@ TEST(Fit, PlansForAGpuThatIsNotHere) {
   EXPECT_NE(without.err.find("--vram 24G"), std::string::npos) << without.err;
 }
 
-// No head of this model is held by two ranks: together their caches are one rank's.
+// No head of this model is on two ranks, so all caches together are as large as one rank's.
 TEST(Fit, PlansEachOfSeveralRanks) {
   const TemporaryFolder folder;
   const std::string path = make_small_model(folder, "llama", "int8");

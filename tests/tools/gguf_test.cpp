@@ -1,4 +1,4 @@
-// A GGUF file where tools want a model: converted once into the cache folder, or into memory alone.
+// Tools open a GGUF file as a model: it is converted once into the cache folder, or in memory.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The storyteller in f32, with a tokenizer of letters.
+// The storyteller as a GGUF file in f32, with a tokenizer of letters.
 class GgufTools : public testing::Test {
  protected:
   void SetUp() override {

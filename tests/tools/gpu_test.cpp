@@ -1,4 +1,4 @@
-// What users meet on a GPU, shown on the emulated one: plans, caps, contexts that are cut or
+// What users see on a GPU, tested with the emulated one: plans, caps, contexts that are reduced or
 // refused, devices by name.
 #include <gtest/gtest.h>
 
@@ -119,7 +119,7 @@ TEST_F(Gpu, AContextThatWasAskedForIsRefusedWithTheLargestThatFits) {
 }
 
 TEST_F(Gpu, ADeviceWithoutMemoryIsSaidBeforeAnythingIsLoaded) {
-  // Lists of a batch, the sampler and moving scales take 11 MB of the device beside the plan.
+  // In addition to the plan, the lists of a batch, the sampler and moving scales use 11 MB.
   const ToolRun run =
       run_program("leq-run", {"-m", model_, "-dev", "sim:11000k", "-c", "192", "-p", "x"});
   expect_error(run, {"does not fit on sim", "of the device's 11.3 MB are free"});
@@ -141,8 +141,8 @@ TEST_F(Gpu, PlansForAGpuThatIsNotHere) {
   expect_error(run_program("leq-inspect", words), {"--vram 24G"});
 }
 
-// Text, receipts and perplexity of exact arithmetic are the CPU's, for both shapes of models and
-// caches that tensor cores would read.
+// With exact arithmetic, text, receipts and perplexity must be the CPU's, for both model shapes and
+// for caches that tensor cores would read otherwise.
 TEST_F(Gpu, ExactIsTheCpuToAllWhoLook) {
   for (const char* family : {"llama", "gpt2"}) {
     const std::string model = make_small_model(folder_, family, "int8");
@@ -186,7 +186,7 @@ TEST_F(Gpu, ExactPerplexityIsTheCpus) {
   }
 }
 
-// Text and receipt of several emulated GPUs: with --exact the CPU's, without it one GPU's.
+// On several emulated GPUs, text and receipt are the CPU's with --exact, otherwise one GPU's.
 TEST_F(Gpu, RanksWriteWhatOneDeviceWrites) {
   const auto written = [&](const Words& more) {
     const std::string receipt = (folder_ / "receipt.json").string();
@@ -205,7 +205,7 @@ TEST_F(Gpu, RanksWriteWhatOneDeviceWrites) {
   EXPECT_EQ(written({"-dev", "sim", "--tp", "2", "--no-graph"}), fast);
 }
 
-// Each rank's own part of the weights, and memory for what the others push.
+// A rank's plan has its own part of the weights, and memory for data from other ranks.
 TEST_F(Gpu, PlansEachRanksMemory) {
   const auto plan = [&](const Words& more) {
     const ToolRun run =

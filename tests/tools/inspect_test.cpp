@@ -1,4 +1,4 @@
-// leq-inspect on files made by leq-quantize, run as programs.
+// Runs leq-inspect on files created by leq-quantize, both as programs.
 #include <gtest/gtest.h>
 #include <xxhash.h>
 
@@ -29,7 +29,7 @@ TEST(Inspect, ListsEveryTensorWithTheChecksumsOfItsBytes) {
     const std::string bytes = read_bytes(path);
     EXPECT_EQ(report.at("file_bytes"), bytes.size());
     EXPECT_EQ(report.at("type"), type);
-    // 2 blocks of 7 linears and 2 norms, embedding, head, final norm.
+    // Tensors: 2 blocks of 7 linears and 2 norms, the embedding, the head and the final norm.
     EXPECT_EQ(report.at("tensors").size(), 2u * 9 + 3);
     for (const Json& tensor : report.at("tensors")) {
       std::uint64_t total = 0;
@@ -48,15 +48,15 @@ TEST(Inspect, ListsEveryTensorWithTheChecksumsOfItsBytes) {
   }
 }
 
-// The number behind `word` in a text.
+// Returns the number after `word` in a text.
 double number_behind(const std::string& text, const std::string& word) {
   const std::size_t found = text.find(word);
   EXPECT_NE(found, std::string::npos) << word << " in " << text;
   return found == std::string::npos ? -1 : std::strtod(text.c_str() + found + word.size(), nullptr);
 }
 
-// leq-quantize and the table of leq-inspect tell losses as percents of a norm; "error" and "loss"
-// of the JSON are squares, as docs/leq-format.md says.
+// leq-quantize and the table of leq-inspect print losses as percentages of a norm. "error" and
+// "loss" in the JSON are squares, as docs/leq-format.md defines.
 TEST(Inspect, TellsLossesInTheUnitOfLeqQuantize) {
   const TemporaryFolder folder;
   RandomCheckpoint checkpoint(folder / "checkpoint");
@@ -77,7 +77,7 @@ TEST(Inspect, TellsLossesInTheUnitOfLeqQuantize) {
   const ToolRun table = run_program("leq-inspect", {path});
   double most = 0;
   for (const auto line : split(table.out, "\n")) {
-    // Before the checksum at a line's end: the error.
+    // The last two columns of a line are the error and the checksum.
     if (line.find("]") == std::string::npos || line.find("int4") == std::string::npos) continue;
     const std::string text(line.substr(0, line.find_last_of(' ')));
     const std::string trimmed(trim(text));
@@ -97,7 +97,7 @@ TEST(Inspect, TotalsAddUp) {
     bytes += total.at("bytes").get<std::uint64_t>();
     tensors += total.at("tensors").get<std::size_t>();
   }
-  // By hand: wte, wpe, 2 blocks of 12 W^2 + 13 W, final norm; W = 128.
+  // Computed by hand: wte, wpe, 2 blocks of 12 W^2 + 13 W, and the final norm; W = 128.
   EXPECT_EQ(numbers, (130 + 192) * 128 + 2 * (12 * 128 * 128 + 13 * 128) + 2 * 128);
   EXPECT_EQ(report.at("parameters"), numbers);
   EXPECT_EQ(tensors, report.at("tensors").size());
@@ -122,8 +122,8 @@ TEST(Inspect, CountsExperts) {
       "leq-quantize", {checkpoint.write(config).string(), "-o", path, "--type", "int8"});
   ASSERT_EQ(made.status, 0) << made.err;
   const Json report = inspect(path);
-  // By hand: embedding and head; 2 layers of q and o (6 x 32 rows), k and v (2 x 32), 5 experts of
-  // 3 x 72, a router of 5, norms of 96, 96, 32 and 32; the final norm.
+  // Computed by hand: embedding and head; 2 layers of q and o (6 x 32 rows), k and v (2 x 32), 5
+  // experts of 3 x 72, a router of 5, norms of 96, 96, 32 and 32; the final norm.
   EXPECT_EQ(report.at("parameters"),
             2 * 131 * 96 + 2 * ((2 * 192 + 2 * 64 + 5 * 3 * 72 + 5 + 2) * 96 + 64) + 96);
   std::int64_t experts = 0;
@@ -212,7 +212,7 @@ TEST(Inspect, RefusesATruncatedFile) {
   EXPECT_NE(run.err.find("short.leq"), std::string::npos) << run.err;
 }
 
-// The checkpoint's tokenizer has the 94 printable characters as ids from '!' = 0.
+// The checkpoint's tokenizer maps the 94 printable characters to ids from '!' = 0.
 TEST(InspectTokenize, PrintsIdsAsOneArrayFromEveryKindOfPath) {
   const TemporaryFolder folder;
   const std::string model = make_small_model(folder, "gpt2", "int8");

@@ -1,5 +1,5 @@
-// What people type who come from llama.cpp: each flag is an option of leq-run, does nothing, or is
-// refused with advice; and none is answered by the name of another that is spelled alike.
+// Flags that users of llama.cpp type: each is an option of leq-run, has no effect, or is refused
+// with advice. No answer may name another flag that is only spelled similarly.
 #include "tools/common/llama_flags.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 namespace leq {
 namespace {
 
-// The flags that llama-cli's help lists, in its order: common ones, of sampling, of the tool.
+// The flags listed in llama-cli's help, in its order: common, sampling, and tool flags.
 constexpr std::string_view kFlags =
     "-h --help --version -cl --cache-list --completion-bash -t --threads -tb --threads-batch -C "
     "--cpu-mask -Cr --cpu-range --cpu-strict --prio --poll -Cb --cpu-mask-batch -Crb "
@@ -59,12 +59,12 @@ constexpr std::string_view kFlags =
     "--spec-draft-ngl -ngld --gpu-layers-draft --n-gpu-layers-draft --spec-draft-model -md "
     "--model-draft --spec-type --spec-draft-n-max --spec-draft-n-min --draft --draft-n "
     "--draft-max --draft-min --draft-n-min --gpt-oss-20b-default --spec-default "
-    // Of earlier versions.
+    // These are flags of earlier versions.
     "-i --interactive -if --interactive-first --in-prefix --in-suffix --in-prefix-bos "
     "--prompt-cache --prompt-cache-all --prompt-cache-ro -gan --grp-attn-n -gaw --grp-attn-w "
     "--tfs --penalize-nl --no-penalize-nl -ld --logdir";
 
-// One run: the flag alone, so that what it lacks is said where it is an option.
+// Runs leq-run with only this flag; if it is an option, the error names a missing argument.
 std::string answer_to(const std::string& flag) { return test::run_program("leq-run", {flag}).err; }
 
 TEST(LlamaFlags, EveryFlagOfLlamaCliIsKnown) {
@@ -86,7 +86,7 @@ TEST(LlamaFlags, EveryFlagOfLlamaCliIsKnown) {
     if (answer_to(flag).find("unknown option") != std::string::npos) unknown.insert(flag);
   }
   EXPECT_GT(count, 250u);
-  EXPECT_EQ(unknown, (std::set<std::string>{"-ld", "--logdir"}));  // gone for years
+  EXPECT_EQ(unknown, (std::set<std::string>{"-ld", "--logdir"}));  // removed years ago
 }
 
 TEST(LlamaFlags, AreNoOptionsOfLeqRunAndStandOnce) {
@@ -100,7 +100,7 @@ TEST(LlamaFlags, AreNoOptionsOfLeqRunAndStandOnce) {
   }
 }
 
-// Every row as it is typed, on a tool of two options.
+// Returns a tool with two options, for testing every row of the table as typed.
 ToolSpec small_tool() {
   ToolSpec tool{.name = "leq-sample", .summary = "a sample", .usage = {}};
   tool.options = {{.name = "prompt", .spellings = "-p", .kind = OptionKind::text},
@@ -147,7 +147,7 @@ TEST(LlamaFlags, ValuesMayBeWrittenWithTheirWord) {
   EXPECT_EQ(parse({"--keep=7", "-p", "x"}).notes().size(), 1u);
   EXPECT_TRUE(parse({"--flash_attn=on", "-p", "x"}).notes().empty());
   EXPECT_THROW(parse({"--keep"}), Error);
-  EXPECT_THROW(parse({"-fa", "perhaps"}), Error);  // an argument that this tool does not take
+  EXPECT_THROW(parse({"-fa", "perhaps"}), Error);  // an argument that this tool does not accept
 }
 
 TEST(LlamaFlags, ASwitchMaySayOnOffOrAuto) {
@@ -159,7 +159,7 @@ TEST(LlamaFlags, ASwitchMaySayOnOffOrAuto) {
   EXPECT_TRUE(parse({"--color", "-p", "on"}).flag("color"));
 }
 
-// The words that were answered with another one's name.
+// These words used to be answered with the name of another flag.
 TEST(LlamaFlags, AdviceIsAboutTheWordThatWasTyped) {
   for (const char* word : {"-sm", "-ts", "-mg"}) {
     const std::string answer = answer_to(word);

@@ -1,5 +1,5 @@
-// Manual pages and completions: made from the tables, so that every option is in them, and read by
-// the programs that they are for, where these are installed.
+// Manual pages and completions are generated from the tables, so every option must be in them; they
+// are also read by the programs for which they are made, if installed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -62,7 +62,7 @@ TEST(Manual, IsRenderedWithoutWarnings) {
   }
 }
 
-// What bash offers after these words; the last is the one that is being typed.
+// Returns what bash offers after these words, the last of which is incomplete.
 std::string offered(const std::string& script, const std::string& tool,
                     const std::vector<std::string>& words, const std::string& folder = "/") {
   std::string typed;

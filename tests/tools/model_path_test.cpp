@@ -1,4 +1,4 @@
-// What is answered where a model is meant: the next command to type.
+// Tests errors for invalid model paths, which suggest the next command to type.
 #include "tools/common/model_path.h"
 
 #include <gtest/gtest.h>
@@ -83,7 +83,7 @@ TEST_F(ModelPath, ANameOfTheHubIsDownloadedFirst) {
             "`hf download Qwen/Qwen3-0.6B --local-dir Qwen3-0.6B`, then "
             "`leq-quantize Qwen3-0.6B -o Qwen3-0.6B.leq`");
   EXPECT_TRUE(checkpoint("Qwen/Qwen3-0.6B").starts_with("Qwen/Qwen3-0.6B: no such file; for the"));
-  // A folder that is there, a file's name and other paths are none.
+  // An existing folder, a file's name and other paths are not treated as names on the hub.
   for (const char* path : {"Tiny-1B/other", "Qwen/x.leq", "./x", "/no/x", "a/b/c", "~/x"}) {
     EXPECT_EQ(model(path).find("hf download"), std::string::npos) << path;
     EXPECT_NE(model(path).find("no such file or folder"), std::string::npos) << path;
@@ -104,14 +104,14 @@ TEST_F(ModelPath, OneFileOfACheckpointIsNoCheckpoint) {
             "`leq-quantize Tiny-1B -o Tiny-1B.leq`");
   EXPECT_EQ(checkpoint("x.gguf"),
             "x.gguf: has the name of a GGUF file and does not begin as one does");
-  folder_.write("y", "GGUF and more");  // known by what it begins with
+  folder_.write("y", "GGUF and more");  // recognized by its first bytes
   EXPECT_EQ(checkpoint("y"), "");
   EXPECT_EQ(model("y"),
             "-m y: is a GGUF file, and a .leq file is what is looked into: `leq-quantize y -o "
             "y.leq` makes one");
 }
 
-// By what the file begins with: its name may be another's.
+// A quantized model is detected by the file's first bytes, whatever its extension.
 TEST_F(ModelPath, AModelIsQuantizedAlready) {
   const std::string magic = "\x89LEQ\r\n\x1a\n";
   for (const std::string name : {"model.leq", "model", "Tiny-1B/model.leq"}) {

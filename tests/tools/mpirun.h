@@ -1,4 +1,4 @@
-// Programs as processes of MPI.
+// Runs programs as MPI processes.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@
 
 namespace leq::test {
 
-// Why there are none here; "" where there are.
+// Returns why MPI is unavailable; "" if it is available.
 inline std::string no_mpi() {
   if (!std::filesystem::exists("/usr/bin/mpirun")) return "mpirun is not here (openmpi-bin)";
   if (!std::filesystem::exists(LEQ_BINARY_DIR "/libleq-mpi.so")) {
@@ -18,8 +18,8 @@ inline std::string no_mpi() {
   return "";
 }
 
-// `more`: words for mpirun. `own_folder`: where mpirun keeps its own files; two that begin at once
-// in one place fail.
+// `more` are additional words for mpirun. `own_folder` is where mpirun keeps its own files, because
+// two instances that start at once in the same folder fail.
 inline Finished run_by_mpi(const std::string& own_folder, int processes,
                            const std::vector<std::string>& command,
                            const std::vector<std::string>& more = {}) {

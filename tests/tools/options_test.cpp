@@ -1,4 +1,4 @@
-// Command lines: spellings, values, ranges, environment, help and the errors a user reads.
+// Command lines: spellings, values, ranges, environment, help and the errors that users see.
 #include "tools/common/options.h"
 
 #include <gtest/gtest.h>
@@ -159,7 +159,7 @@ TEST(Options, AVariableMayHaveAnyLongNameOfItsOption) {
   EXPECT_DOUBLE_EQ(parse({}, {{"LEQ_ARG_TEMPERATURE", "0.25"}}).real("temp"), 0.25);
   EXPECT_EQ(parse({}, {{"LEQ_ARG_N_PREDICT", "3"}}).integer("predict"), 3);
   EXPECT_EQ(parse({}, {{"LEQ_ARG_N_GPU_LAYERS", "0"}}).text("gpu-layers"), "0");
-  // The name itself comes before the others, and both before the default.
+  // The variable with the option's own name takes precedence over others, and any over the default.
   EXPECT_DOUBLE_EQ(
       parse({}, {{"LEQ_ARG_TEMPERATURE", "0.25"}, {"LEQ_ARG_TEMP", "0.5"}}).real("temp"), 0.5);
   EXPECT_TRUE(parse({}, {{"LEQ_ARG_TEMPERATURE", "1"}}).from_environment("temp"));
@@ -178,7 +178,7 @@ TEST(Options, MisspeltVariablesAreTold) {
   EXPECT_TRUE(told({"LEQ_ARG_TEMP", "LEQ_ARG_TEMPERATURE", "LEQ_ARG_NO_ESCAPE", "LEQ_ARG_N_PREDICT",
                     "LEQ_ARG_HELP", "LEQ_ARG_VERSION", "TMEP", "PATH", "LEQ_ARGTEMP"})
                   .empty());
-  EXPECT_TRUE(told({"LEQ_ARG_ENTIRELY_OTHER"}).empty());  // another tool's, perhaps
+  EXPECT_TRUE(told({"LEQ_ARG_ENTIRELY_OTHER"}).empty());  // it may belong to another tool
 }
 
 TEST(Options, ErrorsNameWordValueAndRange) {
@@ -208,14 +208,14 @@ TEST(Options, UnknownWordsAreAnsweredWithTheNearestKnownOne) {
   EXPECT_EQ(error_of({"-phello"}), "unknown option -phello; see leq-sample --help");
 }
 
-// Of two names that are equally near, the one that a letter was left out of.
+// Of two names at equal distance, the one is suggested from which a letter was omitted.
 TEST(Options, TheNearestWordIsTheLongerOneOfTwo) {
   const std::vector<std::string> known = {"--tp", "--temp", "--top-p"};
   EXPECT_EQ(nearest_word("--tmp", known), "--temp");
   EXPECT_EQ(nearest_word("--tpp", known), "--tp");
 }
 
-// What the parser below would make of them: a list, a group of letters, a hexadecimal number.
+// These values would be interpreted by cxxopts: a list, a group of letters, a hexadecimal number.
 TEST(Options, ValuesAreNeverReadAsMoreThanText) {
   EXPECT_EQ(parse({"-p", "a,b=c,,--d"}).text("prompt"), "a,b=c,,--d");
   EXPECT_EQ(parse({"-p=--"}).text("prompt"), "--");
@@ -273,7 +273,7 @@ TEST(Options, HelpNamesEveryWordInNarrowLines) {
   }
 }
 
-// Runs a tool with the words; returns status, stdout and stderr.
+// Runs a tool with the words; the result is its status, stdout and stderr.
 struct Outcome {
   int status = 0;
   std::string out, err;

@@ -1,6 +1,6 @@
-// Names that users give: outputs that are links, devices or the inputs themselves, pipes in the
-// place of files, two programs with one output. Nothing is destroyed, nothing waits for ever, and
-// what can be told before work is.
+// Paths given by users: outputs that are links, devices or the inputs themselves, pipes instead of
+// files, two programs with the same output. Nothing may be destroyed or wait forever, and errors
+// that can be detected early must be reported before the work begins.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -33,7 +33,7 @@ std::string tool(const std::string& name) { return std::string(LEQ_TOOLS_DIR) + 
 
 class Paths : public testing::Test {
  protected:
-  // A copy of the storyteller that may be damaged.
+  // Returns a copy of the storyteller, which a test may damage.
   std::string checkpoint() const {
     const fs::path copy = folder_ / "checkpoint";
     fs::create_directory(copy);
@@ -93,7 +93,7 @@ TEST_F(Paths, AnOutputIsNeverAnInput) {
                                                "rtn", "--save-stats", (folder_ / "a").string()}),
                   "would be written twice");
   EXPECT_TRUE(read_bytes(source + "/model.safetensors") == weights);
-  // A .leq file of an earlier run may be replaced, in the checkpoint's folder too.
+  // A .leq file of an earlier run may be replaced, even in the checkpoint's folder.
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(
         run_program("leq-quantize", {source, "-o", source + "/model.leq", "--type", "f16"}).status,
@@ -213,7 +213,7 @@ TEST_F(Paths, AFullDiskLeavesWhatAResumedRunTakes) {
   const std::string out = (folder_ / "out.leq").string();
   const Words words = {kStoryteller, "-o", out,        "--method", "gptq",      "--bits", "4",
                        "--samples",  "8",  "--length", "64",       "--no-gate", "-t",     "1"};
-  // The limit on the size of a file stands for the full disk: blocks fit, the model does not.
+  // The limit on the file size simulates a full disk: blocks fit, but not the model.
   std::string line = "ulimit -f 4000; exec " + tool("leq-quantize");
   for (const std::string& word : words) line += " '" + word + "'";
   const test::Finished run = test::run({"/bin/sh", "-c", line});
@@ -289,7 +289,7 @@ TEST_F(Paths, AModelThatIsTruncatedWhileItRunsEndsTheRunInOneLine) {
 }
 
 TEST_F(Paths, ThreadsThatCannotStartAreAnErrorInOneLine) {
-  // Each would have a stack of 1 GB, and there are 400 MB.
+  // Each thread would need a stack of 1 GB, but only 400 MB are allowed.
   const test::Finished run =
       test::run({"/bin/sh", "-c",
                  "ulimit -s 1000000; ulimit -v 400000; exec " + tool("leq-run") + " -m " + model() +

@@ -1,4 +1,4 @@
-// leq-perplexity as scripts and people run it.
+// Tests leq-perplexity as scripts and users run it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class LeqPerplexity : public ::testing::Test {
     model_ = quantized(*found, "int8").string();
   }
 
-  // A run on two short windows, with further words after them.
+  // Measures two short windows with additional words.
   ToolRun run(std::vector<std::string> words) const {
     words.insert(words.begin(), {"-m", model_, "-t", "1", "--window", "64", "--chunks", "2"});
     if (std::ranges::find(words, "-f") == words.end()) {
@@ -123,7 +123,7 @@ TEST_F(LeqPerplexity, KlDivergenceGoesThroughTheBaseFile) {
   EXPECT_NE(json.at("delta_p_mean").get<double>(), 0);
   EXPECT_EQ(run(words).out, cache.out);
 
-  // Against another run on the same base: by paired windows.
+  // The run is compared with another run on the same base, by paired windows.
   words.insert(words.end(), {"--against", folder.write("self.json", run(compare).out)});
   const Json both = parse_json(run(words).out, "stdout");
   EXPECT_NEAR(both.at("kl_difference").get<double>(),
@@ -131,7 +131,7 @@ TEST_F(LeqPerplexity, KlDivergenceGoesThroughTheBaseFile) {
   EXPECT_GT(both.at("kl_difference_stderr").get<double>(), 0);
   words.resize(words.size() - 2);
   words.insert(words.end(), {"--against", folder.write("first.json", first.out)});
-  const ToolRun without = run(words);  // the base run itself has no KL
+  const ToolRun without = run(words);  // the base run has no KL
   EXPECT_FALSE(parse_json(without.out, "stdout").contains("kl_difference"));
   EXPECT_NE(without.err.find("no KL divergence from the same base"), std::string::npos);
   words.resize(words.size() - 2);
@@ -165,8 +165,8 @@ TEST_F(LeqPerplexity, KlDivergenceRefusesWhatDoesNotBelongTogether) {
                "is no file of --kl-divergence-base");
 }
 
-// A file whose final norm holds a NaN opens (checksums of tensors are --verify's), but gives no
-// number.
+// If the final norm contains a NaN, the file can be opened (--verify checks tensors), but a
+// measurement is an error.
 TEST_F(LeqPerplexity, LogitsThatAreNotFiniteAreAnError) {
   const TemporaryFolder folder;
   std::string bytes = read_bytes(quantized(*shared_path("models/storyteller"), "f32"));

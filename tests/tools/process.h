@@ -1,4 +1,4 @@
-// Runs a program as a user would: its own process, with pipes or a terminal.
+// Runs a program as a user would: in a process of its own, with pipes or a terminal.
 #pragma once
 
 #include <fcntl.h>
@@ -24,8 +24,8 @@ class Process {
  public:
   enum class Input { pipe, terminal };
 
-  // With Input::terminal, standard input and standard error are one terminal; standard output is a
-  // pipe in both cases. `environment` entries are "NAME=value".
+  // With Input::terminal, standard input and standard error are one terminal; standard output is
+  // always a pipe. `environment` entries have the form "NAME=value".
   Process(const std::vector<std::string>& command, Input input,
           const std::vector<std::string>& environment = {}) {
     int text[2], messages[2] = {-1, -1}, in[2] = {-1, -1};
@@ -70,7 +70,7 @@ class Process {
   void write(const std::string& text) {
     for (std::size_t done = 0; done < text.size();) {
       const ssize_t wrote = ::write(input_, text.data() + done, text.size() - done);
-      if (wrote <= 0) return;  // it does not read any more
+      if (wrote <= 0) return;  // it no longer reads
       done += static_cast<std::size_t>(wrote);
     }
   }
@@ -83,14 +83,14 @@ class Process {
     output_ = -1;
   }
   void signal(int number) { ::kill(id_, number); }
-  // Of a terminal; its programs are told by a signal.
+  // Resizes the terminal; a signal notifies its programs.
   void resize(unsigned short rows, unsigned short columns) {
     const winsize size = {rows, columns, 0, 0};
     check(ioctl(input_, TIOCSWINSZ, &size), "TIOCSWINSZ");
   }
 
-  // Reads until `text` comes on that stream, after what earlier calls waited for; false at the end
-  // of the streams or after a minute.
+  // Reads until `text` appears on that stream, after texts that earlier calls waited for. Returns
+  // false at the end of the streams or after a minute.
   bool wait_for_output(const std::string& text) { return wait_for(text, out, out_seen_); }
   bool wait_for_error(const std::string& text) { return wait_for(text, err, err_seen_); }
   // Reads to the end and returns the exit status, or 1000 + the signal that ended it.
@@ -100,7 +100,7 @@ class Process {
     return WIFEXITED(status_) ? WEXITSTATUS(status_) : 1000 + WTERMSIG(status_);
   }
 
-  std::string out, err;  // read so far
+  std::string out, err;  // received so far
 
  private:
   static void check(int result, const char* what) {
@@ -111,7 +111,7 @@ class Process {
     std::vector<char*> words;
     for (const auto& word : command) words.push_back(const_cast<char*>(word.c_str()));
     words.push_back(nullptr);
-    putenv(const_cast<char*>("LEQ_HISTORY="));  // nothing of a test is kept for a person's chats
+    putenv(const_cast<char*>("LEQ_HISTORY="));  // tests must not write to the user's history
     for (const auto& entry : environment) putenv(const_cast<char*>(entry.c_str()));
     std::signal(SIGPIPE, SIG_DFL);
     execv(words[0], words.data());
@@ -158,7 +158,7 @@ class Process {
   bool ended_ = false;
 };
 
-// What a program did with its standard input being `input`.
+// The results of a program that received `input` on standard input.
 struct Finished {
   int status = 0;
   std::string out, err;
@@ -167,7 +167,7 @@ struct Finished {
 inline Finished run(const std::vector<std::string>& command, const std::string& input = "",
                     const std::vector<std::string>& environment = {}) {
   Process process(command, Process::Input::pipe, environment);
-  std::signal(SIGPIPE, SIG_IGN);  // a program that reads no input is no error here
+  std::signal(SIGPIPE, SIG_IGN);  // the program may not read its input
   process.write(input);
   process.close_input();
   const int status = process.finish();

@@ -1,5 +1,5 @@
-// leq-quantize stopped in the middle, by Ctrl-C or at once, and told to go on: the file is the one
-// of a run that nobody stopped.
+// leq-quantize interrupted by Ctrl-C or killed, and resumed: the file is the same as from an
+// uninterrupted run.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ class QuantizeResume : public testing::Test {
   }
   std::string file() const { return (folder_ / "model.leq").string(); }
 
-  // What a run that is not stopped writes.
+  // Returns the output of an uninterrupted run.
   std::string whole(const Words& flags) const {
     const ToolRun run = run_program("leq-quantize", words(flags));
     EXPECT_EQ(run.status, 0) << run.err;
@@ -65,7 +65,7 @@ class QuantizeResume : public testing::Test {
     const ToolRun run = run_program("leq-quantize", words(flags));
     ASSERT_EQ(run.status, 0) << run.err;
     EXPECT_TRUE(read_bytes(file()) == bytes) << flags[1];
-    // Nothing that was kept for the next run stays.
+    // All files that were kept for the next run must be deleted.
     EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / ""), fs::directory_iterator()), 2);
     fs::remove(file());
   }
@@ -100,7 +100,7 @@ TEST_F(QuantizeResume, OtherSignalsSayTheSameAsCtrlC) {
   }
 }
 
-// Before anything is finished there is nothing to name.
+// If no block is finished, the message names no folder.
 TEST_F(QuantizeResume, AnEarlyEndNamesNoFolder) {
   std::string said;
   EXPECT_EQ(stop({"--method", "gptq"}, SIGINT, ".partial", &said), kInterrupted);
@@ -114,7 +114,7 @@ TEST_F(QuantizeResume, EverySearchEndsWithTheSamePlan) {
     const Words flags = {"--search",       how, "--target-bpw", "3.5",
                          "--search-evals", "5", "--group",      "64"};
     const std::string bytes = whole(flags);
-    // Between two candidates, then between two measurements.
+    // The first interruption is between two candidates, the second between two measurements.
     std::string said;
     EXPECT_EQ(stop(flags, SIGINT, ".search/int2-g64.leq", &said), kInterrupted);
     EXPECT_NE(said.find("the same command goes on"), std::string::npos) << said;

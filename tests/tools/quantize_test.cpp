@@ -1,4 +1,4 @@
-// leq-quantize as a user runs it, on the storyteller that lies in the project.
+// Runs leq-quantize as a user does, on the storyteller in the project.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using test::run_program;
 using test::ToolRun;
 
 const std::string kStoryteller = std::string(LEQ_SOURCE_DIR) + "/examples/storyteller";
-// Enough for the methods to work, quick enough for a test.
+// This much text is enough for the methods to work, and fast enough for a test.
 const std::vector<std::string> kShort = {"--samples", "12", "--length", "96", "-t", "2"};
 
 class Quantize : public testing::Test {
@@ -31,7 +31,7 @@ class Quantize : public testing::Test {
   }
   std::string file() const { return (folder_ / "model.leq").string(); }
   bool written() const { return std::filesystem::exists(file()); }
-  // Nothing but the model lies where it was written.
+  // Returns other files in the model's folder; there must be none.
   std::vector<std::string> left_beside() const {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator((folder_ / "").string())) {
@@ -69,7 +69,7 @@ TEST_F(Quantize, RecipesPassTheirGatesAndSayWhatTheyFound) {
   }
 }
 
-// Narrow models: superblock scales, and more bits where 4 lose most; a user's types win.
+// Narrow models get superblock scales, and more bits where 4 lose most, unless a user sets types.
 TEST_F(Quantize, RecipeQ4GivesMoreBitsToWhatNeedsThem) {
   const auto type_of = [](const Json& file, const std::string& name) {
     for (const Json& tensor : file.at("tensors"))
@@ -86,7 +86,7 @@ TEST_F(Quantize, RecipeQ4GivesMoreBitsToWhatNeedsThem) {
   EXPECT_EQ(type_of(file, "layers.1.down"), "int8-g32");
 }
 
-// No flag says what to do: recipe q8 with its gate.
+// Without a flag for the method, recipe q8 is used with its gate.
 TEST_F(Quantize, TheSimplestCommandIsRecipeQ8) {
   const ToolRun run = quantize({});
   ASSERT_EQ(run.status, 0) << run.err;
@@ -98,7 +98,7 @@ TEST_F(Quantize, TheSimplestCommandIsRecipeQ8) {
   EXPECT_EQ(inspected().at("provenance").at("method"), "smoothquant");
 }
 
-// Without --samples and --length the text is fitted to the machine.
+// Without --samples and --length, the amount of text depends on the machine's speed.
 TEST_F(Quantize, TheSimplestCommandSaysHowMuchTextItTakes) {
   const Json config = test::small_llama_config();
   test::RandomCheckpoint checkpoint(folder_ / "checkpoint");
@@ -114,7 +114,7 @@ TEST_F(Quantize, TheSimplestCommandSaysHowMuchTextItTakes) {
   }
 }
 
-// A line of the form "distance    KL 0.00123 nats ..."; 0 where there is none.
+// Returns the number in a line such as "distance KL 0.00123 nats ..."; 0 if there is none.
 double distance(const std::string& text) {
   const std::string before = "distance    KL ";
   const std::size_t at = text.find(before);
@@ -136,7 +136,7 @@ TEST_F(Quantize, OtherFlagsTellTheDistanceFromTheCheckpoint) {
   EXPECT_NE(short_of.find("distance    left out: "), std::string::npos) << short_of;
 }
 
-// What made it the default: plain int8 fails where some channels are large.
+// This is why the recipe is the default: plain int8 fails if some channels are large.
 TEST_F(Quantize, TheSimplestCommandBearsOutliers) {
   LEQ_SHARED_OR_SKIP(model, "models/storyteller-outliers");
   const auto on_outliers = [&](std::vector<std::string> flags) {
@@ -184,7 +184,7 @@ TEST_F(Quantize, ASearchMixesBitsWithinItsTarget) {
   EXPECT_EQ(left_beside(), std::vector<std::string>{"text"});
 }
 
-// Weights and cache within a size, by the plan that leq-inspect prints; leq-run takes the cache.
+// Weights and cache fit a size by the plan that leq-inspect prints; leq-run uses the same cache.
 TEST_F(Quantize, WeightsAndCacheAreFittedTogether) {
   const std::string text =
       folder_.write("text", test::read_bytes(kStoryteller + "/heldout.txt").substr(0, 3000));
@@ -230,11 +230,11 @@ TEST_F(Quantize, ARotatedFileNamesItsRequirementAndRuns) {
   EXPECT_TRUE(run.out.starts_with("Once upon a time, there was")) << run.out;
 }
 
-// Presets, activations and overrides reach the file and what runs it.
+// Presets, activations and overrides must be stored in the file and used by the engine.
 TEST_F(Quantize, FlagsReachTheFileAndItRuns) {
   struct Case {
     std::vector<std::string> flags;
-    std::string scheme, act;  // of layers.1.down
+    std::string scheme, act;  // expected for layers.1.down
   };
   const std::vector<Case> cases = {
       {{"--act", "tensor"}, "int8", "tensor"},
@@ -263,7 +263,7 @@ TEST_F(Quantize, FlagsReachTheFileAndItRuns) {
   }
 }
 
-// The need in megabytes that a refusal of --max-ram names.
+// Returns the required megabytes in a refusal by --max-ram.
 double needed_mb(const std::string& message) {
   const std::string before = "calibration needs ";
   const std::size_t at = message.find(before);
@@ -272,8 +272,8 @@ double needed_mb(const std::string& message) {
   return message.find(" MB", at) < message.find(" (", at) ? number : 0;
 }
 
-// A model whose need is far above what the program itself takes. The peak is the operating
-// system's, of the whole process.
+// The model needs far more memory than the program itself. The peak is the operating system's, for
+// the whole process.
 TEST_F(Quantize, StaysBelowMaxRamByTheSystemsAccount) {
   if (*LEQ_SANITIZE != '\0') GTEST_SKIP() << "sanitizers keep memory of their own";
   Json config = test::small_llama_config();
@@ -302,8 +302,8 @@ TEST_F(Quantize, StaysBelowMaxRamByTheSystemsAccount) {
   }
 }
 
-// 100 MB of experts, all of a layer in two tensors: rows are read, rounded and written as they
-// come.
+// There are 100 MB of experts, those of a layer in two tensors. They must be read, rounded and
+// written row by row.
 TEST_F(Quantize, ExpertsAreConvertedARowAfterTheOther) {
   if (*LEQ_SANITIZE != '\0') GTEST_SKIP() << "sanitizers keep memory of their own";
   Json config = test::small_config("qwen3_moe", "Qwen3MoeForCausalLM");
@@ -311,7 +311,7 @@ TEST_F(Quantize, ExpertsAreConvertedARowAfterTheOther) {
   config["num_attention_heads"] = config["num_key_value_heads"] = 8;
   config["num_local_experts"] = 16;
   config["num_experts_per_tok"] = 2;
-  const auto write = [&] {  // gone before the tool begins with this process's memory
+  const auto write = [&] {  // its memory is freed before the tool starts
     test::RandomCheckpoint checkpoint(folder_ / "checkpoint");
     checkpoint.add_llama(config,
                          {.qk_norm = true, .experts = test::RandomCheckpoint::Experts::stacked});

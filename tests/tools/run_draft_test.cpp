@@ -1,4 +1,4 @@
-// leq-run with a draft model and with prompts kept in files: the text is the one without.
+// leq-run with a draft model and with prompts saved in files: the text is the same as without them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -75,7 +75,7 @@ TEST_F(RunDraft, WhatCannotDraftIsRefused) {
   EXPECT_TRUE(says(both, "-md and --speculate off contradict each other")) << both.err;
 }
 
-// The model's own head of multi-token prediction, alone and on several ranks.
+// Drafts of the model's own multi-token prediction head, also on several ranks.
 TEST_F(RunDraft, AHeadInTheFileChangesNoToken) {
   CheckpointOptions options;
   options.type = "int8";
@@ -144,10 +144,10 @@ TEST_F(RunDraft, ADamagedFileIsRefused) {
   EXPECT_EQ(cut.status, 1);
   EXPECT_EQ(cut.out, "");
   EXPECT_TRUE(says(cut, "prompt.cache: keys and values at offset")) << cut.err;
-  EXPECT_EQ(std::ranges::count(cut.err, '\n'), 1) << cut.err;  // before anything is told
+  EXPECT_EQ(std::ranges::count(cut.err, '\n'), 1) << cut.err;  // before anything else is printed
   std::ofstream(file) << "a letter";
   EXPECT_EQ(run({"--prompt-cache", file}).status, 1);
-  EXPECT_EQ(fs::file_size(file), 8u);  // not written over
+  EXPECT_EQ(fs::file_size(file), 8u);  // not overwritten
   const Finished longest = run({"--prompt-cache", std::string(5'000, 'a')});
   EXPECT_EQ(longest.status, 1);
   EXPECT_EQ(std::ranges::count(longest.err, '\n'), 1) << longest.err;
@@ -155,7 +155,7 @@ TEST_F(RunDraft, ADamagedFileIsRefused) {
   EXPECT_EQ(run({"--prompt-cache", file, "-cnv"}).status, 1);
 }
 
-// Written with draft tokens of a draft model, checked without it.
+// The reply was generated with a draft model and is checked without one.
 TEST_F(RunDraft, AReceiptIsCheckedByAnotherRun) {
   const std::string receipt = (folder_ / "r.json").string();
   const Finished written = run({"-md", coarse_, "--receipt", receipt});

@@ -1,5 +1,5 @@
-// leq-run under a grammar or a schema: what it prints is a text of it, and mistakes are told by
-// their place.
+// leq-run with a grammar or a schema: its output must match the grammar, and errors give the
+// position.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// leq-run with many prompts at once: each line's reply is the one that it gets alone.
+// leq-run with many prompts at once: the reply to each line must be that of a single prompt.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,5 +1,5 @@
-// leq-run as a person types it who has read nothing: a question without a flag, a model that is not
-// there, a reply that is empty, a command with a slip, and what was typed yesterday.
+// leq-run as a new user types it: a question without a flag, a missing model, an empty reply, a
+// typo in a command, and earlier input recalled from the history.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -21,7 +21,7 @@ using test::run_program;
 using test::ToolRun;
 using Words = std::vector<std::string>;
 
-// The storyteller, which has a chat template.
+// Returns the storyteller, which has a chat template.
 std::string story() {
   return test::quantized(std::string(LEQ_SOURCE_DIR) + "/examples/storyteller", "int8");
 }
@@ -36,7 +36,7 @@ TEST(RunQuestion, AWordWithoutAFlagIsAskedInAChat) {
   EXPECT_EQ(asked.status, 0) << asked.err;
   EXPECT_EQ(asked.out, tell({"-st", "-p", "Who is there?"}).out);
   EXPECT_NE(asked.out, tell({"-p", "Who is there?", "--no-display-prompt"}).out);
-  // The flags that say how count as before.
+  // Flags that choose a mode still apply to a question without a flag.
   EXPECT_EQ(tell({"Who is there?", "-no-cnv"}).out, tell({"-p", "Who is there?"}).out);
   EXPECT_EQ(tell({"--", "-p"}).status, 0);
 }
@@ -56,7 +56,7 @@ TEST(RunQuestion, AModelThatIsNotThereIsToldBeforeAnEmptyPrompt) {
   EXPECT_NE(run.err.find("nope.leq: no such file"), std::string::npos) << run.err;
 }
 
-// Token 2 is what ends a text.
+// Token 2 ends a text; the bias makes it the first token.
 TEST(RunQuestion, AnEmptyCompletionOfAChatModelSaysWhy) {
   const ToolRun run = tell({"-p", "Who is there?", "-l", "2+1000"});
   EXPECT_EQ(run.status, 0);
@@ -79,7 +79,7 @@ class RunHistory : public testing::Test {
     return Process({std::string(LEQ_TOOLS_DIR) + "/leq-run", "-m", story(), "-n", "2", "-t", "1"},
                    Process::Input::terminal, {"TERM=xterm", "LEQ_HISTORY=" + history});
   }
-  // Arrow up, as often as said; the message that is sent then.
+  // Presses arrow up `ups` times; returns the message that is then sent.
   std::string recalled(const std::string& history, int ups) const {
     const std::string saved = (folder_ / "saved.json").string();
     Process process = chat(history);
@@ -115,7 +115,7 @@ TEST_F(RunHistory, IsCutWhereItIsLongAndSurvivesDamage) {
   const std::string history = folder_.write("history", lines);
   EXPECT_EQ(recalled(history, 1), "line 2499");
   const std::string left = test::read_bytes(history);
-  EXPECT_EQ(std::ranges::count(left, '\n'), 1000 + 3);  // and the message, /save, /exit
+  EXPECT_EQ(std::ranges::count(left, '\n'), 1000 + 3);  // plus the message, /save and /exit
   EXPECT_TRUE(left.starts_with("\"line 1500\"\n"));
 }
 

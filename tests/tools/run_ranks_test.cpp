@@ -1,4 +1,4 @@
-// Tools with --tp: what several ranks print is what one does, as threads and as processes.
+// Tools with --tp: several ranks, as threads or as processes, must print the same as one.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -56,12 +56,12 @@ TEST_F(RunRanks, ProcessesTellTheStoryToo) {
   for (const int ranks : {2, 3}) {
     const Finished ranked = test::run_by_mpi(own_ / "", ranks, story(std::to_string(ranks)));
     EXPECT_EQ(ranked.status, 0) << ranked.err;
-    // mpirun gives a process a terminal, where leq-run ends its line.
+    // mpirun gives a process a terminal, so leq-run ends its line.
     EXPECT_EQ(ranked.out, alone.out + "\n") << ranks << " processes";
   }
 }
 
-// What is kept of a prompt is one rank's, whoever wrote it.
+// A saved prompt must have the bytes that one rank writes, whatever the number of ranks.
 TEST_F(RunRanks, KeepAndReadOnePromptCache) {
   std::string one;
   for (const char* ranks : {"1", "2", "3"}) {
@@ -82,7 +82,7 @@ TEST_F(RunRanks, KeepAndReadOnePromptCache) {
   }
 }
 
-// Every KV type with codes of another kind, and every way of quantizing activations.
+// KV types with every kind of codes, and every way of quantizing activations.
 struct Measured {
   const char* kv;
   ActChoice act;
@@ -139,7 +139,7 @@ INSTANTIATE_TEST_SUITE_P(
       return std::string(item.param.kv) + "_act" + std::to_string(static_cast<int>(item.param.act));
     });
 
-// The file of one rank, by threads and by processes.
+// Threads and processes must write the same file as one rank.
 TEST_F(RunRanks, QuantizeTheFileOfOne) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const std::string source = folder.string();
@@ -188,13 +188,13 @@ TEST_F(RunRanks, RefuseAnotherNumberOfProcesses) {
   EXPECT_NE(ranked.err.find("--tp 3: mpirun started 2 processes"), std::string::npos) << ranked.err;
 }
 
-// Why a process cannot be lost here; "" where it can.
+// Returns why a process cannot be killed here; "" if it can.
 std::string no_lost_reader() {
   if (std::string_view(LEQ_SANITIZE) != "") return "sanitizers want to be loaded first";
   return test::no_mpi();
 }
 
-// What rank 1 of two processes meets while it reads the model.
+// What happens to rank 1 of two processes while it reads the model.
 struct LostReader {
   explicit LostReader(faults::How how, const std::vector<std::string>& story)
       : block(own.path(), {faults::Call::read_at, how, EIO, 1}) {
@@ -223,7 +223,7 @@ TEST_F(RunRanks, AProcessKilledWhileItReadsTheModelEndsTheOther) {
   EXPECT_NE(said.find("process rank 1"), std::string::npos) << said;
   EXPECT_NE(said.find("exited on signal 9"), std::string::npos) << said;
   EXPECT_EQ(said.find("timeout"), std::string::npos) << said;
-  EXPECT_EQ(said.find("there was"), std::string::npos) << said;  // as the story goes on
+  EXPECT_EQ(said.find("there was"), std::string::npos) << said;  // the continuation of the story
 }
 
 TEST_F(RunRanks, AProcessThatCannotReadTheModelTellsTheOther) {
@@ -237,7 +237,7 @@ TEST_F(RunRanks, AProcessThatCannotReadTheModelTellsTheOther) {
   EXPECT_EQ(said.find("timeout"), std::string::npos) << said;
 }
 
-// Before there are ranks: none of them says it.
+// This is checked before ranks start, so that only one error is printed.
 TEST_F(RunRanks, DoNotBeginWhatOneRankDoes) {
   const Finished search =
       test::run({LEQ_TOOLS_DIR "/leq-quantize", LEQ_SOURCE_DIR "/examples/storyteller", "-o",

@@ -1,5 +1,5 @@
-// leq-run as its users meet it: what goes to which stream, exit statuses, prompts from everywhere,
-// Ctrl-C, and a chat over a pipe and on a terminal.
+// Tests leq-run as users see it: output streams, exit statuses, prompts from all sources, Ctrl-C,
+// and a chat over a pipe and on a terminal.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ using test::Process;
 
 const std::string kTool = LEQ_TOOLS_DIR "/leq-run";
 
-// The small models, and a folder for what a test writes.
+// Provides the small models, and a folder for the files of a test.
 class Run : public testing::Test {
  protected:
   void SetUp() override {
@@ -43,14 +43,14 @@ class Run : public testing::Test {
     std::ofstream(folder_ / name, std::ios::binary) << text;
     return folder_ / name;
   }
-  // leq-run on the storyteller, greedily.
+  // Returns a greedy leq-run command on the storyteller.
   std::vector<std::string> story(std::vector<std::string> words) const {
     std::vector<std::string> command = {kTool, "-m", model("storyteller"), "--temp", "0",
                                         "-t",  "1"};
     command.insert(command.end(), words.begin(), words.end());
     return command;
   }
-  // The same on f32 weights, without an end: seconds of writing, so that a signal comes in time.
+  // With f32 weights and no end, the command runs for seconds, so that a signal arrives in time.
   std::vector<std::string> long_story() const {
     return {kTool, "-m", model("storyteller", "f32"), "--temp", "0", "-t", "1", "--ignore-eos"};
   }
@@ -58,7 +58,7 @@ class Run : public testing::Test {
                 const std::vector<std::string>& environment = {}) const {
     return test::run(story(std::move(words)), input, environment);
   }
-  // An error: status 1, nothing on standard output, one line that holds `part`.
+  // Expects an error: status 1, no standard output, and one line that contains `part`.
   static void expect_error(const Finished& finished, const std::string& part) {
     EXPECT_EQ(finished.status, 1);
     EXPECT_EQ(finished.out, "");
@@ -70,7 +70,7 @@ class Run : public testing::Test {
   fs::path folder_;
 };
 
-// The first message of a saved chat.
+// Returns the first message of a saved chat.
 std::string saved_message(const std::string& path) {
   return parse_json(read_file(path, kMaxJsonBytes), path)["messages"][0]["content"].text();
 }
@@ -145,7 +145,7 @@ TEST_F(Run, SamplersAreReachableByTheirFlags) {
     EXPECT_NE(finished.out, plain) << words[0];
     EXPECT_EQ(finished.out, story_of(words).out) << words[0];
   }
-  // A token that is never drawn: that of the greedy continuation's first.
+  // The first token of the greedy continuation is banned.
   const Finished told = tell({"-p", "Once upon", "-n", "1", "--no-display-prompt"});
   const std::string tokenize = "printf '%s' 'Once upon" + told.out +
                                "' | " LEQ_TOOLS_DIR "/leq-inspect " + model("storyteller") +
@@ -173,7 +173,7 @@ TEST_F(Run, ASeedRepeatsARun) {
   const Finished first = random("7");
   EXPECT_EQ(random("7").out, first.out);
   EXPECT_NE(random("8").out, first.out);
-  // A random one is printed, and typing it repeats the run.
+  // A random seed is printed, and passing it repeats the run.
   const Finished drawn = random("-1");
   const std::size_t at = drawn.err.find("seed ");
   ASSERT_NE(at, std::string::npos) << drawn.err;
@@ -251,7 +251,7 @@ TEST_F(Run, WhatFollowsTheTextHasALineOfItsOwn) {
   EXPECT_EQ(apart.err.find("\n\n"), std::string::npos) << apart.err;
 }
 
-// Standard output is the terminal here, standard error a file.
+// Here standard output is a terminal and standard error is a file.
 TEST_F(Run, TheFlagForColoursWinsOverNoColorAndItsVariableDoesNot) {
   const auto coloured = [&](const std::string& environment, const std::string& words) {
     const std::string inner = environment + " " + kTool + " -m " + model("storyteller") +
@@ -300,7 +300,7 @@ TEST_F(Run, CtrlCStopsACompletionWithItsSummary) {
   EXPECT_EQ(process.err.find("is full"), std::string::npos) << process.err;
 }
 
-// A turn's reply through the library's own rendering: "[INST] ... [/INST]" typed as a prompt.
+// The devices that are listed can be used; any other name is refused with advice.
 TEST_F(Run, DevicesAreListedAndOthersRefusedWithAdvice) {
   const Finished listed = test::run({kTool, "--list-devices"});
   EXPECT_EQ(listed.status, 0) << listed.err;
@@ -309,7 +309,7 @@ TEST_F(Run, DevicesAreListedAndOthersRefusedWithAdvice) {
   expect_error(tell({"-p", "x", "-dev", "cuda:-1"}),
                "expected cpu, cuda, cuda:N, cuda:GPU-UUID, sim");
   expect_error(tell({"-p", "x", "-dev", "cuda:99"}), "-dev cpu");
-  // Copied from everywhere, and no reason to end where there is no GPU.
+  // Users often copy these flags from other commands, so they must not fail without a GPU.
   const auto copied = tell({"-p", "x", "-n", "2", "-ngl", "99", "-fa", "1"});
   EXPECT_EQ(copied.status, 0) << copied.err;
   EXPECT_NE(copied.err.find("-ngl 99: no GPU is usable here"), std::string::npos) << copied.err;
@@ -354,7 +354,7 @@ TEST_F(Run, AChatOverAPipeAnswersLineByLine) {
   EXPECT_EQ(json["replies"], 3);
   EXPECT_EQ(json["messages"][2]["content"], "Tell me a story.");
 
-  // Greedy replies of a chat that goes on equal those of one that never stopped.
+  // Greedy replies of a resumed chat equal those of an uninterrupted one.
   const std::string lines = "Hello!\nTell me a story.\n";
   const std::string whole = tell({"-cnv", "-n", "12"}, lines + "And then?\n").out;
   const std::string begun = tell({"-cnv", "-n", "12"}, lines + "/save " + saved + "\n").out;
@@ -410,7 +410,7 @@ TEST_F(Run, AChatThatCannotBeLoadedChangesNothing) {
   EXPECT_TRUE(settings["logit_bias"].empty());
 }
 
-// What follows in a pipe was written for a conversation without the error.
+// Later messages in a pipe were written for a conversation without the error, so the chat ends.
 TEST_F(Run, AnErrorEndsAChatOverAPipe) {
   const std::string good = folder_ / "chat.json";
   struct Case {
@@ -450,7 +450,7 @@ TEST_F(Run, ATerminalHasAPromptAndHistory) {
   ASSERT_TRUE(process.wait_for_error("> ")) << process.err;
   process.write("Hello!\r");
   ASSERT_TRUE(process.wait_for_output("\n")) << process.err;
-  process.write("\033[A\r");  // up: the message again
+  process.write("\033[A\r");  // up: recalls the message
   ASSERT_TRUE(process.wait_for_output("\n")) << process.err;
   process.write("/exit\r");
   EXPECT_EQ(process.finish(), 0);
@@ -460,11 +460,11 @@ TEST_F(Run, ATerminalHasAPromptAndHistory) {
 TEST_F(Run, WhatIsPastedOnATerminalIsOneMessage) {
   const std::string saved = folder_ / "chat.json";
   Process process(story({"-n", "4"}), Process::Input::terminal, {"TERM=xterm"});
-  ASSERT_TRUE(process.wait_for_error("\033[?2004h")) << process.err;  // marks, please
+  ASSERT_TRUE(process.wait_for_error("\033[?2004h")) << process.err;  // enables bracketed paste
   ASSERT_TRUE(process.wait_for_error("> ")) << process.err;
   process.write("Say: \033[200~one\rtwo\t2\r\001\xc3\xa9 three\r\033[201~\r");
   ASSERT_TRUE(process.wait_for_output("\n")) << process.err;
-  ASSERT_TRUE(process.wait_for_error("\033[?2004l")) << process.err;  // not while it writes
+  ASSERT_TRUE(process.wait_for_error("\033[?2004l")) << process.err;  // disabled while it generates
   process.write("/save " + saved + "\r/exit\r");
   EXPECT_EQ(process.finish(), 0);
   EXPECT_NE(process.err.find("reply 4 tokens"), std::string::npos) << process.err;
@@ -496,15 +496,15 @@ TEST_F(Run, ALineIsDrawnAgainWhereItComesBackToTheForeground) {
   process.signal(SIGCONT);
   ASSERT_TRUE(process.wait_for_error("\033[?2004h")) << process.err;
   ASSERT_TRUE(process.wait_for_error("> half a message")) << process.err;
-  process.write("\032");  // Ctrl-Z, which a program without a shell outlives
+  process.write("\032");  // Ctrl-Z, which a program without a shell survives
   ASSERT_TRUE(process.wait_for_error("^Z")) << process.err;
   ASSERT_TRUE(process.wait_for_error("> half a message")) << process.err;
   process.write("\003/exit\r");
   EXPECT_EQ(process.finish(), 0);
 }
 
-// A line of two rows that needs four where the terminal becomes narrower: the prompt's row is three
-// above the cursor's.
+// The line has two rows, and four when the terminal becomes narrower, so the prompt's row is then
+// three above the cursor's.
 TEST_F(Run, AWrappedLineIsDrawnAgainWhereTheSizeChanges) {
   Process process(story({"-n", "4"}), Process::Input::terminal, {"TERM=xterm"});
   process.resize(24, 40);
@@ -527,8 +527,8 @@ TEST_F(Run, CtrlCOnATerminalStopsTheReplyAndTwiceLeaves) {
   ASSERT_TRUE(process.wait_for_error("interrupted")) << process.err;
   ASSERT_TRUE(process.wait_for_error("> ")) << process.err;
   process.write("half a message");
-  ASSERT_TRUE(process.wait_for_error("message")) << process.err;  // the line editor is at work
-  process.write("\003");                                          // taken back
+  ASSERT_TRUE(process.wait_for_error("message")) << process.err;  // the line editor is active
+  process.write("\003");                                          // discarded
   ASSERT_TRUE(process.wait_for_error("^C")) << process.err;
   ASSERT_TRUE(process.wait_for_error("> ")) << process.err;
   process.write("\003");

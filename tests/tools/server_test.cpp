@@ -1,4 +1,4 @@
-// leq-server as a program: what it says, how it ends, that it comes back.
+// leq-server as a program: its messages, its shutdown, and its restart.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -140,7 +140,7 @@ std::string ask(int port, const std::string& body) {
   return client.read_all(60);
 }
 
-// Of real plans: memory for one model and a part of another's.
+// With real memory plans, there is memory for one model and a part of another.
 TEST(LeqServer, ServesTheModelsOfAFolderWithinItsMemory) {
   const TemporaryFolder models;
   std::filesystem::copy_file(story_file(), models / "one.leq");

@@ -1,4 +1,4 @@
-// The table of settings against the sources, which name them, and the tools, which have the flags.
+// Compares the table of settings with the sources, which name settings, and with the tools' flags.
 #include "tools/common/setting_flags.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ std::set<std::string> settings_of_sources(const std::vector<std::string>& folder
   return found;
 }
 
-// All words that the tools take, as their help shows them.
+// Returns all words that the tools accept, as shown by their help.
 std::set<std::string> flags_of_tools() {
   std::set<std::string> found;
   for (const char* tool : {"leq-quantize", "leq-run", "leq-perplexity", "leq-inspect", "leq-bench",
@@ -102,7 +102,7 @@ std::string told(const std::function<void()>& call) {
   return "no error";
 }
 
-// Word for word as people at a command line have seen them since the first version.
+// Users have seen these messages word for word since the first version.
 TEST(SettingFlags, MessagesOfTheLibraryTellFlagsToUsersOfTools) {
   ModelConfig config;
   config.context = 512;

@@ -1,4 +1,4 @@
-// Small .leq files with random weights, made by leq-quantize as a user would.
+// Small .leq files with random weights, created by leq-quantize as a user would.
 #pragma once
 
 #include <filesystem>
@@ -42,7 +42,7 @@ inline Json small_gpt2_config() {
           {"tokenizer_class", "GPT2Tokenizer"}};
 }
 
-// `family`: "llama" or "gpt2". Returns the path of the file in `folder`.
+// `family` is "llama" or "gpt2". Returns the path of the file in `folder`.
 inline std::string make_small_model(const TemporaryFolder& folder, const std::string& family,
                                     const std::string& type) {
   const Json config = family == "gpt2" ? small_gpt2_config() : small_llama_config();

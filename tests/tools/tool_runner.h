@@ -1,4 +1,4 @@
-// Runs the built tools as a user does and keeps what they print.
+// Runs the built tools as a user would, and returns their output.
 #pragma once
 
 #include <fcntl.h>
@@ -26,21 +26,21 @@ inline std::string read_bytes(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// A child's peak begins with this process's, whose memory it has until it runs its program: from
-// now on that is what is in use at the moment (proc(5), clear_refs).
+// A child's peak memory starts with that of this process, whose memory it shares until it executes
+// its program. This function resets the peak to the current usage (proc(5), clear_refs).
 inline void forget_own_peak() {
   ::malloc_trim(0);
   std::ofstream("/proc/self/clear_refs") << 5;
 }
 
 struct ToolRun {
-  int status = -1;  // exit status; -1 where a signal ended the tool
+  int status = -1;  // exit status; -1 if a signal ended the tool
   std::string out;
   std::string err;
-  std::uint64_t peak_bytes = 0;  // of memory that was resident at one time
+  std::uint64_t peak_bytes = 0;  // peak resident memory
 };
 
-// `tool`: "leq-inspect". `input` is its standard input.
+// `tool` is a name such as "leq-inspect". `input` is passed to its standard input.
 inline ToolRun run_program(const std::string& tool, const std::vector<std::string>& arguments,
                            const std::string& input = "") {
   const TemporaryFolder folder;
@@ -69,7 +69,7 @@ inline ToolRun run_program(const std::string& tool, const std::vector<std::strin
           static_cast<std::uint64_t>(used.ru_maxrss) * 1024};
 }
 
-// The words of options that a help shows: "-c", "--ctx-size".
+// Returns the option words in a help text: "-c", "--ctx-size".
 inline std::vector<std::string> words_in_help(const std::string& help) {
   std::vector<std::string> words;
   for (const auto line : split(help, "\n")) {

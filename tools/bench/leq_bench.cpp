@@ -1,4 +1,4 @@
-// leq-bench: tokens per second in rows like llama-bench's, each with the limit of this machine.
+// leq-bench: tokens per second in rows like llama-bench's, each with the limit set by this machine.
 #include <algorithm>
 #include <iostream>
 #include <map>
@@ -38,7 +38,7 @@
 namespace leq {
 namespace {
 
-// Sets the KV types of the setting, and the cache details that the options give.
+// Sets the KV types of the setting and the details of the cache that the options give.
 void choose_cache(const Options& options, const RunSetting& setting, const BenchModel& model,
                   RunLimits& limits) {
   const KvType fallback = default_kv_type(model.scheme());
@@ -52,12 +52,12 @@ bool names_cache(const Options& options) {
   return std::ranges::any_of(kv_options(""), given);
 }
 
-// Positions per sequence.
+// Returns the number of positions per sequence.
 std::int64_t positions(const BenchTest& test) { return round_up(test.positions(), kPageTokens); }
 
 class Bench {
  public:
-  // `processes`: ranks started by mpirun; null: none.
+  // `processes` are the ranks started by mpirun; null without mpirun.
   Bench(const Options& options, Communicator* processes)
       : options_(options),
         processes_(processes),
@@ -99,7 +99,7 @@ class Bench {
   }
 
  private:
-  // `-t` counts threads per process; ranks that are threads of one process divide them.
+  // `-t` counts threads per process, so ranks that are threads of one process share them.
   int threads_of_leader(const RunSetting& setting) const {
     return processes_ == nullptr ? threads_of_rank(setting.threads, 0, setting.ranks)
                                  : setting.threads;
@@ -112,7 +112,7 @@ class Bench {
       model.follow(backend, limits, *processes_);
       return;
     }
-    std::optional<BenchWork> whole;  // of a single rank; several divide it
+    std::optional<BenchWork> whole;  // for one rank; several ranks divide it
     if (setting.ranks > 1) {
       Session alone = model.make_session(backend, limits);
       whole = bench_work(alone, test);
@@ -187,7 +187,7 @@ class Bench {
     return row;
   }
 
-  // The machine's limits for a test; those of a GPU, and of several machines, are not
+  // Returns the machine's limits for a test. The limits of a GPU, or of several machines, are not
   // measured.
   MachineLimits limits_now(Backend& backend, int threads, const BenchTest& test,
                            const BenchWork& work) {
@@ -217,7 +217,7 @@ class Bench {
   bool for_people_;
   BenchColumns columns_;
   std::vector<BenchRow> rows_;
-  Table parts_;  // --breakdown
+  Table parts_;  // rows of --breakdown
 };
 
 void print(const Table& table, const std::string& format, const std::string& machine) {
@@ -258,7 +258,7 @@ Table load_table(const Options& options) {
   return table;
 }
 
-// A row for each combination of numbers of sequences, prompt and reply tokens.
+// One row for each combination of number of sequences, prompt length and reply length.
 Table traffic_table(const Options& options) {
   Table table;
   for (const std::string& name : options.list("model")) {
@@ -287,7 +287,7 @@ Table traffic_table(const Options& options) {
   return table;
 }
 
-// The text of -f or --replay, tokenized for the model.
+// Returns the text of -f or --replay, tokenized for the model.
 std::vector<Token> tokens_of(const std::string& path, const BenchModel& model) {
   constexpr std::uint64_t kMostBytes = 16 << 20;
   const std::string text = read_text_file(path, kMostBytes);
@@ -343,7 +343,7 @@ Table speculation_table(const Options& options) {
       const auto backend = chosen_backend(options, setting.threads);
       Session session = model.make_session(*backend, speculation_limits(test, limits));
       std::optional<BenchModel> draft;
-      std::unique_ptr<Session> draft_session;  // built in place: its parts refer to each other
+      std::unique_ptr<Session> draft_session;  // built in place: its parts hold references
       if (options.given("model-draft")) {
         draft.emplace(options.text("model-draft"), load_mode(options), kSyntheticContext);
         if (model.tokenizer() != nullptr && draft->tokenizer() != nullptr) {
@@ -373,7 +373,7 @@ void check_sweep_of_ranks(const Options& options) {
   for (const std::int64_t ranks : options.integers("tp")) check_ranks(options, ranks);
 }
 
-// Null without mpirun.
+// Returns the ranks started by mpirun; null without mpirun.
 std::unique_ptr<Communicator> ranks_of_mpirun(const Options& options) {
   for (const std::int64_t ranks : options.integers("tp")) {
     if (ranks_are_processes(static_cast<int>(ranks), device_name(options))) {
@@ -404,7 +404,7 @@ int run(const Options& options) {
     return 0;
   }
   for (const std::string& model : options.list("model")) {
-    if (!is_synthetic(model)) check_model_file("-m", model);  // before other models are measured
+    if (!is_synthetic(model)) check_model_file("-m", model);  // fails before others are measured
   }
   if (options.given("arrivals")) {
     print(traffic_table(options), format);

@@ -1,5 +1,5 @@
-// Measures the time from opening a .leq file to the logits of the first token, and the memory it
-// takes.
+// Measures the time from opening a .leq file until the logits of the first token, and the memory
+// used.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace leq {
 
-// One row: medians of `runs` loads with a fresh backend and a cache of 512 positions each, and the
-// largest resident size of this process so far. Throws Error as Model does.
+// Returns one row: medians of `runs` loads, each with a fresh backend and a cache of 512 positions,
+// and the largest resident size of this process so far. Throws Error like Model.
 Row bench_load(const std::string& path, LoadMode mode, int threads, int runs);
 
 }  // namespace leq

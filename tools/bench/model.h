@@ -1,4 +1,4 @@
-// A model for leq-bench: a .leq file, or synthetic weights of a published shape.
+// A model for leq-bench: a .leq file, or synthetic weights in the shape of a published model.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,20 @@ namespace leq {
 
 class BenchModel {
  public:
-  // `name`: a path, or "synthetic:SHAPE:TYPE". Synthetic models have `context` positions at most.
-  // Throws Error as Model and SyntheticModel do.
+  // `name` is a path or "synthetic:SHAPE:TYPE". Synthetic models have at most `context` positions.
+  // Throws Error like Model and SyntheticModel.
   BenchModel(const std::string& name, LoadMode mode, std::int64_t context);
 
   const std::string& name() const { return name_; }      // without folders and type
   const std::string& scheme() const { return scheme_; }  // "int8"
   const ModelConfig& config() const;
   std::uint64_t weight_bytes() const;
-  const Tokenizer* tokenizer() const;  // null where there is none
-  // Throws Error where the limits do not fit into a GPU's memory. With several ranks: the leader's.
+  const Tokenizer* tokenizer() const;  // null if there is none
+  // Throws Error if the limits exceed a GPU's memory. With several ranks: the leader's session.
   Session make_session(Backend& backend, const RunLimits& wanted,
                        Communicator& ranks = one_rank()) const;
-  // A session of the model's head of multi-token prediction beside a session with `limits`; null
-  // where the model has none.
+  // A session of the model's multi-token prediction head, for use with a session with `limits`;
+  // null if the model has no such head.
   std::unique_ptr<Session> make_mtp_session(Backend& backend, const RunLimits& limits) const;
   // Runs another rank until the leader's session ends; `wanted` must be the leader's.
   void follow(Backend& backend, const RunLimits& wanted, Communicator& ranks) const;
@@ -48,7 +48,7 @@ class BenchModel {
   std::optional<ModelConfig> mtp_;
 };
 
-// A tokenizer with placeholder texts for the ids of a model without one.
+// A tokenizer with placeholder texts, for a model without a tokenizer.
 Tokenizer numbered_tokens(std::int64_t vocabulary);
 
 }  // namespace leq

@@ -13,12 +13,12 @@ namespace leq {
 
 ToolSpec tool_spec();
 
-// Throws Error where no test is selected.
+// Throws Error if no test is selected.
 std::vector<BenchTest> tests_of(const Options& options);
 
-// One combination of settings in which all tests run.
+// One combination of settings, with which all tests are run.
 struct RunSetting {
-  int threads = 0;  // of all ranks
+  int threads = 0;  // sum over all ranks
   int ranks = 1;
   std::int64_t batch_tokens = 0;
   std::optional<KvType> key_type, value_type;  // nullopt = the model's default

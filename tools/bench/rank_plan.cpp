@@ -16,10 +16,10 @@
 namespace leq {
 namespace {
 
-// The facts of a model that a plan needs; its weights are not loaded.
+// The properties of a model that a plan needs; its weights are not loaded.
 struct ShapedModel {
   ModelConfig config;
-  std::map<std::string, std::uint64_t, std::less<>> bytes;  // of each tensor
+  std::map<std::string, std::uint64_t, std::less<>> bytes;  // tensor name -> bytes
   ColumnBytes columns;
 
   void add(const StoredTensor& tensor) {

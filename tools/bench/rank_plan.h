@@ -1,4 +1,4 @@
-// leq-bench --tp-plan: a plan of ranks on GPUs that are only described.
+// leq-bench --tp-plan: plans ranks on GPUs from a description of the GPUs.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace leq {
 
-// A row for each model, number of sequences and number of ranks. Throws Error where an option of
-// the sweep is not supported by a plan.
+// Returns one row for each model, number of sequences and number of ranks. Throws Error if a plan
+// does not support an option of the sweep.
 Table rank_plan_table(const Options& options);
 
-// The plan's assumptions in one line.
+// Returns the plan's assumptions in one line.
 std::string rank_machine_text();
 
 }  // namespace leq

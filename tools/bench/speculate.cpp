@@ -48,7 +48,7 @@ struct Mode {
   EngineOptions options;
 };
 
-// Measurements of one engine's replies to one text.
+// Measurements of the replies of one engine to one text.
 struct Measured {
   std::vector<double> rates;  // tokens per second
   EngineCounts counts;
@@ -73,7 +73,7 @@ double write_reply(Engine& engine, const SpeculationText& text, const Speculatio
   return ended->reply_tokens_per_second();
 }
 
-// Alternates between the modes, so that other load on the machine affects all of them.
+// Alternates between the modes, so that other load on the machine affects all modes equally.
 std::vector<Measured> measure(const std::vector<Mode>& modes, const Tokenizer& tokenizer,
                               Session& session, const SpeculationText& text,
                               const SpeculationTest& test, Progress& progress, int& done) {
@@ -93,7 +93,7 @@ std::vector<Measured> measure(const std::vector<Mode>& modes, const Tokenizer& t
   return all;
 }
 
-// An MTP head also reads hidden states: zeros serve for timing.
+// An MTP head also reads hidden states, for which zeros suffice when only time is measured.
 const Rows& forward(Session& session, const Batch& batch) {
   Transformer& transformer = session.transformer();
   if (!transformer.config().reads_hidden) return transformer.forward(batch, session.state());
@@ -112,7 +112,7 @@ void feed(Session& session, std::span<const Token> tokens) {
   }
 }
 
-// Seconds of a step with `rows` tokens and a draw after each of them, after a prompt.
+// Returns the seconds of a step after a prompt, with `rows` tokens and a draw after each of them.
 double step_seconds(Session& session, const std::vector<Token>& prompt, std::int64_t rows,
                     int runs) {
   const SequenceState state = session.state();
@@ -155,7 +155,7 @@ std::vector<Token> numbered_words(std::string_view text, std::int64_t vocabulary
            static_cast<unsigned char>(c) >= 128;
   };
   for (std::size_t at = 0; at < text.size();) {
-    std::size_t end = at + 1;  // a space belongs to the word after it
+    std::size_t end = at + 1;  // a space belongs to the following word
     if (in_word(text[at]) || (text[at] == ' ' && end < text.size() && in_word(text[end]))) {
       while (end < text.size() && in_word(text[end])) ++end;
     }
@@ -170,8 +170,8 @@ std::vector<Token> numbered_words(std::string_view text, std::int64_t vocabulary
 RunLimits speculation_limits(const SpeculationTest& test, RunLimits limits) {
   std::int64_t longest = 0;
   for (const auto& text : test.texts) longest = std::max(longest, std::ssize(text.prompt));
-  // Each of three engines keeps the pages of its text, and with recurrent models also partly filled
-  // ones at kept states.
+  // Each of the three engines keeps the pages of its text; for recurrent models also partly filled
+  // pages at saved states.
   limits.sequence_context = longest + test.reply + 2 * kMaxDraftTokens;
   limits.context = 6 * round_up(limits.sequence_context, kPageTokens);
   limits.output_tokens = 1 + kMaxDraftTokens;

@@ -1,5 +1,5 @@
-// Measures the gain of speculative decoding: replies with and without draft tokens, alternating,
-// and the cost of steps of several rows.
+// Measures the gain of speculative decoding (replies with and without draft tokens, in alternation)
+// and the cost of steps with several rows.
 #pragma once
 
 #include <cstdint>
@@ -11,33 +11,33 @@
 
 namespace leq {
 
-// A prompt, and its reply where that is known in advance.
+// A prompt, and its reply if it is known in advance.
 struct SpeculationText {
   std::string name;
   std::vector<Token> prompt;
-  std::vector<Token> replayed;  // empty: the model generates its own
+  std::vector<Token> replayed;  // empty: the model generates the reply
 };
 
 struct SpeculationTest {
   std::vector<SpeculationText> texts;
   std::int64_t reply = 128;  // tokens
   std::int64_t max_draft_tokens = 0;
-  double draft_share = 0;  // replayed: right share of the draft model's draft tokens
+  double draft_share = 0;  // replayed: fraction of correct draft tokens
   int runs = 5;
   std::uint64_t seed = 1;
 };
 
 // Prompts of three kinds: prose, repetitive JSON, and a summary with quotes.
 std::vector<SpeculationText> built_in_texts(const Tokenizer& tokenizer);
-// Tokens of a text for a model without a tokenizer: one id per distinct word, so that repetitions
-// in the text are repetitions in the ids.
+// Returns token ids of a text for a model without a tokenizer: one id per distinct word, so that
+// repetitions in the text are also repetitions of ids.
 std::vector<Token> numbered_words(std::string_view text, std::int64_t vocabulary);
 
-// Limits of the sessions of the test.
+// The limits of the sessions in this test.
 RunLimits speculation_limits(const SpeculationTest& test, RunLimits limits);
 
-// For each text a row without draft tokens, one with those found in the text and one with a draft
-// model `draft_name` (null: none); then a row for each number of draft tokens per step.
+// Adds rows for each text: without draft tokens, with drafts found in the text, and with a draft
+// model `draft_name` (null: none); then one row for each number of draft tokens per step.
 void bench_speculation(const BenchModel& model, Session& session, const std::string& draft_name,
                        Session* draft, const SpeculationTest& test, Table& table);
 

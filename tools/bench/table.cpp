@@ -15,7 +15,7 @@ std::string in_gibibytes(std::uint64_t bytes) {
   return mebibytes < 1024 ? fixed(mebibytes, 1) + " MiB" : fixed(mebibytes / 1024, 2) + " GiB";
 }
 
-// The speed in the unit of its limit: "31.2 of 33.4 GB/s read".
+// Returns the speed in the unit of its limit, such as "31.2 of 33.4 GB/s read".
 std::string against_limit(const BenchRow& row) {
   const BenchNumbers& numbers = row.numbers;
   if (numbers.limit == 0) return "n/a";

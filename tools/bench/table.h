@@ -1,4 +1,4 @@
-// The rows of leq-bench, in a format for readers and in one for scripts.
+// The rows of leq-bench, in one format for readers and one for scripts.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct BenchRow {
   BenchNumbers numbers;
 };
 
-// Settings that differ between rows and therefore have columns.
+// Settings that differ between rows and therefore get columns.
 struct BenchColumns {
   bool ranks = false;
   bool batch = false;
@@ -35,9 +35,9 @@ struct BenchColumns {
 };
 
 std::string test_title(const BenchTest& test);  // "tg128 @ d4096"
-// llama-bench's columns plus the share of the limit.
+// The columns of llama-bench, plus the share of the limit.
 Row people_row(const BenchRow& row, const BenchColumns& columns);
-// model, scheme, threads, test, depth, tps, ...: listed in docs/benchmarks.md.
+// model, scheme, threads, test, depth, tps, ...; docs/benchmarks.md lists all columns.
 Row script_row(const BenchRow& row, const BenchColumns& columns);
 
 }  // namespace leq

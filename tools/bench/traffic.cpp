@@ -16,7 +16,7 @@
 namespace leq {
 namespace {
 
-// The smallest value that is at least as large as this share of all values.
+// Returns the smallest value that is not below this fraction of all values.
 double percentile(std::vector<double>& values, double share) {
   if (values.empty()) return 0;
   std::ranges::sort(values);
@@ -24,7 +24,7 @@ double percentile(std::vector<double>& values, double share) {
   return values[std::clamp<std::size_t>(at, 1, values.size()) - 1];
 }
 
-// Arrival times of a Poisson process.
+// The arrival times of a Poisson process.
 std::vector<double> arrivals(const Traffic& traffic, Random& random) {
   std::vector<double> times;
   double now = 0;

@@ -1,4 +1,4 @@
-// Requests with random arrival times during the generation of others, through the server's engine.
+// Sends requests at random times during the generation of others, through the server's engine.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,17 @@
 namespace leq {
 
 struct Traffic {
-  double per_second = 1;  // arrivals (Poisson); 0: all at the start
+  double per_second = 1;  // arrival rate (Poisson); 0: all at the start
   std::int64_t requests = 64;
-  std::int64_t prompt = 512;  // tokens, random: no shared prefixes
+  std::int64_t prompt = 512;  // random tokens, so that no prefixes are shared
   std::int64_t reply = 128;
-  // Not 0: a request with a prompt of this length arrives after a quarter of all reply tokens.
+  // If not 0, a request with a prompt of this length arrives after a quarter of the reply tokens.
   std::int64_t long_prompt = 0;
   std::uint64_t seed = 1;
 };
 
-// Total tokens per second, and percentiles of the time to the first token and between tokens; the
-// late request is reported separately, apart from its effect on the others. Throws Error where a
+// Returns total tokens per second, and percentiles of the time to the first token and between
+// tokens. The late request is reported apart from its effect on the others. Throws Error if a
 // request of this size does not fit.
 Row bench_traffic(const BenchModel& model, Session& session, const Traffic& traffic);
 

@@ -1,11 +1,11 @@
-// Writes a synthetic model to a file, for serving or loading tests.
+// Writes a synthetic model to a file, to test serving and loading.
 #pragma once
 
 #include "tools/common/options.h"
 
 namespace leq {
 
-// `--write FILE` with a single -m; with the tokenizer of `--write-tokenizer` if given.
+// Executes `--write FILE` with a single -m, and with the tokenizer of `--write-tokenizer` if given.
 void write_synthetic(const Options& options);
 
 }  // namespace leq

@@ -32,7 +32,7 @@ std::vector<Option> shown_options(const ToolSpec& tool) {
   return shown;
 }
 
-// Single-quoted for a shell; `quote` replaces an apostrophe inside.
+// Single-quotes a text for a shell; `quote` replaces apostrophes in it.
 std::string quoted(std::string_view text, const char* quote) {
   return "'" + replace_all(std::string(text), "'", quote) + "'";
 }
@@ -100,7 +100,7 @@ std::string zsh_script(const ToolSpec& tool) {
       if (kind == ValueKind::file) value += "_files";
       if (kind == ValueKind::choice) value += "(" + join(offered_values(option), " ") + ")";
     }
-    // A list option may be repeated; for others a word excludes all spellings of the option.
+    // A list option may be repeated; any other option excludes all of its spellings.
     const std::string before = option.kind == OptionKind::list ? "*" : "(" + join(words, " ") + ")";
     const std::string after = "[" + escaped(explanation(option)) + "]" + value;
     for (const std::string& word : words) {

@@ -11,7 +11,7 @@ namespace leq {
 
 std::vector<std::string> completion_shells();  // bash, zsh, fish
 
-// The script for one of these shells.
+// Returns the completion script for one of these shells.
 std::string completion_script(const ToolSpec& tool, std::string_view shell);
 
 }  // namespace leq

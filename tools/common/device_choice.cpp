@@ -22,7 +22,7 @@ constexpr std::pair<std::string_view, NumaMode> kNumaModes[] = {
     {"isolate", NumaMode::isolate},
     {"numactl", NumaMode::off}};
 
-// Number of GPU layers from -ngl: 0, kAllLayers or a number.
+// Returns the number of GPU layers requested by -ngl: 0, kAllLayers or a number.
 std::int64_t gpu_layers(const Options& options) {
   const std::string& text = options.text("gpu-layers");
   if (text == "all" || text == "-1") return kAllLayers;
@@ -32,8 +32,8 @@ std::int64_t gpu_layers(const Options& options) {
   return *layers;
 }
 
-// Where no GPU is usable, -ngl, often copied from other commands, runs on the CPU and prints a
-// note.
+// If no GPU is usable, the tool runs on the CPU with a note, because -ngl is often copied from
+// other commands.
 std::string device_of_layers(const Options& options) {
   const auto devices = list_devices();
   const auto is_gpu = [](const std::string& line) { return line.starts_with("cuda:"); };

@@ -11,32 +11,32 @@
 
 namespace leq {
 
-// The device of -dev; without it, from -ngl: 0 is the CPU, anything else the first GPU. Throws
-// Error where the two contradict each other.
+// Returns the device of -dev. Without -dev, -ngl decides: 0 is the CPU, anything else the first
+// GPU. Throws Error if the two contradict each other.
 std::string device_name(const Options& options);
 
-// --vram in bytes; 0 where not given. Throws Error where it is not a size or given for a CPU.
+// Returns --vram in bytes; 0 if not given. Throws Error if it is not a size or the device is a CPU.
 std::uint64_t memory_cap(const Options& options);
 
-// --exact; `fast` for a tool without it.
+// Returns the arithmetic that --exact selects; `fast` for a tool without that option.
 Arithmetic arithmetic_of(const Options& options);
 
-// The option --numa, and its value; `off` for a tool without it.
+// The option --numa, and its value; for a tool without this option the value is `off`.
 Option numa_option(const std::string& group);
 NumaMode numa_mode(const Options& options);
 
 DeviceOptions device_options(const Options& options, int threads);
 
-// Throws Error naming the option where this build or machine has no such device.
+// Throws Error naming the option if this build or machine has no such device.
 std::unique_ptr<Backend> chosen_backend(const Options& options, int threads);
 
-// Calls `work`; if it finds no device and -ngl requested it, the error names -ngl.
+// Calls `work`; if it finds no device and -ngl requested one, the error names -ngl.
 void naming_gpu_layers(const Options& options, const std::function<void()>& work);
 
-// A model cannot be split between devices: throws Error where -ngl names only some of its layers.
+// Throws Error if -ngl selects only some layers, because a model cannot be split between devices.
 void check_gpu_layers(const Options& options, std::int64_t layers);
 
-// --list-devices: the values of -dev on this machine.
+// Answers --list-devices with the values of -dev on this machine.
 Answer list_devices_answer();
 
 }  // namespace leq

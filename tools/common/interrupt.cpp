@@ -7,7 +7,7 @@
 namespace leq::run {
 namespace {
 
-// Accessible to a signal handler: lock-free atomics.
+// These are lock-free atomics, because a signal handler accesses them.
 std::atomic<bool> g_caught = false;
 std::atomic<int> g_signal = SIGINT;
 std::atomic<bool> g_watching = false;
@@ -18,7 +18,7 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 void on_interrupt(int signal) {
   g_signal = signal;
   if (g_watching.load() && !g_caught.exchange(true)) return;
-  // Errors are ignored: the program ends either way.
+  // Errors are ignored, because the program ends anyway.
   if (write(STDOUT_FILENO, g_report.load(), g_report_size.load()) < 0) _exit(1);
   if (write(STDERR_FILENO, "\n", 1) < 0) _exit(1);
   _exit(interrupted_status());

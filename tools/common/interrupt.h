@@ -1,5 +1,5 @@
-// Handling of Ctrl-C: it stops the current reply; without one, or the second time, it ends the
-// program.
+// Handles Ctrl-C: it stops the current reply. If there is no reply, or if it is pressed again, it
+// ends the program.
 #pragma once
 
 #include <atomic>
@@ -7,17 +7,17 @@
 
 namespace leq::run {
 
-inline constexpr int kInterruptedStatus = 130;  // exit status, 128 + SIGINT as shells have it
-// The exit status for the last signal.
+inline constexpr int kInterruptedStatus = 130;  // 128 + SIGINT, as in shells
+// Returns the exit status for the last signal.
 int interrupted_status();
 
-// Installs the handler. `abort_report`: written to the terminal when the program ends during a
-// reply (switches colours off); must outlive the program.
+// Installs the handler. `abort_report`: written to the terminal if the program ends during a reply
+// (switches colours off); it must outlive the program.
 void watch_interrupts(std::string_view abort_report);
-// The same for SIGTERM and SIGHUP, unless SIGHUP is ignored (nohup).
+// Also handles SIGTERM and SIGHUP, except that an ignored SIGHUP (nohup) stays ignored.
 void watch_ends();
 
-// In its lifetime the first Ctrl-C sets flag() instead of ending the program.
+// During its lifetime, the first Ctrl-C sets flag() instead of ending the program.
 class InterruptScope {
  public:
   InterruptScope();

@@ -1,4 +1,4 @@
-// Options of the KV cache: types of keys and values, and the positions kept in f16 beside codes.
+// Options of the KV cache: types of keys and values, and which positions are stored in f16.
 #pragma once
 
 #include <string>
@@ -13,19 +13,19 @@
 namespace leq {
 
 std::vector<Option> kv_options(const std::string& group);
-// All but the types.
+// Returns all options except the types.
 std::vector<Option> kv_detail_options(const std::string& group);
 
-// Sets types and residual of `limits` from the options; types that are not given are those that the
-// file was quantized for, else by the type of its weights. Throws Error for numbers that no chosen
-// type uses.
+// Sets the types and the residual of `limits`. Types that are not given are those that the file was
+// quantized for, otherwise those that match the type of its weights. Throws Error if a given number
+// is not used by any of these types.
 void choose_kv(const Options& options, const Model& model, RunLimits& limits);
-// The same, except for the types, which `limits` must have already.
+// Like choose_kv, but keeps the types, which `limits` must already have.
 void choose_kv_details(const Options& options, RunLimits& limits);
 
-// "layers 0 and 27: keys f16, their biases are large"; empty where all layers have the same types.
+// "layers 0 and 27: keys f16, their biases are large"; empty if all layers have the same types.
 std::string wide_keys_text(const KvShape& shape, const RunLimits& limits);
-// "simq4 s4 r32 b32", "int8": the label in reports that can be compared.
+// "simq4 s4 r32 b32", "int8": the label in reports that can be compared with each other.
 std::string kv_label(KvType type, const RunLimits& limits);
 
 }  // namespace leq

@@ -8,7 +8,7 @@ namespace {
 constexpr auto kTold = ForeignUse::told;
 constexpr auto kRefused = ForeignUse::refused;
 
-// Flags without effect: leq always does what they say, has no use for it, or prints the same.
+// These flags have no effect: leq always behaves like this, does not need it, or prints the same.
 std::vector<ForeignOption> silent_flags() {
   return {
       {.words = "-fa --flash-attn", .value_may_follow = true},

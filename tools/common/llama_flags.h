@@ -1,5 +1,5 @@
-// Flags of llama.cpp's tools without an equivalent in leq: those that are ignored, and advice for
-// the others.
+// Flags of llama.cpp's tools that have no equivalent in leq: those that are ignored, and those that
+// are refused with advice.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace leq {
 
-// For tools that run a model. A tool's own options have precedence.
+// Returns the flags for tools that run a model. A tool's own options take precedence.
 std::span<const ForeignOption> llama_flags();
 
 }  // namespace leq

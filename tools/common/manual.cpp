@@ -9,14 +9,14 @@
 namespace leq {
 namespace {
 
-// Escapes text for roff: a line that begins with a dot must not be a request.
+// Escapes text for roff, so that a line that begins with a dot is not a request.
 std::string roff(std::string_view text) {
   std::string out;
   for (const char c : text) {
     if (c == '\\') {
       out += "\\e";
     } else if (c == '-') {
-      out += "\\-";  // not a hyphen, which cannot be typed again
+      out += "\\-";  // a minus, so that options can be copied
     } else {
       out += c;
     }

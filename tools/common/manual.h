@@ -7,7 +7,7 @@
 
 namespace leq {
 
-// For man(1), section 1, in macros of man(7).
+// Returns a page for section 1 of man(1), in macros of man(7).
 std::string manual_page(const ToolSpec& tool);
 
 }  // namespace leq

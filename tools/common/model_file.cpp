@@ -22,7 +22,7 @@ Option conversion_cache_option() {
 
 int with_model_files(const Options& options, const std::function<int(const Options&)>& body) {
   Options resolved = options;
-  std::vector<NamelessFile> in_memory;  // until the tool ends
+  std::vector<NamelessFile> in_memory;  // kept until the tool ends
   for (const char* name : {"model", "model-draft"}) {
     if (!options.declares(name)) continue;
     resolved.replace_texts(name, [&](const std::string& path) -> std::string {

@@ -1,4 +1,4 @@
-// GGUF files for tools that run .leq files: converted once, with unchanged numbers, and cached.
+// GGUF files for tools that run .leq files: converted once, with the same values, and cached.
 #pragma once
 
 #include <functional>
@@ -7,11 +7,11 @@
 
 namespace leq {
 
-// --cache, for tools that run a model.
+// Returns the option --cache, for tools that run a model.
 Option conversion_cache_option();
 
-// Calls `body` with options in which -m and -md (where a tool has them) name .leq files: a GGUF
-// file is replaced by its conversion (convert/gguf_conversion.h), in the cache folder or, with
+// Calls `body` with options in which -m and -md (if the tool has them) name .leq files: a GGUF file
+// is replaced by its conversion (convert/gguf_conversion.h) in the cache folder or, with
 // --no-cache, in memory until the tool ends. Returns the result of `body`.
 int with_model_files(const Options& options, const std::function<int(const Options&)>& body);
 

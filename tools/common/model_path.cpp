@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Characters that need no quoting in a shell, like those of hub names; other names are quoted.
+// Characters that need no quoting in a shell and may occur in hub names; others are quoted.
 bool is_plain(char c) {
   const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
   return letter || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.' || c == '/';
@@ -31,14 +31,14 @@ fs::path without_slash(const fs::path& path) {
   return path.has_filename() ? path : path.parent_path();
 }
 
-// "models/Qwen" -> "Qwen.leq"; empty for ".".
+// Returns the output name for a folder: "models/Qwen" -> "Qwen.leq"; empty for ".".
 std::string file_for(const fs::path& folder) {
   const fs::path name = without_slash(folder).filename();
   const bool nameless = name.empty() || name == "." || name == "..";
   return typed(nameless ? fs::path("model.leq") : fs::path(name.string() + ".leq"));
 }
 
-// "Qwen/Qwen3-0.6B": two parts of characters that the hub allows, and no existing path.
+// Returns whether this is a hub name such as "Qwen/Qwen3-0.6B": two valid parts, no existing path.
 bool is_hub_name(const std::string& path) {
   const auto slash = path.find('/');
   if (slash == std::string::npos || slash == 0 || slash + 1 == path.size()) return false;
@@ -57,7 +57,7 @@ bool is_checkpoint(const fs::path& folder) {
   return fs::exists(folder / "config.json", ignored);
 }
 
-// Up to three .leq files of the folder, suggested where a file name is wrong.
+// Returns up to three .leq files in the folder, which are suggested if a file name is wrong.
 std::string files_beside(const fs::path& path) {
   constexpr std::size_t kMostFiles = 3;
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
@@ -124,7 +124,7 @@ void check_checkpoint_folder(const std::string& path) {
   const fs::path parent = fs::path(path).parent_path();
   const fs::path folder = parent.empty() ? fs::path(".") : parent;
   require(!begins_as_leq_file(path), place, ": is quantized already: `leq-run -m ", typed(path),
-          "` runs it, and its checkpoint folder can be quantized otherwise");
+          "` runs it; to quantize it differently, give its checkpoint folder");
   require(extension != ".leq", place, ": has the name of a .leq file and ",
           fs::file_size(path, error) == 0 ? "is empty" : "does not begin as one does",
           "; expected a checkpoint folder or a GGUF file");

@@ -1,5 +1,5 @@
 // Errors for common mistakes in model paths: a checkpoint folder instead of a file, a name on the
-// Hugging Face hub, a file of a checkpoint. They suggest the next command.
+// Hugging Face hub, a file of a checkpoint. The errors suggest the next command.
 #pragma once
 
 #include <filesystem>
@@ -7,13 +7,13 @@
 
 namespace leq {
 
-// Whether a regular file has the magic of a .leq file, whatever its name.
+// Returns whether a regular file begins with the magic number of .leq files, whatever its name.
 bool begins_as_leq_file(const std::filesystem::path& path);
 
-// Throws Error, beginning with `word` and the path, where the file cannot be a .leq file.
+// Throws Error, beginning with `word` and the path, if the file cannot be a .leq file.
 void check_model_file(const std::string& word, const std::string& path);
 
-// Throws Error where the path is not a folder, or the folder contains no checkpoint.
+// Throws Error if the path is not a folder or the folder contains no checkpoint.
 void check_checkpoint_folder(const std::string& path);
 
 }  // namespace leq

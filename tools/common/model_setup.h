@@ -11,17 +11,17 @@
 
 namespace leq {
 
-// Adds a tool's requirements (context, output rows, ...) to the limits from the options, once the
-// model is known.
+// Adds a tool's requirements (context, output rows, ...) to the limits given by the options, once
+// the model is open.
 using AdjustLimits = std::function<void(const Model& model, RunLimits& limits)>;
 
-// open_runtime with the options of model_options(); `draft`: the draft model's file (-md). Throws
-// Error naming the option or the file.
+// Calls open_runtime with the options of model_options(); `draft`: the draft model's file (-md).
+// Throws Error naming the option or the file.
 Runtime set_up_model(const Options& options, const AdjustLimits& adjust,
                      const std::optional<std::filesystem::path>& draft = {});
 
-// Bytes of weights, KV cache and scratch for set_up_model, from the file's header alone; for one
-// rank, no draft model. `most`: of a GPU's memory, to which a default context is cut.
+// Returns the bytes of weights, KV cache and scratch for set_up_model by the file's header, for one
+// rank without a draft model. `most`: memory of a GPU, to which a default context is reduced.
 std::uint64_t planned_bytes(const Options& options, const AdjustLimits& adjust, std::uint64_t most);
 
 }  // namespace leq

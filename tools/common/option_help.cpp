@@ -11,9 +11,9 @@ namespace leq {
 namespace {
 
 constexpr std::size_t kHelpColumns = 80;
-constexpr std::size_t kHelpIndent = 32;  // where the explanations begin
+constexpr std::size_t kHelpIndent = 32;  // column of the explanations
 
-// "-c, --ctx-size N"
+// Returns the option's words, such as "-c, --ctx-size N".
 std::string left_column(const Option& option) {
   const std::vector<std::string> words = shown_words(option);
   std::string out = words[0].starts_with("--") ? "      " : "  ";
@@ -22,7 +22,7 @@ std::string left_column(const Option& option) {
   return out;
 }
 
-// Wraps `text` to lines indented by `indent`; `used` columns of the first line are taken already.
+// Wraps `text` into lines indented by `indent`; `used` columns of the first line are already used.
 std::string wrapped(std::string_view text, std::size_t indent, std::size_t used) {
   std::string out;
   if (used > 0 && used + 2 > indent) {

@@ -8,16 +8,16 @@
 
 namespace leq {
 
-// Words to be shown: all spellings; of a flag those that change its default.
+// Returns the words to show: all spellings, but for a flag only those that change its default.
 std::vector<std::string> shown_words(const Option& option);
-// Its help text with choices and default.
+// Returns the help text, including choices and default.
 std::string explanation(const Option& option);
 
 struct OptionGroup {
   std::string name;
   std::vector<Option> options;
 };
-// Visible options in groups, in the order of the groups' first appearance.
+// Returns the visible options by group, in the order of the groups' first appearance.
 std::vector<OptionGroup> shown_groups(const ToolSpec& tool);
 
 inline constexpr std::string_view kVariablesText =

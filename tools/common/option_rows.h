@@ -1,4 +1,4 @@
-// Builders for options, for tools with many of one kind.
+// Helpers that build options, for tools with many similar options.
 #pragma once
 
 #include "tools/common/options.h"
@@ -31,7 +31,7 @@ inline Option number_row(OptionKind kind, std::string name, std::string value_na
           .maximum = maximum};
 }
 
-// Options for cutting a text into windows: protocol, window, chunks, join.
+// Options for splitting a text into windows: protocol, window, chunks, join.
 std::vector<Option> window_rows(const std::string& group);
 
 }  // namespace leq

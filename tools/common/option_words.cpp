@@ -21,8 +21,8 @@ std::vector<std::string> with_long_name(const std::string& spellings, const std:
   return words;
 }
 
-// Edit distance with insertions, deletions, replacements and swaps of neighbours (Damerau 1964,
-// restricted form).
+// The edit distance with insertions, deletions, replacements and swaps of adjacent characters
+// (Damerau 1964, restricted form).
 std::size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<std::vector<std::size_t>> cost(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
   std::iota(cost[0].begin(), cost[0].end(), std::size_t{0});
@@ -52,21 +52,21 @@ std::vector<std::string> negated_words(const Option& option) {
 
 std::optional<std::string> nearest_word(const std::string& word,
                                         std::span<const std::string> known) {
-  constexpr std::size_t kLongestWord = 64;  // the distance is quadratic
+  constexpr std::size_t kLongestWord = 64;  // because the distance is quadratic
   if (word.size() > kLongestWord) return std::nullopt;
   const auto bare = [](const std::string& text) {
     return text.substr(std::min(text.find_first_not_of('-'), text.size()));
   };
   const std::string wanted = bare(word);
   std::optional<std::string> best;
-  // At equal distance the longer name is preferred: typists omit letters more often.
+  // At equal distance the longer name is preferred, since letters are omitted more often.
   std::pair<std::size_t, std::ptrdiff_t> least;
   for (const auto& candidate : known) {
     const std::string name = bare(candidate);
     const bool begins = wanted.size() >= 3 && name.starts_with(wanted);
     const std::size_t cost = begins ? 1 : 2 * edit_distance(wanted, name);
     const std::size_t allowed = 2 * std::max<std::size_t>(1, wanted.size() / 3);
-    // For one-letter options only wrong dashes are corrected: they are close to every word.
+    // One-letter options are similar to every word, so only wrong dashes are corrected for them.
     if ((name.size() == 1 && cost != 0) || cost > allowed) continue;
     const std::pair reading(cost, begins ? 0 : -std::ssize(name));
     if (!best || reading < least) {

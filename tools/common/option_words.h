@@ -1,4 +1,4 @@
-// The command-line words of an option, and the known word closest to a misspelt one.
+// The command-line words of an option, and the known word closest to a misspelled one.
 #pragma once
 
 #include <optional>
@@ -10,11 +10,11 @@
 
 namespace leq {
 
-// All spellings, short ones first: {"-c", "--ctx-size"}.
+// Returns all spellings, short ones first: {"-c", "--ctx-size"}.
 std::vector<std::string> option_words(const Option& option);
-// Words that switch a flag off: {"-no-cnv", "--no-conversation"}; empty for other kinds.
+// Returns words that switch a flag off: {"-no-cnv", "--no-conversation"}; none for other kinds.
 std::vector<std::string> negated_words(const Option& option);
-// The known word with the smallest edit distance, if it is small enough for a typing error.
+// Returns the known word with the smallest edit distance, if it is small enough for a typo.
 std::optional<std::string> nearest_word(const std::string& word,
                                         std::span<const std::string> known);
 

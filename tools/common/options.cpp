@@ -34,7 +34,7 @@ void check_number(const Option& option, std::string_view text, const std::string
           ", found '", printable(text), "'");
 }
 
-// Checks one value; `where`: the word or variable that it was given with.
+// Checks one value; `where` is the word or the variable that specified it.
 void check_value(const Option& option, const std::string& text, const std::string& where) {
   switch (option.kind) {
     case OptionKind::integer:
@@ -76,7 +76,7 @@ std::string variable_name(std::string_view long_word) {
   return out;
 }
 
-// Environment variables of the long names among these words.
+// Returns the environment variables that correspond to the long names among these words.
 std::vector<std::string> variables_of(const std::vector<std::string>& words) {
   std::vector<std::string> names;
   for (const std::string& word : words) {
@@ -94,14 +94,14 @@ std::vector<std::string> bare_variables(const std::vector<std::string>& names) {
   return bare;
 }
 
-// Variables of one tool's options that look like misspelt ones of another; a test finds them.
+// Variables of one tool that resemble misspelled variables of another; a test checks this list.
 constexpr std::string_view kOfOtherTools[] = {
     "LEQ_ARG_AGAIN",      "LEQ_ARG_AGAINST",  "LEQ_ARG_TIME",         "LEQ_ARG_TARGET",
     "LEQ_ARG_METHOD",     "LEQ_ARG_METHODS",  "LEQ_ARG_JSON",         "LEQ_ARG_LOAD",
     "LEQ_ARG_N_PARALLEL", "LEQ_ARG_PARALLEL", "LEQ_ARG_PRETOKENIZER", "LEQ_ARG_PROMPT",
     "LEQ_ARG_N_PROMPT",   "LEQ_ARG_RECEIPT",  "LEQ_ARG_RECIPE",       "LEQ_ARG_WRITE_TOKENIZER"};
 
-// An environment variable that is set.
+// An environment variable that is set, with its value.
 struct SetVariable {
   std::string name, text;
 };
@@ -115,7 +115,7 @@ std::optional<SetVariable> first_set(const std::vector<std::string>& names,
 
 }  // namespace
 
-// Sets Options from words, environment and defaults, and checks each value.
+// Fills Options from words, environment and defaults, and checks each value.
 class OptionReader {
  public:
   Options read(const ToolSpec& tool, std::span<const std::string> words,
@@ -199,9 +199,9 @@ std::vector<std::string> misspelt_variables(const ToolSpec& tool,
     if (!variable.starts_with(kVariablePrefix)) continue;
     if (std::ranges::find(known, variable) != known.end()) continue;
     if (std::ranges::find(kOfOtherTools, variable) != std::end(kOfOtherTools)) continue;
-    // Compared without the common prefix, which would make all names similar.
+    // The common prefix is not compared, because it would make all names similar.
     const auto nearest = nearest_word(bare_variable(variable), bare_variables(meant));
-    if (!nearest) continue;  // probably of another tool
+    if (!nearest) continue;  // probably for another tool
     lines.push_back(printable(variable) + " is no variable of " + tool.name + ": did you mean " +
                     std::string(kVariablePrefix) + *nearest + "?");
   }

@@ -24,42 +24,42 @@ enum class OptionKind : std::uint8_t {
 };
 
 struct Option {
-  std::string name = {};       // long name without dashes, also its name in the code: "ctx-size"
-  std::string spellings = {};  // other words for it, separated by spaces: "-c --context"
+  std::string name = {};       // long name without dashes, also used in the code: "ctx-size"
+  std::string spellings = {};  // other spellings, separated by spaces: "-c --context"
   OptionKind kind = OptionKind::flag;
   std::string value_name = {};  // "N", in the help
-  // The default, as a user would type it; "" = none. Flags: "true"; "auto" = the tool decides,
-  // has() is false then.
+  // The default, as a user would type it; "" = none. For flags: "true"; "auto" = the tool decides,
+  // and has() returns false.
   std::string fallback = {};
   std::string help = {};
   std::string group = {};                                     // heading in the help
   double minimum = -std::numeric_limits<double>::infinity();  // numbers: inclusive range
   double maximum = std::numeric_limits<double>::infinity();
-  std::vector<std::string> choices = {};      // texts: the only values allowed, if any
-  std::vector<std::string> suggestions = {};  // completions offered by shells, beside others
+  std::vector<std::string> choices = {};      // texts: if not empty, the only valid values
+  std::vector<std::string> suggestions = {};  // further values that shell completions offer
   bool required = false;
-  std::string negations = {};  // flags: other words for --no-name: "-no-cnv"
-  bool hidden = false;         // accepted, but not in the help
-  // Flags: the next word is taken as the value if it is on, off or auto (= on).
+  std::string negations = {};  // flags: other spellings of --no-name: "-no-cnv"
+  bool hidden = false;         // accepted but not listed in the help
+  // Flags: the next word is the value if it is on, off or auto (= on).
   bool value_may_follow = false;
 };
 
 enum class ForeignUse : std::uint8_t {
-  silent,   // no effect here
-  told,     // no effect here; `text` explains it in a line
+  silent,   // ignored without a message
+  told,     // ignored; `text` explains why in one line
   refused,  // an unsupported feature; `text` gives advice
 };
 
-// Words of another program's options that users may know and that are no options here.
+// Option words of another program that users may know, but that are not options here.
 struct ForeignOption {
   std::string words = {};  // separated by spaces
   ForeignUse use = ForeignUse::silent;
   std::string_view text = {};
-  int values = 0;                 // number of values after it
-  bool value_may_follow = false;  // as above
+  int values = 0;                 // number of values that follow it
+  bool value_may_follow = false;  // like Option::value_may_follow
 };
 
-// An option that prints a text and exits, like --version, even if other options are wrong.
+// An option that prints a text and exits, like --version, even if other options are invalid.
 struct Answer {
   std::string name = {};  // "list-devices"
   std::string help = {};
@@ -70,7 +70,7 @@ struct ToolSpec {
   std::string name = {};     // "leq-run"
   std::string summary = {};  // one line
   std::vector<std::string>
-      usage;  // command lines as a user would type them, the tool's name left out
+      usage;  // example command lines as users would type them, without the tool's name
   std::vector<Option> options = {};
   std::size_t max_positionals = 0;
   std::vector<Answer> answers = {};
@@ -80,29 +80,29 @@ struct ToolSpec {
 // The checked values of one command line.
 class Options {
  public:
-  // Given as a flag or in the environment, not by default.
+  // Returns whether the option was given as a flag or in the environment, not by default.
   bool given(std::string_view name) const;
-  // Given by its environment variable.
+  // Returns whether the option was given by its environment variable.
   bool from_environment(std::string_view name) const;
-  // Whether it has a value, given or default; otherwise the getters below must not be called.
+  // Returns whether the option has a value, given or default; the getters below require a value.
   bool has(std::string_view name) const;
 
-  // Whether this tool has such an option.
+  // Returns whether this tool declares the option.
   bool declares(std::string_view name) const { return values_.find(name) != values_.end(); }
 
   bool flag(std::string_view name) const;
   std::int64_t integer(std::string_view name) const;
   double real(std::string_view name) const;
   const std::string& text(std::string_view name) const;
-  const std::vector<std::string>& list(std::string_view name) const;  // empty where not given
+  const std::vector<std::string>& list(std::string_view name) const;  // empty if not given
   std::vector<std::int64_t> integers(std::string_view name) const;
   const std::vector<std::string>& positionals() const { return positionals_; }
-  // Replaces the given text, or each text of a list.
+  // Replaces the given text of an option, or each text of a list.
   void replace_texts(std::string_view name,
                      const std::function<std::string(const std::string&)>& other);
-  // Sets a value as if it was given on the command line.
+  // Sets a value as if it had been given on the command line.
   void set_text(std::string_view name, const std::string& text);
-  // Notes for the user on words that have no effect.
+  // Returns notes for the user about words that have no effect.
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:
@@ -111,7 +111,7 @@ class Options {
     OptionKind kind = OptionKind::flag;
     bool given = false;
     bool from_environment = false;
-    std::vector<std::string> texts;  // one; of a list each; of flags "1" or "0"
+    std::vector<std::string> texts;  // one; for lists several; for flags "1" or "0"
   };
   const Value& value(std::string_view name, OptionKind kind) const;
 
@@ -120,33 +120,33 @@ class Options {
   std::vector<std::string> notes_;
 };
 
-// Value of an environment variable, nullopt where it is not set.
+// Returns the value of an environment variable, nullopt if it is not set.
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 
-// `words`: without the program's name. Precedence: flag, environment variable (LEQ_ARG_<NAME> for
-// each long name), default. Throws Error naming the word (or variable), the value, and what is
-// allowed.
+// `words` excludes the program's name. Precedence: flag, environment variable (LEQ_ARG_<NAME> for
+// each long name), default. Throws Error naming the word (or variable), the value, and the allowed
+// values.
 Options parse_options(const ToolSpec& tool, std::span<const std::string> words,
                       const Environment& environment);
 
-// One line for each LEQ_ARG_* variable in `variables` (names) that is not one of the tool's but
-// close to one.
+// One line for each LEQ_ARG_* variable in `variables` (names) that the tool does not have but that
+// resembles one of its variables.
 std::vector<std::string> misspelt_variables(const ToolSpec& tool,
                                             std::span<const std::string> variables);
 
-// The tool's own options and those that every tool has: --help, --version ...
+// Returns the tool's own options and those common to all tools: --help, --version ...
 std::vector<Option> all_options(const ToolSpec& tool);
 
-// --help: at most 80 columns; groups in the order of first appearance.
+// The text of --help: at most 80 columns wide; groups in the order of first appearance.
 std::string help_text(const ToolSpec& tool);
 
-// Runs a tool: parses argv, handles --help, --version, --man and --completion, else calls `body`
-// with the values; returns the exit status. Errors are printed to stderr as "leq-run: error: ...",
-// with exit status 1.
+// Runs a tool: parses argv, handles --help, --version, --man and --completion, otherwise calls
+// `body` with the values; returns the exit status. Errors are printed to stderr as "leq-run: error:
+// ...", with exit status 1.
 int run_tool(const ToolSpec& tool, int argc, const char* const* argv,
              const std::function<int(const Options&)>& body);
 
-// The same for main(); reports it if memory runs out even for the table or an error message.
+// Does the same for main(); also reports running out of memory while the table is created.
 int run_tool(const char* name, ToolSpec (*spec)(), int argc, const char* const* argv,
              int (*body)(const Options&)) noexcept;
 

@@ -10,7 +10,7 @@
 namespace leq {
 namespace {
 
-// Rewrites the words into forms that cxxopts parses.
+// Rewrites the words into a form that cxxopts can parse.
 class Rewriter {
  public:
   Rewriter(const ToolSpec& tool, std::span<const std::string> words) : tool_(tool), words_(words) {
@@ -21,14 +21,14 @@ class Rewriter {
     while (next_ < words_.size()) take(words_[next_++]);
   }
 
-  // "--ctx-size=128" for each of options(), then the arguments after "--".
+  // Returns "--ctx-size=128" for each of options(), followed by the arguments after "--".
   std::vector<std::string> words() const {
     std::vector<std::string> all = rewritten_;
     all.push_back("--");
     all.insert(all.end(), arguments_.begin(), arguments_.end());
     return all;
   }
-  const std::vector<GivenOption>& options() const { return options_; }  // without their values
+  const std::vector<GivenOption>& options() const { return options_; }  // without values
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:
@@ -38,7 +38,7 @@ class Rewriter {
     bool negated;
   };
 
-  // The entry of a word without its "=value".
+  // Returns the entry of a word without its "=value".
   const Entry* find(std::string word) const {
     if (word.starts_with("--")) std::ranges::replace(word, '_', '-');
     const auto found = std::ranges::find(table_, word, &Entry::word);
@@ -91,14 +91,14 @@ class Rewriter {
     if (foreign.value_may_follow && !take_switch()) take_number_of_switch();
   }
 
-  // Skips 1, 0, true or false after flags of other programs that accept these as on or off.
+  // Skips a following 1, 0, true or false, which flags of some other programs accept as on or off.
   void take_number_of_switch() {
     if (next_ == words_.size()) return;
     const std::string& word = words_[next_];
     if (word == "1" || word == "0" || word == "true" || word == "false") ++next_;
   }
 
-  // Takes "on", "off" or "auto" if it is the next word.
+  // Consumes "on", "off" or "auto" if it is the next word.
   std::optional<std::string> take_switch() {
     if (next_ == words_.size()) return std::nullopt;
     const std::string& word = words_[next_];
@@ -112,7 +112,7 @@ class Rewriter {
     rewritten_.push_back("--" + entry.option->name + "=" + value);
   }
 
-  // The value of a word without "=value".
+  // Returns the value after a word that has no "=value".
   std::string following(const Entry& entry, const std::string& word) {
     if (entry.option->kind == OptionKind::flag) {
       const auto value = entry.option->value_may_follow ? take_switch() : std::nullopt;
@@ -150,7 +150,7 @@ ParsedWords parse_words(const ToolSpec& tool, std::span<const std::string> words
   const Rewriter rewriter(tool, words);
   cxxopts::Options parser(tool.name);
   for (const Option& option : tool.options) {
-    // All are texts: cxxopts splits lists at every comma and accepts hexadecimal numbers.
+    // All options are declared as texts, as cxxopts splits lists at commas and accepts hexadecimal.
     parser.add_options()(option.name, option.help, cxxopts::value<std::string>());
   }
   const std::vector<std::string> rewritten = rewriter.words();

@@ -10,7 +10,7 @@
 namespace leq {
 namespace {
 
-// Kernels by linear site, in the order of the forward pass; differing layers have their own lines.
+// Returns kernels by linear site in the forward pass's order; differing layers get extra lines.
 std::vector<std::string> kernel_lines(const Weights& weights, const Backend& backend) {
   struct Kernel {
     std::string text;
@@ -46,7 +46,7 @@ std::vector<std::string> kernel_lines(const Weights& weights, const Backend& bac
   return lines;
 }
 
-// "mapped, used in place", "mapped, uploaded 3.50 GB in 0.42 s (8.3 GB/s)"
+// Returns how a model was loaded: "mapped, used in place", "mapped, uploaded 3.50 GB in 0.42 s".
 std::string load_text(const Model& model, const Weights& weights) {
   const bool mapped = model.file().mapped();
   const UploadReport& upload = weights.upload;

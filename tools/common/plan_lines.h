@@ -1,4 +1,4 @@
-// The description of a run that tools print before it with --verbose.
+// The description of a run that tools print before the run with --verbose.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace leq {
 
-// The plan: device, kernel of each class of linear, KV cache, memory, load mode; an entry per
-// line.
+// Returns the plan, one line per entry: device, kernel of each class of linear, KV cache, memory,
+// load mode.
 std::vector<std::string> plan_lines(const Model& model, Session& session);
 
 }  // namespace leq

@@ -1,4 +1,4 @@
-// --tp: number of ranks that share a model (src/runtime/ranks.h).
+// --tp: the number of ranks that share a model (src/runtime/ranks.h).
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@ namespace leq {
 
 Option rank_option(const std::string& group);
 
-// Throws Error where the device or the thread placement does not support this number of ranks.
+// Throws Error if the device or the thread placement does not support this number of ranks.
 void check_ranks(const Options& options, std::int64_t ranks);
 
-// The value of --tp; 1 where the tool has no such option. Throws Error as check_ranks does.
+// Returns the value of --tp; 1 if the tool has no such option. Throws Error like check_ranks.
 int rank_count(const Options& options);
 
 }  // namespace leq

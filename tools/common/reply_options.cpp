@@ -9,7 +9,7 @@ using Kind = OptionKind;
 
 constexpr double kMaxSeed = 9007199254740992.0;  // 2^53, exact in a double
 
-// "keep the N most probable tokens, 0 = all (model's, or 40)"
+// The help text of a setting: "keep the N most probable tokens, 0 = all (model's, or 40)"
 std::string knob_help(const SamplingKnob& knob) {
   const std::string own = number_text(knob_value(SamplingSettings{}, knob));
   return std::string(knob.help) + (knob.config_key.empty() ? " (" : " (model's, or ") + own + ")";
@@ -21,7 +21,7 @@ std::string with_dashes(std::string_view name) {
   return word;
 }
 
-// Non-integer values are checked by choose_sampling, together with the model's.
+// choose_sampling checks non-integer values, together with the model's.
 Option knob_option(const SamplingKnob& knob) {
   Option option = {.name = knob_word(knob),
                    .kind = knob.is_whole() ? Kind::integer : Kind::real,

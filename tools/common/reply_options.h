@@ -11,18 +11,18 @@
 
 namespace leq {
 
-// --seed and an option for each sampling setting.
+// --seed, and one option for each sampling setting.
 std::vector<Option> sampling_options();
 GivenSampling read_sampling(const Options& options);
 
-// --speculate, -md, --draft-max
+// The options --speculate, -md, --draft-max.
 std::vector<Option> speculation_options(const std::string& group);
 // Values of --speculate: all methods, drafts found in the text, the model's MTP head, none.
 inline constexpr std::array<const char*, 4> kSpeculations = {"auto", "ngram", "mtp", "off"};
-// Whether the model's head of multi-token prediction drafts; false for tools without replies.
-// Throws Error where it is requested and the model has none.
+// Returns whether drafts come from the model's multi-token prediction head; false for tools without
+// replies. Throws Error if this is requested but the model has no such head.
 bool drafts_by_mtp(const Options& options, const Model& model);
-// Values of EngineOptions::speculate and find_drafts.
+// The values of EngineOptions::speculate and find_drafts.
 bool speculates(const Options& options);
 bool finds_drafts(const Options& options);
 

@@ -24,7 +24,7 @@
 namespace leq {
 namespace {
 
-// Help, version and the like are answered even if other options are missing or wrong.
+// --help, --version and similar options are answered even if other options are missing or invalid.
 std::optional<std::string> answer_of(const ToolSpec& tool, std::span<const std::string> words) {
   const std::vector<std::string> shells = completion_shells();
   for (std::size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
@@ -78,7 +78,7 @@ int report(const ToolSpec& tool, const std::string& message) {
   return 1;
 }
 
-// Allocates nothing, since memory has run out.
+// This function allocates no memory, because memory has run out.
 int report_no_memory(const ToolSpec& tool) {
   std::fflush(stdout);
   std::fprintf(stderr,
@@ -88,7 +88,7 @@ int report_no_memory(const ToolSpec& tool) {
   return 1;
 }
 
-// The system's message about a path, without the standard library's words.
+// Returns the system's message about a path, without the text that the standard library adds.
 std::string text_of(const std::filesystem::filesystem_error& error) {
   return error.path1().string() + ": " + error.code().message();
 }
@@ -111,7 +111,7 @@ int run_tool(const ToolSpec& tool, int argc, const char* const* argv,
     return 0;
   } catch (const std::bad_alloc&) {
     return report_no_memory(tool);
-  } catch (const std::length_error&) {  // larger than any memory
+  } catch (const std::length_error&) {  // a size beyond any memory
     return report_no_memory(tool);
   } catch (const Error& error) {
     return report(tool, with_flags(error));

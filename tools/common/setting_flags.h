@@ -1,4 +1,4 @@
-// Command-line flags of the library's settings: "context" is -c in all tools.
+// The command-line flags of the library's settings; "context", for example, is -c in all tools.
 #pragma once
 
 #include <span>
@@ -10,16 +10,16 @@
 namespace leq {
 
 struct SettingFlag {
-  std::string_view setting;  // as the library names it
-  std::string_view flag;     // as users type it
+  std::string_view setting;  // the library's name
+  std::string_view flag;     // the user's spelling
 };
 
-// All settings that the library's messages mention, by name; those of sampling have a table of
+// All settings that the library's messages mention, by name; sampling settings are in a table of
 // their own (model/sampling_settings.h).
 std::span<const SettingFlag> setting_flags();
-// The flag of a setting; its name where it has none.
+// Returns the flag of a setting; if it has none, the setting's name.
 std::string flag_of(std::string_view setting);
-// A message, or another text with marked settings, with flags in place of the settings' names.
+// Returns a message or another text in which marked settings are replaced by their flags.
 std::string with_flags(const Error& error);
 std::string with_flags(std::string_view marked);
 

@@ -1,4 +1,4 @@
-// leq-compare: compares quantizations of a model on one page.
+// leq-compare: compares quantizations of a model in one HTML report.
 #include <iostream>
 
 #include "base/progress.h"

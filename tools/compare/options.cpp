@@ -87,7 +87,7 @@ void set_text_windows(const Options& options, CompareJob& job) {
                                                 : kWindows;
 }
 
-// Words of a list option, each of which must be in `known`.
+// Returns the words of a list option, each of which must be in `known`.
 std::vector<std::string> words_of(const Options& options, const std::string& flag,
                                   std::span<const std::string_view> known) {
   std::vector<std::string> words;

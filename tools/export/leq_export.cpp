@@ -135,7 +135,7 @@ int run(const Options& options) {
   LoadOptions load;
   load.mode = LoadMode::map;
   const Model model(path, load);
-  model.file().verify([](std::uint64_t, std::uint64_t) {});  // damage is harder to find later
+  model.file().verify([](std::uint64_t, std::uint64_t) {});  // damage would be harder to find later
   const ExportedFolder written = export_as(options, model);
   for (const std::string& note : written.notes) std::cerr << "note        " << note << '\n';
   std::cerr << "wrote       " << printable(options.text("output"), kMostPathBytes) << ", "

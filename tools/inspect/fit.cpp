@@ -23,7 +23,7 @@ std::string where(const FitReport& report) {
   return std::to_string(report.threads) + (report.threads == 1 ? " thread" : " threads");
 }
 
-// With a cap that value, for a GPU that may be elsewhere; else the free memory of the local device.
+// Returns a given cap, because the GPU may be elsewhere; otherwise the device's free memory.
 std::optional<std::uint64_t> available_for(const FitDevice& wanted) {
   if (wanted.device == "cpu") return available_memory();
   if (wanted.gpu.memory_cap > 0) return wanted.gpu.memory_cap;
@@ -37,7 +37,7 @@ std::optional<std::uint64_t> available_for(const FitDevice& wanted) {
   }
 }
 
-// One plan per rank, with the scratch of its own threads.
+// Plans the memory of each rank, which includes the scratch of the rank's own threads.
 std::vector<MemoryPlan> plan_ranks(const Model& model, const RunLimits& limits, int threads,
                                    const FitDevice& device) {
   std::vector<MemoryPlan> plans;
@@ -50,7 +50,7 @@ std::vector<MemoryPlan> plan_ranks(const Model& model, const RunLimits& limits, 
   return plans;
 }
 
-// Sums the plans; ranks on the CPU share the file's weights.
+// Sums the plans. Ranks on the CPU share the file's weights, so these are counted once.
 MemoryPlan joined(const std::vector<MemoryPlan>& plans, const FitDevice& device) {
   MemoryPlan all;
   for (const MemoryPlan& plan : plans) {
@@ -69,7 +69,7 @@ void add_mtp(const MemoryPlan& mtp, MemoryPlan& plan) {
   plan.scratch_bytes += mtp.scratch_bytes;
 }
 
-// The amount that must fit: on GPUs the largest rank's, since each has its own memory.
+// Returns what must fit: on GPUs the largest rank's memory, because each rank has its own device.
 std::uint64_t largest_part(const FitReport& report) {
   if (!report.on_gpu() || report.ranks.empty()) return report.plan.total();
   std::uint64_t most = 0;

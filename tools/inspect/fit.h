@@ -1,4 +1,4 @@
-// Memory needed to run a model, from its file's header alone.
+// Computes the memory needed to run a model from its file's header.
 #pragma once
 
 #include <cstdint>
@@ -13,29 +13,29 @@
 namespace leq {
 
 struct FitReport {
-  std::string device = "cpu";  // as typed
+  std::string device = "cpu";  // the user's spelling
   RunLimits limits;            // resolved
   int threads = 0;
-  MemoryPlan plan;                               // of all ranks together: the weights once
-  std::vector<MemoryPlan> ranks;                 // each rank's, if there are several
-  std::optional<std::uint64_t> available_bytes;  // nullopt where it is unknown
-  // Most positions (of all sequences, up to the model's own) that fit; 0 = not even one page.
+  MemoryPlan plan;                               // sum over all ranks, counting weights once
+  std::vector<MemoryPlan> ranks;                 // for each rank, if there are several
+  std::optional<std::uint64_t> available_bytes;  // nullopt if unknown
+  // The largest number of positions (of all sequences, up to the model's own) that fits; 0 = none.
   std::int64_t largest_context = 0;
 
   bool on_gpu() const { return device != "cpu"; }
 };
 
-// The device to plan for. A GPU, or a build for it, need not be present: with a cap its memory
-// layout is sufficient.
+// The device to plan for. A GPU, or a build for it, need not be present: if a cap is given, only
+// its memory layout is needed.
 struct FitDevice {
   std::string device = "cpu";
   int threads = 0;
   GpuOptions gpu = {};
-  int ranks = 1;  // they share the threads
+  int ranks = 1;  // the ranks share the threads
 };
 
-// Throws Error where the limits do not fit the model, and where a device without a cap is absent.
-// `mtp`: the model's head of multi-token prediction drafts, on rank 0.
+// Throws Error if the limits do not fit the model, or if a device without a cap is absent. `mtp`:
+// rank 0 also uses the model's multi-token prediction head.
 FitReport plan_fit(const Model& model, const RunLimits& limits, const FitDevice& device, bool mtp);
 std::string fit_text(const FitReport& report);
 Json fit_json(const FitReport& report);

@@ -1,5 +1,5 @@
-// leq-inspect: contents of a .leq file, verification of its checksums, the memory that running it
-// takes; and token ids of a text.
+// leq-inspect: prints the contents of a .leq file, verifies its checksums, and computes the memory
+// for running it; also prints the token ids of a text.
 #include <iostream>
 
 #include "base/error.h"
@@ -26,7 +26,7 @@ namespace {
 
 constexpr const char* kFit = "Memory plan (with --fit)";
 
-// Shared options that the memory plan depends on, under their own heading.
+// Shared options that affect the memory plan, under a heading of their own.
 std::vector<Option> fit_options() {
   std::vector<Option> options =
       model_options({"model", "threads-batch", "numa", "graph", "mmap", "mlock", "verbose"});
@@ -106,7 +106,7 @@ FitDevice fit_device(const Options& options, const Model& model) {
   return {device_name(options), threads, gpu, rank_count(options)};
 }
 
-// Prints one line to `out` if all checksums agree.
+// Prints one line to `out` if all checksums match.
 void verify(const Model& model, std::ostream& out) {
   const Stopwatch watch;
   const auto bytes = static_cast<std::int64_t>(model.file().file_bytes());

@@ -8,8 +8,8 @@
 
 namespace leq {
 
-// Returns a message where the reply is the same. Throws Error naming the receipt where it is
-// damaged or of another model, and, with both tokens, where the reply differs.
+// Returns a message if the reply is the same. Throws Error naming the receipt if it is damaged or
+// belongs to another model. If the reply differs, the error has both tokens.
 std::string check_receipt_file(const std::filesystem::path& receipt,
                                const std::filesystem::path& model, const Options& options);
 

@@ -1,4 +1,4 @@
-// leq-perplexity --choices: multiple choice by log-likelihood.
+// leq-perplexity --choices: multiple-choice accuracy by log-likelihood.
 #pragma once
 
 #include "tools/common/options.h"

@@ -1,4 +1,4 @@
-// leq-perplexity --kl-by: the layers or sites of a quantized model with the largest loss.
+// leq-perplexity --kl-by: finds the layers or sites of a quantized model that lose the most.
 #pragma once
 
 #include "eval/divergence_base.h"
@@ -8,8 +8,8 @@
 
 namespace leq {
 
-// Prints a row for each part of setup's model: KL divergence in nats from the model of `base` if
-// only this part is quantized; sorted, worst first.
+// Prints one row for each part of setup's model: the KL divergence in nats from the model of `base`
+// if only this part is quantized; sorted, worst first.
 void print_kl_by(const Options& options, const Runtime& setup, const PerplexityRun& run,
                  const DivergenceBaseReader& base, const DivergenceKey& key);
 

@@ -1,4 +1,4 @@
-// leq-perplexity: perplexity of a model on a text, under a reproducible protocol.
+// leq-perplexity: measures a model's perplexity on a text with a reproducible protocol.
 #include <array>
 #include <filesystem>
 #include <iostream>
@@ -103,7 +103,7 @@ ToolSpec tool_spec() {
            .help = "compare the model with the one that wrote --kl-divergence-base",
            .group = group},
       }};
-  const std::vector<Option> rows = window_rows(group);  // after the text option
+  const std::vector<Option> rows = window_rows(group);  // listed after the text option
   tool.options.insert(tool.options.begin() + 1, rows.begin(), rows.end());
   for (auto& option : model_options({"ctx-size", "parallel"})) {
     tool.options.push_back(std::move(option));
@@ -123,10 +123,10 @@ ProtocolRequest request_from(const Options& options) {
   return request;
 }
 
-// The longest window: the model's context.
+// Returns the longest window, which is the model's context.
 std::int64_t longest_window(const Model& model) { return model.config().context; }
 
-// The facts of a report that are known before the run.
+// Fills in the parts of a report that are known before the run.
 PerplexityReport start_report(const Options& options, const Runtime& setup,
                               const EvaluationText& text, const ProtocolSettings& settings) {
   PerplexityReport report;
@@ -143,7 +143,7 @@ PerplexityReport start_report(const Options& options, const Runtime& setup,
   return report;
 }
 
-// Results of one run; the divergence only if requested.
+// The results of one run, with the divergence if it was requested.
 struct Found {
   PerplexityResult result;
   std::optional<DivergenceResult> divergence;
@@ -165,7 +165,7 @@ Found measure(const Options& options, const Runtime& setup, const PerplexityRun&
   return {written.result, {}};
 }
 
-// Replacement for the first token of each window.
+// The token that replaces the first token of each window.
 Token window_bos(Protocol protocol, const Tokenizer& tokenizer) {
   const bool replaced = protocol == Protocol::llamacpp_512 && tokenizer.add_bos();
   return replaced ? tokenizer.bos() : kNoToken;
@@ -183,7 +183,7 @@ Found measure_with_progress(const Options& options, const Runtime& setup, Perple
   return measure(options, setup, run, report, base);
 }
 
-// Opens the base file of --kl-divergence before the model does any work.
+// Opens the base file of --kl-divergence before any work is done.
 std::unique_ptr<DivergenceBaseReader> open_base(const Options& options) {
   const bool reads = options.flag("kl-divergence") || options.given("kl-by");
   if (options.given("kl-divergence-base") && !reads) {
@@ -199,7 +199,7 @@ std::unique_ptr<DivergenceBaseReader> open_base(const Options& options) {
   return std::make_unique<DivergenceBaseReader>(options.text("kl-divergence-base"));
 }
 
-// The earlier run of --against.
+// The earlier run that --against names.
 struct Against {
   Json json;
   EarlierRun run;

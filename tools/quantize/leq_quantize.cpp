@@ -24,7 +24,7 @@ void report(const std::string& type, const CheckpointResult& result, const std::
             << " parameters\n"
             << "type        " << type << ", " << fixed(result.bits_per_weight, 2)
             << " bits per weight\n";
-  // Methods that use inputs change weights on purpose: for them the error of the outputs counts.
+  // Methods with calibration change weights on purpose, so the error of outputs is reported.
   if (result.worst_loss > 0) {
     std::cerr << "worst loss  " << fixed(100 * std::sqrt(result.worst_loss), 2)
               << " % of the outputs' norm on the calibration text, in " << result.worst_loss_tensor
@@ -43,7 +43,7 @@ std::string unit_of(std::string_view work) {
   return work == "gate" ? "windows" : work == "search" ? "evaluations" : "steps";
 }
 
-// A progress line for each piece of work, ended before other output.
+// Shows one progress line for each piece of work; the line is ended before other output.
 class WorkProgress {
  public:
   void update(std::string_view work, std::int64_t done, std::int64_t total,
@@ -53,7 +53,7 @@ class WorkProgress {
     work_ = work;
     line_->update(done, note);
   }
-  // Erases the line before other text.
+  // Erases the line before other output.
   void clear() {
     if (line_) line_->clear();
   }

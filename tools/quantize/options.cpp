@@ -18,9 +18,9 @@
 namespace leq {
 namespace {
 
-constexpr double kPresetAlpha = 0.5;  // of the paper
+constexpr double kPresetAlpha = 0.5;  // the paper's value
 constexpr double kMaxStaticError =
-    2;  // of o3: error with a fixed scale, relative to that with one scale per token
+    2;  // for o3: error with a fixed scale, relative to the error with one scale per token
 
 std::vector<std::string> method_names() {
   std::vector<std::string> names;
@@ -36,7 +36,7 @@ std::string method_help() {
   return "the rounding method: " + join(methods, "; ");
 }
 
-// Flags that choose the quantization; without any of them kDefaultRecipe is used.
+// Flags that choose the quantization; if none of them is given, kDefaultRecipe is used.
 constexpr std::array kChoosingFlags = {"recipe", "type",     "bits",           "group",
                                        "method", "act",      "smooth",         "tensor-type",
                                        "search", "hadamard", "hadamard-seeds", "fold-biases"};
@@ -177,9 +177,10 @@ std::vector<Option> calibration_flags() {
       {.name = "time",
        .kind = OptionKind::text,
        .value_name = "TIME",
-       .help = "recipes q8, q4 and q4-small: how long calibration and the choice of codes may "
-               "take, as 90s, 3m or 2h: of 2 to 128 windows the most for which it is enough. The "
-               "file depends on their number alone, which is printed",
+       .help =
+           "recipes q8, q4 and q4-small: time for calibration and the choice of codes, as 90s, "
+           "3m or 2h; as many windows (2 to 128) are used as fit into it. The file depends only "
+           "on the number of windows, which is printed",
        .group = "Calibration"},
       {.name = "length",
        .kind = OptionKind::integer,
@@ -254,7 +255,7 @@ std::vector<Option> calibration_flags() {
        .hidden = true}};
 }
 
-// --bits and --group as a type; symmetric except for methods whose own type has zero points.
+// Returns the type of --bits and --group; symmetric unless the method's default has zero points.
 std::string type_of_bits(const Options& options, const std::string& own_type) {
   const std::int64_t bits = options.integer("bits");
   require(bits == 8 || bits == 4 || bits == 3 || bits == 2, "--bits ", bits,
@@ -283,7 +284,7 @@ std::string chosen_type(const Options& options) {
   return options.given("bits") ? type_of_bits(options, own) : own;
 }
 
-// Sets the folds of --smooth. Presets also set type and act.
+// Sets the folds given by --smooth. Presets also set type and act.
 void set_smoothing(const Options& options, CheckpointOptions& checkpoint) {
   if (!options.given("smooth")) return;
   const std::string& how = options.text("smooth");
@@ -354,8 +355,8 @@ void set_calibration(const Options& options, CheckpointOptions& checkpoint) {
   }
 }
 
-// Whether a checkpoint that is quantized already keeps its codes: no flag chooses a quantization
-// except --act and --tensor-type.
+// Returns whether a quantized checkpoint keeps its codes: no flag except --act and --tensor-type
+// chooses a quantization.
 bool keeps_types(const Options& options, const QuantizeJob& job) {
   const auto chooses = [&](std::string_view flag) {
     return flag != "act" && flag != "tensor-type" && options.given(flag);
@@ -382,7 +383,7 @@ void set_recipe(const Options& options, QuantizeJob& job) {
                     !options.given("samples") && !options.given("length");
 }
 
-// "90s", "3m", "2h"; without a unit: seconds.
+// Parses "90s", "3m" or "2h"; a number without a unit is in seconds.
 double parse_time(const std::string& text) {
   const bool has_unit = !text.empty() && std::string_view("smh").find(text.back()) != text.npos;
   const double unit = !has_unit || text.back() == 's' ? 1 : text.back() == 'm' ? 60 : 3600;
@@ -403,8 +404,8 @@ void set_time(const Options& options, QuantizeJob& job) {
           "measures; a search takes --search-evals");
 }
 
-// The gate runs for recipes and for --smooth o3, which some models do not tolerate, and if
-// requested. Float types lose almost nothing, and a search has measured its loss.
+// The gate runs for recipes, on request, and for --smooth o3, which some models do not tolerate. It
+// does not run for float types, which lose almost nothing, or after a search, which measures KL.
 GateMode gate_mode_of(const Options& options, const QuantizeJob& job) {
   if (options.has("gate")) return options.flag("gate") ? GateMode::gate_at_a_cost : GateMode::none;
   if (job.recipe != nullptr) return GateMode::gate;

@@ -8,7 +8,7 @@ namespace leq {
 
 const ToolSpec& quantize_tool();
 
-// Throws Error naming the flags where two contradict each other or a value is invalid.
+// Throws Error naming the flags if two contradict each other or if a value is invalid.
 QuantizeJob quantize_job(const Options& options);
 
 }  // namespace leq

@@ -17,7 +17,7 @@
 namespace leq {
 namespace {
 
-// The same job without messages and progress, which only the leader prints.
+// Returns the same job without messages and progress, which only the leader prints.
 QuantizeJob follower_of(const QuantizeJob& job, Communicator& ranks, int threads) {
   QuantizeJob own = job;
   own.checkpoint.ranks = &ranks;
@@ -39,7 +39,7 @@ void run_as_process(const QuantizeJob& job) {
   run_job(own);
 }
 
-// Joined also if the leader throws: its abort has ended the others by then.
+// The destructor joins the threads even if the leader throws; the leader's abort ends them.
 class Followers {
  public:
   Followers(ThreadRanks& ranks, const QuantizeJob& job, int threads) : leader_(ranks[0]) {
@@ -50,7 +50,7 @@ class Followers {
         try {
           run_job(follower_of(job, own, share));
         } catch (const Error& error) {
-          own.abort(error);  // the leader reports it
+          own.abort(error);  // the leader reports the error
         } catch (const std::exception& error) {
           own.abort(rank_error(own, Error(error.what(), ErrorKind::no_memory)));
         }
@@ -73,7 +73,7 @@ class Followers {
 
 void run_job_on_ranks(const Options& options, const QuantizeJob& job) {
   const int count = rank_count(options);
-  require_divisible(job, count);  // checked once, not by every rank
+  require_divisible(job, count);  // checked here once, instead of by every rank
   if (ranks_are_processes(count, "cpu")) return run_as_process(job);
   if (count == 1) {
     run_job(job);

@@ -1,5 +1,5 @@
-// Runs a job of leq-quantize on several ranks: threads of this process, or processes started by
-// mpirun.
+// Runs a job of leq-quantize on several ranks, which are threads of this process or processes
+// started by mpirun.
 #pragma once
 
 #include "recipes/quantize_job.h"
@@ -7,8 +7,8 @@
 
 namespace leq {
 
-// Under mpirun all processes except the leader throw FollowerDone at the end of their part. Throws
-// Error as run_job does, and where --tp does not fit.
+// Under mpirun all processes except the leader throw FollowerDone after their part. Throws Error
+// like run_job, and if --tp does not match the processes.
 void run_job_on_ranks(const Options& options, const QuantizeJob& job);
 
 }  // namespace leq

@@ -9,23 +9,23 @@
 namespace leq {
 namespace {
 
-constexpr std::int64_t kManyEvaluations = 64;  // worth training a policy
+constexpr std::int64_t kManyEvaluations = 64;  // from here on, training a policy pays off
 
-// The text on which KL is measured.
+// Returns the text on which the search measures KL.
 std::string search_text(const Options& options, const CheckpointOptions& checkpoint) {
   if (options.given("search-text")) return read_quantize_text(options.text("search-text"));
   if (!checkpoint.calibration.text.empty()) return checkpoint.calibration.text;
   return std::string(built_in_calibration_text());
 }
 
-// Scales searched for one bit width are not valid for another.
+// Scales that were searched for one bit width are not valid for another, so this is refused.
 void require_shared_folds(const Options& options, const CheckpointOptions& checkpoint) {
   const bool searched = checkpoint.method == "smoothquant" && !options.given("smooth");
   const bool asked = options.given("smooth") && options.text("smooth") == "search";
   require(checkpoint.method != "awq" && !searched && !asked,
           "--search: folds that depend on the bits (awq, --smooth search) cannot be mixed; use "
           "--method gptq+ or rtn, or a fixed --smooth 0.5");
-  // Inputs after layers quantized at one width, and so the scales, are specific to that width.
+  // The inputs of GPTQ come from layers quantized at one width, so scales only fit that width.
   const bool gptq = checkpoint.method == "gptq" || checkpoint.method == "gptq+";
   require(
       !checkpoint.fold || !gptq || !checkpoint.true_sequential || !checkpoint.load_stats.empty(),
@@ -33,7 +33,7 @@ void require_shared_folds(const Options& options, const CheckpointOptions& check
       " must not depend on the bits of the layers before; add --no-true-sequential");
 }
 
-// The memory target of --fit: a run of leq-run with one sequence.
+// Returns the memory target of --fit: a run of leq-run with one sequence.
 FitRequest fit_request(const Options& options, const ModelConfig& config) {
   require(!options.given("target-bpw") && !options.given("target-size"),
           "--fit is the target; leave out --target-bpw and --target-size");

@@ -1,4 +1,4 @@
-// Flags of leq-quantize for the search for bits.
+// Flags of leq-quantize that control the search for bits.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 namespace leq {
 
 std::vector<Option> search_flags();
-// Throws Error where one of them is given without a search.
+// Throws Error if one of these flags is given without a search.
 void require_no_search_flags(const Options& options);
 
 // Throws Error naming flags that contradict each other.
 SearchedBits searched_bits(const Options& options, const CheckpointOptions& checkpoint,
                            const ModelConfig& config);
 
-// "8G", "500M" as the value of a flag.
+// Parses "8G" or "500M" as the value of a flag.
 std::uint64_t parse_size(std::string_view flag, const std::string& text);
 
 }  // namespace leq

@@ -1,11 +1,11 @@
-// Reads texts for leq-quantize: for calibration, search and the gate.
+// Reads texts for calibration, search and the gate of leq-quantize.
 #pragma once
 
 #include <string>
 
 namespace leq {
 
-// Throws Error naming the file where it cannot be read, is empty or is not valid UTF-8.
+// Throws Error naming the file if it cannot be read, is empty or is not valid UTF-8.
 std::string read_quantize_text(const std::string& path);
 
 }  // namespace leq

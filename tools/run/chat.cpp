@@ -19,7 +19,7 @@ namespace leq::run {
 
 struct ChatLoop::Command {
   std::string_view name;
-  std::string_view argument;  // for /help
+  std::string_view argument;  // shown by /help
   std::string_view help;
   void (ChatLoop::*run)(std::string_view argument);
 };
@@ -67,13 +67,13 @@ void ChatLoop::run() {
   }
 }
 
-// Reads one message, possibly of several joined lines; false at the end of the input.
+// Reads one message, which may be several joined lines; returns false at the end of the input.
 bool ChatLoop::read_message(std::string& message) {
   message.clear();
   for (bool first = true;; first = false) {
     Line line = reader_->read(first ? "> " : "| ");
     if (line.end == LineEnd::interrupted) {
-      // Ctrl-C discards the typed text; with nothing typed, it is the first step to leave the chat.
+      // Ctrl-C discards the typed text; if nothing is typed, a second Ctrl-C leaves the chat.
       if (message.empty() && line.text.empty()) {
         if (interrupted_once_) return false;
         interrupted_once_ = true;
@@ -92,7 +92,7 @@ bool ChatLoop::read_message(std::string& message) {
   }
 }
 
-// True if the message was a turn of the conversation.
+// Returns true if the message was a turn of the conversation.
 bool ChatLoop::handle(const std::string& message) {
   if (trim(message).empty()) return false;
   try {
@@ -102,7 +102,7 @@ bool ChatLoop::handle(const std::string& message) {
     return true;
   } catch (const Error& error) {
     printer_.end_line();
-    // In a pipe the following messages assume that this one succeeded.
+    // Messages from a pipe depend on the success of earlier ones, so the error ends the chat.
     if (options_.single_turn || !reader_->is_terminal()) throw;
     std::fprintf(stderr, "leq-run: error: %s\n",
                  printable(with_flags(error), std::string::npos).c_str());
@@ -210,7 +210,7 @@ void ChatLoop::set(std::string_view text) {
   require(number && (!knob->is_whole() || parse_int(value)), "/set ", printable(name),
           ": expected ", knob->range, ", found '", printable(value), "'");
   set_knob(settings, *knob, *number);
-  settings.penalties_when_greedy |= knob->role == KnobRole::penalty;  // asked for now
+  settings.penalties_when_greedy |= knob->role == KnobRole::penalty;  // requested by the user
   generator_.set_sampling(settings);
   note(knob_word(*knob) + " is " + number_text(*number) + " from now on");
 }
@@ -229,7 +229,7 @@ void ChatLoop::load(std::string_view path) {
   ChatFile file = load_chat(path);
   const std::size_t count = file.chat.messages.size();
   const SamplingSettings before = generator_.sampling();
-  generator_.set_sampling(file.sampling);  // refuses biases for ids that this model lacks
+  generator_.set_sampling(file.sampling);  // throws on biases for ids that the model lacks
   try {
     session_.restore(std::move(file.chat));
   } catch (const Error&) {

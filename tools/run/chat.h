@@ -32,8 +32,8 @@ class ChatLoop {
   ChatLoop(ChatSession& session, Generator& generator, ReplyPrinter& printer, RunTotals& totals,
            const ChatLoopOptions& options);
 
-  // Runs until /exit, the end of the input, or two Ctrl-C. On a terminal an error of a turn is
-  // printed and the conversation continues; from a pipe, and with single_turn, it is thrown.
+  // Runs until /exit, the end of the input, or two Ctrl-C. On a terminal, the error of a turn is
+  // printed and the conversation continues; from a pipe or with single_turn, the error is thrown.
   void run();
 
  private:

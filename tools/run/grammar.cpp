@@ -12,7 +12,7 @@ namespace {
 constexpr std::uint64_t kMostBytes = 4u << 20;
 
 struct Source {
-  std::string_view name;  // of the option
+  std::string_view name;  // the option's name
   bool is_file = false;
   bool is_schema = false;
 };

@@ -1,4 +1,4 @@
-// Constraints on a reply: --grammar, --json-schema, and the same from files.
+// Constraints on a reply: --grammar, --json-schema, and the options that read these from files.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@ namespace leq::run {
 
 std::vector<Option> grammar_options();
 
-// Null where none is given. Throws Error naming the flag or the file, and the position in it; and
-// where several are given.
+// Returns null if no constraint is given. Throws Error naming the flag or the file and the position
+// in it, or if several constraints are given.
 std::shared_ptr<const Grammar> read_grammar(const Options& options);
 
 }  // namespace leq::run

@@ -29,7 +29,7 @@ std::vector<std::string> read_lines(const fs::path& path) {
     if (line.empty()) continue;
     try {
       lines.push_back(parse_json(line, "history").text());
-    } catch (const Error&) {  // a line that was cut off
+    } catch (const Error&) {  // from a truncated line
     }
   }
   return lines;

@@ -1,4 +1,4 @@
-// Input history of chats for the next one: a file of lines, each a JSON string.
+// Stores the input history of chats in a file for later chats, one JSON string per line.
 #pragma once
 
 #include <filesystem>
@@ -9,14 +9,14 @@ namespace leq::run {
 
 inline constexpr std::size_t kHistoryLines = 1000;
 
-// $LEQ_HISTORY where it is set, empty for none; else $XDG_STATE_HOME/leq/history or
+// Returns $LEQ_HISTORY if it is set (empty: no history), otherwise $XDG_STATE_HOME/leq/history or
 // ~/.local/state/leq/history.
 std::filesystem::path history_path();
 
-// Both fail silently: history is only a convenience. The last kHistoryLines, oldest first. A file
-// of more than twice that length is cut to them.
+// Both functions fail silently, because history is only a convenience. read_history returns the
+// last kHistoryLines lines, oldest first; a file with more than twice as many is cut to these.
 std::vector<std::string> read_history(const std::filesystem::path& path);
-// Appends, so that several chats may write; the file is created for its owner alone.
+// Appends, so that several chats may write; a new file is readable only by its owner.
 void append_history(const std::filesystem::path& path, const std::string& text);
 
 }  // namespace leq::run

@@ -37,7 +37,7 @@ namespace {
 
 std::uint64_t random_seed() {
   std::random_device device;
-  return device();  // 32 bits: easy to type again
+  return device();  // 32 bits: easy to retype
 }
 
 std::optional<std::string> given_prompt(const RunArgs& args) {
@@ -65,7 +65,7 @@ ChatTemplate chat_template_of(const RunArgs& args, const Model& model) {
   return ChatTemplate::of_model(model.chat_template(), model.file().name());
 }
 
-// Stop rules of the reply and banned ids, from the options on what ends a text.
+// The stop rules of the reply and the banned ids, from the options about the end of a text.
 struct Ending {
   StopRules stop;
   std::vector<Token> banned;
@@ -94,7 +94,7 @@ struct Run {
   const Model& model() const { return *setup.model; }
 };
 
-// Called after the last possible check, so that an error is printed without it.
+// Called after the last check, so that an error is printed without this text.
 void report_start(const RunArgs& args, const Runtime& setup, const SamplingChoice& sampling) {
   note(model_line(*setup.model));
   if (setup.draft_model) note("draft " + model_line(*setup.draft_model));
@@ -147,7 +147,7 @@ std::vector<Token> encode_prompt(const Run& run, const std::string& prompt) {
   return ids;
 }
 
-// Checks that are possible before the run.
+// Makes the checks that are possible before the run.
 void check_receipt_output(const Run& run) {
   require(run.setup.session->transformer().online().empty(),
           "--receipt: this model's activations remember how a prompt was fed (act online), so that "
@@ -256,7 +256,7 @@ ToolSpec tool_spec() {
 
 int run_with(const Options& options) {
   RunArgs args = read_args(options);
-  check_model_file("-m", options.text("model"));  // before waiting for a prompt
+  check_model_file("-m", options.text("model"));  // before reading a prompt
   const std::optional<std::string> prompt = args.many ? std::nullopt : given_prompt(args);
   watch_interrupts(choose_colors(args.color) == Colors::on ? kColorsOff : "");
   const auto adjust = [&](const Model& model, RunLimits& limits) {

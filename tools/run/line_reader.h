@@ -1,4 +1,4 @@
-// Reads lines of input: with editing and history on a terminal, plain ones from a pipe.
+// Reads lines of input: with editing and history on a terminal, without from a pipe.
 #pragma once
 
 #include <memory>
@@ -17,12 +17,12 @@ struct Line {
 class LineReader {
  public:
   virtual ~LineReader() = default;
-  // `prompt` is shown on a terminal only.
+  // `prompt` is shown only on a terminal.
   virtual Line read(const std::string& prompt) = 0;
   virtual bool is_terminal() const = 0;
 };
 
-// Uses libedit where standard input and standard error are a terminal.
+// Uses libedit if standard input and standard error are a terminal.
 std::unique_ptr<LineReader> make_line_reader();
 
 }  // namespace leq::run

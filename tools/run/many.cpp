@@ -24,8 +24,8 @@ struct Prompt {
   std::vector<Token> ids;
 };
 
-// A line is a prompt; a line that begins with a brace is an object with the key "prompt", as in
-// JSONL files, for prompts of several lines.
+// A line is a prompt; a line that begins with a brace is a JSON object with the key "prompt", as in
+// JSONL files, which allows prompts of several lines.
 std::string prompt_of(std::string_view line, const std::string& where) {
   if (!line.starts_with('{')) return std::string(line);
   const Json object = parse_json(line, where);
@@ -69,7 +69,7 @@ std::string json_line(std::size_t index, const Prompt& prompt, const EngineReply
   return line.dump() + "\n";
 }
 
-// Prints replies in the order of their prompts, whatever the order of their ends.
+// Prints replies in the order of their prompts, whatever order they end in.
 class InOrder {
  public:
   InOrder(const RunArgs& args, const std::vector<Prompt>& prompts)

@@ -1,4 +1,4 @@
-// Many prompts at once: -np N -f FILE, one prompt per line.
+// Completes many prompts concurrently: -np N -f FILE, one prompt per line.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace leq::run {
 
-// Settings that all requests share.
+// Settings shared by all requests.
 struct SharedRequest {
   SamplingSettings sampling;
   std::vector<Token> banned;
@@ -20,7 +20,7 @@ struct SharedRequest {
 
 // Completes the prompts of args.prompt_file and prints the replies in its order, as text or as JSON
 // lines. `begin` is called after the last check. Returns the exit status. Throws Error naming the
-// line where a prompt cannot be read or is too long.
+// line if a prompt cannot be read or is too long.
 int complete_many(const RunArgs& args, const Model& model, Session& session,
                   const SharedRequest& shared, const EngineOptions& options,
                   const std::function<void()>& begin);

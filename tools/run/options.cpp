@@ -42,7 +42,7 @@ std::vector<Option> text_options() {
        .fallback = "-1",
        .help = "most tokens of a reply, -1 = until the context is full",
        .group = "Text",
-       .minimum = -2,  // the same as in llama.cpp
+       .minimum = -2,  // as in llama.cpp
        .maximum = kMaxCount},
       {.name = "reverse-prompt",
        .spellings = "-r",
@@ -63,8 +63,8 @@ std::vector<Option> spelling_options() {
       {.name = "escape",
        .spellings = "-e",
        .fallback = "true",
-       .help = "take backslashes in -p, -sys and -r as they are, not \\n \\t \\\\ \\xHH as what "
-               "they stand for",
+       .help = "keep backslashes in -p, -sys and -r as written; otherwise \\n \\t \\\\ \\xHH are "
+               "replaced by the characters that they stand for",
        .group = "Text"},
       {.name = "special",
        .fallback = "true",
@@ -180,20 +180,20 @@ std::vector<Option> list_options() {
   return options;
 }
 
-// Processes escapes if enabled, and checks for valid UTF-8.
+// Processes escapes if they are enabled, and checks that the text is valid UTF-8.
 std::string text_of(const Options& options, const std::string& text, std::string_view option) {
   std::string out = options.flag("escape") ? process_escapes(text) : text;
   check_utf8(out, option);
   return out;
 }
 
-// NO_COLOR as in no-color.org: it is overridden by the flag, but not by LEQ_ARG_COLOR.
+// NO_COLOR as defined by no-color.org: the flag overrides it, LEQ_ARG_COLOR does not.
 bool asks_for_no_color() {
   const char* value = std::getenv("NO_COLOR");
   return value != nullptr && *value != '\0';
 }
 
-// "none" in a list, alone or not, is ignored as a text, as in llama.cpp.
+// "none" in a list, alone or with others, is ignored, as in llama.cpp.
 void read_lists(const Options& options, RunArgs& args) {
   for (const auto& bias : options.list("logit-bias")) {
     args.logit_bias.push_back(parse_logit_bias(bias));
@@ -244,7 +244,7 @@ void read_text(const Options& options, RunArgs& args) {
   args.verbose = options.flag("verbose");
 }
 
-// -st and -sys are meaningless outside of a chat, so they select one.
+// -st and -sys only make sense in a chat, so they select chat mode.
 Mode read_mode(const Options& options) {
   const bool system = options.given("system-prompt") || options.given("system-prompt-file");
   const bool chat_words = options.flag("single-turn") || system;
@@ -284,7 +284,7 @@ RunArgs read_args(const Options& options) {
   args.multi_line = options.flag("multiline-input");
   if (options.given("chat-template")) {
     args.chat_template = options.text("chat-template");
-    (void)ChatTemplate::by_name(args.chat_template);  // checked even without a chat
+    (void)ChatTemplate::by_name(args.chat_template);  // checked even if there is no chat
   }
   args.thinking = options.text("enable-thinking") == "on";
   args.grammar = read_grammar(options);

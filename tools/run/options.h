@@ -1,4 +1,4 @@
-// Options of leq-run as a table, and in one struct the values that tools/model_setup does not
+// The options of leq-run as a table, and a struct with the values that tools/model_setup does not
 // read.
 #pragma once
 
@@ -17,7 +17,7 @@
 namespace leq::run {
 
 enum class Mode : std::uint8_t {
-  automatic,  // a chat without a prompt, if the model has a template
+  automatic,  // chat if there is no prompt and the model has a template
   completion,
   chat,
 };
@@ -26,7 +26,7 @@ struct RunArgs {
   std::filesystem::path model;
   Mode mode = Mode::automatic;
   std::optional<std::string> prompt;  // -p or a positional argument, escapes processed
-  bool is_question = false;           // positional: a message, with a template
+  bool is_question = false;           // positional: a message, if there is a template
   std::optional<std::filesystem::path> prompt_file;
   std::optional<std::string> system;
   bool single_turn = false;
@@ -39,7 +39,7 @@ struct RunArgs {
   bool display_prompt = true;
   bool color = false;
   bool verbose = false;
-  std::string chat_template;  // name of a format; empty: the model's own
+  std::string chat_template;  // a named format; empty: the model's own template
   bool thinking = true;
 
   bool many = false;   // the prompt file has one prompt per line
@@ -51,7 +51,7 @@ struct RunArgs {
 
   std::optional<PromptCacheFile> prompt_cache;
   std::optional<std::filesystem::path> receipt;
-  std::shared_ptr<const Grammar> grammar;  // constrains replies; null: none
+  std::shared_ptr<const Grammar> grammar;  // constrains replies; null: no constraint
 
   GivenSampling sampling;
   std::vector<LogitBias> logit_bias;
@@ -61,7 +61,7 @@ struct RunArgs {
 
 ToolSpec run_tool_spec();
 
-// Throws Error where values contradict each other.
+// Throws Error if values contradict each other.
 RunArgs read_args(const Options& options);
 
 }  // namespace leq::run

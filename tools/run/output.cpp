@@ -19,7 +19,7 @@ constexpr std::string_view kGreen = "\033[32m";
 constexpr std::string_view kThinkBegins = "<think>";
 constexpr std::string_view kThinkEnds = "</think>";
 
-// Whether standard output and standard error are the same stream (2>&1).
+// Returns whether standard output and standard error are the same stream (2>&1).
 bool is_one_stream() {
   struct stat out = {}, err = {};
   return fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 &&
@@ -68,7 +68,7 @@ void ReplyPrinter::reply(std::string_view text) {
     const std::string_view tag = thinking_ ? kThinkEnds : kThinkBegins;
     const std::size_t found = colors_ == Colors::on ? text.find(tag) : std::string_view::npos;
     if (found == std::string_view::npos) return write(text);
-    // The tags themselves are dimmed too.
+    // The tags themselves are dimmed, too.
     const std::size_t cut = thinking_ ? found + tag.size() : found;
     write(text.substr(0, cut));
     write_code(thinking_ ? kColorsOff : kDim);
@@ -89,7 +89,7 @@ void ReplyPrinter::finish() {
   if (isatty(STDOUT_FILENO) == 1) {
     end_line();
   } else if (line_open_ && (is_one_stream() || isatty(STDERR_FILENO) == 1)) {
-    std::fputc('\n', stderr);  // the reply's own text gets no newline
+    std::fputc('\n', stderr);  // not to stdout, so that the reply's text is unchanged
   }
 }
 

@@ -1,5 +1,5 @@
-// Output of leq-run: the reply alone to standard output, as it is generated; everything else to
-// standard error.
+// Output of leq-run: only the reply goes to standard output, as it is generated; everything else
+// goes to standard error.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,24 @@ namespace leq::run {
 
 enum class Colors { off, on };
 
-// `on` if `wanted` and standard output is a terminal: escape codes are never written to a pipe.
+// Returns colours if `wanted` and standard output is a terminal; pipes must not get escape codes.
 Colors choose_colors(bool wanted);
 
-// Resets colours; also at the end of the program.
+// Resets colours; also used when the program ends.
 inline constexpr std::string_view kColorsOff = "\033[0m";
 
 class ReplyPrinter {
  public:
   explicit ReplyPrinter(Colors colors) : colors_(colors) {}
 
-  // Throws Error where standard output cannot be written. Text between <think> and </think> is
+  // Throws Error if standard output cannot be written. Text between <think> and </think> is
   // dimmed.
   void reply(std::string_view text);
-  // The prompt of a completion; printed once all of it is fed.
+  // Sets the prompt of a completion, which is printed once all of it is fed.
   void prompt(std::string_view text) { prompt_ = text; }
-  // Progress of feeding the prompt: a line on a terminal, until there is text.
+  // Shows the progress of feeding the prompt as a line on a terminal, until the first text.
   void feeding(std::int64_t done, std::int64_t total);
-  // Ends the current line if it is open.
+  // Ends the current line if one is open.
   void end_line();
   // Resets colours, and starts a new line if later output appears on the same terminal.
   void finish();

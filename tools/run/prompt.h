@@ -1,4 +1,4 @@
-// Sources of a prompt (-p, -f, a pipe) and checks of its text.
+// Reads a prompt from -p, -f or a pipe, and checks its text.
 #pragma once
 
 #include <filesystem>
@@ -13,11 +13,11 @@ std::string process_escapes(std::string_view text);
 // Throws Error naming `what` and the offset of the first byte that is not UTF-8.
 void check_utf8(std::string_view text, std::string_view what);
 
-// The text of a prompt file, "-" for standard input, without one newline at its end. Throws Error
-// where it cannot be read, is empty, too large or not UTF-8.
+// Returns the text of a prompt file ("-": standard input), without a newline at its end. Throws
+// Error if it cannot be read, is empty, too large or not UTF-8.
 std::string read_prompt_text(const std::filesystem::path& path);
 
-// All of standard input, checked like a file.
+// Returns all of standard input, checked like a file.
 std::string read_prompt_from_stdin();
 
 }  // namespace leq::run

@@ -1,4 +1,4 @@
-// --prompt-cache: a completion's prompt is fed once and kept in a file.
+// --prompt-cache: a completion's prompt is fed only once and its KV cache is stored in a file.
 #pragma once
 
 #include <filesystem>
@@ -18,13 +18,13 @@ struct PromptCacheFile {
 
 PromptOwner prompt_owner(const Model& model, const Session& session);
 
-// Loads the prompt of the file so that requests can reuse its prefix. A file of another model, of
-// other KV types or too long is ignored with a note. Throws Error where it is damaged or not such a
-// file. Returns the length of the common prefix of its tokens and `prompt`.
+// Loads the prompt of the file, so that requests can reuse its prefix. A file of another model,
+// with other KV types, or too long is ignored with a note. Throws Error if it is damaged or not
+// such a file. Returns the length of the common prefix of its tokens and `prompt`.
 std::int64_t load_prompt_cache(const PromptCacheFile& file, const PromptOwner& owner,
                                Generator& generator, std::span<const Token> prompt);
 
-// Writes the file, unless it holds all of `tokens` already; `known`: the number that it held.
+// Writes the file unless it already has all of `tokens`; `known` is the number that it has.
 void save_prompt_cache(const PromptCacheFile& file, const PromptOwner& owner, Generator& generator,
                        std::span<const Token> tokens, std::int64_t known);
 

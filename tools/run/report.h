@@ -1,5 +1,5 @@
-// Reports of leq-run on standard error beside its plan (tools/common/plan_lines.h): the model, and
-// counts and speeds at the end.
+// Reports of leq-run on standard error, in addition to its plan (tools/common/plan_lines.h): the
+// model, and counts and speeds at the end.
 #pragma once
 
 #include <cstdint>
@@ -12,32 +12,32 @@
 
 namespace leq::run {
 
-// "storyteller.leq: llama, 5.5 M parameters, int8, 8.01 bits per weight"
+// Returns "storyteller.leq: llama, 5.5 M parameters, int8, 8.01 bits per weight".
 std::string model_line(const Model& model);
 
-// Statistics of the moving scales of act online: a summary, and a line for each linear that fell
-// back to one scale per token. Empty where no linear has act online.
+// Returns statistics of the moving scales of act online: a summary, and a line for each linear that
+// fell back to one scale per token. Empty if no linear has act online.
 std::vector<std::string> online_lines(Session& session);
 
-// Statistics of recorded steps on a device; empty where it records none.
+// Returns statistics of recorded steps on a device; empty if the device records none.
 std::vector<std::string> step_lines(const Backend& backend);
-// One line where the device could not record steps as expected, else none.
+// Returns one line if the device could not record steps as expected, otherwise none.
 std::vector<std::string> unrecorded_lines(const Backend& backend);
 
-// Count of steps that ran ahead of the host; empty where there were none.
+// Returns the count of steps submitted ahead of the host; empty if there were none.
 std::vector<std::string> ahead_lines(const EngineCounts& counts);
 
-// Counts of draft tokens; empty where there were none.
+// Returns counts of draft tokens; empty if there were none.
 std::vector<std::string> draft_lines(const EngineCounts& counts);
 
-// Message about a draft model that failed.
+// Returns the message about a draft model that failed.
 std::string draft_error_line(const Error& error);
 
-// Accumulates speeds of all replies of a run.
+// Accumulates the speeds of all replies of a run.
 class RunTotals {
  public:
   void add(const FinishedReply& reply);
-  // "prompt 24 tokens, 1234.5 tokens/s; reply 96 tokens, 234.5 tokens/s"
+  // Returns "prompt 24 tokens, 1234.5 tokens/s; reply 96 tokens, 234.5 tokens/s".
   std::string line() const;
 
  private:

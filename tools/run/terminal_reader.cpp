@@ -23,17 +23,17 @@
 namespace leq::run {
 namespace {
 
-// Poll interval: a signal between the check of its flag and poll() would wait for the next key.
+// The poll interval, because poll() misses a signal that arrives after its flag was checked.
 constexpr int kLookAgainMs = 100;
 // A terminal at end of input (Ctrl-D on an empty line in some modes) polls ready without data.
 constexpr int kLooksAtTheEnd = 3;
 
-// Read as bytes, since of several signals in a burst only one would arrive.
+// These keys are read as bytes, because only one of several signals in a burst would arrive.
 constexpr char kCtrlC = '\003', kCtrlZ = '\032', kCtrlBackslash = '\034';
 
 constexpr std::string_view kPasteEnds = "\033[201~";
 
-// Accessible to a signal handler: lock-free atomics.
+// Lock-free atomics, because a signal handler accesses them.
 std::atomic<bool> g_resized = false, g_continued = false;
 
 // Records SIGWINCH and SIGCONT while a line is read.
@@ -63,7 +63,7 @@ std::size_t columns_now() {
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUnknown;
 }
 
-// Row of the text's end relative to its first row, on a terminal that wraps at `columns`.
+// Returns the row of the text's end relative to its first row, on a terminal of `columns` columns.
 std::size_t rows_below(const std::string& text, std::size_t columns) {
   std::size_t row = 0, column = 0;
   std::mbstate_t state = {};
@@ -101,7 +101,7 @@ std::string pasted_text(std::string text) {
 class TerminalReader : public LineReader {
  public:
   TerminalReader() {
-    // libedit takes the character set from the locale; numbers keep the C locale's form.
+    // libedit takes the character set from the locale; number formatting stays in the C locale.
     if (std::setlocale(LC_CTYPE, "") == nullptr || MB_CUR_MAX == 1) {
       std::setlocale(LC_CTYPE, "C.UTF-8");
     }
@@ -121,7 +121,7 @@ class TerminalReader : public LineReader {
     el_set(edit_.get(), EL_PROMPT, &TerminalReader::prompt);
     el_set(edit_.get(), EL_GETCFN, &TerminalReader::next_character);
     el_set(edit_.get(), EL_SETTY, "-d", "-isig", nullptr);
-    // The wide function: el_set would copy the texts and never free them.
+    // The wide function is used because el_set would copy the texts and never free them.
     el_wset(edit_.get(), EL_ADDFN, L"leq-paste", L"insert what is pasted", &TerminalReader::paste);
     el_set(edit_.get(), EL_BIND, "\\e[200~", "leq-paste", nullptr);
   }
@@ -169,9 +169,9 @@ class TerminalReader : public LineReader {
     std::fflush(stderr);
   }
 
-  // Before the prompt: el_gets sets the mode only after it, and keys typed in between would go to
-  // the terminal's own line, which Ctrl-C discards. Cooked mode first: libedit skips a mode that it
-  // believes to be set.
+  // Called before the prompt, because el_gets sets the mode only after it, and keys typed in
+  // between would go to the terminal's own line, which Ctrl-C discards. Sets cooked mode first,
+  // because libedit skips a mode that it believes to be set.
   void take_terminal() {
     el_set(edit_.get(), EL_PREP_TERM, 0);
     el_set(edit_.get(), EL_PREP_TERM, 1);
@@ -181,7 +181,7 @@ class TerminalReader : public LineReader {
   // Redraws prompt and line at the cursor.
   void redraw() { el_set(edit_.get(), EL_REFRESH); }
 
-  // Terminals rewrap lines when resized: the prompt's row is computed for the new width.
+  // Terminals rewrap lines when resized, so the prompt's row is computed for the new width.
   void follow_size() {
     if (knows_codes_) {
       const LineInfo* typed = el_line(edit_.get());
@@ -194,7 +194,7 @@ class TerminalReader : public LineReader {
     redraw();
   }
 
-  // Ctrl-Z, with the terminal's usual behaviour.
+  // Handles Ctrl-Z with the terminal's usual behaviour.
   void suspend() {
     mark_pastes(false);
     el_set(edit_.get(), EL_PREP_TERM, 0);
@@ -203,7 +203,7 @@ class TerminalReader : public LineReader {
     come_back();
   }
 
-  // Restores the terminal after the shell used it, which leaves the cursor on a new line.
+  // Restores the terminal after the shell has used it, which leaves the cursor on a new line.
   void come_back() {
     g_continued = false;
     take_terminal();
@@ -230,7 +230,7 @@ class TerminalReader : public LineReader {
     }
   }
 
-  // Replaces libedit's reader, which would keep waiting after Ctrl-C.
+  // Replaces libedit's read function, which would keep waiting after Ctrl-C.
   static int next_character(EditLine* edit, wchar_t* character) {
     TerminalReader& reader = self(edit);
     std::mbstate_t state = {};

@@ -7,8 +7,8 @@
 
 namespace leq::run {
 
-// Uses libedit, which draws on standard error: standard output is for replies alone. Pasted text is
-// inserted as one text with its newlines and sent with the next Enter.
+// Uses libedit, which draws on standard error, because standard output is only for replies. Pasted
+// text is inserted as one text with its newlines and sent with the next Enter.
 std::unique_ptr<LineReader> make_terminal_reader();
 
 }  // namespace leq::run

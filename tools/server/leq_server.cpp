@@ -51,11 +51,11 @@ bool signal_came(int milliseconds) {
   return read(g_signal_pipe[0], &byte, 1) == 1;
 }
 
-// Fixes the malloc threshold above which blocks are returned to the system when freed: by default
-// frees raise it up to 32 MiB.
+// Fixes the malloc threshold above which freed blocks are returned to the system; by default,
+// malloc raises it up to 32 MiB as blocks are freed.
 void return_large_blocks() { mallopt(M_MMAP_THRESHOLD, 2 << 20); }
 
-// Raises the limit to its maximum: each connection needs a descriptor.
+// Raises the limit of file descriptors to its maximum, because each connection needs one.
 void raise_descriptor_limit() {
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -134,7 +134,7 @@ int run_with(const Options& options) {
   wanted.say = [](const std::string& line) { note(with_flags(line)); };
   raise_descriptor_limit();
   return_large_blocks();
-  std::signal(SIGPIPE, SIG_IGN);  // writing to a closed connection must not end it
+  std::signal(SIGPIPE, SIG_IGN);  // a write to a closed connection must not end the server
   return has_folder ? run_with_folder(options, wanted) : run_with_one(options, std::move(wanted));
 }
 

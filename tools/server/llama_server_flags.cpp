@@ -40,7 +40,7 @@ std::span<const ForeignOption> llama_server_flags() {
   static const std::vector<ForeignOption> kAll = [] {
     std::vector<ForeignOption> all = own_flags();
     for (const ForeignOption& option : llama_flags()) {
-      if (!option.words.starts_with("--reasoning-budget ")) all.push_back(option);  // its own here
+      if (!option.words.starts_with("--reasoning-budget ")) all.push_back(option);  // an option
     }
     return all;
   }();

@@ -1,4 +1,4 @@
-// Flags of llama-server that are no options here, in addition to those of all llama.cpp tools.
+// Flags of llama-server that are not options here, in addition to those of all llama.cpp tools.
 #pragma once
 
 #include <span>

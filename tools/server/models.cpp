@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 RunLimits wanted_limits(const Options& options, const Model& model, RunLimits limits) {
   limits.context = options.integer("ctx-size");
   limits.sequences = static_cast<int>(options.integer("parallel"));
-  // A single sequence may use all positions that others do not need.
+  // A single sequence may use all positions that the other sequences do not need.
   limits.sequence_context = std::numeric_limits<std::int64_t>::max();
   const Drafting drafting = !speculates(options) ? Drafting::off
                             : options.given("model-draft") || drafts_by_mtp(options, model)
@@ -32,8 +32,8 @@ RunLimits wanted_limits(const Options& options, const Model& model, RunLimits li
   return limits;
 }
 
-// Memory of all loaded models together: --models-memory, else a GPU's memory, else the memory
-// available now minus a share for everything else.
+// Returns the memory of all loaded models together: --models-memory, otherwise a GPU's memory,
+// otherwise the memory available now minus a share for everything else.
 std::uint64_t memory_of_models(const Options& options) {
   if (options.given("models-memory")) {
     const auto bytes = parse_bytes(options.text("models-memory"));
@@ -48,7 +48,7 @@ std::uint64_t memory_of_models(const Options& options) {
   return *available - *available / kShareForOthers;
 }
 
-// The options with a file of the folder as -m.
+// Returns the options with a file of the folder as the value of -m.
 Options with_model(const Options& options, const fs::path& file) {
   require(!begins_as_gguf_file(file) || options.flag("cache"), file.string(),
           ": is a GGUF file, which is converted into the cache; leave --no-cache out");

@@ -8,16 +8,16 @@
 
 namespace leq::server_tool {
 
-// The limits of a server's session.
+// Returns the limits of a server's session.
 AdjustLimits server_limits(const Options& options);
 
-// Sets sampling and engine options that depend on the model.
+// Sets the sampling and engine options that depend on the model.
 void finish_host_options(const Options& options, const Runtime& setup, HostOptions& host);
 
-// From --models-dir and related options. Throws Error where they contradict other options.
+// Returns the options of --models-dir and related flags. Throws Error if they contradict others.
 PoolOptions pool_options(const Options& options, const HostOptions& host);
 
-// Loads the folder's files like -m does. `host`: options of every model.
+// Returns a loader of the folder's files, like -m. `host`: options for every model.
 ModelLoader folder_loader(const Options& options, const HostOptions& host,
                           std::uint64_t memory_bytes);
 

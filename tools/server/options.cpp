@@ -236,7 +236,7 @@ std::vector<Option> reply_options() {
   };
 }
 
-// Adapts shared options whose meaning differs for a server.
+// Adapts shared options whose meaning differs in a server.
 std::vector<Option> adapted(std::vector<Option> options) {
   for (Option& option : options) {
     if (option.name == "parallel") option.fallback = "4";
@@ -248,7 +248,7 @@ std::vector<Option> adapted(std::vector<Option> options) {
   return options;
 }
 
-// Whether it can be sent in an HTTP header.
+// Returns whether the text can be sent in an HTTP header.
 bool is_key(std::string_view text) {
   return !text.empty() &&
          std::ranges::all_of(text, [](char letter) { return letter > ' ' && letter < '\x7f'; });

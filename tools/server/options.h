@@ -8,8 +8,8 @@ namespace leq::server_tool {
 
 ToolSpec server_tool_spec();
 
-// Without the parts that depend on the model: sampling and the engine. Throws Error where values
-// contradict each other, and where a file of keys cannot be read.
+// Reads all options except those that depend on the model: sampling and the engine. Throws Error if
+// values contradict each other or if a file of keys cannot be read.
 ServerOptions read_server_options(const Options& options);
 
 }  // namespace leq::server_tool

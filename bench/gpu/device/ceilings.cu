@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kThreads) mma_s8_loop(unsigned seed, int* out)
   if (sum == 0x12345678) *out = sum;
 }
 
-// f16 times f16 with f32 sums, for the second tensor-core loop.
+// Products of f16 with f32 sums, for the second tensor-core loop.
 __device__ void mma_m16n8k16_f16(float (&d)[4], const std::uint32_t (&a)[4],
                                  const std::uint32_t (&b)[2]) {
   asm volatile(
@@ -191,7 +191,7 @@ class Events {
   }
   Events(const Events&) = delete;
   Events& operator=(const Events&) = delete;
-  // The time of `work` in microseconds, without a graph.
+  // Returns the time of `work` in microseconds, without a graph.
   double around(cudaStream_t stream, const std::function<void()>& work) {
     check(cudaEventRecord(start_, stream), "event");
     work();
@@ -261,7 +261,7 @@ void measure_instructions(rt::Stream& stream) {
   int* sink = nullptr;
   check(cudaMalloc(&sink, 4), "memory");
   const rt::DeviceInfo device = rt::device_of(stream);
-  // rate in 1e12 operations per second; `operations` counts those of one step of one block
+  // Returns the rate in 1e12 operations per second; `operations` are those of a step of a block.
   const auto rate_of_blocks = [&](void (*loop)(unsigned, int*), int each, double operations) {
     const int blocks = device.multiprocessors * each;
     const double us = microseconds(stream, 1, [&](int) {
@@ -269,7 +269,7 @@ void measure_instructions(rt::Stream& stream) {
     });
     return 1e-6 * operations * kSteps * blocks / us;
   };
-  // the same rate, where `operations` counts those of one chain of one thread
+  // Returns the same rate; `operations` are those of one chain of one thread.
   const auto rate = [&](void (*loop)(unsigned, int*), double operations) {
     return rate_of_blocks(loop, 4, operations * kChains * kThreads);
   };

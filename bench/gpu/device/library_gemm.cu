@@ -1,4 +1,4 @@
-// cuBLASLt's int8 matmul, with the first algorithm of its heuristic that works.
+// Runs cuBLASLt's int8 matmul with the first algorithm of its heuristic that works.
 #include "bench/gpu/library_gemm.h"
 
 #include <cublasLt.h>
@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kWorkspace = std::size_t{64} << 20;
 constexpr int kCandidates = 4;
 
-// In column-major order C [N][T] = A^T B with A [K][N] and B [K][T], which is our row-major layout.
+// C [N][T] = A^T B with A [K][N] and B [K][T] in column-major order is our row-major layout.
 struct Problem {
   cublasLtHandle_t library = nullptr;
   cublasLtMatmulDesc_t operation = nullptr;

@@ -1,4 +1,4 @@
-// On the emulator times have no meaning, so that each launch runs only once.
+// On the emulator times have no meaning, so each launch runs only once.
 #include <chrono>
 
 #include "bench/gpu/timing.h"

@@ -47,8 +47,8 @@ bool makes_codes(const AttentionArguments& a) {
 void launch_attention(const AttentionArguments& a, rt::Stream& stream) {
   if (a.batch.tokens <= 0) return;
   if (!on_tensor_cores(a)) return launch_exact_attention(a, stream);
-  // Generation beside a prompt takes two launches with a block shape each, because a prompt's block
-  // would process the whole context of a generated row alone. Outputs do not depend on it.
+  // A batch with generation and prompts takes two launches with different block shapes, because a
+  // prompt's block would process the whole context of a generated row alone. Outputs are the same.
   const bool mixed = a.batch.single_runs > 0 && a.batch.longest_run > 1;
   if (!mixed) return launch_runs(a, AttentionRuns::all, stream);
   launch_runs(a, AttentionRuns::single, stream);

@@ -34,8 +34,8 @@ struct QueryBlock {
   __device__ __forceinline__ Positions seen() const { return {seen_by(0).first, position + rows}; }
 };
 
-// The queries of row block `at`: its run and its rows in that run; rows is 0 if the block is empty.
-// The heads are those of block y of the grid.
+// Finds the queries of row block `at`: its run and its rows in that run; rows is 0 if the block is
+// empty. The heads are those of block y of the grid.
 __device__ __forceinline__ QueryBlock query_block(const AttentionArguments& a,
                                                   const AttentionPlan& plan, int at) {
   QueryBlock block;
@@ -67,7 +67,7 @@ __device__ __forceinline__ QueryBlock query_block(const AttentionArguments& a,
   const int group = a.heads.group;
   const int first = static_cast<int>(blockIdx.y) % plan.head_blocks * plan.block_heads;
   block.kv_head = static_cast<int>(blockIdx.y) / plan.head_blocks;
-  // This rank's heads only: the first and the last kv head may be shared with other ranks.
+  // Limits the heads to this rank's, because the first and the last kv head may be shared by ranks.
   const int begin = block.kv_head * group - a.heads.first_head + first;
   const int end = min(begin + min(plan.block_heads, group - first), a.heads.heads);
   block.head = max(begin, 0);
@@ -78,7 +78,7 @@ __device__ __forceinline__ QueryBlock query_block(const AttentionArguments& a,
   return block;
 }
 
-// Offset in scratch, in rows, of the records of the block's first row.
+// Returns the offset in scratch, in rows, of the records of the block's first row.
 __device__ __forceinline__ int first_record(const AttentionPlan& plan, const QueryBlock& block) {
   return plan.placed_by_block ? static_cast<int>(blockIdx.x) * plan.block_rows : block.row;
 }
@@ -87,8 +87,8 @@ __device__ __forceinline__ Positions span_positions(int span) {
   return {span * kSpanTokens, (span + 1) * kSpanTokens};
 }
 
-// The work of a block of the grid: its queries, and the positions visible to them. With split the
-// positions are limited to the block's span. An empty range means that the block has no work.
+// The work of a block of the grid: its queries, and the positions visible to them. If work is
+// split, the positions are limited to the block's span. An empty range means that there is no work.
 struct BlockWork {
   QueryBlock queries;
   Positions seen;
@@ -115,7 +115,7 @@ __device__ __forceinline__ BlockWork block_work(const AttentionArguments& a,
 }
 
 // Tiles of keys or values of neighbouring positions in shared memory. The stride of a row is 16
-// bytes longer than the row, so that equal columns of eight rows are in different banks.
+// bytes longer than the row, so that the same columns of eight rows are in different banks.
 struct KvTiles {
   const KvPages& pages;
   const AttentionHeads& heads;
@@ -142,7 +142,7 @@ struct KvTiles {
     return memory + index % 2 * positions * stride();
   }
 
-  // Starts copying tile `index`, which begins at position index * positions; a tile is in one page.
+  // Starts copying tile `index`, which begins at position index * positions and is within one page.
   __device__ __forceinline__ void load(int index) const {
     const int first = index * positions, chunks = row_bytes / 16;
     const std::byte* from =
@@ -154,7 +154,7 @@ struct KvTiles {
     }
   }
 
-  // Calls use(tile index, tile) for each tile that holds some of the positions. The next tile is
+  // Calls use(tile index, tile) for each tile that contains any of the positions. The next tile is
   // loaded during the call.
   template <class Use>
   __device__ __forceinline__ void walk(Positions of, Use use) const {

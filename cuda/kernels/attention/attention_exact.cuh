@@ -13,7 +13,7 @@ namespace leq::LEQ_GPU {
 
 inline constexpr int kMostQueries = 16;  // in a block
 
-// Writes a finished query's outputs; with split writes o, M and L to the record of the span.
+// Writes a finished query's outputs; if spans are split, writes o, M and L to the span's record.
 template <int queries>
 __device__ __forceinline__ void store_queries(const Work<queries>& work,
                                               const AttentionPlan& plan) {
@@ -41,7 +41,7 @@ __device__ __forceinline__ void store_queries(const Work<queries>& work,
   }
 }
 
-// Limit of shared memory per block, so that several blocks fit on a multiprocessor.
+// The limit of shared memory per block, so that several blocks fit on a multiprocessor.
 inline constexpr int kModestBytes = 48 << 10;
 
 // Launches `kernel`, whose blocks take up to `queries` queries.

@@ -1,6 +1,6 @@
-// Exact attention where keys or values are packed codes. Codes are read in place; the f16 copies
-// are read where a block of positions is not closed for the query. Bit-identical to the CPU
-// (docs/numerics.md). Written for correctness, not speed: each thread fetches single codes.
+// Exact attention if keys or values are packed codes. Closed blocks of positions are read as codes
+// from the pages, other positions from their f16 copies. Bit-identical to the CPU
+// (docs/numerics.md). This kernel is simple instead of fast: each thread loads single codes.
 #include "cuda/kernels/attention/attention_exact.cuh"
 #include "cuda/kernels/attention/kv_packed.cuh"
 
@@ -18,7 +18,7 @@ struct PackedSide {
   __device__ __forceinline__ PackedHead codes_at(int j) const {
     return packed_head(pages, block.pages[j / kKvPageTokens], a.heads, block.kv_head);
   }
-  // The f16 copy of position j: the address of its channel 0.
+  // Returns the address of channel 0 of position j's f16 copy.
   __device__ __forceinline__ const std::uint16_t* copy_at(int j) const {
     const int run = a.batch.row_runs[block.row];
     const int copy = a.batch.pages[a.batch.runs[run].copies_at + j / kKvPageTokens];
@@ -31,7 +31,7 @@ struct PackedSide {
   }
 };
 
-// The score of a key stored as codes: an fma chain over channels of t u, t = q s, that starts at Z.
+// The score of a key stored as codes: an fma chain over channels of t u, t = q s, starting at Z.
 __device__ __forceinline__ float score_block(const PackedSide& side, const float* q, int j) {
   const KvCodes& codes = side.pages.codes;
   const int dims = side.a.heads.head_dim, slot = j % kKvPageTokens;
@@ -60,7 +60,7 @@ __device__ __forceinline__ float score_copy(const PackedSide& side, const float*
   return score;
 }
 
-// Scores of a span: each thread computes the scores of whole keys.
+// Computes the scores of a span; each thread computes the scores of whole keys.
 template <int queries>
 __device__ void score_packed_span(const Work<queries>& work, Positions seen) {
   const PackedSide side = {work.a, work.block, work.a.keys, work.a.copied.keys};
@@ -78,8 +78,8 @@ __device__ void score_packed_span(const Work<queries>& work, Positions seen) {
   __syncthreads();
 }
 
-// One column of one query over a span, computed by one thread: o = fma(w, u, o) from +0, with w = p
-// s; then z, the sum of p m, in 16 lanes.
+// Computes one column of one query over a span: o = fma(w, u, o) from +0, with w = p / s; then z,
+// the sum of p m, in 16 lanes.
 template <int queries>
 __device__ __forceinline__ float packed_column(const Work<queries>& work, const PackedSide& side,
                                                int q, Positions own, int c) {

@@ -33,7 +33,7 @@ __device__ __forceinline__ float join_column(const float* records, int dims, Pos
 }
 
 // Called when a block has finished its last span. The last of the blocks that share the queries
-// joins their spans and, if the outputs are to be int8 codes, quantizes them.
+// joins their spans and quantizes the outputs if they are to be int8 codes.
 template <class Rule>
 __device__ __forceinline__ void complete_queries(const AttentionArguments& a,
                                                  const AttentionPlan& plan,
@@ -67,7 +67,7 @@ __device__ __forceinline__ void complete_queries(const AttentionArguments& a,
   }
 }
 
-// The join as a separate kernel, which exact attention uses.
+// The join as a separate kernel, which exact attention launches.
 template <class Rule>
 __global__ void __launch_bounds__(kJoinThreads)
     attention_join(const LEQ_GRID_CONSTANT AttentionArguments a,

@@ -9,7 +9,7 @@
 
 namespace leq::LEQ_GPU {
 
-// The runs of a launch. A batch with generation and prompts takes one launch for each kind.
+// The runs of a launch. A batch with generation and prompts needs a launch for each of the two.
 enum class AttentionRuns : std::uint8_t { all, single, longer };
 
 constexpr bool has_run(AttentionRuns which, int rows) {
@@ -30,15 +30,15 @@ struct AttentionPlan {
   int tile_positions = 64;  // exact kernels: positions of a tile in shared memory: 64, 32 or 16
 };
 
-// The number of rows, at most `rows`, whose records fit into scratch at the same time.
+// Returns the number of rows, at most `rows`, whose records fit into scratch at the same time.
 inline std::int64_t rows_at_once(const AttentionArguments& a, const AttentionPlan& plan,
                                  std::int64_t rows) {
   const std::int64_t capacity = a.most_records / (std::int64_t{a.heads.heads} * plan.spans);
   return std::min(rows, std::max<std::int64_t>(1, capacity));
 }
 
-// Calls launch(plan, blocks) for all `blocks` row blocks: once or, if the records of all `rows` do
-// not fit into scratch, in successive parts. Outputs do not depend on the partition.
+// Calls launch(plan, blocks) for all `blocks` row blocks once. If the records of all `rows` do not
+// fit into scratch, it does so for successive parts of the blocks. Outputs are the same.
 template <class Launch>
 void launch_in_parts(const AttentionArguments& a, AttentionPlan plan, std::int64_t rows,
                      std::int64_t blocks, Launch launch) {
@@ -54,23 +54,23 @@ void launch_in_parts(const AttentionArguments& a, AttentionPlan plan, std::int64
 }
 
 void launch_exact_attention(const AttentionArguments& a, rt::Stream& stream);
-// For packed keys, packed values, or both packed.
+// Supports packed keys, packed values, or both.
 void launch_exact_packed(const AttentionArguments& a, const AttentionPlan& plan,
                          rt::Stream& stream);
 
-// For keys and values of the same packed type; head_dim is a multiple of 16 up to kPackedDims.
+// Keys and values must have the same packed type; head_dim is a multiple of 16 up to kPackedDims.
 // `plan` and scratch are as for launch_tensor_attention.
 inline constexpr int kPackedDims = 128;
 template <int bits, int group>
 void launch_packed_attention(const AttentionArguments& a, const AttentionPlan& plan,
                              rt::Stream& stream);
 
-// Queries that fit into every block on tensor cores, so that as many heads can share a block.
+// Every block on tensor cores has at least this many queries, so this many heads can share a block.
 inline constexpr int kFewestQueries = 16;
 
-// head_dim is a multiple of 16 up to 256; keys and values are both f16 or both int8. `plan` has
-// split and spans. With split, blocks write records (o, m, l) of spans to scratch [T][H][spans][d +
-// 2]; the last block joins them. T: a slot for each row that a block may have.
+// head_dim must be a multiple of 16 up to 256; keys and values are both f16 or both int8. `plan`
+// has split and spans. If split, blocks write records (o, m, l) of spans to scratch [T][H][spans][d
+// + 2], and the last block joins them. T has an entry for each row that a block may have.
 template <KvType keys, KvType values>
 void launch_tensor_attention(const AttentionArguments& a, const AttentionPlan& plan,
                              rt::Stream& stream);

@@ -18,7 +18,7 @@
 
 namespace leq::LEQ_GPU {
 
-// z += a m, in all eight columns; folded = a s.
+// Computes z += a m in all eight columns, and folded = a s.
 __device__ __forceinline__ void fold_operand(const std::uint32_t (&a)[4], const UnitEnds& scales,
                                              const UnitEnds& minima, float (&z)[4],
                                              std::uint32_t (&folded)[4]) {
@@ -26,13 +26,13 @@ __device__ __forceinline__ void fold_operand(const std::uint32_t (&a)[4], const 
   multiply(z, a, minima.near, minima.far);
 }
 
-// A warp's keys of a tile form one half of at most 32 keys, or two halves; a half is in one block.
+// A warp's keys of a tile form one or two halves of at most 32 keys; a half is within one block.
 template <class Shape>
 inline constexpr int kKeyHalves = Shape::kKeyTiles > 4 ? 2 : 1;
 template <class Shape>
 using KeyShifts = float[Shape::kRowTiles][kKeyHalves<Shape>][4];
 
-// Converts sums over codes in f16 form to scores. z: the term that all keys of a half share.
+// Converts sums over codes in f16 form to scores. z is the summand that all keys of a half share.
 template <class Shape>
 __device__ __forceinline__ void finish_scores(const KeyShifts<Shape>& z,
                                               TileScores<Shape>& scores) {
@@ -50,8 +50,8 @@ __device__ __forceinline__ void finish_scores(const KeyShifts<Shape>& z,
   }
 }
 
-// Scores of a warp's queries with its keys of a tile of codes. wide: the head has all dims of the
-// shape, and the kernel for generation loads its keys by vectors.
+// Scores of a warp's queries with its keys of a tile of codes. wide: the head is as wide as the
+// shape, so that the kernel for generation can load its keys as vectors.
 template <class Shape, bool wide>
 __device__ __forceinline__ void score_codes(const unsigned char* memory,
                                             const TileOperands<Shape>& tile,
@@ -88,7 +88,7 @@ __device__ __forceinline__ void score_codes(const unsigned char* memory,
 #pragma unroll
     for (int h = 0; h < kHalves; ++h) {
       std::uint32_t folded[kTiles][4];
-      // A tile has one block of keys, or two with a row of scales each.
+      // A tile has one block of keys, or two blocks, each with a row of scales.
       const int row = warp.first_key + 32 * h >= block ? tile.dims : 0;
       UnitEnds scales, minima;
       if constexpr (wide) {
@@ -122,7 +122,7 @@ __device__ __forceinline__ void score_codes(const unsigned char* memory,
   finish_scores<Shape>(z, scores);
 }
 
-// Adds weights times a tile's values. Sums are in units of codes' f16 numbers until settle_codes.
+// Adds weights times a tile's values. The sums add the codes' f16 numbers until settle_codes.
 template <class Shape>
 __device__ __forceinline__ void add_code_tile(const TileOperands<Shape>& tile,
                                               const std::uint16_t* ends,
@@ -177,7 +177,7 @@ __device__ __forceinline__ void settle_codes(WarpRows<Shape>& warp) {
   }
 }
 
-// The positions of a tile that a query reads in one form: as codes, or in f16.
+// The positions of a tile that a query reads in one form, as codes or in f16.
 struct ReadPositions {
   Positions seen;
   CodedPositions coded;
@@ -193,7 +193,7 @@ struct ReadPositions {
   }
 };
 
-// Tiles in which every query of the warp reads all positions as codes.
+// The tiles in which every query of the warp reads all positions as codes.
 template <class Shape>
 __device__ __forceinline__ WholeTiles coded_tiles(const AttentionArguments& a,
                                                   const QueryBlock& block,
@@ -201,12 +201,12 @@ __device__ __forceinline__ WholeTiles coded_tiles(const AttentionArguments& a,
   const int last_query = min(warp.first_query + 16 * Shape::kRowTiles, block.queries()) - 1;
   const ReadPositions first(block, a.copied.residual, warp.first_query, true);
   const ReadPositions last(block, a.copied.residual, last_query, true);
-  // Both ends of the range increase with the query's position.
+  // Both ends of the range do not decrease from one query position to the next.
   return WholeTiles(
       Positions{max(last.seen.first, last.coded.first), min(first.seen.last, first.coded.last)});
 }
 
-// Processes a tile in shared memory: a tile of codes if `codes`, otherwise f16 copies in the stage.
+// Processes a tile in shared memory: a tile of codes if `codes`, else f16 copies in the stage.
 template <class Shape, bool codes>
 __device__ __forceinline__ void use_packed_tile(const AttentionArguments& a,
                                                 const QueryBlock& block,
@@ -255,7 +255,7 @@ __device__ __forceinline__ void add_shifts(WarpRows<Shape>& warp) {
   }
 }
 
-// Tiles of a span in which some query reads f16 copies: sinks, which are in tile 0, and blocks that
+// The tiles of a span in which some query reads f16 copies: tile 0 with the sinks, and blocks that
 // are not closed.
 struct CopyTiles {
   int first, count;
@@ -283,7 +283,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   const BlockWork work = block_work(a, plan);
   const Positions seen = work.seen;
   if (seen.empty()) return;
-  // Rarely read values are kept in shared memory, because registers are scarce.
+  // These rarely read values are in shared memory, because registers are scarce.
   auto& block = *reinterpret_cast<QueryBlock*>(memory + TileMemory<Shape>::kBlockAt);
   auto& sight = *reinterpret_cast<PackedSight*>(memory + PackedMemory<Shape>::kSightAt);
   if (threadIdx.x == 0) {
@@ -313,7 +313,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     };
     const Positions coded = tiles(sight.coded());
     const CopyTiles copies(tiles(sight.sinks()), tiles(sight.open()));
-    // In generation the stage is free during the tiles of codes, so the first copies load early.
+    // In generation the f16 stage is free during the tiles of codes, so first copies load early.
     constexpr bool kEarly = Shape::kGeneration;
     if (kEarly && copies.count > 0) {
       if (span > first_span) __syncthreads();
@@ -350,9 +350,9 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
 
 template <int bits, int group, int dims>
 struct PackedShapes {
-  // Same values as in TensorShapes.
+  // These values are the same as in TensorShapes.
   static constexpr int kPromptColumns = dims <= 64 ? 1 : 2;
-  // With two groups in a warp's columns, 32 queries would need too many registers.
+  // If a warp's columns have two groups, 32 queries would need too many registers.
   static constexpr int kPromptTiles = dims > 64 && group == 32 ? 1 : 2;
   using Prompt =
       PackedShape<bits, group, dims, 4, kPromptColumns, kPromptTiles, 1, dims <= 64 ? 2 : 1>;

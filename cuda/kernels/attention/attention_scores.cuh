@@ -6,7 +6,7 @@
 
 namespace leq::LEQ_GPU {
 
-// 16 bytes of a row of floats, beginning at column c.
+// Loads 16 bytes of a row of floats, beginning at column c.
 template <KvType type>
 struct Sixteen {
   static constexpr int kCount = type == KvType::f32 ? 4 : 8;
@@ -26,7 +26,7 @@ struct Sixteen {
   }
 };
 
-// The number of column c, converted from its stored type.
+// Returns the number of column c, converted from its stored type.
 template <KvType type>
 __device__ __forceinline__ float one_number(const unsigned char* row, int c) {
   if constexpr (type == KvType::f32) return reinterpret_cast<const float*>(row)[c];
@@ -47,7 +47,7 @@ struct ScoreShare {
   __device__ __forceinline__ int query(int i) const { return first + i * step; }
 };
 
-// One fma chain for each key, with columns in ascending order.
+// Each key has one fma chain over columns in ascending order.
 template <int queries, KvType type>
 __device__ __forceinline__ void score_floats(const Work<queries>& work, int index, int positions,
                                              const unsigned char* row,
@@ -88,7 +88,7 @@ __device__ __forceinline__ void score_floats(const Work<queries>& work, int inde
   }
 }
 
-// Keys of int8 codes: score = s_q * fma(s, float(sum u q), m * float(sum q))
+// For int8 keys: score = s_q * fma(s, float(sum u q), m * float(sum q)).
 template <int queries>
 __device__ __forceinline__ void score_codes(const Work<queries>& work, const KvTiles& keys,
                                             int index, const unsigned char* row,
@@ -141,7 +141,7 @@ __device__ __forceinline__ void score_span(const Work<queries>& work, Positions 
   });
 }
 
-// The sum of the values of lanes 0..15, added in the order of docs/numerics.md.
+// Returns the sum of the values of lanes 0..15, added in the order of docs/numerics.md.
 __device__ __forceinline__ float sixteen_total(float value) {
   for (int step = 8; step > 0; step /= 2) value += __shfl_xor_sync(kEveryLane, value, step);
   return __shfl_sync(kEveryLane, value, 0);
@@ -174,7 +174,7 @@ __device__ __forceinline__ float weigh_query(const Work<queries>& work, int q, P
   return sixteen_total(total);
 }
 
-// The join of a span with maximum m and the earlier spans, which have M and L (L = 0 without any):
+// Joins a span with maximum m to the earlier spans, which have M and L (L = 0 if there are none):
 //   M' = max(M, m)   a = exp(M - M')   b = exp(m - M')   L = fma(l, b, L a)
 struct ExactJoin {
   static constexpr float kStart = 0;

@@ -15,7 +15,7 @@ namespace leq::LEQ_GPU {
 
 inline constexpr int kSpanTiles = kSpanTokens / kTile;
 
-// Joins the span that has just ended to the earlier spans; with split writes it as a record.
+// Joins the span that has just ended to the earlier spans, or if split writes it as a record.
 template <class Shape>
 __device__ __forceinline__ void finish_span(const AttentionArguments& a, const AttentionPlan& plan,
                                             const QueryBlock& block, bool first, bool last,
@@ -49,7 +49,7 @@ __device__ __forceinline__ void finish_span(const AttentionArguments& a, const A
   warp.clear();
 }
 
-// Positions visible to any query of the warp, and tiles visible to all of its queries.
+// The positions visible to any query of the warp, and the tiles visible to all of its queries.
 struct Sight {
   Positions any;
   WholeTiles all;
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   const BlockWork work = block_work(a, plan);
   const Positions seen = work.seen;
   if (seen.empty()) return;
-  // Rarely read values are kept in shared memory, because registers are scarce.
+  // These rarely read values are in shared memory, because registers are scarce.
   auto& block = *reinterpret_cast<QueryBlock*>(memory + TileMemory<Shape>::kBlockAt);
   if (threadIdx.x == 0) block = work.queries;
   __syncthreads();
@@ -142,12 +142,12 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
 }
 
 inline constexpr int kSharedEverywhere = 99 << 10;  // shared memory of a block on the smallest GPUs
-// Limit for generation: enough blocks fit on a multiprocessor to keep its loads in flight.
+// The limit for generation, so that a multiprocessor has enough blocks to keep loads in flight.
 inline constexpr int kGenerationBytes = 56 << 10;
 
 template <KvType keys, KvType values, int dims>
 struct TensorShapes {
-  // The number of stages, 1 to `most`, that fit into `capacity` bytes beside the queries.
+  // Returns the number of stages, 1 to `most`, that fit into `capacity` bytes beside the queries.
   template <class OneStage>
   static constexpr int stages(int most, int capacity) {
     const int stage = TileMemory<OneStage>::kStageBytes;
@@ -165,7 +165,7 @@ struct TensorShapes {
                                stages, dims <= 64 ? 2 : 1>;
   using Prompt = PromptOf<stages<PromptOf<1>>(2, kSharedEverywhere)>;
 
-  // 96 columns are no multiple of 16 in each of four warps, so the head is padded to 128.
+  // 96 columns in four warps are no multiple of 16 per warp, so the head is padded to 128.
   static constexpr int kGenerationDims = dims == 96 ? 128 : dims;
   template <int stages>
   using GenerationOf =

@@ -40,8 +40,8 @@ struct WarpRows {
   float middle[kTiles][2];   // sum of weights times the middle of codes
   std::uint32_t offset;      // kCodeOffset
   int start[4];              // initial value of sums of int8 products
-  // The queries as mma operands: kept in registers where warps share scores, since elsewhere
-  // registers do not suffice. In generation the scale and sum of each query are kept too.
+  // The queries as mma operands are in registers if warps share scores; otherwise registers do not
+  // suffice. In generation the scale and sum of each query are in registers, too.
   std::uint32_t queries[kTiles][Shape::kShares ? kSteps : 1][4];
   float2 facts[kTiles][2];
 
@@ -52,8 +52,8 @@ struct WarpRows {
     first_query = Shape::kGeneration ? 0 : warp / Shape::kColumnWarps * 16 * kTiles;
     first_column = column_warp * Shape::kColumns;
     first_key = column_warp * 8 * Shape::kKeyTiles;
-    // Kept in registers opaque to the compiler: an instruction can hold only one constant, and
-    // ptxas would recompute the other constant, and the initial sums, before each mma.
+    // These registers are opaque to the compiler: an instruction can encode only one constant, and
+    // ptxas would recompute the other constant and the initial sums before each mma.
     offset = __shfl_sync(kEveryLane, kCodeOffset, 0);
     for (int k = 0; k < 4; ++k) {
       start[k] = __shfl_sync(kEveryLane, kSumsAreFloats<Shape> ? kFloatBits : 0, k);
@@ -78,7 +78,7 @@ struct WarpRows {
       }
     }
   }
-  // The query of row g (half 0) or of row g + 8 (half 1) of a row tile, g = lane / 4.
+  // Returns the query of row g (half 0) or of row g + 8 (half 1) of a row tile, g = lane / 4.
   __device__ __forceinline__ int query(int tile, int half) const {
     return first_query + 16 * tile + 8 * half + static_cast<int>(threadIdx.x % 32) / 4;
   }
@@ -104,7 +104,7 @@ template <class Shape>
 __device__ __forceinline__ const float2* facts_at(const unsigned char* memory) {
   return reinterpret_cast<const float2*>(memory + TileMemory<Shape>::kFactsAt);
 }
-// Called once if operands are kept in registers, after the barrier that follows load_queries.
+// If operands are in registers: called once after the barrier that follows load_queries.
 template <class Shape>
 __device__ __forceinline__ void hold_queries(const unsigned char* memory, WarpRows<Shape>& warp) {
 #pragma unroll
@@ -123,7 +123,7 @@ __device__ __forceinline__ void hold_queries(const unsigned char* memory, WarpRo
 }
 
 // Dot products of the warp's queries with its keys of the tile: sums of f16 or of int8 products.
-// Both kinds of mma take 32 bytes of a row, and the same lanes have the same bytes.
+// Both kinds of mma read 32 bytes of a row, and a lane has the same bytes in both.
 template <class Shape, class Sum>
 __device__ __forceinline__ void dot_products(const unsigned char* memory, const unsigned char* keys,
                                              const WarpRows<Shape>& warp,
@@ -176,8 +176,8 @@ __device__ __forceinline__ float row_factor(const unsigned char* memory,
   return query_facts<Shape>(memory, warp, tile, half).x;
 }
 
-// fma(s, float(sum u q), m * float(sum q)): scores without the query's scale, which does not depend
-// on the tile and is part of row_factor.
+// fma(s, float(sum u q), m * float(sum q)): the score without the query's scale, which does not
+// depend on the tile and is part of row_factor.
 template <class Shape>
 __device__ __forceinline__ void score_codes(const unsigned char* memory, const unsigned char* stage,
                                             const WarpRows<Shape>& warp,
@@ -235,7 +235,7 @@ __device__ __forceinline__ void score_tile(const unsigned char* memory, const un
   }
 }
 
-// Masks keys that are not visible: their weight is 0 if sight(query).holds(position) is false.
+// Masks keys that are not visible: if sight(query).holds(position) is false, the weight is 0.
 template <class Shape, class Sight>
 __device__ __forceinline__ void hide_unseen(Sight sight, int tile, const WarpRows<Shape>& warp,
                                             TileScores<Shape>& scores) {
@@ -265,8 +265,8 @@ __device__ __forceinline__ float four_lane_sum(float x) {
   return x + __shfl_xor_sync(kEveryLane, x, 2);
 }
 
-// The join of sums relative to a maximum M with sums relative to another m: M' = max(M, m), a =
-// 2^(M - M'), b = 2^(m - M'). Where no position was visible, a (or b) is 0.
+// Joins sums relative to a maximum M with sums relative to another maximum m: M' = max(M, m), a =
+// 2^(M - M'), b = 2^(m - M'). If no position was visible, a (or b) is 0.
 struct Join {
   float largest, reference, keep;  // M'; M', or 0 if no position was visible at all; a
 
@@ -279,7 +279,7 @@ struct Join {
   }
 };
 
-// A barrier for the two warps that share queries, and the shared memory of this pair.
+// The barrier and the shared memory of two warps that share queries.
 template <class Shape>
 __device__ __forceinline__ void sync_pair(const WarpRows<Shape>& warp) {
   ptx::sync_threads(1 + warp.first_query / (16 * Shape::kRowTiles), 64);
@@ -291,8 +291,8 @@ __device__ __forceinline__ PairShare<Shape>& pair_share(unsigned char* memory,
   return all[warp.first_query / (16 * Shape::kRowTiles)];
 }
 
-// The largest score in the tile of each of a lane's queries. Warps that share scores exchange their
-// maxima.
+// Returns the largest score in the tile of each of a lane's queries. Warps that share scores
+// exchange their maxima.
 template <class Shape>
 __device__ __forceinline__ void largest_of_tile(const WarpRows<Shape>& rows,
                                                 const TileScores<Shape>& scores,
@@ -343,12 +343,12 @@ __device__ __forceinline__ void largest_of_tile(const WarpRows<Shape>& rows,
   }
 }
 
-// Sums over each 16 keys of a tile: the sum of a query's weights, and the sum of weights times the
-// middle of the range that the values' codes represent.
+// Sums over each 16 keys of a tile: a query's weights, and weights times the middle of the range
+// that the values' codes represent.
 struct QuerySums {
   float weights[kTile / 16], middles[kTile / 16];
 
-  // Adds the sums of all groups of 16 keys in pairs; each warp of a pair has the sum of 32 keys.
+  // Adds the sums of groups of 16 keys in pairs; each warp of a pair has the sum of 32 keys.
   template <class Shape>
   static __device__ __forceinline__ float all(const float (&sums)[kTile / 16]) {
     if constexpr (Shape::kColumnWarps == 2) return sums[0] + sums[1];
@@ -363,7 +363,7 @@ __device__ __forceinline__ void take_operand(std::uint32_t (&operand)[4], const 
   operand[3] = words.w;
 }
 
-// Generation: each warp publishes its weights of 16 keys and their sums to the other warps;
+// In generation each warp publishes its weights of 16 keys and their sums to the other warps;
 // afterwards every warp has all weights and the sums of each 16 keys.
 template <class Shape>
 __device__ __forceinline__ void exchange_weights(unsigned char* memory, TileWeights<Shape>& weights,
@@ -397,8 +397,8 @@ __device__ __forceinline__ void exchange_weights(unsigned char* memory, TileWeig
   }
 }
 
-// Each of two warps that share queries passes its weights of 32 keys, stored at index 0 and 1, and
-// their sums to the other. Afterwards both have all weights and the sums of each 32 keys.
+// Each of two warps that share queries passes its weights of 32 keys, stored at indices 0 and 1,
+// and their sums to the other warp. Afterwards both have all weights and the sums of each 32 keys.
 template <class Shape>
 __device__ __forceinline__ void exchange_with_other(const WarpRows<Shape>& warp,
                                                     unsigned char* memory,

@@ -6,7 +6,7 @@
 
 namespace leq::LEQ_GPU {
 
-// For 16-bit values: 16 positions x 16 columns are two operands of eight columns.
+// For 16-bit values, 16 positions x 16 columns are two operands of eight columns.
 template <class Shape>
 __device__ __forceinline__ void add_halves(const unsigned char* values,
                                            const TileWeights<Shape>& weights,
@@ -44,7 +44,7 @@ struct CodeWords {
                            values + TileMemory<Shape>::Values::at(16 * step + lane, chunk));
     return found;
   }
-  // Registers for the first 16 positions, or with `next` the other 16; for even or odd columns.
+  // The registers of the first 16 positions, or if `next` of the other 16; of even or odd columns.
   __device__ __forceinline__ uint2 operand(int next, int odd, std::uint32_t offset) const {
     constexpr std::uint32_t kEven = 0x5250u, kOdd = 0x5351u;
     const std::uint32_t which = odd != 0 ? kOdd : kEven;
@@ -53,7 +53,7 @@ struct CodeWords {
   }
 };
 
-// Address of a lane's registers for 16 positions x 16 columns in the tile's expanded operands.
+// The address of a lane's registers for 16 positions x 16 columns in the tile's expanded operands.
 template <class Shape>
 __device__ __forceinline__ uint4* operand_at(unsigned char* memory, int step, int chunk, int lane) {
   constexpr int kChunks = Shape::kDims / 16;
@@ -136,7 +136,7 @@ __device__ __forceinline__ void add_tile(unsigned char* memory, const unsigned c
   }
 }
 
-// At the end of a span: adds to every column the shift that all columns share.
+// At the end of a span, adds to every column the shift that all columns share.
 template <class Shape>
 __device__ __forceinline__ void add_middles(WarpRows<Shape>& warp) {
 #pragma unroll
@@ -152,7 +152,7 @@ __device__ __forceinline__ void add_middles(WarpRows<Shape>& warp) {
   }
 }
 
-// Two neighbouring columns of the outputs that a lane holds: pair `index` of kColumns / 8 pairs.
+// Returns two neighbouring columns of the outputs that a lane has: pair `index` of kColumns / 8.
 template <class Shape>
 struct ColumnPair {
   int column;
@@ -187,15 +187,15 @@ __device__ __forceinline__ void store_record(const WarpRows<Shape>& warp, int ti
   record[dims + 1] = total;
 }
 
-// M and L of the spans so far; O is in the rows of the output. Four lanes share 2 * kRowTiles
-// queries, and each lane keeps M and L of one query.
+// M and L of the spans so far; O is in the output rows. Four lanes share 2 * kRowTiles queries, and
+// each lane has M and L of one query.
 template <class Shape>
 struct Joined {
   float largest = kNothingSeen, total = 0.0f;
   static_assert(Shape::kRowTiles <= 2);
 
-  // O = fma(o, b, O a); after the last span times 1 / L. `more` is l. out is null if the query does
-  // not exist.
+  // Computes O = fma(o, b, O a), after the last span times 1 / L. `more` is l. out is null if the
+  // query does not exist.
   __device__ __forceinline__ void add(const WarpRows<Shape>& warp, int tile, int half, float more,
                                       bool first, bool last, int dims, float* out) {
     const int lane = static_cast<int>(threadIdx.x % 32), owner = lane / 4 * 4 + 2 * tile + half;

@@ -40,8 +40,8 @@ struct TensorShape {
   static_assert(kColumns % 16 == 0 && dims % 32 == 0);
 };
 
-// Rows of 16-byte chunks, placed so that the chunks with equal index of eight rows, which ldmatrix
-// reads at once, are in different banks.
+// Rows of 16-byte chunks. ldmatrix reads chunks with the same index of eight rows at once, so these
+// chunks are placed in different banks.
 template <int bytes>
 struct ChunkRows {
   static constexpr int kChunks = bytes / 16;
@@ -54,10 +54,10 @@ struct ChunkRows {
   }
 };
 
-// Data of a tile that the four warps of a generation block exchange.
+// Data of a tile that the four warps of a block for generation exchange.
 struct TileShare {
   float largest[16][4];  // each query's largest score in each warp
-  // For both queries of a lane: sum of weights, and sum of weights times the middle of codes.
+  // For both queries of a lane: sum of weights, and sum of weights times the codes' middle.
   float4 sums[4][32];
   uint4 weights[4][32];  // operands of the product with values
 };
@@ -75,17 +75,17 @@ template <class Shape>
 struct TileMemory {
   using Keys = ChunkRows<Shape::kDims * stored_number_bytes(Shape::kKeys)>;
   using Values = ChunkRows<Shape::kDims * stored_number_bytes(Shape::kValues)>;
-  // The scales of 64 positions, then their minima (bytes).
+  // The bytes of the scales of 64 positions, followed by their minima.
   static constexpr int kKeyEnds = stored_coded(Shape::kKeys) ? 4 * kTile : 0;
   static constexpr int kValueEnds = stored_coded(Shape::kValues) ? 4 * kTile : 0;
-  // Contents of a stage: keys, values, scales and minima of keys, then those of values.
+  // A stage contains keys, values, scales and minima of keys, then those of values.
   static constexpr int kValuesAt = kTile * Keys::kStride;
   static constexpr int kKeyEndsAt = kValuesAt + kTile * Values::kStride;
   static constexpr int kValueEndsAt = kKeyEndsAt + kKeyEnds;
   static constexpr int kStageBytes = kValueEndsAt + kValueEnds;
-  // After the stages: queries in the type of the keys (for int8 with scale and sum of codes), the
-  // data that four warps exchange, expanded operands of values, and the block's QueryBlock. Data of
-  // pairs of warps reuses the memory of the queries after these have been loaded into registers.
+  // After the stages come queries in the type of the keys (for int8 with scale and sum of codes),
+  // the data that four warps exchange, expanded operands of values, and the block's QueryBlock.
+  // Data of pairs of warps reuses the memory of the queries after these are in registers.
   static constexpr bool kPairs = Shape::kColumnWarps == 2;
   static constexpr int kPairBytes =
       kPairs ? Shape::kRowWarps * static_cast<int>(sizeof(PairShare<Shape>)) : 0;
@@ -104,7 +104,7 @@ struct TileMemory {
   static constexpr int kBytes = kBlockAt + static_cast<int>(sizeof(QueryBlock));
 };
 
-// The tiles whose positions are all in a range.
+// The tiles all of whose positions are in a range.
 struct WholeTiles {
   int first, count;
 
@@ -115,9 +115,9 @@ struct WholeTiles {
   }
 };
 
-// Loads the tiles of positions `seen` in order. Rows of other positions and columns beyond the head
-// become 0. In generation, tiles whose positions are all visible and whose heads are as wide as the
-// shape are copied faster, with one address per thread and constant offsets.
+// Loads the tiles of positions `seen` in order. Rows of other positions, and columns beyond the
+// head, become 0. In generation, tiles whose positions are all visible and whose heads are as wide
+// as the shape are copied faster, with one address per thread and constant offsets.
 template <class Shape>
 class TileLoader {
   using Memory = TileMemory<Shape>;
@@ -159,8 +159,8 @@ class TileLoader {
     ptx::cp_async_commit();
   }
 
-  // Clears the scales of values at positions of a loaded tile that no query sees. Their page
-  // contents are undefined, and 0 times an undefined number may not be 0.
+  // Clears the scales of values at positions of a loaded tile that are not visible to any query.
+  // Their page contents are undefined, and 0 times an undefined number may not be 0.
   __device__ __forceinline__ void clear_unseen_ends(int tile) const {
     if constexpr (Memory::kValueEnds > 0) {
       if (whole_.holds(tile)) return;
@@ -203,7 +203,7 @@ class TileLoader {
     static_assert(Shape::kThreads % Rows::kChunks == 0);
     const int thread = static_cast<int>(threadIdx.x);
     const int row = thread / Rows::kChunks, chunk = thread % Rows::kChunks;
-    // Rows that are a multiple of eight apart have the same swizzle of chunks.
+    // Rows whose distance is a multiple of eight have the same swizzle of chunks.
     constexpr int kAlike = kRows % 8 == 0 ? 1 : 8 / kRows;
 #pragma unroll
     for (int i = 0; i < kTile / kRows; ++i) {
@@ -273,7 +273,7 @@ class TileLoader {
   std::int64_t ends_stride_ = 0;
 };
 
-// A query held by four lanes; each lane has four of every 16 columns.
+// A query that four lanes share; each lane has four of every 16 columns.
 template <class Shape>
 using QueryPart = float4[Shape::kDims / 16];
 
@@ -293,7 +293,7 @@ __device__ __forceinline__ void store_halves(const QueryPart<Shape>& x, int quer
   }
 }
 
-// Writes codes by the rule of docs/numerics.md. Returns their scale, times log2 e, and their sum.
+// Writes codes by the rule of docs/numerics.md. Returns their scale times log2 e, and their sum.
 template <class Shape>
 __device__ __forceinline__ float2 store_codes(const QueryPart<Shape>& x, int query,
                                               unsigned char* to) {

@@ -5,7 +5,7 @@
 
 namespace leq::LEQ_GPU {
 
-// The numbers of columns c and c + 1 (c is even), converted from their stored type.
+// Returns the numbers of columns c and c + 1 (c is even), converted from their stored type.
 template <KvType type>
 __device__ __forceinline__ float2 two_numbers(const unsigned char* row, int c) {
   if constexpr (type == KvType::f32) return *reinterpret_cast<const float2*>(row + c * 4);
@@ -14,7 +14,7 @@ __device__ __forceinline__ float2 two_numbers(const unsigned char* row, int c) {
     return {ptx::f16_to_f32(static_cast<std::uint16_t>(pair)),
             ptx::f16_to_f32(static_cast<std::uint16_t>(pair >> 16))};
   }
-  // The float with the bits of 2^23 + code, less 2^23, is cheaper than a conversion.
+  // A float with the bits of 2^23 + code, less 2^23, costs less than a conversion.
   const std::uint32_t pair = *reinterpret_cast<const std::uint16_t*>(row + c);
   return {__uint_as_float(0x4b000000u | (pair & 0xffu)) - 8388608.0f,
           __uint_as_float(0x4b000000u | pair >> 8) - 8388608.0f};
@@ -41,7 +41,7 @@ struct ValueShare {
 template <int queries>
 using ValueSums = float[2][queries];
 
-// o = fma(w, v, o) over the positions of a tile in ascending order; all of them are visible.
+// o = fma(w, v, o) over a tile's positions in ascending order; all of them must be visible.
 template <int queries, KvType type>
 __device__ __forceinline__ void add_whole_tile(const Work<queries>& work, const KvTiles& values,
                                                int first, const unsigned char* tile,
@@ -68,7 +68,7 @@ __device__ __forceinline__ void add_whole_tile(const Work<queries>& work, const 
   }
 }
 
-// The same for a tile in which some positions are not visible to some queries; these are skipped.
+// Does the same for a tile in which some positions are not visible to some queries; skips these.
 template <int queries, KvType type>
 __device__ __forceinline__ void add_partial_tile(const Work<queries>& work, const KvTiles& values,
                                                  Positions span, int first,
@@ -102,7 +102,7 @@ __device__ __forceinline__ void add_tile(const Work<queries>& work, const KvTile
   }
 }
 
-// O = fma(o, b, O a) in shared memory, where o includes the minima of the values.
+// Computes O = fma(o, b, O a) in shared memory, where o includes the minima of the values.
 template <int queries>
 __device__ __forceinline__ void join_span(const Work<queries>& work, const ValueShare& share,
                                           const ValueSums<queries>& sums) {

@@ -26,7 +26,7 @@ struct AttentionMemory {
   __host__ __device__ int bytes() const { return floats * 4 + 2 * tile_bytes; }
 };
 
-// Further numbers of each query: kQueryFacts floats per query.
+// Further numbers of each query; a query has kQueryFacts floats.
 template <int queries>
 struct QueryFacts {
   float code_scale[queries], code_sum[queries];  // scale and sum of a query's codes, for int8 keys
@@ -66,7 +66,7 @@ struct Work {
   }
 };
 
-// One warp per query loads its numbers; with int8 keys it quantizes them to codes.
+// One warp per query loads the query; if keys are int8, it quantizes the query to codes.
 template <int queries>
 __device__ __forceinline__ void load_queries(const Work<queries>& work) {
   const int lane = static_cast<int>(threadIdx.x % 32), dims = work.a.heads.head_dim;

@@ -1,6 +1,6 @@
-// Encoding of keys and values: the device's only implementation of the arithmetic of
-// docs/kv-cache.md. A scale is rounded up to f16 and a minimum down before codes are computed, so
-// that no number has an error above half a step.
+// Encodes keys and values; this is the only implementation of the arithmetic of docs/kv-cache.md on
+// the device. A scale is rounded up to f16 and a minimum down before codes are computed, so that no
+// number has an error above half a step.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,7 @@ __device__ __forceinline__ float clamped(float x) {
   return fminf(fmaxf(x, -kLargestF16), kLargestF16);
 }
 
-// The largest f16 number that is at most x, and the smallest that is at least x (x >= 0).
+// Returns the largest f16 number that is at most x, or the smallest that is at least x (x >= 0).
 __device__ __forceinline__ std::uint16_t half_below(float x) {
   const std::uint16_t nearest = ptx::f32_to_f16(x);
   if (ptx::f16_to_f32(nearest) <= x) return nearest;
@@ -27,12 +27,12 @@ __device__ __forceinline__ std::uint16_t half_above(float x) {
   return static_cast<std::uint16_t>(ptx::f16_to_f32(nearest) >= x ? nearest : nearest + 1);
 }
 
-// u = clip(rne((x - m) / s)), where x is already clamped.
+// Returns u = clip(rne((x - m) / s)), where x is already clamped.
 __device__ __forceinline__ unsigned encoded(float x, float s, float m, float levels) {
   return static_cast<unsigned>(__float2int_rn(s == 0.0f ? 0.0f : fminf((x - m) / s, levels)));
 }
 
-// Scale and minimum of numbers that range from `low` to `high`, both of clamped numbers.
+// Returns scale and minimum of numbers that range from `low` to `high`, which are clamped.
 struct CodeRange {
   std::uint16_t scale = 0, minimum = 0;
 
@@ -46,7 +46,7 @@ struct CodeRange {
   }
 };
 
-// The scale and minimum of a warp's numbers, from the range [low, high] of each lane.
+// Returns scale and minimum of a warp's numbers, from the range [low, high] of each lane.
 __device__ __forceinline__ CodeRange warp_range(float low, float high, float levels) {
   high = warp_max(high);
   low = -warp_max(-low);

@@ -12,7 +12,7 @@ struct PackedHead {
   std::uint16_t* scales = nullptr;  // [ends]: values [groups][64], keys [64 / block][d]
   std::uint16_t* minima = nullptr;
 
-  // The code of channel c at `slot` of the page.
+  // Returns the code of channel c at `slot` of the page.
   __device__ __forceinline__ float code(KvPart part, int bits, int dims, int slot, int c) const {
     const KvCodePlace at = kv_code_place(part, bits, dims, slot, c);
     return static_cast<float>(words[at.word] >> at.shift & ((1u << bits) - 1u));
@@ -28,7 +28,7 @@ __device__ __forceinline__ PackedHead packed_head(const KvPages& pages, std::int
           ends + (heads.kv_heads + head) * pages.codes.ends};
 }
 
-// The positions [first, last) that the query at `position` reads as codes. It reads other positions
+// Returns the positions [first, last) that the query at `position` reads as codes; it reads others
 // as f16 copies. If the type has no copies, all positions are read as codes.
 struct CodedPositions {
   int first = 0, last = 0x7fffffff;

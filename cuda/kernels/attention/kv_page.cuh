@@ -35,7 +35,7 @@ constexpr bool stored_coded(KvType type) {
   }
 }
 
-// One kv head in one page. Only codes have scales and minima.
+// One kv head in a page. Scales and minima only exist for codes.
 struct KvHeadPage {
   std::byte* numbers = nullptr;     // [64][row_bytes]
   std::uint16_t* scales = nullptr;  // [64]

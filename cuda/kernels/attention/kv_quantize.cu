@@ -1,7 +1,7 @@
-// Encodes blocks of positions that a step reads as codes for the first time: their f16 copies are
-// encoded once, permanently. A thread block encodes the keys or the values of one kv head in one
-// layer and one block of positions, which it finds from the runs, so that the launch is the same
-// for all steps of a kind.
+// Encodes blocks of positions that a step reads as codes for the first time, from their f16 copies;
+// the codes are final. A thread block encodes the keys or the values of one kv head in one layer
+// and one block of positions. It finds its block from the runs, so that the launch is the same for
+// all steps of a kind.
 #include <algorithm>
 #include <cmath>
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kBlockThreads = 128;
 
-// Slots [first, first + count) of one kv head in a page.
+// The slots [first, first + count) of one kv head in a page.
 struct QuantizedBlock {
   KvCodes codes;
   int dims, first, count, sinks;
@@ -163,14 +163,14 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 void launch_kv_quantize(const KvQuantizeArguments& a, rt::Stream& stream) {
   const KvResidual& residual = a.copied.residual;
-  // A run of at most `recent` rows does not read codes of the blocks that it closes itself.
+  // A run of at most `recent` rows never reads codes of the blocks that it closes itself.
   const bool due = a.whole_before ? residual.recent > 0 : a.batch.longest_run > residual.recent;
   if (!residual.copies() || a.batch.tokens <= 0 || a.layer_count == 0 || !due) return;
   const auto dims = static_cast<std::size_t>(a.heads.head_dim);
   const auto block = static_cast<std::size_t>(residual.block);
   const std::size_t groups = static_cast<std::size_t>(a.values.codes.ends) / kKvPageTokens;
   const std::size_t numbers = std::max(dims, block * groups);
-  // At most so many blocks of a run become codes; the first may have begun in earlier runs.
+  // A run can close at most this many blocks, because the first may have begun in earlier runs.
   const std::int64_t most = a.batch.longest_run / residual.block + 1;
   rt::run(stream,
           {"kv_quantize",

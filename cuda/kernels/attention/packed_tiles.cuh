@@ -1,7 +1,7 @@
-// Shared memory of attention over packed codes. In addition to that of attention over f16 pages
-// (one stage, queries, data shared by warps) there are tiles of codes in flight, laid out as in
-// pages, with their scales and minima. The f16 stage holds f16 copies; in a prompt's block it also
-// holds the operands that are expanded from a tile's codes, once for all warps.
+// Shared memory of attention over packed codes. It has the same parts as for f16 pages (one stage,
+// queries, data shared by warps) and tiles of codes in flight, laid out as in pages, with their
+// scales and minima. The f16 stage has f16 copies; in a prompt's block it is also used for operands
+// that are expanded from a tile's codes, once for all warps.
 #pragma once
 
 #include "cuda/kernels/attention/attention_tile_values.cuh"
@@ -25,7 +25,7 @@ struct PackedShape
   static constexpr int kGroup = group;
   static constexpr int kGroups = (dims + kGroup - 1) / kGroup;
   static constexpr int kShifts = Wide::kColumns <= kGroup ? 1 : Wide::kColumns / kGroup;
-  // Units of 16 columns that share a shift within a warp.
+  // The number of units of 16 columns that share a shift within a warp.
   static constexpr int kShiftUnits = Wide::kColumns / 16 / kShifts;
 };
 
@@ -40,11 +40,11 @@ struct PackedSight {
         first_row(residual, block.position),
         last_row(residual, block.position + block.rows - 1) {}
 
-  // Positions that some row reads as codes.
+  // The positions that some row reads as codes.
   __device__ __forceinline__ Positions coded() const {
     return {max(seen.first, last_row.first), min(seen.last, last_row.last)};
   }
-  // Positions that some row reads in f16: sinks, and blocks that are not closed.
+  // The positions that some row reads in f16: sinks, and blocks that are not closed.
   __device__ __forceinline__ Positions sinks() const {
     return {seen.first, min(seen.last, first_row.first)};
   }
@@ -61,7 +61,7 @@ struct PackedMemory {
   using Wide = TileMemory<Shape>;
   static constexpr int kCodes = kTile * Shape::kDims * Shape::kBits / 8;  // one side's
   static constexpr int kStageBytes = 2 * kCodes;
-  // Scales, then minima, counted in numbers; a tile has at most two blocks of keys.
+  // The number of scales and minima; a tile has at most two blocks of keys.
   static constexpr int kKeyEnds = 2 * Shape::kDims;
   static constexpr int kValueEnds = Shape::kGroups * kTile;
   static constexpr int kValueEndsAt = 2 * kKeyEnds * 2;
@@ -105,7 +105,7 @@ class PackedLoader {
   // Releases the current tile's stage.
   __device__ __forceinline__ void leave() { used_ = after(used_); }
 
-  // Starts copying the next tile of codes, if any, and commits one group of copies in any case.
+  // Starts copying the next tile of codes, if there is one; always commits one group of copies.
   __device__ __forceinline__ void load_next() {
     if (next_ < end_) {
       unsigned char* const to =
@@ -135,8 +135,8 @@ class PackedLoader {
     ptx::cp_async_commit();
   }
 
-  // Clears scales of values that no query reads: their memory is undefined, and 0 times an
-  // undefined number may not be 0. Ends with a barrier if the tile has such values.
+  // Clears scales of values that are not read by any query: their memory is undefined, and 0 times
+  // an undefined number may not be 0. Ends with a barrier if the tile has such values.
   __device__ __forceinline__ void clear_unseen_ends(int tile) const {
     if (whole_.holds(tile)) return;
     const Positions coded = sight_.coded();
@@ -293,7 +293,7 @@ struct TileOperands {
   }
 };
 
-// Consecutive words of a lane, loaded as vectors of `each` words.
+// Loads consecutive words of a lane as vectors of `each` words.
 template <int count, int each>
 struct LaneWords {
   std::uint32_t words[count];
@@ -317,7 +317,7 @@ struct LaneWords {
   }
 };
 
-// A lane's words of 16 keys, for a head as wide as the shape.
+// Loads a lane's words of 16 keys, for a head as wide as the shape.
 template <class Shape>
 struct KeyWords {
   static constexpr int kBits = Shape::kBits, kCount = Shape::kDims / 16;
@@ -332,7 +332,7 @@ struct KeyWords {
   }
 };
 
-// A lane's words of a tile's values in the columns of its warp.
+// Loads a lane's words of a tile's values in the columns of its warp.
 template <class Shape>
 struct ValueWords {
   static constexpr int kBits = Shape::kBits, kUnits = Shape::kColumns / 16;

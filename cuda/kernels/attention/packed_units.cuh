@@ -1,7 +1,7 @@
-// Packed codes as operands of mma m16n8k16. The bits of a code u, extracted from its word, are the
-// low bits of an f16, which is then a subnormal number: u 2^-24, or a few powers of two more. It is
-// exact, and so is its product with any f16. The power is the same along a sum and is removed from
-// the finished sum exactly (code_unit), so that nothing is subtracted from codes or sums.
+// Packed codes as operands of mma m16n8k16. The bits of a code u, extracted from its word, become
+// the low bits of an f16, which is then a subnormal number: u 2^-24, or a few powers of two more.
+// This number and its product with any f16 are exact. The power is the same along a sum and is
+// removed from the finished sum (code_unit), so that nothing is subtracted from codes or sums.
 #pragma once
 
 #include "cuda/intrinsics/ptx_attention.h"
@@ -13,7 +13,7 @@ namespace leq::LEQ_GPU {
 // The factor that converts a sum of codes' f16 numbers, for columns 8 n ... 8 n + 7 of a unit.
 template <int bits>
 __device__ constexpr float code_unit(int n) {
-  // The codes of the upper columns begin at bit `bits` of their half word, instead of bit 0.
+  // The codes of the upper columns begin at bit `bits` of their half word instead of at bit 0.
   return n == 0 ? 16777216.0f : 16777216.0f / static_cast<float>(1 << bits);
 }
 
@@ -44,7 +44,7 @@ __device__ __forceinline__ UnitOperand unit_of_word(std::uint32_t own, int s16) 
   return unit;
 }
 
-// `words`: the codes of the head in its page.
+// `words` are the codes of the head in its page.
 template <int bits, KvPart part>
 __device__ __forceinline__ UnitOperand unit_of_codes(const std::uint32_t* words, int dims, int s16,
                                                      int c16, int lane) {
@@ -55,7 +55,7 @@ __device__ __forceinline__ UnitOperand unit_of_codes(const std::uint32_t* words,
 struct UnitEnds {
   std::uint32_t near, far;
 };
-// Scales or minima of values, along positions, for two units.
+// Loads scales or minima of values, along positions, for two units.
 struct TwoUnitEnds {
   UnitEnds unit[2];
 
@@ -65,7 +65,7 @@ struct TwoUnitEnds {
     unit[1] = {all.z, all.w};
   }
 };
-// Scales or minima of keys, along channels, for heads of any width; `from` is a block's row.
+// Loads scales or minima of keys, along channels, for heads of any width; `from` is a block's row.
 struct KeyEnds {
   const std::uint16_t* at[2];  // for even units and for odd units
 
@@ -74,7 +74,7 @@ struct KeyEnds {
     at[0] = from + lane % 4 * (wide ? 8 : 4);
     at[1] = at[0] - (wide ? 12 : 0);
   }
-  // `further`: offset (in numbers) of the row to read.
+  // `further` is the offset (in numbers) of the row to read.
   __device__ __forceinline__ UnitEnds of(int unit, int further) const {
     const uint2 both = *reinterpret_cast<const uint2*>(at[unit % 2] + 16 * unit + further);
     return {both.x, both.y};

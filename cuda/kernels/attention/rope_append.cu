@@ -1,6 +1,6 @@
-// Prepares q, k and v for attention: norms of heads, rotation, the factor of q, and the writes to
-// the cache's pages. One warp processes each (token, head), with the head in shared memory; sums
-// are in the order of docs/numerics.md.
+// Prepares q, k and v for attention: norms of heads, rotation, the factor of q, and writing k and v
+// to the cache's pages. One warp processes each (token, head), with the head in shared memory; sums
+// have the order of docs/numerics.md.
 #include <cmath>
 
 #include "cuda/intrinsics/run.h"
@@ -56,8 +56,8 @@ __device__ void store_head(const float* x, int dims, KvType type, const KvHeadPa
   }
 }
 
-// Writes a position's numbers to its page; where codes are encoded per block, to the page's f16
-// copy instead.
+// Writes a position's numbers to its page, or to the page's f16 copy if codes are encoded per
+// block.
 __device__ void append_head(const RopeAppendArguments& a, const float* x, KvPart part, int head,
                             const AttentionRun& run, int position, unsigned lane) {
   const KvPages& pages = part == KvPart::keys ? a.keys : a.values;

@@ -1,5 +1,5 @@
-// Gated DeltaNet takes four launches: the inputs of the recurrence for each token, the last inputs
-// of each sequence for its next step, the recurrence, and the outputs.
+// Gated DeltaNet has four launches: the inputs of the recurrence for each token, each sequence's
+// last inputs, which its next step needs, the recurrence, and the outputs.
 #include <algorithm>
 
 #include "backend/decoder_parts.h"
@@ -20,8 +20,8 @@ __device__ __forceinline__ std::int64_t recurrent_numbers(const DeltaArguments& 
   return a.key_dim * a.values();
 }
 
-// The input of a channel at token `token` of a run. A negative index is a token before the run,
-// whose input is read from earlier runs of the same sequence or else from the state.
+// Returns the input of a channel at token `token` of a run. A negative index is a token before the
+// run; its input is read from earlier runs of the same sequence, or else from the state.
 __device__ __forceinline__ float input_at(const DeltaArguments& a, int run, std::int64_t token,
                                           std::int64_t channel) {
   const AttentionRun* at = a.batch.runs + run;
@@ -35,7 +35,7 @@ __device__ __forceinline__ float input_at(const DeltaArguments& a, int run, std:
   return from[recurrent_numbers(a) + (a.taps - 1 + token) * a.channels() + channel];
 }
 
-// ln(1 + e^x), where ln uses the series of base/fixed_log.h.
+// Returns ln(1 + e^x), where ln uses the series of base/fixed_log.h.
 __device__ float softplus(float x) {
   if (x > 20.0f) return x;
   const double y = 1.0 + static_cast<double>(device_exp(x));
@@ -66,7 +66,7 @@ __device__ void open_gates(const DeltaArguments& a, std::int64_t row, int head) 
   out[a.value_heads + head] = 1.0f / (1.0f + device_exp(-b));
 }
 
-// One head of one row, processed by one warp with the head's numbers in shared memory.
+// One head of one row; a warp processes it with the head's numbers in shared memory.
 struct WarpHead {
   unsigned lane;
   int index;
@@ -80,7 +80,7 @@ struct WarpHead {
         x(heads + threadIdx.x / 32 * static_cast<unsigned>(max(a.key_dim, a.value_dim))) {}
 };
 
-// For each (token, head of q, k or v): convolution and SiLU; norm of q and k; gates of v heads.
+// For each (token, head of q, k or v): convolution and SiLU; norms of q and k; gates of v heads.
 __global__ void __launch_bounds__(kHeadThreads)
     delta_inputs(const LEQ_GRID_CONSTANT DeltaArguments a) {
   LEQ_BOUNDS(kHeadThreads);
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(kHeadThreads)
 }
 
 // Writes the last taps - 1 inputs of each sequence to its state, oldest first; the block of its
-// last run does so. The order is ascending because source and target state may be the same.
+// last run does so. In this order the source and the target may be the same state.
 __global__ void __launch_bounds__(kKeepThreads)
     delta_keep(const LEQ_GRID_CONSTANT DeltaArguments a) {
   LEQ_BOUNDS(kKeepThreads);
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(32) delta_recur(const LEQ_GRID_CONSTANT DeltaA
   store_state(a, *run, place, state);
 }
 
-// out = rms_norm(o) * silu(z) for each (token, value head).
+// Computes out = rms_norm(o) * silu(z) for each (token, value head).
 __global__ void __launch_bounds__(kHeadThreads)
     delta_outputs(const LEQ_GRID_CONSTANT DeltaArguments a) {
   LEQ_BOUNDS(kHeadThreads);

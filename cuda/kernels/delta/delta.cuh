@@ -9,7 +9,7 @@
 
 namespace leq::LEQ_GPU {
 
-// A layer's part of a state: S, followed by the last inputs. Null stands for zeros.
+// A layer's part of a state: S, followed by the last inputs. A null pointer stands for zeros.
 __device__ __forceinline__ float* state_part(const DeltaArguments& a,
                                              const std::uint32_t (&halves)[2]) {
   const std::uint64_t state = static_cast<std::uint64_t>(halves[1]) << 32 | halves[0];
@@ -17,8 +17,8 @@ __device__ __forceinline__ float* state_part(const DeltaArguments& a,
   return reinterpret_cast<float*>(state + static_cast<std::uint64_t>(a.state_at));
 }
 
-// A lane's quarter of a column of S. Four lanes share a column, and lane c of them has the rows c,
-// c + 4, c + 8, ...; a sum over the column has one chain in each lane.
+// A lane's quarter of a column of S. Four lanes share a column, and lane c of these has rows c, c +
+// 4, c + 8, ...; a sum over the column has one chain in each lane.
 struct DeltaColumn {
   static constexpr int kLanes = 4, kRows = kDeltaKeyDims / kLanes;
   static constexpr int kOfWarp = 32 / kLanes;
@@ -39,7 +39,7 @@ struct DeltaColumn {
       if (row(i) < dims) to[row(i) * stride] = s[i];
     }
   }
-  // The sum over the four lanes: (lane 0 + lane 1) + (lane 2 + lane 3)
+  // Returns the sum over the four lanes: (lane 0 + lane 1) + (lane 2 + lane 3).
   static __device__ __forceinline__ float joined(float x) {
     x = x + __shfl_xor_sync(kEveryLane, x, 1);
     return x + __shfl_xor_sync(kEveryLane, x, 2);
@@ -68,7 +68,7 @@ struct DeltaPlace {
   std::int64_t query, value;  // offsets in a row: of the head's q; of the column's v
   std::int64_t state;         // offset of the column in S
 
-  // `first`: the first column of the warp.
+  // `first` is the first column of the warp.
   __device__ __forceinline__ DeltaPlace(const DeltaArguments& a, int head_of_warp, int first)
       : head(head_of_warp),
         column(first + static_cast<int>(threadIdx.x) % 32 / DeltaColumn::kLanes) {
@@ -103,12 +103,12 @@ struct DeltaToken {
   }
 };
 
-// k and q of a token in shared memory, read by all lanes of a warp.
+// k and q of a token in shared memory; all lanes of a warp read them.
 struct DeltaRow {
   float key[kDeltaKeyDims], query[kDeltaKeyDims];
 };
 
-// The recurrence over `count` rows from row `first` on; o overwrites v.
+// Runs the recurrence over `count` rows from row `first` on; o overwrites v.
 __device__ __forceinline__ void recur_rows(const DeltaArguments& a, const DeltaPlace& place,
                                            DeltaColumn& state, std::int64_t first, int count,
                                            DeltaRow& of_warp) {

@@ -1,6 +1,6 @@
-// Gated DeltaNet on the device. Its formulas are in backend/decoder_parts.h. The order of each sum
-// is in docs/numerics.md and is the CPU's: token by token. Without `exact`, whole chunks of 64
-// tokens of a prompt use the chunked form (delta_chunks.cu) instead.
+// Gated DeltaNet on the device. Its formulas are in backend/decoder_parts.h. Each sum has the CPU's
+// order in docs/numerics.md: token by token. Unless `exact`, whole chunks of 64 tokens of a prompt
+// use the chunked form (delta_chunks.cu) instead.
 #pragma once
 
 #include "cuda/kernels/launch.h"
@@ -8,8 +8,8 @@
 
 namespace leq::LEQ_GPU {
 
-// The part of a chunk that does not depend on the state, for one value head. Symbols are defined in
-// delta_chunks.cu.
+// The part of a chunk that does not depend on the state, for one value head. delta_chunks.cu
+// defines the symbols.
 struct DeltaChunk {
   float* inverse;     // T [64][64]
   float* outputs;     // P [64][64]
@@ -38,8 +38,8 @@ struct DeltaArguments {
   float norm_eps = 0;
   float l2_eps = 0, query_gain = 0, key_gain = 0;  // for l2 norms, computed as RMS norms
   std::int64_t state_at = 0;                       // byte offset of this layer's part of a state
-  // [T][channels] outputs of the convolution, in which o overwrites v; [T][2 H_v] alpha and beta;
-  // [chunks][H_v] DeltaChunk (sizes: delta_scratch_numbers).
+  // [T][channels]: outputs of the convolution, in which o overwrites v; [T][2 H_v]: alpha and beta;
+  // [chunks][H_v]: DeltaChunk (sizes: delta_scratch_numbers).
   float* scratch = nullptr;
   Fault fault;
   bool exact = false;
@@ -66,7 +66,7 @@ struct DeltaArguments {
 };
 void launch_delta_net(const DeltaArguments& a, rt::Stream& stream);
 
-// The recurrence alone, in the chunked form for those runs that contain whole chunks.
+// The recurrence alone; runs that contain whole chunks use the chunked form.
 bool has_delta_chunks(const DeltaArguments& a);
 void launch_delta_chunks(const DeltaArguments& a, rt::Stream& stream);
 

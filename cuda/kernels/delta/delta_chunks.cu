@@ -19,7 +19,7 @@ static_assert(kChunk == 16 * kWarps && kDeltaColumns == DeltaColumn::kOfWarp * k
 // With these strides the lanes of an mma access different banks.
 constexpr int kSquareStride = kChunk + 4, kStateStride = kDeltaColumns + 4;
 
-// The whole chunks of a run; a chunk begins at a position that is a multiple of 64.
+// The whole chunks of a run; each chunk begins at a position that is a multiple of 64.
 struct RunChunks {
   int first, count;  // first: row in the run; count: number of chunks
 
@@ -107,7 +107,7 @@ __device__ __forceinline__ void decay_columns(Squares& shared, const DeltaChunk&
   if (of_keys) to.to_end[j] = decay;
 }
 
-// One thread per column computes (1 + L)^-1, and writes it times beta to global memory.
+// One thread per column computes (1 + L)^-1 and writes it times beta to global memory.
 __device__ __forceinline__ void invert(Squares& shared, const DeltaChunk& to) {
   const auto j = static_cast<int>(threadIdx.x);
   if (j >= kChunk) return;
@@ -119,7 +119,7 @@ __device__ __forceinline__ void invert(Squares& shared, const DeltaChunk& to) {
   }
 }
 
-// Computes the part of a chunk that does not depend on S: a block per (64 rows, value head).
+// Computes the part of a chunk that does not depend on S, by a block per (64 rows, value head).
 __global__ void __launch_bounds__(kThreads)
     delta_squares(const LEQ_GRID_CONSTANT DeltaArguments a) {
   LEQ_BOUNDS(kThreads);
@@ -213,7 +213,7 @@ __device__ __forceinline__ void chunk_step(const DeltaArguments& a, int head, in
   });
   multiply_split(out, a.key_dim / 8, rows(query), columns(shared.state));
   __syncthreads();
-  // Columns above the diagonal are zero, so that they are skipped.
+  // Columns above the diagonal are zero and are skipped.
   const int steps = (first + 16) / 8;
 #pragma unroll
   for (auto& tile : sums) {

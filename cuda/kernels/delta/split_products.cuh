@@ -1,4 +1,4 @@
-// Products of f32 matrices on tensor cores, near f32: each number is split into two tf32 numbers.
+// Products of f32 matrices on tensor cores: for nearly f32 accuracy, each is split into two tf32.
 #pragma once
 
 #include "cuda/intrinsics/tf32.h"
@@ -25,7 +25,7 @@ __device__ __forceinline__ void multiply_split(float (&d)[tiles][4], int steps, 
   const int g = static_cast<int>(threadIdx.x) % 32 / 4, t = static_cast<int>(threadIdx.x) % 4;
 #pragma unroll 2
   for (int step = 0; step < steps; ++step) {
-    // A lane may have any two k if A and B agree; it has neighbours, which are contiguous.
+    // A lane may use any two k if A and B agree; here they are neighbours, which are contiguous.
     const int k = 8 * step + 2 * t;
     const float2 above = a(g, k), below = a(g + 8, k);
     const SplitFloat x[4] = {SplitFloat(above.x), SplitFloat(below.x), SplitFloat(above.y),

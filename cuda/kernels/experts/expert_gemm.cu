@@ -10,13 +10,13 @@ namespace {
 
 static_assert(MiddleTile::kTokens == kExpertTile);
 
-// The tile's matmul with the weights of its expert; kept in shared memory.
+// The arguments of the tile's matmul with the weights of its expert; kept in shared memory.
 struct ExpertTile {
   IntMatmul matmul;
   int expert, first_row;
 };
 
-// Finds the expert that tile blockIdx.x belongs to; false if there are fewer tiles.
+// Finds the expert that tile blockIdx.x belongs to; returns false if there are fewer tiles.
 __device__ __forceinline__ bool find_tile(const ExpertMatmul& a, const ExpertGroups& groups,
                                           ExpertTile& found) {
   const auto tile = static_cast<int>(blockIdx.x);
@@ -64,7 +64,7 @@ void launch(const ExpertMatmul& a, const ExpertGroups& groups, rt::Stream& strea
 
 }  // namespace
 
-// False for groups of 64, and for fine groups of 3 and 2 bits, which have no tile kernels.
+// False for groups of 64, and for fine groups of 3 and 2 bits, for which there are no tile kernels.
 bool has_expert_gemm(const IntMatmul& a) {
   const int group = sum_columns(a), bits = a.segments[0].weight.bits;
   return group == 128 || (group == 32 && (bits == 8 || bits == 4)) || (group == 0 && bits == 8);

@@ -1,6 +1,6 @@
 // Experts on the device: the router's choice, the linears of the chosen experts, and the weighted
 // sum. There are T tokens, E experts, k chosen for each token, and R = T k rows. Row t k + i is
-// token t for its expert number i in ascending order, so that the host does not need the choice. In
+// token t for its expert number i in ascending order, so that the host need not read the choice. In
 // steps of many rows, rows are reordered so that the rows of an expert are contiguous.
 #pragma once
 
@@ -18,8 +18,8 @@ struct ExpertChoice {
 
 inline constexpr int kMostExperts = 1024;
 
-// p = softmax(logits); the k largest are chosen, and of equal ones the lower number. Weights are p,
-// or p divided by the sum of the chosen p (docs/numerics.md). A row that is not finite is reported.
+// p = softmax(logits); the k largest are chosen, of equal ones the lowest numbers. Weights are p,
+// or p divided by the sum of the chosen p (docs/numerics.md). A non-finite row is reported.
 struct RouteArguments {
   ExpertChoice rows;  // logits [T][E], overwritten
   std::int64_t tokens = 0;
@@ -28,26 +28,26 @@ struct RouteArguments {
   Fault fault;
 };
 void launch_route(const RouteArguments& a, rt::Stream& stream);
-// For a single expert that all rows use: weights [T] = sigmoid(logit), in place.
+// If all rows use a single expert: weights [T] = sigmoid(logit), in place.
 void launch_route_by_sigmoid(const FloatRows& logits, std::int64_t tokens, const Fault& fault,
                              rt::Stream& stream);
 
-// The groups of a step, as arrays of E + 1: expert e has the rows first[e] ... first[e + 1] - 1 and
-// the tiles tiles[e] ... tiles[e + 1] - 1 of kExpertTile rows.
+// The groups of a step, as arrays of E + 1: expert e has rows first[e] ... first[e + 1] - 1 and
+// tiles tiles[e] ... tiles[e + 1] - 1 of kExpertTile rows.
 inline constexpr int kExpertTile = 64;
 struct ExpertGroups {
   std::int32_t* first = nullptr;
   std::int32_t* tiles = nullptr;
   int experts = 0;  // E
 };
-// Builds the groups, and the index of each of R rows in them, ascending within an expert.
+// Builds the groups and each row's index in them; rows of an expert keep their order.
 struct GroupRowsArguments {
   ExpertChoice choice;  // 3 k <= stride
   std::int64_t rows = 0;
   ExpertGroups groups;
 };
 void launch_group_rows(const GroupRowsArguments& a, rt::Stream& stream);
-// grouped [R] = x [T], where each row is copied to its index in the groups.
+// Copies each row of x [T] to its index in the groups: grouped [R].
 struct GroupInputsArguments {
   CodeRows x, grouped;  // both of one format
   ExpertChoice choice;
@@ -55,7 +55,7 @@ struct GroupInputsArguments {
 };
 void launch_group_inputs(const GroupInputsArguments& a, rt::Stream& stream);
 
-// out [R] = the linear of the row's expert, applied to the row.
+// out [R] = the linear of each row's expert, applied to the row.
 struct ExpertMatmul {
   IntMatmul matmul;                       // x, out, and the shapes and formats of all experts
   const CodeSegment* segments = nullptr;  // [E][matmul.segment_count]
@@ -66,12 +66,12 @@ struct ExpertMatmul {
   std::int64_t first_row = 0;  // the launch's first row
 };
 void launch_expert_matmul(const ExpertMatmul& a, rt::Stream& stream);
-// The same on tensor cores, with the rows of x and out in groups; results are bit-identical.
+// Does the same on tensor cores, with the rows of x and out in groups; results are bit-identical.
 bool has_expert_gemm(const IntMatmul& a);
 void launch_expert_gemm(const ExpertMatmul& a, const ExpertGroups& groups, rt::Stream& stream);
 
 // x [T][W] += weight * products [T k][W], one expert after another. `weights` and `places` point to
-// those of token 0, in rows of `stride`; places is null if products are in the order of tokens.
+// those of token 0, in rows of `stride`; if places is null, products are in the order of tokens.
 struct AddExpertsArguments {
   FloatRows x, products;
   const float* weights = nullptr;

@@ -9,13 +9,13 @@ namespace {
 
 constexpr int kGroupThreads = 1024, kMoveThreads = 128;
 
-// The router's entry for row r.
+// Returns the router's entry for row r.
 __device__ __forceinline__ std::int32_t* chosen(const ExpertChoice& choice, std::int64_t row) {
   const auto r = static_cast<unsigned>(row), active = static_cast<unsigned>(choice.active);
   return reinterpret_cast<std::int32_t*>(choice.rows + r / active * choice.stride) + r % active;
 }
 
-// Run as one block: counts the rows of each expert, sums the counts, and indexes each row.
+// Runs as one block: counts the rows of each expert, sums the counts, and indexes each row.
 __global__ void __launch_bounds__(kGroupThreads)
     group_rows(const LEQ_GRID_CONSTANT GroupRowsArguments a) {
   LEQ_BOUNDS(kGroupThreads);
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kGroupThreads)
     }
   }
   __syncthreads();
-  // A warp per expert keeps rows in order, so that ranks that share a model have equal indices.
+  // One warp per expert keeps rows in order, so that ranks that share a model have equal indices.
   const int lane = thread % 32;
   for (int e = thread / 32; e < a.groups.experts; e += kGroupThreads / 32) {
     int place = counts[e];

@@ -21,7 +21,7 @@ struct Candidate {
   }
 };
 
-// The best candidate over all lanes, returned in every lane.
+// Returns the best candidate of all lanes in every lane.
 __device__ Candidate warp_best(Candidate best) {
   for (int step = 16; step > 0; step /= 2) {
     const Candidate other = {__shfl_xor_sync(kEveryLane, best.p, step),
@@ -31,7 +31,7 @@ __device__ Candidate warp_best(Candidate best) {
   return best;
 }
 
-// p = softmax(p). Every lane adds the sum in ascending order.
+// Computes p = softmax(p); every lane adds the sum in ascending order.
 __device__ void softmax(float* p, int experts, int lane) {
   float largest = -INFINITY;
   for (int e = lane; e < experts; e += 32) largest = fmaxf(largest, p[e]);
@@ -61,7 +61,7 @@ __device__ unsigned choose(const float* p, int experts, int active, int lane) {
   return taken;
 }
 
-// Shared memory: p [E], then the p of the k chosen experts.
+// Shared memory has p [E], then the p of the k chosen experts.
 __global__ void __launch_bounds__(kThreads) route_rows(const LEQ_GRID_CONSTANT RouteArguments a) {
   LEQ_BOUNDS(kThreads);
   LEQ_DYNAMIC_SHARED(float, p);
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kThreads) route_rows(const LEQ_GRID_CONSTANT R
   __syncwarp();
   if (warp_max(largest) >= 0x7f800000u) {
     if (lane == 0) report_row(a.fault, blockIdx.x);
-    // The kernels that follow need valid expert numbers.
+    // Even for a bad row, the next kernels need valid expert numbers.
     for (int i = lane; i < active; i += 32) ids[i] = i;
     return;
   }

@@ -1,4 +1,4 @@
-// A test whether wgmma and mma sum the products of 16-bit floats to the same bits. This is not
+// Tests whether wgmma and mma add the products of 16-bit floats to the same bits. This is not
 // documented, because the hardware defines the order and rounding of these sums. The test computes
 // the chains of float_gemm.cuh both ways, with numbers that expose where the hardware truncates.
 #include "cuda/intrinsics/ptx_attention.h"

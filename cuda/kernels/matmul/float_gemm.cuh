@@ -19,19 +19,19 @@ struct FloatGemmShape {
   static_assert(kThreads >= rows && kBlockColumns % k_tile == 0);
 };
 
-// Terms of tokens in shared memory; each term of 32 columns has 64 bytes. A lane reads 16 bytes,
-// and those of two neighbouring tokens are in different banks.
+// The inputs, split into f16 or bf16 terms (rows/terms.cuh), in shared memory; a term of 32 columns
+// has 64 bytes. The 16 bytes that lanes of two neighbouring tokens read are in different banks.
 template <int tokens, int columns, int count>
 struct TermTile {
   static constexpr int kUnits = columns / 32 * count;
-  // 16-byte chunks of a token that are copied at once. Three units are copied in three passes.
+  // The 16-byte chunks of a token that are copied at once; three units are copied in three passes.
   static constexpr int kPasses = kUnits == 3 ? 3 : 1, kChunks = kUnits * 4 / kPasses;
   static constexpr int kBytes = tokens * kUnits * 64;
 
   static __device__ __forceinline__ int place(int token, int unit) {
     return (token * kUnits + (kUnits % 2 == 0 ? unit ^ token % 2 : unit)) * 64;
   }
-  // Operand B of two steps (32 columns) for the eight tokens that begin at `token`.
+  // Loads operand B of two steps (32 columns) for the eight tokens that begin at `token`.
   static __device__ __forceinline__ void operand(const unsigned char* tile, int token, int block,
                                                  uint4 (&x)[count]) {
     const int lane = static_cast<int>(threadIdx.x % 32), own = token + lane / 4;
@@ -48,7 +48,7 @@ struct FloatGemmMemory {
   using Terms = TermTile<Shape::kTokens, Shape::kKTile, Weights::kTerms>;
   using Tile = typename Weights::template Tile<Shape::kRows, Shape::kKTile>;
   static constexpr int kStageBytes = Terms::kBytes + Tile::kBytes;
-  // The numbers of groups, at each 32 columns where a group may begin; double-buffered.
+  // Scales and zero points of groups, for each 32 columns where one may begin; double-buffered.
   using Groups = GroupNumbers[kBlockColumns / 32][Shape::kRows];
   static constexpr int kBytes =
       Shape::kStages * kStageBytes + (Weights::kScaled ? 2 * static_cast<int>(sizeof(Groups)) : 0);
@@ -91,7 +91,7 @@ struct WeightCopies : SegmentCopies<Shape, FloatGemmMemory<Weights, Shape>::Tile
   }
 };
 
-// The groups of 128 columns on their way from global to shared memory: a row for each thread.
+// A block's groups of 128 columns, in transit from global to shared memory: one row per thread.
 template <class Weights, class Shape>
 struct BlockGroups {
   using Groups = typename FloatGemmMemory<Weights, Shape>::Groups;
@@ -189,7 +189,7 @@ struct FloatWarpTile {
     }
   }
 
-  // Writes a lane's outputs of one row (with swiglu of gate). All reads precede the writes.
+  // Writes a lane's outputs of one row (for swiglu a row of gate). All reads precede the writes.
   template <class Arguments, class Rows>
   __device__ __forceinline__ void finish_row(const Arguments& a, const Rows& rows,
                                              const float2 (&scales)[kTokenTiles][2], int m,
@@ -238,7 +238,7 @@ struct FloatWarpTile {
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m) {
       finish_row(a, rows, scales, m, 0);
-      // With swiglu the second eight of each 16 rows are rows of up, which gate's rows read.
+      // For swiglu the second eight of each 16 rows are rows of up, which the rows of gate read.
       if (!rows.paired) finish_row(a, rows, scales, m, 1);
     }
   }

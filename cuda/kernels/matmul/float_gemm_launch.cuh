@@ -1,5 +1,5 @@
-// Launches a matmul of terms. The files float_gemm_*.cu include this file and compile in parallel.
-// All kernels add in one order, so that the choice of a kernel changes no bit.
+// Launches a matmul of inputs that are split into terms (f16 or bf16 parts). The files
+// float_gemm_*.cu include this file and compile in parallel. All kernels add in the same order.
 #pragma once
 
 #include "cuda/intrinsics/run.h"
@@ -9,7 +9,7 @@
 
 namespace leq::LEQ_GPU {
 
-// Tiles are 8 tokens x 16 or 32 outputs, 64 x 64, and 128 x 128, or 64 x 128 for codes of 3 and 2
+// Tiles have 8 tokens x 16 or 32 outputs, 64 x 64, and 128 x 128, or 64 x 128 for codes of 3 and 2
 // bits. A block has at most 99 KB of shared memory, the limit of an RTX 4090.
 struct KTilesOf32 {
   using Middle = FloatGemmShape<64, 64, 2, 2, 32, 4>;

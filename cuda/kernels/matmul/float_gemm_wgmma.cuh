@@ -10,7 +10,7 @@
 
 namespace leq::LEQ_GPU {
 
-// A stage's weights, loaded by TMA as a box of all rows. Floats are 64 columns of 2 bytes. Codes
+// A stage's weights, which TMA loads as a box of all rows. Floats are 64 columns of 2 bytes. Codes
 // have the layout of float_gemm; at 3 bits a box has 128 columns, which are 48 bytes, so that two
 // stages load the same box.
 template <class Weights>
@@ -55,8 +55,8 @@ struct FloatHopperShape {
   static constexpr int kSums = kTokens / 2;  // sums of a thread
 };
 
-// A stage has boxes of 128 bytes of all tokens, then the weights, then the numbers of the groups of
-// its parts.
+// A stage has boxes of 128 bytes of all tokens, then the weights, then the scales and zero points
+// of the groups of its parts.
 template <class Shape>
 struct FloatHopperMemory
     : StageMemory<Shape::kTokenBoxes * Shape::kTokens * kBoxBytes +
@@ -82,7 +82,7 @@ struct FloatHopperMemory
   }
 };
 
-// Run by one thread: loads all tiles of the block, in stages of Shape::kColumns columns.
+// One thread loads all tiles of the block, in stages of Shape::kColumns columns.
 template <class Shape, class Arguments>
 __device__ __forceinline__ void load_float_tiles(const Arguments& a, const HopperMaps& maps,
                                                  const FloatHopperMemory<Shape>& memory,
@@ -110,14 +110,14 @@ __device__ __forceinline__ void load_float_tiles(const Arguments& a, const Hoppe
   }
 }
 
-// Scales and zero points of two rows, in stored form, on their way to shared memory.
+// Scales and zero points of two rows, in stored form, in transit to shared memory.
 template <class Shape>
 struct StageGroups {
   using Weights = typename Shape::Weights;
   static constexpr int kEach = Shape::kRows / Shape::kScaleThreads;
   std::uint32_t stored[kEach][Shape::kParts];
 
-  // Loads them for the stage at `column`. A part within a group repeats the preceding part's.
+  // Loads these numbers for the stage at `column`. A part within a group repeats the last part's.
   template <class Arguments, class Rows>
   __device__ __forceinline__ void load(const Arguments& a, const Rows& rows, int column,
                                        const Folding& folding, int thread) {
@@ -154,7 +154,7 @@ struct StageGroups {
   }
 };
 
-// Loads the groups of the same stages; run by kScaleThreads threads.
+// Loads the groups of the same stages; kScaleThreads threads run this function.
 template <class Shape, class Arguments>
 __device__ __forceinline__ void load_groups(const Arguments& a, const HopperMaps& maps,
                                             const FloatHopperMemory<Shape>& memory, int columns,
@@ -184,7 +184,7 @@ struct FloatWarpgroupTile {
   using Memory = FloatHopperMemory<Shape>;
   using Weights = typename Shape::Weights;
   float sums[Shape::kSums], totals[Shape::kSums];
-  // Operand A of the current part and of the next part, with 16 columns per step; their groups.
+  // Operand A of the current part and of the next part, 16 columns per step, and their groups.
   std::uint32_t w[2][2][4];
   GroupNumbers numbers[2][2];
   int lane, warp;  // warp: index among the warps that multiply
@@ -218,7 +218,7 @@ struct FloatWarpgroupTile {
                                                 w[part % 2]);
   }
 
-  // Starts multiplying a part; with `add` accumulates onto the existing sums.
+  // Starts multiplying a part; if `add`, accumulates onto the existing sums.
   __device__ __forceinline__ void multiply(const Memory& memory, int stage, int part, bool add) {
     const std::uint64_t tokens = ptx::matrix_operand(memory.tokens(stage, 0));
     ptx::wgmma_fence();
@@ -280,7 +280,7 @@ struct FloatWarpgroupTile {
     const FloatRowFinish<Weights> of_row(segment, n), of_up(other, n);
     const int step = 32 / width;
     const std::int64_t to = rows.column + rows.offset(tile_row);
-    // Four tokens at a time: all of their reads precede the writes.
+    // Processes four tokens at a time: all reads of these precede the writes.
     constexpr int kTogether = 4;
 #pragma unroll 1
     for (int t = lane / width; t < Memory::kOutTokens; t += kTogether * step) {
@@ -306,7 +306,7 @@ struct FloatWarpgroupTile {
 };
 
 // Multiplies a block of 128 columns. While a part is multiplied the next part is unpacked, even if
-// it is in the next stage; `more` is whether another block follows.
+// it is in the next stage; `more` is true if another block follows.
 template <class Shape>
 __device__ __forceinline__ void multiply_block(FloatWarpgroupTile<Shape>& tile,
                                                const FloatHopperMemory<Shape>& memory,
@@ -331,7 +331,7 @@ __device__ __forceinline__ void multiply_block(FloatWarpgroupTile<Shape>& tile,
         ptx::barrier_wait(memory.full(ring.stage), ring.parity);
         tile.fetch(memory, ring.stage, (half + 1) % Shape::kStagesOfBlock, 0, flip);
       }
-      // A group ends at the end of the block at the latest.
+      // A group ends at the latest at the end of the block.
       if (column + 32 < kBlockColumns && !folding.begins_at(column + 32)) continue;
       ptx::wgmma_finish(tile.sums);
       tile.fold(part);
@@ -341,7 +341,7 @@ __device__ __forceinline__ void multiply_block(FloatWarpgroupTile<Shape>& tile,
   memory.release(before);
 }
 
-// Run by two warpgroups: multiplies the stages of all tiles of the block.
+// Two warpgroups run this function: they multiply the stages of all tiles of the block.
 template <class Shape, class Arguments>
 __device__ __forceinline__ void multiply_float_tiles(const Arguments& a, const HopperMaps& maps,
                                                      const FloatHopperMemory<Shape>& memory,
@@ -388,7 +388,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
       ptx::take_registers<224>();
       multiply_float_tiles(a, maps, memory, columns / kBlockColumns);
     }
-    // The other block of the cluster accesses this block's shared memory until it has finished.
+    // The other block of the cluster may access this block's shared memory until it has finished.
     ptx::sync_cluster();
   } else {
     ptx::wrong_architecture();

@@ -1,5 +1,5 @@
-// Launches a matmul of terms on wgmma. The files float_gemm_wgmma_*.cu include this file and
-// compile in parallel.
+// Launches a matmul of terms (f16 or bf16 parts of inputs) on wgmma. The files
+// float_gemm_wgmma_*.cu include this file and compile in parallel.
 #pragma once
 
 #include "cuda/kernels/matmul/float_gemm_wgmma.cuh"

@@ -1,6 +1,6 @@
-// Up to 8 tokens of f32 activations times 16-bit floats or codes, limited by the bandwidth of the
-// weights. The warps of a block take blocks of 128 columns in turn and write sums to shared memory,
-// where one thread per output adds them in ascending order: the chain of float_gemm.cuh.
+// Up to 8 tokens of f32 activations times 16-bit floats or codes; bandwidth-bound on weights. The
+// warps of a block take blocks of 128 columns in turn and write sums to shared memory, where one
+// thread per output adds them in ascending order, as in the chain of float_gemm.cuh.
 #pragma once
 
 #include "cuda/kernels/matmul/float_weights.cuh"
@@ -28,8 +28,8 @@ struct FloatGemvMemory {
   }
 };
 
-// Scales and zero points of a lane's rows in one block of 128 columns, in stored form. Each 32
-// columns have an entry, which is used if a group begins there.
+// Scales and zero points of a lane's rows in one block of 128 columns, in stored form. There is an
+// entry for each 32 columns, which is used if a group begins there.
 template <class Weights, class Shape>
 struct LaneGroups {
   std::uint32_t stored[Shape::kRowTiles][2][kBlockColumns / 32];
@@ -59,7 +59,7 @@ struct LaneGroups {
   }
 };
 
-// The product of a block of 128 columns, all rows and tokens; each group goes to sums and scales.
+// The product of a block of 128 columns, for all rows and tokens, by group in sums and scales.
 template <class Weights, class Shape>
 struct BlockProduct {
   using Tile = typename FloatGemvMemory<Weights, Shape>::Tile;
@@ -110,7 +110,7 @@ struct BlockProduct {
   }
 };
 
-// Loads the terms of a lane's token for `parts` blocks of 32 columns, beginning at block `first`.
+// Loads the terms (16-bit parts) of a lane's token for `parts` blocks of 32 columns from `first`.
 template <int parts, int terms>
 __device__ __forceinline__ void load_terms(const TermRows& x, std::int64_t token, int first,
                                            uint4 (&to)[parts][terms]) {
@@ -126,7 +126,7 @@ __device__ __forceinline__ void load_terms(const TermRows& x, std::int64_t token
   }
 }
 
-// Writes the totals, one per thread. y is in shared memory, so that gate's thread can read up.
+// Writes the totals, one per thread. y is in shared memory, so that the thread of gate can read up.
 template <class Weights, class Shape, class Arguments>
 __device__ __forceinline__ void finish_outputs(const Arguments& a,
                                                const GemmRows<Shape, Arguments>& rows, float* y,

@@ -1,4 +1,4 @@
-// Matmuls of f32 activations: selection of the kernel.
+// Selects the kernel for matmuls of f32 activations.
 #include "cuda/kernels/matmul/float_matmul.h"
 
 #include "cuda/intrinsics/run.h"
@@ -28,7 +28,7 @@ void launch_rows(const FloatMatmul& a, rt::Stream& stream) {
 
 template <class Arguments>
 FloatTile tile_for(const Arguments& a) {
-  // Reading weights twice (the second time from L2) costs less than mostly empty tiles do.
+  // Reading weights twice (the second time from L2) is cheaper than tiles that are mostly empty.
   constexpr std::int64_t kFewTokens = 16;
   // Large tiles minimize reads, but each multiprocessor should have at least about one tile.
   constexpr std::int64_t kEnoughTiles = 100;
@@ -42,7 +42,7 @@ FloatTile tile_for(const Arguments& a) {
 }  // namespace
 
 TermOrder term_order(std::int64_t tokens, const rt::DeviceInfo& device, bool wgmma_adds_as_mma) {
-  // With fewer tokens a weight of 4,096 outputs has tiles for only a quarter of an H200.
+  // With fewer tokens a weight of 4,096 outputs has tiles for only a quarter of an H200's SMs.
   constexpr std::int64_t kFewestTokens = 129;
   const bool wgmma = device.major == 9 && wgmma_adds_as_mma && tokens >= kFewestTokens;
   return wgmma ? TermOrder::steps : TermOrder::lanes;

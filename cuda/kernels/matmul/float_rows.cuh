@@ -36,7 +36,7 @@ __device__ __forceinline__ void prefetch_row(const FloatMatmul& a, const FloatSe
   ptx::prefetch(row + min(static_cast<int>(threadIdx.x % 4) * 4, quads - 4));
 }
 
-// y[t] of row n of a segment for the tokens from `first` on, returned in all four threads.
+// Returns in all four threads y[t] of row n of a segment, for the tokens from `first` on.
 template <int tokens>
 __device__ __forceinline__ void row_values(const FloatMatmul& a, const FloatSegment& segment,
                                            std::int64_t n, std::int64_t first, float (&y)[tokens]) {
@@ -77,7 +77,7 @@ __device__ __forceinline__ void row_values(const FloatMatmul& a, const FloatSegm
   }
 }
 
-// Block x has rows of one segment (with swiglu rows of gate and of up), block y has tokens.
+// Block x has rows of one segment (for swiglu, rows of gate and of up), block y has tokens.
 template <int tokens>
 __global__ void __launch_bounds__(kFloatWarps * 32, 1)
     float_rows(const LEQ_GRID_CONSTANT FloatMatmul a) {

@@ -9,7 +9,7 @@
 
 namespace leq::LEQ_GPU {
 
-// Columns of one f32 chain, whose sum is then added to the row's total: 128, or less for a group.
+// Columns of one f32 chain, whose sum is then added to the row's total: 128, fewer in a group.
 inline constexpr int kBlockColumns = 128;
 
 // Four 16-bit floats of a row: columns 4 t ... 4 t + 3 of each 16, t = lane % 4. The mma takes them
@@ -27,7 +27,7 @@ struct Folding {
   __device__ __forceinline__ bool begins_at(int column) const {
     return (column & (columns - 1)) == 0;
   }
-  // Index of the scale of group `i` of a block of 128 columns.
+  // Returns the index of the scale of group `i` of a block of 128 columns.
   __device__ __forceinline__ std::int64_t scale_at(int row, int block, int i) const {
     return of_row == 0 ? row : std::int64_t{row} * of_row + block * of_block + i;
   }
@@ -115,7 +115,7 @@ struct CodeWeights {
       return *reinterpret_cast<const std::uint32_t*>(tile + swizzled<kChunks>(row, chunk) +
                                                      lane_byte);
     }
-    // Four codes as unsigned bytes, as they are stored.
+    // Returns four codes as unsigned bytes, as they are stored.
     static __device__ __forceinline__ std::uint32_t code_quad(const unsigned char* tile, int row,
                                                               int run, std::uint32_t flip) {
       if constexpr (bits == 3) {
@@ -179,7 +179,7 @@ struct CodeWeights {
   }
 };
 
-// Starts copying K tile `k_tile` of the rows of a tile; run by `threads` threads.
+// Starts copying K tile `k_tile` of the rows of a tile; `threads` threads run this.
 template <class Weights, class Tile, int rows, class Rows>
 __device__ __forceinline__ void load_tile(const typename Weights::Arguments& a,
                                           const Rows& tile_rows, int k_tile, unsigned char* tile,
@@ -216,7 +216,7 @@ __device__ __forceinline__ void load_operand(const unsigned char* tile, int own,
   }
 }
 
-// Adds the products of 32 columns to the sums of 16 rows and 8 tokens. An output's products are
+// Adds the products of 32 columns to the sums of 16 rows and 8 tokens. Products of an output are
 // added in steps of 16 columns; within a step, terms are added from the largest to the smallest.
 template <class Weights, int row_tiles>
 __device__ __forceinline__ void multiply_block(float (&sums)[row_tiles][4],
@@ -251,7 +251,7 @@ struct FloatRowFinish {
   }
 };
 
-// y of a row and a token, from the sum over the columns.
+// Returns y of a row and a token, from the sum over the columns.
 template <class Weights, class Segment>
 __device__ __forceinline__ float finished_total(const TermRows& x, const Segment& segment,
                                                 std::int64_t row, std::int64_t token, float total) {

@@ -33,7 +33,7 @@ template <class Shape>
 struct LaneOrder {
   static constexpr int kRows = 2 * Shape::kMmaAcross, kTokens = 2 * Shape::kMmaDown;  // of a lane
 
-  // Index in shared memory of the data of row n, or of token t, of the block's tile.
+  // Returns where the data of row n, or of token t, of the block's tile is in shared memory.
   static __device__ __forceinline__ int row(int n) {
     return n / (4 * kRows) * (4 * kRows) + n % 8 / 2 * kRows + n / 8 % Shape::kMmaAcross * 2 +
            n % 2;
@@ -42,7 +42,7 @@ struct LaneOrder {
     return t / (8 * kTokens) * (8 * kTokens) + t % 8 * kTokens + t / 8 % kTokens;
   }
 };
-// `count` numbers of one lane, read with the widest possible loads.
+// Reads `count` numbers of one lane with the widest possible loads.
 template <class T, int count>
 struct LaneRun {
   T values[count];
@@ -63,9 +63,9 @@ struct GemmMemory {
   static constexpr int kGroups = group == 0 ? 0 : kKTile / group;
   // Codes below 8 bits are multiplied as signed bytes, scaled by kFactor (packed_codes.cuh).
   static constexpr int kFactor = kSignedFactor<bits>, kMiddle = bits == 8 ? 0 : 1 << (bits - 1);
-  // Zero points times kFactor, and sums of at most 128 codes, fit into 16 bits, and large tiles
-  // have no memory for more; readers widen them. Zero points are negated, so that they can be
-  // added. Scales are divided by kFactor. Rows and tokens are in LaneOrder.
+  // Zero points times kFactor, and sums of at most 128 codes, fit into 16 bits, which saves memory
+  // in large tiles; readers widen them. Zero points are negated, so that they can be added. Scales
+  // are divided by kFactor. Rows and tokens are in LaneOrder.
   using Integer = std::conditional_t<(Shape::kTokens > 64), std::int16_t, int>;
   struct alignas(16) Groups {
     float row_scale[kGroups > 0 ? kGroups : 1][Shape::kRows];
@@ -96,22 +96,22 @@ struct CodeCopies : SegmentCopies<Shape, bits> {
 template <class Shape, int bits>
 struct KTileCodes {
   static constexpr int kAcross = Shape::kMmaAcross;
-  // Words held at a time: at 8 bits the two chunks of a step, otherwise the whole K tile.
+  // The words that a lane has at a time: at 8 bits the two chunks of a step, else the whole K tile.
   static constexpr int kHeld = bits == 8 ? 2 : bits;
   std::uint32_t words[kAcross][kHeld];
 
   static constexpr int kTiles = 4 / kHeld;                         // 8-row tiles per ldmatrix
   static constexpr int kTilesOfThree = kAcross < 4 ? kAcross : 4;  // for 3 bits
 
-  // Offset of a lane's first read in a K tile's codes; its other reads are at constant distances.
-  // `row` is the warp's first row in the tile.
+  // The offset of a lane's first read in a K tile's codes; its other reads are at constant
+  // distances. `row` is the warp's first row in the tile.
   static __device__ __forceinline__ int place(int row) {
     const int lane = static_cast<int>(threadIdx.x % 32);
     const int tile = bits == 3 ? lane / 8 % kTilesOfThree : lane / 8 / kHeld;
     const int chunk = bits == 3 ? lane / 8 / kTilesOfThree : lane / 8 % kHeld;
     return swizzled<bits>(row + tile * 8 + lane % 8, chunk);
   }
-  // Loads chunks `first` and following; `first` is even.
+  // Loads chunks from `first` on; `first` is even.
   __device__ __forceinline__ void load(const unsigned char* codes, int place, int first) {
 #pragma unroll
     for (int j = 0; j < kAcross; j += kTiles) {
@@ -152,9 +152,9 @@ struct KTileCodes {
   }
 };
 
-// Scales, zero points and sums of a K tile's groups, on their way from global to shared memory.
-// Each of `threads` threads loads those of one row or of one token, or of both if there are fewer
-// threads than rows and tokens. Missing rows and tokens read the last existing one.
+// Scales, zero points and sums of a K tile's groups, in transit from global to shared memory. Each
+// of `threads` threads loads those of one row or of one token, or of both if there are fewer
+// threads than rows and tokens. Threads without a row or token load the last existing one.
 template <class Shape, int bits, int group, int threads = Shape::kThreads>
 struct KTileGroups {
   using Memory = GemmMemory<Shape, bits, group>;
@@ -167,7 +167,7 @@ struct KTileGroups {
   const float* token_scales;
   const int* token_sums;
   float scale_mul;  // divided by kFactor
-  // Kept in stored form until a K tile later, since a conversion would stall on the loads.
+  // These remain in stored form until the next K tile, because converting would wait for loads.
   std::uint16_t scale[Memory::kGroups] = {};
   int zero[Memory::kGroups] = {}, token_sum[Memory::kGroups] = {};
   float token_scale[Memory::kGroups] = {};
@@ -197,7 +197,7 @@ struct KTileGroups {
   }
 
   __device__ __forceinline__ void load(int k_tile) {
-    // Pointers are not advanced, because that would cost instructions even if they are unused.
+    // Pointers are not advanced, because this would cost instructions even if they are not used.
     const int at = ptx::opaque(static_cast<unsigned>(k_tile));
     for_sides([&] { load_row(at); }, [&] { load_token(at); });
   }
@@ -265,7 +265,7 @@ struct KTileGroups {
   }
 };
 
-// Stands in for KTileGroups if sums are over whole rows.
+// Replaces KTileGroups if sums are over whole rows.
 struct NoGroups {
   template <class Rows>
   __device__ __forceinline__ NoGroups(const IntMatmul&, const Rows&, int) {}

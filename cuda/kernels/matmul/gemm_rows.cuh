@@ -1,5 +1,5 @@
-// The rows of the weights that a block of a tiled matmul has, the copies of these rows to shared
-// memory, and their layout there, with which lanes access different banks.
+// The rows of weights that a block of a tiled matmul processes, the copies of these rows to shared
+// memory, and their layout there, in which lanes access different banks.
 #pragma once
 
 #include "cuda/intrinsics/ptx.h"
@@ -20,7 +20,7 @@ __device__ __forceinline__ int swizzled(int row, int chunk) {
 
 // A thread's share of the copies of a K tile: 16 bytes of kEach rows, at `passes` offsets in each
 // row. The distance between its rows keeps the swizzle the same. Values that the K loop needs are
-// made opaque, because the compiler would otherwise recompute them for each K tile.
+// opaque to the compiler, which would otherwise recompute them for each K tile.
 template <int rows, int chunks, int threads, int passes = 1>
 struct RowCopies {
   // With three chunks per row a quarter of the threads is idle.
@@ -50,7 +50,7 @@ struct RowCopies {
     valid = ptx::opaque(bits);
   }
 
-  // Missing rows are not read, so that their address need not be valid.
+  // Missing rows are not read, so their addresses need not be valid.
   __device__ __forceinline__ void load(unsigned char* rows_of_k_tile, int k_tile,
                                        bool there = true) const {
     if (kStep * chunks < threads && threadIdx.x >= kStep * chunks) return;
@@ -94,7 +94,7 @@ struct SegmentCopies : RowCopies<Shape::kRows, chunks, Shape::kThreads> {
                                            int place, Begin begin)
       : SegmentCopies(
             rows.of(a, SegmentCopies::row()), begin, rows.first + rows.offset(SegmentCopies::row()),
-            // With swiglu, 16 rows of a tile are eight rows of each segment.
+            // For swiglu, 16 rows of a tile are eight rows of each segment.
             rows.paired ? SegmentCopies::kStep / 2 : SegmentCopies::kStep, row_bytes, place) {}
 
  private:
@@ -136,7 +136,7 @@ struct GemmRows {
     column += first;
   }
 
-  // Row `n` of the tile as a row of its segment, relative to `first`.
+  // Returns row `n` of the tile as a row of its segment, relative to `first`.
   __device__ __forceinline__ int offset(int n) const { return paired ? n / 16 * 8 + n % 8 : n; }
   __device__ __forceinline__ const auto& of(const Arguments& a, int n) const {
     return a.segments[paired ? n / 8 % 2 : segment];

@@ -1,5 +1,5 @@
-// Code shared by the matmuls on wgmma: a block has three warpgroups, one of which loads tiles by
-// TMA while two multiply them. Here are the stages between them, and the order of a block's tiles.
+// Code shared by the matmuls on wgmma. A block has three warpgroups: one loads tiles by TMA, and
+// two multiply them. Defines the stages between these, and the order of a block's tiles.
 #pragma once
 
 #include "cuda/intrinsics/ptx_attention.h"
@@ -8,8 +8,8 @@
 
 namespace leq::LEQ_GPU {
 
-// Blocks of a cluster. They have different rows and the same tokens, of which each block loads a
-// part for both.
+// The number of blocks in a cluster. They have different rows and the same tokens, of which each
+// block loads a part for both.
 inline constexpr int kCluster = 2;
 
 inline constexpr int kMultipliers = 2;  // warpgroups that multiply
@@ -45,7 +45,7 @@ struct StageMemory {
     return reinterpret_cast<int*>(base + kStages * (kStageBytes + kGroupBytes)) +
            warp * kOutTokens * kOutStride;
   }
-  // A stage is full when its bytes and the data of its groups have arrived. It is empty when all
+  // A stage is full when its bytes and the data of its groups have arrived, and empty when all
   // warps of the cluster have read it.
   __device__ __forceinline__ ptx::Barrier& full(int stage) const {
     return reinterpret_cast<ptx::Barrier*>(base + kBytes - 1024 - kStages * 16)[stage];
@@ -89,7 +89,7 @@ struct HopperMaps {
   int token_tiles, row_tiles;  // row_tiles: counted in tiles of a cluster
 
   // The rows of tile number `tile`. Tiles are ordered in bands of 8 token tiles x all rows, so that
-  // concurrent tiles share operands. A block whose tile is past the last row has no rows.
+  // concurrent tiles share operands. If a block's tile is past the last row, it has no rows.
   template <class Shape, class Arguments>
   __device__ __forceinline__ GemmRows<Shape, Arguments> rows(const Arguments& a, int tile) const {
     constexpr int kBand = 8;
@@ -111,7 +111,7 @@ struct TileSchedule {
         end(maps.token_tiles * maps.row_tiles) {}
 };
 
-// Starts loading the weights of a tile's rows from byte `column` on. With swiglu, rows of gate and
+// Starts loading the weights of a tile's rows from byte `column` on. For swiglu, rows of gate and
 // of up alternate in groups of eight.
 template <class Shape, class Arguments>
 __device__ __forceinline__ void load_rows(const GemmRows<Shape, Arguments>& rows,

@@ -94,7 +94,7 @@ struct WarpTile {
     return LaneRun<T, LaneOrder<Shape>::kTokens>(values + tokens_run);
   }
 
-  // Subtracts the contribution of zero points from the sums of group g.
+  // Subtracts what the zero points contribute to the sums of group g.
   __device__ __forceinline__ void take_zeros(const typename Memory::Groups& groups, int g) {
     const auto less = of_rows(groups.less_zero[g]);
     const auto token_sums = of_tokens(groups.token_sum[g]);
@@ -144,13 +144,13 @@ struct WarpTile {
     }
   }
 
-  // A sum over the whole row, without the contribution of its zero point.
+  // A sum over the whole row, less what its zero point contributes.
   __device__ __forceinline__ int whole_sum(int down, int across, int i, int zero,
                                            int token_sum) const {
     return sums[down][across][i] - zero * token_sum;
   }
 
-  // Constants for the outputs: of all tokens of a lane (TokenFacts), and of one row (RowFacts).
+  // Constants for the outputs: those of all tokens of a lane (TokenFacts) and of a row (RowFacts).
   struct TokenFacts {
     float scale[kDown][2];
     int sum[kDown][2];
@@ -235,7 +235,7 @@ struct WarpTile {
   __device__ __forceinline__ void finish_all(const IntMatmul& a,
                                              const GemmRows<Shape>& rows) const {
     const TokenFacts tokens(a, rows, *this);
-    // With swiglu the mma tiles across alternate between gate and up.
+    // For swiglu the mma tiles across alternate between gate and up.
     const int step = rows.paired ? 2 : 1;
 #pragma unroll
     for (int across = 0; across < kAcross; ++across) {
@@ -244,7 +244,7 @@ struct WarpTile {
   }
 };
 
-// Multiplies one K tile. complete(g) is called when the sums of its group g are complete.
+// Multiplies one K tile. When the sums of a group g are complete, complete(g) is called.
 template <class Shape, int bits, int group, class Complete>
 __device__ __forceinline__ void multiply_k_tile(const unsigned char* stage, std::uint32_t flip,
                                                 WarpTile<Shape, bits, group>& tile,
@@ -265,8 +265,8 @@ __device__ __forceinline__ void multiply_k_tile(const unsigned char* stage, std:
   }
 }
 
-// Computes the tile of a block. group: columns of one int32 sum, or 0 if it is the whole row;
-// `memory` has GemmMemory::kBytes.
+// Computes the tile of a block. group: the number of columns of one int32 sum, or 0 for the whole
+// row; `memory` has GemmMemory::kBytes.
 template <class Shape, int bits, int group>
 __device__ __forceinline__ void multiply_tile(const IntMatmul& a, const GemmRows<Shape>& rows,
                                               unsigned char* memory) {

@@ -44,8 +44,8 @@ struct FewMemory {
   }
 };
 
-// Copies a stage's rows. A row's kAlong K tiles are contiguous in memory: chunk p of them is chunk
-// p % chunks of K tile p / chunks.
+// Copies a stage's rows. A row's kAlong K tiles are contiguous in memory: their chunk p is chunk p
+// % chunks of K tile p / chunks.
 template <class Shape, int bits, int group>
 struct FewCopies {
   using Memory = FewMemory<Shape, bits, group>;
@@ -54,7 +54,7 @@ struct FewCopies {
   const GemmRows<Shape>& rows;
   int k_tiles;
 
-  // from(row) is the address of the row in K tile 0, or null if the row does not exist.
+  // from(row) is the row's address in K tile 0, or null if the row does not exist.
   template <int count, int chunks, class From>
   __device__ __forceinline__ void copy(const Memory& memory, int first, int at, From from) const {
     constexpr int kChunks = Shape::kAlong * chunks;
@@ -93,7 +93,7 @@ struct FewCopies {
   }
 };
 
-// A thread's outputs: tokens 16 apart, rows r and r + 8 (with swiglu one of gate and one of up).
+// A thread's outputs: tokens 16 apart, rows r and r + 8 (for swiglu one of gate and one of up).
 template <class Shape, int bits, int group>
 struct FewOutputs {
   using Memory = FewMemory<Shape, bits, group>;
@@ -122,7 +122,7 @@ struct FewOutputs {
       }
     }
   }
-  // The sum over a whole row, without the contribution of its zero point.
+  // A sum over the whole row, less what its zero point contributes.
   __device__ __forceinline__ int whole(const IntMatmul& a, const CodeSegment& segment, int n,
                                        std::int64_t token, const Memory& memory, int i,
                                        int half) const {
@@ -163,7 +163,7 @@ struct FewOutputs {
   }
 };
 
-// group: columns of one int32 sum: 128, or 0 if it is the whole row.
+// group is the number of columns of one int32 sum: 128, or 0 for the whole row.
 template <class Shape, int bits, int group>
 __global__ void __launch_bounds__(Shape::kThreads, 2)
     int_gemm_few(const LEQ_GRID_CONSTANT IntMatmul a) {

@@ -1,5 +1,5 @@
 // Launches a tensor-core matmul. The files int_gemm_*.cu, one for each number of bits, compile in
-// parallel. All tiles add in one order, so that the choice of a tile changes no bit.
+// parallel. All tiles add in one order, so the choice of a tile does not change results.
 #pragma once
 
 #include "cuda/intrinsics/run.h"
@@ -13,7 +13,7 @@ using SmallTile = GemmShape<16, 64, 1, 4, 6>;
 using MiddleTile = GemmShape<64, 64, 2, 2, 4>;
 using LargeTile = GemmShape<128, 128, 2, 4, 3>;
 
-// Columns of one int32 sum; 0 if it is over the whole row.
+// The number of columns of one int32 sum; 0 if it is over the whole row.
 inline int sum_columns(const IntMatmul& a) {
   const int weights = a.segments[0].weight.group;
   return weights == 0 || (a.x.group > 0 && a.x.group < weights) ? a.x.group : weights;

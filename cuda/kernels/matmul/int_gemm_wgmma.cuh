@@ -25,7 +25,7 @@ struct WarpgroupTile {
   int lane, warp;              // warp: index among the warps that multiply
   int first_row, first_token;  // of the thread's number 0
 
-  // Values are made opaque, so that the compiler does not recompute them for each K tile.
+  // These values are opaque to the compiler, which would otherwise recompute them for each K tile.
   __device__ __forceinline__ WarpgroupTile()
       : lane(static_cast<int>(threadIdx.x % 32)),
         warp(static_cast<int>(threadIdx.x / 32) - 4),
@@ -54,7 +54,7 @@ struct WarpgroupTile {
     }
   }
 
-  // Unpacks a K tile's codes into registers of operand A; with `zeros` subtracts the zero points.
+  // Unpacks a K tile's codes into registers of operand A; if `zeros`, subtracts the zero points.
   template <int set>
   __device__ __forceinline__ void load_codes(const Memory& memory, int stage, std::uint32_t flip,
                                              bool zeros) {
@@ -90,7 +90,7 @@ struct WarpgroupTile {
     unpack([&](const auto& words, int i, int) { return k_tile_quad<kBits>(words, i, flip); });
   }
 
-  // Starts multiplying a part of a K tile; with `add` accumulates onto the existing sums.
+  // Starts multiplying a part of a K tile; if `add`, accumulates onto the existing sums.
   template <int part, int set>
   __device__ __forceinline__ void multiply(const Memory& memory, int stage, bool add) {
     constexpr int kPartBytes = Memory::kTokenBytes / Shape::kParts;
@@ -110,7 +110,7 @@ struct WarpgroupTile {
     ptx::wgmma_commit();
   }
 
-  // Ends a group of a part. The sums are wgmma operands and are therefore not modified.
+  // Ends a group of a part. The sums are operands of wgmma and are therefore not modified.
   template <int part>
   __device__ __forceinline__ void flush(const IntMatmul& a, const typename Memory::Groups& groups) {
     const CodeWeight& weight = a.segments[0].weight;
@@ -124,8 +124,8 @@ struct WarpgroupTile {
       add_scaled<part, true, true>(groups, of_row);
     }
   }
-  // Eight sums, of 4 tokens x 2 rows, without the contribution of uint8 zero points. This needs the
-  // sums of codes of four tokens, which are contiguous.
+  // Eight sums, of 4 tokens x 2 rows, less what uint8 zero points contribute. This needs the sums
+  // of codes of four tokens, which are contiguous.
   template <int part>
   __device__ __forceinline__ void eight_sums(const typename Memory::Groups& groups, int first,
                                              int (&eight)[8]) const {
@@ -142,7 +142,7 @@ struct WarpgroupTile {
       for (int i = 0; i < 8; ++i) eight[i] += less[i / 2 % 2] * of_token[i / 4 * 2 + i % 2];
     }
   }
-  // The scales of four tokens are contiguous like their sums.
+  // The scales of four tokens are contiguous, like their sums.
   template <int part, bool by_token, bool by_row>
   __device__ __forceinline__ void add_scaled(const typename Memory::Groups& groups,
                                              const float (&of_row)[2]) {
@@ -185,7 +185,7 @@ struct WarpgroupTile {
     }
   }
   // Writes 32 tokens at a time through shared memory, so that neighbouring lanes write neighbouring
-  // columns. A loop, because unrolled for 256 tokens it would have 100 KB of instructions.
+  // columns. This is a loop, because unrolled for 256 tokens it would have 100 KB of instructions.
   template <Finish how>
   __device__ __forceinline__ void finish_as(const IntMatmul& a, const GemmRows<Shape>& rows,
                                             int* out) const {
@@ -253,7 +253,7 @@ struct RowKTiles {
 
 // Multiplies K tiles if there are groups. Each K tile's sums are scaled while the tensor cores
 // multiply the next part: part 0 during part 1, and part 1 during part 0 of the next K tile. After
-// two K tiles all wgmma are waited for, because ptxas serializes wgmma (C7514) if sums that are
+// two K tiles the code waits for all wgmma, because ptxas serializes wgmma (C7514) if sums that are
 // read are in flight across iterations of a loop.
 template <class Shape>
 struct GroupKTiles {
@@ -285,7 +285,7 @@ struct GroupKTiles {
       end<0>();
     }
   }
-  // `set`: the registers of operand A that part 1 of the preceding K tile does not use.
+  // `set` is the set of registers of operand A that part 1 of the preceding K tile does not use.
   template <int set, bool first>
   __device__ __forceinline__ void step() {
     ptx::barrier_wait(memory.full(ring.stage), ring.parity);
@@ -298,7 +298,7 @@ struct GroupKTiles {
     last = ring.stage;
     ring.next();
   }
-  // Ends part 1 of the preceding K tile; `left`: multiplications that were started after it.
+  // Ends part 1 of the preceding K tile; `left` is the number of multiplications started after it.
   template <int left>
   __device__ __forceinline__ void end() {
     ptx::wgmma_finish<left>(tile.sums[1]);
@@ -307,7 +307,7 @@ struct GroupKTiles {
   }
 };
 
-// Run by two warpgroups: multiplies the K tiles of all tiles of the block.
+// Two warpgroups run this function: they multiply the K tiles of all tiles of the block.
 template <class Shape>
 __device__ __forceinline__ void multiply_tiles(const IntMatmul& a, const HopperMaps& maps,
                                                const HopperMemory<Shape>& memory, int k_tiles) {
@@ -344,7 +344,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
       ptx::take_registers<208>();
       multiply_tiles<Shape>(a, maps, memory, k_tiles);
     }
-    // The other block of the cluster accesses this block's shared memory until it has finished.
+    // The other block of the cluster may access this block's shared memory until it has finished.
     ptx::sync_cluster();
   } else {
     ptx::wrong_architecture();

@@ -1,5 +1,5 @@
-// Matmuls on wgmma with weights of 8 bits. Tiles of 256 tokens minimize reads; with groups the
-// totals leave registers for only 128 tokens. uint8 is converted to signed bytes in registers.
+// Matmuls on wgmma with weights of 8 bits. Tiles of 256 tokens minimize reads; if there are groups,
+// their totals leave registers for only 128 tokens. uint8 becomes signed bytes in registers.
 #include "cuda/kernels/matmul/int_gemm_wgmma_launch.cuh"
 
 namespace leq::LEQ_GPU {

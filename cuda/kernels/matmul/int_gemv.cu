@@ -10,7 +10,7 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-// One token needs rows of at least two groups, because a warp of its kernel takes two at a time.
+// For one token a row needs at least two groups, as a warp of its kernel processes two at once.
 bool has_groups_of_128(const IntMatmul& a) {
   const int weights = a.segments[0].weight.group, tokens = a.x.group;
   return (weights == 128 || weights == 0) && (tokens == 128 || tokens == 0) &&

@@ -1,6 +1,6 @@
 // One token times a weight of 8, 4, 3 or 2 bits by dp4a, with sums over whole rows or over groups
-// of 32 or 64 columns (groups of 128: int_gemv_groups.cuh, int_gemv_tokens.cuh). Each warp owns
-// some rows, whose units its lanes process in turn (docs/cuda-kernels.md).
+// of 32 or 64 columns (groups of 128: int_gemv_groups.cuh, int_gemv_tokens.cuh). Each warp has some
+// rows, whose units (chunks of columns) its lanes process in turn (docs/cuda-kernels.md).
 #pragma once
 
 #include "cuda/intrinsics/groups.cuh"
@@ -16,8 +16,8 @@ template <int bits>
 inline constexpr int kGemvRows =
     bits == 8 || bits == 3 ? 2 : 4;  // rows of a warp; they share the inputs
 
-// The number of warps for the rows of one weight. It is a multiple of a block, because a block has
-// one weight. With swiglu half of a warp's rows are in gate and half in up; `rows` counts one half.
+// The number of warps for the rows of one weight, a multiple of a block's warps (a block has one
+// weight). For swiglu half of a warp's rows are in gate and half in up; `rows` counts one half.
 template <int bits>
 constexpr int gemv_warps(std::int64_t rows, bool paired) {
   const std::int64_t rows_of_block = kGemvRows<bits> * kGemvWarps / (paired ? 2 : 1);
@@ -35,8 +35,8 @@ struct OneToken {
   __device__ __forceinline__ std::int64_t output() const { return 0; }  // row in a.out
 };
 
-// The rows of one warp in two halves: neighbouring rows, or with swiglu rows of gate and the same
-// rows of up. All of them have codes and scales, since weights are padded to 64 rows.
+// The rows of one warp in two halves: neighbouring rows, or for swiglu rows of gate and the same
+// rows of up. All of these have codes and scales, because weights are padded to 64 rows.
 template <int bits, class Source>
 struct GemvRows {
   static constexpr int kRows = kGemvRows<bits>, kHalf = kRows / 2;
@@ -69,7 +69,7 @@ struct GemvRows {
 };
 
 // Totals over all lanes of `count` numbers (a power of two, at most 32); lane l returns the total
-// of number l % count. Lanes exchange halves, so that about `count` shuffles suffice.
+// of number l % count. Lanes exchange halves, so about `count` shuffles suffice.
 template <int count, class T>
 __device__ __forceinline__ T scattered_totals(const T (&values)[count]) {
   if constexpr (count == 1) {
@@ -128,8 +128,8 @@ struct GemvTile {
   }
 };
 
-// Queue of a warp's groups, which are added in ascending order: for each group the sum of its code
-// products, and the factor of that sum.
+// A queue of a warp's groups, which are added in ascending order: for each group the sum of its
+// code products, and the factor of that sum.
 inline constexpr int kWaitingGroups = 64;
 template <int bits>
 struct WaitingGroups {
@@ -138,7 +138,7 @@ struct WaitingGroups {
 };
 
 // Stores the sums of the groups that the warp has just processed. Lanes that share a group add
-// their sums. `column`: first column of the lane's group. Inactive lanes store nothing.
+// their sums. `column` is the first column of the lane's group. Inactive lanes store nothing.
 template <int bits, class Source>
 __device__ __forceinline__ void keep_groups(const IntMatmul& a, const Grouping& grouping,
                                             const GemvRows<bits, Source>& rows,
@@ -170,7 +170,7 @@ __device__ __forceinline__ void keep_groups(const IntMatmul& a, const Grouping& 
   }
 }
 
-// The output that a lane finishes: row l % kRows of the warp's rows, for lane l.
+// The output that a lane finishes: lane l has row l % kRows of the warp's rows.
 template <int bits>
 struct GemvItem {
   static constexpr int kRows = kGemvRows<bits>;

@@ -18,8 +18,8 @@ inline constexpr int kGroupRows = 16;  // rows of a block
 template <int bits>
 struct GroupShape {
   static constexpr int kLanes = kGroupColumns / Packing<bits>::kColumns;  // that share a group
-  // Neighbouring groups that a warp processes at once, so that each lane has one sum to finish. A
-  // lane works on both groups, or on one if it holds all of a group.
+  // The number of neighbouring groups that a warp processes at once, so that each lane finishes one
+  // sum. A lane works on both groups, or on one if it has all of a group.
   static constexpr int kGroups = 2, kLaneGroups = kLanes == 1 ? 1 : 2;
   static constexpr int kTeamLanes = kLanes * kGroups / kLaneGroups;
   static constexpr int kTeams = 32 / kTeamLanes;
@@ -36,8 +36,8 @@ struct alignas(8) WaitingSum {
   float sum, scale;
 };
 
-// Number of blocks for a weight; a block has rows of one weight. With swiglu half of a block's rows
-// are rows of gate and half rows of up, and `rows` counts one of them.
+// The number of blocks for a weight; a block has rows of one weight. For swiglu half of a block's
+// rows are rows of gate and half rows of up, and `rows` counts one of these.
 constexpr std::int64_t group_blocks(std::int64_t rows, bool paired) {
   const int rows_of_block = paired ? kGroupRows / 2 : kGroupRows;
   return (rows + rows_of_block - 1) / rows_of_block;
@@ -70,8 +70,8 @@ struct BlockRows {
   }
 };
 
-// Totals of `lanes` numbers over as many neighbouring lanes. Lanes exchange halves, so that each
-// lane has one total in values[0], that of the number at its index.
+// Totals of `lanes` numbers over as many neighbouring lanes. Lanes exchange halves, after which
+// values[0] of each lane is the total of the number at the lane's index.
 template <int lanes, int size>
 __device__ __forceinline__ void team_totals(int (&values)[size]) {
   if constexpr (lanes > 1) {
@@ -87,12 +87,12 @@ __device__ __forceinline__ void team_totals(int (&values)[size]) {
   }
 }
 
-// A lane's data of a step's groups, loaded one step ahead: codes and inputs; and for the sum that
-// the lane will own, scales, zero point and sum of inputs.
+// A lane's data of a step's groups, loaded one step ahead: codes and inputs, and the scales, zero
+// point and sum of inputs for the sum that the lane will finish.
 template <int bits>
 struct GroupStep {
   using Shape = GroupShape<bits>;
-  // For other numbers of bits, registers do not suffice for inputs beside codes.
+  // For other numbers of bits, there are not enough registers for inputs in addition to codes.
   static constexpr bool kHoldsInputs = bits == 4;
   static constexpr int kInputs = kHoldsInputs ? Packing<bits>::kRuns : 1;
   int group;  // first group of the step
@@ -116,8 +116,8 @@ struct GroupLoop {
   const BlockRows& rows;
   int groups;      // groups of a row, at least kGroups
   int ahead, row;  // the lane's own sum: its group in the step, and its row of 16
-  // The codes of the team's first row. The team's other rows follow contiguously, because a team is
-  // never across the end of a weight or the change from gate to up.
+  // The codes of the team's first row. The team's other rows are contiguous, because a team never
+  // spans the end of a weight or the change from gate to up.
   const std::uint8_t* codes;
   const std::int8_t* inputs;
   const std::uint16_t* scales;  // valid if has_scales()
@@ -126,7 +126,7 @@ struct GroupLoop {
   float scale_mul;
   WaitingSum* place;  // the lane's entry in the queue for group 0
 
-  // Codes of fewer than 8 bits always have groups and zero points, so that inputs have sums.
+  // Codes below 8 bits always have groups and zero points, which require sums of the inputs.
   __device__ __forceinline__ bool has_scales() const { return bits < 8 || has_groups; }
   __device__ __forceinline__ bool has_sums() const { return bits < 8 || a.x.sums != nullptr; }
 
@@ -155,7 +155,7 @@ struct GroupLoop {
   }
 
   // Loads a step that begins at `group`, or earlier if the row ends first; groups that are loaded
-  // twice are not counted. May precede the wait, since no kernel writes weights.
+  // twice are only counted once. May precede the wait, because no kernel writes weights.
   __device__ __forceinline__ void load_weights(int group, Step& step) const {
     step.group = min(group, groups - Shape::kGroups);
     const std::uint8_t* row_codes = ptx::moved<kGroupBytes>(codes, step.group);
@@ -193,7 +193,7 @@ struct GroupLoop {
 
   // Codes of 4 and 2 bits are multiplied without a shift, at their position in the bytes. The
   // highest position is first; sums, which are multiples of its power of two, are shifted down
-  // before the next position. A shift of a sum replaces shifts of all words.
+  // before the next position. Shifting a sum replaces shifting all words.
   static constexpr bool kInPlace = bits == 4 || bits == 2;
 
   template <bool is_unsigned>
@@ -228,8 +228,8 @@ struct GroupLoop {
     }
   }
 
-  // Stores the lane's sum and its scale to the queue, for groups from `group` on; the queue begins
-  // with group `first`.
+  // Stores the lane's sum and its scale to the queue, for groups from `group` on; the queue's first
+  // entry is group `first`.
   __device__ __forceinline__ void keep(const Step& step, int group, int first,
                                        int (&sums)[Shape::kItems]) const {
     team_totals<Shape::kLanes>(sums);

@@ -1,6 +1,6 @@
 // Two to eight tokens times a weight whose sums are over groups of 128 columns, on the tensor cores
 // (mma.m16n8k32): the 16 rows of a block are one operand, eight tokens the other. The columns of a
-// sum may be in any order that both operands share, so a lane loads columns whose codes are
+// sum may have any order that both operands share, so a lane loads columns whose codes are
 // contiguous directly into operands. Lanes exchange nothing; queued sums are added as in
 // int_gemv_groups.cuh, bit-identical to every other kernel.
 #pragma once
@@ -109,7 +109,7 @@ template <int bits, bool zeros>
 struct TokenLoop {
   using Columns = LaneColumns<bits>;
   using Step = TokenStep<bits, zeros>;
-  // Codes are multiplied as signed bytes, scaled by kFactor.
+  // Codes are multiplied as signed bytes that are scaled by kFactor.
   static constexpr int kFactor = kSignedFactor<bits>, kMiddle = 1 << (bits - 1);
 
   const IntMatmul& a;
@@ -159,7 +159,7 @@ struct TokenLoop {
   }
 
   // Loads the weights of a group; past the end it loads the last group again, which is not counted.
-  // May precede the wait for the preceding kernel, since no kernel writes weights.
+  // May precede the wait for the preceding kernel, because no kernel writes weights.
   __device__ __forceinline__ void load_weights(int group, Step& step) const {
     step.group = min(group, groups - 1);
 #pragma unroll
@@ -206,8 +206,8 @@ struct TokenLoop {
     }
   }
 
-  // Stores the lane's sums to the queue, which begins with group `first`: without the contribution
-  // of zero points, and with their scales.
+  // Stores the lane's sums, less what zero points contribute, and their scales to the queue, whose
+  // first entry is group `first`.
   __device__ __forceinline__ void keep(const Step& step, int first, WaitingPair* waiting,
                                        int (&sums)[4]) const {
     if constexpr (zeros) {
@@ -227,7 +227,7 @@ struct TokenLoop {
 };
 
 // The output of each of the first 128 threads. A warp has rows r, r + 1, r + 8 and r + 9 of all
-// tokens, so that gate and up are 16 lanes apart and the queue is read without bank conflicts.
+// tokens, so that gate and up are 16 lanes apart and reading the queue has no bank conflicts.
 struct TokenOutput {
   int row, token;
 

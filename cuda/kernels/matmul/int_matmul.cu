@@ -1,4 +1,4 @@
-// Integer matmuls: selection of the kernel.
+// Selects the kernel for integer matmuls.
 #include "cuda/kernels/matmul/int_matmul.h"
 
 namespace leq::LEQ_GPU {

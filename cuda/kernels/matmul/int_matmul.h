@@ -22,7 +22,7 @@ void launch_by_bits(int bits, Launch launch) {
 
 // For one token, or for up to 8 tokens if groups have 128 columns.
 bool has_int_gemv(const IntMatmul& a);
-// Whether int_gemv runs on tensor cores: for groups of 128 columns and at least two tokens.
+// Returns whether int_gemv uses tensor cores: for groups of 128 columns and at least two tokens.
 bool has_int_gemv_tokens(const IntMatmul& a);
 void launch_int_gemv(const IntMatmul& a, rt::Stream& stream);
 
@@ -34,7 +34,7 @@ void launch_int_gemm_4(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
 void launch_int_gemm_3(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
 void launch_int_gemm_2(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
 
-// For compute capability 9.0, with sums over whole rows or groups of 128 columns. Bit-identical.
+// For compute capability 9.0, with sums over whole rows or groups of 128 columns; bit-identical.
 bool has_int_wgmma(const IntMatmul& a, const rt::DeviceInfo& device);
 void launch_int_wgmma_8(const IntMatmul& a, rt::Stream& stream);
 void launch_int_wgmma_4(const IntMatmul& a, rt::Stream& stream);

@@ -6,8 +6,8 @@
 
 namespace leq::LEQ_GPU {
 
-// A lane has one row and every second token. With swiglu it has a row of gate, the corresponding
-// row of up, and every fourth token.
+// A lane has one row and every second token. For swiglu it has a row of gate, the corresponding row
+// of up, and every fourth token.
 template <class Shape, Finish how>
 struct WarpFinish {
   using Memory = HopperMemory<Shape>;
@@ -31,7 +31,7 @@ struct WarpFinish {
                    arguments.segments[kPaired ? 1 : rows.segment], warp * 16 + lane % kWidth,
                    lane) {}
 
-  // Values of a token that are read ahead, together with those of other tokens.
+  // Values of a token that are read ahead of use, together with those of other tokens.
   struct Read {
     float scale = 1, before = 0;
     int sum = 0;  // sum of the token's codes
@@ -63,7 +63,7 @@ struct WarpFinish {
                                         int tile_row, int lane)
       : WarpFinish(arguments, rows, segment, other, tile_row, lane,
                    rows.first + rows.offset(tile_row)) {}
-  // n is a row of the segment; if it is past the last row, the last row is read instead.
+  // n is a row of the segment; past the last row, the last row is read instead.
   __device__ __forceinline__ WarpFinish(const IntMatmul& arguments, const GemmRows<Shape>& rows,
                                         const CodeSegment& segment, const CodeSegment& other,
                                         int tile_row, int lane, int n)

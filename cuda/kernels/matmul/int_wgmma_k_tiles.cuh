@@ -12,15 +12,15 @@ namespace leq::LEQ_GPU {
 template <int bits, int group, int tokens, bool zeros>
 struct HopperShape {
   static constexpr int kBits = bits, kGroup = group, kTokens = tokens, kRows = 128;
-  // With groups the tokens are in two parts: the tensor cores multiply one part while the sums of
-  // the other are scaled. Operand A is then loaded into registers once for both parts, since 64
-  // rows x 64 tokens from shared memory would take the full bandwidth of shared memory.
+  // If there are groups, the tokens are in two parts: the tensor cores multiply one part while the
+  // sums of the other are scaled. Operand A is then loaded into registers once for both parts,
+  // because 64 rows x 64 tokens from shared memory would use the full bandwidth of shared memory.
   static constexpr int kParts = group == 0 ? 1 : 2;
-  // Only signed bytes without groups are used from shared memory; others are unpacked in registers.
+  // Only signed bytes without groups are read from shared memory; others are unpacked in registers.
   static constexpr bool kThroughRegisters = zeros || group != 0;
-  // Signed bytes have no zero points. Zero points of uint8 are subtracted from the sums, by means
-  // of the tokens' sums. Below 8 bits they are subtracted while codes are unpacked
-  // (k_tile_quad_less), since a warp unpacks only 16 registers of a K tile but has 64 sums.
+  // Signed bytes have no zero points. Zero points of uint8 are subtracted from the sums, using the
+  // tokens' sums. Below 8 bits they are subtracted while codes are unpacked (k_tile_quad_less),
+  // because a warp unpacks only 16 registers of a K tile but has 64 sums.
   static constexpr bool kMayHaveZeros = zeros;
   static constexpr bool kZerosInCodes = bits < 8, kZerosInSums = kMayHaveZeros && !kZerosInCodes;
   static constexpr int kSums = tokens / 2, kPartSums = kSums / kParts;  // sums of a thread
@@ -30,8 +30,8 @@ struct HopperShape {
   static_assert(bits == 8 || zeros);
 };
 
-// Data of a K tile's groups. Scales are divided by the factor of the codes. zero: for uint8 the
-// negated zero point, which saves a negation per sum; below 8 bits zero_less.
+// Data of a K tile's groups. Scales are divided by the factor of the codes. zero is the negated
+// zero point for uint8, which saves a negation per sum, and zero_less below 8 bits.
 template <class Shape>
 struct HopperGroups {
   float row_scale[Shape::kRows];
@@ -62,8 +62,8 @@ struct HopperMemory
   }
 };
 
-// Index of a token's scale, and of its sum, in the data of a K tile. The four tokens of a thread in
-// each 16 (two of each eight) are contiguous.
+// The index of a token's scale, and of its sum, in the data of a K tile. The four tokens of a
+// thread in each 16 (two of each eight) are contiguous.
 __device__ __forceinline__ int scale_place(int token) {
   return token / 16 * 16 + token % 8 / 2 * 4 + token / 8 % 2 * 2 + token % 2;
 }
@@ -71,14 +71,14 @@ __device__ __forceinline__ int scale_place(int token) {
 __device__ __forceinline__ bool has_zeros(const IntMatmul& a) {
   return a.segments[0].weight.zeros != nullptr;
 }
-// log2 of the factor by which unpacked codes are scaled.
+// log2 of the factor by which unpacked codes are multiplied.
 template <class Shape>
 __device__ __forceinline__ int code_powers(const IntMatmul& a) {
   constexpr int kSigned = 8 - Shape::kBits, kLess = kZeroPowers<Shape::kBits>;
   return Shape::kZerosInCodes && has_zeros(a) ? kLess : kSigned;
 }
 
-// Run by one thread: loads all tiles of the block, K tile by K tile.
+// One thread loads all tiles of the block, K tile by K tile.
 template <class Shape>
 __device__ __forceinline__ void load_tiles(const IntMatmul& a, const HopperMaps& maps,
                                            const HopperMemory<Shape>& memory, int k_tiles) {
@@ -100,9 +100,9 @@ __device__ __forceinline__ void load_tiles(const IntMatmul& a, const HopperMaps&
   }
 }
 
-// Scales, zero points and sums of a K tile on their way to shared memory; a thread loads those of
-// two rows and two tokens. They are converted only when they are stored, because an earlier use
-// would stall on the loads.
+// Scales, zero points and sums of a K tile in transit to shared memory; a thread loads those of two
+// rows and two tokens. They are converted only when they are stored, because an earlier use would
+// wait for the loads.
 template <class Shape>
 struct KTileScales {
   static constexpr int kEach = Shape::kRows / Shape::kScaleThreads;
@@ -154,8 +154,8 @@ struct KTileScales {
   }
 };
 
-// Loads the scales of the same K tiles; run by kScaleThreads threads. Loads of several K tiles are
-// in flight, because a load takes longer than the multiplications of a K tile.
+// kScaleThreads threads load the scales of the same K tiles. Loads of several K tiles are in
+// flight, because a load takes longer than the multiplications of a K tile.
 template <class Shape>
 __device__ __forceinline__ void load_scales(const IntMatmul& a, const HopperMaps& maps,
                                             const HopperMemory<Shape>& memory, int k_tiles,

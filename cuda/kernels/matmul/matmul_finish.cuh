@@ -45,7 +45,7 @@ __device__ __forceinline__ std::uint32_t signed_flip(const IntMatmul& a) {
   return kTopBits + __shfl_xor_sync(kEveryLane, static_cast<std::uint32_t>(a.tokens >> 40), 1);
 }
 
-// Scale and zero point of a row's codes at `column`; the scale is 1 if the row has one scale.
+// Scale and zero point of a row's codes at `column`; if the row has one scale, this scale is 1.
 struct RowGroup {
   float scale;
   int zero;
@@ -76,13 +76,13 @@ struct RowFinish {
     has_bias = segment.bias != nullptr;
     if (has_bias) bias = segment.bias[row];
   }
-  // y from the sum over the columns.
+  // Returns y from the sum over the columns.
   __device__ __forceinline__ float value(float token_scale, float sum) const {
     const float both = token_scale * scale;
     return has_bias ? fmaf(sum, both, bias) : sum * both;
   }
 };
-// A token's scale if its row has one scale, otherwise 1: scales of groups are in the sums.
+// Returns a token's scale if its row has one scale, else 1, as scales of groups are in the sums.
 __device__ __forceinline__ float row_scale_of(const IntMatmul& a, std::int64_t token) {
   return a.x.group == 0 ? a.x.scales[token * a.x.scale_stride] : 1.0f;
 }
@@ -91,7 +91,7 @@ __device__ __forceinline__ float finished_sum(const IntMatmul& a, const CodeSegm
   return RowFinish(segment, row).value(row_scale_of(a, token), sum);
 }
 
-// The epilogue of y. With swiglu y is gate and `up` is up; with add `before` is the old output.
+// The epilogue of y. For swiglu y is gate and `up` is up; for add `before` is the old output.
 __device__ __forceinline__ float finished(Finish how, float y, float up, float before) {
   if (how == Finish::add) return before + y;
   if (how == Finish::swiglu) return device_silu(y) * up;

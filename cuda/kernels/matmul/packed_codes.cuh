@@ -8,7 +8,7 @@
 
 namespace leq::LEQ_GPU {
 
-// A unit: the chunks of 16 bytes that hold whole columns of a row. 128 columns have `bits` chunks.
+// A unit: the fewest 16-byte chunks that hold all bits of their columns (3 at 3 bits, else 1).
 template <int bits>
 struct Packing {
   static constexpr int kChunks = bits == 3 ? 3 : 1;  // chunks of a unit
@@ -28,8 +28,8 @@ template <int bits>
 inline constexpr int kSignedFactor = 1 << (8 - bits);
 // Extracts columns 16 run + 4 j ... 16 run + 4 j + 3 of a unit; words[p] is word j of chunk p. flip
 // is kTopBits; at 8 bits it is 0 for signed codes, and kTopBits converts unsigned codes u to u -
-// 128. flip is opaque (signed_flip), so that one operation masks and flips, since an instruction
-// holds only one constant. Codes of 3 bits are stored as signed numbers.
+// 128. flip is opaque (signed_flip), so that one operation masks and flips, because an instruction
+// can encode only one constant. Codes of 3 bits are stored as signed numbers.
 template <int bits>
 __device__ __forceinline__ std::uint32_t signed_quad(
     const std::uint32_t (&words)[Packing<bits>::kChunks], int run, std::uint32_t flip) {
@@ -44,7 +44,7 @@ __device__ __forceinline__ std::uint32_t signed_quad(
   }
 }
 
-// The same for a K tile of 128 columns, which has `bits` chunks; run is 0 ... 7.
+// Does the same for a K tile of 128 columns, which has `bits` chunks; run is 0 ... 7.
 template <int bits>
 __device__ __forceinline__ std::uint32_t k_tile_quad(const std::uint32_t (&words)[bits], int run,
                                                      std::uint32_t flip) {
@@ -120,7 +120,7 @@ __device__ __forceinline__ Unit<bits> load_unit(const std::uint8_t* from) {
   return unit;
 }
 
-// Byte offset of unit `index` in a row of `columns` columns, which is a multiple of 128.
+// Returns the byte offset of unit `index` in a row of `columns` columns, a multiple of 128.
 template <int bits>
 __device__ __forceinline__ std::int64_t unit_at(std::int64_t row, int columns, int index) {
   return row * columns * bits / 8 + std::int64_t{index} * Packing<bits>::kBytes;

@@ -19,7 +19,7 @@ struct SuperSegment {
   std::int64_t rows = 0;
 };
 
-// int8 activations x weights of a k type, in docs/numerics.md's order. Segments have equal bits.
+// int8 activations x weights of a k type, summed as in docs/numerics.md. Segments share one `bits`.
 struct SuperMatmul {
   SuperSegment segments[kMostSegments];
   int segment_count = 0;
@@ -30,7 +30,7 @@ struct SuperMatmul {
 };
 void launch_super_matmul(const SuperMatmul& a, rt::Stream& stream);
 
-// x[t] = table[ids[t]] as f32; ids are as in EmbedArguments.
+// x[t] = table[ids[t]] as f32; ids have the meaning described in EmbedArguments.
 struct SuperEmbedArguments {
   SuperWeight table;
   std::int64_t width = 0;

@@ -15,7 +15,7 @@ constexpr int kWarps = 8, kThreads = 32 * kWarps;
 constexpr int kPanel = 64;  // rows of a panel
 constexpr std::uint32_t kOnes = 0x01010101u;
 
-// Capacity of the queue of spans that wait for addition.
+// The capacity of the queue of spans whose sums are not added yet.
 template <int tokens>
 constexpr int kRound = tokens == 1 ? 64 : 16;
 
@@ -46,7 +46,7 @@ struct SuperRow {
     subs = w.subs + panel * (columns / kSubColumns<bits>)*(bits == 6 ? 1 : 2) * kPanel + r;
   }
 
-  // The codes of columns k ... k + 3; k is a multiple of 4.
+  // Returns the codes of columns k ... k + 3; k is a multiple of 4.
   __device__ __forceinline__ std::uint32_t quad(int k) const {
     const int q = k / 4;
     const std::uint32_t low = *reinterpret_cast<const std::uint32_t*>(codes + q / 2 * 256);
@@ -71,7 +71,7 @@ struct SuperRow {
   }
 };
 
-// Address of a token's codes; tokens past the last repeat the last one.
+// The address of a token's codes; tokens past the last one repeat the last one.
 template <int tokens>
 __device__ __forceinline__ const std::int8_t* inputs_of(const SuperMatmul& a, std::int64_t token) {
   return a.x.codes + min(token, a.tokens - 1) * a.x.code_stride;
@@ -106,7 +106,7 @@ __device__ __forceinline__ void span_sums(const SuperMatmul& a, const SuperRow<b
   }
 }
 
-// The rows of a block: 32 rows of one segment; with swiglu of gate, and the same rows of up.
+// The rows of a block: 32 rows of one segment; for swiglu rows of gate, and the same rows of up.
 struct SuperBlock {
   int segment = 0;
   std::int64_t row = 0, column = 0;  // the lane's row, and its output column

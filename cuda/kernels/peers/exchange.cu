@@ -5,7 +5,7 @@ namespace leq::LEQ_GPU {
 
 namespace {
 
-// Without a minimum of blocks ptxas would use at most 40 registers, and would spill.
+// Without a minimum number of blocks, ptxas would use at most 40 registers, and would spill.
 __global__ void __launch_bounds__(kExchangeThreads, 2)
     pack_rows(const LEQ_GRID_CONSTANT ExchangeArguments a) {
   LEQ_BOUNDS(kExchangeThreads);

@@ -16,9 +16,9 @@ inline constexpr unsigned kNapNanoseconds = 100;
 
 // The protocol by which ranks signal arrival. Tests replace it to inject bugs.
 struct CountedExchange {
-  // Called between the block's pushes and its flags.
+  // Called after the block's pushes and before it sets its flags.
   static __device__ __forceinline__ void publish() { __threadfence_system(); }
-  // Whether the peer has arrived at the exchange that follows `epoch` exchanges, or at a later one.
+  // Returns whether the peer reached the exchange that follows `epoch` exchanges, or a later one.
   static __device__ __forceinline__ bool has_come(std::uint32_t flag, std::uint32_t epoch) {
     return static_cast<std::int32_t>(flag - (epoch + 1)) >= 0;
   }
@@ -102,7 +102,7 @@ __device__ __forceinline__ void take_parts(const ExchangeArguments& a, std::size
   }
 }
 
-// Waits until the peer's block has pushed; false if the exchange has ended or the wait timed out.
+// Waits until the peer's block has pushed; returns false if the exchange ended or timed out.
 template <class Protocol>
 __device__ __forceinline__ bool wait_for_peer(const ExchangeArguments& a, int peer,
                                               std::uint32_t epoch) {
@@ -122,7 +122,7 @@ __device__ __forceinline__ bool wait_for_peer(const ExchangeArguments& a, int pe
   return true;
 }
 
-// Without a minimum of blocks ptxas would use at most 48 registers, and would spill on sm_120.
+// Without a minimum number of blocks, ptxas would use at most 48 registers, and spill on sm_120.
 template <class Protocol>
 __global__ void __launch_bounds__(kExchangeThreads, 2)
     exchange_rows(const LEQ_GRID_CONSTANT ExchangeArguments a) {

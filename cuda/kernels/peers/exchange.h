@@ -46,7 +46,7 @@ struct ExchangeArguments {
 };
 void launch_exchange(const ExchangeArguments& a, rt::Stream& stream);
 // For transfers by other means: launch_pack packs this rank's parts of rows into the first slot of
-// its own window, and launch_unpack unpacks the parts of the other ranks from it.
+// its own window, and launch_unpack unpacks the parts of the other ranks from this slot.
 void launch_pack(const ExchangeArguments& a, rt::Stream& stream);
 void launch_unpack(const ExchangeArguments& a, rt::Stream& stream);
 

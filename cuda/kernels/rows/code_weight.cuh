@@ -1,5 +1,5 @@
-// Reads single numbers of a weight on the device. This is the only definition of what codes mean,
-// for kernels whose speed does not depend on the layout (embedding, weights for f32 inputs).
+// Reads single numbers of a weight on the device. These functions define what codes mean, for
+// kernels whose speed does not depend on the layout (embedding, weights for f32 inputs).
 #pragma once
 
 #include "cuda/intrinsics/ptx.h"

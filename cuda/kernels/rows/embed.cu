@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// The table row of a token. After a draw without a token (below 0) results are discarded.
+// Returns the table row of a token. After a draw without a token (negative), results are discarded.
 __device__ __forceinline__ std::int64_t row_of(const EmbedArguments& a, std::int64_t token) {
   const std::int32_t id = a.ids[token];
   return is_drawn_id(id) ? max(a.drawn[row_of_drawn(id)], 0) : id;

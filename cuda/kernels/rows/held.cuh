@@ -1,5 +1,5 @@
 // The columns of a row, held in registers by the threads of a block. Their loads are in flight
-// together and, for data that no kernel writes, issued before the wait for the preceding kernel.
+// together and, if no kernel writes the data, are issued before the wait for the preceding kernel.
 #pragma once
 
 #include "cuda/intrinsics/simt.h"
@@ -8,8 +8,8 @@ namespace leq::LEQ_GPU {
 
 inline constexpr int kHeldColumns = 16;  // columns of a thread; 4,096 in a block of 256 threads
 
-// A thread holds the columns threadIdx.x + i * threads of `from`, or 0 past the width. Columns past
-// the last one held are read from memory at each use.
+// A thread has the columns threadIdx.x + i * threads of `from` in registers, or 0 past the width.
+// Columns past the last one in registers are read from memory at each use.
 template <int threads>
 struct HeldColumns {
   const float* from;
@@ -24,8 +24,8 @@ struct HeldColumns {
   }
 };
 
-// Calls body(column, i) for a thread's columns in ascending order. i is a constant for columns that
-// are held, and kHeldColumns for other columns.
+// Calls body(column, i) for a thread's columns in ascending order. i is a constant for columns in
+// registers, and kHeldColumns for other columns.
 template <int threads, class Body>
 __device__ __forceinline__ void for_columns(std::int64_t width, Body body) {
   const int last = static_cast<int>(width), first = static_cast<int>(threadIdx.x);

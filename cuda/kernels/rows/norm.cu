@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kThreads = 256;  // a norm's sums have one lane per thread
 
-// The sum over all threads' lanes, returned in every thread. A barrier must precede the next call.
+// Returns the sum over all threads' lanes in every thread. A barrier must precede the next call.
 __device__ float lanes_sum(float lane) {
   LEQ_SHARED(float[kThreads], lanes);
   lanes[threadIdx.x] = lane;

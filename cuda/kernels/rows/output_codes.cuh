@@ -1,5 +1,5 @@
 // Codes of outputs with a scale per 128 columns, written by the block that finished the 128
-// columns, or by the last of the blocks that share them.
+// columns, or by the last of the blocks that share these columns.
 #pragma once
 
 #include "cuda/intrinsics/last_block.cuh"
@@ -7,8 +7,8 @@
 
 namespace leq::LEQ_GPU {
 
-// Run by one warp: quantizes 128 columns of row `token` in `out`, beginning at `first`. Outputs
-// remain multiplied by inv_smooth, as in quantize_rows.
+// Called by one warp: quantizes 128 columns of row `token` in `out` from `first` on. Outputs remain
+// multiplied by inv_smooth, as in quantize_rows.
 __device__ __forceinline__ void quantize_outputs(const OutputCodes& codes, const FloatRows& out,
                                                  std::int64_t token, std::int64_t first,
                                                  std::int64_t width) {
@@ -26,7 +26,7 @@ __device__ __forceinline__ void quantize_outputs(const OutputCodes& codes, const
   if (group.exists) store_codes(quad, group.step.inverse, token, first, codes.quantize.out);
 }
 
-// Called by blocks of `width` neighbouring columns each, from `column` on, after their writes.
+// Each block has `width` neighbouring columns from `column` on, and calls this after its writes.
 template <int width>
 __device__ __forceinline__ void finish_codes(const OutputCodes& codes, const FloatRows& out,
                                              std::int64_t tokens, std::int64_t columns,

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Without a minimum of blocks ptxas would use at most 40 registers on sm_90, and would spill.
+// Without a minimum number of blocks, ptxas would use at most 40 registers on sm_90, and spill.
 __global__ void __launch_bounds__(kThreads, 4)
     quantize_rows(const LEQ_GRID_CONSTANT QuantizeArguments a) {
   LEQ_BOUNDS(kThreads);

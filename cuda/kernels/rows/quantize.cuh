@@ -50,7 +50,7 @@ __device__ __forceinline__ unsigned absmax_of(const Quad& quad) {
   return largest;
 }
 
-// The bits of the row's largest |x|, returned in every thread.
+// Returns the bits of the row's largest |x| in every thread.
 __device__ __forceinline__ unsigned row_absmax(const float* row, std::int64_t width) {
   unsigned largest = 0;
   for (std::int64_t k = threadIdx.x; k < width; k += blockDim.x) {

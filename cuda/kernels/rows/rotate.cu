@@ -9,8 +9,8 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// The sum of a row, returned in all threads. It is added in 16 lanes (k % 16), which are added at
-// distances 8, 4, 2, 1: the CPU's order, so that codes after a rotation match the CPU's.
+// Returns the sum of a row in all threads. It is added in 16 lanes (k % 16), which are added at
+// distances 8, 4, 2, 1: the CPU's order, so that codes after a rotation equal the CPU's.
 __device__ float ordered_sum(const float* row, std::int64_t n) {
   LEQ_SHARED(float[1], total);
   if (threadIdx.x < 32) {

@@ -1,4 +1,4 @@
-// Splits f32 rows into 16-bit floats for tensor cores (TermRows in launch.h), by a whole block.
+// Splits f32 rows into "terms", 16-bit floats for tensor cores (TermRows in launch.h), by a block.
 #pragma once
 
 #include "cuda/intrinsics/ptx_attention.h"
@@ -21,7 +21,7 @@ __device__ __forceinline__ int upscaling(unsigned absmax_bits) {
   return kLargest + kBias + kSubnormal - static_cast<int>(__float_as_uint(normal) >> 23);
 }
 
-// Extracts the next term of each of two numbers and subtracts it from the number.
+// Extracts the next term of each of two numbers and subtracts the term from its number.
 template <int count>
 __device__ __forceinline__ std::uint32_t take_pieces(float& first, float& second) {
   const std::uint32_t both =

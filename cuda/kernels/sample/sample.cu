@@ -1,5 +1,5 @@
-// Sampling in passes. Many blocks scan a row; without top-k many blocks sum its masses; many blocks
-// list its candidates; one block per row draws. Greedy rows need no list.
+// Sampling in several passes. Many blocks scan a row; without top-k many blocks sum its masses;
+// many blocks list its candidates; one block per row draws. Greedy rows need no list.
 #include "cuda/intrinsics/run.h"
 #include "cuda/kernels/sample/sample_select.cuh"
 
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Finds the best token and the first bad logit; for top-k counts tokens by first digit.
+// Finds the best token and the first bad logit; for top-k, counts tokens by their first digit.
 __global__ void __launch_bounds__(kThreads) sample_scan(const LEQ_GRID_CONSTANT SampleArguments a) {
   LEQ_BOUNDS(kThreads);
   LEQ_SHARED(unsigned[kSampleBins], bins);
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The digits that a row's candidates have: `alone`, and the range from `first` to `last`.
+// The digits of a row's candidates: `alone`, and the range from `first` to `last`.
 struct SampleDigits {
   unsigned alone, first, last;
   __device__ __forceinline__ bool hold(unsigned digit) const {
@@ -113,8 +113,8 @@ struct SampleDigits {
   }
 };
 
-// With top-k: all digits up to that of the k-th best token. Without: the digit of top-p's limit,
-// and the digits where the draw may end, since the limit's position in its digit is not known yet.
+// With top-k: all digits up to that of the k-th best token. Without: the digit of top-p's limit and
+// those where the draw may end, because the limit's position in its digit is not known yet.
 __device__ SampleDigits digits_of(const SampleState& state, const SampleRule& rule) {
   if (rule.top_k > 0) {
     const auto count = [&](unsigned digit) { return state.bins[digit]; };

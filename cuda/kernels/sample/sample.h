@@ -11,7 +11,7 @@
 
 namespace leq::LEQ_GPU {
 
-// The first pass counts tokens in bins, by so many leading bits of their keys.
+// The first pass counts tokens in bins, by this many leading bits of their keys.
 inline constexpr int kSampleDigitBits = 11;
 inline constexpr int kSampleBins = 1 << kSampleDigitBits;
 // Capacity of a row's list of candidates. If a row has more, one block reads them again from the

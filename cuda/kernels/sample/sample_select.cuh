@@ -40,9 +40,9 @@ __device__ __forceinline__ Before block_before(unsigned long long value) {
   return before;
 }
 
-// Digits of the tokens of a row without top-k: the distance of a logit below the largest logit, so
-// that ascending digits are descending logits. At temperature T a mass is 0 at distances above 27.8
-// T, which is before the last digit.
+// Digits of the tokens of a row without top-k: how far a logit is below the largest logit, so that
+// ascending digits are descending logits. At temperature T a mass is 0 if the distance is above
+// 27.8 T, which is before the last digit.
 struct SampleDistance {
   float largest, scale;
 
@@ -102,7 +102,7 @@ __device__ __forceinline__ FoundDigit find_digit(Sum sum, GoalOf goal_of) {
   return result;
 }
 
-// The digit that contains top-p's limit, in a row without top-k.
+// Returns the digit that contains top-p's limit, in a row without top-k.
 __device__ __forceinline__ FoundDigit top_p_digit(const SampleState& state,
                                                   const SampleRule& rule) {
   const auto mass = [&](unsigned digit) { return state.bins[digit]; };
@@ -140,7 +140,7 @@ struct SampleRow {
   }
 };
 
-// What a selection finds: the k-th best token, the last token of top-p, or the drawn token.
+// The selection finds the k-th best token, the last token of top-p, or the drawn token.
 enum class SamplePhase : int { top_k, top_p, draw };
 
 __device__ __forceinline__ unsigned long long weight_of(const SampleRow& row, SamplePhase phase,
@@ -171,8 +171,8 @@ __device__ __forceinline__ bool takes_part(const SampleRow& row, SamplePhase pha
   return key <= limit && (phase != SamplePhase::draw || row.passes_min_p(key));
 }
 
-// The digit at which the draw ends in a row without top-k. Tokens in the digit of top-p's limit are
-// summed here, because only a part of them may be drawn.
+// Returns the digit at which the draw ends in a row without top-k. Tokens in the digit of top-p's
+// limit are summed here, because only a part of these may be drawn.
 __device__ __forceinline__ FoundDigit drawn_digit(SampleRow row, SampleKey limit) {
   unsigned long long rest = 0;
   if (limit != kLastKey) {

@@ -15,7 +15,7 @@ std::vector<Isa> supported_isas() {
   return isas;
 }
 
-// isb waits until the pipeline is empty, whereas `yield` does nothing on most cores.
+// isb stalls until the pipeline is empty, whereas `yield` does nothing on most cores.
 void pause_briefly() noexcept { asm volatile("isb" ::: "memory"); }
 
 Fetch best_fetch() { return Fetch::twice; }

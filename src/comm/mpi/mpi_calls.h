@@ -21,10 +21,10 @@ struct MpiCalls {
   int (*begin_broadcast)(void* bytes, std::int64_t count);
   int (*begin_barrier)();
   int (*done)();  // 1: finished, 0: not yet
-  // Error reports of ranks, independent of other calls. `tell` copies `text`.
+  // Error reports of ranks, which are independent of other calls. `tell` copies `text`.
   int (*tell)(const char* text, int length);
   int (*heard)(char* text, int capacity);  // length of a rank's error report; 0: none
-  // beat: sends a heartbeat to all other ranks; beat_of: a rank whose heartbeat arrived, -1: none.
+  // beat sends a heartbeat to all others; beat_of returns a rank whose heartbeat arrived, or -1.
   int (*beat)();
   int (*beat_of)();
   void (*finish)();  // normal end; not called after an error

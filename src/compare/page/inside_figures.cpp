@@ -10,7 +10,7 @@
 namespace leq {
 namespace {
 
-// Those of `specs` for which the group has results.
+// The specs for which the group has results.
 std::vector<std::string> measured(const Json& results, const std::string& group,
                                   std::vector<std::string> specs) {
   std::erase_if(specs, [&](const std::string& spec) {

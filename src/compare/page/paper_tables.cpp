@@ -37,7 +37,7 @@ Value long_of(const char* key) {
   };
 }
 
-// The rows of Table 3.
+// One row of Table 3, which shows a measure of all methods.
 struct Measure {
   const char* name;
   int decimals;

@@ -11,14 +11,14 @@
 namespace leq::cpu {
 
 struct LimitKernels {
-  // Sums up 64-byte aligned memory; `bytes` must be a multiple of 512. The second loop prefetches.
-  // There are two because the faster one differs from machine to machine.
+  // Adds up 64-byte aligned memory; `bytes` must be a multiple of 512. The second loop prefetches.
+  // Both exist because the faster one differs from machine to machine.
   using Read = std::uint64_t (*)(const std::byte* data, std::size_t bytes) noexcept;
   std::array<Read, 2> read = {};
   // `rounds` rounds of independent multiply-adds in registers; using the result keeps them alive.
   std::int32_t (*int8)(std::int64_t rounds) noexcept;
-  // The same for codes of 2, 3 and 4 bits times int8, if an exact instruction sequence exists that
-  // is faster than int8's; otherwise null. With fewer bits, a 16-bit sum holds more products.
+  // Like int8, for codes of 2, 3 and 4 bits times int8, if an exact instruction sequence is faster
+  // than int8's; otherwise null. With fewer bits, a 16-bit sum holds more products.
   using Products = std::int32_t (*)(std::int64_t rounds) noexcept;
   std::array<Products, 3> codes = {};
   float (*f32)(std::int64_t rounds) noexcept;

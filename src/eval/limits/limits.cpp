@@ -14,7 +14,7 @@ namespace leq::cpu {
 namespace {
 
 constexpr double kSeconds = 0.25;                                // limit per measurement
-constexpr int kPasses = 4;                                       // least number
+constexpr int kPasses = 4;                                       // least number of passes
 constexpr std::uint64_t kLargestBlock = std::uint64_t{2} << 30;  // four times a large CPU cache
 constexpr std::uint64_t kReadStep = 512;  // read kernels read multiples of this
 constexpr std::uint64_t kTaskBytes = std::uint64_t{1} << 20;
@@ -37,7 +37,7 @@ double best_seconds(const std::function<void()>& pass) {
   return best;
 }
 
-// 1e9 operations per second over all threads, for a kernel with `operations` per round.
+// Billions of operations per second of all threads, for a kernel with `operations` per round.
 double peak_gops(ThreadPool& pool, const std::function<void(std::int64_t rounds)>& kernel,
                  double operations) {
   // A pass has to be short enough to complete between two preemptions by other processes.

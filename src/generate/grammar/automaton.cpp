@@ -10,15 +10,15 @@ namespace leq {
 namespace {
 
 constexpr std::size_t kMostStacks = 4'000'000;
-constexpr std::size_t kMostTops = 4'000;       // of one state
-constexpr std::size_t kMostKept = 20'000'000;  // sum of tops and transitions of all states
+constexpr std::size_t kMostTops = 4'000;       // limit for one state
+constexpr std::size_t kMostKept = 20'000'000;  // limit of tops plus transitions in all states
 
 }  // namespace
 
 GrammarAutomaton::GrammarAutomaton(std::shared_ptr<const Grammar> grammar)
     : grammar_(std::move(grammar)) {
   const auto& places = grammar_->places();
-  // Marks places from which nothing but the end of their rule can be reached.
+  // Marks places from which only the end of their rule can be reached.
   only_ends_.resize(places.size());
   for (std::size_t i = 0; i < places.size(); ++i) {
     only_ends_[i] = places[i].ends && places[i].edges.empty() && places[i].calls.empty() &&
@@ -29,7 +29,7 @@ GrammarAutomaton::GrammarAutomaton(std::shared_ptr<const Grammar> grammar)
     if (p.ends || !p.edges.empty() || !p.calls.empty() || p.skips.size() != 1) continue;
     only_ends_[i] = only_ends_[static_cast<std::size_t>(p.skips[0])];
   }
-  // Bytes that all edges treat alike form one class.
+  // Bytes that no edge distinguishes form one class.
   std::array<bool, 257> begins = {};
   for (const auto& p : places) {
     for (const auto& edge : p.edges) {
@@ -78,7 +78,7 @@ GrammarAutomaton::State GrammarAutomaton::close() {
     if (place.ends) open_.push_back(here.below);
     for (const std::int32_t to : place.skips) open_.push_back(stack_of(to, here.below));
     for (const auto& call : place.calls) {
-      // A call that only ends its rule afterwards pushes no frame, so lists do not grow the stack.
+      // If the rule ends right after the call, no frame is pushed, so lists do not grow the stack.
       const Stack back = only_ends(call.back) ? here.below : stack_of(call.back, here.below);
       open_.push_back(stack_of(grammar_->start_of(call.rule), back));
     }

@@ -32,7 +32,7 @@ class GrammarAutomaton {
   State after(State state, std::string_view bytes);
 
   bool may_end(State state) const { return info(state).may_end; }
-  // Whether the rule of the place that local_start began with may have ended.
+  // Whether the rule in which local_start began may have ended.
   bool leaves(State state) const { return info(state).leaves; }
   bool reads_on(State state) const { return !info(state).tops.empty(); }
 
@@ -41,7 +41,7 @@ class GrammarAutomaton {
   std::int32_t place_of(Stack stack) const { return node(stack).place; }
   // The state after the rule at the top of the stack has ended.
   State below(Stack stack);
-  // The state at this place of a rule when the stack below it is unknown.
+  // The state at this place of a rule if the stack below it is unknown.
   State local_start(std::int32_t place);
 
  private:
@@ -68,7 +68,7 @@ class GrammarAutomaton {
   bool only_ends(std::int32_t place) const { return only_ends_[static_cast<std::size_t>(place)]; }
 
   std::shared_ptr<const Grammar> grammar_;
-  std::vector<bool> only_ends_;  // by place: nothing else can follow in its rule
+  std::vector<bool> only_ends_;  // by place: only the end of its rule can follow
   std::array<std::uint16_t, 256> class_of_ = {};
   std::size_t classes_ = 0;
   std::vector<StackNode> stacks_;
@@ -79,7 +79,7 @@ class GrammarAutomaton {
   std::unordered_map<Stack, State> below_;
   std::unordered_map<std::int32_t, State> local_;
   State start_ = kDead;
-  std::size_t kept_ = 0;  // sum of the tops of all states
+  std::size_t kept_ = 0;  // sum of the numbers of tops of all states
   // Scratch of close():
   std::vector<Stack> open_;
   std::vector<std::uint32_t> seen_;  // by stack: the last closure that visited it

@@ -203,8 +203,8 @@ void GrammarBuilder::lay_chars(std::span<const CharRange> ranges, std::int32_t f
   }
 }
 
-// Lays characters whose UTF-8 forms have the same length: splits the range until, after the first
-// byte that differs, all later bytes take all values.
+// Adds edges for characters whose UTF-8 forms have the same length: splits the range until all
+// bytes after the first one that differs take all values.
 void GrammarBuilder::lay_range(CharRange range, std::int32_t from, std::int32_t to) {
   std::vector<CharRange> open = {range};
   while (!open.empty()) {

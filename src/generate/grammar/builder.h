@@ -42,7 +42,7 @@ class GrammarBuilder {
   Expr repeat(Expr part, std::int64_t least, std::int64_t most);
   Expr optional(Expr part) { return repeat(part, 0, 1); }
   Expr call(std::int32_t rule);
-  // The states of a deterministic machine over bytes, beginning with the first. Used to search for
+  // The states of a deterministic machine over bytes; the first one is the start. It searches for
   // marks, where only one state is active at a time.
   struct ByteState {
     std::vector<Grammar::Edge> edges;         // `to` is the index of a state

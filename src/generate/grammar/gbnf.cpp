@@ -13,7 +13,7 @@ namespace {
 using Expr = GrammarBuilder::Expr;
 
 constexpr std::size_t kMostBytes = std::size_t{4} << 20;
-constexpr int kMostDepth = 100;  // of nested brackets
+constexpr int kMostDepth = 100;  // limit of nested brackets
 
 bool is_name(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||

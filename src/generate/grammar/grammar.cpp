@@ -10,7 +10,7 @@ namespace {
 
 using Edge = Grammar::Edge;
 
-// Appends the parts of an edge that accept only the given bytes.
+// Appends the parts of an edge that remain if only the given bytes are accepted.
 void append_parts(std::vector<Edge>& parts, const Edge& edge, const std::bitset<256>& bytes) {
   bool follows = false;  // the previous byte belongs to the last part
   for (std::size_t byte = edge.first; byte <= edge.last; ++byte) {

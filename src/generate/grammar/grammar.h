@@ -21,7 +21,7 @@ using SchemaNotes = std::vector<std::string>;
 
 class Grammar {
  public:
-  // Any byte from `first` to `last` leads to place `to`.
+  // An edge: any byte from `first` to `last` leads to place `to`.
   struct Edge {
     std::uint8_t first = 0, last = 0;
     std::int32_t to = 0;
@@ -43,10 +43,10 @@ class Grammar {
   // byte (left recursion), and on more than kMostPlaces places.
   static std::shared_ptr<const Grammar> from_gbnf(std::string_view text, std::string_view source);
 
-  // The JSON texts of the values that a schema accepts: properties in the schema's order, and white
-  // space as JSON writers emit it. Throws Error naming `source`, the path in the schema and the
-  // mistake. An unsupported keyword is such an error too if `notes` is null (strict); otherwise it
-  // is ignored and `notes` gets a line.
+  // The JSON texts of the values that a schema accepts, with properties in the schema's order and
+  // white space as JSON writers emit it. Throws Error naming `source`, the path in the schema and
+  // the mistake. If `notes` is null (strict), an unsupported keyword also throws Error; otherwise
+  // it is ignored and `notes` gets a line.
   static std::shared_ptr<const Grammar> from_json_schema(JsonNode schema, std::string_view source,
                                                          SchemaNotes* notes = nullptr);
   static std::shared_ptr<const Grammar> from_json_schema(std::string_view text,
@@ -55,8 +55,8 @@ class Grammar {
   // Any JSON object, for "response_format": {"type": "json_object"}.
   static std::shared_ptr<const Grammar> any_json_object();
 
-  // The grammar restricted to texts of these bytes, which are the bytes of a vocabulary's tokens;
-  // null if no text is left.
+  // The grammar restricted to texts of these bytes, which are all bytes of a vocabulary's tokens.
+  // Null if no text is left.
   static std::shared_ptr<const Grammar> written_with(std::shared_ptr<const Grammar> grammar,
                                                      const std::bitset<256>& bytes);
 

@@ -184,8 +184,8 @@ JsonParts::Expr JsonParts::written_chars(std::vector<CharRange> ranges) {
   return builder_.choice(std::move(ways));
 }
 
-// Follows the prefix tree of the taken names: a string is free once it leaves the tree, and may end
-// at any node where no name ends.
+// Follows the prefix tree of the taken names: once a string has left the tree, it may be anything;
+// within the tree it may end at any node where no name ends.
 JsonParts::Expr JsonParts::string_but(std::vector<std::string_view> taken) {
   struct Branch {
     std::map<char32_t, std::size_t> next;
@@ -231,7 +231,7 @@ JsonParts::Expr JsonParts::string_but(std::vector<std::string_view> taken) {
 }
 
 std::string_view format_pattern(std::string_view format) {
-  // Only existing days: 29 February occurs in leap years. Years 1000 to 2999.
+  // The pattern matches only existing days of years 1000 to 2999, with 29 February in leap years.
   static const std::string kLeap =
       "(?:[12][0-9](?:0[48]|[2468][048]|[13579][26])|(?:1[26]|2[048])00)";
   static const std::string kDate =

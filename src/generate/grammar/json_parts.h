@@ -21,7 +21,7 @@ class JsonParts {
   explicit JsonParts(GrammarBuilder& builder) : builder_(builder) {}
 
   Expr space();      // nothing, one space, or a line break with up to 20 spaces or tabs
-  Expr character();  // one character of a string, escaped or not
+  Expr character();  // one character of a string, which may be escaped
   Expr string();     // any string, with its quotes
   Expr value();      // any value
   Expr object();     // any object

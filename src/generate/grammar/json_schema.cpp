@@ -100,7 +100,7 @@ bool says_more(JsonNode schema, std::string_view keyword) {
 std::vector<std::int32_t> SchemaReader::read(std::span<const SchemaPlace> wanted) {
   std::vector<std::int32_t> rules;
   for (const SchemaPlace& place : wanted) rules.push_back(rule_of(place.schema, place.path));
-  // Not recursive, because schemas may refer to each other in chains of any length.
+  // A loop instead of recursion, because schemas may refer to each other in chains of any length.
   while (!waiting_.empty()) {
     const Waiting next = waiting_.back();
     waiting_.pop_back();
@@ -181,7 +181,7 @@ Expr SchemaReader::exact_value(JsonNode schema) {
   if (schema.find("$ref")) return reference(schema);
   if (schema.find("enum") || schema.find("const")) return constants(schema);
   for (const std::string_view keyword : {"anyOf", "oneOf"}) {
-    // If other keywords (such as properties) are present, typed() ignores the alternatives.
+    // In loose mode, other keywords (such as properties) take precedence over alternatives.
     const bool beside = notes_ != nullptr && says_more(schema, keyword);
     if (schema.find(keyword) && !beside) return alternatives(schema, keyword);
   }
@@ -285,7 +285,7 @@ Expr SchemaReader::alternatives(JsonNode schema, std::string_view keyword) {
   const Step step(*this, keyword);
   const JsonNode type = schema.find("type");
   std::vector<Expr> ways;
-  std::vector<std::string> constants;  // of all alternatives that are constants only
+  std::vector<std::string> constants;  // alternatives that are constants only
   std::set<std::string> known;
   std::int64_t i = 0;
   for (JsonNode one = list.first(); one; one = one.next(), ++i) {

@@ -38,8 +38,8 @@ std::shared_ptr<const Grammar> writable(std::shared_ptr<const Grammar> grammar,
 
 }  // namespace
 
-// The mask of a place does not depend on the caller of its rule, so it is computed only once. Only
-// tokens that extend past the rule's end depend on the stack below.
+// The mask of allowed tokens at a place does not depend on the caller of its rule, so that it is
+// computed only once. Only tokens that extend past the rule's end depend on the stack below.
 struct GrammarMatcher::Parts {
   struct LocalMask {
     Mask tokens;

@@ -66,8 +66,8 @@ class Ranges {
     return b_.chars({{static_cast<char32_t>(first), static_cast<char32_t>(last)}});
   }
 
-  // Numbers with the number of digits that both bounds have. Once a digit is strictly between the
-  // bounds, the rest are free digits, so that each bound adds only a chain of choices.
+  // Numbers with as many digits as both bounds have. After a digit that is strictly between the
+  // bounds, the other digits are free, so that each bound adds only a chain of choices.
   Expr same_length(std::string_view least, std::string_view most) {
     const auto size = static_cast<std::int64_t>(least.size());
     if (all(least, '0') && all(most, '9')) return digits(b_, size, size);
@@ -90,7 +90,7 @@ class Ranges {
     return b_.choice(std::move(ways));
   }
 
-  // From `least` to `most`, at most kMostDigits digits; matches nothing if the range is empty.
+  // Numbers from `least` to `most` of at most kMostDigits digits; nothing if the range is empty.
   Expr naturals(const std::string& least, const std::optional<std::string>& bound) {
     const std::string most =
         bound && bound->size() <= kMostDigits ? *bound : std::string(kMostDigits, '9');
@@ -160,7 +160,7 @@ class Ranges {
           free ? digits(b_, 0, left - 1) : fraction(least, most, i + 1, next_low, next_high);
       ways.push_back(i > 0 ? b_.sequence({first, next}) : b_.sequence({b_.text("."), first, next}));
     };
-    // Above an exclusive upper bound whose digits are used up, no number is left.
+    // At the end of an exclusive upper bound's digits, no further number is below the bound.
     if (high && rest_is_zero(most) && most.out) return b_.choice(std::move(ways));
     if (left > 0) {
       char first = low ? digit_of(least) : '0', last = high ? digit_of(most) : '9';

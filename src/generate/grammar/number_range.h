@@ -1,5 +1,5 @@
-// JSON numbers within bounds. Bounds are strings of decimal digits, so that neither int64 nor
-// double limits them; a range takes some hundred places regardless of its bounds.
+// JSON numbers within bounds. Bounds are strings of decimal digits, so that they are not limited to
+// int64 or double. A range takes some hundred places whatever its bounds are.
 #pragma once
 
 #include <optional>
@@ -23,7 +23,7 @@ struct Decimal {
 // The shortest decimal form of a number; for an integer, its digits.
 Decimal decimal_of(JsonNode number);
 std::string text_of(const Decimal& value);
-// < 0, 0, > 0
+// Returns < 0, 0 or > 0 if a is less than, equal to or greater than b.
 int compare(const Decimal& a, const Decimal& b);
 
 struct NumberRange {

@@ -9,7 +9,7 @@ namespace {
 
 bool is_flag(JsonNode node, bool value) { return node.is_boolean() && node.boolean() == value; }
 
-// {}, true, or {"type": "string"}, which every property name satisfies.
+// Whether the schema is {}, true, or {"type": "string"}, which every property name satisfies.
 bool allows_any_name(JsonNode schema) {
   if (is_flag(schema, true)) return true;
   if (!schema.is_object() || schema.size() > 1) return false;
@@ -38,7 +38,7 @@ bool SchemaReader::restricts_nothing(JsonNode schema, JsonNode keyword) const {
   if (name == "dependentRequired" || name == "dependentSchemas" || name == "dependencies") {
     return keyword.is_object() && keyword.size() == 0;
   }
-  // With named properties, the grammar only allows others if additionalProperties is given.
+  // If properties are named, the grammar allows others only if additionalProperties is given.
   if (name == "unevaluatedProperties") {
     return is_flag(keyword, true) ||
            (schema.find("properties") && !schema.find("additionalProperties"));
@@ -123,7 +123,7 @@ std::optional<Expr> SchemaReader::dictionary(JsonNode schema) {
   const bool has_names = names && !allows_any_name(names) && !has_patterns;
   const bool counted = least > 0 || most != GrammarBuilder::kNoLimit;
   if (!has_names && !counted && !has_patterns) return std::nullopt;
-  // Not supported if a name could match several of these schemas.
+  // Patterns are not supported if a name could match several of these schemas.
   if (has_patterns && (patterns.size() > 1 || !is_flag(more, false))) return std::nullopt;
   if (!has_patterns && is_flag(more, false)) return std::nullopt;
   if (most != GrammarBuilder::kNoLimit && most < least) {
@@ -156,7 +156,7 @@ Expr SchemaReader::object_of(const std::vector<Property>& all, JsonNode more, Ot
   GrammarBuilder& b = builder_;
   const Step step(*this, "properties");
   const std::string prefix = prefix_ + "members " + std::to_string(objects_++) + " ";
-  // One rule for each number of handled properties and whether one has been written before.
+  // One rule for each number of properties handled so far and for whether one of them was written.
   const auto rule_at = [&](std::size_t i, bool any) {
     return b.rule(prefix + std::to_string(i) + (any ? " more" : ""));
   };

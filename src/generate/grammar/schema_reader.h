@@ -70,7 +70,7 @@ class SchemaReader {
   [[noreturn]] void wrong(const Parts&... parts) const {
     fail(source_, ": ", place_, ": ", parts...);
   }
-  // Loose mode: notes that `what` is not enforced. Strict mode: throws Error.
+  // In loose mode, notes that `what` is not enforced; in strict mode, throws Error.
   void let_go(std::string_view what);
   void note(std::string_view text);
   // Throws Unsupported; in loose mode the caller then enforces only the type.
@@ -117,7 +117,7 @@ class SchemaReader {
 
   JsonNode root_;
   std::string_view source_;
-  std::string prefix_;  // of the names of its rules
+  std::string prefix_;  // prefix of its rules' names
   SchemaNotes* notes_;
   GrammarBuilder& builder_;
   JsonParts& parts_;

@@ -46,7 +46,7 @@ void SchemaReader::add_constants(JsonNode schema, JsonNode type,
   }
 }
 
-// nullopt if the pattern is not supported, which is then noted.
+// Returns nullopt if the pattern is not supported, and notes this.
 std::optional<Expr> SchemaReader::pattern(std::string_view expression) {
   const std::string place = std::string(source_) + ": " + place_;
   if (notes_ == nullptr) return pattern_expression(builder_, parts_, expression, place);
@@ -81,7 +81,7 @@ Expr SchemaReader::string(JsonNode schema) {
   return b.sequence({b.text("\""), b.repeat(parts_.character(), least, most), b.text("\"")});
 }
 
-// The tighter one of each pair of bounds. Draft 4's boolean flags make a bound exclusive.
+// The tighter one of each pair of bounds. In draft 4, boolean flags make a bound exclusive.
 NumberRange SchemaReader::range_of(JsonNode schema) const {
   NumberRange range;
   const auto take = [&](std::string_view keyword, std::optional<Decimal>& bound, bool& out,

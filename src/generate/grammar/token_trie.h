@@ -29,10 +29,10 @@ class TokenTrie {
   const std::vector<Node>& nodes() const { return nodes_; }  // root first; a sentinel at the end
   const std::vector<Token>& tokens() const { return tokens_; }
   std::uint16_t longest() const { return longest_; }
-  const std::bitset<256>& used_bytes() const { return used_bytes_; }  // that tokens contain
+  const std::bitset<256>& used_bytes() const { return used_bytes_; }  // bytes that occur in tokens
 
  private:
-  std::vector<std::string> bytes_;  // of each token
+  std::vector<std::string> bytes_;  // indexed by token
   std::vector<Node> nodes_;
   std::vector<Token> tokens_;
   std::uint16_t longest_ = 0;

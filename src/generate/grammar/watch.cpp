@@ -151,7 +151,7 @@ class Watch {
     return mark->rule ? held_state(*mark->rule, after) : after;
   }
 
-  // A state in which only the rule can follow.
+  // A state after which only the text of the rule can follow.
   std::int32_t held_state(std::int32_t rule, std::int32_t after) {
     const auto known = held_.find({rule, after});
     if (known != held_.end()) return known->second;

@@ -17,8 +17,8 @@ namespace leq::jinja {
 
 inline constexpr std::int64_t kMostSteps = 20'000'000;
 inline constexpr std::size_t kMostOutputBytes = std::size_t{64} << 20;
-inline constexpr int kMostCalls = 60;        // of nested macro calls
-inline constexpr int kMostValueDepth = 100;  // of nested lists
+inline constexpr int kMostCalls = 60;        // limit of nested macro calls
+inline constexpr int kMostValueDepth = 100;  // limit of nested lists
 
 struct Context {
   std::string_view source;
@@ -56,14 +56,14 @@ struct Arguments {
              std::initializer_list<std::string_view> names = {}) const;
 };
 
-// strftime, in English whatever the locale.
+// Like strftime, but in English regardless of the locale.
 std::string time_text(const Context& context, std::string_view format);
 
 // Defined in python_text.cpp: Python's str(), repr() and json.dumps().
 Text to_text(Context& context, const Value& value);
 std::string repr(Context& context, const Value& value);
 struct JsonStyle {
-  std::optional<std::string> indent;  // of one level
+  std::optional<std::string> indent;  // indentation of one level
   bool ascii = false, sorted = false;
   std::string comma = ", ", colon = ": ";
 };
@@ -86,7 +86,7 @@ Value apply_filter(Context& context, std::string_view name, const Value& value,
                    const Arguments& arguments);
 bool apply_test(Context& context, std::string_view name, const Value& value,
                 const Arguments& arguments);
-// nullopt if values of this type have no such method.
+// Returns nullopt if values of this type have no such method.
 std::optional<Value> method_of(Context& context, const Value& self, std::string_view name);
 Value call_method(Context& context, const BoundMethod& method, const Arguments& arguments);
 std::string changed_case(std::string_view text, std::string_view how);  // upper, lower, ...

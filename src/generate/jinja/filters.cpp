@@ -38,7 +38,7 @@ Value wordcount(Context& context, const Value& value, Values arguments) {
   arguments.check(context, "wordcount", 0);
   return of(count_words(to_text(context, value).bytes()));
 }
-// "%s and %s"|format(a, b)
+// The filter format, as in "%s and %s"|format(a, b).
 Value format(Context& context, const Value& value, Values arguments) {
   if (!arguments.named.empty()) context.wrong("the filter format with names is not supported");
   return binary(context, "%", as_text(context, value), context.heap.tuple(arguments.values));
@@ -324,7 +324,7 @@ Value indent(Context& context, const Value& value, Values arguments) {
   return context.heap.text(std::move(out));
 }
 
-// map, select, reject, selectattr, rejectattr
+// The filters map, select, reject, selectattr and rejectattr.
 Value map(Context& context, const Value& value, Values arguments) {
   std::vector<Value> out;
   if (arguments.values.empty()) {

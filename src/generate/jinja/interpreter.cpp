@@ -17,14 +17,14 @@ struct Scope {
 
 struct Macro {
   NodeId node = kNoNode;
-  Scope* scope = nullptr;  // where the macro was defined
+  Scope* scope = nullptr;  // the scope of its definition
 };
 
 namespace {
 
 enum class Flow { on, leaves, again };
 
-// Models' templates stay far below this depth, and the stack has space for far more.
+// Templates of models stay far below this depth, and the stack suffices for much deeper recursion.
 constexpr int kMostEvalDepth = 1500;
 
 class Interpreter {
@@ -538,7 +538,7 @@ class Interpreter {
   std::vector<Value> literals_;  // by node
   Scope* scope_ = nullptr;
   Text* out_ = nullptr;
-  Value input_;  // of the filter block that is evaluated
+  Value input_;  // content of the current filter block
   int depth_ = 0;
   int calls_ = 0;
   std::size_t loops_ = 0;

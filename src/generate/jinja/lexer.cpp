@@ -117,7 +117,7 @@ class Lexer {
     close_tag(close, true);
   }
 
-  // {% raw %}...{% endraw %}
+  // Reads {% raw %}...{% endraw %}, if it begins here.
   bool take_raw() {
     std::size_t at = word_end(at_, "raw");
     if (at == 0) return false;

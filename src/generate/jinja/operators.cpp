@@ -8,7 +8,7 @@
 namespace leq::jinja {
 namespace {
 
-// a op b in 64 bits: Python's integers are unbounded, but those of templates are small.
+// Computes a op b in 64 bits: Python's integers are unbounded, but those of templates are small.
 std::int64_t whole_binary(Context& context, std::string_view sign, std::int64_t a, std::int64_t b) {
   std::int64_t result = 0;
   bool overflows = false;
@@ -84,7 +84,7 @@ Value joined(Context& context, const Value& a, const Value& b) {
                           : context.heap.list(std::move(items));
 }
 
-// "%s and %d" % values
+// The operator % of texts, as in "%s and %d" % values.
 Value formatted(Context& context, const Value& format, const Value& values) {
   const std::vector<Value> items =
       values.is_list() && values.list->is_tuple ? values.list->items : std::vector<Value>{values};
@@ -192,7 +192,7 @@ Bounds bounds_of(Context& context, std::int64_t size, const Value& from, const V
   const std::int64_t end = place(to, back ? -1 : size);
   const std::int64_t distance = back ? bounds.from - end : end - bounds.from;
   if (distance <= 0) return bounds;
-  // abs(INT64_MIN) would overflow; with any stride of at least `size` one element is taken.
+  // A stride of at least `size` selects one element, whatever its value; abs(INT64_MIN) overflows.
   const std::int64_t stride =
       bounds.step == std::numeric_limits<std::int64_t>::min() ? size : std::abs(bounds.step);
   bounds.count = (distance - 1) / std::max<std::int64_t>(stride, 1) + 1;

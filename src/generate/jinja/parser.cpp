@@ -14,8 +14,8 @@ namespace {
 
 using Type = Token::Type;
 
-constexpr int kMostDepth = 200;                // of nested brackets, blocks and conditions
-constexpr std::uint32_t kMostTreeDepth = 600;  // of the tree, including chains of operators
+constexpr int kMostDepth = 200;                // limit of nested brackets, blocks and conditions
+constexpr std::uint32_t kMostTreeDepth = 600;  // limit, including chains of operators
 
 class Parser : private TokenReader {
  public:
@@ -55,7 +55,7 @@ class Parser : private TokenReader {
         Node{.kind = kind, .line = line, .text = std::move(text), .children = std::move(children)});
   }
 
-  // Statements up to a tag that begins with one of `ends`; only its {% has been read.
+  // Reads statements up to a tag that begins with one of `ends`; of that tag only {% is consumed.
   NodeId block(std::initializer_list<std::string_view> ends) {
     const Level level(*this);
     const std::uint32_t line = now().line;
@@ -508,7 +508,7 @@ class Parser : private TokenReader {
       }
     }
   }
-  // The filters of a filter block, where the first one has no | before it.
+  // Reads the filters of a filter block, whose first filter has no | before it.
   NodeId filters_from(NodeId value) { return filters(filter(value)); }
 
   NodeId filter(NodeId value) {

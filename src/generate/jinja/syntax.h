@@ -58,7 +58,7 @@ enum class Kind : std::uint8_t {
 struct Node {
   Kind kind = Kind::none;
   std::uint32_t line = 0;
-  std::uint32_t depth = 1;  // of the subtree
+  std::uint32_t depth = 1;  // depth of the subtree
   std::int64_t number = 0;
   std::string text = {};
   std::vector<NodeId> children = {};

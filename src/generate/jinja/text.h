@@ -35,7 +35,7 @@ class Text {
   Text(std::string_view bytes, char own) : bytes_(bytes), own_(bytes.size(), own) {}
 
   std::string bytes_;
-  std::string own_;  // as long as bytes_
+  std::string own_;  // origin of each byte of bytes_
 };
 
 enum class Ends : std::uint8_t { both, left, right };
@@ -46,7 +46,7 @@ Text stripped(const Text& text, Ends ends, std::string_view characters);
 std::size_t leading_space(std::string_view bytes);
 std::size_t trailing_space(std::string_view bytes);
 
-// At most `most` splits, from the left; unlimited if negative. `from` must not be empty.
+// Splits at most `most` times, from the left; unlimited if negative. `from` must not be empty.
 std::vector<Text> split(const Text& text, std::string_view separator, std::int64_t most);
 std::vector<Text> split_right(const Text& text, std::string_view separator, std::int64_t most);
 // Splits at white space, without empty pieces.

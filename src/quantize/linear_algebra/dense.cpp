@@ -18,7 +18,7 @@ class PackedProduct {
  public:
   PackedProduct() : a_(at(kRowsAtOnce * kTileDepth)), b_(kPanelsAtOnce, kTileDepth) {}
 
-  // Packs b[first..., left...] into panels.
+  // Packs b's rows from `first` and columns from `left` on into panels.
   void take_right(const Block<const Real>& b, std::int64_t first, std::int64_t left) {
     depth_ = std::min(kTileDepth, b.rows - first);
     columns_ = std::min(kPanelsAtOnce * kLanes, b.columns - left);
@@ -29,7 +29,7 @@ class PackedProduct {
     }
   }
 
-  // Packs a[top..., first...] into slices [depth][8]; padding rows are left undefined.
+  // Packs a's rows from `top`, columns from `first` on as slices [depth][8]; pads are undefined.
   void take_left(const Block<const Real>& a, std::int64_t top, std::int64_t first) {
     rows_ = std::min(kRowsAtOnce, a.rows - top);
     for (std::int64_t row = 0; row < rows_; ++row) {

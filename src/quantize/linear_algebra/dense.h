@@ -14,8 +14,8 @@
 namespace leq {
 
 // h [K][K] += X^T X for x [T][K], both triangles, for the tiles of `share`. Products are summed in
-// f32 within shards of 2,048 rows; shards are added in double in order, so that the same sequence
-// of calls gives the same h.
+// f32 within shards of 2,048 rows, and the shards are added in double in order. The same sequence
+// of calls therefore gives the same h.
 void add_outer_products(std::span<const float> x, std::int64_t tokens, std::int64_t columns,
                         std::span<double> h, ThreadPool& pool, const TileShare& share = {});
 // Replaces the lower triangle of the symmetric `a` by L with a = L^T L. Returns false, with `a`

@@ -10,8 +10,8 @@
 
 namespace leq {
 
-// Number of panels of rows that one task processes, in blocks of columns. The panels of a task
-// share each read of the factor or of H.
+// Number of panels of rows that one task processes, in blocks of columns. These panels share each
+// read of the factor or of H.
 inline constexpr std::int64_t kTaskPanels = 2;
 inline constexpr std::int64_t kBlockColumns = kTileDepth;
 

@@ -34,9 +34,9 @@ std::int64_t block_start(std::int64_t row) { return row / kBlockRows * kBlockRow
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-// Processes blocks in pairs: the later block is subtracted from the earlier one, then both from all
-// rows above, which halves the number of passes over those rows. Task 0 of either step also factors
-// the next corner while other threads continue with the subtraction.
+// Processes blocks in pairs: subtracts the later block from the earlier one, then both from all
+// rows above, which halves the passes over those rows. Task 0 of either step also factors the next
+// corner while other threads continue with the subtraction.
 class LowerFactor {
  public:
   LowerFactor(LowerMatrix& a, ThreadPool& pool, Communicator& ranks)

@@ -69,7 +69,7 @@ struct ProductTile {
   std::int64_t row = 0, column = 0;
 };
 
-// Tiles on the diagonal come last: they are half the work, which balances the end of the run.
+// Tiles on the diagonal are last: they take half the time, which balances the threads at the end.
 std::vector<ProductTile> upper_tiles(std::int64_t panels, const TileShare& share) {
   std::vector<ProductTile> tiles;
   std::int64_t number = 0;

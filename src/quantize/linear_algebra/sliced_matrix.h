@@ -65,9 +65,9 @@ struct IndexRange {
   std::int64_t first = 0, last = 0;
 };
 
-// c[p][j] += sum over k in `depth` of F[k][j] b[p][k], in each lane of each panel p, for `columns`
-// (from a multiple of 8 on). c's first row is column columns.first; c is allocated up to whole
-// slices. Sums are split at F's block boundaries.
+// c[p][j] += sum over k in `depth` of F[k][j] b[p][k], in each lane of each panel p, for j in
+// `columns` (which start at a multiple of 8). c's first row is column columns.first; c is allocated
+// up to whole slices. Sums are split at F's block boundaries.
 template <class Real>
 struct LaneProduct {
   IndexRange depth, columns;

@@ -45,9 +45,9 @@ struct RoundColumn {
   const float* zeros = nullptr;
   float low = 0, high = 0;      // limits of codes
   double pivot = 0;             // factor on the losses
-  Real* differences = nullptr;  // weight - value; stored after those of earlier columns
+  Real* differences = nullptr;  // weight - value; earlier columns' differences precede it
   std::int16_t* codes = nullptr;
-  double* losses = nullptr;  // += pivot * (target - value)^2
+  double* losses = nullptr;  // losses += pivot * (target - value)^2
 };
 
 // Moves one column of codes in all lanes to the minimum of the loss as a function of that column.
@@ -63,7 +63,7 @@ struct MoveColumn {
   float low = 0, high = 0;  // limits of codes
   std::int16_t* codes = nullptr;
   float* errors = nullptr;   // the change is added
-  float* changes = nullptr;  // change of the errors, -scale * move; after earlier columns
+  float* changes = nullptr;  // change of the errors, -scale * move; earlier columns' precede it
 };
 
 struct TileKernels {

@@ -70,7 +70,7 @@ Feedback make_feedback(const MethodInput& input, std::string& note) {
   return feedback;
 }
 
-// Mean m and mean absolute deviation a, which approximate the best fit m + a sign(x - m).
+// Mean m and mean absolute deviation a of the values x: m + a sign(x - m) is nearly the best fit.
 struct Binary {
   double mean = 0, size = 0;
 

@@ -21,7 +21,7 @@ LanePanels<float> code_errors(const MethodInput& input, const Ranges& ranges,
 // Loss d H d^T of every row d of `rows` [N][K]: [N]. Products in f32, sums over a row in double.
 std::vector<double> row_energies(std::span<const float> rows, const Hessian& hessian,
                                  ThreadPool& pool);
-// The same for the rows of W - Q.
+// Losses d H d^T of the rows d of W - Q: [N].
 std::vector<double> row_losses(const MethodInput& input, const Ranges& ranges,
                                std::span<const std::int16_t> codes, const Hessian& hessian,
                                ThreadPool& pool);

@@ -117,7 +117,7 @@ class DescentRows {
   std::span<std::int16_t> stored_;
   std::int64_t columns_, first_, count_, panels_;
   LanePanels<float> errors_;         // w - q of all columns
-  LanePanels<float> gradients_;      // of the current block
+  LanePanels<float> gradients_;      // gradients of the current block
   LanePanels<float> changes_;        // changes of errors_ in the current block
   std::vector<LaneRanges> ranges_;   // [panels]
   std::vector<std::int16_t> codes_;  // [panels][K][lanes]

@@ -40,7 +40,7 @@ double diagonal_error(const WeightPair& pair, const InputStatistics& statistics)
 // tr[(W - Wq) H (W - Wq)^T] / tr[W H W^T]: relative squared error of the outputs for the
 // calibration tokens, with products in f32. Throws Error without H.
 double proxy_error(const WeightPair& pair, const InputStatistics& statistics);
-// The same, from the errors of this rank's rows that a method has computed.
+// Computes proxy_error from the errors that a method has computed for this rank's rows.
 double proxy_error(const OutputErrors& outputs, Communicator& ranks);
 
 // Squared error in the outputs caused by weight errors d, summed over tokens: d H d^T, where H is

@@ -28,7 +28,7 @@ struct Range {
 // error, which only weighted rules read. `bits` is 2, 3, 4 or 8.
 using RangeRule = Range (*)(std::span<const float> x, std::span<const float> importance, int bits);
 
-// scale = max |x| / (2^(b-1) - 1).
+// scale = max |x| / (2^(b-1) - 1), without zero point.
 Range fit_absmax(std::span<const float> x, std::span<const float> importance, int bits);
 // Below 8 bits, the first x of largest |x| gets the additional negative level: scale = x /
 // -2^(b-1), which may be negative. With 8 bits the same as fit_absmax.
@@ -40,7 +40,7 @@ Range fit_minmax(std::span<const float> x, std::span<const float> importance, in
 // is sum w x l / sum w l^2. Finally single codes change by one as long as the error decreases. (The
 // idea is that of llama.cpp's importance matrix.)
 Range fit_weighted(std::span<const float> x, std::span<const float> importance, int bits);
-// The same with a zero point. Tries five zero points around that of fit_minmax, 19 scales for each.
+// Like fit_weighted, with a zero point: tries five around that of fit_minmax, 19 scales for each.
 Range fit_weighted_zero(std::span<const float> x, std::span<const float> importance, int bits);
 
 // Ranges of a weight [N][K] as values that a file can store, before codes are chosen.
@@ -78,8 +78,8 @@ void require_finite(const MethodInput& input);
 Ranges choose_ranges(const MethodInput& input, RangeRule rule,
                      std::span<const float> importance = {});
 // Ranges of method rtn: least squared error, weighted by input_importance. With one scale
-// per tensor returns plain ranges, because a search over all rows gains nothing at 8
-// bits.
+// per tensor returns plain ranges, because at 8 bits a search over all rows gains
+// nothing.
 Ranges weighted_ranges(const MethodInput& input);
 // Ranges from the largest values (with zero point: minimum and maximum): fit_signed or fit_minmax.
 Ranges plain_ranges(const MethodInput& input);

@@ -81,7 +81,7 @@ class FeedbackRows {
     return std::min(kLanes, count_ - panel * kLanes);
   }
 
-  // Adds to the targets of `columns` the differences of the columns in `depth` times A. `from`: row
+  // Adds (differences of the columns in `depth`) times A to the targets of `columns`. `from`: row
   // of the first of `columns` in targets_.
   void feed_back(IndexRange depth, IndexRange columns, std::int64_t from) {
     add_lane_product(feedback_.factor, LaneProduct<Real>{.depth = depth,
@@ -117,7 +117,7 @@ class FeedbackRows {
   std::int64_t columns_, first_, count_, panels_;
   LanePanels<Real> weight_;          // columns in stored order
   LanePanels<Real> differences_;     // w - q, columns in rounding order
-  LanePanels<Real> targets_;         // of a block: w plus the errors fed back
+  LanePanels<Real> targets_;         // targets of a block: w plus the errors fed back
   std::vector<LaneRanges> ranges_;   // ranges of each panel
   std::vector<std::int16_t> codes_;  // [panels][K][lanes], columns in stored order
   std::vector<double> losses_;       // [panels][lanes]

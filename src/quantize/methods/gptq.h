@@ -26,7 +26,7 @@ template <class Real>
 FeedbackCodes choose_with_feedback(const MethodInput& input, const Ranges& ranges,
                                    const Feedback<Real>& feedback, ThreadPool& pool);
 
-// The same with ranges and the loss of each row.
+// Chooses codes with feedback; returns them with the ranges and the loss of each row.
 RowChoice feedback_choice(const MethodInput& input, Ranges ranges, const Feedback<float>& feedback,
                           ThreadPool& pool);
 
@@ -35,8 +35,8 @@ std::string damping_note(const MethodInput& input, const std::optional<Feedback<
 
 bool supports_gptq(const QuantScheme& scheme);
 
-// Method "gptq": plain ranges, then feedback. A row for which rtn's ranges and nearest codes have
-// less loss takes those. If H has no factor, all rows do so and a note says it.
+// Method "gptq": plain ranges, then feedback. A row takes rtn's ranges and nearest codes if these
+// have less loss. If H has no factor, all rows do so and a note reports it.
 MethodResult choose_gptq(const MethodInput& input);
 
 }  // namespace leq

@@ -5,9 +5,9 @@
 
 namespace leq {
 
-// Steps: ranges weighted by the inputs, or plain ranges in rows for which they have less loss;
-// feedback as in GPTQ; coordinate descent; refitted scales. For the calibration tokens no row has a
-// larger loss than with "gptq". If H has no factor, rounds to nearest and adds a note.
+// Steps: ranges weighted by the inputs, or plain ranges in rows where these have less loss; then
+// feedback as in GPTQ; coordinate descent; refitted scales. For the calibration tokens no row has
+// a larger loss than with "gptq". If H has no factor, rounds to nearest and adds a note.
 MethodResult choose_gptq_plus(const MethodInput& input);
 
 }  // namespace leq

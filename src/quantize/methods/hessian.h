@@ -40,7 +40,7 @@ Hessian loss_hessian(const MethodInput& input, ThreadPool& pool);
 template <class Real>
 struct Feedback {
   std::vector<std::int32_t> order;  // [K] order[i] is the i-th column to round
-  SlicedMatrix<Real> factor;        // [K][K] A above the diagonal, otherwise undefined
+  SlicedMatrix<Real> factor;        // [K][K] A above the diagonal; the rest is undefined
   std::vector<double> pivots;       // [K] D
   double damping = 0;               // share added to the diagonal, without the shrinkage
 };

@@ -1,4 +1,4 @@
-// The methods that choose codes. Each is defined in the file of its name; methods.cpp lists them.
+// The methods that choose codes. Each is defined in the file of its name and listed in methods.cpp.
 #pragma once
 
 #include "quantize/methods/method.h"

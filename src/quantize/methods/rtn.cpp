@@ -7,7 +7,7 @@
 namespace leq {
 namespace {
 
-// Not one scale per tensor, for which weighted_ranges gains nothing; absmax handles it.
+// Excludes one scale per tensor, for which weighted_ranges gains nothing; absmax supports it.
 bool supports_rtn(const QuantScheme& scheme) {
   return scheme.is_integer() && scheme.scaling != Scaling::tensor;
 }

@@ -8,8 +8,8 @@
 namespace leq {
 
 MethodResult choose_super_rtn(const MethodInput& input);
-// Feedback, then coordinate descent with the given number of passes. A row for which the nearest
-// codes have less loss takes those. If H has no factor, all rows do so and a note says it.
+// Feedback, then coordinate descent with the given number of passes. A row takes the nearest codes
+// if these have less loss. If H has no factor, all rows do so and a note reports it.
 MethodResult choose_super_gptq(const MethodInput& input, int descent_passes);
 
 }  // namespace leq

@@ -13,8 +13,8 @@
 namespace leq {
 namespace {
 
-// Number of columns per sum of codes; 0 for no sums. Besides act, it is part of a linear's input
-// format.
+// Number of columns that share a sum of input codes; 0: the format has no sums. Like act, the
+// number is part of a linear's input format.
 std::int64_t sums_of(const TensorPlan& plan, std::int64_t columns) {
   return plan.scheme.is_offset() ? sum_group(plan.scheme, plan.act, columns) : 0;
 }
@@ -22,7 +22,7 @@ std::int64_t sums_of(const TensorPlan& plan, std::int64_t columns) {
 struct ActWord {
   ActChoice choice;
   std::string_view name;
-  ActKind kind;  // for all linears of blocks
+  ActKind kind;  // input format of all linears of blocks
   OnlineMode online_mode = OnlineMode::safe;
 };
 constexpr std::array<ActWord, 8> kActWords = {{
@@ -41,7 +41,7 @@ const ActWord& word_of(ActChoice choice) {
                        [&](const ActWord& word) { return word.choice == choice; });
 }
 
-// Uses groups finer than 128 columns where rounding the inputs costs most (docs/quantization.md):
+// Uses input groups finer than 128 columns where rounding inputs costs most (docs/quantization.md):
 // inputs of down are products, and errors in the head's inputs change the logits directly. A group
 // of weights must not extend over two scales of the inputs.
 ActKind act_of_role(TensorRole role, const QuantScheme& scheme, const ModelConfig& config) {
@@ -112,8 +112,8 @@ TensorPlanner make_planner(const PlanRequest& request, const ModelConfig& config
   for (const TensorSpec& spec : specs) {
     const auto found = schemes.find(spec.name);
     QuantScheme type = found == schemes.end() ? request.type : found->second;
-    // A multi-token prediction head gets the nearest codes, because calibration runs only the
-    // layers.
+    // A multi-token prediction head is rounded to nearest, because calibration runs only the layers
+    // of the model.
     const bool calibrated = !spec.name.starts_with(kMtp);
     const bool by_method =
         calibrated || request.method == nullptr || request.method->needs == Needs::nothing;

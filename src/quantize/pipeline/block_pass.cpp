@@ -106,7 +106,7 @@ class Collector final : public Observer {
   // Whether the site reads only the tokens that a router assigns to its expert.
   bool is_routed(std::size_t site) const { return sites_[site].share() < 1; }
 
-  // Every rank accumulates all rows, as their number in a window is known only after the gather.
+  // Every rank accumulates all rows, as a window's number of rows is known only after the gather.
   void share_routed(std::size_t site, std::int64_t first, std::int64_t there) {
     const auto own = std::as_bytes(std::span(routed_[site]));
     const auto all = gather_bytes(context_.ranks, {own.begin(), own.end()}, Receivers::all,
@@ -149,7 +149,7 @@ class Collector final : public Observer {
     if (window > 0 && window == context_.hidden.windows() / 2) start_second_half(site);
   }
 
-  // Sums continue, so that those of the first half are saved to be subtracted; maxima restart at 0.
+  // Sums continue, so the first half's sums are saved for a later subtraction; maxima restart at 0.
   void start_second_half(std::size_t site) {
     InputStatistics& statistics = result_.statistics[site];
     InputStatistics& first = halves_[site];
@@ -160,7 +160,7 @@ class Collector final : public Observer {
     statistics.absmax.assign(first.absmax.size(), 0.0f);
   }
 
-  // Buffer for the inputs of this rank's window. With one rank, all sites use the same buffer.
+  // Buffer for the inputs of a rank's window. With one rank, all sites use the same buffer.
   std::span<float> seen_of(std::size_t site, int rank, std::int64_t tokens) {
     if (context_.ranks.size() > 1) return seen_of(site, rank);
     std::vector<float>& buffer = seen_[0];
@@ -169,7 +169,7 @@ class Collector final : public Observer {
     return std::span(buffer).first(numbers);
   }
 
-  // The inputs in a rank's window: this rank's own, or gathered from another.
+  // The inputs in a rank's window: computed by this rank, or gathered from another rank.
   std::span<float> seen_of(std::size_t site, int rank) {
     const auto one = static_cast<std::size_t>(tokens_ * sites_[site].inputs);
     std::vector<float>& all = seen_[site];
@@ -177,7 +177,7 @@ class Collector final : public Observer {
     return std::span(all).subspan(one * static_cast<std::size_t>(rank), one);
   }
 
-  // Gathers the statistics of the windows of the first `there` ranks.
+  // Gathers the statistics of the windows of ranks 0 ... there - 1.
   std::vector<InputStatistics> gather_statistics(std::size_t site, std::int64_t there) {
     std::vector<std::byte> own;
     if (context_.ranks.rank() < there) {
@@ -213,7 +213,7 @@ class Collector final : public Observer {
     return parts;
   }
 
-  // Gathers the inputs in the windows of these ranks.
+  // Gathers the inputs in the windows of ranks 0 ... there - 1.
   void gather_inputs(std::size_t site, std::int64_t there) {
     std::vector<OwnedRows> windows;
     for (int rank = 0; rank < there; ++rank) {
@@ -262,7 +262,7 @@ class Collector final : public Observer {
 
 }  // namespace
 
-// Each rank runs every N-th window, the same in all passes, because it has their hidden states.
+// Each rank runs every N-th window, in all passes the same, because it stores their hidden states.
 PassResult run_pass(const PassContext& context, const Pass& pass) {
   Collector collector(context, pass);
   HiddenStates& hidden = context.hidden;

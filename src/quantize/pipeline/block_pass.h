@@ -20,7 +20,7 @@ inline constexpr int kSampleTokens = 512;  // number of input rows that calibrat
 // The part of a sublayer that a pass runs.
 enum class Extent : std::uint8_t {
   none,
-  inputs,  // up to the last linear whose inputs are needed
+  inputs,  // runs up to the last linear whose inputs are needed
   whole,
 };
 

@@ -94,7 +94,7 @@ bool BlockRun::run(Sublayer which, std::span<float> hidden, Observer* observer) 
 std::uint64_t BlockRun::bytes(const ModelConfig& config, std::int64_t layer, const Layout& layout,
                               std::int64_t length) {
   const ModelConfig one = one_block(config, layer);
-  // Placeholder weights, because only their sizes matter here; all linears read f32 rows.
+  // Placeholder weights are used, because only their sizes matter here; all linears read f32 rows.
   std::map<std::string, StoredTensor, std::less<>> tensors;
   std::vector<float> zeros;
   for (const TensorSpec& spec : tensor_list(one)) {

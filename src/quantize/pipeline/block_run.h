@@ -44,7 +44,7 @@ class BlockRun {
 
   std::map<std::string, StoredTensor, std::less<>> tensors_;
   std::vector<float> zeros_;  // placeholder for tensors outside the block
-  ModelConfig config_;        // one block; one position
+  ModelConfig config_;        // configuration with one block and one position
   std::vector<LinearSite> sites_;
   Weights weights_;
   KvCache cache_;

@@ -24,7 +24,7 @@ using Statistics = std::map<std::size_t, InputStatistics>;  // by site
 
 // Data that the blocks of a run share; all referenced objects must outlive them.
 struct BlockContext {
-  const ModelConfig& config;  // of the written model's blocks
+  const ModelConfig& config;  // configuration of the written model's blocks
   const BlockOptions& options;
   ThreadPool& pool;
   Communicator& ranks;
@@ -59,14 +59,14 @@ class BlockWork {
   // Scales input channels with options.fold and divides the statistics by the same scales.
   void fold(Statistics& statistics);
   // Called before the linears of these sites are quantized. Marks the inputs that need a scale for
-  // each token (act tensor), and the experts with too few tokens.
+  // each token (act tensor), and the experts that have too few tokens.
   void judge_inputs(std::size_t site, const InputStatistics& inputs);
   const ExpertTokens& expert_tokens() const { return experts_; }
   // Number of weights of a linear.
   std::int64_t size_of(const std::string& part) const;
   // Whether ranks can divide the rows of a linear.
   bool divides_rows(const std::string& part) const;
-  // Chooses the codes of a linear, by all ranks together if they can divide its rows.
+  // Chooses the codes of a linear; all ranks do so together if they can divide its rows.
   QuantizedTensor quantize(const std::string& part, const InputStatistics& inputs) const;
   // Stores codes chosen on any rank: corrects the linear's bias and replaces its weights.
   void keep(const std::string& part, QuantizedTensor chosen, const InputStatistics& inputs);

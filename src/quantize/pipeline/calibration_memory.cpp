@@ -15,13 +15,13 @@
 namespace leq {
 namespace {
 
-// Bytes per element of X^T X: for methods that solve with it (triangle of the factor in double, and
-// derived data), and for computing losses. Below, bytes per weight of the current linear: f32
-// copies, codes, planes, and buffers for the losses.
+// Bytes per element of X^T X: for methods that solve with it (the factor's triangle in double, and
+// derived data), and for computing losses. The constants after these are bytes per weight of the
+// current linear: f32 copies, codes, planes, and buffers for the losses.
 constexpr std::uint64_t kBytesPerSolved = 4 + 8;
 constexpr std::uint64_t kBytesPerWeighed = sizeof(float);
 constexpr std::uint64_t kBytesPerWeight = 4 * sizeof(float);
-// Tables, stacks, file buffers, and the program itself.
+// Bytes of tables, stacks, file buffers, and the program itself.
 constexpr std::uint64_t kFixedBytes = 40 << 20;
 
 std::uint64_t statistics_bytes(std::int64_t columns, std::int64_t samples, bool hessian) {
@@ -78,7 +78,7 @@ CalibrationMemory plan_layer(const ModelConfig& config, std::int64_t layer,
   if (!shape.hidden) return memory;
   const auto window = static_cast<std::uint64_t>(shape.length * config.width) * sizeof(float);
   const auto input = static_cast<std::uint64_t>(shape.length * widest) * sizeof(float);
-  // X^T X needs a packed copy of the input.
+  // X^T X is computed from a packed copy of the input, which needs memory too.
   const bool hessian = shape.hessian_of_one || shape.hessian_together;
   memory.forward =
       BlockRun::bytes(config, layer, layout, shape.length) + window + (hessian ? 2 * input : input);

@@ -23,19 +23,19 @@ struct CalibrationShape {
 struct CalibrationMemory {
   std::uint64_t block = 0;       // f32 weights of one block
   std::uint64_t forward = 0;     // activations, keys and values of one window
-  std::uint64_t statistics = 0;  // of the inputs that are gathered together, with X^T X
-  std::uint64_t method = 0;      // of the largest linear while its codes are chosen
-  std::uint64_t hidden = 0;      // of all windows; 0 if they are on disk
+  std::uint64_t statistics = 0;  // statistics gathered together, with X^T X
+  std::uint64_t method = 0;      // scratch for choosing codes of the largest linear
+  std::uint64_t hidden = 0;      // hidden states of all windows; 0 if on disk
   std::uint64_t hidden_on_disk = 0;
   std::uint64_t total() const { return block + forward + statistics + method + hidden; }
 };
 
 // Plans a run within `limit` bytes (0 = no limit). Hidden states are stored on disk if they do not
-// fit. Throws Error with all sizes if this is not enough.
+// fit into memory. Throws Error with all sizes if the rest does not fit either.
 CalibrationMemory plan_calibration(const ModelConfig& config, const CalibrationShape& shape,
                                    const Layout& layout, std::uint64_t limit);
 
-// "block 810 MB, forward ..., 7.1 GB in all"
+// A text such as "block 810 MB, forward ..., 7.1 GB in all".
 std::string describe(const CalibrationMemory& memory);
 
 }  // namespace leq

@@ -1,4 +1,4 @@
-// Tensors that several ranks quantize: each rank its own ones, all in the same order.
+// Tensors that several ranks quantize: each rank quantizes its own tensors, in a common order.
 #pragma once
 
 #include <cstddef>

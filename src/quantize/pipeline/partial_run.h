@@ -26,7 +26,7 @@ struct BlockTensor {
 enum class UnfinishedRun : std::uint8_t {
   resume,   // continue it
   replace,  // delete its blocks
-  refuse,   // throw Error, because several ranks cannot resume
+  refuse,   // throw Error; for several ranks, which cannot resume
 };
 
 class PartialRun {

@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::int64_t kChecksumRows = 16;
 
-// Union of what the plans of all block linears require.
+// The statistics and data that the plans of all block linears require together.
 struct Demands {
   Needs needs = Needs::nothing;
   bool teacher_inputs = false;
@@ -86,7 +86,7 @@ class Pipeline {
   void step(std::int64_t units);
 
   const BlockSource source_;
-  const ModelConfig config_;  // of the blocks as they are written
+  const ModelConfig config_;  // configuration of the written blocks
   const BlockOptions& options_;
   Workers workers_;
   Needs needs_ = Needs::nothing;
@@ -100,7 +100,7 @@ class Pipeline {
   std::int64_t linears_ = 0, linears_by_token_ = 0;  // linears with act tensor, and those by token
   HalvesDifference halves_;
   ExpertTokens experts_;               // summed over all blocks
-  std::int64_t done_ = 0, total_ = 0;  // in units of progress
+  std::int64_t done_ = 0, total_ = 0;  // progress: work done and total
 };
 
 void Pipeline::step(std::int64_t units) {
@@ -241,8 +241,8 @@ void Pipeline::count_acts(const std::vector<BlockTensor>& block) {
   }
 }
 
-// Ranks divide the rows of each linear or, if the method does not allow that, the linears. Every
-// rank receives all linears.
+// Ranks divide the rows of each linear or, if the method does not allow that, divide the linears.
+// Every rank receives all quantized linears.
 void Pipeline::quantize_sites(BlockWork& work, const Statistics& statistics) {
   struct Part {
     std::string name;
@@ -285,7 +285,7 @@ void Pipeline::quantize_sequentially(BlockWork& work) {
   for (const std::vector<std::size_t>& sites : stages_of(run.sites())) {
     Pass stage = {Extent::inputs, Extent::none, sites, kWanted, false};
     if (run.sites()[sites.front()].sublayer == Sublayer::mlp) {
-      stage.mixer = past_mixer ? Extent::none : Extent::whole;  // skipped after it was quantized
+      stage.mixer = past_mixer ? Extent::none : Extent::whole;  // none: the mixer has been run
       stage.mlp = Extent::inputs;
       stage.keep = !past_mixer;
       past_mixer = true;
@@ -391,21 +391,23 @@ void Pipeline::report() const {
                  " times as much");
   }
   if (experts_.experts > 0) {
-    options_.say("experts     the fewest tokens of one are " + std::to_string(experts_.fewest) +
-                 " (" + experts_.site + "); " + std::to_string(experts_.rare) + " of " +
-                 std::to_string(experts_.experts) + " saw fewer than " +
-                 std::to_string(kFewestExpertTokens) +
-                 ", whose down is rounded as rtn does without text");
+    options_.say("experts     the fewest calibration tokens of an expert are " +
+                 std::to_string(experts_.fewest) + " (" + experts_.site + "); " +
+                 std::to_string(experts_.rare) + " of " + std::to_string(experts_.experts) +
+                 " experts had fewer than " + std::to_string(kFewestExpertTokens) +
+                 " tokens: their down weights are quantized by rtn");
   }
   if (loaded_) return;
   if (std::ssize(options_.data.windows) < 2) {
-    options_.say("stability   not known from one window: give a longer text or more " +
-                 Setting{"samples"}.marked());
+    options_.say(
+        "stability   unknown, because one window cannot be compared: give a longer text or more " +
+        Setting{"samples"}.marked());
     return;
   }
-  options_.say("stability   halves of the calibration data differ by at most " +
-               fixed(100 * halves_.absmax, 1) + " % in the largest inputs, " +
-               fixed(100 * halves_.square_mean, 1) + " % in their mean squares");
+  options_.say(
+      "stability   the statistics of both halves of the calibration text differ by at most " +
+      fixed(100 * halves_.absmax, 1) + " % in the largest inputs, " +
+      fixed(100 * halves_.square_mean, 1) + " % in their mean squares");
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ struct RunOptions {
                                 // statistics; this gathers statistics also if nothing else needs
                                 // them.
   bool measure_keys = false;
-  // b += (W - Wq) mean(x) for linears with a bias; methods with adds_biases add missing biases.
+  // Corrects biases, b += (W - Wq) mean(x); methods with adds_biases also add missing biases.
   bool correct_bias = true;
   // For act tensor: a linear gets a scale for each token if a fixed scale causes more than this
   // many times the output error of scales per token; 0 = never.

@@ -43,7 +43,7 @@ class Adder {
 };
 
 // Number of tensors from `first` on that are quantized together: as many as ranks divide at a time,
-// but none beyond the start of a finished block.
+// but it ends where a finished block starts.
 std::size_t run_of_tensors(std::span<const TensorInput> tensors, std::size_t first,
                            const WriteOptions& options) {
   const std::size_t most =

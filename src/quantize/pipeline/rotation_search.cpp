@@ -14,7 +14,7 @@
 namespace leq {
 namespace {
 
-// Enough for mean squares; each seed costs a forward pass over this many windows.
+// Windows that suffice for mean squares; each seed costs a forward pass over all of them.
 constexpr std::int64_t kWindows = 8;
 
 class SeedLoss {

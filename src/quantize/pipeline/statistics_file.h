@@ -36,7 +36,7 @@ struct StatisticsIdentity {
   bool hessian = false;
 };
 
-// Describes a calibration as in a file: {"text", "text_sha256", "samples", "length", "seed"}.
+// Describes a calibration as files store it: {"text", "text_sha256", "samples", "length", "seed"}.
 Json calibration_json(const StatisticsIdentity& identity);
 
 // Writes record by record. The file gets its final name once it is complete.

@@ -86,7 +86,7 @@ Communicator& dividers(const Site& site, const QuantScheme& scheme) {
   return scheme.scaling == Scaling::tensor ? one_rank() : *site.ranks;
 }
 
-// At most `count` of a weight's rows, evenly spaced. Returns those of them that this rank handles.
+// At most `count` of a weight's rows, evenly spaced; returns only the rows that this rank handles.
 std::vector<float> some_rows(const SiteWeight& weight, std::int64_t columns, std::int64_t count,
                              const Communicator& ranks) {
   const std::int64_t taken = std::min(count, weight.rows);
@@ -134,7 +134,7 @@ std::vector<float> fitted_weight(const SiteWeight& scaled, const QuantScheme& sc
   return dequantize(choose_super_rtn(input).codes, scaled.rows, site.columns, scheme);
 }
 
-// Superblock scales are fitted for few candidates only, as it takes tens of times a plain range.
+// Whether superblock scales are fitted: only for few candidates, as it is tens of times slower.
 enum class Rounding : std::uint8_t { plain_ranges, as_stored };
 
 // The rows of the consumers that a search uses, and the squared error of their outputs.

@@ -48,8 +48,8 @@ struct AwqResult {
   AwqScales found;
   std::vector<std::vector<float>> weights;  // [consumers][N][K]: scaled, then clipped
 };
-// Scales, then clips every consumer but q and k, because the errors of q and k combine in a product
-// that the error of either alone does not describe.
+// Scales the site, then clips every consumer except q and k: their errors combine in a product, so
+// that the error of each one alone does not describe the effect.
 AwqResult apply_awq(const Site& site, const AwqOptions& options);
 
 }  // namespace leq

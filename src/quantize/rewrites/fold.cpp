@@ -133,7 +133,7 @@ ModelConfig with_linear_biases(ModelConfig config) {
 }
 
 void fold_attention_biases(BlockTensors& block, const ModelConfig& config, std::int64_t layer) {
-  // Not foldable with a gate: the gate multiplies the bias, so that it depends on the token.
+  // Not possible with an output gate, because it multiplies the bias by a factor of each token.
   if (!block.has("v.bias") || block.has("attention_gate")) return;
   const Matrix& o = block.at("o");
   Matrix& v_bias = block.at("v.bias");

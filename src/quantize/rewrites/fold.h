@@ -14,9 +14,9 @@
 namespace leq {
 
 enum class Producer : std::uint8_t {
-  norm,      // gain (and beta) of a norm
-  rows,      // rows and bias of a linear: v before o, up before down
-  run_time,  // none can absorb it (GELU before down): inv_smooth
+  norm,      // the gain (and beta) of a norm absorbs it
+  rows,      // a linear's rows and bias absorb it: v before o, up before down
+  run_time,  // no operation can absorb it (GELU before down): inv_smooth
 };
 
 // Linears that read one input, and the operation that produces this input.
@@ -26,8 +26,8 @@ struct SmoothingSite {
   std::string producer_part;           // "attention_norm", "v", "up"; empty for run_time
   std::vector<std::string> consumers;  // {"q", "k", "v"}: linears that determine the scales
   std::int64_t columns = 0;            // K of the consumers
-  // [K] index of each input channel's scale. The identity except after grouped-query attention,
-  // where the query heads of one KV head share the scales of its v rows.
+  // [K] index of the scale of each input channel. It is the identity, except after grouped-query
+  // attention, where query heads of one KV head share the scales of its v rows.
   std::vector<std::int32_t> scale_of;
   std::int64_t scales = 0;  // largest index + 1
   // Linears of the same input that are never quantized; their columns are scaled too.

@@ -10,10 +10,10 @@
 namespace leq {
 namespace {
 
-// Enough for comparing exponents; the best one is compared with no scaling over all rows.
+// Rows that suffice to compare exponents; the best is then compared with no scaling over all rows.
 constexpr std::int64_t kFewRows = 128;
 
-// The first consumer's plan, which stands for all; nullopt if it rounds nothing (no integer type).
+// The first consumer's plan, which is used for all; nullopt if its type is not an integer type.
 std::optional<TensorPlan> integer_plan(const FoldInput& input) {
   const TensorPlan plan = input.plan(input.site.consumers.front());
   if (!plan.scheme.is_integer()) return std::nullopt;

@@ -23,7 +23,7 @@ struct Doubles {
   double* row(std::size_t r) { return values.data() + r * columns; }
 };
 
-// Q = diag(factors) H, repeated along the diagonal for larger sizes; factors are +-1 /
+// Q = diag(factors) H, repeated along the diagonal for sizes above `block`; factors are +-1 /
 // sqrt(block).
 struct Rotator {
   std::vector<double> factors;
@@ -140,7 +140,7 @@ class BlockRotation {
                                     narrowed(linear.bias)};
   }
 
-  // With an output gate, which multiplies the values of a head one by one, heads cannot be rotated.
+  // An output gate multiplies single values of a head, so that heads with a gate cannot be rotated.
   bool turns_heads() const { return !block_.has("attention_gate"); }
 
   // Rewrites a linear after a norm: folds in the norm's gain and beta; it reads the rotated stream.

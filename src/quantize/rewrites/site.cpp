@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t kTaskRows = 64;          // rows of w per task
 constexpr std::size_t kSearchedConsumers = 17;  // odd, so that even steps select both gates and ups
 
-// A plain scheme with similar codes and groups, as fitting superblock scales is slow in a search.
+// A plain scheme with similar codes and groups, because a search with superblock scales is slow.
 QuantScheme like_plain(const QuantScheme& scheme) {
   if (!scheme.is_super()) return scheme;
   if (scheme.kind == CodeKind::q6_k) return {CodeKind::int_, 6, Scaling::group, 16};

@@ -29,9 +29,9 @@ struct Site {
   std::int64_t columns = 0;                     // K of all consumers
   std::span<const std::int32_t> scale_of;       // [K] index of a channel's scale (SmoothingSite)
   std::int64_t scales = 0;                      // S, number of scales
-  const InputStatistics* statistics = nullptr;  // of the shared input
+  const InputStatistics* statistics = nullptr;  // statistics of the shared input
   ThreadPool* pool = nullptr;                   // results do not depend on the number of threads
-  Communicator* ranks = &one_rank();            // may divide the work on the same site
+  Communicator* ranks = &one_rank();            // ranks that may divide the work on this site
 };
 
 // Keeps pointers to `block` and the statistics. Throws Error if shapes do not match.

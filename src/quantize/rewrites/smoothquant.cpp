@@ -101,8 +101,8 @@ struct Searched {
 
 Searched searched_weights(const Site& site, const SmoothingOptions& options) {
   require(site.statistics->sample_tokens() > 0 && site.statistics->columns == site.columns,
-          site.name, ": the search for scales needs sampled tokens of ", site.columns,
-          " columns; calibrate with some");
+          site.name, ": the search for scales needs sampled inputs of ", site.columns,
+          " columns in the statistics; calibrate again with samples of them");
   Searched result;
   const std::vector<std::size_t> picked = searched_consumers(site);
   result.weights.reserve(picked.size());  // no reallocation, so that views remain valid

@@ -30,7 +30,7 @@ struct SearchUnit {
   std::array<std::uint64_t, kChoices> bytes{};  // stored size at each choice, ascending
   std::array<double, kChoices> proxy{};         // a data-driven loss at each choice
   std::array<double, kChoices> diagonal_proxy{};
-  double entropy = 0;  // of the 8-bit codes, in bits
+  double entropy = 0;  // entropy of the 8-bit codes, in bits
   double kurtosis = 0;
   double outlier_ratio = 0;  // share of |w| > 4 sigma
 };
@@ -40,8 +40,8 @@ struct SearchProblem {
   std::vector<SearchUnit> units;
   // KL in nats of an assignment relative to the unquantized model. Must be deterministic.
   std::function<double(const Assignment&)> evaluate;
-  // Optional. D_l(b): the KL that one unit with a choice adds while all others have their most
-  // accurate one, if this can be measured at less cost than by `evaluate`.
+  // Optional. D_l(b): the KL that unit l adds at choice b while all other units have their most
+  // accurate choice, if this can be measured at less cost than by `evaluate`.
   std::function<double(std::size_t unit, int choice)> partial = {};
 };
 
@@ -78,9 +78,9 @@ struct SearchPoint {
 
 struct SearchResult {
   SearchPoint chosen;  // the result to write
-  SearchPoint found;   // the best measured point, also if uniform
+  SearchPoint found;   // the best measured point, which may be uniform
   bool accepted = false;
-  // KL of a uniform model of found's size, see run_search. `found` is accepted only if it has less.
+  // KL of a uniform model of found's size (see run_search). `found` is accepted if its KL is lower.
   double uniform_kl = 0;
   std::string verdict;                               // one sentence for the user
   std::array<SearchPoint, kChoices> uniform;         // all units at 2, 3, 4, 8 bits

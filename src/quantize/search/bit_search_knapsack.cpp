@@ -62,7 +62,7 @@ Front extend(const Front& front, const SearchUnit& unit, const std::array<double
 
 Assignment solve_knapsack(std::span<const SearchUnit> units, const LossTable& losses, double price,
                           std::uint64_t limit) {
-  // Least bytes of the remaining units, so that every assignment in a front can be completed.
+  // Least bytes of the remaining units; with it, only assignments that can be completed are kept.
   std::vector<std::uint64_t> rest(units.size() + 1, 0);
   for (std::size_t l = units.size(); l-- > 0;) {
     std::uint64_t least = std::numeric_limits<std::uint64_t>::max();

@@ -137,7 +137,7 @@ LossTable measure_losses(SearchMeter& meter) {
   const LossTable guess = losses_from_uniform(meter);
   LossTable losses = guess;
   std::vector<double> scale(losses.size(), 0.0);
-  // Reserves a tenth of the budget for measuring complete assignments.
+  // A tenth of the budget is reserved for measuring complete assignments.
   const int kept = std::max(2, meter.options().evaluations / 10);
   for (const int choice : {1, 0, 2}) {
     for (std::size_t l = 0; l < losses.size(); ++l) {

@@ -11,7 +11,7 @@ namespace {
 constexpr double kRowHeight = 18;
 constexpr double kSwatch = 16;
 
-// Calls place(entry, x, y) for each entry; returns the total height.
+// Calls place(entry, x, y) with the position of each legend entry; returns the total height.
 template <class Place>
 double lay_out(double left, double right, const std::vector<LegendEntry>& entries,
                const Place& place) {

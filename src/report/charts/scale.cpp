@@ -71,9 +71,9 @@ std::vector<double> ChartScale::ticks(int wanted) const {
 
 std::string short_number(double value) {
   const double size = std::abs(value);
-  if (size >= 1e6) return fixed(value / 1e6, size < 1e7 ? 1 : 0) + "M";
-  if (size >= 1e4) return fixed(value / 1e3, 0) + "k";
-  if (size >= 1e3) return fixed(value, 0);
+  if (size >= 1e6 && size < 1e9) return fixed(value / 1e6, size < 1e7 ? 1 : 0) + "M";
+  if (size >= 1e4 && size < 1e6) return fixed(value / 1e3, 0) + "k";
+  if (size >= 1e3 && size < 1e4) return fixed(value, 0);
   std::array<char, 32> digits = {};
   const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value,
                                  std::chars_format::general, 3)

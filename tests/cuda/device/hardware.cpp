@@ -1,5 +1,5 @@
-// The kernels' tests on a GPU: its schedule is its own, whatever a test asks of the emulator; and
-// without a GPU they say so and end.
+// Runs the kernels' tests on a GPU, which ignores the schedules that tests request from the
+// emulator. Without a GPU, the program reports this and ends.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -15,7 +15,7 @@ simt::Schedule& simt::schedule() {
   return nobody_reads_it;
 }
 
-// There a kernel in front is no reason for another to begin before that one's writes are seen.
+// Does nothing, because on hardware a kernel's writes cannot become visible late on purpose.
 void leq::cuda::write_late(std::initializer_list<std::span<std::byte>>) {}
 
 namespace leq::cuda {
@@ -41,6 +41,6 @@ class OnHardware : public testing::Environment {
 };
 
 const auto* const hardware =
-    testing::AddGlobalTestEnvironment(new OnHardware);  // gtest's from here
+    testing::AddGlobalTestEnvironment(new OnHardware);  // owned by gtest from here on
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The kernels of ptx_conformance for ptx_attention.h and tf32.h. What hardware is free to round in its own way
-// (sums of an f16 mma, exp2) is compared where there is nothing to round, or as near enough.
+// The kernels of ptx_conformance for ptx_attention.h and tf32.h. For operations that hardware may
+// round differently (sums of an f16 mma, exp2), inputs are exact or results have a tolerance.
 #include "cuda/intrinsics/ptx_attention.h"
 #include "cuda/intrinsics/tf32.h"
 #include "tests/cuda/ptx/run_case.cuh"
@@ -16,9 +16,9 @@ __global__ void mma_signed_unsigned(const Word* in, Word* out) {
   for (unsigned i = 0; i < 4; ++i) out[thread() * kOut + i] = static_cast<Word>(d[i]);
 }
 
-// Two subnormal f16: multiples of 2^-24 below 2^-14.
+// Returns two subnormal f16 numbers, which are multiples of 2^-24 below 2^-14.
 __device__ Word subnormals(Word word) { return word & 0x83ff83ffu; }
-// Two of 0, 1, infinity, NaN, by chance, with signs.
+// Returns two random f16 numbers out of 0, 1, infinity and NaN, with signs.
 __device__ Word specials(Word word) {
   const auto special = [](Word bits) {
     const Word kind = bits & 63u, sign = bits & 0x8000u;
@@ -28,7 +28,7 @@ __device__ Word specials(Word word) {
   return special(word & 0xffffu) | special(word >> 16) << 16;
 }
 
-// All sums can be held exactly, whatever their order.
+// All sums are exact, so their order does not matter.
 __global__ void mma_halves(const Word* in, Word* out) {
   in += thread() * kIn;
   float d[4], e[4] = {}, f[4] = {};
@@ -52,7 +52,7 @@ __global__ void mma_halves(const Word* in, Word* out) {
   out[thread() * kOut + 7] = bits_of(f[2]) ^ bits_of(f[3]) >> 1;
 }
 
-// The same for bf16, whose subnormals are multiples of 2^-133: times 2^60 they are f32 numbers.
+// The same for bf16, whose subnormals are multiples of 2^-133; times 2^60 they are normal f32.
 __global__ void mma_brain_floats(const Word* in, Word* out) {
   in += thread() * kIn;
   float d[4], e[4] = {};
@@ -72,7 +72,7 @@ __global__ void mma_brain_floats(const Word* in, Word* out) {
   }
 }
 
-// tf32: integers of up to 11 bits, whose sums f32 holds whatever their order.
+// tf32 inputs are integers of up to 11 bits, whose sums are exact in f32 in any order.
 __global__ void mma_tf32(const Word* in, Word* out) {
   in += thread() * kIn;
   const auto number = [](Word word, int bits) {
@@ -89,7 +89,7 @@ __global__ void mma_tf32(const Word* in, Word* out) {
   for (unsigned i = 0; i < 4; ++i) out[thread() * kOut + i] = bits_of(d[i]);
 }
 
-// Rows of matrices that lie apart, each lane's address its own.
+// Each lane provides the address of one row of the matrices.
 __global__ void transposed_loads(const Word* in, Word* out) {
   LEQ_SHARED(uint4[2 * kThreads], rows);
   const Word* mine = in + thread() * kIn;
@@ -118,13 +118,13 @@ __global__ void half_pairs(const Word* in, Word* out) {
   in += thread() * kIn;
   out += thread() * kOut;
   out[0] = halves_of(ptx::f16x2_of(__uint_as_float(in[0]), __uint_as_float(in[1])));
-  // Numbers that f16 has, and a little more.
+  // Numbers that are exact in f16, and numbers slightly above these.
   const float near = ptx::f16_to_f32(static_cast<std::uint16_t>(in[2]));
   out[1] = halves_of(ptx::f16x2_of(near, __uint_as_float(__float_as_uint(near) | in[3] % 0x3000u)));
   out[2] = halves_of(ptx::f16x2_sub(in[0], in[1]));
   out[3] = halves_of(ptx::f16x2_sub(in[2], in[2] ^ (in[3] & 0x00030003u)));
   out[4] = halves_of(ptx::f16x2_fma(in[4], in[5], in[6]));
-  // Numbers around 1, and sums of products that nearly cancel.
+  // Numbers around 1 whose sums of products almost cancel.
   const Word x = (in[4] & 0x83ff83ffu) | 0x3c003c00u, y = (in[5] & 0x83ff83ffu) | 0x3c003c00u;
   const Word z = ptx::f16x2_fma(x, y, 0);
   out[5] = halves_of(z);
@@ -135,7 +135,7 @@ __global__ void half_pairs(const Word* in, Word* out) {
 __global__ void brain_float_pairs(const Word* in, Word* out) {
   const auto one = [](Word half) { return (half & 0x7fffu) > 0x7f80u ? 0x7fc0u : half; };
   for (unsigned i = 0; i < 4; ++i) {
-    // As it came, and halfway between two numbers.
+    // Rounds the number as it is, and one that is halfway between two representable numbers.
     const float x = __uint_as_float(in[thread() * kIn + i]);
     const float half = __uint_as_float((__float_as_uint(x) & 0xffff0000u) | 0x8000u);
     const Word both = ptx::bf16x2_of(x, half);
@@ -144,7 +144,7 @@ __global__ void brain_float_pairs(const Word* in, Word* out) {
   }
 }
 
-// 2^x in double, off by 2^-50 or less: for f = x - n the sum of (f ln 2)^k / k!.
+// Returns 2^x in double, off by at most 2^-50: for f = x - n it is the sum of (f ln 2)^k / k!.
 __device__ double exp2_of(double x) {
   const double n = x < 0 ? -static_cast<double>(static_cast<int>(0.5 - x))
                          : static_cast<double>(static_cast<int>(x + 0.5));
@@ -156,13 +156,13 @@ __device__ double exp2_of(double x) {
   return sum;
 }
 
-// Where exp2_near is near, its input, else that turned over; at 0 and where nothing is left, what
-// it is.
+// Writes the input if exp2_near is within its tolerance, otherwise the inverted input; for 0 and on
+// underflow it writes the result itself.
 __global__ void powers_of_two(const Word* in, Word* out) {
   in += thread() * kIn;
   out += thread() * kOut;
   for (unsigned i = 0; i < 6; ++i) {
-    // -16 to 16, and with i > 2 -125 to 125
+    // The inputs are from -16 to 16 for i <= 2 and from -125 to 125 otherwise.
     const float x = static_cast<float>(static_cast<int>(in[i])) * (i < 3 ? 0x1p-27f : 0x1.f4p-25f);
     const double expected = exp2_of(x), error = ptx::exp2_near(x) - expected;
     const double most = expected * (8 + (x < 0 ? -x : x)) * 0x1p-24;

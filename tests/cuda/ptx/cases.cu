@@ -1,4 +1,4 @@
-// The kernels of ptx_conformance: one for each wrapper of ptx.h and for the words of CUDA whose
+// The kernels of ptx_conformance: one for each wrapper of ptx.h, and for the CUDA functions whose
 // rounding or order the engine relies on.
 #include "cuda/intrinsics/float_math.cuh"
 #include "cuda/intrinsics/ptx.h"
@@ -19,14 +19,14 @@ __global__ void dp4a_words(const Word* in, Word* out) {
 
 __global__ void half_numbers(const Word* in, Word* out) {
   const unsigned i = thread();
-  out[i * kOut] = bits_of(ptx::f16_to_f32(static_cast<std::uint16_t>(i)));  // all of the low half
+  out[i * kOut] = bits_of(ptx::f16_to_f32(static_cast<std::uint16_t>(i)));  // all low halves
   out[i * kOut + 1] = bits_of(ptx::f16_to_f32(static_cast<std::uint16_t>(in[i * kIn])));
   out[i * kOut + 2] = bits_of(ptx::bf16_to_f32(static_cast<std::uint16_t>(in[i * kIn])));
   for (unsigned k = 1; k < 5; ++k) {
     const float x = __uint_as_float(in[i * kIn + k]);
     out[i * kOut + 2 + k] = x != x ? 0x7e00u : ptx::f32_to_f16(x);
   }
-  // Of numbers that f16 has, and halfway between two of them.
+  // Converts numbers that are exact in f16, and numbers halfway between two f16 numbers.
   const float near = ptx::f16_to_f32(static_cast<std::uint16_t>(in[i * kIn + 5] & 0xfbffu));
   out[i * kOut + 7] = ptx::f32_to_f16(__uint_as_float(__float_as_uint(near) | 0x1000u));
 }
@@ -40,7 +40,7 @@ __global__ void mma_bytes(const Word* in, Word* out) {
   for (unsigned i = 0; i < 4; ++i) out[thread() * kOut + i] = static_cast<Word>(d[i]);
 }
 
-// Rows of matrices that lie apart, each lane's address its own.
+// Each lane provides the address of one row of the matrices.
 __global__ void matrix_loads(const Word* in, Word* out) {
   LEQ_SHARED(uint4[2 * kThreads], rows);
   const Word* mine = in + thread() * kIn;
@@ -52,7 +52,7 @@ __global__ void matrix_loads(const Word* in, Word* out) {
   for (unsigned i = 0; i < 4; ++i) out[thread() * kOut + i] = r[i];
 }
 
-// Two groups of copies, one waited for before the other; every fourth is of nothing.
+// Waits for the first of two groups of copies, then for the second; every fourth copy is empty.
 __global__ void async_copies(const Word* in, Word* out) {
   LEQ_SHARED(uint4[2][kThreads], stages);
   const unsigned t = threadIdx.x;
@@ -72,7 +72,7 @@ __global__ void async_copies(const Word* in, Word* out) {
   for (unsigned i = 0; i < kOut; ++i) out[thread() * kOut + i] = found[i];
 }
 
-// Pairs of warps, each at a barrier of its own: words of the pair's other lanes.
+// Warps in pairs, each pair with its own barrier, exchange words between their lanes.
 __global__ void pairs_of_warps(const Word* in, Word* out) {
   LEQ_SHARED(Word[kThreads], shared);
   const unsigned t = threadIdx.x, pair = t / 64;
@@ -104,7 +104,7 @@ __global__ void warp_words(const Word* in, Word* out) {
   out[6] = static_cast<Word>(__popc(in[5]));
 }
 
-// Each operation rounded once, to nearest even, subnormals kept: what docs/numerics.md rests on.
+// Each operation must round once, to nearest even, and keep subnormals (docs/numerics.md).
 __global__ void float_operations(const Word* in, Word* out) {
   in += thread() * kIn;
   out += thread() * kOut;
@@ -116,13 +116,13 @@ __global__ void float_operations(const Word* in, Word* out) {
   out[3] = bits_of(sqrtf(fabsf(a)));
   out[4] = bits_of(1.0f / sqrtf(fabsf(b)));
   out[5] = static_cast<Word>(__float2int_rn(small * 1000.0f));
-  // Quiet where it is a NaN: of a signalling one C makes a NaN, and hardware the other number.
+  // NaN inputs are made quiet: for a signalling NaN, C returns a NaN, hardware the other operand.
   const float quiet = __uint_as_float(in[0] | 0x00400000u);
   out[6] = bits_of(fminf(fmaxf(quiet, -127.0f), 127.0f));
   out[7] = bits_of(static_cast<float>(static_cast<int>(in[4])));
 }
 
-// Around the numbers that attention and activations see.
+// The inputs have the magnitudes that occur in attention and activations.
 __global__ void float_functions(const Word* in, Word* out) {
   in += thread() * kIn;
   out += thread() * kOut;
@@ -134,10 +134,10 @@ __global__ void float_functions(const Word* in, Word* out) {
   }
 }
 
-// Sums and extrema that many threads make of one word.
+// Many threads add to one word, or compute its extrema, with atomic operations.
 __global__ void atomic_words(const Word* in, Word* out) {
   const Word mine = in[thread() * kIn] >> 16;
-  Word* const place = out + blockIdx.x * kThreads * kOut;  // zeros at first
+  Word* const place = out + blockIdx.x * kThreads * kOut;  // initially zeros
   atomicAdd(place, mine);
   atomicMax(place + 1, mine);
   if (threadIdx.x == 0) place[2] = 1u << 31;
@@ -145,8 +145,8 @@ __global__ void atomic_words(const Word* in, Word* out) {
   atomicMin(place + 2, mine);
 }
 
-// Blocks write a number a thread and count themselves; the last adds up what all wrote. The sums
-// are exact.
+// Each thread writes a number, each block increments a counter, and the last block adds all
+// numbers. The sums are exact.
 __global__ void counted_blocks(const Word* in, Word* out) {
   LEQ_SHARED(bool, last);
   auto* const numbers = reinterpret_cast<float*>(out);
@@ -162,14 +162,14 @@ __global__ void counted_blocks(const Word* in, Word* out) {
   numbers[threadIdx.x * kOut + 2] = sum;
 }
 
-// Begun while the kernel in front of it runs: sees what that one wrote.
+// This kernel begins while the preceding one runs, and must read what that kernel wrote.
 __global__ void first_of_two(const Word* in, Word* out) {
   ptx::let_successor_start();
   ptx::wait_for_predecessor();
   for (unsigned i = 0; i < kOut; ++i) out[thread() * kOut + i] = in[thread() * kIn + i] * 3 + i;
 }
 __global__ void second_of_two(const Word* in, Word* out) {
-  // Of another block of the first kernel.
+  // It reads words that another block of the first kernel wrote.
   const Word* const read = in + (kBlocks - 1 - blockIdx.x) * kThreads * kOut + threadIdx.x * kOut;
   ptx::prefetch(read);
   ptx::wait_for_predecessor();

@@ -1,5 +1,5 @@
-// Instructions that kernels use, each in a small kernel that is compiled twice: for the GPU, where
-// it runs the instruction, and for the emulator, where it runs its meaning in C++. Bits must agree.
+// Each instruction that kernels use has a small kernel, compiled twice: for the GPU, which executes
+// the instruction, and for the emulator, which executes its C++ definition. Bits must agree.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,12 @@
 
 namespace leq {
 
-// `in` words for each thread from a seed, `out` words of each thread: what the kernel made of them.
+// Each thread reads `in` words, made from a seed, and writes `out` words, the kernel's results.
 struct PtxCase {
   const char* name;
-  unsigned seeds;  // how many there are
+  unsigned seeds;  // number of seeds
   std::vector<std::uint32_t> (*run)(unsigned seed);
-  bool of_90 = false;  // instructions of compute capability 9.0 alone
+  bool of_90 = false;  // only for compute capability 9.0
 };
 
 namespace cuda {

@@ -1,11 +1,11 @@
-// The kernels of ptx_conformance for hopper.h and wgmma.h: compute capability 9.0 alone.
+// The kernels of ptx_conformance for hopper.h and wgmma.h, which need compute capability 9.0.
 #include "cuda/intrinsics/wgmma.h"
 #include "tests/cuda/ptx/run_case.cuh"
 
 namespace leq::LEQ_GPU {
 namespace {
 
-// The input as a matrix of bytes, less its last rows and columns: boxes reach over its ends.
+// The input as a matrix of bytes; boxes may exceed it, as it lacks the last rows and columns.
 constexpr int kMatrixStride = 128, kMatrixColumns = 112, kMatrixRows = 2040;
 constexpr int kBoxRows = 16;
 struct Maps {
@@ -24,7 +24,7 @@ Maps maps_of(const Word* in) {
   return maps;
 }
 
-// Shared memory from the first multiple of 1,024 on.
+// Returns shared memory from the first multiple of 1,024 on.
 __device__ unsigned char* aligned(unsigned char* dynamic) {
   return dynamic + (1024 - ptx::shared_address(dynamic) % 1024) % 1024;
 }
@@ -41,7 +41,7 @@ std::vector<Word> run_hopper(unsigned seed) {
   return memory.result();
 }
 
-// A ring of one stage: 32 threads write what the other 96 add up.
+// A ring buffer of one stage: 32 threads write it, and the other 96 threads add up its contents.
 constexpr int kRounds = 5;
 __global__ void __launch_bounds__(kThreads)
     barriers(const Word* in, Word* out, const LEQ_GRID_CONSTANT Maps) {
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A box of each order, from a place that the input says, as it lies there.
+// Copies a box in each swizzle order, from a position given by the input; writes its memory image.
 __global__ void __launch_bounds__(kThreads)
     tensor_loads(const Word* in, Word* out, const LEQ_GRID_CONSTANT Maps maps) {
   if constexpr (ptx::kHopper) {
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Two blocks: each loads half of what both read; a stage is free when both have read it.
+// Each of two blocks loads half of the data that both read; a stage is free when both have read it.
 __global__ void __launch_bounds__(kThreads)
     clusters(const Word* in, Word* out, const LEQ_GRID_CONSTANT Maps maps) {
   if constexpr (ptx::kHopper) {
@@ -136,14 +136,14 @@ __global__ void __launch_bounds__(kThreads)
       if (threadIdx.x % 32 < 2) ptx::barrier_arrive_at(empty, threadIdx.x % 32);
     }
     out[thread() * kOut] = sum;
-    // Other blocks reach this one's memory until they are through.
+    // Other blocks of the cluster may access this block's memory until here.
     ptx::sync_cluster();
   } else {
     ptx::wrong_architecture();
   }
 }
 
-// Registers move from the first warpgroup to the others, which hold many numbers before and after.
+// The first warpgroup releases registers, the others acquire them and keep many values throughout.
 constexpr unsigned kMoveThreads = 384;
 __global__ void __launch_bounds__(kMoveThreads, 1)
     moved_registers(const Word* in, Word* out, const LEQ_GRID_CONSTANT Maps) {
@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(kMoveThreads, 1)
   }
 }
 
-// D[64][columns] = A B^T over 128 columns of bytes, and 32 of them once more.
+// D[64][columns] = A B^T for 128 columns of bytes, to which 32 of these columns are added again.
 template <int columns, bool through_registers>
 __global__ void __launch_bounds__(kThreads)
     products(const Word* in, Word* out, const LEQ_GRID_CONSTANT Maps) {
@@ -194,7 +194,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     int sums[columns / 2];
 #pragma unroll
-    for (int i = 0; i < columns / 2; ++i) sums[i] = 1000 + i;  // not looked at
+    for (int i = 0; i < columns / 2; ++i) sums[i] = 1000 + i;  // not read
     ptx::wgmma_fence();
     const auto multiply = [&](int step, bool add) {
       if constexpr (through_registers) {
@@ -221,7 +221,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// D[64][128] = A B^T over 64 columns of floats, which are integers, and 16 of them once more.
+// D[64][128] = A B^T for 64 columns of integers stored as floats, plus 16 of these columns again.
 template <bool is_bf16>
 __global__ void __launch_bounds__(kThreads)
     float_products(const Word* in, Word* out, const LEQ_GRID_CONSTANT Maps) {
@@ -248,7 +248,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     float sums[64];
 #pragma unroll
-    for (int i = 0; i < 64; ++i) sums[i] = 1000.5f + static_cast<float>(i);  // not looked at
+    for (int i = 0; i < 64; ++i) sums[i] = 1000.5f + static_cast<float>(i);  // not read
     const auto multiply = [&](int step, bool add) {
       const std::uint64_t b = ptx::next_columns(ptx::matrix_operand(tile), step);
       if constexpr (is_bf16) {
@@ -277,7 +277,7 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 std::vector<PtxCase> hopper_cases() {
-  constexpr unsigned kFew = 8;  // blocks of much work
+  constexpr unsigned kFew = 8;  // for cases with much work per block
   constexpr int kWide = (64 + 256) * 128, kNarrow = (64 + 128) * 128;
   return {
       {"barrier_init, arrive, wait, shared_address, fence_init", 2,

@@ -1,6 +1,6 @@
-// ptx_conformance: every instruction wrapped by cuda/intrinsics/ptx.h and its like on this
-// machine's first GPU against its meaning in C++, bit for bit. The first thing to run on a GPU;
-// needs nothing but the CUDA runtime.
+// ptx_conformance: compares each instruction that cuda/intrinsics/ptx.h or a similar header wraps
+// with its definition in C++, bit for bit, on this machine's first GPU. It needs only the CUDA
+// runtime and is the first program to run on a new GPU.
 #include <cstdio>
 
 #include "cuda/rt/rt.h"
@@ -9,7 +9,7 @@
 namespace leq {
 namespace {
 
-// Words that differ over all seeds of a case; the first is printed.
+// Counts the words that differ over all seeds of a case, and prints the first difference.
 std::size_t differences(const PtxCase& gpu, const PtxCase& host) {
   std::size_t count = 0;
   for (unsigned seed = 1; seed <= gpu.seeds; ++seed) {

@@ -1,5 +1,5 @@
-// How the kernels of ptx_conformance are run: each on random words, eight for a thread, of which it
-// makes eight.
+// Runs the kernels of ptx_conformance on random words; each thread reads eight words and writes
+// eight.
 #pragma once
 
 #include <random>
@@ -12,13 +12,13 @@ namespace leq::LEQ_GPU {
 
 using Word = std::uint32_t;
 inline constexpr unsigned kThreads = 128, kBlocks = 64;
-// A kernel sees `in` [threads][kIn] and writes `out` [threads][kOut].
+// A kernel reads `in` [threads][kIn] and writes `out` [threads][kOut].
 inline constexpr unsigned kIn = 8, kOut = 8;
 using Kernel = void (*)(const Word* in, Word* out);
 
 __device__ inline unsigned thread() { return blockIdx.x * kThreads + threadIdx.x; }
 
-// Two integers from -64 to 63, whose products can be added without rounding: of f16, of bf16.
+// Returns two integers from -64 to 63 in f16 or bf16, whose products are added without rounding.
 __device__ inline Word integers(Word word) {
   const auto integer = [](Word bits) { return static_cast<float>(bits & 127u) - 64.0f; };
   return ptx::f16x2_of(integer(word), integer(word >> 16));
@@ -28,7 +28,7 @@ __device__ inline Word brain_integers(Word word) {
   return ptx::bf16x2_of(integer(word), integer(word >> 16));
 }
 
-// NaN is NaN: which one is not promised.
+// All NaNs become one, because hardware does not guarantee a NaN's payload.
 __device__ inline Word bits_of(float x) { return x != x ? 0x7fc00000u : __float_as_uint(x); }
 
 inline rt::Stream& case_stream() {
@@ -36,7 +36,7 @@ inline rt::Stream& case_stream() {
   return *stream;
 }
 
-// The words of a seed and what becomes of them, at first zeros, on the device.
+// Device memory for the input words of a seed and the output words, which are initially zero.
 class CaseMemory {
  public:
   static constexpr std::size_t kInWords = std::size_t{kBlocks} * kThreads * kIn;
@@ -81,7 +81,7 @@ std::vector<Word> run(unsigned seed) {
   return memory.result();
 }
 
-// Parts of ptx_cases(): ptx_attention.h; hopper.h and wgmma.h.
+// The cases in ptx_cases() for ptx_attention.h, and those for hopper.h and wgmma.h.
 std::vector<PtxCase> attention_cases();
 std::vector<PtxCase> hopper_cases();
 

@@ -1,5 +1,5 @@
-// The emulator catches what hardware shows now and then: kernels with one planted bug each, beside
-// the same kernel without it.
+// The emulator always detects bugs that hardware shows only sometimes. Each kernel is run with one
+// planted bug, and without it.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -64,7 +64,7 @@ TEST_P(Emulator, ShowsAMissingBarrierBeforeOverwriting) {
   EXPECT_NE(run("two_rounds", two_rounds, Bug::planted), right);
 }
 
-// Each thread copies 16 bytes and reads them back.
+// Each thread copies 16 bytes asynchronously and reads them back.
 __global__ void copy_without_wait(int* out, const int* in, Bug bug) {
   LEQ_DYNAMIC_SHARED(int, shared);
   ptx::cp_async16(shared + 4 * threadIdx.x, in + 4 * threadIdx.x, true);
@@ -80,7 +80,7 @@ TEST_P(Emulator, ShowsAMissingWaitForCopies) {
   EXPECT_EQ(wrong[5], static_cast<int>(0xcdcdcdcd)) << "the copy landed before it was waited for";
 }
 
-// A second copy into memory that other threads still read.
+// The second copy overwrites memory that other threads may still read.
 __global__ void copy_over(int* out, const int* in, Bug bug) {
   LEQ_DYNAMIC_SHARED(int, shared);
   ptx::cp_async16(shared + 4 * threadIdx.x, in + 4 * threadIdx.x, true);
@@ -105,7 +105,7 @@ TEST_P(Emulator, ShowsAMissingBarrierBeforeACopyThatLandsAtOnce) {
   EXPECT_NE(run("copy_over", copy_over, Bug::planted, 16 * kThreads), right);
 }
 
-// Each half of the block at a barrier of its own, one twice as often.
+// Each half of the block has a barrier of its own; the second half runs twice as many rounds.
 __global__ void two_halves(int* out, const int* in, Bug bug) {
   LEQ_SHARED(int[kThreads], shared);
   constexpr int kHalf = kThreads / 2;
@@ -245,7 +245,7 @@ __global__ void little_static(int*, const int*, Bug) {
   sums[threadIdx.x] = 0;
 }
 
-// As cuda.h says: unasked a kernel has 48 KB, less what it has of static memory.
+// As in CUDA, a kernel may use 48 KB, minus its static memory, unless it requests more.
 TEST(EmulatorDeath, FortyEightKilobytesUnaskedCountStaticMemoryToo) {
   simt::Grid grid = {.kernel = "little_static", .blocks = dim3(1), .threads = dim3(kThreads)};
   const auto launch = [&] { simt::run_grid(grid, [] { little_static(nullptr, nullptr, {}); }); };
@@ -275,7 +275,7 @@ TEST(EmulatorWarp, ShufflesAndVotesMeanWhatCudaSays) {
   }
 }
 
-// Half a warp may meet without the other half.
+// Half a warp may synchronize without the other half.
 __global__ void half_warps(int* out, const int* in, Bug) {
   const unsigned lane = threadIdx.x % 32, mask = lane < 16 ? 0xffffu : 0xffff0000u;
   int sum = in[threadIdx.x];
@@ -323,7 +323,7 @@ TEST(Streams, NothingOrdersTwoStreamsButTheSeed) {
     there.zero();
     rt::synchronize(test_stream());
     const std::vector<int> one(1, 1);
-    rt::copy_to_device(there.data(), one.data(), sizeof(int), *other);  // no event, no wait
+    rt::copy_to_device(there.data(), one.data(), sizeof(int), *other);  // without an event
     both |= there.host()[0] == 1 ? 2 : 1;
     rt::synchronize(*other);
   }

@@ -1,4 +1,4 @@
-// What orders an exchange among peers, each left out once: the emulator shows it.
+// Omits each synchronization of an exchange between peers in turn; the emulator must detect it.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -13,7 +13,7 @@ namespace leq::LEQ_GPU {
 namespace {
 
 constexpr int kRanks = 2, kRounds = 24;
-constexpr std::int64_t kRows = 3, kBytes = 1200;  // of a rank's part of a row
+constexpr std::int64_t kRows = 3, kBytes = 1200;  // size of a rank's part of a row
 
 struct NoFence : CountedExchange {
   static void publish() {}
@@ -31,7 +31,7 @@ std::byte number_of(int round, int rank, std::int64_t at) {
   return static_cast<std::byte>((round * 37 + rank * 11 + at * 5) % 253);
 }
 
-// A rank's rounds; returns how many bytes of the others were wrong. Rank 0 is ahead.
+// Runs the rounds of an exchange; wrong() counts the received bytes that differ. Rank 0 runs ahead.
 template <class Protocol>
 class Rounds {
  public:
@@ -115,7 +115,7 @@ TEST_P(Exchange, BringsEveryRoundsBytes) {
     EXPECT_EQ(Rounds<CountedExchange>().wrong(), 0u);
   }
 }
-// Which of two threads is ahead is the system's business: not every attempt shows a bug.
+// The system decides which of two threads is faster, so not every attempt shows a bug.
 template <class Protocol>
 bool shows() {
   for (int attempt = 0; attempt < 100; ++attempt) {

@@ -1,4 +1,4 @@
-// Who finds out whether wgmma adds products of 16-bit floats as mma does.
+// Determines whether wgmma adds products of 16-bit floats in the same way as mma.
 #include <gtest/gtest.h>
 
 #include "../device_memory.h"

@@ -1,5 +1,5 @@
-// Recorded graphs and launches that begin early: what they mean, and that the emulator shows the
-// bugs that they invite, one planted in each kernel beside the kernel without it.
+// Recorded graphs and kernels that begin early: their semantics, and that the emulator detects
+// typical bugs. Each kernel is run with one planted bug, and without it.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -49,7 +49,7 @@ TEST(Graphs, ReadMemoryWhenTheyRun) {
   rt::release_pinned(pinned);
 }
 
-// A call that CUDA refuses while a stream records, and the recording with it.
+// Makes a call that CUDA refuses while a stream records; the recording must then fail, too.
 template <class Call>
 void expect_refused(Call call, const std::string& what) {
   const auto refusal = [&](auto&& body) -> std::string {
@@ -81,7 +81,7 @@ TEST(Graphs, RefuseAWaitAndMemoryWhileRecording) {
   EXPECT_EQ(works.host()[0], 0) << "the stream goes on";
 }
 
-// out[i] = i + 1, but not before the kernel in front has ended.
+// Writes out[i] = i + 1, but only after the preceding kernel has ended.
 __global__ void produce(int* out, const int*, Bug) {
   ptx::let_successor_start();
   ptx::wait_for_predecessor();
@@ -98,7 +98,7 @@ __global__ void consume(int* out, const int* in, Bug bug) {
 
 using Kernel = void (*)(int*, const int*, Bug);
 
-// `first` from a to b, then `second` from b to c, both early, after a kernel that is not: c.
+// After a normal kernel, `first` (a to b) and `second` (b to c) begin early. Returns c.
 std::vector<int> run_chain(Kernel first, Kernel second, Bug bug) {
   std::vector<int> numbers(kNumbers);
   std::iota(numbers.begin(), numbers.end(), 5);
@@ -126,7 +126,7 @@ TEST_P(EarlyStart, ShowsAReadBeforeTheWait) {
   EXPECT_NE(run_chain(produce, consume, Bug::planted), right);
 }
 
-// The same numbers through a recorded graph.
+// Runs the same kernels as a recorded graph.
 TEST_P(EarlyStart, ShowsAReadBeforeTheWaitInAReplay) {
   const auto replayed = [](Bug bug) {
     const DeviceArray<int> b(kNumbers), c(kNumbers);
@@ -144,7 +144,7 @@ TEST_P(EarlyStart, ShowsAReadBeforeTheWaitInAReplay) {
   EXPECT_NE(replayed(Bug::planted), right);
 }
 
-// Nothing changes that the kernel in front writes: poison shows the bug all the same.
+// The preceding kernel writes the numbers that are already there; poison still reveals the bug.
 TEST_P(EarlyStart, ShowsAReadBeforeTheWaitOfNumbersThatStay) {
   std::vector<int> numbers(kNumbers), twice;
   std::iota(numbers.begin(), numbers.end(), 5);
@@ -160,7 +160,7 @@ TEST_P(EarlyStart, ShowsAReadBeforeTheWaitOfNumbersThatStay) {
   EXPECT_NE(found(Bug::planted), twice);
 }
 
-// Writes over what the kernel in front reads.
+// Overwrites the memory that the preceding kernel reads.
 __global__ void copy_through(int* out, const int* in, Bug) {
   ptx::wait_for_predecessor();
   const unsigned i = blockIdx.x * kThreads + threadIdx.x;
@@ -190,8 +190,8 @@ TEST_P(EarlyStart, ShowsAWriteBeforeTheWait) {
   EXPECT_NE(copied(Bug::planted), numbers);
 }
 
-// A barrier in front of the wait, shared memory that stays over it, and a kernel after it that
-// begins before this one goes on.
+// Second kernel of run_chain: it starts before the first has ended, has a barrier before its wait,
+// and keeps shared memory across the wait.
 __global__ void keep_over_the_wait(int* out, const int* in, Bug) {
   LEQ_SHARED(int[kThreads], kept);
   kept[threadIdx.x] = static_cast<int>(threadIdx.x);
@@ -210,8 +210,8 @@ TEST_P(EarlyStart, GoesOnWhereItStopped) {
   }
 }
 
-// Three kernels overlap where the middle one lets the third begin before it waits: what lies two
-// kernels back is no older than what lies one back.
+// If the middle one of three kernels lets the third begin before it waits itself, all three
+// overlap. The third must then not rely on the first one's writes either.
 TEST_P(EarlyStart, ShowsAReadOfWhatTheKernelBeforeTheLastWrites) {
   std::vector<int> numbers(kNumbers), twice;
   std::iota(numbers.begin(), numbers.end(), 5);
@@ -231,7 +231,7 @@ TEST_P(EarlyStart, ShowsAReadOfWhatTheKernelBeforeTheLastWrites) {
   EXPECT_NE(found(Bug::planted), twice);
 }
 
-// A list that a copy brings is there after the wait.
+// The list that a copy brings to the device may only be read after the wait.
 TEST_P(EarlyStart, ShowsAReadBeforeTheWaitOfWhatACopyBrings) {
   const std::vector<int> numbers(kNumbers, 5), twice(kNumbers, 10);
   const auto found = [&](Bug bug) {

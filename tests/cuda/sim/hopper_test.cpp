@@ -1,5 +1,5 @@
-// Barriers, the copy engine and the tensor cores of compute capability 9.0 on the emulator: what
-// they mean, and kernels with one planted bug each beside the same kernel without it.
+// Barriers, the copy engine and the tensor cores of compute capability 9.0 on the emulator: their
+// semantics, and kernels that are run with one planted bug and without it.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -44,7 +44,7 @@ rt::TensorMap map_of(const std::int8_t* base, int rows, int columns, int box_row
   return rt::make_tensor_map({base, rows, columns, columns, box_rows, box_columns, swizzle});
 }
 
-// Shared memory from the first multiple of 1,024 on.
+// Returns shared memory from the first multiple of 1,024 on.
 __device__ unsigned char* aligned(unsigned char* dynamic) {
   return dynamic + (1024 - ptx::shared_address(dynamic) % 1024) % 1024;
 }
@@ -56,7 +56,7 @@ struct Load {
   int column, row, bytes;
 };
 
-// One box to shared memory and out again as it lies there.
+// Copies one box to shared memory and then out again in that layout.
 __global__ void load_box(std::int8_t* out, const LEQ_GRID_CONSTANT Load load, Bug bug) {
   LEQ_DYNAMIC_SHARED(unsigned char, dynamic);
   unsigned char* const tile = aligned(dynamic);
@@ -97,7 +97,7 @@ class Landing : public testing::TestWithParam<simt::CopyLands> {
 INSTANTIATE_TEST_SUITE_P(Ends, Landing,
                          testing::Values(simt::CopyLands::at_wait, simt::CopyLands::at_issue));
 
-// Where 16-byte piece `piece` of row r lies, from the tables of the programming guide.
+// Returns where 16-byte piece `piece` of row r is stored, by the tables of the programming guide.
 int piece_place(int span, int r, int piece) {
   if (span == 128) return piece ^ r % 8;
   if (span == 64) return piece ^ r / 2 % 4;
@@ -140,7 +140,7 @@ TEST(CopyEngineDeath, BarriersThatAreUsedWronglyAreReported) {
   EXPECT_DEATH(run(Bug::too_many_arrivals), "more threads arrive than it was made for");
 }
 
-// What the driver refuses, and that the box fills its swizzle.
+// Arguments that the driver refuses, including a box that does not fill its swizzle.
 TEST(TensorMaps, ArgumentsThatTheDriverRefusesAreRefused) {
   const DeviceArray<std::int8_t> there(4096);
   const rt::TiledBytes right = {there.data(), 16, 128, 128, 16, 64, rt::Swizzle::bytes_64};
@@ -162,7 +162,7 @@ TEST(TensorMaps, ArgumentsThatTheDriverRefusesAreRefused) {
 
 constexpr int kRounds = 5;
 
-// Warp 0 loads rows of 32 bytes, one after the other; warps 1 and 2 add them up.
+// Warp 0 loads rows of 32 bytes one after another; warps 1 and 2 add them up.
 __global__ void add_rows(int* out, const LEQ_GRID_CONSTANT rt::TensorMap map, Bug bug) {
   LEQ_DYNAMIC_SHARED(unsigned char, dynamic);
   unsigned char* const row = aligned(dynamic);
@@ -216,7 +216,7 @@ std::vector<int> sums_of_rows() {
 
 TEST_P(Landing, ARingOfStagesWorks) { EXPECT_EQ(run_add_rows(Bug::none), sums_of_rows()); }
 
-// By a lane whose warp has not read it yet.
+// The bug: a lane releases the stage although the other lanes of its warp may not have read it.
 TEST(CopyEngine, ShowsAStageThatIsReleasedTooEarly) {
   simt::schedule() = {3, simt::CopyLands::at_issue};
   EXPECT_NE(run_add_rows(Bug::released_too_early), sums_of_rows());
@@ -237,8 +237,8 @@ TEST_P(LandingDeath, AWrongParityIsADeadlock) {
 
 // --- clusters ---
 
-// Each block loads half of a row of 64 bytes for both and adds up the row that is there, kRounds
-// times; a stage is free when both blocks have read theirs.
+// Each block loads half of a row of 64 bytes for both blocks and adds up the whole row; this is
+// repeated kRounds times. A stage is free when both blocks have read it.
 __global__ void share_rows(int* out, const LEQ_GRID_CONSTANT rt::TensorMap map, Bug bug) {
   LEQ_DYNAMIC_SHARED(unsigned char, dynamic);
   unsigned char* const row = aligned(dynamic);
@@ -292,9 +292,9 @@ TEST(ClusterDeath, WrongUseIsReported) {
 
 // --- the tensor cores ---
 
-constexpr int kColumns = 128;  // of both operands
+constexpr int kColumns = 128;  // columns of both operands
 
-// out[64][columns] = A B^T of one warpgroup, 128 columns of bytes at once.
+// Computes out[64][columns] = A B^T in one warpgroup, over 128 columns of bytes at once.
 template <int columns, bool through_registers>
 __global__ void multiply(int* out, const std::int8_t* a, const std::int8_t* b, Bug bug) {
   LEQ_DYNAMIC_SHARED(unsigned char, dynamic);
@@ -309,7 +309,7 @@ __global__ void multiply(int* out, const std::int8_t* a, const std::int8_t* b, B
   ptx::fence_async();
   __syncthreads();
   int sums[columns / 2];
-  for (int& sum : sums) sum = 1000;  // not looked at
+  for (int& sum : sums) sum = 1000;  // not read
   std::uint32_t rows[4][4];
   const int lane = thread % 32, row = thread / 32 * 16 + lane / 4;
   for (int step = 0; step < 4; ++step) {
@@ -379,8 +379,8 @@ TEST_P(Landing, SumsThatAreNotWaitedForArePoison) {
   EXPECT_EQ(found, std::vector<int>(64 * 128, static_cast<int>(0xcdcdcdcd)));
 }
 
-// Tiles of 128 rows of 128 bytes come one after the other to one stage; a warpgroup adds up the
-// bytes of each row in all of them, its A is all ones. out[thread][64].
+// Loads tiles of 128 rows of 128 bytes one after another to one stage; a warpgroup adds up the
+// bytes of each row in all tiles (its A is all ones). The result is out[thread][64].
 __global__ void add_tiles(int* out, const LEQ_GRID_CONSTANT rt::TensorMap map, Bug bug) {
   LEQ_DYNAMIC_SHARED(unsigned char, dynamic);
   unsigned char* const tile = aligned(dynamic);
@@ -443,7 +443,7 @@ TEST_P(Landing, TilesAreMultipliedAsTheyCome) {
   EXPECT_EQ(run_add_tiles(Bug::none), sums_of_tiles());
 }
 
-// Both are seen where products are made as late as they may be.
+// Both bugs become visible if products are computed as late as the rules allow.
 class LateProducts : public testing::Test {
  protected:
   LateProducts() { simt::schedule() = {3, simt::CopyLands::at_issue}; }

@@ -1,4 +1,4 @@
-// What a runtime is asked of kernels: for each device anew.
+// The properties of kernels are requested from the runtime separately for each device.
 #include "cuda/rt/kernel_table.h"
 
 #include <gtest/gtest.h>

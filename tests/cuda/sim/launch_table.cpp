@@ -1,7 +1,7 @@
-// Every kernel of the backend was launched by these tests: the launches of each are printed after
-// the last test, and a kernel of cuda/check/kernels.txt, which has all that nvcc compiles, with
-// none is a failure. Counted are instantiations: each number of bits, tile and grouping is a
-// kernel.
+// Checks that these tests launch every kernel of the backend. After the last test, the launches of
+// each kernel are printed; a kernel that nvcc compiles (cuda/check/kernels.txt) but no test
+// launches is a failure. Each instantiation counts as a kernel: every number of bits, tile and
+// grouping.
 #include "launch_table.h"
 
 #include <dlfcn.h>
@@ -26,7 +26,7 @@ void erase_all(std::string& text, const std::string& part) {
   }
 }
 
-// As cuda/check/check_nvcc.sh writes names: without namespaces, blanks, result and parameters.
+// Formats a name as cuda/check/check_nvcc.sh does: no namespaces, blanks, result or parameters.
 std::string kernel_name(std::string symbol) {
   for (const char* part : {"void ", "(anonymous namespace)::", "leq::sim::", " "}) {
     erase_all(symbol, part);
@@ -34,7 +34,7 @@ std::string kernel_name(std::string symbol) {
   return symbol.substr(0, symbol.rfind('('));
 }
 
-// Names of this program's functions by their addresses in its file.
+// Reads the names of this program's functions by their addresses in its file.
 std::map<std::uintptr_t, std::set<std::string>> read_functions() {
   std::map<std::uintptr_t, std::set<std::string>> names;
   const std::string program = std::filesystem::canonical("/proc/self/exe");
@@ -72,7 +72,7 @@ std::map<std::string, std::uint64_t> launches_by_name() {
   for (const auto& [code, count] : simt::launch_counts()) {
     const auto address = reinterpret_cast<std::uintptr_t>(code);
     auto found = names.find(address - main_file(code));
-    if (found == names.end()) found = names.find(address);  // a program at a fixed address
+    if (found == names.end()) found = names.find(address);  // for a program at a fixed address
     if (found == names.end()) continue;
     for (const std::string& name : found->second) launches[name] += count;
   }
@@ -82,7 +82,7 @@ std::map<std::string, std::uint64_t> launches_by_name() {
 class LaunchTable : public testing::Environment {
  public:
   void TearDown() override {
-    if (GTEST_FLAG_GET(filter) != "*") return;  // some of the tests launch some of the kernels
+    if (GTEST_FLAG_GET(filter) != "*") return;  // a part of the tests launches only some kernels
     const auto launches = launches_by_name();
     const auto kernels = compiled_kernels();
     EXPECT_FALSE(kernels.empty()) << "cuda/check/kernels.txt names no kernel";
@@ -96,7 +96,7 @@ class LaunchTable : public testing::Environment {
   }
 };
 
-const auto* const table = testing::AddGlobalTestEnvironment(new LaunchTable);  // gtest's from here
+const auto* const table = testing::AddGlobalTestEnvironment(new LaunchTable);  // owned by gtest
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Launches so far of the kernels whose names begin so, all instantiations together.
+// Counts launches of kernels whose names begin with a prefix, summed over instantiations.
 #pragma once
 
 #include <cstdint>

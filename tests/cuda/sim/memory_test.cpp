@@ -1,4 +1,4 @@
-// A plan's memory is taken once and cut into blocks; what does not fit is refused at the plan.
+// A plan's memory is allocated once and divided into blocks; a plan that does not fit is refused.
 #include "cuda/host/device_memory.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ constexpr std::size_t kMb = 1 << 20;
 
 class MemoryTest : public testing::Test {
  protected:
-  // The emulated device has `free` bytes beside what other tests hold.
+  // Leaves `free` bytes on the emulated device in addition to the memory used by other tests.
   void leave(std::size_t free) {
     rt::set_emulated_memory(std::size_t{64} << 30);
     const rt::MemoryInfo memory = rt::memory_of(0);
@@ -42,7 +42,7 @@ TEST_F(MemoryTest, APlanIsTakenAtOnceAndGivenBackWithItsLastBlock) {
   EXPECT_EQ(free_bytes(), 10 * kMb);
 }
 
-// The same through the seam, which counts; the slots of the upload lie in what comes later.
+// Allocates through the backend, which counts bytes; upload slots share memory with later blocks.
 TEST_F(MemoryTest, BlocksOfAPlanAreCounted) {
   leave(10 * kMb);
   GpuMemory memory(0, test_stream(), 0);

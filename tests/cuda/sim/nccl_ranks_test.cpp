@@ -1,5 +1,5 @@
-// Ranks that NCCL connects, over an NCCL of our own: what is packed, sent and put where. The
-// library itself takes part only where there are GPUs.
+// Tests ranks connected by NCCL with a test implementation of NCCL: which bytes are packed, sent
+// and stored where. The real library is only used on machines with GPUs.
 #include "cuda/host/nccl_ranks.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-// Sends and receives of one thread between begin and end of a group are carried out at its end.
+// Sends and receives between the begin and the end of a thread's group are executed at the end.
 struct Group;
 struct Comm {
   Group& group;
@@ -26,9 +26,9 @@ struct Comm {
 struct Group {
   std::mutex lock;
   std::condition_variable changed;
-  std::map<std::pair<int, int>, std::deque<std::vector<std::byte>>> mail;  // from, to
+  std::map<std::pair<int, int>, std::deque<std::vector<std::byte>>> mail;  // (from, to) -> messages
   bool ended = false;
-  std::deque<Comm> members;  // those that ended as well
+  std::deque<Comm> members;  // including members that have ended
 };
 struct Wanted {
   std::byte* at;

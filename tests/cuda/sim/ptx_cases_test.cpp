@@ -1,5 +1,5 @@
-// The cases of ptx_conformance on the emulator, their other half: every wrapper of an instruction
-// has one, and what a case finds is no accident of an order.
+// The cases of ptx_conformance on the emulator: every wrapper of an instruction has a case, and a
+// case's result does not depend on the order of threads.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ std::string text_of(const std::filesystem::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// Functions of namespace ptx in headers: all of ptx.h and its like.
+// Lists the functions of namespace ptx in ptx.h and similar headers.
 std::set<std::string> wrappers() {
   const std::regex function(R"(__device__ __forceinline__ [\w:]+\s+(\w+)\()");
   std::set<std::string> names;

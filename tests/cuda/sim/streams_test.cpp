@@ -1,4 +1,4 @@
-// Two streams and the events between them: the emulator shows a wait that is missing.
+// Two streams with events between them: the emulator detects a missing wait.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -38,7 +38,7 @@ TEST_P(Streams, AMissingWaitForTheOtherStreamShows) {
   EXPECT_GT(shown, 0) << "the copy always ran first";
 }
 
-// The next copy into a slot that the other stream still reads.
+// The bug: the next copy overwrites a slot that the other stream is still reading.
 TEST_P(Streams, ASlotThatIsOverwrittenTooEarlyShows) {
   const rt::EventOwner read = rt::make_event(0);
   const std::vector<std::uint8_t> next(kBytes, 9);

@@ -1,4 +1,4 @@
-// The emulated backend computes by its own kernels alone.
+// Checks that the emulated backend uses only its own kernels for computations.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// write_late on the emulator: numbers arrive by a kernel.
+// Implements write_late for the emulator: a kernel writes the numbers.
 #include <cstring>
 #include <vector>
 

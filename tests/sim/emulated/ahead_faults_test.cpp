@@ -1,5 +1,5 @@
-// Rows that fail while steps run ahead: the reply ends as one that waits for each token does, and
-// nothing of it is left for others. Numbers in the emulated device's memory are damaged for it.
+// Rows that fail while steps run ahead: the reply must end like one that waits for each token, and
+// other replies must not be affected. The tests damage numbers in the emulated device's memory.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -63,7 +63,7 @@ class AheadFaults : public testing::Test {
   EngineReply write() {
     return write({}, [](std::size_t) {});
   }
-  // Begins a reply and steps until it has `wanted` tokens; what ends it goes to `ended`.
+  // Begins a reply and steps until it has `wanted` tokens; `ended` receives the final reply.
   void write_some(std::size_t wanted, EngineReply& ended) {
     EngineRequest request = this->request();
     written_ = 0;
@@ -72,7 +72,7 @@ class AheadFaults : public testing::Test {
     engine_->submit(std::move(request));
     while (written_ < wanted) engine_->step();
   }
-  // Its numbers lie where the host can reach them.
+  // Returns a weight in the emulated device's memory, which the host can access.
   static float& number(const void* weights, std::int64_t index) {
     return const_cast<float*>(static_cast<const float*>(weights))[index];
   }
@@ -86,16 +86,16 @@ class AheadFaults : public testing::Test {
   std::unique_ptr<Backend> backend_;
   std::optional<Session> session_;
   std::optional<Engine> engine_;
-  std::size_t written_ = 0;  // tokens of the reply that write_some began
+  std::size_t written_ = 0;  // tokens of the reply begun by write_some
 };
 
 TEST_F(AheadFaults, EndTheReplyWithTheWordsOfAStepThatWaits) {
   using Place = std::function<float&(const Session&)>;
   const std::vector<Place> places = {
-      [](const Session& session) -> float& {  // a row that is not finite
+      [](const Session& session) -> float& {  // makes a row non-finite
         return number(session.weights().layers[1].attention().norm.gain, 3);
       },
-      [](const Session& session) -> float& {  // a logit
+      [](const Session& session) -> float& {  // makes a logit non-finite
         return number(session.weights().head.segments[0].weight.codes, 0);
       },
   };
@@ -121,8 +121,8 @@ TEST_F(AheadFaults, EndTheReplyWithTheWordsOfAStepThatWaits) {
   }
 }
 
-// A row that fails in a step ahead is fed again by one that waits, and where that one is well
-// nobody hears of it: what was begun behind the failed row is nothing of the reply's.
+// If a draw fails, the step launched after it is dropped, and a step that waits feeds the row
+// again. If that succeeds, no error is reported.
 TEST_F(AheadFaults, ThatDoNotComeAgainChangeNothing) {
   begin(true);
   const EngineReply whole = write();
@@ -142,7 +142,7 @@ TEST_F(AheadFaults, ThatDoNotComeAgainChangeNothing) {
   EXPECT_EQ(ended.text, whole.text);
 }
 
-// Who uses the session before the host has looked at a step hears nothing of it.
+// Other users of the session are not affected before the host has checked a step.
 TEST_F(AheadFaults, AreTheirReplysAlone) {
   begin(true);
   const std::vector<Token> text = {1, 400, 401};
@@ -164,7 +164,7 @@ TEST_F(AheadFaults, AreTheirReplysAlone) {
   EXPECT_EQ(write().tokens, whole.tokens);
 }
 
-// The step after an end token, which alone is fed with it, fails: nobody hears of it.
+// The step after an end token only feeds that token, so its failure must not be reported.
 TEST_F(AheadFaults, OfAStepThatNobodyWantsAreForgotten) {
   begin(true);
   const EngineReply whole = write();
@@ -185,8 +185,8 @@ TEST_F(AheadFaults, OfAStepThatNobodyWantsAreForgotten) {
   EXPECT_EQ(write().tokens, whole.tokens);
 }
 
-// A step ahead that throws: one of its launches is refused, a kernel, a replay or the draw behind
-// it, and the step that waits feeds the same token at the same position.
+// A step ahead throws because the launch of a kernel, of a replay or of the following draw is
+// refused. The step that waits then feeds the same token at the same position.
 TEST_F(AheadFaults, OfALaunchTakeNoPosition) {
   for (const bool record : {false, true}) {
     begin(true);
@@ -194,8 +194,8 @@ TEST_F(AheadFaults, OfALaunchTakeNoPosition) {
     const EngineReply whole = write();
     ASSERT_EQ(whole.tokens.size(), 12u);
     const std::int64_t usual = engine_->counts().steps_ahead;
-    // Kernels of embedding and layers; of a step that is replayed all at once, then those that
-    // draw.
+    // The refused launch is a kernel of embedding and layers, or, for a step that is replayed as a
+    // whole, a kernel that draws.
     for (const int others : record ? std::vector<int>{0, 1} : std::vector<int>{0, 1, 3, 13}) {
       SCOPED_TRACE(others);
       const std::int64_t before = engine_->counts().steps_ahead;
@@ -204,7 +204,7 @@ TEST_F(AheadFaults, OfALaunchTakeNoPosition) {
       const std::int64_t length = session_->cache().length(0);
       EXPECT_EQ(length, std::ssize(request().prompt) + 5);
       sim::rt::fail_launch(others);
-      engine_->step();  // begins no step, and takes the token of the one before
+      engine_->step();  // submits no step; takes the last token
       EXPECT_EQ(written_, 6u);
       EXPECT_EQ(session_->cache().length(0), length);
       while (engine_->step()) {
@@ -212,7 +212,7 @@ TEST_F(AheadFaults, OfALaunchTakeNoPosition) {
       EXPECT_FALSE(ended.error);
       EXPECT_EQ(ended.tokens, whole.tokens);
       EXPECT_EQ(ended.text, whole.text);
-      // All others but the one that failed.
+      // All steps ahead succeed except the one that failed.
       EXPECT_EQ(engine_->counts().steps_ahead - before, usual - 1);
     }
     EXPECT_EQ(backend_->step_counts().replayed > 0, record);

@@ -1,4 +1,4 @@
-// Trained models on an emulated GPU of another architecture.
+// Runs trained models on an emulated GPU of another architecture.
 #include <gtest/gtest.h>
 
 #include "base/file.h"
@@ -12,7 +12,7 @@
 namespace leq {
 namespace {
 
-// The same sums in the same order: wgmma changes no bit.
+// wgmma adds the same numbers in the same order, so it must not change any bit.
 TEST(EmulatedHopper, GivesTheLogitsOfOlderChips) {
   for (const char* model : {"gpt2-tiny", "qwen3-tiny"}) {
     LEQ_SHARED_OR_SKIP(folder, std::string("models/") + model);
@@ -29,7 +29,7 @@ TEST(EmulatedHopper, GivesTheLogitsOfOlderChips) {
       const auto found = engine.logits(ids, ids.size());
       sim::rt::emulated_device() = usual;
       EXPECT_TRUE(found == expected) << model << " " << type;
-      // The first model of each type launches kernels that nothing launched before.
+      // The first model of each type launches kernels that no earlier model launched.
       if (model == std::string("gpt2-tiny")) {
         EXPECT_GT(simt::launch_counts().size(), kernels);
       }
@@ -37,7 +37,7 @@ TEST(EmulatedHopper, GivesTheLogitsOfOlderChips) {
   }
 }
 
-// f32 activations: by wgmma where the device adds as mma does, otherwise by mma; the same bits.
+// f32 activations use wgmma if the device's wgmma adds like mma, otherwise mma; bits are equal.
 TEST(EmulatedHopper, MultipliesFloatsByWgmmaWhereItAddsAlike) {
   LEQ_SHARED_OR_SKIP(folder, std::string("models/qwen3-tiny"));
   const Json golden = parse_json(read_file(folder / "golden.json", 1 << 24), "golden.json");
@@ -54,7 +54,7 @@ TEST(EmulatedHopper, MultipliesFloatsByWgmmaWhereItAddsAlike) {
   simt::schedule().float_sums = simt::FloatSums::otherwise;
   const auto before = simt::launch_counts();
   EXPECT_TRUE(logits() == expected) << "by mma";
-  // The comparison of both ways, and nothing else that is new.
+  // The only new kernel is the one that compares wgmma with mma.
   EXPECT_EQ(simt::launch_counts().size(), before.size() + 1);
   simt::schedule() = {};
   EXPECT_TRUE(logits() == expected) << "by wgmma";

@@ -1,4 +1,4 @@
-// Two models on one emulated device: a draft model changes no reply there either.
+// Two models on one emulated device: a draft model must not change replies there either.
 #include <gtest/gtest.h>
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Trained models on the emulated GPU: steps that are recorded and replayed give the bits of the
-// same steps run one by one, whatever happens between them.
+// Trained models on the emulated GPU: recorded and replayed steps must give the same bits as steps
+// run one by one, whatever happens in between.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct Kind {
 };
 void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.model << " " << kind.type; }
 
-// One backend with all that is asked of it in one order; logits as they come.
+// Runs all operations on one backend in a fixed order, and collects the logits.
 class Course {
  public:
   Course(const Kind& kind, const std::filesystem::path& file, bool record)
@@ -50,14 +50,14 @@ class Course {
   SequenceState state() { return session_->state(); }
   StepCounts counts() const { return backend_->step_counts(); }
 
-  // Tokens that only the seed decides.
+  // Tokens determined by the seed only.
   void prompt(std::int32_t sequence, int count) {
     Batch batch;
     const auto ids = tokens(count);
     batch.add(sequence, ids.data(), count, Batch::Want::last);
     feed(batch);
   }
-  // One token for each sequence; logits of the last `outputs` of them.
+  // Feeds one token of each sequence, with logits for the last `outputs` of them.
   void steps(int count, const std::vector<std::int32_t>& sequences, std::size_t outputs) {
     for (int i = 0; i < count; ++i) {
       Batch batch;
@@ -101,23 +101,23 @@ void all_that_happens(Course& course, std::int64_t context) {
   course.prompt(0, 6);
   course.steps(3, {0}, 1);
   course.prompt(1, 3);
-  course.steps(3, {0, 1}, 2);  // a sequence more
-  course.steps(3, {1, 0}, 1);  // the other way round, one of them silent
-  course.state().drop(0);      // its pages go to the next
+  course.steps(3, {0, 1}, 2);  // one more sequence
+  course.steps(3, {1, 0}, 1);  // in reverse, and one without logits
+  course.state().drop(0);      // its pages are reused by the next one
   course.steps(2, {1}, 1);
   course.state().fork(1, 2);
   course.steps(3, {1, 2}, 2);
   course.state().drop(1);
   course.prompt(1, 64 - 1);
-  course.steps(3, {1, 2}, 2);  // over the end of a page
+  course.steps(3, {1, 2}, 2);  // across the end of a page
   course.state().drop(2);
   (void)course.state().restore(1, 64);
-  if (context > 512) {  // over the end of a bucket of contexts
+  if (context > 512) {  // across the end of a bucket of contexts
     course.cache().repeat_pages(1, 509);
     course.steps(7, {1}, 1);
     (void)course.state().restore(1, 64);
   }
-  course.steps(1, {1}, 0);  // no logits
+  course.steps(1, {1}, 0);  // without logits
   course.steps(2, {1}, 1);
 }
 
@@ -127,10 +127,10 @@ std::uint64_t launches() {
   return count;
 }
 
-// Norm, qkv, rope and append, attention, o, norm, gate and up, down: codes of o and down, and the
-// join of spans, are no launches of their own. Beside the layers: embed, last norm, head, and the
-// rows that are wanted. Inputs of down in groups of 32, as narrow models have them, would be
-// another.
+// Launches of a layer: norm, qkv, rope and append, attention, o, norm, gate and up, down. Codes of
+// o and down and the combination of spans need no launch of their own. Besides the layers there are
+// embed, last norm, head, and gathering rows. If inputs of down have groups of 32, as in narrow
+// models, there is one more.
 TEST(StepLaunches, AreEightALayer) {
   LEQ_SHARED_OR_SKIP(folder, "models/qwen3-tiny");
   constexpr int kLayers = 4, kOthers = 4;
@@ -139,9 +139,9 @@ TEST(StepLaunches, AreEightALayer) {
                                    {"qwen3-tiny", "int8", KvType::simq4}};
   for (const Kind& kind : kinds) {
     const std::string type = kind.type;
-    const int quantizing = kv_scheme(kind.kv).blocked() ? 1 : 0;  // of all layers at once
+    const int quantizing = kv_scheme(kind.kv).blocked() ? 1 : 0;  // for all layers at once
     Course course(kind, test::quantized(folder, type, ActChoice::g128), false);
-    for (int page = 0; page < 2; ++page) course.prompt(0, 64);  // simq4: the first is coded
+    for (int page = 0; page < 2; ++page) course.prompt(0, 64);  // simq4: the first page is encoded
     course.cache().repeat_pages(0, 600);                        // two spans
     for (int sequences = 1; sequences <= 2; ++sequences) {
       if (sequences == 2) course.prompt(1, 3);
@@ -190,8 +190,8 @@ INSTANTIATE_TEST_SUITE_P(Models, Steps,
                            return name;
                          });
 
-// A server's steps: sequences that come and go, in an order of their own; on older chips and
-// on 9.0.
+// As in a server, sequences come and go, and their order changes; tested on older chips and on
+// compute capability 9.0.
 TEST(StepsOfManySequences, ReplayedGiveTheBitsOfStepsRunOneByOne) {
   LEQ_SHARED_OR_SKIP(folder, "models/qwen3-tiny");
   constexpr int kSequences = 130;
@@ -226,7 +226,7 @@ TEST(StepsOfManySequences, ReplayedGiveTheBitsOfStepsRunOneByOne) {
   sim::rt::emulated_device() = usual;
 }
 
-// Two sessions at once on one device, their steps in turn: neither replays the other's.
+// Two sessions step alternately on one device; neither may replay the other's steps.
 TEST(StepsOfTwoSessions, AreKeptApart) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const Model model(test::quantized(folder, "int8"), {});
@@ -251,7 +251,7 @@ TEST(StepsOfTwoSessions, AreKeptApart) {
   EXPECT_EQ(backend->step_counts().recorded, 3);
 }
 
-// Moving scales lie on the device and follow the inputs there, in replayed steps too.
+// Moving scales are stored on the device and change with the inputs there, also in replayed steps.
 TEST(StepsOfMovingScales, ReplayedGiveTheBitsOfStepsRunOneByOne) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const Model model(test::quantized(folder, "int8", ActChoice::online), {});
@@ -277,7 +277,7 @@ TEST(StepsOfMovingScales, ReplayedGiveTheBitsOfStepsRunOneByOne) {
   }
 }
 
-// A driver that cannot make a graph of what was recorded costs speed, not the reply.
+// If the driver cannot build a graph of the recording, the reply is slower but the same.
 TEST(StepsThatCannotBeRecorded, RunOneByOneAndSaySo) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const Kind kind = {"storyteller", "int8", KvType::f16};

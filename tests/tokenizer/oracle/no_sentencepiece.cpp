@@ -1,4 +1,4 @@
-// Stands in for the comparison with the sentencepiece library where it is not installed.
+// Replaces the comparison with the sentencepiece library if that library is not installed.
 #include <gtest/gtest.h>
 
 TEST(SentencepieceOracle, NeedsTheLibrary) {

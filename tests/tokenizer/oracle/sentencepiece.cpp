@@ -1,5 +1,5 @@
-// tokenizer.model files against the sentencepiece library: real ones, and small ones that it trains
-// here with other settings.
+// Compares tokenizer.model files with the sentencepiece library: real files, and small ones that
+// the library trains here with other settings.
 #include <gtest/gtest.h>
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
@@ -31,12 +31,12 @@ void expect_same(const std::string& model, const std::vector<std::string>& texts
     const std::vector<int> ids = oracle.EncodeAsIds(text);
     EXPECT_EQ(encode_plain(tokenizer, text), ids) << printable(text, 300);
     const bool unknown = std::find(ids.begin(), ids.end(), oracle.unk_id()) != ids.end();
-    if (unknown) continue;  // the library prints its own sign for it
+    if (unknown) continue;  // the library prints a symbol of its own for it
     EXPECT_EQ(tokenizer.decode(ids, false), oracle.DecodeIds(ids)) << printable(text);
   }
 }
 
-// Stories of made-up words, so that the tests need no data.
+// Returns stories of invented words, so that the tests need no data.
 std::vector<std::string> sentences(std::uint64_t seed, int count) {
   const std::vector<std::string> words = {"the",  "little", "fox",   "walked",  "into",  "woods",
                                           "and",  "saw",    "a",     "lantern", "under", "old",
@@ -139,7 +139,7 @@ TEST(SentencepieceOracle, TrainedModelsWithAllSettings) {
   }
 }
 
-// Pieces with characters that are no pieces, equal scores, user-defined pieces inside words.
+// Tests characters that are not pieces, equal scores, and user-defined pieces within words.
 TEST(SentencepieceOracle, UnusualModels) {
   for (const std::uint64_t model_type : {1u, 2u}) {
     SCOPED_TRACE(model_type);

@@ -57,7 +57,7 @@ class Attention {
   }
 
  private:
-  // One span of a unit. `slot` is the span's index among the spans of the unit in this wave.
+  // One span (512 positions) of a unit. `slot` is its index among the unit's spans in this wave.
   struct SpanTask {
     std::int64_t unit = 0;
     std::int64_t span = 0;
@@ -203,7 +203,7 @@ class Attention {
     return shared_.partials + records * plan_.record_floats;
   }
 
-  // counters: [blocks][output groups] pending kv heads, then [units] pending spans.
+  // counters: the pending kv heads of each [block][output group], then the pending spans per unit.
   std::int32_t* pending_spans(std::int64_t unit) const {
     return shared_.counters + plan_.tokens * plan_.output_groups + unit;
   }
@@ -211,8 +211,8 @@ class Attention {
     return shared_.counters + block * plan_.output_groups;
   }
 
-  // Whether finish() quantizes: a group of columns when the last kv head that writes to it is
-  // finished, or a row with one scale when all heads are. run() quantizes rows with a common scale.
+  // Whether finish() quantizes the output: a group of columns after the last kv head that writes to
+  // it, or a row with one scale after all heads. If all rows share a scale, run() quantizes them.
   bool quantizes_here() const {
     const QuantizedUnit unit = quantized_unit(out_.format);
     return unit == QuantizedUnit::columns_128 || unit == QuantizedUnit::row;

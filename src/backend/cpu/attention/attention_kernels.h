@@ -54,9 +54,9 @@ struct ValueTile {
   float* out[kQueryTile] = {};  // [d]
 };
 
-// For quantized values of one page and queries that see the same columns [first, last): lanes += p
-// * m, weights = p * s. Other columns in the first and last block of 16 have no effect, and their
-// scales are not read.
+// For quantized values of one page, and queries that all see columns [first, last): lanes += p * m,
+// weights = p * s. Other columns in the first and last block of 16 have no effect, and their scales
+// are not read.
 struct WeighTile {
   int queries = 0;
   int first = 0, last = 0;
@@ -86,11 +86,11 @@ struct KvKernels {
 
 struct AttentionKernels {
   KvKernels kv[3];  // indexed by KvType
-  // Values of one query are read sequentially, in memory order, if heads have at most so many
-  // columns.
+  // If a head has at most this many columns, the
+  // values of a single query are read in memory order.
   int columns_in_order = 0;
-  // Columns [first, last) of a span of 512, first < last: p = exp(s - m) in place. Other columns of
-  // the first and last block of 16 become 0.
+  // In columns [first, last) of a span of 512, first < last, scores become p = exp(s - m), m the
+  // largest score. Other columns of the first and last block of 16 become 0.
   SpanSum (*softmax)(float* scores, int first, int last) noexcept;
   void (*weigh)(const WeighTile& tile) noexcept;
   // the sum of 16 lanes: adds lanes 8 apart, then 4, 2 and 1 apart

@@ -21,7 +21,7 @@ int group_width(const KvScheme& scheme, int dims) {
   return scheme.group == 0 ? dims : scheme.group;
 }
 
-// The first query of a tile for which all positions before `end` are closed; rows ascend.
+// The tile's first query that reads all positions before `end` as codes; its rows ascend.
 int first_closed(const SpanWork& work, Tile queries, std::int64_t end) {
   int query = queries.first;
   while (query < queries.last && work.head.kv.residual.closed_for(work.position_of(query)) < end) {
@@ -30,7 +30,7 @@ int first_closed(const SpanWork& work, Tile queries, std::int64_t end) {
   return query;
 }
 
-// The columns of a page that are sinks.
+// The columns of a page that are attention sinks, which are never read as codes.
 Columns sinks_in(const SpanWork& work, int page) {
   return {0, static_cast<int>(std::clamp<std::int64_t>(
                  work.head.kv.residual.sinks - work.page_position(page), 0, kPageTokens))};
@@ -64,7 +64,7 @@ void score_sinks(const SpanWork& work, int page, int kv_head, Tile queries, Colu
   }
 }
 
-// Scores against key codes in `columns` (whole blocks), for queries for which these are closed.
+// Scores from key codes in `columns` (whole blocks), for queries that read these blocks as codes.
 void score_closed(const SpanWork& work, int page, int kv_head, Tile queries, Columns columns,
                   Ahead& ahead) {
   const HeadBlock& head = work.head;
@@ -93,7 +93,7 @@ void score_closed(const SpanWork& work, int page, int kv_head, Tile queries, Col
   head.packed.scores[packed_index(scheme.bits)](tile);
 }
 
-// For keys with scales by channel: codes where the query sees a closed block, otherwise f16 copies.
+// For keys with scales by channel: closed blocks are read as codes, all others as f16 copies.
 void score_blocks(const SpanWork& work, int page, int kv_head, Tile queries, Ahead& ahead) {
   const int block = keys_of(work).block;
   const Columns any = in_page(work.any(queries), page);
@@ -120,7 +120,7 @@ void score_blocks(const SpanWork& work, int page, int kv_head, Tile queries, Ahe
   }
 }
 
-// For keys with scales by token: all queries read codes.
+// For keys with scales by token: all queries read codes, never f16 copies.
 void score_tokens(const SpanWork& work, int page, int kv_head, Tile queries, Ahead& ahead) {
   const HeadBlock& head = work.head;
   const HeadPage keys = work.keys(page, kv_head);

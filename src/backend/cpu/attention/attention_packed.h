@@ -1,5 +1,5 @@
-// Pages of packed codes in a span (attention_span.h). Codes are read where a block is closed for a
-// query, otherwise f16 copies; only positions decide which (KvResidual).
+// Attention over pages of packed codes (attention_span.h). A query reads codes of blocks that are
+// closed for it and f16 copies of the others; positions alone decide this (KvResidual).
 #pragma once
 
 #include "backend/cpu/attention/attention_work.h"

@@ -9,20 +9,20 @@
 namespace leq::cpu {
 namespace {
 
-// So many queries that a page of keys is loaded once for many products, but so few that their
-// scores remain in the L2 cache.
+// Queries per block: enough that each loaded page of keys is used for many products, but few enough
+// that their scores remain in the L2 cache.
 constexpr std::int64_t kBlockQueries = 96;
 constexpr std::int64_t kTasksPerThread = 4;
-// Reading small pieces that are far apart is slow. Of at most 44 GB/s, read-only loops reach 32
-// GB/s with pieces of 16 KB and 36 GB/s with 48 KB. A Zen 4 reads 12 heads of f16 as 96 KB 1.3
-// times as fast as in pieces of 64 and 32 KB.
+// Pieces are this large because small pieces that are far apart are read slowly: of 44 GB/s at
+// most, read-only loops reach 32 with pieces of 16 KB and 36 with 48 KB. A Zen 4 reads 12 heads of
+// f16 in pieces of 96 KB 1.3 times as fast as in pieces of 64 and 32 KB.
 constexpr std::int64_t kPieceBytes = 128 * 1024;
 constexpr std::int64_t kMostHeads = 16;  // most kv heads that are read together
 constexpr std::int64_t kFewHeads = 4;    // heads of < 128 columns that form a long enough piece
 constexpr std::int64_t kWaveSpans = 32;
 
-// Batches of fewer rows x kv heads than this are divided by spans too. Heads of fewer than 128
-// columns are read together, so that more units are needed; a part of 128 columns is long enough.
+// Batches with fewer (rows x kv heads) than this are also divided by spans. Heads of fewer than 128
+// columns need more units, because several are read together; larger heads are read one at a time.
 std::int64_t fewest_units(int threads, const AttentionShape& shape) {
   return kTasksPerThread * threads * (shape.head_dim < 128 ? kFewHeads : 1);
 }

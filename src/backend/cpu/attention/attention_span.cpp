@@ -14,7 +14,7 @@
 namespace leq::cpu {
 namespace {
 
-// From so many queries on, a page of f16 numbers or codes is widened to f32 once for all of them.
+// With at least this many queries, a page of f16 numbers or codes is widened to f32 once for all.
 constexpr int kWideQueries = 13;
 
 // The columns of a span that row `row` of the block sees. Both ends increase with the row.
@@ -62,9 +62,9 @@ KvType type_of(const HeadBlock& head, KvPart side) {
   return side == KvPart::keys ? head.kv.key_type : head.kv.value_type;
 }
 
-// Whether reads are left to the hardware prefetcher: float numbers of one query in long pieces.
-// Codes, and several queries, take as long to multiply as to read, so that the prefetcher falls
-// behind; with short pieces it restarts too often.
+// Whether only the hardware prefetcher is used: for float numbers of one query in long pieces. With
+// codes or several queries it falls behind, because their products take as long as the reads; with
+// short pieces it restarts too often.
 bool left_alone(const HeadBlock& head, KvPart side) {
   constexpr std::size_t kLongPiece = 96 * 1024;
   const KvType type = type_of(head, side);

@@ -27,7 +27,7 @@ struct HeadBlock {
   RowBlock block;
   int kv_head = 0;          // first kv head
   int heads = 1;            // number of kv heads
-  QueryHeads readers = {};  // query heads of the first kv head; each kv head has as many
+  QueryHeads readers = {};  // query heads of the first kv head; the other kv heads have as many
 
   int head_queries() const { return static_cast<int>(block.rows) * readers.count; }
   int queries() const { return heads * head_queries(); }
@@ -42,7 +42,7 @@ bool prepare_queries(const HeadBlock& head, const WorkerScratch& scratch);
 
 // The span that this thread will probably run next; its first keys are prefetched.
 struct NextSpan {
-  const HeadBlock* head = nullptr;  // null if there is none
+  const HeadBlock* head = nullptr;  // null: there is no next span
   std::int64_t span = 0;
 };
 
@@ -50,7 +50,7 @@ struct NextSpan {
 void run_span(const HeadBlock& head, std::int64_t span, const NextSpan& next,
               const WorkerScratch& scratch, float* records);
 
-// Merges records[q], the query's next span, into totals[q].
+// Merges records[q], the result of query q over the next span, into totals[q].
 void merge_records(const HeadBlock& head, const float* records, float* totals);
 
 // Writes o * (1 / l) to the block's rows, in the columns of these kv heads.

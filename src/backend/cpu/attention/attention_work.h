@@ -33,7 +33,7 @@ inline Ahead take_part(Ahead& left, int parts) {
   return part;
 }
 
-// Queries [first, last), which share loads.
+// Queries [first, last), which are processed together so that they share loads.
 struct Tile {
   int first = 0;
   int last = 0;
@@ -99,7 +99,7 @@ struct SpanWork {
 };
 
 // Calls run(some queries, their columns) for columns of a page, within `limit`, that a tile sees:
-// once if all queries see the same columns, otherwise query by query. A query's columns ascend.
+// once if all queries see the same columns, otherwise once per query, with ascending columns.
 template <class Run>
 void each_view(const SpanWork& work, int page, Tile queries, Columns limit, Run run_some) {
   const auto clipped = [&](Columns columns) {

@@ -100,7 +100,8 @@ class DeltaNet {
   void run() {
     if (shape_.key_heads == 0) return;
     const std::int64_t heads = shape_.key_heads;
-    each(std::ssize(chains_) * heads, [this, heads](std::int64_t task, int worker) {
+    const std::int64_t state_values = batch_.tokens * recurrent_numbers(shape_);
+    each(std::ssize(chains_) * heads, state_values, [this, heads](std::int64_t task, int worker) {
       const auto head = static_cast<int>(task % heads);
       for (const SequenceRun& run : chains_[static_cast<std::size_t>(task / heads)]) {
         one_head(run, head, scratch_of(worker));
@@ -111,8 +112,8 @@ class DeltaNet {
   }
 
  private:
-  // With this gain an RMS norm computes l2(x) = x / sqrt(mean + eps / d) / sqrt(d); queries have
-  // two roots, for a further factor 1 / sqrt(d).
+  // An RMS norm with this gain computes l2(x) = x / sqrt(mean + eps / d) / sqrt(d). For queries
+  // `roots` is 2, which adds the factor 1 / sqrt(d).
   float gain(int roots) const {
     return static_cast<float>(std::pow(static_cast<double>(shape_.key_dim), -0.5 * roots));
   }
@@ -131,9 +132,10 @@ class DeltaNet {
     }
   }
 
+  // Runs tasks that together read `values` numbers, on the thread pool unless these are few.
   template <class Body>
-  void each(std::int64_t tasks, Body&& body) {
-    if (batch_.tokens * mixed_.width > kSerialNumbers) return context_.pool.run(tasks, body);
+  void each(std::int64_t tasks, std::int64_t values, Body&& body) {
+    if (values > kSerialNumbers) return context_.pool.run(tasks, body);
     for (std::int64_t task = 0; task < tasks; ++task) body(task, 0);
   }
 
@@ -150,7 +152,7 @@ class DeltaNet {
 
   float* row(std::int64_t row) const { return mixed_.values + row * mixed_.value_stride; }
 
-  // The first convolution channels of a head's queries, keys and values.
+  // The first convolution channel of a head's queries, keys or values.
   std::int64_t query_at(int head) const { return std::int64_t{head} * shape_.key_dim; }
   std::int64_t key_at(int head) const { return shape_.keys() + query_at(head); }
   std::int64_t value_at(int head) const {
@@ -287,6 +289,9 @@ class DeltaNet {
       const std::int64_t at = first + std::int64_t{column} * shape_.key_dim;
       part.to = to.recurrent + at;
       part.from = from.recurrent == nullptr ? part.to : from.recurrent + at;
+      const std::int64_t end = at + std::int64_t{part.columns} * shape_.key_dim;
+      const bool more = from.recurrent != nullptr && end < recurrent_numbers(shape_);
+      part.next_state = more ? from.recurrent + end : nullptr;
       if (from.recurrent == nullptr) {
         std::fill_n(part.to, std::int64_t{part.columns} * shape_.key_dim, 0.0f);
       }
@@ -328,7 +333,7 @@ class DeltaNet {
     const QuantizedUnit unit = quantized_unit(out.format);
     FirstBadRow bad;
     const std::int64_t tasks = (batch_.tokens + kRowsPerTask - 1) / kRowsPerTask;
-    each(tasks, [&](std::int64_t task, int) {
+    each(tasks, batch_.tokens * mixed_.width, [&](std::int64_t task, int) {
       const std::int64_t last = std::min((task + 1) * kRowsPerTask, batch_.tokens);
       for (std::int64_t t = task * kRowsPerTask; t < last; ++t) {
         float* x = row(t) + shape_.channels();

@@ -19,6 +19,8 @@ struct DeltaBlock {
   const float* from = nullptr;   // S [key_dim][columns] before the first token
   float* to = nullptr;           // S after the last token; may equal `from`
   std::int64_t tokens = 0, value_stride = 0;
+  // The columns of S that the caller reads next, prefetched during the last token. Null: nothing.
+  const float* next_state = nullptr;
   // Memory that the caller reads next and that is prefetched meanwhile: fetch_bytes for each token,
   // fetch_stride floats apart. Null: nothing.
   const float* fetch = nullptr;

@@ -79,8 +79,16 @@ __attribute__((always_inline)) inline void see(const DeltaBlock& block, const fl
       });
 }
 
-// One pass over the state for a token: computes S and o and, with kNext, S^T k of the next token,
-// so that S is read only once per token.
+// Prefetches the cache line of register r of a row, once a line, into the L2 cache.
+template <class Register>
+__attribute__((always_inline)) inline void prefetch_line(const float* row, int r) {
+  constexpr int kLine = 16;  // floats
+  const int column = r * Register::kLanes;
+  if (column % kLine == 0) __builtin_prefetch(row + column, 0, 2);
+}
+
+// Reads and writes the state once for a token: computes S and o and, if kNext, also S^T k of the
+// next token, so that S is read only once per token.
 template <class Register, bool kNext, class Lanes>
 __attribute__((always_inline)) inline void recur_token(const DeltaBlock& block, std::int64_t token,
                                                        const float* from, int first, Lanes lanes,
@@ -97,6 +105,7 @@ __attribute__((always_inline)) inline void recur_token(const DeltaBlock& block, 
     u[r] = Register::mul(Register::fnma(alpha, seen.joined(r), lanes.load(v, r)), beta);
   }
   float* const to = block.to;
+  const float* const fetch = token + 1 == block.tokens ? block.next_state : nullptr;
   const std::int64_t stride = block.columns;
   Sums<Register, Lanes> out, next_seen;
   each_key(
@@ -105,6 +114,7 @@ __attribute__((always_inline)) inline void recur_token(const DeltaBlock& block, 
         const std::int64_t at = i * stride + first;
 #pragma GCC unroll 4
         for (int r = 0; r < Lanes::kRegisters; ++r) {
+          if (!kNext && fetch != nullptr) prefetch_line<Register>(fetch + at, r);
           const auto kept = Register::mul(alpha, lanes.load(from + at, r));
           const auto next = Register::fma(key, u[r], kept);
           lanes.store(to + at, r, next);

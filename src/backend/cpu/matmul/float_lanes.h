@@ -38,7 +38,7 @@ struct LastColumns {
   }
 };
 
-// One step of a tile, over sixteen columns.
+// Adds sixteen columns to the chains of a tile.
 template <class L, class Weight, int M, int N>
 inline __attribute__((always_inline)) void step(const Weight* const (&w)[N],
                                                 const float* const (&x)[M], std::int64_t k,
@@ -63,7 +63,7 @@ inline __attribute__((always_inline)) void step(const Weight* const (&w)[N],
   }
 }
 
-// Fewer than sixteen last columns, beginning at k. It is not unrolled, as it runs once per row.
+// Adds the last columns, fewer than sixteen, from k on. Not unrolled, because it runs once per row.
 template <class L, class Weight, int M, int N>
 inline __attribute__((always_inline)) void last_step(const Weight* const (&w)[N],
                                                      const float* const (&x)[M], std::int64_t k,
@@ -97,7 +97,7 @@ inline __attribute__((always_inline)) void finish(const FloatBlock& block, std::
   block.y[token * block.y_stride + output] = block.bias != nullptr ? sum + block.bias[output] : sum;
 }
 
-// M tokens x N outputs, beginning at `token` and `output`.
+// Computes a tile of M tokens x N outputs, beginning at `token` and `output`.
 template <class L, class Weight, int M, int N>
 void tile(const FloatBlock& block, std::int64_t token, std::int64_t output) {
   const Weight* w[N];

@@ -34,7 +34,7 @@ std::size_t linear_scratch_bytes(int threads);
 void run_linear(const LinearContext& context, const Rows& x, std::int64_t tokens,
                 const Linear& linear, Epilogue epilogue, const RowsFor& out);
 
-// For example "avx512vnni int8-g128 x int8 rows, 12x32".
+// A description such as "avx512vnni int8-g128 x int8 rows, 12x32".
 std::string describe_linear(const MatmulKernels& matmul, const Linear& linear);
 
 }  // namespace leq::cpu

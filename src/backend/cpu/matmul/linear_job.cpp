@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::int64_t kGroupColumns = 128;  // columns of an activation scale and a quantized unit
 
-// The tile of a unit's values, finished or not: [kTileTokens][kTileStride], gate before up. The
-// stride is not a power of two, so that rows of a tile do not share cache sets.
+// Buffer of a unit's values, before and after the epilogue: [kTileTokens][kTileStride], with gate
+// before up. The stride is not a power of two, so that rows of a tile do not share cache sets.
 constexpr std::int64_t kTileTokens = 256;
 constexpr std::int64_t kTileStride = kUnitPanels * kPanelRows + 16;
 constexpr std::size_t kTileBytes =
@@ -24,9 +24,9 @@ static_assert(kWorkerBytes % 64 == 0);
 
 // A task reads at least this much of the weights (about 4 us of a core's memory bandwidth) ...
 constexpr std::int64_t kTaskBytes = 64 * 1024;
-// ... or multiplies as long: at this number of tokens a panel takes as long as reading it.
+// ... or multiplies as long: with so many tokens, a panel's products take as long as its read.
 constexpr std::int64_t kTokensAsReading = 16;
-// Blocks have at least so many tokens when rows are divided to keep all threads busy.
+// Blocks have at least this many tokens when rows are divided to keep all threads busy.
 constexpr std::int64_t kFewestTokens = 48;
 // Size of a block of tokens in bytes, so that its codes remain in the L2 cache for all panels. It
 // is rounded to whole tiles of the tallest kernel.
@@ -155,8 +155,8 @@ void finish_row(LinearJob& job, const OutputUnit& unit, std::int64_t token, floa
   }
 }
 
-// The values in out to which `values` are added are a few lines per row, far apart, so that they
-// are prefetched this many rows ahead.
+// In `out`, the values to which results are added are a few lines per row, and rows are far apart,
+// so that these lines are prefetched this many rows ahead.
 constexpr std::int64_t kRowsAhead = 16;
 
 inline __attribute__((always_inline)) void fetch_ahead(const LinearJob& job, const OutputUnit& unit,

@@ -44,7 +44,7 @@ struct IntPanel {
   std::int64_t next_bytes = 0;
   Fetch fetch = Fetch::twice;  // best_fetch(); for codes of few tokens
 
-  // Tokens.
+  // Inputs of a block of tokens.
   std::int64_t tokens = 0;
   const std::uint8_t* inputs = nullptr;  // [tokens][input_stride]: q + 128 for int8 weights, else q
   std::int64_t input_stride = 0;

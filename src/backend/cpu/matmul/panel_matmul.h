@@ -11,8 +11,8 @@
 
 namespace leq::cpu {
 
-// Scratch of one panel matmul: that of the integer kernels, or else a dequantized K tile of a panel
-// with the lanes of its chains.
+// Scratch of one panel matmul. Integer kernels need the most; weight-only matmuls store a
+// dequantized K tile of a panel and the lanes of its chains.
 inline constexpr std::size_t kPanelScratchBytes = kIntScratchBytes;
 
 struct PanelTask {
@@ -33,7 +33,7 @@ struct PanelTask {
 // are unchanged or get arbitrary values.
 void multiply_panel(const MatmulKernels& kernels, const PanelTask& task) noexcept;
 
-// Throws Error with the linear if x does not have what its weights need.
+// Throws Error with the linear's name if x lacks codes, scales or sums that its weights need.
 void check_inputs(const Linear& linear, const Rows& x);
 
 }  // namespace leq::cpu

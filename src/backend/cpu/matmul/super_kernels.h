@@ -13,10 +13,10 @@ enum class Isa;
 namespace leq::cpu {
 
 // For each span of columns (at most 128, with a common token scale) A and B are integer sums over
-// the sub-blocks: A of sub-scale * sum of code * input, B of sub-minimum * sum of inputs. For q6_k
-// A is of sub-scale * (sum of code * input - 32 * sum of inputs), and there is no B.
-//   f = fma(float(A), d * token scale, f);  f = fma(-float(B), dmin * token scale, f)
-//   y = f + bias
+// the sub-blocks: A adds sub-scale * sum of code * input, B adds sub-minimum * sum of inputs. For
+// q6_k A adds sub-scale * (sum of code * input - 32 * sum of inputs), and there is no B.
+// f = fma(float(A), d * token scale, f);  f = fma(-float(B), dmin * token scale, f)
+// y = f + bias
 struct SuperPanel {
   const std::uint8_t* codes = nullptr;       // the low 4 bits, 64-byte aligned
   const std::uint8_t* high_codes = nullptr;  // the upper bits of 5 or 6

@@ -57,7 +57,7 @@ bool quantize_group(const RowKernels& kernels, const float* x, std::int64_t firs
   return true;
 }
 
-// The same with a known scale s: inv is 1 / s or 127 / r.
+// Like quantize_group, but with a known scale s: inv is 1 / s or 127 / r.
 bool quantize_fixed(const RowKernels& kernels, const float* x, std::int64_t first,
                     std::int64_t count, float inv, const Target& target) {
   if (!std::isfinite(kernels.absmax(x, count))) return false;

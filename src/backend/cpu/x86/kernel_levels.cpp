@@ -29,7 +29,7 @@ std::span<const KernelLevel> kernel_levels() {
                                                      .attention = attention_kernels_avx2,
                                                      .packed = packed_kernels_avx2,
                                                      .delta = delta_kernels_avx2},
-                                         // AVX2, except for the integer products.
+                                         // Uses the AVX2 kernels except for integer products.
                                          KernelLevel{.isa = Isa::avxvnni,
                                                      .matmul = matmul_kernels_avxvnni,
                                                      .rows = row_kernels_avx2,
@@ -48,7 +48,7 @@ std::span<const KernelLevel> kernel_levels() {
                                                      .attention = attention_kernels_avx512vnni,
                                                      .packed = packed_kernels_avx512,
                                                      .delta = delta_kernels_avx512},
-                                         // AVX-512, except for the integer matmuls.
+                                         // Uses the AVX-512 kernels except for integer matmuls.
                                          KernelLevel{.isa = Isa::avx512amx,
                                                      .matmul = matmul_kernels_avx512amx,
                                                      .rows = row_kernels_avx512,

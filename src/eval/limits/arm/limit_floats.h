@@ -10,7 +10,7 @@
 namespace leq::cpu {
 namespace {
 
-constexpr int kChains = 16;  // four instructions per cycle, latency four cycles
+constexpr int kChains = 16;  // hides a latency of 4 cycles at 4 instructions per cycle
 
 float f32_products(std::int64_t rounds) noexcept {
   return multiply_adds<float32x4_t, kChains>(

@@ -9,7 +9,7 @@ namespace {
 constexpr std::size_t kReadVector = 32;
 #include "eval/limits/limit_read.inc"
 
-constexpr int kChains = 12;  // two instructions per cycle, latency four or five cycles
+constexpr int kChains = 12;  // hides a latency of 4 or 5 cycles at 2 instructions per cycle
 
 float f32_products(std::int64_t rounds) noexcept {
   return multiply_adds<__m256, kChains>(

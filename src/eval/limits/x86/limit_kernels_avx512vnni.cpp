@@ -9,7 +9,7 @@ namespace {
 constexpr std::size_t kReadVector = 64;
 #include "eval/limits/limit_read.inc"
 
-constexpr int kChains = 24;  // two instructions per cycle, latency four or five cycles
+constexpr int kChains = 24;  // hides a latency of 4 or 5 cycles at 2 instructions per cycle
 
 // A single block of assembly, because g++ 12 would keep 24 sums in memory during a loop: this had
 // 38 % of the rate of this loop, which is less than the rate of the matmul itself.

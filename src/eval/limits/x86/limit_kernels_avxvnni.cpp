@@ -5,7 +5,7 @@
 namespace leq::cpu {
 namespace {
 
-constexpr int kChains = 12;  // two instructions per cycle, latency four or five cycles
+constexpr int kChains = 12;  // hides a latency of 4 or 5 cycles at 2 instructions per cycle
 
 std::int32_t int8_products(std::int64_t rounds) noexcept {
   using Bytes = Register<std::int8_t, 32>;

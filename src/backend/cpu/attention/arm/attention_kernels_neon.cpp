@@ -26,7 +26,7 @@ float32x4_t load4(const std::uint8_t* x) {
   return vcvtq_f32_u32(vmovl_u16(vget_low_u16(wide)));
 }
 
-// Blocks [block, block + B) of 16 keys, queries [first, first + R); one fma chain per key.
+// Scores of key blocks [block, block + B), 16 keys each; one fma chain per key and query.
 template <class Key, int R, int B>
 void float_blocks(const ScoreTile& tile, int block, int first) noexcept {
   const std::int64_t dims = tile.dims;
@@ -50,7 +50,7 @@ void float_blocks(const ScoreTile& tile, int block, int first) noexcept {
   }
 }
 
-// One query has few chains of sums, so that two blocks of keys at once are needed to hide latency.
+// One query alone has few fma chains, so that two blocks of keys at a time hide more latency.
 template <class Key, int R>
 void float_rows(const ScoreTile& tile, int first) noexcept {
   constexpr int kBlocks = R == 1 ? 2 : 1;
@@ -70,7 +70,7 @@ void neon_float_scores(const ScoreTile& tile) noexcept {
   for (; first < tile.queries; ++first) float_rows<Key, 1>(tile, first);
 }
 
-// One block of 16 keys. A code times a query code fits into 16 bits, sums of pairs into 32.
+// Scores of a block of 16 keys. Products of codes fit into 16 bits, sums of pairs into 32.
 void neon_int8_scores(const ScoreTile& tile) noexcept {
   const std::int64_t quads = (tile.dims + 3) / 4;
   for (int block = tile.first_block; block < tile.last_block; ++block) {
@@ -95,7 +95,7 @@ void neon_int8_scores(const ScoreTile& tile) noexcept {
   }
 }
 
-// Columns [column, column + 16 D), queries [first, first + R).
+// Adds to output columns [column, column + 16 D) of queries [first, first + R).
 template <class Value, int R, int D>
 void value_columns(const ValueTile& tile, std::int64_t column, int first) noexcept {
   const Value* values = static_cast<const Value*>(tile.values) + column;

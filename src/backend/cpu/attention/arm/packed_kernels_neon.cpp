@@ -28,7 +28,7 @@ Sixteen floats_of(uint8x16_t codes) {
            vcvtq_f32_u32(vmovl_u16(vget_high_u16(high)))}};
 }
 
-// The keys of block `place` within a row of 16 bytes.
+// Extracts the codes of key block `place` from a row of 16 bytes, which holds several blocks.
 template <int bits>
 Sixteen keys16(const std::uint8_t* row, int place) {
   uint8x16_t codes = vld1q_u8(row);
@@ -39,7 +39,7 @@ Sixteen keys16(const std::uint8_t* row, int place) {
   return floats_of(codes);
 }
 
-// The channels of 16 codes, in ascending order (kv_layout.h).
+// Unpacks the codes of 16 channels, in ascending order (kv_layout.h).
 template <int bits>
 Sixteen channels16(const std::uint8_t* at) {
   if constexpr (bits == 8) return floats_of(vld1q_u8(at));
@@ -57,7 +57,7 @@ Sixteen channels16(const std::uint8_t* at) {
   return floats_of(vandq_u8(vshlq_u8(bytes, vld1q_s8(kShifts)), vdupq_n_u8(3)));
 }
 
-// A block of 16 keys, queries [first, first + R).
+// Computes the scores of one block of 16 keys for queries [first, first + R).
 template <int bits, int R>
 void score_block(const PackedScoreTile& tile, int block, int first) noexcept {
   constexpr int kBlocks = 8 / bits;  // blocks of 16 keys in a row of 16 bytes
@@ -92,7 +92,7 @@ void neon_scores(const PackedScoreTile& tile) noexcept {
   }
 }
 
-// 16 channels from `column` on, written to `out`, queries [first, first + R).
+// Adds to 16 channels, from `column` on, of queries [first, first + R); results go to `out`.
 template <int bits, int R>
 void value_some(const PackedValueTile& tile, int column, int first, float* const* out) noexcept {
   const std::uint8_t* values = tile.values + column / 16 * 2 * bits;
@@ -113,7 +113,7 @@ void value_some(const PackedValueTile& tile, int column, int first, float* const
   }
 }
 
-// If fewer than 16 columns remain, they are computed in a buffer.
+// If fewer than 16 columns remain, they are computed in a temporary buffer.
 template <int bits, int R>
 void value_rows(const PackedValueTile& tile, int first) noexcept {
   for (int column = 0; column < tile.dims; column += 16) {

@@ -69,10 +69,10 @@ inline __attribute__((always_inline)) void add_products(__m256 (&sums)[R][N], Fa
   }
 }
 
-// With few queries there are few chains of sums; so many blocks of keys at once hide latency.
+// Key blocks per pass: few queries need more fma chains, from more keys, to hide latency.
 constexpr int blocks_at_once(int queries) { return queries == 1 ? 4 : queries == 2 ? 2 : 1; }
 
-// Blocks [block, block + B) of 16 keys, R queries; one fma chain per key.
+// Scores of key blocks [block, block + B), 16 keys each, for R queries; one fma chain per key.
 template <class Key, int R, int B>
 void float_blocks(const ScoreTile& tile, int block, const Prefetcher& ahead) noexcept {
   const std::int64_t dims = tile.dims;
@@ -96,7 +96,7 @@ void float_blocks(const ScoreTile& tile, int block, const Prefetcher& ahead) noe
   }
 }
 
-// Quads of query codes in 16 bits, paired as vpmaddwd needs them: columns 0 and 2, and 1 and 3.
+// Quads of query codes widened to 16 bits, in the pairs that vpmaddwd needs: columns 0, 2 and 1, 3.
 constexpr std::int64_t kQueryQuads = 64;
 template <int R>
 struct QueryPairs {
@@ -115,8 +115,8 @@ struct QueryPairs {
   }
 };
 
-// sums += codes times query codes, for `count` quads of B blocks. Shifts widen the odd bytes and a
-// mask the even ones, so that nothing saturates.
+// sums += codes times query codes, for `count` quads of B blocks. A shift widens the odd bytes and
+// a mask the even bytes to 16 bits, so that nothing saturates.
 template <int R, int B>
 inline __attribute__((always_inline)) void add_quads(const std::uint8_t* keys, std::int64_t stride,
                                                      std::int64_t count, const QueryPairs<R>& query,
@@ -141,8 +141,8 @@ inline __attribute__((always_inline)) void add_quads(const std::uint8_t* keys, s
   }
 }
 
-// score = s_q * fma(s, float(sum u q), m * float(sum q)). If all quads fit into `query`, it holds
-// them already.
+// score = s_q * fma(s, float(sum u q), m * float(sum q)). If all quads of the query fit into
+// `query`, the caller has already filled it.
 template <int R, int B>
 void int8_blocks(const ScoreTile& tile, int block, QueryPairs<R>& query,
                  const Prefetcher& ahead) noexcept {
@@ -213,7 +213,7 @@ void int8_scores(const ScoreTile& tile) noexcept {
   kRows[tile.queries - 1](tile);
 }
 
-// Columns [column, column + 8 D), R queries.
+// Adds to output columns [column, column + 8 D) of R queries.
 template <class Value, int R, int D>
 void value_columns(const ValueTile& tile, std::int64_t column) noexcept {
   const Value* values = static_cast<const Value*>(tile.values) + column;
@@ -236,7 +236,7 @@ void value_columns(const ValueTile& tile, std::int64_t column) noexcept {
   }
 }
 
-// The last n columns, n < 16, in two halves.
+// Adds to the last n columns, n < 16, in two halves.
 template <class Value>
 void value_tail(const ValueTile& tile, std::int64_t column) noexcept {
   const Value* values = static_cast<const Value*>(tile.values);

@@ -39,7 +39,7 @@ inline __attribute__((always_inline)) void fetch_near(const void* line) {
   _mm_prefetch(static_cast<const char*>(line) + kLinesNear * 64, _MM_HINT_T0);
 }
 
-// Blocks [block, block + B) of 16 keys, R queries; one fma chain per key.
+// Scores of key blocks [block, block + B), 16 keys each, for R queries; one fma chain per key.
 template <class Key, int R, int B>
 void float_blocks(const ScoreTile& tile, int block) noexcept {
   const std::int64_t dims = tile.dims;
@@ -126,7 +126,7 @@ void float_scores(const ScoreTile& tile) noexcept {
   kRows[tile.queries - 1](tile);
 }
 
-// Columns [column, column + 16 D), R queries; the last register is masked.
+// Adds to output columns [column, column + 16 D) of R queries; the last register is masked.
 template <class Value, int R, int D>
 void value_columns(const ValueTile& tile, std::int64_t column, __mmask16 mask) noexcept {
   const std::int64_t dims = tile.dims;
@@ -142,7 +142,7 @@ void value_columns(const ValueTile& tile, std::int64_t column, __mmask16 mask) n
       sums[r][i] = D == 1 ? load16(out, mask) : load16(out + i * 16);
     }
   }
-  // With many queries, f32 values are usually a page that was just widened and is in the cache.
+  // With many queries, f32 values are not prefetched: a page was just widened and is in the cache.
   constexpr bool kFetch = sizeof(Value) < sizeof(float) || R <= 3;
   Prefetcher ahead(share_of(tile.ahead, column, column + 16 * D, dims), tile.last - tile.first);
   for (std::int64_t j = tile.first; j < tile.last; ++j) {
@@ -260,7 +260,7 @@ SpanSum softmax(float* scores, int first, int last) noexcept {
   return {max, add_lanes(lanes)};
 }
 
-// B blocks of 16 columns, beginning at `block`; `mask` has the visible columns.
+// Computes B blocks of 16 columns, beginning at `block`; `mask` has a bit for each visible column.
 template <int B>
 void weigh_blocks(const WeighTile& tile, int block, __mmask16 mask) noexcept {
   __m512 scale[B], minimum[B];

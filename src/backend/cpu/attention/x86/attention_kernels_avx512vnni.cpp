@@ -8,7 +8,7 @@ namespace {
 struct QuadProducts {
   static constexpr int most_blocks(int queries) { return queries == 1 ? 1 : 4; }
 
-  // In assembly, because with many sums g++ 12 spills them to the stack around the intrinsic.
+  // In assembly, because g++ 12 spills sums, if there are many, to the stack around the intrinsic.
   template <int R, int B>
   static inline __attribute__((always_inline)) void add(const std::uint8_t* keys,
                                                         std::int64_t stride,

@@ -9,7 +9,7 @@
 namespace leq::cpu {
 namespace {
 
-// With few queries there are few chains of sums; so many blocks of keys at once hide latency.
+// Key blocks per pass: few queries need more chains of sums, from more keys, to hide latency.
 constexpr int blocks_at_once(int queries) { return queries == 1 ? 4 : queries == 2 ? 2 : 1; }
 
 __m256 halves8(const std::uint16_t* x) {

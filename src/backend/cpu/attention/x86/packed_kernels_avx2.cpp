@@ -27,8 +27,8 @@ __m256i bytes8(const std::uint8_t* at) {
   return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(at)));
 }
 
-// Blocks [block, block + B) of 16 keys, queries [first, first + R). `block` is even if B is 2, and
-// 0 if B is 4, so that blocks in the same bytes share loads; many chains hide latency.
+// Scores of key blocks [block, block + B) for queries [first, first + R). `block` is even if B is
+// 2, and 0 if B is 4, so that blocks in the same bytes share loads. Many fma chains hide latency.
 template <int bits, int R, int B>
 void score_some(const PackedScoreTile& tile, int block, int first) noexcept {
   constexpr int kBlocks = 8 / bits;                     // blocks of 16 keys in a row of 16 bytes
@@ -82,7 +82,7 @@ void score_some(const PackedScoreTile& tile, int block, int first) noexcept {
   }
 }
 
-// The sums take six registers for two blocks x three queries, or eight for four blocks x one query.
+// Sums need 6 registers for 2 key blocks x 3 queries, or 8 registers for 4 key blocks x 1 query.
 template <int bits, int R>
 void score_rows(const PackedScoreTile& tile, int first) noexcept {
   int block = tile.first_block;
@@ -102,7 +102,7 @@ void wide_scores(const PackedScoreTile& tile) noexcept {
   if (tile.queries - first == 1) return score_rows<bits, 1>(tile, first);
 }
 
-// The codes of eight of 16 channels, one in each lane.
+// Unpacks the codes of eight of 16 channels, one to a lane.
 template <int bits>
 __m256 channels8(const std::uint8_t* at, int half) {
   if constexpr (bits == 8) return low_codes<8>(bytes8(at + half * 8));
@@ -121,7 +121,7 @@ __m256 channels8(const std::uint8_t* at, int half) {
   return low_codes<2>(_mm256_srlv_epi32(_mm256_set1_epi32(all), digits));
 }
 
-// 16 D channels, beginning at `column`, written to `out`; queries [first, first + R).
+// Adds to 16 D channels, beginning at `column`, of queries [first, first + R); results go to `out`.
 template <int bits, int R, int D>
 void value_some(const PackedValueTile& tile, int column, int first, float* const* out) noexcept {
   const std::uint8_t* values = tile.values + column / 16 * 2 * bits;

@@ -104,7 +104,7 @@ void wide_scores(const PackedScoreTile& tile) noexcept {
   kRows[tile.queries - 1](tile);
 }
 
-// The codes of 16 channels, one in each lane.
+// Unpacks the codes of 16 channels, one to a lane.
 template <int bits>
 __m512 channels16(const std::uint8_t* at) {
   if constexpr (bits == 8) return low_codes<8>(bytes16(at));
@@ -122,7 +122,7 @@ __m512 channels16(const std::uint8_t* at) {
   return low_codes<2>(_mm512_srlv_epi32(_mm512_set1_epi32(all), digits));
 }
 
-// Channels [column, column + 16 D), R queries; if D is 1 the last register may be masked.
+// Adds to channels [column, column + 16 D) of R queries; if D is 1 the register may be masked.
 template <int bits, int R, int D>
 void value_some(const PackedValueTile& tile, int column, __mmask16 mask) noexcept {
   const std::uint8_t* values = tile.values + column / 16 * 2 * bits;

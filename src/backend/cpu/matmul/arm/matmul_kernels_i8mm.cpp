@@ -42,7 +42,7 @@ inline __attribute__((always_inline)) InputPair inputs_at(const std::uint8_t* x,
   return {vreinterpretq_s8_s64(vzip1q_s64(a, b)), vreinterpretq_s8_s64(vzip2q_s64(a, b))};
 }
 
-// Converts two quads of columns of four outputs to eight columns of two outputs, twice.
+// Combine two quads of columns of four outputs into eight columns of the first or last two outputs.
 inline __attribute__((always_inline)) int8x16_t low_outputs(int8x16_t quad, int8x16_t next) {
   return vreinterpretq_s8_s32(vzip1q_s32(vreinterpretq_s32_s8(quad), vreinterpretq_s32_s8(next)));
 }

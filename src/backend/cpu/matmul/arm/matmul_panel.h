@@ -25,7 +25,7 @@ struct Codes {
   static constexpr int kQuads = 8 / kLow;              // quads of columns per byte there
 };
 
-// Addresses of the bytes of a panel's planes at sixteen columns, beginning with one output.
+// Addresses of the codes of sixteen columns of a panel, from one output on, in the panel's planes.
 struct Planes {
   const std::uint8_t* low;
   const std::uint8_t* high;  // only 3 bits
@@ -128,7 +128,7 @@ inline void finish(const IntPanel& panel, std::int64_t token, std::int64_t outpu
   vst1q_f32(panel.y + token * panel.y_stride + output, f);
 }
 
-// Weight scale * token scale of a group for four outputs; without group scales a side has 1.
+// Weight scale * token scale of a group for four outputs; a side without group scales counts as 1.
 inline float32x4_t group_scale(const IntPanel& panel, std::int64_t token, std::int64_t output,
                                std::int64_t group) {
   float32x4_t scale = vdupq_n_f32(1.0f);

@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kSuperRows = 64;
 constexpr std::int64_t kSuperBlock = 256;  // columns of a superblock
 
-// The sums of M tokens x 4 R outputs, beginning at `output`.
+// The sums of a tile of M tokens x 4 R outputs, beginning at `output`.
 template <class Step, int kBits, int M, int R>
 struct SuperTile {
   using Sums = int32x4_t[M][R];
@@ -150,7 +150,7 @@ void super_tokens(const SuperPanel& panel, std::int64_t token) {
   }
 }
 
-// Tiles of two tokens x eight outputs, or one x 16; sums, a, b and f fill 16 of 32 registers.
+// Tiles have two tokens x eight outputs, or one x 16; sums, a, b and f fill 16 of 32 registers.
 template <class Step, int kBits>
 void super_panel(const SuperPanel& panel) {
   std::int64_t token = 0;

@@ -72,7 +72,7 @@ struct Lanes256 {
         : [c0] "+x"(c0), [c1] "+x"(c1), [input] "=&x"(input), [product] "=&x"(product)
         : [w0] "x"(w0), [w1] "x"(w1), [quad] "m"(*static_cast<const Quad*>(quad)));
   }
-  // The same, but the sums begin with these products.
+  // Like add_bytes, but the sums begin with these products.
   static inline __attribute__((always_inline)) void begin_bytes(Ints& c0, Ints& c1, Ints w0,
                                                                 Ints w1, const void* quad) {
     asm("vpbroadcastd %[quad], %[c1]\n"

@@ -72,7 +72,7 @@ struct Lanes512 {
         : [c0] "+v"(c0), [c1] "+v"(c1), [input] "=&v"(input), [product] "=&v"(product)
         : [w0] "v"(w0), [w1] "v"(w1), [quad] "m"(*static_cast<const Quad*>(quad)));
   }
-  // The same, but the sums begin with these products.
+  // Like add_bytes, but the sums begin with these products.
   static inline __attribute__((always_inline)) void begin_bytes(Ints& c0, Ints& c1, Ints w0,
                                                                 Ints w1, const void* quad) {
     asm("vpbroadcastd %[quad], %[c1]\n"

@@ -8,13 +8,13 @@ namespace {
 
 constexpr std::int64_t kNarrowColumns = 32;  // columns that 16-bit sums can add
 
-// Addresses of the bytes of a panel's planes at one column of one line of outputs.
+// Addresses of a panel's codes at one column, for 8 consecutive outputs, in the panel's planes.
 struct Planes {
   const std::uint8_t* low;
   const std::uint8_t* high;  // 3 bits: the plane of third bits
 };
 
-// Quad kQuad of 32 columns, with one code per byte.
+// Unpacks quad kQuad of 32 columns to one code per byte.
 template <int kBits, int kQuad>
 inline __attribute__((always_inline)) __m256i codes_of(const Planes& planes) {
   constexpr int kLow = kBits == 3 ? 2 : kBits;
@@ -73,7 +73,7 @@ inline __attribute__((always_inline)) void add_columns(const Planes& planes, con
   }
 }
 
-// Two tokens x 16 outputs.
+// Computes tiles of two tokens x 16 outputs.
 template <int kBits>
 void two_tokens(const IntPanel& panel, std::int64_t token) {
   constexpr int M = 2, V = 2;
@@ -136,7 +136,7 @@ inline __attribute__((always_inline)) void fetch_step(const std::uint8_t* row) {
   }
 }
 
-// Two quads of 32 columns from kQuad on, for one token; registers kFirst, ... of 64 outputs.
+// Adds quads kQuad and kQuad + 1 of 32 columns, for one token, to the sums from register kFirst on.
 template <int kBits, int kQuad, Fetch kFetch, int kFirst = 0>
 inline __attribute__((always_inline)) void add_two_quads(const Planes& planes, __m256i first,
                                                          __m256i second, __m256i (&narrow)[8]) {
@@ -161,7 +161,7 @@ inline __attribute__((always_inline)) void add_two_quads(const Planes& planes,
                                       _mm256_set1_epi32(load_quad(x + 4 * kQuad + 4)), narrow);
 }
 
-// One token and all 64 outputs; the panel is read once, in memory order.
+// Computes one token x all 64 outputs; the panel is read once, in memory order.
 template <int kBits, Fetch kFetch>
 void one_token(const IntPanel& panel, std::int64_t token) {
   constexpr int kLow = kBits == 3 ? 2 : kBits;

@@ -24,8 +24,8 @@ inline __attribute__((always_inline)) void add_quad(const Planes& planes, const 
   }
 }
 
-// M tokens x 64 outputs. Codes of odd quads are not shifted down within their bytes, so that their
-// products are exactly 2^kShift times too large until the end of the group.
+// Computes a tile of M tokens x 64 outputs. Codes of odd quads are not shifted down in their bytes,
+// so that their products are exactly 2^kShift times too large until the end of the group.
 template <class Bits, int M, Fetch kFetch>
 void bits_tile(const IntPanel& panel, const PanelKTile& k_tile) {
   const std::int64_t stride = panel.input_stride;
@@ -103,7 +103,7 @@ struct PackedColumns {
                                                              std::uint8_t* codes,
                                                              __m512i (&c)[M][4]) {
     prefetch_share<Bits, kQuad>(planes);
-    // Two or one at once; four would need more registers than there are.
+    // Registers unpacked at once: two or one, because for four there are not enough registers.
     constexpr bool kCrowded = Bits::kThirdPlane || kUnpacked == Unpacked::dropped;
     constexpr int kAtOnce = kCrowded && M > 5 ? 1 : 2;
 #pragma GCC unroll 4
@@ -117,7 +117,7 @@ struct PackedColumns {
         if constexpr (kUnpacked == Unpacked::kept) {
           _mm512_store_si512(codes + kQuad * 256 + at, weights[i]);
         } else {
-          // Orders code as a store would, since g++ 12 unpacks later quads first and spills sums.
+          // A compiler barrier, because g++ 12 otherwise unpacks later quads first and spills sums.
           asm volatile("" ::: "memory");
         }
       }

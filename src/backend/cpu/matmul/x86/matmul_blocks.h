@@ -205,7 +205,7 @@ KTileKernel<Products> tile_of(std::int64_t tokens) {
 struct BytesAhead {
   const std::uint8_t* at = nullptr;
   const std::uint8_t* end = nullptr;
-  const std::uint8_t* here = nullptr;  // prefetched if nothing is left
+  const std::uint8_t* here = nullptr;  // address to prefetch if no bytes are left
 
   const std::uint8_t* take(std::int64_t bytes) {
     if (end - at < bytes) return here;

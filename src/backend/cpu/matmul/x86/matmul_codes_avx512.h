@@ -16,7 +16,7 @@ struct Bits2 {
   static constexpr bool kThirdPlane = false;
   static constexpr int kShift = 2;
 
-  // Bits 0 and 1, or bits 2 and 3, of the byte or of its upper half.
+  // Extracts bits 0 and 1, or bits 2 and 3, of each byte or of its upper half.
   template <int kQuad>
   static inline __attribute__((always_inline)) __m512i code(const std::uint8_t* low,
                                                             const std::uint8_t*) {

@@ -32,7 +32,7 @@ struct PanelKTile {
   float* sums = nullptr;                // [M][16 J] f32 sums; a panel's first K tile sets them,
                                         // later K tiles add to them, and the last one finishes them
   const KTileTables* tables = nullptr;
-  const std::uint8_t* ahead = nullptr;         // 64 bytes are prefetched per 16 columns
+  const std::uint8_t* ahead = nullptr;         // 64 bytes of it are prefetched per 16 columns
   const std::int32_t* token_starts = nullptr;  // [groups][kTallTokens]; see start_from_tokens()
 };
 

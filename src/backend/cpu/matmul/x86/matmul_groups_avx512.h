@@ -188,7 +188,7 @@ void k_tile_kernel(const IntPanel& panel, const PanelKTile& k_tile) {
   if (k_tile.first + k_tile.columns == panel.columns) finish_tile(panel, k_tile, M, 16 * J);
 }
 
-// Tiles of 1 to kWideTokens tokens, indexed by best_fetch() ...
+// Kernels for the first tile, of 1 to kWideTokens tokens, whose weights come from `Columns` ...
 template <Start kStart, Fetch kBest>
 constexpr KTileKernel kWideTilesOf[] = {
     k_tile_kernel<1, 4, kStart, ByteColumns<wide_tile_fetch(kBest, 1)>>,
@@ -201,7 +201,7 @@ template <Start kStart>
 constexpr const KTileKernel* kWideTiles[] = {kWideTilesOf<kStart, Fetch::twice>,
                                              kWideTilesOf<kStart, Fetch::once>,
                                              kWideTilesOf<kStart, Fetch::never>};
-// ... and of 9 to kTallTokens.
+// ... and kernels for all other tiles, whose weights are bytes in the K tile.
 template <Start kStart>
 constexpr KTileKernel kTallTiles[] = {nullptr,
                                       nullptr,

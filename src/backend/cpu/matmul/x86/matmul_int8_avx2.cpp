@@ -1,6 +1,6 @@
 // int8 and uint8 weights times int8 activations. Both sides are widened to 16 bits and multiplied
-// by vpmaddwd, because sums of vpmaddubsw would saturate. They do not for one token with signed
-// codes (add_magnitudes).
+// by vpmaddwd, because sums of vpmaddubsw would saturate. The exception is one token with signed
+// codes, where vpmaddubsw is exact (add_magnitudes).
 #include "backend/cpu/matmul/matmul_kernel_tables.h"
 #include "backend/cpu/matmul/x86/matmul_avx2.h"
 
@@ -56,7 +56,7 @@ inline __attribute__((always_inline)) void sum_columns(const IntPanel& panel, st
   }
 }
 
-// Four columns of unsigned codes; shifts widen the odd bytes and the even bytes.
+// Adds four columns of unsigned codes; a mask widens the even bytes and a shift the odd bytes.
 inline __attribute__((always_inline)) void add_widened(const std::uint8_t* w, __m256i quad,
                                                        __m256i (&sums)[8]) {
   const __m256i low = _mm256_set1_epi16(0xff);
@@ -71,7 +71,7 @@ inline __attribute__((always_inline)) void add_widened(const std::uint8_t* w, __
   }
 }
 
-// Four columns of signed codes: magnitudes times inputs that have the codes' signs. This is correct
+// Adds four columns of signed codes: magnitudes times inputs with the codes' signs. This is exact
 // for codes of -128 too, because a pair is at most 2 * 128 * 127 = 32,512.
 inline __attribute__((always_inline)) void add_magnitudes(const std::uint8_t* w, __m256i quad,
                                                           __m256i (&sums)[8]) {
@@ -85,8 +85,8 @@ inline __attribute__((always_inline)) void add_magnitudes(const std::uint8_t* w,
   }
 }
 
-// The same for one token and all 64 outputs, which are read in memory order. A register of sums has
-// eight outputs.
+// int32 sums over columns [first, last) for one token and all 64 outputs, which are read in memory
+// order. Each register of sums has eight outputs.
 template <bool kUnsigned, Fetch kFetch>
 inline __attribute__((always_inline)) void sum_all_outputs(const IntPanel& panel,
                                                            std::int64_t token, std::int64_t first,

@@ -148,8 +148,8 @@ struct WideCodes {
   }
 };
 
-// The same for unsigned codes, minus their zero points. Each zero point depends on output and
-// group, so that all codes are written before the first tile.
+// Like WideCodes, but for unsigned codes minus their zero points. Each zero point depends on output
+// and group, so that all codes are written before the first tile.
 template <class L>
 struct WideDifferences : WideCodes<L> {
   using Ints = typename L::Ints;
@@ -342,7 +342,7 @@ struct NarrowProducts : UnpackedCodes<L, kBits>, InputRows {
     } while (left > 0);
   }
 
-  // Adds 32 columns to the sums, or (kBegins) begins the sums with them.
+  // Adds the products of 32 columns to the sums or, if kBegins, sets the sums to these products.
   template <Codes kCodes, bool kBegins, int M>
   static inline __attribute__((always_inline)) void add_step(Cursor& cursor, Ints (&narrow)[M][2]) {
     fetch_line(cursor);

@@ -31,7 +31,7 @@ inline __attribute__((always_inline)) void start(const IntPanel& panel, std::int
   }
 }
 
-// M tokens x 16 J outputs, beginning at `token` and `output`.
+// Computes a tile of M tokens x 16 J outputs, beginning at `token` and `output`.
 template <bool kUnsigned, int M, int J, Fetch kFetch = Fetch::twice>
 void tile(const IntPanel& panel, std::int64_t token, int output) {
   __m512i c[M][J];
@@ -67,7 +67,7 @@ void tile(const IntPanel& panel, std::int64_t token, int output) {
   }
 }
 
-// M tokens x 32 outputs of signed weights.
+// Computes a tile of M tokens x 32 outputs of signed weights.
 template <int M>
 void tall_tile(const IntPanel& panel, std::int64_t token, int output, const std::uint8_t* ahead) {
   fetch_results<M>(panel, token, output);

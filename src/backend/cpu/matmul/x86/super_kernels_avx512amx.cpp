@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kKTileSpan = 128;  // columns multiplied by all tokens of a block at a time
 constexpr std::int64_t kSubColumns = 32;  // columns that share a minimum
 constexpr std::int64_t kMostSpans = kKTileSpan / kSubColumns;
-constexpr std::int64_t kUnitNumbers = 2 * kTileNumbers;  // the f of 32 tokens x 16 outputs
+constexpr std::int64_t kUnitNumbers = 2 * kTileNumbers;  // numbers f of 32 tokens x 16 outputs
 constexpr int kQuarters = 4;                             // quarters of a panel, 16 outputs each
 
 // Numbers with which the spans of a K tile are folded. Sums of inputs, and minima, are pairs of
@@ -105,7 +105,7 @@ struct KTile {
 
 // --- code times sub-scale ---
 
-// The codes of quad kQuad of 0..7 of the columns from k on: 16 outputs, with a byte per code.
+// Unpacks quad kQuad (0..7) of the columns from k on, for 16 outputs, to one code per byte.
 template <int kBits, int kQuad>
 inline __attribute__((always_inline)) __m512i quad_codes(const SuperPanel& panel, std::int64_t k,
                                                          int output) {

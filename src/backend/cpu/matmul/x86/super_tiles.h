@@ -119,7 +119,7 @@ struct SuperTile {
         for (int t = 0; t < kTile; ++t) {
           const int i = o * kTile + t;
           a[i] = Lanes::add32(a[i], Lanes::mul32(sum[i], scale));
-          // Both fit into 16 bits: one product of 16-bit words replaces two products of 32 bits.
+          // Both factors fit into 16 bits, so that one 16-bit product replaces two 32-bit products.
           b[i] = Lanes::sub32(b[i], Lanes::products16(Lanes::repeat32(sums[t][group]), min));
         }
       }
@@ -171,8 +171,8 @@ struct SuperTile {
   }
 };
 
-// Tokens [token, token + kTile) x 64 outputs. `sums16` has the sums of their inputs over 16
-// columns, in kTile rows of `stride`.
+// Computes tokens [token, token + kTile) x 64 outputs. `sums16` has the sums of their inputs over
+// 16 columns, in kTile rows of `stride`.
 template <class Lanes, int kOut, int kTile, int kBits>
 inline void super_tokens(const SuperPanel& panel, std::int64_t token, const std::int32_t* sums16,
                          std::int64_t stride) {
