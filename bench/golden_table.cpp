@@ -98,7 +98,7 @@ double stride_perplexity(Engine& engine, const std::string& text) {
       .ppl;
 }
 
-// The golden perplexity of this protocol. A variant without one computes its base's function.
+// Returns the golden hf-stride perplexity. Folders "NAME-outliers..." have the function of NAME.
 double golden_perplexity(const fs::path& folder) {
   const std::string name = folder.filename().string();
   const fs::path base = folder.parent_path() / name.substr(0, name.rfind("-outliers"));

@@ -109,7 +109,7 @@ void add_all() {
     }
     for (const char* scheme : {"f32", "f16"}) add(scheme, ActKind::none, shape);
   }
-  // One token: a gibibyte of weights from memory, and layers of models with 1.1 B and 110 M.
+  // One token: 1 GiB of weights, and layers of models with 1.1 billion and 110 million parameters.
   add("int8", ActKind::row, {1, 262144, 4096});
   add("int8", ActKind::g128, {1, 262144, 4096});
   add("int4-g128", ActKind::row, {1, 524288, 4096});

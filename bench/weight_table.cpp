@@ -2,7 +2,7 @@
 // that it writes, on the matrices of safetensors files.
 //   weight_table [--conv1d REGEX] FILE.safetensors...
 // Matrices whose names match REGEX are stored as [in, out] and are transposed. Below the table are
-// the orders of errors that theory predicts, and how often they hold; the last is only expected.
+// orders of errors, and how often they hold; theory predicts all orders but the last.
 #include <array>
 #include <cmath>
 #include <exception>

@@ -60,10 +60,10 @@ struct ExpertKeys {
   const char* experts_too;
   const char* active;
   const char* hidden;      // of one expert
-  const char* normalized;  // nullptr: they always are
+  const char* normalized;  // nullptr: weights are always normalized
   bool normalized_if_absent = false;
   const char* sparse_step;   // layer i has experts where (i + 1) % step == 0
-  const char* dense_layers;  // a list of layers without
+  const char* dense_layers;  // a list of layers without experts
   const char* shared_hidden;
 };
 
@@ -80,7 +80,7 @@ struct TensorRule {
   const RowOrder* order = nullptr;    // null: in stored order
   float added = 0;                    // added to values: 1 for gains that are stored around zero
   bool taps_first = false;            // stored [channels][1][taps]; leq: [taps][channels]
-  const RowOrder* columns = nullptr;  // the same for columns
+  const RowOrder* columns = nullptr;  // order of columns; null: in stored order
   bool log_of_negative = false;       // value = log(-stored): GGUF stores A instead of A_log
   bool normed_rows = false;           // each row is divided by its RMS (RMS norm without gain)
   float constant = 0;                 // all values of a tensor without a source; 0 = it has one
@@ -115,10 +115,10 @@ struct Family {
   bool mlp_bias = false;
   const char* attention_bias_key = nullptr;  // q, k, v and o
   const char* mlp_bias_key = nullptr;
-  // Keys that must have this value: others change the function in ways that leq does not compute.
+  // Keys that must have this value; leq does not compute the function that other values select.
   struct Fixed {
     const char* key;
-    bool value;  // also where absent
+    bool value;  // also the default if the key is absent
   };
   std::vector<Fixed> fixed;
   std::vector<TensorRule> tensors;

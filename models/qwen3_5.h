@@ -13,7 +13,7 @@ inline constexpr DeltaKeys kQwenDeltaKeys = {.key_heads = "linear_num_key_heads"
                                              .taps = "linear_conv_kernel_dim",
                                              .interval = "full_attention_interval"};
 
-// Rows of q_proj: for each head those of the query, then those of the gate.
+// Rows of q_proj: for each head the rows of the query, then the rows of the gate.
 inline std::int64_t query_gate_rows(const ModelConfig& config) {
   return 2 * config.heads * config.head_dim;
 }

@@ -31,7 +31,7 @@ std::int64_t page_bytes(KvPart part, KvType type, int kv_heads) {
   return kv_heads * (numbers + 4 * kv_ends(part, type, kHeadDim));
 }
 
-// The number of f16 copies per run: those of the first page and of the newest pages.
+// The number of page copies in f16 per run: the newest 64 pages; older pages share copy 0.
 constexpr std::int64_t kCopiesOfRun = 64;
 
 // One layer with `sequences` runs of `rows` rows, which end at position `context` - 1. Launches

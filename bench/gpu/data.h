@@ -53,7 +53,7 @@ struct LinearShape {
 // size in each direction.
 std::vector<LinearShape> llama_linears(bool tiny);
 
-// This is larger than any L2 cache, so that launches with copies of this size in turn read memory.
+// The size of all copies of the weights, which launches use in turn; it exceeds any L2 cache.
 inline constexpr std::size_t kRotatedBytes = std::size_t{640} << 20;
 // Returns the number of copies of `each` bytes, 1 to 64, that fill about `bytes`.
 int copies_filling(std::size_t bytes, std::size_t each);

@@ -30,7 +30,7 @@ void launch(const Kind& kind, const IntLinear& linear, int copy, rt::Stream& str
   launch_int_matmul(linear.arguments(copy), stream);
 }
 
-// With f32 inputs each product consists of two products of f16.
+// The share of the loop's rate; a product with an f32 input counts as two products of f16.
 std::string of_loop(const Options& options, const Kind& kind, double tops) {
   const std::string loop = options.ceilings.contains("wgmma_s8_tops") ? "wgmma" : "mma";
   return kind.f32_inputs ? share(options, loop + "_f16_tflops", 2 * tops)

@@ -11,7 +11,7 @@
 
 namespace leq::LEQ_GPU::bench {
 
-// The size of the repeated block; its number of rows is not divisible by tiles, warps or groups.
+// The bytes of the repeated block, which are not divisible by sizes of tiles, warps or groups.
 inline constexpr std::size_t kRepeated = (std::size_t{1} << 22) + 4 * 1237;
 
 // Returns make(random in 0 ... 2^24 - 1) in device memory, repeated after kRepeated bytes.

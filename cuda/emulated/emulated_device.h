@@ -11,7 +11,7 @@ DeviceInfo& emulated_device();
 void set_emulated_memory(std::size_t bytes);
 // Makes the next `count` recordings fail when they end, as a driver may do.
 void fail_captures(int count);
-// Makes one launch fail after `others` more launches; a launch is that of a kernel or a recording.
+// Makes one launch (of a kernel or of a replayed recording) fail after `others` more launches.
 void fail_launch(int others);
 
 }  // namespace leq::LEQ_GPU::rt

@@ -36,7 +36,7 @@ struct Operation {
 struct Stream {
   int device = 0;
   std::deque<Operation> operations;
-  std::deque<simt::EarlyBlockOwner> begun;  // of the first operations, all kernels
+  std::deque<simt::EarlyBlockOwner> begun;  // early blocks of the first operations (all kernels)
   bool capturing = false;
   std::vector<Operation> captured;
   const char* refused = nullptr;  // call during the capture that CUDA does not allow
@@ -110,8 +110,8 @@ void give_device_bytes(int index, std::size_t bytes) {
   of.in_use -= bytes;
 }
 
-// Starts operations that may start before the running one has ended: the next kernel, and the one
-// after each kernel that lets its successor start before it waits itself.
+// Begins kernels that may overlap with the operation about to run: the next one if it may start
+// early, then each further early kernel whose predecessor let its successor start before waiting.
 void begin_successors(Stream& stream) {
   auto& begun = stream.begun;
   while (begun.size() < stream.operations.size()) {
@@ -226,7 +226,7 @@ void synchronize_all(int index) {
 }  // namespace
 
 DeviceInfo& emulated_device() {
-  // It has the least shared memory of the supported architectures (8.9, 12.0).
+  // Shared memory is the smallest of all supported architectures (that of 8.9 and 12.0).
   static DeviceInfo info = {
       .name = "emulated GPU",
       .major = 8,

@@ -21,7 +21,7 @@ class Arena {
 
   // Returns the offset of a new block of `bytes` (not 0); nullopt if no gap is large enough.
   std::optional<std::size_t> take(std::size_t bytes);
-  // Does the same, but assigns the block at the end of the range.
+  // Like take(), but assigns the block at the end of the range.
   std::optional<std::size_t> take_last(std::size_t bytes);
   void give_back(std::size_t offset) { used_.erase(offset); }
   bool empty() const { return used_.empty(); }

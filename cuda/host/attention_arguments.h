@@ -24,7 +24,7 @@ RopeAppendArguments rope_append_arguments(const AttentionShape& shape, const Rop
 void fill_rope(RopeTable& rope, std::int64_t end, Staging& staging, rt::Stream& stream);
 
 // Selects the blocks of positions to quantize: those that were complete before the batch, or those
-// that the batch completes. All layers of a launch share zones, copies and the pair of KV types.
+// that the batch completes. All layers have one KvResidual; other KV types take another launch.
 enum class WholeBlocks : std::uint8_t { before_the_batch, by_the_batch };
 void quantize_kv(const AttentionBatch& batch, const AttentionShape& shape,
                  std::span<const KvLayer> layers, WholeBlocks whole, rt::Stream& stream);

@@ -11,7 +11,7 @@
 namespace leq::LEQ_GPU {
 
 // Returns a batch's numbers as the device reads them: runs, the run of each row, `more`, pages, and
-// each page's f16 copy unless `copies` is empty; it has an entry for every page of the cache.
+// each page's f16 copy. `copies` has an entry for every page of the cache, or is empty.
 std::vector<std::int32_t> batch_numbers(const BatchView& batch,
                                         std::span<const std::int32_t> copies,
                                         std::span<const std::int32_t> more = {});
@@ -26,8 +26,8 @@ class BatchLists {
  private:
   Staging& staging_;
   std::vector<std::int32_t> numbers_;
-  const std::int32_t* there_ = nullptr;  // numbers_ on the device, valid
-  std::uint64_t round_ = 0;              // only in this round of the ring
+  const std::int32_t* there_ = nullptr;  // copy of numbers_ on the device
+  std::uint64_t round_ = 0;              // round of the staging ring in which there_ is valid
 };
 
 }  // namespace leq::LEQ_GPU

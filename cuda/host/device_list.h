@@ -22,8 +22,8 @@ struct DriverState {
   int driver_version = 0;  // newest CUDA version that the driver supports; 0: no driver
   int runtime_version = 0;
   std::string reason;       // message of the runtime
-  bool hides_some = false;  // CUDA_VISIBLE_DEVICES is set ...
-  std::string visible;      // ... to this value
+  bool hides_some = false;  // CUDA_VISIBLE_DEVICES is set
+  std::string visible;      // value of CUDA_VISIBLE_DEVICES
 };
 std::string explain_no_device(const DriverState& state);
 

@@ -34,7 +34,7 @@ class DeviceSampler {
   const std::int32_t* tokens() const {
     return reinterpret_cast<const std::int32_t*>(tokens_.data());
   }
-  // The number of tokens in tokens(); below, the number of the call that drew them.
+  // The number of tokens in tokens(), and the sequence number of the call that drew these tokens.
   std::int64_t rows() const { return rows_; }
   std::uint64_t number() const { return number_; }
 

@@ -12,11 +12,11 @@
 
 namespace leq::LEQ_GPU {
 
-// Kernel arguments for those rows of a gather that fit into one slot; without blocks and windows.
+// Kernel arguments, except blocks and windows, for the rows of a gather that fit into one slot.
 struct ExchangePart {
   ExchangePlane planes[kExchangePlanes];
   std::int64_t rows = 0;
-  std::vector<ByteRange> of_rank;  // [ranks] byte range of each in the slot
+  std::vector<ByteRange> of_rank;  // [ranks] byte range of each rank in the slot
   std::int64_t most_bytes = 0;     // largest size of a rank's range
 };
 

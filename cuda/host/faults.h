@@ -26,7 +26,7 @@ class Faults {
   void check() { check(seen_); }
   // Calls collect(), synchronizes the stream and calls check().
   void synchronize();
-  // Does the same with the caller's pinned memory (kWordBytes); the caller waits for an event.
+  // collect and check with the caller's pinned memory (kWordBytes); the caller waits for an event.
   static constexpr std::size_t kWordBytes = sizeof(unsigned long long);
   void collect(const Pinned& seen);
   void check(const Pinned& seen);

@@ -1,5 +1,5 @@
 // Draws whose tokens the host fetches later, while the device continues. Each draw has pinned
-// memory for its tokens and earlier faults, and an event that is recorded after the copies to it.
+// memory for its tokens and earlier faults, and an event after the copies to that memory.
 #pragma once
 
 #include <cstdint>

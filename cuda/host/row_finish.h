@@ -34,7 +34,7 @@ class RowFinish {
 
   // Finishes rows whose f32 values are stored: applies smoothing, then makes codes or terms.
   void finish(const RowsFor& target, std::int64_t tokens, std::string_view site);
-  // Does the same for rows of a long step (is_long_step) that are already smoothed.
+  // Like finish(), for rows of a long step (is_long_step) that are already smoothed.
   void quantize_step(const RowsFor& target, std::int64_t tokens, std::string_view site);
 
  private:

@@ -32,8 +32,8 @@ class StepGraphs {
   void enable(bool on) { enabled_ = on; }
   StepCounts counts() const { return counts_; }
 
-  // While a step runs, these return the slot of one of its lists (null for other lists), and its
-  // batch with the end of its bucket of contexts, so that the launch fits all steps of the kind.
+  // Valid while a step runs: the slot of one of the step's lists (null for other lists); the step's
+  // batch, whose `end` is the end of its bucket of contexts, so that launches fit the whole kind.
   const std::int32_t* slot_of(std::span<const std::int32_t> list) const;
   const AttentionBatch* batch_of(const BatchView& batch) const;
 

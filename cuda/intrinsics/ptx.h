@@ -33,7 +33,7 @@ __device__ __forceinline__ const T* opaque(const T* address) {
 #endif
 }
 
-// Does the same for an address in shared memory.
+// Hides an address in shared memory, so that offsets are added to the address as a whole.
 template <class T>
 __device__ __forceinline__ T* opaque_shared(T* address) {
 #ifdef __CUDA_ARCH__
@@ -57,7 +57,7 @@ __device__ __forceinline__ int dp4a(std::uint32_t a, std::uint32_t b, int c) {
   return __dp4a(static_cast<int>(a), static_cast<int>(b), c);
 }
 
-// the same with a's bytes unsigned and b's signed
+// the sum of a's unsigned bytes times b's signed bytes, plus c
 __device__ __forceinline__ int dp4a_u8s8(std::uint32_t a, std::uint32_t b, int c) {
 #ifdef __CUDA_ARCH__
   int sum;
@@ -116,8 +116,8 @@ __device__ __forceinline__ void mma_m16n8k32_s8(int (&d)[4], const std::uint32_t
 }
 
 // Loads four 8 x 8 matrices of 16-bit numbers from shared memory. Lane l passes the address of row
-// l % 8 of matrix l / 8, and gets the two numbers at row l / 4, columns 2 (l % 4) and 2 (l % 4) +
-// 1, of each matrix. Addresses are multiples of 16 bytes.
+// l % 8 of matrix l / 8, and gets two numbers of each matrix: row l / 4, columns 2 (l % 4) and
+// 2 (l % 4) + 1. Addresses are multiples of 16 bytes.
 __device__ __forceinline__ void ldmatrix_x4(std::uint32_t (&r)[4], const void* row) {
 #ifdef __CUDA_ARCH__
   const auto at = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));

@@ -48,7 +48,7 @@ __device__ __forceinline__ void mma_m16n8k16_f16(float (&d)[4], const std::uint3
 #endif
 }
 
-// Does the same with bf16 inputs.
+// Like mma_m16n8k16_f16, with bf16 inputs.
 __device__ __forceinline__ void mma_m16n8k16_bf16(float (&d)[4], const std::uint32_t (&a)[4],
                                                   std::uint32_t b0, std::uint32_t b1) {
 #ifdef __CUDA_ARCH__
@@ -66,8 +66,8 @@ __device__ __forceinline__ void mma_m16n8k16_bf16(float (&d)[4], const std::uint
 #endif
 }
 
-// ldmatrix_x4 with each matrix transposed: a lane gets the numbers at rows 2 (lane % 4) and 2 (lane
-// % 4) + 1, column lane / 4.
+// ldmatrix_x4 with each matrix transposed: a lane gets the numbers at rows 2 (lane % 4) and
+// 2 (lane % 4) + 1, column lane / 4.
 __device__ __forceinline__ void ldmatrix_x4_trans(std::uint32_t (&r)[4], const void* row) {
 #ifdef __CUDA_ARCH__
   const auto at = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
@@ -108,7 +108,7 @@ __device__ __forceinline__ std::uint32_t f16x2_of(float first, float second) {
 #endif
 }
 
-// Does the same for two bf16.
+// Returns two bf16 in a word, the first in the low half; each is rounded once, to nearest even.
 __device__ __forceinline__ std::uint32_t bf16x2_of(float first, float second) {
 #ifdef __CUDA_ARCH__
   std::uint32_t both;

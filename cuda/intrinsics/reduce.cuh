@@ -13,8 +13,8 @@ __device__ __forceinline__ T warp_sum(T value) {
   return value;
 }
 
-// Returns the sum of the 256 lanes of a norm in every thread of a warp. Thread t passes lanes t, t
-// + 32, ... t + 224; the order is lanes +128, +64, ... +1 (docs/numerics.md).
+// Returns the sum of the 256 lanes of a norm in every thread of a warp. Thread t passes lanes
+// t, t + 32, ... t + 224; the order is lanes +128, +64, ... +1 (docs/numerics.md).
 __device__ __forceinline__ float norm_lanes_sum(const float (&parts)[8]) {
   const float even = (parts[0] + parts[4]) + (parts[2] + parts[6]);
   const float odd = (parts[1] + parts[5]) + (parts[3] + parts[7]);

@@ -211,7 +211,7 @@ __device__ __forceinline__ void wgmma_f16(float (&d)[64], const std::uint32_t (&
 #endif
 }
 
-// Does the same with bf16 inputs.
+// Like wgmma_f16, with bf16 inputs.
 __device__ __forceinline__ void wgmma_bf16(float (&d)[64], const std::uint32_t (&a)[4],
                                            std::uint64_t b, bool add) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)

@@ -62,8 +62,8 @@ struct TermRows {
 
 struct OnlineRecord;  // online.h
 
-// How finished rows are encoded for the kernel that reads them. Codes have the scale s = absmax /
-// 127 of each group, or one known scale.
+// The encoding of finished rows for the kernel that reads them. Codes have a scale for each group,
+// s = absmax / 127, or one known scale.
 struct Quantize {
   CodeRows out;  // codes null: no codes
   TermRows terms;

@@ -9,19 +9,19 @@ namespace leq::gpu {
 
 inline constexpr int kSpanTokens = 512;  // positions that share a softmax (docs/numerics.md)
 
-// Up to this many pairs are split into spans. Exact: (row, kv head) pairs, about two blocks per
-// multiprocessor. Tensor cores: (row, head) pairs; more, as spans do not change outputs there.
+// Attention over at most this many pairs is split into spans. Exact: (row, kv head), about two
+// blocks per multiprocessor. Tensor cores: (row, head); more, as spans change no output there.
 inline constexpr std::int64_t kExactSplit = 263, kTensorSplit = 2112;
 
-// The most records of a launch: those of kTensorSplit pairs at 32K. Further rows take turns.
+// The most records of a launch: those of kTensorSplit pairs at 32K. More rows take more launches.
 inline constexpr std::int64_t kMostRecords = kTensorSplit * 64;
 
 constexpr int spans_of(std::int64_t end) {
   return static_cast<int>((end + kSpanTokens - 1) / kSpanTokens);
 }
 
-// Bytes for batches of at most `tokens` rows at positions below `context`: a record per span, but
-// at most those in use at once (`most_records`, or those of one row). Monotonic in `context`.
+// Scratch bytes for batches of at most `tokens` rows at positions below `context`: one record per
+// span, but at most `most_records` or the records of one row. Monotonic in `context`.
 constexpr std::size_t attention_scratch_bytes(std::int64_t tokens, std::int64_t heads,
                                               std::int64_t kv_heads, std::int64_t head_dim,
                                               std::int64_t context,

@@ -25,7 +25,7 @@ int terms_of(const WeightView& weight) {
 // Returns whether a linear belongs to a routed expert; those of a shared expert are ordinary.
 bool is_expert(const Linear& linear) { return linear.name.find(".experts.") != std::string::npos; }
 
-// int4 loses twenty times as much as simq4, and simq8 needs as much memory as int8.
+// Excludes int4, which loses twenty times as much as simq4, and simq8, which is as large as int8.
 bool runs_on_gpus(KvType type) {
   const KvScheme& scheme = kv_scheme(type);
   return !scheme.packed || (scheme.blocked() && scheme.bits < 8);

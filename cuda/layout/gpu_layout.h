@@ -14,7 +14,7 @@ class GpuLayout final : public Layout {
   Arithmetic arithmetic() const { return arithmetic_; }
 
   bool runs_experts() const override { return true; }
-  // Returns the format that the weights need. It has terms (16-bit parts) if tensor cores multiply
+  // Returns the format of a linear's inputs. It has terms (16-bit parts) if tensor cores multiply
   // f32 inputs. f32 values are always kept, because kernels finish rows in f32 before they make
   // codes or terms; codes are signed. Throws Error if arithmetic is exact and the product would use
   // terms, and for experts whose weights or inputs are floats.

@@ -9,13 +9,13 @@
 //           8 (n / 8) + 4 (k / 8), so that a position's codes fill bytes
 //   2 bits: two units of neighbouring positions share a word, the second 8 bits higher; bit
 //           4 (k / 8) + 2 (n / 8)
-// A lane's words are contiguous in groups of four. For values, a group has all positions of 16
-// channels. For keys, a group has four units of neighbouring channels if the number of channels of
-// a head is a multiple of 64; otherwise words are single. Channels are padded to 16.
+// A lane's words are contiguous in groups. A group of values has all positions of 16 channels: four
+// words, or two at 2 bits. A group of keys has four words, of neighbouring channels, if the number
+// of channels of a head is a multiple of 64, otherwise one word. Channels are padded to 16.
 //
 // Scales, and likewise minima, along a sum (key channels in blocks, value positions) are in the
-// order in which a lane loads them, four per unit. Those of two units are contiguous for values,
-// and for keys whose words are contiguous in groups of four.
+// order in which a lane loads them, four per unit. The scales of two units are contiguous for
+// values, and for keys with groups of four words.
 #pragma once
 
 #include <cstddef>

@@ -23,11 +23,11 @@ std::size_t end_count(KvPart part, KvType type, int head_dim) {
   return static_cast<std::size_t>(kv_ends(part, type, head_dim));
 }
 
-// Offsets of the parts of a head in its page; sizes of its rows there and in portable order.
+// Offsets of a head's parts in its page, and bytes per position in the page and in portable order.
 struct HeadParts {
   std::size_t numbers, scales, minima;
   std::size_t row, portable_row;
-  std::size_t ends;  // offset of scales; minima have the same size
+  std::size_t ends;  // number of scales, and of minima
 };
 
 HeadParts parts_of(const KvHead& head, std::size_t page, std::size_t given) {

@@ -66,15 +66,15 @@ constexpr ThreeBitWords three_bit_words(const std::uint32_t (&quads)[8]) {
   const auto missing = [&](int i) {
     return quads[i] ^ three_bit_quad(i, [&](int chunk) { return w.of[chunk]; });
   };
-  // Sets the missing bits of the last column, beginning with the lowest, on which others depend.
+  // Sets bits 1 and 0 (the last column above), chunk 2 first, because the other two depend on it.
   w.of[2] |= missing(6) >> 5 & 0x01010101u;
   w.of[2] |= missing(7) >> 4 & 0x02020202u;
   w.of[0] |= missing(6) >> 6 & 0x03030303u;
   w.of[1] |= missing(7) >> 6 & 0x03030303u;
   return w;
 }
-// Returns the byte offset in a row of word j of chunk 0 that has the column. The words of the other
-// chunks are 16 bytes apart.
+// Returns the byte offset in a row of word j of chunk 0, with the j that belongs to `column`. Words
+// j of chunks 1 and 2 follow at distances of 16 bytes.
 constexpr std::int64_t three_bit_byte(std::int64_t column) {
   return column / 128 * 48 + column % 16 / 4 * 4;
 }

@@ -58,7 +58,7 @@ void synchronize(Stream& stream);
 bool is_idle(Stream& stream);
 // Makes the stream's device current for this thread, mainly for calls of libraries.
 void use(Stream& stream);
-// Returns the cudaStream_t for CUDA's libraries, and whether these exist: not on the emulator.
+// The cudaStream_t for CUDA's libraries, and whether such libraries exist (not on the emulator).
 void* library_stream(Stream& stream);
 bool has_libraries();
 

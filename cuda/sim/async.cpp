@@ -123,7 +123,7 @@ std::uint32_t with_products(std::uint32_t sum, const std::array<int, 32>& a,
                             const std::array<int, 32>& b) {
   return sum + static_cast<std::uint32_t>(std::inner_product(a.begin(), a.end(), b.begin(), 0));
 }
-// Does the same with fma, in ascending order of k unless the schedule selects another order.
+// Adds products to `sum` by fma, in ascending order of k unless the schedule selects another order.
 std::uint32_t with_products(std::uint32_t sum, const std::array<float, 16>& a,
                             const std::array<float, 16>& b) {
   auto total = std::bit_cast<float>(sum);

@@ -55,7 +55,7 @@ struct EarlyBlockCloser {
 };
 using EarlyBlockOwner = std::unique_ptr<EarlyBlock, EarlyBlockCloser>;
 EarlyBlockOwner begin_early(const Grid& grid, const std::function<void()>& body);
-// Returns whether it called let_successor_start before that, so that the next launch may start.
+// Whether let_successor_start preceded wait_for_predecessor, so that the next launch may start.
 bool lets_successor_start(const EarlyBlock& block);
 
 // Runs `body` once for each thread, with blocks distributed over the device's workers
@@ -66,7 +66,7 @@ bool lets_successor_start(const EarlyBlock& block);
 void run_grid(const Grid& grid, const std::function<void()>& body, EarlyBlockOwner begun = nullptr);
 void set_workers(int device, int threads);  // 0 = one for each usable core
 
-// Returns launches by the kernel's address. Each template instantiation counts separately.
+// Returns the number of launches by kernel address. Template instantiations count separately.
 std::map<const void*, std::uint64_t> launch_counts();
 
 // The functions below are called by kernels.
@@ -107,7 +107,7 @@ void wait_until(bool (*holds)(const void* about, unsigned detail), const void* a
 
 // Lets other threads run and, if no thread of this device can run, other devices.
 void nap();
-// Does the same, and the other lanes of this warp that could run also yield.
+// Like nap(), and the other lanes of this warp that could run also yield.
 void rest_warp();
 
 // A store to memory of another device. It becomes visible when any thread of the block calls

@@ -58,8 +58,8 @@ std::array<Byte, 4> bytes_of(std::uint32_t word) {
   return std::bit_cast<std::array<Byte, 4>>(word);
 }
 
-// Loads four 8 x 8 matrices of 16-bit numbers. Lane l passes the address of row l % 8 of matrix l /
-// 8 and gets two numbers of each matrix (or its transpose): row l / 4, columns 2 (l % 4) and next.
+// Loads four 8 x 8 matrices of 16-bit numbers or their transposes. Lane l passes the address of row
+// l % 8 of matrix l / 8 and gets two numbers of each matrix: row l / 4, columns 2 (l % 4) and next.
 template <bool transposed>
 void ldmatrix_x4(std::uint32_t (&r)[4], const void* row) {
   if (reinterpret_cast<std::uintptr_t>(row) % 16 != 0) stop("ldmatrix: unaligned address");

@@ -21,7 +21,7 @@ namespace nb = nanobind;
 
 namespace leq_python {
 
-// Is translated to the Python exception class of its status.
+// An exception that is translated to the Python exception class of `status`.
 struct Failed {
   leq_status status;
   std::string text, setting;
@@ -56,11 +56,11 @@ using Block = std::unique_ptr<T, FreeBlock>;
 
 using Tokens = std::vector<leq_token>;
 
-// Runs Python code during a call: checks for signals and calls callables. An exception in either
-// ends the call and is raised after it.
+// Runs Python code during a call of the library: checks for signals and calls callables. An
+// exception in this code ends the call and is raised after it.
 class Watcher {
  public:
-  // Runs `work` with the GIL; its return value, or a Python exception, decides whether to go on.
+  // Runs `work` with the GIL; returns 0 to continue the call, 1 to end it (also on an exception).
   template <class Work>
   std::int32_t look(Work work) noexcept {
     const nb::gil_scoped_acquire acquire;

@@ -77,7 +77,7 @@ struct FreeReplies {
   void operator()(leq_replies* replies) const { leq_replies_free(replies); }
 };
 
-// The on_piece argument of a call: a callable of (reply, text, tokens, logprobs), or nothing.
+// The on_piece argument of a call: a callable of (reply, text, tokens, logprobs), or None.
 struct PieceSink {
   Watcher watcher;
   nb::handle callable;

@@ -91,8 +91,8 @@ struct DeltaShape {
   const float* dt_bias = nullptr;  // [H_v]
   Norm norm;                       // norm over each value head [d_v]
   std::size_t state_at = 0;        // byte offset of this layer's part of a state
-  // If ranks share a model's heads: the model's numbers of heads (0: those above), and this rank's
-  // first key head. conv, a_log, dt_bias and the rows of b and a have the heads of all ranks.
+  // If ranks share a model's heads: the numbers of heads of all ranks (0: those of this rank), and
+  // this rank's first key head. conv, a_log, dt_bias, and rows of b and a are for all heads.
   int all_key_heads = 0, all_value_heads = 0, first_key_head = 0;
 
   std::int64_t keys() const { return std::int64_t{key_heads} * key_dim; }

@@ -132,8 +132,8 @@ constexpr std::size_t kv_scale_count(const KvScheme& scheme, KvPart part, int he
   return static_cast<std::size_t>(count);
 }
 
-// The positions that are read as f16 copies instead of codes (docs/kv-cache.md): the first ones,
-// and blocks that end among the newest. The form depends only on both positions (query and key).
+// The positions that are read as f16 copies instead of codes (docs/kv-cache.md): the first S, and
+// blocks that end among the newest R. This depends only on the positions of the query and the key.
 struct KvResidual {
   int sinks = 0;   // S
   int recent = 0;  // R

@@ -42,7 +42,7 @@ struct DeviceMemoryInfo {
 
 // Statistics of weights that were copied to a device.
 struct UploadReport {
-  std::uint64_t bytes = 0;  // their size in the file
+  std::uint64_t bytes = 0;  // size of the weights in the file
   double seconds = 0;
 };
 
@@ -68,8 +68,8 @@ class DeviceMemory {
   // Returns nullopt if blocks are host memory, which no plan reserves in advance.
   virtual std::optional<DeviceMemoryInfo> info() const = 0;
   // Reserves a plan's memory before anything is loaded, so that no Buffer of the plan can fail
-  // later: `weight_bytes` for placed weights, which are first, and `other_bytes` for the rest.
-  // Throws Error with the sizes if memory does not suffice.
+  // later: `weight_bytes` for placed weights, which are allocated first, `other_bytes` for the
+  // rest. Throws Error with the sizes if memory does not suffice.
   virtual void plan(std::size_t weight_bytes, std::size_t other_bytes) = 0;
 
   // Copies a weight to this device: the view's memory, Layout::weight_bytes of it, is appended to

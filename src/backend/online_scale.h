@@ -25,7 +25,7 @@ struct OnlineCounters {
   std::uint64_t clipped = 0;  // quantized numbers that were outside the range
   float smallest = 0;         // smallest range so far; 0 before the first step
   float largest = 0;
-  bool dynamic = false;  // true: the scale was given up for one scale per row
+  bool dynamic = false;  // true: one dynamic scale per row is used instead
 
   double clipped_share() const {
     return values == 0 ? 0 : static_cast<double>(clipped) / static_cast<double>(values);
@@ -65,7 +65,7 @@ class OnlineScale {
  public:
   // A step in which more than this share of numbers is clipped resets the range.
   static constexpr double kResetShare = 1e-3;
-  // With more resets than this in 64 steps the scale is given up, since inputs vary too much.
+  // With more resets than this in 64 steps, dynamic scales are used, because inputs vary too much.
   static constexpr int kMostResets = 8;
   static constexpr float kSmallestRange = 1e-5f;  // eps0
   using State = OnlineState;

@@ -71,9 +71,9 @@ class Operations {
   virtual void attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
                          const KvLayer& kv, const RowsFor& out) = 0;
 
-  // out [T][H_v d_v] = the output of Gated DeltaNet (decoder_parts.h) from `mixed` [T][channels +
-  // H_v d_v] = q, k, v, z, which it may overwrite, and `gates` [T][2 H_v] = b, a. Each run reads
-  // its state_from and writes its state_to. Throws Error on devices that do not implement it.
+  // out [T][H_v d_v] = the output of Gated DeltaNet (decoder_parts.h) from b, a in `gates`
+  // [T][2 H_v] and q, k, v, z in `mixed` [T][channels + H_v d_v], which may be overwritten. A run
+  // reads its state_from and writes its state_to. Throws Error on devices without DeltaNet.
   virtual void delta_net(Rows& mixed, Rows& gates, const BatchView& batch, const DeltaShape& shape,
                          const RowsFor& out);
 
@@ -88,12 +88,12 @@ class Operations {
   virtual void gather(const RowsFor& out, std::int64_t tokens, const SharedColumns& shared) = 0;
 
   // drawn[i] = the token of row i of `logits` [requests][V] (sample.h), the same on every device.
-  // It is below 0 if the row has none: kAllBanned, or bad_logit_of the first logit that is NaN or
-  // +infinity. Such a row does not affect others. Waits, and throws what synchronize throws.
+  // For a row without a token drawn[i] is below 0: kAllBanned, or bad_logit_of the first logit that
+  // is NaN or +infinity; other rows are not affected. Waits, and throws what synchronize throws.
   // `logits` are unchanged.
   virtual void sample(const Rows& logits, std::span<const SampleRequest> requests,
                       std::span<std::int32_t> drawn) = 0;
-  // Starts the same without waiting, so that the next step can be enqueued before the host has the
+  // Like sample, but does not wait, so that the next step can be enqueued before the host has the
   // tokens. Returns null, without effect, if the device is not asynchronous or leaves a row's draw
   // to the host. The result must be destroyed before the device.
   virtual std::unique_ptr<PendingSample> begin_sample(const Rows&, std::span<const SampleRequest>) {

@@ -176,8 +176,8 @@ std::int32_t HostSampler::largest() const {
          static_cast<std::int32_t>(found - block(at).begin());
 }
 
-// At least k blocks have a logit not below the k-th largest of the blocks' maxima, so that smaller
-// logits are not among the best k. Few blocks have more than one logit that is not below it.
+// At least k blocks have a logit not below the k-th largest of the blocks' maxima, so that logits
+// below this bound are not among the best k. Few blocks have several logits at or above the bound.
 void HostSampler::keep_best(std::size_t k) {
   float least = kNoLogit;
   if (k <= largest_.size()) {
@@ -232,7 +232,7 @@ void HostSampler::keep_top_p(float top_p) {
   survivors_.resize(kept);
 }
 
-// Weights are at temperature 1, relative to the first token, which has 1 and is always kept.
+// Weights are at temperature 1, relative to the first token, whose weight is 1: it is always kept.
 void HostSampler::keep_min_p(float min_p) {
   const float largest = survivors_.front().logit;
   std::erase_if(survivors_,

@@ -14,7 +14,7 @@ namespace leq {
 inline constexpr float kLargestLogit = std::numeric_limits<float>::max();
 inline constexpr float kNoLogit = -std::numeric_limits<float>::infinity();
 
-// A change of one logit that precedes sampling: `bias` is first, then penalties, then `minus`.
+// A change of one logit before sampling: `bias` is applied first, then penalties, then `minus`.
 struct LogitChange {
   std::int32_t id = 0;
   std::int32_t repeats = 0;  // number of repetitions that penalties count; 0: no penalties
@@ -25,7 +25,7 @@ struct LogitChange {
 };
 constexpr LogitChange banned_token(std::int32_t id) { return {id, 0, kNoLogit, 0}; }
 
-// The ranges are those of SamplingSettings (model/sampling_settings.h), which rules derive from.
+// Fields have the ranges of SamplingSettings (model/sampling_settings.h), which rules derive from.
 struct SampleRule {
   float temperature = 1;   // 0: the token with the largest logit, without top_k, top_p, min_p
   std::int32_t top_k = 0;  // 0: off
@@ -55,8 +55,8 @@ struct SampleRequest {
   // If mirostat draws: set to the surprise of the token in bits, which is minus the logarithm of
   // its probability in the draw. May be null.
   double* surprise = nullptr;
-  // Bits [ceil(V / 64)] words: bit i % 64 of word i / 64 is whether token i is allowed; other
-  // tokens are handled as banned. Empty: all tokens are allowed.
+  // A bit set of [ceil(V / 64)] words: bit i % 64 of word i / 64 is 1 if token i is allowed. Tokens
+  // that are not allowed are handled as banned. Empty: all tokens are allowed.
   std::span<const std::uint64_t> allowed = {};
 };
 constexpr bool draws_on_host(const SampleRequest& request) {
@@ -111,8 +111,8 @@ constexpr std::uint64_t top_p_goal(float top_p, std::uint64_t total) {
   const auto whole = static_cast<std::uint64_t>(share);
   return whole + (static_cast<double>(whole) < share ? 1 : 0);
 }
-// The drawn token is the first whose prefix has at least this mass: the smallest integer above r *
-// total, r = (random >> 8) / 2^24, computed exactly. It is at most `total`, which is not 0.
+// The drawn token is the first whose prefix has at least this mass: the smallest integer above
+// r * total, r = (random >> 8) / 2^24, computed exactly. It is at most `total`, which is not 0.
 constexpr std::uint64_t draw_goal(std::uint32_t random, std::uint64_t total) {
   const std::uint64_t r = random >> 8, low = total & 0xffffffu;
   return (total >> 24) * r + (low * r >> 24) + 1;

@@ -18,7 +18,7 @@ struct PlaneUnit {
 };
 
 // The byte ranges of each rank's columns in a row. A number for the whole row is equal on all
-// ranks, so the first rank with columns sends it. Padding belongs to the last such rank.
+// ranks, so the first rank with columns sends it. Padding belongs to the last rank with columns.
 std::vector<ByteRange> parts_of(const SharedColumns& shared, const PlaneUnit& unit,
                                 std::int64_t width, std::int64_t padded) {
   std::vector<ByteRange> parts;

@@ -23,7 +23,7 @@ inline constexpr std::array<std::string_view, 8> kStepPartNames = {
 
 struct PartTimes {
   double seconds = 0;
-  std::uint64_t bytes = 0;  // bytes that must be moved (not those that were)
+  std::uint64_t bytes = 0;  // bytes that the operations must move at least
   std::int64_t operations = 0;
 };
 struct StepTimes {

@@ -34,7 +34,7 @@ class Steps {
  public:
   virtual ~Steps() = default;
 
-  // Calls `operations`, which call operations of a backend and read no lists but those of `step`. A
+  // Calls `operations`, which calls a backend's operations and reads only the lists of `step`. A
   // device may record them and replay the recording in later steps that differ only in numbers,
   // instead of calling `operations`.
   virtual void step(const Step&, const std::function<void()>& operations) { operations(); }

@@ -27,13 +27,13 @@ RopeTable make_rope(DeviceMemory& memory, std::span<const float> inv_freq, float
 // Sets the factors of all positions up to rope.context; throws Error if there are too few.
 void set_query_factors(DeviceMemory& memory, RopeTable& rope, std::int64_t period,
                        std::span<const float> factors);
-// Computes `count` rows [2][d/2] of the table from position `first` on, for devices to copy: angle
-// = float(pos) * inv; c, s = float(cos(double(angle))), float(sin(double(angle))), each times the
-// attention factor
+// Computes `count` rows [2][d/2] of the table from position `first` on, for devices to copy:
+// angle = float(pos) * inv; c, s = float(cos(double(angle))), float(sin(double(angle))), each times
+// the attention factor
 void fill_rope_rows(const RopeTable& rope, std::int64_t first, std::int64_t count, float* rows);
 
-// A random-sign Hadamard rotation of the residual stream. In each block of n columns it is y = H (x
-// * factor) with factor = +-1/sqrt(n) and the n x n sign matrix H; its transpose is the inverse.
+// A random-sign Hadamard rotation of the residual stream: y = H (x * factor) in each block of n
+// columns, with factor = +-1/sqrt(n) and the n x n sign matrix H. Its transpose is its inverse.
 struct RotationTable {
   std::int64_t width = 0;                // W
   std::int64_t block = 0;                // n, a power of two that divides W; 0 = none

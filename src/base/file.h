@@ -57,8 +57,8 @@ void require_no_input(const std::filesystem::path& target,
 
 // A file that gets its name only on commit(). It is written in the target's folder without a name
 // (O_TMPFILE) if the file system allows that, otherwise as TARGET.tmpPID-N. The destructor removes
-// that file, or the next writer of the same target if the process was killed. Blocks of 2 MB are
-// written, so that the page cache may use huge pages.
+// this temporary file; if the process was killed, the next writer of the same target removes it.
+// Blocks of 2 MB are written, so that the page cache may use huge pages.
 class AtomicFile {
  public:
   // Throws Error under the same conditions as check_output.

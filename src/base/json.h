@@ -189,7 +189,7 @@ inline constexpr int kMaxJsonDepth = 64;
 // Limits of one JSON text: a value takes about fifty bytes of memory, however short its text is.
 struct JsonLimits {
   std::uint64_t bytes = kMaxJsonBytes;  // largest length of the text
-  std::uint64_t values = 8'000'000;     // containers included; a merge of a pair counts 3
+  std::uint64_t values = 8'000'000;     // containers included: a list of two texts counts 3
 };
 // For headers, which only list names and offsets of the data in a file.
 inline constexpr JsonLimits kHeaderLimits = {.bytes = 100'000'000, .values = 2'000'000};

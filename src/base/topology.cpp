@@ -112,7 +112,7 @@ Topology read_topology(const std::filesystem::path& folder, std::span<const int>
     found += node.cores.size();
     if (!node.cores.empty()) topology.nodes.push_back(std::move(node));
   }
-  if (found != usable.size()) return one_node(usable);  // a core is in no node or in two
+  if (found != usable.size()) return one_node(usable);  // a core belongs to no node or to two nodes
   take_distances(folder, *online, topology);
   return topology;
 }

@@ -13,7 +13,7 @@ namespace leq {
 
 struct NumaNode {
   int id = 0;                  // the system's number of the node
-  std::vector<int> cores;      // the usable ones, ascending; not empty
+  std::vector<int> cores;      // usable cores, ascending; not empty
   std::vector<int> distances;  // distances to all nodes of the topology; 10 to itself
 };
 

@@ -47,7 +47,7 @@ std::string owner_of(int descriptor) {
   return "";
 }
 
-// Whether the folder still has its name: its owner removes it even while others wait for the lock.
+// Whether `path` still names the open folder, which the holder of the lock may have removed.
 bool is_there(int descriptor, const fs::path& path) {
   struct stat mine = {}, named = {};
   return ::fstat(descriptor, &mine) == 0 && ::lstat(path.c_str(), &named) == 0 &&

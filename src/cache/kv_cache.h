@@ -1,9 +1,9 @@
 // The KV cache: pages of 64 positions, and for each sequence a page table that all layers share. It
 // owns all keys and values that attention reads.
 //
-// Schemes that quantize whole blocks (KvScheme::blocked) also keep f16 copies of pages: of all that
-// sequences still read as f16 or have not quantized yet, and of others until their memory is
-// needed. reach() returns the length for which the codes and copies of given pages are sufficient.
+// Schemes that quantize whole blocks (KvScheme::blocked) also keep f16 copies: of all pages that
+// sequences still read as f16 or have not quantized yet, and of other pages until the memory of the
+// copies is needed. reach() returns the length for which codes and copies of pages are sufficient.
 //
 // If every layer has a sliding window, a sequence releases the pages that are more than kRewind
 // positions before all windows; kNoPage replaces them in the table.
@@ -67,12 +67,12 @@ class KvCache {
   // Makes an empty sequence begin with `length` positions on these pages, which are shared as by
   // fork(). reach() of these pages must be `length`.
   void adopt(std::int32_t sequence, std::span<const std::int32_t> pages, std::int64_t length);
-  // Replaces the sequence's page at `index` by one with the same keys and values. Codes and copies
-  // that this page lacks are moved to it; if that is impossible, nothing is changed.
+  // Replaces the sequence's page at `index` by `page`, which has the same keys and values. Codes
+  // and f16 copies that `page` lacks are moved to it; if that is impossible, nothing is changed.
   void replace_page(std::int32_t sequence, std::int64_t index, std::int32_t page);
   // Extends a sequence of whole pages to `length` positions with repeated copies of its own pages,
   // which gives a deep cache without a long prompt for measuring speed. Throws Error as append()
-  // does, and if a sequence is empty, ends within a page or is longer.
+  // does, and if the sequence is empty, ends within a page or is longer than `length`.
   void repeat_pages(std::int32_t sequence, std::int64_t length);
 
   // A sequence as bytes, which are the same for every device (docs/kv-cache.md).

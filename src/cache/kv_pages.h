@@ -43,7 +43,7 @@ class KvPages {
 
   // `copies`: [pages] the f16 copy of each page, -1 for none; the view refers to this table.
   KvLayer layer(std::int64_t layer, std::span<const std::int32_t> copies) const;
-  // Each function copies all layers: of a page, or of an f16 copy.
+  // Copy all layers of a page, or all layers of a page's f16 copy.
   void copy_page(std::int32_t from, std::int32_t to);
   void copy_copy(std::int32_t from, std::int32_t to);
 

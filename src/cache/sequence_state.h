@@ -56,7 +56,7 @@ class SequenceState {
   void adopt(std::int32_t sequence, const Prefix& prefix) const;
 
   // For measuring: extends the sequence to `length` positions with keys and values that repeat the
-  // present ones (KvCache::repeat_pages), and leaves the recurrent state unchanged.
+  // cached positions (KvCache::repeat_pages), and leaves the recurrent state unchanged.
   void repeat(std::int32_t sequence, std::int64_t length) const;
 
   // Convert a sequence to bytes, which are the same for every device (docs/kv-cache.md), and back:

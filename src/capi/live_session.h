@@ -45,7 +45,7 @@ struct SessionRequest {
 };
 // Converts the options of a session. Throws Error naming an option that is out of range.
 SessionRequest session_request(const leq_session_options& options, const Model& model);
-// Sets the KV types by name; null: those that the file was made for.
+// Sets the KV types by name; null: the types that the file was made for.
 void choose_kv_names(const char* key_type, const char* value_type, const Model& model,
                      RunLimits& limits);
 

@@ -17,7 +17,7 @@ PromptOwner owner_of(LiveSession& session);
 
 // Throws Error if the model's replies are not reproducible.
 void require_receipts(LiveSession& session);
-// A receipt as JSON in the format of leq-run. `digests`: those of the reply's logits.
+// A receipt as JSON in the format of leq-run. `digests`: hashes of the reply's logits.
 std::string receipt_of(LiveSession& session, const DrawSettings& settings,
                        std::span<const Token> prompt, const EngineReply& reply,
                        const std::vector<std::uint64_t>& digests);

@@ -60,8 +60,8 @@ class Communicator {
 
   // Time limit for waiting for a rank, after which that rank counts as lost.
   virtual std::chrono::milliseconds patience() const = 0;
-  // `end` is called on the thread of a rank that aborts, or at once if a rank already has. Null
-  // removes it. For waits that abort() cannot end by itself.
+  // Sets the function that is called on the thread of a rank that aborts, or at once if a rank has
+  // aborted already; null removes it. For waits that abort() cannot end by itself.
   virtual void at_abort(const std::function<void()>& end) { static_cast<void>(end); }
   // Between enter() and leave(), other ranks of this process may access this rank's memory
   // (membership.h). leave() returns when all ranks that have entered have called it.

@@ -162,7 +162,7 @@ class MpiRank final : public Communicator {
   }
 
   // Waits until the error is sent, because MPI makes progress only within its calls, and because
-  // the exit of a process ends the others.
+  // the exit of one process ends all processes.
   void linger() noexcept {
     const Stopwatch watch;
     std::array<char, 4096> text;

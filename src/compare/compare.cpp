@@ -88,7 +88,7 @@ class Comparison {
     if (is_needed(step)) impossible_.insert(step.candidate.spec);
     job_.say(step.candidate.spec + ", " + step.group + ": left out: " + error.marked());
   }
-  // Whether this step is a file or a quality, without which a candidate appears in no table.
+  // Whether this step creates the file or measures quality, which every table of candidates needs.
   static bool is_needed(const Step& step) {
     return step.group == "file" || step.group == "quality";
   }

@@ -25,7 +25,7 @@ double timed_ms(const Pass& pass) {
   return 1e3 * watch.seconds() / kPassesAtOnce;
 }
 
-// Alternates between both, so that other load on the machine affects them equally.
+// Alternates fused and separate passes, so that other load on the machine affects both equally.
 template <class Fused, class Apart>
 Json compared_ms(const Fused& fused, const Apart& apart) {
   std::vector<double> fused_ms, apart_ms;

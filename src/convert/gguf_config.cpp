@@ -264,8 +264,8 @@ void read_experts(const GgufSource& source, const Keys& keys, const Family& fami
   config[names.dense_layers] = std::move(dense);
 }
 
-// Muse Glimmer: the layers with a window are those with RoPE. A pattern given as a number n means n
-// - 1 such layers, then one layer without RoPE.
+// Muse Glimmer: the layers with a window are those with RoPE. A pattern given as a number n means
+// n - 1 layers with a window and RoPE, then one layer without either.
 void read_muse(const Keys& keys, const Family& family, Json& config) {
   if (!family.is_muse) return;
   const GgufMetadata& metadata = keys.metadata();

@@ -21,8 +21,8 @@ struct ConversionEvents {
 
 // $XDG_CACHE_HOME/leq, otherwise ~/.cache/leq. Throws Error if neither variable is set.
 std::filesystem::path conversion_cache();
-// The file name of a GGUF file's conversion in a cache, different for each file and for each
-// version of it.
+// The file name of a GGUF file's conversion in a cache, different for each file, for each version
+// of it, and for each change of how leq converts.
 std::string conversion_name(const std::filesystem::path& gguf);
 
 // The path of the conversion in `cache`; if it is not cached yet, it is created atomically. Throws

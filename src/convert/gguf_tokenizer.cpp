@@ -248,7 +248,7 @@ class GgufTokenizerReader {
   TokenizerSpec spec_;
 };
 
-// Control tokens that are recognized as end tokens by their text, whatever the keys say.
+// Control tokens that are recognized as end tokens by their text, regardless of the metadata.
 constexpr std::array<std::string_view, 9> kEndTexts = {
     "<|im_end|>",
     "<|eot_id|>",

@@ -10,7 +10,7 @@
 namespace leq {
 namespace {
 
-// Also false if `key` is null, which means that the family has no such key.
+// Whether the object has the key; false if `key` is null, because the family has no such key.
 bool has(const Json& json, const char* key) { return key != nullptr && is_given(json, key); }
 
 std::int64_t expert_count(const Json& json, const ExpertKeys& keys, std::string_view source) {

@@ -42,6 +42,8 @@ std::map<std::string, std::string> sites_of(const ModelConfig& config) {
 struct Readers {
   bool codes = false;               // some linears are stored as codes
   bool offset = false;              // some need signed codes with sums (int4, uint8, k types)
+  bool fine = false;                // some linears keep 8 bits in groups of 32 columns
+  bool coarse = false;              // some linears have groups wider than 32 columns
   std::optional<QuantScheme> type;  // the common type if all linears are floats
 };
 
@@ -54,6 +56,45 @@ QuantScheme type_for(const TensorInput& tensor, const Readers& readers) {
   if (own.is_offset() != readers.offset)
     own.kind = readers.offset ? CodeKind::uint_ : CodeKind::int_;
   return own;
+}
+
+// Codes that lose less than int8 inputs in groups of 128 columns do.
+bool is_fine(const QuantScheme& scheme) {
+  return scheme.bits == 8 && scheme.scaling == Scaling::group && scheme.group == 32;
+}
+
+// By the input that they share, or their own name where it is no block's input.
+class InputReaders {
+ public:
+  explicit InputReaders(const ImportedModel& model);
+  const Readers& of(const TensorInput& tensor) const { return readers_.at(input_of(tensor)); }
+
+ private:
+  std::string input_of(const TensorInput& tensor) const {
+    const auto found = sites_.find(tensor.name);
+    return found == sites_.end() ? tensor.name : found->second;
+  }
+
+  std::map<std::string, std::string> sites_;
+  std::map<std::string, Readers> readers_;
+};
+
+InputReaders::InputReaders(const ImportedModel& model) : sites_(sites_of(model.config)) {
+  for (const TensorInput& tensor : model.tensors) {
+    if (!is_matrix(tensor)) continue;
+    const QuantScheme own = tensor.own_scheme.value_or(kNearest);
+    Readers& readers = readers_[input_of(tensor)];
+    readers.codes = readers.codes || !own.is_float();
+    readers.offset = readers.offset || own.is_offset();
+    if (own.is_float()) readers.type = !readers.type || *readers.type == own ? own : QuantScheme{};
+  }
+  for (const TensorInput& tensor : model.tensors) {
+    if (!is_matrix(tensor)) continue;
+    Readers& readers = readers_.at(input_of(tensor));
+    const QuantScheme scheme = type_for(tensor, readers);
+    readers.fine = readers.fine || is_fine(scheme);
+    readers.coarse = readers.coarse || !fits_act(scheme, ActKind::g32);
+  }
 }
 
 // An ECMAScript pattern that matches this name only.
@@ -91,26 +132,16 @@ void keep_types(const ImportedModel& model, CheckpointOptions& options) {
   require(!chooses, ErrorKind::bad_setting, model.folder,
           ": its codes are carried over as they are, which leaves nothing to calibrate; name a ",
           Setting{"type"}, " or a recipe to quantize it again");
-  const std::map<std::string, std::string> sites = sites_of(model.config);
-  const auto input_of = [&](const TensorInput& tensor) {
-    const auto found = sites.find(tensor.name);
-    return found == sites.end() ? tensor.name : found->second;
-  };
-  std::map<std::string, Readers> inputs;
-  for (const TensorInput& tensor : model.tensors) {
-    if (!is_matrix(tensor)) continue;
-    const QuantScheme own = tensor.own_scheme.value_or(kNearest);
-    Readers& readers = inputs[input_of(tensor)];
-    readers.codes = readers.codes || !own.is_float();
-    readers.offset = readers.offset || own.is_offset();
-    if (own.is_float()) readers.type = !readers.type || *readers.type == own ? own : QuantScheme{};
-  }
+  const InputReaders inputs(model);
+  const bool narrow = model.config.width < kNarrowWidth;
   std::map<std::string, std::int64_t> numbers;  // count by scheme
   std::vector<TypeOverride> types;
   for (const TensorInput& tensor : model.tensors) {
     if (!is_matrix(tensor)) continue;
-    const QuantScheme scheme = type_for(tensor, inputs.at(input_of(tensor)));
+    const Readers& readers = inputs.of(tensor);
+    const QuantScheme scheme = type_for(tensor, readers);
     types.push_back({exactly(tensor.name), scheme});
+    if (narrow && readers.fine && !readers.coarse) types.back().act = ActKind::g32;
     numbers[scheme_name(scheme)] += tensor.shape[0] * tensor.shape[1];
   }
   const auto most = std::ranges::max_element(

@@ -19,8 +19,10 @@ ModelConfig import_config(const std::filesystem::path& path);
 bool holds_codes(const std::filesystem::path& path);
 
 // Sets type and overrides so that each tensor keeps the checkpoint's type if a scheme represents it
-// exactly, otherwise gets the nearest (uint8-g32 if own_scheme has none). Throws Error if `options`
-// name a method, a rewrite or statistics, because these would change the codes.
+// exactly, otherwise gets the nearest (uint8-g32 if own_scheme has none). In models narrower than
+// kNarrowWidth, linears that share an input get it in groups of 32 columns if one of them keeps 8
+// bits in such groups, because coarser inputs would lose more than the codes. Throws Error if
+// `options` name a method, a rewrite or statistics, because these would change the codes.
 void keep_types(const ImportedModel& model, CheckpointOptions& options);
 
 }  // namespace leq

@@ -7,8 +7,8 @@
 
 namespace leq {
 
-// The pattern for Pattern (tokenizer/pattern.h): \h becomes a hexadecimal digit, {,n} {0,n}; \w has
-// marks, ^ and $ match at lines. Throws Error naming `source` and what has no equivalent.
+// The pattern for Pattern (tokenizer/pattern.h): \h becomes [0-9a-fA-F], {,n} becomes {0,n}; \w has
+// marks, too; ^ and $ match at each line. Throws Error naming `source` and what has no equivalent.
 std::string translated_oniguruma(std::string_view pattern, std::string_view source);
 
 }  // namespace leq

@@ -103,13 +103,13 @@ struct ModelToWrite {
   const WriteOptions& write;
 };
 
-// Writes the file; with calibration, from the blocks that were quantized before.
+// Writes the file, with blocks that were quantized before where there are.
 CheckpointResult write_model(const ModelToWrite& what, LeqWriter* writer,
                              const std::filesystem::path& output, const BlocksResult* calibrated,
                              const std::function<void(std::int64_t, std::int64_t)>& progress) {
   const ImportedModel& model = what.model;
   const auto report = [&](std::int64_t done, std::int64_t total) {
-    if (calibrated == nullptr) progress(done, total);
+    if (!what.write.finished) progress(done, total);
     require(!what.options.stop(), ErrorKind::interrupted, "interrupted; ", output.string(),
             " is not written");
   };
@@ -237,6 +237,7 @@ CheckpointResult quantize_with(const ImportedModel& model, const std::filesystem
   BlockOptions blocks = block_options(options, model, output);
   WriteOptions write = {.plan = blocks.plan, .threads = options.threads, .ranks = options.ranks};
   std::optional<BlocksResult> calibrated;
+  std::optional<PartialRun> partial;
   if (wants_blocks(model.config, blocks)) {
     if (blocks.load_stats.empty()) {
       blocks.data =
@@ -246,17 +247,20 @@ CheckpointResult quantize_with(const ImportedModel& model, const std::filesystem
     if (options.rotation_seeds > 1) choose_rotation(options, model, blocks);
     blocks.progress = progress;
     calibrated = quantize_blocks(model.config, model.tensors, blocks);
-    write.calibrated = true;
-    if (calibrated->partial) write.blocks = &*calibrated->partial;
+    partial = std::move(calibrated->partial);
+  } else if (options.keep_blocks) {
+    blocks.progress = progress;
+    partial = quantize_blocks_plainly(model.config, model.tensors, blocks);
   }
-  PartialRun* const partial = calibrated && calibrated->partial ? &*calibrated->partial : nullptr;
+  write.finished = calibrated || partial;
+  write.blocks = partial ? &*partial : nullptr;
   CheckpointResult result;
   try {
     result = write_model({model, options, blocks, write}, writer.get(), output,
                          calibrated ? &*calibrated : nullptr, progress);
-    if (partial != nullptr) partial->remove();
+    if (partial) partial->remove();
   } catch (const std::exception&) {
-    if (partial != nullptr) partial->tell_kept();
+    if (partial) partial->tell_kept();
     throw;
   }
   return result;

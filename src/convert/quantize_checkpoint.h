@@ -26,6 +26,9 @@ struct CheckpointOptions : RunOptions {
   TensorPlanner plan = {};
   int rotation_seeds = 1;  // number of rotation seeds tried from rewrites.rotation_seed
   CalibrationRequest calibration = {};
+  // Without calibration too, finished blocks are kept for a run that resumes this one. Takes the
+  // space of the blocks twice.
+  bool keep_blocks = false;
 };
 
 struct CheckpointResult {
@@ -35,7 +38,7 @@ struct CheckpointResult {
   double bits_per_weight = 0;  // all tensor bytes x 8 / parameters
   double worst_error = 0;      // largest relative squared error of a tensor's weights
   std::string worst_tensor;
-  double worst_loss = 0;  // the same for outputs on the calibration text, if there is one
+  double worst_loss = 0;  // the same error of a tensor's outputs on the calibration text, if any
   std::string worst_loss_tensor;
 };
 
@@ -66,9 +69,9 @@ struct LeastBytes {
 };
 LeastBytes least_bytes(const ImportedModel& model, const CheckpointOptions& options);
 
-// Writes `output` atomically; a run with calibration stores its finished blocks in OUTPUT.partial
-// until then. `progress(done, total)` counts steps. Throws Error like make_planner, quantize_blocks
-// and write_tensors.
+// Writes `output` atomically; a run with calibration or options.keep_blocks stores its finished
+// blocks in OUTPUT.partial until then. `progress(done, total)` counts steps. Throws Error like
+// make_planner, quantize_blocks and write_tensors.
 CheckpointResult quantize_imported(const ImportedModel& model, const std::filesystem::path& output,
                                    const CheckpointOptions& options,
                                    const std::function<void(std::int64_t, std::int64_t)>& progress);

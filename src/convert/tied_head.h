@@ -14,7 +14,7 @@
 namespace leq {
 
 // Decides whether head and embedding are tied: a head whose weights differ is always kept, and an
-// absent head is the embedding. `notes` gets a line if the config says otherwise.
+// absent head is the embedding. `notes` gets a line if this contradicts the config.
 void settle_tying(const TensorSource& source, const Family& family, ModelConfig& config,
                   std::vector<std::string>& notes);
 

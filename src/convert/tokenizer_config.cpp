@@ -86,7 +86,7 @@ void read_added_decoder(const Json& json, const std::string& source, TokenizerCo
             [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
 }
 
-// added_tokens.json of older folders: text -> id. A token is special if another file says so.
+// added_tokens.json of older folders: text -> id. A token is special if another file marks it so.
 void read_added_file(const std::filesystem::path& path, TokenizerConfig& config) {
   if (!config.added.empty()) return;
   const std::string source = path.string();

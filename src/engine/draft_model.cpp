@@ -212,7 +212,7 @@ void DraftModel::draft(std::span<Writer> writers) {
   if (reads_hidden_ && !error_) drop_drafts();
 }
 
-// Removes draft tokens from the cache, because an MTP head derived them from its own hidden states.
+// Removes draft tokens, whose cached rows an MTP head computed from its own hidden states.
 void DraftModel::drop_drafts() {
   for (const auto& [sequence, tokens] : drafting_) {
     (void)session_.state().restore(sequence, static_cast<std::int64_t>(tokens));
@@ -260,7 +260,7 @@ std::vector<DraftModel::Part> DraftModel::first_parts(std::span<Writer> writers,
   return parts;
 }
 
-// Stores the drawn tokens and drops finished writers; returns the output rows of the others.
+// Stores the drawn tokens and drops finished writers; returns output rows of the other writers.
 std::vector<std::size_t> DraftModel::take_draws(std::vector<Writer*>& drafting) {
   std::size_t row = 0;
   std::vector<std::size_t> rows;

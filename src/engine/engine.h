@@ -36,7 +36,7 @@ struct EngineCounts {
   std::int64_t steps = 0, prompt_tokens = 0, cached_tokens = 0, reply_tokens = 0;
   std::int64_t draft_tokens = 0, accepted_tokens = 0, evictions = 0;
   std::int64_t drafted_tokens = 0, right_drafts = 0;  // draft tokens made by a draft model
-  std::int64_t steps_ahead = 0;                       // launched before the host had their token
+  std::int64_t steps_ahead = 0;                       // steps launched before the host had a token
 };
 
 class GrammarCache;

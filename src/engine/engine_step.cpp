@@ -1,4 +1,4 @@
-// One step over a batch: feeds tokens, draws the next ones and adds the valid ones to the replies.
+// One step over a batch: feeds tokens, draws the next tokens and adds valid draws to the replies.
 #include <algorithm>
 #include <numeric>
 #include <utility>

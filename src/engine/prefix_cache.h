@@ -58,7 +58,7 @@ class PrefixCache {
   // Leaves of the tree are evicted first, and inner nodes whose pages are outside all windows last.
   // These nodes keep their tokens.
   void make_free(std::int64_t pages);
-  // Evicts states in the same way, but no pages.
+  // Evicts states, least recently used first, until `states` are free; evicts no pages.
   void make_states_free(std::int64_t states);
 
  private:

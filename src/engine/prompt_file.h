@@ -24,7 +24,7 @@
 
 namespace leq {
 
-// The model file and KV types that computed keys and values, which others cannot use.
+// The model file and KV types of keys and values, which no other file or type can use.
 struct PromptOwner {
   std::uint64_t model = 0;  // LeqReader::fingerprint()
   KvType key_type = kUsualKv;

@@ -54,7 +54,7 @@ struct EngineReply : FinishedReply {
 // replaced by the next of these tokens until none is left.
 struct Replay {
   std::vector<Token> tokens;
-  // The draft model's tokens are changed to right or wrong ones so that this share is right.
+  // The draft model's tokens are replaced by right or wrong tokens so that this share is right.
   double draft_share = 0;
 };
 

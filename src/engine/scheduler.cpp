@@ -130,7 +130,7 @@ class Planner {
   }
 
   // Reserves pages for running_[i]. If too few are free, evicts later jobs that have no feed in
-  // this step, the last one first. Returns false if this is not enough: the job then gets no feed.
+  // this step, the last job first. If too few pages are free even then, returns false: no feed.
   bool make_room(std::size_t i, std::int64_t pages) {
     for (std::size_t last = running_.size(); pages > pages_ && --last > i;) {
       const Job& victim = *running_[last];

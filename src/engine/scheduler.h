@@ -25,7 +25,7 @@ struct Job {
   bool running = false;           // it has a sequence
   std::int64_t known = 0;         // tokens of prompt and reply so far
   std::int64_t fed = 0;           // tokens in the cache; for a waiting job: in the prefix cache
-  std::int64_t drafts = 0;        // draft tokens after the known ones
+  std::int64_t drafts = 0;        // draft tokens after the known tokens
   bool shares_last_page = false;  // the partial last page is shared: it is copied before it grows
   std::int64_t pages = 0;         // pages that hold the fed tokens
   std::int64_t most_pages = 0;    // pages for all known tokens and the next one
@@ -49,7 +49,7 @@ struct StepBudget {
 struct Feed {
   RequestId id = 0;
   std::int64_t tokens = 0;  // known tokens to feed
-  std::int64_t drafts = 0;  // draft tokens to feed after them
+  std::int64_t drafts = 0;  // draft tokens to feed after the known tokens
   bool draws = false;       // the last known token is fed, so a token can be drawn
 };
 

@@ -10,8 +10,8 @@ namespace leq {
 namespace {
 
 constexpr double kNewShare = 0.08;  // weight of the last draft in the moving mean
-// With each token sampled without a draft, a share of right drafts moves back by this fraction to
-// its initial value. If draft tokens fail, about one token in 40 gets a new draft.
+// With each token sampled without a draft, the estimated share of right drafts moves by this
+// fraction towards its initial value. If draft tokens fail, about one token in 40 gets a new draft.
 constexpr double kForgets = 0.0025;
 constexpr double kLeastGain = 1.02;  // least speedup for which draft tokens are used
 
@@ -114,7 +114,7 @@ std::vector<DraftCount> plan_draft_tokens(std::span<const DraftOffer> offers,
   RatedPlan best;
   best.counts.resize(offers.size());
   const double alone = costs.seconds(std::ssize(offers));
-  if (alone <= 0) return best.counts;  // no step was measured yet
+  if (alone <= 0) return best.counts;  // costs of steps are unknown: none was measured yet
   best.rate = kLeastGain * static_cast<double>(offers.size()) / alone;
   std::int64_t most = 0;
   for (const DraftOffer& offer : offers) most = std::max(most, offer.draft);

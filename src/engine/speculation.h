@@ -60,7 +60,7 @@ class DraftRecord {
 // Draft tokens available for one reply; all members are zero if there are none.
 struct DraftOffer {
   std::int64_t found = 0;  // number of draft tokens found in the text
-  double found_share = 0;  // probability that one is right if those before are
+  double found_share = 0;  // probability that a draft token is right if all before it are
   std::int64_t draft = 0;  // limit on tokens from a draft model
   double draft_share = 0;
 };

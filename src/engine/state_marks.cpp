@@ -13,7 +13,7 @@ std::int64_t last_special(std::span<const Token> prompt, const Tokenizer& tokeni
   return last;
 }
 
-// Earlier positions of the token at `last`, without its first, which begins the first message.
+// The ends of messages: positions of the token at `last` between its first occurrence and `last`.
 std::vector<std::int64_t> message_ends(std::span<const Token> prompt, std::int64_t last) {
   std::vector<std::int64_t> ends;
   const Token begins = prompt[static_cast<std::size_t>(last)];

@@ -16,11 +16,11 @@ inline constexpr std::int64_t kMessageInterval = 512;
 
 // Ascending positions of a prompt, at most max(most, 2) of them:
 // - before the prompt's last special token, which begins the reply of a chat (the next turn's
-//   prompt may differ after it, because thoughts are omitted); without such a token, before the
+//   prompt may differ after it, because thoughts are omitted); without a special token, before the
 //   prompt's last token, for requests with the same prompt;
 // - before the second occurrence of that token, the end of the first message: a system message that
 //   other chats share;
-// - the last of these: ends of later messages, and multiples of kStateInterval.
+// - the last ones, as many as fit, of the ends of later messages and multiples of kStateInterval.
 std::vector<std::int64_t> state_marks(std::span<const Token> prompt, const Tokenizer& tokenizer,
                                       std::int64_t most);
 

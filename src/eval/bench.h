@@ -64,11 +64,11 @@ std::vector<BenchRun> time_bench_test(Session& session, const BenchTest& test, i
 // The numbers of one row of the result table.
 struct BenchNumbers {
   double tps = 0, tps_min = 0, tps_max = 0;  // tokens per second: median, slowest, fastest
-  double gbps = 0;                           // bytes that a run has to read, per second
+  double gbps = 0;                           // GB per second of bytes that a run has to read
   double gops = 0;                           // block_operations x tps
   std::string limit_kind;                    // what bounds the speed: "read", or compute_kind
   double limit = 0;  // median, in GB/s or GOPS; for mixed tests in t/s; 0: unknown
-  double share = 0;  // median over the runs of the share of their limits, 0..1
+  double share = 0;  // median over the runs of (speed of a run) / (limit of the run), 0..1
 };
 // `runs` must not be empty.
 BenchNumbers bench_numbers(const BenchTest& test, const BenchWork& work,

@@ -10,7 +10,7 @@
 namespace leq {
 namespace {
 
-constexpr std::int64_t kTextPositions = 512;  // random cache content; repeated beyond
+constexpr std::int64_t kTextPositions = 512;  // random text; repeated up to the depth
 
 // The default sampling settings of leq-run.
 SampleRule usual_rule() {

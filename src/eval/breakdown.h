@@ -13,7 +13,7 @@ namespace leq {
 struct Breakdown {
   std::int64_t steps = 0;
   StepTimes times;           // times of one step, with operations and bytes
-  double step_seconds = 0;   // wall time of the same steps, measured separately
+  double step_seconds = 0;   // wall time of the steps in `times`, measured separately
   double plain_seconds = 0;  // wall time of a step without instrumentation
 };
 

@@ -14,7 +14,7 @@ namespace leq {
 
 struct ChoiceQuestion {
   std::string context;               // the prompt
-  std::vector<std::string> choices;  // acc_norm divides by their lengths
+  std::vector<std::string> choices;  // acc_norm divides by the lengths of the choices
   std::size_t answer = 0;            // index of the correct choice
 };
 

@@ -30,7 +30,7 @@ struct DivergenceKey {
   std::string protocol, join, dataset_hash, text_sha256;
   std::string tokens_sha256;  // hash of the token ids, which depends on the tokenizer
   std::int64_t window = 0, stride = 0, tokens = 0, windows = 0, scored = 0, vocab = 0;
-  std::string model, type, key_type, value_type;  // of the base model; may differ
+  std::string model, type, key_type, value_type;  // of the base model; may differ from the run's
 };
 
 // Hash of the token ids, and of the token that replaces the first token of each window.

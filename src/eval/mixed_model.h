@@ -28,7 +28,7 @@ class MixedModel {
   // differ in configuration, tensors or the vectors outside the units.
   explicit MixedModel(const std::array<std::filesystem::path, kChoices>& candidates);
 
-  // Names, kinds, layers and sizes of units; proxies are stored relative errors times the weights.
+  // Names, kinds, layers and sizes of units. Proxies are stored relative error x parameters.
   const std::vector<SearchUnit>& units() const { return units_; }
   // Computes entropy, kurtosis and outlier ratio of the 8-bit weights, all of which are read.
   void measure_weights(ThreadPool& pool);

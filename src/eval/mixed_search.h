@@ -40,14 +40,14 @@ struct FitResult {
 struct MixedSearch {
   std::array<std::filesystem::path, kChoices> candidates;  // 2, 3, 4, 8 bits
   std::filesystem::path base;                              // the model in f32 (or f16, bf16)
-  std::filesystem::path base_file;  // file of its distributions, temporary; empty: beside the base
+  std::filesystem::path base_file;  // temporary, the base's distributions; empty: beside the base
   std::string text;                 // the search text; must differ from the evaluation text
   std::int64_t window = 512;
-  std::int64_t windows = 16;           // number of windows, from the text's start
-  int threads = 0;                     // 0 = one for each usable core
-  SearchOptions options;               // target_bytes: limit for the units
-  double target_bpw = 0;               // of the units, if > 0; sets options.target_bytes
-  std::uint64_t target_size = 0;       // bytes of all tensors, if > 0; sets options.target_bytes
+  std::int64_t windows = 16;      // number of windows, from the text's start
+  int threads = 0;                // 0 = one for each usable core
+  SearchOptions options;          // target_bytes: limit for the units
+  double target_bpw = 0;          // bits per weight of the units, if > 0; sets options.target_bytes
+  std::uint64_t target_size = 0;  // bytes of all tensors, if > 0; sets options.target_bytes
   std::optional<FitRequest> fit = {};  // used instead of targets
 };
 

@@ -23,8 +23,8 @@ struct ChoiceTokens {
 };
 
 // Context and choice are separated by a space; white space at the end of the context is moved to
-// the choice. The choice's tokens are those of the whole text except its first n, where n is the
-// number of tokens of the context alone. An empty context becomes the tokenizer's BOS (or EOS).
+// the choice. The whole text is tokenized; if the context alone has n tokens, the tokens after the
+// first n belong to the choice. An empty context becomes the tokenizer's BOS (or EOS).
 // More than `most` tokens are truncated at the start. Throws Error if the choice has no token.
 ChoiceTokens choice_tokens(const Tokenizer& tokenizer, const std::string& context,
                            const std::string& choice, std::int64_t most);
@@ -54,7 +54,7 @@ struct ChoiceResult {
 
 struct ChoiceRun {
   const Tokenizer& tokenizer;
-  std::int64_t context = 0;  // limit on context and choice; at most the session's
+  std::int64_t context = 0;  // limit on context and choice; at most the session's context
   std::function<void(std::int64_t done, double acc)> progress = {};
 };
 

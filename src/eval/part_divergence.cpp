@@ -38,7 +38,7 @@ struct WeightPair {
   std::string name;
   std::int64_t rows = 0;
   std::vector<float> exact, quantized;
-  std::vector<float> row_factors;  // [N]: divisors of its rows; 1 without a fold
+  std::vector<float> row_factors;  // [N]: divisors of the weight's rows; 1 without a fold
 };
 
 // The weights of a site, and the factors [K] by which `other` multiplies the site's inputs: the

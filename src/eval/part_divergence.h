@@ -31,17 +31,17 @@ using SessionUse = std::function<void(Session& session)>;
 void with_layer_of(const Model& base, const Model& other, std::int64_t layer, Backend& backend,
                    const RunLimits& limits, const SessionUse& use);
 
-// Like the above, with the embeddings and the head of `other`, which change the logits directly:
-// either as `other` runs them (both), or only their weights.
+// Like with_layer_of, but with the embeddings and the head of `other`, which change the logits
+// directly: either as `other` runs them (PartSide::both), or only with its weights.
 bool has_quantized_tables(const Model& model);
 void with_tables_of(const Model& base, const Model& other, PartSide side, Backend& backend,
                     const RunLimits& limits, const SessionUse& use);
 
-// Like the above, with weights, inputs or both of a part rounded as in `other` but computed in f32.
-// Scales that `other` has folded into neighbours are divided out: scales in a norm by the gains in
-// both files, scales in v and up by a least-squares fit of the columns of o and down. CPU only.
-// Throws Error naming the tensor or site if the files are not of one checkpoint, for inputs with a
-// moving scale, for a rotated residual stream or rotated inputs, and for inputs of experts.
+// Like with_layer_of, but weights, inputs or both of a part are rounded as in `other`, computed in
+// f32. Scales that `other` has folded into neighbours are divided out: scales in a norm by the
+// gains in both files, scales in v and up by a least-squares fit of the columns of o and down. CPU
+// only. Throws Error naming the tensor or site if the files are not of one checkpoint, for inputs
+// with a moving scale, for a rotated residual stream or rotated inputs, and for inputs of experts.
 void with_rounded_part(const Model& base, const Model& other, const ModelPart& part, PartSide side,
                        Backend& backend, const RunLimits& limits, const SessionUse& use);
 

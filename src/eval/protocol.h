@@ -41,8 +41,8 @@ struct ProtocolSettings {
 // flags that contradict each other.
 ProtocolSettings resolve_protocol(const ProtocolRequest& request, std::int64_t context);
 
-// `count` tokens from `first` on are fed as a separate text. Those from the text's index
-// `scored_from` > first on are predicted and scored.
+// `count` tokens of the text from index `first` on are fed as a separate text. The tokens from
+// index `scored_from` > first of the whole text on are predicted and scored.
 struct Window {
   std::int64_t first = 0;
   std::int64_t count = 0;

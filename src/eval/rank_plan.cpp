@@ -44,7 +44,7 @@ double kv_bytes_of(const ModelConfig& config, const RankShare& share, std::int64
   return 2 * kKvBytes * positions * static_cast<double>(share.kv_heads.count() * config.head_dim);
 }
 
-// Numbers of a rank's peers in its node (reached over links) and in others (over the network).
+// Numbers of ranks that a rank reaches over links (in its node) and over the network (other nodes).
 struct Ways {
   double near = 0;  // other ranks in the same node
   double far = 0;

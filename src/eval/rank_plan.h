@@ -27,13 +27,13 @@ struct RankMachine {
 struct RankPlan {
   int ranks = 1;
   std::int64_t sequences = 1;
-  std::uint64_t weight_bytes = 0;    // of the rank that has most
-  std::uint64_t kv_bytes = 0;        // of the rank that has most; all sequences, in f16
+  std::uint64_t weight_bytes = 0;    // on the rank with the most weights
+  std::uint64_t kv_bytes = 0;        // on the rank with the most KV heads; all sequences, in f16
   std::uint64_t received_bytes = 0;  // received by one rank
   std::int64_t exchanges = 0;        // number of exchanges, one after another
   double work_seconds = 0;           // reading or multiplying, whichever takes longer
   double exchange_seconds = 0;
-  double reduce_seconds = 0;  // with f16 all-reduces instead; the faster of two kinds
+  double reduce_seconds = 0;  // time of f16 all-reduces instead, by the faster of two algorithms
 
   double step_seconds() const { return work_seconds + exchange_seconds; }
   double tokens_per_second() const { return static_cast<double>(sequences) / step_seconds(); }

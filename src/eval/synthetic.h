@@ -24,8 +24,8 @@ struct SyntheticSpec {
   std::int64_t layers = 0;  // 0 = all layers of the shape
 };
 
-// is_synthetic returns whether a model's name denotes synthetic weights; the second function parses
-// such a name and throws Error, with a list of the valid parts, if it is wrong.
+// is_synthetic returns whether a model's name denotes synthetic weights. parse_synthetic parses
+// such a name and throws Error, with a list of the valid parts, if the name is wrong.
 bool is_synthetic(std::string_view model);
 SyntheticSpec parse_synthetic(std::string_view model);
 
@@ -35,15 +35,15 @@ std::vector<std::string> synthetic_shapes();
 // Error if the shape is unknown or has fewer layers.
 ModelConfig synthetic_config(std::string_view shape, std::int64_t layers);
 
-// The tensors of such a model, whose planes have offsets from 0 and views no addresses.
+// The tensors of a synthetic model; offsets of planes begin at 0, and views have no addresses yet.
 std::vector<StoredTensor> synthetic_layout(const ModelConfig& config, const QuantScheme& type);
 
 // Random codes of the full range. Scales preserve the variance of each linear's input, norm gains
 // are near one, so activations stay finite and differ by row. Code sums and padding are exact.
 class SyntheticModel {
  public:
-  // `context` may exceed the shape's own, as speed does not depend on trained weights. Throws Error
-  // if there is too little memory.
+  // `context` may exceed the context of the shape, as speed does not depend on trained weights.
+  // Throws Error if there is too little memory.
   SyntheticModel(const SyntheticSpec& spec, std::int64_t context, ThreadPool& pool);
 
   const std::string& name() const { return name_; }  // "synthetic:llama-7b:int8"

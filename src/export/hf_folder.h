@@ -11,7 +11,7 @@ namespace leq {
 
 enum class HfWeights : std::uint8_t {
   floats,      // the dequantized values of the file's codes, f32
-  compressed,  // its codes and scales, in formats of the compressed-tensors package
+  compressed,  // the file's codes and scales, in formats of the compressed-tensors package
 };
 
 // Throws Error like hf_family_of and, for compressed, naming the first linear whose scheme the

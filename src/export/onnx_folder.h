@@ -32,7 +32,7 @@ struct OnnxOptions {
 
 struct ExportedFolder {
   std::uint64_t bytes = 0;         // sum over all files
-  std::vector<std::string> files;  // their names
+  std::vector<std::string> files;  // names of all files
   std::vector<std::string> notes;  // messages for users, one per line
 };
 

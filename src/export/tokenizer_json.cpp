@@ -154,7 +154,7 @@ Json decoder_json(const TokenizerSpec& rules) {
   return sequence(steps, "decoders");
 }
 
-// Merges by rank, except those of characters that are not pieces, which never apply.
+// Merges by rank, without merges of characters that are not pieces, because these never apply.
 Json merges_json(const TokenizerTables& tables, std::span<const std::byte> blob) {
   std::vector<MergeSlot> slots(blob.size() / sizeof(MergeSlot));
   std::memcpy(slots.data(), blob.data(), slots.size() * sizeof(MergeSlot));

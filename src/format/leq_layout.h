@@ -22,7 +22,7 @@ inline constexpr std::uint32_t kLeqMinor = 2;  // the newest version written; la
 inline constexpr std::uint64_t kLeqAlignment = 64;
 
 // A feature that a file may list in "requires", which means that a reader must support it to
-// compute the same, and the minor version that introduced it. A file gets the smallest minor
+// compute the same results, and the minor version that introduced it. A file gets the lowest minor
 // version that covers its requirements.
 struct LeqFeature {
   std::string_view name;

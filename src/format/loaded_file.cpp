@@ -109,8 +109,8 @@ HugeBuffer read_whole(const std::filesystem::path& path, std::size_t size,
   return buffer;
 }
 
-// Maps the whole file; false if this gives small pages, as found after mapping its beginning or all
-// of it. The page cache has huge pages of files that were written in blocks of 2 MB (AtomicFile) or
+// Maps the whole file. Returns false if too many pages are small, tested on the file's beginning
+// first. The page cache has huge pages of files that were written in blocks of 2 MB (AtomicFile) or
 // are read through this mapping in order, if the file system supports them.
 bool map_in_huge_pages(std::span<const std::byte> file, const LoadProgress& progress) {
   const auto map = [&](std::size_t bytes, const LoadProgress& tell) {

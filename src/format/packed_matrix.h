@@ -27,8 +27,8 @@ enum class CodeForm : std::uint8_t {
   float4_e2m1,   // [N][K / 2] U8, two columns in a byte, low half first
 };
 
-// One scale for each `rows` x `columns` block of the matrix; the scale of block (i, j) is element i
-// * row_stride + j * column_stride of the tensor.
+// One scale for each `rows` x `columns` block of the matrix; the scale of block (i, j) is
+// element i * row_stride + j * column_stride of the tensor.
 struct ScalePlane {
   const SourceTensor* tensor = nullptr;
   bool is_exponent = false;  // a byte e that encodes 2^(e - 127) (E8M0)
@@ -41,8 +41,8 @@ struct ScalePlane {
 // Zero points of integer codes, one for each block that has a scale.
 struct ZeroPlane {
   const SourceTensor* tensor = nullptr;  // null: 2^(bits - 1) for all
-  // The shape for each form. words_down: [blocks][ceil(N b / 32)]; words_across: [ceil(N b / 32)]
-  // [blocks]; words_awq: [blocks][N / 8]; signed_bytes: [N][blocks]. Words are filled along rows.
+  // Shape by form: words_down [blocks][ceil(N b / 32)], words_awq [blocks][N / 8], words_across
+  // [ceil(N b / 32)][blocks], signed_bytes [N][blocks]. Words are filled along rows.
   CodeForm form = CodeForm::signed_bytes;
   bool plus_one = false;  // stored minus one, modulo 2^bits (GPTQ, version 1)
 };
@@ -55,7 +55,7 @@ struct PackedMatrix {
   ScalePlane scales;
   ZeroPlane zeros;
   std::vector<std::int32_t> column_blocks;  // [K] scale block of each column; empty: in order
-  float common = 1;  // a factor of all scales, or divisor if the file says so
+  float common = 1;                         // factor of all scales, or their divisor if `divides`
   bool divides = false;
   std::string type;  // for users: "GPTQ int4 g128"
 

@@ -32,7 +32,7 @@ enum class RoleOrder : std::uint8_t {
 enum class Thinking : std::uint8_t {
   none,
   dropped,         // the reasoning of earlier replies is removed from the history
-  kept_after_ask,  // ... but kept after the last question, as in Qwen3's template
+  kept_after_ask,  // removed as above, but kept after the last question, as in Qwen3's template
 };
 
 struct ChatFormat {

@@ -30,7 +30,7 @@ std::vector<Token> ids_without_token(const Tokenizer& tokenizer, std::size_t voc
 
 class Sampler {
  public:
-  // `vocabulary`: the number of logits; `banned` ids are never drawn; `breakers`: those of the
+  // `vocabulary`: the number of logits; `banned` ids are never drawn; `breakers`: made from the
   // settings' dry_breakers, or null for none. Throws Error on settings out of range and on ids
   // outside of the vocabulary.
   Sampler(const SamplingSettings& settings, std::size_t vocabulary, std::span<const Token> banned,

@@ -30,7 +30,7 @@ bool StopRules::is_end_token(Token id) const {
 StopStringFinder::StopStringFinder(std::vector<std::string> strings)
     : strings_(std::move(strings)) {
   std::erase(strings_, std::string());
-  // Longest first, so that the longest is found if several stop strings end at the same byte.
+  // Sorts longest first, so that the longest is found if several stop strings end at the same byte.
   std::stable_sort(strings_.begin(), strings_.end(),
                    [](const auto& a, const auto& b) { return a.size() > b.size(); });
 }

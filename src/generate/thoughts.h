@@ -39,7 +39,7 @@ struct ThoughtBudget {
 std::shared_ptr<ThoughtBudget> thought_budget(const ReplyStyle& style, std::string_view prompt,
                                               const Tokenizer& tokenizer, std::string_view words);
 
-// Tracks how much of a reply's reasoning is written. A value: copies look ahead over draft tokens.
+// Tracks how much of a reply's reasoning is written. Copies are used to look ahead over drafts.
 class ThoughtWatch {
  public:
   ThoughtWatch() = default;

@@ -364,7 +364,7 @@ std::shared_ptr<const Grammar> CallGrammar::make_or_answer(const AnswerSchema& a
     }
   }
   const Expr call = builder_.call(define("any call", builder_.choice(std::move(calls))));
-  // Llama3's calls begin like JSON answers. Only one call is allowed, so that no text can be both.
+  // Llama3's calls begin like JSON answers. One call is the limit: no text is both call and answer.
   const bool one = count_ == CallCount::one || style_.tools == ToolCallStyle::llama3;
   const Expr more = builder_.repeat(builder_.sequence({blanks(), call}), 0, one ? 0 : kNoLimit);
   Expr held = parts_.object();

@@ -34,8 +34,8 @@ float distance_from_mean(double angle, double size) {
   return static_cast<float>(std::abs(1.0 - std::polar(size, angle / 2)));
 }
 
-// The part of each channel's bias [kv_heads d] that codes must cover. Codes along tokens cover what
-// remains after the centre is subtracted, codes along channels the change by RoPE within a block.
+// The part of each channel's bias [kv_heads d] that codes must cover: for codes along tokens, the
+// rest after the centre is subtracted; for codes along channels, its change by RoPE in a block.
 std::vector<float> spanned_parts(const ModelConfig& config, const AttentionConfig& attention,
                                  const KvScheme& scheme) {
   const auto count = static_cast<std::size_t>(config.kv_heads * config.head_dim);
@@ -116,7 +116,7 @@ bool large_key_bias(std::span<const float> bias, std::span<const float> parts) {
 }
 
 void widen_keys(const ModelConfig& config, const Weights& weights, std::span<KvType> types) {
-  std::map<std::pair<KvType, bool>, std::vector<float>> parts;  // key: key type, has norms
+  std::map<std::pair<KvType, bool>, std::vector<float>> parts;  // by key type and attention.qk_norm
   const std::vector<std::int64_t> layers = config.attention_layers();
   for (std::size_t i = 0; i < types.size(); ++i) {
     const auto layer = static_cast<std::size_t>(layers[i]);

@@ -115,8 +115,8 @@ LinearSite down_of(const ModelConfig& config, const std::string& of, std::int64_
           {}};
 }
 
-// One site has the router [W -> E], the gate_up [W -> 2 F] of all experts, and 2 F' and 1 more
-// outputs for a shared one, because all read one input. Each down [F -> W] has a site of its own.
+// One site has all linears that read the norm's output: router [W -> E], gate_up [W -> 2 F] of each
+// expert; of a shared expert gate_up [W -> 2 F'] and gate [W -> 1]. Each down [F -> W] is a site.
 void add_sites(const ModelConfig& config, const ExpertsMlpConfig& mlp,
                std::vector<LinearSite>& sites) {
   LinearSite first = {"experts",    Sublayer::mlp,

@@ -45,7 +45,7 @@ struct LinearSpec {
   double share = 1;  // share of a step's rows that it reads: k / E for routed experts
 };
 
-// A parameter vector of the sublayer that another operation than a linear reads; stored in f32.
+// A parameter vector that an operation of the sublayer other than a linear reads; stored in f32.
 struct VectorSpec {
   std::string name;  // "delta_conv"
   std::int64_t count = 0;

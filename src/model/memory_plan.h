@@ -40,7 +40,7 @@ struct RunLimits {
 };
 
 struct MemoryPlan {
-  std::uint64_t weight_bytes = 0;  // the mapped or read file; on a GPU its copy there
+  std::uint64_t weight_bytes = 0;  // the mapped or read file; on a GPU the copy of its weights
   std::uint64_t kv_bytes = 0;
   std::uint64_t state_bytes = 0;  // fixed states of Gated DeltaNet
   std::uint64_t scratch_bytes = 0;
@@ -60,8 +60,8 @@ KvResidual kv_residual(const RunLimits& limits);
 
 // Sizes of the KV cache and of a forward pass under resolved limits.
 KvShape kv_shape(const ModelConfig& config, const RunLimits& limits);
-// Like the above, and widens the key types of layers that need it (kv_layers.h). Throws Error if
-// the device does not support one of the types.
+// Like kv_shape above, but with wider key types in layers that need them (kv_layers.h). Throws
+// Error if the device does not support one of the types.
 KvShape kv_shape(const ModelConfig& config, const Weights& weights, const Layout& layout,
                  const RunLimits& limits);
 // Like kv_shape, with only the KV heads of one rank.

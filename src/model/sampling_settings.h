@@ -32,7 +32,7 @@ struct LogitBias {
 struct SamplingSettings {
   float temperature = 0.8f;        // 0: always the token with the largest raw logit
   int top_k = 40;                  // keeps the k largest logits; 0 or -1: all
-  float top_p = 0.95f;             // keeps the most probable tokens up to this sum; 1: all
+  float top_p = 0.95f;             // keeps the most probable tokens up to this total; 1: all
   float min_p = 0.05f;             // drops tokens below this times the largest probability; 0: none
   float repeat_penalty = 1.0f;     // 1: none
   int repeat_last_n = 64;          // number of last tokens that are penalised; 0: none, -1: all
@@ -41,14 +41,14 @@ struct SamplingSettings {
   float typical_p = 1.0f;          // keeps the most typical tokens up to this probability; 1: all
   float top_n_sigma = 0.0f;        // drops logits this many deviations below the top; 0 or -1: none
   float xtc_probability = 0.0f;    // probability of removing the top tokens; 0: never
-  float xtc_threshold = 0.1f;      // removes tokens above this, but the last; above 0.5: none
-  float dry_multiplier = 0.0f;     // penalty for continuing a repeated sequence; 0: none
-  float dry_base = 1.75f;          // factor on the penalty for each token of the sequence
-  int dry_allowed_length = 2;      // longest sequence that gets only the multiplier
-  int dry_penalty_last_n = -1;     // number of tokens searched for repeats; 0: none, -1: all
-  int mirostat = 0;                // version 1 or 2, used instead of the cuts; 0: off
-  float mirostat_lr = 0.1f;        // learning rate
-  float mirostat_ent = 5.0f;       // target surprise in bits
+  float xtc_threshold = 0.1f;   // removes tokens above this but the least likely; above 0.5: none
+  float dry_multiplier = 0.0f;  // penalty for continuing a repeated sequence; 0: none
+  float dry_base = 1.75f;       // factor on the penalty for each token of the sequence
+  int dry_allowed_length = 2;   // longest sequence that gets only the multiplier
+  int dry_penalty_last_n = -1;  // number of tokens searched for repeats; 0: none, -1: all
+  int mirostat = 0;             // version 1 or 2, used instead of the cuts; 0: off
+  float mirostat_lr = 0.1f;     // learning rate
+  float mirostat_ent = 5.0f;    // target surprise in bits
   std::vector<LogitBias> logit_bias = {};  // also applied at temperature 0
   // Texts that end a repeated sequence.
   std::vector<std::string> dry_breakers = {"\n", ":", "\"", "*"};
@@ -73,7 +73,7 @@ struct SamplingKnob {
   std::variant<std::monostate, float SampleRule::*, std::int32_t SampleRule::*> rule;
   KnobRole role = KnobRole::cut;
   double least = 0, most = 0;        // inclusive
-  std::string_view range = {};       // the same as text
+  std::string_view range = {};       // `least` to `most` as text
   std::string_view value_name = {};  // "N", for help texts
   std::string_view help = {};
   std::string_view config_key = {};  // key in generation_config.json; empty: not set by models

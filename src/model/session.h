@@ -26,7 +26,7 @@ class Session;
 // resolve_limits for the head. The model must have such a head.
 std::unique_ptr<Session> make_mtp_session(const Model& model, Backend& backend,
                                           const RunLimits& limits);
-// Like the above, for `mtp`, the mtp_model of a model with the tensors of `find`, and kept alive.
+// Like the above; `mtp` is mtp_model of a model with the tensors of `find`, and must stay alive.
 std::unique_ptr<Session> make_mtp_session(const TensorFinder& find, std::string_view source,
                                           const ModelConfig& mtp, Backend& backend,
                                           const RunLimits& limits);

@@ -16,7 +16,7 @@ namespace leq {
 // The part of a model that one rank computes and stores. Slices may be uneven, and empty.
 struct RankShare {
   Slice heads;        // query heads, in whole groups of 128 columns of attention output
-  Slice kv_heads;     // KV heads that these read, up to whole panels; ranks may overlap
+  Slice kv_heads;     // KV heads that `heads` read, up to whole panels; ranks may overlap
   Slice stream;       // columns of W, which o and down output: in panels of 64
   Slice vocabulary;   // rows of V, in panels of 64
   Slice delta_heads;  // key heads of Gated DeltaNet, with their value heads

@@ -22,7 +22,7 @@ enum class TensorRole : std::uint8_t {
   normed_linear,  // reads the normed residual stream: q, k, v; gate, up
   mixer_output,   // reads the mixer's result and adds to the stream: o
   mlp_output,     // reads the MLP's result and adds to the stream: down
-  exact_linear,   // reads the normed stream, is never quantized: f32
+  exact_linear,   // reads the normed stream; never quantized, stored in f32
   head,
 };
 

@@ -65,7 +65,7 @@ struct DenseMlpWeights {
 
 // An expert that all rows use; its output is multiplied by sigmoid(gate x).
 struct SharedExpertWeights {
-  LayerLinear gate;  // [1][W]
+  LayerLinear gate;  // [1][W], the logit of the sigmoid
   LayerLinear gate_up, down;
 };
 
@@ -133,8 +133,8 @@ Weights bind_weights(const LeqReader& file, const ModelConfig& config, DeviceMem
 Weights bind_weights(const LeqReader& file, const ModelConfig& config, DeviceMemory& memory,
                      const RankPlace& place);
 
-// Throws Error unless `file` holds exactly the tensors that `config` requires: as bind_weights, and
-// if there are more tensors, because the file was then made with another configuration.
+// Throws Error unless `file` holds exactly the tensors that `config` requires: as bind_weights
+// does, and if there are more tensors, because another configuration must then have made the file.
 void check_tensors(const LeqReader& file, const ModelConfig& config);
 
 // Finds a stored tensor by name; returns nullptr if there is none.

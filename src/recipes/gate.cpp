@@ -22,7 +22,7 @@ constexpr std::int64_t kGateWindow = 512;
 constexpr double kFar = 0.05;  // in nats; above this the report suggests another method
 constexpr std::string_view kBuiltIn = "built-in text";
 // Upper bound of the KL on WikiText-2's test split divided by that on the built-in text. 1.04 was
-// measured for SmolLM2-135M with recipe q4. With only tales it would be about 2.
+// measured for SmolLM2-135M with recipe q4. If the text had only tales, it would be about 2.
 constexpr double kOtherTexts = 1.5;
 constexpr double kBaseBytesPerSecond = 2.5e8;  // rate of reading and writing files
 

@@ -50,7 +50,7 @@ void keep_gate(const GateResult& gate, const GateText& text, const std::filesyst
 
 // For example "gate        KL 0.00085 +- 0.00003 nats ..., limit 0.005: passed" (limit: recipe's).
 std::string gate_report(const GateResult& gate, const Recipe* recipe);
-// Like the above, with a limit that the user has set instead of a recipe's.
+// Like gate_report above, with a limit that the user has set instead of a recipe's limit.
 std::string gate_report(const GateResult& gate, double max_kl);
 // A text such as "distance    KL 2.08172 nats from the checkpoint ...".
 std::string distance_report(const GateResult& distance);

@@ -17,6 +17,7 @@ namespace fs = std::filesystem;
 CheckpointOptions candidate_options(const CheckpointOptions& checkpoint, std::size_t choice,
                                     std::int64_t group) {
   CheckpointOptions candidate = checkpoint;
+  candidate.keep_blocks = false;  // whole candidates are kept
   candidate.type = "int" + std::to_string(kSearchBits[choice]);
   if (choice != kEightBits) candidate.type += "-g" + std::to_string(group);
   return candidate;

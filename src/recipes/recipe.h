@@ -28,7 +28,7 @@ struct Recipe {
   // Sets method, type and folds. In `narrow` models errors average out less and tables are large.
   void (*apply)(CheckpointOptions& checkpoint, bool narrow) = nullptr;
   bool searches = false;        // whether the bit width of each unit is searched for
-  bool few_windows_do = false;  // as few calibration windows are used as fit into minutes
+  bool few_windows_do = false;  // calibration uses only as many windows as fit into minutes
   ChoosingWork work = {};       // set if few_windows_do
 };
 

@@ -70,7 +70,7 @@ struct EngineStatus {
   std::int64_t free_pages = 0, idle_pages = 0, pages = 0;
   std::int64_t requests = 0, refused = 0, failed = 0, cancelled = 0;  // since the start
   double prompt_seconds = 0, reply_seconds = 0;                       // sums over ended replies
-  std::int64_t prompt_fed = 0, reply_decoded = 0;                     // in these times
+  std::int64_t prompt_fed = 0, reply_decoded = 0;                     // tokens in these times
   TimeHistogram first_token;                                          // time since the request
   TimeHistogram next_token;   // tokens of one step share its time
   TimeHistogram whole_reply;  // time from the request to the end of the reply

@@ -12,7 +12,7 @@
 namespace leq {
 
 // Sets the KV types: the given ones, otherwise those that the file was quantized for, otherwise
-// those that match the type of its weights.
+// those that match the type of the model's weights.
 void choose_kv_types(const std::optional<KvType>& keys, const std::optional<KvType>& values,
                      const Model& model, RunLimits& limits);
 

@@ -98,7 +98,7 @@ FittedLimits fitted(const RuntimeOptions& options, const Runtime& runtime,
   return fit_limits(wanted, model, all);
 }
 
-// The backends of this process: its own, and those of ranks that are threads of it.
+// Sets runtime.backend, and returns the backends of the other ranks that are threads.
 Backends make_backends(const RuntimeOptions& options, Runtime& runtime) {
   const bool is_process = runtime.processes != nullptr;
   DeviceOptions own = options.device, all = options.device;

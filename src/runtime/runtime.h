@@ -51,7 +51,7 @@ struct Runtime {
 struct FollowerDone {};
 
 // Plans memory for the model and its draft model before either is loaded. Throws Error naming the
-// setting or the file. Under mpirun it returns only in the leader's process; in others it throws
+// setting or the file. Under mpirun it returns only in the leader's process; in followers it throws
 // FollowerDone.
 Runtime open_runtime(const RuntimeOptions& options);
 

@@ -10,7 +10,7 @@
 
 namespace leq {
 
-// The model's name for its path: "folder/story.leq" -> "story"; the same for GGUF files.
+// The model's name for its path: "folder/story.leq" or "folder/story.gguf" -> "story".
 std::string model_name_of(const std::string& path);
 
 // The format of this name, or the model's own template if there is no name. A model whose template

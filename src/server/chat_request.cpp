@@ -16,8 +16,8 @@
 namespace leq {
 namespace {
 
-// Members as in vLLM: with the first one, the reply continues the last message; with the second one
-// (default true), the prompt ends with the start of a new reply.
+// Members as in vLLM: with continue_final_message, the reply continues the last message; with
+// add_generation_prompt (default true), the prompt ends with the start of a new reply.
 constexpr std::string_view kGoesOn = "continue_final_message", kAsks = "add_generation_prompt";
 
 // Whether the reply continues the last message. Throws Error if that is not possible.

@@ -26,7 +26,7 @@ ForeignChat chat_of_messages(JsonNode body);
 struct CopiedMember {
   std::string_view name, as;
 };
-// Copies those of the members that are present.
+// Copies each of the members that is present.
 void copy_members(JsonNode body, std::span<const CopiedMember> members, JsonObjectText& chat);
 // Makes {"type": "function", "function": {...}} from the given members of a tool or tool choice.
 std::string function_of(JsonNode tool, std::span<const CopiedMember> members);

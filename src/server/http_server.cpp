@@ -32,7 +32,7 @@ namespace {
 
 constexpr int kTickMilliseconds = 200;  // interval between checks of deadlines
 constexpr double kLingerSeconds = 2;    // time limit for a client to read its last reply
-constexpr double kLastSeconds = 0.3;    // time limit for the same during a shutdown
+constexpr double kLastSeconds = 0.3;    // replaces kLingerSeconds during a shutdown
 constexpr int kMostReads = 16;          // reads per connection and wake-up
 constexpr std::size_t kReadBytes = 32 << 10;
 constexpr std::size_t kAlwaysHeld = 64 << 10;  // bytes that every request may buffer

@@ -73,7 +73,7 @@ class HttpServer {
   // answered.
   void stop();
 
-  // Current numbers: all connections; those idle or sending a request; requests in progress.
+  // Current numbers: connections; connections idle or sending a request; requests in progress.
   struct Counts {
     std::int64_t connections = 0, waiting = 0, answering = 0;
   };

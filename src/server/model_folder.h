@@ -18,8 +18,8 @@ struct ModelFile {
 };
 
 // The files that end in .leq or .gguf, sorted by name; only the first part of a split GGUF file. If
-// a .leq and a GGUF file have the same name, the latter keeps its extension. Throws Error if the
-// folder cannot be read.
+// a .leq and a GGUF file have the same name, the GGUF file's name keeps its extension. Throws Error
+// if the folder cannot be read.
 std::vector<ModelFile> models_in(const std::filesystem::path& folder);
 
 }  // namespace leq

@@ -95,7 +95,7 @@ void ModelPool::fail_load(Entry& entry, const std::exception& error) {
 }
 
 // Reserves memory for a model: unloads idle models until there is enough, or waits until requests
-// to others end. Returns false once no client waits for this model.
+// to other models end. Returns false once no client waits for this model.
 bool ModelPool::make_room(Entry& entry, std::uint64_t bytes, Lock& lock,
                           const std::function<bool()>& is_wanted) {
   Waiting waiting = {&entry};

@@ -70,7 +70,7 @@ std::string sent_event(std::string_view json);
 // A random id of letters and digits.
 std::string random_id();
 
-// Tokens of all prompts (each counted once), those from the KV cache, and those of all replies.
+// Token counts: all prompts (each counted once), their cached tokens, all replies, their reasoning.
 struct TokenCounts {
   std::int64_t prompt = 0, cached = 0, reply = 0, thoughts = 0;
 };

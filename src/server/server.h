@@ -24,7 +24,7 @@ struct ServerOptions : HostOptions {
 class Server {
  public:
   // Listens once it is constructed. `model` and `session` must outlive it, and the session must not
-  // be used by others. Throws Error on invalid settings or if the address cannot be bound.
+  // be used by other objects. Throws Error on invalid settings or if the address cannot be bound.
   Server(const Model& model, Session& session, const ServerOptions& options);
   // Serves the models of a folder; the loader's host options replace those in `options`.
   Server(const PoolOptions& models, ModelLoader loader, const ServerOptions& options);

@@ -8,9 +8,9 @@
 namespace leq {
 
 struct ChosenCodes {
-  // [N][K]. int: signed, [-127, 127] at 8 bits, otherwise [-2^(b-1), 2^(b-1) - 1]; uint: [0, 2^b -
-  // 1]; nf4: index of the level; b1: bit 0 is the sign (1 = plus), bit 1 is in a salient column the
-  // sign of the residual, in another column 1 for large values.
+  // [N][K]. int: signed, [-127, 127] at 8 bits, otherwise [-2^(b-1), 2^(b-1) - 1];
+  // uint: [0, 2^b - 1]; nf4: index of the level; b1: bit 0 is the sign (1 = plus), bit 1 is the
+  // sign of the residual in a salient column, and 1 for large values in another column.
   std::vector<std::int16_t> codes;
   // row: [N]; tensor: [N], all equal; group: [N][ceil(K/g)], each exactly an f16 times scale_mul
   // (round_group_scales). b1: [N][ceil(K/128)][8] f16 numbers: mean and size of the salient part,

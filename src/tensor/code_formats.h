@@ -1,6 +1,6 @@
 // Schemes whose codes represent numbers by a rule of their own: neither floats nor integers times a
 // scale. A new format needs a file like nf4.cpp, a name in CodeKind and a line in code_formats.cpp.
-// Codes are stored in panels as those of all schemes (weight_layout.h).
+// Codes are stored in panels, like the codes of all schemes (weight_layout.h).
 #pragma once
 
 #include <cstddef>

@@ -26,8 +26,8 @@ struct NamedMatrix {
 [[noreturn]] void fail_at(const NamedMatrix& matrix, std::int64_t index, std::string_view problem);
 void require_finite(const NamedMatrix& matrix, std::int64_t first, std::int64_t count);
 
-// The scales of a tensor as the file stores them, and the divisors of its values, which are the
-// same except for infinity (so that every code has value 0) if a group has no scale.
+// The scales of a tensor as the file stores them, and the divisors of its values: the scales or,
+// for a group without scale, infinity, so that every code of the group has value 0.
 struct RoundedScales {
   std::int64_t group = 0;           // columns that share a scale
   std::int64_t per_row = 0;         // G, groups per row

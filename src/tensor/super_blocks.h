@@ -1,7 +1,7 @@
 // The k types of GGUF as schemes: codes of 4, 5 or 6 bits whose scales are small integers times the
-// f16 numbers of a superblock of 256 columns. With the code u, q4_k and q5_k have value = (d * s) *
-// u - (dmin * m), s and m being bytes per 32 columns; q6_k has value = d * s * (u - 32), s being a
-// signed byte per 16 columns.
+// f16 numbers of a superblock of 256 columns. With the code u, q4_k and q5_k have
+// value = (d * s) * u - (dmin * m), s and m being bytes per 32 columns; q6_k has
+// value = d * s * (u - 32), s being a signed byte per 16 columns.
 #pragma once
 
 #include <cstdint>

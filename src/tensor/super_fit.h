@@ -17,7 +17,7 @@ struct SuperPart {
 };
 
 // Tries about 20 scales for every sub-block. For the codes of each, scale and minimum with the
-// least weighted squared error follow by linear regression (llama.cpp's idea); for the best ones
+// least weighted squared error follow by linear regression (llama.cpp's idea); with the best pair
 // codes are rounded once more. Scales, and then minima for the codes of the rounded scales, are
 // rounded to whole multiples (bytes) of the superblock's numbers.
 void fit_super(CodeKind kind, const SuperPart& part);

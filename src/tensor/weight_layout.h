@@ -44,8 +44,8 @@ struct CodePlanes {
 };
 CodePlanes code_planes(const QuantScheme& scheme, std::int64_t rows, std::int64_t columns);
 
-// Offset in a plane of `bits` bits per code of the four columns from `column` on (a multiple of 32
-// / bits) of a row. The next 32 / bits columns follow 256 bytes later.
+// Offset, in a plane of `bits` bits per code, of four columns of a row from `column` on, which is a
+// multiple of 32 / bits. The next 32 / bits columns follow 256 bytes later.
 inline std::int64_t panel_byte(int bits, std::int64_t padded_columns, std::int64_t row,
                                std::int64_t column) {
   return row / kPanelRows * (kPanelRows * padded_columns * bits / 8) +

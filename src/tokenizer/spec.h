@@ -1,5 +1,5 @@
-// A tokenizer as plain data, to which every source (tokenizer.json, tokenizer.model, vocab.json +
-// merges.txt, rank files) is converted and which a .leq file contains.
+// A tokenizer as plain data, to which every source (tokenizer.json, tokenizer.model, rank files,
+// vocab.json with merges.txt) is converted and which a .leq file contains.
 #pragma once
 
 #include <cstddef>
@@ -79,11 +79,11 @@ struct PreTokenizer {
   std::string pattern;
 };
 
-// Which adjacent symbols merge first: those of the lowest rank; among equal ranks, the leftmost.
+// The source of merge ranks. The pair with the lowest rank merges first; on ties, the leftmost.
 enum class MergeOrder : std::uint8_t {
   listed,    // TokenizerSpec::merges, in this order
   by_id,     // any two symbols that form a piece; lowest id first (rank files)
-  by_score,  // the same, highest score first (sentencepiece .model files)
+  by_score,  // any two symbols that form a piece; highest score first (sentencepiece .model files)
 };
 
 struct Merge {

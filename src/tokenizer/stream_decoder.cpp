@@ -12,7 +12,7 @@ constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
 // Whether `text` (itself not well-formed) is the beginning of a character.
 bool may_become_character(std::string_view text) {
   if (text.empty() || text.size() > 3) return false;
-  // Some continuation bytes must complete it; only the second one matters, so 3 probes suffice.
+  // Tests whether continuation bytes complete `text`; only the second byte matters, so 3 suffice.
   for (const char second : {'\x80', '\x90', '\xa0'}) {
     std::string whole(text);
     if (whole.size() == 1) whole += second;

@@ -13,7 +13,7 @@ void improve(ModelScratch::Best& target, float score, std::size_t begin, std::ui
   target = {score, static_cast<std::uint32_t>(begin), id};
 }
 
-// Extends the best path by each piece at `begin`, or by unknown if its character is no piece.
+// Extends the best path by each piece at `begin`, and by unknown if that character is no piece.
 void extend(const Model& model, std::string_view text, std::size_t begin, ModelScratch& scratch) {
   const TokenizerTables& tables = model.tables;
   const float so_far = begin == 0 ? 0.0f : scratch.best[begin].score;

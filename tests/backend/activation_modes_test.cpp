@@ -75,7 +75,7 @@ Rows input_rows(Backend& backend, const std::vector<float>& numbers, std::int64_
   return rows;
 }
 
-// If all rows share a scale, products equal those of rows that each have this scale of their own.
+// Rows that share one scale must give the same products as rows that each store this scale.
 TEST(OneScale, ProductsAreExact) {
   Random random(1);
   for (const char* scheme : {"int8", "int8-g32", "int8-g128", "int4-g64", "int4-g128"}) {
@@ -191,7 +191,7 @@ TEST(ActTensor, IsTheNaiveProductOfRoundedInputs) {
         y += code / 64 * w;
         size += std::abs(w) / 64;
       }
-      // A value near a rounding boundary may be rounded the other way: one of 330 codes may be.
+      // One of 330 input codes may differ, because a value near a half may round either way.
       EXPECT_NEAR(out.values[t * out.value_stride + n], y,
                   3 * size / static_cast<double>(k) + 1e-5 * size);
     }

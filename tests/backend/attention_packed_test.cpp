@@ -1,6 +1,6 @@
 // Attention over packed codes and their f16 copies must agree with the documented order and with
-// double. Only positions decide what is read, and results must be bit-identical for every
-// instruction set, thread count, chunk and batch.
+// double. Only positions decide whether codes or copies are read, and results must be bit-identical
+// for every instruction set, thread count, chunk and batch.
 #include <gtest/gtest.h>
 
 #include <bit>

@@ -164,7 +164,7 @@ class AttentionRun {
     }
   }
 
-  // Every page has a copy with a different page number.
+  // Gives every page an f16 copy; copies are numbered in descending order of their pages.
   void take_copies(std::int32_t pages) {
     layer_.residual = case_.residual();
     if (!layer_.residual.copies()) return;

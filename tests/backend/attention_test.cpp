@@ -200,7 +200,7 @@ TEST(Attention, WindowsBeginAtEveryPositionOfASpan) {
 // Checks that all ways to split one sequence give the same bits, for one case of the grid below.
 void expect_one_result(const AttentionCase& c, std::int64_t length,
                        const std::vector<std::int64_t>& chunks) {
-  // The second level runs the portable kernels with hardware fma, on x86-64 and on aarch64.
+  // supported_isas()[1] runs the portable kernels with hardware fma, on x86-64 and on aarch64.
   AttentionRun first(c, {1, supported_isas()[1]}, length);
   first.run(in_chunks(length, length));
   const auto want = bits(first.values(0));
@@ -317,7 +317,7 @@ TEST(Attention, WavesOfSpansAreJoinedInTheWrittenOrder) {
   }
 }
 
-// A single row reads several heads at a time (the last two or three of 11); a prompt reads one.
+// For a single row, several of the 11 kv heads are read at a time; for a prompt, one at a time.
 TEST(Attention, HeadsReadTogetherGiveTheSameBits) {
   const Isa isa = supported_isas().back();
   for (const KvType type : kTypes) {
@@ -414,7 +414,7 @@ TEST(Attention, SmoothedOutputsTakeTheScaleOfTheirConsumer) {
         for (std::int64_t k = 0; k < width; ++k) {
           smooth.push_back(0.5f + static_cast<float>(k % 7));
         }
-        // Without memory and with one row per step, the scale is that of the row.
+        // If the scale ignores earlier steps and each step has one row, it is the row's own scale.
         OnlineScale online({.decay = 0, .window = 1});
         c.output = {act != ActKind::tensor, act, true, 0};
         c.consumer = {0.02f, &online, smooth.data()};

@@ -153,7 +153,7 @@ struct TestWeight {
   }
 
   // Codes of padding rows and columns get random bits, because their inputs are 0 and the outputs
-  // of padding rows are ignored. Padding of int8 is 0, because its sums include it.
+  // of padding rows are ignored. Padding of int8 is 0, because the code sums include padding.
   void fill_codes(Random& random, Fill fill) {
     const std::int64_t np = up_to(n, 64);
     const std::int64_t kp = up_to(k, 128);

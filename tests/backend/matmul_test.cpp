@@ -194,7 +194,7 @@ TEST(FloatMatmul, FollowsTheSixteenLaneChainOnEveryIsa) {
   }
 }
 
-// The chain is as close to the exact product as f32 sums of this length can be.
+// The kernel's f32 sums are as close to the exact product as sums of this length can be.
 TEST(FloatMatmul, IsCloseToDoublePrecision) {
   constexpr double kTolerance = 3e-7;  // times the sum of absolute products; measured: 1e-7
   Random random(18);

@@ -93,7 +93,7 @@ TEST(ObjectCode, KeepsSumsOfAttentionInRegisters) {
   expect_no_spills("vfmadd.*ymm", "::(float_blocks|value_columns)<", "ymm");
 }
 
-// With AMX, these registers hold values that the CPU combines while the tile unit multiplies.
+// With AMX, zmm registers hold values that the CPU combines while the tile unit multiplies.
 TEST(ObjectCode, KeepsNumbersBesideTheTilesInRegisters) {
   expect_no_spills("tdpb[su][su]d", "::multiply_k_tile<|int8_rows|uint8_rows|add_k_tile<");
 }

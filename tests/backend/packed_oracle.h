@@ -50,7 +50,7 @@ class PackedAttention {
     return total;
   }
 
-  // Computes the same output in double, from the values that the codes represent.
+  // Returns the output of head h at position t in double, from the values that codes represent.
   std::vector<double> output_in_double(std::int64_t t, int h) const {
     const int d = c_.head_dim, kv = h / (c_.heads / c_.kv_heads);
     const std::int64_t first = c_.window > 0 ? std::max<std::int64_t>(0, t + 1 - c_.window) : 0;

@@ -60,7 +60,7 @@ struct Bench {
   }
 };
 
-// y_i = sum over j of the block of (-1)^(number of bits that i and j share) * factor_j * x_j.
+// Within a block: y_i = sum over j of (-1)^popcount(i & j) * factor_j * (x_j - mean).
 std::vector<double> dense(const float* x, std::int64_t width, std::int64_t block,
                           const std::vector<float>& factors, double mean) {
   std::vector<double> y(static_cast<std::size_t>(width));

@@ -334,7 +334,7 @@ TEST(AtomicFile, RemovesWhatKilledProcessesLeft) {
         begin + std::to_string(::getpid()) + "-0"}) {
     folder.write(name, "half a model");
   }
-  // These are temporary files of a living process, without a process id, and of other targets.
+  // Temporary files that must stay: of a living process, without a process id, of another target.
   std::vector<std::string> others = {begin + std::to_string(::getppid()),
                                      begin,
                                      begin + "x",

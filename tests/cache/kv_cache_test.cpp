@@ -170,8 +170,8 @@ TEST(KvCache, KeepsEverySequenceThroughRandomOperations) {
   }
 }
 
-// Pages before a window are released and others are kept. Pages that are still referenced elsewhere
-// can begin another sequence, up to the last of these pages.
+// Pages before a window are released, all others are kept. Pages that the test still references can
+// begin another sequence, as far as reach() allows.
 TEST(KvCache, KeepsWhatAWindowSeesThroughRandomOperations) {
   constexpr int kSequences = 3;
   const auto backend = make_cpu_backend({1, Isa::portable});
@@ -323,7 +323,7 @@ TEST(KvCache, BytesAreWhatIsAskedFor) {
   }
 }
 
-// By docs/kv-cache.md a page has 64 positions of all kv heads: int8 codes with f16 s and m of each.
+// By docs/kv-cache.md: 64 positions of all kv heads; each int8 row adds an f16 scale and minimum.
 TEST(KvCache, PageBytesFollowTheLayout) {
   const auto backend = make_cpu_backend({1, Isa::portable});
   EXPECT_EQ(backend->layout().page_bytes(KvPart::keys, KvType::f32, 3, 22), 3u * 64 * 22 * 4);

@@ -243,7 +243,7 @@ TEST(KvCopies, APageIsReplacedByOneThatHasAllOfIt) {
   cache.hold(early);
   copies.append(1, 64);
   copies.text(1) = copies.text(0);
-  // The same text in a sequence that was continued instead: both blocks are encoded.
+  // Sequence 1 gets the bytes of sequence 0; continuing it then encodes both blocks of the page.
   for (std::int64_t layer = 0; layer < kLayers; ++layer) {
     const KvLayer kv = cache.layer(layer);
     const auto from = static_cast<std::size_t>(early),

@@ -116,7 +116,7 @@ TEST(KvSaved, PackedCodesComeBackWithTheirCopies) {
           other.load(1, saved, "test");
           EXPECT_EQ(other.length(1), length);
           EXPECT_EQ(other.save(1), saved);
-          // The loaded sequence can be truncated as far as the saved one, or not at all.
+          // If the loaded sequence can be truncated, it must go on like the truncated saved one.
           const std::int64_t less = length - std::min<std::int64_t>(length, 40);
           KvCache third(backend->memory(), backend->layout(), shape);
           third.load(0, saved, "test");
@@ -171,7 +171,7 @@ TEST(KvSaved, RefusesOtherZonesAndDamagedOnes) {
   for (std::size_t size = 0; size < saved.size(); size += size < 100 ? 1 : 37) {
     EXPECT_THROW(cache.load(0, std::span(saved).first(size), "test"), Error) << size;
   }
-  // These copies_from are no page multiple, beyond the next query's reads, negative, past the end.
+  // Invalid copies_from: no page multiple, past what the next query reads, negative, past the end.
   for (const std::int64_t from : {1, 192, -64, 100000}) {
     auto wrong = saved;
     std::memcpy(wrong.data() + 64, &from, sizeof from);

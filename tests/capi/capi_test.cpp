@@ -102,7 +102,7 @@ TEST(CApi, LogitsAreThoseOfASessionHoweverTheyAreFed) {
     ASSERT_EQ(std::memcmp(expected.data(), leq_logits_data(rows) + i * vocab, 4 * vocab), 0) << i;
   }
   EXPECT_EQ(leq_position(session.get()), tokens.size());
-  // Truncates and feeds the last token again, which must give the same logits in another block.
+  // Truncates and feeds the last token again, which must give equal logits in a new leq_logits.
   std::size_t left = 0;
   ASSERT_EQ(leq_rewind(session.get(), tokens.size() - 1, &left, nullptr), LEQ_OK);
   ASSERT_EQ(left, tokens.size() - 1);

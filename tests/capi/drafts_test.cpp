@@ -40,7 +40,7 @@ TEST(CApiDrafts, TheModelsHeadChangesNoToken) {
     ASSERT_EQ(leq_plan_memory(path.c_str(), &options, &plan, &error), LEQ_OK) << error.text;
     EXPECT_EQ(plan.total_bytes, plan.weight_bytes + plan.kv_bytes + plan.scratch_bytes);
     bytes.push_back(plan.total_bytes);
-    // Generates twice, with leq_feed in between, which clears the caches of both.
+    // Generates twice, with leq_feed in between, which clears the caches of model and head.
     const Written first = generate(session, {prompt}, seeded(kSettings, 60));
     leq_logits* logits = nullptr;
     ASSERT_EQ(leq_feed(session, prompt.data(), 3, LEQ_LAST_LOGITS, &logits, &error), LEQ_OK);

@@ -57,7 +57,7 @@ TEST(ThreadRanks, NobodyLeavesABarrierBeforeAllHaveCome) {
   for (const auto& error : errors) EXPECT_EQ(error, "");
 }
 
-// Each of these is the operation in which the other ranks wait when one rank fails.
+// The kinds of operations in which the other ranks may wait when one rank fails.
 using Call = void (*)(Communicator& ranks);
 constexpr std::array<Call, 4> kCalls = {
     [](Communicator& ranks) { test::check_gather_round(ranks, 3, 2, Receivers::all); },

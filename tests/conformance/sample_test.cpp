@@ -1,4 +1,4 @@
-// Sampling on every backend: each row of a batch gets the host's token, and the same errors.
+// Sampling on every backend: each row of a batch gets the token or the error of the host's sampler.
 #include <array>
 #include <limits>
 

@@ -1,4 +1,4 @@
-// Steps on every backend. A device that replays a recorded step must use the current lists.
+// Steps on every backend. A replayed step must use the current lists of ids, positions and rows.
 #include "backends.h"
 
 #include "base/error.h"
@@ -95,7 +95,7 @@ TEST_P(StepConformance, FollowTheirLists) {
   }
 }
 
-// A GPU records steps of up to 256 rows. Here all rows but one have logits, in changing order.
+// A GPU records steps of up to 256 rows. All rows but one have logits; their order changes.
 TEST_P(StepConformance, OfManyRowsFollowTheirLists) {
   for (const std::int32_t rows : {65, 256, 257}) {
     make_rows(rows);

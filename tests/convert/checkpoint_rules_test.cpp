@@ -133,7 +133,7 @@ TEST(EndTokens, BeyondTheVocabularyAreLeftOutWithALine) {
 }
 
 // transformers 5 ignores clean_up_tokenization_spaces if the tokenizer is BPE, as all are here,
-// unless the second key forces the clean-up.
+// unless the key clean_up_tokenization_spaces_for_bpe... forces the clean-up.
 TEST(CleanUpOfSpaces, IsIgnoredUnlessItIsForced) {
   const Checkpoint checkpoint;
   Json config = checkpoint.read("tokenizer_config.json");

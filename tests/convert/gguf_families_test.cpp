@@ -254,7 +254,7 @@ class Converter {
     return all;
   }
 
-  // Joins, for each key head, b of its value heads and then a.
+  // For each key head, joins the rows of b of its value heads and then the rows of a.
   test::Rows joined_gates(const std::string& from) const {
     const test::Rows &b = tensors_.at(from + "delta_b"), &a = tensors_.at(from + "delta_a");
     const DeltaNetConfig& delta = *model_.config.delta_net();

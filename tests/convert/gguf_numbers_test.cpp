@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "base/error.h"
 #include "base/half.h"
@@ -50,39 +51,42 @@ std::string random_tensor(const GgufType& type, std::int64_t rows, std::int64_t 
   return bytes;
 }
 
-// Returns a llama of width 256; all its linears have one type, its embedding has another.
-std::string typed_gguf(const std::string& linears, const std::string& table) {
+// Returns a llama whose linears have one type; its embedding and layer 1's v have another.
+std::string typed_gguf(const std::string& linears, const std::string& table,
+                       std::int64_t width = 256) {
   Random random(11);
   GgufWriter writer;
   ModelConfig config;
   config.layers = UniformLayers{.count = 2, .mlp = {.hidden = 256}}.layers();
-  config.width = 256;
+  config.width = width;
   config.heads = 4;
   config.kv_heads = 2;
   config.head_dim = 64;
   config.context = 64;
   test::add_config(writer, config, "llama");
   test::add_letters(writer);
-  const auto add = [&](const std::string& name, std::int64_t rows, const std::string& type) {
+  const auto add = [&](const std::string& name, std::int64_t rows, std::int64_t columns,
+                       const std::string& type) {
     const auto found = std::ranges::find(gguf_types(), type, &GgufType::name);
-    writer.tensor(name, {256, static_cast<std::uint64_t>(rows)}, found->id,
-                  random_tensor(*found, rows, 256, random));
+    writer.tensor(name, {static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows)},
+                  found->id, random_tensor(*found, rows, columns, random));
   };
   const auto norm = [&](const std::string& name) {
-    writer.tensor(name, {256}, 0, test::f32_bytes(std::vector<float>(256, 1.0f)));
+    writer.tensor(name, {static_cast<std::uint64_t>(width)}, 0,
+                  test::f32_bytes(std::vector<float>(static_cast<std::size_t>(width), 1.0f)));
   };
-  add("token_embd.weight", 100, table);
+  add("token_embd.weight", 100, width, table);
   for (const char* block : {"blk.0.", "blk.1."}) {
     const std::string at = block;
     norm(at + "attn_norm.weight");
-    add(at + "attn_q.weight", 256, linears);
-    add(at + "attn_k.weight", 128, linears);
-    add(at + "attn_v.weight", 128, at == "blk.1." ? table : linears);
-    add(at + "attn_output.weight", 256, linears);
+    add(at + "attn_q.weight", 256, width, linears);
+    add(at + "attn_k.weight", 128, width, linears);
+    add(at + "attn_v.weight", 128, width, at == "blk.1." ? table : linears);
+    add(at + "attn_output.weight", width, 256, linears);
     norm(at + "ffn_norm.weight");
-    for (const char* name : {"ffn_gate.weight", "ffn_up.weight", "ffn_down.weight"}) {
-      add(at + name, 256, linears);
-    }
+    add(at + "ffn_gate.weight", 256, width, linears);
+    add(at + "ffn_up.weight", 256, width, linears);
+    add(at + "ffn_down.weight", width, 256, linears);
   }
   norm("output_norm.weight");
   return writer.bytes();
@@ -157,6 +161,57 @@ TEST(GgufNumbers, OthersAreQuantizedAgainAndSayHowFar) {
   }
   convert_and_compare("Q4_1", "Q8_0", false, "q4_k");
   convert_and_compare("Q5_1", "Q8_0", false, "q5_k");
+}
+
+// The inputs of each linear in the file that is made of `gguf`.
+std::map<std::string, ActKind> acts_of(const std::string& gguf, ActChoice act) {
+  const test::TemporaryFolder folder;
+  const ImportedModel model = import_checkpoint(folder.write("m.gguf", gguf));
+  CheckpointOptions options;
+  options.threads = 2;
+  options.act = act;
+  keep_types(model, options);
+  quantize_imported(model, folder / "m.leq", options, [](auto, auto) {});
+  std::map<std::string, ActKind> acts;
+  const LeqReader file(folder / "m.leq", {});
+  for (const StoredTensor& tensor : file.tensors()) acts[tensor.name] = tensor.view.act;
+  return acts;
+}
+
+// Narrow models: groups of 32 columns at inputs that a kept 8-bit type in such groups reads, also
+// where layer 1's v alone has one; down and the head always. Wide models, other types: as
+// elsewhere.
+TEST(GgufNumbers, InputsOfKept8BitCodesAreInGroupsOf32InNarrowModels) {
+  struct Case {
+    const char *linears, *table;
+    std::int64_t width;
+    ActChoice choice;
+    ActKind q, q1, o, up, down, table_act;
+  };
+  using enum ActKind;
+  constexpr ActChoice kAuto = ActChoice::automatic;
+  for (const Case& c :
+       {Case{"Q8_0", "Q8_0", 256, kAuto, g32, g32, g32, g32, g32, g32},
+        {"Q5_0", "Q8_0", 256, kAuto, g32, g32, g32, g32, g32, g32},
+        {"Q8_0", "Q8_0", 2048, kAuto, g128, g128, g128, g128, g128, g128},
+        {"Q4_0", "Q4_0", 256, kAuto, g128, g128, g128, g128, g32, g32},
+        {"Q4_K", "Q6_K", 256, kAuto, g128, g128, g128, g128, g32, g32},
+        {"Q4_K", "Q8_0", 256, kAuto, g128, g32, g128, g128, g32, g32},
+        {"Q8_0", "Q8_0", 256, ActChoice::g128, g128, g128, g128, g128, g128, g32},
+        {"Q8_0", "Q8_0", 2048, ActChoice::g32, g32, g32, g32, g32, g32, g128},
+        {"Q4_K", "Q6_K", 256, ActChoice::g32, g32, g32, g32, g32, g32, g32},
+        {"Q8_0", "Q8_0", 256, ActChoice::none, none, none, none, none, none, none}}) {
+    SCOPED_TRACE(std::string(c.linears) + " and " + c.table + ", width " + std::to_string(c.width) +
+                 ", " + std::string(act_choice_name(c.choice)));
+    const auto acts = acts_of(typed_gguf(c.linears, c.table, c.width), c.choice);
+    EXPECT_EQ(acts.at("layers.0.q"), c.q);
+    EXPECT_EQ(acts.at("layers.1.q"), c.q1);
+    EXPECT_EQ(acts.at("layers.1.v"), c.q1);
+    EXPECT_EQ(acts.at("layers.0.o"), c.o);
+    EXPECT_EQ(acts.at("layers.0.up"), c.up);
+    EXPECT_EQ(acts.at("layers.0.down"), c.down);
+    EXPECT_EQ(acts.at("token_embedding"), c.table_act);
+  }
 }
 
 TEST(GgufNumbers, AMethodChoosesCodesOfItsOwn) {

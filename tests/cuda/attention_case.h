@@ -40,7 +40,7 @@ struct AttentionCase {
     for (const Run& run : runs) all += run.rows;
     return all;
   }
-  // The largest position + 1.
+  // Returns the end of the longest sequence: its largest position + 1.
   int end() const {
     int last = 0;
     for (const Run& run : runs) last = std::max(last, run.first_position + run.rows);

@@ -67,7 +67,7 @@ AttentionCase every_start(int window, int position) {
   for (int i = 0; i < 64; ++i) c.runs.push_back({position + i, 1});
   return c;
 }
-// Windows within a span, from the end of a span into the next, and two spans before the newest key.
+// Windows begin within a span, on both sides of its end, and two spans before the newest key.
 INSTANTIATE_TEST_SUITE_P(Window, AttentionTest,
                          testing::Values(every_start(70, 500), every_start(70, 548),
                                          every_start(600, 1080)));

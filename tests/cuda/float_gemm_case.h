@@ -56,7 +56,7 @@ class Problem {
                    : codes_.bias(segment, row);
   }
 
-  // Runs rows first ... first + tokens - 1 of x: [tokens][stride]. Without a tile, the backend's.
+  // Returns outputs [tokens][stride] of rows from `first` on; no `tile`: the backend selects one.
   std::vector<float> run(Inputs& x, int first, int tokens, std::optional<FloatTile> tile,
                          TermOrder order = TermOrder::lanes) const {
     const DeviceArray<float> out(
@@ -98,7 +98,7 @@ struct Near {
   double y, error;
 };
 
-// For f32 sums of products whose inputs are off by 2^-23 relatively or by 2^-39 of the largest.
+// Allows for f32 sums, and inputs that are off by 2^-23 relatively or by 2^-39 of the largest.
 inline Near near_sum(const Problem& problem, const Inputs& x, int columns, int token,
                      std::size_t segment, int row) {
   constexpr double kOfProducts = 2e-6, kOfLargest = 0x1p-39, kSubnormal = 0x1p-147;

@@ -73,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 class FloatManyTokens : public FloatGemmTest {};
 
-// Tests wgmma on compute capability 9.0; bits must be equal if a backend would use it.
+// Tests wgmma on compute capability 9.0; it must give the bits of mma if a backend would use it.
 TEST_P(FloatManyTokens, AreNearWhateverMultipliesThem) {
   const IntCase& c = GetParam().shape;
   const bool hopper = rt::device_of(test_stream()).major == 9;

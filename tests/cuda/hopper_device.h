@@ -27,7 +27,7 @@ class HopperDevice {
 class LaunchCount {
  public:
   explicit LaunchCount(std::string_view kernels);
-  // Fails the test if another number of kernels was launched since construction.
+  // Fails the test unless exactly `launches` such kernels were launched since construction.
   void expect(std::uint64_t launches) const;
 
  private:

@@ -49,8 +49,8 @@ INSTANTIATE_TEST_SUITE_P(
         IntCase{3, false, 64, 0, 2, 640, {40}}, IntCase{4, false, 64, 128, 1, 640, {40}},
         IntCase{8, true, 32, 128, 2, 512, {40}}, IntCase{8, false, 64, 0, 4, 512, {40}}));
 
-// Two to eight tokens with groups of 128: every width and finish, groups on either side, one group,
-// as many groups as a round of the kernel has, and more; rows and segments that end within a block.
+// Two to eight tokens with groups of 128: every code width and finish; groups of weights, of inputs
+// or of both; one group, as many as the kernel's queue holds, more; rows that end within a block.
 INSTANTIATE_TEST_SUITE_P(
     TokensInGroups, IntMatmulTest,
     testing::Values(IntCase{8, false, 128, 0, 2, 128, {40}},
@@ -66,7 +66,7 @@ INSTANTIATE_TEST_SUITE_P(
                     IntCase{2, true, 128, 128, 8, 4300, {33, 16}}));
 
 // For one token, the kernel processes two groups at a time: tests odd numbers of groups, one group,
-// as many as a round has, and one more.
+// as many as the kernel's queue holds (256), and one more.
 INSTANTIATE_TEST_SUITE_P(PairsOfGroups, IntMatmulTest,
                          testing::Values(IntCase{8, false, 0, 128, 1, 384, {40}},
                                          IntCase{8, true, 128, 128, 1, 640, {40}},
@@ -131,7 +131,7 @@ TEST_P(TileTest, ValuesFollowTheFormula) {
   }
 }
 
-// Few outputs would select the kernel for few outputs, so two other kernels are named here.
+// For so few outputs the backend would select GemmTile::few, so other tiles are named here.
 INSTANTIATE_TEST_SUITE_P(
     Many, TileTest,
     testing::Values(TileCase{{8, false, 0, 0, 16, 1000, {64, 30, 17}}, GemmTile::small},
@@ -146,8 +146,8 @@ INSTANTIATE_TEST_SUITE_P(
                     TileCase{{3, false, 128, 0, 20, 300, {40}}, GemmTile::middle},
                     TileCase{{2, true, 128, 128, 19, 300, {40}, Finish::add}, GemmTile::middle}));
 
-// Tests both blocks of the kernel for few outputs with numbers of K tiles that are not multiples of
-// four or are less than four.
+// Tests the kernel for few outputs with tiles of 16 and of 32 tokens, and with numbers of K tiles
+// that are less than, or no multiple of, its four warps.
 INSTANTIATE_TEST_SUITE_P(
     Few, TileTest,
     testing::Values(TileCase{{8, false, 0, 0, 16, 1000, {64, 30, 17}}, GemmTile::few},

@@ -65,8 +65,8 @@ TEST(KvCodes, OfABlockShareNoWordWithOthers) {
   }
 }
 
-// In the operand order of an mma, the four numbers that a lane reads from 16 columns (a unit) are
-// adjacent; if a lane reads 16 bytes at once, those of two units are adjacent, too.
+// In the operand order of an mma, the four numbers that a lane reads from 16 columns are adjacent;
+// if a lane reads 16 bytes at once (by_two), its numbers from the next 16 columns follow directly.
 TEST(KvCodes, ScalesAlongASumLieByLanes) {
   for (const bool by_two : {false, true}) {
     for (int unit = 0; unit < 8; ++unit) {

@@ -1,5 +1,5 @@
-// Which blocks a step encodes, in each of its two launches: blocks that were complete before the
-// step, and blocks that it completes. Expected blocks follow from which codes a query reads.
+// Tests which blocks a step encodes in each of its two launches: blocks that were complete before
+// the step, and blocks that it completes. Expected blocks follow from which codes a query reads.
 #include <gtest/gtest.h>
 
 #include <algorithm>

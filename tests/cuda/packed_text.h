@@ -177,8 +177,8 @@ class PackedText {
     return out;
   }
 
-  // A softmax in double over what the query may read, and the weighted mean of the products' sizes.
-  // `halves`: includes the roundings to f16 of q and of q times a scale.
+  // Attention in double over what the query may read, and the same weighted mean of the values'
+  // magnitudes. `halves`: includes the roundings to f16 of q and of q times a scale.
   struct Near {
     std::vector<double> out, size;
   };

@@ -50,7 +50,7 @@ TEST(Upload, CodesOfEveryWidthLieWhereTheLayoutSays) {
 // columns; follows the description in layout.h bit by bit.
 int three_bit_number(const std::uint32_t (&words)[3], int i) {
   const int quad = i / 4, byte = 8 * (i % 4);
-  // Returns bit `at` of this byte of a word; a negative `at` is in the previous byte, or 0 if none.
+  // Returns bit byte + at of a word; 0 if this is negative (a bit before the word's first byte).
   const auto bit = [&](int word, int at) {
     return byte + at < 0 ? 0 : static_cast<int>(words[word] >> (byte + at) & 1u);
   };

@@ -225,7 +225,7 @@ TEST(StateMarks, LieAtEndsOfMessagesAndTheSystemMessageStays) {
   const auto marks = [&](std::int64_t most) {
     return state_marks(prompt, model.tokenizer(), most);
   };
-  // The ends of messages of 30 and 20 tokens are too close to others and omitted, except the last.
+  // Marks at ends of messages of 30 and 20 tokens are too close to others; only the last is kept.
   EXPECT_EQ(marks(8), (std::vector<std::int64_t>{100, 1030, 1630, 4096, 4630, 4650}));
   EXPECT_EQ(marks(4), (std::vector<std::int64_t>{100, 4096, 4630, 4650}));
   EXPECT_EQ(marks(0), (std::vector<std::int64_t>{100, 4650}));

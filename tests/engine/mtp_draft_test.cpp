@@ -101,7 +101,7 @@ TEST_P(MtpDrafts, NoHeadChangesAToken) {
     open(false, type);
     const auto of_plain = trunk();
     Engine fresh(*of_plain, model_->tokenizer(), plain());
-    // The first context has enough pages for all; with the second, some tokens are recomputed.
+    // 512 positions suffice for all requests; with 192, some are evicted and recomputed.
     for (const std::int64_t context : {512, 192}) {
       const auto of_drafting = trunk(context), own = head(context);
       Engine engine(*of_drafting, model_->tokenizer(), with(*own, 2));

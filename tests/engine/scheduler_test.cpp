@@ -315,7 +315,7 @@ TEST(Scheduler, WhoCameLastGivesUpItsPages) {
 TEST(Scheduler, DraftsTakeOnlyWhatIsLeft) {
   Job first = writer_of(0, 64), second = writer_of(1, 60);
   first.drafts = second.drafts = 8;
-  // The budget is one row more than the generating requests need.
+  // The step may have three rows with outputs, one more than the generating requests need.
   StepPlan plan = plan_step(std::vector{first, second},
                             {.sequences = 2, .tokens = 64, .outputs = 3, .pages = 4});
   EXPECT_EQ(feed_of(plan, 0)->drafts, 1);

@@ -34,8 +34,8 @@ TEST(LimitKernels, MultiplyAsOftenAsTheySay) {
   for (const Isa isa : supported_isas()) {
     if (!kLanes.contains(isa)) continue;  // portable code adds other numbers
     const LimitKernels& kernels = limit_kernels(isa);
-    // Every product is -15. The kernel returns one lane after adding all its chains, and counts two
-    // operations per product.
+    // Every product is -15. The kernel adds up its accumulators, returns one lane of the sum, and
+    // counts two operations per product.
     EXPECT_EQ(kernels.int8(10),
               -15 * 10 * static_cast<int>(kernels.int8_operations) / 2 / kLanes.at(isa))
         << isa_name(isa);
@@ -59,7 +59,7 @@ TEST(LimitKernels, MultiplyFloatsAsOftenAsTheySay) {
   for (const Isa isa : supported_isas()) {
     if (!kFloatLanes.contains(isa)) continue;
     const LimitKernels& kernels = limit_kernels(isa);
-    // x / 2 + 1 converges to 2 in every chain; the kernel returns one lane after adding all chains.
+    // Repeated x / 2 + 1 converges to 2 in every accumulator; the result is one lane of their sum.
     EXPECT_EQ(kernels.f32(200), kernels.f32_operations / kFloatLanes.at(isa)) << isa_name(isa);
     EXPECT_EQ(kernels.f64(200), kernels.f64_operations / kFloatLanes.at(isa) * 2) << isa_name(isa);
   }

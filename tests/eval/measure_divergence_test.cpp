@@ -6,6 +6,9 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "convert/gguf_models.h"
+#include "convert/hf_import.h"
+#include "convert/import.h"
 #include "eval/divergence_report.h"
 #include "models_fixture.h"
 #include "platform/make_backend.h"
@@ -102,6 +105,58 @@ TEST(MeasureDivergence, FileAndSideBySideAgreeAndOrderTypes) {
   const DivergenceResult kv = through_file(cache);
   EXPECT_GT(kv.kl_mean.value, 1e-7);
   EXPECT_LT(kv.kl_mean.value, 1e-3);
+}
+
+// A file on its own, fed another's tokens.
+class OpenFile {
+ public:
+  explicit OpenFile(const std::filesystem::path& path)
+      : model_(path, {}), backend_(make_backend({.device = "cpu", .threads = 2})) {
+    RunLimits limits;
+    limits.context = 128;
+    limits.output_tokens = kOutputRows;
+    limits.key_type = limits.value_type = KvType::f32;
+    session_ =
+        std::make_unique<Session>(model_, *backend_, resolve_limits(limits, model_.config()));
+  }
+  Session& session() { return *session_; }
+
+ private:
+  Model model_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Session> session_;
+};
+
+// A trained model as a Q8_0 GGUF file. Inputs in groups of 32 columns, the default, add a few times
+// the loss of the codes (inputs have heavier tails than weights); groups of 128 columns add more.
+TEST(MeasureDivergence, OfKeptQ8CodesIsThatOfTheFile) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  const test::TemporaryFolder temporary;
+  ThreadPool pool(2);
+  Runner f32(folder, "f32", KvType::f32);
+  test::GgufWriter writer;
+  const ImportedModel trained = import_hf(folder);
+  test::add_config(writer, trained.config, "llama");
+  test::add_letters(writer);
+  test::add_tensors(writer, trained, true, test::WriteAs::q8_0);
+  const ImportedModel gguf = import_checkpoint(temporary.write("q8_0.gguf", writer.bytes()));
+  const auto kl_with = [&](ActChoice act) {
+    CheckpointOptions options;
+    options.threads = 2;
+    options.act = act;
+    keep_types(gguf, options);
+    const auto path = temporary / (std::string(act_choice_name(act)) + ".leq");
+    quantize_imported(gguf, path, options, [](auto, auto) {});
+    OpenFile file(path);
+    return measure_divergence(f32.session(), file.session(), pool, f32.run())
+        .summarize(Protocol::hf)
+        .kl_mean.value;
+  };
+  const double codes = kl_with(ActChoice::none), kept = kl_with(ActChoice::automatic),
+               coarse = kl_with(ActChoice::g128);
+  EXPECT_GT(codes, 0);
+  EXPECT_LT(kept, 4 * codes);
+  EXPECT_GT(coarse, 1.5 * kept);
 }
 
 // Hybrids and models with experts are measured like other models.

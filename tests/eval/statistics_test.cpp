@@ -31,7 +31,7 @@ TEST(Statistics, CriticalValuesOfStudentsT) {
 }
 
 TEST(Statistics, ProbabilitiesInClosedForm) {
-  // With one degree of freedom it is the Cauchy distribution; with two it is algebraic.
+  // Student's t with one degree of freedom is the Cauchy distribution; with two it is algebraic.
   for (const double t : {0.1, 1.0, 3.0, 20.0}) {
     EXPECT_NEAR(student_t_two_sided(t, 1), 1 - 2 * std::atan(t) / M_PI, 1e-12);
     EXPECT_NEAR(student_t_two_sided(-t, 2), 1 - t / std::sqrt(2 + t * t), 1e-12);

@@ -61,7 +61,7 @@ TEST(Dry, CostsGrowWithTheSequenceThatWouldGoOn) {
 }
 
 TEST(Dry, OfSeveralSequencesTheLongestCounts) {
-  // "ab" occurs before c, "-xab" before d.
+  // The end of the text occurred before: "ab" in front of c, "-xab" in front of d.
   EXPECT_EQ(costs("abc-xabd-xab", dry()), (Costs{{'c', 1}, {'d', 4}}));
   EXPECT_EQ(costs("abc+-xabc*-xab", dry()), (Costs{{'c', 4}}));
   EXPECT_EQ(costs("aaaa", dry()), (Costs{{'a', 2}}));  // sequences may overlap

@@ -316,7 +316,7 @@ TEST(Jinja, KeepsTheOwnWordsApartThroughEveryOperation) {
   EXPECT_EQ(special("{% macro m(c) %}<m>{{ c }}{% endmacro %}{{ m(messages[0].content) }}"),
             "[<m>]u,u");
   EXPECT_EQ(special("{{ '%s<f>' % messages[0].content }}"), "u,u[<f>]");
-  EXPECT_EQ(special("{{ '<a>' | upper }}{{ ['<b>'] | tojson }}"), "<A>[\"<b>\"]");  // lost: content
+  EXPECT_EQ(special("{{ '<a>' | upper }}{{ ['<b>'] | tojson }}"), "<A>[\"<b>\"]");  // now content
 }
 
 // The expected texts are those of Jinja2 3.1.

@@ -313,9 +313,9 @@ TEST(SamplerCuts, WhatFollowsTypicalLooksAtWhatItLeft) {
   const auto four = logits_of({0.4, 0.15, 0.15, 0.15, 0.15});
   auto s = plain();
   s.typical_p = 0.55f;
-  s.min_p = 0.9f;  // would drop all of those with 0.4
+  s.min_p = 0.9f;  // relative to 0.4, it would drop all four tokens with 0.15
   EXPECT_EQ(reachable(s, four), (std::set<Token>{1, 2, 3, 4}));
-  s.top_p = 0.4f;  // half of these four
+  s.top_p = 0.4f;  // keeps two of the four tokens
   EXPECT_EQ(reachable(s, four), (std::set<Token>{1, 2}));
 }
 
@@ -334,7 +334,7 @@ TEST(SamplerCuts, XtcLeavesTheLeastProbableOfThoseAboveTheThreshold) {
   EXPECT_EQ(left(0.05f), (std::set<Token>{3}));
   EXPECT_EQ(left(0), (std::set<Token>{3}));
   EXPECT_EQ(left(0.6f), (std::set<Token>{0, 1, 2, 3}));
-  // Two tokens have exactly one half, which is the largest possible threshold.
+  // Two tokens have probabilities of exactly 0.5, which is the largest possible threshold.
   s.xtc_threshold = 0.5f;
   EXPECT_EQ(reachable(s, {1, 1}), (std::set<Token>{1}));
   // A token with an impossible logit does not count.
@@ -419,13 +419,13 @@ TEST(LogitBiases, ComeBeforePenaltiesAndLiftNoBan) {
   s.temperature = 0;
   s.penalties_when_greedy = true;
   s.repeat_penalty = 2;
-  s.logit_bias = {{0, 6}, {2, 100}};
+  s.logit_bias = {{0, 3}, {2, 100}};
   Sampler sampler(s, 3, std::vector<Token>{2});
-  // -2 + 6 = 4 is halved to 2, which is above 1.5. In the other order it would be -4 + 6.
-  const std::vector<float> logits = {-2, 1.5f, 0};
+  // The bias is added first: (-2 + 3) / 2 = 0.5. A penalty before it would give 2 * -2 + 3 = -1.
+  const std::vector<float> logits = {-2, 0.25f, 0};
   const std::vector<Token> context = {0};
   EXPECT_EQ(HostSampler().draw(logits, sampler.request(context, {})), 0);
-  EXPECT_EQ(HostSampler().draw({{-2.0f, 2.5f, 0.0f}}, sampler.request(context, {})), 1);
+  EXPECT_EQ(HostSampler().draw({{-2.0f, 0.75f, 0.0f}}, sampler.request(context, {})), 1);
 }
 
 TEST(LogitBiases, AreForTokensOfTheModel) {

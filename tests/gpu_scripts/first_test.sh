@@ -48,6 +48,7 @@ export PATH=$tools:$PATH
 
 "$pack/first.sh" "$work/good" > /dev/null || { echo "FAILED: a good run has status $?"; wrong=1; }
 expect "$work/good/summary.txt" 'tests wgmma \([1-9][0-9]*\): done'
+expect "$work/good/summary.txt" 'tests layers \([1-9][0-9]*\): done'
 expect "$work/good/summary.txt" 'tests models \([1-9][0-9]*\): done'
 expect "$work/good/summary.txt" 'ncu wgmma: done'
 expect "$work/good/summary.txt" '0 steps failed, [4-8] files'

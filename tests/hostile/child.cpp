@@ -82,7 +82,7 @@ Ended run_child(const Command& command, const Limits& limits, const fs::path& no
   child.words.push_back(nullptr);
   for (char** entry = environ; *entry != nullptr; ++entry) child.environment.push_back(*entry);
   for (const std::string& entry : command.environment) {
-    // Of several entries with one name, the first one takes precedence.
+    // If the environment has several entries with one name, the first takes precedence.
     child.environment.insert(child.environment.begin(), const_cast<char*>(entry.c_str()));
   }
   child.environment.push_back(nullptr);

@@ -171,7 +171,7 @@ void scale_columns(const Source& source, const std::string& part, Numbers& weigh
 }
 
 struct Site {
-  std::string part;  // the linear whose inv_smooth it is
+  std::string part;  // the linear that stores the site's inv_smooth
   std::vector<std::string> consumers;
   std::vector<std::string> producers;  // vectors, or matrices whose rows produce the input
 };
@@ -369,7 +369,7 @@ TEST(ActOnlineModel, SavedStatesGiveTheSameBitsAgain) {
     }
   };
   restore(2);
-  EXPECT_FALSE(same_bits(want, again()));  // its memory matters
+  EXPECT_FALSE(same_bits(want, again()));  // the restored scale matters
   restore(1);
   EXPECT_TRUE(same_bits(want, again()));
 }

@@ -195,7 +195,7 @@ TEST(Experts, OfAConfigurationAreReadAsTheyAreWritten) {
   }
 }
 
-// Quantized are q, k, v, o and three linears of each expert and of the shared one.
+// The quantized linears are q, k, v, o, and three of each expert and of the shared expert.
 TEST(Experts, ListTheirTensorsOnce) {
   const ModelConfig config = with_experts(expert_shapes()[4]);
   std::int64_t linears = 0, exact = 0;

@@ -61,7 +61,7 @@ ModelConfig turning(std::int64_t context) {
   return config;
 }
 
-// Adds a large bias in one pair of the first head's channels; pair 0 rotates by 1 per position.
+// Adds a large bias to one rotary pair of the first head; pair 0 rotates by 1 radian per position.
 Weights with_bias(const ModelConfig& config, std::size_t pair, float size) {
   Weights weights;
   weights.layers.resize(2);
@@ -89,7 +89,7 @@ TEST(KvLayers, BiasesThatTurnFastNeedWiderKeysUnderEveryType) {
     EXPECT_TRUE(is_widened(config, 0, 64, type));
     EXPECT_FALSE(is_widened(config, 0, 4, type));
   }
-  // This pair rotates by 1 in 1,000 positions: not within a block, but within the context.
+  // Pair 3 rotates by 1 radian in 1,000 positions: not within a block, but within the context.
   EXPECT_FALSE(is_widened(config, 3, 64, KvType::simq4));
   EXPECT_TRUE(is_widened(config, 3, 64, KvType::int8));
   const ModelConfig brief = turning(64);

@@ -101,7 +101,7 @@ TEST(Mtp, SaysWhatTorchSays) {
   std::size_t fed = 0;
   std::vector<float> logits;
   for (std::size_t i = 0; i < test::kMtpRows.size(); ++i) {
-    // Fed in pieces; keys and values of earlier pieces are in the head's own cache.
+    // The text is fed in pieces; keys and values of earlier pieces are in the head's own cache.
     const auto row = static_cast<std::size_t>(test::kMtpRows[i]);
     const std::vector<Token> piece(text.begin() + static_cast<std::ptrdiff_t>(fed),
                                    text.begin() + static_cast<std::ptrdiff_t>(row) + 1);

@@ -59,7 +59,7 @@ std::vector<float> prompt_logits(Session& session, int tokens) {
   return all;
 }
 
-// Concurrent sequences fork within a page, continue differently, are truncated and grow again.
+// Logits of sequences that fork within a page, continue differently, are truncated and grow again.
 std::vector<float> forked_logits(Session& session) {
   const auto ids = ids_of(150, session.transformer().config().vocab, 2);
   std::vector<float> all;
@@ -223,7 +223,7 @@ TEST(RanksOfExperts, GiveTheLogitsOfOne) {
   }
 }
 
-// For one scale, each rank would need the largest input of all experts that a step uses.
+// One scale for all rows would require the largest input of a step's experts over all ranks.
 TEST(RanksOfExperts, OneScaleForAllInputsIsRefusedByName) {
   LEQ_SHARED_OR_SKIP(folder, "models/qwen3moe-tiny");
   const Model model(test::quantized(folder, "int8", ActChoice::online), {});

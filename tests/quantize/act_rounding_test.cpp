@@ -91,7 +91,7 @@ TEST(Histogram, HoldsValuesBeyondItsBins) {
 }
 
 TEST(StaticActScale, ClipsOnlyWhereThatHelps) {
-  // There are no outliers, so covering almost the whole range is worth its step size.
+  // There are no outliers, so the best scale covers almost the whole range.
   auto x = normals(56, 400000);
   EXPECT_GT(static_act_scale(x) * 127, 3.0f);
   // With one outlier, clipping costs less than the larger step would cost all other values.

@@ -107,7 +107,7 @@ TEST(BitSearch, SensFindsTheBruteForceOptimumOfAnAdditiveProblem) {
   }
 }
 
-// The search omits improvements below 1e-4 of J, at most one per unit.
+// J may exceed the optimum by 1e-4 of it per unit: the search omits smaller improvements.
 TEST(BitSearch, GreedyFindsTheBruteForceOptimumOfAnAdditiveProblem) {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     Toy toy(seed);

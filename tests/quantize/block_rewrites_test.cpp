@@ -214,7 +214,7 @@ TEST(RotationSearch, TakesTheSeedOfTheLeastLossInTheFile) {
   EXPECT_NEAR(best.loss, *std::ranges::min_element(losses), 1e-6);
   EXPECT_NEAR(best.worst_loss, *std::ranges::max_element(losses), 1e-6);
   EXPECT_LT(best.loss, best.worst_loss);
-  // leq-quantize's function with that seed given explicitly must write the same file.
+  // leq-quantize's search must write a file with the loss of the best seed given explicitly.
   options.rewrites.rotation_seed = best.seed;
   write(source, output, options);
   const double named = loss_in_file(output);

@@ -180,6 +180,36 @@ TEST(DividedQuantize, SavesTheStatisticsOfOneRank) {
   EXPECT_EQ(bytes_of(folder / "1.leq") == bytes_of(folder / "n.leq"), true);
 }
 
+TEST(DividedQuantize, KeepsNoBlocksWithoutCalibration) {
+  const test::TemporaryFolder folder;
+  CheckpointOptions options = options_of("absmax", "int8", 5);
+  options.keep_blocks = true;
+  const auto errors =
+      quantize_on(2, checkpoint_in(folder.path() / "hf"), folder / "n.leq", options, {});
+  for (const std::string& error : errors) {
+    EXPECT_NE(error.find("one rank alone keeps blocks"), std::string::npos) << error;
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder / "n.leq"));
+}
+
+// The type that a tensor has in the checkpoint, which the file names, is kept with its block.
+TEST(DividedPacked, KeptBlocksMakeTheSameFile) {
+  const test::TemporaryFolder folder;
+  test::PackedFolder packed;
+  test::add_llama(packed, [](int n, int k) {
+    return test::gptq_parts(test::random_integers(n, k, 4, 64, false, 31), true);
+  });
+  const auto source =
+      packed.write(test::small_llama({{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 64}}));
+  CheckpointOptions own;
+  own.threads = 1;
+  keep_types(import_checkpoint(source), own);
+  quantize_checkpoint(source, folder / "1.leq", own, [](auto, auto) {});
+  own.keep_blocks = true;
+  quantize_checkpoint(source, folder / "2.leq", own, [](auto, auto) {});
+  EXPECT_EQ(bytes_of(folder / "1.leq") == bytes_of(folder / "2.leq"), true);
+}
+
 TEST(DividedQuantize, EndsAllRanksWithTheErrorOfOne) {
   const test::TemporaryFolder folder;
   const auto source = checkpoint_in(folder.path() / "hf");

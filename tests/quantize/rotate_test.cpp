@@ -135,7 +135,7 @@ TEST_P(RotationOf, TheMemoryPlanIsTheEnginesPeak) {
   EXPECT_EQ(session.plan().kv_bytes + session.plan().scratch_bytes, backend->memory().peak());
 }
 
-// The same with a file, to which the configuration and the required feature are written.
+// A file of the rotated tensors, with the configuration and the required feature, has their logits.
 TEST_P(RotationOf, AFileOfItComputesTheSame) {
   const test::ModelTensors after = rotated_tensors(test::make(GetParam()), kSeed);
   const test::TemporaryFolder folder;

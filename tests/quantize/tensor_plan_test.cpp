@@ -80,5 +80,32 @@ TEST(TensorPlan, AChoiceOfInputsHoldsForAllBlockLinears) {
   EXPECT_EQ(act_in(plan, "layers.0.o", TensorRole::mixer_output), ActKind::g32);
 }
 
+// As codes of a checkpoint that are carried over have their inputs (convert/import.h).
+TEST(TensorPlan, AnOverrideMayBringItsInputs) {
+  const ModelConfig config = model_of(576, true);
+  const QuantScheme fine = require_scheme("uint8-g32", "test");
+  const TypeOverride with_inputs = {"^layers", fine, ActKind::g32};
+  const auto q_of = [&](ActChoice act, std::vector<TypeOverride> more = {}) {
+    more.insert(more.begin(), with_inputs);
+    const TensorPlanner plan = planner_of(config, "int8", act, std::move(more));
+    EXPECT_EQ(act_in(plan, "layers.1.q", TensorRole::normed_linear),
+              act_in(plan, "layers.1.v", TensorRole::normed_linear));
+    return plan("layers.1.q", TensorRole::normed_linear);
+  };
+  EXPECT_EQ(q_of(ActChoice::automatic).act, ActKind::g32);
+  EXPECT_EQ(q_of(ActChoice::g128).act, ActKind::g128);
+  EXPECT_EQ(q_of(ActChoice::row).act, ActKind::row);
+  EXPECT_EQ(q_of(ActChoice::none).act, ActKind::none);
+  // A later type takes the inputs that the earlier one brought, where it fits them.
+  const TensorPlan mixed =
+      q_of(ActChoice::automatic, {{"\\.q$", require_scheme("int4-g32", "test")}});
+  EXPECT_EQ(scheme_name(mixed.scheme), "int4-g32");
+  EXPECT_EQ(mixed.act, ActKind::g32);
+  EXPECT_EQ(q_of(ActChoice::automatic, {{"\\.(q|k|v)$", require_scheme("int4-g128", "test")}}).act,
+            ActKind::g128);
+  EXPECT_EQ(q_of(ActChoice::automatic, {{"^layers", require_scheme("f16", "test")}}).act,
+            ActKind::none);
+}
+
 }  // namespace
 }  // namespace leq

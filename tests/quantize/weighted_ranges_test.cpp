@@ -225,7 +225,7 @@ TEST(ProxyError, IsTheErrorOfTheOutputs) {
   const double wanted = output_error(x, weight, found, 96);
   EXPECT_NEAR(proxy_error(pair, statistics), wanted, 1e-6 * wanted);  // products in f32
   EXPECT_NEAR(weight_error(pair), relative_error(weight, found), 1e-12);
-  // For independent inputs of equal magnitude, all three measures are the same.
+  // For independent inputs of equal magnitude, proxy, diagonal and weight errors are equal.
   statistics.hessian.assign(96 * 96, 0.0);
   for (std::size_t i = 0; i < 96; ++i) {
     statistics.hessian[i * 97] = 4;

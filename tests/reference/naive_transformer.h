@@ -36,14 +36,14 @@ class NaiveTransformer {
   NaiveTransformer(const ModelConfig& config, std::map<std::string, std::vector<double>> tensors)
       : c_(config), tensors_(std::move(tensors)) {}
 
-  // Returns the largest |x| of each input channel over all calls of forward, by the linear that
-  // reads it ("layers.0.q").
+  // Maps the name of a linear ("layers.0.q") to the largest |x| of each of its input channels over
+  // all calls of forward.
   const std::map<std::string, std::vector<double>>& input_absmax() const { return absmax_; }
 
   using Matrix = std::vector<std::vector<double>>;
 
-  // Is called with each row that the linears of a block read: "layers.0.qkv", "o", "gate_up" or
-  // "down".
+  // Called with each row that linears of a block read and a name such as "layers.0.qkv" or
+  // "layers.0.down"; it may change the row.
   std::function<void(const std::string& input, std::vector<double>& row)> on_input;
 
   // Returns logits of every position of one sequence.
@@ -282,7 +282,7 @@ class NaiveTransformer {
     return out;
   }
 
-  // Returns a head's output for this token's query, after its state has processed key and value.
+  // Updates a head's state with the token's key and value; returns the output for its query.
   static std::vector<double> remembered(const DeltaNetConfig& delta, std::int64_t head,
                                         const std::vector<double>& qkv, double decay, double rate,
                                         Matrix& state) {

@@ -120,7 +120,7 @@ inline void write_stories260k_tokenizer(const std::filesystem::path& legacy,
                         : id < 3 ? SpType::control
                         : byte   ? SpType::byte
                                  : SpType::normal;
-    if (id == 1 || id == 2) piece = id == 1 ? "<s>" : "</s>";  // with line breaks around them there
+    if (id == 1 || id == 2) piece = id == 1 ? "<s>" : "</s>";  // the file adds line breaks
     for (std::size_t at = 0; (at = piece.find(' ', at)) != std::string::npos;) {
       piece.replace(at, 1, "\xe2\x96\x81");
     }

@@ -1,5 +1,5 @@
 // Sessions of coding agents as in their public sources: Codex CLI with /v1/responses, Claude Code
-// with /v1/messages. Each second request contains the items that the first stream sent.
+// with /v1/messages. The second request of a session contains the items that the first stream sent.
 #include <gtest/gtest.h>
 
 #include <set>

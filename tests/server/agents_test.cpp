@@ -238,7 +238,7 @@ TEST(Messages, SayWhatAChatSays) {
   EXPECT_EQ(answer.json["content"][0]["text"].text(), text);
   EXPECT_EQ(answer.json["stop_reason"].text(), "max_tokens");
   EXPECT_EQ(answer.json["usage"]["output_tokens"].get<int>(), 24);
-  // Whatever part of the prompt was cached, the two numbers add up to the whole prompt.
+  // input_tokens and cache_read_input_tokens add up to the whole prompt, however much was cached.
   const Json& usage = answer.json["usage"];
   const auto counted = hermes().served().post("/v1/messages/count_tokens",
                                               message_body(Json::object({{"system", system}})));

@@ -24,7 +24,7 @@ inline const std::string kHermesTemplate =
     "{# <tool_call> #}{% if tools %}{{ '[INST] ' + tools | tojson + ' [/INST]' }}{% endif %}"
     "{% for m in messages %}{{ '[INST] ' + m['content'] + ' [/INST]' }}"
     "{% if m.tool_calls %}{{ m.tool_calls | tojson }}{% endif %}{% endfor %}";
-// Does the same for a model with reasoning: the prompt opens the reasoning unless it is disabled.
+// The same template for a model with reasoning, which the prompt opens unless it is disabled.
 inline const std::string kThinkingTemplate =
     kHermesTemplate +
     "{# </think> #}{% if add_generation_prompt %}{{ '<think>' if enable_thinking else "

@@ -80,13 +80,13 @@ TEST_P(ChatsOf, TheNextTurnFeedsWhatIsNewInEveryApi) {
       messages.push_back(message(
           "user", "Tell part " + std::to_string(i) + " of tale " + std::to_string(subject)));
       const Turn turn = turn_of(served, messages);
-      // Cached are all tokens except the reply's last one, whose keys no step needed.
+      // All tokens are cached except the reply's last one, which was drawn but not fed.
       EXPECT_EQ(turn.cached, i == 0 ? 0 : last.prompt + last.reply - 1) << subject << " " << i;
       EXPECT_GT(turn.prompt, last.prompt + last.reply);
       messages.push_back(message("assistant", turn.text));
       last = turn;
     }
-    // Another chat reuses the common system message; without states, all common tokens.
+    // Another chat reuses the system message; without recurrent layers, all common tokens.
     const Turn other = turn_of(served, Json::array({message("user", "Sing of the owl")}));
     if (model.config().delta_net() != nullptr) {
       EXPECT_EQ(other.cached, shared);

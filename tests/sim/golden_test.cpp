@@ -157,7 +157,7 @@ const Kind kKinds[] = {
     {"int8", kAuto, {kInt8, kSimq4}},
 };
 
-// Returns whether experts of that form are refused; the CPU also refuses moving scales.
+// Returns whether GPUs refuse experts of this kind; moving scales are refused on the CPU, too.
 bool refuses_experts(const std::filesystem::path& folder, const Kind& kind) {
   const bool has_experts = folder.filename().string().find("moe") != std::string::npos;
   const bool by_row =
@@ -180,7 +180,7 @@ void expect_refused(const std::string& device, const std::filesystem::path& fold
   }
 }
 
-// Logits [sequences][tokens + 1][V]: beginnings of texts in one batch, then a token of each.
+// Logits [texts][tokens + 1][V]: `tokens` ids of each text in one batch, then one more of each.
 std::vector<float> logits_of_heads(Engine& engine, const std::vector<std::vector<Token>>& texts,
                                    std::int64_t tokens) {
   const std::size_t vocab = engine.vocab();

@@ -58,7 +58,7 @@ INSTANTIATE_TEST_SUITE_P(Schemes, WeightSlice,
                            return name;
                          });
 
-// Sums of codes are not among the numbers: they are compared with those of the rows packed alone.
+// The test above does not compare sums of codes: a slice must have those of its rows packed alone.
 TEST(WeightSlice, HasTheCodeSumsOfItsRows) {
   const std::vector<float> values = random_values(kRows * kColumns);
   for (const char* name : {"int8", "int8-g64"}) {

@@ -70,7 +70,7 @@ TEST(TokenizerTables, EveryTruncatedPrefixIsAnError) {
       for (std::size_t keep = size; keep-- > 0;) {
         if (size > 2000 && keep > 300 && keep + 300 < size && keep % 61 != 0) continue;
         bytes.resize(keep);
-        // Half of a hash table is a valid hash table, but other tables have exactly one valid size.
+        // A hash table cut in half is still valid, but other tables have exactly one valid size.
         const bool opens = use_tables(damaged);
         const bool is_hash =
             damaged[blob].name == "tokenizer.lookup" || damaged[blob].name == "tokenizer.merges";

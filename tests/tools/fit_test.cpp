@@ -156,7 +156,7 @@ TEST(Fit, PlansForAGpuThatIsNotHere) {
   EXPECT_NE(without.err.find("--vram 24G"), std::string::npos) << without.err;
 }
 
-// No head of this model is on two ranks, so all caches together are as large as one rank's.
+// No head of this model is on two ranks, so the ranks' caches are together as large as one cache.
 TEST(Fit, PlansEachOfSeveralRanks) {
   const TemporaryFolder folder;
   const std::string path = make_small_model(folder, "llama", "int8");

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/sha256.h"
+#include "base/version.h"
 #include "convert/gguf_models.h"
 #include "convert/hf_import.h"
 #include "server/raw_client.h"
@@ -70,6 +72,20 @@ TEST_F(GgufTools, AnotherVersionOfTheFileIsConvertedAgain) {
   ASSERT_EQ(run().status, 0);
   fs::last_write_time(gguf_, fs::last_write_time(gguf_) + std::chrono::seconds(5));
   ASSERT_EQ(run().status, 0);
+  EXPECT_EQ(cached().size(), 2u);
+}
+
+// A conversion by the same version's earlier rules may lie in the cache.
+TEST_F(GgufTools, AConversionByEarlierRulesIsNotUsed) {
+  const fs::path source = fs::canonical(gguf_);
+  const std::string identity =
+      std::string(kVersion) + '\n' + source.string() + '\n' +
+      std::to_string(fs::file_size(source)) + '\n' +
+      std::to_string(fs::last_write_time(source).time_since_epoch().count());
+  fs::create_directories(folder_ / "cache/leq");
+  folder_.write("cache/leq/story-" + sha256_hex(identity).substr(0, 16) + ".leq", "no model");
+  const ToolRun made = run();
+  EXPECT_EQ(made.status, 0) << made.err;
   EXPECT_EQ(cached().size(), 2u);
 }
 

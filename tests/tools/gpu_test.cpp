@@ -1,4 +1,4 @@
-// What users see on a GPU, tested with the emulated one: plans, caps, contexts that are reduced or
+// Tests what users see on a GPU, with the emulated one: plans, caps, contexts that are reduced or
 // refused, devices by name.
 #include <gtest/gtest.h>
 

@@ -208,7 +208,7 @@ TEST(Options, UnknownWordsAreAnsweredWithTheNearestKnownOne) {
   EXPECT_EQ(error_of({"-phello"}), "unknown option -phello; see leq-sample --help");
 }
 
-// Of two names at equal distance, the one is suggested from which a letter was omitted.
+// If two names are at equal distance, the longer is suggested: typos mostly omit letters.
 TEST(Options, TheNearestWordIsTheLongerOneOfTwo) {
   const std::vector<std::string> known = {"--tp", "--temp", "--top-p"};
   EXPECT_EQ(nearest_word("--tmp", known), "--temp");

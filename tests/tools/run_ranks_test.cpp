@@ -194,7 +194,7 @@ std::string no_lost_reader() {
   return test::no_mpi();
 }
 
-// What happens to rank 1 of two processes while it reads the model.
+// Runs a story on two processes; the first read of the model by rank 1 fails as `how` specifies.
 struct LostReader {
   explicit LostReader(faults::How how, const std::vector<std::string>& story)
       : block(own.path(), {faults::Call::read_at, how, EIO, 1}) {

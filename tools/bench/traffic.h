@@ -19,8 +19,8 @@ struct Traffic {
 };
 
 // Returns total tokens per second, and percentiles of the time to the first token and between
-// tokens. The late request is reported apart from its effect on the others. Throws Error if a
-// request of this size does not fit.
+// tokens. These include the effect of the long request, whose own time to the first token is a cell
+// of its own. Throws Error if a request of this size does not fit.
 Row bench_traffic(const BenchModel& model, Session& session, const Traffic& traffic);
 
 }  // namespace leq

@@ -17,8 +17,8 @@ std::vector<Option> kv_options(const std::string& group);
 std::vector<Option> kv_detail_options(const std::string& group);
 
 // Sets the types and the residual of `limits`. Types that are not given are those that the file was
-// quantized for, otherwise those that match the type of its weights. Throws Error if a given number
-// is not used by any of these types.
+// quantized for, otherwise those that match the type of its weights. Throws Error if a number of
+// sinks or recent positions is given but neither type stores positions in f16.
 void choose_kv(const Options& options, const Model& model, RunLimits& limits);
 // Like choose_kv, but keeps the types, which `limits` must already have.
 void choose_kv_details(const Options& options, RunLimits& limits);

@@ -8,7 +8,7 @@ namespace {
 constexpr auto kTold = ForeignUse::told;
 constexpr auto kRefused = ForeignUse::refused;
 
-// These flags have no effect: leq always behaves like this, does not need it, or prints the same.
+// Flags without effect: leq always behaves as they request, or has nothing that they could change.
 std::vector<ForeignOption> silent_flags() {
   return {
       {.words = "-fa --flash-attn", .value_may_follow = true},

@@ -20,8 +20,8 @@ using AdjustLimits = std::function<void(const Model& model, RunLimits& limits)>;
 Runtime set_up_model(const Options& options, const AdjustLimits& adjust,
                      const std::optional<std::filesystem::path>& draft = {});
 
-// Returns the bytes of weights, KV cache and scratch for set_up_model by the file's header, for one
-// rank without a draft model. `most`: memory of a GPU, to which a default context is reduced.
+// Returns the bytes of weights, KV cache and scratch that set_up_model needs for one rank without a
+// draft model, from the file's header. `most`: GPU memory that a default context must fit into.
 std::uint64_t planned_bytes(const Options& options, const AdjustLimits& adjust, std::uint64_t most);
 
 }  // namespace leq

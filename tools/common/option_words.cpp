@@ -59,7 +59,7 @@ std::optional<std::string> nearest_word(const std::string& word,
   };
   const std::string wanted = bare(word);
   std::optional<std::string> best;
-  // At equal distance the longer name is preferred, since letters are omitted more often.
+  // At equal distance the longer name is preferred, since typos more often omit letters than add.
   std::pair<std::size_t, std::ptrdiff_t> least;
   for (const auto& candidate : known) {
     const std::string name = bare(candidate);

@@ -29,6 +29,7 @@ constexpr SettingFlag kFlags[] = {
     {"host", "--host"},
     {"inputs", "--inputs"},
     {"join", "--join"},
+    {"keep_blocks", "--resume"},
     {"kept_states", "--ctx-checkpoints"},
     {"key_type", "-ctk"},
     {"kv_layers", "--kv-layers"},

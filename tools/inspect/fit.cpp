@@ -23,7 +23,7 @@ std::string where(const FitReport& report) {
   return std::to_string(report.threads) + (report.threads == 1 ? " thread" : " threads");
 }
 
-// Returns a given cap, because the GPU may be elsewhere; otherwise the device's free memory.
+// Returns the GPU's memory cap if there is one, as the GPU may be absent; otherwise free memory.
 std::optional<std::uint64_t> available_for(const FitDevice& wanted) {
   if (wanted.device == "cpu") return available_memory();
   if (wanted.gpu.memory_cap > 0) return wanted.gpu.memory_cap;
@@ -69,7 +69,7 @@ void add_mtp(const MemoryPlan& mtp, MemoryPlan& plan) {
   plan.scratch_bytes += mtp.scratch_bytes;
 }
 
-// Returns what must fit: on GPUs the largest rank's memory, because each rank has its own device.
+// Returns the bytes that one device must have: those of the largest rank if ranks have GPUs.
 std::uint64_t largest_part(const FitReport& report) {
   if (!report.on_gpu() || report.ranks.empty()) return report.plan.total();
   std::uint64_t most = 0;

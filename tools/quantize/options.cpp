@@ -226,9 +226,10 @@ std::vector<Option> calibration_flags() {
                "another one, as transformers before 5.0 wrote it",
        .group = "Run"},
       {.name = "resume",
-       .help = "go on with an interrupted run (OUTPUT.partial): done anyway",
-       .group = "Run",
-       .hidden = true},
+       .help = "keep finished blocks in OUTPUT.partial, from which the same command goes on after "
+               "an interruption, without calibration too: takes the file's space twice. Runs with "
+               "calibration and searches do so anyway",
+       .group = "Run"},
       {.name = "restart",
        .help =
            "remove what an interrupted run of this output has finished, and begin anew; without "
@@ -427,6 +428,7 @@ CheckpointOptions checkpoint_options(const Options& options) {
   checkpoint.true_sequential = options.flag("true-sequential");
   checkpoint.correct_bias = options.flag("bias-correction");
   checkpoint.resume = !options.flag("restart");
+  checkpoint.keep_blocks = options.flag("resume");
   require(checkpoint.resume || !options.flag("resume"),
           "--restart removes what --resume goes on with: give one of them");
   set_smoothing(options, checkpoint);

@@ -261,7 +261,7 @@ void measure_instructions(rt::Stream& stream) {
   int* sink = nullptr;
   check(cudaMalloc(&sink, 4), "memory");
   const rt::DeviceInfo device = rt::device_of(stream);
-  // Returns the rate in 1e12 operations per second; `operations` are those of a step of a block.
+  // Returns 1e12 operations per second; `operations`: of one block in one iteration of the loop.
   const auto rate_of_blocks = [&](void (*loop)(unsigned, int*), int each, double operations) {
     const int blocks = device.multiprocessors * each;
     const double us = microseconds(stream, 1, [&](int) {
@@ -269,7 +269,7 @@ void measure_instructions(rt::Stream& stream) {
     });
     return 1e-6 * operations * kSteps * blocks / us;
   };
-  // Returns the same rate; `operations` are those of one chain of one thread.
+  // Returns 1e12 operations per second; `operations`: of one chain of one thread.
   const auto rate = [&](void (*loop)(unsigned, int*), double operations) {
     return rate_of_blocks(loop, 4, operations * kChains * kThreads);
   };

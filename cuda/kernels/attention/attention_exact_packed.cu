@@ -31,7 +31,7 @@ struct PackedSide {
   }
 };
 
-// The score of a key stored as codes: an fma chain over channels of t u, t = q s, starting at Z.
+// The score of a key stored as codes: f = fma(t, u, f) over channels, t = q s, from f = sum of q m.
 __device__ __forceinline__ float score_block(const PackedSide& side, const float* q, int j) {
   const KvCodes& codes = side.pages.codes;
   const int dims = side.a.heads.head_dim, slot = j % kKvPageTokens;
@@ -78,8 +78,8 @@ __device__ void score_packed_span(const Work<queries>& work, Positions seen) {
   __syncthreads();
 }
 
-// Computes one column of one query over a span: o = fma(w, u, o) from +0, with w = p / s; then z,
-// the sum of p m, in 16 lanes.
+// Computes one column of one query over a span: o = fma(w, u, o) from +0, where w = p s, plus the
+// sum of p m in 16 lanes. For positions read in f16, w = p and u is the value itself.
 template <int queries>
 __device__ __forceinline__ float packed_column(const Work<queries>& work, const PackedSide& side,
                                                int q, Positions own, int c) {

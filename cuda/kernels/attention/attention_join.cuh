@@ -14,8 +14,8 @@ namespace leq::LEQ_GPU {
 inline constexpr int kJoinThreads = 128;
 
 // Joins column c of one (row, head) over its spans in ascending order. A Rule is constructed from
-// the current M and L (initially kStart and 0) and the m of the next span. Its `largest` is M' =
-// max(M, m); `keep` is the factor of the sums so far, `take` that of the next span.
+// the current M and L (initially kStart and 0) and the m of the next span. Its `largest` is
+// M' = max(M, m); `keep` is the factor of the sums so far, `take` that of the next span.
 template <class Rule>
 __device__ __forceinline__ float join_column(const float* records, int dims, Positions seen,
                                              int c) {

@@ -69,8 +69,8 @@ void launch_packed_attention(const AttentionArguments& a, const AttentionPlan& p
 inline constexpr int kFewestQueries = 16;
 
 // head_dim must be a multiple of 16 up to 256; keys and values are both f16 or both int8. `plan`
-// has split and spans. If split, blocks write records (o, m, l) of spans to scratch [T][H][spans][d
-// + 2], and the last block joins them. T has an entry for each row that a block may have.
+// has split and spans. If split, blocks write records (o, m, l) of spans to scratch
+// [T][H][spans][d + 2], and the last block joins them. T has an entry for each possible row.
 template <KvType keys, KvType values>
 void launch_tensor_attention(const AttentionArguments& a, const AttentionPlan& plan,
                              rt::Stream& stream);

@@ -32,7 +32,7 @@ inline constexpr int kKeyHalves = Shape::kKeyTiles > 4 ? 2 : 1;
 template <class Shape>
 using KeyShifts = float[Shape::kRowTiles][kKeyHalves<Shape>][4];
 
-// Converts sums over codes in f16 form to scores. z is the summand that all keys of a half share.
+// Converts sums over codes in f16 form to scores. All keys of a half share z, the sum of q m.
 template <class Shape>
 __device__ __forceinline__ void finish_scores(const KeyShifts<Shape>& z,
                                               TileScores<Shape>& scores) {
@@ -122,7 +122,7 @@ __device__ __forceinline__ void score_codes(const unsigned char* memory,
   finish_scores<Shape>(z, scores);
 }
 
-// Adds weights times a tile's values. The sums add the codes' f16 numbers until settle_codes.
+// Adds weights times a tile's values. The sums lack the factor code_unit until settle_codes().
 template <class Shape>
 __device__ __forceinline__ void add_code_tile(const TileOperands<Shape>& tile,
                                               const std::uint16_t* ends,
@@ -201,7 +201,7 @@ __device__ __forceinline__ WholeTiles coded_tiles(const AttentionArguments& a,
   const int last_query = min(warp.first_query + 16 * Shape::kRowTiles, block.queries()) - 1;
   const ReadPositions first(block, a.copied.residual, warp.first_query, true);
   const ReadPositions last(block, a.copied.residual, last_query, true);
-  // Both ends of the range do not decrease from one query position to the next.
+  // The first and last query suffice, because no bound decreases from one position to the next.
   return WholeTiles(
       Positions{max(last.seen.first, last.coded.first), min(first.seen.last, first.coded.last)});
 }
@@ -241,7 +241,7 @@ __device__ __forceinline__ void use_packed_tile(const AttentionArguments& a,
   }
 }
 
-// Adds to each column the shift that all columns of its group share.
+// Adds to each column the shift, i.e. the sum of p m, that all columns of its group share.
 template <class Shape>
 __device__ __forceinline__ void add_shifts(WarpRows<Shape>& warp) {
 #pragma unroll

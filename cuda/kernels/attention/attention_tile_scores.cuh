@@ -104,7 +104,7 @@ template <class Shape>
 __device__ __forceinline__ const float2* facts_at(const unsigned char* memory) {
   return reinterpret_cast<const float2*>(memory + TileMemory<Shape>::kFactsAt);
 }
-// If operands are in registers: called once after the barrier that follows load_queries.
+// Loads operands that stay in registers. Called once after the barrier that follows load_queries.
 template <class Shape>
 __device__ __forceinline__ void hold_queries(const unsigned char* memory, WarpRows<Shape>& warp) {
 #pragma unroll
@@ -265,8 +265,8 @@ __device__ __forceinline__ float four_lane_sum(float x) {
   return x + __shfl_xor_sync(kEveryLane, x, 2);
 }
 
-// Joins sums relative to a maximum M with sums relative to another maximum m: M' = max(M, m), a =
-// 2^(M - M'), b = 2^(m - M'). If no position was visible, a (or b) is 0.
+// Joins sums relative to a maximum M with sums relative to another maximum m: M' = max(M, m),
+// a = 2^(M - M'), b = 2^(m - M'). If no position was visible, a (or b) is 0.
 struct Join {
   float largest, reference, keep;  // M'; M', or 0 if no position was visible at all; a
 

@@ -68,7 +68,7 @@ __device__ __forceinline__ void add_whole_tile(const Work<queries>& work, const 
   }
 }
 
-// Does the same for a tile in which some positions are not visible to some queries; skips these.
+// o = fma(w, v, o) over the positions of a tile that each query sees, in ascending order.
 template <int queries, KvType type>
 __device__ __forceinline__ void add_partial_tile(const Work<queries>& work, const KvTiles& values,
                                                  Positions span, int first,

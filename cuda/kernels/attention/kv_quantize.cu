@@ -118,7 +118,7 @@ __device__ void quantize_block(const KvQuantizeArguments& a, const KvQuantizeLay
   block.copy = kv_head_page(copies, copy, a.heads, head);
   block.page = packed_head(pages, page, a.heads, head);
   block.scales = memory;
-  // A block of the residual may have two blocks of keys.
+  // A block of the residual covers one or two blocks of keys, each with its own scales.
   for (block.first = in_page; block.first < in_page + a.copied.residual.block;
        block.first += block.count) {
     block.minima =
@@ -170,7 +170,7 @@ void launch_kv_quantize(const KvQuantizeArguments& a, rt::Stream& stream) {
   const auto block = static_cast<std::size_t>(residual.block);
   const std::size_t groups = static_cast<std::size_t>(a.values.codes.ends) / kKvPageTokens;
   const std::size_t numbers = std::max(dims, block * groups);
-  // A run can close at most this many blocks, because the first may have begun in earlier runs.
+  // A run can close at most this many blocks: the first block may have begun in earlier runs.
   const std::int64_t most = a.batch.longest_run / residual.block + 1;
   rt::run(stream,
           {"kv_quantize",

@@ -59,7 +59,7 @@ struct PackedSight {
 template <class Shape>
 struct PackedMemory {
   using Wide = TileMemory<Shape>;
-  static constexpr int kCodes = kTile * Shape::kDims * Shape::kBits / 8;  // one side's
+  static constexpr int kCodes = kTile * Shape::kDims * Shape::kBits / 8;  // of keys or of values
   static constexpr int kStageBytes = 2 * kCodes;
   // The number of scales and minima; a tile has at most two blocks of keys.
   static constexpr int kKeyEnds = 2 * Shape::kDims;

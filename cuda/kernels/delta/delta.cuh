@@ -17,8 +17,8 @@ __device__ __forceinline__ float* state_part(const DeltaArguments& a,
   return reinterpret_cast<float*>(state + static_cast<std::uint64_t>(a.state_at));
 }
 
-// A lane's quarter of a column of S. Four lanes share a column, and lane c of these has rows c, c +
-// 4, c + 8, ...; a sum over the column has one chain in each lane.
+// A lane's quarter of a column of S. Four lanes share a column, and lane c of these has rows
+// c, c + 4, c + 8, ...; a sum over the column has one chain in each lane.
 struct DeltaColumn {
   static constexpr int kLanes = 4, kRows = kDeltaKeyDims / kLanes;
   static constexpr int kOfWarp = 32 / kLanes;

@@ -66,12 +66,12 @@ struct ExpertMatmul {
   std::int64_t first_row = 0;  // the launch's first row
 };
 void launch_expert_matmul(const ExpertMatmul& a, rt::Stream& stream);
-// Does the same on tensor cores, with the rows of x and out in groups; results are bit-identical.
+// Computes ExpertMatmul on tensor cores, with rows of x and out in groups; bit-identical results.
 bool has_expert_gemm(const IntMatmul& a);
 void launch_expert_gemm(const ExpertMatmul& a, const ExpertGroups& groups, rt::Stream& stream);
 
 // x [T][W] += weight * products [T k][W], one expert after another. `weights` and `places` point to
-// those of token 0, in rows of `stride`; if places is null, products are in the order of tokens.
+// the entries of token 0, in rows of `stride`; if places is null, products are in token order.
 struct AddExpertsArguments {
   FloatRows x, products;
   const float* weights = nullptr;

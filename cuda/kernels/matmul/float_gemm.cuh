@@ -91,7 +91,7 @@ struct WeightCopies : SegmentCopies<Shape, FloatGemmMemory<Weights, Shape>::Tile
   }
 };
 
-// A block's groups of 128 columns, in transit from global to shared memory: one row per thread.
+// Scales and zero points of a block of 128 columns, in transit to shared memory; a row per thread.
 template <class Weights, class Shape>
 struct BlockGroups {
   using Groups = typename FloatGemmMemory<Weights, Shape>::Groups;
@@ -121,8 +121,8 @@ struct BlockGroups {
   }
 };
 
-// The sums of one warp. Number i of an mma tile has row lane / 4 + 8 (i / 2) and token 2 (lane % 4)
-// + i % 2.
+// The sums of one warp. Number i of an mma tile has row lane / 4 + 8 (i / 2) and
+// token 2 (lane % 4) + i % 2.
 template <class Weights, class Shape>
 struct FloatWarpTile {
   using Memory = FloatGemmMemory<Weights, Shape>;
@@ -144,7 +144,7 @@ struct FloatWarpTile {
     return first_token + n * 8 + static_cast<int>(threadIdx.x % 4) * 2 + i % 2;
   }
 
-  // Starts the group that begins at columns 32 part of 128; fold ends the group.
+  // Starts the group that begins at column 32 * part of the 128 columns; fold() ends the group.
   __device__ __forceinline__ void start(const typename Memory::Groups& groups, int part) {
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m) {

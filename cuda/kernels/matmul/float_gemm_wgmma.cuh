@@ -117,7 +117,7 @@ struct StageGroups {
   static constexpr int kEach = Shape::kRows / Shape::kScaleThreads;
   std::uint32_t stored[kEach][Shape::kParts];
 
-  // Loads these numbers for the stage at `column`. A part within a group repeats the last part's.
+  // Loads the stage at `column`. A part that begins no group repeats the preceding part's numbers.
   template <class Arguments, class Rows>
   __device__ __forceinline__ void load(const Arguments& a, const Rows& rows, int column,
                                        const Folding& folding, int thread) {
@@ -154,7 +154,7 @@ struct StageGroups {
   }
 };
 
-// Loads the groups of the same stages; kScaleThreads threads run this function.
+// Loads the groups' scales and zero points for all stages; kScaleThreads threads run this function.
 template <class Shape, class Arguments>
 __device__ __forceinline__ void load_groups(const Arguments& a, const HopperMaps& maps,
                                             const FloatHopperMemory<Shape>& memory, int columns,
@@ -177,8 +177,8 @@ __device__ __forceinline__ void load_groups(const Arguments& a, const HopperMaps
   }
 }
 
-// The sums of one warpgroup: 64 rows x 128 tokens. Number i of a thread has row `row` + 8 (i / 2 %
-// 2) and token 8 (i / 4) + 2 (lane % 4) + i % 2.
+// The sums of one warpgroup: 64 rows x 128 tokens. Number i of a thread has
+// row `row` + 8 (i / 2 % 2) and token 8 (i / 4) + 2 (lane % 4) + i % 2.
 template <class Shape>
 struct FloatWarpgroupTile {
   using Memory = FloatHopperMemory<Shape>;

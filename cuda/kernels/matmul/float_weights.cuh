@@ -9,7 +9,7 @@
 
 namespace leq::LEQ_GPU {
 
-// Columns of one f32 chain, whose sum is then added to the row's total: 128, fewer in a group.
+// Columns of one f32 chain, whose sum is then added to the row's total: 128, or a smaller group.
 inline constexpr int kBlockColumns = 128;
 
 // Four 16-bit floats of a row: columns 4 t ... 4 t + 3 of each 16, t = lane % 4. The mma takes them

@@ -1,5 +1,5 @@
 // Code shared by the matmuls on wgmma. A block has three warpgroups: one loads tiles by TMA, and
-// two multiply them. Defines the stages between these, and the order of a block's tiles.
+// two multiply them. Defines the stages that all three share, and the order of a block's tiles.
 #pragma once
 
 #include "cuda/intrinsics/ptx_attention.h"

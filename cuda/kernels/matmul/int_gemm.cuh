@@ -11,8 +11,8 @@
 
 namespace leq::LEQ_GPU {
 
-// The sums of one warp. Number i of an mma tile has token lane / 4 + 8 (i / 2) and row 2 (lane % 4)
-// + i % 2.
+// The sums of one warp. Number i of an mma tile has token lane / 4 + 8 (i / 2) and
+// row 2 (lane % 4) + i % 2.
 template <class Shape, int bits, int group>
 struct WarpTile {
   using Memory = GemmMemory<Shape, bits, group>;
@@ -150,7 +150,7 @@ struct WarpTile {
     return sums[down][across][i] - zero * token_sum;
   }
 
-  // Constants for the outputs: those of all tokens of a lane (TokenFacts) and of a row (RowFacts).
+  // Constants for the outputs: TokenFacts of all tokens of a lane, and RowFacts of one row.
   struct TokenFacts {
     float scale[kDown][2];
     int sum[kDown][2];

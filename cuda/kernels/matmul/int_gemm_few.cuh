@@ -44,8 +44,8 @@ struct FewMemory {
   }
 };
 
-// Copies a stage's rows. A row's kAlong K tiles are contiguous in memory: their chunk p is chunk p
-// % chunks of K tile p / chunks.
+// Copies a stage's rows. A row's kAlong K tiles are contiguous in memory: their chunk p is
+// chunk p % chunks of K tile p / chunks.
 template <class Shape, int bits, int group>
 struct FewCopies {
   using Memory = FewMemory<Shape, bits, group>;

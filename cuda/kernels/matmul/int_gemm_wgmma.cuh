@@ -7,8 +7,8 @@
 
 namespace leq::LEQ_GPU {
 
-// The sums of one warpgroup: 64 rows x all tokens of the tile. Number i of a thread has row lane /
-// 4 + 8 (i / 2 % 2) of its warp's 16, and token 8 (i / 4) + 2 (lane % 4) + i % 2.
+// The sums of one warpgroup: 64 rows x all tokens of the tile. Number i of a thread has row
+// lane / 4 + 8 (i / 2 % 2) of its warp's 16, and token 8 (i / 4) + 2 (lane % 4) + i % 2.
 template <class Shape>
 struct WarpgroupTile {
   using Memory = HopperMemory<Shape>;

@@ -17,7 +17,7 @@ inline constexpr int kGroupRows = 16;  // rows of a block
 
 template <int bits>
 struct GroupShape {
-  static constexpr int kLanes = kGroupColumns / Packing<bits>::kColumns;  // that share a group
+  static constexpr int kLanes = kGroupColumns / Packing<bits>::kColumns;  // lanes sharing a group
   // The number of neighbouring groups that a warp processes at once, so that each lane finishes one
   // sum. A lane works on both groups, or on one if it has all of a group.
   static constexpr int kGroups = 2, kLaneGroups = kLanes == 1 ? 1 : 2;
@@ -242,7 +242,7 @@ struct GroupLoop {
   }
 };
 
-// Adds the queued sums; each of the first kGroupRows threads adds those of one output.
+// Adds the queued sums; each of the first kGroupRows threads adds the sums of one output.
 __device__ __forceinline__ float add_waiting(const WaitingSum* waiting, int count, float f) {
   if (threadIdx.x >= kGroupRows) return f;
 #pragma unroll 4

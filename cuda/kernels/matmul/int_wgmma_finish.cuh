@@ -18,7 +18,7 @@ struct WarpFinish {
   static_assert(Memory::kOutTokens % (kTogether * kStep) == 0);
 
   const IntMatmul& a;
-  int column, first;   // the lane's, in shared memory
+  int column, first;   // the lane's column and first token in shared memory
   std::int64_t token;  // token `first` of the tile's first 32
   std::int64_t to;     // output column
   bool has_row;
@@ -31,7 +31,7 @@ struct WarpFinish {
                    arguments.segments[kPaired ? 1 : rows.segment], warp * 16 + lane % kWidth,
                    lane) {}
 
-  // Values of a token that are read ahead of use, together with those of other tokens.
+  // Values for a token's output. Those of kTogether tokens are read before the first is written.
   struct Read {
     float scale = 1, before = 0;
     int sum = 0;  // sum of the token's codes
@@ -94,7 +94,7 @@ struct WarpFinish {
     if constexpr (kPaired) u = up.value(read.scale, number(sums[8], zero[1], read));
     a.out.values[at * a.out.stride + to] = finished(how, y, u, read.before);
   }
-  // The sum over the columns: `bits` is a float total with groups, or a whole row's int32 sum.
+  // The sum over the columns. `bits`: with groups the bits of a float, else the row's int32 sum.
   __device__ __forceinline__ float number(int bits, int less, const Read& read) const {
     if constexpr (kGrouped) return __int_as_float(bits);
     return static_cast<float>(bits - less * read.sum);

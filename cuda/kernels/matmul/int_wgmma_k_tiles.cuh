@@ -154,8 +154,8 @@ struct KTileScales {
   }
 };
 
-// kScaleThreads threads load the scales of the same K tiles. Loads of several K tiles are in
-// flight, because a load takes longer than the multiplications of a K tile.
+// kScaleThreads threads load the scales of the K tiles that load_tiles loads. Loads of several K
+// tiles are in flight, because a load takes longer than the multiplications of a K tile.
 template <class Shape>
 __device__ __forceinline__ void load_scales(const IntMatmul& a, const HopperMaps& maps,
                                             const HopperMemory<Shape>& memory, int k_tiles,

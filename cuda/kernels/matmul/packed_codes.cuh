@@ -27,9 +27,9 @@ inline constexpr std::uint32_t kTopBits = 0x80808080u;
 template <int bits>
 inline constexpr int kSignedFactor = 1 << (8 - bits);
 // Extracts columns 16 run + 4 j ... 16 run + 4 j + 3 of a unit; words[p] is word j of chunk p. flip
-// is kTopBits; at 8 bits it is 0 for signed codes, and kTopBits converts unsigned codes u to u -
-// 128. flip is opaque (signed_flip), so that one operation masks and flips, because an instruction
-// can encode only one constant. Codes of 3 bits are stored as signed numbers.
+// is kTopBits; at 8 bits it is 0 for signed codes, and kTopBits converts unsigned codes u to
+// u - 128. flip is opaque (signed_flip), so that one operation masks and flips, because an
+// instruction can encode only one constant. Codes of 3 bits are stored as signed numbers.
 template <int bits>
 __device__ __forceinline__ std::uint32_t signed_quad(
     const std::uint32_t (&words)[Packing<bits>::kChunks], int run, std::uint32_t flip) {
@@ -44,7 +44,7 @@ __device__ __forceinline__ std::uint32_t signed_quad(
   }
 }
 
-// Does the same for a K tile of 128 columns, which has `bits` chunks; run is 0 ... 7.
+// Like signed_quad, for a K tile of 128 columns, which has `bits` chunks; run is 0 ... 7.
 template <int bits>
 __device__ __forceinline__ std::uint32_t k_tile_quad(const std::uint32_t (&words)[bits], int run,
                                                      std::uint32_t flip) {
@@ -56,7 +56,7 @@ __device__ __forceinline__ std::uint32_t k_tile_quad(const std::uint32_t (&words
   }
 }
 
-// The same codes for dp4a: unchanged codes u, or at 3 bits the result of signed_quad.
+// Extracts the columns of signed_quad for dp4a: codes u, or at 8 and 3 bits as signed_quad does.
 template <int bits>
 __device__ __forceinline__ std::uint32_t dot_quad(
     const std::uint32_t (&words)[Packing<bits>::kChunks], int run, std::uint32_t flip) {
@@ -64,8 +64,8 @@ __device__ __forceinline__ std::uint32_t dot_quad(
   return words[0] >> bits * run & Packing<bits>::kMask;
 }
 
-// Four codes of a K tile (below 8 bits) minus a zero point z, as signed bytes (u - z) <<
-// kZeroPowers, so that products need no correction for zero points. less is zero_less(z). No byte
+// Four codes of a K tile (below 8 bits) minus a zero point z, as signed bytes (u - z) times
+// 2^kZeroPowers; products need no correction for zero points. less is zero_less(z). No byte
 // carries into the next, since u + 128 - z (all scaled by the same power) is within 0 ... 255.
 template <int bits>
 inline constexpr int kZeroPowers = bits == 3 ? 4 : 0;

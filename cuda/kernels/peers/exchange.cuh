@@ -26,7 +26,7 @@ struct CountedExchange {
   static __device__ __forceinline__ void count(std::uint32_t* epoch) { ++*epoch; }
 };
 
-// Moves up to 16 bytes: store(address, load(address)) in the widest units that both allow.
+// Moves up to 16 bytes by store(to, load(from)), in the widest units to which both are aligned.
 template <class Load, class Store>
 __device__ __forceinline__ void move_piece(std::byte* to, const std::byte* from, std::int64_t bytes,
                                            Load load, Store store) {

@@ -29,7 +29,7 @@ struct ExchangePlane {
   std::int64_t stride = 0;
   std::uint32_t first[kMostPeers] = {};  // offset of each rank's part in a row
   std::uint32_t bytes[kMostPeers] = {};
-  std::uint32_t at[kMostPeers] = {};  // offset of its parts of all rows in a slot
+  std::uint32_t at[kMostPeers] = {};  // offset in a slot of each rank's parts of all rows
 };
 
 struct ExchangeArguments {

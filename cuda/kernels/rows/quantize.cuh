@@ -10,7 +10,7 @@
 
 namespace leq::LEQ_GPU {
 
-// The bits of |x|. They compare like |x|, and those of infinity and NaN are the largest.
+// The bits of |x|, which compare like |x|; the bits of infinity and NaN are the largest.
 __device__ __forceinline__ unsigned magnitude_bits(float x) {
   return __float_as_uint(x) & 0x7fffffffu;
 }

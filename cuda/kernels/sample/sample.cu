@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The digits of a row's candidates: `alone`, and the range from `first` to `last`.
+// The digits of a row's candidates: `alone` (kSampleBins: none), and the range `first` to `last`.
 struct SampleDigits {
   unsigned alone, first, last;
   __device__ __forceinline__ bool hold(unsigned digit) const {

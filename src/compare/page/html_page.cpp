@@ -237,7 +237,7 @@ class PageWriter {
     return out + "</dl>\n";
   }
 
-  // The smallest file whose KL is too low for most texts to show, and the claims' outcomes.
+  // The candidate with the lowest KL, the smallest file below kNear, and the claims' outcomes.
   std::string tiles() const {
     std::string nearest, smallest;
     double least = 1e300, bytes = 1e300;

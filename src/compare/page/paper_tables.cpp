@@ -61,8 +61,8 @@ const std::vector<Measure>& measures() {
   return rows;
 }
 
-// One measure for three methods. `gain`: SmoothQuant's advantage over the better one of the other
-// two, relative to that one's value; nullopt if a value is 0.
+// One measure for three methods. `gain`: SmoothQuant's advantage over the better of GPTQ and AWQ,
+// relative to the value of the better one; nullopt if a value is 0.
 struct MatrixRow {
   const Measure* measure = nullptr;
   double gptq = 0, awq = 0, smooth = 0;

@@ -20,7 +20,7 @@ class LimitMeter {
   // of the memory level that holds the block. Throws Error if there is too little memory.
   double read_gbps(std::uint64_t working_set_bytes);
   // Billions of operations per second for multiply-adds in registers: integer products into int32,
-  // f32, f64. Integer products are those of codes of `bits` (8, or at most 4) with int8.
+  // f32, f64. Integer products multiply codes of `bits` bits (8, or at most 4) by int8.
   double int_gops(int bits);
   double f32_gflops();
   double f64_gflops();

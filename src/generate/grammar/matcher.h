@@ -52,7 +52,7 @@ class GrammarMatcher {
   GrammarState after(GrammarState state, std::string_view bytes);
 
   bool may_end(GrammarState state) const;   // the text so far is complete
-  bool must_end(GrammarState state) const;  // ... and cannot be continued
+  bool must_end(GrammarState state) const;  // the text is complete and cannot be continued
 
   // Whether nothing is restricted: every token that has text is allowed, and so is the end.
   bool allows_all(GrammarState state);

@@ -30,7 +30,7 @@ std::string plus_one(std::string digits) {
   return "1" + digits;
 }
 
-// `digits` must not be those of 0.
+// `digits` must not be "0".
 std::string minus_one(std::string digits) {
   for (std::size_t i = digits.size(); i-- > 0;) {
     if (digits[i] != '0') {

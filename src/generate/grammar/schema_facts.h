@@ -18,7 +18,7 @@ bool disjoint(JsonNode a, JsonNode b);
 // `root`; nested alternatives are followed to a limited depth.
 enum class TextUse : std::uint8_t { no, allowed, unknown };
 TextUse text_use(JsonNode schema, JsonNode root);
-// Whether the schema allows null, as far as its keywords tell.
+// Whether the schema allows null, judging by its keywords.
 bool allows_null(JsonNode schema, JsonNode root);
 
 }  // namespace leq

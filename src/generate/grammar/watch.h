@@ -20,7 +20,7 @@ struct WatchMark {
   std::string text;  // not empty, and not ending in kAnyBlanks
   // The rule that restricts the text after the mark; nullopt: no restriction.
   std::optional<std::int32_t> rule = {};
-  std::size_t next = 0;  // the mode after that
+  std::size_t next = 0;  // the mode after the mark and its rule
 };
 
 struct WatchMode {

@@ -170,7 +170,7 @@ class Interpreter {
       flow = execute(n.children[3]);
     }
     --loops_;
-    // After the loop, a template that kept `loop` sees an empty loop.
+    // A template that keeps a reference to `loop` gets an empty loop after the loop has ended.
     static const std::vector<Value> kNothing;
     context_.heap.loop_of(state) = {0, &kNothing, 1};
     own->names.clear();

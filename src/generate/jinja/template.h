@@ -14,8 +14,8 @@
 
 namespace leq {
 
-// How a template sees the arguments of earlier tool calls: most templates convert an object to JSON
-// themselves, some concatenate a string with other text.
+// The form in which a template gets the arguments of earlier tool calls: most templates convert an
+// object to JSON themselves, some concatenate a string with other text.
 enum class ToolArguments : std::uint8_t { objects, texts };
 
 struct JinjaInput {

@@ -16,7 +16,7 @@ class Text {
   Text() = default;
   // Text that the template wrote itself.
   static Text own(std::string_view bytes) { return Text(bytes, '\1'); }
-  // Any other text.
+  // Text of the conversation, or text that is computed from other texts.
   static Text foreign(std::string_view bytes) { return Text(bytes, '\0'); }
 
   std::string_view bytes() const { return bytes_; }

@@ -1,5 +1,5 @@
 // X^T X: tokens are packed once into panels of 48 columns. Tiles of the upper triangle are products
-// of two such panels, because the layout is the same for both operands.
+// of two of these panels, because both operands of a product have this layout.
 #include <algorithm>
 #include <cstring>
 #include <vector>

@@ -12,7 +12,7 @@
 namespace leq {
 
 inline constexpr std::int64_t kTileRows = 8;
-inline constexpr std::int64_t kTileDepth = 128;  // max. depth of a product; such a panel fits in L1
+inline constexpr std::int64_t kTileDepth = 128;  // most depth of a product: then a panel fits in L1
 inline constexpr std::size_t kPanelBytes = 192;
 template <class Real>
 inline constexpr std::int64_t kPanelLanes = kPanelBytes / sizeof(Real);  // f32: 48, f64: 24
@@ -45,7 +45,7 @@ struct RoundColumn {
   const float* zeros = nullptr;
   float low = 0, high = 0;      // limits of codes
   double pivot = 0;             // factor on the losses
-  Real* differences = nullptr;  // weight - value; earlier columns' differences precede it
+  Real* differences = nullptr;  // weight - value; preceded by those of earlier columns
   std::int16_t* codes = nullptr;
   double* losses = nullptr;  // losses += pivot * (target - value)^2
 };
@@ -63,21 +63,21 @@ struct MoveColumn {
   float low = 0, high = 0;  // limits of codes
   std::int16_t* codes = nullptr;
   float* errors = nullptr;   // the change is added
-  float* changes = nullptr;  // change of the errors, -scale * move; earlier columns' precede it
+  float* changes = nullptr;  // change of errors, -scale * move; preceded by earlier columns'
 };
 
 struct TileKernels {
   void (*add_product_f32)(const TileProduct<float>&) noexcept;
   void (*add_product_f64)(const TileProduct<double>&) noexcept;
-  // Solves a triangular system in place, from the last row up: x [8][lanes], x_k := (x_k + sum over
-  // m > k of triangle[m][k] x_m) * triangle[k][k]. `triangle` [8][8] holds -L, 1/L on its diagonal.
+  // Solves a triangular system in place, from the last row up; `triangle` [8][8] is -L, with 1/L_kk
+  // on its diagonal: x_k := (x_k + sum over m > k of triangle[m][k] x_m) * triangle[k][k].
   void (*solve)(const double* triangle, double* x) noexcept;
   // Rounds to codes as nearest_code does.
   void (*round_f32)(const RoundColumn<float>&) noexcept;
   void (*round_f64)(const RoundColumn<double>&) noexcept;
   // Returns the number of codes that moved.
   std::int64_t (*move)(const MoveColumn&) noexcept;
-  // sums [lanes] += sum over k of a[k] b[k], both [count][lanes]; f32 sums within 16 products.
+  // sums [lanes] += sum over k of a[k] b[k], both [count][lanes]; 16 products at a time in f32.
   void (*add_dots)(const float* a, const float* b, std::int64_t count, double* sums) noexcept;
 };
 

@@ -107,7 +107,7 @@ struct BlockWork {
   std::vector<double> x;                        // [N][count] target values
   std::vector<std::size_t> order = {};          // columns of the block by descending salience
   std::size_t salient = 0;                      // number of salient columns, first in `order`
-  double threshold = 0;                         // other weights with |x| above this are large
+  double threshold = 0;  // weights in other columns with |x| above this are large
 
   std::span<const double> row(std::int64_t r) const {
     return std::span(x).subspan(static_cast<std::size_t>(r * count),

@@ -17,9 +17,9 @@
 
 namespace leq {
 
-// The values [N][K] of codes in f32, as the file's reader computes them. int: s * c; uint: s * (u -
-// z); otherwise by the scheme's format (tensor/code_formats.h). Throws Error if the sizes do not
-// fit rows, columns and scheme.
+// The values [N][K] of codes in f32, as the file's reader computes them. int: s * c;
+// uint: s * (u - z); otherwise by the scheme's format (tensor/code_formats.h). Throws Error if the
+// sizes do not fit rows, columns and scheme.
 std::vector<float> dequantize(const ChosenCodes& chosen, std::int64_t rows, std::int64_t columns,
                               const QuantScheme& scheme);
 
@@ -29,7 +29,7 @@ struct WeightPair {
   std::int64_t rows = 0;     // N
   std::int64_t columns = 0;  // K
   ThreadPool* pool = nullptr;
-  Communicator* ranks = &one_rank();  // ranks that hold some of the rows each, in order
+  Communicator* ranks = &one_rank();  // ranks, each of which has some of the rows, in order
 };
 
 // All errors are relative: 0 = no difference, 1 = the error of an all-zero weight; 0 if both are 0.

@@ -17,8 +17,8 @@ struct CodeLimits {
 };
 CodeLimits code_limits(const QuantScheme& scheme);
 
-// The range that a rule chooses for the values x of one group, before rounding. value = scale *
-// code or, with a zero point z = round(-low / scale), value = scale * (code - z).
+// The range that a rule chooses for the values x of one group, before rounding:
+// value = scale * code or, with a zero point z = round(-low / scale), value = scale * (code - z).
 struct Range {
   float scale = 0;
   float low = 0;  // <= 0; without a zero point always 0
@@ -30,8 +30,8 @@ using RangeRule = Range (*)(std::span<const float> x, std::span<const float> imp
 
 // scale = max |x| / (2^(b-1) - 1), without zero point.
 Range fit_absmax(std::span<const float> x, std::span<const float> importance, int bits);
-// Below 8 bits, the first x of largest |x| gets the additional negative level: scale = x /
-// -2^(b-1), which may be negative. With 8 bits the same as fit_absmax.
+// Below 8 bits, the first x of largest |x| gets the additional negative level:
+// scale = x / -2^(b-1), which may be negative. With 8 bits the result is that of fit_absmax.
 Range fit_signed(std::span<const float> x, std::span<const float> importance, int bits);
 // With zero point: low = min(0, min x), high = max(0, max x), scale = (high - low) / (2^b - 1).
 Range fit_minmax(std::span<const float> x, std::span<const float> importance, int bits);
@@ -40,7 +40,7 @@ Range fit_minmax(std::span<const float> x, std::span<const float> importance, in
 // is sum w x l / sum w l^2. Finally single codes change by one as long as the error decreases. (The
 // idea is that of llama.cpp's importance matrix.)
 Range fit_weighted(std::span<const float> x, std::span<const float> importance, int bits);
-// Like fit_weighted, with a zero point: tries five around that of fit_minmax, 19 scales for each.
+// Like fit_weighted, but tries five zero points around fit_minmax's, with 19 scales for each.
 Range fit_weighted_zero(std::span<const float> x, std::span<const float> importance, int bits);
 
 // Ranges of a weight [N][K] as values that a file can store, before codes are chosen.

@@ -34,9 +34,9 @@ void forget_dead_inputs(const InputStatistics& statistics, Hessian& hessian);
 Hessian loss_hessian(const MethodInput& input, ThreadPool& pool);
 
 // Damped H = A D A^T with A upper triangular and ones on its diagonal; columns are in rounding
-// order. With d_j = w_j - q_j, the loss of a row is the sum over i of D_i e_i^2, e_i = d_i + sum
-// over j < i of d_j A_ji, so that term i depends on columns 0 ... i only. This is GPTQ's update (e
-// = (w - q) / U_ii, W -= e U, H^-1 = U^T U with U = D^-1/2 A^-1) without an inverse.
+// order. The loss of a row is sum_i D_i e_i^2, e_i = d_i + sum_{j<i} d_j A_ji, d_j = w_j - q_j, so
+// that term i depends on columns 0 ... i only. Without an inverse, this is GPTQ's update:
+// e = (w - q) / U_ii, W -= e U, H^-1 = U^T U with U = D^-1/2 A^-1.
 template <class Real>
 struct Feedback {
   std::vector<std::int32_t> order;  // [K] order[i] is the i-th column to round

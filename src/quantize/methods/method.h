@@ -27,7 +27,7 @@ enum class Needs : std::uint8_t {
 
 struct MethodOptions {
   double damping = 0.01;     // GPTQ: relative increase of H's diagonal
-  double shrinkage = 0;      // the same for every use of X^T X; see shrinkage_of
+  double shrinkage = 0;      // share of its diagonal added to X^T X, for every use: shrinkage_of
   bool act_order = true;     // GPTQ: rounds columns by descending diagonal of H
   int descent_passes = 3;    // GPTQ+, ZeroQuant+: passes of coordinate descent
   bool refit_scales = true;  // GPTQ+, ZeroQuant+: refits scales for the chosen codes

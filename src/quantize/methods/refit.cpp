@@ -19,7 +19,7 @@ namespace {
 constexpr std::int64_t kLanes = kPanelLanes<float>;
 constexpr std::int64_t kSystemValues = std::int64_t{1} << 22;  // limit for all rows of a task
 constexpr double kRidge = 1e-6;
-constexpr double kLeastGain = 1e-5;  // relative; smaller changes are errors of f32 sums
+constexpr double kLeastGain = 1e-5;  // relative; smaller gains are errors of f32 sums
 
 constexpr std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 

@@ -19,7 +19,7 @@ struct RowChoice {
   std::vector<double> losses;       // [N] d H d^T, d = w - q
 };
 
-// Converts the scales of both to multiples of one scale_mul, so that one tensor can mix their rows.
+// Converts the scales of `left` and `right` to one scale_mul, so that a tensor can mix their rows.
 void share_scale_mul(Ranges& left, Ranges& right, const QuantScheme& scheme);
 
 // Nearest codes in the given ranges, with losses under `hessian`.
@@ -27,7 +27,7 @@ RowChoice nearest_choice(const MethodInput& input, const Ranges& ranges, const H
                          ThreadPool& pool);
 
 // Replaces rows by those of `other` with a smaller loss; all rows or none if rows share one scale.
-// The ranges of both must share one scale_mul, and their losses must have the same H.
+// The ranges of both choices must share one scale_mul, and their losses must be under one H.
 void take_better_rows(const RowChoice& other, const MethodInput& input, RowChoice& choice);
 
 // The choice as a method's result, with its losses under `hessian`.

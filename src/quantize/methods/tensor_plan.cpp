@@ -56,10 +56,15 @@ bool is_kept_f32(TensorRole role) {
          role == TensorRole::exact_linear;
 }
 
+struct OwnType {
+  QuantScheme scheme;
+  std::optional<ActKind> act;
+};
+
 // Types by pattern. Later patterns take precedence; each pattern must match a tensor.
-std::map<std::string, QuantScheme> overridden(const PlanRequest& request,
-                                              const std::vector<TensorSpec>& specs) {
-  std::map<std::string, QuantScheme> schemes;
+std::map<std::string, OwnType> overridden(const PlanRequest& request,
+                                          const std::vector<TensorSpec>& specs) {
+  std::map<std::string, OwnType> own;
   PatternMatcher matcher;
   PatternMatch match;
   for (const TypeOverride& type : request.overrides) {
@@ -68,13 +73,14 @@ std::map<std::string, QuantScheme> overridden(const PlanRequest& request,
     for (const TensorSpec& spec : specs) {
       if (is_kept_f32(spec.role)) continue;
       if (!matcher.find(pattern, spec.name, 0, match)) continue;
-      schemes[spec.name] = type.scheme;
+      OwnType& found = own[spec.name];
+      found = {type.scheme, type.act ? type.act : found.act};
       used = true;
     }
     require(used, Setting{"overrides"}, " ", printable(type.pattern), "=", scheme_name(type.scheme),
             ": fits no weight; names are like ", specs.back().name, " and layers.0.q");
   }
-  return schemes;
+  return own;
 }
 
 }  // namespace
@@ -107,22 +113,26 @@ TensorPlan plan_tensor(TensorRole role, const QuantScheme& type, const ModelConf
 
 TensorPlanner make_planner(const PlanRequest& request, const ModelConfig& config) {
   const std::vector<TensorSpec> specs = tensor_list(config);
-  const auto schemes = overridden(request, specs);
+  const auto own_types = overridden(request, specs);
   std::map<std::string, TensorPlan> plans;
   for (const TensorSpec& spec : specs) {
-    const auto found = schemes.find(spec.name);
-    QuantScheme type = found == schemes.end() ? request.type : found->second;
+    const auto found = own_types.find(spec.name);
+    QuantScheme type = found == own_types.end() ? request.type : found->second.scheme;
     // A multi-token prediction head is rounded to nearest, because calibration runs only the layers
     // of the model.
     const bool calibrated = !spec.name.starts_with(kMtp);
     const bool by_method =
         calibrated || request.method == nullptr || request.method->needs == Needs::nothing;
     if (!by_method && type.kind == CodeKind::b1) type = {CodeKind::int_, 8, Scaling::row, 0};
-    TensorPlan plan =
-        plan_tensor(spec.role, type, config, calibrated ? request.act : ActChoice::automatic);
-    if (found != schemes.end()) {
+    const ActChoice act = calibrated ? request.act : ActChoice::automatic;
+    TensorPlan plan = plan_tensor(spec.role, type, config, act);
+    if (found != own_types.end()) {
       plan.scheme = type;
       if (!plan.scheme.is_integer()) plan.act = ActKind::none;
+      const std::optional<ActKind> own = found->second.act;
+      const bool takes_own = act == ActChoice::automatic && is_block_linear(spec.role) && own &&
+                             is_coded(plan.act) && fits_act(type, *own);
+      if (takes_own) plan.act = *own;
       if (!is_block_linear(spec.role) && plan.act != ActKind::none) {
         plan.act = act_of_role(spec.role, plan.scheme, config);
       }

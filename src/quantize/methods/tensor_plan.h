@@ -23,7 +23,7 @@ struct TensorPlan {
   OnlineMode online_mode = OnlineMode::safe;  // for act online
   const QuantMethod* method = nullptr;        // nullptr: nearest codes (absmax)
   MethodOptions options = {};
-  std::string label = {};  // name of the method in the file, if it is another one: "awq"
+  std::string label = {};  // name of the method in the file, if not method->name: "awq"
 };
 // Called with a tensor's name, "layers.3.q", and its role.
 using TensorPlanner = std::function<TensorPlan(const std::string& name, TensorRole role)>;
@@ -31,9 +31,9 @@ using TensorPlanner = std::function<TensorPlan(const std::string& name, TensorRo
 // How the inputs of quantized linears are quantized.
 enum class ActChoice : std::uint8_t {
   automatic,  // int8 with a scale per 128 columns; in narrow models per 32 for down and head if
-              // their weights have one per row or 32 columns
+              // their weights have a scale per row or per 32 columns; or what a TypeOverride sets
   none,       // inputs are not quantized
-  row,        // the same for all linears of blocks; the head as with automatic
+  row,        // this kind for all linears of blocks; the head as with automatic
   g128,
   g32,
   tensor,
@@ -55,6 +55,9 @@ TensorPlan plan_tensor(TensorRole role, const QuantScheme& type, const ModelConf
 struct TypeOverride {
   std::string pattern;
   QuantScheme scheme;
+  // Inputs of block linears, where the type fits them and ActChoice::automatic leaves them open. A
+  // later override without this keeps an earlier one's.
+  std::optional<ActKind> act = {};
 };
 
 struct PlanRequest {

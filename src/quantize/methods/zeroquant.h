@@ -11,8 +11,8 @@ namespace leq {
 // Whether the type is symmetric and has a scale for each row or group of columns.
 bool supports_zeroquant(const QuantScheme& scheme);
 
-// The bias correction that restores the mean of the outputs for the calibration tokens: b += (W -
-// Wq) mean(x), [N]. Throws Error if the statistics have other columns or no tokens.
+// The bias correction that restores the mean of the outputs for the calibration tokens, [N]:
+// b += (W - Wq) mean(x). Throws Error if the statistics have other columns or no tokens.
 std::vector<float> bias_correction(const WeightPair& pair, const InputStatistics& statistics);
 // W mean(x) of a weight [N][K]: [N]. Throws Error if the statistics do not match or are empty.
 std::vector<float> mean_outputs(std::span<const float> weight, const InputStatistics& statistics,

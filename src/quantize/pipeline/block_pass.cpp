@@ -262,7 +262,7 @@ class Collector final : public Observer {
 
 }  // namespace
 
-// Each rank runs every N-th window, in all passes the same, because it stores their hidden states.
+// A rank runs every N-th window, the same windows in all passes, because it stores their states.
 PassResult run_pass(const PassContext& context, const Pass& pass) {
   Collector collector(context, pass);
   HiddenStates& hidden = context.hidden;

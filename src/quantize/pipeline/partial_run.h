@@ -22,7 +22,7 @@ struct BlockTensor {
   QuantizedTensor quantized;
 };
 
-// What to do with an interrupted run.
+// The treatment of an interrupted run.
 enum class UnfinishedRun : std::uint8_t {
   resume,   // continue it
   replace,  // delete its blocks

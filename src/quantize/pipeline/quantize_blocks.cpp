@@ -45,6 +45,13 @@ Demands demands_of(const ModelConfig& config, const TensorPlanner& plan) {
   return all;
 }
 
+void report_resumed(const PartialRun& partial, const ModelConfig& config,
+                    const BlockOptions& options) {
+  if (partial.finished() == 0) return;
+  options.say("resume      " + std::to_string(partial.finished()) + " of " +
+              std::to_string(config.layer_count()) + " blocks are done");
+}
+
 class Pipeline {
  public:
   Pipeline(const ModelConfig& config, std::span<const TensorInput> tensors,
@@ -345,10 +352,7 @@ std::filesystem::path Pipeline::hidden_file(const PartialRun* partial) const {
 }
 
 void Pipeline::run_with(PartialRun* partial, const CalibrationMemory& memory) {
-  if (partial != nullptr && partial->finished() > 0) {
-    options_.say("resume      " + std::to_string(partial->finished()) + " of " +
-                 std::to_string(config_.layer_count()) + " blocks are done");
-  }
+  if (partial != nullptr) report_resumed(*partial, config_, options_);
   if (!loaded_) {
     hidden_ = std::make_unique<HiddenStates>(
         std::ssize(options_.data.windows), options_.data.length * config_.width,
@@ -461,6 +465,31 @@ BlocksResult quantize_blocks(const ModelConfig& config, std::span<const TensorIn
   Pipeline pipeline(config, tensors, options);
   std::optional<PartialRun> partial = pipeline.run();
   return {std::move(partial), pipeline.calibration()};
+}
+
+PartialRun quantize_blocks_plainly(const ModelConfig& config, std::span<const TensorInput> tensors,
+                                   const BlockOptions& options) {
+  require(options.ranks->size() == 1, Setting{"keep_blocks"},
+          ": one rank alone keeps blocks without calibration; leave it or ", Setting{"ranks"},
+          " out");
+  const std::string identity =
+      run_identity(config, weights_checksum(config, tensors), options, Json::array());
+  PartialRun partial(options.partial, identity, unfinished_run(options), options.say);
+  report_resumed(partial, config, options);
+  ThreadPool pool(options.threads);
+  while (partial.finished() < config.layer_count()) {
+    const std::string block_name = layer_tensor(partial.finished(), "");
+    std::vector<BlockTensor> block;
+    for (const TensorInput& tensor : tensors) {
+      if (!tensor.name.starts_with(block_name)) continue;
+      require(!options.stop(), ErrorKind::interrupted, "interrupted");
+      const TensorPlan plan = options.plan(tensor.name, tensor.role);
+      block.push_back({tensor.name, tensor.shape, quantize_input(tensor, plan, pool)});
+    }
+    partial.save(block);
+    options.progress(partial.finished(), config.layer_count());
+  }
+  return partial;
 }
 
 }  // namespace leq

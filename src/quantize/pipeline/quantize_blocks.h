@@ -32,14 +32,14 @@ namespace leq {
 
 // Options other than types and methods.
 struct RunOptions {
-  std::optional<FoldMethod> fold = {};                 // of a checkpoint; replaces its method's own
+  std::optional<FoldMethod> fold = {};                 // replaces the fold that the method has
   BlockRewrites rewrites = {};                         // applied to each block first
   std::vector<std::filesystem::path> load_stats = {};  // files to read instead of a forward pass
   std::filesystem::path save_stats = {};
   bool true_sequential = true;  // for methods that use X^T X, except with statistics files
-                                // measure_keys: the mean of keys is stored if there are
-                                // statistics; this gathers statistics also if nothing else needs
-                                // them.
+  // Whether the statistics of k's inputs are gathered even if no method, fold or input format needs
+  // them, so that the mean of keys (kKeyMean in model/weights.h) is stored. It is also stored if
+  // these statistics exist for another reason.
   bool measure_keys = false;
   // Corrects biases, b += (W - Wq) mean(x); methods with adds_biases also add missing biases.
   bool correct_bias = true;
@@ -88,5 +88,11 @@ std::string weights_checksum(const ModelConfig& config, std::span<const TensorIn
 // run. Throws Error and keeps the finished blocks for resuming; several ranks cannot resume.
 BlocksResult quantize_blocks(const ModelConfig& config, std::span<const TensorInput> tensors,
                              const BlockOptions& options);
+
+// The same without calibration, for runs that should be able to resume too: write_tensors alone
+// begins anew. Needs the space of the blocks beside that of the file. Throws Error where there are
+// several ranks.
+PartialRun quantize_blocks_plainly(const ModelConfig& config, std::span<const TensorInput> tensors,
+                                   const BlockOptions& options);
 
 }  // namespace leq

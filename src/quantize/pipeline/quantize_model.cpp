@@ -43,14 +43,14 @@ class Adder {
 };
 
 // Number of tensors from `first` on that are quantized together: as many as ranks divide at a time,
-// but it ends where a finished block starts.
+// or only those before the start of a finished block.
 std::size_t run_of_tensors(std::span<const TensorInput> tensors, std::size_t first,
                            const WriteOptions& options) {
   const std::size_t most =
       options.ranks->size() == 1 ? 1 : 4 * static_cast<std::size_t>(options.ranks->size());
   std::size_t count = 0;
   while (count < most && first + count < tensors.size() &&
-         !(options.calibrated && tensors[first + count].name.starts_with("layers."))) {
+         !(options.finished && tensors[first + count].name.starts_with("layers."))) {
     ++count;
   }
   return count;

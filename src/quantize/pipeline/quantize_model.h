@@ -16,7 +16,7 @@ namespace leq {
 
 struct WriteOptions {
   TensorPlanner plan;
-  bool calibrated = false;             // blocks were quantized before and are in `blocks`
+  bool finished = false;               // blocks were quantized before and are in `blocks`
   const PartialRun* blocks = nullptr;  // the finished blocks; set on the leader
   int threads = 0;                     // 0 = one for each usable core
   Communicator* ranks = &one_rank();   // ranks that divide the tensors

@@ -19,8 +19,8 @@ namespace leq {
 struct TensorRecord {
   std::string method = "none";      // "absmax", "gptq"; "none" for floats
   double error = 0;                 // |W - Wq|^2 / |W|^2
-  std::optional<double> loss = {};  // the same of outputs on the calibration text, computed with
-                                    // X^T X if it was gathered, otherwise with its diagonal
+  std::optional<double> loss = {};  // relative error of the outputs for the calibration tokens, by
+                                    // X^T X if it was gathered, otherwise by its diagonal
   bool loss_of_hessian = false;
   float act_scale = 0;  // for act tensor: the step between two codes of the inputs
   OnlineMode online_mode = OnlineMode::safe;  // for act online

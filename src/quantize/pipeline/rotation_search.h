@@ -27,10 +27,10 @@ struct RotationChoice {
   double worst_loss = 0;  // largest among the seeds tried
 };
 
-// The loss of a seed is the mean over all integer linears of blocks of sum h_k (W - Wq)_nk^2 / sum
-// h_k W_nk^2. Wq are the nearest codes in plain ranges of the rotated weight, h_k is the mean
-// square of input k in the unquantized rotated model. On ties the first seed is chosen. Throws
-// Error if no linear of a block has an integer type.
+// The loss of a seed is the mean over all integer linears of blocks of the relative error
+// sum h_k (W - Wq)_nk^2 / sum h_k W_nk^2. Wq are the nearest codes in plain ranges of the rotated
+// weight, h_k is the mean square of input k in the unquantized rotated model. On ties the first
+// seed is chosen. Throws Error if no linear of a block has an integer type.
 RotationChoice search_rotation(const ModelConfig& config, std::span<const TensorInput> tensors,
                                const RotationSearch& search);
 

@@ -37,7 +37,7 @@ struct RecordHeader {
   std::uint64_t columns, tokens, samples;
   std::uint64_t hessian;  // 0 or 1
   std::uint64_t bytes;    // bytes after the header
-  std::uint64_t xxh3;     // hash of the header with xxh3 = 0 and of these bytes
+  std::uint64_t xxh3;     // hash of the header with xxh3 = 0 and of the bytes after it
 };
 
 std::uint64_t hash(std::span<const std::byte> bytes) {

@@ -56,7 +56,7 @@ class StatisticsWriter {
 class StatisticsReader {
  public:
   // Throws Error naming the file if it is damaged or truncated, of another model than `config` with
-  // weights `weights`, without X^T X although `hessian` is set, or with windows of another file.
+  // weights `weights`, without X^T X although `hessian` is set, or if two files have equal windows.
   StatisticsReader(std::span<const std::filesystem::path> paths, const ModelConfig& config,
                    const std::string& weights, bool hessian);
   ~StatisticsReader();

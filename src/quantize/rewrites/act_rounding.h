@@ -14,7 +14,7 @@ namespace leq {
 // The fixed scale for all values, c / 127. c has the least squared error over the histogram among
 // the absmax and the 99.99 and 99.9 percent quantiles of |x|.
 float static_act_scale(const InputStatistics& statistics);
-// Like the above, for a list of values instead of a histogram.
+// Like static_act_scale above, for a list of values instead of a histogram.
 float static_act_scale(std::span<const float> values);
 
 // Rounds the rows of x [T][K] to int8 in place, as `act` does at run time. none: unchanged; row and

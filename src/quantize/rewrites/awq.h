@@ -26,7 +26,7 @@ struct AwqOptions {
 struct AwqScales {
   std::vector<float> scales;  // [S]
   double exponent = 0;        // r; 0 if no scaling was best
-  bool by_weights = false;    // the formula that also divides by magnitudes of weights
+  bool by_weights = false;    // true: s_j = x_j^r / w_j^(1-r); false: s_j = x_j^r
   double error = 0;           // relative squared error of the outputs, weights rounded by plain
                               // ranges, or by fitted superblock scales
   double plain_error = 0;     // without scales

@@ -23,8 +23,8 @@ struct Doubles {
   double* row(std::size_t r) { return values.data() + r * columns; }
 };
 
-// Q = diag(factors) H, repeated along the diagonal for sizes above `block`; factors are +-1 /
-// sqrt(block).
+// Q = diag(factors) H, repeated along the diagonal for sizes above `block`. Each factor is
+// +1/sqrt(block) or -1/sqrt(block).
 struct Rotator {
   std::vector<double> factors;
   std::size_t block = 0;

@@ -13,7 +13,7 @@ constexpr std::size_t kFront = 4096;
 struct Partial {
   std::uint64_t bytes = 0;
   double loss = 0;
-  std::uint32_t before = 0;  // index in the front of the previous unit
+  std::uint32_t before = 0;  // index of its predecessor in the previous unit's front
   std::uint8_t choice = 0;
 };
 using Front = std::vector<Partial>;

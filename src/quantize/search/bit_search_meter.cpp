@@ -164,7 +164,7 @@ void SearchMeter::read_log(const Json& log, const std::string& source) {
   }
 }
 
-// Writes all known measurements: first those of this run, in order, then the others.
+// Writes all known measurements: first the points of this run, in order, then older ones.
 void SearchMeter::write_log() const {
   Json log = {{"version", kLogVersion}, {"identity", problem_.identity}};
   Json units = Json::array(), measured = Json::array(), alone = Json::array();

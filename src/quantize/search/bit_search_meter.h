@@ -51,7 +51,7 @@ class SearchMeter {
   std::int64_t params_ = 0;
   std::map<Assignment, double> known_;  // KL from the log or measured
   std::map<std::pair<std::size_t, int>, double> known_alone_;
-  std::map<Assignment, std::size_t> seen_;  // index in trace_ of this run's points
+  std::map<Assignment, std::size_t> seen_;  // index of each point of this run in trace_
   std::map<std::pair<std::size_t, int>, double> seen_alone_;
   std::vector<SearchPoint> trace_;
   std::size_t best_ = 0;

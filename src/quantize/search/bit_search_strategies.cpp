@@ -215,7 +215,7 @@ LossTable search_entropy(SearchMeter& meter) {
   const auto& units = meter.problem().units;
   LossTable losses = losses_from_uniform(meter);
   const std::int64_t last = last_layer(meter.problem());
-  // b = argmin |b - (E - c)|, so that bits change where E - c is the middle between two widths.
+  // A unit of entropy E gets argmin_b |b - (E - c)| bits, which change where E - c is in kMiddles.
   constexpr std::array<double, 3> kMiddles = {2.5, 3.5, 6.0};
   std::set<double> offsets;
   for (const SearchUnit& unit : units) {

@@ -15,9 +15,6 @@ simt::Schedule& simt::schedule() {
   return nobody_reads_it;
 }
 
-// Does nothing, because on hardware a kernel's writes cannot become visible late on purpose.
-void leq::cuda::write_late(std::initializer_list<std::span<std::byte>>) {}
-
 namespace leq::cuda {
 
 HopperDevice::HopperDevice() = default;

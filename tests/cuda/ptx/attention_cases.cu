@@ -135,7 +135,7 @@ __global__ void half_pairs(const Word* in, Word* out) {
 __global__ void brain_float_pairs(const Word* in, Word* out) {
   const auto one = [](Word half) { return (half & 0x7fffu) > 0x7f80u ? 0x7fc0u : half; };
   for (unsigned i = 0; i < 4; ++i) {
-    // Rounds the number as it is, and one that is halfway between two representable numbers.
+    // Rounds the input number to bf16, and a number that is halfway between two bf16 numbers.
     const float x = __uint_as_float(in[thread() * kIn + i]);
     const float half = __uint_as_float((__float_as_uint(x) & 0xffff0000u) | 0x8000u);
     const Word both = ptx::bf16x2_of(x, half);

@@ -52,7 +52,7 @@ __global__ void matrix_loads(const Word* in, Word* out) {
   for (unsigned i = 0; i < 4; ++i) out[thread() * kOut + i] = r[i];
 }
 
-// Waits for the first of two groups of copies, then for the second; every fourth copy is empty.
+// Waits for the first of two groups of copies, then the second, with every fourth copy empty.
 __global__ void async_copies(const Word* in, Word* out) {
   LEQ_SHARED(uint4[2][kThreads], stages);
   const unsigned t = threadIdx.x;
@@ -162,14 +162,14 @@ __global__ void counted_blocks(const Word* in, Word* out) {
   numbers[threadIdx.x * kOut + 2] = sum;
 }
 
-// This kernel begins while the preceding one runs, and must read what that kernel wrote.
+// Two kernels: the second begins while the first runs, and must read what the first wrote.
 __global__ void first_of_two(const Word* in, Word* out) {
   ptx::let_successor_start();
   ptx::wait_for_predecessor();
   for (unsigned i = 0; i < kOut; ++i) out[thread() * kOut + i] = in[thread() * kIn + i] * 3 + i;
 }
 __global__ void second_of_two(const Word* in, Word* out) {
-  // It reads words that another block of the first kernel wrote.
+  // The kernel reads words that another block of first_of_two wrote.
   const Word* const read = in + (kBlocks - 1 - blockIdx.x) * kThreads * kOut + threadIdx.x * kOut;
   ptx::prefetch(read);
   ptx::wait_for_predecessor();

@@ -57,14 +57,14 @@ class Attention {
   }
 
  private:
-  // One span (512 positions) of a unit. `slot` is its index among the unit's spans in this wave.
+  // The task of one span (512 positions) of a Unit; `slot`: index among the unit's spans of a wave.
   struct SpanTask {
     std::int64_t unit = 0;
     std::int64_t span = 0;
     std::int64_t slot = 0;
   };
 
-  // The work unit: a few neighbouring kv heads of one block of rows.
+  // A unit of work: a few neighbouring kv heads of one block of rows.
   struct Unit {
     std::int64_t block = 0;
     int kv_head = 0;

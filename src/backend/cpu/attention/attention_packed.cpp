@@ -21,7 +21,7 @@ int group_width(const KvScheme& scheme, int dims) {
   return scheme.group == 0 ? dims : scheme.group;
 }
 
-// The tile's first query that reads all positions before `end` as codes; its rows ascend.
+// The tile's first query that reads all positions before `end` as codes, as all later queries do.
 int first_closed(const SpanWork& work, Tile queries, std::int64_t end) {
   int query = queries.first;
   while (query < queries.last && work.head.kv.residual.closed_for(work.position_of(query)) < end) {
@@ -155,7 +155,7 @@ Columns closed_blocks(const SpanWork& work, int query) {
   return {columns.first / block, (last + block - 1) / block};
 }
 
-// Computes z, the initial value of a score, for each of these blocks and some queries of a head.
+// Computes z, the initial value of the scores, for key blocks `blocks` and some queries of a head.
 void start_blocks(const SpanWork& work, int kv_head, Tile queries, Columns blocks) {
   if (blocks.empty()) return;
   const int block = keys_of(work).block, dims = work.head.shape.head_dim;

@@ -10,7 +10,7 @@ namespace leq::cpu {
 void begin_packed_span(const SpanWork& work);
 void score_packed_page(const SpanWork& work, int page, int kv_head, Ahead ahead);
 void value_packed_page(const SpanWork& work, int page, int kv_head, Ahead ahead);
-// Called at the end of a span: adds to each o_c the sum z of the minima of its group.
+// Called at the end of a span: adds z, the sum of p * m for the group of channel c, to each o_c.
 void add_packed_minima(const SpanWork& work);
 
 // Multiplies a head's q, k, v or output by the symmetric Hadamard matrix of rotated schemes.

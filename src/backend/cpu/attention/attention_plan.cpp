@@ -13,9 +13,9 @@ namespace {
 // that their scores remain in the L2 cache.
 constexpr std::int64_t kBlockQueries = 96;
 constexpr std::int64_t kTasksPerThread = 4;
-// Pieces are this large because small pieces that are far apart are read slowly: of 44 GB/s at
-// most, read-only loops reach 32 with pieces of 16 KB and 36 with 48 KB. A Zen 4 reads 12 heads of
-// f16 in pieces of 96 KB 1.3 times as fast as in pieces of 64 and 32 KB.
+// Bytes that are read contiguously. Small pieces that are far apart are read slowly: of 44 GB/s at
+// most, read-only loops reach 32 GB/s with pieces of 16 KB and 36 GB/s with 48 KB. A Zen 4 reads 12
+// heads of f16 in pieces of 96 KB 1.3 times as fast as in pieces of 64 and 32 KB.
 constexpr std::int64_t kPieceBytes = 128 * 1024;
 constexpr std::int64_t kMostHeads = 16;  // most kv heads that are read together
 constexpr std::int64_t kFewHeads = 4;    // heads of < 128 columns that form a long enough piece

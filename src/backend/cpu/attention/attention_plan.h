@@ -16,7 +16,7 @@ struct AttentionPlan {
   std::int64_t tokens = 0;
   int group = 0;                   // most query heads per kv head
   std::int64_t block_rows = 0;     // most rows per block
-  std::int64_t block_queries = 0;  // most queries of a block and the kv heads read together
+  std::int64_t block_queries = 0;  // most queries of a block, over kv heads read together
   std::int64_t record_floats = 0;  // ceil16(d) + 16
   bool split = false;              // tasks are divided by spans too
   std::int64_t spans = 0;          // number of spans in the context

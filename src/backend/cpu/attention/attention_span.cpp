@@ -138,7 +138,7 @@ Ahead keys_ahead(const SpanWork& work, int page, int kv_head) {
 }
 
 // Scales and minima are stored apart from the numbers, contiguously for neighbouring heads.
-// Prefetches those of all keys and values of the span at once.
+// Prefetches the scales and minima of all the span's keys and values.
 void prefetch_scales(const SpanWork& work) {
   const HeadBlock& head = work.head;
   for (const KvPart side : {KvPart::keys, KvPart::values}) {

@@ -98,8 +98,8 @@ struct SpanWork {
   float* record(int query) const { return records + query * head.plan.record_floats; }
 };
 
-// Calls run(some queries, their columns) for columns of a page, within `limit`, that a tile sees:
-// once if all queries see the same columns, otherwise once per query, with ascending columns.
+// Calls run(queries, columns) for the columns of a page, within `limit`, that a tile sees: once for
+// the columns that all queries see, and once per query for its columns before and after these.
 template <class Run>
 void each_view(const SpanWork& work, int page, Tile queries, Columns limit, Run run_some) {
   const auto clipped = [&](Columns columns) {

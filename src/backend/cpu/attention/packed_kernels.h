@@ -8,8 +8,8 @@
 
 namespace leq::cpu {
 
-// Scores of some queries against 16-key blocks of one page of one kv head. Each key has the chain f
-// = fma(query[c], float(code of (key, c)), f), c ascending, beginning with f = start. The two
+// Scores of some queries against 16-key blocks of one page of one kv head. Each key has the chain
+// f = fma(query[c], float(code of (key, c)), f), c ascending, beginning with f = start. The two
 // halves of a page have separate queries and starts.
 struct PackedScoreTile {
   int queries = 0;
@@ -61,9 +61,9 @@ struct PackedKernels {
   // scores[j] = fma(scale of j, scores[j], minimum of j * sum) for j in [first, last)
   void (*rescale)(float* scores, int first, int last, const std::uint16_t* scales,
                   const std::uint16_t* minima, float sum) noexcept;
-  // Encodes finite x[0..n) as codes below 2^bits: m = min rounded down, s = (max - m) / (2^bits -
-  // 1) rounded up, u = clip(rne((x - m) / s)). The first `skipped` numbers get code 0 and do not
-  // count for m and s.
+  // Encodes finite x[0..n) as codes u below 2^bits: m = min rounded down,
+  // s = (max - m) / (2^bits - 1) rounded up, u = clip(rne((x - m) / s)). The first `skipped`
+  // numbers get code 0 and do not count for m and s.
   void (*encode)(const float* x, int n, int skipped, int bits, std::uint8_t* codes,
                  std::uint16_t* scale, std::uint16_t* minimum) noexcept;
   // x = H x / sqrt(n) in place for blocks of n = 2^k numbers. H is the sign matrix in natural

@@ -20,7 +20,7 @@ struct RowBlock {
   std::int64_t end_position() const { return first_position + rows; }
 };
 
-// Blocks have at most `most` rows. With `aligned` they end at positions that `most` divides.
+// Blocks have at most `most` rows. With `aligned` they end at positions that are multiples of it.
 enum class BlockEnds : std::uint8_t { anywhere, aligned };
 
 inline std::vector<RowBlock> cut_runs(const BatchView& batch, std::int64_t most, BlockEnds ends) {

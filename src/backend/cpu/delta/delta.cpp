@@ -159,7 +159,7 @@ class DeltaNet {
     return 2 * shape_.keys() + std::int64_t{head} * shape_.value_dim;
   }
 
-  // Convolution weights of one of this rank's channels; the array has those of all ranks' heads.
+  // Convolution weights of a channel of this rank; the array has the channels of all ranks' heads.
   const float* taps_of(std::int64_t channel) const {
     const std::int64_t first = std::int64_t{shape_.first_key_head} * shape_.key_dim;
     if (channel < shape_.keys()) return shape_.conv + first + channel;

@@ -33,8 +33,8 @@ struct DeltaBlock {
 struct DeltaKernels {
   // For each token and column j:
   //   t = S^T k; u = (v - alpha t) beta; S_i = fma(k_i, u, alpha S_i); o = S^T q
-  // v - alpha t is one fma. Sums over i have four lanes i % 4, each an fma chain with i ascending
-  // from +0, and end as (lane 0 + lane 1) + (lane 2 + lane 3).
+  // where v - alpha t is one fma. Sums over i have four lanes i % 4, each an fma chain with i
+  // ascending from +0, and end as (lane 0 + lane 1) + (lane 2 + lane 3).
   void (*recur)(const DeltaBlock& block) noexcept;
   // out = silu(c), where c = conv[0] * x[0], then c = fma(conv[j], x[j], c) for j = 1 ... taps - 1.
   // The weights of tap j begin at conv + j * stride. out may be one of x.

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kCopiedRows = 4;            // rows per task of a loop that copies rows
 constexpr std::int64_t kAddTaskBytes = 64 * 1024;  // least bytes that a task of experts_add reads
-constexpr std::int64_t kFewestAddTokens = 48;      // least tokens of a block if they are divided
+constexpr std::int64_t kFewestAddTokens = 48;      // least tokens of a block, if tokens are divided
 
 // One expert's linear and its rows. Not movable, because `job` refers to other members.
 struct Group {
@@ -122,7 +122,7 @@ void run_experts_gated(const LinearContext& context, const Rows& x, const Expert
 
 namespace {
 
-// Divides experts_add into tasks by outputs and tokens; a task has some units of all experts.
+// Divides experts_add into tasks by outputs and tokens; a task has some outputs of all experts.
 struct AddPlan {
   std::int64_t units = 0, units_per_task = 1, unit_tasks = 0, block_tokens = 0;
 };

@@ -22,9 +22,9 @@ constexpr std::size_t kTileBytes =
 constexpr std::size_t kWorkerBytes = kPanelScratchBytes + kTileBytes;
 static_assert(kWorkerBytes % 64 == 0);
 
-// A task reads at least this much of the weights (about 4 us of a core's memory bandwidth) ...
+// Bytes of weights that a task with few tokens reads: about 4 us of a core's memory bandwidth.
 constexpr std::int64_t kTaskBytes = 64 * 1024;
-// ... or multiplies as long: with so many tokens, a panel's products take as long as its read.
+// With this many tokens, a panel's products take as long as its read; with more, tasks read less.
 constexpr std::int64_t kTokensAsReading = 16;
 // Blocks have at least this many tokens when rows are divided to keep all threads busy.
 constexpr std::int64_t kFewestTokens = 48;

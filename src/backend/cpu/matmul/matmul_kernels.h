@@ -29,7 +29,7 @@ struct IntPanel {
   const std::uint16_t* group_scales = nullptr;  // f16 [groups][64], or null without groups
   float scale_mul = 1.0f;                       // factor of each group scale
   const std::int32_t* row_sums = nullptr;       // [64] sums of 8-bit codes, if no side has groups
-  const std::int16_t* group_sums = nullptr;     // [groups][64] the same, if a side has groups
+  const std::int16_t* group_sums = nullptr;     // [groups][64] sums of codes, if a side has groups
   // Unsigned codes (uint8, and all below 8 bits) represent code - zero point.
   const std::uint8_t* zeros = nullptr;  // [64] per group, zero_stride apart; or null
   std::int64_t zero_stride = 0;         // 64; 0 if a row has one zero point
@@ -72,8 +72,8 @@ struct FloatBlock {
   std::int64_t x_stride = 0;
   float* y = nullptr;  // [tokens][y_stride]
   std::int64_t y_stride = 0;
-  // If not null: [tokens][outputs][16] lanes, which hold the chains at the start and at the end; y
-  // and bias are not used, and columns is a multiple of 16 except in a chain's last K tile.
+  // If not null: [tokens][outputs][16] lanes with the chains' values, read at the start and written
+  // at the end; y and bias are not used. columns is a multiple of 16 except in the last K tile.
   float* lanes = nullptr;
 };
 

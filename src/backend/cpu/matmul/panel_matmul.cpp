@@ -93,9 +93,9 @@ void point_at_next(const PanelTask& task, IntPanel& panel) {
   panel.next_bytes = kPanelRows * weight.columns * bits / 8;
 }
 
-// With one token a panel takes a few microseconds. Without these prefetches, one of them was spent
-// waiting for start values of sums, scales and the lines of results. (More tokens take longer, and
-// their kernels prefetch what they need.)
+// With one token a panel takes a few microseconds. Without these prefetches, one microsecond was
+// spent waiting for start values of sums, scales and the lines of results. (A panel with more
+// tokens takes longer, and its kernels prefetch these data themselves.)
 void fetch_ends(const PanelTask& task, const IntPanel& panel) {
   if (panel.row_scales != nullptr) prefetch<3>(panel.row_scales, kPanelRows * sizeof(float));
   for (std::int64_t i = 0; i < kPanelRows; i += 16) __builtin_prefetch(panel.y + i, 1);

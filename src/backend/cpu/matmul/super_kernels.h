@@ -19,7 +19,7 @@ namespace leq::cpu {
 // y = f + bias
 struct SuperPanel {
   const std::uint8_t* codes = nullptr;       // the low 4 bits, 64-byte aligned
-  const std::uint8_t* high_codes = nullptr;  // the upper bits of 5 or 6
+  const std::uint8_t* high_codes = nullptr;  // the upper 1 or 2 bits, if bits > 4
   int bits = 4;
   const std::uint16_t* super_scales = nullptr;  // f16 [superblocks][2 or 1][64]
   const std::uint8_t* sub_scales = nullptr;     // [sub-blocks][2 or 1][64]

@@ -1,6 +1,6 @@
 // Operations on single f32 rows for each instruction set, with bit-identical results: a norm's sums
-// have lanes k % 256 with k ascending; then lanes +128, +64, ... +1 are added (docs/numerics.md). n
-// > 0; pointers need no alignment unless stated.
+// have lanes k % 256 with k ascending; then lanes 128, 64, ... 1 apart are added
+// (docs/numerics.md). n > 0; pointers need no alignment unless stated.
 #pragma once
 
 #include <cstddef>

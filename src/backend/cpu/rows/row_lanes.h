@@ -1,7 +1,7 @@
 // Row kernels over registers of floats, one body for all instruction sets. R wraps the registers of
 // one set (x86/floats_avx2.h and the like) and adds what depends on their number:
-//   norm_sum(x, n, step)  step(sums, their columns, mask of those that exist) over a row in lanes
-//                         k % 256, then lanes +128, +64, ... +1
+//   norm_sum(x, n, step)  calls step(sums, columns, mask of valid columns) over a row in lanes
+//                         k % 256, then adds lanes 128, 64, ... 1 apart
 //   Words, most_of        lanes as unsigned numbers, and the largest of them
 //   quantize              as RowKernels::quantize
 // Each file has its own copy, in an unnamed namespace.

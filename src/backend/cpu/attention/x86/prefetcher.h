@@ -11,7 +11,7 @@
 namespace leq::cpu {
 namespace {
 
-// The share of the lines for columns [first, last), if all `columns` take several passes.
+// The share of the lines that the pass over columns [first, last) of `columns` prefetches.
 inline Ahead share_of(const Ahead& all, std::int64_t first, std::int64_t last,
                       std::int64_t columns) {
   if (all.count == 0) return {};

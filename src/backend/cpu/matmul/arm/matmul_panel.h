@@ -28,8 +28,8 @@ struct Codes {
 // Addresses of the codes of sixteen columns of a panel, from one output on, in the panel's planes.
 struct Planes {
   const std::uint8_t* low;
-  const std::uint8_t* high;  // only 3 bits
-  int8x16_t high_shift;      // only 3 bits: shift of quad 0's third bits to bit 2
+  const std::uint8_t* high;  // for codes of 3 bits
+  int8x16_t high_shift;      // for codes of 3 bits: shift of quad 0's third bits to bit 2
 };
 
 template <class C>

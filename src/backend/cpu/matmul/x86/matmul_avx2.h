@@ -36,7 +36,7 @@ class NextPanel {
   const std::uint8_t* line_;
   const std::uint8_t* end_;
   // Bytes between prefetches: 64, or 0 to prefetch the same line again. It is not a constant,
-  // because g++ 12 would then unroll the loop, which makes 4 bits with one token 10 % slower.
+  // because g++ 12 would then unroll the loop, which makes 4-bit weights 10 % slower for one token.
   std::int64_t step_;
 };
 
@@ -46,8 +46,8 @@ inline int load_quad(const std::uint8_t* codes) {
   return quad;
 }
 
-// Start values of the sums of a group of unsigned codes for 8 outputs of one token: -zero point *
-// the sum of the token's codes.
+// Start values of the sums of a group of unsigned codes, for 8 outputs of one token:
+// -zero point * the sum of the token's codes.
 inline __m256i unsigned_start(const IntPanel& panel, std::int64_t token, std::int64_t output,
                               std::int64_t group) {
   const int sum = panel.token_sums[token * panel.token_sum_stride + group];

@@ -22,7 +22,7 @@ struct NextPanel {
 
 namespace {
 
-// Distance of the only prefetch with many tokens; a second prefetch costs 2 % and gains nothing.
+// Prefetch distance for many tokens, into L1 only: a second prefetch costs 2 % and gains nothing.
 constexpr int kTallBytes = 2048;
 
 // c += products of u8 x s8 quads. One instruction in assembly, because g++ 12 moves and spills the

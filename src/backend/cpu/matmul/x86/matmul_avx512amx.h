@@ -8,7 +8,7 @@
 namespace leq::cpu {
 namespace {
 
-// A tile has so many tokens; fewer do not fill it.
+// Number of tokens that fill a tile.
 constexpr std::int64_t kTileTokens = 16;
 // Half a unit of work is 32 tokens x 32 outputs, whose sums are in tiles 0 to 3: tiles 0 and 1 have
 // the first tokens, tiles 0 and 2 the first outputs. Tiles 4 and 5 hold inputs, 6 and 7 weights.
@@ -205,8 +205,8 @@ inline void read_finish_numbers(const IntPanel& panel, FinishNumbers& numbers) {
   }
 }
 
-// y = fma(f, weight scale * token scale, bias) for half a unit; value(token, j, at) returns f of 16
-// of the half's outputs from 16 j on; `at` is the index of its first number. It is a separate loop
+// y = fma(f, weight scale * token scale, bias) for half a unit; value(token, j, at) returns f for
+// the half's outputs [16 j, 16 j + 16), whose sums begin at index `at`. This is a separate loop
 // with operands in registers, because finishing single rows between the steps filled the
 // processor's instruction queue, so that tiles waited for L2.
 template <class Value>

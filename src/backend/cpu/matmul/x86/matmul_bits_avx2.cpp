@@ -44,8 +44,8 @@ inline __attribute__((always_inline)) void add_quad(const Planes& planes, const 
   }
 }
 
-// Adds 32 columns to c, for M tokens x 8 V outputs. Codes and inputs after the last column exist,
-// and these inputs are 0.
+// Adds 32 columns to c, for M tokens x 8 V outputs. Codes and inputs are padded after the last
+// column, and padding inputs are 0.
 template <int kBits, int M, int V>
 inline __attribute__((always_inline)) void add_columns(const Planes& planes, const std::uint8_t* x,
                                                        std::int64_t stride, __m256i (&c)[M][V]) {
@@ -125,7 +125,7 @@ inline __attribute__((always_inline)) void add_pairs(__m256i& sum, __m256i codes
       : [input] "x"(input));
 }
 
-// Prefetches line kLine of 4 at the distances of fetch_ahead, alternating between L2 and L1.
+// Prefetches line kStep / 2 of 4 into L2 (even kStep) or L1 (odd), at the distances of fetch_ahead.
 template <int kStep>
 inline __attribute__((always_inline)) void fetch_step(const std::uint8_t* row) {
   constexpr int kLine = kStep / 2 * 64;

@@ -46,8 +46,8 @@ inline typename L::Ints row_start(const IntPanel& panel, std::int64_t token, int
 }
 
 // Start values of a group's sums, for M tokens x a register pair. Negated zero points are in the
-// lower halves of 32-bit lanes and are multiplied by the lower half of a sum, which is at most 128
-// * 127.
+// lower halves of 32-bit lanes and are multiplied by the lower half of a token's sum of inputs,
+// which is at most 128 * 127.
 template <Start kStart, class Products, int M>
 inline __attribute__((always_inline)) void start_group(const Tile<Products>& tile, std::int64_t g,
                                                        typename Products::Ints (&c)[M][2]) {
@@ -200,8 +200,8 @@ KTileKernel<Products> tile_of(std::int64_t tokens) {
   return k_tile_kernel<Products, kStart, kCodes, M>;
 }
 
-// The bytes that the tiles of a K tile prefetch into L2: those of the next K tile, of this panel or
-// of the next one.
+// The bytes that the tiles of a K tile prefetch into L2: the codes of the next K tile, which is in
+// this panel or in the next panel.
 struct BytesAhead {
   const std::uint8_t* at = nullptr;
   const std::uint8_t* end = nullptr;

@@ -27,7 +27,7 @@ struct alignas(64) GroupScratch {
   float folded[kBlockTokens / kUnitTokens][2][kHalfNumbers];
   std::int32_t sums[kHalfNumbers];                    // sums of the group that is not folded yet
   KTileNumbers numbers[2];                            // of this K tile and of the preceding one
-  float token_scales[2][kKTileScales][kBlockTokens];  // of the same K tiles
+  float token_scales[2][kKTileScales][kBlockTokens];  // of these two K tiles
   std::uint8_t unpacked[kKTileColumns * 64];          // unpacked weights below 8 bits
 };
 static_assert(sizeof(GroupScratch) <= kIntScratchBytes);
@@ -74,7 +74,7 @@ inline __attribute__((always_inline)) void fold_tile(const IntPanel& panel, cons
   }
 }
 
-// The last two groups: the sums of the older group are in memory, those of the newer group in the
+// The last two groups: the sums of the older group are in memory, the sums of the newer in the
 // tiles. Pointers are exchanged, because a copy would have to wait until all earlier tiles are
 // stored.
 struct Pipeline {
@@ -107,8 +107,8 @@ struct KTile {
   std::int64_t next_bytes = 0;
 };
 
-// Reads scales and corrections of a group's sums: for signed weights, with inputs q + 128, this is
-// -128 * the weights' sum; for unsigned weights -zero point, to be multiplied by a token's sum.
+// Reads the scales of groups and the corrections of their sums. For signed weights (inputs q + 128)
+// a correction is -128 * the weights' sum; for unsigned weights -zero point, times a token's sum.
 template <Signs kSigns>
 void read_numbers(const IntPanel& panel, const KTile& k_tile, KTileNumbers& numbers) {
   for (std::int64_t g = 0; g < k_tile.groups; ++g) {

@@ -9,7 +9,7 @@ namespace leq::cpu {
 namespace {
 
 struct Avx512 {
-  // 24 of the 32 registers hold sums; or 12 hold sums, and 12 others hold 16-bit sums.
+  // Sums are in 24 of the 32 registers; for Bits, 12 hold 32-bit sums and 12 others 16-bit sums.
   using Signed = WordProducts<Lanes512, 12, WideCodes<Lanes512>>;
   using Bytes = WordProducts<Lanes512, 12, WideDifferences<Lanes512>>;
   template <int kBits>

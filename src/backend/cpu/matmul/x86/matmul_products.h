@@ -36,7 +36,7 @@ struct KTile {
   std::int64_t tokens = 0;
 };
 struct KTileInputs {
-  const std::uint8_t* bytes = nullptr;  // the first token of the block
+  const std::uint8_t* bytes = nullptr;  // inputs of the block's first token
   std::int64_t stride = 0;
 };
 
@@ -46,7 +46,7 @@ enum class Codes { packed, ready };
 // The position of a tile in its columns: the addresses that it reads next.
 struct Cursor {
   const std::uint8_t* codes = nullptr;   // ready codes
-  const std::uint8_t* packed = nullptr;  // packed codes; third: their plane of third bits
+  const std::uint8_t* packed = nullptr;  // packed codes; `third`: third bits of 3-bit codes
   const std::uint8_t* third = nullptr;
   std::uint8_t* scratch = nullptr;  // destination of unpacked codes
   const std::uint8_t* inputs = nullptr;
@@ -60,8 +60,8 @@ inline __attribute__((always_inline)) void fetch_line(Cursor& cursor) {
 }
 
 // Sources of codes: load() returns both registers of a register pair for product k of 32 columns,
-// next() advances by 32 columns. A tile that unpacks overlaps unpacking with its products; before
-// the products, it took a tenth of the time of 16 tokens.
+// next() advances by 32 columns. A tile that unpacks overlaps unpacking with its products, because
+// unpacking before the products took a tenth of the time of 16 tokens.
 
 // Loads two registers of ready codes, which are kBytes apart.
 template <class L>

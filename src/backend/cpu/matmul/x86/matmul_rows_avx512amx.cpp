@@ -10,7 +10,7 @@ namespace {
 // is loaded back into a tile. Longer panels would be read from L2 too often, so that all tokens are
 // multiplied by short K tiles, whose weights remain in L1.
 constexpr std::int64_t kWholeColumns = 1024;
-constexpr std::int64_t kFewHalves = 4;  // limited by memory: short K tiles arrive sooner
+constexpr std::int64_t kFewHalves = 4;  // so few are memory-bound: short K tiles arrive sooner
 std::int64_t k_tile_columns(std::int64_t columns, std::int64_t halves) {
   return columns <= kWholeColumns && halves > kFewHalves ? columns : kKTileColumns;
 }
