@@ -20,7 +20,7 @@ struct GroupTables {
   static constexpr std::int64_t kTokens = Products::kBlockTokens;
   alignas(64) float scales[kGroups][64];         // scales of the weights
   alignas(64) std::int32_t starts[kGroups][64];  // -128 * sums, or -zero points
-  // Copies, because the inputs' rows are far apart. For Start::zero, sums are multiplied by -zero.
+  // Copied from the inputs' rows, which are far apart. For Start::zero, sums are times -zero.
   alignas(64) float token_scales[kGroups][kTokens];
   alignas(64) std::int32_t token_sums[kGroups][kTokens];
 };

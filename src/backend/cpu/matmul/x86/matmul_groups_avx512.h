@@ -9,7 +9,7 @@
 
 namespace leq::cpu {
 
-// A block of tokens: `tokens` of them, beginning at `token`; sums [tokens][64] of their tiles.
+// The block of tokens [token, token + tokens), with the f32 sums [tokens][64] of its tiles.
 struct TokenBlock {
   std::int64_t token = 0;
   std::int64_t tokens = 0;
