@@ -28,12 +28,12 @@ void check_pages(const BatchView& batch);
 // Checks that the table has frequencies, and covers all positions below `end`.
 void check_rope(const RopeTable& rope, const AttentionShape& shape, std::int64_t end);
 void check_query_factors(const RopeTable& rope, const AttentionShape& shape, std::int64_t end);
-// Also checks that every run has a state to write.
+// Checks shapes, and that every run of the batch has a recurrent state to write.
 void check_delta_net(const Rows& mixed, const Rows& gates, const BatchView& batch,
                      const DeltaShape& shape, const RowsFor& out);
 void check_attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
                      const RowsFor& out);
-// Also checks that the ids of changes are in ascending order and in the vocabulary.
+// Checks shapes, and that the ids of changes are in ascending order and in the vocabulary.
 void check_sample(const Rows& logits, std::span<const SampleRequest> requests);
 void check_drawn(std::span<const SampleRequest> requests, std::span<const std::int32_t> drawn);
 void check_download(const Rows& x, std::int64_t tokens, std::span<const float> out);

@@ -65,9 +65,10 @@ void require_residual(const SavedResidual& saved, const SavedResidual& want,
   require(saved.sinks == want.sinks && saved.recent == want.recent && saved.block == want.block &&
               saved.layer_types == want.layer_types,
           source, ": saved with ", saved.sinks, " sinks, ", saved.recent,
-          " newest positions in f16 and blocks of ", saved.block, " (here ", want.sinks, ", ",
-          want.recent, ", ", want.block, "), or with other types in some layers; run with the ",
-          Setting{"kv_sinks"}, " and ", Setting{"kv_recent"}, " that it was saved with");
+          " newest positions in f16 and blocks of ", saved.block, "; this run has ", want.sinks,
+          " sinks, ", want.recent, " newest positions and blocks of ", want.block,
+          ", or other types in some layers; run with the ", Setting{"kv_sinks"}, " and ",
+          Setting{"kv_recent"}, " that it was saved with");
   const std::int64_t open = residual.closed_for(length);
   const bool whole_pages = saved.copies_from % kPageTokens == 0 && saved.copies_from >= 0;
   const bool enough = saved.copies_from <= open || open >= length;

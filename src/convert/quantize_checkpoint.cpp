@@ -211,9 +211,8 @@ namespace {
 void agree(const ImportedModel& model, const CheckpointOptions& options) {
   if (options.ranks->size() == 1) return;
   require(options.max_ram == 0, Setting{"max_ram"},
-          ": of several ranks memory is not planned; "
-          "leave ",
-          Setting{"ranks"}, " out, or this");
+          ": memory is not planned for several ranks; leave out ", Setting{"ranks"},
+          " or this option");
   const std::string all = checkpoint_identity(model, options);
   require_agreement(
       *options.ranks,

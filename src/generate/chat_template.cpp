@@ -60,7 +60,7 @@ std::vector<ChatMessage> plain_messages(JsonNode messages, std::string_view form
         "chat template " + std::string(format) + ": message " + std::to_string(plain.size());
     require(role.is_string(), place, ": expected a role");
     require(!message.find("tool_calls") && role.text() != "tool", place,
-            ": this format knows no tools, the model's own template may");
+            ": tools are not supported by this format; use the model's own template");
     std::string text;
     if (content.is_array()) {
       for (JsonNode part = content.first(); part; part = part.next()) {
@@ -193,7 +193,7 @@ std::vector<TextPart> ChatTemplate::render(const ChatRequest& request,
   require(request.messages.size() > 0, "the conversation is empty");
   if (format_ != nullptr) {
     require(request.tools.size() == 0, "chat template ", format_->name,
-            ": this format knows no tools, the model's own template may");
+            ": tools are not supported by this format; use the model's own template");
     return render(plain_messages(request.messages, format_->name), options);
   }
   JinjaInput input = {.messages = request.messages,

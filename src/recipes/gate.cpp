@@ -162,7 +162,9 @@ std::string distance_report(const GateResult& distance) {
                            fixed(100 * result.same_top1.value, 1) + " %, " +
                            std::to_string(result.windows) + " windows of " +
                            std::to_string(distance.window) + " tokens of " + distance.text;
-  return result.kl_mean.value <= kFar ? line : line + ": far, the recipes q8 and q4 stay nearer";
+  return result.kl_mean.value <= kFar
+             ? line
+             : line + ": a large divergence; the recipes q8 and q4 have a smaller one";
 }
 
 GateResources gate_resources(const ImportedModel& model, const fs::path& output,

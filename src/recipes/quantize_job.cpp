@@ -183,8 +183,8 @@ std::optional<GateResult> judge_written(const QuantizeJob& job, const ImportedMo
                                         std::int64_t gate_windows, BaseFile& base) {
   const auto no_memory = [&](const std::string& why) {
     job.checkpoint.say("warning     " + why + ": " + job.output.string() +
-                       " is complete and was not judged; judge it with less beside it, or by "
-                       "leq-perplexity");
+                       " is complete, but its KL divergence was not measured; run again with fewer "
+                       "other programs in memory, or measure it with leq-perplexity");
     return std::nullopt;
   };
   try {

@@ -105,7 +105,8 @@ const std::array<Recipe, 5> kRecipes = {{
      .advice = "recipe q4, or recipe q8",
      .apply = apply_zeroquant_w48},
     {.name = "auto",
-     .summary = "2, 3, 4 or 8 bits for each layer by measured KL, 4.25 a weight unless told",
+     .summary = "2, 3, 4 or 8 bits for each layer by measured KL, by default 4.25 bits per weight "
+                "on average",
      .kl_limit = 0.05,
      .advice = "more bits per weight, recipe q4, or recipe q8",
      .apply = apply_auto,

@@ -294,8 +294,9 @@ class Run {
       const fs::path name = outcome.names[i];
       // If the quality gate could not be measured, the file states this.
       const bool unjudged =
-          outcome.there[i] && said.find(name.filename().string() +
-                                        " is complete and was not judged") != std::string::npos;
+          outcome.there[i] &&
+          said.find(name.filename().string() +
+                    " is complete, but its KL divergence was not measured") != std::string::npos;
       const bool told =
           unjudged || (!scenario.questions.empty() &&
                        (!answered || said.find(name.filename()) != std::string::npos));

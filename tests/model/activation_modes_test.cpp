@@ -1,5 +1,5 @@
-// Whole models with act tensor, act online and inv_smooth: folds that must not change any bit, the
-// grid of instruction sets, threads and chunks, and what an online scale remembers and refuses.
+// Whole models with act tensor, act online and inv_smooth: folds that keep all bits; instruction
+// sets, threads and chunks; saved states of online scales, and their refusal of several sequences.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -57,7 +57,7 @@ TEST(DistanceReport, IsOneLineThatSaysWhereAnotherRecipeHelps) {
             "of 512 tokens of tales");
   EXPECT_EQ(distance_report(sample(2.08)),
             "distance    KL 2.08000 nats from the checkpoint, same first choice 97.5 %, 2 windows "
-            "of 512 tokens of tales: far, the recipes q8 and q4 stay nearer");
+            "of 512 tokens of tales: a large divergence; the recipes q8 and q4 have a smaller one");
 }
 
 TEST(GateResources, NamesWhatIsMissing) {

@@ -246,7 +246,9 @@ TEST_F(Job, NoMemoryForTheGateIsAWarning) {
       if (work == "gate") fails();
     };
     EXPECT_FALSE(run_job(job).has_value());
-    EXPECT_TRUE(said("warning     ") && said("model.leq is complete and was not judged")) << said_;
+    EXPECT_TRUE(said("warning     ") &&
+                said("model.leq is complete, but its KL divergence was not measured"))
+        << said_;
     EXPECT_FALSE(provenance().contains("gate"));
     LeqReader(job.output, {.mode = LoadMode::map}).verify([](auto, auto) {});
     expect_tidy();

@@ -390,8 +390,7 @@ int run(const Options& options) {
     write_synthetic(options);
     return 0;
   }
-  require(!options.given("write-tokenizer"),
-          "--write-tokenizer: is for --write, which is not there");
+  require(!options.given("write-tokenizer"), "--write-tokenizer: needs --write FILE");
   if (options.flag("tp-plan")) {
     print(rank_plan_table(options), format, rank_machine_text());
     return 0;
@@ -415,7 +414,7 @@ int run(const Options& options) {
     return 0;
   }
   for (const char* flag : {"model-draft", "file", "replay"}) {
-    require(!options.given(flag), "--", flag, ": is for --speculate, which is not there");
+    require(!options.given(flag), "--", flag, ": needs --speculate");
   }
   const std::unique_ptr<Communicator> processes = ranks_of_mpirun(options);
   Bench bench(options, processes.get());

@@ -80,14 +80,17 @@ ToolSpec tool_spec() {
               "that mpirun started",
               1, ThreadRanks::kMostRanks),
       numbers("batch-size", "-b", "2048", "most tokens in one step", 1, 65536),
-      numbers("ubatch-size", "-ub", "512", "the same; the smaller of the two counts", 1, 65536),
+      numbers("ubatch-size", "-ub", "512",
+              "the same limit under another name; the smaller of --batch-size and --ubatch-size "
+              "applies",
+              1, 65536),
       kv_types("cache-type-k", "-ctk",
                "keys in the KV cache: " + kv_type_names(", ") +
                    " (default f32 for models of type f32, else f16)"),
       kv_types("cache-type-v", "-ctv", "values in the KV cache, likewise"),
       {.name = "tp-plan",
-       .help = "no test: bytes, waits and tokens per second of --tp ranks (1, 2, 4, 8 and 16) that "
-               "are GPUs, for -npl sequences (1, 8 and 64), on paper",
+       .help = "instead of a test: estimate bytes, waiting times and tokens per second of --tp "
+               "GPUs (default 1, 2, 4, 8 and 16) with -npl sequences (default 1, 8 and 64)",
        .group = "Model"},
       {.name = "write",
        .kind = OptionKind::text,
@@ -108,9 +111,9 @@ ToolSpec tool_spec() {
       {.name = "arrivals",
        .kind = OptionKind::real,
        .value_name = "RATE",
-       .help =
-           "no test: requests of -p and -n tokens that arrive at random, so many a second (0: all "
-           "at once), written by -npl sequences of the engine; prints times to tokens",
+       .help = "instead of a test: requests with -p prompt and -n reply tokens arrive at random "
+               "times, on average RATE per second (0: all at once), and share -npl sequences; "
+               "prints token latencies",
        .group = "Traffic",
        .minimum = 0,
        .maximum = 1e6},
@@ -158,7 +161,7 @@ ToolSpec tool_spec() {
        .kind = OptionKind::integer,
        .value_name = "N",
        .fallback = "64",
-       .help = "how many of them",
+       .help = "with --arrivals: number of requests",
        .group = "Traffic",
        .minimum = 1,
        .maximum = 1e6},
@@ -166,8 +169,8 @@ ToolSpec tool_spec() {
        .kind = OptionKind::integer,
        .value_name = "N",
        .fallback = "0",
-       .help = "one more request, with a prompt of N tokens, comes when a quarter of all tokens is "
-               "written: what that does to the others",
+       .help = "with --arrivals: one more request, with a prompt of N tokens, arrives when a "
+               "quarter of all tokens is generated, to show its effect on the others",
        .group = "Traffic",
        .minimum = 0,
        .maximum = 1e6},
@@ -175,7 +178,7 @@ ToolSpec tool_spec() {
        .kind = OptionKind::integer,
        .value_name = "N",
        .fallback = "1",
-       .help = "of prompts and arrivals",
+       .help = "seed of prompts and arrival times",
        .group = "Traffic",
        .minimum = 0,
        .maximum = 1e9},

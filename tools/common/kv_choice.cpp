@@ -42,35 +42,36 @@ std::vector<Option> kv_options(const std::string& group) {
 }
 
 std::vector<Option> kv_detail_options(const std::string& group) {
-  return {{.name = "kv-sink",
-           .kind = OptionKind::integer,
-           .value_name = "N",
-           .help = "simq types: the first N positions stay in f16 (default 4)",
-           .group = group,
-           .minimum = 0,
-           .maximum = kPageTokens},
-          {.name = "kv-residual",
-           .kind = OptionKind::integer,
-           .value_name = "N",
-           .help = "simq types: the newest N positions are read in f16 (default 32; simq2 128)",
-           .group = group,
-           .minimum = 0,
-           .maximum = 1 << 20},
-          {.name = "ctx-checkpoints",
-           .kind = OptionKind::integer,
-           .value_name = "N",
-           .help = "models with recurrent layers (Qwen3.5): states kept of earlier prompts and "
-                   "replies, so that a text that begins alike goes on from them (default " +
-                   std::to_string(kDefaultKeptStates) + ")",
-           .group = group,
-           .minimum = 0,
-           .maximum = kMostKeptStates},
-          {.name = "kv-layers",
-           .kind = OptionKind::list,
-           .value_name = "LAYERS=T",
-           .help = "layers, counted from 0, with types of their own: 0-1,27=f16, or 3=int8/simq4 "
-                   "for keys / values; may be repeated",
-           .group = group}};
+  return {
+      {.name = "kv-sink",
+       .kind = OptionKind::integer,
+       .value_name = "N",
+       .help = "simq types: the first N positions stay in f16 (default 4)",
+       .group = group,
+       .minimum = 0,
+       .maximum = kPageTokens},
+      {.name = "kv-residual",
+       .kind = OptionKind::integer,
+       .value_name = "N",
+       .help = "simq types: the newest N positions are read in f16 (default 32; simq2 128)",
+       .group = group,
+       .minimum = 0,
+       .maximum = 1 << 20},
+      {.name = "ctx-checkpoints",
+       .kind = OptionKind::integer,
+       .value_name = "N",
+       .help = "models with recurrent layers (Qwen3.5): number of saved states of earlier prompts "
+               "and replies; a text with the same beginning continues from such a state (default " +
+               std::to_string(kDefaultKeptStates) + ")",
+       .group = group,
+       .minimum = 0,
+       .maximum = kMostKeptStates},
+      {.name = "kv-layers",
+       .kind = OptionKind::list,
+       .value_name = "LAYERS=T",
+       .help = "layers, counted from 0, with types of their own: 0-1,27=f16, or 3=int8/simq4 "
+               "for keys / values; may be repeated",
+       .group = group}};
 }
 
 void choose_kv(const Options& options, const Model& model, RunLimits& limits) {

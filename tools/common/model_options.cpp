@@ -62,7 +62,8 @@ std::vector<Option> all_model_options() {
        .kind = OptionKind::integer,
        .value_name = "N",
        .fallback = "512",
-       .help = "the same; the smaller of the two counts",
+       .help = "the same limit under another name; the smaller of --batch-size and --ubatch-size "
+               "applies",
        .group = group,
        .minimum = 1,
        .maximum = 65536},

@@ -39,15 +39,16 @@ Option knob_option(const SamplingKnob& knob) {
 }  // namespace
 
 std::vector<Option> sampling_options() {
-  std::vector<Option> options = {{.name = "seed",
-                                  .spellings = "-s",
-                                  .kind = Kind::integer,
-                                  .value_name = "N",
-                                  .fallback = "-1",
-                                  .help = "of the random numbers, -1 = a new one, which is printed",
-                                  .group = "Sampling",
-                                  .minimum = -1,
-                                  .maximum = kMaxSeed}};
+  std::vector<Option> options = {
+      {.name = "seed",
+       .spellings = "-s",
+       .kind = Kind::integer,
+       .value_name = "N",
+       .fallback = "-1",
+       .help = "seed of the random numbers; -1: a new one, which is printed",
+       .group = "Sampling",
+       .minimum = -1,
+       .maximum = kMaxSeed}};
   for (const SamplingKnob& knob : kSamplingKnobs) options.push_back(knob_option(knob));
   return options;
 }

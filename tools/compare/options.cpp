@@ -51,7 +51,8 @@ std::vector<Option> how_flags() {
   rows.push_back(text_row("calibration", "FILE",
                           "plain text to calibrate on; default: a built-in text", group));
   rows.push_back(number_row(OptionKind::integer, "samples", "N", "",
-                            "windows of it (default 32, --quick 8)", group, 1, 1 << 20));
+                            "number of calibration windows (default 32, --quick 8)", group, 1,
+                            1 << 20));
   rows.push_back(text_row("parts", "LIST",
                           "what is measured beside files and their quality, separated by commas "
                           "(default speed,layers,inside,curves); none: nothing",

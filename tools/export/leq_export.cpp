@@ -29,7 +29,8 @@ std::vector<Option> output_options() {
            .kind = OptionKind::text,
            .value_name = "NAME",
            .fallback = "onnxruntime",
-           .help = "who reads the ONNX model; what it cannot hold is refused by name",
+           .help = "runtime that the ONNX model is written for; a model that it cannot represent "
+                   "is refused with the reason",
            .group = group,
            .choices = {"onnxruntime", "tensorrt", "nnapi", "genai"}},
           {.name = "safetensors",
@@ -42,44 +43,46 @@ std::vector<Option> output_options() {
 }
 
 std::vector<Option> graph_options() {
-  return {{.name = "inputs",
-           .kind = OptionKind::text,
-           .value_name = "HOW",
-           .fallback = "auto",
-           .help = "inputs of linears: quantized as the file says, or f32 (weights alone are "
-                   "quantized); auto = with stored scales where the file has them, else f32, "
-                   "but file for genai, whose operator quantizes by blocks of its own",
-           .group = kGraph,
-           .choices = {"auto", "file", "f32"}},
-          {.name = "past",
-           .fallback = "true",
-           .help = "with keys and values of earlier positions as inputs and outputs",
-           .group = kGraph},
-          {.name = "tokens",
-           .kind = OptionKind::integer,
-           .value_name = "N",
-           .fallback = "0",
-           .help = "a graph of fixed sizes: one sequence of N tokens, no past; 0 = sizes are open",
-           .group = kGraph,
-           .minimum = 0,
-           .maximum = 1 << 20},
-          {.name = "opset",
-           .kind = OptionKind::integer,
-           .value_name = "N",
-           .fallback = std::to_string(kFirstOpset),
-           .help = "version of the operators",
-           .group = kGraph,
-           .minimum = static_cast<double>(kFirstOpset),
-           .maximum = static_cast<double>(kLastOpset)},
-          {.name = "ctx-size",
-           .spellings = "-c",
-           .kind = OptionKind::integer,
-           .value_name = "N",
-           .fallback = "0",
-           .help = "positions that the graph is made for; 0 = the model's",
-           .group = kGraph,
-           .minimum = 0,
-           .maximum = 1 << 24}};
+  return {
+      {.name = "inputs",
+       .kind = OptionKind::text,
+       .value_name = "HOW",
+       .fallback = "auto",
+       .help = "inputs of linears: quantized as the file says, or f32 (weights alone are "
+               "quantized); auto = with stored scales where the file has them, else f32, "
+               "but file for genai, whose operator quantizes by blocks of its own",
+       .group = kGraph,
+       .choices = {"auto", "file", "f32"}},
+      {.name = "past",
+       .fallback = "true",
+       .help =
+           "write a graph without the keys and values of earlier positions as inputs and outputs",
+       .group = kGraph},
+      {.name = "tokens",
+       .kind = OptionKind::integer,
+       .value_name = "N",
+       .fallback = "0",
+       .help = "a graph of fixed sizes: one sequence of N tokens, no past; 0 = sizes are open",
+       .group = kGraph,
+       .minimum = 0,
+       .maximum = 1 << 20},
+      {.name = "opset",
+       .kind = OptionKind::integer,
+       .value_name = "N",
+       .fallback = std::to_string(kFirstOpset),
+       .help = "version of the operators",
+       .group = kGraph,
+       .minimum = static_cast<double>(kFirstOpset),
+       .maximum = static_cast<double>(kLastOpset)},
+      {.name = "ctx-size",
+       .spellings = "-c",
+       .kind = OptionKind::integer,
+       .value_name = "N",
+       .fallback = "0",
+       .help = "positions that the graph is made for; 0 = the model's",
+       .group = kGraph,
+       .minimum = 0,
+       .maximum = 1 << 24}};
 }
 
 ToolSpec tool_spec() {
@@ -104,9 +107,10 @@ ExportedFolder export_as(const Options& options, const Model& model) {
   const bool compressed = options.flag("compressed-tensors");
   if (compressed || options.flag("safetensors")) {
     require(compressed || !options.given("inputs"),
-            "--inputs is of quantized weights: leave it out, or --safetensors");
+            "--inputs does not apply to --safetensors, which writes floats: leave one of them out");
     for (const char* name : {"target", "past", "tokens", "opset", "ctx-size"}) {
-      require(!options.given(name), "--", name, " is of ONNX graphs: leave it out, or --",
+      require(!options.given(name), "--", name,
+              " applies to ONNX graphs only: leave it out, or leave out --",
               compressed ? "compressed-tensors" : "safetensors");
     }
     return export_hf(model, compressed ? HfWeights::compressed : HfWeights::floats,

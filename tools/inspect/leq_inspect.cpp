@@ -30,13 +30,14 @@ constexpr const char* kFit = "Memory plan (with --fit)";
 std::vector<Option> fit_options() {
   std::vector<Option> options =
       model_options({"model", "threads-batch", "numa", "graph", "mmap", "mlock", "verbose"});
-  options.push_back({.name = "speculate",
-                     .kind = OptionKind::text,
-                     .value_name = "HOW",
-                     .fallback = "auto",
-                     .help = "leq-run's: draft tokens take rows of logits, and a head of "
-                             "multi-token prediction has a cache of its own",
-                     .choices = {kSpeculations.begin(), kSpeculations.end()}});
+  options.push_back(
+      {.name = "speculate",
+       .kind = OptionKind::text,
+       .value_name = "HOW",
+       .fallback = "auto",
+       .help = "value of leq-run --speculate to plan for: draft tokens need rows of logits, and a "
+               "head of multi-token prediction needs a KV cache of its own",
+       .choices = {kSpeculations.begin(), kSpeculations.end()}});
   for (Option& option : options) option.group = kFit;
   return options;
 }
@@ -68,9 +69,8 @@ ToolSpec tool_spec() {
       {.name = "check-receipt",
        .kind = OptionKind::text,
        .value_name = "FILE",
-       .help =
-           "write the reply of a receipt (leq-run --receipt) again, and say the first token that "
-           "is another",
+       .help = "generate the reply of a receipt (leq-run --receipt) again and report the first "
+               "token that differs",
        .group = group},
       {.name = "bos", .help = "--tokenize: begin with the token of that kind", .group = group},
       {.name = "special",

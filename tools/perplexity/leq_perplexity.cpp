@@ -72,7 +72,8 @@ ToolSpec tool_spec() {
           {.name = "kl-divergence-base",
            .kind = OptionKind::text,
            .value_name = "FILE",
-           .help = "write the model's distributions there; with --kl-divergence: read them",
+           .help = "file of the base model's token distributions: this run writes it, or with "
+                   "--kl-divergence reads it",
            .group = group},
           {.name = "choices",
            .kind = OptionKind::text,

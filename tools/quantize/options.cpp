@@ -47,32 +47,34 @@ std::vector<Option> recipe_flags() {
     names.push_back(recipe.name);
     summaries.push_back(recipe.name + " (" + recipe.summary + ")");
   }
-  return {{.name = "recipe",
-           .kind = OptionKind::text,
-           .value_name = "NAME",
-           .help = "method, type and folds together: " + join(summaries, "; ") + "; default " +
-                   std::string(kDefaultRecipe) + " where no other flag says what to do",
-           .group = "Quantization",
-           .choices = names},
-          {.name = "gate",
-           .fallback = "auto",
-           .help = "measure KL divergence from the unquantized model on held-out text at the end, "
-                   "and keep it in the file (default: with a recipe and --smooth o3, where memory "
-                   "and disk allow; else one line from two windows if that takes less than a "
-                   "minute)",
-           .group = "Quantization"},
-          {.name = "heldout",
-           .kind = OptionKind::text,
-           .value_name = "FILE",
-           .help = "text of the gate, not the calibration text; default: built-in, two pages",
-           .group = "Quantization"}};
+  return {
+      {.name = "recipe",
+       .kind = OptionKind::text,
+       .value_name = "NAME",
+       .help = "method, type and folds together: " + join(summaries, "; ") + "; default " +
+               std::string(kDefaultRecipe) + " if no other flag chooses the quantization",
+       .group = "Quantization",
+       .choices = names},
+      {.name = "gate",
+       .fallback = "auto",
+       .help = "after quantization, measure the KL divergence from the unquantized model on "
+               "held-out text and store it in the file (default: on with a recipe or with "
+               "--smooth o3 if memory and disk are sufficient; without these flags, two windows "
+               "are measured if that takes less than a minute, and the result is only printed)",
+       .group = "Quantization"},
+      {.name = "heldout",
+       .kind = OptionKind::text,
+       .value_name = "FILE",
+       .help = "text for --gate, which must differ from the calibration text; default: a "
+               "built-in text of two pages",
+       .group = "Quantization"}};
 }
 
 Option ranks_flag() {
   Option option = rank_option("Run");
   option.help =
-      "ranks that divide the work, each with its part of the threads, or processes of mpirun. The "
-      "file is the same for any number";
+      "number of ranks that divide the work; the ranks share the threads, or are processes started "
+      "by mpirun. The file is the same for any number of ranks";
   return option;
 }
 
@@ -81,9 +83,10 @@ std::vector<Option> scheme_flags() {
       {.name = "type",
        .kind = OptionKind::text,
        .value_name = "TYPE",
-       .help = "how numbers are stored: f32, f16, bf16, int8 (one scale per row), int8-tensor, "
-               "int or uint of 8, 4, 3, 2 bits with -g32, -g64 or -g128 (one scale for so many "
-               "columns), nf4, b1; default int8, or what suits the method",
+       .help =
+           "number format of the weights: f32, f16, bf16, int8 (one scale per row), int8-tensor, "
+           "int or uint of 8, 4, 3, 2 bits with -g32, -g64 or -g128 (one scale per group of that "
+           "many columns), nf4, b1; default int8, or the method's own default",
        .group = "Quantization",
        .suggestions = {"f32", "f16", "bf16", "int8", "int8-g128", "int4-g128", "int4-g64",
                        "int4-g32", "int3-g64", "int2-g64", "uint4-g128", "uint4-g64", "nf4"}},
@@ -143,18 +146,20 @@ std::vector<Option> scheme_flags() {
        .kind = OptionKind::integer,
        .value_name = "N",
        .fallback = "1",
-       .help = "with --hadamard: the best of N rotations, from --seed on, by the loss of the "
-               "rounded weights; each costs a forward over 8 windows",
+       .help =
+           "with --hadamard: try N rotations with the seeds from --seed on, and use the one with "
+           "the least loss of the quantized weights; each costs a forward pass over 8 windows",
        .group = "Quantization",
        .minimum = 1,
        .maximum = 1000},
       {.name = "fold-biases",
-       .help = "move the bias of v past attention into that of o, and drop that of k where "
-               "positions are learned: exact, and out of the quantized KV cache",
+       .help = "move the bias of v through attention into the bias of o, and drop the bias of k in "
+               "models with learned positions: exact in f32, and the quantized KV cache "
+               "does not hold these biases",
        .group = "Quantization"},
       {.name = "measure-keys",
-       .help = "measure the mean of each layer's keys, which caches of int8 and int4 do without, "
-               "also where no method asks for a text",
+       .help = "store the mean of each layer's keys, which int8 and int4 KV caches subtract; "
+               "without this flag it is stored only if the method needs calibration text",
        .group = "Quantization"}};
 }
 
@@ -169,8 +174,9 @@ std::vector<Option> calibration_flags() {
        .kind = OptionKind::integer,
        .value_name = "N",
        .fallback = "128",
-       .help = "windows of the text, at random places; recipes q8, q4 and q4-small take as many, 8 "
-               "to 32, as this machine reads in 3 minutes",
+       .help =
+           "number of windows at random places of the calibration text; by default, recipes q8, q4 "
+           "and q4-small use as many as this machine processes in 3 minutes, from 8 to 32",
        .group = "Calibration",
        .minimum = 1,
        .maximum = 1 << 20},
@@ -200,26 +206,28 @@ std::vector<Option> calibration_flags() {
       {.name = "max-ram",
        .kind = OptionKind::text,
        .value_name = "SIZE",
-       .help = "calibrate within so much memory (8G, 500M); what does not fit goes to disk, and "
-               "a run that cannot fit is refused before it starts",
+       .help = "memory limit for calibration, such as 8G or 500M; hidden states that do not fit "
+               "are stored on disk, and a run that needs more memory is refused before it starts",
        .group = "Calibration"},
       {.name = "save-stats",
        .kind = OptionKind::text,
        .value_name = "FILE",
-       .help = "keep what was learnt of the inputs",
+       .help = "save the statistics of the calibration inputs to FILE",
        .group = "Calibration"},
       {.name = "load-stats",
        .kind = OptionKind::list,
        .value_name = "FILE[,FILE...]",
-       .help = "use kept statistics instead of running the model; several are joined",
+       .help = "use statistics saved by --save-stats instead of running the model; several files "
+               "are combined",
        .group = "Calibration"},
       {.name = "true-sequential",
        .fallback = "true",
-       .help = "gptq: inputs are recomputed after what is quantized already",
+       .help = "gptq: gather the statistics of each block once, before it is quantized, not again "
+               "after each of its linears is quantized",
        .group = "Calibration"},
       {.name = "bias-correction",
        .fallback = "true",
-       .help = "biases take up the mean error of the rounded weights",
+       .help = "do not correct biases by the mean error of the rounded weights",
        .group = "Calibration"},
       {.name = "fix-mistral-regex",
        .help = "split texts by Mistral's own pattern, where the folder of a Mistral model carries "
@@ -231,9 +239,8 @@ std::vector<Option> calibration_flags() {
                "calibration and searches do so anyway",
        .group = "Run"},
       {.name = "restart",
-       .help =
-           "remove what an interrupted run of this output has finished, and begin anew; without "
-           "it the same command goes on after a Ctrl-C or a lost machine",
+       .help = "remove the partial results of an interrupted run with this output file and start "
+               "over; without this flag, the same command continues the interrupted run",
        .group = "Run"},
       {.name = "threads",
        .spellings = "-t",

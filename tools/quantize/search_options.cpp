@@ -61,33 +61,37 @@ std::vector<Option> search_flags() {
                  "with --fit: the context that is to fit (default: the model's, at most 8192)",
                  group, 0, 16777216);
   context.spellings = "-c";
-  return {text_row("search", "HOW", "2, 3, 4 or 8 bits for each unit, by measured KL divergence",
-                   group, {"grid", "entropy", "greedy", "sens", "learned"}),
-          number_row(OptionKind::real, "target-bpw", "BITS", "",
-                     "the searched weights take at most so many bits each, scales included", group,
-                     2, 16),
-          number_row(OptionKind::integer, "target-size", "BYTES", "",
-                     "all tensors take at most so many bytes", group, 1),
-          text_row("fit", "SIZE",
-                   "weights and KV cache are chosen together so that running takes at most so "
-                   "much memory (8G, 500M); recipe auto unless told",
-                   group),
-          context,
-          number_row(OptionKind::real, "max-kl", "NATS", "",
-                     "with --fit: refuse where the best that fits is farther from the checkpoint",
-                     group, 0, 100),
-          number_row(OptionKind::real, "search-lambda", "NATS", "0.05",
-                     "without a target: price of the whole 16-bit size", group, 0),
-          number_row(OptionKind::integer, "search-evals", "N", "96", "measurements of KL", group, 5,
-                     1000000),
-          text_row("search-text", "FILE",
-                   "text to measure on (default: the calibration text); not the one that the "
-                   "model is judged by",
-                   group),
-          text_row("search-log", "FILE",
-                   "keep the measurements there; a later search of the same model goes on with "
-                   "them",
-                   group)};
+  return {
+      text_row("search", "HOW",
+               "choose 2, 3, 4 or 8 bits for each group of linears by measured KL divergence",
+               group, {"grid", "entropy", "greedy", "sens", "learned"}),
+      number_row(OptionKind::real, "target-bpw", "BITS", "",
+                 "upper limit of the mean bits per searched weight, scales included", group, 2, 16),
+      number_row(OptionKind::integer, "target-size", "BYTES", "",
+                 "upper limit of the size of all tensors together, in bytes", group, 1),
+      text_row("fit", "SIZE",
+               "choose the types of weights and KV cache together so that running the model takes "
+               "at most this much memory (8G, 500M); uses recipe auto if no recipe is given",
+               group),
+      context,
+      number_row(OptionKind::real, "max-kl", "NATS", "",
+                 "with --fit: write no file if the best choice that fits has a larger KL "
+                 "divergence from the checkpoint",
+                 group, 0, 100),
+      number_row(
+          OptionKind::real, "search-lambda", "NATS", "0.05",
+          "without a target: KL divergence plus N times the size relative to 16 bits is minimized",
+          group, 0),
+      number_row(OptionKind::integer, "search-evals", "N", "96", "number of KL measurements", group,
+                 5, 1000000),
+      text_row("search-text", "FILE",
+               "text for the KL measurements of the search (default: the calibration text); use "
+               "another text to evaluate the model",
+               group),
+      text_row("search-log", "FILE",
+               "keep the measurements there; a later search of the same model goes on with "
+               "them",
+               group)};
 }
 
 void require_no_search_flags(const Options& options) {

@@ -136,7 +136,9 @@ std::vector<Option> prompt_cache_options() {
        .help = "keep the prompt's keys and values in FILE, and begin with what it holds of the "
                "prompt; for completions, changes no token",
        .group = "Text"},
-      {.name = "prompt-cache-all", .help = "with --prompt-cache: the reply's too", .group = "Text"},
+      {.name = "prompt-cache-all",
+       .help = "with --prompt-cache: save the reply's keys and values too",
+       .group = "Text"},
       {.name = "prompt-cache-ro",
        .help = "with --prompt-cache: read FILE and do not write it",
        .group = "Text"},
@@ -164,12 +166,13 @@ std::vector<Option> many_options() {
 
 std::vector<Option> list_options() {
   std::vector<Option> options;
-  options.push_back({.name = "dry-sequence-breaker",
-                     .kind = Kind::list,
-                     .value_name = "TEXT",
-                     .help = "no sequence reaches over TEXT; may be given several times, in place "
-                             "of newline, colon, quotation mark and asterisk; none = no text",
-                     .group = "Sampling"});
+  options.push_back(
+      {.name = "dry-sequence-breaker",
+       .kind = Kind::list,
+       .value_name = "TEXT",
+       .help = "DRY: a repeated sequence ends at TEXT; may be given several times and replaces the "
+               "default breakers (newline, colon, quotation mark, asterisk); none = no breakers",
+       .group = "Sampling"});
   options.push_back({.name = "logit-bias",
                      .spellings = "-l",
                      .kind = Kind::list,
@@ -310,15 +313,14 @@ RunArgs read_args(const Options& options) {
                          options.flag("prompt-cache-ro")};
   }
   for (const char* flag : {"prompt-cache-all", "prompt-cache-ro"}) {
-    require(args.prompt_cache || !options.flag(flag), "--", flag,
-            ": says how --prompt-cache FILE is used, and there is none");
+    require(args.prompt_cache || !options.flag(flag), "--", flag, ": needs --prompt-cache FILE");
   }
   require(!args.prompt_cache || (!args.many && args.mode != Mode::chat),
           "--prompt-cache: keeps the prompt of one completion; leave out ",
           args.many ? "-np" : "-cnv, -st and -sys", " (in a chat /save FILE keeps a conversation)");
   if (options.given("receipt")) args.receipt = options.text("receipt");
   require(!args.receipt || (!args.many && args.mode != Mode::chat),
-          "--receipt: tells of one completion; leave out ",
+          "--receipt: works with a single completion only; leave out ",
           args.many ? "-np" : "-cnv, -st and -sys");
   require(!args.receipt || args.grammar == nullptr,
           "--receipt: holds no grammar, without which the reply cannot be written again; leave out "

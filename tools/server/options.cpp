@@ -28,7 +28,8 @@ std::vector<Option> address_options() {
        .kind = Kind::text,
        .value_name = "ADDRESS",
        .fallback = "127.0.0.1",
-       .help = "where to listen; 0.0.0.0: everywhere, which needs --api-key",
+       .help = "address to listen on; 0.0.0.0: all network interfaces, to be used together with "
+               "--api-key",
        .group = group},
       {.name = "port",
        .kind = Kind::integer,
@@ -57,8 +58,9 @@ std::vector<Option> address_options() {
       {.name = "slot-save-path",
        .kind = Kind::text,
        .value_name = "DIR",
-       .help = "a folder: texts that were fed are kept there when the server ends and need not be "
-               "fed after the next start; POST /slots/ID saves and restores there too",
+       .help = "folder for KV caches of processed texts: they are saved when the server stops and "
+               "loaded at the next start, so that these texts need no second prompt processing; "
+               "POST /slots/ID saves and restores there too",
        .group = group},
       {.name = "webui", .fallback = "true", .help = "no page to chat with under /", .group = group},
       {.name = "metrics",
@@ -104,7 +106,7 @@ std::vector<Option> access_options() {
       {.name = "api-key",
        .kind = Kind::list,
        .value_name = "KEY",
-       .help = "who asks must send this key; may be given several times",
+       .help = "a key that every request must contain; may be given several times",
        .group = group},
       {.name = "api-key-file",
        .kind = Kind::text,
@@ -114,14 +116,15 @@ std::vector<Option> access_options() {
       {.name = "cors-origin",
        .kind = Kind::list,
        .value_name = "ORIGIN",
-       .help = "pages of this site may ask too, as https://example.org; * = all; may be given "
+       .help = "accept cross-origin requests of web pages from this site, such as "
+               "https://example.org; * = all sites; may be given "
                "several times",
        .group = group},
       {.name = "allow-host",
        .kind = Kind::list,
        .value_name = "NAME",
-       .help = "another host name under which this server may be asked, where it has no key; * = "
-               "any; may be given several times",
+       .help = "without --api-key: accept requests for this host name too; * = any name; may be "
+               "given several times",
        .group = group},
   };
 }
@@ -133,7 +136,8 @@ std::vector<Option> limit_options() {
        .kind = Kind::integer,
        .value_name = "N",
        .fallback = "64",
-       .help = "most replies that wait for one of the -np sequences; more are refused",
+       .help = "maximum number of replies that wait for one of the -np sequences; further requests "
+               "are refused",
        .group = group,
        .minimum = 0,
        .maximum = 4096},
@@ -141,7 +145,8 @@ std::vector<Option> limit_options() {
        .kind = Kind::integer,
        .value_name = "N",
        .fallback = "1024",
-       .help = "most connections; beyond them the one that has waited longest is closed",
+       .help = "maximum number of connections; a further one closes the connection that has been "
+               "idle the longest",
        .group = group,
        .minimum = 1,
        .maximum = 65536},
@@ -156,7 +161,7 @@ std::vector<Option> limit_options() {
        .kind = Kind::real,
        .value_name = "SECONDS",
        .fallback = "30",
-       .help = "in which a request must arrive, and in which a client must take something of its "
+       .help = "time limit for a request to arrive, and for a client to read the next part of its "
                "reply",
        .group = group,
        .minimum = 0.1,
@@ -165,7 +170,7 @@ std::vector<Option> limit_options() {
        .kind = Kind::real,
        .value_name = "SECONDS",
        .fallback = "0",
-       .help = "a reply ends after so long; 0: never",
+       .help = "time limit of a reply; 0: none",
        .group = group,
        .minimum = 0,
        .maximum = kMostSeconds},
@@ -173,8 +178,8 @@ std::vector<Option> limit_options() {
        .kind = Kind::real,
        .value_name = "SECONDS",
        .fallback = "15",
-       .help = "a stream without news sends a comment so often, for proxies that close idle "
-               "connections; -1: never",
+       .help = "interval at which a stream without new tokens sends a comment, so that proxies do "
+               "not close it as idle; -1: no comments",
        .group = group,
        .minimum = -1,
        .maximum = kMostSeconds},
@@ -203,7 +208,7 @@ std::vector<Option> reply_options() {
        .value_name = "N",
        .fallback = "-1",
        .help =
-           "most tokens of a reply where a request does not say; -1 = until the context is full",
+           "maximum tokens of a reply if the request sets no limit; -1 = until the context is full",
        .group = group,
        .minimum = -1,
        .maximum = 1e9},
@@ -224,14 +229,14 @@ std::vector<Option> reply_options() {
        .kind = Kind::integer,
        .value_name = "N",
        .fallback = "-1",
-       .help = "maximum tokens of thoughts where a request does not say; -1: no limit, 0: none",
+       .help = "maximum tokens of thinking if the request sets no limit; -1: no limit, 0: none",
        .group = group,
        .minimum = -1,
        .maximum = 1e9},
       {.name = "reasoning-budget-message",
        .kind = Kind::text,
        .value_name = "TEXT",
-       .help = "what the model is made to say where its thoughts reach that limit",
+       .help = "text that ends the thinking when it reaches --reasoning-budget",
        .group = group},
   };
 }
@@ -242,7 +247,8 @@ std::vector<Option> adapted(std::vector<Option> options) {
     if (option.name == "parallel") option.fallback = "4";
     if (option.name == "model") option.required = false;  // --models-dir replaces it
     if (option.name == "seed") {
-      option.help = "of the random numbers where a request has none, -1 = a new one each time";
+      option.help =
+          "seed of the random numbers if the request sets none; -1: a new one for each request";
     }
   }
   return options;

@@ -26,8 +26,8 @@ struct GemmShape {
   static_assert(kMmaDown >= 1 && kMmaAcross % 2 == 0 && kThreads >= rows && kThreads >= tokens);
 };
 
-// The order of rows and tokens by lane. In an mma a lane has rows 2 pair and 2 pair + 1 of each
-// eight rows of its warp (pair = lane % 4), and token lane / 4 of each eight. Their scales, zero
+// The order of rows and tokens by lane. In an mma a lane has rows 2 * p and 2 * p + 1 of each
+// eight rows of its warp, where p = lane % 4, and token lane / 4 of each eight. Their scales, zero
 // points and sums are contiguous in shared memory, so that a lane reads them as vectors.
 template <class Shape>
 struct LaneOrder {

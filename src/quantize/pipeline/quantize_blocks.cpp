@@ -389,10 +389,10 @@ std::optional<PartialRun> Pipeline::run() {
 
 void Pipeline::report() const {
   if (options_.max_static_error > 0) {
-    options_.say("act         " + std::to_string(linears_by_token_) + " of " +
-                 std::to_string(linears_) + " linears take a scale for each token, because a " +
-                 "fixed one errs more than " + fixed(options_.max_static_error, 1) +
-                 " times as much");
+    options_.say(
+        "act         " + std::to_string(linears_by_token_) + " of " + std::to_string(linears_) +
+        " linears use one scale per token, because the error with a fixed scale is more than " +
+        fixed(options_.max_static_error, 1) + " times as large");
   }
   if (experts_.experts > 0) {
     options_.say("experts     the fewest calibration tokens of an expert are " +
@@ -436,8 +436,8 @@ bool wants_blocks(const ModelConfig& config, const BlockOptions& options) {
   };
   require(!options.measure_keys || std::ranges::none_of(config.layers, norms_keys),
           ErrorKind::bad_setting, Setting{"measure_keys"},
-          ": this model norms its keys, which have no mean that ",
-          "could be told from their inputs; leave it out");
+          ": this model normalizes its keys, so their mean cannot be ",
+          "computed from their inputs; leave it out");
   return options.fold || options.rewrites.any() || options.measure_keys ||
          !options.load_stats.empty() || !options.save_stats.empty() ||
          demands_of(config, options.plan).needs != Needs::nothing;

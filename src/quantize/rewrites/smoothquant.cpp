@@ -33,7 +33,7 @@ std::vector<double> weight_peaks(const Site& site) {
 
 std::vector<double> input_peaks(const Site& site) {
   require(std::ssize(site.statistics->absmax) == site.columns, site.name,
-          ": expected largest inputs of ", site.columns, " columns, found ",
+          ": expected the largest |x| of each of ", site.columns, " input columns, found those of ",
           site.statistics->absmax.size(), "; calibrate first");
   std::vector<double> peaks(static_cast<std::size_t>(site.scales));
   for (std::size_t k = 0; k < site.scale_of.size(); ++k) {
