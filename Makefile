@@ -106,7 +106,7 @@ test: deps
 
 # What an edit of the library is tried on: the rooms below the tools, in a build that is there.
 quick:
-	cmake --build build/dev -j $(JOBS)
+	cmake --build build/dev -j $(JOBS) --target quick_tests
 	ctest --test-dir build/dev --output-on-failure -j $(JOBS) -L '^quick$$'
 
 # A share of the long checks that every change can wait for: the library with AddressSanitizer and

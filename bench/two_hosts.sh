@@ -55,11 +55,11 @@ run() {
     --mca btl tcp,self --mca btl_tcp_if_include "$net.0/24" --mca oob_tcp_if_include "$net.0/24" \
     --mca orte_keep_fqdn_hostnames 1 "$tools/leq-run" --tp 2 "$@" < /dev/null
 }
-# The id of the rank on host b, once it is in the middle of its work.
+# The id of the rank on host b, once stories have come.
 wait_for_rank() {
   for _ in $(seq 100); do
     for id in $(ip netns pids "$b" 2>/dev/null); do
-      [ "$(cat "/proc/$id/comm" 2>/dev/null)" = leq-run ] && sleep 3 && echo "$id" && return
+      [ "$(cat "/proc/$id/comm" 2>/dev/null)" = leq-run ] && [ -s "$work/long.out" ] && echo "$id" && return
     done
     sleep 0.2
   done

@@ -22,9 +22,6 @@ endif()
 if(LEQ_SANITIZE)
   # g++ 12 with sanitizers doubts its own std::regex.
   set(sanitize -fsanitize=${LEQ_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
-  if(NOT LEQ_SANITIZE_KERNELS)
-    set(sanitize "$<$<NOT:$<STREQUAL:$<TARGET_PROPERTY:NAME>,leq_kernels>>:${sanitize}>")
-  endif()
   target_compile_options(leq_flags INTERFACE "${sanitize}"
     "$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>")
   target_link_options(leq_flags INTERFACE -fsanitize=${LEQ_SANITIZE})

@@ -15,7 +15,7 @@ set(leq_files_apart
   tests/engine/scheduler_test tests/format/leq_reader_test
   tests/generate/chat_template_test tests/generate/reply_test tests/generate/sampler_test
   tests/generate/sampler_cuts_test tests/model/invariance_test tests/model/ranks_test
-  tests/model/sampling_settings_test tests/model/window_test tests/quantize/[a-z0-9_]+
+  tests/model/sampling_settings_test tests/model/window_test
   tests/server/http_server_test tests/sim/random_models_test tests/sim/ranks_test tests/tools/manual_test
   tests/tools/options_test tests/tools/quantize_resume_test tests/tools/quantize_test
   tests/tools/run_question_test tests/tools/run_test)

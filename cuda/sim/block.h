@@ -53,7 +53,6 @@ struct Condition {
 
 struct Thread {
   Fibre fibre;
-  State state = State::ready;
   Collective kind = Collective::sync;
   std::uint32_t mask = 0;     // lanes of the collective that it waits for
   std::uint32_t arrived = 0;  // lanes that took part in the last collective
@@ -89,6 +88,7 @@ struct Block {
   const std::function<void()>* body = nullptr;
   dim3 index;
   std::vector<Thread> threads;
+  std::vector<State> states;  // of the threads; apart, because the scheduler reads them often
   std::vector<Warp> warps;
   std::vector<unsigned> lane_order, warp_order;
   unsigned current = 0;

@@ -35,7 +35,7 @@ void* poisoned(std::size_t bytes, std::size_t alignment) {
 SIMT_UNSEEN void mark_ended() {
   Thread& me = block->threads[block->current];
   if (block->grid->early && !me.waited) stop("a thread ended before ptx::wait_for_predecessor");
-  me.state = State::ended;
+  block->states[block->current] = State::ended;
 }
 
 void enter() {
@@ -58,9 +58,9 @@ SIMT_UNSEEN void resume(unsigned i) {
 void start_block() {
   const unsigned n = static_cast<unsigned>(block->grid->threads.count());
   const dim3 size = block->grid->threads;
+  std::ranges::fill(block->states, State::ready);
   for (unsigned i = 0; i < n; ++i) {
     Thread& thread = block->threads[i];
-    thread.state = State::ready;
     thread.arrived = 0;
     thread.waited = false;
     thread.index = dim3(i % size.x, i / size.x % size.y, i / (size.x * size.y));
@@ -82,7 +82,7 @@ SIMT_UNSEEN bool release_collectives(unsigned w) {
   const auto lanes = std::min<std::size_t>(kWarpLanes, block->threads.size() - first);
   std::uint32_t live = 0, waiting = 0;
   for (unsigned lane = 0; lane < lanes; ++lane) {
-    const State state = block->threads[first + lane].state;
+    const State state = block->states[first + lane];
     live |= static_cast<std::uint32_t>(state != State::ended) << lane;
     waiting |= static_cast<std::uint32_t>(state == State::at_warp) << lane;
   }
@@ -108,7 +108,7 @@ SIMT_UNSEEN bool release_collectives(unsigned w) {
       Thread& thread = block->threads[first + lane];
       warp.seen[lane] = warp.deposited[lane];
       thread.arrived = arrived;
-      thread.state = State::ready;
+      block->states[first + lane] = State::ready;
     }
     ++warp.collectives;
     any = true;
@@ -116,12 +116,13 @@ SIMT_UNSEEN bool release_collectives(unsigned w) {
   return any;
 }
 
-SIMT_UNSEEN bool can_run(Thread& thread) {
-  const Condition& waits = thread.condition;
-  if (thread.state == State::at_condition && waits.holds(waits.about, waits.detail)) {
-    thread.state = State::ready;
+SIMT_UNSEEN bool can_run(unsigned i) {
+  State& state = block->states[i];
+  if (state == State::at_condition) {
+    const Condition& waits = block->threads[i].condition;
+    if (waits.holds(waits.about, waits.detail)) state = State::ready;
   }
-  return thread.state == State::ready;
+  return state == State::ready;
 }
 
 // Runs one warp until all its lanes wait. Returns whether a lane ran.
@@ -131,7 +132,7 @@ bool run_warp(unsigned w) {
     bool any = false;
     for (const unsigned lane : block->lane_order) {
       const unsigned i = w * kWarpLanes + lane;
-      if (i >= block->threads.size() || !can_run(block->threads[i])) continue;
+      if (i >= block->threads.size() || !can_run(i)) continue;
       resume(i);
       any = ran = true;
     }
@@ -141,9 +142,7 @@ bool run_warp(unsigned w) {
 
 // Returns the number of the block's threads that are in a state.
 std::size_t count_of(State state) {
-  return static_cast<std::size_t>(
-      std::count_if(block->threads.begin(), block->threads.end(),
-                    [state](const Thread& thread) { return thread.state == state; }));
+  return static_cast<std::size_t>(std::ranges::count(block->states, state));
 }
 
 [[noreturn]] void report_deadlock() {
@@ -158,19 +157,16 @@ std::size_t count_of(State state) {
   std::abort();
 }
 
-void make_ready(State waits) {
-  for (Thread& thread : block->threads) {
-    if (thread.state == waits) thread.state = State::ready;
-  }
-}
+void make_ready(State waits) { std::ranges::replace(block->states, waits, State::ready); }
 
 // Releases the threads at named barriers whose count of arrivals is complete. Returns whether there
 // were any.
 SIMT_UNSEEN bool release_parts() {
+  if (count_of(State::at_part) == 0) return false;
   PartBarrier arrived[kPartBarriers] = {};  // number of arrived and of expected threads
   for (unsigned i = 0; i < block->threads.size(); ++i) {
+    if (block->states[i] != State::at_part) continue;
     const Thread& thread = block->threads[i];
-    if (thread.state != State::at_part) continue;
     PartBarrier& barrier = arrived[thread.part.number];
     block->current = i;
     if (barrier.number > 0 && barrier.threads != thread.part.threads) {
@@ -180,11 +176,11 @@ SIMT_UNSEEN bool release_parts() {
     if (++barrier.number > barrier.threads) stop("more threads at a barrier than it waits for");
   }
   bool any = false;
-  for (Thread& thread : block->threads) {
-    if (thread.state != State::at_part) continue;
-    const PartBarrier& barrier = arrived[thread.part.number];
+  for (unsigned i = 0; i < block->threads.size(); ++i) {
+    if (block->states[i] != State::at_part) continue;
+    const PartBarrier& barrier = arrived[block->threads[i].part.number];
     if (barrier.number < barrier.threads) continue;
-    thread.state = State::ready;
+    block->states[i] = State::ready;
     any = true;
   }
   for (unsigned n = 0; n < kPartBarriers; ++n) {
@@ -301,6 +297,7 @@ std::unique_ptr<Block> make_block(const Grid& grid, const std::function<void()>&
   made->grid = &grid;
   made->body = &body;
   made->threads.resize(grid.threads.count());
+  made->states.resize(made->threads.size());
   made->warps.resize((made->threads.size() + kWarpLanes - 1) / kWarpLanes);
   made->lane_order = order(kWarpLanes, seed);
   made->warp_order = order(static_cast<unsigned>(made->warps.size()), seed * 3);

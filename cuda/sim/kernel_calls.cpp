@@ -16,10 +16,9 @@ constinit thread_local Cluster* cluster = nullptr;
 namespace {
 
 SIMT_UNSEEN void wait(State state, const void* key) {
-  Thread& me = block->threads[block->current];
-  me.state = state;
+  block->states[block->current] = state;
   release_key(key);
-  to_main(me.fibre, block->main);
+  to_main(block->threads[block->current].fibre, block->main);
   acquire_key(key);
 }
 
@@ -73,21 +72,20 @@ SIMT_UNSEEN void wait_until(bool (*holds)(const void* about, unsigned detail), c
   if (holds(about, detail)) return;
   Thread& me = block->threads[block->current];
   me.condition = {holds, about, detail};
-  me.state = State::at_condition;
+  block->states[block->current] = State::at_condition;
   to_main(me.fibre, block->main);
 }
 
 SIMT_UNSEEN void pause() {
-  Thread& me = block->threads[block->current];
-  me.state = State::at_rest;
-  to_main(me.fibre, block->main);
+  block->states[block->current] = State::at_rest;
+  to_main(block->threads[block->current].fibre, block->main);
 }
 
 SIMT_UNSEEN void rest_warp() {
   const std::size_t first = block->current / kWarpLanes * kWarpLanes;
   const std::size_t end = std::min(first + kWarpLanes, block->threads.size());
   for (std::size_t i = first; i < end; ++i) {
-    State& state = block->threads[i].state;
+    State& state = block->states[i];
     if (state == State::ready) state = State::at_rest;
   }
   to_main(block->threads[block->current].fibre, block->main);
@@ -114,8 +112,8 @@ SIMT_UNSEEN std::uint32_t collective_lanes() { return block->threads[block->curr
 
 SIMT_UNSEEN void require_running(unsigned rank) {
   if (rank >= cluster->blocks.size()) stop("a block that the cluster has not");
-  for (const Thread& thread : cluster->blocks[rank]->threads) {
-    if (thread.state != State::ended) return;
+  for (const State state : cluster->blocks[rank]->states) {
+    if (state != State::ended) return;
   }
   stop("shared memory of a block that has ended");
 }

@@ -23,12 +23,14 @@ bool contains(const std::string& text, const char* part) {
   return text.find(part) != std::string::npos;
 }
 
-// Calls see(text, begins) for each line of the library's disassembly; `begins`: names of functions
+// Calls see(text, begins) for each line of the kernels' disassembly; `begins`: names of functions
 // that begin there. Without objdump there are no lines.
 template <class See>
 void each_line(See see) {
   const std::string command =
-      "objdump -d -C --no-show-raw-insn '" LEQ_BINARY_DIR "/libleq.a' 2>/dev/null";
+      "cd '" LEQ_BINARY_DIR
+      "/CMakeFiles' && find leq_kernels.dir leq_numbers.dir -name '*.o' -print0 | "
+      "xargs -0 objdump -d -C --no-show-raw-insn 2>/dev/null";
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
   char line[4096];
   while (pipe != nullptr && std::fgets(line, sizeof line, pipe.get()) != nullptr) {

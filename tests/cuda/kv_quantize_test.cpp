@@ -166,7 +166,7 @@ TEST(KvQuantize, HasABlockForAllThatRunsOfOneLengthMayClose) {
   for (const Types& types : kTypes) {
     for (const int rows : {1, 9, 33, 65}) {
       std::vector<std::pair<int, int>> steps;
-      for (int first = 0; first < 72; ++first) steps.emplace_back(first, rows);
+      for (int first = 0; first < 72; first += 5) steps.emplace_back(first, rows);
       for (const int recent : {0, 8, 40}) expect_due(types, recent, steps);
     }
   }

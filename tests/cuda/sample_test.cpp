@@ -142,10 +142,10 @@ class Sample : public testing::Test {
   DeviceSampler sampler{0, test_stream(), staging};
 };
 
-TEST_F(Sample, TenThousandRowsGiveTheTokensOfTheHost) {
+TEST_F(Sample, ThousandsOfRowsGiveTheTokensOfTheHost) {
   constexpr int kRows = 100;
   Numbers random(1);
-  for (int launch = 0; launch < 100; ++launch) {
+  for (int launch = 0; launch < 30; ++launch) {
     simt::schedule().seed = static_cast<std::uint64_t>(launch % 5);
     const int vocabulary = launch < 8 ? 1 + launch : 1 + below(random, launch % 4 == 0 ? 700 : 70);
     Batch(random, vocabulary, kRows).check(sampler);

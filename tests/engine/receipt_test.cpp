@@ -82,10 +82,13 @@ std::optional<ReceiptDifference> checked(const Receipt& receipt, Isa isa = suppo
 }
 
 TEST(Receipt, IsOfEveryInstructionSetAndKvType) {
+  const std::vector<Isa> isas = supported_isas();
+  std::size_t next = 0;  // each type is checked by two sets, each set checks some types
   for (const KvScheme& scheme : kKvSchemes) {
-    const Receipt receipt = written(warm(), scheme.type, scheme.type, supported_isas().front());
+    const Receipt receipt = written(warm(), scheme.type, scheme.type, isas.back());
     ASSERT_GT(receipt.tokens.size(), kDigestTokens);
-    for (const Isa isa : supported_isas()) {
+    for (int i = 0; i < 2; ++i, ++next) {
+      const Isa isa = isas[next % isas.size()];
       EXPECT_EQ(checked(receipt, isa, 1), std::nullopt) << scheme.name << " " << isa_name(isa);
     }
   }

@@ -13,7 +13,7 @@ namespace {
 
 using namespace test;
 
-constexpr std::int64_t kColumns = 128;
+constexpr std::int64_t kActColumns = 128;
 constexpr double kBin = 1.0 / 32;  // width of a bin, relative to its start
 
 double static_error(const std::vector<float>& x, double c) {
@@ -49,7 +49,7 @@ double naive_error(const std::vector<float>& x) {
 InputStatistics gathered(const std::vector<float>& x, std::int64_t samples) {
   InputStatistics statistics;
   ThreadPool pool(2);
-  accumulate(statistics, {x, kColumns, 0, std::ssize(x) / kColumns},
+  accumulate(statistics, {x, kActColumns, 0, std::ssize(x) / kActColumns},
              {.sample_tokens = static_cast<int>(samples)}, "x", pool);
   return statistics;
 }
@@ -107,7 +107,7 @@ TEST(StaticActScale, ClipsOnlyWhereThatHelps) {
 
 TEST(StaticActScale, IsAsGoodAsTheBestCandidateOfASort) {
   for (const float wild : {1.0f, 4.0f, 20.0f, 300.0f}) {
-    auto x = heavy_tailed(58, 3000 * kColumns);
+    auto x = heavy_tailed(58, 3000 * kActColumns);
     for (std::size_t i = 500; i < x.size(); i += 70001) x[i] *= wild;
     const auto scale = static_cast<double>(static_act_scale(gathered(x, 16)));
     EXPECT_LE(static_error(x, scale * 127), 1.05 * naive_error(x)) << wild;
@@ -115,23 +115,23 @@ TEST(StaticActScale, IsAsGoodAsTheBestCandidateOfASort) {
 }
 
 TEST(StaticActScale, SeesAllTokensOfAllFilesNotTheSamples) {
-  auto x = normals(59, 800 * kColumns);
-  const auto token = x.begin() + 5 * kColumns;  // not sampled
-  for (std::int64_t k = 0; k < kColumns; ++k) token[k] *= 50;
-  const std::vector<float> first(x.begin(), x.begin() + 400 * kColumns);
-  const std::vector<float> second(x.begin() + 400 * kColumns, x.end());
+  auto x = normals(59, 800 * kActColumns);
+  const auto token = x.begin() + 5 * kActColumns;  // not sampled
+  for (std::int64_t k = 0; k < kActColumns; ++k) token[k] *= 50;
+  const std::vector<float> first(x.begin(), x.begin() + 400 * kActColumns);
+  const std::vector<float> second(x.begin() + 400 * kActColumns, x.end());
   InputStatistics joined = gathered(second, 8);
   merge(joined, gathered(first, 8));
   EXPECT_EQ(static_act_scale(joined), static_act_scale(x));
   EXPECT_GT(static_act_scale(joined), 2 * static_act_scale(joined.samples));
-  EXPECT_EQ(joined.largest_token, std::vector<float>(token, token + kColumns));
+  EXPECT_EQ(joined.largest_token, std::vector<float>(token, token + kActColumns));
 }
 
 TEST(StaticActScale, AFoldKeepsTheLargestValueOfEachColumn) {
-  auto x = normals(60, 400 * kColumns);
+  auto x = normals(60, 400 * kActColumns);
   x[3] = 5000;  // not in any sample
   InputStatistics statistics = gathered(x, 4);
-  const std::vector<float> scale(kColumns, 2.0f);
+  const std::vector<float> scale(kActColumns, 2.0f);
   divide_inputs(statistics, scale);
   EXPECT_EQ(statistics.largest_token[3], 2500.0f);
   EXPECT_EQ(static_act_scale(statistics), 2500.0f / 127);
@@ -139,24 +139,24 @@ TEST(StaticActScale, AFoldKeepsTheLargestValueOfEachColumn) {
 
 // The tokens are similar except one, which is an outlier in the input of one linear.
 TEST(ActErrors, AWildTokenMakesAFixedScaleWorseThanOneByToken) {
-  const auto weight = normals(61, 32 * kColumns, 0.1f);
+  const auto weight = normals(61, 32 * kActColumns, 0.1f);
   const QuantScheme scheme = *parse_scheme("int8");
   const auto ratio = [&](const std::vector<float>& x) {
-    SyntheticSite site = synthetic_site({weight}, x, kColumns);
+    SyntheticSite site = synthetic_site({weight}, x, kActColumns);
     site.statistics = gathered(x, 64);
     const ActErrors errors = act_errors(site.view(), scheme, static_act_scale(site.statistics));
     return errors.fixed / errors.by_token;
   };
-  auto x = normals(62, 512 * kColumns);
+  auto x = normals(62, 512 * kActColumns);
   EXPECT_LT(ratio(x), 2.0);
   for (std::int64_t k = 0; k < 4; ++k) x[static_cast<std::size_t>(k)] = 2000;
   EXPECT_GT(ratio(x), 10.0);
 }
 
 TEST(ActErrors, AreThoseOfTheRoundedSiteInDouble) {
-  const auto weight = normals(63, 16 * kColumns, 0.1f);
-  const auto x = normals(64, 20 * kColumns);
-  SyntheticSite site = synthetic_site({weight}, x, kColumns);
+  const auto weight = normals(63, 16 * kActColumns, 0.1f);
+  const auto x = normals(64, 20 * kActColumns);
+  SyntheticSite site = synthetic_site({weight}, x, kActColumns);
   site.statistics = gathered(x, 20);
   const float scale = 0.02f;
   const ActErrors errors = act_errors(site.view(), *parse_scheme("int8"), scale);
@@ -164,17 +164,18 @@ TEST(ActErrors, AreThoseOfTheRoundedSiteInDouble) {
   tokens.insert(tokens.end(), site.statistics.largest_token.begin(),
                 site.statistics.largest_token.end());
   double fixed = 0, by_token = 0;
-  for (std::size_t n = 0; n < weight.size(); n += kColumns) {
+  for (std::size_t n = 0; n < weight.size(); n += kActColumns) {
     const auto size = [](auto first) {
       float largest = 0;
-      for (std::int64_t k = 0; k < kColumns; ++k) largest = std::max(largest, std::fabs(first[k]));
+      for (std::int64_t k = 0; k < kActColumns; ++k)
+        largest = std::max(largest, std::fabs(first[k]));
       return static_cast<double>(largest) / 127;
     };
     const double of_row = size(weight.begin() + static_cast<std::ptrdiff_t>(n));
-    for (std::size_t t = 0; t < tokens.size(); t += kColumns) {
+    for (std::size_t t = 0; t < tokens.size(); t += kActColumns) {
       const double of_token = size(tokens.begin() + static_cast<std::ptrdiff_t>(t));
       double y = 0, a = 0, b = 0;
-      for (std::size_t k = 0; k < kColumns; ++k) {
+      for (std::size_t k = 0; k < kActColumns; ++k) {
         const auto v = static_cast<double>(tokens[t + k]), w = static_cast<double>(weight[n + k]);
         const double wq = std::nearbyint(w / of_row) * of_row;
         const double s = static_cast<double>(scale);

@@ -11,7 +11,7 @@ namespace {
 
 using namespace test;
 
-constexpr std::int64_t kColumns = 128;
+constexpr std::int64_t kAwqColumns = 128;
 
 AwqOptions with_scheme(const char* scheme) {
   AwqOptions options;
@@ -33,17 +33,17 @@ Outcome outcome(const SyntheticSite& site, const std::vector<float>& x, const ch
   const auto& weight = site.weights[0];
   const auto undo = [&](std::vector<float> rounded) {
     for (std::size_t i = 0; i < rounded.size(); ++i) {
-      rounded[i] /= result.found.scales[i % kColumns];
+      rounded[i] /= result.found.scales[i % kAwqColumns];
     }
-    return output_error(x, weight, rounded, kColumns);
+    return output_error(x, weight, rounded, kAwqColumns);
   };
   auto scaled = weight;
-  for (std::size_t i = 0; i < scaled.size(); ++i) scaled[i] *= result.found.scales[i % kColumns];
+  for (std::size_t i = 0; i < scaled.size(); ++i) scaled[i] *= result.found.scales[i % kAwqColumns];
   Outcome found;
-  found.plain =
-      output_error(x, weight, rounded_by(method, method_input(weight, kColumns, scheme)), kColumns);
-  found.scaled = undo(rounded_by(method, method_input(scaled, kColumns, scheme)));
-  found.all = undo(rounded_by(method, method_input(result.weights[0], kColumns, scheme)));
+  found.plain = output_error(
+      x, weight, rounded_by(method, method_input(weight, kAwqColumns, scheme)), kAwqColumns);
+  found.scaled = undo(rounded_by(method, method_input(scaled, kAwqColumns, scheme)));
+  found.all = undo(rounded_by(method, method_input(result.weights[0], kAwqColumns, scheme)));
   EXPECT_NEAR(found.plain, result.found.plain_error, 1e-4 * found.plain);
   EXPECT_NEAR(found.scaled, result.found.error, 1e-4 * found.scaled);
   return found;
@@ -52,8 +52,8 @@ Outcome outcome(const SyntheticSite& site, const std::vector<float>& x, const ch
 class AwqSchemes : public testing::TestWithParam<const char*> {};
 
 TEST_P(AwqSchemes, BeatsRoundingOnCorrelatedInputs) {
-  const auto x = correlated_inputs(60, 256, kColumns);
-  const SyntheticSite site = synthetic_site({normals(63, 96 * kColumns)}, x, kColumns);
+  const auto x = correlated_inputs(60, 256, kAwqColumns);
+  const SyntheticSite site = synthetic_site({normals(63, 96 * kAwqColumns)}, x, kAwqColumns);
   const Outcome found = outcome(site, x, GetParam());
   EXPECT_LT(found.scaled, 0.8 * found.plain);
   EXPECT_LE(found.all, found.scaled * (1 + 1e-6));
@@ -61,8 +61,9 @@ TEST_P(AwqSchemes, BeatsRoundingOnCorrelatedInputs) {
 
 TEST_P(AwqSchemes, IsNeverWorseThanRounding) {
   for (std::uint64_t seed = 64; seed < 68; ++seed) {
-    const auto x = normals(seed, 64 * kColumns);  // no possible gain
-    const SyntheticSite site = synthetic_site({heavy_tailed(seed, 16 * kColumns)}, x, kColumns);
+    const auto x = normals(seed, 64 * kAwqColumns);  // no possible gain
+    const SyntheticSite site =
+        synthetic_site({heavy_tailed(seed, 16 * kAwqColumns)}, x, kAwqColumns);
     const Outcome found = outcome(site, x, GetParam());
     EXPECT_LE(found.scaled, found.plain * (1 + 1e-6));
     EXPECT_LE(found.all, found.scaled * (1 + 1e-6));
@@ -74,11 +75,11 @@ INSTANTIATE_TEST_SUITE_P(Schemes, AwqSchemes,
                          test::named_by_text);
 
 TEST(Awq, ClippingHelpsWhereOneWeightStandsOut) {
-  const auto x = normals(70, 128 * kColumns);
-  auto weight = normals(71, 32 * kColumns, 0.1f);
-  for (std::size_t row = 0; row < 32; ++row) weight[row * kColumns + 3 * row] = 0.55f;
-  const SyntheticSite site = synthetic_site({weight}, x, kColumns);
-  const std::vector<float> ones(kColumns, 1.0f);
+  const auto x = normals(70, 128 * kAwqColumns);
+  auto weight = normals(71, 32 * kAwqColumns, 0.1f);
+  for (std::size_t row = 0; row < 32; ++row) weight[row * kAwqColumns + 3 * row] = 0.55f;
+  const SyntheticSite site = synthetic_site({weight}, x, kAwqColumns);
+  const std::vector<float> ones(kAwqColumns, 1.0f);
   const AwqOptions options = with_scheme("uint3-g128");
   const auto clipped =
       clip_weight(site.view().consumers[0], ones, options.scheme, {site.statistics, nullptr});
@@ -88,17 +89,18 @@ TEST(Awq, ClippingHelpsWhereOneWeightStandsOut) {
     ASSERT_GE(std::fabs(clipped[i]), 0.54f * std::fabs(weight[i]));
   }
   const auto error = [&](const std::vector<float>& stored) {
-    return output_error(
-        x, weight, rounded_by("zeropoint", method_input(stored, kColumns, "uint3-g128")), kColumns);
+    return output_error(x, weight,
+                        rounded_by("zeropoint", method_input(stored, kAwqColumns, "uint3-g128")),
+                        kAwqColumns);
   };
   EXPECT_LT(error(clipped), 0.97 * error(weight));
 }
 
 TEST(Awq, LeavesQAndKUnclipped) {
-  const auto x = correlated_inputs(72, 128, kColumns);
-  auto weight = normals(73, 32 * kColumns, 0.1f);
-  for (std::size_t row = 0; row < 32; ++row) weight[row * kColumns + 3 * row] = 0.6f;
-  SyntheticSite site = synthetic_site({weight, weight, weight}, x, kColumns);
+  const auto x = correlated_inputs(72, 128, kAwqColumns);
+  auto weight = normals(73, 32 * kAwqColumns, 0.1f);
+  for (std::size_t row = 0; row < 32; ++row) weight[row * kAwqColumns + 3 * row] = 0.6f;
+  SyntheticSite site = synthetic_site({weight, weight, weight}, x, kAwqColumns);
   site.names = {"q", "k", "v"};
   const AwqResult result = apply_awq(site.view(), with_scheme("uint3-g128"));
   const auto scaled = scaled_columns(weight, result.found.scales);
@@ -108,8 +110,8 @@ TEST(Awq, LeavesQAndKUnclipped) {
 }
 
 TEST(Awq, WorksWithTheDiagonalAlone) {
-  const auto x = correlated_inputs(74, 256, kColumns);
-  SyntheticSite site = synthetic_site({normals(75, 64 * kColumns)}, x, kColumns);
+  const auto x = correlated_inputs(74, 256, kAwqColumns);
+  SyntheticSite site = synthetic_site({normals(75, 64 * kAwqColumns)}, x, kAwqColumns);
   site.statistics.hessian.clear();
   const AwqResult result = apply_awq(site.view(), with_scheme("uint4-g128"));
   EXPECT_LT(result.found.error, 0.9 * result.found.plain_error);
@@ -117,15 +119,15 @@ TEST(Awq, WorksWithTheDiagonalAlone) {
 
 // Columns have inputs of different magnitudes, so that scaling helps.
 std::vector<float> uneven_inputs(std::uint64_t seed, std::int64_t tokens) {
-  auto x = normals(seed, tokens * kColumns);
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] *= i % kColumns % 8 == 0 ? 6.0f : 1.0f;
+  auto x = normals(seed, tokens * kAwqColumns);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] *= i % kAwqColumns % 8 == 0 ? 6.0f : 1.0f;
   return x;
 }
 
 // Creates weights as decoded from a GGUF file of type Q4_1: a scale and a minimum per 32 columns,
 // with codes from 0 to 15.
 std::vector<float> decoded_q4_1(std::int64_t rows) {
-  const auto noise = normals(90, rows * kColumns);
+  const auto noise = normals(90, rows * kAwqColumns);
   std::vector<float> weight(noise.size());
   for (std::size_t i = 0; i < weight.size(); ++i) {
     const float scale = 0.01f * (1 + 0.2f * static_cast<float>(i / 32 % 7));
@@ -137,29 +139,30 @@ std::vector<float> decoded_q4_1(std::int64_t rows) {
 }
 
 TEST(Awq, LeavesAWeightThatLiesOnItsGridAlready) {
-  const SyntheticSite site = synthetic_site({decoded_q4_1(64)}, uneven_inputs(91, 256), kColumns);
+  const SyntheticSite site =
+      synthetic_site({decoded_q4_1(64)}, uneven_inputs(91, 256), kAwqColumns);
   const AwqScales found = search_awq_scales(site.view(), with_scheme("q4_k"));
-  EXPECT_EQ(found.scales, std::vector<float>(kColumns, 1.0f));
+  EXPECT_EQ(found.scales, std::vector<float>(kAwqColumns, 1.0f));
   EXPECT_LT(found.plain_error, 1e-4);
 }
 
 TEST(Awq, ScalesForScalesOfScales) {
   const auto x = uneven_inputs(92, 256);
-  const SyntheticSite site = synthetic_site({normals(93, 64 * kColumns)}, x, kColumns);
+  const SyntheticSite site = synthetic_site({normals(93, 64 * kAwqColumns)}, x, kAwqColumns);
   const AwqScales found = search_awq_scales(site.view(), with_scheme("q4_k"));
   EXPECT_LT(found.error, found.plain_error);
   // The plain error is that of the codes of rtn with unscaled inputs.
-  MethodInput input = method_input(site.weights[0], kColumns, "q4_k");
+  MethodInput input = method_input(site.weights[0], kAwqColumns, "q4_k");
   input.statistics = &site.statistics;
-  const double plain = output_error(x, site.weights[0], rounded_by("rtn", input), kColumns);
+  const double plain = output_error(x, site.weights[0], rounded_by("rtn", input), kAwqColumns);
   EXPECT_NEAR(found.plain_error, plain, 1e-3 * plain);
 }
 
 // v has 8 bits and is exact, so only q's errors remain, which are a hundred times as large.
 TEST(Awq, EachConsumerIsRoundedAsItsOwnType) {
   const auto x = uneven_inputs(94, 128);
-  SyntheticSite site =
-      synthetic_site({normals(95, 32 * kColumns), normals(96, 32 * kColumns)}, x, kColumns);
+  SyntheticSite site = synthetic_site(
+      {normals(95, 32 * kAwqColumns), normals(96, 32 * kAwqColumns)}, x, kAwqColumns);
   AwqOptions options = with_scheme("q4_k");
   const double both = search_awq_scales(site.view(), options).plain_error;
   options.of_consumers = {*parse_scheme("q4_k"), *parse_scheme("int8-g32")};
@@ -169,17 +172,17 @@ TEST(Awq, EachConsumerIsRoundedAsItsOwnType) {
 }
 
 TEST(Awq, TiedChannelsShareAScale) {
-  const auto x = correlated_inputs(76, 128, kColumns);
-  SyntheticSite site = synthetic_site({normals(77, 32 * kColumns)}, x, kColumns);
-  for (std::size_t k = 0; k < kColumns; ++k) site.scale_of[k] = static_cast<std::int32_t>(k / 2);
+  const auto x = correlated_inputs(76, 128, kAwqColumns);
+  SyntheticSite site = synthetic_site({normals(77, 32 * kAwqColumns)}, x, kAwqColumns);
+  for (std::size_t k = 0; k < kAwqColumns; ++k) site.scale_of[k] = static_cast<std::int32_t>(k / 2);
   const AwqScales found = search_awq_scales(site.view(), with_scheme("uint4-g128"));
-  EXPECT_EQ(std::ssize(found.scales), kColumns / 2);
+  EXPECT_EQ(std::ssize(found.scales), kAwqColumns / 2);
   EXPECT_LE(found.error, found.plain_error);
 }
 
 TEST(Awq, ASearchOverSomeRowsIsStillNeverWorse) {
-  const auto x = correlated_inputs(78, 128, kColumns);
-  const SyntheticSite site = synthetic_site({normals(79, 64 * kColumns)}, x, kColumns);
+  const auto x = correlated_inputs(78, 128, kAwqColumns);
+  const SyntheticSite site = synthetic_site({normals(79, 64 * kAwqColumns)}, x, kAwqColumns);
   AwqOptions options = with_scheme("uint4-g128");
   options.search_rows = 8;
   const AwqScales few = search_awq_scales(site.view(), options);
@@ -187,8 +190,8 @@ TEST(Awq, ASearchOverSomeRowsIsStillNeverWorse) {
 }
 
 TEST(Awq, TheSameForAnyNumberOfThreads) {
-  const auto x = correlated_inputs(80, 64, kColumns);
-  const SyntheticSite site = synthetic_site({normals(81, 33 * kColumns)}, x, kColumns);
+  const auto x = correlated_inputs(80, 64, kAwqColumns);
+  const SyntheticSite site = synthetic_site({normals(81, 33 * kAwqColumns)}, x, kAwqColumns);
   ThreadPool pool(4);
   const AwqResult alone = apply_awq(site.view(), with_scheme("uint4-g64"));
   const AwqResult together = apply_awq(site.view(&pool), with_scheme("uint4-g64"));
@@ -198,7 +201,7 @@ TEST(Awq, TheSameForAnyNumberOfThreads) {
 
 TEST(Awq, NeedsStatistics) {
   SyntheticSite site =
-      synthetic_site({normals(82, 4 * kColumns)}, normals(83, 8 * kColumns), kColumns);
+      synthetic_site({normals(82, 4 * kAwqColumns)}, normals(83, 8 * kAwqColumns), kAwqColumns);
   site.statistics.abs_sum.clear();
   EXPECT_THROW(search_awq_scales(site.view(), {}), Error);
 }

@@ -14,15 +14,13 @@
 #include "model/open_model.h"
 #include "quantize/pipeline/rotation_search.h"
 #include "quantize/pipeline/statistics_file.h"
-#include "reference/naive_transformer.h"
+#include "reference/model_tensors.h"
 #include "reference/small_hybrid.h"
 #include "temporary_folder.h"
 #include "tokenizer/tokenizer.h"
 
 namespace leq {
 namespace {
-
-constexpr double kSameFunction = 1e-4;  // f32 against double, relative to the largest logit
 
 std::filesystem::path make_checkpoint(const std::filesystem::path& folder, Json config,
                                       test::RandomCheckpoint::Extras extras) {
@@ -60,7 +58,7 @@ void write(const std::filesystem::path& source, const std::filesystem::path& out
   quantize_checkpoint(source, output, options, [](auto, auto) {});
 }
 
-std::vector<float> values_of(const LeqReader& file, const std::string& name) {
+std::vector<float> tensor_values(const LeqReader& file, const std::string& name) {
   for (const StoredTensor& tensor : file.tensors()) {
     if (tensor.name != name) continue;
     std::vector<float> values;
@@ -81,7 +79,7 @@ ModelConfig config_of(const LeqReader& file) {
 test::NaiveTransformer naive_of(const LeqReader& file) {
   std::map<std::string, std::vector<double>> tensors;
   for (const StoredTensor& tensor : file.tensors()) {
-    const auto values = values_of(file, tensor.name);
+    const auto values = tensor_values(file, tensor.name);
     tensors[tensor.name] = {values.begin(), values.end()};
   }
   return {config_of(file), std::move(tensors)};
@@ -95,7 +93,7 @@ TEST(BlockRewrites, AttentionBiasesGoBehindAttentionInTheFile) {
   write(source, folder.path() / "m.leq", options);
   const LeqReader file(folder.path() / "m.leq", {.mode = LoadMode::map});
   EXPECT_TRUE(config_of(file).layers[0].attention()->output_bias);
-  for (const float bias : values_of(file, "layers.1.v.bias")) EXPECT_EQ(bias, 0.0f);
+  for (const float bias : tensor_values(file, "layers.1.v.bias")) EXPECT_EQ(bias, 0.0f);
   const ImportedModel model = import_hf(source);
   const std::vector<Token> ids = {3, 7, 11, 100, 5, 5, 90};
   const auto want = test::NaiveTransformer(model).forward(ids);
@@ -107,7 +105,7 @@ TEST(BlockRewrites, AttentionBiasesGoBehindAttentionInTheFile) {
       worst = std::max(worst, std::abs(want[t][v] - found[t][v]));
     }
   }
-  EXPECT_LT(worst, kSameFunction * largest);
+  EXPECT_LT(worst, test::kSameFunction * largest);
   EXPECT_THROW(write(llama(folder.path() / "llama"), folder.path() / "n.leq", options), Error);
 }
 
@@ -128,7 +126,7 @@ TEST(BlockRewrites, ZeroquantPlusAddsTheBiasesThatItsCorrectionNeeds) {
   EXPECT_EQ(config, with_linear_biases(config));
   for (const std::string part : {"q", "k", "v", "o", "gate", "up", "down"}) {
     const std::string name = "layers.1." + part;
-    const auto rounded = values_of(file, name), bias = values_of(file, name + ".bias");
+    const auto rounded = tensor_values(file, name), bias = tensor_values(file, name + ".bias");
     const auto tensor = std::ranges::find(model.tensors, name, &TensorInput::name);
     std::vector<float> weight(rounded.size());
     tensor->read(0, tensor->shape[0], weight);

@@ -10,18 +10,10 @@
 #include "base/random.h"
 #include "comm/thread_ranks.h"
 #include "quantize/linear_algebra/sliced_matrix.h"
+#include "quantize/random_values.h"
 
 namespace leq {
 namespace {
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-std::vector<float> random_values(std::int64_t count, std::uint64_t seed) {
-  Random random(seed);
-  std::vector<float> values(at(count));
-  for (float& value : values) value = random.normal();
-  return values;
-}
 
 // Computes X^T X by definition, in double.
 std::vector<double> outer_products(const std::vector<float>& x, std::int64_t tokens,

@@ -16,7 +16,7 @@ namespace {
 
 using namespace test;
 
-constexpr std::int64_t kColumns = 256;
+constexpr std::int64_t kFitColumns = 256;
 
 const char* const kIntegers[] = {"int8",      "int8-tensor", "int8-g32",  "int4-g32",
                                  "int4-g128", "int3-g64",    "int2-g32",  "uint8",
@@ -29,7 +29,7 @@ std::string_view plain_method(const MethodInput& input) {
 class PlainRanges : public testing::TestWithParam<const char*> {
  protected:
   MethodInput input(const std::vector<float>& weight) const {
-    return method_input(weight, kColumns, GetParam());
+    return method_input(weight, kFitColumns, GetParam());
   }
   ChosenCodes choose(const std::vector<float>& weight) const {
     const MethodInput in = input(weight);
@@ -41,12 +41,12 @@ class PlainRanges : public testing::TestWithParam<const char*> {
   // Returns the number of columns per scale.
   std::int64_t group() const {
     const QuantScheme scheme = *parse_scheme(GetParam());
-    return scheme.scaling == Scaling::group ? scheme.group : kColumns;
+    return scheme.scaling == Scaling::group ? scheme.group : kFitColumns;
   }
 };
 
 TEST_P(PlainRanges, ErrorsAreAtMostHalfAStep) {
-  const auto weight = heavy_tailed(1, 16 * kColumns);
+  const auto weight = heavy_tailed(1, 16 * kFitColumns);
   const ChosenCodes chosen = choose(weight);
   const auto found = values_of(input(weight), chosen);
   const QuantScheme scheme = *parse_scheme(GetParam());
@@ -68,7 +68,7 @@ TEST_P(PlainRanges, ErrorsAreAtMostHalfAStep) {
 }
 
 TEST_P(PlainRanges, ScaleWithAPowerOfTwo) {
-  const auto weight = heavy_tailed(3, 8 * kColumns);
+  const auto weight = heavy_tailed(3, 8 * kFitColumns);
   auto larger = weight;
   for (float& value : larger) value *= 64;
   const ChosenCodes one = choose(weight), other = choose(larger);
@@ -80,27 +80,27 @@ TEST_P(PlainRanges, ScaleWithAPowerOfTwo) {
 }
 
 TEST_P(PlainRanges, ZerosStayZeroAndScalesFinite) {
-  auto weight = normals(4, 4 * kColumns);
-  std::fill_n(weight.begin() + kColumns, kColumns, 0.0f);  // a row of zeros
-  std::fill_n(weight.begin() + 2 * kColumns, 32, 1e-14f);  // a group too small for a scale
+  auto weight = normals(4, 4 * kFitColumns);
+  std::fill_n(weight.begin() + kFitColumns, kFitColumns, 0.0f);  // a row of zeros
+  std::fill_n(weight.begin() + 2 * kFitColumns, 32, 1e-14f);     // a group too small for a scale
   weight[5] = 0;
   const auto found = rounded(weight);
   EXPECT_EQ(found[5], 0.0f);
-  for (std::size_t i = 0; i < kColumns; ++i) ASSERT_EQ(found[kColumns + i], 0.0f);
+  for (std::size_t i = 0; i < kFitColumns; ++i) ASSERT_EQ(found[kFitColumns + i], 0.0f);
   for (const float scale : choose(weight).scales) ASSERT_TRUE(std::isfinite(scale) && scale != 0);
-  const auto nothing = rounded(std::vector<float>(4 * kColumns));
+  const auto nothing = rounded(std::vector<float>(4 * kFitColumns));
   for (const float value : nothing) ASSERT_EQ(value, 0.0f);
 }
 
 TEST_P(PlainRanges, ConstantGroupsOfOneSideStayNearTheirValue) {
   for (const float sign : {-1.0f, 1.0f}) {
-    const auto found = rounded(std::vector<float>(2 * kColumns, 0.75f * sign));
+    const auto found = rounded(std::vector<float>(2 * kFitColumns, 0.75f * sign));
     for (const float value : found) ASSERT_NEAR(value, 0.75f * sign, 0.75f * 0x1p-10f);
   }
 }
 
 TEST_P(PlainRanges, GroupScalesAreWhatTheFileHolds) {
-  const ChosenCodes chosen = choose(heavy_tailed(5, 8 * kColumns));
+  const ChosenCodes chosen = choose(heavy_tailed(5, 8 * kFitColumns));
   if (parse_scheme(GetParam())->scaling != Scaling::group) {
     EXPECT_EQ(chosen.scale_mul, 1.0f);
     return;
@@ -114,7 +114,7 @@ TEST_P(PlainRanges, GroupScalesAreWhatTheFileHolds) {
 }
 
 TEST_P(PlainRanges, TheSameForAnyNumberOfThreads) {
-  const auto weight = heavy_tailed(6, 33 * kColumns);
+  const auto weight = heavy_tailed(6, 33 * kFitColumns);
   const ChosenCodes alone = choose(weight);
   ThreadPool pool(4);
   MethodInput in = input(weight);
@@ -126,64 +126,64 @@ TEST_P(PlainRanges, TheSameForAnyNumberOfThreads) {
 }
 
 TEST_P(PlainRanges, RefusesWhatIsNotFinite) {
-  auto weight = normals(7, 2 * kColumns);
-  weight[kColumns + 3] = std::numeric_limits<float>::quiet_NaN();
+  auto weight = normals(7, 2 * kFitColumns);
+  weight[kFitColumns + 3] = std::numeric_limits<float>::quiet_NaN();
   test::expect_error([&] { choose(weight); }, {"row 1, column 3"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Schemes, PlainRanges, testing::ValuesIn(kIntegers), test::named_by_text);
 
 TEST(Absmax, TurnsItsCodesWithTheSign) {
-  const auto weight = heavy_tailed(10, 8 * kColumns);
+  const auto weight = heavy_tailed(10, 8 * kFitColumns);
   auto turned = weight;
   for (float& value : turned) value = -value;
   for (const char* scheme : {"int8", "int8-g64"}) {
     const auto codes =
-        require_method("absmax").choose(method_input(weight, kColumns, scheme)).codes;
-    auto other = require_method("absmax").choose(method_input(turned, kColumns, scheme)).codes;
+        require_method("absmax").choose(method_input(weight, kFitColumns, scheme)).codes;
+    auto other = require_method("absmax").choose(method_input(turned, kFitColumns, scheme)).codes;
     for (auto& code : other.codes) code = static_cast<std::int16_t>(-code);
     EXPECT_EQ(codes.codes, other.codes);
   }
-  const auto four = require_method("absmax").choose(method_input(weight, kColumns, "int4-g32"));
+  const auto four = require_method("absmax").choose(method_input(weight, kFitColumns, "int4-g32"));
   const auto rotated_four =
-      require_method("absmax").choose(method_input(turned, kColumns, "int4-g32"));
+      require_method("absmax").choose(method_input(turned, kFitColumns, "int4-g32"));
   EXPECT_EQ(four.codes.codes, rotated_four.codes.codes);  // the scale carries the sign
 }
 
 // (With a zero point, the range of rounded weights can be smaller than that of the weights.)
 TEST(Absmax, RoundingRoundedWeightsChangesNothing) {
-  const auto weight = heavy_tailed(2, 16 * kColumns);
+  const auto weight = heavy_tailed(2, 16 * kFitColumns);
   for (const char* scheme :
        {"int8", "int8-tensor", "int8-g32", "int4-g128", "int3-g64", "int2-g32"}) {
-    const MethodInput input = method_input(weight, kColumns, scheme);
+    const MethodInput input = method_input(weight, kFitColumns, scheme);
     const ChosenCodes once = require_method("absmax").choose(input).codes;
     const auto values = values_of(input, once);
     const auto twice =
-        require_method("absmax").choose(method_input(values, kColumns, scheme)).codes;
+        require_method("absmax").choose(method_input(values, kFitColumns, scheme)).codes;
     EXPECT_EQ(once.codes, twice.codes) << scheme;
   }
 }
 
 TEST(Absmax, ARowOfItsOwnIsNeverWorseThanATensorsScale) {
-  auto weight = heavy_tailed(11, 32 * kColumns);
-  for (std::size_t i = 0; i < kColumns; ++i) weight[i] *= 20;
-  EXPECT_LE(
-      relative_error(weight, rounded_by("absmax", method_input(weight, kColumns, "int8"))),
-      relative_error(weight, rounded_by("absmax", method_input(weight, kColumns, "int8-tensor"))));
+  auto weight = heavy_tailed(11, 32 * kFitColumns);
+  for (std::size_t i = 0; i < kFitColumns; ++i) weight[i] *= 20;
+  EXPECT_LE(relative_error(weight, rounded_by("absmax", method_input(weight, kFitColumns, "int8"))),
+            relative_error(weight,
+                           rounded_by("absmax", method_input(weight, kFitColumns, "int8-tensor"))));
 }
 
 TEST(Absmax, StoresWhatPackWeightStores) {
-  const auto weight = heavy_tailed(12, 70 * kColumns);
+  const auto weight = heavy_tailed(12, 70 * kFitColumns);
   for (const char* scheme : {"int8", "int8-tensor", "int8-g32", "int4-g64"}) {
-    const MethodInput input = method_input(weight, kColumns, scheme);
+    const MethodInput input = method_input(weight, kFitColumns, scheme);
     const auto found = rounded_by("absmax", input);
     const PackedWeight packed =
-        pack_weight(weight, input.rows, kColumns, input.scheme, ActKind::none, "w");
-    std::vector<float> row(kColumns);
+        pack_weight(weight, input.rows, kFitColumns, input.scheme, ActKind::none, "w");
+    std::vector<float> row(kFitColumns);
     for (std::int64_t r = 0; r < input.rows; ++r) {
       unpack_row(packed.view(), r, row);
-      for (std::int64_t k = 0; k < kColumns; ++k) {
-        ASSERT_EQ(found[static_cast<std::size_t>(r * kColumns + k)],
+      for (std::int64_t k = 0; k < kFitColumns; ++k) {
+        ASSERT_EQ(found[static_cast<std::size_t>(r * kFitColumns + k)],
                   row[static_cast<std::size_t>(k)])
             << scheme;
       }
@@ -193,34 +193,34 @@ TEST(Absmax, StoresWhatPackWeightStores) {
 
 TEST(Zeropoint, HoldsGroupsFarFromZero) {
   Random random(13);
-  std::vector<float> weight(4 * kColumns);
+  std::vector<float> weight(4 * kFitColumns);
   for (float& value : weight) value = 0.5f + 0.5f * random.uniform();
-  const auto found = rounded_by("zeropoint", method_input(weight, kColumns, "uint4-g32"));
+  const auto found = rounded_by("zeropoint", method_input(weight, kFitColumns, "uint4-g32"));
   for (std::size_t i = 0; i < weight.size(); ++i) {
     ASSERT_NEAR(found[i], weight[i], 1.0f / 30 * 1.01f);
   }
 }
 
 TEST(Zeropoint, IntegerSumsWithZeroPointsAreTheFloatProduct) {
-  const auto weight = heavy_tailed(14, kColumns);
-  const MethodInput input = method_input(weight, kColumns, "uint8");
+  const auto weight = heavy_tailed(14, kFitColumns);
+  const MethodInput input = method_input(weight, kFitColumns, "uint8");
   const ChosenCodes w = require_method("zeropoint").choose(input).codes;
-  const auto x_values = normals(15, kColumns);
+  const auto x_values = normals(15, kFitColumns);
   const ChosenCodes x =
-      require_method("zeropoint").choose(method_input(x_values, kColumns, "uint8")).codes;
+      require_method("zeropoint").choose(method_input(x_values, kFitColumns, "uint8")).codes;
   std::int64_t products = 0, sum_w = 0, sum_x = 0;
-  for (std::size_t k = 0; k < kColumns; ++k) {
+  for (std::size_t k = 0; k < kFitColumns; ++k) {
     products += std::int64_t{w.codes[k]} * x.codes[k];
     sum_w += w.codes[k];
     sum_x += x.codes[k];
   }
   const std::int64_t zw = w.zeros[0], zx = x.zeros[0];
   const double integer =
-      static_cast<double>(products - zx * sum_w - zw * sum_x + kColumns * zx * zw) *
+      static_cast<double>(products - zx * sum_w - zw * sum_x + kFitColumns * zx * zw) *
       static_cast<double>(w.scales[0]) * static_cast<double>(x.scales[0]);
   const auto wf = values_of(input, w), xf = values_of(input, x);
   double real = 0, size = 0;
-  for (std::size_t k = 0; k < kColumns; ++k) {
+  for (std::size_t k = 0; k < kFitColumns; ++k) {
     const double product = static_cast<double>(wf[k]) * static_cast<double>(xf[k]);
     real += product;
     size += std::fabs(product);

@@ -15,9 +15,6 @@
 namespace leq {
 namespace {
 
-// Each fold rounds weights to f32 once: 2^-24 per number, through every layer.
-constexpr double kSameFunction = 1e-4;
-
 // Returns different scales from 1/3 to 3 in random order.
 std::vector<float> wide_scales(std::int64_t count, std::uint64_t seed) {
   Random random(seed);
@@ -61,7 +58,8 @@ TEST_P(FoldOf, EachSiteAloneLeavesTheLogits) {
       expect_wide(scales, site.name);
       fold_scales(after.blocks[l], site, scales);
       expect_changed(before.blocks[l], after.blocks[l], site);
-      EXPECT_LT(test::relative_difference(want, test::naive_logits(after, ids)), kSameFunction)
+      EXPECT_LT(test::relative_difference(want, test::naive_logits(after, ids)),
+                test::kSameFunction)
           << site.name << " of layer " << l;
     }
   }
@@ -81,7 +79,7 @@ TEST_P(FoldOf, AllSitesAndBiasesTogetherLeaveTheLogits) {
   }
   EXPECT_LT(
       test::relative_difference(test::naive_logits(before, ids), test::naive_logits(after, ids)),
-      kSameFunction);
+      test::kSameFunction);
 }
 
 TEST_P(FoldOf, AttentionBiasesMoveBehindAttention) {
@@ -106,11 +104,11 @@ TEST_P(FoldOf, AttentionBiasesMoveBehindAttention) {
   }
   EXPECT_LT(
       test::relative_difference(test::naive_logits(before, ids), test::naive_logits(after, ids)),
-      kSameFunction);
+      test::kSameFunction);
   // The engine must use the bias, which did not exist before.
   EXPECT_LT(
       test::relative_difference(test::naive_logits(before, ids), test::engine_logits(after, ids)),
-      kSameFunction);
+      test::kSameFunction);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, FoldOf, ::testing::ValuesIn(test::random_models()),
@@ -205,7 +203,7 @@ TEST_P(FoldOfTrained, HalfAlphaScalesLeaveTheLogits) {
       expect_changed(unfolded, after.blocks[l], site);
     }
   }
-  EXPECT_LT(test::relative_difference(want, test::naive_logits(after, ids)), kSameFunction);
+  EXPECT_LT(test::relative_difference(want, test::naive_logits(after, ids)), test::kSameFunction);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, FoldOfTrained, testing::ValuesIn(test::kTrainedModels),

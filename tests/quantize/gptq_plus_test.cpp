@@ -17,13 +17,7 @@ namespace leq {
 namespace {
 
 // Losses are compared in double, but the methods use f32 sums.
-constexpr double kSame = 1 + 1e-6;
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-ChosenCodes with_codes(const Ranges& ranges, const std::vector<std::int16_t>& codes) {
-  return {codes, ranges.scales, ranges.scale_mul, ranges.zeros};
-}
+constexpr double kSameLoss = 1 + 1e-6;
 
 class GptqPlus : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Schemes, GptqPlus, testing::ValuesIn(kLayerSchemes), test::named_by_text);
@@ -36,8 +30,8 @@ TEST_P(GptqPlus, LosesNoMoreThanGptqAndGptqNoMoreThanTheNearestCodes) {
   };
   const double plus = loss(choose_gptq_plus(input).codes);
   const double gptq = loss(choose_gptq(input).codes);
-  EXPECT_LE(plus, gptq * kSame);
-  EXPECT_LE(gptq, loss(nearest_codes(input, weighted_ranges(input))) * kSame);
+  EXPECT_LE(plus, gptq * kSameLoss);
+  EXPECT_LE(gptq, loss(nearest_codes(input, weighted_ranges(input))) * kSameLoss);
   // With correlated inputs gptq+ loses 5 % less; with one scale per tensor, only codes can improve.
   const double gain = input.scheme.scaling == Scaling::tensor ? 1.0 : 0.95;
   EXPECT_LT(plus, gain * gptq);

@@ -17,17 +17,11 @@
 namespace leq {
 namespace {
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
 std::vector<double> damped(const InputStatistics& statistics, double damping) {
   std::vector<double> h = statistics.hessian;
   for (std::int64_t k = 0; k < statistics.columns; ++k)
     h[at(k * statistics.columns + k)] *= 1 + damping;
   return h;
-}
-
-ChosenCodes with_codes(const Ranges& ranges, const std::vector<std::int16_t>& codes) {
-  return {codes, ranges.scales, ranges.scale_mul, ranges.zeros};
 }
 
 // The inverse of a positive definite matrix by Gauss-Jordan elimination.

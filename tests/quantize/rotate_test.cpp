@@ -21,8 +21,6 @@
 namespace leq {
 namespace {
 
-// The tolerance for the engine's f32 sums and for weights that are rounded to f32 once more.
-constexpr double kSameFunction = 1e-4;
 constexpr std::uint64_t kSeed = 0x9876543210fedcba;
 
 test::ModelTensors rotated_tensors(const test::ModelTensors& before, std::uint64_t seed) {
@@ -63,7 +61,8 @@ TEST_P(RotationOf, LeavesTheLogits) {
   const auto want = test::naive_logits(before, ids);
   for (const std::uint64_t seed : {kSeed, std::uint64_t{0}}) {
     const test::ModelTensors after = rotated_tensors(before, seed);
-    EXPECT_LT(test::relative_difference(want, test::engine_logits(after, ids)), kSameFunction);
+    EXPECT_LT(test::relative_difference(want, test::engine_logits(after, ids)),
+              test::kSameFunction);
   }
 }
 
@@ -110,7 +109,7 @@ TEST_P(RotationOf, FoldsBeforeAndBehindItLeaveTheLogits) {
   }
   EXPECT_LT(
       test::relative_difference(test::naive_logits(before, ids), test::engine_logits(after, ids)),
-      kSameFunction);
+      test::kSameFunction);
 }
 
 TEST_P(RotationOf, LogitsAreEqualForAnyIsaThreadsAndChunk) {
@@ -181,7 +180,7 @@ TEST_P(RotationOfTrained, LeavesTheLogits) {
   const test::ModelTensors after = rotated_tensors(before, kSeed);
   EXPECT_LT(
       test::relative_difference(test::naive_logits(before, ids), test::engine_logits(after, ids)),
-      kSameFunction);
+      test::kSameFunction);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, RotationOfTrained, testing::ValuesIn(test::kTrainedModels),

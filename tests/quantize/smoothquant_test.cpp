@@ -11,26 +11,27 @@ namespace {
 
 using namespace test;
 
-constexpr std::int64_t kColumns = 128;
+constexpr std::int64_t kSmoothColumns = 128;
 
 // Returns inputs with a few channels that are 30 times as large as the others.
 std::vector<float> inputs_with_outliers(std::uint64_t seed, std::int64_t tokens) {
-  auto x = normals(seed, tokens * kColumns);
+  auto x = normals(seed, tokens * kSmoothColumns);
   for (std::size_t i = 0; i < x.size(); ++i) {
-    if (i % kColumns % 32 == 9) x[i] *= 30;
+    if (i % kSmoothColumns % 32 == 9) x[i] *= 30;
   }
   return x;
 }
 
 SyntheticSite outlier_site() {
-  return synthetic_site({normals(51, 64 * kColumns, 0.05f), normals(52, 40 * kColumns, 0.1f)},
-                        inputs_with_outliers(50, 96), kColumns);
+  return synthetic_site(
+      {normals(51, 64 * kSmoothColumns, 0.05f), normals(52, 40 * kSmoothColumns, 0.1f)},
+      inputs_with_outliers(50, 96), kSmoothColumns);
 }
 
 float column_peak(const SyntheticSite& site, std::size_t k) {
   float peak = 0;
   for (const auto& weight : site.weights) {
-    for (std::size_t i = k; i < weight.size(); i += kColumns) {
+    for (std::size_t i = k; i < weight.size(); i += kSmoothColumns) {
       peak = std::max(peak, std::fabs(weight[i]));
     }
   }
@@ -40,7 +41,7 @@ float column_peak(const SyntheticSite& site, std::size_t k) {
 TEST(Smoothquant, AlphaOneHalfBalancesInputsAndWeights) {
   const SyntheticSite site = outlier_site();
   const auto scales = smoothing_scales(site.view(), 0.5);
-  for (std::size_t k = 0; k < kColumns; ++k) {
+  for (std::size_t k = 0; k < kSmoothColumns; ++k) {
     const float input = site.statistics.absmax[k] / scales[k];
     EXPECT_NEAR(input / (column_peak(site, k) * scales[k]), 1.0f, 1e-5f);
   }
@@ -50,7 +51,7 @@ TEST(Smoothquant, AlphaOneMovesEverythingAndEqualizerNeedsNoInputs) {
   SyntheticSite site = outlier_site();
   const auto all = smoothing_scales(site.view(), 1.0);
   const auto equal = equalizer_scales(site.view());
-  for (std::size_t k = 0; k < kColumns; ++k) {
+  for (std::size_t k = 0; k < kSmoothColumns; ++k) {
     EXPECT_NEAR(site.statistics.absmax[k] / all[k], 1.0f, 1e-5f);
     EXPECT_NEAR(column_peak(site, k) * equal[k], 1.0f, 1e-5f);
   }
@@ -70,7 +71,7 @@ TEST(Smoothquant, ASilentChannelKeepsItsSizeAndTinyOnesAreClamped) {
 
 TEST(Smoothquant, TiedChannelsShareTheScaleOfTheLargest) {
   SyntheticSite site = outlier_site();
-  for (std::size_t k = 0; k < kColumns; ++k) {
+  for (std::size_t k = 0; k < kSmoothColumns; ++k) {
     site.scale_of[k] = static_cast<std::int32_t>(k % 32 + k / 64 * 32);
   }
   const auto scales = smoothing_scales(site.view(), 0.5);
@@ -110,17 +111,17 @@ TEST(Smoothquant, ErrorIsThatOfTheRoundedSite) {
   const auto& x = site.statistics.samples;
   double error = 0, energy = 0;
   for (const auto& weight : site.weights) {
-    for (std::size_t n = 0; n < weight.size(); n += kColumns) {
+    for (std::size_t n = 0; n < weight.size(); n += kSmoothColumns) {
       double largest_w = 0;
-      for (std::size_t k = 0; k < kColumns; ++k) {
+      for (std::size_t k = 0; k < kSmoothColumns; ++k) {
         largest_w = std::max(largest_w, std::fabs(static_cast<double>(weight[n + k] * s[k])));
       }
-      for (std::size_t t = 0; t < x.size(); t += kColumns) {
+      for (std::size_t t = 0; t < x.size(); t += kSmoothColumns) {
         double largest_x = 0, y = 0, q = 0;
-        for (std::size_t k = 0; k < kColumns; ++k) {
+        for (std::size_t k = 0; k < kSmoothColumns; ++k) {
           largest_x = std::max(largest_x, std::fabs(static_cast<double>(x[t + k] / s[k])));
         }
-        for (std::size_t k = 0; k < kColumns; ++k) {
+        for (std::size_t k = 0; k < kSmoothColumns; ++k) {
           const double xs = largest_x / 127, ws = largest_w / 127;
           const double xq = std::nearbyint(static_cast<double>(x[t + k] / s[k]) / xs) * xs;
           const double wq = std::nearbyint(static_cast<double>(weight[n + k] * s[k]) / ws) * ws;
@@ -139,20 +140,21 @@ TEST(Smoothquant, ErrorIsThatOfTheRoundedSite) {
 // Returns `weight` with each row repeated `times` times.
 std::vector<float> rows_repeated(const std::vector<float>& weight, int times) {
   std::vector<float> repeated;
-  for (std::size_t n = 0; n < weight.size(); n += kColumns) {
+  for (std::size_t n = 0; n < weight.size(); n += kSmoothColumns) {
     const auto row = weight.begin() + static_cast<std::ptrdiff_t>(n);
-    for (int i = 0; i < times; ++i) repeated.insert(repeated.end(), row, row + kColumns);
+    for (int i = 0; i < times; ++i) repeated.insert(repeated.end(), row, row + kSmoothColumns);
   }
   return repeated;
 }
 
 TEST(Smoothquant, SomeRowsStandForAWeightOfMany) {
   const auto x = inputs_with_outliers(54, 32);
-  const auto many = normals(56, kSearchRows * kColumns), few = normals(57, 16 * kColumns, 4.0f);
+  const auto many = normals(56, kSearchRows * kSmoothColumns),
+             few = normals(57, 16 * kSmoothColumns, 4.0f);
   const auto tall =
-      search_smoothing(synthetic_site({rows_repeated(many, 3), few}, x, kColumns).view(), {});
+      search_smoothing(synthetic_site({rows_repeated(many, 3), few}, x, kSmoothColumns).view(), {});
   const auto whole =
-      search_smoothing(synthetic_site({many, many, many, few}, x, kColumns).view(), {});
+      search_smoothing(synthetic_site({many, many, many, few}, x, kSmoothColumns).view(), {});
   EXPECT_EQ(tall.alpha, whole.alpha);
   EXPECT_EQ(tall.scales, whole.scales);
   EXPECT_NEAR(tall.error, whole.error, 1e-9 * whole.error);
@@ -160,14 +162,15 @@ TEST(Smoothquant, SomeRowsStandForAWeightOfMany) {
 }
 
 TEST(Smoothquant, AScaleForTheTensorSeesAllRows) {
-  auto weight = normals(58, (kSearchRows + 1) * kColumns);
-  weight[kSearchRows / 2 * kColumns + 5] = 100;  // in the row that a search would skip
+  auto weight = normals(58, (kSearchRows + 1) * kSmoothColumns);
+  weight[kSearchRows / 2 * kSmoothColumns + 5] = 100;  // in the row that a search would skip
   SmoothingOptions options;
   options.act = ActKind::none;
-  const auto x = normals(59, 32 * kColumns);
-  const auto by_row = search_smoothing(synthetic_site({weight}, x, kColumns).view(), options);
+  const auto x = normals(59, 32 * kSmoothColumns);
+  const auto by_row = search_smoothing(synthetic_site({weight}, x, kSmoothColumns).view(), options);
   options.weight.scaling = Scaling::tensor;
-  const auto by_tensor = search_smoothing(synthetic_site({weight}, x, kColumns).view(), options);
+  const auto by_tensor =
+      search_smoothing(synthetic_site({weight}, x, kSmoothColumns).view(), options);
   EXPECT_GT(by_tensor.plain_error, 100 * by_row.plain_error);
 }
 
@@ -189,25 +192,26 @@ TEST(Smoothquant, SearchTakesTheLeastAndIsNeverWorseThanNothing) {
 
 TEST(Smoothquant, NothingIsMovedWhereThatWouldHurt) {
   // All inputs are 1 and all columns of weights have similar ranges, so scales hardly help.
-  const auto x = std::vector<float>(32 * kColumns, 1.0f);
-  auto weight = normals(53, 32 * kColumns);
-  const SyntheticSite site = synthetic_site({weight}, x, kColumns);
+  const auto x = std::vector<float>(32 * kSmoothColumns, 1.0f);
+  auto weight = normals(53, 32 * kSmoothColumns);
+  const SyntheticSite site = synthetic_site({weight}, x, kSmoothColumns);
   SmoothingOptions options;
   options.act = ActKind::none;  // only weights are rounded, so a common small scale is as good as 1
   const SmoothingChoice choice = search_smoothing(site.view(), options);
   EXPECT_LE(choice.error, choice.plain_error);
   if (!choice.alpha) {
-    EXPECT_EQ(choice.scales, std::vector<float>(kColumns, 1.0f));
+    EXPECT_EQ(choice.scales, std::vector<float>(kSmoothColumns, 1.0f));
   }
   // int8 represents these inputs and weights exactly, so no scales can be better.
-  std::vector<float> grid(32 * kColumns);
+  std::vector<float> grid(32 * kSmoothColumns);
   for (std::size_t i = 0; i < grid.size(); ++i) {
-    grid[i] = i % kColumns == 0 ? 127.0f : static_cast<float>(static_cast<int>(i * 37 % 200) - 100);
+    grid[i] =
+        i % kSmoothColumns == 0 ? 127.0f : static_cast<float>(static_cast<int>(i * 37 % 200) - 100);
   }
-  const SyntheticSite exact = synthetic_site({grid}, grid, kColumns);
+  const SyntheticSite exact = synthetic_site({grid}, grid, kSmoothColumns);
   const SmoothingChoice none = search_smoothing(exact.view(), {});
   EXPECT_FALSE(none.alpha.has_value());
-  EXPECT_EQ(none.scales, std::vector<float>(kColumns, 1.0f));
+  EXPECT_EQ(none.scales, std::vector<float>(kSmoothColumns, 1.0f));
   EXPECT_LT(none.error, 1e-9);
 }
 
@@ -215,11 +219,12 @@ TEST(Smoothquant, OrderOfTokensDoesNotMatter) {
   const auto x = inputs_with_outliers(54, 64);
   std::vector<float> turned;
   for (std::int64_t t = 63; t >= 0; --t) {
-    turned.insert(turned.end(), x.begin() + t * kColumns, x.begin() + (t + 1) * kColumns);
+    turned.insert(turned.end(), x.begin() + t * kSmoothColumns,
+                  x.begin() + (t + 1) * kSmoothColumns);
   }
-  const auto weight = normals(55, 32 * kColumns);
-  const auto one = search_smoothing(synthetic_site({weight}, x, kColumns).view(), {});
-  const auto other = search_smoothing(synthetic_site({weight}, turned, kColumns).view(), {});
+  const auto weight = normals(55, 32 * kSmoothColumns);
+  const auto one = search_smoothing(synthetic_site({weight}, x, kSmoothColumns).view(), {});
+  const auto other = search_smoothing(synthetic_site({weight}, turned, kSmoothColumns).view(), {});
   EXPECT_EQ(one.alpha, other.alpha);
   EXPECT_EQ(one.scales, other.scales);
 }

@@ -17,8 +17,8 @@ using namespace test;
 constexpr const char* kTypes[] = {"q4_k", "q5_k", "q6_k"};
 
 // Returns the values that a reader of the file computes by docs/leq-format.md, in double.
-std::vector<double> values_of(const ChosenCodes& chosen, std::int64_t rows, std::int64_t columns,
-                              bool is_6) {
+std::vector<double> super_values(const ChosenCodes& chosen, std::int64_t rows, std::int64_t columns,
+                                 bool is_6) {
   const std::int64_t supers = (columns + 255) / 256, block = is_6 ? 16 : 32;
   const std::int64_t blocks = (columns + block - 1) / block;
   std::vector<double> values;
@@ -62,7 +62,7 @@ double loss_by(const char* method, const SyntheticLayer& layer, const char* type
                const std::vector<double>& hessian) {
   const MethodResult found = require_method(method).choose(input_of(layer, type));
   return loss_of(layer,
-                 values_of(found.codes, layer.rows, layer.columns, std::string(type) == "q6_k"),
+                 super_values(found.codes, layer.rows, layer.columns, std::string(type) == "q6_k"),
                  hessian);
 }
 
@@ -91,12 +91,12 @@ TEST(SuperChoice, RtnTakesTheNearestCodeOfEveryWeight) {
     const bool is_6 = std::string(type) == "q6_k";
     const int most = type[1] == '4' ? 15 : type[1] == '5' ? 31 : 63;
     const ChosenCodes chosen = require_method("rtn").choose(input_of(layer, type)).codes;
-    const auto values = values_of(chosen, 5, 300, is_6);
+    const auto values = super_values(chosen, 5, 300, is_6);
     for (const int step : {-1, 1}) {
       ChosenCodes moved = chosen;
       for (std::int16_t& code : moved.codes)
         code = static_cast<std::int16_t>(std::clamp(code + step, 0, most));
-      const auto others = values_of(moved, 5, 300, is_6);
+      const auto others = super_values(moved, 5, 300, is_6);
       for (std::size_t i = 0; i < values.size(); ++i) {
         const auto want = static_cast<double>(layer.weight[i]);
         ASSERT_LE(std::fabs(values[i] - want), std::fabs(others[i] - want) + 1e-6) << type << i;
@@ -109,7 +109,7 @@ TEST(SuperChoice, RtnTakesTheNearestCodeOfEveryWeight) {
 TEST(SuperChoice, FittedScalesBeatThoseOfMinAndMax) {
   const auto weight = heavy_tailed(41, 32 * 256);
   const MethodInput input = method_input(weight, 256, "q4_k");
-  const auto fitted = values_of(require_method("rtn").choose(input).codes, 32, 256, false);
+  const auto fitted = super_values(require_method("rtn").choose(input).codes, 32, 256, false);
   double of_fit = 0, of_range = 0;
   for (std::size_t first = 0; first < weight.size(); first += 32) {
     const auto x = std::span(weight).subspan(first, 32);
@@ -132,7 +132,7 @@ TEST(SuperChoice, ReportsTheLossOfItsOutputs) {
     const double share =
         std::accumulate(found.outputs->errors.begin(), found.outputs->errors.end(), 0.0) /
         std::accumulate(found.outputs->energies.begin(), found.outputs->energies.end(), 0.0);
-    const auto values = values_of(found.codes, 7, 160, std::string(type) == "q6_k");
+    const auto values = super_values(found.codes, 7, 160, std::string(type) == "q6_k");
     const std::vector<double> nothing(values.size());
     const double want = loss_of(layer, values, layer.statistics.hessian) /
                         loss_of(layer, nothing, layer.statistics.hessian);
@@ -161,7 +161,7 @@ TEST(SuperChoice, GroupsOfZerosAndOfOneValueKeepThem) {
   }
   for (const char* type : kTypes) {
     const ChosenCodes chosen = require_method("rtn").choose(input_of(layer, type)).codes;
-    const auto values = values_of(chosen, 2, 288, std::string(type) == "q6_k");
+    const auto values = super_values(chosen, 2, 288, std::string(type) == "q6_k");
     for (std::size_t k = 0; k < 32; ++k) {
       EXPECT_NEAR(values[k], 0, 1e-3) << type;
       EXPECT_NEAR(values[32 + k], -0.25, 2e-3) << type;

@@ -14,8 +14,13 @@
 #include "base/random.h"
 #include "case_names.h"
 #include "quantize/methods/method.h"
+#include "quantize/random_values.h"
 
 namespace leq {
+
+inline ChosenCodes with_codes(const Ranges& ranges, const std::vector<std::int16_t>& codes) {
+  return {codes, ranges.scales, ranges.scale_mul, ranges.zeros};
+}
 
 struct SyntheticLayer {
   std::int64_t rows = 0;     // N

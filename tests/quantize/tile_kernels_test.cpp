@@ -8,19 +8,10 @@
 
 #include "base/random.h"
 #include "quantize/methods/fit.h"
+#include "quantize/random_values.h"
 
 namespace leq {
 namespace {
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-template <class Real>
-std::vector<Real> random_values(std::int64_t count, std::uint64_t seed) {
-  Random random(seed);
-  std::vector<Real> values(at(count));
-  for (Real& value : values) value = static_cast<Real>(random.normal());
-  return values;
-}
 
 template <class Real>
 void run_product(const TileKernels& kernels, const TileProduct<Real>& tile) {

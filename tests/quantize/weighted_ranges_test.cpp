@@ -13,7 +13,7 @@ namespace {
 
 using namespace test;
 
-constexpr std::int64_t kColumns = 256;
+constexpr std::int64_t kRangeColumns = 256;
 
 // Returns the weighted error of the nearest codes for this scale, in double.
 double error_at(std::span<const float> x, std::span<const float> w, double scale, int zero,
@@ -91,45 +91,45 @@ TEST(Ranges, TheSearchIsCloseToTheBestScaleThereIs) {
 }
 
 TEST(Ranges, ZeroPointsWithWeightsBeatThoseOfMinAndMax) {
-  const auto weight = heavy_tailed(24, 32 * kColumns);
-  const auto x = correlated_inputs(25, 256, kColumns);
-  const InputStatistics statistics = statistics_of(x, kColumns);
+  const auto weight = heavy_tailed(24, 32 * kRangeColumns);
+  const auto x = correlated_inputs(25, 256, kRangeColumns);
+  const InputStatistics statistics = statistics_of(x, kRangeColumns);
   for (const char* scheme : {"uint4-g128", "uint3-g64", "uint2-g32"}) {
-    MethodInput input = method_input(weight, kColumns, scheme);
+    MethodInput input = method_input(weight, kRangeColumns, scheme);
     input.statistics = &statistics;
     const auto plain = rounded_by("zeropoint", input), weighted = rounded_by("rtn", input);
-    const WeightPair of_plain{weight, plain, input.rows, kColumns, nullptr};
-    const WeightPair of_weighted{weight, weighted, input.rows, kColumns, nullptr};
+    const WeightPair of_plain{weight, plain, input.rows, kRangeColumns, nullptr};
+    const WeightPair of_weighted{weight, weighted, input.rows, kRangeColumns, nullptr};
     EXPECT_LT(diagonal_error(of_weighted, statistics), 0.9 * diagonal_error(of_plain, statistics))
         << scheme;
   }
 }
 
 TEST(Rtn, LessWeightedErrorThanAbsmaxWhereInputsDiffer) {
-  const auto weight = heavy_tailed(26, 64 * kColumns);
-  const auto x = correlated_inputs(27, 512, kColumns);
-  const InputStatistics statistics = statistics_of(x, kColumns);
+  const auto weight = heavy_tailed(26, 64 * kRangeColumns);
+  const auto x = correlated_inputs(27, 512, kRangeColumns);
+  const InputStatistics statistics = statistics_of(x, kRangeColumns);
   struct Case {
     const char* scheme;
     double most;  // relative to absmax's error
   };
   for (const Case& c :
        {Case{"int4-g32", 0.8}, Case{"int3-g64", 0.8}, Case{"int2-g32", 0.7}, Case{"int8", 1.0}}) {
-    MethodInput input = method_input(weight, kColumns, c.scheme);
+    MethodInput input = method_input(weight, kRangeColumns, c.scheme);
     input.statistics = &statistics;
-    const double rtn = output_error(x, weight, rounded_by("rtn", input), kColumns);
-    const double absmax = output_error(x, weight, rounded_by("absmax", input), kColumns);
+    const double rtn = output_error(x, weight, rounded_by("rtn", input), kRangeColumns);
+    const double absmax = output_error(x, weight, rounded_by("absmax", input), kRangeColumns);
     EXPECT_LE(rtn, c.most * absmax) << c.scheme;
   }
 }
 
 TEST(Rtn, DoesNotDependOnTheSizeOfTheInputs) {
-  const auto weight = heavy_tailed(28, 8 * kColumns);
-  auto x = correlated_inputs(29, 128, kColumns);
-  const InputStatistics one = statistics_of(x, kColumns);
+  const auto weight = heavy_tailed(28, 8 * kRangeColumns);
+  auto x = correlated_inputs(29, 128, kRangeColumns);
+  const InputStatistics one = statistics_of(x, kRangeColumns);
   for (float& value : x) value *= 16;
-  const InputStatistics other = statistics_of(x, kColumns);
-  MethodInput input = method_input(weight, kColumns, "int4-g32");
+  const InputStatistics other = statistics_of(x, kRangeColumns);
+  MethodInput input = method_input(weight, kRangeColumns, "int4-g32");
   input.statistics = &one;
   const auto first = rounded_by("rtn", input);
   input.statistics = &other;
@@ -137,22 +137,22 @@ TEST(Rtn, DoesNotDependOnTheSizeOfTheInputs) {
 }
 
 TEST(Rtn, AChannelThatWasSilentStillGetsItsNearestCode) {
-  const auto weight = normals(30, 4 * kColumns);
-  auto x = normals(31, 64 * kColumns);
+  const auto weight = normals(30, 4 * kRangeColumns);
+  auto x = normals(31, 64 * kRangeColumns);
   for (std::size_t i = 0; i < x.size(); ++i) {
-    if (i % kColumns < 128) x[i] = 0;
+    if (i % kRangeColumns < 128) x[i] = 0;
   }
-  const InputStatistics statistics = statistics_of(x, kColumns);
-  MethodInput input = method_input(weight, kColumns, "int8-g32");
+  const InputStatistics statistics = statistics_of(x, kRangeColumns);
+  MethodInput input = method_input(weight, kRangeColumns, "int8-g32");
   input.statistics = &statistics;
   EXPECT_LT(relative_error(weight, rounded_by("rtn", input)), 1e-4);
 }
 
 TEST(Rtn, TheSameForAnyNumberOfThreads) {
-  const auto weight = heavy_tailed(32, 33 * kColumns);
+  const auto weight = heavy_tailed(32, 33 * kRangeColumns);
   ThreadPool pool(4);
   for (const char* scheme : {"int4-g32", "uint3-g64", "int8"}) {
-    MethodInput input = method_input(weight, kColumns, scheme);
+    MethodInput input = method_input(weight, kRangeColumns, scheme);
     const auto alone = rounded_by("rtn", input);
     input.pool = &pool;
     EXPECT_EQ(alone, rounded_by("rtn", input)) << scheme;
@@ -171,30 +171,30 @@ TEST(Zeroquant, IsInt8WhereAGroupIsARow) {
 }
 
 TEST(Zeroquant, HalvingTheGroupIsNeverWorse) {
-  const auto weight = heavy_tailed(34, 64 * kColumns);
+  const auto weight = heavy_tailed(34, 64 * kRangeColumns);
   double before = std::numeric_limits<double>::infinity();
   for (const char* scheme : {"int8", "int8-g128", "int8-g64", "int8-g32"}) {
-    const double error =
-        relative_error(weight, rounded_by("zeroquant", method_input(weight, kColumns, scheme)));
+    const double error = relative_error(
+        weight, rounded_by("zeroquant", method_input(weight, kRangeColumns, scheme)));
     EXPECT_LE(error, before) << scheme;
     before = error;
   }
 }
 
 TEST(Zeroquant, BiasCorrectionKeepsTheMeanOfTheOutputs) {
-  const auto weight = heavy_tailed(35, 16 * kColumns);
-  auto x = correlated_inputs(36, 64, kColumns);
+  const auto weight = heavy_tailed(35, 16 * kRangeColumns);
+  auto x = correlated_inputs(36, 64, kRangeColumns);
   for (float& value : x) value += 0.5f;
-  const InputStatistics statistics = statistics_of(x, kColumns);
-  const MethodInput input = method_input(weight, kColumns, "int4-g128");
+  const InputStatistics statistics = statistics_of(x, kRangeColumns);
+  const MethodInput input = method_input(weight, kRangeColumns, "int4-g128");
   const auto found = rounded_by("zeroquant", input);
   ThreadPool pool(2);
-  const auto delta = bias_correction({weight, found, input.rows, kColumns, &pool}, statistics);
+  const auto delta = bias_correction({weight, found, input.rows, kRangeColumns, &pool}, statistics);
   ASSERT_EQ(std::ssize(delta), input.rows);
   for (std::size_t n = 0; n < delta.size(); ++n) {
     double wanted = 0, got = 0;
     for (std::size_t i = 0; i < x.size(); ++i) {
-      const std::size_t at = n * kColumns + i % kColumns;
+      const std::size_t at = n * kRangeColumns + i % kRangeColumns;
       wanted += static_cast<double>(x[i]) * static_cast<double>(weight[at]);
       got += static_cast<double>(x[i]) * static_cast<double>(found[at]);
     }

@@ -13,7 +13,7 @@
 namespace leq {
 namespace {
 
-constexpr double kSame = 1 + 1e-5;  // the method compares sums of f32 products
+constexpr double kSameSums = 1 + 1e-5;  // the method compares sums of f32 products
 
 ChosenCodes zeroquant(const MethodInput& input) {
   return require_method("zeroquant").choose(input).codes;
@@ -52,7 +52,7 @@ TEST_P(ZeroquantPlus, NoRowLosesMoreThanWithZeroquantAndAllTogetherLessThanHalf)
   const auto found = losses(layer, choose_zeroquant_plus(input).codes, input.scheme);
   double before = 0, after = 0;
   for (std::size_t row = 0; row < plain.size(); ++row) {
-    EXPECT_LE(found[row], plain[row] * kSame) << row;
+    EXPECT_LE(found[row], plain[row] * kSameSums) << row;
     before += plain[row];
     after += found[row];
   }
@@ -75,7 +75,7 @@ TEST_P(ZeroquantPlus, DeadInputsAndEmptyGroupsDoNoHarm) {
   const ChosenCodes chosen = choose_zeroquant_plus(input).codes;
   const auto found = losses(layer, chosen, input.scheme);
   for (std::size_t row = 0; row < plain.size(); ++row) {
-    EXPECT_LE(found[row], plain[row] * kSame) << row;
+    EXPECT_LE(found[row], plain[row] * kSameSums) << row;
   }
   EXPECT_TRUE(std::all_of(chosen.codes.begin(), chosen.codes.begin() + 150,
                           [](int code) { return code == 0; }));

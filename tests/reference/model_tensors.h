@@ -138,6 +138,10 @@ inline Logits engine_logits(const ModelTensors& model, const std::vector<Token>&
   return logits;
 }
 
+// The largest relative_difference of models that compute the same function: f32 sums against
+// double, and weights that a rewrite rounded to f32 once more.
+inline constexpr double kSameFunction = 1e-4;
+
 // Returns max |a - b| / max |a|.
 inline double relative_difference(const Logits& a, const Logits& b) {
   double worst = 0, largest = 0;

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A share of AddressSanitizer and UBSan for every run of the tests: what reads files and text, what
-# quantizes, caches and backends, without the kernels' own code. `make asan` sees everything.
+# quantizes, caches and backends. CPU kernels are those of BUILD_FOLDER, without sanitizers; `make
+# asan` sees everything.
 #   share.sh BUILD_FOLDER SOURCE_FOLDER
 set -euo pipefail
 build=$1/sanitized
@@ -11,7 +12,7 @@ programs=(quantize_tests cache_tests tokenizer_tests conformance_tests format_te
 mkdir -p "$build"
 cd "$source"
 cmake --preset asan -B "$build" "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g -DNDEBUG" \
-  -DCMAKE_DISABLE_PRECOMPILE_HEADERS=OFF -DLEQ_BY_FOLDER=ON -DLEQ_SANITIZE_KERNELS=OFF \
+  -DCMAKE_DISABLE_PRECOMPILE_HEADERS=OFF -DLEQ_BY_FOLDER=ON "-DLEQ_KERNELS_OF=$1" \
   -DLEQ_CUDA_SIM=OFF -DLEQ_EXAMPLES=OFF > "$build/log" || { cat "$build/log"; exit 1; }
 cmake --build "$build" -j 2 --target "${programs[@]}"
 printf '%s\n' "${programs[@]}" | xargs -P 2 -I PROGRAM env "$build/tests/PROGRAM" --gtest_brief=1

@@ -280,7 +280,7 @@ TEST(StepsOfMovingScales, ReplayedGiveTheBitsOfStepsRunOneByOne) {
 // If the driver cannot build a graph of the recording, the reply is slower but the same.
 TEST(StepsThatCannotBeRecorded, RunOneByOneAndSaySo) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
-  const Kind kind = {"storyteller", "int8", KvType::f16};
+  const Kind kind = {"storyteller", "int8", KvType::f16, 512};
   const auto file = test::quantized(folder, kind.type);
   Course plain(kind, file, false), failing(kind, file, true);
   sim::rt::fail_captures(1);

@@ -26,7 +26,7 @@ inline __attribute__((always_inline)) void add_quad(const Planes& planes, const 
 
 // Computes a tile of M tokens x 64 outputs. Codes of odd quads are not shifted down in their bytes,
 // so that their products are exactly 2^kShift times too large until the end of the group.
-template <class Bits, int M, Scales kScales, Fetch kFetch>
+template <class Bits, int M, Fetch kFetch>
 void bits_tile(const IntPanel& panel, const PanelKTile& k_tile) {
   const std::int64_t stride = panel.input_stride;
   const std::uint8_t* x = panel.inputs + k_tile.token * stride;
@@ -60,10 +60,9 @@ void bits_tile(const IntPanel& panel, const PanelKTile& k_tile) {
         even[m][j] = _mm512_add_epi32(even[m][j], _mm512_srai_epi32(odd[m][j], Bits::kShift));
       }
     }
-    __m512 by_weight[4];
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) by_weight[j] = weight_scale(panel, group, 16 * j);
-    fold<M, 4, kScales>(panel, k_tile, group, by_weight, even, k_tile.sums);
+    fold(
+        panel, k_tile, group, [&](int output) { return weight_scale(panel, group, output); }, even,
+        k_tile.sums);
   }
   finish_tile(panel, k_tile, M, 64);
 }
@@ -73,25 +72,22 @@ constexpr std::int64_t kPackedTokens = 3;
 constexpr Fetch packed_fetch(Fetch best, int tokens) {
   return tokens > 1 && best == Fetch::once ? Fetch::twice : best;
 }
-template <class Bits, Scales kScales, Fetch kBest>
-constexpr KTileKernel kPackedTiles[] = {bits_tile<Bits, 1, kScales, packed_fetch(kBest, 1)>,
-                                        bits_tile<Bits, 2, kScales, packed_fetch(kBest, 2)>,
-                                        bits_tile<Bits, 3, kScales, packed_fetch(kBest, 3)>};
+template <class Bits, Fetch kBest>
+constexpr KTileKernel kPackedTiles[] = {bits_tile<Bits, 1, packed_fetch(kBest, 1)>,
+                                        bits_tile<Bits, 2, packed_fetch(kBest, 2)>,
+                                        bits_tile<Bits, 3, packed_fetch(kBest, 3)>};
 // Indexed by [best_fetch()][tokens - 1].
-template <class Bits, Scales kScales>
-constexpr const KTileKernel* kPacked[] = {kPackedTiles<Bits, kScales, Fetch::twice>,
-                                          kPackedTiles<Bits, kScales, Fetch::once>,
-                                          kPackedTiles<Bits, kScales, Fetch::never>};
+template <class Bits>
+constexpr const KTileKernel* kPacked[] = {kPackedTiles<Bits, Fetch::twice>,
+                                          kPackedTiles<Bits, Fetch::once>,
+                                          kPackedTiles<Bits, Fetch::never>};
 
 template <class Bits>
 void run_packed(const IntPanel& panel) {
   PanelKTile k_tile;
   k_tile.sums = reinterpret_cast<float*>(panel.scratch);
   clear(k_tile.sums, panel.tokens * 64);
-  const auto fetch = static_cast<std::size_t>(panel.fetch);
-  const bool by_row = panel.groups_a_token_scale == 0;
-  (by_row ? kPacked<Bits, Scales::weights> : kPacked<Bits, Scales::both>)[fetch][panel.tokens - 1](
-      panel, k_tile);
+  kPacked<Bits>[static_cast<std::size_t>(panel.fetch)][panel.tokens - 1](panel, k_tile);
 }
 
 // Whether the first tile of few tokens, which unpacks weights while it multiplies, also stores them
@@ -159,17 +155,29 @@ struct PackedColumns {
   }
 };
 
-template <class Bits, Unpacked kUnpacked>
-void run_few_tokens(const IntPanel& panel) {
-  using First = PackedColumns<Bits, kUnpacked>;
-  const bool by_row = panel.groups_a_token_scale == 0;
-  const auto run = panel.zeros == nullptr
-                       ? (by_row ? run_k_tile<Start::tokens, Scales::weights, First>
-                                 : run_k_tile<Start::tokens, Scales::both, First>)
-                       : (by_row ? run_k_tile<Start::zeros, Scales::weights, First>
-                                 : run_k_tile<Start::zeros, Scales::both, First>);
-  const std::uint8_t* const codes = reinterpret_cast<GroupScratch*>(panel.scratch)->codes;
-  run_blocks(panel, run, [&](std::int64_t, std::int64_t) { return codes; });
+// First tiles of a block of one tile (4 to 6 tokens), and of several (3 to 6 tokens each).
+template <class Bits, Start kStart, class Columns = PackedColumns<Bits, Unpacked::dropped>>
+constexpr KTileKernel kOnlyTiles[] = {nullptr,
+                                      nullptr,
+                                      nullptr,
+                                      k_tile_kernel<4, 4, kStart, Columns>,
+                                      k_tile_kernel<5, 4, kStart, Columns>,
+                                      k_tile_kernel<6, 4, kStart, Columns>};
+template <class Bits, Start kStart, class Columns = PackedColumns<Bits, Unpacked::kept>>
+constexpr KTileKernel kFirstTiles[] = {nullptr,
+                                       nullptr,
+                                       k_tile_kernel<3, 4, kStart, Columns>,
+                                       k_tile_kernel<4, 4, kStart, Columns>,
+                                       k_tile_kernel<5, 4, kStart, Columns>,
+                                       k_tile_kernel<6, 4, kStart, Columns>};
+
+template <class Bits, Start kStart>
+void few_tokens_k_tile(const IntPanel& panel, const PanelKTile& k_tile, TokenBlock& block) {
+  TileKernels kernels;
+  kernels.first =
+      panel.tokens <= kWideTokens ? kOnlyTiles<Bits, kStart> : kFirstTiles<Bits, kStart>;
+  kernels.wide = unsigned_wide_tiles_avx512vnni(panel);
+  run_tiles<kStart>(panel, k_tile, kernels, block);
 }
 
 template <class Bits>
@@ -178,13 +186,13 @@ void run_bits(const IntPanel& panel) {
     run_packed<Bits>(panel);
     return;
   }
+  std::uint8_t* const codes = reinterpret_cast<GroupScratch*>(panel.scratch)->codes;
   if (panel.tokens <= kFewTokens) {
-    const bool one_tile = panel.tokens <= kWideTokens;
-    (one_tile ? run_few_tokens<Bits, Unpacked::dropped>
-              : run_few_tokens<Bits, Unpacked::kept>)(panel);
+    const auto run = panel.zeros == nullptr ? few_tokens_k_tile<Bits, Start::tokens>
+                                            : few_tokens_k_tile<Bits, Start::zeros>;
+    run_blocks(panel, run, [&](std::int64_t, std::int64_t) { return codes; });
     return;
   }
-  std::uint8_t* const codes = reinterpret_cast<GroupScratch*>(panel.scratch)->codes;
   run_blocks(panel, unsigned_k_tile_avx512vnni, [&](std::int64_t first, std::int64_t columns) {
     unpack<Bits>(panel, first, columns, NoZeros{}, codes);
     return codes;

@@ -5,28 +5,10 @@
 #pragma once
 
 #include "backend/cpu/matmul/matmul_kernel_tables.h"
-#include "backend/cpu/matmul/x86/matmul_products.h"
+#include "backend/cpu/matmul/x86/matmul_block_tables.h"
 
 namespace leq::cpu {
 namespace {
-
-// Start values of int32 sums. none: 0; weights: -128 * the weights' sums, since inputs are q + 128;
-// zero, zeros: -zero point * the inputs' sums, with one zero point or one per output.
-enum class Start { none, weights, zero, zeros };
-// The sides with group scales. rows: no side, so that one int32 sum is over all columns.
-enum class Scales { rows, weights, tokens, both };
-
-// Start values and scales of the groups in a K tile.
-template <class Products>
-struct GroupTables {
-  static constexpr std::int64_t kGroups = Products::kKTileColumns / 32;
-  static constexpr std::int64_t kTokens = Products::kBlockTokens;
-  alignas(64) float scales[kGroups][64];         // scales of the weights
-  alignas(64) std::int32_t starts[kGroups][64];  // -128 * sums, or -zero points
-  // Copied from the inputs' rows, which are far apart. For Start::zero, sums are times -zero.
-  alignas(64) float token_scales[kGroups][kTokens];
-  alignas(64) std::int32_t token_sums[kGroups][kTokens];
-};
 
 // Layout of the scratch of kIntScratchBytes.
 template <class Products>
@@ -43,6 +25,7 @@ template <class Products>
 struct Tile {
   Cursor cursor;
   const KTile* k_tile = nullptr;
+  Scales scales = Scales::rows;
   std::int64_t token = 0;
   std::int64_t first = 0;  // token minus the block's first token
   int output = 0;
@@ -91,8 +74,8 @@ inline __attribute__((always_inline)) void start_group(const Tile<Products>& til
 // f = fma(float(sum), weight scale * token scale, f) for the sums of a tile at the end of group `g`
 // of a K tile.
 template <Scales kScales, class Products, int M>
-inline __attribute__((always_inline)) void fold(const Tile<Products>& tile, std::int64_t g,
-                                                typename Products::Ints (&c)[M][2]) {
+inline __attribute__((always_inline)) void add_scaled(const Tile<Products>& tile, std::int64_t g,
+                                                      typename Products::Ints (&c)[M][2]) {
   using L = typename Products::Lanes;
   typename L::Floats by_weight[2] = {}, by_token = {};
   if constexpr (kScales != Scales::tokens) {
@@ -128,35 +111,53 @@ inline __attribute__((always_inline)) void add_sums(float* sums,
   }
 }
 
-template <Start kStart, Scales kScales, class Products>
+// Adds the sums of group `g` to those of the tile.
+template <class Products, int M>
+inline __attribute__((always_inline)) void fold(const Tile<Products>& tile, std::int64_t g,
+                                                typename Products::Ints (&c)[M][2]) {
+  switch (tile.scales) {
+    case Scales::rows:
+      return add_sums<typename Products::Lanes>(tile.sums, c);
+    case Scales::weights:
+      return add_scaled<Scales::weights>(tile, g, c);
+    case Scales::tokens:
+      return add_scaled<Scales::tokens>(tile, g, c);
+    case Scales::both:
+      return add_scaled<Scales::both>(tile, g, c);
+  }
+}
+
+template <Start kStart, class Products>
 void begin_sums(const IntPanel& panel, const Tile<Products>& tile, std::int64_t tokens) {
   using L = typename Products::Lanes;
   float* sums = tile.sums;
   for (std::int64_t m = 0; m < tokens; ++m) {
     for (int j = 0; j < 2; ++j, sums += L::kOutputs) {
-      constexpr Start kHere = kScales == Scales::rows ? kStart : Start::none;
-      L::store(sums, row_start<L, kHere>(panel, tile.token + m, tile.output + j * L::kOutputs));
+      const int output = tile.output + j * L::kOutputs;
+      L::store(sums, tile.scales == Scales::rows
+                         ? row_start<L, kStart>(panel, tile.token + m, output)
+                         : L::repeat32(0));
     }
   }
 }
 
 // y = fma(f, weight scale * token scale, bias), without the scales of groups.
-template <Scales kScales, class Products>
+template <class Products>
 void finish_sums(const IntPanel& panel, const Tile<Products>& tile, std::int64_t tokens) {
   using L = typename Products::Lanes;
+  const Scales scales = tile.scales;
   const float* sums = tile.sums;
   for (std::int64_t m = 0; m < tokens; ++m) {
     const std::int64_t token = tile.token + m;
     for (int j = 0; j < 2; ++j, sums += L::kOutputs) {
       const int output = tile.output + j * L::kOutputs;
-      typename L::Floats f;
-      if constexpr (kScales == Scales::rows) f = L::to_floats(L::load(sums));
-      if constexpr (kScales != Scales::rows) f = L::load_floats(sums);
+      typename L::Floats f =
+          scales == Scales::rows ? L::to_floats(L::load(sums)) : L::load_floats(sums);
       auto scale = L::repeat(1.0f);
-      if constexpr (kScales == Scales::rows || kScales == Scales::weights) {
+      if (scales == Scales::rows || scales == Scales::weights) {
         scale = L::repeat(panel.token_scales[token * panel.token_scale_stride]);
       }
-      if constexpr (kScales == Scales::rows || kScales == Scales::tokens) {
+      if (scales == Scales::rows || scales == Scales::tokens) {
         scale = L::mul(scale, L::load_floats(panel.row_scales + output));
       }
       f = panel.bias != nullptr ? L::fma(f, scale, L::load_floats(panel.bias + output))
@@ -167,80 +168,36 @@ void finish_sums(const IntPanel& panel, const Tile<Products>& tile, std::int64_t
 }
 
 // Multiplies M tokens x a register pair over one K tile.
-template <class Products, Start kStart, Scales kScales, Codes kCodes, int M>
+template <class Products, Start kStart, Codes kCodes, int M>
 void k_tile_kernel(const IntPanel& panel, const Tile<Products>& tile) {
   Cursor cursor = tile.cursor;
   typename Products::Ints c[M][2];
-  if constexpr (kScales == Scales::rows) {
-    start_group<Start::none>(tile, 0, c);
-    Products::template add<kCodes>(cursor, tile.k_tile->columns, c);
-    add_sums<typename Products::Lanes>(tile.sums, c);
-  } else {
-    const std::int64_t group = panel.group;
-    std::int64_t left = tile.k_tile->columns;
-    for (std::int64_t g = 0; left > 0; left -= group, ++g) {
-      start_group<kStart>(tile, g, c);
-      Products::template add<kCodes>(cursor, group < left ? group : left, c);
-      fold<kScales>(tile, g, c);
-    }
+  std::int64_t left = tile.k_tile->columns;
+  const std::int64_t group = tile.scales == Scales::rows ? left : panel.group;
+  for (std::int64_t g = 0; left > 0; left -= group, ++g) {
+    start_group<kStart>(tile, g, c);
+    Products::template add<kCodes>(cursor, group < left ? group : left, c);
+    fold(tile, g, c);
   }
 }
 
-// The kernel for a tile of `tokens` tokens: at least 3, because a block has four or more.
+// The fewest tokens for which a block is faster. Below 8 bits it is one tile of four, because a
+// block unpacks codes once instead of twice.
+constexpr std::int64_t kFewestOf8Bits = 5, kFewestOfFewerBits = 4;
+
+// The kernel for a tile of `tokens` tokens. The fewest are those of a block of one tile, or half of
+// one token more than a tile has.
 template <class Products>
 using KTileKernel = void (*)(const IntPanel&, const Tile<Products>&);
-template <class Products, Start kStart, Scales kScales, Codes kCodes, int M = 3>
+template <class Products>
+constexpr int kFewestOfTile =
+    Products::kTokens / 2 < kFewestOf8Bits ? Products::kTokens / 2 : kFewestOf8Bits;
+template <class Products, Start kStart, Codes kCodes, int M = kFewestOfTile<Products>>
 KTileKernel<Products> tile_of(std::int64_t tokens) {
   if constexpr (M < Products::kTokens) {
-    if (tokens > M) return tile_of<Products, kStart, kScales, kCodes, M + 1>(tokens);
+    if (tokens > M) return tile_of<Products, kStart, kCodes, M + 1>(tokens);
   }
-  return k_tile_kernel<Products, kStart, kScales, kCodes, M>;
-}
-
-template <Start kStart, Scales kScales, class Products>
-void fill_tables(const IntPanel& panel, const KTile& k_tile, GroupTables<Products>& tables) {
-  using L = typename Products::Lanes;
-  if constexpr (kScales == Scales::rows) return;
-  const std::int64_t first = k_tile.first / panel.group;
-  for (std::int64_t k = 0, g = 0; k < k_tile.columns; k += panel.group, ++g) {
-    for (int output = 0; output < 64; output += L::kOutputs) {
-      if constexpr (kScales != Scales::tokens) {
-        const auto scale = L::from_f16(panel.group_scales + (first + g) * 64 + output);
-        L::store_floats(tables.scales[g] + output, L::mul(scale, L::repeat(panel.scale_mul)));
-      }
-      if constexpr (kStart == Start::weights) {
-        const auto sums = L::from_i16(panel.group_sums + (first + g) * 64 + output);
-        L::store(tables.starts[g] + output, L::sub32(L::repeat32(0), L::times_128(sums)));
-      } else if constexpr (kStart == Start::zeros) {
-        const auto zero = L::from_u8(panel.zeros + (first + g) * panel.zero_stride + output);
-        L::store(tables.starts[g] + output, L::sub16(L::repeat32(0), zero));
-      }
-    }
-  }
-}
-
-template <Start kStart, Scales kScales, class Products>
-void fill_token_tables(const IntPanel& panel, const KTile& k_tile, GroupTables<Products>& tables) {
-  if constexpr (kScales == Scales::rows) return;
-  const std::int64_t first = k_tile.first / panel.group;
-  const std::int64_t groups = (k_tile.columns + panel.group - 1) / panel.group;
-  for (std::int64_t g = 0; g < groups; ++g) {
-    if constexpr (kScales != Scales::weights) {
-      const float* scale = panel.token_scales + k_tile.token * panel.token_scale_stride +
-                           (first + g) / panel.groups_a_token_scale;
-      for (std::int64_t t = 0; t < k_tile.tokens; ++t, scale += panel.token_scale_stride) {
-        tables.token_scales[g][t] = *scale;
-      }
-    }
-    if constexpr (kStart == Start::zero || kStart == Start::zeros) {
-      const int factor = kStart == Start::zero ? -panel.zero : 1;
-      const std::int32_t* sum =
-          panel.token_sums + k_tile.token * panel.token_sum_stride + first + g;
-      for (std::int64_t t = 0; t < k_tile.tokens; ++t, sum += panel.token_sum_stride) {
-        tables.token_sums[g][t] = factor * *sum;
-      }
-    }
-  }
+  return k_tile_kernel<Products, kStart, kCodes, M>;
 }
 
 // The bytes that the tiles of a K tile prefetch into L2: the codes of the next K tile, which is in
@@ -286,12 +243,17 @@ inline __attribute__((always_inline)) void fetch_results(const IntPanel& panel,
   for (std::int64_t m = 0; m < tokens; ++m, y += panel.y_stride) __builtin_prefetch(y, 1);
 }
 
-template <class Products, Start kStart, Scales kScales>
-void run_k_tile(const IntPanel& panel, const KTile& k_tile, BlockScratch<Products>& scratch) {
+template <class Products, Start kStart>
+void run_k_tile(const IntPanel& panel, const KTile& k_tile, Scales scales,
+                BlockScratch<Products>& scratch) {
   using L = typename Products::Lanes;
   constexpr int kTileOutputs = 2 * L::kOutputs;
-  fill_tables<kStart, kScales>(panel, k_tile, scratch.tables);
-  fill_token_tables<kStart, kScales>(panel, k_tile, scratch.tables);
+  if (scales == Scales::rows) {
+    clear_starts<Products>(k_tile, scratch.tables);
+  } else {
+    fill_tables<kStart>(panel, k_tile, scales, scratch.tables);
+    fill_token_tables<kStart>(panel, k_tile, scales, scratch.tables);
+  }
   const KTileInputs inputs = Products::inputs_of(panel, k_tile, scratch.inputs);
   BytesAhead ahead = bytes_ahead<Products>(panel, k_tile);
   const std::int64_t tiles = (k_tile.tokens + Products::kTokens - 1) / Products::kTokens;
@@ -302,6 +264,7 @@ void run_k_tile(const IntPanel& panel, const KTile& k_tile, BlockScratch<Product
       ((ahead.end - ahead.at) / 64 + all_tiles - 1) / all_tiles - tile_lines;
   Tile<Products> tile;
   tile.k_tile = &k_tile;
+  tile.scales = scales;
   tile.tables = &scratch.tables;
   tile.cursor.stride = inputs.stride;
   const std::int64_t fewest = k_tile.tokens / tiles, larger = k_tile.tokens % tiles;
@@ -316,18 +279,18 @@ void run_k_tile(const IntPanel& panel, const KTile& k_tile, BlockScratch<Product
       tile.cursor.inputs = inputs.bytes + first * inputs.stride;
       tile.cursor.ahead = ahead.take(tile_lines * 64);
       ahead.fetch(more_lines);
-      if (k_tile.first == 0) begin_sums<kStart, kScales>(panel, tile, count);
+      if (k_tile.first == 0) begin_sums<kStart>(panel, tile, count);
       if (last) fetch_results(panel, tile, count);
       constexpr Codes kFirst = Products::kUnpacks ? Codes::packed : Codes::ready;
-      (i == 0 ? tile_of<Products, kStart, kScales, kFirst>
-              : tile_of<Products, kStart, kScales, Codes::ready>)(count)(panel, tile);
-      if (last) finish_sums<kScales>(panel, tile, count);
+      (i == 0 ? tile_of<Products, kStart, kFirst>
+              : tile_of<Products, kStart, Codes::ready>)(count)(panel, tile);
+      if (last) finish_sums(panel, tile, count);
     }
   }
 }
 
-template <class Products, Start kStart, Scales kScales>
-void run_blocks(const IntPanel& panel) {
+template <class Products, Start kStart>
+void run_blocks(const IntPanel& panel, Scales scales) {
   static_assert(sizeof(BlockScratch<Products>) <= kIntScratchBytes);
   auto& scratch = *reinterpret_cast<BlockScratch<Products>*>(panel.scratch);
   constexpr std::int64_t kTile = Products::kTokens, kColumns = Products::kKTileColumns;
@@ -342,35 +305,28 @@ void run_blocks(const IntPanel& panel) {
     for (k_tile.first = 0; k_tile.first < panel.columns; k_tile.first += kColumns) {
       const std::int64_t left = panel.columns - k_tile.first;
       k_tile.columns = left < kColumns ? left : kColumns;
-      run_k_tile<Products, kStart, kScales>(panel, k_tile, scratch);
+      run_k_tile<Products, kStart>(panel, k_tile, scales, scratch);
     }
   }
 }
 
-// For all combinations of scales except rows on both sides. Weights below 8 bits always have group
-// scales.
 template <class Products, Start kStart>
-void run_groups_from(const IntPanel& panel) {
-  if (panel.groups_a_token_scale == 0) {
-    return run_blocks<Products, kStart, Scales::weights>(panel);
-  }
-  if constexpr (Products::kCodeBits == 8) {
-    if (panel.group_scales == nullptr) return run_blocks<Products, kStart, Scales::tokens>(panel);
-  }
-  run_blocks<Products, kStart, Scales::both>(panel);
+void run_row_blocks(const IntPanel& panel) {
+  run_blocks<Products, kStart>(panel, Scales::rows);
 }
 
+// For all combinations of scales except rows on both sides.
 template <class Products, Start kStart>
 void run_group_blocks(const IntPanel& panel) {
+  const Scales scales = panel.groups_a_token_scale == 0 ? Scales::weights
+                        : panel.group_scales == nullptr ? Scales::tokens
+                                                        : Scales::both;
   if constexpr (kStart == Start::zeros) {
-    if (panel.zeros == nullptr) return run_groups_from<Products, Start::zero>(panel);
+    if (panel.zeros == nullptr) return run_blocks<Products, Start::zero>(panel, scales);
   }
-  run_groups_from<Products, kStart>(panel);
+  run_blocks<Products, kStart>(panel, scales);
 }
 
-// The fewest tokens for which a block is faster. Below 8 bits, a block with one tile of four tokens
-// is faster already, because it unpacks codes once instead of twice.
-constexpr std::int64_t kFewestOf8Bits = 5, kFewestOfFewerBits = 4;
 template <std::int64_t kFewest, void (*kFew)(const IntPanel&) noexcept,
           void (*kMany)(const IntPanel&)>
 void by_token_count(const IntPanel& panel) noexcept {
@@ -389,11 +345,11 @@ constexpr MatmulKernels block_kernels(Isa isa, const char* tile) {
   MatmulKernels kernels;
   kernels.isa = isa;
   kernels.int8_rows =
-      by_token_count<kFewestOf8Bits, int8_rows_avx2, run_blocks<Signed, kSigned, Scales::rows>>;
+      by_token_count<kFewestOf8Bits, int8_rows_avx2, run_row_blocks<Signed, kSigned>>;
   kernels.int8_groups =
       by_token_count<kFewestOf8Bits, int8_groups_avx2, run_group_blocks<Signed, kSigned>>;
   kernels.uint8_rows =
-      by_token_count<kFewestOf8Bits, uint8_rows_avx2, run_blocks<Bytes, kBytes, Scales::rows>>;
+      by_token_count<kFewestOf8Bits, uint8_rows_avx2, run_row_blocks<Bytes, kBytes>>;
   kernels.uint8_groups =
       by_token_count<kFewestOf8Bits, uint8_groups_avx2, run_group_blocks<Bytes, kBytes>>;
   kernels.bits4 = by_token_count<kFewestOfFewerBits, bits4_avx2,

@@ -2,42 +2,12 @@
 // are in memory between groups, because registers do not suffice for them beside the accumulators.
 #pragma once
 
-#include <type_traits>
+#include <cstddef>
 
-#include "backend/cpu/matmul/x86/matmul_avx512.h"
+#include "backend/cpu/matmul/x86/matmul_fold_avx512.h"
 #include "backend/cpu/matmul/x86/tall_tile_avx512.h"
 
 namespace leq::cpu {
-
-// Columns of a panel that are multiplied by all tokens of a block before the next columns; a
-// multiple of every group. 64 rows of them and the block's inputs remain in L2. With K tiles of
-// 512, which remain in L1, tiles of many tokens would load their f32 sums from L2 four times as
-// often; the sums of few tokens remain in L1 too.
-inline constexpr std::int64_t kKTileColumns = 2048;
-inline constexpr std::int64_t kFewTokensColumns = 512;
-inline constexpr std::int64_t kSmallestGroup = 32;
-inline constexpr std::int64_t kKTileGroups = kKTileColumns / kSmallestGroup;
-
-// Scales and start values of a K tile's groups, converted in advance for its tiles. Conversion in
-// the tiles delayed the first product of each group, which took 8 % more time.
-struct KTileTables {
-  alignas(64) float scales[kKTileGroups][64];         // scales of weights with groups
-  alignas(64) std::int32_t starts[kKTileGroups][64];  // start values for signed weights
-};
-
-// The work of one tile of tokens on one K tile of one panel.
-struct PanelKTile {
-  const std::uint8_t* codes = nullptr;  // byte codes at the K tile's first column
-  std::int64_t first = 0;               // first column
-  std::int64_t columns = 0;             // multiple of 16
-  std::int64_t token = 0;               // first token
-  int output = 0;                       // first output of the tile
-  float* sums = nullptr;                // [M][16 J] f32 sums; a panel's first K tile sets them,
-                                        // later K tiles add to them, and the last one finishes them
-  const KTileTables* tables = nullptr;
-  const std::uint8_t* ahead = nullptr;         // 64 bytes of it are prefetched per 16 columns
-  const std::int32_t* token_starts = nullptr;  // [groups][kTallTokens]; see start_from_tokens()
-};
 
 // The block of tokens [token, token + tokens), with the f32 sums [tokens][64] of its tiles.
 struct TokenBlock {
@@ -57,62 +27,16 @@ struct GroupScratch {
 };
 static_assert(sizeof(GroupScratch) <= kIntScratchBytes);
 
-// Runs all tiles of a K tile of unsigned byte codes (matmul_uint8_avx512vnni.cpp).
+// Multiplies the tokens of a tile x 64 or 32 outputs over one K tile.
+using KTileKernel = void (*)(const IntPanel&, const PanelKTile&);
+
+// Of unsigned byte codes (matmul_uint8_avx512vnni.cpp): runs all tiles of a K tile; and tiles of 1
+// to kWideTokens tokens x 64 outputs.
 void unsigned_k_tile_avx512vnni(const IntPanel& panel, const PanelKTile& k_tile,
                                 TokenBlock& block) noexcept;
+const KTileKernel* unsigned_wide_tiles_avx512vnni(const IntPanel& panel) noexcept;
 
 namespace {
-
-inline __attribute__((always_inline)) __m512 weight_scale(const IntPanel& panel, std::int64_t group,
-                                                          int output) {
-  const std::uint16_t* scales = panel.group_scales + group * 64 + output;
-  const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(scales));
-  return _mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_set1_ps(panel.scale_mul));
-}
-
-// The sides that have group scales.
-enum class Scales { weights, tokens, both };
-
-// A compiler barrier for loads and stores. Without it g++ 12 holds a tile's f32 sums in registers
-// between groups, so that registers do not suffice for the int32 sums.
-inline __attribute__((always_inline)) void memory_barrier() { asm volatile("" ::: "memory"); }
-
-// f = fma(float(c), weight scale * token scale, f) for a tile's accumulators at the end of a group;
-// sums [M][16 J]. With many sums all stores are last: the processor's store queue is shorter than a
-// tile, and no products start while it is full of stores that wait for their data.
-template <int M, int J, Scales kScales>
-inline __attribute__((always_inline)) void fold(const IntPanel& panel, const PanelKTile& k_tile,
-                                                std::int64_t group, const __m512 (&by_weight)[J],
-                                                const __m512i (&c)[M][J], float* sums) {
-  constexpr bool kManySums = M * J > 12;
-  const std::int64_t stride = panel.token_scale_stride;
-  const float* token = panel.token_scales;
-  if constexpr (kScales != Scales::weights) {
-    token += k_tile.token * stride + group / panel.groups_a_token_scale;
-  }
-  __m512 f[M][J];
-#pragma GCC unroll 12
-  for (int m = 0; m < M; ++m) {
-    __m512 by_token;
-    if constexpr (kScales != Scales::weights) by_token = _mm512_set1_ps(token[m * stride]);
-#pragma GCC unroll 4
-    for (int j = 0; j < J; ++j) {
-      __m512 scale;
-      if constexpr (kScales == Scales::weights) scale = by_weight[j];
-      if constexpr (kScales == Scales::tokens) scale = by_token;
-      if constexpr (kScales == Scales::both) scale = _mm512_mul_ps(by_weight[j], by_token);
-      f[m][j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(c[m][j]), scale,
-                                _mm512_load_ps(sums + (m * J + j) * 16));
-    }
-  }
-  if constexpr (kManySums) memory_barrier();
-#pragma GCC unroll 12
-  for (int m = 0; m < M; ++m) {
-#pragma GCC unroll 4
-    for (int j = 0; j < J; ++j) _mm512_store_ps(sums + (m * J + j) * 16, f[m][j]);
-  }
-  if constexpr (kManySums) memory_barrier();
-}
 
 inline __attribute__((always_inline)) __m512i signed_start(const IntPanel& panel,
                                                            std::int64_t group, int output) {
@@ -219,7 +143,7 @@ inline __attribute__((always_inline)) void start_from_tokens(const std::int32_t*
 }
 
 // Multiplies M tokens x 16 J outputs over one K tile.
-template <int M, int J, Start kStart, Scales kScales, class Columns = ByteColumns<Fetch::twice>>
+template <int M, int J, Start kStart, class Columns = ByteColumns<Fetch::twice>>
 void k_tile_kernel(const IntPanel& panel, const PanelKTile& k_tile) {
   TallColumns tile;
   tile.weights = k_tile.codes + k_tile.output * 4;
@@ -257,34 +181,28 @@ void k_tile_kernel(const IntPanel& panel, const PanelKTile& k_tile) {
     tile.weights += tile.steps * 1024;
     tile.inputs += tile.steps * 16;
     tile.ahead += tile.steps * 64;
-    __m512 by_weight[J];
-    if constexpr (kScales != Scales::tokens) {
-#pragma GCC unroll 4
-      for (int j = 0; j < J; ++j) by_weight[j] = _mm512_load_ps(scales + 16 * j);
-      scales += 64;
-    }
-    fold<M, J, kScales>(panel, k_tile, group, by_weight, c, sums);
+    fold(
+        panel, k_tile, group, [&](int output) { return _mm512_load_ps(scales + output); }, c, sums);
+    scales += 64;
   }
   if (k_tile.first + k_tile.columns == panel.columns) finish_tile(panel, k_tile, M, 16 * J);
 }
 
-using KTileKernel = void (*)(const IntPanel&, const PanelKTile&);
 // Kernels for the first tile, of 1 to kWideTokens tokens, whose weights come from `Columns` ...
-template <Start kStart, Scales kScales, class Columns>
-constexpr KTileKernel kFirstTiles[] = {
-    k_tile_kernel<1, 4, kStart, kScales, Columns>, k_tile_kernel<2, 4, kStart, kScales, Columns>,
-    k_tile_kernel<3, 4, kStart, kScales, Columns>, k_tile_kernel<4, 4, kStart, kScales, Columns>,
-    k_tile_kernel<5, 4, kStart, kScales, Columns>, k_tile_kernel<6, 4, kStart, kScales, Columns>};
+template <Start kStart, Fetch kBest>
+constexpr KTileKernel kWideTilesOf[] = {
+    k_tile_kernel<1, 4, kStart, ByteColumns<wide_tile_fetch(kBest, 1)>>,
+    k_tile_kernel<2, 4, kStart, ByteColumns<wide_tile_fetch(kBest, 2)>>,
+    k_tile_kernel<3, 4, kStart, ByteColumns<wide_tile_fetch(kBest, 3)>>,
+    k_tile_kernel<4, 4, kStart, ByteColumns<wide_tile_fetch(kBest, 4)>>,
+    k_tile_kernel<5, 4, kStart, ByteColumns<wide_tile_fetch(kBest, 5)>>,
+    k_tile_kernel<6, 4, kStart, ByteColumns<wide_tile_fetch(kBest, 6)>>};
+template <Start kStart>
+constexpr const KTileKernel* kWideTiles[] = {kWideTilesOf<kStart, Fetch::twice>,
+                                             kWideTilesOf<kStart, Fetch::once>,
+                                             kWideTilesOf<kStart, Fetch::never>};
 // ... and kernels for all other tiles, whose weights are bytes in the K tile.
-template <Start kStart, Scales kScales, Fetch kBest>
-constexpr KTileKernel kWideTiles[] = {
-    k_tile_kernel<1, 4, kStart, kScales, ByteColumns<wide_tile_fetch(kBest, 1)>>,
-    k_tile_kernel<2, 4, kStart, kScales, ByteColumns<wide_tile_fetch(kBest, 2)>>,
-    k_tile_kernel<3, 4, kStart, kScales, ByteColumns<wide_tile_fetch(kBest, 3)>>,
-    k_tile_kernel<4, 4, kStart, kScales, ByteColumns<wide_tile_fetch(kBest, 4)>>,
-    k_tile_kernel<5, 4, kStart, kScales, ByteColumns<wide_tile_fetch(kBest, 5)>>,
-    k_tile_kernel<6, 4, kStart, kScales, ByteColumns<wide_tile_fetch(kBest, 6)>>};
-template <Start kStart, Scales kScales>
+template <Start kStart>
 constexpr KTileKernel kTallTiles[] = {nullptr,
                                       nullptr,
                                       nullptr,
@@ -293,20 +211,27 @@ constexpr KTileKernel kTallTiles[] = {nullptr,
                                       nullptr,
                                       nullptr,
                                       nullptr,
-                                      nullptr,
-                                      k_tile_kernel<9, 2, kStart, kScales>,
-                                      k_tile_kernel<10, 2, kStart, kScales>,
-                                      k_tile_kernel<11, 2, kStart, kScales>,
-                                      k_tile_kernel<12, 2, kStart, kScales>};
+                                      k_tile_kernel<9, 2, kStart>,
+                                      k_tile_kernel<10, 2, kStart>,
+                                      k_tile_kernel<11, 2, kStart>,
+                                      k_tile_kernel<12, 2, kStart>};
+
+// The kernels of a K tile's tiles, indexed by tokens minus one: of few tokens the first tile, which
+// may read codes as they are stored, and the others, which read bytes; of many tokens all.
+struct TileKernels {
+  const KTileKernel* first = nullptr;
+  const KTileKernel* wide = nullptr;
+  const KTileKernel* tall = nullptr;
+};
 
 // Fills the tables of a K tile.
-template <Start kStart, Scales kScales>
+template <Start kStart>
 void fill_tables(const IntPanel& panel, const PanelKTile& k_tile, KTileTables& tables) {
   const std::int64_t first = k_tile.first / panel.group;
   const std::int64_t groups = (k_tile.columns + panel.group - 1) / panel.group;
   for (std::int64_t g = 0; g < groups; ++g) {
     for (int output = 0; output < 64; output += 16) {
-      if constexpr (kScales != Scales::tokens) {
+      if (panel.group_scales != nullptr) {
         _mm512_store_ps(tables.scales[g] + output, weight_scale(panel, first + g, output));
       }
       if constexpr (kStart == Start::weights) {
@@ -328,22 +253,16 @@ inline void fill_token_starts(const IntPanel& panel, const PanelKTile& k_tile, s
   }
 }
 
-// `First`: source of the weights for the first tile of few tokens; void: as for the other tiles.
-template <Start kStart, Scales kScales, class First = void>
-void run_k_tile(const IntPanel& panel, const PanelKTile& whole, TokenBlock& block) {
+template <Start kStart>
+void run_tiles(const IntPanel& panel, const PanelKTile& whole, const TileKernels& kernels,
+               TokenBlock& block) {
   PanelKTile k_tile = whole;
-  fill_tables<kStart, kScales>(panel, k_tile, *block.tables);
+  fill_tables<kStart>(panel, k_tile, *block.tables);
   k_tile.tables = block.tables;
   std::int32_t token_starts[kKTileGroups * kTallTokens];
   const bool wide = block.tokens <= kFewTokens;
   const std::int64_t most = wide ? kWideTokens : kTallTokens;
   const int width = wide ? 64 : 32;
-  constexpr const KTileKernel* kWide[] = {kWideTiles<kStart, kScales, Fetch::twice>,
-                                          kWideTiles<kStart, kScales, Fetch::once>,
-                                          kWideTiles<kStart, kScales, Fetch::never>};
-  const KTileKernel* const wide_tiles = kWide[static_cast<std::size_t>(panel.fetch)];
-  const KTileKernel* first_tiles = wide_tiles;
-  if constexpr (!std::is_void_v<First>) first_tiles = kFirstTiles<kStart, kScales, First>;
   const std::int64_t tiles = (block.tokens + most - 1) / most;
   for (std::int64_t i = 0; i < tiles; ++i) {
     const std::int64_t first = block.tokens * i / tiles;
@@ -356,13 +275,17 @@ void run_k_tile(const IntPanel& panel, const PanelKTile& whole, TokenBlock& bloc
     for (k_tile.output = 0; k_tile.output < 64; k_tile.output += width) {
       k_tile.sums = block.sums + first * 64 + k_tile.output * count;
       k_tile.ahead = take_ahead(block.next, k_tile.columns * 4);
-      if (wide) {
-        (i == 0 ? first_tiles : wide_tiles)[count - 1](panel, k_tile);
-      } else {
-        kTallTiles<kStart, kScales>[count](panel, k_tile);
-      }
+      const KTileKernel* const of = !wide ? kernels.tall : i == 0 ? kernels.first : kernels.wide;
+      of[count - 1](panel, k_tile);
     }
   }
+}
+
+// Of byte codes.
+template <Start kStart>
+void run_k_tile(const IntPanel& panel, const PanelKTile& k_tile, TokenBlock& block) {
+  const KTileKernel* const wide = kWideTiles<kStart>[static_cast<std::size_t>(panel.fetch)];
+  run_tiles<kStart>(panel, k_tile, {wide, wide, kTallTiles<kStart>}, block);
 }
 
 // Multiplies a whole panel in blocks of tokens and K tiles. codes_of(first column, columns) returns

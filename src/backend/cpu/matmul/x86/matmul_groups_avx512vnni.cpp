@@ -5,13 +5,7 @@
 namespace leq::cpu {
 
 void int8_groups_avx512vnni(const IntPanel& panel) noexcept {
-  if (panel.groups_a_token_scale == 0) {
-    run_byte_blocks(panel, run_k_tile<Start::weights, Scales::weights>);
-  } else if (panel.group_scales == nullptr) {
-    run_byte_blocks(panel, run_k_tile<Start::weights, Scales::tokens>);
-  } else {
-    run_byte_blocks(panel, run_k_tile<Start::weights, Scales::both>);
-  }
+  run_byte_blocks(panel, run_k_tile<Start::weights>);
 }
 
 }  // namespace leq::cpu

@@ -5,24 +5,16 @@
 
 namespace leq::cpu {
 
-namespace {
-
-template <Start kStart>
-void run(const IntPanel& panel, const PanelKTile& k_tile, TokenBlock& block) {
-  if (panel.groups_a_token_scale == 0) {
-    run_k_tile<kStart, Scales::weights>(panel, k_tile, block);
-  } else if (panel.group_scales == nullptr) {
-    run_k_tile<kStart, Scales::tokens>(panel, k_tile, block);
-  } else {
-    run_k_tile<kStart, Scales::both>(panel, k_tile, block);
-  }
-}
-
-}  // namespace
-
 void unsigned_k_tile_avx512vnni(const IntPanel& panel, const PanelKTile& k_tile,
                                 TokenBlock& block) noexcept {
-  (panel.zeros == nullptr ? run<Start::tokens> : run<Start::zeros>)(panel, k_tile, block);
+  (panel.zeros == nullptr ? run_k_tile<Start::tokens> : run_k_tile<Start::zeros>)(panel, k_tile,
+                                                                                  block);
+}
+
+const KTileKernel* unsigned_wide_tiles_avx512vnni(const IntPanel& panel) noexcept {
+  const auto fetch = static_cast<std::size_t>(panel.fetch);
+  return panel.zeros == nullptr ? kWideTiles<Start::tokens>[fetch]
+                                : kWideTiles<Start::zeros>[fetch];
 }
 
 void uint8_groups_avx512vnni(const IntPanel& panel) noexcept {
