@@ -51,7 +51,7 @@ class LeqCompare : public ::testing::Test {
     return parse_json(read_bytes(folder_ / name / "report.json"), name);
   }
   void expect_error(const Words& all, const std::string& part) const {
-    test::expect_error(run_program("leq-compare", all), {part});
+    test::expect_tool_error(run_program("leq-compare", all), {part});
   }
 
   TemporaryFolder folder_;

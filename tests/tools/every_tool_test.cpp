@@ -39,24 +39,27 @@ TEST(EveryTool, AnswersVersion) {
 
 TEST(EveryTool, RefusesAnOptionThatItDoesNotHave) {
   for (const std::string tool : kTools) {
-    expect_error(run_program(tool, {"--no-such-option"}), {tool + ": error: ", "--no-such-option"});
+    expect_tool_error(run_program(tool, {"--no-such-option"}),
+                      {tool + ": error: ", "--no-such-option"});
   }
-  expect_error(run_program("leq-bench", {"--thread", "2"}), {"leq-bench: error: ", "--threads"});
+  expect_tool_error(run_program("leq-bench", {"--thread", "2"}),
+                    {"leq-bench: error: ", "--threads"});
 }
 
 TEST(EveryTool, SaysWhatIsMissing) {
-  expect_error(run_program("leq-bench", {}), {"leq-bench: error: ", "-m"});
-  expect_error(run_program("leq-inspect", {}), {"leq-inspect: error: ", "path"});
-  expect_error(run_program("leq-quantize", {"-o", "x.leq"}), {"leq-quantize: error: ", "HF_DIR"});
-  expect_error(run_program("leq-export", {"-o", "x"}), {"leq-export: error: ", "model"});
-  expect_error(run_program("leq-export", {"/no/such.leq"}), {"leq-export: error: ", "-o"});
+  expect_tool_error(run_program("leq-bench", {}), {"leq-bench: error: ", "-m"});
+  expect_tool_error(run_program("leq-inspect", {}), {"leq-inspect: error: ", "path"});
+  expect_tool_error(run_program("leq-quantize", {"-o", "x.leq"}),
+                    {"leq-quantize: error: ", "HF_DIR"});
+  expect_tool_error(run_program("leq-export", {"-o", "x"}), {"leq-export: error: ", "model"});
+  expect_tool_error(run_program("leq-export", {"/no/such.leq"}), {"leq-export: error: ", "-o"});
 }
 
 TEST(EveryTool, NamesAFileThatIsNotThere) {
   for (const std::string tool : {"leq-inspect", "leq-bench"}) {
     std::vector<std::string> words = {"/no/such/model.leq"};
     if (tool == "leq-bench") words.insert(words.begin(), "-m");
-    expect_error(run_program(tool, words), {tool + ": error: ", "/no/such/model.leq"});
+    expect_tool_error(run_program(tool, words), {tool + ": error: ", "/no/such/model.leq"});
   }
 }
 

@@ -94,16 +94,16 @@ TEST_F(Gpu, ACapOfThePlansBytesIsEnoughAndOneByteLessIsRefused) {
   const Json row = parse_json(fits.out, "output").at(0);
   EXPECT_GT(row.at("tps").get<double>(), 0.0);
   EXPECT_TRUE(row.at("share").is_null()) << "nothing was measured to hold it against";
-  expect_error(bench({"-ub", "64", "--vram", less}),
-               {"weights", "KV cache", "scratch", "--vram allows", "no context fits"});
+  expect_tool_error(bench({"-ub", "64", "--vram", less}),
+                    {"weights", "KV cache", "scratch", "--vram allows", "no context fits"});
 }
 
 TEST_F(Gpu, AContextThatWasAskedForIsRefusedWithTheLargestThatFits) {
   const std::string cap = std::to_string(planned("total_bytes", {"-c", "128"}));
   const Words words = {"-m", model_, "-dev", "sim", "--vram", cap, "-p", "x"};
-  expect_error(run_program("leq-run", words + Words{"-c", "192"}),
-               {"context of 192", "--vram allows", "largest context that fits is 128: use -c 128",
-                "-ctk int8", "-dev cpu"});
+  expect_tool_error(run_program("leq-run", words + Words{"-c", "192"}),
+                    {"context of 192", "--vram allows",
+                     "largest context that fits is 128: use -c 128", "-ctk int8", "-dev cpu"});
   const ToolRun fit =
       run_program("leq-inspect", {model_, "--fit", "-dev", "sim", "--vram", cap, "-c", "192"});
   EXPECT_NE(fit.out.find("it does not fit; the largest context that does is 128"),
@@ -115,8 +115,9 @@ TEST_F(Gpu, ADeviceWithoutMemoryIsSaidBeforeAnythingIsLoaded) {
   // In addition to the plan, the lists of a batch, the sampler and moving scales use 11 MB.
   const ToolRun run =
       run_program("leq-run", {"-m", model_, "-dev", "sim:11000k", "-c", "192", "-p", "x"});
-  expect_error(run, {"does not fit on sim", "of the device's 11.3 MB are free"});
-  expect_error(run_program("leq-run", {"-m", model_, "-dev", "sim:much", "-p", "x"}), {"sim:SIZE"});
+  expect_tool_error(run, {"does not fit on sim", "of the device's 11.3 MB are free"});
+  expect_tool_error(run_program("leq-run", {"-m", model_, "-dev", "sim:much", "-p", "x"}),
+                    {"sim:SIZE"});
 }
 
 TEST_F(Gpu, PlansForAGpuThatIsNotHere) {
@@ -131,7 +132,7 @@ TEST_F(Gpu, PlansForAGpuThatIsNotHere) {
           .at("total_bytes"),
       planned("total_bytes", {"-c", "192"}));
   if (lists("cuda:0")) GTEST_SKIP() << "a GPU is here: plans need no --vram";
-  expect_error(run_program("leq-inspect", words), {"--vram 24G"});
+  expect_tool_error(run_program("leq-inspect", words), {"--vram 24G"});
 }
 
 // With exact arithmetic, text, receipts and perplexity must be the CPU's, for both model shapes and
@@ -229,29 +230,29 @@ TEST_F(Gpu, RanksRunInTheBench) {
 TEST_F(Gpu, ExactRefusesWhatItCannotDo) {
   const std::string f16 = make_small_model(folder_, "llama", "f16");
   const Words words = {"-m", f16, "-p", "x", "-dev", "sim", "--exact"};
-  expect_error(run_program("leq-run", words),
-               {"--exact: layers.0", "f16 weights", "--type int8", "leave --exact out"});
-  expect_error(run_program("leq-inspect", {f16, "--fit", "-dev", "sim:8G", "--exact"}),
-               {"--exact: layers.0"});
+  expect_tool_error(run_program("leq-run", words),
+                    {"--exact: layers.0", "f16 weights", "--type int8", "leave --exact out"});
+  expect_tool_error(run_program("leq-inspect", {f16, "--fit", "-dev", "sim:8G", "--exact"}),
+                    {"--exact: layers.0"});
   const ToolRun cpu = run_program("leq-run", {"-m", f16, "-p", "x", "-n", "2", "--exact"});
   EXPECT_EQ(cpu.status, 0) << "a CPU is exact: " << cpu.err;
 }
 
 TEST_F(Gpu, OptionsThatMakeNoSenseAreRefused) {
   const Words run = {"-m", model_, "-p", "x"};
-  expect_error(run_program("leq-run", run + Words{"--vram", "8G"}), {"-dev cuda"});
-  expect_error(run_program("leq-run", run + Words{"-dev", "sim", "--vram", "8 apples"}),
-               {"--vram 8 apples", "8G"});
-  expect_error(
+  expect_tool_error(run_program("leq-run", run + Words{"--vram", "8G"}), {"-dev cuda"});
+  expect_tool_error(run_program("leq-run", run + Words{"-dev", "sim", "--vram", "8 apples"}),
+                    {"--vram 8 apples", "8G"});
+  expect_tool_error(
       run_program("leq-bench", {"-m", model_, "-p", "0", "-n", "2", "-dev", "sim", "-ngl", "1"}),
       {"the model has 2 layers"});
-  expect_error(run_program("leq-bench", {"-m", model_, "-dev", "sim", "--load"}), {"-dev"});
-  expect_error(run_program("leq-quantize",
-                           {LEQ_SOURCE_DIR "/examples/storyteller", "-o", "y.leq", "-dev", "cuda"}),
-               {"leq-quantize computes on the CPU"});
+  expect_tool_error(run_program("leq-bench", {"-m", model_, "-dev", "sim", "--load"}), {"-dev"});
+  expect_tool_error(run_program("leq-quantize", {LEQ_SOURCE_DIR "/examples/storyteller", "-o",
+                                                 "y.leq", "-dev", "cuda"}),
+                    {"leq-quantize computes on the CPU"});
   if (lists("cuda:0")) GTEST_SKIP() << "a GPU is here";
-  expect_error(run_program("leq-run", run + Words{"-dev", "cuda:GPU-8932f937"}),
-               {"-dev cuda:GPU-8932f937", "-dev cpu"});
+  expect_tool_error(run_program("leq-run", run + Words{"-dev", "cuda:GPU-8932f937"}),
+                    {"-dev cuda:GPU-8932f937", "-dev cpu"});
 }
 
 TEST_F(Gpu, TheDefaultContextIsCutToWhatFitsAndTheUploadIsReported) {

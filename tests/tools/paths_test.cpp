@@ -57,7 +57,7 @@ class Paths : public testing::Test {
     return path;
   }
   static void expect_one_line(const ToolRun& run, const std::string& part) {
-    test::expect_error(run, {part});
+    test::expect_tool_error(run, {part});
   }
   std::vector<std::string> names() const {
     std::vector<std::string> found;

@@ -36,7 +36,7 @@ class LeqPerplexity : public ::testing::Test {
 
   static void expect_error(const ToolRun& run, const std::string& part) {
     EXPECT_EQ(run.out, "");
-    test::expect_error(run, {part});
+    test::expect_tool_error(run, {part});
   }
 
   std::string text_, model_;

@@ -45,7 +45,7 @@ class Quantize : public testing::Test {
     return parse_json(run.out, "output");
   }
   void expect_error(const std::vector<std::string>& flags, const std::string& part) const {
-    test::expect_error(quantize(flags), {part});
+    test::expect_tool_error(quantize(flags), {part});
     EXPECT_FALSE(written());
   }
 
@@ -155,7 +155,7 @@ TEST_F(Quantize, AFolderWithoutATokenizerIsRefusedBeforeAnyWork) {
   const std::string source = checkpoint.write(config).string();
   std::filesystem::remove(source + "/vocab.json");
   std::filesystem::remove(source + "/merges.txt");
-  test::expect_error(run_program("leq-quantize", {source, "-o", file()}), {"tokenizer"});
+  test::expect_tool_error(run_program("leq-quantize", {source, "-o", file()}), {"tokenizer"});
   EXPECT_FALSE(written());
 }
 

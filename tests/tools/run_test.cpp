@@ -62,7 +62,7 @@ class Run : public testing::Test {
   // Expects an error: status 1, no standard output, and one line that contains `part`.
   static void expect_error(const Finished& finished, const std::string& part) {
     EXPECT_EQ(finished.out, "");
-    test::expect_error(finished, {part});
+    test::expect_tool_error(finished, {part});
   }
 
   fs::path folder_;

@@ -113,7 +113,7 @@ TEST(LeqServer, FinishesAStreamBeforeItEnds) {
 void expect_error(const std::vector<std::string>& words, const std::string& part) {
   std::vector<std::string> all = {"-m", story_file()};
   all.insert(all.end(), words.begin(), words.end());
-  expect_error(run_program("leq-server", all), std::vector<std::string>{part});
+  expect_tool_error(run_program("leq-server", all), {part});
 }
 
 TEST(LeqServer, SaysWhatItCannotDo) {

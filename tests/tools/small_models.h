@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "base/error.h"
 #include "reference/random_checkpoint.h"
 #include "tools/tool_runner.h"
 
@@ -13,9 +14,9 @@ inline constexpr std::int64_t kSmallContext = 192;
 
 inline Json small_llama_config() {
   return small_config_with({{"intermediate_size", 160},
-                      {"vocab_size", 101},
-                      {"max_position_embeddings", kSmallContext},
-                      {"tokenizer_class", "GPT2Tokenizer"}});
+                            {"vocab_size", 101},
+                            {"max_position_embeddings", kSmallContext},
+                            {"tokenizer_class", "GPT2Tokenizer"}});
 }
 
 inline Json small_gpt2_config() {

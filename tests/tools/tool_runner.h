@@ -42,7 +42,7 @@ inline ToolRun run_program(const std::string& tool, const std::vector<std::strin
 }
 
 // Status 1 and one line, "leq-run: error: ...", that holds all parts.
-inline void expect_error(const Finished& run, const std::vector<std::string>& parts) {
+inline void expect_tool_error(const Finished& run, const std::vector<std::string>& parts) {
   EXPECT_EQ(run.status, 1) << run.out;
   EXPECT_TRUE(std::regex_search(run.err, std::regex("^leq-[a-z]+: error: "))) << run.err;
   EXPECT_EQ(std::ranges::count(run.err, '\n'), 1) << run.err;
