@@ -113,8 +113,8 @@ TEST_F(ModelPath, AModelIsQuantizedAlready) {
   for (const std::string name : {"model.leq", "model", "Tiny-1B/model.leq"}) {
     folder_.write(name, magic + "and more");
     EXPECT_EQ(checkpoint(name), name + ": is quantized already: `leq-run -m " + name +
-                                    "` runs it, and its checkpoint folder can be quantized "
-                                    "otherwise");
+                                    "` runs it; to quantize it differently, "
+                                    "give its checkpoint folder");
   }
   folder_.write("none.leq", "");
   folder_.write("short.leq", magic.substr(0, 7));
