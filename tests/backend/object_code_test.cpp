@@ -108,8 +108,10 @@ TEST(ObjectCode, KeepsWhatOnlyPrefetches) {
     if (begins) {
       inside = std::regex_search(text, names);
       functions += inside ? 1 : 0;
-    } else if (inside && (contains(text, "prefetch") || contains(text, "prfm"))) {
-      if (contains(text, "call") || contains(text, "\tbl\t")) calls = true;
+    } else if (inside && contains(text, "prefetch_scales(")) {
+      calls = true;
+      ++prefetches;
+    } else if (inside && (contains(text, "\tprefetch") || contains(text, "\tprfm"))) {
       ++prefetches;
     }
   });
