@@ -2,7 +2,8 @@
 # Compiles every CUDA source with nvcc and reads what comes out. No kernel may spill, use more
 # registers or static shared memory than its line in cuda/check/kernels.txt says, or be missing from it.
 # No main loop, and of a kernel without dp4a and tensor cores no loop, may fence the memory of the whole
-# GPU, or divide integers but where it says so below (loops.awk). No function that launches a kernel may
+# GPU, or divide integers but where it says so below (loops.awk). On 9.0 the kernels of few tokens load
+# weights before the wait for the previous kernel (early_loads.cpp). No function that launches a kernel may
 # call device code on the host: nvcc compiles that to exit(1). No GPU is needed. The programs for machines
 # with one (bench/gpu, tests/cuda/ptx) must compile too.
 #   cuda/check/check_nvcc.sh             check, for 80, 90a and 120
@@ -21,7 +22,8 @@ if nvcc --list-gpu-arch | grep -q compute_120; then names="$names 120"; fi  # 12
 update=""
 chosen=""
 # At the edge of what a query sees, and at the end of a span; groups of other sizes than 128; places of
-# packed codes in a page; what is done once for an embedding, an upload, or rows of a peer; experts' rows; sizes of loops over candidates.
+# packed codes in a page; what is done once for an embedding, an upload, or rows of a peer; experts' rows; sizes
+# of loops over candidates.
 may_divide="attention_tensor attention_spans attention_packed attention_packed_spans kv_quantize rotate_heads
   rope_append embed_rows pack_rows unpack_rows exchange_rows upload_codes
   group_rows sample_candidates sample_draw"
@@ -36,10 +38,13 @@ done
 names=${LEQ_NVCC_ARCHITECTURES:-$names}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+: > "$work/early"
 architectures=""
 for arch in $names; do
   architectures="$architectures -gencode=arch=compute_$arch,code=sm_$arch"
 done
+
+"${CXX:-c++}" -std=c++20 -O1 cuda/check/early_loads.cpp -o "$work/early_loads"
 
 # compile SOURCE: the compiler's report and the counts, with names for people, appended to $work/all
 compile() {
@@ -68,6 +73,10 @@ compile() {
     arch=$(expr "$ptx" : '.*\.compute_\([0-9a-z]*\)\.ptx') || arch=$names
     awk -v arch="$arch" -f cuda/check/loops.awk "$ptx" >> "$work/log"
   done
+  for cubin in "$work"/keep/*.cubin; do
+    arch=$(expr "$cubin" : '.*\.compute_\([0-9a-z]*\)\.cubin') || arch=$names
+    [ "$arch" != 90a ] || "$work/early_loads" "$cubin" | c++filt >> "$work/early"
+  done
   c++filt < "$work/log"
 }
 
@@ -93,6 +102,7 @@ table() {
 
 compile cuda/check/known_loops.cu > "$work/known.all"
 table < "$work/known.all" | awk '
+  /^known_early / { next }
   $6 != 1 || $7 != 1 { print "nvcc: " $1 " " $2 ": counted " $6 " fences and " $7 " divisions, expected one each; see loops.awk"; bad = 1 }
   END { exit bad || NR == 0 }'
 for source in ${chosen:-cuda/kernels/*/*.cu cuda/device/*.cu}; do
@@ -107,6 +117,21 @@ for source in bench/gpu/device/*.cu tests/cuda/ptx/*.cu; do
   nvcc -std=c++20 -fmad=false --expt-relaxed-constexpr -DLEQ_GPU=cuda -I. -Isrc $architectures \
     -c "$source" -o "$work/object.o" || { echo "nvcc: $source does not compile"; exit 1; }
 done
+# Of BITS-bit weights, int_gemv_groups loads BITS times 16 bytes before the wait and int_gemv_tokens, of 4 and
+# 8 bits, BITS / 2 times; `known_early` of known_loops.cu loads twice.
+awk -v expected="$(case " $names " in *" 90a "*) echo yes ;; esac)" -v chosen="$chosen" '
+  /int_gemv_groups<|int_gemv_tokens<[48]|known_early/ {
+    least = 2
+    if (match($0, /int_gemv_(groups|tokens)<[0-9]/)) {
+      least = substr($0, RSTART + RLENGTH - 1, 1) / (/int_gemv_tokens/ ? 2 : 1); ++found
+    }
+    if (/known_early/ ? $1 != 2 : $1 < least) { print "nvcc: " $0 " on 90a: " $1 " loads before its wait, expected " least; bad = 1 }
+    ++known
+  }
+  END {
+    if (expected && (!known || (!found && (chosen == "" || chosen ~ /int_gemv/)))) { print "nvcc: no loads before a wait were counted; see early_loads.cpp"; bad = 1 }
+    exit bad
+  }' "$work/early"
 table < "$work/all" > "$work/found"
 if [ -n "$update" ]; then
   { echo "# kernel; most registers on 80, 90a and 120; most bytes of static shared memory. Written by check_nvcc.sh --update."

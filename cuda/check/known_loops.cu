@@ -1,5 +1,6 @@
 // Kernels whose main loop has one fence and one division: cuda/check/check_nvcc.sh counts them by
 // loops.awk on every architecture, to validate its counts of other kernels.
+#include "cuda/intrinsics/ptx.h"
 #include "cuda/intrinsics/ptx_attention.h"
 
 namespace leq::LEQ_GPU {
@@ -41,6 +42,14 @@ __global__ void known_plain(int* out, const int* in, int count) {
     out[i] = in[count / (i + 1)];
     __threadfence();
   }
+}
+
+// Two loads before the wait for the previous kernel, one after it.
+__global__ void known_early(uint4* out, const uint4* in) {
+  const uint4 a = ptx::load_once(in + threadIdx.x), b = ptx::load_once(in + threadIdx.x + 32);
+  ptx::wait_for_predecessor();
+  const uint4 c = ptx::load_once(in + threadIdx.x + 64);
+  out[threadIdx.x] = {a.x + b.x + c.x, a.y + b.y + c.y, a.z + b.z + c.z, a.w + b.w + c.w};
 }
 
 }  // namespace leq::LEQ_GPU
