@@ -22,7 +22,8 @@ struct WindowBounds {
 // Few windows find the largest inputs nearly as well as many: with q8 the KL divergences of the
 // test models for 8 and for 128 windows of 512 tokens differ by less than their standard error.
 inline constexpr WindowBounds kCalibrationWindows = {8, 32};
-inline constexpr WindowBounds kToldCalibrationWindows = {2, 128};  // used if the user sets a time
+inline constexpr WindowBounds kBudgetedCalibrationWindows = {2,
+                                                             128};  // used if the user sets a time
 // Each window's KL is a mean over hundreds of tokens, and the gate prints its standard error.
 inline constexpr WindowBounds kFittedGateWindows = {kDistanceWindows, kGateWindows};
 

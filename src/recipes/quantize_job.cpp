@@ -35,7 +35,7 @@ TimePlan plan_time(const QuantizeJob& job, const ModelConfig& config, std::int64
   plan.choosing_seconds = choosing_seconds(config, work, seconds_of_window, length);
   plan.budget = job.seconds.value_or(kCalibrationSeconds + plan.choosing_seconds);
   plan.windows = windows_within(plan.budget - plan.choosing_seconds, seconds_of_window,
-                                job.seconds ? kToldCalibrationWindows : kCalibrationWindows);
+                                job.seconds ? kBudgetedCalibrationWindows : kCalibrationWindows);
   return plan;
 }
 

@@ -14,8 +14,8 @@ namespace leq {
 namespace {
 
 TEST(NcclCalls, ALibraryThatIsNotThereIsOneLine) {
-  test::expect_error([] { (void)find_nccl("libnccl-of-nobody.so.2"); },
-                     {"libnccl-of-nobody.so.2", "LEQ_NCCL"}, ErrorKind::no_device);
+  test::expect_error([] { (void)find_nccl("libnccl-missing.so.2"); },
+                     {"libnccl-missing.so.2", "LEQ_NCCL"}, ErrorKind::no_device);
 }
 
 TEST(NcclCalls, AnotherLibraryIsRefusedByTheNameThatItLacks) {

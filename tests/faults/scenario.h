@@ -23,7 +23,7 @@ struct Scenario {
   std::string input = {};
   bool same_out = true;    // its output does not depend on time
   bool resumable = false;  // the same command resumes it
-  // Requests that are sent to leq-server before it is told to exit. After a failure the server
+  // Requests that are sent to leq-server before its SIGTERM. After a failure the server
   // continues, and reports the failure in an answer or in a message that names the output.
   std::vector<hostile::Question> questions = {};
 };

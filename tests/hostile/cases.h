@@ -31,7 +31,7 @@ struct CasePlan {
 // run there. The same seed and number always give the same case.
 Case make_case(const CasePlan& plan, std::uint64_t number, const std::filesystem::path& folder);
 
-// One of this many cases runs leq-server, which is told to exit once it listens.
+// One of this many cases runs leq-server, which gets SIGTERM once it listens.
 inline constexpr std::uint64_t kServerEach = 16;
 
 // Selects cases that only have command lines, without a damaged file.

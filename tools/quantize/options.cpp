@@ -234,9 +234,10 @@ std::vector<Option> calibration_flags() {
                "another one, as transformers before 5.0 wrote it",
        .group = "Run"},
       {.name = "resume",
-       .help = "keep finished blocks in OUTPUT.partial, from which the same command goes on after "
-               "an interruption, without calibration too: takes the file's space twice. Runs with "
-               "calibration and searches do so anyway",
+       .help =
+           "keep finished blocks in OUTPUT.partial, from which the same command continues after "
+           "an interruption, without calibration too: takes the file's space twice. Runs with "
+           "calibration and searches do so anyway",
        .group = "Run"},
       {.name = "restart",
        .help = "remove the partial results of an interrupted run with this output file and start "

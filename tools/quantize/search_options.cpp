@@ -89,7 +89,7 @@ std::vector<Option> search_flags() {
                "another text to evaluate the model",
                group),
       text_row("search-log", "FILE",
-               "keep the measurements there; a later search of the same model goes on with "
+               "keep the measurements there; a later search of the same model continues with "
                "them",
                group)};
 }
