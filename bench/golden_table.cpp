@@ -8,13 +8,12 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/table.h"
 #include "base/text.h"
 #include "convert/quantize_checkpoint.h"
 #include "eval/perplexity.h"
-#include "eval/wikitext.h"
-#include "format/safetensors.h"
+#include "format/tensor_source.h"
 #include "platform/make_backend.h"
-#include "report/table.h"
 
 namespace leq {
 namespace {

@@ -9,12 +9,11 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "base/stopwatch.h"
+#include "base/table.h"
 #include "base/text.h"
 #include "eval/limits/limits.h"
 #include "quantize/linear_algebra/dense.h"
 #include "quantize/methods/gptq.h"
-#include "quantize/methods/gptq_plus.h"
-#include "report/table.h"
 #include "tools/common/options.h"
 
 namespace leq {

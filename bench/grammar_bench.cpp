@@ -9,7 +9,7 @@
 #include "base/stopwatch.h"
 #include "base/text.h"
 #include "convert/tokenizer_import.h"
-#include "generate/grammar/matcher.h"
+#include "grammar/matcher.h"
 
 namespace {
 

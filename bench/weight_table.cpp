@@ -12,11 +12,11 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/table.h"
 #include "base/text.h"
-#include "format/safetensors.h"
-#include "quantize/methods/error.h"
+#include "format/tensor_source.h"
 #include "quantize/methods/method.h"
-#include "report/table.h"
+#include "quantize/methods/second_order.h"
 #include "tensor/weight_layout.h"
 
 namespace leq {

@@ -4,7 +4,7 @@ find_package(MPI COMPONENTS C QUIET)
 if(NOT MPI_C_FOUND OR CMAKE_CROSSCOMPILING OR LEQ_SANITIZE OR LEQ_STATIC)
   return()
 endif()
-add_library(leq_mpi MODULE src/comm/mpi/mpi_calls.cpp)
+add_library(leq_mpi MODULE src/ranks/mpi/mpi_calls.cpp)
 target_include_directories(leq_mpi PRIVATE ${PROJECT_SOURCE_DIR}/src)
 # Without MPI's former C++ interface, which would need a library of its own.
 target_compile_definitions(leq_mpi PRIVATE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)

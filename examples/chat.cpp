@@ -4,7 +4,7 @@
 #include <iostream>
 #include <string>
 
-#include "engine/chat_session.h"
+#include "engine/generator.h"
 #include "model/session.h"
 #include "platform/make_backend.h"
 

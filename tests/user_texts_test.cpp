@@ -34,7 +34,7 @@ constexpr std::array<UserText, 21> kTexts = {{
     {"tools/run/options.cpp", "force chat mode on or off (default: chat if there is no prompt "},
     {"tools/quantize/options.cpp", "the rounding method"},
     {"tools/inspect/receipt.cpp", ": verified: all "},
-    {"src/generate/jinja/operators.cpp", "cannot concatenate "},
+    {"src/chat/jinja/operators.cpp", "cannot concatenate "},
     {"src/recipes/quantize_job.cpp", " s each), then folds and codes: about "},
     {"tools/common/llama_flags.cpp", "ignored: thread polling is not configurable"},
 }};

@@ -3,9 +3,8 @@
 
 #include <span>
 
-#include "backend/decoder_parts.h"
 #include "backend/kv_types.h"
-#include "backend/tables.h"
+#include "backend/operations.h"
 #include "cuda/host/staging.h"
 #include "cuda/kernels/launch.h"
 

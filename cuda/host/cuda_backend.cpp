@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "backend/backend.h"
 #include "backend/checks.h"
-#include "backend/linear_text.h"
-#include "backend/share_rows.h"
+#include "backend/rows_slice.h"
 #include "base/error.h"
 #include "cuda/host/attention_arguments.h"
 #include "cuda/host/batch_lists.h"

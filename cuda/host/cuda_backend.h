@@ -6,7 +6,6 @@
 #include <string>
 
 #include "backend/backend.h"
-#include "backend/gpu_options.h"
 
 namespace leq::LEQ_GPU {
 

@@ -1,7 +1,7 @@
 // Converts the shape of Gated DeltaNet to kernel arguments.
 #pragma once
 
-#include "backend/decoder_parts.h"
+#include "backend/operations.h"
 #include "cuda/kernels/delta/delta.h"
 
 namespace leq::LEQ_GPU {

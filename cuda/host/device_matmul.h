@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "backend/decoder_parts.h"
+#include "backend/operations.h"
 #include "cuda/host/row_finish.h"
 
 namespace leq::LEQ_GPU {

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/gpu_options.h"
 
 namespace leq::cuda {
 // Returns one line per device: "cuda:0  GPU-8932f937-...  NVIDIA H200, compute capability 9.0,

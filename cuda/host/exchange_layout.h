@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "comm/communicator.h"
 #include "cuda/kernels/peers/exchange.h"
+#include "ranks/communicator.h"
 
 namespace leq::LEQ_GPU {
 

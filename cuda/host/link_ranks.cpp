@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "comm/division.h"
 #include "cuda/host/nccl_ranks.h"
 #include "cuda/host/peer_ranks.h"
+#include "ranks/communicator.h"
 
 namespace leq::LEQ_GPU {
 namespace {

@@ -5,8 +5,8 @@
 #include <memory>
 #include <span>
 
-#include "comm/communicator.h"
 #include "cuda/rt/rt.h"
+#include "ranks/communicator.h"
 
 namespace leq::LEQ_GPU {
 

@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "backend/decoder_parts.h"
+#include "backend/operations.h"
 #include "base/error.h"
 #include "cuda/host/device_weights.h"
 #include "cuda/host/row_blocks.h"

@@ -7,9 +7,9 @@
 #include <cstddef>
 #include <span>
 
-#include "comm/communicator.h"
-#include "comm/nccl_calls.h"
 #include "cuda/kernels/peers/exchange.h"
+#include "ranks/communicator.h"
+#include "ranks/nccl_calls.h"
 
 namespace leq::LEQ_GPU {
 

@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "comm/division.h"
 #include "cuda/host/exchange_layout.h"
+#include "ranks/communicator.h"
 
 namespace leq::LEQ_GPU {
 namespace {

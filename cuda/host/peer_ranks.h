@@ -10,10 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/communicator.h"
-#include "comm/membership.h"
 #include "cuda/host/memory.h"
 #include "cuda/kernels/peers/exchange.h"
+#include "ranks/communicator.h"
 
 namespace leq::LEQ_GPU {
 

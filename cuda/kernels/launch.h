@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "backend/kv_scheme.h"
+#include "backend/kv_types.h"
 #include "cuda/layout/attention_scratch.h"
 #include "cuda/layout/kv_codes.h"
 #include "cuda/layout/layout.h"
@@ -257,7 +257,7 @@ struct GatherArguments {
 void launch_gather(const GatherArguments& a, rt::Stream& stream);
 
 // Random-sign Hadamard rotation in blocks of n columns, forward or inverse (RotationTable in
-// backend/tables.h).
+// backend/operations.h).
 struct RotateArguments {
   FloatRows x;
   std::int64_t tokens = 0, width = 0, block = 0;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backend/rows_layout.h"
+#include "backend/layout.h"
 #include "base/error.h"
 #include "cuda/layout/attention_scratch.h"
 #include "cuda/layout/delta_scratch.h"

@@ -2,7 +2,7 @@
 // a GPU needs neither the device nor a build for it.
 #pragma once
 
-#include "backend/gpu_options.h"
+#include "backend/backend.h"
 #include "backend/layout.h"
 
 namespace leq::gpu {

@@ -21,7 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "backend/kv_scheme.h"
+#include "backend/kv_types.h"
 #include "cuda/layout/layout.h"
 
 namespace leq::gpu {

@@ -1,11 +1,10 @@
-// The interface between a model and a device, in four parts: memory, memory layout, the operations
-// of a decoder, and steps, which are sequences of operations. Callers take only the parts that they
-// need.
+// Options of the GPU backends.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "backend/layout.h"
 #include "backend/memory.h"
@@ -14,6 +13,20 @@
 
 namespace leq {
 
+// fast: tensor cores wherever possible, with results close to the CPU's. exact: only kernels whose
+// results are bit-identical to the CPU's; models that lack such kernels are rejected.
+enum class Arithmetic : std::uint8_t { fast, exact };
+
+struct GpuOptions {
+  std::uint64_t memory_cap = 0;  // limit of device memory in bytes; 0: all that is free
+  Arithmetic arithmetic = Arithmetic::fast;
+  // Ranks that share a model use consecutive devices, one each.
+  int rank = 0, ranks = 1;
+};
+
+// The interface between a model and a device, in four parts: memory, memory layout, the operations
+// of a decoder, and steps, which are sequences of operations. Callers take only the parts that they
+// need.
 class Backend : public Operations, public Steps {
  public:
   virtual std::string name() const = 0;  // "cpu avx512vnni, 2 threads"
@@ -27,5 +40,10 @@ class Backend : public Operations, public Steps {
     return leq::allocate_rows(memory(), layout(), capacity, width, format);
   }
 };
+
+// The description of a linear in plans, which is the same for every backend.
+
+// A description such as "int8 x int8 rows smoothed, 12x32".
+std::string linear_text(const Linear& linear, std::string_view kernel);
 
 }  // namespace leq

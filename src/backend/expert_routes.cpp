@@ -1,4 +1,4 @@
-#include "backend/expert_routes.h"
+#include "backend/operations.h"
 
 #include <algorithm>
 #include <cmath>

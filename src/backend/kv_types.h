@@ -1,6 +1,10 @@
-// The KV cache as attention reads it: types, pages of one layer, and the rows of a batch.
+// The KV schemes, which define how the keys or values of a cache are stored. Each scheme is a row
+// of a table; names and help texts, sizes of pages and of saved sequences, plans and the choice of
+// kernels derive from the row. A new scheme needs a row, kernels and tests. The header has only
+// plain data, because kernels of every device include it.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -9,11 +13,169 @@
 #include <string_view>
 #include <vector>
 
-#include "backend/kv_scheme.h"
 #include "base/error.h"
 
 namespace leq {
 
+// Saved sequences store these numbers, so that they must not change.
+enum class KvType : std::uint8_t { f32, f16, int8, int4, simq8, simq4, simq2 };
+
+inline constexpr int kPageTokens = 64;
+constexpr std::int64_t pages_for(std::int64_t positions) {
+  return (positions + kPageTokens - 1) / kPageTokens;
+}
+
+enum class KvPart : std::uint8_t { keys, values };
+
+// The numbers of a kv head that share an f16 scale and minimum.
+enum class KvAlong : std::uint8_t {
+  nothing,  // floats have no scales
+  token,    // all channels of one position, or `group` channels each
+  channel,  // `block` positions of one channel
+};
+
+struct KvScheme {
+  KvType type = KvType::f32;
+  std::string_view name;
+  int bits = 0;  // bits of a stored number
+  KvAlong keys = KvAlong::nothing, values = KvAlong::nothing;
+  int group = 0;                                 // channels per scale along tokens; 0: all channels
+  int block = 0;                                 // positions per scale along channels
+  int recent = 0;                                // newest positions, which are also kept in f16
+  int sinks = 0;                                 // first positions, which are also kept in f16
+  bool packed = false;                           // several codes share a byte or a word of memory
+  bool rotated = false;                          // each head is multiplied by a Hadamard matrix
+  std::array<std::string_view, 7> aliases = {};  // names in other engines for which this is closest
+
+  constexpr bool coded() const { return keys != KvAlong::nothing; }
+  // Whole blocks are encoded at once; f16 copies are used until then.
+  constexpr bool blocked() const { return block > 0; }
+};
+
+// SimQuant: keys have scales along channels in blocks, values along tokens.
+constexpr KvScheme simquant(KvType type, std::string_view name, int bits, int group, int recent,
+                            int block) {
+  return {.type = type,
+          .name = name,
+          .bits = bits,
+          .keys = KvAlong::channel,
+          .values = KvAlong::token,
+          .group = group,
+          .block = block,
+          .recent = recent,
+          .sinks = 4,
+          .packed = true};
+}
+
+constexpr KvScheme with_aliases(KvScheme scheme, std::array<std::string_view, 7> aliases) {
+  scheme.aliases = aliases;
+  return scheme;
+}
+
+inline constexpr KvScheme kInt4 = {.type = KvType::int4,
+                                   .name = "int4",
+                                   .bits = 4,
+                                   .keys = KvAlong::token,
+                                   .values = KvAlong::token,
+                                   .packed = true,
+                                   .rotated = true};
+
+inline constexpr KvScheme kSimq8 = simquant(KvType::simq8, "simq8", 8, 0, 32, 32);
+inline constexpr KvScheme kSimq4 = simquant(KvType::simq4, "simq4", 4, 64, 32, 32);
+inline constexpr KvScheme kSimq2 = simquant(KvType::simq2, "simq2", 2, 32, 128, 32);
+
+inline constexpr std::array<KvScheme, 7> kKvSchemes = {
+    {{.type = KvType::f32, .name = "f32", .bits = 32},
+     {.type = KvType::f16, .name = "f16", .bits = 16, .aliases = {"bf16"}},
+     {.type = KvType::int8,
+      .name = "int8",
+      .bits = 8,
+      .keys = KvAlong::token,
+      .values = KvAlong::token,
+      .aliases = {"q8_0", "q8", "q6_0", "q5_1", "q5_0"}},
+     kInt4,
+     kSimq8,
+     with_aliases(kSimq4, {"q4_1", "q4_0", "q4", "iq4_nl", "simq", "kivi4"}),
+     with_aliases(kSimq2, {"q2", "q2_k", "kivi2"})}};
+
+constexpr bool rows_follow_types() {
+  for (std::size_t i = 0; i < kKvSchemes.size(); ++i) {
+    if (kKvSchemes[i].type != static_cast<KvType>(i)) return false;
+  }
+  return true;
+}
+static_assert(rows_follow_types());
+
+inline constexpr KvType kExactKv = KvType::f32;  // stores what the model computed, unrounded
+inline constexpr KvType kUsualKv = KvType::f16;
+
+constexpr const KvScheme& kv_scheme(KvType type) {
+  return kKvSchemes[static_cast<std::size_t>(type)];
+}
+constexpr bool kv_coded(KvType type) { return kv_scheme(type).coded(); }
+constexpr bool kv_packed(KvType type) { return kv_scheme(type).packed; }
+
+// Bytes of the numbers of one position of a head, stored without gaps and without scales.
+constexpr std::size_t kv_number_bytes(const KvScheme& scheme, int head_dim) {
+  return (static_cast<std::size_t>(head_dim) * static_cast<std::size_t>(scheme.bits) + 7) / 8;
+}
+
+// The number of groups of a position's channels; each group has a scale and a minimum.
+constexpr int kv_groups(const KvScheme& scheme, int head_dim) {
+  return scheme.group == 0 ? 1 : (head_dim + scheme.group - 1) / scheme.group;
+}
+
+// The number of scales of a head's first `positions` positions; there are as many minima.
+constexpr std::size_t kv_scale_count(const KvScheme& scheme, KvPart part, int head_dim,
+                                     std::int64_t positions) {
+  const KvAlong along = part == KvPart::keys ? scheme.keys : scheme.values;
+  const auto dims = static_cast<std::int64_t>(head_dim);
+  std::int64_t count = 0;
+  if (along == KvAlong::token) {
+    count = positions * kv_groups(scheme, head_dim);
+  }
+  if (along == KvAlong::channel) count = (positions + scheme.block - 1) / scheme.block * dims;
+  return static_cast<std::size_t>(count);
+}
+
+// The positions that are read as f16 copies instead of codes (docs/kv-cache.md): the first S, and
+// blocks that end among the newest R. This depends only on the positions of the query and the key.
+struct KvResidual {
+  int sinks = 0;   // S
+  int recent = 0;  // R
+  int block = 0;   // B, a divisor of kPageTokens; 0: there are no copies
+
+  constexpr bool copies() const { return block > 0; }
+  // The query at `position` reads codes of [S, closed_for(position)) and f16 of other positions.
+  constexpr std::int64_t closed_for(std::int64_t position) const {
+    return whole_blocks(position + 1 - recent);
+  }
+  // After positions [0, length) have been appended, codes of [0, quantized(length)) exist.
+  constexpr std::int64_t quantized(std::int64_t length) const {
+    return whole_blocks(length - recent);
+  }
+  // A step that appends positions [first, end) needs codes of [quantized(first), quantized(end)).
+  // Codes below whole_before are those of blocks that were whole before the step.
+  constexpr std::int64_t whole_before(std::int64_t first, std::int64_t end) const {
+    return quantized(end) < whole_blocks(first) ? quantized(end) : whole_blocks(first);
+  }
+
+  bool operator==(const KvResidual&) const = default;
+
+ private:
+  constexpr std::int64_t whole_blocks(std::int64_t positions) const {
+    return block == 0 || positions < 0 ? 0 : positions / block * block;
+  }
+};
+
+// Keys and values of a cache have the same residual: the larger of their schemes' numbers.
+constexpr KvResidual kv_residual(KvType keys, KvType values) {
+  const KvScheme &k = kv_scheme(keys), &v = kv_scheme(values);
+  const auto larger = [](int a, int b) { return a > b ? a : b; };
+  return {larger(k.sinks, v.sinks), larger(k.recent, v.recent), larger(k.block, v.block)};
+}
+
+// The KV cache as attention reads it: types, pages of one layer, and the rows of a batch.
 std::string_view kv_type_name(KvType type);
 // All names with a separator, for example "f32 | f16 | int8".
 std::string kv_type_names(std::string_view separator);

@@ -6,8 +6,9 @@
 #include <cstdint>
 #include <span>
 
-#include "backend/decoder_parts.h"
 #include "backend/kv_types.h"
+#include "backend/memory.h"
+#include "backend/operations.h"
 #include "backend/rows.h"
 
 namespace leq {
@@ -66,5 +67,49 @@ class Layout {
 
 Rows allocate_rows(DeviceMemory& memory, const Layout& layout, std::int64_t capacity,
                    std::int64_t width, const RowsFormat& format);
+
+// Code shared by the layouts of devices: the layout of a block of activations for given row
+// strides, and the input format of a linear's weights.
+
+// A device's row strides, counted in numbers, and the alignment in bytes at which each part of a
+// block begins.
+struct RowsSpacing {
+  std::int64_t value_stride = 0, code_stride = 0, alignment = 0;
+};
+RowsLayout rows_layout(std::int64_t capacity, std::int64_t width, const RowsFormat& format,
+                       const RowsSpacing& spacing);
+
+// Number of 16-bit floats ("terms") that represent each f32 input of a weight; 0: f32 is used.
+using TermsOf = int (*)(const WeightView& weight);
+
+// The input format of the consumer's weights: codes, with sums of codes if weights are unsigned, or
+// terms of f32 inputs if the device passes `terms_of`. f32 values are always kept. Throws Error
+// if the weights need different formats.
+RowsFormat rows_format(const Linear& consumer, TermsOf terms_of = nullptr);
+
+// Memory for plans: it counts the bytes that a device would allocate, but allocates and writes
+// nothing.
+class CountingMemory final : public DeviceMemory {
+ public:
+  // `layout` must outlive this object.
+  explicit CountingMemory(const Layout& layout);
+  ~CountingMemory() override { drop_scratch(); }
+
+  std::optional<DeviceMemoryInfo> info() const override { return std::nullopt; }
+  void plan(std::size_t, std::size_t) override {}
+  // Counts the weight's bytes and returns the view unchanged.
+  WeightView place(const WeightView& weight, std::vector<Buffer>& owner) override;
+  UploadReport finish_placing() override { return {}; }
+  void copy(std::byte*, const std::byte*, std::size_t) override {}
+  void write(std::byte*, std::span<const std::byte>) override {}
+  void read(const std::byte*, std::span<std::byte>) override {}
+
+ private:
+  std::byte* allocate_block(std::size_t bytes) override;
+  void free_block(std::byte*, std::size_t) noexcept override {}
+
+  const Layout& layout_;
+  std::uintptr_t next_;  // the next block's address: unique, not backed by memory
+};
 
 }  // namespace leq

@@ -1,21 +1,217 @@
-// The operations of a decoder on one device. They run in order, asynchronously until synchronize().
+// Arguments of a decoder's operations: norms, linears, the shape of attention. The letters of the
+// shapes are defined in docs/glossary.md.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
-#include "backend/decoder_parts.h"
-#include "backend/expert_routes.h"
 #include "backend/kv_types.h"
+#include "backend/memory.h"
 #include "backend/rows.h"
 #include "backend/rows_slice.h"
-#include "backend/sample.h"
-#include "backend/tables.h"
+#include "sampling/sample.h"
+#include "tensor/weight_layout.h"
 
 namespace leq {
+
+enum class NormKind : std::uint8_t { rms, layer };
+
+struct Norm {
+  NormKind kind = NormKind::rms;
+  const float* gain = nullptr;  // [W]
+  const float* beta = nullptr;  // [W], for layer norm only
+  float eps = 1e-5f;
+  std::int64_t width = 0;  // W
+};
+
+// Weights that share one input (q, k, v; gate, up), used together without a copy. The outputs of
+// segment i follow those of segment i-1.
+struct LinearSegment {
+  WeightView weight;            // [O_i][I]
+  const float* bias = nullptr;  // [O_i]
+};
+struct Linear {
+  std::vector<LinearSegment> segments;
+  std::int64_t inputs = 0;   // I
+  std::int64_t outputs = 0;  // O, the sum over the segments
+  ActKind act = ActKind::none;
+  float act_scale = 0;  // act tensor: the step between two codes
+  OnlineMode online_mode = OnlineMode::safe;
+  const float* inv_smooth = nullptr;  // [I], multiplies the inputs; null: no factors
+  std::string name;                   // "layers.3.qkv", for errors and plans
+
+  std::span<const LinearSegment> parts() const { return segments; }
+};
+
+// The function applied to y = x W^T + b.
+enum class Epilogue : std::uint8_t {
+  none,    // out = y
+  add,     // out += y (the residual stream)
+  swiglu,  // segments gate and up: out = silu(gate) * up, quantized as out's format says
+  gelu,    // out = gelu_new(y), quantized as out's format says
+};
+
+struct RopeTable;
+
+struct AttentionShape {
+  int heads = 0;                 // H
+  int kv_heads = 0;              // H_kv
+  int head_dim = 0;              // d, even
+  int window = 0;                // W: key j is visible to query i iff i - W < j <= i; 0: no limit
+  const Norm* q_norm = nullptr;  // norm of each head (Qwen3), or null
+  const Norm* k_norm = nullptr;
+  bool rotary = true;
+  int rotary_dims = 0;                // RoPE rotates the first rotary_dims numbers; 0: all
+  bool output_gate = false;           // a row has H d gates after v: out * sigmoid(gate)
+  bool tempered = false;              // q is multiplied by the RopeTable's query_factors
+  const float* key_offset = nullptr;  // [H_kv d], subtracted from stored keys; null: none
+  // If ranks share the heads of a model, a rank's heads may begin or end within a kv head:
+  int group = 0;       // query heads of a kv head in the model; 0: H / H_kv
+  int first_head = 0;  // index of this rank's first query head in its kv head's group
+};
+
+int rotary_dims(const AttentionShape& shape);  // with 0 replaced by head_dim
+// Offset of the gates in a row, where they follow q, k and v: (H + 2 H_kv) d; and a row's width.
+std::int64_t gates_at(const AttentionShape& shape);
+std::int64_t qkv_width(const AttentionShape& shape);
+
+// Gated DeltaNet of one layer. Token t has the inputs m_t [channels] (q, k, v of all heads),
+// z_t [H_v d_v], b_t and a_t [H_v]. Computed in this order (orders of sums: docs/numerics.md):
+//   c = silu(sum over j of conv[j] * m_{t - taps + 1 + j}), zeros before the first token
+//   q = l2(q) / sqrt(d_k), k = l2(k) of each key head, l2(x) = x / sqrt(sum of x^2 + 1e-6)
+//   beta = sigmoid(b), alpha = exp(-exp(a_log) * softplus(a + dt_bias))
+//   S = alpha S; u = beta (v - S^T k); S = S + k u^T; o = S^T q, for each value head
+//   out = rms_norm(o) * silu(z), where the norm is over each value head
+struct DeltaShape {
+  int key_heads = 0;               // H_k
+  int value_heads = 0;             // H_v; value head h reads key head h / (H_v / H_k)
+  int key_dim = 0;                 // d_k
+  int value_dim = 0;               // d_v
+  int taps = 0;                    // taps of the convolution
+  const float* conv = nullptr;     // [taps][channels]
+  const float* a_log = nullptr;    // [H_v]
+  const float* dt_bias = nullptr;  // [H_v]
+  Norm norm;                       // norm over each value head [d_v]
+  std::size_t state_at = 0;        // byte offset of this layer's part of a state
+  // If ranks share a model's heads: the numbers of heads of all ranks (0: those of this rank), and
+  // this rank's first key head. conv, a_log, dt_bias, and rows of b and a are for all heads.
+  int all_key_heads = 0, all_value_heads = 0, first_key_head = 0;
+
+  std::int64_t keys() const { return std::int64_t{key_heads} * key_dim; }
+  std::int64_t values() const { return std::int64_t{value_heads} * value_dim; }
+  std::int64_t channels() const { return 2 * keys() + values(); }
+  // The shape with the heads of all ranks.
+  DeltaShape whole() const;
+  int group() const;             // value heads per key head
+  int first_value_head() const;  // index among all ranks' heads
+};
+
+// A layer's part of a state, in f32: S of each value head, followed by the last inputs of the
+// convolution [taps - 1][channels], oldest first. S [d_k][d_v] is stored in blocks of 32 columns,
+// [d_k][32] each; the last block is only as wide as the remaining columns.
+inline constexpr int kDeltaColumns = 32;
+std::int64_t delta_state_numbers(const DeltaShape& shape);
+
+// The neighbouring query heads of this rank that read one kv head; there may be none.
+struct QueryHeads {
+  int first = 0, count = 0;
+};
+int query_group(const AttentionShape& shape);  // most query heads of one kv head
+QueryHeads query_heads(const AttentionShape& shape, int kv_head);
+
+// Rows of embedding tables: of tokens and, if positions are learned, of positions.
+struct Embedding {
+  const WeightView& tokens;  // [V][W]
+  std::span<const std::int32_t> ids;
+  const WeightView* positions = nullptr;  // [context][W]; null: no learned positions
+  std::span<const std::int32_t> at = {};  // the position of each token
+};
+
+// The experts to which the rows of a step are routed, and the rows grouped by expert.
+struct Routing {
+  std::int64_t experts = 0;  // E
+  std::int64_t active = 0;   // k
+  bool normalized = false;   // weights are divided by their sum
+  bool by_sigmoid = false;   // a single expert for all rows, with the weight sigmoid(logit)
+};
+
+// The rows of a step: each token has one row for each of its experts, R = T k in total. Rows are
+// grouped by ascending expert; within a group tokens are in ascending order.
+struct ExpertRoutes {
+  std::int64_t tokens = 0;            // T
+  std::vector<std::int64_t> first;    // [E + 1]; group e has rows [first[e], first[e + 1])
+  std::vector<std::int32_t> experts;  // experts that have rows, ascending
+  std::vector<std::int32_t> token;    // [R]
+  std::vector<float> weight;          // [R]
+
+  std::int64_t rows() const { return static_cast<std::int64_t>(token.size()); }
+  std::int64_t rows_of(std::int64_t expert) const {
+    const auto e = static_cast<std::size_t>(expert);
+    return first[e + 1] - first[e];
+  }
+  // Whether row r is token r, because one expert has all tokens.
+  bool in_place() const { return experts.size() == 1 && rows() == tokens; }
+};
+
+// Routes rows by a router's logits, [T][E] f32 rows on the host: p = softmax(logits), and the k
+// largest p are chosen (of equal ones the lower id; docs/numerics.md has the order of sums), or one
+// expert for all rows (by_sigmoid). Throws Error with `site` and the row if a logit is not finite.
+void route_rows(const Rows& logits, std::int64_t tokens, const Routing& routing,
+                std::string_view site, ExpertRoutes& routes);
+
+// The linear of an expert; and the parameters of the linear that reads an expert's outputs.
+using ExpertLinear = std::function<const Linear&(std::int64_t expert)>;
+using ExpertReader = std::function<RowsConsumer(std::int64_t expert)>;
+struct ExpertLinears {
+  ExpertLinear gate_up;  // segments gate, up
+  ExpertReader down;
+};
+
+// Tables that a model keeps in device memory in addition to its weights.
+
+// Rotary embedding: pairs (i, i + d/2) are rotated by position * inv_freq[i]. Operations fill the
+// table of cosines and sines as positions are first used.
+struct RopeTable {
+  std::span<const float> inv_freq;  // [d/2], scaled; empty without rotary embedding
+  float attention_factor = 1.0f;
+  std::int64_t context = 0;  // largest position + 1
+  std::int64_t filled = 0;
+  Buffer memory;  // [context][2][d/2] f32: cosines, then sines
+  // q of position p is multiplied by query_factors[p / query_period], which is 1/sqrt(d) times a
+  // temperature. If the period is 0, it is multiplied by 1/sqrt(d) at every position.
+  std::int64_t query_period = 0;
+  Buffer query_factors = {};  // [(context - 1) / period + 1] f32
+};
+RopeTable make_rope(DeviceMemory& memory, std::span<const float> inv_freq, float attention_factor,
+                    std::int64_t context);
+// Sets the factors of all positions up to rope.context; throws Error if there are too few.
+void set_query_factors(DeviceMemory& memory, RopeTable& rope, std::int64_t period,
+                       std::span<const float> factors);
+// Computes `count` rows [2][d/2] of the table from position `first` on, for devices to copy:
+// angle = float(pos) * inv; c, s = float(cos(double(angle))), float(sin(double(angle))), each times
+// the attention factor
+void fill_rope_rows(const RopeTable& rope, std::int64_t first, std::int64_t count, float* rows);
+
+// A random-sign Hadamard rotation of the residual stream: y = H (x * factor) in each block of n
+// columns, with factor = +-1/sqrt(n) and the n x n sign matrix H. Its transpose is its inverse.
+struct RotationTable {
+  std::int64_t width = 0;                // W
+  std::int64_t block = 0;                // n, a power of two that divides W; 0 = none
+  NormKind stream_norm = NormKind::rms;  // layer: rotation also subtracts a row's mean
+  Buffer memory;                         // [W] f32: the factors
+};
+enum class Direction : std::uint8_t { forward, inverse };
+// `factors` [W]; throws Error if the block is not a power of two that divides W.
+RotationTable make_rotation(DeviceMemory& memory, std::span<const float> factors,
+                            std::int64_t block, NormKind stream_norm);
+
+// The operations of a decoder on one device. They run in order, asynchronously until synchronize().
 
 // The result of an asynchronous draw (Operations::begin_sample).
 class PendingSample {

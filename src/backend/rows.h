@@ -5,7 +5,7 @@
 
 #include "backend/memory.h"
 #include "backend/online_scale.h"
-#include "tensor/act_kind.h"
+#include "tensor/quant_scheme.h"
 
 namespace leq {
 

@@ -1,6 +1,11 @@
 #include "backend/rows_slice.h"
 
+#include <algorithm>
+#include <array>
+#include <vector>
+
 #include "backend/operations.h"
+#include "base/bytes.h"
 #include "base/error.h"
 #include "tensor/weight_layout.h"
 
@@ -87,6 +92,76 @@ void Operations::experts_gated(const Rows&, const ExpertRoutes&, const ExpertLin
 
 void Operations::experts_add(const Rows&, const ExpertRoutes&, const ExpertLinear&, Rows&) {
   fail_without_experts();
+}
+
+namespace {
+
+// The number of columns for which a plane of a block has one number; 0: one per row.
+struct PlaneUnit {
+  std::int64_t columns = 1;
+  std::size_t bytes = 1;
+};
+
+// The byte ranges of each rank's columns in a row. A number for the whole row is equal on all
+// ranks, so the first rank with columns sends it. Padding belongs to the last rank with columns.
+std::vector<ByteRange> parts_of(const SharedColumns& shared, const PlaneUnit& unit,
+                                std::int64_t width, std::int64_t padded) {
+  std::vector<ByteRange> parts;
+  bool first = true;
+  for (const Slice& slice : shared.columns) {
+    ByteRange part;
+    if (slice.empty()) {
+      // This rank has no columns in the plane.
+    } else if (unit.columns > 0) {
+      const std::int64_t last = slice.last == width ? padded : slice.last;
+      part.first = static_cast<std::size_t>(slice.first / unit.columns) * unit.bytes;
+      part.last = static_cast<std::size_t>((last + unit.columns - 1) / unit.columns) * unit.bytes;
+    } else if (first) {
+      part.last = unit.bytes;
+    }
+    first = first && slice.empty();
+    parts.push_back(part);
+  }
+  return parts;
+}
+
+template <class T>
+SharedRows plane_of(T* all, std::int64_t stride, const T* own, std::int64_t own_stride,
+                    std::int64_t tokens, std::span<const ByteRange> parts) {
+  SharedRows plane;
+  plane.rows = tokens;
+  plane.parts = parts;
+  plane.own = reinterpret_cast<const std::byte*>(own);
+  plane.own_stride = static_cast<std::size_t>(own_stride) * sizeof(T);
+  plane.all = reinterpret_cast<std::byte*>(all);
+  plane.stride = static_cast<std::size_t>(stride) * sizeof(T);
+  return plane;
+}
+
+}  // namespace
+
+void share_rows(const RowsFor& out, std::int64_t tokens, const SharedColumns& shared) {
+  const Rows &rows = out.rows, &own = shared.own;
+  std::int64_t width = 0;  // width of the whole rows, which not every rank may have
+  for (const Slice& slice : shared.columns) width = std::max(width, slice.last);
+  if (!is_coded(own.format.act)) {
+    const std::vector<ByteRange> parts = parts_of(shared, {1, sizeof(float)}, width, width);
+    const SharedRows values =
+        plane_of(rows.values, rows.value_stride, own.values, own.value_stride, tokens, parts);
+    return shared.ranks.gather({&values, 1}, shared.to, shared.site);
+  }
+  const std::int64_t padded = round_up(width, kPaddedColumns);
+  const std::int64_t scale_group = scale_columns(rows.format.act);
+  const std::int64_t sum_group = std::max(1, rows.format.sum_group);
+  const std::array parts = {parts_of(shared, {1, 1}, width, padded),
+                            parts_of(shared, {scale_group, sizeof(float)}, width, padded),
+                            parts_of(shared, {sum_group, sizeof(std::int32_t)}, width, padded)};
+  const std::array planes = {
+      plane_of(rows.codes, rows.code_stride, own.codes, own.code_stride, tokens, parts[0]),
+      plane_of(rows.scales, rows.scale_stride, own.scales, own.scale_stride, tokens, parts[1]),
+      plane_of(rows.sums, rows.sum_stride, own.sums, own.sum_stride, tokens, parts[2])};
+  const std::size_t count = rows.sums != nullptr ? 3 : 2;
+  shared.ranks.gather(std::span(planes).first(count), shared.to, shared.site);
 }
 
 }  // namespace leq

@@ -1,12 +1,13 @@
 // Blocks of activations that ranks compute together: each computes columns, then all gather them.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 
 #include "backend/rows.h"
 #include "base/slice.h"
-#include "comm/communicator.h"
+#include "ranks/communicator.h"
 
 namespace leq {
 
@@ -32,5 +33,9 @@ struct SharedColumns {
 
   bool received() const { return to == Receivers::all || ranks.leads(); }
 };
+
+// The device-independent part of Operations::gather: the bytes of a block of activations that each
+// rank has computed. Codes that depend on whole rows are not included.
+void share_rows(const RowsFor& out, std::int64_t tokens, const SharedColumns& shared);
 
 }  // namespace leq

@@ -1,18 +1,46 @@
-// Steps of a decoder as a whole: they are recorded and replayed if the device can do so, and timed
-// by their parts.
+// The parts into which the time of a step is divided, and what a backend reports for each part.
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "backend/kv_types.h"
-#include "backend/step_parts.h"
-#include "backend/tables.h"
+#include "backend/operations.h"
 
 namespace leq {
+
+enum class StepPart : std::uint8_t {
+  load,       // rows of the embedding
+  quant,      // norms with their codes, rotations, codes of outputs that are not fused
+  gemm,       // linears, with operations fused into them
+  attention,  // rotary embedding, stores to the cache, attention
+  comm,       // exchange between devices
+  sync,       // everything else: waits, download of logits, the host's own work
+  sample,     // sampling of the next token
+  delta,      // Gated DeltaNet between its linears
+};
+inline constexpr std::array<std::string_view, 8> kStepPartNames = {
+    "load", "quant", "gemm", "attention", "comm", "sync", "sample", "delta"};
+
+struct PartTimes {
+  double seconds = 0;
+  std::uint64_t bytes = 0;  // bytes that the operations must move at least
+  std::int64_t operations = 0;
+};
+struct StepTimes {
+  std::array<PartTimes, kStepPartNames.size()> parts;
+
+  PartTimes& operator[](StepPart part) { return parts[static_cast<std::size_t>(part)]; }
+  const PartTimes& operator[](StepPart part) const { return parts[static_cast<std::size_t>(part)]; }
+};
+
+// Steps of a decoder as a whole: they are recorded and replayed if the device can do so, and timed
+// by their parts.
 
 // The lists in host memory that the operations of one step read, and the step's owner. Two steps of
 // an owner with lists of equal lengths are the same operations on the same blocks; only the numbers

@@ -1,10 +1,13 @@
 #include "base/text.h"
 
+#include <openssl/evp.h>
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <cstring>
+
+#include "base/error.h"
 
 namespace leq {
 
@@ -209,6 +212,20 @@ std::string printable(std::string_view text, std::size_t limit) {
     }
   }
   return out;
+}
+
+std::string sha256_hex(std::string_view bytes) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest = {};
+  unsigned length = 0;
+  ensure(EVP_Digest(bytes.data(), bytes.size(), digest.data(), &length, EVP_sha256(), nullptr) == 1,
+         "libcrypto cannot compute SHA-256 here");
+  constexpr std::string_view kHex = "0123456789abcdef";
+  std::string hex;
+  for (unsigned i = 0; i < length; ++i) {
+    hex += kHex[digest[i] >> 4];
+    hex += kHex[digest[i] & 15];
+  }
+  return hex;
 }
 
 }  // namespace leq

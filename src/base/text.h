@@ -42,4 +42,7 @@ std::optional<double> parse_double(std::string_view text);
 // bidirectional characters are written as \xNN, and the text is cut at `limit` bytes.
 std::string printable(std::string_view text, std::size_t limit = 80);
 
+// SHA-256 as lower-case hex, which identifies a data set or a calibration text.
+std::string sha256_hex(std::string_view bytes);
+
 }  // namespace leq

@@ -3,22 +3,62 @@
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <exception>
 #include <mutex>
 #include <new>
+#include <numeric>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/cpu_features.h"
 #include "base/error.h"
-#include "base/share_balance.h"
 #include "base/topology.h"
 
 namespace leq {
+namespace {
+
+constexpr double kNewest = 1.0 / 32;      // weight of the newest loop in the averages
+constexpr int kFewestLoops = 64;          // loops between two changes of shares
+constexpr std::int64_t kFewestTasks = 4;  // tasks per thread; loops with fewer are too noisy
+constexpr double kTolerance = 0.25;
+
+}  // namespace
+
+ShareBalance::ShareBalance(int threads)
+    : speeds_(static_cast<std::size_t>(threads), 1.0 / threads),
+      begins_(static_cast<std::size_t>(threads) + 1) {
+  for (int i = 0; i <= threads; ++i) begins_[static_cast<std::size_t>(i)] = double(i) / threads;
+}
+
+void ShareBalance::update(std::span<const std::int64_t> done) {
+  const std::int64_t total = std::accumulate(done.begin(), done.end(), std::int64_t{0});
+  const auto threads = std::ssize(speeds_);
+  if (total < kFewestTasks * threads) return;
+  for (std::size_t i = 0; i < speeds_.size(); ++i) {
+    const double part = static_cast<double>(done[i]) / static_cast<double>(total);
+    speeds_[i] += kNewest * (part - speeds_[i]);
+  }
+  if (++loops_ < kFewestLoops) return;
+  bool differs = false;
+  for (std::size_t i = 0; i < speeds_.size(); ++i) {
+    const double share = begins_[i + 1] - begins_[i];
+    differs |= std::abs(speeds_[i] - share) > kTolerance / static_cast<double>(threads);
+  }
+  if (!differs) return;
+  loops_ = 0;
+  for (std::size_t i = 0; i + 1 < speeds_.size(); ++i) begins_[i + 1] = begins_[i] + speeds_[i];
+  begins_.back() = 1.0;
+}
+
+std::int64_t ShareBalance::first(int thread, std::int64_t tasks) const {
+  const double at = begins_[static_cast<std::size_t>(thread)] * static_cast<double>(tasks);
+  return static_cast<std::int64_t>(at + 0.5);
+}
+
 namespace {
 
 // An idle worker spins this many times before it sleeps, about 50 us with the pause below. Between

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "comm/division.h"
+#include "ranks/communicator.h"
 
 namespace leq {
 

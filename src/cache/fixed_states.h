@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "backend/memory.h"
-#include "comm/communicator.h"
+#include "ranks/communicator.h"
 
 namespace leq {
 

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "cache/kv_cache.h"
 #include "cache/kv_saved_parts.h"
-#include "comm/division.h"
+#include "ranks/communicator.h"
 
 namespace leq {
 namespace {

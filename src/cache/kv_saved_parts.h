@@ -8,7 +8,7 @@
 #include <cstring>
 #include <span>
 
-#include "backend/kv_scheme.h"
+#include "backend/kv_types.h"
 #include "base/half.h"
 #include "cache/kv_pages.h"
 

@@ -14,7 +14,7 @@
 #include "backend/memory.h"
 #include "base/slice.h"
 #include "cache/kv_pages.h"
-#include "comm/communicator.h"
+#include "ranks/communicator.h"
 
 namespace leq {
 

@@ -1,10 +1,14 @@
 // Perplexity and KL divergence; each run opens sessions of its own.
+
+#include "base/file.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
-#include "capi/handles.h"
-#include "eval/measure_divergence.h"
+#include "capi/internal.h"
+#include "convert/import.h"
+#include "eval/divergence.h"
 #include "eval/perplexity.h"
-#include "eval/wikitext.h"
+#include "recipes/quantize_job.h"
+#include "tensor/quant_scheme.h"
 
 namespace leq::capi {
 namespace {
@@ -148,6 +152,148 @@ leq_status leq_divergence(leq_model* base, leq_model* model, const char* text, s
     give(divergence(model_of(base).file(), model_of(model).file(),
                     text_argument(text, bytes, "text"), known),
          result, "leq_divergence_result");
+  });
+}
+
+}  // extern "C"
+
+namespace leq::capi {
+
+// Quantizes a checkpoint to a .leq file, with the most used settings of leq-quantize.
+
+namespace {
+
+std::string type_of_method(const std::string& method) {
+  std::string names;
+  for (const CheckpointMethod& known : checkpoint_methods()) {
+    if (known.name == method) return known.type;
+    names += (names.empty() ? "" : ", ") + known.name;
+  }
+  fail(ErrorKind::bad_setting, "method ", printable(method), ": expected one of ", names);
+}
+
+void set_recipe(const leq_quantize_options& options, QuantizeJob& job) {
+  const bool chosen = options.method != nullptr || options.type != nullptr;
+  require(!chosen || options.recipe == nullptr, ErrorKind::bad_setting, "recipe ",
+          or_empty(options.recipe), ": says method and type already; leave these out");
+  if (chosen) return;
+  job.keeps_types = options.recipe == nullptr && options.target_bpw == 0 && holds_codes(job.folder);
+  if (job.keeps_types) return;
+  job.recipe = &require_recipe(options.recipe == nullptr ? kDefaultRecipe
+                                                         : std::string_view(options.recipe));
+  apply_recipe(*job.recipe, import_config(job.folder), job.checkpoint);
+  job.fit_windows = job.recipe->few_windows_suffice && options.samples == 0 && options.length == 0;
+}
+
+void set_calibration(const leq_quantize_options& options, CalibrationRequest& calibration) {
+  const std::string_view text =
+      text_argument(options.calibration, options.calibration_bytes, "calibration");
+  const auto invalid = first_invalid_utf8(text);
+  require(!invalid, "calibration: the byte at offset ", invalid.value_or(0), " is not UTF-8");
+  if (!text.empty()) {
+    calibration.text = text;
+    calibration.source = "a text of the caller";
+  }
+  require(options.samples >= 0 && options.length >= 0, ErrorKind::bad_setting, "samples ",
+          options.samples, " and length ", options.length, ": expected 0 (the default) or more");
+  if (options.samples > 0) calibration.samples = options.samples;
+  if (options.length > 0) calibration.length = options.length;
+  calibration.seed = static_cast<std::uint64_t>(options.seed);
+}
+
+// Chooses the bits of each layer by a search if the recipe requires one.
+void set_search(const leq_quantize_options& options, QuantizeJob& job) {
+  const bool searches = job.recipe != nullptr && job.recipe->searches;
+  require(searches || options.target_bpw == 0, Setting{"target_bpw"}, ' ', options.target_bpw,
+          ": is of the recipe auto");
+  require(options.target_bpw >= 0 && options.target_bpw <= 8, Setting{"target_bpw"}, ' ',
+          options.target_bpw, ": expected 2 to 8, or 0 for ", kAutoBits);
+  if (!searches) return;
+  MixedSearch& search = job.search.emplace().search;
+  search.text = job.checkpoint.calibration.text.empty() ? std::string(built_in_calibration_text())
+                                                        : job.checkpoint.calibration.text;
+  search.threads = options.threads;
+  search.options.seed = job.checkpoint.calibration.seed;
+  search.target_bpw = options.target_bpw > 0 ? options.target_bpw : kAutoBits;
+}
+
+// Whether the caller stops the work, through its callback or its cancel handle.
+struct CallerStop {
+  const leq_quantize_options& options;
+  bool stopped = false;
+
+  bool wanted() { return stopped = stopped || is_cancelled(options.cancel); }
+  void report(std::string_view work, std::int64_t done, std::int64_t total) {
+    if (options.on_progress == nullptr) return;
+    const std::string name(work);
+    stopped = options.on_progress(options.user, name.c_str(), done, total) != 0 || stopped;
+  }
+};
+
+QuantizeJob job_of(const char* checkpoint, const char* output,
+                   const leq_quantize_options& options) {
+  QuantizeJob job;
+  job.folder = checkpoint;
+  job.output = output;
+  check_output(job.output);
+  job.checkpoint.method = options.method == nullptr ? "absmax" : options.method;
+  job.checkpoint.type = type_of_method(job.checkpoint.method);
+  if (options.type != nullptr) {
+    (void)require_scheme(options.type, "type");
+    job.checkpoint.type = options.type;
+  }
+  job.checkpoint.threads = options.threads;
+  job.checkpoint.resume = options.restart == 0;
+  set_calibration(options, job.checkpoint.calibration);
+  set_recipe(options, job);
+  set_search(options, job);
+  if (options.judge != 0) {
+    job.gate_mode = GateMode::gate_at_a_cost;
+    job.judged_by = built_in_gate_text();
+  }
+  return job;
+}
+
+leq_quantize_result quantize(const char* checkpoint, const char* output,
+                             const leq_quantize_options& options) {
+  check_cancel(options.cancel);
+  QuantizeJob job = job_of(checkpoint, output, options);
+  CallerStop stopping = {options};
+  leq_quantize_result result = {};
+  job.checkpoint.stop = [&] { return stopping.wanted(); };
+  job.checkpoint.say = [&](const std::string& line) {
+    if (options.on_line != nullptr) options.on_line(options.user, spelled(line).c_str());
+  };
+  job.progress = [&](std::string_view work, std::int64_t done, std::int64_t total,
+                     const std::string&) { stopping.report(work, done, total); };
+  job.written = [&](const CheckpointResult& written) {
+    result.file_bytes = written.file_bytes;
+    result.parameters = written.parameters;
+    result.bits_per_weight = written.bits_per_weight;
+    result.worst_error = written.worst_error;
+  };
+  if (const auto judged = run_job(job)) {
+    result.judged = 1;
+    result.kl = judged->divergence.kl_mean.value;
+  }
+  return result;
+}
+
+}  // namespace
+}  // namespace leq::capi
+
+extern "C" {
+
+leq_status leq_quantize(const char* checkpoint, const char* output,
+                        const leq_quantize_options* options, leq_quantize_result* result,
+                        leq_error* error) {
+  using namespace leq::capi;
+  return guarded(error, [&] {
+    require_use(checkpoint != nullptr && output != nullptr, "checkpoint or output is NULL");
+    if (result != nullptr) check_struct_size(result->size, "leq_quantize_result");
+    const auto known = options_of(options, "leq_quantize_options");
+    const leq_quantize_result made = quantize(checkpoint, output, known);
+    if (result != nullptr) give(made, result, "leq_quantize_result");
   });
 }
 

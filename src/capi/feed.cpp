@@ -1,9 +1,8 @@
 // Low-level evaluation: feeding tokens, reading logits, sampling.
 #include <algorithm>
 
-#include "capi/handles.h"
-#include "capi/settings.h"
-#include "generate/sampler.h"
+#include "capi/internal.h"
+#include "sampling/sampler.h"
 #include "server/api_fields.h"
 
 namespace leq::capi {

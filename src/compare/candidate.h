@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "backend/kv_scheme.h"
+#include "backend/kv_types.h"
 #include "convert/quantize_checkpoint.h"
 
 namespace leq {

@@ -1,6 +1,6 @@
 #include "compare/choices.h"
 
-#include "base/sha256.h"
+#include "base/text.h"
 
 namespace leq {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "compare/candidate.h"
-#include "eval/protocol.h"
+#include "eval/perplexity.h"
 #include "quantize/calibration/calibration_data.h"
 
 namespace leq {

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/sha256.h"
+#include "base/text.h"
 
 namespace leq {
 namespace {

@@ -1,13 +1,13 @@
 #include "compare/speed.h"
 
-#include "backend/step_parts.h"
+#include "backend/steps.h"
 #include "base/bytes.h"
 #include "cache/kv_pages.h"
 #include "eval/bench.h"
 #include "eval/breakdown.h"
 #include "model/memory_fit.h"
 #include "model/ranks.h"
-#include "runtime/ranks.h"
+#include "runtime/runtime.h"
 
 namespace leq {
 namespace {

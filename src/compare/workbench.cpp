@@ -2,14 +2,14 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/sha256.h"
 #include "base/stopwatch.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "convert/import.h"
-#include "eval/divergence_report.h"
+#include "eval/divergence.h"
 #include "quantize/pipeline/quantize_blocks.h"
 #include "recipes/quantize_by_search.h"
-#include "tensor/dtype.h"
+#include "tensor/quant_scheme.h"
 
 namespace leq {
 namespace {

@@ -11,15 +11,13 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "base/json.h"
-#include "base/work_folder.h"
 #include "compare/compare_job.h"
 #include "compare/result_store.h"
 #include "convert/imported_model.h"
-#include "eval/divergence_base.h"
-#include "eval/measure_divergence.h"
-#include "eval/perplexity_report.h"
-#include "eval/window_logits.h"
+#include "eval/divergence.h"
+#include "eval/perplexity.h"
 #include "model/open_model.h"
 #include "model/session.h"
 #include "platform/workers.h"

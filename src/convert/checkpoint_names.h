@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "families/family.h"
 #include "format/tensor_source.h"
-#include "models/family.h"
 
 namespace leq {
 

@@ -1,17 +1,277 @@
+// Translates a GGUF file's keys for rotary positions to those of config.json.
 #include "convert/gguf_config.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
+#include <numbers>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "convert/gguf_delta.h"
-#include "convert/gguf_rope.h"
+#include "families/family.h"
+#include "format/gguf.h"
+#include "format/gguf_source.h"
 
 namespace leq {
+
+// Sets rope_theta and rope_scaling from the keys that begin with `prefix` ("llama.") and from the
+// tensor rope_freqs.weight, which encodes Llama 3's scaling. Throws Error naming the key or tensor
+// if the scaling is not supported.
+void read_gguf_rope(const GgufSource& source, const std::string& prefix, Json& config);
+
+namespace {
+
+constexpr double kLowFrequencyFactor = 1;  // the value in all Llama 3 models
+constexpr double kHighFrequencyFactor = 4;
+constexpr double kDefaultTheta = 10000;
+
+// The divisor of a pair's inverse frequency in Llama 3's RoPE scaling.
+double llama3_divisor(double wavelength, double factor, double context) {
+  if (wavelength < context / kHighFrequencyFactor) return 1;
+  if (wavelength > context / kLowFrequencyFactor) return factor;
+  const double smooth =
+      (context / wavelength - kLowFrequencyFactor) / (kHighFrequencyFactor - kLowFrequencyFactor);
+  return 1 / ((1 - smooth) / factor + smooth);
+}
+
+bool follows_llama3(const std::vector<float>& divisors, double theta, double factor,
+                    double context) {
+  constexpr double kTolerance = 1e-4;  // because divisors were computed in f32
+  const double head_dim = 2 * static_cast<double>(divisors.size());
+  for (std::size_t i = 0; i < divisors.size(); ++i) {
+    const double wavelength =
+        2 * std::numbers::pi * std::pow(theta, 2 * static_cast<double>(i) / head_dim);
+    const double want = llama3_divisor(wavelength, factor, context);
+    if (!(std::fabs(static_cast<double>(divisors[i]) - want) <= kTolerance * want)) return false;
+  }
+  return true;
+}
+
+// The tensor contains only the divisors; factor and original context are reconstructed from them.
+Json scaling_of_divisors(const SourceTensor& tensor, const GgufSource& source, double theta) {
+  require(tensor.shape.size() == 1 && tensor.shape[0] <= 4096, tensor.place,
+          ": tensor rope_freqs.weight has shape ", shape_text(tensor.shape),
+          ", expected one number for each pair of columns");
+  std::vector<float> divisors(static_cast<std::size_t>(tensor.shape[0]));
+  source.read(tensor, 0, divisors);
+  const double factor = static_cast<double>(*std::ranges::max_element(divisors));
+  if (factor == 1 && std::ranges::all_of(divisors, [](float x) { return x == 1; })) return {};
+  for (std::int64_t context = 1024; context <= 1 << 20; context *= 2) {
+    if (!follows_llama3(divisors, theta, factor, static_cast<double>(context))) continue;
+    return {{"rope_type", "llama3"},
+            {"factor", factor},
+            {"low_freq_factor", kLowFrequencyFactor},
+            {"high_freq_factor", kHighFrequencyFactor},
+            {"original_max_position_embeddings", context}};
+  }
+  fail(tensor.place,
+       ": tensor rope_freqs.weight does not follow the rule of Llama 3, the only one "
+       "that is supported as a tensor");
+}
+
+Json yarn_of(const GgufMetadata& metadata, const std::string& prefix, double factor) {
+  Json scaling = {{"rope_type", "yarn"}, {"factor", factor}};
+  const auto original = metadata.integer(prefix + "original_context_length");
+  require(original.has_value(), metadata.source(), ": key ", prefix,
+          "original_context_length is missing, which yarn needs");
+  scaling["original_max_position_embeddings"] = *original;
+  if (const auto fast = metadata.number(prefix + "yarn_beta_fast")) scaling["beta_fast"] = *fast;
+  if (const auto slow = metadata.number(prefix + "yarn_beta_slow")) scaling["beta_slow"] = *slow;
+  // llama.cpp's attention factor, which multiplies yarn's own 1 + 0.1 ln(factor).
+  const double attention = metadata.number(prefix + "attn_factor")
+                               .value_or(metadata.number(prefix + "yarn_attn_factor").value_or(1));
+  if (attention != 1) scaling["attention_factor"] = attention * (1 + 0.1 * std::log(factor));
+  const double extrapolation = metadata.number(prefix + "yarn_ext_factor").value_or(1);
+  require(extrapolation == 1 || extrapolation == -1, metadata.source(), ": key ", prefix,
+          "yarn_ext_factor has a value that is not supported");
+  // If this key is present, llama.cpp uses an mscale of 1.
+  const double multiplier = metadata.number(prefix + "yarn_log_multiplier").value_or(0);
+  if (multiplier != 0) scaling["mscale"] = 1.0, scaling["mscale_all_dim"] = multiplier;
+  return scaling;
+}
+
+// Ministral 3's query temperature, which increases with the position.
+void add_temperature(const GgufMetadata& metadata, const std::string& architecture, Json& scaling) {
+  const std::string prefix = architecture + "attention.temperature_";
+  const double beta = metadata.number(prefix + "scale").value_or(0);
+  if (beta == 0) return;
+  const auto original = scaling["original_max_position_embeddings"].get<std::int64_t>();
+  const std::int64_t length = metadata.integer(prefix + "length").value_or(original);
+  require(length == original, metadata.source(), ": key ", prefix, "length is ", length,
+          ", the original context ", original, ": expected the same");
+  scaling["llama_4_scaling_beta"] = beta;
+}
+
+}  // namespace
+
+void read_gguf_rope(const GgufSource& source, const std::string& architecture, Json& config) {
+  const GgufMetadata& metadata = source.metadata();
+  const double theta = metadata.number(architecture + "rope.freq_base").value_or(kDefaultTheta);
+  config["rope_theta"] = theta;
+  for (const char* name : {"rope_factors_long.weight", "rope_factors_short.weight"}) {
+    const SourceTensor* tensor = source.find(name);
+    require(tensor == nullptr, tensor == nullptr ? "" : tensor->place, ": tensor ", name,
+            ": LongRoPE is not supported");
+  }
+  const std::string prefix = architecture + "rope.scaling.";
+  std::string_view type = metadata.text(prefix + "type").value_or("none");
+  double factor = metadata.number(prefix + "factor").value_or(1);
+  // Older files have only this key for linear scaling instead of rope.scaling.*.
+  if (const auto linear = metadata.number(architecture + "rope.scale_linear")) {
+    if (!metadata.has(prefix + "type") && *linear != 1) type = "linear", factor = *linear;
+  }
+  const SourceTensor* divisors = source.find("rope_freqs.weight");
+  require(type == "none" || divisors == nullptr, metadata.source(), ": key ", prefix, "type ",
+          printable(type), " beside a tensor rope_freqs.weight is not supported");
+  require(type == "none" || type == "linear" || type == "yarn", metadata.source(), ": key ", prefix,
+          "type: ", printable(type), " is not supported; supported are none, linear and yarn");
+  if (type == "linear" && factor != 1) {
+    config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", factor}};
+  } else if (type == "yarn") {
+    Json scaling = yarn_of(metadata, prefix, factor);
+    add_temperature(metadata, architecture, scaling);
+    config["rope_scaling"] = std::move(scaling);
+  } else if (divisors != nullptr) {
+    const Json scaling = scaling_of_divisors(*divisors, source, theta);
+    if (!scaling.is_null()) config["rope_scaling"] = scaling;
+  }
+}
+
+// Gated DeltaNet in GGUF files: llama.cpp's keys and tensor names, and the transformations of the
+// weights by its converter.
+
+namespace {
+
+struct DeltaName {
+  std::string_view leq, gguf;
+};
+constexpr std::array<DeltaName, 12> kDeltaNames = {{
+    {"layers.{}.attention_gate", "blk.{}.attn_q.weight"},
+    {"layers.{}.delta_in_norm", "blk.{}.attn_norm.weight"},
+    {"layers.{}.delta_qkv", "blk.{}.attn_qkv.weight"},
+    {"layers.{}.delta_z", "blk.{}.attn_gate.weight"},
+    {"layers.{}.delta_b", "blk.{}.ssm_beta.weight"},
+    {"layers.{}.delta_a", "blk.{}.ssm_alpha.weight"},
+    {"layers.{}.delta_conv", "blk.{}.ssm_conv1d.weight"},
+    {"layers.{}.delta_a_log", "blk.{}.ssm_a"},
+    {"layers.{}.delta_dt_bias", "blk.{}.ssm_dt.bias"},
+    {"layers.{}.delta_norm", "blk.{}.ssm_norm.weight"},
+    {"layers.{}.delta_out", "blk.{}.ssm_out.weight"},
+    {"layers.{}.mlp_norm", "blk.{}.post_attention_norm.weight"},
+}};
+
+// Qwen3-Next stores b and a in one tensor, interleaved by key head as in its checkpoints.
+bool joins_gates(const Family& family) { return family.model_type == "qwen3_next"; }
+
+// leq's value head h is stored at index (h % r) * H_k + h / r, where r is the number of value
+// heads per key head, because ggml broadcasts key heads in that order.
+std::int64_t in_turns(const DeltaNetConfig& delta, std::int64_t row, std::int64_t rows_of_head) {
+  const std::int64_t head = row / rows_of_head;
+  const std::int64_t group = delta.value_heads / delta.key_heads;
+  const std::int64_t stored = head % group * delta.key_heads + head / group;
+  return stored * rows_of_head + row % rows_of_head;
+}
+
+std::int64_t value_head(const ModelConfig& config, std::int64_t row) {
+  return in_turns(*config.delta_net(), row, 1);
+}
+std::int64_t value_row(const ModelConfig& config, std::int64_t row) {
+  return in_turns(*config.delta_net(), row, config.delta_net()->value_dim);
+}
+std::int64_t channel(const ModelConfig& config, std::int64_t row) {
+  const std::int64_t keys = 2 * config.delta_net()->keys();
+  return row < keys ? row : keys + value_row(config, row - keys);
+}
+
+std::int64_t value_heads(const ModelConfig& config) { return config.delta_net()->value_heads; }
+std::int64_t values(const ModelConfig& config) { return config.delta_net()->values(); }
+std::int64_t channels(const ModelConfig& config) { return config.delta_net()->channels(); }
+
+constexpr RowOrder kHeads = {value_heads, value_head}, kValues = {values, value_row},
+                   kChannels = {channels, channel};
+
+struct DeltaOrder {
+  std::string_view leq;
+  const RowOrder* order;
+};
+constexpr std::array<DeltaOrder, 7> kTurns = {{{"layers.{}.delta_qkv", &kChannels},
+                                               {"layers.{}.delta_z", &kValues},
+                                               {"layers.{}.delta_b", &kHeads},
+                                               {"layers.{}.delta_a", &kHeads},
+                                               {"layers.{}.delta_conv", &kChannels},
+                                               {"layers.{}.delta_a_log", &kHeads},
+                                               {"layers.{}.delta_dt_bias", &kHeads}}};
+
+void store_interleaved(TensorRule& rule) {
+  const auto* found = std::ranges::find(kTurns, rule.leq, &DeltaOrder::leq);
+  if (found != kTurns.end()) rule.order = found->order;
+  if (rule.leq == "layers.{}.delta_out") rule.columns = &kValues;
+}
+
+// Early GGUF files of Qwen3-Next have its checkpoints' joined tensor instead of qkv and z.
+void store_as_next(Family& family) {
+  std::vector<TensorRule> joined;
+  for (TensorRule& rule : family.tensors) {
+    if (rule.leq != "layers.{}.delta_qkv" && rule.leq != "layers.{}.delta_z") continue;
+    joined.push_back(rule);
+    joined.back().source = "blk.{}.ssm_in.weight";
+    rule.order = nullptr;
+  }
+  family.tensors.insert(family.tensors.end(), joined.begin(), joined.end());
+}
+
+}  // namespace
+
+// The GGUF name, such as "blk.{}.ssm_out.weight"; empty if the family of `rule` is not hybrid, or
+// if the tensor has the same name as in files of other families.
+std::string_view gguf_delta_name(const TensorRule& rule, const Family& family) {
+  if (family.delta == nullptr) return {};
+  const bool gate = rule.leq == "layers.{}.delta_b" || rule.leq == "layers.{}.delta_a";
+  if (gate && joins_gates(family)) return "blk.{}.ssm_ba.weight";
+  const auto* found = std::ranges::find(kDeltaNames, rule.leq, &DeltaName::leq);
+  return found == kDeltaNames.end() ? std::string_view() : found->gguf;
+}
+
+// Adapts the rules, in place, to the stored values: gains include their offset of 1, A is stored as
+// minus exp(A_log), and Qwen 3.5 interleaves value heads across key heads.
+void store_delta_as_gguf(Family& family) {
+  if (family.delta == nullptr) return;
+  for (TensorRule& rule : family.tensors) {
+    rule.added = 0;
+    rule.log_of_negative = rule.leq == "layers.{}.delta_a_log";
+    if (!joins_gates(family)) store_interleaved(rule);
+  }
+  if (joins_gates(family)) store_as_next(family);
+}
+
+// Converts ssm.* and full_attention_interval to keys of config.json. `prefix`: "qwen35.".
+void read_gguf_delta(const GgufMetadata& metadata, const std::string& prefix, const Family& family,
+                     Json& config) {
+  if (family.delta == nullptr) return;
+  const auto count = [&](const char* key) {
+    const auto value = metadata.equal_integer(prefix + key);
+    require(value && *value > 0, metadata.source(), ": key ", prefix, key,
+            value ? " is not above 0" : " is missing");
+    return *value;
+  };
+  const std::int64_t heads = count("ssm.time_step_rank"), inner = count("ssm.inner_size");
+  require(inner % heads == 0, metadata.source(), ": key ", prefix, "ssm.inner_size is ", inner,
+          ", no multiple of ", heads, " value heads");
+  const DeltaKeys& keys = *family.delta;
+  config[keys.key_heads] = count("ssm.group_count");
+  config[keys.value_heads] = heads;
+  config[keys.key_dim] = count("ssm.state_size");
+  config[keys.value_dim] = inner / heads;
+  config[keys.taps] = count("ssm.conv_kernel");
+  config[keys.interval] = metadata.equal_integer(prefix + "full_attention_interval").value_or(4);
+}
+
 namespace {
 
 // A value of general.architecture and the corresponding model_type of config.json.

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "families/family.h"
 #include "format/gguf_source.h"
-#include "models/family.h"
 
 namespace leq {
 

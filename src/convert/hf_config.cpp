@@ -5,14 +5,10 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "convert/hf_config_rules.h"
-#include "convert/hf_experts.h"
-#include "convert/hf_hybrid.h"
+#include "convert/hf_config_parts.h"
 #include "convert/hf_import.h"
-#include "convert/hf_muse.h"
-#include "convert/hf_text_config.h"
 #include "convert/quantization_config.h"
-#include "models/family.h"
+#include "families/family.h"
 
 namespace leq {
 namespace {

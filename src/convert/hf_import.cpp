@@ -1,31 +1,346 @@
+// Opens the tensors of a checkpoint folder; quantized weights are assembled from their parts.
 #include "convert/hf_import.h"
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
 #include <fstream>
+#include <memory>
+#include <optional>
 #include <set>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "convert/checkpoint_names.h"
-#include "convert/hf_muse.h"
-#include "convert/hf_text_config.h"
-#include "convert/hf_weights.h"
-#include "convert/mistral_pattern.h"
+#include "convert/hf_config_parts.h"
+#include "convert/hf_tokenizer.h"
 #include "convert/quantization_config.h"
-#include "convert/tensor_rows.h"
-#include "convert/tied_head.h"
 #include "convert/tokenizer_import.h"
+#include "families/family.h"
 #include "format/leq_layout.h"
-#include "format/safetensors.h"
-#include "model/tensor_list.h"
-#include "models/family.h"
+#include "format/packed_source.h"
+#include "format/tensor_source.h"
+#include "model/linear_sites.h"
+#include "model/model_config.h"
+#include "quantize/methods/tensor_plan.h"
+#include "tensor/quant_scheme.h"
+#include "tokenizer/spec.h"
 
 namespace leq {
+
+// `config`: the text model's. `notes` gets a line about tensors that are not imported and one with
+// the method of a quantized checkpoint. Throws Error like open_safetensors,
+// read_quantization_config and PackedSource.
+std::unique_ptr<TensorSource> open_weights(const std::filesystem::path& folder, const Json& config,
+                                           std::vector<std::string>& notes) {
+  auto files = open_safetensors(folder, &notes);
+  const auto options = read_quantization_config(config, (folder / "config.json").string());
+  if (!options) return files;
+  auto packed = std::make_unique<PackedSource>(std::move(files), *options);
+  notes.push_back(packed->note());
+  return packed;
+}
+
+// Adds a note if no scheme represents the values of some quantized weights exactly.
+// Weights are inexact if they have sorted columns or unusual groups, or are floats of few bits.
+void note_inexact(std::span<const TensorInput> tensors, std::vector<std::string>& notes) {
+  const auto count = std::ranges::count_if(tensors, [](const TensorInput& tensor) {
+    return tensor.role != TensorRole::vector && !tensor.own_scheme && !tensor.source_type.empty();
+  });
+  if (count == 0) return;
+  notes.push_back(std::to_string(count) +
+                  " weights have no scheme that holds their numbers as they are: they are read as "
+                  "floats and quantized again");
+}
+
+// The type that represents all floats of a source exactly; f32 if some tensors are quantized.
+// Tensors that are not of a float type, such as masks, are ignored.
+DType exact_dtype(const TensorSource& source) {
+  const auto holds = [&](DType dtype) {
+    return std::ranges::any_of(source.tensors(),
+                               [&](const SourceTensor& tensor) { return tensor.dtype == dtype; });
+  };
+  const bool has_codes = source.has_types();
+  if (has_codes || holds(DType::f32) || holds(DType::f16) == holds(DType::bf16)) return DType::f32;
+  return holds(DType::f16) ? DType::f16 : DType::bf16;
+}
+
+// Handles duplicate heads, and token ids without weights in the checkpoint, like transformers
+// 5.
+
 namespace {
 
+constexpr std::size_t kCompared = 4096;  // number of values per comparison
+
+// Compares values, because the tensors may be stored in different types.
+bool are_equal(const TensorSource& source, const SourceTensor& a, const SourceTensor& b) {
+  if (a.shape != b.shape) return false;
+  if (a.file_dtype == b.file_dtype && !a.bytes.empty()) return std::ranges::equal(a.bytes, b.bytes);
+  std::size_t size = 1;
+  for (const std::int64_t extent : a.shape) size *= static_cast<std::size_t>(extent);
+  std::vector<float> x(kCompared), y(kCompared);
+  for (std::size_t at = 0; at < size; at += kCompared) {
+    const std::size_t count = std::min(kCompared, size - at);
+    x.resize(count);
+    y.resize(count);
+    source.read(a, static_cast<std::int64_t>(at), x);
+    source.read(b, static_cast<std::int64_t>(at), y);
+    if (x != y) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+// Decides whether head and embedding are tied: a head whose weights differ is always kept, and an
+// absent head is the embedding. `notes` gets a line if this contradicts the config.
+void resolve_tied_head(const TensorSource& source, const Family& family, ModelConfig& config,
+                       std::vector<std::string>& notes) {
+  const auto names = find_text_names(source, family);
+  if (!names) return;  // reported later by the tensor readers
+  const SourceTensor* head = source.find(names->head);
+  const SourceTensor* embedding =
+      source.find(names->prefix + std::string(family.tensors.front().source));
+  const std::string name = printable(names->head);
+  if (head == nullptr) {
+    if (config.tied) return;
+    config.tied = true;
+    notes.push_back("tie_word_embeddings is false but there is no " + name +
+                    ": the embedding is the head");
+  } else if (config.tied && !are_equal(source, *head, *embedding)) {
+    config.tied = false;
+    notes.push_back("warning: tie_word_embeddings is true but " + name +
+                    " differs from the embedding: both are kept");
+  }
+}
+
+// Drops added tokens without a row in the embedding, so that they are neither encoded nor sampled.
+// `notes` gets a line.
+void drop_added_beyond(TokenizerSpec& spec, std::int64_t rows, std::vector<std::string>& notes) {
+  if (std::ssize(spec.pieces) <= rows) return;
+  std::set<Token> added;
+  for (const AddedToken& token : spec.added) added.insert(token.id);
+  for (auto id = static_cast<Token>(rows); id < static_cast<Token>(spec.pieces.size()); ++id) {
+    const bool is_unused = spec.types[static_cast<std::size_t>(id)] == TokenType::unused;
+    if (!is_unused && !added.contains(id)) return;  // the check of the counts refuses it
+  }
+  std::string names;
+  std::erase_if(spec.added, [&](const AddedToken& token) {
+    if (token.id < rows) return false;
+    names +=
+        (names.empty() ? "" : ", ") + printable(spec.pieces[static_cast<std::size_t>(token.id)]);
+    return true;
+  });
+  const auto count = static_cast<std::size_t>(rows);
+  notes.push_back("the model has no weights for added tokens from id " + std::to_string(rows) +
+                  " on, which are left out: " + names);
+  spec.pieces.resize(count);
+  spec.types.resize(count);
+  if (spec.scores.size() > count) spec.scores.resize(count);
+  for (Token* id : {&spec.unknown, &spec.bos, &spec.eos}) {
+    if (*id >= rows) *id = kNoToken;
+  }
+}
+
+// Readers that produce leq's tensors from stored ones by the rules of family.h.
+
+// Source and tensor must outlive the readers created from this.
+struct StoredRows {
+  const TensorSource& source;
+  const SourceTensor& tensor;
+  TensorRule rule;
+  std::shared_ptr<const ModelConfig> config;  // one for all tensors
+  Shape shape;                                // shape of leq's tensor
+  std::int64_t first_row = 0;                 // the rule's first stored row
+};
+
+struct RowReaders {
+  decltype(TensorInput::read) read;
+  decltype(TensorInput::read_codes) read_codes = {};  // empty if the values must be computed
+  std::optional<QuantScheme> own_scheme = {};
+};
+
+// The stored shape [channels, 1, taps] of Gated DeltaNet's convolution.
+Shape conv_shape(const ModelConfig& config);
+
+namespace {
+
+using Rows = std::shared_ptr<const StoredRows>;
+
+std::int64_t columns_of(const Shape& shape) { return shape.size() == 2 ? shape[1] : 1; }
+
+// The row and column in the stored tensor for leq's row `row` and column `column`.
+std::int64_t stored_row(const StoredRows& rows, std::int64_t row) {
+  return rows.rule.order != nullptr ? rows.rule.order->row(*rows.config, row)
+                                    : rows.first_row + row;
+}
+std::int64_t stored_column(const StoredRows& rows, std::int64_t column) {
+  return rows.rule.columns->row(*rows.config, column);
+}
+
+// Applies the rule's elementwise transformation to a row.
+void finish_row(const StoredRows& rows, std::span<float> row) {
+  const TensorRule& rule = rows.rule;
+  // Computed in f32 for all stored types, because 1 + w may need more bits than w's type has.
+  if (rule.added != 0) {
+    for (float& number : row) number = number + rule.added;
+  }
+  if (rule.log_of_negative) {
+    for (float& number : row) number = static_cast<float>(std::log(-double{number}));
+  }
+  if (rule.normed_rows) {
+    double squares = 0;
+    for (const float number : row) squares += double{number} * double{number};
+    const double mean = squares / static_cast<double>(row.size());
+    const double norm = std::sqrt(mean + double{rows.config->norm_eps});
+    for (float& number : row) number = static_cast<float>(double{number} / norm);
+  }
+  if (rule.columns == nullptr) return;
+  const std::vector<float> stored(row.begin(), row.end());
+  for (std::size_t k = 0; k < row.size(); ++k) {
+    row[k] = stored[static_cast<std::size_t>(stored_column(rows, static_cast<std::int64_t>(k)))];
+  }
+}
+
+auto read_rows(const Rows& rows) {
+  return [rows](std::int64_t first, std::int64_t count, std::span<float> out) {
+    const TensorRule& rule = rows->rule;
+    const std::int64_t columns = columns_of(rows->shape);
+    const auto width = static_cast<std::size_t>(columns);
+    const bool at_once = rule.order == nullptr && rule.column_parts == 1;
+    if (at_once) {
+      rows->source.read(rows->tensor, (rows->first_row + first) * columns,
+                        out.first(static_cast<std::size_t>(count) * width));
+    }
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::span<float> row = out.subspan(static_cast<std::size_t>(i) * width, width);
+      if (!at_once) {
+        const std::int64_t part = stored_row(*rows, first + i) * rule.column_parts;
+        rows->source.read(rows->tensor, columns * (part + rule.column_part), row);
+      }
+      finish_row(*rows, row);
+    }
+  };
+}
+
+auto read_transposed(const Rows& rows) {
+  return [rows](std::int64_t first, std::int64_t count, std::span<float> out) {
+    const std::int64_t columns = columns_of(rows->shape);
+    const std::int64_t stored = rows->rule.parts * rows->shape[0];
+    std::vector<float> line(static_cast<std::size_t>(count));
+    for (std::int64_t k = 0; k < columns; ++k) {
+      rows->source.read(rows->tensor, k * stored + rows->first_row + first, line);
+      for (std::int64_t n = 0; n < count; ++n) {
+        out[static_cast<std::size_t>(n * columns + k)] = line[static_cast<std::size_t>(n)];
+      }
+    }
+  };
+}
+
+auto read_taps_first(const Rows& rows) {
+  return [rows](std::int64_t first, std::int64_t count, std::span<float> out) {
+    const Shape conv = conv_shape(*rows->config);
+    const std::int64_t channels = conv[0], taps = conv[2];
+    std::vector<float> all(static_cast<std::size_t>(channels * taps));
+    rows->source.read(rows->tensor, 0, all);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t tap = (first + i) / channels, channel = (first + i) % channels;
+      out[static_cast<std::size_t>(i)] =
+          all[static_cast<std::size_t>(stored_row(*rows, channel) * taps + tap)];
+    }
+  };
+}
+
+bool moves_columns(const StoredRows& rows) {
+  if (rows.rule.columns == nullptr) return false;
+  for (std::int64_t k = 0; k < columns_of(rows.shape); ++k) {
+    if (stored_column(rows, k) != k) return true;
+  }
+  return false;
+}
+
+// Whether columns are permuted in whole groups of a scheme, so that codes and scales can be
+// permuted with them. Groups of k types have 256 columns, which is more than a head has.
+bool moves_groups(const StoredRows& rows, const QuantScheme& scheme) {
+  if (rows.rule.columns == nullptr || scheme.is_float()) return true;
+  const std::int64_t columns = columns_of(rows.shape);
+  const std::int64_t group = scheme.scaling == Scaling::group ? scheme.group : 0;
+  if (scheme.is_super() || group == 0 || columns % group != 0) return false;
+  for (std::int64_t k = 0; k < columns; ++k) {
+    const std::int64_t begin = stored_column(rows, k / group * group);
+    if (begin % group != 0 || stored_column(rows, k) != begin + k % group) return false;
+  }
+  return true;
+}
+
+// Permutes a row's values, each of which covers `each` columns, to leq's order of columns.
+template <class T>
+void move_columns(const StoredRows& rows, std::int64_t each, std::vector<T>& row) {
+  const std::vector<T> stored = row;
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    const std::int64_t from = stored_column(rows, static_cast<std::int64_t>(i) * each) / each;
+    row[i] = stored[static_cast<std::size_t>(from)];
+  }
+}
+
+auto read_code_rows(const Rows& rows) {
+  return
+      [rows](const QuantScheme& scheme, std::int64_t first, std::int64_t count, ChosenCodes& out) {
+        const TensorRule& rule = rows->rule;
+        if (rule.order == nullptr && rule.columns == nullptr) {
+          return rows->source.read_codes(rows->tensor, scheme, rows->first_row + first, count, out);
+        }
+        out = {};
+        for (std::int64_t row = first; row < first + count; ++row) {
+          ChosenCodes one;
+          if (!rows->source.read_codes(rows->tensor, scheme, stored_row(*rows, row), 1, one)) {
+            return false;
+          }
+          if (rule.columns != nullptr) {
+            move_columns(*rows, 1, one.codes);
+            move_columns(*rows, scheme.group, one.scales);
+            move_columns(*rows, scheme.group, one.zeros);
+          }
+          out.codes.insert(out.codes.end(), one.codes.begin(), one.codes.end());
+          out.scales.insert(out.scales.end(), one.scales.begin(), one.scales.end());
+          out.zeros.insert(out.zeros.end(), one.zeros.begin(), one.zeros.end());
+        }
+        return true;
+      };
+}
+
+}  // namespace
+
+Shape conv_shape(const ModelConfig& config) {
+  const DeltaNetConfig& delta = *config.delta_net();
+  return {delta.channels(), 1, delta.conv_taps};
+}
+
+RowReaders row_readers(StoredRows stored) {
+  if (!moves_columns(stored)) stored.rule.columns = nullptr;
+  const auto rows = std::make_shared<const StoredRows>(std::move(stored));
+  const TensorRule& rule = rows->rule;
+  if (rule.transposed) return {read_transposed(rows)};
+  if (rule.taps_first) return {read_taps_first(rows)};
+  RowReaders readers = {read_rows(rows)};
+  const bool computed = rule.added != 0 || rule.log_of_negative || rule.normed_rows;
+  if (computed || rule.column_parts > 1) return readers;
+  const auto own = rows->source.own_scheme(rows->tensor);
+  if (own && !moves_groups(*rows, *own)) return readers;
+  readers.own_scheme = own;
+  const bool moves_codes = rule.columns == nullptr || (own && !own->is_float());
+  if (moves_codes) readers.read_codes = read_code_rows(rows);
+  return readers;
+}
+
+namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxModelConfigBytes = 16 << 20;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "convert/imported_model.h"
-#include "models/family.h"
+#include "families/family.h"
 
 namespace leq {
 

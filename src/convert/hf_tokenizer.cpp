@@ -1,15 +1,424 @@
 #include "convert/hf_tokenizer.h"
 
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstddef>
 #include <string>
+#include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "convert/tokenizer_parts.h"
-#include "tokenizer/normalize.h"
+#include "tokenizer/pattern.h"
+#include "tokenizer/pretokenize.h"
 
 namespace leq {
+namespace {
+
+constexpr std::string_view kWordClass = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
+constexpr std::string_view kHexClass = "0-9a-fA-F";
+
+class Translation {
+ public:
+  Translation(std::string_view pattern, std::string_view source)
+      : pattern_(pattern), source_(source) {}
+
+  std::string run() {
+    while (at_ < pattern_.size()) step();
+    return std::move(out_);
+  }
+
+ private:
+  std::string_view rest() const { return pattern_.substr(at_); }
+  void put(std::string_view text, std::size_t taken) {
+    out_ += text;
+    at_ += taken;
+  }
+  [[noreturn]] void refuse(std::string_view what) const {
+    fail(source_, ": pattern \"", printable(pattern_), "\" has ", what, " at offset ", at_,
+         ", which is not supported");
+  }
+
+  void step() {
+    const char c = pattern_[at_];
+    if (c == '\\' && rest().size() > 1) return escape(pattern_[at_ + 1]);
+    if (in_class_) {
+      in_class_ = c != ']' || at_ == class_start_;
+      return put(rest().substr(0, 1), 1);
+    }
+    if (c == '[') {
+      in_class_ = true;
+      class_start_ = at_ + (rest().starts_with("[^") ? 2 : 1);
+      return put(rest().substr(0, class_start_ - at_), class_start_ - at_);
+    }
+    if (c == '^') return put("(?m:^)", 1);
+    if (c == '$') return put("(?m:$)", 1);
+    if (c == '{') return braces();
+    if (rest().starts_with("(?")) group();
+    put(rest().substr(0, 1), 1);
+  }
+
+  void escape(char letter) {
+    const std::string inner = std::string(letter == 'h' ? kHexClass : kWordClass);
+    switch (letter) {
+      case 'h':
+      case 'w':
+        return put(in_class_ ? inner : "[" + inner + "]", 2);
+      case 'H':
+      case 'W':
+        if (in_class_) refuse(letter == 'H' ? "\\H in a class" : "\\W in a class");
+        return put("[^" + std::string(letter == 'H' ? kHexClass : kWordClass) + "]", 2);
+      case 'b':
+      case 'B': {
+        if (in_class_) return put(rest().substr(0, 2), 2);
+        const std::string word = "[" + std::string(kWordClass) + "]";
+        const std::string same =
+            "(?<=" + word + ")(?=" + word + ")|(?<!" + word + ")(?!" + word + ")";
+        const std::string other =
+            "(?<=" + word + ")(?!" + word + ")|(?<!" + word + ")(?=" + word + ")";
+        return put("(?:" + (letter == 'b' ? other : same) + ")", 2);
+      }
+      default:
+        return put(rest().substr(0, 2), 2);
+    }
+  }
+
+  // Only {n}, {n,}, {n,m} and {,m} are quantifiers. In Ruby, a + after one is not possessive.
+  void braces() {
+    const std::size_t end = rest().find('}');
+    const std::string_view inner = end == std::string_view::npos ? "" : rest().substr(1, end - 1);
+    const std::size_t comma = inner.find(',');
+    const bool digits = inner.find_first_not_of("0123456789,") == std::string_view::npos;
+    const bool counts = digits && inner.size() > (comma == std::string_view::npos ? 0 : 1);
+    if (!counts) return put("{", 1);
+    if (rest().substr(end + 1).starts_with('+')) refuse("a counted repeat with + behind it");
+    put("{" + std::string(comma == 0 ? "0" : "") + std::string(inner) + "}", end + 1);
+  }
+
+  // In Ruby's syntax, (?m) makes a dot match line ends.
+  void group() const {
+    std::size_t at = 2;
+    while (at < rest().size() &&
+           (std::isalpha(static_cast<unsigned char>(rest()[at])) != 0 || rest()[at] == '-')) {
+      if (rest()[at] == 'm') refuse("the option m");
+      ++at;
+    }
+  }
+
+  std::string_view pattern_, source_;
+  std::size_t at_ = 0, class_start_ = 0;
+  bool in_class_ = false;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string translated_oniguruma(std::string_view pattern, std::string_view source) {
+  return Translation(pattern, source).run();
+}
+
+namespace {
+
+constexpr std::array<std::string_view, 5> kMistralTypes = {"mistral", "mistral3", "voxtral",
+                                                           "ministral", "pixtral"};
+constexpr std::int64_t kRightSinceMajor = 5;
+
+// The first split step with a pattern; end() if there is none, as in sentencepiece tokenizers.
+auto split_step(TokenizerSpec& spec) {
+  return std::ranges::find_if(spec.pre_tokenizers, [](const PreTokenizer& step) {
+    return step.kind == PreTokenizer::Kind::split && !step.pattern.empty();
+  });
+}
+
+std::int64_t major_version(const Json& config) {
+  const std::string version = config.value("transformers_version", "");
+  return parse_int(version.substr(0, version.find('.'))).value_or(0);
+}
+
+}  // namespace
+
+std::string mistral_pattern_note(const Json& config, const TokenizerSpec& spec) {
+  TokenizerSpec looked_at;
+  looked_at.pre_tokenizers = spec.pre_tokenizers;
+  const auto step = split_step(looked_at);
+  if (step == looked_at.pre_tokenizers.end() || step->pattern == kTekkenPattern) return "";
+  const std::string type = config.value("model_type", "");
+  if (std::ranges::find(kMistralTypes, type) == kMistralTypes.end()) return "";
+  if (major_version(config) >= kRightSinceMajor) return "";
+  return "the tokenizer splits texts by a pattern that is not Mistral's, as folders that "
+         "transformers before 5.0 wrote do; if it should be Mistral's, give " +
+         Setting{"fix_mistral_regex"}.marked();
+}
+
+void fix_mistral_pattern(TokenizerSpec& spec) {
+  const auto step = split_step(spec);
+  require(step != spec.pre_tokenizers.end(), Setting{"fix_mistral_regex"},
+          ": this tokenizer splits texts by no pattern; leave it out");
+  *step = PreTokenizer();
+  step->pattern = kTekkenPattern;
+}
+
+namespace {
+
+using Behavior = PreTokenizer::Behavior;
+
+std::string type_of(const Json& json, std::string_view source) {
+  return json_get<std::string>(json, "type", source);
+}
+
+[[noreturn]] void unsupported(std::string_view source, std::string_view member,
+                              std::string_view what) {
+  fail(source, ": ", member, " ", printable(what), " is not supported");
+}
+
+// Calls `visit` for each step of a Sequence, which may be nested.
+template <class Visit>
+void each_step(const Json& json, const char* list, std::string_view source, Visit&& visit) {
+  if (json.is_null()) return;
+  if (type_of(json, source) != "Sequence") return visit(json);
+  const auto found = json.find(list);
+  require(found != json.end() && found->is_array(), source, ": a Sequence without \"", list, "\"");
+  for (const Json& step : *found) each_step(step, list, source, visit);
+}
+
+const Json& member(const Json& json, const char* key, std::string_view source) {
+  const auto found = json.find(key);
+  require(found != json.end(), source, ": key \"", key, "\" is missing");
+  return *found;
+}
+
+// Converts {"String": s} or {"Regex": s} to a regular expression.
+std::string read_pattern(const Json& pattern, std::string_view source) {
+  if (pattern.is_string()) return quoted_pattern(pattern.get<std::string>());
+  if (pattern.contains("String")) {
+    return quoted_pattern(json_get<std::string>(pattern, "String", source));
+  }
+  return translated_oniguruma(json_get<std::string>(pattern, "Regex", source), source);
+}
+
+// The literal of {"String": s}; a regular expression is refused.
+std::string read_literal(const Json& pattern, std::string_view source, std::string_view where) {
+  if (pattern.is_string()) return pattern.get<std::string>();
+  if (!pattern.contains("String")) unsupported(source, where, "type Replace with a Regex pattern");
+  return json_get<std::string>(pattern, "String", source);
+}
+
+Behavior read_behavior(const Json& json, std::string_view source) {
+  constexpr std::array<std::pair<std::string_view, Behavior>, 5> kNames = {{
+      {"Isolated", Behavior::isolated},
+      {"Removed", Behavior::removed},
+      {"Contiguous", Behavior::contiguous},
+      {"MergedWithPrevious", Behavior::merged_with_previous},
+      {"MergedWithNext", Behavior::merged_with_next},
+  }};
+  const auto name = json_get<std::string>(json, "behavior", source);
+  for (const auto& [known, behavior] : kNames) {
+    if (known == name) return behavior;
+  }
+  unsupported(source, "pre_tokenizer behavior", name);
+}
+
+PreTokenizer split_step(std::string_view pattern, Behavior behavior) {
+  PreTokenizer step;
+  step.pattern = pattern;
+  step.behavior = behavior;
+  return step;
+}
+
+// The prepend scheme of a Metaspace pre-tokenizer or decoder.
+PrependScheme metaspace_prepend(const Json& json, std::string_view source) {
+  const auto mark = json_get_or<std::string>(json, "replacement", std::string(kSpaceMark), source);
+  if (mark != kSpaceMark) unsupported(source, "Metaspace replacement", mark);
+  const bool prefix = json_get_or<bool>(json, "add_prefix_space", true, source);
+  const auto scheme = json_get_or<std::string>(json, "prepend_scheme", "always", source);
+  if (scheme == "never" || !prefix) return PrependScheme::never;
+  if (scheme == "first") return PrependScheme::first;
+  if (scheme == "always") return PrependScheme::always;
+  unsupported(source, "Metaspace prepend_scheme", scheme);
+}
+
+void add_byte_level(const Json& json, std::string_view source, TokenizerSpec& spec) {
+  spec.kind = TokenizerKind::byte_bpe;
+  if (json_get_or<bool>(json, "add_prefix_space", true, source)) {
+    PreTokenizer step;
+    step.kind = PreTokenizer::Kind::prefix_space;
+    spec.pre_tokenizers.push_back(step);
+  }
+  if (json_get_or<bool>(json, "use_regex", true, source)) {
+    spec.pre_tokenizers.push_back(split_step(kGpt2Pattern, Behavior::isolated));
+  }
+}
+
+void add_split(const Json& json, std::string_view source, TokenizerSpec& spec) {
+  PreTokenizer step = split_step(read_pattern(member(json, "pattern", source), source),
+                                 read_behavior(json, source));
+  step.invert = json_get_or<bool>(json, "invert", false, source);
+  spec.pre_tokenizers.push_back(step);
+}
+
+void add_metaspace(const Json& json, std::string_view source, TokenizerSpec& spec) {
+  PreTokenizer step;
+  step.kind = PreTokenizer::Kind::metaspace;
+  step.prepend = metaspace_prepend(json, source);
+  step.cut_words = json_get_or<bool>(json, "split", true, source);
+  spec.pre_tokenizers.push_back(step);
+}
+
+void add_digits(const Json& json, std::string_view source, TokenizerSpec& spec) {
+  const bool individual = json_get_or<bool>(json, "individual_digits", false, source);
+  spec.pre_tokenizers.push_back(
+      split_step("\\p{N}", individual ? Behavior::isolated : Behavior::contiguous));
+}
+
+void add_punctuation(const Json& json, std::string_view source, TokenizerSpec& spec) {
+  const auto behavior =
+      json.contains("behavior") ? read_behavior(json, source) : Behavior::isolated;
+  spec.pre_tokenizers.push_back(split_step("[!-\\/:-@\\[-`{-~\\p{P}]", behavior));
+}
+
+void add_whitespace(const Json&, std::string_view, TokenizerSpec& spec) {
+  PreTokenizer step = split_step("\\w+|[^\\w\\s]+", Behavior::removed);
+  step.invert = true;
+  spec.pre_tokenizers.push_back(step);
+}
+
+void add_whitespace_split(const Json&, std::string_view, TokenizerSpec& spec) {
+  spec.pre_tokenizers.push_back(split_step("\\s", Behavior::removed));
+}
+
+struct PreTokenizerReader {
+  std::string_view type;
+  void (*add)(const Json& json, std::string_view source, TokenizerSpec& spec);
+};
+constexpr std::array<PreTokenizerReader, 7> kPreTokenizerReaders = {{
+    {"ByteLevel", add_byte_level},
+    {"Split", add_split},
+    {"Metaspace", add_metaspace},
+    {"Digits", add_digits},
+    {"Punctuation", add_punctuation},
+    {"Whitespace", add_whitespace},
+    {"WhitespaceSplit", add_whitespace_split},
+}};
+
+}  // namespace
+
+void read_normalizer(const Json& json, std::string_view source, TokenizerSpec& spec) {
+  each_step(json, "normalizers", source, [&](const Json& step) {
+    const std::string type = type_of(step, source);
+    if (type == "NFC") {
+      spec.normalizers.push_back({Normalizer::Kind::nfc, "", ""});
+    } else if (type == "Prepend") {
+      spec.normalizers.push_back(
+          {Normalizer::Kind::prepend, "", json_get<std::string>(step, "prepend", source)});
+    } else if (type == "Replace") {
+      spec.normalizers.push_back(
+          {Normalizer::Kind::replace,
+           read_literal(member(step, "pattern", source), source, "normalizer"),
+           json_get<std::string>(step, "content", source)});
+    } else {
+      unsupported(source, "normalizer type", type);
+    }
+  });
+}
+
+void read_pre_tokenizer(const Json& json, std::string_view source, TokenizerSpec& spec) {
+  spec.kind = TokenizerKind::sentencepiece_bpe;
+  each_step(json, "pretokenizers", source, [&](const Json& step) {
+    const std::string type = type_of(step, source);
+    require(spec.kind != TokenizerKind::byte_bpe, source, ": pre_tokenizer type ", printable(type),
+            " after ByteLevel is not supported");
+    for (const auto& reader : kPreTokenizerReaders) {
+      if (reader.type == type) return reader.add(step, source, spec);
+    }
+    unsupported(source, "pre_tokenizer type", type);
+  });
+}
+
+void read_decoder(const Json& json, std::string_view source, TokenizerSpec& spec) {
+  const bool by_bytes = spec.kind == TokenizerKind::byte_bpe;
+  bool replaces_mark = false;
+  each_step(json, "decoders", source, [&](const Json& step) {
+    const std::string type = type_of(step, source);
+    if (type == "ByteLevel" && by_bytes) return;
+    if (by_bytes) unsupported(source, "decoder type", type + " of a byte-level tokenizer");
+    if (type == "Fuse" || type == "ByteFallback") return;
+    if (type == "Replace") {
+      const bool mark =
+          read_literal(member(step, "pattern", source), source, "decoder") == kSpaceMark &&
+          json_get<std::string>(step, "content", source) == " ";
+      if (!mark) unsupported(source, "decoder", "Replace of anything but U+2581 by a space");
+      replaces_mark = true;
+    } else if (type == "Strip") {
+      const auto start = json_get_or<int>(step, "start", 0, source);
+      const bool usual = json_get<std::string>(step, "content", source) == " " && start >= 0 &&
+                         start <= 1 && json_get_or<int>(step, "stop", 0, source) == 0;
+      if (!usual) unsupported(source, "decoder", "Strip of anything but one leading space");
+      spec.strip_leading_space = start == 1;
+    } else if (type == "Metaspace") {
+      spec.strip_leading_space = metaspace_prepend(step, source) != PrependScheme::never;
+      replaces_mark = true;
+    } else {
+      unsupported(source, "decoder type", type);
+    }
+  });
+  if (!by_bytes && !replaces_mark) {
+    unsupported(source, "decoder", "that does not turn U+2581 into spaces");
+  }
+}
+
+namespace {
+
+Token template_token(const Json& part, const Json& json, std::string_view source) {
+  const auto name = json_get<std::string>(member(part, "SpecialToken", source), "id", source);
+  const Json& tokens = member(json, "special_tokens", source);
+  const auto found = tokens.is_object() ? tokens.find(name) : tokens.end();
+  require(tokens.is_object() && found != tokens.end(), source, ": post_processor token \"",
+          printable(name), "\" is not among its special_tokens");
+  const Json& ids = member(*found, "ids", source);
+  require(ids.is_array() && ids.size() == 1 && ids[0].is_number_unsigned() &&
+              ids[0].get<std::uint64_t>() < kMaxPieces,
+          source, ": post_processor token \"", printable(name), "\" must have one id below ",
+          kMaxPieces);
+  return ids[0].get<Token>();
+}
+
+void read_template(const Json& json, std::string_view source, AroundText& around) {
+  const Json& single = member(json, "single", source);
+  require(single.is_array(), source, ": post_processor: expected a list \"single\", found ",
+          single.type_name());
+  bool after_text = false;
+  for (const Json& part : single) {
+    if (part.contains("Sequence")) {
+      after_text = true;
+      continue;
+    }
+    Token& place = after_text ? around.back : around.front;
+    if (place != kNoToken) {
+      unsupported(source, "post_processor", "with several special tokens at one end");
+    }
+    place = template_token(part, json, source);
+  }
+}
+
+}  // namespace
+
+AroundText read_post_processor(const Json& json, std::string_view source) {
+  AroundText around;
+  around.present = !json.is_null();
+  each_step(json, "processors", source, [&](const Json& step) {
+    const std::string type = type_of(step, source);
+    if (type == "TemplateProcessing")
+      read_template(step, source, around);
+    else if (type != "ByteLevel")
+      unsupported(source, "post_processor type", type);
+  });
+  return around;
+}
+
 namespace {
 
 using Ids = std::unordered_map<std::string_view, Token>;

@@ -8,7 +8,6 @@
 #include "convert/hf_import.h"
 #include "format/gguf_source.h"
 #include "model/linear_sites.h"
-#include "model/tensor_list.h"
 
 namespace leq {
 namespace {

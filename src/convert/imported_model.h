@@ -10,7 +10,7 @@
 #include "model/model_config.h"
 #include "model/open_model.h"
 #include "quantize/methods/tensor_plan.h"
-#include "tensor/dtype.h"
+#include "tensor/quant_scheme.h"
 #include "tokenizer/spec.h"
 
 namespace leq {

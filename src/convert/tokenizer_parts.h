@@ -39,4 +39,24 @@ void add_token(TokenizerSpec& spec, AddedToken token, std::string_view content);
 // The id of the token with this raw text: added tokens are searched first, then pieces.
 std::optional<Token> find_token(const TokenizerSpec& spec, std::string_view content);
 
+// Reads GPT-2's two tokenizer files: a vocabulary (vocab.json, encoder.json) and its merges
+// (merges.txt, vocab.bpe).
+
+// Takes the contents of the two files and their names for errors. The spec has no text rules yet.
+// Throws Error naming the file and the line.
+TokenizerSpec read_vocab_merges(std::string_view vocabulary, std::string_view vocabulary_name,
+                                std::string_view merges, std::string_view merges_name);
+
+// Reads a tiktoken rank file, whose lines are a base64 piece and its rank, which is both its id and
+// its merge priority (Llama-3's tokenizer.model, qwen.tiktoken).
+
+// The spec with the special tokens and text rules of a known vocabulary (128,000 ranks: Llama-3;
+// 151,643: Qwen), or with the named pre-tokenizer. Throws Error naming the line, or the number of
+// ranks if the vocabulary is unknown and `pretokenizer` is empty.
+TokenizerSpec read_rank_file(std::string_view text, std::string_view source,
+                             std::string_view pretokenizer);
+
+// Decodes strict base64 with padding; nullopt for any other text.
+std::optional<std::string> decode_base64(std::string_view text);
+
 }  // namespace leq

@@ -1,14 +1,201 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <numeric>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
+#include "chat/reply.h"
 #include "engine/engine_active.h"
-#include "engine/grammar_cache.h"
-#include "engine/state_marks.h"
+#include "engine/prefix_cache.h"
+#include "engine/request.h"
+#include "grammar/matcher.h"
 
 namespace leq {
+
+TokenLogprobs token_logprobs(std::span<const float> logits, Token id, int top) {
+  const double most = double{*std::ranges::max_element(logits)};
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(double{logit} - most);
+  const double log_sum = most + std::log(sum);
+  const auto logprob = [&](Token of) {
+    return static_cast<float>(double{logits[static_cast<std::size_t>(of)]} - log_sum);
+  };
+  TokenLogprobs result;
+  result.id = id;
+  result.logprob = logprob(id);
+  std::vector<Token> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  const auto count = std::min(static_cast<std::ptrdiff_t>(top), std::ssize(ids));
+  std::partial_sort(ids.begin(), ids.begin() + count, ids.end(), [&](Token a, Token b) {
+    const float x = logits[static_cast<std::size_t>(a)], y = logits[static_cast<std::size_t>(b)];
+    return x != y ? x > y : a < b;
+  });
+  for (std::ptrdiff_t i = 0; i < count; ++i) {
+    result.top.push_back(
+        {ids[static_cast<std::size_t>(i)], logprob(ids[static_cast<std::size_t>(i)])});
+  }
+  return result;
+}
+
+std::vector<TokenLogprobs> token_logprobs(std::span<const Token> tokens,
+                                          std::span<const float> logits, int top) {
+  std::vector<TokenLogprobs> all;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const std::size_t vocabulary = logits.size() / tokens.size();
+    all.push_back(token_logprobs(logits.subspan(i * vocabulary, vocabulary), tokens[i], top));
+  }
+  return all;
+}
+
+// Creates the grammar matchers of an engine's requests. Requests with the same grammar share its
+// compiled tables, and the most recent grammars are kept for later requests.
+class GrammarCache {
+ public:
+  // `tokenizer` must outlive the cache.
+  GrammarCache(const Tokenizer& tokenizer, std::size_t vocabulary)
+      : tokenizer_(tokenizer), vocabulary_(vocabulary) {}
+
+  // Returns null if the grammar is null; `shown` as in EngineRequest. Throws like GrammarMatcher.
+  std::shared_ptr<GrammarMatcher> matcher_of(const std::shared_ptr<const Grammar>& grammar,
+                                             std::span<const Token> shown);
+
+ private:
+  const Tokenizer& tokenizer_;
+  std::size_t vocabulary_;
+  std::shared_ptr<const TokenTrie> tokens_;  // built when the first grammar is used
+  struct Known {
+    std::shared_ptr<const Grammar> grammar;
+    std::vector<ShownToken> shown;
+    std::shared_ptr<GrammarMatcher> matcher;
+  };
+  std::deque<Known> known_;
+};
+
+namespace {
+
+constexpr std::size_t kKept = 4;  // each entry may take some hundred megabytes
+
+}  // namespace
+
+std::shared_ptr<GrammarMatcher> GrammarCache::matcher_of(
+    const std::shared_ptr<const Grammar>& grammar, std::span<const Token> shown) {
+  if (!grammar) return nullptr;
+  std::vector<ShownToken> texts = with_texts(tokenizer_, shown);
+  const auto known = std::ranges::find_if(
+      known_, [&](const Known& one) { return one.grammar == grammar && one.shown == texts; });
+  if (known != known_.end()) return known->matcher;
+  if (!tokens_) tokens_ = make_token_trie(tokenizer_, vocabulary_);
+  if (known_.size() == kKept) known_.pop_front();
+  auto matcher = std::make_shared<GrammarMatcher>(grammar, tokens_, texts);
+  known_.push_back({grammar, std::move(texts), std::move(matcher)});
+  return known_.back().matcher;
+}
+
+Embedder::Embedder(Session& session, PrefixCache& prefixes, SequencePool& sequences)
+    : session_(session), prefixes_(prefixes), sequences_(sequences), texts_(sequences.size(), 0) {}
+
+void Embedder::advance(EmbeddedText& text, bool has_running) {
+  const bool has_sequence =
+      text.sequence >= 0 && texts_[static_cast<std::size_t>(text.sequence)] == text.id;
+  if (!has_sequence && text.id != 0 && !sequences_.has_idle()) return;  // was evicted and waits
+  if (!has_sequence) begin(text);
+  try {
+    feed_chunk(text, has_running);
+  } catch (...) {
+    leave(text);
+    throw;
+  }
+  if (text.fed < text.tokens.size()) return;
+  leave(text);
+  if (text.top) return;
+  for (const double sum : text.sums) {
+    text.mean.push_back(static_cast<float>(sum / static_cast<double>(text.tokens.size())));
+  }
+}
+
+void Embedder::begin(EmbeddedText& text) {
+  Transformer& transformer = session_.transformer();
+  check_prompt(text.tokens, static_cast<std::size_t>(transformer.config().vocab),
+               transformer.limits().context + 1);  // reserves no position for a reply
+  require(
+      transformer.online().empty(), ErrorKind::bad_input,
+      "embeddings: this model's activations remember earlier steps, which a text must not change;"
+      " quantize it with ",
+      Setting{"act"}, " row");
+  text.sequence = sequences_.take();
+  text.id = ++last_text_;
+  text.fed = 0;
+  text.sums.clear();
+  text.logprobs.clear();
+  texts_[static_cast<std::size_t>(text.sequence)] = text.id;
+}
+
+void Embedder::leave(EmbeddedText& text) {
+  const std::int32_t sequence = std::exchange(text.sequence, -1);
+  session_.state().drop(sequence);
+  sequences_.release(sequence);
+  texts_[static_cast<std::size_t>(sequence)] = 0;
+}
+
+bool Embedder::drop_all() {
+  bool any = false;
+  for (std::size_t i = 0; i < texts_.size(); ++i) {
+    if (std::exchange(texts_[i], 0) == 0) continue;
+    const auto sequence = static_cast<std::int32_t>(i);
+    session_.state().drop(sequence);
+    sequences_.release(sequence);
+    any = true;
+  }
+  return any;
+}
+
+void Embedder::feed_chunk(EmbeddedText& text, bool has_running) {
+  const SequenceState state = session_.state();
+  const RunLimits& limits = session_.limits();
+  const auto most = static_cast<std::size_t>(std::min(limits.batch_tokens, limits.output_tokens));
+  const auto rest = std::span<const Token>(text.tokens).subspan(text.fed);
+  const auto part = rest.first(std::min(most, rest.size()));
+  const std::int64_t pages = state.pages().pages_to_append(text.sequence, std::ssize(part));
+  prefixes_.make_free(pages);
+  prefixes_.make_states_free(1);
+  if (state.pages().free_pages() < pages && has_running) return;  // replies end and free pages
+  batch_.clear();
+  batch_.add(text.sequence, part.data(), std::ssize(part), Batch::Want::all);
+  if (text.top) {
+    add_logprobs(text, part);
+  } else {
+    add_hidden(text, part);
+  }
+  text.fed += part.size();
+}
+
+void Embedder::add_hidden(EmbeddedText& text, std::span<const Token> part) {
+  const auto width = static_cast<std::size_t>(session_.transformer().config().width);
+  const Rows& hidden = session_.transformer().hidden(batch_, session_.state());
+  std::vector<float> rows(part.size() * width);
+  session_.transformer().backend().download(hidden, std::ssize(part), rows);
+  text.sums.resize(width, 0.0);
+  for (std::size_t i = 0; i < rows.size(); ++i) text.sums[i % width] += double{rows[i]};
+}
+
+// Row i of the logits holds the probabilities of token i + 1.
+void Embedder::add_logprobs(EmbeddedText& text, std::span<const Token> part) {
+  const auto vocabulary = static_cast<std::size_t>(session_.transformer().config().vocab);
+  const Rows& logits = session_.transformer().forward(batch_, session_.state());
+  std::vector<float> rows(part.size() * vocabulary);
+  session_.transformer().backend().download(logits, std::ssize(part), rows);
+  for (std::size_t i = 0; i < part.size() && text.fed + i + 1 < text.tokens.size(); ++i) {
+    const auto row = std::span<const float>(rows).subspan(i * vocabulary, vocabulary);
+    text.logprobs.push_back(token_logprobs(row, text.tokens[text.fed + i + 1], *text.top));
+  }
+}
 
 namespace {
 
@@ -306,6 +493,57 @@ void Engine::leave(Active& active) {
   session_.state().drop(active.sequence);
   sequences_.release(active.sequence);
   active.sequence = -1;
+}
+
+// Engine operations other than replies: saving and loading the texts of the prefix cache as prompt
+// files, and embedding texts.
+SavedPrompt Engine::save_prompt(std::span<const Token> tokens) {
+  finish_ahead();
+  const SequenceState state = session_.state();
+  SavedPrompt prompt;
+  if (!options_.reuse_prefixes) return prompt;
+  const std::int32_t sequence = sequences_.idle();
+  const PrefixCache::Match found = prefixes_.find(tokens, false);
+  state.adopt(sequence, found.prefix());
+  prompt.tokens.assign(tokens.begin(), tokens.begin() + found.tokens);
+  prompt.kv = state.save(sequence);
+  state.drop(sequence);
+  return prompt;
+}
+
+bool Engine::load_prompt(const SavedPrompt& prompt, std::string_view source) {
+  finish_ahead();
+  if (!options_.reuse_prefixes) return false;
+  const SequenceState state = session_.state();
+  const KvCache& cache = state.pages();
+  const auto length = std::ssize(prompt.tokens);
+  for (const Token id : prompt.tokens) {
+    require(id >= 0 && static_cast<std::size_t>(id) < vocabulary_, source, ": token ", id,
+            ", expected ids below ", vocabulary_, "; the file is damaged, remove it");
+  }
+  const std::int32_t sequence = sequences_.idle();
+  const std::int64_t needed = cache.pages_to_begin(length);
+  prefixes_.make_free(needed);
+  if (length > cache.shape().positions || cache.free_pages() < needed) return false;
+  state.load(sequence, prompt.kv, source);
+  const bool agrees = state.length(sequence) == length;
+  if (agrees) prefixes_.keep(sequence, prompt.tokens, true);
+  const std::int64_t found = state.length(sequence);
+  state.drop(sequence);
+  require(agrees, source, ": ", length, " tokens with keys and values of ", found,
+          "; the file is damaged, remove it");
+  return true;
+}
+
+std::vector<float> Engine::embed(std::span<const Token> tokens) {
+  EmbeddedText text = {.tokens = {tokens.begin(), tokens.end()}};
+  while (!text.done()) embed_chunk(text);
+  return text.mean;
+}
+
+void Engine::embed_chunk(EmbeddedText& text) {
+  finish_ahead();
+  embedder_.advance(text, running() > 0);
 }
 
 }  // namespace leq

@@ -1,13 +1,9 @@
-// Generates many replies at once on one session: continuous batching, chunked prefill between the
-// tokens of other replies, prefix reuse, and speculative decoding. These affect only the speed: a
-// reply is a pure function of the file, the KV types, its tokens, its settings and its seed,
-// whatever else the batch holds (docs/engine.md).
-//
-//   Engine engine(session, tokenizer, {});
-//   engine.submit({.prompt = tokens, .on_end = [](const EngineReply& reply) { ... }});
-//   while (engine.step()) {}
+// Embeds a text as one vector, the mean over its tokens of the normed last hidden states, or
+// computes the probabilities of its tokens. It feeds the text to the session on an idle sequence,
+// one chunk per call.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -20,18 +16,65 @@
 
 #include "base/error.h"
 #include "base/stopwatch.h"
-#include "engine/embedder.h"
 #include "engine/prefix_cache.h"
 #include "engine/prompt_file.h"
 #include "engine/request.h"
 #include "engine/scheduler.h"
-#include "engine/sequence_pool.h"
 #include "engine/speculator.h"
-#include "engine/step_costs.h"
 #include "model/session.h"
 
 namespace leq {
 
+// The caller sets `tokens` and `top` and reads `mean` or `logprobs`; the embedder uses the rest.
+struct EmbeddedText {
+  std::vector<Token> tokens;
+  // If set, log probabilities of the tokens are computed, each with `*top` alternatives.
+  std::optional<int> top = {};
+  std::vector<float> mean = {};              // [W]
+  std::vector<TokenLogprobs> logprobs = {};  // [tokens - 1] for the tokens after the first
+  std::vector<double> sums = {};
+  std::size_t fed = 0;
+  std::int32_t sequence = -1;  // -1: not assigned yet, or released
+  std::uint64_t id = 0;
+
+  bool done() const { return !tokens.empty() && sequence < 0 && fed == tokens.size(); }
+};
+
+class Embedder {
+ public:
+  // The three referenced objects must outlive the embedder.
+  Embedder(Session& session, PrefixCache& prefixes, SequencePool& sequences);
+
+  // Feeds one chunk. The text keeps its sequence until it is done or an error is thrown. If too few
+  // pages are free, the call does nothing while `has_running`, because replies will free pages.
+  void advance(EmbeddedText& text, bool has_running);
+  // Evicts all texts that are being fed, which frees their pages; each text starts again with its
+  // next chunk. Returns false if no text is being fed.
+  bool drop_all();
+
+ private:
+  void begin(EmbeddedText& text);
+  void feed_chunk(EmbeddedText& text, bool has_running);
+  void add_hidden(EmbeddedText& text, std::span<const Token> part);
+  void add_logprobs(EmbeddedText& text, std::span<const Token> part);
+  void leave(EmbeddedText& text);
+
+  Session& session_;
+  PrefixCache& prefixes_;
+  SequencePool& sequences_;
+  std::vector<std::uint64_t> texts_;  // by sequence: id of the text that uses it, or 0
+  std::uint64_t last_text_ = 0;
+  Batch batch_;
+};
+
+// Generates many replies at once on one session: continuous batching, chunked prefill between the
+// tokens of other replies, prefix reuse, and speculative decoding. These affect only the speed: a
+// reply is a pure function of the file, the KV types, its tokens, its settings and its seed,
+// whatever else the batch holds (docs/engine.md).
+//
+//   Engine engine(session, tokenizer, {});
+//   engine.submit({.prompt = tokens, .on_end = [](const EngineReply& reply) { ... }});
+//   while (engine.step()) {}
 struct EngineCounts {
   std::int64_t steps = 0, prompt_tokens = 0, cached_tokens = 0, reply_tokens = 0;
   std::int64_t draft_tokens = 0, accepted_tokens = 0, evictions = 0;

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "base/stopwatch.h"
+#include "chat/reply.h"
 #include "engine/engine.h"
+#include "engine/prefix_cache.h"
 #include "engine/speculator.h"
-#include "engine/state_marks.h"
-#include "generate/reply.h"
 
 namespace leq {
 

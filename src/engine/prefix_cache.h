@@ -1,18 +1,70 @@
-// Prefix cache: a tree of pages of keys and values that are kept after the requests that computed
-// them, with states of recurrent layers at some nodes. Texts with the same first tokens share pages
-// and states: both depend only on these tokens, so that reuse and recomputation are equivalent.
+// Tracks which sequences of a session are in use.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "base/error.h"
 #include "cache/sequence_state.h"
 #include "tokenizer/spec.h"
+#include "tokenizer/tokenizer.h"
 
 namespace leq {
 
+class SequencePool {
+ public:
+  explicit SequencePool(int sequences) : taken_(static_cast<std::size_t>(sequences), false) {}
+
+  std::size_t size() const { return taken_.size(); }
+  std::int64_t taken() const { return std::ranges::count(taken_, true); }
+  bool is_taken(std::int32_t sequence) const { return taken_[static_cast<std::size_t>(sequence)]; }
+  bool has_idle() const { return std::ranges::find(taken_, false) != taken_.end(); }
+
+  // The first idle sequence, which stays idle. Throws Error if all sequences are in use.
+  std::int32_t idle() const {
+    const auto free = std::ranges::find(taken_, false);
+    require(free != taken_.end(), "saved prompts: all ", taken_.size(),
+            " sequences are in use; try again when a reply has ended, or with more ",
+            Setting{"sequences"});
+    return static_cast<std::int32_t>(free - taken_.begin());
+  }
+  std::int32_t take() {
+    const std::int32_t sequence = idle();
+    taken_[static_cast<std::size_t>(sequence)] = true;
+    return sequence;
+  }
+  void release(std::int32_t sequence) { taken_[static_cast<std::size_t>(sequence)] = false; }
+
+ private:
+  std::vector<bool> taken_;
+};
+
+// Positions of a prompt at which the fixed state of a model (Gated DeltaNet) is kept. Texts can
+// share pages up to any position, but states only at positions where a state was kept.
+
+inline constexpr std::int64_t kStateInterval = 4096;
+// Least distance in tokens between the marks of later messages, because each mark ends a step.
+inline constexpr std::int64_t kMessageInterval = 512;
+
+// Ascending positions of a prompt, at most max(most, 2) of them:
+// - before the prompt's last special token, which begins the reply of a chat (the next turn's
+//   prompt may differ after it, because thoughts are omitted); without a special token, before the
+//   prompt's last token, for requests with the same prompt;
+// - before the second occurrence of that token, the end of the first message: a system message that
+//   other chats share;
+// - the last ones, as many as fit, of the ends of later messages and multiples of kStateInterval.
+std::vector<std::int64_t> state_marks(std::span<const Token> prompt, const Tokenizer& tokenizer,
+                                      std::int64_t most);
+
+// The first mark after `fed`; 0 if there is none.
+std::int64_t next_mark(std::span<const std::int64_t> marks, std::int64_t fed);
+
+// Prefix cache: a tree of pages of keys and values that are kept after the requests that computed
+// them, with states of recurrent layers at some nodes. Texts with the same first tokens share pages
+// and states: both depend only on these tokens, so that reuse and recomputation are equivalent.
 class PrefixCache {
  public:
   // The caches that `state` refers to must outlive this object.

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstring>
 
-#include "backend/kv_scheme.h"
+#include "backend/kv_types.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/file.h"

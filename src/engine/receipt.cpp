@@ -5,15 +5,14 @@
 #include <cstdio>
 #include <utility>
 
-#include "backend/kv_scheme.h"
 #include "backend/kv_types.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_members.h"
 #include "base/text.h"
 #include "engine/engine.h"
 #include "format/leq_layout.h"
-#include "generate/json_members.h"
-#include "generate/sampling_json.h"
+#include "sampling/settings.h"
 
 namespace leq {
 namespace {

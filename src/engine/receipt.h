@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "engine/prompt_file.h"
-#include "model/sampling_settings.h"
 #include "model/session.h"
+#include "sampling/settings.h"
 #include "tokenizer/tokenizer.h"
 
 namespace leq {

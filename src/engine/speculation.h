@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "engine/step_costs.h"
+#include "engine/scheduler.h"
 #include "tokenizer/spec.h"
 
 namespace leq {

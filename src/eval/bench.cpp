@@ -3,10 +3,9 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/median.h"
 #include "base/stopwatch.h"
 #include "eval/bench_steps.h"
-#include "model/tensor_list.h"
+#include "model/linear_sites.h"
 
 namespace leq {
 namespace {

@@ -5,7 +5,7 @@
 #include "backend/checks.h"
 #include "base/error.h"
 #include "base/random.h"
-#include "model/sampling_settings.h"
+#include "sampling/settings.h"
 
 namespace leq {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "backend/step_parts.h"
+#include "backend/steps.h"
 #include "eval/bench.h"
 
 namespace leq {

@@ -3,11 +3,17 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/json.h"
+#include "base/table.h"
 #include "eval/perplexity.h"
-#include "eval/protocol.h"
+#include "model/decoder.h"
 
 namespace leq {
 
@@ -81,5 +87,113 @@ class Divergence {
 // The mean of first - second over paired windows and its standard error, which tells whether two
 // models measured on the same windows differ. Throws Error if the numbers of windows differ.
 Estimate paired_difference(std::span<const double> first, std::span<const double> second);
+
+// A file with a base model's distributions at every scored position of a text, so that the base
+// model runs once and any number of other models can be compared with it.
+//
+//   64 bytes | JSON: what was measured | rows, all of one size
+// A row holds the negative log-likelihood of the true token (f64), the most likely token (u32), the
+// step (f32), the XXH3-64 of the rest, and for each token of the vocabulary the distance of its log
+// probability from the largest one, in steps (u16). Distances end at 40 nats, because less likely
+// tokens do not affect any sum. The step is at most 40/65535 nats, so a log probability is off by
+// at most 3.1e-4. Reading scales probabilities to sum 1. With errors d of the log probabilities, KL
+// changes by the covariance of d and log(p/q) under p, and by var(d)/2 <= 4.7e-8.
+
+inline constexpr double kDeepestLogProb = 40;  // nats below the largest log probability
+
+// Describes the measurement of a base file; a run that is compared with it must be the same.
+struct DivergenceKey {
+  std::string protocol, join, dataset_hash, text_sha256;
+  std::string tokens_sha256;  // hash of the token ids, which depends on the tokenizer
+  std::int64_t window = 0, stride = 0, tokens = 0, windows = 0, scored = 0, vocab = 0;
+  std::string model, type, key_type, value_type;  // of the base model; may differ from the run's
+};
+
+// Hash of the token ids, and of the token that replaces the first token of each window.
+std::string token_hash(std::span<const Token> tokens, Token window_bos);
+
+class DivergenceBaseWriter {
+ public:
+  // The file gets its final name in finish().
+  DivergenceBaseWriter(const std::filesystem::path& path, const DivergenceKey& key);
+  ~DivergenceBaseWriter();
+
+  std::size_t row_bytes() const;
+  // Packs one row into row_bytes() bytes; may be called from any thread. Returns the nll of
+  // `target`, or NaN if a logit is not finite (such a row must not be added).
+  double encode(std::span<const float> logits, std::int64_t target, std::span<std::byte> out) const;
+  void add_rows(std::span<const std::byte> rows);  // whole rows, in order of the text
+  // Returns the file's size. Throws Error if the number of rows differs from that in the key.
+  std::uint64_t finish();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+class DivergenceBaseReader {
+ public:
+  // Throws Error naming the file if it is no base file, of another version, truncated or damaged.
+  explicit DivergenceBaseReader(const std::filesystem::path& path);
+  ~DivergenceBaseReader();
+
+  const DivergenceKey& key() const;
+  // Throws Error naming a difference and both values.
+  void require_same(const DivergenceKey& run) const;
+  // Reads row `index` in [0, key().scored); may be called from any thread. Throws Error naming the
+  // row if its checksum is wrong.
+  void decode(std::int64_t index, BaseDistribution& out) const;
+  // Releases the cached pages of `count` rows from `first` on, which are not needed again soon.
+  void drop(std::int64_t first, std::int64_t count) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// KL divergence of a model on a text. Either the base model writes its distributions to a file for
+// later comparisons, or both models run side by side.
+struct WrittenBase {
+  PerplexityResult result;  // perplexity of the base model
+  std::uint64_t file_bytes = 0;
+};
+
+// Measures the perplexity as measure_perplexity does and writes the distribution of every scored
+// position. `key` describes the run and must have the counts of `run`.
+WrittenBase write_divergence_base(Session& session, ThreadPool& pool, const PerplexityRun& run,
+                                  const std::filesystem::path& path, const DivergenceKey& key);
+
+// Compares the model of `session` with a base file. `key` describes this run; throws Error naming
+// what differs from the file. Calls run.progress with the mean KL so far.
+Divergence measure_divergence(Session& session, ThreadPool& pool, const PerplexityRun& run,
+                              const DivergenceBaseReader& base, const DivergenceKey& key);
+
+// Compares the model of `session` with that of `base`, window by window in one process, without
+// quantizing the distributions. Both sessions need a context and output rows for at least one
+// window. Calls run.progress with the mean KL so far.
+Divergence measure_divergence(Session& base, Session& session, ThreadPool& pool,
+                              const PerplexityRun& run);
+
+// A KL divergence as table rows and as text.
+
+// The key of a run, for writing a base file or comparing with one. `tokens_sha256`: token_hash.
+DivergenceKey divergence_key(const PerplexityReport& report, std::string tokens_sha256);
+
+// Cells kl_mean, kl_median, kl_p99, kl_p999, same_top1, delta_p_mean, delta_p_rms, ppl_base,
+// ppl_ratio, each followed by its standard error with the suffix "_stderr"; kl_windows is a text
+// with the mean of each window.
+Row divergence_row(const DivergenceResult& result);
+
+// The KL of each window of an earlier run, from JSON that divergence_row wrote; empty if it has
+// none or used another base. Throws Error naming `source` if the text is damaged.
+std::vector<double> earlier_window_kl(const DivergenceResult& result, const Json& earlier,
+                                      std::string_view source);
+
+// Cells against_kl, kl_difference (this - earlier, over paired windows) and
+// kl_difference_stderr.
+Row kl_comparison_row(const DivergenceResult& result, std::span<const double> earlier);
+
+// Report for users: one line per number, with its standard error.
+std::string divergence_text(const DivergenceResult& result, const DivergenceKey& base);
 
 }  // namespace leq

@@ -5,11 +5,11 @@
 #include <limits>
 #include <utility>
 
-#include "backend/counting_memory.h"
+#include "backend/layout.h"
 #include "base/error.h"
+#include "base/table.h"
 #include "base/text.h"
 #include "model/memory_fit.h"
-#include "report/table.h"
 
 namespace leq {
 namespace {

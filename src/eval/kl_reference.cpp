@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "base/sha256.h"
+#include "base/text.h"
 
 namespace leq {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "eval/measure_divergence.h"
+#include "eval/divergence.h"
 #include "eval/mixed_search.h"
 #include "model/session.h"
 #include "platform/workers.h"

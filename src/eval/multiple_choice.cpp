@@ -1,13 +1,205 @@
 #include "eval/multiple_choice.h"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
+#include <optional>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "eval/perplexity.h"
-#include "eval/window_logits.h"
 
 namespace leq {
+namespace {
+
+constexpr std::uint64_t kLargestChoiceFile = 1ull << 30;
+constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
+std::string without_brackets(std::string_view text) {
+  std::string out;
+  while (true) {
+    const std::size_t open = text.find('[');
+    const std::size_t close = open == text.npos ? text.npos : text.find(']', open);
+    if (close == text.npos) return out.append(text);
+    out.append(text.substr(0, open));
+    text.remove_prefix(close + 1);
+  }
+}
+
+// Removes artefacts of WikiHow from a HellaSwag text, as lm-evaluation-harness does.
+std::string cleaned(std::string_view text) {
+  std::string out = replace_all(trim(text), " [title]", ". ");
+  return replace_all(without_brackets(out), "  ", " ");
+}
+
+std::string capitalized(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (!text.empty()) {
+    text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  }
+  return text;
+}
+
+std::vector<std::string> texts_of(const Json& list, std::string_view source, const char* key) {
+  require(list.is_array() && list.size() >= 2, source, ": ", key, ": expected two texts or more");
+  std::vector<std::string> texts;
+  for (const Json& text : list) {
+    require(text.is_string() && !text.text().empty(), source, ": ", key,
+            ": expected texts that are not empty");
+    texts.push_back(text.text());
+  }
+  return texts;
+}
+
+// Index of a label, which files write as 2, "2" or "C".
+std::size_t answer_index(const Json& line, const char* key, std::size_t choices,
+                         std::string_view source) {
+  const Json* found = line.find(key);
+  require(found != line.end(), source, ": ", key, " is missing: a question without its answer");
+  std::optional<std::int64_t> index;
+  if (found->is_number_integer()) index = found->get<std::int64_t>();
+  if (found->is_string()) {
+    index = parse_int(found->text());
+    const std::size_t letter =
+        found->text().size() == 1 ? kLetters.find(found->text()[0]) : kLetters.npos;
+    if (letter != kLetters.npos) index = static_cast<std::int64_t>(letter);
+  }
+  require(index && *index >= 0 && *index < static_cast<std::int64_t>(choices), source, ": ", key,
+          ": expected one of ", choices, " choices, found ", printable(found->dump_any()));
+  return static_cast<std::size_t>(*index);
+}
+
+ChoiceQuestion hellaswag(const Json& line, std::string_view source) {
+  ChoiceQuestion question;
+  std::string context = json_get<std::string>(line, "ctx_a", source) + " " +
+                        capitalized(json_get<std::string>(line, "ctx_b", source));
+  question.context =
+      cleaned(json_get<std::string>(line, "activity_label", source) + ": " + context);
+  for (const std::string& ending : texts_of(line["endings"], source, "endings")) {
+    question.choices.push_back(cleaned(ending));
+  }
+  question.answer = answer_index(line, "label", question.choices.size(), source);
+  return question;
+}
+
+ChoiceQuestion piqa(const Json& line, std::string_view source) {
+  ChoiceQuestion question;
+  question.context = "Question: " + json_get<std::string>(line, "goal", source) + "\nAnswer:";
+  question.choices = {json_get<std::string>(line, "sol1", source),
+                      json_get<std::string>(line, "sol2", source)};
+  question.answer = answer_index(line, "label", 2, source);
+  return question;
+}
+
+// The data set has two file formats: {"text": [...], "label": [...]} next to the question, or a
+// list [{"text", "label"}, ...] within the question.
+ChoiceQuestion arc(const Json& line, std::string_view source) {
+  const bool nested = line["question"].is_object();
+  const std::string stem = nested ? json_get<std::string>(line["question"], "stem", source)
+                                  : json_get<std::string>(line, "question", source);
+  Json texts = Json::array(), labels = Json::array();
+  if (nested) {
+    for (const Json& choice : line["question"]["choices"]) {
+      texts.push_back(choice.at("text"));
+      labels.push_back(choice.at("label"));
+    }
+  } else {
+    texts = line["choices"].at("text");
+    labels = line["choices"].at("label");
+  }
+  ChoiceQuestion question;
+  question.context = "Question: " + stem + "\nAnswer:";
+  question.choices = texts_of(texts, source, "choices");
+  const auto names = labels.get<std::vector<std::string>>();
+  const auto key = json_get<std::string>(line, "answerKey", source);
+  const auto found = std::ranges::find(names, key);
+  require(found != names.end() && names.size() == question.choices.size(), source, ": answerKey ",
+          printable(key), ": expected one of ", join(names));
+  question.answer = static_cast<std::size_t>(found - names.begin());
+  return question;
+}
+
+ChoiceQuestion mmlu(const Json& line, std::string_view source) {
+  const std::vector<std::string> texts = texts_of(line["choices"], source, "choices");
+  require(texts.size() <= kLetters.size(), source, ": choices: expected at most ", kLetters.size(),
+          ", found ", texts.size());
+  ChoiceQuestion question;
+  const std::string subject = line.value("subject", "");
+  if (!subject.empty()) {
+    question.context = "The following are multiple choice questions (with answers) about " +
+                       replace_all(subject, "_", " ") + ".\n\n";
+  }
+  question.context += std::string(trim(json_get<std::string>(line, "question", source)));
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    question.context += "\n" + std::string(1, kLetters[i]) + ". " + texts[i];
+    question.choices.emplace_back(1, kLetters[i]);
+  }
+  question.context += "\nAnswer:";
+  question.answer = answer_index(line, "answer", texts.size(), source);
+  return question;
+}
+
+ChoiceQuestion plain(const Json& line, std::string_view source) {
+  ChoiceQuestion question;
+  question.context = json_get<std::string>(line, "context", source);
+  question.choices = texts_of(line["choices"], source, "choices");
+  question.answer = answer_index(line, "label", question.choices.size(), source);
+  return question;
+}
+
+struct ChoiceForm {
+  std::string_view name;
+  std::vector<std::string_view> keys;  // keys that identify the form
+  ChoiceQuestion (*read)(const Json& line, std::string_view source);
+};
+
+const ChoiceForm& form_of(const Json& line, std::string_view source) {
+  static const std::array<ChoiceForm, 5> kForms = {{
+      {"hellaswag", {"endings", "ctx_a", "activity_label"}, hellaswag},
+      {"piqa", {"goal", "sol1", "sol2"}, piqa},
+      {"arc", {"question", "answerKey"}, arc},
+      {"mmlu", {"question", "choices", "answer"}, mmlu},
+      {"plain", {"context", "choices", "label"}, plain},
+  }};
+  require(line.is_object(), source, ": expected a JSON object on each line");
+  for (const ChoiceForm& form : kForms) {
+    const auto has = [&](std::string_view key) { return line.contains(key); };
+    if (std::ranges::all_of(form.keys, has)) return form;
+  }
+  fail(source,
+       ": no form of a question: expected the keys of HellaSwag (endings), PIQA (goal), "
+       "ARC (answerKey), MMLU (answer), or context, choices and label");
+}
+
+}  // namespace
+
+ChoiceQuestion choice_question(const Json& line, std::string_view source) {
+  return form_of(line, source).read(line, source);
+}
+
+std::string choice_form(const Json& line, std::string_view source) {
+  return std::string(form_of(line, source).name);
+}
+
+ChoiceTask read_choice_file(const std::filesystem::path& path, std::int64_t limit) {
+  const std::string text = read_file(path, kLargestChoiceFile);
+  ChoiceTask task;
+  task.name = path.stem().string();
+  std::int64_t number = 0;
+  for (const std::string_view line : split(text, "\n")) {
+    ++number;
+    if (trim(line).empty()) continue;
+    const std::string source = path.string() + ": line " + std::to_string(number);
+    const Json json = parse_json(line, source);
+    if (task.form.empty()) task.form = choice_form(json, source);
+    task.questions.push_back(choice_question(json, source));
+    if (limit > 0 && std::ssize(task.questions) == limit) break;
+  }
+  require(!task.questions.empty(), path.string(), ": no questions");
+  return task;
+}
+
 namespace {
 
 // Length in Unicode characters, not bytes.

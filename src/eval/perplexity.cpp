@@ -1,12 +1,243 @@
 #include "eval/perplexity.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 
 #include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
 
 namespace leq {
+namespace {
+
+constexpr std::int64_t kLongestDefaultWindow = 2048;
+constexpr std::int64_t kDefaultStride = 512;
+constexpr std::int64_t kLlamacppWindow = 512;
+
+struct ProtocolRow {
+  Protocol protocol;
+  std::string_view name;
+  Join join;
+  std::string_view meaning;
+};
+constexpr std::array<ProtocolRow, 3> kProtocols = {{
+    {Protocol::hf, "hf", Join::hf, "side by side, each scored from its second token on"},
+    {Protocol::hf_stride, "hf-stride", Join::hf, "overlapping, each token scored once"},
+    {Protocol::llamacpp_512, "llamacpp-512", Join::none,
+     "side by side, BOS first where the model has one, the second half scored"},
+}};
+
+const ProtocolRow& row_of(Protocol protocol) {
+  return *std::ranges::find(kProtocols, protocol, &ProtocolRow::protocol);
+}
+
+const ProtocolRow& row_of(std::string_view name) {
+  const auto* found = std::ranges::find(kProtocols, name, &ProtocolRow::name);
+  require(found != kProtocols.end(), Setting{"protocol"},
+          ": expected hf | hf-stride | llamacpp-512, found '", printable(name), "'");
+  return *found;
+}
+
+Join resolve_join(const ProtocolRequest& request, const ProtocolRow& row) {
+  if (!request.join) return row.join;
+  const bool hf = *request.join == "hf";
+  require(hf || *request.join == "none", Setting{"join"}, ": expected hf | none, found '",
+          printable(*request.join), "'");
+  require(!hf || row.protocol != Protocol::llamacpp_512, Setting{"join"},
+          " hf: protocol llamacpp-512 takes the file as it is; leave ", Setting{"join"}, " out");
+  return hf ? Join::hf : Join::none;
+}
+
+std::int64_t resolve_window(const ProtocolRequest& request, const ProtocolRow& row,
+                            std::int64_t context) {
+  if (row.protocol == Protocol::llamacpp_512) {
+    require(request.window.value_or(kLlamacppWindow) == kLlamacppWindow, Setting{"window"}, " ",
+            request.window.value_or(0), ": protocol llamacpp-512 has windows of 512; leave ",
+            Setting{"window"}, " out");
+    require(context >= kLlamacppWindow, Setting{"protocol"},
+            " llamacpp-512: needs windows of 512, the model has a context of ", context);
+    return kLlamacppWindow;
+  }
+  const std::int64_t window = request.window.value_or(std::min(context, kLongestDefaultWindow));
+  require(window >= 2 && window <= context, Setting{"window"}, " ", window,
+          ": expected 2 to the model's context of ", context);
+  return window;
+}
+
+std::int64_t resolve_stride(const ProtocolRequest& request, const ProtocolRow& row,
+                            std::int64_t window) {
+  if (row.protocol != Protocol::hf_stride) {
+    require(!request.stride || *request.stride == window, Setting{"stride"}, " ",
+            request.stride.value_or(0), ": protocol ", row.name, " has none; use ",
+            Setting{"protocol"}, " hf-stride");
+    return window;
+  }
+  const std::int64_t stride =
+      request.stride.value_or(window < 2 * kDefaultStride ? window / 2 : kDefaultStride);
+  require(stride >= 1 && stride <= window, Setting{"stride"}, " ", stride,
+          ": expected 1 to the window of ", window);
+  return stride;
+}
+
+}  // namespace
+
+std::string_view protocol_name(Protocol protocol) { return row_of(protocol).name; }
+
+ProtocolSettings resolve_protocol(const ProtocolRequest& request, std::int64_t context) {
+  const ProtocolRow& row = row_of(request.protocol);
+  ProtocolSettings settings;
+  settings.protocol = row.protocol;
+  settings.join = resolve_join(request, row);
+  settings.window = resolve_window(request, row, context);
+  settings.stride = resolve_stride(request, row, settings.window);
+  require(request.chunks >= 0, Setting{"chunks"}, " ", request.chunks,
+          ": expected 0 (all) or more");
+  settings.chunks = request.chunks;
+  return settings;
+}
+
+std::vector<Window> plan_windows(const ProtocolSettings& settings, std::int64_t tokens,
+                                 std::string_view text) {
+  require(tokens >= settings.window, text, " has ", tokens, " tokens, one window has ",
+          settings.window, "; take a longer text or a smaller ", Setting{"window"});
+  std::vector<Window> windows;
+  std::int64_t scored_to = 0;  // all tokens before this index are scored
+  for (std::int64_t first = 0; scored_to < tokens; first += settings.stride) {
+    if (settings.chunks > 0 && std::ssize(windows) == settings.chunks) break;
+    const std::int64_t end = std::min(first + settings.window, tokens);
+    // With disjoint windows, a last window that would be shorter is dropped.
+    if (settings.protocol != Protocol::hf_stride && end - first < settings.window) break;
+    std::int64_t scored_from = std::max(first + 1, scored_to);
+    if (settings.protocol == Protocol::llamacpp_512) scored_from = first + settings.window / 2 + 1;
+    if (scored_from < end) windows.push_back({first, end - first, scored_from});
+    scored_to = end;
+  }
+  return windows;
+}
+
+std::string describe(const ProtocolSettings& settings) {
+  std::string out = std::string(protocol_name(settings.protocol)) + ": windows of " +
+                    std::to_string(settings.window) + " tokens";
+  if (settings.protocol == Protocol::hf_stride) {
+    out += " every " + std::to_string(settings.stride);
+  }
+  out += ", " + std::string(row_of(settings.protocol).meaning) + "; ";
+  return out + (settings.join == Join::hf ? "rows joined by two newlines (join hf)"
+                                          : "the text as it is (join none)");
+}
+
+namespace {
+
+constexpr std::uint64_t kLargestFile = 4ull << 30;
+
+// Characters that Python's str.isspace accepts.
+bool is_space(char32_t c) {
+  if (c < 0x80) return (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x20);
+  constexpr char32_t kOthers[] = {0x85, 0xa0, 0x1680, 0x2028, 0x2029, 0x202f, 0x205f, 0x3000};
+  return (c >= 0x2000 && c <= 0x200a) || std::ranges::find(kOthers, c) != std::end(kOthers);
+}
+
+bool is_blank(std::string_view row) {
+  while (!row.empty()) {
+    const std::size_t length = utf8_length(row);
+    if (length == 0 || !is_space(decode_utf8(row))) return false;
+    row.remove_prefix(length);
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string_view join_name(Join join) { return join == Join::hf ? "hf" : "none"; }
+
+std::string join_rows(std::string_view raw) {
+  std::string text;
+  text.reserve(raw.size() * 2);
+  for (std::size_t begin = 0; begin < raw.size();) {
+    const std::size_t newline = raw.find('\n', begin);
+    const std::size_t end = newline == std::string_view::npos ? raw.size() : newline + 1;
+    const std::string_view row = raw.substr(begin, end - begin);
+    if (begin > 0) text += "\n\n";
+    if (!is_blank(row)) text += row;
+    begin = end;
+  }
+  return text;
+}
+
+EvaluationText read_evaluation_text(const std::filesystem::path& path, Join join) {
+  EvaluationText out;
+  out.join = join;
+  std::string raw = read_text_file(path, kLargestFile);
+  require(!raw.empty(), path.string(), ": the file is empty; a text to measure is needed");
+  if (const auto offset = first_invalid_utf8(raw)) {
+    fail(path.string(), ": invalid UTF-8 at offset ", *offset, " (byte ",
+         printable(raw.substr(*offset, 1)), "); convert the file to UTF-8");
+  }
+  out.dataset_hash = sha256_hex(raw);
+  out.text = join == Join::hf ? join_rows(raw) : std::move(raw);
+  out.text_sha256 = sha256_hex(out.text);
+  return out;
+}
+
+namespace {
+
+constexpr std::int32_t kSequence = 0;
+
+std::size_t index(std::int64_t value) { return static_cast<std::size_t>(value); }
+
+}  // namespace
+
+WindowLogits::WindowLogits(Session& session, std::span<const Token> tokens, Token window_bos)
+    : session_(session), tokens_(tokens), window_bos_(window_bos) {
+  const RunLimits& limits = session.limits();
+  chunk_ = std::min({limits.batch_tokens, limits.output_tokens, kOutputRows});
+}
+
+void WindowLogits::feed(const Window& window, const std::function<void(const ScoredRows&)>& sink) {
+  session_.state().drop(kSequence);
+  window_.assign(tokens_.begin() + window.first, tokens_.begin() + window.first + window.count);
+  if (window_bos_ != kNoToken) window_[0] = window_bos_;
+  for (const Token token : window_) {
+    require(token >= 0 && token < vocab(), "token id ", token, ": the model has ", vocab(),
+            "; its tokenizer belongs to another model");
+  }
+  const std::int64_t first_row = window.scored_from - window.first - 1;  // scores the first target
+  // The window's last token is only predicted and never fed.
+  const std::int64_t rows = window.count - 1;
+  for (std::int64_t row = 0; row < rows; row += chunk_) {
+    const std::int64_t end = std::min(row + chunk_, rows);
+    const std::int64_t scored = std::clamp(first_row, row, end);
+    forward(row, scored, end);
+    if (scored == end) continue;
+    sink({.first = scored - first_row,
+          .rows = end - scored,
+          .vocab = vocab(),
+          .logits = logits_.data(),
+          .targets = &window_[index(scored + 1)]});
+  }
+}
+
+// Runs rows [begin, end) of the window, and downloads the logits of rows from `scored` on.
+void WindowLogits::forward(std::int64_t begin, std::int64_t scored, std::int64_t end) {
+  batch_.clear();
+  batch_.add(kSequence, window_.data() + begin, scored - begin, Batch::Want::none);
+  batch_.add(kSequence, window_.data() + scored, end - scored, Batch::Want::all);
+  const Rows& logits = session_.transformer().forward(batch_, session_.state());
+  logits_.resize(index((end - scored) * vocab()));
+  if (scored < end) session_.transformer().backend().download(logits, end - scored, logits_);
+}
+
+void require_finite_logits(double value, const Window& window, std::int64_t scored_row) {
+  require(std::isfinite(value), "token ", window.scored_from - 1 + scored_row,
+          " of the text (window at ", window.first,
+          "): a logit is not finite; check the file with leq-inspect ", Setting{"verify"},
+          ", or try ", Setting{"key_type"}, " f32 ", Setting{"value_type"}, " f32");
+}
+
 namespace {
 
 // Negative log-likelihoods of a window's scored tokens, in order.
@@ -80,6 +311,109 @@ PerplexityResult measure_perplexity(Session& session, ThreadPool& pool, const Pe
     if (run.progress) run.progress(std::ssize(nlls), std::exp(sum / weight));
   }
   return summarize(run.protocol, nlls);
+}
+
+namespace {
+
+bool is_wikitext2_test(const PerplexityReport& report) {
+  return report.dataset_hash == kWikitext2TestSha256;
+}
+
+template <class T>
+void require_equal(const T& here, const Json& earlier, const char* key, std::string_view source) {
+  const T there = json_get<T>(earlier, key, source);
+  require(here == there, "the runs do not measure the same thing: ", key, " is ", here,
+          " here and ", there, " in ", source, "; run both with the same text and protocol",
+          std::string_view(key) == "tokens" ? " (models with other tokenizers do not compare by "
+                                              "token)"
+                                            : "");
+}
+
+}  // namespace
+
+Row report_row(const PerplexityReport& report) {
+  constexpr int kShown = 4;
+  return {{"ppl", Cell(report.result.ppl, kShown)},
+          {"nll", Cell(report.result.nll, kShown)},
+          {"stderr", Cell(report.result.standard_error, kShown)},
+          {"tokens", report.tokens},
+          {"windows", report.windows},
+          {"scored", report.scored},
+          {"protocol", std::string(protocol_name(report.settings.protocol))},
+          {"window", report.settings.window},
+          {"stride", report.settings.stride},
+          {"join", std::string(join_name(report.settings.join))},
+          {"dataset", report.dataset},
+          {"dataset_hash", report.dataset_hash},
+          {"text_sha256", report.text_sha256},
+          {"model", report.model},
+          {"type", report.type},
+          {"bits_per_weight", Cell(report.bits_per_weight, 2)},
+          {"cache_type_k", report.key_type},
+          {"cache_type_v", report.value_type}};
+}
+
+std::string report_text(const PerplexityReport& report) {
+  const std::string known = is_wikitext2_test(report) ? " (WikiText-2 raw test)" : "";
+  std::string out = "protocol: " + describe(report.settings) + "\n" +
+                    "dataset:  " + report.dataset + ", SHA-256 " + report.dataset_hash + known +
+                    "\n";
+  if (const std::string check = join_check(report); !check.empty()) out += check + "\n";
+  Table table;
+  table.add(
+      {{"model", report.model},
+       {"type", report.type},
+       {"bits/weight", Cell(report.bits_per_weight, 2)},
+       {"KV", report.key_type == report.value_type ? report.key_type
+                                                   : report.key_type + "/" + report.value_type},
+       {"tokens", report.tokens},
+       {"windows", report.windows},
+       {"scored", report.scored},
+       {"nll", Cell(report.result.nll, 5)},
+       {"PPL", fixed(report.result.ppl, 4) + " +/- " + fixed(report.result.standard_error, 4)}});
+  return out + table.text();
+}
+
+std::string join_check(const PerplexityReport& report) {
+  const bool applies = report.vocab == kGpt2Vocabulary && is_wikitext2_test(report) &&
+                       report.settings.join == Join::hf;
+  if (!applies) return "";
+  const std::string expected = with_commas(kWikitext2TestGpt2Tokens);
+  if (report.tokens == kWikitext2TestGpt2Tokens) {
+    return "join check: " + expected + " GPT-2 tokens, as they must be";
+  }
+  return "join check: FAILED: expected " + expected + " GPT-2 tokens, found " +
+         with_commas(report.tokens) + "; is the model's tokenizer GPT-2's?";
+}
+
+EarlierRun require_same_measurement(const PerplexityReport& report, const Json& earlier,
+                                    std::string_view source) {
+  require(earlier.is_object(), source, ": expected the object that leq-perplexity ",
+          Setting{"output"}, " json writes");
+  const ProtocolSettings& settings = report.settings;
+  require_equal(std::string(protocol_name(settings.protocol)), earlier, "protocol", source);
+  require_equal(std::string(join_name(settings.join)), earlier, "join", source);
+  require_equal(settings.window, earlier, "window", source);
+  require_equal(settings.stride, earlier, "stride", source);
+  require_equal(report.dataset_hash, earlier, "dataset_hash", source);
+  require_equal(report.text_sha256, earlier, "text_sha256", source);
+  require_equal(report.tokens, earlier, "tokens", source);
+  require_equal(report.windows, earlier, "windows", source);
+  require_equal(report.scored, earlier, "scored", source);
+  EarlierRun run;
+  run.ppl = json_get<double>(earlier, "ppl", source);
+  run.standard_error = json_get<double>(earlier, "stderr", source);
+  require(std::isfinite(run.ppl) && run.ppl > 0, source,
+          ": ppl: expected a positive number, found ", run.ppl);
+  run.source = source;
+  return run;
+}
+
+Row comparison_row(const PerplexityReport& report, const EarlierRun& earlier) {
+  return {{"against", earlier.source},
+          {"against_ppl", Cell(earlier.ppl, 4)},
+          {"ratio", Cell(report.result.ppl / earlier.ppl, 5)},
+          {"difference", Cell(report.result.ppl - earlier.ppl, 4)}};
 }
 
 }  // namespace leq

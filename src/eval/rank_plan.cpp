@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "model/linear_sites.h"
 #include "model/sharding.h"
-#include "model/tensor_list.h"
 
 namespace leq {
 namespace {

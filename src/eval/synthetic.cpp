@@ -11,8 +11,8 @@
 #include "eval/synthetic_fill.h"
 #include "format/leq_writer.h"
 #include "format/loaded_file.h"
+#include "model/linear_sites.h"
 #include "model/open_model.h"
-#include "model/tensor_list.h"
 #include "quantize/pipeline/quantize_model.h"
 
 namespace leq {

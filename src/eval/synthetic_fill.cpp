@@ -14,7 +14,7 @@
 #include "base/half.h"
 #include "base/random.h"
 #include "tensor/code_formats.h"
-#include "tensor/plane_writer.h"
+#include "tensor/pack.h"
 
 namespace leq {
 namespace {

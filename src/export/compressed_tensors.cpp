@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "export/hf_tensors.h"
 #include "export/weight_codes.h"
-#include "model/tensor_list.h"
+#include "model/linear_sites.h"
 #include "model/weights.h"
 
 namespace leq {

@@ -6,8 +6,8 @@
 
 #include "base/json.h"
 #include "export/safetensors_writer.h"
+#include "families/family.h"
 #include "model/open_model.h"
-#include "models/family.h"
 
 namespace leq {
 

@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "export/weight_codes.h"
+#include "model/linear_sites.h"
 #include "model/rotation.h"
-#include "model/tensor_list.h"
 
 namespace leq {
 namespace {

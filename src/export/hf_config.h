@@ -2,8 +2,8 @@
 #pragma once
 
 #include "base/json.h"
+#include "families/family.h"
 #include "model/open_model.h"
-#include "models/family.h"
 
 namespace leq {
 

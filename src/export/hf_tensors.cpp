@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "export/weight_codes.h"
-#include "model/tensor_list.h"
+#include "model/linear_sites.h"
 #include "model/weights.h"
 
 namespace leq {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "export/safetensors_writer.h"
+#include "families/family.h"
+#include "model/linear_sites.h"
 #include "model/open_model.h"
-#include "model/tensor_list.h"
-#include "models/family.h"
 
 namespace leq {
 

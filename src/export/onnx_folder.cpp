@@ -10,7 +10,7 @@
 #include "export/text_file.h"
 #include "export/tokenizer_files.h"
 #include "export/weight_codes.h"
-#include "model/tensor_list.h"
+#include "model/linear_sites.h"
 
 namespace leq {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "tensor/pack.h"
-#include "tensor/row_codes.h"
+#include "tensor/unpack.cpp"
 
 namespace leq {
 

@@ -1,12 +1,327 @@
+// Decoders of GGUF's quantized block types; gguf_types.h documents the functions.
 #include "format/gguf_types.h"
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 
 #include "base/error.h"
-#include "format/gguf_blocks.h"
+#include "base/half.h"
 
 namespace leq {
+
+// Block layouts of the GGUF format. Each product below is exact in f32 (at most 24 bits), so only
+// the subtraction in types with a minimum rounds.
+
+namespace {
+
+constexpr int kBlock = 32;        // elements per block of the simple types
+constexpr int kSuperBlock = 256;  // elements per block of the k types
+
+int byte_at(const std::byte* bytes, int at) { return std::to_integer<int>(bytes[at]); }
+
+float half_at(const std::byte* bytes, int at) {
+  std::uint16_t half = 0;
+  std::memcpy(&half, bytes + at, sizeof half);
+  return f16_to_f32(half);
+}
+
+std::uint32_t word_at(const std::byte* bytes, int at) {
+  std::uint32_t word = 0;
+  std::memcpy(&word, bytes + at, sizeof word);
+  return word;
+}
+
+// Element `e` of 2 * half nibbles: the low nibbles of all bytes come first, then the high ones.
+int nibble(const std::byte* bytes, int half, int e) {
+  return e < half ? byte_at(bytes, e) & 15 : byte_at(bytes, e - half) >> 4;
+}
+
+// Element `e` of 32 five-bit codes: a nibble, with bit e of `high` as the top bit.
+int five_bits(const std::byte* nibbles, std::uint32_t high, int e) {
+  return nibble(nibbles, 16, e) | static_cast<int>(high >> e & 1u) << 4;
+}
+
+constexpr std::array<std::int8_t, 16> kIq4Levels = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                                    1,    13,   25,  38,  53,  69,  89,  113};
+// The values of E2M1 multiplied by two.
+constexpr std::array<std::int8_t, 16> kE2m1Twice = {0, 1,  2,  3,  4,  6,  8,  12,
+                                                    0, -1, -2, -3, -4, -6, -8, -12};
+
+// 2^(e - 128), which is half of an E8M0 scale.
+float half_e8m0(int exponent) { return std::ldexp(1.0f, exponent - 128); }
+
+struct ScaleAndMin {
+  int scale = 0;
+  int min = 0;
+};
+
+// The six-bit scale and minimum of group `j` (32 elements) of Q4_K and Q5_K, packed in 12 bytes.
+ScaleAndMin six_bits(const std::byte* b, int j) {
+  if (j < 4) return {byte_at(b, j) & 63, byte_at(b, j + 4) & 63};
+  return {(byte_at(b, j + 4) & 15) | (byte_at(b, j - 4) >> 6) << 4,
+          (byte_at(b, j + 4) >> 4) | (byte_at(b, j) >> 6) << 4};
+}
+
+// Two-bit codes of a 256 block: bits 2k and 2k + 1 of half h (Q2_K; the low bits of Q3_K).
+int two_bits(const std::byte* bytes, int e) {
+  return byte_at(bytes, e / 128 * 32 + e % 32) >> (2 * (e % 128 / 32)) & 3;
+}
+
+// Q3_K: the scale, [-32, 31], of a group of 16 elements.
+int q3_scale(const std::byte* b, int j) {
+  const int low = j < 8 ? byte_at(b, j) & 15 : byte_at(b, j - 8) >> 4;
+  return (low | (byte_at(b, 8 + j % 4) >> (2 * (j / 4)) & 3) << 4) - 32;
+}
+
+// Q3_K: a code in [-4, 3].
+int q3_code(const std::byte* block, int e) {
+  const int bit = byte_at(block, e % 32) >> (e / 32) & 1;
+  return two_bits(block + 32, e) - (bit != 0 ? 0 : 4);
+}
+
+int q4_k_code(const std::byte* block, int e) {
+  return nibble(block + 16 + e / 64 * 32, 32, e % 64);
+}
+
+int q5_k_code(const std::byte* block, int e) {
+  return nibble(block + 48 + e / 64 * 32, 32, e % 64) |
+         (byte_at(block, 16 + e % 32) >> (e / 32) & 1) << 4;
+}
+
+int q6_k_code(const std::byte* block, int e) {
+  const int half = e / 128, k = e % 128 / 32, l = e % 32;
+  const int byte = byte_at(block, half * 64 + k % 2 * 32 + l);
+  const int low = k < 2 ? byte & 15 : byte >> 4;
+  return low | (byte_at(block, 128 + half * 32 + l) >> (2 * k) & 3) << 4;
+}
+
+// Q4_K and Q5_K: the superblock's f16 numbers, and the scales and minima of its groups of 32.
+void six_bit_scales(const std::byte* block, float* supers, std::uint8_t* subs) {
+  supers[0] = half_at(block, 0);
+  supers[1] = half_at(block, 2);
+  for (int g = 0; g < 8; ++g) {
+    const ScaleAndMin of = six_bits(block + 4, g);
+    subs[2 * g] = static_cast<std::uint8_t>(of.scale);
+    subs[2 * g + 1] = static_cast<std::uint8_t>(of.min);
+  }
+}
+
+// The 256 codes of Q4_K, or the low bits of Q5_K's codes: for each 32 bytes first the low nibbles,
+// then the high ones.
+void split_nibbles(const std::byte* bytes, std::int16_t* codes) {
+  for (int part = 0; part < 4; ++part, bytes += 32, codes += 64) {
+    for (int l = 0; l < 32; ++l) {
+      const auto byte = static_cast<std::uint8_t>(bytes[l]);
+      codes[l] = static_cast<std::int16_t>(byte & 15);
+      codes[32 + l] = static_cast<std::int16_t>(byte >> 4);
+    }
+  }
+}
+
+// Adds bits [shift, shift + kBits) of 32 bytes above the low four bits of 32 codes.
+template <int kBits>
+void add_bits(const std::byte* bytes, int shift, std::int16_t* codes) {
+  for (int l = 0; l < 32; ++l) {
+    const int bits = static_cast<std::uint8_t>(bytes[l]) >> shift & ((1 << kBits) - 1);
+    codes[l] = static_cast<std::int16_t>(codes[l] | bits << 4);
+  }
+}
+
+bool finite_half(float scale) { return std::isfinite(scale); }
+
+}  // namespace
+
+void decode_q4_0(const std::byte* block, float* out) {
+  const float d = half_at(block, 0);
+  for (int e = 0; e < kBlock; ++e) out[e] = static_cast<float>(nibble(block + 2, 16, e) - 8) * d;
+}
+
+void decode_q4_1(const std::byte* block, float* out) {
+  const float d = half_at(block, 0);
+  const float m = half_at(block, 2);
+  for (int e = 0; e < kBlock; ++e) out[e] = static_cast<float>(nibble(block + 4, 16, e)) * d + m;
+}
+
+void decode_q5_0(const std::byte* block, float* out) {
+  const float d = half_at(block, 0);
+  const std::uint32_t high = word_at(block, 2);
+  for (int e = 0; e < kBlock; ++e) {
+    out[e] = static_cast<float>(five_bits(block + 6, high, e) - 16) * d;
+  }
+}
+
+void decode_q5_1(const std::byte* block, float* out) {
+  const float d = half_at(block, 0);
+  const float m = half_at(block, 2);
+  const std::uint32_t high = word_at(block, 4);
+  for (int e = 0; e < kBlock; ++e) {
+    out[e] = static_cast<float>(five_bits(block + 8, high, e)) * d + m;
+  }
+}
+
+void decode_q8_0(const std::byte* block, float* out) {
+  const float d = half_at(block, 0);
+  for (int e = 0; e < kBlock; ++e) {
+    out[e] = static_cast<float>(static_cast<std::int8_t>(block[2 + e])) * d;
+  }
+}
+
+void decode_q2_k(const std::byte* block, float* out) {
+  const float d = half_at(block, 80);
+  const float dmin = half_at(block, 82);
+  for (int e = 0; e < kSuperBlock; ++e) {
+    const int scales = byte_at(block, e / 16);
+    const float scale = d * static_cast<float>(scales & 15);
+    const float min = dmin * static_cast<float>(scales >> 4);
+    out[e] = scale * static_cast<float>(two_bits(block + 16, e)) - min;
+  }
+}
+
+void decode_q3_k(const std::byte* block, float* out) {
+  const float d = half_at(block, 108);
+  for (int e = 0; e < kSuperBlock; ++e) {
+    const float scale = d * static_cast<float>(q3_scale(block + 96, e / 16));
+    out[e] = scale * static_cast<float>(q3_code(block, e));
+  }
+}
+
+// Decodes q4_k and q5_k, which have d, dmin, and a six-bit scale and minimum for each 32 elements.
+// `code` returns an element's code.
+template <int (*code)(const std::byte*, int)>
+void decode_with_minima(const std::byte* block, float* out) {
+  const float d = half_at(block, 0);
+  const float dmin = half_at(block, 2);
+  for (int g = 0; g < 8; ++g) {
+    const ScaleAndMin of = six_bits(block + 4, g);
+    const float scale = d * static_cast<float>(of.scale);
+    const float min = dmin * static_cast<float>(of.min);
+    for (int e = g * 32; e < g * 32 + 32; ++e) {
+      out[e] = scale * static_cast<float>(code(block, e)) - min;
+    }
+  }
+}
+
+void decode_q4_k(const std::byte* block, float* out) { decode_with_minima<q4_k_code>(block, out); }
+void decode_q5_k(const std::byte* block, float* out) { decode_with_minima<q5_k_code>(block, out); }
+
+void decode_q6_k(const std::byte* block, float* out) {
+  const float d = half_at(block, 208);
+  for (int e = 0; e < kSuperBlock; ++e) {
+    const auto scale = static_cast<std::int8_t>(block[192 + e / 16]);
+    out[e] = d * static_cast<float>(scale) * static_cast<float>(q6_k_code(block, e) - 32);
+  }
+}
+
+void decode_iq4_nl(const std::byte* block, float* out) {
+  const float d = half_at(block, 0);
+  for (int e = 0; e < kBlock; ++e) {
+    const auto level = static_cast<std::size_t>(nibble(block + 2, 16, e));
+    out[e] = d * static_cast<float>(kIq4Levels[level]);
+  }
+}
+
+void decode_iq4_xs(const std::byte* block, float* out) {
+  const float d = half_at(block, 0);
+  const int high = byte_at(block, 2) | byte_at(block, 3) << 8;
+  for (int g = 0; g < 8; ++g) {
+    const int low = byte_at(block, 4 + g / 2) >> (4 * (g % 2)) & 15;
+    const float scale = d * static_cast<float>((low | (high >> (2 * g) & 3) << 4) - 32);
+    for (int i = 0; i < 32; ++i) {
+      const auto level = static_cast<std::size_t>(nibble(block + 8 + g * 16, 16, i));
+      out[g * 32 + i] = scale * static_cast<float>(kIq4Levels[level]);
+    }
+  }
+}
+
+void decode_mxfp4(const std::byte* block, float* out) {
+  const float scale = half_e8m0(byte_at(block, 0));
+  for (int e = 0; e < kBlock; ++e) {
+    const auto code = static_cast<std::size_t>(nibble(block + 1, 16, e));
+    out[e] = scale * static_cast<float>(kE2m1Twice[code]);
+  }
+}
+
+bool codes_q4_0(const std::byte* block, std::int16_t* codes, float* scales) {
+  scales[0] = half_at(block, 0);
+  for (int e = 0; e < kBlock; ++e) {
+    codes[e] = static_cast<std::int16_t>(nibble(block + 2, 16, e) - 8);
+  }
+  return finite_half(scales[0]);
+}
+
+bool codes_q5_0(const std::byte* block, std::int16_t* codes, float* scales) {
+  scales[0] = half_at(block, 0);
+  const std::uint32_t high = word_at(block, 2);
+  for (int e = 0; e < kBlock; ++e) {
+    codes[e] = static_cast<std::int16_t>(five_bits(block + 6, high, e) - 16);
+  }
+  return finite_half(scales[0]);
+}
+
+bool codes_q8_0(const std::byte* block, std::int16_t* codes, float* scales) {
+  scales[0] = half_at(block, 0);
+  for (int e = 0; e < kBlock; ++e) codes[e] = static_cast<std::int8_t>(block[2 + e]);
+  return finite_half(scales[0]);
+}
+
+// Scale [-32, 31] times code [-4, 3] is in [-124, 128]; negating both avoids 128, which is no int8.
+bool codes_q3_k(const std::byte* block, std::int16_t* codes, float* scales) {
+  for (int g = 0; g < kSuperBlock / kBlock; ++g) scales[g] = -half_at(block, 108);
+  for (int e = 0; e < kSuperBlock; ++e) {
+    codes[e] = static_cast<std::int16_t>(-q3_scale(block + 96, e / 16) * q3_code(block, e));
+  }
+  return finite_half(scales[0]);
+}
+
+bool codes_iq4_nl(const std::byte* block, std::int16_t* codes, float* scales) {
+  scales[0] = half_at(block, 0);
+  for (int e = 0; e < kBlock; ++e) {
+    codes[e] = kIq4Levels[static_cast<std::size_t>(nibble(block + 2, 16, e))];
+  }
+  return finite_half(scales[0]);
+}
+
+// Only powers of two from 2^-24 to 2^15 are representable in f16.
+bool codes_mxfp4(const std::byte* block, std::int16_t* codes, float* scales) {
+  const int exponent = byte_at(block, 0) - 128;
+  scales[0] = half_e8m0(byte_at(block, 0));
+  for (int e = 0; e < kBlock; ++e) {
+    codes[e] = kE2m1Twice[static_cast<std::size_t>(nibble(block + 1, 16, e))];
+  }
+  return exponent >= -24 && exponent <= 15;
+}
+
+void super_q4_k(const std::byte* block, std::int16_t* codes, float* supers, std::uint8_t* subs) {
+  six_bit_scales(block, supers, subs);
+  split_nibbles(block + 16, codes);
+}
+
+void super_q5_k(const std::byte* block, std::int16_t* codes, float* supers, std::uint8_t* subs) {
+  six_bit_scales(block, supers, subs);
+  split_nibbles(block + 48, codes);
+  for (int g = 0; g < 8; ++g, codes += 32) add_bits<1>(block + 16, g, codes);
+}
+
+void super_q6_k(const std::byte* block, std::int16_t* codes, float* supers, std::uint8_t* subs) {
+  supers[0] = half_at(block, 208);
+  for (int g = 0; g < 16; ++g) subs[g] = static_cast<std::uint8_t>(byte_at(block, 192 + g));
+  for (int half = 0; half < 2; ++half, codes += 128) {
+    for (int k = 0; k < 4; ++k) {
+      const std::byte* low = block + half * 64 + k % 2 * 32;
+      for (int l = 0; l < 32; ++l) {
+        const auto byte = static_cast<std::uint8_t>(low[l]);
+        codes[32 * k + l] = static_cast<std::int16_t>(k < 2 ? byte & 15 : byte >> 4);
+      }
+      add_bits<2>(block + 128 + half * 32, 2 * k, codes + 32 * k);
+    }
+  }
+}
+
 namespace {
 
 constexpr std::array<GgufType, 21> kTypes = {{

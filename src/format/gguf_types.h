@@ -8,7 +8,6 @@
 #include <span>
 #include <string_view>
 
-#include "tensor/dtype.h"
 #include "tensor/quant_scheme.h"
 
 namespace leq {

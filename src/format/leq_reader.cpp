@@ -1,20 +1,257 @@
+// Reads and checks the JSON at the end of a .leq file: its tables of tensors and blobs.
 #include "format/leq_reader.h"
 
 #include <xxhash.h>
-
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
 #include <new>
+#include <string>
+#include <string_view>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "format/leq_index.h"
 #include "format/leq_layout.h"
 #include "format/loaded_file.h"
 
 namespace leq {
+
+struct StoredBlob {
+  std::string name;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t xxh3 = 0;
+};
+
+struct LeqIndex {
+  std::vector<StoredTensor> tensors;  // ordered by offset; views without pointers
+  std::vector<StoredBlob> blobs;      // ordered by offset
+};
+
+namespace {
+
+constexpr std::int64_t kMaxSize = std::int64_t{1} << 31;    // limit of one dimension
+constexpr std::int64_t kMaxValues = std::int64_t{1} << 48;  // per tensor, to avoid overflow
+
+const Json& table(const Json& json, const char* key, std::string_view source) {
+  const auto found = json.find(key);
+  require(found != json.end() && found->is_object(), source, ": the table \"", key,
+          "\" is missing or no object");
+  return *found;
+}
+
+std::uint64_t read_size(const Json& entry, const char* key, std::string_view where) {
+  const auto found = entry.find(key);
+  require(found != entry.end() && found->is_number_unsigned(), where, ": key \"", key,
+          "\" is missing or no whole number");
+  return found->get<std::uint64_t>();
+}
+
+// Reads {"offset": .., "bytes": .., "xxh3": ".."}: a byte range of the file, with its checksum.
+StoredPlane read_range(const Json& entry, std::uint64_t data_end, const std::string& where) {
+  require(entry.is_object(), where, ": expected an object, found ", entry.type_name());
+  StoredPlane plane;
+  plane.offset = read_size(entry, "offset", where);
+  plane.bytes = read_size(entry, "bytes", where);
+  require(plane.offset % kLeqAlignment == 0, where, ": offset ", plane.offset,
+          " is no multiple of ", kLeqAlignment);
+  require(plane.offset >= sizeof(LeqPreamble) && plane.offset <= data_end &&
+              plane.bytes <= data_end - plane.offset,
+          where, ": ", plane.bytes, " bytes at offset ", plane.offset,
+          " reach outside the data, which ends at ", data_end);
+  const auto hash = parse_checksum(json_get<std::string>(entry, "xxh3", where));
+  require(hash.has_value(), where, ": \"xxh3\" should be 16 hex digits");
+  plane.xxh3 = *hash;
+  return plane;
+}
+
+Shape read_shape(const Json& entry, const std::string& where) {
+  const auto found = entry.find("shape");
+  require(found != entry.end() && found->is_array() && !found->empty() && found->size() <= 2, where,
+          ": \"shape\" should be a list of one or two sizes");
+  Shape shape;
+  std::int64_t values = 1;
+  for (const Json& size : *found) {
+    require(size.is_number_unsigned() && size.get<std::uint64_t>() >= 1 &&
+                size.get<std::uint64_t>() <= static_cast<std::uint64_t>(kMaxSize),
+            where, ": a size in \"shape\" should be 1 to ", kMaxSize);
+    shape.push_back(size.get<std::int64_t>());
+    require(shape.back() <= kMaxValues / values, where, ": shape ", shape_text(shape),
+            " holds over ", kMaxValues, " values");
+    values *= shape.back();
+  }
+  return shape;
+}
+
+WeightView read_view(const Json& entry, const Shape& shape, const std::string& where) {
+  WeightView view;
+  view.scheme = require_scheme(json_get<std::string>(entry, "scheme", where), where);
+  require(view.scheme.scaling != Scaling::tensor, where,
+          ": scheme int8-tensor does not stand in files, it is written as int8");
+  const auto act_text = json_get<std::string>(entry, "act", where);
+  const auto act = parse_act(act_text);
+  require(act.has_value(), where, ": unknown act \"", printable(act_text),
+          "\", this leq knows none, row, g128, g32, tensor and online; use a newer leq");
+  view.act = *act;
+  require(!is_coded(view.act) || view.scheme.is_integer() || view.scheme.is_float(), where, ": ",
+          scheme_name(view.scheme), " weights take f32 inputs, act ", act_text, " found");
+  require(fits_act(view.scheme, view.act), where, ": groups of ", view.scheme.group,
+          " weights span several scales of inputs with act ", act_text);
+  view.rows = shape.size() == 2 ? shape[0] : 1;
+  view.columns = shape.back();
+  const bool grouped = view.scheme.scaling == Scaling::group;
+  require(grouped || !entry.contains("scale_mul"), where,
+          ": \"scale_mul\" belongs to schemes with groups, found ", scheme_name(view.scheme));
+  if (!grouped) return view;
+  const auto scale_mul = json_get<double>(entry, "scale_mul", where);
+  int exponent = 0;
+  const double stored = static_cast<double>(static_cast<float>(scale_mul));
+  require(std::isfinite(stored) && stored == scale_mul && std::frexp(stored, &exponent) == 0.5,
+          where, ": \"scale_mul\" is ", scale_mul, ", expected a power of two, as f32 holds it");
+  view.scale_mul = static_cast<float>(scale_mul);
+  return view;
+}
+
+// Reads the keys that exist only for some input formats (acts).
+void read_act_keys(const Json& entry, const std::string& where, StoredTensor& tensor) {
+  const ActKind act = tensor.view.act;
+  require(has_stored_scale(act) || !entry.contains("act_scale"), where,
+          ": \"act_scale\" belongs to act tensor, found act ", act_name(act));
+  require(has_moving_scale(act) || !entry.contains("online"), where,
+          ": \"online\" belongs to act online, found act ", act_name(act));
+  if (has_stored_scale(act)) {
+    const auto scale = json_get<double>(entry, "act_scale", where);
+    require(scale >= double{kSmallestActScale} && scale <= double{kLargestActScale}, where,
+            ": \"act_scale\" is ", scale, ", expected ", kSmallestActScale, " to ",
+            kLargestActScale);
+    tensor.act_scale = static_cast<float>(scale);
+  }
+  if (has_moving_scale(act)) {
+    const auto text = json_get_or<std::string>(entry, "online", "safe", where);
+    const auto mode = parse_online_mode(text);
+    require(mode.has_value(), where, ": unknown online mode \"", printable(text),
+            "\", this leq knows safe and streaming; use a newer leq");
+    tensor.online_mode = *mode;
+  }
+}
+
+std::vector<StoredPlane> read_planes(const Json& entry, const WeightView& view,
+                                     std::uint64_t data_end, const std::string& where) {
+  const PlaneBytes bytes = plane_bytes(view.scheme, view.act, view.rows, view.columns);
+  const std::array<std::pair<const char*, std::uint64_t>, 4> expected = {{{"codes", bytes.codes},
+                                                                          {"scales", bytes.scales},
+                                                                          {"zeros", bytes.zeros},
+                                                                          {"sums", bytes.sums}}};
+  const Json& stored = table(entry, "planes", where);
+  std::vector<StoredPlane> planes;
+  for (const auto& [name, size] : expected) {
+    if (size == 0) continue;
+    const auto found = stored.find(name);
+    require(found != stored.end(), where, ": plane ", name, " is missing");
+    StoredPlane plane = read_range(*found, data_end, where + ", plane " + name);
+    require(plane.bytes == size, where, ", plane ", name, ": ", plane.bytes, " bytes, a ",
+            scheme_name(view.scheme), " tensor of ", view.rows, " x ", view.columns, " takes ",
+            size);
+    plane.name = name;
+    planes.push_back(std::move(plane));
+  }
+  require(planes.size() == stored.size(), where, ": ", stored.size(), " planes, a ",
+          scheme_name(view.scheme), " tensor has ", planes.size());
+  return planes;
+}
+
+StoredTensor read_tensor(const std::string& name, const Json& entry, std::uint64_t data_end,
+                         std::string_view source) {
+  const std::string where = std::string(source) + ": tensor " + printable(name);
+  require(entry.is_object(), where, ": expected an object, found ", entry.type_name());
+  StoredTensor tensor;
+  tensor.name = name;
+  tensor.shape = read_shape(entry, where);
+  tensor.view = read_view(entry, tensor.shape, where);
+  read_act_keys(entry, where, tensor);
+  tensor.planes = read_planes(entry, tensor.view, data_end, where);
+  tensor.method = json_get_or<std::string>(entry, "method", "", where);
+  tensor.error = json_get_or<double>(entry, "error", 0, where);
+  tensor.source = json_get_or<std::string>(entry, "source", "", where);
+  return tensor;
+}
+
+struct Range {
+  std::uint64_t begin;
+  std::uint64_t end;
+  std::string_view name;
+};
+
+void require_no_overlap(const LeqIndex& index, std::string_view source) {
+  std::vector<Range> ranges;
+  for (const StoredTensor& tensor : index.tensors) {
+    for (const StoredPlane& plane : tensor.planes) {
+      ranges.push_back({plane.offset, plane.offset + plane.bytes, tensor.name});
+    }
+  }
+  for (const StoredBlob& blob : index.blobs) {
+    if (blob.bytes > 0) ranges.push_back({blob.offset, blob.offset + blob.bytes, blob.name});
+  }
+  std::sort(ranges.begin(), ranges.end(),
+            [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  for (std::size_t i = 1; i < ranges.size(); ++i) {
+    require(ranges[i - 1].end <= ranges[i].begin, source, ": ", printable(ranges[i - 1].name),
+            " and ", printable(ranges[i].name), " overlap at offset ", ranges[i].begin);
+  }
+}
+
+// Later minor versions list here the features that a reader must support to use the file.
+void require_no_unknown_features(const Json& json, std::string_view source) {
+  const Json& leq = table(json, "leq", source);
+  const auto features = leq.find("requires");
+  require(features != leq.end() && features->is_array(), source,
+          ": the list \"requires\" is missing");
+  for (const Json& feature : *features) {
+    const std::string name = feature.is_string() ? feature.get<std::string>() : feature.type_name();
+    const bool known =
+        std::ranges::find(kLeqFeatures, name, &LeqFeature::name) != kLeqFeatures.end();
+    require(feature.is_string() && known, source, ": needs the feature \"", printable(name),
+            "\", which this leq does not have; use a newer leq");
+  }
+}
+
+}  // namespace
+
+// Moves the tables out of `json`, the parsed JSON of a file whose planes are in [64, data_end).
+// Checks that every plane and blob is aligned, in bounds, has the size given by its scheme and
+// shape, and does not overlap another. Throws Error naming `source` and the tensor.
+LeqIndex take_index(Json& json, std::uint64_t data_end, std::string_view source) {
+  require(json.is_object(), source, ": the JSON should be an object, found ", json.type_name());
+  require_no_unknown_features(json, source);
+  LeqIndex index;
+  const Json& tensors = table(json, "tensors", source);
+  const Json& blobs = table(json, "blobs", source);
+  for (const auto& [name, entry] : tensors.items()) {
+    index.tensors.push_back(read_tensor(name, entry, data_end, source));
+  }
+  for (const auto& [name, entry] : blobs.items()) {
+    const std::string where = std::string(source) + ": blob " + printable(name);
+    const StoredPlane range = read_range(entry, data_end, where);
+    index.blobs.push_back({name, range.offset, range.bytes, range.xxh3});
+  }
+  require_no_overlap(index, source);
+  std::sort(index.tensors.begin(), index.tensors.end(),
+            [](const StoredTensor& a, const StoredTensor& b) {
+              return a.planes.front().offset < b.planes.front().offset;
+            });
+  std::stable_sort(index.blobs.begin(), index.blobs.end(),
+                   [](const StoredBlob& a, const StoredBlob& b) { return a.offset < b.offset; });
+  json.erase("tensors");
+  json.erase("blobs");
+  return index;
+}
+
 namespace {
 
 // Sets the plane pointers of a tensor's view.

@@ -3,14 +3,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "tensor/chosen_codes.h"
-#include "tensor/dtype.h"
+#include "tensor/pack.h"
 #include "tensor/quant_scheme.h"
 
 namespace leq {
@@ -55,5 +56,15 @@ class TensorSource {
 // Elements [first, first + out.size()) of a float tensor, widened to f32. Throws Error naming the
 // tensor if its dtype is not f32, f16 or bf16 or if the elements exceed its end.
 void read_floats(const SourceTensor& tensor, std::int64_t first, std::span<float> out);
+
+// Reads safetensors, one file or the shards of an index. Safe on untrusted bytes.
+
+// `path`: a .safetensors file, a model.safetensors.index.json, or a folder with either (the index
+// takes precedence). Throws Error naming file, offset and tensor: bad header, overlapping or
+// missing bytes, a dtype other than F32, F16, BF16 or an integer type, or a shard of the index that
+// is missing. `notes` gets a line if tensors of a file are ignored because the index omits them or
+// assigns them to another file.
+std::unique_ptr<TensorSource> open_safetensors(const std::filesystem::path& path,
+                                               std::vector<std::string>* notes = nullptr);
 
 }  // namespace leq

@@ -9,9 +9,9 @@
 #include <string_view>
 
 #include "backend/backend.h"
-#include "comm/communicator.h"
 #include "model/sharding.h"
 #include "model/workspace.h"
+#include "ranks/communicator.h"
 
 namespace leq {
 

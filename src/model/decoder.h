@@ -1,6 +1,4 @@
-// The forward pass of all model families, from the token ids of a step to its logits, as
-// straight-line code over a device's operations. Communication of ranks is in collectives.h;
-// positions, sequences and errors are handled by the caller (transformer.h).
+// Interface for callers that need the inputs of a layer's linears (calibration).
 #pragma once
 
 #include <cstdint>
@@ -12,12 +10,46 @@
 #include "cache/kv_pages.h"
 #include "model/collectives.h"
 #include "model/model_config.h"
-#include "model/observer.h"
 #include "model/weights.h"
 #include "model/workspace.h"
 
 namespace leq {
 
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  // `input`'s first `tokens` rows are what `linear` reads, in f32 if it reads floats. Returns
+  // whether the rest of this sublayer should run.
+  virtual bool see(const LayerLinear& linear, const Rows& input, std::int64_t tokens) = 0;
+};
+
+// The input of one forward pass: any combination of tokens of prefill, decode and evaluation.
+struct Batch {
+  std::vector<std::int32_t> tokens;     // [T]; placeholder_id(row) if the device sampled the token
+  std::vector<std::int32_t> sequences;  // [T] KV-cache sequence of each row
+  std::vector<std::int32_t> outputs;    // rows whose logits are needed, ascending
+
+  // Appends `count` tokens of one sequence; Want selects the tokens that get a row of logits.
+  enum class Want { none, last, all };
+  void add(std::int32_t sequence, const std::int32_t* first, std::int64_t count, Want want) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (want == Want::all || (want == Want::last && i + 1 == count)) {
+        outputs.push_back(static_cast<std::int32_t>(tokens.size()));
+      }
+      tokens.push_back(first[i]);
+      sequences.push_back(sequence);
+    }
+  }
+  void clear() {
+    tokens.clear();
+    sequences.clear();
+    outputs.clear();
+  }
+};
+
+// The forward pass of all model families, from the token ids of a step to its logits, as
+// straight-line code over a device's operations. Communication of ranks is in collectives.h;
+// positions, sequences and errors are handled by the caller (transformer.h).
 class Decoder {
  public:
   // All arguments must outlive the decoder.

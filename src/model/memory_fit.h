@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "backend/backend.h"
-#include "backend/counting_memory.h"
+#include "backend/layout.h"
 #include "model/memory_plan.h"
 #include "model/open_model.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backend/counting_memory.h"
+#include "backend/layout.h"
 #include "base/error.h"
 #include "cache/fixed_states.h"
 #include "model/kv_layers.h"

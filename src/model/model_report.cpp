@@ -7,9 +7,9 @@
 #include <map>
 
 #include "base/json.h"
+#include "base/table.h"
 #include "base/text.h"
 #include "format/leq_layout.h"
-#include "report/table.h"
 
 namespace leq {
 namespace {

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "model/tensor_list.h"
+#include "model/linear_sites.h"
 
 namespace leq {
 namespace {

@@ -12,8 +12,8 @@
 #include "format/leq_reader.h"
 #include "model/memory_plan.h"
 #include "model/model_config.h"
-#include "model/sampling_settings.h"
 #include "model/weights.h"
+#include "sampling/settings.h"
 #include "tokenizer/tokenizer.h"
 
 namespace leq {

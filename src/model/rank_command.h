@@ -11,7 +11,7 @@
 #include "backend/kv_types.h"
 #include "cache/fixed_states.h"
 #include "cache/kv_cache.h"
-#include "model/batch.h"
+#include "model/decoder.h"
 
 namespace leq {
 

@@ -1,18 +1,27 @@
-// Several ranks on one model. The leader has a Session; each other rank follows it with its own
-// backend, weights and pages (docs/ranks.md).
+// Facts that ranks which share a model compare before the first step.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
 
 #include "backend/backend.h"
-#include "comm/thread_ranks.h"
 #include "model/memory_plan.h"
+#include "model/model_config.h"
 #include "model/open_model.h"
+#include "ranks/communicator.h"
+#include "ranks/thread_ranks.h"
 
 namespace leq {
+
+// `fingerprint`: LeqReader::fingerprint(), or 0 if the weights are not from a file.
+std::vector<RankFact> rank_facts(const ModelConfig& config, const RunLimits& limits,
+                                 std::uint64_t fingerprint);
+
+// Several ranks on one model. The leader has a Session; each other rank follows it with its own
+// backend, weights and pages (docs/ranks.md).
 
 // Runs a rank other than the leader: executes the leader's steps until its session ends. `limits`
 // are from resolve_limits, the same on all ranks; `weights` are this rank's share; `fingerprint` is

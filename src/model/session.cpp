@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "base/error.h"
-#include "comm/agreement.h"
 #include "model/memory_fit.h"
 #include "model/rank_command.h"
-#include "model/rank_facts.h"
+#include "model/ranks.h"
+#include "ranks/communicator.h"
 
 namespace leq {
 

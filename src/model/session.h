@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "cache/sequence_state.h"
-#include "comm/communicator.h"
 #include "model/memory_plan.h"
 #include "model/open_model.h"
 #include "model/sharding.h"
 #include "model/transformer.h"
+#include "ranks/communicator.h"
 
 namespace leq {
 

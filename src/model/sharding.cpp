@@ -5,7 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "comm/division.h"
+#include "ranks/communicator.h"
 #include "tensor/weight_layout.h"
 
 namespace leq {

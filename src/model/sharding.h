@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/slice.h"
-#include "comm/communicator.h"
 #include "model/linear_sites.h"
 #include "model/model_config.h"
+#include "ranks/communicator.h"
 
 namespace leq {
 

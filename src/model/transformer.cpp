@@ -1,14 +1,50 @@
+// Undoes a step that throws: restores its sequences and moving scales.
 #include "model/transformer.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <numeric>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "backend/kv_types.h"
 #include "base/error.h"
-#include "model/step_rollback.h"
+#include "cache/sequence_state.h"
+#include "model/workspace.h"
 
 namespace leq {
+namespace {
+
+// Saves the moving scales that are on the host. Device scales are skipped: reading them would wait.
+std::vector<OnlineState> saved(std::span<OnlineInput> online) {
+  std::vector<OnlineState> states;
+  for (const OnlineInput& input : online) {
+    if (input.scale.on_device() == nullptr) states.push_back(input.scale.save());
+  }
+  return states;
+}
+
+}  // namespace
+
+// Calls `work`, which appends to sequences and records each in `runs` afterwards. If `work` throws,
+// restores these sequences and the moving scales of `online`, then rethrows.
+void undo_on_error(const SequenceState& state, const std::vector<SequenceRun>& runs,
+                   std::span<OnlineInput> online, const std::function<void()>& work) {
+  const std::vector<OnlineState> before = saved(online);
+  try {
+    work();
+  } catch (...) {
+    for (auto run = runs.rbegin(); run != runs.rend(); ++run) {
+      (void)state.restore(run->sequence, run->first_position);
+    }
+    for (std::size_t i = 0; before.size() == online.size() && i < before.size(); ++i) {
+      online[i].scale.restore(before[i]);
+    }
+    throw;
+  }
+}
 
 Transformer::Transformer(const ModelConfig& config, const Weights& weights, Backend& backend,
                          const ForwardLimits& limits)

@@ -11,16 +11,14 @@
 
 #include "backend/backend.h"
 #include "cache/sequence_state.h"
-#include "comm/communicator.h"
-#include "model/batch.h"
 #include "model/collectives.h"
 #include "model/decoder.h"
 #include "model/model_config.h"
-#include "model/observer.h"
 #include "model/rank_command.h"
 #include "model/sharding.h"
 #include "model/weights.h"
 #include "model/workspace.h"
+#include "ranks/communicator.h"
 
 namespace leq {
 

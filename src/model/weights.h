@@ -9,13 +9,12 @@
 #include <variant>
 #include <vector>
 
-#include "backend/decoder_parts.h"
 #include "backend/memory.h"
+#include "backend/operations.h"
 #include "format/leq_reader.h"
 #include "model/linear_sites.h"
 #include "model/model_config.h"
 #include "model/sharding.h"
-#include "model/tensor_list.h"
 
 namespace leq {
 

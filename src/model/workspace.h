@@ -8,9 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "backend/expert_routes.h"
 #include "backend/layout.h"
-#include "backend/tables.h"
+#include "backend/operations.h"
 #include "model/model_config.h"
 #include "model/rope.h"
 #include "model/sharding.h"

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/gpu_options.h"
 
 namespace leq::platform {
 

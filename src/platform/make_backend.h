@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/gpu_options.h"
 #include "base/topology.h"
 
 namespace leq {

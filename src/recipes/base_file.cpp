@@ -1,6 +1,6 @@
 #include "recipes/base_file.h"
 
-#include "tensor/dtype.h"
+#include "tensor/quant_scheme.h"
 
 namespace leq {
 

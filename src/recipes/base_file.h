@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "base/work_folder.h"
+#include "base/file.h"
 #include "convert/quantize_checkpoint.h"
 
 namespace leq {

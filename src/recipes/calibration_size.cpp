@@ -7,9 +7,8 @@
 #include "base/stopwatch.h"
 #include "model/linear_sites.h"
 #include "platform/workers.h"
-#include "quantize/pipeline/block_pass.h"
+#include "quantize/pipeline/block_run.h"
 #include "quantize/pipeline/calibration_memory.h"
-#include "quantize/pipeline/site_inputs.h"
 
 namespace leq {
 

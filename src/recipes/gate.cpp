@@ -4,14 +4,13 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/sha256.h"
 #include "base/text.h"
-#include "eval/measure_divergence.h"
-#include "format/leq_copy.h"
+#include "eval/divergence.h"
+#include "format/leq_writer.h"
 #include "format/loaded_file.h"
 #include "model/session.h"
 #include "platform/workers.h"
-#include "tensor/dtype.h"
+#include "tensor/quant_scheme.h"
 
 namespace leq {
 namespace {

@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "eval/fit_search.h"
-#include "model/tensor_list.h"
+#include "model/linear_sites.h"
 #include "platform/make_backend.h"
 #include "quantize/pipeline/partial_run.h"
 

@@ -28,7 +28,7 @@ struct QuantizeJob {
   std::filesystem::path output;
   CheckpointOptions checkpoint;    // including the settings of apply_recipe
   bool keeps_types = false;        // see keep_types in convert/import.h
-  bool fix_mistral_regex = false;  // see fix_mistral_pattern in convert/mistral_pattern.h
+  bool fix_mistral_regex = false;  // see fix_mistral_pattern in convert/hf_tokenizer.h
   const Recipe* recipe = nullptr;  // its limit is used for the gate
   // Derives checkpoint.calibration.samples and the number of gate windows from measured speed.
   bool fit_windows = false;

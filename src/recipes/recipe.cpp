@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "quantize/pipeline/block_pass.h"
-#include "quantize/rewrites/fold_methods.h"
+#include "quantize/pipeline/block_run.h"
+#include "quantize/rewrites/fold.h"
 #include "quantize/rewrites/smoothquant.h"
 
 namespace leq {

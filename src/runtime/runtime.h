@@ -1,5 +1,4 @@
-// A model that is ready to run: the backends of its ranks, its file, a session that fits in memory,
-// and an optional draft model. Tools, server and C API open models with it.
+// Computes the limits of a session from the caller's settings and the model's file.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +7,53 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "backend/kv_types.h"
+#include "model/memory_plan.h"
+#include "model/open_model.h"
 #include "model/ranks.h"
 #include "model/session.h"
 #include "platform/make_backend.h"
+#include "ranks/thread_ranks.h"
 
 namespace leq {
 
+// Sets the KV types: the given ones, otherwise those that the file was quantized for, otherwise
+// those that match the type of the model's weights.
+void choose_kv_types(const std::optional<KvType>& keys, const std::optional<KvType>& values,
+                     const Model& model, RunLimits& limits);
+
+// A text such as "keys simq4, values simq4 (f16: the first 4 and the newest 32; blocks of 32)".
+std::string kv_text(const RunLimits& limits);
+
+// One line about limits that the evidence in the file does not cover; empty if all are covered or
+// if the file has no evidence.
+std::string beyond_measured(const Model& model, const RunLimits& limits);
+
+enum class Drafting : std::uint8_t { off, from_text, by_model };
+
+// Rows of logits per step: one per sequence, plus the draft tokens verified with it. A draft model
+// drafts for several sequences at once.
+std::int64_t reply_rows(int sequences, Drafting drafting);
+
+// Placement of ranks: either threads of this process, each with a share of the cores or a GPU of
+// its own, or processes started by mpirun.
+
+// Whether mpirun started the ranks as processes. Throws Error if it started another number of
+// processes, or if the device is an emulated GPU.
+bool ranks_are_processes(int ranks, std::string_view device);
+
+// The backend of one of `ranks` ranks; `device.threads` is the number of threads of this rank.
+std::unique_ptr<Backend> rank_backend(const DeviceOptions& device, int rank, int ranks);
+// The backends of all ranks except the leader, as threads; `device.threads` is their total.
+std::vector<std::unique_ptr<Backend>> follower_backends(const DeviceOptions& device, int ranks,
+                                                        bool record_steps);
+ThreadRankOptions thread_rank_options(int threads, int ranks);
+
+// A model that is ready to run: the backends of its ranks, its file, a session that fits in memory,
+// and an optional draft model. Tools, server and C API open models with it.
 struct RuntimeOptions {
   std::filesystem::path file;
   std::shared_ptr<const Model> model;          // or a model that is already open

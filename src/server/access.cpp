@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 
-#include "base/sha256.h"
 #include "base/text.h"
 #include "server/api_error.h"
 

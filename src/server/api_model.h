@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "generate/chat_template.h"
+#include "chat/chat_template.h"
 #include "model/open_model.h"
 #include "server/generation_call.h"
 

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "generate/thoughts.h"
-#include "generate/tool_grammar.h"
+#include "chat/thoughts.h"
+#include "chat/tool_grammar.h"
 #include "server/api_fields.h"
 
 namespace leq {

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "base/json_tree.h"
+#include "chat/chat_template.h"
+#include "chat/thoughts.h"
+#include "chat/tool_calls.h"
 #include "engine/engine.h"
-#include "generate/chat_template.h"
-#include "generate/thoughts.h"
-#include "generate/tool_calls.h"
-#include "model/sampling_settings.h"
+#include "sampling/settings.h"
 #include "server/api_fields.h"
 #include "server/grammar_store.h"
 

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <string>
 
-#include "generate/grammar/grammar.h"
+#include "grammar/grammar.h"
 
 namespace leq {
 

@@ -8,8 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "chat/chat_template.h"
 #include "engine/engine.h"
-#include "generate/chat_template.h"
 #include "model/session.h"
 #include "runtime/engine_thread.h"
 #include "server/generation_call.h"

@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "base/sha256.h"
 #include "base/text.h"
 #include "server/base64.h"
 #include "server/page_texts.h"

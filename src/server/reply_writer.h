@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "engine/logprobs.h"
+#include "engine/request.h"
 #include "server/generation_call.h"
 
 namespace leq {

@@ -10,7 +10,6 @@
 #include <string_view>
 #include <vector>
 
-#include "tensor/chosen_codes.h"
 #include "tensor/pack.h"
 #include "tensor/weight_layout.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "tensor/code_formats.h"
-#include "tensor/plane_writer.h"
+#include "tensor/pack.h"
 
 namespace leq {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-#include "tensor/chosen_codes.h"
+#include "tensor/pack.h"
 
 namespace leq {
 

@@ -1,17 +1,42 @@
-// Quantizes, packs and unpacks the rows of a weight. This is the specification in code: plain loops
-// with the arithmetic of docs/leq-format.md. All kernels and devices must use the same bytes.
+// Codes, scales and zero points of one weight [N][K] as chosen by a method, row-major. pack_codes
+// stores them in panels.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
 
-#include "tensor/chosen_codes.h"
 #include "tensor/weight_layout.h"
 
 namespace leq {
+
+struct ChosenCodes {
+  // [N][K]. int: signed, [-127, 127] at 8 bits, otherwise [-2^(b-1), 2^(b-1) - 1];
+  // uint: [0, 2^b - 1]; nf4: index of the level; b1: bit 0 is the sign (1 = plus), bit 1 is the
+  // sign of the residual in a salient column, and 1 for large values in another column.
+  std::vector<std::int16_t> codes;
+  // row: [N]; tensor: [N], all equal; group: [N][ceil(K/g)], each exactly an f16 times scale_mul
+  // (round_group_scales). b1: [N][ceil(K/128)][8] f16 numbers: mean and size of the salient part,
+  // of its residual, of the small and of the large values. nf4 (all from tensor/nf4.h):
+  // [ceil(N/64)][ceil(K/256)][2], first value and step of the sizes of 64 rows x 4 blocks.
+  std::vector<float> scales;
+  float scale_mul = 1.0f;
+  // uint: a zero point for each scale; b1: [K], 1 if the column is salient; nf4: [N][ceil(K/64)],
+  // the size of each block; otherwise empty.
+  std::vector<std::uint8_t> zeros;
+};
+
+// Lengths of `scales` and of `zeros`.
+struct ChosenCounts {
+  std::int64_t scales = 0;
+  std::int64_t zeros = 0;
+};
+
+// Quantizes, packs and unpacks the rows of a weight. This is the specification in code: plain loops
+// with the arithmetic of docs/leq-format.md. All kernels and devices must use the same bytes.
 
 // The planes of one packed weight in memory.
 struct PackedWeight {
@@ -64,5 +89,48 @@ void unpack_columns(const WeightView& weight, std::int64_t row, std::int64_t fir
 int code_at(const WeightView& weight, std::int64_t row, std::int64_t column);
 float scale_at(const WeightView& weight, std::int64_t row, std::int64_t column);
 int zero_at(const WeightView& weight, std::int64_t row, std::int64_t column);  // 0 except for uint
+
+// Stores codes and scales of a weight in the file's layout: panels of 64 rows, quads of columns.
+
+inline constexpr std::int64_t kBlockColumns = 128;  // a multiple of every group
+// Stored codes of 128 columns of a row: int8 as signed bytes, shorter int codes plus 2^(bits-1),
+// all others unchanged.
+using CodeBlock = std::array<std::uint8_t, kBlockColumns>;
+
+// All planes of a weight in memory, filled with the values of padding: codes of value 0, scales 1
+// (or 0 if the format has its own scales), zero points and sums 0. int8-tensor becomes int8.
+PackedWeight empty_weight(const QuantScheme& scheme, ActKind act, std::int64_t rows,
+                          std::int64_t columns);
+
+// Bytes of the two planes of codes that represent value 0 (and zero point 0).
+struct ZeroBytes {
+  std::uint8_t low = 0;
+  std::uint8_t high = 0;
+};
+ZeroBytes zero_bytes(const QuantScheme& scheme);
+
+class PlaneWriter {
+ public:
+  // Not for float schemes. `weight` must come from empty_weight and outlive the writer.
+  explicit PlaneWriter(PackedWeight& weight);
+
+  // Stores scales [rows][per_row] given as f32; group scales must be an f16 times scale_mul.
+  void put_scales(std::span<const float> scales, std::int64_t per_row);
+  // Stores zero points or other numbers of one byte per group: [rows][per_row].
+  void put_zeros(std::span<const std::uint8_t> zeros, std::int64_t per_row);
+  // Stores the codes of columns [first, first + 128) of a row (value 0 after the last column) and
+  // adds int8 codes to the sums. `first` is a multiple of 128; each block must be stored once.
+  void put_codes(std::int64_t row, std::int64_t first, const CodeBlock& codes);
+
+ private:
+  void put_sums(std::int64_t row, std::int64_t first, const CodeBlock& codes);
+  std::int64_t place_of(std::int64_t row, std::int64_t group) const;
+
+  PackedWeight& weight_;
+  std::int64_t padded_columns_;
+  std::int64_t sum_group_;
+  bool sums_are_per_row_;
+  CodePlanes planes_;
+};
 
 }  // namespace leq

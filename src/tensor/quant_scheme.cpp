@@ -1,10 +1,27 @@
 #include "tensor/quant_scheme.h"
 
+#include <array>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "tensor/code_formats.h"
 
 namespace leq {
+namespace {
+
+struct Row {
+  std::string_view name;
+  std::size_t bytes;
+};
+constexpr std::array<Row, 7> kTable = {
+    {{"f32", 4}, {"f16", 2}, {"bf16", 2}, {"i8", 1}, {"u8", 1}, {"i16", 2}, {"i32", 4}}};
+
+}  // namespace
+
+std::string_view dtype_name(DType dtype) { return kTable[static_cast<std::size_t>(dtype)].name; }
+
+std::size_t dtype_bytes(DType dtype) { return kTable[static_cast<std::size_t>(dtype)].bytes; }
+
 namespace {
 
 constexpr int kGroups[] = {32, 64, 128};
@@ -97,6 +114,44 @@ QuantScheme require_scheme(std::string_view name, std::string_view where) {
   require(scheme.has_value(), where, ": unknown type \"", printable(name), "\"; use one of ",
           scheme_grammar());
   return *scheme;
+}
+
+namespace {
+
+constexpr std::array<std::string_view, 6> kActNames = {"none", "row",    "g128",
+                                                       "g32",  "tensor", "online"};
+constexpr std::array<std::string_view, 6> kActInputs = {"f32",
+                                                        "int8 rows",
+                                                        "int8 groups of 128",
+                                                        "int8 groups of 32",
+                                                        "int8 of one scale",
+                                                        "int8 of a moving scale"};
+
+constexpr std::array<std::string_view, 2> kOnlineModeNames = {"safe", "streaming"};
+
+template <class Kind, std::size_t n>
+std::optional<Kind> find_name(const std::array<std::string_view, n>& names, std::string_view name) {
+  for (std::size_t i = 0; i < n; ++i) {
+    if (names[i] == name) return static_cast<Kind>(i);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string_view act_name(ActKind act) { return kActNames[static_cast<std::size_t>(act)]; }
+std::string_view act_inputs(ActKind act) { return kActInputs[static_cast<std::size_t>(act)]; }
+
+std::optional<ActKind> parse_act(std::string_view name) {
+  return find_name<ActKind>(kActNames, name);
+}
+
+std::string_view online_mode_name(OnlineMode mode) {
+  return kOnlineModeNames[static_cast<std::size_t>(mode)];
+}
+
+std::optional<OnlineMode> parse_online_mode(std::string_view name) {
+  return find_name<OnlineMode>(kOnlineModeNames, name);
 }
 
 }  // namespace leq

@@ -1,15 +1,21 @@
-// Reads stored weights, by single values or rows: the specification of what codes mean.
+// Reads the codes of a whole row, for code that converts them to other formats.
+
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstring>
+#include <span>
 
 #include "base/error.h"
 #include "base/half.h"
 #include "tensor/code_formats.h"
 #include "tensor/pack.h"
-#include "tensor/row_codes.h"
+#include "tensor/weight_layout.h"
 
 namespace leq {
+
+// Reads stored weights, by single values or rows: the specification of what codes mean.
+
 namespace {
 
 float float_at(const WeightView& weight, std::int64_t index) {
@@ -106,6 +112,7 @@ int code_at(const WeightView& weight, std::int64_t row, std::int64_t column) {
   return stored - weight.scheme.bias();
 }
 
+// Writes the result of code_at for each column of a row of an integer weight to out [columns].
 void read_row_codes(const WeightView& weight, std::int64_t row, std::span<std::int16_t> out) {
   ensure(weight.scheme.is_integer(), "type ", scheme_name(weight.scheme), " has no integer codes");
   ensure(std::ssize(out) == weight.columns, "codes: expected room for ", weight.columns, ", found ",

@@ -9,8 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "tensor/act_kind.h"
-#include "tensor/dtype.h"
+#include "base/slice.h"
 #include "tensor/quant_scheme.h"
 
 namespace leq {
@@ -96,5 +95,11 @@ CodePlanes code_planes(const WeightView& weight);
 
 // Bytes of all planes of the weight.
 std::uint64_t stored_bytes(const WeightView& weight);
+
+// Some rows of a stored weight as a view without copying. This works because whole panels are
+// contiguous in every plane.
+
+// `rows` must begin at a panel (a multiple of 64) and end at one or at the end; may be empty.
+WeightView slice_rows(const WeightView& weight, const Slice& rows);
 
 }  // namespace leq

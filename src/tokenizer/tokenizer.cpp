@@ -1,18 +1,286 @@
+// Finds added tokens in a text, leftmost first, then longest, as in Hugging Face's tokenizers.
 #include "tokenizer/tokenizer.h"
 
+#include <utf8proc.h>
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
 #include <map>
+#include <span>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/text.h"
-#include "tokenizer/added_tokens.h"
 #include "tokenizer/models.h"
-#include "tokenizer/normalize.h"
 #include "tokenizer/pretokenize.h"
-#include "tokenizer/word_cache.h"
+#include "tokenizer/spec.h"
 
 namespace leq {
+
+// The parts of a text in which special tokens are recognized; elsewhere their texts are plain text.
+class SpecialScope {
+ public:
+  struct Range {
+    std::size_t begin;
+    std::size_t end;
+  };
+  static SpecialScope everywhere() { return SpecialScope({}, true); }
+  static SpecialScope nowhere() { return SpecialScope({}, false); }
+  // `ranges` must be ascending, must not touch, and must outlive the scope.
+  static SpecialScope within(std::span<const Range> ranges) { return SpecialScope(ranges, false); }
+
+  // Whether [begin, end) of the text is within one range.
+  bool allows(std::size_t begin, std::size_t end) const {
+    if (everywhere_) return true;
+    const auto after = std::upper_bound(ranges_.begin(), ranges_.end(), begin,
+                                        [](std::size_t at, const Range& r) { return at < r.end; });
+    return after != ranges_.end() && after->begin <= begin && end <= after->end;
+  }
+  bool in_ranges() const { return !ranges_.empty(); }
+  // The first border of a range after `at`, but at most `limit`.
+  std::size_t next_border(std::size_t at, std::size_t limit) const {
+    for (const Range& range : ranges_) {
+      if (range.begin > at) return std::min(range.begin, limit);
+      if (range.end > at) return std::min(range.end, limit);
+    }
+    return limit;
+  }
+
+ private:
+  SpecialScope(std::span<const Range> ranges, bool everywhere)
+      : ranges_(ranges), everywhere_(everywhere) {}
+
+  std::span<const Range> ranges_;
+  bool everywhere_;
+};
+
+class AddedTokenMatcher {
+ public:
+  // `normalized`: match the tokens of normalized text, otherwise those of raw text.
+  AddedTokenMatcher(std::span<const AddedToken> tokens, bool normalized);
+
+  bool has_special() const;
+
+  // Splits `text` into pieces: text between tokens (id kNoToken, never empty) and tokens. Outside
+  // of `scope`, special tokens are plain text.
+  template <class Sink>
+  void cut(std::string_view text, const SpecialScope& scope, Sink&& sink) const {
+    Cut next{text};
+    while (find_next(next, scope)) {
+      if (next.begin > next.done) sink(text.substr(next.done, next.begin - next.done), kNoToken);
+      sink(text.substr(next.begin, next.end - next.begin), next.id);
+      next.done = next.end;
+    }
+    if (next.done < text.size()) sink(text.substr(next.done), kNoToken);
+  }
+
+ private:
+  // A node of a trie; its children form a linked list.
+  struct Node {
+    std::uint32_t child = 0;    // 0: none
+    std::uint32_t sibling = 0;  // 0: none
+    std::uint32_t token = kNone;
+    char byte = 0;
+  };
+  struct Cut {
+    std::string_view text;
+    std::size_t done = 0;   // everything before this offset was emitted
+    std::size_t begin = 0;  // offset of the token found
+    std::size_t end = 0;
+    Token id = kNoToken;
+    std::size_t search = 0;  // offset at which the search continues
+  };
+  static constexpr std::uint32_t kNone = 0xffffffffu;
+
+  void add(const AddedToken& token, std::uint32_t index);
+  std::uint32_t child(std::uint32_t node, char byte) const;
+  bool find_next(Cut& next, const SpecialScope& scope) const;
+  bool accept(const AddedToken& token, Cut& next, std::size_t at) const;
+
+  std::vector<AddedToken> tokens_;
+  std::vector<Node> nodes_;
+  std::vector<std::uint32_t> first_;  // [256] children of the root
+};
+
+namespace {
+
+// The regular expression class \w, by which word boundaries are defined.
+bool is_word(char32_t c) {
+  if (c == 0x200c || c == 0x200d) return true;  // joiners
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_PC:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool is_space(char32_t c) {
+  if ((c >= 0x09 && c <= 0x0d) || c == 0x85) return true;
+  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+  return category == UTF8PROC_CATEGORY_ZS || category == UTF8PROC_CATEGORY_ZL ||
+         category == UTF8PROC_CATEGORY_ZP;
+}
+
+// The well-formed character at the end of `text`; empty if there is none.
+std::string_view last_character(std::string_view text) {
+  for (std::size_t size = 1; size <= 4 && size <= text.size(); ++size) {
+    const std::string_view tail = text.substr(text.size() - size);
+    if (utf8_length(tail) == size) return tail;
+  }
+  return {};
+}
+
+std::string_view first_character(std::string_view text) {
+  return text.substr(0, utf8_length(text));
+}
+
+bool touches_word(std::string_view character) {
+  return !character.empty() && is_word(decode_utf8(character));
+}
+
+bool touches_space(std::string_view character) {
+  return !character.empty() && is_space(decode_utf8(character));
+}
+
+}  // namespace
+
+AddedTokenMatcher::AddedTokenMatcher(std::span<const AddedToken> tokens, bool normalized)
+    : nodes_(1), first_(256, 0) {
+  for (const AddedToken& token : tokens) {
+    if (token.normalized != normalized) continue;
+    add(token, static_cast<std::uint32_t>(tokens_.size()));
+    tokens_.push_back(token);
+  }
+}
+
+bool AddedTokenMatcher::has_special() const {
+  return std::any_of(tokens_.begin(), tokens_.end(), [](const AddedToken& t) { return t.special; });
+}
+
+std::uint32_t AddedTokenMatcher::child(std::uint32_t node, char byte) const {
+  if (node == 0) return first_[static_cast<unsigned char>(byte)];
+  std::uint32_t at = nodes_[node].child;
+  while (at != 0 && nodes_[at].byte != byte) at = nodes_[at].sibling;
+  return at;
+}
+
+void AddedTokenMatcher::add(const AddedToken& token, std::uint32_t index) {
+  std::uint32_t node = 0;
+  for (const char byte : token.content) {
+    std::uint32_t next = child(node, byte);
+    if (next == 0) {
+      next = static_cast<std::uint32_t>(nodes_.size());
+      nodes_.push_back({0, nodes_[node].child, kNone, byte});
+      nodes_[node].child = next;
+      if (node == 0) first_[static_cast<unsigned char>(byte)] = next;
+    }
+    node = next;
+  }
+  if (nodes_[node].token == kNone) nodes_[node].token = index;
+}
+
+// Extends the token by the white space it absorbs; false if it must be a single word but is not.
+bool AddedTokenMatcher::accept(const AddedToken& token, Cut& next, std::size_t at) const {
+  next.begin = at;
+  next.end = at + token.content.size();
+  next.id = token.id;
+  const auto before = [&] { return last_character(next.text.substr(0, next.begin)); };
+  const auto after = [&] { return first_character(next.text.substr(next.end)); };
+  if (token.single_word && (touches_word(before()) || touches_word(after()))) return false;
+  if (token.lstrip) {
+    while (next.begin > next.done && touches_space(before())) next.begin -= before().size();
+  }
+  if (token.rstrip) {
+    while (touches_space(after())) next.end += after().size();
+  }
+  return true;
+}
+
+bool AddedTokenMatcher::find_next(Cut& next, const SpecialScope& scope) const {
+  if (tokens_.empty()) return false;
+  const std::string_view text = next.text;
+  std::size_t at = std::max(next.search, next.done);
+  for (; at < text.size(); ++at) {
+    std::uint32_t node = first_[static_cast<unsigned char>(text[at])];
+    if (node == 0) continue;
+    std::uint32_t longest = kNone;
+    for (std::size_t end = at + 1; node != 0; ++end) {
+      if (nodes_[node].token != kNone) longest = nodes_[node].token;
+      if (end == text.size()) break;
+      node = child(node, text[end]);
+    }
+    if (longest == kNone) continue;
+    const AddedToken& token = tokens_[longest];
+    next.search = at + token.content.size();
+    const bool allowed = !token.special || scope.allows(at, next.search);
+    if (allowed && accept(token, next, at)) return true;
+    // A token that crosses the border of a range must not hide a token that begins within it.
+    if (!allowed && scope.in_ranges()) next.search = at + 1;
+    at = next.search - 1;
+  }
+  return false;
+}
+
+// Caches the ids of short words within one encode call, as offsets into its output.
+class WordCache {
+ public:
+  // For shorter texts the cache does not pay off.
+  static constexpr std::size_t kMinTextBytes = 4096;
+
+  explicit WordCache(std::size_t text_bytes)
+      : entries_(text_bytes < kMinTextBytes ? 0 : std::size_t{1} << kBits) {}
+
+  // A word as two numbers; the last byte is its length.
+  struct Key {
+    std::uint64_t low = 0;
+    std::uint64_t high = 0;
+    bool operator==(const Key&) const = default;
+  };
+  struct Entry {
+    Key key;
+    std::uint32_t begin = 0;  // offset in the output
+    std::uint32_t count = 0;
+  };
+
+  bool takes(std::string_view word) const { return !entries_.empty() && word.size() < 16; }
+
+  static Key key_of(std::string_view word) {
+    char bytes[16] = {};
+    std::memcpy(bytes, word.data(), word.size());
+    bytes[15] = static_cast<char>(word.size());
+    Key key;
+    std::memcpy(&key.low, bytes, 8);
+    std::memcpy(&key.high, bytes + 8, 8);
+    return key;
+  }
+
+  // The only slot for a key; its entry may belong to another word.
+  Entry& place(const Key& key) {
+    const std::uint64_t mixed =
+        (key.low ^ key.high * 0xd6e8feb86659fd93ull) * 0x9e3779b97f4a7c15ull;
+    return entries_[static_cast<std::size_t>(mixed >> (64 - kBits))];
+  }
+
+ private:
+  static constexpr int kBits = 13;
+  std::vector<Entry> entries_;
+};
+
 namespace {
 
 constexpr std::array<EncodePiece, 3> kEncoders = {encode_byte_bpe, encode_sentencepiece_bpe,
@@ -313,6 +581,69 @@ std::string Tokenizer::summary() const {
     if (missing > 0) out += "; " + std::to_string(missing) + " byte values have no token";
   }
   return out;
+}
+
+namespace {
+
+constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
+
+// Whether `text` (itself not well-formed) is the beginning of a character.
+bool may_become_character(std::string_view text) {
+  if (text.empty() || text.size() > 3) return false;
+  // Tests whether continuation bytes complete `text`; only the second byte matters, so 3 suffice.
+  for (const char second : {'\x80', '\x90', '\xa0'}) {
+    std::string whole(text);
+    if (whole.size() == 1) whole += second;
+    while (whole.size() < 4) {
+      if (utf8_length(whole) == whole.size()) return true;
+      whole += '\x80';
+    }
+    if (utf8_length(whole) == whole.size()) return true;
+  }
+  return false;
+}
+
+// Length of the longest beginning of a character at the start of `text`, at least 1; one U+FFFD
+// replaces it.
+std::size_t broken_length(std::string_view text) {
+  std::size_t length = 1;
+  while (length < text.size() && length < 3 && may_become_character(text.substr(0, length + 1))) {
+    ++length;
+  }
+  return length;
+}
+
+}  // namespace
+
+StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, bool at_text_start)
+    : tokenizer_(&tokenizer), drop_space_(at_text_start && tokenizer.strips_leading_space()) {}
+
+std::string StreamDecoder::push(Token id) {
+  std::string bytes = tokenizer_->token_bytes(id);
+  if (drop_space_ && !bytes.empty()) {
+    if (bytes.front() == ' ') bytes.erase(0, 1);
+    drop_space_ = false;
+  }
+  held_ += bytes;
+  std::string out;
+  std::size_t done = 0;
+  while (done < held_.size()) {
+    const std::string_view rest = std::string_view(held_).substr(done);
+    const std::size_t length = utf8_length(rest);
+    if (length == 0 && may_become_character(rest)) break;
+    if (length > 0)
+      out += rest.substr(0, length);
+    else
+      out += kReplacement;
+    done += length > 0 ? length : broken_length(rest);
+  }
+  held_.erase(0, done);
+  return out;
+}
+
+std::string StreamDecoder::finish() {
+  const std::string rest = std::exchange(held_, {});
+  return rest.empty() ? "" : std::string(kReplacement);
 }
 
 }  // namespace leq

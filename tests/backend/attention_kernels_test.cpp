@@ -9,7 +9,7 @@
 #include <cmath>
 #include <vector>
 
-#include "backend/kv_scheme.h"
+#include "backend/kv_types.h"
 #include "base/cpu_features.h"
 #include "base/half.h"
 #include "base/random.h"

@@ -1,12 +1,11 @@
 // Tests the table of KV schemes: its names, the errors for names of other engines, and sizes
 // derived from a row of the table, including rows that no cache uses yet.
-#include "backend/kv_scheme.h"
+#include "backend/kv_types.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "backend/kv_types.h"
 #include "base/error.h"
 #include "errors.h"
 

@@ -1,6 +1,6 @@
 // Tests the integer arithmetic of sampling in edge cases with constructed masses: a draw or a share
 // that equals a prefix's mass, cuts that keep all tokens or one, weights that equal min-p.
-#include "backend/sample.h"
+#include "sampling/sample.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 
 #include "backend/cpu/attention/kv_layout.h"
 #include "backend/cpu/attention/packed_kernels.h"
-#include "backend/tables.h"
+#include "backend/operations.h"
 #include "base/cpu_features.h"
 #include "base/half.h"
 #include "base/random.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "base/sha256.h"
+#include "base/text.h"
 
 namespace leq {
 namespace {

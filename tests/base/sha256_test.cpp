@@ -1,5 +1,5 @@
 // Compares SHA-256 with known answers (FIPS 180-4).
-#include "base/sha256.h"
+#include "base/text.h"
 
 #include <gtest/gtest.h>
 

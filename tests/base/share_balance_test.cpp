@@ -1,5 +1,5 @@
 // Shares of a loop follow the speeds of its threads and do not change if the speeds are similar.
-#include "base/share_balance.h"
+#include "base/thread_pool.h"
 
 #include <gtest/gtest.h>
 

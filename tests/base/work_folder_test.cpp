@@ -1,5 +1,5 @@
 // Tests folders that only one program at a time may use.
-#include "base/work_folder.h"
+#include "base/file.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

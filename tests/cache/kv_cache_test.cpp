@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "backend/counting_memory.h"
 #include "backend/cpu/cpu_backend.h"
+#include "backend/layout.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "errors.h"

@@ -3,8 +3,8 @@
 
 #include "capi/owned_handles.h"
 #include "engine/generator.h"
-#include "generate/settings.h"
 #include "platform/make_backend.h"
+#include "sampling/settings.h"
 
 namespace leq::test {
 

@@ -4,8 +4,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "capi/native_model.h"
-#include "eval/measure_divergence.h"
-#include "eval/wikitext.h"
+#include "eval/divergence.h"
+#include "eval/perplexity.h"
 #include "temporary_folder.h"
 
 namespace leq::test {

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "convert/hf_import.h"
 #include "errors.h"
-#include "model/tensor_list.h"
+#include "model/linear_sites.h"
 #include "shared_data.h"
 
 namespace leq {

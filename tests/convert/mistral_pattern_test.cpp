@@ -1,7 +1,7 @@
 // Mistral folders whose split pattern is not Mistral's: the note about this, and how the correct
 // pattern splits texts. The expected pieces are those of the tokenizers library's Split with the
 // pattern of transformers (fix_mistral_regex).
-#include "convert/mistral_pattern.h"
+#include "convert/hf_tokenizer.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "convert/hf_tokenizer.h"
 #include "convert/tokenizer_parts.h"
 #include "tokenizer/pretokenize.h"
 

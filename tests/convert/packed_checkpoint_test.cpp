@@ -11,9 +11,9 @@
 #include "convert/quantization_config.h"
 #include "errors.h"
 #include "format/leq_reader.h"
-#include "format/packed_codes.h"
+#include "format/packed_matrix.h"
 #include "format/packed_source.h"
-#include "format/safetensors.h"
+#include "format/tensor_source.h"
 #include "tensor/pack.h"
 
 namespace leq::packed {

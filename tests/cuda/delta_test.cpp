@@ -1,4 +1,4 @@
-// Gated DeltaNet compared with its formulas in double (backend/decoder_parts.h), for texts fed in
+// Gated DeltaNet compared with its formulas in double (backend/operations.h), for texts fed in
 // steps of several sequences. The bits must not depend on how a text is split, except that prompts
 // computed in chunks must be split at multiples of 64.
 #include "cuda/kernels/delta/delta.h"

@@ -1,5 +1,5 @@
 // Random texts for Gated DeltaNet: their outputs are computed on the device in any steps, and by
-// the formulas in double (backend/decoder_parts.h). bench/gpu uses this file without GoogleTest.
+// the formulas in double (backend/operations.h). bench/gpu uses this file without GoogleTest.
 #pragma once
 
 #include <algorithm>

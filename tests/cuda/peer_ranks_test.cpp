@@ -8,11 +8,11 @@
 #include <functional>
 #include <thread>
 
-#include "../comm/communicator_suite.h"
 #include "base/error.h"
-#include "comm/thread_ranks.h"
 #include "cuda/host/memory.h"
+#include "ranks/thread_ranks.h"
 #include "rows_on_device.h"
+#include "tests/ranks/communicator_suite.h"
 
 namespace leq::LEQ_GPU {
 namespace {

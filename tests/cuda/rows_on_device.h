@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "comm/thread_ranks.h"
 #include "cuda/host/memory.h"
+#include "ranks/thread_ranks.h"
 
 namespace leq::LEQ_GPU {
 

@@ -1,5 +1,5 @@
 // Tests conversations: turns, regenerated replies, the KV cache across turns, and refused prompts.
-#include "engine/chat_session.h"
+#include "engine/generator.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Tests the contents of a draft model's cache, and draft models with another vocabulary.
-#include "engine/draft_model.h"
+#include "engine/speculator.h"
 
 #include <gtest/gtest.h>
 

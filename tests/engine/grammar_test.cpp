@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "chat/tool_grammar.h"
 #include "engine/engine.h"
 #include "fixed_drafts.h"
-#include "generate/tool_grammar.h"
 #include "models_fixture.h"
 #include "platform/make_backend.h"
 #include "shared_data.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "engine/state_marks.h"
+#include "engine/prefix_cache.h"
 #include "models_fixture.h"
 #include "platform/make_backend.h"
 #include "shared_data.h"

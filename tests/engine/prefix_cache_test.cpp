@@ -8,8 +8,8 @@
 #include <cstring>
 #include <set>
 
-#include "backend/counting_memory.h"
 #include "backend/cpu/cpu_backend.h"
+#include "backend/layout.h"
 #include "base/random.h"
 #include "platform/make_backend.h"
 

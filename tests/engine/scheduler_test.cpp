@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-#include "backend/kv_scheme.h"
+#include "backend/kv_types.h"
 #include "base/random.h"
 
 namespace leq {

@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/random.h"
-#include "eval/divergence_base.h"
 #include "temporary_folder.h"
 
 namespace leq {

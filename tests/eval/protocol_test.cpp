@@ -1,5 +1,5 @@
 // Compares windows and scored tokens of each protocol with naive definitions and golden counts.
-#include "eval/protocol.h"
+#include "eval/perplexity.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
 // Converts a text file to the text that is measured.
-#include "eval/wikitext.h"
+#include "eval/perplexity.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 
 #include "base/error.h"
-#include "base/sha256.h"
+#include "base/text.h"
 #include "shared_data.h"
 #include "temporary_folder.h"
 

@@ -17,7 +17,7 @@
 #include "export/exported_onnx.h"
 #include "export/onnx_folder.h"
 #include "export/weight_codes.h"
-#include "format/safetensors.h"
+#include "format/tensor_source.h"
 #include "models_fixture.h"
 #include "shared_data.h"
 #include "temporary_folder.h"

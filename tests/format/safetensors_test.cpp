@@ -1,5 +1,5 @@
 // Compares with verdicts of the reference implementation; tests shards, and errors that give names.
-#include "format/safetensors.h"
+#include "format/tensor_source.h"
 
 #include <gtest/gtest.h>
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "chat/chat_template.h"
 #include "fuzz/seeded.h"
-#include "generate/chat_template.h"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "eval/choice_file.h"
+#include "eval/multiple_choice.h"
 #include "fuzz/seeded.h"
 
 namespace {

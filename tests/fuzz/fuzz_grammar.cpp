@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "fuzz/seeded.h"
-#include "generate/grammar/automaton.h"
+#include "grammar/automaton.h"
 
 namespace {
 

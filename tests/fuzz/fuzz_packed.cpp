@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "format/packed_source.h"
-#include "format/safetensors.h"
+#include "format/tensor_source.h"
 #include "fuzz/seeded.h"
 
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "format/safetensors.h"
+#include "format/tensor_source.h"
 #include "fuzz/seeded.h"
 
 namespace {

@@ -13,7 +13,6 @@
 #include "base/error.h"
 #include "fuzz/seeded.h"
 #include "tokenizer/small_specs.h"
-#include "tokenizer/stream_decoder.h"
 #include "tokenizer/tokenizer.h"
 
 namespace {

@@ -10,7 +10,6 @@
 #include "base/json.h"
 #include "convert/quantize_checkpoint.h"
 #include "errors.h"
-#include "format/leq_copy.h"
 #include "format/leq_writer.h"
 #include "model/open_model.h"
 #include "reference/random_checkpoint.h"
@@ -23,11 +22,11 @@ class CheckTensors : public testing::Test {
  protected:
   CheckTensors() {
     const Json config = test::small_config_with({{"hidden_size", 64},
-                                           {"num_hidden_layers", 3},
-                                           {"num_attention_heads", 4},
-                                           {"intermediate_size", 96},
-                                           {"vocab_size", 101},
-                                           {"tokenizer_class", "GPT2Tokenizer"}});
+                                                 {"num_hidden_layers", 3},
+                                                 {"num_attention_heads", 4},
+                                                 {"intermediate_size", 96},
+                                                 {"vocab_size", 101},
+                                                 {"tokenizer_class", "GPT2Tokenizer"}});
     test::RandomCheckpoint checkpoint(folder_.path() / "checkpoint");
     checkpoint.add_llama(config, {});
     CheckpointOptions options;

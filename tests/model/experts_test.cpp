@@ -6,10 +6,10 @@
 #include <numeric>
 
 #include "backend/cpu/cpu_backend.h"
-#include "backend/expert_routes.h"
+#include "backend/operations.h"
 #include "base/random.h"
 #include "errors.h"
-#include "model/tensor_list.h"
+#include "model/linear_sites.h"
 #include "reference/model_tensors.h"
 #include "reference/random_models.h"
 

@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "case_names.h"
-#include "format/safetensors.h"
+#include "format/tensor_source.h"
 #include "model/session.h"
 #include "models_fixture.h"
 #include "platform/make_backend.h"

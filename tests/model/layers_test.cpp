@@ -11,7 +11,6 @@
 #include "model/linear_sites.h"
 #include "model/model_config.h"
 #include "model/rope.h"
-#include "model/tensor_list.h"
 #include "reference/model_tensors.h"
 #include "reference/random_models.h"
 

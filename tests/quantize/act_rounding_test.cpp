@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "quantize/calibration/histogram.h"
+#include "quantize/calibration/statistics.h"
 #include "synthetic_site.h"
 
 namespace leq {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/random.h"
-#include "comm/thread_ranks.h"
-#include "quantize/linear_algebra/sliced_matrix.h"
+#include "quantize/linear_algebra/matrix.h"
 #include "quantize/random_values.h"
+#include "ranks/thread_ranks.h"
 
 namespace leq {
 namespace {

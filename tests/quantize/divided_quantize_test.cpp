@@ -8,12 +8,12 @@
 #include <thread>
 
 #include "base/error.h"
-#include "comm/thread_ranks.h"
 #include "convert/import.h"
 #include "convert/packed_folder.h"
 #include "convert/quantize_checkpoint.h"
 #include "errors.h"
-#include "quantize/pipeline/tensor_bytes.h"
+#include "quantize/pipeline/divided_tensors.h"
+#include "ranks/thread_ranks.h"
 #include "reference/random_checkpoint.h"
 #include "temporary_folder.h"
 

@@ -1,4 +1,4 @@
-#include "quantize/methods/gptq_plus.h"
+#include "quantize/methods/gptq.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,7 @@
 #include <vector>
 
 #include "base/half.h"
-#include "quantize/methods/descent.h"
-#include "quantize/methods/gptq.h"
-#include "quantize/methods/refit.h"
+#include "quantize/methods/second_order.h"
 #include "quantize/synthetic_layer.h"
 
 namespace leq {

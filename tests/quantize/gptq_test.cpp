@@ -10,8 +10,7 @@
 
 #include "base/error.h"
 #include "errors.h"
-#include "quantize/methods/gptq_plus.h"
-#include "quantize/methods/hessian.h"
+#include "quantize/methods/second_order.h"
 #include "quantize/synthetic_layer.h"
 
 namespace leq {

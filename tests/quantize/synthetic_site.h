@@ -12,9 +12,9 @@
 #include "base/random.h"
 #include "base/thread_pool.h"
 #include "quantize/calibration/statistics.h"
-#include "quantize/methods/error.h"
 #include "quantize/methods/method.h"
-#include "quantize/rewrites/site.h"
+#include "quantize/methods/second_order.h"
+#include "quantize/rewrites/fold.h"
 
 namespace leq::test {
 

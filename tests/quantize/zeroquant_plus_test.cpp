@@ -1,4 +1,4 @@
-#include "quantize/methods/zeroquant_plus.h"
+#include "quantize/methods/zeroquant.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "base/half.h"
-#include "quantize/methods/error.h"
 #include "quantize/methods/fit.h"
+#include "quantize/methods/second_order.h"
 #include "quantize/synthetic_layer.h"
 
 namespace leq {

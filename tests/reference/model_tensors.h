@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "convert/hf_import.h"
+#include "model/linear_sites.h"
 #include "model/session.h"
-#include "model/tensor_list.h"
 #include "platform/make_backend.h"
-#include "quantize/rewrites/block_tensors.h"
+#include "quantize/rewrites/fold.h"
 #include "reference/naive_transformer.h"
 #include "tensor/pack.h"
 

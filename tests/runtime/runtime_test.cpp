@@ -10,7 +10,6 @@
 #include "errors.h"
 #include "models_fixture.h"
 #include "runtime/engine_thread.h"
-#include "runtime/run_limits.h"
 #include "runtime/runtime.h"
 
 namespace leq::test {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "eval/multiple_choice.h"
-#include "eval/window_logits.h"
+#include "eval/perplexity.h"
 #include "served_model.h"
 
 namespace leq::test {

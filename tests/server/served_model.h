@@ -9,10 +9,10 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "generate/settings.h"
 #include "models_fixture.h"
 #include "platform/make_backend.h"
 #include "ranks_fixture.h"
+#include "sampling/settings.h"
 #include "server/server.h"
 
 namespace leq::test {

@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "errors.h"
-#include "format/safetensors.h"
+#include "format/tensor_source.h"
 #include "gpu_devices.h"
 #include "models_fixture.h"
 #include "shared_data.h"

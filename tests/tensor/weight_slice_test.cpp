@@ -1,5 +1,5 @@
 // A slice of rows of a packed weight has the same numbers as the whole weight, in every scheme.
-#include "tensor/weight_slice.h"
+#include "tensor/weight_layout.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 // compared separately for every tokenizer file of each folder.
 #include <gtest/gtest.h>
 
-#include "tokenizer/stream_decoder.h"
+#include "tokenizer/tokenizer.h"
 #include "tokenizer_support.h"
 
 namespace leq::test {

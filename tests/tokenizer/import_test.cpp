@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "convert/sentencepiece_model.h"
-#include "convert/tokenizer_files.h"
+#include "convert/tokenizer_import.h"
 #include "errors.h"
 #include "protobuf_writer.h"
 #include "tokenizer_support.h"

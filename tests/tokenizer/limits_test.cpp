@@ -7,7 +7,6 @@
 
 #include "errors.h"
 #include "small_specs.h"
-#include "tokenizer/normalize.h"
 #include "tokenizer/pretokenize.h"
 #include "tokenizer/tokenizer.h"
 

@@ -1,5 +1,5 @@
 // Compares merging with a reference that examines all pairs again after each merge.
-#include "tokenizer/merge.h"
+#include "tokenizer/models.h"
 
 #include <gtest/gtest.h>
 

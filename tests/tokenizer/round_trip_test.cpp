@@ -7,7 +7,7 @@
 
 #include "base/random.h"
 #include "small_specs.h"
-#include "tokenizer/normalize.h"
+#include "tokenizer/pretokenize.h"
 #include "tokenizer_support.h"
 
 namespace leq::test {

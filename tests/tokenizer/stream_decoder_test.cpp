@@ -1,5 +1,5 @@
 // Tests streaming of bytes: characters that are split, invalid or incomplete.
-#include "tokenizer/stream_decoder.h"
+#include "tokenizer/tokenizer.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include "base/random.h"
 #include "errors.h"
 #include "small_specs.h"
-#include "tokenizer/stream_decoder.h"
+#include "tokenizer/tokenizer.h"
 #include "tokenizer_support.h"
 
 namespace leq::test {

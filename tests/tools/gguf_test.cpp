@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "base/sha256.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "convert/gguf_models.h"
 #include "convert/hf_import.h"

@@ -10,9 +10,9 @@
 #include <string>
 
 #include "model/memory_plan.h"
-#include "model/sampling_settings.h"
 #include "platform/make_backend.h"
 #include "quantize/search/bit_search.h"
+#include "sampling/settings.h"
 #include "source_files.h"
 #include "tensor/quant_scheme.h"
 #include "tools/tool_runner.h"

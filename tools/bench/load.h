@@ -4,8 +4,8 @@
 
 #include <string>
 
+#include "base/table.h"
 #include "format/leq_reader.h"
-#include "report/table.h"
 
 namespace leq {
 

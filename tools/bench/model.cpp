@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "base/progress.h"
-#include "engine/draft_model.h"
+#include "engine/speculator.h"
 #include "model/memory_fit.h"
 #include "tools/common/model_path.h"
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "report/table.h"
+#include "base/table.h"
 #include "tools/common/options.h"
 
 namespace leq {

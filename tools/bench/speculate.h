@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "report/table.h"
+#include "base/table.h"
 #include "tools/bench/model.h"
 
 namespace leq {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "base/table.h"
 #include "eval/bench.h"
-#include "report/table.h"
 
 namespace leq {
 

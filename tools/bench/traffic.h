@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "report/table.h"
+#include "base/table.h"
 #include "tools/bench/model.h"
 
 namespace leq {

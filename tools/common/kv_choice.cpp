@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "runtime/run_limits.h"
+#include "runtime/runtime.h"
 
 namespace leq {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/progress.h"
-#include "engine/draft_model.h"
+#include "engine/speculator.h"
 #include "tools/common/kv_choice.h"
 #include "tools/common/model_path.h"
 #include "tools/common/rank_choice.h"

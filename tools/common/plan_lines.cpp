@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "runtime/run_limits.h"
+#include "runtime/runtime.h"
 #include "tools/common/kv_choice.h"
 
 namespace leq {

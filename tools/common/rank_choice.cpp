@@ -1,7 +1,7 @@
 #include "tools/common/rank_choice.h"
 
 #include "base/error.h"
-#include "comm/thread_ranks.h"
+#include "ranks/thread_ranks.h"
 #include "tools/common/device_choice.h"
 
 namespace leq {

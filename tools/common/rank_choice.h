@@ -1,4 +1,4 @@
-// --tp: the number of ranks that share a model (src/runtime/ranks.h).
+// --tp: the number of ranks that share a model (src/runtime/runtime.h).
 #pragma once
 
 #include <cstdint>

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "generate/settings.h"
 #include "model/open_model.h"
+#include "sampling/settings.h"
 #include "tools/common/options.h"
 
 namespace leq {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "model/sampling_settings.h"
+#include "sampling/settings.h"
 
 namespace leq {
 namespace {

@@ -15,7 +15,7 @@ struct SettingFlag {
 };
 
 // All settings that the library's messages mention, by name; sampling settings are in a table of
-// their own (model/sampling_settings.h).
+// their own (sampling/settings.h).
 std::span<const SettingFlag> setting_flags();
 // Returns the flag of a setting; if it has none, the setting's name.
 std::string flag_of(std::string_view setting);

@@ -5,15 +5,15 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/table.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
-#include "engine/draft_model.h"
+#include "engine/speculator.h"
 #include "format/loaded_file.h"
 #include "model/memory_fit.h"
 #include "model/ranks.h"
 #include "platform/make_backend.h"
-#include "report/table.h"
-#include "runtime/run_limits.h"
+#include "runtime/runtime.h"
 
 namespace leq {
 namespace {

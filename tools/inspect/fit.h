@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/gpu_options.h"
+#include "backend/backend.h"
 #include "base/json.h"
 #include "model/open_model.h"
 

@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "engine/engine.h"
 #include "model/model_report.h"
-#include "runtime/run_limits.h"
+#include "runtime/runtime.h"
 #include "tools/common/device_choice.h"
 #include "tools/common/kv_choice.h"
 #include "tools/common/model_options.h"

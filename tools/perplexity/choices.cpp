@@ -4,10 +4,10 @@
 
 #include "base/error.h"
 #include "base/progress.h"
+#include "base/table.h"
 #include "base/text.h"
 #include "eval/multiple_choice.h"
-#include "eval/window_logits.h"
-#include "report/table.h"
+#include "eval/perplexity.h"
 #include "tools/common/model_setup.h"
 
 namespace leq {

@@ -5,9 +5,9 @@
 
 #include "base/error.h"
 #include "base/progress.h"
-#include "eval/measure_divergence.h"
+#include "base/table.h"
+#include "eval/divergence.h"
 #include "eval/part_divergence.h"
-#include "report/table.h"
 #include "tools/common/device_choice.h"
 
 namespace leq {

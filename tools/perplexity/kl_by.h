@@ -1,7 +1,7 @@
 // leq-perplexity --kl-by: finds the layers or sites of a quantized model that lose the most.
 #pragma once
 
-#include "eval/divergence_base.h"
+#include "eval/divergence.h"
 #include "eval/perplexity.h"
 #include "tools/common/model_setup.h"
 #include "tools/common/options.h"

@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "convert/import.h"
-#include "quantize/rewrites/fold_methods.h"
+#include "quantize/rewrites/fold.h"
 #include "quantize/rewrites/smoothquant.h"
 #include "recipes/calibration_size.h"
 #include "tools/common/model_path.h"

@@ -7,10 +7,9 @@
 
 #include "base/error.h"
 #include "base/thread_pool.h"
-#include "comm/mpi_ranks.h"
-#include "comm/thread_ranks.h"
 #include "model/ranks.h"
-#include "runtime/ranks.h"
+#include "ranks/mpi_ranks.h"
+#include "ranks/thread_ranks.h"
 #include "runtime/runtime.h"
 #include "tools/common/rank_choice.h"
 

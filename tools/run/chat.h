@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/chat_session.h"
+#include "engine/generator.h"
 #include "tools/run/line_reader.h"
 #include "tools/run/output.h"
 #include "tools/run/report.h"

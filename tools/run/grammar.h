@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "generate/grammar/grammar.h"
+#include "grammar/grammar.h"
 #include "tools/common/options.h"
 
 namespace leq::run {

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "generate/chat_template.h"
+#include "chat/chat_template.h"
 #include "tools/common/llama_flags.h"
 #include "tools/common/model_options.h"
 #include "tools/common/reply_options.h"

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "generate/grammar/grammar.h"
-#include "generate/settings.h"
+#include "grammar/grammar.h"
+#include "sampling/settings.h"
 #include "tools/common/options.h"
 #include "tools/run/prompt_cache.h"
 

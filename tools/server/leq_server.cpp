@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "runtime/ranks.h"
+#include "runtime/runtime.h"
 #include "server/server.h"
 #include "tools/common/model_file.h"
 #include "tools/common/model_setup.h"

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "format/gguf_source.h"
 #include "format/loaded_file.h"
-#include "runtime/run_limits.h"
+#include "runtime/runtime.h"
 #include "tools/common/model_file.h"
 #include "tools/common/model_path.h"
 #include "tools/common/rank_choice.h"

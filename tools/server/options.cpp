@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "generate/chat_template.h"
+#include "chat/chat_template.h"
 #include "tools/common/model_options.h"
 #include "tools/common/reply_options.h"
 #include "tools/server/llama_server_flags.h"

@@ -12,7 +12,7 @@ namespace leq::LEQ_GPU {
 inline constexpr std::size_t kStoredSchemes = 3;
 static_assert(!kKvSchemes[kStoredSchemes - 1].packed && kKvSchemes[kStoredSchemes].packed);
 
-// Looks up a type that is known at run time in the table of schemes (backend/kv_scheme.h). The rows
+// Looks up a type that is known at run time in the table of schemes (backend/kv_types.h). The rows
 // are compared one by one, because device code cannot index the table.
 template <std::size_t row = 0>
 constexpr int stored_number_bytes(KvType type) {

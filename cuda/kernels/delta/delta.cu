@@ -2,7 +2,7 @@
 // last inputs, which its next step needs, the recurrence, and the outputs.
 #include <algorithm>
 
-#include "backend/decoder_parts.h"
+#include "backend/operations.h"
 #include "cuda/intrinsics/float_math.cuh"
 #include "cuda/intrinsics/ptx.h"
 #include "cuda/intrinsics/run.h"

@@ -2,7 +2,7 @@
 // of one value head in registers.
 #pragma once
 
-#include "backend/decoder_parts.h"
+#include "backend/operations.h"
 #include "cuda/intrinsics/reduce.cuh"
 #include "cuda/intrinsics/simt.h"
 #include "cuda/kernels/delta/delta.h"

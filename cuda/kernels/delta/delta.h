@@ -1,4 +1,4 @@
-// Gated DeltaNet on the device. Its formulas are in backend/decoder_parts.h. Each sum has the CPU's
+// Gated DeltaNet on the device. Its formulas are in backend/operations.h. Each sum has the CPU's
 // order in docs/numerics.md: token by token. Unless `exact`, whole chunks of 64 tokens of a prompt
 // use the chunked form (delta_chunks.cu) instead.
 #pragma once

@@ -2,7 +2,7 @@
 // columns in turn, and one thread per output adds the spans in ascending order.
 #include <algorithm>
 
-#include "backend/sample.h"
+#include "sampling/sample.h"
 #include "cuda/intrinsics/ptx.h"
 #include "cuda/intrinsics/run.h"
 #include "cuda/kernels/matmul/matmul_finish.cuh"

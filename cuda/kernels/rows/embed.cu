@@ -1,5 +1,5 @@
 // Copies rows of an embedding table as f32, one block per token; gathers rows of activations.
-#include "backend/sample.h"
+#include "sampling/sample.h"
 #include "cuda/intrinsics/run.h"
 #include "cuda/kernels/rows/code_weight.cuh"
 

@@ -1,13 +1,13 @@
 // The host's interface to sampling on the device, which converts rows of logits to tokens without a
-// copy of the logits to the host. The arithmetic is that of backend/sample.h, except for the cuts
+// copy of the logits to the host. The arithmetic is that of sampling/sample.h, except for the cuts
 // of draws_on_host(), which the host computes.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "backend/sample.h"
 #include "cuda/kernels/launch.h"
+#include "sampling/sample.h"
 
 namespace leq::LEQ_GPU {
 

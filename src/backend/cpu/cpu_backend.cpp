@@ -20,7 +20,7 @@
 #include "backend/cpu/rows/rotate_rows.h"
 #include "backend/cpu/rows/row_kernels.h"
 #include "backend/cpu/rows/rows_layout.h"
-#include "backend/share_rows.h"
+#include "backend/rows_slice.h"
 #include "backend/step_times.h"
 #include "base/float_math.h"
 #include "base/thread_pool.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backend/step_parts.h"
+#include "backend/steps.h"
 #include "compare/analysis.h"
 #include "report/charts/charts.h"
 

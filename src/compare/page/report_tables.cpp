@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "backend/step_parts.h"
+#include "backend/steps.h"
 #include "compare/analysis.h"
 #include "compare/claims.h"
-#include "model/tensor_list.h"
+#include "model/linear_sites.h"
 
 namespace leq {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "report/table.h"
+#include "base/table.h"
 
 namespace leq {
 

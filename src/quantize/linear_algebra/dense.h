@@ -1,17 +1,34 @@
-// Dense linear algebra for second-order methods: X^T X, a triangular factor, products. Work is cut
-// into fixed tiles, and each element is a fixed sequence of fused multiply-adds (tile_kernels.h),
-// so that results do not depend on the number of threads or the instruction set.
+// Division of the tiles of X^T X among several ranks.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/thread_pool.h"
-#include "comm/communicator.h"
-#include "quantize/linear_algebra/lower_matrix.h"
-#include "quantize/linear_algebra/tile_share.h"
+#include "quantize/linear_algebra/matrix.h"
+#include "ranks/communicator.h"
 
 namespace leq {
+
+// Index of a rank among `count` ranks that divide the tiles. One rank computes each element.
+struct TileShare {
+  std::int64_t index = 0, count = 1;
+};
+
+// A tile of X^T X [K][K]: rows [top, bottom) and columns [left, right) of the upper triangle. A
+// tile on the diagonal also includes its part of the lower triangle.
+struct TileCorners {
+  std::int64_t top = 0, bottom = 0, left = 0, right = 0;
+};
+std::vector<TileCorners> tiles_of(std::int64_t columns, const TileShare& share);
+
+// Copies a tile of the upper triangle, transposed, into the lower triangle.
+void mirror(const TileCorners& tile, std::int64_t columns, std::span<double> h);
+
+// Dense linear algebra for second-order methods: X^T X, a triangular factor, products. Work is cut
+// into fixed tiles, and each element is a fixed sequence of fused multiply-adds (tile_kernels.h),
+// so that results do not depend on the number of threads or the instruction set.
 
 // h [K][K] += X^T X for x [T][K], both triangles, for the tiles of `share`. Products are summed in
 // f32 within shards of 2,048 rows, and the shards are added in double in order. The same sequence

@@ -10,7 +10,7 @@
 #include "base/half.h"
 #include "quantize/linear_algebra/dense.h"
 #include "quantize/methods/fit.h"
-#include "quantize/methods/method_table.h"
+#include "quantize/methods/method.h"
 
 namespace leq {
 namespace {

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "comm/division.h"
+#include "ranks/communicator.h"
 #include "tensor/pack.h"
 
 namespace leq {

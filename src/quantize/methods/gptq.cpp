@@ -1,18 +1,89 @@
 #include "quantize/methods/gptq.h"
 
 #include <algorithm>
+#include <limits>
+#include <numeric>
 #include <sstream>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
-#include "quantize/linear_algebra/lanes.h"
-#include "quantize/linear_algebra/sliced_matrix.h"
+#include "quantize/linear_algebra/matrix.h"
 #include "quantize/linear_algebra/tile_kernels.h"
-#include "quantize/methods/code_errors.h"
-#include "quantize/methods/lane_ranges.h"
-#include "quantize/methods/method_table.h"
-#include "quantize/methods/super_choice.h"
+#include "quantize/methods/fit.h"
+#include "quantize/methods/method.h"
+#include "quantize/methods/second_order.h"
+#include "tensor/super_blocks.h"
 
 namespace leq {
+namespace {
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+void copy_row(const RowChoice& from, std::int64_t row, std::int64_t columns, RowChoice& to) {
+  const std::int64_t groups = from.ranges.per_row;
+  const auto copy = [row](const auto& source, auto& target, std::int64_t count) {
+    if (!source.empty())
+      std::copy_n(source.begin() + row * count, count, target.begin() + row * count);
+  };
+  copy(from.ranges.scales, to.ranges.scales, groups);
+  copy(from.ranges.divisors, to.ranges.divisors, groups);
+  copy(from.ranges.zeros, to.ranges.zeros, groups);
+  copy(from.codes, to.codes, columns);
+  to.losses[at(row)] = from.losses[at(row)];
+}
+
+}  // namespace
+
+void share_scale_mul(Ranges& left, Ranges& right, const QuantScheme& scheme) {
+  const float shared = std::max(left.scale_mul, right.scale_mul);
+  for (Ranges* ranges : {&left, &right}) {
+    ranges->scale_mul = shared;
+    for (std::size_t i = 0; i < ranges->scales.size(); ++i) {
+      const float stored = stored_scale(ranges->scales[i], shared, scheme);
+      const bool usable = ranges->divisors[i] != std::numeric_limits<float>::infinity();
+      ranges->scales[i] = usable && stored != 0 ? stored : shared;
+      if (stored == 0)
+        ranges->divisors[i] = std::numeric_limits<float>::infinity();
+      else if (usable)
+        ranges->divisors[i] = stored;
+    }
+  }
+}
+
+RowChoice nearest_choice(const MethodInput& input, const Ranges& ranges, const Hessian& hessian,
+                         ThreadPool& pool) {
+  RowChoice choice = {ranges, nearest_codes(input, ranges).codes, {}};
+  choice.losses = row_losses(input, choice.ranges, choice.codes, hessian, pool);
+  return choice;
+}
+
+void take_better_rows(const RowChoice& other, const MethodInput& input, RowChoice& choice) {
+  if (input.scheme.scaling == Scaling::tensor) {
+    const auto total = [](const RowChoice& of) {
+      return std::accumulate(of.losses.begin(), of.losses.end(), 0.0);
+    };
+    if (total(other) < total(choice)) choice = other;
+    return;
+  }
+  for (std::int64_t row = 0; row < input.rows; ++row) {
+    if (other.losses[at(row)] < choice.losses[at(row)]) copy_row(other, row, input.columns, choice);
+  }
+}
+
+MethodResult result_of(RowChoice choice, const MethodInput& input, const Hessian& hessian,
+                       std::string note, ThreadPool& pool) {
+  MethodResult result;
+  result.codes.codes = std::move(choice.codes);
+  result.codes.scales = std::move(choice.ranges.scales);
+  result.codes.zeros = std::move(choice.ranges.zeros);
+  result.codes.scale_mul = choice.ranges.scale_mul;
+  result.note = std::move(note);
+  result.outputs = {std::move(choice.losses), row_energies(input.weight, hessian, pool)};
+  return result;
+}
+
 namespace {
 
 constexpr std::int64_t kStepColumns =
@@ -193,6 +264,175 @@ QuantMethod gptq_method() {
           .needs = Needs::hessian,
           .supports = supports_gptq,
           .choose = choose_gptq,
+          .divides_rows = true,
+          .own_type = "int4-g128"};
+}
+
+namespace {
+
+std::size_t place(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+// Superblock scales as a file stores them, and as ranges of codes without zero points.
+struct SuperRanges {
+  SuperLayout layout;
+  std::vector<float> supers;       // [N][ceil(K/256)][layout.supers]
+  std::vector<std::uint8_t> subs;  // [N][ceil(K/sub_columns)][layout.subs]
+  std::vector<float> shifted;      // [N][K] W + min
+  Ranges ranges;
+  int zero = 0;  // stored code = code + zero
+};
+
+SuperRanges empty_ranges(const MethodInput& input) {
+  SuperRanges result;
+  const SuperLayout layout = result.layout = super_layout(input.scheme.kind);
+  result.zero = input.scheme.kind == CodeKind::q6_k ? kSuper6Zero : 0;
+  Ranges& ranges = result.ranges;
+  ranges.group = layout.sub_columns;
+  ranges.per_row = layout.sub_blocks(input.columns);
+  ranges.limits = {-result.zero, (1 << input.scheme.bits) - 1 - result.zero};
+  ranges.scales.resize(place(input.rows * ranges.per_row));
+  ranges.divisors.resize(ranges.scales.size());
+  result.subs.resize(place(input.rows * ranges.per_row * layout.subs));
+  result.supers.resize(place(input.rows * layout.super_blocks(input.columns) * layout.supers));
+  result.shifted.assign(input.weight.begin(), input.weight.end());
+  return result;
+}
+
+// Sets scale and minimum of the sub-block at `column` to those that its superblock decodes to.
+void set_range(const MethodInput& input, std::int64_t row, std::int64_t column, const float* supers,
+               const std::uint8_t* sub, SuperRanges& to) {
+  const bool has_min = to.layout.subs > 1;
+  const int factor = has_min ? *sub : static_cast<std::int8_t>(*sub);
+  const float scale = supers[0] * static_cast<float>(factor);
+  const std::size_t range = to.ranges.index(row, column);
+  to.ranges.scales[range] = scale;
+  to.ranges.divisors[range] = scale == 0 ? std::numeric_limits<float>::infinity() : scale;
+  if (!has_min) return;
+  const float min = supers[1] * static_cast<float>(sub[1]);
+  const std::int64_t end = std::min(column + to.layout.sub_columns, input.columns);
+  for (std::int64_t k = column; k < end; ++k) to.shifted[place(row * input.columns + k)] += min;
+}
+
+void fit_row(const MethodInput& input, std::span<const float> importance, std::int64_t row,
+             SuperRanges& to) {
+  const SuperLayout& layout = to.layout;
+  for (std::int64_t k = 0; k < input.columns; k += kSuperColumns) {
+    const std::int64_t count = std::min(kSuperColumns, input.columns - k);
+    float* supers = &to.supers[place(
+        (row * layout.super_blocks(input.columns) + k / kSuperColumns) * layout.supers)];
+    std::uint8_t* subs =
+        &to.subs[place((row * to.ranges.per_row + k / layout.sub_columns) * layout.subs)];
+    fit_super(input.scheme.kind,
+              {input.weight.subspan(place(row * input.columns + k), place(count)),
+               importance.empty() ? importance : importance.subspan(place(k), place(count)), supers,
+               subs});
+    for (std::int64_t sub = 0; sub * layout.sub_columns < count; ++sub) {
+      set_range(input, row, k + sub * layout.sub_columns, supers, subs + sub * layout.subs, to);
+    }
+  }
+}
+
+SuperRanges super_ranges(const MethodInput& input) {
+  require_finite(input);
+  SuperRanges result = empty_ranges(input);
+  const std::vector<float> importance = input_importance(input);
+  for_rows(input.pool, input.rows,
+           [&](std::int64_t row) { fit_row(input, importance, row, result); });
+  return result;
+}
+
+MethodInput shifted_input(const MethodInput& input, const SuperRanges& super) {
+  MethodInput shifted = input;
+  shifted.weight = super.shifted;
+  return shifted;
+}
+
+// Combines the codes of the shifted weight with the stored scales and minima.
+ChosenCodes with_supers(std::vector<std::int16_t> codes, SuperRanges super) {
+  for (std::int16_t& code : codes) code = static_cast<std::int16_t>(code + super.zero);
+  return {
+      .codes = std::move(codes), .scales = std::move(super.supers), .zeros = std::move(super.subs)};
+}
+
+}  // namespace
+
+MethodResult choose_super_rtn(const MethodInput& input) {
+  SuperRanges super = super_ranges(input);
+  ChosenCodes nearest = nearest_codes(shifted_input(input, super), super.ranges);
+  return {with_supers(std::move(nearest.codes), std::move(super)), ""};
+}
+
+MethodResult choose_super_gptq(const MethodInput& input, int descent_passes) {
+  ThreadPool alone(1);
+  ThreadPool& pool = input.pool == nullptr ? alone : *input.pool;
+  SuperRanges super = super_ranges(input);
+  const MethodInput shifted = shifted_input(input, super);
+  RowChoice choice;
+  std::string note;
+  {
+    const auto feedback = factor_hessian<float>(input, pool);
+    note = damping_note(input, feedback);
+    if (!feedback) {
+      ChosenCodes nearest = nearest_codes(shifted, super.ranges);
+      return {with_supers(std::move(nearest.codes), std::move(super)), note};
+    }
+    choice = feedback_choice(shifted, super.ranges, *feedback, pool);
+  }
+  Hessian hessian = prepare_hessian(input, 0, pool);
+  if (descent_passes > 0) {
+    descend(shifted, super.ranges, hessian, descent_passes, choice.codes, pool);
+  }
+  clear_dead_inputs(*input.statistics, hessian);
+  choice.losses = row_losses(shifted, super.ranges, choice.codes, hessian, pool);
+  take_better_rows(nearest_choice(shifted, super.ranges, hessian, pool), shifted, choice);
+  MethodResult result = result_of(std::move(choice), input, hessian, std::move(note), pool);
+  result.codes = with_supers(std::move(result.codes.codes), std::move(super));
+  return result;
+}
+
+namespace {
+
+void improve(const MethodInput& input, const Hessian& hessian, RowChoice& choice,
+             ThreadPool& pool) {
+  descend(input, choice.ranges, hessian, input.options.descent_passes, choice.codes, pool);
+  if (input.options.refit_scales) refit_scales(input, choice.codes, hessian, choice.ranges, pool);
+}
+
+}  // namespace
+
+MethodResult choose_gptq_plus(const MethodInput& input) {
+  if (input.scheme.is_super()) return choose_super_gptq(input, input.options.descent_passes);
+  ThreadPool alone(1);
+  ThreadPool& pool = input.pool == nullptr ? alone : *input.pool;
+  Ranges plain = plain_ranges(input);
+  Ranges weighted = weighted_ranges(input);
+  share_scale_mul(plain, weighted, input.scheme);
+  RowChoice choice, safe;
+  std::string note;
+  {
+    const auto feedback = factor_hessian<float>(input, pool);
+    note = damping_note(input, feedback);
+    if (!feedback) return {nearest_codes(input, weighted), note};
+    safe = feedback_choice(input, std::move(plain), *feedback, pool);
+    choice = feedback_choice(input, weighted, *feedback, pool);
+  }
+  take_better_rows(safe, input, choice);
+  Hessian hessian = prepare_hessian(input, 0, pool);
+  improve(input, hessian, choice, pool);
+  clear_dead_inputs(*input.statistics, hessian);
+  safe.losses = row_losses(input, safe.ranges, safe.codes, hessian, pool);
+  choice.losses = row_losses(input, choice.ranges, choice.codes, hessian, pool);
+  take_better_rows(safe, input, choice);
+  take_better_rows(nearest_choice(input, weighted, hessian, pool), input, choice);
+  return result_of(std::move(choice), input, hessian, std::move(note), pool);
+}
+
+QuantMethod gptq_plus_method() {
+  return {.name = "gptq+",
+          .summary = "gptq with weighted ranges, coordinate descent and scales solved again",
+          .needs = Needs::hessian,
+          .supports = supports_gptq,
+          .choose = choose_gptq_plus,
           .divides_rows = true,
           .own_type = "int4-g128"};
 }

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "base/thread_pool.h"
-#include "comm/communicator.h"
 #include "quantize/calibration/statistics.h"
-#include "tensor/chosen_codes.h"
+#include "ranks/communicator.h"
+#include "tensor/pack.h"
 #include "tensor/quant_scheme.h"
 
 namespace leq {
@@ -77,5 +77,16 @@ struct QuantMethod {
 std::span<const QuantMethod> quant_methods();
 // Throws Error listing all names if there is no method of this name.
 const QuantMethod& require_method(std::string_view name);
+
+// The methods that choose codes. Each is defined in the file of its name and listed in methods.cpp.
+QuantMethod absmax_method();
+QuantMethod zeropoint_method();
+QuantMethod rtn_method();
+QuantMethod zeroquant_method();
+QuantMethod zeroquant_plus_method();
+QuantMethod gptq_method();
+QuantMethod gptq_plus_method();
+QuantMethod nf4_method();
+QuantMethod billm_method();
 
 }  // namespace leq

@@ -2,7 +2,7 @@
 #include "tensor/nf4.h"
 
 #include "quantize/methods/fit.h"
-#include "quantize/methods/method_table.h"
+#include "quantize/methods/method.h"
 
 namespace leq {
 namespace {

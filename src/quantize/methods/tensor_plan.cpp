@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "model/tensor_list.h"
+#include "model/linear_sites.h"
 #include "model/weights.h"
 #include "tokenizer/pattern.h"
 

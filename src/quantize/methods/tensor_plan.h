@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "model/linear_sites.h"
 #include "model/model_config.h"
-#include "model/tensor_list.h"
 #include "quantize/methods/method.h"
 #include "tensor/pack.h"
 

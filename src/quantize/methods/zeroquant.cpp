@@ -2,9 +2,13 @@
 // scale for each token.
 #include "quantize/methods/zeroquant.h"
 
+#include <utility>
+
 #include "base/error.h"
 #include "quantize/methods/fit.h"
-#include "quantize/methods/method_table.h"
+#include "quantize/methods/gptq.h"
+#include "quantize/methods/method.h"
+#include "quantize/methods/second_order.h"
 
 namespace leq {
 namespace {
@@ -60,6 +64,34 @@ std::vector<float> mean_outputs(std::span<const float> weight, const InputStatis
                                 ThreadPool& pool) {
   return times_mean(std::ssize(weight) / statistics.columns, statistics.columns, statistics, &pool,
                     [&](std::size_t i) { return static_cast<double>(weight[i]); });
+}
+
+MethodResult choose_zeroquant_plus(const MethodInput& input) {
+  ThreadPool alone(1);
+  ThreadPool& pool = input.pool == nullptr ? alone : *input.pool;
+  const Ranges plain = choose_ranges(input, fit_signed);
+  Hessian hessian = prepare_hessian(input, 0, pool);
+  RowChoice improved = {plain, nearest_codes(input, plain).codes, {}};
+  descend(input, improved.ranges, hessian, input.options.descent_passes, improved.codes, pool);
+  if (input.options.refit_scales)
+    refit_scales(input, improved.codes, hessian, improved.ranges, pool);
+  clear_dead_inputs(*input.statistics, hessian);
+  improved.losses = row_losses(input, improved.ranges, improved.codes, hessian, pool);
+  RowChoice choice = nearest_choice(input, plain, hessian, pool);
+  take_better_rows(improved, input, choice);
+  return result_of(std::move(choice), input, hessian, "", pool);
+}
+
+QuantMethod zeroquant_plus_method() {
+  return {.name = "zeroquant+",
+          .summary = "zeroquant with coordinate descent and scales solved again",
+          .needs = Needs::hessian,
+          .supports = supports_zeroquant,
+          .choose = choose_zeroquant_plus,
+          .teacher_inputs = true,
+          .adds_biases = true,
+          .divides_rows = true,
+          .own_type = "int8-g128"};
 }
 
 }  // namespace leq

@@ -1,20 +1,45 @@
-// Runs one block of a model on stored hidden states, with the f32 weights of BlockTensors. It uses
-// the engine's own forward pass on a model with one block.
+// The inputs of a layer's linears, which calibration identifies by their index in linear_sites.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "backend/backend.h"
+#include "base/thread_pool.h"
 #include "cache/fixed_states.h"
 #include "cache/kv_cache.h"
+#include "model/linear_sites.h"
+#include "model/model_config.h"
 #include "model/transformer.h"
-#include "quantize/rewrites/block_tensors.h"
+#include "quantize/calibration/calibration_data.h"
+#include "quantize/calibration/statistics.h"
+#include "quantize/methods/tensor_plan.h"
+#include "quantize/rewrites/fold.h"
+#include "ranks/communicator.h"
 
 namespace leq {
 
+// The input's name in error messages: "layers.3.qkv".
+std::string input_name(std::int64_t layer, const LinearSite& site);
+// The quantized linears that read the site's input: {"q", "k", "v"}.
+std::vector<std::string> parts_of(const LinearSite& site);
+// Index of the site that contains a linear of the layer: 0 for "k". Throws Error if there is none.
+std::size_t site_of(std::span<const LinearSite> sites, std::string_view part);
+// Groups of sites that share a block of inputs, which are available together, in order.
+std::vector<std::vector<std::size_t>> stages_of(std::span<const LinearSite> sites);
+// Indices of all `sites`: 0, 1, ...
+std::vector<std::size_t> all_sites(std::span<const LinearSite> sites);
+
+// Runs one block of a model on stored hidden states, with the f32 weights of BlockTensors. It uses
+// the engine's own forward pass on a model with one block.
 class BlockRun {
  public:
   // For sequences of at most `length` tokens. `block` and `backend` must outlive the run. Between
@@ -51,5 +76,77 @@ class BlockRun {
   std::unique_ptr<FixedStates> states_;  // null if the block has none
   Transformer transformer_;
 };
+
+// The unquantized blocks of a checkpoint, with optional rewrites, and the hidden states that are
+// the input of the first block.
+
+// Rewrites of whole blocks that preserve the model's function, applied in this order.
+struct BlockRewrites {
+  bool fold_attention_biases = false;               // see quantize/rewrites/fold.h
+  std::optional<std::uint64_t> rotation_seed = {};  // see quantize/rewrites/rotate.h
+
+  bool any() const { return fold_attention_biases || rotation_seed.has_value(); }
+};
+// Throws Error if the model has no attention biases to fold, and as rotated() does.
+ModelConfig rewritten_config(const ModelConfig& config, const BlockRewrites& rewrites);
+
+// A matrix of zeros with the shape of a tensor.
+Matrix matrix_of(const Shape& shape);
+
+class BlockSource {
+ public:
+  // `config` and `tensors` are those of the checkpoint and must outlive the source.
+  BlockSource(const ModelConfig& config, std::span<const TensorInput> tensors,
+              const BlockRewrites& rewrites);
+
+  const ModelConfig& config() const { return config_; }  // after the rewrites
+  BlockTensors load(std::int64_t layer) const;
+  // Computes the embeddings of the first hidden.windows() windows from the unquantized tables.
+  void embed(const CalibrationData& data, HiddenStates& hidden, Backend& backend) const;
+
+ private:
+  const ModelConfig& source_config_;
+  BlockRewrites rewrites_;
+  ModelConfig config_;
+  std::map<std::string, const TensorInput*> tensors_;
+};
+
+// Runs all calibration windows through one block and gathers statistics of its linears' inputs.
+
+inline constexpr int kSampleTokens = 512;  // number of input rows that calibration keeps
+
+// The part of a sublayer that a pass runs.
+enum class Extent : std::uint8_t {
+  none,
+  inputs,  // runs up to the last linear whose inputs are needed
+  whole,
+};
+
+struct Pass {
+  Extent mixer = Extent::whole;
+  Extent mlp = Extent::whole;
+  std::vector<std::size_t> sites = {};  // sites whose inputs are gathered
+  StatisticsWanted wanted = {};
+  bool keep = true;  // store the outputs of complete sublayers as the hidden states
+};
+
+struct PassResult {
+  std::map<std::size_t, InputStatistics> statistics;  // by site
+  // Largest difference of all sites between the first and the second half of the windows.
+  HalvesDifference halves;
+};
+
+struct PassContext {
+  BlockRun& run;
+  HiddenStates& hidden;
+  Backend& backend;
+  ThreadPool& pool;
+  std::string block;                        // "layers.3", for error messages
+  std::function<void()> on_window = [] {};  // called after each window; may throw to end the pass
+  // The ranks that divide the windows. All run the same passes, and all receive all statistics.
+  Communicator& ranks = one_rank();
+};
+
+PassResult run_pass(const PassContext& context, const Pass& pass);
 
 }  // namespace leq

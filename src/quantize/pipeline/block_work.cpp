@@ -5,10 +5,10 @@
 
 #include "format/leq_layout.h"
 #include "model/weights.h"
-#include "quantize/methods/method_table.h"
+#include "quantize/methods/method.h"
 #include "quantize/methods/zeroquant.h"
 #include "quantize/rewrites/act_rounding.h"
-#include "quantize/rewrites/site.h"
+#include "quantize/rewrites/fold.h"
 
 namespace leq {
 

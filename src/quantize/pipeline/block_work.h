@@ -9,14 +9,14 @@
 #include <vector>
 
 #include "base/thread_pool.h"
-#include "comm/communicator.h"
-#include "model/tensor_list.h"
+#include "model/linear_sites.h"
 #include "quantize/calibration/statistics.h"
+#include "quantize/pipeline/block_run.h"
 #include "quantize/pipeline/partial_run.h"
 #include "quantize/pipeline/quantize_blocks.h"
 #include "quantize/pipeline/quantize_tensor.h"
-#include "quantize/pipeline/site_inputs.h"
-#include "quantize/rewrites/block_tensors.h"
+#include "quantize/rewrites/fold.h"
+#include "ranks/communicator.h"
 
 namespace leq {
 

@@ -6,11 +6,10 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "model/tensor_list.h"
+#include "model/linear_sites.h"
 #include "quantize/calibration/statistics.h"
 #include "quantize/methods/tensor_plan.h"
 #include "quantize/pipeline/block_run.h"
-#include "quantize/pipeline/site_inputs.h"
 
 namespace leq {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/work_folder.h"
+#include "base/file.h"
 #include "format/leq_reader.h"
 #include "quantize/pipeline/quantize_tensor.h"
 

@@ -11,12 +11,11 @@
 #include "format/leq_layout.h"
 #include "model/weights.h"
 #include "platform/workers.h"
-#include "quantize/pipeline/block_pass.h"
+#include "quantize/pipeline/block_run.h"
 #include "quantize/pipeline/block_work.h"
 #include "quantize/pipeline/calibration_memory.h"
 #include "quantize/pipeline/divided_tensors.h"
 #include "quantize/pipeline/run_identity.h"
-#include "quantize/pipeline/site_inputs.h"
 #include "quantize/pipeline/statistics_file.h"
 
 namespace leq {

@@ -19,14 +19,13 @@
 #include <vector>
 
 #include "base/json.h"
-#include "comm/communicator.h"
 #include "quantize/calibration/calibration_data.h"
 #include "quantize/calibration/statistics.h"
 #include "quantize/methods/tensor_plan.h"
-#include "quantize/pipeline/block_source.h"
+#include "quantize/pipeline/block_run.h"
 #include "quantize/pipeline/partial_run.h"
-#include "quantize/rewrites/block_tensors.h"
-#include "quantize/rewrites/fold_methods.h"
+#include "quantize/rewrites/fold.h"
+#include "ranks/communicator.h"
 
 namespace leq {
 

@@ -7,10 +7,10 @@
 #include <span>
 #include <string>
 
-#include "comm/communicator.h"
 #include "format/leq_writer.h"
 #include "quantize/methods/tensor_plan.h"
 #include "quantize/pipeline/partial_run.h"
+#include "ranks/communicator.h"
 
 namespace leq {
 

@@ -7,10 +7,10 @@
 #include <string>
 
 #include "base/thread_pool.h"
-#include "comm/communicator.h"
 #include "format/leq_writer.h"
 #include "quantize/methods/method.h"
 #include "quantize/methods/tensor_plan.h"
+#include "ranks/communicator.h"
 #include "tensor/pack.h"
 
 namespace leq {

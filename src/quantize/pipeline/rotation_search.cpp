@@ -6,10 +6,9 @@
 #include "base/error.h"
 #include "model/weights.h"
 #include "platform/workers.h"
-#include "quantize/methods/error.h"
-#include "quantize/pipeline/block_pass.h"
-#include "quantize/pipeline/site_inputs.h"
-#include "quantize/rewrites/site.h"
+#include "quantize/methods/second_order.h"
+#include "quantize/pipeline/block_run.h"
+#include "quantize/rewrites/fold.h"
 
 namespace leq {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "quantize/calibration/calibration_data.h"
 #include "quantize/methods/tensor_plan.h"
-#include "quantize/pipeline/block_source.h"
+#include "quantize/pipeline/block_run.h"
 
 namespace leq {
 

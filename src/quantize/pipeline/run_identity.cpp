@@ -1,7 +1,7 @@
 #include "quantize/pipeline/run_identity.h"
 
 #include "base/json.h"
-#include "model/tensor_list.h"
+#include "model/linear_sites.h"
 
 namespace leq {
 

@@ -20,7 +20,7 @@
 #include "base/json.h"
 #include "model/model_config.h"
 #include "quantize/calibration/statistics.h"
-#include "quantize/pipeline/site_inputs.h"
+#include "quantize/pipeline/block_run.h"
 
 namespace leq {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "quantize/calibration/histogram.h"
+#include "quantize/calibration/statistics.h"
 #include "quantize/methods/fit.h"
 #include "tensor/pack.h"
 

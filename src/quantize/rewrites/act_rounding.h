@@ -6,7 +6,7 @@
 #include <span>
 
 #include "quantize/calibration/statistics.h"
-#include "quantize/rewrites/site.h"
+#include "quantize/rewrites/fold.h"
 #include "tensor/weight_layout.h"
 
 namespace leq {

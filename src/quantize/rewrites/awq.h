@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "quantize/methods/error.h"
-#include "quantize/rewrites/site.h"
+#include "quantize/methods/second_order.h"
+#include "quantize/rewrites/fold.h"
 
 namespace leq {
 

@@ -6,9 +6,111 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "model/linear_sites.h"
+#include "quantize/linear_algebra/dense.h"
+#include "quantize/methods/fit.h"
+#include "quantize/methods/second_order.h"
+#include "quantize/rewrites/awq.h"
+#include "quantize/rewrites/smoothquant.h"
+#include "ranks/communicator.h"
 
 namespace leq {
+namespace {
+
+constexpr std::int64_t kTaskRows = 64;          // rows of w per task
+constexpr std::size_t kSearchedConsumers = 17;  // odd, so that even steps select both gates and ups
+
+// A plain scheme with similar codes and groups, because a search with superblock scales is slow.
+QuantScheme like_plain(const QuantScheme& scheme) {
+  if (!scheme.is_super()) return scheme;
+  if (scheme.kind == CodeKind::q6_k) return {CodeKind::int_, 6, Scaling::group, 16};
+  return {CodeKind::uint_, scheme.bits, Scaling::group, 32};
+}
+
+}  // namespace
+
+Site make_site(const SmoothingSite& site, const BlockTensors& block,
+               const InputStatistics& statistics, ThreadPool* pool, Communicator& ranks) {
+  Site made;
+  made.name = site.name;
+  made.columns = site.columns;
+  made.scale_of = site.scale_of;
+  made.scales = site.scales;
+  made.statistics = &statistics;
+  made.pool = pool;
+  made.ranks = &ranks;
+  require(statistics.columns == site.columns, site.name, ": expected statistics of ", site.columns,
+          " columns, found ", statistics.columns);
+  for (const std::string& part : site.consumers) {
+    const Matrix& weight = block.at(part);
+    require(weight.columns == site.columns, site.name, ": expected ", site.columns, " columns of ",
+            part, ", found ", weight.columns);
+    made.consumers.push_back({part, weight.values, weight.rows});
+  }
+  return made;
+}
+
+std::vector<std::size_t> searched_consumers(const Site& site) {
+  const std::size_t all = site.consumers.size(), taken = std::min(all, kSearchedConsumers);
+  std::vector<std::size_t> picked;
+  for (std::size_t i = 0; i < taken; ++i) picked.push_back(i * all / taken);
+  return picked;
+}
+
+std::vector<float> scales_of_columns(const Site& site, std::span<const float> scale) {
+  require(std::ssize(scale) == site.scales, site.name, ": expected ", site.scales,
+          " scales, found ", scale.size());
+  std::vector<float> of_columns;
+  for (const std::int32_t at : site.scale_of) {
+    of_columns.push_back(scale[static_cast<std::size_t>(at)]);
+  }
+  return of_columns;
+}
+
+std::vector<float> scaled_columns(std::span<const float> weight, std::span<const float> scale) {
+  std::vector<float> scaled(weight.begin(), weight.end());
+  for (std::size_t i = 0; i < scaled.size(); ++i) scaled[i] *= scale[i % scale.size()];
+  return scaled;
+}
+
+std::vector<float> rounded_weight(const SiteWeight& weight, std::int64_t columns,
+                                  const QuantScheme& scheme, ThreadPool* pool,
+                                  Communicator& ranks) {
+  MethodInput input;
+  input.name = weight.name;
+  input.weight = weight.values;
+  input.rows = weight.rows;
+  input.columns = columns;
+  input.scheme = like_plain(scheme);
+  input.pool = pool;
+  input.ranks = &ranks;
+  const RangeRule rule = input.scheme.kind == CodeKind::uint_ ? fit_minmax : fit_signed;
+  return dequantize(nearest_codes(input, choose_ranges(input, rule)), weight.rows, columns,
+                    input.scheme);
+}
+
+std::vector<float> outputs(std::span<const float> x, std::span<const float> w, std::int64_t columns,
+                           ThreadPool* pool, Communicator& ranks) {
+  const std::int64_t tokens = std::ssize(x) / columns;
+  const Slice own = own_rows(ranks, std::ssize(w) / columns, kTaskRows);
+  std::vector<float> turned(x.size());  // [K][T]
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    for (std::int64_t k = 0; k < columns; ++k) {
+      turned[static_cast<std::size_t>(k * tokens + t)] =
+          x[static_cast<std::size_t>(t * columns + k)];
+    }
+  }
+  std::vector<float> out(static_cast<std::size_t>(own.count() * tokens));
+  for_rows(pool, (own.count() + kTaskRows - 1) / kTaskRows, [&](std::int64_t task) {
+    const std::int64_t first = task * kTaskRows, count = std::min(kTaskRows, own.count() - first);
+    add_product({w.data() + (own.first + first) * columns, count, columns, columns},
+                {turned.data(), columns, tokens, tokens},
+                Block<float>{out.data() + first * tokens, count, tokens, tokens});
+  });
+  return join_lists(ranks, std::move(out), "outputs of a search");
+}
+
 namespace {
 
 std::vector<std::int32_t> identity(std::int64_t count) {
@@ -158,6 +260,85 @@ void fold_attention_biases(BlockTensors& block, const ModelConfig& config, std::
   if (!attention.rotary && !attention.qk_norm) {
     std::ranges::fill(block.at("k.bias").values, 0.0f);
   }
+}
+
+namespace {
+
+// Rows that suffice to compare exponents; the best is then compared with no scaling over all rows.
+constexpr std::int64_t kFewRows = 128;
+
+// The first consumer's plan, which is used for all; nullopt if its type is not an integer type.
+std::optional<TensorPlan> integer_plan(const FoldInput& input) {
+  const TensorPlan plan = input.plan(input.site.consumers.front());
+  if (!plan.scheme.is_integer()) return std::nullopt;
+  return plan;
+}
+
+Site site_of(const FoldInput& input) {
+  return make_site(input.site, input.block, input.statistics, &input.pool, input.ranks);
+}
+
+}  // namespace
+
+FoldMethod smoothing_fold(std::optional<double> alpha) {
+  FoldMethod fold;
+  fold.name = "smoothquant, alpha " + (alpha ? fixed(*alpha, 3) : std::string("searched"));
+  fold.choose = [alpha](const FoldInput& input) -> FoldChoice {
+    const auto plan = integer_plan(input);
+    if (!plan) return {};
+    if (alpha) return {smoothing_scales(site_of(input), *alpha)};
+    SmoothingOptions options;
+    options.weight = plan->scheme;
+    options.act = plan->act;
+    SmoothingChoice found = search_smoothing(site_of(input), options);
+    if (!found.alpha) return {};
+    return {std::move(found.scales)};
+  };
+  return fold;
+}
+
+FoldMethod equalizer_fold() {
+  FoldMethod fold;
+  fold.name = "equalizer";
+  fold.choose = [](const FoldInput& input) -> FoldChoice {
+    if (!integer_plan(input)) return {};
+    return {equalizer_scales(site_of(input))};
+  };
+  return fold;
+}
+
+FoldMethod awq_fold() {
+  FoldMethod fold;
+  fold.name = "awq";
+  fold.wants_hessian = true;
+  fold.choose = [](const FoldInput& input) -> FoldChoice {
+    const auto plan = integer_plan(input);
+    if (!plan) return {};
+    AwqOptions options;
+    options.scheme = plan->scheme;
+    AwqResult result = apply_awq(site_of(input), options);
+    return {std::move(result.found.scales), std::move(result.weights)};
+  };
+  return fold;
+}
+
+FoldMethod awq_scales_fold() {
+  FoldMethod fold;
+  fold.name = "awq, scales";
+  fold.choose = [](const FoldInput& input) -> FoldChoice {
+    const auto plan = integer_plan(input);
+    if (!plan) return {};
+    AwqOptions options;
+    options.scheme = plan->scheme;
+    options.search_rows = kFewRows;
+    for (const std::string& part : input.site.consumers) {
+      options.of_consumers.push_back(input.plan(part).scheme);
+    }
+    AwqScales found = search_awq_scales(site_of(input), options);
+    if (found.exponent == 0 && !found.by_weights) return {};
+    return {std::move(found.scales)};
+  };
+  return fold;
 }
 
 }  // namespace leq

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "model/model_config.h"
-#include "quantize/rewrites/block_tensors.h"
+#include "quantize/rewrites/fold.h"
 
 namespace leq {
 

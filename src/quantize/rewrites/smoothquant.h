@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "quantize/rewrites/site.h"
+#include "quantize/rewrites/fold.h"
 #include "tensor/weight_layout.h"
 
 namespace leq {

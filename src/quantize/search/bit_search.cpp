@@ -1,16 +1,538 @@
+// Measures each assignment only once, within a budget, and writes the log from which an interrupted
+// search resumes.
 #include "quantize/search/bit_search.h"
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <functional>
 #include <limits>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <set>
 #include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "base/bytes.h"
 #include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
 #include "base/text.h"
-#include "quantize/search/bit_search_strategies.h"
+#include "quantize/search/bit_search_knapsack.h"
 
 namespace leq {
+
+class SearchMeter {
+ public:
+  // Reads the log if it exists. Throws Error if the log is damaged or of another problem.
+  SearchMeter(const SearchProblem& problem, const SearchOptions& options);
+
+  // Returns nullopt if the budget is spent and the assignment was not measured before.
+  std::optional<SearchPoint> measure(const Assignment& assignment);
+  // KL that unit l with a choice adds to all units at 8 bits; nullopt if the budget is spent.
+  std::optional<double> measure_alone(std::size_t unit, int choice);
+
+  bool measured(const Assignment& assignment) const { return seen_.contains(assignment); }
+  bool exhausted() const { return used_ >= options_.evaluations; }
+  int used() const { return used_; }
+  double objective(double kl, std::uint64_t bytes) const;
+  bool fits(const Assignment& assignment) const;
+  // Objective per byte (0 if there is a size limit), and the limit (the largest number if none).
+  double price() const;
+  std::uint64_t limit() const;
+
+  const SearchProblem& problem() const { return problem_; }
+  const SearchOptions& options() const { return options_; }
+  const std::vector<SearchPoint>& trace() const { return trace_; }
+  // The measured point with the smallest objective, the first one on ties.
+  const SearchPoint& best() const { return trace_[best_]; }
+
+ private:
+  void read_log();
+  void read_log(const Json& log, const std::string& source);
+  void write_log() const;
+  void count();
+
+  const SearchProblem& problem_;
+  const SearchOptions& options_;
+  std::int64_t params_ = 0;
+  std::map<Assignment, double> known_;  // KL from the log or measured
+  std::map<std::pair<std::size_t, int>, double> known_alone_;
+  std::map<Assignment, std::size_t> seen_;  // index of each point of this run in trace_
+  std::map<std::pair<std::size_t, int>, double> measured_alone_;
+  std::vector<SearchPoint> trace_;
+  std::size_t best_ = 0;
+  int used_ = 0;
+};
+
+namespace {
+
+constexpr std::uint64_t kLargestLog = 256u << 20;
+constexpr int kLogVersion = 1;
+
+Json bits_json(const Assignment& assignment) {
+  Json bits = Json::array();
+  for (const std::uint8_t choice : assignment) bits.push_back(kSearchBits[choice]);
+  return bits;
+}
+
+int choice_of(const Json& bits, const std::string& source) {
+  const auto found = bits.is_number_integer()
+                         ? std::ranges::find(kSearchBits, bits.get<std::int64_t>())
+                         : kSearchBits.end();
+  require(found != kSearchBits.end(), source, ": expected bits of 2, 3, 4 or 8, found ",
+          bits.dump());
+  return static_cast<int>(found - kSearchBits.begin());
+}
+
+const Json& list_of(const Json& log, const char* key, const std::string& source) {
+  const auto found = log.find(key);
+  require(found != log.end() && found->is_array(), source, ": expected a list \"", key, "\"");
+  return *found;
+}
+
+double kl_of(const Json& entry, const std::string& source) {
+  const double kl = json_get<double>(entry, "kl", source);
+  require(std::isfinite(kl), source, ": kl is not finite");
+  return kl;
+}
+
+// Opens the log and passes it to `use`. If either fails, the error tells the user how to continue.
+void use_log(const std::filesystem::path& path,
+             const std::function<void(const Json& log, const std::string& source)>& use) {
+  const std::string source = path.string();
+  try {
+    const Json log = parse_json(read_file(path, kLargestLog), source);
+    const auto version = json_get<std::int64_t>(log, "version", source);
+    require(version == kLogVersion, source, ": is of version ", version, ", this program reads ",
+            kLogVersion);
+    use(log, source);
+  } catch (const Error& error) {
+    fail(error.kind(), error.marked(),
+         "; the log of the search cannot be used: remove it or name another");
+  }
+}
+
+}  // namespace
+
+SearchMeter::SearchMeter(const SearchProblem& problem, const SearchOptions& options)
+    : problem_(problem), options_(options) {
+  for (const SearchUnit& unit : problem.units) params_ += unit.params;
+  if (!options.log.empty() && file_exists(options.log)) read_log();
+}
+
+double SearchMeter::price() const {
+  return options_.target_bytes ? 0.0 : options_.lambda * 8 / (16.0 * static_cast<double>(params_));
+}
+
+std::uint64_t SearchMeter::limit() const {
+  return options_.target_bytes.value_or(std::numeric_limits<std::uint64_t>::max());
+}
+
+double SearchMeter::objective(double kl, std::uint64_t bytes) const {
+  if (bytes > limit()) return std::numeric_limits<double>::infinity();
+  return kl + price() * static_cast<double>(bytes);
+}
+
+bool SearchMeter::fits(const Assignment& assignment) const {
+  return bytes_of(problem_, assignment) <= limit();
+}
+
+void SearchMeter::count() {
+  ++used_;
+  if (!options_.log.empty()) write_log();
+}
+
+std::optional<SearchPoint> SearchMeter::measure(const Assignment& assignment) {
+  if (const auto seen = seen_.find(assignment); seen != seen_.end()) return trace_[seen->second];
+  if (exhausted()) return std::nullopt;
+  const auto known = known_.find(assignment);
+  const double kl = known != known_.end() ? known->second : problem_.evaluate(assignment);
+  require(std::isfinite(kl), "search: KL of ", bits_text(assignment), " is not finite");
+  SearchPoint point;
+  point.assignment = assignment;
+  point.kl = kl;
+  point.bytes = bytes_of(problem_, assignment);
+  point.objective = objective(kl, point.bytes);
+  const bool better = trace_.empty() || point.objective < trace_[best_].objective;
+  point.best_objective = better ? point.objective : trace_[best_].objective;
+  if (better) best_ = trace_.size();
+  seen_.emplace(assignment, trace_.size());
+  trace_.push_back(point);
+  known_.emplace(assignment, kl);
+  count();
+  if (options_.progress) options_.progress(used_, point.best_objective);
+  return point;
+}
+
+std::optional<double> SearchMeter::measure_alone(std::size_t unit, int choice) {
+  if (!problem_.partial) {
+    Assignment assignment(problem_.units.size(), kEightBits);
+    const auto all = measure(assignment);
+    assignment[unit] = static_cast<std::uint8_t>(choice);
+    const auto one = measure(assignment);
+    if (!all || !one) return std::nullopt;
+    return one->kl - all->kl;
+  }
+  const std::pair<std::size_t, int> key = {unit, choice};
+  if (const auto seen = measured_alone_.find(key); seen != measured_alone_.end())
+    return seen->second;
+  if (exhausted()) return std::nullopt;
+  const auto known = known_alone_.find(key);
+  const double kl = known != known_alone_.end() ? known->second : problem_.partial(unit, choice);
+  require(std::isfinite(kl), "search: KL of ", problem_.units[unit].name, " alone is not finite");
+  measured_alone_.emplace(key, kl);
+  known_alone_.emplace(key, kl);
+  count();
+  return kl;
+}
+
+void SearchMeter::read_log() {
+  use_log(options_.log,
+          [this](const Json& log, const std::string& source) { read_log(log, source); });
+}
+
+void check_search_log(const std::filesystem::path& log) {
+  if (log.empty()) return;
+  check_output(log);
+  if (file_exists(log)) use_log(log, [](const Json&, const std::string&) {});
+}
+
+void SearchMeter::read_log(const Json& log, const std::string& source) {
+  const std::string identity = json_get<std::string>(log, "identity", source);
+  require(identity == problem_.identity, source, ": was made for ", identity, ", this search is ",
+          problem_.identity);
+  for (const Json& entry : list_of(log, "measured", source)) {
+    const Json& bits = list_of(entry, "bits", source);
+    require(bits.size() == problem_.units.size(), source, ": an entry has ", bits.size(),
+            " units, the model ", problem_.units.size());
+    Assignment assignment;
+    for (const Json& one : bits) {
+      assignment.push_back(static_cast<std::uint8_t>(choice_of(one, source)));
+    }
+    known_.emplace(assignment, kl_of(entry, source));
+  }
+  for (const Json& entry : list_of(log, "alone", source)) {
+    const auto unit = json_get<std::uint64_t>(entry, "unit", source);
+    require(unit < problem_.units.size(), source, ": unit ", unit, " of ", problem_.units.size());
+    const Json bits = json_get<std::int64_t>(entry, "bits", source);
+    known_alone_.emplace(std::pair(unit, choice_of(bits, source)), kl_of(entry, source));
+  }
+}
+
+// Writes all known measurements: first the points of this run, in order, then older ones.
+void SearchMeter::write_log() const {
+  Json log = {{"version", kLogVersion}, {"identity", problem_.identity}};
+  Json units = Json::array(), measured = Json::array(), alone = Json::array();
+  for (const SearchUnit& unit : problem_.units) units.push_back(unit.name);
+  for (const SearchPoint& point : trace_) {
+    Json entry = {{"bits", bits_json(point.assignment)},
+                  {"kl", point.kl},
+                  {"bytes", point.bytes},
+                  {"best", point.best_objective}};
+    if (std::isfinite(point.objective)) entry["objective"] = point.objective;
+    if (!std::isfinite(point.best_objective)) entry.erase("best");
+    measured.push_back(std::move(entry));
+  }
+  for (const auto& [assignment, kl] : known_) {
+    if (!seen_.contains(assignment)) {
+      measured.push_back({{"bits", bits_json(assignment)}, {"kl", kl}});
+    }
+  }
+  for (const auto& [key, kl] : known_alone_) {
+    alone.push_back({{"unit", key.first},
+                     {"bits", kSearchBits[static_cast<std::size_t>(key.second)]},
+                     {"kl", kl}});
+  }
+  log["units"] = std::move(units);
+  log["measured"] = std::move(measured);
+  log["alone"] = std::move(alone);
+  AtomicFile file(options_.log);
+  file.append(as_bytes(log.dump_any(1)));
+  file.commit();
+}
+
+// The strategies of the bit search. Each measures until it has finished or its budget is spent. The
+// result is the best point that the meter measured.
+
+// Additive losses that match the measured KL of the uniform points. The KL of all units at a
+// choice, minus that at 8 bits, is divided among units in proportion to their proxies (without
+// proxies: to their sizes). 0 at 8 bits. The uniform points must have been measured.
+LossTable losses_from_uniform(SearchMeter& meter);
+
+// KL predicted by the table: the KL of all units at 8 bits plus the losses.
+double predicted_kl(const LossTable& losses, double kl_at_eight, const Assignment& assignment);
+
+LossTable search_learned(SearchMeter& meter);
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kTolerance = 1e-4;  // relative decrease of J that counts as an improvement
+constexpr int kSweeps = 3;
+constexpr std::size_t kGridKept = 32;
+constexpr std::size_t kEndBlocks = 2;  // blocks at each end that `grid` may raise by one level
+
+std::size_t index(int value) { return static_cast<std::size_t>(value); }
+
+Assignment uniform(const SearchMeter& meter, int choice) {
+  return Assignment(meter.problem().units.size(), static_cast<std::uint8_t>(choice));
+}
+
+// KL of a uniform assignment, which every search measures first.
+double uniform_kl(SearchMeter& meter, int choice) {
+  const auto point = meter.measure(uniform(meter, choice));
+  return point ? point->kl : 0.0;
+}
+
+std::int64_t last_layer(const SearchProblem& problem) {
+  std::int64_t last = 0;
+  for (const SearchUnit& unit : problem.units) last = std::max(last, unit.layer);
+  return last;
+}
+
+double predicted_objective(SearchMeter& meter, const LossTable& losses,
+                           const Assignment& assignment) {
+  return meter.objective(predicted_kl(losses, uniform_kl(meter, kEightBits), assignment),
+                         bytes_of(meter.problem(), assignment));
+}
+
+// Moves one unit other than `fixed` by one level: the one with the least loss per byte saved, or
+// with the largest gain per byte spent. Returns false if no move helps.
+bool shift_one(SearchMeter& meter, const LossTable& losses, std::size_t fixed, int direction,
+               Assignment& assignment) {
+  double best_rate = kInfinity;
+  std::size_t best_unit = fixed;
+  const auto& units = meter.problem().units;
+  for (std::size_t m = 0; m < units.size(); ++m) {
+    const int next = assignment[m] + direction;
+    if (m == fixed || next < 0 || next >= kChoices) continue;
+    const std::size_t from = assignment[m], to = index(next);
+    const double bytes = std::abs(static_cast<double>(units[m].bytes[to]) -
+                                  static_cast<double>(units[m].bytes[from]));
+    const double rate = (losses[m][to] - losses[m][from]) / bytes;
+    Assignment moved = assignment;
+    moved[m] = static_cast<std::uint8_t>(next);
+    if (direction > 0 && (rate >= 0 || !meter.fits(moved))) continue;
+    if (rate < best_rate) {
+      best_rate = rate;
+      best_unit = m;
+    }
+  }
+  if (best_unit == fixed) return false;
+  assignment[best_unit] = static_cast<std::uint8_t>(assignment[best_unit] + direction);
+  return true;
+}
+
+// Returns `assignment` with one unit at another choice. Under a limit, lowers other units until it
+// fits, then raises units to use the bytes left, by predicted losses. Empty if this is impossible.
+Assignment moved(SearchMeter& meter, const LossTable& losses, Assignment assignment,
+                 std::size_t unit, int choice) {
+  assignment[unit] = static_cast<std::uint8_t>(choice);
+  if (!meter.options().target_bytes) return assignment;
+  while (!meter.fits(assignment)) {
+    if (!shift_one(meter, losses, unit, -1, assignment)) return {};
+  }
+  while (shift_one(meter, losses, unit, +1, assignment)) continue;
+  return assignment;
+}
+
+// Measures a candidate; if it is better, makes it current. Returns false if the budget is spent.
+bool try_step(SearchMeter& meter, const Assignment& candidate, SearchPoint& current,
+              bool& improved) {
+  if (candidate.empty()) return true;
+  const auto point = meter.measure(candidate);
+  if (!point) return false;
+  if (point->objective < current.objective - kTolerance * std::abs(current.objective)) {
+    current = *point;
+    improved = true;
+  }
+  return true;
+}
+
+// The point at which a descent starts: `assignment`, or the best point if that is better.
+SearchPoint start_at(SearchMeter& meter, const Assignment& assignment) {
+  const auto point = assignment.empty() ? std::nullopt : meter.measure(assignment);
+  return point && point->objective <= meter.best().objective ? *point : meter.best();
+}
+
+// Tries single moves from the current point in the order of predicted objectives, until no move
+// improves it (a coordinate-wise local optimum) or the budget is spent.
+void repair(SearchMeter& meter, const LossTable& losses, SearchPoint current) {
+  for (bool improved = true; improved;) {
+    improved = false;
+    std::vector<std::pair<double, Assignment>> moves;
+    std::set<Assignment> listed;
+    for (std::size_t l = 0; l < meter.problem().units.size(); ++l) {
+      for (int choice = 0; choice < kChoices; ++choice) {
+        if (choice == current.assignment[l]) continue;
+        Assignment candidate = moved(meter, losses, current.assignment, l, choice);
+        if (candidate.empty() || meter.measured(candidate)) continue;
+        if (!listed.insert(candidate).second) continue;
+        moves.emplace_back(predicted_objective(meter, losses, candidate), std::move(candidate));
+      }
+    }
+    std::ranges::sort(moves);
+    for (const auto& [predicted, candidate] : moves) {
+      if (!try_step(meter, candidate, current, improved)) return;
+      if (improved) break;
+    }
+  }
+}
+
+// The assignment with the least loss under the limit or, without limit, with the least J.
+Assignment best_by(SearchMeter& meter, const LossTable& losses) {
+  return solve_knapsack(meter.problem().units, losses, meter.price(), meter.limit());
+}
+
+// Measures D_l(b) while the budget lasts, first at 3 bits of every unit. The other losses are
+// estimated from the uniform points and the proxies, scaled by the measurement of the unit.
+LossTable measure_losses(SearchMeter& meter) {
+  const LossTable guess = losses_from_uniform(meter);
+  LossTable losses = guess;
+  std::vector<double> scale(losses.size(), 0.0);
+  // A tenth of the budget is reserved for measuring complete assignments.
+  const int kept = std::max(2, meter.options().evaluations / 10);
+  for (const int choice : {1, 0, 2}) {
+    for (std::size_t l = 0; l < losses.size(); ++l) {
+      const std::size_t c = index(choice);
+      const bool may = meter.used() + kept < meter.options().evaluations;
+      const auto loss = may ? meter.measure_alone(l, choice) : std::nullopt;
+      if (loss) {
+        losses[l][c] = std::max(*loss, 0.0);
+        if (choice == 1 && guess[l][c] > 0) scale[l] = losses[l][c] / guess[l][c];
+      } else if (scale[l] > 0) {
+        losses[l][c] = guess[l][c] * scale[l];
+      }
+    }
+  }
+  return losses;
+}
+
+}  // namespace
+
+LossTable losses_from_uniform(SearchMeter& meter) {
+  const auto& units = meter.problem().units;
+  LossTable losses(units.size(), std::array<double, kChoices>{});
+  for (int choice = 0; choice < kEightBits; ++choice) {
+    const std::size_t c = index(choice);
+    const double total = std::max(uniform_kl(meter, choice) - uniform_kl(meter, kEightBits), 0.0);
+    const bool proxies =
+        std::ranges::all_of(units, [&](const SearchUnit& unit) { return unit.proxy[c] > 0; });
+    double sum = 0;
+    for (std::size_t l = 0; l < units.size(); ++l) {
+      losses[l][c] = proxies ? units[l].proxy[c] : static_cast<double>(units[l].params);
+      sum += losses[l][c];
+    }
+    for (auto& row : losses) row[c] *= total / sum;
+  }
+  return losses;
+}
+
+double predicted_kl(const LossTable& losses, double kl_at_eight, const Assignment& assignment) {
+  double kl = kl_at_eight;
+  for (std::size_t l = 0; l < assignment.size(); ++l) kl += losses[l][assignment[l]];
+  return kl;
+}
+
+// Each strategy returns its last estimate of the losses.
+LossTable search_grid(SearchMeter& meter) {
+  const auto& units = meter.problem().units;
+  LossTable losses = losses_from_uniform(meter);
+  std::map<std::string, std::size_t> kinds;
+  for (const SearchUnit& unit : units) kinds.emplace(unit.kind, kinds.size());
+  const auto last = static_cast<std::size_t>(last_layer(meter.problem()));
+  std::size_t combinations = 1;
+  for (std::size_t k = 0; k < kinds.size(); ++k) combinations *= kChoices;
+  std::set<std::pair<double, Assignment>> ranked;
+  for (std::size_t combination = 0; combination < 2 * combinations; ++combination) {
+    const bool raise_ends = combination >= combinations;
+    Assignment assignment;
+    for (const SearchUnit& unit : units) {
+      std::size_t digits = combination % combinations;
+      for (std::size_t k = kinds.at(unit.kind); k > 0; --k) digits /= kChoices;
+      const auto layer = static_cast<std::size_t>(unit.layer);
+      const bool end = layer < kEndBlocks || layer + kEndBlocks > last;
+      const std::size_t choice = digits % kChoices + (raise_ends && end ? 1 : 0);
+      assignment.push_back(static_cast<std::uint8_t>(std::min<std::size_t>(choice, kEightBits)));
+    }
+    if (!meter.fits(assignment)) continue;
+    ranked.emplace(predicted_objective(meter, losses, assignment), std::move(assignment));
+    if (ranked.size() > kGridKept) ranked.erase(std::prev(ranked.end()));
+  }
+  for (const auto& [predicted, assignment] : ranked) {
+    if (!meter.measure(assignment)) break;
+  }
+  return losses;
+}
+
+LossTable search_entropy(SearchMeter& meter) {
+  const auto& units = meter.problem().units;
+  LossTable losses = losses_from_uniform(meter);
+  const std::int64_t last = last_layer(meter.problem());
+  // A unit of entropy E gets argmin_b |b - (E - c)| bits, which change where E - c is in kMiddles.
+  constexpr std::array<double, 3> kMiddles = {2.5, 3.5, 6.0};
+  std::set<double> offsets;
+  for (const SearchUnit& unit : units) {
+    for (const double middle : kMiddles) offsets.insert(unit.entropy - middle);
+  }
+  Assignment best;
+  double best_objective = kInfinity;
+  for (const double offset : offsets) {
+    Assignment assignment;
+    for (const SearchUnit& unit : units) {
+      // On ties fewer bits are chosen, so that each offset c in the set lowers one unit's width.
+      const auto above = std::ranges::count_if(
+          kMiddles, [&](double middle) { return unit.entropy - middle > offset; });
+      const bool end = unit.layer == 0 || unit.layer == last;
+      assignment.push_back(
+          static_cast<std::uint8_t>(end ? std::max<std::int64_t>(above, 2) : above));
+    }
+    if (!meter.fits(assignment)) continue;
+    // With a limit, takes the first assignment that fits (the largest); otherwise the best one.
+    const double objective = predicted_objective(meter, losses, assignment);
+    if (objective < best_objective) {
+      best_objective = objective;
+      best = assignment;
+    }
+    if (meter.options().target_bytes) break;
+  }
+  if (!best.empty()) meter.measure(best);
+  return losses;
+}
+
+LossTable search_greedy(SearchMeter& meter) {
+  LossTable losses = losses_from_uniform(meter);
+  const auto& units = meter.problem().units;
+  std::vector<std::size_t> order(units.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::greater{}, [&](std::size_t l) { return units[l].params; });
+  SearchPoint current = start_at(meter, uniform(meter, 2));
+  for (int sweep = 0; sweep < kSweeps; ++sweep) {
+    bool changed = false;
+    for (const std::size_t l : order) {
+      const Assignment from = current.assignment;
+      for (int choice = 0; choice < kChoices; ++choice) {
+        if (choice == from[l]) continue;
+        if (!try_step(meter, moved(meter, losses, from, l, choice), current, changed)) {
+          return losses;
+        }
+      }
+    }
+    if (!changed) break;
+  }
+  return losses;
+}
+
+LossTable search_sens(SearchMeter& meter) {
+  LossTable losses = measure_losses(meter);
+  repair(meter, losses, start_at(meter, best_by(meter, losses)));
+  return losses;
+}
+
 namespace {
 
 struct StrategyRow {

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/random.h"
-#include "quantize/search/bit_search_strategies.h"
+#include "quantize/search/bit_search.cpp"
 
 namespace leq {
 namespace {

@@ -10,9 +10,9 @@
 #include <map>
 #include <mutex>
 
-#include "../../comm/communicator_suite.h"
 #include "../rows_on_device.h"
 #include "base/error.h"
+#include "tests/ranks/communicator_suite.h"
 
 namespace leq::LEQ_GPU {
 namespace {

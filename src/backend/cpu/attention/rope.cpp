@@ -13,7 +13,7 @@
 #include "backend/cpu/attention/kv_store.h"
 #include "backend/cpu/attention/row_blocks.h"
 #include "backend/cpu/rows/first_bad_row.h"
-#include "backend/tables.h"
+#include "backend/operations.h"
 #include "base/error.h"
 
 namespace leq::cpu {

@@ -1,6 +1,6 @@
 // The portable kernels of Gated DeltaNet, compiled for the baseline of the processor family.
 #include "backend/cpu/delta/delta_kernel_tables.h"
-#include "backend/decoder_parts.h"
+#include "backend/operations.h"
 #include "base/float_math.h"
 
 namespace leq::cpu {

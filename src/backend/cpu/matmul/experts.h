@@ -3,7 +3,7 @@
 #pragma once
 
 #include "backend/cpu/matmul/linear.h"
-#include "backend/expert_routes.h"
+#include "backend/operations.h"
 
 namespace leq::cpu {
 

@@ -1,8 +1,8 @@
 #include "backend/cpu/matmul/linear.h"
 
+#include "backend/backend.h"
 #include "backend/cpu/matmul/linear_job.h"
 #include "backend/cpu/rows/quantize_rows.h"
-#include "backend/linear_text.h"
 
 namespace leq::cpu {
 

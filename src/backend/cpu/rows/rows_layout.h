@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "backend/rows_layout.h"
+#include "backend/layout.h"
 
 namespace leq::cpu {
 

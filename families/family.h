@@ -1,0 +1,135 @@
+// A model family as data: which config.json it has, how its keys map to ModelConfig, and its
+// tensors' names and layouts. Each family has one file in this folder.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "model/model_config.h"
+
+namespace leq {
+
+// Keys of config.json. nullptr: the family has no such key.
+struct ConfigKeys {
+  const char* width;
+  const char* layers;
+  const char* heads;
+  const char* kv_heads;  // absent or null in the file: as many as heads
+  const char* head_dim;  // absent or null in the file: default_head_dim, or width / heads
+  const char* hidden;    // absent or null in the file: 4 x width where hidden_is_optional
+  const char* vocab;
+  const char* context;
+  const char* norm_eps;
+  const char* activation;
+};
+
+// The layers with a sliding attention window, where config.json has no layer_types.
+enum class WindowRule : std::uint8_t {
+  none,
+  named,            // sliding_window, none where the key is absent (Ministral 3, Mixtral)
+  all_layers,       // sliding_window, 4096 where the key is absent (Mistral)
+  upper_layers,     // sliding_window from layer max_window_layers on, if use_sliding_window (Qwen)
+  switched,         // sliding_window on all layers, if use_sliding_window (Qwen's experts)
+  all_but_fourths,  // sliding_window, but for every fourth layer counted from the last (Muse
+                    // Glimmer)
+};
+
+// Maps row `row` of leq's tensor to its row in the stored tensor, where heads of several linears
+// are interleaved in one. Sizes are those of the configuration.
+struct RowOrder {
+  std::int64_t (*stored_rows)(const ModelConfig& config);
+  std::int64_t (*row)(const ModelConfig& config, std::int64_t row);
+};
+
+// Keys of a family with Gated DeltaNet layers. Layer i has attention where (i + 1) % interval == 0,
+// or where layer_types says full_attention.
+struct DeltaKeys {
+  const char* key_heads;
+  const char* value_heads;
+  const char* key_dim;
+  const char* value_dim;
+  const char* taps;
+  const char* interval;
+};
+
+// Keys of a family with experts. nullptr: there is no such key.
+struct ExpertKeys {
+  const char* experts;  // alternative names of one key
+  const char* experts_too;
+  const char* active;
+  const char* hidden;      // of one expert
+  const char* normalized;  // nullptr: weights are always normalized
+  bool normalized_if_absent = false;
+  const char* sparse_step;   // layer i has experts where (i + 1) % step == 0
+  const char* dense_layers;  // a list of layers without experts
+  const char* shared_hidden;
+};
+
+// The source of a tensor of leq in the checkpoint. Tensors of a multi-token prediction head have
+// the model's own names, after a prefix. "{}" stands for the layer, a second one for the expert. If
+// a tensor has several rules, the first whose source exists applies.
+struct TensorRule {
+  std::string_view leq;
+  std::string_view source;
+  bool transposed = false;  // stored [K][N]
+  int part = 0;             // of `parts` equal groups of output channels joined in one tensor
+  int parts = 1;
+  bool stacked = false;               // [E][parts N][K], all experts in one tensor
+  const RowOrder* order = nullptr;    // null: in stored order
+  float added = 0;                    // added to values: 1 for gains that are stored around zero
+  bool taps_first = false;            // stored [channels][1][taps]; leq: [taps][channels]
+  const RowOrder* columns = nullptr;  // order of columns; null: in stored order
+  bool log_of_negative = false;       // value = log(-stored): GGUF stores A instead of A_log
+  bool normed_rows = false;           // each row is divided by its RMS (RMS norm without gain)
+  float constant = 0;                 // all values of a tensor without a source; 0 = it has one
+  int column_part = 0;  // of `column_parts` equal groups of inputs joined in one tensor
+  int column_parts = 1;
+};
+
+struct Family {
+  std::string_view name;        // display name
+  std::string_view model_type;  // config.json
+  std::vector<std::string_view> architectures;
+  ConfigKeys keys;
+  std::vector<std::string_view> activations;  // accepted spellings
+  NormKind norm = NormKind::rms;
+  bool rotary = true;
+  bool gated = true;
+  bool hidden_is_optional = false;
+  bool tied_by_default = false;
+  bool qk_norm = false;
+  std::int64_t default_head_dim = 0;
+  WindowRule windows = WindowRule::none;
+  bool output_gate = false;           // attention has an output gate
+  double partial_rotary = 1.0;        // rotary share of a head if partial_rotary_factor is absent
+  bool reads_partial_rotary = false;  // false: the key must be 1 or absent
+  const DeltaKeys* delta = nullptr;
+  std::optional<ExpertKeys> experts = {};
+  bool query_temperature = false;  // llama_4_scaling_beta in rope_parameters
+  bool is_muse = false;            // reads the keys of convert/hf_config_parts.h
+  // Biases: fixed by the family, or switched by keys of config.json.
+  bool qkv_bias = false;
+  bool output_bias = false;
+  bool mlp_bias = false;
+  const char* attention_bias_key = nullptr;  // q, k, v and o
+  const char* mlp_bias_key = nullptr;
+  // Keys that must have this value; leq does not compute the function that other values select.
+  struct Fixed {
+    const char* key;
+    bool value;  // also the default if the key is absent
+  };
+  std::vector<Fixed> fixed;
+  std::vector<TensorRule> tensors;
+  std::vector<std::string_view> prefixes;  // tried in order in front of every name but the head's
+  std::string_view head;                   // "lm_head.weight"
+  std::vector<std::string_view> ignored;   // endings of tensors that hold no weights
+};
+
+std::span<const Family* const> families();
+// nullptr where no family has that model_type.
+const Family* find_family(std::string_view model_type);
+
+}  // namespace leq

@@ -1,0 +1,16 @@
+// Qwen 3, dense: norms over each head of q and k, head_dim independent of width / heads.
+#include "families/llama.h"
+
+namespace leq {
+
+extern const Family kQwen3;
+const Family kQwen3 = [] {
+  Family family = llama_like("Qwen3", "qwen3", "Qwen3ForCausalLM");
+  family.qk_norm = true;
+  family.default_head_dim = 128;
+  family.attention_bias_key = "attention_bias";
+  family.windows = WindowRule::upper_layers;
+  return family;
+}();
+
+}  // namespace leq

@@ -1,0 +1,35 @@
+// The list of families.
+#include <array>
+
+#include "families/family.h"
+
+namespace leq {
+
+extern const Family kGpt2;
+extern const Family kLlama;
+extern const Family kMinistral3;
+extern const Family kMistral;
+extern const Family kMixtral;
+extern const Family kMuseGlimmer;
+extern const Family kQwen2;
+extern const Family kQwen3;
+extern const Family kQwen3Moe;
+extern const Family kQwen3Next;
+extern const Family kQwen3_5;
+extern const Family kQwen3_5Moe;
+
+std::span<const Family* const> families() {
+  static constexpr std::array<const Family*, 12> kFamilies = {
+      &kGpt2,  &kLlama, &kMinistral3, &kMistral,   &kMixtral, &kMuseGlimmer,
+      &kQwen2, &kQwen3, &kQwen3Moe,   &kQwen3Next, &kQwen3_5, &kQwen3_5Moe};
+  return kFamilies;
+}
+
+const Family* find_family(std::string_view model_type) {
+  for (const Family* family : families()) {
+    if (family->model_type == model_type) return family;
+  }
+  return nullptr;
+}
+
+}  // namespace leq

@@ -1,0 +1,253 @@
+// The common frame of all C functions: option structs with checked sizes, handles with checked
+// kinds, and translation of exceptions to a status and a message.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "base/error.h"
+#include "capi/leq.h"
+#include "chat/chat_template.h"
+#include "engine/engine.h"
+#include "engine/prompt_file.h"
+#include "grammar/grammar.h"
+#include "model/open_model.h"
+#include "runtime/engine_thread.h"
+#include "runtime/runtime.h"
+#include "server/generation_call.h"
+
+namespace leq::capi {
+
+// An error with a status that no ErrorKind maps to.
+class StatusError : public Error {
+ public:
+  StatusError(leq_status status, const std::string& text)
+      : Error(text, ErrorKind::internal), status_(status) {}
+  leq_status status() const { return status_; }
+
+ private:
+  leq_status status_;
+};
+
+[[noreturn]] void misuse(const std::string& text);
+inline void require_use(bool good, const char* text) {
+  if (!good) [[unlikely]]
+    misuse(text);
+}
+
+// Converts the current exception.
+leq_status report(leq_error* error);
+
+// Calls `work`; an exception is converted to a status and fills `error`, which may be null.
+template <class Work>
+leq_status guarded(leq_error* error, Work work) noexcept {
+  try {
+    work();
+    return LEQ_OK;
+  } catch (...) {
+    return report(error);
+  }
+}
+
+inline constexpr std::uint32_t kMostStructBytes = 4096;
+void check_struct_size(std::uint32_t size, const char* name);
+// The bytes beyond the known options must be 0: other values request a feature of a newer version.
+void check_rest(const void* given, std::size_t known, std::size_t size, const char* name);
+
+// Copies the caller's options into this version's struct; members beyond their size become 0.
+template <class Options>
+Options options_of(const Options* given, const char* name) {
+  static_assert(std::is_trivially_copyable_v<Options>);
+  Options options = {};
+  if (given == nullptr) return options;
+  check_struct_size(given->size, name);
+  check_rest(given, sizeof(Options), given->size, name);
+  std::memcpy(&options, given, std::min<std::size_t>(sizeof(Options), given->size));
+  return options;
+}
+
+// Copies `result` into the caller's struct, up to its size.
+template <class Result>
+void give(Result result, Result* out, const char* name) {
+  check_struct_size(out->size, name);
+  result.size = out->size;
+  std::memcpy(out, &result, std::min<std::size_t>(sizeof(Result), out->size));
+}
+
+// Memory that the caller frees with leq_free. These throw std::bad_alloc.
+char* new_text(std::string_view text);  // zero-terminated
+leq_token* new_tokens(std::span<const leq_token> tokens);
+
+// Check text and list arguments: a null pointer with a size is an error.
+std::string_view text_argument(const char* text, std::size_t bytes, const char* name);
+std::span<const leq_token> tokens_argument(const leq_token* tokens, std::size_t count);
+inline std::string or_empty(const char* text) { return text == nullptr ? "" : text; }
+
+// The first member of every handle. Identifies its kind, and detects most uses after close.
+enum class HandleKind : std::uint32_t {
+  closed = 0x6c657100,
+  model,
+  session,
+  grammar,
+  replies,
+  logits,
+  cancel
+};
+struct Handle {
+  explicit Handle(HandleKind handle_kind) : kind(handle_kind) {}
+  ~Handle() { const_cast<volatile HandleKind&>(kind) = HandleKind::closed; }
+  Handle(const Handle&) = delete;
+  HandleKind kind;
+};
+
+void check_handle(const Handle* handle, HandleKind kind, const char* name);
+
+// A model with the memory and threads to run it, either through an engine that several threads may
+// use, or token by token. The two modes use the same KV cache alternately.
+
+// A model file, with the chat template and the grammar cache for its requests.
+class OpenModel {
+ public:
+  OpenModel(const std::string& path, const LoadOptions& options);
+
+  const Model& file() const { return model_; }
+  // The model's properties for requests; `slots`: sequences. Throws Error without a tokenizer.
+  ApiModel api(std::int64_t slots) const;
+
+ private:
+  Model model_;
+  std::string chat_error_;
+  std::optional<ChatTemplate> chat_;
+  mutable GrammarStore grammars_;
+};
+
+struct SessionRequest {
+  DeviceOptions device = {};
+  RunLimits limits = {};
+  bool speculate = true;
+  bool find_drafts = true;     // by n-grams of the text
+  bool drafts_by_mtp = false;  // with the model's MTP head
+};
+// Converts the options of a session. Throws Error naming an option that is out of range.
+SessionRequest session_request(const leq_session_options& options, const Model& model);
+// Sets the KV types by name; null: the types that the file was made for.
+void choose_kv_names(const char* key_type, const char* value_type, const Model& model,
+                     RunLimits& limits);
+
+class LiveSession {
+ public:
+  LiveSession(std::shared_ptr<const OpenModel> model, const SessionRequest& request);
+
+  const Model& model() const { return model_->file(); }
+  const OpenModel& opened() const { return *model_; }
+  Session& session() { return *runtime_.session; }
+  std::int64_t context() const { return runtime_.session->limits().context; }
+
+  // Calls `work` with the engine's thread; several threads may call this concurrently.
+  void with_engine(const std::function<void(EngineThread&)>& work);
+  // Calls `work` alone with the tokens fed so far; throws StatusError if the engine is in use.
+  void with_tokens(const std::function<void(std::vector<Token>& fed)>& work);
+  std::size_t fed_tokens() const;
+
+ private:
+  EngineThread& enter_engine();
+  void empty_caches();
+  void leave_engine();
+
+  std::shared_ptr<const OpenModel> model_;
+  Runtime runtime_;
+  EngineOptions options_;
+  mutable std::mutex mutex_;
+  std::unique_ptr<EngineThread> engine_;
+  int users_ = 0;  // threads that are using the engine
+  std::vector<Token> fed_;
+};
+
+}  // namespace leq::capi
+
+struct leq_cancel : leq::capi::Handle {
+  leq_cancel() : Handle(leq::capi::HandleKind::cancel) {}
+  std::atomic<bool> requested = false;
+};
+
+struct leq_model : leq::capi::Handle {
+  explicit leq_model(std::shared_ptr<const leq::capi::OpenModel> opened)
+      : Handle(leq::capi::HandleKind::model), model(std::move(opened)) {}
+  std::shared_ptr<const leq::capi::OpenModel> model;  // shared by sessions
+};
+
+struct leq_session : leq::capi::Handle {
+  leq_session(std::shared_ptr<const leq::capi::OpenModel> model,
+              const leq::capi::SessionRequest& request)
+      : Handle(leq::capi::HandleKind::session), live(std::move(model), request) {}
+  leq::capi::LiveSession live;
+};
+
+struct leq_grammar : leq::capi::Handle {
+  explicit leq_grammar(std::shared_ptr<const leq::Grammar> compiled)
+      : Handle(leq::capi::HandleKind::grammar), grammar(std::move(compiled)) {}
+  std::shared_ptr<const leq::Grammar> grammar;
+};
+
+struct leq_logits : leq::capi::Handle {
+  leq_logits() : Handle(leq::capi::HandleKind::logits) {}
+  std::vector<float> numbers;  // [rows][columns]
+  std::size_t rows = 0, columns = 0;
+};
+
+namespace leq::capi {
+
+// Definitions of the opaque handles of leq.h.
+inline const OpenModel& model_of(const leq_model* handle) {
+  check_handle(handle, HandleKind::model, "model");
+  return *handle->model;
+}
+
+inline LiveSession& session_of(leq_session* handle) {
+  check_handle(handle, HandleKind::session, "session");
+  return handle->live;
+}
+
+// Whether the caller has cancelled; false for null.
+inline bool is_cancelled(const leq_cancel* cancel) {
+  return cancel != nullptr && cancel->requested.load(std::memory_order_relaxed);
+}
+inline void check_cancel(const leq_cancel* cancel) {
+  if (cancel != nullptr) check_handle(cancel, HandleKind::cancel, "cancel");
+}
+
+// Reads sampling settings and stop rules from the JSON object in a `settings` argument.
+struct DrawSettings {
+  SamplingSettings sampling;
+  bool has_seed = false;
+  StopRules stop;
+  std::vector<Token> banned;
+};
+
+// Null: the model's defaults. Throws Error naming a member that is unknown, has another type or is
+// out of range.
+DrawSettings read_settings(const char* json, const ApiModel& model);
+
+// Receipts of replies (engine/receipt.h), and the owner string of stored keys and values.
+PromptOwner owner_of(LiveSession& session);
+
+// Throws Error if the model's replies are not reproducible.
+void require_receipts(LiveSession& session);
+// A receipt as JSON in the format of leq-run. `digests`: hashes of the reply's logits.
+std::string receipt_of(LiveSession& session, const DrawSettings& settings,
+                       std::span<const Token> prompt, const EngineReply& reply,
+                       const std::vector<std::uint64_t>& digests);
+
+}  // namespace leq::capi

@@ -1,0 +1,75 @@
+#include "chat/chat_file.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/json_members.h"
+#include "base/text.h"
+#include "sampling/settings.h"
+
+namespace leq {
+namespace {
+
+constexpr std::int64_t kVersion = 1;
+constexpr std::uint64_t kMaxFileBytes = 64ull << 20;
+constexpr std::array<std::string_view, 3> kRoles = {"system", "user", "assistant"};
+
+// Checks only the form of each message; the template checks the order of roles.
+std::vector<ChatMessage> messages_from_json(const Json& list, const std::string& source) {
+  std::vector<ChatMessage> messages;
+  for (const Json& entry : list) {
+    const std::string place = source + ": message " + std::to_string(messages.size());
+    ChatMessage message = {json_get<std::string>(entry, "role", place),
+                           json_get<std::string>(entry, "content", place)};
+    require(std::ranges::find(kRoles, message.role) != kRoles.end(), place,
+            ": expected the role system, user or assistant, found '", printable(message.role), "'");
+    require(message.role != "system" || messages.empty(), place,
+            ": the system message must be the first");
+    messages.push_back(std::move(message));
+  }
+  return messages;
+}
+
+}  // namespace
+
+void save_chat(const std::filesystem::path& path, const ChatFile& file) {
+  Json messages = Json::array();
+  for (const ChatMessage& m : file.chat.messages) {
+    messages.push_back({{"role", m.role}, {"content", m.content}});
+  }
+  const Json json = {{"leq_chat", kVersion},
+                     {"model", file.model},
+                     {"chat_template", file.format},
+                     {"replies", file.chat.replies},
+                     {"settings", sampling_to_json(file.sampling)},
+                     {"messages", std::move(messages)}};
+  const std::string text = json.dump(2) + "\n";
+  AtomicFile out(path);
+  out.append(std::as_bytes(std::span(text)));
+  out.commit();
+}
+
+ChatFile load_chat(const std::filesystem::path& path) {
+  const std::string source = path.string();
+  const Json json = parse_json(read_file(path, kMaxFileBytes), source);
+  require(json.is_object() && json.contains("leq_chat"), source,
+          ": not a saved chat: expected an object with the key 'leq_chat', as /save writes it");
+  const auto version = json_get<std::int64_t>(json, "leq_chat", source);
+  require(version == kVersion, source, ": a chat of version ", version, ", expected ", kVersion);
+  ChatFile file;
+  file.model = json_get<std::string>(json, "model", source);
+  file.format = json_get<std::string>(json, "chat_template", source);
+  file.chat.replies =
+      static_cast<std::uint32_t>(json_whole(json, "replies", 0, 0xffffffff, source));
+  file.sampling =
+      sampling_from_json(json_member(json, "settings", Json::Type::object, source), source);
+  file.chat.messages =
+      messages_from_json(json_member(json, "messages", Json::Type::array, source), source);
+  return file;
+}
+
+}  // namespace leq

@@ -1,0 +1,23 @@
+// Writes a conversation in a named format: inserts the system prompt, checks the order of roles and
+// removes the reasoning of earlier replies.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "chat/chat_format.h"
+#include "chat/chat_template.h"
+
+namespace leq {
+
+// `options.date` must be set. Throws Error if the format does not allow the order of roles.
+std::vector<TextPart> render_conversation(const ChatFormat& format,
+                                          std::span<const ChatMessage> messages,
+                                          const ChatOptions& options);
+
+// Strips white space from both ends like Python's strip and Jinja's trim, including all Unicode
+// white space.
+std::string_view trim_unicode(std::string_view text);
+
+}  // namespace leq

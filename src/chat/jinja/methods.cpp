@@ -1,0 +1,361 @@
+// Methods of texts, lists and dicts. Methods that modify a value do not exist, as in Jinja's
+// immutable sandbox.
+#include <algorithm>
+#include <array>
+
+#include <utf8proc.h>
+
+#include "base/text.h"
+#include "chat/jinja/context.h"
+
+namespace leq::jinja {
+namespace {
+
+using Values = const Arguments&;
+
+Value strip_method(Context& context, const Value& self, Values arguments, Ends ends) {
+  arguments.check(context, "strip", 1);
+  const auto characters = arguments.get(0, "chars");
+  if (!characters || characters->is_none()) return context.heap.text(stripped(*self.text, ends));
+  return context.heap.text(
+      stripped(*self.text, ends, context.text_of(*characters, "what strip() takes off")));
+}
+Value strip(Context& c, const Value& self, Values a) {
+  return strip_method(c, self, a, Ends::both);
+}
+Value lstrip(Context& c, const Value& self, Values a) {
+  return strip_method(c, self, a, Ends::left);
+}
+Value rstrip(Context& c, const Value& self, Values a) {
+  return strip_method(c, self, a, Ends::right);
+}
+
+Value list_of(Context& context, std::vector<Text> texts) {
+  std::vector<Value> items;
+  for (Text& text : texts) items.push_back(context.heap.text(std::move(text)));
+  context.step(std::ssize(items));
+  return context.heap.list(std::move(items));
+}
+
+Value split_method(Context& context, const Value& self, Values arguments, bool from_right) {
+  arguments.check(context, "split", 2, {"sep", "maxsplit"});
+  const auto separator = arguments.get(0, "sep");
+  const auto limit = arguments.get(1, "maxsplit");
+  const std::int64_t most = limit ? context.whole_of(*limit, "split()'s limit") : -1;
+  if (!separator || separator->is_none()) {
+    if (from_right && most >= 0) context.wrong("rsplit() at white space is not supported");
+    return list_of(context, split_space(*self.text, most));
+  }
+  const auto at = context.text_of(*separator, "split()'s separator");
+  if (at.empty()) context.wrong("split() with an empty separator");
+  return list_of(context,
+                 from_right ? split_right(*self.text, at, most) : split(*self.text, at, most));
+}
+Value split_left(Context& c, const Value& self, Values a) {
+  return split_method(c, self, a, false);
+}
+Value rsplit(Context& c, const Value& self, Values a) { return split_method(c, self, a, true); }
+
+Value splitlines(Context& context, const Value& self, Values arguments) {
+  arguments.check(context, "splitlines", 1, {"keepends"});
+  const auto keep = arguments.get(0, "keepends");
+  return list_of(context, split_lines(*self.text, keep && truth(*keep)));
+}
+
+Value replace(Context& context, const Value& self, Values arguments) {
+  arguments.check(context, "replace", 3, {"count"});
+  const auto from = arguments.get(0, ""), to = arguments.get(1, ""),
+             count = arguments.get(2, "count");
+  if (!from || !to) context.wrong("replace() expects two texts");
+  (void)context.text_of(*from, "what replace() looks for");
+  (void)context.text_of(*to, "what replace() puts there");
+  const std::size_t places =
+      from->text->empty() ? self.text->size() + 1 : self.text->size() / from->text->size();
+  if (places > 0 && to->text->size() > kMostOutputBytes / places) {
+    context.wrong("replace() of more than ", kMostOutputBytes, " bytes");
+  }
+  const std::int64_t most = count ? context.whole_of(*count, "replace()'s count") : -1;
+  return context.heap.text(replaced(*self.text, *from->text, *to->text, most));
+}
+
+Value affix(Context& context, const Value& self, Values arguments, bool at_end) {
+  arguments.check(context, at_end ? "endswith" : "startswith", 1);
+  const auto wanted = arguments.get(0, "");
+  if (!wanted) context.wrong("startswith() and endswith() want a text");
+  const std::vector<Value> all =
+      wanted->is_list() ? wanted->list->items : std::vector<Value>{*wanted};
+  return of(std::ranges::any_of(all, [&](const Value& one) {
+    const auto text = context.text_of(one, "what startswith() and endswith() look for");
+    return at_end ? self.bytes().ends_with(text) : self.bytes().starts_with(text);
+  }));
+}
+Value startswith(Context& c, const Value& self, Values a) { return affix(c, self, a, false); }
+Value endswith(Context& c, const Value& self, Values a) { return affix(c, self, a, true); }
+
+Value without_affix(Context& context, const Value& self, Values arguments, bool at_end) {
+  arguments.check(context, "removeprefix", 1);
+  const auto wanted = arguments.get(0, "");
+  if (!wanted) context.wrong("removeprefix() and removesuffix() want a text");
+  const auto text = context.text_of(*wanted, "what removeprefix() takes off");
+  const bool there = at_end ? self.bytes().ends_with(text) : self.bytes().starts_with(text);
+  if (!there) return self;
+  return context.heap.text(
+      self.text->slice(at_end ? 0 : text.size(), self.text->size() - text.size()));
+}
+Value removeprefix(Context& c, const Value& self, Values a) {
+  return without_affix(c, self, a, false);
+}
+Value removesuffix(Context& c, const Value& self, Values a) {
+  return without_affix(c, self, a, true);
+}
+
+Value cased(Context& context, const Value& self, Values arguments, std::string_view how) {
+  arguments.check(context, how, 0);
+  return context.heap.text(Text::foreign(changed_case(self.bytes(), how)));
+}
+Value upper(Context& c, const Value& self, Values a) { return cased(c, self, a, "upper"); }
+Value lower(Context& c, const Value& self, Values a) { return cased(c, self, a, "lower"); }
+Value title(Context& c, const Value& self, Values a) { return cased(c, self, a, "title"); }
+Value capitalize(Context& c, const Value& self, Values a) {
+  return cased(c, self, a, "capitalize");
+}
+
+Value find_method(Context& context, const Value& self, Values arguments, bool last) {
+  arguments.check(context, "find", 1);
+  const auto wanted = arguments.get(0, "");
+  if (!wanted) context.wrong("find() expects a text");
+  const auto text = context.text_of(*wanted, "what find() looks for");
+  const std::size_t at = last ? self.bytes().rfind(text) : self.bytes().find(text);
+  if (at == std::string_view::npos) return of(std::int64_t{-1});
+  return of(static_cast<std::int64_t>(count_characters(self.bytes().substr(0, at))));
+}
+Value find(Context& c, const Value& self, Values a) { return find_method(c, self, a, false); }
+Value rfind(Context& c, const Value& self, Values a) { return find_method(c, self, a, true); }
+
+Value count(Context& context, const Value& self, Values arguments) {
+  arguments.check(context, "count", 1);
+  const auto wanted = arguments.get(0, "");
+  if (!wanted) context.wrong("count() expects a value");
+  if (self.is_list()) {
+    return of(static_cast<std::int64_t>(std::ranges::count_if(
+        self.list->items, [&](const Value& item) { return equal(item, *wanted); })));
+  }
+  const auto text = context.text_of(*wanted, "what count() counts");
+  if (text.empty()) return of(static_cast<std::int64_t>(count_characters(self.bytes())) + 1);
+  return of(std::ssize(split(*self.text, text, -1)) - 1);
+}
+
+Value join(Context& context, const Value& self, Values arguments) {
+  arguments.check(context, "join", 1);
+  const auto parts = arguments.get(0, "");
+  if (!parts) context.wrong("join() expects a list");
+  Text out;
+  bool more = false;
+  for (const Value& part : elements(context, *parts)) {
+    (void)context.text_of(part, "what join() joins");
+    if (more) out.append(*self.text);
+    more = true;
+    out.append(*part.text);
+    if (out.size() > kMostOutputBytes)
+      context.wrong("a text of more than ", kMostOutputBytes, " bytes");
+  }
+  return context.heap.text(std::move(out));
+}
+
+// Whether the text is not empty and all its characters are of one kind.
+Value is_all(Context& context, const Value& self, Values arguments, std::string_view kind) {
+  arguments.check(context, kind, 0);
+  std::string_view rest = self.bytes();
+  bool all = !rest.empty(), cased_one = false;
+  while (!rest.empty()) {
+    const std::size_t length = std::max<std::size_t>(utf8_length(rest), 1);
+    const char32_t c = utf8_length(rest) > 0 ? decode_utf8(rest) : 0xfffd;
+    const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+    const bool letter = category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
+    const bool digit = category == UTF8PROC_CATEGORY_ND;
+    if (kind == "isdigit") all = all && digit;
+    if (kind == "isalpha") all = all && letter;
+    if (kind == "isalnum") all = all && (letter || digit);
+    if (kind == "isspace") all = all && leading_space(rest) > 0;
+    const bool wrong_case =
+        category == (kind == "isupper" ? UTF8PROC_CATEGORY_LL : UTF8PROC_CATEGORY_LU);
+    if (kind == "isupper" || kind == "islower") all = all && !wrong_case;
+    cased_one = cased_one || category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL;
+    rest.remove_prefix(length);
+  }
+  if (kind == "isupper" || kind == "islower") all = all && cased_one;
+  return of(all);
+}
+Value isdigit(Context& c, const Value& self, Values a) { return is_all(c, self, a, "isdigit"); }
+Value isalpha(Context& c, const Value& self, Values a) { return is_all(c, self, a, "isalpha"); }
+Value isalnum(Context& c, const Value& self, Values a) { return is_all(c, self, a, "isalnum"); }
+Value isspace(Context& c, const Value& self, Values a) { return is_all(c, self, a, "isspace"); }
+Value isupper(Context& c, const Value& self, Values a) { return is_all(c, self, a, "isupper"); }
+Value islower(Context& c, const Value& self, Values a) { return is_all(c, self, a, "islower"); }
+
+Value keys(Context& context, const Value& self, Values arguments) {
+  arguments.check(context, "keys", 0);
+  return context.heap.list(elements(context, self));
+}
+
+Value values(Context& context, const Value& self, Values arguments) {
+  arguments.check(context, "values", 0);
+  std::vector<Value> list;
+  for (const auto& entry : self.dict->items) list.push_back(entry.second);
+  return context.heap.list(std::move(list));
+}
+
+Value items(Context& context, const Value& self, Values arguments) {
+  arguments.check(context, "items", 0);
+  std::vector<Value> list;
+  for (const auto& entry : self.dict->items) {
+    list.push_back(context.heap.tuple({entry.first, entry.second}));
+  }
+  context.step(std::ssize(list));
+  return context.heap.list(std::move(list));
+}
+
+Value get(Context& context, const Value& self, Values arguments) {
+  arguments.check(context, "get", 2, {"default"});
+  const auto key = arguments.get(0, "");
+  if (!key) context.wrong("get() expects a key");
+  if (const Value* found = self.dict->find(*key)) return *found;
+  const auto fallback = arguments.get(1, "default");
+  return fallback ? *fallback : none_value();
+}
+
+Value copy(Context& context, const Value& self, Values arguments) {
+  arguments.check(context, "copy", 0);
+  return self;
+}
+
+Value index(Context& context, const Value& self, Values arguments) {
+  arguments.check(context, "index", 1);
+  const auto wanted = arguments.get(0, "");
+  if (!wanted) context.wrong("index() expects a value");
+  const auto found = std::ranges::find_if(self.list->items,
+                                          [&](const Value& item) { return equal(item, *wanted); });
+  if (found == self.list->items.end()) context.wrong("index() of a value that is not in the list");
+  return of(static_cast<std::int64_t>(found - self.list->items.begin()));
+}
+
+using Function = Value (*)(Context&, const Value& self, const Arguments&);
+struct Method {
+  std::string_view name;
+  Function function;  // null: the method exists in Python but is not supported
+};
+
+constexpr std::array kTextMethods = {Method{"strip", strip},
+                                     Method{"lstrip", lstrip},
+                                     Method{"rstrip", rstrip},
+                                     Method{"split", split_left},
+                                     Method{"rsplit", rsplit},
+                                     Method{"splitlines", splitlines},
+                                     Method{"replace", replace},
+                                     Method{"startswith", startswith},
+                                     Method{"endswith", endswith},
+                                     Method{"removeprefix", removeprefix},
+                                     Method{"removesuffix", removesuffix},
+                                     Method{"upper", upper},
+                                     Method{"lower", lower},
+                                     Method{"title", title},
+                                     Method{"capitalize", capitalize},
+                                     Method{"find", find},
+                                     Method{"rfind", rfind},
+                                     Method{"count", count},
+                                     Method{"join", join},
+                                     Method{"isdigit", isdigit},
+                                     Method{"isnumeric", isdigit},
+                                     Method{"isdecimal", isdigit},
+                                     Method{"isalpha", isalpha},
+                                     Method{"isalnum", isalnum},
+                                     Method{"isspace", isspace},
+                                     Method{"isupper", isupper},
+                                     Method{"islower", islower},
+                                     Method{"format", str_format},
+                                     Method{"casefold", nullptr},
+                                     Method{"center", nullptr},
+                                     Method{"encode", nullptr},
+                                     Method{"expandtabs", nullptr},
+                                     Method{"format_map", nullptr},
+                                     Method{"index", nullptr},
+                                     Method{"isascii", nullptr},
+                                     Method{"isidentifier", nullptr},
+                                     Method{"isprintable", nullptr},
+                                     Method{"istitle", nullptr},
+                                     Method{"ljust", nullptr},
+                                     Method{"maketrans", nullptr},
+                                     Method{"partition", nullptr},
+                                     Method{"rindex", nullptr},
+                                     Method{"rjust", nullptr},
+                                     Method{"rpartition", nullptr},
+                                     Method{"swapcase", nullptr},
+                                     Method{"translate", nullptr},
+                                     Method{"zfill", nullptr}};
+
+constexpr std::array kDictMethods = {Method{"keys", keys},        Method{"values", values},
+                                     Method{"items", items},      Method{"get", get},
+                                     Method{"copy", copy},        Method{"clear", nullptr},
+                                     Method{"fromkeys", nullptr}, Method{"pop", nullptr},
+                                     Method{"popitem", nullptr},  Method{"setdefault", nullptr},
+                                     Method{"update", nullptr}};
+
+constexpr std::array kListMethods = {
+    Method{"count", count},     Method{"index", index},   Method{"copy", copy},
+    Method{"append", nullptr},  Method{"clear", nullptr}, Method{"extend", nullptr},
+    Method{"insert", nullptr},  Method{"pop", nullptr},   Method{"remove", nullptr},
+    Method{"reverse", nullptr}, Method{"sort", nullptr}};
+
+const Method* find_method(const Value& self, std::string_view name) {
+  const auto in = [&](const auto& table) -> const Method* {
+    const auto found = std::ranges::find(table, name, &Method::name);
+    return found == table.end() ? nullptr : &*found;
+  };
+  if (self.is_text()) return in(kTextMethods);
+  if (self.is_dict()) return in(kDictMethods);
+  return self.is_list() ? in(kListMethods) : nullptr;
+}
+
+}  // namespace
+
+std::optional<Value> method_of(Context& context, const Value& self, std::string_view name) {
+  const Method* method = find_method(self, name);
+  if (method == nullptr) return std::nullopt;
+  return context.heap.method(self, method->name);
+}
+
+Value call_method(Context& context, const BoundMethod& method, const Arguments& arguments) {
+  const Method* found = find_method(method.self, method.name);
+  if (found->function == nullptr) {
+    context.wrong("the method ", method.name, "() of ", type_name(method.self),
+                  " is not supported");
+  }
+  context.step(method.self.is_text() ? std::ssize(method.self.bytes()) / 64 : 1);
+  return found->function(context, method.self, arguments);
+}
+
+std::string changed_case(std::string_view text, std::string_view how) {
+  std::string out;
+  bool in_word = false;
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    if (length == 0) {
+      out += text[0];
+      text.remove_prefix(1);
+      in_word = false;
+      continue;
+    }
+    const auto c = static_cast<utf8proc_int32_t>(decode_utf8(text));
+    const bool begins = how == "title" ? !in_word : how == "capitalize" && out.empty();
+    const auto changed = how == "upper" ? utf8proc_toupper(c)
+                         : begins       ? utf8proc_totitle(c)
+                                        : utf8proc_tolower(c);
+    append_utf8(out, static_cast<char32_t>(changed));
+    const auto category = utf8proc_category(c);
+    in_word = category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LT;
+    text.remove_prefix(length);
+  }
+  return out;
+}
+
+}  // namespace leq::jinja

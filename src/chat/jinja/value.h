@@ -1,0 +1,131 @@
+// Values of a template's expressions, as in Python. Texts, lists and dicts are immutable,
+// namespaces are not. All values belong to the Heap of one rendering, so that a Value is cheap to
+// copy and nothing is destroyed recursively.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "chat/jinja/text.h"
+
+namespace leq::jinja {
+
+struct Value;
+struct Macro;
+struct Loop;
+struct BoundMethod;
+
+struct List {
+  std::vector<Value> items;
+  bool is_tuple = false;
+};
+
+struct Dict {
+  std::vector<std::pair<Value, Value>> items;  // in insertion order
+  const Value* find(std::string_view key) const;
+  const Value* find(const Value& key) const;
+};
+
+struct Namespace {
+  std::vector<std::pair<std::string_view, Value>> items;
+};
+
+struct Value {
+  enum class Type : std::uint8_t {
+    undefined,
+    none,
+    boolean,
+    integer,
+    real,
+    text,
+    list,
+    dict,
+    name_space,
+    macro,
+    function,  // a global function, by its number
+    method,    // a method bound to a value
+    loop
+  };
+  Type type = Type::undefined;
+  union {
+    const Text* text = nullptr;  // if undefined: its name, or null
+    bool boolean;
+    std::int64_t integer;
+    double real;
+    const List* list;
+    const Dict* dict;
+    Namespace* name_space;
+    const Macro* macro;
+    std::size_t function;
+    const BoundMethod* method;
+    const Loop* loop;
+  };
+
+  bool is(Type wanted) const { return type == wanted; }
+  bool is_text() const { return type == Type::text; }
+  bool is_list() const { return type == Type::list; }
+  bool is_dict() const { return type == Type::dict; }
+  bool is_undefined() const { return type == Type::undefined; }
+  bool is_none() const { return type == Type::none; }
+  bool is_boolean() const { return type == Type::boolean; }
+  // Whether it is an int in Python's sense, which includes bool.
+  bool is_whole() const { return type == Type::integer || type == Type::boolean; }
+  bool is_number() const { return is_whole() || type == Type::real; }
+  std::int64_t whole() const { return type == Type::boolean ? boolean : integer; }
+  double number() const { return type == Type::real ? real : static_cast<double>(whole()); }
+  std::string_view bytes() const { return text->bytes(); }
+};
+
+struct BoundMethod {
+  Value self;
+  std::string_view name;
+};
+
+// The state of a running loop.
+struct Loop {
+  std::size_t index = 0;  // from 0
+  const std::vector<Value>* items = nullptr;
+  std::size_t depth = 1;
+};
+
+Value none_value();
+Value of(bool value);
+Value of(std::int64_t value);
+Value of(double value);
+
+class Heap {
+ public:
+  Value text(Text text);
+  Value list(std::vector<Value> items);
+  Value tuple(std::vector<Value> items);
+  Value dict(Dict dict);
+  Value name_space();
+  Value method(const Value& self, std::string_view name);
+  Value loop(const Loop& loop);  // refers to `loop`, which changes as the loop runs
+  // An undefined value that keeps the missing name for error messages.
+  Value undefined(std::string_view name);
+  Loop& loop_of(const Value& value);
+
+  // Adds to the approximate memory in use; throws Error if it exceeds the limit.
+  void charge(std::size_t bytes);
+
+ private:
+  std::deque<Text> texts_;
+  std::deque<List> lists_;
+  std::deque<Dict> dicts_;
+  std::deque<Namespace> name_spaces_;
+  std::deque<BoundMethod> methods_;
+  std::deque<Loop> loops_;
+  std::size_t bytes_ = 0;
+};
+
+// Python's bool(), ==, and type name of a value.
+bool truth(const Value& value);
+bool equal(const Value& a, const Value& b);
+std::string_view type_name(const Value& value);
+
+}  // namespace leq::jinja

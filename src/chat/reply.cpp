@@ -1,0 +1,195 @@
+#include "chat/reply.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace leq {
+namespace {
+
+double rate(std::int64_t count, double seconds) {
+  return seconds > 0 ? static_cast<double>(count) / seconds : 0;
+}
+
+std::string dead_end(std::string_view text) {
+  constexpr std::size_t kShown = 40;
+  const std::string where =
+      text.empty()
+          ? "at its start"
+          : "after \"" + printable(text.substr(text.size() - std::min(text.size(), kShown))) + "\"";
+  return "grammar: no token of this model can go on with it " + where;
+}
+
+}  // namespace
+
+void check_prompt(std::span<const Token> prompt, std::size_t vocabulary, std::int64_t context) {
+  require(!prompt.empty(), "the prompt is empty: expected at least one token");
+  for (const Token id : prompt) {
+    require(id >= 0 && static_cast<std::size_t>(id) < vocabulary, "the prompt holds token ", id,
+            ", expected ids below the model's vocabulary of ", vocabulary);
+  }
+  require(std::ssize(prompt) < context, "the prompt has ", prompt.size(),
+          " tokens, which leaves no room for a reply in a context of ", context,
+          ": shorten it, or try a larger ", Setting{"context"});
+}
+
+double FinishedReply::prompt_tokens_per_second() const { return rate(fed_tokens, prompt_seconds); }
+
+double FinishedReply::reply_tokens_per_second() const {
+  return rate(decoded_tokens, reply_seconds);
+}
+
+Reply::Reply(const Tokenizer& tokenizer, std::span<const Token> prompt, const Sampler& sampler,
+             ReplyRules rules)
+    : tokenizer_(&tokenizer),
+      prompt_tokens_(prompt.size()),
+      context_(prompt.begin(), prompt.end()),
+      sampler_(sampler),
+      rules_(std::move(rules)),
+      decoder_(tokenizer, rules_.at_text_start),
+      finder_(rules_.stop.strings),
+      stopped_(reached_limit()),
+      thoughts_(rules_.thoughts, tokenizer) {
+  if (!rules_.grammar) return;
+  grammar_state_ = rules_.grammar->start();
+  const bool is_whole = rules_.grammar->must_end(grammar_state_);
+  if (stopped_ == StopReason::none && is_whole) stopped_ = StopReason::end_token;
+}
+
+SampleRequest Reply::request(std::span<const Token> drafts) {
+  const std::span<const std::uint64_t> mask = allowed(drafts);
+  const std::size_t known = context_.size();
+  context_.insert(context_.end(), drafts.begin(), drafts.end());
+  SampleRequest request = sampler_.request(
+      context_, {static_cast<std::uint32_t>(tokens().size()), rules_.number, rules_.choice});
+  context_.resize(known);
+  request.allowed = mask;
+  return request;
+}
+
+// The token that must come next because the reasoning has exceeded its budget.
+std::optional<Token> Reply::forced(std::span<const Token> drafts) const {
+  if (rules_.thoughts == nullptr) return std::nullopt;
+  ThoughtWatch watch = thoughts_;
+  for (const Token draft : drafts) watch.take(draft);
+  return watch.forced();
+}
+
+// If the grammar reports an error, no token is allowed.
+std::span<const std::uint64_t> Reply::allowed(std::span<const Token> drafts) {
+  if (const auto only = forced(drafts)) {
+    const auto id = static_cast<std::size_t>(*only);
+    allowed_.assign((rules_.thoughts->vocabulary + 63) / 64, 0);
+    allowed_[id / 64] |= std::uint64_t{1} << id % 64;
+    return allowed_;
+  }
+  if (!rules_.grammar) return {};
+  try {
+    GrammarState state = grammar_state_;
+    for (const Token draft : drafts) {
+      if (state != kOutOfGrammar) state = rules_.grammar->after(state, draft);
+    }
+    if (state == kOutOfGrammar) return {};  // the drafts are rejected, so this draw is unused
+    if (rules_.grammar->allows_all(state)) return {};
+    allow_after(state);
+  } catch (const Error&) {  // grammar_error() reports it
+    allowed_.assign(rules_.grammar->words(), 0);
+  }
+  return allowed_;
+}
+
+void Reply::allow_after(GrammarState state) {
+  GrammarMatcher& grammar = *rules_.grammar;
+  allowed_.assign(grammar.words(), 0);
+  grammar.allow(state, allowed_);
+  if (!grammar.may_end(state)) return;
+  for (const Token end : rules_.stop.end_tokens) {
+    const auto id = static_cast<std::size_t>(end);
+    if (end >= 0 && id / 64 < allowed_.size()) allowed_[id / 64] |= std::uint64_t{1} << id % 64;
+  }
+}
+
+std::string Reply::grammar_error() {
+  if (!rules_.grammar) return {};
+  try {
+    allow_after(grammar_state_);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  if (std::ranges::any_of(allowed_, [](std::uint64_t word) { return word != 0; })) return {};
+  return dead_end(text_);
+}
+
+// A special token adds no text, unless it is one of the tokens in `shown`.
+std::string Reply::decoded(Token token) {
+  if (std::ranges::find(rules_.shown, token) == rules_.shown.end()) return decoder_.push(token);
+  return decoder_.finish() + tokenizer_->decode(std::span(&token, 1), true);
+}
+
+std::string Reply::take(Token drawn) {
+  ensure(stopped_ == StopReason::none, "reply: a token after its end (", describe(stopped_), ")");
+  ensure(drawn >= 0, "reply: took ", drawn, ", which is no token");
+  if (rules_.stop.is_end_token(drawn)) {
+    stopped_ = StopReason::end_token;
+    return {};
+  }
+  context_.push_back(drawn);
+  sampler_.took();
+  thoughts_.take(drawn);
+  std::string text = finder_.push(decoded(drawn));
+  text_ += text;
+  stopped_ = finder_.found() ? StopReason::stop_string : reached_limit();
+  if (rules_.grammar) follow_grammar(drawn);
+  return text;
+}
+
+void Reply::follow_grammar(Token drawn) {
+  GrammarMatcher& grammar = *rules_.grammar;
+  try {
+    grammar_state_ = grammar.after(grammar_state_, drawn);
+  } catch (const Error& error) {
+    return fail(error.what());
+  }
+  if (grammar_state_ == kOutOfGrammar) return fail("the reply has left its grammar");
+  const bool found_string = stopped_ == StopReason::stop_string;
+  if (!found_string && grammar.must_end(grammar_state_)) stopped_ = StopReason::end_token;
+}
+
+void Reply::fail(std::string error) {
+  stopped_ = StopReason::failed;
+  error_ = std::move(error);
+}
+
+void Reply::interrupt() {
+  const bool limited = stopped_ == StopReason::token_limit || stopped_ == StopReason::context_full;
+  if (limited || stopped_ == StopReason::none) stopped_ = StopReason::interrupted;
+}
+
+std::string Reply::finish() {
+  ensure(stopped_ != StopReason::none, "reply: finished while it goes on");
+  if (finder_.found()) return {};
+  std::string text = finder_.push(decoder_.finish());
+  if (finder_.found()) {
+    if (stopped_ != StopReason::failed) stopped_ = StopReason::stop_string;
+  } else {
+    text += finder_.finish();
+  }
+  text_ += text;
+  return text;
+}
+
+std::int64_t Reply::tokens_left() const {
+  const std::int64_t left = rules_.context - std::ssize(context_);
+  const std::int64_t limit = rules_.stop.max_tokens;
+  return limit < 0 ? left : std::min(left, limit - std::ssize(tokens()));
+}
+
+StopReason Reply::reached_limit() const {
+  const std::int64_t limit = rules_.stop.max_tokens;
+  if (limit >= 0 && std::ssize(tokens()) >= limit) return StopReason::token_limit;
+  return std::ssize(context_) < rules_.context ? StopReason::none : StopReason::context_full;
+}
+
+}  // namespace leq

@@ -1,0 +1,138 @@
+// One reply while it is generated: how the next token is sampled, which text a token adds, and when
+// the reply ends. It is independent of devices, the KV cache and time; the owner of the logits
+// drives it, as src/engine does with many replies at once:
+//
+// while (reply.stopped() == StopReason::none) {
+// ... feed the tokens of reply.context() that the KV cache lacks ...
+// ... draw a token with reply.request() ...
+// show(reply.take(drawn));
+// }
+// show(reply.finish());
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "chat/thoughts.h"
+#include "grammar/matcher.h"
+#include "sampling/sampler.h"
+#include "sampling/stop.h"
+#include "tokenizer/tokenizer.h"
+
+namespace leq {
+
+// Throws Error if the prompt is empty, contains an id of `vocabulary` or more, or leaves no
+// position of `context` for a reply.
+void check_prompt(std::span<const Token> prompt, std::size_t vocabulary, std::int64_t context);
+
+// Receives the reply's text in pieces; a piece is never empty and never ends within a character.
+using TextSink = std::function<void(std::string_view text)>;
+
+struct ReplyRules {
+  StopRules stop;
+  std::int64_t context = 0;  // limit of positions for prompt and reply together
+  // The reply's number, and its index in the request; its draws depend on both (sampler.h).
+  std::uint32_t number = 0;
+  std::uint32_t choice = 0;
+  bool at_text_start = false;  // drop the space that some tokenizers put before a text
+  // The grammar of the reply; null: no restriction. A matcher is used by one thread at a time.
+  std::shared_ptr<GrammarMatcher> grammar = nullptr;
+  std::vector<Token> shown = {};  // special tokens whose texts are part of the reply's text
+  // The token limit of reasoning; null: no separate limit.
+  std::shared_ptr<const ThoughtBudget> thoughts = nullptr;
+};
+
+// The result of a request.
+struct FinishedReply {
+  std::vector<Token> tokens;  // without the end token
+  std::string text;           // all text passed to on_text
+  StopReason stopped = StopReason::none;
+  std::string stop_string;          // the stop string that ended the reply
+  std::int64_t cached_tokens = 0;   // prompt tokens found in the KV cache
+  std::int64_t fed_tokens = 0;      // prompt tokens fed by this request
+  double prompt_seconds = 0;        // time to feed the prompt tokens
+  std::int64_t decoded_tokens = 0;  // reply tokens fed to sample the next one
+  double reply_seconds = 0;         // from the first sampled token on
+
+  double prompt_tokens_per_second() const;
+  double reply_tokens_per_second() const;  // 0 if no token was decoded
+};
+
+class Reply {
+ public:
+  // `tokenizer` must outlive the reply. The reply samples with a copy of `sampler`.
+  Reply(const Tokenizer& tokenizer, std::span<const Token> prompt, const Sampler& sampler,
+        ReplyRules rules);
+
+  // The settings of the next draw: under a grammar only allowed tokens, or an end token if the text
+  // is complete. Valid until the next call and only while the reply is not moved. With Mirostat,
+  // draws must be made one after another, because each depends on the last token's probability.
+  SampleRequest request() { return request({}); }
+  // Like request(), for the token that follows context() and then `drafts`.
+  SampleRequest request(std::span<const Token> drafts);
+
+  // Whether a draw depends on earlier tokens in other ways than through the logits. If not,
+  // request({t}) is the same for all tokens t.
+  bool reads_text() const {
+    return rules_.grammar != nullptr || rules_.thoughts != nullptr || sampler_.reads_text();
+  }
+
+  // Adds the next token that was drawn. Returns the text that is final now: often empty, never part
+  // of a character. If the reply continues, the token is the last one of context() and must be fed
+  // before the next draw. Several tokens may be added one after another while the reply continues.
+  std::string take(Token drawn);
+
+  // Ends the reply because no token could be drawn; `error` is the reason.
+  void fail(std::string error);
+  // Ends the reply on request; takes precedence over a limit reached at the same time.
+  void interrupt();
+
+  // Returns the withheld rest of the text after the reply has stopped. It may complete a stop
+  // string.
+  std::string finish();
+
+  // Whether this token would end the reply as an end token.
+  bool ends_with(Token next) const { return rules_.stop.is_end_token(next); }
+
+  StopReason stopped() const { return stopped_; }
+  const std::string& error() const { return error_; }  // set if the reply failed
+  // The reason if the grammar prevents the next draw: no token of the model can continue its text,
+  // or the grammar is too ambiguous. Otherwise "".
+  std::string grammar_error();
+  std::string_view stop_string() const { return finder_.found_string(); }
+  // Prompt and reply, without the end token.
+  std::span<const Token> context() const { return context_; }
+  std::span<const Token> tokens() const { return context().subspan(prompt_tokens_); }
+  const std::string& text() const { return text_; }  // all text returned so far
+  std::int64_t tokens_left() const;                  // number of tokens that may still be drawn
+
+ private:
+  StopReason reached_limit() const;
+  std::span<const std::uint64_t> allowed(std::span<const Token> drafts);
+  std::optional<Token> forced(std::span<const Token> drafts) const;
+  void allow_after(GrammarState state);
+  std::string decoded(Token token);
+  void follow_grammar(Token drawn);
+
+  const Tokenizer* tokenizer_;
+  std::size_t prompt_tokens_;
+  std::vector<Token> context_;
+  Sampler sampler_;
+  ReplyRules rules_;
+  StreamDecoder decoder_;
+  StopStringFinder finder_;
+  std::string text_;
+  StopReason stopped_;
+  std::string error_;
+  GrammarState grammar_state_ = kOutOfGrammar;  // after the reply so far
+  ThoughtWatch thoughts_;
+  std::vector<std::uint64_t> allowed_;  // mask of the last request
+};
+
+}  // namespace leq

@@ -1,0 +1,541 @@
+#include "chat/tool_calls.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "chat/tool_marks.h"
+#include "grammar/json_schema.h"
+
+namespace leq {
+namespace {
+
+constexpr std::string_view kBlanks = " \t\r\n";
+constexpr std::size_t kLongestHead = 1 << 16;  // bytes; names of calls are shorter
+
+std::size_t space_at_end(std::string_view text) {
+  const std::size_t last = text.find_last_not_of(kBlanks);
+  return last == std::string_view::npos ? text.size() : text.size() - last - 1;
+}
+
+// Length of the longest suffix of `text` that is the beginning of `mark`.
+std::size_t open_tail(std::string_view text, std::string_view mark) {
+  for (std::size_t length = std::min(text.size(), mark.size() - 1); length > 0; --length) {
+    if (mark.starts_with(text.substr(text.size() - length))) return length;
+  }
+  return 0;
+}
+
+}  // namespace
+
+ReplyStyle reply_style(std::string_view chat_template) {
+  const auto has = [&](std::string_view mark) {
+    return chat_template.find(mark) != std::string_view::npos;
+  };
+  ReplyStyle style;
+  if (has("tool▁calls▁begin")) {
+    style.tools = ToolCallStyle::deepseek;
+  } else if (has("[TOOL_CALLS]")) {
+    style.tools = ToolCallStyle::mistral;
+  } else if (has("<function=")) {
+    style.tools = ToolCallStyle::xml;
+  } else if (has("<tool_call>")) {
+    style.tools = ToolCallStyle::hermes;
+  } else if (has("<|python_tag|>") || has("\"parameters\": dictionary")) {
+    style.tools = ToolCallStyle::llama3;
+  }
+  if (has("</think>")) {
+    style.think_begin = "<think>";
+    style.think_end = "</think>";
+  } else if (has("[/THINK]")) {
+    style.think_begin = "[THINK]";
+    style.think_end = "[/THINK]";
+  }
+  return style;
+}
+
+std::vector<Token> shown_tokens(const ReplyStyle& style, const Tokenizer& tokenizer) {
+  std::vector<std::string_view> marks;
+  switch (style.tools) {
+    case ToolCallStyle::none:
+      break;
+    case ToolCallStyle::hermes:
+    case ToolCallStyle::xml:
+      marks = {kHermesCall, kHermesCallEnd};
+      break;
+    case ToolCallStyle::llama3:
+      marks = {kPythonCall};
+      break;
+    case ToolCallStyle::mistral:
+      marks = {kMistralCalls, kArgs, kCallId};
+      break;
+    case ToolCallStyle::deepseek:
+      marks = {kDeepSeekCalls, kDeepSeekCallsEnd, kDeepSeekCall, kDeepSeekCallEnd, kDeepSeekSep};
+      break;
+  }
+  marks.push_back(style.think_begin);
+  marks.push_back(style.think_end);
+  std::vector<Token> tokens;
+  for (const std::string_view mark : marks) {
+    const auto id = mark.empty() ? std::nullopt : tokenizer.special_id(mark);
+    if (id && tokenizer.type(*id) == TokenType::control) tokens.push_back(*id);
+  }
+  return tokens;
+}
+
+bool begins_with_thoughts(const ReplyStyle& style, std::string_view prompt) {
+  prompt.remove_suffix(space_at_end(prompt));
+  return !style.think_begin.empty() && prompt.ends_with(style.think_begin);
+}
+
+ReplyReader::ReplyReader(const ReplyStyle& style, std::string_view prompt, bool with_tools,
+                         JsonNode tools)
+    : style_(style), tools_(tools) {
+  if (!with_tools) style_.tools = ToolCallStyle::none;
+  if (begins_with_thoughts(style_, prompt)) place_ = Place::thoughts;
+}
+
+ReplyPiece ReplyReader::push(std::string_view text) {
+  held_ += text;
+  while (step()) {
+  }
+  return std::exchange(out_, {});
+}
+
+ReplyPiece ReplyReader::finish() {
+  ended_ = true;
+  while (step()) {
+  }
+  if (place_ == Place::head) treat_as_content();
+  if (place_ == Place::thoughts) {
+    out_.thoughts += held_;
+  } else if (place_ == Place::content || place_ == Place::start) {
+    emit(held_);
+    out_.content += std::exchange(space_, {});
+  }
+  held_.clear();
+  return std::exchange(out_, {});
+}
+
+bool ReplyReader::step() {
+  if (held_.empty()) return false;
+  switch (place_) {
+    case Place::start:
+      return read_start();
+    case Place::thoughts:
+      return read_thoughts();
+    case Place::content:
+      return read_content();
+    case Place::head:
+      return read_head();
+    case Place::arguments:
+      return read_arguments();
+    case Place::parameters:
+      return read_parameters();
+    case Place::tail:
+      return read_tail();
+    case Place::between:
+      return read_between();
+  }
+  return false;
+}
+
+// Whether more text could complete this mark.
+bool ReplyReader::waits_for(std::string_view mark) const {
+  return !ended_ && held_.size() < mark.size() && mark.starts_with(held_);
+}
+
+bool ReplyReader::skip(std::string_view mark) {
+  if (mark.empty() || !held_.starts_with(mark)) return false;
+  held_.erase(0, mark.size());
+  return true;
+}
+
+void ReplyReader::skip_space() {
+  held_.erase(0, std::min(held_.find_first_not_of(kBlanks), held_.size()));
+}
+
+void ReplyReader::emit(std::string_view text) {
+  if (text.empty()) return;
+  const std::size_t space = space_at_end(text);
+  if (space < text.size()) {
+    out_.content += std::exchange(space_, {});
+    out_.content += text.substr(0, text.size() - space);
+  }
+  space_ += text.substr(text.size() - space);
+}
+
+void ReplyReader::add_arguments(std::string_view text) {
+  if (text.empty()) return;
+  if (out_.calls.empty() || out_.calls.back().index + 1 != calls_) {
+    out_.calls.push_back({.index = calls_ - 1});
+  }
+  out_.calls.back().arguments += text;
+}
+
+void ReplyReader::begin_call(std::string_view name, std::size_t drop) {
+  out_.calls.push_back({.index = calls_++, .name = std::string(name)});
+  name_ = name;
+  held_.erase(0, drop);
+  opened_.clear();
+  space_.clear();
+  depth_ = rest_ = {};
+}
+
+// Treats text that was taken for a call as content.
+bool ReplyReader::treat_as_content() {
+  const bool had_mark = !opened_.empty();
+  emit(std::exchange(opened_, {}));
+  place_ = Place::content;
+  if (style_.tools == ToolCallStyle::llama3) {  // calls only begin a reply
+    emit(std::exchange(held_, {}));
+    return false;
+  }
+  if (held_.empty() || had_mark) return !held_.empty();
+  emit(
+      std::string_view(held_).substr(0, 1));  // skips "<", so that the same mark is not found again
+  held_.erase(0, 1);
+  return true;
+}
+
+std::string_view ReplyReader::mark() const {
+  constexpr std::array<std::string_view, 6> kMarks = {"",          kHermesCall,   kHermesCall,
+                                                      kPythonCall, kMistralCalls, kDeepSeekCalls};
+  return kMarks[static_cast<std::size_t>(style_.tools)];
+}
+
+// Skips white space, then decides between reasoning and content.
+bool ReplyReader::read_start() {
+  if (thought_) skip_space();
+  const std::size_t first = held_.find_first_not_of(kBlanks);
+  if (first == std::string::npos) return false;
+  const std::string_view text = std::string_view(held_).substr(first);
+  if (!style_.think_begin.empty()) {
+    if (text.starts_with(style_.think_begin)) {
+      held_.erase(0, first + style_.think_begin.size());
+      place_ = Place::thoughts;
+      return true;
+    }
+    if (!ended_ && style_.think_begin.starts_with(text)) return false;
+  }
+  place_ = Place::content;
+  if (style_.tools == ToolCallStyle::llama3 && text.starts_with('{')) {
+    opened_ = held_.substr(0, first);
+    held_.erase(0, first);
+    python_ = false;
+    place_ = Place::head;
+  }
+  return true;
+}
+
+bool ReplyReader::read_thoughts() {
+  if (!any_thought_) skip_space();  // before the first one
+  const std::size_t end = held_.find(style_.think_end);
+  if (end == std::string::npos) {
+    const std::size_t sure = held_.size() - open_tail(held_, style_.think_end);
+    const std::size_t keep = sure - space_at_end(std::string_view(held_).substr(0, sure));
+    out_.thoughts += held_.substr(0, keep);
+    any_thought_ = any_thought_ || keep > 0;
+    held_.erase(0, keep);
+    return false;
+  }
+  const std::string_view text = std::string_view(held_).substr(0, end);
+  out_.thoughts += text.substr(0, text.size() - space_at_end(text));
+  held_.erase(0, end + style_.think_end.size());
+  place_ = Place::start;
+  style_.think_begin.clear();  // only once
+  thought_ = true;
+  return true;
+}
+
+bool ReplyReader::read_content() {
+  std::vector<std::string_view> marks;
+  if (!mark().empty()) marks.push_back(mark());
+  if (style_.tools == ToolCallStyle::xml) marks.push_back(kFunction);
+  std::size_t at = std::string::npos, open = 0;
+  std::string_view found;
+  for (const std::string_view one : marks) {
+    const std::size_t place = held_.find(one);
+    if (place < at) {
+      at = place;
+      found = one;
+    }
+    open = std::max(open, open_tail(held_, one));
+  }
+  if (at == std::string::npos) {
+    const std::size_t sure = held_.size() - (ended_ ? 0 : open);
+    emit(std::string_view(held_).substr(0, sure));
+    held_.erase(0, sure);
+    return false;
+  }
+  emit(std::string_view(held_).substr(0, at));
+  // Unlike other marks, <function= is part of the head that is read next.
+  const bool is_head = found == kFunction;
+  opened_ = is_head ? "" : std::string(found);
+  held_.erase(0, at + opened_.size());
+  python_ = found == kPythonCall;
+  place_ = Place::head;
+  return true;
+}
+
+bool ReplyReader::read_head() {
+  if (held_.size() > kLongestHead) return treat_as_content();
+  switch (style_.tools) {
+    case ToolCallStyle::hermes:
+      return read_json_head();
+    case ToolCallStyle::xml:
+      return read_xml_head();
+    case ToolCallStyle::llama3:
+      return python_ ? read_python_head() : read_json_head();
+    case ToolCallStyle::mistral:
+      return read_mistral_head();
+    case ToolCallStyle::deepseek:
+      return read_deepseek_head();
+    case ToolCallStyle::none:
+      break;
+  }
+  return treat_as_content();
+}
+
+bool ReplyReader::read_json_head() {
+  CallHead head = read_call_head(held_);
+  // A plain JSON object with a name is a call only if it has arguments.
+  const bool bare = style_.tools == ToolCallStyle::llama3 && !python_ &&
+                    head.state == CallHead::State::whole &&
+                    held_.find("\"parameters\"") == std::string::npos &&
+                    held_.find("\"arguments\"") == std::string::npos;
+  switch (bare ? CallHead::State::bad : head.state) {
+    case CallHead::State::open:
+      return false;
+    case CallHead::State::bad:
+      return treat_as_content();
+    case CallHead::State::streams:
+      begin_call(head.name, head.arguments);
+      place_ = Place::arguments;
+      return true;
+    case CallHead::State::whole:
+      begin_call(head.name, head.end);
+      add_arguments(head.text);
+      rest_.take("{}");
+      place_ = Place::tail;
+      return true;
+  }
+  return false;
+}
+
+// Reads [{...}, ...], or NAME[ARGS]{...} with an optional id between them.
+bool ReplyReader::read_mistral_head() {
+  const std::size_t first = held_.find_first_not_of(kBlanks);
+  if (first == std::string::npos) return false;
+  if (held_[first] == '[') {
+    opened_ += held_.substr(0, first + 1);
+    held_.erase(0, first + 1);
+    place_ = Place::between;
+    return true;
+  }
+  if (held_[first] == '{') return read_json_head();
+  const std::size_t args = held_.find(kArgs), brace = held_.find('{');
+  if (brace == std::string::npos) return false;
+  const std::size_t end = std::min({args, held_.find(kCallId), brace});
+  const std::string_view name = trim(std::string_view(held_).substr(0, end));
+  if (name.empty() || name.find_first_of(kBlanks) != std::string_view::npos)
+    return treat_as_content();
+  begin_call(std::string(name), brace);
+  rest_.take("{}");
+  place_ = Place::arguments;
+  return true;
+}
+
+// Reads <｜tool▁call▁begin｜>NAME<｜tool▁sep｜>{...}, or "function" instead of the name, which is
+// then on a line before a block of JSON.
+bool ReplyReader::read_deepseek_head() {
+  const std::size_t call = held_.find(kDeepSeekCall), sep = held_.find(kDeepSeekSep);
+  if (sep == std::string::npos) return false;
+  const std::size_t from = call < sep ? call + kDeepSeekCall.size() : 0;
+  const std::size_t brace = held_.find('{', sep);
+  if (brace == std::string::npos) return false;
+  std::string_view name = trim(std::string_view(held_).substr(from, sep - from));
+  if (name == "function") {
+    const std::string_view rest = std::string_view(held_).substr(sep + kDeepSeekSep.size(),
+                                                                 brace - sep - kDeepSeekSep.size());
+    name = trim(rest.substr(0, rest.find('\n')));
+  }
+  if (name.empty()) return treat_as_content();
+  begin_call(std::string(name), brace);
+  rest_.take("{}");
+  place_ = Place::arguments;
+  return true;
+}
+
+bool ReplyReader::read_xml_head() {
+  const std::size_t first = held_.find_first_not_of(kBlanks);
+  if (first == std::string::npos) return false;
+  const std::string_view text = std::string_view(held_).substr(first);
+  if (!text.starts_with(kFunction)) {
+    if (!ended_ && kFunction.starts_with(text)) return false;
+    if (text[0] == '{') return read_json_head();
+    return treat_as_content();
+  }
+  const std::size_t end = text.find('>');
+  if (end == std::string_view::npos) return false;
+  const std::string name(trim(text.substr(kFunction.size(), end - kFunction.size())));
+  if (name.empty()) return treat_as_content();
+  begin_call(name, first + end + 1);
+  add_arguments("{");
+  any_parameter_ = false;
+  place_ = Place::parameters;
+  return true;
+}
+
+// Reads NAME.call(KEY="...", ...) of built-in tools; other text is a program, returned at the end.
+bool ReplyReader::read_python_head() {
+  const std::size_t first = held_.find_first_not_of(kBlanks);
+  if (first == std::string::npos) return false;
+  if (held_[first] == '{') return read_json_head();
+  if (!ended_) return false;
+  std::string_view text = trim(held_);
+  const std::size_t call = text.find(".call(");
+  Json arguments = Json::object();
+  std::string name = "python";
+  if (call != std::string_view::npos && text.ends_with(')') &&
+      text.substr(0, call).find_first_of(" \n(") == std::string_view::npos) {
+    std::string_view rest = text.substr(call + 6);
+    rest.remove_suffix(1);
+    while (!rest.empty()) {
+      const std::size_t equals = rest.find('=');
+      if (equals == std::string_view::npos || equals + 1 >= rest.size()) break;
+      const std::string key(trim(rest.substr(0, equals)));
+      const std::size_t end = json_value_end(rest, equals + 1).value_or(rest.size());
+      const auto value = json_of(rest.substr(equals + 1, end - equals - 1));
+      if (!value) break;
+      arguments[key] = *value;
+      rest = rest.substr(end);
+      rest.remove_prefix(std::min(rest.find_first_not_of(" ,"), rest.size()));
+    }
+    if (rest.empty()) name = text.substr(0, call);
+  }
+  if (name == "python") arguments = {{"code", std::string(text)}};
+  begin_call(name, held_.size());
+  add_arguments(arguments.dump_any());
+  place_ = Place::content;
+  return false;
+}
+
+bool ReplyReader::read_arguments() {
+  const std::size_t taken = depth_.take(held_);
+  add_arguments(std::string_view(held_).substr(0, taken));
+  held_.erase(0, taken);
+  if (depth_.closed()) place_ = Place::tail;
+  return depth_.closed();
+}
+
+// The value of one argument as JSON: a string if its tool's schema allows one.
+std::string ReplyReader::argument_value(std::string_view key, std::string_view text) const {
+  const auto json = json_of(text);
+  if (!json || json->is_string()) return Json(text).dump_any();
+  for (JsonNode tool = tools_.first(); tool; tool = tool.next()) {
+    const JsonNode function = tool.find("function");
+    const JsonNode name = function.find("name");
+    if (!name.is_string() || name.text() != name_) continue;
+    const JsonNode schema = function.find("parameters");
+    const JsonNode property = schema.find("properties").find(key);
+    const bool null = json->is_null() && allows_null(property, schema);
+    if (!null && text_use(property, schema) == TextUse::allowed) return Json(text).dump_any();
+  }
+  return std::string(trim(text));
+}
+
+bool ReplyReader::read_parameters() {
+  skip_space();
+  if (held_.empty() || waits_for(kParameter) || waits_for(kFunctionEnd)) return false;
+  if (!held_.starts_with(kParameter)) {
+    skip(kFunctionEnd);
+    add_arguments("}");
+    rest_.take("{}");
+    place_ = Place::tail;
+    return true;
+  }
+  const std::size_t end = held_.find(kParameterEnd);
+  const std::size_t open = held_.find('>');
+  if (end == std::string::npos || open == std::string::npos || open > end) return false;
+  const std::string key(
+      trim(std::string_view(held_).substr(kParameter.size(), open - kParameter.size())));
+  std::string_view value = std::string_view(held_).substr(open + 1, end - open - 1);
+  if (value.starts_with('\n')) value.remove_prefix(1);
+  if (value.ends_with('\n')) value.remove_suffix(1);
+  add_arguments((any_parameter_ ? ", " : "") + Json(key).dump_any() + ": " +
+                argument_value(key, value));
+  any_parameter_ = true;
+  held_.erase(0, end + kParameterEnd.size());
+  return true;
+}
+
+// Reads the text that closes a call and is not part of its arguments.
+bool ReplyReader::read_tail() {
+  if (!rest_.closed()) {  // the enclosing object is open
+    JsonDepth outer = rest_;
+    std::string text = "{" + held_;
+    const std::size_t taken = outer.take(text);
+    if (!outer.closed()) return false;
+    held_.erase(0, taken - 1);
+    rest_ = outer;
+    return true;
+  }
+  skip_space();
+  if (held_.empty()) return false;
+  std::vector<std::string_view> ends;
+  switch (style_.tools) {
+    case ToolCallStyle::hermes:
+    case ToolCallStyle::xml:
+      ends = {kHermesCallEnd};
+      break;
+    case ToolCallStyle::deepseek:
+      ends = {"```", kDeepSeekCallEnd};
+      break;
+    case ToolCallStyle::llama3:
+      ends = {";"};
+      break;
+    default:
+      break;
+  }
+  for (const std::string_view end : ends) {
+    if (waits_for(end)) return false;
+    if (skip(end)) return true;
+  }
+  place_ = Place::between;
+  return true;
+}
+
+bool ReplyReader::read_between() {
+  skip_space();
+  if (held_.empty()) return false;
+  if (style_.tools == ToolCallStyle::mistral && (held_[0] == ',' || held_[0] == ']')) {
+    const bool more = held_[0] == ',';
+    held_.erase(0, 1);
+    opened_.clear();
+    if (!more) place_ = Place::content;
+    return true;
+  }
+  if (style_.tools == ToolCallStyle::mistral || style_.tools == ToolCallStyle::llama3) {
+    place_ = held_[0] == '{' ? Place::head : Place::content;
+    if (place_ == Place::content && !opened_.empty()) return treat_as_content();
+    return true;
+  }
+  if (style_.tools == ToolCallStyle::deepseek) {
+    if (waits_for(kDeepSeekCallsEnd) || waits_for(kDeepSeekCall)) return false;
+    if (held_.starts_with(kDeepSeekCall)) {
+      place_ = Place::head;
+      return true;
+    }
+    skip(kDeepSeekCallsEnd);
+    skip_space();
+  }
+  place_ = Place::content;
+  return !held_.empty();
+}
+
+}  // namespace leq

@@ -1,0 +1,129 @@
+// Parses a model's reply into reasoning, content and tool calls, incrementally: input and
+// output come in pieces. How the input is split only affects how the output is split, never its
+// text.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json_tree.h"
+#include "chat/call_head.h"
+#include "tokenizer/tokenizer.h"
+
+namespace leq {
+
+enum class ToolCallStyle : std::uint8_t {
+  none,
+  hermes,    // <tool_call>{"name": ..., "arguments": {...}}</tool_call>: Hermes, Qwen
+  xml,       // <tool_call><function=NAME><parameter=KEY>...: Qwen3-Coder, Qwen3.5
+  llama3,    // {"name": ..., "parameters": {...}}, or <|python_tag|>NAME.call(KEY="...")
+  mistral,   // [TOOL_CALLS][{"name": ..., "arguments": {...}}], or [TOOL_CALLS]NAME[ARGS]{...}
+  deepseek,  // <｜tool▁calls▁begin｜>...: DeepSeek-V3, R1
+};
+
+struct ReplyStyle {
+  ToolCallStyle tools = ToolCallStyle::none;
+  // The marks around reasoning; empty: none.
+  std::string think_begin, think_end;
+};
+
+// How a model with this template writes calls and reasoning, judging by the template's marks.
+ReplyStyle reply_style(std::string_view chat_template);
+
+// Special tokens that must appear in a reply's text, because calls begin with them
+// (EngineRequest::shown).
+std::vector<Token> shown_tokens(const ReplyStyle& style, const Tokenizer& tokenizer);
+
+// Whether the end of a rendered conversation has begun the reply's reasoning.
+bool begins_with_thoughts(const ReplyStyle& style, std::string_view prompt);
+
+struct ToolCallPiece {
+  std::size_t index = 0;  // index of the call in its reply, from 0
+  std::string name = {};  // set in a call's first piece, empty in all others
+  // The next part of a JSON object's text. All parts of a call form one object, unless the reply
+  // was cut off within it.
+  std::string arguments = {};
+};
+
+struct ReplyPiece {
+  std::string thoughts;
+  std::string content;
+  std::vector<ToolCallPiece> calls;
+
+  bool empty() const { return thoughts.empty() && content.empty() && calls.empty(); }
+};
+
+class ReplyReader {
+ public:
+  // `prompt`: the end of the rendered conversation (begins_with_thoughts). Without `with_tools`,
+  // text that looks like a call is content. `tools`: as in ChatRequest, must outlive the reader;
+  // their schemas give the types of arguments in the xml style, which writes all values as text.
+  ReplyReader(const ReplyStyle& style, std::string_view prompt, bool with_tools,
+              JsonNode tools = {});
+
+  ReplyPiece push(std::string_view text);
+  // Returns the withheld text. A call that was cut off before its name was known, or an invalid
+  // call, is returned as content.
+  ReplyPiece finish();
+
+  std::size_t calls() const { return calls_; }  // number of calls begun so far
+
+ private:
+  enum class Place : std::uint8_t {
+    start,  // only white space so far
+    thoughts,
+    content,
+    head,        // after a mark, before a call's arguments
+    arguments,   // within JSON arguments
+    parameters,  // within arguments of the xml style
+    tail,        // after the arguments, up to the end of the call
+    between,     // between calls that share one mark
+  };
+
+  // Each function consumes as much of held_ as it can and returns whether more can be consumed now.
+  bool step();
+  bool read_start();
+  bool read_thoughts();
+  bool read_content();
+  bool read_head();
+  bool read_json_head();
+  bool read_mistral_head();
+  bool read_deepseek_head();
+  bool read_xml_head();
+  bool read_python_head();
+  bool read_arguments();
+  bool read_parameters();
+  bool read_tail();
+  bool read_between();
+
+  bool waits_for(std::string_view mark) const;
+  bool skip(std::string_view mark);
+  void skip_space();
+  bool treat_as_content();
+  void begin_call(std::string_view name, std::size_t drop);
+  void add_arguments(std::string_view text);
+  void emit(std::string_view text);
+  std::string_view mark() const;
+  std::string argument_value(std::string_view key, std::string_view text) const;
+
+  ReplyStyle style_;
+  JsonNode tools_;
+  Place place_ = Place::start;
+  std::string held_;
+  std::string opened_;  // the mark read before the head
+  std::string space_;   // white space that is content only if more content follows
+  std::string name_;    // name of the current call
+  bool ended_ = false;
+  bool python_ = false;
+  JsonDepth depth_, rest_;
+  bool any_parameter_ = false;
+  bool thought_ = false, any_thought_ = false;
+  std::size_t calls_ = 0;
+  ReplyPiece out_;
+};
+
+}  // namespace leq

@@ -1,0 +1,51 @@
+// Grammars of replies that may call tools: free text until a call begins in the notation of the
+// model's template; then a call of one of the tools, with arguments that match its schema; then
+// free text again.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "base/json_tree.h"
+#include "chat/tool_calls.h"
+#include "grammar/grammar.h"
+
+namespace leq {
+
+enum class CallCount : std::uint8_t { one, any };  // calls in a reply; `one` ends the reply
+
+// `tools`: as in ChatRequest, each with a named function; `prompt`: as for ReplyReader. Null if the
+// style has no calls. Unsupported parts of a schema are ignored and noted (SchemaNotes; an invalid
+// schema allows any object). If the tool has "strict": true, they throw Error naming `source`, the
+// tool and the keyword.
+std::shared_ptr<const Grammar> tool_grammar(const ReplyStyle& style, JsonNode tools,
+                                            std::string_view prompt, CallCount count,
+                                            std::string_view source, SchemaNotes* notes = nullptr);
+
+// The reply is one call, {"name": ..., "arguments": {...}}, of the tool `only` (of any tool if it
+// is empty), after reasoning if the style has any.
+std::shared_ptr<const Grammar> forced_call_grammar(const ReplyStyle& style, JsonNode tools,
+                                                   std::string_view only, std::string_view prompt,
+                                                   std::string_view source,
+                                                   SchemaNotes* notes = nullptr);
+
+// The schema of an answer; if `schema` is nothing, the answer may be any object.
+struct AnswerSchema {
+  JsonNode schema = {};
+  std::string_view source;
+  bool strict = false;
+};
+
+// The reply is an answer, after optional reasoning.
+std::shared_ptr<const Grammar> answer_grammar(const ReplyStyle& style, const AnswerSchema& answer,
+                                              std::string_view prompt,
+                                              SchemaNotes* notes = nullptr);
+// The reply is calls in the style's notation or an answer, after reasoning. `style` has calls.
+std::shared_ptr<const Grammar> call_or_answer_grammar(const ReplyStyle& style, JsonNode tools,
+                                                      const AnswerSchema& answer,
+                                                      std::string_view prompt, CallCount count,
+                                                      std::string_view source,
+                                                      SchemaNotes* notes = nullptr);
+
+}  // namespace leq

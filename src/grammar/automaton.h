@@ -1,0 +1,98 @@
+// A pushdown automaton over bytes, simulated lazily. A state is the set of all stacks of places
+// that the bytes read so far may lead to. Stacks share their lower parts; equal stacks, equal
+// states and transitions are stored only once.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "grammar/grammar.h"
+
+namespace leq {
+
+class GrammarAutomaton {
+ public:
+  using State = std::int32_t;
+  using Stack = std::int32_t;
+  static constexpr State kDead = -1;
+
+  explicit GrammarAutomaton(std::shared_ptr<const Grammar> grammar);
+
+  State start() const { return start_; }
+  // Throws Error if the number of stacks or states exceeds its limit.
+  State next(State state, std::uint8_t byte) {
+    const std::size_t at = static_cast<std::size_t>(state) * classes_ + class_of_[byte];
+    const State known = next_[at];
+    return known != kUnknownState ? known : find_next(state, byte);
+  }
+  State after(State state, std::string_view bytes);
+
+  bool may_end(State state) const { return info(state).may_end; }
+  // Whether the rule in which local_start began may have ended.
+  bool leaves(State state) const { return info(state).leaves; }
+  bool can_read(State state) const { return !info(state).tops.empty(); }
+
+  // The stacks whose top place can read a byte, sorted by id.
+  const std::vector<Stack>& tops(State state) const { return info(state).tops; }
+  std::int32_t place_of(Stack stack) const { return node(stack).place; }
+  // The state after the rule at the top of the stack has ended.
+  State below(Stack stack);
+  // The state at this place of a rule if the stack below it is unknown.
+  State local_start(std::int32_t place);
+
+ private:
+  static constexpr State kUnknownState = -2;
+  static constexpr Stack kEnd = 0;        // the bottom of a stack: the text is complete
+  static constexpr Stack kElsewhere = 1;  // the unknown part below a local_start state
+
+  struct StackNode {
+    std::int32_t place = -1;
+    Stack below = kEnd;
+  };
+  struct Info {
+    std::vector<Stack> tops;
+    bool may_end = false, leaves = false;
+  };
+
+  const StackNode& node(Stack stack) const { return stacks_[static_cast<std::size_t>(stack)]; }
+  const Info& info(State state) const { return states_[static_cast<std::size_t>(state)]; }
+  Stack stack_of(std::int32_t place, Stack below);
+  State find_next(State state, std::uint8_t byte);
+  // The state of all stacks that can be reached from open_ without reading a byte (the closure).
+  State close();
+  State state_of(Info info);
+  bool only_ends(std::int32_t place) const { return only_ends_[static_cast<std::size_t>(place)]; }
+
+  std::shared_ptr<const Grammar> grammar_;
+  std::vector<bool> only_ends_;  // by place: only the end of its rule can follow
+  std::array<std::uint16_t, 256> class_of_ = {};
+  std::size_t classes_ = 0;
+  std::vector<StackNode> stacks_;
+  std::unordered_map<std::uint64_t, Stack> stack_ids_;
+  std::vector<Info> states_;
+  std::unordered_multimap<std::uint64_t, State> state_ids_;  // by checksum
+  std::vector<State> next_;                                  // [states, classes]
+  std::unordered_map<Stack, State> below_;
+  std::unordered_map<std::int32_t, State> local_;
+  State start_ = kDead;
+  std::size_t kept_ = 0;  // sum of the numbers of tops of all states
+  // Scratch of close():
+  std::vector<Stack> open_;
+  std::vector<std::uint32_t> seen_;  // by stack: the last closure that visited it
+  std::uint32_t turn_ = 0;
+};
+
+// Removes dead ends from an automaton, so that every allowed prefix can be continued to a complete
+// text.
+
+// Removes all edges, calls and skips from which no end can be reached. `starts`: the first place of
+// each rule. Returns false if the rule `root` then matches no text.
+bool drop_dead_ends(std::vector<Grammar::Place>& places, std::span<const std::int32_t> starts,
+                    std::int32_t root);
+
+}  // namespace leq

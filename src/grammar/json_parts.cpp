@@ -1,0 +1,542 @@
+#include "grammar/json_parts.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+
+namespace leq {
+namespace {
+
+using Expr = GrammarBuilder::Expr;
+
+constexpr std::size_t kMostDigits = 20;
+
+// Compares lengths, then digits; neither number has leading zeros.
+int compare_naturals(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return a.size() < b.size() ? -1 : 1;
+  return a.compare(b);
+}
+
+std::string plus_one(std::string digits) {
+  for (std::size_t i = digits.size(); i-- > 0;) {
+    if (digits[i] != '9') {
+      ++digits[i];
+      return digits;
+    }
+    digits[i] = '0';
+  }
+  return "1" + digits;
+}
+
+// `digits` must not be "0".
+std::string minus_one(std::string digits) {
+  for (std::size_t i = digits.size(); i-- > 0;) {
+    if (digits[i] != '0') {
+      --digits[i];
+      break;
+    }
+    digits[i] = '9';
+  }
+  return digits.size() > 1 && digits[0] == '0' ? digits.substr(1) : digits;
+}
+
+// The next larger (or smaller) whole number.
+Decimal next_whole(const Decimal& value, bool upwards) {
+  if (value.negative == upwards) {  // towards 0
+    if (!value.fraction.empty()) return {value.whole != "0" && value.negative, value.whole};
+    if (value.whole == "0") return {!upwards, "1"};
+    const std::string digits = minus_one(value.whole);
+    return {value.negative && digits != "0", digits};
+  }
+  if (value.is_zero()) return {!upwards, "1"};
+  return {value.negative, plus_one(value.whole)};
+}
+
+bool all(std::string_view digits, char digit) {
+  return digits.find_first_not_of(digit) == std::string_view::npos;
+}
+
+class Ranges {
+ public:
+  explicit Ranges(GrammarBuilder& builder) : b_(builder) {}
+
+  Expr digit(char first, char last) {
+    return b_.chars({{static_cast<char32_t>(first), static_cast<char32_t>(last)}});
+  }
+
+  // Numbers with as many digits as both bounds have. After a digit that is strictly between the
+  // bounds, the other digits are free, so that each bound adds only a chain of choices.
+  Expr same_length(std::string_view least, std::string_view most) {
+    const auto size = static_cast<std::int64_t>(least.size());
+    if (all(least, '0') && all(most, '9')) return digits(b_, size, size);
+    const std::string_view low = least.substr(1), high = most.substr(1);
+    if (least[0] == most[0]) return b_.sequence({b_.text(least.substr(0, 1)), tail(low, high)});
+    const std::string nines(low.size(), '9'), zeros(low.size(), '0');
+    char first = least[0], last = most[0];
+    std::vector<Expr> ways;
+    if (!all(low, '0')) {
+      ways.push_back(b_.sequence({b_.text(least.substr(0, 1)), tail(low, nines)}));
+      ++first;
+    }
+    if (!all(high, '9')) {
+      ways.push_back(b_.sequence({b_.text(most.substr(0, 1)), tail(zeros, high)}));
+      --last;
+    }
+    if (first <= last) {
+      ways.push_back(b_.sequence({digit(first, last), digits(b_, size - 1, size - 1)}));
+    }
+    return b_.choice(std::move(ways));
+  }
+
+  // Numbers from `least` to `most` of at most kMostDigits digits; nothing if the range is empty.
+  Expr naturals(const std::string& least, const std::optional<std::string>& bound) {
+    const std::string most =
+        bound && bound->size() <= kMostDigits ? *bound : std::string(kMostDigits, '9');
+    if (compare_naturals(least, most) > 0) return b_.choice({});
+    if (least.size() == most.size()) return same_length(least, most);
+    std::vector<Expr> ways = {same_length(least, std::string(least.size(), '9'))};
+    const std::size_t longest = all(most, '9') ? most.size() : most.size() - 1;
+    if (longest > least.size()) {
+      ways.push_back(
+          b_.sequence({digit('1', '9'), digits(b_, static_cast<std::int64_t>(least.size()),
+                                               static_cast<std::int64_t>(longest) - 1)}));
+    }
+    if (longest < most.size()) {
+      ways.push_back(same_length("1" + std::string(most.size() - 1, '0'), most));
+    }
+    return b_.choice(std::move(ways));
+  }
+
+  // A bound of an absolute value, whose fraction is cut to kMostDigits.
+  struct Bound {
+    std::string whole, fraction;
+    bool out = false;  // the bound itself is excluded
+  };
+
+  // Absolute values from `least` to `most`.
+  Expr sizes(const Bound& least, const std::optional<Bound>& most) {
+    const Expr any_fraction = b_.optional(b_.sequence({b_.text("."), digits(b_, 1, kMostDigits)}));
+    std::vector<Expr> ways;
+    if (most && least.whole == most->whole) {
+      return b_.sequence({b_.text(least.whole), fraction(least, *most, 0, true, true)});
+    }
+    ways.push_back(b_.sequence({b_.text(least.whole), fraction(least, {}, 0, true, false)}));
+    std::optional<std::string> last;
+    if (most && most->whole != "0") last = minus_one(most->whole);
+    if (!most || last) {
+      ways.push_back(b_.sequence({naturals(plus_one(least.whole), last), any_fraction}));
+    }
+    if (most && compare_naturals(least.whole, most->whole) < 0 &&
+        most->whole.size() <= kMostDigits) {
+      ways.push_back(b_.sequence({b_.text(most->whole), fraction({}, *most, 0, false, true)}));
+    }
+    return b_.choice(std::move(ways));
+  }
+
+ private:
+  Expr tail(std::string_view least, std::string_view most) {
+    return least.empty() ? b_.nothing() : same_length(least, most);
+  }
+
+  // The text after a whole number and `i` digits of its fraction. `low` (`high`): the digits so far
+  // equal those of `least` (`most`), so this bound still restricts the following digits.
+  Expr fraction(const Bound& least, const Bound& most, std::size_t i, bool low, bool high) {
+    const auto rest_is_zero = [&](const Bound& bound) { return i >= bound.fraction.size(); };
+    const auto digit_of = [&](const Bound& bound) {
+      return rest_is_zero(bound) ? '0' : bound.fraction[i];
+    };
+    // An inclusive lower bound whose digits are used up restricts no further digit.
+    if (low && rest_is_zero(least) && !least.out) low = false;
+    const bool may_end = (!low || (rest_is_zero(least) && !least.out)) &&
+                         (!high || !rest_is_zero(most) || !most.out);
+    std::vector<Expr> ways;
+    if (may_end) ways.push_back(b_.nothing());
+    const auto left = static_cast<std::int64_t>(kMostDigits - i);
+    const auto add = [&](Expr first, bool next_low, bool next_high) {
+      const bool free = !next_low && !next_high;
+      const Expr next =
+          free ? digits(b_, 0, left - 1) : fraction(least, most, i + 1, next_low, next_high);
+      ways.push_back(i > 0 ? b_.sequence({first, next}) : b_.sequence({b_.text("."), first, next}));
+    };
+    // At the end of an exclusive upper bound's digits, no further number is below the bound.
+    if (high && rest_is_zero(most) && most.out) return b_.choice(std::move(ways));
+    if (left > 0) {
+      char first = low ? digit_of(least) : '0', last = high ? digit_of(most) : '9';
+      if (low && high && first == last) {
+        add(digit(first, last), true, true);
+        first = static_cast<char>(last + 1);
+      } else {
+        if (low && first <= last) {
+          add(digit(first, first), true, false);
+          ++first;
+        }
+        if (high && first <= last) {
+          add(digit(last, last), false, true);
+          --last;
+        }
+      }
+      if (first <= last) add(digit(first, last), false, false);
+    }
+    return b_.choice(std::move(ways));
+  }
+
+  GrammarBuilder& b_;
+};
+
+// Cuts a bound to the digits that are written; the removed digits make a lower bound exclusive.
+Ranges::Bound bound_of(const std::optional<Decimal>& value, bool out, bool is_least) {
+  if (!value) return {"0"};
+  Ranges::Bound bound = {value->whole, value->fraction, out};
+  if (bound.fraction.size() <= kMostDigits) return bound;
+  bound.fraction.resize(kMostDigits);
+  while (bound.fraction.ends_with('0')) bound.fraction.pop_back();
+  bound.out = is_least;
+  return bound;
+}
+
+}  // namespace
+
+Decimal decimal_of(JsonNode number) {
+  Decimal value;
+  std::string text = number.is_integer() ? number.dump() : std::string();
+  if (text.empty()) {
+    std::string buffer(512, '\0');
+    const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), number.number(),
+                                   std::chars_format::fixed);
+    text.assign(buffer.data(), end.ptr);
+  }
+  value.negative = text.starts_with('-');
+  if (value.negative) text.erase(0, 1);
+  const std::size_t point = std::min(text.find('.'), text.size());
+  value.whole = text.substr(0, point);
+  if (point < text.size()) value.fraction = text.substr(point + 1);
+  while (value.fraction.ends_with('0')) value.fraction.pop_back();
+  value.negative = value.negative && !value.is_zero();
+  return value;
+}
+
+std::string text_of(const Decimal& value) {
+  return (value.negative ? "-" : "") + value.whole +
+         (value.fraction.empty() ? "" : "." + value.fraction);
+}
+
+int compare(const Decimal& a, const Decimal& b) {
+  if (a.negative != b.negative) return a.negative ? -1 : 1;
+  const int whole = compare_naturals(a.whole, b.whole);
+  const int size = whole != 0 ? whole : a.fraction.compare(b.fraction);
+  return a.negative ? -size : size;
+}
+
+NumberRange whole_range(const NumberRange& range) {
+  NumberRange whole = {range.least, range.most};
+  if (range.least && (range.above_least || !range.least->fraction.empty())) {
+    whole.least = next_whole(*range.least, true);
+  }
+  if (range.most && (range.below_most || !range.most->fraction.empty())) {
+    whole.most = next_whole(*range.most, false);
+  }
+  return whole;
+}
+
+bool is_empty(const NumberRange& range) {
+  if (!range.least || !range.most) return false;
+  const int order = compare(*range.least, *range.most);
+  return order > 0 || (order == 0 && (range.above_least || range.below_most));
+}
+
+Expr digits(GrammarBuilder& builder, std::int64_t least, std::int64_t most) {
+  return builder.repeat(builder.chars({{'0', '9'}}), least, most);
+}
+
+Expr natural_number(GrammarBuilder& builder) { return Ranges(builder).naturals("0", std::nullopt); }
+
+Expr integer_in(GrammarBuilder& builder, const NumberRange& range) {
+  Ranges ranges(builder);
+  const auto size = [](const Decimal& value) { return std::optional(value.whole); };
+  const auto& [least, most, above, below] = range;
+  std::vector<Expr> ways;
+  if (!most || !most->negative) {
+    ways.push_back(ranges.naturals(least && !least->negative ? least->whole : "0",
+                                   most ? size(*most) : std::nullopt));
+  }
+  if (!least || least->negative) {
+    ways.push_back(builder.sequence(
+        {builder.text("-"), ranges.naturals(most && most->negative ? most->whole : "1",
+                                            least ? size(*least) : std::nullopt)}));
+  }
+  return builder.choice(std::move(ways));
+}
+
+Expr number_in(GrammarBuilder& builder, const NumberRange& range) {
+  Ranges ranges(builder);
+  const auto& [least, most, above, below] = range;
+  const auto sizes = [&](const std::optional<Decimal>& from, bool from_out,
+                         const std::optional<Decimal>& to, bool to_out) {
+    std::optional<Ranges::Bound> upper;
+    if (to && to->whole.size() <= kMostDigits) upper = bound_of(to, to_out, false);
+    return ranges.sizes(bound_of(from, from && from_out, true), upper);
+  };
+  std::vector<Expr> ways;
+  if (!most || !most->negative) {
+    const bool bounded = least && !least->negative;
+    ways.push_back(sizes(bounded ? least : std::nullopt, above, most, below));
+  }
+  if (!least || least->negative) {
+    const bool bounded = most && (most->negative || (most->is_zero() && below));
+    ways.push_back(builder.sequence(
+        {builder.text("-"), sizes(bounded ? most : std::nullopt, below, least, above)}));
+  }
+  return builder.choice(std::move(ways));
+}
+
+namespace {
+
+constexpr std::int64_t kMostDigitsOfANumber = 20;
+
+std::string hex4(char32_t c) {
+  std::string out = "\\u";
+  for (int shift = 12; shift >= 0; shift -= 4) out += "0123456789abcdef"[c >> shift & 15];
+  return out;
+}
+
+// The JSON escape of a character that must be escaped; empty for all others.
+std::string escape_of(char32_t c) {
+  switch (c) {
+    case '"':
+      return "\\\"";
+    case '\\':
+      return "\\\\";
+    case '\b':
+      return "\\b";
+    case '\f':
+      return "\\f";
+    case '\n':
+      return "\\n";
+    case '\r':
+      return "\\r";
+    case '\t':
+      return "\\t";
+    default:
+      return c < 0x20 ? hex4(c) : std::string();
+  }
+}
+
+// Characters that a JSON string may contain unescaped.
+const std::vector<CharRange> kPlain = {{0x20, 0x21}, {0x23, 0x5b}, {0x5d, kLastCharacter}};
+
+std::vector<CharRange> common(const std::vector<CharRange>& a, const std::vector<CharRange>& b) {
+  std::vector<CharRange> both;
+  for (const CharRange& x : a) {
+    for (const CharRange& y : b) {
+      const CharRange part = {std::max(x.first, y.first), std::min(x.last, y.last)};
+      if (part.first <= part.last) both.push_back(part);
+    }
+  }
+  return both;
+}
+
+}  // namespace
+
+JsonParts::Expr JsonParts::rule(std::string_view name, Expr (JsonParts::*make)()) {
+  const std::int32_t id = builder_.rule(name);
+  // The rule is registered before it is defined, because a JSON value may contain values.
+  if (made_.insert(id).second) builder_.define(id, (this->*make)());
+  return builder_.call(id);
+}
+
+JsonParts::Expr JsonParts::space() { return rule("json space", &JsonParts::make_space); }
+JsonParts::Expr JsonParts::character() {
+  return rule("json character", &JsonParts::make_character);
+}
+JsonParts::Expr JsonParts::string() { return rule("json string", &JsonParts::make_string); }
+JsonParts::Expr JsonParts::value() { return rule("json value", &JsonParts::make_value); }
+JsonParts::Expr JsonParts::object() { return rule("json object", &JsonParts::make_object); }
+JsonParts::Expr JsonParts::array() { return rule("json array", &JsonParts::make_array); }
+
+JsonParts::Expr JsonParts::make_space() {
+  GrammarBuilder& b = builder_;
+  return b.choice(
+      {b.nothing(), b.text(" "),
+       b.sequence({b.text("\n"), b.repeat(b.chars({{' ', ' '}, {'\t', '\t'}}), 0, 20)})});
+}
+
+// A pair of surrogates encodes one character; an unpaired surrogate encodes none.
+JsonParts::Expr JsonParts::make_character() {
+  GrammarBuilder& b = builder_;
+  const Expr hex = b.chars({{'0', '9'}, {'a', 'f'}, {'A', 'F'}});
+  const Expr d = b.chars({{'d', 'd'}, {'D', 'D'}});
+  const Expr no_d = b.chars({{'0', '9'}, {'a', 'c'}, {'A', 'C'}, {'e', 'f'}, {'E', 'F'}});
+  const Expr plain_code = b.choice(
+      {b.sequence({no_d, hex, hex, hex}), b.sequence({d, b.chars({{'0', '7'}}), hex, hex})});
+  const Expr pair = b.sequence({d, b.chars({{'8', '9'}, {'a', 'b'}, {'A', 'B'}}), hex, hex,
+                                b.text("\\u"), d, b.chars({{'c', 'f'}, {'C', 'F'}}), hex, hex});
+  const Expr code = b.sequence({b.text("u"), b.choice({plain_code, pair})});
+  const Expr named = b.chars({{'"', '"'},
+                              {'\\', '\\'},
+                              {'/', '/'},
+                              {'b', 'b'},
+                              {'f', 'f'},
+                              {'n', 'n'},
+                              {'r', 'r'},
+                              {'t', 't'}});
+  return b.choice({b.chars(kPlain), b.sequence({b.text("\\"), b.choice({named, code})})});
+}
+
+JsonParts::Expr JsonParts::make_string() {
+  GrammarBuilder& b = builder_;
+  return b.sequence(
+      {b.text("\""), b.repeat(character(), 0, GrammarBuilder::kNoLimit), b.text("\"")});
+}
+
+JsonParts::Expr JsonParts::make_value() {
+  return builder_.choice({object(), array(), string(), number(), boolean(), null()});
+}
+
+JsonParts::Expr JsonParts::make_object() {
+  GrammarBuilder& b = builder_;
+  const Expr member = b.sequence({string(), b.text(":"), space(), value()});
+  const Expr more =
+      b.repeat(b.sequence({b.text(","), space(), member}), 0, GrammarBuilder::kNoLimit);
+  return b.sequence(
+      {b.text("{"), space(), b.optional(b.sequence({member, more, space()})), b.text("}")});
+}
+
+JsonParts::Expr JsonParts::make_array() {
+  GrammarBuilder& b = builder_;
+  const Expr more =
+      b.repeat(b.sequence({b.text(","), space(), value()}), 0, GrammarBuilder::kNoLimit);
+  return b.sequence(
+      {b.text("["), space(), b.optional(b.sequence({value(), more, space()})), b.text("]")});
+}
+
+JsonParts::Expr JsonParts::integer() { return integer_in(builder_, {}); }
+
+JsonParts::Expr JsonParts::number() {
+  GrammarBuilder& b = builder_;
+  const Expr fraction = b.sequence({b.text("."), digits(b, 1, kMostDigitsOfANumber)});
+  const Expr exponent =
+      b.sequence({b.chars({{'e', 'e'}, {'E', 'E'}}), b.optional(b.chars({{'+', '+'}, {'-', '-'}})),
+                  digits(b, 1, 2)});
+  return b.sequence(
+      {b.optional(b.text("-")), natural_number(b), b.optional(fraction), b.optional(exponent)});
+}
+
+JsonParts::Expr JsonParts::written(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t length = std::max<std::size_t>(utf8_length(text), 1);
+    const std::string escape = escape_of(length > 1 ? 0xfffd : static_cast<unsigned char>(text[0]));
+    out += escape.empty() ? std::string(text.substr(0, length)) : escape;
+    text.remove_prefix(length);
+  }
+  return builder_.text(out);
+}
+
+JsonParts::Expr JsonParts::one_of(std::span<const std::string> texts) {
+  if (texts.size() == 1) return builder_.text(texts[0]);
+  std::vector<GrammarBuilder::ByteState> tree(1);
+  std::vector<std::map<std::uint8_t, std::int32_t>> next(1);
+  for (const std::string& text : texts) {
+    std::int32_t at = 0;
+    for (const char c : text) {
+      const auto byte = static_cast<std::uint8_t>(c);
+      const auto [known, is_new] = next[static_cast<std::size_t>(at)].try_emplace(
+          byte, static_cast<std::int32_t>(tree.size()));
+      const std::int32_t to = known->second;
+      if (is_new) {
+        tree[static_cast<std::size_t>(at)].edges.push_back({byte, byte, to});
+        tree.emplace_back();
+        next.emplace_back();
+      }
+      at = to;
+    }
+    tree[static_cast<std::size_t>(at)].ends = true;
+  }
+  return builder_.machine(std::move(tree));
+}
+
+JsonParts::Expr JsonParts::written_chars(std::vector<CharRange> ranges) {
+  std::vector<Expr> ways = {builder_.chars(common(ranges, kPlain))};
+  for (char32_t c = 0; c < 0x60; ++c) {
+    const bool wanted = std::ranges::any_of(
+        ranges, [&](const CharRange& r) { return c >= r.first && c <= r.last; });
+    if (wanted && !escape_of(c).empty()) ways.push_back(builder_.text(escape_of(c)));
+  }
+  return builder_.choice(std::move(ways));
+}
+
+// Follows the prefix tree of the taken names: once a string has left the tree, it may be anything;
+// within the tree it may end at any node where no name ends.
+JsonParts::Expr JsonParts::string_but(std::vector<std::string_view> taken) {
+  struct Branch {
+    std::map<char32_t, std::size_t> next;
+    bool ends = false;
+    std::size_t above = 0;
+    char32_t by = 0;
+  };
+  std::vector<Branch> tree(1);
+  for (std::string_view name : taken) {
+    std::size_t at = 0;
+    while (!name.empty()) {
+      const std::size_t length = std::max<std::size_t>(utf8_length(name), 1);
+      const char32_t c = utf8_length(name) > 0 ? decode_utf8(name) : 0xfffd;
+      name.remove_prefix(length);
+      const auto known = tree[at].next.find(c);
+      if (known != tree[at].next.end()) {
+        at = known->second;
+        continue;
+      }
+      tree[at].next.emplace(c, tree.size());
+      tree.push_back({.above = at, .by = c});
+      at = tree.size() - 1;
+    }
+    tree[at].ends = true;
+  }
+  GrammarBuilder& b = builder_;
+  const std::string prefix = "json key " + std::to_string(builder_.rules()) + " ";
+  const auto rule_of = [&](std::size_t i) { return b.rule(prefix + std::to_string(i)); };
+  const Expr plain = b.repeat(b.chars(kPlain), 0, GrammarBuilder::kNoLimit);
+  for (std::size_t i = 0; i < tree.size(); ++i) {
+    std::vector<CharRange> on;
+    std::vector<Expr> ways;
+    for (const auto& [c, next] : tree[i].next) {
+      on.push_back({c, c});
+      if (escape_of(c).empty())
+        ways.push_back(b.sequence({b.chars({{c, c}}), b.call(rule_of(next))}));
+    }
+    ways.push_back(b.sequence({b.chars(common(inverted(on), kPlain)), plain}));
+    if (!tree[i].ends) ways.push_back(b.nothing());
+    b.define(rule_of(i), b.choice(std::move(ways)));
+  }
+  return b.sequence({b.text("\""), b.call(rule_of(0)), b.text("\"")});
+}
+
+std::string_view format_pattern(std::string_view format) {
+  // The pattern matches only existing days of years 1000 to 2999, with 29 February in leap years.
+  static const std::string kLeap =
+      "(?:[12][0-9](?:0[48]|[2468][048]|[13579][26])|(?:1[26]|2[048])00)";
+  static const std::string kDate =
+      "(?:[12][0-9]{3}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|["
+      "12]"
+      "[0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))|" +
+      kLeap + "-02-29)";
+  static const std::string kTime =
+      "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{1,9})?(?:Z|[+-](?:[01][0-9]|2[0-3]):["
+      "0-5]"
+      "[0-9])";
+  static const std::map<std::string, std::string, std::less<>> kPatterns = {
+      {"date", "^" + kDate + "$"},
+      {"time", "^" + kTime + "$"},
+      {"date-time", "^" + kDate + "T" + kTime + "$"},
+      {"uuid", "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"}};
+  const auto found = kPatterns.find(format);
+  return found == kPatterns.end() ? std::string_view() : std::string_view(found->second);
+}
+
+}  // namespace leq

@@ -1,0 +1,286 @@
+// The bytes of a vocabulary's tokens as a prefix tree, with its nodes in depth-first order: a
+// traversal is one pass over the list, and skipping a subtree is one step.
+#include "grammar/matcher.h"
+
+#include <algorithm>
+#include <bit>
+#include <bitset>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "grammar/automaton.h"
+#include "tokenizer/tokenizer.h"
+
+namespace leq {
+
+class TokenTrie {
+ public:
+  struct Node {
+    std::uint8_t byte = 0;
+    std::uint16_t depth = 0;        // number of bytes from the root, which has depth 0
+    std::uint32_t end = 0;          // the index after the last node of this subtree
+    std::uint32_t first_token = 0;  // in tokens(); the next node's is the end
+  };
+
+  // Tokens without bytes are not in the tree, nor are tokens longer than 65,535
+  // bytes.
+  TokenTrie(const Tokenizer& tokenizer, std::size_t vocabulary);
+
+  std::size_t vocabulary() const { return bytes_.size(); }
+  const std::string& bytes(Token id) const { return bytes_[static_cast<std::size_t>(id)]; }
+  const std::vector<Node>& nodes() const { return nodes_; }  // root first; a sentinel at the end
+  const std::vector<Token>& tokens() const { return tokens_; }
+  std::uint16_t longest() const { return longest_; }
+  const std::bitset<256>& used_bytes() const { return used_bytes_; }  // bytes that occur in tokens
+
+ private:
+  std::vector<std::string> bytes_;  // indexed by token
+  std::vector<Node> nodes_;
+  std::vector<Token> tokens_;
+  std::uint16_t longest_ = 0;
+  std::bitset<256> used_bytes_;
+};
+
+TokenTrie::TokenTrie(const Tokenizer& tokenizer, std::size_t vocabulary) : bytes_(vocabulary) {
+  constexpr std::size_t kLongest = std::numeric_limits<std::uint16_t>::max();
+  for (std::size_t i = 0; i < std::min(vocabulary, tokenizer.size()); ++i) {
+    const auto id = static_cast<Token>(i);
+    std::string bytes = tokenizer.token_bytes(id);
+    if (bytes.empty() || bytes.size() > kLongest) continue;
+    bytes_[i] = std::move(bytes);
+    tokens_.push_back(id);
+  }
+  std::ranges::sort(tokens_, [&](Token a, Token b) {
+    const int order = bytes(a).compare(bytes(b));
+    return order != 0 ? order < 0 : a < b;
+  });
+  nodes_.push_back({});
+  std::vector<std::uint32_t> open = {0};  // the ancestors of the next node
+  for (std::uint32_t t = 0; t < tokens_.size(); ++t) {
+    const std::string& text = bytes(tokens_[t]);
+    std::size_t common = 0;
+    if (t > 0) {
+      const std::string& before = bytes(tokens_[t - 1]);
+      while (common < std::min(before.size(), text.size()) && before[common] == text[common]) {
+        ++common;
+      }
+    }
+    while (open.size() > common + 1) {
+      nodes_[open.back()].end = static_cast<std::uint32_t>(nodes_.size());
+      open.pop_back();
+    }
+    for (std::size_t i = common; i < text.size(); ++i) {
+      open.push_back(static_cast<std::uint32_t>(nodes_.size()));
+      used_bytes_.set(static_cast<std::uint8_t>(text[i]));
+      nodes_.push_back({.byte = static_cast<std::uint8_t>(text[i]),
+                        .depth = static_cast<std::uint16_t>(i + 1),
+                        .first_token = t});
+    }
+    longest_ = std::max(longest_, static_cast<std::uint16_t>(text.size()));
+  }
+  for (const std::uint32_t node : open)
+    nodes_[node].end = static_cast<std::uint32_t>(nodes_.size());
+  nodes_.push_back({.end = static_cast<std::uint32_t>(nodes_.size()) + 1,
+                    .first_token = static_cast<std::uint32_t>(tokens_.size())});
+}
+
+std::shared_ptr<const TokenTrie> make_token_trie(const Tokenizer& tokenizer,
+                                                 std::size_t vocabulary) {
+  return std::make_shared<const TokenTrie>(tokenizer, vocabulary);
+}
+
+namespace {
+
+using State = GrammarAutomaton::State;
+using Mask = std::vector<std::uint64_t>;
+
+constexpr std::size_t kKeptMaskBytes = std::size_t{64} << 20;  // for each kind of mask
+
+constexpr const char* kUnwritable =
+    "grammar: this model's tokens can write no text that it allows; try another grammar or schema, "
+    "or another model";
+
+// The grammar without texts that need a byte which no token of the vocabulary contains.
+std::shared_ptr<const Grammar> writable(std::shared_ptr<const Grammar> grammar,
+                                        const TokenTrie& tokens,
+                                        std::span<const ShownToken> shown) {
+  std::bitset<256> bytes = tokens.used_bytes();
+  for (const ShownToken& token : shown) {
+    for (const char byte : token.bytes) bytes.set(static_cast<std::uint8_t>(byte));
+  }
+  std::shared_ptr<const Grammar> left = Grammar::written_with(std::move(grammar), bytes);
+  require(left != nullptr, kUnwritable);
+  return left;
+}
+
+}  // namespace
+
+// The mask of allowed tokens at a place does not depend on the caller of its rule, so that it is
+// computed only once. Only tokens that extend past the rule's end depend on the stack below.
+struct GrammarMatcher::Parts {
+  struct LocalMask {
+    Mask tokens;
+    std::vector<std::uint32_t> leaving;  // trie nodes at which the rule may end
+  };
+
+  std::shared_ptr<const TokenTrie> trie;
+  GrammarAutomaton automaton;
+  std::unordered_map<std::int32_t, LocalMask> local;  // by place
+  struct WholeMask {
+    Mask tokens;
+    bool all = false;  // all tokens that have text are allowed
+  };
+  std::unordered_map<State, WholeMask> whole;  // by state
+  std::vector<ShownToken> shown;
+  std::vector<State> path;  // scratch of mark_allowed(): the state at each depth
+
+  Parts(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> tokens,
+        std::vector<ShownToken> shown_ones)
+      : trie(std::move(tokens)),
+        automaton(writable(std::move(grammar), *trie, shown_ones)),
+        shown(std::move(shown_ones)),
+        path(std::size_t{trie->longest()} + 1) {}
+
+  std::size_t words() const { return (trie->vocabulary() + 63) / 64; }
+  std::size_t most_masks() const {
+    return std::max<std::size_t>(16, kKeptMaskBytes / (8 * words() + 64));
+  }
+
+  // Sets the bits of tokens below trie node `from` that can be read, starting in `state` at that
+  // node. `leaving` gets the nodes at which the first rule may end.
+  void mark_allowed(std::uint32_t from, State state, Mask& tokens,
+                    std::vector<std::uint32_t>* leaving) {
+    const auto& nodes = trie->nodes();
+    path[nodes[from].depth] = state;
+    for (std::uint32_t i = from + 1; i < nodes[from].end;) {
+      const TokenTrie::Node& node = nodes[i];
+      const State before = path[node.depth - 1u];
+      const State here = automaton.next(before, node.byte);
+      if (here == GrammarAutomaton::kDead) {
+        i = node.end;
+        continue;
+      }
+      for (std::uint32_t t = node.first_token; t < nodes[i + 1].first_token; ++t) {
+        const auto id = static_cast<std::size_t>(trie->tokens()[t]);
+        tokens[id / 64] |= std::uint64_t{1} << id % 64;
+      }
+      if (leaving != nullptr && automaton.leaves(here) && node.end > i + 1) leaving->push_back(i);
+      path[node.depth] = here;
+      i = automaton.can_read(here) ? i + 1 : node.end;
+    }
+  }
+
+  const LocalMask& local_mask(std::int32_t place) {
+    const auto known = local.find(place);
+    if (known != local.end()) return known->second;
+    if (local.size() > most_masks()) local.clear();
+    LocalMask made = {Mask(words()), {}};
+    mark_allowed(0, automaton.local_start(place), made.tokens, &made.leaving);
+    return local.emplace(place, std::move(made)).first->second;
+  }
+
+  Mask make_mask(State state) {
+    Mask tokens(words());
+    const std::vector<GrammarAutomaton::Stack> tops = automaton.tops(state);
+    for (const GrammarAutomaton::Stack stack : tops) {
+      const LocalMask& mask = local_mask(automaton.place_of(stack));
+      for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] |= mask.tokens[i];
+      if (mask.leaving.empty()) continue;
+      const State below = automaton.below(stack);
+      if (below == GrammarAutomaton::kDead || !automaton.can_read(below)) continue;
+      for (const std::uint32_t node : mask.leaving) mark_allowed(node, below, tokens, nullptr);
+    }
+    for (const ShownToken& token : shown) {
+      if (automaton.after(state, token.bytes) == GrammarAutomaton::kDead) continue;
+      const auto id = static_cast<std::size_t>(token.id);
+      tokens[id / 64] |= std::uint64_t{1} << id % 64;
+    }
+    return tokens;
+  }
+
+  const WholeMask& whole_mask(State state) {
+    const auto known = whole.find(state);
+    if (known != whole.end()) return known->second;
+    if (whole.size() > most_masks()) whole.clear();
+    WholeMask made = {make_mask(state)};
+    std::size_t allowed = 0;
+    for (const std::uint64_t word : made.tokens)
+      allowed += static_cast<std::size_t>(std::popcount(word));
+    made.all = allowed == trie->tokens().size() + shown.size();
+    return whole.emplace(state, std::move(made)).first->second;
+  }
+
+  const std::string& bytes(Token token) const {
+    const auto found = std::ranges::find(shown, token, &ShownToken::id);
+    return found != shown.end() ? found->bytes : trie->bytes(token);
+  }
+};
+
+// The given special tokens that have no bytes of their own, with their texts.
+std::vector<ShownToken> with_texts(const Tokenizer& tokenizer, std::span<const Token> ids) {
+  std::vector<ShownToken> shown;
+  for (const Token id : ids) {
+    std::string bytes = tokenizer.decode(std::span(&id, 1), true);
+    if (tokenizer.token_bytes(id).empty() && !bytes.empty())
+      shown.push_back({id, std::move(bytes)});
+  }
+  return shown;
+}
+
+GrammarMatcher::GrammarMatcher(std::shared_ptr<const Grammar> grammar,
+                               std::shared_ptr<const TokenTrie> tokens,
+                               std::vector<ShownToken> shown)
+    : parts_(std::make_unique<Parts>(std::move(grammar), std::move(tokens), std::move(shown))) {
+  Mask first(words());
+  allow(start(), first);
+  require(may_end(start()) || std::ranges::any_of(first, [](auto word) { return word != 0; }),
+          kUnwritable);
+}
+
+GrammarMatcher::~GrammarMatcher() = default;
+
+std::size_t GrammarMatcher::words() const { return parts_->words(); }
+
+GrammarState GrammarMatcher::start() const { return parts_->automaton.start(); }
+
+GrammarState GrammarMatcher::after(GrammarState state, Token token) {
+  if (token < 0 || static_cast<std::size_t>(token) >= parts_->trie->vocabulary()) {
+    return kOutOfGrammar;
+  }
+  const std::string_view bytes = parts_->bytes(token);
+  if (bytes.empty()) return allows_all(state) ? state : kOutOfGrammar;
+  return after(state, bytes);
+}
+
+GrammarState GrammarMatcher::after(GrammarState state, std::string_view bytes) {
+  return parts_->automaton.after(state, bytes);
+}
+
+bool GrammarMatcher::may_end(GrammarState state) const {
+  return state != kOutOfGrammar && parts_->automaton.may_end(state);
+}
+
+bool GrammarMatcher::must_end(GrammarState state) const {
+  return may_end(state) && !parts_->automaton.can_read(state);
+}
+
+bool GrammarMatcher::allows_all(GrammarState state) {
+  return may_end(state) && parts_->whole_mask(state).all;
+}
+
+void GrammarMatcher::allow(GrammarState state, std::span<std::uint64_t> tokens) {
+  ensure(tokens.size() == parts_->words(), "grammar: a mask of ", tokens.size(),
+         " words, expected ", parts_->words());
+  if (state == kOutOfGrammar) {
+    std::ranges::fill(tokens, 0);
+    return;
+  }
+  std::ranges::copy(parts_->whole_mask(state).tokens, tokens.begin());
+}
+
+}  // namespace leq

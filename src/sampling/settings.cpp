@@ -1,0 +1,247 @@
+#include "sampling/settings.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json_members.h"
+#include "base/text.h"
+
+namespace leq {
+namespace {
+
+constexpr std::size_t kMostBreakerBytes = 1000;
+
+// Throws Error if the value is outside the knob's range; NaN counts as outside.
+void check_range(const SamplingKnob& knob, double value) {
+  require(value >= knob.least && value <= knob.most, Setting{knob.name}, " is ", value,
+          ", expected ", knob.range);
+}
+
+template <class... Cases>
+struct Overloaded : Cases... {
+  using Cases::operator()...;
+};
+template <class... Cases>
+Overloaded(Cases...) -> Overloaded<Cases...>;  // clang does not deduce aggregates yet
+
+}  // namespace
+
+std::size_t knob_index(std::string_view name) {
+  const auto found = std::ranges::find(kSamplingKnobs, name, &SamplingKnob::name);
+  ensure(found != kSamplingKnobs.end(), "no sampling setting is called ", name);
+  return static_cast<std::size_t>(found - kSamplingKnobs.begin());
+}
+
+const SamplingKnob* find_knob(std::string_view word) {
+  std::string name(word);
+  std::ranges::replace(name, '-', '_');
+  const auto* found = std::ranges::find_if(kSamplingKnobs, [&](const SamplingKnob& knob) {
+    return knob.name == name || knob_key(knob) == name;
+  });
+  return found == kSamplingKnobs.end() ? nullptr : found;
+}
+
+std::string_view knob_key(const SamplingKnob& knob) {
+  return knob.short_name.empty() ? knob.name : knob.short_name;
+}
+
+std::string knob_word(const SamplingKnob& knob) {
+  std::string word(knob_key(knob));
+  std::ranges::replace(word, '_', '-');
+  return word;
+}
+
+double knob_value(const SamplingSettings& settings, const SamplingKnob& knob) {
+  return std::visit([&](auto field) { return static_cast<double>(settings.*field); }, knob.field);
+}
+
+void set_knob(SamplingSettings& settings, const SamplingKnob& knob, double value) {
+  if (!knob.is_whole()) value = static_cast<float>(value);  // rounded: 1.00000001 becomes 1
+  check_range(knob, value);
+  std::visit(
+      [&](auto field) {
+        settings.*field = static_cast<std::decay_t<decltype(settings.*field)>>(value);
+      },
+      knob.field);
+}
+
+LogitBias parse_logit_bias(std::string_view text) {
+  const auto sign = std::min(text.find_first_of("+-"), text.size());
+  const bool below = text.substr(sign).starts_with('-');
+  const std::string_view amount = text.substr(std::min(sign + 1, text.size()));
+  const bool is_signed_again = amount.starts_with('+') || amount.starts_with('-');
+  const double size = below && amount == "inf"
+                          ? double{-kNoLogit}
+                          : parse_double(is_signed_again ? "" : amount).value_or(-1);
+  const auto id = parse_int(text.substr(0, sign)).value_or(-1);
+  const bool good = id >= 0 && id <= static_cast<std::int64_t>(kMostTokens) && size >= 0 &&
+                    (size <= kMostFinite || size == double{-kNoLogit});
+  require(good, Setting{"logit_bias"}, " is '", printable(text),
+          "', expected a token, a sign and a number, as 15043+1 or 29905-inf");
+  const auto bias = static_cast<float>(size);
+  return {static_cast<std::int32_t>(id), below ? -bias : bias};
+}
+
+std::string logit_bias_text(const LogitBias& bias) {
+  std::string text = std::to_string(bias.id);
+  if (bias.bias == kNoLogit) return text + "-inf";
+  std::array<char, 32> number;
+  const auto end = std::to_chars(number.data(), number.data() + number.size(), bias.bias);
+  return text + (std::signbit(bias.bias) ? "" : "+") + std::string(number.data(), end.ptr);
+}
+
+void check_settings(const SamplingSettings& settings) {
+  for (const SamplingKnob& knob : kSamplingKnobs) check_range(knob, knob_value(settings, knob));
+  for (const LogitBias& bias : settings.logit_bias) {
+    require(bias.id >= 0 && bias.bias <= kMostFinite, Setting{"logit_bias"}, " is ", bias.bias,
+            " for token ", bias.id, ", expected a number for an id of 0 or more");
+  }
+  for (const std::string& text : settings.dry_breakers) {
+    require(!text.empty() && text.size() <= kMostBreakerBytes, Setting{"dry_sequence_breaker"},
+            " has ", text.size(), " bytes, expected 1 to ", kMostBreakerBytes);
+  }
+}
+
+SampleRule sample_rule(const SamplingSettings& settings) {
+  SampleRule rule;
+  for (const SamplingKnob& knob : kSamplingKnobs) {
+    const double value = knob_value(settings, knob);
+    std::visit(
+        Overloaded{[](std::monostate) {},
+                   [&](float SampleRule::*field) { rule.*field = static_cast<float>(value); },
+                   [&](std::int32_t SampleRule::*field) {
+                     rule.*field = static_cast<std::int32_t>(std::max(value, 0.0));
+                   }},
+        knob.rule);
+  }
+  return rule;
+}
+
+namespace {
+
+std::string_view origin_name(SettingOrigin origin) {
+  constexpr std::array<std::string_view, 4> kNames = {"default", "model", "environment", "flag"};
+  return kNames[static_cast<std::size_t>(origin)];
+}
+
+GivenSetting choose(const SamplingKnob& knob, const GivenSampling& given,
+                    const PerKnob<double>& model) {
+  if (const auto& setting = given[knob.name]) return *setting;
+  if (const auto& value = model[knob.name]) return {*value, SettingOrigin::model};
+  return {knob_value(SamplingSettings{}, knob), SettingOrigin::fallback};
+}
+
+// Whether to report a setting, because it has an effect or a user would expect it to have one.
+bool needs_note(const SamplingKnob& knob, SettingOrigin origin, const SamplingSettings& all) {
+  const bool greedy = all.temperature == 0;
+  if (knob.role == KnobRole::temperature) return true;
+  const bool is_cut = knob.role == KnobRole::cut || knob.role == KnobRole::extra_cut;
+  if (is_cut && all.mirostat != 0 && knob.name != "mirostat") return false;  // Mirostat replaces it
+  if (knob.role == KnobRole::cut) return !greedy;
+  if (origin == SettingOrigin::fallback) return false;
+  const bool is_off = knob_value(all, knob) == knob_value(SamplingSettings{}, knob);
+  if (is_cut && is_off && origin == SettingOrigin::model) return false;  // common in model files
+  return !greedy || (all.penalties_when_greedy && !is_cut);
+}
+
+}  // namespace
+
+std::string number_text(double value) {
+  std::array<char, 32> text;
+  // Settings are stored as f32, so 0.8f is printed as "0.8", not as the nearest double.
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), static_cast<float>(value));
+  return {text.data(), end.ptr};
+}
+
+SamplingChoice choose_sampling(const GivenSampling& given, const PerKnob<double>& model) {
+  SamplingChoice choice;
+  SamplingSettings& settings = choice.settings;
+  for (const SamplingKnob& knob : kSamplingKnobs) {
+    set_knob(settings, knob, choose(knob, given, model).value);
+    settings.penalties_when_greedy |= knob.role == KnobRole::penalty && given[knob.name];
+  }
+  for (const SamplingKnob& knob : kSamplingKnobs) {
+    const GivenSetting chosen = choose(knob, given, model);
+    if (!needs_note(knob, chosen.origin, settings)) continue;
+    choice.notes.push_back(knob_word(knob) + " " + number_text(chosen.value) + " (" +
+                           std::string(origin_name(chosen.origin)) + ")");
+  }
+  return choice;
+}
+
+namespace {
+
+// The shortest decimal that reads back as the same f32: 0.8, not 0.800000011920929.
+double shortest(float value) { return *parse_double(number_text(value)); }
+
+}  // namespace
+
+Json sampling_to_json(const SamplingSettings& s) {
+  Json json = {{"seed", s.seed}, {"penalties_when_greedy", s.penalties_when_greedy}};
+  for (const SamplingKnob& knob : kSamplingKnobs) {
+    Json& entry = json[std::string(knob_key(knob))];
+    const double value = knob_value(s, knob);
+    if (knob.is_whole()) {
+      entry = static_cast<std::int64_t>(value);
+    } else {
+      entry = shortest(static_cast<float>(value));
+    }
+  }
+  Json& biases = json["logit_bias"] = Json::array();
+  for (const LogitBias& bias : s.logit_bias) biases.push_back(logit_bias_text(bias));
+  json["dry_sequence_breakers"] = s.dry_breakers;
+  return json;
+}
+
+namespace {
+
+// Returns `fallback` if the list is missing, as in chats saved by an earlier version.
+std::vector<std::string> texts_or(const Json& object, const char* key,
+                                  std::vector<std::string> fallback, const std::string& source) {
+  if (!object.contains(key)) return fallback;
+  std::vector<std::string> texts;
+  for (const Json& text : json_member(object, key, Json::Type::array, source)) {
+    if (!text.is_string()) json_type_error(object, key, source);
+    texts.push_back(text.text());
+  }
+  return texts;
+}
+
+}  // namespace
+
+SamplingSettings sampling_from_json(const Json& json, const std::string& source) {
+  SamplingSettings s;
+  s.seed = json_member(json, "seed", Json::Type::number_unsigned, source).get<std::uint64_t>();
+  s.penalties_when_greedy = json_get<bool>(json, "penalties_when_greedy", source);
+  for (const SamplingKnob& knob : kSamplingKnobs) {
+    const std::string key(knob_key(knob));
+    if (knob.is_later && !json.contains(key)) continue;
+    const double value = knob.is_whole()
+                             ? static_cast<double>(json_whole(
+                                   json, key.c_str(), static_cast<std::int64_t>(knob.least),
+                                   static_cast<std::int64_t>(knob.most), source))
+                             : json_get<double>(json, key.c_str(), source);
+    try {
+      set_knob(s, knob, value);
+    } catch (const Error& error) {
+      fail(error.kind(), source, ": settings: ", error.marked());
+    }
+  }
+  const std::vector<std::string> biases = texts_or(json, "logit_bias", {}, source);
+  s.dry_breakers = texts_or(json, "dry_sequence_breakers", s.dry_breakers, source);
+  try {
+    for (const std::string& bias : biases) s.logit_bias.push_back(parse_logit_bias(bias));
+    check_settings(s);
+  } catch (const Error& error) {
+    fail(error.kind(), source, ": settings: ", error.marked());
+  }
+  return s;
+}
+
+}  // namespace leq

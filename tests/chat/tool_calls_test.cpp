@@ -1,0 +1,278 @@
+// Replies parsed into reasoning, content and calls, in each style, however the text is split.
+#include "chat/tool_calls.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "convert/tokenizer_import.h"
+#include "shared_data.h"
+
+namespace leq {
+namespace {
+
+struct Call {
+  std::string name, arguments;
+  bool operator==(const Call&) const = default;
+};
+
+struct Whole {
+  std::string thoughts, content;
+  std::vector<Call> calls;
+  bool operator==(const Whole&) const = default;
+};
+
+std::ostream& operator<<(std::ostream& out, const Whole& whole) {
+  out << "thoughts [" << whole.thoughts << "] content [" << whole.content << "]";
+  for (const Call& call : whole.calls) out << " call " << call.name << "(" << call.arguments << ")";
+  return out;
+}
+
+void add(Whole& whole, const ReplyPiece& piece) {
+  whole.thoughts += piece.thoughts;
+  whole.content += piece.content;
+  for (const ToolCallPiece& part : piece.calls) {
+    if (part.index == whole.calls.size()) {
+      EXPECT_FALSE(part.name.empty());
+      whole.calls.push_back({part.name, ""});
+    } else {
+      EXPECT_EQ(part.index + 1, whole.calls.size());
+      EXPECT_TRUE(part.name.empty());
+    }
+    whole.calls.back().arguments += part.arguments;
+  }
+}
+
+struct Recorded {
+  ToolCallStyle style;
+  std::string text;
+  Whole whole;
+  std::string prompt = "";
+  std::string tools = "[]";
+};
+
+ReplyStyle style_of(const Recorded& one) {
+  ReplyStyle style;
+  style.tools = one.style;
+  style.think_begin = one.style == ToolCallStyle::mistral ? "[THINK]" : "<think>";
+  style.think_end = one.style == ToolCallStyle::mistral ? "[/THINK]" : "</think>";
+  return style;
+}
+
+Whole read(const Recorded& one, const std::vector<std::string>& pieces) {
+  const JsonTree tools = parse_json_tree(one.tools, "tools");
+  ReplyReader reader(style_of(one), one.prompt, true, tools.root());
+  Whole whole;
+  for (const std::string& piece : pieces) add(whole, reader.push(piece));
+  add(whole, reader.finish());
+  EXPECT_EQ(reader.calls(), whole.calls.size());
+  return whole;
+}
+
+const std::vector<Recorded>& replies() {
+  using enum ToolCallStyle;
+  static const std::vector<Recorded> kReplies = {
+      {none, "Plain text.\n", {"", "Plain text.\n", {}}},
+      {none, "<think>\nHm.\n</think>\n\nYes. <tool_call>", {"Hm.", "Yes. <tool_call>", {}}},
+      {hermes, " A <b> & 3 < 4 \n", {"", " A <b> & 3 < 4 \n", {}}},
+      {hermes, "Hm.\n</think>\nYes.", {"Hm.", "Yes.", {}}, "<|im_start|>assistant\n<think>\n"},
+      {hermes, "only thoughts", {"only thoughts", "", {}}, "<think>"},
+      {hermes,
+       "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": [1, {\"y\": "
+       "\"}\\\"\"}]}}\n</tool_call>",
+       {"", "", {{"f", "{\"x\": [1, {\"y\": \"}\\\"\"}]}"}}}},
+      {hermes,
+       "<think>\nI look.\n</think>\n\nOne moment.\n<tool_call>\n{\"name\": \"f\", \"arguments\": "
+       "{}}\n</tool_call>\n<tool_call>{\"arguments\": {\"a\": 1}, \"name\": \"g\"}</tool_call>\n",
+       {"I look.", "One moment.", {{"f", "{}"}, {"g", "{\"a\": 1}"}}}},
+      {hermes, "<tool_call>{\"name\": \"f\"}</tool_call> done", {"", "done", {{"f", "{}"}}}},
+      {hermes,
+       "<tool_call>{\"name\": \"f\", \"arguments\": \"{\\\"a\\\": 2}\"}</tool_call>",
+       {"", "", {{"f", "{\"a\": 2}"}}}},
+      {hermes,
+       "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 2}, \"id\": \"}\"}</tool_call>",
+       {"", "", {{"f", "{\"a\": 2}"}}}},
+      {hermes, "<tool_call>no call</tool_call>", {"", "<tool_call>no call</tool_call>", {}}},
+      {hermes, "<tool_call>{\"name\": 3}", {"", "<tool_call>{\"name\": 3}", {}}},
+      {hermes,
+       "<tool_call>{\"name\": \"f\", \"argum",
+       {"", "<tool_call>{\"name\": \"f\", \"argum", {}}},
+      {hermes,
+       "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"b",
+       {"", "", {{"f", "{\"a\": \"b"}}}},
+      {hermes, "<tool_ca", {"", "<tool_ca", {}}},
+      {xml,
+       "<tool_call>\n<function=get_weather>\n<parameter=town>\nGraz\n</"
+       "parameter>\n<parameter=days>\n[1, "
+       "2]\n</parameter>\n<parameter=code>\n007\n</parameter>\n</function>\n</tool_call>",
+       {"", "", {{"get_weather", "{\"town\": \"Graz\", \"days\": [1, 2], \"code\": \"007\"}"}}}},
+      {xml,
+       "I "
+       "do.\n\n<tool_call>\n<function=f>\n<parameter=x>\n5\n</parameter>\n<parameter=y>\n5\n</"
+       "parameter>\n<parameter=z>\na\nb < "
+       "c\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=g>\n</function>\n</"
+       "tool_call>",
+       {"", "I do.", {{"f", "{\"x\": \"5\", \"y\": 5, \"z\": \"a\\nb < c\"}"}, {"g", "{}"}}},
+       "",
+       R"([{"function": {"name": "f", "parameters": {"properties": {"x": {"type": "string"}, "y": {"type": "integer"}}}}}])"},
+      {xml,
+       "<function=f>\n<parameter=a>\n1\n</parameter>\n</function>",
+       {"", "", {{"f", "{\"a\": 1}"}}}},
+      {xml, "a < b <function", {"", "a < b <function", {}}},
+      {llama3, "{\"name\": \"f\", \"parameters\": {\"x\": 1}}", {"", "", {{"f", "{\"x\": 1}"}}}},
+      {llama3,
+       "{\"name\": \"f\", \"parameters\": {}}; {\"name\": \"g\", \"parameters\": {\"a\": null}}",
+       {"", "", {{"f", "{}"}, {"g", "{\"a\": null}"}}}},
+      {llama3,
+       "<|python_tag|>{\"type\": \"function\", \"name\": \"f\", \"parameters\": {\"x\": \"y\"}}",
+       {"", "", {{"f", "{\"x\": \"y\"}"}}}},
+      {llama3,
+       "<|python_tag|>brave_search.call(query=\"who, where\", n=3)",
+       {"", "", {{"brave_search", "{\"n\":3,\"query\":\"who, where\"}"}}}},
+      {llama3,
+       "<|python_tag|>print(1)\nx = 2",
+       {"", "", {{"python", "{\"code\":\"print(1)\\nx = 2\"}"}}}},
+      {llama3,
+       "{\"answer\": {\"a\": 1}}\nThat is it.",
+       {"", "{\"answer\": {\"a\": 1}}\nThat is it.", {}}},
+      {llama3, "{\"name\": \"Ada\"}", {"", "{\"name\": \"Ada\"}", {}}},
+      {llama3, "{broken", {"", "{broken", {}}},
+      {llama3,
+       "Hello {\"name\": \"f\", \"parameters\": {}}",
+       {"", "Hello {\"name\": \"f\", \"parameters\": {}}", {}}},
+      {mistral,
+       "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"x\": [1]}, \"id\": \"abcdefghi\"}]",
+       {"", "", {{"f", "{\"x\": [1]}"}}}},
+      {mistral,
+       "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {}}, {\"name\": \"g\", \"arguments\": "
+       "{\"a\": 1}}]",
+       {"", "", {{"f", "{}"}, {"g", "{\"a\": 1}"}}}},
+      {mistral,
+       "Well.[TOOL_CALLS]f[ARGS]{\"x\": 1}[TOOL_CALLS]g[CALL_ID]abcdefghi[ARGS]{}",
+       {"", "Well.", {{"f", "{\"x\": 1}"}, {"g", "{}"}}}},
+      {mistral, "[THINK]So.[/THINK]Yes [x]", {"So.", "Yes [x]", {}}},
+      {mistral, "[TOOL_CALLS]not a call", {"", "[TOOL_CALLS]not a call", {}}},
+      {deepseek,
+       "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"x\": "
+       "1}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>g\n```json\n{}\n```<"
+       "｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+       {"", "", {{"f", "{\"x\": 1}"}, {"g", "{}"}}}},
+      {deepseek,
+       "I see.\n</think>\n\nLet me "
+       "look.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"x\": "
+       "\"｜\"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+       {"I see.", "Let me look.", {{"f", "{\"x\": \"｜\"}"}}},
+       "<｜Assistant｜><think>\n"},
+  };
+  return kReplies;
+}
+
+TEST(ToolCalls, RecordedRepliesAreTakenApart) {
+  for (const Recorded& one : replies()) {
+    const Whole found = read(one, {one.text});
+    EXPECT_EQ(found, one.whole) << one.text;
+    for (const Call& call : found.calls) {
+      if (one.text.ends_with("\"b")) continue;  // cut off
+      EXPECT_NO_THROW(parse_json(call.arguments, "arguments")) << call.arguments;
+    }
+  }
+}
+
+TEST(ToolCalls, HowTheTextIsCutChangesNothing) {
+  for (const Recorded& one : replies()) {
+    std::vector<std::string> bytes;
+    for (const char c : one.text) bytes.emplace_back(1, c);
+    EXPECT_EQ(read(one, bytes), one.whole) << one.text;
+    for (std::size_t i = 0; i <= one.text.size(); ++i) {
+      ASSERT_EQ(read(one, {one.text.substr(0, i), one.text.substr(i)}), one.whole)
+          << one.text.substr(0, i) << "  |  " << one.text.substr(i);
+      if (i % 3 != 0 || i + 5 > one.text.size()) continue;
+      ASSERT_EQ(read(one, {one.text.substr(0, i), one.text.substr(i, 5), one.text.substr(i + 5)}),
+                one.whole);
+    }
+  }
+}
+
+TEST(ToolCalls, EveryTruncatedReplyIsTakenApartToo) {
+  for (const Recorded& one : replies()) {
+    for (std::size_t i = 0; i < one.text.size(); ++i) {
+      const Whole found = read(one, {one.text.substr(0, i)});
+      EXPECT_LE(found.calls.size(), one.whole.calls.size());
+      // A truncated call of a built-in tool is read as a program, so its name may differ.
+      if (one.text.find(".call(") != std::string::npos) continue;
+      for (std::size_t c = 0; c < found.calls.size(); ++c)
+        EXPECT_EQ(found.calls[c].name, one.whole.calls[c].name) << one.text.substr(0, i);
+    }
+  }
+}
+
+TEST(ToolCalls, StreamArgumentsAsTheyCome) {
+  const Recorded one = {ToolCallStyle::hermes, "", {}};
+  ReplyReader reader(style_of(one), "", true);
+  EXPECT_TRUE(reader.push("<tool_call>{\"name\": \"f\", ").empty());
+  const ReplyPiece first = reader.push("\"arguments\": {\"x\": \"lo");
+  ASSERT_EQ(first.calls.size(), 1u);
+  EXPECT_EQ(first.calls[0].name, "f");
+  EXPECT_EQ(first.calls[0].arguments, "{\"x\": \"lo");
+  const ReplyPiece second = reader.push("ng\"");
+  ASSERT_EQ(second.calls.size(), 1u);
+  EXPECT_EQ(second.calls[0].name, "");
+  EXPECT_EQ(second.calls[0].arguments, "ng\"");
+  EXPECT_EQ(reader.push("}}</tool_call>").calls.at(0).arguments, "}");
+  EXPECT_TRUE(reader.finish().empty());
+}
+
+TEST(ToolCalls, WithoutToolsACallIsContent) {
+  Recorded one = {ToolCallStyle::hermes, "", {}};
+  ReplyReader reader(style_of(one), "", false);
+  Whole whole;
+  add(whole, reader.push("<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>"));
+  add(whole, reader.finish());
+  EXPECT_EQ(whole.content, "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>");
+  EXPECT_TRUE(whole.calls.empty());
+}
+
+TEST(ToolCalls, TheStyleIsReadOffTheTemplate) {
+  LEQ_SHARED_OR_SKIP(folder, "data/chat/templates");
+  const std::vector<std::pair<std::string, ToolCallStyle>> styles = {
+      {"Qwen-Qwen2.5-7B-Instruct", ToolCallStyle::hermes},
+      {"Qwen-Qwen3-0.6B", ToolCallStyle::hermes},
+      {"Qwen-QwQ-32B", ToolCallStyle::hermes},
+      {"NousResearch-Hermes-3-Llama-3.1-8B-tool_use", ToolCallStyle::hermes},
+      {"HuggingFaceTB-SmolLM3-3B", ToolCallStyle::none},
+      {"Qwen3-Coder", ToolCallStyle::xml},
+      {"Qwen3.5-4B", ToolCallStyle::xml},
+      {"meta-llama-Llama-3.1-8B-Instruct", ToolCallStyle::llama3},
+      {"meta-llama-Llama-3.2-3B-Instruct", ToolCallStyle::llama3},
+      {"mistralai-Mistral-Nemo-Instruct-2407", ToolCallStyle::mistral},
+      {"mistral-common-v13", ToolCallStyle::mistral},
+      {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", ToolCallStyle::deepseek},
+      {"google-gemma-2-2b-it", ToolCallStyle::none}};
+  for (const auto& [name, style] : styles) {
+    EXPECT_EQ(reply_style(read_file(folder / (name + ".jinja"), 1 << 20)).tools, style) << name;
+  }
+  EXPECT_EQ(reply_style(read_file(folder / "Qwen-Qwen3-0.6B.jinja", 1 << 20)).think_end,
+            "</think>");
+  EXPECT_EQ(
+      reply_style(read_file(folder / "meta-llama-Llama-3.1-8B-Instruct.jinja", 1 << 20)).think_end,
+      "");
+}
+
+TEST(ToolCalls, ShownTokensAreTheSpecialOnesThatCallsBeginWith) {
+  LEQ_SHARED_OR_SKIP(folder, "data/tokenizers/mistral/mistral_instruct_tokenizer_240323.model.v3");
+  const Tokenizer tokenizer(import_tokenizer(folder).spec);
+  ReplyStyle style;
+  style.tools = ToolCallStyle::mistral;
+  const auto shown = shown_tokens(style, tokenizer);
+  ASSERT_EQ(shown.size(), 1u);
+  EXPECT_EQ(tokenizer.decode(shown, true), "[TOOL_CALLS]");
+  style.tools = ToolCallStyle::none;
+  EXPECT_TRUE(shown_tokens(style, tokenizer).empty());
+}
+
+}  // namespace
+}  // namespace leq

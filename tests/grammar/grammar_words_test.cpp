@@ -1,0 +1,117 @@
+// Grammars with vocabularies that cannot write everything: the allowed tokens, compared with all
+// texts of the grammar, and the error if no token is allowed.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "chat/reply.h"
+#include "errors.h"
+#include "grammar/matcher.h"
+#include "tokenizer/spec.h"
+
+namespace leq {
+namespace {
+
+Tokenizer tokenizer_of(std::vector<std::string> pieces) {
+  TokenizerSpec spec;
+  spec.merge_order = MergeOrder::by_id;
+  spec.pieces = std::move(pieces);
+  spec.types.assign(spec.pieces.size(), TokenType::normal);
+  spec.source = "test";
+  return Tokenizer(spec);
+}
+
+std::string refusal(const std::string& gbnf, const std::vector<std::string>& pieces) {
+  return test::error_of([&] {
+    const Tokenizer tokenizer = tokenizer_of(pieces);
+    GrammarMatcher matcher(Grammar::from_gbnf(gbnf, "g"),
+                           make_token_trie(tokenizer, pieces.size()));
+  });
+}
+
+TEST(GrammarWords, AGrammarThatNoTokensWriteIsRefusedBeforeWork) {
+  EXPECT_EQ(refusal("root ::= \"ab\" | \"c\"", {"a", "b"}), "");
+  EXPECT_EQ(refusal("root ::= \"\" | \"c\"", {"a"}), "");  // the empty text is possible
+  for (const char* gbnf :
+       {"root ::= \"c\"", "root ::= \"abc\"", "root ::= \"a\" root | \"a\" c\nc ::= [c-z]+",
+        "root ::= (\"a\" | \"b\")* \"c\"", "root ::= [^ab]"}) {
+    EXPECT_NE(refusal(gbnf, {"a", "b"}).find("grammar: "), std::string::npos) << gbnf;
+  }
+  // All bytes exist in tokens, but no token begins with the required byte.
+  EXPECT_NE(refusal("root ::= \"ba\"", {"ab"}).find("grammar: "), std::string::npos);
+}
+
+// The texts of the grammar below, listed by hand.
+const std::vector<std::string> kTexts = {"[]",     "[a]",     "[{}]",  "[a,a]", "[a,{}]",
+                                         "[{},a]", "[{},{}]", "\"a\"", "\"{\"", "\"[\""};
+constexpr const char* kGbnf =
+    "root ::= \"[\" (item (\",\" item)?)? \"]\" | \"\\\"\" [a{[] \"\\\"\"\nitem ::= \"a\" | "
+    "\"{}\"";
+
+TEST(GrammarWords, OnlyWhatBytesOfTheVocabularyCanEndIsAllowed) {
+  const std::vector<std::vector<std::string>> vocabularies = {
+      {"[", "]", "a", ",", "{", "}", "\""},
+      {"[", "]", "a", ",", "{", "\""},              // without }, no {} in a list, but { in a string
+      {"[", "]", "a", "{", "}", "[a", "a]", "{}"},  // no comma, no string
+      {"[", "]", "\"", "[]", "[{", "}]", "\"{\""}};
+  for (const auto& pieces : vocabularies) {
+    std::set<char> bytes;
+    for (const auto& piece : pieces) bytes.insert(piece.begin(), piece.end());
+    std::vector<std::string> left;  // texts that use only these bytes
+    for (const auto& text : kTexts) {
+      if (std::ranges::all_of(text, [&](char c) { return bytes.contains(c); }))
+        left.push_back(text);
+    }
+    const Tokenizer tokenizer = tokenizer_of(pieces);
+    GrammarMatcher matcher(Grammar::from_gbnf(kGbnf, "g"),
+                           make_token_trie(tokenizer, pieces.size()));
+    // All prefixes of the texts whose bytes are all in the vocabulary.
+    std::set<std::string> beginnings;
+    for (const auto& text : left) {
+      for (std::size_t n = 0; n <= text.size(); ++n) beginnings.insert(text.substr(0, n));
+    }
+    for (const std::string& begun : beginnings) {
+      const GrammarState state = matcher.after(matcher.start(), begun);
+      std::vector<std::uint64_t> mask(matcher.words());
+      matcher.allow(state, mask);
+      for (std::size_t id = 0; id < pieces.size(); ++id) {
+        const bool wanted = std::ranges::any_of(
+            left, [&](const auto& text) { return text.starts_with(begun + pieces[id]); });
+        EXPECT_EQ((mask[0] >> id & 1) != 0, wanted) << begun << " then " << pieces[id];
+      }
+    }
+  }
+}
+
+// The tokens contain all bytes but cannot be combined, which is only detected during the reply.
+TEST(GrammarWords, AReplyThatCannotGoOnSaysSo) {
+  const Tokenizer tokenizer = tokenizer_of({"a", "bc"});
+  const auto matcher = std::make_shared<GrammarMatcher>(Grammar::from_gbnf("root ::= \"ab\"", "g"),
+                                                        make_token_trie(tokenizer, 2));
+  const std::vector<Token> prompt = {0};
+  Reply reply(tokenizer, prompt, Sampler({}, 2, {}), {.context = 9, .grammar = matcher});
+  EXPECT_EQ(reply.request().allowed[0], 1u);
+  EXPECT_EQ(reply.grammar_error(), "");
+  reply.take(0);
+  EXPECT_EQ(reply.request().allowed[0], 0u);
+  EXPECT_EQ(reply.grammar_error(), "grammar: no token of this model can go on with it after \"a\"");
+}
+
+TEST(GrammarWords, AGrammarIsUtf8Throughout) {
+  for (const std::string bad : {"\xff", "\xe2\x82", "\xed\xa0\x80", "\xc0\xaf"}) {
+    for (const std::string& gbnf : {"root ::= \"a\"\n# " + bad, "root ::= \"" + bad + "\"",
+                                    "root ::= [" + bad + "]", bad + "root ::= \"a\""}) {
+      test::expect_error(
+          [&] { (void)Grammar::from_gbnf(gbnf, "g"); },
+          {"expected UTF-8, found '\\x", gbnf.find('\n') < gbnf.find(bad) ? "line 2" : "line 1"});
+    }
+  }
+}
+
+}  // namespace
+}  // namespace leq

@@ -1,0 +1,336 @@
+// JSON schemas as pydantic 2 and zod 4 write them: which texts are allowed, which keywords restrict
+// nothing, and the notes about keywords that are not enforced.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/random.h"
+#include "base/stopwatch.h"
+#include "chat/tool_grammar.h"
+#include "grammar/automaton.h"
+#include "grammar/grammar.h"
+
+namespace leq::schema_test {
+namespace {
+
+bool takes(const std::shared_ptr<const Grammar>& grammar, std::string_view text) {
+  GrammarAutomaton automaton(grammar);
+  const auto state = automaton.after(automaton.start(), text);
+  return state != GrammarAutomaton::kDead && automaton.may_end(state);
+}
+
+struct Bounded {
+  std::string schema;
+  std::vector<std::string> inside, outside;
+};
+
+TEST(SchemaBounds, SixtyFourBitsAreHeldExactlyAndSmall) {
+  const std::vector<Bounded> cases = {
+      {R"({"type":"integer","minimum":-9007199254740991,"maximum":9007199254740991})",
+       {"0", "-1", "9007199254740991", "-9007199254740991", "1000000000000000"},
+       {"9007199254740992", "-9007199254740992", "10000000000000000"}},
+      {R"({"type":"integer","minimum":0,"maximum":9007199254740991})",
+       {"0", "9007199254740990"},
+       {"-1", "9007199254740999"}},
+      {R"({"type":"integer","minimum":-9223372036854775808,"maximum":9223372036854775807})",
+       {"9223372036854775807", "-9223372036854775808"},
+       {"9223372036854775808", "-9223372036854775809"}},
+      {R"({"type":"integer","exclusiveMaximum":9223372036854775808})",
+       {"9223372036854775807", "-99999999999999999999"},
+       {"9223372036854775808"}},
+      {R"({"type":"integer","minimum":0,"maximum":18446744073709551615})",
+       {"18446744073709551615"},
+       {"18446744073709551616"}},
+      {R"({"type":"integer","minimum":1e300})", {}, {"1", "99999999999999999999"}},
+      {R"({"type":"integer","exclusiveMinimum":-1.5,"maximum":2.5})", {"-1", "2"}, {"-2", "3"}},
+      {R"({"type":"integer","minimum":5,"exclusiveMinimum":true})", {"6"}, {"5"}}};
+  for (const Bounded& one : cases) {
+    if (one.inside.empty()) {
+      EXPECT_THROW(Grammar::from_json_schema(one.schema, "s"), Error) << one.schema;
+      continue;
+    }
+    const auto grammar = Grammar::from_json_schema(one.schema, "s");
+    EXPECT_LT(grammar->places().size(), 4000u) << one.schema;
+    for (const auto& text : one.inside) EXPECT_TRUE(takes(grammar, text)) << one.schema << text;
+    for (const auto& text : one.outside) EXPECT_FALSE(takes(grammar, text)) << one.schema << text;
+  }
+}
+
+// Compares with arithmetic on thousandths.
+TEST(SchemaBounds, OfNumbersAreHeldToTheDigit) {
+  Random random(11);
+  const auto written = [](std::int64_t thousandths) {
+    const std::int64_t size = std::abs(thousandths);
+    std::string text = (thousandths < 0 ? "-" : "") + std::to_string(size / 1000);
+    std::string rest = std::to_string(1000 + size % 1000).substr(1);
+    while (rest.ends_with('0')) rest.pop_back();
+    return rest.empty() ? text : text + "." + rest;
+  };
+  for (int turn = 0; turn < 150; ++turn) {
+    const std::int64_t a = static_cast<std::int64_t>(random.bits() % 6000) - 3000;
+    const std::int64_t b = a + 1 + static_cast<std::int64_t>(random.bits() % 3000);
+    const bool above = random.bits() % 2 == 0, below = random.bits() % 2 == 0;
+    const std::string schema = R"({"type":"number",")" +
+                               std::string(above ? "exclusiveMinimum" : "minimum") +
+                               "\":" + written(a) + ",\"" +
+                               (below ? "exclusiveMaximum" : "maximum") + "\":" + written(b) + "}";
+    std::shared_ptr<const Grammar> grammar;
+    ASSERT_NO_THROW(grammar = Grammar::from_json_schema(schema, "s")) << schema;
+    GrammarAutomaton automaton(grammar);
+    for (std::int64_t value = -4000; value <= 7000; value += 1 + value % 3 + 3) {
+      for (const std::int64_t tried : {value, a, b, a + 1, b - 1}) {
+        if (tried == 0) continue;  // -0 is 0
+        for (const char* zeros : {"", "0"}) {
+          std::string text = written(tried);
+          if (*zeros != 0) text += text.find('.') == std::string::npos ? ".0" : "0";
+          const auto state = automaton.after(automaton.start(), text);
+          const bool found = state != GrammarAutomaton::kDead && automaton.may_end(state);
+          const bool wanted = (above ? tried > a : tried >= a) && (below ? tried < b : tried <= b);
+          ASSERT_EQ(found, wanted) << text << " in " << schema;
+        }
+      }
+    }
+  }
+}
+
+TEST(SchemaEnums, OfTwentyThousandValuesAreOneTree) {
+  Json values = Json::array();
+  for (int i = 0; i < 20'000; ++i) values.push_back("value " + std::to_string(i * 7919 % 1000003));
+  const auto grammar = Grammar::from_json_schema(Json{{"enum", values}}.dump(), "s");
+  GrammarAutomaton automaton(grammar);
+  for (const int i : {0, 1, 777, 19'999}) {
+    const std::string text = Json(values[i].text()).dump();
+    const auto state = automaton.after(automaton.start(), text);
+    ASSERT_NE(state, GrammarAutomaton::kDead) << text;
+    EXPECT_TRUE(automaton.may_end(state));
+  }
+  EXPECT_FALSE(takes(grammar, "\"value x\""));
+  // A union of literals, as zod writes it.
+  Json union_of = Json::array();
+  for (int i = 0; i < 5'000; ++i) {
+    union_of.push_back({{"type", "string"}, {"const", "v" + std::to_string(i)}});
+  }
+  for (const char* keyword : {"anyOf", "oneOf"}) {
+    const auto literals =
+        Grammar::from_json_schema(Json::object({{keyword, union_of}}).dump(), "s");
+    EXPECT_TRUE(takes(literals, "\"v4999\""));
+    EXPECT_FALSE(takes(literals, "\"v5000\""));
+  }
+}
+
+struct Written {
+  std::string schema;
+  std::vector<std::string> valid, invalid;
+  std::string note;  // part of the only note; empty: there is none, and strict accepts it
+};
+
+const std::vector<Written>& written_schemas() {
+  static const std::vector<Written> kCases = {
+      {R"({"type":"object","propertyNames":{"type":"string"},"additionalProperties":{"type":"number"}})",
+       {"{}", R"({"a":1})"},
+       {R"({"a":"x"})"},
+       ""},
+      {R"({"type":"object","propertyNames":{"enum":["a","b"]},"additionalProperties":{"type":"null"}})",
+       {"{}", R"({"a":null, "b":null})"},
+       {R"({"c":null})"},
+       ""},
+      {R"({"type":"object","propertyNames":{"$ref":"#/$defs/K"},"additionalProperties":true,"$defs":{"K":{"pattern":"^[a-c]{2}$"}}})",
+       {R"({"ab":1})"},
+       {R"({"abc":1})", R"({"x":1})"},
+       ""},
+      {R"({"type":"object","patternProperties":{"^x-":{"type":"integer"}},"additionalProperties":false})",
+       {"{}", R"({"x-a":1})"},
+       {R"({"a":1})", R"({"x-a":"b"})"},
+       ""},
+      {R"({"type":"object","minProperties":1,"maxProperties":2})",
+       {R"({"a":1})", R"({"a":1,"b":2})"},
+       {"{}", R"({"a":1,"b":2,"c":3})"},
+       ""},
+      {R"({"type":"object","properties":{"a":{}},"required":["a"],"minProperties":1})",
+       {R"({"a":1})"},
+       {"{}"},
+       ""},
+      {R"({"oneOf":[{"type":"object","properties":{"k":{"const":"a"}},"required":["k"]},{"type":"object","properties":{"k":{"const":"b"}},"required":["k"]}],"discriminator":{"propertyName":"k"},"x-order":3})",
+       {R"({"k":"a"})"},
+       {R"({"k":"c"})"},
+       ""},
+      {R"({"type":"array","items":[{"type":"integer"},{"type":"null"}],"additionalItems":{"type":"boolean"},"minItems":2})",
+       {"[1,null]", "[1,null,true]"},
+       {"[1]", "[null,null]", "[1,null,1]"},
+       ""},
+      {R"({"type":"array","items":{"type":"integer"},"uniqueItems":false})", {"[1,1]"}, {}, ""},
+      {R"({"type":"integer","multipleOf":1})", {"3"}, {"1.5"}, ""},
+      {R"({"type":"string","format":"date-time","pattern":"^\\d{4}-\\d\\dZ$"})",
+       {R"("2025-01Z")"},
+       {R"("2025")"},
+       ""},
+      {R"({"type":"string","minLength":2,"minimum":3,"items":{}})", {R"("ab")"}, {R"("a")"}, ""},
+      {R"({"type":"string","pattern":"^(?!\\.)a+$","format":"uuid"})",
+       {R"("123e4567-e89b-12d3-a456-426614174000")"},
+       {"1"},
+       "'pattern' is not enforced"},
+      {R"({"type":"string","format":"email","pattern":"^(?!\\.)a+$"})",
+       {R"("anything")"},
+       {"1"},
+       "'pattern' is not enforced"},
+      {R"({"type":"array","items":{"type":"integer"},"uniqueItems":true})",
+       {"[1,1]"},
+       {"[\"a\"]"},
+       "'uniqueItems' is not enforced"},
+      {R"({"type":"number","multipleOf":0.01,"minimum":0})",
+       {"0.015"},
+       {"-1"},
+       "'multipleOf' is not enforced"},
+      {R"({"type":"object","properties":{"a":{"type":"string","not":{"const":"x"}}},"required":["a"]})",
+       {R"({"a":"x"})"},
+       {"{}"},
+       "#/properties/a: the keyword 'not' is not enforced"},
+      {R"({"type":"object","properties":{"a":{"type":"integer"}},"if":{"required":["a"]},"then":{}})",
+       {R"({"a":1})"},
+       {R"({"a":"x"})"},
+       "'if' is not enforced"},
+      {R"({"oneOf":[{"type":"integer"},{"type":"number"}]})", {"1", "1.5"}, {"\"x\""}, "'oneOf'"},
+      {R"({"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"anyOf":[{"required":["a"]},{"required":["b"]}]})",
+       {R"({"a":1})", R"({"b":1})"},
+       {R"({"a":"x"})"},
+       "'anyOf' is not enforced"},
+      {R"({"allOf":[{"type":"string"},{"pattern":"a"}]})",
+       {"\"b\""},
+       {},
+       "only the type is enforced"},
+      {R"({"$ref":"https://example.org/other.json"})", {"1"}, {}, "only the type is enforced"}};
+  return kCases;
+}
+
+TEST(LooseSchemas, WhatCannotBeHeldIsSaidAndTheRestIsHeld) {
+  for (const Written& one : written_schemas()) {
+    SchemaNotes notes;
+    const auto grammar = Grammar::from_json_schema(one.schema, "s", &notes);
+    for (const auto& text : one.valid) EXPECT_TRUE(takes(grammar, text)) << one.schema << text;
+    for (const auto& text : one.invalid) EXPECT_FALSE(takes(grammar, text)) << one.schema << text;
+    if (one.note.empty()) {
+      EXPECT_EQ(notes, SchemaNotes{}) << one.schema;
+      EXPECT_NO_THROW(Grammar::from_json_schema(one.schema, "s")) << one.schema;
+    } else {
+      ASSERT_FALSE(notes.empty()) << one.schema;
+      EXPECT_NE(notes[0].find(one.note), std::string::npos) << notes[0];
+      EXPECT_TRUE(notes[0].starts_with("s: #")) << notes[0];
+      EXPECT_THROW(Grammar::from_json_schema(one.schema, "s"), Error) << one.schema;
+    }
+  }
+}
+
+TEST(LooseSchemas, AMistakeIsAnErrorAllTheSame) {
+  for (const char* schema : {R"({"type":"thing"})", "[]", R"({"type":3})", R"({"enum":1})",
+                             R"({"$ref":"#/$defs/none"})", R"({"type":"integer","minimum":"1"})"}) {
+    SchemaNotes notes;
+    EXPECT_THROW(Grammar::from_json_schema(schema, "s", &notes), Error) << schema;
+  }
+}
+
+constexpr const char* kTools = R"([{"function":{"name":"f","parameters":{"type":"object",
+  "properties":{"c":{"$ref":"#/$defs/C"}},"required":["c"],"$defs":{"C":{"enum":["red","blue"]}}}}},
+  {"function":{"name":"g","parameters":{}}}, {"function":{"name":"h"}},
+  {"function":{"name":"i","parameters":{"type":"object","properties":{"n":{"type":"integer",
+  "multipleOf":3}},"required":["n"]}}}, {"function":{"name":"j","parameters":{"type":"string"}}}])";
+
+TEST(ForcedCalls, ReferencesResolveWithinTheToolsOwnSchema) {
+  const JsonTree tools = parse_json_tree(kTools, "tools");
+  SchemaNotes notes;
+  const auto any = forced_call_grammar({}, tools.root(), "", "", "tools", &notes);
+  EXPECT_TRUE(takes(any, R"({"name": "f", "arguments": {"c": "red"}})"));
+  EXPECT_FALSE(takes(any, R"({"name": "f", "arguments": {"c": "green"}})"));
+  ASSERT_EQ(notes.size(), 2u);  // unsupported and invalid tool schemas are noted
+  EXPECT_NE(notes[0].find("tools: i: #/properties/n: the keyword 'multipleOf'"), std::string::npos);
+  EXPECT_NE(notes[1].find("tools: j: expected 'parameters' of the type object"), std::string::npos);
+  const auto only = forced_call_grammar({}, tools.root(), "h", "", "tools", &notes);
+  EXPECT_TRUE(takes(only, R"({"name": "h", "arguments": {}})"));
+  EXPECT_FALSE(takes(only, R"({"name": "h", "arguments": {"a": 1}})"));
+  EXPECT_FALSE(takes(only, R"({"name": "f", "arguments": {"c": "red"}})"));
+}
+
+TEST(ForcedCalls, ArgumentsOfAnEmptySchemaAreAnObject) {
+  const JsonTree tools = parse_json_tree(kTools, "tools");
+  const auto any = forced_call_grammar({}, tools.root(), "g", "", "tools");
+  EXPECT_TRUE(takes(any, R"({"name": "g", "arguments": {"a": [1]}})"));
+  for (const char* other : {"1", "\"x\"", "[]", "null"}) {
+    EXPECT_FALSE(takes(any, R"({"name": "g", "arguments": )" + std::string(other) + "}"));
+  }
+}
+
+constexpr const char* kAnswer =
+    R"({"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]})";
+
+TEST(AnswersAfterThoughts, BeginWhereTheThoughtsEnd) {
+  const JsonTree schema = parse_json_tree(kAnswer, "schema");
+  const ReplyStyle style = {ToolCallStyle::none, "<think>", "</think>"};
+  const auto of = [&](std::string_view prompt) {
+    return answer_grammar(style, {schema.root(), "s", true}, prompt);
+  };
+  const auto begun = of("<think>\n"), may = of("assistant\n"), over = of("<think>\n\n</think>\n\n");
+  EXPECT_TRUE(takes(begun, "So {\"n\": 1}?</think>\n\n{\"n\": 2}"));
+  EXPECT_FALSE(takes(begun, "{\"n\": 2}"));
+  EXPECT_FALSE(takes(begun, "So.</think>\n\nThe answer is {\"n\": 2}"));
+  EXPECT_TRUE(takes(may, "{\"n\": 2}"));
+  EXPECT_TRUE(takes(may, "\n<think>So.</think>{\"n\": 2}"));
+  EXPECT_FALSE(takes(may, "So.</think>{\"n\": 2}"));
+  EXPECT_TRUE(takes(over, "{\"n\": 2}"));
+  EXPECT_FALSE(takes(over, "<think>So.</think>{\"n\": 2}"));
+}
+
+TEST(AnswersAfterThoughts, SoDoForcedCallsAndCallsBesideAnAnswer) {
+  const JsonTree schema = parse_json_tree(kAnswer, "schema"), tools = parse_json_tree(kTools, "t");
+  const std::vector<std::pair<ToolCallStyle, std::string>> calls = {
+      {ToolCallStyle::hermes, "<tool_call>\n{\"name\": \"h\", \"arguments\": {}}\n</tool_call>"},
+      {ToolCallStyle::xml, "<tool_call>\n<function=h>\n</function>\n</tool_call>"},
+      {ToolCallStyle::llama3, "{\"name\": \"h\", \"parameters\": {}}"},
+      {ToolCallStyle::mistral, "[TOOL_CALLS][{\"name\": \"h\", \"arguments\": {}}]"},
+      {ToolCallStyle::deepseek,
+       "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>h<｜tool▁sep｜>{}<｜tool▁call▁end｜><"
+       "｜tool▁calls▁end｜>"}};
+  for (const auto& [way, call] : calls) {
+    const ReplyStyle style = {way, "<think>", "</think>"};
+    SchemaNotes notes;
+    const auto forced = forced_call_grammar(style, tools.root(), "h", "<think>", "tools", &notes);
+    EXPECT_TRUE(takes(forced, "Hm.</think>\n\n{\"name\": \"h\", \"arguments\": {}}"));
+    EXPECT_FALSE(takes(forced, "{\"name\": \"h\", \"arguments\": {}}"));
+    const auto both = call_or_answer_grammar(style, tools.root(), {schema.root(), "s"}, "<think>",
+                                             CallCount::any, "tools", &notes);
+    EXPECT_TRUE(takes(both, "Hm.</think>\n\n" + call)) << call;
+    EXPECT_TRUE(takes(both, "Hm.</think>{\"n\": 3}")) << call;
+    EXPECT_FALSE(takes(both, "Hm.</think>Well, {\"n\": 3}")) << call;
+    EXPECT_FALSE(takes(both, "Hm.</think>{\"m\": 3}")) << call;
+  }
+}
+
+// In the xml style every argument is written as text, and the schema determines its type.
+TEST(XmlArguments, StayTextsWhereTheSchemaAllowsOne) {
+  const JsonTree tools = parse_json_tree(R"([{"function":{"name":"f","parameters":{"type":"object",
+      "properties":{"a":{"anyOf":[{"type":"string"},{"type":"null"}]},"b":{"type":["integer","string"]},
+      "c":{"$ref":"#/$defs/T"},"d":{"enum":["1","2"]},"e":{"type":"integer"},"g":{"type":["integer","null"]}},
+      "$defs":{"T":{"oneOf":[{"type":"string"},{"type":"object"}]}}}}}])",
+                                         "tools");
+  ReplyReader reader({ToolCallStyle::xml}, "", true, tools.root());
+  std::string text = "<tool_call>\n<function=f>\n";
+  for (const char* name : {"a", "b", "c", "d", "e", "g"}) {
+    text += std::string("<parameter=") + name + ">\n12345\n</parameter>\n";
+  }
+  text += "<parameter=a2>\nnull\n</parameter>\n</function>\n</tool_call>";
+  ReplyPiece piece = reader.push(text);
+  ReplyPiece rest = reader.finish();
+  std::string arguments;
+  for (const auto* part : {&piece, &rest}) {
+    for (const ToolCallPiece& call : part->calls) arguments += call.arguments;
+  }
+  const Json found = parse_json(arguments, "arguments");
+  for (const char* name : {"a", "b", "c", "d"}) EXPECT_EQ(found[name], Json("12345")) << name;
+  for (const char* name : {"e", "g"}) EXPECT_EQ(found[name], Json(12345)) << name;
+  EXPECT_TRUE(found["a2"].is_null());
+}
+
+}  // namespace
+}  // namespace leq::schema_test
