@@ -145,7 +145,7 @@ fuzz: check-deps
 # Without precompiled headers, as clang does not read those of g++, and file by file.
 tidy: check-deps
 	cmake --preset dev -B build/tidy -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DLEQ_BY_FOLDER=OFF
-	git ls-files 'src/*.cpp' 'models/*.cpp' 'tools/*.cpp' | grep -vE '/(cpu|x86|arm|generic)/' | xargs -P $(JOBS) -n 4 clang-tidy -p build/tidy --quiet
+	git ls-files 'src/*.cpp' 'families/*.cpp' 'tools/*.cpp' | grep -vE '/(cpu|x86|arm|generic)/' | xargs -P $(JOBS) -n 4 clang-tidy -p build/tidy --quiet
 
 nvcc:
 	cuda/check/check_ptx.sh

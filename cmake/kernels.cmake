@@ -12,18 +12,18 @@ endmacro()
 # Neither these nor the loops over numbers have a precompiled header: it is valid for one set of flags,
 # it would bring its own level of optimization with it, and inline functions of the standard library
 # must not be compiled with the instructions of a kernel's set, or the linker may keep that copy for all.
-leq_take(number_sources "_portable\\.cpp$|/src/((tensor|backend/cpu|quantize/linear_algebra)/|format/gguf_blocks)")
+leq_take(number_sources "_portable\\.cpp$|/src/((tensor|backend/cpu|quantize/linear_algebra)/|format/gguf_types)")
 set(leq_numbers_flags "$<$<CONFIG:Release>:-O3>")
 
 # What reads small files, sets out the work and reports on it, and what a step does but once: a quarter
 # less to compile (so are the tools and the tests). At -O1 g++ 12 takes a std::variant's empty text for an
 # uninitialized one.
 set(leq_once_flags "$<$<NOT:$<CONFIG:Debug>>:-O1>" "$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>")
-# Of src/model all but rope and rotation, of src/generate all but dry, which work on numbers.
-set(once_places /models/ /src/comm/ /src/convert/ /src/engine/ /src/format/ /src/platform/
-  /src/recipes/ /src/report/ /src/runtime/ /src/quantize/pipeline/ /src/quantize/search/
-  /src/quantize/methods/tensor_plan "/src/model/([^r]|ra)" /src/generate/jinja/
-  /src/generate/grammar/json_schema /src/generate/grammar/gbnf "/src/generate/[^d/][^/]*\\.cpp"
+# Of src/model all but rope, which works on numbers.
+set(once_places /families/ /src/ranks/ /src/convert/ /src/engine/ /src/format/ /src/platform/
+  /src/recipes/ /src/runtime/ /src/quantize/pipeline/ /src/quantize/search/
+  /src/quantize/methods/tensor_plan "/src/model/([^r]|ra)" /src/chat/
+  /src/grammar/json_schema /src/grammar/gbnf
   "/src/eval/(bench|breakdown|fit_|mixed_|protocol|rank_|wikitext|reference)"
   /src/eval/perplexity_report /src/eval/divergence_report "/src/eval/synthetic\\.")
 list(JOIN once_places "|" once_places)

@@ -3,11 +3,11 @@
 # Its objects are compiled once; libleq.a has them and, with LEQ_SHARED, libleq-cpp.so.
 
 file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp
-  ${PROJECT_SOURCE_DIR}/models/*.cpp
+  ${PROJECT_SOURCE_DIR}/families/*.cpp
   ${PROJECT_SOURCE_DIR}/cuda/layout/*.cpp)  # where a GPU puts things: for plans, in every build
 list(FILTER sources EXCLUDE REGEX "/src/platform/devices/")  # cuda/CMakeLists.txt chooses
 list(FILTER sources EXCLUDE REGEX "/src/server/")            # cmake/server.cmake
-list(FILTER sources EXCLUDE REGEX "/src/comm/mpi/")          # cmake/mpi.cmake
+list(FILTER sources EXCLUDE REGEX "/src/ranks/mpi/")          # cmake/mpi.cmake
 list(FILTER sources EXCLUDE REGEX "/src/capi/")              # cmake/capi.cmake
 foreach(part compare export)                                 # cmake/tool_libraries.cmake
   set(${part}_sources ${sources})

@@ -1,4 +1,4 @@
-# libleq-mpi.so: ranks that are processes (src/comm/mpi). Loaded by mpirun's processes alone, so that a
+# libleq-mpi.so: ranks that are processes (src/ranks/mpi). Loaded by mpirun's processes alone, so that a
 # build without MPI lacks nothing else, and the tools never link it.
 find_package(MPI COMPONENTS C QUIET)
 if(NOT MPI_C_FOUND OR CMAKE_CROSSCOMPILING OR LEQ_SANITIZE OR LEQ_STATIC)

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kFolder = fs::path(LEQ_SOURCE_DIR) / "tests/generate/jinja";
+const fs::path kFolder = fs::path(LEQ_SOURCE_DIR) / "tests/chat/jinja";
 
 std::string text_of(const fs::path& path) { return read_file(path, 1 << 22); }
 

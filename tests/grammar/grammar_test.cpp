@@ -532,7 +532,7 @@ TEST(GrammarMatcher, WalksThroughItsMasksEndInDocumentsThatValidate) {
   const auto file = temporary.path() / "cases.json";
   std::ofstream(file) << cases.dump();
   const std::string command = "python3 " + std::string(LEQ_SOURCE_DIR) +
-                              "/tests/generate/validate.py " + file.string() + " 2>&1";
+                              "/tests/grammar/validate.py " + file.string() + " 2>&1";
   FILE* pipe = popen(command.c_str(), "r");
   ASSERT_NE(pipe, nullptr);
   std::string said;

@@ -15,7 +15,7 @@ namespace leq {
 // Number of panels of rows that one task processes, in blocks of columns. These panels share each
 // read of the factor or of H.
 inline constexpr std::int64_t kTaskPanels = 2;
-inline constexpr std::int64_t kBlockColumns = kTileDepth;
+inline constexpr std::int64_t kBlockDepth = kTileDepth;
 
 // One column of a panel, aligned to 64 bytes.
 template <class Real>

@@ -89,8 +89,6 @@ namespace {
 constexpr std::int64_t kStepColumns =
     kTileRows;  // columns rounded one by one between matrix products
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
 // The rows of one task, stored in the lanes of panels.
 template <class Real>
 class FeedbackRows {
@@ -108,7 +106,7 @@ class FeedbackRows {
         panels_((count_ + kLanes - 1) / kLanes),
         weight_(panels_, columns_),
         differences_(panels_, columns_),
-        targets_(panels_, kBlockColumns),
+        targets_(panels_, kBlockDepth),
         codes_(at(panels_ * columns_ * kLanes)),
         losses_(at(panels_ * kLanes)) {
     for (std::int64_t panel = 0; panel < panels_; ++panel) {
@@ -120,7 +118,7 @@ class FeedbackRows {
   }
 
   void round_block(std::int64_t block) {
-    const std::int64_t width = std::min(kBlockColumns, columns_ - block);
+    const std::int64_t width = std::min(kBlockDepth, columns_ - block);
     for (std::int64_t panel = 0; panel < panels_; ++panel) {
       for (std::int64_t i = 0; i < width; ++i)
         std::copy_n(weight_.at(panel, feedback_.order[at(block + i)]), kLanes,
@@ -205,7 +203,7 @@ FeedbackCodes choose_with_feedback(const MethodInput& input, const Ranges& range
   result.losses.resize(at(input.rows));
   pool.run((input.rows + kTaskRows - 1) / kTaskRows, [&](std::int64_t task, int) {
     FeedbackRows<Real> rows(input, ranges, feedback, task * kTaskRows);
-    for (std::int64_t block = 0; block < input.columns; block += kBlockColumns)
+    for (std::int64_t block = 0; block < input.columns; block += kBlockDepth)
       rows.round_block(block);
     rows.store(result);
   });

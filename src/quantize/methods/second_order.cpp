@@ -138,7 +138,7 @@ namespace {
 constexpr double kFirstRaise = 0.01;  // first damping above 0
 constexpr double kMostDamping = 1.0;
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+constexpr std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // The diagonal of H, with 1 for inputs that were always 0.
 std::vector<double> positive_diagonal(const MethodInput& input) {
@@ -270,15 +270,13 @@ namespace {
 constexpr std::int64_t kLanes = kPanelLanes<float>;
 constexpr std::int64_t kTaskRows = kTaskPanels * kLanes;
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
 // As H is symmetric, the products of a block's columns with columns before the block count twice.
 void add_losses(const LanePanels<float>& errors, std::int64_t panels, const Hessian& hessian,
                 std::span<double> losses) {
-  LanePanels<float> product(panels, kBlockColumns);
+  LanePanels<float> product(panels, kBlockDepth);
   std::vector<double> twice(losses.size());
-  for (std::int64_t block = 0; block < hessian.columns; block += kBlockColumns) {
-    const std::int64_t width = std::min(kBlockColumns, hessian.columns - block);
+  for (std::int64_t block = 0; block < hessian.columns; block += kBlockDepth) {
+    const std::int64_t width = std::min(kBlockDepth, hessian.columns - block);
     const auto add = [&](IndexRange depth, std::vector<double>& sums) {
       for (std::int64_t panel = 0; panel < panels; ++panel)
         std::fill_n(product.at(panel, 0), width * kLanes, 0.0f);
@@ -368,13 +366,9 @@ std::vector<double> row_losses(const MethodInput& input, const Ranges& ranges,
 
 namespace {
 
-constexpr std::int64_t kLanes = kPanelLanes<float>;
-constexpr std::int64_t kTaskRows = kTaskPanels * kLanes;
 constexpr std::int64_t kStepColumns = kTileRows;
 // A move by one reduces the loss if |g / (H s)| > 0.5. The margin covers rounding errors of g.
 constexpr float kLeastMove = 0.501f;
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // The rows of one task, stored in the lanes of panels.
 class DescentRows {
@@ -389,8 +383,8 @@ class DescentRows {
         count_(std::min(kTaskRows, input.rows - first)),
         panels_((count_ + kLanes - 1) / kLanes),
         errors_(code_errors(input, ranges, codes, first, count_)),
-        gradients_(panels_, kBlockColumns),
-        changes_(panels_, kBlockColumns),
+        gradients_(panels_, kBlockDepth),
+        changes_(panels_, kBlockDepth),
         codes_(at(panels_ * columns_ * kLanes)) {
     for (std::int64_t panel = 0; panel < panels_; ++panel) {
       const std::int64_t row = first + panel * kLanes;
@@ -403,7 +397,7 @@ class DescentRows {
   // One pass over all columns; returns the number of moves.
   std::int64_t sweep() {
     std::int64_t moves = 0;
-    for (std::int64_t block = 0; block < columns_; block += kBlockColumns)
+    for (std::int64_t block = 0; block < columns_; block += kBlockDepth)
       moves += sweep_block(block);
     return moves;
   }
@@ -423,9 +417,9 @@ class DescentRows {
   // First computes the block's gradient H (w - q) over all columns. Then, step by step, adds the
   // contribution of the moves that earlier steps have made in this block.
   std::int64_t sweep_block(std::int64_t block) {
-    const std::int64_t end = std::min(columns_, block + kBlockColumns);
+    const std::int64_t end = std::min(columns_, block + kBlockDepth);
     for (std::int64_t panel = 0; panel < panels_; ++panel)
-      std::fill_n(gradients_.at(panel, 0), kBlockColumns * kLanes, 0.0f);
+      std::fill_n(gradients_.at(panel, 0), kBlockDepth * kLanes, 0.0f);
     add_lane_product(hessian_.values, LaneProduct<float>{.depth = {0, columns_},
                                                          .columns = {block, end},
                                                          .b = errors_,
@@ -499,12 +493,9 @@ std::int64_t descend(const MethodInput& input, const Ranges& ranges, const Hessi
 
 namespace {
 
-constexpr std::int64_t kLanes = kPanelLanes<float>;
 constexpr std::int64_t kSystemValues = std::int64_t{1} << 22;  // limit for all rows of a task
 constexpr double kRidge = 1e-6;
 constexpr double kLeastGain = 1e-5;  // relative; smaller gains are errors of f32 sums
-
-constexpr std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // One least-squares system A x = b per row, for the changes x of its scales; b_g = c_g H (w - q).
 struct Systems {
