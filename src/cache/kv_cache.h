@@ -100,8 +100,7 @@ class KvCache {
   std::int64_t page_count() const { return pages_.count(); }
   std::int64_t free_pages() const { return static_cast<std::int64_t>(free_.size()); }
   const KvResidual& residual() const { return pages_.residual(); }
-  // Number of pages with f16 copies, and its limit.
-  std::int64_t copied_pages() const { return copies_.taken(); }
+  // The most pages that have f16 copies at once.
   std::int64_t copy_count() const { return copies_.count(); }
 
   static constexpr std::int64_t kRewind = KvPages::kRewind;

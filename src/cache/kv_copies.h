@@ -19,7 +19,6 @@ class KvCopies {
   }
 
   std::int64_t count() const { return count_; }
-  std::int64_t taken() const { return count_ - static_cast<std::int64_t>(free_.size()); }
   bool has(std::int32_t page) const { return of(page) >= 0; }
   std::int32_t of(std::int32_t page) const { return of_page_[static_cast<std::size_t>(page)]; }
   // [pages] index of each page's copy; -1: the page has no copy.
