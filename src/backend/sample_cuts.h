@@ -19,7 +19,7 @@ void keep_typical(std::vector<SampleCandidate>& candidates, float share);
 // probability of at least xtc_threshold, except the least probable of these.
 void leave_out_top(std::vector<SampleCandidate>& candidates, const SampleRule& rule);
 
-// Mirostat (Basu et al. 2021), version 1 or 2: cuts at mirostat_mu, draws, returns the surprise.
+// Mirostat 2 (Basu et al. 2021): cuts at mirostat_mu, draws, returns the surprise.
 std::int32_t draw_mirostat(std::vector<SampleCandidate>& candidates, const SampleRule& rule,
                            double* surprise);
 
