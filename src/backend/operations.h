@@ -35,9 +35,6 @@ class Operations {
   // x[t] = tokens[ids[t]] as f32, plus positions[at[t]] if positions are learned. After
   // begin_sample an id may be placeholder_id(row).
   virtual void embed(const Embedding& embedding, Rows& x) = 0;
-  // Rotates the first `tokens` rows of x into the rotated stream, or out of it, in place.
-  virtual void rotate(Rows& x, std::int64_t tokens, const RotationTable& rotation,
-                      Direction direction) = 0;
   virtual void gather_rows(const Rows& x, std::span<const std::int32_t> rows, Rows& out) = 0;
   // out = norm(x), as f32 and/or codes according to out's format. x and out may be the same block.
   virtual void norm(const Rows& x, std::int64_t tokens, const Norm& norm, const RowsFor& out) = 0;

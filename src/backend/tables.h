@@ -32,17 +32,4 @@ void set_query_factors(DeviceMemory& memory, RopeTable& rope, std::int64_t perio
 // the attention factor
 void fill_rope_rows(const RopeTable& rope, std::int64_t first, std::int64_t count, float* rows);
 
-// A random-sign Hadamard rotation of the residual stream: y = H (x * factor) in each block of n
-// columns, with factor = +-1/sqrt(n) and the n x n sign matrix H. Its transpose is its inverse.
-struct RotationTable {
-  std::int64_t width = 0;                // W
-  std::int64_t block = 0;                // n, a power of two that divides W; 0 = none
-  NormKind stream_norm = NormKind::rms;  // layer: rotation also subtracts a row's mean
-  Buffer memory;                         // [W] f32: the factors
-};
-enum class Direction : std::uint8_t { forward, inverse };
-// `factors` [W]; throws Error if the block is not a power of two that divides W.
-RotationTable make_rotation(DeviceMemory& memory, std::span<const float> factors,
-                            std::int64_t block, NormKind stream_norm);
-
 }  // namespace leq

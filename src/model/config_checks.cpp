@@ -1,6 +1,5 @@
 // Checks that every ModelConfig must pass, whatever file it was read from.
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <string>
 
@@ -35,14 +34,6 @@ void check_scaling(const RopeScaling& scaling, std::int64_t head_dim, std::strin
   }
   require(scaling.kind != RopeScalingKind::dynamic || head_dim > 2, source,
           ": rope_scaling dynamic needs a head_dim above 2");
-}
-
-void check_rotation(const Rotation& rotation, std::int64_t width, std::string_view source) {
-  if (rotation.block == 0) return;
-  require(rotation.block >= 2 && std::has_single_bit(static_cast<std::uint64_t>(rotation.block)) &&
-              width % rotation.block == 0,
-          source, ": rotation block = ", rotation.block,
-          ": expected a power of two from 2 that divides the width ", width);
 }
 
 void check_temperature(const ModelConfig& config, std::int64_t layer, std::string_view place) {
@@ -130,9 +121,6 @@ void check_additions(const ModelConfig& config, std::string_view source) {
   });
   require(plain && config.norm == NormKind::rms, source,
           ": post_norm_eps: expected layers of attention and a dense MLP with RMS norms");
-  require(config.rotation.block == 0, source,
-          ": rotation of a model that norms what its sublayers add is not supported; leave ",
-          Setting{"rotation_seed"}, " out");
 }
 
 void check_layers(const ModelConfig& config, std::string_view source, const FieldSpeller& spell) {
@@ -178,7 +166,6 @@ void check_config(const ModelConfig& config, std::string_view source, const Fiel
   require(std::isfinite(config.rope_theta) && config.rope_theta >= 1, source,
           ": rope_theta = ", config.rope_theta, ": expected at least 1");
   check_scaling(config.rope_scaling, config.rope_dims(), source);
-  check_rotation(config.rotation, config.width, source);
   check_additions(config, source);
   if (!config.mtp) return;
   require(config.mtp->attention() != nullptr, source, ": mtp: expected a layer with attention");

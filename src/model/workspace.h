@@ -55,7 +55,6 @@ class Workspace {
 
   const RopeFrequencies frequencies;  // read by `rope`
   RopeTable rope;
-  RotationTable rotation;  // block 0 if the stream is not rotated
   Rows x;                  // [T, W] the residual stream
   Rows branch;             // [T, W] output of a sublayer that is normed before it is added
   Rows router_logits;      // [T, E] E: most experts of any layer; empty if there are none
