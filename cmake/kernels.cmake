@@ -19,7 +19,7 @@ set(leq_numbers_flags "$<$<CONFIG:Release>:-O3>")
 # less to compile (so are the tools and the tests). At -O1 g++ 12 takes a std::variant's empty text for an
 # uninitialized one.
 set(leq_once_flags "$<$<NOT:$<CONFIG:Debug>>:-O1>" "$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>")
-# Of src/model all but rope and rotation, of src/generate all but dry, which work on numbers.
+# Of src/model all but rope, of src/generate all but dry, which work on numbers.
 set(once_places /models/ /src/comm/ /src/convert/ /src/engine/ /src/format/ /src/platform/
   /src/recipes/ /src/report/ /src/runtime/ /src/quantize/pipeline/ /src/quantize/search/
   /src/quantize/methods/tensor_plan "/src/model/([^r]|ra)" /src/generate/jinja/
