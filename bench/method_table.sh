@@ -29,7 +29,6 @@ rows=(
   "smoothquant|--method smoothquant"
   "recipe q8|--recipe q8"
   "smoothquant + gptq+ int8|--method gptq+ --type int8 --smooth search"
-  "hadamard int8|--type int8 --hadamard"
   "absmax int4-g64|--type int4-g64"
   "rtn int4-g64|--method rtn --type int4-g64"
   "awq int4-g64|--method awq --type int4-g64"

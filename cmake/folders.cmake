@@ -10,7 +10,7 @@ set(leq_files_apart
   src/generate/jinja/methods src/generate/jinja/tests src/generate/jinja/text
   src/quantize/methods/billm src/quantize/methods/code_errors src/quantize/methods/descent
   src/quantize/methods/gptq src/quantize/methods/refit src/quantize/methods/row_choice
-  tests/backend/attention_test tests/backend/rotate_test tests/base/json_test
+  tests/backend/attention_test tests/base/json_test
   tests/cache/kv_copies_test tests/cuda/[a-z0-9_/]+ tests/engine/receipt_test
   tests/engine/scheduler_test tests/format/leq_reader_test
   tests/generate/chat_template_test tests/generate/reply_test tests/generate/sampler_test

@@ -103,7 +103,7 @@ suite tiles 75 cuda_device_tests '*/TileTest*:*FloatGemm*:*FloatMatmul*:*OddRows
 suite attention 75 cuda_device_tests '*Attention*:-*Packed*' &
 suite packed 75 cuda_device_tests '*Packed*:*Kv*' &
 suite rows 75 cuda_device_tests \
-  '*Norm*:Embed*:Gather*:*Quantize*:*Rotate*:*Rope*:Online*:Upload*:*UploaderTest*:*Sample*:Terms*' &
+  '*Norm*:Embed*:Gather*:*Quantize*:*Rope*:Online*:Upload*:*UploaderTest*:*Sample*:Terms*' &
 suite layers 75 cuda_device_tests '*Expert*:*Route*:*Delta*:GateOutputs*:*Super*' &
 step "kernels against each other at full size" 90 agree.txt "$here/gpu_agree" &
 suite conformance 90 conformance_tests '*/cuda_*' &

@@ -24,7 +24,7 @@ chosen=""
 # At the edge of what a query sees, and at the end of a span; groups of other sizes than 128; places of
 # packed codes in a page; what is done once for an embedding, an upload, or rows of a peer; experts' rows; sizes
 # of loops over candidates.
-may_divide="attention_tensor attention_spans attention_packed attention_packed_spans kv_quantize rotate_heads
+may_divide="attention_tensor attention_spans attention_packed attention_packed_spans kv_quantize
   rope_append embed_rows pack_rows unpack_rows exchange_rows upload_codes
   group_rows sample_candidates sample_draw"
 for option in "$@"; do

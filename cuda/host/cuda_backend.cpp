@@ -91,17 +91,6 @@ class CudaBackend final : public Backend {
                  Gather::add, stream_);
   }
 
-  void rotate(Rows& x, std::int64_t tokens, const RotationTable& rotation,
-              Direction direction) override {
-    const auto span = clock_.in(StepPart::quant, [&] { return 2 * moved_bytes(x, tokens); });
-    check_rotation(x, tokens, rotation);
-    require_shared_row("rotate", x.width);
-    launch_rotate({float_rows(x), tokens, x.width, rotation.block,
-                   reinterpret_cast<const float*>(rotation.memory.data()),
-                   direction == Direction::inverse, rotation.stream_norm == NormKind::layer},
-                  stream_);
-  }
-
   void gather_rows(const Rows& x, std::span<const std::int32_t> rows, Rows& out) override {
     check_gather(x, rows, out);
     launch_gather({float_rows(x), float_rows(out), on_device(rows), std::ssize(rows), x.width},
@@ -330,7 +319,7 @@ class CudaBackend final : public Backend {
     const AttentionBatch* of_step = graphs_.batch_of(batch);
     return of_step != nullptr ? *of_step : lists_.push(batch, copies_of(kv));
   }
-  // Norm and rotation kernels keep a row of f32 in shared memory, which limits the width of rows.
+  // Norm kernels keep a row of f32 in shared memory, which limits the width of rows.
   void require_shared_row(const char* what, std::int64_t width) const {
     const std::size_t limit = rt::device_of(stream_).shared_limit_bytes - 1024;
     require(static_cast<std::size_t>(width) * sizeof(float) <= limit, what, ": rows of ", width,

@@ -256,17 +256,6 @@ struct GatherArguments {
 };
 void launch_gather(const GatherArguments& a, rt::Stream& stream);
 
-// Random-sign Hadamard rotation in blocks of n columns, forward or inverse (RotationTable in
-// backend/operations.h).
-struct RotateArguments {
-  FloatRows x;
-  std::int64_t tokens = 0, width = 0, block = 0;
-  const float* factors = nullptr;  // [W]
-  bool back = false;
-  bool centred = false;  // forward: the row's mean is subtracted first
-};
-void launch_rotate(const RotateArguments& a, rt::Stream& stream);
-
 // --- attention ---
 
 // The largest number of layers that one launch can quantize; every driver accepts such arguments.

@@ -59,12 +59,6 @@ QueryHeads query_heads(const AttentionShape& shape, int kv_head) {
   return {first, std::clamp(begin + group, 0, shape.heads) - first};
 }
 
-void check_rotation(const Rows& x, std::int64_t tokens, const RotationTable& rotation) {
-  ensure(x.values != nullptr && x.width == rotation.width, "rotate: expected f32 rows of ",
-         rotation.width, ", found ", x.width);
-  require_capacity("rotate", tokens, x);
-}
-
 void check_add_rows(const Rows& y, std::int64_t tokens, const Rows& x) {
   ensure(x.width == y.width && x.values != nullptr && y.values != nullptr,
          "add rows: expected f32 rows of one width, found ", y.width, " and ", x.width);

@@ -15,7 +15,6 @@ void require_capacity(std::string_view what, std::int64_t tokens, const Rows& ro
 // `drawn`: number of rows in the device's last draw, to which ids may refer.
 void check_embedding(const Embedding& embedding, const Rows& x, std::int64_t drawn);
 void check_add_rows(const Rows& y, std::int64_t tokens, const Rows& x);
-void check_rotation(const Rows& x, std::int64_t tokens, const RotationTable& rotation);
 void check_gather(const Rows& x, std::span<const std::int32_t> rows, const Rows& out);
 void check_norm(const Rows& x, std::int64_t tokens, const Norm& norm, const RowsFor& out);
 // Checks inputs and outputs of a linear, except for row formats that are specific to a backend.

@@ -1,6 +1,5 @@
 #include "backend/operations.h"
 
-#include <bit>
 #include <cmath>
 
 #include "backend/backend.h"
@@ -35,18 +34,6 @@ void fill_rope_rows(const RopeTable& rope, std::int64_t first, std::int64_t coun
       rows[half + i] = static_cast<float>(std::sin(double{angle})) * rope.attention_factor;
     }
   }
-}
-
-RotationTable make_rotation(DeviceMemory& memory, std::span<const float> factors,
-                            std::int64_t block, NormKind stream_norm) {
-  const std::int64_t width = std::ssize(factors);
-  require(
-      block >= 2 && std::has_single_bit(static_cast<std::uint64_t>(block)) && width % block == 0,
-      "rotation: expected a block that is a power of two and divides the width ", width, ", found ",
-      block);
-  RotationTable table = {width, block, stream_norm, Buffer(memory, factors.size_bytes())};
-  memory.write(table.memory.data(), std::as_bytes(factors));
-  return table;
 }
 
 // Sizes of Gated DeltaNet, and the errors of devices that do not implement it.

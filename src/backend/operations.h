@@ -198,19 +198,6 @@ void set_query_factors(DeviceMemory& memory, RopeTable& rope, std::int64_t perio
 // the attention factor
 void fill_rope_rows(const RopeTable& rope, std::int64_t first, std::int64_t count, float* rows);
 
-// A random-sign Hadamard rotation of the residual stream: y = H (x * factor) in each block of n
-// columns, with factor = +-1/sqrt(n) and the n x n sign matrix H. Its transpose is its inverse.
-struct RotationTable {
-  std::int64_t width = 0;                // W
-  std::int64_t block = 0;                // n, a power of two that divides W; 0 = none
-  NormKind stream_norm = NormKind::rms;  // layer: rotation also subtracts a row's mean
-  Buffer memory;                         // [W] f32: the factors
-};
-enum class Direction : std::uint8_t { forward, inverse };
-// `factors` [W]; throws Error if the block is not a power of two that divides W.
-RotationTable make_rotation(DeviceMemory& memory, std::span<const float> factors,
-                            std::int64_t block, NormKind stream_norm);
-
 // The operations of a decoder on one device. They run in order, asynchronously until synchronize().
 
 // The result of an asynchronous draw (Operations::begin_sample).
@@ -231,9 +218,6 @@ class Operations {
   // x[t] = tokens[ids[t]] as f32, plus positions[at[t]] if positions are learned. After
   // begin_sample an id may be placeholder_id(row).
   virtual void embed(const Embedding& embedding, Rows& x) = 0;
-  // Rotates the first `tokens` rows of x into the rotated stream, or out of it, in place.
-  virtual void rotate(Rows& x, std::int64_t tokens, const RotationTable& rotation,
-                      Direction direction) = 0;
   virtual void gather_rows(const Rows& x, std::span<const std::int32_t> rows, Rows& out) = 0;
   // out = norm(x), as f32 and/or codes according to out's format. x and out may be the same block.
   virtual void norm(const Rows& x, std::int64_t tokens, const Norm& norm, const RowsFor& out) = 0;

@@ -16,7 +16,7 @@ namespace leq {
 
 enum class StepPart : std::uint8_t {
   load,       // rows of the embedding
-  quant,      // norms with their codes, rotations, codes of outputs that are not fused
+  quant,      // norms with their codes, codes of outputs that are not fused
   gemm,       // linears, with operations fused into them
   attention,  // rotary embedding, stores to the cache, attention
   comm,       // exchange between devices

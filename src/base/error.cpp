@@ -46,12 +46,6 @@ void append_number(std::string& text, T number, Format... format) {
 
 }  // namespace
 
-std::string_view error_kind_name(ErrorKind kind) {
-  constexpr std::array<std::string_view, 7> kNames = {
-      "bad_input", "bad_setting", "no_memory", "no_device", "io", "interrupted", "internal"};
-  return kNames[static_cast<std::size_t>(kind)];
-}
-
 std::string Setting::marked() const { return kMarkBegin + std::string(name) + kMarkEnd; }
 
 std::string spelled(std::string_view marked, SettingSpeller speller) {

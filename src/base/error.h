@@ -22,8 +22,6 @@ enum class ErrorKind : std::uint8_t {
   internal,     // a function was called incorrectly: a mistake in a program, not in its input
 };
 
-std::string_view error_kind_name(ErrorKind kind);
-
 // A setting within a message, by the name of its field: Setting{"context"}. The name is marked, so
 // that each program can replace it by its own spelling: the library writes "context 9000: expected
 // ...", a command-line tool writes the flag.

@@ -270,10 +270,6 @@ int ThreadPool::threads() const { return state_->threads; }
 
 int ThreadPool::working() const { return state_->working(); }
 
-std::int64_t ThreadPool::first_task(int worker, std::int64_t tasks) const {
-  return state_->balance.first(worker, tasks);
-}
-
 void ThreadPool::run_tasks(std::int64_t tasks, TaskFunction function, void* context) {
   if (state_->workers.empty() || tasks == 1) {
     for (std::int64_t task = 0; task < tasks; ++task) function(context, task, 0);

@@ -30,8 +30,6 @@ class ThreadPool {
   int threads() const;
   // The number of working threads: at most one for each core, but two if two were requested.
   int working() const;
-  // The first task of a worker's current share of `tasks`; the share ends where the next begins.
-  std::int64_t first_task(int worker, std::int64_t tasks) const;
 
   // Calls body(task, worker) once for each task in [0, tasks), from several threads at once;
   // `worker`, in [0, threads()), selects a thread's scratch. Returns when all tasks are done. Not

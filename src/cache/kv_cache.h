@@ -29,7 +29,6 @@ class KvCopies {
   }
 
   std::int64_t count() const { return count_; }
-  std::int64_t taken() const { return count_ - static_cast<std::int64_t>(free_.size()); }
   bool has(std::int32_t page) const { return of(page) >= 0; }
   std::int32_t of(std::int32_t page) const { return of_page_[static_cast<std::size_t>(page)]; }
   // [pages] index of each page's copy; -1: the page has no copy.
@@ -157,8 +156,7 @@ class KvCache {
   std::int64_t page_count() const { return pages_.count(); }
   std::int64_t free_pages() const { return static_cast<std::int64_t>(free_.size()); }
   const KvResidual& residual() const { return pages_.residual(); }
-  // Number of pages with f16 copies, and its limit.
-  std::int64_t copied_pages() const { return copies_.taken(); }
+  // The most pages that have f16 copies at once.
   std::int64_t copy_count() const { return copies_.count(); }
 
   static constexpr std::int64_t kRewind = KvPages::kRewind;

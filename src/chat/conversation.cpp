@@ -284,8 +284,6 @@ void write_reply(const ChatFormat& format, const Conversation& conversation, std
 
 }  // namespace
 
-std::string_view trim_unicode(std::string_view text) { return trim_right(trim_left(text)); }
-
 std::vector<TextPart> render_conversation(const ChatFormat& format,
                                           std::span<const ChatMessage> messages,
                                           const ChatOptions& options) {

@@ -16,8 +16,4 @@ std::vector<TextPart> render_conversation(const ChatFormat& format,
                                           std::span<const ChatMessage> messages,
                                           const ChatOptions& options);
 
-// Strips white space from both ends like Python's strip and Jinja's trim, including all Unicode
-// white space.
-std::string_view trim_unicode(std::string_view text);
-
 }  // namespace leq

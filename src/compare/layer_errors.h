@@ -20,7 +20,6 @@ namespace leq {
 //   share_bound   B_l = e_l + g_l B_(l-1), the theorem's sum with measured terms
 //   share_linear  (l + 2) max e, as the theorems state
 //   share_worst   max e x sum of C^i with C = max g, which their proof concludes with
-// Throws Error for a candidate whose residual stream is rotated, because its basis differs.
 Json measure_layers(Workbench& bench, const Candidate& candidate);
 
 }  // namespace leq

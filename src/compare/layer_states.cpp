@@ -1,13 +1,10 @@
 #include "compare/layer_states.h"
 
-#include "base/error.h"
 #include "tensor/pack.h"
 
 namespace leq {
 
 std::vector<float> embedded_states(const Model& model, std::span<const Token> tokens) {
-  require(model.config().rotation.block == 0,
-          "its residual stream is rotated: its hidden states are others");
   const auto width = static_cast<std::size_t>(model.config().width);
   std::vector<float> hidden(tokens.size() * width), row(width);
   const StoredTensor* table = model.file().find("token_embedding");

@@ -11,8 +11,7 @@
 
 namespace leq {
 
-// The embeddings of a window's tokens, [T][W], which are the input of the first layer. Throws Error
-// for a model with a rotated residual stream, because its hidden states are not comparable.
+// The embeddings of a window's tokens, [T][W], which are the input of the first layer.
 std::vector<float> embedded_states(const Model& model, std::span<const Token> tokens);
 // The hidden states after a layer. The session's cache is empty before and after the call.
 std::vector<float> states_after(Session& session, std::int64_t layer, std::vector<float> hidden);

@@ -125,9 +125,9 @@ bool holds_codes(const std::filesystem::path& path) {
 }
 
 void keep_types(const ImportedModel& model, CheckpointOptions& options) {
-  const bool chooses = options.method != "absmax" || options.fold || options.rewrites.any() ||
-                       options.measure_keys || !options.load_stats.empty() ||
-                       !options.save_stats.empty();
+  const bool chooses = options.method != "absmax" || options.fold ||
+                       options.fold_attention_biases || options.measure_keys ||
+                       !options.load_stats.empty() || !options.save_stats.empty();
   require(!chooses, ErrorKind::bad_setting, model.folder,
           ": its codes are carried over as they are, which leaves nothing to calibrate; name a ",
           Setting{"type"}, " or a recipe to quantize it again");

@@ -1,7 +1,6 @@
 #include "convert/quantize_checkpoint.h"
 
 #include <array>
-#include <cmath>
 #include <memory>
 #include <set>
 #include <system_error>
@@ -14,7 +13,6 @@
 #include "convert/hf_import.h"
 #include "model/linear_sites.h"
 #include "quantize/pipeline/quantize_model.h"
-#include "quantize/pipeline/rotation_search.h"
 #include "quantize/pipeline/run_identity.h"
 #include "quantize/rewrites/fold.h"
 #include "ranks/communicator.h"
@@ -48,24 +46,6 @@ BlockOptions block_options(const CheckpointOptions& options, const ImportedModel
   return blocks;
 }
 
-// Replaces the rotation seed by the best of several candidates.
-void choose_rotation(const CheckpointOptions& options, const ImportedModel& model,
-                     BlockOptions& blocks) {
-  const RotationChoice best = search_rotation(model.config, model.tensors,
-                                              {.first_seed = *blocks.rewrites.rotation_seed,
-                                               .seeds = options.rotation_seeds,
-                                               .rewrites = blocks.rewrites,
-                                               .plan = blocks.plan,
-                                               .data = blocks.data,
-                                               .threads = blocks.threads,
-                                               .stop = blocks.stop});
-  blocks.rewrites.rotation_seed = best.seed;
-  options.say("rotation    seed " + std::to_string(best.seed) + " of " +
-              std::to_string(options.rotation_seeds) + ", loss " +
-              fixed(100 * std::sqrt(best.loss), 2) + " % of the outputs' norm, the worst " +
-              fixed(100 * std::sqrt(best.worst_loss), 2) + " %");
-}
-
 Json metadata_of(const ImportedModel& model, const CheckpointOptions& options,
                  const BlockOptions& blocks, const CheckpointResult& result) {
   Json metadata = Json::object();
@@ -89,8 +69,7 @@ Json metadata_of(const ImportedModel& model, const CheckpointOptions& options,
     provenance["worst_loss_tensor"] = result.worst_loss_tensor;
   }
   if (blocks.fold) provenance["fold"] = blocks.fold->name;
-  if (blocks.rewrites.rotation_seed) provenance["rotation_seed"] = *blocks.rewrites.rotation_seed;
-  if (blocks.rewrites.fold_attention_biases) provenance["attention_biases"] = "folded";
+  if (blocks.fold_attention_biases) provenance["attention_biases"] = "folded";
   return metadata;
 }
 
@@ -220,10 +199,6 @@ void agree(const ImportedModel& model, const CheckpointOptions& options) {
 CheckpointResult quantize_with(const ImportedModel& model, const std::filesystem::path& output,
                                const CheckpointOptions& options,
                                const std::function<void(std::int64_t, std::int64_t)>& progress) {
-  require(
-      options.rotation_seeds == 1 || (options.rewrites.rotation_seed && options.load_stats.empty()),
-      Setting{"rotation_seeds"}, ": needs ", Setting{"rotation_seed"},
-      ", and a text to run the model on in the place of ", Setting{"load_stats"});
   agree(model, options);
   std::unique_ptr<LeqWriter> writer;
   if (options.ranks->leads()) {
@@ -241,7 +216,6 @@ CheckpointResult quantize_with(const ImportedModel& model, const std::filesystem
           calibration_data(options.calibration, Tokenizer(model.tokenizer), model.config.context);
       if (!blocks.data.note.empty()) options.say("calibration " + blocks.data.note);
     }
-    if (options.rotation_seeds > 1) choose_rotation(options, model, blocks);
     blocks.progress = progress;
     calibrated = quantize_blocks(model.config, model.tensors, blocks);
     partial = std::move(calibrated->partial);

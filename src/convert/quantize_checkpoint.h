@@ -24,7 +24,6 @@ struct CheckpointOptions : RunOptions {
   std::vector<TypeOverride> overrides = {};
   // If set, replaces the plan made from type, act, method and overrides (search, recipe).
   TensorPlanner plan = {};
-  int rotation_seeds = 1;  // number of rotation seeds tried from rewrites.rotation_seed
   CalibrationRequest calibration = {};
   // Without calibration too, finished blocks are kept for a run that resumes this one. Takes the
   // space of the blocks twice.

@@ -142,8 +142,7 @@ void require_one_checkpoint(const SitePair& pair, const std::string& name) {
   double agreement = 0;
   for (const FactorSum& column : columns) agreement += column.agreement();
   require(agreement >= kLeastAgreement * static_cast<double>(columns.size()), name,
-          ": other columns than in the unquantized model; take files of one checkpoint without "
-          "rotations");
+          ": other columns than in the unquantized model; take files of one checkpoint");
 }
 
 SitePair site_pair(const Model& base, const Model& other, std::int64_t layer,
@@ -338,8 +337,6 @@ void with_tables_of(const Model& base, const Model& other, PartSide side, Backen
 
 void with_rounded_part(const Model& base, const Model& other, const ModelPart& part, PartSide side,
                        Backend& backend, const RunLimits& limits, const SessionUse& use) {
-  require(base.config().rotation == other.config().rotation, other.file().name(),
-          ": its residual stream is rotated: no part of it fits into the unquantized model");
   const Weights quantized = bind_weights(other.file(), other.config(), backend.memory());
   const std::vector<LinearSite> sites = linear_sites(base.config(), part.layer);
   ReplacedTensors replaced;

@@ -41,7 +41,7 @@ void with_tables_of(const Model& base, const Model& other, PartSide side, Backen
 // f32. Scales that `other` has folded into neighbours are divided out: scales in a norm by the
 // gains in both files, scales in v and up by a least-squares fit of the columns of o and down. CPU
 // only. Throws Error naming the tensor or site if the files are not of one checkpoint, for inputs
-// with a moving scale, for a rotated residual stream or rotated inputs, and for inputs of experts.
+// with a moving scale, and for inputs of experts.
 void with_rounded_part(const Model& base, const Model& other, const ModelPart& part, PartSide side,
                        Backend& backend, const RunLimits& limits, const SessionUse& use);
 

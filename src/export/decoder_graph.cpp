@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "export/weight_codes.h"
 #include "model/linear_sites.h"
-#include "model/rotation.h"
 
 namespace leq {
 namespace {
@@ -24,14 +23,12 @@ DecoderGraph::DecoderGraph(const Model& model, const ExportTarget& target,
 void DecoderGraph::build() {
   add_inputs();
   Value x = embedding();
-  if (config_.rotation.block > 0) x = rotated(x, false);
   for (std::int64_t layer = 0; layer < config_.layer_count(); ++layer) {
     graph_.scope(prefix_of(layer));
     x = graph_.add("Add", {x, mixer(layer, x)});
     x = graph_.add("Add", {x, mlp(layer, x)});
   }
   graph_.scope("");
-  if (config_.rotation.block > 0) x = rotated(x, true);
   x = norm(x, "final_norm", config_.norm);
   const Value logits = linears_.logits(x, config_.tied);
   const OnnxDim batch = options_.tokens > 0 ? OnnxDim(std::int64_t{1}) : OnnxDim("batch_size");
@@ -71,30 +68,6 @@ Value DecoderGraph::embedding() {
                                                   {1, options_.tokens, config_.width}, rows)});
 }
 
-// Applies the residual stream's rotation or its inverse: signs and blockwise Hadamard matrices.
-Value DecoderGraph::rotated(Value x, bool back) {
-  const std::int64_t block = config_.rotation.block, width = config_.width;
-  if (!graph_.has_tensor("rotation.signs")) {
-    graph_.floats("rotation.signs", {width}, rotation_factors(config_));
-    std::vector<float> hadamard;
-    for (std::int64_t i = 0; i < block; ++i) {
-      for (std::int64_t j = 0; j < block; ++j) {
-        hadamard.push_back(
-            __builtin_popcountll(static_cast<unsigned long long>(i & j)) % 2 == 0 ? 1.0f : -1.0f);
-      }
-    }
-    graph_.floats("rotation.hadamard", {block, block}, hadamard);
-  }
-  if (!back && config_.norm == NormKind::layer) {
-    x = graph_.add("Sub", {x, graph_.add("ReduceMean", {x, graph_.integers({-1})})});
-  }
-  if (!back) x = graph_.add("Mul", {x, "rotation.signs"});
-  x = graph_.add("Reshape", {x, graph_.integers({0, 0, width / block, block})});
-  x = graph_.add("MatMul", {x, "rotation.hadamard"});
-  x = graph_.add("Reshape", {x, graph_.integers({0, 0, width})});
-  return back ? graph_.add("Mul", {x, "rotation.signs"}) : x;
-}
-
 // Normalizes the last axis, using operators that every target supports.
 Value DecoderGraph::norm(const Value& x, const std::string& name, NormKind kind) {
   Value centred = x;
@@ -115,7 +88,7 @@ Value DecoderGraph::norm(const Value& x, const std::string& name, NormKind kind)
 Value DecoderGraph::mixer(std::int64_t layer, Value x) {
   const std::string prefix = prefix_of(layer);
   const AttentionConfig& attention = *config_.layer(layer).attention();
-  const Value normed = norm(x, prefix + "attention_norm", config_.block_norm());
+  const Value normed = norm(x, prefix + "attention_norm", config_.norm);
   std::vector<Value> qkv = linears_.outputs(prefix, {"q", "k", "v"}, normed);
   Value out;
   if (target_.contrib) {
@@ -141,7 +114,7 @@ Value DecoderGraph::mixer(std::int64_t layer, Value x) {
 Value DecoderGraph::mlp(std::int64_t layer, Value x) {
   const std::string prefix = prefix_of(layer);
   const DenseMlpConfig& mlp = *config_.layer(layer).dense_mlp();
-  const Value normed = norm(x, prefix + "mlp_norm", config_.block_norm());
+  const Value normed = norm(x, prefix + "mlp_norm", config_.norm);
   Value product;
   if (mlp.gated) {
     const auto both = linears_.outputs(prefix, {"gate", "up"}, normed);

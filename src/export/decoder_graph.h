@@ -49,7 +49,6 @@ class DecoderGraph {
   Value grouped_mask(const Value& mask);
 
   Value embedding();
-  Value rotated(Value x, bool back);
   Value norm(const Value& x, const std::string& name, NormKind kind);
   Value mixer(std::int64_t layer, Value x);
   Value mlp(std::int64_t layer, Value x);

@@ -173,9 +173,6 @@ void add_special_tokens(const Model& model, Json& json) {
 }  // namespace
 
 const Family& hf_family_of(const ModelConfig& config) {
-  require(config.rotation.block == 0, config.family,
-          ": the residual stream is rotated, which no class of transformers computes; quantize "
-          "without a rotation");
   require(config.post_norm_eps == 0 && config.logit_cap.cap == 0, config.family,
           ": norms behind sublayers and capped logits are not written back");
   const LayerKinds common = common_layers(config);

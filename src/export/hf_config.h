@@ -8,7 +8,7 @@
 namespace leq {
 
 // The family whose transformers class computes the given configuration. Throws Error naming a
-// feature that no known class has: added biases, differing layers, a rotated residual stream.
+// feature that no known class has: added biases, differing layers.
 const Family& hf_family_of(const ModelConfig& config);
 
 // The config.json, readable by transformers 4 and 5; `dtype` is "float32".

@@ -28,8 +28,7 @@ struct LeqFeature {
   std::string_view name;
   std::uint32_t minor_version;
 };
-inline constexpr std::array<LeqFeature, 9> kLeqFeatures = {{{"rotation", 0},
-                                                            {"layers", 1},
+inline constexpr std::array<LeqFeature, 8> kLeqFeatures = {{{"layers", 1},
                                                             {"rotary_dims", 2},
                                                             {"output_gate", 2},
                                                             {"delta_net", 2},

@@ -214,6 +214,9 @@ void require_no_unknown_features(const Json& json, std::string_view source) {
           ": the list \"requires\" is missing");
   for (const Json& feature : *features) {
     const std::string name = feature.is_string() ? feature.get<std::string>() : feature.type_name();
+    require(name != "rotation", source,
+            ": needs the feature \"rotation\": rotated (Hadamard) weights are not supported since "
+            "0.2; quantize the checkpoint again, unrotated");
     const bool known =
         std::ranges::find(kLeqFeatures, name, &LeqFeature::name) != kLeqFeatures.end();
     require(feature.is_string() && known, source, ": needs the feature \"", printable(name),

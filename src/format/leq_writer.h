@@ -36,7 +36,7 @@ class LeqWriter {
   // Copies a tensor as stored in another file, with all of its metadata.
   void copy_tensor(const LeqReader& from, const StoredTensor& tensor);
   void add_blob(const std::string& name, std::span<const std::byte> bytes);
-  // Lists a feature that a reader must support to use the file: "rotation".
+  // Lists a feature that a reader must support to use the file, such as "experts".
   void add_requirement(const std::string& feature);
   // Writes the JSON (metadata keys in addition to "tensors" and "blobs") and the preamble, syncs
   // and renames the file. Returns its size.

@@ -113,9 +113,6 @@ Decoder::Decoder(const ModelConfig& config, const Weights& weights, Backend& bac
 // x [T, W] = embeddings; each layer: x += mixer(norm(x)), x += mlp(norm(x))
 void Decoder::layers(const Embedding& embedding, const BatchView& batch, const KvLayers& kv) {
   backend_.embed(embedding, work_.x);
-  if (work_.rotation.block > 0) {
-    backend_.rotate(work_.x, batch.tokens, work_.rotation, Direction::forward);
-  }
   if (weights_.mtp_input) join_hidden(*weights_.mtp_input, batch.tokens);
   quantize_closed_blocks(batch, kv);
   for (std::int64_t layer = 0; layer < config_.layer_count(); ++layer) {
@@ -240,7 +237,7 @@ void Decoder::head(std::span<const std::int32_t> outputs) {
   const auto rows = std::ssize(outputs);
   const RowsFor normed = work_.input_of(weights_.head);  // [outputs, W]
   const SharedBlock logits = work_.shared_logits();      // [outputs, V]
-  pick(outputs);
+  backend_.gather_rows(work_.x, outputs, work_.last);
   backend_.norm(work_.last, rows, weights_.final_norm, normed);
   backend_.linear(normed, rows, weights_.head, Epilogue::none, logits.own);
   if (const auto& [scale, cap] = config_.logit_cap; cap > 0) {
@@ -250,16 +247,8 @@ void Decoder::head(std::span<const std::int32_t> outputs) {
 }
 
 void Decoder::final_norm(std::span<const std::int32_t> outputs) {
-  pick(outputs);
-  backend_.norm(work_.last, std::ssize(outputs), weights_.final_norm, work_.last);
-}
-
-// last = rows `outputs` of x, with the rotation of the residual stream undone
-void Decoder::pick(std::span<const std::int32_t> outputs) {
   backend_.gather_rows(work_.x, outputs, work_.last);
-  if (work_.rotation.block > 0) {
-    backend_.rotate(work_.last, std::ssize(outputs), work_.rotation, Direction::inverse);
-  }
+  backend_.norm(work_.last, std::ssize(outputs), weights_.final_norm, work_.last);
 }
 
 // Quantizes the blocks that were complete before this step and that its queries read as codes.

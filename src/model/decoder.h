@@ -83,7 +83,6 @@ class Decoder {
            const std::optional<Norm>& post_norm);
   bool wants_more(const LayerLinear& linear, const Rows& input, std::int64_t tokens);
   void quantize_closed_blocks(const BatchView& batch, const KvLayers& kv);
-  void pick(std::span<const std::int32_t> outputs);
 
   const ModelConfig& config_;
   const Weights& weights_;

@@ -26,7 +26,7 @@ void add_sites(const ModelConfig& config, const AttentionConfig& attention,
                     {{"q", query, Axis::query_heads, bias},
                      {"k", key, Axis::kv_heads, bias},
                      {"v", key, Axis::kv_heads, bias}},
-                    NormSpec{"attention_norm", config.width, config.block_norm()},
+                    NormSpec{"attention_norm", config.width, config.norm},
                     "",
                     {}};
   if (attention.output_gate) {
@@ -59,7 +59,7 @@ void add_sites(const ModelConfig& config, const DeltaNetConfig& delta,
                     {"delta_z", delta.values(), Axis::delta_values},
                     {"delta_b", delta.value_heads, Axis::whole, false, true},
                     {"delta_a", delta.value_heads, Axis::whole, false, true}},
-                   NormSpec{"delta_in_norm", config.width, config.block_norm()},
+                   NormSpec{"delta_in_norm", config.width, config.norm},
                    "",
                    {}};
   in.vectors = {{"delta_conv", delta.conv_taps * delta.channels()},
@@ -82,7 +82,7 @@ void add_sites(const ModelConfig& config, const DenseMlpConfig& mlp,
                std::vector<LinearSite>& sites) {
   LinearSite gate_up = {"gate_up",    Sublayer::mlp,
                         config.width, Axis::stream,
-                        {},           NormSpec{"mlp_norm", config.width, config.block_norm()},
+                        {},           NormSpec{"mlp_norm", config.width, config.norm},
                         "",           {}};
   if (mlp.gated) gate_up.weights.push_back({"gate", mlp.hidden, Axis::mlp, mlp.bias});
   gate_up.weights.push_back({"up", mlp.hidden, Axis::mlp, mlp.bias});
@@ -123,7 +123,7 @@ void add_sites(const ModelConfig& config, const ExpertsMlpConfig& mlp,
                std::vector<LinearSite>& sites) {
   LinearSite first = {"experts",    Sublayer::mlp,
                       config.width, Axis::stream,
-                      {},           NormSpec{"mlp_norm", config.width, config.block_norm()},
+                      {},           NormSpec{"mlp_norm", config.width, config.norm},
                       "",           {}};
   first.weights.push_back({"router", mlp.experts, Axis::whole, false, true});
   if (mlp.shared_hidden > 0) first.weights.push_back({"shared_gate", 1, Axis::whole, false, true});

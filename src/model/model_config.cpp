@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <string>
 
@@ -69,16 +68,6 @@ RopeScaling scaling_from_json(const Json& json, std::string_view source) {
   return scaling;
 }
 
-Rotation rotation_from_json(const Json& json, std::string_view source) {
-  const std::string place = std::string(source) + ": rotation";
-  Rotation rotation;
-  rotation.seed = json_get<std::uint64_t>(json, "seed", place);
-  rotation.block = json_get<std::int64_t>(json, "block", place);
-  // 0 means "no rotation" only in memory: a file without rotation does not contain this key.
-  require(rotation.block != 0, place, ": block = 0: expected a power of two");
-  return rotation;
-}
-
 LogitCap logit_cap_from_json(const Json& json, std::string_view source) {
   const auto found = json.find("logit_cap");
   if (found == json.end()) return {};
@@ -141,7 +130,6 @@ ModelConfig mtp_model(const ModelConfig& config) {
   head.layers = {*config.mtp};
   head.mtp.reset();
   head.reads_hidden = true;
-  head.rotation = {};
   return head;
 }
 
@@ -181,9 +169,6 @@ Json config_to_json(const ModelConfig& config) {
   if (config.logit_cap.cap > 0) {
     json["logit_cap"] = {{"scale", config.logit_cap.scale}, {"cap", config.logit_cap.cap}};
   }
-  if (config.rotation.block > 0) {
-    json["rotation"] = {{"seed", config.rotation.seed}, {"block", config.rotation.block}};
-  }
   layers_to_json(config, json);
   if (config.mtp) json["mtp"] = layer_to_json(*config.mtp);
   return json;
@@ -191,7 +176,6 @@ Json config_to_json(const ModelConfig& config) {
 
 std::vector<std::string> required_features(const ModelConfig& config) {
   std::vector<std::string> features;
-  if (config.rotation.block > 0) features.emplace_back("rotation");
   if (!has_version_1_0_layers(config)) features.emplace_back("layers");
   const auto any = [&](auto has) { return std::ranges::any_of(config.layers, has); };
   const auto attends = [](auto has) {
@@ -231,10 +215,9 @@ ModelConfig config_from_json(const Json& json, std::string_view source) {
   const auto scaling = json.find("rope_scaling");
   if (scaling != json.end()) config.rope_scaling = scaling_from_json(*scaling, source);
   layers_from_json(json, source, config);
-  const auto rotation = json.find("rotation");
-  if (rotation != json.end() && !rotation->is_null()) {
-    config.rotation = rotation_from_json(*rotation, source);
-  }
+  require(json.value("rotation", Json()).is_null(), source,
+          ": rotation: expected none, because rotated (Hadamard) weights are not supported since "
+          "0.2; quantize the checkpoint again, unrotated");
   if (const auto mtp = json.find("mtp"); mtp != json.end() && !mtp->is_null()) {
     config.mtp = layer_from_json(*mtp, std::string(source) + ": mtp");
   }
@@ -300,9 +283,6 @@ std::string describe(const ModelConfig& config) {
   if (const QueryTemperature temperature = config.temperature(); temperature.period > 0) {
     text += ", queries sharper every " + std::to_string(temperature.period) + " positions";
   }
-  if (config.rotation.block > 0) {
-    text += ", rotated in blocks of " + std::to_string(config.rotation.block);
-  }
   if (config.mtp) text += ", a head of multi-token prediction";
   return text + (config.tied ? ", tied head" : "");
 }
@@ -335,14 +315,6 @@ void check_scaling(const RopeScaling& scaling, std::int64_t head_dim, std::strin
   }
   require(scaling.kind != RopeScalingKind::dynamic || head_dim > 2, source,
           ": rope_scaling dynamic needs a head_dim above 2");
-}
-
-void check_rotation(const Rotation& rotation, std::int64_t width, std::string_view source) {
-  if (rotation.block == 0) return;
-  require(rotation.block >= 2 && std::has_single_bit(static_cast<std::uint64_t>(rotation.block)) &&
-              width % rotation.block == 0,
-          source, ": rotation block = ", rotation.block,
-          ": expected a power of two from 2 that divides the width ", width);
 }
 
 void check_temperature(const ModelConfig& config, std::int64_t layer, std::string_view place) {
@@ -430,9 +402,6 @@ void check_additions(const ModelConfig& config, std::string_view source) {
   });
   require(plain && config.norm == NormKind::rms, source,
           ": post_norm_eps: expected layers of attention and a dense MLP with RMS norms");
-  require(config.rotation.block == 0, source,
-          ": rotation of a model that norms what its sublayers add is not supported; leave ",
-          Setting{"rotation_seed"}, " out");
 }
 
 void check_layers(const ModelConfig& config, std::string_view source, const FieldSpeller& spell) {
@@ -478,7 +447,6 @@ void check_config(const ModelConfig& config, std::string_view source, const Fiel
   require(std::isfinite(config.rope_theta) && config.rope_theta >= 1, source,
           ": rope_theta = ", config.rope_theta, ": expected at least 1");
   check_scaling(config.rope_scaling, config.rope_dims(), source);
-  check_rotation(config.rotation, config.width, source);
   check_additions(config, source);
   if (!config.mtp) return;
   require(config.mtp->attention() != nullptr, source, ": mtp: expected a layer with attention");

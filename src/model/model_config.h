@@ -132,14 +132,6 @@ struct RopeScaling {
   bool operator==(const RopeScaling&) const = default;
 };
 
-// Marks a model whose residual stream is rotated from the embedding to the final norm (rotation.h).
-struct Rotation {
-  std::uint64_t seed = 0;  // seed of the random signs
-  std::int64_t block = 0;  // columns that one Hadamard matrix mixes; 0 = no rotation
-
-  bool operator==(const Rotation&) const = default;
-};
-
 // Logits become cap * tanh(scale * logit / cap), which limits their magnitude to cap.
 struct LogitCap {
   double scale = 1;
@@ -157,7 +149,7 @@ struct ModelConfig {
   std::int64_t head_dim = 0;        // d
   std::int64_t vocab = 0;           // V
   std::int64_t context = 0;         // positions that the model was made for
-  NormKind norm = NormKind::rms;    // kind of all norms; see block_norm() for those of the layers
+  NormKind norm = NormKind::rms;    // kind of all norms
   float norm_eps = 1e-5f;
   float post_norm_eps = 0;         // eps of the norms of sublayer outputs; 0: no such norms
   bool learned_positions = false;  // a table of positions is added to the embeddings
@@ -165,7 +157,6 @@ struct ModelConfig {
   RopeScaling rope_scaling;
   bool tied = false;  // the head uses the token embedding's weight
   LogitCap logit_cap;
-  Rotation rotation;
   // The multi-token prediction head, which is one more layer; mtp_model returns it as a model.
   std::optional<LayerConfig> mtp = {};
   // Whether this model is such a head. Its residual stream starts as fc_embedding(norm(embedding of
@@ -194,9 +185,6 @@ struct ModelConfig {
   QueryTemperature temperature() const;
   bool has_experts() const;         // whether any layer has experts
   std::int64_t widest_mlp() const;  // the largest F of all layers
-  // A rotation folds the norms' means and gains into weights, so that the layers of a rotated model
-  // have plain RMS norms, whatever kind the final norm is.
-  NormKind block_norm() const { return rotation.block > 0 ? NormKind::rms : norm; }
   bool operator==(const ModelConfig&) const = default;
 };
 

@@ -45,8 +45,8 @@ PerKnob<double> sampling_from_json(const Json& json, std::string_view SamplingKn
     const double value =
         knob.is_whole() ? static_cast<double>(json_get<std::int64_t>(json, name.c_str(), source))
                         : json_get<double>(json, name.c_str(), source);
-    require(value >= knob.least && value <= knob.most, source, ": ", name, " = ", found->dump(),
-            ": expected ", knob.range);
+    require(value >= knob.least && value <= knob.most && value != knob.refused, source, ": ", name,
+            " = ", found->dump(), ": expected ", knob.range);
     values[knob.name] = value;
   }
   return values;

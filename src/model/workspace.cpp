@@ -5,7 +5,6 @@
 
 #include "backend/rows_slice.h"
 #include "base/error.h"
-#include "model/rotation.h"
 
 namespace leq {
 namespace {
@@ -147,11 +146,6 @@ std::vector<Slice> slices(const RankPlace& place, Of of) {
   return all;
 }
 
-RotationTable residual_rotation(const ModelConfig& config, DeviceMemory& memory) {
-  if (config.rotation.block == 0) return {};
-  return make_rotation(memory, rotation_factors(config), config.rotation.block, config.norm);
-}
-
 }  // namespace
 
 AttentionShape attention_shape(const ModelConfig& config, const AttentionWeights& weights,
@@ -211,7 +205,6 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
                      const Layout& layout, const ForwardLimits& limits, const RankPlace& place)
     : frequencies(rope_frequencies(config, limits.context)),
       rope(make_rope(memory, frequencies.inv_freq, frequencies.attention_factor, limits.context)),
-      rotation(residual_rotation(config, memory)),
       x(allocate_rows(memory, layout, limits.batch_tokens, config.width, kPlain)),
       branch(rows_of(memory, layout, limits.batch_tokens, branch_width(config, layout))),
       router_logits(rows_of(memory, layout, limits.batch_tokens,

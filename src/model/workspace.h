@@ -54,17 +54,16 @@ class Workspace {
 
   const RopeFrequencies frequencies;  // read by `rope`
   RopeTable rope;
-  RotationTable rotation;  // block 0 if the stream is not rotated
-  Rows x;                  // [T, W] the residual stream
-  Rows branch;             // [T, W] output of a sublayer that is normed before it is added
-  Rows router_logits;      // [T, E] E: most experts of any layer; empty if there are none
-  Rows shared_gate;        // [T, 1]
-  Rows qkv;                // [T, (H + 2 H_kv) d] of the rank's heads; H d more for a gate
-  Rows delta;              // [T, channels + H_v d_v] q, k, v, z of Gated DeltaNet
-  Rows hidden;             // [T, W] input of a multi-token prediction head
-  Rows delta_gates;        // [T, 2 H_v]
-  Rows last;               // [outputs, W]
-  Rows logits;             // [outputs, V]; only the rank's columns if it is not the leader
+  Rows x;              // [T, W] the residual stream
+  Rows branch;         // [T, W] output of a sublayer that is normed before it is added
+  Rows router_logits;  // [T, E] E: most experts of any layer; empty if there are none
+  Rows shared_gate;    // [T, 1]
+  Rows qkv;            // [T, (H + 2 H_kv) d] of the rank's heads; H d more for a gate
+  Rows delta;          // [T, channels + H_v d_v] q, k, v, z of Gated DeltaNet
+  Rows hidden;         // [T, W] input of a multi-token prediction head
+  Rows delta_gates;    // [T, 2 H_v]
+  Rows last;           // [outputs, W]
+  Rows logits;         // [outputs, V]; only the rank's columns if it is not the leader
   ExpertRoutes routes, shared_routes;
   Buffer exchange;  // receives the data of other ranks (Operations::connect)
 

@@ -49,9 +49,9 @@ double measure_window_seconds(const ImportedModel& model, const CalibrationData&
   shape.sample_tokens = kSampleTokens;
   plan_calibration(model.config, shape, backend.layout(), options.max_ram);
 
-  const BlockSource source(model.config, model.tensors, {});
+  const BlockSource source(model.config, model.tensors, false);
   HiddenStates hidden(shape.windows, data.length * model.config.width, {});
-  source.embed(data, hidden, backend);
+  source.embed(data, hidden);
   const BlockTensors block = source.load(0);
   BlockRun run(model.config, 0, block, backend, data.length);
   double best = 0;

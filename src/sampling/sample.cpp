@@ -19,8 +19,6 @@ namespace {
 
 __extension__ using Wide = unsigned __int128;
 
-constexpr std::size_t kMirostatTokens = 100;  // version 1 uses only the most probable tokens
-
 // Masses of the candidates at this temperature, and the sum of these masses.
 struct Masses {
   std::vector<std::uint64_t> of;
@@ -41,30 +39,6 @@ Masses masses(const std::vector<SampleCandidate>& candidates, float temperature)
 constexpr double kDistanceUnit = 0x1p-16;
 std::uint64_t whole_distance(float largest, float logit) {
   return static_cast<std::uint64_t>(std::min(largest - logit, 0x1p15f) * 0x1p16f);
-}
-
-// The number of best tokens that version 1 keeps: estimates the exponent of a Zipf distribution,
-// then the number of its tokens that have an expected surprise of mu.
-std::size_t mirostat_count(const std::vector<SampleCandidate>& candidates, const SampleRule& rule) {
-  double both = 0, squares = 0;
-  for (std::size_t i = 0; i + 1 < candidates.size() && i + 1 < kMirostatTokens; ++i) {
-    if (candidates[i + 1].logit == kNoLogit) break;
-    const double t = fixed_log2(static_cast<double>(i + 2) / static_cast<double>(i + 1));
-    const double step =
-        (double{candidates[i].logit} - double{candidates[i + 1].logit}) / double{rule.temperature};
-    both = std::fma(t, step, both);
-    squares = std::fma(t, t, squares);
-  }
-  if (both <= 0) return candidates.size();  // all logits are equal, or there is only one
-  constexpr double kLog2E = 0x1.71547652b82fep+0;
-  const double s = both * kLog2E / squares;  // steps are natural logarithms, t is log2
-  const double epsilon = s - 1, log_count = fixed_log2(static_cast<double>(candidates.size()));
-  constexpr double kNearOne = 1e-9;  // near 1 the quotient is 1 / ln n
-  const double quotient = std::abs(epsilon) < kNearOne
-                              ? kLog2E / log_count
-                              : epsilon / (1 - fixed_exp2(-epsilon * log_count));
-  const double count = fixed_exp2((rule.mirostat_mu + fixed_log2(quotient)) / s);
-  return static_cast<std::size_t>(std::clamp(count, 1.0, static_cast<double>(candidates.size())));
 }
 
 }  // namespace
@@ -135,18 +109,14 @@ void leave_out_top(std::vector<SampleCandidate>& candidates, const SampleRule& r
   candidates.erase(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(above - 1));
 }
 
-// Mirostat (Basu et al. 2021), version 1 or 2: cuts at mirostat_mu, draws, returns the surprise.
+// Mirostat 2 (Basu et al. 2021): cuts at mirostat_mu, draws, returns the surprise.
 std::int32_t draw_mirostat(std::vector<SampleCandidate>& candidates, const SampleRule& rule,
                            double* surprise) {
   const Masses all = masses(candidates, rule.temperature);
   std::size_t kept = 1;
-  if (rule.mirostat == 1) {
-    kept = mirostat_count(candidates, rule);
-  } else {
-    // Equivalent to log2(total / mass) <= mu.
-    const double least = static_cast<double>(all.total) * fixed_exp2(-rule.mirostat_mu);
-    while (kept < all.of.size() && static_cast<double>(all.of[kept]) >= least) ++kept;
-  }
+  // Equivalent to log2(total / mass) <= mu.
+  const double least = static_cast<double>(all.total) * fixed_exp2(-rule.mirostat_mu);
+  while (kept < all.of.size() && static_cast<double>(all.of[kept]) >= least) ++kept;
   const auto end = all.of.begin() + static_cast<std::ptrdiff_t>(kept);
   const std::uint64_t total = std::accumulate(all.of.begin(), end, std::uint64_t{0});
   const std::uint64_t goal = draw_goal(rule.random, total);

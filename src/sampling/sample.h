@@ -40,7 +40,7 @@ struct SampleRule {
   float xtc_probability = 0;   // 0: off
   float xtc_threshold = 0.1f;  // above 0.5: off
   std::uint32_t coin = 0;      // XTC's random number, scaled as `random`
-  std::int32_t mirostat = 0;   // version 1 or 2, instead of all cuts; 0: off
+  std::int32_t mirostat = 0;   // 2: Mirostat 2 instead of all cuts; 0: off
   double mirostat_mu = 0;      // the largest surprise that mirostat allows, in bits
 };
 constexpr bool draws_on_host(const SampleRule& rule) {

@@ -19,8 +19,8 @@ constexpr std::size_t kMostBreakerBytes = 1000;
 
 // Throws Error if the value is outside the knob's range; NaN counts as outside.
 void check_range(const SamplingKnob& knob, double value) {
-  require(value >= knob.least && value <= knob.most, Setting{knob.name}, " is ", value,
-          ", expected ", knob.range);
+  require(value >= knob.least && value <= knob.most && value != knob.refused, Setting{knob.name},
+          " is ", value, ", expected ", knob.range);
 }
 
 template <class... Cases>

@@ -47,7 +47,7 @@ struct SamplingSettings {
   float dry_base = 1.75f;       // factor on the penalty for each token of the sequence
   int dry_allowed_length = 2;   // longest sequence that gets only the multiplier
   int dry_penalty_last_n = -1;  // number of tokens searched for repeats; 0: none, -1: all
-  int mirostat = 0;             // version 1 or 2, used instead of the cuts; 0: off
+  int mirostat = 0;             // 2: Mirostat 2 instead of the cuts; 0: off
   float mirostat_lr = 0.1f;     // learning rate
   float mirostat_ent = 5.0f;    // target surprise in bits
   std::vector<LogitBias> logit_bias = {};  // also applied at temperature 0
@@ -73,9 +73,10 @@ struct SamplingKnob {
   // The field that a backend reads; negative whole numbers are stored there as 0.
   std::variant<std::monostate, float SampleRule::*, std::int32_t SampleRule::*> rule;
   KnobRole role = KnobRole::cut;
-  double least = 0, most = 0;        // inclusive
-  std::string_view range = {};       // `least` to `most` as text
-  std::string_view value_name = {};  // "N", for help texts
+  double least = 0, most = 0;          // inclusive
+  std::optional<double> refused = {};  // a value between them that is out of range, too
+  std::string_view range = {};         // the allowed values as text
+  std::string_view value_name = {};    // "N", for help texts
   std::string_view help = {};
   std::string_view config_key = {};  // key in generation_config.json; empty: not set by models
   std::string_view short_name = {};  // name on the command line, if it is another one
@@ -242,17 +243,17 @@ inline constexpr std::array kSamplingKnobs = {
                  .value_name = "N",
                  .help = "how many last tokens are searched for sequences, -1 = all",
                  .is_later = true},
-    SamplingKnob{
-        .name = "mirostat",
-        .field = &SamplingSettings::mirostat,
-        .rule = &SampleRule::mirostat,
-        .role = KnobRole::extra_cut,
-        .least = 0,
-        .most = 2,
-        .range = "0 (off), 1 or 2",
-        .value_name = "N",
-        .help = "hold the surprise of the tokens, by Mirostat 1 or 2, in place of all cuts",
-        .is_later = true},
+    SamplingKnob{.name = "mirostat",
+                 .field = &SamplingSettings::mirostat,
+                 .rule = &SampleRule::mirostat,
+                 .role = KnobRole::extra_cut,
+                 .least = 0,
+                 .most = 2,
+                 .refused = 1,
+                 .range = "0 (off) or 2; version 1 is no longer supported",
+                 .value_name = "N",
+                 .help = "hold the surprise of the tokens, by Mirostat 2, in place of all cuts",
+                 .is_later = true},
     SamplingKnob{.name = "mirostat_lr",
                  .field = &SamplingSettings::mirostat_lr,
                  .role = KnobRole::detail,

@@ -86,20 +86,6 @@ std::string scheme_name(const QuantScheme& scheme) {
   return name;
 }
 
-std::vector<QuantScheme> all_schemes() {
-  std::vector<QuantScheme> schemes;
-  for (const char* name : {"f32", "f16", "bf16", "int8", "int8-tensor", "uint8"}) {
-    schemes.push_back(*parse_scheme(name));
-  }
-  for (const CodeFormat& format : code_formats()) schemes.push_back(format.scheme());
-  for (const CodeKind kind : {CodeKind::int_, CodeKind::uint_}) {
-    for (const int bits : {8, 4, 3, 2}) {
-      for (const int group : kGroups) schemes.push_back({kind, bits, Scaling::group, group});
-    }
-  }
-  return schemes;
-}
-
 std::string_view scheme_grammar() {
   static const std::string kGrammar = [] {
     std::string grammar = "f32, f16, bf16, int8, int8-tensor, uint8, ";

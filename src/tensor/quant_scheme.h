@@ -62,8 +62,6 @@ struct QuantScheme {
 // grammar has no such scheme.
 std::optional<QuantScheme> parse_scheme(std::string_view name);
 std::string scheme_name(const QuantScheme& scheme);
-// All schemes of the grammar, without short names ("int4" for "int4-g128").
-std::vector<QuantScheme> all_schemes();
 // The names as part of a sentence: "f32, f16, ..., or one like int4-g128: ...".
 std::string_view scheme_grammar();
 // Like parse_scheme, but throws an Error that lists the valid names.

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "all_schemes.h"
 #include "backend/cpu/cpu_backend.h"
 #include "base/cpu_features.h"
 #include "base/error.h"
@@ -18,7 +19,7 @@ using test::TestLinear;
 
 std::vector<std::string> integer_schemes() {
   std::vector<std::string> names;
-  for (const QuantScheme& scheme : all_schemes()) {
+  for (const QuantScheme& scheme : test::all_schemes()) {
     if (scheme.is_integer() && !scheme.is_super() && scheme.scaling != Scaling::tensor) {
       names.push_back(scheme_name(scheme));
     }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "all_schemes.h"
 #include "backend/cpu/cpu_backend.h"
 #include "base/cpu_features.h"
 #include "base/random.h"
@@ -72,7 +73,7 @@ std::vector<float> run(Backend& backend, const Linear& linear, const std::vector
 
 TEST(WeightOnly, EverySchemeEqualsTheFloatLinearOfItsNumbers) {
   Random random(31);
-  for (const QuantScheme& scheme : all_schemes()) {
+  for (const QuantScheme& scheme : test::all_schemes()) {
     const std::int64_t rows = 1 + random.below(140), columns = 1 + random.below(700);
     const PackedWeight packed = random_weight(scheme, rows, columns, random);
     const std::vector<float> numbers = numbers_of(packed.view());

@@ -117,9 +117,6 @@ TEST(Error, KnowsItsKind) {
   EXPECT_EQ(error_of(ErrorKind::io, "x: cannot open").kind(), ErrorKind::io);
   EXPECT_STREQ(error_of(ErrorKind::io, "x: cannot open").what(), "x: cannot open");
   EXPECT_EQ(Error("text").kind(), ErrorKind::bad_input);
-  EXPECT_EQ(error_kind_name(ErrorKind::bad_input), "bad_input");
-  EXPECT_EQ(error_kind_name(ErrorKind::interrupted), "interrupted");
-  EXPECT_EQ(error_kind_name(ErrorKind::internal), "internal");
 }
 
 TEST(Error, RequireAndEnsureThrowWhereTheConditionIsFalse) {

@@ -136,6 +136,7 @@ TEST_F(ChatFileTest, NamesWhatIsWrong) {
       {"\"5-inf\"", "5", "logit_bias"},
       {"\"\\n\"", "\"\"", "dry_sequence_breaker has 0 bytes"},
       {"\"mirostat\": 2", "\"mirostat\": 3", "mirostat"},
+      {"\"mirostat\": 2", "\"mirostat\": 1", "mirostat is 1, expected 0 (off) or 2"},
       {"\"top_k\": -1", "\"top_k\": 99999999999", "top_k"},
       {"\"role\": \"user\"", "\"role\": \"tool\"", "message 1"},
       {"\"role\": \"user\"", "\"role\": \"system\"", "message 1"},

@@ -1,4 +1,4 @@
-// Rows of the residual stream on every backend: memory, embedding, norms, rotation, moving scales.
+// Rows of the residual stream on every backend: memory, embedding, norms, moving scales.
 #include "backends.h"
 
 #include <algorithm>
@@ -105,30 +105,6 @@ TEST_P(RowsConformance, NormsAgreeWithDouble) {
       }
     }
   }
-}
-
-TEST_P(RowsConformance, RotationsAreTheMatrixOfSignsAndComeBack) {
-  const std::int64_t width = 96, block = 32;
-  const auto x = test::random_numbers(2 * width, 1);
-  std::vector<float> factors(static_cast<std::size_t>(width));
-  Random random(2);
-  for (float& f : factors) f = (random.normal() < 0 ? -1.0f : 1.0f) / std::sqrt(32.0f);
-  const RotationTable rotation = make_rotation(backend->memory(), factors, block, NormKind::rms);
-  Rows rows = rows_of(x, width);
-  backend->rotate(rows, 2, rotation, Direction::forward);
-  const auto turned = values_of(rows, 2);
-  for (std::size_t i = 0; i < turned.size(); ++i) {
-    const std::size_t first = i / 32 * 32;
-    double want = 0;
-    for (std::size_t k = 0; k < 32; ++k) {
-      const bool minus = std::popcount((i % 32) & k) % 2 == 1;
-      want += (minus ? -1.0 : 1.0) * double{x[first + k]} * double{factors[(first + k) % 96]};
-    }
-    ASSERT_NEAR(turned[i], want, 1e-5);
-  }
-  backend->rotate(rows, 2, rotation, Direction::inverse);
-  const auto found = values_of(rows, 2);
-  for (std::size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(found[i], x[i], 1e-5);
 }
 
 // The clock of a step counts operations, bytes and seconds for each part of the step

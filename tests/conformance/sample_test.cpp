@@ -109,7 +109,7 @@ TEST_P(SampleConformance, RowsWithTheHostsCutsGetTheHostsToken) {
     if (i % 7 == 1) rule.typical_p = 0.7f;
     if (i % 7 == 2) rule.top_n_sigma = 1.5f;
     if (i % 7 == 3) rule.xtc_probability = 0.5f, rule.xtc_threshold = 0.001f;
-    if (i % 7 >= 4) rule.mirostat = i % 7 == 4 ? 1 : 2, rule.mirostat_mu = 6;
+    if (i % 7 >= 4) rule.mirostat = 2, rule.mirostat_mu = 6;
     if (i % 7 == 6) rule.temperature = 0;
     if (i % 3 == 0) requests[i].changes = changes;
     requests[i].surprise = &wanted_surprises[i];

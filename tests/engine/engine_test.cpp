@@ -81,7 +81,7 @@ class Engines : public testing::TestWithParam<EngineCase> {
       wanted.sampling.dry_multiplier = i % 4 == 1 ? 0.8f : 0.0f;
       wanted.sampling.xtc_probability = i % 5 == 2 ? 0.5f : 0.0f;
       wanted.sampling.typical_p = i % 5 == 3 ? 0.9f : 1.0f;
-      wanted.sampling.mirostat = i % 5 == 4 ? 1 + i % 2 : 0;
+      wanted.sampling.mirostat = i % 5 == 4 ? 2 : 0;
       wanted.sampling.seed = static_cast<std::uint64_t>(i % 3);
       wanted.tokens = 1 + below(random, 120);
       wanted.reply = static_cast<std::uint32_t>(i % 2);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "all_schemes.h"
 #include "base/error.h"
 #include "convert/tokenizer_import.h"
 #include "eval/synthetic_fill.h"
@@ -108,7 +109,7 @@ TEST(Synthetic, StoresTheSumsOfItsCodes) {
 
 TEST(Synthetic, PadsOfEveryCodeMeanZero) {
   ThreadPool pool(2);
-  for (const QuantScheme& scheme : all_schemes()) {
+  for (const QuantScheme& scheme : test::all_schemes()) {
     // The head is int8 for every type, so a block's linear is used: q, with 100 rows and padding.
     if (scheme.is_float() || scheme.scaling == Scaling::tensor) continue;
     StoredTensor tensor;

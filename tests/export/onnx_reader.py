@@ -177,9 +177,8 @@ def main():
         shapes(work, model)
         quantized_inputs(work, model)
     story = models()[0]
-    for kind in ("bf16", "nf4", "uint4-g32", "int3-g32", "int8-g64"):
+    for kind in ("bf16", "nf4", "uint4-g32", "int3-g32", "int4-g64", "int8-g64"):
         weights_alone(work, story, "--type", kind)
-    weights_alone(work, story, "--type", "int4-g64", "--hadamard")
     for model in smollm2():
         for kind in ("int8", "int4-g64"):
             weights_alone(work, model, "--type", kind, prose=True)

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <csignal>
 
+#include "all_schemes.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/random.h"
@@ -33,7 +34,7 @@ TEST(LeqWriter, EverySchemeComesBackAsItWasPacked) {
   const auto path = folder.path() / "m.leq";
   const auto values = random_values(70 * 150);
   std::vector<std::string> schemes;
-  for (const QuantScheme& scheme : all_schemes()) {
+  for (const QuantScheme& scheme : test::all_schemes()) {
     if (scheme.kind != CodeKind::b1) schemes.push_back(scheme_name(scheme));
   }
   LeqWriter writer(path);
@@ -76,14 +77,28 @@ TEST(LeqWriter, ARequirementIsReadBackOrRefusedByName) {
     for (const std::string& feature : features) writer.add_requirement(feature);
     writer.finish(Json::object());
   };
-  write({"rotation"});
+  write({"layers"});
   EXPECT_NO_THROW(LeqReader(path, {LoadMode::map, 0, false}));
-  write({"rotation", "telepathy"});
+  write({"layers", "telepathy"});
   test::expect_error(
       [&] {
         const LeqReader reader(path, {LoadMode::map, 0, false});
       },
       {"\"telepathy\""});
+}
+
+TEST(LeqWriter, AFileOfRotatedWeightsIsRefused) {
+  const test::TemporaryFolder folder;
+  const auto path = folder.path() / "rotated.leq";
+  LeqWriter writer(path);
+  writer.add_requirement("rotation");
+  writer.finish(Json::object());
+  test::expect_error(
+      [&] {
+        const LeqReader reader(path, {LoadMode::map, 0, false});
+      },
+      {"rotated.leq: ", "rotated (Hadamard) weights are not supported since 0.2",
+       "quantize the checkpoint again"});
 }
 
 TEST(LeqWriter, B1ComesBackAsItWasPacked) {

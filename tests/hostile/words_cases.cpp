@@ -108,7 +108,7 @@ bool means_work(const std::string& tool, const ListedOption& option) {
       {"leq-bench",
        {"-p", "-n", "-r", "-pg", "-d", "-np", "--n-prompt", "--n-gen", "--n-depth", "--repetitions",
         "--n-parallel", "-m", "--model"}},
-      {"leq-quantize", {"--samples", "--hadamard-seeds", "--search-evals"}}};
+      {"leq-quantize", {"--samples", "--search-evals"}}};
   const auto found = kWork.find(tool);
   if (found == kWork.end()) return false;
   return std::any_of(option.words.begin(), option.words.end(), [&](const std::string& word) {

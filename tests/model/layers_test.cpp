@@ -70,6 +70,15 @@ TEST(LayerConfigs, OfHybridsComeBackAndTakeReadersThatKnowThem) {
   EXPECT_EQ(exact, 2);
 }
 
+TEST(LayerConfigs, AConfigurationOfRotatedWeightsIsRefused) {
+  Json json = config_to_json(plain());
+  json["rotation"] = nullptr;
+  EXPECT_EQ(config_from_json(json, "file"), plain());
+  json["rotation"] = {{"seed", 1}, {"block", 64}};
+  test::expect_error([&] { config_from_json(json, "file"); },
+                     {"file: rotation: expected none", "quantize the checkpoint again"});
+}
+
 TEST(LayerConfigs, OfHybridsAreRefusedByLayerAndField) {
   struct Case {
     std::size_t layer;

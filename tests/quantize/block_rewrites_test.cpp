@@ -1,5 +1,5 @@
 // Rewrites of leq-quantize that precede the choice of codes, tested through whole files: folding of
-// attention biases, biases that a correction adds, and the best of several rotations.
+// attention biases, and biases that a correction adds.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,6 @@
 #include "convert/quantize_checkpoint.h"
 #include "format/leq_reader.h"
 #include "model/open_model.h"
-#include "quantize/pipeline/rotation_search.h"
 #include "quantize/pipeline/statistics_file.h"
 #include "reference/model_tensors.h"
 #include "reference/small_hybrid.h"
@@ -89,7 +88,7 @@ TEST(BlockRewrites, AttentionBiasesGoBehindAttentionInTheFile) {
   const test::TemporaryFolder folder;
   const auto source = qwen2(folder.path() / "hf");
   CheckpointOptions options = options_of("absmax", "f32");
-  options.rewrites.fold_attention_biases = true;
+  options.fold_attention_biases = true;
   write(source, folder.path() / "m.leq", options);
   const LeqReader file(folder.path() / "m.leq", {.mode = LoadMode::map});
   EXPECT_TRUE(config_of(file).layers[0].attention()->output_bias);
@@ -153,21 +152,6 @@ TEST(BlockRewrites, ZeroquantPlusAddsTheBiasesThatItsCorrectionNeeds) {
   EXPECT_FALSE(written.layers[0].dense_mlp()->bias);
 }
 
-// Returns the mean of the losses that a file with this rotation states for its linears.
-double loss_in_file(const std::filesystem::path& path) {
-  const LeqReader file(path, {.mode = LoadMode::map});
-  double sum = 0;
-  int linears = 0;
-  for (const StoredTensor& tensor : file.tensors()) {
-    const Json& json = file.entry(tensor.name);
-    if (!json.contains("diagonal_loss")) continue;
-    sum += json["diagonal_loss"].get<double>();
-    ++linears;
-  }
-  EXPECT_EQ(linears, 14);
-  return sum / linears;
-}
-
 // Tests layers with both mixers, a router, and the gate of a shared expert (each is one row).
 TEST(BlockRewrites, HybridsWithASharedExpertAreCalibrated) {
   const test::TemporaryFolder folder;
@@ -189,51 +173,6 @@ TEST(BlockRewrites, HybridsWithASharedExpertAreCalibrated) {
     }
     EXPECT_LT(worst, 0.15 * largest) << method;
   }
-}
-
-TEST(RotationSearch, TakesTheSeedOfTheLeastLossInTheFile) {
-  const test::TemporaryFolder folder;
-  const auto source = llama(folder.path() / "hf");
-  const auto output = folder.path() / "m.leq";
-  CheckpointOptions options = options_of("absmax", "int3-g32");
-  std::vector<double> losses;
-  for (std::uint64_t seed = 4; seed < 8; ++seed) {
-    options.rewrites.rotation_seed = seed;
-    write(source, output, options);
-    losses.push_back(loss_in_file(output));
-  }
-  const auto least = std::ranges::min_element(losses) - losses.begin();
-  const ImportedModel model = import_hf(source);
-  const CalibrationData data =
-      calibration_data(options.calibration, Tokenizer(model.tokenizer), model.config.context);
-  const TensorPlanner plan = make_planner({.type = *parse_scheme("int3-g32")}, model.config);
-  const RotationChoice best =
-      search_rotation(model.config, model.tensors,
-                      {.first_seed = 4, .seeds = 4, .rewrites = {}, .plan = plan, .data = data});
-  EXPECT_EQ(best.seed, 4 + static_cast<std::uint64_t>(least));
-  EXPECT_NEAR(best.loss, *std::ranges::min_element(losses), 1e-6);
-  EXPECT_NEAR(best.worst_loss, *std::ranges::max_element(losses), 1e-6);
-  EXPECT_LT(best.loss, best.worst_loss);
-  // leq-quantize's search must write a file with the loss of the best seed given explicitly.
-  options.rewrites.rotation_seed = best.seed;
-  write(source, output, options);
-  const double named = loss_in_file(output);
-  options.rewrites.rotation_seed = 4;
-  options.rotation_seeds = 4;
-  write(source, output, options);
-  EXPECT_EQ(loss_in_file(output), named);
-  EXPECT_EQ(config_of(LeqReader(output, {.mode = LoadMode::map})).rotation.seed, best.seed);
-  options.rewrites.rotation_seed = std::nullopt;
-  EXPECT_THROW(write(source, output, options), Error);
-}
-
-TEST(RotationSearch, RefusesWhatCannotDiffer) {
-  const test::TemporaryFolder folder;
-  const auto source = llama(folder.path() / "hf");
-  CheckpointOptions options = options_of("absmax", "f32");
-  options.rewrites.rotation_seed = 0;
-  options.rotation_seeds = 2;
-  EXPECT_THROW(write(source, folder.path() / "m.leq", options), Error);
 }
 
 }  // namespace

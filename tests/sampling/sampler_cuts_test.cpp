@@ -92,25 +92,10 @@ class SlowRow {
     while (above < p.size() && decide(p[above], threshold, 1)) ++above;
     if (above >= 2) order_.erase(order_.begin(), order_.begin() + static_cast<long>(above) - 1);
   }
-  // Version 1 estimates the exponent of Zipf's law; version 2 cuts by surprise.
-  void mirostat(int version, double mu, double temperature, std::size_t vocabulary) {
+  void mirostat(double mu, double temperature) {
     const std::vector<double> p = probabilities(temperature);
     std::size_t kept = 1;
-    if (version == 2) {
-      while (kept < p.size() && decide(mu, -std::log2(p[kept]), 1)) ++kept;
-    } else {
-      double ti_bi = 0, ti_sq = 0;
-      for (std::size_t i = 0; i < 99 && i + 1 < size(); ++i) {
-        const double t = std::log(static_cast<double>(i + 2) / static_cast<double>(i + 1));
-        ti_bi += t * (logit(order_[i]) - logit(order_[i + 1])) / temperature;
-        ti_sq += t * t;
-      }
-      const double s = ti_bi / ti_sq, e = s - 1;
-      const double k = std::pow(
-          e * std::pow(2, mu) / (1 - std::pow(static_cast<double>(vocabulary), -e)), 1 / s);
-      decide(k, std::round(k), k);
-      kept = static_cast<std::size_t>(std::clamp(k, 1.0, static_cast<double>(size())));
-    }
+    while (kept < p.size() && decide(mu, -std::log2(p[kept]), 1)) ++kept;
     order_.resize(kept);
   }
   // Returns the drawn token, and its surprise in bits.
@@ -212,7 +197,7 @@ TEST(SamplerCuts, MirostatDrawsAndFollowsAsTheSlowReferenceDoes) {
   for (int reply = 0; reply < kReplies; ++reply) {
     const std::size_t vocabulary = 30 + random.below(2000);
     SamplingSettings s = plain();
-    s.mirostat = 1 + reply % 2;
+    s.mirostat = 2;
     s.mirostat_ent = 1 + 4 * random.uniform();
     s.mirostat_lr = 0.05f + 0.5f * random.uniform();
     s.temperature = 0.5f + random.uniform();
@@ -224,7 +209,7 @@ TEST(SamplerCuts, MirostatDrawsAndFollowsAsTheSlowReferenceDoes) {
       const auto logits = random_logits(random, vocabulary, 2.5f);
       const auto words = philox(s.seed, {index, 0, 0, 0});
       SlowRow row(logits, {});
-      row.mirostat(s.mirostat, mu, double{s.temperature}, vocabulary);
+      row.mirostat(mu, double{s.temperature});
       const auto [want, surprise] = row.draw(double{s.temperature}, unit_number(words[0]));
       const Token drawn = draw(sampler, logits, {.index = index});
       if (row.margin() < 1e-5) break;  // from here on mu differs
@@ -252,22 +237,20 @@ TEST(SamplerCuts, MirostatKeepsASurpriseThatEqualsMu) {
 
 TEST(SamplerCuts, MirostatHoldsTheSurprise) {
   Random random(7);
-  for (const int version : {1, 2}) {
-    auto s = plain();
-    s.mirostat = version;
-    s.mirostat_ent = 3;
-    Sampler sampler(s, 2000, {});
-    double sum = 0;
-    constexpr std::uint32_t kDraws = 3000;
-    for (std::uint32_t i = 0; i < kDraws; ++i) {
-      const auto logits = random_logits(random, 2000, 2);
-      SampleRequest request = sampler.request({}, {.index = i});
-      HostSampler().draw(logits, request);
-      if (i >= kDraws / 2) sum += *request.surprise;
-      sampler.took();
-    }
-    EXPECT_NEAR(sum / (kDraws / 2), 3, 0.15) << version;
+  auto s = plain();
+  s.mirostat = 2;
+  s.mirostat_ent = 3;
+  Sampler sampler(s, 2000, {});
+  double sum = 0;
+  constexpr std::uint32_t kDraws = 3000;
+  for (std::uint32_t i = 0; i < kDraws; ++i) {
+    const auto logits = random_logits(random, 2000, 2);
+    SampleRequest request = sampler.request({}, {.index = i});
+    HostSampler().draw(logits, request);
+    if (i >= kDraws / 2) sum += *request.surprise;
+    sampler.took();
   }
+  EXPECT_NEAR(sum / (kDraws / 2), 3, 0.15);
 }
 
 TEST(SamplerCuts, MirostatTakesRowsOfEveryShape) {
@@ -398,7 +381,7 @@ TEST(SamplerCuts, DoNothingAtTemperatureZero) {
     s.top_n_sigma = 0.1f;
     s.xtc_probability = 1;
     s.xtc_threshold = 0;
-    s.mirostat = trial % 3;
+    s.mirostat = 2 * (trial % 2);
     EXPECT_EQ(draw(s, logits, {.index = static_cast<std::uint32_t>(trial)}), largest);
   }
 }

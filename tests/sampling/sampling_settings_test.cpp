@@ -49,7 +49,7 @@ TEST(SamplingSettings, RangesHoldTheirBordersAndNothingBeyond) {
       {"dry_base", {1, most}, {0.99, kInfinity, kNan}},
       {"dry_allowed_length", {0, 1e9}, {-1, 1e9 + 1, kNan}},
       {"dry_penalty_last_n", {-1, 0, 1e9}, {-2, 1e9 + 1, kNan}},
-      {"mirostat", {0, 1, 2}, {-1, 3, kNan}},
+      {"mirostat", {0, 2}, {-1, 1, 3, kNan}},
       {"mirostat_lr", {0, most}, {-1e-40, kInfinity, kNan}},
       {"mirostat_ent", {0, most}, {-1e-40, kInfinity, kNan}},
   };
@@ -80,13 +80,18 @@ TEST(SamplingSettings, ErrorsNameTheKnobTheValueAndTheRange) {
   EXPECT_EQ(refused("top_p", 1.5), "top_p is 1.5, expected a number from 0 to 1 (off)");
   EXPECT_EQ(refused("repeat_last_n", -2),
             "repeat_last_n is -2, expected 0 (off) or more, or -1 for all tokens");
+  EXPECT_EQ(refused("mirostat", 1),
+            "mirostat is 1, expected 0 (off) or 2; version 1 is no longer supported");
 }
 
 TEST(SamplingSettings, EveryKnobHasAFieldOfItsOwn) {
   std::set<std::string> words;
   for (const SamplingKnob& changed : kSamplingKnobs) {
     SamplingSettings settings;
-    const double other_value = changed.name == "dry_base" ? 3 : changed.is_whole() ? 1 : 0.5;
+    const double other_value = changed.name == "dry_base"   ? 3
+                               : changed.name == "mirostat" ? 2
+                               : changed.is_whole()         ? 1
+                                                            : 0.5;
     set_knob(settings, changed, other_value);
     int differences = 0;
     for (const SamplingKnob& other : kSamplingKnobs) {

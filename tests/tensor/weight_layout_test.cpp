@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <tuple>
 
+#include "all_schemes.h"
 #include "base/error.h"
 #include "errors.h"
 
@@ -127,7 +128,7 @@ TEST(QuantScheme, ErrorsNameTheTypeAndWhatIsOffered) {
 }
 
 TEST(QuantScheme, AllSchemesReadBackAsTheyAreWritten) {
-  const auto schemes = all_schemes();
+  const auto schemes = test::all_schemes();
   EXPECT_EQ(schemes.size(), 35u);
   for (const QuantScheme& scheme : schemes) EXPECT_EQ(parse_scheme(scheme_name(scheme)), scheme);
 }

@@ -215,15 +215,6 @@ TEST_F(Quantize, WeightsAndCacheAreFittedTogether) {
   EXPECT_NE(told({"-ctk", "f16"}).find("not what this file was made for"), std::string::npos);
 }
 
-TEST_F(Quantize, ARotatedFileNamesItsRequirementAndRuns) {
-  ASSERT_EQ(quantize({"--hadamard"}).status, 0);
-  EXPECT_EQ(inspected().at("config").at("rotation").at("block"), 256);
-  const ToolRun run =
-      run_program("leq-run", {"-m", file(), "-p", "Once upon a time", "-n", "8", "--temp", "0"});
-  EXPECT_EQ(run.status, 0) << run.err;
-  EXPECT_TRUE(run.out.starts_with("Once upon a time, there was")) << run.out;
-}
-
 // Presets, activations and overrides must be stored in the file and used by the engine.
 TEST_F(Quantize, FlagsReachTheFileAndItRuns) {
   struct Case {
@@ -329,7 +320,8 @@ TEST_F(Quantize, RefusesFlagsThatContradictEachOther) {
   EXPECT_NE(timed.err.find("--time belongs to the recipes q8, q4 and q4-small"), std::string::npos)
       << timed.err;
   expect_error({"--type", "int8", "--bits", "4"}, "--bits");
-  expect_error({"--hadamard-seeds", "4"}, "needs --hadamard");
+  expect_error({"--hadamard"}, "--hadamard: rotations are no longer supported; --recipe q8");
+  expect_error({"--hadamard-seeds", "4"}, "--hadamard-seeds: rotations are no longer supported");
   expect_error({"--fold-biases"}, "no biases of q, k and v");
   expect_error({"--group", "64"}, "--group needs --bits");
   expect_error({"--bits", "5"}, "expected 8, 4, 3 or 2");

@@ -134,7 +134,6 @@ TEST_F(Run, SamplersAreReachableByTheirFlags) {
       {"--typical-p", "0.3"},
       {"--xtc-probability", "1", "--xtc-threshold", "0.05"},
       {"--dry-multiplier", "50", "--dry-allowed-length", "1", "--dry-sequence-breaker", "none"},
-      {"--mirostat", "1", "--mirostat-ent", "6"},
       {"--mirostat", "2", "--mirostat-ent", "2", "--mirostat-lr", "0.5"},
       {"--top-n-sigma", "0.5"}};
   for (const auto& words : cases) {

@@ -56,8 +56,6 @@ constexpr SettingFlag kFlags[] = {
     {"ranks", "--tp"},
     {"receipt", "--receipt"},
     {"restart", "--restart"},
-    {"rotation_seed", "--hadamard"},
-    {"rotation_seeds", "--hadamard-seeds"},
     {"samples", "--samples"},
     {"save_stats", "--save-stats"},
     {"sequences", "-np"},

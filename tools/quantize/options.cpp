@@ -37,9 +37,8 @@ std::string method_help() {
 }
 
 // Flags that choose the quantization; if none of them is given, kDefaultRecipe is used.
-constexpr std::array kChoosingFlags = {"recipe", "type",     "bits",           "group",
-                                       "method", "act",      "smooth",         "tensor-type",
-                                       "search", "hadamard", "hadamard-seeds", "fold-biases"};
+constexpr std::array kChoosingFlags = {"recipe", "type",   "bits",        "group",  "method",
+                                       "act",    "smooth", "tensor-type", "search", "fold-biases"};
 
 std::vector<Option> recipe_flags() {
   std::vector<std::string> names, summaries;
@@ -138,20 +137,6 @@ std::vector<Option> scheme_flags() {
        .help = "another type for the tensors whose names fit, as layers\\.0\\.=int8; may be "
                "given again, the last that fits wins",
        .group = "Quantization"},
-      {.name = "hadamard",
-       .help = "rotate the residual stream and the heads by random Hadamard matrices (--seed), "
-               "exact in f32: outliers spread over all channels",
-       .group = "Quantization"},
-      {.name = "hadamard-seeds",
-       .kind = OptionKind::integer,
-       .value_name = "N",
-       .fallback = "1",
-       .help =
-           "with --hadamard: try N rotations with the seeds from --seed on, and use the one with "
-           "the least loss of the quantized weights; each costs a forward pass over 8 windows",
-       .group = "Quantization",
-       .minimum = 1,
-       .maximum = 1000},
       {.name = "fold-biases",
        .help = "move the bias of v through attention into the bias of o, and drop the bias of k in "
                "models with learned positions: exact in f32, and the quantized KV cache "
@@ -442,13 +427,18 @@ CheckpointOptions checkpoint_options(const Options& options) {
   set_smoothing(options, checkpoint);
   set_overrides(options, checkpoint);
   set_calibration(options, checkpoint);
-  if (options.flag("hadamard")) checkpoint.rewrites.rotation_seed = checkpoint.calibration.seed;
-  checkpoint.rotation_seeds = static_cast<int>(options.integer("hadamard-seeds"));
-  require(checkpoint.rotation_seeds == 1 || options.flag("hadamard"),
-          "--hadamard-seeds needs --hadamard");
-  checkpoint.rewrites.fold_attention_biases = options.flag("fold-biases");
+  checkpoint.fold_attention_biases = options.flag("fold-biases");
   checkpoint.measure_keys = options.flag("measure-keys");
   return checkpoint;
+}
+
+// Flags of earlier versions.
+std::span<const ForeignOption> removed_flags() {
+  static const std::vector<ForeignOption> kAll = {
+      {.words = "--hadamard --hadamard-seeds",
+       .use = ForeignUse::refused,
+       .text = "rotations are no longer supported; --recipe q8 (SmoothQuant) handles outliers"}};
+  return kAll;
 }
 
 }  // namespace
@@ -476,6 +466,7 @@ const ToolSpec& quantize_tool() {
     for (auto& option : recipe_flags()) tool.options.push_back(std::move(option));
     for (auto& option : calibration_flags()) tool.options.push_back(std::move(option));
     for (auto& option : search_flags()) tool.options.push_back(std::move(option));
+    tool.foreign = removed_flags();
     return tool;
   }();
   return kTool;

@@ -106,9 +106,6 @@ SearchedBits searched_bits(const Options& options, const CheckpointOptions& chec
   require(!options.given("type") && !options.given("bits") && !options.given("tensor-type"),
           "--search chooses the types; leave out --type, --bits and --tensor-type");
   require_shared_folds(options, checkpoint);
-  require(checkpoint.rotation_seeds == 1,
-          "--search: --hadamard-seeds may choose another rotation for each width; name one by "
-          "--seed");
   SearchedBits bits;
   if (options.given("group")) bits.group = options.integer("group");
   MixedSearch& request = bits.search;

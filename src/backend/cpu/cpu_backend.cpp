@@ -17,7 +17,6 @@
 #include "backend/cpu/rows/first_bad_row.h"
 #include "backend/cpu/rows/gather.h"
 #include "backend/cpu/rows/quantize_rows.h"
-#include "backend/cpu/rows/rotate_rows.h"
 #include "backend/cpu/rows/row_kernels.h"
 #include "backend/cpu/rows/rows_layout.h"
 #include "backend/rows_slice.h"
@@ -87,15 +86,6 @@ class CpuBackend final : public Backend {
       float* position = worker_row(worker);
       cpu::gather_row(*embedding.positions, embedding.at[token], position);
       rows_.add(position, x.width, row);
-    });
-  }
-
-  void rotate(Rows& x, std::int64_t tokens, const RotationTable& rotation,
-              Direction direction) override {
-    const auto span = clock_.in(StepPart::quant, [&] { return 2 * moved_bytes(x, tokens); });
-    check_rotation(x, tokens, rotation);
-    each_row(tokens, [&](std::int64_t t, int) {
-      cpu::rotate_row(rotation, direction, x.values + t * x.value_stride);
     });
   }
 

@@ -151,7 +151,7 @@ TensorPlanner make_planner(const PlanRequest& request, const ModelConfig& config
   TensorPlanner planner = [plans = std::move(plans)](const std::string& name, TensorRole) {
     const auto found = plans.find(name);
     return found != plans.end() ? found->second
-                                : TensorPlan{};  // vectors added by a rotation are f32
+                                : TensorPlan{};  // vectors added by a rewrite are f32
   };
   check_plan(config, planner);
   return planner;

@@ -10,10 +10,8 @@
 #include "base/error.h"
 #include "model/linear_sites.h"
 #include "model/memory_plan.h"
-#include "model/rotation.h"
 #include "model/weights.h"
 #include "quantize/rewrites/fold.h"
-#include "quantize/rewrites/rotate.h"
 #include "ranks/communicator.h"
 
 namespace leq {
@@ -158,45 +156,14 @@ std::uint64_t BlockRun::bytes(const ModelConfig& config, std::int64_t layer, con
   return memory.allocated();
 }
 
-namespace {
-
-// Rotates the hidden states [T][W] of windows as the engine does after the embedding.
-class StreamRotation {
- public:
-  StreamRotation(const ModelConfig& config, std::int64_t tokens, Backend& backend)
-      : backend_(backend),
-        tokens_(tokens),
-        rows_(backend.allocate_rows(tokens, config.width, {})),
-        table_(make_rotation(backend.memory(), rotation_factors(config), config.rotation.block,
-                             config.norm)) {}
-
-  void rotate(std::vector<float>& states) {
-    backend_.assign(states, rows_);
-    backend_.rotate(rows_, tokens_, table_, Direction::forward);
-    backend_.download(rows_, tokens_, states);
-  }
-
- private:
-  Backend& backend_;
-  std::int64_t tokens_;
-  Rows rows_;
-  RotationTable table_;
-};
-
-ModelConfig with_biases_folded(const ModelConfig& config, const BlockRewrites& rewrites) {
-  return rewrites.fold_attention_biases ? with_attention_biases_folded(config) : config;
-}
-
-}  // namespace
-
-ModelConfig rewritten_config(const ModelConfig& config, const BlockRewrites& rewrites) {
+ModelConfig rewritten_config(const ModelConfig& config, bool fold_attention_biases) {
+  if (!fold_attention_biases) return config;
   const bool has_biases = std::ranges::any_of(config.layers, [](const LayerConfig& layer) {
     return layer.attention() != nullptr && layer.attention()->qkv_bias;
   });
-  require(!rewrites.fold_attention_biases || has_biases, Setting{"fold_attention_biases"},
+  require(has_biases, Setting{"fold_attention_biases"},
           ": the model has no biases of q, k and v; leave it out");
-  const ModelConfig folded = with_biases_folded(config, rewrites);
-  return rewrites.rotation_seed ? rotated(folded, *rewrites.rotation_seed) : folded;
+  return with_attention_biases_folded(config);
 }
 
 Matrix matrix_of(const Shape& shape) {
@@ -208,8 +175,10 @@ Matrix matrix_of(const Shape& shape) {
 }
 
 BlockSource::BlockSource(const ModelConfig& config, std::span<const TensorInput> tensors,
-                         const BlockRewrites& rewrites)
-    : source_config_(config), rewrites_(rewrites), config_(rewritten_config(config, rewrites)) {
+                         bool fold_attention_biases)
+    : source_config_(config),
+      fold_attention_biases_(fold_attention_biases),
+      config_(rewritten_config(config, fold_attention_biases)) {
   for (const TensorInput& tensor : tensors) tensors_[tensor.name] = &tensor;
 }
 
@@ -222,21 +191,16 @@ BlockTensors BlockSource::load(std::int64_t layer) const {
     if (tensor.drop) tensor.drop();
     block.parts[spec.name] = std::move(matrix);
   }
-  if (rewrites_.fold_attention_biases) fold_attention_biases(block, source_config_, layer);
-  if (rewrites_.rotation_seed) {
-    rotate_block(block, with_biases_folded(source_config_, rewrites_), config_.rotation, layer);
-  }
+  if (fold_attention_biases_) fold_attention_biases(block, source_config_, layer);
   return block;
 }
 
-void BlockSource::embed(const CalibrationData& data, HiddenStates& hidden, Backend& backend) const {
+void BlockSource::embed(const CalibrationData& data, HiddenStates& hidden) const {
   const TensorInput& table = *tensors_.at("token_embedding");
   const TensorInput* positions =
       config_.learned_positions ? tensors_.at("position_embedding") : nullptr;
   const auto width = static_cast<std::size_t>(config_.width);
   std::vector<float> states(static_cast<std::size_t>(hidden.numbers())), place(width);
-  std::optional<StreamRotation> rotation;
-  if (rewrites_.rotation_seed) rotation.emplace(config_, data.length, backend);
   for (std::int64_t window = 0; window < hidden.windows(); ++window) {
     const auto& tokens = data.windows[static_cast<std::size_t>(window)];
     for (std::size_t t = 0; t < tokens.size(); ++t) {
@@ -247,7 +211,6 @@ void BlockSource::embed(const CalibrationData& data, HiddenStates& hidden, Backe
         for (std::size_t i = 0; i < width; ++i) row[i] += place[i];
       }
     }
-    if (rotation) rotation->rotate(states);
     hidden.write(window, states);
   }
 }

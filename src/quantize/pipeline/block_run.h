@@ -6,13 +6,11 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "backend/backend.h"
 #include "base/thread_pool.h"
 #include "cache/fixed_states.h"
 #include "cache/kv_cache.h"
@@ -77,18 +75,12 @@ class BlockRun {
   Transformer transformer_;
 };
 
-// The unquantized blocks of a checkpoint, with optional rewrites, and the hidden states that are
-// the input of the first block.
+// The unquantized blocks of a checkpoint, with attention biases folded if requested, and the hidden
+// states that are the input of the first block.
 
-// Rewrites of whole blocks that preserve the model's function, applied in this order.
-struct BlockRewrites {
-  bool fold_attention_biases = false;               // see quantize/rewrites/fold.h
-  std::optional<std::uint64_t> rotation_seed = {};  // see quantize/rewrites/rotate.h
-
-  bool any() const { return fold_attention_biases || rotation_seed.has_value(); }
-};
-// Throws Error if the model has no attention biases to fold, and as rotated() does.
-ModelConfig rewritten_config(const ModelConfig& config, const BlockRewrites& rewrites);
+// `config`, with the biases of v and k folded if requested (quantize/rewrites/fold.h). Throws Error
+// if the model has none.
+ModelConfig rewritten_config(const ModelConfig& config, bool fold_attention_biases);
 
 // A matrix of zeros with the shape of a tensor.
 Matrix matrix_of(const Shape& shape);
@@ -97,16 +89,16 @@ class BlockSource {
  public:
   // `config` and `tensors` are those of the checkpoint and must outlive the source.
   BlockSource(const ModelConfig& config, std::span<const TensorInput> tensors,
-              const BlockRewrites& rewrites);
+              bool fold_attention_biases);
 
-  const ModelConfig& config() const { return config_; }  // after the rewrites
+  const ModelConfig& config() const { return config_; }  // after the fold
   BlockTensors load(std::int64_t layer) const;
   // Computes the embeddings of the first hidden.windows() windows from the unquantized tables.
-  void embed(const CalibrationData& data, HiddenStates& hidden, Backend& backend) const;
+  void embed(const CalibrationData& data, HiddenStates& hidden) const;
 
  private:
   const ModelConfig& source_config_;
-  BlockRewrites rewrites_;
+  bool fold_attention_biases_;
   ModelConfig config_;
   std::map<std::string, const TensorInput*> tensors_;
 };

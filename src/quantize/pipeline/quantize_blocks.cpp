@@ -55,7 +55,7 @@ class Pipeline {
  public:
   Pipeline(const ModelConfig& config, std::span<const TensorInput> tensors,
            const BlockOptions& options)
-      : source_(config, tensors, options.rewrites),
+      : source_(config, tensors, options.fold_attention_biases),
         config_(written_config(config, options)),
         options_(options),
         workers_(options.threads),
@@ -356,7 +356,7 @@ void Pipeline::run_with(PartialRun* partial, const CalibrationMemory& memory) {
     hidden_ = std::make_unique<HiddenStates>(
         std::ssize(options_.data.windows), options_.data.length * config_.width,
         memory.hidden_on_disk > 0 ? hidden_file(partial) : std::filesystem::path());
-    source_.embed(options_.data, *hidden_, *workers_.backend);
+    source_.embed(options_.data, *hidden_);
   }
   quantize_all(partial);
   if (writer_) writer_->finish();
@@ -416,7 +416,7 @@ void Pipeline::report() const {
 }  // namespace
 
 ModelConfig written_config(const ModelConfig& config, const BlockOptions& options) {
-  ModelConfig written = rewritten_config(config, options.rewrites);
+  ModelConfig written = rewritten_config(config, options.fold_attention_biases);
   if (options.correct_bias && demands_of(written, options.plan).adds_biases) {
     written = with_linear_biases(std::move(written));
   }
@@ -437,7 +437,7 @@ bool wants_blocks(const ModelConfig& config, const BlockOptions& options) {
           ErrorKind::bad_setting, Setting{"measure_keys"},
           ": this model normalizes its keys, so their mean cannot be ",
           "computed from their inputs; leave it out");
-  return options.fold || options.rewrites.any() || options.measure_keys ||
+  return options.fold || options.fold_attention_biases || options.measure_keys ||
          !options.load_stats.empty() || !options.save_stats.empty() ||
          demands_of(config, options.plan).needs != Needs::nothing;
 }

@@ -32,7 +32,7 @@ namespace leq {
 // Options other than types and methods.
 struct RunOptions {
   std::optional<FoldMethod> fold = {};                 // replaces the fold that the method has
-  BlockRewrites rewrites = {};                         // applied to each block first
+  bool fold_attention_biases = false;                  // in each block first; see rewrites/fold.h
   std::vector<std::filesystem::path> load_stats = {};  // files to read instead of a forward pass
   std::filesystem::path save_stats = {};
   bool true_sequential = true;  // for methods that use X^T X, except with statistics files

@@ -9,7 +9,7 @@ std::string run_identity(const ModelConfig& config, const std::string& weights,
                          const BlockOptions& options, const Json& texts) {
   Json json = {{"config", config_to_json(config)},
                {"weights", weights},
-               {"fold_attention_biases", options.rewrites.fold_attention_biases},
+               {"fold_attention_biases", options.fold_attention_biases},
                {"sequential", runs_sequentially(config, options)},
                {"correct_bias", options.correct_bias},
                {"max_static_error", options.max_static_error},

@@ -167,7 +167,6 @@ struct TokenBlock {
   std::int64_t halves() const { return units() * 2; }
   // Tiles of tokens in a half; 1 if the block has 16 tokens.
   int tiles() const { return tokens == kTileTokens ? 1 : 2; }
-  std::int64_t half_rows() const { return tiles() * kTileTokens; }
   // The first token of a unit's upper or lower tile. A tile that would exceed the end begins
   // earlier, so that some tokens are computed twice.
   std::int64_t first(std::int64_t unit, int tile) const {
