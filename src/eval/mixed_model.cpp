@@ -72,38 +72,29 @@ std::string attention_biases_of(const LeqReader& file) {
   return provenance.value("attention_biases", "");
 }
 
-// Sums over the weights of one unit, for its statistics.
-struct WeightSums {
-  std::array<double, 256> codes = {};  // counts of 8-bit codes: symmetric, with one scale per row
-  double count = 0, squares = 0, fourths = 0, outliers = 0;
+// Counts of the 8-bit codes of one unit: symmetric, with one scale per row.
+struct CodeCounts {
+  std::array<double, 256> codes = {};
+  double count = 0;
 };
 
-void add_row(std::span<const float> row, WeightSums& sums) {
+void add_row(std::span<const float> row, CodeCounts& sums) {
   double absmax = 0;
   for (const float w : row) absmax = std::max(absmax, std::abs(static_cast<double>(w)));
   for (const float w : row) {
     const double value = static_cast<double>(w);
     const double code = absmax > 0 ? std::nearbyint(value / absmax * 127) : 0.0;
     sums.codes[static_cast<std::size_t>(code + 128)] += 1;
-    sums.squares += value * value;
-    sums.fourths += value * value * value * value;
   }
   sums.count += static_cast<double>(row.size());
 }
 
-void add_outliers(std::span<const float> row, WeightSums& sums) {
-  const double limit = 4 * std::sqrt(sums.squares / sums.count);
-  for (const float w : row) sums.outliers += std::abs(static_cast<double>(w)) > limit ? 1 : 0;
-}
-
-void fill_features(const WeightSums& sums, SearchUnit& unit) {
-  unit.entropy = 0;
+double entropy_of(const CodeCounts& sums) {
+  double entropy = 0;
   for (const double count : sums.codes) {
-    if (count > 0) unit.entropy -= count / sums.count * std::log2(count / sums.count);
+    if (count > 0) entropy -= count / sums.count * std::log2(count / sums.count);
   }
-  const double variance = sums.squares / sums.count;
-  unit.kurtosis = variance > 0 ? sums.fourths / sums.count / (variance * variance) : 0;
-  unit.outlier_ratio = sums.outliers / sums.count;
+  return entropy;
 }
 
 }  // namespace
@@ -167,29 +158,25 @@ void MixedModel::add_units() {
         unit.proxy[c] += tensor.error * static_cast<double>(params);
       }
     }
-    unit.diagonal_proxy = unit.proxy;
     units_.push_back(std::move(unit));
   }
 }
 
-void MixedModel::measure_weights(ThreadPool& pool) {
+void MixedModel::measure_entropy(ThreadPool& pool) {
   const LeqReader& file = reader(files_.back());
   pool.run(std::ssize(units_), [&](std::int64_t index, int) {
-    SearchUnit& unit = units_[static_cast<std::size_t>(index)];
-    WeightSums sums;
+    CodeCounts sums;
     std::vector<float> row;
-    for (const auto add : {add_row, add_outliers}) {
-      for (const auto& [name, owner] : unit_of_) {
-        const StoredTensor& tensor = *file.find(name);
-        if (std::cmp_not_equal(owner, index) || tensor.shape.size() != 2) continue;
-        row.resize(static_cast<std::size_t>(tensor.view.columns));
-        for (std::int64_t r = 0; r < tensor.view.rows; ++r) {
-          unpack_row(tensor.view, r, row);
-          add(row, sums);
-        }
+    for (const auto& [name, owner] : unit_of_) {
+      const StoredTensor& tensor = *file.find(name);
+      if (std::cmp_not_equal(owner, index) || tensor.shape.size() != 2) continue;
+      row.resize(static_cast<std::size_t>(tensor.view.columns));
+      for (std::int64_t r = 0; r < tensor.view.rows; ++r) {
+        unpack_row(tensor.view, r, row);
+        add_row(row, sums);
       }
     }
-    fill_features(sums, unit);
+    units_[static_cast<std::size_t>(index)].entropy = entropy_of(sums);
   });
 }
 

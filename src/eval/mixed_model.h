@@ -30,8 +30,8 @@ class MixedModel {
 
   // Names, kinds, layers and sizes of units. Proxies are stored relative error x parameters.
   const std::vector<SearchUnit>& units() const { return units_; }
-  // Computes entropy, kurtosis and outlier ratio of the 8-bit weights, all of which are read.
-  void measure_weights(ThreadPool& pool);
+  // Computes the entropy of the 8-bit weights, all of which are read.
+  void measure_entropy(ThreadPool& pool);
   std::uint64_t rest_bytes() const;  // bytes of tensors outside the units
   const Model& model() const { return *files_.back(); }
   std::string checksums() const;  // of all planes in all files, as a text

@@ -73,7 +73,7 @@ MixedSearchResult search_mixed_model(const MixedSearch& asked,
   const Model base(request.base, {.mode = LoadMode::map});
   const KlReference reference(request, base, workers);
 
-  mixed.measure_weights(workers.pool);
+  mixed.measure_entropy(workers.pool);
   SearchProblem problem;
   problem.units = mixed.units();
   problem.identity =

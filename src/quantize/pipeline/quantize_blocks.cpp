@@ -130,10 +130,7 @@ StatisticsIdentity Pipeline::identity_of_data() const {
 
 Json Pipeline::calibration() const {
   if (!loaded_) return Json::array({calibration_json(identity_of_data())});
-  Json all = Json::array();
-  for (const StatisticsIdentity& from : reader_->identities())
-    all.push_back(calibration_json(from));
-  return all;
+  return Json::array({calibration_json(reader_->identity())});
 }
 
 void Pipeline::open_statistics() {

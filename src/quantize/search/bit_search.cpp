@@ -18,12 +18,11 @@ struct StrategyRow {
   SearchStrategy strategy;
   LossTable (*search)(SearchMeter&);
 };
-constexpr std::array<StrategyRow, 5> kStrategies = {{
+constexpr std::array<StrategyRow, 4> kStrategies = {{
     {"grid", SearchStrategy::grid, search_grid},
     {"entropy", SearchStrategy::entropy, search_entropy},
     {"greedy", SearchStrategy::greedy, search_greedy},
     {"sens", SearchStrategy::sens, search_sens},
-    {"learned", SearchStrategy::learned, search_learned},
 }};
 
 constexpr int kFewestEvaluations = 5;  // uniform points and one other assignment
@@ -110,7 +109,7 @@ void accept(const SearchProblem& problem, SearchResult& result) {
 SearchStrategy parse_search_strategy(std::string_view name) {
   const auto* found = std::ranges::find(kStrategies, name, &StrategyRow::name);
   require(found != kStrategies.end(), Setting{"strategy"},
-          ": expected grid | entropy | greedy | sens | learned, found '", printable(name), "'");
+          ": expected grid | entropy | greedy | sens, found '", printable(name), "'");
   return found->strategy;
 }
 

@@ -26,7 +26,6 @@ class SearchMeter {
   std::optional<double> measure_alone(std::size_t unit, int choice);
 
   bool measured(const Assignment& assignment) const { return seen_.contains(assignment); }
-  bool exhausted() const { return used_ >= options_.evaluations; }
   int used() const { return used_; }
   double objective(double kl, std::uint64_t bytes) const;
   bool fits(const Assignment& assignment) const;
@@ -45,6 +44,8 @@ class SearchMeter {
   void read_log(const Json& log, const std::string& source);
   void write_log() const;
   void count();
+
+  bool exhausted() const { return used_ >= options_.evaluations; }
 
   const SearchProblem& problem_;
   const SearchOptions& options_;

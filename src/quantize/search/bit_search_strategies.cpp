@@ -37,6 +37,34 @@ std::int64_t last_layer(const SearchProblem& problem) {
   return last;
 }
 
+// Additive losses that match the measured KL of the uniform points. The KL of all units at a
+// choice, minus that at 8 bits, is divided among units in proportion to their proxies (without
+// proxies: to their sizes). 0 at 8 bits. The uniform points must have been measured.
+LossTable losses_from_uniform(SearchMeter& meter) {
+  const auto& units = meter.problem().units;
+  LossTable losses(units.size(), std::array<double, kChoices>{});
+  for (int choice = 0; choice < kEightBits; ++choice) {
+    const std::size_t c = index(choice);
+    const double total = std::max(uniform_kl(meter, choice) - uniform_kl(meter, kEightBits), 0.0);
+    const bool proxies =
+        std::ranges::all_of(units, [&](const SearchUnit& unit) { return unit.proxy[c] > 0; });
+    double sum = 0;
+    for (std::size_t l = 0; l < units.size(); ++l) {
+      losses[l][c] = proxies ? units[l].proxy[c] : static_cast<double>(units[l].params);
+      sum += losses[l][c];
+    }
+    for (auto& row : losses) row[c] *= total / sum;
+  }
+  return losses;
+}
+
+// KL predicted by the table: the KL of all units at 8 bits plus the losses.
+double predicted_kl(const LossTable& losses, double kl_at_eight, const Assignment& assignment) {
+  double kl = kl_at_eight;
+  for (std::size_t l = 0; l < assignment.size(); ++l) kl += losses[l][assignment[l]];
+  return kl;
+}
+
 double predicted_objective(SearchMeter& meter, const LossTable& losses,
                            const Assignment& assignment) {
   return meter.objective(predicted_kl(losses, uniform_kl(meter, kEightBits), assignment),
@@ -156,30 +184,6 @@ LossTable measure_losses(SearchMeter& meter) {
 }
 
 }  // namespace
-
-LossTable losses_from_uniform(SearchMeter& meter) {
-  const auto& units = meter.problem().units;
-  LossTable losses(units.size(), std::array<double, kChoices>{});
-  for (int choice = 0; choice < kEightBits; ++choice) {
-    const std::size_t c = index(choice);
-    const double total = std::max(uniform_kl(meter, choice) - uniform_kl(meter, kEightBits), 0.0);
-    const bool proxies =
-        std::ranges::all_of(units, [&](const SearchUnit& unit) { return unit.proxy[c] > 0; });
-    double sum = 0;
-    for (std::size_t l = 0; l < units.size(); ++l) {
-      losses[l][c] = proxies ? units[l].proxy[c] : static_cast<double>(units[l].params);
-      sum += losses[l][c];
-    }
-    for (auto& row : losses) row[c] *= total / sum;
-  }
-  return losses;
-}
-
-double predicted_kl(const LossTable& losses, double kl_at_eight, const Assignment& assignment) {
-  double kl = kl_at_eight;
-  for (std::size_t l = 0; l < assignment.size(); ++l) kl += losses[l][assignment[l]];
-  return kl;
-}
 
 LossTable search_grid(SearchMeter& meter) {
   const auto& units = meter.problem().units;
