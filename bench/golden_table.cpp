@@ -13,8 +13,8 @@
 #include "eval/perplexity.h"
 #include "eval/wikitext.h"
 #include "format/safetensors.h"
-#include "platform/make_backend.h"
 #include "report/table.h"
+#include "runtime/make_backend.h"
 
 namespace leq {
 namespace {

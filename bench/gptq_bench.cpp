@@ -10,11 +10,11 @@
 #include "base/random.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
-#include "eval/limits/limits.h"
 #include "quantize/linear_algebra/dense.h"
 #include "quantize/methods/gptq.h"
 #include "quantize/methods/gptq_plus.h"
 #include "report/table.h"
+#include "tools/bench/parts/limits.h"
 #include "tools/common/options.h"
 
 namespace leq {

@@ -22,7 +22,7 @@
 #include "eval/window_logits.h"
 #include "model/open_model.h"
 #include "model/session.h"
-#include "platform/workers.h"
+#include "backend/cpu/workers.h"
 
 namespace leq {
 

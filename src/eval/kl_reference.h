@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "backend/cpu/workers.h"
 #include "eval/measure_divergence.h"
 #include "eval/mixed_search.h"
 #include "model/session.h"
-#include "platform/workers.h"
 
 namespace leq {
 

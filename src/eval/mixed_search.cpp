@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "backend/cpu/workers.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/sha256.h"
@@ -11,7 +12,6 @@
 #include "base/text.h"
 #include "eval/fit_search.h"
 #include "eval/kl_reference.h"
-#include "platform/workers.h"
 #include "report/table.h"
 
 namespace leq {

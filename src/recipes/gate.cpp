@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/cpu/workers.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/sha256.h"
@@ -10,7 +11,6 @@
 #include "format/leq_copy.h"
 #include "format/loaded_file.h"
 #include "model/session.h"
-#include "platform/workers.h"
 #include "tensor/dtype.h"
 
 namespace leq {

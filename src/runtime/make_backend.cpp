@@ -1,11 +1,11 @@
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/cpu_layout.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "cuda/layout/gpu_layout.h"
-#include "platform/gpu.h"
+#include "runtime/devices/devices.h"
 
 namespace leq {
 namespace {
@@ -49,9 +49,9 @@ std::unique_ptr<Backend> make_backend(const DeviceOptions& options) {
     case Family::cpu:
       return make_cpu_backend({options.threads, chosen_isa(), options.numa});
     case Family::sim:
-      return platform::make_sim(options.threads, sim_memory(options.device), options.gpu);
+      return devices::make_sim(options.threads, sim_memory(options.device), options.gpu);
     case Family::cuda:
-      return platform::make_cuda(cuda_choice(options.device), options.gpu);
+      return devices::make_cuda(cuda_choice(options.device), options.gpu);
   }
   fail_unknown(options.device);
 }
@@ -66,7 +66,7 @@ std::unique_ptr<Layout> make_layout(const DeviceOptions& options) {
 
 std::vector<std::string> list_devices() {
   std::vector<std::string> lines = {"cpu  " + std::string(isa_name(chosen_isa()))};
-  for (const auto& more : {platform::cuda_lines(), platform::sim_lines()}) {
+  for (const auto& more : {devices::cuda_lines(), devices::sim_lines()}) {
     lines.insert(lines.end(), more.begin(), more.end());
   }
   return lines;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "comm/thread_ranks.h"
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 
 namespace leq {
 

@@ -11,7 +11,7 @@
 
 #include "model/ranks.h"
 #include "model/session.h"
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 
 namespace leq {
 

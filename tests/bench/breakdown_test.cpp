@@ -1,11 +1,11 @@
-#include "eval/breakdown.h"
+#include "tools/bench/parts/speed.h"
 
 #include <gtest/gtest.h>
 
 #include "backend/cpu/cpu_backend.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
-#include "eval/synthetic.h"
+#include "tools/bench/parts/synthetic.h"
 
 namespace leq {
 namespace {

@@ -1,11 +1,11 @@
-#include "eval/limits/limits.h"
+#include "tools/bench/parts/limits.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <map>
 
-#include "eval/limits/limit_kernels.h"
+#include "tools/bench/parts/limit_kernels.h"
 
 namespace leq::cpu {
 namespace {
@@ -36,13 +36,13 @@ TEST(LimitKernels, MultiplyAsOftenAsTheySay) {
     const LimitKernels& kernels = limit_kernels(isa);
     // Every product is -15. The kernel adds up its accumulators, returns one lane of the sum, and
     // counts two operations per product.
-    EXPECT_EQ(kernels.int8(10),
-              -15 * 10 * static_cast<int>(kernels.int8_operations) / 2 / kLanes.at(isa))
+    EXPECT_EQ(kernels.int8.run(10),
+              -15 * 10 * static_cast<int>(kernels.int8.operations) / 2 / kLanes.at(isa))
         << isa_name(isa);
     for (std::size_t i = 0; i < kernels.codes.size(); ++i) {
-      if (kernels.codes[i] == nullptr) continue;
-      EXPECT_EQ(kernels.codes[i](10),
-                -15 * 10 * static_cast<int>(kernels.codes_operations[i]) / 2 / kLanes.at(isa))
+      if (kernels.codes[i].run == nullptr) continue;
+      EXPECT_EQ(kernels.codes[i].run(10),
+                -15 * 10 * static_cast<int>(kernels.codes[i].operations) / 2 / kLanes.at(isa))
           << isa_name(isa) << ", " << i + 2 << " bits";
     }
   }
@@ -60,8 +60,9 @@ TEST(LimitKernels, MultiplyFloatsAsOftenAsTheySay) {
     if (!kFloatLanes.contains(isa)) continue;
     const LimitKernels& kernels = limit_kernels(isa);
     // Repeated x / 2 + 1 converges to 2 in every accumulator; the result is one lane of their sum.
-    EXPECT_EQ(kernels.f32(200), kernels.f32_operations / kFloatLanes.at(isa)) << isa_name(isa);
-    EXPECT_EQ(kernels.f64(200), kernels.f64_operations / kFloatLanes.at(isa) * 2) << isa_name(isa);
+    EXPECT_EQ(kernels.f32.run(200), kernels.f32.operations / kFloatLanes.at(isa)) << isa_name(isa);
+    EXPECT_EQ(kernels.f64.run(200), kernels.f64.operations / kFloatLanes.at(isa) * 2)
+        << isa_name(isa);
   }
 }
 

@@ -1,4 +1,4 @@
-#include "eval/bench.h"
+#include "tools/bench/parts/speed.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "eval/synthetic.h"
+#include "tools/bench/parts/synthetic.h"
 
 #include <gtest/gtest.h>
 
@@ -11,12 +11,12 @@
 
 #include "base/error.h"
 #include "convert/tokenizer_import.h"
-#include "eval/synthetic_fill.h"
 #include "model/open_model.h"
 #include "model/tensor_list.h"
 #include "temporary_folder.h"
 #include "tensor/pack.h"
 #include "tokenizer/tokenizer.h"
+#include "tools/bench/parts/synthetic_fill.h"
 
 namespace leq {
 namespace {

@@ -4,7 +4,7 @@
 #include "capi/owned_handles.h"
 #include "engine/generator.h"
 #include "generate/settings.h"
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 
 namespace leq::test {
 

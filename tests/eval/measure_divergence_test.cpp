@@ -11,7 +11,7 @@
 #include "convert/import.h"
 #include "eval/divergence_report.h"
 #include "models_fixture.h"
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 #include "shared_data.h"
 #include "temporary_folder.h"
 

@@ -15,8 +15,8 @@
 #include "errors.h"
 #include "eval/measure_divergence.h"
 #include "models_fixture.h"
-#include "platform/make_backend.h"
 #include "reference/random_checkpoint.h"
+#include "runtime/make_backend.h"
 #include "shared_data.h"
 #include "temporary_folder.h"
 

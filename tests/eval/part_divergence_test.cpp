@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "backend/cpu/workers.h"
 #include "base/error.h"
 #include "convert/import.h"
 #include "convert/quantize_checkpoint.h"
@@ -12,7 +13,6 @@
 #include "eval/protocol.h"
 #include "eval/wikitext.h"
 #include "eval/window_logits.h"
-#include "platform/workers.h"
 #include "reference/naive_transformer.h"
 #include "temporary_folder.h"
 

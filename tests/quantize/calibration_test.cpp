@@ -9,11 +9,11 @@
 #include "convert/quantize_checkpoint.h"
 #include "format/leq_reader.h"
 #include "model/weights.h"
-#include "platform/make_backend.h"
 #include "quantize/pipeline/calibration_memory.h"
 #include "quantize/pipeline/statistics_file.h"
 #include "reference/naive_transformer.h"
 #include "reference/random_checkpoint.h"
+#include "runtime/make_backend.h"
 #include "temporary_folder.h"
 
 namespace leq {

@@ -11,8 +11,8 @@
 #include "base/text.h"
 #include "generate/settings.h"
 #include "models_fixture.h"
-#include "platform/make_backend.h"
 #include "ranks_fixture.h"
+#include "runtime/make_backend.h"
 #include "server/server.h"
 
 namespace leq::test {

@@ -11,8 +11,8 @@
 
 #include "model/memory_plan.h"
 #include "model/sampling_settings.h"
-#include "platform/make_backend.h"
 #include "quantize/search/bit_search.h"
+#include "runtime/make_backend.h"
 #include "source_files.h"
 #include "tensor/quant_scheme.h"
 #include "tools/tool_runner.h"

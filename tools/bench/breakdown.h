@@ -1,8 +1,8 @@
 // The rows of leq-bench --breakdown: the parts of a step, followed by the step itself.
 #pragma once
 
-#include "eval/breakdown.h"
 #include "report/table.h"
+#include "tools/bench/parts/speed.h"
 
 namespace leq {
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "eval/bench.h"
 #include "report/table.h"
+#include "tools/bench/parts/speed.h"
 
 namespace leq {
 

@@ -11,8 +11,8 @@
 #include "format/loaded_file.h"
 #include "model/memory_fit.h"
 #include "model/ranks.h"
-#include "platform/make_backend.h"
 #include "report/table.h"
+#include "runtime/make_backend.h"
 #include "runtime/run_limits.h"
 
 namespace leq {

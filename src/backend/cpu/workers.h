@@ -4,14 +4,14 @@
 
 #include <memory>
 
+#include "backend/cpu/cpu_backend.h"
 #include "base/thread_pool.h"
-#include "platform/make_backend.h"
 
 namespace leq {
 
 struct Workers {
   explicit Workers(int threads)  // 0 = one for each usable core
-      : backend(make_backend({.device = "cpu", .threads = threads})), pool(threads) {}
+      : backend(make_cpu_backend({.threads = threads, .isa = chosen_isa()})), pool(threads) {}
 
   std::unique_ptr<Backend> backend;
   ThreadPool pool;

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <memory>
 
+#include "backend/cpu/workers.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "format/leq_layout.h"
 #include "model/weights.h"
-#include "platform/workers.h"
 #include "quantize/pipeline/block_pass.h"
 #include "quantize/pipeline/block_work.h"
 #include "quantize/pipeline/calibration_memory.h"

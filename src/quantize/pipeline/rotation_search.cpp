@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <memory>
 
+#include "backend/cpu/workers.h"
 #include "base/error.h"
 #include "model/weights.h"
-#include "platform/workers.h"
 #include "quantize/methods/error.h"
 #include "quantize/pipeline/block_pass.h"
 #include "quantize/pipeline/site_inputs.h"

@@ -1,7 +1,7 @@
 #include "base/error.h"
-#include "platform/gpu.h"
+#include "runtime/devices/devices.h"
 
-namespace leq::platform {
+namespace leq::devices {
 
 std::vector<std::string> cuda_lines() { return {"cuda  not in this build (LEQ_CUDA)"}; }
 
@@ -11,4 +11,4 @@ std::unique_ptr<Backend> make_cuda(std::string_view which, const GpuOptions&) {
        " -DLEQ_CUDA=ON where the CUDA toolkit is installed");
 }
 
-}  // namespace leq::platform
+}  // namespace leq::devices

@@ -1,7 +1,7 @@
 #include "base/error.h"
-#include "platform/gpu.h"
+#include "runtime/devices/devices.h"
 
-namespace leq::platform {
+namespace leq::devices {
 
 std::vector<std::string> sim_lines() { return {}; }
 
@@ -10,4 +10,4 @@ std::unique_ptr<Backend> make_sim(int, std::uint64_t, const GpuOptions&) {
        " sim: this build has no emulated GPU; configure with -DLEQ_CUDA_SIM=ON on x86-64");
 }
 
-}  // namespace leq::platform
+}  // namespace leq::devices

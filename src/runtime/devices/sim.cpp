@@ -1,7 +1,7 @@
 #include "cuda/host/devices.h"
-#include "platform/gpu.h"
+#include "runtime/devices/devices.h"
 
-namespace leq::platform {
+namespace leq::devices {
 
 std::vector<std::string> sim_lines() {
   return {"sim  the CUDA kernels on this processor, for tests: slow"};
@@ -10,4 +10,4 @@ std::unique_ptr<Backend> make_sim(int threads, std::uint64_t memory, const GpuOp
   return sim::make_backend(threads, memory, options);
 }
 
-}  // namespace leq::platform
+}  // namespace leq::devices

@@ -1,13 +1,10 @@
-// Limit loops in plain C++ over 64 lanes, compiled for any processor of the
-// architecture.
+// Limit loops in plain C++ over 64 lanes, compiled for any processor of the architecture.
 #include <cmath>
 
-#include "eval/limits/limit_kernels.h"
+#include "tools/bench/parts/limit_kernels.h"
 
 namespace leq::cpu {
 namespace {
-constexpr std::size_t kReadVector = 16;
-#include "eval/limits/limit_read.inc"
 
 constexpr std::size_t kLanes = 64;
 
@@ -28,37 +25,23 @@ std::int32_t int8_products(std::int64_t rounds) noexcept {
   return all;
 }
 
-float f32_products(std::int64_t rounds) noexcept {
-  float sums[kLanes];
-  for (std::size_t i = 0; i < kLanes; ++i) sums[i] = static_cast<float>(i);
+template <class Number>
+Number float_products(std::int64_t rounds) noexcept {
+  Number sums[kLanes];
+  for (std::size_t i = 0; i < kLanes; ++i) sums[i] = static_cast<Number>(i);
   for (std::int64_t round = 0; round < rounds; ++round) {
-    for (float& sum : sums) sum = std::fma(sum, 0.5f, 1.0f);
+    for (Number& sum : sums) sum = std::fma(sum, Number{0.5}, Number{1});
   }
-  float all = 0;
-  for (const float sum : sums) all += sum;
+  Number all = 0;
+  for (const Number sum : sums) all += sum;
   return all;
 }
 
-double f64_products(std::int64_t rounds) noexcept {
-  double sums[kLanes];
-  for (std::size_t i = 0; i < kLanes; ++i) sums[i] = static_cast<double>(i);
-  for (std::int64_t round = 0; round < rounds; ++round) {
-    for (double& sum : sums) sum = std::fma(sum, 0.5, 1.0);
-  }
-  double all = 0;
-  for (const double sum : sums) all += sum;
-  return all;
-}
-
-constexpr LimitKernels kKernels = {.read = kRead,
-                                   .int8 = int8_products,
-                                   .f32 = f32_products,
-                                   .f64 = f64_products,
-                                   .int8_operations = 2.0 * kLanes,
-                                   .f32_operations = 2.0 * kLanes,
-                                   .f64_operations = 2.0 * kLanes,
-                                   .int8_name = "portable int8 multiply-add",
-                                   .f32_name = "portable fma"};
+constexpr LimitKernels kKernels = {
+    .read = kReads<16>,
+    .int8 = {int8_products, 2.0 * kLanes, "portable int8 multiply-add"},
+    .f32 = {float_products<float>, 2.0 * kLanes, "portable fma"},
+    .f64 = {float_products<double>, 2.0 * kLanes, "portable fma"}};
 
 }  // namespace
 

@@ -1,14 +1,13 @@
-#include "eval/limits/limits.h"
+#include "tools/bench/parts/limits.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <functional>
-#include <optional>
 
 #include "base/error.h"
 #include "base/stopwatch.h"
-#include "eval/limits/limit_kernels.h"
+#include "tools/bench/parts/limit_kernels.h"
 
 namespace leq::cpu {
 namespace {
@@ -37,24 +36,28 @@ double best_seconds(const std::function<void()>& pass) {
   return best;
 }
 
-// Billions of operations per second of all threads, for a kernel with `operations` per round.
-double peak_gops(ThreadPool& pool, const std::function<void(std::int64_t rounds)>& kernel,
-                 double operations) {
+// Billions of operations per second of all threads.
+template <class Number>
+double peak_gops(ThreadPool& pool, const Products<Number>& products) {
   // A pass has to be short enough to complete between two preemptions by other processes.
   constexpr int kTasksEach = 2;
   constexpr double kTaskSeconds = 2e-4;
+  std::atomic<std::int64_t> sink = 0;
+  const auto run = [&](std::int64_t rounds) { sink += products.run(rounds) > 0 ? 1 : 0; };
   std::int64_t rounds = 64;
-  while (seconds_of([&] { kernel(rounds); }) < kTaskSeconds) rounds *= 2;
+  while (seconds_of([&] { run(rounds); }) < kTaskSeconds) rounds *= 2;
   const std::int64_t tasks = std::int64_t{kTasksEach} * pool.threads();
   const double seconds =
-      best_seconds([&] { pool.run(tasks, [&](std::int64_t, int) { kernel(rounds); }); });
-  return operations * static_cast<double>(rounds) * static_cast<double>(tasks) / seconds / 1e9;
+      best_seconds([&] { pool.run(tasks, [&](std::int64_t, int) { run(rounds); }); });
+  return products.operations * static_cast<double>(rounds) * static_cast<double>(tasks) / seconds /
+         1e9;
 }
 
-// Index in LimitKernels::codes for codes of `bits`; nullopt if they are multiplied as int8.
-std::optional<std::size_t> narrow_codes(const LimitKernels& kernels, int bits) {
-  if (bits > 4 || kernels.codes[0] == nullptr) return std::nullopt;
-  return static_cast<std::size_t>(std::max(bits, 2) - 2);
+// The loop for codes of `bits`.
+const Products<std::int32_t>& int_products(Isa isa, int bits) {
+  const LimitKernels& kernels = limit_kernels(isa);
+  if (bits > 4 || kernels.codes[0].run == nullptr) return kernels.int8;
+  return kernels.codes[static_cast<std::size_t>(std::max(bits, 2) - 2)];
 }
 
 }  // namespace
@@ -98,36 +101,11 @@ double LimitMeter::read_gbps(std::uint64_t working_set_bytes) {
   return static_cast<double>(bytes) / seconds / 1e9;
 }
 
-double LimitMeter::int_gops(int bits) {
-  const LimitKernels& kernels = limit_kernels(isa_);
-  const auto narrow = narrow_codes(kernels, bits);
-  const auto products = narrow ? kernels.codes[*narrow] : kernels.int8;
-  std::atomic<std::int64_t> sink = 0;
-  return peak_gops(
-      pool_, [&](std::int64_t rounds) { sink += products(rounds); },
-      narrow ? kernels.codes_operations[*narrow] : kernels.int8_operations);
-}
+double LimitMeter::int_gops(int bits) { return peak_gops(pool_, int_products(isa_, bits)); }
+double LimitMeter::f32_gflops() { return peak_gops(pool_, limit_kernels(isa_).f32); }
+double LimitMeter::f64_gflops() { return peak_gops(pool_, limit_kernels(isa_).f64); }
 
-double LimitMeter::f32_gflops() {
-  const LimitKernels& kernels = limit_kernels(isa_);
-  std::atomic<std::int64_t> sink = 0;
-  return peak_gops(
-      pool_, [&](std::int64_t rounds) { sink += kernels.f32(rounds) > 0 ? 1 : 0; },
-      kernels.f32_operations);
-}
-
-double LimitMeter::f64_gflops() {
-  const LimitKernels& kernels = limit_kernels(isa_);
-  std::atomic<std::int64_t> sink = 0;
-  return peak_gops(
-      pool_, [&](std::int64_t rounds) { sink += kernels.f64(rounds) > 0 ? 1 : 0; },
-      kernels.f64_operations);
-}
-
-std::string LimitMeter::int_name(int bits) const {
-  const LimitKernels& kernels = limit_kernels(isa_);
-  return narrow_codes(kernels, bits) ? kernels.codes_name : kernels.int8_name;
-}
-std::string LimitMeter::f32_name() const { return limit_kernels(isa_).f32_name; }
+std::string LimitMeter::int_name(int bits) const { return int_products(isa_, bits).name; }
+std::string LimitMeter::f32_name() const { return limit_kernels(isa_).f32.name; }
 
 }  // namespace leq::cpu

@@ -1,15 +1,125 @@
-#include "eval/bench.h"
+#include "tools/bench/parts/speed.h"
 
 #include <algorithm>
+#include <chrono>
 
+#include "backend/checks.h"
 #include "base/error.h"
 #include "base/median.h"
+#include "base/random.h"
 #include "base/stopwatch.h"
-#include "eval/bench_steps.h"
+#include "model/sampling_settings.h"
 #include "model/tensor_list.h"
 
 namespace leq {
 namespace {
+
+constexpr std::int64_t kTextPositions = 512;  // random text; repeated up to the depth
+
+// The default sampling settings of leq-run.
+SampleRule usual_rule() {
+  SampleRule rule = sample_rule(SamplingSettings{});
+  rule.random = 1u << 31;
+  return rule;
+}
+
+std::vector<Token> random_tokens(std::int64_t count, std::int64_t vocab, std::uint64_t seed) {
+  Random random(seed);
+  std::vector<Token> tokens(static_cast<std::size_t>(count));
+  for (Token& token : tokens) {
+    token = static_cast<Token>(random.below(static_cast<std::uint32_t>(vocab)));
+  }
+  return tokens;
+}
+
+// Fills positions 0 ... depth - 1 of a sequence.
+void fill_cache(Session& session, const BenchTest& test, std::int32_t sequence) {
+  const std::int64_t vocab = session.transformer().config().vocab;
+  session.state().drop(sequence);
+  if (test.depth == 0) return;
+  const std::int64_t fed = std::min(test.depth, kTextPositions);
+  session.feed(sequence, random_tokens(fed, vocab, 1 + static_cast<std::uint64_t>(sequence)));
+  if (fed < test.depth) session.state().repeat(sequence, test.depth);
+  session.state().only_checkpoint(sequence);
+}
+
+// The steps of a test on a session, one after another. A prompt is one step; generation takes steps
+// of one token per sequence.
+class BenchSteps {
+ public:
+  // Fills the cache to the test's depth with 512 positions of random text, repeated. `sampled`:
+  // samples tokens from the logits as in normal use, but discards them, so that the text stays the
+  // same. Without `sampled` the logits are not read.
+  BenchSteps(Session& session, const BenchTest& test, bool sampled);
+
+  // Returns to the test's first step.
+  void rewind();
+  // Runs a step and waits until it has completed; returns false if no step is left.
+  bool next();
+  std::int64_t count() const;  // number of steps in the test
+  Backend& backend() { return session_.transformer().backend(); }
+
+ private:
+  const Rows& feed(std::span<const Token> tokens);
+
+  Session& session_;
+  BenchTest test_;
+  std::vector<Token> tokens_;
+  std::size_t done_ = 0;  // number of tokens
+  Batch batch_;
+  std::vector<SampleRequest> requests_;  // one per sequence; empty: not sampled
+  std::vector<std::int32_t> drawn_;
+};
+
+BenchSteps::BenchSteps(Session& session, const BenchTest& test, bool sampled)
+    : session_(session),
+      test_(test),
+      tokens_(random_tokens(test.tokens(), session.transformer().config().vocab, 0)) {
+  require(test.tokens() > 0, ErrorKind::bad_setting, "bench: nothing to run");
+  ensure(test.sequences == 1 || test.prompt == 0, "bench: ", test.sequences,
+         " sequences: expected no prompt, found ", test.prompt, " tokens");
+  for (std::int32_t sequence = 0; sequence < test.sequences; ++sequence) {
+    fill_cache(session, test, sequence);
+  }
+  if (!sampled) return;
+  requests_.assign(static_cast<std::size_t>(test.sequences), {usual_rule(), {}});
+  drawn_.resize(requests_.size());
+}
+
+void BenchSteps::rewind() {
+  done_ = 0;
+  for (std::int32_t sequence = 0; sequence < test_.sequences; ++sequence) {
+    const bool kept = session_.state().restore(sequence, test_.depth) == test_.depth;
+    if (!kept) fill_cache(session_, test_, sequence);
+  }
+}
+
+bool BenchSteps::next() {
+  if (done_ == tokens_.size()) return false;
+  const auto prompt = static_cast<std::size_t>(test_.prompt);
+  const auto step = done_ < prompt ? prompt : static_cast<std::size_t>(test_.sequences);
+  const Rows& logits = feed(std::span(tokens_).subspan(done_, step));
+  if (requests_.empty() || done_ < prompt) {
+    backend().synchronize();
+  } else {
+    backend().sample(logits, requests_, drawn_);
+    require_drawn(backend(), logits, drawn_);
+  }
+  done_ += step;
+  return true;
+}
+
+std::int64_t BenchSteps::count() const { return (test_.prompt > 0 ? 1 : 0) + test_.generated; }
+
+// Feeds several tokens of one sequence, or one token of each sequence.
+const Rows& BenchSteps::feed(std::span<const Token> tokens) {
+  if (test_.sequences == 1) return session_.advance(0, tokens);
+  batch_.clear();
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    batch_.add(static_cast<std::int32_t>(i), &tokens[i], 1, Batch::Want::last);
+  }
+  return session_.transformer().forward(batch_, session_.state());
+}
 
 // Bytes of keys and values in all layers that the query at position `depth` reads: codes, or f16
 // copies for positions whose copies are read instead of codes.
@@ -74,6 +184,33 @@ int code_bits(const Linear& linear) {
   int bits = 8;
   for (const LinearSegment& part : linear.parts()) bits = std::min(bits, part.weight.scheme.bits);
   return bits;
+}
+
+using Clock = std::chrono::steady_clock;
+
+struct Run {
+  double seconds = 0;
+  StepTimes times;
+};
+
+Run run_once(BenchSteps& steps, bool looked_at) {
+  Backend& backend = steps.backend();
+  steps.rewind();
+  Run run;
+  const auto start = Clock::now();
+  if (looked_at) backend.start_times();
+  while (steps.next()) {
+  }
+  if (looked_at) run.times = backend.stop_times();
+  run.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  return run;
+}
+
+const Run& median_run(std::vector<Run>& runs) {
+  const auto middle = runs.begin() + std::ssize(runs) / 2;
+  std::nth_element(runs.begin(), middle, runs.end(),
+                   [](const Run& a, const Run& b) { return a.seconds < b.seconds; });
+  return *middle;
 }
 
 }  // namespace
@@ -170,6 +307,34 @@ BenchNumbers bench_numbers(const BenchTest& test, const BenchWork& work,
                        : test.prompt > 0                         ? "compute, then read"
                                                                  : "read, then compute";
   return numbers;
+}
+
+Breakdown break_down(Session& session, const BenchTest& test, int runs,
+                     const std::function<void(int)>& after_run) {
+  require(test.prompt == 0 || test.generated == 0, Setting{"breakdown"},
+          ": expected a prompt or generation, found ", bench_test_name(test), "; leave out ",
+          Setting{"prompt_and_generation"});
+  BenchSteps steps(session, test, true);
+  run_once(steps, false);  // warm-up
+  std::vector<Run> plain, parts;
+  for (int run = 0; run < runs; ++run) {
+    plain.push_back(run_once(steps, false));
+    parts.push_back(run_once(steps, true));
+    after_run(run + 1);
+  }
+  Breakdown found;
+  found.steps = steps.count();
+  const auto each = 1.0 / static_cast<double>(found.steps);
+  const Run& seen = median_run(parts);
+  found.times = seen.times;
+  for (PartTimes& part : found.times.parts) {
+    part.seconds *= each;
+    part.bytes /= static_cast<std::uint64_t>(found.steps);
+    part.operations /= found.steps;
+  }
+  found.step_seconds = seen.seconds * each;
+  found.plain_seconds = median_run(plain).seconds * each;
+  return found;
 }
 
 }  // namespace leq

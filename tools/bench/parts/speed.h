@@ -1,5 +1,5 @@
 // Speed of a model: tokens per second in prompt and generation tests, bytes read and operations
-// computed, and their share of the machine's limits.
+// computed, their share of the machine's limits, and the parts of a step.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/step_parts.h"
 #include "model/session.h"
 
 namespace leq {
@@ -73,5 +74,22 @@ struct BenchNumbers {
 // `runs` must not be empty.
 BenchNumbers bench_numbers(const BenchTest& test, const BenchWork& work,
                            std::span<const BenchRun> runs);
+
+// Time of a step by class of operation: the classes of the paper's latency table, and also
+// attention and sampling.
+//
+// Means over the steps of a test. A step is a prompt, or one generated token of each sequence.
+struct Breakdown {
+  std::int64_t steps = 0;
+  StepTimes times;           // times of one step, with operations and bytes
+  double step_seconds = 0;   // wall time of the steps in `times`, measured separately
+  double plain_seconds = 0;  // wall time of a step without instrumentation
+};
+
+// Half of the `runs` (at least one) run without instrumentation and alternate with runs that time
+// the parts. The median run of each kind is used. Generated tokens are sampled from the logits as
+// in normal use. `test` must be either prompt or generation.
+Breakdown break_down(Session& session, const BenchTest& test, int runs,
+                     const std::function<void(int)>& after_run);
 
 }  // namespace leq

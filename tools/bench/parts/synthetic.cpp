@@ -1,4 +1,4 @@
-#include "eval/synthetic.h"
+#include "tools/bench/parts/synthetic.h"
 
 #include <algorithm>
 #include <array>
@@ -8,12 +8,12 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "eval/synthetic_fill.h"
 #include "format/leq_writer.h"
 #include "format/loaded_file.h"
 #include "model/open_model.h"
 #include "model/tensor_list.h"
 #include "quantize/pipeline/quantize_model.h"
+#include "tools/bench/parts/synthetic_fill.h"
 
 namespace leq {
 namespace {

@@ -1,6 +1,6 @@
 // Integer codes are copied from a pool of random blocks of 64 rows x 128 columns with known sums,
 // so that filling a model of 7 GB takes seconds. A hash of the position selects the block.
-#include "eval/synthetic_fill.h"
+#include "tools/bench/parts/synthetic_fill.h"
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,5 @@
 // The levels of aarch64 and their limit loops.
-#include <array>
-
-#include "eval/limits/limit_kernels.h"
+#include "tools/bench/parts/arm/limit_steps.h"
 
 namespace leq::cpu {
 

@@ -1,7 +1,5 @@
 // The portable level, for processors without loops of their own.
-#include <array>
-
-#include "eval/limits/limit_kernels.h"
+#include "tools/bench/parts/limit_kernels.h"
 
 namespace leq::cpu {
 

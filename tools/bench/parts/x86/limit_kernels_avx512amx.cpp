@@ -1,7 +1,7 @@
 // Limits of AMX: int8 products by tdpbusd on four sums of 16 x 16; the rest as for AVX-512.
 #include <immintrin.h>
 
-#include "eval/limits/limit_kernels.h"
+#include "tools/bench/parts/x86/limit_steps.h"
 
 namespace leq::cpu {
 namespace {
@@ -48,9 +48,7 @@ std::int32_t int8_products(std::int64_t rounds) noexcept {
 const LimitKernels& limit_kernels_avx512amx() {
   static const LimitKernels kKernels = [] {
     LimitKernels kernels = limit_kernels_avx512vnni();
-    kernels.int8 = int8_products;
-    kernels.int8_operations = 4 * 16 * 16 * 64 * 2.0;
-    kernels.int8_name = "tdpbusd";
+    kernels.int8 = {int8_products, 4 * 16 * 16 * 64 * 2.0, "tdpbusd"};
     return kernels;
   }();
   return kKernels;

@@ -1,7 +1,5 @@
 // The levels of x86-64. Level x86-64-v3 uses the limits of AVX2, which all its processors support.
-#include <array>
-
-#include "eval/limits/limit_kernels.h"
+#include "tools/bench/parts/x86/limit_steps.h"
 
 namespace leq::cpu {
 

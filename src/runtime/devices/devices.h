@@ -1,5 +1,5 @@
-// The optional backends, CUDA and its emulation; CMake selects the implementation in
-// devices/.
+// The optional backends, CUDA and its emulation. For each, CMake compiles one file of this folder:
+// the backend, or a refusal (cuda/CMakeLists.txt).
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 #include "backend/backend.h"
 #include "backend/gpu_options.h"
 
-namespace leq::platform {
+namespace leq::devices {
 
 // Human-readable lines, never empty: without a GPU, a line gives the reason.
 std::vector<std::string> cuda_lines();
@@ -23,4 +23,4 @@ std::vector<std::string> sim_lines();  // empty if the build has no emulation
 // `memory`: memory size of the emulated device; 0: unlimited.
 std::unique_ptr<Backend> make_sim(int threads, std::uint64_t memory, const GpuOptions& options);
 
-}  // namespace leq::platform
+}  // namespace leq::devices
