@@ -24,8 +24,7 @@ set(once_places /models/ /src/comm/ /src/convert/ /src/engine/ /src/format/
   /src/recipes/ /src/report/ /src/runtime/ /src/quantize/pipeline/ /src/quantize/search/
   /src/quantize/methods/tensor_plan "/src/model/([^r]|ra)" /src/generate/jinja/
   /src/generate/grammar/json_schema /src/generate/grammar/gbnf "/src/generate/[^d/][^/]*\\.cpp"
-  "/src/eval/(fit_|mixed_|protocol|wikitext)"
-  /src/eval/perplexity_report /src/eval/divergence_report)
+  "/src/eval/(mixed_|protocol|report|wikitext)")
 list(JOIN once_places "|" once_places)
 leq_take(once_sources "${once_places}")
 

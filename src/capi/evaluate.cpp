@@ -2,7 +2,7 @@
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "capi/handles.h"
-#include "eval/measure_divergence.h"
+#include "eval/divergence.h"
 #include "eval/perplexity.h"
 #include "eval/wikitext.h"
 

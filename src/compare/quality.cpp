@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "eval/divergence_report.h"
+#include "eval/report.h"
 
 namespace leq {
 namespace {

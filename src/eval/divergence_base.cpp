@@ -20,18 +20,7 @@ constexpr std::uint32_t kVersion = 1;
 constexpr double kSteps = 65535;
 constexpr std::int64_t kLargestVocab = 1 << 24;
 
-struct Preamble {
-  std::array<char, 8> magic;
-  std::uint32_t version;
-  std::uint32_t json_bytes;
-  std::uint64_t json_xxh3;
-  std::uint64_t rows_offset;  // a multiple of 64
-  std::uint64_t row_bytes;
-  std::uint64_t rows;
-  std::uint64_t file_bytes;
-  std::uint64_t xxh3;  // of the preamble up to here
-};
-static_assert(sizeof(Preamble) == 64);
+static_assert(sizeof(DivergencePreamble) == 64);
 
 struct RowHead {
   std::uint64_t xxh3;  // of the row's bytes after this field
@@ -41,8 +30,8 @@ struct RowHead {
 };
 static_assert(sizeof(RowHead) == 24);
 
-std::uint64_t preamble_checksum(const Preamble& preamble) {
-  return checksum(std::as_bytes(std::span(&preamble, 1)).first(offsetof(Preamble, xxh3)));
+std::uint64_t preamble_checksum(const DivergencePreamble& preamble) {
+  return checksum(std::as_bytes(std::span(&preamble, 1)).first(offsetof(DivergencePreamble, xxh3)));
 }
 
 // Codes are padded to a multiple of 8 bytes.
@@ -98,8 +87,8 @@ DivergenceKey parse_key(std::string_view text, std::string_view source) {
   return key;
 }
 
-Preamble parse_preamble(std::span<const std::byte> bytes, const std::string& name) {
-  Preamble preamble = {};
+DivergencePreamble parse_preamble(std::span<const std::byte> bytes, const std::string& name) {
+  DivergencePreamble preamble = {};
   require(bytes.size() >= sizeof(preamble), name, ": has ", bytes.size(), " bytes, a file of ",
           Setting{"divergence_base"}, " has at least ", sizeof(preamble));
   std::memcpy(&preamble, bytes.data(), sizeof(preamble));
@@ -128,44 +117,27 @@ std::string token_hash(std::span<const Token> tokens, Token window_bos) {
   return sha256_hex(bytes);
 }
 
-struct DivergenceBaseWriter::State {
-  explicit State(const std::filesystem::path& path) : name(path.string()), file(path) {}
-
-  std::string name;
-  AtomicFile file;
-  DivergenceKey key;
-  Preamble preamble = {};
-};
-
 DivergenceBaseWriter::DivergenceBaseWriter(const std::filesystem::path& path,
                                            const DivergenceKey& key)
-    : state_(std::make_unique<State>(path)) {
+    : name_(path.string()), file_(path), key_(key) {
   require(key.vocab > 0 && key.vocab <= kLargestVocab, "KL divergence: vocabulary of ", key.vocab);
-  state_->key = key;
   std::string json = key_text(key);
-  Preamble& preamble = state_->preamble;
-  preamble.magic = kMagic;
-  preamble.version = kVersion;
-  preamble.json_bytes = static_cast<std::uint32_t>(json.size());
-  preamble.json_xxh3 = checksum(as_bytes(json));
-  const auto used = static_cast<std::int64_t>(sizeof(Preamble) + json.size());
-  preamble.rows_offset = static_cast<std::uint64_t>(round_up(used, 64));
-  preamble.row_bytes = bytes_of_row(key.vocab);
-  json.resize(preamble.rows_offset - sizeof(Preamble), ' ');
-  state_->file.append(std::as_bytes(std::span(&preamble, 1)));  // rewritten by finish()
-  state_->file.append(as_bytes(json));
-}
-
-DivergenceBaseWriter::~DivergenceBaseWriter() = default;
-
-std::size_t DivergenceBaseWriter::row_bytes() const {
-  return static_cast<std::size_t>(state_->preamble.row_bytes);
+  preamble_.magic = kMagic;
+  preamble_.version = kVersion;
+  preamble_.json_bytes = static_cast<std::uint32_t>(json.size());
+  preamble_.json_xxh3 = checksum(as_bytes(json));
+  const auto used = static_cast<std::int64_t>(sizeof(DivergencePreamble) + json.size());
+  preamble_.rows_offset = static_cast<std::uint64_t>(round_up(used, 64));
+  preamble_.row_bytes = bytes_of_row(key.vocab);
+  json.resize(preamble_.rows_offset - sizeof(DivergencePreamble), ' ');
+  file_.append(std::as_bytes(std::span(&preamble_, 1)));  // rewritten by finish()
+  file_.append(as_bytes(json));
 }
 
 double DivergenceBaseWriter::encode(std::span<const float> logits, std::int64_t target,
                                     std::span<std::byte> out) const {
-  ensure(std::ssize(logits) == state_->key.vocab && out.size() == row_bytes(),
-         "KL divergence: a row of ", logits.size(), " logits, expected ", state_->key.vocab);
+  ensure(std::ssize(logits) == key_.vocab && out.size() == row_bytes(), "KL divergence: a row of ",
+         logits.size(), " logits, expected ", key_.vocab);
   BaseDistribution base;
   fill_base(logits, target, base);
   const double highest = base.log_probs[static_cast<std::size_t>(base.top)];
@@ -191,89 +163,68 @@ double DivergenceBaseWriter::encode(std::span<const float> logits, std::int64_t 
 }
 
 void DivergenceBaseWriter::add_rows(std::span<const std::byte> rows) {
-  ensure(rows.size() % row_bytes() == 0, state_->name, ": ", rows.size(),
-         " bytes are no whole rows of ", row_bytes());
-  state_->file.append(rows);
-  state_->preamble.rows += rows.size() / row_bytes();
+  ensure(rows.size() % row_bytes() == 0, name_, ": ", rows.size(), " bytes are no whole rows of ",
+         row_bytes());
+  file_.append(rows);
+  preamble_.rows += rows.size() / row_bytes();
 }
 
 std::uint64_t DivergenceBaseWriter::finish() {
-  Preamble& preamble = state_->preamble;
-  ensure(std::cmp_equal(preamble.rows, state_->key.scored), state_->name, ": got ", preamble.rows,
-         " rows, expected ", state_->key.scored);
-  preamble.file_bytes = state_->file.size();
-  preamble.xxh3 = preamble_checksum(preamble);
-  state_->file.overwrite(0, std::as_bytes(std::span(&preamble, 1)));
-  state_->file.commit();
-  return preamble.file_bytes;
+  ensure(std::cmp_equal(preamble_.rows, key_.scored), name_, ": got ", preamble_.rows,
+         " rows, expected ", key_.scored);
+  preamble_.file_bytes = file_.size();
+  preamble_.xxh3 = preamble_checksum(preamble_);
+  file_.overwrite(0, std::as_bytes(std::span(&preamble_, 1)));
+  file_.commit();
+  return preamble_.file_bytes;
 }
 
-struct DivergenceBaseReader::State {
-  explicit State(const std::filesystem::path& path) : file(path) {}
-
-  std::span<const std::byte> row(std::int64_t index) const {
-    return file.bytes().subspan(
-        preamble.rows_offset + static_cast<std::uint64_t>(index) * preamble.row_bytes,
-        preamble.row_bytes);
-  }
-
-  MappedFile file;
-  Preamble preamble = {};
-  DivergenceKey key;
-};
-
-DivergenceBaseReader::DivergenceBaseReader(const std::filesystem::path& path)
-    : state_(std::make_unique<State>(path)) {
-  const std::string& name = state_->file.name();
-  const auto bytes = state_->file.bytes();
-  state_->preamble = parse_preamble(bytes, name);
-  const auto json = bytes.subspan(sizeof(Preamble), state_->preamble.json_bytes);
-  require(checksum(json) == state_->preamble.json_xxh3, name,
+DivergenceBaseReader::DivergenceBaseReader(const std::filesystem::path& path) : file_(path) {
+  const std::string& name = file_.name();
+  const auto bytes = file_.bytes();
+  preamble_ = parse_preamble(bytes, name);
+  const auto json = bytes.subspan(sizeof(DivergencePreamble), preamble_.json_bytes);
+  require(checksum(json) == preamble_.json_xxh3, name,
           ": the description at offset 64 is damaged; write the file again");
-  state_->key = parse_key(as_text(json), name);
-  const std::int64_t vocab = state_->key.vocab;
-  require(vocab > 0 && vocab <= kLargestVocab && bytes_of_row(vocab) == state_->preamble.row_bytes,
-          name, ": rows of ", state_->preamble.row_bytes, " bytes do not fit a vocabulary of ",
-          vocab);
-  require(std::cmp_equal(state_->preamble.rows, state_->key.scored), name, ": has ",
-          state_->preamble.rows, " rows, its description says ", state_->key.scored);
+  key_ = parse_key(as_text(json), name);
+  const std::int64_t vocab = key_.vocab;
+  require(vocab > 0 && vocab <= kLargestVocab && bytes_of_row(vocab) == preamble_.row_bytes, name,
+          ": rows of ", preamble_.row_bytes, " bytes do not fit a vocabulary of ", vocab);
+  require(std::cmp_equal(preamble_.rows, key_.scored), name, ": has ", preamble_.rows,
+          " rows, its description says ", key_.scored);
 }
-
-DivergenceBaseReader::~DivergenceBaseReader() = default;
-
-const DivergenceKey& DivergenceBaseReader::key() const { return state_->key; }
 
 void DivergenceBaseReader::require_same(const DivergenceKey& run) const {
   const auto check = [&](const char* field, const auto& here, const auto& there) {
-    require(here == there, state_->file.name(), ": ", field, " is ", there,
-            " in the base file and ", here,
+    require(here == there, file_.name(), ": ", field, " is ", there, " in the base file and ", here,
             " in this run; write the base again with the same text and protocol, from a model with "
             "the same tokenizer");
   };
-  check("vocab", run.vocab, state_->key.vocab);
+  check("vocab", run.vocab, key_.vocab);
   for (const TextField& field : kTexts) {
-    check(field.name, run.*field.value, state_->key.*field.value);
+    check(field.name, run.*field.value, key_.*field.value);
   }
   for (const CountField& field : kCounts) {
-    check(field.name, run.*field.value, state_->key.*field.value);
+    check(field.name, run.*field.value, key_.*field.value);
   }
 }
 
 void DivergenceBaseReader::decode(std::int64_t index, BaseDistribution& out) const {
-  ensure(index >= 0 && index < state_->key.scored, state_->file.name(), ": row ", index, " of ",
-         state_->key.scored);
-  const auto row = state_->row(index);
+  ensure(index >= 0 && index < key_.scored, file_.name(), ": row ", index, " of ", key_.scored);
+  const auto row = file_.bytes().subspan(
+      preamble_.rows_offset + static_cast<std::uint64_t>(index) * preamble_.row_bytes,
+      preamble_.row_bytes);
   RowHead head = {};
   std::memcpy(&head, row.data(), sizeof(head));
-  const std::string& name = state_->file.name();
+  const std::string& name = file_.name();
   require(checksum(row.subspan(sizeof(head.xxh3))) == head.xxh3, name, ": row ", index,
           " is damaged (its checksum differs); write the file again");
-  require(head.top < state_->key.vocab && std::isfinite(head.nll) && head.step > 0 &&
-              std::isfinite(head.step),
-          name, ": row ", index, " holds no distribution; write the file again");
+  require(
+      head.top < key_.vocab && std::isfinite(head.nll) && head.step > 0 && std::isfinite(head.step),
+      name, ": row ", index, " holds no distribution; write the file again");
   out.nll = head.nll;
   out.top = head.top;
-  out.log_probs.resize(static_cast<std::size_t>(state_->key.vocab));
+  out.log_probs.resize(static_cast<std::size_t>(key_.vocab));
   const std::byte* codes = row.data() + sizeof(head);
   double sum = 0;
   for (double& log_prob : out.log_probs) {
@@ -288,10 +239,10 @@ void DivergenceBaseReader::decode(std::int64_t index, BaseDistribution& out) con
 }
 
 void DivergenceBaseReader::drop(std::int64_t first, std::int64_t count) const {
-  const std::uint64_t bytes = static_cast<std::uint64_t>(count) * state_->preamble.row_bytes;
+  const std::uint64_t bytes = static_cast<std::uint64_t>(count) * preamble_.row_bytes;
   const std::uint64_t offset =
-      state_->preamble.rows_offset + static_cast<std::uint64_t>(first) * state_->preamble.row_bytes;
-  state_->file.drop(state_->file.bytes().subspan(offset, bytes));
+      preamble_.rows_offset + static_cast<std::uint64_t>(first) * preamble_.row_bytes;
+  file_.drop(file_.bytes().subspan(offset, bytes));
 }
 
 }  // namespace leq

@@ -10,13 +10,14 @@
 // changes by the covariance of d and log(p/q) under p, and by var(d)/2 <= 4.7e-8.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "eval/divergence.h"
 #include "eval/protocol.h"
 #include "model/batch.h"
@@ -36,13 +37,25 @@ struct DivergenceKey {
 // Hash of the token ids, and of the token that replaces the first token of each window.
 std::string token_hash(std::span<const Token> tokens, Token window_bos);
 
+// The first bytes of a file.
+struct DivergencePreamble {
+  std::array<char, 8> magic;
+  std::uint32_t version;
+  std::uint32_t json_bytes;
+  std::uint64_t json_xxh3;
+  std::uint64_t rows_offset;  // a multiple of 64
+  std::uint64_t row_bytes;
+  std::uint64_t rows;
+  std::uint64_t file_bytes;
+  std::uint64_t xxh3;  // of the preamble up to here
+};
+
 class DivergenceBaseWriter {
  public:
   // The file gets its final name in finish().
   DivergenceBaseWriter(const std::filesystem::path& path, const DivergenceKey& key);
-  ~DivergenceBaseWriter();
 
-  std::size_t row_bytes() const;
+  std::size_t row_bytes() const { return static_cast<std::size_t>(preamble_.row_bytes); }
   // Packs one row into row_bytes() bytes; may be called from any thread. Returns the nll of
   // `target`, or NaN if a logit is not finite (such a row must not be added).
   double encode(std::span<const float> logits, std::int64_t target, std::span<std::byte> out) const;
@@ -51,17 +64,18 @@ class DivergenceBaseWriter {
   std::uint64_t finish();
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::string name_;
+  AtomicFile file_;
+  DivergenceKey key_;
+  DivergencePreamble preamble_ = {};
 };
 
 class DivergenceBaseReader {
  public:
   // Throws Error naming the file if it is no base file, of another version, truncated or damaged.
   explicit DivergenceBaseReader(const std::filesystem::path& path);
-  ~DivergenceBaseReader();
 
-  const DivergenceKey& key() const;
+  const DivergenceKey& key() const { return key_; }
   // Throws Error naming a difference and both values.
   void require_same(const DivergenceKey& run) const;
   // Reads row `index` in [0, key().scored); may be called from any thread. Throws Error naming the
@@ -71,8 +85,9 @@ class DivergenceBaseReader {
   void drop(std::int64_t first, std::int64_t count) const;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  MappedFile file_;
+  DivergencePreamble preamble_ = {};
+  DivergenceKey key_;
 };
 
 }  // namespace leq

@@ -65,6 +65,10 @@ struct MixedSearchResult {
 MixedSearchResult search_mixed_model(const MixedSearch& request,
                                      const std::filesystem::path& output);
 
+// Bytes of the smallest cache that a search for FitRequest may choose under the given limits.
+std::uint64_t smallest_cache_bytes(const ModelConfig& config, const Layout& layout,
+                                   const RunLimits& limits);
+
 // Report for users: bits and losses of each unit, uniform points, the verdict.
 std::string search_report(const MixedSearchResult& result);
 

@@ -9,19 +9,6 @@
 namespace leq {
 namespace {
 
-// Negative log-likelihoods of a window's scored tokens, in order.
-std::vector<double> score(WindowLogits& logits, ThreadPool& pool, const Window& window) {
-  std::vector<double> nlls(static_cast<std::size_t>(window.scored()));
-  logits.feed(window, [&](const ScoredRows& rows) {
-    pool.run(rows.rows, [&](std::int64_t row, int) {
-      double& nll = nlls[static_cast<std::size_t>(rows.first + row)];
-      nll = negative_log_likelihood(rows.row(row), rows.targets[row]);
-      require_finite_logits(nll, window, rows.first + row);
-    });
-  });
-  return nlls;
-}
-
 double mean_of(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
@@ -49,6 +36,18 @@ double negative_log_likelihood(std::span<const float> logits, std::int64_t targe
   return std::log(sum) + (largest - static_cast<double>(logits[static_cast<std::size_t>(target)]));
 }
 
+std::vector<double> score_window(WindowLogits& logits, ThreadPool& pool, const Window& window) {
+  std::vector<double> nlls(static_cast<std::size_t>(window.scored()));
+  logits.feed(window, [&](const ScoredRows& rows) {
+    pool.run(rows.rows, [&](std::int64_t row, int) {
+      double& nll = nlls[static_cast<std::size_t>(rows.first + row)];
+      nll = negative_log_likelihood(rows.row(row), rows.targets[row]);
+      require_finite_logits(nll, window, rows.first + row);
+    });
+  });
+  return nlls;
+}
+
 PerplexityResult summarize(Protocol protocol, std::span<const std::vector<double>> window_nlls) {
   std::vector<double> tokens, means;
   for (const auto& nlls : window_nlls) {
@@ -72,7 +71,7 @@ PerplexityResult measure_perplexity(Session& session, ThreadPool& pool, const Pe
   std::vector<std::vector<double>> nlls;
   double sum = 0, weight = 0;  // sums over window means for hf, otherwise over tokens
   for (const Window& window : run.windows) {
-    nlls.push_back(score(logits, pool, window));
+    nlls.push_back(score_window(logits, pool, window));
     const double share =
         run.protocol == Protocol::hf ? 1.0 : static_cast<double>(nlls.back().size());
     sum += mean_of(nlls.back()) * share;

@@ -31,6 +31,10 @@ std::vector<Token> encode_text(const Tokenizer& tokenizer, std::string_view text
 // -log softmax(logits)[target] in double. NaN if a logit is not finite.
 double negative_log_likelihood(std::span<const float> logits, std::int64_t target);
 
+// Negative log-likelihoods of a window's scored tokens, in order. `pool` parallelizes the softmax.
+// Throws Error naming window and token if a logit is not finite.
+std::vector<double> score_window(WindowLogits& logits, ThreadPool& pool, const Window& window);
+
 // Combines the negative log-likelihoods of the scored tokens of all windows.
 PerplexityResult summarize(Protocol protocol, std::span<const std::vector<double>> window_nlls);
 

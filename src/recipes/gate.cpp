@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/sha256.h"
 #include "base/text.h"
-#include "eval/measure_divergence.h"
+#include "eval/divergence.h"
 #include "format/leq_copy.h"
 #include "format/loaded_file.h"
 #include "model/session.h"

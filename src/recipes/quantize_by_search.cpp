@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "eval/fit_search.h"
+#include "eval/mixed_search.h"
 #include "model/tensor_list.h"
 #include "quantize/pipeline/partial_run.h"
 

@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "capi/native_model.h"
-#include "eval/measure_divergence.h"
+#include "eval/divergence.h"
 #include "eval/wikitext.h"
 #include "temporary_folder.h"
 

@@ -1,5 +1,5 @@
 // Measures KL of trained models: with a base file, with both models at once, by weight type.
-#include "eval/measure_divergence.h"
+#include "eval/divergence.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include "convert/gguf_models.h"
 #include "convert/hf_import.h"
 #include "convert/import.h"
-#include "eval/divergence_report.h"
+#include "eval/report.h"
 #include "models_fixture.h"
 #include "runtime/make_backend.h"
 #include "shared_data.h"

@@ -13,7 +13,7 @@
 #include "base/json.h"
 #include "convert/quantize_checkpoint.h"
 #include "errors.h"
-#include "eval/measure_divergence.h"
+#include "eval/divergence.h"
 #include "models_fixture.h"
 #include "reference/random_checkpoint.h"
 #include "runtime/make_backend.h"

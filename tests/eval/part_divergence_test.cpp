@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "convert/import.h"
 #include "convert/quantize_checkpoint.h"
-#include "eval/measure_divergence.h"
+#include "eval/divergence.h"
 #include "eval/protocol.h"
 #include "eval/wikitext.h"
 #include "eval/window_logits.h"

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/progress.h"
-#include "eval/measure_divergence.h"
+#include "eval/divergence.h"
 #include "eval/part_divergence.h"
 #include "report/table.h"
 #include "tools/common/device_choice.h"

@@ -7,7 +7,7 @@ namespace {
 struct CodeStep {
   using Bytes = Register<std::int8_t, 16>;
   Bytes x = Bytes{} + std::int8_t{3}, y = Bytes{} - std::int8_t{5};
-  void run(Register<std::int32_t, 16>& sum) const {
+  __attribute__((always_inline)) void run(Register<std::int32_t, 16>& sum) const {
     asm volatile("smmla %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(x), "w"(y));
   }
 };

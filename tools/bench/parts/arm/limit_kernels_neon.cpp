@@ -7,7 +7,7 @@ namespace {
 struct CodeStep {
   using Bytes = Register<std::int8_t, 8>;
   Bytes x = Bytes{} + std::int8_t{3}, y = Bytes{} - std::int8_t{5};
-  void run(Register<std::int16_t, 16>& sum) const {
+  __attribute__((always_inline)) void run(Register<std::int16_t, 16>& sum) const {
     asm volatile("smlal %0.8h, %1.8b, %2.8b" : "+w"(sum) : "w"(x), "w"(y));
   }
 };

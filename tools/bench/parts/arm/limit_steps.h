@@ -15,13 +15,13 @@ constexpr int kChains = 16;  // hides a latency of 4 cycles at 4 instructions pe
 
 struct FloatStep {
   Register<float, 16> x = Register<float, 16>{} + 0.5f;
-  void run(Register<float, 16>& sum) const {
+  __attribute__((always_inline)) void run(Register<float, 16>& sum) const {
     asm volatile("fmla %0.4s, %1.4s, %1.4s" : "+w"(sum) : "w"(x));
   }
 };
 struct DoubleStep {
   Register<double, 16> x = Register<double, 16>{} + 0.5;
-  void run(Register<double, 16>& sum) const {
+  __attribute__((always_inline)) void run(Register<double, 16>& sum) const {
     asm volatile("fmla %0.2d, %1.2d, %1.2d" : "+w"(sum) : "w"(x));
   }
 };

@@ -22,14 +22,14 @@ constexpr int kChains = kBytes == 32 ? 12 : 24;
 template <std::size_t kBytes>
 struct FloatStep {
   Register<float, kBytes> half = Register<float, kBytes>{} + 0.5f, one = half + half;
-  void run(Register<float, kBytes>& x) const {
+  __attribute__((always_inline)) void run(Register<float, kBytes>& x) const {
     asm volatile("vfmadd213ps %2, %1, %0" : "+v"(x) : "v"(half), "v"(one));
   }
 };
 template <std::size_t kBytes>
 struct DoubleStep {
   Register<double, kBytes> half = Register<double, kBytes>{} + 0.5, one = half + half;
-  void run(Register<double, kBytes>& x) const {
+  __attribute__((always_inline)) void run(Register<double, kBytes>& x) const {
     asm volatile("vfmadd213pd %2, %1, %0" : "+v"(x) : "v"(half), "v"(one));
   }
 };
@@ -39,7 +39,7 @@ template <std::size_t kBytes>
 struct ByteStep {
   using Bytes = Register<std::int8_t, kBytes>;
   Bytes x = Bytes{} + std::int8_t{3}, y = Bytes{} - std::int8_t{5};
-  void run(Register<std::int32_t, kBytes>& sum) const {
+  __attribute__((always_inline)) void run(Register<std::int32_t, kBytes>& sum) const {
     if constexpr (kBytes == 32) {
       asm volatile("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(x), "x"(y));
     } else {
@@ -53,7 +53,7 @@ template <std::size_t kBytes>
 struct WordStep {
   using Words = Register<std::int16_t, kBytes>;
   Words x = Words{} + std::int16_t{3}, y = Words{} - std::int16_t{5};
-  void run(Register<std::int32_t, kBytes>& sum) const {
+  __attribute__((always_inline)) void run(Register<std::int32_t, kBytes>& sum) const {
     Words products;
     asm volatile("vpmaddwd %2, %3, %0\n vpaddd %0, %1, %1"
                  : "=&v"(products), "+v"(sum)
@@ -68,7 +68,7 @@ struct CodeStep {
   using Words = Register<std::int16_t, kBytes>;
   Bytes x = Bytes{} + std::int8_t{3}, y = Bytes{} - std::int8_t{5};
   Words ones = Words{} + std::int16_t{1};
-  void run(Register<std::int32_t, kBytes>& sum) const {
+  __attribute__((always_inline)) void run(Register<std::int32_t, kBytes>& sum) const {
     Words narrow, more;
     asm volatile("vpmaddubsw %2, %1, %0" : "=v"(narrow) : "v"(x), "v"(y));
 #pragma GCC unroll 31

@@ -1,5 +1,5 @@
 // Tests the contents of a run's report, and the rules for when two runs may be compared.
-#include "eval/perplexity_report.h"
+#include "eval/report.h"
 
 #include <gtest/gtest.h>
 
