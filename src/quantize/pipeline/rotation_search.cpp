@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <memory>
 
+#include "backend/cpu/workers.h"
 #include "base/error.h"
 #include "model/weights.h"
-#include "platform/workers.h"
 #include "quantize/methods/second_order.h"
 #include "quantize/pipeline/block_run.h"
 #include "quantize/rewrites/fold.h"
