@@ -13,7 +13,7 @@
 #include "convert/quantize_checkpoint.h"
 #include "eval/perplexity.h"
 #include "format/tensor_source.h"
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 
 namespace leq {
 namespace {

@@ -11,9 +11,9 @@
 #include "base/stopwatch.h"
 #include "base/table.h"
 #include "base/text.h"
-#include "eval/limits/limits.h"
 #include "quantize/linear_algebra/dense.h"
 #include "quantize/methods/gptq.h"
+#include "tools/bench/parts/limits.h"
 #include "tools/common/options.h"
 
 namespace leq {

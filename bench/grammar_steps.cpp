@@ -12,7 +12,7 @@
 #include "base/stopwatch.h"
 #include "base/text.h"
 #include "engine/engine.h"
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 
 namespace {
 

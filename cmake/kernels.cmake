@@ -20,38 +20,42 @@ set(leq_numbers_flags "$<$<CONFIG:Release>:-O3>")
 # uninitialized one.
 set(leq_once_flags "$<$<NOT:$<CONFIG:Debug>>:-O1>" "$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>")
 # Of src/model all but rope, which works on numbers.
-set(once_places /families/ /src/ranks/ /src/convert/ /src/engine/ /src/format/ /src/platform/
+set(once_places /families/ /src/ranks/ /src/convert/ /src/engine/ /src/format/
   /src/recipes/ /src/runtime/ /src/quantize/pipeline/ /src/quantize/search/
   /src/quantize/methods/tensor_plan "/src/model/([^r]|ra)" /src/chat/
   /src/grammar/json_schema /src/grammar/gbnf
-  "/src/eval/(bench|breakdown|fit_|mixed_|protocol|rank_|wikitext|reference)"
-  /src/eval/perplexity_report /src/eval/divergence_report "/src/eval/synthetic\\.")
+  "/src/eval/(mixed_|report)")
 list(JOIN once_places "|" once_places)
 leq_take(once_sources "${once_places}")
 
-# leq_kernel_flags(NAME FLAGS...): of the files that end in _NAME.cpp
-function(leq_kernel_flags name)
-  set(sources ${processor_sources})
-  list(FILTER sources INCLUDE REGEX "_${name}\\.cpp$")
-  set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS "${ARGN}")
+# leq_kernel_flags(NAME FLAGS...): of the files of `kernels` that end in _NAME.cpp
+macro(leq_kernel_flags name)
+  set(named ${kernels})
+  list(FILTER named INCLUDE REGEX "_${name}\\.cpp$")
+  set_source_files_properties(${named} PROPERTIES COMPILE_OPTIONS "${ARGN}")
+endmacro()
+# leq_compile_kernels(FILES...): gives each file the flags of its instruction set.
+function(leq_compile_kernels)
+  set(kernels ${ARGN})
+  if(LEQ_PROCESSOR STREQUAL "x86")
+    leq_kernel_flags(v3 -march=x86-64-v3 -O3)
+    # Loops begin with a line of the cache: by chance they began where the same AVX2 loop took 7 % more
+    # time.
+    leq_kernel_flags(avx2 -march=x86-64-v3 -O3 -falign-loops=64)
+    leq_kernel_flags(avxvnni -march=x86-64-v3 -mavxvnni -O3 -falign-loops=64)
+    # g++ 12's own AVX-512 header reads a value that it leaves undefined on purpose: no warning for it.
+    leq_kernel_flags(avx512 -march=x86-64-v4 -mprefer-vector-width=512 -O3 -falign-loops=64
+      -Wno-uninitialized -Wno-maybe-uninitialized)
+    leq_kernel_flags(avx512vnni -march=x86-64-v4 -mavx512vnni -mprefer-vector-width=512 -O3
+      -Wno-uninitialized -Wno-maybe-uninitialized)
+    leq_kernel_flags(avx512amx -march=x86-64-v4 -mavx512vnni -mamx-tile -mamx-int8
+      -mprefer-vector-width=512 -O3 -Wno-uninitialized -Wno-maybe-uninitialized)
+  elseif(LEQ_PROCESSOR STREQUAL "arm")
+    # Without this scheduler g++ 12 keeps the accumulators in registers; with it, it moves loads up
+    # until they do not fit.
+    leq_kernel_flags(neon -O3 -fno-schedule-insns)
+    leq_kernel_flags(dotprod -march=armv8.2-a+dotprod -O3 -fno-schedule-insns)
+    leq_kernel_flags(i8mm -march=armv8.2-a+dotprod+i8mm -O3 -fno-schedule-insns)
+  endif()
 endfunction()
-if(LEQ_PROCESSOR STREQUAL "x86")
-  leq_kernel_flags(v3 -march=x86-64-v3 -O3)
-  # Loops begin with a line of the cache: by chance they began where the same AVX2 loop took 7 % more
-  # time.
-  leq_kernel_flags(avx2 -march=x86-64-v3 -O3 -falign-loops=64)
-  leq_kernel_flags(avxvnni -march=x86-64-v3 -mavxvnni -O3 -falign-loops=64)
-  # g++ 12's own AVX-512 header reads a value that it leaves undefined on purpose: no warning for it.
-  leq_kernel_flags(avx512 -march=x86-64-v4 -mprefer-vector-width=512 -O3 -falign-loops=64
-    -Wno-uninitialized -Wno-maybe-uninitialized)
-  leq_kernel_flags(avx512vnni -march=x86-64-v4 -mavx512vnni -mprefer-vector-width=512 -O3
-    -Wno-uninitialized -Wno-maybe-uninitialized)
-  leq_kernel_flags(avx512amx -march=x86-64-v4 -mavx512vnni -mamx-tile -mamx-int8
-    -mprefer-vector-width=512 -O3 -Wno-uninitialized -Wno-maybe-uninitialized)
-elseif(LEQ_PROCESSOR STREQUAL "arm")
-  # Without this scheduler g++ 12 keeps the accumulators in registers; with it, it moves loads up
-  # until they do not fit.
-  leq_kernel_flags(neon -O3 -fno-schedule-insns)
-  leq_kernel_flags(dotprod -march=armv8.2-a+dotprod -O3 -fno-schedule-insns)
-  leq_kernel_flags(i8mm -march=armv8.2-a+dotprod+i8mm -O3 -fno-schedule-insns)
-endif()
+leq_compile_kernels(${processor_sources})

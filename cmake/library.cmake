@@ -5,7 +5,7 @@
 file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp
   ${PROJECT_SOURCE_DIR}/families/*.cpp
   ${PROJECT_SOURCE_DIR}/cuda/layout/*.cpp)  # where a GPU puts things: for plans, in every build
-list(FILTER sources EXCLUDE REGEX "/src/platform/devices/")  # cuda/CMakeLists.txt chooses
+list(FILTER sources EXCLUDE REGEX "/src/runtime/devices/")  # cuda/CMakeLists.txt chooses
 list(FILTER sources EXCLUDE REGEX "/src/server/")            # cmake/server.cmake
 list(FILTER sources EXCLUDE REGEX "/src/ranks/mpi/")          # cmake/mpi.cmake
 list(FILTER sources EXCLUDE REGEX "/src/capi/")              # cmake/capi.cmake

@@ -6,7 +6,7 @@
 
 #include "engine/generator.h"
 #include "model/session.h"
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 
 #include "engine/generator.h"
 #include "model/session.h"
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 
 int main(int argc, char** argv) {
   if (argc != 3) {

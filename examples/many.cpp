@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include "engine/generator.h"
 #include "model/ranks.h"
 #include "model/session.h"
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 
 int main(int argc, char** argv) {
   if (argc != 3) {

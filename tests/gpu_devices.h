@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "case_names.h"
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 
 namespace leq::test {
 

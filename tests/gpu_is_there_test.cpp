@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 
 namespace leq::test {
 namespace {

@@ -213,7 +213,6 @@ void set_search(const leq_quantize_options& options, QuantizeJob& job) {
   search.text = job.checkpoint.calibration.text.empty() ? std::string(built_in_calibration_text())
                                                         : job.checkpoint.calibration.text;
   search.threads = options.threads;
-  search.options.seed = job.checkpoint.calibration.seed;
   search.target_bpw = options.target_bpw > 0 ? options.target_bpw : kAutoBits;
 }
 

@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "eval/divergence.h"
+#include "eval/report.h"
 
 namespace leq {
 namespace {

@@ -3,11 +3,10 @@
 #include "backend/steps.h"
 #include "base/bytes.h"
 #include "cache/kv_pages.h"
-#include "eval/bench.h"
-#include "eval/breakdown.h"
 #include "model/memory_fit.h"
 #include "model/ranks.h"
 #include "runtime/runtime.h"
+#include "tools/bench/parts/speed.h"
 
 namespace leq {
 namespace {

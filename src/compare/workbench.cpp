@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "convert/import.h"
-#include "eval/divergence.h"
+#include "eval/report.h"
 #include "quantize/pipeline/quantize_blocks.h"
 #include "recipes/quantize_by_search.h"
 #include "tensor/quant_scheme.h"

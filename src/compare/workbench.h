@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/cpu/workers.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "compare/compare_job.h"
@@ -18,9 +19,9 @@
 #include "convert/imported_model.h"
 #include "eval/divergence.h"
 #include "eval/perplexity.h"
+#include "eval/report.h"
 #include "model/open_model.h"
 #include "model/session.h"
-#include "platform/workers.h"
 
 namespace leq {
 

@@ -156,8 +156,8 @@ std::vector<CheckpointMethod> checkpoint_methods() {
 
 std::string checkpoint_identity(const ImportedModel& model, const CheckpointOptions& options) {
   Json texts = Json::array();
-  for (const std::filesystem::path& path : options.load_stats) {
-    texts.push_back({{"statistics", path.string()}});
+  if (!options.load_stats.empty()) {
+    texts.push_back({{"statistics", options.load_stats.string()}});
   }
   const CalibrationRequest& text = options.calibration;
   if (texts.empty()) {
@@ -203,7 +203,7 @@ CheckpointResult quantize_with(const ImportedModel& model, const std::filesystem
   std::unique_ptr<LeqWriter> writer;
   if (options.ranks->leads()) {
     check_output(output);
-    check_outputs(model, std::array{output, options.save_stats}, options.load_stats);
+    check_outputs(model, std::array{output, options.save_stats}, std::array{options.load_stats});
     writer = std::make_unique<LeqWriter>(output);
   }
   BlockOptions blocks = block_options(options, model, output);

@@ -2,19 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstring>
-#include <numeric>
 #include <utility>
-#include <vector>
 
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "eval/perplexity.h"
 #include "format/leq_layout.h"
 
 namespace leq {
@@ -194,287 +190,6 @@ Estimate paired_difference(std::span<const double> first, std::span<const double
 
 namespace {
 
-constexpr std::array<char, 8> kMagic = {'\x89', 'L', 'E', 'Q', 'K', 'L', '\x1a', '\n'};
-constexpr std::uint32_t kVersion = 1;
-constexpr double kSteps = 65535;
-constexpr std::int64_t kLargestVocab = 1 << 24;
-
-struct Preamble {
-  std::array<char, 8> magic;
-  std::uint32_t version;
-  std::uint32_t json_bytes;
-  std::uint64_t json_xxh3;
-  std::uint64_t rows_offset;  // a multiple of 64
-  std::uint64_t row_bytes;
-  std::uint64_t rows;
-  std::uint64_t file_bytes;
-  std::uint64_t xxh3;  // of the preamble up to here
-};
-static_assert(sizeof(Preamble) == 64);
-
-struct RowHead {
-  std::uint64_t xxh3;  // of the row's bytes after this field
-  double nll;
-  float step;
-  std::uint32_t top;
-};
-static_assert(sizeof(RowHead) == 24);
-
-std::uint64_t preamble_checksum(const Preamble& preamble) {
-  return checksum(std::as_bytes(std::span(&preamble, 1)).first(offsetof(Preamble, xxh3)));
-}
-
-// Codes are padded to a multiple of 8 bytes.
-std::uint64_t bytes_of_row(std::int64_t vocab) {
-  return sizeof(RowHead) + static_cast<std::uint64_t>(round_up(2 * vocab, 8));
-}
-
-// A named field that must be equal in the file and in the run.
-struct TextField {
-  const char* name;
-  std::string DivergenceKey::*value;
-};
-constexpr std::array<TextField, 5> kTexts = {{{"protocol", &DivergenceKey::protocol},
-                                              {"join", &DivergenceKey::join},
-                                              {"dataset_hash", &DivergenceKey::dataset_hash},
-                                              {"text_sha256", &DivergenceKey::text_sha256},
-                                              {"tokens_sha256", &DivergenceKey::tokens_sha256}}};
-struct CountField {
-  const char* name;
-  std::int64_t DivergenceKey::*value;
-};
-constexpr std::array<CountField, 6> kCounts = {{{"vocab", &DivergenceKey::vocab},
-                                                {"window", &DivergenceKey::window},
-                                                {"stride", &DivergenceKey::stride},
-                                                {"tokens", &DivergenceKey::tokens},
-                                                {"windows", &DivergenceKey::windows},
-                                                {"scored", &DivergenceKey::scored}}};
-constexpr std::array<TextField, 4> kAbout = {{{"model", &DivergenceKey::model},
-                                              {"type", &DivergenceKey::type},
-                                              {"cache_type_k", &DivergenceKey::key_type},
-                                              {"cache_type_v", &DivergenceKey::value_type}}};
-
-std::string key_text(const DivergenceKey& key) {
-  Json json = Json::object();
-  for (const TextField& field : kTexts) json[field.name] = key.*field.value;
-  for (const CountField& field : kCounts) json[field.name] = key.*field.value;
-  for (const TextField& field : kAbout) json[field.name] = key.*field.value;
-  return json.dump_any();
-}
-
-DivergenceKey parse_key(std::string_view text, std::string_view source) {
-  const Json json = parse_json(text, source);
-  DivergenceKey key;
-  for (const TextField& field : kTexts) {
-    key.*field.value = json_get<std::string>(json, field.name, source);
-  }
-  for (const CountField& field : kCounts) {
-    key.*field.value = json_get<std::int64_t>(json, field.name, source);
-  }
-  for (const TextField& field : kAbout) {
-    key.*field.value = json_get<std::string>(json, field.name, source);
-  }
-  return key;
-}
-
-Preamble parse_preamble(std::span<const std::byte> bytes, const std::string& name) {
-  Preamble preamble = {};
-  require(bytes.size() >= sizeof(preamble), name, ": has ", bytes.size(), " bytes, a file of ",
-          Setting{"divergence_base"}, " has at least ", sizeof(preamble));
-  std::memcpy(&preamble, bytes.data(), sizeof(preamble));
-  require(preamble.magic == kMagic, name, ": is no file of ", Setting{"divergence_base"},
-          "; write one with the base model and that option alone");
-  require(preamble.version == kVersion, name, ": is of version ", preamble.version,
-          ", this program reads ", kVersion, "; write it again");
-  require(preamble.xxh3 == preamble_checksum(preamble), name,
-          ": the first 64 bytes are damaged; write the file again");
-  require(preamble.file_bytes == bytes.size(), name, ": has ", bytes.size(), " bytes, expected ",
-          preamble.file_bytes, "; the file is cut off: write it again");
-  const std::uint64_t rows =
-      checked_multiply(preamble.rows, preamble.row_bytes, name + ": rows x bytes of a row");
-  require(preamble.rows_offset <= bytes.size() && rows == bytes.size() - preamble.rows_offset &&
-              preamble.json_bytes <= preamble.rows_offset - sizeof(preamble) &&
-              preamble.rows_offset >= sizeof(preamble),
-          name, ": its parts do not fill its ", bytes.size(), " bytes; write the file again");
-  return preamble;
-}
-
-}  // namespace
-
-std::string token_hash(std::span<const Token> tokens, Token window_bos) {
-  std::string bytes(as_text(std::as_bytes(tokens)));
-  bytes += as_text(std::as_bytes(std::span(&window_bos, 1)));
-  return sha256_hex(bytes);
-}
-
-struct DivergenceBaseWriter::State {
-  explicit State(const std::filesystem::path& path) : name(path.string()), file(path) {}
-
-  std::string name;
-  AtomicFile file;
-  DivergenceKey key;
-  Preamble preamble = {};
-};
-
-DivergenceBaseWriter::DivergenceBaseWriter(const std::filesystem::path& path,
-                                           const DivergenceKey& key)
-    : state_(std::make_unique<State>(path)) {
-  require(key.vocab > 0 && key.vocab <= kLargestVocab, "KL divergence: vocabulary of ", key.vocab);
-  state_->key = key;
-  std::string json = key_text(key);
-  Preamble& preamble = state_->preamble;
-  preamble.magic = kMagic;
-  preamble.version = kVersion;
-  preamble.json_bytes = static_cast<std::uint32_t>(json.size());
-  preamble.json_xxh3 = checksum(as_bytes(json));
-  const auto used = static_cast<std::int64_t>(sizeof(Preamble) + json.size());
-  preamble.rows_offset = static_cast<std::uint64_t>(round_up(used, 64));
-  preamble.row_bytes = bytes_of_row(key.vocab);
-  json.resize(preamble.rows_offset - sizeof(Preamble), ' ');
-  state_->file.append(std::as_bytes(std::span(&preamble, 1)));  // rewritten by finish()
-  state_->file.append(as_bytes(json));
-}
-
-DivergenceBaseWriter::~DivergenceBaseWriter() = default;
-
-std::size_t DivergenceBaseWriter::row_bytes() const {
-  return static_cast<std::size_t>(state_->preamble.row_bytes);
-}
-
-double DivergenceBaseWriter::encode(std::span<const float> logits, std::int64_t target,
-                                    std::span<std::byte> out) const {
-  ensure(std::ssize(logits) == state_->key.vocab && out.size() == row_bytes(),
-         "KL divergence: a row of ", logits.size(), " logits, expected ", state_->key.vocab);
-  BaseDistribution base;
-  fill_base(logits, target, base);
-  const double highest = base.log_probs[static_cast<std::size_t>(base.top)];
-  const double lowest = *std::ranges::min_element(base.log_probs);
-  const double depth = std::min(highest - lowest, kDeepestLogProb);
-  RowHead head = {};
-  head.nll = base.nll;
-  head.top = static_cast<std::uint32_t>(base.top);
-  head.step = depth > 0 ? static_cast<float>(depth / kSteps) : 1.0f;
-  std::ranges::fill(out, std::byte{0});
-  const double per_step = 1.0 / static_cast<double>(head.step);
-  std::byte* codes = out.data() + sizeof(head);
-  for (const double log_prob : base.log_probs) {
-    const double steps = std::nearbyint((highest - log_prob) * per_step);
-    const auto code = static_cast<std::uint16_t>(steps < kSteps ? steps : kSteps);
-    std::memcpy(codes, &code, sizeof(code));
-    codes += sizeof(code);
-  }
-  std::memcpy(out.data(), &head, sizeof(head));
-  head.xxh3 = checksum(out.subspan(sizeof(head.xxh3)));
-  std::memcpy(out.data(), &head, sizeof(head));
-  return base.nll;
-}
-
-void DivergenceBaseWriter::add_rows(std::span<const std::byte> rows) {
-  ensure(rows.size() % row_bytes() == 0, state_->name, ": ", rows.size(),
-         " bytes are no whole rows of ", row_bytes());
-  state_->file.append(rows);
-  state_->preamble.rows += rows.size() / row_bytes();
-}
-
-std::uint64_t DivergenceBaseWriter::finish() {
-  Preamble& preamble = state_->preamble;
-  ensure(std::cmp_equal(preamble.rows, state_->key.scored), state_->name, ": got ", preamble.rows,
-         " rows, expected ", state_->key.scored);
-  preamble.file_bytes = state_->file.size();
-  preamble.xxh3 = preamble_checksum(preamble);
-  state_->file.overwrite(0, std::as_bytes(std::span(&preamble, 1)));
-  state_->file.commit();
-  return preamble.file_bytes;
-}
-
-struct DivergenceBaseReader::State {
-  explicit State(const std::filesystem::path& path) : file(path) {}
-
-  std::span<const std::byte> row(std::int64_t index) const {
-    return file.bytes().subspan(
-        preamble.rows_offset + static_cast<std::uint64_t>(index) * preamble.row_bytes,
-        preamble.row_bytes);
-  }
-
-  MappedFile file;
-  Preamble preamble = {};
-  DivergenceKey key;
-};
-
-DivergenceBaseReader::DivergenceBaseReader(const std::filesystem::path& path)
-    : state_(std::make_unique<State>(path)) {
-  const std::string& name = state_->file.name();
-  const auto bytes = state_->file.bytes();
-  state_->preamble = parse_preamble(bytes, name);
-  const auto json = bytes.subspan(sizeof(Preamble), state_->preamble.json_bytes);
-  require(checksum(json) == state_->preamble.json_xxh3, name,
-          ": the description at offset 64 is damaged; write the file again");
-  state_->key = parse_key(as_text(json), name);
-  const std::int64_t vocab = state_->key.vocab;
-  require(vocab > 0 && vocab <= kLargestVocab && bytes_of_row(vocab) == state_->preamble.row_bytes,
-          name, ": rows of ", state_->preamble.row_bytes, " bytes do not fit a vocabulary of ",
-          vocab);
-  require(std::cmp_equal(state_->preamble.rows, state_->key.scored), name, ": has ",
-          state_->preamble.rows, " rows, its description says ", state_->key.scored);
-}
-
-DivergenceBaseReader::~DivergenceBaseReader() = default;
-
-const DivergenceKey& DivergenceBaseReader::key() const { return state_->key; }
-
-void DivergenceBaseReader::require_same(const DivergenceKey& run) const {
-  const auto check = [&](const char* field, const auto& here, const auto& there) {
-    require(here == there, state_->file.name(), ": ", field, " is ", there,
-            " in the base file and ", here,
-            " in this run; write the base again with the same text and protocol, from a model with "
-            "the same tokenizer");
-  };
-  check("vocab", run.vocab, state_->key.vocab);
-  for (const TextField& field : kTexts) {
-    check(field.name, run.*field.value, state_->key.*field.value);
-  }
-  for (const CountField& field : kCounts) {
-    check(field.name, run.*field.value, state_->key.*field.value);
-  }
-}
-
-void DivergenceBaseReader::decode(std::int64_t index, BaseDistribution& out) const {
-  ensure(index >= 0 && index < state_->key.scored, state_->file.name(), ": row ", index, " of ",
-         state_->key.scored);
-  const auto row = state_->row(index);
-  RowHead head = {};
-  std::memcpy(&head, row.data(), sizeof(head));
-  const std::string& name = state_->file.name();
-  require(checksum(row.subspan(sizeof(head.xxh3))) == head.xxh3, name, ": row ", index,
-          " is damaged (its checksum differs); write the file again");
-  require(head.top < state_->key.vocab && std::isfinite(head.nll) && head.step > 0 &&
-              std::isfinite(head.step),
-          name, ": row ", index, " holds no distribution; write the file again");
-  out.nll = head.nll;
-  out.top = head.top;
-  out.log_probs.resize(static_cast<std::size_t>(state_->key.vocab));
-  const std::byte* codes = row.data() + sizeof(head);
-  double sum = 0;
-  for (double& log_prob : out.log_probs) {
-    std::uint16_t code = 0;
-    std::memcpy(&code, codes, sizeof(code));
-    codes += sizeof(code);
-    log_prob = -static_cast<double>(head.step) * code;
-    sum += std::exp(log_prob);
-  }
-  const double normalizer = std::log(sum);
-  for (double& log_prob : out.log_probs) log_prob -= normalizer;
-}
-
-void DivergenceBaseReader::drop(std::int64_t first, std::int64_t count) const {
-  const std::uint64_t bytes = static_cast<std::uint64_t>(count) * state_->preamble.row_bytes;
-  const std::uint64_t offset =
-      state_->preamble.rows_offset + static_cast<std::uint64_t>(first) * state_->preamble.row_bytes;
-  state_->file.drop(state_->file.bytes().subspan(offset, bytes));
-}
-
-namespace {
-
 std::size_t index(std::int64_t value) { return static_cast<std::size_t>(value); }
 
 // Fills in the base distribution of a scored row of the current window; called from any thread.
@@ -586,108 +301,234 @@ Divergence measure_divergence(Session& base, Session& session, ThreadPool& pool,
 
 namespace {
 
-struct NumberRow {
-  const char* key;
-  const char* label;
-  Estimate DivergenceResult::*value;
-  double scale;  // factor for printing
-  int decimals;
-  const char* unit;
-};
-constexpr std::array<NumberRow, 9> kNumbers = {{
-    {"kl_mean", "KL mean", &DivergenceResult::kl_mean, 1, 6, "nats"},
-    {"kl_median", "KL median", &DivergenceResult::kl_median, 1, 6, "nats"},
-    {"kl_p99", "KL 99 %", &DivergenceResult::kl_p99, 1, 6, "nats"},
-    {"kl_p999", "KL 99.9 %", &DivergenceResult::kl_p999, 1, 6, "nats"},
-    {"same_top1", "same top 1", &DivergenceResult::same_top1, 100, 3, "%"},
-    {"delta_p_mean", "delta p mean", &DivergenceResult::delta_p_mean, 100, 4, "%"},
-    {"delta_p_rms", "delta p RMS", &DivergenceResult::delta_p_rms, 100, 4, "%"},
-    {"ppl_base", "PPL of the base", &DivergenceResult::ppl_base, 1, 4, ""},
-    {"ppl_ratio", "PPL / base", &DivergenceResult::ppl_ratio, 1, 6, ""},
-}};
+constexpr std::array<char, 8> kMagic = {'\x89', 'L', 'E', 'Q', 'K', 'L', '\x1a', '\n'};
+constexpr std::uint32_t kVersion = 1;
+constexpr double kSteps = 65535;
+constexpr std::int64_t kLargestVocab = 1 << 24;
 
-// The shortest decimals from which the same doubles can be parsed, separated by spaces.
-std::string numbers_text(std::span<const double> numbers) {
-  std::vector<std::string> texts;
-  for (const double number : numbers) {
-    std::array<char, 32> digits = {};
-    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
-    texts.emplace_back(digits.data(), end);
+static_assert(sizeof(DivergencePreamble) == 64);
+
+struct RowHead {
+  std::uint64_t xxh3;  // of the row's bytes after this field
+  double nll;
+  float step;
+  std::uint32_t top;
+};
+static_assert(sizeof(RowHead) == 24);
+
+std::uint64_t preamble_checksum(const DivergencePreamble& preamble) {
+  return checksum(std::as_bytes(std::span(&preamble, 1)).first(offsetof(DivergencePreamble, xxh3)));
+}
+
+// Codes are padded to a multiple of 8 bytes.
+std::uint64_t bytes_of_row(std::int64_t vocab) {
+  return sizeof(RowHead) + static_cast<std::uint64_t>(round_up(2 * vocab, 8));
+}
+
+// A named field that must be equal in the file and in the run.
+struct TextField {
+  const char* name;
+  std::string DivergenceKey::*value;
+};
+constexpr std::array<TextField, 5> kTexts = {{{"protocol", &DivergenceKey::protocol},
+                                              {"join", &DivergenceKey::join},
+                                              {"dataset_hash", &DivergenceKey::dataset_hash},
+                                              {"text_sha256", &DivergenceKey::text_sha256},
+                                              {"tokens_sha256", &DivergenceKey::tokens_sha256}}};
+struct CountField {
+  const char* name;
+  std::int64_t DivergenceKey::*value;
+};
+constexpr std::array<CountField, 6> kCounts = {{{"vocab", &DivergenceKey::vocab},
+                                                {"window", &DivergenceKey::window},
+                                                {"stride", &DivergenceKey::stride},
+                                                {"tokens", &DivergenceKey::tokens},
+                                                {"windows", &DivergenceKey::windows},
+                                                {"scored", &DivergenceKey::scored}}};
+constexpr std::array<TextField, 4> kAbout = {{{"model", &DivergenceKey::model},
+                                              {"type", &DivergenceKey::type},
+                                              {"cache_type_k", &DivergenceKey::key_type},
+                                              {"cache_type_v", &DivergenceKey::value_type}}};
+
+std::string key_text(const DivergenceKey& key) {
+  Json json = Json::object();
+  for (const TextField& field : kTexts) json[field.name] = key.*field.value;
+  for (const CountField& field : kCounts) json[field.name] = key.*field.value;
+  for (const TextField& field : kAbout) json[field.name] = key.*field.value;
+  return json.dump_any();
+}
+
+DivergenceKey parse_key(std::string_view text, std::string_view source) {
+  const Json json = parse_json(text, source);
+  DivergenceKey key;
+  for (const TextField& field : kTexts) {
+    key.*field.value = json_get<std::string>(json, field.name, source);
   }
-  return join(texts, " ");
+  for (const CountField& field : kCounts) {
+    key.*field.value = json_get<std::int64_t>(json, field.name, source);
+  }
+  for (const TextField& field : kAbout) {
+    key.*field.value = json_get<std::string>(json, field.name, source);
+  }
+  return key;
+}
+
+DivergencePreamble parse_preamble(std::span<const std::byte> bytes, const std::string& name) {
+  DivergencePreamble preamble = {};
+  require(bytes.size() >= sizeof(preamble), name, ": has ", bytes.size(), " bytes, a file of ",
+          Setting{"divergence_base"}, " has at least ", sizeof(preamble));
+  std::memcpy(&preamble, bytes.data(), sizeof(preamble));
+  require(preamble.magic == kMagic, name, ": is no file of ", Setting{"divergence_base"},
+          "; write one with the base model and that option alone");
+  require(preamble.version == kVersion, name, ": is of version ", preamble.version,
+          ", this program reads ", kVersion, "; write it again");
+  require(preamble.xxh3 == preamble_checksum(preamble), name,
+          ": the first 64 bytes are damaged; write the file again");
+  require(preamble.file_bytes == bytes.size(), name, ": has ", bytes.size(), " bytes, expected ",
+          preamble.file_bytes, "; the file is cut off: write it again");
+  const std::uint64_t rows =
+      checked_multiply(preamble.rows, preamble.row_bytes, name + ": rows x bytes of a row");
+  require(preamble.rows_offset <= bytes.size() && rows == bytes.size() - preamble.rows_offset &&
+              preamble.json_bytes <= preamble.rows_offset - sizeof(preamble) &&
+              preamble.rows_offset >= sizeof(preamble),
+          name, ": its parts do not fill its ", bytes.size(), " bytes; write the file again");
+  return preamble;
 }
 
 }  // namespace
 
-DivergenceKey divergence_key(const PerplexityReport& report, std::string tokens_sha256) {
-  DivergenceKey key;
-  key.protocol = protocol_name(report.settings.protocol);
-  key.join = join_name(report.settings.join);
-  key.dataset_hash = report.dataset_hash;
-  key.text_sha256 = report.text_sha256;
-  key.tokens_sha256 = std::move(tokens_sha256);
-  key.window = report.settings.window;
-  key.stride = report.settings.stride;
-  key.tokens = report.tokens;
-  key.windows = report.windows;
-  key.scored = report.scored;
-  key.vocab = report.vocab;
-  key.model = report.model;
-  key.type = report.type;
-  key.key_type = report.key_type;
-  key.value_type = report.value_type;
-  return key;
+std::string token_hash(std::span<const Token> tokens, Token window_bos) {
+  std::string bytes(as_text(std::as_bytes(tokens)));
+  bytes += as_text(std::as_bytes(std::span(&window_bos, 1)));
+  return sha256_hex(bytes);
 }
 
-Row divergence_row(const DivergenceResult& result) {
-  Row row;
-  for (const NumberRow& number : kNumbers) {
-    const Estimate& estimate = result.*number.value;
-    row.push_back({number.key, Cell(estimate.value, number.decimals)});
-    row.push_back({std::string(number.key) + "_stderr", Cell(estimate.error, number.decimals)});
+DivergenceBaseWriter::DivergenceBaseWriter(const std::filesystem::path& path,
+                                           const DivergenceKey& key)
+    : name_(path.string()), file_(path), key_(key) {
+  require(key.vocab > 0 && key.vocab <= kLargestVocab, "KL divergence: vocabulary of ", key.vocab);
+  std::string json = key_text(key);
+  preamble_.magic = kMagic;
+  preamble_.version = kVersion;
+  preamble_.json_bytes = static_cast<std::uint32_t>(json.size());
+  preamble_.json_xxh3 = checksum(as_bytes(json));
+  const auto used = static_cast<std::int64_t>(sizeof(DivergencePreamble) + json.size());
+  preamble_.rows_offset = static_cast<std::uint64_t>(round_up(used, 64));
+  preamble_.row_bytes = bytes_of_row(key.vocab);
+  json.resize(preamble_.rows_offset - sizeof(DivergencePreamble), ' ');
+  file_.append(std::as_bytes(std::span(&preamble_, 1)));  // rewritten by finish()
+  file_.append(as_bytes(json));
+}
+
+double DivergenceBaseWriter::encode(std::span<const float> logits, std::int64_t target,
+                                    std::span<std::byte> out) const {
+  ensure(std::ssize(logits) == key_.vocab && out.size() == row_bytes(), "KL divergence: a row of ",
+         logits.size(), " logits, expected ", key_.vocab);
+  BaseDistribution base;
+  fill_base(logits, target, base);
+  const double highest = base.log_probs[static_cast<std::size_t>(base.top)];
+  const double lowest = *std::ranges::min_element(base.log_probs);
+  const double depth = std::min(highest - lowest, kDeepestLogProb);
+  RowHead head = {};
+  head.nll = base.nll;
+  head.top = static_cast<std::uint32_t>(base.top);
+  head.step = depth > 0 ? static_cast<float>(depth / kSteps) : 1.0f;
+  std::ranges::fill(out, std::byte{0});
+  const double per_step = 1.0 / static_cast<double>(head.step);
+  std::byte* codes = out.data() + sizeof(head);
+  for (const double log_prob : base.log_probs) {
+    const double steps = std::nearbyint((highest - log_prob) * per_step);
+    const auto code = static_cast<std::uint16_t>(steps < kSteps ? steps : kSteps);
+    std::memcpy(codes, &code, sizeof(code));
+    codes += sizeof(code);
   }
-  row.push_back({"kl_windows", numbers_text(result.window_kl)});
-  return row;
+  std::memcpy(out.data(), &head, sizeof(head));
+  head.xxh3 = checksum(out.subspan(sizeof(head.xxh3)));
+  std::memcpy(out.data(), &head, sizeof(head));
+  return base.nll;
 }
 
-std::vector<double> earlier_window_kl(const DivergenceResult& result, const Json& earlier,
-                                      std::string_view source) {
-  if (!earlier.contains("kl_windows")) return {};
-  if (json_get<double>(earlier, "ppl_base", source) != result.ppl_base.value) return {};
-  const auto text = json_get<std::string>(earlier, "kl_windows", source);
-  std::vector<double> numbers;
-  for (const std::string_view word : split(text, " ")) {
-    double number = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-    require(error == std::errc() && end == word.data() + word.size() && std::isfinite(number),
-            source, ": kl_windows: expected numbers, found ", printable(word));
-    numbers.push_back(number);
+void DivergenceBaseWriter::add_rows(std::span<const std::byte> rows) {
+  ensure(rows.size() % row_bytes() == 0, name_, ": ", rows.size(), " bytes are no whole rows of ",
+         row_bytes());
+  file_.append(rows);
+  preamble_.rows += rows.size() / row_bytes();
+}
+
+std::uint64_t DivergenceBaseWriter::finish() {
+  ensure(std::cmp_equal(preamble_.rows, key_.scored), name_, ": got ", preamble_.rows,
+         " rows, expected ", key_.scored);
+  preamble_.file_bytes = file_.size();
+  preamble_.xxh3 = preamble_checksum(preamble_);
+  file_.overwrite(0, std::as_bytes(std::span(&preamble_, 1)));
+  file_.commit();
+  return preamble_.file_bytes;
+}
+
+DivergenceBaseReader::DivergenceBaseReader(const std::filesystem::path& path) : file_(path) {
+  const std::string& name = file_.name();
+  const auto bytes = file_.bytes();
+  preamble_ = parse_preamble(bytes, name);
+  const auto json = bytes.subspan(sizeof(DivergencePreamble), preamble_.json_bytes);
+  require(checksum(json) == preamble_.json_xxh3, name,
+          ": the description at offset 64 is damaged; write the file again");
+  key_ = parse_key(as_text(json), name);
+  const std::int64_t vocab = key_.vocab;
+  require(vocab > 0 && vocab <= kLargestVocab && bytes_of_row(vocab) == preamble_.row_bytes, name,
+          ": rows of ", preamble_.row_bytes, " bytes do not fit a vocabulary of ", vocab);
+  require(std::cmp_equal(preamble_.rows, key_.scored), name, ": has ", preamble_.rows,
+          " rows, its description says ", key_.scored);
+}
+
+void DivergenceBaseReader::require_same(const DivergenceKey& run) const {
+  const auto check = [&](const char* field, const auto& here, const auto& there) {
+    require(here == there, file_.name(), ": ", field, " is ", there, " in the base file and ", here,
+            " in this run; write the base again with the same text and protocol, from a model with "
+            "the same tokenizer");
+  };
+  check("vocab", run.vocab, key_.vocab);
+  for (const TextField& field : kTexts) {
+    check(field.name, run.*field.value, key_.*field.value);
   }
-  return numbers;
-}
-
-Row kl_comparison_row(const DivergenceResult& result, std::span<const double> earlier) {
-  const Estimate difference = paired_difference(result.window_kl, earlier);
-  const double mean =
-      std::accumulate(earlier.begin(), earlier.end(), 0.0) / static_cast<double>(earlier.size());
-  return {{"against_kl", Cell(mean, 6)},
-          {"kl_difference", Cell(difference.value, 6)},
-          {"kl_difference_stderr", Cell(difference.error, 6)}};
-}
-
-std::string divergence_text(const DivergenceResult& result, const DivergenceKey& base) {
-  std::string out = "base: " + printable(base.model) + " (" + printable(base.type) + ", KV " +
-                    printable(base.key_type) + "/" + printable(base.value_type) + "), " +
-                    with_commas(result.scored) + " positions\n";
-  Table table;
-  for (const NumberRow& number : kNumbers) {
-    const Estimate& estimate = result.*number.value;
-    table.add({{"against the base", number.label},
-               {"value", fixed(estimate.value * number.scale, number.decimals)},
-               {"standard error", "+/- " + fixed(estimate.error * number.scale, number.decimals)},
-               {"unit", number.unit}});
+  for (const CountField& field : kCounts) {
+    check(field.name, run.*field.value, key_.*field.value);
   }
-  return out + table.text();
+}
+
+void DivergenceBaseReader::decode(std::int64_t index, BaseDistribution& out) const {
+  ensure(index >= 0 && index < key_.scored, file_.name(), ": row ", index, " of ", key_.scored);
+  const auto row = file_.bytes().subspan(
+      preamble_.rows_offset + static_cast<std::uint64_t>(index) * preamble_.row_bytes,
+      preamble_.row_bytes);
+  RowHead head = {};
+  std::memcpy(&head, row.data(), sizeof(head));
+  const std::string& name = file_.name();
+  require(checksum(row.subspan(sizeof(head.xxh3))) == head.xxh3, name, ": row ", index,
+          " is damaged (its checksum differs); write the file again");
+  require(
+      head.top < key_.vocab && std::isfinite(head.nll) && head.step > 0 && std::isfinite(head.step),
+      name, ": row ", index, " holds no distribution; write the file again");
+  out.nll = head.nll;
+  out.top = head.top;
+  out.log_probs.resize(static_cast<std::size_t>(key_.vocab));
+  const std::byte* codes = row.data() + sizeof(head);
+  double sum = 0;
+  for (double& log_prob : out.log_probs) {
+    std::uint16_t code = 0;
+    std::memcpy(&code, codes, sizeof(code));
+    codes += sizeof(code);
+    log_prob = -static_cast<double>(head.step) * code;
+    sum += std::exp(log_prob);
+  }
+  const double normalizer = std::log(sum);
+  for (double& log_prob : out.log_probs) log_prob -= normalizer;
+}
+
+void DivergenceBaseReader::drop(std::int64_t first, std::int64_t count) const {
+  const std::uint64_t bytes = static_cast<std::uint64_t>(count) * preamble_.row_bytes;
+  const std::uint64_t offset =
+      preamble_.rows_offset + static_cast<std::uint64_t>(first) * preamble_.row_bytes;
+  file_.drop(file_.bytes().subspan(offset, bytes));
 }
 
 }  // namespace leq

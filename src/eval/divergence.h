@@ -1,17 +1,17 @@
 // Compares a model's distributions with those of its base model on the same text: KL divergence,
-// agreement of the most likely token, and the change of the true token's probability.
+// agreement of the most likely token, and the change of the true token's probability. Either the
+// base model writes its distributions to a file for later comparisons, or both models run side by
+// side.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "base/json.h"
-#include "base/table.h"
+#include "base/file.h"
 #include "eval/perplexity.h"
 #include "model/decoder.h"
 
@@ -84,6 +84,30 @@ class Divergence {
   std::vector<RowDivergence> open_;
 };
 
+class DivergenceBaseReader;  // eval/divergence.h
+struct DivergenceKey;
+
+struct WrittenBase {
+  PerplexityResult result;  // perplexity of the base model
+  std::uint64_t file_bytes = 0;
+};
+
+// Measures the perplexity as measure_perplexity does and writes the distribution of every scored
+// position. `key` describes the run and must have the counts of `run`.
+WrittenBase write_divergence_base(Session& session, ThreadPool& pool, const PerplexityRun& run,
+                                  const std::filesystem::path& path, const DivergenceKey& key);
+
+// Compares the model of `session` with a base file. `key` describes this run; throws Error naming
+// what differs from the file. Calls run.progress with the mean KL so far.
+Divergence measure_divergence(Session& session, ThreadPool& pool, const PerplexityRun& run,
+                              const DivergenceBaseReader& base, const DivergenceKey& key);
+
+// Compares the model of `session` with that of `base`, window by window in one process, without
+// quantizing the distributions. Both sessions need a context and output rows for at least one
+// window. Calls run.progress with the mean KL so far.
+Divergence measure_divergence(Session& base, Session& session, ThreadPool& pool,
+                              const PerplexityRun& run);
+
 // The mean of first - second over paired windows and its standard error, which tells whether two
 // models measured on the same windows differ. Throws Error if the numbers of windows differ.
 Estimate paired_difference(std::span<const double> first, std::span<const double> second);
@@ -112,13 +136,25 @@ struct DivergenceKey {
 // Hash of the token ids, and of the token that replaces the first token of each window.
 std::string token_hash(std::span<const Token> tokens, Token window_bos);
 
+// The first bytes of a file.
+struct DivergencePreamble {
+  std::array<char, 8> magic;
+  std::uint32_t version;
+  std::uint32_t json_bytes;
+  std::uint64_t json_xxh3;
+  std::uint64_t rows_offset;  // a multiple of 64
+  std::uint64_t row_bytes;
+  std::uint64_t rows;
+  std::uint64_t file_bytes;
+  std::uint64_t xxh3;  // of the preamble up to here
+};
+
 class DivergenceBaseWriter {
  public:
   // The file gets its final name in finish().
   DivergenceBaseWriter(const std::filesystem::path& path, const DivergenceKey& key);
-  ~DivergenceBaseWriter();
 
-  std::size_t row_bytes() const;
+  std::size_t row_bytes() const { return static_cast<std::size_t>(preamble_.row_bytes); }
   // Packs one row into row_bytes() bytes; may be called from any thread. Returns the nll of
   // `target`, or NaN if a logit is not finite (such a row must not be added).
   double encode(std::span<const float> logits, std::int64_t target, std::span<std::byte> out) const;
@@ -127,17 +163,18 @@ class DivergenceBaseWriter {
   std::uint64_t finish();
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::string name_;
+  AtomicFile file_;
+  DivergenceKey key_;
+  DivergencePreamble preamble_ = {};
 };
 
 class DivergenceBaseReader {
  public:
   // Throws Error naming the file if it is no base file, of another version, truncated or damaged.
   explicit DivergenceBaseReader(const std::filesystem::path& path);
-  ~DivergenceBaseReader();
 
-  const DivergenceKey& key() const;
+  const DivergenceKey& key() const { return key_; }
   // Throws Error naming a difference and both values.
   void require_same(const DivergenceKey& run) const;
   // Reads row `index` in [0, key().scored); may be called from any thread. Throws Error naming the
@@ -147,53 +184,9 @@ class DivergenceBaseReader {
   void drop(std::int64_t first, std::int64_t count) const;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  MappedFile file_;
+  DivergencePreamble preamble_ = {};
+  DivergenceKey key_;
 };
-
-// KL divergence of a model on a text. Either the base model writes its distributions to a file for
-// later comparisons, or both models run side by side.
-struct WrittenBase {
-  PerplexityResult result;  // perplexity of the base model
-  std::uint64_t file_bytes = 0;
-};
-
-// Measures the perplexity as measure_perplexity does and writes the distribution of every scored
-// position. `key` describes the run and must have the counts of `run`.
-WrittenBase write_divergence_base(Session& session, ThreadPool& pool, const PerplexityRun& run,
-                                  const std::filesystem::path& path, const DivergenceKey& key);
-
-// Compares the model of `session` with a base file. `key` describes this run; throws Error naming
-// what differs from the file. Calls run.progress with the mean KL so far.
-Divergence measure_divergence(Session& session, ThreadPool& pool, const PerplexityRun& run,
-                              const DivergenceBaseReader& base, const DivergenceKey& key);
-
-// Compares the model of `session` with that of `base`, window by window in one process, without
-// quantizing the distributions. Both sessions need a context and output rows for at least one
-// window. Calls run.progress with the mean KL so far.
-Divergence measure_divergence(Session& base, Session& session, ThreadPool& pool,
-                              const PerplexityRun& run);
-
-// A KL divergence as table rows and as text.
-
-// The key of a run, for writing a base file or comparing with one. `tokens_sha256`: token_hash.
-DivergenceKey divergence_key(const PerplexityReport& report, std::string tokens_sha256);
-
-// Cells kl_mean, kl_median, kl_p99, kl_p999, same_top1, delta_p_mean, delta_p_rms, ppl_base,
-// ppl_ratio, each followed by its standard error with the suffix "_stderr"; kl_windows is a text
-// with the mean of each window.
-Row divergence_row(const DivergenceResult& result);
-
-// The KL of each window of an earlier run, from JSON that divergence_row wrote; empty if it has
-// none or used another base. Throws Error naming `source` if the text is damaged.
-std::vector<double> earlier_window_kl(const DivergenceResult& result, const Json& earlier,
-                                      std::string_view source);
-
-// Cells against_kl, kl_difference (this - earlier, over paired windows) and
-// kl_difference_stderr.
-Row kl_comparison_row(const DivergenceResult& result, std::span<const double> earlier);
-
-// Report for users: one line per number, with its standard error.
-std::string divergence_text(const DivergenceResult& result, const DivergenceKey& base);
 
 }  // namespace leq

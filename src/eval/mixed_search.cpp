@@ -1,22 +1,27 @@
 #include "eval/mixed_search.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <utility>
 
+#include "backend/cpu/workers.h"
+#include "backend/layout.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/stopwatch.h"
 #include "base/table.h"
 #include "base/text.h"
-#include "eval/fit_search.h"
-#include "eval/kl_reference.h"
+#include "eval/divergence.h"
 #include "format/leq_layout.h"
 #include "format/leq_writer.h"
-#include "platform/workers.h"
+#include "model/memory_fit.h"
+#include "model/session.h"
 #include "tensor/pack.h"
 
 namespace leq {
@@ -78,38 +83,29 @@ std::string attention_biases_of(const LeqReader& file) {
   return provenance.value("attention_biases", "");
 }
 
-// Sums over the weights of one unit, for its statistics.
-struct WeightSums {
-  std::array<double, 256> codes = {};  // counts of 8-bit codes: symmetric, with one scale per row
-  double count = 0, squares = 0, fourths = 0, outliers = 0;
+// Counts of the 8-bit codes of one unit: symmetric, with one scale per row.
+struct CodeCounts {
+  std::array<double, 256> codes = {};
+  double count = 0;
 };
 
-void add_row(std::span<const float> row, WeightSums& sums) {
+void add_row(std::span<const float> row, CodeCounts& sums) {
   double absmax = 0;
   for (const float w : row) absmax = std::max(absmax, std::abs(static_cast<double>(w)));
   for (const float w : row) {
     const double value = static_cast<double>(w);
     const double code = absmax > 0 ? std::nearbyint(value / absmax * 127) : 0.0;
     sums.codes[static_cast<std::size_t>(code + 128)] += 1;
-    sums.squares += value * value;
-    sums.fourths += value * value * value * value;
   }
   sums.count += static_cast<double>(row.size());
 }
 
-void add_outliers(std::span<const float> row, WeightSums& sums) {
-  const double limit = 4 * std::sqrt(sums.squares / sums.count);
-  for (const float w : row) sums.outliers += std::abs(static_cast<double>(w)) > limit ? 1 : 0;
-}
-
-void fill_features(const WeightSums& sums, SearchUnit& unit) {
-  unit.entropy = 0;
+double entropy_of(const CodeCounts& sums) {
+  double entropy = 0;
   for (const double count : sums.codes) {
-    if (count > 0) unit.entropy -= count / sums.count * std::log2(count / sums.count);
+    if (count > 0) entropy -= count / sums.count * std::log2(count / sums.count);
   }
-  const double variance = sums.squares / sums.count;
-  unit.kurtosis = variance > 0 ? sums.fourths / sums.count / (variance * variance) : 0;
-  unit.outlier_ratio = sums.outliers / sums.count;
+  return entropy;
 }
 
 }  // namespace
@@ -173,29 +169,25 @@ void MixedModel::add_units() {
         unit.proxy[c] += tensor.error * static_cast<double>(params);
       }
     }
-    unit.diagonal_proxy = unit.proxy;
     units_.push_back(std::move(unit));
   }
 }
 
-void MixedModel::measure_weights(ThreadPool& pool) {
+void MixedModel::measure_entropy(ThreadPool& pool) {
   const LeqReader& file = reader(files_.back());
   pool.run(std::ssize(units_), [&](std::int64_t index, int) {
-    SearchUnit& unit = units_[static_cast<std::size_t>(index)];
-    WeightSums sums;
+    CodeCounts sums;
     std::vector<float> row;
-    for (const auto add : {add_row, add_outliers}) {
-      for (const auto& [name, owner] : unit_of_) {
-        const StoredTensor& tensor = *file.find(name);
-        if (std::cmp_not_equal(owner, index) || tensor.shape.size() != 2) continue;
-        row.resize(static_cast<std::size_t>(tensor.view.columns));
-        for (std::int64_t r = 0; r < tensor.view.rows; ++r) {
-          unpack_row(tensor.view, r, row);
-          add(row, sums);
-        }
+    for (const auto& [name, owner] : unit_of_) {
+      const StoredTensor& tensor = *file.find(name);
+      if (std::cmp_not_equal(owner, index) || tensor.shape.size() != 2) continue;
+      row.resize(static_cast<std::size_t>(tensor.view.columns));
+      for (std::int64_t r = 0; r < tensor.view.rows; ++r) {
+        unpack_row(tensor.view, r, row);
+        add_row(row, sums);
       }
     }
-    fill_features(sums, unit);
+    units_[static_cast<std::size_t>(index)].entropy = entropy_of(sums);
   });
 }
 
@@ -251,6 +243,283 @@ std::uint64_t MixedModel::write(const std::filesystem::path& path, const Assignm
 
 namespace {
 
+RunLimits limits_of(const MixedSearch& request, const ModelConfig& config) {
+  RunLimits limits;
+  limits.context = request.window;
+  limits.output_tokens = kOutputRows;
+  limits.key_type = limits.value_type = kExactKv;
+  return resolve_limits(limits, config);
+}
+
+// A text divided into windows, with the distributions of a search's base model for it.
+class KlReference {
+ public:
+  // Runs the base model `model` on the text. `workers` must outlive the object.
+  KlReference(const MixedSearch& request, const Model& model, Workers& workers);
+
+  // Identity of the measurement other than the models: tokens and windows.
+  std::string identity() const;
+
+  // Divergence of a mixed model that uses a KV cache of the given types.
+  Divergence measure(const MixedModel& mixed, const Assignment& assignment, KvType keys,
+                     KvType values) const;
+
+ private:
+  PerplexityRun run() const { return {.tokens = tokens_, .windows = windows_}; }
+
+  Workers& workers_;
+  RunLimits limits_;  // with an unquantized KV cache
+  std::vector<Token> tokens_;
+  std::vector<Window> windows_;
+  DivergenceKey key_;
+  std::unique_ptr<DivergenceBaseReader> base_;
+};
+
+KlReference::KlReference(const MixedSearch& request, const Model& model, Workers& workers)
+    : workers_(workers), limits_(limits_of(request, model.config())) {
+  ProtocolSettings settings;
+  settings.join = Join::none;
+  settings.window = settings.stride = request.window;
+  settings.chunks = request.windows;
+  tokens_ = encode_text(model.tokenizer(), request.text);
+  windows_ = plan_windows(settings, std::ssize(tokens_));
+  key_.protocol = protocol_name(settings.protocol);
+  key_.join = join_name(settings.join);
+  key_.text_sha256 = key_.dataset_hash = sha256_hex(request.text);
+  key_.tokens_sha256 = token_hash(tokens_, kNoToken);
+  key_.window = key_.stride = request.window;
+  key_.tokens = std::ssize(tokens_);
+  key_.windows = std::ssize(windows_);
+  for (const Window& window : windows_) key_.scored += window.scored();
+  key_.vocab = model.config().vocab;
+  Session session(model, *workers_.backend, limits_);
+  write_divergence_base(session, workers_.pool, run(), request.base_file, key_);
+  base_ = std::make_unique<DivergenceBaseReader>(request.base_file);
+  std::error_code ignored;
+  std::filesystem::remove(request.base_file, ignored);  // readable as long as it is open
+}
+
+std::string KlReference::identity() const {
+  return key_.tokens_sha256 + ' ' + std::to_string(key_.window) + ' ' +
+         std::to_string(key_.windows);
+}
+
+Divergence KlReference::measure(const MixedModel& mixed, const Assignment& assignment, KvType keys,
+                                KvType values) const {
+  Backend& backend = *workers_.backend;
+  RunLimits limits = limits_;
+  limits.key_type = keys;
+  limits.value_type = values;
+  Session session(mixed.model().config(), mixed.bind(assignment, backend), mixed.bytes(assignment),
+                  backend, limits);
+  return measure_divergence(session, workers_.pool, run(), *base_, key_);
+}
+
+constexpr std::uint64_t kTextCapacity = 64 << 10;  // maximum size of a search's metadata in a file
+
+// Ordered by falling precision. Keys are listed first, because they need more bits than values.
+constexpr std::array<std::pair<KvType, KvType>, 5> kCaches = {{{KvType::f16, KvType::f16},
+                                                               {KvType::int8, KvType::int8},
+                                                               {KvType::int8, KvType::simq4},
+                                                               {KvType::simq4, KvType::simq4},
+                                                               {KvType::simq2, KvType::simq2}}};
+
+Assignment uniform(const SearchProblem& problem, int choice) {
+  return Assignment(problem.units.size(), static_cast<std::uint8_t>(choice));
+}
+
+std::string cache_text(KvType keys, KvType values) {
+  return std::string(kv_type_name(keys)) + " / " + std::string(kv_type_name(values));
+}
+
+std::string request_text(const FitRequest& request) {
+  return human_bytes(request.bytes) + " with a context of " + with_commas(request.limits.context);
+}
+
+// Searches for the bit widths of the weights and the type of the KV cache with the least loss
+// within a memory limit: for each cache type, the best weights that fit, measured with that cache.
+class FitSearch {
+ public:
+  // All arguments must outlive the object.
+  FitSearch(const FitRequest& request, const MixedModel& mixed, const KlReference& reference,
+            Backend& backend);
+
+  // Runs a search for each cache type, each with its own limit for weights. Returns the search
+  // whose weights were chosen. No measurement is repeated. Throws Error if nothing fits, or if
+  // nothing that fits has a loss of at most max_kl.
+  SearchResult run(const SearchProblem& problem, const SearchOptions& options);
+  const FitResult& result() const { return result_; }
+
+ private:
+  RunLimits limits_of(KvType keys, KvType values) const;
+  MemoryPlan plan(const Assignment& assignment, KvType keys, KvType values) const;
+  // Bytes that remain for the units after the cache and everything else.
+  std::int64_t available(const SearchProblem& problem, KvType keys, KvType values) const;
+  // The best weights for one cache type, before measuring with it; nullopt if none fit.
+  struct Fitting {
+    FitChoice choice;
+    SearchResult search;
+  };
+  Fitting with_cache(const SearchProblem& problem, const SearchResult& search, KvType keys,
+                     KvType values) const;
+  std::optional<Fitting> fitting(const SearchProblem& problem, SearchOptions& options, KvType keys,
+                                 KvType values) const;
+
+  const MixedModel& mixed_;
+  const KlReference& reference_;
+  Backend& backend_;
+  std::uint64_t overhead_ = 0;  // bytes of a file other than tensors
+  FitResult result_;
+};
+
+FitSearch::FitSearch(const FitRequest& request, const MixedModel& mixed,
+                     const KlReference& reference, Backend& backend)
+    : mixed_(mixed), reference_(reference), backend_(backend) {
+  result_.request = request;
+  const Assignment eight(mixed.units().size(), kEightBits);
+  const std::uint64_t file = mixed.model().file().file_bytes(), tensors = mixed.bytes(eight);
+  overhead_ = (file > tensors ? file - tensors : 0) + kTextCapacity;
+}
+
+RunLimits FitSearch::limits_of(KvType keys, KvType values) const {
+  RunLimits limits = result_.request.limits;
+  limits.key_type = keys;
+  limits.value_type = values;
+  return limits;
+}
+
+MemoryPlan FitSearch::plan(const Assignment& assignment, KvType keys, KvType values) const {
+  return plan_memory(mixed_.bytes(assignment) + overhead_, mixed_.model().config(),
+                     mixed_.bind(assignment, backend_), backend_.layout(), limits_of(keys, values));
+}
+
+std::int64_t FitSearch::available(const SearchProblem& problem, KvType keys, KvType values) const {
+  const MemoryPlan beside = plan(uniform(problem, 0), keys, values);
+  const std::uint64_t rest = beside.total() - bytes_of(problem, uniform(problem, 0));
+  return static_cast<std::int64_t>(result_.request.bytes) - static_cast<std::int64_t>(rest);
+}
+
+FitSearch::Fitting FitSearch::with_cache(const SearchProblem& problem, const SearchResult& search,
+                                         KvType keys, KvType values) const {
+  const Assignment& assignment = search.chosen.assignment;
+  return {
+      {keys, values, assignment, bpw_of(problem, assignment), plan(assignment, keys, values), 0},
+      search};
+}
+
+// Scratch depends on the weights, because units of few and of many bits need separate input
+// buffers. Its size is therefore known only after a search. If the total is too large, the search
+// is repeated with less memory for weights. Uniform weights need the fewest buffers.
+std::optional<FitSearch::Fitting> FitSearch::fitting(const SearchProblem& problem,
+                                                     SearchOptions& options, KvType keys,
+                                                     KvType values) const {
+  const auto least = static_cast<std::int64_t>(bytes_of(problem, uniform(problem, 0)));
+  const std::uint64_t all = bytes_of(problem, uniform(problem, kEightBits));
+  std::optional<Fitting> best;
+  // Returns the number of bytes above the limit, or 0 if the weights fit.
+  const auto consider = [&](const SearchResult& search) -> std::uint64_t {
+    Fitting found = with_cache(problem, search, keys, values);
+    const std::uint64_t total = found.choice.plan.total(), most = result_.request.bytes;
+    if (total > most) return total - most;
+    if (!best || search.chosen.kl < best->search.chosen.kl) best = std::move(found);
+    return 0;
+  };
+  for (std::int64_t bytes = available(problem, keys, values); bytes >= least;) {
+    options.target_bytes = std::min(static_cast<std::uint64_t>(bytes), all);
+    SearchResult search = run_search(problem, options);
+    options.log.clear();  // the measurements are in memory from now on
+    const std::uint64_t excess = consider(search);
+    for (const SearchPoint& point : search.uniform) {
+      search.chosen = point;
+      search.accepted = false;
+      search.verdict = "all weights alike, whose inputs need one kind of buffer";
+      consider(search);
+    }
+    if (excess == 0) break;
+    bytes = static_cast<std::int64_t>(*options.target_bytes) - static_cast<std::int64_t>(excess);
+  }
+  return best;
+}
+
+SearchResult FitSearch::run(const SearchProblem& problem, const SearchOptions& options) {
+  std::map<Assignment, double> known;
+  SearchProblem remembering = problem;
+  remembering.evaluate = [&](const Assignment& assignment) {
+    const auto [found, is_new] = known.try_emplace(assignment, 0.0);
+    if (is_new) found->second = problem.evaluate(assignment);
+    return found->second;
+  };
+  const Assignment eight = uniform(problem, kEightBits);
+  SearchOptions own = options;
+  SearchResult best;
+  std::uint64_t smallest = std::numeric_limits<std::uint64_t>::max();
+  int with_all_bits = 0;
+  for (const auto& [keys, values] : kCaches) {
+    // Skips a cache type that is no smaller than one of higher precision. Stops after two cache
+    // types with which the weights fit at 8 bits (the second one is for comparison).
+    const std::uint64_t cache = plan(eight, keys, values).kv_bytes;
+    if (cache >= smallest || with_all_bits == 2) continue;
+    smallest = cache;
+    auto found = fitting(remembering, own, keys, values);
+    if (!found) continue;
+    FitChoice& choice = found->choice;
+    with_all_bits += choice.assignment == eight ? 1 : 0;
+    choice.kl = reference_.measure(mixed_, choice.assignment, keys, values)
+                    .summarize(Protocol::hf)
+                    .kl_mean.value;
+    result_.choices.push_back(choice);
+    const std::size_t last = result_.choices.size() - 1;
+    if (last > 0 && choice.kl >= result_.choices[result_.chosen].kl) continue;
+    result_.chosen = last;
+    best = std::move(found->search);
+  }
+  const FitRequest& request = result_.request;
+  require(!result_.choices.empty(), ErrorKind::no_memory, Setting{"fit"}, " ",
+          request_text(request), ": not even 2 bits a weight fit beside a ",
+          kv_type_name(kCaches.back().first), " cache; give more memory or a shorter ",
+          Setting{"context"});
+  const FitChoice& chosen = result_.choices[result_.chosen];
+  require(request.max_kl <= 0 || chosen.kl <= request.max_kl, ErrorKind::no_memory,
+          Setting{"max_kl"}, " ", request.max_kl, ": the best within ", request_text(request),
+          " is KL ", fixed(chosen.kl, 5), " nats, ", fixed(chosen.bits_per_weight, 2),
+          " bits a weight with a cache of ", cache_text(chosen.key_type, chosen.value_type),
+          "; give more memory or a shorter ", Setting{"context"});
+  return best;
+}
+
+Json fit_to_json(const FitResult& fit) {
+  Json choices = Json::array();
+  for (const FitChoice& choice : fit.choices) {
+    choices.push_back({{"keys", kv_type_name(choice.key_type)},
+                       {"values", kv_type_name(choice.value_type)},
+                       {"bits", bits_text(choice.assignment)},
+                       {"bits_per_weight", choice.bits_per_weight},
+                       {"total_bytes", choice.plan.total()},
+                       {"kl", choice.kl}});
+  }
+  return {{"bytes", fit.request.bytes},
+          {"context", fit.request.limits.context},
+          {"max_kl", fit.request.max_kl},
+          {"chosen", fit.chosen},
+          {"choices", std::move(choices)}};
+}
+
+std::string fit_report(const FitResult& fit) {
+  Table table;
+  const FitChoice& chosen = fit.choices[fit.chosen];
+  for (const FitChoice& choice : fit.choices) {
+    const double more = choice.kl - chosen.kl;
+    table.add({{"keys / values", cache_text(choice.key_type, choice.value_type)},
+               {"bits/weight", Cell(choice.bits_per_weight, 3)},
+               {"weights", human_bytes(choice.plan.weight_bytes)},
+               {"KV cache", human_bytes(choice.plan.kv_bytes)},
+               {"in all", human_bytes(choice.plan.total())},
+               {"KL", Cell(choice.kl, 6)},
+               {"than chosen", &choice == &chosen ? "chosen" : "+" + fixed(more, 6)}});
+  }
+  return "within " + request_text(fit.request) + ":\n" + table.text();
+}
+
 std::string checksums_of(const Model& base) {
   std::string text;
   for (const StoredTensor& tensor : base.file().tensors()) {
@@ -294,6 +563,25 @@ void set_target(const MixedSearch& request, const MixedModel& mixed, const Searc
 
 }  // namespace
 
+KvEvidence FitResult::evidence() const {
+  const FitChoice& best = choices[chosen];
+  return {best.key_type, best.value_type, request.limits.context, best.kl};
+}
+
+std::uint64_t smallest_cache_bytes(const ModelConfig& config, const Layout& layout,
+                                   const RunLimits& limits) {
+  RunLimits own = limits;
+  std::uint64_t least = 0;
+  for (const auto& [keys, values] : kCaches) {
+    own.key_type = keys;
+    own.value_type = values;
+    CountingMemory memory(layout);
+    const KvCache cache(memory, layout, kv_shape(config, own));
+    if (least == 0 || memory.allocated() < least) least = memory.allocated();
+  }
+  return least;
+}
+
 MixedSearchResult search_mixed_model(const MixedSearch& asked,
                                      const std::filesystem::path& output) {
   const Stopwatch watch;
@@ -307,7 +595,7 @@ MixedSearchResult search_mixed_model(const MixedSearch& asked,
   const Model base(request.base, {.mode = LoadMode::map});
   const KlReference reference(request, base, workers);
 
-  mixed.measure_weights(workers.pool);
+  mixed.measure_entropy(workers.pool);
   SearchProblem problem;
   problem.units = mixed.units();
   problem.identity =

@@ -30,8 +30,8 @@ class MixedModel {
 
   // Names, kinds, layers and sizes of units. Proxies are stored relative error x parameters.
   const std::vector<SearchUnit>& units() const { return units_; }
-  // Computes entropy, kurtosis and outlier ratio of the 8-bit weights, all of which are read.
-  void measure_weights(ThreadPool& pool);
+  // Computes the entropy of the 8-bit weights, all of which are read.
+  void measure_entropy(ThreadPool& pool);
   std::uint64_t rest_bytes() const;  // bytes of tensors outside the units
   const Model& model() const { return *files_.back(); }
   std::string checksums() const;  // of all planes in all files, as a text
@@ -111,6 +111,10 @@ struct MixedSearchResult {
 // Error as MixedModel, run_search and measure_divergence do.
 MixedSearchResult search_mixed_model(const MixedSearch& request,
                                      const std::filesystem::path& output);
+
+// Bytes of the smallest cache that a search for FitRequest may choose under the given limits.
+std::uint64_t smallest_cache_bytes(const ModelConfig& config, const Layout& layout,
+                                   const RunLimits& limits);
 
 // Report for users: bits and losses of each unit, uniform points, the verdict.
 std::string search_report(const MixedSearchResult& result);

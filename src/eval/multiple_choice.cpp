@@ -215,16 +215,8 @@ double length_of(std::string_view text) {
 double log_likelihood(Session& session, ThreadPool& pool, const ChoiceTokens& choice) {
   WindowLogits logits(session, choice.tokens, kNoToken);
   const Window window = {0, std::ssize(choice.tokens), choice.scored_from};
-  std::vector<double> nlls(static_cast<std::size_t>(window.scored()));
-  logits.feed(window, [&](const ScoredRows& rows) {
-    pool.run(rows.rows, [&](std::int64_t row, int) {
-      double& nll = nlls[static_cast<std::size_t>(rows.first + row)];
-      nll = negative_log_likelihood(rows.row(row), rows.targets[row]);
-      require_finite_logits(nll, window, rows.first + row);
-    });
-  });
   double sum = 0;
-  for (const double nll : nlls) sum -= nll;
+  for (const double nll : score_window(logits, pool, window)) sum -= nll;
   return sum;
 }
 

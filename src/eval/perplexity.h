@@ -11,8 +11,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json.h"
-#include "base/table.h"
 #include "base/thread_pool.h"
 #include "model/session.h"
 #include "tokenizer/tokenizer.h"
@@ -155,6 +153,10 @@ std::vector<Token> encode_text(const Tokenizer& tokenizer, std::string_view text
 // -log softmax(logits)[target] in double. NaN if a logit is not finite.
 double negative_log_likelihood(std::span<const float> logits, std::int64_t target);
 
+// Negative log-likelihoods of a window's scored tokens, in order. `pool` parallelizes the softmax.
+// Throws Error naming window and token if a logit is not finite.
+std::vector<double> score_window(WindowLogits& logits, ThreadPool& pool, const Window& window);
+
 // Combines the negative log-likelihoods of the scored tokens of all windows.
 PerplexityResult summarize(Protocol protocol, std::span<const std::vector<double>> window_nlls);
 
@@ -171,48 +173,5 @@ struct PerplexityRun {
 // Each window is a separate forward pass with an empty cache. `pool` parallelizes the softmax.
 // Throws Error naming the window and token if a logit is not finite.
 PerplexityResult measure_perplexity(Session& session, ThreadPool& pool, const PerplexityRun& run);
-
-// A perplexity with all settings that affect it, as table rows and as text; and a comparison of two
-// perplexities, which fails unless both measured the same thing.
-struct PerplexityReport {
-  std::string model;  // file name
-  std::string type;   // "int8"
-  std::string key_type, value_type;
-  double bits_per_weight = 0;
-  std::int64_t vocab = 0;
-  ProtocolSettings settings;
-  std::string dataset;  // file name
-  std::string dataset_hash;
-  std::string text_sha256;
-  std::int64_t tokens = 0;   // tokens of the whole text
-  std::int64_t windows = 0;  // planned
-  std::int64_t scored = 0;   // planned
-  PerplexityResult result;
-};
-
-// One row with the keys ppl, nll, stderr, tokens, windows, scored, protocol, dataset_hash,
-// text_sha256, window, stride, join, model, type, ...
-Row report_row(const PerplexityReport& report);
-
-// Report for users: protocol, data set, counts, perplexity.
-std::string report_text(const PerplexityReport& report);
-
-// Returns "join check: ..." for joined wiki.test.raw with GPT-2's vocabulary, otherwise "".
-std::string join_check(const PerplexityReport& report);
-
-// An earlier run, read from the JSON file that leq-perplexity wrote.
-struct EarlierRun {
-  double ppl = 0;
-  double standard_error = 0;
-  std::string source;
-};
-
-// Throws Error naming a key and both values if the earlier run has another protocol, window,
-// stride, join, data set, text, tokens or number of windows. Only the result may differ.
-EarlierRun require_same_measurement(const PerplexityReport& report, const Json& earlier,
-                                    std::string_view source);
-
-// The cells against_ppl, ratio (this / earlier) and difference (this - earlier).
-Row comparison_row(const PerplexityReport& report, const EarlierRun& earlier);
 
 }  // namespace leq

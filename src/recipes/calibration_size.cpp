@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "backend/cpu/workers.h"
 #include "base/error.h"
 #include "base/stopwatch.h"
 #include "model/linear_sites.h"
-#include "platform/workers.h"
 #include "quantize/pipeline/block_run.h"
 #include "quantize/pipeline/calibration_memory.h"
 

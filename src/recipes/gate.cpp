@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/cpu/workers.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -9,7 +10,6 @@
 #include "format/leq_writer.h"
 #include "format/loaded_file.h"
 #include "model/session.h"
-#include "platform/workers.h"
 #include "tensor/quant_scheme.h"
 
 namespace leq {

@@ -1,12 +1,12 @@
 #include "recipes/quantize_by_search.h"
 
+#include "backend/cpu/cpu_layout.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "eval/fit_search.h"
+#include "eval/mixed_search.h"
 #include "model/linear_sites.h"
-#include "platform/make_backend.h"
 #include "quantize/pipeline/partial_run.h"
 
 namespace leq {
@@ -68,8 +68,8 @@ void check_search(const ImportedModel& model, const CheckpointOptions& checkpoin
           ": with the fewest bits the tensors take at least ", rest + least.block_linears,
           " bytes; give more");
   if (const auto& fit = bits.search.fit) {
-    const auto layout = make_layout({"cpu", checkpoint.threads});
-    const std::uint64_t cache = smallest_cache_bytes(model.config, *layout, fit->limits);
+    const CpuLayout layout(checkpoint.threads);
+    const std::uint64_t cache = smallest_cache_bytes(model.config, layout, fit->limits);
     const std::uint64_t weights = rest + least.block_linears;
     require(fit->bytes >= weights + cache, ErrorKind::no_memory, Setting{"fit"}, " ",
             human_bytes(fit->bytes), ": with the fewest bits the tensors take at least ",

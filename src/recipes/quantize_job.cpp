@@ -129,7 +129,7 @@ void search(const QuantizeJob& job, const ImportedModel& model, const Checkpoint
 // All checks that can fail before the first weight is read.
 void check_job(const QuantizeJob& job, const ImportedModel& model) {
   std::vector<std::filesystem::path> inputs = job.texts;
-  inputs.insert(inputs.end(), job.checkpoint.load_stats.begin(), job.checkpoint.load_stats.end());
+  if (!job.checkpoint.load_stats.empty()) inputs.push_back(job.checkpoint.load_stats);
   check_outputs(model,
                 std::array{job.output, job.checkpoint.save_stats,
                            job.search ? job.search->search.options.log : std::filesystem::path()},

@@ -15,8 +15,8 @@
 #include "model/open_model.h"
 #include "model/ranks.h"
 #include "model/session.h"
-#include "platform/make_backend.h"
 #include "ranks/thread_ranks.h"
+#include "runtime/make_backend.h"
 
 namespace leq {
 

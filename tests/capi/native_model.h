@@ -3,7 +3,7 @@
 
 #include "capi/owned_handles.h"
 #include "engine/generator.h"
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 #include "sampling/settings.h"
 
 namespace leq::test {

@@ -18,7 +18,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "base/random.h"
 #include "gpu_devices.h"
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 #include "tensor/pack.h"
 
 namespace leq::test {

@@ -5,8 +5,8 @@
 
 #include "engine/engine.h"
 #include "models_fixture.h"
-#include "platform/make_backend.h"
 #include "reference/model_tensors.h"
+#include "runtime/make_backend.h"
 
 namespace leq {
 namespace {

@@ -12,7 +12,7 @@
 #include "engine/engine.h"
 #include "fixed_drafts.h"
 #include "models_fixture.h"
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 #include "shared_data.h"
 
 namespace leq {

@@ -10,8 +10,8 @@
 #include "convert/quantize_checkpoint.h"
 #include "engine/engine.h"
 #include "fixed_drafts.h"
-#include "platform/make_backend.h"
 #include "reference/mtp_checkpoint.h"
+#include "runtime/make_backend.h"
 #include "temporary_folder.h"
 
 namespace leq {

@@ -11,7 +11,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "backend/layout.h"
 #include "base/random.h"
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 
 namespace leq {
 namespace {

@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "errors.h"
 #include "models_fixture.h"
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 #include "temporary_folder.h"
 
 namespace leq {

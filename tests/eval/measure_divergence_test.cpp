@@ -9,8 +9,9 @@
 #include "convert/gguf_models.h"
 #include "convert/hf_import.h"
 #include "convert/import.h"
+#include "eval/report.h"
 #include "models_fixture.h"
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 #include "shared_data.h"
 #include "temporary_folder.h"
 

@@ -5,12 +5,12 @@
 
 #include <cmath>
 
+#include "backend/cpu/workers.h"
 #include "base/error.h"
 #include "convert/import.h"
 #include "convert/quantize_checkpoint.h"
 #include "eval/divergence.h"
 #include "eval/perplexity.h"
-#include "platform/workers.h"
 #include "reference/naive_transformer.h"
 #include "temporary_folder.h"
 

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "model/session.h"
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 
 namespace leq {
 namespace {

@@ -9,9 +9,9 @@
 #include "convert/quantize_checkpoint.h"
 #include "errors.h"
 #include "model/session.h"
-#include "platform/make_backend.h"
 #include "reference/naive_transformer.h"
 #include "reference/small_hybrid.h"
+#include "runtime/make_backend.h"
 
 namespace leq {
 namespace {

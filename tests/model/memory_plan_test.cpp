@@ -7,7 +7,7 @@
 #include "model/memory_fit.h"
 #include "model/session.h"
 #include "models_fixture.h"
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 #include "shared_data.h"
 
 namespace leq {

@@ -10,11 +10,11 @@
 #include "convert/hf_import.h"
 #include "convert/quantize_checkpoint.h"
 #include "model/session.h"
-#include "platform/make_backend.h"
 #include "quantize/methods/tensor_plan.h"
 #include "reference/mtp_checkpoint.h"
 #include "reference/mtp_vectors.h"
 #include "reference/random_checkpoint.h"
+#include "runtime/make_backend.h"
 #include "temporary_folder.h"
 
 namespace leq {

@@ -5,7 +5,7 @@
 
 #include <numeric>
 
-#include "eval/synthetic.h"
+#include "tools/bench/parts/synthetic.h"
 
 namespace leq {
 namespace {

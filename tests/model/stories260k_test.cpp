@@ -13,8 +13,8 @@
 #include "base/json.h"
 #include "convert/quantize_checkpoint.h"
 #include "model/session.h"
-#include "platform/make_backend.h"
 #include "reference/stories260k.h"
+#include "runtime/make_backend.h"
 #include "shared_data.h"
 
 namespace leq {

@@ -10,7 +10,7 @@
 #include "case_names.h"
 #include "model/session.h"
 #include "models_fixture.h"
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 #include "same_bits.h"
 #include "shared_data.h"
 

@@ -117,8 +117,7 @@ TEST(BlockRewrites, ZeroquantPlusAddsTheBiasesThatItsCorrectionNeeds) {
   const auto output = folder.path() / "m.leq";
   write(source, output, options);
   const ImportedModel model = import_hf(source);
-  const std::filesystem::path paths[] = {options.save_stats};
-  const StatisticsReader statistics(paths, model.config,
+  const StatisticsReader statistics(options.save_stats, model.config,
                                     weights_checksum(model.config, model.tensors), true);
   const LeqReader file(output, {.mode = LoadMode::map});
   const ModelConfig config = config_of(file);

@@ -9,11 +9,11 @@
 #include "convert/quantize_checkpoint.h"
 #include "format/leq_reader.h"
 #include "model/weights.h"
-#include "platform/make_backend.h"
 #include "quantize/pipeline/calibration_memory.h"
 #include "quantize/pipeline/statistics_file.h"
 #include "reference/naive_transformer.h"
 #include "reference/random_checkpoint.h"
+#include "runtime/make_backend.h"
 #include "temporary_folder.h"
 
 namespace leq {
@@ -196,8 +196,7 @@ TEST(Calibration, StatisticsEqualANaiveLoopInAllFamilies) {
 
     const ImportedModel model = import_hf(source);
     const std::map<std::string, NaiveSums> naive = naive_inputs(model, options);
-    const std::filesystem::path paths[] = {options.save_stats};
-    const StatisticsReader reader(paths, model.config,
+    const StatisticsReader reader(options.save_stats, model.config,
                                   weights_checksum(model.config, model.tensors), true);
     for (std::int64_t layer = 0; layer < model.config.layer_count(); ++layer) {
       const std::vector<LinearSite> sites = linear_sites(model.config, layer);
@@ -246,7 +245,7 @@ TEST(Calibration, SavedStatisticsGiveTheSameFile) {
     options.save_stats = folder.path() / "stats";
     const std::string one = run_bytes(source, folder.path() / "1.leq", options);
     options.save_stats.clear();
-    options.load_stats = {folder.path() / "stats"};
+    options.load_stats = folder.path() / "stats";
     EXPECT_EQ(run_bytes(source, folder.path() / "2.leq", options), one) << method;
   }
 }
@@ -264,26 +263,6 @@ TEST(Calibration, ZeroquantPlusLearnsFromTheUnquantizedModelAlone) {
     options.true_sequential = false;
     EXPECT_EQ(run_bytes(source, folder.path() / "3.leq", options) == free, once) << method;
   }
-}
-
-TEST(Calibration, OrderOfStatisticsFilesDoesNotMatter) {
-  const test::TemporaryFolder folder;
-  const auto source = make_checkpoint(families()[0], folder.path() / "hf");
-  CheckpointOptions options = small_run("rtn", "int4-g32");
-  for (const char* name : {"a", "b"}) {
-    options.calibration.text = letters(200, static_cast<std::uint64_t>(name[0]));
-    options.save_stats = folder.path() / name;
-    run_bytes(source, folder.path() / "x.leq", options);
-  }
-  options.save_stats.clear();
-  options.load_stats = {folder.path() / "a", folder.path() / "b"};
-  const std::string one = run_bytes(source, folder.path() / "1.leq", options);
-  options.load_stats = {folder.path() / "b", folder.path() / "a"};
-  EXPECT_EQ(run_bytes(source, folder.path() / "2.leq", options), one);
-  options.load_stats = {folder.path() / "a"};
-  EXPECT_NE(run_bytes(source, folder.path() / "3.leq", options), one);
-  options.load_stats = {folder.path() / "a", folder.path() / "a"};
-  EXPECT_THROW(run_bytes(source, folder.path() / "4.leq", options), Error);
 }
 
 TEST(Calibration, AnInterruptedRunResumesToTheSameFile) {
@@ -474,10 +453,9 @@ TEST(StatisticsFile, RefusesEveryDamage) {
   const ImportedModel model = import_hf(source);
   const std::string weights = weights_checksum(model.config, model.tensors);
   const auto damaged = folder.path() / "damaged";
-  const std::filesystem::path paths[] = {damaged};
   const auto read_all = [&](const std::string& content) {
     std::ofstream(damaged, std::ios::binary) << content;
-    const StatisticsReader reader(paths, model.config, weights, false);
+    const StatisticsReader reader(damaged, model.config, weights, false);
     for (std::int64_t layer = 0; layer < model.config.layer_count(); ++layer) {
       for (std::size_t site = 0; site < linear_sites(model.config, layer).size(); ++site) {
         reader.read(layer, site);
@@ -494,7 +472,7 @@ TEST(StatisticsFile, RefusesEveryDamage) {
     if (at >= 40 && at < 64) continue;  // reserved
     EXPECT_THROW(read_all(changed), Error) << "changed at " << at;
   }
-  EXPECT_THROW(StatisticsReader({paths, 1}, model.config, "other", false), Error);
+  EXPECT_THROW(StatisticsReader(damaged, model.config, "other", false), Error);
 }
 
 TEST(CalibrationData, ShortTextsGiveSmallerWindows) {

@@ -13,7 +13,7 @@
 #include "convert/import.h"
 #include "convert/quantize_checkpoint.h"
 #include "model/session.h"
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 #include "temporary_folder.h"
 
 namespace leq::test {

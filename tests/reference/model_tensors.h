@@ -11,9 +11,9 @@
 #include "convert/hf_import.h"
 #include "model/linear_sites.h"
 #include "model/session.h"
-#include "platform/make_backend.h"
 #include "quantize/rewrites/fold.h"
 #include "reference/naive_transformer.h"
+#include "runtime/make_backend.h"
 #include "tensor/pack.h"
 
 namespace leq::test {

@@ -10,8 +10,8 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "models_fixture.h"
-#include "platform/make_backend.h"
 #include "ranks_fixture.h"
+#include "runtime/make_backend.h"
 #include "sampling/settings.h"
 #include "server/server.h"
 

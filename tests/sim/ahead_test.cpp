@@ -13,7 +13,7 @@
 #include "engine/engine.h"
 #include "gpu_devices.h"
 #include "models_fixture.h"
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 #include "shared_data.h"
 
 namespace leq {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "model/session.h"
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 
 namespace leq::test {
 

@@ -11,9 +11,9 @@
 #include "convert/quantize_checkpoint.h"
 #include "gpu_devices.h"
 #include "model/session.h"
-#include "platform/make_backend.h"
 #include "reference/mtp_checkpoint.h"
 #include "reference/random_checkpoint.h"
+#include "runtime/make_backend.h"
 #include "same_bits.h"
 #include "temporary_folder.h"
 

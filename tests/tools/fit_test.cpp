@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "engine/engine.h"
 #include "model/session.h"
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 #include "tools/small_models.h"
 
 namespace leq::test {

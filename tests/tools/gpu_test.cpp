@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "model/session.h"
 #include "models_fixture.h"
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 #include "shared_data.h"
 #include "tools/small_models.h"
 

@@ -147,7 +147,8 @@ TEST_F(Paths, WhatCanBeToldBeforeWorkIs) {
                   "/no/such/log");
   expect_one_line(with({"--recipe", "q8", "--heldout", few}), "too few to judge by");
   expect_one_line(with({"--recipe", "q8", "--heldout", text}), "was used for calibration");
-  expect_one_line(with({"--method", "rtn", "--load-stats", ","}), "--load-stats");
+  expect_one_line(with({"--method", "rtn", "--load-stats", "a,b"}),
+                  "--load-stats a,b: expected one file");
   EXPECT_EQ(names(), (Words{"few", "note", "text"}));
 }
 

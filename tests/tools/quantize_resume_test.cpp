@@ -110,7 +110,7 @@ TEST_F(QuantizeResume, AnEarlyEndNamesNoFolder) {
 }
 
 TEST_F(QuantizeResume, EverySearchEndsWithTheSamePlan) {
-  for (const char* how : {"grid", "entropy", "greedy", "sens", "learned"}) {
+  for (const char* how : {"grid", "entropy", "greedy", "sens"}) {
     const Words flags = {"--search",       how, "--target-bpw", "3.5",
                          "--search-evals", "5", "--group",      "64"};
     const std::string bytes = whole(flags);

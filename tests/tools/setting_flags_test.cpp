@@ -10,8 +10,8 @@
 #include <string>
 
 #include "model/memory_plan.h"
-#include "platform/make_backend.h"
 #include "quantize/search/bit_search.h"
+#include "runtime/make_backend.h"
 #include "sampling/settings.h"
 #include "source_files.h"
 #include "tensor/quant_scheme.h"
@@ -124,7 +124,7 @@ TEST(SettingFlags, MessagesOfTheLibraryTellFlagsToUsersOfTools) {
                 "; the closest is int8");
   EXPECT_EQ(limits({.kv_sinks = 65}), "--kv-sink 65: expected 0 to 64");
   EXPECT_EQ(told([] { parse_search_strategy("luck"); }),
-            "--search: expected grid | entropy | greedy | sens | learned, found 'luck'");
+            "--search: expected grid | entropy | greedy | sens, found 'luck'");
   EXPECT_TRUE(told([] {
                 require_scheme("int9", Setting{"type"}.marked());
               }).starts_with("--type: unknown type \"int9\"; use one of "));

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/table.h"
-#include "eval/breakdown.h"
+#include "tools/bench/parts/speed.h"
 
 namespace leq {
 

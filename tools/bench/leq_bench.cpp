@@ -14,7 +14,6 @@
 #include "base/thread_pool.h"
 #include "engine/engine.h"
 #include "engine/speculator.h"
-#include "eval/limits/limits.h"
 #include "model/linear_sites.h"
 #include "model/ranks.h"
 #include "ranks/mpi_ranks.h"
@@ -23,7 +22,7 @@
 #include "tools/bench/load.h"
 #include "tools/bench/model.h"
 #include "tools/bench/options.h"
-#include "tools/bench/rank_plan.h"
+#include "tools/bench/parts/limits.h"
 #include "tools/bench/speculate.h"
 #include "tools/bench/table.h"
 #include "tools/bench/traffic.h"
@@ -220,15 +219,11 @@ class Bench {
   Table parts_;  // rows of --breakdown
 };
 
-void print(const Table& table, const std::string& format, const std::string& machine) {
-  if (format == "md") std::cerr << machine << '\n';
+void print(const Table& table, const std::string& format) {
+  if (format == "md") std::cerr << cpu_model_name() << '\n';
   std::cout << (format == "md"    ? table.markdown()
                 : format == "csv" ? table.csv()
                                   : table.json() + "\n");
-}
-
-void print(const Table& table, const std::string& format) {
-  print(table, format, cpu_model_name());
 }
 
 Session traffic_session(const Options& options, const BenchModel& model, Backend& backend,
@@ -391,10 +386,6 @@ int run(const Options& options) {
     return 0;
   }
   require(!options.given("write-tokenizer"), "--write-tokenizer: needs --write FILE");
-  if (options.flag("tp-plan")) {
-    print(rank_plan_table(options), format, rank_machine_text());
-    return 0;
-  }
   check_sweep_of_ranks(options);
   if (options.flag("load")) {
     require(device_name(options) == "cpu", "--load: measures loading for the CPU; leave out -dev,",

@@ -8,7 +8,7 @@
 #include "base/progress.h"
 #include "base/stopwatch.h"
 #include "model/session.h"
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 
 namespace leq {
 namespace {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "eval/synthetic.h"
 #include "model/ranks.h"
 #include "model/session.h"
+#include "tools/bench/parts/synthetic.h"
 
 namespace leq {
 

@@ -37,6 +37,18 @@ Option kv_types(const char* name, const char* spelling, std::string help) {
           .group = "Sweeps (every combination of comma lists is run)"};
 }
 
+// Flags of llama.cpp's tools, and one of earlier versions.
+std::span<const ForeignOption> foreign_flags() {
+  static const std::vector<ForeignOption> kAll = [] {
+    const std::span<const ForeignOption> llama = llama_flags();
+    std::vector<ForeignOption> all(llama.begin(), llama.end());
+    all.push_back({"--tp-plan", ForeignUse::refused,
+                   "speeds of GPUs are no longer estimated; --tp 1,2 measures ranks"});
+    return all;
+  }();
+  return kAll;
+}
+
 }  // namespace
 
 ToolSpec tool_spec() {
@@ -88,10 +100,6 @@ ToolSpec tool_spec() {
                "keys in the KV cache: " + kv_type_names(", ") +
                    " (default f32 for models of type f32, else f16)"),
       kv_types("cache-type-v", "-ctv", "values in the KV cache, likewise"),
-      {.name = "tp-plan",
-       .help = "instead of a test: estimate bytes, waiting times and tokens per second of --tp "
-               "GPUs (default 1, 2, 4, 8 and 16) with -npl sequences (default 1, 8 and 64)",
-       .group = "Model"},
       {.name = "write",
        .kind = OptionKind::text,
        .value_name = "FILE",
@@ -210,7 +218,7 @@ ToolSpec tool_spec() {
   };
   for (Option& option : kv_detail_options("KV cache")) tool.options.push_back(std::move(option));
   for (Option& option : device_options("Model")) tool.options.push_back(std::move(option));
-  tool.foreign = llama_flags();
+  tool.foreign = foreign_flags();
   tool.answers.push_back(list_devices_answer());
   return tool;
 }

@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "eval/bench.h"
 #include "format/leq_reader.h"
+#include "tools/bench/parts/speed.h"
 #include "tools/common/options.h"
 
 namespace leq {

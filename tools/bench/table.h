@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/table.h"
-#include "eval/bench.h"
+#include "tools/bench/parts/speed.h"
 
 namespace leq {
 

@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "convert/tokenizer_import.h"
-#include "eval/synthetic.h"
+#include "tools/bench/parts/synthetic.h"
 
 namespace leq {
 

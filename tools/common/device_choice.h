@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 #include "tools/common/options.h"
 
 namespace leq {

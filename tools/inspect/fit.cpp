@@ -12,7 +12,7 @@
 #include "format/loaded_file.h"
 #include "model/memory_fit.h"
 #include "model/ranks.h"
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 #include "runtime/runtime.h"
 
 namespace leq {

@@ -200,10 +200,9 @@ std::vector<Option> calibration_flags() {
        .help = "save the statistics of the calibration inputs to FILE",
        .group = "Calibration"},
       {.name = "load-stats",
-       .kind = OptionKind::list,
-       .value_name = "FILE[,FILE...]",
-       .help = "use statistics saved by --save-stats instead of running the model; several files "
-               "are combined",
+       .kind = OptionKind::text,
+       .value_name = "FILE",
+       .help = "use statistics saved by --save-stats instead of running the model",
        .group = "Calibration"},
       {.name = "true-sequential",
        .fallback = "true",
@@ -336,13 +335,14 @@ void set_calibration(const Options& options, CheckpointOptions& checkpoint) {
   if (options.given("max-ram"))
     checkpoint.max_ram = parse_size("--max-ram", options.text("max-ram"));
   if (options.given("save-stats")) checkpoint.save_stats = options.text("save-stats");
-  for (const std::string& names : options.list("load-stats")) {
-    for (const auto name : split(names, ",")) {
-      if (!name.empty()) checkpoint.load_stats.emplace_back(name);
-    }
+  if (options.given("load-stats")) {
+    const std::string& name = options.text("load-stats");
+    require(name.find(',') == std::string::npos || std::filesystem::exists(name), "--load-stats ",
+            printable(name),
+            ": expected one file; statistics of several texts are those of --calibration with the "
+            "texts in one file");
+    checkpoint.load_stats = name;
   }
-  require(!options.given("load-stats") || !checkpoint.load_stats.empty(),
-          "--load-stats: expected names of files, found none");
   for (const char* flag : {"calibration", "samples", "length", "seed", "save-stats"}) {
     require(checkpoint.load_stats.empty() || !options.given(flag), "--", flag,
             " and --load-stats: the statistics come from the file; leave one out");

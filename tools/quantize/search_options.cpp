@@ -9,8 +9,6 @@
 namespace leq {
 namespace {
 
-constexpr std::int64_t kManyEvaluations = 64;  // from here on, training a policy pays off
-
 // Returns the text on which the search measures KL.
 std::string search_text(const Options& options, const CheckpointOptions& checkpoint) {
   if (options.given("search-text")) return read_quantize_text(options.text("search-text"));
@@ -64,7 +62,7 @@ std::vector<Option> search_flags() {
   return {
       text_row("search", "HOW",
                "choose 2, 3, 4 or 8 bits for each group of linears by measured KL divergence",
-               group, {"grid", "entropy", "greedy", "sens", "learned"}),
+               group, {"grid", "entropy", "greedy", "sens"}),
       number_row(OptionKind::real, "target-bpw", "BITS", "",
                  "upper limit of the mean bits per searched weight, scales included", group, 2, 16),
       number_row(OptionKind::integer, "target-size", "BYTES", "",
@@ -111,14 +109,10 @@ SearchedBits searched_bits(const Options& options, const CheckpointOptions& chec
   MixedSearch& request = bits.search;
   request.text = search_text(options, checkpoint);
   request.threads = checkpoint.threads;
-  const bool many =
-      options.given("search-evals") && options.integer("search-evals") > kManyEvaluations;
-  request.options.strategy = parse_search_strategy(options.given("search") ? options.text("search")
-                                                   : many                  ? "learned"
-                                                                           : "sens");
+  request.options.strategy =
+      parse_search_strategy(options.given("search") ? options.text("search") : "sens");
   request.options.lambda = options.real("search-lambda");
   request.options.evaluations = static_cast<int>(options.integer("search-evals"));
-  request.options.seed = static_cast<std::uint64_t>(options.integer("seed"));
   if (options.given("search-log")) request.options.log = options.text("search-log");
   if (options.given("target-bpw")) request.target_bpw = options.real("target-bpw");
   if (options.given("target-size")) {

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <memory>
 
+#include "backend/cpu/workers.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "format/leq_layout.h"
 #include "model/weights.h"
-#include "platform/workers.h"
 #include "quantize/pipeline/block_run.h"
 #include "quantize/pipeline/block_work.h"
 #include "quantize/pipeline/calibration_memory.h"
@@ -129,10 +129,7 @@ StatisticsIdentity Pipeline::identity_of_data() const {
 
 Json Pipeline::calibration() const {
   if (!loaded_) return Json::array({calibration_json(identity_of_data())});
-  Json all = Json::array();
-  for (const StatisticsIdentity& from : reader_->identities())
-    all.push_back(calibration_json(from));
-  return all;
+  return Json::array({calibration_json(reader_->identity())});
 }
 
 void Pipeline::open_statistics() {

@@ -31,9 +31,9 @@ namespace leq {
 
 // Options other than types and methods.
 struct RunOptions {
-  std::optional<FoldMethod> fold = {};                 // replaces the fold that the method has
-  bool fold_attention_biases = false;                  // in each block first; see rewrites/fold.h
-  std::vector<std::filesystem::path> load_stats = {};  // files to read instead of a forward pass
+  std::optional<FoldMethod> fold = {};    // replaces the fold that the method has
+  bool fold_attention_biases = false;     // in each block first; see rewrites/fold.h
+  std::filesystem::path load_stats = {};  // file to read instead of a forward pass
   std::filesystem::path save_stats = {};
   bool true_sequential = true;  // for methods that use X^T X, except with statistics files
   // Whether the statistics of k's inputs are gathered even if no method, fold or input format needs

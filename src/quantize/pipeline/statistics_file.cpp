@@ -158,21 +158,21 @@ void StatisticsWriter::finish() {
   file_.commit();
 }
 
-struct StatisticsReader::File {
-  explicit File(const std::filesystem::path& path) : map(path) {}
+StatisticsReader::StatisticsReader(const std::filesystem::path& path, const ModelConfig& config,
+                                   const std::string& weights, bool hessian)
+    : map_(path), hessian_(hessian) {
+  read_tables();
+  require(identity_.config == config, path.string(), ": statistics of another model (",
+          describe(identity_.config), "), expected ", describe(config));
+  require(identity_.weights == weights, path.string(),
+          ": statistics of another checkpoint of this shape; save them again");
+  require(identity_.hessian || !hessian, path.string(),
+          ": these statistics hold no X^T X, which the method needs; save them with that method");
+}
 
-  // Reads the tables of the file; throws Error if it is not a statistics file.
-  StatisticsIdentity open();
-  InputStatistics read(std::int64_t layer, std::size_t site) const;
-
-  MappedFile map;
-  ModelConfig config;
-  std::map<std::pair<std::uint64_t, std::uint64_t>, std::size_t> offsets;  // of record headers
-};
-
-StatisticsIdentity StatisticsReader::File::open() {
-  const auto bytes = map.bytes();
-  const std::string& name = map.name();
+void StatisticsReader::read_tables() {
+  const auto bytes = map_.bytes();
+  const std::string& name = map_.name();
   Preamble preamble = {};
   require(bytes.size() >= sizeof preamble, name, ": expected statistics of ", Setting{"save_stats"},
           ", found ", bytes.size(), " bytes");
@@ -185,8 +185,8 @@ StatisticsIdentity StatisticsReader::File::open() {
       bytes.subspan(sizeof preamble, static_cast<std::size_t>(preamble.identity_bytes));
   require(hash(identity) == preamble.identity_xxh3, name,
           ": the identity's checksum differs; save the statistics again");
-  const StatisticsIdentity of_all = identity_from(identity, name);
-  config = of_all.config;
+  identity_ = identity_from(identity, name);
+  const ModelConfig& config = identity_.config;
   std::size_t offset = sizeof preamble + identity.size();
   for (std::uint64_t i = 0; i < preamble.records; ++i) {
     RecordHeader header = {};
@@ -200,23 +200,22 @@ StatisticsIdentity StatisticsReader::File::open() {
                 header.bytes == record_bytes(header) &&
                 header.bytes <= bytes.size() - offset - sizeof header,
             name, ": record ", i, " at byte ", offset, " has sizes that do not fit the file");
-    offsets[{header.layer, header.site}] = offset;
+    offsets_[{header.layer, header.site}] = offset;
     offset += sizeof header + static_cast<std::size_t>(header.bytes);
   }
   require(offset == bytes.size(), name, ": ", bytes.size() - offset,
           " bytes after the last record");
-  return of_all;
 }
 
-InputStatistics StatisticsReader::File::read(std::int64_t layer, std::size_t site) const {
+InputStatistics StatisticsReader::read(std::int64_t layer, std::size_t site) const {
   const std::string where =
-      map.name() + ": " + input_name(layer, linear_sites(config, layer).at(site));
-  const auto found = offsets.find({static_cast<std::uint64_t>(layer), std::uint64_t{site}});
-  require(found != offsets.end(), where, ": no statistics");
+      map_.name() + ": " + input_name(layer, linear_sites(identity_.config, layer).at(site));
+  const auto found = offsets_.find({static_cast<std::uint64_t>(layer), std::uint64_t{site}});
+  require(found != offsets_.end(), where, ": no statistics");
   RecordHeader header = {};
-  std::memcpy(&header, map.bytes().data() + found->second, sizeof header);
+  std::memcpy(&header, map_.bytes().data() + found->second, sizeof header);
   auto bytes =
-      map.bytes().subspan(found->second + sizeof header, static_cast<std::size_t>(header.bytes));
+      map_.bytes().subspan(found->second + sizeof header, static_cast<std::size_t>(header.bytes));
   RecordHash sum(header);
   sum.add(bytes);
   require(sum.value() == header.xxh3, where, ": the checksum differs; save the statistics again");
@@ -237,56 +236,9 @@ InputStatistics StatisticsReader::File::read(std::int64_t layer, std::size_t sit
     bytes = bytes.subspan(values.size_bytes());
   });
   check_values(statistics, where);
-  map.drop(map.bytes().subspan(found->second, static_cast<std::size_t>(header.bytes)));
+  map_.drop(map_.bytes().subspan(found->second, static_cast<std::size_t>(header.bytes)));
+  if (!hessian_) statistics.hessian = {};
   return statistics;
-}
-
-StatisticsReader::StatisticsReader(std::span<const std::filesystem::path> paths,
-                                   const ModelConfig& config, const std::string& weights,
-                                   bool hessian)
-    : hessian_(hessian) {
-  struct Opened {
-    std::string key;
-    std::unique_ptr<File> file;
-    StatisticsIdentity identity;
-  };
-  std::vector<Opened> opened;
-  for (const auto& path : paths) {
-    auto file = std::make_unique<File>(path);
-    StatisticsIdentity identity = file->open();
-    require(identity.config == config, path.string(), ": statistics of another model (",
-            describe(identity.config), "), expected ", describe(config));
-    require(identity.weights == weights, path.string(),
-            ": statistics of another checkpoint of this shape; save them again");
-    require(identity.hessian || !hessian, path.string(),
-            ": these statistics hold no X^T X, which the method needs; save them with that method");
-    opened.push_back({identity_json(identity).dump(), std::move(file), std::move(identity)});
-  }
-  std::sort(opened.begin(), opened.end(),
-            [](const Opened& a, const Opened& b) { return a.key < b.key; });
-  for (std::size_t i = 1; i < opened.size(); ++i) {
-    require(opened[i].key != opened[i - 1].key, opened[i].file->map.name(), " and ",
-            opened[i - 1].file->map.name(), ": the same windows of the same text; use one of them");
-  }
-  for (Opened& one : opened) {
-    files_.push_back(std::move(one.file));
-    identities_.push_back(std::move(one.identity));
-  }
-}
-
-StatisticsReader::~StatisticsReader() = default;
-
-InputStatistics StatisticsReader::read(std::int64_t layer, std::size_t site) const {
-  InputStatistics all;
-  for (const auto& file : files_) {
-    InputStatistics part = file->read(layer, site);
-    if (!hessian_) part.hessian = {};
-    ensure(all.columns == 0 || (all.hessian.empty() == part.hessian.empty() &&
-                                all.samples.empty() == part.samples.empty()),
-           "statistics: one part has X^T X or samples that the other lacks; gather both alike");
-    merge(all, part);
-  }
-  return all;
 }
 
 }  // namespace leq

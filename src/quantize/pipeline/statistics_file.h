@@ -1,5 +1,4 @@
-// A file of the statistics of a model's linear inputs, which can be used again or merged with those
-// of another text.
+// A file of the statistics of a model's linear inputs, which can be used again.
 //
 //   preamble 64 bytes: magic, version, checksum of the identity, its size, number of records
 //   identity: JSON with the model's configuration and a checksum of its weights, and the text
@@ -10,11 +9,9 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
-
-#include <span>
+#include <map>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -52,22 +49,23 @@ class StatisticsWriter {
   std::uint64_t records_ = 0;
 };
 
-// Reads one or more files on demand and merges them; their order does not matter.
+// Reads a file on demand.
 class StatisticsReader {
  public:
   // Throws Error naming the file if it is damaged or truncated, of another model than `config` with
-  // weights `weights`, without X^T X although `hessian` is set, or if two files have equal windows.
-  StatisticsReader(std::span<const std::filesystem::path> paths, const ModelConfig& config,
+  // weights `weights`, or without X^T X although `hessian` is set.
+  StatisticsReader(const std::filesystem::path& path, const ModelConfig& config,
                    const std::string& weights, bool hessian);
-  ~StatisticsReader();
 
   InputStatistics read(std::int64_t layer, std::size_t site) const;
-  const std::vector<StatisticsIdentity>& identities() const { return identities_; }
+  const StatisticsIdentity& identity() const { return identity_; }
 
  private:
-  struct File;
-  std::vector<std::unique_ptr<File>> files_;
-  std::vector<StatisticsIdentity> identities_;
+  void read_tables();  // throws Error if the file is no file of statistics
+
+  MappedFile map_;
+  StatisticsIdentity identity_;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::size_t> offsets_;  // of record headers
   bool hessian_ = false;
 };
 

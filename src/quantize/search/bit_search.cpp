@@ -36,7 +36,6 @@ class SearchMeter {
   std::optional<double> measure_alone(std::size_t unit, int choice);
 
   bool measured(const Assignment& assignment) const { return seen_.contains(assignment); }
-  bool exhausted() const { return used_ >= options_.evaluations; }
   int used() const { return used_; }
   double objective(double kl, std::uint64_t bytes) const;
   bool fits(const Assignment& assignment) const;
@@ -55,6 +54,8 @@ class SearchMeter {
   void read_log(const Json& log, const std::string& source);
   void write_log() const;
   void count();
+
+  bool exhausted() const { return used_ >= options_.evaluations; }
 
   const SearchProblem& problem_;
   const SearchOptions& options_;
@@ -258,16 +259,6 @@ void SearchMeter::write_log() const {
 // The strategies of the bit search. Each measures until it has finished or its budget is spent. The
 // result is the best point that the meter measured.
 
-// Additive losses that match the measured KL of the uniform points. The KL of all units at a
-// choice, minus that at 8 bits, is divided among units in proportion to their proxies (without
-// proxies: to their sizes). 0 at 8 bits. The uniform points must have been measured.
-LossTable losses_from_uniform(SearchMeter& meter);
-
-// KL predicted by the table: the KL of all units at 8 bits plus the losses.
-double predicted_kl(const LossTable& losses, double kl_at_eight, const Assignment& assignment);
-
-LossTable search_learned(SearchMeter& meter);
-
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -292,6 +283,34 @@ std::int64_t last_layer(const SearchProblem& problem) {
   std::int64_t last = 0;
   for (const SearchUnit& unit : problem.units) last = std::max(last, unit.layer);
   return last;
+}
+
+// Additive losses that match the measured KL of the uniform points. The KL of all units at a
+// choice, minus that at 8 bits, is divided among units in proportion to their proxies (without
+// proxies: to their sizes). 0 at 8 bits. The uniform points must have been measured.
+LossTable losses_from_uniform(SearchMeter& meter) {
+  const auto& units = meter.problem().units;
+  LossTable losses(units.size(), std::array<double, kChoices>{});
+  for (int choice = 0; choice < kEightBits; ++choice) {
+    const std::size_t c = index(choice);
+    const double total = std::max(uniform_kl(meter, choice) - uniform_kl(meter, kEightBits), 0.0);
+    const bool proxies =
+        std::ranges::all_of(units, [&](const SearchUnit& unit) { return unit.proxy[c] > 0; });
+    double sum = 0;
+    for (std::size_t l = 0; l < units.size(); ++l) {
+      losses[l][c] = proxies ? units[l].proxy[c] : static_cast<double>(units[l].params);
+      sum += losses[l][c];
+    }
+    for (auto& row : losses) row[c] *= total / sum;
+  }
+  return losses;
+}
+
+// KL predicted by the table: the KL of all units at 8 bits plus the losses.
+double predicted_kl(const LossTable& losses, double kl_at_eight, const Assignment& assignment) {
+  double kl = kl_at_eight;
+  for (std::size_t l = 0; l < assignment.size(); ++l) kl += losses[l][assignment[l]];
+  return kl;
 }
 
 double predicted_objective(SearchMeter& meter, const LossTable& losses,
@@ -414,30 +433,6 @@ LossTable measure_losses(SearchMeter& meter) {
 
 }  // namespace
 
-LossTable losses_from_uniform(SearchMeter& meter) {
-  const auto& units = meter.problem().units;
-  LossTable losses(units.size(), std::array<double, kChoices>{});
-  for (int choice = 0; choice < kEightBits; ++choice) {
-    const std::size_t c = index(choice);
-    const double total = std::max(uniform_kl(meter, choice) - uniform_kl(meter, kEightBits), 0.0);
-    const bool proxies =
-        std::ranges::all_of(units, [&](const SearchUnit& unit) { return unit.proxy[c] > 0; });
-    double sum = 0;
-    for (std::size_t l = 0; l < units.size(); ++l) {
-      losses[l][c] = proxies ? units[l].proxy[c] : static_cast<double>(units[l].params);
-      sum += losses[l][c];
-    }
-    for (auto& row : losses) row[c] *= total / sum;
-  }
-  return losses;
-}
-
-double predicted_kl(const LossTable& losses, double kl_at_eight, const Assignment& assignment) {
-  double kl = kl_at_eight;
-  for (std::size_t l = 0; l < assignment.size(); ++l) kl += losses[l][assignment[l]];
-  return kl;
-}
-
 // Each strategy returns its last estimate of the losses.
 LossTable search_grid(SearchMeter& meter) {
   const auto& units = meter.problem().units;
@@ -540,12 +535,11 @@ struct StrategyRow {
   SearchStrategy strategy;
   LossTable (*search)(SearchMeter&);
 };
-constexpr std::array<StrategyRow, 5> kStrategies = {{
+constexpr std::array<StrategyRow, 4> kStrategies = {{
     {"grid", SearchStrategy::grid, search_grid},
     {"entropy", SearchStrategy::entropy, search_entropy},
     {"greedy", SearchStrategy::greedy, search_greedy},
     {"sens", SearchStrategy::sens, search_sens},
-    {"learned", SearchStrategy::learned, search_learned},
 }};
 
 constexpr int kFewestEvaluations = 5;  // uniform points and one other assignment
@@ -632,7 +626,7 @@ void accept(const SearchProblem& problem, SearchResult& result) {
 SearchStrategy parse_search_strategy(std::string_view name) {
   const auto* found = std::ranges::find(kStrategies, name, &StrategyRow::name);
   require(found != kStrategies.end(), Setting{"strategy"},
-          ": expected grid | entropy | greedy | sens | learned, found '", printable(name), "'");
+          ": expected grid | entropy | greedy | sens, found '", printable(name), "'");
   return found->strategy;
 }
 

@@ -29,10 +29,7 @@ struct SearchUnit {
   std::int64_t params = 0;
   std::array<std::uint64_t, kChoices> bytes{};  // stored size at each choice, ascending
   std::array<double, kChoices> proxy{};         // a data-driven loss at each choice
-  std::array<double, kChoices> diagonal_proxy{};
-  double entropy = 0;  // entropy of the 8-bit codes, in bits
-  double kurtosis = 0;
-  double outlier_ratio = 0;  // share of |w| > 4 sigma
+  double entropy = 0;                           // entropy of the 8-bit codes, in bits
 };
 
 struct SearchProblem {
@@ -45,7 +42,7 @@ struct SearchProblem {
   std::function<double(std::size_t unit, int choice)> partial = {};
 };
 
-enum class SearchStrategy : std::uint8_t { grid, entropy, greedy, sens, learned };
+enum class SearchStrategy : std::uint8_t { grid, entropy, greedy, sens };
 // Throws Error listing the names if there is no strategy of this name.
 SearchStrategy parse_search_strategy(std::string_view name);
 
@@ -56,7 +53,6 @@ struct SearchOptions {
   // With a limit, J is KL alone, and assignments above the limit are not measured.
   std::optional<std::uint64_t> target_bytes = {};
   int evaluations = 96;  // number of KL measurements, including those from a log; at least 5
-  std::uint64_t seed = 0;
   std::filesystem::path log = {};  // JSON; read if it exists, written after each measurement
   std::function<void(int done, double best)> progress = {};
 };
@@ -93,8 +89,8 @@ struct SearchResult {
 // Throws Error if `log` is set and cannot be written, or exists and is not a search log.
 void check_search_log(const std::filesystem::path& log);
 
-// Measures the uniform points, then searches. The same problem, options and seed give the same
-// answer, also if resumed from a log.
+// Measures the uniform points, then searches. The same problem and options give the same answer,
+// also if resumed from a log.
 //
 // A plan is accepted if its measured KL is below that of a uniform model of equal size. As uniform
 // models have few sizes, their KL at the plan's size is interpolated linearly, over bytes, between

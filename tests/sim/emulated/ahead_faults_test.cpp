@@ -12,7 +12,7 @@
 #include "cuda/layout/layout.h"
 #include "engine/engine.h"
 #include "models_fixture.h"
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 #include "shared_data.h"
 
 namespace leq {

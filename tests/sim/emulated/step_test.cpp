@@ -13,7 +13,7 @@
 #include "cuda/sim/emulator.h"
 #include "model/session.h"
 #include "models_fixture.h"
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 #include "shared_data.h"
 
 namespace leq {
@@ -128,10 +128,10 @@ std::uint64_t launches() {
   return count;
 }
 
-// Launches of a layer: norm, qkv, rope and append, attention, o, norm, gate and up, down. Quantizing
-// the inputs of o and down and merging the spans of attention need no launch of their own. Besides
-// the layers there are embed, last norm, head, and gathering rows. If inputs of down have groups of
-// 32, as in narrow models, a layer has one more launch.
+// Launches of a layer: norm, qkv, rope and append, attention, o, norm, gate and up, down.
+// Quantizing the inputs of o and down and merging the spans of attention need no launch of their
+// own. Besides the layers there are embed, last norm, head, and gathering rows. If inputs of down
+// have groups of 32, as in narrow models, a layer has one more launch.
 TEST(StepLaunches, AreEightALayer) {
   LEQ_SHARED_OR_SKIP(folder, "models/qwen3-tiny");
   constexpr int kLayers = 4, kOthers = 4;
