@@ -1,4 +1,4 @@
-// Receipts of replies (engine/receipt.h), and the owner string of stored keys and values.
+// Receipts of replies (engine/receipt.h).
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,8 @@
 #include "capi/live_session.h"
 #include "capi/settings.h"
 #include "engine/engine.h"
-#include "engine/prompt_file.h"
 
 namespace leq::capi {
-
-PromptOwner owner_of(LiveSession& session);
 
 // Throws Error if the model's replies are not reproducible.
 void require_receipts(LiveSession& session);

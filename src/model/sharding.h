@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/slice.h"
-#include "comm/communicator.h"
 #include "model/linear_sites.h"
 #include "model/model_config.h"
 
@@ -50,8 +49,5 @@ struct RankPlace {
 RankPlace place_of(const ModelConfig& config, int rank, int ranks);
 // [ranks] KV heads whose pages each rank holds.
 std::vector<Slice> kv_heads_of_ranks(const RankPlace& place);
-// Byte ranges of each rank's heads in a complete fixed state (FixedStates): [runs][ranks].
-std::vector<std::vector<ByteRange>> state_parts_of_ranks(const ModelConfig& config,
-                                                         const RankPlace& place);
 
 }  // namespace leq
