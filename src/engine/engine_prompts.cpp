@@ -11,8 +11,8 @@ namespace {
 // The most bytes of states inside a saved text; the state at its end is not counted.
 constexpr std::size_t kMostStateBytes = std::size_t{1} << 30;
 
-// The indices of `count` ascending positions, at most `most`: the last ones, and if there are several
-// also the first, which is usually the end of a system message that other texts share.
+// The indices of `count` ascending positions, at most `most`: the last ones, and if there are
+// several also the first, which is usually the end of a system message that other texts share.
 std::vector<std::size_t> first_and_last(std::size_t count, std::size_t most) {
   std::vector<std::size_t> chosen;
   if (count > most && most > 1) chosen.push_back(0);
@@ -64,12 +64,12 @@ bool Engine::load_prefix(const SavedPrefix& prefix, std::string_view source) {
   if (length > cache.shape().positions || cache.free_pages() < needed) return false;
   prefixes_.make_states_free(1);
   state.load(sequence, prefix.kv, source);
-  const bool agrees = state.length(sequence) == length;
+  const std::int64_t found = state.length(sequence);
+  const bool agrees = found == length;
   if (agrees) {
     prefixes_.keep(sequence, prefix.tokens, true);
     load_states(prefix, sequence);
   }
-  const std::int64_t found = state.length(sequence);
   state.drop(sequence);
   require(agrees, source, ": ", length, " tokens with keys and values of ", found,
           "; the file is damaged, remove it");

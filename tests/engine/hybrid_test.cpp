@@ -184,7 +184,7 @@ TEST_F(Hybrid, SavedTextsHaveTheStatesInside) {
   const std::string begin = system(kStory) + user("Who?");
   const auto prompt = tokens_of(begin + kAnswers);
   std::vector<Token> text = prompt;
-  const EngineReply answer = reply(writer, prompt, 70);
+  const EngineReply answer = reply(writer, prompt, 20);
   text.insert(text.end(), answer.tokens.begin(), answer.tokens.end());
   const SavedPrefix saved = writer.save_prefix(text);
   EXPECT_EQ(std::ssize(saved.tokens), std::ssize(text) - 1);
@@ -222,13 +222,17 @@ TEST_F(Hybrid, SavedTextsHaveTheStatesInside) {
 TEST_F(Hybrid, SavedStatesThatDoNotFitAreLeftOut) {
   LEQ_SHARED_OR_SKIP(folder, kModel);
   open(folder);
-  const auto writing = session();
-  Engine writer(*writing, model_->tokenizer(), {});
   const auto prompt = tokens_of(system(kStory) + user("Who?") + kAnswers);
-  const EngineReply answer = reply(writer, prompt, 20);
-  std::vector<Token> text = prompt;
-  text.insert(text.end(), answer.tokens.begin(), answer.tokens.end());
-  const SavedPrefix saved = writer.save_prefix(text);
+  EngineReply answer;
+  SavedPrefix saved;
+  {
+    const auto writing = session();
+    Engine writer(*writing, model_->tokenizer(), {});
+    answer = reply(writer, prompt, 20);
+    std::vector<Token> text = prompt;
+    text.insert(text.end(), answer.tokens.begin(), answer.tokens.end());
+    saved = writer.save_prefix(text);
+  }
   for (const std::int64_t kept : {0, 1, 2, 3}) {
     open(folder, kept);
     const auto reading = session();
