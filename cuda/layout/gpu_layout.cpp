@@ -7,7 +7,7 @@
 #include "cuda/layout/attention_scratch.h"
 #include "cuda/layout/delta_scratch.h"
 #include "cuda/layout/exchange_window.h"
-#include "cuda/layout/kv_pages.h"
+#include "cuda/layout/kv_codes.h"
 #include "cuda/layout/layout.h"
 #include "cuda/layout/weight_bytes.h"
 
@@ -32,6 +32,15 @@ bool runs_on_gpus(KvType type) {
 }
 
 }  // namespace
+
+std::size_t kv_page_bytes(KvPart part, KvType type, int kv_heads, int head_dim) {
+  const int bits = kv_scheme(type).bits;
+  const std::int64_t numbers = kv_packed(type) ? kv_code_bytes(bits, head_dim)
+                                               : kPageTokens * kv_row_bytes(head_dim, bits / 8);
+  const auto ends =
+      2 * sizeof(std::uint16_t) * static_cast<std::size_t>(kv_ends(part, type, head_dim));
+  return static_cast<std::size_t>(kv_heads) * (static_cast<std::size_t>(numbers) + ends);
+}
 
 GpuLayout::GpuLayout(Arithmetic arithmetic) : Layout(kBlockUnit), arithmetic_(arithmetic) {}
 
@@ -99,16 +108,6 @@ std::size_t GpuLayout::delta_scratch_bytes(std::int64_t tokens, const DeltaShape
 
 std::size_t GpuLayout::exchange_bytes(std::int64_t rows, std::int64_t row_bytes) const {
   return gpu::exchange_bytes(rows, row_bytes);
-}
-
-void GpuLayout::read_kv(const KvHead& head, std::span<const std::byte> page,
-                        std::span<std::byte> out) const {
-  read_kv_head(head, page, out);
-}
-
-void GpuLayout::write_kv(const KvHead& head, std::span<std::byte> page,
-                         std::span<const std::byte> in) const {
-  write_kv_head(head, page, in);
 }
 
 }  // namespace leq::gpu

@@ -28,14 +28,14 @@ class GpuLayout final : public Layout {
   std::size_t scratch_bytes(std::int64_t tokens, const AttentionShape& shape,
                             std::int64_t context) const override;
   std::size_t exchange_bytes(std::int64_t rows, std::int64_t row_bytes) const override;
-  void read_kv(const KvHead& head, std::span<const std::byte> page,
-               std::span<std::byte> out) const override;
-  void write_kv(const KvHead& head, std::span<std::byte> page,
-                std::span<const std::byte> in) const override;
+  std::string_view kv_layout() const override { return "GPU pages 1"; }
 
  private:
   Arithmetic arithmetic_;
 };
+
+// Returns the bytes of a page. Keys and values have the same layout unless packed (kv_codes.h).
+std::size_t kv_page_bytes(KvPart part, KvType type, int kv_heads, int head_dim);
 
 // Returns scratch for a step's rows that share a moving scale: a row's largest |x|, clip count.
 constexpr std::size_t step_scratch_bytes(std::int64_t tokens) {

@@ -216,15 +216,6 @@ struct KvLayer {
   std::span<const std::int32_t> copies = {};
 };
 
-// The keys or the values of one kv head in one page of a layer.
-struct KvHead {
-  KvPart part = KvPart::keys;
-  KvType type = kUsualKv;
-  int kv_heads = 0;  // kv heads of the layer
-  int head_dim = 0;  // d
-  int head = 0;
-};
-
 // Neighbouring rows of a batch that are consecutive positions of one sequence.
 struct SequenceRun {
   std::int32_t sequence = 0;

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
+#include <string_view>
 
 #include "backend/kv_types.h"
 #include "backend/memory.h"
@@ -53,13 +53,8 @@ class Layout {
     return 0;
   }
 
-  // Copy a kv head's 64 positions between `page` (page_bytes, on the host) and the portable order
-  // of saved sequences: numbers [64][d] of the cache's type, then for int8 f16 scales [64] and
-  // minima [64]. `out` and `in` have exactly this size. write_kv changes only this head's part.
-  virtual void read_kv(const KvHead& head, std::span<const std::byte> page,
-                       std::span<std::byte> out) const = 0;
-  virtual void write_kv(const KvHead& head, std::span<std::byte> page,
-                        std::span<const std::byte> in) const = 0;
+  // Names the order of numbers in a page, for saved sequences; another order has another name.
+  virtual std::string_view kv_layout() const = 0;
 
  private:
   std::size_t block_unit_;

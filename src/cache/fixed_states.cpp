@@ -1,12 +1,19 @@
 #include "cache/fixed_states.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/error.h"
+#include "cache/kv_saved.h"
 #include "ranks/communicator.h"
 
 namespace leq {
+namespace {
+
+constexpr std::string_view kStateSite = "the state of a sequence";
+
+}  // namespace
 
 FixedStates::FixedStates(DeviceMemory& memory, std::size_t bytes_each, std::int64_t count,
                          int sequences)
@@ -156,11 +163,8 @@ FixedStates::Id FixedStates::replace(std::int32_t sequence, std::int64_t positio
 
 std::size_t FixedStates::whole_bytes() const {
   if (!leading_) return bytes_each_;
-  std::size_t bytes = 0;
-  for (const auto& run : leading_->among.runs) {
-    for (const ByteRange& part : run) bytes += part.count();
-  }
-  return bytes;
+  const std::vector<std::size_t>& bytes = leading_->among.bytes;
+  return std::accumulate(bytes.begin(), bytes.end(), std::size_t{0});
 }
 
 void FixedStates::read(Id state, std::span<std::byte> out) const {
@@ -175,42 +179,15 @@ void FixedStates::write(Id state, std::span<const std::byte> in) {
   together(leading_->among.ranks, [&] { take(state, leading_->among, in); });
 }
 
-namespace {
-
-constexpr std::string_view kStateSite = "the state of a sequence";
-
-// Calls visit(offset of this rank's part of a run in its own state, range of the part, run).
-template <class Visit>
-void each_own_part(const StateRanks& among, Visit visit) {
-  std::size_t at = 0;
-  for (const auto& run : among.runs) {
-    const ByteRange& part = run[static_cast<std::size_t>(among.ranks.rank())];
-    visit(at, part, run);
-    at += part.count();
-  }
-}
-
-}  // namespace
-
 void FixedStates::give(Id state, const StateRanks& among, std::span<std::byte> whole) const {
   std::vector<std::byte> own(bytes_each_);
   if (!own.empty()) memory_.read(bytes_of(state), own);
-  std::vector<SharedRows> rows;
-  each_own_part(among, [&](std::size_t at, const ByteRange& part, const auto& run) {
-    std::byte* const all = among.ranks.leads() ? whole.data() : nullptr;
-    if (all != nullptr) std::copy_n(own.data() + at, part.count(), all + part.first);
-    rows.push_back({1, run, own.data() + at, 0, all, whole.size()});
-  });
-  among.ranks.gather(rows, Receivers::leader, kStateSite);
+  gather_saved(among.ranks, among.bytes, own, whole, kStateSite);
 }
 
 void FixedStates::take(Id state, const StateRanks& among, std::span<const std::byte> whole) {
-  std::vector<std::byte> all(whole.begin(), whole.end()), own(bytes_each_);
-  among.ranks.broadcast(all, kStateSite);
-  each_own_part(among, [&](std::size_t at, const ByteRange& part, const auto&) {
-    ensure(part.last <= all.size(), kStateSite, ": ", all.size(), " bytes");
-    std::copy_n(all.data() + part.first, part.count(), own.data() + at);
-  });
+  std::vector<std::byte> own(bytes_each_);
+  scatter_saved(among.ranks, among.bytes, whole, own, kStateSite);
   if (!own.empty()) memory_.write(bytes_of(state), own);
 }
 

@@ -16,11 +16,10 @@
 
 namespace leq {
 
-// The division of states among ranks. A whole state is a sequence of runs of bytes. Every rank has
-// a part of each run, and stores its parts in the order of the runs.
+// The division of states among ranks: each has its own heads' part.
 struct StateRanks {
   Communicator& ranks;
-  std::vector<std::vector<ByteRange>> runs;  // [runs][ranks] ranges in the whole state
+  std::vector<std::size_t> bytes;  // [ranks] bytes of each rank's part
 };
 // A read or write of one state, which is a collective operation if ranks share the state.
 struct StateTransfer {
@@ -88,7 +87,7 @@ class FixedStates {
   void hold(Id state);
   void release(Id state);
 
-  // Read and write a state of whole_bytes(), that is, the parts of all ranks.
+  // Read and write a state of whole_bytes(): the parts of all ranks, one behind the other.
   void read(Id state, std::span<std::byte> out) const;
   void write(Id state, std::span<const std::byte> in);
   // Makes this object the leader of ranks that hold the other parts.

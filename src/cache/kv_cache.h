@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -14,7 +15,7 @@
 #include "backend/layout.h"
 #include "backend/memory.h"
 #include "cache/kv_pages.h"
-#include "cache/kv_transfer.h"
+#include "cache/kv_saved.h"
 
 namespace leq {
 
@@ -131,11 +132,14 @@ class KvCache {
   // does, and if the sequence is empty, ends within a page or is longer than `length`.
   void repeat_pages(std::int32_t sequence, std::int64_t length);
 
-  // A sequence as bytes, which are the same for every device (docs/kv-cache.md).
+  // Names the layout of saved sequences: device, ranks, types and shape. A sequence can be loaded
+  // into any cache of the same form.
+  std::string form() const;
+  // A sequence as bytes (docs/kv-cache.md).
   std::vector<std::byte> save(std::int32_t sequence) const;
   // Replaces the sequence by the saved one. Throws Error naming `source` if the bytes are not a
-  // saved sequence of this shape and these types or hold numbers that are not finite (the cache is
-  // then unchanged), or if too few pages are free (the sequence is then empty).
+  // saved sequence of this form or hold numbers that are not finite (the cache is then unchanged),
+  // or if too few pages are free (the sequence is then empty).
   void load(std::int32_t sequence, std::span<const std::byte> bytes, std::string_view source);
   // Positions of a saved sequence, from its header alone. Throws Error if the header is not valid.
   static std::int64_t saved_length(std::span<const std::byte> bytes, std::string_view source);
@@ -190,10 +194,10 @@ class KvCache {
   bool codes_reach(std::span<const std::int32_t> pages, std::int64_t length) const;
   bool copies_reach(std::span<const std::int32_t> pages, std::int64_t length) const;
   std::int64_t saved_copies_from(std::int32_t sequence) const;
-  SequencePlace place_of(std::int32_t sequence, std::int64_t copies_from) const;
+  SequenceTransfer transfer_of(std::int32_t sequence, SequenceTransfer::Kind kind,
+                               std::int64_t copies_from) const;
   void transfer(const SequenceTransfer& what,
                 const std::function<void(const KvTransfer&)>& work) const;
-  std::int64_t all_kv_heads() const;
   bool reaches(std::span<const std::int32_t> pages, std::int64_t length) const;
 
   std::int32_t page_of(std::int32_t sequence, std::int64_t position) const {

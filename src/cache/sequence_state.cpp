@@ -110,4 +110,26 @@ void SequenceState::load(std::int32_t sequence, std::span<const std::byte> bytes
   }
 }
 
+void SequenceState::check_state(std::span<const std::byte> bytes, std::string_view source) const {
+  const std::size_t expected = fixed_ == nullptr ? 0 : fixed_->whole_bytes();
+  require(expected > 0 && bytes.size() == expected, source, ": a state of ", bytes.size(),
+          " bytes, this model has ", expected);
+  require_finite(bytes, source);
+}
+
+bool SequenceState::shorten(std::int32_t sequence, std::int64_t length,
+                            std::span<const std::byte> bytes) const {
+  const auto pages = pages_->pages(sequence).first(static_cast<std::size_t>(pages_for(length)));
+  const bool partial = length % kPageTokens != 0;
+  if (pages_->reach(pages, length) != length || fixed_->free_states() == 0) return false;
+  if (partial && pages_->free_pages() == 0) return false;
+  (void)pages_->truncate(sequence, length);
+  if (partial) {  // appending copies a page that is shared
+    pages_->append(sequence, 1);
+    (void)pages_->truncate(sequence, length);
+  }
+  fixed_->write(fixed_->replace(sequence, length), bytes);
+  return true;
+}
+
 }  // namespace leq

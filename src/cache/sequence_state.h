@@ -59,10 +59,17 @@ class SequenceState {
   // cached positions (KvCache::repeat_pages), and leaves the recurrent state unchanged.
   void repeat(std::int32_t sequence, std::int64_t length) const;
 
-  // Convert a sequence to bytes, which are the same for every device (docs/kv-cache.md), and back:
-  // as KvCache::save and load, followed by the recurrent state.
+  // Convert a sequence to bytes (docs/kv-cache.md) and back: as KvCache::save and load, followed by
+  // the recurrent state.
   std::vector<std::byte> save(std::int32_t sequence) const;
   void load(std::int32_t sequence, std::span<const std::byte> bytes, std::string_view source) const;
+  // Throws Error naming `source` if the bytes are not a recurrent state of finite numbers.
+  void check_state(std::span<const std::byte> bytes, std::string_view source) const;
+  // Shortens a sequence of committed positions whose pages others may hold to `length`, with this
+  // recurrent state and a partial last page of its own. Returns false if there are too few pages or
+  // states, or if the pages lack what the next query reads; the sequence is then as before.
+  [[nodiscard]] bool shorten(std::int32_t sequence, std::int64_t length,
+                             std::span<const std::byte> bytes) const;
 
  private:
   KvCache* pages_;

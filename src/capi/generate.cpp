@@ -430,29 +430,34 @@ std::vector<float> embedding(LiveSession& session, std::span<const Token> tokens
 }
 
 std::size_t save_state(LiveSession& session, std::span<const Token> tokens, const char* path) {
-  SavedPrompt saved;
+  SavedPrefix saved;
   session.with_engine([&](EngineThread& engine) {
-    engine.with_idle_sequence([&](Engine& one) { saved = one.save_prompt(tokens); });
+    engine.with_idle_sequence([&](Engine& one) { saved = one.save_prefix(tokens); });
   });
-  saved.owner = owner_of(session);
-  write_prompt_file(path, saved);
+  PrefixWriter file(path, prefix_owner(session.model(), session.session()));
+  if (!saved.tokens.empty()) file.add(saved);
+  file.commit();
   return saved.tokens.size();
 }
 
 std::size_t load_state(LiveSession& session, const char* path) {
-  const SavedPrompt saved = read_prompt_file(path);
-  require(saved.owner == owner_of(session), path,
-          ": was saved with another model or with other KV types");
-  bool fits = false;
-  session.with_engine([&](EngineThread& engine) {
-    engine.with_idle_sequence([&](Engine& one) { fits = one.load_prompt(saved, path); });
-  });
-  if (!fits) {
-    throw StatusError(LEQ_CONTEXT_FULL, std::string(path) + ": its " +
-                                            std::to_string(saved.tokens.size()) +
-                                            " tokens do not fit the context");
+  const PrefixFile file(path);
+  const std::string reason = file->reason_against(prefix_owner(session.model(), session.session()));
+  require(reason.empty(), path, ": ", reason);
+  std::size_t tokens = 0;
+  for (std::size_t i = file->size(); i-- > 0;) {
+    const SavedPrefix saved = file->read(i);
+    bool fits = false;
+    session.with_engine([&](EngineThread& engine) {
+      engine.with_idle_sequence([&](Engine& one) { fits = one.load_prefix(saved, path); });
+    });
+    tokens = saved.tokens.size();
+    if (!fits) {
+      throw StatusError(LEQ_CONTEXT_FULL, std::string(path) + ": its " + std::to_string(tokens) +
+                                              " tokens do not fit the context");
+    }
   }
-  return saved.tokens.size();
+  return tokens;
 }
 
 }  // namespace

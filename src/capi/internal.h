@@ -21,7 +21,6 @@
 #include "capi/leq.h"
 #include "chat/chat_template.h"
 #include "engine/engine.h"
-#include "engine/prompt_file.h"
 #include "grammar/grammar.h"
 #include "model/open_model.h"
 #include "runtime/engine_thread.h"
@@ -240,8 +239,7 @@ struct DrawSettings {
 // out of range.
 DrawSettings read_settings(const char* json, const ApiModel& model);
 
-// Receipts of replies (engine/receipt.h), and the owner string of stored keys and values.
-PromptOwner owner_of(LiveSession& session);
+// Receipts of replies (engine/receipt.h).
 
 // Throws Error if the model's replies are not reproducible.
 void require_receipts(LiveSession& session);

@@ -13,6 +13,11 @@ namespace {
 
 constexpr const char* kSource = "the receipt";
 
+ReceiptOwner owner_of(LiveSession& session) {
+  const RunLimits& limits = session.session().limits();
+  return {session.model().file().fingerprint(), limits.key_type, limits.value_type};
+}
+
 void require_same_owner(LiveSession& session, const Receipt& receipt) {
   const RunLimits& limits = session.session().limits();
   require(receipt.owner.model == session.model().file().fingerprint(), kSource,
@@ -49,11 +54,6 @@ leq_receipt_check check(LiveSession& session, std::string_view text) {
 }
 
 }  // namespace
-
-PromptOwner owner_of(LiveSession& session) {
-  const RunLimits& limits = session.session().limits();
-  return {session.model().file().fingerprint(), limits.key_type, limits.value_type};
-}
 
 void require_receipts(LiveSession& session) {
   require(session.session().transformer().online().empty(), ErrorKind::bad_setting,

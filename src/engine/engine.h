@@ -17,8 +17,8 @@
 #include "base/error.h"
 #include "base/stopwatch.h"
 #include "engine/prefix_cache.h"
-#include "engine/prompt_file.h"
 #include "engine/request.h"
+#include "engine/saved_prefix.h"
 #include "engine/scheduler.h"
 #include "engine/speculator.h"
 #include "model/session.h"
@@ -110,23 +110,23 @@ class Engine {
   // request ends all requests of the step.
   bool step();
 
-  // Copies keys and values of the longest cached prefix of `tokens`, for load_prompt of another
-  // engine of the same model. After a request has ended, this is all but the last token of prompt
-  // and reply. The caller sets `owner`. Throws Error if all sequences are in use or the device
-  // fails.
-  SavedPrompt save_prompt(std::span<const Token> tokens);
+  // Copies keys and values of the longest cached prefix of `tokens`, and the recurrent states that
+  // are kept inside it, for load_prefix of another engine of the same owner (PrefixOwner). After a
+  // request has ended, this is all but the last token of prompt and reply. Throws Error if all
+  // sequences are in use or the device fails.
+  SavedPrefix save_prefix(std::span<const Token> tokens);
   // Adds the pages to the prefix cache, which changes only the speed of later requests. Returns
   // false if the running requests leave too few pages. Throws Error naming `source` if tokens or
-  // sizes do not match this model, and as save_prompt does.
-  bool load_prompt(const SavedPrompt& prompt, std::string_view source);
+  // sizes do not match this model, and as save_prefix does.
+  bool load_prefix(const SavedPrefix& prefix, std::string_view source);
 
   // Like PrefixCache::erase: frees the pages that only this text uses; returns their tokens.
   std::int64_t erase_prompt(std::span<const Token> tokens) { return prefixes_.erase(tokens); }
-  // Whether a sequence is free, which save_prompt, load_prompt and embed need.
+  // Whether a sequence is free, which save_prefix, load_prefix and embed need.
   bool has_idle_sequence() const { return sequences_.has_idle(); }
 
   // The mean over the tokens of the normed last hidden states [W]. Running requests wait until this
-  // call returns. Throws Error as submit and save_prompt do.
+  // call returns. Throws Error as submit and save_prefix do.
   std::vector<float> embed(std::span<const Token> tokens);
   // Like embed, but feeds one chunk per call until `text.done()`; step() may be called in between.
   // The text keeps a sequence until it is done or an error is thrown. Replies have priority: if no
@@ -165,6 +165,7 @@ class Engine {
   void remember(Active& active, bool last_too);
   void end(Active& active);
   void leave(Active& active);
+  void load_states(const SavedPrefix& prefix, std::int32_t sequence);
 
   // Runs the step (engine_step.cpp).
   void run(std::vector<Feed> parts);

@@ -59,10 +59,10 @@ class Generator {
   // Sets the sampling settings of later replies.
   void set_sampling(const SamplingSettings& sampling);
   const EngineCounts& counts() const { return engine_.counts(); }
-  // These call Engine::save_prompt and Engine::load_prompt.
-  SavedPrompt save_prompt(std::span<const Token> tokens) { return engine_.save_prompt(tokens); }
-  bool load_prompt(const SavedPrompt& prompt, std::string_view source) {
-    return engine_.load_prompt(prompt, source);
+  // These call Engine::save_prefix and Engine::load_prefix.
+  SavedPrefix save_prefix(std::span<const Token> tokens) { return engine_.save_prefix(tokens); }
+  bool load_prefix(const SavedPrefix& prefix, std::string_view source) {
+    return engine_.load_prefix(prefix, source);
   }
   const Error* draft_error() const { return engine_.draft_error(); }
 

@@ -195,6 +195,25 @@ std::size_t PrefixCache::keep_partial(std::size_t parent, std::span<const Token>
   return added;
 }
 
+std::vector<PrefixCache::KeptState> PrefixCache::states(std::span<const Token> tokens) const {
+  std::vector<KeptState> found;
+  std::int64_t before = 0;
+  for (std::size_t node = 0;; before += kPageTokens) {
+    for (const std::size_t child : nodes_[node].children) {
+      const std::vector<Token>& own = nodes_[child].tokens;
+      const bool begins = common_prefix(own, tokens) == std::ssize(own);
+      if (!begins || nodes_[child].state == FixedStates::kZeros) continue;
+      found.push_back({before + std::ssize(own), nodes_[child].state});
+    }
+    if (std::ssize(tokens) < kPageTokens) break;
+    node = child_of(node, tokens.first(kPageTokens));
+    if (node == 0) break;
+    tokens = tokens.subspan(kPageTokens);
+  }
+  std::ranges::sort(found, {}, &KeptState::position);
+  return found;
+}
+
 std::vector<Token> PrefixCache::text_of(std::size_t leaf) const {
   std::vector<std::size_t> path;
   for (std::size_t node = leaf; node != 0; node = nodes_[node].parent) path.push_back(node);

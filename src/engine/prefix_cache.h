@@ -97,6 +97,13 @@ class PrefixCache {
   void keep(std::int32_t sequence, std::span<const Token> tokens, bool last_too,
             bool state_too = true);
 
+  // The states that are kept after beginnings of `tokens`, in ascending order of positions.
+  struct KeptState {
+    std::int64_t position = 0;
+    FixedStates::Id state = FixedStates::kZeros;
+  };
+  std::vector<KeptState> states(std::span<const Token> tokens) const;
+
   // All kept texts that are not prefixes of other kept texts, the most recently used text first.
   std::vector<std::vector<Token>> texts() const;
   // Frees a text's pages from its last page on, as far as neither a sequence nor another kept text

@@ -14,7 +14,6 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/prompt_file.h"
 #include "model/session.h"
 #include "sampling/settings.h"
 #include "tokenizer/tokenizer.h"
@@ -39,10 +38,19 @@ class LogitDigests {
   std::vector<std::uint64_t> values_;
 };
 
+// The model file and the types of keys and values that generated a reply.
+struct ReceiptOwner {
+  std::uint64_t model = 0;  // LeqReader::fingerprint()
+  KvType key_type = kUsualKv;
+  KvType value_type = kUsualKv;
+
+  bool operator==(const ReceiptOwner&) const = default;
+};
+
 struct Receipt {
   std::string model;    // file name of the model, only for display
   std::string version;  // version of leq, only for display
-  PromptOwner owner;    // fingerprint of the file; types of keys and values
+  ReceiptOwner owner;
   // As in RunLimits: positions kept in f16 beside codes, and layers with KV types of their own.
   std::optional<int> kv_sinks = {}, kv_recent = {};
   std::vector<KvLayerTypes> kv_layers = {};

@@ -67,10 +67,8 @@ void write(Writer& writer, const StateTransfer& transfer) {
 
 void write(Writer& writer, const SequenceTransfer& transfer) {
   writer.number(transfer.kind);
-  writer.number(transfer.place.length);
-  writer.number(transfer.place.copies_from);
-  writer.list(transfer.place.pages);
-  writer.list(transfer.place.copies);
+  writer.list(transfer.pages);
+  writer.list(transfer.copies);
 }
 
 std::vector<std::int32_t> read_list(ByteReader& reader) {
@@ -143,16 +141,8 @@ PageCopy read_copy(ByteReader& reader) {
 SequenceTransfer read_transfer(ByteReader& reader) {
   SequenceTransfer transfer;
   transfer.kind = read_enum(reader, SequenceTransfer::Kind::load);
-  SequencePlace& place = transfer.place;
-  place.length = reader.read<std::int64_t>("a length");
-  place.copies_from = reader.read<std::int64_t>("a position");
-  place.pages = read_list(reader);
-  place.copies = read_list(reader);
-  require(place.length >= 0 && place.length <= kMostPositions && place.copies_from >= 0 &&
-              place.copies_from <= kMostPositions &&
-              std::ssize(place.pages) == pages_for(place.length) &&
-              place.copies.size() == place.pages.size(),
-          kSource, ": a sequence that contradicts itself");
+  transfer.pages = read_list(reader);
+  transfer.copies = read_list(reader);
   return transfer;
 }
 

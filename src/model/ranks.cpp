@@ -51,7 +51,7 @@ class Follower {
         pages_(backend.memory(), backend.layout(), shape_),
         among_{ranks, kv_heads_of_ranks(place_)},
         states_(make_fixed_states(backend.memory(), config, limits, place_.own())),
-        states_among_{ranks, state_parts_of_ranks(config, place_)},
+        states_among_{ranks, state_bytes_of_ranks(config, place_)},
         weights_(std::move(weights)),
         transformer_(config, weights_, backend, forward_limits(limits), ranks, place_) {}
 
@@ -121,19 +121,16 @@ class Follower {
     }
   }
 
-  // Pages may be missing where sequences have released them, and only some pages have f16 copies.
   void apply(const SequenceTransfer& transfer) const {
-    const SequencePlace& place = transfer.place;
-    for (std::size_t i = 0; i < place.pages.size(); ++i) {
-      ensure(place.pages[i] < pages_.count() && place.copies[i] < pages_.copy_count(), "page ",
-             place.pages[i], " of ", pages_.count(), ", copy ", place.copies[i], " of ",
-             pages_.copy_count());
+    check_pages_exist(transfer.pages);
+    for (const std::int32_t copy : transfer.copies) {
+      ensure(copy >= 0 && copy < pages_.copy_count(), "copy ", copy, " of ", pages_.copy_count());
     }
     const KvTransfer side(pages_, backend_.memory(), backend_.layout(), shape_, among_);
     if (transfer.kind == SequenceTransfer::Kind::save) {
-      side.save(place, {});
+      side.save(transfer, {});
     } else {
-      side.load(place, {});
+      side.load(transfer, {});
     }
   }
 

@@ -54,7 +54,7 @@ Session::Session(const ModelConfig& config, Weights weights, std::uint64_t weigh
   cache_.lead({{ranks, kv_heads_of_ranks(place_)},
                [send](const KvCommand& command) { send(as_rank_command(command)); }});
   if (states_ == nullptr) return;
-  states_->lead({{ranks, state_parts_of_ranks(config, place_)}, send});
+  states_->lead({{ranks, state_bytes_of_ranks(config, place_)}, send});
 }
 
 std::unique_ptr<Session> make_mtp_session(const Model& model, Backend& backend,

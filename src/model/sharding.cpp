@@ -121,33 +121,4 @@ std::vector<Slice> kv_heads_of_ranks(const RankPlace& place) {
   return heads;
 }
 
-std::vector<std::vector<ByteRange>> state_parts_of_ranks(const ModelConfig& config,
-                                                         const RankPlace& place) {
-  std::vector<std::vector<ByteRange>> runs;
-  if (config.delta_net() == nullptr) return runs;
-  const DeltaNetConfig& delta = *config.delta_net();
-  const std::int64_t of_head = delta.key_dim * values_of_key_head(delta);
-  std::int64_t at = 0;  // offset of the current run in numbers
-  const auto add = [&](auto slice_of) {
-    std::vector<ByteRange>& parts = runs.emplace_back();
-    for (const RankShare& share : place.shares) {
-      const Slice slice = slice_of(share);
-      parts.push_back({static_cast<std::size_t>(at + slice.first) * sizeof(float),
-                       static_cast<std::size_t>(at + slice.last) * sizeof(float)});
-    }
-  };
-  for (std::size_t layer = 0; layer < config.delta_layers().size(); ++layer) {
-    add([&](const RankShare& share) {
-      return Slice{share.delta_heads.first * of_head, share.delta_heads.last * of_head};
-    });
-    at += delta.key_heads * of_head;
-    for (std::int64_t tap = 1; tap < delta.conv_taps; ++tap, at += delta.channels()) {
-      for (std::size_t part = 0; part < 3; ++part) {
-        add([&](const RankShare& share) { return channels_of(delta, share.delta_heads)[part]; });
-      }
-    }
-  }
-  return runs;
-}
-
 }  // namespace leq

@@ -9,7 +9,6 @@
 #include "base/slice.h"
 #include "model/linear_sites.h"
 #include "model/model_config.h"
-#include "ranks/communicator.h"
 
 namespace leq {
 
@@ -50,8 +49,5 @@ struct RankPlace {
 RankPlace place_of(const ModelConfig& config, int rank, int ranks);
 // [ranks] KV heads whose pages each rank holds.
 std::vector<Slice> kv_heads_of_ranks(const RankPlace& place);
-// Byte ranges of each rank's heads in a complete fixed state (FixedStates): [runs][ranks].
-std::vector<std::vector<ByteRange>> state_parts_of_ranks(const ModelConfig& config,
-                                                         const RankPlace& place);
 
 }  // namespace leq

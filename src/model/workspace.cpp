@@ -201,6 +201,12 @@ std::size_t fixed_state_bytes(const ModelConfig& config, const RankShare& share)
   return layers.size() * static_cast<std::size_t>(delta_state_numbers(shape)) * sizeof(float);
 }
 
+std::vector<std::size_t> state_bytes_of_ranks(const ModelConfig& config, const RankPlace& place) {
+  std::vector<std::size_t> bytes;
+  for (const RankShare& share : place.shares) bytes.push_back(fixed_state_bytes(config, share));
+  return bytes;
+}
+
 Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMemory& memory,
                      const Layout& layout, const ForwardLimits& limits, const RankPlace& place)
     : frequencies(rope_frequencies(config, limits.context)),

@@ -32,6 +32,8 @@ DeltaShape delta_shape(const ModelConfig& config, const DeltaNetWeights& weights
 // Bytes of a sequence's fixed state on a rank, over all Gated DeltaNet layers. 0 if the model has
 // no such layers or the rank has none of their heads.
 std::size_t fixed_state_bytes(const ModelConfig& config, const RankShare& share);
+// [ranks] the same of each rank.
+std::vector<std::size_t> state_bytes_of_ranks(const ModelConfig& config, const RankPlace& place);
 
 // The moving scale of the inputs of one linear.
 struct OnlineInput {

@@ -51,12 +51,12 @@ void ModelApi::slot_action(HttpExchange& exchange, JsonNode body) const {
 Json ModelApi::save_slot(std::size_t slot, const std::string& name) const {
   const Stopwatch watch;
   (void)hosted_.slot_files()->file(name);  // throws on an invalid name before any work
-  SavedPrompt prompt;
+  SavedPrefix prefix;
   engine_.with_idle_sequence(
-      [&](Engine& engine) { prompt = engine.save_prompt(engine_.slot_texts()[slot]); });
-  const std::size_t tokens = prompt.tokens.size();
+      [&](Engine& engine) { prefix = engine.save_prefix(engine_.slot_texts()[slot]); });
+  const std::size_t tokens = prefix.tokens.size();
   if (tokens == 0) throw ApiError(400, "slot " + std::to_string(slot) + " is empty", "slot_empty");
-  const std::uint64_t bytes = hosted_.slot_files()->write(name, std::move(prompt));
+  const std::uint64_t bytes = hosted_.slot_files()->write(name, prefix);
   return {{"id_slot", slot},
           {"filename", name},
           {"n_saved", tokens},
@@ -66,21 +66,21 @@ Json ModelApi::save_slot(std::size_t slot, const std::string& name) const {
 
 Json ModelApi::restore_slot(std::size_t slot, const std::string& name) const {
   const Stopwatch watch;
-  SavedPrompt prompt = hosted_.slot_files()->read(name);
+  const SavedPrefix prefix = hosted_.slot_files()->read(name);
   bool fits = false;
   engine_.with_idle_sequence([&](Engine& engine) {
-    fits = engine.load_prompt(prompt, name);
-    if (fits) engine_.slot_texts()[slot] = prompt.tokens;
+    fits = engine.load_prefix(prefix, name);
+    if (fits) engine_.slot_texts()[slot] = prefix.tokens;
   });
   if (!fits) {
     throw ApiError(503,
-                   name + ": its " + std::to_string(prompt.tokens.size()) +
+                   name + ": its " + std::to_string(prefix.tokens.size()) +
                        " tokens do not fit beside the replies in work",
                    "no_room");
   }
   return {{"id_slot", slot},
           {"filename", name},
-          {"n_restored", prompt.tokens.size()},
+          {"n_restored", prefix.tokens.size()},
           {"n_read", std::filesystem::file_size(hosted_.slot_files()->file(name))},
           {"timings", {{"restore_ms", 1e3 * watch.seconds()}}}};
 }

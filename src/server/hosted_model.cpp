@@ -4,17 +4,15 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "engine/prefix_file.h"
 #include "server/api_model.h"
 
 namespace leq {
 namespace {
 
-std::optional<SlotFiles> files_of_slots(const Model& model, const RunLimits& limits,
+std::optional<SlotFiles> files_of_slots(const Model& model, Session& session,
                                         const HostOptions& options) {
   if (!options.slot_folder) return std::nullopt;
-  return SlotFiles(*options.slot_folder,
-                   {model.file().fingerprint(), limits.key_type, limits.value_type});
+  return SlotFiles(*options.slot_folder, prefix_owner(model, session));
 }
 
 }  // namespace
@@ -43,7 +41,7 @@ HostedModel::HostedModel(const Model& model, Session& session, const HostOptions
     : model_(model),
       limits_(session.limits()),
       say_(options.say),
-      slot_files_(files_of_slots(model, limits_, options)),
+      slot_files_(files_of_slots(model, session, options)),
       keeps_texts_(slot_files_.has_value()),
       template_text_(options.chat_template.empty() ? model.chat_template() : options.chat_template),
       chat_(chat_template_of(model, options.chat_template, chat_error_)),

@@ -21,7 +21,7 @@ bool is_plain(unsigned char c) { return c >= 0x20 && c != 0x7f && c != '/' && c 
 
 }  // namespace
 
-SlotFiles::SlotFiles(fs::path folder, const PromptOwner& owner)
+SlotFiles::SlotFiles(fs::path folder, const PrefixOwner& owner)
     : folder_(std::move(folder)), owner_(owner) {
   check_output(kept_texts());
 }
@@ -39,22 +39,24 @@ fs::path SlotFiles::kept_texts() const {
   return folder_ / ("texts-" + checksum_text(owner_.model) + ".leqprm");
 }
 
-std::uint64_t SlotFiles::write(std::string_view name, SavedPrompt prompt) const {
+std::uint64_t SlotFiles::write(std::string_view name, const SavedPrefix& prefix) const {
   const fs::path path = file(name);
-  prompt.owner = owner_;
-  write_prompt_file(path, prompt);
+  PrefixWriter writer(path, owner_);
+  writer.add(prefix);
+  writer.commit();
   return fs::file_size(path);
 }
 
-SavedPrompt SlotFiles::read(std::string_view name) const {
+SavedPrefix SlotFiles::read(std::string_view name) const {
   const fs::path path = file(name);
   std::error_code error;
   require(fs::is_regular_file(fs::symlink_status(path, error)), marked_field("filename"), ' ',
           printable(name), ": there is no such file");
-  SavedPrompt prompt = read_prompt_file(path);
-  require(prompt.owner == owner_, marked_field("filename"), ' ', printable(name),
-          ": was saved with another model or with other KV types");
-  return prompt;
+  const PrefixFile prefixes(path);
+  const std::string reason = prefixes->reason_against(owner_);
+  require(reason.empty(), marked_field("filename"), ' ', printable(name), ": ", reason);
+  require(prefixes->size() > 0, marked_field("filename"), ' ', printable(name), ": holds no text");
+  return prefixes->read(0);
 }
 
 }  // namespace leq

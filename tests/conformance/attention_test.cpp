@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "kv_numbers.h"
+
 namespace leq {
 namespace {
 
@@ -117,7 +119,7 @@ class AttentionConformance : public test::Conformance {
   KvLayer kv_;
 
   // Returns a head of page 0, copied to the host.
-  KvHead head_of(KvPart part, int head) const {
+  test::KvHead head_of(KvPart part, int head) const {
     return {part, part == KvPart::keys ? c_.keys : c_.values, c_.kv_heads, c_.head_dim, head};
   }
   std::vector<std::byte> first_page(KvPart part) {
@@ -127,11 +129,11 @@ class AttentionConformance : public test::Conformance {
     return page;
   }
   void read_head(KvPart part, int head, std::span<std::byte> out) {
-    backend->layout().read_kv(head_of(part, head), first_page(part), out);
+    test::read_kv(test::order_of(backend->layout()), head_of(part, head), first_page(part), out);
   }
   void write_head(KvPart part, int head, std::span<const std::byte> in) {
     std::vector<std::byte> page = first_page(part);
-    backend->layout().write_kv(head_of(part, head), page, in);
+    test::write_kv(test::order_of(backend->layout()), head_of(part, head), page, in);
     backend->memory().write(part == KvPart::keys ? kv_.keys : kv_.values, page);
   }
 

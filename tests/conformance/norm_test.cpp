@@ -4,6 +4,7 @@
 
 #include <bit>
 
+#include "kv_numbers.h"
 #include "naive_norm.h"
 
 namespace leq {
@@ -172,7 +173,8 @@ TEST_P(NormConformance, HeadsHaveTheOrderOfRows) {
     std::vector<std::byte> saved(64 * d * sizeof(float));
     std::vector<std::byte> page(kv.key_page_bytes);
     backend->memory().read(kv.keys, page);
-    backend->layout().read_kv({KvPart::keys, KvType::f32, 1, dims, 0}, page, saved);
+    test::read_kv(test::order_of(backend->layout()), {KvPart::keys, KvType::f32, 1, dims, 0}, page,
+                  saved);
     const auto factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dims)));
     for (std::size_t t = 0; t < kTokens; ++t) {
       for (std::size_t head = 0; head <= kHeads; ++head) {

@@ -8,9 +8,10 @@
 
 #include "base/half.h"
 #include "cuda/kernels/launch.h"
+#include "cuda/layout/gpu_layout.h"
 #include "cuda/layout/kv_codes.h"
-#include "cuda/layout/kv_pages.h"
 #include "device_memory.h"
+#include "kv_numbers.h"
 
 namespace leq::LEQ_GPU {
 namespace {
@@ -87,8 +88,8 @@ std::vector<std::vector<std::byte>> keys_after(const Types& types, const KvResid
   const auto ends = static_cast<std::size_t>(kv_ends(KvPart::keys, type, kDims));
   std::vector<std::vector<std::byte>> portable(pages, std::vector<std::byte>(64 * row + 4 * ends));
   for (std::size_t i = 0; i < pages; ++i) {
-    read_kv_head({KvPart::keys, type, kKvHeads, kDims, 1}, {found.data() + i * page, page},
-                 portable[i]);
+    test::read_kv(test::PageOrder::gpu, {KvPart::keys, type, kKvHeads, kDims, 1},
+                  {found.data() + i * page, page}, portable[i]);
   }
   return portable;
 }

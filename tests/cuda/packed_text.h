@@ -11,9 +11,10 @@
 #include "base/half.h"
 #include "bounded_scratch.h"
 #include "cuda/kernels/launch.h"
+#include "cuda/layout/gpu_layout.h"
 #include "cuda/layout/kv_codes.h"
-#include "cuda/layout/kv_pages.h"
 #include "device_memory.h"
+#include "kv_numbers.h"
 
 namespace leq::LEQ_GPU {
 
@@ -151,7 +152,8 @@ class PackedText {
       const auto ends = static_cast<std::size_t>(kv_ends(part, type, d));
       std::vector<std::byte> portable(64 * row + 4 * ends);
       const auto at = static_cast<std::size_t>(place(sequence, page)) * bytes(part);
-      read_kv_head({part, type, c_.kv_heads, d, head}, {all.data() + at, bytes(part)}, portable);
+      test::read_kv(test::PageOrder::gpu, {part, type, c_.kv_heads, d, head},
+                    {all.data() + at, bytes(part)}, portable);
       for (int slot = 0; slot < std::min(64, length - page * 64); ++slot) {
         for (int c = 0; c < d; ++c) add_number(side, scheme, part, portable, row, ends, slot, c);
       }

@@ -164,13 +164,86 @@ TEST_F(Hybrid, SavedPromptsGoOnWhereTheyEnded) {
   Engine fresh(*plain, model_->tokenizer(), {.reuse_prefixes = false});
   const auto prompt = tokens_of(kStory);
   const EngineReply answer = reply(writer, prompt, 12);
-  const SavedPrompt saved = writer.save_prompt(prompt);
+  const SavedPrefix saved = writer.save_prefix(prompt);
   EXPECT_EQ(std::ssize(saved.tokens), std::ssize(prompt) - 1) << "at the prompt's mark";
-  ASSERT_TRUE(reader.load_prompt(saved, "saved"));
+  ASSERT_TRUE(reader.load_prefix(saved, "saved"));
   const EngineReply again = reply(reader, prompt, 12);
   EXPECT_EQ(again.cached_tokens, std::ssize(prompt) - 1);
   EXPECT_EQ(again.tokens, answer.tokens);
   EXPECT_EQ(answer.tokens, reply(fresh, prompt, 12).tokens);
+}
+
+// A text with its reply is saved; the prompt alone, an edited turn and another chat feed only what
+// is new, as in the process that saved it.
+TEST_F(Hybrid, SavedTextsHaveTheStatesInside) {
+  LEQ_SHARED_OR_SKIP(folder, kModel);
+  open(folder);
+  const auto writing = session(), plain = session();
+  Engine writer(*writing, model_->tokenizer(), {});
+  Engine fresh(*plain, model_->tokenizer(), {.reuse_prefixes = false});
+  const std::string begin = system(kStory) + user("Who?");
+  const auto prompt = tokens_of(begin + kAnswers);
+  std::vector<Token> text = prompt;
+  const EngineReply answer = reply(writer, prompt, 20);
+  text.insert(text.end(), answer.tokens.begin(), answer.tokens.end());
+  const SavedPrefix saved = writer.save_prefix(text);
+  EXPECT_EQ(std::ssize(saved.tokens), std::ssize(text) - 1);
+  EXPECT_GE(saved.states.size(), 2u);
+  struct Next {
+    std::string text;
+    std::int64_t cached;
+  };
+  const auto of_system = std::ssize(tokens_of(system(kStory))),
+             of_begin = std::ssize(tokens_of(begin));
+  for (const Next& next :
+       {Next{begin + kAnswers, of_begin}, Next{begin + kAnswers + "No.", of_begin},
+        Next{system(kStory) + user("Why?") + kAnswers, of_system}}) {
+    const auto reading = session();
+    Engine reader(*reading, model_->tokenizer(), {});
+    ASSERT_TRUE(reader.load_prefix(saved, "saved"));
+    ASSERT_TRUE(reader.load_prefix(saved, "again")) << "what is known changes nothing";
+    const auto tokens = tokens_of(next.text);
+    const EngineReply got = reply(reader, tokens, 12);
+    EXPECT_EQ(got.cached_tokens, next.cached) << next.text;
+    EXPECT_EQ(got.tokens, reply(fresh, tokens, 12).tokens) << next.text;
+    const EngineReply whole = reply(reader, text, 12);
+    EXPECT_EQ(whole.cached_tokens, std::ssize(text) - 1);
+    EXPECT_EQ(whole.tokens, reply(fresh, text, 12).tokens);
+    SavedPrefix bad = saved;
+    bad.states[0].bytes.pop_back();
+    EXPECT_THROW(reader.load_prefix(bad, "bad"), Error);
+    bad = saved;
+    std::fill_n(bad.states[0].bytes.begin(), 4, std::byte{0xff});
+    EXPECT_THROW(reader.load_prefix(bad, "bad"), Error);
+  }
+}
+
+// Only as many states are kept as the reader has memory for: the end and the newest.
+TEST_F(Hybrid, SavedStatesThatDoNotFitAreLeftOut) {
+  LEQ_SHARED_OR_SKIP(folder, kModel);
+  open(folder);
+  const auto prompt = tokens_of(system(kStory) + user("Who?") + kAnswers);
+  EngineReply answer;
+  SavedPrefix saved;
+  {
+    const auto writing = session();
+    Engine writer(*writing, model_->tokenizer(), {});
+    answer = reply(writer, prompt, 20);
+    std::vector<Token> text = prompt;
+    text.insert(text.end(), answer.tokens.begin(), answer.tokens.end());
+    saved = writer.save_prefix(text);
+  }
+  for (const std::int64_t kept : {0, 1, 2, 3}) {
+    open(folder, kept);
+    const auto reading = session();
+    Engine reader(*reading, model_->tokenizer(), {});
+    ASSERT_TRUE(reader.load_prefix(saved, "saved")) << kept;
+    const EngineReply again = reply(reader, prompt, 20);
+    EXPECT_EQ(again.tokens, answer.tokens) << kept;
+    if (kept >= 2) {
+      EXPECT_GT(again.cached_tokens, 0) << kept;
+    }
+  }
 }
 
 TEST_F(Hybrid, StatesThatDoNotFitGoAndTheLastOnesStay) {

@@ -134,7 +134,7 @@ TEST_P(MtpDrafts, SavedPromptsGoOnAlike) {
   Engine writer(*writing, model_->tokenizer(), {.speculate = false});
   Engine reader(*reading, model_->tokenizer(), with(*own, 3));
   const EngineReply want = reply(writer, prompt(100), 0, 20);
-  ASSERT_TRUE(reader.load_prompt(writer.save_prompt(prompt(100)), "saved"));
+  ASSERT_TRUE(reader.load_prefix(writer.save_prefix(prompt(100)), "saved"));
   const EngineReply got = reply(reader, prompt(100), 0, 20);
   EXPECT_GE(got.cached_tokens, 99);
   EXPECT_EQ(got.tokens, want.tokens);

@@ -355,15 +355,30 @@ Damage damage_plain(const Target& target, const fs::path& path, Dice& dice) {
       unless_same(damaged.bytes == before || reserved, checked ? Expect::refused : Expect::either)};
 }
 
-// A saved prompt has a numeric header and a checksum of the rest, which is sometimes repaired.
+// Saved prefixes have numeric headers, and checksums that are sometimes repaired.
 Damage damage_prompts(const fs::path& path, Dice& dice) {
   const std::string before = read_bytes(path);
-  const std::size_t header[] = {0, 8, 16, 24, 28, 32, 40, 48, before.size() - 1};
+  std::size_t layout = 0;
+  std::memcpy(&layout, before.data() + 24, sizeof layout);
+  const std::size_t entry = 32 + layout;
+  const std::size_t header[] = {0,
+                                8,
+                                16,
+                                24,
+                                32,
+                                entry,
+                                entry + 8,
+                                entry + 16,
+                                entry + 24,
+                                entry + 32,
+                                entry + 40,
+                                before.size() - 41,
+                                before.size() - 1};
   const DamagedBytes damaged = damage_bytes(before, {std::begin(header), std::end(header)}, dice);
-  const bool repaired = damaged.bytes.size() > kPromptBody && dice.chance(0.5);
-  write_bytes(path, repaired ? with_prompt_checksum(damaged.bytes) : damaged.bytes);
-  return {damaged.what + (repaired ? ", checksum repaired" : ""),
-          repaired ? "repaired prompt" : "bytes", Expect::accepted};
+  const bool repaired = dice.chance(0.5);
+  write_bytes(path, repaired ? with_prefix_checksums(damaged.bytes) : damaged.bytes);
+  return {damaged.what + (repaired ? ", checksums repaired" : ""),
+          repaired ? "repaired prefix" : "bytes", Expect::accepted};
 }
 
 Damage damage_file(const Target& target, const Reader& reader, const fs::path& path, Dice& dice) {

@@ -2,6 +2,7 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -73,10 +74,26 @@ std::string with_checksum(const std::string& file, const LeqParts& parts, std::s
   return with_json(file, json.dump());
 }
 
-std::string with_prompt_checksum(std::string prompt) {
-  put(prompt, kPromptBody - 8,
-      XXH3_64bits(prompt.data() + kPromptBody, prompt.size() - kPromptBody));
-  return prompt;
+std::string with_prefix_checksums(std::string file) {
+  const auto number = [&](std::size_t at) {
+    std::uint64_t value = 0;
+    if (at + sizeof value <= file.size()) std::memcpy(&value, file.data() + at, sizeof value);
+    return value;
+  };
+  // Sets the checksum at `at` of the `bytes` that follow it. Returns their end, or 0.
+  const auto seal = [&](std::size_t at, std::uint64_t bytes) -> std::size_t {
+    if (file.size() < at + 8 || bytes > file.size() - at - 8) return 0;
+    const auto count = static_cast<std::size_t>(bytes);
+    put(file, at, XXH3_64bits(file.data() + at + 8, count));
+    return at + 8 + count;
+  };
+  if (number(24) > file.size()) return file;
+  for (std::size_t at = seal(8, 16 + number(24)); at > 0 && at < file.size();) {
+    const std::uint64_t tokens = number(at + 8), kv = number(at + 16), states = number(at + 24);
+    if (std::max({tokens, kv, states, number(at + 32)}) > file.size()) break;
+    at = seal(at, 32 + 4 * tokens + kv + states * (8 + number(at + 32)));
+  }
+  return file;
 }
 
 }  // namespace leq::hostile

@@ -27,8 +27,8 @@ std::string with_json(const std::string& file, const std::string& json);
 // Updates the checksum of one range, and then the checksum of the JSON that contains it.
 std::string with_checksum(const std::string& file, const LeqParts& parts, std::size_t range);
 
-// In a saved prompt (engine/prompt_file.h), the content covered by its checksum begins here.
-inline constexpr std::size_t kPromptBody = 16;
-std::string with_prompt_checksum(std::string prompt);
+// Updates the checksums of a file of saved prefixes (engine/saved_prefix.h), as far as its sizes
+// make sense.
+std::string with_prefix_checksums(std::string file);
 
 }  // namespace leq::hostile

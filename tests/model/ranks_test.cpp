@@ -281,7 +281,7 @@ TEST(RanksOfHybrids, ShareStates) {
   const RunLimits limits = limits_of(model, KvType::f16, 3);
   test::RankedModel alone(model, 1, 1, limits);
   const auto want = forked_logits(alone.session);
-  const auto saved = alone.session.state().save(2);
+  const auto saved_by_one = alone.session.state().save(2);
   const auto ids = ids_of(9, model.config().vocab, 5);
   const auto next = [&](Session& session, std::int32_t sequence) {
     const auto logits = session.feed(sequence, ids);
@@ -292,8 +292,9 @@ TEST(RanksOfHybrids, ShareStates) {
     SCOPED_TRACE(std::to_string(count) + " ranks");
     test::RankedModel ranked(model, count, 1, limits);
     EXPECT_TRUE(same_bits(want, forked_logits(ranked.session)));
-    EXPECT_EQ(ranked.session.state().save(2) == saved, true);
+    const auto saved = ranked.session.state().save(2);
     ranked.session.state().drop(0);
+    EXPECT_THROW(ranked.session.state().load(0, saved_by_one, "of one rank"), Error);
     ranked.session.state().load(0, saved, "saved");
     EXPECT_TRUE(same_bits(after, next(ranked.session, 0)));
     const MemoryPlan &plan = ranked.session.plan(), &whole = alone.session.plan();
@@ -318,12 +319,12 @@ TEST_P(OddRanks, GiveTheLogitsOfOne) {
   const test::TemporaryFolder folder;
   test::RandomCheckpoint checkpoint(folder.path() / "hf");
   const Json config = test::small_config_with({{"hidden_size", odd.width},
-                                         {"intermediate_size", odd.hidden},
-                                         {"num_attention_heads", odd.heads},
-                                         {"num_key_value_heads", odd.kv_heads},
-                                         {"head_dim", odd.head_dim},
-                                         {"vocab_size", odd.vocab},
-                                         {"max_position_embeddings", 192}});
+                                               {"intermediate_size", odd.hidden},
+                                               {"num_attention_heads", odd.heads},
+                                               {"num_key_value_heads", odd.kv_heads},
+                                               {"head_dim", odd.head_dim},
+                                               {"vocab_size", odd.vocab},
+                                               {"max_position_embeddings", 192}});
   checkpoint.add_llama(config, {});
   const auto hf = checkpoint.write(config);
   for (const auto& [type, kv] : {std::pair("f32", KvType::f32), std::pair("int8", KvType::int8),
@@ -373,10 +374,10 @@ std::filesystem::path broken_model(const test::TemporaryFolder& folder, const st
                                    std::int64_t row) {
   test::RandomCheckpoint checkpoint(folder.path() / "hf");
   const Json config = test::small_config_with({{"hidden_size", 256},
-                                         {"intermediate_size", 512},
-                                         {"num_attention_heads", 4},
-                                         {"num_key_value_heads", 4},
-                                         {"vocab_size", 256}});
+                                               {"intermediate_size", 512},
+                                               {"num_attention_heads", 4},
+                                               {"num_key_value_heads", 4},
+                                               {"vocab_size", 256}});
   checkpoint.add_llama(config, {});
   const ImportedModel source = import_hf(checkpoint.write(config));
   const auto path = folder.path() / "broken.leq";
@@ -454,9 +455,9 @@ TEST(Ranks, GoOnAfterABatchThatWasRefused) {
 
 class SavedByRanks : public ::testing::TestWithParam<Case> {};
 
-// A sequence saved by any number of ranks has the bytes of one rank, and any number of ranks
-// continues from it with the logits of one rank.
-TEST_P(SavedByRanks, IsWhatOneRankSaves) {
+// Ranks continue from a sequence that as many ranks saved, with the logits of one rank. Another
+// number of ranks refuses it.
+TEST_P(SavedByRanks, GoesOnWithAsManyRanks) {
   const Case& c = GetParam();
   LEQ_SHARED_OR_SKIP(folder, std::string("models/") + c.model);
   const Model model(test::quantized(folder, c.type, c.act), {});
@@ -467,25 +468,24 @@ TEST_P(SavedByRanks, IsWhatOneRankSaves) {
     const auto logits = session.feed(sequence, std::span(ids).subspan(first, count));
     return std::vector<float>(logits.begin(), logits.end());
   };
-  std::vector<std::byte> saved;
   std::vector<float> want;
-  for (const int writers : {1, 2, 3, 8}) {
-    test::RankedModel writer(model, writers, 1, limits);
+  std::vector<std::byte> of_others;
+  for (const int ranks : {1, 2, 3, 8}) {
+    test::RankedModel writer(model, ranks, 1, limits), reader(model, ranks, 1, limits);
     (void)feed(writer.session, 1, 100, 7);  // so that page numbers differ
     (void)feed(writer.session, 0, 0, 90);
-    const auto bytes = writer.session.state().save(0);
-    if (writers == 1) saved = bytes;
-    EXPECT_EQ(bytes == saved, true) << writers << " ranks save other bytes";
+    const auto saved = writer.session.state().save(0);
     const auto logits = feed(writer.session, 0, 90, 3);
-    if (writers == 1) want = logits;
-    EXPECT_TRUE(same_bits(want, logits)) << writers << " ranks after saving";
-  }
-  for (const int readers : {1, 2, 3, 8}) {
-    test::RankedModel reader(model, readers, 1, limits);
+    if (ranks == 1) want = logits;
+    EXPECT_TRUE(same_bits(want, logits)) << ranks << " ranks after saving";
     (void)feed(reader.session, 0, 50, 30);
+    if (ranks > 1) {
+      EXPECT_THROW(reader.session.state().load(1, of_others, "of others"), Error);
+    }
     reader.session.state().load(1, saved, "the saved sequence");
     EXPECT_EQ(reader.session.cache().length(1), 90);
-    EXPECT_TRUE(same_bits(want, feed(reader.session, 1, 90, 3))) << readers << " ranks";
+    EXPECT_TRUE(same_bits(want, feed(reader.session, 1, 90, 3))) << ranks << " ranks";
+    of_others = saved;
   }
 }
 

@@ -87,6 +87,10 @@ TEST_F(Slots, OfHybridsAndExpertsGoOnInAnotherServer) {
     const auto restored = act(other, "0", "restore", name);
     ASSERT_EQ(restored.status, 200) << restored.body;
     EXPECT_EQ(restored.json["n_restored"], saved.json["n_saved"]);
+    // The states inside the text came too, so that the same prompt feeds one token again.
+    const auto again = complete(other);
+    EXPECT_EQ(again.json["tokens_cached"].get<std::int64_t>(), tokens - 1);
+    EXPECT_EQ(again.json["content"], first.json["content"]);
     // In the next reply all saved tokens are cached, and the answers of both servers are equal.
     const auto next = [&](const ServedModel& one) {
       return one.post("/completion", {{"prompt", kStory + first.json["content"].text() + " Then"},
@@ -100,27 +104,35 @@ TEST_F(Slots, OfHybridsAndExpertsGoOnInAnotherServer) {
   }
 }
 
-TEST_F(Slots, OfSeveralRanksAreThoseOfOne) {
+// A slot is restored by as many ranks as saved it, and refused with the reason by others.
+TEST_F(Slots, OfSeveralRanksGoOnWithAsManyRanks) {
   const auto served_by = [this](int ranks) {
     return std::make_unique<ServedModel>(2, options(), story_model(), ranks);
   };
   std::string text;
   for (const int ranks : {1, 2, 3}) {
-    const auto served = served_by(ranks);
-    const auto answer = complete(*served, 0);
-    ASSERT_EQ(answer.status, 200) << answer.body;
-    if (ranks == 1) text = answer.json["content"].text();
-    EXPECT_EQ(answer.json["content"].text(), text) << ranks << " ranks";
-    ASSERT_EQ(act(*served, "0", "save", "by" + std::to_string(ranks)).status, 200);
+    const std::string name = "by" + std::to_string(ranks);
+    {
+      const auto served = served_by(ranks);
+      const auto answer = complete(*served, 0);
+      ASSERT_EQ(answer.status, 200) << answer.body;
+      if (ranks == 1) text = answer.json["content"].text();
+      EXPECT_EQ(answer.json["content"].text(), text) << ranks << " ranks";
+      ASSERT_EQ(act(*served, "0", "save", name).status, 200);
+    }
+    for (const fs::path& kept : fs::directory_iterator(folder_.path())) {
+      if (kept.filename().string().starts_with("texts-")) fs::remove(kept);
+    }
+    const auto other = served_by(ranks);
+    ASSERT_EQ(act(*other, "1", "restore", name).status, 200);
+    const auto again = complete(*other);
+    EXPECT_GT(again.json["tokens_cached"].get<std::int64_t>(), 0);
+    EXPECT_EQ(again.json["content"].text(), text);
+    if (ranks == 1) continue;
+    const auto refused = act(*other, "1", "restore", "by1");
+    EXPECT_EQ(refused.status, 400);
+    EXPECT_NE(refused.body.find("number of ranks"), std::string::npos) << refused.body;
   }
-  const std::string saved = read_file(folder_.path() / "by1", 1 << 30);
-  EXPECT_EQ(read_file(folder_.path() / "by2", 1 << 30) == saved, true);
-  EXPECT_EQ(read_file(folder_.path() / "by3", 1 << 30) == saved, true);
-  const auto other = served_by(2);
-  ASSERT_EQ(act(*other, "1", "restore", "by3").status, 200);
-  const auto again = complete(*other);
-  EXPECT_GT(again.json["tokens_cached"].get<std::int64_t>(), 0);
-  EXPECT_EQ(again.json["content"].text(), text);
 }
 
 TEST_F(Slots, NamesStayInTheFolder) {
@@ -168,10 +180,18 @@ TEST_F(Slots, DamagedAndForeignFilesAreRefused) {
   std::string flipped = whole;
   flipped[flipped.size() / 2] ^= 4;
   EXPECT_EQ(put(flipped), 400);
-  SavedPrompt foreign = parse_prompt_file(std::as_bytes(std::span(whole)), "good");
-  foreign.owner.model ^= 1;
-  const auto bytes = prompt_file_bytes(foreign);
-  EXPECT_EQ(put({reinterpret_cast<const char*>(bytes.data()), bytes.size()}), 400);
+  // Another model or layout, with a valid checksum, and the format of older versions.
+  const PrefixReader good(std::as_bytes(std::span(whole)), "good");
+  const std::size_t of_header = prefix_header_bytes(good.owner()).size();
+  const auto with_owner = [&](const PrefixOwner& owner) {
+    const auto header = prefix_header_bytes(owner);
+    return std::string(reinterpret_cast<const char*>(header.data()), header.size()) +
+           whole.substr(of_header);
+  };
+  EXPECT_EQ(put(with_owner(good.owner())), 200);
+  EXPECT_EQ(put(with_owner({good.owner().model ^ 1, good.owner().layout})), 400);
+  EXPECT_EQ(put(with_owner({good.owner().model, "GPU pages 1"})), 400);
+  EXPECT_EQ(put("LEQPRM01" + whole.substr(8)), 400);
 }
 
 TEST_F(Slots, WhatIsAskedWronglyIsRefused) {
@@ -203,6 +223,34 @@ TEST_F(Slots, TextsAreKeptFromOneRunToTheNext) {
   const Json again = complete(served).json;
   EXPECT_EQ(again["content"], first["content"]);
   EXPECT_EQ(again["timings"]["prompt_n"].get<int>(), 1) << again.dump();
+}
+
+TEST_F(Slots, TextsOfHybridsAreKeptFromOneRunToTheNext) {
+  LEQ_SHARED_OR_SKIP(checkpoint, "models/qwen35-tiny");
+  const Model model(quantized(checkpoint, "int8"), {});
+  const auto chat = [](const ServedModel& served, const char* question) {
+    const Json messages = Json::array(
+        {{{"role", "system"}, {"content", kStory}}, {{"role", "user"}, {"content", question}}});
+    return served
+        .post("/v1/chat/completions",
+              {{"messages", messages}, {"max_tokens", 12}, {"seed", 3}, {"temperature", 1.0}})
+        .json;
+  };
+  const auto cached = [](const Json& answer) {
+    return answer["usage"]["prompt_tokens_details"]["cached_tokens"].get<std::int64_t>();
+  };
+  Json first, other;
+  {
+    const ServedModel served(2, options(), model);
+    first = chat(served, "Who?");
+    other = chat(served, "When was that?");
+  }
+  const ServedModel served(2, options(), model);
+  const Json again = chat(served, "Who?");
+  EXPECT_EQ(again["choices"][0]["message"]["content"], first["choices"][0]["message"]["content"]);
+  EXPECT_GT(cached(again), cached(other)) << "the whole prompt but its last message's beginning";
+  EXPECT_GT(cached(other), 0);
+  EXPECT_EQ(cached(chat(served, "Why?")), cached(other)) << "the system message";
 }
 
 TEST_F(Slots, AServerStartsWithoutTextsThatAreDamaged) {

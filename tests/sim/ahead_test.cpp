@@ -12,6 +12,7 @@
 
 #include "engine/engine.h"
 #include "gpu_devices.h"
+#include "kv_numbers.h"
 #include "models_fixture.h"
 #include "runtime/make_backend.h"
 #include "shared_data.h"
@@ -72,8 +73,15 @@ class Writer {
   std::int64_t steps_ahead() const { return engine_->counts().steps_ahead; }
   // Returns the cache's content for these tokens, as bytes.
   std::vector<std::byte> kept(std::span<const Token> tokens) {
-    const SavedPrompt saved = engine_->save_prompt(tokens);
-    std::vector<std::byte> bytes = saved.kv;
+    const SavedPrefix saved = engine_->save_prefix(tokens);
+    const SequenceState state = session_->state();
+    state.load(0, saved.kv, "kept");
+    std::vector<std::byte> bytes =
+        test::kv_numbers(session_->cache(), backend_->memory(), backend_->layout(), 0);
+    state.drop(0);
+    const std::size_t of_state = state.fixed() == nullptr ? 0 : state.fixed()->whole_bytes();
+    bytes.insert(bytes.end(), saved.kv.end() - static_cast<std::ptrdiff_t>(of_state),
+                 saved.kv.end());
     bytes.push_back(static_cast<std::byte>(saved.tokens.size()));
     return bytes;
   }
@@ -266,7 +274,7 @@ TEST_P(StepsAhead, AndWhatComesBetweenThem) {
   EXPECT_GT(engine.counts().steps_ahead, alone);
   EXPECT_EQ(engine.embed(std::vector<Token>{1, 500, 501}), vector);
   while (tokens < between + 6) engine.step();
-  const SavedPrompt saved = engine.save_prompt(second.prompt);
+  const SavedPrefix saved = engine.save_prefix(second.prompt);
   EXPECT_FALSE(saved.tokens.empty());
   while (tokens < between + 9) engine.step();
   Backend& backend = ahead.session().transformer().backend();

@@ -118,6 +118,17 @@ TEST_F(RunDraft, APromptIsKeptInAFile) {
   EXPECT_GT(fs::file_size(file), size);
 }
 
+// The state at the prompt's end is kept too, although the file ends after the reply.
+TEST_F(RunDraft, APromptOfAHybridIsKeptWithItsReply) {
+  LEQ_SHARED_OR_SKIP(folder, "models/qwen35-tiny");
+  const std::string model = test::quantized(folder, "int8"), file = folder_ / "prompt.cache";
+  const Finished plain = run_with(model, {});
+  ASSERT_EQ(run_with(model, {"--prompt-cache", file, "--prompt-cache-all"}).out, plain.out);
+  const Finished again = run_with(model, {"--prompt-cache", file, "--prompt-cache-all"});
+  EXPECT_EQ(again.out, plain.out);
+  EXPECT_TRUE(says(again, "prompt 1 token (")) << again.err;
+}
+
 TEST_F(RunDraft, AFileOfAnotherRunIsToldAndLeftOut) {
   const std::string file = folder_ / "prompt.cache";
   ASSERT_EQ(run({"--prompt-cache", file}).status, 0);
@@ -133,7 +144,9 @@ TEST_F(RunDraft, AFileOfAnotherRunIsToldAndLeftOut) {
     EXPECT_EQ(fs::file_size(file), size);
   };
   expect_told(coarse_, {}, "another model");
-  expect_told(model_, {"-ctk", "int8"}, "other KV types");
+  expect_told(model_, {"-ctk", "int8"}, "or KV types");
+  std::ofstream(file, std::ios::binary) << "LEQPRM01" << std::string(size - 8, 'x');
+  expect_told(model_, {}, "by an older version of leq");
 }
 
 TEST_F(RunDraft, ADamagedFileIsRefused) {
@@ -143,7 +156,7 @@ TEST_F(RunDraft, ADamagedFileIsRefused) {
   const Finished cut = run({"--prompt-cache", file});
   EXPECT_EQ(cut.status, 1);
   EXPECT_EQ(cut.out, "");
-  EXPECT_TRUE(says(cut, "prompt.cache: keys and values at offset")) << cut.err;
+  EXPECT_TRUE(says(cut, "prompt.cache: the header of a saved prefix at offset")) << cut.err;
   EXPECT_EQ(std::ranges::count(cut.err, '\n'), 1) << cut.err;  // before anything else is printed
   std::ofstream(file) << "a letter";
   EXPECT_EQ(run({"--prompt-cache", file}).status, 1);

@@ -163,7 +163,8 @@ Receipt receipt_of(const Run& run, std::span<const Token> prompt, const Finished
                    const std::vector<std::uint64_t>& digests) {
   return {.model = run.args.model.filename().string(),
           .version = kVersion,
-          .owner = prompt_owner(run.model(), *run.setup.session),
+          .owner = {run.model().file().fingerprint(), run.setup.session->limits().key_type,
+                    run.setup.session->limits().value_type},
           .kv_sinks = run.setup.session->limits().kv_sinks,
           .kv_recent = run.setup.session->limits().kv_recent,
           .kv_layers = run.setup.session->limits().kv_layers,
@@ -180,7 +181,7 @@ int complete(const Run& run, const std::string& prompt) {
   const std::vector<Token> ids = encode_prompt(run, prompt);
   if (run.args.receipt) check_receipt_output(run);
   const std::optional<PromptCacheFile>& cache = run.args.prompt_cache;
-  const PromptOwner owner = prompt_owner(run.model(), *run.setup.session);
+  const PrefixOwner owner = prefix_owner(run.model(), *run.setup.session);
   const std::int64_t known = cache ? load_prompt_cache(*cache, owner, run.generator, ids) : 0;
   report_start(run.args, run.setup, run.sampling);
   if (ids.size() > 1 && ids[0] == run.model().tokenizer().bos() && ids[1] == ids[0]) {

@@ -19,41 +19,40 @@ void leave_out(const PromptCacheFile& file, const std::string& why) {
 
 }  // namespace
 
-PromptOwner prompt_owner(const Model& model, const Session& session) {
-  return {model.file().fingerprint(), session.limits().key_type, session.limits().value_type};
-}
-
-std::int64_t load_prompt_cache(const PromptCacheFile& file, const PromptOwner& owner,
+std::int64_t load_prompt_cache(const PromptCacheFile& file, const PrefixOwner& owner,
                                Generator& generator, std::span<const Token> prompt) {
   if (!file.read_only) check_output(file.path);
   if (!file_exists(file.path)) {
     if (file.read_only) leave_out(file, "there is no such file");
     return 0;
   }
-  const SavedPrompt saved = read_prompt_file(file.path);
-  if (saved.owner.model != owner.model) {
-    leave_out(file, "it was written with another model");
+  const PrefixFile saved(file.path);
+  if (const std::string reason = saved->reason_against(owner); !reason.empty()) {
+    leave_out(file, reason);
     return 0;
   }
-  if (saved.owner != owner) {
-    leave_out(file, "it was written with other KV types (-ctk, -ctv)");
-    return 0;
+  std::int64_t known = 0;
+  for (std::size_t i = saved->size(); i-- > 0;) {
+    const SavedPrefix prefix = saved->read(i);
+    if (generator.load_prefix(prefix, file.path.string())) {
+      known = std::max<std::int64_t>(
+          known, std::ranges::mismatch(prefix.tokens, prompt).in1 - prefix.tokens.begin());
+    } else {
+      leave_out(file, "its " + with_commas(std::ssize(prefix.tokens)) +
+                          " tokens do not fit into the context; a larger -c holds them");
+    }
   }
-  if (!generator.load_prompt(saved, file.path.string())) {
-    leave_out(file, "its " + with_commas(std::ssize(saved.tokens)) +
-                        " tokens do not fit into the context; a larger -c holds them");
-    return 0;
-  }
-  return std::ranges::mismatch(saved.tokens, prompt).in1 - saved.tokens.begin();
+  return known;
 }
 
-void save_prompt_cache(const PromptCacheFile& file, const PromptOwner& owner, Generator& generator,
+void save_prompt_cache(const PromptCacheFile& file, const PrefixOwner& owner, Generator& generator,
                        std::span<const Token> tokens, std::int64_t known) {
   if (file.read_only || known == std::ssize(tokens)) return;
-  SavedPrompt prompt = generator.save_prompt(tokens);
-  if (std::ssize(prompt.tokens) <= known) return;
-  prompt.owner = owner;
-  write_prompt_file(file.path, prompt);
+  const SavedPrefix prefix = generator.save_prefix(tokens);
+  if (std::ssize(prefix.tokens) <= known) return;
+  PrefixWriter writer(file.path, owner);
+  writer.add(prefix);
+  writer.commit();
 }
 
 }  // namespace leq::run

@@ -5,8 +5,7 @@
 #include <span>
 
 #include "engine/generator.h"
-#include "model/open_model.h"
-#include "model/session.h"
+#include "engine/saved_prefix.h"
 
 namespace leq::run {
 
@@ -16,16 +15,15 @@ struct PromptCacheFile {
   bool read_only = false;
 };
 
-PromptOwner prompt_owner(const Model& model, const Session& session);
-
-// Loads the prompt of the file, so that requests can reuse its prefix. A file of another model,
-// with other KV types, or too long is ignored with a note. Throws Error if it is damaged or not
-// such a file. Returns the length of the common prefix of its tokens and `prompt`.
-std::int64_t load_prompt_cache(const PromptCacheFile& file, const PromptOwner& owner,
+// Loads the texts of the file, so that requests can reuse their prefixes. A file of another model
+// or layout, of an older version, or with a text that is too long is ignored with a note. Throws
+// Error if it is damaged or not such a file. Returns the length of the common prefix of `prompt`
+// and a text.
+std::int64_t load_prompt_cache(const PromptCacheFile& file, const PrefixOwner& owner,
                                Generator& generator, std::span<const Token> prompt);
 
 // Writes the file unless it already has all of `tokens`; `known` is the number that it has.
-void save_prompt_cache(const PromptCacheFile& file, const PromptOwner& owner, Generator& generator,
+void save_prompt_cache(const PromptCacheFile& file, const PrefixOwner& owner, Generator& generator,
                        std::span<const Token> tokens, std::int64_t known);
 
 }  // namespace leq::run

@@ -2,7 +2,6 @@
 
 #include "backend/cpu/attention/attention.h"
 #include "backend/cpu/attention/kv_layout.h"
-#include "backend/cpu/attention/kv_portable.h"
 #include "backend/cpu/delta/delta.h"
 #include "backend/cpu/matmul/linear.h"
 #include "backend/cpu/rows/rows_layout.h"
@@ -35,15 +34,5 @@ std::size_t CpuLayout::delta_scratch_bytes(std::int64_t, const DeltaShape& shape
 }
 
 std::size_t CpuLayout::linear_scratch_bytes() const { return cpu::linear_scratch_bytes(threads_); }
-
-void CpuLayout::read_kv(const KvHead& head, std::span<const std::byte> page,
-                        std::span<std::byte> out) const {
-  cpu::read_kv(head, page, out);
-}
-
-void CpuLayout::write_kv(const KvHead& head, std::span<std::byte> page,
-                         std::span<const std::byte> in) const {
-  cpu::write_kv(head, page, in);
-}
 
 }  // namespace leq

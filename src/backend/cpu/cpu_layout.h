@@ -23,10 +23,8 @@ class CpuLayout final : public Layout {
   // Bytes of scratch for all linears, plus those for the delta net.
   std::size_t delta_scratch_bytes(std::int64_t tokens, const DeltaShape& shape) const override;
   std::size_t linear_scratch_bytes() const;
-  void read_kv(const KvHead& head, std::span<const std::byte> page,
-               std::span<std::byte> out) const override;
-  void write_kv(const KvHead& head, std::span<std::byte> page,
-                std::span<const std::byte> in) const override;
+  // The same for every instruction set.
+  std::string_view kv_layout() const override { return "CPU pages 1"; }
 
  private:
   int threads_;

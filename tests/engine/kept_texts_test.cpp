@@ -1,6 +1,6 @@
 // Texts that an engine keeps between runs: the next run generates the same replies and feeds one
 // token of each prompt. If the file is invalid, it is refused, and the run is only slower.
-#include "engine/prefix_file.h"
+#include "engine/saved_prefix.h"
 
 #include <gtest/gtest.h>
 
@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "engine/engine.h"
 #include "errors.h"
 #include "models_fixture.h"
 #include "runtime/make_backend.h"
@@ -50,10 +51,7 @@ class OneRun {
     engine_ = std::make_unique<Engine>(*session_, model().tokenizer(), EngineOptions{});
   }
   Engine& engine() { return *engine_; }
-  PromptOwner owner() const {
-    return {model().file().fingerprint(), session_->limits().key_type,
-            session_->limits().value_type};
-  }
+  PrefixOwner owner() const { return prefix_owner(model(), *session_); }
   EngineReply reply(const std::vector<Token>& prompt) {
     EngineReply ended;
     EngineRequest request;
@@ -122,7 +120,7 @@ class KeptFiles : public testing::Test {
     run.reply(prompt_of(0, 150));
     write_kept_texts(file_, run.engine(), run.owner());
   }
-  std::string error_of(const PromptOwner& owner, OneRun& run) {
+  std::string error_of(const PrefixOwner& owner, OneRun& run) {
     return test::error_of([&] { read_kept_texts(file_, run.engine(), owner); });
   }
   test::TemporaryFolder folder_;
@@ -132,11 +130,11 @@ class KeptFiles : public testing::Test {
 TEST_F(KeptFiles, OfOthersOrDamagedAreRefused) {
   write();
   OneRun run(KvType::f16, 1024);
-  PromptOwner other = run.owner();
+  PrefixOwner other = run.owner();
   other.model ^= 1;
   EXPECT_NE(error_of(other, run).find("another model"), std::string::npos);
   other = run.owner();
-  other.key_type = KvType::int8;
+  other.layout += "x";
   EXPECT_NE(error_of(other, run).find("KV types"), std::string::npos);
   const std::string whole = read_file(file_, 1 << 30);
   for (const std::size_t at : {std::size_t{3}, std::size_t{9}, std::size_t{60}, whole.size() - 1}) {
