@@ -10,11 +10,6 @@
 
 namespace leq {
 
-bool is_given(const Json& object, std::string_view key) {
-  const Json* found = object.find(key);
-  return found != object.end() && !found->is_null();
-}
-
 namespace {
 
 // A multiplier or cap that changes the model's function. `neutral`: the value that has no
@@ -78,7 +73,7 @@ constexpr std::array<std::string_view, 20> kRopeKeys = {"rope_type",
 // `read`: the key of this table that the family supports, which is therefore not refused.
 void refuse_changing_keys(const Json& object, std::string_view read, std::string_view source) {
   for (const ChangingKey& key : kChangingKeys) {
-    if (!is_given(object, key.key) || key.key == read) continue;
+    if (object.find_given(key.key) == nullptr || key.key == read) continue;
     const Json& value = object[key.key];
     const bool neutral = value.is_number() && value.get<double>() == key.neutral;
     require(neutral, source, ": ", key.key, " = ", printable(value.dump()), " is not supported");
@@ -87,7 +82,7 @@ void refuse_changing_keys(const Json& object, std::string_view read, std::string
 
 std::string kind_of(const Json& rope) {
   for (const char* key : {"rope_type", "type"}) {
-    if (is_given(rope, key) && rope[key].is_string()) return rope[key].text();
+    if (rope.find_given(key) != nullptr && rope[key].is_string()) return rope[key].text();
   }
   return "default";
 }
@@ -96,7 +91,8 @@ std::string kind_of(const Json& rope) {
 bool ropes_agree(const Json& a, const Json& b) {
   if (kind_of(a) != kind_of(b)) return false;
   for (const auto& [key, value] : a.items()) {
-    if (key == "type" || key == "rope_type" || !is_given(b, key) || value.is_null()) continue;
+    if (key == "type" || key == "rope_type" || b.find_given(key) == nullptr || value.is_null())
+      continue;
     if (b[key] != value) return false;
   }
   return true;
@@ -116,16 +112,17 @@ void refuse_unknown_rope_keys(const Json& rope, std::string_view source) {
 
 // Whether any layer has the kind `kind`; true if the config lists no layer types.
 bool is_used(const Json& config, const std::string& kind) {
-  if (!is_given(config, "layer_types") || !config["layer_types"].is_array()) return true;
+  if (config.find_given("layer_types") == nullptr || !config["layer_types"].is_array()) return true;
   return std::ranges::any_of(config["layer_types"], [&](const Json& type) { return type == kind; });
 }
 
 // Merges rope parameters given per layer kind into one object if all kinds in use agree.
 Json common_rope(const Json& config, std::string_view source) {
   const Json& rope = config["rope_parameters"];
-  const bool nested = rope.is_object() && std::ranges::any_of(rope.items(), [](const auto& entry) {
-                        return entry.second.is_object();
-                      });
+  const bool nested =
+      rope.is_object() && std::ranges::any_of(rope.members(), [](const auto& entry) {
+        return entry.second.is_object();
+      });
   if (!nested) return rope;
   const Json* first = nullptr;
   std::string name;
@@ -159,7 +156,8 @@ Json checked_rope(const Json& config, bool known, std::string_view read, std::st
     refuse_changing_keys(rope, read, source);
     refuse_unknown_rope_keys(rope, source);
   }
-  if (rope.is_object() && is_given(config, "rope_scaling") && config["rope_scaling"].is_object()) {
+  if (rope.is_object() && config.find_given("rope_scaling") != nullptr &&
+      config["rope_scaling"].is_object()) {
     require(
         ropes_agree(config["rope_scaling"], rope), source,
         ": rope_scaling and rope_parameters contradict: ", printable(config["rope_scaling"].dump()),
@@ -182,27 +180,27 @@ Json complete_hf_config(Json config, std::string_view source) {
     const bool caps = type == "muse_glimmer_text";
     refuse_changing_keys(config, caps ? "final_logit_softcapping" : "", source);
   }
-  const bool scales = is_given(config, "rope_scaling");
-  if (type == "ministral3" && !scales && !is_given(config, "rope_parameters")) {
+  const bool scales = config.find_given("rope_scaling") != nullptr;
+  if (type == "ministral3" && !scales && config.find_given("rope_parameters") == nullptr) {
     config["rope_parameters"] = ministral3_rope();
   }
   if (known && scales && config["rope_scaling"].is_object()) {
     refuse_changing_keys(config["rope_scaling"], read, source);
     refuse_unknown_rope_keys(config["rope_scaling"], source);
   }
-  if (is_given(config, "rope_parameters")) {
+  if (config.find_given("rope_parameters") != nullptr) {
     config["rope_parameters"] = checked_rope(config, known, read, source);
   }
   const auto* context = std::ranges::find(kContexts, type, &DefaultContext::model_type);
   if (context != kContexts.end() && type != "gpt2" &&
-      !is_given(config, "max_position_embeddings")) {
+      config.find_given("max_position_embeddings") == nullptr) {
     config["max_position_embeddings"] = context->positions;
   }
   // A null head_dim means hidden size / heads; an absent key means the family's default.
   const Json* head = config.find("head_dim");
-  if (head != config.end() && head->is_null() && is_given(config, "hidden_size") &&
-      is_given(config, "num_attention_heads") && config["num_attention_heads"].is_number() &&
-      config["hidden_size"].is_number()) {
+  if (head != config.end() && head->is_null() && config.find_given("hidden_size") != nullptr &&
+      config.find_given("num_attention_heads") != nullptr &&
+      config["num_attention_heads"].is_number() && config["hidden_size"].is_number()) {
     const auto heads = config["num_attention_heads"].get<std::int64_t>();
     const auto width = config["hidden_size"].get<std::int64_t>();
     if (heads > 0 && width % heads == 0) config["head_dim"] = width / heads;

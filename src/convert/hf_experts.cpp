@@ -5,13 +5,14 @@
 #include <vector>
 
 #include "base/error.h"
-#include "convert/hf_config_rules.h"
 
 namespace leq {
 namespace {
 
 // Whether the object has the key; false if `key` is null, because the family has no such key.
-bool has(const Json& json, const char* key) { return key != nullptr && is_given(json, key); }
+bool has(const Json& json, const char* key) {
+  return key != nullptr && json.find_given(key) != nullptr;
+}
 
 std::int64_t expert_count(const Json& json, const ExpertKeys& keys, std::string_view source) {
   const bool other = !has(json, keys.experts) && has(json, keys.experts_too);

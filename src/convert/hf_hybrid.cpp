@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "convert/hf_config_rules.h"
 
 namespace leq {
 namespace {
@@ -12,7 +11,7 @@ namespace {
 std::vector<bool> recurrent_layers(const Json& json, const DeltaKeys& keys, std::int64_t layers,
                                    std::string_view source) {
   std::vector<bool> recurrent;
-  if (is_given(json, "layer_types")) {
+  if (json.find_given("layer_types") != nullptr) {
     for (const Json& type : json["layer_types"]) recurrent.push_back(type == "linear_attention");
     return recurrent;
   }
@@ -29,7 +28,7 @@ std::int32_t rotary_dims_of(const Json& json, const Family& family, std::int64_t
   if (!family.reads_partial_rotary) return 0;
   constexpr const char* kFactor = "partial_rotary_factor";
   double factor = json_get_or<double>(json, kFactor, family.partial_rotary, source);
-  if (is_given(json, "rope_parameters") && json["rope_parameters"].is_object()) {
+  if (json.find_given("rope_parameters") != nullptr && json["rope_parameters"].is_object()) {
     factor = json_get_or<double>(json["rope_parameters"], kFactor, factor, source);
   }
   require(std::isfinite(factor) && factor > 0 && factor <= 1, source, ": ", kFactor, " = ", factor,

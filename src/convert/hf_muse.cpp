@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "convert/hf_config_rules.h"
 
 namespace leq {
 namespace {
@@ -17,7 +16,7 @@ constexpr double kQueryGain = 3.87;
 void read_rope_layers(const Json& json, std::string_view source, ModelConfig& config) {
   constexpr const char* kThetas = "layer_rope_theta";
   const std::int64_t layers = config.layer_count();
-  const Json* thetas = is_given(json, kThetas) ? &json[kThetas] : nullptr;
+  const Json* thetas = json.find_given(kThetas);
   require(thetas == nullptr || (thetas->is_array() && std::ssize(*thetas) == layers), source, ": ",
           kThetas, ": expected a list of ", layers, " numbers");
   for (std::int64_t i = 0; i < layers; ++i) {

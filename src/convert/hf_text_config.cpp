@@ -54,18 +54,13 @@ constexpr std::array<NotRun, 23> kNotRun = {{
     {"smollm3", "SmolLM 3: layers without positions"},
 }};
 
-bool is_null_or_absent(const Json& object, std::string_view key) {
-  const Json* found = object.find(key);
-  return found == object.end() || found->is_null();
-}
-
 bool writes_text(std::string_view architecture) {
   return architecture.ends_with("ForConditionalGeneration") ||
          architecture.ends_with("ForCausalLM");
 }
 
 void check_architectures(const Json& wrapper, std::string_view source) {
-  if (is_null_or_absent(wrapper, "architectures")) return;
+  if (wrapper.find_given("architectures") == nullptr) return;
   const Json& names = wrapper["architectures"];
   require(names.is_array(), source, ": architectures: expected a list of names");
   for (const Json& name : names) {
@@ -77,14 +72,14 @@ void check_architectures(const Json& wrapper, std::string_view source) {
 }  // namespace
 
 Json text_config_of(Json config, std::string_view source) {
-  if (!config.is_object() || is_null_or_absent(config, "text_config")) return config;
+  if (!config.is_object() || config.find_given("text_config") == nullptr) return config;
   Json text = config["text_config"];
   require(text.is_object(), source, ": text_config: expected an object, found ", text.type_name());
   check_architectures(config, source);
   for (const std::string_view key : kCommonKeys) {
-    if (!is_null_or_absent(config, key)) text[std::string(key)] = config[key];
+    if (config.find_given(key) != nullptr) text[std::string(key)] = config[key];
   }
-  if (is_null_or_absent(text, "model_type") && !is_null_or_absent(config, "model_type") &&
+  if (text.find_given("model_type") == nullptr && config.find_given("model_type") != nullptr &&
       config["model_type"].is_string()) {
     const auto* found = std::ranges::find(
         kDefaultTexts, std::string_view(config["model_type"].text()), &DefaultText::wrapper);

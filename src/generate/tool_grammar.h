@@ -7,7 +7,7 @@
 #include <memory>
 #include <string_view>
 
-#include "base/json_tree.h"
+#include "base/json.h"
 #include "generate/grammar/grammar.h"
 #include "generate/tool_calls.h"
 

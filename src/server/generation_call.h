@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json_tree.h"
+#include "base/json.h"
 #include "engine/engine.h"
 #include "generate/chat_template.h"
 #include "generate/thoughts.h"

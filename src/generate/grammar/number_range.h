@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/json_tree.h"
+#include "base/json.h"
 #include "generate/grammar/builder.h"
 
 namespace leq {

@@ -14,7 +14,7 @@ std::set<std::string> constants_of(JsonNode schema) {
   std::set<std::string> found;
   if (const JsonNode one = schema.find("const")) found.insert(one.dump());
   const JsonNode list = schema.find("enum");
-  for (JsonNode v = list.first(); v; v = v.next()) found.insert(v.dump());
+  for (const JsonNode v : list) found.insert(v.dump());
   return found;
 }
 
@@ -26,18 +26,18 @@ std::set<std::string> types_of(JsonNode schema) {
   };
   const JsonNode type = schema.find("type"), one = schema.find("const");
   if (type.is_string()) add(type.text());
-  for (JsonNode t = type.first(); t; t = t.next()) {
+  for (const JsonNode t : type) {
     if (t.is_string()) add(t.text());
   }
   if (!found.empty()) return found;
   if (one) add(one.type_name());
-  for (JsonNode v = schema.find("enum").first(); v; v = v.next()) add(v.type_name());
+  for (const JsonNode v : schema.find("enum")) add(v.type_name());
   return found;
 }
 
 bool requires_property(JsonNode schema, std::string_view name) {
   const JsonNode required = schema.find("required");
-  for (JsonNode r = required.first(); r; r = r.next()) {
+  for (const JsonNode r : required) {
     if (r.is_string() && r.text() == name) return true;
   }
   return false;
@@ -67,7 +67,7 @@ std::set<std::string> all_types(JsonNode schema, JsonNode root, int depth) {
     const JsonNode list = schema.find(keyword);
     if (list.size() == 0) continue;
     std::set<std::string> found;
-    for (JsonNode one = list.first(); one; one = one.next()) {
+    for (const JsonNode one : list) {
       const auto own = all_types(one, root, depth + 1);
       if (own.empty()) return {};
       found.insert(own.begin(), own.end());
@@ -107,7 +107,7 @@ bool disjoint(JsonNode a, JsonNode b) {
   }
   if (types_of(a) != std::set<std::string>{"object"} || types_of(a) != types_of(b)) return false;
   const JsonNode properties = a.find("properties");
-  for (JsonNode p = properties.first(); p; p = p.next()) {
+  for (const JsonNode p : properties) {
     const JsonNode other = b.find("properties").find(p.key());
     if (other && requires_property(a, p.key()) && requires_property(b, p.key()) &&
         different(constants_of(p), constants_of(other))) {
@@ -119,7 +119,7 @@ bool disjoint(JsonNode a, JsonNode b) {
 
 bool has_type(JsonNode value, JsonNode type) {
   if (type.is_array()) {
-    for (JsonNode one = type.first(); one; one = one.next()) {
+    for (const JsonNode one : type) {
       if (has_type(value, one)) return true;
     }
     return false;

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "base/json_tree.h"
+#include "base/json.h"
 
 namespace leq {
 

@@ -66,14 +66,14 @@ void SchemaReader::collect(JsonNode schema, std::vector<Property>& all) const {
   }
   std::set<std::string_view> names;
   for (const Property& p : all) names.insert(p.name);
-  for (JsonNode p = properties.first(); p; p = p.next()) {
+  for (const JsonNode p : properties) {
     if (!names.insert(p.key()).second) {
       unsupported("the property '" + printable(p.key()) + "' occurs twice");
     }
     all.push_back({p.key(), p, false});
   }
   std::set<std::string_view> wanted;
-  for (JsonNode r = required.first(); r; r = r.next()) {
+  for (const JsonNode r : required) {
     if (!r.is_string()) wrong("expected the names in 'required' to be texts");
     wanted.insert(r.text());
     if (names.insert(r.text()).second) all.push_back({r.text(), JsonNode(), false});
@@ -221,8 +221,8 @@ Expr SchemaReader::array(JsonNode schema) {
   if (most != GrammarBuilder::kNoLimit && most < least) wrong("maxItems is less than minItems");
   std::vector<Expr> first;
   std::int64_t i = 0;
-  for (JsonNode p = prefix.first(); p; p = p.next(), ++i) {
-    const Step step(*this, "prefixItems/" + std::to_string(i));
+  for (const JsonNode p : prefix) {
+    const Step step(*this, "prefixItems/" + std::to_string(i++));
     first.push_back(value(p));
   }
   std::optional<Expr> rest;

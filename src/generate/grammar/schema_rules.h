@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json_tree.h"
+#include "base/json.h"
 #include "generate/grammar/builder.h"
 #include "generate/grammar/grammar.h"
 #include "generate/grammar/json_parts.h"
