@@ -10,7 +10,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "base/cpu_features.h"
 #include "base/error.h"
-#include "base/huge_buffer.h"
+#include "base/huge_pages.h"
 #include "base/random.h"
 #include "tensor/weight_layout.h"
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace leq {
@@ -82,6 +83,30 @@ class AtomicFile {
   int descriptor_ = -1;
   std::uint64_t size_ = 0;          // including the pending bytes
   std::vector<std::byte> pending_;  // the end of the file, not yet written
+};
+
+// A file stored by Git LFS is represented by a small pointer file until it is fetched.
+inline constexpr std::size_t kLfsPointerBytes = 64;  // enough to recognize a pointer
+
+// Throws Error naming `source` if `beginning` is that of a pointer file. read_file calls it.
+void refuse_lfs_pointer(std::string_view beginning, std::string_view source);
+
+// An open file without a name, which is deleted when its last descriptor is closed.
+class NamelessFile {
+ public:
+  // Opens a file, then removes its name. Throws Error if it cannot be opened.
+  explicit NamelessFile(const std::filesystem::path& file);
+  // A file in memory that contains `bytes`. Throws Error if there is not enough memory.
+  explicit NamelessFile(std::span<const std::byte> bytes);
+  ~NamelessFile();
+  NamelessFile(NamelessFile&& other) noexcept;
+  NamelessFile& operator=(NamelessFile&&) = delete;
+
+  // The path by which this process can open the file.
+  std::string path() const { return "/proc/self/fd/" + std::to_string(descriptor_); }
+
+ private:
+  int descriptor_;
 };
 
 }  // namespace leq

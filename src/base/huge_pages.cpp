@@ -4,13 +4,17 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <utility>
 
+#include "base/error.h"
 #include "base/text.h"
 
 namespace leq {
+
 namespace {
 
 constexpr std::size_t kSmallPage = 4096;
@@ -67,6 +71,25 @@ std::size_t bytes_in_huge_pages(const std::byte* data) {
       return static_cast<std::size_t>(parse_int(kilobytes).value_or(0)) * 1024;
   }
   return 0;
+}
+
+HugeBuffer::HugeBuffer(std::uint64_t bytes, const char* what) : size_(bytes) {
+  ensure(bytes > 0, what, ": cannot take 0 bytes of memory");
+  data_ = map_huge_pages(static_cast<std::size_t>(bytes));
+  require(data_ != nullptr, ErrorKind::no_memory, what, ": cannot take ", human_bytes(bytes),
+          " of memory: ", std::strerror(errno));
+}
+
+HugeBuffer::~HugeBuffer() {
+  if (data_ != nullptr) unmap_huge_pages(data_, static_cast<std::size_t>(size_));
+}
+
+HugeBuffer::HugeBuffer(HugeBuffer&& other) noexcept { *this = std::move(other); }
+
+HugeBuffer& HugeBuffer::operator=(HugeBuffer&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
 }
 
 }  // namespace leq

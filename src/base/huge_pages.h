@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
 
 namespace leq {
 
@@ -21,5 +23,24 @@ void map_ahead(const std::byte* data, std::size_t bytes) noexcept;
 // The number of bytes of the file mapping at `data` that are currently mapped through huge pages; 0
 // if the system does not report it.
 std::size_t bytes_in_huge_pages(const std::byte* data);
+
+// Move-only owner of zeroed, 64-byte aligned memory. A page is allocated when first touched.
+class HugeBuffer {
+ public:
+  HugeBuffer() = default;
+  // Throws Error naming `what` and the size if the system cannot reserve the memory.
+  HugeBuffer(std::uint64_t bytes, const char* what);
+  ~HugeBuffer();
+  HugeBuffer(HugeBuffer&& other) noexcept;
+  HugeBuffer& operator=(HugeBuffer&& other) noexcept;
+
+  std::byte* data() const { return data_; }
+  std::uint64_t size() const { return size_; }
+  std::span<std::byte> bytes() const { return {data_, static_cast<std::size_t>(size_)}; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::uint64_t size_ = 0;
+};
 
 }  // namespace leq

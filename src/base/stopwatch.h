@@ -1,7 +1,9 @@
 // Measures elapsed time.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <vector>
 
 namespace leq {
 
@@ -16,5 +18,13 @@ class Stopwatch {
  private:
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
+
+// The median of several measurements; the mean of the middle two if their number is even. `values`
+// must not be empty.
+inline double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
 
 }  // namespace leq

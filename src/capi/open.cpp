@@ -1,5 +1,5 @@
 // Opens models from files, GGUF files and memory.
-#include "base/nameless_file.h"
+#include "base/file.h"
 #include "capi/handles.h"
 #include "convert/gguf_conversion.h"
 #include "format/gguf_source.h"

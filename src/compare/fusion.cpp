@@ -6,7 +6,6 @@
 
 #include "backend/cpu/rows/quantize_rows.h"
 #include "backend/cpu/rows/row_kernels.h"
-#include "base/median.h"
 #include "base/random.h"
 #include "base/stopwatch.h"
 #include "eval/statistics.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "base/median.h"
+#include "base/stopwatch.h"
 #include "compare/layer_states.h"
 #include "compare/principal_axes.h"
 #include "tensor/pack.h"

@@ -7,7 +7,7 @@
 #include <functional>
 #include <string>
 
-#include "base/nameless_file.h"
+#include "base/file.h"
 
 namespace leq {
 

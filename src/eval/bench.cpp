@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/median.h"
 #include "base/stopwatch.h"
 #include "eval/bench_steps.h"
 #include "model/tensor_list.h"

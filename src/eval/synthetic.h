@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/huge_buffer.h"
+#include "base/huge_pages.h"
 #include "base/thread_pool.h"
 #include "model/model_config.h"
 #include "model/weights.h"

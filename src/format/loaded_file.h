@@ -9,7 +9,7 @@
 #include <span>
 
 #include "base/file.h"
-#include "base/huge_buffer.h"
+#include "base/huge_pages.h"
 #include "format/leq_reader.h"
 
 namespace leq {

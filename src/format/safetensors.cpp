@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/lfs_pointer.h"
 #include "base/text.h"
 
 namespace leq {

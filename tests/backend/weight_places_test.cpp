@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/huge_buffer.h"
 #include "base/huge_pages.h"
 
 namespace leq::cpu {

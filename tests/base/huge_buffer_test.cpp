@@ -1,4 +1,4 @@
-#include "base/huge_buffer.h"
+#include "base/huge_pages.h"
 
 #include <gtest/gtest.h>
 

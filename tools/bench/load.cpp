@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/median.h"
 #include "base/progress.h"
 #include "base/stopwatch.h"
 #include "model/session.h"

@@ -8,7 +8,6 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "base/median.h"
 #include "base/progress.h"
 #include "base/stopwatch.h"
 #include "base/text.h"

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/cpu_features.h"
-#include "base/huge_buffer.h"
+#include "base/huge_pages.h"
 #include "base/thread_pool.h"
 
 namespace leq::cpu {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "base/huge_buffer.h"
+#include "base/huge_pages.h"
 #include "quantize/linear_algebra/tile_kernels.h"
 
 namespace leq {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/huge_buffer.h"
+#include "base/huge_pages.h"
 #include "quantize/linear_algebra/dense.h"
 #include "quantize/linear_algebra/lanes.h"
 #include "quantize/linear_algebra/tile_kernels.h"
