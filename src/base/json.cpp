@@ -448,6 +448,21 @@ std::string JsonNode::dump() const {
   return JsonWriter(nlohmann::json::error_handler_t::replace, false).write(value());
 }
 
+const Json& json_member(const Json& object, const char* key, Json::Type type,
+                        std::string_view source) {
+  const Json* found = object.find(key);
+  if (found == object.end() || found->type() != type) json_type_error(object, key, source);
+  return *found;
+}
+
+std::int64_t json_whole(const Json& object, const char* key, std::int64_t low, std::int64_t high,
+                        std::string_view source) {
+  const auto value = json_get<std::int64_t>(object, key, source);
+  require(value >= low && value <= high, source, ": '", key, "' is ", value,
+          ", expected a number from ", low, " to ", high);
+  return value;
+}
+
 void json_type_error(const Json& object, const char* key, std::string_view source) {
   if (!object.is_object()) fail(source, ": expected a JSON object, found ", object.type_name());
   const Json* found = object.find(key);

@@ -294,6 +294,13 @@ T json_get(const Json& object, const char* key, std::string_view source);
 template <class T>
 T json_get_or(const Json& object, const char* key, T fallback, std::string_view source);
 
+// The member, which must have the type; throws Error naming `source` and the key otherwise.
+const Json& json_member(const Json& object, const char* key, Json::Type type,
+                        std::string_view source);
+// A whole number from `low` to `high`; throws Error naming `source` and the key otherwise.
+std::int64_t json_whole(const Json& object, const char* key, std::int64_t low, std::int64_t high,
+                        std::string_view source);
+
 [[noreturn]] void json_type_error(const Json& object, const char* key, std::string_view source);
 
 template <class T>
@@ -319,9 +326,7 @@ T json_get(const Json& object, const char* key, std::string_view source) {
 
 template <class T>
 T json_get_or(const Json& object, const char* key, T fallback, std::string_view source) {
-  const Json* found = object.find(key);
-  if (found == object.end() || found->is_null()) return fallback;
-  return json_get<T>(object, key, source);
+  return object.find_given(key) == nullptr ? fallback : json_get<T>(object, key, source);
 }
 
 }  // namespace leq

@@ -9,10 +9,10 @@
 #include "backend/kv_types.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "engine/engine.h"
 #include "format/leq_layout.h"
-#include "generate/json_members.h"
 #include "generate/sampling_json.h"
 
 namespace leq {

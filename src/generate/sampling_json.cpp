@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
-#include "generate/json_members.h"
 #include "generate/settings.h"
 
 namespace leq {

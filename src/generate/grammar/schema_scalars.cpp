@@ -39,8 +39,8 @@ void SchemaReader::add_constants(JsonNode schema, JsonNode type,
                                  std::vector<std::string>& texts) const {
   const JsonNode list = schema.find("enum"), one = schema.find("const");
   const std::string only = one ? one.dump() : std::string();
-  const std::size_t count = list ? list.size() : one ? 1 : 0;
-  for (std::size_t i = 0; i < count; ++i) {
+  const std::size_t values = list ? list.size() : one ? 1 : 0;
+  for (std::size_t i = 0; i < values; ++i) {
     const JsonNode v = list ? list[i] : one;
     if (type && !has_type(v, type)) continue;
     std::string text = v.dump();
