@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <deque>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <ostream>
@@ -22,7 +20,7 @@ class JsonParser : public nlohmann::json_sax<nlohmann::json> {
 
   Json parse() {
     nlohmann::json::sax_parse(text_.begin(), text_.end(), this);
-    return std::move(pending_.front().second);
+    return std::move(root_);
   }
 
   bool null() override { return add(nullptr); }
@@ -32,31 +30,28 @@ class JsonParser : public nlohmann::json_sax<nlohmann::json> {
   bool number_float(number_float_t value, const string_t&) override { return add(value); }
   bool string(string_t& value) override { return add(std::move(value)); }
   bool binary(binary_t&) override { return false; }  // JSON has no binary values
+  bool start_array(std::size_t) override { return open(Json::array()); }
+  bool start_object(std::size_t) override { return open(Json::object()); }
   bool key(string_t& name) override {
-    key_.assign(name);
+    open_object().members.emplace_back(name, Json());
     return true;
   }
-  bool start_array(std::size_t) override { return open(); }
-  bool start_object(std::size_t) override { return open(); }
   bool end_array() override {
-    Json::Array elements;
-    elements.reserve(pending_.size() - open_.back());
-    for (auto at = first(); at != pending_.end(); ++at) elements.push_back(std::move(at->second));
-    return close(Json(Json::Value(std::move(elements))));
+    open_.pop_back();
+    return true;
   }
   bool end_object() override {
-    Json::Object object;
-    object.members.assign(std::move_iterator(first()), std::move_iterator(pending_.end()));
-    object.by_name.resize(object.members.size());
-    std::iota(object.by_name.begin(), object.by_name.end(), 0u);
-    const auto name = [&](std::uint32_t at) -> const std::string& {
-      return object.members[at].first;
-    };
-    std::ranges::sort(object.by_name, {}, name);
-    const auto twice = std::ranges::adjacent_find(object.by_name, {}, name);
-    if (twice != object.by_name.end())
-      fail(source_, ": duplicate key \"", printable(name(*twice)), "\"");
-    return close(Json(Json::Value(std::move(object))));
+    auto& [members, by_name] = open_object();
+    members.shrink_to_fit();
+    by_name.resize(members.size());
+    std::iota(by_name.begin(), by_name.end(), 0u);
+    const std::vector<Json::Member>& all = members;
+    const auto name = [&](std::uint32_t at) -> const std::string& { return all[at].first; };
+    std::ranges::sort(by_name, {}, name);
+    const auto twice = std::ranges::adjacent_find(by_name, {}, name);
+    if (twice != by_name.end()) fail(source_, ": duplicate key \"", printable(name(*twice)), "\"");
+    open_.pop_back();
+    return true;
   }
   bool parse_error(std::size_t offset, const std::string&,
                    const nlohmann::detail::exception& error) override {
@@ -69,29 +64,27 @@ class JsonParser : public nlohmann::json_sax<nlohmann::json> {
   bool add(Json value) {
     require(++values_ <= max_values_, source_, ": JSON of more than ", max_values_,
             " values; no such file needs so many, it may be damaged");
-    pending_.emplace_back(std::exchange(key_, {}), std::move(value));
+    place() = std::move(value);
     return true;
   }
-  bool open() {
-    add(nullptr);
-    open_.push_back(pending_.size());
+  bool open(Json container) {
+    add(std::move(container));
+    // The pointer stays valid, as the holder gets no new element before this one is closed.
+    open_.push_back(last_);
     return true;
   }
-  std::deque<Json::Member>::iterator first() {
-    return pending_.begin() + static_cast<std::ptrdiff_t>(open_.back());
+  // The place of the next value: the root, the last key's member, or the end of the open array.
+  Json& place() {
+    if (open_.empty()) return *(last_ = &root_);
+    auto* const array = std::get_if<Json::Array>(&open_.back()->value_);
+    last_ = array != nullptr ? &array->emplace_back() : &open_object().members.back().second;
+    return *last_;
   }
-  bool close(Json container) {
-    pending_.erase(first(), pending_.end());
-    pending_.back().second = std::move(container);
-    open_.pop_back();
-    return true;
-  }
+  Json::Object& open_object() { return std::get<Json::Object>(open_.back()->value_); }
 
-  // The values whose container is open, which become vectors of exact size: a deque, because a
-  // vector would need three times their memory when it grows.
-  std::deque<Json::Member> pending_;
-  std::vector<std::size_t> open_;  // the index in pending_ of each open container's first value
-  std::string key_;
+  Json root_;
+  Json* last_ = nullptr;  // the value added last
+  std::vector<Json*> open_;
   std::string_view text_, source_;
   std::uint64_t max_values_;
   std::uint64_t values_ = 0;
