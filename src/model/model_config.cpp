@@ -231,11 +231,10 @@ ModelConfig config_from_json(const Json& json, std::string_view source) {
   const auto scaling = json.find("rope_scaling");
   if (scaling != json.end()) config.rope_scaling = scaling_from_json(*scaling, source);
   layers_from_json(json, source, config);
-  const auto rotation = json.find("rotation");
-  if (rotation != json.end() && !rotation->is_null()) {
+  if (const Json* rotation = json.find_given("rotation")) {
     config.rotation = rotation_from_json(*rotation, source);
   }
-  if (const auto mtp = json.find("mtp"); mtp != json.end() && !mtp->is_null()) {
+  if (const Json* mtp = json.find_given("mtp")) {
     config.mtp = layer_from_json(*mtp, std::string(source) + ": mtp");
   }
   check_config(config, source);
