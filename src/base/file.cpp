@@ -413,9 +413,9 @@ NamelessFile::NamelessFile(const std::filesystem::path& file)
 NamelessFile::NamelessFile(std::span<const std::byte> bytes)
     : descriptor_(::memfd_create("leq", MFD_CLOEXEC)) {
   require(descriptor_ >= 0, ErrorKind::io, "a file in memory: ", std::strerror(errno));
-  constexpr std::size_t kMostAtOnce = std::size_t{1} << 30;
+  constexpr std::size_t kMaxAtOnce = std::size_t{1} << 30;
   while (!bytes.empty()) {
-    const auto written = ::write(descriptor_, bytes.data(), std::min(bytes.size(), kMostAtOnce));
+    const auto written = ::write(descriptor_, bytes.data(), std::min(bytes.size(), kMaxAtOnce));
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) {
       const int reason = errno;

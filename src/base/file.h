@@ -85,6 +85,12 @@ class AtomicFile {
   std::vector<std::byte> pending_;  // the end of the file, not yet written
 };
 
+// A file stored by Git LFS is represented by a small pointer file until it is fetched.
+inline constexpr std::size_t kLfsPointerBytes = 64;  // enough to recognize a pointer
+
+// Throws Error naming `source` if `beginning` is that of a pointer file. read_file calls it.
+void refuse_lfs_pointer(std::string_view beginning, std::string_view source);
+
 // An open file without a name, which is deleted when its last descriptor is closed.
 class NamelessFile {
  public:
@@ -102,13 +108,6 @@ class NamelessFile {
  private:
   int descriptor_;
 };
-
-// A file stored by Git LFS is represented by a small pointer file until it is fetched.
-
-inline constexpr std::size_t kLfsPointerBytes = 64;  // enough to recognize a pointer
-
-// Throws Error naming `source` if `beginning` is that of a pointer file. read_file calls it.
-void refuse_lfs_pointer(std::string_view beginning, std::string_view source);
 
 // A folder beside an output for intermediate files (OUTPUT.partial), locked by one program at a
 // time.

@@ -1,6 +1,7 @@
 #include "base/huge_pages.h"
 
 #include <sys/mman.h>
+
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include "base/text.h"
 
 namespace leq {
+
 namespace {
 
 constexpr std::size_t kSmallPage = 4096;

@@ -24,8 +24,6 @@ void map_ahead(const std::byte* data, std::size_t bytes) noexcept;
 // if the system does not report it.
 std::size_t bytes_in_huge_pages(const std::byte* data);
 
-// A large block of memory in pages of 2 MB, with which DRAM is read at full bandwidth.
-
 // Move-only owner of zeroed, 64-byte aligned memory. A page is allocated when first touched.
 class HugeBuffer {
  public:

@@ -2,38 +2,57 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <ostream>
 
 #include "base/error.h"
-#include "base/json_events.h"
 #include "base/text.h"
 
 namespace leq {
-namespace {
 
-// Adapts nlohmann-json's parser to JsonEvents.
-class Parser : public nlohmann::json_sax<nlohmann::json> {
+// Builds a Json from the events of nlohmann-json's parser.
+class JsonParser : public nlohmann::json_sax<nlohmann::json> {
  public:
-  Parser(JsonEvents& events, std::string_view text, std::string_view source,
-         std::uint64_t max_values)
-      : events_(events), text_(text), source_(source), max_values_(max_values) {}
+  JsonParser(std::string_view text, std::string_view source, std::uint64_t max_values)
+      : text_(text), source_(source), max_values_(max_values) {}
 
-  bool null() override { return leaf(nullptr); }
-  bool boolean(bool value) override { return leaf(value); }
-  bool number_integer(number_integer_t value) override { return leaf(value); }
-  bool number_unsigned(number_unsigned_t value) override { return leaf(value); }
-  bool number_float(number_float_t value, const string_t&) override { return leaf(value); }
-  bool string(string_t& value) override { return leaf(std::move(value)); }
+  Json parse() {
+    nlohmann::json::sax_parse(text_.begin(), text_.end(), this);
+    return std::move(root_);
+  }
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(number_integer_t value) override { return add(value); }
+  bool number_unsigned(number_unsigned_t value) override { return add(value); }
+  bool number_float(number_float_t value, const string_t&) override { return add(value); }
+  bool string(string_t& value) override { return add(std::move(value)); }
   bool binary(binary_t&) override { return false; }  // JSON has no binary values
-  bool start_array(std::size_t) override { return open(Json::Type::array); }
-  bool start_object(std::size_t) override { return open(Json::Type::object); }
+  bool start_array(std::size_t) override { return open(Json::array()); }
+  bool start_object(std::size_t) override { return open(Json::object()); }
   bool key(string_t& name) override {
-    events_.key(std::move(name));
+    open_object().members.emplace_back(name, Json());
     return true;
   }
-  bool end_array() override { return close(); }
-  bool end_object() override { return close(); }
+  bool end_array() override {
+    open_.pop_back();
+    return true;
+  }
+  bool end_object() override {
+    auto& [members, by_name] = open_object();
+    members.shrink_to_fit();
+    by_name.resize(members.size());
+    std::iota(by_name.begin(), by_name.end(), 0u);
+    const std::vector<Json::Member>& all = members;
+    const auto name = [&](std::uint32_t at) -> const std::string& { return all[at].first; };
+    std::ranges::sort(by_name, {}, name);
+    const auto twice = std::ranges::adjacent_find(by_name, {}, name);
+    if (twice != by_name.end()) fail(source_, ": duplicate key \"", printable(name(*twice)), "\"");
+    open_.pop_back();
+    return true;
+  }
   bool parse_error(std::size_t offset, const std::string&,
                    const nlohmann::detail::exception& error) override {
     const bool syntax = dynamic_cast<const nlohmann::json::parse_error*>(&error) != nullptr;
@@ -42,62 +61,36 @@ class Parser : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
-  void count() {
+  bool add(Json value) {
     require(++values_ <= max_values_, source_, ": JSON of more than ", max_values_,
             " values; no such file needs so many, it may be damaged");
-  }
-  bool leaf(Json value) {
-    count();
-    events_.leaf(std::move(value));
+    place() = std::move(value);
     return true;
   }
-  bool open(Json::Type type) {
-    count();
-    events_.open(type);
+  bool open(Json container) {
+    add(std::move(container));
+    // The pointer stays valid, as the holder gets no new element before this one is closed.
+    open_.push_back(last_);
     return true;
   }
-  bool close() {
-    events_.close();
-    return true;
+  // The place of the next value: the root, the last key's member, or the end of the open array.
+  Json& place() {
+    if (open_.empty()) return *(last_ = &root_);
+    auto* const array = std::get_if<Json::Array>(&open_.back()->value_);
+    last_ = array != nullptr ? &array->emplace_back() : &open_object().members.back().second;
+    return *last_;
   }
+  Json::Object& open_object() { return std::get<Json::Object>(open_.back()->value_); }
 
-  JsonEvents& events_;
+  Json root_;
+  Json* last_ = nullptr;  // the value added last
+  std::vector<Json*> open_;
   std::string_view text_, source_;
   std::uint64_t max_values_;
   std::uint64_t values_ = 0;
 };
 
-class Builder : public JsonEvents {
- public:
-  Builder(Json& root, std::string_view source) : place_(&root), source_(source) {}
-
-  void leaf(Json value) override { place() = std::move(value); }
-  void open(Json::Type type) override {
-    Json& at = place();
-    at = type == Json::Type::array ? Json::array() : Json::object();
-    // The pointer stays valid, as its container gets no new element before this one is closed.
-    open_.push_back(&at);
-  }
-  void key(std::string name) override {
-    Json& object = *open_.back();
-    const std::size_t before = object.size();
-    place_ = &object[name];
-    require(object.size() > before, source_, ": duplicate key \"", printable(name), "\"");
-  }
-  void close() override { open_.pop_back(); }
-
- private:
-  // The place of the next value: the root, the last key's member, or the end of the open array.
-  Json& place() {
-    if (open_.empty() || !open_.back()->is_array()) return *place_;
-    open_.back()->push_back(nullptr);
-    return open_.back()->end()[-1];
-  }
-
-  Json* place_;
-  std::vector<Json*> open_;
-  std::string_view source_;
-};
+namespace {
 
 // Checks the nesting before the parser recurses or allocates, and refuses NUL characters, which the
 // parser takes for the end of the text.
@@ -129,8 +122,9 @@ void check_shape(std::string_view text, std::string_view source) {
 // memory even when they are destroyed.
 class JsonWriter {
  public:
-  JsonWriter(int indent, char filler, nlohmann::json::error_handler_t bad_text)
-      : indent_(indent), filler_(filler), bad_text_(bad_text) {}
+  JsonWriter(nlohmann::json::error_handler_t bad_text, bool by_name, int indent = -1,
+             char filler = ' ')
+      : bad_text_(bad_text), by_name_(by_name), indent_(indent), filler_(filler) {}
 
   std::string write(const Json& json) {
     add(json, 0);
@@ -162,15 +156,15 @@ class JsonWriter {
         }
         return close(']', json.size() > 0, depth);
       case Json::Type::object:
-        add_members(json, depth);
-        return;
+        return by_name_ ? add_members(json.items(), depth) : add_members(json.members(), depth);
     }
   }
 
-  void add_members(const Json& json, int depth) {
+  template <class Members>
+  void add_members(const Members& members, int depth) {
     out_ += '{';
     bool more = false;
-    for (const auto& [name, member] : json.items()) {
+    for (const auto& [name, member] : members) {
       begin_line(more, depth + 1);
       more = true;
       add_leaf(name);
@@ -193,11 +187,28 @@ class JsonWriter {
     out_ += bracket;
   }
 
+  nlohmann::json::error_handler_t bad_text_;
+  bool by_name_;
   int indent_;
   char filler_;
-  nlohmann::json::error_handler_t bad_text_;
   std::string out_;
 };
+
+// The place in by_name of the first name that is not less than `name`.
+std::ptrdiff_t place_of(const Json::Object& object, std::string_view name) {
+  const auto name_at = [&](std::uint32_t at) -> std::string_view {
+    return object.members[at].first;
+  };
+  return std::ranges::lower_bound(object.by_name, name, {}, name_at) - object.by_name.begin();
+}
+
+// The index of a member; nullopt if absent.
+std::optional<std::uint32_t> index_of(const Json::Object& object, std::string_view name,
+                                      std::ptrdiff_t place) {
+  const auto at = static_cast<std::size_t>(place);
+  if (at == object.by_name.size() || object.members[object.by_name[at]].first != name) return {};
+  return object.by_name[at];
+}
 
 }  // namespace
 
@@ -225,9 +236,12 @@ Json::Json(std::initializer_list<Json> elements) {
 Json Json::array(std::initializer_list<Json> elements) { return Json(Value(Array(elements))); }
 
 Json Json::object(std::initializer_list<Json> members) {
-  Object object;
-  for (const Json& member : members) object.emplace(member.at(0u).text(), member.at(1u));
-  return Json(Value(std::move(object)));
+  Json object{Value(Object())};
+  for (const Json& member : members) {
+    const std::string& name = member.at(0u).text();
+    if (!object.contains(name)) object[name] = member.at(1u);
+  }
+  return object;
 }
 
 const char* Json::type_name() const {
@@ -247,7 +261,7 @@ const std::string& Json::text() const {
 
 std::size_t Json::size() const {
   if (const auto* array = std::get_if<Array>(&value_)) return array->size();
-  if (const auto* object = std::get_if<Object>(&value_)) return object->size();
+  if (const auto* object = std::get_if<Object>(&value_)) return object->members.size();
   return is_null() ? 0 : 1;
 }
 
@@ -271,7 +285,20 @@ void Json::push_back(Json element) {
   std::get<Array>(value_).push_back(std::move(element));
 }
 
-const Json::Object& Json::items() const {
+bool Json::Object::operator==(const Object& other) const {
+  const auto same = [&](std::uint32_t a, std::uint32_t b) {
+    return members[a] == other.members[b];
+  };
+  return std::ranges::equal(by_name, other.by_name, same);
+}
+
+Json::ByName Json::items() const {
+  const Object& object = members_of();
+  const std::uint32_t* first = object.by_name.data();
+  return {object.members.data(), first, first + object.by_name.size()};
+}
+
+const Json::Object& Json::members_of() const {
   static const Object none;
   if (const auto* object = std::get_if<Object>(&value_)) return *object;
   if (!is_null()) type_error("an object");
@@ -280,8 +307,8 @@ const Json::Object& Json::items() const {
 
 const Json* Json::find(std::string_view key) const {
   if (const auto* object = std::get_if<Object>(&value_)) {
-    const auto found = object->find(key);
-    if (found != object->end()) return &found->second;
+    if (const auto found = index_of(*object, key, place_of(*object, key)))
+      return &object->members[*found].second;
   }
   return end();
 }
@@ -290,14 +317,24 @@ Json* Json::find(std::string_view key) { return const_cast<Json*>(std::as_const(
 
 bool Json::contains(std::string_view key) const { return find(key) != end(); }
 
+const Json* Json::find_given(std::string_view key) const {
+  const Json* found = find(key);
+  return found == end() || found->is_null() ? nullptr : found;
+}
+
 std::string Json::value(std::string_view key, const char* fallback) const {
   return value(key, std::string(fallback));
 }
 
 void Json::erase(std::string_view key) {
   if (!is_object()) type_error("an object");
-  auto& object = std::get<Object>(value_);
-  if (const auto found = object.find(key); found != object.end()) object.erase(found);
+  auto& [members, by_name] = std::get<Object>(value_);
+  const std::ptrdiff_t place = place_of(std::get<Object>(value_), key);
+  const auto index = index_of(std::get<Object>(value_), key, place);
+  if (!index) return;
+  members.erase(members.begin() + *index);
+  by_name.erase(by_name.begin() + place);
+  for (std::uint32_t& other : by_name) other -= other > *index ? 1 : 0;
 }
 
 void Json::update(const Json& members) {
@@ -325,9 +362,11 @@ Json& Json::operator[](std::string_view key) {
   if (is_null()) value_ = Object();
   if (!is_object()) type_error("an object");
   auto& object = std::get<Object>(value_);
-  const auto found = object.lower_bound(key);
-  if (found != object.end() && found->first == key) return found->second;
-  return object.emplace_hint(found, key, Json())->second;
+  const std::ptrdiff_t place = place_of(object, key);
+  if (const auto found = index_of(object, key, place)) return object.members[*found].second;
+  object.by_name.insert(object.by_name.begin() + place,
+                        static_cast<std::uint32_t>(object.members.size()));
+  return object.members.emplace_back(key, Json()).second;
 }
 
 bool operator==(const Json& a, const Json& b) {
@@ -343,32 +382,78 @@ bool operator==(const Json& a, const Json& b) {
 
 std::string Json::dump(int indent, char filler) const {
   try {
-    return JsonWriter(indent, filler, nlohmann::json::error_handler_t::strict).write(*this);
+    return JsonWriter(nlohmann::json::error_handler_t::strict, true, indent, filler).write(*this);
   } catch (const nlohmann::json::exception&) {
     fail("JSON: holds text that is no valid UTF-8");
   }
 }
 
 std::string Json::dump_any(int indent, char filler) const {
-  return JsonWriter(indent, filler, nlohmann::json::error_handler_t::replace).write(*this);
+  return JsonWriter(nlohmann::json::error_handler_t::replace, true, indent, filler).write(*this);
 }
 
 std::ostream& operator<<(std::ostream& out, const Json& json) { return out << json.dump_any(); }
 
-void read_json(std::string_view text, std::string_view source, const JsonLimits& limits,
-               JsonEvents& events) {
+Json parse_json(std::string_view text, std::string_view source, const JsonLimits& limits) {
   require(text.size() <= limits.bytes, source, ": JSON of ", text.size(), " bytes, at most ",
           limits.bytes, " are accepted");
   check_shape(text, source);
-  Parser parser(events, text, source, limits.values);
-  nlohmann::json::sax_parse(text.begin(), text.end(), &parser);
+  return JsonParser(text, source, limits.values).parse();
 }
 
-Json parse_json(std::string_view text, std::string_view source, const JsonLimits& limits) {
-  Json json;
-  Builder builder(json, source);
-  read_json(text, source, limits, builder);
-  return json;
+const Json& JsonNode::value() const {
+  require(value_ != nullptr, "JSON: a value is absent");
+  return *value_;
+}
+
+std::optional<std::int64_t> JsonNode::whole() const {
+  if (!is_number()) return std::nullopt;
+  constexpr double kPast = 0x1p63;
+  if (value_->is_number_float()) {
+    const double number = value_->get<double>();
+    if (number != std::floor(number) || number < -kPast || number >= kPast) return std::nullopt;
+  } else if (value_->is_number_unsigned() && value_->get<std::uint64_t>() >> 63 != 0) {
+    return std::nullopt;
+  }
+  return value_->get<std::int64_t>();
+}
+
+const std::string& JsonNode::key() const {
+  static const std::string none;
+  ensure(value_ != nullptr, "JSON: the name of a value that is absent");
+  return key_ != nullptr ? *key_ : none;
+}
+
+JsonNode JsonNode::operator[](std::size_t index) const {
+  if (index >= size()) return {};
+  return is_array() ? JsonNode((*value_)[index]) : JsonNode(value_->members()[index]);
+}
+
+JsonNode JsonNode::find(std::string_view name) const {
+  if (!is_object()) return {};
+  const Json::Object& object = value_->members_of();
+  const auto found = index_of(object, name, place_of(object, name));
+  return found ? JsonNode(object.members[*found]) : JsonNode();
+}
+
+std::string JsonNode::dump() const {
+  if (value_ == nullptr) return {};
+  return JsonWriter(nlohmann::json::error_handler_t::replace, false).write(value());
+}
+
+const Json& json_member(const Json& object, const char* key, Json::Type type,
+                        std::string_view source) {
+  const Json* found = object.find(key);
+  if (found == object.end() || found->type() != type) json_type_error(object, key, source);
+  return *found;
+}
+
+std::int64_t json_whole(const Json& object, const char* key, std::int64_t low, std::int64_t high,
+                        std::string_view source) {
+  const auto value = json_get<std::int64_t>(object, key, source);
+  require(value >= low && value <= high, source, ": '", key, "' is ", value,
+          ", expected a number from ", low, " to ", high);
+  return value;
 }
 
 void json_type_error(const Json& object, const char* key, std::string_view source) {

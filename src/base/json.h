@@ -1,15 +1,19 @@
 // JSON values, and a parser for untrusted text that limits its size and depth and whose errors name
 // the source and the offset. Only json.cpp includes nlohmann-json, which reads and writes the text:
 // its templates would add two seconds of compile time to every file.
+//
+// Objects keep the order in which members were added, which matters for JSON that a model reads,
+// such as tool descriptions and schemas: JsonNode follows it. Json::items() and Json::dump() go by
+// name, so that equal values are equal texts.
 #pragma once
 
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <initializer_list>
 #include <iosfwd>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -29,7 +33,8 @@ concept JsonList = !JsonText<T> && requires(const T& list) {
 };
 
 // Integers keep their signedness: those stored as unsigned, or read without a minus sign, have type
-// number_unsigned. Accessing a missing value or one of another type throws Error.
+// number_unsigned. Accessing a missing value or one of another type throws Error. An insertion
+// moves the other elements or members.
 class Json {
  public:
   enum class Type {
@@ -43,7 +48,23 @@ class Json {
     object
   };
   using Array = std::vector<Json>;
-  using Object = std::map<std::string, Json, std::less<>>;
+  using Member = std::pair<std::string, Json>;
+  struct Object {
+    std::vector<Member> members;         // in the order of insertion
+    std::vector<std::uint32_t> by_name;  // indices into members, sorted by name
+    bool operator==(const Object& other) const;
+  };
+  // Iterates over the members of an object, by name.
+  struct ByName {
+    const Member* members;
+    const std::uint32_t *first, *last;
+
+    ByName begin() const { return *this; }
+    const std::uint32_t* end() const { return last; }
+    const Member& operator*() const { return members[*first]; }
+    ByName& operator++() { return ++first, *this; }
+    bool operator==(const std::uint32_t* place) const { return first == place; }
+  };
 
   Json();
   Json(std::nullptr_t);
@@ -63,7 +84,9 @@ class Json {
   requires(!std::same_as<T, Json>) Json(const T& list)
       : Json(Value(Array(list.begin(), list.end()))) {}
   template <class T>
-  Json(const std::map<std::string, T>& table) : Json(Value(Object(table.begin(), table.end()))) {}
+  Json(const std::map<std::string, T>& table) : Json(object()) {
+    for (const auto& [name, value] : table) (*this)[name] = value;
+  }
   // Creates an object if every element is a pair that begins with a string, otherwise an array.
   Json(std::initializer_list<Json> elements);
   static Json array(std::initializer_list<Json> elements = {});
@@ -103,11 +126,13 @@ class Json {
   Json* end();
   void push_back(Json element);  // null becomes an array
 
-  // The members of an object, by name; null has no members.
-  const Object& items() const;
+  ByName items() const;  // null has no members
+  const std::vector<Member>& members() const { return members_of().members; }
   const Json* find(std::string_view key) const;  // end() if absent or if this is not an object
   Json* find(std::string_view key);
   bool contains(std::string_view key) const;
+  // The member if this is an object that has it and its value is not null, otherwise nullptr.
+  const Json* find_given(std::string_view key) const;
   // The member as a T, or `fallback` if it is absent.
   template <class T>
   T value(std::string_view key, T fallback) const {
@@ -146,7 +171,11 @@ class Json {
   using Value = std::variant<std::nullptr_t, bool, std::int64_t, std::uint64_t, double, std::string,
                              Array, Object>;
 
+  friend class JsonNode;
+  friend class JsonParser;
+
   explicit Json(Value value);
+  const Object& members_of() const;
   [[noreturn]] void type_error(const char* expected) const;
   template <class T>
   T number() const;
@@ -183,6 +212,65 @@ T Json::get() const {
   }
 }
 
+// A value in a Json, or nothing. The Json must outlive the node and must not be changed. Access as
+// another type throws Error.
+class JsonNode {
+ public:
+  JsonNode() = default;
+  JsonNode(const Json& value) : value_(&value) {}
+  JsonNode(const Json&& temporary) = delete;
+  explicit operator bool() const { return value_ != nullptr; }
+
+  const Json& value() const;
+  Json::Type type() const { return value().type(); }
+  const char* type_name() const { return value_ == nullptr ? "absent" : value_->type_name(); }
+  bool is_null() const { return value_ != nullptr && value_->is_null(); }
+  bool is_boolean() const { return value_ != nullptr && value_->is_boolean(); }
+  bool is_number() const { return value_ != nullptr && value_->is_number(); }
+  bool is_integer() const { return value_ != nullptr && value_->is_number_integer(); }
+  bool is_string() const { return value_ != nullptr && value_->is_string(); }
+  bool is_array() const { return value_ != nullptr && value_->is_array(); }
+  bool is_object() const { return value_ != nullptr && value_->is_object(); }
+
+  bool boolean() const { return value().get<bool>(); }
+  double number() const { return value().get<double>(); }
+  // A whole number that fits an int64, written as 3 or 3.0; otherwise nullopt.
+  std::optional<std::int64_t> whole() const;
+  const std::string& text() const { return value().text(); }
+  const std::string& key() const;  // the member's name; empty if this is no member
+
+  // Elements, or members in the order of insertion; other values have none.
+  std::size_t size() const { return is_array() || is_object() ? value_->size() : 0; }
+  JsonNode operator[](std::size_t index) const;  // nothing if there are fewer
+  JsonNode first() const { return (*this)[0]; }
+  JsonNode last() const { return (*this)[size() - 1]; }
+  JsonNode find(std::string_view name) const;  // a member, or nothing if absent
+  // The JSON text on one line, members in the order of insertion; invalid UTF-8 becomes U+FFFD.
+  // Nothing has an empty text.
+  std::string dump() const;
+
+  struct Iterator;
+  // No members, which would make a node a JsonList.
+  friend Iterator begin(const JsonNode& node);
+  friend std::size_t end(const JsonNode& node) { return node.size(); }
+
+ private:
+  explicit JsonNode(const Json::Member& member) : value_(&member.second), key_(&member.first) {}
+
+  const Json* value_ = nullptr;
+  const std::string* key_ = nullptr;
+};
+
+struct JsonNode::Iterator {
+  JsonNode node;
+  std::size_t index;
+
+  JsonNode operator*() const { return node[index]; }
+  Iterator& operator++() { return ++index, *this; }
+  bool operator==(std::size_t size) const { return index == size; }
+};
+inline JsonNode::Iterator begin(const JsonNode& node) { return {node, 0}; }
+
 inline constexpr std::uint64_t kMaxJsonBytes = 256ull << 20;
 inline constexpr int kMaxJsonDepth = 64;
 
@@ -205,6 +293,13 @@ T json_get(const Json& object, const char* key, std::string_view source);
 // Like json_get, but returns `fallback` if the key is absent or null.
 template <class T>
 T json_get_or(const Json& object, const char* key, T fallback, std::string_view source);
+
+// The member, which must have the type; throws Error naming `source` and the key otherwise.
+const Json& json_member(const Json& object, const char* key, Json::Type type,
+                        std::string_view source);
+// A whole number from `low` to `high`; throws Error naming `source` and the key otherwise.
+std::int64_t json_whole(const Json& object, const char* key, std::int64_t low, std::int64_t high,
+                        std::string_view source);
 
 [[noreturn]] void json_type_error(const Json& object, const char* key, std::string_view source);
 
@@ -231,9 +326,7 @@ T json_get(const Json& object, const char* key, std::string_view source) {
 
 template <class T>
 T json_get_or(const Json& object, const char* key, T fallback, std::string_view source) {
-  const Json* found = object.find(key);
-  if (found == object.end() || found->is_null()) return fallback;
-  return json_get<T>(object, key, source);
+  return object.find_given(key) == nullptr ? fallback : json_get<T>(object, key, source);
 }
 
 }  // namespace leq

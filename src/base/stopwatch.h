@@ -19,9 +19,8 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// The median of several measurements.
-
-// The mean of the middle two if the count is even. `values` must not be empty.
+// The median of several measurements; the mean of the middle two if their number is even. `values`
+// must not be empty.
 inline double median(std::vector<double> values) {
   std::ranges::sort(values);
   const std::size_t half = values.size() / 2;

@@ -133,7 +133,7 @@ std::string human_bytes(std::uint64_t bytes) {
 
 std::optional<std::uint64_t> parse_bytes(std::string_view text) {
   constexpr std::string_view kUnits = "kmgt";
-  constexpr double kMost = 9e15;  // exact in a double
+  constexpr double kMax = 9e15;  // exact in a double
   const std::size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
   std::string unit(text.substr(digits));
   for (char& letter : unit) {
@@ -146,7 +146,7 @@ std::optional<std::uint64_t> parse_bytes(std::string_view text) {
   auto value = parse_double(text.substr(0, digits));
   if (!known || !value) return std::nullopt;
   for (std::size_t i = 0; !unit.empty() && i <= power; ++i) *value *= 1024;
-  if (*value > kMost) return std::nullopt;
+  if (*value > kMax) return std::nullopt;
   return static_cast<std::uint64_t>(*value);
 }
 

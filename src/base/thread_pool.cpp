@@ -64,7 +64,7 @@ namespace {
 // An idle worker spins this many times before it sleeps, about 50 us with the pause below. Between
 // two parallel loops of a forward pass there are only a few microseconds.
 constexpr int kSpins = 2000;
-constexpr int kMostThreads = 1024;
+constexpr int kMaxThreads = 1024;
 
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t while_equal) {
   ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT_PRIVATE, while_equal,
@@ -221,7 +221,7 @@ struct ThreadPool::State {
   }
 
   void update() {
-    std::int64_t done[kMostThreads];
+    std::int64_t done[kMaxThreads];
     for (std::size_t i = 0; i < shares.size(); ++i) {
       done[i] = shares[i].done.load(std::memory_order_relaxed);
     }
@@ -242,8 +242,8 @@ ThreadPool::ThreadPool(const ThreadPlaces& places) : state_(std::make_unique<Sta
 }
 
 void ThreadPool::start(int threads) {
-  require(threads >= 1 && threads <= kMostThreads, Setting{"threads"}, ": expected 1 to ",
-          kMostThreads, ", found ", threads);
+  require(threads >= 1 && threads <= kMaxThreads, Setting{"threads"}, ": expected 1 to ",
+          kMaxThreads, ", found ", threads);
   // More threads than cores would slow each other down. Places never have more threads than cores.
   const int most = state_->nodes_by_distance.empty() ? std::max(2, usable_cores()) : threads;
   const int working = std::min(threads, most);

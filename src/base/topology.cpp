@@ -13,25 +13,25 @@
 namespace leq {
 namespace {
 
-constexpr int kMostCores = 8192;  // limit of Linux
-constexpr int kMostNodes = 1024;
-constexpr std::size_t kMostBytes = 64 * 1024;  // maximum size of a file in /sys
+constexpr int kMaxCores = 8192;  // limit of Linux
+constexpr int kMaxNodes = 1024;
+constexpr std::size_t kMaxBytes = 64 * 1024;  // maximum size of a file in /sys
 constexpr int kLocalDistance = 10;
 constexpr int kRemoteDistance = 20;
 
-// Parses a number below kMostCores that has only digits.
+// Parses a number below kMaxCores that has only digits.
 std::optional<int> small_number(std::string_view text) {
   if (text.empty() || text.find_first_not_of("0123456789") != std::string_view::npos) return {};
   const auto value = parse_int(text);
-  return value && *value < kMostCores ? std::optional(static_cast<int>(*value)) : std::nullopt;
+  return value && *value < kMaxCores ? std::optional(static_cast<int>(*value)) : std::nullopt;
 }
 
 std::optional<std::string> small_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
-  std::string text(kMostBytes + 1, '\0');
+  std::string text(kMaxBytes + 1, '\0');
   if (!file.read(text.data(), static_cast<std::streamsize>(text.size())) && !file.eof()) return {};
   text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.size() > kMostBytes) return std::nullopt;
+  if (text.size() > kMaxBytes) return std::nullopt;
   return std::string(trim(text));
 }
 
@@ -100,7 +100,7 @@ const std::vector<int>& usable_core_list() {
 Topology read_topology(const std::filesystem::path& folder, std::span<const int> usable) {
   const auto text = small_file(folder / "online");
   const auto online = text ? parse_core_list(*text) : std::nullopt;
-  if (!online || online->empty() || online->size() > kMostNodes) return one_node(usable);
+  if (!online || online->empty() || online->size() > kMaxNodes) return one_node(usable);
   Topology topology;
   std::size_t found = 0;
   for (const int id : *online) {

@@ -32,11 +32,11 @@ bool is_known(std::string_view name) {
 }  // namespace
 
 DrawSettings read_settings(const char* json, const ApiModel& model) {
-  const JsonTree tree =
+  const Json tree =
       parse_request_object(json == nullptr ? std::string_view("{}") : std::string_view(json));
-  const JsonNode body = tree.root();
+  const JsonNode body = tree;
   // Unknown names are errors, because a misspelled setting would otherwise be silently ignored.
-  for (JsonNode one = body.first(); one; one = one.next()) {
+  for (const JsonNode one : body) {
     if (!is_known(one.key())) field_error(printable(one.key()), "is no setting of a reply");
   }
   DrawSettings settings;

@@ -279,8 +279,8 @@ void check_ids(const Tokenizer& tokenizer, std::span<const Token> tokens) {
 std::vector<TextPart> rendered(const OpenModel& model, std::string_view request) {
   const ApiModel api = model.api(1);
   require(api.chat != nullptr, api.name, ": ", api.chat_error);
-  const JsonTree tree = parse_request_object(request);
-  return render_chat(tree.root(), api);
+  const Json tree = parse_request_object(request);
+  return render_chat(tree, api);
 }
 
 leq_memory_plan memory_plan(const char* path, const leq_session_options& options) {

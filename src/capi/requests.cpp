@@ -154,8 +154,8 @@ std::optional<std::string> answer(LiveSession& session, CallStyle style, std::st
   check_cancel(options.cancel);
   const ApiModel api = session.opened().api(session.session().limits().sequences);
   require(!is_chat(style) || api.chat != nullptr, api.name, ": ", api.chat_error);
-  const JsonTree tree = parse_request_object(request);
-  GenerationCall call = read_generation_call(style, tree.root(), api);
+  const Json tree = parse_request_object(request);
+  GenerationCall call = read_generation_call(style, tree, api);
   const bool streams = call.stream;
   require_use(!streams || options.on_event != nullptr, "a stream needs on_event");
   CallExchange exchange(options);

@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/json_members.h"
 #include "base/text.h"
 #include "sampling/settings.h"
 

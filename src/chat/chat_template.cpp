@@ -43,18 +43,18 @@ std::string date_text(const std::tm& day) {
          std::to_string(day.tm_year + 1900);
 }
 
-JsonTree tree_of(std::span<const ChatMessage> messages) {
+Json tree_of(std::span<const ChatMessage> messages) {
   Json list = Json::array();
   for (const ChatMessage& message : messages) {
-    list.push_back({{"role", message.role}, {"content", message.content}});
+    list.push_back({{"content", message.content}, {"role", message.role}});
   }
-  return parse_json_tree(list.dump_any(), "the conversation");
+  return parse_json(list.dump_any(), "the conversation");
 }
 
 // Returns the messages if a named format can write them; throws Error for tools and the like.
 std::vector<ChatMessage> plain_messages(JsonNode messages, std::string_view format) {
   std::vector<ChatMessage> plain;
-  for (JsonNode message = messages.first(); message; message = message.next()) {
+  for (const JsonNode message : messages) {
     const JsonNode role = message.find("role"), content = message.find("content");
     const std::string place =
         "chat template " + std::string(format) + ": message " + std::to_string(plain.size());
@@ -63,7 +63,7 @@ std::vector<ChatMessage> plain_messages(JsonNode messages, std::string_view form
             ": tools are not supported by this format; use the model's own template");
     std::string text;
     if (content.is_array()) {
-      for (JsonNode part = content.first(); part; part = part.next()) {
+      for (const JsonNode part : content) {
         const JsonNode words = part.find("text");
         require(words.is_string(), place, ": a part that is no text");
         text += (text.empty() ? "" : "\n") + words.text();
@@ -78,14 +78,14 @@ std::vector<ChatMessage> plain_messages(JsonNode messages, std::string_view form
 }
 
 bool has_calls(JsonNode messages) {
-  for (JsonNode message = messages.first(); message; message = message.next()) {
+  for (const JsonNode message : messages) {
     if (message.find("tool_calls").size() > 0) return true;
   }
   return false;
 }
 
 bool has_no_content(JsonNode messages) {
-  for (JsonNode message = messages.first(); message; message = message.next()) {
+  for (const JsonNode message : messages) {
     const JsonNode content = message.find("content");
     if (!content || content.is_null()) return true;
   }
@@ -179,8 +179,8 @@ std::string_view ChatTemplate::name() const {
 std::vector<TextPart> ChatTemplate::render(std::span<const ChatMessage> messages,
                                            const ChatOptions& options) const {
   if (format_ == nullptr) {
-    const JsonTree tree = tree_of(messages);
-    return render(ChatRequest{.messages = tree.root()}, options);
+    const Json tree = tree_of(messages);
+    return render(ChatRequest{.messages = tree}, options);
   }
   ChatOptions filled = options;
   if (filled.date.empty()) filled.date = format_->default_date;

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json_tree.h"
+#include "base/json.h"
 #include "sampling/stop.h"
 #include "tokenizer/tokenizer.h"
 

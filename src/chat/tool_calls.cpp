@@ -437,7 +437,7 @@ bool ReplyReader::read_arguments() {
 std::string ReplyReader::argument_value(std::string_view key, std::string_view text) const {
   const auto json = json_of(text);
   if (!json || json->is_string()) return Json(text).dump_any();
-  for (JsonNode tool = tools_.first(); tool; tool = tool.next()) {
+  for (const JsonNode tool : tools_) {
     const JsonNode function = tool.find("function");
     const JsonNode name = function.find("name");
     if (!name.is_string() || name.text() != name_) continue;

@@ -38,9 +38,9 @@ void check_arguments(const Tool& tool, SchemaNotes* notes) {
 }
 
 JsonNode no_arguments() {
-  static const JsonTree tree =
-      parse_json_tree(R"({"type":"object","additionalProperties":false})", "no arguments");
-  return tree.root();
+  static const Json tree =
+      parse_json(R"({"type":"object","additionalProperties":false})", "no arguments");
+  return tree;
 }
 
 // Whether the schema allows only objects, which arguments must be.
@@ -83,7 +83,7 @@ class CallGrammar {
   CallGrammar(const ReplyStyle& style, JsonNode tools, CallCount count, std::string_view source,
               SchemaNotes* notes)
       : style_(style), count_(count), builder_(source), parts_(builder_) {
-    for (JsonNode tool = tools.first(); tool; tool = tool.next()) {
+    for (const JsonNode tool : tools) {
       tools_.push_back(read_tool(tool, tools_.size(), source, notes));
     }
   }
@@ -272,17 +272,17 @@ Expr CallGrammar::parameters(const Tool& tool) {
     return b.repeat(any, 0, kNoLimit);
   }
   std::vector<SchemaPlace> places;
-  for (JsonNode p = properties.first(); p; p = p.next()) {
+  for (const JsonNode p : properties) {
     places.push_back(
         {p, "#/properties/" + replace_all(replace_all(p.key(), "~", "~0"), "/", "~1")});
   }
   const auto rules =
       add_schema(b, parts_, {tool.schema, tool.source, tool.prefix, &reported_}, places);
   std::vector<Expr> all;
-  std::size_t i = 0;
-  for (JsonNode p = properties.first(); p; p = p.next(), ++i) {
+  for (std::size_t i = 0; i < properties.size(); ++i) {
+    const JsonNode p = properties[i];
     bool required = false;
-    for (JsonNode r = tool.schema.find("required").first(); r; r = r.next()) {
+    for (const JsonNode r : tool.schema.find("required")) {
       required = required || (r.is_string() && r.text() == p.key());
     }
     const Expr one = parameter(tool, p, rules[i]);
@@ -298,9 +298,11 @@ Expr CallGrammar::parameter(const Tool& tool, JsonNode property, std::int32_t ru
   Expr value = 0;
   if (list || only) {
     std::vector<Expr> ways;
-    for (JsonNode one = only ? only : list.first(); one; one = only ? JsonNode() : one.next()) {
+    const auto add = [&](JsonNode one) {
       ways.push_back(text(one.is_string() ? one.text() : one.dump()));
-    }
+    };
+    if (only) add(only);
+    for (const JsonNode one : only ? JsonNode() : list) add(one);
     value = b.sequence({b.choice(std::move(ways)), text("\n"), text(kParameterEnd)});
   } else if (may_be_text(property, tool.schema)) {
     value = b.call(define(tool.prefix + "value of " + property.key(), until(kParameterEnd)));

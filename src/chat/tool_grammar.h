@@ -7,7 +7,7 @@
 #include <memory>
 #include <string_view>
 
-#include "base/json_tree.h"
+#include "base/json.h"
 #include "chat/tool_calls.h"
 #include "grammar/grammar.h"
 

@@ -13,13 +13,6 @@
 namespace leq {
 namespace {
 
-// The value of a key if it is present and not null, otherwise nullptr.
-const Json* present(const Json& json, const char* key) {
-  if (key == nullptr) return nullptr;
-  const auto found = json.find(key);
-  return found == json.end() || found->is_null() ? nullptr : &*found;
-}
-
 std::string supported_families() {
   std::vector<std::string> names;
   for (const Family* family : families()) names.emplace_back(family->model_type);
@@ -33,7 +26,7 @@ const Family& family_of(const Json& json, std::string_view source) {
   require(family != nullptr, source, ": model_type \"", printable(type), "\" is not supported",
           what.empty() ? "" : " (" + std::string(what) + ")", "; supported are ",
           supported_families());
-  const Json* names = present(json, "architectures");
+  const Json* names = json.find_given("architectures");
   if (names == nullptr) return *family;
   require(names->is_array(), source, ": architectures: expected a list of names");
   for (const auto& name : *names) {
@@ -102,8 +95,8 @@ RopeScaling scaling_of(const Json& json, std::string_view source) {
 void read_rope(const Json& json, const Family& family, ModelConfig& config,
                std::string_view source) {
   config.rope_theta = json_get_or<double>(json, "rope_theta", 10000.0, source);
-  const Json* parameters = present(json, "rope_parameters");
-  const Json* scaling = parameters != nullptr ? parameters : present(json, "rope_scaling");
+  const Json* parameters = json.find_given("rope_parameters");
+  const Json* scaling = parameters != nullptr ? parameters : json.find_given("rope_scaling");
   if (scaling == nullptr) return;
   require(scaling->is_object(), source, ": rope_scaling: expected an object");
   for (const auto& [key, value] : scaling->items()) {
@@ -119,8 +112,8 @@ void read_rope(const Json& json, const Family& family, ModelConfig& config,
 
 // The query temperature in rope_parameters, which applies to all layers.
 QueryTemperature read_temperature(const Json& json, const Family& family, std::string_view source) {
-  const Json* rope = present(json, "rope_parameters");
-  if (rope == nullptr) rope = present(json, "rope_scaling");
+  const Json* rope = json.find_given("rope_parameters");
+  if (rope == nullptr) rope = json.find_given("rope_scaling");
   if (!family.query_temperature || rope == nullptr) return {};
   const auto beta = json_get_or<double>(*rope, "llama_4_scaling_beta", 0, source);
   if (beta == 0) return {};
@@ -157,7 +150,7 @@ std::int32_t ruled_window(const Json& json, WindowRule rule, std::int64_t layer,
 
 void read_windows(const Json& json, const Family& family, UniformLayers& layers,
                   std::string_view source) {
-  const Json* types = present(json, "layer_types");
+  const Json* types = json.find_given("layer_types");
   if (family.windows == WindowRule::none && types == nullptr) return;
   require(types == nullptr || (types->is_array() && std::ssize(*types) == layers.count), source,
           ": layer_types: expected a list of ", layers.count, " names");
@@ -207,8 +200,11 @@ ModelConfig import_hf_config(std::string_view json_text, std::string_view source
   refuse_unsupported(json, family, source);
   const ConfigKeys& keys = family.keys;
   const auto count = [&](const char* key) { return json_get<std::int64_t>(json, key, source); };
+  const auto is_given = [&](const char* key) {
+    return key != nullptr && json.find_given(key) != nullptr;
+  };
   const auto count_or = [&](const char* key, std::int64_t fallback) {
-    return present(json, key) != nullptr ? count(key) : fallback;
+    return is_given(key) ? count(key) : fallback;
   };
   ModelConfig config;
   config.family = family.name;
@@ -219,7 +215,7 @@ ModelConfig import_hf_config(std::string_view json_text, std::string_view source
   require(config.heads >= 1 && config.width >= 1, source, ": ", config.heads, " heads, width ",
           config.width);
   config.kv_heads = count_or(keys.kv_heads, config.heads);
-  if (present(json, keys.head_dim) == nullptr && family.default_head_dim == 0) {
+  if (!is_given(keys.head_dim) && family.default_head_dim == 0) {
     require(config.width % config.heads == 0, source, ": width ", config.width,
             " is no multiple of ", config.heads, " heads, and head_dim is not given");
   }

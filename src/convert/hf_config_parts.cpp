@@ -11,12 +11,6 @@
 #include "base/text.h"
 
 namespace leq {
-
-bool is_given(const Json& object, std::string_view key) {
-  const Json* found = object.find(key);
-  return found != object.end() && !found->is_null();
-}
-
 namespace {
 
 // A multiplier or cap that changes the model's function. `neutral`: the value that has no
@@ -80,7 +74,7 @@ constexpr std::array<std::string_view, 20> kRopeKeys = {"rope_type",
 // `read`: the key of this table that the family supports, which is therefore not refused.
 void refuse_changing_keys(const Json& object, std::string_view read, std::string_view source) {
   for (const ChangingKey& key : kChangingKeys) {
-    if (!is_given(object, key.key) || key.key == read) continue;
+    if (object.find_given(key.key) == nullptr || key.key == read) continue;
     const Json& value = object[key.key];
     const bool neutral = value.is_number() && value.get<double>() == key.neutral;
     require(neutral, source, ": ", key.key, " = ", printable(value.dump()), " is not supported");
@@ -89,7 +83,7 @@ void refuse_changing_keys(const Json& object, std::string_view read, std::string
 
 std::string kind_of(const Json& rope) {
   for (const char* key : {"rope_type", "type"}) {
-    if (is_given(rope, key) && rope[key].is_string()) return rope[key].text();
+    if (rope.find_given(key) != nullptr && rope[key].is_string()) return rope[key].text();
   }
   return "default";
 }
@@ -98,7 +92,8 @@ std::string kind_of(const Json& rope) {
 bool ropes_agree(const Json& a, const Json& b) {
   if (kind_of(a) != kind_of(b)) return false;
   for (const auto& [key, value] : a.items()) {
-    if (key == "type" || key == "rope_type" || !is_given(b, key) || value.is_null()) continue;
+    if (key == "type" || key == "rope_type" || b.find_given(key) == nullptr || value.is_null())
+      continue;
     if (b[key] != value) return false;
   }
   return true;
@@ -118,16 +113,17 @@ void refuse_unknown_rope_keys(const Json& rope, std::string_view source) {
 
 // Whether any layer has the kind `kind`; true if the config lists no layer types.
 bool is_used(const Json& config, const std::string& kind) {
-  if (!is_given(config, "layer_types") || !config["layer_types"].is_array()) return true;
+  if (config.find_given("layer_types") == nullptr || !config["layer_types"].is_array()) return true;
   return std::ranges::any_of(config["layer_types"], [&](const Json& type) { return type == kind; });
 }
 
 // Merges rope parameters given per layer kind into one object if all kinds in use agree.
 Json common_rope(const Json& config, std::string_view source) {
   const Json& rope = config["rope_parameters"];
-  const bool nested = rope.is_object() && std::ranges::any_of(rope.items(), [](const auto& entry) {
-                        return entry.second.is_object();
-                      });
+  const bool nested =
+      rope.is_object() && std::ranges::any_of(rope.members(), [](const auto& entry) {
+        return entry.second.is_object();
+      });
   if (!nested) return rope;
   const Json* first = nullptr;
   std::string name;
@@ -161,7 +157,8 @@ Json checked_rope(const Json& config, bool known, std::string_view read, std::st
     refuse_changing_keys(rope, read, source);
     refuse_unknown_rope_keys(rope, source);
   }
-  if (rope.is_object() && is_given(config, "rope_scaling") && config["rope_scaling"].is_object()) {
+  if (rope.is_object() && config.find_given("rope_scaling") != nullptr &&
+      config["rope_scaling"].is_object()) {
     require(
         ropes_agree(config["rope_scaling"], rope), source,
         ": rope_scaling and rope_parameters contradict: ", printable(config["rope_scaling"].dump()),
@@ -184,27 +181,27 @@ Json complete_hf_config(Json config, std::string_view source) {
     const bool caps = type == "muse_glimmer_text";
     refuse_changing_keys(config, caps ? "final_logit_softcapping" : "", source);
   }
-  const bool scales = is_given(config, "rope_scaling");
-  if (type == "ministral3" && !scales && !is_given(config, "rope_parameters")) {
+  const bool scales = config.find_given("rope_scaling") != nullptr;
+  if (type == "ministral3" && !scales && config.find_given("rope_parameters") == nullptr) {
     config["rope_parameters"] = ministral3_rope();
   }
   if (known && scales && config["rope_scaling"].is_object()) {
     refuse_changing_keys(config["rope_scaling"], read, source);
     refuse_unknown_rope_keys(config["rope_scaling"], source);
   }
-  if (is_given(config, "rope_parameters")) {
+  if (config.find_given("rope_parameters") != nullptr) {
     config["rope_parameters"] = checked_rope(config, known, read, source);
   }
   const auto* context = std::ranges::find(kContexts, type, &DefaultContext::model_type);
   if (context != kContexts.end() && type != "gpt2" &&
-      !is_given(config, "max_position_embeddings")) {
+      config.find_given("max_position_embeddings") == nullptr) {
     config["max_position_embeddings"] = context->positions;
   }
   // A null head_dim means hidden size / heads; an absent key means the family's default.
   const Json* head = config.find("head_dim");
-  if (head != config.end() && head->is_null() && is_given(config, "hidden_size") &&
-      is_given(config, "num_attention_heads") && config["num_attention_heads"].is_number() &&
-      config["hidden_size"].is_number()) {
+  if (head != config.end() && head->is_null() && config.find_given("hidden_size") != nullptr &&
+      config.find_given("num_attention_heads") != nullptr &&
+      config["num_attention_heads"].is_number() && config["hidden_size"].is_number()) {
     const auto heads = config["num_attention_heads"].get<std::int64_t>();
     const auto width = config["hidden_size"].get<std::int64_t>();
     if (heads > 0 && width % heads == 0) config["head_dim"] = width / heads;
@@ -258,18 +255,13 @@ constexpr std::array<NotRun, 23> kNotRun = {{
     {"smollm3", "SmolLM 3: layers without positions"},
 }};
 
-bool is_null_or_absent(const Json& object, std::string_view key) {
-  const Json* found = object.find(key);
-  return found == object.end() || found->is_null();
-}
-
 bool writes_text(std::string_view architecture) {
   return architecture.ends_with("ForConditionalGeneration") ||
          architecture.ends_with("ForCausalLM");
 }
 
 void check_architectures(const Json& wrapper, std::string_view source) {
-  if (is_null_or_absent(wrapper, "architectures")) return;
+  if (wrapper.find_given("architectures") == nullptr) return;
   const Json& names = wrapper["architectures"];
   require(names.is_array(), source, ": architectures: expected a list of names");
   for (const Json& name : names) {
@@ -281,14 +273,14 @@ void check_architectures(const Json& wrapper, std::string_view source) {
 }  // namespace
 
 Json text_config_of(Json config, std::string_view source) {
-  if (!config.is_object() || is_null_or_absent(config, "text_config")) return config;
+  if (!config.is_object() || config.find_given("text_config") == nullptr) return config;
   Json text = config["text_config"];
   require(text.is_object(), source, ": text_config: expected an object, found ", text.type_name());
   check_architectures(config, source);
   for (const std::string_view key : kCommonKeys) {
-    if (!is_null_or_absent(config, key)) text[std::string(key)] = config[key];
+    if (config.find_given(key) != nullptr) text[std::string(key)] = config[key];
   }
-  if (is_null_or_absent(text, "model_type") && !is_null_or_absent(config, "model_type") &&
+  if (text.find_given("model_type") == nullptr && config.find_given("model_type") != nullptr &&
       config["model_type"].is_string()) {
     const auto* found = std::ranges::find(
         kDefaultTexts, std::string_view(config["model_type"].text()), &DefaultText::wrapper);
@@ -308,7 +300,9 @@ std::string_view known_but_not_run(std::string_view model_type) {
 namespace {
 
 // Whether the object has the key; false if `key` is null, because the family has no such key.
-bool has(const Json& json, const char* key) { return key != nullptr && is_given(json, key); }
+bool has(const Json& json, const char* key) {
+  return key != nullptr && json.find_given(key) != nullptr;
+}
 
 std::int64_t expert_count(const Json& json, const ExpertKeys& keys, std::string_view source) {
   const bool other = !has(json, keys.experts) && has(json, keys.experts_too);
@@ -368,7 +362,7 @@ namespace {
 std::vector<bool> recurrent_layers(const Json& json, const DeltaKeys& keys, std::int64_t layers,
                                    std::string_view source) {
   std::vector<bool> recurrent;
-  if (is_given(json, "layer_types")) {
+  if (json.find_given("layer_types") != nullptr) {
     for (const Json& type : json["layer_types"]) recurrent.push_back(type == "linear_attention");
     return recurrent;
   }
@@ -385,7 +379,7 @@ std::int32_t rotary_dims_of(const Json& json, const Family& family, std::int64_t
   if (!family.reads_partial_rotary) return 0;
   constexpr const char* kFactor = "partial_rotary_factor";
   double factor = json_get_or<double>(json, kFactor, family.partial_rotary, source);
-  if (is_given(json, "rope_parameters") && json["rope_parameters"].is_object()) {
+  if (json.find_given("rope_parameters") != nullptr && json["rope_parameters"].is_object()) {
     factor = json_get_or<double>(json["rope_parameters"], kFactor, factor, source);
   }
   require(std::isfinite(factor) && factor > 0 && factor <= 1, source, ": ", kFactor, " = ", factor,
@@ -423,7 +417,7 @@ constexpr double kQueryGain = 3.87;
 void read_rope_layers(const Json& json, std::string_view source, ModelConfig& config) {
   constexpr const char* kThetas = "layer_rope_theta";
   const std::int64_t layers = config.layer_count();
-  const Json* thetas = is_given(json, kThetas) ? &json[kThetas] : nullptr;
+  const Json* thetas = json.find_given(kThetas);
   require(thetas == nullptr || (thetas->is_array() && std::ssize(*thetas) == layers), source, ": ",
           kThetas, ": expected a list of ", layers, " numbers");
   for (std::int64_t i = 0; i < layers; ++i) {

@@ -11,9 +11,6 @@
 
 namespace leq {
 
-// Whether a key is present and its value is not null.
-bool is_given(const Json& object, std::string_view key);
-
 // Completes the config with transformers' defaults for absent and null keys, and merges the rope
 // settings of all layers into one object, "rope_parameters". Throws Error naming `source` and the
 // refused key, or two contradicting keys.

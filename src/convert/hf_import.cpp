@@ -554,8 +554,8 @@ namespace {
 
 std::vector<Token> token_list(const Json& json, const char* key, std::string_view source) {
   std::vector<Token> ids;
-  const auto found = json.find(key);
-  if (found == json.end() || found->is_null()) return ids;
+  const Json* found = json.find_given(key);
+  if (found == nullptr) return ids;
   const Json list = found->is_array() ? *found : Json::array({*found});
   const std::string place = std::string(source) + ": " + key;
   for (const auto& id : list) ids.push_back(token_from_json(id, place));

@@ -13,13 +13,8 @@ namespace {
 constexpr std::string_view kRead =
     "; read are fp8, fbgemm_fp8, gptq, awq, compressed-tensors and modelopt";
 
-const Json* present(const Json& object, std::string_view key) {
-  const Json* found = object.is_object() ? object.find(key) : nullptr;
-  return found == nullptr || found == object.end() || found->is_null() ? nullptr : found;
-}
-
 std::string text_of(const Json& object, std::string_view key, std::string_view place) {
-  const Json* value = present(object, key);
+  const Json* value = object.find_given(key);
   if (value == nullptr) return "";
   require(value->is_string(), place, ": ", key, ": expected a text");
   return value->text();
@@ -29,7 +24,7 @@ std::string text_of(const Json& object, std::string_view key, std::string_view p
 std::int64_t number_of(const Json& object, std::initializer_list<std::string_view> keys,
                        std::string_view place) {
   for (const std::string_view key : keys) {
-    const Json* value = present(object, key);
+    const Json* value = object.find_given(key);
     if (value == nullptr) continue;
     require(value->is_number_integer(), place, ": ", key, ": expected a whole number");
     return value->get<std::int64_t>();
@@ -46,7 +41,7 @@ void add_bits(std::int64_t bits, std::string_view place, PackedOptions& options)
 
 void read_block(const Json& object, std::string_view key, std::string_view place,
                 PackedOptions& options) {
-  const Json* block = present(object, key);
+  const Json* block = object.find_given(key);
   if (block == nullptr) return;
   require(
       block->is_array() && block->size() == 2 &&
@@ -74,7 +69,7 @@ PackedOptions read_gptq(const Json& config, std::string_view place) {
   require(word.empty() || word == "int32", place, ": gptq: pack_dtype ", printable(word),
           " is not read; expected int32");
   require(
-      present(config, "is_marlin_format") == nullptr || config["is_marlin_format"] == Json(false),
+      config.find_given("is_marlin_format") == nullptr || config["is_marlin_format"] == Json(false),
       place, ": gptq: is_marlin_format is not read; get the checkpoint in gptq's own format");
   options.zeros_plus_one = format != "gptq_v2";
   return options;
@@ -142,7 +137,7 @@ void check_format(const std::string& format, std::string_view place) {
 void read_group(const Json& group, std::string_view place, PackedOptions& options) {
   require(group.is_object(), place, ": config_groups: expected objects");
   check_format(text_of(group, "format", place), place);
-  const Json* weights = present(group, "weights");
+  const Json* weights = group.find_given("weights");
   if (weights == nullptr) return;
   require(weights->is_object(), place, ": weights: expected an object");
   if (text_of(*weights, "type", place) != "float") {
@@ -157,16 +152,16 @@ PackedOptions read_compressed_tensors(const Json& config, std::string_view place
   PackedOptions options;
   options.method = PackedMethod::compressed_tensors;
   check_format(text_of(config, "format", place), place);
-  if (const Json* sparsity = present(config, "sparsity_config")) {
+  if (const Json* sparsity = config.find_given("sparsity_config")) {
     const std::string format = text_of(*sparsity, "format", place);
     require(format.empty() || format == "dense", place, ": compressed-tensors: sparsity format ",
             printable(format), " is not read");
   }
-  const Json* transforms = present(config, "transform_config");
-  const Json* rotations = transforms == nullptr ? nullptr : present(*transforms, "config_groups");
+  const Json* transforms = config.find_given("transform_config");
+  const Json* rotations = transforms == nullptr ? nullptr : transforms->find_given("config_groups");
   require(rotations == nullptr || rotations->size() == 0, place,
           ": compressed-tensors: transform_config: rotations of inputs are not supported");
-  const Json* groups = present(config, "config_groups");
+  const Json* groups = config.find_given("config_groups");
   require(groups != nullptr && groups->is_object(), place,
           ": compressed-tensors: config_groups: expected an object");
   for (const auto& [name, group] : groups->items()) {
@@ -191,7 +186,7 @@ constexpr std::array<Reader, 8> kReaders = {{{"fp8", read_fp8},
 }  // namespace
 
 std::optional<PackedOptions> read_quantization_config(const Json& config, std::string_view source) {
-  const Json* quantization = present(config, "quantization_config");
+  const Json* quantization = config.find_given("quantization_config");
   if (quantization == nullptr) return std::nullopt;
   const std::string place = std::string(source) + ": quantization_config";
   require(quantization->is_object(), place, ": expected an object");

@@ -94,8 +94,7 @@ void read_specials(const Json& json, const std::string& source, TokenizerConfig&
 }
 
 std::optional<bool> read_flag(const Json& json, const char* key, const std::string& source) {
-  const auto found = json.find(key);
-  if (found == json.end() || found->is_null()) return std::nullopt;
+  if (json.find_given(key) == nullptr) return std::nullopt;
   return json_get<bool>(json, key, source);
 }
 
@@ -141,8 +140,8 @@ void read_added_file(const std::filesystem::path& path, TokenizerConfig& config)
 
 // A template is a string or a list of {"name", "template"}: "default", else the first, is used.
 std::string read_template(const Json& json, const std::string& source) {
-  const auto found = json.find("chat_template");
-  if (found == json.end() || found->is_null()) return "";
+  const Json* found = json.find_given("chat_template");
+  if (found == nullptr) return "";
   if (found->is_string()) return found->get<std::string>();
   require(found->is_array(), source,
           ": chat_template must be a text or a list of templates, found ", found->type_name());

@@ -14,11 +14,11 @@
 namespace leq {
 namespace {
 
-constexpr int kMostNesting = 4;                 // arrays of arrays
-constexpr std::uint64_t kMostKeyBytes = 65535;  // limit of the format
-constexpr std::uint64_t kMostNameBytes = 1024;  // of tensor names; llama.cpp accepts 64
-constexpr std::uint32_t kMostDims = 4;
-constexpr std::uint64_t kMostAlignment = 1 << 20;
+constexpr int kMaxNesting = 4;                 // arrays of arrays
+constexpr std::uint64_t kMaxKeyBytes = 65535;  // limit of the format
+constexpr std::uint64_t kMaxNameBytes = 1024;  // of tensor names; llama.cpp accepts 64
+constexpr std::uint32_t kMaxDims = 4;
+constexpr std::uint64_t kMaxAlignment = 1 << 20;
 
 // The size of a number in bytes; 0 for texts and arrays.
 std::uint64_t number_bytes(GgufKind kind) {
@@ -90,7 +90,7 @@ class GgufParser {
   }
 
   void read_pair(GgufMetadata& metadata) {
-    const std::string_view key = read_text("a key", kMostKeyBytes);
+    const std::string_view key = read_text("a key", kMaxKeyBytes);
     require(!key.empty(), source_, ": an empty key before offset ", reader_.offset());
     metadata.add(key, read_value(read_kind(key), key, 0));
   }
@@ -112,8 +112,8 @@ class GgufParser {
   }
 
   void read_array(GgufValue& value, std::string_view key, int depth) {
-    require(depth < kMostNesting, source_, ": key ", printable(key), " nests arrays more than ",
-            kMostNesting, " deep");
+    require(depth < kMaxNesting, source_, ": key ", printable(key), " nests arrays more than ",
+            kMaxNesting, " deep");
     value.item = read_kind(key);
     value.count = reader_.read<std::uint64_t>("the length of an array");
     const std::size_t begin = reader_.offset();
@@ -128,21 +128,21 @@ class GgufParser {
 
   std::uint64_t alignment_of(const GgufMetadata& metadata) const {
     const std::int64_t alignment = metadata.integer("general.alignment").value_or(32);
-    require(alignment > 0 && alignment <= static_cast<std::int64_t>(kMostAlignment) &&
+    require(alignment > 0 && alignment <= static_cast<std::int64_t>(kMaxAlignment) &&
                 std::has_single_bit(static_cast<std::uint64_t>(alignment)),
             source_, ": general.alignment is ", alignment, ", expected a power of two up to ",
-            kMostAlignment);
+            kMaxAlignment);
     return static_cast<std::uint64_t>(alignment);
   }
 
   // The result's offset is relative to the data section until place_tensors() resolves it.
   GgufTensor read_tensor() {
     GgufTensor tensor;
-    tensor.name = read_text("the name of a tensor", kMostNameBytes);
+    tensor.name = read_text("the name of a tensor", kMaxNameBytes);
     const std::string where = std::string(source_) + ": tensor " + printable(tensor.name);
     const auto dims = reader_.read<std::uint32_t>("the number of dimensions");
-    require(dims >= 1 && dims <= kMostDims, where, ": ", dims, " dimensions, expected 1 to ",
-            kMostDims);
+    require(dims >= 1 && dims <= kMaxDims, where, ": ", dims, " dimensions, expected 1 to ",
+            kMaxDims);
     for (std::uint32_t i = 0; i < dims; ++i) {
       const auto size = reader_.read<std::uint64_t>("a dimension");
       require(size >= 1 && size <= INT64_MAX, where, ": dimension of ", size);

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kMostParts = 10000;
+constexpr std::int64_t kMaxParts = 10000;
 
 // The end of a part's file name: "-00002-of-00005.gguf".
 std::string part_ending(std::int64_t number, std::int64_t count) {
@@ -37,7 +37,7 @@ Split split_of(const GgufMetadata& metadata) {
   split.count = metadata.integer("split.count").value_or(1);
   split.tensors = metadata.integer("split.tensors.count").value_or(-1);
   if (split.count == 0) split.count = 1;  // some writers use 0 for "not split"
-  require(split.count >= 1 && split.count <= kMostParts && split.number >= 0 &&
+  require(split.count >= 1 && split.count <= kMaxParts && split.number >= 0 &&
               split.number < split.count,
           metadata.source(), ": part ", split.number, " (split.no) of ", split.count,
           " (split.count)");
@@ -153,7 +153,7 @@ void GgufSource::read_blocks(const SourceTensor& tensor, std::int64_t first,
                              std::span<float> out) const {
   const GgufType& of = type(tensor);
   if (of.floats) return read_floats(tensor, first, out);
-  std::array<float, kMostGgufBlock> values;
+  std::array<float, kMaxGgufBlock> values;
   for (std::size_t done = 0; done < out.size();) {
     const std::int64_t at = first + static_cast<std::int64_t>(done);
     const std::int64_t within = at % of.elements;

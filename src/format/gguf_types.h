@@ -13,7 +13,7 @@
 namespace leq {
 
 inline constexpr int kGgufGroup = 32;  // columns per scale in exact schemes
-inline constexpr std::int64_t kMostGgufBlock = 256;
+inline constexpr std::int64_t kMaxGgufBlock = 256;
 
 struct GgufType {
   std::uint32_t id = 0;

@@ -75,7 +75,7 @@ std::uint32_t code_in_words(const std::byte* words, std::int64_t stride, int bit
 
 namespace {
 
-constexpr int kMostGroup = 128;
+constexpr int kMaxGroup = 128;
 
 std::uint8_t byte_at(const SourceTensor& tensor, std::int64_t index) {
   return std::to_integer<std::uint8_t>(tensor.bytes[static_cast<std::size_t>(index)]);
@@ -191,7 +191,7 @@ bool has_lowest_code(const PackedMatrix& matrix) {
 // The group size of a scheme in which each group has one scale of the matrix; 0 if there is none.
 int group_of(const PackedMatrix& matrix) {
   if (!matrix.column_blocks.empty()) return 0;
-  if (matrix.has_row_scales()) return kMostGroup;
+  if (matrix.has_row_scales()) return kMaxGroup;
   for (const int group : {128, 64, 32}) {
     if (matrix.scales.columns % group == 0) return group;
   }

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json_tree.h"
+#include "base/json.h"
 
 namespace leq {
 

@@ -17,7 +17,7 @@ std::set<std::string> constants_of(JsonNode schema) {
   std::set<std::string> found;
   if (const JsonNode one = schema.find("const")) found.insert(one.dump());
   const JsonNode list = schema.find("enum");
-  for (JsonNode v = list.first(); v; v = v.next()) found.insert(v.dump());
+  for (const JsonNode v : list) found.insert(v.dump());
   return found;
 }
 
@@ -29,18 +29,18 @@ std::set<std::string> types_of(JsonNode schema) {
   };
   const JsonNode type = schema.find("type"), one = schema.find("const");
   if (type.is_string()) add(type.text());
-  for (JsonNode t = type.first(); t; t = t.next()) {
+  for (const JsonNode t : type) {
     if (t.is_string()) add(t.text());
   }
   if (!found.empty()) return found;
   if (one) add(one.type_name());
-  for (JsonNode v = schema.find("enum").first(); v; v = v.next()) add(v.type_name());
+  for (const JsonNode v : schema.find("enum")) add(v.type_name());
   return found;
 }
 
 bool requires_property(JsonNode schema, std::string_view name) {
   const JsonNode required = schema.find("required");
-  for (JsonNode r = required.first(); r; r = r.next()) {
+  for (const JsonNode r : required) {
     if (r.is_string() && r.text() == name) return true;
   }
   return false;
@@ -70,7 +70,7 @@ std::set<std::string> all_types(JsonNode schema, JsonNode root, int depth) {
     const JsonNode list = schema.find(keyword);
     if (list.size() == 0) continue;
     std::set<std::string> found;
-    for (JsonNode one = list.first(); one; one = one.next()) {
+    for (const JsonNode one : list) {
       const auto own = all_types(one, root, depth + 1);
       if (own.empty()) return {};
       found.insert(own.begin(), own.end());
@@ -110,7 +110,7 @@ bool disjoint(JsonNode a, JsonNode b) {
   }
   if (types_of(a) != std::set<std::string>{"object"} || types_of(a) != types_of(b)) return false;
   const JsonNode properties = a.find("properties");
-  for (JsonNode p = properties.first(); p; p = p.next()) {
+  for (const JsonNode p : properties) {
     const JsonNode other = b.find("properties").find(p.key());
     if (other && requires_property(a, p.key()) && requires_property(b, p.key()) &&
         different(constants_of(p), constants_of(other))) {
@@ -122,7 +122,7 @@ bool disjoint(JsonNode a, JsonNode b) {
 
 bool has_type(JsonNode value, JsonNode type) {
   if (type.is_array()) {
-    for (JsonNode one = type.first(); one; one = one.next()) {
+    for (const JsonNode one : type) {
       if (has_type(value, one)) return true;
     }
     return false;
@@ -196,7 +196,7 @@ bool may_be(JsonNode type, std::string_view wanted) {
     return name == wanted || (name == "integer" && wanted == "number");
   };
   if (type.is_string()) return is(type.text());
-  for (JsonNode one = type.first(); one; one = one.next()) {
+  for (const JsonNode one : type) {
     if (!one.is_string() || is(one.text())) return true;
   }
   return !type.is_array();
@@ -204,7 +204,7 @@ bool may_be(JsonNode type, std::string_view wanted) {
 
 bool is_constant(JsonNode schema) {
   if (!schema.find("const") && !schema.find("enum")) return false;
-  for (JsonNode k = schema.first(); k; k = k.next()) {
+  for (const JsonNode k : schema) {
     if (k.key() != "const" && k.key() != "enum" && k.key() != "type" && !is_note(k.key())) {
       return false;
     }
@@ -214,7 +214,7 @@ bool is_constant(JsonNode schema) {
 
 // Whether the schema has keywords other than this one and `type`.
 bool has_other_keywords(JsonNode schema, std::string_view keyword) {
-  for (JsonNode k = schema.first(); k; k = k.next()) {
+  for (const JsonNode k : schema) {
     if (k.key() != keyword && k.key() != "type" && !is_note(k.key())) return true;
   }
   return false;
@@ -262,7 +262,7 @@ std::int32_t SchemaReader::rule_of(JsonNode schema, const std::string& place) {
 // Reports ignored keywords, except those that do not restrict values of the schema's type.
 void SchemaReader::check_keywords(JsonNode schema, std::initializer_list<std::string_view> known) {
   const JsonNode type = schema.find("type");
-  for (JsonNode k = schema.first(); k; k = k.next()) {
+  for (const JsonNode k : schema) {
     if (is_note(k.key()) || std::ranges::find(known, k.key()) != known.end()) continue;
     const std::string_view applies_to = type_of_keyword(k.key());
     if (type && !applies_to.empty() && !may_be(type, applies_to)) continue;
@@ -330,7 +330,7 @@ std::string_view SchemaReader::implied_type(JsonNode schema) const {
 Expr SchemaReader::one_of_types(JsonNode schema, JsonNode types) {
   std::vector<Expr> ways;
   // Each type is built from the keywords that apply to it.
-  for (JsonNode type = types.first(); type; type = type.next()) {
+  for (const JsonNode type : types) {
     if (!type.is_string()) wrong("expected the types to be texts");
     ways.push_back(typed(schema, type.text()));
   }
@@ -378,29 +378,16 @@ std::pair<JsonNode, std::string> SchemaReader::resolve(std::string_view name) co
     unsupported("$ref '" + printable(name) + "': expected #/ and a path");
   for (const std::string_view step : split(name.substr(2), "/")) {
     const std::string key = replace_all(replace_all(step, "~1", "/"), "~0", "~");
-    JsonNode next = place == "#" ? at.find(key) : member(place, at, key);
+    JsonNode next = at.find(key);
     if (at.is_array()) {
       const auto index = parse_int(key);
-      next = index && *index >= 0 ? at.first() : JsonNode();
-      for (std::int64_t i = 0; next && index && i < *index; ++i) next = next.next();
+      next = index && *index >= 0 ? at[static_cast<std::size_t>(*index)] : JsonNode();
     }
     if (!next) wrong("$ref '", printable(name), "': there is no '", printable(key), "'");
     at = next;
     place += "/" + std::string(step);
   }
   return {at, place};
-}
-
-// Large objects below the root, such as $defs, are indexed because they are searched often.
-JsonNode SchemaReader::member(const std::string& place, JsonNode object,
-                              const std::string& key) const {
-  if (std::ranges::count(place, '/') != 1) return object.find(key);
-  const auto [known, is_new] = members_.try_emplace(place);
-  for (JsonNode m = is_new ? object.first() : JsonNode(); m; m = m.next()) {
-    known->second.emplace(m.key(), m);
-  }
-  const auto found = known->second.find(key);
-  return found == known->second.end() ? JsonNode() : found->second;
 }
 
 Expr SchemaReader::alternatives(JsonNode schema, std::string_view keyword) {
@@ -412,8 +399,8 @@ Expr SchemaReader::alternatives(JsonNode schema, std::string_view keyword) {
   std::vector<Expr> ways;
   std::vector<std::string> constants;  // alternatives that are constants only
   std::set<std::string> known;
-  std::int64_t i = 0;
-  for (JsonNode one = list.first(); one; one = one.next(), ++i) {
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const JsonNode one = list[i];
     const Step inner(*this, std::to_string(i));
     const JsonNode own = one.find("type");
     const bool agrees = type && type.is_string() && own.is_string() && own.text() == type.text();
@@ -431,17 +418,16 @@ Expr SchemaReader::alternatives(JsonNode schema, std::string_view keyword) {
     for (std::size_t c = before; c < constants.size(); ++c) {
       is_new = known.insert(constants[c]).second && is_new;
     }
-    if (keyword == "oneOf" && !is_new) require_disjoint(list, one, i);
+    if (keyword == "oneOf" && !is_new) require_disjoint(list, i);
   }
   if (!constants.empty()) ways.push_back(parts_.one_of(constants));
   return builder_.choice(std::move(ways));
 }
 
 // oneOf requires that exactly one alternative is valid, which a grammar cannot check.
-void SchemaReader::require_disjoint(JsonNode list, JsonNode one, std::int64_t place) {
-  std::int64_t i = 0;
-  for (JsonNode other = list.first(); i < place; other = other.next(), ++i) {
-    if (disjoint(target_of(one), target_of(other))) continue;
+void SchemaReader::require_disjoint(JsonNode list, std::size_t place) {
+  for (std::size_t i = 0; i < place; ++i) {
+    if (disjoint(target_of(list[place]), target_of(list[i]))) continue;
     if (notes_ != nullptr) return note_ignored("that no other alternative of 'oneOf' holds");
     wrong("it may hold together with alternative ", i,
           " of 'oneOf': give both a different type, or a required property with different "
@@ -463,7 +449,7 @@ Expr SchemaReader::all_of(JsonNode schema) {
   const JsonNode list = schema.find("allOf");
   if (!list.is_array() || list.size() == 0) wrong("expected 'allOf' to be a list");
   bool only = list.size() == 1;
-  for (JsonNode k = schema.first(); k; k = k.next()) {
+  for (const JsonNode k : schema) {
     only = only && (k.key() == "allOf" || is_note(k.key()));
   }
   const Step step(*this, "allOf");
@@ -472,7 +458,7 @@ Expr SchemaReader::all_of(JsonNode schema) {
   bool closed = false;
   check_keywords(schema, {"allOf", "type", "properties", "required", "additionalProperties"});
   take_properties(schema, all, closed);
-  for (JsonNode one = list.first(); one; one = one.next()) {
+  for (const JsonNode one : list) {
     const JsonNode target = target_of(one);
     check_keywords(target, {"type", "properties", "required", "additionalProperties"});
     take_properties(target, all, closed);
@@ -500,8 +486,8 @@ std::shared_ptr<const Grammar> Grammar::from_json_schema(JsonNode schema, std::s
 std::shared_ptr<const Grammar> Grammar::from_json_schema(std::string_view text,
                                                          std::string_view source,
                                                          SchemaNotes* notes) {
-  const JsonTree tree = parse_json_tree(text, source, kSchemaLimits);
-  return from_json_schema(tree.root(), source, notes);
+  const Json tree = parse_json(text, source, kSchemaLimits);
+  return from_json_schema(tree, source, notes);
 }
 
 std::shared_ptr<const Grammar> Grammar::any_json_object() {

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <initializer_list>
-#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -13,7 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/json_tree.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "grammar/builder.h"
 #include "grammar/grammar.h"
@@ -127,10 +126,9 @@ class SchemaReader {
   Expr typed(JsonNode schema, std::string_view type);
   Expr reference(JsonNode schema);
   std::pair<JsonNode, std::string> resolve(std::string_view name) const;
-  JsonNode member(const std::string& place, JsonNode object, const std::string& key) const;
   JsonNode target_of(JsonNode schema) const;
   Expr alternatives(JsonNode schema, std::string_view keyword);
-  void require_disjoint(JsonNode list, JsonNode one, std::int64_t place);
+  void require_disjoint(JsonNode list, std::size_t place);
   Expr all_of(JsonNode schema);
 
   // Defined in schema_scalars.cpp:
@@ -166,7 +164,6 @@ class SchemaReader {
   std::vector<Waiting> waiting_;
   std::size_t objects_ = 0;  // number of objects so far
   std::set<std::int32_t> asked_;
-  mutable std::map<std::string, std::map<std::string_view, JsonNode>> members_;  // by path
 };
 
 }  // namespace leq

@@ -67,14 +67,14 @@ void SchemaReader::collect(JsonNode schema, std::vector<Property>& all) const {
   }
   std::set<std::string_view> names;
   for (const Property& p : all) names.insert(p.name);
-  for (JsonNode p = properties.first(); p; p = p.next()) {
+  for (const JsonNode p : properties) {
     if (!names.insert(p.key()).second) {
       unsupported("the property '" + printable(p.key()) + "' occurs twice");
     }
     all.push_back({p.key(), p, false});
   }
   std::set<std::string_view> wanted;
-  for (JsonNode r = required.first(); r; r = r.next()) {
+  for (const JsonNode r : required) {
     if (!r.is_string()) wrong("expected the names in 'required' to be texts");
     wanted.insert(r.text());
     if (names.insert(r.text()).second) all.push_back({r.text(), JsonNode(), false});
@@ -222,8 +222,8 @@ Expr SchemaReader::array(JsonNode schema) {
   if (most != GrammarBuilder::kNoLimit && most < least) wrong("maxItems is less than minItems");
   std::vector<Expr> first;
   std::int64_t i = 0;
-  for (JsonNode p = prefix.first(); p; p = p.next(), ++i) {
-    const Step step(*this, "prefixItems/" + std::to_string(i));
+  for (const JsonNode p : prefix) {
+    const Step step(*this, "prefixItems/" + std::to_string(i++));
     first.push_back(value(p));
   }
   std::optional<Expr> rest;
@@ -307,7 +307,9 @@ void SchemaReader::add_constants(JsonNode schema, JsonNode type,
                                  std::vector<std::string>& texts) const {
   const JsonNode list = schema.find("enum"), one = schema.find("const");
   const std::string only = one ? one.dump() : std::string();
-  for (JsonNode v = list ? list.first() : one; v; v = list ? v.next() : JsonNode()) {
+  const std::size_t values = list ? list.size() : one ? 1 : 0;
+  for (std::size_t i = 0; i < values; ++i) {
+    const JsonNode v = list ? list[i] : one;
     if (type && !has_type(v, type)) continue;
     std::string text = v.dump();
     if (!one || text == only) texts.push_back(std::move(text));

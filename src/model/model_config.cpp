@@ -215,10 +215,10 @@ ModelConfig config_from_json(const Json& json, std::string_view source) {
   const auto scaling = json.find("rope_scaling");
   if (scaling != json.end()) config.rope_scaling = scaling_from_json(*scaling, source);
   layers_from_json(json, source, config);
-  require(json.value("rotation", Json()).is_null(), source,
+  require(json.find_given("rotation") == nullptr, source,
           ": rotation: expected none, because rotated (Hadamard) weights are not supported since "
           "0.2; quantize the checkpoint again, unrotated");
-  if (const auto mtp = json.find("mtp"); mtp != json.end() && !mtp->is_null()) {
+  if (const Json* mtp = json.find_given("mtp")) {
     config.mtp = layer_from_json(*mtp, std::string(source) + ": mtp");
   }
   check_config(config, source);

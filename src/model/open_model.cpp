@@ -40,8 +40,8 @@ PerKnob<double> sampling_from_json(const Json& json, std::string_view SamplingKn
   for (const SamplingKnob& knob : kSamplingKnobs) {
     if (knob.config_key.empty()) continue;
     const std::string name(knob.*key);
-    const auto found = json.find(name);
-    if (found == json.end() || found->is_null()) continue;
+    const Json* found = json.find_given(name);
+    if (found == nullptr) continue;
     const double value =
         knob.is_whole() ? static_cast<double>(json_get<std::int64_t>(json, name.c_str(), source))
                         : json_get<double>(json, name.c_str(), source);

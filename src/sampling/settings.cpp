@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/json_members.h"
+#include "base/json.h"
 #include "base/text.h"
 
 namespace leq {

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/json_tree.h"
 #include "base/text.h"
 #include "server/api_error.h"
 #include "server/api_fields.h"
@@ -196,9 +195,9 @@ std::string Api::wanted_model(const HttpRequest& request, JsonNode body) const {
 void Api::answer_with_model(HttpExchange& exchange, const Route& route) const {
   const HttpRequest& request = exchange.request();
   const bool has_body = route.path != kSlotPath ? route.method == "POST" : !request.body.empty();
-  JsonTree tree;
+  Json tree;
   if (has_body) tree = parse_request_object(request.body);
-  const JsonNode body = has_body ? tree.root() : JsonNode();
+  const JsonNode body = has_body ? tree : JsonNode();
   const ModelPool::Lease lease =
       models_.lease(wanted_model(request, body), [&] { return exchange.client_is_there(); });
   if (lease == nullptr)

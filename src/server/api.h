@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/json_tree.h"
+#include "base/json.h"
 #include "server/access.h"
 #include "server/http_server.h"
 #include "server/model_api.h"

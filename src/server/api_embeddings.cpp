@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/json.h"
-#include "base/json_tree.h"
 #include "server/api_error.h"
 #include "server/api_fields.h"
 #include "server/base64.h"
@@ -116,7 +115,7 @@ void ModelApi::rerank(HttpExchange& exchange, JsonNode body) const {
   const std::vector<float> wanted = vector_of(*query, "query");
   std::vector<std::string> texts;
   std::vector<double> scores;
-  for (JsonNode one = documents.first(); one; one = one.next()) {
+  for (const JsonNode one : documents) {
     texts.push_back(document_text(one));
     scores.push_back(product(wanted, vector_of(texts.back(), "documents")));
     if (!exchange.client_is_there()) return;

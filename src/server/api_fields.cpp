@@ -13,16 +13,15 @@ constexpr std::size_t kShownBytes = 60;
 
 }  // namespace
 
-JsonTree parse_request_body(std::string_view body) {
+Json parse_request_body(std::string_view body) {
   require(!trim(body).empty(), ErrorKind::bad_input,
           "the request body is empty; expected a JSON object");
-  return parse_json_tree(body, "the request body", kBodyLimits);
+  return parse_json(body, "the request body", kBodyLimits);
 }
 
-JsonTree parse_request_object(std::string_view body) {
-  JsonTree tree = parse_request_body(body);
-  require(tree.root().is_object(), ErrorKind::bad_input,
-          "the request body: expected a JSON object");
+Json parse_request_object(std::string_view body) {
+  Json tree = parse_request_body(body);
+  require(tree.is_object(), ErrorKind::bad_input, "the request body: expected a JSON object");
   return tree;
 }
 
@@ -91,7 +90,7 @@ std::vector<std::string> texts_field(JsonNode object, std::string_view name, std
       "a string or an array of at most " + std::to_string(most) + " strings";
   if (!found.is_array() || found.size() > most) field_error(name, expected, found);
   std::vector<std::string> texts;
-  for (JsonNode one = found.first(); one; one = one.next()) {
+  for (const JsonNode one : found) {
     if (!one.is_string()) field_error(name, expected, found);
     texts.push_back(one.text());
   }

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json_tree.h"
+#include "base/json.h"
 
 namespace leq {
 
@@ -16,9 +16,9 @@ namespace leq {
 inline constexpr JsonLimits kBodyLimits = {.bytes = 64 << 20, .values = 300'000};
 
 // Parses a request's body. Throws Error if it is not JSON.
-JsonTree parse_request_body(std::string_view body);
+Json parse_request_body(std::string_view body);
 // Like parse_request_body; also throws Error if the body is not an object.
-JsonTree parse_request_object(std::string_view body);
+Json parse_request_object(std::string_view body);
 
 // These throw Error if the member is present but has another type.
 std::optional<double> number_field(JsonNode object, std::string_view name);

@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/json_tree.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
 #include "server/api_error.h"

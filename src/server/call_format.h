@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "base/json_tree.h"
+#include "base/json.h"
 #include "server/generation_call.h"
 #include "server/tool_choice.h"
 

@@ -58,11 +58,11 @@ std::vector<LogitBias> read_biases(JsonNode body, std::size_t vocabulary) {
   if ((!found.is_object() && !found.is_array()) || found.size() > kMostBiases) {
     field_error(kName, "an object of at most " + std::to_string(kMostBiases) + " tokens", found);
   }
-  for (JsonNode one = found.first(); one; one = one.next()) {
+  for (const JsonNode one : found) {
     if (found.is_object()) {
       add(parse_int(one.key()), one);
     } else if (one.is_array() && one.size() == 2) {
-      add(one.first().is_number() ? one.first().whole() : std::nullopt, one.first().next());
+      add(one[0].whole(), one[1]);
     } else {
       field_error(kName, "pairs of a token and a number", found);
     }
@@ -183,7 +183,7 @@ void refuse_members(CallStyle style, JsonNode body) {
       if (is_given(member.name)) field_error(member.name, member.advice);
     }
     const JsonNode modalities = given_field(body, "modalities");
-    for (JsonNode one = modalities.first(); one; one = one.next()) {
+    for (const JsonNode one : modalities) {
       if (!one.is_string() || one.text() != "text") {
         field_error("modalities", "only text is supported: replies are texts");
       }

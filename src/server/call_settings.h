@@ -1,7 +1,7 @@
 // Reads the sampling settings and stop rules of a call from the members of its body.
 #pragma once
 
-#include "base/json_tree.h"
+#include "base/json.h"
 #include "server/generation_call.h"
 
 namespace leq {

@@ -10,7 +10,6 @@
 #include "server/api_fields.h"
 #include "server/call_settings.h"
 #include "server/generation_call.h"
-#include "server/json_text.h"
 #include "server/tool_choice.h"
 
 namespace leq {
@@ -43,7 +42,7 @@ constexpr std::array<std::string_view, 8> kOwnVariables = {
 JsonNode template_variables(JsonNode body) {
   constexpr std::string_view kName = "chat_template_kwargs";
   const JsonNode variables = object_field(body, kName);
-  for (JsonNode one = variables.first(); one; one = one.next()) {
+  for (const JsonNode one : variables) {
     if (std::ranges::find(kOwnVariables, one.key()) == kOwnVariables.end()) continue;
     field_error(kName, "may not set " + one.key() + ", which the request's own members say");
   }
@@ -51,55 +50,28 @@ JsonNode template_variables(JsonNode body) {
 }
 
 // The variables plus "reasoning_effort", which some templates use.
-std::string with_effort(JsonNode variables, const std::string& effort) {
-  JsonObjectText text;
-  bool is_there = false;
-  for (JsonNode one = variables.first(); one; one = one.next()) {
-    text.add(one.key(), one);
-    is_there = is_there || one.key() == "reasoning_effort";
-  }
-  if (!is_there) text.add_text("reasoning_effort", effort);
-  return std::move(text).finish();
+Json with_effort(JsonNode variables, const std::string& effort) {
+  Json extended = variables ? variables.value() : Json::object();
+  if (!extended.contains("reasoning_effort")) extended["reasoning_effort"] = effort;
+  return extended;
+}
+
+bool is_of_developer(JsonNode message) {
+  const JsonNode role = message.find("role");
+  return role.is_string() && role.text() == "developer";
 }
 
 // Replaces the role "developer" by "system", which every template supports.
-std::string with_known_roles(JsonNode messages) {
-  std::string text = "[";
-  for (JsonNode message = messages.first(); message; message = message.next()) {
-    if (text.size() > 1) text += ',';
-    const JsonNode role = message.find("role");
-    if (!role.is_string() || role.text() != "developer") {
-      text += message.dump();
-      continue;
-    }
-    JsonObjectText changed;
-    for (JsonNode member = message.first(); member; member = member.next()) {
-      if (member.key() == "role") {
-        changed.add_text("role", "system");
-      } else {
-        changed.add(member.key(), member);
-      }
-    }
-    text += std::move(changed).finish();
+Json with_known_roles(JsonNode messages) {
+  Json changed = messages.value();
+  for (Json& message : changed) {
+    if (is_of_developer(message)) message["role"] = "system";
   }
-  return text + "]";
+  return changed;
 }
 
 bool has_developer(JsonNode messages) {
-  for (JsonNode message = messages.first(); message; message = message.next()) {
-    const JsonNode role = message.find("role");
-    if (role.is_string() && role.text() == "developer") return true;
-  }
-  return false;
-}
-
-// The first `count` messages.
-JsonTree first_messages(JsonNode messages, std::size_t count) {
-  std::string text = "[";
-  for (JsonNode message = messages.first(); count > 0; message = message.next(), --count) {
-    text += (text.size() > 1 ? "," : "") + message.dump();
-  }
-  return parse_json_tree(text + "]", "messages", kBodyLimits);
+  return std::ranges::any_of(messages.value(), is_of_developer);
 }
 
 // The first message with which rendering fails with the same error (binary search); nullopt if none
@@ -107,9 +79,10 @@ JsonTree first_messages(JsonNode messages, std::size_t count) {
 std::optional<std::size_t> message_at_fault(const ChatTemplate& chat, const ChatRequest& request,
                                             const ChatOptions& options, const std::string& error) {
   const auto fails = [&](std::size_t count) {
-    const JsonTree part = first_messages(request.messages, count);
+    const Json* const all = request.messages.value().begin();
+    const Json part = Json::Array(all, all + count);
     ChatRequest shorter = request;
-    shorter.messages = part.root();
+    shorter.messages = part;
     try {
       (void)chat.render(shorter, options);
       return false;
@@ -131,7 +104,7 @@ std::optional<std::size_t> message_at_fault(const ChatTemplate& chat, const Chat
 
 std::vector<TextPart> render_checked(const ChatTemplate& chat, const ChatRequest& request,
                                      const ChatOptions& options) {
-  for (JsonNode message = request.messages.first(); message; message = message.next()) {
+  for (const JsonNode message : request.messages) {
     if (!message.is_object()) field_error("messages", "objects with a role", message);
   }
   try {
@@ -173,15 +146,14 @@ std::vector<TextPart> render_chat(JsonNode body, const ApiModel& model) {
   const bool continues = continues_last_message(body, request.messages);
   const bool asks = !given_field(body, kAddPrompt) || flag_field(body, kAddPrompt);
   options.ask_for_reply = asks && !continues;
-  JsonTree roles, variables;
+  Json roles, variables;
   if (!model.template_has_developer && has_developer(request.messages)) {
-    roles = parse_json_tree(with_known_roles(request.messages), "messages", kBodyLimits);
-    request.messages = roles.root();
+    roles = with_known_roles(request.messages);
+    request.messages = roles;
   }
   if (!thinking.effort.empty()) {
-    variables =
-        parse_json_tree(with_effort(request.variables, thinking.effort), "variables", kBodyLimits);
-    request.variables = variables.root();
+    variables = with_effort(request.variables, thinking.effort);
+    request.variables = variables;
   }
   std::vector<TextPart> parts = render_checked(*model.chat, request, options);
   if (continues && !reopen_last_message(parts, request.messages)) {

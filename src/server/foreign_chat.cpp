@@ -4,56 +4,54 @@
 #include <utility>
 
 #include "server/api_fields.h"
-#include "server/json_text.h"
 
 namespace leq {
 namespace {
 
-std::string message(std::string_view role, std::string_view text) {
-  JsonObjectText json;
-  json.add_text("role", role);
-  json.add_text("content", text);
-  return std::move(json).finish();
+Json message(std::string_view role, std::string_view text) {
+  return {{"role", role}, {"content", text}};
 }
 
 }  // namespace
 
-void copy_members(JsonNode body, std::span<const CopiedMember> members, JsonObjectText& chat) {
+void set_given(Json& object, std::string_view name, JsonNode value) {
+  if (value && !value.is_null()) object[name] = value.value();
+}
+
+void copy_members(JsonNode body, std::span<const CopiedMember> members, Json& chat) {
   for (const CopiedMember& member : members) {
-    chat.add_given(member.as, given_field(body, member.name));
+    set_given(chat, member.as, given_field(body, member.name));
   }
 }
 
-std::string function_of(JsonNode tool, std::span<const CopiedMember> members) {
-  JsonObjectText function, whole;
+Json function_of(JsonNode tool, std::span<const CopiedMember> members) {
+  Json function = Json::object();
   copy_members(tool, members, function);
-  whole.add_text("type", "function");
-  whole.add_raw("function", std::move(function).finish());
-  return std::move(whole).finish();
+  return {{"type", "function"}, {"function", std::move(function)}};
 }
 
-std::string chosen_function(JsonNode choice) {
+Json chosen_function(JsonNode choice) {
   static constexpr std::array kName = {CopiedMember{"name", "name"}};
   return function_of(choice, kName);
 }
 
-void ChatText::add(std::string_view text) {
-  if (!std::exchange(has_lead_, true) && !lead_.empty()) messages_ = message("system", lead_);
-  messages_ += (messages_.empty() ? "" : ",") + std::string(text);
+void ChatBuilder::add(Json text) {
+  if (!std::exchange(has_lead_, true) && !lead_.empty()) {
+    messages_.push_back(message("system", lead_));
+  }
+  messages_.push_back(std::move(text));
 }
 
-void ChatText::end_turn() {
+void ChatBuilder::end_turn() {
   if (std::exchange(has_user_, false)) add(message("user", std::exchange(user_, {})));
   if (!std::exchange(has_turn_, false)) return;
-  JsonObjectText json;
-  json.add_text("role", "assistant");
-  json.add_text("content", std::exchange(said_, {}));
-  if (!thoughts_.empty()) json.add_text("reasoning_content", std::exchange(thoughts_, {}));
-  if (!calls_.empty()) json.add_raw("tool_calls", "[" + std::exchange(calls_, {}) + "]");
-  add(std::move(json).finish());
+  Json turn = message("assistant", std::exchange(said_, {}));
+  if (!thoughts_.empty()) turn["reasoning_content"] = std::exchange(thoughts_, {});
+  if (!calls_.empty()) turn["tool_calls"] = std::exchange(calls_, Json::array());
+  add(std::move(turn));
 }
 
-void ChatText::system(std::string_view text) {
+void ChatBuilder::system(std::string_view text) {
   if (!has_lead_ && !has_turn_ && !has_user_) {
     lead_ += (lead_.empty() ? "" : "\n\n") + std::string(text);
     return;
@@ -62,47 +60,38 @@ void ChatText::system(std::string_view text) {
   add(message("system", text));
 }
 
-void ChatText::user(std::string_view text) {
+void ChatBuilder::user(std::string_view text) {
   if (has_turn_) end_turn();
   user_ += (std::exchange(has_user_, true) ? "\n\n" : "") + std::string(text);
 }
 
-void ChatText::tool_result(std::string_view id, std::string_view text) {
+void ChatBuilder::tool_result(std::string_view id, std::string_view text) {
   end_turn();
-  JsonObjectText json;
-  json.add_text("role", "tool");
-  json.add_text("tool_call_id", id);
-  json.add_text("content", text);
-  add(std::move(json).finish());
+  add({{"role", "tool"}, {"tool_call_id", id}, {"content", text}});
 }
 
-void ChatText::thoughts(std::string_view text) {
+void ChatBuilder::thoughts(std::string_view text) {
   if (has_user_ || !said_.empty() || !calls_.empty()) end_turn();
   has_turn_ = true;
   thoughts_ += text;
 }
 
-void ChatText::assistant(std::string_view text) {
+void ChatBuilder::assistant(std::string_view text) {
   if (has_user_ || !calls_.empty()) end_turn();
   has_turn_ = true;
   said_ += (said_.empty() ? "" : "\n\n") + std::string(text);
 }
 
-void ChatText::call(std::string_view id, std::string_view name, std::string_view arguments) {
+void ChatBuilder::call(std::string_view id, std::string_view name, std::string_view arguments) {
   has_turn_ = true;
-  JsonObjectText function, json;
-  function.add_text("name", name);
-  function.add_text("arguments", arguments);
-  json.add_text("id", id);
-  json.add_text("type", "function");
-  json.add_raw("function", std::move(function).finish());
-  calls_ += (calls_.empty() ? "" : ",") + std::move(json).finish();
+  calls_.push_back(
+      {{"id", id}, {"type", "function"}, {"function", {{"name", name}, {"arguments", arguments}}}});
 }
 
-std::string ChatText::finish() && {
+Json ChatBuilder::finish() && {
   end_turn();
   if (!has_lead_ && !lead_.empty()) add(message("system", std::exchange(lead_, {})));
-  return "[" + std::move(messages_) + "]";
+  return std::move(messages_);
 }
 
 }  // namespace leq

@@ -6,13 +6,12 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json_tree.h"
-#include "server/json_text.h"
+#include "base/json.h"
 
 namespace leq {
 
 struct ForeignChat {
-  JsonTree body;
+  Json body;
   std::vector<std::string> notes;  // members that were ignored
 };
 
@@ -26,17 +25,19 @@ ForeignChat chat_of_messages(JsonNode body);
 struct CopiedMember {
   std::string_view name, as;
 };
+// Sets a member unless `value` is null or nothing.
+void set_given(Json& object, std::string_view name, JsonNode value);
 // Copies each of the members that is present.
-void copy_members(JsonNode body, std::span<const CopiedMember> members, JsonObjectText& chat);
+void copy_members(JsonNode body, std::span<const CopiedMember> members, Json& chat);
 // Makes {"type": "function", "function": {...}} from the given members of a tool or tool choice.
-std::string function_of(JsonNode tool, std::span<const CopiedMember> members);
+Json function_of(JsonNode tool, std::span<const CopiedMember> members);
 // Makes {"type": "function", "function": {"name": ...}} from a choice that names a function.
-std::string chosen_function(JsonNode choice);
+Json chosen_function(JsonNode choice);
 
 // Builds a conversation. Adjacent reasoning, texts and calls of the assistant are merged into one
 // message, as are adjacent texts of the user, and the system texts at the beginning: many templates
 // reject two successive messages of one role.
-class ChatText {
+class ChatBuilder {
  public:
   void system(std::string_view text);
   void user(std::string_view text);
@@ -45,15 +46,16 @@ class ChatText {
   void assistant(std::string_view text);
   void call(std::string_view id, std::string_view name, std::string_view arguments);
   bool empty() const { return messages_.empty() && lead_.empty() && !has_turn_ && !has_user_; }
-  std::string finish() &&;
+  Json finish() &&;
 
  private:
   void end_turn();
-  void add(std::string_view message);
-  std::string messages_;
+  void add(Json message);
+  Json messages_ = Json::array();
   std::string lead_;  // system text before all messages
   bool has_lead_ = false, has_turn_ = false, has_user_ = false;
-  std::string thoughts_, said_, calls_, user_;
+  std::string thoughts_, said_, user_;
+  Json calls_ = Json::array();
 };
 
 }  // namespace leq

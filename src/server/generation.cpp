@@ -290,10 +290,10 @@ bool Generation::finish(Choice& choice) {
 void Generation::read_forced_call(Choice& choice, ChoicePiece& piece) const {
   const std::string& text = held_[choice.index];
   try {
-    const JsonTree tree = parse_json_tree(text, "the call", kBodyLimits);
-    piece.calls.push_back({.index = 0,
-                           .name = tree.root().find("name").text(),
-                           .arguments = tree.root().find("arguments").dump()});
+    const Json parsed = parse_json(text, "the call", kBodyLimits);
+    const JsonNode call = parsed;
+    piece.calls.push_back(
+        {.index = 0, .name = call.find("name").text(), .arguments = call.find("arguments").dump()});
   } catch (const Error&) {
     piece.content = text;
   }

@@ -25,7 +25,7 @@ std::vector<Token> read_prompt(JsonNode node, std::string_view name, const ApiMo
   const bool bos = with_bos && model.tokenizer.add_bos();
   if (node.is_string()) return model.tokenizer.encode(node.text(), {.add_bos = bos});
   std::vector<Token> tokens;
-  for (JsonNode one = node.first(); one; one = one.next()) {
+  for (const JsonNode one : node) {
     if (const auto id = token_id(one, model)) {
       tokens.push_back(*id);
     } else if (one.is_string()) {
@@ -68,7 +68,7 @@ std::vector<std::vector<Token>> read_prompts(JsonNode body, std::string_view nam
   }
   if (found.is_array() && found.size() == 0) field_error(name, kExpected, found);
   bool is_list = false, has_ids = false;
-  for (JsonNode one = found.first(); one; one = one.next()) {
+  for (const JsonNode one : found) {
     is_list |= one.is_array();
     has_ids |= one.is_number();
   }
@@ -79,7 +79,7 @@ std::vector<std::vector<Token>> read_prompts(JsonNode body, std::string_view nam
                           std::to_string(found.size()));
   }
   std::vector<std::vector<Token>> prompts;
-  for (JsonNode one = found.first(); one; one = one.next()) {
+  for (const JsonNode one : found) {
     if (!one.is_string() && !one.is_array()) field_error(name, kExpected, one);
     prompts.push_back(read_prompt(one, name, model, with_bos));
   }

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json_tree.h"
+#include "base/json.h"
 #include "chat/chat_template.h"
 #include "chat/thoughts.h"
 #include "chat/tool_calls.h"

@@ -7,7 +7,6 @@
 #include "server/api_fields.h"
 #include "server/foreign_chat.h"
 #include "server/generation_call.h"
-#include "server/json_text.h"
 
 namespace leq {
 namespace {
@@ -62,7 +61,7 @@ std::string texts_of(JsonNode content, std::string_view member) {
   if (content.is_string()) return content.text();
   if (!content.is_array()) field_error(member, "a text or a list of blocks", content);
   std::string all;
-  for (JsonNode block = content.first(); block; block = block.next()) {
+  for (const JsonNode block : content) {
     const std::string type = type_of_block(block, member);
     const auto text = block_text(block, type);
     if (!text) no_such_block(member, type);
@@ -84,8 +83,7 @@ class MessagesReader {
     const JsonNode servers = given_field(body_, "mcp_servers");
     if (servers.size() > 0)
       field_error("mcp_servers", "is not supported: the server asks no other");
-    return {parse_json_tree(std::move(chat_).finish(), "the request", kBodyLimits),
-            std::move(notes_)};
+    return {std::move(chat_), std::move(notes_)};
   }
 
  private:
@@ -96,7 +94,7 @@ class MessagesReader {
     if (!messages || !messages.is_array() || messages.size() == 0) {
       field_error("messages", "an array of messages", messages);
     }
-    for (JsonNode one = messages.first(); one; one = one.next()) {
+    for (const JsonNode one : messages) {
       if (!one.is_object()) field_error("messages", "objects with a role", one);
       const std::string role = text_field(one, "role").value_or("");
       if (role == "assistant") {
@@ -109,7 +107,7 @@ class MessagesReader {
         field_error("messages", "the roles user, assistant and system", one.find("role"));
       }
     }
-    chat_.add_raw("messages", std::move(messages_).finish());
+    chat_["messages"] = std::move(messages_).finish();
   }
 
   // Tool results come first, then the user's text.
@@ -117,7 +115,7 @@ class MessagesReader {
     if (!content.is_array()) return messages_.user(texts_of(content, "messages"));
     std::string said;
     bool any = content.size() == 0;
-    for (JsonNode block = content.first(); block; block = block.next()) {
+    for (const JsonNode block : content) {
       const std::string type = type_of_block(block, "messages");
       if (type == "tool_result") {
         const auto id = text_field(block, "tool_use_id");
@@ -135,7 +133,7 @@ class MessagesReader {
 
   void read_assistant(JsonNode content) {
     if (!content.is_array()) return messages_.assistant(texts_of(content, "messages"));
-    for (JsonNode block = content.first(); block; block = block.next()) {
+    for (const JsonNode block : content) {
       const std::string type = type_of_block(block, "messages");
       if (type == "thinking") {
         messages_.thoughts(text_field(block, "thinking").value_or(""));
@@ -155,8 +153,8 @@ class MessagesReader {
   void read_tools() {
     const JsonNode tools = given_field(body_, "tools");
     if (tools && !tools.is_array()) field_error("tools", "an array", tools);
-    JsonArrayText list;
-    for (JsonNode tool = tools.first(); tool; tool = tool.next()) {
+    Json list = Json::array();
+    for (const JsonNode tool : tools) {
       if (!tool.is_object()) field_error("tools", "objects", tool);
       const std::string type = text_field(tool, "type").value_or("custom");
       if (type != "custom") {
@@ -165,25 +163,28 @@ class MessagesReader {
                          printable(type));
         continue;
       }
-      list.add(function_of(tool, kKeptOfTool));
+      list.push_back(function_of(tool, kKeptOfTool));
     }
     const bool any = !list.empty();
-    if (any) chat_.add_raw("tools", std::move(list).finish());
+    if (any) chat_["tools"] = std::move(list);
     read_choice(any);
   }
 
   void read_choice(bool any_tool) {
     const JsonNode choice = object_field(body_, "tool_choice");
     if (!choice) return;
-    if (flag_field(choice, "disable_parallel_tool_use")) {
-      chat_.add_raw("parallel_tool_calls", "false");
-    }
+    if (flag_field(choice, "disable_parallel_tool_use")) chat_["parallel_tool_calls"] = false;
     const std::string type = text_field(choice, "type").value_or("");
     if (type == "auto" && !any_tool) return;
-    if (type == "auto" || type == "none") return chat_.add_text("tool_choice", type);
-    if (type == "any") return chat_.add_text("tool_choice", "required");
-    if (type != "tool") field_error("tool_choice", "the type auto, any, tool or none", choice);
-    chat_.add_raw("tool_choice", chosen_function(choice));
+    if (type == "auto" || type == "none") {
+      chat_["tool_choice"] = type;
+    } else if (type == "any") {
+      chat_["tool_choice"] = "required";
+    } else if (type == "tool") {
+      chat_["tool_choice"] = chosen_function(choice);
+    } else {
+      field_error("tool_choice", "the type auto, any, tool or none", choice);
+    }
   }
 
   void read_thinking() {
@@ -191,24 +192,23 @@ class MessagesReader {
     const std::string type = text_field(thinking, "type").value_or("");
     const JsonNode output = object_field(body_, "output_config");
     if (type == "disabled") {
-      chat_.add_text("reasoning_effort", "none");
+      chat_["reasoning_effort"] = "none";
     } else {
-      chat_.add_given("reasoning_effort", given_field(output, "effort"));
-      chat_.add_given("thinking_budget_tokens", given_field(thinking, "budget_tokens"));
+      set_given(chat_, "reasoning_effort", given_field(output, "effort"));
+      set_given(chat_, "thinking_budget_tokens", given_field(thinking, "budget_tokens"));
     }
     JsonNode format = object_field(output, "format");
     if (!format) format = object_field(body_, "output_format");
     if (!format) return;
-    JsonObjectText schema, whole;
-    schema.add_given("schema", given_field(format, "schema"));
-    whole.add_text("type", text_field(format, "type").value_or(""));
-    whole.add_raw("json_schema", std::move(schema).finish());
-    chat_.add_raw("response_format", std::move(whole).finish());
+    Json schema = Json::object();
+    set_given(schema, "schema", given_field(format, "schema"));
+    chat_["response_format"] = {{"type", text_field(format, "type").value_or("")},
+                                {"json_schema", std::move(schema)}};
   }
 
   JsonNode body_;
-  ChatText messages_;
-  JsonObjectText chat_;
+  ChatBuilder messages_;
+  Json chat_ = Json::object();
   std::vector<std::string> notes_;
 };
 

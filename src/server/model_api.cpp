@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/json_tree.h"
 #include "base/version.h"
 #include "server/api_error.h"
 #include "server/api_fields.h"
@@ -34,8 +33,7 @@ void ModelApi::generate(HttpExchange& exchange, JsonNode body, CallStyle style) 
   ForeignChat foreign;
   if (style == CallStyle::responses) foreign = chat_of_responses(body);
   if (style == CallStyle::messages) foreign = chat_of_messages(body);
-  GenerationCall call =
-      read_generation_call(style, is_foreign ? foreign.body.root() : body, model_);
+  GenerationCall call = read_generation_call(style, is_foreign ? foreign.body : body, model_);
   call.asked = body;
   call.notes.insert(call.notes.begin(), foreign.notes.begin(), foreign.notes.end());
   for (std::string& note : call.notes) note = spelled(note);
@@ -116,7 +114,7 @@ void ModelApi::detokenize(HttpExchange& exchange, JsonNode body) const {
   const JsonNode tokens = given_field(body, "tokens");
   if (!tokens || !tokens.is_array()) field_error("tokens", "an array of ids", tokens);
   std::vector<Token> ids;
-  for (JsonNode one = tokens.first(); one; one = one.next()) {
+  for (const JsonNode one : tokens) {
     const auto id = one.is_number() ? one.whole() : std::nullopt;
     if (!id || *id < 0 || static_cast<std::size_t>(*id) >= model_.tokenizer.size()) {
       field_error("tokens", "ids of the model", one);
@@ -141,12 +139,12 @@ void ModelApi::count_tokens(HttpExchange& exchange, JsonNode body) const {
 void ModelApi::count_responses_tokens(HttpExchange& exchange, JsonNode body) const {
   const ForeignChat chat = chat_of_responses(body);
   send_json(exchange,
-            {{"object", "response.input_tokens"}, {"input_tokens", tokens_of(chat.body.root())}});
+            {{"object", "response.input_tokens"}, {"input_tokens", tokens_of(chat.body)}});
 }
 
 void ModelApi::count_messages_tokens(HttpExchange& exchange, JsonNode body) const {
   const ForeignChat chat = chat_of_messages(body);
-  send_json(exchange, Json::object({{"input_tokens", tokens_of(chat.body.root())}}));
+  send_json(exchange, Json::object({{"input_tokens", tokens_of(chat.body)}}));
 }
 
 }  // namespace leq

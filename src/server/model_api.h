@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/json.h"
-#include "base/json_tree.h"
 #include "server/generation.h"
 #include "server/hosted_model.h"
 #include "server/http_server.h"

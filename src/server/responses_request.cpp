@@ -7,7 +7,6 @@
 #include "server/api_fields.h"
 #include "server/foreign_chat.h"
 #include "server/generation_call.h"
-#include "server/json_text.h"
 
 namespace leq {
 namespace {
@@ -47,7 +46,7 @@ std::string content_text(JsonNode content, std::string_view member) {
   if (!content || content.is_null()) return "";
   if (!content.is_array()) field_error(member, "a text or a list of parts", content);
   std::string text;
-  for (JsonNode part = content.first(); part; part = part.next()) {
+  for (const JsonNode part : content) {
     if (!part.is_object()) field_error(member, "objects with a type as parts", part);
     const std::string type = type_of(part, "");
     if (type == "refusal") {
@@ -80,9 +79,8 @@ class ResponsesReader {
     read_format();
     copy_members(body_, kKept, chat_);
     const JsonNode reasoning = object_field(body_, "reasoning");
-    chat_.add_given("reasoning_effort", given_field(reasoning, "effort"));
-    return {parse_json_tree(std::move(chat_).finish(), "the request", kBodyLimits),
-            std::move(notes_)};
+    set_given(chat_, "reasoning_effort", given_field(reasoning, "effort"));
+    return {std::move(chat_), std::move(notes_)};
   }
 
  private:
@@ -95,12 +93,12 @@ class ResponsesReader {
       field_error("input", "a text or a list of items", input);
     }
     if (input.is_string()) messages_.user(input.text());
-    for (JsonNode item = input.first(); item; item = item.next()) {
+    for (const JsonNode item : input) {
       if (!item.is_object()) field_error("input", "objects as items", item);
       read_item(item, type_of(item, "message"));
     }
     if (messages_.empty()) field_error("input", "at least one item", input);
-    chat_.add_raw("messages", std::move(messages_).finish());
+    chat_["messages"] = std::move(messages_).finish();
   }
 
   void read_item(JsonNode item, const std::string& type) {
@@ -108,10 +106,8 @@ class ResponsesReader {
     if (type == "function_call" || type == "custom_tool_call") {
       const bool custom = type == "custom_tool_call";
       const std::string input = text_field(item, custom ? "input" : "arguments").value_or("");
-      JsonObjectText arguments;
-      if (custom) arguments.add_text("input", input);
       return messages_.call(needed(item, "call_id"), needed(item, "name"),
-                            custom ? std::move(arguments).finish() : input);
+                            custom ? Json::object({{"input", input}}).dump_any() : input);
     }
     if (type == "function_call_output" || type == "custom_tool_call_output") {
       return messages_.tool_result(needed(item, "call_id"),
@@ -148,8 +144,8 @@ class ResponsesReader {
     const JsonNode tools = given_field(body_, "tools"), choice = given_field(body_, "tool_choice");
     if (tools && !tools.is_array()) field_error("tools", "an array", tools);
     const JsonNode allowed = choice.is_object() ? choice.find("tools") : JsonNode();
-    JsonArrayText list;
-    for (JsonNode tool = tools.first(); tool; tool = tool.next()) {
+    Json list = Json::array();
+    for (const JsonNode tool : tools) {
       if (!tool.is_object()) field_error("tools", "objects", tool);
       const std::string type = type_of(tool, "");
       if (type != "function") {
@@ -158,15 +154,15 @@ class ResponsesReader {
         continue;
       }
       if (allowed && !is_allowed(allowed, tool)) continue;
-      list.add(function_of(tool, kKeptOfFunction));
+      list.push_back(function_of(tool, kKeptOfFunction));
     }
     const bool any = !list.empty();
-    if (any) chat_.add_raw("tools", std::move(list).finish());
+    if (any) chat_["tools"] = std::move(list);
     read_choice(choice, any);
   }
 
   static bool is_allowed(JsonNode allowed, JsonNode tool) {
-    for (JsonNode one = allowed.first(); one; one = one.next()) {
+    for (const JsonNode one : allowed) {
       const JsonNode name = one.find("name"), own = tool.find("name");
       if (name.is_string() && own.is_string() && name.text() == own.text()) return true;
     }
@@ -176,32 +172,32 @@ class ResponsesReader {
   void read_choice(JsonNode choice, bool any_tool) {
     if (!choice) return;
     if (choice.is_string()) {
-      if (any_tool || choice.text() != "auto") chat_.add("tool_choice", choice);
+      if (any_tool || choice.text() != "auto") chat_["tool_choice"] = choice.value();
       return;
     }
     const std::string type = choice.is_object() ? type_of(choice, "") : "";
     if (type == "allowed_tools") {
-      return chat_.add_text("tool_choice", text_field(choice, "mode").value_or("auto"));
-    }
-    if (type != "function") {
+      chat_["tool_choice"] = text_field(choice, "mode").value_or("auto");
+    } else if (type == "function") {
+      chat_["tool_choice"] = chosen_function(choice);
+    } else {
       field_error("tool_choice", "none, auto, required, a function or allowed_tools", choice);
     }
-    chat_.add_raw("tool_choice", chosen_function(choice));
   }
 
   void read_format() {
     const JsonNode format = object_field(object_field(body_, "text"), "format");
     if (!format) return;
-    if (type_of(format, "text") != "json_schema") return chat_.add("response_format", format);
-    JsonObjectText whole;
-    whole.add_text("type", "json_schema");
-    whole.add("json_schema", format);
-    chat_.add_raw("response_format", std::move(whole).finish());
+    if (type_of(format, "text") == "json_schema") {
+      chat_["response_format"] = {{"type", "json_schema"}, {"json_schema", format.value()}};
+    } else {
+      chat_["response_format"] = format.value();
+    }
   }
 
   JsonNode body_;
-  ChatText messages_;
-  JsonObjectText chat_;
+  ChatBuilder messages_;
+  Json chat_ = Json::object();
   std::vector<std::string> notes_;
 };
 

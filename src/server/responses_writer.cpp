@@ -9,12 +9,10 @@ const char* delta_type(bool thoughts) {
   return thoughts ? "response.reasoning_text" : "response.output_text";
 }
 
-Json or_null(JsonNode node) { return node ? parse_json(node.dump(), "a member") : Json(); }
-
 // The request's member unchanged, or `fallback` if it is absent.
 Json echoed(JsonNode asked, std::string_view name, Json fallback) {
   const JsonNode found = asked.find(name);
-  return found && !found.is_null() ? or_null(found) : std::move(fallback);
+  return found && !found.is_null() ? found.value() : std::move(fallback);
 }
 
 }  // namespace

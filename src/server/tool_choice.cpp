@@ -25,7 +25,7 @@ std::string name_of(JsonNode tool) {
 }
 
 bool has_tool(JsonNode tools, const std::string& name) {
-  for (JsonNode tool = tools.first(); tool; tool = tool.next()) {
+  for (const JsonNode tool : tools) {
     if (name_of(tool) == name) return true;
   }
   return false;
@@ -41,7 +41,7 @@ ToolChoice read_tool_choice(JsonNode body) {
   if (tools && tools.size() > kMostTools) {
     field_error("tools", "at most " + std::to_string(kMostTools) + " tools");
   }
-  for (JsonNode tool = tools ? tools.first() : JsonNode(); tool; tool = tool.next()) {
+  for (const JsonNode tool : tools) {
     name_of(tool);
     object_field(function_of(tool), "parameters");
   }

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "base/json_tree.h"
+#include "base/json.h"
 
 namespace leq {
 

@@ -228,10 +228,10 @@ CodeFormat q6_k_format() { return super_format<CodeKind::q6_k>("q6_k", 6, 13.7f)
 
 namespace {
 
-constexpr int kCandidates = 9;        // scales to try on each side of the plain one
-constexpr float kLevelStep = 0.1f;    // step between scales, in levels of the range
-constexpr float kMostUnsigned = 255;  // limit of a byte
-constexpr float kMostSigned = 127;
+constexpr int kCandidates = 9;       // scales to try on each side of the plain one
+constexpr float kLevelStep = 0.1f;   // step between scales, in levels of the range
+constexpr float kMaxUnsigned = 255;  // limit of a byte
+constexpr float kMaxSigned = 127;
 
 float held(float x) { return f16_to_f32(f32_to_f16(x)); }
 
@@ -371,29 +371,29 @@ Block block_of(const SuperPart& part, std::size_t index, std::size_t columns) {
           part.weights.empty() ? part.weights : part.weights.subspan(first, count)};
 }
 
-void fit_lines(const SuperPart& part, float most_code) {
+void fit_lines(const SuperPart& part, float max_code) {
   constexpr std::size_t kColumns = 32;
   std::array<Line, kSuperColumns / kColumns> lines;
   float largest_scale = 0, largest_min = 0;
   for (std::size_t g = 0; g < block_count(part, kColumns); ++g) {
     Block block = block_of(part, g, kColumns);
-    block.high_code = most_code;
+    block.high_code = max_code;
     lines[g] = fit_with_min(block);
     largest_scale = std::max(largest_scale, lines[g].scale);
     largest_min = std::max(largest_min, lines[g].min);
   }
-  part.supers[0] = held(largest_scale / kMostUnsigned);
-  part.supers[1] = held(largest_min / kMostUnsigned);
+  part.supers[0] = held(largest_scale / kMaxUnsigned);
+  part.supers[1] = held(largest_min / kMaxUnsigned);
   for (std::size_t g = 0; g < block_count(part, kColumns); ++g) {
     Block block = block_of(part, g, kColumns);
-    block.high_code = most_code;
-    const float scale = multiple(lines[g].scale, part.supers[0], 0, kMostUnsigned);
+    block.high_code = max_code;
+    const float scale = multiple(lines[g].scale, part.supers[0], 0, kMaxUnsigned);
     lines[g].scale = part.supers[0] * scale;
     const Sums s = sums_of(block, lines[g]);
     const float min = s.w > 0 ? (lines[g].scale * s.wu - s.wx) / s.w : lines[g].min;
     part.subs[2 * g] = static_cast<std::uint8_t>(scale);
     part.subs[2 * g + 1] =
-        static_cast<std::uint8_t>(multiple(min, part.supers[1], 0, kMostUnsigned));
+        static_cast<std::uint8_t>(multiple(min, part.supers[1], 0, kMaxUnsigned));
   }
 }
 
@@ -408,10 +408,10 @@ void fit_scales(const SuperPart& part) {
     lines[g] = fit_symmetric(block);
     if (std::fabs(lines[g].scale) > std::fabs(largest)) largest = lines[g].scale;
   }
-  part.supers[0] = held(largest / -kMostSigned);
+  part.supers[0] = held(largest / -kMaxSigned);
   for (std::size_t g = 0; g < block_count(part, kColumns); ++g) {
     part.subs[g] = static_cast<std::uint8_t>(
-        static_cast<int>(multiple(lines[g].scale, part.supers[0], -kMostSigned, kMostSigned)));
+        static_cast<int>(multiple(lines[g].scale, part.supers[0], -kMaxSigned, kMaxSigned)));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -187,6 +188,62 @@ TEST(Json, RefusesWhatIsNotThere) {
   EXPECT_NE(error_of([&] { json["list"].items(); }), "");
   EXPECT_NE(error_of([&] { json.begin(); }), "");
   EXPECT_NE(error_of([&] { json["list"].get<bool>(); }), "");
+}
+
+// Objects keep the order of insertion beside that of the names.
+TEST(Json, KeepsTheOrderOfMembers) {
+  const char* text = R"({"b":1,"a":{"z":[],"y":[{"k":[1,-0.5]},1.0]},"":"\u00e9","c":{}})";
+  Json json = parse_json(text, "t");
+  EXPECT_EQ(JsonNode(json).dump(), nlohmann::ordered_json::parse(text).dump());
+  EXPECT_EQ(json.dump(), nlohmann::json::parse(text).dump());
+  EXPECT_EQ(json, parse_json(json.dump(), "by name"));
+  json["B"] = json["b"];
+  json["b"] = nullptr;
+  json.erase("a");
+  json["a"] = json["A"] = 2;
+  EXPECT_EQ(JsonNode(json).dump(), R"({"b":null,"":"é","c":{},"B":1,"A":2,"a":2})");
+  EXPECT_EQ(json.dump(), R"({"":"é","A":2,"B":1,"a":2,"b":null,"c":{}})");
+  Json grown;
+  for (int i = 0; i < 100; ++i) grown[std::to_string(i * 37 % 100)] = i;
+  const Json copy = grown;
+  grown.erase("0");
+  EXPECT_EQ(copy.size(), 100u);
+  EXPECT_FALSE(copy == grown);
+  for (int i = 1; i < 100; ++i) {
+    EXPECT_EQ(grown.members()[static_cast<std::size_t>(i - 1)].second.get<int>(), i);
+    EXPECT_EQ(grown[std::to_string(i * 37 % 100)].get<int>(), i);
+  }
+}
+
+TEST(JsonNode, IsAValueOrNothing) {
+  const Json json = parse_json(
+      R"({"n": 3.0, "x": 1.5, "huge": 9223372036854775808, "list": [1, "t"], "o": {"k": true}})",
+      "t");
+  const JsonNode root = json, nothing;
+  std::string names;
+  for (const JsonNode member : root) names += member.key() + " ";
+  EXPECT_EQ(names, "n x huge list o ");
+  EXPECT_EQ(root.find("n").whole(), 3);
+  EXPECT_EQ(root.find("x").whole(), std::nullopt);
+  EXPECT_EQ(root.find("huge").whole(), std::nullopt);
+  EXPECT_TRUE(root.find("huge").is_integer());
+  EXPECT_EQ(root.find("list").first().whole(), 1);
+  EXPECT_EQ(root.find("list").last().text(), "t");
+  EXPECT_EQ(root.find("list")[1].key(), "");
+  EXPECT_FALSE(root.find("list")[2]);
+  EXPECT_FALSE(root.find("list").find("k"));
+  EXPECT_TRUE(root.find("o").find("k").boolean());
+  EXPECT_EQ(root.find("o").find("k").key(), "k");
+  EXPECT_EQ(root.find("n").size(), 0u);
+  EXPECT_FALSE(root.find("absent"));
+  EXPECT_FALSE(nothing.find("k").first().is_null());
+  EXPECT_FALSE(nothing.last());
+  EXPECT_EQ(nothing.size(), 0u);
+  EXPECT_EQ(nothing.dump(), "");
+  EXPECT_STREQ(nothing.type_name(), "absent");
+  EXPECT_STREQ(root.find("x").type_name(), "number");
+  EXPECT_NE(error_of([&] { nothing.text(); }), "");
+  EXPECT_NE(error_of([&] { root.find("n").text(); }), "");
 }
 
 TEST(Json, TextThatIsNoUtf8IsRefusedOrReplaced) {

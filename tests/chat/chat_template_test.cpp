@@ -256,11 +256,11 @@ std::optional<std::string> reopened(const ChatTemplate& chat, std::string_view r
   const Json conversation =
       Json::array({Json::object({{"role", "user"}, {"content", "Hello there"}}),
                    Json::object({{"role", "assistant"}, {"content", std::string(reply)}})});
-  const JsonTree messages = parse_json_tree(conversation.dump(), "messages");
+  const Json messages = parse_json(conversation.dump(), "messages");
   ChatOptions options;
   options.ask_for_reply = false;
-  auto parts = chat.render(ChatRequest{.messages = messages.root()}, options);
-  if (!reopen_last_message(parts, messages.root())) return std::nullopt;
+  auto parts = chat.render(ChatRequest{.messages = messages}, options);
+  if (!reopen_last_message(parts, messages)) return std::nullopt;
   return joined(parts);
 }
 

@@ -80,12 +80,12 @@ std::vector<fs::path> templates_in(const fs::path& folder) {
 bool is_empty(JsonNode conversation) { return conversation.find("messages").size() == 0; }
 
 TEST(Jinja, OwnTemplatesRenderAsJinjaDoes) {
-  const JsonTree conversations = parse_json_tree(text_of(kFolder / "conversations.json"), "c");
+  const Json conversations = parse_json(text_of(kFolder / "conversations.json"), "c");
   const Json golden = parse_json(text_of(kFolder / "renderings.json"), "renderings.json");
   for (const auto& [file, texts] : golden["own"].items()) {
     const auto chat = ChatTemplate::of_model(text_of(kFolder / file), file);
-    std::size_t i = 0;
-    for (JsonNode c = conversations.root().first(); c; c = c.next(), ++i) {
+    for (std::size_t i = 0; i < conversations.size(); ++i) {
+      const Json& c = conversations[i];
       if (is_empty(c)) continue;
       std::string error;
       const auto text = rendered(chat, c, error);
@@ -98,13 +98,13 @@ TEST(Jinja, OwnTemplatesRenderAsJinjaDoes) {
 
 TEST(Jinja, RealTemplatesRenderAsJinjaDoes) {
   LEQ_SHARED_OR_SKIP(folder, "data/chat/templates");
-  const JsonTree conversations = parse_json_tree(text_of(kFolder / "conversations.json"), "c");
+  const Json conversations = parse_json(text_of(kFolder / "conversations.json"), "c");
   const Json golden = parse_json(text_of(kFolder / "renderings.json"), "renderings.json");
   std::size_t seen = 0;
   for (const auto& [file, marks] : golden["shared"].items()) {
     const auto chat = ChatTemplate::of_model(text_of(folder / file), file);
-    std::size_t i = 0;
-    for (JsonNode c = conversations.root().first(); c; c = c.next(), ++i) {
+    for (std::size_t i = 0; i < conversations.size(); ++i) {
+      const Json& c = conversations[i];
       if (is_empty(c)) continue;
       std::string error;
       const auto text = rendered(chat, c, error);
@@ -216,7 +216,7 @@ TEST(Jinja, RandomConversationsRenderAsInJinjaItself) {
   const fs::path file = temporary.path() / "conversations.json";
   const std::string text = random_conversations(7, 60);
   std::ofstream(file) << text;
-  const JsonTree conversations = parse_json_tree(text, "random");
+  const Json conversations = parse_json(text, "random");
   std::vector<fs::path> folders = {kFolder};
   if (const auto shared = test::shared_path("data/chat/templates")) folders.push_back(*shared);
   std::string command = "python3 " + (kFolder / "oracle.py").string() + " " + file.string();
@@ -227,8 +227,8 @@ TEST(Jinja, RandomConversationsRenderAsInJinjaItself) {
     for (const auto& path : templates_in(folder)) {
       const std::string name = path.filename().string();
       const auto chat = ChatTemplate::of_model(text_of(path), name);
-      std::size_t i = 0;
-      for (JsonNode c = conversations.root().first(); c; c = c.next(), ++i) {
+      for (std::size_t i = 0; i < conversations.size(); ++i) {
+        const Json& c = conversations[i];
         const Json& wanted = expected.at(name).at(i);
         std::string error;
         const auto found = rendered(chat, c, error);
@@ -262,13 +262,13 @@ TEST(Jinja, WhatCameWithTheConversationFormsNoSpecialToken) {
                                   {"description", attack},
                                   {"parameters",
                                    {{"type", "object"}, {"properties", Json::object()}}}}}}})}}});
-  const JsonTree tree = parse_json_tree(json.dump(), "attack");
+  const Json tree = parse_json(json.dump(), "attack");
   std::size_t seen = 0;
   for (const auto& path : paths) {
     const auto chat = ChatTemplate::of_model(text_of(path), path.filename().string());
     std::vector<TextPart> parts;
     try {
-      parts = chat.render(request_of(tree.root().first()), options_of(tree.root().first()));
+      parts = chat.render(request_of(tree[0]), options_of(tree[0]));
     } catch (const Error&) {
       continue;  // refuses such a conversation
     }
@@ -320,7 +320,7 @@ TEST(Jinja, KeepsTheOwnWordsApartThroughEveryOperation) {
 
 // The expected texts are those of Jinja2 3.1.
 TEST(Jinja, WritesTitlesFormatsAndCounts) {
-  const JsonTree messages = parse_json_tree(R"([{"role": "user", "content": "x"}])", "m");
+  const Json messages = parse_json(R"([{"role": "user", "content": "x"}])", "m");
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"{{ \"they're o'NEIL (a-b) x_y\"|title }}", "They're O'neil (A-B) X_y"},
       {"{{ \"they're\".title() }}", "They'Re"},
@@ -331,12 +331,12 @@ TEST(Jinja, WritesTitlesFormatsAndCounts) {
       {"{% macro hello() %}x{% endmacro %}{{ hello.name }}", "hello"}};
   for (const auto& [text, expected] : cases) {
     const auto chat = ChatTemplate::of_model(text, "t");
-    EXPECT_EQ(joined(chat.render(ChatRequest{.messages = messages.root()}, {})), expected) << text;
+    EXPECT_EQ(joined(chat.render(ChatRequest{.messages = messages}, {})), expected) << text;
   }
   for (const char* text : {"{{ self }}", "{{ '{:>3}'.format(1) }}", "{{ '{0.x}'.format(1) }}",
                            "{{ '{}{0}'.format(1) }}"}) {
     const auto chat = ChatTemplate::of_model(text, "t");
-    EXPECT_THROW(chat.render(ChatRequest{.messages = messages.root()}, {}), Error) << text;
+    EXPECT_THROW(chat.render(ChatRequest{.messages = messages}, {}), Error) << text;
   }
 }
 

@@ -64,8 +64,8 @@ ReplyStyle style_of(const Recorded& one) {
 }
 
 Whole read(const Recorded& one, const std::vector<std::string>& pieces) {
-  const JsonTree tools = parse_json_tree(one.tools, "tools");
-  ReplyReader reader(style_of(one), one.prompt, true, tools.root());
+  const Json tools = parse_json(one.tools, "tools");
+  ReplyReader reader(style_of(one), one.prompt, true, tools);
   Whole whole;
   for (const std::string& piece : pieces) add(whole, reader.push(piece));
   add(whole, reader.finish());

@@ -42,9 +42,8 @@ struct Watched {
 
 class Automaton {
  public:
-  explicit Automaton(const Watched& watched) : tree_(parse_json_tree(watched.tools, "tools")) {
-    automaton_.emplace(
-        tool_grammar(watched.style, tree_.root(), watched.prompt, watched.count, "tools"));
+  explicit Automaton(const Watched& watched) : tree_(parse_json(watched.tools, "tools")) {
+    automaton_.emplace(tool_grammar(watched.style, tree_, watched.prompt, watched.count, "tools"));
   }
   // Returns the state after the text, or kDead if the text is not allowed.
   GrammarAutomaton::State after(std::string_view text) {
@@ -56,10 +55,10 @@ class Automaton {
     return accepts(text) && !automaton_->can_read(after(text));
   }
   GrammarAutomaton& operator*() { return *automaton_; }
-  JsonNode tools() const { return tree_.root(); }
+  JsonNode tools() const { return tree_; }
 
  private:
-  JsonTree tree_;
+  Json tree_;
   std::optional<GrammarAutomaton> automaton_;
 };
 
@@ -211,8 +210,8 @@ TEST(ToolGrammar, AnythingIsFreeWithoutAMark) {
     EXPECT_FALSE(automaton.must_end("x"));
     EXPECT_TRUE(automaton.accepts(""));
   }
-  const JsonTree tools = parse_json_tree(kTools, "tools");
-  EXPECT_EQ(tool_grammar({}, tools.root(), "", CallCount::any, "tools"), nullptr);
+  const Json tools = parse_json(kTools, "tools");
+  EXPECT_EQ(tool_grammar({}, tools, "", CallCount::any, "tools"), nullptr);
 }
 
 // Marks that overlap themselves and each other; compared with a plain search for each mark.

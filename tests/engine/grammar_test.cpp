@@ -154,13 +154,13 @@ TEST_F(EngineGrammar, ADraftModelChangesNoReply) {
 
 // Text is free until a call begins (here a replay of several tokens forces one), then constrained.
 TEST_F(EngineGrammar, AToolsGrammarHoldsCallsAloneWithDraftsAndWithout) {
-  const JsonTree tools = parse_json_tree(
+  const Json tools = parse_json(
       R"([{"function": {"name": "paint", "parameters": {"type": "object", "properties": {"colour":
       {"enum": ["red", "blue"]}, "note": {"type": "string", "maxLength": 20}}, "required":
       ["colour", "note"]}}}])",
       "tools");
   const ReplyStyle style = {.tools = ToolCallStyle::hermes};
-  const auto grammar = tool_grammar(style, tools.root(), "", CallCount::one, "tools");
+  const auto grammar = tool_grammar(style, tools, "", CallCount::one, "tools");
   std::vector<EngineRequest> requests;
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     requests.push_back(request(seed, grammar));

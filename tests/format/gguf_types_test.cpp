@@ -76,7 +76,7 @@ TEST(GgufTypes, EveryTypeWithBlocksHasVectors) {
       return vector.type == type.name;
     });
     EXPECT_TRUE(there) << type.name;
-    EXPECT_LE(type.elements, kMostGgufBlock);
+    EXPECT_LE(type.elements, kMaxGgufBlock);
   }
 }
 
@@ -91,9 +91,9 @@ TEST(GgufTypes, CodesAreTheValues) {
     int held = 0;
     for (int i = 0; i < test::kGgufVectorBlocks; ++i) {
       const std::byte* block = bytes.data() + i * type.bytes;
-      std::array<float, kMostGgufBlock> values{};
-      std::array<std::int16_t, kMostGgufBlock> codes{};
-      std::array<float, kMostGgufBlock / kGgufGroup> scales{};
+      std::array<float, kMaxGgufBlock> values{};
+      std::array<std::int16_t, kMaxGgufBlock> codes{};
+      std::array<float, kMaxGgufBlock / kGgufGroup> scales{};
       type.decode(block, values.data());
       if (!type.codes(block, codes.data(), scales.data())) continue;
       ++held;

@@ -34,7 +34,7 @@ std::vector<std::string> examples() {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const leq::JsonTree conversation = leq::parse_json_tree(
+  static const leq::Json conversation = leq::parse_json(
       R"({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": " u\n"},
           {"role": "assistant", "content": "<think>t</think> a", "tool_calls": [{"id": "1",
            "type": "function", "function": {"name": "f", "arguments": {"x": [1, 2.5, null]}}}]},
@@ -44,9 +44,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const auto chat = leq::ChatTemplate::of_model(
         std::string_view(reinterpret_cast<const char*>(data), size), "fuzz");
-    chat.render({.messages = conversation.root().find("messages"),
-                 .tools = conversation.root().find("tools")},
-                {});
+    chat.render({.messages = conversation["messages"], .tools = conversation["tools"]}, {});
   } catch (const leq::Error&) {
     // refusing the input is valid
   }

@@ -73,15 +73,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data + 1), size - 1);
   try {
-    const leq::JsonTree tree = leq::parse_json_tree(text, "fuzz", leq::kBodyLimits);
+    const leq::Json tree = leq::parse_json(text, "fuzz", leq::kBodyLimits);
     const auto style = static_cast<leq::CallStyle>(data[0] % 5);
     leq::ApiModel model = world.model;
     model.style = {static_cast<leq::ToolCallStyle>(data[0] / 5 % 6), "<think>", "</think>"};
     leq::ForeignChat foreign;
-    leq::JsonNode body = tree.root();
+    leq::JsonNode body = tree;
     if (style == leq::CallStyle::responses) foreign = leq::chat_of_responses(body);
     if (style == leq::CallStyle::messages) foreign = leq::chat_of_messages(body);
-    if (leq::is_chat(style) && style != leq::CallStyle::chat) body = foreign.body.root();
+    if (leq::is_chat(style) && style != leq::CallStyle::chat) body = foreign.body;
     const leq::GenerationCall call = leq::read_generation_call(style, body, model);
     if (call.prompts.empty() || call.choices == 0) std::abort();
     for (const auto& prompt : call.prompts) {

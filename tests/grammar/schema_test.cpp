@@ -239,23 +239,23 @@ constexpr const char* kTools = R"([{"function":{"name":"f","parameters":{"type":
   "multipleOf":3}},"required":["n"]}}}, {"function":{"name":"j","parameters":{"type":"string"}}}])";
 
 TEST(ForcedCalls, ReferencesResolveWithinTheToolsOwnSchema) {
-  const JsonTree tools = parse_json_tree(kTools, "tools");
+  const Json tools = parse_json(kTools, "tools");
   SchemaNotes notes;
-  const auto any = forced_call_grammar({}, tools.root(), "", "", "tools", &notes);
+  const auto any = forced_call_grammar({}, tools, "", "", "tools", &notes);
   EXPECT_TRUE(takes(any, R"({"name": "f", "arguments": {"c": "red"}})"));
   EXPECT_FALSE(takes(any, R"({"name": "f", "arguments": {"c": "green"}})"));
   ASSERT_EQ(notes.size(), 2u);  // unsupported and invalid tool schemas are noted
   EXPECT_NE(notes[0].find("tools: i: #/properties/n: the keyword 'multipleOf'"), std::string::npos);
   EXPECT_NE(notes[1].find("tools: j: expected 'parameters' of the type object"), std::string::npos);
-  const auto only = forced_call_grammar({}, tools.root(), "h", "", "tools", &notes);
+  const auto only = forced_call_grammar({}, tools, "h", "", "tools", &notes);
   EXPECT_TRUE(takes(only, R"({"name": "h", "arguments": {}})"));
   EXPECT_FALSE(takes(only, R"({"name": "h", "arguments": {"a": 1}})"));
   EXPECT_FALSE(takes(only, R"({"name": "f", "arguments": {"c": "red"}})"));
 }
 
 TEST(ForcedCalls, ArgumentsOfAnEmptySchemaAreAnObject) {
-  const JsonTree tools = parse_json_tree(kTools, "tools");
-  const auto any = forced_call_grammar({}, tools.root(), "g", "", "tools");
+  const Json tools = parse_json(kTools, "tools");
+  const auto any = forced_call_grammar({}, tools, "g", "", "tools");
   EXPECT_TRUE(takes(any, R"({"name": "g", "arguments": {"a": [1]}})"));
   for (const char* other : {"1", "\"x\"", "[]", "null"}) {
     EXPECT_FALSE(takes(any, R"({"name": "g", "arguments": )" + std::string(other) + "}"));
@@ -266,10 +266,10 @@ constexpr const char* kAnswer =
     R"({"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]})";
 
 TEST(AnswersAfterThoughts, BeginWhereTheThoughtsEnd) {
-  const JsonTree schema = parse_json_tree(kAnswer, "schema");
+  const Json schema = parse_json(kAnswer, "schema");
   const ReplyStyle style = {ToolCallStyle::none, "<think>", "</think>"};
   const auto of = [&](std::string_view prompt) {
-    return answer_grammar(style, {schema.root(), "s", true}, prompt);
+    return answer_grammar(style, {schema, "s", true}, prompt);
   };
   const auto begun = of("<think>\n"), may = of("assistant\n"), over = of("<think>\n\n</think>\n\n");
   EXPECT_TRUE(takes(begun, "So {\"n\": 1}?</think>\n\n{\"n\": 2}"));
@@ -283,7 +283,7 @@ TEST(AnswersAfterThoughts, BeginWhereTheThoughtsEnd) {
 }
 
 TEST(AnswersAfterThoughts, SoDoForcedCallsAndCallsBesideAnAnswer) {
-  const JsonTree schema = parse_json_tree(kAnswer, "schema"), tools = parse_json_tree(kTools, "t");
+  const Json schema = parse_json(kAnswer, "schema"), tools = parse_json(kTools, "t");
   const std::vector<std::pair<ToolCallStyle, std::string>> calls = {
       {ToolCallStyle::hermes, "<tool_call>\n{\"name\": \"h\", \"arguments\": {}}\n</tool_call>"},
       {ToolCallStyle::xml, "<tool_call>\n<function=h>\n</function>\n</tool_call>"},
@@ -295,11 +295,11 @@ TEST(AnswersAfterThoughts, SoDoForcedCallsAndCallsBesideAnAnswer) {
   for (const auto& [way, call] : calls) {
     const ReplyStyle style = {way, "<think>", "</think>"};
     SchemaNotes notes;
-    const auto forced = forced_call_grammar(style, tools.root(), "h", "<think>", "tools", &notes);
+    const auto forced = forced_call_grammar(style, tools, "h", "<think>", "tools", &notes);
     EXPECT_TRUE(takes(forced, "Hm.</think>\n\n{\"name\": \"h\", \"arguments\": {}}"));
     EXPECT_FALSE(takes(forced, "{\"name\": \"h\", \"arguments\": {}}"));
-    const auto both = call_or_answer_grammar(style, tools.root(), {schema.root(), "s"}, "<think>",
-                                             CallCount::any, "tools", &notes);
+    const auto both = call_or_answer_grammar(style, tools, {schema, "s"}, "<think>", CallCount::any,
+                                             "tools", &notes);
     EXPECT_TRUE(takes(both, "Hm.</think>\n\n" + call)) << call;
     EXPECT_TRUE(takes(both, "Hm.</think>{\"n\": 3}")) << call;
     EXPECT_FALSE(takes(both, "Hm.</think>Well, {\"n\": 3}")) << call;
@@ -309,12 +309,12 @@ TEST(AnswersAfterThoughts, SoDoForcedCallsAndCallsBesideAnAnswer) {
 
 // In the xml style every argument is written as text, and the schema determines its type.
 TEST(XmlArguments, StayTextsWhereTheSchemaAllowsOne) {
-  const JsonTree tools = parse_json_tree(R"([{"function":{"name":"f","parameters":{"type":"object",
+  const Json tools = parse_json(R"([{"function":{"name":"f","parameters":{"type":"object",
       "properties":{"a":{"anyOf":[{"type":"string"},{"type":"null"}]},"b":{"type":["integer","string"]},
       "c":{"$ref":"#/$defs/T"},"d":{"enum":["1","2"]},"e":{"type":"integer"},"g":{"type":["integer","null"]}},
       "$defs":{"T":{"oneOf":[{"type":"string"},{"type":"object"}]}}}}}])",
-                                         "tools");
-  ReplyReader reader({ToolCallStyle::xml}, "", true, tools.root());
+                                "tools");
+  ReplyReader reader({ToolCallStyle::xml}, "", true, tools);
   std::string text = "<tool_call>\n<function=f>\n";
   for (const char* name : {"a", "b", "c", "d", "e", "g"}) {
     text += std::string("<parameter=") + name + ">\n12345\n</parameter>\n";

@@ -17,7 +17,7 @@ using jinja::Value;
 
 constexpr std::size_t kMostTemplateBytes = std::size_t{1} << 20;
 
-// The recursion is bounded, because JSON is nested at most kMaxJsonDepth deep.
+// The recursion is bounded, because JSON is parsed to a depth of kMaxJsonDepth.
 Value value_of(Context& context, JsonNode node) {
   if (!node || node.is_null()) return jinja::none_value();
   if (node.is_boolean()) return jinja::of(node.boolean());
@@ -28,11 +28,11 @@ Value value_of(Context& context, JsonNode node) {
   }
   if (node.is_array()) {
     std::vector<Value> items;
-    for (JsonNode e = node.first(); e; e = e.next()) items.push_back(value_of(context, e));
+    for (const JsonNode e : node) items.push_back(value_of(context, e));
     return context.heap.list(std::move(items));
   }
   Dict dict;
-  for (JsonNode e = node.first(); e; e = e.next()) {
+  for (const JsonNode e : node) {
     dict.items.emplace_back(context.heap.text(Text::foreign(e.key())), value_of(context, e));
   }
   return context.heap.dict(std::move(dict));
@@ -77,8 +77,8 @@ Value call_with_arguments(Context& context, const Value& call, ToolArguments sty
     shown = context.heap.text(Text::foreign(jinja::to_json(context, shown, {})));
   } else if (style == ToolArguments::objects && shown.is_text()) {
     try {
-      const JsonTree tree = parse_json_tree(shown.bytes(), "arguments");
-      if (tree.root().is_object()) shown = value_of(context, tree.root());
+      const Json tree = parse_json(shown.bytes(), "arguments");
+      if (tree.is_object()) shown = value_of(context, tree);
     } catch (const Error&) {
       // On invalid JSON the template gets the string unchanged.
     }
@@ -135,7 +135,7 @@ Value message_value(Context& context, JsonNode node, const JinjaInput& input) {
 Value messages_value(Context& context, const JinjaInput& input) {
   require(input.messages.is_array(), context.source, ": the messages are no list");
   std::vector<Value> messages;
-  for (JsonNode message = input.messages.first(); message; message = message.next()) {
+  for (const JsonNode message : input.messages) {
     messages.push_back(message_value(context, message, input));
   }
   return context.heap.list(std::move(messages));
@@ -155,7 +155,7 @@ jinja::Variables variables_of(Context& context, const JinjaInput& input) {
   if (!input.date.empty()) {
     variables.emplace_back("date_string", context.heap.text(Text::foreign(input.date)));
   }
-  for (JsonNode v = input.variables.first(); v; v = v.next()) {
+  for (const JsonNode v : input.variables) {
     const Value value = value_of(context, v);
     const auto known = std::ranges::find(variables, std::string_view(v.key()),
                                          [](const auto& entry) { return entry.first; });

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json_tree.h"
+#include "base/json.h"
 #include "chat/jinja/syntax.h"
 #include "tokenizer/tokenizer.h"
 
