@@ -1,5 +1,5 @@
 // Renders a conversation as the text format that a chat model was trained on, either with the
-// model's own Jinja template (run by generate/jinja) or with a format built into leq.
+// model's own Jinja template or with one of those built into leq, both run by generate/jinja.
 #pragma once
 
 #include <ctime>
@@ -16,8 +16,8 @@
 
 namespace leq {
 
-struct ChatFormat;
-class JinjaTemplate;
+struct NamedFormat;
+struct JinjaTemplate;
 
 struct ChatMessage {
   std::string role;  // "system", "user" or "assistant"
@@ -71,8 +71,8 @@ class ChatTemplate {
  private:
   ChatTemplate() = default;
 
-  const ChatFormat* format_ = nullptr;
-  std::shared_ptr<const JinjaTemplate> jinja_;  // exactly one of the two is set
+  const NamedFormat* format_ = nullptr;  // null: the model's own template
+  std::shared_ptr<const JinjaTemplate> jinja_;
 };
 
 // Removes what the template wrote after the last message's content, so that the reply continues it.

@@ -26,6 +26,7 @@ struct Context {
   std::int64_t steps = 0;
   Heap heap;
   std::tm now = {};
+  std::string_view refusal = ": the chat template refuses this conversation: ";
 
   // Throws Error with the template's name and the current line.
   template <class... Parts>

@@ -477,7 +477,7 @@ class Interpreter {
     const auto message = given.get(0, "message");
     const std::string text =
         message ? std::string(to_text(context_, *message).bytes()) : std::string("no reason given");
-    fail(context_.source, ": the chat template refuses this conversation: ", printable(text, 300));
+    fail(context_.source, context_.refusal, printable(text, 300));
   }
 
   Value make_namespace(const Arguments& given) {
