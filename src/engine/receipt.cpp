@@ -12,7 +12,6 @@
 #include "base/text.h"
 #include "engine/engine.h"
 #include "format/leq_layout.h"
-#include "generate/json_members.h"
 #include "generate/sampling_json.h"
 
 namespace leq {

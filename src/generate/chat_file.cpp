@@ -8,7 +8,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "generate/json_members.h"
 #include "generate/sampling_json.h"
 
 namespace leq {

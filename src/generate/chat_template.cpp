@@ -36,7 +36,7 @@ namespace {
 enum class ToolArguments : std::uint8_t { objects, texts };
 
 struct JinjaInput {
-  JsonNode messages, tools, variables;      // as in ChatRequest
+  JsonNode messages = {}, tools = {}, variables = {};  // as in ChatRequest
   std::span<const ChatMessage> plain = {};  // the messages, if `messages` is nothing
   const ChatOptions& options;
   // Shows reasoning_content as a block of the content: {"type": "thinking", "thinking": ...} before
@@ -386,8 +386,10 @@ Value plain_value(Context& context, const ChatMessage& message) {
   const auto foreign = [&](std::string_view text) {
     return context.heap.text(Text::foreign(text));
   };
-  return context.heap.dict(
-      {{{foreign("role"), foreign(message.role)}, {foreign("content"), foreign(message.content)}}});
+  Dict dict;
+  dict.items.emplace_back(foreign("role"), foreign(message.role));
+  dict.items.emplace_back(foreign("content"), foreign(message.content));
+  return context.heap.dict(std::move(dict));
 }
 
 Value messages_value(Context& context, const JinjaInput& input) {

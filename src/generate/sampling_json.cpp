@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "generate/json_members.h"
 #include "generate/settings.h"
 
 namespace leq {

@@ -13,10 +13,10 @@ namespace {
 using Expr = GrammarBuilder::Expr;
 
 constexpr std::string_view kThoughtBlanks = " \t\r\n";
-constexpr std::int64_t kMostBlanks = 8;  // around marks
+constexpr std::int64_t kMaxBlanks = 8;  // around marks
 
 Expr blanks(GrammarBuilder& b) {
-  return b.repeat(b.chars({{'\t', '\n'}, {'\r', '\r'}, {' ', ' '}}), 0, kMostBlanks);
+  return b.repeat(b.chars({{'\t', '\n'}, {'\r', '\r'}, {' ', ' '}}), 0, kMaxBlanks);
 }
 
 }  // namespace

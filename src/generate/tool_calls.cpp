@@ -2,20 +2,23 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "generate/grammar/schema_facts.h"
-#include "generate/tool_marks.h"
 
 namespace leq {
 namespace {
 
 constexpr std::string_view kBlanks = " \t\r\n";
-constexpr std::size_t kLongestHead = 1 << 16;  // bytes; names of calls are shorter
+constexpr std::size_t kMaxHeadBytes = 1 << 16;  // names of calls are shorter
 
 std::size_t space_at_end(std::string_view text) {
   const std::size_t last = text.find_last_not_of(kBlanks);
@@ -30,8 +33,129 @@ std::size_t open_tail(std::string_view text, std::string_view mark) {
   return 0;
 }
 
+// The members of {"name": ..., "arguments": {...}}, as far as the text so far contains them.
+struct CallHead {
+  enum class State : std::uint8_t {
+    open,     // the name or the arguments are still incomplete
+    bad,      // the text is not a call
+    streams,  // the arguments have begun
+    whole     // the object is complete
+  } state = State::open;
+  std::string name = {};
+  std::size_t arguments = 0;  // streams: offset of the arguments
+  std::size_t end = 0;        // whole: offset after the object
+  std::string text = {};      // whole: the arguments
+};
+
+// The string literal at the beginning of `text`, with its quotes; nullopt if it is incomplete.
+std::optional<std::string_view> literal_at(std::string_view text) {
+  for (std::size_t i = 1; i < text.size(); ++i) {
+    if (text[i] == '\\') {
+      ++i;
+    } else if (text[i] == '"') {
+      return text.substr(0, i + 1);
+    }
+  }
+  return std::nullopt;
+}
+
+// Returns nullopt if the text is not JSON.
+std::optional<Json> json_of(std::string_view text) {
+  try {
+    return parse_json(text, "reply");
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+// The end of the JSON value at `at`; nullopt if the value is incomplete.
+std::optional<std::size_t> json_value_end(std::string_view text, std::size_t at) {
+  if (text[at] == '"') {
+    const auto literal = literal_at(text.substr(at));
+    if (!literal) return std::nullopt;
+    return at + literal->size();
+  }
+  if (text[at] == '{' || text[at] == '[') {
+    JsonDepth depth;
+    const std::size_t length = depth.take(text.substr(at));
+    if (!depth.closed()) return std::nullopt;
+    return at + length;
+  }
+  const std::size_t end = text.find_first_of(",}] \t\r\n", at);
+  if (end == std::string_view::npos) return std::nullopt;
+  return end;
+}
+
+CallHead read_call_head(std::string_view text) {
+  CallHead head;
+  const auto skip = [&](std::size_t at, std::string_view characters) {
+    return std::min(text.find_first_not_of(characters, at), text.size());
+  };
+  std::size_t at = skip(0, kBlanks);
+  if (at == text.size()) return head;
+  if (text[at] != '{') return {CallHead::State::bad};
+  ++at;
+  std::optional<std::string> arguments;
+  while (true) {
+    at = skip(at, " \t\r\n,");
+    if (at == text.size()) return head;
+    if (text[at] == '}') {
+      if (head.name.empty()) return {CallHead::State::bad};
+      head.state = CallHead::State::whole;
+      head.end = at + 1;
+      head.text = arguments.value_or("{}");
+      return head;
+    }
+    if (text[at] != '"') return {CallHead::State::bad};
+    const auto key = literal_at(text.substr(at));
+    if (!key) return head;
+    at = skip(at + key->size(), kBlanks);
+    if (at == text.size()) return head;
+    if (text[at] != ':') return {CallHead::State::bad};
+    at = skip(at + 1, kBlanks);
+    if (at == text.size()) return head;
+    const bool is_arguments = *key == "\"arguments\"" || *key == "\"parameters\"";
+    if (is_arguments && !head.name.empty() && text[at] == '{') {
+      head.state = CallHead::State::streams;
+      head.arguments = at;
+      return head;
+    }
+    const auto end = json_value_end(text, at);
+    if (!end) return head;
+    const std::string_view value = text.substr(at, *end - at);
+    const auto json = json_of(value);
+    if (*key == "\"name\"") {
+      if (!json || !json->is_string() || json->text().empty()) return {CallHead::State::bad};
+      head.name = json->text();
+    } else if (is_arguments) {
+      // Some models write the arguments object as a string that contains JSON.
+      arguments = json && json->is_string() ? json->text() : std::string(value);
+      if (!arguments->starts_with('{')) arguments = "{}";
+    }
+    at = *end;
+  }
+}
+
 }  // namespace
 
+std::size_t JsonDepth::take(std::string_view text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string_) {
+      in_string_ = escaped_ || c != '"';
+      escaped_ = !escaped_ && c == '\\';
+    } else if (c == '"') {
+      in_string_ = true;
+    } else if (c == '{' || c == '[') {
+      ++depth_;
+    } else if (c == '}' || c == ']') {
+      closed_ = depth_ <= 1;
+      if (closed_) return i + 1;
+      --depth_;
+    }
+  }
+  return text.size();
+}
 ReplyStyle reply_style(std::string_view chat_template) {
   const auto has = [&](std::string_view mark) {
     return chat_template.find(mark) != std::string_view::npos;
@@ -283,7 +407,7 @@ bool ReplyReader::read_content() {
 }
 
 bool ReplyReader::read_head() {
-  if (held_.size() > kLongestHead) return treat_as_content();
+  if (held_.size() > kMaxHeadBytes) return treat_as_content();
   switch (style_.tools) {
     case ToolCallStyle::hermes:
       return read_json_head();

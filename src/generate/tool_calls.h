@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/json_tree.h"
-#include "generate/call_head.h"
 #include "tokenizer/tokenizer.h"
 
 namespace leq {
@@ -24,6 +23,19 @@ enum class ToolCallStyle : std::uint8_t {
   mistral,   // [TOOL_CALLS][{"name": ..., "arguments": {...}}], or [TOOL_CALLS]NAME[ARGS]{...}
   deepseek,  // <｜tool▁calls▁begin｜>...: DeepSeek-V3, R1
 };
+
+// The literal texts that mark tool calls in these notations.
+inline constexpr std::string_view kHermesCall = "<tool_call>", kHermesCallEnd = "</tool_call>";
+inline constexpr std::string_view kFunction = "<function=", kFunctionEnd = "</function>";
+inline constexpr std::string_view kParameter = "<parameter=", kParameterEnd = "</parameter>";
+inline constexpr std::string_view kMistralCalls = "[TOOL_CALLS]", kArgs = "[ARGS]",
+                                  kCallId = "[CALL_ID]";
+inline constexpr std::string_view kPythonCall = "<|python_tag|>";
+inline constexpr std::string_view kDeepSeekCalls = "<｜tool▁calls▁begin｜>",
+                                  kDeepSeekCallsEnd = "<｜tool▁calls▁end｜>";
+inline constexpr std::string_view kDeepSeekCall = "<｜tool▁call▁begin｜>",
+                                  kDeepSeekCallEnd = "<｜tool▁call▁end｜>",
+                                  kDeepSeekSep = "<｜tool▁sep｜>";
 
 struct ReplyStyle {
   ToolCallStyle tools = ToolCallStyle::none;
@@ -40,6 +52,19 @@ std::vector<Token> shown_tokens(const ReplyStyle& style, const Tokenizer& tokeni
 
 // Whether the end of a rendered conversation has begun the reply's reasoning.
 bool begins_with_thoughts(const ReplyStyle& style, std::string_view prompt);
+
+// Tracks the nesting depth within a JSON value that is streamed.
+class JsonDepth {
+ public:
+  // `text` begins at the value's first bracket or later. Returns the number of bytes up to and
+  // including the closing bracket, or all bytes if the value is still open.
+  std::size_t take(std::string_view text);
+  bool closed() const { return closed_; }
+
+ private:
+  std::size_t depth_ = 0;
+  bool in_string_ = false, escaped_ = false, closed_ = false;
+};
 
 struct ToolCallPiece {
   std::size_t index = 0;  // index of the call in its reply, from 0

@@ -11,7 +11,6 @@
 #include "generate/grammar/schema_rules.h"
 #include "generate/grammar/watch.h"
 #include "generate/thoughts.h"
-#include "generate/tool_marks.h"
 
 namespace leq {
 namespace {

@@ -1,4 +1,4 @@
-#include "generate/jinja/lexer.h"
+#include "generate/jinja/syntax.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "generate/jinja/text.h"
+#include "generate/jinja/value.h"
 
 namespace leq::jinja {
 namespace {
