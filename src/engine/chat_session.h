@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "engine/generator.h"
-#include "generate/chat_file.h"
 #include "generate/chat_template.h"
+#include "generate/conversation.h"
 
 namespace leq {
 

@@ -37,7 +37,7 @@ enum class ToolArguments : std::uint8_t { objects, texts };
 
 struct JinjaInput {
   JsonNode messages = {}, tools = {}, variables = {};  // as in ChatRequest
-  std::span<const ChatMessage> plain = {};  // the messages, if `messages` is nothing
+  std::span<const ChatMessage> plain = {};             // the messages, if `messages` is nothing
   const ChatOptions& options;
   // Shows reasoning_content as a block of the content: {"type": "thinking", "thinking": ...} before
   // the text block.
@@ -63,10 +63,10 @@ constexpr std::string_view kChatMl = R"jinja(
   {{- '<|im_start|>' ~ roles[m.role] ~ '\n' -}}
   {%- if thinking and m.role == 'assistant' -%}
     {%- set pieces = m.content.split('</think>') -%}
-    {%- set thought = pieces[0].split('<think>')[-1].strip('\n') if pieces|length > 1 else '' -%}
+    {%- set reasoning = pieces[0].split('<think>')[-1].strip('\n') if pieces|length > 1 else '' -%}
     {%- set answer = pieces[-1].lstrip('\n') if pieces|length > 1 else m.content -%}
-    {%- if thinking == 'kept' and loop.index > question.at and (loop.last or thought) -%}
-      {{- '<think>\n' ~ thought ~ '\n</think>\n\n' ~ answer.lstrip('\n') -}}
+    {%- if thinking == 'kept' and loop.index > question.at and (loop.last or reasoning) -%}
+      {{- '<think>\n' ~ reasoning ~ '\n</think>\n\n' ~ answer.lstrip('\n') -}}
     {%- else -%}
       {{- answer -}}
     {%- endif -%}

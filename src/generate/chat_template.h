@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/json_tree.h"
+#include "generate/conversation.h"
 #include "generate/stop.h"
 #include "tokenizer/tokenizer.h"
 
@@ -18,11 +19,6 @@ namespace leq {
 
 struct NamedFormat;
 struct JinjaTemplate;
-
-struct ChatMessage {
-  std::string role;  // "system", "user" or "assistant"
-  std::string content;
-};
 
 // A conversation as in the OpenAI API. A content that is a list of {"type": "text"} parts is
 // joined; arguments of tool calls may be a string of JSON or an object.

@@ -211,7 +211,7 @@ std::vector<Token> shown_tokens(const ReplyStyle& style, const Tokenizer& tokeni
   return tokens;
 }
 
-bool begins_with_thoughts(const ReplyStyle& style, std::string_view prompt) {
+bool begins_with_reasoning(const ReplyStyle& style, std::string_view prompt) {
   prompt.remove_suffix(space_at_end(prompt));
   return !style.think_begin.empty() && prompt.ends_with(style.think_begin);
 }
@@ -220,7 +220,7 @@ ReplyReader::ReplyReader(const ReplyStyle& style, std::string_view prompt, bool 
                          JsonNode tools)
     : style_(style), tools_(tools) {
   if (!with_tools) style_.tools = ToolCallStyle::none;
-  if (begins_with_thoughts(style_, prompt)) place_ = Place::thoughts;
+  if (begins_with_reasoning(style_, prompt)) place_ = Place::reasoning;
 }
 
 ReplyPiece ReplyReader::push(std::string_view text) {
@@ -235,8 +235,8 @@ ReplyPiece ReplyReader::finish() {
   while (step()) {
   }
   if (place_ == Place::head) treat_as_content();
-  if (place_ == Place::thoughts) {
-    out_.thoughts += held_;
+  if (place_ == Place::reasoning) {
+    out_.reasoning += held_;
   } else if (place_ == Place::content || place_ == Place::start) {
     emit(held_);
     out_.content += std::exchange(space_, {});
@@ -250,8 +250,8 @@ bool ReplyReader::step() {
   switch (place_) {
     case Place::start:
       return read_start();
-    case Place::thoughts:
-      return read_thoughts();
+    case Place::reasoning:
+      return read_reasoning();
     case Place::content:
       return read_content();
     case Place::head:
@@ -334,14 +334,14 @@ std::string_view ReplyReader::mark() const {
 
 // Skips white space, then decides between reasoning and content.
 bool ReplyReader::read_start() {
-  if (thought_) skip_space();
+  if (reasoning_) skip_space();
   const std::size_t first = held_.find_first_not_of(kBlanks);
   if (first == std::string::npos) return false;
   const std::string_view text = std::string_view(held_).substr(first);
   if (!style_.think_begin.empty()) {
     if (text.starts_with(style_.think_begin)) {
       held_.erase(0, first + style_.think_begin.size());
-      place_ = Place::thoughts;
+      place_ = Place::reasoning;
       return true;
     }
     if (!ended_ && style_.think_begin.starts_with(text)) return false;
@@ -356,23 +356,23 @@ bool ReplyReader::read_start() {
   return true;
 }
 
-bool ReplyReader::read_thoughts() {
-  if (!any_thought_) skip_space();  // before the first one
+bool ReplyReader::read_reasoning() {
+  if (!any_reasoning_) skip_space();  // before the first one
   const std::size_t end = held_.find(style_.think_end);
   if (end == std::string::npos) {
     const std::size_t sure = held_.size() - open_tail(held_, style_.think_end);
     const std::size_t keep = sure - space_at_end(std::string_view(held_).substr(0, sure));
-    out_.thoughts += held_.substr(0, keep);
-    any_thought_ = any_thought_ || keep > 0;
+    out_.reasoning += held_.substr(0, keep);
+    any_reasoning_ = any_reasoning_ || keep > 0;
     held_.erase(0, keep);
     return false;
   }
   const std::string_view text = std::string_view(held_).substr(0, end);
-  out_.thoughts += text.substr(0, text.size() - space_at_end(text));
+  out_.reasoning += text.substr(0, text.size() - space_at_end(text));
   held_.erase(0, end + style_.think_end.size());
   place_ = Place::start;
   style_.think_begin.clear();  // only once
-  thought_ = true;
+  reasoning_ = true;
   return true;
 }
 

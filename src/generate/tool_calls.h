@@ -51,7 +51,7 @@ ReplyStyle reply_style(std::string_view chat_template);
 std::vector<Token> shown_tokens(const ReplyStyle& style, const Tokenizer& tokenizer);
 
 // Whether the end of a rendered conversation has begun the reply's reasoning.
-bool begins_with_thoughts(const ReplyStyle& style, std::string_view prompt);
+bool begins_with_reasoning(const ReplyStyle& style, std::string_view prompt);
 
 // Tracks the nesting depth within a JSON value that is streamed.
 class JsonDepth {
@@ -75,16 +75,16 @@ struct ToolCallPiece {
 };
 
 struct ReplyPiece {
-  std::string thoughts;
+  std::string reasoning;
   std::string content;
   std::vector<ToolCallPiece> calls;
 
-  bool empty() const { return thoughts.empty() && content.empty() && calls.empty(); }
+  bool empty() const { return reasoning.empty() && content.empty() && calls.empty(); }
 };
 
 class ReplyReader {
  public:
-  // `prompt`: the end of the rendered conversation (begins_with_thoughts). Without `with_tools`,
+  // `prompt`: the end of the rendered conversation (begins_with_reasoning). Without `with_tools`,
   // text that looks like a call is content. `tools`: as in ChatRequest, must outlive the reader;
   // their schemas give the types of arguments in the xml style, which writes all values as text.
   ReplyReader(const ReplyStyle& style, std::string_view prompt, bool with_tools,
@@ -100,7 +100,7 @@ class ReplyReader {
  private:
   enum class Place : std::uint8_t {
     start,  // only white space so far
-    thoughts,
+    reasoning,
     content,
     head,        // after a mark, before a call's arguments
     arguments,   // within JSON arguments
@@ -112,7 +112,7 @@ class ReplyReader {
   // Each function consumes as much of held_ as it can and returns whether more can be consumed now.
   bool step();
   bool read_start();
-  bool read_thoughts();
+  bool read_reasoning();
   bool read_content();
   bool read_head();
   bool read_json_head();
@@ -146,7 +146,7 @@ class ReplyReader {
   bool python_ = false;
   JsonDepth depth_, rest_;
   bool any_parameter_ = false;
-  bool thought_ = false, any_thought_ = false;
+  bool reasoning_ = false, any_reasoning_ = false;
   std::size_t calls_ = 0;
   ReplyPiece out_;
 };

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "generate/chat_file.h"
+#include "generate/conversation.h"
 #include "generate/settings.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/option_words.h"

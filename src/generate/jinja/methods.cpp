@@ -2,9 +2,9 @@
 // immutable sandbox.
 #include "generate/jinja/interpreter.h"
 
+#include <utf8proc.h>
 #include <algorithm>
 #include <array>
-#include <utf8proc.h>
 
 #include "base/text.h"
 

@@ -1,10 +1,10 @@
 #include "generate/jinja/interpreter.h"
 
+#include <utf8proc.h>
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <utf8proc.h>
 #include <utility>
 
 #include "base/text.h"

@@ -1,5 +1,5 @@
 // Saved conversations: a written file can be read, and no other file is accepted as one.
-#include "generate/chat_file.h"
+#include "generate/conversation.h"
 
 #include <gtest/gtest.h>
 

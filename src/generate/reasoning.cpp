@@ -1,4 +1,4 @@
-#include "generate/thoughts.h"
+#include "generate/reasoning.h"
 
 #include <algorithm>
 #include <span>
@@ -12,7 +12,7 @@ namespace {
 
 using Expr = GrammarBuilder::Expr;
 
-constexpr std::string_view kThoughtBlanks = " \t\r\n";
+constexpr std::string_view kReasoningBlanks = " \t\r\n";
 constexpr std::int64_t kMaxBlanks = 8;  // around marks
 
 Expr blanks(GrammarBuilder& b) {
@@ -21,66 +21,68 @@ Expr blanks(GrammarBuilder& b) {
 
 }  // namespace
 
-ThoughtState thinking_after(const ReplyStyle& style, std::string_view prompt) {
-  if (style.think_begin.empty()) return ThoughtState::none;
-  if (begins_with_thoughts(style, prompt)) return ThoughtState::begun;
-  return trim(prompt).ends_with(style.think_end) ? ThoughtState::none : ThoughtState::may;
+ReasoningState reasoning_after(const ReplyStyle& style, std::string_view prompt) {
+  if (style.think_begin.empty()) return ReasoningState::none;
+  if (begins_with_reasoning(style, prompt)) return ReasoningState::begun;
+  return trim(prompt).ends_with(style.think_end) ? ReasoningState::none : ReasoningState::may;
 }
 
-Expr after_thoughts(GrammarBuilder& builder, const ReplyStyle& style, std::string_view prompt,
-                    Expr answer) {
-  const ThoughtState thinking = thinking_after(style, prompt);
-  if (thinking == ThoughtState::none) return answer;
+Expr after_reasoning(GrammarBuilder& builder, const ReplyStyle& style, std::string_view prompt,
+                     Expr answer) {
+  const ReasoningState thinking = reasoning_after(style, prompt);
+  if (thinking == ReasoningState::none) return answer;
   const WatchMode free = {.anywhere = {{style.think_end, {}, 1}}};
-  const Expr thoughts = watched_text(builder, {free, {.closed = true}}, 0, WatchEnd::closed);
+  const Expr reasoning = watched_text(builder, {free, {.closed = true}}, 0, WatchEnd::closed);
   // The answer is a rule of its own, so that the grammar contains it only once.
   const std::int32_t rule = builder.rule("answer");
   builder.define(rule, answer);
-  const Expr rest = builder.sequence({thoughts, blanks(builder), builder.call(rule)});
-  if (thinking == ThoughtState::begun) return rest;
+  const Expr rest = builder.sequence({reasoning, blanks(builder), builder.call(rule)});
+  if (thinking == ReasoningState::begun) return rest;
   return builder.choice(
       {builder.call(rule),
        builder.sequence({blanks(builder), builder.text(style.think_begin), rest})});
 }
 
-std::shared_ptr<ThoughtBudget> thought_budget(const ReplyStyle& style, std::string_view prompt,
-                                              const Tokenizer& tokenizer, std::string_view words) {
-  const ThoughtState thinking = thinking_after(style, prompt);
-  if (thinking == ThoughtState::none) return nullptr;
-  auto budget = std::make_shared<ThoughtBudget>();
+std::shared_ptr<ReasoningBudget> reasoning_budget(const ReplyStyle& style, std::string_view prompt,
+                                                  const Tokenizer& tokenizer,
+                                                  std::string_view words) {
+  const ReasoningState thinking = reasoning_after(style, prompt);
+  if (thinking == ReasoningState::none) return nullptr;
+  auto budget = std::make_shared<ReasoningBudget>();
   budget->begin = style.think_begin;
   budget->end = style.think_end;
-  budget->begun = thinking == ThoughtState::begun;
+  budget->begun = thinking == ReasoningState::begun;
   const std::vector<TextPart> closing = {{std::string(words) + style.think_end + "\n\n", true}};
   budget->closing = tokenizer.encode_parts(closing);
   return budget;
 }
 
-ThoughtWatch::ThoughtWatch(std::shared_ptr<const ThoughtBudget> budget, const Tokenizer& tokenizer)
+ReasoningWatch::ReasoningWatch(std::shared_ptr<const ReasoningBudget> budget,
+                               const Tokenizer& tokenizer)
     : budget_(std::move(budget)), tokenizer_(&tokenizer) {
-  if (budget_ != nullptr) place_ = budget_->begun ? Place::thoughts : Place::start;
+  if (budget_ != nullptr) place_ = budget_->begun ? Place::reasoning : Place::start;
 }
 
-std::optional<Token> ThoughtWatch::forced() const {
-  const bool is_over = place_ == Place::thoughts && count_ >= budget_->tokens;
+std::optional<Token> ReasoningWatch::forced() const {
+  const bool is_over = place_ == Place::reasoning && count_ >= budget_->tokens;
   if (place_ != Place::closing && !is_over) return std::nullopt;
   return said_ < budget_->closing.size() ? std::optional(budget_->closing[said_]) : std::nullopt;
 }
 
-void ThoughtWatch::take(Token token) {
+void ReasoningWatch::take(Token token) {
   if (place_ == Place::answer) return;
   if (const auto wanted = forced(); wanted && token == *wanted) {
     place_ = ++said_ < budget_->closing.size() ? Place::closing : Place::answer;
     return;
   }
-  if (place_ == Place::thoughts) ++count_;
+  if (place_ == Place::reasoning) ++count_;
   read(tokenizer_->decode(std::span(&token, 1), true));
 }
 
-void ThoughtWatch::read(std::string_view text) {
+void ReasoningWatch::read(std::string_view text) {
   tail_ += text;
   if (place_ == Place::start) {
-    const std::size_t first = tail_.find_first_not_of(kThoughtBlanks);
+    const std::size_t first = tail_.find_first_not_of(kReasoningBlanks);
     if (first == std::string::npos) return;
     const std::string_view said = std::string_view(tail_).substr(first);
     if (said.size() < budget_->begin.size() && budget_->begin.starts_with(said)) return;
@@ -88,7 +90,7 @@ void ThoughtWatch::read(std::string_view text) {
       place_ = Place::answer;
       return;
     }
-    place_ = Place::thoughts;
+    place_ = Place::reasoning;
     tail_.erase(0, first + budget_->begin.size());
   }
   if (tail_.find(budget_->end) != std::string::npos) {

@@ -1,4 +1,5 @@
-// A conversation in a JSON file, which is written atomically and fully validated when it is read.
+// A conversation, and its JSON file, which is written atomically and fully validated when it is
+// read.
 #pragma once
 
 #include <cstdint>
@@ -6,10 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "generate/chat_template.h"
 #include "model/sampling_settings.h"
 
 namespace leq {
+
+struct ChatMessage {
+  std::string role;  // "system", "user" or "assistant"
+  std::string content;
+};
 
 // The state of a conversation, enough to continue it in another process.
 struct ChatState {

@@ -1,4 +1,4 @@
-#include "generate/chat_file.h"
+#include "generate/conversation.h"
 
 #include <algorithm>
 #include <array>
