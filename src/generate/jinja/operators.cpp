@@ -1,4 +1,4 @@
-// Operators, attributes and subscripts of values, as in Python.
+// Operators, attributes and subscripts of values, as in Python, and tests of them.
 #include "generate/jinja/interpreter.h"
 
 #include <algorithm>
@@ -366,6 +366,7 @@ std::vector<Value> elements(Context& context, const Value& value) {
   return items;
 }
 
+// Jinja's tests: `x is NAME`.
 namespace {
 
 using Type = Value::Type;

@@ -407,6 +407,7 @@ std::string_view type_name(const Value& value) {
   return kNames[static_cast<std::size_t>(value.type)];
 }
 
+// Values as text, like Python's str(), repr() and json.dumps().
 namespace {
 
 // Python's repr of a float: the shortest digits, with an exponent outside of 1e-4 ... 1e16.
