@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/json_members.h"
 #include "base/text.h"
 
 namespace leq {

@@ -48,7 +48,7 @@ void ChatText::end_turn() {
   JsonObjectText json;
   json.add_text("role", "assistant");
   json.add_text("content", std::exchange(said_, {}));
-  if (!thoughts_.empty()) json.add_text("reasoning_content", std::exchange(thoughts_, {}));
+  if (!reasoning_.empty()) json.add_text("reasoning_content", std::exchange(reasoning_, {}));
   if (!calls_.empty()) json.add_raw("tool_calls", "[" + std::exchange(calls_, {}) + "]");
   add(std::move(json).finish());
 }
@@ -76,10 +76,10 @@ void ChatText::tool_result(std::string_view id, std::string_view text) {
   add(std::move(json).finish());
 }
 
-void ChatText::thoughts(std::string_view text) {
+void ChatText::reasoning(std::string_view text) {
   if (has_user_ || !said_.empty() || !calls_.empty()) end_turn();
   has_turn_ = true;
-  thoughts_ += text;
+  reasoning_ += text;
 }
 
 void ChatText::assistant(std::string_view text) {
