@@ -7,7 +7,7 @@
 set(leq_files_apart
   src/[a-z_/]+_portable src/tensor/nf4 src/generate/grammar/gbnf
   src/generate/grammar/pattern src/eval/window_logits src/convert/vocab_merges
-  src/generate/jinja/methods src/generate/jinja/tests src/generate/jinja/text
+  src/generate/jinja/methods src/generate/jinja/operators src/generate/jinja/value
   src/quantize/methods/billm src/quantize/methods/code_errors src/quantize/methods/descent
   src/quantize/methods/gptq src/quantize/methods/refit src/quantize/methods/row_choice
   tests/backend/attention_test tests/base/json_test

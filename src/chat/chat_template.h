@@ -1,5 +1,5 @@
 // Renders a conversation as the text format that a chat model was trained on, either with the
-// model's own Jinja template (run by generate/jinja) or with a format built into leq.
+// model's own Jinja template or with one of those built into leq, both run by generate/jinja.
 #pragma once
 
 #include <ctime>
@@ -11,18 +11,14 @@
 #include <vector>
 
 #include "base/json.h"
+#include "chat/conversation.h"
 #include "sampling/stop.h"
 #include "tokenizer/tokenizer.h"
 
 namespace leq {
 
-struct ChatFormat;
-class JinjaTemplate;
-
-struct ChatMessage {
-  std::string role;  // "system", "user" or "assistant"
-  std::string content;
-};
+struct NamedFormat;
+struct JinjaTemplate;
 
 // A conversation as in the OpenAI API. A content that is a list of {"type": "text"} parts is
 // joined; arguments of tool calls may be a string of JSON or an object.
@@ -71,8 +67,8 @@ class ChatTemplate {
  private:
   ChatTemplate() = default;
 
-  const ChatFormat* format_ = nullptr;
-  std::shared_ptr<const JinjaTemplate> jinja_;  // exactly one of the two is set
+  const NamedFormat* format_ = nullptr;  // null: the model's own template
+  std::shared_ptr<const JinjaTemplate> jinja_;
 };
 
 // Removes what the template wrote after the last message's content, so that the reply continues it.

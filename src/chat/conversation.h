@@ -1,19 +1,40 @@
-// Writes a conversation in a named format: inserts the system prompt, checks the order of roles and
-// removes the reasoning of earlier replies.
+// A conversation, and its JSON file, which is written atomically and fully validated when it is
+// read.
 #pragma once
 
-#include <span>
-#include <string_view>
+#include <cstdint>
+#include <filesystem>
+#include <string>
 #include <vector>
 
-#include "chat/chat_format.h"
-#include "chat/chat_template.h"
+#include "sampling/settings.h"
 
 namespace leq {
 
-// `options.date` must be set. Throws Error if the format does not allow the order of roles.
-std::vector<TextPart> render_conversation(const ChatFormat& format,
-                                          std::span<const ChatMessage> messages,
-                                          const ChatOptions& options);
+struct ChatMessage {
+  std::string role;  // "system", "user" or "assistant"
+  std::string content;
+};
+
+// The state of a conversation, enough to continue it in another process.
+struct ChatState {
+  std::vector<ChatMessage> messages;  // beginning with the system prompt, if there is one
+  std::uint32_t replies = 0;          // number of replies so far, including regenerated ones
+
+  bool operator==(const ChatState&) const = default;
+};
+
+struct ChatFile {
+  std::string model;   // file name of the model, for human readers
+  std::string format;  // name of the chat template, for human readers
+  ChatState chat;
+  SamplingSettings sampling;
+};
+
+// Throws Error if the file cannot be written; an existing file then stays unchanged.
+void save_chat(const std::filesystem::path& path, const ChatFile& file);
+
+// Throws Error naming the file, the key, the expected value and the one found.
+ChatFile load_chat(const std::filesystem::path& path);
 
 }  // namespace leq

@@ -51,7 +51,7 @@ Reply::Reply(const Tokenizer& tokenizer, std::span<const Token> prompt, const Sa
       decoder_(tokenizer, rules_.at_text_start),
       finder_(rules_.stop.strings),
       stopped_(reached_limit()),
-      thoughts_(rules_.thoughts, tokenizer) {
+      reasoning_(rules_.reasoning, tokenizer) {
   if (!rules_.grammar) return;
   grammar_state_ = rules_.grammar->start();
   const bool is_whole = rules_.grammar->must_end(grammar_state_);
@@ -71,8 +71,8 @@ SampleRequest Reply::request(std::span<const Token> drafts) {
 
 // The token that must come next because the reasoning has exceeded its budget.
 std::optional<Token> Reply::forced(std::span<const Token> drafts) const {
-  if (rules_.thoughts == nullptr) return std::nullopt;
-  ThoughtWatch watch = thoughts_;
+  if (rules_.reasoning == nullptr) return std::nullopt;
+  ReasoningWatch watch = reasoning_;
   for (const Token draft : drafts) watch.take(draft);
   return watch.forced();
 }
@@ -81,7 +81,7 @@ std::optional<Token> Reply::forced(std::span<const Token> drafts) const {
 std::span<const std::uint64_t> Reply::allowed(std::span<const Token> drafts) {
   if (const auto only = forced(drafts)) {
     const auto id = static_cast<std::size_t>(*only);
-    allowed_.assign((rules_.thoughts->vocabulary + 63) / 64, 0);
+    allowed_.assign((rules_.reasoning->vocabulary + 63) / 64, 0);
     allowed_[id / 64] |= std::uint64_t{1} << id % 64;
     return allowed_;
   }
@@ -137,7 +137,7 @@ std::string Reply::take(Token drawn) {
   }
   context_.push_back(drawn);
   sampler_.took();
-  thoughts_.take(drawn);
+  reasoning_.take(drawn);
   std::string text = finder_.push(decoded(drawn));
   text_ += text;
   stopped_ = finder_.found() ? StopReason::stop_string : reached_limit();

@@ -19,7 +19,7 @@
 #include <string_view>
 #include <vector>
 
-#include "chat/thoughts.h"
+#include "chat/reasoning.h"
 #include "grammar/matcher.h"
 #include "sampling/sampler.h"
 #include "sampling/stop.h"
@@ -45,7 +45,7 @@ struct ReplyRules {
   std::shared_ptr<GrammarMatcher> grammar = nullptr;
   std::vector<Token> shown = {};  // special tokens whose texts are part of the reply's text
   // The token limit of reasoning; null: no separate limit.
-  std::shared_ptr<const ThoughtBudget> thoughts = nullptr;
+  std::shared_ptr<const ReasoningBudget> reasoning = nullptr;
 };
 
 // The result of a request.
@@ -80,7 +80,7 @@ class Reply {
   // Whether a draw depends on earlier tokens in other ways than through the logits. If not,
   // request({t}) is the same for all tokens t.
   bool reads_text() const {
-    return rules_.grammar != nullptr || rules_.thoughts != nullptr || sampler_.reads_text();
+    return rules_.grammar != nullptr || rules_.reasoning != nullptr || sampler_.reads_text();
   }
 
   // Adds the next token that was drawn. Returns the text that is final now: often empty, never part
@@ -131,7 +131,7 @@ class Reply {
   StopReason stopped_;
   std::string error_;
   GrammarState grammar_state_ = kOutOfGrammar;  // after the reply so far
-  ThoughtWatch thoughts_;
+  ReasoningWatch reasoning_;
   std::vector<std::uint64_t> allowed_;  // mask of the last request
 };
 

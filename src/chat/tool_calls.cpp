@@ -2,20 +2,23 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "chat/tool_marks.h"
 #include "grammar/json_schema.h"
 
 namespace leq {
 namespace {
 
 constexpr std::string_view kBlanks = " \t\r\n";
-constexpr std::size_t kLongestHead = 1 << 16;  // bytes; names of calls are shorter
+constexpr std::size_t kMaxHeadBytes = 1 << 16;  // names of calls are shorter
 
 std::size_t space_at_end(std::string_view text) {
   const std::size_t last = text.find_last_not_of(kBlanks);
@@ -30,8 +33,129 @@ std::size_t open_tail(std::string_view text, std::string_view mark) {
   return 0;
 }
 
+// The members of {"name": ..., "arguments": {...}}, as far as the text so far contains them.
+struct CallHead {
+  enum class State : std::uint8_t {
+    open,     // the name or the arguments are still incomplete
+    bad,      // the text is not a call
+    streams,  // the arguments have begun
+    whole     // the object is complete
+  } state = State::open;
+  std::string name = {};
+  std::size_t arguments = 0;  // streams: offset of the arguments
+  std::size_t end = 0;        // whole: offset after the object
+  std::string text = {};      // whole: the arguments
+};
+
+// The string literal at the beginning of `text`, with its quotes; nullopt if it is incomplete.
+std::optional<std::string_view> literal_at(std::string_view text) {
+  for (std::size_t i = 1; i < text.size(); ++i) {
+    if (text[i] == '\\') {
+      ++i;
+    } else if (text[i] == '"') {
+      return text.substr(0, i + 1);
+    }
+  }
+  return std::nullopt;
+}
+
+// Returns nullopt if the text is not JSON.
+std::optional<Json> json_of(std::string_view text) {
+  try {
+    return parse_json(text, "reply");
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+// The end of the JSON value at `at`; nullopt if the value is incomplete.
+std::optional<std::size_t> json_value_end(std::string_view text, std::size_t at) {
+  if (text[at] == '"') {
+    const auto literal = literal_at(text.substr(at));
+    if (!literal) return std::nullopt;
+    return at + literal->size();
+  }
+  if (text[at] == '{' || text[at] == '[') {
+    JsonDepth depth;
+    const std::size_t length = depth.take(text.substr(at));
+    if (!depth.closed()) return std::nullopt;
+    return at + length;
+  }
+  const std::size_t end = text.find_first_of(",}] \t\r\n", at);
+  if (end == std::string_view::npos) return std::nullopt;
+  return end;
+}
+
+CallHead read_call_head(std::string_view text) {
+  CallHead head;
+  const auto skip = [&](std::size_t at, std::string_view characters) {
+    return std::min(text.find_first_not_of(characters, at), text.size());
+  };
+  std::size_t at = skip(0, kBlanks);
+  if (at == text.size()) return head;
+  if (text[at] != '{') return {CallHead::State::bad};
+  ++at;
+  std::optional<std::string> arguments;
+  while (true) {
+    at = skip(at, " \t\r\n,");
+    if (at == text.size()) return head;
+    if (text[at] == '}') {
+      if (head.name.empty()) return {CallHead::State::bad};
+      head.state = CallHead::State::whole;
+      head.end = at + 1;
+      head.text = arguments.value_or("{}");
+      return head;
+    }
+    if (text[at] != '"') return {CallHead::State::bad};
+    const auto key = literal_at(text.substr(at));
+    if (!key) return head;
+    at = skip(at + key->size(), kBlanks);
+    if (at == text.size()) return head;
+    if (text[at] != ':') return {CallHead::State::bad};
+    at = skip(at + 1, kBlanks);
+    if (at == text.size()) return head;
+    const bool is_arguments = *key == "\"arguments\"" || *key == "\"parameters\"";
+    if (is_arguments && !head.name.empty() && text[at] == '{') {
+      head.state = CallHead::State::streams;
+      head.arguments = at;
+      return head;
+    }
+    const auto end = json_value_end(text, at);
+    if (!end) return head;
+    const std::string_view value = text.substr(at, *end - at);
+    const auto json = json_of(value);
+    if (*key == "\"name\"") {
+      if (!json || !json->is_string() || json->text().empty()) return {CallHead::State::bad};
+      head.name = json->text();
+    } else if (is_arguments) {
+      // Some models write the arguments object as a string that contains JSON.
+      arguments = json && json->is_string() ? json->text() : std::string(value);
+      if (!arguments->starts_with('{')) arguments = "{}";
+    }
+    at = *end;
+  }
+}
+
 }  // namespace
 
+std::size_t JsonDepth::take(std::string_view text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string_) {
+      in_string_ = escaped_ || c != '"';
+      escaped_ = !escaped_ && c == '\\';
+    } else if (c == '"') {
+      in_string_ = true;
+    } else if (c == '{' || c == '[') {
+      ++depth_;
+    } else if (c == '}' || c == ']') {
+      closed_ = depth_ <= 1;
+      if (closed_) return i + 1;
+      --depth_;
+    }
+  }
+  return text.size();
+}
 ReplyStyle reply_style(std::string_view chat_template) {
   const auto has = [&](std::string_view mark) {
     return chat_template.find(mark) != std::string_view::npos;
@@ -87,7 +211,7 @@ std::vector<Token> shown_tokens(const ReplyStyle& style, const Tokenizer& tokeni
   return tokens;
 }
 
-bool begins_with_thoughts(const ReplyStyle& style, std::string_view prompt) {
+bool begins_with_reasoning(const ReplyStyle& style, std::string_view prompt) {
   prompt.remove_suffix(space_at_end(prompt));
   return !style.think_begin.empty() && prompt.ends_with(style.think_begin);
 }
@@ -96,7 +220,7 @@ ReplyReader::ReplyReader(const ReplyStyle& style, std::string_view prompt, bool 
                          JsonNode tools)
     : style_(style), tools_(tools) {
   if (!with_tools) style_.tools = ToolCallStyle::none;
-  if (begins_with_thoughts(style_, prompt)) place_ = Place::thoughts;
+  if (begins_with_reasoning(style_, prompt)) place_ = Place::reasoning;
 }
 
 ReplyPiece ReplyReader::push(std::string_view text) {
@@ -111,8 +235,8 @@ ReplyPiece ReplyReader::finish() {
   while (step()) {
   }
   if (place_ == Place::head) treat_as_content();
-  if (place_ == Place::thoughts) {
-    out_.thoughts += held_;
+  if (place_ == Place::reasoning) {
+    out_.reasoning += held_;
   } else if (place_ == Place::content || place_ == Place::start) {
     emit(held_);
     out_.content += std::exchange(space_, {});
@@ -126,8 +250,8 @@ bool ReplyReader::step() {
   switch (place_) {
     case Place::start:
       return read_start();
-    case Place::thoughts:
-      return read_thoughts();
+    case Place::reasoning:
+      return read_reasoning();
     case Place::content:
       return read_content();
     case Place::head:
@@ -210,14 +334,14 @@ std::string_view ReplyReader::mark() const {
 
 // Skips white space, then decides between reasoning and content.
 bool ReplyReader::read_start() {
-  if (thought_) skip_space();
+  if (reasoning_) skip_space();
   const std::size_t first = held_.find_first_not_of(kBlanks);
   if (first == std::string::npos) return false;
   const std::string_view text = std::string_view(held_).substr(first);
   if (!style_.think_begin.empty()) {
     if (text.starts_with(style_.think_begin)) {
       held_.erase(0, first + style_.think_begin.size());
-      place_ = Place::thoughts;
+      place_ = Place::reasoning;
       return true;
     }
     if (!ended_ && style_.think_begin.starts_with(text)) return false;
@@ -232,23 +356,23 @@ bool ReplyReader::read_start() {
   return true;
 }
 
-bool ReplyReader::read_thoughts() {
-  if (!any_thought_) skip_space();  // before the first one
+bool ReplyReader::read_reasoning() {
+  if (!any_reasoning_) skip_space();  // before the first one
   const std::size_t end = held_.find(style_.think_end);
   if (end == std::string::npos) {
     const std::size_t sure = held_.size() - open_tail(held_, style_.think_end);
     const std::size_t keep = sure - space_at_end(std::string_view(held_).substr(0, sure));
-    out_.thoughts += held_.substr(0, keep);
-    any_thought_ = any_thought_ || keep > 0;
+    out_.reasoning += held_.substr(0, keep);
+    any_reasoning_ = any_reasoning_ || keep > 0;
     held_.erase(0, keep);
     return false;
   }
   const std::string_view text = std::string_view(held_).substr(0, end);
-  out_.thoughts += text.substr(0, text.size() - space_at_end(text));
+  out_.reasoning += text.substr(0, text.size() - space_at_end(text));
   held_.erase(0, end + style_.think_end.size());
   place_ = Place::start;
   style_.think_begin.clear();  // only once
-  thought_ = true;
+  reasoning_ = true;
   return true;
 }
 
@@ -283,7 +407,7 @@ bool ReplyReader::read_content() {
 }
 
 bool ReplyReader::read_head() {
-  if (held_.size() > kLongestHead) return treat_as_content();
+  if (held_.size() > kMaxHeadBytes) return treat_as_content();
   switch (style_.tools) {
     case ToolCallStyle::hermes:
       return read_json_head();

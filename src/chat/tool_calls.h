@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/json.h"
-#include "chat/call_head.h"
 #include "tokenizer/tokenizer.h"
 
 namespace leq {
@@ -24,6 +23,19 @@ enum class ToolCallStyle : std::uint8_t {
   mistral,   // [TOOL_CALLS][{"name": ..., "arguments": {...}}], or [TOOL_CALLS]NAME[ARGS]{...}
   deepseek,  // <｜tool▁calls▁begin｜>...: DeepSeek-V3, R1
 };
+
+// The literal texts that mark tool calls in these notations.
+inline constexpr std::string_view kHermesCall = "<tool_call>", kHermesCallEnd = "</tool_call>";
+inline constexpr std::string_view kFunction = "<function=", kFunctionEnd = "</function>";
+inline constexpr std::string_view kParameter = "<parameter=", kParameterEnd = "</parameter>";
+inline constexpr std::string_view kMistralCalls = "[TOOL_CALLS]", kArgs = "[ARGS]",
+                                  kCallId = "[CALL_ID]";
+inline constexpr std::string_view kPythonCall = "<|python_tag|>";
+inline constexpr std::string_view kDeepSeekCalls = "<｜tool▁calls▁begin｜>",
+                                  kDeepSeekCallsEnd = "<｜tool▁calls▁end｜>";
+inline constexpr std::string_view kDeepSeekCall = "<｜tool▁call▁begin｜>",
+                                  kDeepSeekCallEnd = "<｜tool▁call▁end｜>",
+                                  kDeepSeekSep = "<｜tool▁sep｜>";
 
 struct ReplyStyle {
   ToolCallStyle tools = ToolCallStyle::none;
@@ -39,7 +51,20 @@ ReplyStyle reply_style(std::string_view chat_template);
 std::vector<Token> shown_tokens(const ReplyStyle& style, const Tokenizer& tokenizer);
 
 // Whether the end of a rendered conversation has begun the reply's reasoning.
-bool begins_with_thoughts(const ReplyStyle& style, std::string_view prompt);
+bool begins_with_reasoning(const ReplyStyle& style, std::string_view prompt);
+
+// Tracks the nesting depth within a JSON value that is streamed.
+class JsonDepth {
+ public:
+  // `text` begins at the value's first bracket or later. Returns the number of bytes up to and
+  // including the closing bracket, or all bytes if the value is still open.
+  std::size_t take(std::string_view text);
+  bool closed() const { return closed_; }
+
+ private:
+  std::size_t depth_ = 0;
+  bool in_string_ = false, escaped_ = false, closed_ = false;
+};
 
 struct ToolCallPiece {
   std::size_t index = 0;  // index of the call in its reply, from 0
@@ -50,16 +75,16 @@ struct ToolCallPiece {
 };
 
 struct ReplyPiece {
-  std::string thoughts;
+  std::string reasoning;
   std::string content;
   std::vector<ToolCallPiece> calls;
 
-  bool empty() const { return thoughts.empty() && content.empty() && calls.empty(); }
+  bool empty() const { return reasoning.empty() && content.empty() && calls.empty(); }
 };
 
 class ReplyReader {
  public:
-  // `prompt`: the end of the rendered conversation (begins_with_thoughts). Without `with_tools`,
+  // `prompt`: the end of the rendered conversation (begins_with_reasoning). Without `with_tools`,
   // text that looks like a call is content. `tools`: as in ChatRequest, must outlive the reader;
   // their schemas give the types of arguments in the xml style, which writes all values as text.
   ReplyReader(const ReplyStyle& style, std::string_view prompt, bool with_tools,
@@ -75,7 +100,7 @@ class ReplyReader {
  private:
   enum class Place : std::uint8_t {
     start,  // only white space so far
-    thoughts,
+    reasoning,
     content,
     head,        // after a mark, before a call's arguments
     arguments,   // within JSON arguments
@@ -87,7 +112,7 @@ class ReplyReader {
   // Each function consumes as much of held_ as it can and returns whether more can be consumed now.
   bool step();
   bool read_start();
-  bool read_thoughts();
+  bool read_reasoning();
   bool read_content();
   bool read_head();
   bool read_json_head();
@@ -121,7 +146,7 @@ class ReplyReader {
   bool python_ = false;
   JsonDepth depth_, rest_;
   bool any_parameter_ = false;
-  bool thought_ = false, any_thought_ = false;
+  bool reasoning_ = false, any_reasoning_ = false;
   std::size_t calls_ = 0;
   ReplyPiece out_;
 };

@@ -7,8 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "chat/thoughts.h"
-#include "chat/tool_marks.h"
+#include "chat/reasoning.h"
 #include "grammar/json_schema.h"
 #include "grammar/watch.h"
 
@@ -93,17 +92,17 @@ class CallGrammar {
   std::shared_ptr<const Grammar> make_or_answer(const AnswerSchema& answer, std::string_view prompt,
                                                 SchemaNotes* notes);
 
-  std::shared_ptr<const Grammar> make(bool in_thoughts) {
+  std::shared_ptr<const Grammar> make(bool in_reasoning) {
     std::vector<WatchMode> modes(kModes);
     add_marks(modes);
     modes[kEnd].closed = true;
     std::size_t first = kAnswer;
     if (!style_.think_begin.empty()) {
-      first = in_thoughts ? kThoughts : kStart;
-      modes[kThoughts].anywhere = {{style_.think_end, {}, kAnswer}};
+      first = in_reasoning ? kReasoning : kStart;
+      modes[kReasoning].anywhere = {{style_.think_end, {}, kAnswer}};
       modes[kStart] = modes[kAnswer];
       modes[kStart].at_start.push_back(
-          {std::string(1, kAnyBlanks) + style_.think_begin, {}, kThoughts});
+          {std::string(1, kAnyBlanks) + style_.think_begin, {}, kReasoning});
     }
     return finish(watched_text(builder_, modes, first, WatchEnd::anywhere));
   }
@@ -111,7 +110,7 @@ class CallGrammar {
  private:
   // The phases of a reply. The answer is all text that is not reasoning; in some styles a call can
   // occur only at its beginning or after another call.
-  enum Mode : std::size_t { kStart, kThoughts, kAnswer, kBetween, kPythonTag, kEnd, kModes };
+  enum Mode : std::size_t { kStart, kReasoning, kAnswer, kBetween, kPythonTag, kEnd, kModes };
 
   void add_marks(std::vector<WatchMode>& modes);
   std::shared_ptr<const Grammar> finish(Expr reply) {
@@ -337,7 +336,7 @@ void CallGrammar::add_llama_heads(WatchMode& mode) {
 std::shared_ptr<const Grammar> CallGrammar::make_forced(std::string_view only,
                                                         std::string_view prompt) {
   std::erase_if(tools_, [&](const Tool& tool) { return !only.empty() && tool.name != only; });
-  return finish(after_thoughts(builder_, style_, prompt, json_call(builder_.nothing())));
+  return finish(after_reasoning(builder_, style_, prompt, json_call(builder_.nothing())));
 }
 
 // The mark's text, in which its blanks are repeated blanks, followed by its rule.
@@ -379,8 +378,8 @@ std::shared_ptr<const Grammar> CallGrammar::make_or_answer(const AnswerSchema& a
                    std::span(&whole, 1));
     held = builder_.call(rules.front());
   }
-  return finish(after_thoughts(builder_, style_, prompt,
-                               builder_.choice({builder_.sequence({call, more}), held})));
+  return finish(after_reasoning(builder_, style_, prompt,
+                                builder_.choice({builder_.sequence({call, more}), held})));
 }
 
 }  // namespace
@@ -389,7 +388,7 @@ std::shared_ptr<const Grammar> tool_grammar(const ReplyStyle& style, JsonNode to
                                             std::string_view prompt, CallCount count,
                                             std::string_view source, SchemaNotes* notes) {
   if (style.tools == ToolCallStyle::none) return nullptr;
-  return CallGrammar(style, tools, count, source, notes).make(begins_with_thoughts(style, prompt));
+  return CallGrammar(style, tools, count, source, notes).make(begins_with_reasoning(style, prompt));
 }
 
 std::shared_ptr<const Grammar> forced_call_grammar(const ReplyStyle& style, JsonNode tools,
@@ -411,7 +410,7 @@ std::shared_ptr<const Grammar> answer_grammar(const ReplyStyle& style, const Ans
     held = builder.call(rules.front());
   }
   const std::int32_t root = builder.rule("reply");
-  builder.define(root, after_thoughts(builder, style, prompt, held));
+  builder.define(root, after_reasoning(builder, style, prompt, held));
   return builder.finish(root);
 }
 

@@ -245,7 +245,7 @@ RequestId Engine::submit(EngineRequest request) {
                .at_text_start = request.at_text_start,
                .grammar = grammars_->matcher_of(request.grammar, request.shown),
                .shown = request.shown,
-               .thoughts = request.thoughts});
+               .reasoning = request.reasoning});
   active_[id] = std::make_unique<Active>(Active{id, std::move(request), std::move(reply)});
   active_[id]->report.id = id;
   if (session_.state().fixed() != nullptr && options_.reuse_prefixes) {

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "chat/chat_file.h"
 #include "chat/chat_template.h"
+#include "chat/conversation.h"
 #include "engine/engine.h"
 
 namespace leq {

@@ -51,7 +51,7 @@ inline constexpr std::int64_t kMessageInterval = 512;
 
 // Ascending positions of a prompt, at most max(most, 2) of them:
 // - before the prompt's last special token, which begins the reply of a chat (the next turn's
-//   prompt may differ after it, because thoughts are omitted); without a special token, before the
+//   prompt may differ after it, because reasoning is omitted); without a special token, before the
 //   prompt's last token, for requests with the same prompt;
 // - before the second occurrence of that token, the end of the first message: a system message that
 //   other chats share;

@@ -8,7 +8,6 @@
 #include "backend/kv_types.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/json.h"
 #include "base/text.h"
 #include "engine/engine.h"
 #include "format/leq_layout.h"

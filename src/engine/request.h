@@ -92,9 +92,9 @@ struct EngineRequest {
   // ends as with an end token.
   std::shared_ptr<const Grammar> grammar = nullptr;
   std::vector<Token> shown = {};  // special tokens whose text is shown (tool_calls.h)
-  std::shared_ptr<const ThoughtBudget> thoughts = nullptr;  // limit on reasoning (thoughts.h)
-  int priority = 0;                                         // higher priorities are served first
-  std::optional<double> seconds = {};                       // time limit after submission
+  std::shared_ptr<const ReasoningBudget> reasoning = nullptr;  // limit on reasoning (reasoning.h)
+  int priority = 0;                                            // higher priorities are served first
+  std::optional<double> seconds = {};                          // time limit after submission
   Replay replay = {};
   // The probable text of the reply. Its tokens are used as draft tokens before all other drafts, as
   // many per step as fit. Like all draft tokens they do not change the reply.

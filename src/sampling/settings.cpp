@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/json.h"
 #include "base/text.h"
 
 namespace leq {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "chat/thoughts.h"
+#include "chat/reasoning.h"
 #include "chat/tool_grammar.h"
 #include "server/api_fields.h"
 
@@ -20,7 +20,7 @@ void set_grammar(const ApiModel& model, GenerationCall& call, const std::string&
 }
 
 // The part of a grammar's cache key that does not depend on its schemas.
-std::string key_of(std::string_view kind, ThoughtState thinking, bool flag) {
+std::string key_of(std::string_view kind, ReasoningState thinking, bool flag) {
   return std::string(kind) + (flag ? " one " : " any ") +
          std::to_string(static_cast<int>(thinking)) + " ";
 }
@@ -37,7 +37,7 @@ void set_gbnf(const AnswerFormat& format, const ApiModel& model, GenerationCall&
 }
 
 // Shows only the special tokens of reasoning; text that looks like a tool call is content.
-void show_thoughts(const ApiModel& model, GenerationCall& call) {
+void show_reasoning(const ApiModel& model, GenerationCall& call) {
   ReplyStyle style = model.style;
   style.tools = ToolCallStyle::none;
   call.shown = shown_tokens(style, model.tokenizer);
@@ -54,7 +54,7 @@ class ChatGrammar {
         model_(model),
         call_(call),
         prompt_(call.prompt_texts.front()),
-        thinking_(thinking_after(model.style, prompt_)) {
+        thinking_(reasoning_after(model.style, prompt_)) {
     const JsonNode several = given_field(body, "parallel_tool_calls");
     if (several && !flag_field(body, "parallel_tool_calls")) count_ = CallCount::one;
   }
@@ -64,7 +64,7 @@ class ChatGrammar {
     compile(key, [&](SchemaNotes* notes) {
       return forced_call_grammar(model_.style, tools_, only, prompt_, tools_member_, notes);
     });
-    show_thoughts(model_, call_);
+    show_reasoning(model_, call_);
     call_.use = ReplyUse::forced;
   }
   void call_or_answer() {
@@ -86,10 +86,10 @@ class ChatGrammar {
     compile(key, [&](SchemaNotes* notes) {
       return answer_grammar(model_.style, answer_, prompt_, notes);
     });
-    if (thinking_ == ThoughtState::none) {
+    if (thinking_ == ReasoningState::none) {
       call_.use = ReplyUse::plain;
     } else {
-      show_thoughts(model_, call_);
+      show_reasoning(model_, call_);
     }
   }
   // Allows any text before a tool call, in addition to calls.
@@ -119,7 +119,7 @@ class ChatGrammar {
   const ApiModel& model_;
   GenerationCall& call_;
   const std::string& prompt_;
-  ThoughtState thinking_;
+  ReasoningState thinking_;
   CallCount count_ = CallCount::any;
 };
 
@@ -163,7 +163,7 @@ void set_text_grammar(const AnswerFormat& format, const ApiModel& model, Generat
   if (format.kind == Kind::any) return;
   if (format.kind == Kind::gbnf) return set_gbnf(format, model, call);
   const std::string member = marked_field(format.member);
-  set_grammar(model, call, key_of("text", ThoughtState::none, false) + schema_text(format), [&] {
+  set_grammar(model, call, key_of("text", ReasoningState::none, false) + schema_text(format), [&] {
     CompiledGrammar made;
     made.grammar = answer_grammar({}, {format.schema, member, format.strict}, "", &made.notes);
     return made;

@@ -152,7 +152,7 @@ int read_logprobs(CallStyle style, JsonNode body, const ApiModel& model) {
 }
 
 ThinkingSettings read_thinking(JsonNode body, const ApiModel& model) {
-  ThinkingSettings thinking = {.tokens = model.thought_tokens};
+  ThinkingSettings thinking = {.tokens = model.reasoning_tokens};
   const JsonNode variables = object_field(body, "chat_template_kwargs");
   const JsonNode enabled = given_field(variables, "enable_thinking");
   if (enabled && enabled.is_boolean()) thinking.enabled = enabled.boolean();

@@ -46,7 +46,7 @@ void ChatBuilder::end_turn() {
   if (std::exchange(has_user_, false)) add(message("user", std::exchange(user_, {})));
   if (!std::exchange(has_turn_, false)) return;
   Json turn = message("assistant", std::exchange(said_, {}));
-  if (!thoughts_.empty()) turn["reasoning_content"] = std::exchange(thoughts_, {});
+  if (!reasoning_.empty()) turn["reasoning_content"] = std::exchange(reasoning_, {});
   if (!calls_.empty()) turn["tool_calls"] = std::exchange(calls_, Json::array());
   add(std::move(turn));
 }
@@ -70,10 +70,10 @@ void ChatBuilder::tool_result(std::string_view id, std::string_view text) {
   add({{"role", "tool"}, {"tool_call_id", id}, {"content", text}});
 }
 
-void ChatBuilder::thoughts(std::string_view text) {
+void ChatBuilder::reasoning(std::string_view text) {
   if (has_user_ || !said_.empty() || !calls_.empty()) end_turn();
   has_turn_ = true;
-  thoughts_ += text;
+  reasoning_ += text;
 }
 
 void ChatBuilder::assistant(std::string_view text) {

@@ -42,7 +42,7 @@ class ChatBuilder {
   void system(std::string_view text);
   void user(std::string_view text);
   void tool_result(std::string_view id, std::string_view text);
-  void thoughts(std::string_view text);
+  void reasoning(std::string_view text);
   void assistant(std::string_view text);
   void call(std::string_view id, std::string_view name, std::string_view arguments);
   bool empty() const { return messages_.empty() && lead_.empty() && !has_turn_ && !has_user_; }
@@ -54,7 +54,7 @@ class ChatBuilder {
   Json messages_ = Json::array();
   std::string lead_;  // system text before all messages
   bool has_lead_ = false, has_turn_ = false, has_user_ = false;
-  std::string thoughts_, said_, user_;
+  std::string reasoning_, said_, user_;
   Json calls_ = Json::array();
 };
 

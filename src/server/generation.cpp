@@ -96,7 +96,7 @@ EngineCall Generation::engine_call(std::optional<double> most_seconds) const {
       request.grammar = call_.grammar;
       request.shown = call_.shown;
       request.seconds = most_seconds;
-      request.thoughts = call_.thoughts;
+      request.reasoning = call_.reasoning;
       wanted.requests.push_back(std::move(request));
     }
   }
@@ -230,13 +230,13 @@ ChoicePiece Generation::read(std::size_t index, const ReplyUpdate& update) {
   piece.tokens = update.tokens;
   if (call_.use == ReplyUse::forced) {
     ReplyPiece parts = readers_[index].push(update.text);
-    piece.thoughts = std::move(parts.thoughts);
+    piece.reasoning = std::move(parts.reasoning);
     held_[index] += parts.content;
   } else if (call_.use == ReplyUse::plain) {
     piece.content = update.text;
   } else {
     ReplyPiece parts = readers_[index].push(update.text);
-    piece.thoughts = std::move(parts.thoughts);
+    piece.reasoning = std::move(parts.reasoning);
     piece.content = std::move(parts.content);
     piece.calls = std::move(parts.calls);
   }
@@ -245,7 +245,7 @@ ChoicePiece Generation::read(std::size_t index, const ReplyUpdate& update) {
 
 // Adds the piece to the choice and sends it to the client of a stream.
 bool Generation::add(Choice& choice, const ChoicePiece& piece) {
-  choice.thoughts += piece.thoughts;
+  choice.reasoning += piece.reasoning;
   choice.content += piece.content;
   for (const ToolCallPiece& call : piece.calls) {
     if (call.index >= choice.calls.size()) {
@@ -257,15 +257,15 @@ bool Generation::add(Choice& choice, const ChoicePiece& piece) {
   }
   choice.tokens.insert(choice.tokens.end(), piece.tokens.begin(), piece.tokens.end());
   choice.logprobs.insert(choice.logprobs.end(), piece.logprobs.begin(), piece.logprobs.end());
-  const bool has_text = !piece.content.empty() || !piece.thoughts.empty() || !piece.calls.empty();
+  const bool has_text = !piece.content.empty() || !piece.reasoning.empty() || !piece.calls.empty();
   const bool has_more = has_text || (call_.top_logprobs >= 0 && !piece.logprobs.empty());
   const bool sent = !call_.stream || !has_more || write(writer_->more(choice, piece));
   for (const TokenLogprobs& token : piece.logprobs) {
     choice.logprob_characters += characters_begun(model_.tokenizer.token_bytes(token.id));
   }
-  const bool only_thoughts =
-      !piece.thoughts.empty() && piece.content.empty() && piece.calls.empty();
-  if (only_thoughts) choice.thought_tokens += std::ssize(piece.tokens);
+  const bool only_reasoning =
+      !piece.reasoning.empty() && piece.content.empty() && piece.calls.empty();
+  if (only_reasoning) choice.reasoning_tokens += std::ssize(piece.tokens);
   return sent;
 }
 
@@ -273,12 +273,12 @@ bool Generation::finish(Choice& choice) {
   ChoicePiece rest;
   if (call_.use == ReplyUse::read) {
     ReplyPiece parts = readers_[choice.index].finish();
-    rest.thoughts = std::move(parts.thoughts);
+    rest.reasoning = std::move(parts.reasoning);
     rest.content = std::move(parts.content);
     rest.calls = std::move(parts.calls);
   } else if (call_.use == ReplyUse::forced) {
     ReplyPiece parts = readers_[choice.index].finish();
-    rest.thoughts = std::move(parts.thoughts);
+    rest.reasoning = std::move(parts.reasoning);
     held_[choice.index] += parts.content;
     read_forced_call(choice, rest);
   }

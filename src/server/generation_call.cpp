@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "chat/thoughts.h"
+#include "chat/reasoning.h"
 #include "server/api_fields.h"
 #include "server/call_format.h"
 #include "server/call_settings.h"
@@ -47,12 +47,12 @@ void read_chat(JsonNode body, const AnswerFormat& format, const ApiModel& model,
   set_chat_grammar(body, format, read_tool_choice(body), model, call);
   const ThinkingSettings thinking = read_thinking(body, model);
   if (thinking.tokens < 0) return;
-  auto budget = thought_budget(model.style, call.prompt_texts.front(), model.tokenizer,
-                               thinking.tokens > 0 ? model.thought_words : std::string());
+  auto budget = reasoning_budget(model.style, call.prompt_texts.front(), model.tokenizer,
+                                 thinking.tokens > 0 ? model.reasoning_words : std::string());
   if (budget == nullptr) return;
   budget->tokens = thinking.tokens;
   budget->vocabulary = model.vocabulary;
-  call.thoughts = std::move(budget);
+  call.reasoning = std::move(budget);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 
 #include "base/json.h"
 #include "chat/chat_template.h"
-#include "chat/thoughts.h"
+#include "chat/reasoning.h"
 #include "chat/tool_calls.h"
 #include "engine/engine.h"
 #include "sampling/settings.h"
@@ -22,7 +22,7 @@
 namespace leq {
 
 // Text inserted when reasoning is cut off at its limit.
-inline constexpr std::string_view kThoughtWords =
+inline constexpr std::string_view kReasoningWords =
     "\n\nThere is no time left to think; I answer now.\n";
 
 // A model's properties and default settings for parsing requests; references must outlive it.
@@ -39,8 +39,8 @@ struct ApiModel {
   StopRules stop = {};             // its token limit is a default; the rest applies to all replies
   // Default limits on reasoning: maximum tokens (-1: no limit), and the text inserted when it is
   // cut off at the limit.
-  std::int64_t thought_tokens = -1;
-  std::string thought_words = std::string(kThoughtWords);
+  std::int64_t reasoning_tokens = -1;
+  std::string reasoning_words = std::string(kReasoningWords);
   std::string chat_error = {};          // why chats are unavailable, if `chat` is null
   bool template_has_tools = true;       // the template renders tools
   bool template_has_developer = false;  // the template supports the role "developer"
@@ -64,7 +64,7 @@ constexpr bool is_chat(CallStyle style) {
 // How a reply's text is split into content and tool calls.
 enum class ReplyUse : std::uint8_t {
   plain,   // all of it is content
-  read,    // split into content, thoughts and calls (tool_calls.h)
+  read,    // split into content, reasoning and calls (tool_calls.h)
   forced,  // it is one call {"name", "arguments"}, which the client required
 };
 
@@ -83,7 +83,7 @@ struct GenerationCall {
   JsonNode tools = {};                  // from the body, which must outlive the call
   JsonNode asked = {};                  // the original request, if it was converted to a chat
   std::vector<std::string> notes = {};  // requested features that the reply lacks
-  std::shared_ptr<const ThoughtBudget> thoughts;
+  std::shared_ptr<const ReasoningBudget> reasoning;
   int top_logprobs = -1;  // negative: none
   bool stream = false;
   bool include_usage = false;

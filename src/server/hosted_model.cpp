@@ -31,8 +31,8 @@ ApiModel HostedModel::api_model(const HostOptions& options) {
   api.sampling = options.sampling;
   api.sampling.seed = options.seed.value_or(0);
   api.has_seed = options.seed.has_value();
-  api.thought_tokens = options.thought_tokens;
-  api.thought_words = options.thought_words;
+  api.reasoning_tokens = options.reasoning_tokens;
+  api.reasoning_words = options.reasoning_words;
   api.stop.max_tokens = options.max_tokens;
   return api;
 }

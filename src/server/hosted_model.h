@@ -28,8 +28,8 @@ struct HostOptions {
   std::int64_t max_tokens = -1;
   std::string chat_template;  // the name of a format; empty: the model's own template
   bool enable_thinking = true;
-  std::int64_t thought_tokens = -1;  // limit of reasoning tokens; -1: no limit
-  std::string thought_words = std::string(kThoughtWords);  // inserted at a cutoff
+  std::int64_t reasoning_tokens = -1;  // limit of reasoning tokens; -1: no limit
+  std::string reasoning_words = std::string(kReasoningWords);  // inserted at a cutoff
   std::size_t most_waiting = 64;  // limit of queued replies; more are rejected
   // Folder for saved slots and for the prefix cache's texts, which are stored between runs.
   std::optional<std::filesystem::path> slot_folder;

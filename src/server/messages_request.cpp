@@ -136,7 +136,7 @@ class MessagesReader {
     for (const JsonNode block : content) {
       const std::string type = type_of_block(block, "messages");
       if (type == "thinking") {
-        messages_.thoughts(text_field(block, "thinking").value_or(""));
+        messages_.reasoning(text_field(block, "thinking").value_or(""));
       } else if (type == "tool_use") {
         const auto id = text_field(block, "id"), name = text_field(block, "name");
         if (!id || !name) field_error("messages", "id and name in a tool_use", block);

@@ -82,7 +82,7 @@ std::string MessagesWriter::open(Kind kind, Json block) {
 std::string MessagesWriter::close() {
   if (kind_ == Kind::none) return "";
   std::string events;
-  if (kind_ == Kind::thoughts) {
+  if (kind_ == Kind::reasoning) {
     const Json signature = {{"type", "signature_delta"}, {"signature", "none"}};
     events = event("content_block_delta", {{"index", index_}, {"delta", signature}});
   }
@@ -97,8 +97,8 @@ std::string MessagesWriter::add(Kind kind, const char* type, const char* member,
   if (text.empty()) return "";
   std::string events;
   if (kind_ != kind) {
-    Json block = {{"type", kind == Kind::thoughts ? "thinking" : "text"}, {member, ""}};
-    if (kind == Kind::thoughts) block["signature"] = "";
+    Json block = {{"type", kind == Kind::reasoning ? "thinking" : "text"}, {member, ""}};
+    if (kind == Kind::reasoning) block["signature"] = "";
     events = open(kind, std::move(block));
   }
   return events + event("content_block_delta",
@@ -106,7 +106,7 @@ std::string MessagesWriter::add(Kind kind, const char* type, const char* member,
 }
 
 std::string MessagesWriter::more(const Choice& choice, const ChoicePiece& piece) {
-  std::string events = add(Kind::thoughts, "thinking_delta", "thinking", piece.thoughts);
+  std::string events = add(Kind::reasoning, "thinking_delta", "thinking", piece.reasoning);
   events += add(Kind::text, "text_delta", "text", piece.content);
   for (const ToolCallPiece& call : piece.calls) {
     if (kind_ != Kind::call || call_index_ != call.index) {
@@ -141,8 +141,9 @@ std::string MessagesWriter::failed(const Error& error) {
 std::string MessagesWriter::whole(const std::vector<Choice>& choices) {
   const Choice& choice = choices.front();
   Json content = Json::array();
-  if (!choice.thoughts.empty()) {
-    content.push_back({{"type", "thinking"}, {"thinking", choice.thoughts}, {"signature", "none"}});
+  if (!choice.reasoning.empty()) {
+    content.push_back(
+        {{"type", "thinking"}, {"thinking", choice.reasoning}, {"signature", "none"}});
   }
   if (!choice.content.empty()) {
     content.push_back({{"type", "text"}, {"text", choice.content}});

@@ -22,7 +22,7 @@ class MessagesWriter : public ReplyWriter {
   std::string whole(const std::vector<Choice>& choices) override;
 
  private:
-  enum class Kind : std::uint8_t { none, thoughts, text, call };
+  enum class Kind : std::uint8_t { none, reasoning, text, call };
 
   std::string event(const std::string& type, Json members) const;
   std::string open(Kind kind, Json block);

@@ -172,7 +172,7 @@ std::string OpenAiWriter::more(const Choice& choice, const ChoicePiece& piece) {
   if (call_.style == CallStyle::chat) {
     content = Json::object();
     if (!piece.content.empty()) content["content"] = piece.content;
-    if (!piece.thoughts.empty()) content["reasoning_content"] = piece.thoughts;
+    if (!piece.reasoning.empty()) content["reasoning_content"] = piece.reasoning;
     Json calls = Json::array();
     for (const ToolCallPiece& call : piece.calls) calls.push_back(tool_piece_json(call, choice));
     if (!piece.calls.empty()) content["tool_calls"] = std::move(calls);
@@ -215,8 +215,8 @@ Json OpenAiWriter::usage_json(const std::vector<Choice>& choices) const {
                 {"completion_tokens", counts.reply},
                 {"total_tokens", counts.prompt + counts.reply},
                 {"prompt_tokens_details", {{"cached_tokens", counts.cached}}}};
-  if (counts.thoughts > 0) {
-    usage["completion_tokens_details"] = Json::object({{"reasoning_tokens", counts.thoughts}});
+  if (counts.reasoning > 0) {
+    usage["completion_tokens_details"] = Json::object({{"reasoning_tokens", counts.reasoning}});
   }
   return usage;
 }
@@ -247,7 +247,7 @@ Json OpenAiWriter::whole_choice(const Choice& choice) const {
     return json;
   }
   Json message = {{"role", "assistant"}, {"content", choice.content}, {"refusal", nullptr}};
-  if (!choice.thoughts.empty()) message["reasoning_content"] = choice.thoughts;
+  if (!choice.reasoning.empty()) message["reasoning_content"] = choice.reasoning;
   if (!choice.calls.empty()) {
     Json calls = Json::array();
     for (const Choice::Call& call : choice.calls) calls.push_back(tool_call_json(call));

@@ -51,7 +51,7 @@ TokenCounts count_tokens(const GenerationCall& call, const std::vector<Choice>& 
   for (const auto& prompt : call.prompts) counts.prompt += std::ssize(prompt);
   for (const Choice& choice : choices) {
     counts.reply += std::ssize(choice.end.tokens);
-    counts.thoughts += choice.thought_tokens;
+    counts.reasoning += choice.reasoning_tokens;
     if (choice.index % call.choices == 0) counts.cached += choice.end.cached_tokens;
   }
   return counts;

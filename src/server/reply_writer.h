@@ -17,7 +17,7 @@ namespace leq {
 struct Choice {
   std::size_t index = 0;
   std::size_t prompt = 0;  // index of its prompt in the call
-  std::string thoughts, content;
+  std::string reasoning, content;
   struct Call {
     std::string id, name, arguments;
   };
@@ -25,20 +25,20 @@ struct Choice {
   std::vector<TokenLogprobs> logprobs;
   std::vector<Token> tokens;
   std::int64_t logprob_characters = 0;  // number of characters before the next token
-  std::int64_t thought_tokens = 0;
+  std::int64_t reasoning_tokens = 0;
   EngineReply end;                     // set when the reply ends
   std::string_view interruption = {};  // the cause of an interruption; empty: none
 };
 
 // An addition to a choice.
 struct ChoicePiece {
-  std::string thoughts, content;
+  std::string reasoning, content;
   std::vector<ToolCallPiece> calls;
   std::vector<TokenLogprobs> logprobs;
   std::vector<Token> tokens;
 
   bool empty() const {
-    return thoughts.empty() && content.empty() && calls.empty() && logprobs.empty() &&
+    return reasoning.empty() && content.empty() && calls.empty() && logprobs.empty() &&
            tokens.empty();
   }
 };
@@ -72,7 +72,7 @@ std::string random_id();
 
 // Token counts: all prompts (each counted once), their cached tokens, all replies, their reasoning.
 struct TokenCounts {
-  std::int64_t prompt = 0, cached = 0, reply = 0, thoughts = 0;
+  std::int64_t prompt = 0, cached = 0, reply = 0, reasoning = 0;
 };
 TokenCounts count_tokens(const GenerationCall& call, const std::vector<Choice>& choices);
 // The call's notes on features that the reply lacks, as a JSON array.

@@ -114,9 +114,9 @@ class ResponsesReader {
                                    content_text(item.find("output"), "input"));
     }
     if (type == "reasoning") {
-      const std::string thoughts = content_text(given_field(item, "content"), "input");
+      const std::string reasoning = content_text(given_field(item, "content"), "input");
       const std::string summary = content_text(given_field(item, "summary"), "input");
-      return messages_.thoughts(thoughts.empty() ? summary : thoughts);
+      return messages_.reasoning(reasoning.empty() ? summary : reasoning);
     }
     if (type == "item_reference") {
       field_error("input", "item_reference is not supported: nothing is kept between requests");

@@ -5,8 +5,8 @@
 namespace leq {
 namespace {
 
-const char* delta_type(bool thoughts) {
-  return thoughts ? "response.reasoning_text" : "response.output_text";
+const char* delta_type(bool reasoning) {
+  return reasoning ? "response.reasoning_text" : "response.output_text";
 }
 
 // The request's member unchanged, or `fallback` if it is absent.
@@ -36,7 +36,7 @@ std::string ResponsesWriter::item_event(const std::string& type, Json members, b
 }
 
 Json ResponsesWriter::part_json(const std::string& text) const {
-  if (item_.kind == Kind::thoughts) return {{"type", "reasoning_text"}, {"text", text}};
+  if (item_.kind == Kind::reasoning) return {{"type", "reasoning_text"}, {"text", text}};
   return {{"type", "output_text"},
           {"text", text},
           {"annotations", Json::array()},
@@ -50,7 +50,7 @@ Json ResponsesWriter::item_json(bool is_whole) const {
             {"name", item_.name},      {"arguments", item_.text}, {"status", status}};
   }
   Json content = Json::array({part_json(item_.text)});
-  if (item_.kind == Kind::thoughts) {
+  if (item_.kind == Kind::reasoning) {
     return {{"type", "reasoning"},          {"id", item_.id},
             {"summary", Json::array()},     {"content", std::move(content)},
             {"encrypted_content", nullptr}, {"status", status}};
@@ -66,7 +66,7 @@ Json ResponsesWriter::item_json(bool is_whole) const {
 std::string ResponsesWriter::open(Kind kind, const Choice::Call* call, std::size_t index) {
   std::string events = close(true);
   item_ = {.kind = kind, .call = index};
-  item_.id = (kind == Kind::thoughts ? "rs_" : kind == Kind::text ? "msg_" : "fc_") + random_id();
+  item_.id = (kind == Kind::reasoning ? "rs_" : kind == Kind::text ? "msg_" : "fc_") + random_id();
   if (call != nullptr) {
     item_.name = call->name;
     item_.call_id = call->id;
@@ -89,7 +89,7 @@ std::string ResponsesWriter::close(bool is_whole) {
   } else {
     Json done = {{"text", item_.text}};
     if (item_.kind == Kind::text) done["logprobs"] = Json::array();
-    events = item_event(std::string(delta_type(item_.kind == Kind::thoughts)) + ".done",
+    events = item_event(std::string(delta_type(item_.kind == Kind::reasoning)) + ".done",
                         std::move(done), true);
     events += item_event("response.content_part.done", {{"part", part_json(item_.text)}}, true);
   }
@@ -107,7 +107,7 @@ std::string ResponsesWriter::add(Kind kind, const std::string& text) {
   item_.text += text;
   Json members = {{"delta", text}};
   if (kind == Kind::text) members["logprobs"] = Json::array();
-  return events + item_event(std::string(delta_type(kind == Kind::thoughts)) + ".delta",
+  return events + item_event(std::string(delta_type(kind == Kind::reasoning)) + ".delta",
                              std::move(members), true);
 }
 
@@ -151,7 +151,7 @@ std::string ResponsesWriter::begin(const std::vector<Choice>&) {
 }
 
 std::string ResponsesWriter::more(const Choice& choice, const ChoicePiece& piece) {
-  std::string events = add(Kind::thoughts, piece.thoughts);
+  std::string events = add(Kind::reasoning, piece.reasoning);
   events += add(Kind::text, piece.content);
   for (const ToolCallPiece& call : piece.calls) {
     if (item_.kind != Kind::call || item_.call != call.index) {
@@ -176,7 +176,7 @@ void ResponsesWriter::set_end(const std::vector<Choice>& choices) {
   usage_ = {{"input_tokens", counts.prompt},
             {"input_tokens_details", {{"cached_tokens", counts.cached}}},
             {"output_tokens", counts.reply},
-            {"output_tokens_details", {{"reasoning_tokens", counts.thoughts}}},
+            {"output_tokens_details", {{"reasoning_tokens", counts.reasoning}}},
             {"total_tokens", counts.prompt + counts.reply}};
   const Choice& choice = choices.front();
   const StopReason reason = choice.end.stopped;
@@ -201,7 +201,7 @@ std::string ResponsesWriter::failed(const Error& error) {
 
 std::string ResponsesWriter::whole(const std::vector<Choice>& choices) {
   const Choice& choice = choices.front();
-  ChoicePiece all = {.thoughts = choice.thoughts, .content = choice.content};
+  ChoicePiece all = {.reasoning = choice.reasoning, .content = choice.content};
   for (std::size_t i = 0; i < choice.calls.size(); ++i) {
     all.calls.push_back({i, choice.calls[i].name, choice.calls[i].arguments});
   }

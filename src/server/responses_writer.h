@@ -22,7 +22,7 @@ class ResponsesWriter : public ReplyWriter {
   std::string whole(const std::vector<Choice>& choices) override;
 
  private:
-  enum class Kind : std::uint8_t { none, thoughts, text, call };
+  enum class Kind : std::uint8_t { none, reasoning, text, call };
   // The current item.
   struct Item {
     Kind kind = Kind::none;

@@ -21,19 +21,19 @@ struct Call {
 };
 
 struct Whole {
-  std::string thoughts, content;
+  std::string reasoning, content;
   std::vector<Call> calls;
   bool operator==(const Whole&) const = default;
 };
 
 std::ostream& operator<<(std::ostream& out, const Whole& whole) {
-  out << "thoughts [" << whole.thoughts << "] content [" << whole.content << "]";
+  out << "reasoning [" << whole.reasoning << "] content [" << whole.content << "]";
   for (const Call& call : whole.calls) out << " call " << call.name << "(" << call.arguments << ")";
   return out;
 }
 
 void add(Whole& whole, const ReplyPiece& piece) {
-  whole.thoughts += piece.thoughts;
+  whole.reasoning += piece.reasoning;
   whole.content += piece.content;
   for (const ToolCallPiece& part : piece.calls) {
     if (part.index == whole.calls.size()) {
@@ -80,7 +80,7 @@ const std::vector<Recorded>& replies() {
       {none, "<think>\nHm.\n</think>\n\nYes. <tool_call>", {"Hm.", "Yes. <tool_call>", {}}},
       {hermes, " A <b> & 3 < 4 \n", {"", " A <b> & 3 < 4 \n", {}}},
       {hermes, "Hm.\n</think>\nYes.", {"Hm.", "Yes.", {}}, "<|im_start|>assistant\n<think>\n"},
-      {hermes, "only thoughts", {"only thoughts", "", {}}, "<think>"},
+      {hermes, "only reasoning", {"only reasoning", "", {}}, "<think>"},
       {hermes,
        "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": [1, {\"y\": "
        "\"}\\\"\"}]}}\n</tool_call>",

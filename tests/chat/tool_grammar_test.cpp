@@ -63,7 +63,7 @@ class Automaton {
 };
 
 struct Told {
-  std::string thoughts, content;
+  std::string reasoning, content;
   std::vector<std::pair<std::string, std::string>> calls;
 };
 
@@ -71,7 +71,7 @@ Told read(const Watched& watched, JsonNode tools, const std::string& text) {
   ReplyReader reader(watched.style, watched.prompt, true, tools);
   Told told;
   const auto add = [&](const ReplyPiece& piece) {
-    told.thoughts += piece.thoughts;
+    told.reasoning += piece.reasoning;
     told.content += piece.content;
     for (const ToolCallPiece& call : piece.calls) {
       told.calls.resize(std::max(told.calls.size(), call.index + 1));
@@ -240,16 +240,16 @@ TEST(ToolGrammar, AMarkIsFoundWhereverItStands) {
   }
 }
 
-TEST(ToolGrammar, ThoughtsHoldNoCalls) {
+TEST(ToolGrammar, ReasoningHoldsNoCalls) {
   for (const bool begun : {false, true}) {
     const Watched watched = {.style = {ToolCallStyle::hermes, "<think>", "</think>"},
                              .prompt = begun ? "<think>\n" : "assistant\n"};
     Automaton automaton(watched);
-    const std::string thought = std::string(begun ? "" : "\n<think>") + "<tool_call> hm </think>";
-    EXPECT_TRUE(automaton.accepts(thought));
-    EXPECT_FALSE(automaton.reads(thought + "<tool_call>h"));
-    EXPECT_TRUE(automaton.reads(thought + "<think><tool_call>{"));
-    EXPECT_FALSE(automaton.reads(thought + "<think><tool_call>h"));  // only allowed once
+    const std::string reasoning = std::string(begun ? "" : "\n<think>") + "<tool_call> hm </think>";
+    EXPECT_TRUE(automaton.accepts(reasoning));
+    EXPECT_FALSE(automaton.reads(reasoning + "<tool_call>h"));
+    EXPECT_TRUE(automaton.reads(reasoning + "<think><tool_call>{"));
+    EXPECT_FALSE(automaton.reads(reasoning + "<think><tool_call>h"));  // only allowed once
     EXPECT_EQ(automaton.reads("<tool_call>h"), begun);
     EXPECT_EQ(automaton.reads("a <think> <tool_call>h"), begun);  // also allowed at the start
   }

@@ -265,7 +265,7 @@ TEST(ForcedCalls, ArgumentsOfAnEmptySchemaAreAnObject) {
 constexpr const char* kAnswer =
     R"({"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]})";
 
-TEST(AnswersAfterThoughts, BeginWhereTheThoughtsEnd) {
+TEST(AnswersAfterReasoning, BeginWhereTheReasoningEnds) {
   const Json schema = parse_json(kAnswer, "schema");
   const ReplyStyle style = {ToolCallStyle::none, "<think>", "</think>"};
   const auto of = [&](std::string_view prompt) {
@@ -282,7 +282,7 @@ TEST(AnswersAfterThoughts, BeginWhereTheThoughtsEnd) {
   EXPECT_FALSE(takes(over, "<think>So.</think>{\"n\": 2}"));
 }
 
-TEST(AnswersAfterThoughts, SoDoForcedCallsAndCallsBesideAnAnswer) {
+TEST(AnswersAfterReasoning, SoDoForcedCallsAndCallsBesideAnAnswer) {
   const Json schema = parse_json(kAnswer, "schema"), tools = parse_json(kTools, "t");
   const std::vector<std::pair<ToolCallStyle, std::string>> calls = {
       {ToolCallStyle::hermes, "<tool_call>\n{\"name\": \"h\", \"arguments\": {}}\n</tool_call>"},

@@ -180,7 +180,7 @@ TEST(Responses, CallFunctionsAndReadTheirOutputs) {
   EXPECT_EQ(counted.json, expected.json);
 }
 
-TEST(Responses, HoldASchemaAfterThoughts) {
+TEST(Responses, HoldASchemaAfterReasoning) {
   Json body = response_body({{"max_output_tokens", 200}, {"thinking_budget_tokens", 8}});
   body["text"] = {
       {"format", {{"type", "json_schema"}, {"name", "w"}, {"schema", parse_json(kWeather, "w")}}}};
@@ -192,11 +192,11 @@ TEST(Responses, HoldASchemaAfterThoughts) {
   const Json found = parse_json(answer.json["output"][1]["content"][0]["text"].text(), "reply");
   EXPECT_TRUE(found["city"].is_string());
   body["stream"] = true;
-  std::string thoughts;
+  std::string reasoning;
   for (const Event& event : named_events(thinker().served().post("/v1/responses", body).body)) {
-    if (event.name == "response.reasoning_text.delta") thoughts += event.data["delta"].text();
+    if (event.name == "response.reasoning_text.delta") reasoning += event.data["delta"].text();
   }
-  EXPECT_EQ(thoughts, answer.json["output"][0]["content"][0]["text"].text());
+  EXPECT_EQ(reasoning, answer.json["output"][0]["content"][0]["text"].text());
 }
 
 TEST(Responses, RefuseByNameWhatTheyDoNotKeep) {
@@ -263,20 +263,20 @@ TEST(Messages, StreamTheEventsOfTheirBlocks) {
   EXPECT_EQ(events[0].data["message"]["content"].size(), 0u);
   EXPECT_EQ(events[events.size() - 2].name, "message_delta");
   EXPECT_EQ(events.back().name, "message_stop");
-  std::string thoughts, text;
+  std::string reasoning, text;
   std::size_t started = 0, stopped = 0;
   for (const Event& event : events) {
     started += event.name == "content_block_start" ? 1 : 0;
     stopped += event.name == "content_block_stop" ? 1 : 0;
     if (event.name != "content_block_delta") continue;
     const Json& delta = event.data["delta"];
-    if (delta["type"].text() == "thinking_delta") thoughts += delta["thinking"].text();
+    if (delta["type"].text() == "thinking_delta") reasoning += delta["thinking"].text();
     if (delta["type"].text() == "text_delta") text += delta["text"].text();
   }
   ASSERT_EQ(whole.json["content"].size(), 2u) << whole.body;
   EXPECT_EQ(started, 2u);
   EXPECT_EQ(stopped, 2u);
-  EXPECT_EQ(thoughts, whole.json["content"][0]["thinking"].text());
+  EXPECT_EQ(reasoning, whole.json["content"][0]["thinking"].text());
   EXPECT_EQ(text, whole.json["content"][1]["text"].text());
   EXPECT_EQ(events[events.size() - 2].data["delta"]["stop_reason"], whole.json["stop_reason"]);
 }

@@ -40,7 +40,7 @@ ServedModel::Answer ask(const CallingModel& model, const std::string& more) {
   return model.served().post(kChat, asked(more));
 }
 
-TEST(ThinkingRules, AFormatBeginsAfterTheThoughts) {
+TEST(ThinkingRules, AFormatBeginsAfterTheReasoning) {
   const std::string format =
       R"("response_format":{"type":"json_schema","json_schema":{"name":"p","schema":)" + kPlan +
       "}}";
@@ -54,7 +54,7 @@ TEST(ThinkingRules, AFormatBeginsAfterTheThoughts) {
   EXPECT_NO_THROW(parse_json(off.json["choices"][0]["message"]["content"].text(), "reply"));
 }
 
-TEST(ThinkingRules, ARequiredCallComesAfterTheThoughts) {
+TEST(ThinkingRules, ARequiredCallComesAfterTheReasoning) {
   for (const char* stream : {"false", "true"}) {
     const auto answer =
         ask(thinker(), R"("tool_choice":"required","thinking_budget_tokens":10,"stream":)" +
@@ -66,29 +66,29 @@ TEST(ThinkingRules, ARequiredCallComesAfterTheThoughts) {
   }
 }
 
-TEST(ThinkingRules, ThoughtsEndWithTheirBudget) {
-  const auto thoughts = [&](const std::string& more) {
+TEST(ThinkingRules, ReasoningEndsWithItsBudget) {
+  const auto reasoning = [&](const std::string& more) {
     const auto answer = ask(thinker(), more);
     EXPECT_EQ(answer.status, 200) << answer.body;
     const Json& message = answer.json["choices"][0]["message"];
     return message.contains("reasoning_content") ? message["reasoning_content"].text() : "";
   };
   const Tokenizer& tokenizer = story_model().tokenizer();
-  const std::string free = thoughts(R"("temperature":0)");
+  const std::string free = reasoning(R"("temperature":0)");
   for (const int budget : {1, 5, 20}) {
     const std::string bounded =
-        thoughts(R"("temperature":0,"thinking_budget_tokens":)" + std::to_string(budget));
+        reasoning(R"("temperature":0,"thinking_budget_tokens":)" + std::to_string(budget));
     const std::size_t end = bounded.find("\n\nThere is no time left to think");
     ASSERT_NE(end, std::string::npos) << bounded;
     const std::string own(trim(bounded.substr(0, end)));
     EXPECT_TRUE(free.starts_with(own)) << own;
     EXPECT_LE(tokenizer.encode(own, {}).size(), static_cast<std::size_t>(budget) + 1) << own;
   }
-  EXPECT_EQ(thoughts(R"("reasoning_effort":"none")"), "");
+  EXPECT_EQ(reasoning(R"("reasoning_effort":"none")"), "");
   EXPECT_EQ(free.find("no time left"), std::string::npos);
   ServerOptions options = story_options();
-  options.thought_tokens = 4;
-  options.thought_words = "\nEnough.\n";
+  options.reasoning_tokens = 4;
+  options.reasoning_words = "\nEnough.\n";
   const CallingModel bounded({.name = "caller-bounded", .chat_template = kThinkingTemplate},
                              options);
   EXPECT_NE(ask(bounded, R"("temperature":0)").body.find("Enough."), std::string::npos);

@@ -60,7 +60,7 @@ std::vector<ForeignOption> noted_flags() {
        "--spec-draft-threads-batch -ngld --gpu-layers-draft --n-gpu-layers-draft --spec-draft-ngl "
        "-cd --ctx-size-draft",
        kNoted, "does nothing: a draft model runs where the model does, with its context", 1},
-      {"--reasoning-format", kNoted, "does nothing: thoughts are printed as the model writes them",
+      {"--reasoning-format", kNoted, "does nothing: reasoning is printed as the model writes it",
        1},
   };
 }
@@ -138,7 +138,7 @@ std::vector<ForeignOption> refused_flags() {
       {"--chat-template-file --chat-template-kwargs --skip-chat-parsing --no-skip-chat-parsing",
        kRefused, kTemplate},
       {"--reasoning-budget --reasoning-budget-message", kRefused,
-       "leq-server bounds thoughts; --enable-thinking off leaves them out"},
+       "leq-server limits reasoning; --enable-thinking off leaves it out"},
       {"-rea --reasoning --reasoning-effort --reasoning-preserve --no-reasoning-preserve", kRefused,
        "--enable-thinking on|off says whether the model thinks before it answers"},
       {"-mm --mmproj -mmu --mmproj-url -mmdev --mmproj-device --mmproj-offload "

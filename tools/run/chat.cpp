@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "chat/chat_file.h"
+#include "chat/conversation.h"
 #include "sampling/settings.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/option_words.h"

@@ -325,10 +325,10 @@ ServerOptions read_server_options(const Options& options) {
   if (options.given("alias")) server.name = options.text("alias");
   if (options.given("chat-template")) server.chat_template = options.text("chat-template");
   server.enable_thinking = options.text("enable-thinking") == "on";
-  server.thought_tokens = options.integer("reasoning-budget");
-  if (server.thought_tokens == 0) server.enable_thinking = false;
+  server.reasoning_tokens = options.integer("reasoning-budget");
+  if (server.reasoning_tokens == 0) server.enable_thinking = false;
   if (options.given("reasoning-budget-message")) {
-    server.thought_words = options.text("reasoning-budget-message");
+    server.reasoning_words = options.text("reasoning-budget-message");
   }
   server.ping_seconds = options.real("sse-ping-interval");
   if (server.ping_seconds < 0) server.ping_seconds = kMostSeconds;

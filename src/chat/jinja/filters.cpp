@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/text.h"
-#include "chat/jinja/context.h"
+#include "chat/jinja/interpreter.h"
 
 namespace leq::jinja {
 namespace {
@@ -94,8 +94,8 @@ Value join(Context& context, const Value& value, Values arguments) {
     if (more) out.append(mark);
     more = true;
     out.append(to_text(context, path ? path_attribute(context, element, *path) : element));
-    if (out.size() > kMostOutputBytes)
-      context.wrong("a text of more than ", kMostOutputBytes, " bytes");
+    if (out.size() > kMaxOutputBytes)
+      context.wrong("a text of more than ", kMaxOutputBytes, " bytes");
   }
   return context.heap.text(std::move(out));
 }
@@ -318,8 +318,8 @@ Value indent(Context& context, const Value& value, Values arguments) {
         is_first ? first && truth(*first) : !line.empty() || (blank && truth(*blank));
     if (indents) out.append(margin);
     out.append(line);
-    if (out.size() > kMostOutputBytes)
-      context.wrong("a text of more than ", kMostOutputBytes, " bytes");
+    if (out.size() > kMaxOutputBytes)
+      context.wrong("a text of more than ", kMaxOutputBytes, " bytes");
   }
   return context.heap.text(std::move(out));
 }

@@ -1,4 +1,4 @@
-#include "chat/jinja/lexer.h"
+#include "chat/jinja/syntax.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "chat/jinja/text.h"
+#include "chat/jinja/value.h"
 
 namespace leq::jinja {
 namespace {

@@ -1,21 +1,93 @@
 // Parses Jinja's grammar by recursive descent with bounded depth.
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <initializer_list>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "chat/jinja/syntax.h"
-#include "chat/jinja/token_reader.h"
 
 namespace leq::jinja {
 namespace {
 
+// Reads a template's tokens one after another for the parser, and reports unexpected ones.
+class TokenReader {
+ public:
+  // The last token must be the end token.
+  TokenReader(std::vector<Token> tokens, std::string_view source)
+      : tokens_(std::move(tokens)), source_(source) {}
+
+  const Token& now() const { return tokens_[at_]; }
+  Token take() {
+    Token token = tokens_[at_];
+    if (at_ + 1 < tokens_.size()) ++at_;
+    return token;
+  }
+  bool skip_sign(std::string_view sign) {
+    const bool found = now().is_sign(sign);
+    if (found) take();
+    return found;
+  }
+  bool skip_name(std::string_view name) {
+    const bool found = now().is_name(name);
+    if (found) take();
+    return found;
+  }
+  void expect(Token::Type type, std::string_view what) {
+    if (now().type != type) wrong("expected ", what, ", found ", shown(now()));
+    take();
+  }
+  void expect_sign(std::string_view sign) {
+    if (!skip_sign(sign)) wrong("expected ", sign, ", found ", shown(now()));
+  }
+  void expect_name(std::string_view name) {
+    if (!skip_name(name)) wrong("expected ", name, ", found ", shown(now()));
+  }
+  std::string take_name(std::string_view what) {
+    if (now().type != Token::Type::name) wrong("expected ", what, ", found ", shown(now()));
+    return take().text;
+  }
+
+  template <class... Parts>
+  [[noreturn]] void wrong(const Parts&... parts) const {
+    fail(source_, ": chat template, line ", now().line, ": ", parts...);
+  }
+
+  const Token& after() const { return tokens_[std::min(at_ + 1, tokens_.size() - 1)]; }
+
+  static std::string shown(const Token& token) {
+    switch (token.type) {
+      case Token::Type::end:
+        return "the end of the template";
+      case Token::Type::block_begin:
+        return "{%";
+      case Token::Type::block_end:
+        return "%}";
+      case Token::Type::print_begin:
+        return "{{";
+      case Token::Type::print_end:
+        return "}}";
+      default:
+        return printable(token.text);
+    }
+  }
+
+ private:
+  std::vector<Token> tokens_;
+  std::string_view source_;
+  std::size_t at_ = 0;
+};
+
 using Type = Token::Type;
 
-constexpr int kMostDepth = 200;                // limit of nested brackets, blocks and conditions
-constexpr std::uint32_t kMostTreeDepth = 600;  // limit, including chains of operators
+constexpr int kMaxDepth = 200;                // limit of nested brackets, blocks and conditions
+constexpr std::uint32_t kMaxTreeDepth = 600;  // limit, including chains of operators
 
 class Parser : private TokenReader {
  public:
@@ -31,7 +103,7 @@ class Parser : private TokenReader {
   class Level {
    public:
     explicit Level(Parser& parser) : parser_(parser) {
-      if (++parser_.depth_ > kMostDepth) parser_.wrong("nested deeper than ", kMostDepth);
+      if (++parser_.depth_ > kMaxDepth) parser_.wrong("nested deeper than ", kMaxDepth);
     }
     ~Level() { --parser_.depth_; }
     Level(const Level&) = delete;
@@ -46,7 +118,7 @@ class Parser : private TokenReader {
       if (child == kNoNode) continue;
       node.depth = std::max(node.depth, syntax_.nodes[child].depth + 1);
     }
-    if (node.depth > kMostTreeDepth) wrong("an expression of more than ", kMostTreeDepth, " parts");
+    if (node.depth > kMaxTreeDepth) wrong("an expression of more than ", kMaxTreeDepth, " parts");
     syntax_.nodes.push_back(std::move(node));
     return static_cast<NodeId>(syntax_.nodes.size() - 1);
   }

@@ -1,4 +1,4 @@
-// The syntax tree of a template: nodes in one list, which refer to each other by index.
+// The tokens and the syntax tree of a template.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,32 @@
 
 namespace leq::jinja {
 
+struct Token {
+  enum class Type : std::uint8_t {
+    data,  // text outside of all tags
+    block_begin,
+    block_end,
+    print_begin,
+    print_end,
+    name,
+    text,  // a string literal
+    integer,
+    real,
+    sign,  // an operator or a bracket
+    end    // end of the template
+  };
+  Type type = Type::end;
+  std::string text;  // the token's value: a literal without quotes and escapes
+  std::uint32_t line = 1;
+
+  bool is_name(std::string_view name) const { return type == Type::name && text == name; }
+  bool is_sign(std::string_view sign) const { return type == Type::sign && text == sign; }
+};
+
+// Throws Error naming `source`, the line and the unexpected text. The last token is `end`.
+std::vector<Token> tokenize(std::string_view source_text, std::string_view source);
+
+// The syntax tree: nodes in one list, which refer to each other by index.
 using NodeId = std::uint32_t;
 inline constexpr NodeId kNoNode = 0xffffffff;
 

@@ -1,16 +1,243 @@
-#include "chat/jinja/value.h"
+#include "chat/jinja/interpreter.h"
 
+#include <utf8proc.h>
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <utility>
 
-#include "chat/jinja/context.h"
+#include "base/text.h"
+#include "chat/jinja/value.h"
 
 namespace leq::jinja {
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{512} << 20;
+// White space as defined by Python's str.isspace.
+bool is_space(char32_t c) {
+  return (c >= 9 && c <= 13) || (c >= 28 && c <= 32) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
+         c == 0x3000;
+}
+
+std::size_t character_length(std::string_view bytes) {
+  return std::max<std::size_t>(utf8_length(bytes), 1);
+}
+
+std::string_view last_character(std::string_view bytes) {
+  for (std::size_t length = std::min<std::size_t>(4, bytes.size()); length > 0; --length) {
+    const auto tail = bytes.substr(bytes.size() - length);
+    if (utf8_length(tail) == length) return tail;
+  }
+  return bytes.substr(bytes.size() - 1);
+}
+
+bool is_space(std::string_view character) {
+  return utf8_length(character) > 0 && is_space(decode_utf8(character));
+}
+
+// Whether `characters` contains this character.
+bool holds(std::string_view characters, std::string_view character) {
+  while (!characters.empty()) {
+    const std::size_t length = character_length(characters);
+    if (characters.substr(0, length) == character) return true;
+    characters.remove_prefix(length);
+  }
+  return false;
+}
+
+template <class Drops>
+Text strip_where(const Text& text, Ends ends, const Drops& drops) {
+  std::string_view rest = text.bytes();
+  std::size_t from = 0;
+  if (ends != Ends::right) {
+    while (!rest.empty()) {
+      const auto first = rest.substr(0, character_length(rest));
+      if (!drops(first)) break;
+      rest.remove_prefix(first.size());
+      from += first.size();
+    }
+  }
+  if (ends != Ends::left) {
+    while (!rest.empty()) {
+      const auto last = last_character(rest);
+      if (!drops(last)) break;
+      rest.remove_suffix(last.size());
+    }
+  }
+  return text.slice(from, rest.size());
+}
+
+}  // namespace
+
+Text Text::slice(std::size_t from, std::size_t length) const {
+  Text part;
+  part.bytes_ = bytes_.substr(from, length);
+  part.own_ = own_.substr(from, length);
+  part.safe = safe;
+  return part;
+}
+
+void Text::append(const Text& other) {
+  bytes_ += other.bytes_;
+  own_ += other.own_;
+}
+
+Text stripped(const Text& text, Ends ends) {
+  return strip_where(text, ends, [](std::string_view c) { return is_space(c); });
+}
+
+Text stripped(const Text& text, Ends ends, std::string_view characters) {
+  return strip_where(text, ends, [&](std::string_view c) { return holds(characters, c); });
+}
+
+std::size_t leading_space(std::string_view bytes) {
+  std::size_t at = 0;
+  while (at < bytes.size()) {
+    const auto c = bytes.substr(at, character_length(bytes.substr(at)));
+    if (!is_space(c)) break;
+    at += c.size();
+  }
+  return at;
+}
+
+std::size_t trailing_space(std::string_view bytes) {
+  const std::size_t all = bytes.size();
+  while (!bytes.empty()) {
+    const auto c = last_character(bytes);
+    if (!is_space(c)) break;
+    bytes.remove_suffix(c.size());
+  }
+  return all - bytes.size();
+}
+
+std::vector<Text> split(const Text& text, std::string_view separator, std::int64_t most) {
+  std::vector<Text> parts;
+  std::size_t from = 0;
+  while (most < 0 || std::ssize(parts) < most) {
+    const std::size_t at = text.bytes().find(separator, from);
+    if (at == std::string_view::npos) break;
+    parts.push_back(text.slice(from, at - from));
+    from = at + separator.size();
+  }
+  parts.push_back(text.slice(from, text.size() - from));
+  return parts;
+}
+
+std::vector<Text> split_right(const Text& text, std::string_view separator, std::int64_t most) {
+  std::vector<Text> parts;
+  std::size_t end = text.size();
+  while (most < 0 || std::ssize(parts) < most) {
+    const std::size_t at = text.bytes().substr(0, end).rfind(separator);
+    if (at == std::string_view::npos) break;
+    parts.push_back(text.slice(at + separator.size(), end - at - separator.size()));
+    end = at;
+  }
+  parts.push_back(text.slice(0, end));
+  std::ranges::reverse(parts);
+  return parts;
+}
+
+std::vector<Text> split_space(const Text& text, std::int64_t most) {
+  std::vector<Text> parts;
+  const std::string_view bytes = text.bytes();
+  std::size_t at = leading_space(bytes);
+  while (at < bytes.size()) {
+    if (most >= 0 && std::ssize(parts) == most) {
+      const std::size_t end = bytes.size() - trailing_space(bytes.substr(at));
+      parts.push_back(text.slice(at, end - at));
+      break;
+    }
+    const std::size_t from = at;
+    while (at < bytes.size()) {
+      const auto c = bytes.substr(at, character_length(bytes.substr(at)));
+      if (is_space(c)) break;
+      at += c.size();
+    }
+    parts.push_back(text.slice(from, at - from));
+    at += leading_space(bytes.substr(at));
+  }
+  return parts;
+}
+
+std::vector<Text> split_lines(const Text& text, bool keep_ends) {
+  constexpr std::array<std::string_view, 11> kEnds = {
+      "\r\n", "\n",   "\r",       "\v",           "\f",          "\x1c",
+      "\x1d", "\x1e", "\xc2\x85", "\xe2\x80\xa8", "\xe2\x80\xa9"};
+  std::vector<Text> lines;
+  const std::string_view bytes = text.bytes();
+  std::size_t from = 0, at = 0;
+  while (at < bytes.size()) {
+    const auto end = std::ranges::find_if(
+        kEnds, [&](std::string_view e) { return bytes.substr(at).starts_with(e); });
+    if (end == kEnds.end()) {
+      ++at;
+      continue;
+    }
+    lines.push_back(text.slice(from, at - from + (keep_ends ? end->size() : 0)));
+    at += end->size();
+    from = at;
+  }
+  if (from < bytes.size()) lines.push_back(text.slice(from, bytes.size() - from));
+  return lines;
+}
+
+Text replaced(const Text& text, const Text& from, const Text& to, std::int64_t most) {
+  Text out;
+  std::size_t done = 0;
+  if (from.empty()) {  // inserted between all characters, as in Python
+    for (const std::size_t start : character_starts(text.bytes())) {
+      out.append(text.slice(done, start - done));
+      done = start;
+      if (most != 0) out.append(to);
+      if (most > 0) --most;
+    }
+    return out;
+  }
+  for (; most != 0; --most) {
+    const std::size_t at = text.bytes().find(from.bytes(), done);
+    if (at == std::string_view::npos) break;
+    out.append(text.slice(done, at - done));
+    out.append(to);
+    done = at + from.size();
+  }
+  out.append(text.slice(done, text.size() - done));
+  out.safe = text.safe;
+  return out;
+}
+
+Text escaped(const Text& text) {
+  Text out = text;
+  for (const auto& [from, to] :
+       {std::pair("&", "&amp;"), std::pair(">", "&gt;"), std::pair("<", "&lt;"),
+        std::pair("'", "&#39;"), std::pair("\"", "&#34;")}) {
+    out = replaced(out, Text::foreign(from), Text::foreign(to), -1);
+  }
+  out.safe = true;
+  return out;
+}
+
+std::size_t count_characters(std::string_view bytes) {
+  std::size_t count = 0;
+  for (std::size_t at = 0; at < bytes.size(); ++count) at += character_length(bytes.substr(at));
+  return count;
+}
+
+std::vector<std::size_t> character_starts(std::string_view bytes) {
+  std::vector<std::size_t> starts;
+  for (std::size_t at = 0; at < bytes.size(); at += character_length(bytes.substr(at))) {
+    starts.push_back(at);
+  }
+  starts.push_back(bytes.size());
+  return starts;
+}
+
+namespace {
+
+constexpr std::size_t kMaxBytes = std::size_t{512} << 20;
 
 bool equal_at(const Value& a, const Value& b, int depth) {
-  if (depth > kMostValueDepth) fail("chat template: a value nested deeper than ", kMostValueDepth);
+  if (depth > kMaxValueDepth) fail("chat template: a value nested deeper than ", kMaxValueDepth);
   if (a.is_number() && b.is_number()) {
     return a.is_whole() && b.is_whole() ? a.whole() == b.whole() : a.number() == b.number();
   }
@@ -83,7 +310,7 @@ Value of(double real) {
 
 void Heap::charge(std::size_t bytes) {
   bytes_ += bytes + 64;
-  require(bytes_ <= kMostBytes, "the chat template takes more than ", kMostBytes,
+  require(bytes_ <= kMaxBytes, "the chat template takes more than ", kMaxBytes,
           " bytes of memory for this conversation");
 }
 
@@ -178,6 +405,263 @@ std::string_view type_name(const Value& value) {
       "undefined", "none",        "a boolean", "an integer", "a number", "a text", "a list",
       "a dict",    "a namespace", "a macro",   "a function", "a method", "a loop"};
   return kNames[static_cast<std::size_t>(value.type)];
+}
+
+// Values as text, like Python's str(), repr() and json.dumps().
+namespace {
+
+// Python's repr of a float: the shortest digits, with an exponent outside of 1e-4 ... 1e16.
+std::string real_text(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+  std::array<char, 400> buffer;
+  const auto scientific = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
+                                        std::chars_format::scientific);
+  const std::string text(buffer.data(), scientific.ptr);
+  const int exponent = static_cast<int>(
+      *parse_int(text.substr(text.find('e') + (text[text.find('e') + 1] == '+' ? 2 : 1))));
+  if (exponent < -4 || exponent >= 16) return text;
+  const auto plain =
+      std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::fixed);
+  std::string fixed(buffer.data(), plain.ptr);
+  if (fixed.find('.') == std::string::npos) fixed += ".0";
+  return fixed;
+}
+
+void append_hex(std::string& out, std::uint32_t code, int digits) {
+  for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) {
+    out += "0123456789abcdef"[code >> shift & 15];
+  }
+}
+
+// Characters that Python's repr does not escape, apart from white space and quotes.
+bool is_printable(char32_t c) {
+  if (c == ' ') return true;
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_CO:
+    case UTF8PROC_CATEGORY_CN:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP:
+    case UTF8PROC_CATEGORY_ZS:
+      return false;
+    default:
+      return true;
+  }
+}
+
+std::string text_repr(std::string_view text) {
+  const bool single =
+      text.find('\'') == std::string_view::npos || text.find('"') != std::string_view::npos;
+  const char quote = single ? '\'' : '"';
+  std::string out(1, quote);
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    const char32_t c = length > 0 ? decode_utf8(text) : static_cast<unsigned char>(text[0]);
+    const std::string_view bytes = text.substr(0, std::max<std::size_t>(length, 1));
+    text.remove_prefix(bytes.size());
+    if (c == '\n' || c == '\r' || c == '\t') {
+      out += c == '\n' ? "\\n" : c == '\r' ? "\\r" : "\\t";
+    } else if (bytes[0] == quote || c == '\\') {
+      out += '\\';
+      out += bytes;
+    } else if (length > 0 && is_printable(c)) {
+      out += bytes;
+    } else {
+      out += c < 0x100 ? "\\x" : c < 0x10000 ? "\\u" : "\\U";
+      append_hex(out, c, c < 0x100 ? 2 : c < 0x10000 ? 4 : 8);
+    }
+  }
+  return out + quote;
+}
+
+void append_repr(Context& context, std::string& out, const Value& value, int depth) {
+  context.check_depth(depth);
+  context.step();
+  if (value.is_text()) {
+    out += value.text->safe ? "Markup(" + text_repr(value.bytes()) + ")" : text_repr(value.bytes());
+  } else if (value.is_list()) {
+    const bool tuple = value.list->is_tuple;
+    out += tuple ? "(" : "[";
+    for (const Value& element : value.list->items) {
+      if (&element != value.list->items.data()) out += ", ";
+      append_repr(context, out, element, depth + 1);
+    }
+    if (tuple && value.list->items.size() == 1) out += ',';
+    out += tuple ? ")" : "]";
+  } else if (value.is_dict()) {
+    out += '{';
+    for (const auto& entry : value.dict->items) {
+      if (&entry != value.dict->items.data()) out += ", ";
+      append_repr(context, out, entry.first, depth + 1);
+      out += ": ";
+      append_repr(context, out, entry.second, depth + 1);
+    }
+    out += '}';
+  } else {
+    out += value.is_undefined() ? "Undefined" : to_text(context, value).bytes();
+  }
+  if (out.size() > kMaxOutputBytes)
+    context.wrong("a text of more than ", kMaxOutputBytes, " bytes");
+}
+
+class JsonText {
+ public:
+  JsonText(Context& context, const JsonStyle& style) : context_(context), style_(style) {}
+
+  std::string write(const Value& value) {
+    add(value, 0);
+    return std::move(out_);
+  }
+
+ private:
+  void add(const Value& value, int depth) {
+    context_.check_depth(depth);
+    context_.step();
+    if (value.is_text()) {
+      add_text(value.bytes());
+    } else if (value.is_list()) {
+      out_ += '[';
+      for (const Value& element : value.list->items) {
+        begin(&element != value.list->items.data(), depth + 1);
+        add(element, depth + 1);
+      }
+      close(']', value.list->items.empty(), depth);
+    } else if (value.is_dict()) {
+      add_dict(value, depth);
+    } else if (value.is_number() || value.is_none()) {
+      add_plain(value);
+    } else {
+      context_.wrong("tojson of ", type_name(value));
+    }
+    if (out_.size() > kMaxOutputBytes) {
+      context_.wrong("a text of more than ", kMaxOutputBytes, " bytes");
+    }
+  }
+
+  void add_dict(const Value& value, int depth) {
+    std::vector<std::pair<Value, Value>> items = value.dict->items;
+    if (style_.sorted) {
+      std::ranges::stable_sort(
+          items, [&](const auto& a, const auto& b) { return less(context_, a.first, b.first); });
+    }
+    out_ += '{';
+    for (const auto& entry : items) {
+      begin(&entry != items.data(), depth + 1);
+      if (entry.first.is_text()) {
+        add_text(entry.first.bytes());
+      } else if (entry.first.is_number() || entry.first.is_none()) {
+        out_ += '"';
+        add_plain(entry.first);
+        out_ += '"';
+      } else {
+        context_.wrong("tojson of a dict with ", type_name(entry.first), " for a key");
+      }
+      out_ += style_.colon;
+      add(entry.second, depth + 1);
+    }
+    close('}', items.empty(), depth);
+  }
+
+  void begin(bool more, int depth) {
+    if (more) out_ += style_.comma;
+    if (style_.indent) new_line(depth);
+  }
+  void close(char bracket, bool is_empty, int depth) {
+    if (style_.indent && !is_empty) new_line(depth);
+    out_ += bracket;
+  }
+  void new_line(int depth) {
+    out_ += '\n';
+    for (int i = 0; i < depth; ++i) out_ += *style_.indent;
+  }
+
+  void add_plain(const Value& value) {
+    if (value.is_none()) {
+      out_ += "null";
+    } else if (value.is_boolean()) {
+      out_ += value.boolean ? "true" : "false";
+    } else if (value.is_whole()) {
+      out_ += std::to_string(value.integer);
+    } else if (std::isfinite(value.real)) {
+      out_ += real_text(value.real);
+    } else {
+      out_ += std::isnan(value.real) ? "NaN" : value.real < 0 ? "-Infinity" : "Infinity";
+    }
+  }
+
+  void add_text(std::string_view text) {
+    constexpr std::string_view kNamed = "\"\\\n\r\t\b\f", kNames = "\"\\nrtbf";
+    out_ += '"';
+    for (std::size_t at = 0; at < text.size();) {
+      const char c = text[at];
+      const auto byte = static_cast<unsigned char>(c);
+      if (const std::size_t named = kNamed.find(c); named != std::string_view::npos) {
+        out_ += '\\';
+        out_ += kNames[named];
+      } else if (byte < 0x20) {
+        add_code(byte);
+      } else if (const std::size_t length = utf8_length(text.substr(at));
+                 style_.ascii && length > 1) {
+        add_code(decode_utf8(text.substr(at)));
+        at += length;
+        continue;
+      } else {
+        out_ += c;
+      }
+      ++at;
+    }
+    out_ += '"';
+  }
+
+  void add_code(std::uint32_t code) {
+    if (code >= 0x10000) {
+      add_code(0xd800 + ((code - 0x10000) >> 10));
+      code = 0xdc00 + ((code - 0x10000) & 0x3ff);
+    }
+    out_ += "\\u";
+    append_hex(out_, code, 4);
+  }
+
+  Context& context_;
+  const JsonStyle& style_;
+  std::string out_;
+};
+
+}  // namespace
+
+Text to_text(Context& context, const Value& value) {
+  switch (value.type) {
+    case Value::Type::text:
+      return *value.text;
+    case Value::Type::undefined:
+      return {};
+    case Value::Type::none:
+      return Text::foreign("None");
+    case Value::Type::boolean:
+      return Text::foreign(value.boolean ? "True" : "False");
+    case Value::Type::integer:
+      return Text::foreign(std::to_string(value.integer));
+    case Value::Type::real:
+      return Text::foreign(real_text(value.real));
+    case Value::Type::list:
+    case Value::Type::dict:
+      return Text::foreign(repr(context, value));
+    default:
+      context.wrong("cannot be written as a text: ", type_name(value));
+  }
+}
+
+std::string repr(Context& context, const Value& value) {
+  std::string out;
+  append_repr(context, out, value, 0);
+  return out;
+}
+
+std::string to_json(Context& context, const Value& value, const JsonStyle& style) {
+  return JsonText(context, style).write(value);
 }
 
 }  // namespace leq::jinja

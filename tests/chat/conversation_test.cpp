@@ -1,5 +1,5 @@
 // Saved conversations: a written file can be read, and no other file is accepted as one.
-#include "chat/chat_file.h"
+#include "chat/conversation.h"
 
 #include <gtest/gtest.h>
 

@@ -14,19 +14,19 @@
 
 namespace leq {
 
-enum class ThoughtState : std::uint8_t {
+enum class ReasoningState : std::uint8_t {
   none,   // the style has no reasoning, or the prompt has ended it
   may,    // the reply may begin with reasoning
   begun,  // the prompt has begun the reasoning
 };
-ThoughtState thinking_after(const ReplyStyle& style, std::string_view prompt);
+ReasoningState reasoning_after(const ReplyStyle& style, std::string_view prompt);
 
 // The answer, preceded by optional reasoning of any length if the style has reasoning.
-GrammarBuilder::Expr after_thoughts(GrammarBuilder& builder, const ReplyStyle& style,
-                                    std::string_view prompt, GrammarBuilder::Expr answer);
+GrammarBuilder::Expr after_reasoning(GrammarBuilder& builder, const ReplyStyle& style,
+                                     std::string_view prompt, GrammarBuilder::Expr answer);
 
 // The token limit of reasoning, after which the reply is forced to continue with `closing`.
-struct ThoughtBudget {
+struct ReasoningBudget {
   std::string begin, end;  // the marks around reasoning
   bool begun = false;      // whether the prompt has begun the reasoning
   std::int64_t tokens = 0;
@@ -36,25 +36,26 @@ struct ThoughtBudget {
 
 // Sets the marks, `closing` and `begun`; null if the reply has no reasoning. `words` are written
 // before the mark that ends the reasoning.
-std::shared_ptr<ThoughtBudget> thought_budget(const ReplyStyle& style, std::string_view prompt,
-                                              const Tokenizer& tokenizer, std::string_view words);
+std::shared_ptr<ReasoningBudget> reasoning_budget(const ReplyStyle& style, std::string_view prompt,
+                                                  const Tokenizer& tokenizer,
+                                                  std::string_view words);
 
 // Tracks how much of a reply's reasoning is written. Copies are used to look ahead over drafts.
-class ThoughtWatch {
+class ReasoningWatch {
  public:
-  ThoughtWatch() = default;
+  ReasoningWatch() = default;
   // A null budget sets no limit.
-  ThoughtWatch(std::shared_ptr<const ThoughtBudget> budget, const Tokenizer& tokenizer);
+  ReasoningWatch(std::shared_ptr<const ReasoningBudget> budget, const Tokenizer& tokenizer);
 
   // The token that must come next; nullopt if any token may.
   std::optional<Token> forced() const;
   void take(Token token);
 
  private:
-  enum class Place : std::uint8_t { start, thoughts, closing, answer };
+  enum class Place : std::uint8_t { start, reasoning, closing, answer };
   void read(std::string_view text);
 
-  std::shared_ptr<const ThoughtBudget> budget_;
+  std::shared_ptr<const ReasoningBudget> budget_;
   const Tokenizer* tokenizer_ = nullptr;
   Place place_ = Place::answer;
   std::string tail_;  // the end of the text, which may begin a mark
