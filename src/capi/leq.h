@@ -134,6 +134,30 @@ LEQ_API leq_status leq_inspect(const leq_model* model, char** json, leq_error* e
 /* Compares the checksums of all tensors. */
 LEQ_API leq_status leq_verify(const leq_model* model, leq_error* error);
 
+/* ---- Tensors and tables of the file, for programs that convert it to other formats ---- */
+
+/* A tensor's values as f32 [rows][columns]; `count` is rows x columns. leq_inspect lists the
+ * tensors with names, shapes and types. */
+LEQ_API leq_status leq_tensor_floats(const leq_model* model, const char* name, float* numbers,
+                                     size_t count, leq_error* error);
+/* The codes of an int or uint type as int8_t or uint8_t [rows][columns], their scales
+ * [rows][blocks], and for uint types the zero points [rows][blocks], otherwise NULL. A value is
+ * (code - zero point) x scale; a block is the type's group of columns, or the row. `count` is rows
+ * x columns, `blocks` is rows x blocks of a row. */
+LEQ_API leq_status leq_tensor_codes(const leq_model* model, const char* name, void* codes,
+                                    size_t count, float* scales, uint8_t* zeros, size_t blocks,
+                                    leq_error* error);
+/* A table of the file, such as "tokenizer.merges" (docs/tokenizers.md), without a copy: `bytes` is
+ * valid until the model is closed. */
+LEQ_API leq_status leq_table(const leq_model* model, const char* name, const void** bytes,
+                             size_t* size, leq_error* error);
+/* What leq_inspect leaves out, as JSON: each layer, frequencies of RoPE for `context` positions (0:
+ * the model's), factors of a rotation, sampling defaults under transformers' names. `model_type`: a
+ * class of transformers, whose keys of config.json and places of tensors are added; "": that of the
+ * file's own family; NULL: none. */
+LEQ_API leq_status leq_describe(const leq_model* model, const char* model_type, int64_t context,
+                                char** json, leq_error* error);
+
 /* ---- Text and tokens ---- */
 
 enum {
