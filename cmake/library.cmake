@@ -9,9 +9,6 @@ list(FILTER sources EXCLUDE REGEX "/src/platform/devices/")  # cuda/CMakeLists.t
 list(FILTER sources EXCLUDE REGEX "/src/server/")            # cmake/server.cmake
 list(FILTER sources EXCLUDE REGEX "/src/comm/mpi/")          # cmake/mpi.cmake
 list(FILTER sources EXCLUDE REGEX "/src/capi/")              # cmake/capi.cmake
-set(export_sources ${sources})                                # cmake/tool_libraries.cmake
-list(FILTER export_sources INCLUDE REGEX "/src/export/")
-list(FILTER sources EXCLUDE REGEX "/src/export/")
 set(processor_sources ${sources})
 list(FILTER processor_sources INCLUDE REGEX "/${LEQ_PROCESSOR}/[^/]+$")
 list(FILTER sources EXCLUDE REGEX "/(x86|arm|generic)/[^/]+$")

@@ -37,7 +37,8 @@ class AtomicFile:
             name = f"{self.target}.tmp{os.getpid()}"
             if os.path.lexists(name):
                 os.unlink(name)
-            os.link(f"/proc/self/fd/{self._file.fileno()}", name, follow_symlinks=True)
+            # With a folder's descriptor Python calls linkat(), which follows the link in /proc.
+            os.link(f"/proc/self/fd/{self._file.fileno()}", name, src_dir_fd=self._file.fileno())
             self._temporary = name
         return self._temporary
 

@@ -70,7 +70,7 @@ def _graph_options(source, target, inputs, past, tokens, context):
     config, most = source.config, source.config.context
     context = context or most
     if context > most and config.learned_positions:
-        raise SettingError(f"--ctx-size {context}: the model has {most} positions")
+        raise SettingError(f"-c {context}: the model has {most} positions")
     if target.fixed_shape and not tokens:
         raise SettingError(f"--tokens: {target.name} takes graphs of fixed sizes; say how many tokens one has")
     if target.contrib and tokens:
@@ -83,7 +83,7 @@ def _graph_options(source, target, inputs, past, tokens, context):
         raise SettingError(f"--tokens {tokens}: the mask of a graph of fixed sizes has a number for each pair of "
                            f"tokens, here more than {_MOST_TABLE_NUMBERS}")
     if target.contrib and source.rotary and context * (config.head_dim // 2) > _MOST_TABLE_NUMBERS:
-        raise SettingError(f"--ctx-size {context}: tables of cosines would have more than {_MOST_TABLE_NUMBERS} "
+        raise SettingError(f"-c {context}: tables of cosines would have more than {_MOST_TABLE_NUMBERS} "
                            "numbers; say fewer positions")
     return GraphOptions(past and not tokens, _quantizes_inputs(source, target, inputs), tokens, context)
 

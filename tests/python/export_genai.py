@@ -1,9 +1,6 @@
-"""Exported folders in onnxruntime-genai, beside leq: genai_reader.py TOOLS LEQ_LOGITS. Skipped without
-onnxruntime-genai."""
+"""Exported folders in onnxruntime-genai, beside leq. Skipped without onnxruntime-genai."""
 
-import sys
-
-from exported import GREEDY, TOLERANCE, Work, check, finish, models, skip, smollm2
+from export_models import GREEDY, TOLERANCE, Work, check, finish, models, skip, smollm2
 
 try:
     import numpy as np
@@ -67,7 +64,7 @@ def default_inputs(work, model):
 
 
 def main():
-    work = Work(sys.argv)
+    work = Work()
     for model in models():
         for kind in ("f32", "int8", "int4-g64", "uint4-g32"):
             compare(work, model, "--type", kind)

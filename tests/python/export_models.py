@@ -1,13 +1,20 @@
 """What the scripts beside this one share: models, leq's own logits, exported folders."""
 
+import contextlib
+import io
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 
+import leq
+import numpy
+from leq.export import cli
+
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
+TOOLS = pathlib.Path(os.environ["LEQ_TOOLS"])
 SHARED = pathlib.Path(os.environ.get("LEQ_SHARED", SOURCE / ".." / "shared")) / "models"
 GREEDY = 32
 TOLERANCE = 1e-3  # of logits: f32 sums of other order; the largest difference seen is 5e-4 (SmolLM2)
@@ -51,43 +58,40 @@ def smollm2():
 
 
 class Work:
-    """A folder of .leq files and what they are exported to: Work(argv)."""
+    """A folder of .leq files and what they are exported to."""
 
-    def __init__(self, argv):
-        import numpy
-
-        self.numpy = numpy
-        self.tools = pathlib.Path(argv[1])
-        self.logits_program = argv[2]
+    def __init__(self):
         self.keep = tempfile.TemporaryDirectory(prefix="leq-exported-")
         self.folder = pathlib.Path(self.keep.name)
 
     def quantized(self, model, *flags):
         path = self.folder / (model.name + "".join(flags).replace("/", "") + ".leq")
         if not path.exists():
-            subprocess.run([self.tools / "leq-quantize", model, "-o", path, "--no-gate", *flags],
-                           check=True, capture_output=True)
+            subprocess.run([TOOLS / "leq-quantize", model, "-o", path, "--no-gate", *flags], check=True,
+                           capture_output=True)
         return path
 
     def exported(self, file, *flags):
         folder = self.folder / (file.name + "".join(flags) + "-out")
-        subprocess.run([self.tools / "leq-export", file, "-o", folder, *flags], check=True,
-                       capture_output=True)
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            status = cli.main([str(file), "-o", str(folder), *flags])
+        if status:
+            raise RuntimeError(said.getvalue())
         return folder
 
     def leq(self, file, ids):
-        """leq's logits [ids, vocabulary] and greedy ids."""
-        out = self.folder / "logits"
-        words = [self.logits_program, file, out, str(GREEDY), *map(str, ids)]
-        greedy = subprocess.run(words, check=True, capture_output=True, text=True).stdout
-        logits = self.numpy.fromfile(out, self.numpy.float32).reshape(len(ids), -1)
-        return logits, [int(word) for word in greedy.split()]
+        """leq's logits [ids, vocabulary] and greedy ids, with a KV cache of f32."""
+        with leq.Model(file, context=len(ids) + GREEDY, threads=1, key_type="f32", value_type="f32") as model:
+            logits = numpy.array(model.logits(ids))
+            row, greedy = logits[-1], []
+            for _ in range(GREEDY):
+                greedy.append(int(row.argmax()))
+                row = model.feed(greedy[-1:])
+            return logits, greedy
 
     def tokens(self, file, text):
-        path = self.folder / "text"
-        path.write_text(text)
-        words = [self.tools / "leq-inspect", file, "--tokenize", path, "--special"]
-        return eval(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+        with leq.Model(file, context=8, threads=1) as model:
+            return model.tokenizer.encode(text, add_special_tokens=False)
 
     def prose(self, file, count):
         """The first tokens of a held-out tale: for models whose text is to mean something."""
@@ -108,16 +112,14 @@ class Work:
         check(gap < 2 * TOLERANCE, f"{name}: greedy text parts at {place}, where leq's logits are {gap:.1e} apart")
 
     def ids(self, vocabulary, count, seed=1):
-        return self.numpy.random.RandomState(seed).randint(3, vocabulary, count).tolist()
+        return numpy.random.RandomState(seed).randint(3, vocabulary, count).tolist()
 
     def divergence(self, want, got):
         """Mean KL divergence over positions, nats."""
-        np = self.numpy
-
         def logs(x):
-            x = x.astype(np.float64)
+            x = x.astype(numpy.float64)
             x = x - x.max(-1, keepdims=True)
-            return x - np.log(np.exp(x).sum(-1, keepdims=True))
+            return x - numpy.log(numpy.exp(x).sum(-1, keepdims=True))
 
         p, q = logs(want), logs(got)
-        return float((np.exp(p) * (p - q)).sum(-1).mean())
+        return float((numpy.exp(p) * (p - q)).sum(-1).mean())

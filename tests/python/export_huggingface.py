@@ -1,11 +1,10 @@
-"""Exported folders in transformers, beside leq: huggingface_reader.py TOOLS LEQ_LOGITS. Skipped without
-torch and transformers; what needs compressed-tensors is left out without it."""
+"""Exported folders in transformers, beside leq. Skipped without torch and transformers; what needs compressed-tensors is
+left out without it."""
 
 import importlib.util
 import shutil
-import sys
 
-from exported import GREEDY, TOLERANCE, Work, check, finish, models, skip, smollm2
+from export_models import GREEDY, TOLERANCE, Work, check, finish, models, skip, smollm2
 
 try:
     import numpy as np
@@ -147,7 +146,7 @@ def compressed(work, source):
 
 def main():
     transformers.logging.set_verbosity_error()
-    work = Work(sys.argv)
+    work = Work()
     for source in models("qwen35-tiny", "qwen3moe-tiny"):
         for kind in ("f32", "int4-g32"):
             floats(work, source, "--type", kind, "--act", "none")

@@ -1,9 +1,6 @@
-"""Exported graphs in ONNX Runtime, beside leq: onnx_reader.py TOOLS LEQ_LOGITS. Skipped without onnx
-and onnxruntime."""
+"""Exported graphs in ONNX Runtime, beside leq. Skipped without onnx and onnxruntime."""
 
-import sys
-
-from exported import GREEDY, TOLERANCE, Work, check, finish, models, skip, smollm2
+from export_models import GREEDY, TOLERANCE, Work, check, finish, models, skip, smollm2
 
 try:
     import numpy as np
@@ -170,7 +167,7 @@ def quantized_inputs(work, model):
 
 
 def main():
-    work = Work(sys.argv)
+    work = Work()
     for model in models():
         weights_alone(work, model, "--type", "f32")
         weights_alone(work, model, "--type", "int8")
