@@ -9,12 +9,6 @@ list(FILTER sources EXCLUDE REGEX "/src/platform/devices/")  # cuda/CMakeLists.t
 list(FILTER sources EXCLUDE REGEX "/src/server/")            # cmake/server.cmake
 list(FILTER sources EXCLUDE REGEX "/src/comm/mpi/")          # cmake/mpi.cmake
 list(FILTER sources EXCLUDE REGEX "/src/capi/")              # cmake/capi.cmake
-foreach(part compare export)                                 # cmake/tool_libraries.cmake
-  set(${part}_sources ${sources})
-endforeach()
-list(FILTER compare_sources INCLUDE REGEX "/src/(compare|report/charts)/")
-list(FILTER export_sources INCLUDE REGEX "/src/export/")
-list(FILTER sources EXCLUDE REGEX "/src/(compare|report/charts|export)/")
 set(processor_sources ${sources})
 list(FILTER processor_sources INCLUDE REGEX "/${LEQ_PROCESSOR}/[^/]+$")
 list(FILTER sources EXCLUDE REGEX "/(x86|arm|generic)/[^/]+$")

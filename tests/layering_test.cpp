@@ -21,11 +21,10 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMaxLines = 600;
 
 const std::map<std::string, int> kLines = {
-    {"base", 0},     {"tensor", 1},   {"report", 1},   {"format", 2}, {"tokenizer", 2},
-    {"comm", 2},     {"backend", 3},  {"cache", 4},    {"cuda", 4},   {"model", 5},
-    {"platform", 5}, {"generate", 6}, {"quantize", 6}, {"models", 6}, {"engine", 7},
-    {"eval", 7},     {"convert", 7},  {"recipes", 8},  {"export", 8}, {"runtime", 8},
-    {"server", 9},   {"compare", 9},  {"tools", 10},   {"capi", 10},  {"examples", 10}};
+    {"base", 0},     {"tensor", 1}, {"report", 1}, {"format", 2}, {"tokenizer", 2}, {"comm", 2},
+    {"backend", 3},  {"cache", 4},  {"cuda", 4},   {"model", 5},  {"platform", 5},  {"generate", 6},
+    {"quantize", 6}, {"models", 6}, {"engine", 7}, {"eval", 7},   {"convert", 7},   {"recipes", 8},
+    {"runtime", 8},  {"server", 9}, {"tools", 10}, {"capi", 10},  {"examples", 10}};
 
 // Returns the module of a path relative to the source folder; "" for files outside the modules.
 std::string folder_of(const fs::path& relative) {

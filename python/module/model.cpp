@@ -70,6 +70,45 @@ nb::tuple apply_chat_template(const Model& model, nb::bytes request) {
   return nb::make_tuple(nb::bytes(text, bytes), list_of(tokens, count));
 }
 
+nb::str describe(const Model& model, const std::optional<std::string>& model_type,
+                 std::int64_t context) {
+  char* json = nullptr;
+  run([&](leq_error* error) {
+    return leq_describe(model.get(), or_null(model_type), context, &json, error);
+  });
+  const Block<char> block(json);
+  return nb::str(json);
+}
+
+template <class T>
+using Numbers = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
+
+void tensor_floats(const Model& model, const std::string& name, Numbers<float> out) {
+  run([&](leq_error* error) {
+    return leq_tensor_floats(model.get(), name.c_str(), out.data(), out.size(), error);
+  });
+}
+
+void tensor_codes(const Model& model, const std::string& name, Numbers<std::uint8_t> codes,
+                  Numbers<float> scales, std::optional<Numbers<std::uint8_t>> zeros) {
+  if (zeros && zeros->size() != scales.size()) {
+    throw Failed{LEQ_MISUSE, "zeros: expected as many as scales", ""};
+  }
+  run([&](leq_error* error) {
+    return leq_tensor_codes(model.get(), name.c_str(), codes.data(), codes.size(), scales.data(),
+                            zeros ? zeros->data() : nullptr, scales.size(), error);
+  });
+}
+
+// A read-only array over the file's memory, which keeps the model open.
+nb::object table(nb::handle self, const std::string& name) {
+  const auto& model = nb::cast<const Model&>(self);
+  const void* bytes = nullptr;
+  std::size_t size = 0;
+  run([&](leq_error* error) { return leq_table(model.get(), name.c_str(), &bytes, &size, error); });
+  return nb::cast(nb::ndarray<nb::numpy, const std::uint8_t, nb::ndim<1>>(bytes, {size}, self));
+}
+
 using Row = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 leq_token sample(const Model& model, const Row& row, const Tokens& context, std::uint32_t index,
@@ -133,6 +172,11 @@ void bind_model(nb::module_& module) {
            [](const Model& model) {
              run([&](leq_error* error) { return leq_verify(model.get(), error); });
            })
+      .def("describe", &describe, nb::arg("model_type").none() = nb::none(), nb::arg("context") = 0)
+      .def("tensor_floats", &tensor_floats, nb::arg("name"), nb::arg("out"))
+      .def("tensor_codes", &tensor_codes, nb::arg("name"), nb::arg("codes"), nb::arg("scales"),
+           nb::arg("zeros").none() = nb::none())
+      .def("table", &table, nb::arg("name"))
       .def("tokenize", &tokenize, nb::arg("text"), nb::arg("flags") = 0)
       .def("detokenize", &detokenize, nb::arg("tokens"), nb::arg("with_special") = false)
       .def("apply_chat_template", &apply_chat_template, nb::arg("request"))

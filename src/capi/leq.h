@@ -134,6 +134,30 @@ LEQ_API leq_status leq_inspect(const leq_model* model, char** json, leq_error* e
 /* Compares the checksums of all tensors. */
 LEQ_API leq_status leq_verify(const leq_model* model, leq_error* error);
 
+/* ---- Tensors and tables of the file, for programs that convert it to other formats ---- */
+
+/* A tensor's values as f32 [rows][columns]; `count` is rows x columns. leq_inspect lists the
+ * tensors with names, shapes and types. */
+LEQ_API leq_status leq_tensor_floats(const leq_model* model, const char* name, float* numbers,
+                                     size_t count, leq_error* error);
+/* The codes of an int or uint type as int8_t or uint8_t [rows][columns], their scales
+ * [rows][blocks], and for uint types the zero points [rows][blocks], otherwise NULL. A value is
+ * (code - zero point) x scale; a block is the type's group of columns, or the row. `count` is rows
+ * x columns, `blocks` is rows x blocks of a row. */
+LEQ_API leq_status leq_tensor_codes(const leq_model* model, const char* name, void* codes,
+                                    size_t count, float* scales, uint8_t* zeros, size_t blocks,
+                                    leq_error* error);
+/* A table of the file, such as "tokenizer.merges" (docs/tokenizers.md), without a copy: `bytes` is
+ * valid until the model is closed. */
+LEQ_API leq_status leq_table(const leq_model* model, const char* name, const void** bytes,
+                             size_t* size, leq_error* error);
+/* What leq_inspect leaves out, as JSON: each layer, frequencies of RoPE for `context` positions (0:
+ * the model's), factors of a rotation, sampling defaults under transformers' names. `model_type`: a
+ * class of transformers, whose keys of config.json and places of tensors are added; "": that of the
+ * file's own family; NULL: none. */
+LEQ_API leq_status leq_describe(const leq_model* model, const char* model_type, int64_t context,
+                                char** json, leq_error* error);
+
 /* ---- Text and tokens ---- */
 
 enum {
@@ -370,6 +394,27 @@ LEQ_API leq_status leq_sample(const leq_model* model, const float* row, size_t c
                               const leq_token* context, size_t count, uint32_t index,
                               const char* settings, leq_token* token, leq_error* error);
 
+/* ---- Layer by layer ----
+ * On the hidden states [count][width] of one text from its first token on: f32, `width` that of the
+ * model, `count` at most the session's batch_tokens and context. These calls need the session alone,
+ * as leq_feed does, and clear its cache. Models with a rotated residual stream are refused. */
+
+/* The embeddings of tokens: the input of layer 0. */
+LEQ_API leq_status leq_embed_tokens(leq_session* session, const leq_token* tokens, size_t count,
+                                    float* hidden, size_t width, leq_error* error);
+/* The numbers [count][width] that a site's weights are multiplied with: folded and, where they are
+ * quantized, rounded. `site`: "qkv", "o", "gate_up", "down", ... */
+typedef void (*leq_on_input)(void* user, const char* site, const float* rows, size_t count,
+                             size_t width);
+/* Replaces the hidden states before a layer by those after it. `on_input` may be NULL; it needs a
+ * session on the CPU. */
+LEQ_API leq_status leq_run_layer(leq_session* session, int64_t layer, float* hidden, size_t count,
+                                 size_t width, leq_on_input on_input, void* user,
+                                 leq_error* error);
+/* The logits of hidden states after the last layer. */
+LEQ_API leq_status leq_run_head(leq_session* session, const float* hidden, size_t count,
+                                size_t width, leq_logits** logits, leq_error* error);
+
 /* ---- Measuring ---- */
 
 typedef struct leq_perplexity_options {
@@ -439,6 +484,9 @@ typedef struct leq_quantize_options {
   leq_on_line on_line;
   void* user;
   double target_bpw; /* recipe auto: bits per weight, including scales; 0: 4.25 */
+  const char* act;   /* how inputs are quantized: "none", "row", "online", ...; NULL: the method's */
+  int32_t search_evaluations; /* recipe auto: measurements of KL; 0: 96 */
+  int32_t search_windows;     /* recipe auto: windows of 512 tokens to measure on; 0: 16 */
 } leq_quantize_options;
 
 typedef struct leq_quantize_result {

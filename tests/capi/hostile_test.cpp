@@ -44,6 +44,12 @@ TEST(CApiMisuse, NullIsToldByEveryCall) {
   EXPECT_STATUS(leq_model_get_info(nullptr, &info, &error), LEQ_MISUSE, "model is NULL");
   EXPECT_STATUS(leq_inspect(nullptr, &text, &error), LEQ_MISUSE, "model is NULL");
   EXPECT_STATUS(leq_verify(nullptr, &error), LEQ_MISUSE, "model is NULL");
+  EXPECT_STATUS(leq_tensor_floats(nullptr, "head", nullptr, 0, &error), LEQ_MISUSE,
+                "model is NULL");
+  EXPECT_STATUS(leq_tensor_codes(nullptr, "head", nullptr, 0, nullptr, nullptr, 0, &error),
+                LEQ_MISUSE, "model is NULL");
+  EXPECT_STATUS(leq_table(nullptr, "x", nullptr, nullptr, &error), LEQ_MISUSE, "model is NULL");
+  EXPECT_STATUS(leq_describe(nullptr, nullptr, 0, &text, &error), LEQ_MISUSE, "model is NULL");
   EXPECT_STATUS(leq_tokenize(nullptr, "a", 1, 0, &tokens, &size, &error), LEQ_MISUSE,
                 "model is NULL");
   EXPECT_STATUS(leq_detokenize(nullptr, nullptr, 0, 0, &text, &size, &error), LEQ_MISUSE,
@@ -96,6 +102,46 @@ TEST(CApiMisuse, AHandleOfAnotherKindIsTold) {
                 LEQ_MISUSE, "another kind");
   leq_close(wrong);  // does nothing
   EXPECT_EQ(leq_model_get_info(model.get(), &info, nullptr), LEQ_OK);
+}
+
+TEST(CApiMisuse, ATensorsBuffersAreChecked) {
+  const auto model = open_model();
+  std::vector<float> numbers(8);
+  std::vector<std::uint8_t> codes(8);
+  const void* bytes = &codes;
+  std::size_t size = 1;
+  char* json = nullptr;
+  EXPECT_STATUS(leq_tensor_floats(model.get(), "nose", numbers.data(), 8, &error), LEQ_BAD_INPUT,
+                "no tensor nose");
+  EXPECT_STATUS(leq_tensor_floats(model.get(), nullptr, numbers.data(), 8, &error), LEQ_MISUSE,
+                "name is NULL");
+  EXPECT_STATUS(leq_tensor_floats(model.get(), "layers.0.q", nullptr, 8, &error), LEQ_MISUSE,
+                "numbers is NULL");
+  for (const std::size_t count : {std::size_t{8}, kHuge}) {
+    EXPECT_STATUS(leq_tensor_floats(model.get(), "layers.0.q", numbers.data(), count, &error),
+                  LEQ_MISUSE, "expected 65536");
+    EXPECT_STATUS(leq_tensor_codes(model.get(), "layers.0.q", codes.data(), count, numbers.data(),
+                                   nullptr, 8, &error),
+                  LEQ_MISUSE, "expected 65536");
+  }
+  EXPECT_STATUS(leq_tensor_codes(model.get(), "layers.0.q", codes.data(), 65536, numbers.data(),
+                                 nullptr, 8, &error),
+                LEQ_MISUSE, "blocks 8: expected 256");
+  EXPECT_STATUS(leq_tensor_codes(model.get(), "layers.0.q", codes.data(), 65536, numbers.data(),
+                                 codes.data(), 256, &error),
+                LEQ_MISUSE, "zeros");
+  EXPECT_STATUS(leq_tensor_codes(model.get(), "final_norm", codes.data(), 8, numbers.data(),
+                                 nullptr, 8, &error),
+                LEQ_BAD_INPUT, "no plain codes");
+  EXPECT_STATUS(leq_table(model.get(), "nose", &bytes, &size, &error), LEQ_BAD_INPUT,
+                "no table nose");
+  EXPECT_EQ(bytes, nullptr);
+  EXPECT_EQ(size, 0u);
+  EXPECT_STATUS(leq_describe(model.get(), "nose", 0, &json, &error), LEQ_BAD_INPUT,
+                "family nose is not known");
+  EXPECT_STATUS(leq_describe(model.get(), nullptr, -1, &json, &error), LEQ_BAD_SETTING,
+                "context -1");
+  EXPECT_STATUS(leq_describe(model.get(), nullptr, 0, nullptr, &error), LEQ_MISUSE, "json is NULL");
 }
 
 TEST(CApiMisuse, AModelMayBeClosedBeforeItsSessions) {

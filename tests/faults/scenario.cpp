@@ -80,20 +80,6 @@ std::vector<Scenario> make_scenarios() {
                            "--prompt-cache", "kept.cache", "--receipt", "kept.json"},
                  .copies = {"int8.leq"},
                  .outputs = {"kept.cache", "kept.json"}});
-  all.push_back({.name = "export",
-                 .tool = "leq-export",
-                 .words = {"int8.leq", "-o", "."},
-                 .copies = {"int8.leq"},
-                 .outputs = {"model.onnx", "model.onnx.data"},
-                 .same_out = false});
-  all.push_back(
-      {.name = "export a checkpoint",
-       .tool = "leq-export",
-       .words = {"int8.leq", "-o", "made", "--safetensors"},
-       .copies = {"int8.leq", "made"},
-       .outputs = {"made/model.safetensors", "made/generation_config.json", "made/tokenizer.json",
-                   "made/tokenizer_config.json", "made/chat_template.jinja", "made/config.json"},
-       .same_out = false});
   all.push_back({.name = "inspect",
                  .tool = "leq-inspect",
                  .words = {"int8.leq", "--json"},

@@ -40,18 +40,7 @@ std::vector<Reader> model_readers(const std::string& model) {
       {.tool = "leq-bench",
        .words = {"-m", model, "-p", "4", "-n", "2", "-r", "1", "-t", "1"},
        .reads_all = false},
-      {.tool = "leq-bench", .words = {"-m", model, "--load", "-t", "1"}, .reads_all = false},
-      {.tool = "leq-export",
-       .words = {model, "-o", "."},
-       .outputs = {"model.onnx", "model.onnx.data"}},
-      {.tool = "leq-export",
-       .words = {model, "-o", ".", "--target", "genai"},
-       .outputs = {"model.onnx", "model.onnx.data", "genai_config.json", "tokenizer.json",
-                   "tokenizer_config.json", "chat_template.jinja"}},
-      {.tool = "leq-export",
-       .words = {model, "-o", ".", "--safetensors"},
-       .outputs = {"model.safetensors", "config.json", "generation_config.json", "tokenizer.json",
-                   "tokenizer_config.json", "chat_template.jinja"}}};
+      {.tool = "leq-bench", .words = {"-m", model, "--load", "-t", "1"}, .reads_all = false}};
 }
 
 Target model_target(const std::string& type, int weight) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A test of the Python package with the module of this build.
-#   run.sh BUILD_FOLDER SOURCE_FOLDER PYTHON test_leq.py|tools_test.py|async_test.py|page_test.py|lm_eval_test.py
+#   run.sh BUILD_FOLDER SOURCE_FOLDER PYTHON test_leq.py|tools_test.py|export_test.py|...
 set -euo pipefail
 build=$1
 source=$2

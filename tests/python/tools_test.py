@@ -6,6 +6,7 @@ import subprocess
 import threading
 import unittest
 import urllib.request
+from importlib.util import find_spec
 
 import leq
 import numpy
@@ -85,9 +86,11 @@ class SameAsTheTools(unittest.TestCase):
                      calibration=text)
         self.assertEqual((folder / "python.leq").read_bytes(), (folder / "tool.leq").read_bytes())
 
+    @unittest.skipUnless(find_spec("safetensors"), "this Python has no safetensors")
     def test_codes_of_a_quantized_checkpoint_are_kept(self):
+        from leq.export import export_huggingface
         folder = pathlib.Path(WORK.name)
-        tool("leq-export", PATH, "-o", folder / "packed", "--compressed-tensors", "--inputs", "f32")
+        export_huggingface(PATH, folder / "packed", compressed=True, inputs="f32")
         tool("leq-quantize", folder / "packed", "-o", folder / "tool.leq")
         leq.quantize(folder / "packed", folder / "python.leq")
         self.assertEqual((folder / "python.leq").read_bytes(), (folder / "tool.leq").read_bytes())

@@ -14,8 +14,8 @@
 namespace leq::test {
 namespace {
 
-constexpr const char* kTools[] = {"leq-quantize", "leq-run",    "leq-perplexity", "leq-inspect",
-                                  "leq-bench",    "leq-server", "leq-compare",    "leq-export"};
+constexpr const char* kTools[] = {"leq-quantize", "leq-run",   "leq-perplexity",
+                                  "leq-inspect",  "leq-bench", "leq-server"};
 
 TEST(EveryTool, AnswersHelp) {
   for (const std::string tool : kTools) {
@@ -51,8 +51,6 @@ TEST(EveryTool, SaysWhatIsMissing) {
   expect_tool_error(run_program("leq-inspect", {}), {"leq-inspect: error: ", "path"});
   expect_tool_error(run_program("leq-quantize", {"-o", "x.leq"}),
                     {"leq-quantize: error: ", "HF_DIR"});
-  expect_tool_error(run_program("leq-export", {"-o", "x"}), {"leq-export: error: ", "model"});
-  expect_tool_error(run_program("leq-export", {"/no/such.leq"}), {"leq-export: error: ", "-o"});
 }
 
 TEST(EveryTool, NamesAFileThatIsNotThere) {
@@ -86,11 +84,10 @@ TEST(EveryTool, IsSilentAboutVariablesOfTheOthers) {
       if (!own.contains(name)) environment.push_back("LEQ_ARG_" + name + "=1");
     }
     std::vector<std::string> words = {std::string(LEQ_TOOLS_DIR) + "/" + tool};
-    const bool writes = tool == "leq-quantize" || tool == "leq-compare" || tool == "leq-export";
+    const bool writes = tool == "leq-quantize";
     if (tool != "leq-inspect" && !writes) words.emplace_back("-m");
     words.emplace_back("/no/such");
     if (writes) words.insert(words.end(), {"-o", "/no/such.leq"});
-    if (tool == "leq-compare") words.insert(words.end(), {"-f", "/no"});
     if (tool == "leq-perplexity") words.insert(words.end(), {"-f", "/no"});
     const Finished finished = run(words, "x", environment);
     const bool verbose = own.contains("VERBOSE");

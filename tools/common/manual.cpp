@@ -61,7 +61,7 @@ std::string manual_page(const ToolSpec& tool) {
   out += ".SH SEE ALSO\n";
   std::string others;
   for (const char* other :
-       {"leq-bench", "leq-export", "leq-inspect", "leq-perplexity", "leq-quantize", "leq-run"}) {
+       {"leq-bench", "leq-inspect", "leq-perplexity", "leq-quantize", "leq-run"}) {
     if (tool.name == other) continue;
     others += (others.empty() ? "" : ",\n") + bold(other) + "(1)";
   }
