@@ -95,8 +95,10 @@ real: demo-deps
 # `make real` has fetched that model. Half an hour on two idle cores for both; QUICK=--quick takes minutes.
 report: demo-deps
 	cmake --preset release
-	cmake --build build/release -j $(JOBS) --target leq-compare
-	@examples/report.sh build/release $(QUICK)
+	cmake --build build/release -j $(JOBS) --target leq-bench
+	test -x build/report/venv/bin/python || $(PYTHON) -m venv build/report/venv
+	CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) build/report/venv/bin/pip install -q '.[compare]'
+	@PATH="$(CURDIR)/build/report/venv/bin:$$PATH" LEQ_TOOLS=build/release/tools examples/report.sh build $(QUICK)
 
 # Optimized build with warnings as errors, then every test.
 test: deps

@@ -9,11 +9,6 @@ list(FILTER sources EXCLUDE REGEX "/src/runtime/devices/")  # cuda/CMakeLists.tx
 list(FILTER sources EXCLUDE REGEX "/src/server/")            # cmake/server.cmake
 list(FILTER sources EXCLUDE REGEX "/src/ranks/mpi/")          # cmake/mpi.cmake
 list(FILTER sources EXCLUDE REGEX "/src/capi/")              # cmake/capi.cmake
-foreach(part compare)                                        # cmake/tool_libraries.cmake
-  set(${part}_sources ${sources})
-endforeach()
-list(FILTER compare_sources INCLUDE REGEX "/src/(compare|report/charts)/")
-list(FILTER sources EXCLUDE REGEX "/src/(compare|report/charts)/")
 set(processor_sources ${sources})
 list(FILTER processor_sources INCLUDE REGEX "/${LEQ_PROCESSOR}/[^/]+$")
 list(FILTER sources EXCLUDE REGEX "/(x86|arm|generic)/[^/]+$")

@@ -36,8 +36,8 @@ def quantize(checkpoint, output, *, recipe=None, method=None, type=None, calibra
     calibration  a text, or an iterable of texts; None: the built-in one
     progress     called with (work, done, total)
     say          called with lines for people; None: they go to logging, logger "leq", level INFO
-    options      samples, length, seed, threads, target_bpw, judge, restart (an interrupted run is
-                 continued otherwise)
+    options      act (how inputs are quantized), samples, length, seed, threads, target_bpw, search_evaluations,
+                 search_windows, judge, restart (an interrupted run is continued otherwise)
 
     Returns a dict: file_bytes, parameters, bits_per_weight, worst_error, and kl in nats where
     judge=True measured it."""

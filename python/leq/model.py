@@ -231,6 +231,22 @@ class Model:
         rows = self._opened_session().feed([int(token) for token in tokens], _ALL if all else _LAST)
         return rows if all else rows[0]
 
+    def embed_tokens(self, tokens):
+        """float32 [T, W]: the hidden states that enter the first layer. With run_layer() and run_head(), a
+        forward pass layer by layer of a text of at most 512 tokens; what was fed is forgotten."""
+        return self._opened_session().embed_tokens(self._tokens(tokens), self.info["width"])
+
+    def run_layer(self, layer, hidden, *, inputs=False):
+        """float32 [T, W]: the hidden states after a layer, of those before it; with inputs=True, also a list of
+        (site, float32 [T, K]), what the weights of each site are multiplied with."""
+        hidden = numpy.array(hidden, dtype=numpy.float32, order="C")
+        seen = self._opened_session().run_layer(layer, hidden, inputs)
+        return (hidden, seen) if inputs else hidden
+
+    def run_head(self, hidden):
+        """float32 [T, V]: the logits of hidden states after the last layer."""
+        return self._opened_session().run_head(numpy.array(hidden, dtype=numpy.float32, order="C"))
+
     @property
     def position(self):
         """Tokens that were fed."""

@@ -1,4 +1,6 @@
 // Binds sessions: replies, requests as JSON, embeddings, logits.
+#include <algorithm>
+
 #include "calls.h"
 
 namespace leq_python {
@@ -180,16 +182,81 @@ Numbers embed(const Session& session, const Tokens& tokens, std::size_t width) {
 using Logits = nb::ndarray<nb::numpy, const float, nb::ndim<2>>;
 
 // The array references the memory block that the library filled, without a copy.
+nb::object logits_of(leq_logits* made) {
+  const nb::capsule owner(
+      made, [](void* block) noexcept { leq_logits_free(static_cast<leq_logits*>(block)); });
+  return nb::cast(
+      Logits(leq_logits_data(made), {leq_logits_rows(made), leq_logits_columns(made)}, owner));
+}
+
 nb::object feed(const Session& session, const Tokens& tokens, int which) {
   leq_logits* made = nullptr;
   run([&](leq_error* error) {
     return leq_feed(session.get(), tokens.data(), tokens.size(), which, &made, error);
   });
-  if (made == nullptr) return nb::none();
-  const nb::capsule owner(
-      made, [](void* block) noexcept { leq_logits_free(static_cast<leq_logits*>(block)); });
-  return nb::cast(
-      Logits(leq_logits_data(made), {leq_logits_rows(made), leq_logits_columns(made)}, owner));
+  return made == nullptr ? nb::none() : logits_of(made);
+}
+
+nb::ndarray<nb::numpy, float> array_of(std::unique_ptr<float[]> numbers,
+                                       std::initializer_list<std::size_t> shape) {
+  float* data = numbers.release();
+  const nb::capsule owner(data, [](void* block) noexcept { delete[] static_cast<float*>(block); });
+  return {data, shape, owner};
+}
+
+nb::object embed_tokens(const Session& session, const Tokens& tokens, std::size_t width) {
+  auto hidden = std::make_unique<float[]>(tokens.size() * width);
+  run([&](leq_error* error) {
+    return leq_embed_tokens(session.get(), tokens.data(), tokens.size(), hidden.get(), width,
+                            error);
+  });
+  return nb::cast(array_of(std::move(hidden), {tokens.size(), width}));
+}
+
+using Hidden = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+// The inputs of a layer's sites, in the order in which they are read.
+struct SiteInputs {
+  struct Input {
+    std::string site;
+    std::unique_ptr<float[]> rows;
+    std::size_t count, width;
+  };
+  std::vector<Input> inputs;
+
+  static void on_input(void* user, const char* site, const float* rows, std::size_t count,
+                       std::size_t width) {
+    auto copy = std::make_unique<float[]>(count * width);
+    std::copy_n(rows, count * width, copy.get());
+    static_cast<SiteInputs*>(user)->inputs.push_back({site, std::move(copy), count, width});
+  }
+};
+
+// Runs a layer in place; a list of (site, rows) if `wants_inputs`, otherwise an empty one.
+nb::list run_layer(const Session& session, std::int64_t layer, Hidden hidden, bool wants_inputs) {
+  SiteInputs seen;
+  float* numbers = hidden.data();
+  const std::size_t count = hidden.shape(0), width = hidden.shape(1);
+  run([&](leq_error* error) {
+    return leq_run_layer(session.get(), layer, numbers, count, width,
+                         wants_inputs ? SiteInputs::on_input : nullptr, &seen, error);
+  });
+  nb::list list;
+  for (SiteInputs::Input& input : seen.inputs) {
+    list.append(nb::make_tuple(
+        input.site, nb::cast(array_of(std::move(input.rows), {input.count, input.width}))));
+  }
+  return list;
+}
+
+nb::object run_head(const Session& session, Hidden hidden) {
+  leq_logits* made = nullptr;
+  const float* numbers = hidden.data();
+  const std::size_t count = hidden.shape(0), width = hidden.shape(1);
+  run([&](leq_error* error) {
+    return leq_run_head(session.get(), numbers, count, width, &made, error);
+  });
+  return logits_of(made);
 }
 
 std::size_t rewind(const Session& session, std::size_t position) {
@@ -265,6 +332,10 @@ void bind_session(nb::module_& module) {
            nb::arg("cancel").none() = nb::none(), nb::arg("on_event").none() = nb::none())
       .def("embed", &embed, nb::arg("tokens"), nb::arg("width"))
       .def("feed", &feed, nb::arg("tokens"), nb::arg("which"))
+      .def("embed_tokens", &embed_tokens, nb::arg("tokens"), nb::arg("width"))
+      .def("run_layer", &run_layer, nb::arg("layer"), nb::arg("hidden").noconvert(),
+           nb::arg("wants_inputs"))
+      .def("run_head", &run_head, nb::arg("hidden").noconvert())
       .def("position", [](const Session& session) { return leq_position(session.get()); })
       .def("rewind", &rewind, nb::arg("position"))
       .def("save_state", &save_state, nb::arg("tokens"), nb::arg("path"))

@@ -70,7 +70,8 @@ nb::dict divergence(const Model& base, const Model& model, nb::bytes text,
 struct QuantizeSettings {
   int threads = 0;
   std::optional<std::string> recipe, method, type;
-  std::optional<std::string> calibration;
+  std::optional<std::string> calibration, act;
+  int search_evaluations = 0, search_windows = 0;
   std::int64_t samples = 0, length = 0, seed = 0;
   double target_bpw = 0;
   bool judge = false, restart = false;
@@ -92,6 +93,9 @@ nb::dict quantize(const std::string& checkpoint, const std::string& output,
   options.judge = settings.judge ? 1 : 0;
   options.restart = settings.restart ? 1 : 0;
   options.target_bpw = settings.target_bpw;
+  options.act = or_null(settings.act);
+  options.search_evaluations = settings.search_evaluations;
+  options.search_windows = settings.search_windows;
   options.on_progress = ProgressSink::on_progress;
   options.on_line = ProgressSink::on_line;
   options.user = &sink;
@@ -129,6 +133,9 @@ void bind_work(nb::module_& module) {
       .def_rw("method", &QuantizeSettings::method, nb::arg().none())
       .def_rw("type", &QuantizeSettings::type, nb::arg().none())
       .def_rw("calibration", &QuantizeSettings::calibration, nb::arg().none())
+      .def_rw("act", &QuantizeSettings::act, nb::arg().none())
+      .def_rw("search_evaluations", &QuantizeSettings::search_evaluations)
+      .def_rw("search_windows", &QuantizeSettings::search_windows)
       .def_rw("samples", &QuantizeSettings::samples)
       .def_rw("length", &QuantizeSettings::length)
       .def_rw("seed", &QuantizeSettings::seed)

@@ -7,7 +7,6 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "report/svg.h"
 
 namespace leq {
 namespace {
@@ -190,27 +189,6 @@ std::string Table::json() const {
     text += (text.empty() ? "[\n  " : ",\n  ") + object.text();
   }
   return (text.empty() ? "[]" : text + "\n]") + '\n';
-}
-
-std::string Table::html() const {
-  const Grid grid = make_grid(columns_, rows_);
-  std::string out = "<table><thead><tr>";
-  const auto cell_class = [&](std::size_t i) { return grid.numeric[i] ? " class=\"n\"" : ""; };
-  for (std::size_t i = 0; i < columns_.size(); ++i) {
-    out += std::string("<th") + cell_class(i) + '>' + escaped(columns_[i]) + "</th>";
-  }
-  out += "</tr></thead><tbody>\n";
-  for (std::size_t r = 0; r < rows_.size(); ++r) {
-    out += "<tr>";
-    for (std::size_t i = 0; i < columns_.size(); ++i) {
-      out += std::string("<td") + cell_class(i);
-      const Cell cell = i < rows_[r].size() ? rows_[r][i] : Cell();
-      if (is_number(cell)) out += " data-value=\"" + std::visit(ForJson{}, cell.value) + '"';
-      out += '>' + escaped(grid.cells[r][i]) + "</td>";
-    }
-    out += "</tr>\n";
-  }
-  return out + "</tbody></table>\n";
 }
 
 std::string json_object(const Row& row) {

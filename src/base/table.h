@@ -40,8 +40,6 @@ class Table {
   std::string csv() const;
   // An array of objects with keys in column order; numbers that are not finite become null.
   std::string json() const;
-  // A <table> with rounded numbers; data-value has all digits, as in json.
-  std::string html() const;
 
  private:
   std::vector<std::string> columns_;

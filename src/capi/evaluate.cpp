@@ -204,6 +204,8 @@ void set_calibration(const leq_quantize_options& options, CalibrationRequest& ca
 // Chooses the bits of each layer by a search if the recipe requires one.
 void set_search(const leq_quantize_options& options, QuantizeJob& job) {
   const bool searches = job.recipe != nullptr && job.recipe->searches;
+  require(options.search_evaluations >= 0 && options.search_windows >= 0, ErrorKind::bad_setting,
+          "search_evaluations and search_windows: expected 0 (the default) or more");
   require(searches || options.target_bpw == 0, Setting{"target_bpw"}, ' ', options.target_bpw,
           ": is of the recipe auto");
   require(options.target_bpw >= 0 && options.target_bpw <= 8, Setting{"target_bpw"}, ' ',
@@ -214,6 +216,8 @@ void set_search(const leq_quantize_options& options, QuantizeJob& job) {
                                                         : job.checkpoint.calibration.text;
   search.threads = options.threads;
   search.target_bpw = options.target_bpw > 0 ? options.target_bpw : kAutoBits;
+  if (options.search_evaluations > 0) search.options.evaluations = options.search_evaluations;
+  if (options.search_windows > 0) search.windows = options.search_windows;
 }
 
 // Whether the caller stops the work, through its callback or its cancel handle.
@@ -246,6 +250,12 @@ QuantizeJob job_of(const char* checkpoint, const char* output,
   set_calibration(options, job.checkpoint.calibration);
   set_recipe(options, job);
   set_search(options, job);
+  if (options.act != nullptr) {
+    const auto act = parse_act_choice(options.act);
+    require(act.has_value(), Setting{"act"}, ": unknown inputs ", printable(options.act),
+            "; use auto, none, row, g128, g32, tensor or online");
+    job.checkpoint.act = *act;
+  }
   if (options.judge != 0) {
     job.gate_mode = GateMode::gate_at_a_cost;
     job.judged_by = built_in_gate_text();

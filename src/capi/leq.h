@@ -394,6 +394,27 @@ LEQ_API leq_status leq_sample(const leq_model* model, const float* row, size_t c
                               const leq_token* context, size_t count, uint32_t index,
                               const char* settings, leq_token* token, leq_error* error);
 
+/* ---- Layer by layer ----
+ * On the hidden states [count][width] of one text from its first token on: f32, `width` that of the
+ * model, `count` at most the session's batch_tokens and context. These calls need the session alone,
+ * as leq_feed does, and clear its cache. Models with a rotated residual stream are refused. */
+
+/* The embeddings of tokens: the input of layer 0. */
+LEQ_API leq_status leq_embed_tokens(leq_session* session, const leq_token* tokens, size_t count,
+                                    float* hidden, size_t width, leq_error* error);
+/* The numbers [count][width] that a site's weights are multiplied with: folded and, where they are
+ * quantized, rounded. `site`: "qkv", "o", "gate_up", "down", ... */
+typedef void (*leq_on_input)(void* user, const char* site, const float* rows, size_t count,
+                             size_t width);
+/* Replaces the hidden states before a layer by those after it. `on_input` may be NULL; it needs a
+ * session on the CPU. */
+LEQ_API leq_status leq_run_layer(leq_session* session, int64_t layer, float* hidden, size_t count,
+                                 size_t width, leq_on_input on_input, void* user,
+                                 leq_error* error);
+/* The logits of hidden states after the last layer. */
+LEQ_API leq_status leq_run_head(leq_session* session, const float* hidden, size_t count,
+                                size_t width, leq_logits** logits, leq_error* error);
+
 /* ---- Measuring ---- */
 
 typedef struct leq_perplexity_options {
@@ -463,6 +484,9 @@ typedef struct leq_quantize_options {
   leq_on_line on_line;
   void* user;
   double target_bpw; /* recipe auto: bits per weight, including scales; 0: 4.25 */
+  const char* act;   /* how inputs are quantized: "none", "row", "online", ...; NULL: the method's */
+  int32_t search_evaluations; /* recipe auto: measurements of KL; 0: 96 */
+  int32_t search_windows;     /* recipe auto: windows of 512 tokens to measure on; 0: 16 */
 } leq_quantize_options;
 
 typedef struct leq_quantize_result {

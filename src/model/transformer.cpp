@@ -197,6 +197,29 @@ bool Transformer::run_sublayer(Sublayer which, std::int64_t layer, std::span<flo
   return whole;
 }
 
+void Transformer::embed(std::span<const std::int32_t> tokens, std::span<float> hidden) {
+  const auto count = std::ssize(tokens);
+  ensure(count > 0 && count <= limits_.batch_tokens && count * config_.width == std::ssize(hidden),
+         "embed: ", count, " tokens, room for ", limits_.batch_tokens);
+  Batch batch;
+  batch.tokens.assign(tokens.begin(), tokens.end());
+  positions_.resize(batch.tokens.size());
+  std::iota(positions_.begin(), positions_.end(), 0);
+  backend_.embed(embedding(batch), work_.x);
+  backend_.download(work_.x, count, hidden);
+}
+
+const Rows& Transformer::head(std::span<const float> hidden) {
+  const std::int64_t rows = std::ssize(hidden) / config_.width;
+  ensure(rows > 0 && rows <= std::min(limits_.batch_tokens, limits_.output_tokens),
+         "head: hidden states of ", rows, " rows, room for ", limits_.output_tokens);
+  backend_.assign(hidden, work_.x);
+  std::vector<std::int32_t> outputs(static_cast<std::size_t>(rows));
+  std::iota(outputs.begin(), outputs.end(), 0);
+  decoder_.head(outputs);
+  return work_.logits;
+}
+
 namespace {
 
 // Throws Error unless all rows of each sequence fit into the context.

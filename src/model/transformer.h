@@ -59,6 +59,12 @@ class Transformer {
   // during the call. Returns false if the observer ended the sublayer; `hidden` is unchanged then.
   bool run_sublayer(Sublayer which, std::int64_t layer, std::span<float> hidden,
                     const SequenceState& state);
+  // The hidden states [T][W] that enter the first layer, of a sequence of `tokens`, T at most
+  // batch_tokens; those of a model with a rotated residual stream before its rotation.
+  void embed(std::span<const std::int32_t> tokens, std::span<float> hidden);
+  // The logits [rows, V] of hidden states [rows][W] after the last layer, rows at most
+  // output_tokens; on the device, valid until the next call.
+  const Rows& head(std::span<const float> hidden);
   // Passes the inputs of all linears of the layers to `observer` from now on; nullptr: no observer.
   void observe(Observer* observer) { decoder_.observe(observer); }
 

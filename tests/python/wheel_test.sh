@@ -18,6 +18,8 @@ module=$(find "$work/venv" -name '_leq*.so')
 symbols=$(nm -D --defined-only "$module" | awk '{print $3}' | tr '\n' ' ')
 [ "$symbols" = "PyInit__leq " ] || { echo "python: the extension shows $symbols"; exit 1; }
 cd "$work"
+"$work/venv/bin/leq-compare" --version | grep -q "^leq-compare "
+{ "$work/venv/bin/leq-compare" "$source/examples/storyteller" -f /dev/null -o out 2>&1 || true; } | grep -q "pip install leq\[compare\]"
 "$work/venv/bin/leq-export" --version | grep -q "^leq-export "
 # Without its packages it says what to install.
 touch x.leq

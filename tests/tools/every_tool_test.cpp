@@ -14,8 +14,8 @@
 namespace leq::test {
 namespace {
 
-constexpr const char* kTools[] = {"leq-quantize", "leq-run",    "leq-perplexity", "leq-inspect",
-                                  "leq-bench",    "leq-server", "leq-compare"};
+constexpr const char* kTools[] = {"leq-quantize", "leq-run",   "leq-perplexity",
+                                  "leq-inspect",  "leq-bench", "leq-server"};
 
 TEST(EveryTool, AnswersHelp) {
   for (const std::string tool : kTools) {
@@ -84,11 +84,10 @@ TEST(EveryTool, IsSilentAboutVariablesOfTheOthers) {
       if (!own.contains(name)) environment.push_back("LEQ_ARG_" + name + "=1");
     }
     std::vector<std::string> words = {std::string(LEQ_TOOLS_DIR) + "/" + tool};
-    const bool writes = tool == "leq-quantize" || tool == "leq-compare";
+    const bool writes = tool == "leq-quantize";
     if (tool != "leq-inspect" && !writes) words.emplace_back("-m");
     words.emplace_back("/no/such");
     if (writes) words.insert(words.end(), {"-o", "/no/such.leq"});
-    if (tool == "leq-compare") words.insert(words.end(), {"-f", "/no"});
     if (tool == "leq-perplexity") words.insert(words.end(), {"-f", "/no"});
     const Finished finished = run(words, "x", environment);
     const bool verbose = own.contains("VERBOSE");

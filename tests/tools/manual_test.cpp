@@ -14,8 +14,7 @@
 namespace leq::test {
 namespace {
 
-constexpr const char* kTools[] = {"leq-quantize", "leq-run",   "leq-perplexity",
-                                  "leq-inspect",  "leq-bench", "leq-compare"};
+constexpr const char* kTools[] = {"leq-quantize", "leq-run", "leq-perplexity", "leq-bench"};
 
 bool is_installed(const std::string& program) {
   return run({"/bin/sh", "-c", "command -v " + program + " > /dev/null"}).status == 0;

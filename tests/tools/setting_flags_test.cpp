@@ -41,8 +41,8 @@ std::set<std::string> settings_of_sources(const std::vector<std::string>& folder
 // Returns all words that the tools accept, as shown by their help.
 std::set<std::string> flags_of_tools() {
   std::set<std::string> found;
-  for (const char* tool : {"leq-quantize", "leq-run", "leq-perplexity", "leq-inspect", "leq-bench",
-                           "leq-server", "leq-compare"}) {
+  for (const char* tool :
+       {"leq-quantize", "leq-run", "leq-perplexity", "leq-inspect", "leq-bench", "leq-server"}) {
     found.merge(matches(run_program(tool, {"--help"}).out, R"((?:^|\n|, ) *(--?[a-z][a-z0-9-]*))"));
   }
   return found;

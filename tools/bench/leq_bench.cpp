@@ -19,6 +19,7 @@
 #include "ranks/mpi_ranks.h"
 #include "runtime/runtime.h"
 #include "tools/bench/breakdown.h"
+#include "tools/bench/fusion.h"
 #include "tools/bench/load.h"
 #include "tools/bench/model.h"
 #include "tools/bench/options.h"
@@ -362,7 +363,7 @@ Table speculation_table(const Options& options) {
 
 void check_sweep_of_ranks(const Options& options) {
   if (!options.given("tp")) return;
-  for (const char* other : {"load", "arrivals", "speculate"}) {
+  for (const char* other : {"load", "fusion", "arrivals", "speculate"}) {
     require(!options.given(other), "--tp: is for tests of -p and -n, not for --", other);
   }
   for (const std::int64_t ranks : options.integers("tp")) check_ranks(options, ranks);
@@ -391,6 +392,17 @@ int run(const Options& options) {
     require(device_name(options) == "cpu", "--load: measures loading for the CPU; leave out -dev,",
             " leq-run -v prints the speed of an upload");
     print(load_table(options), format);
+    return 0;
+  }
+  if (options.flag("fusion")) {
+    const std::string& model = options.list("model").front();
+    require(
+        options.list("model").size() == 1 && !is_synthetic(model) && device_name(options) == "cpu",
+        "--fusion: expected one .leq file, on the CPU");
+    check_model_file("-m", model);
+    const int threads =
+        threads_for(static_cast<int>(options.integers("threads").front()), numa_mode(options));
+    print(bench_fusion(model, threads, static_cast<int>(options.integer("repetitions"))), format);
     return 0;
   }
   for (const std::string& model : options.list("model")) {

@@ -116,6 +116,10 @@ ToolSpec tool_spec() {
        .help = "no test: seconds from opening each file to the logits of a first token, and the "
                "memory that takes",
        .group = "Model"},
+      {.name = "fusion",
+       .help = "no test: milliseconds of a norm of 256 rows that writes codes, and of a norm and a "
+               "pass after it that makes them, -r times",
+       .group = "Model"},
       {.name = "arrivals",
        .kind = OptionKind::real,
        .value_name = "RATE",

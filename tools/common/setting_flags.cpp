@@ -13,7 +13,6 @@ constexpr SettingFlag kFlags[] = {
     {"breakdown", "--breakdown"},
     {"cache", "--no-cache"},
     {"calibration", "--calibration"},
-    {"candidates", "--methods"},
     {"chat_template", "--chat-template"},
     {"chunks", "--chunks"},
     {"context", "-c"},
