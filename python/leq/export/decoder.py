@@ -237,16 +237,15 @@ class _Decoder:
         second = graph.add("Add", graph.add("Mul", high, cosines), graph.add("Mul", low, sines))
         return graph.add("Concat", first, second, axis=-1)
 
-    def _cache(self, index, part, positions):
-        return [f"{'past_key_values' if positions.startswith('past') else 'present'}.{index}.{part}",
-                ["batch_size", self._config.kv_heads, positions, self._config.head_dim]]
+    def _cache_shape(self, positions):
+        return ["batch_size", self._config.kv_heads, positions, self._config.head_dim]
 
     def _past(self, index, part):
-        name, dims = self._cache(index, part, "past_sequence_length")
-        return self._graph.input(name, TensorProto.FLOAT, dims)
+        return self._graph.input(f"past_key_values.{index}.{part}", TensorProto.FLOAT,
+                                 self._cache_shape("past_sequence_length"))
 
     def _present(self, index, part, value):
-        self._graph.output(value, *self._cache(index, part, "total_sequence_length"))
+        self._graph.output(value, f"present.{index}.{part}", self._cache_shape("total_sequence_length"))
 
     def _with_past(self, index, part, x):
         """Past keys or values and x, [B, H_kv, P + S, d], which are an output of the graph too."""

@@ -12,8 +12,8 @@ def _common_layers(source):
     for layer in source.layers:
         for part in (layer.mixer, layer.mlp):
             if kinds.setdefault(part["kind"], {**part, "window": 0}) != {**part, "window": 0}:
-                raise InputError(f"{family}: layers of one kind that differ in more than their windows have no class in "
-                                 "transformers")
+                raise InputError(f"{family}: layers of one kind that differ in more than their windows have no class "
+                                 "in transformers")
     windows, window = _windows(source), 0
     for index, own in enumerate(windows):
         if own and window and own != window:
