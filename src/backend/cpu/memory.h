@@ -20,6 +20,8 @@ struct PagesOfNode {
   bool operator==(const PagesOfNode&) const = default;
 };
 
+// Placement of a weight's pages on several memory nodes: on the node whose threads multiply its
+// panels first, or interleaved over all nodes.
 class WeightPlaces {
  public:
   WeightPlaces() = default;  // moves nothing

@@ -26,6 +26,7 @@ QuantizedUnit quantized_unit(const RowsFormat& format);
 // The format that the CPU's matmuls read.
 RowsFormat rows_format(const Linear& consumer);
 
+// The first row of a batch in which any thread found a value that is not finite.
 class FirstBadRow {
  public:
   void report(std::int64_t row) noexcept {

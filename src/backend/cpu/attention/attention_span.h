@@ -179,6 +179,8 @@ void each_view(const SpanWork& work, int page, Tile queries, Columns limit, Run 
   }
 }
 
+// Pages of packed codes (attention_packed.cpp). A query reads codes of blocks that are closed for it
+// and f16 copies of the others; positions alone decide this (KvResidual).
 // Called before the span's pages: computes the initial values of scores and clears sums of minima.
 void begin_packed_span(const SpanWork& work);
 void score_packed_page(const SpanWork& work, int page, int kv_head, Ahead ahead);

@@ -1,4 +1,6 @@
-// Layout of one kv head's keys and values in a page on the CPU (docs/kv-cache.md):
+// Pages of keys and values on the CPU: their layout, storing by token or as f16 copies whose blocks
+// are quantized after they have been closed, and the portable order of saved sequences.
+// Layout of one kv head's keys and values in a page (docs/kv-cache.md):
 // keys [H_kv][4][d][16], int8 [H_kv][4][ceil4(d)/4][16][4]; values [H_kv][64][d];
 // int8 pages end with f16 scales [H_kv][64] and f16 minima [H_kv][64].
 // Packed codes of b bits: keys [H_kv][64 / P][d][16 bytes] with P = 128 / b, where byte i has
@@ -150,6 +152,7 @@ void quantize_keys(const StoreKernels& kernels, const KvBlockWork& work, const H
 void quantize_values(const StoreKernels& kernels, const KvBlockWork& work, const HeadPage& copy,
                      const HeadPage& page, float* wide);
 
+// Convert between a page and the portable order of saved sequences (Layout::read_kv).
 void read_kv(const KvHead& head, std::span<const std::byte> page, std::span<std::byte> out);
 void write_kv(const KvHead& head, std::span<std::byte> page, std::span<const std::byte> in);
 

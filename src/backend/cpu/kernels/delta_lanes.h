@@ -137,8 +137,8 @@ inline void fetch_ahead(const DeltaBlock& block, std::int64_t token) {
   for (int at = 0; at < block.fetch_bytes; at += 64) __builtin_prefetch(row + at, 0, 2);
 }
 
-// If registers suffice for the sums of two tokens, a token's pass also computes S^T k of the next
-// token.
+// If there are many registers, which suffice for the sums of two tokens, a token's pass also
+// computes S^T k of the next token.
 template <class Register, class Lanes>
 void recur_columns(const DeltaBlock& block, int first, Lanes lanes) {
   if constexpr (Register::kManyRegisters) {

@@ -24,8 +24,8 @@ const KernelLevel& level_i8mm();
 // Integer matmuls for few tokens; for more tokens the kernels of blocks.h are used.
 const MatmulKernels& few_tokens_avx2();
 // Integer matmuls; the level adds those of float weights.
-MatmulKernels int_matmuls_avx2();
-MatmulKernels int_matmuls_avx512();
+MatmulKernels int_matmuls_avx2() noexcept;
+MatmulKernels int_matmuls_avx512() noexcept;
 void super_avx512amx(const SuperPanel& panel) noexcept;
 
 }  // namespace leq::cpu

@@ -14,6 +14,7 @@ struct Floats128 {
   using Floats = float32x4_t;
   using Mask = std::int64_t;  // the number of valid lanes
   static constexpr int kLanes = 4;
+  static constexpr bool kManyRegisters = true;  // 32
   static constexpr int kParts = 4;  // registers of sixteen lanes
 
   static Mask first_lanes(std::int64_t n) { return n < kLanes ? n : kLanes; }

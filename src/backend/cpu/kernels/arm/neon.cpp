@@ -56,43 +56,8 @@ std::int32_t quantize(const float* x, std::int64_t n, float inv, int offset,
 
 struct Rows128 : Floats128 {
   using Words = uint32x4_t;
-  // The 256 lanes of the sum would fill 64 registers, twice as many as exist, so that each quarter
-  // of the lanes is summed in a separate pass over its columns.
-  template <class Step>
-  static float norm_sum(const float* x, std::int64_t n, Step step) {
-    constexpr int kRegisters = 64, kPass = 16;
-    float32x4_t lanes[kRegisters];
-    for (int pass = 0; pass < kRegisters; pass += kPass) {
-      float32x4_t sums[kPass];
-      for (float32x4_t& sum : sums) sum = repeat(0.0f);
-      std::int64_t k = pass * kLanes;
-      for (; k + kPass * kLanes <= n; k += kRegisters * kLanes) {
-#pragma GCC unroll 16
-        for (int i = 0; i < kPass; ++i) {
-          sums[i] = step(sums[i], load(x + k + i * kLanes), Mask{kLanes});
-        }
-      }
-#pragma GCC unroll 16
-      for (int i = 0; i < kPass; ++i) {
-        const std::int64_t left = n - k - i * kLanes;
-        if (left <= 0) break;
-        sums[i] = step(sums[i], load(x + k + i * kLanes, first_lanes(left)), first_lanes(left));
-      }
-#pragma GCC unroll 16
-      for (int i = 0; i < kPass; ++i) lanes[pass + i] = sums[i];
-    }
-    for (int width = kRegisters / 2; width >= 4; width /= 2) {
-      for (int i = 0; i < width; ++i) lanes[i] = vaddq_f32(lanes[i], lanes[i + width]);
-    }
-    return total({lanes[0], lanes[1], lanes[2], lanes[3]});
-  }
   static std::uint32_t most_of(Words words) { return vmaxvq_u32(words); }
   static constexpr auto quantize = cpu::quantize;
-};
-
-// Gated DeltaNet: registers suffice for the sums of two tokens.
-struct DeltaLanes : Floats128 {
-  static constexpr bool kManyRegisters = true;
 };
 
 // Matmuls.
@@ -286,7 +251,7 @@ Sixteen keys16(const std::uint8_t* row, int place) {
   return floats_of(codes);
 }
 
-// Unpacks the codes of 16 channels, in ascending order (kv_layout.h).
+// Unpacks the codes of 16 channels, in ascending order (kv_pages.h).
 template <int bits>
 Sixteen channels16(const std::uint8_t* at) {
   if constexpr (bits == 8) return floats_of(vld1q_u8(at));
@@ -428,7 +393,7 @@ constexpr PackedKernels kPacked = packed_kernels();
 
 const KernelLevel& level_neon() {
   static constexpr KernelLevel kLevel = {&kMatmuls, &kRowKernels<Rows128>, &kAttention, &kPacked,
-                                         &kDeltaKernels<DeltaLanes>};
+                                         &kDeltaKernels<Floats128>};
   return kLevel;
 }
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "backend/cpu/kernels/levels.h"
-#include "backend/cpu/kernels/x86/int8_scores_avx512.h"
+#include "backend/cpu/kernels/x86/int8_scores.h"
 #include "backend/cpu/kernels/x86/lanes_avx512.h"
 #include "backend/cpu/kernels/x86/super_tiles.h"
 #include "backend/cpu/kernels/x86/tall_tile.h"
@@ -425,12 +425,10 @@ inline void run_byte_blocks(const IntPanel& panel,
              [&](std::int64_t first, std::int64_t) { return panel.codes + first * 64; });
 }
 
-// Signed byte codes.
 void int8_groups(const IntPanel& panel) noexcept {
   run_byte_blocks(panel, run_k_tile<Start::weights>);
 }
 
-// Unsigned byte codes.
 void run_unsigned_k_tile(const IntPanel& panel, const PanelKTile& k_tile, TokenBlock& block) {
   (panel.zeros == nullptr ? run_k_tile<Start::tokens> : run_k_tile<Start::zeros>)(panel, k_tile,
                                                                                   block);
@@ -762,26 +760,9 @@ struct SuperLanes : Lanes512 {
   }
 };
 
-struct QuadProducts {
-  static constexpr int most_blocks(int queries) { return queries == 1 ? 1 : 4; }
-
-  // In assembly, because g++ 12 spills sums, if there are many, to the stack around the intrinsic.
-  template <int R, int B>
-  static inline __attribute__((always_inline)) void add(const std::uint8_t* keys,
-                                                        std::int64_t stride,
-                                                        const std::int32_t (&quads)[R],
-                                                        __m512i (&sums)[R][B]) {
-    __m512i key[B];
-#pragma GCC unroll 4
-    for (int b = 0; b < B; ++b) key[b] = _mm512_loadu_si512(keys + b * stride);
-#pragma GCC unroll 6
-    for (int r = 0; r < R; ++r) {
-      const __m512i quad = _mm512_set1_epi32(quads[r]);
-#pragma GCC unroll 4
-      for (int b = 0; b < B; ++b) {
-        asm("vpdpbusd %2, %1, %0" : "+v"(sums[r][b]) : "v"(key[b]), "v"(quad));
-      }
-    }
+struct QuadLanes : Lanes512 {
+  static inline __attribute__((always_inline)) void dot(Ints& sum, Ints codes, Ints quad) {
+    cpu::dot(sum, codes, quad);
   }
 };
 
@@ -801,7 +782,7 @@ MatmulKernels matmuls() {
 
 AttentionKernels with_quads() {
   AttentionKernels kernels = *level_avx512().attention;
-  kernels.kv[2].scores = int8_scores<QuadProducts>;
+  kernels.kv[2].scores = int8_scores<QuadProducts<QuadLanes>>;
   return kernels;
 }
 

@@ -110,7 +110,7 @@ template <class L, Start kStart>
 inline typename L::Ints row_start(const IntPanel& panel, std::int64_t token, int output) {
   if constexpr (kStart == Start::none) return L::repeat32(0);
   if constexpr (kStart == Start::weights) {
-    return L::sub32(L::repeat32(0), L::times_128(L::from_i32(panel.row_sums + output)));
+    return L::sub32(L::repeat32(0), L::times_128(L::load_anywhere(panel.row_sums + output)));
   }
   const int sum = panel.token_sums[token * panel.token_sum_stride];
   if (panel.zeros == nullptr) return L::repeat32(-panel.zero * sum);

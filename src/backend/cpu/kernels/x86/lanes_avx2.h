@@ -15,7 +15,8 @@ struct Floats256 {
   using Floats = __m256;
   using Mask = __m256i;
   static constexpr int kLanes = 8;
-  static constexpr int kParts = 2;  // registers of sixteen lanes
+  static constexpr bool kManyRegisters = false;  // 16, not 32
+  static constexpr int kParts = 2;               // registers of sixteen lanes
 
   // A mask of all ones in the lanes below n.
   static Mask first_lanes(std::int64_t n) {
@@ -93,6 +94,27 @@ struct Floats256 {
     const __m128i words =
         _mm_packs_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
     return _mm_cvtsi128_si64(_mm_packus_epi16(words, words));
+  }
+  // Transposes a matrix of 8 x 8 numbers.
+  static void transpose(__m256 (&x)[8]) {
+    __m256 a[8], b[8];
+#pragma GCC unroll 4
+    for (int i = 0; i < 8; i += 2) {
+      a[i] = _mm256_unpacklo_ps(x[i], x[i + 1]);
+      a[i + 1] = _mm256_unpackhi_ps(x[i], x[i + 1]);
+    }
+#pragma GCC unroll 2
+    for (int i = 0; i < 8; i += 4) {  // b[i + k] has columns k and 4 + k of rows i to i + 3
+      b[i] = _mm256_shuffle_ps(a[i], a[i + 2], 0x44);
+      b[i + 1] = _mm256_shuffle_ps(a[i], a[i + 2], 0xee);
+      b[i + 2] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0x44);
+      b[i + 3] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0xee);
+    }
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) {
+      x[k] = _mm256_permute2f128_ps(b[k], b[4 + k], 0x20);
+      x[4 + k] = _mm256_permute2f128_ps(b[k], b[4 + k], 0x31);
+    }
   }
   // Adds the lanes of kParts registers in the fixed order: 8 apart, then 4, 2 and 1.
   static float total(const Floats (&sums)[kParts]) {
@@ -185,10 +207,36 @@ struct Lanes256 : Floats256 {
   static inline Ints from_i16(const std::int16_t* from) {
     return _mm256_cvtepi16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
   }
-  static inline Ints from_i32(const std::int32_t* from) {
-    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  static inline Ints load_anywhere(const void* from) {
+    return _mm256_loadu_si256(static_cast<const __m256i*>(from));
   }
 
+  static inline Ints shifted_down(Ints x, int places) {  // in 32-bit lanes
+    return _mm256_srl_epi32(x, _mm_cvtsi32_si128(places));
+  }
+  // The codes in the low bits of each lane, converted to floats.
+  template <int kBits>
+  static inline Floats low_codes(Ints x) {
+    return _mm256_cvtepi32_ps(_mm256_and_si256(x, _mm256_set1_epi32((1 << kBits) - 1)));
+  }
+  // The codes of half `part` of 16 channels of packed values (kv_pages.h).
+  template <int kBits>
+  static inline Floats channels(const std::uint8_t* at, int part) {
+    if constexpr (kBits == 8) return low_codes<8>(from_u8(at + part * 8));
+    const int low = part * 16;
+    if constexpr (kBits == 4) {
+      std::int64_t both_words;
+      __builtin_memcpy(&both_words, at, sizeof both_words);
+      const Ints digits =
+          _mm256_setr_epi32(low, low, low + 4, low + 4, low + 8, low + 8, low + 12, low + 12);
+      return low_codes<4>(_mm256_srlv_epi32(_mm256_set1_epi64x(both_words), digits));
+    }
+    std::int32_t all;
+    __builtin_memcpy(&all, at, sizeof all);
+    const Ints digits =
+        _mm256_setr_epi32(low, low + 2, low + 4, low + 6, low + 8, low + 10, low + 12, low + 14);
+    return low_codes<2>(_mm256_srlv_epi32(_mm256_set1_epi32(all), digits));
+  }
   static inline Floats to_floats(Ints x) { return _mm256_cvtepi32_ps(x); }
   // f = fma(float(sum), a * b, f), or fma(float(sum), scale, f), for one register; overwrites
   // `sum`. In assembly, because g++ 12 would also keep the f of a tile on the stack.

@@ -15,7 +15,8 @@ struct Floats512 {
   using Floats = __m512;
   using Mask = __mmask16;
   static constexpr int kLanes = 16;
-  static constexpr int kParts = 1;  // registers of sixteen lanes
+  static constexpr bool kManyRegisters = true;  // 32
+  static constexpr int kParts = 1;              // registers of sixteen lanes
 
   // A mask of the lanes below n.
   static Mask first_lanes(std::int64_t n) {
@@ -77,6 +78,39 @@ struct Floats512 {
   static float to_float(std::uint16_t half) { return _cvtsh_ss(half); }
   // The nearest integers, ties to even, of numbers from 0 to 255, as bytes.
   static __m128i to_bytes(Floats x) { return _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x)); }
+  // Transposes a matrix of 16 x 16 numbers.
+  static void transpose(__m512 (&x)[16]) {
+    __m512 a[16], b[16];
+#pragma GCC unroll 8
+    for (int i = 0; i < 16; i += 2) {
+      a[i] = _mm512_unpacklo_ps(x[i], x[i + 1]);
+      a[i + 1] = _mm512_unpackhi_ps(x[i], x[i + 1]);
+    }
+    const auto low = [](__m512 p, __m512 q) {
+      return _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(p), _mm512_castps_pd(q)));
+    };
+    const auto high = [](__m512 p, __m512 q) {
+      return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(p), _mm512_castps_pd(q)));
+    };
+#pragma GCC unroll 4
+    for (int i = 0; i < 16; i += 4) {  // b[i + k] has columns k, 4 + k, ... of rows i to i + 3
+      b[i] = low(a[i], a[i + 2]);
+      b[i + 1] = high(a[i], a[i + 2]);
+      b[i + 2] = low(a[i + 1], a[i + 3]);
+      b[i + 3] = high(a[i + 1], a[i + 3]);
+    }
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) {
+      const __m512 even0 = _mm512_shuffle_f32x4(b[k], b[4 + k], 0x88);
+      const __m512 even1 = _mm512_shuffle_f32x4(b[8 + k], b[12 + k], 0x88);
+      const __m512 odd0 = _mm512_shuffle_f32x4(b[k], b[4 + k], 0xdd);
+      const __m512 odd1 = _mm512_shuffle_f32x4(b[8 + k], b[12 + k], 0xdd);
+      x[k] = _mm512_shuffle_f32x4(even0, even1, 0x88);
+      x[8 + k] = _mm512_shuffle_f32x4(even0, even1, 0xdd);
+      x[4 + k] = _mm512_shuffle_f32x4(odd0, odd1, 0x88);
+      x[12 + k] = _mm512_shuffle_f32x4(odd0, odd1, 0xdd);
+    }
+  }
   // Adds the lanes of kParts registers in the fixed order: 8 apart, then 4, 2 and 1.
   static float total(const Floats (&sums)[kParts]) {
     const __m256 eight =
@@ -169,8 +203,38 @@ struct Lanes512 : Floats512 {
   static inline Ints from_i16(const std::int16_t* from) {
     return _mm512_cvtepi16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
   }
-  static inline Ints from_i32(const std::int32_t* from) { return _mm512_loadu_si512(from); }
+  static inline Ints load_anywhere(const void* from) { return _mm512_loadu_si512(from); }
 
+  static inline Ints shifted_down(Ints x, int places) {  // in 32-bit lanes
+    return _mm512_srl_epi32(x, _mm_cvtsi32_si128(places));
+  }
+  // The codes in the low bits of each lane, converted to floats; a look-up among sixteen numbers
+  // uses four bits.
+  template <int kBits>
+  static inline Floats low_codes(Ints x) {
+    if constexpr (kBits == 8) return _mm512_cvtepi32_ps(x);
+    const Floats numbers =
+        kBits == 4 ? _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
+                   : _mm512_setr_ps(0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3);
+    return _mm512_permutexvar_ps(x, numbers);
+  }
+  // The codes of 16 channels of packed values (kv_pages.h).
+  template <int kBits>
+  static inline Floats channels(const std::uint8_t* at, int) {
+    if constexpr (kBits == 8) return low_codes<8>(from_u8(at));
+    if constexpr (kBits == 4) {
+      std::int64_t both_words;
+      __builtin_memcpy(&both_words, at, sizeof both_words);
+      const Ints digits =
+          _mm512_setr_epi32(0, 0, 4, 4, 8, 8, 12, 12, 16, 16, 20, 20, 24, 24, 28, 28);
+      return low_codes<4>(_mm512_srlv_epi32(_mm512_set1_epi64(both_words), digits));
+    }
+    std::int32_t all;
+    __builtin_memcpy(&all, at, sizeof all);
+    const Ints digits =
+        _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    return low_codes<2>(_mm512_srlv_epi32(_mm512_set1_epi32(all), digits));
+  }
   static inline Floats to_floats(Ints x) { return _mm512_cvtepi32_ps(x); }
   // f = fma(float(sum), a * b, f), or fma(float(sum), scale, f), for one register.
   static inline void add_scaled(float* f, Ints sum, Floats a, Floats b) {

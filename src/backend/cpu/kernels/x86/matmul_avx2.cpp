@@ -554,7 +554,7 @@ const MatmulKernels& few_tokens_avx2() {
   return kKernels;
 }
 
-MatmulKernels int_matmuls_avx2() {
+MatmulKernels int_matmuls_avx2() noexcept {
   MatmulKernels kernels = block_kernels<Avx2>(Isa::avx2, "6x16");
   kernels.super = super_of_bits<SuperLanes, 1, 3>;
   return kernels;

@@ -27,7 +27,7 @@ struct SuperLanes : Lanes512 {
 
 }  // namespace
 
-MatmulKernels int_matmuls_avx512() {
+MatmulKernels int_matmuls_avx512() noexcept {
   MatmulKernels kernels = block_kernels<Avx512>(Isa::avx512, "12x32");
   kernels.super = super_of_bits<SuperLanes, 1, 4>;
   return kernels;
