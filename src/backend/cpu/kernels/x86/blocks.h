@@ -1,6 +1,6 @@
 // A panel times many tokens for the levels without 512-bit dot products. Blocks of tokens are
 // multiplied by K tiles, whose codes and inputs are first converted to the form that the tile's
-// instruction needs (matmul_products.h). Fewer tokens are limited by memory, so that conversion
+// instruction needs (products.h). Fewer tokens are limited by memory, so that conversion
 // would not pay; all these levels then use the AVX2 kernels.
 #pragma once
 
