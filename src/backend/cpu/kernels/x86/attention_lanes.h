@@ -19,13 +19,18 @@ namespace {
 // either factors or vectors are held in registers, whichever are fewer; the others are loaded one
 // at a time. With both held, g++ 12 spills the sums to memory, and each product waits for the
 // previous store.
-template <class L, int R, int N, class Factor, class Vector>
+// With 32 registers, prefetch() is called between the loads and the products: then g++ 12 loads a
+// vector once, and not again in each product.
+template <class L, int R, int N, class Factor, class Vector, class Prefetch>
 inline __attribute__((always_inline)) void add_products(typename L::Floats (&sums)[R][N],
-                                                        Factor factor, Vector vector) {
+                                                        Factor factor, Vector vector,
+                                                        Prefetch prefetch) {
+  if constexpr (!L::kManyRegisters) prefetch();
   if constexpr (L::kManyRegisters || N < R) {
     typename L::Floats y[N];
 #pragma GCC unroll 8
     for (int i = 0; i < N; ++i) y[i] = vector(i);
+    if constexpr (L::kManyRegisters) prefetch();
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
       const typename L::Floats x = factor(r);
@@ -60,12 +65,12 @@ void float_blocks(const ScoreTile& tile, int block, const Prefetcher& ahead) noe
     for (int i = 0; i < kCount; ++i) sums[r][i] = L::repeat(0.0f);
   }
   for (std::int64_t c = 0; c < dims; ++c) {
-    ahead.step(c);
     add_products<L>(
         sums, [&](int r) { return L::repeat(query[r][c]); },
         [&](int i) {
           return L::load(keys + (i / kParts * dims + c) * kKeyBlock + i % kParts * L::kLanes);
-        });
+        },
+        [&]() __attribute__((always_inline)) { ahead.step(c); });
   }
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
@@ -140,7 +145,8 @@ void value_columns(const ValueTile& tile, std::int64_t column) noexcept {
             _mm_prefetch(line + kLinesNear * 64, _MM_HINT_T0);
           }
           return L::load(at + i * kLanes);
-        });
+        },
+        [] {});
   }
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
@@ -492,7 +498,10 @@ void packed_columns(const PackedValueTile& tile, int column, int first,
   constexpr int kParts = L::kParts;
   const std::uint8_t* values = tile.values + column / 16 * 2 * bits;
   typename L::Floats sums[R][D][kParts];
+  const float* weights[R];
   std::int64_t group[D];
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r) weights[r] = tile.weights[first + r];
 #pragma GCC unroll 8
   for (int i = 0; i < D; ++i) {
     group[i] = (column + i * 16) / tile.group * kPageColumns;
@@ -508,7 +517,7 @@ void packed_columns(const PackedValueTile& tile, int column, int first,
                    tile.last - tile.first);
   const auto add = [&](int i, int r, std::int64_t j, const typename L::Floats(&value)[kParts])
       __attribute__((always_inline)) {
-    const typename L::Floats weight = L::repeat(tile.weights[first + r][group[i] + j]);
+    const typename L::Floats weight = L::repeat(weights[r][group[i] + j]);
 #pragma GCC unroll 2
     for (int part = 0; part < kParts; ++part) {
       sums[r][i][part] = L::fma(weight, value[part], sums[r][i][part]);
@@ -626,7 +635,7 @@ void chain_rows(const ChainTile& tile) noexcept {
     for (int c = 0; c < last; ++c) {
       add_products<L>(
           sums, [&](int r) { return L::repeat(tile.query[r][first + c]); },
-          [&](int i) { return L::load(columns[c] + i * L::kLanes); });
+          [&](int i) { return L::load(columns[c] + i * L::kLanes); }, [] {});
     }
   }
   for (int r = 0; r < R; ++r) {

@@ -17,7 +17,8 @@
 namespace leq::cpu {
 namespace {
 
-// In quads, by L::dot. Either queries or keys are held in registers, whichever are fewer.
+// In quads, by L::dot. Either queries or keys are held in registers, whichever are fewer. A sum is
+// copied around the assembly of L::dot, or g++ 12 keeps the sums in memory.
 template <class L>
 struct QuadProducts {
   using Lanes = L;
@@ -37,7 +38,11 @@ struct QuadProducts {
       for (int r = 0; r < R; ++r) {
         const typename L::Ints quad = L::repeat32(quads[r]);
 #pragma GCC unroll 8
-        for (int i = 0; i < N; ++i) L::dot(sums[r][i], key[i], quad);
+        for (int i = 0; i < N; ++i) {
+          typename L::Ints sum = sums[r][i];
+          L::dot(sum, key[i], quad);
+          sums[r][i] = sum;
+        }
       }
     } else {
       typename L::Ints quad[R];
@@ -47,7 +52,11 @@ struct QuadProducts {
       for (int i = 0; i < N; ++i) {
         const typename L::Ints key = codes(i);
 #pragma GCC unroll 6
-        for (int r = 0; r < R; ++r) L::dot(sums[r][i], key, quad[r]);
+        for (int r = 0; r < R; ++r) {
+          typename L::Ints sum = sums[r][i];
+          L::dot(sum, key, quad[r]);
+          sums[r][i] = sum;
+        }
       }
     }
   }
