@@ -1,5 +1,5 @@
 // The table of modules (docs/architecture.md): a file may include its module and modules on lower
-// lines; modules on one line are independent. No source file has more than 600 lines.
+// lines; modules on one line are independent. No source file has more than 800 lines.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMaxLines = 600;
+constexpr std::size_t kMaxLines = 800;
 
 const std::map<std::string, int> kLines = {
     {"base", 0},     {"tensor", 1},   {"report", 1},   {"format", 2}, {"tokenizer", 2},

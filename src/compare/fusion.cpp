@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "backend/cpu/rows/quantize_rows.h"
-#include "backend/cpu/rows/row_kernels.h"
+#include "backend/cpu/kernels/kernels.h"
+#include "backend/cpu/rows.h"
 #include "base/random.h"
 #include "base/stopwatch.h"
 #include "eval/statistics.h"
