@@ -5,7 +5,7 @@
 
 # Files with names that others of their folder have: regular expressions.
 set(leq_files_apart
-  tools/bench/parts/limit_kernels_portable src/tensor/nf4 src/grammar/gbnf src/grammar/pattern
+  tools/bench/parts/limit_kernels_portable src/tensor/nf4 src/convert/tokenizer_parts src/grammar/gbnf src/grammar/pattern
   src/chat/jinja/methods src/chat/jinja/operators src/chat/jinja/value
   src/quantize/methods/billm src/quantize/methods/gptq src/quantize/methods/second_order
   tests/backend/attention_test tests/base/json_test
