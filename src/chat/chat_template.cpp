@@ -27,6 +27,7 @@ struct NamedFormat {
   std::string_view end;  // the token that ends a reply
   std::array<std::string_view, 3> jinja;
   bool takes_system = true;
+  std::string_view default_system = {};
 };
 
 namespace {
@@ -39,6 +40,7 @@ struct JinjaInput {
   JsonNode messages = {}, tools = {}, variables = {};  // as in ChatRequest
   std::span<const ChatMessage> plain = {};             // the messages, if `messages` is nothing
   const ChatOptions& options;
+  const NamedFormat* format = nullptr;  // set with `plain`
   // Shows reasoning_content as a block of the content: {"type": "thinking", "thinking": ...} before
   // the text block.
   bool reasoning_blocks = false;
@@ -46,7 +48,7 @@ struct JinjaInput {
   bool null_is_empty = false;  // a content that is null or absent becomes ""
 };
 
-// Reads `default_system`, and `thinking`: "dropped" removes the reasoning of earlier replies,
+// Reads `thinking`: "dropped" removes the reasoning of earlier replies,
 // "kept" keeps it after the last question, as in Qwen3's template.
 constexpr std::string_view kChatMl = R"jinja(
 {%- set roles = {'system': 'system', 'user': 'user', 'assistant': 'assistant'} -%}
@@ -153,11 +155,11 @@ constexpr std::string_view kMistral = R"jinja(
 )jinja";
 
 // As Mistral's own library: adjacent messages of one role are joined, and no reply is empty. Reads
-// `user`, and `host`: the system prompts are messages of their own ("none"), or joined in the
+// `gap`, which joins them; `user`, and `host`: the system prompts are messages of their own ("none"), or joined in the
 // "first" or "last" user message.
 constexpr std::string_view kMistralCommon = R"jinja(
 {%- set prompts = messages|selectattr('role', 'equalto', 'system') -%}
-{%- set system = prompts|map(attribute='content')|join('\n\n') -%}
+{%- set system = prompts|map(attribute='content')|join(gap) -%}
 {%- set turns = messages -%}
 {%- if host != 'none' -%}
   {%- set turns = messages|rejectattr('role', 'equalto', 'system')|list -%}
@@ -182,14 +184,14 @@ constexpr std::string_view kMistralCommon = R"jinja(
   {%- elif m.role == 'user' -%}
     {%- set is_host = loop.first if host == 'first' else loop.index == joined.host -%}
     {%- set prompt = system ~ '\n\n' if system and is_host else '' -%}
-    {{- (user[0] ~ prompt if begins else '\n\n') ~ m.content ~ (user[1] if ends else '') -}}
+    {{- (user[0] ~ prompt if begins else gap) ~ m.content ~ (user[1] if ends else '') -}}
   {%- else -%}
     {%- if loop.first -%}
       {{- raise_exception("message 1 is of the role 'assistant', expected user") -}}
     {%- elif begins and ends and m.content == '' -%}
       {{- raise_exception('the reply in message ' ~ joined.count ~ ' is empty') -}}
     {%- endif -%}
-    {{- ('' if begins else '\n\n') ~ m.content ~ (eos_token if ends else '') -}}
+    {{- ('' if begins else gap) ~ m.content ~ (eos_token if ends else '') -}}
   {%- endif -%}
 {%- endfor -%}
 )jinja";
@@ -208,18 +210,16 @@ constexpr NamedFormat kFormats[] = {
     {"chatml", "<|im_end|>", {kChatMl}},
     {"qwen2.5",
      "<|im_end|>",
-     {"{% set default_system = 'You are Qwen, created by Alibaba Cloud. You are a helpful "
-      "assistant.' %}",
-      kChatMl}},
+     {kChatMl},
+     true,
+     "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."},
     {"qwen3", "<|im_end|>", {"{% set thinking = 'kept' %}", kChatMl}},
     {"qwen3-simple", "<|im_end|>", {"{% set thinking = 'dropped' %}", kChatMl}},
     {"llama2", "{eos}", {kTurns, kLlama2}},
     {"llama2-any-order", "{eos}", {"{% set any_order = true %}", kTurns, kLlama2}},
     {"llama3", "<|eot_id|>", {kLlama3}},
     {"llama3.1", "<|eot_id|>", {"{% set date = date_string|default('26 Jul 2024') %}", kLlama3}},
-    {"llama3.2",
-     "<|eot_id|>",
-     {"{% set date = date_string|default(strftime_now('%d %b %Y')) %}", kLlama3}},
+    {"llama3.2", "<|eot_id|>", {"{% set date = date_string|default(today) %}", kLlama3}},
     {"mistral-v0.1",
      "{eos}",
      {"{% set user = ['[INST] ', ' [/INST]'] %}{% set reply = ['', eos_token ~ ' '] %}", kTurns,
@@ -417,8 +417,17 @@ jinja::Variables variables_of(Context& context, const JinjaInput& input) {
       {"add_generation_prompt", jinja::of(options.ask_for_reply)},
       {"enable_thinking", jinja::of(options.enable_thinking)},
   };
-  if (!options.date.empty()) {
-    variables.emplace_back("date_string", context.heap.text(Text::foreign(options.date)));
+  const auto foreign = [&](std::string_view text) {
+    return context.heap.text(Text::foreign(text));
+  };
+  if (input.format != nullptr) {
+    // Dates belong to the format; a system prompt and what joins messages to the conversation.
+    if (!options.date.empty()) variables.emplace_back("date_string", own(options.date));
+    variables.emplace_back("today", own(jinja::time_text(context, "%d %b %Y")));
+    variables.emplace_back("default_system", foreign(input.format->default_system));
+    variables.emplace_back("gap", foreign("\n\n"));
+  } else if (!options.date.empty()) {
+    variables.emplace_back("date_string", foreign(options.date));
   }
   for (const JsonNode v : input.variables) {
     const Value value = value_of(context, v);
@@ -465,7 +474,7 @@ std::vector<TextPart> run(const JinjaTemplate& jinja, const JinjaInput& input) {
   Context context;
   context.source = jinja.source;
   context.now = input.options.now.value_or(local_time());
-  if (!input.plain.empty()) context.refusal = ": ";
+  if (input.format != nullptr) context.refusal = ": ";
   return parts_of(jinja::run(jinja.syntax, variables_of(context, input), context));
 }
 
@@ -629,7 +638,7 @@ std::vector<TextPart> ChatTemplate::render(std::span<const ChatMessage> messages
   }
   require(!messages.empty(), "chat template ", format_->name, ": the conversation is empty");
   check_roles(*format_, messages);
-  return run(*jinja_, {.plain = messages, .options = options});
+  return run(*jinja_, {.plain = messages, .options = options, .format = format_});
 }
 
 std::vector<TextPart> ChatTemplate::render(const ChatRequest& request,
