@@ -61,9 +61,8 @@ struct Arguments {
 // Like strftime, but in English regardless of the locale.
 std::string time_text(const Context& context, std::string_view format);
 
-// Defined in value.cpp: Python's str(), repr() and json.dumps().
+// Defined in value.cpp: Python's str() and json.dumps().
 Text to_text(Context& context, const Value& value);
-std::string repr(Context& context, const Value& value);
 struct JsonStyle {
   std::optional<std::string> indent;  // indentation of one level
   bool ascii = false, sorted = false;

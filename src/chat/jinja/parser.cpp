@@ -16,13 +16,23 @@
 namespace leq::jinja {
 namespace {
 
-// Reads a template's tokens one after another for the parser, and reports unexpected ones.
-class TokenReader {
+using Type = Token::Type;
+
+constexpr int kMaxDepth = 200;                // limit of nested brackets, blocks and conditions
+constexpr std::uint32_t kMaxTreeDepth = 600;  // limit, including chains of operators
+
+class Parser {
  public:
   // The last token must be the end token.
-  TokenReader(std::vector<Token> tokens, std::string_view source)
+  Parser(std::vector<Token> tokens, std::string_view source)
       : tokens_(std::move(tokens)), source_(source) {}
 
+  Syntax run() {
+    syntax_.root = block({});
+    return std::move(syntax_);
+  }
+
+ private:
   const Token& now() const { return tokens_[at_]; }
   Token take() {
     Token token = tokens_[at_];
@@ -50,7 +60,7 @@ class TokenReader {
     if (!skip_name(name)) wrong("expected ", name, ", found ", shown(now()));
   }
   std::string take_name(std::string_view what) {
-    if (now().type != Token::Type::name) wrong("expected ", what, ", found ", shown(now()));
+    if (now().type != Type::name) wrong("expected ", what, ", found ", shown(now()));
     return take().text;
   }
 
@@ -63,42 +73,21 @@ class TokenReader {
 
   static std::string shown(const Token& token) {
     switch (token.type) {
-      case Token::Type::end:
+      case Type::end:
         return "the end of the template";
-      case Token::Type::block_begin:
+      case Type::block_begin:
         return "{%";
-      case Token::Type::block_end:
+      case Type::block_end:
         return "%}";
-      case Token::Type::print_begin:
+      case Type::print_begin:
         return "{{";
-      case Token::Type::print_end:
+      case Type::print_end:
         return "}}";
       default:
         return printable(token.text);
     }
   }
 
- private:
-  std::vector<Token> tokens_;
-  std::string_view source_;
-  std::size_t at_ = 0;
-};
-
-using Type = Token::Type;
-
-constexpr int kMaxDepth = 200;                // limit of nested brackets, blocks and conditions
-constexpr std::uint32_t kMaxTreeDepth = 600;  // limit, including chains of operators
-
-class Parser : private TokenReader {
- public:
-  using TokenReader::TokenReader;
-
-  Syntax run() {
-    syntax_.root = block({});
-    return std::move(syntax_);
-  }
-
- private:
   // Increments the recursion depth for its own lifetime.
   class Level {
    public:
@@ -614,6 +603,9 @@ class Parser : private TokenReader {
            token.is_sign("[") || token.is_sign("{");
   }
 
+  std::vector<Token> tokens_;
+  std::string_view source_;
+  std::size_t at_ = 0;
   Syntax syntax_;
   int depth_ = 0;
   int loops_ = 0;  // number of enclosing loops
