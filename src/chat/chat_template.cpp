@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -155,8 +154,8 @@ constexpr std::string_view kMistral = R"jinja(
 )jinja";
 
 // As Mistral's own library: adjacent messages of one role are joined, and no reply is empty. Reads
-// `gap`, which joins them; `user`, and `host`: the system prompts are messages of their own ("none"), or joined in the
-// "first" or "last" user message.
+// `gap`, which joins them; `user`, and `host`: the system prompts are messages of their own
+// ("none"), or joined in the "first" or "last" user message.
 constexpr std::string_view kMistralCommon = R"jinja(
 {%- set prompts = messages|selectattr('role', 'equalto', 'system') -%}
 {%- set system = prompts|map(attribute='content')|join(gap) -%}
@@ -382,20 +381,14 @@ Value message_value(Context& context, JsonNode node, const JinjaInput& input) {
   return with_member(context, message, "tool_calls", context.heap.list(std::move(changed)));
 }
 
-Value plain_value(Context& context, const ChatMessage& message) {
+Value messages_value(Context& context, const JinjaInput& input) {
+  std::vector<Value> messages;
   const auto foreign = [&](std::string_view text) {
     return context.heap.text(Text::foreign(text));
   };
-  Dict dict;
-  dict.items.emplace_back(foreign("role"), foreign(message.role));
-  dict.items.emplace_back(foreign("content"), foreign(message.content));
-  return context.heap.dict(std::move(dict));
-}
-
-Value messages_value(Context& context, const JinjaInput& input) {
-  std::vector<Value> messages;
   for (const ChatMessage& message : input.plain) {
-    messages.push_back(plain_value(context, message));
+    messages.push_back(context.heap.dict({{{foreign("role"), foreign(message.role)},
+                                           {foreign("content"), foreign(message.content)}}}));
   }
   if (!messages.empty()) return context.heap.list(std::move(messages));
   require(input.messages.is_array(), context.source, ": the messages are no list");
@@ -461,29 +454,16 @@ std::shared_ptr<const JinjaTemplate> compiled(std::string_view text, std::string
                     text.find("['thinking']") != std::string_view::npos});
 }
 
-std::tm local_time() {
-  const std::time_t now = std::time(nullptr);
-  std::tm local = {};
-  localtime_r(&now, &local);
-  return local;
-}
-
 // Parts that the template wrote itself may contain special tokens; parts from the conversation may
 // not. Throws Error naming the source and the line.
 std::vector<TextPart> run(const JinjaTemplate& jinja, const JinjaInput& input) {
   Context context;
   context.source = jinja.source;
-  context.now = input.options.now.value_or(local_time());
+  const std::time_t now = std::time(nullptr);
+  localtime_r(&now, &context.now);
+  context.now = input.options.now.value_or(context.now);
   if (input.format != nullptr) context.refusal = ": ";
   return parts_of(jinja::run(jinja.syntax, variables_of(context, input), context));
-}
-
-Json tree_of(std::span<const ChatMessage> messages) {
-  Json list = Json::array();
-  for (const ChatMessage& message : messages) {
-    list.push_back({{"content", message.content}, {"role", message.role}});
-  }
-  return parse_json(list.dump_any(), "the conversation");
 }
 
 void check_roles(const NamedFormat& format, std::span<const ChatMessage> messages) {
@@ -524,30 +504,21 @@ std::vector<ChatMessage> plain_messages(JsonNode messages, std::string_view form
   return plain;
 }
 
-bool has_calls(JsonNode messages) {
-  for (const JsonNode message : messages) {
-    if (message.find("tool_calls").size() > 0) return true;
-  }
-  return false;
-}
-
-bool has_no_content(JsonNode messages) {
-  for (const JsonNode message : messages) {
-    const JsonNode content = message.find("content");
-    if (!content || content.is_null()) return true;
-  }
-  return false;
-}
-
 // Some templates concatenate a content, or the arguments of earlier calls, with text. If plain
 // rendering fails, variants with strings are tried. If all fail, the first error is reported.
 std::vector<TextPart> render_adapted(const JinjaTemplate& jinja, JinjaInput input) {
+  bool has_calls = false, has_no_content = false;
+  for (const JsonNode message : input.messages) {
+    const JsonNode content = message.find("content");
+    has_calls = has_calls || message.find("tool_calls").size() > 0;
+    has_no_content = has_no_content || !content || content.is_null();
+  }
   std::vector<JinjaInput> variants = {input};
-  if (has_calls(input.messages)) {
+  if (has_calls) {
     variants.push_back(input);
     variants.back().arguments = ToolArguments::texts;
   }
-  if (has_no_content(input.messages)) {
+  if (has_no_content) {
     for (std::size_t i = 0, count = variants.size(); i < count; ++i) {
       variants.push_back(variants[i]);
       variants.back().null_is_empty = true;
@@ -633,8 +604,12 @@ std::string_view ChatTemplate::name() const {
 std::vector<TextPart> ChatTemplate::render(std::span<const ChatMessage> messages,
                                            const ChatOptions& options) const {
   if (format_ == nullptr) {
-    const Json tree = tree_of(messages);
-    return render(ChatRequest{.messages = tree}, options);
+    Json list = Json::array();
+    for (const ChatMessage& message : messages) {
+      list.push_back({{"content", message.content}, {"role", message.role}});
+    }
+    const Json valid = parse_json(list.dump_any(), "the conversation");  // valid UTF-8
+    return render(ChatRequest{.messages = valid}, options);
   }
   require(!messages.empty(), "chat template ", format_->name, ": the conversation is empty");
   check_roles(*format_, messages);
