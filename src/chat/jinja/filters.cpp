@@ -1,6 +1,6 @@
 // Jinja's filters, and those that model repositories rely on (tojson).
+#include <utf8proc.h>
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "base/text.h"
@@ -29,14 +29,52 @@ Value cased(Context& context, const Value& value, Values arguments, Name how) {
   arguments.check(context, how, 0);
   return context.heap.text(Text::foreign(changed_case(to_text(context, value).bytes(), how)));
 }
+
+// Words begin after white space and these; unlike in Python's title(), not after an apostrophe.
 Value title(Context& context, const Value& value, Values arguments, Name) {
   arguments.check(context, "title", 0);
-  return context.heap.text(Text::foreign(jinja_title(to_text(context, value).bytes())));
+  const Text whole = to_text(context, value);
+  std::string_view text = whole.bytes();
+  constexpr std::string_view kBegin = "-({[<";
+  std::string out;
+  bool begins = true;
+  while (!text.empty()) {
+    const std::size_t length = std::max<std::size_t>(utf8_length(text), 1);
+    const std::string_view character = text.substr(0, length);
+    out += changed_case(character, begins ? "upper" : "lower");
+    const bool is_mark = length == 1 && kBegin.find(character[0]) != std::string_view::npos;
+    begins = is_mark || leading_space(character) == length;
+    text.remove_prefix(length);
+  }
+  return context.heap.text(Text::foreign(out));
 }
+
+// Like Python's \w: letters, numbers and the underscore.
+bool is_word_character(std::string_view character) {
+  if (character == "_") return true;
+  if (utf8_length(character) == 0) return false;
+  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(decode_utf8(character)));
+  return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO) ||
+         (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO);
+}
+
+// Counts runs of letters, digits and underscores.
 Value wordcount(Context& context, const Value& value, Values arguments, Name) {
   arguments.check(context, "wordcount", 0);
-  return of(count_words(to_text(context, value).bytes()));
+  const Text whole = to_text(context, value);
+  std::string_view text = whole.bytes();
+  std::int64_t words = 0;
+  bool in_word = false;
+  while (!text.empty()) {
+    const std::size_t length = std::max<std::size_t>(utf8_length(text), 1);
+    const bool is_word = is_word_character(text.substr(0, length));
+    words += is_word && !in_word ? 1 : 0;
+    in_word = is_word;
+    text.remove_prefix(length);
+  }
+  return of(words);
 }
+
 // The filter format, as in "%s and %s"|format(a, b).
 Value format(Context& context, const Value& value, Values arguments, Name) {
   if (!arguments.named.empty()) context.wrong("the filter format with names is not supported");
@@ -90,8 +128,7 @@ Value join(Context& context, const Value& value, Values arguments, Name) {
     if (more) out.append(mark);
     more = true;
     out.append(to_text(context, path ? path_attribute(context, element, *path) : element));
-    if (out.size() > kMaxOutputBytes)
-      context.wrong("a text of more than ", kMaxOutputBytes, " bytes");
+    context.check_size(out.size());
   }
   return context.heap.text(std::move(out));
 }
@@ -310,8 +347,7 @@ Value indent(Context& context, const Value& value, Values arguments, Name) {
         is_first ? first && truth(*first) : !line.empty() || (blank && truth(*blank));
     if (indents) out.append(margin);
     out.append(line);
-    if (out.size() > kMaxOutputBytes)
-      context.wrong("a text of more than ", kMaxOutputBytes, " bytes");
+    context.check_size(out.size());
   }
   return context.heap.text(std::move(out));
 }

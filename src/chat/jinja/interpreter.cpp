@@ -174,9 +174,7 @@ class Interpreter {
   void print(const Text& text) {
     out_->append(text);
     context_.step(static_cast<std::int64_t>(text.size()) / 64);
-    if (out_->size() > kMaxOutputBytes) {
-      context_.wrong("a text of more than ", kMaxOutputBytes, " bytes");
-    }
+    context_.check_size(out_->size());
   }
 
   // The output of a block, as a value.

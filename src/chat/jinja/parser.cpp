@@ -150,6 +150,12 @@ class Parser {
     expect_name(name);
     end_tag();
   }
+  // The statements up to this tag, and the tag.
+  NodeId block_to(std::string_view end) {
+    const NodeId body = block({end});
+    close(end);
+    return body;
+  }
 
   NodeId statement() {
     struct Rule {
@@ -222,9 +228,7 @@ class Parser {
     }
     const NodeId filter = skip_sign("|") ? filters_from(add(Kind::input, line, {})) : kNoNode;
     end_tag();
-    const NodeId body = block({"endset"});
-    close("endset");
-    return add(Kind::assign_block, line, {target, body, filter});
+    return add(Kind::assign_block, line, {target, block_to("endset"), filter});
   }
 
   NodeId macro() {
@@ -244,9 +248,8 @@ class Parser {
     }
     end_tag();
     const int loops = std::exchange(loops_, 0);
-    parts[0] = block({"endmacro"});
+    parts[0] = block_to("endmacro");
     loops_ = loops;
-    close("endmacro");
     return add(Kind::macro, line, std::move(parts), std::move(name));
   }
 
@@ -254,9 +257,7 @@ class Parser {
     const std::uint32_t line = take().line;
     const NodeId filter = filters_from(add(Kind::input, line, {}));
     end_tag();
-    const NodeId body = block({"endfilter"});
-    close("endfilter");
-    return add(Kind::filter_block, line, {filter, body});
+    return add(Kind::filter_block, line, {filter, block_to("endfilter")});
   }
 
   NodeId with() {
@@ -269,8 +270,7 @@ class Parser {
       parts.push_back(expression());
     }
     end_tag();
-    parts[0] = block({"endwith"});
-    close("endwith");
+    parts[0] = block_to("endwith");
     return add(Kind::with, line, std::move(parts));
   }
 
@@ -278,9 +278,7 @@ class Parser {
   NodeId generation() {
     take();
     end_tag();
-    const NodeId body = block({"endgeneration"});
-    close("endgeneration");
-    return body;
+    return block_to("endgeneration");
   }
 
   NodeId leave() {
@@ -353,19 +351,13 @@ class Parser {
     return value;
   }
 
-  NodeId either() {
-    NodeId left = both();
-    while (now().is_name("or")) {
+  NodeId either() { return joined(Kind::either, "or", &Parser::both); }
+  NodeId both() { return joined(Kind::both, "and", &Parser::negation); }
+  NodeId joined(Kind kind, std::string_view word, NodeId (Parser::*operand)()) {
+    NodeId left = (this->*operand)();
+    while (now().is_name(word)) {
       const std::uint32_t line = take().line;
-      left = add(Kind::either, line, {left, both()});
-    }
-    return left;
-  }
-  NodeId both() {
-    NodeId left = negation();
-    while (now().is_name("and")) {
-      const std::uint32_t line = take().line;
-      left = add(Kind::both, line, {left, negation()});
+      left = add(kind, line, {left, (this->*operand)()});
     }
     return left;
   }
@@ -446,8 +438,8 @@ class Parser {
       expect_sign(")");
       return inner;
     }
-    if (token.is_sign("[")) return list(token.line);
-    if (token.is_sign("{")) return dict(token.line);
+    if (token.is_sign("[")) return elements(Kind::list, token.line, "]");
+    if (token.is_sign("{")) return elements(Kind::dict, token.line, "}");
     wrong("expected an expression, found ", shown(token));
   }
 
@@ -461,30 +453,20 @@ class Parser {
     return add(Kind::name, token.line, {}, name);
   }
 
-  NodeId list(std::uint32_t line) {
-    std::vector<NodeId> elements;
-    while (!skip_sign("]")) {
-      if (!elements.empty()) {
+  // The elements of a list, or the alternating keys and values of a dict.
+  NodeId elements(Kind kind, std::uint32_t line, std::string_view end) {
+    std::vector<NodeId> parts;
+    while (!skip_sign(end)) {
+      if (!parts.empty()) {
         expect_sign(",");
-        if (skip_sign("]")) break;
+        if (skip_sign(end)) break;
       }
-      elements.push_back(expression());
-    }
-    return add(Kind::list, line, std::move(elements));
-  }
-
-  NodeId dict(std::uint32_t line) {
-    std::vector<NodeId> elements;
-    while (!skip_sign("}")) {
-      if (!elements.empty()) {
-        expect_sign(",");
-        if (skip_sign("}")) break;
-      }
-      elements.push_back(expression());
+      parts.push_back(expression());
+      if (kind == Kind::list) continue;
       expect_sign(":");
-      elements.push_back(expression());
+      parts.push_back(expression());
     }
-    return add(Kind::dict, line, std::move(elements));
+    return add(kind, line, std::move(parts));
   }
 
   NodeId postfix(NodeId value) {

@@ -442,8 +442,7 @@ void append_repr(Context& context, std::string& out, const Value& value, int dep
   } else {
     out += value.is_undefined() ? "Undefined" : to_text(context, value).bytes();
   }
-  if (out.size() > kMaxOutputBytes)
-    context.wrong("a text of more than ", kMaxOutputBytes, " bytes");
+  context.check_size(out.size());
 }
 
 class JsonText {
@@ -475,9 +474,7 @@ class JsonText {
     } else {
       context_.wrong("tojson of ", type_name(value));
     }
-    if (out_.size() > kMaxOutputBytes) {
-      context_.wrong("a text of more than ", kMaxOutputBytes, " bytes");
-    }
+    context_.check_size(out_.size());
   }
 
   void add_dict(const Value& value, int depth) {
