@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -27,6 +26,7 @@ struct NamedFormat {
   std::string_view end;  // the token that ends a reply
   std::array<std::string_view, 3> jinja;
   bool takes_system = true;
+  std::string_view default_system = {};
 };
 
 namespace {
@@ -39,6 +39,7 @@ struct JinjaInput {
   JsonNode messages = {}, tools = {}, variables = {};  // as in ChatRequest
   std::span<const ChatMessage> plain = {};             // the messages, if `messages` is nothing
   const ChatOptions& options;
+  const NamedFormat* format = nullptr;  // set with `plain`
   // Shows reasoning_content as a block of the content: {"type": "thinking", "thinking": ...} before
   // the text block.
   bool reasoning_blocks = false;
@@ -46,7 +47,7 @@ struct JinjaInput {
   bool null_is_empty = false;  // a content that is null or absent becomes ""
 };
 
-// Reads `default_system`, and `thinking`: "dropped" removes the reasoning of earlier replies,
+// Reads `thinking`: "dropped" removes the reasoning of earlier replies,
 // "kept" keeps it after the last question, as in Qwen3's template.
 constexpr std::string_view kChatMl = R"jinja(
 {%- set roles = {'system': 'system', 'user': 'user', 'assistant': 'assistant'} -%}
@@ -153,11 +154,11 @@ constexpr std::string_view kMistral = R"jinja(
 )jinja";
 
 // As Mistral's own library: adjacent messages of one role are joined, and no reply is empty. Reads
-// `user`, and `host`: the system prompts are messages of their own ("none"), or joined in the
-// "first" or "last" user message.
+// `gap`, which joins them; `user`, and `host`: the system prompts are messages of their own
+// ("none"), or joined in the "first" or "last" user message.
 constexpr std::string_view kMistralCommon = R"jinja(
 {%- set prompts = messages|selectattr('role', 'equalto', 'system') -%}
-{%- set system = prompts|map(attribute='content')|join('\n\n') -%}
+{%- set system = prompts|map(attribute='content')|join(gap) -%}
 {%- set turns = messages -%}
 {%- if host != 'none' -%}
   {%- set turns = messages|rejectattr('role', 'equalto', 'system')|list -%}
@@ -182,14 +183,14 @@ constexpr std::string_view kMistralCommon = R"jinja(
   {%- elif m.role == 'user' -%}
     {%- set is_host = loop.first if host == 'first' else loop.index == joined.host -%}
     {%- set prompt = system ~ '\n\n' if system and is_host else '' -%}
-    {{- (user[0] ~ prompt if begins else '\n\n') ~ m.content ~ (user[1] if ends else '') -}}
+    {{- (user[0] ~ prompt if begins else gap) ~ m.content ~ (user[1] if ends else '') -}}
   {%- else -%}
     {%- if loop.first -%}
       {{- raise_exception("message 1 is of the role 'assistant', expected user") -}}
     {%- elif begins and ends and m.content == '' -%}
       {{- raise_exception('the reply in message ' ~ joined.count ~ ' is empty') -}}
     {%- endif -%}
-    {{- ('' if begins else '\n\n') ~ m.content ~ (eos_token if ends else '') -}}
+    {{- ('' if begins else gap) ~ m.content ~ (eos_token if ends else '') -}}
   {%- endif -%}
 {%- endfor -%}
 )jinja";
@@ -208,18 +209,16 @@ constexpr NamedFormat kFormats[] = {
     {"chatml", "<|im_end|>", {kChatMl}},
     {"qwen2.5",
      "<|im_end|>",
-     {"{% set default_system = 'You are Qwen, created by Alibaba Cloud. You are a helpful "
-      "assistant.' %}",
-      kChatMl}},
+     {kChatMl},
+     true,
+     "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."},
     {"qwen3", "<|im_end|>", {"{% set thinking = 'kept' %}", kChatMl}},
     {"qwen3-simple", "<|im_end|>", {"{% set thinking = 'dropped' %}", kChatMl}},
     {"llama2", "{eos}", {kTurns, kLlama2}},
     {"llama2-any-order", "{eos}", {"{% set any_order = true %}", kTurns, kLlama2}},
     {"llama3", "<|eot_id|>", {kLlama3}},
     {"llama3.1", "<|eot_id|>", {"{% set date = date_string|default('26 Jul 2024') %}", kLlama3}},
-    {"llama3.2",
-     "<|eot_id|>",
-     {"{% set date = date_string|default(strftime_now('%d %b %Y')) %}", kLlama3}},
+    {"llama3.2", "<|eot_id|>", {"{% set date = date_string|default(today) %}", kLlama3}},
     {"mistral-v0.1",
      "{eos}",
      {"{% set user = ['[INST] ', ' [/INST]'] %}{% set reply = ['', eos_token ~ ' '] %}", kTurns,
@@ -382,20 +381,14 @@ Value message_value(Context& context, JsonNode node, const JinjaInput& input) {
   return with_member(context, message, "tool_calls", context.heap.list(std::move(changed)));
 }
 
-Value plain_value(Context& context, const ChatMessage& message) {
+Value messages_value(Context& context, const JinjaInput& input) {
+  std::vector<Value> messages;
   const auto foreign = [&](std::string_view text) {
     return context.heap.text(Text::foreign(text));
   };
-  Dict dict;
-  dict.items.emplace_back(foreign("role"), foreign(message.role));
-  dict.items.emplace_back(foreign("content"), foreign(message.content));
-  return context.heap.dict(std::move(dict));
-}
-
-Value messages_value(Context& context, const JinjaInput& input) {
-  std::vector<Value> messages;
   for (const ChatMessage& message : input.plain) {
-    messages.push_back(plain_value(context, message));
+    messages.push_back(context.heap.dict({{{foreign("role"), foreign(message.role)},
+                                           {foreign("content"), foreign(message.content)}}}));
   }
   if (!messages.empty()) return context.heap.list(std::move(messages));
   require(input.messages.is_array(), context.source, ": the messages are no list");
@@ -417,8 +410,17 @@ jinja::Variables variables_of(Context& context, const JinjaInput& input) {
       {"add_generation_prompt", jinja::of(options.ask_for_reply)},
       {"enable_thinking", jinja::of(options.enable_thinking)},
   };
-  if (!options.date.empty()) {
-    variables.emplace_back("date_string", context.heap.text(Text::foreign(options.date)));
+  const auto foreign = [&](std::string_view text) {
+    return context.heap.text(Text::foreign(text));
+  };
+  if (input.format != nullptr) {
+    // Dates belong to the format; a system prompt and what joins messages to the conversation.
+    if (!options.date.empty()) variables.emplace_back("date_string", own(options.date));
+    variables.emplace_back("today", own(jinja::time_text(context, "%d %b %Y")));
+    variables.emplace_back("default_system", foreign(input.format->default_system));
+    variables.emplace_back("gap", foreign("\n\n"));
+  } else if (!options.date.empty()) {
+    variables.emplace_back("date_string", foreign(options.date));
   }
   for (const JsonNode v : input.variables) {
     const Value value = value_of(context, v);
@@ -452,29 +454,16 @@ std::shared_ptr<const JinjaTemplate> compiled(std::string_view text, std::string
                     text.find("['thinking']") != std::string_view::npos});
 }
 
-std::tm local_time() {
-  const std::time_t now = std::time(nullptr);
-  std::tm local = {};
-  localtime_r(&now, &local);
-  return local;
-}
-
 // Parts that the template wrote itself may contain special tokens; parts from the conversation may
 // not. Throws Error naming the source and the line.
 std::vector<TextPart> run(const JinjaTemplate& jinja, const JinjaInput& input) {
   Context context;
   context.source = jinja.source;
-  context.now = input.options.now.value_or(local_time());
-  if (!input.plain.empty()) context.refusal = ": ";
+  const std::time_t now = std::time(nullptr);
+  localtime_r(&now, &context.now);
+  context.now = input.options.now.value_or(context.now);
+  if (input.format != nullptr) context.refusal = ": ";
   return parts_of(jinja::run(jinja.syntax, variables_of(context, input), context));
-}
-
-Json tree_of(std::span<const ChatMessage> messages) {
-  Json list = Json::array();
-  for (const ChatMessage& message : messages) {
-    list.push_back({{"content", message.content}, {"role", message.role}});
-  }
-  return parse_json(list.dump_any(), "the conversation");
 }
 
 void check_roles(const NamedFormat& format, std::span<const ChatMessage> messages) {
@@ -515,30 +504,21 @@ std::vector<ChatMessage> plain_messages(JsonNode messages, std::string_view form
   return plain;
 }
 
-bool has_calls(JsonNode messages) {
-  for (const JsonNode message : messages) {
-    if (message.find("tool_calls").size() > 0) return true;
-  }
-  return false;
-}
-
-bool has_no_content(JsonNode messages) {
-  for (const JsonNode message : messages) {
-    const JsonNode content = message.find("content");
-    if (!content || content.is_null()) return true;
-  }
-  return false;
-}
-
 // Some templates concatenate a content, or the arguments of earlier calls, with text. If plain
 // rendering fails, variants with strings are tried. If all fail, the first error is reported.
 std::vector<TextPart> render_adapted(const JinjaTemplate& jinja, JinjaInput input) {
+  bool has_calls = false, has_no_content = false;
+  for (const JsonNode message : input.messages) {
+    const JsonNode content = message.find("content");
+    has_calls = has_calls || message.find("tool_calls").size() > 0;
+    has_no_content = has_no_content || !content || content.is_null();
+  }
   std::vector<JinjaInput> variants = {input};
-  if (has_calls(input.messages)) {
+  if (has_calls) {
     variants.push_back(input);
     variants.back().arguments = ToolArguments::texts;
   }
-  if (has_no_content(input.messages)) {
+  if (has_no_content) {
     for (std::size_t i = 0, count = variants.size(); i < count; ++i) {
       variants.push_back(variants[i]);
       variants.back().null_is_empty = true;
@@ -624,12 +604,16 @@ std::string_view ChatTemplate::name() const {
 std::vector<TextPart> ChatTemplate::render(std::span<const ChatMessage> messages,
                                            const ChatOptions& options) const {
   if (format_ == nullptr) {
-    const Json tree = tree_of(messages);
-    return render(ChatRequest{.messages = tree}, options);
+    Json list = Json::array();
+    for (const ChatMessage& message : messages) {
+      list.push_back({{"content", message.content}, {"role", message.role}});
+    }
+    const Json valid = parse_json(list.dump_any(), "the conversation");  // valid UTF-8
+    return render(ChatRequest{.messages = valid}, options);
   }
   require(!messages.empty(), "chat template ", format_->name, ": the conversation is empty");
   check_roles(*format_, messages);
-  return run(*jinja_, {.plain = messages, .options = options});
+  return run(*jinja_, {.plain = messages, .options = options, .format = format_});
 }
 
 std::vector<TextPart> ChatTemplate::render(const ChatRequest& request,

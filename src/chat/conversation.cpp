@@ -8,7 +8,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "sampling/settings.h"
 
 namespace leq {
 namespace {

@@ -7,22 +7,71 @@
 #include "base/text.h"
 
 namespace leq {
-namespace {
 
-double rate(std::int64_t count, double seconds) {
-  return seconds > 0 ? static_cast<double>(count) / seconds : 0;
+ReasoningState reasoning_after(const ReplyStyle& style, std::string_view prompt) {
+  if (style.think_begin.empty()) return ReasoningState::none;
+  if (begins_with_reasoning(style, prompt)) return ReasoningState::begun;
+  return trim(prompt).ends_with(style.think_end) ? ReasoningState::none : ReasoningState::may;
 }
 
-std::string dead_end(std::string_view text) {
-  constexpr std::size_t kShown = 40;
-  const std::string where =
-      text.empty()
-          ? "at its start"
-          : "after \"" + printable(text.substr(text.size() - std::min(text.size(), kShown))) + "\"";
-  return "grammar: no token of this model can go on with it " + where;
+std::shared_ptr<ReasoningBudget> reasoning_budget(const ReplyStyle& style, std::string_view prompt,
+                                                  const Tokenizer& tokenizer,
+                                                  std::string_view words) {
+  const ReasoningState thinking = reasoning_after(style, prompt);
+  if (thinking == ReasoningState::none) return nullptr;
+  auto budget = std::make_shared<ReasoningBudget>();
+  budget->begin = style.think_begin;
+  budget->end = style.think_end;
+  budget->begun = thinking == ReasoningState::begun;
+  const std::vector<TextPart> closing = {{std::string(words) + style.think_end + "\n\n", true}};
+  budget->closing = tokenizer.encode_parts(closing);
+  return budget;
 }
 
-}  // namespace
+ReasoningWatch::ReasoningWatch(std::shared_ptr<const ReasoningBudget> budget,
+                               const Tokenizer& tokenizer)
+    : budget_(std::move(budget)), tokenizer_(&tokenizer) {
+  if (budget_ != nullptr) place_ = budget_->begun ? Place::reasoning : Place::start;
+}
+
+std::optional<Token> ReasoningWatch::forced() const {
+  const bool is_over = place_ == Place::reasoning && count_ >= budget_->tokens;
+  if (place_ != Place::closing && !is_over) return std::nullopt;
+  return said_ < budget_->closing.size() ? std::optional(budget_->closing[said_]) : std::nullopt;
+}
+
+void ReasoningWatch::take(Token token) {
+  if (place_ == Place::answer) return;
+  if (const auto wanted = forced(); wanted && token == *wanted) {
+    place_ = ++said_ < budget_->closing.size() ? Place::closing : Place::answer;
+    return;
+  }
+  if (place_ == Place::reasoning) ++count_;
+  read(tokenizer_->decode(std::span(&token, 1), true));
+}
+
+void ReasoningWatch::read(std::string_view text) {
+  tail_ += text;
+  if (place_ == Place::start) {
+    const std::size_t first = tail_.find_first_not_of(" \t\r\n");
+    if (first == std::string::npos) return;
+    const std::string_view said = std::string_view(tail_).substr(first);
+    if (said.size() < budget_->begin.size() && budget_->begin.starts_with(said)) return;
+    if (!said.starts_with(budget_->begin)) {
+      place_ = Place::answer;
+      return;
+    }
+    place_ = Place::reasoning;
+    tail_.erase(0, first + budget_->begin.size());
+  }
+  if (tail_.find(budget_->end) != std::string::npos) {
+    place_ = Place::answer;
+    tail_.clear();
+    return;
+  }
+  const std::size_t kept = std::min(tail_.size(), budget_->end.size() - 1);
+  tail_.erase(0, tail_.size() - kept);
+}
 
 void check_prompt(std::span<const Token> prompt, std::size_t vocabulary, std::int64_t context) {
   require(!prompt.empty(), "the prompt is empty: expected at least one token");
@@ -33,12 +82,6 @@ void check_prompt(std::span<const Token> prompt, std::size_t vocabulary, std::in
   require(std::ssize(prompt) < context, "the prompt has ", prompt.size(),
           " tokens, which leaves no room for a reply in a context of ", context,
           ": shorten it, or try a larger ", Setting{"context"});
-}
-
-double FinishedReply::prompt_tokens_per_second() const { return rate(fed_tokens, prompt_seconds); }
-
-double FinishedReply::reply_tokens_per_second() const {
-  return rate(decoded_tokens, reply_seconds);
 }
 
 Reply::Reply(const Tokenizer& tokenizer, std::span<const Token> prompt, const Sampler& sampler,
@@ -119,7 +162,11 @@ std::string Reply::grammar_error() {
     return error.what();
   }
   if (std::ranges::any_of(allowed_, [](std::uint64_t word) { return word != 0; })) return {};
-  return dead_end(text_);
+  constexpr std::size_t kShown = 40;
+  const std::string_view end =
+      std::string_view(text_).substr(text_.size() - std::min(text_.size(), kShown));
+  return "grammar: no token of this model can go on with it " +
+         (end.empty() ? std::string("at its start") : "after \"" + printable(end) + "\"");
 }
 
 // A special token adds no text, unless it is one of the tokens in `shown`.

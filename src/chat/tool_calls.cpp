@@ -2,15 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
-#include <cstdint>
 #include <optional>
-#include <string>
-#include <string_view>
 #include <utility>
 
 #include "base/error.h"
-#include "base/json.h"
 #include "base/text.h"
 #include "grammar/json_schema.h"
 
@@ -183,24 +178,16 @@ ReplyStyle reply_style(std::string_view chat_template) {
 }
 
 std::vector<Token> shown_tokens(const ReplyStyle& style, const Tokenizer& tokenizer) {
-  std::vector<std::string_view> marks;
-  switch (style.tools) {
-    case ToolCallStyle::none:
-      break;
-    case ToolCallStyle::hermes:
-    case ToolCallStyle::xml:
-      marks = {kHermesCall, kHermesCallEnd};
-      break;
-    case ToolCallStyle::llama3:
-      marks = {kPythonCall};
-      break;
-    case ToolCallStyle::mistral:
-      marks = {kMistralCalls, kArgs, kCallId};
-      break;
-    case ToolCallStyle::deepseek:
-      marks = {kDeepSeekCalls, kDeepSeekCallsEnd, kDeepSeekCall, kDeepSeekCallEnd, kDeepSeekSep};
-      break;
-  }
+  constexpr std::array<std::array<std::string_view, 5>, 6> kMarks = {{
+      {},
+      {kHermesCall, kHermesCallEnd},
+      {kHermesCall, kHermesCallEnd},
+      {kPythonCall},
+      {kMistralCalls, kArgs, kCallId},
+      {kDeepSeekCalls, kDeepSeekCallsEnd, kDeepSeekCall, kDeepSeekCallEnd, kDeepSeekSep},
+  }};
+  const auto& own = kMarks[static_cast<std::size_t>(style.tools)];
+  std::vector<std::string_view> marks(own.begin(), own.end());
   marks.push_back(style.think_begin);
   marks.push_back(style.think_end);
   std::vector<Token> tokens;
@@ -247,25 +234,11 @@ ReplyPiece ReplyReader::finish() {
 
 bool ReplyReader::step() {
   if (held_.empty()) return false;
-  switch (place_) {
-    case Place::start:
-      return read_start();
-    case Place::reasoning:
-      return read_reasoning();
-    case Place::content:
-      return read_content();
-    case Place::head:
-      return read_head();
-    case Place::arguments:
-      return read_arguments();
-    case Place::parameters:
-      return read_parameters();
-    case Place::tail:
-      return read_tail();
-    case Place::between:
-      return read_between();
-  }
-  return false;
+  constexpr std::array kSteps = {&ReplyReader::read_start,     &ReplyReader::read_reasoning,
+                                 &ReplyReader::read_content,   &ReplyReader::read_head,
+                                 &ReplyReader::read_arguments, &ReplyReader::read_parameters,
+                                 &ReplyReader::read_tail,      &ReplyReader::read_between};
+  return (this->*kSteps[static_cast<std::size_t>(place_)])();
 }
 
 // Whether more text could complete this mark.
@@ -611,22 +584,9 @@ bool ReplyReader::read_tail() {
   }
   skip_space();
   if (held_.empty()) return false;
-  std::vector<std::string_view> ends;
-  switch (style_.tools) {
-    case ToolCallStyle::hermes:
-    case ToolCallStyle::xml:
-      ends = {kHermesCallEnd};
-      break;
-    case ToolCallStyle::deepseek:
-      ends = {"```", kDeepSeekCallEnd};
-      break;
-    case ToolCallStyle::llama3:
-      ends = {";"};
-      break;
-    default:
-      break;
-  }
-  for (const std::string_view end : ends) {
+  constexpr std::array<std::array<std::string_view, 2>, 6> kEnds = {
+      {{}, {kHermesCallEnd}, {kHermesCallEnd}, {";"}, {}, {"```", kDeepSeekCallEnd}}};
+  for (const std::string_view end : kEnds[static_cast<std::size_t>(style_.tools)]) {
     if (waits_for(end)) return false;
     if (skip(end)) return true;
   }

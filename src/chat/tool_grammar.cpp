@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "chat/reasoning.h"
+#include "chat/reply.h"
 #include "grammar/json_schema.h"
 #include "grammar/watch.h"
 
@@ -28,20 +28,6 @@ bool is_flag(JsonNode node, bool value) {
   return node && node.is_boolean() && node.boolean() == value;
 }
 
-// Throws Error if the schema does not describe an object, or if a strict one is not supported.
-void check_arguments(const Tool& tool, SchemaNotes* notes) {
-  const JsonNode type = tool.schema.find("type");
-  require(!type || (type.is_string() && type.text() == "object"), tool.source,
-          ": expected 'parameters' of the type object");
-  (void)Grammar::from_json_schema(tool.schema, tool.source, notes);
-}
-
-JsonNode no_arguments() {
-  static const Json tree =
-      parse_json(R"({"type":"object","additionalProperties":false})", "no arguments");
-  return tree;
-}
-
 // Whether the schema allows only objects, which arguments must be.
 bool is_of_objects(JsonNode schema) {
   for (const char* keyword : {"type", "properties", "required", "additionalProperties", "$ref",
@@ -57,13 +43,18 @@ Tool read_tool(JsonNode node, std::size_t index, std::string_view source, Schema
   tool.source = std::string(source) + ": " + printable(tool.name);
   tool.prefix = "tool " + std::to_string(index) + " ";
   const JsonNode parameters = function.find("parameters");
-  if (!parameters || parameters.is_null()) tool.schema = no_arguments();
+  static const Json no_arguments =
+      parse_json(R"({"type":"object","additionalProperties":false})", "no arguments");
+  if (!parameters || parameters.is_null()) tool.schema = no_arguments;
   if (!parameters.is_object() || !is_of_objects(parameters)) return tool;
   tool.schema = parameters;
   const bool strict = is_flag(function.find("strict"), true);
   SchemaNotes own;
   try {
-    check_arguments(tool, strict ? nullptr : &own);
+    const JsonNode type = tool.schema.find("type");
+    require(!type || (type.is_string() && type.text() == "object"), tool.source,
+            ": expected 'parameters' of the type object");
+    (void)Grammar::from_json_schema(tool.schema, tool.source, strict ? nullptr : &own);
   } catch (const Error& error) {
     if (strict) throw;
     own = {std::string(error.marked()) + "; any object is accepted as its arguments"};
@@ -73,9 +64,34 @@ Tool read_tool(JsonNode node, std::size_t index, std::string_view source, Schema
   return tool;
 }
 
-// In the xml style a string argument is written without quotes, so that an argument which may be a
-// string cannot be told apart from other types.
-bool may_be_text(JsonNode schema, JsonNode root) { return text_use(schema, root) != TextUse::no; }
+Expr answer_value(GrammarBuilder& builder, JsonParts& parts, const AnswerSchema& answer,
+                  const std::string& prefix, SchemaNotes* notes) {
+  if (!answer.schema) return parts.object();
+  return builder.call(add_schema(
+      builder, parts, {answer.schema, answer.source, prefix, answer.strict ? nullptr : notes}));
+}
+
+Expr blanks(GrammarBuilder& b) {
+  constexpr std::int64_t kMaxBlanks = 8;  // around marks
+  return b.repeat(b.chars({{'\t', '\n'}, {'\r', '\r'}, {' ', ' '}}), 0, kMaxBlanks);
+}
+
+// The answer, preceded by optional reasoning of any length if the style has reasoning.
+Expr after_reasoning(GrammarBuilder& builder, const ReplyStyle& style, std::string_view prompt,
+                     Expr answer) {
+  const ReasoningState thinking = reasoning_after(style, prompt);
+  if (thinking == ReasoningState::none) return answer;
+  const WatchMode free = {.anywhere = {{style.think_end, {}, 1}}};
+  const Expr reasoning = watched_text(builder, {free, {.closed = true}}, 0, WatchEnd::closed);
+  // The answer is a rule of its own, so that the grammar contains it only once.
+  const std::int32_t rule = builder.rule("answer");
+  builder.define(rule, answer);
+  const Expr rest = builder.sequence({reasoning, blanks(builder), builder.call(rule)});
+  if (thinking == ReasoningState::begun) return rest;
+  return builder.choice(
+      {builder.call(rule),
+       builder.sequence({blanks(builder), builder.text(style.think_begin), rest})});
+}
 
 class CallGrammar {
  public:
@@ -88,9 +104,31 @@ class CallGrammar {
   }
 
   // Optional reasoning, followed by one call, or by any number of calls and answers.
-  std::shared_ptr<const Grammar> make_forced(std::string_view only, std::string_view prompt);
+  std::shared_ptr<const Grammar> make_forced(std::string_view only, std::string_view prompt) {
+    std::erase_if(tools_, [&](const Tool& tool) { return !only.empty() && tool.name != only; });
+    return finish(after_reasoning(builder_, style_, prompt, json_call(builder_.nothing())));
+  }
+
   std::shared_ptr<const Grammar> make_or_answer(const AnswerSchema& answer, std::string_view prompt,
-                                                SchemaNotes* notes);
+                                                SchemaNotes* notes) {
+    std::vector<WatchMode> modes(kModes);
+    add_marks(modes);
+    std::vector<Expr> calls;
+    for (const auto* marks : {&modes[kAnswer].anywhere, &modes[kAnswer].at_start}) {
+      for (const WatchMark& mark : *marks) {
+        if (mark.rule) calls.push_back(marked_call(mark));  // excludes llama3's tag of programs
+      }
+    }
+    const Expr call = builder_.call(define("any call", builder_.choice(std::move(calls))));
+    // Llama3's calls begin like JSON answers. One call is the limit: no text is both call and
+    // answer.
+    const bool one = count_ == CallCount::one || style_.tools == ToolCallStyle::llama3;
+    const Expr more =
+        builder_.repeat(builder_.sequence({blanks(builder_), call}), 0, one ? 0 : kNoLimit);
+    const Expr held = answer_value(builder_, parts_, answer, "answer ", notes);
+    return finish(after_reasoning(builder_, style_, prompt,
+                                  builder_.choice({builder_.sequence({call, more}), held})));
+  }
 
   std::shared_ptr<const Grammar> make(bool in_reasoning) {
     std::vector<WatchMode> modes(kModes);
@@ -112,16 +150,11 @@ class CallGrammar {
   // occur only at its beginning or after another call.
   enum Mode : std::size_t { kStart, kReasoning, kAnswer, kBetween, kPythonTag, kEnd, kModes };
 
-  void add_marks(std::vector<WatchMode>& modes);
   std::shared_ptr<const Grammar> finish(Expr reply) {
     const std::int32_t root = builder_.rule("reply");
     builder_.define(root, reply);
     return builder_.finish(root);
   }
-  Expr blanks() {
-    return builder_.repeat(builder_.chars({{'\t', '\n'}, {'\r', '\r'}, {' ', ' '}}), 0, 8);
-  }
-  Expr marked_call(const WatchMark& mark);
   std::int32_t define(std::string_view name, Expr expression) {
     const std::int32_t rule = builder_.rule(name);
     builder_.define(rule, expression);
@@ -135,21 +168,198 @@ class CallGrammar {
   Expr key(std::string_view name) {
     return builder_.sequence({text("\"" + std::string(name) + "\":"), space()});
   }
-  Expr arguments(const Tool& tool);
   template <class Make>
   Expr any_tool(const Make& make) {
     std::vector<Expr> ways;
     for (const Tool& tool : tools_) ways.push_back(make(tool));
     return builder_.choice(std::move(ways));
   }
-  Expr until(std::string_view mark);
-  Expr json_call(Expr rest);
-  Expr mistral_calls();
-  Expr deepseek_calls();
-  Expr xml_call();
-  Expr parameters(const Tool& tool);
-  Expr parameter(const Tool& tool, JsonNode property, std::int32_t rule);
-  void add_llama_heads(WatchMode& mode);
+
+  void add_marks(std::vector<WatchMode>& modes) {
+    WatchMode& answer = modes[kAnswer];
+    const auto mark = [&](std::string_view text, Expr rest) {
+      answer.anywhere.push_back(
+          {std::string(text), define("call " + std::string(text), rest), next(kAnswer)});
+    };
+    switch (style_.tools) {
+      case ToolCallStyle::none:
+        break;
+      case ToolCallStyle::hermes:
+        return mark(kHermesCall, builder_.sequence({space(), json_call(builder_.nothing()), space(),
+                                                    text(kHermesCallEnd)}));
+      case ToolCallStyle::xml: {
+        // The text after <function=.
+        const Expr call = builder_.call(define("function", any_tool([&](const Tool& tool) {
+                                                 return builder_.sequence(
+                                                     {text(tool.name), text(">"), parameters(tool),
+                                                      space(), text(kFunctionEnd)});
+                                               })));
+        mark(kHermesCall,
+             builder_.sequence({space(), text(kFunction), call, space(), text(kHermesCallEnd)}));
+        return mark(kFunction, call);
+      }
+      case ToolCallStyle::mistral:
+        return mark(kMistralCalls, mistral_calls());
+      case ToolCallStyle::deepseek:
+        return mark(kDeepSeekCalls, deepseek_calls());
+      case ToolCallStyle::llama3:
+        answer.anywhere = {{std::string(kPythonCall), {}, kPythonTag}};
+        for (const Mode mode : {kAnswer, kBetween, kPythonTag}) add_llama_heads(modes[mode]);
+        // Calls are separated by a semicolon; any other text is content.
+        modes[kBetween].anywhere = answer.anywhere;
+        modes[kBetween].at_start.push_back({std::string(1, kAnyBlanks) + ";", {}, kBetween});
+        return;
+    }
+  }
+
+  Expr arguments(const Tool& tool) {
+    if (!tool.schema) return parts_.object();
+    const std::int32_t known = builder_.rule(tool.prefix + "arguments");
+    if (!builder_.is_defined(known)) {
+      builder_.define(
+          known, builder_.call(add_schema(builder_, parts_,
+                                          {tool.schema, tool.source, tool.prefix, &reported_})));
+    }
+    return builder_.call(known);
+  }
+
+  // Any text up to the mark, and the mark.
+  Expr until(std::string_view mark) {
+    const WatchMode free = {.anywhere = {{std::string(mark), {}, 1}}};
+    return watched_text(builder_, {free, {.closed = true}}, 0, WatchEnd::closed);
+  }
+
+  // The text {"name": ..., "arguments": {...}}, with `rest` after the arguments.
+  Expr json_call(Expr rest) {
+    return any_tool([&](const Tool& tool) {
+      return builder_.sequence({text("{"), space(), key("name"), text("\""),
+                                parts_.written(tool.name), text("\","), space(), key("arguments"),
+                                arguments(tool), rest, space(), text("}")});
+    });
+  }
+
+  // The texts [{...}, ...], each with an optional id; or NAME[ARGS]{...}, with an optional id.
+  Expr mistral_calls() {
+    GrammarBuilder& b = builder_;
+    const Expr id = b.repeat(b.chars({{'0', '9'}, {'A', 'Z'}, {'a', 'z'}}), 1, 64);
+    const Expr with_id =
+        b.optional(b.sequence({text(","), space(), key("id"), text("\""), id, text("\"")}));
+    const Expr one = b.call(define("listed call", json_call(with_id)));
+    const Expr more =
+        b.repeat(b.sequence({text(","), space(), one}), 0, count_ == CallCount::one ? 0 : kNoLimit);
+    const Expr named = any_tool([&](const Tool& tool) {
+      const Expr call_id = b.optional(b.sequence({text(kCallId), id}));
+      return b.sequence({text(tool.name), call_id, text(kArgs), space(), arguments(tool)});
+    });
+    return b.sequence(
+        {space(),
+         b.choice({b.sequence({text("["), space(), one, more, space(), text("]")}), named})});
+  }
+
+  // NAME and arguments; or "function", then the name on a line and the arguments in a JSON block.
+  Expr deepseek_calls() {
+    GrammarBuilder& b = builder_;
+    const Expr call = any_tool([&](const Tool& tool) {
+      const Expr block = b.sequence({text("function"), text(kDeepSeekSep), text(tool.name),
+                                     text("\n```json\n"), arguments(tool), text("\n```")});
+      const Expr plain = b.sequence({text(tool.name), text(kDeepSeekSep), arguments(tool)});
+      return b.choice({block, plain});
+    });
+    const Expr whole = b.sequence({text(kDeepSeekCall), call, text(kDeepSeekCallEnd), space()});
+    return b.sequence({space(), b.repeat(whole, 1, count_ == CallCount::one ? 1 : kNoLimit),
+                       text(kDeepSeekCallsEnd)});
+  }
+
+  // Parameters in the schema's order, as in JSON. Other restrictions of strings are not enforced.
+  Expr parameters(const Tool& tool) {
+    GrammarBuilder& b = builder_;
+    const JsonNode properties = tool.schema.find("properties");
+    if (!properties && is_flag(tool.schema.find("additionalProperties"), false)) return b.nothing();
+    if (!properties) {
+      const Expr name = b.repeat(b.chars(inverted({{'\n', '\n'}, {'>', '>'}})), 1, kNoLimit);
+      const Expr any = b.sequence({space(), text(kParameter), name, text(">\n"),
+                                   b.call(define(tool.prefix + "value", until(kParameterEnd)))});
+      return b.repeat(any, 0, kNoLimit);
+    }
+    std::vector<SchemaPlace> places;
+    for (const JsonNode p : properties) {
+      places.push_back(
+          {p, "#/properties/" + replace_all(replace_all(p.key(), "~", "~0"), "/", "~1")});
+    }
+    const auto rules =
+        add_schema(b, parts_, {tool.schema, tool.source, tool.prefix, &reported_}, places);
+    std::vector<Expr> all;
+    for (std::size_t i = 0; i < properties.size(); ++i) {
+      const JsonNode p = properties[i];
+      bool required = false;
+      for (const JsonNode r : tool.schema.find("required")) {
+        required = required || (r.is_string() && r.text() == p.key());
+      }
+      const Expr one = parameter(tool, p, rules[i]);
+      all.push_back(required ? one : b.optional(one));
+    }
+    return b.sequence(std::move(all));
+  }
+
+  Expr parameter(const Tool& tool, JsonNode property, std::int32_t rule) {
+    GrammarBuilder& b = builder_;
+    const Expr head = b.sequence({space(), text(kParameter), text(property.key()), text(">\n")});
+    const JsonNode list = property.find("enum"), only = property.find("const");
+    Expr value = 0;
+    if (list || only) {
+      std::vector<Expr> ways;
+      const auto add = [&](JsonNode one) {
+        ways.push_back(text(one.is_string() ? one.text() : one.dump()));
+      };
+      if (only) add(only);
+      for (const JsonNode one : only ? JsonNode() : list) add(one);
+      value = b.sequence({b.choice(std::move(ways)), text("\n"), text(kParameterEnd)});
+    } else if (text_use(property, tool.schema) != TextUse::no) {
+      // A string is written without quotes, so that a value which may be one has no known end.
+
+      value = b.call(define(tool.prefix + "value of " + property.key(), until(kParameterEnd)));
+    } else {
+      value = b.sequence({b.call(rule), text("\n"), text(kParameterEnd)});
+    }
+    return b.sequence({head, value});
+  }
+
+  // {"name": "NAME" with the name of a tool begins a call, but only at the beginning of an answer;
+  // any other object is content.
+  void add_llama_heads(WatchMode& mode) {
+    const std::string blank(1, kAnyBlanks);
+    const std::string name = "\"name\"" + blank + ":" + blank;
+    const std::array<std::string, 2> heads = {
+        blank + "{" + blank + name, blank + "{" + blank + "\"type\"" + blank + ":" + blank +
+                                        "\"function\"" + blank + "," + blank + name};
+    for (const Tool& tool : tools_) {
+      const std::string rule_name = tool.prefix + "after its name";
+      const std::int32_t rule = builder_.rule(rule_name);
+      if (!builder_.is_defined(rule)) {
+        const Expr kind = builder_.choice({key("parameters"), key("arguments")});
+        builder_.define(rule, builder_.sequence(
+                                  {text(","), space(), kind, arguments(tool), space(), text("}")}));
+      }
+      for (const std::string& head : heads) {
+        mode.at_start.push_back({head + Json(tool.name).dump_any(), rule, next(kBetween)});
+      }
+    }
+  }
+
+  // The mark's text, in which its blanks are repeated blanks, followed by its rule.
+  Expr marked_call(const WatchMark& mark) {
+    std::vector<Expr> parts;
+    std::string_view rest = mark.text;
+    while (true) {
+      const std::size_t end = rest.find(kAnyBlanks);
+      if (!rest.substr(0, end).empty()) parts.push_back(text(rest.substr(0, end)));
+      if (end == std::string_view::npos) break;
+      parts.push_back(blanks(builder_));
+      rest.remove_prefix(end + 1);
+    }
+    if (mark.rule) parts.push_back(builder_.call(*mark.rule));
+    return builder_.sequence(std::move(parts));
+  }
 
   ReplyStyle style_;
   CallCount count_;
@@ -158,229 +368,6 @@ class CallGrammar {
   std::vector<Tool> tools_;
   SchemaNotes reported_;  // already reported by read_tool
 };
-
-void CallGrammar::add_marks(std::vector<WatchMode>& modes) {
-  WatchMode& answer = modes[kAnswer];
-  const auto mark = [&](std::string_view text, Expr rest) {
-    answer.anywhere.push_back(
-        {std::string(text), define("call " + std::string(text), rest), next(kAnswer)});
-  };
-  switch (style_.tools) {
-    case ToolCallStyle::none:
-      break;
-    case ToolCallStyle::hermes:
-      return mark(kHermesCall, builder_.sequence({space(), json_call(builder_.nothing()), space(),
-                                                  text(kHermesCallEnd)}));
-    case ToolCallStyle::xml: {
-      const Expr call = builder_.call(define("function", xml_call()));
-      mark(kHermesCall,
-           builder_.sequence({space(), text(kFunction), call, space(), text(kHermesCallEnd)}));
-      return mark(kFunction, call);
-    }
-    case ToolCallStyle::mistral:
-      return mark(kMistralCalls, mistral_calls());
-    case ToolCallStyle::deepseek:
-      return mark(kDeepSeekCalls, deepseek_calls());
-    case ToolCallStyle::llama3:
-      answer.anywhere = {{std::string(kPythonCall), {}, kPythonTag}};
-      for (const Mode mode : {kAnswer, kBetween, kPythonTag}) add_llama_heads(modes[mode]);
-      // Calls are separated by a semicolon; any other text is content.
-      modes[kBetween].anywhere = answer.anywhere;
-      modes[kBetween].at_start.push_back({std::string(1, kAnyBlanks) + ";", {}, kBetween});
-      return;
-  }
-}
-
-Expr CallGrammar::arguments(const Tool& tool) {
-  if (!tool.schema) return parts_.object();
-  const std::int32_t known = builder_.rule(tool.prefix + "arguments");
-  if (!builder_.is_defined(known)) {
-    const SchemaPlace whole = {tool.schema, "#"};
-    const auto rules =
-        add_schema(builder_, parts_, {tool.schema, tool.source, tool.prefix, &reported_},
-                   std::span(&whole, 1));
-    builder_.define(known, builder_.call(rules.front()));
-  }
-  return builder_.call(known);
-}
-
-// Any text up to the mark, and the mark.
-Expr CallGrammar::until(std::string_view mark) {
-  const WatchMode free = {.anywhere = {{std::string(mark), {}, 1}}};
-  return watched_text(builder_, {free, {.closed = true}}, 0, WatchEnd::closed);
-}
-
-// The text {"name": ..., "arguments": {...}}, with `rest` after the arguments.
-Expr CallGrammar::json_call(Expr rest) {
-  return any_tool([&](const Tool& tool) {
-    return builder_.sequence({text("{"), space(), key("name"), text("\""),
-                              parts_.written(tool.name), text("\","), space(), key("arguments"),
-                              arguments(tool), rest, space(), text("}")});
-  });
-}
-
-// The texts [{...}, ...], each with an optional id; or NAME[ARGS]{...}, with an optional id.
-Expr CallGrammar::mistral_calls() {
-  GrammarBuilder& b = builder_;
-  const Expr id = b.repeat(b.chars({{'0', '9'}, {'A', 'Z'}, {'a', 'z'}}), 1, 64);
-  const Expr with_id =
-      b.optional(b.sequence({text(","), space(), key("id"), text("\""), id, text("\"")}));
-  const Expr one = b.call(define("listed call", json_call(with_id)));
-  const Expr more =
-      b.repeat(b.sequence({text(","), space(), one}), 0, count_ == CallCount::one ? 0 : kNoLimit);
-  const Expr named = any_tool([&](const Tool& tool) {
-    const Expr call_id = b.optional(b.sequence({text(kCallId), id}));
-    return b.sequence({text(tool.name), call_id, text(kArgs), space(), arguments(tool)});
-  });
-  return b.sequence(
-      {space(),
-       b.choice({b.sequence({text("["), space(), one, more, space(), text("]")}), named})});
-}
-
-// NAME and arguments; or "function", then the name on a line and the arguments in a JSON block.
-Expr CallGrammar::deepseek_calls() {
-  GrammarBuilder& b = builder_;
-  const Expr call = any_tool([&](const Tool& tool) {
-    const Expr block = b.sequence({text("function"), text(kDeepSeekSep), text(tool.name),
-                                   text("\n```json\n"), arguments(tool), text("\n```")});
-    const Expr plain = b.sequence({text(tool.name), text(kDeepSeekSep), arguments(tool)});
-    return b.choice({block, plain});
-  });
-  const Expr whole = b.sequence({text(kDeepSeekCall), call, text(kDeepSeekCallEnd), space()});
-  return b.sequence({space(), b.repeat(whole, 1, count_ == CallCount::one ? 1 : kNoLimit),
-                     text(kDeepSeekCallsEnd)});
-}
-
-// The text of a call after <function=.
-Expr CallGrammar::xml_call() {
-  return any_tool([&](const Tool& tool) {
-    return builder_.sequence(
-        {text(tool.name), text(">"), parameters(tool), space(), text(kFunctionEnd)});
-  });
-}
-
-// Parameters in the schema's order, as in JSON. Other restrictions of strings are not enforced.
-Expr CallGrammar::parameters(const Tool& tool) {
-  GrammarBuilder& b = builder_;
-  const JsonNode properties = tool.schema.find("properties");
-  if (!properties && is_flag(tool.schema.find("additionalProperties"), false)) return b.nothing();
-  if (!properties) {
-    const Expr name = b.repeat(b.chars(inverted({{'\n', '\n'}, {'>', '>'}})), 1, kNoLimit);
-    const Expr any = b.sequence({space(), text(kParameter), name, text(">\n"),
-                                 b.call(define(tool.prefix + "value", until(kParameterEnd)))});
-    return b.repeat(any, 0, kNoLimit);
-  }
-  std::vector<SchemaPlace> places;
-  for (const JsonNode p : properties) {
-    places.push_back(
-        {p, "#/properties/" + replace_all(replace_all(p.key(), "~", "~0"), "/", "~1")});
-  }
-  const auto rules =
-      add_schema(b, parts_, {tool.schema, tool.source, tool.prefix, &reported_}, places);
-  std::vector<Expr> all;
-  for (std::size_t i = 0; i < properties.size(); ++i) {
-    const JsonNode p = properties[i];
-    bool required = false;
-    for (const JsonNode r : tool.schema.find("required")) {
-      required = required || (r.is_string() && r.text() == p.key());
-    }
-    const Expr one = parameter(tool, p, rules[i]);
-    all.push_back(required ? one : b.optional(one));
-  }
-  return b.sequence(std::move(all));
-}
-
-Expr CallGrammar::parameter(const Tool& tool, JsonNode property, std::int32_t rule) {
-  GrammarBuilder& b = builder_;
-  const Expr head = b.sequence({space(), text(kParameter), text(property.key()), text(">\n")});
-  const JsonNode list = property.find("enum"), only = property.find("const");
-  Expr value = 0;
-  if (list || only) {
-    std::vector<Expr> ways;
-    const auto add = [&](JsonNode one) {
-      ways.push_back(text(one.is_string() ? one.text() : one.dump()));
-    };
-    if (only) add(only);
-    for (const JsonNode one : only ? JsonNode() : list) add(one);
-    value = b.sequence({b.choice(std::move(ways)), text("\n"), text(kParameterEnd)});
-  } else if (may_be_text(property, tool.schema)) {
-    value = b.call(define(tool.prefix + "value of " + property.key(), until(kParameterEnd)));
-  } else {
-    value = b.sequence({b.call(rule), text("\n"), text(kParameterEnd)});
-  }
-  return b.sequence({head, value});
-}
-
-// {"name": "NAME" with the name of a tool begins a call, but only at the beginning of an answer;
-// any other object is content.
-void CallGrammar::add_llama_heads(WatchMode& mode) {
-  const std::string blank(1, kAnyBlanks);
-  const std::string name = "\"name\"" + blank + ":" + blank;
-  const std::array<std::string, 2> heads = {blank + "{" + blank + name,
-                                            blank + "{" + blank + "\"type\"" + blank + ":" + blank +
-                                                "\"function\"" + blank + "," + blank + name};
-  for (const Tool& tool : tools_) {
-    const std::string rule_name = tool.prefix + "after its name";
-    const std::int32_t rule = builder_.rule(rule_name);
-    if (!builder_.is_defined(rule)) {
-      const Expr kind = builder_.choice({key("parameters"), key("arguments")});
-      builder_.define(
-          rule, builder_.sequence({text(","), space(), kind, arguments(tool), space(), text("}")}));
-    }
-    for (const std::string& head : heads) {
-      mode.at_start.push_back({head + Json(tool.name).dump_any(), rule, next(kBetween)});
-    }
-  }
-}
-
-std::shared_ptr<const Grammar> CallGrammar::make_forced(std::string_view only,
-                                                        std::string_view prompt) {
-  std::erase_if(tools_, [&](const Tool& tool) { return !only.empty() && tool.name != only; });
-  return finish(after_reasoning(builder_, style_, prompt, json_call(builder_.nothing())));
-}
-
-// The mark's text, in which its blanks are repeated blanks, followed by its rule.
-Expr CallGrammar::marked_call(const WatchMark& mark) {
-  std::vector<Expr> parts;
-  std::string_view rest = mark.text;
-  while (true) {
-    const std::size_t end = rest.find(kAnyBlanks);
-    if (!rest.substr(0, end).empty()) parts.push_back(text(rest.substr(0, end)));
-    if (end == std::string_view::npos) break;
-    parts.push_back(blanks());
-    rest.remove_prefix(end + 1);
-  }
-  if (mark.rule) parts.push_back(builder_.call(*mark.rule));
-  return builder_.sequence(std::move(parts));
-}
-
-std::shared_ptr<const Grammar> CallGrammar::make_or_answer(const AnswerSchema& answer,
-                                                           std::string_view prompt,
-                                                           SchemaNotes* notes) {
-  std::vector<WatchMode> modes(kModes);
-  add_marks(modes);
-  std::vector<Expr> calls;
-  for (const auto* marks : {&modes[kAnswer].anywhere, &modes[kAnswer].at_start}) {
-    for (const WatchMark& mark : *marks) {
-      if (mark.rule) calls.push_back(marked_call(mark));  // excludes llama3's tag of programs
-    }
-  }
-  const Expr call = builder_.call(define("any call", builder_.choice(std::move(calls))));
-  // Llama3's calls begin like JSON answers. One call is the limit: no text is both call and answer.
-  const bool one = count_ == CallCount::one || style_.tools == ToolCallStyle::llama3;
-  const Expr more = builder_.repeat(builder_.sequence({blanks(), call}), 0, one ? 0 : kNoLimit);
-  Expr held = parts_.object();
-  if (answer.schema) {
-    const SchemaPlace whole = {answer.schema, "#"};
-    const auto rules =
-        add_schema(builder_, parts_,
-                   {answer.schema, answer.source, "answer ", answer.strict ? nullptr : notes},
-                   std::span(&whole, 1));
-    held = builder_.call(rules.front());
-  }
-  return finish(after_reasoning(builder_, style_, prompt,
-                                builder_.choice({builder_.sequence({call, more}), held})));
-}
 
 }  // namespace
 
@@ -401,14 +388,7 @@ std::shared_ptr<const Grammar> answer_grammar(const ReplyStyle& style, const Ans
                                               std::string_view prompt, SchemaNotes* notes) {
   GrammarBuilder builder(answer.source);
   JsonParts parts(builder);
-  GrammarBuilder::Expr held = parts.object();
-  if (answer.schema) {
-    const SchemaPlace whole = {answer.schema, "#"};
-    const auto rules = add_schema(
-        builder, parts, {answer.schema, answer.source, "", answer.strict ? nullptr : notes},
-        std::span(&whole, 1));
-    held = builder.call(rules.front());
-  }
+  const Expr held = answer_value(builder, parts, answer, "", notes);
   const std::int32_t root = builder.rule("reply");
   builder.define(root, after_reasoning(builder, style, prompt, held));
   return builder.finish(root);

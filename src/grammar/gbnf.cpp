@@ -5,15 +5,15 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "grammar/builder.h"
+#include "grammar/grammar.h"
 
 namespace leq {
 namespace {
 
 using Expr = GrammarBuilder::Expr;
 
-constexpr std::size_t kMostBytes = std::size_t{4} << 20;
-constexpr int kMostDepth = 100;  // limit of nested brackets
+constexpr std::size_t kMaxBytes = std::size_t{4} << 20;
+constexpr int kMaxDepth = 100;  // limit of nested brackets
 
 bool is_name(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
@@ -26,8 +26,8 @@ class GbnfReader {
       : text_(text), source_(source), builder_(source) {}
 
   std::shared_ptr<const Grammar> read() {
-    require(text_.size() <= kMostBytes, source_, ": a grammar of ", text_.size(),
-            " bytes, at most ", kMostBytes, " are accepted");
+    require(text_.size() <= kMaxBytes, source_, ": a grammar of ", text_.size(), " bytes, at most ",
+            kMaxBytes, " are accepted");
     if (const auto bad = first_invalid_utf8(text_)) {
       at_ = *bad;
       wrong("expected UTF-8");
@@ -88,7 +88,7 @@ class GbnfReader {
   }
 
   Expr alternatives(Lines lines) {
-    if (++depth_ > kMostDepth) wrong("brackets nested deeper than ", kMostDepth);
+    if (++depth_ > kMaxDepth) wrong("brackets nested deeper than ", kMaxDepth);
     std::vector<Expr> all = {sequence(lines)};
     while (skip("|")) {
       skip_space(Lines::skipped);
@@ -152,8 +152,8 @@ class GbnfReader {
     const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), value);
     const auto length = static_cast<std::size_t>(read.ptr - digits.data());
     if (length == 0 || value < 0) wrong("expected a number of times");
-    if (read.ec != std::errc() || value > GrammarBuilder::kMostTimes)
-      wrong("expected at most ", GrammarBuilder::kMostTimes, " times");
+    if (read.ec != std::errc() || value > GrammarBuilder::kMaxTimes)
+      wrong("expected at most ", GrammarBuilder::kMaxTimes, " times");
     at_ += length;
     skip_space(Lines::kept);
     return value;
@@ -207,30 +207,13 @@ class GbnfReader {
     if (rest().empty()) wrong("expected what \\ comes before");
     const char c = rest()[0];
     ++at_;
-    switch (c) {
-      case 'n':
-        return '\n';
-      case 'r':
-        return '\r';
-      case 't':
-        return '\t';
-      case '\\':
-      case '"':
-      case '[':
-      case ']':
-      case '-':
-      case '^':
-        return static_cast<char32_t>(c);
-      case 'x':
-        return code(2);
-      case 'u':
-        return code(4);
-      case 'U':
-        return code(8);
-      default:
-        --at_;
-        wrong("an escape that is not known");
+    constexpr std::string_view kNames = "nrt\\\"[]-^", kCodes = "\n\r\t\\\"[]-^";
+    if (const auto named = kNames.find(c); named != std::string_view::npos) {
+      return static_cast<char32_t>(kCodes[named]);
     }
+    if (c == 'x' || c == 'u' || c == 'U') return code(c == 'x' ? 2 : c == 'u' ? 4 : 8);
+    --at_;
+    wrong("an escape that is not known");
   }
 
   char32_t code(std::size_t digits) {

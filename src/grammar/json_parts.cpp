@@ -4,10 +4,9 @@
 #include <charconv>
 #include <cmath>
 #include <map>
-#include <string>
 #include <utility>
-#include <vector>
 
+#include "base/error.h"
 #include "base/text.h"
 
 namespace leq {
@@ -15,7 +14,7 @@ namespace {
 
 using Expr = GrammarBuilder::Expr;
 
-constexpr std::size_t kMostDigits = 20;
+constexpr std::size_t kMaxDigits = 20;
 
 // Compares lengths, then digits; neither number has leading zeros.
 int compare_naturals(std::string_view a, std::string_view b) {
@@ -94,10 +93,10 @@ class Ranges {
     return b_.choice(std::move(ways));
   }
 
-  // Numbers from `least` to `most` of at most kMostDigits digits; nothing if the range is empty.
+  // Numbers from `least` to `most` of at most kMaxDigits digits; nothing if the range is empty.
   Expr naturals(const std::string& least, const std::optional<std::string>& bound) {
     const std::string most =
-        bound && bound->size() <= kMostDigits ? *bound : std::string(kMostDigits, '9');
+        bound && bound->size() <= kMaxDigits ? *bound : std::string(kMaxDigits, '9');
     if (compare_naturals(least, most) > 0) return b_.choice({});
     if (least.size() == most.size()) return same_length(least, most);
     std::vector<Expr> ways = {same_length(least, std::string(least.size(), '9'))};
@@ -113,7 +112,7 @@ class Ranges {
     return b_.choice(std::move(ways));
   }
 
-  // A bound of an absolute value, whose fraction is cut to kMostDigits.
+  // A bound of an absolute value, whose fraction is cut to kMaxDigits.
   struct Bound {
     std::string whole, fraction;
     bool out = false;  // the bound itself is excluded
@@ -121,7 +120,7 @@ class Ranges {
 
   // Absolute values from `least` to `most`.
   Expr sizes(const Bound& least, const std::optional<Bound>& most) {
-    const Expr any_fraction = b_.optional(b_.sequence({b_.text("."), digits(b_, 1, kMostDigits)}));
+    const Expr any_fraction = b_.optional(b_.sequence({b_.text("."), digits(b_, 1, kMaxDigits)}));
     std::vector<Expr> ways;
     if (most && least.whole == most->whole) {
       return b_.sequence({b_.text(least.whole), fraction(least, *most, 0, true, true)});
@@ -133,7 +132,7 @@ class Ranges {
       ways.push_back(b_.sequence({naturals(plus_one(least.whole), last), any_fraction}));
     }
     if (most && compare_naturals(least.whole, most->whole) < 0 &&
-        most->whole.size() <= kMostDigits) {
+        most->whole.size() <= kMaxDigits) {
       ways.push_back(b_.sequence({b_.text(most->whole), fraction({}, *most, 0, false, true)}));
     }
     return b_.choice(std::move(ways));
@@ -157,7 +156,7 @@ class Ranges {
                          (!high || !rest_is_zero(most) || !most.out);
     std::vector<Expr> ways;
     if (may_end) ways.push_back(b_.nothing());
-    const auto left = static_cast<std::int64_t>(kMostDigits - i);
+    const auto left = static_cast<std::int64_t>(kMaxDigits - i);
     const auto add = [&](Expr first, bool next_low, bool next_high) {
       const bool free = !next_low && !next_high;
       const Expr next =
@@ -193,8 +192,8 @@ class Ranges {
 Ranges::Bound bound_of(const std::optional<Decimal>& value, bool out, bool is_least) {
   if (!value) return {"0"};
   Ranges::Bound bound = {value->whole, value->fraction, out};
-  if (bound.fraction.size() <= kMostDigits) return bound;
-  bound.fraction.resize(kMostDigits);
+  if (bound.fraction.size() <= kMaxDigits) return bound;
+  bound.fraction.resize(kMaxDigits);
   while (bound.fraction.ends_with('0')) bound.fraction.pop_back();
   bound.out = is_least;
   return bound;
@@ -279,7 +278,7 @@ Expr number_in(GrammarBuilder& builder, const NumberRange& range) {
   const auto sizes = [&](const std::optional<Decimal>& from, bool from_out,
                          const std::optional<Decimal>& to, bool to_out) {
     std::optional<Ranges::Bound> upper;
-    if (to && to->whole.size() <= kMostDigits) upper = bound_of(to, to_out, false);
+    if (to && to->whole.size() <= kMaxDigits) upper = bound_of(to, to_out, false);
     return ranges.sizes(bound_of(from, from && from_out, true), upper);
   };
   std::vector<Expr> ways;
@@ -297,34 +296,15 @@ Expr number_in(GrammarBuilder& builder, const NumberRange& range) {
 
 namespace {
 
-constexpr std::int64_t kMostDigitsOfANumber = 20;
-
-std::string hex4(char32_t c) {
+// The JSON escape of a character that must be escaped; empty for all others.
+std::string escape_of(char32_t c) {
+  constexpr std::string_view kCodes = "\"\\\b\f\n\r\t", kNames = "\"\\bfnrt";
+  const auto named = c < 0x80 ? kCodes.find(static_cast<char>(c)) : std::string_view::npos;
+  if (named != std::string_view::npos) return {'\\', kNames[named]};
+  if (c >= 0x20) return {};
   std::string out = "\\u";
   for (int shift = 12; shift >= 0; shift -= 4) out += "0123456789abcdef"[c >> shift & 15];
   return out;
-}
-
-// The JSON escape of a character that must be escaped; empty for all others.
-std::string escape_of(char32_t c) {
-  switch (c) {
-    case '"':
-      return "\\\"";
-    case '\\':
-      return "\\\\";
-    case '\b':
-      return "\\b";
-    case '\f':
-      return "\\f";
-    case '\n':
-      return "\\n";
-    case '\r':
-      return "\\r";
-    case '\t':
-      return "\\t";
-    default:
-      return c < 0x20 ? hex4(c) : std::string();
-  }
 }
 
 // Characters that a JSON string may contain unescaped.
@@ -343,83 +323,78 @@ std::vector<CharRange> common(const std::vector<CharRange>& a, const std::vector
 
 }  // namespace
 
-JsonParts::Expr JsonParts::rule(std::string_view name, Expr (JsonParts::*make)()) {
+template <class Make>
+Expr JsonParts::rule(std::string_view name, const Make& make) {
   const std::int32_t id = builder_.rule(name);
   // The rule is registered before it is defined, because a JSON value may contain values.
-  if (made_.insert(id).second) builder_.define(id, (this->*make)());
+  if (made_.insert(id).second) builder_.define(id, make(builder_));
   return builder_.call(id);
 }
 
-JsonParts::Expr JsonParts::space() { return rule("json space", &JsonParts::make_space); }
-JsonParts::Expr JsonParts::character() {
-  return rule("json character", &JsonParts::make_character);
-}
-JsonParts::Expr JsonParts::string() { return rule("json string", &JsonParts::make_string); }
-JsonParts::Expr JsonParts::value() { return rule("json value", &JsonParts::make_value); }
-JsonParts::Expr JsonParts::object() { return rule("json object", &JsonParts::make_object); }
-JsonParts::Expr JsonParts::array() { return rule("json array", &JsonParts::make_array); }
-
-JsonParts::Expr JsonParts::make_space() {
-  GrammarBuilder& b = builder_;
-  return b.choice(
-      {b.nothing(), b.text(" "),
-       b.sequence({b.text("\n"), b.repeat(b.chars({{' ', ' '}, {'\t', '\t'}}), 0, 20)})});
+Expr JsonParts::space() {
+  return rule("json space", [](GrammarBuilder& b) {
+    const Expr indent = b.repeat(b.chars({{' ', ' '}, {'\t', '\t'}}), 0, 20);
+    return b.choice({b.nothing(), b.text(" "), b.sequence({b.text("\n"), indent})});
+  });
 }
 
 // A pair of surrogates encodes one character; an unpaired surrogate encodes none.
-JsonParts::Expr JsonParts::make_character() {
-  GrammarBuilder& b = builder_;
-  const Expr hex = b.chars({{'0', '9'}, {'a', 'f'}, {'A', 'F'}});
-  const Expr d = b.chars({{'d', 'd'}, {'D', 'D'}});
-  const Expr no_d = b.chars({{'0', '9'}, {'a', 'c'}, {'A', 'C'}, {'e', 'f'}, {'E', 'F'}});
-  const Expr plain_code = b.choice(
-      {b.sequence({no_d, hex, hex, hex}), b.sequence({d, b.chars({{'0', '7'}}), hex, hex})});
-  const Expr pair = b.sequence({d, b.chars({{'8', '9'}, {'a', 'b'}, {'A', 'B'}}), hex, hex,
-                                b.text("\\u"), d, b.chars({{'c', 'f'}, {'C', 'F'}}), hex, hex});
-  const Expr code = b.sequence({b.text("u"), b.choice({plain_code, pair})});
-  const Expr named = b.chars({{'"', '"'},
-                              {'\\', '\\'},
-                              {'/', '/'},
-                              {'b', 'b'},
-                              {'f', 'f'},
-                              {'n', 'n'},
-                              {'r', 'r'},
-                              {'t', 't'}});
-  return b.choice({b.chars(kPlain), b.sequence({b.text("\\"), b.choice({named, code})})});
+Expr JsonParts::character() {
+  return rule("json character", [](GrammarBuilder& b) {
+    const Expr hex = b.chars({{'0', '9'}, {'a', 'f'}, {'A', 'F'}});
+    const Expr d = b.chars({{'d', 'd'}, {'D', 'D'}});
+    const Expr no_d = b.chars({{'0', '9'}, {'a', 'c'}, {'A', 'C'}, {'e', 'f'}, {'E', 'F'}});
+    const Expr plain_code = b.choice(
+        {b.sequence({no_d, hex, hex, hex}), b.sequence({d, b.chars({{'0', '7'}}), hex, hex})});
+    const Expr pair = b.sequence({d, b.chars({{'8', '9'}, {'a', 'b'}, {'A', 'B'}}), hex, hex,
+                                  b.text("\\u"), d, b.chars({{'c', 'f'}, {'C', 'F'}}), hex, hex});
+    const Expr code = b.sequence({b.text("u"), b.choice({plain_code, pair})});
+    std::vector<CharRange> named;
+    for (const char c : std::string_view("\"\\/bfnrt")) {
+      named.push_back({static_cast<char32_t>(c), static_cast<char32_t>(c)});
+    }
+    return b.choice(
+        {b.chars(kPlain), b.sequence({b.text("\\"), b.choice({b.chars(named), code})})});
+  });
 }
 
-JsonParts::Expr JsonParts::make_string() {
-  GrammarBuilder& b = builder_;
-  return b.sequence(
-      {b.text("\""), b.repeat(character(), 0, GrammarBuilder::kNoLimit), b.text("\"")});
+Expr JsonParts::string() {
+  return rule("json string", [&](GrammarBuilder& b) {
+    const Expr inside = b.repeat(character(), 0, GrammarBuilder::kNoLimit);
+    return b.sequence({b.text("\""), inside, b.text("\"")});
+  });
 }
 
-JsonParts::Expr JsonParts::make_value() {
-  return builder_.choice({object(), array(), string(), number(), boolean(), null()});
+Expr JsonParts::value() {
+  return rule("json value", [&](GrammarBuilder& b) {
+    return b.choice({object(), array(), string(), number(), boolean(), null()});
+  });
 }
 
-JsonParts::Expr JsonParts::make_object() {
-  GrammarBuilder& b = builder_;
-  const Expr member = b.sequence({string(), b.text(":"), space(), value()});
-  const Expr more =
-      b.repeat(b.sequence({b.text(","), space(), member}), 0, GrammarBuilder::kNoLimit);
-  return b.sequence(
-      {b.text("{"), space(), b.optional(b.sequence({member, more, space()})), b.text("}")});
+Expr JsonParts::object() {
+  return rule("json object", [&](GrammarBuilder& b) {
+    const Expr member = b.sequence({string(), b.text(":"), space(), value()});
+    const Expr more =
+        b.repeat(b.sequence({b.text(","), space(), member}), 0, GrammarBuilder::kNoLimit);
+    return b.sequence(
+        {b.text("{"), space(), b.optional(b.sequence({member, more, space()})), b.text("}")});
+  });
 }
 
-JsonParts::Expr JsonParts::make_array() {
-  GrammarBuilder& b = builder_;
-  const Expr more =
-      b.repeat(b.sequence({b.text(","), space(), value()}), 0, GrammarBuilder::kNoLimit);
-  return b.sequence(
-      {b.text("["), space(), b.optional(b.sequence({value(), more, space()})), b.text("]")});
+Expr JsonParts::array() {
+  return rule("json array", [&](GrammarBuilder& b) {
+    const Expr more =
+        b.repeat(b.sequence({b.text(","), space(), value()}), 0, GrammarBuilder::kNoLimit);
+    return b.sequence(
+        {b.text("["), space(), b.optional(b.sequence({value(), more, space()})), b.text("]")});
+  });
 }
 
-JsonParts::Expr JsonParts::integer() { return integer_in(builder_, {}); }
+Expr JsonParts::integer() { return integer_in(builder_, {}); }
 
-JsonParts::Expr JsonParts::number() {
+Expr JsonParts::number() {
   GrammarBuilder& b = builder_;
-  const Expr fraction = b.sequence({b.text("."), digits(b, 1, kMostDigitsOfANumber)});
+  const Expr fraction = b.sequence({b.text("."), digits(b, 1, kMaxDigits)});
   const Expr exponent =
       b.sequence({b.chars({{'e', 'e'}, {'E', 'E'}}), b.optional(b.chars({{'+', '+'}, {'-', '-'}})),
                   digits(b, 1, 2)});
@@ -427,7 +402,7 @@ JsonParts::Expr JsonParts::number() {
       {b.optional(b.text("-")), natural_number(b), b.optional(fraction), b.optional(exponent)});
 }
 
-JsonParts::Expr JsonParts::written(std::string_view text) {
+Expr JsonParts::written(std::string_view text) {
   std::string out;
   while (!text.empty()) {
     const std::size_t length = std::max<std::size_t>(utf8_length(text), 1);
@@ -438,7 +413,7 @@ JsonParts::Expr JsonParts::written(std::string_view text) {
   return builder_.text(out);
 }
 
-JsonParts::Expr JsonParts::one_of(std::span<const std::string> texts) {
+Expr JsonParts::one_of(std::span<const std::string> texts) {
   if (texts.size() == 1) return builder_.text(texts[0]);
   std::vector<GrammarBuilder::ByteState> tree(1);
   std::vector<std::map<std::uint8_t, std::int32_t>> next(1);
@@ -461,7 +436,7 @@ JsonParts::Expr JsonParts::one_of(std::span<const std::string> texts) {
   return builder_.machine(std::move(tree));
 }
 
-JsonParts::Expr JsonParts::written_chars(std::vector<CharRange> ranges) {
+Expr JsonParts::written_chars(std::vector<CharRange> ranges) {
   std::vector<Expr> ways = {builder_.chars(common(ranges, kPlain))};
   for (char32_t c = 0; c < 0x60; ++c) {
     const bool wanted = std::ranges::any_of(
@@ -473,7 +448,7 @@ JsonParts::Expr JsonParts::written_chars(std::vector<CharRange> ranges) {
 
 // Follows the prefix tree of the taken names: once a string has left the tree, it may be anything;
 // within the tree it may end at any node where no name ends.
-JsonParts::Expr JsonParts::string_but(std::vector<std::string_view> taken) {
+Expr JsonParts::string_but(std::vector<std::string_view> taken) {
   struct Branch {
     std::map<char32_t, std::size_t> next;
     bool ends = false;
@@ -522,14 +497,12 @@ std::string_view format_pattern(std::string_view format) {
   static const std::string kLeap =
       "(?:[12][0-9](?:0[48]|[2468][048]|[13579][26])|(?:1[26]|2[048])00)";
   static const std::string kDate =
-      "(?:[12][0-9]{3}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|["
-      "12]"
-      "[0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))|" +
+      "(?:[12][0-9]{3}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|"
+      "(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))|" +
       kLeap + "-02-29)";
   static const std::string kTime =
-      "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{1,9})?(?:Z|[+-](?:[01][0-9]|2[0-3]):["
-      "0-5]"
-      "[0-9])";
+      "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{1,9})?"
+      "(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])";
   static const std::map<std::string, std::string, std::less<>> kPatterns = {
       {"date", "^" + kDate + "$"},
       {"time", "^" + kTime + "$"},
@@ -537,6 +510,225 @@ std::string_view format_pattern(std::string_view format) {
       {"uuid", "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"}};
   const auto found = kPatterns.find(format);
   return found == kPatterns.end() ? std::string_view() : std::string_view(found->second);
+}
+
+// The reader of JSON Schema's `pattern`: the part of ECMA-262 syntax that describes regular
+// languages.
+
+namespace {
+
+using Chars = std::vector<CharRange>;
+
+constexpr int kMaxDepth = 60;
+constexpr std::int64_t kMaxPatternTimes = 2000;
+
+const Chars kDigits = {{'0', '9'}};
+const Chars kWord = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+// kSpace: white space in both ECMA-262 and Python; kNoSpace: white space in neither.
+const Chars kSpace = {{'\t', '\r'},     {' ', ' '},       {0xa0, 0xa0},
+                      {0x1680, 0x1680}, {0x2000, 0x200a}, {0x2028, 0x2029},
+                      {0x202f, 0x202f}, {0x205f, 0x205f}, {0x3000, 0x3000}};
+const Chars kNoSpace = inverted({{'\t', '\r'},
+                                 {0x1c, ' '},
+                                 {0x85, 0x85},
+                                 {0xa0, 0xa0},
+                                 {0x1680, 0x1680},
+                                 {0x2000, 0x200a},
+                                 {0x2028, 0x2029},
+                                 {0x202f, 0x202f},
+                                 {0x205f, 0x205f},
+                                 {0x3000, 0x3000},
+                                 {0xfeff, 0xfeff}});
+
+const Chars kLineEnds = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
+
+class PatternReader {
+ public:
+  PatternReader(GrammarBuilder& builder, JsonParts& parts, std::string_view pattern,
+                std::string_view place)
+      : b_(builder), parts_(parts), text_(pattern), place_(place) {}
+
+  Expr read() {
+    const Expr all = alternatives();
+    if (!rest().empty()) wrong("a bracket too many");
+    return all;
+  }
+
+ private:
+  std::string_view rest() const { return text_.substr(at_); }
+  bool skip(std::string_view word) {
+    const bool found = rest().starts_with(word);
+    if (found) at_ += word.size();
+    return found;
+  }
+  template <class... Parts>
+  [[noreturn]] void wrong(const Parts&... parts) const {
+    fail(place_, ": pattern '", printable(text_), "', offset ", at_, ": ", parts...);
+  }
+
+  Expr anything() { return b_.repeat(parts_.character(), 0, GrammarBuilder::kNoLimit); }
+
+  // Anchors are allowed only at the ends of the outermost alternatives.
+  Expr alternatives() {
+    if (++depth_ > kMaxDepth) wrong("brackets nested deeper than ", kMaxDepth);
+    std::vector<Expr> ways;
+    do {
+      std::vector<Expr> parts;
+      const bool outer = depth_ == 1;
+      if (outer && !skip("^")) parts.push_back(anything());
+      bool ended = false;
+      while (!ended && !rest().empty() && rest()[0] != '|' && rest()[0] != ')') {
+        ended = outer && skip("$");
+        if (!ended) parts.push_back(repeated(item()));
+      }
+      if (ended && !rest().empty() && rest()[0] != '|') wrong("$ in the middle is not supported");
+      if (outer && !ended) parts.push_back(anything());
+      ways.push_back(b_.sequence(std::move(parts)));
+    } while (skip("|"));
+    --depth_;
+    return ways.size() == 1 ? ways[0] : b_.choice(std::move(ways));
+  }
+
+  Expr item() {
+    if (skip("(")) {
+      if (rest().starts_with("?") && !skip("?:"))
+        wrong("only (?: of the groups with ? is supported");
+      const Expr inner = alternatives();
+      if (!skip(")")) wrong("expected )");
+      return inner;
+    }
+    if (skip("[")) return parts_.written_chars(bracket());
+    if (skip(".")) return parts_.written_chars(inverted(kLineEnds));
+    constexpr std::string_view kTaken = "^$*+?{";
+    if (kTaken.find(rest()[0]) != std::string_view::npos) {
+      wrong("'", rest().substr(0, 1), "' is not supported here");
+    }
+    return parts_.written_chars(one());
+  }
+
+  Expr repeated(Expr part) {
+    std::int64_t least = 1, most = 1;
+    if (skip("*")) {
+      least = 0, most = GrammarBuilder::kNoLimit;
+    } else if (skip("+")) {
+      most = GrammarBuilder::kNoLimit;
+    } else if (skip("?")) {
+      least = 0;
+    } else if (skip("{")) {
+      least = most = number();
+      if (skip(",")) most = rest().starts_with('}') ? GrammarBuilder::kNoLimit : number();
+      if (!skip("}")) wrong("expected }");
+      if (most != GrammarBuilder::kNoLimit && most < least)
+        wrong("at most fewer times than at least");
+    } else {
+      return part;
+    }
+    skip("?");  // a lazy quantifier matches the same texts
+    return b_.repeat(part, least, most);
+  }
+
+  std::int64_t number() {
+    std::int64_t value = -1;
+    const auto digits = rest();
+    const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (read.ec != std::errc() || value < 0 || value > kMaxPatternTimes) {
+      wrong("expected a number of times, at most ", kMaxPatternTimes);
+    }
+    at_ += static_cast<std::size_t>(read.ptr - digits.data());
+    return value;
+  }
+
+  Chars bracket() {
+    const bool negated = skip("^");
+    Chars ranges;
+    while (!skip("]")) {
+      if (rest().empty()) wrong("expected ]");
+      const Chars first = one();
+      if (first.size() == 1 && first[0].first == first[0].last && rest().starts_with('-') &&
+          !rest().starts_with("-]")) {
+        ++at_;
+        if (rest().empty()) wrong("expected ]");
+        const Chars last = one();
+        if (last.size() != 1 || last[0].first != last[0].last || last[0].first < first[0].first) {
+          wrong("a range of characters that is none");
+        }
+        ranges.push_back({first[0].first, last[0].first});
+        continue;
+      }
+      ranges.insert(ranges.end(), first.begin(), first.end());
+    }
+    return negated ? inverted(std::move(ranges)) : ranges;
+  }
+
+  // One character, or the class of characters of an escape such as \d.
+  Chars one() {
+    if (!skip("\\")) {
+      const std::size_t length = utf8_length(rest());
+      if (length == 0) wrong("expected UTF-8");
+      const char32_t c = decode_utf8(rest());
+      at_ += length;
+      return {{c, c}};
+    }
+    if (rest().empty()) wrong("expected what \\ comes before");
+    const char c = rest()[0];
+    ++at_;
+    constexpr std::string_view kNames = "nrtfv0", kCodes("\n\r\t\f\v\0", 6);
+    if (const auto named = kNames.find(c); named != std::string_view::npos) {
+      const auto code = static_cast<char32_t>(kCodes[named]);
+      return {{code, code}};
+    }
+    switch (c) {
+      case 'd':
+        return kDigits;
+      case 'D':
+        return inverted(kDigits);
+      case 'w':
+        return kWord;
+      case 'W':
+        return inverted(kWord);
+      case 's':
+        return kSpace;
+      case 'S':
+        return kNoSpace;
+      case 'x':
+        return code(2);
+      case 'u':
+        return code(4);
+      default:
+        break;
+    }
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '1' && c <= '9');
+    if (letter || static_cast<unsigned char>(c) >= 0x80) {
+      --at_;
+      wrong("\\", printable(rest().substr(0, 1)), " is not supported");
+    }
+    return {{static_cast<char32_t>(c), static_cast<char32_t>(c)}};
+  }
+
+  Chars code(std::size_t digits) {
+    const auto text = rest().substr(0, digits);
+    std::uint32_t value = 0;
+    const auto read = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+    if (text.size() < digits || read.ptr != text.data() + digits ||
+        (value >= 0xd800 && value <= 0xdfff)) {
+      wrong("expected ", digits, " hexadecimal digits of a character");
+    }
+    at_ += digits;
+    return {{value, value}};
+  }
+
+  GrammarBuilder& b_;
+  JsonParts& parts_;
+  std::string_view text_, place_;
+  std::size_t at_ = 0;
+  int depth_ = 0;
+};
+
+}  // namespace
+
+Expr pattern_expression(GrammarBuilder& builder, JsonParts& parts, std::string_view pattern,
+                        std::string_view place) {
+  return PatternReader(builder, parts, pattern, place).read();
 }
 
 }  // namespace leq

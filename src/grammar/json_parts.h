@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "grammar/builder.h"
+#include "grammar/grammar.h"
 
 namespace leq {
 
@@ -45,13 +45,9 @@ class JsonParts {
   Expr string_but(std::vector<std::string_view> taken);
 
  private:
-  Expr rule(std::string_view name, Expr (JsonParts::*make)());
-  Expr make_string();
-  Expr make_character();
-  Expr make_value();
-  Expr make_object();
-  Expr make_array();
-  Expr make_space();
+  // The rule of this name, made on first use.
+  template <class Make>
+  Expr rule(std::string_view name, const Make& make);
 
   GrammarBuilder& builder_;
   std::set<std::int32_t> made_;  // shared rules that are already defined

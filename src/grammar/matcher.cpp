@@ -1,23 +1,164 @@
-// The bytes of a vocabulary's tokens as a prefix tree, with its nodes in depth-first order: a
-// traversal is one pass over the list, and skipping a subtree is one step.
 #include "grammar/matcher.h"
 
 #include <algorithm>
 #include <bit>
 #include <bitset>
-#include <cstdint>
 #include <limits>
-#include <string>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "base/error.h"
+#include "format/leq_layout.h"
 #include "grammar/automaton.h"
-#include "tokenizer/tokenizer.h"
 
 namespace leq {
+namespace {
 
+constexpr std::size_t kMaxStacks = 4'000'000;
+constexpr std::size_t kMaxTops = 4'000;       // limit for one state
+constexpr std::size_t kMaxKept = 20'000'000;  // limit of tops plus transitions in all states
+
+}  // namespace
+
+GrammarAutomaton::GrammarAutomaton(std::shared_ptr<const Grammar> grammar)
+    : grammar_(std::move(grammar)) {
+  const auto& places = grammar_->places();
+  // Marks places from which only the end of their rule can be reached.
+  only_ends_.resize(places.size());
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    only_ends_[i] = places[i].ends && places[i].edges.empty() && places[i].calls.empty() &&
+                    places[i].skips.empty();
+  }
+  for (std::size_t i = 0; i < places.size(); ++i) {  // also places whose only skip leads to one
+    const auto& p = places[i];
+    if (p.ends || !p.edges.empty() || !p.calls.empty() || p.skips.size() != 1) continue;
+    only_ends_[i] = only_ends_[static_cast<std::size_t>(p.skips[0])];
+  }
+  // Bytes that no edge distinguishes form one class.
+  std::array<bool, 257> begins = {};
+  for (const auto& p : places) {
+    for (const auto& edge : p.edges) {
+      begins[edge.first] = true;
+      begins[std::size_t{edge.last} + 1] = true;
+    }
+  }
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    if (byte > 0 && begins[byte]) ++classes_;
+    class_of_[byte] = static_cast<std::uint16_t>(classes_);
+  }
+  ++classes_;
+  stacks_.resize(2);  // kEnd, kElsewhere
+  open_.push_back(stack_of(grammar_->start_of(grammar_->root()), kEnd));
+  start_ = close();
+}
+
+GrammarAutomaton::Stack GrammarAutomaton::stack_of(std::int32_t place, Stack below) {
+  const std::uint64_t key = static_cast<std::uint64_t>(static_cast<std::uint32_t>(place)) << 32 |
+                            static_cast<std::uint32_t>(below);
+  const auto [found, is_new] = stack_ids_.emplace(key, static_cast<Stack>(stacks_.size()));
+  if (is_new) {
+    require(stacks_.size() < kMaxStacks, "grammar: it nests deeper, or in more ways, than ",
+            kMaxStacks, " places can hold");
+    stacks_.push_back({place, below});
+  }
+  return found->second;
+}
+
+GrammarAutomaton::State GrammarAutomaton::close() {
+  Info made;
+  ++turn_;
+  seen_.resize(std::max(seen_.size(), stacks_.size()));
+  while (!open_.empty()) {
+    const Stack stack = open_.back();
+    open_.pop_back();
+    if (stack == kEnd || stack == kElsewhere) {
+      (stack == kEnd ? made.may_end : made.leaves) = true;
+      continue;
+    }
+    if (static_cast<std::size_t>(stack) >= seen_.size()) seen_.resize(stacks_.size());
+    if (std::exchange(seen_[static_cast<std::size_t>(stack)], turn_) == turn_) continue;
+    const StackNode here = node(stack);
+    const Grammar::Place& place = grammar_->places()[static_cast<std::size_t>(here.place)];
+    if (!place.edges.empty()) made.tops.push_back(stack);
+    if (place.ends) open_.push_back(here.below);
+    for (const std::int32_t to : place.skips) open_.push_back(stack_of(to, here.below));
+    for (const auto& call : place.calls) {
+      // If the rule ends right after the call, no frame is pushed, so lists do not grow the stack.
+      const Stack back = only_ends(call.back) ? here.below : stack_of(call.back, here.below);
+      open_.push_back(stack_of(grammar_->start_of(call.rule), back));
+    }
+    if (made.tops.size() > kMaxTops) {
+      open_.clear();
+      fail("grammar: it is ambiguous in more than ", kMaxTops, " ways");
+    }
+  }
+  if (made.tops.empty() && !made.may_end && !made.leaves) return kDead;
+  std::ranges::sort(made.tops);
+  return state_of(std::move(made));
+}
+
+GrammarAutomaton::State GrammarAutomaton::state_of(Info made) {
+  const std::uint64_t mark = checksum(std::as_bytes(std::span(made.tops))) * 4 +
+                             (made.may_end ? 2u : 0u) + (made.leaves ? 1u : 0u);
+  const auto [from, to] = state_ids_.equal_range(mark);
+  for (auto known = from; known != to; ++known) {
+    const Info& other = info(known->second);
+    if (other.tops == made.tops && other.may_end == made.may_end && other.leaves == made.leaves) {
+      return known->second;
+    }
+  }
+  kept_ += made.tops.size() + classes_;
+  require(kept_ <= kMaxKept, "grammar: its states take more memory than they may");
+  const auto id = static_cast<State>(states_.size());
+  states_.push_back(std::move(made));
+  state_ids_.emplace(mark, id);
+  next_.resize(next_.size() + classes_, kUnknownState);
+  return id;
+}
+
+GrammarAutomaton::State GrammarAutomaton::find_next(State state, std::uint8_t byte) {
+  open_.clear();
+  for (const Stack stack : info(state).tops) {
+    const StackNode here = node(stack);
+    for (const auto& edge : grammar_->places()[static_cast<std::size_t>(here.place)].edges) {
+      if (byte >= edge.first && byte <= edge.last) open_.push_back(stack_of(edge.to, here.below));
+    }
+  }
+  const State found = close();
+  next_[static_cast<std::size_t>(state) * classes_ + class_of_[byte]] = found;
+  return found;
+}
+
+GrammarAutomaton::State GrammarAutomaton::after(State state, std::string_view bytes) {
+  for (const char byte : bytes) {
+    if (state == kDead) return kDead;
+    state = next(state, static_cast<std::uint8_t>(byte));
+  }
+  return state;
+}
+
+GrammarAutomaton::State GrammarAutomaton::below(Stack stack) {
+  const Stack rest = node(stack).below;
+  const auto known = below_.find(rest);
+  if (known != below_.end()) return known->second;
+  open_.assign(1, rest);
+  const State state = close();
+  below_.emplace(rest, state);
+  return state;
+}
+
+GrammarAutomaton::State GrammarAutomaton::local_start(std::int32_t place) {
+  const auto known = local_.find(place);
+  if (known != local_.end()) return known->second;
+  Info made;
+  made.tops.push_back(stack_of(place, kElsewhere));
+  const State state = state_of(std::move(made));
+  local_.emplace(place, state);
+  return state;
+}
+
+// The bytes of a vocabulary's tokens as a prefix tree, with its nodes in depth-first order: a
+// traversal is one pass over the list, and skipping a subtree is one step.
 class TokenTrie {
  public:
   struct Node {
@@ -27,9 +168,49 @@ class TokenTrie {
     std::uint32_t first_token = 0;  // in tokens(); the next node's is the end
   };
 
-  // Tokens without bytes are not in the tree, nor are tokens longer than 65,535
-  // bytes.
-  TokenTrie(const Tokenizer& tokenizer, std::size_t vocabulary);
+  // Tokens without bytes are not in the tree, nor are tokens longer than 65,535 bytes.
+  TokenTrie(const Tokenizer& tokenizer, std::size_t vocabulary) : bytes_(vocabulary) {
+    constexpr std::size_t kLongest = std::numeric_limits<std::uint16_t>::max();
+    for (std::size_t i = 0; i < std::min(vocabulary, tokenizer.size()); ++i) {
+      const auto id = static_cast<Token>(i);
+      std::string bytes = tokenizer.token_bytes(id);
+      if (bytes.empty() || bytes.size() > kLongest) continue;
+      bytes_[i] = std::move(bytes);
+      tokens_.push_back(id);
+    }
+    std::ranges::sort(tokens_, [&](Token a, Token b) {
+      const int order = bytes(a).compare(bytes(b));
+      return order != 0 ? order < 0 : a < b;
+    });
+    nodes_.push_back({});
+    std::vector<std::uint32_t> open = {0};  // the ancestors of the next node
+    for (std::uint32_t t = 0; t < tokens_.size(); ++t) {
+      const std::string& text = bytes(tokens_[t]);
+      std::size_t common = 0;
+      if (t > 0) {
+        const std::string& before = bytes(tokens_[t - 1]);
+        while (common < std::min(before.size(), text.size()) && before[common] == text[common]) {
+          ++common;
+        }
+      }
+      while (open.size() > common + 1) {
+        nodes_[open.back()].end = static_cast<std::uint32_t>(nodes_.size());
+        open.pop_back();
+      }
+      for (std::size_t i = common; i < text.size(); ++i) {
+        open.push_back(static_cast<std::uint32_t>(nodes_.size()));
+        used_bytes_.set(static_cast<std::uint8_t>(text[i]));
+        nodes_.push_back({.byte = static_cast<std::uint8_t>(text[i]),
+                          .depth = static_cast<std::uint16_t>(i + 1),
+                          .first_token = t});
+      }
+      longest_ = std::max(longest_, static_cast<std::uint16_t>(text.size()));
+    }
+    for (const std::uint32_t node : open)
+      nodes_[node].end = static_cast<std::uint32_t>(nodes_.size());
+    nodes_.push_back({.end = static_cast<std::uint32_t>(nodes_.size()) + 1,
+                      .first_token = static_cast<std::uint32_t>(tokens_.size())});
+  }
 
   std::size_t vocabulary() const { return bytes_.size(); }
   const std::string& bytes(Token id) const { return bytes_[static_cast<std::size_t>(id)]; }
@@ -45,49 +226,6 @@ class TokenTrie {
   std::uint16_t longest_ = 0;
   std::bitset<256> used_bytes_;
 };
-
-TokenTrie::TokenTrie(const Tokenizer& tokenizer, std::size_t vocabulary) : bytes_(vocabulary) {
-  constexpr std::size_t kLongest = std::numeric_limits<std::uint16_t>::max();
-  for (std::size_t i = 0; i < std::min(vocabulary, tokenizer.size()); ++i) {
-    const auto id = static_cast<Token>(i);
-    std::string bytes = tokenizer.token_bytes(id);
-    if (bytes.empty() || bytes.size() > kLongest) continue;
-    bytes_[i] = std::move(bytes);
-    tokens_.push_back(id);
-  }
-  std::ranges::sort(tokens_, [&](Token a, Token b) {
-    const int order = bytes(a).compare(bytes(b));
-    return order != 0 ? order < 0 : a < b;
-  });
-  nodes_.push_back({});
-  std::vector<std::uint32_t> open = {0};  // the ancestors of the next node
-  for (std::uint32_t t = 0; t < tokens_.size(); ++t) {
-    const std::string& text = bytes(tokens_[t]);
-    std::size_t common = 0;
-    if (t > 0) {
-      const std::string& before = bytes(tokens_[t - 1]);
-      while (common < std::min(before.size(), text.size()) && before[common] == text[common]) {
-        ++common;
-      }
-    }
-    while (open.size() > common + 1) {
-      nodes_[open.back()].end = static_cast<std::uint32_t>(nodes_.size());
-      open.pop_back();
-    }
-    for (std::size_t i = common; i < text.size(); ++i) {
-      open.push_back(static_cast<std::uint32_t>(nodes_.size()));
-      used_bytes_.set(static_cast<std::uint8_t>(text[i]));
-      nodes_.push_back({.byte = static_cast<std::uint8_t>(text[i]),
-                        .depth = static_cast<std::uint16_t>(i + 1),
-                        .first_token = t});
-    }
-    longest_ = std::max(longest_, static_cast<std::uint16_t>(text.size()));
-  }
-  for (const std::uint32_t node : open)
-    nodes_[node].end = static_cast<std::uint32_t>(nodes_.size());
-  nodes_.push_back({.end = static_cast<std::uint32_t>(nodes_.size()) + 1,
-                    .first_token = static_cast<std::uint32_t>(tokens_.size())});
-}
 
 std::shared_ptr<const TokenTrie> make_token_trie(const Tokenizer& tokenizer,
                                                  std::size_t vocabulary) {

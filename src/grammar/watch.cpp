@@ -126,7 +126,7 @@ class Watch {
   };
 
   std::int32_t add_state() {
-    require(made_.size() < Grammar::kMostPlaces, "grammar: more than ", Grammar::kMostPlaces,
+    require(made_.size() < Grammar::kMaxPlaces, "grammar: more than ", Grammar::kMaxPlaces,
             " places for the marks of calls");
     made_.emplace_back();
     return static_cast<std::int32_t>(made_.size() - 1);

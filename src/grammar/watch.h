@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "grammar/builder.h"
+#include "grammar/grammar.h"
 
 namespace leq {
 

@@ -9,7 +9,6 @@
 #include <functional>
 #include <numeric>
 #include <utility>
-#include <vector>
 
 #include "base/fixed_log.h"
 #include "base/float_math.h"
@@ -35,13 +34,30 @@ Masses masses(const std::vector<SampleCandidate>& candidates, float temperature)
   return all;
 }
 
+// The number of candidates in the shortest prefix whose mass at this temperature is at least
+// goal(total mass), which the total reaches.
+template <class Goal>
+std::size_t prefix(const std::vector<SampleCandidate>& candidates, float temperature,
+                   const Goal& goal) {
+  const float largest = candidates.front().logit;
+  const auto mass = [&](const SampleCandidate& c) {
+    return mass_of(leq_exp((c.logit - largest) / temperature));
+  };
+  std::uint64_t total = 0;
+  for (const SampleCandidate& c : candidates) total += mass(c);
+  const std::uint64_t wanted = goal(total);
+  std::uint64_t sum = 0;
+  std::size_t count = 0;
+  do sum += mass(candidates[count++]);
+  while (sum < wanted);
+  return count;
+}
+
 // The distance of a logit below the largest, in units of 2^-16, rounded down; at most 2^15.
 constexpr double kDistanceUnit = 0x1p-16;
 std::uint64_t whole_distance(float largest, float logit) {
   return static_cast<std::uint64_t>(std::min(largest - logit, 0x1p15f) * 0x1p16f);
 }
-
-}  // namespace
 
 // Sets logits that are more than n standard deviations below the largest to kNoLogit.
 void keep_top_n_sigma(std::vector<float>& logits, float n) {
@@ -98,9 +114,9 @@ void keep_typical(std::vector<SampleCandidate>& candidates, float share) {
 // XTC: if the row's random number is below xtc_probability, leaves out all tokens that have a
 // probability of at least xtc_threshold, except the least probable of these.
 void leave_out_top(std::vector<SampleCandidate>& candidates, const SampleRule& rule) {
-  constexpr float kMostThreshold = 0.5f;  // at most one token is above it
+  constexpr float kMaxThreshold = 0.5f;  // at most one token is above it
   const bool falls = static_cast<float>(rule.coin >> 8) * 0x1p-24f < rule.xtc_probability;
-  if (!falls || rule.xtc_threshold > kMostThreshold) return;
+  if (!falls || rule.xtc_threshold > kMaxThreshold) return;
   const Masses all = masses(candidates, 1);
   const std::uint64_t least = std::max<std::uint64_t>(top_p_goal(rule.xtc_threshold, all.total), 1);
   std::size_t above = 0;
@@ -128,8 +144,6 @@ std::int32_t draw_mirostat(std::vector<SampleCandidate>& candidates, const Sampl
   }
   return candidates[drawn].id;
 }
-
-namespace {
 
 // Sorts keys by their high halves in three stable passes of 11 bits. Low halves must already be in
 // ascending order. `other` is scratch.
@@ -226,10 +240,19 @@ std::int32_t HostSampler::draw(std::span<const float> logits, const SampleReques
   }
   if (candidates_.front().logit == kNoLogit) return kAllBanned;
   if (rule.typical_p < 1) keep_typical(candidates_, rule.typical_p);
-  if (rule.top_p < 1) keep_top_p(rule.top_p);
-  if (rule.min_p > 0) keep_min_p(rule.min_p);
+  if (rule.top_p < 1) {
+    candidates_.resize(
+        prefix(candidates_, 1, [&](std::uint64_t total) { return top_p_goal(rule.top_p, total); }));
+  }
+  if (rule.min_p > 0) {
+    // Weights are at temperature 1, relative to the first token, whose weight is 1: it stays.
+    const float largest = candidates_.front().logit;
+    std::erase_if(candidates_,
+                  [&](const auto& c) { return leq_exp(c.logit - largest) < rule.min_p; });
+  }
   if (rule.xtc_probability > 0) leave_out_top(candidates_, rule);
-  return pick(rule);
+  const auto goal = [&](std::uint64_t total) { return draw_goal(rule.random, total); };
+  return candidates_[prefix(candidates_, rule.temperature, goal) - 1].id;
 }
 
 std::span<const float> HostSampler::block(std::size_t index) const {
@@ -336,41 +359,6 @@ void HostSampler::list_candidates() {
     candidates_.push_back({static_cast<std::int32_t>(key & 0xffffffffu),
                            logit_of(static_cast<std::uint32_t>(key >> 32))});
   }
-}
-
-// Keeps the shortest prefix whose mass at temperature 1 is at least top_p of the total mass.
-void HostSampler::keep_top_p(float top_p) {
-  const float largest = candidates_.front().logit;
-  const auto mass = [&](const SampleCandidate& c) { return mass_of(leq_exp(c.logit - largest)); };
-  std::uint64_t total = 0;
-  for (const SampleCandidate& c : candidates_) total += mass(c);
-  const std::uint64_t goal = top_p_goal(top_p, total);
-  std::uint64_t sum = 0;
-  std::size_t kept = 0;
-  do sum += mass(candidates_[kept++]);
-  while (sum < goal);
-  candidates_.resize(kept);
-}
-
-// Weights are at temperature 1, relative to the first token, whose weight is 1: it is always kept.
-void HostSampler::keep_min_p(float min_p) {
-  const float largest = candidates_.front().logit;
-  std::erase_if(candidates_,
-                [&](const SampleCandidate& c) { return leq_exp(c.logit - largest) < min_p; });
-}
-
-std::int32_t HostSampler::pick(const SampleRule& rule) const {
-  const float largest = candidates_.front().logit;
-  const auto mass = [&](const SampleCandidate& c) {
-    return mass_of(leq_exp((c.logit - largest) / rule.temperature));
-  };
-  std::uint64_t total = 0;
-  for (const SampleCandidate& c : candidates_) total += mass(c);
-  const std::uint64_t goal = draw_goal(rule.random, total);
-  std::uint64_t sum = 0;
-  const auto drawn = std::ranges::find_if(
-      candidates_, [&](const SampleCandidate& c) { return (sum += mass(c)) >= goal; });
-  return drawn->id;  // it exists: the last sum is the total, which is at least the goal
 }
 
 }  // namespace leq

@@ -126,8 +126,8 @@ constexpr std::int32_t placeholder_id(std::int32_t row) {
 constexpr std::int32_t row_of_placeholder(std::int32_t id) {
   return id - std::numeric_limits<std::int32_t>::min();
 }
-inline constexpr std::int32_t kMostDrawnRows = 1 << 16;
-constexpr bool is_placeholder_id(std::int32_t id) { return id < placeholder_id(kMostDrawnRows); }
+inline constexpr std::int32_t kMaxDrawnRows = 1 << 16;
+constexpr bool is_placeholder_id(std::int32_t id) { return id < placeholder_id(kMaxDrawnRows); }
 
 // A token that may be drawn. Lists of candidates are sorted by key.
 struct SampleCandidate {
@@ -151,9 +151,6 @@ class HostSampler {
   void keep_best(std::size_t k);
   void keep_all_sorted();
   void list_candidates();
-  void keep_top_p(float top_p);
-  void keep_min_p(float min_p);
-  std::int32_t pick(const SampleRule& rule) const;
 
   std::span<const float> logits_;       // [V]; the row, or own_ after changes
   std::vector<float> own_;              // [V]

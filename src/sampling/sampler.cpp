@@ -9,8 +9,9 @@
 namespace leq {
 namespace {
 
-constexpr std::size_t kMostRestTokens =
-    20;  // a longer rest is cut to this many tokens, which still end a sequence
+constexpr double kNoSurprise = -1;  // unset; real values are 0 or more
+// A longer rest is cut to this many tokens, which still end a sequence.
+constexpr std::size_t kMaxRestTokens = 20;
 
 // out[k]: the length of the longest common suffix of `context` and of `context` without its last
 // k tokens, at most `most`; that is, how many tokens before the end equal those before the k-th
@@ -38,8 +39,8 @@ void suffix_lengths(std::span<const Token> context, std::size_t most,
 float dry_cost(const SamplingSettings& settings, std::size_t exponent) {
   double cost = double{settings.dry_multiplier}, factor = double{settings.dry_base};
   for (; exponent > 0; exponent /= 2) {
-    if (exponent % 2 == 1) cost = std::min(cost * factor, kMostFinite);
-    factor = std::min(factor * factor, kMostFinite);
+    if (exponent % 2 == 1) cost = std::min(cost * factor, kMaxFinite);
+    factor = std::min(factor * factor, kMaxFinite);
   }
   return static_cast<float>(cost);
 }
@@ -65,7 +66,7 @@ DryBreakers::DryBreakers(const Tokenizer& tokenizer, std::span<const std::string
       for (std::size_t shared = std::min(text.size() - 1, bytes.size()); shared > 0; --shared) {
         if (!bytes.ends_with(std::string_view(text).substr(0, shared))) continue;
         std::vector<Token> rest = tokenizer.encode(text.substr(shared), {.parse_special = false});
-        rest.resize(std::min(rest.size(), kMostRestTokens));
+        rest.resize(std::min(rest.size(), kMaxRestTokens));
         add(id, std::move(rest));
       }
     }
@@ -136,21 +137,12 @@ std::vector<Token> ids_without_token(const Tokenizer& tokenizer, std::size_t voc
   return ids;
 }
 
-namespace {
-
-constexpr double kNoSurprise = -1;  // unset; real values are 0 or more
-
-std::shared_ptr<const DryBreakers> breakers_of(const SamplingSettings& settings,
-                                               const Tokenizer& tokenizer) {
-  if (!uses_dry(settings)) return nullptr;
-  return std::make_shared<const DryBreakers>(tokenizer, settings.dry_breakers);
-}
-
-}  // namespace
-
 Sampler::Sampler(const SamplingSettings& settings, std::size_t vocabulary,
                  std::span<const Token> banned, const Tokenizer& tokenizer)
-    : Sampler(settings, vocabulary, banned, breakers_of(settings, tokenizer)) {}
+    : Sampler(settings, vocabulary, banned,
+              uses_dry(settings)
+                  ? std::make_shared<const DryBreakers>(tokenizer, settings.dry_breakers)
+                  : nullptr) {}
 
 Sampler::Sampler(const SamplingSettings& settings, std::size_t vocabulary,
                  std::span<const Token> banned, std::shared_ptr<const DryBreakers> breakers)

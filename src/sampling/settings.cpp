@@ -1,20 +1,15 @@
 #include "sampling/settings.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
-#include <cstdint>
-#include <string_view>
-#include <vector>
 
-#include "base/error.h"
 #include "base/text.h"
 
 namespace leq {
 namespace {
 
-constexpr std::size_t kMostBreakerBytes = 1000;
+constexpr std::size_t kMaxBreakerBytes = 1000;
 
 // Throws Error if the value is outside the knob's range; NaN counts as outside.
 void check_range(const SamplingKnob& knob, double value) {
@@ -79,8 +74,8 @@ LogitBias parse_logit_bias(std::string_view text) {
                           ? double{-kNoLogit}
                           : parse_double(is_signed_again ? "" : amount).value_or(-1);
   const auto id = parse_int(text.substr(0, sign)).value_or(-1);
-  const bool good = id >= 0 && id <= static_cast<std::int64_t>(kMostTokens) && size >= 0 &&
-                    (size <= kMostFinite || size == double{-kNoLogit});
+  const bool good = id >= 0 && id <= static_cast<std::int64_t>(kMaxTokens) && size >= 0 &&
+                    (size <= kMaxFinite || size == double{-kNoLogit});
   require(good, Setting{"logit_bias"}, " is '", printable(text),
           "', expected a token, a sign and a number, as 15043+1 or 29905-inf");
   const auto bias = static_cast<float>(size);
@@ -98,12 +93,12 @@ std::string logit_bias_text(const LogitBias& bias) {
 void check_settings(const SamplingSettings& settings) {
   for (const SamplingKnob& knob : kSamplingKnobs) check_range(knob, knob_value(settings, knob));
   for (const LogitBias& bias : settings.logit_bias) {
-    require(bias.id >= 0 && bias.bias <= kMostFinite, Setting{"logit_bias"}, " is ", bias.bias,
+    require(bias.id >= 0 && bias.bias <= kMaxFinite, Setting{"logit_bias"}, " is ", bias.bias,
             " for token ", bias.id, ", expected a number for an id of 0 or more");
   }
   for (const std::string& text : settings.dry_breakers) {
-    require(!text.empty() && text.size() <= kMostBreakerBytes, Setting{"dry_sequence_breaker"},
-            " has ", text.size(), " bytes, expected 1 to ", kMostBreakerBytes);
+    require(!text.empty() && text.size() <= kMaxBreakerBytes, Setting{"dry_sequence_breaker"},
+            " has ", text.size(), " bytes, expected 1 to ", kMaxBreakerBytes);
   }
 }
 
@@ -123,11 +118,6 @@ SampleRule sample_rule(const SamplingSettings& settings) {
 }
 
 namespace {
-
-std::string_view origin_name(SettingOrigin origin) {
-  constexpr std::array<std::string_view, 4> kNames = {"default", "model", "environment", "flag"};
-  return kNames[static_cast<std::size_t>(origin)];
-}
 
 GivenSetting choose(const SamplingKnob& knob, const GivenSampling& given,
                     const PerKnob<double>& model) {
@@ -159,6 +149,7 @@ std::string number_text(double value) {
 }
 
 SamplingChoice choose_sampling(const GivenSampling& given, const PerKnob<double>& model) {
+  constexpr std::array<std::string_view, 4> kOrigins = {"default", "model", "environment", "flag"};
   SamplingChoice choice;
   SamplingSettings& settings = choice.settings;
   for (const SamplingKnob& knob : kSamplingKnobs) {
@@ -169,17 +160,10 @@ SamplingChoice choose_sampling(const GivenSampling& given, const PerKnob<double>
     const GivenSetting chosen = choose(knob, given, model);
     if (!needs_note(knob, chosen.origin, settings)) continue;
     choice.notes.push_back(knob_word(knob) + " " + number_text(chosen.value) + " (" +
-                           std::string(origin_name(chosen.origin)) + ")");
+                           std::string(kOrigins[static_cast<std::size_t>(chosen.origin)]) + ")");
   }
   return choice;
 }
-
-namespace {
-
-// The shortest decimal that reads back as the same f32: 0.8, not 0.800000011920929.
-double shortest(float value) { return *parse_double(number_text(value)); }
-
-}  // namespace
 
 Json sampling_to_json(const SamplingSettings& s) {
   Json json = {{"seed", s.seed}, {"penalties_when_greedy", s.penalties_when_greedy}};
@@ -189,7 +173,7 @@ Json sampling_to_json(const SamplingSettings& s) {
     if (knob.is_whole()) {
       entry = static_cast<std::int64_t>(value);
     } else {
-      entry = shortest(static_cast<float>(value));
+      entry = *parse_double(number_text(value));  // the shortest: 0.8, not 0.800000011920929
     }
   }
   Json& biases = json["logit_bias"] = Json::array();

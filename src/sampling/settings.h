@@ -86,9 +86,9 @@ struct SamplingKnob {
   bool is_whole() const { return field.index() == 1; }
 };
 
-inline constexpr double kMostFinite = std::numeric_limits<float>::max();
+inline constexpr double kMaxFinite = std::numeric_limits<float>::max();
 inline constexpr double kAboveZero = std::numeric_limits<float>::denorm_min();
-inline constexpr double kMostTokens = 1e9;
+inline constexpr double kMaxTokens = 1e9;
 
 inline constexpr std::array kSamplingKnobs = {
     SamplingKnob{.name = "temperature",
@@ -96,7 +96,7 @@ inline constexpr std::array kSamplingKnobs = {
                  .rule = &SampleRule::temperature,
                  .role = KnobRole::temperature,
                  .least = 0,
-                 .most = kMostFinite,
+                 .most = kMaxFinite,
                  .range = "0 (always the most probable token) or more",
                  .value_name = "T",
                  .help = "temperature, 0 = always the most probable token",
@@ -106,7 +106,7 @@ inline constexpr std::array kSamplingKnobs = {
                  .field = &SamplingSettings::top_k,
                  .rule = &SampleRule::top_k,
                  .least = -1,
-                 .most = kMostTokens,
+                 .most = kMaxTokens,
                  .range = "1 or more, or 0 for all tokens",
                  .value_name = "N",
                  .help = "keep the N most probable tokens, 0 = all",
@@ -134,7 +134,7 @@ inline constexpr std::array kSamplingKnobs = {
                  .rule = &SampleRule::repeat_penalty,
                  .role = KnobRole::penalty,
                  .least = kAboveZero,
-                 .most = kMostFinite,
+                 .most = kMaxFinite,
                  .range = "a number above 0, 1 for none",
                  .value_name = "X",
                  .help = "divide logits of the last tokens by X",
@@ -143,7 +143,7 @@ inline constexpr std::array kSamplingKnobs = {
                  .field = &SamplingSettings::repeat_last_n,
                  .role = KnobRole::detail,
                  .least = -1,
-                 .most = kMostTokens,
+                 .most = kMaxTokens,
                  .range = "0 (off) or more, or -1 for all tokens",
                  .value_name = "N",
                  .help = "how many last tokens the penalties see, -1 = all"},
@@ -151,8 +151,8 @@ inline constexpr std::array kSamplingKnobs = {
                  .field = &SamplingSettings::presence_penalty,
                  .rule = &SampleRule::presence_penalty,
                  .role = KnobRole::penalty,
-                 .least = -kMostFinite,
-                 .most = kMostFinite,
+                 .least = -kMaxFinite,
+                 .most = kMaxFinite,
                  .range = "a finite number",
                  .value_name = "X",
                  .help = "subtract X from logits of the last tokens"},
@@ -160,8 +160,8 @@ inline constexpr std::array kSamplingKnobs = {
                  .field = &SamplingSettings::frequency_penalty,
                  .rule = &SampleRule::frequency_penalty,
                  .role = KnobRole::penalty,
-                 .least = -kMostFinite,
-                 .most = kMostFinite,
+                 .least = -kMaxFinite,
+                 .most = kMaxFinite,
                  .range = "a finite number",
                  .value_name = "X",
                  .help = "subtract X for each time that a token occurred"},
@@ -182,7 +182,7 @@ inline constexpr std::array kSamplingKnobs = {
                  .rule = &SampleRule::top_n_sigma,
                  .role = KnobRole::extra_cut,
                  .least = -1,
-                 .most = kMostFinite,
+                 .most = kMaxFinite,
                  .range = "a number above 0, or 0 or -1 for off",
                  .value_name = "N",
                  .help = "keep logits within N standard deviations of the largest, 0 = off",
@@ -212,7 +212,7 @@ inline constexpr std::array kSamplingKnobs = {
                  .field = &SamplingSettings::dry_multiplier,
                  .role = KnobRole::penalty,
                  .least = 0,
-                 .most = kMostFinite,
+                 .most = kMaxFinite,
                  .range = "0 (off) or more",
                  .value_name = "X",
                  .help = "subtract X * base^(length - allowed) from what would repeat a sequence",
@@ -221,7 +221,7 @@ inline constexpr std::array kSamplingKnobs = {
                  .field = &SamplingSettings::dry_base,
                  .role = KnobRole::detail,
                  .least = 1,
-                 .most = kMostFinite,
+                 .most = kMaxFinite,
                  .range = "a number of 1 or more",
                  .value_name = "X",
                  .help = "its base",
@@ -230,7 +230,7 @@ inline constexpr std::array kSamplingKnobs = {
                  .field = &SamplingSettings::dry_allowed_length,
                  .role = KnobRole::detail,
                  .least = 0,
-                 .most = kMostTokens,
+                 .most = kMaxTokens,
                  .range = "0 or more",
                  .value_name = "N",
                  .help = "sequences shorter than N tokens may repeat",
@@ -239,7 +239,7 @@ inline constexpr std::array kSamplingKnobs = {
                  .field = &SamplingSettings::dry_penalty_last_n,
                  .role = KnobRole::detail,
                  .least = -1,
-                 .most = kMostTokens,
+                 .most = kMaxTokens,
                  .range = "0 (off) or more, or -1 for all tokens",
                  .value_name = "N",
                  .help = "how many last tokens are searched for sequences, -1 = all",
@@ -259,7 +259,7 @@ inline constexpr std::array kSamplingKnobs = {
                  .field = &SamplingSettings::mirostat_lr,
                  .role = KnobRole::detail,
                  .least = 0,
-                 .most = kMostFinite,
+                 .most = kMaxFinite,
                  .range = "0 or more",
                  .value_name = "X",
                  .help = "how fast Mirostat follows, eta",
@@ -268,7 +268,7 @@ inline constexpr std::array kSamplingKnobs = {
                  .field = &SamplingSettings::mirostat_ent,
                  .role = KnobRole::detail,
                  .least = 0,
-                 .most = kMostFinite,
+                 .most = kMaxFinite,
                  .range = "0 or more",
                  .value_name = "X",
                  .help = "the surprise that Mirostat aims at, tau, in bits",
@@ -338,23 +338,6 @@ SamplingChoice choose_sampling(const GivenSampling& given, const PerKnob<double>
 std::string number_text(double value);
 
 // Sampling settings as JSON with one member for each setting, as in saved chats and receipts.
-
-// Reads members of JSON files that users may have edited: checks types and ranges, and throws
-// Errors that name the file and the member.
-inline const Json& json_member(const Json& object, const char* key, Json::Type type,
-                               const std::string& source) {
-  const auto found = object.find(key);
-  if (found == object.end() || found->type() != type) json_type_error(object, key, source);
-  return *found;
-}
-
-inline std::int64_t json_whole(const Json& object, const char* key, std::int64_t low,
-                               std::int64_t high, const std::string& source) {
-  const auto value = json_get<std::int64_t>(object, key, source);
-  require(value >= low && value <= high, source, ": '", key, "' is ", value,
-          ", expected a number from ", low, " to ", high);
-  return value;
-}
 
 Json sampling_to_json(const SamplingSettings& settings);
 // Throws Error naming `source` and the member that is missing, has another type or is out of range.

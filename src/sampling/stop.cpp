@@ -1,8 +1,6 @@
 #include "sampling/stop.h"
 
-#include <algorithm>
 #include <array>
-#include <utility>
 
 namespace leq {
 
@@ -21,10 +19,6 @@ std::string_view stop_name(StopReason reason) {
   constexpr std::array<std::string_view, 7> kNames = {
       "none", "end_token", "stop_string", "token_limit", "context_full", "interrupted", "failed"};
   return kNames[static_cast<std::size_t>(reason)];
-}
-
-bool StopRules::is_end_token(Token id) const {
-  return std::find(end_tokens.begin(), end_tokens.end(), id) != end_tokens.end();
 }
 
 StopStringFinder::StopStringFinder(std::vector<std::string> strings)
@@ -51,12 +45,6 @@ std::string StopStringFinder::push(std::string_view text) {
     held_.erase(0, ready);
   }
   return certain;
-}
-
-std::string StopStringFinder::finish() { return std::exchange(held_, {}); }
-
-std::string_view StopStringFinder::found_string() const {
-  return found() ? std::string_view(strings_[found_]) : std::string_view();
 }
 
 std::size_t StopStringFinder::open_tail() const {

@@ -2,10 +2,12 @@
 // in text that arrives in pieces; text that may still become a stop string is withheld.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tokenizer/spec.h"
@@ -32,7 +34,9 @@ struct StopRules {
   std::vector<std::string> strings;  // empty strings are ignored
   std::int64_t max_tokens = -1;      // -1: no limit
 
-  bool is_end_token(Token id) const;
+  bool is_end_token(Token id) const {
+    return std::find(end_tokens.begin(), end_tokens.end(), id) != end_tokens.end();
+  }
 };
 
 // The stop string that is completed first ends the text; if several are completed at the same byte,
@@ -45,11 +49,13 @@ class StopStringFinder {
   // from the first byte of a stop string on; text after a stop string is ignored.
   std::string push(std::string_view text);
   // Returns the withheld text at the end of the reply; empty if a stop string was found.
-  std::string finish();
+  std::string finish() { return std::exchange(held_, {}); }
 
   bool found() const { return found_ != kNone; }
   // The stop string that was found; empty if none was.
-  std::string_view found_string() const;
+  std::string_view found_string() const {
+    return found() ? std::string_view(strings_[found_]) : std::string_view();
+  }
 
  private:
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "chat/reasoning.h"
+#include "chat/reply.h"
 #include "chat/tool_grammar.h"
 #include "server/api_fields.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "chat/reasoning.h"
+#include "chat/reply.h"
 #include "server/api_fields.h"
 #include "server/call_format.h"
 #include "server/call_settings.h"

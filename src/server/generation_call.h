@@ -12,7 +12,7 @@
 
 #include "base/json.h"
 #include "chat/chat_template.h"
-#include "chat/reasoning.h"
+#include "chat/reply.h"
 #include "chat/tool_calls.h"
 #include "engine/engine.h"
 #include "sampling/settings.h"

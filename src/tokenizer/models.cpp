@@ -1,7 +1,6 @@
 #include "tokenizer/models.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <functional>
 

@@ -157,8 +157,6 @@ std::string quoted_pattern(std::string_view literal) {
   return out;
 }
 
-void Pattern::CodeDeleter::operator()(pcre2_real_code_8* code) const { pcre2_code_free(code); }
-
 Pattern::Pattern(std::string_view pattern, std::string_view source)
     : text_(printable(pattern)), source_(source) {
   require(pattern.size() <= kMaxPatternBytes, source, ": pattern of ", pattern.size(),
@@ -168,41 +166,21 @@ Pattern::Pattern(std::string_view pattern, std::string_view source)
   const std::string translated = pcre2_pattern(pattern, source);
   int error = 0;
   PCRE2_SIZE offset = 0;
-  code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
-                            PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset,
-                            nullptr));
+  code_.reset(
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+                    PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr),
+      pcre2_code_free);
   require(code_ != nullptr, source, ": pattern \"", text_, "\" is refused at offset ", offset, ": ",
           pcre2_message(error));
   jit_ = pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE) == 0;
 }
 
-Pattern::~Pattern() = default;
-Pattern::Pattern(Pattern&&) noexcept = default;
-Pattern& Pattern::operator=(Pattern&&) noexcept = default;
-
-void PatternMatcher::DataDeleter::operator()(pcre2_real_match_data_8* data) const {
-  pcre2_match_data_free(data);
-}
-void PatternMatcher::ContextDeleter::operator()(pcre2_real_match_context_8* context) const {
-  pcre2_match_context_free(context);
-}
-void PatternMatcher::StackDeleter::operator()(pcre2_real_jit_stack_8* stack) const {
-  pcre2_jit_stack_free(stack);
-}
-
 PatternMatcher::PatternMatcher()
-    : data_(pcre2_match_data_create(1, nullptr)), context_(pcre2_match_context_create(nullptr)) {
+    : data_(pcre2_match_data_create(1, nullptr), pcre2_match_data_free),
+      context_(pcre2_match_context_create(nullptr), pcre2_match_context_free) {
   require(data_ != nullptr && context_ != nullptr, ErrorKind::no_memory,
           "out of memory for matching patterns");
 }
-PatternMatcher::~PatternMatcher() = default;
-
-void PatternMatcher::grow_stack() {
-  stack_.reset(pcre2_jit_stack_create(64 << 10, kJitStackBytes, nullptr));
-  require(stack_ != nullptr, ErrorKind::no_memory, "out of memory for matching patterns");
-  pcre2_jit_stack_assign(context_.get(), nullptr, stack_.get());
-}
-
 bool PatternMatcher::find(const Pattern& pattern, std::string_view text, std::size_t from,
                           PatternMatch& match) {
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
@@ -216,7 +194,9 @@ bool PatternMatcher::find(const Pattern& pattern, std::string_view text, std::si
   };
   int found = run();
   if (found == PCRE2_ERROR_JIT_STACKLIMIT && stack_ == nullptr) {
-    grow_stack();
+    stack_.reset(pcre2_jit_stack_create(64 << 10, kJitStackBytes, nullptr), pcre2_jit_stack_free);
+    require(stack_ != nullptr, ErrorKind::no_memory, "out of memory for matching patterns");
+    pcre2_jit_stack_assign(context_.get(), nullptr, stack_.get());
     found = run();
   }
   if (found == PCRE2_ERROR_NOMATCH) return false;

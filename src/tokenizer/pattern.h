@@ -18,16 +18,10 @@ class Pattern {
  public:
   // Throws Error naming `source`, the pattern and the offset if PCRE2 refuses the pattern.
   Pattern(std::string_view pattern, std::string_view source);
-  ~Pattern();
-  Pattern(Pattern&&) noexcept;
-  Pattern& operator=(Pattern&&) noexcept;
 
  private:
   friend class PatternMatcher;
-  struct CodeDeleter {
-    void operator()(pcre2_real_code_8* code) const;
-  };
-  std::unique_ptr<pcre2_real_code_8, CodeDeleter> code_;
+  std::shared_ptr<pcre2_real_code_8> code_;
   bool jit_ = false;
   std::string text_;
   std::string source_;
@@ -43,27 +37,17 @@ struct PatternMatch {
 class PatternMatcher {
  public:
   PatternMatcher();
-  ~PatternMatcher();
+  PatternMatcher(const PatternMatcher&) = delete;
+  PatternMatcher& operator=(const PatternMatcher&) = delete;
 
   // Finds the first match in `text` (well-formed UTF-8) that begins at `from` or later. Throws
   // Error if the pattern takes more steps than PCRE2's limit.
   bool find(const Pattern& pattern, std::string_view text, std::size_t from, PatternMatch& match);
 
  private:
-  struct DataDeleter {
-    void operator()(pcre2_real_match_data_8* data) const;
-  };
-  struct ContextDeleter {
-    void operator()(pcre2_real_match_context_8* context) const;
-  };
-  struct StackDeleter {
-    void operator()(pcre2_real_jit_stack_8* stack) const;
-  };
-  void grow_stack();
-
-  std::unique_ptr<pcre2_real_match_data_8, DataDeleter> data_;
-  std::unique_ptr<pcre2_real_match_context_8, ContextDeleter> context_;
-  std::unique_ptr<pcre2_real_jit_stack_8, StackDeleter> stack_;  // created on overflow
+  std::shared_ptr<pcre2_real_match_data_8> data_;
+  std::shared_ptr<pcre2_real_match_context_8> context_;
+  std::shared_ptr<pcre2_real_jit_stack_8> stack_;  // created on overflow
 };
 
 // The pattern in PCRE2's syntax: \s is Unicode's White_Space, as in the other engines. Throws Error

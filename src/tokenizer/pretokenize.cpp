@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <utility>
-#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"

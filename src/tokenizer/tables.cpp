@@ -1,5 +1,3 @@
-// The header blob of a tokenizer: version, counts, flags and the text rules, as a sequence of
-// little-endian numbers and length-prefixed strings.
 #include "tokenizer/tables.h"
 
 #include <algorithm>
@@ -19,6 +17,28 @@ namespace {
 
 constexpr std::uint32_t kMagic = 0x4b54514c;  // "LQTK"
 
+constexpr std::string_view kHeaderBlob = "tokenizer.header";
+constexpr std::string_view kOffsetsBlob = "tokenizer.offsets";
+constexpr std::string_view kBytesBlob = "tokenizer.bytes";
+constexpr std::string_view kTypesBlob = "tokenizer.types";
+constexpr std::string_view kLookupBlob = "tokenizer.lookup";
+constexpr std::string_view kMergesBlob = "tokenizer.merges";
+constexpr std::string_view kScoresBlob = "tokenizer.scores";
+
+// The header blob has everything in the spec except pieces, types, scores and merges.
+struct HeaderNumbers {
+  std::uint32_t pieces = 0;
+  std::uint32_t symbols = 0;
+  std::uint32_t longest_piece_bytes = 0;
+  bool cut_at_words = false;
+};
+struct OpenedHeader {
+  TokenizerSpec rules;
+  HeaderNumbers numbers;
+};
+
+// Writes the header blob of a tokenizer: version, counts, flags and the text rules, as a sequence
+// of little-endian numbers and length-prefixed strings.
 class HeaderWriter {
  public:
   template <class T>
@@ -88,52 +108,12 @@ class HeaderReader {
             ": ", what, " is ", value, ", expected -1 or an id below ", pieces);
     return value;
   }
-  void finish() {
-    require(reader_.left() == 0, source_, ": ", reader_.left(), " bytes after the end");
-  }
+  std::size_t left() const { return reader_.left(); }
 
  private:
   ByteReader reader_;
   std::string_view source_;
 };
-
-void write_step(HeaderWriter& out, const Normalizer& step) {
-  out.number(static_cast<std::uint32_t>(step.kind));
-  out.text(step.pattern);
-  out.text(step.content);
-}
-
-void write_step(HeaderWriter& out, const PreTokenizer& step) {
-  out.number(static_cast<std::uint32_t>(step.kind));
-  out.number(static_cast<std::uint32_t>(step.behavior));
-  out.number(static_cast<std::uint32_t>(step.prepend));
-  out.flags({step.invert, step.cut_words});
-  out.text(step.pattern);
-}
-
-void write_added(HeaderWriter& out, const AddedToken& token) {
-  out.number(token.id);
-  out.flags({token.special, token.lstrip, token.rstrip, token.single_word, token.normalized});
-  out.text(token.content);
-}
-
-Normalizer read_normalizer(HeaderReader& in) {
-  Normalizer step;
-  step.kind = in.choice("normalizer", Normalizer::Kind::collapse_spaces);
-  step.pattern = in.utf8("normalizer pattern", kMaxPatternBytes);
-  step.content = in.utf8("normalizer content", kMaxPatternBytes);
-  return step;
-}
-
-PreTokenizer read_pre_tokenizer(HeaderReader& in) {
-  PreTokenizer step;
-  step.kind = in.choice("pre-tokenizer", PreTokenizer::Kind::prefix_space);
-  step.behavior = in.choice("split behavior", PreTokenizer::Behavior::merged_with_next);
-  step.prepend = in.choice("prepend scheme", PrependScheme::always);
-  in.flags("pre-tokenizer flags", {&step.invert, &step.cut_words});
-  step.pattern = in.text("pre-tokenizer pattern", kMaxPatternBytes);
-  return step;
-}
 
 AddedToken read_added(HeaderReader& in, std::size_t pieces, std::string_view source) {
   AddedToken token;
@@ -155,17 +135,27 @@ void read_rules(HeaderReader& in, TokenizerSpec& rules, std::size_t pieces,
   rules.eos = in.id("eos token", pieces);
   rules.source = in.text("tokenizer source", kMaxPatternBytes);
   const std::size_t normalizers = in.count("normalizers", kMaxTextSteps);
-  for (std::size_t i = 0; i < normalizers; ++i) rules.normalizers.push_back(read_normalizer(in));
+  for (std::size_t i = 0; i < normalizers; ++i) {
+    Normalizer& step = rules.normalizers.emplace_back();
+    step.kind = in.choice("normalizer", Normalizer::Kind::collapse_spaces);
+    step.pattern = in.utf8("normalizer pattern", kMaxPatternBytes);
+    step.content = in.utf8("normalizer content", kMaxPatternBytes);
+  }
   const std::size_t steps = in.count("pre-tokenizers", kMaxTextSteps);
-  for (std::size_t i = 0; i < steps; ++i) rules.pre_tokenizers.push_back(read_pre_tokenizer(in));
+  for (std::size_t i = 0; i < steps; ++i) {
+    PreTokenizer& step = rules.pre_tokenizers.emplace_back();
+    step.kind = in.choice("pre-tokenizer", PreTokenizer::Kind::prefix_space);
+    step.behavior = in.choice("split behavior", PreTokenizer::Behavior::merged_with_next);
+    step.prepend = in.choice("prepend scheme", PrependScheme::always);
+    in.flags("pre-tokenizer flags", {&step.invert, &step.cut_words});
+    step.pattern = in.text("pre-tokenizer pattern", kMaxPatternBytes);
+  }
   const std::size_t added = in.count("added tokens", kMaxAddedTokens);
   for (std::size_t i = 0; i < added; ++i) rules.added.push_back(read_added(in, pieces, source));
-  in.finish();
+  require(in.left() == 0, source, ": ", in.left(), " bytes after the end");
 }
 
-}  // namespace
-
-NamedBlob write_tokenizer_header(const TokenizerSpec& spec, const HeaderNumbers& numbers) {
+NamedBlob write_header(const TokenizerSpec& spec, const HeaderNumbers& numbers) {
   HeaderWriter out;
   out.number(kMagic);
   out.number(kTokenizerTablesVersion);
@@ -180,15 +170,29 @@ NamedBlob write_tokenizer_header(const TokenizerSpec& spec, const HeaderNumbers&
   out.number(spec.eos);
   out.text(spec.source);
   out.number(static_cast<std::uint32_t>(spec.normalizers.size()));
-  for (const auto& step : spec.normalizers) write_step(out, step);
+  for (const Normalizer& step : spec.normalizers) {
+    out.number(static_cast<std::uint32_t>(step.kind));
+    out.text(step.pattern);
+    out.text(step.content);
+  }
   out.number(static_cast<std::uint32_t>(spec.pre_tokenizers.size()));
-  for (const auto& step : spec.pre_tokenizers) write_step(out, step);
+  for (const PreTokenizer& step : spec.pre_tokenizers) {
+    out.number(static_cast<std::uint32_t>(step.kind));
+    out.number(static_cast<std::uint32_t>(step.behavior));
+    out.number(static_cast<std::uint32_t>(step.prepend));
+    out.flags({step.invert, step.cut_words});
+    out.text(step.pattern);
+  }
   out.number(static_cast<std::uint32_t>(spec.added.size()));
-  for (const auto& token : spec.added) write_added(out, token);
+  for (const AddedToken& token : spec.added) {
+    out.number(token.id);
+    out.flags({token.special, token.lstrip, token.rstrip, token.single_word, token.normalized});
+    out.text(token.content);
+  }
   return {std::string(kHeaderBlob), std::move(out.out)};
 }
 
-OpenedHeader read_tokenizer_header(std::span<const std::byte> bytes, std::string_view source) {
+OpenedHeader read_header(std::span<const std::byte> bytes, std::string_view source) {
   HeaderReader in(bytes, source);
   require(in.number<std::uint32_t>("magic") == kMagic, source,
           ": not a tokenizer header (expected it to begin with \"LQTK\")");
@@ -213,8 +217,6 @@ OpenedHeader read_tokenizer_header(std::span<const std::byte> bytes, std::string
 }
 
 // Converts a TokenizerSpec to tables: checks it, numbers symbols, hashes pieces and merges.
-
-namespace {
 
 // Longer pieces are not split when merges are derived from pieces.
 constexpr std::size_t kMaxSplitBytes = 512;
@@ -464,7 +466,7 @@ std::vector<NamedBlob> tokenizer_tables(const TokenizerSpec& spec) {
   TableBuilder builder(spec);
   builder.build();
   std::vector<NamedBlob> blobs;
-  blobs.push_back(write_tokenizer_header(spec, builder.numbers()));
+  blobs.push_back(write_header(spec, builder.numbers()));
   blobs.push_back(blob(kOffsetsBlob, builder.offsets));
   blobs.push_back(blob(kBytesBlob, builder.bytes));
   blobs.push_back(blob(kTypesBlob, spec.types));
@@ -474,10 +476,10 @@ std::vector<NamedBlob> tokenizer_tables(const TokenizerSpec& spec) {
   return blobs;
 }
 
+namespace {
+
 // Opens tokenizer tables without copying them. They are untrusted: every size, offset and id is
 // checked here once, so that lookups need no checks.
-
-namespace {
 
 class TableOpener {
  public:
@@ -569,7 +571,7 @@ MergeTable open_merges(const TableOpener& open, std::uint32_t symbols) {
 TokenizerTables open_tokenizer_tables(const BlobFinder& find, std::string_view source) {
   const TableOpener open(find, source);
   OpenedHeader header =
-      read_tokenizer_header(open.bytes(kHeaderBlob), std::string(source) + ": tokenizer.header");
+      read_header(open.bytes(kHeaderBlob), std::string(source) + ": tokenizer.header");
   require(header.numbers.pieces > 0, source, ": a tokenizer without pieces");
   TokenizerTables tables;
   tables.rules = std::move(header.rules);

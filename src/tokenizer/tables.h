@@ -107,26 +107,4 @@ struct TokenizerTables {
 // Checks and opens tables, which must outlive the result. Throws Error naming source and table.
 TokenizerTables open_tokenizer_tables(const BlobFinder& tables, std::string_view source);
 
-// The header blob: everything in the spec except pieces, types, scores and merges.
-struct HeaderNumbers {
-  std::uint32_t pieces = 0;
-  std::uint32_t symbols = 0;
-  std::uint32_t longest_piece_bytes = 0;
-  bool cut_at_words = false;
-};
-NamedBlob write_tokenizer_header(const TokenizerSpec& spec, const HeaderNumbers& numbers);
-struct OpenedHeader {
-  TokenizerSpec rules;
-  HeaderNumbers numbers;
-};
-OpenedHeader read_tokenizer_header(std::span<const std::byte> bytes, std::string_view source);
-
-inline constexpr std::string_view kHeaderBlob = "tokenizer.header";
-inline constexpr std::string_view kOffsetsBlob = "tokenizer.offsets";
-inline constexpr std::string_view kBytesBlob = "tokenizer.bytes";
-inline constexpr std::string_view kTypesBlob = "tokenizer.types";
-inline constexpr std::string_view kLookupBlob = "tokenizer.lookup";
-inline constexpr std::string_view kMergesBlob = "tokenizer.merges";
-inline constexpr std::string_view kScoresBlob = "tokenizer.scores";
-
 }  // namespace leq

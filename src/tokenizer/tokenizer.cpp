@@ -4,20 +4,14 @@
 #include <utf8proc.h>
 #include <algorithm>
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <map>
-#include <span>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "base/text.h"
 #include "tokenizer/models.h"
 #include "tokenizer/pretokenize.h"
-#include "tokenizer/spec.h"
 
 namespace leq {
 
@@ -108,25 +102,13 @@ class AddedTokenMatcher {
 
 namespace {
 
-// The regular expression class \w, by which word boundaries are defined.
+// The regular expression class \w, by which word boundaries are defined: letters, marks, digits,
+// letter numbers and connectors.
 bool is_word(char32_t c) {
   if (c == 0x200c || c == 0x200d) return true;  // joiners
-  switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-    case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME:
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_PC:
-      return true;
-    default:
-      return false;
-  }
+  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+  return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL) ||
+         category == UTF8PROC_CATEGORY_PC;
 }
 
 bool is_space(char32_t c) {
@@ -143,10 +125,6 @@ std::string_view last_character(std::string_view text) {
     if (utf8_length(tail) == size) return tail;
   }
   return {};
-}
-
-std::string_view first_character(std::string_view text) {
-  return text.substr(0, utf8_length(text));
 }
 
 bool touches_word(std::string_view character) {
@@ -200,7 +178,10 @@ bool AddedTokenMatcher::accept(const AddedToken& token, Cut& next, std::size_t a
   next.end = at + token.content.size();
   next.id = token.id;
   const auto before = [&] { return last_character(next.text.substr(0, next.begin)); };
-  const auto after = [&] { return first_character(next.text.substr(next.end)); };
+  const auto after = [&] {
+    const std::string_view rest = next.text.substr(next.end);
+    return rest.substr(0, utf8_length(rest));
+  };
   if (token.single_word && (touches_word(before()) || touches_word(after()))) return false;
   if (token.lstrip) {
     while (next.begin > next.done && touches_space(before())) next.begin -= before().size();
@@ -346,24 +327,21 @@ struct Tokenizer::State {
     }
   }
 
-  bool has(Token id) const { return id >= 0 && static_cast<std::size_t>(id) < tables.size(); }
-  void append_text(Token id, std::string& out) const;
-};
-
-// Appends the printed text of a piece.
-void Tokenizer::State::append_text(Token id, std::string& out) const {
-  const auto index = static_cast<std::size_t>(id);
-  const std::string_view piece = tables.pieces.text(index);
-  if (tables.rules.kind == TokenizerKind::byte_bpe) {
-    out += piece;
-    return;
+  // Appends the printed text of a piece.
+  void append_text(Token id, std::string& out) const {
+    const auto index = static_cast<std::size_t>(id);
+    const std::string_view piece = tables.pieces.text(index);
+    if (tables.rules.kind == TokenizerKind::byte_bpe) {
+      out += piece;
+      return;
+    }
+    const int byte = tables.types[index] == TokenType::byte ? byte_of_piece(piece) : -1;
+    if (byte >= 0)
+      out += static_cast<char>(byte);
+    else
+      out += replace_all(piece, kSpaceMark, " ");
   }
-  const int byte = tables.types[index] == TokenType::byte ? byte_of_piece(piece) : -1;
-  if (byte >= 0)
-    out += static_cast<char>(byte);
-  else
-    out += replace_all(piece, kSpaceMark, " ");
-}
+};
 
 namespace {
 
@@ -451,13 +429,6 @@ class EncodeRun {
         normal, special ? SpecialScope::everywhere() : SpecialScope::nowhere(), sink);
   }
 
-  void pre_token(std::string_view piece) {
-    if (state_.tables.cut_at_words)
-      cut_words(piece, [&](std::string_view part) { word(part); });
-    else
-      word(piece);
-  }
-
   void word(std::string_view text) {
     if (!cache_.takes(text)) return encode_(model_, text, scratch_, out_);
     const auto key = WordCache::key_of(text);
@@ -484,7 +455,10 @@ class EncodeRun {
   PatternMatcher matcher_;
   std::string buffer_;
   std::vector<Token> out_;
-  PreTokenizerChain::Sink pre_token_ = [this](std::string_view piece) { pre_token(piece); };
+  PreTokenizerChain::Sink pre_token_ = [this](std::string_view piece) {
+    if (!state_.tables.cut_at_words) return word(piece);
+    cut_words(piece, [&](std::string_view part) { word(part); });
+  };
 };
 
 }  // namespace
@@ -553,7 +527,8 @@ std::string Tokenizer::token_bytes(Token id) const {
 std::size_t Tokenizer::size() const { return state_->tables.size(); }
 
 TokenType Tokenizer::type(Token id) const {
-  return state_->has(id) ? state_->tables.types[static_cast<std::size_t>(id)] : TokenType::unused;
+  const bool known = id >= 0 && static_cast<std::size_t>(id) < size();
+  return known ? state_->tables.types[static_cast<std::size_t>(id)] : TokenType::unused;
 }
 
 std::optional<Token> Tokenizer::special_id(std::string_view content) const {

@@ -1,6 +1,6 @@
 // Jinja's filters, and those that model repositories rely on (tojson).
+#include <utf8proc.h>
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "base/text.h"
@@ -10,12 +10,13 @@ namespace leq::jinja {
 namespace {
 
 using Values = const Arguments&;
+using Name = std::string_view;  // the filter's name, where filters share a function
 
 Value as_text(Context& context, const Value& value) {
   return value.is_text() ? value : context.heap.text(to_text(context, value));
 }
 
-Value trim(Context& context, const Value& value, Values arguments) {
+Value trim(Context& context, const Value& value, Values arguments, Name) {
   arguments.check(context, "trim", 1, {"chars"});
   const auto characters = arguments.get(0, "chars");
   const Text text = to_text(context, value);
@@ -24,35 +25,68 @@ Value trim(Context& context, const Value& value, Values arguments) {
       stripped(text, Ends::both, context.text_of(*characters, "what trim takes off")));
 }
 
-Value cased(Context& context, const Value& value, Values arguments, std::string_view how) {
+Value cased(Context& context, const Value& value, Values arguments, Name how) {
   arguments.check(context, how, 0);
   return context.heap.text(Text::foreign(changed_case(to_text(context, value).bytes(), how)));
 }
-Value upper(Context& c, const Value& value, Values a) { return cased(c, value, a, "upper"); }
-Value lower(Context& c, const Value& value, Values a) { return cased(c, value, a, "lower"); }
-Value title(Context& context, const Value& value, Values arguments) {
+
+// Words begin after white space and these; unlike in Python's title(), not after an apostrophe.
+Value title(Context& context, const Value& value, Values arguments, Name) {
   arguments.check(context, "title", 0);
-  return context.heap.text(Text::foreign(jinja_title(to_text(context, value).bytes())));
+  const Text whole = to_text(context, value);
+  std::string_view text = whole.bytes();
+  constexpr std::string_view kBegin = "-({[<";
+  std::string out;
+  bool begins = true;
+  while (!text.empty()) {
+    const std::size_t length = std::max<std::size_t>(utf8_length(text), 1);
+    const std::string_view character = text.substr(0, length);
+    out += changed_case(character, begins ? "upper" : "lower");
+    const bool is_mark = length == 1 && kBegin.find(character[0]) != std::string_view::npos;
+    begins = is_mark || leading_space(character) == length;
+    text.remove_prefix(length);
+  }
+  return context.heap.text(Text::foreign(out));
 }
-Value wordcount(Context& context, const Value& value, Values arguments) {
+
+// Like Python's \w: letters, numbers and the underscore.
+bool is_word_character(std::string_view character) {
+  if (character == "_") return true;
+  if (utf8_length(character) == 0) return false;
+  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(decode_utf8(character)));
+  return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO) ||
+         (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO);
+}
+
+// Counts runs of letters, digits and underscores.
+Value wordcount(Context& context, const Value& value, Values arguments, Name) {
   arguments.check(context, "wordcount", 0);
-  return of(count_words(to_text(context, value).bytes()));
+  const Text whole = to_text(context, value);
+  std::string_view text = whole.bytes();
+  std::int64_t words = 0;
+  bool in_word = false;
+  while (!text.empty()) {
+    const std::size_t length = std::max<std::size_t>(utf8_length(text), 1);
+    const bool is_word = is_word_character(text.substr(0, length));
+    words += is_word && !in_word ? 1 : 0;
+    in_word = is_word;
+    text.remove_prefix(length);
+  }
+  return of(words);
 }
+
 // The filter format, as in "%s and %s"|format(a, b).
-Value format(Context& context, const Value& value, Values arguments) {
+Value format(Context& context, const Value& value, Values arguments, Name) {
   if (!arguments.named.empty()) context.wrong("the filter format with names is not supported");
   return binary(context, "%", as_text(context, value), context.heap.tuple(arguments.values));
 }
-Value capitalize(Context& c, const Value& value, Values a) {
-  return cased(c, value, a, "capitalize");
-}
 
-Value length_filter(Context& context, const Value& value, Values arguments) {
+Value length_filter(Context& context, const Value& value, Values arguments, Name) {
   arguments.check(context, "length", 0);
   return of(length(context, value));
 }
 
-Value default_filter(Context& context, const Value& value, Values arguments) {
+Value default_filter(Context& context, const Value& value, Values arguments, Name) {
   arguments.check(context, "default", 2, {"default_value", "boolean"});
   const auto fallback = arguments.get(0, "default_value");
   const auto boolean = arguments.get(1, "boolean");
@@ -61,7 +95,7 @@ Value default_filter(Context& context, const Value& value, Values arguments) {
   return fallback ? *fallback : context.heap.text({});
 }
 
-Value tojson(Context& context, const Value& value, Values arguments) {
+Value tojson(Context& context, const Value& value, Values arguments, Name) {
   arguments.check(context, "tojson", 4, {"ensure_ascii", "indent", "separators", "sort_keys"});
   JsonStyle style;
   if (const auto ascii = arguments.get(0, "ensure_ascii")) style.ascii = truth(*ascii);
@@ -83,7 +117,7 @@ Value tojson(Context& context, const Value& value, Values arguments) {
   return context.heap.text(Text::foreign(to_json(context, value, style)));
 }
 
-Value join(Context& context, const Value& value, Values arguments) {
+Value join(Context& context, const Value& value, Values arguments, Name) {
   arguments.check(context, "join", 2, {"d", "attribute"});
   const auto between = arguments.get(0, "d");
   const auto path = arguments.get(1, "attribute");
@@ -94,36 +128,35 @@ Value join(Context& context, const Value& value, Values arguments) {
     if (more) out.append(mark);
     more = true;
     out.append(to_text(context, path ? path_attribute(context, element, *path) : element));
-    if (out.size() > kMaxOutputBytes)
-      context.wrong("a text of more than ", kMaxOutputBytes, " bytes");
+    context.check_size(out.size());
   }
   return context.heap.text(std::move(out));
 }
 
-Value string(Context& context, const Value& value, Values arguments) {
+Value string(Context& context, const Value& value, Values arguments, Name) {
   arguments.check(context, "string", 0);
   return as_text(context, value);
 }
 
-Value safe(Context& context, const Value& value, Values arguments) {
+Value safe(Context& context, const Value& value, Values arguments, Name) {
   arguments.check(context, "safe", 0);
   Text text = to_text(context, value);
   text.safe = true;
   return context.heap.text(std::move(text));
 }
 
-Value escape(Context& context, const Value& value, Values arguments) {
+Value escape(Context& context, const Value& value, Values arguments, Name) {
   arguments.check(context, "escape", 0);
   const Text text = to_text(context, value);
   return text.safe ? value : context.heap.text(escaped(text));
 }
 
-Value list(Context& context, const Value& value, Values arguments) {
+Value list(Context& context, const Value& value, Values arguments, Name) {
   arguments.check(context, "list", 0);
   return context.heap.list(elements(context, value));
 }
 
-Value items(Context& context, const Value& value, Values arguments) {
+Value items(Context& context, const Value& value, Values arguments, Name) {
   arguments.check(context, "items", 0);
   std::vector<Value> pairs;
   if (!value.is_undefined()) {
@@ -135,7 +168,7 @@ Value items(Context& context, const Value& value, Values arguments) {
   return context.heap.list(std::move(pairs));
 }
 
-Value dictsort(Context& context, const Value& value, Values arguments) {
+Value dictsort(Context& context, const Value& value, Values arguments, Name) {
   arguments.check(context, "dictsort", 3, {"case_sensitive", "by", "reverse"});
   const auto with_case = arguments.get(0, "case_sensitive"), by = arguments.get(1, "by"),
              reverse = arguments.get(2, "reverse");
@@ -154,7 +187,7 @@ Value dictsort(Context& context, const Value& value, Values arguments) {
   return context.heap.list(std::move(sorted));
 }
 
-Value sort(Context& context, const Value& value, Values arguments) {
+Value sort(Context& context, const Value& value, Values arguments, Name) {
   arguments.check(context, "sort", 3, {"reverse", "case_sensitive", "attribute"});
   const auto reverse = arguments.get(0, "reverse"), with_case = arguments.get(1, "case_sensitive"),
              path = arguments.get(2, "attribute");
@@ -175,7 +208,7 @@ Value sort(Context& context, const Value& value, Values arguments) {
   return context.heap.list(std::move(sorted));
 }
 
-Value unique(Context& context, const Value& value, Values arguments) {
+Value unique(Context& context, const Value& value, Values arguments, Name) {
   arguments.check(context, "unique", 2, {"case_sensitive", "attribute"});
   const auto with_case = arguments.get(0, "case_sensitive"), path = arguments.get(1, "attribute");
   std::vector<Value> seen, kept;
@@ -190,7 +223,7 @@ Value unique(Context& context, const Value& value, Values arguments) {
   return context.heap.list(std::move(kept));
 }
 
-Value extreme(Context& context, const Value& value, Values arguments, bool largest) {
+Value extreme(Context& context, const Value& value, Values arguments, Name name) {
   arguments.check(context, "min and max", 2, {"case_sensitive", "attribute"});
   const auto with_case = arguments.get(0, "case_sensitive"), path = arguments.get(1, "attribute");
   std::optional<Value> best, best_key;
@@ -198,17 +231,15 @@ Value extreme(Context& context, const Value& value, Values arguments, bool large
     const Value by = path ? path_attribute(context, element, *path) : element;
     const Value key = sort_key(context, by, with_case && truth(*with_case));
     const bool better =
-        !best || (largest ? less(context, *best_key, key) : less(context, key, *best_key));
+        !best || (name == "max" ? less(context, *best_key, key) : less(context, key, *best_key));
     if (!better) continue;
     best = element;
     best_key = key;
   }
   return best ? *best : context.heap.undefined("an element of nothing");
 }
-Value min(Context& c, const Value& value, Values a) { return extreme(c, value, a, false); }
-Value max(Context& c, const Value& value, Values a) { return extreme(c, value, a, true); }
 
-Value sum(Context& context, const Value& value, Values arguments) {
+Value sum(Context& context, const Value& value, Values arguments, Name) {
   arguments.check(context, "sum", 2, {"attribute", "start"});
   const auto path = arguments.get(0, "attribute"), start = arguments.get(1, "start");
   Value total = start ? *start : of(std::int64_t{0});
@@ -218,16 +249,14 @@ Value sum(Context& context, const Value& value, Values arguments) {
   return total;
 }
 
-Value end_of(Context& context, const Value& value, Values arguments, bool last) {
+Value end_of(Context& context, const Value& value, Values arguments, Name name) {
   arguments.check(context, "first and last", 0);
   const std::vector<Value> all = elements(context, value);
   if (all.empty()) return context.heap.undefined("an element of nothing");
-  return last ? all.back() : all.front();
+  return name == "last" ? all.back() : all.front();
 }
-Value first(Context& c, const Value& value, Values a) { return end_of(c, value, a, false); }
-Value last(Context& c, const Value& value, Values a) { return end_of(c, value, a, true); }
 
-Value reverse(Context& context, const Value& value, Values arguments) {
+Value reverse(Context& context, const Value& value, Values arguments, Name) {
   arguments.check(context, "reverse", 0);
   if (value.is_text()) {
     Value back = none_value();
@@ -238,7 +267,7 @@ Value reverse(Context& context, const Value& value, Values arguments) {
   return context.heap.list(std::move(all));
 }
 
-Value replace(Context& context, const Value& value, Values arguments) {
+Value replace(Context& context, const Value& value, Values arguments, Name) {
   const BoundMethod method = {as_text(context, value), "replace"};
   Arguments texts;
   for (const Value& argument : arguments.values) {
@@ -248,14 +277,14 @@ Value replace(Context& context, const Value& value, Values arguments) {
   return call_method(context, method, texts);
 }
 
-Value abs(Context& context, const Value& value, Values arguments) {
+Value abs(Context& context, const Value& value, Values arguments, Name) {
   arguments.check(context, "abs", 0);
   if (!context.defined(value).is_number()) context.wrong("abs of ", type_name(value));
   if (!value.is_whole()) return of(std::fabs(value.real));
   return value.whole() < 0 ? binary(context, "-", of(std::int64_t{0}), value) : of(value.whole());
 }
 
-Value int_filter(Context& context, const Value& value, Values arguments) {
+Value int_filter(Context& context, const Value& value, Values arguments, Name) {
   arguments.check(context, "int", 1, {"default"});
   context.defined(value);
   const Value fallback = arguments.get(0, "default").value_or(of(std::int64_t{0}));
@@ -271,7 +300,7 @@ Value int_filter(Context& context, const Value& value, Values arguments) {
   return of(static_cast<std::int64_t>(*number));
 }
 
-Value float_filter(Context& context, const Value& value, Values arguments) {
+Value float_filter(Context& context, const Value& value, Values arguments, Name) {
   arguments.check(context, "float", 1, {"default"});
   context.defined(value);
   if (value.is_number()) return of(value.number());
@@ -281,7 +310,7 @@ Value float_filter(Context& context, const Value& value, Values arguments) {
   return arguments.get(0, "default").value_or(of(0.0));
 }
 
-Value round(Context& context, const Value& value, Values arguments) {
+Value round(Context& context, const Value& value, Values arguments, Name) {
   arguments.check(context, "round", 2, {"precision", "method"});
   if (!context.defined(value).is_number()) context.wrong("round of ", type_name(value));
   const auto digits = arguments.get(0, "precision"), method = arguments.get(1, "method");
@@ -296,7 +325,7 @@ Value round(Context& context, const Value& value, Values arguments) {
   return of(std::nearbyint(scaled) / unit);
 }
 
-Value indent(Context& context, const Value& value, Values arguments) {
+Value indent(Context& context, const Value& value, Values arguments, Name) {
   arguments.check(context, "indent", 3, {"width", "first", "blank"});
   const auto width = arguments.get(0, "width"), first = arguments.get(1, "first"),
              blank = arguments.get(2, "blank");
@@ -318,14 +347,13 @@ Value indent(Context& context, const Value& value, Values arguments) {
         is_first ? first && truth(*first) : !line.empty() || (blank && truth(*blank));
     if (indents) out.append(margin);
     out.append(line);
-    if (out.size() > kMaxOutputBytes)
-      context.wrong("a text of more than ", kMaxOutputBytes, " bytes");
+    context.check_size(out.size());
   }
   return context.heap.text(std::move(out));
 }
 
 // The filters map, select, reject, selectattr and rejectattr.
-Value map(Context& context, const Value& value, Values arguments) {
+Value map(Context& context, const Value& value, Values arguments, Name) {
   std::vector<Value> out;
   if (arguments.values.empty()) {
     const auto path = arguments.get(0, "attribute"), fallback = arguments.get(1, "default");
@@ -345,7 +373,8 @@ Value map(Context& context, const Value& value, Values arguments) {
   return context.heap.list(std::move(out));
 }
 
-Value chosen(Context& context, const Value& value, Values arguments, bool wanted, bool by_path) {
+Value chosen(Context& context, const Value& value, Values arguments, Name name) {
+  const bool wanted = name.starts_with("select"), by_path = name.ends_with("attr");
   const std::size_t first = by_path ? 1 : 0;
   if (arguments.values.size() < first) context.wrong("selectattr expects an attribute");
   std::vector<Value> out;
@@ -364,16 +393,8 @@ Value chosen(Context& context, const Value& value, Values arguments, bool wanted
   }
   return context.heap.list(std::move(out));
 }
-Value select(Context& c, const Value& value, Values a) { return chosen(c, value, a, true, false); }
-Value reject(Context& c, const Value& value, Values a) { return chosen(c, value, a, false, false); }
-Value selectattr(Context& c, const Value& value, Values a) {
-  return chosen(c, value, a, true, true);
-}
-Value rejectattr(Context& c, const Value& value, Values a) {
-  return chosen(c, value, a, false, true);
-}
 
-Value attr(Context& context, const Value& value, Values arguments) {
+Value attr(Context& context, const Value& value, Values arguments, Name) {
   arguments.check(context, "attr", 1, {"name"});
   const auto name = arguments.get(0, "name");
   if (!name) context.wrong("attr expects a name");
@@ -382,51 +403,50 @@ Value attr(Context& context, const Value& value, Values arguments) {
   return method ? *method : context.heap.undefined(name->bytes());
 }
 
-using Function = Value (*)(Context&, const Value&, const Arguments&);
 struct Filter {
-  std::string_view name;
-  Function function;
+  Name name;
+  Value (*function)(Context&, const Value&, Values, Name name);
 };
-constexpr std::array kFilters = {Filter{"abs", abs},
-                                 Filter{"attr", attr},
-                                 Filter{"capitalize", capitalize},
-                                 Filter{"count", length_filter},
-                                 Filter{"d", default_filter},
-                                 Filter{"default", default_filter},
-                                 Filter{"dictsort", dictsort},
-                                 Filter{"e", escape},
-                                 Filter{"escape", escape},
-                                 Filter{"first", first},
-                                 Filter{"float", float_filter},
-                                 Filter{"format", format},
-                                 Filter{"indent", indent},
-                                 Filter{"int", int_filter},
-                                 Filter{"items", items},
-                                 Filter{"join", join},
-                                 Filter{"last", last},
-                                 Filter{"length", length_filter},
-                                 Filter{"list", list},
-                                 Filter{"lower", lower},
-                                 Filter{"map", map},
-                                 Filter{"max", max},
-                                 Filter{"min", min},
-                                 Filter{"reject", reject},
-                                 Filter{"rejectattr", rejectattr},
-                                 Filter{"replace", replace},
-                                 Filter{"reverse", reverse},
-                                 Filter{"round", round},
-                                 Filter{"safe", safe},
-                                 Filter{"select", select},
-                                 Filter{"selectattr", selectattr},
-                                 Filter{"sort", sort},
-                                 Filter{"string", string},
-                                 Filter{"sum", sum},
-                                 Filter{"title", title},
-                                 Filter{"tojson", tojson},
-                                 Filter{"trim", trim},
-                                 Filter{"unique", unique},
-                                 Filter{"upper", upper},
-                                 Filter{"wordcount", wordcount}};
+constexpr Filter kFilters[] = {{"abs", abs},
+                               {"attr", attr},
+                               {"capitalize", cased},
+                               {"count", length_filter},
+                               {"d", default_filter},
+                               {"default", default_filter},
+                               {"dictsort", dictsort},
+                               {"e", escape},
+                               {"escape", escape},
+                               {"first", end_of},
+                               {"float", float_filter},
+                               {"format", format},
+                               {"indent", indent},
+                               {"int", int_filter},
+                               {"items", items},
+                               {"join", join},
+                               {"last", end_of},
+                               {"length", length_filter},
+                               {"list", list},
+                               {"lower", cased},
+                               {"map", map},
+                               {"max", extreme},
+                               {"min", extreme},
+                               {"reject", chosen},
+                               {"rejectattr", chosen},
+                               {"replace", replace},
+                               {"reverse", reverse},
+                               {"round", round},
+                               {"safe", safe},
+                               {"select", chosen},
+                               {"selectattr", chosen},
+                               {"sort", sort},
+                               {"string", string},
+                               {"sum", sum},
+                               {"title", title},
+                               {"tojson", tojson},
+                               {"trim", trim},
+                               {"unique", unique},
+                               {"upper", cased},
+                               {"wordcount", wordcount}};
 
 }  // namespace
 
@@ -447,9 +467,10 @@ Value path_attribute(Context& context, Value value, const Value& path) {
 Value apply_filter(Context& context, std::string_view name, const Value& value,
                    const Arguments& arguments) {
   const auto found = std::ranges::find(kFilters, name, &Filter::name);
-  if (found == kFilters.end()) context.wrong("the filter ", printable(name), " is not supported");
+  if (found == std::end(kFilters))
+    context.wrong("the filter ", printable(name), " is not supported");
   context.step(value.is_text() ? 1 + std::ssize(value.bytes()) / 64 : 1);
-  return found->function(context, value, arguments);
+  return found->function(context, value, arguments, found->name);
 }
 
 }  // namespace leq::jinja

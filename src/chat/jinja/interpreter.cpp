@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <deque>
-#include <optional>
 
 #include "base/text.h"
 
@@ -47,16 +46,6 @@ void Arguments::check(const Context& context, std::string_view callee, std::size
   }
 }
 
-namespace {
-
-std::string two_digits(int number) {
-  const std::string text = std::to_string(number);
-  return text.size() < 2 ? "0" + text : text;
-}
-
-}  // namespace
-
-// Formats in English, regardless of the locale.
 std::string time_text(const Context& context, std::string_view format) {
   constexpr std::array<std::string_view, 12> kMonths = {
       "January", "February", "March",     "April",   "May",      "June",
@@ -67,72 +56,44 @@ std::string time_text(const Context& context, std::string_view format) {
   const auto month = kMonths[static_cast<std::size_t>(std::clamp(t.tm_mon, 0, 11))];
   const auto day = kDays[static_cast<std::size_t>(std::clamp(t.tm_wday, 0, 6))];
   const std::string year = std::to_string(t.tm_year + 1900);
-  const int hour12 = t.tm_hour % 12 == 0 ? 12 : t.tm_hour % 12;
+  const auto two_digits = [](int number) {
+    const std::string text = std::to_string(number);
+    return text.size() < 2 ? "0" + text : text;
+  };
+  const std::string date = year + "-" + two_digits(t.tm_mon + 1) + "-" + two_digits(t.tm_mday);
+  const std::string time =
+      two_digits(t.tm_hour) + ":" + two_digits(t.tm_min) + ":" + two_digits(t.tm_sec);
+  const std::pair<char, int> numbers[] = {
+      {'d', t.tm_mday}, {'m', t.tm_mon + 1},
+      {'H', t.tm_hour}, {'I', t.tm_hour % 12 == 0 ? 12 : t.tm_hour % 12},
+      {'M', t.tm_min},  {'S', t.tm_sec}};
+  const std::pair<char, std::string> texts[] = {
+      {'y', year.substr(year.size() < 2 ? 0 : year.size() - 2)},
+      {'Y', year},
+      {'b', std::string(month.substr(0, 3))},
+      {'B', std::string(month)},
+      {'a', std::string(day.substr(0, 3))},
+      {'A', std::string(day)},
+      {'p', t.tm_hour < 12 ? "AM" : "PM"},
+      {'F', date},
+      {'T', time},
+      {'%', "%"}};
   std::string out;
   for (std::size_t i = 0; i < format.size(); ++i) {
     if (format[i] != '%' || i + 1 == format.size()) {
       out += format[i];
       continue;
     }
-    bool padded = true;
-    if (format[i + 1] == '-' && i + 2 < format.size()) {
-      padded = false;
-      ++i;
-    }
-    const auto number = [&](int value) {
-      return padded ? two_digits(value) : std::to_string(value);
-    };
-    switch (format[++i]) {
-      case 'd':
-        out += number(t.tm_mday);
-        break;
-      case 'm':
-        out += number(t.tm_mon + 1);
-        break;
-      case 'H':
-        out += number(t.tm_hour);
-        break;
-      case 'I':
-        out += number(hour12);
-        break;
-      case 'M':
-        out += number(t.tm_min);
-        break;
-      case 'S':
-        out += number(t.tm_sec);
-        break;
-      case 'y':
-        out += year.substr(year.size() < 2 ? 0 : year.size() - 2);
-        break;
-      case 'Y':
-        out += year;
-        break;
-      case 'b':
-        out += month.substr(0, 3);
-        break;
-      case 'B':
-        out += month;
-        break;
-      case 'a':
-        out += day.substr(0, 3);
-        break;
-      case 'A':
-        out += day;
-        break;
-      case 'p':
-        out += t.tm_hour < 12 ? "AM" : "PM";
-        break;
-      case 'F':
-        out += year + "-" + two_digits(t.tm_mon + 1) + "-" + two_digits(t.tm_mday);
-        break;
-      case 'T':
-        out += two_digits(t.tm_hour) + ":" + two_digits(t.tm_min) + ":" + two_digits(t.tm_sec);
-        break;
-      case '%':
-        out += '%';
-        break;
-      default:
-        context.wrong("%", printable(format.substr(i, 1)), " in strftime_now() is not supported");
+    const bool padded = format[i + 1] != '-' || i + 2 >= format.size();
+    const char kind = format[i += padded ? 1 : 2];
+    const auto* number = std::ranges::find(numbers, kind, &std::pair<char, int>::first);
+    const auto* text = std::ranges::find(texts, kind, &std::pair<char, std::string>::first);
+    if (number != std::end(numbers)) {
+      out += padded ? two_digits(number->second) : std::to_string(number->second);
+    } else if (text != std::end(texts)) {
+      out += text->second;
+    } else {
+      context.wrong("%", printable(format.substr(i, 1)), " in strftime_now() is not supported");
     }
   }
   return out;
@@ -213,9 +174,7 @@ class Interpreter {
   void print(const Text& text) {
     out_->append(text);
     context_.step(static_cast<std::int64_t>(text.size()) / 64);
-    if (out_->size() > kMaxOutputBytes) {
-      context_.wrong("a text of more than ", kMaxOutputBytes, " bytes");
-    }
+    context_.check_size(out_->size());
   }
 
   // The output of a block, as a value.
@@ -427,14 +386,21 @@ class Interpreter {
         return item_of(n);
       case Kind::call:
         return call(n);
-      case Kind::filter:
-        return filter(n);
-      case Kind::test:
-        return of(test(n));
+      case Kind::filter: {
+        const Value value = evaluate(n.children[0]);
+        return apply_filter(context_, n.text, value, arguments(n));
+      }
+      case Kind::test: {
+        const Value value = evaluate(n.children[0]);
+        return of(apply_test(context_, n.text, value, arguments(n)));
+      }
       case Kind::negation:
         return of(!truth(evaluate(n.children[0])));
-      case Kind::minus:
-        return minus(n);
+      case Kind::minus: {
+        const Value value = evaluate(n.children[0]);
+        if (value.is(Value::Type::real)) return of(-value.real);
+        return binary(context_, "-", of(std::int64_t{0}), value);
+      }
       case Kind::plus:
         return binary(context_, "+", of(std::int64_t{0}), evaluate(n.children[0]));
       case Kind::both: {
@@ -454,7 +420,9 @@ class Interpreter {
       case Kind::compare:
         return comparison(n);
       case Kind::conditional:
-        return conditional(n);
+        if (truth(evaluate(n.children[1]))) return evaluate(n.children[0]);
+        if (n.children[2] != kNoNode) return evaluate(n.children[2]);
+        return context_.heap.undefined("the else of an inline if");
       default:
         context_.wrong("no expression");
     }
@@ -505,12 +473,6 @@ class Interpreter {
     return slice(context_, value, from, to, step);
   }
 
-  Value minus(const Node& n) {
-    const Value value = evaluate(n.children[0]);
-    if (value.is(Value::Type::real)) return of(-value.real);
-    return binary(context_, "-", of(std::int64_t{0}), value);
-  }
-
   Value comparison(const Node& n) {
     Value left = evaluate(n.children[0]);
     for (std::size_t i = 1; i < n.children.size(); ++i) {
@@ -521,12 +483,6 @@ class Interpreter {
       left = right;
     }
     return of(true);
-  }
-
-  Value conditional(const Node& n) {
-    if (truth(evaluate(n.children[1]))) return evaluate(n.children[0]);
-    if (n.children[2] != kNoNode) return evaluate(n.children[2]);
-    return context_.heap.undefined("the else of an inline if");
   }
 
   Arguments arguments(const Node& n) {
@@ -541,18 +497,6 @@ class Interpreter {
     }
     context_.line = n.line;
     return made;
-  }
-
-  Value filter(const Node& n) {
-    const Value value = evaluate(n.children[0]);
-    const Arguments made = arguments(n);
-    return apply_filter(context_, n.text, value, made);
-  }
-
-  bool test(const Node& n) {
-    const Value value = evaluate(n.children[0]);
-    const Arguments made = arguments(n);
-    return apply_test(context_, n.text, value, made);
   }
 
   Value call(const Node& n) {

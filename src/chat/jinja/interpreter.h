@@ -41,6 +41,9 @@ struct Context {
   void check_depth(int depth) const {
     if (depth > kMaxValueDepth) wrong("a value nested deeper than ", kMaxValueDepth);
   }
+  void check_size(std::size_t bytes) const {
+    if (bytes > kMaxOutputBytes) wrong("a text of more than ", kMaxOutputBytes, " bytes");
+  }
   // Throws Error if the value is undefined, otherwise returns it.
   const Value& defined(const Value& value) const;
   std::string_view text_of(const Value& value, std::string_view what) const;
@@ -61,9 +64,8 @@ struct Arguments {
 // Like strftime, but in English regardless of the locale.
 std::string time_text(const Context& context, std::string_view format);
 
-// Defined in value.cpp: Python's str(), repr() and json.dumps().
+// Defined in value.cpp: Python's str() and json.dumps().
 Text to_text(Context& context, const Value& value);
-std::string repr(Context& context, const Value& value);
 struct JsonStyle {
   std::optional<std::string> indent;  // indentation of one level
   bool ascii = false, sorted = false;
@@ -92,10 +94,6 @@ bool apply_test(Context& context, std::string_view name, const Value& value,
 std::optional<Value> method_of(Context& context, const Value& self, std::string_view name);
 Value call_method(Context& context, const BoundMethod& method, const Arguments& arguments);
 std::string changed_case(std::string_view text, std::string_view how);  // upper, lower, ...
-// The filters title and wordcount, and str.format().
-std::string jinja_title(std::string_view text);
-std::int64_t count_words(std::string_view text);
-Value str_format(Context& context, const Value& self, const Arguments& arguments);
 // The key for sort, min and unique; texts are compared case-insensitively unless `with_case`.
 Value sort_key(Context& context, const Value& value, bool with_case);
 // The value of an attribute path such as a.b.0

@@ -4,7 +4,6 @@
 
 #include <utf8proc.h>
 #include <algorithm>
-#include <array>
 
 #include "base/text.h"
 
@@ -12,22 +11,15 @@ namespace leq::jinja {
 namespace {
 
 using Values = const Arguments&;
+using Name = std::string_view;  // the method's name, where methods share a function
 
-Value strip_method(Context& context, const Value& self, Values arguments, Ends ends) {
+Value strip(Context& context, const Value& self, Values arguments, Name name) {
   arguments.check(context, "strip", 1);
+  const Ends ends = name == "strip" ? Ends::both : name == "lstrip" ? Ends::left : Ends::right;
   const auto characters = arguments.get(0, "chars");
   if (!characters || characters->is_none()) return context.heap.text(stripped(*self.text, ends));
   return context.heap.text(
       stripped(*self.text, ends, context.text_of(*characters, "what strip() takes off")));
-}
-Value strip(Context& c, const Value& self, Values a) {
-  return strip_method(c, self, a, Ends::both);
-}
-Value lstrip(Context& c, const Value& self, Values a) {
-  return strip_method(c, self, a, Ends::left);
-}
-Value rstrip(Context& c, const Value& self, Values a) {
-  return strip_method(c, self, a, Ends::right);
 }
 
 Value list_of(Context& context, std::vector<Text> texts) {
@@ -37,7 +29,8 @@ Value list_of(Context& context, std::vector<Text> texts) {
   return context.heap.list(std::move(items));
 }
 
-Value split_method(Context& context, const Value& self, Values arguments, bool from_right) {
+Value split_text(Context& context, const Value& self, Values arguments, Name name) {
+  const bool from_right = name == "rsplit";
   arguments.check(context, "split", 2, {"sep", "maxsplit"});
   const auto separator = arguments.get(0, "sep");
   const auto limit = arguments.get(1, "maxsplit");
@@ -51,18 +44,14 @@ Value split_method(Context& context, const Value& self, Values arguments, bool f
   return list_of(context,
                  from_right ? split_right(*self.text, at, most) : split(*self.text, at, most));
 }
-Value split_left(Context& c, const Value& self, Values a) {
-  return split_method(c, self, a, false);
-}
-Value rsplit(Context& c, const Value& self, Values a) { return split_method(c, self, a, true); }
 
-Value splitlines(Context& context, const Value& self, Values arguments) {
+Value splitlines(Context& context, const Value& self, Values arguments, Name) {
   arguments.check(context, "splitlines", 1, {"keepends"});
   const auto keep = arguments.get(0, "keepends");
   return list_of(context, split_lines(*self.text, keep && truth(*keep)));
 }
 
-Value replace(Context& context, const Value& self, Values arguments) {
+Value replace(Context& context, const Value& self, Values arguments, Name) {
   arguments.check(context, "replace", 3, {"count"});
   const auto from = arguments.get(0, ""), to = arguments.get(1, ""),
              count = arguments.get(2, "count");
@@ -78,61 +67,46 @@ Value replace(Context& context, const Value& self, Values arguments) {
   return context.heap.text(replaced(*self.text, *from->text, *to->text, most));
 }
 
-Value affix(Context& context, const Value& self, Values arguments, bool at_end) {
-  arguments.check(context, at_end ? "endswith" : "startswith", 1);
+Value affix(Context& context, const Value& self, Values arguments, Name name) {
+  arguments.check(context, name, 1);
   const auto wanted = arguments.get(0, "");
   if (!wanted) context.wrong("startswith() and endswith() want a text");
   const std::vector<Value> all =
       wanted->is_list() ? wanted->list->items : std::vector<Value>{*wanted};
   return of(std::ranges::any_of(all, [&](const Value& one) {
     const auto text = context.text_of(one, "what startswith() and endswith() look for");
-    return at_end ? self.bytes().ends_with(text) : self.bytes().starts_with(text);
+    return name == "endswith" ? self.bytes().ends_with(text) : self.bytes().starts_with(text);
   }));
 }
-Value startswith(Context& c, const Value& self, Values a) { return affix(c, self, a, false); }
-Value endswith(Context& c, const Value& self, Values a) { return affix(c, self, a, true); }
 
-Value without_affix(Context& context, const Value& self, Values arguments, bool at_end) {
+Value without_affix(Context& context, const Value& self, Values arguments, Name name) {
   arguments.check(context, "removeprefix", 1);
   const auto wanted = arguments.get(0, "");
   if (!wanted) context.wrong("removeprefix() and removesuffix() want a text");
   const auto text = context.text_of(*wanted, "what removeprefix() takes off");
+  const bool at_end = name == "removesuffix";
   const bool there = at_end ? self.bytes().ends_with(text) : self.bytes().starts_with(text);
   if (!there) return self;
   return context.heap.text(
       self.text->slice(at_end ? 0 : text.size(), self.text->size() - text.size()));
 }
-Value removeprefix(Context& c, const Value& self, Values a) {
-  return without_affix(c, self, a, false);
-}
-Value removesuffix(Context& c, const Value& self, Values a) {
-  return without_affix(c, self, a, true);
+
+Value cased(Context& context, const Value& self, Values arguments, Name name) {
+  arguments.check(context, name, 0);
+  return context.heap.text(Text::foreign(changed_case(self.bytes(), name)));
 }
 
-Value cased(Context& context, const Value& self, Values arguments, std::string_view how) {
-  arguments.check(context, how, 0);
-  return context.heap.text(Text::foreign(changed_case(self.bytes(), how)));
-}
-Value upper(Context& c, const Value& self, Values a) { return cased(c, self, a, "upper"); }
-Value lower(Context& c, const Value& self, Values a) { return cased(c, self, a, "lower"); }
-Value title(Context& c, const Value& self, Values a) { return cased(c, self, a, "title"); }
-Value capitalize(Context& c, const Value& self, Values a) {
-  return cased(c, self, a, "capitalize");
-}
-
-Value find_method(Context& context, const Value& self, Values arguments, bool last) {
+Value find(Context& context, const Value& self, Values arguments, Name name) {
   arguments.check(context, "find", 1);
   const auto wanted = arguments.get(0, "");
   if (!wanted) context.wrong("find() expects a text");
   const auto text = context.text_of(*wanted, "what find() looks for");
-  const std::size_t at = last ? self.bytes().rfind(text) : self.bytes().find(text);
+  const std::size_t at = name == "rfind" ? self.bytes().rfind(text) : self.bytes().find(text);
   if (at == std::string_view::npos) return of(std::int64_t{-1});
   return of(static_cast<std::int64_t>(count_characters(self.bytes().substr(0, at))));
 }
-Value find(Context& c, const Value& self, Values a) { return find_method(c, self, a, false); }
-Value rfind(Context& c, const Value& self, Values a) { return find_method(c, self, a, true); }
 
-Value count(Context& context, const Value& self, Values arguments) {
+Value count(Context& context, const Value& self, Values arguments, Name) {
   arguments.check(context, "count", 1);
   const auto wanted = arguments.get(0, "");
   if (!wanted) context.wrong("count() expects a value");
@@ -145,7 +119,7 @@ Value count(Context& context, const Value& self, Values arguments) {
   return of(std::ssize(split(*self.text, text, -1)) - 1);
 }
 
-Value join(Context& context, const Value& self, Values arguments) {
+Value join(Context& context, const Value& self, Values arguments, Name) {
   arguments.check(context, "join", 1);
   const auto parts = arguments.get(0, "");
   if (!parts) context.wrong("join() expects a list");
@@ -156,14 +130,14 @@ Value join(Context& context, const Value& self, Values arguments) {
     if (more) out.append(*self.text);
     more = true;
     out.append(*part.text);
-    if (out.size() > kMaxOutputBytes)
-      context.wrong("a text of more than ", kMaxOutputBytes, " bytes");
+    context.check_size(out.size());
   }
   return context.heap.text(std::move(out));
 }
 
 // Whether the text is not empty and all its characters are of one kind.
-Value is_all(Context& context, const Value& self, Values arguments, std::string_view kind) {
+Value is_all(Context& context, const Value& self, Values arguments, Name kind) {
+  if (kind == "isnumeric" || kind == "isdecimal") kind = "isdigit";
   arguments.check(context, kind, 0);
   std::string_view rest = self.bytes();
   bool all = !rest.empty(), cased_one = false;
@@ -186,26 +160,20 @@ Value is_all(Context& context, const Value& self, Values arguments, std::string_
   if (kind == "isupper" || kind == "islower") all = all && cased_one;
   return of(all);
 }
-Value isdigit(Context& c, const Value& self, Values a) { return is_all(c, self, a, "isdigit"); }
-Value isalpha(Context& c, const Value& self, Values a) { return is_all(c, self, a, "isalpha"); }
-Value isalnum(Context& c, const Value& self, Values a) { return is_all(c, self, a, "isalnum"); }
-Value isspace(Context& c, const Value& self, Values a) { return is_all(c, self, a, "isspace"); }
-Value isupper(Context& c, const Value& self, Values a) { return is_all(c, self, a, "isupper"); }
-Value islower(Context& c, const Value& self, Values a) { return is_all(c, self, a, "islower"); }
 
-Value keys(Context& context, const Value& self, Values arguments) {
+Value keys(Context& context, const Value& self, Values arguments, Name) {
   arguments.check(context, "keys", 0);
   return context.heap.list(elements(context, self));
 }
 
-Value values(Context& context, const Value& self, Values arguments) {
+Value values(Context& context, const Value& self, Values arguments, Name) {
   arguments.check(context, "values", 0);
   std::vector<Value> list;
   for (const auto& entry : self.dict->items) list.push_back(entry.second);
   return context.heap.list(std::move(list));
 }
 
-Value items(Context& context, const Value& self, Values arguments) {
+Value items(Context& context, const Value& self, Values arguments, Name) {
   arguments.check(context, "items", 0);
   std::vector<Value> list;
   for (const auto& entry : self.dict->items) {
@@ -215,7 +183,7 @@ Value items(Context& context, const Value& self, Values arguments) {
   return context.heap.list(std::move(list));
 }
 
-Value get(Context& context, const Value& self, Values arguments) {
+Value get(Context& context, const Value& self, Values arguments, Name) {
   arguments.check(context, "get", 2, {"default"});
   const auto key = arguments.get(0, "");
   if (!key) context.wrong("get() expects a key");
@@ -224,12 +192,12 @@ Value get(Context& context, const Value& self, Values arguments) {
   return fallback ? *fallback : none_value();
 }
 
-Value copy(Context& context, const Value& self, Values arguments) {
+Value copy(Context& context, const Value& self, Values arguments, Name) {
   arguments.check(context, "copy", 0);
   return self;
 }
 
-Value index(Context& context, const Value& self, Values arguments) {
+Value index(Context& context, const Value& self, Values arguments, Name) {
   arguments.check(context, "index", 1);
   const auto wanted = arguments.get(0, "");
   if (!wanted) context.wrong("index() expects a value");
@@ -239,170 +207,8 @@ Value index(Context& context, const Value& self, Values arguments) {
   return of(static_cast<std::int64_t>(found - self.list->items.begin()));
 }
 
-using Function = Value (*)(Context&, const Value& self, const Arguments&);
-struct Method {
-  std::string_view name;
-  Function function;  // null: the method exists in Python but is not supported
-};
-
-constexpr std::array kTextMethods = {Method{"strip", strip},
-                                     Method{"lstrip", lstrip},
-                                     Method{"rstrip", rstrip},
-                                     Method{"split", split_left},
-                                     Method{"rsplit", rsplit},
-                                     Method{"splitlines", splitlines},
-                                     Method{"replace", replace},
-                                     Method{"startswith", startswith},
-                                     Method{"endswith", endswith},
-                                     Method{"removeprefix", removeprefix},
-                                     Method{"removesuffix", removesuffix},
-                                     Method{"upper", upper},
-                                     Method{"lower", lower},
-                                     Method{"title", title},
-                                     Method{"capitalize", capitalize},
-                                     Method{"find", find},
-                                     Method{"rfind", rfind},
-                                     Method{"count", count},
-                                     Method{"join", join},
-                                     Method{"isdigit", isdigit},
-                                     Method{"isnumeric", isdigit},
-                                     Method{"isdecimal", isdigit},
-                                     Method{"isalpha", isalpha},
-                                     Method{"isalnum", isalnum},
-                                     Method{"isspace", isspace},
-                                     Method{"isupper", isupper},
-                                     Method{"islower", islower},
-                                     Method{"format", str_format},
-                                     Method{"casefold", nullptr},
-                                     Method{"center", nullptr},
-                                     Method{"encode", nullptr},
-                                     Method{"expandtabs", nullptr},
-                                     Method{"format_map", nullptr},
-                                     Method{"index", nullptr},
-                                     Method{"isascii", nullptr},
-                                     Method{"isidentifier", nullptr},
-                                     Method{"isprintable", nullptr},
-                                     Method{"istitle", nullptr},
-                                     Method{"ljust", nullptr},
-                                     Method{"maketrans", nullptr},
-                                     Method{"partition", nullptr},
-                                     Method{"rindex", nullptr},
-                                     Method{"rjust", nullptr},
-                                     Method{"rpartition", nullptr},
-                                     Method{"swapcase", nullptr},
-                                     Method{"translate", nullptr},
-                                     Method{"zfill", nullptr}};
-
-constexpr std::array kDictMethods = {Method{"keys", keys},        Method{"values", values},
-                                     Method{"items", items},      Method{"get", get},
-                                     Method{"copy", copy},        Method{"clear", nullptr},
-                                     Method{"fromkeys", nullptr}, Method{"pop", nullptr},
-                                     Method{"popitem", nullptr},  Method{"setdefault", nullptr},
-                                     Method{"update", nullptr}};
-
-constexpr std::array kListMethods = {
-    Method{"count", count},     Method{"index", index},   Method{"copy", copy},
-    Method{"append", nullptr},  Method{"clear", nullptr}, Method{"extend", nullptr},
-    Method{"insert", nullptr},  Method{"pop", nullptr},   Method{"remove", nullptr},
-    Method{"reverse", nullptr}, Method{"sort", nullptr}};
-
-const Method* find_method(const Value& self, std::string_view name) {
-  const auto in = [&](const auto& table) -> const Method* {
-    const auto found = std::ranges::find(table, name, &Method::name);
-    return found == table.end() ? nullptr : &*found;
-  };
-  if (self.is_text()) return in(kTextMethods);
-  if (self.is_dict()) return in(kDictMethods);
-  return self.is_list() ? in(kListMethods) : nullptr;
-}
-
-}  // namespace
-
-std::optional<Value> method_of(Context& context, const Value& self, std::string_view name) {
-  const Method* method = find_method(self, name);
-  if (method == nullptr) return std::nullopt;
-  return context.heap.method(self, method->name);
-}
-
-Value call_method(Context& context, const BoundMethod& method, const Arguments& arguments) {
-  const Method* found = find_method(method.self, method.name);
-  if (found->function == nullptr) {
-    context.wrong("the method ", method.name, "() of ", type_name(method.self),
-                  " is not supported");
-  }
-  context.step(method.self.is_text() ? std::ssize(method.self.bytes()) / 64 : 1);
-  return found->function(context, method.self, arguments);
-}
-
-std::string changed_case(std::string_view text, std::string_view how) {
-  std::string out;
-  bool in_word = false;
-  while (!text.empty()) {
-    const std::size_t length = utf8_length(text);
-    if (length == 0) {
-      out += text[0];
-      text.remove_prefix(1);
-      in_word = false;
-      continue;
-    }
-    const auto c = static_cast<utf8proc_int32_t>(decode_utf8(text));
-    const bool begins = how == "title" ? !in_word : how == "capitalize" && out.empty();
-    const auto changed = how == "upper" ? utf8proc_toupper(c)
-                         : begins       ? utf8proc_totitle(c)
-                                        : utf8proc_tolower(c);
-    append_utf8(out, static_cast<char32_t>(changed));
-    const auto category = utf8proc_category(c);
-    in_word = category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LT;
-    text.remove_prefix(length);
-  }
-  return out;
-}
-
-namespace {
-
-// Like Python's \w: letters, numbers and the underscore.
-bool is_word_character(std::string_view character) {
-  if (character == "_") return true;
-  if (utf8_length(character) == 0) return false;
-  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(decode_utf8(character)));
-  return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO) ||
-         (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO);
-}
-
-}  // namespace
-
-// Words begin after white space and these; unlike in Python's title(), not after an apostrophe.
-std::string jinja_title(std::string_view text) {
-  constexpr std::string_view kBegin = "-({[<";
-  std::string out;
-  bool begins = true;
-  while (!text.empty()) {
-    const std::size_t length = std::max<std::size_t>(utf8_length(text), 1);
-    const std::string_view character = text.substr(0, length);
-    out += changed_case(character, begins ? "upper" : "lower");
-    const bool is_mark = length == 1 && kBegin.find(character[0]) != std::string_view::npos;
-    begins = is_mark || leading_space(character) == length;
-    text.remove_prefix(length);
-  }
-  return out;
-}
-
-// Counts runs of letters, digits and underscores.
-std::int64_t count_words(std::string_view text) {
-  std::int64_t words = 0;
-  bool in_word = false;
-  while (!text.empty()) {
-    const std::size_t length = std::max<std::size_t>(utf8_length(text), 1);
-    const bool is_word = is_word_character(text.substr(0, length));
-    words += is_word && !in_word ? 1 : 0;
-    in_word = is_word;
-    text.remove_prefix(length);
-  }
-  return words;
-}
-
 // Supports {}, {0} and {name} without conversions and formats; {{ and }} are literal brackets.
-Value str_format(Context& context, const Value& self, const Arguments& arguments) {
+Value format(Context& context, const Value& self, Values arguments, Name) {
   const std::string_view bytes = self.bytes();
   Text out;
   std::size_t next = 0, done = 0;
@@ -442,6 +248,107 @@ Value str_format(Context& context, const Value& self, const Arguments& arguments
   }
   out.append(self.text->slice(done, bytes.size() - done));
   return context.heap.text(std::move(out));
+}
+
+struct Method {
+  Name name;
+  Value (*function)(Context&, const Value& self, Values, Name name) = nullptr;
+};
+
+constexpr Method kTextMethods[] = {{"strip", strip},
+                                   {"lstrip", strip},
+                                   {"rstrip", strip},
+                                   {"split", split_text},
+                                   {"rsplit", split_text},
+                                   {"splitlines", splitlines},
+                                   {"replace", replace},
+                                   {"startswith", affix},
+                                   {"endswith", affix},
+                                   {"removeprefix", without_affix},
+                                   {"removesuffix", without_affix},
+                                   {"upper", cased},
+                                   {"lower", cased},
+                                   {"title", cased},
+                                   {"capitalize", cased},
+                                   {"find", find},
+                                   {"rfind", find},
+                                   {"count", count},
+                                   {"join", join},
+                                   {"isdigit", is_all},
+                                   {"isnumeric", is_all},
+                                   {"isdecimal", is_all},
+                                   {"isalpha", is_all},
+                                   {"isalnum", is_all},
+                                   {"isspace", is_all},
+                                   {"isupper", is_all},
+                                   {"islower", is_all},
+                                   {"format", format}};
+constexpr Method kDictMethods[] = {
+    {"keys", keys}, {"values", values}, {"items", items}, {"get", get}, {"copy", copy}};
+constexpr Method kListMethods[] = {{"count", count}, {"index", index}, {"copy", copy}};
+
+// Methods that exist in Python but are not supported.
+constexpr Name kOtherTextMethods[] = {
+    "casefold",     "center",      "encode",   "expandtabs", "format_map", "index",     "isascii",
+    "isidentifier", "isprintable", "istitle",  "ljust",      "maketrans",  "partition", "rindex",
+    "rjust",        "rpartition",  "swapcase", "translate",  "zfill"};
+constexpr Name kOtherDictMethods[] = {"clear",   "fromkeys",   "pop",
+                                      "popitem", "setdefault", "update"};
+constexpr Name kOtherListMethods[] = {"append", "clear",  "extend",  "insert",
+                                      "pop",    "remove", "reverse", "sort"};
+
+std::optional<Method> find_method(const Value& self, Name name) {
+  const auto in = [&](const auto& methods, const auto& others) -> std::optional<Method> {
+    const auto* found = std::ranges::find(methods, name, &Method::name);
+    if (found != std::end(methods)) return *found;
+    const auto* other = std::ranges::find(others, name);
+    return other == std::end(others) ? std::nullopt : std::optional(Method{*other});
+  };
+  if (self.is_text()) return in(kTextMethods, kOtherTextMethods);
+  if (self.is_dict()) return in(kDictMethods, kOtherDictMethods);
+  return self.is_list() ? in(kListMethods, kOtherListMethods) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Value> method_of(Context& context, const Value& self, std::string_view name) {
+  const auto method = find_method(self, name);
+  if (!method) return std::nullopt;
+  return context.heap.method(self, method->name);
+}
+
+Value call_method(Context& context, const BoundMethod& method, const Arguments& arguments) {
+  const auto found = find_method(method.self, method.name);
+  if (found->function == nullptr) {
+    context.wrong("the method ", method.name, "() of ", type_name(method.self),
+                  " is not supported");
+  }
+  context.step(method.self.is_text() ? std::ssize(method.self.bytes()) / 64 : 1);
+  return found->function(context, method.self, arguments, method.name);
+}
+
+std::string changed_case(std::string_view text, std::string_view how) {
+  std::string out;
+  bool in_word = false;
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    if (length == 0) {
+      out += text[0];
+      text.remove_prefix(1);
+      in_word = false;
+      continue;
+    }
+    const auto c = static_cast<utf8proc_int32_t>(decode_utf8(text));
+    const bool begins = how == "title" ? !in_word : how == "capitalize" && out.empty();
+    const auto changed = how == "upper" ? utf8proc_toupper(c)
+                         : begins       ? utf8proc_totitle(c)
+                                        : utf8proc_tolower(c);
+    append_utf8(out, static_cast<char32_t>(changed));
+    const auto category = utf8proc_category(c);
+    in_word = category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LT;
+    text.remove_prefix(length);
+  }
+  return out;
 }
 
 }  // namespace leq::jinja

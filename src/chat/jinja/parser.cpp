@@ -16,13 +16,23 @@
 namespace leq::jinja {
 namespace {
 
-// Reads a template's tokens one after another for the parser, and reports unexpected ones.
-class TokenReader {
+using Type = Token::Type;
+
+constexpr int kMaxDepth = 200;                // limit of nested brackets, blocks and conditions
+constexpr std::uint32_t kMaxTreeDepth = 600;  // limit, including chains of operators
+
+class Parser {
  public:
   // The last token must be the end token.
-  TokenReader(std::vector<Token> tokens, std::string_view source)
+  Parser(std::vector<Token> tokens, std::string_view source)
       : tokens_(std::move(tokens)), source_(source) {}
 
+  Syntax run() {
+    syntax_.root = block({});
+    return std::move(syntax_);
+  }
+
+ private:
   const Token& now() const { return tokens_[at_]; }
   Token take() {
     Token token = tokens_[at_];
@@ -50,7 +60,7 @@ class TokenReader {
     if (!skip_name(name)) wrong("expected ", name, ", found ", shown(now()));
   }
   std::string take_name(std::string_view what) {
-    if (now().type != Token::Type::name) wrong("expected ", what, ", found ", shown(now()));
+    if (now().type != Type::name) wrong("expected ", what, ", found ", shown(now()));
     return take().text;
   }
 
@@ -63,42 +73,21 @@ class TokenReader {
 
   static std::string shown(const Token& token) {
     switch (token.type) {
-      case Token::Type::end:
+      case Type::end:
         return "the end of the template";
-      case Token::Type::block_begin:
+      case Type::block_begin:
         return "{%";
-      case Token::Type::block_end:
+      case Type::block_end:
         return "%}";
-      case Token::Type::print_begin:
+      case Type::print_begin:
         return "{{";
-      case Token::Type::print_end:
+      case Type::print_end:
         return "}}";
       default:
         return printable(token.text);
     }
   }
 
- private:
-  std::vector<Token> tokens_;
-  std::string_view source_;
-  std::size_t at_ = 0;
-};
-
-using Type = Token::Type;
-
-constexpr int kMaxDepth = 200;                // limit of nested brackets, blocks and conditions
-constexpr std::uint32_t kMaxTreeDepth = 600;  // limit, including chains of operators
-
-class Parser : private TokenReader {
- public:
-  using TokenReader::TokenReader;
-
-  Syntax run() {
-    syntax_.root = block({});
-    return std::move(syntax_);
-  }
-
- private:
   // Increments the recursion depth for its own lifetime.
   class Level {
    public:
@@ -160,6 +149,12 @@ class Parser : private TokenReader {
   void close(std::string_view name) {
     expect_name(name);
     end_tag();
+  }
+  // The statements up to this tag, and the tag.
+  NodeId block_to(std::string_view end) {
+    const NodeId body = block({end});
+    close(end);
+    return body;
   }
 
   NodeId statement() {
@@ -233,9 +228,7 @@ class Parser : private TokenReader {
     }
     const NodeId filter = skip_sign("|") ? filters_from(add(Kind::input, line, {})) : kNoNode;
     end_tag();
-    const NodeId body = block({"endset"});
-    close("endset");
-    return add(Kind::assign_block, line, {target, body, filter});
+    return add(Kind::assign_block, line, {target, block_to("endset"), filter});
   }
 
   NodeId macro() {
@@ -255,9 +248,8 @@ class Parser : private TokenReader {
     }
     end_tag();
     const int loops = std::exchange(loops_, 0);
-    parts[0] = block({"endmacro"});
+    parts[0] = block_to("endmacro");
     loops_ = loops;
-    close("endmacro");
     return add(Kind::macro, line, std::move(parts), std::move(name));
   }
 
@@ -265,9 +257,7 @@ class Parser : private TokenReader {
     const std::uint32_t line = take().line;
     const NodeId filter = filters_from(add(Kind::input, line, {}));
     end_tag();
-    const NodeId body = block({"endfilter"});
-    close("endfilter");
-    return add(Kind::filter_block, line, {filter, body});
+    return add(Kind::filter_block, line, {filter, block_to("endfilter")});
   }
 
   NodeId with() {
@@ -280,8 +270,7 @@ class Parser : private TokenReader {
       parts.push_back(expression());
     }
     end_tag();
-    parts[0] = block({"endwith"});
-    close("endwith");
+    parts[0] = block_to("endwith");
     return add(Kind::with, line, std::move(parts));
   }
 
@@ -289,9 +278,7 @@ class Parser : private TokenReader {
   NodeId generation() {
     take();
     end_tag();
-    const NodeId body = block({"endgeneration"});
-    close("endgeneration");
-    return body;
+    return block_to("endgeneration");
   }
 
   NodeId leave() {
@@ -364,19 +351,13 @@ class Parser : private TokenReader {
     return value;
   }
 
-  NodeId either() {
-    NodeId left = both();
-    while (now().is_name("or")) {
+  NodeId either() { return joined(Kind::either, "or", &Parser::both); }
+  NodeId both() { return joined(Kind::both, "and", &Parser::negation); }
+  NodeId joined(Kind kind, std::string_view word, NodeId (Parser::*operand)()) {
+    NodeId left = (this->*operand)();
+    while (now().is_name(word)) {
       const std::uint32_t line = take().line;
-      left = add(Kind::either, line, {left, both()});
-    }
-    return left;
-  }
-  NodeId both() {
-    NodeId left = negation();
-    while (now().is_name("and")) {
-      const std::uint32_t line = take().line;
-      left = add(Kind::both, line, {left, negation()});
+      left = add(kind, line, {left, (this->*operand)()});
     }
     return left;
   }
@@ -457,8 +438,8 @@ class Parser : private TokenReader {
       expect_sign(")");
       return inner;
     }
-    if (token.is_sign("[")) return list(token.line);
-    if (token.is_sign("{")) return dict(token.line);
+    if (token.is_sign("[")) return elements(Kind::list, token.line, "]");
+    if (token.is_sign("{")) return elements(Kind::dict, token.line, "}");
     wrong("expected an expression, found ", shown(token));
   }
 
@@ -472,30 +453,20 @@ class Parser : private TokenReader {
     return add(Kind::name, token.line, {}, name);
   }
 
-  NodeId list(std::uint32_t line) {
-    std::vector<NodeId> elements;
-    while (!skip_sign("]")) {
-      if (!elements.empty()) {
+  // The elements of a list, or the alternating keys and values of a dict.
+  NodeId elements(Kind kind, std::uint32_t line, std::string_view end) {
+    std::vector<NodeId> parts;
+    while (!skip_sign(end)) {
+      if (!parts.empty()) {
         expect_sign(",");
-        if (skip_sign("]")) break;
+        if (skip_sign(end)) break;
       }
-      elements.push_back(expression());
-    }
-    return add(Kind::list, line, std::move(elements));
-  }
-
-  NodeId dict(std::uint32_t line) {
-    std::vector<NodeId> elements;
-    while (!skip_sign("}")) {
-      if (!elements.empty()) {
-        expect_sign(",");
-        if (skip_sign("}")) break;
-      }
-      elements.push_back(expression());
+      parts.push_back(expression());
+      if (kind == Kind::list) continue;
       expect_sign(":");
-      elements.push_back(expression());
+      parts.push_back(expression());
     }
-    return add(Kind::dict, line, std::move(elements));
+    return add(kind, line, std::move(parts));
   }
 
   NodeId postfix(NodeId value) {
@@ -614,6 +585,9 @@ class Parser : private TokenReader {
            token.is_sign("[") || token.is_sign("{");
   }
 
+  std::vector<Token> tokens_;
+  std::string_view source_;
+  std::size_t at_ = 0;
   Syntax syntax_;
   int depth_ = 0;
   int loops_ = 0;  // number of enclosing loops

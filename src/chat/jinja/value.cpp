@@ -5,10 +5,8 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <utility>
 
 #include "base/text.h"
-#include "chat/jinja/value.h"
 
 namespace leq::jinja {
 namespace {
@@ -281,32 +279,10 @@ const Value* Dict::find(const Value& key) const {
   return found == items.end() ? nullptr : &found->second;
 }
 
-Value none_value() {
-  Value value;
-  value.type = Value::Type::none;
-  return value;
-}
-
-Value of(bool boolean) {
-  Value value;
-  value.type = Value::Type::boolean;
-  value.boolean = boolean;
-  return value;
-}
-
-Value of(std::int64_t integer) {
-  Value value;
-  value.type = Value::Type::integer;
-  value.integer = integer;
-  return value;
-}
-
-Value of(double real) {
-  Value value;
-  value.type = Value::Type::real;
-  value.real = real;
-  return value;
-}
+Value none_value() { return {.type = Value::Type::none}; }
+Value of(bool boolean) { return {.type = Value::Type::boolean, .boolean = boolean}; }
+Value of(std::int64_t integer) { return {.type = Value::Type::integer, .integer = integer}; }
+Value of(double real) { return {.type = Value::Type::real, .real = real}; }
 
 void Heap::charge(std::size_t bytes) {
   bytes_ += bytes + 64;
@@ -316,65 +292,40 @@ void Heap::charge(std::size_t bytes) {
 
 Value Heap::text(Text text) {
   charge(2 * text.size());
-  Value value;
-  value.type = Value::Type::text;
-  value.text = &texts_.emplace_back(std::move(text));
-  return value;
+  return {.type = Value::Type::text, .text = &texts_.emplace_back(std::move(text))};
 }
 
-Value Heap::list(std::vector<Value> items) {
+Value Heap::list(std::vector<Value> items, bool is_tuple) {
   charge(items.size() * sizeof(Value));
-  Value value;
-  value.type = Value::Type::list;
-  value.list = &lists_.emplace_back(List{std::move(items), false});
-  return value;
+  return {.type = Value::Type::list,
+          .list = &lists_.emplace_back(List{std::move(items), is_tuple})};
 }
 
-Value Heap::tuple(std::vector<Value> items) {
-  const Value value = list(std::move(items));
-  lists_.back().is_tuple = true;
-  return value;
-}
+Value Heap::tuple(std::vector<Value> items) { return list(std::move(items), true); }
 
 Value Heap::dict(Dict dict) {
   charge(dict.items.size() * 2 * sizeof(Value));
-  Value value;
-  value.type = Value::Type::dict;
-  value.dict = &dicts_.emplace_back(std::move(dict));
-  return value;
+  return {.type = Value::Type::dict, .dict = &dicts_.emplace_back(std::move(dict))};
 }
 
 Value Heap::name_space() {
   charge(0);
-  Value value;
-  value.type = Value::Type::name_space;
-  value.name_space = &name_spaces_.emplace_back();
-  return value;
+  return {.type = Value::Type::name_space, .name_space = &name_spaces_.emplace_back()};
 }
 
 Value Heap::method(const Value& self, std::string_view name) {
   charge(0);
-  Value value;
-  value.type = Value::Type::method;
-  value.method = &methods_.emplace_back(BoundMethod{self, name});
-  return value;
+  return {.type = Value::Type::method, .method = &methods_.emplace_back(BoundMethod{self, name})};
 }
 
 Value Heap::loop(const Loop& loop) {
   charge(0);
-  Value value;
-  value.type = Value::Type::loop;
-  value.loop = &loops_.emplace_back(loop);
-  return value;
+  return {.type = Value::Type::loop, .loop = &loops_.emplace_back(loop)};
 }
 
 Loop& Heap::loop_of(const Value& value) { return const_cast<Loop&>(*value.loop); }
 
-Value Heap::undefined(std::string_view name) {
-  Value value;
-  value.text = text(Text::foreign(name)).text;
-  return value;
-}
+Value Heap::undefined(std::string_view name) { return {.text = text(Text::foreign(name)).text}; }
 
 bool truth(const Value& value) {
   switch (value.type) {
@@ -436,20 +387,8 @@ void append_hex(std::string& out, std::uint32_t code, int digits) {
 
 // Characters that Python's repr does not escape, apart from white space and quotes.
 bool is_printable(char32_t c) {
-  if (c == ' ') return true;
-  switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
-    case UTF8PROC_CATEGORY_CC:
-    case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_CS:
-    case UTF8PROC_CATEGORY_CO:
-    case UTF8PROC_CATEGORY_CN:
-    case UTF8PROC_CATEGORY_ZL:
-    case UTF8PROC_CATEGORY_ZP:
-    case UTF8PROC_CATEGORY_ZS:
-      return false;
-    default:
-      return true;
-  }
+  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+  return c == ' ' || (category != UTF8PROC_CATEGORY_CN && category < UTF8PROC_CATEGORY_ZS);
 }
 
 std::string text_repr(std::string_view text) {
@@ -503,8 +442,7 @@ void append_repr(Context& context, std::string& out, const Value& value, int dep
   } else {
     out += value.is_undefined() ? "Undefined" : to_text(context, value).bytes();
   }
-  if (out.size() > kMaxOutputBytes)
-    context.wrong("a text of more than ", kMaxOutputBytes, " bytes");
+  context.check_size(out.size());
 }
 
 class JsonText {
@@ -536,9 +474,7 @@ class JsonText {
     } else {
       context_.wrong("tojson of ", type_name(value));
     }
-    if (out_.size() > kMaxOutputBytes) {
-      context_.wrong("a text of more than ", kMaxOutputBytes, " bytes");
-    }
+    context_.check_size(out_.size());
   }
 
   void add_dict(const Value& value, int depth) {
@@ -647,17 +583,14 @@ Text to_text(Context& context, const Value& value) {
     case Value::Type::real:
       return Text::foreign(real_text(value.real));
     case Value::Type::list:
-    case Value::Type::dict:
-      return Text::foreign(repr(context, value));
+    case Value::Type::dict: {
+      std::string out;
+      append_repr(context, out, value, 0);
+      return Text::foreign(out);
+    }
     default:
       context.wrong("cannot be written as a text: ", type_name(value));
   }
-}
-
-std::string repr(Context& context, const Value& value) {
-  std::string out;
-  append_repr(context, out, value, 0);
-  return out;
 }
 
 std::string to_json(Context& context, const Value& value, const JsonStyle& style) {

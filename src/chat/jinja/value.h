@@ -151,7 +151,7 @@ Value of(double value);
 class Heap {
  public:
   Value text(Text text);
-  Value list(std::vector<Value> items);
+  Value list(std::vector<Value> items, bool is_tuple = false);
   Value tuple(std::vector<Value> items);
   Value dict(Dict dict);
   Value name_space();
