@@ -16,9 +16,9 @@ struct UserText {
 };
 
 constexpr std::array<UserText, 21> kTexts = {{
-    {"src/server/page/page.html", "Leave a field empty to use the server's default."},
-    {"src/server/page/page.js", "Max tokens"},
-    {"src/server/page/store.js", "Browser storage is full; delete some conversations to save new"},
+    {"web/page.html", "Leave a field empty to use the server's default."},
+    {"web/page.js", "Max tokens"},
+    {"web/store.js", "Browser storage is full; delete some conversations to save new"},
     {"src/server/api.cpp", "unknown path "},
     {"src/server/api.cpp", " is not allowed for "},
     {"src/base/json.cpp", "duplicate key "},

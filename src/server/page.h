@@ -1,4 +1,4 @@
-// The server's chat page: one HTML document, compiled in from src/server/page.
+// The server's chat page: one HTML document, compiled in from web.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// The three files of src/server/page, compiled in by CMake (cmake/server.cmake).
+// The three files of web, compiled in by CMake (cmake/server.cmake).
 #pragma once
 
 #include <string_view>
