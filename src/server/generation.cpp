@@ -1,15 +1,13 @@
-#include "server/generation.h"
-
+// Answers a generation request with the engine's replies (request.h).
 #include <algorithm>
 #include <iterator>
 #include <limits>
 #include <random>
 #include <utility>
 
-#include "base/error.h"
 #include "base/stopwatch.h"
-#include "server/api_error.h"
-#include "server/reply_writer.h"
+#include "runtime/engine_thread.h"
+#include "server/dialects.h"
 
 namespace leq {
 namespace {
@@ -42,7 +40,9 @@ class Generation {
         call_(std::move(call)),
         model_(model),
         engine_(engine),
-        writer_(make_reply_writer(call_, model)) {}
+        writer_(call_.style == CallStyle::responses  ? responses_writer(call_, model)
+                : call_.style == CallStyle::messages ? messages_writer(call_, model)
+                                                     : openai_writer(call_, model)) {}
 
   void answer(const ReplyTimes& times);
 
@@ -228,18 +228,12 @@ ChoicePiece Generation::read(std::size_t index, const ReplyUpdate& update) {
   ChoicePiece piece;
   piece.logprobs = update.logprobs;
   piece.tokens = update.tokens;
-  if (call_.use == ReplyUse::forced) {
-    ReplyPiece parts = readers_[index].push(update.text);
-    piece.reasoning = std::move(parts.reasoning);
-    held_[index] += parts.content;
-  } else if (call_.use == ReplyUse::plain) {
+  if (call_.use == ReplyUse::plain) {
     piece.content = update.text;
   } else {
-    ReplyPiece parts = readers_[index].push(update.text);
-    piece.reasoning = std::move(parts.reasoning);
-    piece.content = std::move(parts.content);
-    piece.calls = std::move(parts.calls);
+    static_cast<ReplyPiece&>(piece) = readers_[index].push(update.text);
   }
+  if (call_.use == ReplyUse::forced) held_[index] += std::exchange(piece.content, {});
   return piece;
 }
 
@@ -257,8 +251,7 @@ bool Generation::add(Choice& choice, const ChoicePiece& piece) {
   }
   choice.tokens.insert(choice.tokens.end(), piece.tokens.begin(), piece.tokens.end());
   choice.logprobs.insert(choice.logprobs.end(), piece.logprobs.begin(), piece.logprobs.end());
-  const bool has_text = !piece.content.empty() || !piece.reasoning.empty() || !piece.calls.empty();
-  const bool has_more = has_text || (call_.top_logprobs >= 0 && !piece.logprobs.empty());
+  const bool has_more = !piece.empty() || (call_.top_logprobs >= 0 && !piece.logprobs.empty());
   const bool sent = !call_.stream || !has_more || write(writer_->more(choice, piece));
   for (const TokenLogprobs& token : piece.logprobs) {
     choice.logprob_characters += characters_begun(model_.tokenizer.token_bytes(token.id));
@@ -271,15 +264,11 @@ bool Generation::add(Choice& choice, const ChoicePiece& piece) {
 
 bool Generation::finish(Choice& choice) {
   ChoicePiece rest;
-  if (call_.use == ReplyUse::read) {
-    ReplyPiece parts = readers_[choice.index].finish();
-    rest.reasoning = std::move(parts.reasoning);
-    rest.content = std::move(parts.content);
-    rest.calls = std::move(parts.calls);
-  } else if (call_.use == ReplyUse::forced) {
-    ReplyPiece parts = readers_[choice.index].finish();
-    rest.reasoning = std::move(parts.reasoning);
-    held_[choice.index] += parts.content;
+  if (call_.use != ReplyUse::plain) {
+    static_cast<ReplyPiece&>(rest) = readers_[choice.index].finish();
+  }
+  if (call_.use == ReplyUse::forced) {
+    held_[choice.index] += std::exchange(rest.content, {});
     read_forced_call(choice, rest);
   }
   if (!add(choice, rest)) return false;

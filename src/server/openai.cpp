@@ -1,19 +1,16 @@
-#include "server/openai_writer.h"
-
+// Writes replies of /v1/chat/completions, /v1/completions and /completion.
 #include <cmath>
 #include <utility>
 
 #include "base/text.h"
 #include "base/version.h"
-#include "server/api_error.h"
+#include "server/dialects.h"
 
 namespace leq {
 namespace {
 
 std::string_view finish_reason(const Choice& choice) {
-  const StopReason reason = choice.end.stopped;
-  const bool ended = reason == StopReason::end_token || reason == StopReason::stop_string;
-  if (ended) return choice.calls.empty() ? "stop" : "tool_calls";
+  if (choice.is_complete()) return choice.calls.empty() ? "stop" : "tool_calls";
   return choice.interruption.empty() ? "length" : choice.interruption;
 }
 
@@ -23,12 +20,6 @@ std::string_view stop_type(const Choice& choice) {
   if (reason == StopReason::end_token) return "eos";
   if (!choice.interruption.empty()) return choice.interruption;
   return reason == StopReason::stop_string ? "word" : "limit";
-}
-
-Json tool_call_json(const Choice::Call& call) {
-  return {{"id", call.id},
-          {"type", "function"},
-          {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
 }
 
 // The first piece of a call has its id and name; later pieces extend its arguments.
@@ -72,11 +63,40 @@ std::string shown_token(const std::string& bytes) {
 
 std::string data(const Json& json) { return sent_event(json.dump_any()); }
 
-}  // namespace
+// Times in milliseconds and rates of a reply, under llama-server's names.
+Json timings_json(const EngineReply& reply) {
+  constexpr double kMilliseconds = 1000;  // per second
+  return {{"cache_n", reply.cached_tokens},
+          {"prompt_n", reply.fed_tokens},
+          {"prompt_ms", kMilliseconds * reply.prompt_seconds},
+          {"prompt_per_second", reply.prompt_tokens_per_second()},
+          {"predicted_n", reply.tokens.size()},
+          {"predicted_ms", kMilliseconds * reply.reply_seconds},
+          {"predicted_per_second", reply.reply_tokens_per_second()}};
+}
 
-OpenAiWriter::OpenAiWriter(const GenerationCall& call, const ApiModel& model, std::string id,
-                           std::int64_t created)
-    : call_(call), model_(model), id_(std::move(id)), created_(created) {}
+class OpenAiWriter : public ReplyWriter {
+ public:
+  using ReplyWriter::ReplyWriter;
+
+  std::string begin(const std::vector<Choice>& choices) override;
+  std::string more(const Choice& choice, const ChoicePiece& piece) override;
+  std::string end(const Choice& choice) override;
+  std::string finish(const std::vector<Choice>& choices) override;
+  std::string failed(const Error& error) override;
+  std::string whole(const std::vector<Choice>& choices) override;
+
+ private:
+  Json frame(bool chunk) const;
+  Json chunk_of(const Choice& choice, Json content, Json finish_reason) const;
+  Json whole_choice(const Choice& choice) const;
+  Json native_end(const Choice& choice) const;
+  Json usage_json(const std::vector<Choice>& choices) const;
+  Json logprobs_json(const std::vector<TokenLogprobs>& tokens, std::int64_t offset) const;
+  Json text_logprobs(const std::vector<TokenLogprobs>& tokens, std::int64_t offset) const;
+  Json token_json(const TokenLogprob& token) const;
+  Json tops_json(const std::vector<TokenLogprob>& top) const;
+};
 
 Json OpenAiWriter::frame(bool chunk) const {
   const bool chat = call_.style == CallStyle::chat;
@@ -189,7 +209,7 @@ std::string OpenAiWriter::end(const Choice& choice) {
   Json nothing = call_.style == CallStyle::chat ? Json::object() : Json("");
   Json json = chunk_of(choice, std::move(nothing), Json(finish_reason(choice)));
   json["timings"] = timings_json(choice.end);
-  if (!call_.notes.empty()) json["warnings"] = warnings_json(call_);
+  add_warnings(json);
   return data(json);
 }
 
@@ -210,7 +230,7 @@ Json OpenAiWriter::native_end(const Choice& choice) const {
 }
 
 Json OpenAiWriter::usage_json(const std::vector<Choice>& choices) const {
-  const TokenCounts counts = count_tokens(call_, choices);
+  const TokenCounts counts = count_tokens(choices);
   Json usage = {{"prompt_tokens", counts.prompt},
                 {"completion_tokens", counts.reply},
                 {"total_tokens", counts.prompt + counts.reply},
@@ -250,7 +270,11 @@ Json OpenAiWriter::whole_choice(const Choice& choice) const {
   if (!choice.reasoning.empty()) message["reasoning_content"] = choice.reasoning;
   if (!choice.calls.empty()) {
     Json calls = Json::array();
-    for (const Choice::Call& call : choice.calls) calls.push_back(tool_call_json(call));
+    for (const Choice::Call& call : choice.calls) {
+      calls.push_back({{"id", call.id},
+                       {"type", "function"},
+                       {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
+    }
     message["tool_calls"] = std::move(calls);
     if (choice.content.empty()) message["content"] = nullptr;
   }
@@ -274,9 +298,15 @@ std::string OpenAiWriter::whole(const std::vector<Choice>& choices) {
   for (const Choice& choice : choices) list.push_back(whole_choice(choice));
   json["choices"] = std::move(list);
   json["usage"] = usage_json(choices);
-  if (!call_.notes.empty()) json["warnings"] = warnings_json(call_);
+  add_warnings(json);
   if (choices.size() == 1) json["timings"] = timings_json(choices[0].end);
   return json.dump_any();
+}
+
+}  // namespace
+
+std::unique_ptr<ReplyWriter> openai_writer(const GenerationCall& call, const ApiModel& model) {
+  return std::make_unique<OpenAiWriter>(call, model);
 }
 
 }  // namespace leq
