@@ -1,3 +1,4 @@
+// Sessions, replies to token prompts, embeddings, saved states, and requests in JSON.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -19,13 +20,6 @@ constexpr std::array<std::string_view, 9> kOthers = {
     "ignore_eos",   "max_tokens",   "max_completion_tokens",
     "mirostat_tau", "mirostat_eta", "n_predict"};
 
-bool is_known(std::string_view name) {
-  return std::ranges::find(kOthers, name) != kOthers.end() ||
-         std::ranges::any_of(kSamplingKnobs, [&](const SamplingKnob& knob) {
-           return name == knob.name || (!knob.config_key.empty() && name == knob.config_key);
-         });
-}
-
 }  // namespace
 
 DrawSettings read_settings(const char* json, const ApiModel& model) {
@@ -34,7 +28,13 @@ DrawSettings read_settings(const char* json, const ApiModel& model) {
   const JsonNode body = tree;
   // Unknown names are errors, because a misspelled setting would otherwise be silently ignored.
   for (const JsonNode one : body) {
-    if (!is_known(one.key())) field_error(printable(one.key()), "is no setting of a reply");
+    const std::string_view name = one.key();
+    const bool is_known =
+        std::ranges::find(kOthers, name) != kOthers.end() ||
+        std::ranges::any_of(kSamplingKnobs, [&](const SamplingKnob& knob) {
+          return name == knob.name || (!knob.config_key.empty() && name == knob.config_key);
+        });
+    if (!is_known) field_error(printable(name), "is no setting of a reply");
   }
   DrawSettings settings;
   settings.sampling = read_sampling(body, model, settings.has_seed);
@@ -190,11 +190,6 @@ namespace {
 // Interval at which a waiting caller's callback and cancel handle are polled.
 constexpr double kPollSeconds = 0.05;
 
-std::uint64_t random_seed() {
-  std::random_device device;
-  return device();  // 32 bits, as in the tools: easy to retype
-}
-
 // Settings shared by all replies of a call.
 struct ReplySettings : DrawSettings {
   std::shared_ptr<const Grammar> grammar;
@@ -207,7 +202,8 @@ ReplySettings reply_settings(const leq_generate_options& options, const ApiModel
   wanted.receipts = options.receipts != 0;
   require(!wanted.receipts || options.grammar == nullptr, ErrorKind::bad_setting,
           "receipts: hold no grammar, without which a reply cannot be generated again");
-  if (!wanted.has_seed) wanted.sampling.seed = random_seed();
+  // 32 bits, as in the tools: easy to retype.
+  if (!wanted.has_seed) wanted.sampling.seed = std::random_device()();
   require(options.max_tokens >= 0, marked_field("max_tokens"), ' ', options.max_tokens,
           ": expected 0 (no limit) or more");
   if (options.max_tokens > 0) wanted.stop.max_tokens = options.max_tokens;
@@ -218,14 +214,6 @@ ReplySettings reply_settings(const leq_generate_options& options, const ApiModel
           "logprobs ", options.logprobs, ": expected 0 to ", api.most_logprobs);
   if (options.logprobs > 0) wanted.logprobs = options.logprobs;
   return wanted;
-}
-
-void check_prompt_fits(std::span<const Token> prompt, std::int64_t context, std::size_t index) {
-  if (std::ssize(prompt) < context) return;
-  throw StatusError(LEQ_CONTEXT_FULL,
-                    "prompts[" + std::to_string(index) + "] has " + std::to_string(prompt.size()) +
-                        " tokens, which leaves no room for a reply in a context of " +
-                        std::to_string(context) + "; open the session with a larger context");
 }
 
 // Storage of one reply that a leq_reply refers to.
@@ -354,7 +342,11 @@ std::vector<std::span<const Token>> prompts_of(const leq_token* const* prompts,
   std::vector<std::span<const Token>> all;
   for (std::size_t i = 0; i < count; ++i) {
     all.push_back(tokens_argument(prompts[i], counts[i]));
-    check_prompt_fits(all.back(), context, i);
+    if (std::ssize(all.back()) < context) continue;
+    throw StatusError(LEQ_CONTEXT_FULL,
+                      "prompts[" + std::to_string(i) + "] has " + std::to_string(counts[i]) +
+                          " tokens, which leaves no room for a reply in a context of " +
+                          std::to_string(context) + "; open the session with a larger context");
   }
   return all;
 }
@@ -374,12 +366,6 @@ void generate(leq_session& session, std::span<const std::span<const Token>> prom
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     KeptReply& kept = replies.all[i];
     kept.receipt = receipt_of(session, wanted, prompts[i], kept.reply, kept.digests);
-  }
-}
-
-void throw_first_error(const leq_replies& replies) {
-  for (const KeptReply& kept : replies.all) {
-    if (kept.reply.error) throw *kept.reply.error;
   }
 }
 
@@ -572,7 +558,9 @@ leq_status leq_generate(leq_session* session, const leq_token* const* prompts, c
     auto made = std::make_unique<leq_replies>(all.size());
     generate(live, all, known, *made);
     *replies = made.release();
-    throw_first_error(**replies);
+    for (const KeptReply& kept : (*replies)->all) {
+      if (kept.reply.error) throw *kept.reply.error;
+    }
   });
 }
 

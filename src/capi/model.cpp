@@ -1,3 +1,4 @@
+// Errors and arguments of the C API, model files, and functions without a session.
 #include <cstdlib>
 #include <new>
 
@@ -13,31 +14,13 @@
 namespace leq::capi {
 namespace {
 
-leq_status status_of(ErrorKind kind) {
-  switch (kind) {
-    case ErrorKind::bad_input:
-      return LEQ_BAD_INPUT;
-    case ErrorKind::bad_setting:
-      return LEQ_BAD_SETTING;
-    case ErrorKind::no_memory:
-      return LEQ_NO_MEMORY;
-    case ErrorKind::no_device:
-      return LEQ_NO_DEVICE;
-    case ErrorKind::io:
-      return LEQ_IO;
-    case ErrorKind::interrupted:
-      return LEQ_INTERRUPTED;
-    case ErrorKind::internal:
-      break;
-  }
-  return LEQ_INTERNAL;
-}
-
 leq_status status_of(const Error& error) {
   if (const auto* own = dynamic_cast<const StatusError*>(&error)) return own->status();
   const auto* api = dynamic_cast<const ApiError*>(&error);
   if (api != nullptr && api->code() == "context_length_exceeded") return LEQ_CONTEXT_FULL;
-  return status_of(error.kind());
+  constexpr leq_status kByKind[] = {LEQ_BAD_INPUT, LEQ_BAD_SETTING, LEQ_NO_MEMORY, LEQ_NO_DEVICE,
+                                    LEQ_IO,        LEQ_INTERRUPTED, LEQ_INTERNAL};
+  return kByKind[static_cast<std::size_t>(error.kind())];
 }
 
 // Copies as many whole characters as fit, followed by a terminating zero.
@@ -110,10 +93,8 @@ char* new_text(std::string_view text) {
 }
 
 leq_token* new_tokens(std::span<const leq_token> tokens) {
-  auto* block = static_cast<leq_token*>(std::malloc(std::max<std::size_t>(tokens.size_bytes(), 1)));
-  if (block == nullptr) throw std::bad_alloc();
-  if (!tokens.empty()) std::memcpy(block, tokens.data(), tokens.size_bytes());
-  return block;
+  char* block = new_text({reinterpret_cast<const char*>(tokens.data()), tokens.size_bytes()});
+  return reinterpret_cast<leq_token*>(block);
 }
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 40;

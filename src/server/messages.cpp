@@ -225,12 +225,43 @@ class MessagesWriter : public ItemWriter {
     return event("message_start", {{"message", std::move(message)}}) + ping();
   }
   std::string end(const Choice&) override { return close(true); }
-  std::string finish(const std::vector<Choice>& choices) override;
+  std::string finish(const std::vector<Choice>& choices) override {
+    const Choice& choice = choices.front();
+    const Json delta = {{"stop_reason", stop_reason(choice)},
+                        {"stop_sequence", stop_sequence(choice)}};
+    return event("message_delta", {{"delta", delta}, {"usage", usage_json(choices)}}) +
+           event("message_stop", Json::object());
+  }
+
   std::string failed(const Error& error) override {
     return close(false) + sent_event("error", anthropic_error_json(500, error.what()));
   }
   std::string ping() const override { return event("ping", Json::object()); }
-  std::string whole(const std::vector<Choice>& choices) override;
+  std::string whole(const std::vector<Choice>& choices) override {
+    const Choice& choice = choices.front();
+    Json content = Json::array();
+    if (!choice.reasoning.empty()) {
+      content.push_back(
+          {{"type", "thinking"}, {"thinking", choice.reasoning}, {"signature", "none"}});
+    }
+    if (!choice.content.empty()) {
+      content.push_back({{"type", "text"}, {"text", choice.content}});
+    }
+    for (const Choice::Call& call : choice.calls) {
+      Json input = Json::object();
+      try {
+        input = parse_json(call.arguments, "the call");
+      } catch (const Error&) {  // from a truncated call
+      }
+      content.push_back({{"type", "tool_use"},
+                         {"id", tool_use_id(call)},
+                         {"name", call.name},
+                         {"input", std::move(input)}});
+    }
+    Json json = message_json(choice, std::move(content));
+    json["usage"] = usage_json(choices);
+    return json.dump_any();
+  }
 
  private:
   std::string event(const std::string& type, Json members) const {
@@ -240,101 +271,61 @@ class MessagesWriter : public ItemWriter {
   std::string delta_event(Json delta) const {
     return event("content_block_delta", {{"index", index_}, {"delta", std::move(delta)}});
   }
-  std::string open(const Choice::Call* call) override;
-  std::string extend(const std::string& text) override;
-  std::string close(bool is_whole) override;
-  Json message_json(const Choice& choice, Json content) const;
-  Json usage_json(const std::vector<Choice>& choices) const;
+  std::string open(const Choice::Call* call) override {
+    Json block;
+    if (call != nullptr) {
+      block = {{"type", "tool_use"},
+               {"id", tool_use_id(*call)},
+               {"name", call->name},
+               {"input", Json::object()}};
+    } else if (kind_ == Kind::reasoning) {
+      block = {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}};
+    } else {
+      block = {{"type", "text"}, {"text", ""}};
+    }
+    return event("content_block_start", {{"index", index_}, {"content_block", std::move(block)}});
+  }
+
+  std::string extend(const std::string& text) override {
+    if (kind_ == Kind::reasoning)
+      return delta_event({{"type", "thinking_delta"}, {"thinking", text}});
+    if (kind_ == Kind::text) return delta_event({{"type", "text_delta"}, {"text", text}});
+    return delta_event({{"type", "input_json_delta"}, {"partial_json", text}});
+  }
+
+  std::string close(bool) override {
+    if (kind_ == Kind::none) return "";
+    std::string events;
+    if (kind_ == Kind::reasoning) {
+      events = delta_event({{"type", "signature_delta"}, {"signature", "none"}});
+    }
+    kind_ = Kind::none;
+    return events + event("content_block_stop", {{"index", index_++}});
+  }
+
+  Json message_json(const Choice& choice, Json content) const {
+    Json json = {{"id", "msg_" + id_},
+                 {"type", "message"},
+                 {"role", "assistant"},
+                 {"model", model_.name},
+                 {"content", std::move(content)},
+                 {"stop_reason", stop_reason(choice)},
+                 {"stop_sequence", stop_sequence(choice)}};
+    add_warnings(json);
+    return json;
+  }
+
+  // Prompt tokens found in the KV cache are counted separately.
+  Json usage_json(const std::vector<Choice>& choices) const {
+    const TokenCounts counts = count_tokens(choices);
+    return {{"input_tokens", counts.prompt - counts.cached},
+            {"cache_creation_input_tokens", 0},
+            {"cache_read_input_tokens", counts.cached},
+            {"output_tokens", counts.reply}};
+  }
 
   std::size_t index_ = 0;  // index of the block
 };
-
-Json MessagesWriter::message_json(const Choice& choice, Json content) const {
-  Json json = {{"id", "msg_" + id_},
-               {"type", "message"},
-               {"role", "assistant"},
-               {"model", model_.name},
-               {"content", std::move(content)},
-               {"stop_reason", stop_reason(choice)},
-               {"stop_sequence", stop_sequence(choice)}};
-  add_warnings(json);
-  return json;
-}
-
-// Prompt tokens found in the KV cache are counted separately.
-Json MessagesWriter::usage_json(const std::vector<Choice>& choices) const {
-  const TokenCounts counts = count_tokens(choices);
-  return {{"input_tokens", counts.prompt - counts.cached},
-          {"cache_creation_input_tokens", 0},
-          {"cache_read_input_tokens", counts.cached},
-          {"output_tokens", counts.reply}};
-}
-
-std::string MessagesWriter::open(const Choice::Call* call) {
-  Json block;
-  if (call != nullptr) {
-    block = {{"type", "tool_use"},
-             {"id", tool_use_id(*call)},
-             {"name", call->name},
-             {"input", Json::object()}};
-  } else if (kind_ == Kind::reasoning) {
-    block = {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}};
-  } else {
-    block = {{"type", "text"}, {"text", ""}};
-  }
-  return event("content_block_start", {{"index", index_}, {"content_block", std::move(block)}});
-}
-
-std::string MessagesWriter::extend(const std::string& text) {
-  if (kind_ == Kind::reasoning)
-    return delta_event({{"type", "thinking_delta"}, {"thinking", text}});
-  if (kind_ == Kind::text) return delta_event({{"type", "text_delta"}, {"text", text}});
-  return delta_event({{"type", "input_json_delta"}, {"partial_json", text}});
-}
-
-std::string MessagesWriter::close(bool) {
-  if (kind_ == Kind::none) return "";
-  std::string events;
-  if (kind_ == Kind::reasoning) {
-    events = delta_event({{"type", "signature_delta"}, {"signature", "none"}});
-  }
-  kind_ = Kind::none;
-  return events + event("content_block_stop", {{"index", index_++}});
-}
-
-std::string MessagesWriter::finish(const std::vector<Choice>& choices) {
-  const Choice& choice = choices.front();
-  const Json delta = {{"stop_reason", stop_reason(choice)},
-                      {"stop_sequence", stop_sequence(choice)}};
-  return event("message_delta", {{"delta", delta}, {"usage", usage_json(choices)}}) +
-         event("message_stop", Json::object());
-}
-
-std::string MessagesWriter::whole(const std::vector<Choice>& choices) {
-  const Choice& choice = choices.front();
-  Json content = Json::array();
-  if (!choice.reasoning.empty()) {
-    content.push_back(
-        {{"type", "thinking"}, {"thinking", choice.reasoning}, {"signature", "none"}});
-  }
-  if (!choice.content.empty()) {
-    content.push_back({{"type", "text"}, {"text", choice.content}});
-  }
-  for (const Choice::Call& call : choice.calls) {
-    Json input = Json::object();
-    try {
-      input = parse_json(call.arguments, "the call");
-    } catch (const Error&) {  // from a truncated call
-    }
-    content.push_back({{"type", "tool_use"},
-                       {"id", tool_use_id(call)},
-                       {"name", call.name},
-                       {"input", std::move(input)}});
-  }
-  Json json = message_json(choice, std::move(content));
-  json["usage"] = usage_json(choices);
-  return json.dump_any();
-}
 
 }  // namespace
 

@@ -79,229 +79,213 @@ class OpenAiWriter : public ReplyWriter {
  public:
   using ReplyWriter::ReplyWriter;
 
-  std::string begin(const std::vector<Choice>& choices) override;
-  std::string more(const Choice& choice, const ChoicePiece& piece) override;
-  std::string end(const Choice& choice) override;
-  std::string finish(const std::vector<Choice>& choices) override;
-  std::string failed(const Error& error) override;
-  std::string whole(const std::vector<Choice>& choices) override;
-
- private:
-  Json frame(bool chunk) const;
-  Json chunk_of(const Choice& choice, Json content, Json finish_reason) const;
-  Json whole_choice(const Choice& choice) const;
-  Json native_end(const Choice& choice) const;
-  Json usage_json(const std::vector<Choice>& choices) const;
-  Json logprobs_json(const std::vector<TokenLogprobs>& tokens, std::int64_t offset) const;
-  Json text_logprobs(const std::vector<TokenLogprobs>& tokens, std::int64_t offset) const;
-  Json token_json(const TokenLogprob& token) const;
-  Json tops_json(const std::vector<TokenLogprob>& top) const;
-};
-
-Json OpenAiWriter::frame(bool chunk) const {
-  const bool chat = call_.style == CallStyle::chat;
-  const char* object =
-      chat ? (chunk ? "chat.completion.chunk" : "chat.completion") : "text_completion";
-  return {{"id", (chat ? "chatcmpl-" : "cmpl-") + id_},
-          {"object", object},
-          {"created", created_},
-          {"model", model_.name},
-          {"system_fingerprint", std::string("leq-") + kVersion}};
-}
-
-Json OpenAiWriter::token_json(const TokenLogprob& token) const {
-  const std::string text = model_.tokenizer.token_bytes(token.id);
-  Json json = {{"token", text}, {"logprob", logprob_json(token)}, {"bytes", bytes_json(text)}};
-  if (call_.style == CallStyle::native) json["id"] = token.id;
-  return json;
-}
-
-// Keys are made unique, because two tokens may have the same text.
-Json OpenAiWriter::tops_json(const std::vector<TokenLogprob>& top) const {
-  Json tops = Json::object();
-  for (const TokenLogprob& one : top) {
-    std::string key = shown_token(model_.tokenizer.token_bytes(one.id));
-    if (tops.contains(key)) key = "token_id:" + std::to_string(one.id);
-    tops[key] = logprob_json(one);
+  std::string begin(const std::vector<Choice>& choices) override {
+    std::string events;
+    if (call_.style != CallStyle::chat) return events;
+    for (const Choice& choice : choices) {
+      events += data(chunk_of(choice, {{"role", "assistant"}, {"content", ""}}, nullptr));
+    }
+    return events;
   }
-  return tops;
-}
 
-Json OpenAiWriter::text_logprobs(const std::vector<TokenLogprobs>& tokens,
-                                 std::int64_t offset) const {
-  Json texts = Json::array(), values = Json::array(), tops = Json::array(), offsets = Json::array();
-  for (const TokenLogprobs& token : tokens) {
-    const std::string text = model_.tokenizer.token_bytes(token.id);
-    texts.push_back(shown_token(text));
-    values.push_back(logprob_json(token));
-    tops.push_back(std::isnan(token.logprob) ? Json() : tops_json(token.top));
-    offsets.push_back(offset);
-    offset += characters_begun(text);
-  }
-  return {{"tokens", std::move(texts)},
-          {"token_logprobs", std::move(values)},
-          {"top_logprobs", std::move(tops)},
-          {"text_offset", std::move(offsets)}};
-}
-
-Json OpenAiWriter::logprobs_json(const std::vector<TokenLogprobs>& tokens,
-                                 std::int64_t offset) const {
-  if (call_.style == CallStyle::text) return text_logprobs(tokens, offset);
-  Json list = Json::array();
-  for (const TokenLogprobs& token : tokens) {
-    Json one = token_json(token), top = Json::array();
-    for (const TokenLogprob& other : token.top) top.push_back(token_json(other));
-    one["top_logprobs"] = std::move(top);
-    list.push_back(std::move(one));
-  }
-  if (call_.style == CallStyle::native) return list;
-  return {{"content", std::move(list)}, {"refusal", nullptr}};
-}
-
-Json OpenAiWriter::chunk_of(const Choice& choice, Json content, Json finish) const {
-  const bool chat = call_.style == CallStyle::chat;
-  Json one = {{"index", choice.index}, {"finish_reason", std::move(finish)}, {"logprobs", nullptr}};
-  one[chat ? "delta" : "text"] = std::move(content);
-  Json json = frame(true);
-  json["choices"] = Json::array({std::move(one)});
-  // Only the last chunk of a stream has usage, but clients expect the member in all chunks.
-  if (call_.include_usage) json["usage"] = nullptr;
-  return json;
-}
-
-std::string OpenAiWriter::begin(const std::vector<Choice>& choices) {
-  std::string events;
-  if (call_.style != CallStyle::chat) return events;
-  for (const Choice& choice : choices) {
-    events += data(chunk_of(choice, {{"role", "assistant"}, {"content", ""}}, nullptr));
-  }
-  return events;
-}
-
-std::string OpenAiWriter::more(const Choice& choice, const ChoicePiece& piece) {
-  const bool probable = call_.top_logprobs >= 0 && !piece.logprobs.empty();
-  if (call_.style == CallStyle::native) {
-    Json json = {{"index", choice.index},
-                 {"content", piece.content},
-                 {"stop", false},
-                 {"tokens", piece.tokens}};
-    if (probable) json["completion_probabilities"] = logprobs_json(piece.logprobs, 0);
+  std::string more(const Choice& choice, const ChoicePiece& piece) override {
+    const bool probable = call_.top_logprobs >= 0 && !piece.logprobs.empty();
+    if (call_.style == CallStyle::native) {
+      Json json = {{"index", choice.index},
+                   {"content", piece.content},
+                   {"stop", false},
+                   {"tokens", piece.tokens}};
+      if (probable) json["completion_probabilities"] = logprobs_json(piece.logprobs, 0);
+      return data(json);
+    }
+    Json content = piece.content;
+    if (call_.style == CallStyle::chat) {
+      content = Json::object();
+      if (!piece.content.empty()) content["content"] = piece.content;
+      if (!piece.reasoning.empty()) content["reasoning_content"] = piece.reasoning;
+      Json calls = Json::array();
+      for (const ToolCallPiece& call : piece.calls) calls.push_back(tool_piece_json(call, choice));
+      if (!piece.calls.empty()) content["tool_calls"] = std::move(calls);
+    }
+    Json json = chunk_of(choice, std::move(content), nullptr);
+    if (probable) {
+      json["choices"][0]["logprobs"] = logprobs_json(piece.logprobs, choice.logprob_characters);
+    }
     return data(json);
   }
-  Json content = piece.content;
-  if (call_.style == CallStyle::chat) {
-    content = Json::object();
-    if (!piece.content.empty()) content["content"] = piece.content;
-    if (!piece.reasoning.empty()) content["reasoning_content"] = piece.reasoning;
-    Json calls = Json::array();
-    for (const ToolCallPiece& call : piece.calls) calls.push_back(tool_piece_json(call, choice));
-    if (!piece.calls.empty()) content["tool_calls"] = std::move(calls);
+
+  std::string end(const Choice& choice) override {
+    if (call_.style == CallStyle::native) return data(native_end(choice));
+    Json nothing = call_.style == CallStyle::chat ? Json::object() : Json("");
+    Json json = chunk_of(choice, std::move(nothing), Json(finish_reason(choice)));
+    json["timings"] = timings_json(choice.end);
+    add_warnings(json);
+    return data(json);
   }
-  Json json = chunk_of(choice, std::move(content), nullptr);
-  if (probable) {
-    json["choices"][0]["logprobs"] = logprobs_json(piece.logprobs, choice.logprob_characters);
+
+  std::string finish(const std::vector<Choice>& choices) override {
+    if (call_.style == CallStyle::native) return "";
+    std::string events;
+    if (call_.include_usage) {
+      Json json = frame(true);
+      json["choices"] = Json::array();
+      json["usage"] = usage_json(choices);
+      events = data(json);
+    }
+    return events + sent_event("[DONE]");
   }
-  return data(json);
-}
 
-std::string OpenAiWriter::end(const Choice& choice) {
-  if (call_.style == CallStyle::native) return data(native_end(choice));
-  Json nothing = call_.style == CallStyle::chat ? Json::object() : Json("");
-  Json json = chunk_of(choice, std::move(nothing), Json(finish_reason(choice)));
-  json["timings"] = timings_json(choice.end);
-  add_warnings(json);
-  return data(json);
-}
-
-Json OpenAiWriter::native_end(const Choice& choice) const {
-  const EngineReply& end = choice.end;
-  return {{"index", choice.index},
-          {"content", call_.stream ? "" : choice.content},
-          {"tokens", call_.return_tokens && !call_.stream ? Json(choice.tokens) : Json::array()},
-          {"stop", true},
-          {"model", model_.name},
-          {"stop_type", stop_type(choice)},
-          {"stopping_word", end.stop_string},
-          {"tokens_predicted", end.tokens.size()},
-          {"tokens_evaluated", call_.prompts[choice.prompt].size()},
-          {"tokens_cached", end.cached_tokens},
-          {"truncated", end.stopped == StopReason::context_full},
-          {"timings", timings_json(end)}};
-}
-
-Json OpenAiWriter::usage_json(const std::vector<Choice>& choices) const {
-  const TokenCounts counts = count_tokens(choices);
-  Json usage = {{"prompt_tokens", counts.prompt},
-                {"completion_tokens", counts.reply},
-                {"total_tokens", counts.prompt + counts.reply},
-                {"prompt_tokens_details", {{"cached_tokens", counts.cached}}}};
-  if (counts.reasoning > 0) {
-    usage["completion_tokens_details"] = Json::object({{"reasoning_tokens", counts.reasoning}});
+  std::string failed(const Error& error) override {
+    const std::string event = sent_event(error_json(500, error.what(), "", ""));
+    return call_.style == CallStyle::native ? event : event + sent_event("[DONE]");
   }
-  return usage;
-}
 
-std::string OpenAiWriter::finish(const std::vector<Choice>& choices) {
-  if (call_.style == CallStyle::native) return "";
-  std::string events;
-  if (call_.include_usage) {
-    Json json = frame(true);
-    json["choices"] = Json::array();
+  std::string whole(const std::vector<Choice>& choices) override {
+    if (call_.style == CallStyle::native) {
+      Json list = Json::array();
+      for (const Choice& choice : choices) {
+        Json one = native_end(choice);
+        if (call_.top_logprobs >= 0) {
+          one["completion_probabilities"] = logprobs_json(choice.logprobs, 0);
+        }
+        list.push_back(std::move(one));
+      }
+      return (choices.size() == 1 ? list[0] : list).dump_any();
+    }
+    Json json = frame(false), list = Json::array();
+    for (const Choice& choice : choices) list.push_back(whole_choice(choice));
+    json["choices"] = std::move(list);
     json["usage"] = usage_json(choices);
-    events = data(json);
+    add_warnings(json);
+    if (choices.size() == 1) json["timings"] = timings_json(choices[0].end);
+    return json.dump_any();
   }
-  return events + sent_event("[DONE]");
-}
 
-std::string OpenAiWriter::failed(const Error& error) {
-  const std::string event = sent_event(error_json(500, error.what(), "", ""));
-  return call_.style == CallStyle::native ? event : event + sent_event("[DONE]");
-}
+ private:
+  Json frame(bool chunk) const {
+    const bool chat = call_.style == CallStyle::chat;
+    const char* object =
+        chat ? (chunk ? "chat.completion.chunk" : "chat.completion") : "text_completion";
+    return {{"id", (chat ? "chatcmpl-" : "cmpl-") + id_},
+            {"object", object},
+            {"created", created_},
+            {"model", model_.name},
+            {"system_fingerprint", std::string("leq-") + kVersion}};
+  }
 
-Json OpenAiWriter::whole_choice(const Choice& choice) const {
-  Json json = {{"index", choice.index},
-               {"finish_reason", finish_reason(choice)},
-               {"logprobs", call_.top_logprobs >= 0 ? logprobs_json(choice.logprobs, 0) : Json()}};
-  if (call_.style == CallStyle::text) {
-    json["text"] = choice.content;
+  Json chunk_of(const Choice& choice, Json content, Json finish) const {
+    const bool chat = call_.style == CallStyle::chat;
+    Json one = {
+        {"index", choice.index}, {"finish_reason", std::move(finish)}, {"logprobs", nullptr}};
+    one[chat ? "delta" : "text"] = std::move(content);
+    Json json = frame(true);
+    json["choices"] = Json::array({std::move(one)});
+    // Only the last chunk of a stream has usage, but clients expect the member in all chunks.
+    if (call_.include_usage) json["usage"] = nullptr;
     return json;
   }
-  Json message = {{"role", "assistant"}, {"content", choice.content}, {"refusal", nullptr}};
-  if (!choice.reasoning.empty()) message["reasoning_content"] = choice.reasoning;
-  if (!choice.calls.empty()) {
-    Json calls = Json::array();
-    for (const Choice::Call& call : choice.calls) {
-      calls.push_back({{"id", call.id},
-                       {"type", "function"},
-                       {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
-    }
-    message["tool_calls"] = std::move(calls);
-    if (choice.content.empty()) message["content"] = nullptr;
-  }
-  json["message"] = std::move(message);
-  return json;
-}
 
-std::string OpenAiWriter::whole(const std::vector<Choice>& choices) {
-  if (call_.style == CallStyle::native) {
-    Json list = Json::array();
-    for (const Choice& choice : choices) {
-      Json one = native_end(choice);
-      if (call_.top_logprobs >= 0) {
-        one["completion_probabilities"] = logprobs_json(choice.logprobs, 0);
+  Json whole_choice(const Choice& choice) const {
+    Json json = {
+        {"index", choice.index},
+        {"finish_reason", finish_reason(choice)},
+        {"logprobs", call_.top_logprobs >= 0 ? logprobs_json(choice.logprobs, 0) : Json()}};
+    if (call_.style == CallStyle::text) {
+      json["text"] = choice.content;
+      return json;
+    }
+    Json message = {{"role", "assistant"}, {"content", choice.content}, {"refusal", nullptr}};
+    if (!choice.reasoning.empty()) message["reasoning_content"] = choice.reasoning;
+    if (!choice.calls.empty()) {
+      Json calls = Json::array();
+      for (const Choice::Call& call : choice.calls) {
+        calls.push_back({{"id", call.id},
+                         {"type", "function"},
+                         {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
       }
+      message["tool_calls"] = std::move(calls);
+      if (choice.content.empty()) message["content"] = nullptr;
+    }
+    json["message"] = std::move(message);
+    return json;
+  }
+
+  Json native_end(const Choice& choice) const {
+    const EngineReply& end = choice.end;
+    return {{"index", choice.index},
+            {"content", call_.stream ? "" : choice.content},
+            {"tokens", call_.return_tokens && !call_.stream ? Json(choice.tokens) : Json::array()},
+            {"stop", true},
+            {"model", model_.name},
+            {"stop_type", stop_type(choice)},
+            {"stopping_word", end.stop_string},
+            {"tokens_predicted", end.tokens.size()},
+            {"tokens_evaluated", call_.prompts[choice.prompt].size()},
+            {"tokens_cached", end.cached_tokens},
+            {"truncated", end.stopped == StopReason::context_full},
+            {"timings", timings_json(end)}};
+  }
+
+  Json usage_json(const std::vector<Choice>& choices) const {
+    const TokenCounts counts = count_tokens(choices);
+    Json usage = {{"prompt_tokens", counts.prompt},
+                  {"completion_tokens", counts.reply},
+                  {"total_tokens", counts.prompt + counts.reply},
+                  {"prompt_tokens_details", {{"cached_tokens", counts.cached}}}};
+    if (counts.reasoning > 0) {
+      usage["completion_tokens_details"] = Json::object({{"reasoning_tokens", counts.reasoning}});
+    }
+    return usage;
+  }
+
+  Json logprobs_json(const std::vector<TokenLogprobs>& tokens, std::int64_t offset) const {
+    if (call_.style == CallStyle::text) return text_logprobs(tokens, offset);
+    Json list = Json::array();
+    for (const TokenLogprobs& token : tokens) {
+      Json one = token_json(token), top = Json::array();
+      for (const TokenLogprob& other : token.top) top.push_back(token_json(other));
+      one["top_logprobs"] = std::move(top);
       list.push_back(std::move(one));
     }
-    return (choices.size() == 1 ? list[0] : list).dump_any();
+    if (call_.style == CallStyle::native) return list;
+    return {{"content", std::move(list)}, {"refusal", nullptr}};
   }
-  Json json = frame(false), list = Json::array();
-  for (const Choice& choice : choices) list.push_back(whole_choice(choice));
-  json["choices"] = std::move(list);
-  json["usage"] = usage_json(choices);
-  add_warnings(json);
-  if (choices.size() == 1) json["timings"] = timings_json(choices[0].end);
-  return json.dump_any();
-}
+
+  Json text_logprobs(const std::vector<TokenLogprobs>& tokens, std::int64_t offset) const {
+    Json texts = Json::array(), values = Json::array(), tops = Json::array(),
+         offsets = Json::array();
+    for (const TokenLogprobs& token : tokens) {
+      const std::string text = model_.tokenizer.token_bytes(token.id);
+      texts.push_back(shown_token(text));
+      values.push_back(logprob_json(token));
+      tops.push_back(std::isnan(token.logprob) ? Json() : tops_json(token.top));
+      offsets.push_back(offset);
+      offset += characters_begun(text);
+    }
+    return {{"tokens", std::move(texts)},
+            {"token_logprobs", std::move(values)},
+            {"top_logprobs", std::move(tops)},
+            {"text_offset", std::move(offsets)}};
+  }
+
+  Json token_json(const TokenLogprob& token) const {
+    const std::string text = model_.tokenizer.token_bytes(token.id);
+    Json json = {{"token", text}, {"logprob", logprob_json(token)}, {"bytes", bytes_json(text)}};
+    if (call_.style == CallStyle::native) json["id"] = token.id;
+    return json;
+  }
+
+  // Keys are made unique, because two tokens may have the same text.
+  Json tops_json(const std::vector<TokenLogprob>& top) const {
+    Json tops = Json::object();
+    for (const TokenLogprob& one : top) {
+      std::string key = shown_token(model_.tokenizer.token_bytes(one.id));
+      if (tops.contains(key)) key = "token_id:" + std::to_string(one.id);
+      tops[key] = logprob_json(one);
+    }
+    return tops;
+  }
+};
 
 }  // namespace
 

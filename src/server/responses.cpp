@@ -191,7 +191,18 @@ class ResponsesWriter : public ItemWriter {
     error_ = {{"code", "server_error"}, {"message", error.what()}};
     return events + event("response.failed", {{"response", response_json("failed")}});
   }
-  std::string whole(const std::vector<Choice>& choices) override;
+  std::string whole(const std::vector<Choice>& choices) override {
+    const Choice& choice = choices.front();
+    ChoicePiece all;
+    all.reasoning = choice.reasoning;
+    all.content = choice.content;
+    for (std::size_t i = 0; i < choice.calls.size(); ++i) {
+      all.calls.push_back({i, choice.calls[i].name, choice.calls[i].arguments});
+    }
+    (void)more(choice, all);
+    (void)end(choice);
+    return response_json(set_end(choices)).dump_any();
+  }
 
  private:
   // The current item.
@@ -200,15 +211,145 @@ class ResponsesWriter : public ItemWriter {
     std::string name, call_id;  // used only for a call
   };
 
-  std::string event(const std::string& type, Json members);
-  std::string item_event(const std::string& type, Json members, bool with_part);
-  std::string open(const Choice::Call* call) override;
-  std::string extend(const std::string& text) override;
-  std::string close(bool is_whole) override;
-  Json item_json(bool is_whole) const;
-  Json part_json(const std::string& text) const;
-  Json response_json(const std::string& status) const;
-  std::string set_end(const std::vector<Choice>& choices);
+  std::string event(const std::string& type, Json members) {
+    members["type"] = type;
+    members["sequence_number"] = events_++;
+    return sent_event(type, members.dump_any());
+  }
+
+  // An event for the current item and its only part.
+  std::string item_event(const std::string& type, Json members, bool with_part) {
+    members["item_id"] = item_.id;
+    members["output_index"] = output_.size();
+    if (with_part) members["content_index"] = 0;
+    return event(type, std::move(members));
+  }
+
+  std::string open(const Choice::Call* call) override {
+    item_.id = (kind_ == Kind::reasoning ? "rs_"
+                : kind_ == Kind::text    ? "msg_"
+                                         : "fc_") +
+               random_id();
+    if (call != nullptr) {
+      item_.name = call->name;
+      item_.call_id = call->id;
+    }
+    Json begun = item_json(true);
+    begun["status"] = "in_progress";
+    if (kind_ != Kind::call) begun["content"] = Json::array();
+    std::string events = event("response.output_item.added",
+                               {{"output_index", output_.size()}, {"item", std::move(begun)}});
+    if (kind_ == Kind::call) return events;
+    return events + item_event("response.content_part.added", {{"part", part_json("")}}, true);
+  }
+
+  std::string extend(const std::string& text) override {
+    item_.text += text;
+    Json members = {{"delta", text}};
+    if (kind_ == Kind::call) {
+      return item_event("response.function_call_arguments.delta", std::move(members), false);
+    }
+    if (kind_ == Kind::text) members["logprobs"] = Json::array();
+    return item_event(part_type() + ".delta", std::move(members), true);
+  }
+
+  std::string close(bool is_whole) override {
+    if (kind_ == Kind::none) return "";
+    std::string events;
+    if (kind_ == Kind::call) {
+      events = item_event("response.function_call_arguments.done",
+                          {{"arguments", item_.text}, {"name", item_.name}}, false);
+    } else {
+      Json done = {{"text", item_.text}};
+      if (kind_ == Kind::text) done["logprobs"] = Json::array();
+      events = item_event(part_type() + ".done", std::move(done), true);
+      events += item_event("response.content_part.done", {{"part", part_json(item_.text)}}, true);
+    }
+    Json item = item_json(is_whole);
+    events +=
+        event("response.output_item.done", {{"output_index", output_.size()}, {"item", item}});
+    output_.push_back(std::move(item));
+    item_ = {};
+    kind_ = Kind::none;
+    return events;
+  }
+
+  Json item_json(bool is_whole) const {
+    const char* status = is_whole ? "completed" : "incomplete";
+    if (kind_ == Kind::call) {
+      return {{"type", "function_call"}, {"id", item_.id},          {"call_id", item_.call_id},
+              {"name", item_.name},      {"arguments", item_.text}, {"status", status}};
+    }
+    Json content = Json::array({part_json(item_.text)});
+    if (kind_ == Kind::reasoning) {
+      return {{"type", "reasoning"},          {"id", item_.id},
+              {"summary", Json::array()},     {"content", std::move(content)},
+              {"encrypted_content", nullptr}, {"status", status}};
+    }
+    return {{"type", "message"},
+            {"id", item_.id},
+            {"role", "assistant"},
+            {"content", std::move(content)},
+            {"status", status}};
+  }
+
+  Json part_json(const std::string& text) const {
+    if (kind_ == Kind::reasoning) return {{"type", "reasoning_text"}, {"text", text}};
+    return {{"type", "output_text"},
+            {"text", text},
+            {"annotations", Json::array()},
+            {"logprobs", Json::array()}};
+  }
+
+  Json response_json(const std::string& status) const {
+    const JsonNode asked = call_.asked;
+    Json text = echoed(asked, "text", Json::object());
+    if (!text.is_object() || !text.contains("format")) {
+      text = {{"format", Json::object({{"type", "text"}})}};
+    }
+    Json json = {
+        {"id", "resp_" + id_},
+        {"object", "response"},
+        {"created_at", created_},
+        {"status", status},
+        {"error", error_},
+        {"incomplete_details", incomplete_},
+        {"instructions", echoed(asked, "instructions", nullptr)},
+        {"max_output_tokens", echoed(asked, "max_output_tokens", nullptr)},
+        {"metadata", echoed(asked, "metadata", Json::object())},
+        {"model", model_.name},
+        {"output", output_},
+        {"parallel_tool_calls", echoed(asked, "parallel_tool_calls", true)},
+        {"previous_response_id", nullptr},
+        {"reasoning", echoed(asked, "reasoning", {{"effort", nullptr}, {"summary", nullptr}})},
+        {"store", false},
+        {"temperature", static_cast<double>(call_.sampling.temperature)},
+        {"text", std::move(text)},
+        {"tool_choice", echoed(asked, "tool_choice", "auto")},
+        {"tools", echoed(asked, "tools", Json::array())},
+        {"top_p", static_cast<double>(call_.sampling.top_p)},
+        {"truncation", "disabled"},
+        {"usage", usage_}};
+    add_warnings(json);
+    return json;
+  }
+
+  // Returns the status of the response.
+  std::string set_end(const std::vector<Choice>& choices) {
+    const TokenCounts counts = count_tokens(choices);
+    usage_ = {{"input_tokens", counts.prompt},
+              {"input_tokens_details", {{"cached_tokens", counts.cached}}},
+              {"output_tokens", counts.reply},
+              {"output_tokens_details", {{"reasoning_tokens", counts.reasoning}}},
+              {"total_tokens", counts.prompt + counts.reply}};
+    const Choice& choice = choices.front();
+    if (choice.is_complete()) return "completed";
+    const std::string why =
+        choice.interruption.empty() ? "max_output_tokens" : std::string(choice.interruption);
+    incomplete_ = Json::object({{"reason", why}});
+    return "incomplete";
+  }
+
   // The prefix of the event types of a part.
   std::string part_type() const {
     return kind_ == Kind::reasoning ? "response.reasoning_text" : "response.output_text";
@@ -219,157 +360,6 @@ class ResponsesWriter : public ItemWriter {
   Json output_ = Json::array();  // completed items
   Json usage_, incomplete_, error_;
 };
-
-std::string ResponsesWriter::event(const std::string& type, Json members) {
-  members["type"] = type;
-  members["sequence_number"] = events_++;
-  return sent_event(type, members.dump_any());
-}
-
-// An event for the current item and its only part.
-std::string ResponsesWriter::item_event(const std::string& type, Json members, bool with_part) {
-  members["item_id"] = item_.id;
-  members["output_index"] = output_.size();
-  if (with_part) members["content_index"] = 0;
-  return event(type, std::move(members));
-}
-
-Json ResponsesWriter::part_json(const std::string& text) const {
-  if (kind_ == Kind::reasoning) return {{"type", "reasoning_text"}, {"text", text}};
-  return {{"type", "output_text"},
-          {"text", text},
-          {"annotations", Json::array()},
-          {"logprobs", Json::array()}};
-}
-
-Json ResponsesWriter::item_json(bool is_whole) const {
-  const char* status = is_whole ? "completed" : "incomplete";
-  if (kind_ == Kind::call) {
-    return {{"type", "function_call"}, {"id", item_.id},          {"call_id", item_.call_id},
-            {"name", item_.name},      {"arguments", item_.text}, {"status", status}};
-  }
-  Json content = Json::array({part_json(item_.text)});
-  if (kind_ == Kind::reasoning) {
-    return {{"type", "reasoning"},          {"id", item_.id},
-            {"summary", Json::array()},     {"content", std::move(content)},
-            {"encrypted_content", nullptr}, {"status", status}};
-  }
-  return {{"type", "message"},
-          {"id", item_.id},
-          {"role", "assistant"},
-          {"content", std::move(content)},
-          {"status", status}};
-}
-
-std::string ResponsesWriter::open(const Choice::Call* call) {
-  item_.id = (kind_ == Kind::reasoning ? "rs_"
-              : kind_ == Kind::text    ? "msg_"
-                                       : "fc_") +
-             random_id();
-  if (call != nullptr) {
-    item_.name = call->name;
-    item_.call_id = call->id;
-  }
-  Json begun = item_json(true);
-  begun["status"] = "in_progress";
-  if (kind_ != Kind::call) begun["content"] = Json::array();
-  std::string events = event("response.output_item.added",
-                             {{"output_index", output_.size()}, {"item", std::move(begun)}});
-  if (kind_ == Kind::call) return events;
-  return events + item_event("response.content_part.added", {{"part", part_json("")}}, true);
-}
-
-std::string ResponsesWriter::extend(const std::string& text) {
-  item_.text += text;
-  Json members = {{"delta", text}};
-  if (kind_ == Kind::call) {
-    return item_event("response.function_call_arguments.delta", std::move(members), false);
-  }
-  if (kind_ == Kind::text) members["logprobs"] = Json::array();
-  return item_event(part_type() + ".delta", std::move(members), true);
-}
-
-std::string ResponsesWriter::close(bool is_whole) {
-  if (kind_ == Kind::none) return "";
-  std::string events;
-  if (kind_ == Kind::call) {
-    events = item_event("response.function_call_arguments.done",
-                        {{"arguments", item_.text}, {"name", item_.name}}, false);
-  } else {
-    Json done = {{"text", item_.text}};
-    if (kind_ == Kind::text) done["logprobs"] = Json::array();
-    events = item_event(part_type() + ".done", std::move(done), true);
-    events += item_event("response.content_part.done", {{"part", part_json(item_.text)}}, true);
-  }
-  Json item = item_json(is_whole);
-  events += event("response.output_item.done", {{"output_index", output_.size()}, {"item", item}});
-  output_.push_back(std::move(item));
-  item_ = {};
-  kind_ = Kind::none;
-  return events;
-}
-
-Json ResponsesWriter::response_json(const std::string& status) const {
-  const JsonNode asked = call_.asked;
-  Json text = echoed(asked, "text", Json::object());
-  if (!text.is_object() || !text.contains("format")) {
-    text = {{"format", Json::object({{"type", "text"}})}};
-  }
-  Json json = {
-      {"id", "resp_" + id_},
-      {"object", "response"},
-      {"created_at", created_},
-      {"status", status},
-      {"error", error_},
-      {"incomplete_details", incomplete_},
-      {"instructions", echoed(asked, "instructions", nullptr)},
-      {"max_output_tokens", echoed(asked, "max_output_tokens", nullptr)},
-      {"metadata", echoed(asked, "metadata", Json::object())},
-      {"model", model_.name},
-      {"output", output_},
-      {"parallel_tool_calls", echoed(asked, "parallel_tool_calls", true)},
-      {"previous_response_id", nullptr},
-      {"reasoning", echoed(asked, "reasoning", {{"effort", nullptr}, {"summary", nullptr}})},
-      {"store", false},
-      {"temperature", static_cast<double>(call_.sampling.temperature)},
-      {"text", std::move(text)},
-      {"tool_choice", echoed(asked, "tool_choice", "auto")},
-      {"tools", echoed(asked, "tools", Json::array())},
-      {"top_p", static_cast<double>(call_.sampling.top_p)},
-      {"truncation", "disabled"},
-      {"usage", usage_}};
-  add_warnings(json);
-  return json;
-}
-
-// Returns the status of the response.
-std::string ResponsesWriter::set_end(const std::vector<Choice>& choices) {
-  const TokenCounts counts = count_tokens(choices);
-  usage_ = {{"input_tokens", counts.prompt},
-            {"input_tokens_details", {{"cached_tokens", counts.cached}}},
-            {"output_tokens", counts.reply},
-            {"output_tokens_details", {{"reasoning_tokens", counts.reasoning}}},
-            {"total_tokens", counts.prompt + counts.reply}};
-  const Choice& choice = choices.front();
-  if (choice.is_complete()) return "completed";
-  const std::string why =
-      choice.interruption.empty() ? "max_output_tokens" : std::string(choice.interruption);
-  incomplete_ = Json::object({{"reason", why}});
-  return "incomplete";
-}
-
-std::string ResponsesWriter::whole(const std::vector<Choice>& choices) {
-  const Choice& choice = choices.front();
-  ChoicePiece all;
-  all.reasoning = choice.reasoning;
-  all.content = choice.content;
-  for (std::size_t i = 0; i < choice.calls.size(); ++i) {
-    all.calls.push_back({i, choice.calls[i].name, choice.calls[i].arguments});
-  }
-  (void)more(choice, all);
-  (void)end(choice);
-  return response_json(set_end(choices)).dump_any();
-}
 
 }  // namespace
 

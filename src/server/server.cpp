@@ -50,22 +50,6 @@ class SiteExchange : public HttpExchange {
   bool begun_ = false;
 };
 
-// Returns the memory of a large request to the system, because each worker has a malloc arena of
-// its own that would retain it.
-class MemoryReturned {
- public:
-  explicit MemoryReturned(std::size_t body_bytes) : body_bytes_(body_bytes) {}
-  ~MemoryReturned() {
-    if (body_bytes_ >= kLargeBody) malloc_trim(0);
-  }
-  MemoryReturned(const MemoryReturned&) = delete;
-  MemoryReturned& operator=(const MemoryReturned&) = delete;
-
- private:
-  static constexpr std::size_t kLargeBody = 256 << 10;
-  std::size_t body_bytes_;
-};
-
 // The path in the form used by the table of routes.
 std::string_view pattern_of(const HttpRequest& request) {
   if (request.path.starts_with(kModelPath)) return "/v1/models/NAME";
@@ -380,7 +364,6 @@ const Server::Route& Server::route_of(const HttpRequest& request) {
 }
 
 void Server::answer(HttpExchange& exchange) {
-  const MemoryReturned returned(exchange.request().body.size());
   SiteExchange site(exchange, site_headers(exchange.request(), options_.access));
   try {
     answer_checked(site);
@@ -389,6 +372,10 @@ void Server::answer(HttpExchange& exchange) {
     const bool is_message = exchange.request().path.starts_with("/v1/messages");
     site.reply(is_message ? anthropic_form(error_reply(error)) : error_reply(error));
   }
+  // Returns the memory of a large request to the system, because each worker has a malloc arena of
+  // its own that would retain it.
+  constexpr std::size_t kLargeBody = 256 << 10;
+  if (exchange.request().body.size() >= kLargeBody) malloc_trim(0);
 }
 
 std::optional<HttpReply> Server::check_head(const HttpRequest& request) const {
