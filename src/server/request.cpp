@@ -609,11 +609,8 @@ std::vector<std::vector<Token>> read_prompts(JsonNode body, std::string_view nam
       (found.is_array() && found.size() == 0)) {
     field_error(name, kExpected, found);
   }
-  bool is_list = false, has_ids = false;
-  for (const JsonNode one : found) {
-    is_list |= one.is_array();
-    has_ids |= one.is_number();
-  }
+  bool has_ids = false;
+  for (const JsonNode one : found) has_ids |= one.is_number();
   // An array of texts is several prompts; an array that contains ids is a single prompt.
   if (found.is_string() || has_ids) return {read_prompt(found, name, model)};
   if (found.size() > most) {
