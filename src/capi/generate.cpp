@@ -405,10 +405,7 @@ std::vector<float> embedding(leq_session& session, std::span<const Token> tokens
                                             " tokens does not fit a context of " +
                                             std::to_string(session.context()));
   }
-  session.with_engine([&](EngineThread& engine) {
-    engine.with_idle_sequence([&](Engine& one) { one.embed_chunk(text); });
-    while (!text.done()) engine.between_steps([&](Engine& one) { one.embed_chunk(text); });
-  });
+  session.with_engine([&](EngineThread& engine) { feed_text(engine, text); });
   return std::move(text.mean);
 }
 

@@ -243,10 +243,7 @@ class Generation {
   // The first token has no context, so its log probability is NaN.
   std::vector<TokenLogprobs> prompt_logprobs(const std::vector<Token>& prompt) {
     EmbeddedText text = {.tokens = prompt, .top = call_.top_logprobs};
-    engine_.with_idle_sequence([&](Engine& engine) { engine.embed_chunk(text); });
-    while (!text.done()) {
-      engine_.between_steps([&](Engine& engine) { engine.embed_chunk(text); });
-    }
+    feed_text(engine_, text);
     TokenLogprobs first;
     first.id = prompt.front();
     first.logprob = std::numeric_limits<float>::quiet_NaN();
@@ -288,6 +285,11 @@ void answer_generation(HttpExchange& exchange, GenerationCall call, const ApiMod
                    "context_length_exceeded");
   }
   Generation(exchange, std::move(call), model, engine).answer(times);
+}
+
+void feed_text(EngineThread& engine, EmbeddedText& text) {
+  engine.with_idle_sequence([&](Engine& one) { one.embed_chunk(text); });
+  while (!text.done()) engine.between_steps([&](Engine& one) { one.embed_chunk(text); });
 }
 
 }  // namespace leq

@@ -192,10 +192,7 @@ std::vector<float> ModelApi::embed(const std::vector<Token>& tokens,
                    "context_length_exceeded");
   }
   EmbeddedText text = {.tokens = tokens};
-  engine_.with_idle_sequence([&](Engine& engine) { engine.embed_chunk(text); });
-  while (!text.done()) {
-    engine_.between_steps([&](Engine& engine) { engine.embed_chunk(text); });
-  }
+  feed_text(engine_, text);
   return std::move(text.mean);
 }
 

@@ -161,4 +161,7 @@ struct ReplyTimes {
 void answer_generation(HttpExchange& exchange, GenerationCall call, const ApiModel& model,
                        EngineThread& engine, const ReplyTimes& times);
 
+// Feeds a text for its embedding or log probabilities, in steps between those of the replies.
+void feed_text(EngineThread& engine, EmbeddedText& text);
+
 }  // namespace leq
