@@ -9,7 +9,6 @@
 #include "model/linear_sites.h"
 #include "model/rope.h"
 #include "tensor/pack.h"
-#include "tensor/unpack.cpp"
 
 namespace leq::capi {
 namespace {
