@@ -16,13 +16,13 @@ struct UserText {
 };
 
 constexpr std::array<UserText, 21> kTexts = {{
-    {"src/server/page/page.html", "Leave a field empty to use the server's default."},
-    {"src/server/page/page.js", "Max tokens"},
-    {"src/server/page/store.js", "Browser storage is full; delete some conversations to save new"},
-    {"src/server/api.cpp", "unknown path "},
-    {"src/server/api.cpp", " is not allowed for "},
+    {"web/page.html", "Leave a field empty to use the server's default."},
+    {"web/page.js", "Max tokens"},
+    {"web/store.js", "Browser storage is full; delete some conversations to save new"},
+    {"src/server/server.cpp", "unknown path "},
+    {"src/server/server.cpp", " is not allowed for "},
     {"src/base/json.cpp", "duplicate key "},
-    {"src/server/api_fields.cpp", "the request body is empty; expected a JSON object"},
+    {"src/server/fields.cpp", "the request body is empty; expected a JSON object"},
     {"tools/server/leq_server.cpp", "warning: no API key: anyone who can reach "},
     {"tools/server/leq_server.cpp", " parallel sequences, "},
     {"tools/server/leq_server.cpp", "shutting down: waiting up to "},

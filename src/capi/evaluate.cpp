@@ -1,5 +1,4 @@
-// Perplexity and KL divergence; each run opens sessions of its own.
-
+// Perplexity and KL divergence, where each run opens sessions of its own; and quantization.
 #include "base/file.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
@@ -123,45 +122,7 @@ leq_divergence_result divergence(const Model& base, const Model& model, std::str
   return result;
 }
 
-}  // namespace
-}  // namespace leq::capi
-
-using namespace leq::capi;
-
-extern "C" {
-
-leq_status leq_perplexity(leq_model* model, const char* text, size_t bytes,
-                          const leq_perplexity_options* options, leq_perplexity_result* result,
-                          leq_error* error) {
-  return guarded(error, [&] {
-    require_use(result != nullptr, "result is NULL");
-    check_struct_size(result->size, "leq_perplexity_result");
-    const auto known = options_of(options, "leq_perplexity_options");
-    give(perplexity(model_of(model).file(), text_argument(text, bytes, "text"), known), result,
-         "leq_perplexity_result");
-  });
-}
-
-leq_status leq_divergence(leq_model* base, leq_model* model, const char* text, size_t bytes,
-                          const leq_perplexity_options* options, leq_divergence_result* result,
-                          leq_error* error) {
-  return guarded(error, [&] {
-    require_use(result != nullptr, "result is NULL");
-    check_struct_size(result->size, "leq_divergence_result");
-    const auto known = options_of(options, "leq_perplexity_options");
-    give(divergence(model_of(base).file(), model_of(model).file(),
-                    text_argument(text, bytes, "text"), known),
-         result, "leq_divergence_result");
-  });
-}
-
-}  // extern "C"
-
-namespace leq::capi {
-
 // Quantizes a checkpoint to a .leq file, with the most used settings of leq-quantize.
-
-namespace {
 
 std::string type_of_method(const std::string& method) {
   std::string names;
@@ -291,12 +252,38 @@ leq_quantize_result quantize(const char* checkpoint, const char* output,
 }  // namespace
 }  // namespace leq::capi
 
+using namespace leq::capi;
+
 extern "C" {
+
+leq_status leq_perplexity(leq_model* model, const char* text, size_t bytes,
+                          const leq_perplexity_options* options, leq_perplexity_result* result,
+                          leq_error* error) {
+  return guarded(error, [&] {
+    require_use(result != nullptr, "result is NULL");
+    check_struct_size(result->size, "leq_perplexity_result");
+    const auto known = options_of(options, "leq_perplexity_options");
+    give(perplexity(model_of(model).file(), text_argument(text, bytes, "text"), known), result,
+         "leq_perplexity_result");
+  });
+}
+
+leq_status leq_divergence(leq_model* base, leq_model* model, const char* text, size_t bytes,
+                          const leq_perplexity_options* options, leq_divergence_result* result,
+                          leq_error* error) {
+  return guarded(error, [&] {
+    require_use(result != nullptr, "result is NULL");
+    check_struct_size(result->size, "leq_divergence_result");
+    const auto known = options_of(options, "leq_perplexity_options");
+    give(divergence(model_of(base).file(), model_of(model).file(),
+                    text_argument(text, bytes, "text"), known),
+         result, "leq_divergence_result");
+  });
+}
 
 leq_status leq_quantize(const char* checkpoint, const char* output,
                         const leq_quantize_options* options, leq_quantize_result* result,
                         leq_error* error) {
-  using namespace leq::capi;
   return guarded(error, [&] {
     require_use(checkpoint != nullptr && output != nullptr, "checkpoint or output is NULL");
     if (result != nullptr) check_struct_size(result->size, "leq_quantize_result");

@@ -1,16 +1,19 @@
-// Low-level evaluation: feeding tokens, reading logits, sampling.
+// Low-level evaluation: feeding tokens, reading logits, sampling; and receipts, which are checked
+// by feeding a reply again.
 #include <algorithm>
+#include <filesystem>
 
+#include "base/version.h"
 #include "capi/internal.h"
+#include "engine/receipt.h"
 #include "sampling/sampler.h"
-#include "server/api_fields.h"
 
 namespace leq::capi {
 namespace {
 
 constexpr std::int32_t kSequence = 0;
 
-void check_feed(const LiveSession& session, std::span<const Token> tokens, std::size_t fed) {
+void check_feed(const leq_session& session, std::span<const Token> tokens, std::size_t fed) {
   require_use(!tokens.empty(), "count is 0");
   const std::int64_t vocab = session.model().config().vocab;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -56,7 +59,7 @@ void cut(Session& session, std::vector<Token>& fed, std::size_t position) {
   fed.resize(static_cast<std::size_t>(left));
 }
 
-std::unique_ptr<leq_logits> feed(LiveSession& session, std::span<const Token> tokens,
+std::unique_ptr<leq_logits> feed(leq_session& session, std::span<const Token> tokens,
                                  std::int32_t which) {
   auto logits = std::make_unique<leq_logits>();
   logits->columns = static_cast<std::size_t>(session.model().config().vocab);
@@ -95,11 +98,76 @@ Token draw(const OpenModel& model, std::span<const float> row, std::span<const T
   return token;
 }
 
-bool is_logits(const leq_logits* logits) {
-  return logits != nullptr && logits->kind == HandleKind::logits;
+constexpr const char* kSource = "the receipt";
+
+ReceiptOwner owner_of(leq_session& session) {
+  const RunLimits& limits = session.session().limits();
+  return {session.model().file().fingerprint(), limits.key_type, limits.value_type};
+}
+
+void require_same_owner(leq_session& session, const Receipt& receipt) {
+  const RunLimits& limits = session.session().limits();
+  require(receipt.owner.model == session.model().file().fingerprint(), kSource,
+          ": is of another model, '", receipt.model, "', not of ", session.model().file().name());
+  require(receipt.owner == owner_of(session) && receipt.kv_sinks == limits.kv_sinks &&
+              receipt.kv_recent == limits.kv_recent && receipt.kv_layers == limits.kv_layers,
+          kSource, ": was made with other KV types than the session's");
+  const auto tokens = std::ssize(receipt.prompt) + std::ssize(receipt.tokens);
+  if (tokens <= session.context()) return;
+  throw StatusError(LEQ_CONTEXT_FULL, std::string(kSource) + ": " + std::to_string(tokens) +
+                                          " tokens do not fit a context of " +
+                                          std::to_string(session.context()));
+}
+
+leq_receipt_check check(leq_session& session, std::string_view text) {
+  const Receipt receipt = parse_receipt(text, kSource);
+  require_same_owner(session, receipt);
+  std::optional<ReceiptDifference> difference;
+  session.with_tokens([&](std::vector<Token>& fed) {
+    session.session().state().drop(0);
+    fed.clear();
+    difference = check_receipt(session.session(), session.model().tokenizer(), receipt, kSource);
+    session.session().state().drop(0);
+  });
+  leq_receipt_check result = {};
+  result.same = difference ? 0 : 1;
+  result.found = result.expected = kNoToken;
+  if (!difference) return result;
+  result.place = difference->place;
+  result.logits = difference->logits ? 1 : 0;
+  result.found = difference->written;
+  result.expected = difference->expected;
+  return result;
 }
 
 }  // namespace
+
+void require_receipts(leq_session& session) {
+  require(session.session().transformer().online().empty(), ErrorKind::bad_setting,
+          "receipts: this model's activations remember how a prompt was fed (act online), so that "
+          "its replies cannot be generated again");
+}
+
+std::string receipt_of(leq_session& session, const DrawSettings& settings,
+                       std::span<const Token> prompt, const EngineReply& reply,
+                       const std::vector<std::uint64_t>& digests) {
+  const RunLimits& limits = session.session().limits();
+  return receipt_text(
+      {.model = std::filesystem::path(session.model().file().name()).filename().string(),
+       .version = kVersion,
+       .owner = owner_of(session),
+       .kv_sinks = limits.kv_sinks,
+       .kv_recent = limits.kv_recent,
+       .kv_layers = limits.kv_layers,
+       .prompt = {prompt.begin(), prompt.end()},
+       .sampling = settings.sampling,
+       .banned = settings.banned,
+       .end_tokens = settings.stop.end_tokens,
+       .tokens = reply.tokens,
+       .ended = reply.stopped == StopReason::end_token,
+       .digests = digests});
+}
+
 }  // namespace leq::capi
 
 using namespace leq;
@@ -119,14 +187,13 @@ leq_status leq_feed(leq_session* session, const leq_token* tokens, size_t count,
 }
 
 size_t leq_position(const leq_session* session) {
-  const bool is_one = session != nullptr && session->kind == HandleKind::session;
-  return is_one ? session->live.fed_tokens() : 0;
+  return is_valid(session) ? session->fed_tokens() : 0;
 }
 
 leq_status leq_rewind(leq_session* session, size_t position, size_t* left, leq_error* error) {
   if (left != nullptr) *left = 0;
   return guarded(error, [&] {
-    LiveSession& live = session_of(session);
+    leq_session& live = session_of(session);
     live.with_tokens([&](std::vector<Token>& fed) {
       if (position > fed.size()) {
         misuse("position " + std::to_string(position) + ": " + std::to_string(fed.size()) +
@@ -150,14 +217,22 @@ leq_status leq_sample(const leq_model* model, const float* row, size_t columns,
 }
 
 const float* leq_logits_data(const leq_logits* logits) {
-  return is_logits(logits) ? logits->numbers.data() : nullptr;
+  return is_valid(logits) ? logits->numbers.data() : nullptr;
 }
-size_t leq_logits_rows(const leq_logits* logits) { return is_logits(logits) ? logits->rows : 0; }
+size_t leq_logits_rows(const leq_logits* logits) { return is_valid(logits) ? logits->rows : 0; }
 size_t leq_logits_columns(const leq_logits* logits) {
-  return is_logits(logits) ? logits->columns : 0;
+  return is_valid(logits) ? logits->columns : 0;
 }
-void leq_logits_free(leq_logits* logits) {
-  if (is_logits(logits)) delete logits;
+void leq_logits_free(leq_logits* logits) { close_handle(logits); }
+
+leq_status leq_check_receipt(leq_session* session, const char* receipt, size_t bytes,
+                             leq_receipt_check* result, leq_error* error) {
+  return guarded(error, [&] {
+    require_use(result != nullptr, "result is NULL");
+    check_struct_size(result->size, "leq_receipt_check");
+    give(check(session_of(session), text_argument(receipt, bytes, "receipt")), result,
+         "leq_receipt_check");
+  });
 }
 
 }  // extern "C"

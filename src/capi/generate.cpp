@@ -1,3 +1,4 @@
+// Sessions, replies to token prompts, embeddings, saved states, and requests in JSON.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,9 +11,6 @@
 #include "engine/engine.h"
 #include "runtime/runtime.h"
 #include "sampling/settings.h"
-#include "server/api_fields.h"
-#include "server/api_model.h"
-#include "server/call_settings.h"
 
 namespace leq::capi {
 namespace {
@@ -22,13 +20,6 @@ constexpr std::array<std::string_view, 9> kOthers = {
     "ignore_eos",   "max_tokens",   "max_completion_tokens",
     "mirostat_tau", "mirostat_eta", "n_predict"};
 
-bool is_known(std::string_view name) {
-  return std::ranges::find(kOthers, name) != kOthers.end() ||
-         std::ranges::any_of(kSamplingKnobs, [&](const SamplingKnob& knob) {
-           return name == knob.name || (!knob.config_key.empty() && name == knob.config_key);
-         });
-}
-
 }  // namespace
 
 DrawSettings read_settings(const char* json, const ApiModel& model) {
@@ -37,7 +28,13 @@ DrawSettings read_settings(const char* json, const ApiModel& model) {
   const JsonNode body = tree;
   // Unknown names are errors, because a misspelled setting would otherwise be silently ignored.
   for (const JsonNode one : body) {
-    if (!is_known(one.key())) field_error(printable(one.key()), "is no setting of a reply");
+    const std::string_view name = one.key();
+    const bool is_known =
+        std::ranges::find(kOthers, name) != kOthers.end() ||
+        std::ranges::any_of(kSamplingKnobs, [&](const SamplingKnob& knob) {
+          return name == knob.name || (!knob.config_key.empty() && name == knob.config_key);
+        });
+    if (!is_known) field_error(printable(name), "is no setting of a reply");
   }
   DrawSettings settings;
   settings.sampling = read_sampling(body, model, settings.has_seed);
@@ -70,13 +67,14 @@ void choose_drafts(const leq_session_options& options, const Model& model,
 
 }  // namespace
 
-OpenModel::OpenModel(const std::string& path, const LoadOptions& options)
-    : model_(path, options), chat_(chat_template_of(model_, "", chat_error_)) {}
+OpenModel::OpenModel(const std::string& path, const LoadOptions& options) : model_(path, options) {
+  if (model_.has_tokenizer()) api_.emplace(api_model_of(model_));
+}
 
 ApiModel OpenModel::api(std::int64_t slots) const {
-  ApiModel api = api_model_of(model_, chat_ ? &*chat_ : nullptr, chat_error_, true);
+  (void)model_.tokenizer();  // throws if there is none
+  ApiModel api = *api_;
   api.slots = slots;
-  api.grammars = &grammars_;
   api.sampling = choose_sampling({}, model_.generation().sampling).settings;
   return api;
 }
@@ -117,7 +115,12 @@ SessionRequest session_request(const leq_session_options& options, const Model& 
   return request;
 }
 
-LiveSession::LiveSession(std::shared_ptr<const OpenModel> model, const SessionRequest& request)
+}  // namespace leq::capi
+
+using namespace leq;
+using namespace leq::capi;
+
+leq_session::leq_session(std::shared_ptr<const OpenModel> model, const SessionRequest& request)
     : model_(std::move(model)),
       runtime_(
           open_runtime({.model = {model_, &model_->file()},
@@ -133,42 +136,38 @@ LiveSession::LiveSession(std::shared_ptr<const OpenModel> model, const SessionRe
           " 1");
 }
 
-EngineThread& LiveSession::enter_engine() {
-  const std::lock_guard lock(mutex_);
-  if (!engine_) {
-    empty_caches();
-    fed_.clear();
-    engine_ =
-        std::make_unique<EngineThread>(session(), model().tokenizer(), options_, kMostReplies);
-  }
-  ++users_;
-  return *engine_;
-}
-
-void LiveSession::empty_caches() {
+void leq_session::empty_caches() {
   for (Session* each : {runtime_.session.get(), runtime_.draft_session.get()}) {
     if (each == nullptr) continue;
     for (int i = 0; i < each->limits().sequences; ++i) each->state().drop(i);
   }
 }
 
-void LiveSession::leave_engine() {
-  const std::lock_guard lock(mutex_);
-  --users_;
-}
-
-void LiveSession::with_engine(const std::function<void(EngineThread&)>& work) {
-  EngineThread& engine = enter_engine();
+void leq_session::with_engine(const std::function<void(EngineThread&)>& work) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!engine_) {
+      empty_caches();
+      fed_.clear();
+      engine_ =
+          std::make_unique<EngineThread>(session(), model().tokenizer(), options_, kMostReplies);
+    }
+    ++users_;
+  }
+  const auto leave = [&] {
+    const std::lock_guard lock(mutex_);
+    --users_;
+  };
   try {
-    work(engine);
+    work(*engine_);
   } catch (...) {
-    leave_engine();
+    leave();
     throw;
   }
-  leave_engine();
+  leave();
 }
 
-void LiveSession::with_tokens(const std::function<void(std::vector<Token>&)>& work) {
+void leq_session::with_tokens(const std::function<void(std::vector<Token>&)>& work) {
   const std::lock_guard lock(mutex_);
   require_use(users_ == 0,
               "another thread writes replies on this session: feed tokens on one of "
@@ -180,22 +179,16 @@ void LiveSession::with_tokens(const std::function<void(std::vector<Token>&)>& wo
   work(fed_);
 }
 
-std::size_t LiveSession::fed_tokens() const {
+std::size_t leq_session::fed_tokens() const {
   const std::lock_guard lock(mutex_);
   return fed_.size();
 }
 
-// Sessions, replies to token prompts, embeddings, and prompts in files.
-
+namespace leq::capi {
 namespace {
 
 // Interval at which a waiting caller's callback and cancel handle are polled.
 constexpr double kPollSeconds = 0.05;
-
-std::uint64_t random_seed() {
-  std::random_device device;
-  return device();  // 32 bits, as in the tools: easy to retype
-}
 
 // Settings shared by all replies of a call.
 struct ReplySettings : DrawSettings {
@@ -209,26 +202,18 @@ ReplySettings reply_settings(const leq_generate_options& options, const ApiModel
   wanted.receipts = options.receipts != 0;
   require(!wanted.receipts || options.grammar == nullptr, ErrorKind::bad_setting,
           "receipts: hold no grammar, without which a reply cannot be generated again");
-  if (!wanted.has_seed) wanted.sampling.seed = random_seed();
+  // 32 bits, as in the tools: easy to retype.
+  if (!wanted.has_seed) wanted.sampling.seed = std::random_device()();
   require(options.max_tokens >= 0, marked_field("max_tokens"), ' ', options.max_tokens,
           ": expected 0 (no limit) or more");
   if (options.max_tokens > 0) wanted.stop.max_tokens = options.max_tokens;
   if (options.grammar != nullptr) {
-    check_handle(options.grammar, HandleKind::grammar, "grammar");
-    wanted.grammar = options.grammar->grammar;
+    wanted.grammar = checked(options.grammar, "grammar").grammar;
   }
   require(options.logprobs >= 0 && options.logprobs <= api.most_logprobs, ErrorKind::bad_setting,
           "logprobs ", options.logprobs, ": expected 0 to ", api.most_logprobs);
   if (options.logprobs > 0) wanted.logprobs = options.logprobs;
   return wanted;
-}
-
-void check_prompt_fits(std::span<const Token> prompt, std::int64_t context, std::size_t index) {
-  if (std::ssize(prompt) < context) return;
-  throw StatusError(LEQ_CONTEXT_FULL,
-                    "prompts[" + std::to_string(index) + "] has " + std::to_string(prompt.size()) +
-                        " tokens, which leaves no room for a reply in a context of " +
-                        std::to_string(context) + "; open the session with a larger context");
 }
 
 // Storage of one reply that a leq_reply refers to.
@@ -255,9 +240,9 @@ struct KeptReply {
 }  // namespace
 }  // namespace leq::capi
 
-struct leq_replies : leq::capi::Handle {
-  explicit leq_replies(std::size_t count) : Handle(leq::capi::HandleKind::replies), all(count) {}
-  std::vector<leq::capi::KeptReply> all;
+struct leq_replies : HandleOf<HandleKind::replies> {
+  explicit leq_replies(std::size_t count) : all(count) {}
+  std::vector<KeptReply> all;
   std::size_t top = 0;
   std::uint64_t seed = 0;
 };
@@ -357,15 +342,19 @@ std::vector<std::span<const Token>> prompts_of(const leq_token* const* prompts,
   std::vector<std::span<const Token>> all;
   for (std::size_t i = 0; i < count; ++i) {
     all.push_back(tokens_argument(prompts[i], counts[i]));
-    check_prompt_fits(all.back(), context, i);
+    if (std::ssize(all.back()) < context) continue;
+    throw StatusError(LEQ_CONTEXT_FULL,
+                      "prompts[" + std::to_string(i) + "] has " + std::to_string(counts[i]) +
+                          " tokens, which leaves no room for a reply in a context of " +
+                          std::to_string(context) + "; open the session with a larger context");
   }
   return all;
 }
 
-void generate(LiveSession& session, std::span<const std::span<const Token>> prompts,
+void generate(leq_session& session, std::span<const std::span<const Token>> prompts,
               const leq_generate_options& options, leq_replies& replies) {
   check_cancel(options.cancel);
-  const ApiModel api = session.opened().api(session.session().limits().sequences);
+  const ApiModel api = session.api();
   const ReplySettings wanted = reply_settings(options, api);
   if (wanted.receipts) require_receipts(session);
   replies.top = static_cast<std::size_t>(options.logprobs);
@@ -377,12 +366,6 @@ void generate(LiveSession& session, std::span<const std::span<const Token>> prom
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     KeptReply& kept = replies.all[i];
     kept.receipt = receipt_of(session, wanted, prompts[i], kept.reply, kept.digests);
-  }
-}
-
-void throw_first_error(const leq_replies& replies) {
-  for (const KeptReply& kept : replies.all) {
-    if (kept.reply.error) throw *kept.reply.error;
   }
 }
 
@@ -414,7 +397,7 @@ leq_reply reply_of(const KeptReply& kept, const leq_replies& replies) {
   return reply;
 }
 
-std::vector<float> embedding(LiveSession& session, std::span<const Token> tokens) {
+std::vector<float> embedding(leq_session& session, std::span<const Token> tokens) {
   EmbeddedText text = {.tokens = {tokens.begin(), tokens.end()}};
   require(!tokens.empty(), "tokens: an embedding needs one or more");
   if (std::ssize(tokens) > session.context()) {
@@ -422,14 +405,11 @@ std::vector<float> embedding(LiveSession& session, std::span<const Token> tokens
                                             " tokens does not fit a context of " +
                                             std::to_string(session.context()));
   }
-  session.with_engine([&](EngineThread& engine) {
-    engine.with_idle_sequence([&](Engine& one) { one.embed_chunk(text); });
-    while (!text.done()) engine.between_steps([&](Engine& one) { one.embed_chunk(text); });
-  });
+  session.with_engine([&](EngineThread& engine) { feed_text(engine, text); });
   return std::move(text.mean);
 }
 
-std::size_t save_state(LiveSession& session, std::span<const Token> tokens, const char* path) {
+std::size_t save_state(leq_session& session, std::span<const Token> tokens, const char* path) {
   SavedPrefix saved;
   session.with_engine([&](EngineThread& engine) {
     engine.with_idle_sequence([&](Engine& one) { saved = one.save_prefix(tokens); });
@@ -440,7 +420,7 @@ std::size_t save_state(LiveSession& session, std::span<const Token> tokens, cons
   return saved.tokens.size();
 }
 
-std::size_t load_state(LiveSession& session, const char* path) {
+std::size_t load_state(leq_session& session, const char* path) {
   const PrefixFile file(path);
   const std::string reason = file->reason_against(prefix_owner(session.model(), session.session()));
   require(reason.empty(), path, ": ", reason);
@@ -460,11 +440,93 @@ std::size_t load_state(LiveSession& session, const char* path) {
   return tokens;
 }
 
+// Requests in the JSON of the OpenAI API, answered as by leq-server but without a server.
+
+constexpr std::string_view kData = "data: ";
+constexpr std::string_view kDone = "[DONE]";
+
+// Passes a reply or the events of a stream to the caller of a C function.
+class CallExchange : public HttpExchange {
+ public:
+  explicit CallExchange(const leq_request_options& options) : options_(options) {}
+
+  const HttpRequest& request() const override { return request_; }
+  void reply(const HttpReply& reply) override { reply_ = reply.body; }
+  bool begin_stream(const HttpReply&) override { return client_is_there(); }
+  bool write(std::string_view piece) override {
+    held_ += piece;
+    for (std::size_t end; (end = held_.find("\n\n")) != std::string::npos;) {
+      send(std::string_view(held_).substr(0, end));
+      held_.erase(0, end + 2);
+    }
+    return client_is_there();
+  }
+  bool end_stream() override { return !ended_; }
+  bool client_is_there() override {
+    ended_ = ended_ || is_cancelled(options_.cancel) || call(nullptr, 0);
+    return !ended_;
+  }
+
+  const std::string& reply() const { return reply_; }
+  bool ended_by_caller() const { return ended_; }
+
+ private:
+  void send(std::string_view event) {
+    if (ended_ || !event.starts_with(kData)) return;
+    event.remove_prefix(kData.size());
+    if (event != kDone) ended_ = call(std::string(event).c_str(), event.size());
+  }
+  bool call(const char* json, std::size_t bytes) {
+    return options_.on_event != nullptr && options_.on_event(options_.user, json, bytes) != 0;
+  }
+
+  const leq_request_options& options_;
+  HttpRequest request_;
+  std::string held_, reply_;
+  bool ended_ = false;
+};
+
+// The reply's JSON; nullopt for a stream.
+std::optional<std::string> answer(leq_session& session, CallStyle style, std::string_view request,
+                                  const leq_request_options& options) {
+  check_cancel(options.cancel);
+  const ApiModel api = session.api();
+  require(!is_chat(style) || api.chat != nullptr, api.name, ": ", api.chat_error);
+  const Json tree = parse_request_object(request);
+  GenerationCall call = read_generation_call(style, tree, api);
+  const bool streams = call.stream;
+  require_use(!streams || options.on_event != nullptr, "a stream needs on_event");
+  CallExchange exchange(options);
+  const auto interrupted = [&] {
+    require(!exchange.ended_by_caller(), ErrorKind::interrupted, "the caller ended the reply");
+  };
+  try {
+    session.with_engine([&](EngineThread& engine) {
+      answer_generation(exchange, std::move(call), api, engine, {});
+    });
+  } catch (const Error&) {
+    interrupted();
+    throw;
+  }
+  interrupted();
+  if (streams) return std::nullopt;
+  return exchange.reply();
+}
+
+leq_status respond(leq_session* session, CallStyle style, const char* request, std::size_t bytes,
+                   const leq_request_options* options, char** reply, leq_error* error) {
+  if (reply != nullptr) *reply = nullptr;
+  return guarded(error, [&] {
+    require_use(reply != nullptr, "reply is NULL");
+    const auto known = options_of(options, "leq_request_options");
+    const auto text =
+        answer(session_of(session), style, text_argument(request, bytes, "request"), known);
+    if (text) *reply = new_text(*text);
+  });
+}
+
 }  // namespace
 }  // namespace leq::capi
-
-using namespace leq;
-using namespace leq::capi;
 
 extern "C" {
 
@@ -479,9 +541,7 @@ leq_status leq_session_new(leq_model* model, const leq_session_options* options,
   });
 }
 
-void leq_session_close(leq_session* session) {
-  if (session != nullptr && session->kind == HandleKind::session) delete session;
-}
+void leq_session_close(leq_session* session) { close_handle(session); }
 
 leq_status leq_generate(leq_session* session, const leq_token* const* prompts, const size_t* counts,
                         size_t prompt_count, const leq_generate_options* options,
@@ -489,28 +549,28 @@ leq_status leq_generate(leq_session* session, const leq_token* const* prompts, c
   if (replies != nullptr) *replies = nullptr;
   return guarded(error, [&] {
     require_use(replies != nullptr, "replies is NULL");
-    LiveSession& live = session_of(session);
+    leq_session& live = session_of(session);
     const auto known = options_of(options, "leq_generate_options");
     const auto all = prompts_of(prompts, counts, prompt_count, live.context());
     auto made = std::make_unique<leq_replies>(all.size());
     generate(live, all, known, *made);
     *replies = made.release();
-    throw_first_error(**replies);
+    for (const KeptReply& kept : (*replies)->all) {
+      if (kept.reply.error) throw *kept.reply.error;
+    }
   });
 }
 
 size_t leq_replies_count(const leq_replies* replies) {
-  return replies != nullptr && replies->kind == HandleKind::replies ? replies->all.size() : 0;
+  return is_valid(replies) ? replies->all.size() : 0;
 }
 
-void leq_replies_free(leq_replies* replies) {
-  if (replies != nullptr && replies->kind == HandleKind::replies) delete replies;
-}
+void leq_replies_free(leq_replies* replies) { close_handle(replies); }
 
 leq_status leq_replies_at(const leq_replies* replies, size_t index, leq_reply* reply,
                           leq_error* error) {
   return guarded(error, [&] {
-    check_handle(replies, HandleKind::replies, "replies");
+    checked(replies, "replies");
     require_use(reply != nullptr, "reply is NULL");
     if (index >= replies->all.size()) misuse("index " + std::to_string(index));
     give(reply_of(replies->all[index], *replies), reply, "leq_reply");
@@ -520,7 +580,7 @@ leq_status leq_replies_at(const leq_replies* replies, size_t index, leq_reply* r
 leq_status leq_embed(leq_session* session, const leq_token* tokens, size_t count, float* numbers,
                      size_t width, leq_error* error) {
   return guarded(error, [&] {
-    LiveSession& live = session_of(session);
+    leq_session& live = session_of(session);
     require_use(numbers != nullptr, "numbers is NULL");
     const auto want = static_cast<std::size_t>(live.model().config().width);
     if (width != want) {
@@ -536,7 +596,7 @@ leq_status leq_save_state(leq_session* session, const leq_token* tokens, size_t 
   if (kept != nullptr) *kept = 0;
   return guarded(error, [&] {
     require_use(path != nullptr, "path is NULL");
-    LiveSession& live = session_of(session);
+    leq_session& live = session_of(session);
     const std::size_t saved = save_state(live, tokens_argument(tokens, count), path);
     if (kept != nullptr) *kept = saved;
   });
@@ -549,6 +609,16 @@ leq_status leq_load_state(leq_session* session, const char* path, size_t* kept, 
     const std::size_t loaded = load_state(session_of(session), path);
     if (kept != nullptr) *kept = loaded;
   });
+}
+
+leq_status leq_chat_completion(leq_session* session, const char* request, size_t bytes,
+                               const leq_request_options* options, char** reply, leq_error* error) {
+  return respond(session, CallStyle::chat, request, bytes, options, reply, error);
+}
+
+leq_status leq_completion(leq_session* session, const char* request, size_t bytes,
+                          const leq_request_options* options, char** reply, leq_error* error) {
+  return respond(session, CallStyle::text, request, bytes, options, reply, error);
 }
 
 }  // extern "C"

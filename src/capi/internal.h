@@ -25,7 +25,7 @@
 #include "model/open_model.h"
 #include "runtime/engine_thread.h"
 #include "runtime/runtime.h"
-#include "server/generation_call.h"
+#include "server/request.h"
 
 namespace leq::capi {
 
@@ -58,6 +58,12 @@ leq_status guarded(leq_error* error, Work work) noexcept {
   } catch (...) {
     return report(error);
   }
+}
+
+// Clears the results that are not null.
+template <class... Results>
+void clear(Results*... results) {
+  ((results != nullptr ? void(*results = {}) : void()), ...);
 }
 
 inline constexpr std::uint32_t kMostStructBytes = 4096;
@@ -111,10 +117,30 @@ struct Handle {
   HandleKind kind;
 };
 
+// The base of the handles of one kind.
+template <HandleKind own>
+struct HandleOf : Handle {
+  static constexpr HandleKind kOwn = own;
+  HandleOf() : Handle(own) {}
+};
+
 void check_handle(const Handle* handle, HandleKind kind, const char* name);
 
-// A model with the memory and threads to run it, either through an engine that several threads may
-// use, or token by token. The two modes use the same KV cache alternately.
+// The handle, after a check of its kind.
+template <class Checked>
+Checked& checked(Checked* handle, const char* name) {
+  check_handle(handle, Checked::kOwn, name);
+  return *handle;
+}
+template <class Checked>
+bool is_valid(const Checked* handle) {
+  return handle != nullptr && handle->kind == Checked::kOwn;
+}
+// Ignores null and handles of another kind.
+template <class Checked>
+void close_handle(Checked* handle) {
+  if (is_valid(handle)) delete handle;
+}
 
 // A model file, with the chat template and the grammar cache for its requests.
 class OpenModel {
@@ -127,9 +153,7 @@ class OpenModel {
 
  private:
   Model model_;
-  std::string chat_error_;
-  std::optional<ChatTemplate> chat_;
-  mutable GrammarStore grammars_;
+  std::optional<ApiModel> api_;  // nullopt: no tokenizer
 };
 
 struct SessionRequest {
@@ -145,86 +169,75 @@ SessionRequest session_request(const leq_session_options& options, const Model& 
 void choose_kv_names(const char* key_type, const char* value_type, const Model& model,
                      RunLimits& limits);
 
-class LiveSession {
- public:
-  LiveSession(std::shared_ptr<const OpenModel> model, const SessionRequest& request);
-
-  const Model& model() const { return model_->file(); }
-  const OpenModel& opened() const { return *model_; }
-  Session& session() { return *runtime_.session; }
-  std::int64_t context() const { return runtime_.session->limits().context; }
-
-  // Calls `work` with the engine's thread; several threads may call this concurrently.
-  void with_engine(const std::function<void(EngineThread&)>& work);
-  // Calls `work` alone with the tokens fed so far; throws StatusError if the engine is in use.
-  void with_tokens(const std::function<void(std::vector<Token>& fed)>& work);
-  std::size_t fed_tokens() const;
-
- private:
-  EngineThread& enter_engine();
-  void empty_caches();
-  void leave_engine();
-
-  std::shared_ptr<const OpenModel> model_;
-  Runtime runtime_;
-  EngineOptions options_;
-  mutable std::mutex mutex_;
-  std::unique_ptr<EngineThread> engine_;
-  int users_ = 0;  // threads that are using the engine
-  std::vector<Token> fed_;
-};
-
 }  // namespace leq::capi
 
-struct leq_cancel : leq::capi::Handle {
-  leq_cancel() : Handle(leq::capi::HandleKind::cancel) {}
+// Definitions of the opaque handles of leq.h.
+
+struct leq_cancel : leq::capi::HandleOf<leq::capi::HandleKind::cancel> {
   std::atomic<bool> requested = false;
 };
 
-struct leq_model : leq::capi::Handle {
+struct leq_model : leq::capi::HandleOf<leq::capi::HandleKind::model> {
   explicit leq_model(std::shared_ptr<const leq::capi::OpenModel> opened)
-      : Handle(leq::capi::HandleKind::model), model(std::move(opened)) {}
+      : model(std::move(opened)) {}
   std::shared_ptr<const leq::capi::OpenModel> model;  // shared by sessions
 };
 
-struct leq_session : leq::capi::Handle {
+// A model with the memory and threads to run it, either through an engine that several threads may
+// use, or token by token. The two modes use the same KV cache alternately.
+struct leq_session : leq::capi::HandleOf<leq::capi::HandleKind::session> {
+ public:
   leq_session(std::shared_ptr<const leq::capi::OpenModel> model,
-              const leq::capi::SessionRequest& request)
-      : Handle(leq::capi::HandleKind::session), live(std::move(model), request) {}
-  leq::capi::LiveSession live;
+              const leq::capi::SessionRequest& request);
+
+  const leq::Model& model() const { return model_->file(); }
+  // The model's properties for requests.
+  leq::ApiModel api() { return model_->api(session().limits().sequences); }
+  leq::Session& session() { return *runtime_.session; }
+  std::int64_t context() const { return runtime_.session->limits().context; }
+
+  // Calls `work` with the engine's thread; several threads may call this concurrently.
+  void with_engine(const std::function<void(leq::EngineThread&)>& work);
+  // Calls `work` alone with the tokens fed so far; throws StatusError if the engine is in use.
+  void with_tokens(const std::function<void(std::vector<leq::Token>& fed)>& work);
+  std::size_t fed_tokens() const;
+
+ private:
+  void empty_caches();
+
+  std::shared_ptr<const leq::capi::OpenModel> model_;
+  leq::Runtime runtime_;
+  leq::EngineOptions options_;
+  mutable std::mutex mutex_;
+  std::unique_ptr<leq::EngineThread> engine_;
+  int users_ = 0;  // threads that are using the engine
+  std::vector<leq::Token> fed_;
 };
 
-struct leq_grammar : leq::capi::Handle {
+struct leq_grammar : leq::capi::HandleOf<leq::capi::HandleKind::grammar> {
   explicit leq_grammar(std::shared_ptr<const leq::Grammar> compiled)
-      : Handle(leq::capi::HandleKind::grammar), grammar(std::move(compiled)) {}
+      : grammar(std::move(compiled)) {}
   std::shared_ptr<const leq::Grammar> grammar;
 };
 
-struct leq_logits : leq::capi::Handle {
-  leq_logits() : Handle(leq::capi::HandleKind::logits) {}
+struct leq_logits : leq::capi::HandleOf<leq::capi::HandleKind::logits> {
   std::vector<float> numbers;  // [rows][columns]
   std::size_t rows = 0, columns = 0;
 };
 
 namespace leq::capi {
 
-// Definitions of the opaque handles of leq.h.
 inline const OpenModel& model_of(const leq_model* handle) {
-  check_handle(handle, HandleKind::model, "model");
-  return *handle->model;
+  return *checked(handle, "model").model;
 }
-
-inline LiveSession& session_of(leq_session* handle) {
-  check_handle(handle, HandleKind::session, "session");
-  return handle->live;
-}
+inline leq_session& session_of(leq_session* handle) { return checked(handle, "session"); }
 
 // Whether the caller has cancelled; false for null.
 inline bool is_cancelled(const leq_cancel* cancel) {
   return cancel != nullptr && cancel->requested.load(std::memory_order_relaxed);
 }
 inline void check_cancel(const leq_cancel* cancel) {
-  if (cancel != nullptr) check_handle(cancel, HandleKind::cancel, "cancel");
+  if (cancel != nullptr) checked(cancel, "cancel");
 }
 
 // Reads sampling settings and stop rules from the JSON object in a `settings` argument.
@@ -239,12 +252,10 @@ struct DrawSettings {
 // out of range.
 DrawSettings read_settings(const char* json, const ApiModel& model);
 
-// Receipts of replies (engine/receipt.h).
-
-// Throws Error if the model's replies are not reproducible.
-void require_receipts(LiveSession& session);
+// Receipts of replies (engine/receipt.h). Throws Error if the model's replies are not reproducible.
+void require_receipts(leq_session& session);
 // A receipt as JSON in the format of leq-run. `digests`: hashes of the reply's logits.
-std::string receipt_of(LiveSession& session, const DrawSettings& settings,
+std::string receipt_of(leq_session& session, const DrawSettings& settings,
                        std::span<const Token> prompt, const EngineReply& reply,
                        const std::vector<std::uint64_t>& digests);
 

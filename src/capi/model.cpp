@@ -1,3 +1,4 @@
+// Errors and arguments of the C API, model files, and functions without a session.
 #include <cstdlib>
 #include <new>
 
@@ -9,37 +10,17 @@
 #include "format/gguf_source.h"
 #include "format/loaded_file.h"
 #include "model/model_report.h"
-#include "server/api_error.h"
-#include "server/api_fields.h"
 
 namespace leq::capi {
 namespace {
-
-leq_status status_of(ErrorKind kind) {
-  switch (kind) {
-    case ErrorKind::bad_input:
-      return LEQ_BAD_INPUT;
-    case ErrorKind::bad_setting:
-      return LEQ_BAD_SETTING;
-    case ErrorKind::no_memory:
-      return LEQ_NO_MEMORY;
-    case ErrorKind::no_device:
-      return LEQ_NO_DEVICE;
-    case ErrorKind::io:
-      return LEQ_IO;
-    case ErrorKind::interrupted:
-      return LEQ_INTERRUPTED;
-    case ErrorKind::internal:
-      break;
-  }
-  return LEQ_INTERNAL;
-}
 
 leq_status status_of(const Error& error) {
   if (const auto* own = dynamic_cast<const StatusError*>(&error)) return own->status();
   const auto* api = dynamic_cast<const ApiError*>(&error);
   if (api != nullptr && api->code() == "context_length_exceeded") return LEQ_CONTEXT_FULL;
-  return status_of(error.kind());
+  constexpr leq_status kByKind[] = {LEQ_BAD_INPUT, LEQ_BAD_SETTING, LEQ_NO_MEMORY, LEQ_NO_DEVICE,
+                                    LEQ_IO,        LEQ_INTERRUPTED, LEQ_INTERNAL};
+  return kByKind[static_cast<std::size_t>(error.kind())];
 }
 
 // Copies as many whole characters as fit, followed by a terminating zero.
@@ -112,10 +93,8 @@ char* new_text(std::string_view text) {
 }
 
 leq_token* new_tokens(std::span<const leq_token> tokens) {
-  auto* block = static_cast<leq_token*>(std::malloc(std::max<std::size_t>(tokens.size_bytes(), 1)));
-  if (block == nullptr) throw std::bad_alloc();
-  if (!tokens.empty()) std::memcpy(block, tokens.data(), tokens.size_bytes());
-  return block;
+  char* block = new_text({reinterpret_cast<const char*>(tokens.data()), tokens.size_bytes()});
+  return reinterpret_cast<leq_token*>(block);
 }
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 40;
@@ -139,26 +118,6 @@ void check_handle(const Handle* handle, HandleKind kind, const char* name) {
                                   ? " was closed"
                                   : " is a handle of another kind, or none"));
 }
-
-}  // namespace leq::capi
-
-extern "C" {
-
-uint32_t leq_abi_version(void) { return LEQ_ABI_VERSION; }
-
-void leq_free(void* block) { std::free(block); }
-
-const char* leq_status_name(leq_status status) {
-  constexpr const char* kNames[] = {"ok",        "bad_input",   "bad_setting", "no_memory",
-                                    "no_device", "io",          "interrupted", "internal",
-                                    "misuse",    "context_full"};
-  return status >= 0 && status < static_cast<leq_status>(std::size(kNames)) ? kNames[status]
-                                                                            : "unknown";
-}
-
-}  // extern "C"
-
-namespace leq::capi {
 
 // Opens models from files, GGUF files and memory.
 
@@ -197,48 +156,7 @@ std::shared_ptr<const OpenModel> open_path(const char* path, const leq_open_opti
   return std::make_shared<const OpenModel>(path, load_options(options));
 }
 
-}  // namespace
-}  // namespace leq::capi
-
-using namespace leq;
-using namespace leq::capi;
-
-extern "C" {
-
-leq_status leq_open(const char* path, const leq_open_options* options, leq_model** model,
-                    leq_error* error) {
-  if (model != nullptr) *model = nullptr;
-  return guarded(error, [&] {
-    require_use(path != nullptr, "path is NULL");
-    require_use(model != nullptr, "model is NULL");
-    *model = new leq_model(open_path(path, options_of(options, "leq_open_options")));
-  });
-}
-
-leq_status leq_open_memory(const void* bytes, size_t size, const leq_open_options* options,
-                           leq_model** model, leq_error* error) {
-  if (model != nullptr) *model = nullptr;
-  return guarded(error, [&] {
-    require_use(bytes != nullptr, "bytes is NULL");
-    require_use(model != nullptr, "model is NULL");
-    const LoadOptions load = load_options(options_of(options, "leq_open_options"));
-    const auto text = text_argument(static_cast<const char*>(bytes), size, "bytes");
-    const NamelessFile copy(std::as_bytes(std::span(text)));
-    *model = new leq_model(std::make_shared<const OpenModel>(copy.path(), load));
-  });
-}
-
-void leq_close(leq_model* model) {
-  if (model != nullptr && model->kind == HandleKind::model) delete model;
-}
-
-}  // extern "C"
-
-namespace leq::capi {
-
 // Models, and functions without a session: properties, tokens, chat rendering, memory plans.
-
-namespace {
 
 leq_model_info info_of(const Model& model) {
   leq_model_info info = {};
@@ -307,6 +225,43 @@ using namespace leq::capi;
 
 extern "C" {
 
+uint32_t leq_abi_version(void) { return LEQ_ABI_VERSION; }
+
+void leq_free(void* block) { std::free(block); }
+
+const char* leq_status_name(leq_status status) {
+  constexpr const char* kNames[] = {"ok",        "bad_input",   "bad_setting", "no_memory",
+                                    "no_device", "io",          "interrupted", "internal",
+                                    "misuse",    "context_full"};
+  return status >= 0 && status < static_cast<leq_status>(std::size(kNames)) ? kNames[status]
+                                                                            : "unknown";
+}
+
+leq_status leq_open(const char* path, const leq_open_options* options, leq_model** model,
+                    leq_error* error) {
+  if (model != nullptr) *model = nullptr;
+  return guarded(error, [&] {
+    require_use(path != nullptr, "path is NULL");
+    require_use(model != nullptr, "model is NULL");
+    *model = new leq_model(open_path(path, options_of(options, "leq_open_options")));
+  });
+}
+
+leq_status leq_open_memory(const void* bytes, size_t size, const leq_open_options* options,
+                           leq_model** model, leq_error* error) {
+  if (model != nullptr) *model = nullptr;
+  return guarded(error, [&] {
+    require_use(bytes != nullptr, "bytes is NULL");
+    require_use(model != nullptr, "model is NULL");
+    const LoadOptions load = load_options(options_of(options, "leq_open_options"));
+    const auto text = text_argument(static_cast<const char*>(bytes), size, "bytes");
+    const NamelessFile copy(std::as_bytes(std::span(text)));
+    *model = new leq_model(std::make_shared<const OpenModel>(copy.path(), load));
+  });
+}
+
+void leq_close(leq_model* model) { close_handle(model); }
+
 const char* leq_version(void) { return kVersion; }
 
 leq_status leq_model_get_info(const leq_model* model, leq_model_info* info, leq_error* error) {
@@ -331,8 +286,7 @@ leq_status leq_verify(const leq_model* model, leq_error* error) {
 
 leq_status leq_tokenize(const leq_model* model, const char* text, size_t bytes, uint32_t flags,
                         leq_token** tokens, size_t* count, leq_error* error) {
-  if (tokens != nullptr) *tokens = nullptr;
-  if (count != nullptr) *count = 0;
+  clear(tokens, count);
   return guarded(error, [&] {
     require_use(tokens != nullptr && count != nullptr, "tokens or count is NULL");
     const Tokenizer& tokenizer = model_of(model).file().tokenizer();
@@ -344,8 +298,7 @@ leq_status leq_tokenize(const leq_model* model, const char* text, size_t bytes, 
 
 leq_status leq_detokenize(const leq_model* model, const leq_token* tokens, size_t count,
                           int32_t with_special, char** text, size_t* bytes, leq_error* error) {
-  if (text != nullptr) *text = nullptr;
-  if (bytes != nullptr) *bytes = 0;
+  clear(text, bytes);
   return guarded(error, [&] {
     require_use(text != nullptr && bytes != nullptr, "text or bytes is NULL");
     const Tokenizer& tokenizer = model_of(model).file().tokenizer();
@@ -360,10 +313,7 @@ leq_status leq_detokenize(const leq_model* model, const leq_token* tokens, size_
 leq_status leq_apply_chat_template(const leq_model* model, const char* request, size_t bytes,
                                    char** text, size_t* text_bytes, leq_token** tokens,
                                    size_t* count, leq_error* error) {
-  if (text != nullptr) *text = nullptr;
-  if (text_bytes != nullptr) *text_bytes = 0;
-  if (tokens != nullptr) *tokens = nullptr;
-  if (count != nullptr) *count = 0;
+  clear(text, text_bytes, tokens, count);
   return guarded(error, [&] {
     require_use((text == nullptr) == (text_bytes == nullptr), "text without text_bytes");
     require_use((tokens == nullptr) == (count == nullptr), "tokens without count");
@@ -408,9 +358,7 @@ void leq_cancel_reset(leq_cancel* cancel) {
   if (cancel != nullptr) cancel->requested.store(false, std::memory_order_relaxed);
 }
 
-void leq_cancel_free(leq_cancel* cancel) {
-  if (cancel != nullptr && cancel->kind == HandleKind::cancel) delete cancel;
-}
+void leq_cancel_free(leq_cancel* cancel) { close_handle(cancel); }
 
 leq_status leq_grammar_from_gbnf(const char* text, size_t bytes, leq_grammar** grammar,
                                  leq_error* error) {
@@ -433,8 +381,6 @@ leq_status leq_grammar_from_schema(const char* text, size_t bytes, int32_t stric
   });
 }
 
-void leq_grammar_free(leq_grammar* grammar) {
-  if (grammar != nullptr && grammar->kind == HandleKind::grammar) delete grammar;
-}
+void leq_grammar_free(leq_grammar* grammar) { close_handle(grammar); }
 
 }  // extern "C"

@@ -241,8 +241,7 @@ leq_status leq_tensor_codes(const leq_model* model, const char* name, void* code
 
 leq_status leq_table(const leq_model* model, const char* name, const void** bytes, size_t* size,
                      leq_error* error) {
-  if (bytes != nullptr) *bytes = nullptr;
-  if (size != nullptr) *size = 0;
+  clear(bytes, size);
   return guarded(error, [&] {
     const LeqReader& file = model_of(model).file().file();
     require_use(name != nullptr && bytes != nullptr && size != nullptr,

@@ -7,7 +7,7 @@
 #include <array>
 
 #include "base/text.h"
-#include "server/api_error.h"
+#include "server/fields.h"
 
 namespace leq {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "server/http_server.h"
+#include "server/http.h"
 
 namespace leq {
 

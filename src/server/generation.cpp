@@ -1,15 +1,13 @@
-#include "server/generation.h"
-
+// Answers a generation request with the engine's replies (request.h).
 #include <algorithm>
 #include <iterator>
 #include <limits>
 #include <random>
 #include <utility>
 
-#include "base/error.h"
 #include "base/stopwatch.h"
-#include "server/api_error.h"
-#include "server/reply_writer.h"
+#include "runtime/engine_thread.h"
+#include "server/dialects.h"
 
 namespace leq {
 namespace {
@@ -42,23 +40,218 @@ class Generation {
         call_(std::move(call)),
         model_(model),
         engine_(engine),
-        writer_(make_reply_writer(call_, model)) {}
+        writer_(call_.style == CallStyle::responses  ? responses_writer(call_, model)
+                : call_.style == CallStyle::messages ? messages_writer(call_, model)
+                                                     : openai_writer(call_, model)) {}
 
-  void answer(const ReplyTimes& times);
+  void answer(const ReplyTimes& times) {
+    make_choices();
+    EngineCall wanted = engine_call(times.most_seconds);
+    const std::shared_ptr<Mailbox> mailbox = wanted.mailbox;
+    const std::vector<RequestId> ids = engine_.submit(std::move(wanted));
+    try {
+      write_all(times, *mailbox);
+    } catch (...) {
+      engine_.cancel(ids);
+      throw;
+    }
+    if (ended_ < choices_.size()) engine_.cancel(ids);
+    if (!is_connected_) {
+      if (call_.stream) return;
+      throw ApiError(503, "the client went away", "");  // it cannot be told
+    }
+    if (error_ && !call_.stream) throw *error_;
+    if (!call_.stream) {
+      HttpReply reply = head();
+      reply.body = writer_->whole(choices_);
+      return exchange_.reply(reply);
+    }
+    write(error_ ? writer_->failed(*error_) : writer_->finish(choices_));
+    exchange_.end_stream();
+  }
 
  private:
-  void write_all(const ReplyTimes& times, Mailbox& mailbox);
-  HttpReply head() const;
-  EngineCall engine_call(std::optional<double> most_seconds) const;
-  void make_choices();
-  bool begin_stream();
-  bool echo();
-  bool take(ReplyUpdate update);
-  ChoicePiece read(std::size_t index, const ReplyUpdate& update);
-  bool add(Choice& choice, const ChoicePiece& piece);
-  bool finish(Choice& choice);
-  void read_forced_call(Choice& choice, ChoicePiece& piece) const;
-  std::vector<TokenLogprobs> prompt_logprobs(const std::vector<Token>& prompt);
+  // Runs until all replies have ended, one has failed, or the client has disconnected.
+  void write_all(const ReplyTimes& times, Mailbox& mailbox) {
+    is_connected_ = (!call_.stream || begin_stream()) && echo();
+    while (is_connected_ && ended_ < choices_.size() && !error_) {
+      for (ReplyUpdate& update : mailbox.take(kLookSeconds)) {
+        is_connected_ = is_connected_ && take(std::move(update));
+      }
+      is_connected_ = is_connected_ && exchange_.client_is_there();
+      if (is_connected_ && call_.stream && since_write_.seconds() >= times.ping_seconds) {
+        is_connected_ = write(writer_->ping());
+      }
+    }
+  }
+
+  HttpReply head() const {
+    HttpReply head;
+    if (!call_.notes.empty())
+      head.headers.emplace_back("X-Leq-Warnings", warning_header(call_.notes));
+    return head;
+  }
+
+  EngineCall engine_call(std::optional<double> most_seconds) const {
+    EngineCall wanted;
+    if (call_.top_logprobs >= 0) wanted.top_logprobs = call_.top_logprobs;
+    wanted.slot = call_.slot;
+    SamplingSettings sampling = call_.sampling;
+    if (!call_.has_seed) sampling.seed = random_bits();
+    for (const std::vector<Token>& prompt : call_.prompts) {
+      for (std::uint32_t choice = 0; choice < call_.choices; ++choice) {
+        EngineRequest request;
+        request.prompt = prompt;
+        request.sampling = sampling;
+        request.banned = call_.banned;
+        request.stop = call_.stop;
+        request.choice = choice;
+        request.grammar = call_.grammar;
+        request.shown = call_.shown;
+        request.seconds = most_seconds;
+        request.reasoning = call_.reasoning;
+        wanted.requests.push_back(std::move(request));
+      }
+    }
+    return wanted;
+  }
+
+  void make_choices() {
+    for (std::size_t prompt = 0; prompt < call_.prompts.size(); ++prompt) {
+      for (std::uint32_t i = 0; i < call_.choices; ++i) {
+        Choice choice;
+        choice.index = choices_.size();
+        choice.prompt = prompt;
+        if (call_.use == ReplyUse::forced) {
+          readers_.emplace_back(model_.style, call_.prompt_texts[prompt], false);
+        } else if (call_.use == ReplyUse::read) {
+          readers_.emplace_back(model_.style, call_.prompt_texts[prompt], call_.with_tools,
+                                call_.tools);
+        }
+        choices_.push_back(std::move(choice));
+      }
+    }
+    held_.resize(choices_.size());
+  }
+
+  bool begin_stream() {
+    HttpReply begun = head();
+    begun.type = "text/event-stream";
+    begun.headers.emplace_back("Cache-Control", "no-cache");
+    return exchange_.begin_stream(begun) && write(writer_->begin(choices_));
+  }
+
+  // Prepends the prompts to their replies, with the log probabilities of the prompts' tokens if
+  // requested.
+  bool echo() {
+    if (!call_.echo) return true;
+    std::vector<TokenLogprobs> logprobs;
+    return std::ranges::all_of(choices_, [&](Choice& choice) {
+      const std::vector<Token>& prompt = call_.prompts[choice.prompt];
+      const bool is_new = choice.index % call_.choices == 0;
+      if (call_.top_logprobs >= 0 && is_new) logprobs = prompt_logprobs(prompt);
+      ChoicePiece piece;
+      piece.content = model_.tokenizer.decode(prompt, false);
+      piece.logprobs = logprobs;
+      return add(choice, piece);
+    });
+  }
+
+  bool take(ReplyUpdate update) {
+    Choice& choice = choices_[update.reply];
+    const ChoicePiece piece = read(update.reply, update);
+    if (!add(choice, piece)) return false;
+    if (!update.end) return true;
+    choice.end = std::move(*update.end);
+    ++ended_;
+    if (choice.end.stopped == StopReason::interrupted) {
+      choice.interruption = engine_.draining() ? "shutdown" : "timeout";
+    }
+    if (choice.end.stopped == StopReason::failed) {
+      error_ = choice.end.error ? *choice.end.error : Error("the reply failed");
+      return true;
+    }
+    return finish(choice);
+  }
+
+  // Splits the text of one step into content, reasoning and calls.
+  ChoicePiece read(std::size_t index, const ReplyUpdate& update) {
+    ChoicePiece piece;
+    piece.logprobs = update.logprobs;
+    piece.tokens = update.tokens;
+    if (call_.use == ReplyUse::plain) {
+      piece.content = update.text;
+    } else {
+      static_cast<ReplyPiece&>(piece) = readers_[index].push(update.text);
+    }
+    if (call_.use == ReplyUse::forced) held_[index] += std::exchange(piece.content, {});
+    return piece;
+  }
+
+  // Adds the piece to the choice and sends it to the client of a stream.
+  bool add(Choice& choice, const ChoicePiece& piece) {
+    choice.reasoning += piece.reasoning;
+    choice.content += piece.content;
+    for (const ToolCallPiece& call : piece.calls) {
+      if (call.index >= choice.calls.size()) {
+        choice.calls.resize(call.index + 1);
+        choice.calls.back().id = "call_" + random_id();
+      }
+      choice.calls[call.index].name += call.name;
+      choice.calls[call.index].arguments += call.arguments;
+    }
+    choice.tokens.insert(choice.tokens.end(), piece.tokens.begin(), piece.tokens.end());
+    choice.logprobs.insert(choice.logprobs.end(), piece.logprobs.begin(), piece.logprobs.end());
+    const bool has_more = !piece.empty() || (call_.top_logprobs >= 0 && !piece.logprobs.empty());
+    const bool sent = !call_.stream || !has_more || write(writer_->more(choice, piece));
+    for (const TokenLogprobs& token : piece.logprobs) {
+      choice.logprob_characters += characters_begun(model_.tokenizer.token_bytes(token.id));
+    }
+    const bool only_reasoning =
+        !piece.reasoning.empty() && piece.content.empty() && piece.calls.empty();
+    if (only_reasoning) choice.reasoning_tokens += std::ssize(piece.tokens);
+    return sent;
+  }
+
+  bool finish(Choice& choice) {
+    ChoicePiece rest;
+    if (call_.use != ReplyUse::plain) {
+      static_cast<ReplyPiece&>(rest) = readers_[choice.index].finish();
+    }
+    if (call_.use == ReplyUse::forced) {
+      held_[choice.index] += std::exchange(rest.content, {});
+      read_forced_call(choice, rest);
+    }
+    if (!add(choice, rest)) return false;
+    return !call_.stream || write(writer_->end(choice));
+  }
+
+  // A truncated call becomes content, so that its text is not lost.
+  void read_forced_call(Choice& choice, ChoicePiece& piece) const {
+    const std::string& text = held_[choice.index];
+    try {
+      const Json parsed = parse_json(text, "the call", kBodyLimits);
+      const JsonNode call = parsed;
+      piece.calls.push_back({.index = 0,
+                             .name = call.find("name").text(),
+                             .arguments = call.find("arguments").dump()});
+    } catch (const Error&) {
+      piece.content = text;
+    }
+  }
+
+  // The first token has no context, so its log probability is NaN.
+  std::vector<TokenLogprobs> prompt_logprobs(const std::vector<Token>& prompt) {
+    EmbeddedText text = {.tokens = prompt, .top = call_.top_logprobs};
+    feed_text(engine_, text);
+    TokenLogprobs first;
+    first.id = prompt.front();
+    first.logprob = std::numeric_limits<float>::quiet_NaN();
+    std::vector<TokenLogprobs> all = {first};
+    std::ranges::move(text.logprobs, std::back_inserter(all));
+    return all;
+  }
+
   bool write(std::string_view events) {
     if (events.empty()) return true;
     since_write_.restart();
@@ -79,226 +272,6 @@ class Generation {
   std::optional<Error> error_;
 };
 
-EngineCall Generation::engine_call(std::optional<double> most_seconds) const {
-  EngineCall wanted;
-  if (call_.top_logprobs >= 0) wanted.top_logprobs = call_.top_logprobs;
-  wanted.slot = call_.slot;
-  SamplingSettings sampling = call_.sampling;
-  if (!call_.has_seed) sampling.seed = random_bits();
-  for (const std::vector<Token>& prompt : call_.prompts) {
-    for (std::uint32_t choice = 0; choice < call_.choices; ++choice) {
-      EngineRequest request;
-      request.prompt = prompt;
-      request.sampling = sampling;
-      request.banned = call_.banned;
-      request.stop = call_.stop;
-      request.choice = choice;
-      request.grammar = call_.grammar;
-      request.shown = call_.shown;
-      request.seconds = most_seconds;
-      request.reasoning = call_.reasoning;
-      wanted.requests.push_back(std::move(request));
-    }
-  }
-  return wanted;
-}
-
-void Generation::make_choices() {
-  for (std::size_t prompt = 0; prompt < call_.prompts.size(); ++prompt) {
-    for (std::uint32_t i = 0; i < call_.choices; ++i) {
-      Choice choice;
-      choice.index = choices_.size();
-      choice.prompt = prompt;
-      if (call_.use == ReplyUse::forced) {
-        readers_.emplace_back(model_.style, call_.prompt_texts[prompt], false);
-      } else if (call_.use == ReplyUse::read) {
-        readers_.emplace_back(model_.style, call_.prompt_texts[prompt], call_.with_tools,
-                              call_.tools);
-      }
-      choices_.push_back(std::move(choice));
-    }
-  }
-  held_.resize(choices_.size());
-}
-
-void Generation::answer(const ReplyTimes& times) {
-  make_choices();
-  EngineCall wanted = engine_call(times.most_seconds);
-  const std::shared_ptr<Mailbox> mailbox = wanted.mailbox;
-  const std::vector<RequestId> ids = engine_.submit(std::move(wanted));
-  try {
-    write_all(times, *mailbox);
-  } catch (...) {
-    engine_.cancel(ids);
-    throw;
-  }
-  if (ended_ < choices_.size()) engine_.cancel(ids);
-  if (!is_connected_) {
-    if (call_.stream) return;
-    throw ApiError(503, "the client went away", "");  // not sent, because the connection is closed
-  }
-  if (error_ && !call_.stream) throw *error_;
-  if (!call_.stream) {
-    HttpReply reply = head();
-    reply.body = writer_->whole(choices_);
-    return exchange_.reply(reply);
-  }
-  write(error_ ? writer_->failed(*error_) : writer_->finish(choices_));
-  exchange_.end_stream();
-}
-
-// Runs until all replies have ended, one has failed, or the client has disconnected.
-void Generation::write_all(const ReplyTimes& times, Mailbox& mailbox) {
-  is_connected_ = (!call_.stream || begin_stream()) && echo();
-  while (is_connected_ && ended_ < choices_.size() && !error_) {
-    for (ReplyUpdate& update : mailbox.take(kLookSeconds)) {
-      is_connected_ = is_connected_ && take(std::move(update));
-    }
-    is_connected_ = is_connected_ && exchange_.client_is_there();
-    if (is_connected_ && call_.stream && since_write_.seconds() >= times.ping_seconds) {
-      is_connected_ = write(writer_->ping());
-    }
-  }
-}
-
-HttpReply Generation::head() const {
-  HttpReply head;
-  if (!call_.notes.empty())
-    head.headers.emplace_back("X-Leq-Warnings", warning_header(call_.notes));
-  return head;
-}
-
-bool Generation::begin_stream() {
-  HttpReply begun = head();
-  begun.type = "text/event-stream";
-  begun.headers.emplace_back("Cache-Control", "no-cache");
-  return exchange_.begin_stream(begun) && write(writer_->begin(choices_));
-}
-
-// Prepends the prompts to their replies, with the log probabilities of the prompts' tokens if
-// requested.
-bool Generation::echo() {
-  if (!call_.echo) return true;
-  std::vector<TokenLogprobs> logprobs;
-  return std::ranges::all_of(choices_, [&](Choice& choice) {
-    const std::vector<Token>& prompt = call_.prompts[choice.prompt];
-    const bool is_new = choice.index % call_.choices == 0;
-    if (call_.top_logprobs >= 0 && is_new) logprobs = prompt_logprobs(prompt);
-    ChoicePiece piece;
-    piece.content = model_.tokenizer.decode(prompt, false);
-    piece.logprobs = logprobs;
-    return add(choice, piece);
-  });
-}
-
-// The first token has no context, so its log probability is NaN.
-std::vector<TokenLogprobs> Generation::prompt_logprobs(const std::vector<Token>& prompt) {
-  EmbeddedText text = {.tokens = prompt, .top = call_.top_logprobs};
-  engine_.with_idle_sequence([&](Engine& engine) { engine.embed_chunk(text); });
-  while (!text.done()) {
-    engine_.between_steps([&](Engine& engine) { engine.embed_chunk(text); });
-  }
-  TokenLogprobs first;
-  first.id = prompt.front();
-  first.logprob = std::numeric_limits<float>::quiet_NaN();
-  std::vector<TokenLogprobs> all = {first};
-  std::ranges::move(text.logprobs, std::back_inserter(all));
-  return all;
-}
-
-bool Generation::take(ReplyUpdate update) {
-  Choice& choice = choices_[update.reply];
-  const ChoicePiece piece = read(update.reply, update);
-  if (!add(choice, piece)) return false;
-  if (!update.end) return true;
-  choice.end = std::move(*update.end);
-  ++ended_;
-  if (choice.end.stopped == StopReason::interrupted) {
-    choice.interruption = engine_.draining() ? "shutdown" : "timeout";
-  }
-  if (choice.end.stopped == StopReason::failed) {
-    error_ = choice.end.error ? *choice.end.error : Error("the reply failed");
-    return true;
-  }
-  return finish(choice);
-}
-
-// Splits the text of one step into content, reasoning and calls.
-ChoicePiece Generation::read(std::size_t index, const ReplyUpdate& update) {
-  ChoicePiece piece;
-  piece.logprobs = update.logprobs;
-  piece.tokens = update.tokens;
-  if (call_.use == ReplyUse::forced) {
-    ReplyPiece parts = readers_[index].push(update.text);
-    piece.reasoning = std::move(parts.reasoning);
-    held_[index] += parts.content;
-  } else if (call_.use == ReplyUse::plain) {
-    piece.content = update.text;
-  } else {
-    ReplyPiece parts = readers_[index].push(update.text);
-    piece.reasoning = std::move(parts.reasoning);
-    piece.content = std::move(parts.content);
-    piece.calls = std::move(parts.calls);
-  }
-  return piece;
-}
-
-// Adds the piece to the choice and sends it to the client of a stream.
-bool Generation::add(Choice& choice, const ChoicePiece& piece) {
-  choice.reasoning += piece.reasoning;
-  choice.content += piece.content;
-  for (const ToolCallPiece& call : piece.calls) {
-    if (call.index >= choice.calls.size()) {
-      choice.calls.resize(call.index + 1);
-      choice.calls.back().id = "call_" + random_id();
-    }
-    choice.calls[call.index].name += call.name;
-    choice.calls[call.index].arguments += call.arguments;
-  }
-  choice.tokens.insert(choice.tokens.end(), piece.tokens.begin(), piece.tokens.end());
-  choice.logprobs.insert(choice.logprobs.end(), piece.logprobs.begin(), piece.logprobs.end());
-  const bool has_text = !piece.content.empty() || !piece.reasoning.empty() || !piece.calls.empty();
-  const bool has_more = has_text || (call_.top_logprobs >= 0 && !piece.logprobs.empty());
-  const bool sent = !call_.stream || !has_more || write(writer_->more(choice, piece));
-  for (const TokenLogprobs& token : piece.logprobs) {
-    choice.logprob_characters += characters_begun(model_.tokenizer.token_bytes(token.id));
-  }
-  const bool only_reasoning =
-      !piece.reasoning.empty() && piece.content.empty() && piece.calls.empty();
-  if (only_reasoning) choice.reasoning_tokens += std::ssize(piece.tokens);
-  return sent;
-}
-
-bool Generation::finish(Choice& choice) {
-  ChoicePiece rest;
-  if (call_.use == ReplyUse::read) {
-    ReplyPiece parts = readers_[choice.index].finish();
-    rest.reasoning = std::move(parts.reasoning);
-    rest.content = std::move(parts.content);
-    rest.calls = std::move(parts.calls);
-  } else if (call_.use == ReplyUse::forced) {
-    ReplyPiece parts = readers_[choice.index].finish();
-    rest.reasoning = std::move(parts.reasoning);
-    held_[choice.index] += parts.content;
-    read_forced_call(choice, rest);
-  }
-  if (!add(choice, rest)) return false;
-  return !call_.stream || write(writer_->end(choice));
-}
-
-// A truncated call becomes content, so that its text is not lost.
-void Generation::read_forced_call(Choice& choice, ChoicePiece& piece) const {
-  const std::string& text = held_[choice.index];
-  try {
-    const Json parsed = parse_json(text, "the call", kBodyLimits);
-    const JsonNode call = parsed;
-    piece.calls.push_back(
-        {.index = 0, .name = call.find("name").text(), .arguments = call.find("arguments").dump()});
-  } catch (const Error&) {
-    piece.content = text;
-  }
-}
-
 }  // namespace
 
 void answer_generation(HttpExchange& exchange, GenerationCall call, const ApiModel& model,
@@ -312,6 +285,11 @@ void answer_generation(HttpExchange& exchange, GenerationCall call, const ApiMod
                    "context_length_exceeded");
   }
   Generation(exchange, std::move(call), model, engine).answer(times);
+}
+
+void feed_text(EngineThread& engine, EmbeddedText& text) {
+  engine.with_idle_sequence([&](Engine& one) { one.embed_chunk(text); });
+  while (!text.done()) engine.between_steps([&](Engine& one) { one.embed_chunk(text); });
 }
 
 }  // namespace leq

@@ -3,6 +3,9 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -13,22 +16,233 @@
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
+#include <ctime>
 #include <deque>
 #include <exception>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/stopwatch.h"
-#include "server/connection.h"
-#include "server/http_exchange.h"
 
 namespace leq {
 namespace {
+
+std::string tls_error() {
+  char text[256] = "unknown";
+  if (const unsigned long code = ERR_get_error()) ERR_error_string_n(code, text, sizeof text);
+  ERR_clear_error();
+  return text;
+}
+
+// The certificate and private key for all connections.
+class TlsContext {
+ public:
+  // PEM files. Throws Error naming a file that cannot be read or a key that does not match.
+  TlsContext(const std::filesystem::path& certificate, const std::filesystem::path& key)
+      : context_(SSL_CTX_new(TLS_server_method()), SSL_CTX_free) {
+    require(context_ != nullptr, ErrorKind::internal, "TLS: ", tls_error());
+    SSL_CTX_set_min_proto_version(get(), TLS1_2_VERSION);
+    SSL_CTX_set_mode(get(), SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    // Rejects pipes, on which OpenSSL would block, and endless files.
+    constexpr std::uint64_t kMostPemBytes = 1 << 20;
+    for (const auto& path : {certificate, key}) (void)read_file(path, kMostPemBytes);
+    require(SSL_CTX_use_certificate_chain_file(get(), certificate.c_str()) == 1,
+            certificate.string(), ": expected a certificate in PEM format (", tls_error(), ")");
+    require(SSL_CTX_use_PrivateKey_file(get(), key.c_str(), SSL_FILETYPE_PEM) == 1, key.string(),
+            ": expected the certificate's private key in PEM format (", tls_error(), ")");
+  }
+  SSL_CTX* get() const { return context_.get(); }
+
+ private:
+  std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)> context_;
+};
+
+// A client's socket, with or without TLS; non-blocking except for calls with a time limit.
+class Connection {
+ public:
+  // Takes ownership of `descriptor`, a connected socket. `tls` may be null, or must outlive this.
+  Connection(int descriptor, const TlsContext* tls) : descriptor_(descriptor) {
+    if (tls == nullptr) return;
+    tls_.reset(SSL_new(tls->get()));
+    ensure(tls_ != nullptr && SSL_set_fd(tls_.get(), descriptor) == 1, "TLS: ", tls_error());
+    SSL_set_accept_state(tls_.get());
+  }
+  ~Connection() { close(descriptor_); }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  int descriptor() const { return descriptor_; }
+
+  enum class Outcome : std::uint8_t {
+    some,        // bytes were moved
+    wait_read,   // blocked until data can be read
+    wait_write,  // blocked until data can be written
+    ended,       // closed by the peer, or an error
+  };
+  struct Moved {
+    Outcome outcome = Outcome::ended;
+    std::size_t bytes = 0;
+  };
+  // Reads or writes as much as is possible without blocking.
+  Moved read(char* to, std::size_t size);
+  Moved write(std::string_view text);
+
+  // Blocks as long as the peer accepts some bytes at least every `timeout` seconds; false on a
+  // timeout or a closed connection.
+  bool write_all(std::string_view text, double timeout);
+
+  // False once the peer has closed its end.
+  bool is_open() const {
+    char byte;
+    const ssize_t got = ::recv(descriptor_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return got > 0 || (got < 0 && may_retry());
+  }
+  // Shuts down the sending side; data from the peer can still be read.
+  void end_writing() {
+    if (tls_) {
+      SSL_shutdown(tls_.get());
+      ERR_clear_error();
+    }
+    shutdown(descriptor_, SHUT_WR);
+  }
+
+ private:
+  static constexpr int kMostAtOnce = 1 << 20;  // bytes per OpenSSL call, whose sizes are int
+  static bool may_retry() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
+  Moved moved_by_tls(int result) const;
+
+  int descriptor_;
+  std::unique_ptr<SSL, void (*)(SSL*)> tls_ = {nullptr, SSL_free};
+};
+
+Connection::Moved Connection::moved_by_tls(int result) const {
+  if (result > 0) return {Outcome::some, static_cast<std::size_t>(result)};
+  const int error = SSL_get_error(tls_.get(), result);
+  ERR_clear_error();
+  if (error == SSL_ERROR_WANT_READ) return {Outcome::wait_read};
+  if (error == SSL_ERROR_WANT_WRITE) return {Outcome::wait_write};
+  return {Outcome::ended};
+}
+
+Connection::Moved Connection::read(char* to, std::size_t size) {
+  if (tls_) {
+    const int most = static_cast<int>(std::min<std::size_t>(size, kMostAtOnce));
+    return moved_by_tls(SSL_read(tls_.get(), to, most));
+  }
+  const ssize_t got = ::recv(descriptor_, to, size, MSG_DONTWAIT);
+  if (got > 0) return {Outcome::some, static_cast<std::size_t>(got)};
+  return {got < 0 && may_retry() ? Outcome::wait_read : Outcome::ended};
+}
+
+Connection::Moved Connection::write(std::string_view text) {
+  if (tls_) {
+    const int most = static_cast<int>(std::min<std::size_t>(text.size(), kMostAtOnce));
+    return moved_by_tls(SSL_write(tls_.get(), text.data(), most));
+  }
+  const ssize_t sent = ::send(descriptor_, text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (sent >= 0) return {Outcome::some, static_cast<std::size_t>(sent)};
+  return {may_retry() ? Outcome::wait_write : Outcome::ended};
+}
+
+bool Connection::write_all(std::string_view text, double timeout) {
+  while (!text.empty()) {
+    const Moved moved = write(text);
+    if (moved.outcome == Outcome::ended) return false;
+    if (moved.outcome == Outcome::some) {
+      text.remove_prefix(moved.bytes);
+      continue;
+    }
+    const bool reading = moved.outcome == Outcome::wait_read;
+    pollfd waiting = {descriptor_, static_cast<short>(reading ? POLLIN : POLLOUT), 0};
+    if (poll(&waiting, 1, static_cast<int>(timeout * 1000)) <= 0) return false;
+  }
+  return true;
+}
+
+// The reply's headers, plus Content-Type and Date.
+HttpHeaders sent_headers(const HttpReply& reply) {
+  HttpHeaders headers = reply.headers;
+  if (!reply.type.empty()) headers.emplace_back("Content-Type", reply.type);
+  headers.emplace_back("Date", http_date(std::time(nullptr)));
+  return headers;
+}
+
+// One request on a connection, and its reply.
+class SocketExchange : public HttpExchange {
+ public:
+  // `connection` must outlive the exchange.
+  SocketExchange(Connection& connection, HttpRequest request, const HttpOptions& options)
+      : connection_(connection),
+        request_(std::move(request)),
+        timeout_(options.write_seconds),
+        keep_alive_(request_.keep_alive) {}
+
+  const HttpRequest& request() const override { return request_; }
+  void reply(const HttpReply& reply) override;
+  bool begin_stream(const HttpReply& head) override;
+  bool write(std::string_view piece) override {
+    if (piece.empty()) return is_healthy_;  // an empty chunk would mean the end
+    return send(request_.takes_chunks ? http_chunk(piece) : std::string(piece));
+  }
+  bool end_stream() override {
+    if (request_.takes_chunks) send(http_chunk(""));
+    ended_ = true;
+    return is_healthy_;
+  }
+  bool client_is_there() override { return is_healthy_ && connection_.is_open(); }
+
+  // Requests that the connection be closed after this reply.
+  void close_after() { keep_alive_ = false; }
+
+  bool begun() const { return begun_; }
+  // Whether the whole reply was sent and the connection stays open for another request.
+  bool can_reuse() const { return ended_ && is_healthy_ && keep_alive_; }
+  bool is_healthy() const { return is_healthy_; }
+
+ private:
+  bool send(std::string_view text) {
+    if (is_healthy_) is_healthy_ = connection_.write_all(text, timeout_);
+    return is_healthy_;
+  }
+
+  Connection& connection_;
+  HttpRequest request_;
+  double timeout_;
+  bool keep_alive_;
+  bool begun_ = false, ended_ = false, is_healthy_ = true;
+};
+
+void SocketExchange::reply(const HttpReply& reply) {
+  ensure(!begun_, "http: a second reply to one request");
+  begun_ = ended_ = true;
+  const bool may_have_body = reply.status != 204;
+  const bool has_body = may_have_body && request_.method != "HEAD";
+  const HttpBody body = {may_have_body ? HttpBody::Framing::length : HttpBody::Framing::none,
+                         reply.body.size()};
+  const std::string head = response_head(reply.status, sent_headers(reply), body, keep_alive_);
+  constexpr std::size_t kTogetherBytes = 64 << 10;  // larger bodies are sent without a copy
+  if (has_body && reply.body.size() <= kTogetherBytes) {
+    send(head + reply.body);
+    return;
+  }
+  send(head);
+  if (has_body) send(reply.body);
+}
+
+bool SocketExchange::begin_stream(const HttpReply& head) {
+  ensure(!begun_, "http: a second reply to one request");
+  begun_ = true;
+  if (!request_.takes_chunks) keep_alive_ = false;
+  const HttpBody body = {request_.takes_chunks ? HttpBody::Framing::chunks
+                                               : HttpBody::Framing::none};
+  return send(response_head(head.status, sent_headers(head), body, keep_alive_));
+}
 
 constexpr int kTickMilliseconds = 200;  // interval between checks of deadlines
 constexpr double kLingerSeconds = 2;    // time limit for a client to read its last reply
@@ -48,10 +262,6 @@ struct Descriptor {
     number = -1;
   }
 };
-
-std::string address_text(const HttpOptions& options) {
-  return options.host + " port " + std::to_string(options.port);
-}
 
 int listening_socket(const HttpOptions& options) {
   addrinfo wanted = {};
@@ -76,8 +286,9 @@ int listening_socket(const HttpOptions& options) {
     error = errno;
     if (opened >= 0) close(opened);
   }
-  fail(ErrorKind::io, address_text(options), ": cannot listen there: ", std::strerror(error),
-       "; choose another ", Setting{"port"}, " or ", Setting{"host"});
+  fail(ErrorKind::io, options.host, " port ", options.port,
+       ": cannot listen there: ", std::strerror(error), "; choose another ", Setting{"port"},
+       " or ", Setting{"host"});
 }
 
 }  // namespace
@@ -131,11 +342,16 @@ class HttpServer::EventLoop {
   void drop(Clients::iterator client);
   bool drop_oldest();
   void end_overdue();
-  void add_worker();
-  void try_add_worker();
+  void add_worker() {
+    workers_.emplace_back([this] { work(); });
+  }
   void work();
   void answer(Exchange& pending);
-  void wake() const;
+  void wake() const {
+    const std::uint64_t one = 1;
+    // A write that fails because the counter is full may be ignored: the loop wakes up anyway.
+    (void)!write(wake_event_.number, &one, sizeof one);
+  }
 
   HttpOptions options_;
   HttpHandler handler_;
@@ -206,12 +422,6 @@ void HttpServer::EventLoop::stop() {
   ending_ = true;
   wake();
   if (thread_.joinable()) thread_.join();
-}
-
-void HttpServer::EventLoop::wake() const {
-  const std::uint64_t one = 1;
-  // A write that fails because the counter is full may be ignored: the event loop wakes up anyway.
-  (void)!write(wake_event_.number, &one, sizeof one);
 }
 
 // Returns false if the system's limit on epoll watches is reached.
@@ -376,7 +586,10 @@ void HttpServer::EventLoop::enqueue(Clients::iterator client, std::string_view r
     epoll_ctl(epoll_.number, EPOLL_CTL_DEL, client->first, nullptr);
     ready_.back().connection = std::move(client->second.connection);
     const bool may_grow = !stopping_ && std::ssize(workers_) < options_.workers;
-    if (may_grow && ready_.size() > idle_workers_) try_add_worker();
+    try {
+      if (may_grow && ready_.size() > idle_workers_) add_worker();
+    } catch (const std::exception&) {  // the existing workers answer all requests
+    }
   }
   held_ -= client->second.held;
   clients_.erase(client);
@@ -436,14 +649,6 @@ void HttpServer::EventLoop::end_overdue() {
       drop(client);
     }
   }
-}
-
-void HttpServer::EventLoop::add_worker() {
-  workers_.emplace_back([this] { work(); });
-}
-
-// If no thread can be started, the existing workers answer all requests.
-void HttpServer::EventLoop::try_add_worker() try { add_worker(); } catch (const std::exception&) {
 }
 
 void HttpServer::EventLoop::work() {

@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/http_message.h"
+#include "server/http.h"
 
 namespace leq {
 
@@ -27,28 +27,6 @@ struct HttpOptions {
   double idle_seconds = 60;                // between two requests
   double write_seconds = 30;               // limit of a write without progress
   std::filesystem::path certificate, key;  // PEM; empty: no TLS
-};
-
-struct HttpReply {
-  int status = 200;
-  std::string type = "application/json";
-  std::string body;
-  HttpHeaders headers;
-};
-
-// A request that must be answered exactly once, with reply() or as a stream.
-class HttpExchange {
- public:
-  virtual ~HttpExchange() = default;
-
-  virtual const HttpRequest& request() const = 0;
-  virtual void reply(const HttpReply& reply) = 0;
-  // Begins a reply whose pieces are sent unbuffered. Returns false if the client disconnected.
-  virtual bool begin_stream(const HttpReply& head) = 0;
-  virtual bool write(std::string_view piece) = 0;
-  virtual bool end_stream() = 0;
-  // Returns false once the client has closed the connection.
-  virtual bool client_is_there() = 0;
 };
 
 // Called concurrently by several threads. An exception is answered with status 500.

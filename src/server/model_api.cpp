@@ -1,15 +1,18 @@
 #include "server/model_api.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <filesystem>
+#include <numeric>
 #include <span>
 #include <utility>
 
 #include "base/error.h"
-#include "base/json.h"
+#include "base/stopwatch.h"
+#include "base/text.h"
 #include "base/version.h"
-#include "server/api_error.h"
-#include "server/api_fields.h"
-#include "server/foreign_chat.h"
+#include "server/dialects.h"
 
 namespace leq {
 namespace {
@@ -18,6 +21,47 @@ std::string special_text(const Tokenizer& tokenizer, Token id) {
   if (id == kNoToken) return "";
   const Token ids[] = {id};
   return tokenizer.decode(ids, true);
+}
+
+bool is_foreign(CallStyle style) {
+  return style == CallStyle::responses || style == CallStyle::messages;
+}
+
+// The request as a chat, if it is foreign.
+ForeignChat foreign_chat(CallStyle style, JsonNode body) {
+  if (style == CallStyle::responses) return chat_of_responses(body);
+  if (style == CallStyle::messages) return chat_of_messages(body);
+  return {};
+}
+
+constexpr std::size_t kMostInputs = 2048;
+
+// Base64 of little-endian f32 numbers, the "base64" encoding of the OpenAI API.
+std::string base64_numbers(std::span<const float> numbers) {
+  static_assert(std::endian::native == std::endian::little);
+  return base64_of({reinterpret_cast<const char*>(numbers.data()), numbers.size_bytes()});
+}
+
+// Scales to a length of 1; zeros stay zeros.
+void normalize(std::vector<float>& numbers) {
+  double sum = 0;
+  for (const float x : numbers) sum += double{x} * double{x};
+  if (sum == 0) return;
+  const double scale = 1 / std::sqrt(sum);
+  for (float& x : numbers) x = static_cast<float>(double{x} * scale);
+}
+
+double product(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += double{a[i]} * double{b[i]};
+  return sum;
+}
+
+// The text of a document, which is a string or {"text": ...}.
+std::string document_text(JsonNode node) {
+  const JsonNode text = node.is_object() ? node.find("text") : node;
+  if (!text || !text.is_string()) field_error("documents", "texts, or objects with a text", node);
+  return text.text();
 }
 
 }  // namespace
@@ -29,11 +73,9 @@ void send_json(HttpExchange& exchange, const Json& json) {
 }
 
 void ModelApi::generate(HttpExchange& exchange, JsonNode body, CallStyle style) const {
-  const bool is_foreign = style == CallStyle::responses || style == CallStyle::messages;
-  ForeignChat foreign;
-  if (style == CallStyle::responses) foreign = chat_of_responses(body);
-  if (style == CallStyle::messages) foreign = chat_of_messages(body);
-  GenerationCall call = read_generation_call(style, is_foreign ? foreign.body : body, model_);
+  const ForeignChat foreign = foreign_chat(style, body);
+  GenerationCall call =
+      read_generation_call(style, is_foreign(style) ? JsonNode(foreign.body) : body, model_);
   call.asked = body;
   call.notes.insert(call.notes.begin(), foreign.notes.begin(), foreign.notes.end());
   for (std::string& note : call.notes) note = spelled(note);
@@ -41,17 +83,18 @@ void ModelApi::generate(HttpExchange& exchange, JsonNode body, CallStyle style) 
 }
 
 Json ModelApi::facts() const {
-  const ModelConfig& config = facts_.config();
-  return {{"n_vocab", config.vocab},         {"n_ctx_train", config.context},
-          {"n_ctx", engine_.context()},      {"n_embd", config.width},
-          {"n_params", facts_.parameters()}, {"size", facts_.file().file_bytes()},
-          {"type", facts_.type()},           {"family", config.family}};
+  const Model& model = hosted_.model();
+  const ModelConfig& config = model.config();
+  return {{"n_vocab", config.vocab},        {"n_ctx_train", config.context},
+          {"n_ctx", engine_.context()},     {"n_embd", config.width},
+          {"n_params", model.parameters()}, {"size", model.file().file_bytes()},
+          {"type", model.type()},           {"family", config.family}};
 }
 
 std::vector<Json> ModelApi::slots() const {
   const EngineStatus status = engine_.status();
   std::vector<Json> list;
-  for (std::size_t i = 0; i < static_cast<std::size_t>(limits_.sequences); ++i) {
+  for (std::size_t i = 0; i < static_cast<std::size_t>(hosted_.limits().sequences); ++i) {
     Json slot = {{"id", i}, {"n_ctx", engine_.context()}, {"is_processing", i < status.running}};
     if (i < status.in_work.size() && i < status.running) {
       const RunningRequest& request = status.in_work[i];
@@ -74,7 +117,7 @@ void ModelApi::props(HttpExchange& exchange, JsonNode) const {
   const Tokenizer& tokenizer = model_.tokenizer;
   send_json(exchange, {{"default_generation_settings",
                         {{"n_ctx", engine_.context()}, {"params", std::move(sampling)}}},
-                       {"total_slots", limits_.sequences},
+                       {"total_slots", hosted_.limits().sequences},
                        {"model_alias", model_.name},
                        {"chat_template", hosted_.template_text()},
                        {"bos_token", special_text(tokenizer, tokenizer.bos())},
@@ -128,23 +171,176 @@ void ModelApi::apply_template(HttpExchange& exchange, JsonNode body) const {
   send_json(exchange, Json::object({{"prompt", joined(render_chat(body, model_))}}));
 }
 
-std::size_t ModelApi::tokens_of(JsonNode chat) const {
-  return model_.tokenizer.encode_parts(render_chat(chat, model_)).size();
+void ModelApi::count_tokens(HttpExchange& exchange, JsonNode body, CallStyle style) const {
+  const ForeignChat foreign = foreign_chat(style, body);
+  const auto parts = render_chat(is_foreign(style) ? JsonNode(foreign.body) : body, model_);
+  Json counted = Json::object();
+  if (style != CallStyle::messages) counted["object"] = "response.input_tokens";
+  counted["input_tokens"] = model_.tokenizer.encode_parts(parts).size();
+  send_json(exchange, counted);
 }
 
-void ModelApi::count_tokens(HttpExchange& exchange, JsonNode body) const {
-  send_json(exchange, {{"object", "response.input_tokens"}, {"input_tokens", tokens_of(body)}});
+// Embeddings of texts, and documents ranked by their similarity to a query.
+
+std::vector<float> ModelApi::embed(const std::vector<Token>& tokens,
+                                   std::string_view member) const {
+  if (tokens.empty()) field_error(member, "a text of at least one token");
+  if (std::ssize(tokens) > engine_.context()) {
+    throw ApiError(400,
+                   std::string(member) + ": a text of " + std::to_string(tokens.size()) +
+                       " tokens in a context of " + std::to_string(engine_.context()),
+                   "context_length_exceeded");
+  }
+  EmbeddedText text = {.tokens = tokens};
+  feed_text(engine_, text);
+  return std::move(text.mean);
 }
 
-void ModelApi::count_responses_tokens(HttpExchange& exchange, JsonNode body) const {
-  const ForeignChat chat = chat_of_responses(body);
-  send_json(exchange,
-            {{"object", "response.input_tokens"}, {"input_tokens", tokens_of(chat.body)}});
+// Embeddings are cut to the first `dimensions` numbers, if given, and scaled to a length of 1.
+void ModelApi::embeddings(HttpExchange& exchange, JsonNode body) const {
+  const std::string format = text_field(body, "encoding_format").value_or("float");
+  if (format != "float" && format != "base64") {
+    field_error("encoding_format", "float or base64", body.find("encoding_format"));
+  }
+  const std::int64_t width = hosted_.model().config().width;
+  const auto dimensions =
+      static_cast<std::size_t>(whole_field(body, "dimensions", 1, width).value_or(width));
+  const auto prompts = read_prompts(body, "input", model_, kMostInputs);
+  Json data = Json::array();
+  std::size_t tokens = 0;
+  for (const std::vector<Token>& prompt : prompts) {
+    std::vector<float> numbers = embed(prompt, "input");
+    numbers.resize(dimensions);
+    normalize(numbers);
+    tokens += prompt.size();
+    Json embedding = format == "base64" ? Json(base64_numbers(numbers)) : Json(numbers);
+    data.push_back(
+        {{"object", "embedding"}, {"index", data.size()}, {"embedding", std::move(embedding)}});
+    if (!exchange.client_is_there()) return;
+  }
+  send_json(exchange, {{"object", "list"},
+                       {"data", std::move(data)},
+                       {"model", model_.name},
+                       {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}});
 }
 
-void ModelApi::count_messages_tokens(HttpExchange& exchange, JsonNode body) const {
-  const ForeignChat chat = chat_of_messages(body);
-  send_json(exchange, Json::object({{"input_tokens", tokens_of(chat.body)}}));
+// Ranks by the cosine between the embeddings of query and document.
+void ModelApi::rerank(HttpExchange& exchange, JsonNode body) const {
+  const JsonNode documents = given_field(body, "documents");
+  const auto query = text_field(body, "query");
+  if (!query) field_error("query", "a text", JsonNode());
+  if (!documents || !documents.is_array() || documents.size() == 0 ||
+      documents.size() > kMostInputs) {
+    field_error("documents", "a list of 1 to " + std::to_string(kMostInputs) + " texts");
+  }
+  const auto most = whole_field(body, "top_n", 1, 1 << 30).value_or(1 << 30);
+  const bool with_texts = flag_field(body, "return_documents");
+  std::int64_t tokens = 0;
+  const auto vector_of = [&](const std::string& text, std::string_view member) {
+    const auto ids = model_.tokenizer.encode(text, {.add_bos = model_.tokenizer.add_bos()});
+    tokens += std::ssize(ids);
+    std::vector<float> numbers = embed(ids, member);
+    normalize(numbers);
+    return numbers;
+  };
+  const std::vector<float> wanted = vector_of(*query, "query");
+  std::vector<std::string> texts;
+  std::vector<double> scores;
+  for (const JsonNode one : documents) {
+    texts.push_back(document_text(one));
+    scores.push_back(product(wanted, vector_of(texts.back(), "documents")));
+    if (!exchange.client_is_there()) return;
+  }
+  std::vector<std::size_t> order(scores.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order,
+                           [&](std::size_t a, std::size_t b) { return scores[a] > scores[b]; });
+  Json results = Json::array();
+  for (const std::size_t i : order) {
+    if (std::ssize(results) >= most) break;
+    Json result = {{"index", i}, {"relevance_score", scores[i]}};
+    if (with_texts) result["document"] = Json::object({{"text", texts[i]}});
+    results.push_back(std::move(result));
+  }
+  send_json(exchange, {{"object", "list"},
+                       {"model", model_.name},
+                       {"results", std::move(results)},
+                       {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}});
+}
+
+// Slots are saved to files and restored, compatible with llama-server. A slot is only the last text
+// generated in it: the text's KV pages are in the cache that all requests share.
+
+void ModelApi::slot_action(HttpExchange& exchange, JsonNode body) const {
+  if (!hosted_.slot_files()) {
+    throw ApiError(501, "slots are saved nowhere: start the server with a folder for them",
+                   "not_supported");
+  }
+  const HttpRequest& request = exchange.request();
+  const auto given =
+      parse_int(std::string_view(request.path).substr(std::string_view("/slots/").size()));
+  if (!given || *given < 0 || *given >= hosted_.limits().sequences) {
+    throw ApiError(
+        404,
+        request.path + ": there are slots 0 to " + std::to_string(hosted_.limits().sequences - 1),
+        "not_found");
+  }
+  const auto slot = static_cast<std::size_t>(*given);
+  const std::string action = request.query_value("action");
+  if (action == "erase") return send_json(exchange, erase_slot(slot));
+  if (action != "save" && action != "restore") {
+    field_error("action", "expected ?action=save, restore or erase");
+  }
+  const auto name = body ? text_field(body, "filename") : std::nullopt;
+  if (!name) field_error("filename", "the name of a file");
+  send_json(exchange, action == "save" ? save_slot(slot, *name) : restore_slot(slot, *name));
+}
+
+Json ModelApi::save_slot(std::size_t slot, const std::string& name) const {
+  const Stopwatch watch;
+  (void)hosted_.slot_files()->file(name);  // throws on an invalid name before any work
+  SavedPrefix prefix;
+  engine_.with_idle_sequence(
+      [&](Engine& engine) { prefix = engine.save_prefix(engine_.slot_texts()[slot]); });
+  const std::size_t tokens = prefix.tokens.size();
+  if (tokens == 0) throw ApiError(400, "slot " + std::to_string(slot) + " is empty", "slot_empty");
+  const std::uint64_t bytes = hosted_.slot_files()->write(name, prefix);
+  return {{"id_slot", slot},
+          {"filename", name},
+          {"n_saved", tokens},
+          {"n_written", bytes},
+          {"timings", {{"save_ms", 1e3 * watch.seconds()}}}};
+}
+
+Json ModelApi::restore_slot(std::size_t slot, const std::string& name) const {
+  const Stopwatch watch;
+  const SavedPrefix prefix = hosted_.slot_files()->read(name);
+  bool fits = false;
+  engine_.with_idle_sequence([&](Engine& engine) {
+    fits = engine.load_prefix(prefix, name);
+    if (fits) engine_.slot_texts()[slot] = prefix.tokens;
+  });
+  if (!fits) {
+    throw ApiError(503,
+                   name + ": its " + std::to_string(prefix.tokens.size()) +
+                       " tokens do not fit beside the replies in work",
+                   "no_room");
+  }
+  return {{"id_slot", slot},
+          {"filename", name},
+          {"n_restored", prefix.tokens.size()},
+          {"n_read", std::filesystem::file_size(hosted_.slot_files()->file(name))},
+          {"timings", {{"restore_ms", 1e3 * watch.seconds()}}}};
+}
+
+Json ModelApi::erase_slot(std::size_t slot) const {
+  std::size_t tokens = 0;
+  engine_.between_steps([&](Engine& engine) {
+    const std::vector<Token> text = std::exchange(engine_.slot_texts()[slot], {});
+    (void)engine.erase_prompt(text);
+    tokens = text.size();
+  });
+  return {{"id_slot", slot}, {"n_erased", tokens}};
 }
 
 }  // namespace leq

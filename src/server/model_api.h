@@ -2,15 +2,13 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/json.h"
-#include "server/generation.h"
-#include "server/hosted_model.h"
-#include "server/http_server.h"
+#include "server/model_pool.h"
+#include "server/request.h"
 
 namespace leq {
 
@@ -18,40 +16,26 @@ class ModelApi {
  public:
   // `hosted` must outlive it.
   ModelApi(HostedModel& hosted, const ReplyTimes& times)
-      : model_(hosted.api()),
-        facts_(hosted.model()),
-        limits_(hosted.limits()),
-        engine_(hosted.engine()),
-        hosted_(hosted),
-        times_(times) {}
+      : model_(hosted.api()), engine_(hosted.engine()), hosted_(hosted), times_(times) {}
 
   // Each handler answers one request; `body`: its JSON object, or nothing if the endpoint takes
   // none. Handlers throw Error or Busy only if nothing has been sent yet.
   void props(HttpExchange& exchange, JsonNode body) const;
   void slot_action(HttpExchange& exchange, JsonNode body) const;
-  void chat(HttpExchange& exchange, JsonNode body) const {
-    generate(exchange, body, CallStyle::chat);
+  template <CallStyle style>
+  void generate(HttpExchange& exchange, JsonNode body) const {
+    generate(exchange, body, style);
   }
-  void completions(HttpExchange& exchange, JsonNode body) const {
-    generate(exchange, body, CallStyle::text);
-  }
-  void native(HttpExchange& exchange, JsonNode body) const {
-    generate(exchange, body, CallStyle::native);
-  }
-  void responses(HttpExchange& exchange, JsonNode body) const {
-    generate(exchange, body, CallStyle::responses);
-  }
-  void messages(HttpExchange& exchange, JsonNode body) const {
-    generate(exchange, body, CallStyle::messages);
+  // The number of tokens of a chat's prompt.
+  template <CallStyle style>
+  void count_tokens(HttpExchange& exchange, JsonNode body) const {
+    count_tokens(exchange, body, style);
   }
   void embeddings(HttpExchange& exchange, JsonNode body) const;
   void rerank(HttpExchange& exchange, JsonNode body) const;
   void tokenize(HttpExchange& exchange, JsonNode body) const;
   void detokenize(HttpExchange& exchange, JsonNode body) const;
   void apply_template(HttpExchange& exchange, JsonNode body) const;
-  void count_tokens(HttpExchange& exchange, JsonNode body) const;
-  void count_responses_tokens(HttpExchange& exchange, JsonNode body) const;
-  void count_messages_tokens(HttpExchange& exchange, JsonNode body) const;
 
   // JSON for the lists of models and of slots.
   Json facts() const;
@@ -59,16 +43,13 @@ class ModelApi {
 
  private:
   void generate(HttpExchange& exchange, JsonNode body, CallStyle style) const;
-  std::size_t slot_of(const HttpRequest& request) const;
+  void count_tokens(HttpExchange& exchange, JsonNode body, CallStyle style) const;
   Json save_slot(std::size_t slot, const std::string& name) const;
   Json restore_slot(std::size_t slot, const std::string& name) const;
   Json erase_slot(std::size_t slot) const;
   std::vector<float> embed(const std::vector<Token>& tokens, std::string_view member) const;
-  std::size_t tokens_of(JsonNode chat) const;
 
   const ApiModel& model_;
-  const Model& facts_;
-  const RunLimits& limits_;
   EngineThread& engine_;
   HostedModel& hosted_;
   ReplyTimes times_;

@@ -1,22 +1,225 @@
 #include "server/model_pool.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <chrono>
+#include <map>
+#include <new>
 #include <system_error>
 #include <utility>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
-#include "server/api_error.h"
-#include "server/api_fields.h"
-#include "server/api_model.h"
-#include "server/model_pool_entry.h"
+#include "format/leq_layout.h"
 
 namespace leq {
-namespace {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::size_t kMostNameBytes = 200;
+
+bool is_plain(unsigned char c) { return c >= 0x20 && c != 0x7f && c != '/' && c != '\\'; }
+
+}  // namespace
+
+SlotFiles::SlotFiles(fs::path folder, const PrefixOwner& owner)
+    : folder_(std::move(folder)), owner_(owner) {
+  check_output(kept_texts());
+}
+
+fs::path SlotFiles::file(std::string_view name) const {
+  const bool good = !name.empty() && name.size() <= kMostNameBytes && name.front() != '.' &&
+                    std::ranges::all_of(name, is_plain) && !first_invalid_utf8(name);
+  require(good, marked_field("filename"), ' ', printable(name),
+          ": expected the name of a file without a path, of at most ", kMostNameBytes,
+          " bytes, that does not begin with a point");
+  return folder_ / name;
+}
+
+fs::path SlotFiles::kept_texts() const {
+  return folder_ / ("texts-" + checksum_text(owner_.model) + ".leqprm");
+}
+
+std::uint64_t SlotFiles::write(std::string_view name, const SavedPrefix& prefix) const {
+  const fs::path path = file(name);
+  PrefixWriter writer(path, owner_);
+  writer.add(prefix);
+  writer.commit();
+  return fs::file_size(path);
+}
+
+SavedPrefix SlotFiles::read(std::string_view name) const {
+  const fs::path path = file(name);
+  std::error_code error;
+  require(fs::is_regular_file(fs::symlink_status(path, error)), marked_field("filename"), ' ',
+          printable(name), ": there is no such file");
+  const PrefixFile prefixes(path);
+  const std::string reason = prefixes->reason_against(owner_);
+  require(reason.empty(), marked_field("filename"), ' ', printable(name), ": ", reason);
+  require(prefixes->size() > 0, marked_field("filename"), ' ', printable(name), ": holds no text");
+  return prefixes->read(0);
+}
+
+namespace {
+
+std::optional<SlotFiles> files_of_slots(const Model& model, Session& session,
+                                        const HostOptions& options) {
+  if (!options.slot_folder) return std::nullopt;
+  return SlotFiles(*options.slot_folder, prefix_owner(model, session));
+}
+
+// The maximum number of replies of one model, running or queued.
+std::size_t most_requests(const RunLimits& limits, const HostOptions& options) {
+  return static_cast<std::size_t>(limits.sequences) + options.most_waiting;
+}
+
+ApiModel api_model(const Model& model, const RunLimits& limits, const HostOptions& options) {
+  ApiModel api = api_model_of(model, options.chat_template);
+  if (!options.name.empty()) api.name = options.name;
+  api.slots = limits.sequences;
+  api.rendering.enable_thinking = options.enable_thinking;
+  api.sampling = options.sampling;
+  api.sampling.seed = options.seed.value_or(0);
+  api.has_seed = options.seed.has_value();
+  api.reasoning_tokens = options.reasoning_tokens;
+  api.reasoning_words = options.reasoning_words;
+  api.stop.max_tokens = options.max_tokens;
+  return api;
+}
+
+}  // namespace
+
+HostedModel::HostedModel(const Model& model, Session& session, const HostOptions& options)
+    : model_(model),
+      limits_(session.limits()),
+      say_(options.say),
+      slot_files_(files_of_slots(model, session, options)),
+      keeps_texts_(slot_files_.has_value()),
+      template_text_(options.chat_template.empty() ? model.chat_template() : options.chat_template),
+      api_(api_model(model, limits_, options)),
+      engine_(session, model.tokenizer(), options.engine, most_requests(limits_, options)) {
+  require(session.transformer().online().empty() || limits_.sequences == 1, Setting{"sequences"},
+          ' ', limits_.sequences, ": this model's activations remember one sequence; use ",
+          Setting{"sequences"}, " 1");
+  if (!api_.chat_error.empty()) {
+    say_(api_.name + ": no chats, only completions: " + api_.chat_error);
+  }
+  read_kept();
+}
+
+void HostedModel::end(double seconds) {
+  if (!engine_.drain(seconds)) engine_.cancel_all();
+  write_kept();
+}
+
+// The stored texts only save time: if they cannot be read, the model starts normally.
+void HostedModel::read_kept() {
+  if (!slot_files_) return;
+  const fs::path path = slot_files_->kept_texts();
+  engine_.between_steps([&](Engine& engine) {
+    KeptTexts kept;
+    try {
+      kept = read_kept_texts(path, engine, slot_files_->owner());
+    } catch (const Error& error) {
+      say_(std::string(error.marked()) + "; its texts are fed as usual");
+    }
+    if (kept.texts == 0) return;
+    say_(path.string() + ": " + with_commas(kept.tokens) + " tokens of " + with_commas(kept.texts) +
+         " texts need not be fed again");
+  });
+}
+
+void HostedModel::write_kept() {
+  if (!std::exchange(keeps_texts_, false)) return;
+  const SlotFiles& files = *slot_files_;
+  try {
+    engine_.with_idle_sequence([&](Engine& engine) {
+      const KeptTexts kept = write_kept_texts(files.kept_texts(), engine, files.owner());
+      if (kept.texts == 0) return;
+      say_(files.kept_texts().string() + ": " + with_commas(kept.tokens) + " tokens of " +
+           with_commas(kept.texts) + " texts are kept for the next start");
+    });
+  } catch (const Error& error) {
+    say_(std::string(error.marked()) + "; the next start begins without the texts of this run");
+  }
+}
+
+namespace {
+
+// Whether the name is that of a part ("story-00001-of-00003"). `first`: whether it is the first.
+bool is_part(std::string_view stem, bool& first, std::string& whole) {
+  constexpr std::size_t kTail = std::string_view("-00001-of-00003").size();
+  if (stem.size() <= kTail) return false;
+  const std::string_view tail = stem.substr(stem.size() - kTail);
+  const auto digits = [](std::string_view text) {
+    return std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+  };
+  if (tail[0] != '-' || tail[6] != '-' || tail.substr(7, 2) != "of" || tail[9] != '-' ||
+      !digits(tail.substr(1, 5)) || !digits(tail.substr(10))) {
+    return false;
+  }
+  first = tail.substr(1, 5) == "00001";
+  whole = std::string(stem.substr(0, stem.size() - kTail));
+  return true;
+}
+
+std::int64_t unix_seconds(fs::file_time_type time) {
+  const auto system = std::chrono::file_clock::to_sys(time);
+  return std::chrono::duration_cast<std::chrono::seconds>(system.time_since_epoch()).count();
+}
+
+void add(const fs::directory_entry& entry, std::map<std::string, ModelFile>& files) {
+  std::error_code error;
+  const std::string extension = entry.path().extension().string();
+  const bool is_gguf = extension == ".gguf";
+  if ((!is_gguf && extension != ".leq") || !entry.is_regular_file(error) || error) return;
+  const std::string stem = entry.path().stem().string();
+  if (stem.empty() || stem.front() == '.' || first_invalid_utf8(stem)) return;
+  bool first = true;
+  std::string name = stem;
+  if (is_gguf && is_part(stem, first, name) && !first) {
+    files[name + ".gguf"].bytes += entry.file_size(error);
+    return;
+  }
+  ModelFile& file = files[name + extension];
+  file.name = name;
+  file.path = entry.path();
+  file.bytes += entry.file_size(error);
+  const fs::file_time_type time = entry.last_write_time(error);
+  file.changed = time.time_since_epoch().count();
+  file.created = unix_seconds(time);
+}
+
+}  // namespace
+
+std::vector<ModelFile> models_in(const fs::path& folder) {
+  std::map<std::string, ModelFile> files;
+  std::error_code error;
+  fs::directory_iterator entry(folder, error);
+  for (const fs::directory_iterator end; !error && entry != end; entry.increment(error)) {
+    add(*entry, files);
+  }
+  require(!error, ErrorKind::io, printable(folder.string(), 4096), ": cannot be read (",
+          error.message(), ")");
+  std::vector<ModelFile> models;
+  for (auto& [key, file] : files) {
+    if (file.path.empty()) continue;  // the first part is missing
+    if (key.ends_with(".gguf") && files.contains(file.name + ".leq")) file.name = key;
+    models.push_back(file);
+  }
+  std::ranges::sort(models, {}, &ModelFile::name);
+  return models;
+}
+
+namespace {
+
+// Interval at which a thread that waits for a model checks whether its client is still connected.
+constexpr auto kModelLook = std::chrono::milliseconds(100);
 
 // Once a load has waited this long for memory, it takes priority over new requests for loaded
 // models, so that these models become idle and can be unloaded.
@@ -31,20 +234,35 @@ bool is_replaced(const ModelFile& file) {
 
 }  // namespace
 
+// Members are destroyed in reverse order, so `hosted` ends before `runnable`, which it references.
+struct ModelPool::Loaded {
+  explicit Loaded(RunnableModel read)
+      : runnable(std::move(read)), hosted(*runnable.model, *runnable.session, runnable.options) {}
+  RunnableModel runnable;
+  HostedModel hosted;
+};
+
+struct ModelPool::Entry {
+  ModelFile file;
+  ModelState state = ModelState::unloaded;
+  std::unique_ptr<Loaded> loaded = {};
+  std::uint64_t bytes = 0;  // planned memory
+  bool has_place = false;   // the memory is reserved
+  std::size_t users = 0;    // number of leases
+  std::size_t waiting = 0;  // requests waiting for a lease
+  std::int64_t last_use = 0;
+  std::string error = {};  // set by a permanent failure
+  std::string error_code = {};
+};
+
+struct ModelPool::Waiting {
+  Entry* entry = nullptr;
+  Stopwatch since = {};
+};
+
 std::string_view state_name(ModelState state) {
-  switch (state) {
-    case ModelState::unloaded:
-      return "unloaded";
-    case ModelState::loading:
-      return "loading";
-    case ModelState::loaded:
-      return "loaded";
-    case ModelState::unloading:
-      return "unloading";
-    case ModelState::failed:
-      break;
-  }
-  return "failed";
+  constexpr std::string_view kNames[] = {"unloaded", "loading", "loaded", "unloading", "failed"};
+  return kNames[static_cast<std::size_t>(state)];
 }
 
 ModelPool::ModelPool(const Model& model, Session& session, const HostOptions& options)
@@ -157,7 +375,13 @@ ModelPool::Lease ModelPool::lease(std::string_view name, const std::function<boo
   Entry& entry = entry_of(name);
   if (has_one_model()) return lease_of(entry);
   check_running();
-  check_queue();
+  std::size_t requests = 0;
+  for (const Entry& each : entries_) requests += each.users + each.waiting;
+  if (requests >= most_requests_) {
+    throw Busy(
+        std::to_string(requests) + " requests are answered or wait for a model; try again later",
+        false);
+  }
   ++entry.waiting;
   try {
     Lease lease = wait_for(entry, lock, is_wanted);
@@ -172,15 +396,6 @@ ModelPool::Lease ModelPool::lease(std::string_view name, const std::function<boo
 
 void ModelPool::check_running() const {
   if (stopping_) throw Busy("the server is shutting down", true);
-}
-
-void ModelPool::check_queue() const {
-  std::size_t requests = 0;
-  for (const Entry& entry : entries_) requests += entry.users + entry.waiting;
-  if (requests < most_requests_) return;
-  throw Busy(
-      std::to_string(requests) + " requests are answered or wait for a model; try again later",
-      false);
 }
 
 ModelPool::Lease ModelPool::wait_for(Entry& entry, Lock& lock,
@@ -261,6 +476,141 @@ void ModelPool::stop(double seconds) {
   const std::vector<Lease> all = loaded();
   for (const Lease& lease : all) (void)lease->engine().drain(0);
   for (const Lease& lease : all) lease->end(std::max(0.0, seconds - watch.seconds()));
+}
+
+// Loads models, and unloads other models to free memory for them.
+
+// The load is cancelled once no client waits for it; the model then stays unloaded.
+void ModelPool::load(Entry& entry, Lock& lock, const std::function<bool()>& is_wanted) {
+  entry.state = ModelState::loading;
+  const fs::path path = entry.file.path;
+  const Stopwatch watch;
+  try {
+    lock.unlock();
+    const std::uint64_t bytes = loader_.plan(path);
+    lock.lock();
+    if (bytes > options_.memory_bytes) {
+      throw ApiError(500,
+                     entry.file.name + ": takes " + human_bytes(bytes) + ", and models may take " +
+                         human_bytes(options_.memory_bytes) + " together",
+                     "model_too_large");
+    }
+    if (!reserve_memory(entry, bytes, lock, is_wanted))
+      return set_state(entry, ModelState::unloaded);
+    lock.unlock();
+    RunnableModel runnable = loader_.load(path);
+    runnable.options.name = entry.file.name;
+    auto loaded = std::make_unique<Loaded>(std::move(runnable));
+    lock.lock();
+    entry.loaded = std::move(loaded);
+  } catch (const std::exception& error) {
+    if (!lock.owns_lock()) lock.lock();
+    fail_load(entry, error);
+  }
+  ++counts_.loads;
+  set_state(entry, ModelState::loaded);
+  options_.say(entry.file.name + ": loaded in " + fixed(watch.seconds(), 1) + " s, " +
+               human_bytes(entry.bytes));
+}
+
+void ModelPool::set_state(Entry& entry, ModelState state) {
+  entry.state = state;
+  if (state == ModelState::unloaded || state == ModelState::failed) entry.has_place = false;
+  changed_.notify_all();
+}
+
+// Stores the reason if the file is at fault, and throws it to the client without the file's path.
+void ModelPool::fail_load(Entry& entry, const std::exception& error) {
+  if (dynamic_cast<const Busy*>(&error) != nullptr) {
+    set_state(entry, ModelState::unloaded);
+    throw;
+  }
+  ++counts_.failures;
+  const auto* known = dynamic_cast<const Error*>(&error);
+  const auto* api = dynamic_cast<const ApiError*>(&error);
+  const std::string folder = entry.file.path.parent_path().string() + "/";
+  const bool bad_alloc = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+  const std::string text =
+      api != nullptr ? api->what()
+                     : "the model " + entry.file.name + " cannot be loaded: " +
+                           replace_all(bad_alloc ? "out of memory" : error.what(), folder, "");
+  entry.error = text;
+  entry.error_code = api != nullptr ? api->code() : "model_load_failed";
+  options_.say(text);
+  // Whether another attempt with the same file would fail in the same way.
+  const bool is_lasting = known != nullptr && (known->kind() == ErrorKind::bad_input ||
+                                               known->kind() == ErrorKind::bad_setting);
+  set_state(entry, is_lasting ? ModelState::failed : ModelState::unloaded);
+  const bool no_memory = known != nullptr ? known->kind() == ErrorKind::no_memory : bad_alloc;
+  throw ApiError(no_memory ? 503 : 500, entry.error, entry.error_code);
+}
+
+// Reserves memory for a model: unloads idle models until there is enough, or waits until requests
+// to other models end. Returns false once no client waits for this model.
+bool ModelPool::reserve_memory(Entry& entry, std::uint64_t bytes, Lock& lock,
+                               const std::function<bool()>& is_wanted) {
+  Waiting waiting = {&entry};
+  memory_queue_.push_back(&waiting);
+  const auto leave = [&] {
+    if (!lock.owns_lock()) lock.lock();
+    std::erase(memory_queue_, &waiting);
+    changed_.notify_all();
+  };
+  try {
+    while (true) {
+      check_running();
+      const bool is_next = memory_queue_.front() == &waiting;
+      const auto places =
+          static_cast<std::size_t>(std::ranges::count_if(entries_, &Entry::has_place));
+      const bool fits = used_bytes() <= options_.memory_bytes - bytes && places < options_.models;
+      if (is_next && fits) break;
+      if (is_next && drop_oldest(lock)) continue;
+      if (!is_wanted()) {
+        leave();
+        return false;
+      }
+      changed_.wait_for(lock, kModelLook);
+    }
+    entry.bytes = bytes;
+    entry.has_place = true;
+  } catch (...) {
+    leave();
+    throw;
+  }
+  leave();
+  return true;
+}
+
+bool ModelPool::drop_oldest(Lock& lock) {
+  Entry* oldest = nullptr;
+  for (Entry& entry : entries_) {
+    if (entry.state != ModelState::loaded || entry.users > 0) continue;
+    if (oldest == nullptr || entry.last_use < oldest->last_use) oldest = &entry;
+  }
+  if (oldest != nullptr) drop(*oldest, lock);
+  return oldest != nullptr;
+}
+
+void ModelPool::drop(Entry& entry, Lock& lock) {
+  std::unique_ptr<Loaded> loaded = std::move(entry.loaded);
+  set_state(entry, ModelState::unloading);
+  lock.unlock();
+  try {
+    loaded->hosted.end(0);
+  } catch (const std::exception&) {  // the stored texts only save time
+  }
+  loaded.reset();
+  malloc_trim(0);
+  lock.lock();
+  ++counts_.drops;
+  options_.say(entry.file.name + ": unloaded");
+  set_state(entry, ModelState::unloaded);
+}
+
+std::uint64_t ModelPool::used_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const Entry& entry : entries_) bytes += entry.has_place ? entry.bytes : 0;
+  return bytes;
 }
 
 }  // namespace leq

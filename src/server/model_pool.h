@@ -16,10 +16,105 @@
 #include <string_view>
 #include <vector>
 
-#include "server/hosted_model.h"
-#include "server/model_folder.h"
+#include "engine/engine.h"
+#include "engine/saved_prefix.h"
+#include "model/session.h"
+#include "runtime/engine_thread.h"
+#include "server/request.h"
 
 namespace leq {
+
+// Saves the texts of slots as files in one folder, under names that clients choose. Checks that a
+// name is valid and cannot escape the folder.
+class SlotFiles {
+ public:
+  // Throws Error if `folder` is not a writable folder. `owner`: stored in all saved files, and
+  // required to match in files that are restored.
+  SlotFiles(std::filesystem::path folder, const PrefixOwner& owner);
+
+  const PrefixOwner& owner() const { return owner_; }
+  // The path for a client's name, which must be a single path component of printable UTF-8 and must
+  // not begin with a dot. Throws Error with the expected form.
+  std::filesystem::path file(std::string_view name) const;
+  // The file with the prefix cache's texts between runs; one per model.
+  std::filesystem::path kept_texts() const;
+
+  // Returns the size of the file. Throws Error like PrefixWriter.
+  std::uint64_t write(std::string_view name, const SavedPrefix& prefix) const;
+  // The first prefix of a file. Throws Error if the file does not exist, is not a regular file, has
+  // another owner or no prefix, and like PrefixFile.
+  SavedPrefix read(std::string_view name) const;
+
+ private:
+  std::filesystem::path folder_;
+  PrefixOwner owner_;
+};
+
+// Settings for serving a model.
+struct HostOptions {
+  EngineOptions engine;
+  std::string name;  // model name shown to clients; empty: the file's name
+  // Defaults for requests:
+  SamplingSettings sampling;
+  std::optional<std::uint64_t> seed;
+  std::int64_t max_tokens = -1;
+  std::string chat_template;  // the name of a format; empty: the model's own template
+  bool enable_thinking = true;
+  std::int64_t reasoning_tokens = -1;  // limit of reasoning tokens; -1: no limit
+  std::string reasoning_words = std::string(kReasoningWords);  // inserted at a cutoff
+  std::size_t most_waiting = 64;  // limit of queued replies; more are rejected
+  // Folder for saved slots and for the prefix cache's texts, which are stored between runs.
+  std::optional<std::filesystem::path> slot_folder;
+  // Receives log lines about stored texts that were read or written, including errors.
+  std::function<void(const std::string& line)> say = [](const std::string&) {};
+};
+
+// A loaded model that the server can use: its engine, chat template and properties, and the texts
+// of its prefix cache that are stored for the next start.
+class HostedModel {
+ public:
+  // `model` and `session` must outlive it, and the session must not be used by other objects.
+  // Throws Error on settings that the model does not support.
+  HostedModel(const Model& model, Session& session, const HostOptions& options);
+
+  const ApiModel& api() const { return api_; }
+  const Model& model() const { return model_; }
+  const RunLimits& limits() const { return limits_; }
+  EngineThread& engine() { return engine_; }
+  const std::optional<SlotFiles>& slot_files() const { return slot_files_; }
+  const std::string& template_text() const { return template_text_; }  // or the format's name
+
+  // Stops accepting requests. Running replies may finish within `seconds`; then they are
+  // interrupted. Writes the prefix cache's texts to the slot folder, if there is one.
+  void end(double seconds);
+
+ private:
+  void read_kept();
+  void write_kept();
+
+  const Model& model_;
+  RunLimits limits_;
+  std::function<void(const std::string&)> say_;
+  std::optional<SlotFiles> slot_files_;
+  bool keeps_texts_;  // false once they are written
+  std::string template_text_;
+  ApiModel api_;
+  EngineThread engine_;
+};
+
+struct ModelFile {
+  std::string name;  // the file's name without .leq or .gguf
+  std::filesystem::path path;
+  std::uint64_t bytes = 0;   // sum over all parts of a GGUF file
+  std::int64_t changed = 0;  // modification time in the file system's clock
+  std::int64_t created = 0;  // modification time in seconds since 1970
+  bool operator==(const ModelFile&) const = default;
+};
+
+// The files that end in .leq or .gguf, sorted by name; only the first part of a split GGUF file. If
+// a .leq and a GGUF file have the same name, the GGUF file's name keeps its extension. Throws Error
+// if the folder cannot be read.
+std::vector<ModelFile> models_in(const std::filesystem::path& folder);
 
 // A loaded model with its session, ready to run.
 struct RunnableModel {
@@ -116,18 +211,15 @@ class ModelPool {
   void release(Entry& entry);
   bool may_use(const Entry& entry) const;
   void check_running() const;
-  void check_queue() const;
   Lease wait_for(Entry& entry, Lock& lock, const std::function<bool()>& is_wanted);
   void load(Entry& entry, Lock& lock, const std::function<bool()>& is_wanted);
   bool reserve_memory(Entry& entry, std::uint64_t bytes, Lock& lock,
                       const std::function<bool()>& is_wanted);
   bool drop_oldest(Lock& lock);
   void drop(Entry& entry, Lock& lock);
-  void require_size(const Entry& entry, std::uint64_t bytes) const;
   void set_state(Entry& entry, ModelState state);
   [[noreturn]] void fail_load(Entry& entry, const std::exception& error);
   std::uint64_t used_bytes() const;
-  std::size_t used_places() const;
 
   PoolOptions options_;
   ModelLoader loader_;

@@ -1,13 +1,16 @@
-// The HTTP server for models: connects engines, endpoints and connections.
+// The HTTP server for models: connects engines, endpoints and connections. A table maps paths to
+// handlers (docs/server.md).
 #pragma once
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "base/json.h"
 #include "server/access.h"
-#include "server/api.h"
-#include "server/hosted_model.h"
 #include "server/http_server.h"
 #include "server/model_pool.h"
 
@@ -42,10 +45,28 @@ class Server {
   void stop(double seconds);
 
  private:
-  void listen(const ServerOptions& options);
+  struct Route;
+  static std::span<const Route> routes();
+  static const Route& route_of(const HttpRequest& request);
+  void listen();
+  // The handler for HttpServer; replies to every request, with an error if necessary. Thread-safe.
+  void answer(HttpExchange& exchange);
+  // Rejects unauthorized requests before their body is read.
+  std::optional<HttpReply> check_head(const HttpRequest& request) const;
+  void answer_checked(HttpExchange& exchange);
+  void answer_with_model(HttpExchange& exchange, const Route& route);
 
+  void page(HttpExchange& exchange);
+  void health(HttpExchange& exchange);
+  void list_models(HttpExchange& exchange);
+  void one_model(HttpExchange& exchange);
+  std::vector<Json> model_list();
+  void slots(HttpExchange& exchange);
+  void metrics(HttpExchange& exchange);
+  void no_stored_response(HttpExchange& exchange);
+
+  ServerOptions options_;
   ModelPool models_;
-  Api api_;
   std::unique_ptr<HttpServer> http_;
 };
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fuzz/seeded.h"
-#include "server/http_message.h"
+#include "server/http.h"
 
 namespace {
 

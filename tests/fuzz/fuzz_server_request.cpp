@@ -3,14 +3,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/error.h"
 #include "fuzz/seeded.h"
-#include "server/foreign_chat.h"
-#include "server/generation_call.h"
+#include "server/dialects.h"
 #include "tokenizer/small_specs.h"
 
 namespace {
@@ -54,14 +54,13 @@ std::vector<std::string> examples() {
 
 struct World {
   leq::Tokenizer tokenizer{leq::test::small_specs().front()};
-  leq::ChatTemplate chat = leq::ChatTemplate::of_model(
-      "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}{{ tools }}",
-      "fuzz");
   leq::ApiModel model = {.tokenizer = tokenizer};
 
   World() {
     model.vocabulary = tokenizer.size();
-    model.chat = &chat;
+    model.chat = std::make_shared<const leq::ChatTemplate>(leq::ChatTemplate::of_model(
+        "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}{{ tools }}",
+        "fuzz"));
     model.rendering = leq::chat_options(tokenizer);
   }
 };

@@ -1,5 +1,5 @@
 // Parses requests with any bytes, and independently of how the bytes are split.
-#include "server/http_message.h"
+#include "server/http.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Tests which files of a folder are models, and the names of these models.
-#include "server/model_folder.h"
+#include "server/model_pool.h"
 
 #include <gtest/gtest.h>
 

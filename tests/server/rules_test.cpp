@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "server/access.h"
-#include "server/api_error.h"
+#include "server/fields.h"
 #include "server/calling_model.h"
 #include "server/raw_client.h"
 

@@ -1,10 +1,12 @@
-// A generation request parsed from a client's JSON; a pure function of the JSON and the server's
-// settings.
+// A generation request: parsed from a client's JSON, a pure function of the JSON and the server's
+// settings, and answered by the engine.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,24 +17,56 @@
 #include "chat/reply.h"
 #include "chat/tool_calls.h"
 #include "engine/engine.h"
+#include "model/open_model.h"
 #include "sampling/settings.h"
-#include "server/api_fields.h"
-#include "server/grammar_store.h"
+#include "server/fields.h"
 
 namespace leq {
+
+class EngineThread;
 
 // Text inserted when reasoning is cut off at its limit.
 inline constexpr std::string_view kReasoningWords =
     "\n\nThere is no time left to think; I answer now.\n";
 
-// A model's properties and default settings for parsing requests; references must outlive it.
+// A grammar, with notes on the parts of its schemas that it does not enforce.
+struct CompiledGrammar {
+  std::shared_ptr<const Grammar> grammar;
+  SchemaNotes notes = {};
+};
+
+// A cache of compiled grammars: requests with the same schema text share one grammar object, and
+// with it the token masks that the engine has computed for it.
+class GrammarStore {
+ public:
+  using Compile = std::function<CompiledGrammar()>;
+
+  // The cached grammar for this text, or the result of `compile`, which runs in the caller's thread
+  // without blocking other callers. If it throws, the exception propagates and nothing is cached.
+  CompiledGrammar get(const std::string& text, const Compile& compile);
+
+  static constexpr std::size_t kMostGrammars = 32;
+  static constexpr std::size_t kMostBytes = 1 << 20;  // maximum length of a cached text
+
+ private:
+  struct Known {
+    std::string text;
+    CompiledGrammar compiled;
+  };
+  const CompiledGrammar* find(const std::string& text);
+
+  std::mutex mutex_;
+  std::list<Known> known_;  // most recently used first
+};
+
+// A model's properties and default settings for parsing requests; the tokenizer must outlive it.
 struct ApiModel {
   const Tokenizer& tokenizer;
   std::size_t vocabulary = 0;
-  std::string name;                    // model name shown to clients
-  const ChatTemplate* chat = nullptr;  // null: no chats
-  GrammarStore* grammars = nullptr;    // cache of compiled grammars; null: no cache
-  ReplyStyle style = {};               // format of tool calls and reasoning
+  std::string name;                               // model name shown to clients
+  std::shared_ptr<const ChatTemplate> chat = {};  // null: no chats
+  std::shared_ptr<GrammarStore> grammars = {};    // null: no cache of compiled grammars
+  ReplyStyle style = {};                          // format of tool calls and reasoning
   ChatOptions rendering = {};
   SamplingSettings sampling = {};  // defaults of a request; the seed is random
   bool has_seed = false;           // true: `sampling` has a seed to use
@@ -50,11 +84,19 @@ struct ApiModel {
   std::int64_t most_logprobs = 20;
 };
 
+// The properties that the model's file alone determines. `format`: the name of a chat format;
+// empty: the model's own template. A model whose template is unusable can still complete texts. The
+// caller sets sampling and slots. Throws Error if the file has no tokenizer or the format is
+// unknown.
+ApiModel api_model_of(const Model& model, const std::string& format = "");
+// The model's name for its path: "folder/story.leq" or "folder/story.gguf" -> "story".
+std::string model_name_of(const std::string& path);
+
 enum class CallStyle : std::uint8_t {
   chat,       // /v1/chat/completions
   text,       // /v1/completions
   native,     // /completion of llama-server
-  responses,  // /v1/responses: converted to a chat (responses_request.h)
+  responses,  // /v1/responses: converted to a chat (dialects.h)
   messages,   // /v1/messages, Anthropic's: converted to a chat
 };
 constexpr bool is_chat(CallStyle style) {
@@ -92,17 +134,34 @@ struct GenerationCall {
   std::optional<std::size_t> slot;  // where the final text is stored; nullopt: any slot
 };
 
-// Throws Error naming the member at fault. `body` must outlive the call.
+// The functions that read a body throw Error naming the member at fault.
+// `body` must outlive the call.
 GenerationCall read_generation_call(CallStyle style, JsonNode body, const ApiModel& model);
+
+SamplingSettings read_sampling(JsonNode body, const ApiModel& model, bool& has_seed);
+StopRules read_stop(JsonNode body, const ApiModel& model);
 
 // Renders "messages", "tools" and the template's variables of a body as text parts. Throws Error
 // naming the message at fault, if it is known.
 std::vector<TextPart> render_chat(JsonNode body, const ApiModel& model);
 
 // Reads the prompts from "prompt" or "input": one text, ids, a mix of texts and ids, or an array of
-// these. Special tokens in texts are recognized; `with_bos`: prepend BOS like the tokenizer does.
+// these. Special tokens in texts are recognized; BOS is prepended like the tokenizer does.
 std::vector<std::vector<Token>> read_prompts(JsonNode body, std::string_view name,
-                                             const ApiModel& model, bool with_bos,
-                                             std::size_t most = 256);
+                                             const ApiModel& model, std::size_t most = 256);
+
+struct ReplyTimes {
+  std::optional<double> most_seconds = {};  // time limit of a reply
+  double ping_seconds = 15;                 // longest interval without data in a stream
+};
+
+// Submits the request to the engine and sends the result as one JSON object or as a stream of
+// server-sent events. Returns when the reply is sent, or when the client has disconnected, which
+// cancels the requests. Throws Error or Busy only if nothing has been sent yet.
+void answer_generation(HttpExchange& exchange, GenerationCall call, const ApiModel& model,
+                       EngineThread& engine, const ReplyTimes& times);
+
+// Feeds a text for its embedding or log probabilities, in steps between those of the replies.
+void feed_text(EngineThread& engine, EmbeddedText& text);
 
 }  // namespace leq

@@ -1,5 +1,5 @@
-// HTTP/1.1 messages of a server: an incremental parser of requests and a writer of response heads.
-// This file does no I/O and does not depend on sockets.
+// HTTP/1.1 messages of a server: an incremental parser of requests, a writer of response heads, and
+// the interface of one request and its reply. There is no I/O here, and no socket.
 #pragma once
 
 #include <cstddef>
@@ -25,6 +25,7 @@ struct HttpRequest {
 
   // The value of the first header of this name (in lower case); empty if there is none.
   std::string_view header(std::string_view name) const;
+  bool has_header(std::string_view name) const;
   // The percent-decoded value of "?name=value"; empty if there is none.
   std::string query_value(std::string_view name) const;
 };
@@ -80,7 +81,6 @@ class HttpReader {
   void end_head();
   void take_chunk_size(std::string_view line);
   void fail(int status, std::string text);
-  bool has_header(std::string_view name) const;
 
   HttpLimits limits_;
   HttpRequest request_;
@@ -91,6 +91,28 @@ class HttpReader {
   std::uint64_t left_ = 0;      // remaining length of the body or chunk
   bool wants_continue_ = false;
   std::optional<HttpFault> fault_;
+};
+
+struct HttpReply {
+  int status = 200;
+  std::string type = "application/json";
+  std::string body;
+  HttpHeaders headers;
+};
+
+// A request that must be answered exactly once, with reply() or as a stream.
+class HttpExchange {
+ public:
+  virtual ~HttpExchange() = default;
+
+  virtual const HttpRequest& request() const = 0;
+  virtual void reply(const HttpReply& reply) = 0;
+  // Begins a reply whose pieces are sent unbuffered. Returns false if the client disconnected.
+  virtual bool begin_stream(const HttpReply& head) = 0;
+  virtual bool write(std::string_view piece) = 0;
+  virtual bool end_stream() = 0;
+  // Returns false once the client has closed the connection.
+  virtual bool client_is_there() = 0;
 };
 
 // Formats seconds since 1970 as "Thu, 26 Nov 2026 05:07:45 GMT".
@@ -111,5 +133,8 @@ std::string response_head(int status, const HttpHeaders& headers, const HttpBody
                           bool keep_alive);
 // One chunk of a chunked body; an empty chunk ends the body.
 std::string http_chunk(std::string_view text);
+
+// Base64 of bytes (RFC 4648, with padding).
+std::string base64_of(std::string_view bytes);
 
 }  // namespace leq

@@ -1,4 +1,4 @@
-#include "server/http_message.h"
+#include "server/http.h"
 
 #include <algorithm>
 #include <charconv>
@@ -58,19 +58,6 @@ std::string without_percents(std::string_view text) {
   return out;
 }
 
-}  // namespace
-
-std::string HttpRequest::query_value(std::string_view name) const {
-  for (const std::string_view pair : split(query, "&")) {
-    const std::size_t equals = pair.find('=');
-    if (equals == std::string_view::npos || pair.substr(0, equals) != name) continue;
-    return without_percents(pair.substr(equals + 1));
-  }
-  return "";
-}
-
-namespace {
-
 struct StatusName {
   int status;
   std::string_view name;
@@ -96,6 +83,19 @@ constexpr StatusName kStatusNames[] = {
 };
 
 }  // namespace
+
+std::string HttpRequest::query_value(std::string_view name) const {
+  for (const std::string_view pair : split(query, "&")) {
+    const std::size_t equals = pair.find('=');
+    if (equals == std::string_view::npos || pair.substr(0, equals) != name) continue;
+    return without_percents(pair.substr(equals + 1));
+  }
+  return "";
+}
+
+bool HttpRequest::has_header(std::string_view name) const {
+  return std::ranges::find(headers, name, &HttpHeaders::value_type::first) != headers.end();
+}
 
 std::string_view HttpRequest::header(std::string_view name) const {
   const auto found = std::ranges::find(headers, name, &HttpHeaders::value_type::first);
@@ -191,16 +191,14 @@ void HttpReader::take_header(std::string_view line) {
   }
   const std::string name = lower_case(line.substr(0, colon));
   const bool once = name == "host" || name == "content-length" || name == "transfer-encoding";
-  if (once && has_header(name)) {
-    return fail(400, "the header " + name + " occurs twice");
-  }
+  if (once && request_.has_header(name)) return fail(400, "the header " + name + " occurs twice");
   request_.headers.emplace_back(name, trim(line.substr(colon + 1)));
 }
 
 void HttpReader::end_head() {
   const std::string connection = lower_case(request_.header("connection"));
   if (connection.find("close") != std::string::npos) request_.keep_alive = false;
-  if (request_.takes_chunks && !has_header("host"))
+  if (request_.takes_chunks && !request_.has_header("host"))
     return fail(400, "HTTP/1.1 without a Host header");
   const std::string coding = lower_case(request_.header("content-encoding"));
   if (!coding.empty() && coding != "identity") {
@@ -228,11 +226,6 @@ void HttpReader::end_head() {
   }
   left_ = *bytes;
   part_ = left_ > 0 ? Part::body : Part::complete;
-}
-
-bool HttpReader::has_header(std::string_view name) const {
-  return std::ranges::find(request_.headers, name, &HttpHeaders::value_type::first) !=
-         request_.headers.end();
 }
 
 void HttpReader::take_chunk_size(std::string_view line) {
@@ -292,6 +285,23 @@ std::string http_chunk(std::string_view text) {
   chunk += text;
   chunk += "\r\n";
   return chunk;
+}
+
+std::string base64_of(std::string_view bytes) {
+  constexpr std::string_view kLetters =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    const std::size_t count = std::min<std::size_t>(3, bytes.size() - i);
+    std::uint32_t bits = 0;
+    for (std::size_t k = 0; k < 3; ++k) {
+      bits = bits << 8 | (k < count ? static_cast<unsigned char>(bytes[i + k]) : 0u);
+    }
+    for (std::size_t k = 0; k < 4; ++k) {
+      out += k <= count ? kLetters[bits >> (18 - 6 * k) & 63] : '=';
+    }
+  }
+  return out;
 }
 
 }  // namespace leq

@@ -1,0 +1,713 @@
+#include "server/request.h"
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <limits>
+#include <utility>
+
+#include "base/text.h"
+#include "chat/tool_grammar.h"
+
+namespace leq {
+namespace {
+
+constexpr std::int64_t kMostTokensRequested = 0x7fffffff;
+constexpr std::size_t kMostStops = 32;
+constexpr std::size_t kMostStopBytes = 1024;
+constexpr std::size_t kMostBiases = 1024;
+
+// Names of a sampling setting in other servers' APIs, accepted in addition to leq's.
+struct KnobAlias {
+  std::string_view alias, name;
+};
+constexpr std::array kAliases = {KnobAlias{"mirostat_tau", "mirostat_ent"},
+                                 KnobAlias{"mirostat_eta", "mirostat_lr"}};
+
+void read_knob(JsonNode body, std::string_view member, const SamplingKnob& knob,
+               SamplingSettings& sampling) {
+  const auto value = number_field(body, member);
+  if (!value) return;
+  if (knob.is_whole() && !given_field(body, member).whole()) {
+    field_error(member, "a whole number", given_field(body, member));
+  }
+  try {
+    set_knob(sampling, knob, *value);
+  } catch (const Error&) {
+    field_error(member, knob.range, given_field(body, member));
+  }
+  sampling.penalties_when_greedy |= knob.role == KnobRole::penalty;
+}
+
+// Reads {"15043": -100}, or llama-server's form [[15043, -1.5], [29905, false]].
+std::vector<LogitBias> read_biases(JsonNode body, std::size_t vocabulary) {
+  constexpr std::string_view kName = "logit_bias";
+  const JsonNode found = given_field(body, kName);
+  std::vector<LogitBias> biases;
+  if (!found) return biases;
+  const auto add = [&](std::optional<std::int64_t> id, JsonNode value) {
+    if (!id || *id < 0 || static_cast<std::size_t>(*id) >= vocabulary) {
+      field_error(kName, "ids of the model's " + std::to_string(vocabulary) + " tokens", found);
+    }
+    const bool never = value && value.is_boolean() && !value.boolean();
+    if (!never && (!value || !value.is_number())) {
+      field_error(kName, "a number for each token", found);
+    }
+    const double bias = never ? double{kNoLogit} : value.number();
+    biases.push_back({static_cast<std::int32_t>(*id), static_cast<float>(bias)});
+  };
+  if ((!found.is_object() && !found.is_array()) || found.size() > kMostBiases) {
+    field_error(kName, "an object of at most " + std::to_string(kMostBiases) + " tokens", found);
+  }
+  for (const JsonNode one : found) {
+    if (found.is_object()) {
+      add(parse_int(one.key()), one);
+    } else if (one.is_array() && one.size() == 2) {
+      add(one[0].whole(), one[1]);
+    } else {
+      field_error(kName, "pairs of a token and a number", found);
+    }
+  }
+  return biases;
+}
+
+struct Effort {
+  std::string_view name;
+  std::int64_t tokens;
+};
+// Reasoning efforts as limits on reasoning tokens; "none" disables thinking.
+constexpr std::array kEfforts = {
+    Effort{"none", 0},  Effort{"minimal", 256}, Effort{"low", 1024}, Effort{"medium", 4096},
+    Effort{"high", -1}, Effort{"xhigh", -1},    Effort{"max", -1}};
+
+struct RefusedMember {
+  std::string_view name, advice;
+};
+constexpr std::array kRefusedOfChats = {
+    RefusedMember{"functions", "is not supported; use tools"},
+    RefusedMember{"function_call", "is not supported; use tool_choice"},
+    RefusedMember{"audio", "is not supported: replies are texts"},
+    RefusedMember{"web_search_options", "is not supported: the server searches nothing"},
+};
+
+}  // namespace
+
+SamplingSettings read_sampling(JsonNode body, const ApiModel& model, bool& has_seed) {
+  SamplingSettings sampling = model.sampling;
+  for (const SamplingKnob& knob : kSamplingKnobs) {
+    if (!knob.config_key.empty() && knob.config_key != knob.name) {
+      read_knob(body, knob.config_key, knob, sampling);
+    }
+    read_knob(body, knob.name, knob, sampling);
+  }
+  for (const KnobAlias& alias : kAliases) {
+    read_knob(body, alias.alias, kSamplingKnobs[knob_index(alias.name)], sampling);
+  }
+  for (const LogitBias& bias : read_biases(body, model.vocabulary)) {
+    sampling.logit_bias.push_back(bias);
+  }
+  const auto seed = whole_field(body, "seed", std::numeric_limits<std::int64_t>::min(),
+                                std::numeric_limits<std::int64_t>::max());
+  has_seed = model.has_seed;
+  if (seed && *seed != -1) {  // -1 requests a new seed, as in llama-server
+    sampling.seed = static_cast<std::uint64_t>(*seed);
+    has_seed = true;
+  }
+  return sampling;
+}
+
+StopRules read_stop(JsonNode body, const ApiModel& model) {
+  StopRules stop = model.stop;
+  for (std::string& text : texts_field(body, "stop", kMostStops)) {
+    if (text.size() > kMostStopBytes) field_error("stop", "a text of more than 1024 bytes");
+    stop.strings.push_back(std::move(text));
+  }
+  for (const char* name : {"n_predict", "max_tokens", "max_completion_tokens"}) {
+    if (const auto most = whole_field(body, name, -1, kMostTokensRequested))
+      stop.max_tokens = *most;
+  }
+  return stop;
+}
+
+namespace {
+
+// Number of top tokens from "logprobs" (completions, "n_probs"), or from "top_logprobs" with
+// "logprobs" true (chats); negative if no log probabilities are requested.
+int read_logprobs(CallStyle style, JsonNode body, const ApiModel& model) {
+  if (is_chat(style)) {
+    const auto top = whole_field(body, "top_logprobs", 0, model.most_logprobs);
+    if (flag_field(body, "logprobs")) return static_cast<int>(top.value_or(0));
+    if (top && *top > 0) field_error("top_logprobs", "expected logprobs to be true beside it");
+    return -1;
+  }
+  const char* name = style == CallStyle::text ? "logprobs" : "n_probs";
+  const auto top = whole_field(body, name, 0, model.most_logprobs);
+  if (!top || (style == CallStyle::native && *top == 0)) return -1;
+  return static_cast<int>(*top);
+}
+
+// Limits on a model's reasoning before its answer.
+struct ThinkingSettings {
+  std::optional<bool> enabled = {};  // nullopt: the server's default
+  std::int64_t tokens = -1;          // limit of reasoning tokens; -1: no limit
+  std::string effort = {};           // for templates that use it; empty: not given
+};
+
+ThinkingSettings read_thinking(JsonNode body, const ApiModel& model) {
+  ThinkingSettings thinking = {.tokens = model.reasoning_tokens};
+  const JsonNode variables = object_field(body, "chat_template_kwargs");
+  const JsonNode enabled = given_field(variables, "enable_thinking");
+  if (enabled && enabled.is_boolean()) thinking.enabled = enabled.boolean();
+  auto effort = text_field(body, "reasoning_effort");
+  if (!effort) effort = text_field(object_field(body, "reasoning"), "effort");
+  if (effort) {
+    const auto* found = std::ranges::find(kEfforts, *effort, &Effort::name);
+    if (found == kEfforts.end()) {
+      field_error("reasoning_effort", "none, minimal, low, medium, high or xhigh",
+                  given_field(body, "reasoning_effort"));
+    }
+    thinking.effort = found->name;
+    if (found->tokens >= 0) thinking.tokens = found->tokens;
+    if (found->tokens == 0) thinking.enabled = false;
+  }
+  for (const char* name : {"thinking_budget", "thinking_budget_tokens"}) {
+    if (const auto most = whole_field(body, name, -1, kMostTokensRequested))
+      thinking.tokens = *most;
+  }
+  // If thinking is disabled the limit is 0, because some templates begin reasoning anyway.
+  if (thinking.enabled == false) thinking.tokens = 0;
+  return thinking;
+}
+
+// Rejects unsupported members that would change the reply.
+void refuse_members(CallStyle style, JsonNode body) {
+  if (is_chat(style)) {
+    for (const RefusedMember& member : kRefusedOfChats) {
+      const JsonNode found = given_field(body, member.name);
+      const bool is_empty_list = found.is_array() && found.size() == 0;
+      if (found && !is_empty_list) field_error(member.name, member.advice);
+    }
+    const JsonNode modalities = given_field(body, "modalities");
+    for (const JsonNode one : modalities) {
+      if (!one.is_string() || one.text() != "text") {
+        field_error("modalities", "only text is supported: replies are texts");
+      }
+    }
+  }
+  if (style == CallStyle::text) {
+    if (!text_field(body, "suffix").value_or("").empty()) {
+      field_error("suffix", "is not supported: a reply goes on from its prompt");
+    }
+    const auto best = whole_field(body, "best_of", 1, kMostTokensRequested);
+    if (best && *best > whole_field(body, "n", 1, kMostTokensRequested).value_or(1)) {
+      field_error("best_of", "is not supported; ask for n replies and choose");
+    }
+  }
+}
+
+// Which tools a model may or must call, from "tools" and "tool_choice" of a request.
+struct ToolChoice {
+  enum class Use : std::uint8_t {
+    none,    // there are no tools, or calls are not allowed
+    free,    // the model decides
+    forced,  // the reply must be a call
+  };
+  Use use = Use::none;
+  std::string only = {};  // forced: the name of the tool; empty: any tool
+};
+
+constexpr std::size_t kMostTools = 256;
+
+JsonNode function_of(JsonNode tool) {
+  const JsonNode function = tool.is_object() ? given_field(tool, "function") : JsonNode();
+  if (!function || !function.is_object()) {
+    field_error("tools", "objects as {\"type\": \"function\", \"function\": {...}}", tool);
+  }
+  return function;
+}
+
+std::string name_of(JsonNode tool) {
+  const JsonNode name = given_field(function_of(tool), "name");
+  if (!name || !name.is_string() || name.text().empty()) {
+    field_error("tools", "a name in each function", tool);
+  }
+  return name.text();
+}
+
+ToolChoice read_tool_choice(JsonNode body) {
+  const JsonNode tools = given_field(body, "tools");
+  const JsonNode wanted = given_field(body, "tool_choice");
+  const bool has_tools = tools && tools.is_array() && tools.size() > 0;
+  if (tools && !tools.is_array()) field_error("tools", "an array", tools);
+  if (tools && tools.size() > kMostTools) {
+    field_error("tools", "at most " + std::to_string(kMostTools) + " tools");
+  }
+  for (const JsonNode tool : tools) {
+    name_of(tool);
+    object_field(function_of(tool), "parameters");
+  }
+  const std::string word = wanted && wanted.is_string() ? wanted.text() : "";
+  if (wanted && wanted.is_object()) {
+    const auto name = text_field(object_field(wanted, "function"), "name");
+    if (!name || name->empty()) field_error("tool_choice", "a function with a name", wanted);
+    if (!has_tools) field_error("tool_choice", "there are no tools to choose from");
+    bool is_there = false;
+    for (const JsonNode tool : tools) is_there |= name_of(tool) == *name;
+    if (!is_there) field_error("tool_choice", "there is no tool of this name");
+    return {ToolChoice::Use::forced, *name};
+  }
+  if (wanted && word != "none" && word != "auto" && word != "required") {
+    field_error("tool_choice", "none, auto, required or a function", wanted);
+  }
+  if (word == "required") {
+    if (!has_tools) field_error("tool_choice", "there are no tools to choose from");
+    return {ToolChoice::Use::forced};
+  }
+  return {has_tools && word != "none" ? ToolChoice::Use::free : ToolChoice::Use::none};
+}
+
+// Constraints on a call's reply: grammars from "response_format", "json_schema", "grammar", "tools"
+// and "tool_choice", which apply after the model's reasoning.
+
+// The requested format of an answer.
+struct AnswerFormat {
+  enum class Kind : std::uint8_t { any, schema, object, gbnf };
+  Kind kind = Kind::any;
+  std::string_view member = {};  // member of the body, for errors
+  JsonNode schema = {};
+  bool strict = false;
+  std::string gbnf = {};
+
+  // For the key of a cached grammar.
+  std::string key() const {
+    return std::string(member) + (strict ? " strict " : " ") + (schema ? schema.dump() : "object");
+  }
+};
+using Kind = AnswerFormat::Kind;
+
+AnswerFormat read_answer_format(JsonNode body) {
+  if (const JsonNode schema = given_field(body, "json_schema")) {
+    return {.kind = Kind::schema, .member = "json_schema", .schema = schema};
+  }
+  if (auto gbnf = text_field(body, "grammar"); gbnf && !gbnf->empty()) {
+    return {.kind = Kind::gbnf, .member = "grammar", .gbnf = std::move(*gbnf)};
+  }
+  constexpr std::string_view kMember = "response_format";
+  const JsonNode format = object_field(body, kMember);
+  if (!format) return {};
+  const std::string type = text_field(format, "type").value_or("");
+  if (type == "text") return {};
+  if (type == "json_object") {
+    const JsonNode schema = object_field(format, "schema");
+    return {.kind = schema ? Kind::schema : Kind::object, .member = kMember, .schema = schema};
+  }
+  if (type != "json_schema") {
+    field_error(kMember, "the type text, json_object or json_schema", format);
+  }
+  const JsonNode named = object_field(format, "json_schema"), holder = named ? named : format;
+  AnswerFormat read = {.kind = Kind::schema, .member = kMember};
+  read.schema = given_field(holder, "schema");
+  read.strict = flag_field(holder, "strict");
+  if (!read.schema) field_error(kMember, "a json_schema with a schema", format);
+  return read;
+}
+
+// Sets the grammar that `make(&notes)` compiles, or the cached one of this key.
+template <class Make>
+void set_grammar(const ApiModel& model, GenerationCall& call, const std::string& key,
+                 const Make& make) {
+  const GrammarStore::Compile compile = [&] {
+    CompiledGrammar made;
+    made.grammar = make(&made.notes);
+    return made;
+  };
+  CompiledGrammar made = model.grammars == nullptr ? compile() : model.grammars->get(key, compile);
+  call.grammar = std::move(made.grammar);
+  call.notes.insert(call.notes.end(), made.notes.begin(), made.notes.end());
+}
+
+// The part of a grammar's cache key that does not depend on its schemas.
+std::string key_of(std::string_view kind, ReasoningState thinking, bool flag = false) {
+  return std::string(kind) + (flag ? " one " : " any ") +
+         std::to_string(static_cast<int>(thinking)) + " ";
+}
+
+void set_gbnf(const AnswerFormat& format, const ApiModel& model, GenerationCall& call) {
+  set_grammar(model, call, "gbnf " + format.gbnf, [&](SchemaNotes*) {
+    return Grammar::from_gbnf(format.gbnf, marked_field("grammar"));
+  });
+}
+
+// For completions, whose prompts do not determine whether reasoning follows.
+void set_text_grammar(const AnswerFormat& format, const ApiModel& model, GenerationCall& call) {
+  if (format.kind == Kind::any) return;
+  if (format.kind == Kind::gbnf) return set_gbnf(format, model, call);
+  const std::string member = marked_field(format.member);
+  set_grammar(model, call, key_of("text", ReasoningState::none) + format.key(),
+              [&](SchemaNotes* notes) {
+                return answer_grammar({}, {format.schema, member, format.strict}, "", notes);
+              });
+}
+
+// Shows only the special tokens of reasoning; text that looks like a tool call is content.
+void show_reasoning(const ApiModel& model, GenerationCall& call) {
+  ReplyStyle style = model.style;
+  style.tools = ToolCallStyle::none;
+  call.shown = shown_tokens(style, model.tokenizer);
+}
+
+// Sets grammar, use, tools and notes of a chat whose prompt is already rendered.
+void set_chat_grammar(JsonNode body, const AnswerFormat& format, const ToolChoice& choice,
+                      const ApiModel& model, GenerationCall& call) {
+  const bool formatted = format.kind != Kind::any;
+  call.use = ReplyUse::read;
+  call.with_tools = choice.use != ToolChoice::Use::none;
+  if (call.with_tools) call.tools = body.find("tools");
+  const JsonNode tools = given_field(body, "tools"),
+                 several = given_field(body, "parallel_tool_calls");
+  const bool one = several && !flag_field(body, "parallel_tool_calls");
+  const CallCount count = one ? CallCount::one : CallCount::any;
+  const ReplyStyle& style = model.style;
+  const std::string& prompt = call.prompt_texts.front();
+  const ReasoningState thinking = reasoning_after(style, prompt);
+  const std::string source = marked_field("tools"), member = marked_field(format.member);
+  const AnswerSchema answer = {format.schema, member, format.strict};
+  if (choice.use == ToolChoice::Use::forced) {
+    if (formatted) field_error(format.member, "contradicts tool_choice: leave one out");
+    set_grammar(model, call, key_of("forced", thinking) + choice.only + ' ' + tools.dump(),
+                [&](SchemaNotes* notes) {
+                  return forced_call_grammar(style, tools, choice.only, prompt, source, notes);
+                });
+    show_reasoning(model, call);
+    call.use = ReplyUse::forced;
+  } else if (format.kind == Kind::gbnf) {
+    if (call.with_tools) field_error("grammar", "contradicts tools: leave one out");
+    set_gbnf(format, model, call);
+    call.use = ReplyUse::plain;
+  } else if (formatted && call.with_tools) {
+    if (style.tools == ToolCallStyle::none) {
+      field_error(format.member,
+                  "how this model's template writes calls is not known, so tools and a format "
+                  "exclude each other: leave one out");
+    }
+    const std::string key = key_of("call or answer", thinking, one) + format.key();
+    set_grammar(model, call, key + ' ' + tools.dump(), [&](SchemaNotes* notes) {
+      return call_or_answer_grammar(style, tools, answer, prompt, count, source, notes);
+    });
+    call.shown = shown_tokens(style, model.tokenizer);
+  } else if (formatted) {
+    set_grammar(model, call, key_of("answer", thinking) + format.key(),
+                [&](SchemaNotes* notes) { return answer_grammar(style, answer, prompt, notes); });
+    if (thinking == ReasoningState::none) {
+      call.use = ReplyUse::plain;
+    } else {
+      show_reasoning(model, call);
+    }
+  } else if (call.with_tools) {
+    // Any text is allowed before a tool call, in addition to calls.
+    call.shown = shown_tokens(style, model.tokenizer);
+    set_grammar(model, call, key_of("calls", thinking, one) + tools.dump(),
+                [&](SchemaNotes* notes) {
+                  return tool_grammar(style, tools, prompt, count, source, notes);
+                });
+  }
+}
+
+// Members as in vLLM: with continue_final_message, the reply continues the last message; with
+// add_generation_prompt (default true), the prompt ends with the start of a new reply.
+constexpr std::string_view kContinueFinal = "continue_final_message",
+                           kAddPrompt = "add_generation_prompt";
+
+// Whether the reply continues the last message. Throws Error if that is not possible.
+bool continues_last_message(JsonNode body, JsonNode messages) {
+  if (!flag_field(body, kContinueFinal)) return false;
+  if (flag_field(body, kAddPrompt)) {
+    field_error(kContinueFinal, "contradicts add_generation_prompt: leave one out");
+  }
+  const JsonNode last = messages.last(), role = last.find("role");
+  if (!role.is_string() || role.text() != "assistant" || last.find("tool_calls").size() > 0) {
+    field_error(kContinueFinal, "expected a text of the assistant as the last message");
+  }
+  return true;
+}
+
+// Template variables that only the server sets.
+constexpr std::array<std::string_view, 8> kOwnVariables = {
+    "messages",        "tools",       "documents",
+    "bos_token",       "eos_token",   "add_generation_prompt",
+    "raise_exception", "strftime_now"};
+
+JsonNode template_variables(JsonNode body) {
+  constexpr std::string_view kName = "chat_template_kwargs";
+  const JsonNode variables = object_field(body, kName);
+  for (const JsonNode one : variables) {
+    if (std::ranges::find(kOwnVariables, one.key()) == kOwnVariables.end()) continue;
+    field_error(kName, "may not set " + one.key() + ", which the request's own members say");
+  }
+  return variables;
+}
+
+bool is_of_developer(JsonNode message) {
+  const JsonNode role = message.find("role");
+  return role.is_string() && role.text() == "developer";
+}
+
+// The first message with which rendering fails with the same error (binary search); nullopt if none
+// is found.
+std::optional<std::size_t> message_at_fault(const ChatTemplate& chat, const ChatRequest& request,
+                                            const ChatOptions& options, const std::string& error) {
+  const auto fails = [&](std::size_t count) {
+    const Json* const all = request.messages.value().begin();
+    const Json part = Json::Array(all, all + count);
+    ChatRequest shorter = request;
+    shorter.messages = part;
+    try {
+      (void)chat.render(shorter, options);
+      return false;
+    } catch (const Error& other) {
+      return error == other.what();
+    }
+  };
+  std::size_t low = 1, high = request.messages.size();
+  while (low < high) {
+    const std::size_t middle = (low + high) / 2;
+    if (fails(middle)) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return request.messages.size() > 1 && fails(low) ? std::optional(low - 1) : std::nullopt;
+}
+
+std::vector<TextPart> render_checked(const ChatTemplate& chat, const ChatRequest& request,
+                                     const ChatOptions& options) {
+  for (const JsonNode message : request.messages) {
+    if (!message.is_object()) field_error("messages", "objects with a role", message);
+    const JsonNode content = message.find("content");
+    for (const JsonNode part : content.is_array() ? content : JsonNode()) {
+      const JsonNode type = part.find("type");
+      if (!type.is_string() || type.text() == "text") continue;
+      field_error("messages", "a part of the type " + printable(type.text()) +
+                                  " is not supported: the model reads texts");
+    }
+  }
+  try {
+    return chat.render(request, options);
+  } catch (const Error& error) {
+    const auto place = message_at_fault(chat, request, options, error.what());
+    if (!place) throw;
+    throw Error(marked_field("messages") + "[" + std::to_string(*place) + "]: " + error.what(),
+                ErrorKind::bad_setting);
+  }
+}
+
+struct RenderedChat {
+  std::vector<TextPart> parts;
+  ToolChoice choice;
+  ThinkingSettings thinking;
+};
+
+RenderedChat rendered(JsonNode body, const ApiModel& model) {
+  require(model.chat != nullptr, model.name, ": ",
+          model.chat_error.empty() ? "the model has no chat template" : model.chat_error,
+          "; start the server with ", Setting{"chat_template"}, ", or use /v1/completions");
+  ChatRequest request;
+  request.messages = given_field(body, "messages");
+  if (!request.messages || !request.messages.is_array()) {
+    field_error("messages", "an array of messages", request.messages);
+  }
+  if (request.messages.size() == 0) field_error("messages", "expected at least one message");
+  const ToolChoice choice = read_tool_choice(body);
+  const bool shows_tools = model.template_has_tools || model.style.tools != ToolCallStyle::none;
+  if (choice.use == ToolChoice::Use::free && !shows_tools) {
+    field_error("tools",
+                "this model's chat template does not show tools to the model; leave them "
+                "out, or require a call with tool_choice");
+  }
+  if (choice.use != ToolChoice::Use::none) request.tools = body.find("tools");
+  request.variables = template_variables(body);
+  ChatOptions options = model.rendering;
+  const ThinkingSettings thinking = read_thinking(body, model);
+  if (thinking.enabled) options.enable_thinking = *thinking.enabled;
+  const bool continues = continues_last_message(body, request.messages);
+  const bool asks = !given_field(body, kAddPrompt) || flag_field(body, kAddPrompt);
+  options.ask_for_reply = asks && !continues;
+  Json roles, variables;
+  // Every template supports the role "system", few "developer".
+  if (!model.template_has_developer &&
+      std::ranges::any_of(request.messages.value(), is_of_developer)) {
+    roles = request.messages.value();
+    for (Json& message : roles) {
+      if (is_of_developer(message)) message["role"] = "system";
+    }
+    request.messages = roles;
+  }
+  if (!thinking.effort.empty()) {  // a variable that some templates use
+    variables = request.variables ? request.variables.value() : Json::object();
+    if (!variables.contains("reasoning_effort")) variables["reasoning_effort"] = thinking.effort;
+    request.variables = variables;
+  }
+  std::vector<TextPart> parts = render_checked(*model.chat, request, options);
+  if (continues && !reopen_last_message(parts, request.messages)) {
+    field_error(kContinueFinal, "the chat template does not end with the last message's text");
+  }
+  return {std::move(parts), choice, thinking};
+}
+
+std::optional<Token> token_id(JsonNode node, const ApiModel& model) {
+  const auto id = node.is_number() ? node.whole() : std::nullopt;
+  if (!id || *id < 0 || static_cast<std::size_t>(*id) >= model.vocabulary) return std::nullopt;
+  return static_cast<Token>(*id);
+}
+
+// Reads one prompt: a text, or a list of ids and texts.
+std::vector<Token> read_prompt(JsonNode node, std::string_view name, const ApiModel& model) {
+  const bool bos = model.tokenizer.add_bos();
+  if (node.is_string()) return model.tokenizer.encode(node.text(), {.add_bos = bos});
+  std::vector<Token> tokens;
+  for (const JsonNode one : node) {
+    if (const auto id = token_id(one, model)) {
+      tokens.push_back(*id);
+    } else if (one.is_string()) {
+      const auto more = model.tokenizer.encode(one.text(), {.add_bos = bos && tokens.empty()});
+      tokens.insert(tokens.end(), more.begin(), more.end());
+    } else {
+      field_error(name, "texts and ids below " + std::to_string(model.vocabulary), one);
+    }
+  }
+  return tokens;
+}
+
+void read_chat(JsonNode body, const AnswerFormat& format, const ApiModel& model,
+               GenerationCall& call) {
+  const auto [parts, choice, thinking] = rendered(body, model);
+  call.prompts.push_back(model.tokenizer.encode_parts(parts));
+  call.prompt_texts.push_back(joined(parts));
+  model.chat->add_stops(model.tokenizer, call.stop);
+  set_chat_grammar(body, format, choice, model, call);
+  if (thinking.tokens < 0) return;
+  auto budget = reasoning_budget(model.style, call.prompt_texts.front(), model.tokenizer,
+                                 thinking.tokens > 0 ? model.reasoning_words : std::string());
+  if (budget == nullptr) return;
+  budget->tokens = thinking.tokens;
+  budget->vocabulary = model.vocabulary;
+  call.reasoning = std::move(budget);
+}
+
+}  // namespace
+
+std::vector<TextPart> render_chat(JsonNode body, const ApiModel& model) {
+  return rendered(body, model).parts;
+}
+
+std::vector<std::vector<Token>> read_prompts(JsonNode body, std::string_view name,
+                                             const ApiModel& model, std::size_t most) {
+  const JsonNode found = given_field(body, name);
+  constexpr std::string_view kExpected = "a text, an array of ids, or an array of these";
+  if (!found || (!found.is_string() && !found.is_array()) ||
+      (found.is_array() && found.size() == 0)) {
+    field_error(name, kExpected, found);
+  }
+  bool has_ids = false;
+  for (const JsonNode one : found) has_ids |= one.is_number();
+  // An array of texts is several prompts; an array that contains ids is a single prompt.
+  if (found.is_string() || has_ids) return {read_prompt(found, name, model)};
+  if (found.size() > most) {
+    field_error(name, "at most " + std::to_string(most) + " prompts, found " +
+                          std::to_string(found.size()));
+  }
+  std::vector<std::vector<Token>> prompts;
+  for (const JsonNode one : found) {
+    if (!one.is_string() && !one.is_array()) field_error(name, kExpected, one);
+    prompts.push_back(read_prompt(one, name, model));
+  }
+  return prompts;
+}
+
+GenerationCall read_generation_call(CallStyle style, JsonNode body, const ApiModel& model) {
+  require(body.is_object(), ErrorKind::bad_input, "the request body: expected a JSON object");
+  GenerationCall call;
+  call.style = style;
+  call.sampling = read_sampling(body, model, call.has_seed);
+  call.stop = read_stop(body, model);
+  refuse_members(style, body);
+  const AnswerFormat format = read_answer_format(body);
+  call.top_logprobs = read_logprobs(style, body, model);
+  call.stream = flag_field(body, "stream");
+  const JsonNode options = object_field(body, "stream_options");
+  call.include_usage = flag_field(options, "include_usage");
+  const auto choices = whole_field(body, "n", 1, model.most_choices);
+  call.choices = static_cast<std::uint32_t>(choices.value_or(1));
+  if (flag_field(body, "ignore_eos")) call.banned = call.stop.end_tokens;
+  call.return_tokens = flag_field(body, "return_tokens");
+  const auto slot = whole_field(body, "id_slot", -1, model.slots - 1);
+  if (slot && *slot >= 0) call.slot = static_cast<std::size_t>(*slot);
+  if (is_chat(style)) {
+    read_chat(body, format, model, call);
+    return call;
+  }
+  set_text_grammar(format, model, call);
+  call.prompts = read_prompts(body, "prompt", model);
+  call.echo = flag_field(body, "echo");
+  return call;
+}
+
+std::string model_name_of(const std::string& path) {
+  const std::string name = path.substr(path.find_last_of('/') + 1);
+  for (const std::string_view ending : {".leq", ".gguf"}) {
+    if (name.ends_with(ending)) return name.substr(0, name.size() - ending.size());
+  }
+  return name;
+}
+
+ApiModel api_model_of(const Model& model, const std::string& format) {
+  ApiModel api = {.tokenizer = model.tokenizer()};
+  if (!format.empty()) {
+    api.chat = std::make_shared<const ChatTemplate>(ChatTemplate::by_name(format));
+  } else if (model.chat_template().empty()) {
+    api.chat_error = "the model has no chat template";
+  } else {
+    try {
+      api.chat = std::make_shared<const ChatTemplate>(
+          ChatTemplate::of_model(model.chat_template(), model.file().name()));
+    } catch (const Error& refused) {
+      api.chat_error = refused.what();
+    }
+  }
+  api.vocabulary = static_cast<std::size_t>(model.config().vocab);
+  api.name = model_name_of(model.file().name());
+  api.grammars = std::make_shared<GrammarStore>();
+  api.style = reply_style(model.chat_template());
+  api.rendering = chat_options(model.tokenizer());
+  // Named formats do not support tools; a model's template does if it uses the variable `tools`.
+  const std::string own = format.empty() ? model.chat_template() : std::string();
+  api.template_has_tools = own.find("tools") != std::string::npos;
+  api.template_has_developer = own.find("developer") != std::string::npos;
+  api.created = std::time(nullptr);
+  api.stop.end_tokens = model.end_tokens();
+  return api;
+}
+
+const CompiledGrammar* GrammarStore::find(const std::string& text) {
+  const auto found = std::ranges::find(known_, text, &Known::text);
+  if (found == known_.end()) return nullptr;
+  known_.splice(known_.begin(), known_, found);
+  return &found->compiled;
+}
+
+CompiledGrammar GrammarStore::get(const std::string& text, const Compile& compile) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto* known = find(text)) return *known;
+  }
+  CompiledGrammar made = compile();
+  if (text.size() > kMostBytes) return made;
+  const std::lock_guard lock(mutex_);
+  if (const auto* known = find(text)) return *known;  // another thread has compiled it meanwhile
+  known_.push_front({text, made});
+  if (known_.size() > kMostGrammars) known_.pop_back();
+  return made;
+}
+
+}  // namespace leq

@@ -1,0 +1,372 @@
+// Requests and replies of /v1/responses, OpenAI's second API.
+#include <array>
+#include <utility>
+
+#include "base/text.h"
+#include "server/dialects.h"
+
+namespace leq {
+namespace {
+
+constexpr std::array kKept = {
+    CopiedMember{"temperature", "temperature"},
+    CopiedMember{"top_p", "top_p"},
+    CopiedMember{"top_k", "top_k"},
+    CopiedMember{"min_p", "min_p"},
+    CopiedMember{"seed", "seed"},
+    CopiedMember{"stop", "stop"},
+    CopiedMember{"stream", "stream"},
+    CopiedMember{"max_output_tokens", "max_tokens"},
+    CopiedMember{"parallel_tool_calls", "parallel_tool_calls"},
+    CopiedMember{"chat_template_kwargs", "chat_template_kwargs"},
+    CopiedMember{"thinking_budget_tokens", "thinking_budget_tokens"},
+    CopiedMember{"frequency_penalty", "frequency_penalty"},
+    CopiedMember{"presence_penalty", "presence_penalty"},
+};
+constexpr std::array kKeptOfFunction = {
+    CopiedMember{"name", "name"},
+    CopiedMember{"description", "description"},
+    CopiedMember{"parameters", "parameters"},
+    CopiedMember{"strict", "strict"},
+};
+// Members that refer to stored state of earlier requests, which this server does not keep.
+constexpr std::array<std::string_view, 4> kStateful = {"previous_response_id", "conversation",
+                                                       "prompt", "background"};
+
+std::string type_of(JsonNode item, std::string_view fallback) {
+  return text_field(item, "type").value_or(std::string(fallback));
+}
+
+// A content that is a text or a list of text parts, joined.
+std::string content_text(JsonNode content, std::string_view member) {
+  if (content.is_string()) return content.text();
+  if (!content || content.is_null()) return "";
+  if (!content.is_array()) field_error(member, "a text or a list of parts", content);
+  std::string text;
+  for (const JsonNode part : content) {
+    if (!part.is_object()) field_error(member, "objects with a type as parts", part);
+    const std::string type = type_of(part, "");
+    if (type == "refusal") {
+      text += text_field(part, "refusal").value_or("");
+    } else if (type.ends_with("text")) {
+      text += text_field(part, "text").value_or("");
+    } else {
+      field_error(member, "a part of the type " + printable(type) +
+                              " is not supported: the model reads texts");
+    }
+  }
+  return text;
+}
+
+class ResponsesReader : public ChatBuilder {
+ public:
+  using ChatBuilder::ChatBuilder;
+
+  ForeignChat read() {
+    for (const std::string_view name : kStateful) {
+      const JsonNode found = given_field(body_, name);
+      if (found && !(found.is_boolean() && !found.boolean())) {
+        field_error(name,
+                    "is not supported: nothing is kept between requests; send the whole "
+                    "conversation as input");
+      }
+    }
+    read_input();
+    const JsonNode choice = given_field(body_, "tool_choice");
+    read_choice(choice, read_tools({.function = "function",
+                                    .fallback = "",
+                                    .supported = "functions",
+                                    .members = kKeptOfFunction},
+                                   choice.is_object() ? choice.find("tools") : JsonNode()));
+    read_format();
+    copy_members(kKept);
+    const JsonNode reasoning = object_field(body_, "reasoning");
+    set_given("reasoning_effort", given_field(reasoning, "effort"));
+    return std::move(chat_);
+  }
+
+ private:
+  void read_input() {
+    if (const auto text = text_field(body_, "instructions")) system(*text);
+    const JsonNode input = given_field(body_, "input");
+    if (!input || (!input.is_string() && !input.is_array())) {
+      field_error("input", "a text or a list of items", input);
+    }
+    if (input.is_string()) user(input.text());
+    for (const JsonNode item : input) {
+      if (!item.is_object()) field_error("input", "objects as items", item);
+      read_item(item, type_of(item, "message"));
+    }
+    if (empty()) field_error("input", "at least one item", input);
+    finish_messages();
+  }
+
+  void read_item(JsonNode item, const std::string& type) {
+    if (type == "message") return read_message(item);
+    if (type == "function_call" || type == "custom_tool_call") {
+      const bool custom = type == "custom_tool_call";
+      const std::string input = text_field(item, custom ? "input" : "arguments").value_or("");
+      return call(needed(item, "call_id"), needed(item, "name"),
+                  custom ? Json::object({{"input", input}}).dump_any() : input);
+    }
+    if (type == "function_call_output" || type == "custom_tool_call_output") {
+      return tool_result(needed(item, "call_id"), content_text(item.find("output"), "input"));
+    }
+    if (type == "reasoning") {
+      const std::string whole = content_text(given_field(item, "content"), "input");
+      const std::string summary = content_text(given_field(item, "summary"), "input");
+      return reasoning(whole.empty() ? summary : whole);
+    }
+    if (type == "item_reference") {
+      field_error("input", "item_reference is not supported: nothing is kept between requests");
+    }
+    chat_.notes.push_back("input: an item of the type " + printable(type) + " is left out");
+  }
+
+  void read_message(JsonNode item) {
+    const std::string role = text_field(item, "role").value_or("user");
+    const std::string text = content_text(item.find("content"), "input");
+    if (role == "assistant") return assistant(text);
+    if (role == "user") return user(text);
+    if (role == "system" || role == "developer") return system(text);
+    field_error("input", "the roles user, assistant, system and developer", item.find("role"));
+  }
+
+  static std::string needed(JsonNode item, std::string_view name) {
+    const auto found = text_field(item, name);
+    if (!found) field_error("input", std::string(name) + " in an item", item);
+    return *found;
+  }
+
+  void read_choice(JsonNode choice, bool any_tool) {
+    if (!choice) return;
+    if (choice.is_string()) {
+      if (any_tool || choice.text() != "auto") chat_.body["tool_choice"] = choice.value();
+      return;
+    }
+    const std::string type = choice.is_object() ? type_of(choice, "") : "";
+    if (type == "allowed_tools") {
+      chat_.body["tool_choice"] = text_field(choice, "mode").value_or("auto");
+    } else if (type == "function") {
+      choose_function(choice);
+    } else {
+      field_error("tool_choice", "none, auto, required, a function or allowed_tools", choice);
+    }
+  }
+
+  void read_format() {
+    const JsonNode format = object_field(object_field(body_, "text"), "format");
+    if (!format) return;
+    if (type_of(format, "text") == "json_schema") {
+      chat_.body["response_format"] = {{"type", "json_schema"}, {"json_schema", format.value()}};
+    } else {
+      chat_.body["response_format"] = format.value();
+    }
+  }
+};
+
+// The request's member unchanged, or `fallback` if it is absent.
+Json echoed(JsonNode asked, std::string_view name, Json fallback) {
+  const JsonNode found = asked.find(name);
+  return found && !found.is_null() ? found.value() : std::move(fallback);
+}
+
+// Items (reasoning, a text, calls) and their stream events.
+class ResponsesWriter : public ItemWriter {
+ public:
+  using ItemWriter::ItemWriter;
+
+  std::string begin(const std::vector<Choice>&) override {
+    std::string events = event("response.created", {{"response", response_json("in_progress")}});
+    return events + event("response.in_progress", {{"response", response_json("in_progress")}});
+  }
+  // A truncated item gets the status "incomplete".
+  std::string end(const Choice& choice) override { return close(choice.is_complete()); }
+  std::string finish(const std::vector<Choice>& choices) override {
+    const std::string status = set_end(choices);
+    return event("response." + status, {{"response", response_json(status)}});
+  }
+  std::string failed(const Error& error) override {
+    std::string events = close(false);
+    error_ = {{"code", "server_error"}, {"message", error.what()}};
+    return events + event("response.failed", {{"response", response_json("failed")}});
+  }
+  std::string whole(const std::vector<Choice>& choices) override {
+    const Choice& choice = choices.front();
+    ChoicePiece all;
+    all.reasoning = choice.reasoning;
+    all.content = choice.content;
+    for (std::size_t i = 0; i < choice.calls.size(); ++i) {
+      all.calls.push_back({i, choice.calls[i].name, choice.calls[i].arguments});
+    }
+    (void)more(choice, all);
+    (void)end(choice);
+    return response_json(set_end(choices)).dump_any();
+  }
+
+ private:
+  // The current item.
+  struct Item {
+    std::string id, text;       // text: includes the arguments of a call
+    std::string name, call_id;  // used only for a call
+  };
+
+  std::string event(const std::string& type, Json members) {
+    members["type"] = type;
+    members["sequence_number"] = events_++;
+    return sent_event(type, members.dump_any());
+  }
+
+  // An event for the current item and its only part.
+  std::string item_event(const std::string& type, Json members, bool with_part) {
+    members["item_id"] = item_.id;
+    members["output_index"] = output_.size();
+    if (with_part) members["content_index"] = 0;
+    return event(type, std::move(members));
+  }
+
+  std::string open(const Choice::Call* call) override {
+    item_.id = (kind_ == Kind::reasoning ? "rs_"
+                : kind_ == Kind::text    ? "msg_"
+                                         : "fc_") +
+               random_id();
+    if (call != nullptr) {
+      item_.name = call->name;
+      item_.call_id = call->id;
+    }
+    Json begun = item_json(true);
+    begun["status"] = "in_progress";
+    if (kind_ != Kind::call) begun["content"] = Json::array();
+    std::string events = event("response.output_item.added",
+                               {{"output_index", output_.size()}, {"item", std::move(begun)}});
+    if (kind_ == Kind::call) return events;
+    return events + item_event("response.content_part.added", {{"part", part_json("")}}, true);
+  }
+
+  std::string extend(const std::string& text) override {
+    item_.text += text;
+    Json members = {{"delta", text}};
+    if (kind_ == Kind::call) {
+      return item_event("response.function_call_arguments.delta", std::move(members), false);
+    }
+    if (kind_ == Kind::text) members["logprobs"] = Json::array();
+    return item_event(part_type() + ".delta", std::move(members), true);
+  }
+
+  std::string close(bool is_whole) override {
+    if (kind_ == Kind::none) return "";
+    std::string events;
+    if (kind_ == Kind::call) {
+      events = item_event("response.function_call_arguments.done",
+                          {{"arguments", item_.text}, {"name", item_.name}}, false);
+    } else {
+      Json done = {{"text", item_.text}};
+      if (kind_ == Kind::text) done["logprobs"] = Json::array();
+      events = item_event(part_type() + ".done", std::move(done), true);
+      events += item_event("response.content_part.done", {{"part", part_json(item_.text)}}, true);
+    }
+    Json item = item_json(is_whole);
+    events +=
+        event("response.output_item.done", {{"output_index", output_.size()}, {"item", item}});
+    output_.push_back(std::move(item));
+    item_ = {};
+    kind_ = Kind::none;
+    return events;
+  }
+
+  Json item_json(bool is_whole) const {
+    const char* status = is_whole ? "completed" : "incomplete";
+    if (kind_ == Kind::call) {
+      return {{"type", "function_call"}, {"id", item_.id},          {"call_id", item_.call_id},
+              {"name", item_.name},      {"arguments", item_.text}, {"status", status}};
+    }
+    Json content = Json::array({part_json(item_.text)});
+    if (kind_ == Kind::reasoning) {
+      return {{"type", "reasoning"},          {"id", item_.id},
+              {"summary", Json::array()},     {"content", std::move(content)},
+              {"encrypted_content", nullptr}, {"status", status}};
+    }
+    return {{"type", "message"},
+            {"id", item_.id},
+            {"role", "assistant"},
+            {"content", std::move(content)},
+            {"status", status}};
+  }
+
+  Json part_json(const std::string& text) const {
+    if (kind_ == Kind::reasoning) return {{"type", "reasoning_text"}, {"text", text}};
+    return {{"type", "output_text"},
+            {"text", text},
+            {"annotations", Json::array()},
+            {"logprobs", Json::array()}};
+  }
+
+  Json response_json(const std::string& status) const {
+    const JsonNode asked = call_.asked;
+    Json text = echoed(asked, "text", Json::object());
+    if (!text.is_object() || !text.contains("format")) {
+      text = {{"format", Json::object({{"type", "text"}})}};
+    }
+    Json json = {
+        {"id", "resp_" + id_},
+        {"object", "response"},
+        {"created_at", created_},
+        {"status", status},
+        {"error", error_},
+        {"incomplete_details", incomplete_},
+        {"instructions", echoed(asked, "instructions", nullptr)},
+        {"max_output_tokens", echoed(asked, "max_output_tokens", nullptr)},
+        {"metadata", echoed(asked, "metadata", Json::object())},
+        {"model", model_.name},
+        {"output", output_},
+        {"parallel_tool_calls", echoed(asked, "parallel_tool_calls", true)},
+        {"previous_response_id", nullptr},
+        {"reasoning", echoed(asked, "reasoning", {{"effort", nullptr}, {"summary", nullptr}})},
+        {"store", false},
+        {"temperature", static_cast<double>(call_.sampling.temperature)},
+        {"text", std::move(text)},
+        {"tool_choice", echoed(asked, "tool_choice", "auto")},
+        {"tools", echoed(asked, "tools", Json::array())},
+        {"top_p", static_cast<double>(call_.sampling.top_p)},
+        {"truncation", "disabled"},
+        {"usage", usage_}};
+    add_warnings(json);
+    return json;
+  }
+
+  // Returns the status of the response.
+  std::string set_end(const std::vector<Choice>& choices) {
+    const TokenCounts counts = count_tokens(choices);
+    usage_ = {{"input_tokens", counts.prompt},
+              {"input_tokens_details", {{"cached_tokens", counts.cached}}},
+              {"output_tokens", counts.reply},
+              {"output_tokens_details", {{"reasoning_tokens", counts.reasoning}}},
+              {"total_tokens", counts.prompt + counts.reply}};
+    const Choice& choice = choices.front();
+    if (choice.is_complete()) return "completed";
+    const std::string why =
+        choice.interruption.empty() ? "max_output_tokens" : std::string(choice.interruption);
+    incomplete_ = Json::object({{"reason", why}});
+    return "incomplete";
+  }
+
+  // The prefix of the event types of a part.
+  std::string part_type() const {
+    return kind_ == Kind::reasoning ? "response.reasoning_text" : "response.output_text";
+  }
+
+  std::int64_t events_ = 0;
+  Item item_;
+  Json output_ = Json::array();  // completed items
+  Json usage_, incomplete_, error_;
+};
+
+}  // namespace
+
+ForeignChat chat_of_responses(JsonNode body) { return ResponsesReader(body).read(); }
+
+std::unique_ptr<ReplyWriter> responses_writer(const GenerationCall& call, const ApiModel& model) {
+  return std::make_unique<ResponsesWriter>(call, model);
+}
+
+}  // namespace leq
