@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "base/table.h"
 #include "base/text.h"
-#include "convert/quantize_checkpoint.h"
+#include "quantize/run/quantize_checkpoint.h"
 #include "eval/perplexity.h"
 #include "format/tensor_source.h"
 #include "runtime/make_backend.h"

@@ -21,7 +21,7 @@ set(leq_numbers_flags "$<$<CONFIG:Release>:-O3>")
 set(leq_once_flags "$<$<NOT:$<CONFIG:Debug>>:-O1>" "$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>")
 # Of src/model all but rope, which works on numbers.
 set(once_places /families/ /src/ranks/ /src/convert/ /src/engine/ /src/format/
-  /src/recipes/ /src/runtime/ /src/quantize/pipeline/ /src/quantize/search/
+  /src/runtime/ /src/quantize/run/ /src/quantize/search/
   /src/quantize/methods/tensor_plan "/src/model/([^r]|ra)" /src/chat/
   /src/grammar/json_schema /src/grammar/gbnf
   "/src/eval/(mixed_|report)")

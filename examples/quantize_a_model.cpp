@@ -2,7 +2,7 @@
 #include <exception>
 #include <iostream>
 
-#include "convert/quantize_checkpoint.h"
+#include "quantize/run/quantize_checkpoint.h"
 #include "format/leq_reader.h"
 
 int main(int argc, char** argv) {

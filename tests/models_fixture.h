@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "convert/quantize_checkpoint.h"
+#include "quantize/run/quantize_checkpoint.h"
 
 namespace leq::test {
 

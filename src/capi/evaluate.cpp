@@ -7,7 +7,7 @@
 #include "convert/import.h"
 #include "eval/divergence.h"
 #include "eval/perplexity.h"
-#include "recipes/quantize_job.h"
+#include "quantize/run/quantize_job.h"
 #include "tensor/quant_scheme.h"
 
 namespace leq::capi {

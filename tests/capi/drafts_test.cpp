@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "capi/native_model.h"
-#include "convert/quantize_checkpoint.h"
+#include "quantize/run/quantize_checkpoint.h"
 #include "reference/mtp_checkpoint.h"
 #include "temporary_folder.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "convert/quantize_checkpoint.h"
+#include "quantize/run/quantize_checkpoint.h"
 #include "engine/engine.h"
 #include "fixed_drafts.h"
 #include "reference/mtp_checkpoint.h"

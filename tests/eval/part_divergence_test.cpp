@@ -8,7 +8,7 @@
 #include "backend/cpu/workers.h"
 #include "base/error.h"
 #include "convert/import.h"
-#include "convert/quantize_checkpoint.h"
+#include "quantize/run/quantize_checkpoint.h"
 #include "eval/divergence.h"
 #include "eval/perplexity.h"
 #include "reference/naive_transformer.h"

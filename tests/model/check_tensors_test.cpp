@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "convert/quantize_checkpoint.h"
+#include "quantize/run/quantize_checkpoint.h"
 #include "errors.h"
 #include "format/leq_writer.h"
 #include "model/open_model.h"

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "convert/hf_import.h"
-#include "convert/quantize_checkpoint.h"
+#include "quantize/run/quantize_checkpoint.h"
 #include "errors.h"
 #include "model/session.h"
 #include "reference/naive_transformer.h"

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "convert/hf_import.h"
-#include "convert/quantize_checkpoint.h"
+#include "quantize/run/quantize_checkpoint.h"
 #include "model/session.h"
 #include "quantize/methods/tensor_plan.h"
 #include "reference/mtp_checkpoint.h"

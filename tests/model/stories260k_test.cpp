@@ -11,7 +11,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "convert/quantize_checkpoint.h"
+#include "quantize/run/quantize_checkpoint.h"
 #include "model/session.h"
 #include "reference/stories260k.h"
 #include "runtime/make_backend.h"

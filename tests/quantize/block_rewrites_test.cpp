@@ -9,10 +9,10 @@
 
 #include "base/error.h"
 #include "convert/hf_import.h"
-#include "convert/quantize_checkpoint.h"
+#include "quantize/run/quantize_checkpoint.h"
 #include "format/leq_reader.h"
 #include "model/open_model.h"
-#include "quantize/pipeline/statistics_file.h"
+#include "quantize/run/statistics_file.h"
 #include "reference/model_tensors.h"
 #include "reference/small_hybrid.h"
 #include "temporary_folder.h"

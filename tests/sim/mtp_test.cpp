@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "convert/quantize_checkpoint.h"
+#include "quantize/run/quantize_checkpoint.h"
 #include "gpu_devices.h"
 #include "model/session.h"
 #include "reference/mtp_checkpoint.h"

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <tuple>
 
-#include "convert/quantize_checkpoint.h"
+#include "quantize/run/quantize_checkpoint.h"
 #include "gpu_devices.h"
 #include "reference/random_checkpoint.h"
 #include "sim/engine.h"

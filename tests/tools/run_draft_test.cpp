@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "convert/quantize_checkpoint.h"
+#include "quantize/run/quantize_checkpoint.h"
 #include "models_fixture.h"
 #include "reference/mtp_checkpoint.h"
 #include "shared_data.h"

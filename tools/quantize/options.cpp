@@ -9,7 +9,7 @@
 #include "convert/import.h"
 #include "quantize/rewrites/fold.h"
 #include "quantize/rewrites/smoothquant.h"
-#include "recipes/calibration_size.h"
+#include "quantize/run/calibration_size.h"
 #include "tools/common/model_path.h"
 #include "tools/common/rank_choice.h"
 #include "tools/quantize/search_options.h"

@@ -1,7 +1,7 @@
 // Flags of leq-quantize, and the job that they describe.
 #pragma once
 
-#include "recipes/quantize_job.h"
+#include "quantize/run/quantize_job.h"
 #include "tools/common/options.h"
 
 namespace leq {

@@ -2,7 +2,7 @@
 // started by mpirun.
 #pragma once
 
-#include "recipes/quantize_job.h"
+#include "quantize/run/quantize_job.h"
 #include "tools/common/options.h"
 
 namespace leq {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "recipes/quantize_by_search.h"
+#include "quantize/run/quantize_by_search.h"
 #include "tools/common/options.h"
 
 namespace leq {

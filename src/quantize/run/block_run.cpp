@@ -1,0 +1,494 @@
+#include "quantize/run/block_run.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <numeric>
+#include <string>
+
+#include "backend/layout.h"
+#include "base/error.h"
+#include "model/linear_sites.h"
+#include "model/memory_plan.h"
+#include "model/weights.h"
+#include "quantize/rewrites/fold.h"
+#include "ranks/communicator.h"
+
+namespace leq {
+
+std::string input_name(std::int64_t layer, const LinearSite& site) {
+  return layer_tensor(layer, site.name);
+}
+
+std::vector<std::string> parts_of(const LinearSite& site) {
+  std::vector<std::string> parts;
+  for (const LinearSpec& weight : site.coded_weights()) parts.push_back(weight.name);
+  return parts;
+}
+
+std::size_t site_of(std::span<const LinearSite> sites, std::string_view part) {
+  for (std::size_t i = 0; i < sites.size(); ++i) {
+    if (std::ranges::find(sites[i].weights, part, &LinearSpec::name) != sites[i].weights.end()) {
+      return i;
+    }
+  }
+  fail(ErrorKind::internal, "layer: no linear ", part);
+}
+
+std::vector<std::vector<std::size_t>> stages_of(std::span<const LinearSite> sites) {
+  std::vector<std::vector<std::size_t>> stages;
+  for (std::size_t i = 0; i < sites.size(); ++i) {
+    const bool same_block = i > 0 && sites[i].block_name() == sites[i - 1].block_name();
+    if (!same_block) stages.emplace_back();
+    stages.back().push_back(i);
+  }
+  return stages;
+}
+
+std::vector<std::size_t> all_sites(std::span<const LinearSite> sites) {
+  std::vector<std::size_t> all(sites.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  return all;
+}
+
+namespace {
+
+ModelConfig one_block(ModelConfig config, std::int64_t layer) {
+  config.layers = {config.layer(layer)};
+  config.mtp.reset();
+  config.vocab = 1;
+  config.tied = true;
+  if (config.learned_positions) config.context = 1;  // only a placeholder row
+  return config;
+}
+
+KvShape cache_shape(const ModelConfig& config, std::int64_t length) {
+  return {1,
+          static_cast<int>(config.kv_heads),
+          static_cast<int>(config.head_dim),
+          kExactKv,
+          kExactKv,
+          length,
+          1};
+}
+
+// Fixed states for a single sequence without checkpoints.
+std::unique_ptr<FixedStates> block_states(DeviceMemory& memory, const ModelConfig& config) {
+  RunLimits limits;
+  limits.kept_states = 0;
+  return make_fixed_states(memory, config, limits, place_of(config, 0, 1).own());
+}
+
+ForwardLimits forward_limits_of(std::int64_t length) { return {length, 1, length}; }
+
+StoredTensor stored(const std::string& name, const Shape& shape, const std::vector<float>& values) {
+  StoredTensor tensor;
+  tensor.name = name;
+  tensor.shape = shape;
+  tensor.view.rows = shape.size() == 2 ? shape[0] : 1;
+  tensor.view.columns = shape.back();
+  tensor.view.codes = reinterpret_cast<const std::byte*>(values.data());
+  return tensor;
+}
+
+TensorFinder finder(const std::map<std::string, StoredTensor, std::less<>>& tensors) {
+  return [&tensors](std::string_view name) -> const StoredTensor* {
+    const auto found = tensors.find(name);
+    return found == tensors.end() ? nullptr : &found->second;
+  };
+}
+
+}  // namespace
+
+BlockRun::BlockRun(const ModelConfig& config, std::int64_t layer, const BlockTensors& block,
+                   Backend& backend, std::int64_t length)
+    : zeros_(static_cast<std::size_t>(config.width)),
+      config_(one_block(config, layer)),
+      sites_(linear_sites(config_, 0)),
+      weights_(bind(block, backend)),
+      cache_(backend.memory(), backend.layout(), cache_shape(config_, length)),
+      states_(block_states(backend.memory(), config_)),
+      transformer_(config_, weights_, backend, forward_limits_of(length)) {}
+
+Weights BlockRun::bind(const BlockTensors& block, Backend& backend) {
+  std::map<std::string, Shape> shapes;
+  for (const TensorSpec& spec : layer_tensors(config_, 0)) shapes[spec.name] = spec.shape;
+  for (const auto& [part, matrix] : block.parts) {
+    const auto known = shapes.find(part);  // absent: inv_smooth or key_mean
+    const std::string name = layer_tensor(0, part);
+    const Shape shape = known != shapes.end() ? known->second : Shape{matrix.columns};
+    tensors_[name] = stored(name, shape, matrix.values);
+  }
+  for (const char* name : {"token_embedding", "position_embedding"}) {
+    tensors_[name] = stored(name, {1, config_.width}, zeros_);
+  }
+  for (const char* name : {"final_norm", "final_norm.bias"}) {
+    tensors_[name] = stored(name, {config_.width}, zeros_);
+  }
+  return bind_weights(finder(tensors_), "block", config_, backend.memory());
+}
+
+bool BlockRun::run(Sublayer which, std::span<float> hidden, Observer* observer) {
+  transformer_.observe(observer);
+  return transformer_.run_sublayer(which, 0, hidden, {cache_, states_.get()});
+}
+
+std::uint64_t BlockRun::bytes(const ModelConfig& config, std::int64_t layer, const Layout& layout,
+                              std::int64_t length) {
+  const ModelConfig one = one_block(config, layer);
+  // Placeholder weights are used, because only their sizes matter here; all linears read f32 rows.
+  std::map<std::string, StoredTensor, std::less<>> tensors;
+  std::vector<float> zeros;
+  for (const TensorSpec& spec : tensor_list(one)) {
+    if (spec.shape.size() == 1) {
+      zeros.resize(std::max(zeros.size(), static_cast<std::size_t>(spec.shape[0])));
+    }
+  }
+  for (const TensorSpec& spec : tensor_list(one)) {
+    tensors[spec.name] = stored(spec.name, spec.shape, zeros);
+  }
+  CountingMemory of_weights(layout), memory(layout);
+  const Weights weights = bind_weights(finder(tensors), "block", one, of_weights);
+  const KvCache cache(memory, layout, cache_shape(one, length));
+  const auto states = block_states(memory, one);
+  const Workspace work(one, weights, memory, layout, forward_limits_of(length),
+                       place_of(one, 0, 1));
+  return memory.allocated();
+}
+
+ModelConfig rewritten_config(const ModelConfig& config, bool fold_attention_biases) {
+  if (!fold_attention_biases) return config;
+  const bool has_biases = std::ranges::any_of(config.layers, [](const LayerConfig& layer) {
+    return layer.attention() != nullptr && layer.attention()->qkv_bias;
+  });
+  require(has_biases, Setting{"fold_attention_biases"},
+          ": the model has no biases of q, k and v; leave it out");
+  return with_attention_biases_folded(config);
+}
+
+Matrix matrix_of(const Shape& shape) {
+  Matrix matrix;
+  matrix.rows = shape.size() == 2 ? shape[0] : 1;
+  matrix.columns = shape.back();
+  matrix.values.resize(static_cast<std::size_t>(matrix.rows * matrix.columns));
+  return matrix;
+}
+
+BlockSource::BlockSource(const ModelConfig& config, std::span<const TensorInput> tensors,
+                         bool fold_attention_biases)
+    : source_config_(config),
+      fold_attention_biases_(fold_attention_biases),
+      config_(rewritten_config(config, fold_attention_biases)) {
+  for (const TensorInput& tensor : tensors) tensors_[tensor.name] = &tensor;
+}
+
+BlockTensors BlockSource::load(std::int64_t layer) const {
+  BlockTensors block;
+  for (const TensorSpec& spec : layer_tensors(source_config_, layer)) {
+    const TensorInput& tensor = *tensors_.at(layer_tensor(layer, spec.name));
+    Matrix matrix = matrix_of(tensor.shape);
+    tensor.read(0, tensor.shape.size() == 2 ? matrix.rows : matrix.columns, matrix.values);
+    if (tensor.drop) tensor.drop();
+    block.parts[spec.name] = std::move(matrix);
+  }
+  if (fold_attention_biases_) fold_attention_biases(block, source_config_, layer);
+  return block;
+}
+
+void BlockSource::embed(const CalibrationData& data, HiddenStates& hidden) const {
+  const TensorInput& table = *tensors_.at("token_embedding");
+  const TensorInput* positions =
+      config_.learned_positions ? tensors_.at("position_embedding") : nullptr;
+  const auto width = static_cast<std::size_t>(config_.width);
+  std::vector<float> states(static_cast<std::size_t>(hidden.numbers())), place(width);
+  for (std::int64_t window = 0; window < hidden.windows(); ++window) {
+    const auto& tokens = data.windows[static_cast<std::size_t>(window)];
+    for (std::size_t t = 0; t < tokens.size(); ++t) {
+      const std::span<float> row = std::span(states).subspan(t * width, width);
+      table.read(tokens[t], 1, row);
+      if (positions != nullptr) {
+        positions->read(static_cast<std::int64_t>(t), 1, place);
+        for (std::size_t i = 0; i < width; ++i) row[i] += place[i];
+      }
+    }
+    hidden.write(window, states);
+  }
+}
+
+namespace {
+
+// Gathers the statistics of a pass, and also those of either half of the windows, for comparison. A
+// single rank accumulates inputs as they arrive. Several ranks run one window each and exchange the
+// results; then every rank accumulates all of them in the order of windows.
+class Collector final : public Observer {
+ public:
+  Collector(const PassContext& context, const Pass& pass)
+      : context_(context), sites_(context.run.sites()), pass_(pass), wanted_(pass.wanted) {
+    wanted_.share = {context.ranks.rank(), context.ranks.size()};
+  }
+
+  void start_window(std::int64_t window, std::int64_t tokens) {
+    window_ = window;
+    tokens_ = tokens;
+  }
+
+  bool see(const LayerLinear& linear, const Rows& input, std::int64_t tokens) override {
+    const std::size_t site = linear.site;
+    if (wants(site) && context_.ranks.size() > 1 && is_routed(site)) {
+      std::vector<float>& values = routed_[site];
+      values.resize(static_cast<std::size_t>(tokens * sites_[site].inputs));
+      context_.backend.download(input, tokens, values);
+    } else if (wants(site)) {
+      const std::span<float> values = seen_of(site, context_.ranks.rank(), tokens);
+      context_.backend.download(input, tokens, values);
+      if (context_.ranks.size() == 1) {
+        add(site, window_, values);
+      } else {
+        StatisticsWanted wanted = pass_.wanted;
+        wanted.hessian = false;
+        accumulate(of_window_[site] = {}, rows_of(site, window_, values), wanted, place_of(site),
+                   context_.pool);
+      }
+    }
+    const Sublayer sublayer = sites_[site].sublayer;
+    const Extent extent = sublayer == Sublayer::mixer ? pass_.mixer : pass_.mlp;
+    return extent == Extent::whole || std::ranges::any_of(pass_.sites, [&](std::size_t later) {
+             return sites_[later].sublayer == sublayer && later > site;
+           });
+  }
+
+  // Called after each rank has run one window, starting at `first`; the last ranks may have none.
+  void share_windows(std::int64_t first) {
+    if (context_.ranks.size() == 1) return;
+    const std::int64_t there =
+        std::min<std::int64_t>(context_.ranks.size(), context_.hidden.windows() - first);
+    for (const std::size_t site : pass_.sites) {
+      if (is_routed(site)) {
+        share_routed(site, first, there);
+        continue;
+      }
+      const std::vector<InputStatistics> parts = gather_statistics(site, there);
+      if (wanted_.hessian) gather_inputs(site, there);
+      for (std::int64_t window = 0; window < there; ++window) {
+        start_window_of(site, first + window);
+        InputStatistics& all = result_.statistics[site];
+        merge(all, parts[static_cast<std::size_t>(window)]);
+        if (!wanted_.hessian) continue;
+        add_hessian(all, seen_of(site, static_cast<int>(window)), wanted_.share, context_.pool);
+      }
+    }
+  }
+
+  PassResult finish() {
+    for (auto& [site, statistics] : result_.statistics) {
+      statistics.largest_token.resize(static_cast<std::size_t>(statistics.columns));
+    }
+    if (pass_.wanted.hessian && context_.ranks.size() > 1) {
+      for (auto& [site, statistics] : result_.statistics) join_hessian(statistics);
+    }
+    for (auto& [site, statistics] : result_.statistics) {
+      const auto first = halves_.find(site);
+      if (first == halves_.end()) continue;
+      InputStatistics second;
+      second.columns = statistics.columns;
+      second.tokens = statistics.tokens - first->second.tokens;
+      second.absmax = statistics.absmax;
+      second.square_sum = statistics.square_sum;
+      for (std::size_t k = 0; k < second.square_sum.size(); ++k) {
+        second.square_sum[k] -= first->second.square_sum[k];
+        statistics.absmax[k] = std::max(statistics.absmax[k], first->second.absmax[k]);
+      }
+      const HalvesDifference difference = compare_halves(first->second, second);
+      result_.halves.absmax = std::max(result_.halves.absmax, difference.absmax);
+      result_.halves.square_mean = std::max(result_.halves.square_mean, difference.square_mean);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  bool wants(std::size_t site) const {
+    return std::find(pass_.sites.begin(), pass_.sites.end(), site) != pass_.sites.end();
+  }
+
+  // Whether the site reads only the tokens that a router assigns to its expert.
+  bool is_routed(std::size_t site) const { return sites_[site].share() < 1; }
+
+  // Every rank accumulates all rows, as a window's number of rows is known only after the gather.
+  void share_routed(std::size_t site, std::int64_t first, std::int64_t there) {
+    const auto own = std::as_bytes(std::span(routed_[site]));
+    const auto all = gather_bytes(context_.ranks, {own.begin(), own.end()}, Receivers::all,
+                                  "inputs of " + place_of(site));
+    std::vector<float>& values = routed_[site];
+    for (std::int64_t window = 0; window < there; ++window) {
+      const std::vector<std::byte>& bytes = all[static_cast<std::size_t>(window)];
+      values.resize(bytes.size() / sizeof(float));
+      if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+      add(site, first + window, values);
+    }
+    values.clear();
+  }
+
+  void add(std::size_t site, std::int64_t window, std::span<const float> values) {
+    start_window_of(site, window);
+    accumulate(result_.statistics[site], rows_of(site, window, values), wanted_, place_of(site),
+               context_.pool);
+  }
+
+  WindowRows rows_of(std::size_t site, std::int64_t window, std::span<const float> values) {
+    const LinearSite& of = sites_[site];
+    const std::int64_t total = context_.hidden.windows() * tokens_;
+    if (!is_routed(site)) return {values, of.inputs, window * tokens_, total};
+    // For an expert, the expected number of its tokens; the real number is counted during the pass.
+    const auto expected = static_cast<std::int64_t>(static_cast<double>(total) * of.share());
+    const std::int64_t before = result_.statistics[site].tokens;
+    const std::int64_t most = before + std::ssize(values) / of.inputs;
+    return {values, of.inputs, before, std::max({expected, most, std::int64_t{1}})};
+  }
+
+  // Site name for errors: "layers.3 (qkv)".
+  std::string place_of(std::size_t site) const {
+    return context_.block + " (" + sites_[site].name + ")";
+  }
+
+  void start_window_of(std::size_t site, std::int64_t window) {
+    // Experts are skipped, because their tokens depend on the router and not only on the text.
+    if (is_routed(site)) return;
+    if (window > 0 && window == context_.hidden.windows() / 2) start_second_half(site);
+  }
+
+  // Sums continue, so the first half's sums are saved for a later subtraction; maxima restart at 0.
+  void start_second_half(std::size_t site) {
+    InputStatistics& statistics = result_.statistics[site];
+    InputStatistics& first = halves_[site];
+    first.columns = statistics.columns;
+    first.tokens = statistics.tokens;
+    first.square_sum = statistics.square_sum;
+    first.absmax = std::move(statistics.absmax);
+    statistics.absmax.assign(first.absmax.size(), 0.0f);
+  }
+
+  // Buffer for the inputs of a rank's window. With one rank, all sites use the same buffer.
+  std::span<float> seen_of(std::size_t site, int rank, std::int64_t tokens) {
+    if (context_.ranks.size() > 1) return seen_of(site, rank);
+    std::vector<float>& buffer = seen_[0];
+    const auto numbers = static_cast<std::size_t>(tokens * sites_[site].inputs);
+    if (buffer.size() < numbers) buffer.resize(numbers);
+    return std::span(buffer).first(numbers);
+  }
+
+  // The inputs in a rank's window: computed by this rank, or gathered from another rank.
+  std::span<float> seen_of(std::size_t site, int rank) {
+    const auto one = static_cast<std::size_t>(tokens_ * sites_[site].inputs);
+    std::vector<float>& all = seen_[site];
+    all.resize(one * static_cast<std::size_t>(context_.ranks.size()));
+    return std::span(all).subspan(one * static_cast<std::size_t>(rank), one);
+  }
+
+  // Gathers the statistics of the windows of ranks 0 ... there - 1.
+  std::vector<InputStatistics> gather_statistics(std::size_t site, std::int64_t there) {
+    std::vector<std::byte> own;
+    if (context_.ranks.rank() < there) {
+      each_array(of_window_[site], [&](auto values) {
+        const auto bytes = std::as_bytes(values);
+        own.insert(own.end(), bytes.begin(), bytes.end());
+      });
+    }
+    const auto all =
+        gather_bytes(context_.ranks, own, Receivers::all, "statistics of " + place_of(site));
+    const std::int64_t columns = sites_[site].inputs;
+    std::vector<InputStatistics> parts;
+    for (std::int64_t window = 0; window < there; ++window) {
+      const std::vector<std::byte>& bytes = all[static_cast<std::size_t>(window)];
+      InputStatistics& part = parts.emplace_back();
+      part.columns = columns;
+      part.tokens = tokens_;
+      const auto k = static_cast<std::size_t>(columns);
+      for (auto* floats : {&part.absmax, &part.largest_token}) floats->resize(k);
+      for (auto* sums : {&part.abs_sum, &part.sum, &part.square_sum}) sums->resize(k);
+      std::size_t known = 0;
+      each_array(part, [&](auto values) { known += values.size_bytes(); });
+      ensure(bytes.size() >= known && (bytes.size() - known) % (k * sizeof(float)) == 0,
+             place_of(site), ": ", bytes.size(), " bytes of statistics for ", columns, " inputs");
+      part.samples.resize((bytes.size() - known) / sizeof(float));
+      std::size_t from = 0;
+      each_array(part, [&](auto values) {
+        if (values.empty()) return;  // memcpy requires a valid pointer
+        std::memcpy(values.data(), bytes.data() + from, values.size_bytes());
+        from += values.size_bytes();
+      });
+    }
+    return parts;
+  }
+
+  // Gathers the inputs in the windows of ranks 0 ... there - 1.
+  void gather_inputs(std::size_t site, std::int64_t there) {
+    std::vector<OwnedRows> windows;
+    for (int rank = 0; rank < there; ++rank) {
+      const auto seen = std::as_writable_bytes(seen_of(site, rank));
+      windows.push_back({.owner = rank, .data = seen.data(), .bytes = seen.size()});
+    }
+    gather_owned(context_.ranks, windows, "inputs of " + context_.block + "." + sites_[site].name);
+  }
+
+  // Gathers X^T X, of which each rank has computed some tiles.
+  void join_hessian(InputStatistics& statistics) {
+    const std::int64_t columns = statistics.columns;
+    std::vector<std::vector<TileCorners>> of_ranks;
+    for (TileShare share = {0, wanted_.share.count}; share.index < share.count; ++share.index)
+      of_ranks.push_back(tiles_of(columns, share));
+    const auto stride = static_cast<std::size_t>(columns) * sizeof(double);
+    for (std::size_t number = 0; number < of_ranks[0].size(); ++number) {
+      std::vector<OwnedRows> parts;
+      std::vector<TileCorners> theirs;
+      for (int rank = 0; rank < context_.ranks.size(); ++rank) {
+        const auto& tiles = of_ranks[static_cast<std::size_t>(rank)];
+        if (number >= tiles.size()) continue;
+        const TileCorners& tile = tiles[number];
+        double* const first = statistics.hessian.data() + tile.top * columns + tile.left;
+        parts.push_back({rank, reinterpret_cast<std::byte*>(first), tile.bottom - tile.top,
+                         static_cast<std::size_t>(tile.right - tile.left) * sizeof(double),
+                         stride});
+        if (rank != context_.ranks.rank()) theirs.push_back(tile);
+      }
+      gather_owned(context_.ranks, parts, "X^T X of " + context_.block);
+      for (const TileCorners& tile : theirs) mirror(tile, columns, statistics.hessian);
+    }
+  }
+
+  const PassContext& context_;
+  const std::vector<LinearSite>& sites_;
+  const Pass& pass_;
+  StatisticsWanted wanted_;
+  std::int64_t window_ = 0, tokens_ = 0;              // current window, tokens per window
+  std::map<std::size_t, InputStatistics> of_window_;  // with several ranks: of this rank's window
+  std::map<std::size_t, std::vector<float>> seen_;    // [ranks][tokens][K] in each rank's window
+  std::map<std::size_t, std::vector<float>> routed_;  // expert rows of this rank's window
+  std::map<std::size_t, InputStatistics> halves_;     // absmax and square_sum of the first half
+  PassResult result_;
+};
+
+}  // namespace
+
+// A rank runs every N-th window, the same windows in all passes, because it stores their states.
+PassResult run_pass(const PassContext& context, const Pass& pass) {
+  Collector collector(context, pass);
+  HiddenStates& hidden = context.hidden;
+  std::vector<float> states(static_cast<std::size_t>(hidden.numbers()));  // [length][W]
+  for (std::int64_t first = 0; first < hidden.windows(); first += context.ranks.size()) {
+    const std::int64_t window = first + context.ranks.rank();
+    collector.start_window(window, context.run.tokens_of(states.size()));
+    if (window < hidden.windows()) {
+      hidden.read(window, states);
+      if (pass.mixer != Extent::none) context.run.run(Sublayer::mixer, states, &collector);
+      if (pass.mlp != Extent::none) context.run.run(Sublayer::mlp, states, &collector);
+      if (pass.keep) hidden.write(window, states);
+    }
+    collector.share_windows(first);
+    for (int done = 0; done < context.ranks.size() && first + done < hidden.windows(); ++done) {
+      context.on_window();
+    }
+  }
+  return collector.finish();
+}
+
+}  // namespace leq

@@ -1,0 +1,319 @@
+// Copies the codes of a quantized checkpoint into a .leq file without requantizing.
+#include "quantize/run/quantize_tensor.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <optional>
+
+#include "base/error.h"
+#include "base/thread_pool.h"
+#include "quantize/methods/second_order.h"
+#include "quantize/methods/tensor_plan.h"
+#include "quantize/rewrites/act_rounding.h"
+#include "ranks/communicator.h"
+
+namespace leq {
+namespace {
+
+constexpr std::int64_t kRowsOfTask = 4 * kPanelRows;  // a multiple of panels
+
+void append_plane(std::vector<std::byte>& to, std::vector<std::byte>& from) {
+  to.insert(to.end(), from.begin(), from.end());
+  from = {};
+}
+
+// Concatenates the planes of parts that consist of whole panels. In the result, the second plane of
+// codes follows the complete first one.
+PackedWeight join_panels(std::vector<PackedWeight>& parts, std::int64_t rows) {
+  std::vector<std::byte> high;
+  for (PackedWeight& part : parts) {
+    const CodePlanes planes = code_planes(part.scheme, part.rows, part.columns);
+    if (planes.high_bits == 0) continue;
+    high.insert(high.end(), part.codes.begin() + planes.high_at, part.codes.end());
+    part.codes.resize(static_cast<std::size_t>(planes.high_at));
+  }
+  PackedWeight whole = std::move(parts.front());
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    append_plane(whole.codes, parts[i].codes);
+    append_plane(whole.scales, parts[i].scales);
+    append_plane(whole.zeros, parts[i].zeros);
+    append_plane(whole.sums, parts[i].sums);
+  }
+  append_plane(whole.codes, high);
+  whole.rows = rows;
+  return whole;
+}
+
+}  // namespace
+
+// The tensor in the plan's scheme, with the codes and scales of its checkpoint, method "source" and
+// no error: dequantizing gives the checkpoint's values. Returns nullopt if the plan names a method,
+// or if the scheme cannot store every code exactly.
+std::optional<QuantizedTensor> keep_codes_of(const TensorInput& tensor, const TensorPlan& plan,
+                                             ThreadPool& pool) {
+  if (!tensor.read_codes || plan.method != nullptr || !plan.label.empty() ||
+      !plan.scheme.is_integer() || tensor.shape.size() != 2) {
+    return std::nullopt;
+  }
+  const std::int64_t rows = tensor.shape[0];
+  const std::int64_t columns = tensor.shape[1];
+  std::vector<PackedWeight> parts(static_cast<std::size_t>((rows + kRowsOfTask - 1) / kRowsOfTask));
+  std::atomic<bool> exact = true;
+  // One buffer per thread, because allocating one per task would map its pages again each time.
+  std::vector<ChosenCodes> codes_of(static_cast<std::size_t>(pool.threads()));
+  pool.run(std::ssize(parts), [&](std::int64_t task, int worker) {
+    if (!exact) return;
+    const std::int64_t first = task * kRowsOfTask;
+    const std::int64_t count = std::min(kRowsOfTask, rows - first);
+    ChosenCodes& codes = codes_of[static_cast<std::size_t>(worker)];
+    if (!tensor.read_codes(plan.scheme, first, count, codes)) {
+      exact = false;
+      return;
+    }
+    parts[static_cast<std::size_t>(task)] =
+        pack_codes(codes, count, columns, plan.scheme, plan.act);
+  });
+  if (!exact) return std::nullopt;
+  QuantizedTensor result;
+  result.weight = join_panels(parts, rows);
+  result.record.method = "source";
+  result.record.online_mode = plan.online_mode;
+  return result;
+}
+
+namespace {
+
+// Rows per task: a multiple of panels, about 4 MB of f32 for a width of 4096.
+constexpr std::int64_t kTaskRows = 4 * kPanelRows;
+
+struct Packed {
+  PackedWeight weight;
+  double error = 0;   // sum of squared differences
+  double energy = 0;  // sum of squares
+};
+
+void check_finite(std::span<const float> values, std::int64_t first_row, std::int64_t columns,
+                  const std::string& name) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (std::isfinite(values[i])) continue;
+    fail("tensor ", name, ": row ", first_row + static_cast<std::int64_t>(i) / columns, ", column ",
+         static_cast<std::int64_t>(i) % columns, " is ", values[i],
+         "; the checkpoint is damaged, get it again");
+  }
+}
+
+void measure(Packed& packed, std::span<const float> values) {
+  const WeightView view = packed.weight.view();
+  std::vector<float> row(static_cast<std::size_t>(view.columns));
+  for (std::int64_t r = 0; r < view.rows; ++r) {
+    unpack_row(view, r, row);
+    const float* want = values.data() + r * view.columns;
+    for (std::int64_t k = 0; k < view.columns; ++k) {
+      const double difference =
+          static_cast<double>(want[k]) - static_cast<double>(row[static_cast<std::size_t>(k)]);
+      packed.error += difference * difference;
+      packed.energy += static_cast<double>(want[k]) * static_cast<double>(want[k]);
+    }
+  }
+}
+
+void append(std::vector<std::byte>& to, const std::vector<std::byte>& from) {
+  to.insert(to.end(), from.begin(), from.end());
+}
+
+// Joins row blocks of whole panels, whose planes can simply be concatenated.
+PackedWeight join(std::vector<Packed>& parts, std::int64_t rows) {
+  PackedWeight whole = std::move(parts.front().weight);
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    append(whole.codes, parts[i].weight.codes);
+    append(whole.scales, parts[i].weight.scales);
+    append(whole.zeros, parts[i].weight.zeros);
+    append(whole.sums, parts[i].weight.sums);
+    parts[i].weight = {};
+  }
+  whole.rows = rows;
+  return whole;
+}
+
+// If rows share a number (a scale for the whole tensor, or the common factor of f16 group scales),
+// they are packed as one piece; otherwise all threads pack blocks of rows.
+bool rows_are_independent(const QuantScheme& scheme) {
+  return scheme.is_float() || scheme.scaling == Scaling::row;
+}
+
+using RowReader =
+    std::function<void(std::int64_t first, std::int64_t count, std::span<float> values)>;
+
+QuantizedTensor nearest_codes_of(const RowReader& read, std::int64_t rows, std::int64_t columns,
+                                 const TensorPlan& plan, const std::string& name,
+                                 ThreadPool& pool) {
+  const std::int64_t block = rows_are_independent(plan.scheme) ? kTaskRows : rows;
+  std::vector<Packed> parts(static_cast<std::size_t>((rows + block - 1) / block));
+  pool.run(std::ssize(parts), [&](std::int64_t task, int) {
+    const std::int64_t first = task * block;
+    const std::int64_t count = std::min(block, rows - first);
+    std::vector<float> values(static_cast<std::size_t>(count * columns));
+    read(first, count, values);
+    check_finite(values, first, columns, name);
+    Packed& packed = parts[static_cast<std::size_t>(task)];
+    packed.weight = pack_weight(values, count, columns, plan.scheme, plan.act, name);
+    measure(packed, values);
+  });
+  double error = 0, energy = 0;
+  for (const Packed& part : parts) {
+    error += part.error;
+    energy += part.energy;
+  }
+  QuantizedTensor result;
+  result.weight = join(parts, rows);
+  result.record.method = plan.scheme.is_float() ? "none" : "absmax";
+  result.record.online_mode = plan.online_mode;
+  result.record.error = energy > 0 ? error / energy : 0;
+  return result;
+}
+
+struct ChosenTensor {
+  QuantizedTensor tensor;
+  std::optional<OutputErrors> outputs;  // losses of this rank's rows
+};
+
+// Joins the rows of all ranks, each of which has whole panels.
+PackedWeight join_ranks(Communicator& ranks, PackedWeight own, std::int64_t rows,
+                        std::string_view name) {
+  if (ranks.size() == 1) return own;
+  const CodePlanes planes = code_planes(own.scheme, own.rows, own.columns);
+  const auto first_plane =
+      own.codes.begin() + (planes.high_bits > 0 ? planes.high_at : std::ssize(own.codes));
+  const std::vector<std::byte> high(first_plane, own.codes.end());
+  own.codes.erase(first_plane, own.codes.end());
+  for (auto* plane : {&own.codes, &own.scales, &own.zeros, &own.sums})
+    *plane = join_lists(ranks, std::move(*plane), name);
+  append(own.codes, join_lists(ranks, high, name));
+  own.rows = rows;
+  return own;
+}
+
+// Each rank chooses the codes of its own rows, and every rank receives all codes.
+ChosenTensor choose_codes(const MethodInput& own, std::int64_t rows, const TensorPlan& plan) {
+  MethodResult chosen = plan.method->choose(own);
+  PackedWeight mine = {.scheme = plan.scheme,
+                       .act = plan.act,
+                       .columns = own.columns,
+                       .scale_mul = chosen.codes.scale_mul};
+  if (own.rows > 0) mine = pack_codes(chosen.codes, own.rows, own.columns, plan.scheme, plan.act);
+  QuantizedTensor result;
+  result.weight = join_ranks(*own.ranks, std::move(mine), rows, own.name);
+  result.record.method = plan.method->name;
+  result.record.online_mode = plan.online_mode;
+  result.record.note = std::move(chosen.note);
+  return {std::move(result), std::move(chosen.outputs)};
+}
+
+}  // namespace
+
+TensorFacts facts_of(const TensorRecord& record) {
+  return {.method = record.method,
+          .error = record.error,
+          .act_scale = record.act_scale,
+          .online_mode = record.online_mode};
+}
+
+bool divides_rows(const TensorPlan& plan) {
+  return plan.method != nullptr && plan.method->divides_rows &&
+         plan.scheme.scaling != Scaling::tensor;
+}
+
+QuantizedTensor quantize_values(std::span<const float> values, std::int64_t rows,
+                                std::int64_t columns, const TensorPlan& plan,
+                                const InputStatistics* statistics, const std::string& name,
+                                ThreadPool& pool, Communicator& ranks) {
+  const bool by_method = plan.method != nullptr && !plan.scheme.is_float();
+  ensure(ranks.size() == 1 || (by_method && divides_rows(plan)), name, ": ranks divide its rows");
+  const Slice own = own_rows(ranks, rows, kPanelRows);
+  const auto own_values = values.subspan(static_cast<std::size_t>(own.first * columns),
+                                         static_cast<std::size_t>(own.count() * columns));
+  QuantizedTensor result;
+  std::optional<OutputErrors> outputs;
+  if (by_method) {
+    check_finite(own_values, own.first, columns, name);
+    MethodOptions options = plan.options;
+    if (statistics != nullptr && options.shrinkage == 0) {
+      options.shrinkage = shrinkage_of(columns, statistics->tokens);
+    }
+    ChosenTensor chosen = choose_codes(
+        {name, own_values, own.count(), columns, plan.scheme, statistics, options, &pool, &ranks},
+        rows, plan);
+    result = std::move(chosen.tensor);
+    outputs = std::move(chosen.outputs);
+  } else {
+    const auto read = [&](std::int64_t first, std::int64_t count, std::span<float> out) {
+      std::copy_n(values.begin() + first * columns, count * columns, out.begin());
+    };
+    result = nearest_codes_of(read, rows, columns, plan, name, pool);
+  }
+  TensorRecord& record = result.record;
+  if (!plan.label.empty()) record.method = plan.label;
+  if (plan.scheme.is_float() || (!by_method && statistics == nullptr)) return result;
+  std::vector<float> found(own_values.size());
+  unpack_rows(result.weight.view(), own.first, found, pool);
+  const WeightPair pair = {own_values, found, own.count(), columns, &pool, &ranks};
+  if (by_method) record.error = weight_error(pair);
+  if (statistics == nullptr) return result;
+  record.loss_of_hessian = !statistics->hessian.empty();
+  record.loss = outputs                  ? proxy_error(*outputs, ranks)
+                : record.loss_of_hessian ? proxy_error(pair, *statistics)
+                                         : diagonal_error(pair, *statistics);
+  if (has_stored_scale(plan.act)) record.act_scale = static_act_scale(*statistics);
+  return result;
+}
+
+QuantizedTensor quantize_input(const TensorInput& tensor, const TensorPlan& plan,
+                               ThreadPool& pool) {
+  const bool matrix = tensor.shape.size() == 2;
+  const std::int64_t rows = matrix ? tensor.shape[0] : 1;
+  const std::int64_t columns = tensor.shape.back();
+  const auto read = [&](std::int64_t first, std::int64_t count, std::span<float> out) {
+    if (matrix) {
+      tensor.read(first, count, out);
+    } else {
+      tensor.read(0, columns, out);
+    }
+  };
+  QuantizedTensor result;
+  if (auto carried = keep_codes_of(tensor, plan, pool)) {
+    result = std::move(*carried);
+  } else if (plan.method == nullptr || plan.scheme.is_float()) {
+    result = nearest_codes_of(read, rows, columns, plan, tensor.name, pool);
+  } else {
+    std::vector<float> values(static_cast<std::size_t>(rows * columns));
+    read(0, rows, values);
+    result = quantize_values(values, rows, columns, plan, nullptr, tensor.name, pool);
+  }
+  result.record.source = tensor.source_type;
+  if (tensor.drop) tensor.drop();
+  return result;
+}
+
+void unpack_rows(const WeightView& weight, std::int64_t first, std::span<float> out,
+                 ThreadPool& pool) {
+  const auto columns = static_cast<std::size_t>(weight.columns);
+  const auto count = static_cast<std::int64_t>(out.size() / columns);
+  ensure(out.size() % columns == 0 && first + count <= weight.rows, "unpack: room for ", out.size(),
+         " numbers from row ", first, ", the weight has ", weight.rows, " x ", weight.columns);
+  pool.run((count + kTaskRows - 1) / kTaskRows, [&](std::int64_t task, int) {
+    const std::int64_t last = std::min(count, (task + 1) * kTaskRows);
+    for (std::int64_t row = task * kTaskRows; row < last; ++row) {
+      unpack_row(weight, first + row,
+                 out.subspan(static_cast<std::size_t>(row) * columns, columns));
+    }
+  });
+}
+
+void unpack_all(const WeightView& weight, std::span<float> out, ThreadPool& pool) {
+  ensure(std::ssize(out) == weight.rows * weight.columns, "unpack: room for ", out.size(),
+         " numbers, the weight has ", weight.rows, " x ", weight.columns);
+  unpack_rows(weight, 0, out, pool);
+}
+
+}  // namespace leq
