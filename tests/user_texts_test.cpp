@@ -35,7 +35,7 @@ constexpr std::array<UserText, 21> kTexts = {{
     {"tools/quantize/options.cpp", "the rounding method"},
     {"tools/inspect/receipt.cpp", ": verified: all "},
     {"src/chat/jinja/operators.cpp", "cannot concatenate "},
-    {"src/recipes/quantize_job.cpp", " s each), then folds and codes: about "},
+    {"src/quantize/run/quantize.cpp", " s each), then folds and codes: about "},
     {"tools/common/llama_flags.cpp", "ignored: thread polling is not configurable"},
 }};
 

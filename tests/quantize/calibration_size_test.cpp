@@ -1,5 +1,5 @@
 // How many windows of calibration text fit in a given time, and how a window's time is measured.
-#include "quantize/run/calibration_size.h"
+#include "quantize/run/steps.h"
 
 #include <gtest/gtest.h>
 
@@ -57,7 +57,7 @@ class WindowSeconds : public testing::Test {
  protected:
   WindowSeconds() : model_(import_hf(*test::shared_path("models/storyteller"))) {}
 
-  double measure(std::int64_t length, const RunOptions& options) const {
+  double measure(std::int64_t length, const QuantizeOptions& options) const {
     CalibrationRequest request;
     request.samples = kTimedWindows;
     request.length = length;
@@ -71,7 +71,7 @@ class WindowSeconds : public testing::Test {
 
 // The work is 18 times as large, a ratio that noise on a busy machine would not cause.
 TEST_F(WindowSeconds, GrowWithTheWindow) {
-  RunOptions options;
+  QuantizeOptions options;
   options.threads = 1;
   const double brief = measure(16, options);
   EXPECT_GT(brief, 0);
@@ -79,7 +79,7 @@ TEST_F(WindowSeconds, GrowWithTheWindow) {
 }
 
 TEST_F(WindowSeconds, KeepToLimitsAndStops) {
-  RunOptions options;
+  QuantizeOptions options;
   options.threads = 1;
   options.max_ram = 1 << 20;
   EXPECT_THROW(measure(64, options), Error);

@@ -60,7 +60,7 @@ struct MethodResult {
 };
 
 struct QuantMethod {
-  std::string_view name;     // the name that CheckpointOptions::method uses
+  std::string_view name;     // the name that QuantizeOptions::method uses
   std::string_view summary;  // one line for users
   Needs needs = Needs::nothing;
   bool (*supports)(const QuantScheme& scheme) = nullptr;

@@ -1,4 +1,4 @@
-#include "quantize/run/gate.h"
+#include "quantize/run/steps.h"
 
 #include <algorithm>
 
@@ -18,12 +18,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kGateWindow = 512;
-constexpr double kFar = 0.05;  // in nats; above this the report suggests another method
 constexpr std::string_view kBuiltIn = "built-in text";
 // Upper bound of the KL on WikiText-2's test split divided by that on the built-in text. 1.04 was
 // measured for SmolLM2-135M with recipe q4. If the text had only tales, it would be about 2.
 constexpr double kOtherTexts = 1.5;
-constexpr double kBaseBytesPerSecond = 2.5e8;  // rate of reading and writing files
 
 RunLimits gate_limits(const Model& model, std::int64_t window) {
   RunLimits limits;
@@ -35,17 +33,6 @@ RunLimits gate_limits(const Model& model, std::int64_t window) {
     limits.value_type = cache->value_type;
   }
   return resolve_limits(limits, model.config());
-}
-
-ProtocolSettings gate_protocol(std::int64_t tokens, std::int64_t context, std::int64_t windows,
-                               const GateText& text) {
-  check_gate_text(text, tokens, context);
-  ProtocolSettings settings;
-  settings.join = Join::none;
-  settings.window = std::min({kGateWindow, tokens, context});
-  settings.stride = settings.window;
-  settings.chunks = windows;
-  return settings;
 }
 
 Json gate_json(const GateResult& gate, const GateText& text) {
@@ -66,12 +53,6 @@ Json gate_json(const GateResult& gate, const GateText& text) {
   return json;
 }
 
-std::string lack(std::uint64_t needed, std::uint64_t there, const char* of_what) {
-  if (needed <= there) return "";
-  return human_bytes(needed) + " of " + of_what + " are needed, " + human_bytes(there) +
-         " are there";
-}
-
 }  // namespace
 
 void check_gate_text(const GateText& text, std::int64_t tokens, std::int64_t context) {
@@ -85,23 +66,27 @@ GateText built_in_gate_text() {
   return {std::string(built_in_heldout_text()), std::string(kBuiltIn)};
 }
 
-GateResult compare_with_base(const GateText& text, const fs::path& base_file,
-                             const fs::path& output, std::int64_t windows,
-                             const RunOptions& options,
-                             const std::function<void(std::int64_t, std::int64_t)>& progress) {
+GateResult compare_with_base(const fs::path& base_file, const fs::path& output,
+                             std::int64_t windows, const QuantizeOptions& options) {
+  const GateText& text = options.gate_text;
   Workers workers(options.threads);
   const Model base(base_file, {.mode = LoadMode::map});
   const Model model(output, {.mode = LoadMode::map});
   const std::vector<Token> tokens = encode_text(model.tokenizer(), text.text);
-  const ProtocolSettings settings =
-      gate_protocol(std::ssize(tokens), model.config().context, windows, text);
+  const std::int64_t context = model.config().context;
+  check_gate_text(text, std::ssize(tokens), context);
+  ProtocolSettings settings;
+  settings.join = Join::none;
+  settings.window = std::min({kGateWindow, std::ssize(tokens), context});
+  settings.stride = settings.window;
+  settings.chunks = windows;
   const std::vector<Window> planned = plan_windows(settings, std::ssize(tokens));
   Session base_session(base, *workers.backend, gate_limits(base, settings.window));
   Session session(model, *workers.backend, gate_limits(model, settings.window));
   PerplexityRun run = {.tokens = tokens, .windows = planned};
   run.progress = [&](std::int64_t done, double) {
     require(!options.stop(), ErrorKind::interrupted, "interrupted");
-    progress(done, std::ssize(planned));
+    options.progress("gate", done, std::ssize(planned), "");
   };
   return {measure_divergence(base_session, session, workers.pool, run).summarize(settings.protocol),
           text.name, settings.window, model.kv_evidence()};
@@ -154,50 +139,21 @@ std::string gate_report(const GateResult& gate, double max_kl) {
          ": " + (passed ? "passed" : "not passed: give more memory or a shorter context");
 }
 
-std::string distance_report(const GateResult& distance) {
-  const DivergenceResult& result = distance.divergence;
-  const std::string line = "distance    KL " + fixed(result.kl_mean.value, 5) +
-                           " nats from the checkpoint, same first choice " +
-                           fixed(100 * result.same_top1.value, 1) + " %, " +
-                           std::to_string(result.windows) + " windows of " +
-                           std::to_string(distance.window) + " tokens of " + distance.text;
-  return result.kl_mean.value <= kFar
-             ? line
-             : line + ": a large divergence; the recipes q8 and q4 have a smaller one";
-}
-
-GateResources gate_resources(const ImportedModel& model, const fs::path& output,
-                             std::uint64_t max_ram) {
-  constexpr std::uint64_t kFixed = 64 << 20;  // bytes for tables and activations
-  constexpr std::uint64_t kRowsOfLogits = 5;  // copies of logits: of both models, and in double
-  const auto parameters = static_cast<std::uint64_t>(parameter_count(model.config));
-  GateResources resources;
-  // 5 % more than the checkpoint, for padding to panels of 64 rows and 128 columns.
-  resources.disk_needed = parameters * dtype_bytes(model.dtype) * 21 / 20 + kFixed / 4;
+BaseSpace base_space(const ImportedModel& model, const fs::path& output) {
+  constexpr std::uint64_t kTables = 16 << 20;
   std::error_code unknown;
   const fs::space_info space =
       fs::space(output.has_parent_path() ? output.parent_path() : ".", unknown);
-  resources.disk_free = unknown ? 0 : space.available;
-  const std::uint64_t size = fs::file_size(output, unknown);
-  const std::uint64_t written = unknown ? 0 : size;
-  const auto logits = static_cast<std::uint64_t>(kGateWindow * model.config.vocab) * sizeof(float);
-  resources.memory_needed = resources.disk_needed + written + kRowsOfLogits * logits + kFixed;
-  resources.memory_free =
-      max_ram > 0 ? max_ram : available_memory().value_or(resources.memory_needed);
-  return resources;
+  const auto parameters = static_cast<std::uint64_t>(parameter_count(model.config));
+  // 5 % more than the checkpoint, for padding to panels of 64 rows and 128 columns.
+  return {.needed = parameters * dtype_bytes(model.dtype) * 21 / 20 + kTables,
+          .available = unknown ? 0 : space.available};
 }
 
-std::string disk_shortage(const GateResources& resources) {
-  return lack(resources.disk_needed, resources.disk_free, "disk");
-}
-std::string memory_shortage(const GateResources& resources) {
-  return lack(resources.memory_needed, resources.memory_free, "memory");
-}
-
-double comparison_seconds(double seconds_of_window, std::int64_t windows,
-                          std::uint64_t base_bytes) {
-  return 2 * static_cast<double>(windows) * seconds_of_window +
-         static_cast<double>(base_bytes) / kBaseBytesPerSecond;
+std::string shortage(const BaseSpace& space) {
+  if (space.needed <= space.available) return "";
+  return human_bytes(space.needed) + " of disk are needed, " + human_bytes(space.available) +
+         " are there";
 }
 
 }  // namespace leq

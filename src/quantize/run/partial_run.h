@@ -10,7 +10,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "format/leq_reader.h"
+#include "quantize/run/quantize.h"
 #include "quantize/run/quantize_tensor.h"
 
 namespace leq {
@@ -67,5 +69,15 @@ class PartialRun {
   bool reported_ = false;  // report_kept() has reported
   std::int64_t finished_ = 0;
 };
+
+// The identity of a run: everything that the bytes of the blocks depend on. `config` is that of the
+// written model, `weights` the checksum of the checkpoint's weights, `texts` describes the
+// calibration text as calibration_json does. options.plan must be set.
+std::string run_identity(const ModelConfig& config, const std::string& weights,
+                         const QuantizeOptions& options, const Json& texts);
+
+// Number of calibration windows of the interrupted run in `folder` (OUTPUT.partial, OUTPUT.search);
+// nullopt if there is none.
+std::optional<std::int64_t> windows_of_interrupted_run(const std::filesystem::path& folder);
 
 }  // namespace leq

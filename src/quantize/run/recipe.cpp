@@ -1,74 +1,79 @@
-#include "quantize/run/recipe.h"
+// Recipes, and how much calibration text fits into the time that a run may take.
+#include "quantize/run/quantize.h"
 
 #include <algorithm>
 #include <array>
 #include <vector>
 
+#include "backend/cpu/workers.h"
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "base/text.h"
+#include "model/linear_sites.h"
 #include "quantize/run/block_run.h"
 #include "quantize/rewrites/fold.h"
 #include "quantize/rewrites/smoothquant.h"
+#include "quantize/run/steps.h"
 
 namespace leq {
 namespace {
 
 constexpr double kSharedAlpha = 0.5;
 
-void put_first(CheckpointOptions& checkpoint, const char* pattern, const char* type) {
-  checkpoint.overrides.insert(checkpoint.overrides.begin(),
+void put_first(QuantizeOptions& options, const char* pattern, const char* type) {
+  options.overrides.insert(options.overrides.begin(),
                               {pattern, require_scheme(type, "recipe")});
 }
 
-void apply_q8(CheckpointOptions& checkpoint, bool narrow) {
-  checkpoint.method = "smoothquant";
-  checkpoint.type = "int8-g128";
-  checkpoint.fold = smoothing_fold(std::nullopt);
+void apply_q8(QuantizeOptions& options, bool narrow) {
+  options.method = "smoothquant";
+  options.type = "int8-g128";
+  options.fold = smoothing_fold(std::nullopt);
   if (!narrow) return;
-  put_first(checkpoint,
+  put_first(options,
             R"(^(token_embedding|head|layers\.[0-9]+\.(experts\.[0-9]+\.|shared\.)?down)$)",
             "int8-g32");
 }
 
-void apply_four_bits(CheckpointOptions& checkpoint, bool narrow) {
-  checkpoint.method = "gptq+";
-  checkpoint.type = narrow ? "int4-g64" : "int4-g128";
+void apply_four_bits(QuantizeOptions& options, bool narrow) {
+  options.method = "gptq+";
+  options.type = narrow ? "int4-g64" : "int4-g128";
 }
 
 // Gathering all statistics first is as accurate here as true-sequential, in a fifth of the time. In
 // narrow models, tables are a large part of the file and 4 bits cost most in v and down.
-void apply_q4(CheckpointOptions& checkpoint, bool narrow) {
-  checkpoint.method = "gptq+";
-  checkpoint.type = narrow ? "q4_k" : "int4-g128";
-  checkpoint.fold = awq_scales_fold();
-  checkpoint.true_sequential = false;
+void apply_q4(QuantizeOptions& options, bool narrow) {
+  options.method = "gptq+";
+  options.type = narrow ? "q4_k" : "int4-g128";
+  options.fold = awq_scales_fold();
+  options.true_sequential = false;
   if (!narrow) return;
-  put_first(checkpoint, R"(^(token_embedding|head)$)", "q6_k");
-  put_first(checkpoint, R"(^layers\.[0-9]+\.(v|(experts\.[0-9]+\.|shared\.)?down)$)", "q5_k");
+  put_first(options, R"(^(token_embedding|head)$)", "q6_k");
+  put_first(options, R"(^layers\.[0-9]+\.(v|(experts\.[0-9]+\.|shared\.)?down)$)", "q5_k");
 }
 
-void apply_q4_small(CheckpointOptions& checkpoint, bool) {
-  checkpoint.method = "gptq+";
-  checkpoint.type = "q4_k";
-  checkpoint.fold = awq_scales_fold();
-  checkpoint.true_sequential = false;
-  put_first(checkpoint, R"(^(token_embedding|head)$)", "q4_k");
+void apply_q4_small(QuantizeOptions& options, bool) {
+  options.method = "gptq+";
+  options.type = "q4_k";
+  options.fold = awq_scales_fold();
+  options.true_sequential = false;
+  put_first(options, R"(^(token_embedding|head)$)", "q4_k");
 }
 
-void apply_zeroquant_w48(CheckpointOptions& checkpoint, bool) {
-  checkpoint.method = "zeroquant";
-  checkpoint.type = "int8-g128";
-  checkpoint.act = ActChoice::row;
-  put_first(checkpoint, R"(^layers\.[0-9]+\.(experts\.[0-9]+\.|shared\.)?(gate|up|down)$)",
+void apply_zeroquant_w48(QuantizeOptions& options, bool) {
+  options.method = "zeroquant";
+  options.type = "int8-g128";
+  options.act = ActChoice::row;
+  put_first(options, R"(^layers\.[0-9]+\.(experts\.[0-9]+\.|shared\.)?(gate|up|down)$)",
             "int4-g128");
 }
 
 // A plan mixes units of different bit widths, so that neither folds nor gathered input statistics
 // may depend on the bit width.
-void apply_auto(CheckpointOptions& checkpoint, bool narrow) {
-  apply_four_bits(checkpoint, narrow);
-  checkpoint.fold = smoothing_fold(kSharedAlpha);
-  checkpoint.true_sequential = false;
+void apply_auto(QuantizeOptions& options, bool narrow) {
+  apply_four_bits(options, narrow);
+  options.fold = smoothing_fold(kSharedAlpha);
+  options.true_sequential = false;
 }
 
 // Cost of gptq+ and of the search for AWQ's scales: 63 of 75 s for SmolLM2-135M with 8 windows.
@@ -125,8 +130,66 @@ const Recipe& require_recipe(std::string_view name) {
   return *found;
 }
 
-void apply_recipe(const Recipe& recipe, const ModelConfig& config, CheckpointOptions& checkpoint) {
-  recipe.apply(checkpoint, config.width < kNarrowWidth);
+void apply_recipe(const Recipe& recipe, const ModelConfig& config, QuantizeOptions& options) {
+  options.recipe = &recipe;
+  recipe.apply(options, config.width < kNarrowWidth);
+}
+
+std::int64_t windows_within(double seconds, double seconds_of_window, WindowBounds bounds) {
+  std::int64_t windows = bounds.most;
+  while (windows > bounds.fewest && static_cast<double>(windows) * seconds_of_window > seconds) {
+    windows /= 2;
+  }
+  return windows;
+}
+
+double choosing_seconds(const ModelConfig& config, const ChoosingWork& work,
+                        double seconds_of_window, std::int64_t length) {
+  double choosing = 0, window = 0;  // numbers of multiply-adds
+  for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
+    for (const LinearSite& site : linear_sites(config, layer)) {
+      const auto columns = static_cast<double>(site.inputs);
+      for (const LinearSpec& weight : site.coded_weights()) {
+        const auto rows = static_cast<double>(weight.outputs);
+        const double searched = static_cast<double>(std::min(weight.outputs, work.searched_rows));
+        window += rows * columns * static_cast<double>(length);
+        choosing += work.squares * rows * columns * columns +
+                    work.searched_squares * searched * columns * columns +
+                    work.searched_tokens * searched * columns;
+      }
+    }
+  }
+  return window > 0 ? std::max(seconds_of_window, 0.0) * choosing / window : 0;
+}
+
+double measure_window_seconds(const ImportedModel& model, const CalibrationData& data,
+                              const QuantizeOptions& options) {
+  Workers workers(options.threads);
+  Backend& backend = *workers.backend;
+  CalibrationShape shape;
+  shape.windows = std::ssize(data.windows);
+  shape.length = data.length;
+  shape.sample_tokens = kSampleTokens;
+  plan_calibration(model.config, shape, backend.layout(), options.max_ram);
+
+  const BlockSource source(model.config, model.tensors, false);
+  HiddenStates hidden(shape.windows, data.length * model.config.width, {});
+  source.embed(data, hidden);
+  const BlockTensors block = source.load(0);
+  BlockRun run(model.config, 0, block, backend, data.length);
+  double best = 0;
+  Stopwatch watch;
+  int done = 0;
+  run_pass({run, hidden, backend, workers.pool, "layers.0",
+            [&] {
+              require(!options.stop(), ErrorKind::interrupted, "interrupted");
+              const double seconds = watch.seconds();
+              best = done++ == 0 ? seconds : std::min(best, seconds);
+              watch.restart();
+            }},
+           {.sites = all_sites(run.sites()),
+            .wanted = {.hessian = false, .sample_tokens = kSampleTokens}});
+  return best * static_cast<double>(model.config.layer_count());
 }
 
 }  // namespace leq
