@@ -22,7 +22,7 @@ set(leq_once_flags "$<$<NOT:$<CONFIG:Debug>>:-O1>" "$<$<CXX_COMPILER_ID:GNU>:-Wn
 # Of src/model all but rope, which works on numbers.
 set(once_places /families/ /src/ranks/ /src/convert/ /src/engine/ /src/format/
   /src/runtime/ /src/quantize/run/ /src/quantize/search/
-  /src/quantize/methods/tensor_plan "/src/model/([^r]|ra)" /src/chat/
+  /src/quantize/methods/method "/src/model/([^r]|ra)" /src/chat/
   /src/grammar/json_schema /src/grammar/gbnf
   "/src/eval/(mixed_|report)")
 list(JOIN once_places "|" once_places)

@@ -1,5 +1,5 @@
 // The loss of quantizing one part of a model must equal the loss if this part is stored quantized.
-#include "eval/part_divergence.h"
+#include "eval/divergence.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "convert/import.h"
 #include "quantize/run/quantize.h"
-#include "eval/divergence.h"
 #include "eval/perplexity.h"
 #include "reference/naive_transformer.h"
 #include "temporary_folder.h"

@@ -10,7 +10,7 @@
 #include "convert/hf_import.h"
 #include "quantize/run/quantize.h"
 #include "model/session.h"
-#include "quantize/methods/tensor_plan.h"
+#include "quantize/methods/method.h"
 #include "reference/mtp_checkpoint.h"
 #include "reference/mtp_vectors.h"
 #include "reference/random_checkpoint.h"

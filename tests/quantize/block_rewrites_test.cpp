@@ -12,7 +12,7 @@
 #include "quantize/run/quantize.h"
 #include "format/leq_reader.h"
 #include "model/open_model.h"
-#include "quantize/run/statistics_file.h"
+#include "quantize/calibration/calibration.h"
 #include "reference/model_tensors.h"
 #include "reference/small_hybrid.h"
 #include "temporary_folder.h"

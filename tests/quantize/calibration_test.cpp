@@ -10,7 +10,7 @@
 #include "format/leq_reader.h"
 #include "model/weights.h"
 #include "quantize/run/block_run.h"
-#include "quantize/run/statistics_file.h"
+#include "quantize/calibration/calibration.h"
 #include "reference/naive_transformer.h"
 #include "reference/random_checkpoint.h"
 #include "runtime/make_backend.h"
@@ -201,7 +201,7 @@ TEST(Calibration, StatisticsEqualANaiveLoopInAllFamilies) {
     for (std::int64_t layer = 0; layer < model.config.layer_count(); ++layer) {
       const std::vector<LinearSite> sites = linear_sites(model.config, layer);
       for (std::size_t site = 0; site < sites.size(); ++site) {
-        const std::string name = input_name(layer, sites[site]);
+        const std::string name = layer_tensor(layer, sites[site].name);
         const InputStatistics found = reader.read(layer, site);
         const NaiveSums& want = naive.at(name);
         EXPECT_EQ(found.tokens, want.tokens);

@@ -8,7 +8,6 @@
 #include "base/text.h"
 #include "convert/import.h"
 #include "quantize/rewrites/fold.h"
-#include "quantize/rewrites/smoothquant.h"
 #include "tools/common/model_path.h"
 #include "tools/common/rank_choice.h"
 
@@ -43,26 +42,25 @@ std::vector<Option> recipe_flags() {
     names.push_back(recipe.name);
     summaries.push_back(recipe.name + " (" + recipe.summary + ")");
   }
-  return {
-      {.name = "recipe",
-       .kind = OptionKind::text,
-       .value_name = "NAME",
-       .help = "method, type and folds together: " + join(summaries, "; ") + "; default " +
-               std::string(kDefaultRecipe) + " if no other flag chooses the quantization",
-       .group = "Quantization",
-       .choices = names},
-      {.name = "gate",
-       .fallback = "auto",
-       .help = "after quantization, measure the KL divergence from the unquantized model on "
-               "held-out text and store it in the file (default: on with a recipe or with "
-               "--smooth o3)",
-       .group = "Quantization"},
-      {.name = "heldout",
-       .kind = OptionKind::text,
-       .value_name = "FILE",
-       .help = "text for --gate, which must differ from the calibration text; default: a "
-               "built-in text of two pages",
-       .group = "Quantization"}};
+  return {{.name = "recipe",
+           .kind = OptionKind::text,
+           .value_name = "NAME",
+           .help = "method, type and folds together: " + join(summaries, "; ") + "; default " +
+                   std::string(kDefaultRecipe) + " if no other flag chooses the quantization",
+           .group = "Quantization",
+           .choices = names},
+          {.name = "gate",
+           .fallback = "auto",
+           .help = "after quantization, measure the KL divergence from the unquantized model on "
+                   "held-out text and store it in the file (default: on with a recipe or with "
+                   "--smooth o3)",
+           .group = "Quantization"},
+          {.name = "heldout",
+           .kind = OptionKind::text,
+           .value_name = "FILE",
+           .help = "text for --gate, which must differ from the calibration text; default: a "
+                   "built-in text of two pages",
+           .group = "Quantization"}};
 }
 
 Option ranks_flag() {
@@ -355,8 +353,7 @@ bool keeps_types(const Options& options, const std::filesystem::path& folder) {
          holds_codes(folder);
 }
 
-void set_recipe(const Options& options, const std::filesystem::path& folder,
-                QuantizeOptions& job) {
+void set_recipe(const Options& options, const std::filesystem::path& folder, QuantizeOptions& job) {
   const bool chosen =
       std::ranges::any_of(kChoosingFlags, [&](const char* flag) { return options.given(flag); });
   job.keeps_types = keeps_types(options, folder);

@@ -31,8 +31,7 @@ void quantize_as(const QuantizeCommand& command, Communicator& ranks, int thread
 // The destructor joins the threads even if the leader throws; the leader's abort ends them.
 class Followers {
  public:
-  Followers(ThreadRanks& ranks, const QuantizeCommand& command, int threads)
-      : leader_(ranks[0]) {
+  Followers(ThreadRanks& ranks, const QuantizeCommand& command, int threads) : leader_(ranks[0]) {
     for (int rank = 1; rank < ranks.size(); ++rank) {
       Communicator& own = ranks[rank];
       const int share = threads_of_rank(threads, rank, ranks.size());

@@ -1,4 +1,4 @@
-#include "quantize/linear_algebra/dense.h"
+#include "quantize/linear_algebra/matrix.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,11 +8,15 @@
 
 #include "base/error.h"
 #include "base/huge_pages.h"
-#include "quantize/linear_algebra/matrix.h"
 #include "quantize/linear_algebra/tile_kernels.h"
 #include "ranks/communicator.h"
 
 namespace leq {
+
+const TileKernels& tile_kernels() {
+  static const TileKernels& chosen = tile_kernels(chosen_isa());
+  return chosen;
+}
 
 template <class Real>
 void add_lane_product(const SlicedMatrix<Real>& f, const LaneProduct<Real>& product) {

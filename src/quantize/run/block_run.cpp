@@ -19,10 +19,6 @@
 
 namespace leq {
 
-std::string input_name(std::int64_t layer, const LinearSite& site) {
-  return layer_tensor(layer, site.name);
-}
-
 std::vector<std::string> parts_of(const LinearSite& site) {
   std::vector<std::string> parts;
   for (const LinearSpec& weight : site.coded_weights()) parts.push_back(weight.name);
@@ -403,22 +399,13 @@ class Collector final : public Observer {
     for (std::int64_t window = 0; window < there; ++window) {
       const std::vector<std::byte>& bytes = all[static_cast<std::size_t>(window)];
       InputStatistics& part = parts.emplace_back();
-      part.columns = columns;
       part.tokens = tokens_;
-      const auto k = static_cast<std::size_t>(columns);
-      for (auto* floats : {&part.absmax, &part.largest_token}) floats->resize(k);
-      for (auto* sums : {&part.abs_sum, &part.sum, &part.square_sum}) sums->resize(k);
-      std::size_t known = 0;
-      each_array(part, [&](auto values) { known += values.size_bytes(); });
-      ensure(bytes.size() >= known && (bytes.size() - known) % (k * sizeof(float)) == 0,
-             place_of(site), ": ", bytes.size(), " bytes of statistics for ", columns, " inputs");
-      part.samples.resize((bytes.size() - known) / sizeof(float));
-      std::size_t from = 0;
-      each_array(part, [&](auto values) {
-        if (values.empty()) return;  // memcpy requires a valid pointer
-        std::memcpy(values.data(), bytes.data() + from, values.size_bytes());
-        from += values.size_bytes();
-      });
+      const std::size_t known = resize_arrays(part, columns, 0, false);
+      const std::size_t row = static_cast<std::size_t>(columns) * sizeof(float);
+      ensure(bytes.size() >= known && (bytes.size() - known) % row == 0, place_of(site), ": ",
+             bytes.size(), " bytes of statistics for ", columns, " inputs");
+      resize_arrays(part, columns, static_cast<std::int64_t>((bytes.size() - known) / row), false);
+      fill_arrays(part, bytes);
     }
     return parts;
   }

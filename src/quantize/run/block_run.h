@@ -18,16 +18,13 @@
 #include "model/linear_sites.h"
 #include "model/model_config.h"
 #include "model/transformer.h"
-#include "quantize/calibration/calibration_data.h"
-#include "quantize/calibration/statistics.h"
-#include "quantize/methods/tensor_plan.h"
+#include "quantize/calibration/calibration.h"
+#include "quantize/methods/method.h"
 #include "quantize/rewrites/fold.h"
 #include "ranks/communicator.h"
 
 namespace leq {
 
-// The input's name in error messages: "layers.3.qkv".
-std::string input_name(std::int64_t layer, const LinearSite& site);
 // The quantized linears that read the site's input: {"q", "k", "v"}.
 std::vector<std::string> parts_of(const LinearSite& site);
 // Index of the site that contains a linear of the layer: 0 for "k". Throws Error if there is none.

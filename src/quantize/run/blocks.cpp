@@ -13,12 +13,12 @@
 #include "base/text.h"
 #include "format/leq_layout.h"
 #include "model/weights.h"
+#include "quantize/calibration/calibration.h"
 #include "quantize/methods/method.h"
 #include "quantize/methods/zeroquant.h"
-#include "quantize/rewrites/act_rounding.h"
+#include "quantize/rewrites/fold.h"
 #include "quantize/run/block_run.h"
 #include "quantize/run/quantize_tensor.h"
-#include "quantize/run/statistics_file.h"
 #include "tokenizer/tokenizer.h"
 
 namespace leq {
@@ -78,9 +78,7 @@ class BlockWork {
   void check_inputs(std::size_t site, const InputStatistics& inputs);
   const ExpertTokens& expert_tokens() const { return experts_; }
   // Number of weights of a linear.
-  std::int64_t size_of(const std::string& part) const {
-    return std::ssize(block_.at(part).values);
-  }
+  std::int64_t size_of(const std::string& part) const { return std::ssize(block_.at(part).values); }
   // Whether ranks can divide the rows of a linear.
   bool divides_rows(const std::string& part) const { return leq::divides_rows(plan_of(part)); }
   // Chooses the codes of a linear; all ranks do so together if they can divide its rows.
@@ -133,7 +131,7 @@ void BlockWork::check_inputs(std::size_t index, const InputStatistics& inputs) {
   const LinearSite& site = sites_[index];
   if (site.share() < 1) {
     const bool rare = inputs.tokens < kFewestExpertTokens;
-    experts_.add({1, inputs.tokens, input_name(layer_, site), rare ? 1 : 0});
+    experts_.add({1, inputs.tokens, layer_tensor(layer_, site.name), rare ? 1 : 0});
     if (rare) rare_.insert(index);
   }
   if (rare_.contains(index) || needs_scale_by_token(index, inputs)) {
@@ -162,13 +160,12 @@ void BlockWork::fold(Statistics& statistics) {
     const std::size_t index = site_of(sites_, site.consumers.front());
     InputStatistics& inputs = statistics.at(index);
     if (sites_[index].share() < 1 && inputs.tokens < kFewestExpertTokens) continue;
-    const FoldChoice choice =
-        context_.options.fold->choose({site, block_, inputs, plan, context_.pool, *context_.options.ranks});
+    const FoldChoice choice = context_.options.fold->choose(
+        {site, block_, inputs, plan, context_.pool, *context_.options.ranks});
     const std::vector<float>& scale = choice.scales;
     if (scale.empty()) continue;
     fold_scales(block_, site, scale);
-    folds_[index] =
-        checksum_text(checksum(std::as_bytes(std::span(scale))));
+    folds_[index] = checksum_text(checksum(std::as_bytes(std::span(scale))));
     for (std::size_t i = 0; i < choice.weights.size(); ++i) {
       block_.at(site.consumers[i]).values = choice.weights[i];
     }
@@ -182,9 +179,10 @@ void BlockWork::fold(Statistics& statistics) {
 
 QuantizedTensor BlockWork::quantize(const std::string& part, const InputStatistics& inputs) const {
   const Matrix& weight = block_.at(part);
-  QuantizedTensor result = quantize_values(
-      weight.values, weight.rows, weight.columns, plan_of(part), is_rare(part) ? nullptr : &inputs,
-      layer_tensor(layer_, part), context_.pool, divides_rows(part) ? *context_.options.ranks : one_rank());
+  QuantizedTensor result =
+      quantize_values(weight.values, weight.rows, weight.columns, plan_of(part),
+                      is_rare(part) ? nullptr : &inputs, layer_tensor(layer_, part), context_.pool,
+                      divides_rows(part) ? *context_.options.ranks : one_rank());
   if (const auto found = folds_.find(site_of(sites_, part)); found != folds_.end()) {
     result.record.fold = found->second;
   }
@@ -352,8 +350,8 @@ StatisticsIdentity Pipeline::identity_of_data() const {
 
 void Pipeline::open_data() {
   if (forward_) {
-    data_ = calibration_data(options_.calibration, Tokenizer(model_.tokenizer),
-                             model_.config.context);
+    data_ =
+        calibration_data(options_.calibration, Tokenizer(model_.tokenizer), model_.config.context);
     if (!data_.note.empty()) options_.say("calibration " + data_.note);
   }
   if (loaded_) {
@@ -555,15 +553,14 @@ void Pipeline::quantize_all(PartialRun* partial, bool hidden_on_disk) {
   }
   if (forward_) {
     // The file is unlinked at once.
-    const std::filesystem::path file =
-        partial != nullptr
-            ? partial->folder() / "hidden"
-            : std::filesystem::temp_directory_path() /
-                  ("leq-hidden-" + std::to_string(::getpid()) + "-" +
-                   std::to_string(options_.ranks->rank()));
-    hidden_ = std::make_unique<HiddenStates>(std::ssize(data_.windows),
-                                             data_.length * config_.width,
-                                             hidden_on_disk ? file : std::filesystem::path());
+    const std::filesystem::path file = partial != nullptr
+                                           ? partial->folder() / "hidden"
+                                           : std::filesystem::temp_directory_path() /
+                                                 ("leq-hidden-" + std::to_string(::getpid()) + "-" +
+                                                  std::to_string(options_.ranks->rank()));
+    hidden_ =
+        std::make_unique<HiddenStates>(std::ssize(data_.windows), data_.length * config_.width,
+                                       hidden_on_disk ? file : std::filesystem::path());
     source_.embed(data_, *hidden_);
   }
   for (std::int64_t layer = 0; layer < config_.layer_count(); ++layer) {

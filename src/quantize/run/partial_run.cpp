@@ -1,4 +1,4 @@
-#include "quantize/run/partial_run.h"
+#include "quantize/run/blocks.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -10,7 +10,6 @@
 #include "base/json.h"
 #include "format/leq_writer.h"
 #include "model/linear_sites.h"
-#include "quantize/run/blocks.h"
 
 namespace leq {
 namespace {
@@ -65,12 +64,6 @@ TensorRecord record_of(const StoredTensor& tensor, const Json& records, const st
   return record;
 }
 
-void write_identity(const std::filesystem::path& path, const std::string& identity) {
-  AtomicFile file(path);
-  file.append(std::as_bytes(std::span(identity)));
-  file.commit();
-}
-
 }  // namespace
 
 PartialRun::PartialRun(std::filesystem::path folder, const std::string& identity,
@@ -101,7 +94,9 @@ PartialRun::PartialRun(std::filesystem::path folder, const std::string& identity
     say("restarting  removed the partial results in " + name);
   }
   work_.clear();
-  write_identity(identity_file, identity);
+  AtomicFile file(identity_file);
+  file.append(std::as_bytes(std::span(identity)));
+  file.commit();
 }
 
 PartialRun::~PartialRun() {
@@ -121,12 +116,6 @@ void PartialRun::report_kept() {
   if (std::exchange(reported_, true) || !holds_work()) return;
   report_("kept        what is finished stays in " + folder().string() +
           ": the same command goes on with it");
-}
-
-std::optional<std::string> PartialRun::identity_of(const std::filesystem::path& folder) {
-  const auto file = folder / kIdentityFile;
-  if (!file_exists(file)) return std::nullopt;
-  return read_file(file, kMaxIdentityBytes);
 }
 
 std::filesystem::path PartialRun::file_of(std::int64_t layer) const {
@@ -191,11 +180,11 @@ std::string run_identity(const ModelConfig& config, const std::string& weights,
 }
 
 std::optional<std::int64_t> windows_of_interrupted_run(const std::filesystem::path& folder) {
-  const std::optional<std::string> identity = PartialRun::identity_of(folder);
-  if (!identity) return std::nullopt;
+  const auto file = folder / kIdentityFile;
+  if (!file_exists(file)) return std::nullopt;
   const std::string where = folder.string();
   // The identity of a search contains one per candidate; all have the same text.
-  const Json kept = parse_json(*identity, where);
+  const Json kept = parse_json(read_file(file, kMaxIdentityBytes), where);
   const Json& run = kept.is_array() && !kept.empty() ? kept[0] : kept;
   if (!run.is_object() || !run.contains("texts") || !run["texts"].is_array()) return std::nullopt;
   if (run["texts"].size() != 1 || !run["texts"][0].contains("samples")) return std::nullopt;

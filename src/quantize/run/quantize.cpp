@@ -20,7 +20,6 @@
 #include "model/linear_sites.h"
 #include "model/weights.h"
 #include "quantize/run/blocks.h"
-#include "quantize/run/partial_run.h"
 #include "quantize/run/quantize_tensor.h"
 #include "quantize/run/steps.h"
 #include "tensor/quant_scheme.h"
@@ -355,8 +354,8 @@ std::int64_t fit_windows(const ImportedModel& model, const fs::path& output,
   const CalibrationData data =
       calibration_data(first, Tokenizer(model.tokenizer), model.config.context);
   const double seconds = measure_window_seconds(model, data, options);
-  const auto kept = options.resume ? windows_of_interrupted_run(output.string() + ".partial")
-                                   : std::nullopt;
+  const auto kept =
+      options.resume ? windows_of_interrupted_run(output.string() + ".partial") : std::nullopt;
   if (kept) {
     options.calibration.samples = *kept;
   } else {

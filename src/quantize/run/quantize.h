@@ -15,8 +15,8 @@
 #include "convert/imported_model.h"
 #include "eval/divergence.h"
 #include "eval/mixed_search.h"
-#include "quantize/calibration/calibration_data.h"
-#include "quantize/methods/tensor_plan.h"
+#include "quantize/calibration/calibration.h"
+#include "quantize/methods/method.h"
 #include "quantize/rewrites/fold.h"
 #include "ranks/communicator.h"
 

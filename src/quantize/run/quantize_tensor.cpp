@@ -1,4 +1,3 @@
-// Copies the codes of a quantized checkpoint into a .leq file without requantizing.
 #include "quantize/run/quantize_tensor.h"
 
 #include <algorithm>
@@ -9,44 +8,46 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
+#include "quantize/methods/method.h"
 #include "quantize/methods/second_order.h"
-#include "quantize/methods/tensor_plan.h"
-#include "quantize/rewrites/act_rounding.h"
+#include "quantize/rewrites/fold.h"
 #include "ranks/communicator.h"
 
 namespace leq {
 namespace {
 
-constexpr std::int64_t kRowsOfTask = 4 * kPanelRows;  // a multiple of panels
+// Rows per task: a multiple of panels, about 4 MB of f32 for a width of 4096.
+constexpr std::int64_t kTaskRows = 4 * kPanelRows;
 
-void append_plane(std::vector<std::byte>& to, std::vector<std::byte>& from) {
+void append(std::vector<std::byte>& to, const std::vector<std::byte>& from) {
   to.insert(to.end(), from.begin(), from.end());
-  from = {};
 }
 
 // Concatenates the planes of parts that consist of whole panels. In the result, the second plane of
 // codes follows the complete first one.
-PackedWeight join_panels(std::vector<PackedWeight>& parts, std::int64_t rows) {
+PackedWeight join_panels(std::vector<PackedWeight> parts, std::int64_t rows) {
   std::vector<std::byte> high;
-  for (PackedWeight& part : parts) {
+  PackedWeight whole;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    PackedWeight part = std::exchange(parts[i], {});
     const CodePlanes planes = code_planes(part.scheme, part.rows, part.columns);
-    if (planes.high_bits == 0) continue;
-    high.insert(high.end(), part.codes.begin() + planes.high_at, part.codes.end());
-    part.codes.resize(static_cast<std::size_t>(planes.high_at));
+    if (planes.high_bits > 0) {
+      high.insert(high.end(), part.codes.begin() + planes.high_at, part.codes.end());
+      part.codes.resize(static_cast<std::size_t>(planes.high_at));
+    }
+    if (i == 0) {
+      whole = std::move(part);
+      continue;
+    }
+    append(whole.codes, part.codes);
+    append(whole.scales, part.scales);
+    append(whole.zeros, part.zeros);
+    append(whole.sums, part.sums);
   }
-  PackedWeight whole = std::move(parts.front());
-  for (std::size_t i = 1; i < parts.size(); ++i) {
-    append_plane(whole.codes, parts[i].codes);
-    append_plane(whole.scales, parts[i].scales);
-    append_plane(whole.zeros, parts[i].zeros);
-    append_plane(whole.sums, parts[i].sums);
-  }
-  append_plane(whole.codes, high);
+  append(whole.codes, high);
   whole.rows = rows;
   return whole;
 }
-
-}  // namespace
 
 // The tensor in the plan's scheme, with the codes and scales of its checkpoint, method "source" and
 // no error: dequantizing gives the checkpoint's values. Returns nullopt if the plan names a method,
@@ -59,14 +60,14 @@ std::optional<QuantizedTensor> keep_codes_of(const TensorInput& tensor, const Te
   }
   const std::int64_t rows = tensor.shape[0];
   const std::int64_t columns = tensor.shape[1];
-  std::vector<PackedWeight> parts(static_cast<std::size_t>((rows + kRowsOfTask - 1) / kRowsOfTask));
+  std::vector<PackedWeight> parts(static_cast<std::size_t>((rows + kTaskRows - 1) / kTaskRows));
   std::atomic<bool> exact = true;
   // One buffer per thread, because allocating one per task would map its pages again each time.
   std::vector<ChosenCodes> codes_of(static_cast<std::size_t>(pool.threads()));
   pool.run(std::ssize(parts), [&](std::int64_t task, int worker) {
     if (!exact) return;
-    const std::int64_t first = task * kRowsOfTask;
-    const std::int64_t count = std::min(kRowsOfTask, rows - first);
+    const std::int64_t first = task * kTaskRows;
+    const std::int64_t count = std::min(kTaskRows, rows - first);
     ChosenCodes& codes = codes_of[static_cast<std::size_t>(worker)];
     if (!tensor.read_codes(plan.scheme, first, count, codes)) {
       exact = false;
@@ -77,22 +78,11 @@ std::optional<QuantizedTensor> keep_codes_of(const TensorInput& tensor, const Te
   });
   if (!exact) return std::nullopt;
   QuantizedTensor result;
-  result.weight = join_panels(parts, rows);
+  result.weight = join_panels(std::move(parts), rows);
   result.record.method = "source";
   result.record.online_mode = plan.online_mode;
   return result;
 }
-
-namespace {
-
-// Rows per task: a multiple of panels, about 4 MB of f32 for a width of 4096.
-constexpr std::int64_t kTaskRows = 4 * kPanelRows;
-
-struct Packed {
-  PackedWeight weight;
-  double error = 0;   // sum of squared differences
-  double energy = 0;  // sum of squares
-};
 
 void check_finite(std::span<const float> values, std::int64_t first_row, std::int64_t columns,
                   const std::string& name) {
@@ -104,8 +94,13 @@ void check_finite(std::span<const float> values, std::int64_t first_row, std::in
   }
 }
 
-void measure(Packed& packed, std::span<const float> values) {
-  const WeightView view = packed.weight.view();
+// Squared differences between the weight and its packed form, and squares of the weight.
+struct Squares {
+  double error = 0, energy = 0;
+};
+
+Squares squares_of(const WeightView& view, std::span<const float> values) {
+  Squares sums;
   std::vector<float> row(static_cast<std::size_t>(view.columns));
   for (std::int64_t r = 0; r < view.rows; ++r) {
     unpack_row(view, r, row);
@@ -113,28 +108,11 @@ void measure(Packed& packed, std::span<const float> values) {
     for (std::int64_t k = 0; k < view.columns; ++k) {
       const double difference =
           static_cast<double>(want[k]) - static_cast<double>(row[static_cast<std::size_t>(k)]);
-      packed.error += difference * difference;
-      packed.energy += static_cast<double>(want[k]) * static_cast<double>(want[k]);
+      sums.error += difference * difference;
+      sums.energy += static_cast<double>(want[k]) * static_cast<double>(want[k]);
     }
   }
-}
-
-void append(std::vector<std::byte>& to, const std::vector<std::byte>& from) {
-  to.insert(to.end(), from.begin(), from.end());
-}
-
-// Joins row blocks of whole panels, whose planes can simply be concatenated.
-PackedWeight join(std::vector<Packed>& parts, std::int64_t rows) {
-  PackedWeight whole = std::move(parts.front().weight);
-  for (std::size_t i = 1; i < parts.size(); ++i) {
-    append(whole.codes, parts[i].weight.codes);
-    append(whole.scales, parts[i].weight.scales);
-    append(whole.zeros, parts[i].weight.zeros);
-    append(whole.sums, parts[i].weight.sums);
-    parts[i].weight = {};
-  }
-  whole.rows = rows;
-  return whole;
+  return sums;
 }
 
 // If rows share a number (a scale for the whole tensor, or the common factor of f16 group scales),
@@ -150,34 +128,30 @@ QuantizedTensor nearest_codes_of(const RowReader& read, std::int64_t rows, std::
                                  const TensorPlan& plan, const std::string& name,
                                  ThreadPool& pool) {
   const std::int64_t block = rows_are_independent(plan.scheme) ? kTaskRows : rows;
-  std::vector<Packed> parts(static_cast<std::size_t>((rows + block - 1) / block));
+  std::vector<PackedWeight> parts(static_cast<std::size_t>((rows + block - 1) / block));
+  std::vector<Squares> squares(parts.size());
   pool.run(std::ssize(parts), [&](std::int64_t task, int) {
     const std::int64_t first = task * block;
     const std::int64_t count = std::min(block, rows - first);
     std::vector<float> values(static_cast<std::size_t>(count * columns));
     read(first, count, values);
     check_finite(values, first, columns, name);
-    Packed& packed = parts[static_cast<std::size_t>(task)];
-    packed.weight = pack_weight(values, count, columns, plan.scheme, plan.act, name);
-    measure(packed, values);
+    PackedWeight& part = parts[static_cast<std::size_t>(task)];
+    part = pack_weight(values, count, columns, plan.scheme, plan.act, name);
+    squares[static_cast<std::size_t>(task)] = squares_of(part.view(), values);
   });
-  double error = 0, energy = 0;
-  for (const Packed& part : parts) {
-    error += part.error;
-    energy += part.energy;
+  Squares all;
+  for (const Squares& part : squares) {
+    all.error += part.error;
+    all.energy += part.energy;
   }
   QuantizedTensor result;
-  result.weight = join(parts, rows);
+  result.weight = join_panels(std::move(parts), rows);
   result.record.method = plan.scheme.is_float() ? "none" : "absmax";
   result.record.online_mode = plan.online_mode;
-  result.record.error = energy > 0 ? error / energy : 0;
+  result.record.error = all.energy > 0 ? all.error / all.energy : 0;
   return result;
 }
-
-struct ChosenTensor {
-  QuantizedTensor tensor;
-  std::optional<OutputErrors> outputs;  // losses of this rank's rows
-};
 
 // Joins the rows of all ranks, each of which has whole panels.
 PackedWeight join_ranks(Communicator& ranks, PackedWeight own, std::int64_t rows,
@@ -195,8 +169,10 @@ PackedWeight join_ranks(Communicator& ranks, PackedWeight own, std::int64_t rows
   return own;
 }
 
-// Each rank chooses the codes of its own rows, and every rank receives all codes.
-ChosenTensor choose_codes(const MethodInput& own, std::int64_t rows, const TensorPlan& plan) {
+// Each rank chooses the codes of its own rows, and every rank receives all codes. `outputs`: losses
+// of this rank's rows, if the method has computed them.
+QuantizedTensor choose_codes(const MethodInput& own, std::int64_t rows, const TensorPlan& plan,
+                             std::optional<OutputErrors>& outputs) {
   MethodResult chosen = plan.method->choose(own);
   PackedWeight mine = {.scheme = plan.scheme,
                        .act = plan.act,
@@ -208,7 +184,8 @@ ChosenTensor choose_codes(const MethodInput& own, std::int64_t rows, const Tenso
   result.record.method = plan.method->name;
   result.record.online_mode = plan.online_mode;
   result.record.note = std::move(chosen.note);
-  return {std::move(result), std::move(chosen.outputs)};
+  outputs = std::move(chosen.outputs);
+  return result;
 }
 
 }  // namespace
@@ -242,11 +219,9 @@ QuantizedTensor quantize_values(std::span<const float> values, std::int64_t rows
     if (statistics != nullptr && options.shrinkage == 0) {
       options.shrinkage = shrinkage_of(columns, statistics->tokens);
     }
-    ChosenTensor chosen = choose_codes(
+    result = choose_codes(
         {name, own_values, own.count(), columns, plan.scheme, statistics, options, &pool, &ranks},
-        rows, plan);
-    result = std::move(chosen.tensor);
-    outputs = std::move(chosen.outputs);
+        rows, plan, outputs);
   } else {
     const auto read = [&](std::int64_t first, std::int64_t count, std::span<float> out) {
       std::copy_n(values.begin() + first * columns, count * columns, out.begin());

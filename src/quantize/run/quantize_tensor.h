@@ -13,7 +13,6 @@
 #include "base/thread_pool.h"
 #include "format/leq_writer.h"
 #include "quantize/methods/method.h"
-#include "quantize/methods/tensor_plan.h"
 #include "ranks/communicator.h"
 #include "tensor/pack.h"
 

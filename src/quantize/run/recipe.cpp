@@ -10,9 +10,8 @@
 #include "base/stopwatch.h"
 #include "base/text.h"
 #include "model/linear_sites.h"
-#include "quantize/run/block_run.h"
 #include "quantize/rewrites/fold.h"
-#include "quantize/rewrites/smoothquant.h"
+#include "quantize/run/block_run.h"
 #include "quantize/run/steps.h"
 
 namespace leq {
@@ -21,8 +20,7 @@ namespace {
 constexpr double kSharedAlpha = 0.5;
 
 void put_first(QuantizeOptions& options, const char* pattern, const char* type) {
-  options.overrides.insert(options.overrides.begin(),
-                              {pattern, require_scheme(type, "recipe")});
+  options.overrides.insert(options.overrides.begin(), {pattern, require_scheme(type, "recipe")});
 }
 
 void apply_q8(QuantizeOptions& options, bool narrow) {

@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "model/linear_sites.h"
-#include "quantize/run/partial_run.h"
+#include "quantize/run/blocks.h"
 #include "quantize/run/steps.h"
 
 namespace leq {
