@@ -66,12 +66,8 @@ struct DivergenceResult {
 // Collects the measurements of positions, window by window.
 class Divergence {
  public:
-  // Adds the rows of one window in order; there must be at least one.
+  // Adds the rows of one window in order; no effect if there are none.
   void add_window(std::vector<RowDivergence> rows);
-  // Adds one position to the current window, given the logits of both models [V].
-  void add(std::span<const float> base_logits, std::span<const float> logits, std::int64_t target);
-  void end_window();  // no effect if the window has no positions
-
   const std::vector<std::vector<RowDivergence>>& windows() const { return windows_; }
   std::vector<double> window_kl() const;  // mean KL of each window, nats
 
@@ -87,7 +83,6 @@ class Divergence {
 
  private:
   std::vector<std::vector<RowDivergence>> windows_;
-  std::vector<RowDivergence> open_;
 };
 
 class DivergenceBaseReader;  // eval/divergence.h

@@ -1,4 +1,5 @@
-// The inputs of a layer's linears, which calibration identifies by their index in linear_sites.
+// Forward passes of single unquantized blocks over the calibration windows, which gather the
+// statistics of the linears' inputs, and the memory of such a run.
 #pragma once
 
 #include <cstddef>
@@ -24,6 +25,8 @@
 #include "ranks/communicator.h"
 
 namespace leq {
+
+// Calibration identifies the inputs of a layer's linears by their index in linear_sites.
 
 // The quantized linears that read the site's input: {"q", "k", "v"}.
 std::vector<std::string> parts_of(const LinearSite& site);

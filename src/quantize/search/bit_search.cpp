@@ -1,5 +1,3 @@
-// Measures each assignment only once, within a budget, and writes the log from which an interrupted
-// search resumes.
 #include "quantize/search/bit_search.h"
 
 #include <algorithm>
@@ -24,6 +22,8 @@
 
 namespace leq {
 
+// Measures each assignment only once, within a budget, and writes the log from which an interrupted
+// search resumes.
 class SearchMeter {
  public:
   // Reads the log if it exists. Throws Error if the log is damaged or of another problem.
@@ -49,7 +49,6 @@ class SearchMeter {
   const SearchPoint& best() const { return trace_[best_]; }
 
  private:
-  void read_log();
   void read_log(const Json& log, const std::string& source);
   void write_log() const;
   void count();
@@ -121,7 +120,9 @@ void use_log(const std::filesystem::path& path,
 SearchMeter::SearchMeter(const SearchProblem& problem, const SearchOptions& options)
     : problem_(problem), options_(options) {
   for (const SearchUnit& unit : problem.units) params_ += unit.params;
-  if (!options.log.empty() && file_exists(options.log)) read_log();
+  if (options.log.empty() || !file_exists(options.log)) return;
+  use_log(options.log,
+          [this](const Json& log, const std::string& source) { read_log(log, source); });
 }
 
 double SearchMeter::price() const {
@@ -188,11 +189,6 @@ std::optional<double> SearchMeter::measure_alone(std::size_t unit, int choice) {
   known_alone_.emplace(key, kl);
   count();
   return kl;
-}
-
-void SearchMeter::read_log() {
-  use_log(options_.log,
-          [this](const Json& log, const std::string& source) { read_log(log, source); });
 }
 
 void check_search_log(const std::filesystem::path& log) {
