@@ -448,8 +448,7 @@ void expect_carried(PackedFolder& folder, const Json& quantization, const std::s
   QuantizeOptions options;
   options.threads = 1;
   keep_types(model, options);
-  const QuantizeResult result =
-      quantize_imported(model, path / "m.leq", options);
+  const QuantizeResult result = quantize_imported(model, path / "m.leq", options);
   EXPECT_EQ(result.worst_error, 0);
   const LeqReader file(path / "m.leq", {});
   for (const TensorInput& tensor : model.tensors) {

@@ -10,8 +10,8 @@
 #include "base/error.h"
 #include "convert/import.h"
 #include "convert/packed_folder.h"
-#include "quantize/run/quantize.h"
 #include "errors.h"
+#include "quantize/run/quantize.h"
 #include "quantize/run/quantize_tensor.h"
 #include "ranks/thread_ranks.h"
 #include "reference/random_checkpoint.h"
@@ -41,7 +41,7 @@ std::filesystem::path experts_in(const std::filesystem::path& folder) {
 }
 
 QuantizeOptions options_of(const std::string& method, const std::string& type,
-                             std::int64_t windows) {
+                           std::int64_t windows) {
   Random random(5);
   std::string text;
   while (text.size() < 300) text += static_cast<char>('a' + random.below(26));
@@ -137,9 +137,8 @@ TEST(DividedPacked, WritesTheFileOfOneRank) {
   quantize_checkpoint(source, folder / "n.leq", bounded);
   EXPECT_EQ(bytes_of(folder / "n.leq") == bytes_of(folder / "1.leq"), true);
   bounded.max_ram = 1 << 20;
-  test::expect_error(
-      [&] { quantize_checkpoint(source, folder / "n.leq", bounded); }, {},
-      ErrorKind::no_memory);
+  test::expect_error([&] { quantize_checkpoint(source, folder / "n.leq", bounded); }, {},
+                     ErrorKind::no_memory);
 }
 
 INSTANTIATE_TEST_SUITE_P(Methods, DividedQuantize,

@@ -51,8 +51,7 @@ TEST(GateReport, FourBitsAreAdvisedToTakeEight) {
 
 TEST(BaseSpace, NamesWhatIsMissing) {
   EXPECT_EQ(shortage({.needed = 100, .available = 100}), "");
-  EXPECT_EQ(shortage({.needed = 100, .available = 99}),
-            "100 B of disk are needed, 99 B are there");
+  EXPECT_EQ(shortage({.needed = 100, .available = 99}), "100 B of disk are needed, 99 B are there");
 }
 
 // The base file of an unquantized checkpoint must not be larger than planned.

@@ -30,12 +30,12 @@ class Job : public testing::Test {
   // Creates a model whose tokenizer has 94 letters.
   fs::path checkpoint(std::int64_t context) {
     const Json config = test::small_config_with({{"hidden_size", 64},
-                                           {"num_hidden_layers", 3},
-                                           {"num_attention_heads", 4},
-                                           {"intermediate_size", 96},
-                                           {"vocab_size", 101},
-                                           {"max_position_embeddings", context},
-                                           {"tokenizer_class", "GPT2Tokenizer"}});
+                                                 {"num_hidden_layers", 3},
+                                                 {"num_attention_heads", 4},
+                                                 {"intermediate_size", 96},
+                                                 {"vocab_size", 101},
+                                                 {"max_position_embeddings", context},
+                                                 {"tokenizer_class", "GPT2Tokenizer"}});
     test::RandomCheckpoint random(folder_.path() / "checkpoint");
     random.add_llama(config, {});
     return random.write(config);

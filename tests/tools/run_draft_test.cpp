@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "quantize/run/quantize.h"
 #include "models_fixture.h"
+#include "quantize/run/quantize.h"
 #include "reference/mtp_checkpoint.h"
 #include "shared_data.h"
 #include "tools/process.h"
