@@ -552,15 +552,16 @@ void Pipeline::quantize_all(PartialRun* partial, bool hidden_on_disk) {
                  std::to_string(config_.layer_count()) + " blocks are done");
   }
   if (forward_) {
-    // The file is unlinked at once.
-    const std::filesystem::path file = partial != nullptr
-                                           ? partial->folder() / "hidden"
-                                           : std::filesystem::temp_directory_path() /
-                                                 ("leq-hidden-" + std::to_string(::getpid()) + "-" +
-                                                  std::to_string(options_.ranks->rank()));
-    hidden_ =
-        std::make_unique<HiddenStates>(std::ssize(data_.windows), data_.length * config_.width,
-                                       hidden_on_disk ? file : std::filesystem::path());
+    std::filesystem::path file;  // unlinked at once
+    if (hidden_on_disk && partial != nullptr) {
+      file = partial->folder() / "hidden";
+    } else if (hidden_on_disk) {
+      file =
+          std::filesystem::temp_directory_path() / ("leq-hidden-" + std::to_string(::getpid()) +
+                                                    "-" + std::to_string(options_.ranks->rank()));
+    }
+    hidden_ = std::make_unique<HiddenStates>(std::ssize(data_.windows),
+                                             data_.length * config_.width, file);
     source_.embed(data_, *hidden_);
   }
   for (std::int64_t layer = 0; layer < config_.layer_count(); ++layer) {
