@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "base/table.h"
 #include "base/text.h"
-#include "convert/quantize_checkpoint.h"
+#include "quantize/run/quantize.h"
 #include "eval/perplexity.h"
 #include "format/tensor_source.h"
 #include "runtime/make_backend.h"
@@ -112,9 +112,9 @@ void add_row(Table& table, const fs::path& folder, const Variant& variant, const
              const fs::path& work) {
   const std::string name = folder.filename().string();
   const fs::path file = work / (name + "-" + variant.type + ".leq");
-  CheckpointOptions options;
+  QuantizeOptions options;
   options.type = variant.type;
-  const auto result = quantize_checkpoint(folder, file, options, [](auto, auto) {});
+  const auto result = quantize_checkpoint(folder, file, options);
   const Json golden = parse_json(read_file(folder / "golden.json", 1 << 24), "golden.json");
   const auto tensors = open_safetensors(folder / "golden.safetensors");
   Engine engine(file, variant.kv);

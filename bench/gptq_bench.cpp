@@ -11,7 +11,7 @@
 #include "base/stopwatch.h"
 #include "base/table.h"
 #include "base/text.h"
-#include "quantize/linear_algebra/dense.h"
+#include "quantize/linear_algebra/matrix.h"
 #include "quantize/methods/gptq.h"
 #include "tools/bench/parts/limits.h"
 #include "tools/common/options.h"

@@ -62,8 +62,8 @@ set(leq_O3 src/backend/cpu src/format/gguf_types src/quantize/linear_algebra src
 set(leq_O2 cuda/layout src/backend src/base src/cache src/eval src/grammar src/model/rope src/quantize
   src/sampling src/tokenizer)
 set(leq_O1 families src/chat src/convert src/engine src/format src/grammar/gbnf src/grammar/json_schema
-  src/model src/ranks src/recipes src/runtime src/quantize/methods/tensor_plan src/quantize/pipeline
-  src/quantize/search src/eval/mixed_search src/eval/report)
+  src/model src/ranks src/runtime src/quantize/methods/method src/quantize/run src/quantize/search
+  src/eval/mixed_search src/eval/report)
 
 set(unused ${leq_O1} ${leq_O2} ${leq_O3})
 foreach(file IN LISTS sources)

@@ -2,8 +2,8 @@
 #include <exception>
 #include <iostream>
 
-#include "convert/quantize_checkpoint.h"
 #include "format/leq_reader.h"
+#include "quantize/run/quantize.h"
 
 int main(int argc, char** argv) {
   if (argc != 3 && argc != 4) {
@@ -11,12 +11,12 @@ int main(int argc, char** argv) {
     return 1;
   }
   try {
-    leq::CheckpointOptions options;
+    leq::QuantizeOptions options;
     if (argc == 4) options.type = argv[3];
-    const auto report = [](std::int64_t done, std::int64_t total) {
+    options.progress = [](auto, std::int64_t done, std::int64_t total, const auto&) {
       if (done == total) std::cout << total << " tensors\n";
     };
-    const auto result = leq::quantize_checkpoint(argv[1], argv[2], options, report);
+    const auto result = leq::quantize_checkpoint(argv[1], argv[2], options);
     std::cout << result.bits_per_weight << " bits per weight\n";
 
     const leq::LeqReader file(argv[2], {.mode = leq::LoadMode::map});

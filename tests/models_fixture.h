@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "convert/quantize_checkpoint.h"
+#include "quantize/run/quantize.h"
 
 namespace leq::test {
 
@@ -21,11 +21,11 @@ inline std::filesystem::path quantized(const std::filesystem::path& folder, cons
   const auto path = cache / (folder.filename().string() + "-" + kind + ".leq");
   const auto built = fs::last_write_time(fs::canonical("/proc/self/exe"));
   if (!fs::exists(path) || fs::last_write_time(path) < built) {
-    CheckpointOptions options;
+    QuantizeOptions options;
     options.type = type;
     options.act = act;
     options.threads = 1;
-    quantize_checkpoint(folder, path, options, [](auto, auto) {});
+    quantize_checkpoint(folder, path, options);
   }
   return path;
 }

@@ -27,7 +27,7 @@ constexpr std::array<UserText, 21> kTexts = {{
     {"tools/server/leq_server.cpp", " parallel sequences, "},
     {"tools/server/leq_server.cpp", "shutting down: waiting up to "},
     {"src/server/access.cpp", "cross-origin request refused (see "},
-    {"src/quantize/pipeline/partial_run.cpp", "restarting  removed the partial results in "},
+    {"src/quantize/run/partial_run.cpp", "restarting  removed the partial results in "},
     {"tools/common/reply_options.cpp", "maximum draft tokens per step (at most 16)"},
     {"tools/common/model_options.cpp", "context size in tokens, shared by all sequences; 0: the "},
     {"tools/common/rank_choice.cpp", "results are bit-identical"},
@@ -35,7 +35,7 @@ constexpr std::array<UserText, 21> kTexts = {{
     {"tools/quantize/options.cpp", "the rounding method"},
     {"tools/inspect/receipt.cpp", ": verified: all "},
     {"src/chat/jinja/operators.cpp", "cannot concatenate "},
-    {"src/recipes/quantize_job.cpp", " s each), then folds and codes: about "},
+    {"src/quantize/run/quantize.cpp", " s each), then folds and codes: about "},
     {"tools/common/llama_flags.cpp", "ignored: thread polling is not configurable"},
 }};
 

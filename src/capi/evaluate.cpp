@@ -6,7 +6,7 @@
 #include "convert/import.h"
 #include "eval/divergence.h"
 #include "eval/perplexity.h"
-#include "recipes/quantize_job.h"
+#include "quantize/run/quantize.h"
 #include "tensor/quant_scheme.h"
 
 namespace leq::capi {
@@ -133,16 +133,17 @@ std::string type_of_method(const std::string& method) {
   fail(ErrorKind::bad_setting, "method ", printable(method), ": expected one of ", names);
 }
 
-void set_recipe(const leq_quantize_options& options, QuantizeJob& job) {
+void set_recipe(const leq_quantize_options& options, const std::filesystem::path& folder,
+                QuantizeOptions& job) {
   const bool chosen = options.method != nullptr || options.type != nullptr;
   require(!chosen || options.recipe == nullptr, ErrorKind::bad_setting, "recipe ",
           or_empty(options.recipe), ": says method and type already; leave these out");
   if (chosen) return;
-  job.keeps_types = options.recipe == nullptr && options.target_bpw == 0 && holds_codes(job.folder);
+  job.keeps_types = options.recipe == nullptr && options.target_bpw == 0 && holds_codes(folder);
   if (job.keeps_types) return;
-  job.recipe = &require_recipe(options.recipe == nullptr ? kDefaultRecipe
-                                                         : std::string_view(options.recipe));
-  apply_recipe(*job.recipe, import_config(job.folder), job.checkpoint);
+  apply_recipe(require_recipe(options.recipe == nullptr ? kDefaultRecipe
+                                                        : std::string_view(options.recipe)),
+               import_config(folder), job);
   job.fit_windows = job.recipe->few_windows_suffice && options.samples == 0 && options.length == 0;
 }
 
@@ -163,7 +164,7 @@ void set_calibration(const leq_quantize_options& options, CalibrationRequest& ca
 }
 
 // Chooses the bits of each layer by a search if the recipe requires one.
-void set_search(const leq_quantize_options& options, QuantizeJob& job) {
+void set_search(const leq_quantize_options& options, QuantizeOptions& job) {
   const bool searches = job.recipe != nullptr && job.recipe->searches;
   require(options.search_evaluations >= 0 && options.search_windows >= 0, ErrorKind::bad_setting,
           "search_evaluations and search_windows: expected 0 (the default) or more");
@@ -173,8 +174,8 @@ void set_search(const leq_quantize_options& options, QuantizeJob& job) {
           options.target_bpw, ": expected 2 to 8, or 0 for ", kAutoBits);
   if (!searches) return;
   MixedSearch& search = job.search.emplace().search;
-  search.text = job.checkpoint.calibration.text.empty() ? std::string(built_in_calibration_text())
-                                                        : job.checkpoint.calibration.text;
+  search.text = job.calibration.text.empty() ? std::string(built_in_calibration_text())
+                                                        : job.calibration.text;
   search.threads = options.threads;
   search.target_bpw = options.target_bpw > 0 ? options.target_bpw : kAutoBits;
   if (options.search_evaluations > 0) search.options.evaluations = options.search_evaluations;
@@ -194,32 +195,30 @@ struct CallerStop {
   }
 };
 
-QuantizeJob job_of(const char* checkpoint, const char* output,
-                   const leq_quantize_options& options) {
-  QuantizeJob job;
-  job.folder = checkpoint;
-  job.output = output;
-  check_output(job.output);
-  job.checkpoint.method = options.method == nullptr ? "absmax" : options.method;
-  job.checkpoint.type = type_of_method(job.checkpoint.method);
+QuantizeOptions job_of(const char* checkpoint, const char* output,
+                       const leq_quantize_options& options) {
+  QuantizeOptions job;
+  check_output(output);
+  job.method = options.method == nullptr ? "absmax" : options.method;
+  job.type = type_of_method(job.method);
   if (options.type != nullptr) {
     (void)require_scheme(options.type, "type");
-    job.checkpoint.type = options.type;
+    job.type = options.type;
   }
-  job.checkpoint.threads = options.threads;
-  job.checkpoint.resume = options.restart == 0;
-  set_calibration(options, job.checkpoint.calibration);
-  set_recipe(options, job);
+  job.threads = options.threads;
+  job.resume = options.restart == 0;
+  set_calibration(options, job.calibration);
+  set_recipe(options, checkpoint, job);
   set_search(options, job);
   if (options.act != nullptr) {
     const auto act = parse_act_choice(options.act);
     require(act.has_value(), Setting{"act"}, ": unknown inputs ", printable(options.act),
             "; use auto, none, row, g128, g32, tensor or online");
-    job.checkpoint.act = *act;
+    job.act = *act;
   }
   if (options.judge != 0) {
-    job.gate_mode = GateMode::gate_at_a_cost;
-    job.judged_by = built_in_gate_text();
+    job.measure = true;
+    job.gate_text = built_in_gate_text();
   }
   return job;
 }
@@ -227,22 +226,22 @@ QuantizeJob job_of(const char* checkpoint, const char* output,
 leq_quantize_result quantize(const char* checkpoint, const char* output,
                              const leq_quantize_options& options) {
   check_cancel(options.cancel);
-  QuantizeJob job = job_of(checkpoint, output, options);
+  QuantizeOptions job = job_of(checkpoint, output, options);
   CallerStop stopping = {options};
   leq_quantize_result result = {};
-  job.checkpoint.stop = [&] { return stopping.wanted(); };
-  job.checkpoint.say = [&](const std::string& line) {
+  job.stop = [&] { return stopping.wanted(); };
+  job.say = [&](const std::string& line) {
     if (options.on_line != nullptr) options.on_line(options.user, spelled(line).c_str());
   };
   job.progress = [&](std::string_view work, std::int64_t done, std::int64_t total,
                      const std::string&) { stopping.report(work, done, total); };
-  job.written = [&](const CheckpointResult& written) {
+  job.written = [&](const QuantizeResult& written) {
     result.file_bytes = written.file_bytes;
     result.parameters = written.parameters;
     result.bits_per_weight = written.bits_per_weight;
     result.worst_error = written.worst_error;
   };
-  if (const auto judged = run_job(job)) {
+  if (const auto judged = quantize_checkpoint(checkpoint, output, job).gate) {
     result.judged = 1;
     result.kl = judged->divergence.kl_mean.value;
   }

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/version.h"
 #include "capi/internal.h"
-#include "convert/gguf_import.h"
+#include "quantize/run/quantize.h"
 #include "engine/speculator.h"
 #include "format/gguf_source.h"
 #include "format/loaded_file.h"

@@ -1,20 +1,12 @@
 #include "convert/gguf_import.h"
 
-#include <unistd.h>
 #include <algorithm>
-#include <atomic>
-#include <cstdlib>
 #include <map>
-#include <system_error>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "base/text.h"
-#include "base/version.h"
 #include "convert/gguf_config.h"
 #include "convert/gguf_tokenizer.h"
 #include "convert/hf_import.h"
-#include "convert/import.h"
 #include "format/gguf_source.h"
 
 namespace leq {
@@ -92,74 +84,6 @@ ImportedModel import_gguf(const std::filesystem::path& path) {
   model.files = source->paths();
   model.source = std::move(source);
   return model;
-}
-
-namespace {
-namespace fs = std::filesystem;
-
-constexpr const char* kMemoryFolder = "/dev/shm";
-// Raised where the same version of leq begins to convert otherwise: 2 since inputs of kept 8-bit
-// codes are in groups of 32 columns.
-constexpr const char* kRules = "rules 2";
-
-// Writes the conversion of `gguf` to `output` atomically.
-void convert(const fs::path& gguf, const fs::path& output, const ConversionEvents& events) {
-  const ImportedModel model = import_checkpoint(gguf);
-  CheckpointOptions checkpoint;
-  checkpoint.stop = events.stop;
-  keep_types(model, checkpoint);
-  quantize_imported(model, output, checkpoint, events.progress);
-}
-
-}  // namespace
-
-fs::path conversion_cache() {
-  const auto folder = [](const char* name) {
-    const char* value = std::getenv(name);
-    return fs::path(value == nullptr ? "" : value);
-  };
-  if (const fs::path cache = folder("XDG_CACHE_HOME"); cache.is_absolute()) return cache / "leq";
-  const fs::path home = folder("HOME");
-  require(home.is_absolute(), ErrorKind::io,
-          "a GGUF file is converted into a cache folder: set XDG_CACHE_HOME or HOME, or use ",
-          Setting{"cache"});
-  return home / ".cache" / "leq";
-}
-
-std::string conversion_name(const fs::path& gguf) {
-  const GgufSource source(gguf);
-  std::string identity = std::string(kVersion) + '\n' + kRules;
-  for (const fs::path& part : source.paths()) {
-    std::error_code error;
-    identity += '\n' + fs::canonical(part, error).string() + '\n' +
-                std::to_string(fs::file_size(part, error)) + '\n' +
-                std::to_string(fs::last_write_time(part, error).time_since_epoch().count());
-  }
-  return gguf.stem().string() + "-" + sha256_hex(identity).substr(0, 16) + ".leq";
-}
-
-fs::path convert_in_cache(const fs::path& gguf, const fs::path& cache,
-                          const ConversionEvents& events) {
-  const fs::path file = cache / conversion_name(gguf);
-  if (file_exists(file)) return file;
-  std::error_code error;
-  fs::create_directories(cache, error);
-  require(!error, ErrorKind::io, cache.string(), ": cannot be made (", error.message(),
-          "); set XDG_CACHE_HOME to another folder, or use ", Setting{"cache"});
-  events.begin(file);
-  convert(gguf, file, events);
-  return file;
-}
-
-NamelessFile convert_in_memory(const fs::path& gguf, const ConversionEvents& events) {
-  std::error_code none;
-  const fs::path folder =
-      fs::is_directory(kMemoryFolder, none) ? fs::path(kMemoryFolder) : fs::temp_directory_path();
-  static std::atomic<int> count = 0;  // several threads may convert the same file
-  const fs::path file = folder / ("leq-" + std::to_string(::getpid()) + "-" +
-                                  std::to_string(++count) + "-" + conversion_name(gguf));
-  convert(gguf, file, events);
-  return NamelessFile(file);
 }
 
 }  // namespace leq

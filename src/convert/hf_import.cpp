@@ -29,7 +29,7 @@
 #include "format/tensor_source.h"
 #include "model/linear_sites.h"
 #include "model/model_config.h"
-#include "quantize/methods/tensor_plan.h"
+#include "quantize/methods/method.h"
 #include "tensor/quant_scheme.h"
 #include "tokenizer/spec.h"
 

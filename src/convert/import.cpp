@@ -124,13 +124,7 @@ bool holds_codes(const std::filesystem::path& path) {
   });
 }
 
-void keep_types(const ImportedModel& model, CheckpointOptions& options) {
-  const bool chooses = options.method != "absmax" || options.fold ||
-                       options.fold_attention_biases || options.measure_keys ||
-                       !options.load_stats.empty() || !options.save_stats.empty();
-  require(!chooses, ErrorKind::bad_setting, model.folder,
-          ": its codes are carried over as they are, which leaves nothing to calibrate; name a ",
-          Setting{"type"}, " or a recipe to quantize it again");
+KeptTypes kept_types(const ImportedModel& model) {
   const InputReaders inputs(model);
   const bool narrow = model.config.width < kNarrowWidth;
   std::map<std::string, std::int64_t> numbers;  // count by scheme
@@ -146,9 +140,7 @@ void keep_types(const ImportedModel& model, CheckpointOptions& options) {
   const auto most = std::ranges::max_element(
       numbers, [](const auto& a, const auto& b) { return a.second < b.second; });
   ensure(most != numbers.end(), model.folder, ": no matrices");
-  options.type = most->first;
-  // The user's overrides of single tensors come later in the list, so they take precedence.
-  options.overrides.insert(options.overrides.begin(), types.begin(), types.end());
+  return {most->first, std::move(types)};
 }
 
 }  // namespace leq

@@ -3,9 +3,10 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "convert/imported_model.h"
-#include "convert/quantize_checkpoint.h"
 
 namespace leq {
 
@@ -18,11 +19,14 @@ ModelConfig import_config(const std::filesystem::path& path);
 // path is not a checkpoint.
 bool holds_codes(const std::filesystem::path& path);
 
-// Sets type and overrides so that each tensor keeps the checkpoint's type if a scheme represents it
-// exactly, otherwise gets the nearest (uint8-g32 if own_scheme has none). In models narrower than
+// The types with which each tensor keeps the checkpoint's type if a scheme represents it exactly,
+// otherwise gets the nearest (uint8-g32 if own_scheme has none). In models narrower than
 // kNarrowWidth, linears that share an input get it in groups of 32 columns if one of them keeps 8
-// bits in such groups, because coarser inputs would lose more than the codes. Throws Error if
-// `options` name a method, a rewrite or statistics, because these would change the codes.
-void keep_types(const ImportedModel& model, CheckpointOptions& options);
+// bits in such groups, because coarser inputs would lose more than the codes.
+struct KeptTypes {
+  std::string most;                 // the type of most weights
+  std::vector<TypeOverride> types;  // one for each matrix
+};
+KeptTypes kept_types(const ImportedModel& model);
 
 }  // namespace leq

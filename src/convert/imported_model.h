@@ -9,7 +9,7 @@
 #include "format/tensor_source.h"
 #include "model/model_config.h"
 #include "model/open_model.h"
-#include "quantize/methods/tensor_plan.h"
+#include "quantize/methods/method.h"
 #include "tensor/quant_scheme.h"
 #include "tokenizer/spec.h"
 

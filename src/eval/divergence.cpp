@@ -110,20 +110,7 @@ RowDivergence compare(const BaseDistribution& base, std::span<const float> logit
 }
 
 void Divergence::add_window(std::vector<RowDivergence> rows) {
-  end_window();
-  open_ = std::move(rows);
-  end_window();
-}
-
-void Divergence::add(std::span<const float> base_logits, std::span<const float> logits,
-                     std::int64_t target) {
-  BaseDistribution base;
-  fill_base(base_logits, target, base);
-  open_.push_back(compare(base, logits, target));
-}
-
-void Divergence::end_window() {
-  if (!open_.empty()) windows_.push_back(std::exchange(open_, {}));
+  if (!rows.empty()) windows_.push_back(std::move(rows));
 }
 
 std::vector<double> Divergence::window_kl() const {

@@ -351,17 +351,12 @@ class FitSearch {
   const FitResult& result() const { return result_; }
 
  private:
-  RunLimits limits_of(KvType keys, KvType values) const;
   MemoryPlan plan(const Assignment& assignment, KvType keys, KvType values) const;
-  // Bytes that remain for the units after the cache and everything else.
-  std::int64_t available(const SearchProblem& problem, KvType keys, KvType values) const;
   // The best weights for one cache type, before measuring with it; nullopt if none fit.
   struct Fitting {
     FitChoice choice;
     SearchResult search;
   };
-  Fitting with_cache(const SearchProblem& problem, const SearchResult& search, KvType keys,
-                     KvType values) const;
   std::optional<Fitting> fitting(const SearchProblem& problem, SearchOptions& options, KvType keys,
                                  KvType values) const;
 
@@ -381,30 +376,12 @@ FitSearch::FitSearch(const FitRequest& request, const MixedModel& mixed,
   overhead_ = (file > tensors ? file - tensors : 0) + kTextCapacity;
 }
 
-RunLimits FitSearch::limits_of(KvType keys, KvType values) const {
+MemoryPlan FitSearch::plan(const Assignment& assignment, KvType keys, KvType values) const {
   RunLimits limits = result_.request.limits;
   limits.key_type = keys;
   limits.value_type = values;
-  return limits;
-}
-
-MemoryPlan FitSearch::plan(const Assignment& assignment, KvType keys, KvType values) const {
   return plan_memory(mixed_.bytes(assignment) + overhead_, mixed_.model().config(),
-                     mixed_.bind(assignment, backend_), backend_.layout(), limits_of(keys, values));
-}
-
-std::int64_t FitSearch::available(const SearchProblem& problem, KvType keys, KvType values) const {
-  const MemoryPlan beside = plan(uniform(problem, 0), keys, values);
-  const std::uint64_t rest = beside.total() - bytes_of(problem, uniform(problem, 0));
-  return static_cast<std::int64_t>(result_.request.bytes) - static_cast<std::int64_t>(rest);
-}
-
-FitSearch::Fitting FitSearch::with_cache(const SearchProblem& problem, const SearchResult& search,
-                                         KvType keys, KvType values) const {
-  const Assignment& assignment = search.chosen.assignment;
-  return {
-      {keys, values, assignment, bpw_of(problem, assignment), plan(assignment, keys, values), 0},
-      search};
+                     mixed_.bind(assignment, backend_), backend_.layout(), limits);
 }
 
 // Scratch depends on the weights, because units of few and of many bits need separate input
@@ -413,18 +390,24 @@ FitSearch::Fitting FitSearch::with_cache(const SearchProblem& problem, const Sea
 std::optional<FitSearch::Fitting> FitSearch::fitting(const SearchProblem& problem,
                                                      SearchOptions& options, KvType keys,
                                                      KvType values) const {
+  const std::uint64_t most = result_.request.bytes;
   const auto least = static_cast<std::int64_t>(bytes_of(problem, uniform(problem, 0)));
   const std::uint64_t all = bytes_of(problem, uniform(problem, kEightBits));
   std::optional<Fitting> best;
   // Returns the number of bytes above the limit, or 0 if the weights fit.
   const auto consider = [&](const SearchResult& search) -> std::uint64_t {
-    Fitting found = with_cache(problem, search, keys, values);
-    const std::uint64_t total = found.choice.plan.total(), most = result_.request.bytes;
-    if (total > most) return total - most;
-    if (!best || search.chosen.kl < best->search.chosen.kl) best = std::move(found);
+    const Assignment& assignment = search.chosen.assignment;
+    const MemoryPlan planned = plan(assignment, keys, values);
+    if (planned.total() > most) return planned.total() - most;
+    if (!best || search.chosen.kl < best->search.chosen.kl) {
+      best = Fitting{{keys, values, assignment, bpw_of(problem, assignment), planned}, search};
+    }
     return 0;
   };
-  for (std::int64_t bytes = available(problem, keys, values); bytes >= least;) {
+  // What remains for the units beside the cache and everything else.
+  const auto all_bytes = static_cast<std::int64_t>(plan(uniform(problem, 0), keys, values).total());
+  for (std::int64_t bytes = static_cast<std::int64_t>(most) - (all_bytes - least);
+       bytes >= least;) {
     options.target_bytes = std::min(static_cast<std::uint64_t>(bytes), all);
     SearchResult search = run_search(problem, options);
     options.log.clear();  // the measurements are in memory from now on

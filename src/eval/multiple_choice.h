@@ -12,7 +12,6 @@
 
 #include "base/json.h"
 #include "base/thread_pool.h"
-#include "eval/statistics.h"
 #include "model/session.h"
 #include "tokenizer/tokenizer.h"
 
@@ -65,6 +64,19 @@ ChoiceTokens choice_tokens(const Tokenizer& tokenizer, const std::string& contex
 std::size_t most_likely(std::span<const double> log_likelihoods);
 std::size_t most_likely_by_length(std::span<const double> log_likelihoods,
                                   std::span<const std::string> choices);
+
+// Confidence intervals of proportions.
+
+struct Interval {
+  double low = 0;
+  double high = 0;
+};
+
+// The inverse of the normal distribution function, 0 < p < 1; by bisection of erfc.
+double normal_quantile(double p);
+
+// Wilson's interval of a proportion (Wilson 1927): within [0, 1], never empty. `trials` > 0.
+Interval wilson_interval(std::int64_t successes, std::int64_t trials, double confidence = 0.95);
 
 struct ChoiceAnswer {
   std::vector<double> log_likelihoods;  // per choice, nats

@@ -1,4 +1,4 @@
-#include "eval/part_divergence.h"
+#include "eval/divergence.h"
 
 #include <algorithm>
 #include <cmath>
@@ -243,9 +243,9 @@ void require_roundable(const Weights& weights, std::int64_t layer, const LinearS
                        const LayerLinear& linear) {
   const bool experts = site.sublayer == Sublayer::mlp &&
                        weights.layers[static_cast<std::size_t>(layer)].experts_mlp() != nullptr;
-  require(
-      !experts, linear.name,
-      ": a router reads the inputs of experts too, as floats; measure whole layers (--kl-by layer)");
+  require(!experts, linear.name,
+          ": a router reads the inputs of experts too, as floats; measure whole layers (--kl-by "
+          "layer)");
   require(!has_moving_scale(linear.act), linear.name,
           ": its inputs have a moving scale, which no single step tells; measure the whole model");
 }
@@ -304,8 +304,9 @@ void with_layer_of(const Model& base, const Model& other, std::int64_t layer, Ba
   const TensorFinder find = [&](std::string_view name) {
     return name.starts_with(prefix) ? other.file().find(name) : base.file().find(name);
   };
-  Weights weights = bind_weights(find, "one layer of another model", config, backend.memory());
-  Session session(config, std::move(weights), base.file().file_bytes(), backend, limits);
+  Session session(config,
+                  bind_weights(find, "one layer of another model", config, backend.memory()),
+                  base.file().file_bytes(), backend, limits);
   use(session);
 }
 
@@ -330,8 +331,9 @@ void with_tables_of(const Model& base, const Model& other, PartSide side, Backen
     if (!is_table(name)) return base.file().find(name);
     return side == PartSide::both ? other.file().find(name) : weights_alone.find(name);
   };
-  Weights weights = bind_weights(find, "tables of another model", base.config(), backend.memory());
-  Session session(base.config(), std::move(weights), base.file().file_bytes(), backend, limits);
+  Session session(base.config(),
+                  bind_weights(find, "tables of another model", base.config(), backend.memory()),
+                  base.file().file_bytes(), backend, limits);
   use(session);
 }
 

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "capi/native_model.h"
-#include "convert/quantize_checkpoint.h"
+#include "quantize/run/quantize.h"
 #include "reference/mtp_checkpoint.h"
 #include "temporary_folder.h"
 
@@ -22,10 +22,9 @@ leq_session_options drafting(const char* how) {
 TEST(CApiDrafts, TheModelsHeadChangesNoToken) {
   const TemporaryFolder folder;
   const std::string path = (folder.path() / "mtp.leq").string();
-  CheckpointOptions quantizing;
+  QuantizeOptions quantizing;
   quantizing.type = "f32";
-  quantize_checkpoint(write_mtp_checkpoint(folder.path() / "hf", true, true), path, quantizing,
-                      [](auto, auto) {});
+  quantize_checkpoint(write_mtp_checkpoint(folder.path() / "hf", true, true), path, quantizing);
   const auto model = open_model(path);
   const auto prompt = tokenize(model.get(), "abcdefg");
   std::vector<std::vector<leq_token>> written;

@@ -100,10 +100,10 @@ void convert_and_compare(const std::string& linears, const std::string& table, b
   const std::string path = folder.write("m.gguf", typed_gguf(linears, table));
   EXPECT_TRUE(holds_codes(path));
   const ImportedModel model = import_checkpoint(path);
-  CheckpointOptions options;
+  QuantizeOptions options;
   options.threads = 2;
   keep_types(model, options);
-  quantize_imported(model, folder / "m.leq", options, [](auto, auto) {});
+  quantize_imported(model, folder / "m.leq", options);
   const LeqReader file(folder / "m.leq", {});
   int matrices = 0;
   for (const TensorInput& tensor : model.tensors) {
@@ -167,11 +167,11 @@ TEST(GgufNumbers, OthersAreQuantizedAgainAndSayHowFar) {
 std::map<std::string, ActKind> acts_of(const std::string& gguf, ActChoice act) {
   const test::TemporaryFolder folder;
   const ImportedModel model = import_checkpoint(folder.write("m.gguf", gguf));
-  CheckpointOptions options;
+  QuantizeOptions options;
   options.threads = 2;
   options.act = act;
   keep_types(model, options);
-  quantize_imported(model, folder / "m.leq", options, [](auto, auto) {});
+  quantize_imported(model, folder / "m.leq", options);
   std::map<std::string, ActKind> acts;
   const LeqReader file(folder / "m.leq", {});
   for (const StoredTensor& tensor : file.tensors()) acts[tensor.name] = tensor.view.act;
@@ -217,7 +217,7 @@ TEST(GgufNumbers, InputsOfKept8BitCodesAreInGroupsOf32InNarrowModels) {
 TEST(GgufNumbers, AMethodChoosesCodesOfItsOwn) {
   const test::TemporaryFolder folder;
   const ImportedModel model = import_checkpoint(folder.write("m.gguf", typed_gguf("Q8_0", "Q8_0")));
-  CheckpointOptions options;
+  QuantizeOptions options;
   options.method = "gptq";
   EXPECT_THROW(keep_types(model, options), Error);
   options.method = "absmax";

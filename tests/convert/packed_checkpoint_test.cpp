@@ -445,11 +445,10 @@ void expect_carried(PackedFolder& folder, const Json& quantization, const std::s
   const auto path = folder.write(small_llama(quantization));
   EXPECT_TRUE(holds_codes(path));
   const ImportedModel model = import_checkpoint(path);
-  CheckpointOptions options;
+  QuantizeOptions options;
   options.threads = 1;
   keep_types(model, options);
-  const CheckpointResult result =
-      quantize_imported(model, path / "m.leq", options, [](auto, auto) {});
+  const QuantizeResult result = quantize_imported(model, path / "m.leq", options);
   EXPECT_EQ(result.worst_error, 0);
   const LeqReader file(path / "m.leq", {});
   for (const TensorInput& tensor : model.tensors) {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "convert/quantize_checkpoint.h"
+#include "quantize/run/quantize.h"
 #include "engine/engine.h"
 #include "fixed_drafts.h"
 #include "reference/mtp_checkpoint.h"
@@ -21,10 +21,10 @@ class MtpDrafts : public testing::TestWithParam<bool> {
  protected:
   void open(bool knows, const std::string& type = "f32") {
     const auto hf = test::write_mtp_checkpoint(folder_.path() / "hf", GetParam(), knows);
-    CheckpointOptions options;
+    QuantizeOptions options;
     options.type = type;
     options.threads = 1;
-    quantize_checkpoint(hf, folder_.path() / "mtp.leq", options, [](auto, auto) {});
+    quantize_checkpoint(hf, folder_.path() / "mtp.leq", options);
     model_ = std::make_unique<Model>(folder_.path() / "mtp.leq", LoadOptions{});
     backend_ = make_backend({.device = "cpu", .threads = 2});
   }

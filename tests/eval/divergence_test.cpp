@@ -68,14 +68,19 @@ TEST(Divergence, OfAModelWithItselfIsZeroAndOtherVocabulariesAreRefused) {
   Random random(2);
   const auto logits = random_logits(random, 5.0f);
   Divergence divergence;
-  for (int i = 0; i < 3; ++i) divergence.add(logits, logits, i);
-  divergence.end_window();
+  std::vector<RowDivergence> rows;
+  BaseDistribution base;
+  for (int i = 0; i < 3; ++i) {
+    fill_base(logits, i, base);
+    rows.push_back(compare(base, logits, i));
+  }
+  divergence.add_window(rows);
   const DivergenceResult result = divergence.summarize(Protocol::hf);
   EXPECT_EQ(result.kl_mean.value, 0.0);
   EXPECT_EQ(result.same_top1.value, 1.0);
   EXPECT_EQ(result.delta_p_rms.value, 0.0);
   EXPECT_EQ(result.ppl_ratio.value, 1.0);
-  EXPECT_THROW(divergence.add(logits, std::span(logits).first(5), 0), Error);
+  EXPECT_THROW(compare(base, std::span(logits).first(5), 0), Error);
   EXPECT_THROW(Divergence().summarize(Protocol::hf), Error);
 }
 

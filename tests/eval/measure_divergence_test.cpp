@@ -141,12 +141,12 @@ TEST(MeasureDivergence, OfKeptQ8CodesIsThatOfTheFile) {
   test::add_tensors(writer, trained, true, test::WriteAs::q8_0);
   const ImportedModel gguf = import_checkpoint(temporary.write("q8_0.gguf", writer.bytes()));
   const auto kl_with = [&](ActChoice act) {
-    CheckpointOptions options;
+    QuantizeOptions options;
     options.threads = 2;
     options.act = act;
     keep_types(gguf, options);
     const auto path = temporary / (std::string(act_choice_name(act)) + ".leq");
-    quantize_imported(gguf, path, options, [](auto, auto) {});
+    quantize_imported(gguf, path, options);
     OpenFile file(path);
     return measure_divergence(f32.session(), file.session(), pool, f32.run())
         .summarize(Protocol::hf)

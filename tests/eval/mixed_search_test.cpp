@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "convert/quantize_checkpoint.h"
+#include "quantize/run/quantize.h"
 #include "errors.h"
 #include "eval/divergence.h"
 #include "models_fixture.h"
@@ -173,7 +173,7 @@ std::filesystem::path with_fold(const std::filesystem::path& folder, const std::
     random.add_llama(config, {});
     random.write(config);
   }
-  CheckpointOptions options;
+  QuantizeOptions options;
   options.type = type;
   options.calibration = {"abcdefghijklmnopqrstuvwxyz abcdefghij", "letters", 1, 16, 0};
   options.fold =
@@ -184,7 +184,7 @@ std::filesystem::path with_fold(const std::filesystem::path& folder, const std::
                    return choice;
                  }};
   auto path = folder / (site + type + std::to_string(scale) + ".leq");
-  quantize_checkpoint(checkpoint, path, options, [](auto, auto) {});
+  quantize_checkpoint(checkpoint, path, options);
   return path;
 }
 

@@ -1,5 +1,5 @@
 // The loss of quantizing one part of a model must equal the loss if this part is stored quantized.
-#include "eval/part_divergence.h"
+#include "eval/divergence.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,7 @@
 #include "backend/cpu/workers.h"
 #include "base/error.h"
 #include "convert/import.h"
-#include "convert/quantize_checkpoint.h"
-#include "eval/divergence.h"
+#include "quantize/run/quantize.h"
 #include "eval/perplexity.h"
 #include "reference/naive_transformer.h"
 #include "temporary_folder.h"
@@ -62,7 +61,7 @@ class PartDivergence : public ::testing::Test {
   }
 
   std::unique_ptr<Model> file(const std::string& type, const std::string& method, ActChoice act) {
-    CheckpointOptions options;
+    QuantizeOptions options;
     options.type = type;
     options.method = method;
     options.act = act;
@@ -70,7 +69,7 @@ class PartDivergence : public ::testing::Test {
     options.calibration.length = 64;
     const std::filesystem::path path =
         folder_ / (type + method + std::to_string(files_++) + ".leq");
-    quantize_checkpoint(kStory, path, options, [](auto, auto) {});
+    quantize_checkpoint(kStory, path, options);
     return std::make_unique<Model>(path, LoadOptions{.mode = LoadMode::map});
   }
   SessionUse measure(double& kl) {

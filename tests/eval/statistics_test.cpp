@@ -1,5 +1,5 @@
 // Compares with textbook values of quantiles and intervals.
-#include "eval/statistics.h"
+#include "eval/multiple_choice.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "base/error.h"
-#include "quantize/pipeline/divided_tensors.h"
+#include "quantize/run/quantize_tensor.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "convert/quantize_checkpoint.h"
+#include "quantize/run/quantize.h"
 #include "errors.h"
 #include "format/leq_writer.h"
 #include "model/open_model.h"
@@ -29,10 +29,10 @@ class CheckTensors : public testing::Test {
                                                  {"tokenizer_class", "GPT2Tokenizer"}});
     test::RandomCheckpoint checkpoint(folder_.path() / "checkpoint");
     checkpoint.add_llama(config, {});
-    CheckpointOptions options;
+    QuantizeOptions options;
     options.type = "int4-g32";
     options.threads = 1;
-    quantize_checkpoint(checkpoint.write(config), good_, options, [](auto, auto) {});
+    quantize_checkpoint(checkpoint.write(config), good_, options);
   }
 
   // Returns the error of a file with this metadata; "" if the file can be opened.

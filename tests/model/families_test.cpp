@@ -6,7 +6,7 @@
 #include <map>
 
 #include "convert/hf_import.h"
-#include "convert/quantize_checkpoint.h"
+#include "quantize/run/quantize.h"
 #include "errors.h"
 #include "model/session.h"
 #include "reference/naive_transformer.h"
@@ -36,8 +36,7 @@ std::filesystem::path scratch_folder() {
 // Quantizes `folder` to f32 and compares all logits of `tokens` ids with those of the reference.
 void expect_same_function(const std::filesystem::path& folder, int tokens) {
   const auto file = folder / "model.leq";
-  quantize_checkpoint(folder, file, {{.threads = 1}, "f32", ActChoice::automatic},
-                      [](auto, auto) {});
+  quantize_checkpoint(folder, file, {.type = "f32", .threads = 1});
   const Model model(file, {});
   const auto backend = make_backend({"cpu", 2});
   RunLimits limits;

@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 #include "convert/hf_import.h"
-#include "convert/quantize_checkpoint.h"
+#include "quantize/run/quantize.h"
 #include "model/session.h"
-#include "quantize/methods/tensor_plan.h"
+#include "quantize/methods/method.h"
 #include "reference/mtp_checkpoint.h"
 #include "reference/mtp_vectors.h"
 #include "reference/random_checkpoint.h"
@@ -34,11 +34,11 @@ std::filesystem::path quantized_mtp(const test::TemporaryFolder& folder, const s
   RandomCheckpoint checkpoint(folder.path() / "hf", 7, RandomCheckpoint::Numbers::by_name);
   checkpoint.add_qwen3_5(mtp_config(), RandomCheckpoint::Experts::none);
   checkpoint.add_mtp(mtp_config());
-  CheckpointOptions options;
+  QuantizeOptions options;
   options.type = type;
   options.threads = 1;
   const auto path = folder.path() / "mtp.leq";
-  quantize_checkpoint(checkpoint.write(mtp_config()), path, options, [](auto, auto) {});
+  quantize_checkpoint(checkpoint.write(mtp_config()), path, options);
   return path;
 }
 

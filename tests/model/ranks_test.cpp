@@ -213,12 +213,12 @@ TEST(RanksOfExperts, GiveTheLogitsOfOne) {
        {std::pair("f32", ActChoice::automatic), std::pair("int8", ActChoice::row),
         std::pair("int8", ActChoice::g128), std::pair("int4-g128", ActChoice::automatic)}) {
     SCOPED_TRACE(type);
-    CheckpointOptions options;
+    QuantizeOptions options;
     options.type = type;
     options.act = act;
     options.threads = 1;
     const auto path = folder.path() / "experts.leq";
-    quantize_checkpoint(hf, path, options, [](auto, auto) {});
+    quantize_checkpoint(hf, path, options);
     const Model model(path, {});
     expect_one_rank(model, KvType::f16, {2, 3, 4});
   }
@@ -236,7 +236,7 @@ TEST(RanksOfExperts, OneScaleForAllInputsIsRefusedByName) {
 
 // Creates Gated DeltaNet with `group` value heads for each of `key_heads`, all of size `dims`.
 Model hybrid_of(const test::TemporaryFolder& folder, int key_heads, int group,
-                const CheckpointOptions& options, int dims = 64) {
+                const QuantizeOptions& options, int dims = 64) {
   test::RandomCheckpoint checkpoint(folder.path() / "hf");
   Json config = test::small_hybrid_config({key_heads, key_heads * group, dims, dims});
   config["hidden_size"] = 192;
@@ -245,7 +245,7 @@ Model hybrid_of(const test::TemporaryFolder& folder, int key_heads, int group,
   config["max_position_embeddings"] = 192;
   checkpoint.add_qwen3_5(config, test::RandomCheckpoint::Experts::none);
   const auto path = folder.path() / "hybrid.leq";
-  quantize_checkpoint(checkpoint.write(config), path, options, [](auto, auto) {});
+  quantize_checkpoint(checkpoint.write(config), path, options);
   return Model(path, {});
 }
 
@@ -261,7 +261,7 @@ TEST(RanksOfHybrids, GiveTheLogitsOfOne) {
       SCOPED_TRACE(std::to_string(shape.key_heads) + " key heads of " + std::to_string(shape.dims) +
                    ", ratio " + std::to_string(shape.group) + " " + type);
       const test::TemporaryFolder folder;
-      CheckpointOptions options;
+      QuantizeOptions options;
       options.type = type;
       options.act = act;
       options.threads = 1;
@@ -274,7 +274,7 @@ TEST(RanksOfHybrids, GiveTheLogitsOfOne) {
 // Tests the states of several ranks, their saved bytes, and the memory that they use.
 TEST(RanksOfHybrids, ShareStates) {
   const test::TemporaryFolder folder;
-  CheckpointOptions options;
+  QuantizeOptions options;
   options.type = "int8";
   options.threads = 1;
   const Model model = hybrid_of(folder, 4, 2, options);
@@ -330,11 +330,11 @@ TEST_P(OddRanks, GiveTheLogitsOfOne) {
   for (const auto& [type, kv] : {std::pair("f32", KvType::f32), std::pair("int8", KvType::int8),
                                  std::pair("int4-g128", KvType::simq4)}) {
     SCOPED_TRACE(type);
-    CheckpointOptions options;
+    QuantizeOptions options;
     options.type = type;
     options.threads = 1;
     const auto path = folder.path() / "odd.leq";
-    quantize_checkpoint(hf, path, options, [](auto, auto) {});
+    quantize_checkpoint(hf, path, options);
     const Model model(path, {});
     if (kv == KvType::int8) {
       expect_one_rank(model, kv, {3, 4, 7});

@@ -11,7 +11,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "convert/quantize_checkpoint.h"
+#include "quantize/run/quantize.h"
 #include "model/session.h"
 #include "reference/stories260k.h"
 #include "runtime/make_backend.h"
@@ -32,8 +32,7 @@ TEST(Stories260K, TellsItsPublishedStoryTokenByToken) {
   LEQ_SHARED_OR_SKIP(data, "data/weights/stories260K");
   const auto folder = convert(data);
   const auto file = folder / "model.leq";
-  quantize_checkpoint(folder, file, {{.threads = 1}, "f32", ActChoice::automatic},
-                      [](auto, auto) {});
+  quantize_checkpoint(folder, file, {.type = "f32", .threads = 1});
   const Json reference = parse_json(read_file(data / "reference.json", 1 << 24), "reference.json");
   // BOS and 200 tokens whose text is the one that llama2.c's own test expects.
   const auto want =
@@ -101,8 +100,7 @@ TEST(Stories260K, AnInt8CacheLosesLessWithMeasuredKeys) {
   std::map<bool, double> kl;
   for (const bool measured : {false, true}) {
     const auto file = folder / (measured ? "measured.leq" : "plain.leq");
-    quantize_checkpoint(folder, file, {{.measure_keys = measured, .threads = 1}, "f32"},
-                        [](auto, auto) {});
+    quantize_checkpoint(folder, file, {.type = "f32", .measure_keys = measured, .threads = 1});
     const Model model(file, {});
     kl[measured] = mean_kl(logits_of(model, *backend, ids, KvType::f32),
                            logits_of(model, *backend, ids, KvType::int8),

@@ -1,11 +1,11 @@
 // The fixed scale of int8 activations, compared with a sort of all values, and the rule for when a
 // fixed scale is not good enough.
-#include "quantize/rewrites/act_rounding.h"
+#include "quantize/rewrites/fold.h"
 
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "quantize/calibration/statistics.h"
+#include "quantize/calibration/calibration.h"
 #include "synthetic_site.h"
 
 namespace leq {

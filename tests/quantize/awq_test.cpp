@@ -1,4 +1,4 @@
-#include "quantize/rewrites/awq.h"
+#include "quantize/rewrites/fold.h"
 
 #include <gtest/gtest.h>
 

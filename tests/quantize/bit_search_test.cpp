@@ -13,7 +13,6 @@
 #include "base/json.h"
 #include "base/random.h"
 #include "errors.h"
-#include "quantize/search/bit_search_knapsack.h"
 #include "temporary_folder.h"
 
 namespace leq {

@@ -9,10 +9,10 @@
 
 #include "base/error.h"
 #include "convert/hf_import.h"
-#include "convert/quantize_checkpoint.h"
+#include "quantize/run/quantize.h"
 #include "format/leq_reader.h"
 #include "model/open_model.h"
-#include "quantize/pipeline/statistics_file.h"
+#include "quantize/calibration/calibration.h"
 #include "reference/model_tensors.h"
 #include "reference/small_hybrid.h"
 #include "temporary_folder.h"
@@ -40,8 +40,8 @@ std::filesystem::path llama(const std::filesystem::path& folder) {
   return make_checkpoint(folder, config, {});
 }
 
-CheckpointOptions options_of(const std::string& method, const std::string& type) {
-  CheckpointOptions options;
+QuantizeOptions options_of(const std::string& method, const std::string& type) {
+  QuantizeOptions options;
   options.method = method;
   options.type = type;
   options.threads = 1;
@@ -53,8 +53,8 @@ CheckpointOptions options_of(const std::string& method, const std::string& type)
 }
 
 void write(const std::filesystem::path& source, const std::filesystem::path& output,
-           const CheckpointOptions& options) {
-  quantize_checkpoint(source, output, options, [](auto, auto) {});
+           const QuantizeOptions& options) {
+  quantize_checkpoint(source, output, options);
 }
 
 std::vector<float> tensor_values(const LeqReader& file, const std::string& name) {
@@ -87,7 +87,7 @@ test::NaiveTransformer naive_of(const LeqReader& file) {
 TEST(BlockRewrites, AttentionBiasesGoBehindAttentionInTheFile) {
   const test::TemporaryFolder folder;
   const auto source = qwen2(folder.path() / "hf");
-  CheckpointOptions options = options_of("absmax", "f32");
+  QuantizeOptions options = options_of("absmax", "f32");
   options.fold_attention_biases = true;
   write(source, folder.path() / "m.leq", options);
   const LeqReader file(folder.path() / "m.leq", {.mode = LoadMode::map});
@@ -112,7 +112,7 @@ TEST(BlockRewrites, AttentionBiasesGoBehindAttentionInTheFile) {
 TEST(BlockRewrites, ZeroquantPlusAddsTheBiasesThatItsCorrectionNeeds) {
   const test::TemporaryFolder folder;
   const auto source = llama(folder.path() / "hf");
-  CheckpointOptions options = options_of("zeroquant+", "int3-g32");
+  QuantizeOptions options = options_of("zeroquant+", "int3-g32");
   options.save_stats = folder.path() / "stats";
   const auto output = folder.path() / "m.leq";
   write(source, output, options);

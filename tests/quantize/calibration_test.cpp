@@ -6,11 +6,11 @@
 
 #include "base/error.h"
 #include "convert/hf_import.h"
-#include "convert/quantize_checkpoint.h"
+#include "quantize/run/quantize.h"
 #include "format/leq_reader.h"
 #include "model/weights.h"
-#include "quantize/pipeline/calibration_memory.h"
-#include "quantize/pipeline/statistics_file.h"
+#include "quantize/run/block_run.h"
+#include "quantize/calibration/calibration.h"
 #include "reference/naive_transformer.h"
 #include "reference/random_checkpoint.h"
 #include "runtime/make_backend.h"
@@ -69,8 +69,8 @@ std::string letters(std::size_t count, std::uint64_t seed) {
   return text;
 }
 
-CheckpointOptions small_run(const std::string& method, const std::string& type) {
-  CheckpointOptions options;
+QuantizeOptions small_run(const std::string& method, const std::string& type) {
+  QuantizeOptions options;
   options.method = method;
   options.type = type;
   options.threads = 1;
@@ -79,8 +79,8 @@ CheckpointOptions small_run(const std::string& method, const std::string& type) 
 }
 
 std::string run_bytes(const std::filesystem::path& folder, const std::filesystem::path& output,
-                      const CheckpointOptions& options) {
-  quantize_checkpoint(folder, output, options, [](auto, auto) {});
+                      const QuantizeOptions& options) {
+  quantize_checkpoint(folder, output, options);
   std::ifstream file(output, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
@@ -108,7 +108,7 @@ struct NaiveSums {
 
 // Returns sums over the calibration windows by input ("layers.0.qkv").
 std::map<std::string, NaiveSums> naive_inputs(const ImportedModel& model,
-                                              const CheckpointOptions& options) {
+                                              const QuantizeOptions& options) {
   const CalibrationData data =
       calibration_data(options.calibration, Tokenizer(model.tokenizer), model.config.context);
   std::map<std::string, NaiveSums> sums;
@@ -158,7 +158,7 @@ TEST(Calibration, FilesHaveTheMeanOfKeysBeforeRope) {
     const auto source = make_checkpoint(family, folder.path() / "hf");
     const ImportedModel model = import_hf(source);
     for (const char* method : {"absmax", "gptq"}) {
-      CheckpointOptions options = small_run(method, "int8");
+      QuantizeOptions options = small_run(method, "int8");
       options.measure_keys = std::string(method) == "absmax";  // gptq has statistics anyway
       // Inputs of later layers are computed by layers that were already rounded.
       const std::int64_t layers = options.measure_keys ? model.config.layer_count() : 1;
@@ -190,7 +190,7 @@ TEST(Calibration, StatisticsEqualANaiveLoopInAllFamilies) {
     SCOPED_TRACE(family.name);
     const test::TemporaryFolder folder;
     const auto source = make_checkpoint(family, folder.path() / "hf");
-    CheckpointOptions options = small_run("gptq", "int4-g32");
+    QuantizeOptions options = small_run("gptq", "int4-g32");
     options.save_stats = folder.path() / "stats";
     run_bytes(source, folder.path() / "model.leq", options);
 
@@ -201,7 +201,7 @@ TEST(Calibration, StatisticsEqualANaiveLoopInAllFamilies) {
     for (std::int64_t layer = 0; layer < model.config.layer_count(); ++layer) {
       const std::vector<LinearSite> sites = linear_sites(model.config, layer);
       for (std::size_t site = 0; site < sites.size(); ++site) {
-        const std::string name = input_name(layer, sites[site]);
+        const std::string name = layer_tensor(layer, sites[site].name);
         const InputStatistics found = reader.read(layer, site);
         const NaiveSums& want = naive.at(name);
         EXPECT_EQ(found.tokens, want.tokens);
@@ -227,7 +227,7 @@ TEST(Calibration, AnyNumberOfThreadsGivesTheSameFile) {
                                      {"gptq+", "int3-g64"},
                                      {"smoothquant", "int8"},
                                      {"awq", "uint4-g64"}}) {
-    CheckpointOptions options = small_run(method, type);
+    QuantizeOptions options = small_run(method, type);
     const std::string one = run_bytes(source, folder.path() / "1.leq", options);
     for (const int threads : {2, 4}) {
       options.threads = threads;
@@ -241,7 +241,7 @@ TEST(Calibration, SavedStatisticsGiveTheSameFile) {
   const auto source = make_checkpoint(families()[2], folder.path() / "hf");
   for (const auto& [method, type] :
        {std::pair{"gptq", "int4-g32"}, {"smoothquant", "int8"}, {"rtn", "int4-g64"}}) {
-    CheckpointOptions options = small_run(method, type);
+    QuantizeOptions options = small_run(method, type);
     options.save_stats = folder.path() / "stats";
     const std::string one = run_bytes(source, folder.path() / "1.leq", options);
     options.save_stats.clear();
@@ -255,7 +255,7 @@ TEST(Calibration, ZeroquantPlusLearnsFromTheUnquantizedModelAlone) {
   const test::TemporaryFolder folder;
   const auto source = make_checkpoint(families()[2], folder.path() / "hf");
   for (const auto& [method, once] : {std::pair{"zeroquant+", true}, {"gptq+", false}}) {
-    CheckpointOptions options = small_run(method, "int4-g32");
+    QuantizeOptions options = small_run(method, "int4-g32");
     const std::string free = run_bytes(source, folder.path() / "1.leq", options);
     options.save_stats = folder.path() / "stats";
     EXPECT_EQ(run_bytes(source, folder.path() / "2.leq", options) == free, once) << method;
@@ -270,10 +270,10 @@ TEST(Calibration, AnInterruptedRunResumesToTheSameFile) {
   const auto source = make_checkpoint(families()[4], folder.path() / "hf");
   const auto output = folder.path() / "model.leq";
   for (const char* method : {"gptq", "smoothquant", "zeroquant+"}) {
-    CheckpointOptions options = small_run(method, "int8");
+    QuantizeOptions options = small_run(method, "int8");
     const std::string whole = run_bytes(source, output, options);
     std::filesystem::remove(output);
-    CheckpointOptions stopped = options;
+    QuantizeOptions stopped = options;
     const auto one_block = [&] {
       return std::filesystem::exists(output.string() + ".partial/block-00000.leq");
     };
@@ -281,7 +281,7 @@ TEST(Calibration, AnInterruptedRunResumesToTheSameFile) {
     EXPECT_THROW(run_bytes(source, output, stopped), Error) << method;
     EXPECT_TRUE(one_block());
     EXPECT_FALSE(std::filesystem::exists(output));
-    CheckpointOptions other = options;
+    QuantizeOptions other = options;
     other.calibration.seed = 10;
     EXPECT_THROW(run_bytes(source, output, other), Error) << method;
     bool resumed = false;
@@ -298,18 +298,18 @@ TEST(KeptBlocks, ARunWithoutCalibrationResumesToTheSameFile) {
   const auto source = make_checkpoint(families()[0], folder.path() / "hf");
   const auto output = folder.path() / "model.leq";
   for (const char* type : {"int8", "uint4-g32", "f16"}) {
-    CheckpointOptions options = small_run("absmax", type);
+    QuantizeOptions options = small_run("absmax", type);
     const std::string whole = run_bytes(source, output, options);
     options.keep_blocks = true;
     EXPECT_EQ(run_bytes(source, output, options), whole) << type;
     std::filesystem::remove(output);
-    CheckpointOptions stopped = options;
+    QuantizeOptions stopped = options;
     stopped.stop = [&] {
       return std::filesystem::exists(output.string() + ".partial/block-00000.leq");
     };
     EXPECT_THROW(run_bytes(source, output, stopped), Error) << type;
     EXPECT_FALSE(std::filesystem::exists(output));
-    CheckpointOptions other = options;
+    QuantizeOptions other = options;
     other.act = ActChoice::none;
     if (std::string_view(type) != "f16") {
       EXPECT_THROW(run_bytes(source, output, other), Error) << type;
@@ -322,7 +322,7 @@ TEST(KeptBlocks, ARunWithoutCalibrationResumesToTheSameFile) {
     }
     std::string said;
     options.say = [&](const std::string& line) { said += line; };
-    quantize_imported(model, output, options, [](auto, auto) {});
+    quantize_imported(model, output, options);
     EXPECT_EQ(said, "resume      1 of 2 blocks are done") << type;
     std::ifstream file(output, std::ios::binary);
     EXPECT_TRUE(std::string(std::istreambuf_iterator<char>(file), {}) == whole) << type;
@@ -346,7 +346,7 @@ TEST(Calibration, LinearsThatAFixedScaleDoesNotSuitTakeOneForEachToken) {
   const test::TemporaryFolder folder;
   const auto source = make_checkpoint(families()[0], folder.path() / "hf");
   const auto output = folder.path() / "model.leq";
-  CheckpointOptions options = small_run("smoothquant", "int8");
+  QuantizeOptions options = small_run("smoothquant", "int8");
   options.act = ActChoice::tensor;
   std::string said;
   options.say = [&](const std::string& line) { said = line.starts_with("act ") ? line : said; };
@@ -363,7 +363,7 @@ TEST(Calibration, LinearsThatAFixedScaleDoesNotSuitTakeOneForEachToken) {
   EXPECT_NE(said.find(" 14 of 14 linears"), std::string::npos) << said;
   // A resumed run also counts the blocks that were finished before.
   std::filesystem::remove(output);
-  CheckpointOptions stopped = options;
+  QuantizeOptions stopped = options;
   stopped.stop = [&] {
     return std::filesystem::exists(output.string() + ".partial/block-00000.leq");
   };
@@ -379,7 +379,7 @@ TEST(Calibration, AFileSaysHowItsScalesMove) {
   const auto output = folder.path() / "model.leq";
   for (const std::string_view method : {"absmax", "smoothquant"}) {
     for (const ActChoice act : {ActChoice::online, ActChoice::streaming}) {
-      CheckpointOptions options = small_run(std::string(method), "int8");
+      QuantizeOptions options = small_run(std::string(method), "int8");
       options.act = act;
       run_bytes(source, output, options);
       EXPECT_EQ(linear_acts(output), std::vector<ActKind>(14, ActKind::online));
@@ -394,7 +394,7 @@ TEST(Calibration, AFileSaysHowItsScalesMove) {
 TEST(Calibration, KeepsToTheMemoryAllowed) {
   const test::TemporaryFolder folder;
   const auto source = make_checkpoint(families()[0], folder.path() / "hf");
-  CheckpointOptions options = small_run("gptq", "int4-g32");
+  QuantizeOptions options = small_run("gptq", "int4-g32");
   options.calibration.samples = 200;
   const std::string free = run_bytes(source, folder.path() / "1.leq", options);
   options.max_ram = 1 << 20;
@@ -445,7 +445,7 @@ TEST(Calibration, A7BShapeFitsIn8GB) {
 TEST(StatisticsFile, RefusesEveryDamage) {
   const test::TemporaryFolder folder;
   const auto source = make_checkpoint(families()[0], folder.path() / "hf");
-  CheckpointOptions options = small_run("rtn", "int4-g32");
+  QuantizeOptions options = small_run("rtn", "int4-g32");
   options.save_stats = folder.path() / "stats";
   run_bytes(source, folder.path() / "x.leq", options);
   std::ifstream file(options.save_stats, std::ios::binary);

@@ -1,4 +1,4 @@
-#include "quantize/linear_algebra/dense.h"
+#include "quantize/linear_algebra/matrix.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/random.h"
-#include "quantize/linear_algebra/matrix.h"
 #include "quantize/random_values.h"
 #include "ranks/thread_ranks.h"
 

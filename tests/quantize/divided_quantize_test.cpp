@@ -10,9 +10,9 @@
 #include "base/error.h"
 #include "convert/import.h"
 #include "convert/packed_folder.h"
-#include "convert/quantize_checkpoint.h"
 #include "errors.h"
-#include "quantize/pipeline/divided_tensors.h"
+#include "quantize/run/quantize.h"
+#include "quantize/run/quantize_tensor.h"
 #include "ranks/thread_ranks.h"
 #include "reference/random_checkpoint.h"
 #include "temporary_folder.h"
@@ -40,12 +40,12 @@ std::filesystem::path experts_in(const std::filesystem::path& folder) {
   return checkpoint.write(config);
 }
 
-CheckpointOptions options_of(const std::string& method, const std::string& type,
-                             std::int64_t windows) {
+QuantizeOptions options_of(const std::string& method, const std::string& type,
+                           std::int64_t windows) {
   Random random(5);
   std::string text;
   while (text.size() < 300) text += static_cast<char>('a' + random.below(26));
-  CheckpointOptions options;
+  QuantizeOptions options;
   options.method = method;
   options.type = type;
   options.threads = 1;
@@ -62,19 +62,19 @@ std::string bytes_of(const std::filesystem::path& path) {
 // rank's error, "" for none.
 std::vector<std::string> quantize_on(int count, const std::filesystem::path& source,
                                      const std::filesystem::path& output,
-                                     const CheckpointOptions& options,
-                                     const std::function<void(int, CheckpointOptions&)>& change) {
+                                     const QuantizeOptions& options,
+                                     const std::function<void(int, QuantizeOptions&)>& change) {
   ThreadRanks ranks(count, {.threads = count});
   std::vector<std::string> errors(static_cast<std::size_t>(count));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < count; ++rank) {
     threads.emplace_back([&, rank] {
-      CheckpointOptions own = options;
+      QuantizeOptions own = options;
       own.ranks = &ranks[rank];
       if (change) change(rank, own);
       try {
         quantize_checkpoint(source, rank == 0 ? output : output.parent_path() / "nobody" / "x.leq",
-                            own, [](auto, auto) {});
+                            own);
       } catch (const Error& error) {
         errors[static_cast<std::size_t>(rank)] = error.what();
       }
@@ -98,9 +98,9 @@ TEST_P(DividedQuantize, WritesTheFileOfOneRank) {
   const Way& way = GetParam();
   const test::TemporaryFolder folder;
   const auto source = way.experts ? experts_in(folder / "hf") : checkpoint_in(folder / "hf");
-  CheckpointOptions options = options_of(way.method, way.type, way.windows);
+  QuantizeOptions options = options_of(way.method, way.type, way.windows);
   options.act = way.act;
-  quantize_checkpoint(source, folder / "1.leq", options, [](auto, auto) {});
+  quantize_checkpoint(source, folder / "1.leq", options);
   const std::string one = bytes_of(folder / "1.leq");
   ASSERT_GT(one.size(), 10'000u);
   for (const int count : {2, 3, 8}) {
@@ -120,11 +120,11 @@ TEST(DividedPacked, WritesTheFileOfOneRank) {
   });
   const auto source =
       packed.write(test::small_llama({{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 64}}));
-  CheckpointOptions own;
+  QuantizeOptions own;
   own.threads = 1;
   keep_types(import_checkpoint(source), own);
-  for (const CheckpointOptions& options : {own, options_of("gptq", "int4-g32", 3)}) {
-    quantize_checkpoint(source, folder / "1.leq", options, [](auto, auto) {});
+  for (const QuantizeOptions& options : {own, options_of("gptq", "int4-g32", 3)}) {
+    quantize_checkpoint(source, folder / "1.leq", options);
     for (const int count : {2, 3}) {
       for (const std::string& error : quantize_on(count, source, folder / "n.leq", options, {})) {
         EXPECT_EQ(error, "");
@@ -132,14 +132,13 @@ TEST(DividedPacked, WritesTheFileOfOneRank) {
       EXPECT_EQ(bytes_of(folder / "n.leq") == bytes_of(folder / "1.leq"), true) << count;
     }
   }
-  CheckpointOptions bounded = options_of("gptq", "int4-g32", 3);
+  QuantizeOptions bounded = options_of("gptq", "int4-g32", 3);
   bounded.max_ram = std::uint64_t{1} << 30;
-  quantize_checkpoint(source, folder / "n.leq", bounded, [](auto, auto) {});
+  quantize_checkpoint(source, folder / "n.leq", bounded);
   EXPECT_EQ(bytes_of(folder / "n.leq") == bytes_of(folder / "1.leq"), true);
   bounded.max_ram = 1 << 20;
-  test::expect_error(
-      [&] { quantize_checkpoint(source, folder / "n.leq", bounded, [](auto, auto) {}); }, {},
-      ErrorKind::no_memory);
+  test::expect_error([&] { quantize_checkpoint(source, folder / "n.leq", bounded); }, {},
+                     ErrorKind::no_memory);
 }
 
 INSTANTIATE_TEST_SUITE_P(Methods, DividedQuantize,
@@ -167,9 +166,9 @@ INSTANTIATE_TEST_SUITE_P(Methods, DividedQuantize,
 TEST(DividedQuantize, SavesTheStatisticsOfOneRank) {
   const test::TemporaryFolder folder;
   const auto source = checkpoint_in(folder.path() / "hf");
-  CheckpointOptions options = options_of("gptq", "int4-g32", 5);
+  QuantizeOptions options = options_of("gptq", "int4-g32", 5);
   options.save_stats = folder / "one";
-  quantize_checkpoint(source, folder / "1.leq", options, [](auto, auto) {});
+  quantize_checkpoint(source, folder / "1.leq", options);
   options.save_stats = folder / "two";
   for (const auto& error : quantize_on(2, source, folder / "n.leq", options, {})) {
     EXPECT_EQ(error, "");
@@ -180,7 +179,7 @@ TEST(DividedQuantize, SavesTheStatisticsOfOneRank) {
 
 TEST(DividedQuantize, KeepsNoBlocksWithoutCalibration) {
   const test::TemporaryFolder folder;
-  CheckpointOptions options = options_of("absmax", "int8", 5);
+  QuantizeOptions options = options_of("absmax", "int8", 5);
   options.keep_blocks = true;
   const auto errors =
       quantize_on(2, checkpoint_in(folder.path() / "hf"), folder / "n.leq", options, {});
@@ -199,40 +198,40 @@ TEST(DividedPacked, KeptBlocksMakeTheSameFile) {
   });
   const auto source =
       packed.write(test::small_llama({{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 64}}));
-  CheckpointOptions own;
+  QuantizeOptions own;
   own.threads = 1;
   keep_types(import_checkpoint(source), own);
-  quantize_checkpoint(source, folder / "1.leq", own, [](auto, auto) {});
+  quantize_checkpoint(source, folder / "1.leq", own);
   own.keep_blocks = true;
-  quantize_checkpoint(source, folder / "2.leq", own, [](auto, auto) {});
+  quantize_checkpoint(source, folder / "2.leq", own);
   EXPECT_EQ(bytes_of(folder / "1.leq") == bytes_of(folder / "2.leq"), true);
 }
 
 TEST(DividedQuantize, EndsAllRanksWithTheErrorOfOne) {
   const test::TemporaryFolder folder;
   const auto source = checkpoint_in(folder.path() / "hf");
-  const CheckpointOptions options = options_of("gptq", "int4-g32", 5);
+  const QuantizeOptions options = options_of("gptq", "int4-g32", 5);
   const auto differs =
-      quantize_on(3, source, folder / "n.leq", options, [](int rank, CheckpointOptions& own) {
+      quantize_on(3, source, folder / "n.leq", options, [](int rank, QuantizeOptions& own) {
         if (rank == 2) own.calibration.samples = 6;
       });
   for (const std::string& error : differs) {
     EXPECT_TRUE(error.starts_with("rank 2 of 3: the checkpoint and the settings")) << error;
   }
   const auto stopped =
-      quantize_on(2, source, folder / "n.leq", options, [](int rank, CheckpointOptions& own) {
+      quantize_on(2, source, folder / "n.leq", options, [](int rank, QuantizeOptions& own) {
         if (rank == 0) own.stop = [] { return true; };
       });
   EXPECT_TRUE(stopped[0].starts_with("interrupted")) << stopped[0];
   EXPECT_TRUE(stopped[1].starts_with("rank 0 of 2: interrupted")) << stopped[1];
   const auto after_a_block =
-      quantize_on(2, source, folder / "n.leq", options, [&](int rank, CheckpointOptions& own) {
+      quantize_on(2, source, folder / "n.leq", options, [&](int rank, QuantizeOptions& own) {
         const auto block = folder / "n.leq.partial/block-00000.leq";
         if (rank == 0) own.stop = [block] { return std::filesystem::exists(block); };
       });
   EXPECT_TRUE(after_a_block[0].starts_with("interrupted")) << after_a_block[0];
   const auto resumed =
-      quantize_on(2, source, folder / "n.leq", options, [](int, CheckpointOptions&) {});
+      quantize_on(2, source, folder / "n.leq", options, [](int, QuantizeOptions&) {});
   EXPECT_NE(resumed[0].find("one rank"), std::string::npos) << resumed[0];
   EXPECT_FALSE(std::filesystem::exists(folder / "n.leq"));
 }

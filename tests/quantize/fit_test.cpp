@@ -1,4 +1,4 @@
-#include "quantize/methods/fit.h"
+#include "quantize/methods/method.h"
 
 #include <gtest/gtest.h>
 

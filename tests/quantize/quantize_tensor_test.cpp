@@ -1,5 +1,5 @@
 // Tensors whose rows are packed in blocks by several threads must equal those packed at once.
-#include "quantize/pipeline/quantize_tensor.h"
+#include "quantize/run/quantize_tensor.h"
 
 #include <gtest/gtest.h>
 

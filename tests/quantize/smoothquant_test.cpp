@@ -1,4 +1,4 @@
-#include "quantize/rewrites/smoothquant.h"
+#include "quantize/rewrites/fold.h"
 
 #include <gtest/gtest.h>
 #include <limits>

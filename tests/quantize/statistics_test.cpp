@@ -1,5 +1,5 @@
 // Tests which tokens calibration stores unchanged.
-#include "quantize/calibration/statistics.h"
+#include "quantize/calibration/calibration.h"
 
 #include <gtest/gtest.h>
 

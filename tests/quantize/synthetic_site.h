@@ -11,7 +11,7 @@
 
 #include "base/random.h"
 #include "base/thread_pool.h"
-#include "quantize/calibration/statistics.h"
+#include "quantize/calibration/calibration.h"
 #include "quantize/methods/method.h"
 #include "quantize/methods/second_order.h"
 #include "quantize/rewrites/fold.h"

@@ -1,5 +1,5 @@
 // Tests the scheme and the input format of each tensor if the user specifies no input format.
-#include "quantize/methods/tensor_plan.h"
+#include "quantize/methods/method.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "quantize/methods/fit.h"
+#include "quantize/methods/method.h"
 #include "quantize/random_values.h"
 
 namespace leq {

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "errors.h"
-#include "quantize/methods/fit.h"
+#include "quantize/methods/method.h"
 #include "quantize/methods/zeroquant.h"
 #include "synthetic_site.h"
 

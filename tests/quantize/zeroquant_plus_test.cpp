@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "base/half.h"
-#include "quantize/methods/fit.h"
+#include "quantize/methods/method.h"
 #include "quantize/methods/second_order.h"
 #include "quantize/synthetic_layer.h"
 

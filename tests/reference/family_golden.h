@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "convert/import.h"
-#include "convert/quantize_checkpoint.h"
+#include "quantize/run/quantize.h"
 #include "model/session.h"
 #include "runtime/make_backend.h"
 #include "temporary_folder.h"
@@ -98,7 +98,7 @@ class FamilyGolden {
 inline Model f32_model(const std::filesystem::path& checkpoint, const TemporaryFolder& scratch) {
   const auto file = scratch.path() / "model.leq";
   quantize_imported(import_checkpoint(checkpoint), file,
-                    {{.threads = 1}, "f32", ActChoice::automatic}, [](auto, auto) {});
+                    {.type = "f32", .threads = 1});
   return Model(file, LoadOptions{});
 }
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "convert/quantize_checkpoint.h"
+#include "quantize/run/quantize.h"
 #include "gpu_devices.h"
 #include "model/session.h"
 #include "reference/mtp_checkpoint.h"
@@ -26,7 +26,7 @@ std::filesystem::path mtp_file(const test::TemporaryFolder& folder) {
   checkpoint.add_qwen3_5(config, test::RandomCheckpoint::Experts::none);
   checkpoint.add_mtp(config);
   const auto path = folder.path() / "mtp.leq";
-  quantize_checkpoint(checkpoint.write(config), path, {{.threads = 1}, "int8"}, [](auto, auto) {});
+  quantize_checkpoint(checkpoint.write(config), path, {.type = "int8", .threads = 1});
   return path;
 }
 

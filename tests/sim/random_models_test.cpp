@@ -8,7 +8,7 @@
 #include <cstring>
 #include <tuple>
 
-#include "convert/quantize_checkpoint.h"
+#include "quantize/run/quantize.h"
 #include "gpu_devices.h"
 #include "reference/random_checkpoint.h"
 #include "sim/engine.h"
@@ -161,11 +161,11 @@ std::filesystem::path write_model(const Shape& shape, const std::filesystem::pat
   test::RandomCheckpoint checkpoint(folder);
   checkpoint.add_llama(config, {.qkv_bias = shape.biased, .qk_norm = shape.head_norms});
   const auto file = folder / "model.leq";
-  CheckpointOptions options = {{.threads = 1}, shape.type, ActChoice::automatic};
+  QuantizeOptions options = {.type = shape.type, .threads = 1};
   if (shape.values_type != nullptr) {
     options.overrides = {{"layers\\.[0-9]+\\.v$", *parse_scheme(shape.values_type)}};
   }
-  quantize_checkpoint(checkpoint.write(config), file, options, [](auto, auto) {});
+  quantize_checkpoint(checkpoint.write(config), file, options);
   return file;
 }
 

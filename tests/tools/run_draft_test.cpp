@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "convert/quantize_checkpoint.h"
 #include "models_fixture.h"
+#include "quantize/run/quantize.h"
 #include "reference/mtp_checkpoint.h"
 #include "shared_data.h"
 #include "tools/process.h"
@@ -77,12 +77,11 @@ TEST_F(RunDraft, WhatCannotDraftIsRefused) {
 
 // Drafts of the model's own multi-token prediction head, also on several ranks.
 TEST_F(RunDraft, AHeadInTheFileChangesNoToken) {
-  CheckpointOptions options;
+  QuantizeOptions options;
   options.type = "int8";
   options.threads = 1;
   const fs::path model = folder_ / "mtp.leq";
-  quantize_checkpoint(test::write_mtp_checkpoint(folder_ / "hf", true, true), model, options,
-                      [](auto, auto) {});
+  quantize_checkpoint(test::write_mtp_checkpoint(folder_ / "hf", true, true), model, options);
   const auto write = [&](std::vector<std::string> words) {
     std::vector<std::string> command = {LEQ_TOOLS_DIR "/leq-run", "-m", model, "-p", "abcdefg"};
     command.insert(command.end(), {"-s", "5", "-n", "60", "-no-cnv", "-v"});

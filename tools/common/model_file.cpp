@@ -6,7 +6,7 @@
 
 #include "base/progress.h"
 #include "base/text.h"
-#include "convert/gguf_import.h"
+#include "quantize/run/quantize.h"
 #include "format/gguf_source.h"
 
 namespace leq {

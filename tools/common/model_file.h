@@ -11,7 +11,7 @@ namespace leq {
 Option conversion_cache_option();
 
 // Calls `body` with options in which -m and -md (if the tool has them) name .leq files: a GGUF file
-// is replaced by its conversion (convert/gguf_import.h) in the cache folder or, with
+// is replaced by its conversion (quantize/run/quantize.h) in the cache folder or, with
 // --no-cache, in memory until the tool ends. Returns the result of `body`.
 int with_model_files(const Options& options, const std::function<int(const Options&)>& body);
 

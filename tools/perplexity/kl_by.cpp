@@ -7,7 +7,6 @@
 #include "base/progress.h"
 #include "base/table.h"
 #include "eval/divergence.h"
-#include "eval/part_divergence.h"
 #include "tools/common/device_choice.h"
 
 namespace leq {

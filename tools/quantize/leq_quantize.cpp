@@ -18,8 +18,14 @@ namespace {
 
 constexpr std::size_t kMostPathBytes = 4096;
 
-void report(const std::string& type, const CheckpointResult& result, const std::string& output,
+void report(const std::string& type, const QuantizeResult& result, const std::string& output,
             double seconds) {
+  const std::string name = printable(output, kMostPathBytes);
+  if (result.search) {
+    std::cerr << search_report(*result.search) << "wrote " << name << ", "
+              << human_bytes(result.file_bytes) << '\n';
+    return;
+  }
   std::cerr << "source      " << result.description << ", " << with_commas(result.parameters)
             << " parameters\n"
             << "type        " << type << ", " << fixed(result.bits_per_weight, 2)
@@ -33,7 +39,6 @@ void report(const std::string& type, const CheckpointResult& result, const std::
     std::cerr << "worst error " << fixed(100 * std::sqrt(result.worst_error), 2)
               << " % of the weights' norm, in " << result.worst_tensor << '\n';
   }
-  const std::string name = printable(output, kMostPathBytes);
   std::cerr << "wrote       " << name << ", " << human_bytes(result.file_bytes) << " in "
             << fixed(seconds, 1) << " s\n"
             << "next        leq-run -m " << name << " -p \"Once upon a time\"\n";
@@ -71,31 +76,27 @@ ToolSpec tool_spec() {
 }
 
 int quantize(const Options& options) {
-  QuantizeJob job = quantize_job(options);
+  QuantizeCommand command = quantize_command(options);
+  QuantizeOptions& job = command.options;
   run::watch_interrupts("");
   run::watch_ends();
   const run::InterruptScope interrupt;
   const Stopwatch watch;
   WorkProgress progress;
-  job.checkpoint.stop = [&] { return interrupt.interrupted(); };
-  job.checkpoint.say = [&](const std::string& line) {
+  job.stop = [&] { return interrupt.interrupted(); };
+  job.say = [&](const std::string& line) {
     progress.clear();
     std::cerr << with_flags(line) << '\n';
   };
   job.progress = [&](std::string_view work, std::int64_t done, std::int64_t total,
                      const std::string& note) { progress.update(work, done, total, note); };
-  job.written = [&](const CheckpointResult& result) {
+  job.written = [&](const QuantizeResult& result) {
     progress.end();
-    report(job.keeps_types ? "each tensor's own" : job.checkpoint.type, result, job.output.string(),
+    report(job.keeps_types ? "each tensor's own" : job.type, result, command.output.string(),
            watch.seconds());
   };
-  job.searched = [&](const MixedSearchResult& result) {
-    progress.end();
-    std::cerr << search_report(result) << "wrote " << printable(job.output.string(), kMostPathBytes)
-              << ", " << human_bytes(result.file_bytes) << '\n';
-  };
   try {
-    run_job_on_ranks(options, job);
+    quantize_on_ranks(options, command);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::interrupted) throw;
     std::cerr << "\nleq-quantize: " << with_flags(error) << '\n';

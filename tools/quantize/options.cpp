@@ -8,12 +8,8 @@
 #include "base/text.h"
 #include "convert/import.h"
 #include "quantize/rewrites/fold.h"
-#include "quantize/rewrites/smoothquant.h"
-#include "recipes/calibration_size.h"
 #include "tools/common/model_path.h"
 #include "tools/common/rank_choice.h"
-#include "tools/quantize/search_options.h"
-#include "tools/quantize/text.h"
 
 namespace leq {
 namespace {
@@ -46,27 +42,25 @@ std::vector<Option> recipe_flags() {
     names.push_back(recipe.name);
     summaries.push_back(recipe.name + " (" + recipe.summary + ")");
   }
-  return {
-      {.name = "recipe",
-       .kind = OptionKind::text,
-       .value_name = "NAME",
-       .help = "method, type and folds together: " + join(summaries, "; ") + "; default " +
-               std::string(kDefaultRecipe) + " if no other flag chooses the quantization",
-       .group = "Quantization",
-       .choices = names},
-      {.name = "gate",
-       .fallback = "auto",
-       .help = "after quantization, measure the KL divergence from the unquantized model on "
-               "held-out text and store it in the file (default: on with a recipe or with "
-               "--smooth o3 if memory and disk are sufficient; without these flags, two windows "
-               "are measured if that takes less than a minute, and the result is only printed)",
-       .group = "Quantization"},
-      {.name = "heldout",
-       .kind = OptionKind::text,
-       .value_name = "FILE",
-       .help = "text for --gate, which must differ from the calibration text; default: a "
-               "built-in text of two pages",
-       .group = "Quantization"}};
+  return {{.name = "recipe",
+           .kind = OptionKind::text,
+           .value_name = "NAME",
+           .help = "method, type and folds together: " + join(summaries, "; ") + "; default " +
+                   std::string(kDefaultRecipe) + " if no other flag chooses the quantization",
+           .group = "Quantization",
+           .choices = names},
+          {.name = "gate",
+           .fallback = "auto",
+           .help = "after quantization, measure the KL divergence from the unquantized model on "
+                   "held-out text and store it in the file (default: on with a recipe or with "
+                   "--smooth o3)",
+           .group = "Quantization"},
+          {.name = "heldout",
+           .kind = OptionKind::text,
+           .value_name = "FILE",
+           .help = "text for --gate, which must differ from the calibration text; default: a "
+                   "built-in text of two pages",
+           .group = "Quantization"}};
 }
 
 Option ranks_flag() {
@@ -278,7 +272,7 @@ std::string chosen_type(const Options& options) {
 }
 
 // Sets the folds given by --smooth. Presets also set type and act.
-void set_smoothing(const Options& options, CheckpointOptions& checkpoint) {
+void set_smoothing(const Options& options, QuantizeOptions& checkpoint) {
   if (!options.given("smooth")) return;
   const std::string& how = options.text("smooth");
   require(checkpoint.method != "awq", "--method awq has folds of its own; leave out --smooth");
@@ -313,7 +307,7 @@ void set_smoothing(const Options& options, CheckpointOptions& checkpoint) {
   checkpoint.fold = smoothing_fold(*alpha);
 }
 
-void set_overrides(const Options& options, CheckpointOptions& checkpoint) {
+void set_overrides(const Options& options, QuantizeOptions& checkpoint) {
   for (const std::string& word : options.list("tensor-type")) {
     const std::size_t equals = word.rfind('=');
     require(equals != std::string::npos && equals > 0, "--tensor-type ", printable(word),
@@ -323,7 +317,7 @@ void set_overrides(const Options& options, CheckpointOptions& checkpoint) {
   }
 }
 
-void set_calibration(const Options& options, CheckpointOptions& checkpoint) {
+void set_calibration(const Options& options, QuantizeOptions& checkpoint) {
   CalibrationRequest& calibration = checkpoint.calibration;
   if (options.given("calibration")) {
     calibration.source = options.text("calibration");
@@ -351,29 +345,29 @@ void set_calibration(const Options& options, CheckpointOptions& checkpoint) {
 
 // Returns whether a quantized checkpoint keeps its codes: no flag except --act and --tensor-type
 // chooses a quantization.
-bool keeps_types(const Options& options, const QuantizeJob& job) {
+bool keeps_types(const Options& options, const std::filesystem::path& folder) {
   const auto chooses = [&](std::string_view flag) {
     return flag != "act" && flag != "tensor-type" && options.given(flag);
   };
   return !options.given("fit") && std::ranges::none_of(kChoosingFlags, chooses) &&
-         holds_codes(job.folder);
+         holds_codes(folder);
 }
 
-void set_recipe(const Options& options, QuantizeJob& job) {
+void set_recipe(const Options& options, const std::filesystem::path& folder, QuantizeOptions& job) {
   const bool chosen =
       std::ranges::any_of(kChoosingFlags, [&](const char* flag) { return options.given(flag); });
-  job.keeps_types = keeps_types(options, job);
+  job.keeps_types = keeps_types(options, folder);
   if (job.keeps_types) return;
   if (chosen && !options.given("recipe")) return;
-  job.recipe = &require_recipe(chosen                 ? options.text("recipe")
-                               : options.given("fit") ? std::string_view("auto")
-                                                      : kDefaultRecipe);
+  const Recipe& recipe = require_recipe(chosen                 ? options.text("recipe")
+                                        : options.given("fit") ? std::string_view("auto")
+                                                               : kDefaultRecipe);
   for (const char* flag : {"method", "type", "bits", "act", "smooth", "search"}) {
-    require(!options.given(flag), "--recipe ", job.recipe->name, " and --", flag,
+    require(!options.given(flag), "--recipe ", recipe.name, " and --", flag,
             " say the same things; leave one of them out");
   }
-  apply_recipe(*job.recipe, import_config(job.folder), job.checkpoint);
-  job.fit_windows = job.recipe->few_windows_suffice && job.checkpoint.load_stats.empty() &&
+  apply_recipe(recipe, import_config(folder), job);
+  job.fit_windows = recipe.few_windows_suffice && job.load_stats.empty() &&
                     !options.given("samples") && !options.given("length");
 }
 
@@ -387,7 +381,7 @@ double parse_time(const std::string& text) {
   return *number * unit;
 }
 
-void set_time(const Options& options, QuantizeJob& job) {
+void set_time(const Options& options, QuantizeOptions& job) {
   if (!options.given("time")) return;
   job.seconds = parse_time(options.text("time"));
   for (const char* flag : {"samples", "length", "load-stats"}) {
@@ -398,22 +392,11 @@ void set_time(const Options& options, QuantizeJob& job) {
           "measures; a search takes --search-evals");
 }
 
-// The gate runs for recipes, on request, and for --smooth o3, which some models do not tolerate. It
-// does not run for float types, which lose almost nothing, or after a search, which measures KL.
-GateMode gate_mode_of(const Options& options, const QuantizeJob& job) {
-  if (options.has("gate")) return options.flag("gate") ? GateMode::gate_at_a_cost : GateMode::none;
-  if (job.recipe != nullptr) return GateMode::gate;
-  if (options.given("smooth") && options.text("smooth") == "o3") return GateMode::gate;
-  const bool floats = require_scheme(job.checkpoint.type, "--type").is_float();
-  const bool exact = floats && job.checkpoint.overrides.empty();
-  return exact || job.search ? GateMode::none : GateMode::distance;
-}
-
-CheckpointOptions checkpoint_options(const Options& options) {
+QuantizeOptions checkpoint_options(const Options& options) {
   const std::string& device = options.text("device");
   require(device == "cpu", "-dev ", printable(device), ": leq-quantize computes on the CPU; leave",
           " -dev out, and measure its file on a GPU with leq-perplexity -dev ", printable(device));
-  CheckpointOptions checkpoint;
+  QuantizeOptions checkpoint;
   checkpoint.method = options.text("method");
   checkpoint.type = chosen_type(options);
   checkpoint.act = *parse_act_choice(options.text("act"));
@@ -429,6 +412,7 @@ CheckpointOptions checkpoint_options(const Options& options) {
   set_calibration(options, checkpoint);
   checkpoint.fold_attention_biases = options.flag("fold-biases");
   checkpoint.measure_keys = options.flag("measure-keys");
+  checkpoint.fix_mistral_regex = options.flag("fix-mistral-regex");
   return checkpoint;
 }
 
@@ -472,37 +456,37 @@ const ToolSpec& quantize_tool() {
   return kTool;
 }
 
-QuantizeJob quantize_job(const Options& options) {
+QuantizeCommand quantize_command(const Options& options) {
   require(!options.positionals().empty(),
           "HF_DIR is missing: the folder with config.json and *.safetensors, or a GGUF file");
-  QuantizeJob job;
-  job.folder = options.positionals().front();
-  check_checkpoint_folder(job.folder.string());
-  job.output = options.text("output");
-  require(!job.output.empty(), "-o: expected the name of a file to write, found nothing");
-  check_output(job.output);
+  QuantizeCommand command;
+  const std::filesystem::path& folder = command.checkpoint = options.positionals().front();
+  check_checkpoint_folder(folder.string());
+  command.output = options.text("output");
+  require(!command.output.empty(), "-o: expected the name of a file to write, found nothing");
+  check_output(command.output);
+  QuantizeOptions& job = command.options = checkpoint_options(options);
   for (const char* flag : {"calibration", "heldout", "search-text"}) {
     if (options.given(flag)) job.texts.emplace_back(options.text(flag));
   }
-  job.checkpoint = checkpoint_options(options);
-  job.fix_mistral_regex = options.flag("fix-mistral-regex");
-  set_recipe(options, job);
+  set_recipe(options, folder, job);
   set_time(options, job);
-  const CheckpointOptions& checkpoint = job.checkpoint;
-  const bool floats = require_scheme(checkpoint.type, "--type").is_float();
-  require(!floats || checkpoint.method == "absmax" || !checkpoint.overrides.empty(), "--type ",
-          checkpoint.type, " has no codes to choose; leave out --method ", checkpoint.method);
+  const bool floats = require_scheme(job.type, "--type").is_float();
+  require(!floats || job.method == "absmax" || !job.overrides.empty(), "--type ", job.type,
+          " has no codes to choose; leave out --method ", job.method);
   if (options.given("search") || (job.recipe != nullptr && job.recipe->searches)) {
-    job.search = searched_bits(options, checkpoint, import_config(job.folder));
+    job.search = searched_bits(options, job, import_config(folder));
   } else {
     require_no_search_flags(options);
   }
-  job.gate_mode = gate_mode_of(options, job);
-  job.judged_by = built_in_gate_text();
+  // Some models do not tolerate --smooth o3.
+  const bool risky = options.given("smooth") && options.text("smooth") == "o3";
+  job.measure = options.has("gate") ? options.flag("gate") : job.recipe != nullptr || risky;
+  job.gate_text = built_in_gate_text();
   if (options.given("heldout")) {
-    job.judged_by = {read_quantize_text(options.text("heldout")), options.text("heldout")};
+    job.gate_text = {read_quantize_text(options.text("heldout")), options.text("heldout")};
   }
-  return job;
+  return command;
 }
 
 }  // namespace leq

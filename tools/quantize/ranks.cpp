@@ -16,38 +16,28 @@
 namespace leq {
 namespace {
 
-// Returns the same job without messages and progress, which only the leader prints.
-QuantizeJob follower_of(const QuantizeJob& job, Communicator& ranks, int threads) {
-  QuantizeJob own = job;
-  own.checkpoint.ranks = &ranks;
-  own.checkpoint.threads = threads;
-  own.checkpoint.stop = [] { return false; };
-  own.checkpoint.say = [](const auto&) {};
-  own.progress = [](auto, auto, auto, const auto&) {};
-  return own;
-}
-
-void run_as_process(const QuantizeJob& job) {
-  const std::unique_ptr<Communicator> ranks = make_mpi_rank({});
-  if (!ranks->leads()) {
-    run_job(follower_of(job, *ranks, job.checkpoint.threads));
-    throw FollowerDone();
+void quantize_as(const QuantizeCommand& command, Communicator& ranks, int threads) {
+  QuantizeOptions own = command.options;
+  own.ranks = &ranks;
+  own.threads = threads;
+  if (!ranks.leads()) {  // messages and progress are the leader's
+    own.stop = [] { return false; };
+    own.say = [](const auto&) {};
+    own.progress = [](auto, auto, auto, const auto&) {};
   }
-  QuantizeJob own = job;
-  own.checkpoint.ranks = ranks.get();
-  run_job(own);
+  quantize_checkpoint(command.checkpoint, command.output, own);
 }
 
 // The destructor joins the threads even if the leader throws; the leader's abort ends them.
 class Followers {
  public:
-  Followers(ThreadRanks& ranks, const QuantizeJob& job, int threads) : leader_(ranks[0]) {
+  Followers(ThreadRanks& ranks, const QuantizeCommand& command, int threads) : leader_(ranks[0]) {
     for (int rank = 1; rank < ranks.size(); ++rank) {
       Communicator& own = ranks[rank];
       const int share = threads_of_rank(threads, rank, ranks.size());
-      threads_.emplace_back([&own, &job, share] {
+      threads_.emplace_back([&own, &command, share] {
         try {
-          run_job(follower_of(job, own, share));
+          quantize_as(command, own, share);
         } catch (const Error& error) {
           own.abort(error);  // the leader reports the error
         } catch (const std::exception& error) {
@@ -70,21 +60,21 @@ class Followers {
 
 }  // namespace
 
-void run_job_on_ranks(const Options& options, const QuantizeJob& job) {
+void quantize_on_ranks(const Options& options, const QuantizeCommand& command) {
   const int count = rank_count(options);
-  require_divisible(job, count);  // checked here once, instead of by every rank
-  if (ranks_are_processes(count, "cpu")) return run_as_process(job);
-  if (count == 1) {
-    run_job(job);
+  const int given = command.options.threads;
+  require_divisible(command.options, count);  // checked here once, instead of by every rank
+  if (ranks_are_processes(count, "cpu")) {
+    const std::unique_ptr<Communicator> ranks = make_mpi_rank({});
+    quantize_as(command, *ranks, given);
+    if (!ranks->leads()) throw FollowerDone();
     return;
   }
-  const int threads = job.checkpoint.threads > 0 ? job.checkpoint.threads : usable_cores();
+  if (count == 1) return quantize_as(command, one_rank(), given);
+  const int threads = given > 0 ? given : usable_cores();
   ThreadRanks ranks(count, thread_rank_options(threads, count));
-  QuantizeJob own = job;
-  own.checkpoint.ranks = &ranks[0];
-  own.checkpoint.threads = threads_of_rank(threads, 0, count);
-  const Followers others(ranks, job, threads);
-  run_job(own);
+  const Followers others(ranks, command, threads);
+  quantize_as(command, ranks[0], threads_of_rank(threads, 0, count));
 }
 
 }  // namespace leq

@@ -1,14 +1,13 @@
-// Runs a job of leq-quantize on several ranks, which are threads of this process or processes
+// Runs leq-quantize on several ranks, which are threads of this process or processes
 // started by mpirun.
 #pragma once
 
-#include "recipes/quantize_job.h"
-#include "tools/common/options.h"
+#include "tools/quantize/options.h"
 
 namespace leq {
 
 // Under mpirun all processes except the leader throw FollowerDone after their part. Throws Error
-// like run_job, and if --tp does not match the processes.
-void run_job_on_ranks(const Options& options, const QuantizeJob& job);
+// like quantize_checkpoint, and if --tp does not match the processes.
+void quantize_on_ranks(const Options& options, const QuantizeCommand& command);
 
 }  // namespace leq

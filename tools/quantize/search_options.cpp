@@ -1,23 +1,23 @@
-#include "tools/quantize/search_options.h"
+#include "tools/quantize/options.h"
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "engine/engine.h"
 #include "tools/common/option_rows.h"
-#include "tools/quantize/text.h"
 
 namespace leq {
 namespace {
 
 // Returns the text on which the search measures KL.
-std::string search_text(const Options& options, const CheckpointOptions& checkpoint) {
+std::string search_text(const Options& options, const QuantizeOptions& checkpoint) {
   if (options.given("search-text")) return read_quantize_text(options.text("search-text"));
   if (!checkpoint.calibration.text.empty()) return checkpoint.calibration.text;
   return std::string(built_in_calibration_text());
 }
 
 // Scales that were searched for one bit width are not valid for another, so this is refused.
-void require_shared_folds(const Options& options, const CheckpointOptions& checkpoint) {
+void require_shared_folds(const Options& options, const QuantizeOptions& checkpoint) {
   const bool searched = checkpoint.method == "smoothquant" && !options.given("smooth");
   const bool asked = options.given("smooth") && options.text("smooth") == "search";
   require(checkpoint.method != "awq" && !searched && !asked,
@@ -45,6 +45,15 @@ FitRequest fit_request(const Options& options, const ModelConfig& config) {
 }
 
 }  // namespace
+
+std::string read_quantize_text(const std::string& path) {
+  constexpr std::uint64_t kMaxTextBytes = 1ull << 30;
+  std::string text = read_text_file(path, kMaxTextBytes);
+  require(!text.empty(), path, ": the text is empty");
+  const auto bad = first_invalid_utf8(text);
+  require(!bad, path, ": no valid UTF-8 at byte ", bad.value_or(0));
+  return text;
+}
 
 std::uint64_t parse_size(std::string_view flag, const std::string& text) {
   const auto bytes = parse_bytes(text);
@@ -99,7 +108,7 @@ void require_no_search_flags(const Options& options) {
   }
 }
 
-SearchedBits searched_bits(const Options& options, const CheckpointOptions& checkpoint,
+SearchedBits searched_bits(const Options& options, const QuantizeOptions& checkpoint,
                            const ModelConfig& config) {
   require(!options.given("type") && !options.given("bits") && !options.given("tensor-type"),
           "--search chooses the types; leave out --type, --bits and --tensor-type");

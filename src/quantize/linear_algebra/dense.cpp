@@ -1,4 +1,4 @@
-#include "quantize/linear_algebra/dense.h"
+#include "quantize/linear_algebra/matrix.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/huge_pages.h"
-#include "quantize/linear_algebra/matrix.h"
 #include "quantize/linear_algebra/tile_kernels.h"
 #include "ranks/communicator.h"
 

@@ -8,8 +8,7 @@
 
 #include "base/error.h"
 #include "base/half.h"
-#include "quantize/linear_algebra/dense.h"
-#include "quantize/methods/fit.h"
+#include "quantize/linear_algebra/matrix.h"
 #include "quantize/methods/method.h"
 
 namespace leq {

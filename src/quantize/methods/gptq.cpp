@@ -11,7 +11,6 @@
 
 #include "quantize/linear_algebra/matrix.h"
 #include "quantize/linear_algebra/tile_kernels.h"
-#include "quantize/methods/fit.h"
 #include "quantize/methods/method.h"
 #include "quantize/methods/second_order.h"
 #include "tensor/super_blocks.h"

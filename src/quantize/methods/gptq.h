@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/thread_pool.h"
-#include "quantize/methods/fit.h"
 #include "quantize/methods/method.h"
 #include "quantize/methods/second_order.h"
 

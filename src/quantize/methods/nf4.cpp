@@ -1,7 +1,6 @@
 // Method nf4: the nearest of sixteen levels; each block of 64 weights has a common absmax.
 #include "tensor/nf4.h"
 
-#include "quantize/methods/fit.h"
 #include "quantize/methods/method.h"
 
 namespace leq {

@@ -9,11 +9,10 @@
 
 #include "base/error.h"
 #include "base/half.h"
-#include "quantize/linear_algebra/dense.h"
 #include "quantize/linear_algebra/matrix.h"
 #include "quantize/linear_algebra/tile_kernels.h"
-#include "quantize/methods/fit.h"
 #include "quantize/methods/gptq.h"
+#include "quantize/methods/method.h"
 #include "ranks/communicator.h"
 #include "tensor/code_formats.h"
 

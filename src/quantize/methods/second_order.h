@@ -8,9 +8,8 @@
 #include <vector>
 
 #include "base/thread_pool.h"
-#include "quantize/calibration/statistics.h"
+#include "quantize/calibration/calibration.h"
 #include "quantize/linear_algebra/matrix.h"
-#include "quantize/methods/fit.h"
 #include "quantize/methods/method.h"
 #include "ranks/communicator.h"
 #include "tensor/pack.h"

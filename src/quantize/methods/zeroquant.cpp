@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "quantize/methods/fit.h"
 #include "quantize/methods/gptq.h"
 #include "quantize/methods/method.h"
 #include "quantize/methods/second_order.h"

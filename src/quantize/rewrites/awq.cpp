@@ -1,4 +1,4 @@
-#include "quantize/rewrites/awq.h"
+#include "quantize/rewrites/fold.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/half.h"
-#include "quantize/methods/fit.h"
 #include "quantize/methods/gptq.h"
+#include "quantize/methods/method.h"
 #include "ranks/communicator.h"
 #include "tensor/pack.h"
 
@@ -15,6 +15,18 @@ namespace leq {
 namespace {
 
 constexpr double kSmallestScale = 1e-4;
+
+// Means over the channels with a common scale: [S] of [K].
+std::vector<double> means_by_scale(const Site& site, std::span<const double> of_columns) {
+  std::vector<double> means(static_cast<std::size_t>(site.scales)), tied(means.size());
+  for (std::size_t k = 0; k < of_columns.size(); ++k) {
+    const auto at = static_cast<std::size_t>(site.scale_of[k]);
+    means[at] += of_columns[k];
+    tied[at] += 1;
+  }
+  for (std::size_t j = 0; j < means.size(); ++j) means[j] /= tied[j];
+  return means;
+}
 
 // Mean over rows of |W_nj| / (largest of its group), then over channels with a common scale: [S].
 std::vector<double> weight_sizes(const Site& site, const QuantScheme& scheme) {
@@ -38,14 +50,8 @@ std::vector<double> weight_sizes(const Site& site, const QuantScheme& scheme) {
       }
     }
   }
-  std::vector<double> sizes(static_cast<std::size_t>(site.scales)), tied(sizes.size());
-  for (std::size_t k = 0; k < of_columns.size(); ++k) {
-    const auto at = static_cast<std::size_t>(site.scale_of[k]);
-    sizes[at] += of_columns[k] / rows;
-    tied[at] += 1;
-  }
-  for (std::size_t j = 0; j < sizes.size(); ++j) sizes[j] /= tied[j];
-  return sizes;
+  for (double& size : of_columns) size /= rows;
+  return means_by_scale(site, of_columns);
 }
 
 // Mean |x| over tokens, then over channels with a common scale: [S].
@@ -54,14 +60,9 @@ std::vector<double> input_sizes(const Site& site) {
   require(std::ssize(statistics.abs_sum) == site.columns && statistics.tokens > 0, site.name,
           ": expected mean inputs of ", site.columns, " columns, found ", statistics.abs_sum.size(),
           "; calibrate first");
-  std::vector<double> sizes(static_cast<std::size_t>(site.scales)), tied(sizes.size());
-  for (std::size_t k = 0; k < site.scale_of.size(); ++k) {
-    const auto at = static_cast<std::size_t>(site.scale_of[k]);
-    sizes[at] += statistics.abs_sum[k] / static_cast<double>(statistics.tokens);
-    tied[at] += 1;
-  }
-  for (std::size_t j = 0; j < sizes.size(); ++j) sizes[j] /= tied[j];
-  return sizes;
+  std::vector<double> of_columns = statistics.abs_sum;
+  for (double& size : of_columns) size /= static_cast<double>(statistics.tokens);
+  return means_by_scale(site, of_columns);
 }
 
 // Scales for one exponent. `weights` is empty if the formula without weights is used.
@@ -101,10 +102,6 @@ std::vector<float> some_rows(const SiteWeight& weight, std::int64_t columns, std
   return rows;
 }
 
-double sum(std::span<const double> values) {
-  return std::accumulate(values.begin(), values.end(), 0.0);
-}
-
 // Weight error W - Q(W diag(s)) diag(1 / s) [N][K] if the inputs are divided by s.
 std::vector<float> difference(std::span<const float> wanted, std::vector<float> rounded,
                               std::span<const float> scale) {
@@ -125,14 +122,8 @@ std::vector<float> fitted_weight(const SiteWeight& scaled, const QuantScheme& sc
     const auto s = static_cast<double>(scale[k]);
     statistics.square_sum.push_back(site.statistics->square_sum[k] / (s * s));
   }
-  MethodInput input;
-  input.name = scaled.name;
-  input.weight = scaled.values;
-  input.rows = scaled.rows;
-  input.columns = site.columns;
-  input.scheme = scheme;
-  input.statistics = &statistics;
-  input.pool = site.pool;
+  const MethodInput input = {scaled.name, scaled.values, scaled.rows, site.columns,
+                             scheme,      &statistics,   {},          site.pool};
   return dequantize(choose_super_rtn(input).codes, scaled.rows, site.columns, scheme);
 }
 
@@ -193,7 +184,8 @@ struct Trial {
 
   // Sum over the rows of all ranks, in row order.
   double output_error(std::span<const float> off) const {
-    return sum(join_lists(ranks, outputs.errors(off), site.name));
+    const auto errors = join_lists(ranks, outputs.errors(off), site.name);
+    return std::accumulate(errors.begin(), errors.end(), 0.0);
   }
 };
 
@@ -395,14 +387,8 @@ std::vector<float> clip_weight(const SiteWeight& weight, std::span<const float> 
   ensure(std::ssize(weight.values) == weight.rows * columns && std::ssize(scale) == columns,
          weight.name, ": expected ", weight.rows, " x ", columns, " values and ", columns,
          " scales, found ", weight.values.size(), " and ", scale.size());
-  MethodInput input;
-  input.name = weight.name;
-  input.weight = weight.values;
-  input.rows = weight.rows;
-  input.columns = columns;
-  input.scheme = scheme;
-  input.pool = pool;
-  input.ranks = &ranks;
+  const MethodInput input = {weight.name, weight.values, weight.rows, columns, scheme, nullptr,
+                             {},          pool,          &ranks};
   const RangeRule rule = scheme.kind == CodeKind::uint_ ? fit_minmax : fit_signed;
   const GroupRounding rounding{scheme, choose_ranges(input, rule).scale_mul};
   const GroupMoments moments(outputs.statistics(), scale, scheme);

@@ -8,11 +8,9 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "model/linear_sites.h"
-#include "quantize/linear_algebra/dense.h"
-#include "quantize/methods/fit.h"
+#include "quantize/linear_algebra/matrix.h"
+#include "quantize/methods/method.h"
 #include "quantize/methods/second_order.h"
-#include "quantize/rewrites/awq.h"
-#include "quantize/rewrites/smoothquant.h"
 #include "ranks/communicator.h"
 
 namespace leq {
@@ -32,14 +30,13 @@ QuantScheme like_plain(const QuantScheme& scheme) {
 
 Site make_site(const SmoothingSite& site, const BlockTensors& block,
                const InputStatistics& statistics, ThreadPool* pool, Communicator& ranks) {
-  Site made;
-  made.name = site.name;
-  made.columns = site.columns;
-  made.scale_of = site.scale_of;
-  made.scales = site.scales;
-  made.statistics = &statistics;
-  made.pool = pool;
-  made.ranks = &ranks;
+  Site made = {.name = site.name,
+               .columns = site.columns,
+               .scale_of = site.scale_of,
+               .scales = site.scales,
+               .statistics = &statistics,
+               .pool = pool,
+               .ranks = &ranks};
   require(statistics.columns == site.columns, site.name, ": expected statistics of ", site.columns,
           " columns, found ", statistics.columns);
   for (const std::string& part : site.consumers) {
@@ -77,14 +74,9 @@ std::vector<float> scaled_columns(std::span<const float> weight, std::span<const
 std::vector<float> rounded_weight(const SiteWeight& weight, std::int64_t columns,
                                   const QuantScheme& scheme, ThreadPool* pool,
                                   Communicator& ranks) {
-  MethodInput input;
-  input.name = weight.name;
-  input.weight = weight.values;
-  input.rows = weight.rows;
-  input.columns = columns;
-  input.scheme = like_plain(scheme);
-  input.pool = pool;
-  input.ranks = &ranks;
+  const MethodInput input = {
+      weight.name, weight.values, weight.rows, columns, like_plain(scheme), nullptr,
+      {},          pool,          &ranks};
   const RangeRule rule = input.scheme.kind == CodeKind::uint_ ? fit_minmax : fit_signed;
   return dequantize(nearest_codes(input, choose_ranges(input, rule)), weight.rows, columns,
                     input.scheme);
@@ -113,12 +105,6 @@ std::vector<float> outputs(std::span<const float> x, std::span<const float> w, s
 
 namespace {
 
-std::vector<std::int32_t> identity(std::int64_t count) {
-  std::vector<std::int32_t> scale_of(static_cast<std::size_t>(count));
-  std::iota(scale_of.begin(), scale_of.end(), 0);
-  return scale_of;
-}
-
 // Column k of the attention's output gets the scale of channel k % d of its KV head.
 void share_scales_of_kv_heads(const ModelConfig& config, SmoothingSite& site) {
   const std::int64_t d = config.head_dim;
@@ -131,8 +117,12 @@ void share_scales_of_kv_heads(const ModelConfig& config, SmoothingSite& site) {
 }
 
 SmoothingSite smoothing_site(const ModelConfig& config, const LinearSite& linear) {
-  SmoothingSite site = {linear.name,   Producer::run_time,      linear.producer, {},
-                        linear.inputs, identity(linear.inputs), linear.inputs};
+  SmoothingSite site = {
+      linear.name,     Producer::run_time,
+      linear.producer, {},
+      linear.inputs,   std::vector<std::int32_t>(static_cast<std::size_t>(linear.inputs)),
+      linear.inputs};
+  std::iota(site.scale_of.begin(), site.scale_of.end(), 0);
   for (const LinearSpec& weight : linear.weights) {
     (weight.exact ? site.exact : site.consumers).push_back(weight.name);
   }
@@ -179,15 +169,6 @@ void divide_at_run_time(BlockTensors& block, const std::string& consumer, const 
   }
 }
 
-void check_scales(const SmoothingSite& site, std::span<const float> scale) {
-  ensure(std::ssize(scale) == site.scales, "fold ", site.name, ": ", scale.size(),
-         " scales, expected ", site.scales);
-  for (std::size_t i = 0; i < scale.size(); ++i) {
-    ensure(std::isfinite(scale[i]) && scale[i] > 0, "fold ", site.name, ": scale ", i, " is ",
-           scale[i], ", expected a positive number");
-  }
-}
-
 }  // namespace
 
 std::vector<SmoothingSite> smoothing_sites(const ModelConfig& config, std::int64_t layer) {
@@ -199,7 +180,12 @@ std::vector<SmoothingSite> smoothing_sites(const ModelConfig& config, std::int64
 }
 
 void fold_scales(BlockTensors& block, const SmoothingSite& site, std::span<const float> scale) {
-  check_scales(site, scale);
+  ensure(std::ssize(scale) == site.scales, "fold ", site.name, ": ", scale.size(),
+         " scales, expected ", site.scales);
+  for (std::size_t i = 0; i < scale.size(); ++i) {
+    ensure(std::isfinite(scale[i]) && scale[i] > 0, "fold ", site.name, ": scale ", i, " is ",
+           scale[i], ", expected a positive number");
+  }
   for (const std::string& part : site.consumers) {
     ensure(block.at(part).columns == site.columns, "fold ", site.name, ": ", part, " has ",
            block.at(part).columns, " columns, expected ", site.columns);
@@ -281,64 +267,47 @@ Site site_of(const FoldInput& input) {
 }  // namespace
 
 FoldMethod smoothing_fold(std::optional<double> alpha) {
-  FoldMethod fold;
-  fold.name = "smoothquant, alpha " + (alpha ? fixed(*alpha, 3) : std::string("searched"));
-  fold.choose = [alpha](const FoldInput& input) -> FoldChoice {
+  const auto choose = [alpha](const FoldInput& input) -> FoldChoice {
     const auto plan = integer_plan(input);
     if (!plan) return {};
     if (alpha) return {smoothing_scales(site_of(input), *alpha)};
-    SmoothingOptions options;
-    options.weight = plan->scheme;
-    options.act = plan->act;
-    SmoothingChoice found = search_smoothing(site_of(input), options);
+    SmoothingChoice found =
+        search_smoothing(site_of(input), {.weight = plan->scheme, .act = plan->act});
     if (!found.alpha) return {};
     return {std::move(found.scales)};
   };
-  return fold;
+  return {"smoothquant, alpha " + (alpha ? fixed(*alpha, 3) : std::string("searched")), false,
+          choose};
 }
 
 FoldMethod equalizer_fold() {
-  FoldMethod fold;
-  fold.name = "equalizer";
-  fold.choose = [](const FoldInput& input) -> FoldChoice {
-    if (!integer_plan(input)) return {};
-    return {equalizer_scales(site_of(input))};
-  };
-  return fold;
+  return {"equalizer", false, [](const FoldInput& input) -> FoldChoice {
+            if (!integer_plan(input)) return {};
+            return {equalizer_scales(site_of(input))};
+          }};
 }
 
 FoldMethod awq_fold() {
-  FoldMethod fold;
-  fold.name = "awq";
-  fold.wants_hessian = true;
-  fold.choose = [](const FoldInput& input) -> FoldChoice {
-    const auto plan = integer_plan(input);
-    if (!plan) return {};
-    AwqOptions options;
-    options.scheme = plan->scheme;
-    AwqResult result = apply_awq(site_of(input), options);
-    return {std::move(result.found.scales), std::move(result.weights)};
-  };
-  return fold;
+  return {"awq", true, [](const FoldInput& input) -> FoldChoice {
+            const auto plan = integer_plan(input);
+            if (!plan) return {};
+            AwqResult result = apply_awq(site_of(input), {.scheme = plan->scheme});
+            return {std::move(result.found.scales), std::move(result.weights)};
+          }};
 }
 
 FoldMethod awq_scales_fold() {
-  FoldMethod fold;
-  fold.name = "awq, scales";
-  fold.choose = [](const FoldInput& input) -> FoldChoice {
-    const auto plan = integer_plan(input);
-    if (!plan) return {};
-    AwqOptions options;
-    options.scheme = plan->scheme;
-    options.search_rows = kFewRows;
-    for (const std::string& part : input.site.consumers) {
-      options.of_consumers.push_back(input.plan(part).scheme);
-    }
-    AwqScales found = search_awq_scales(site_of(input), options);
-    if (found.exponent == 0 && !found.by_weights) return {};
-    return {std::move(found.scales)};
-  };
-  return fold;
+  return {"awq, scales", false, [](const FoldInput& input) -> FoldChoice {
+            const auto plan = integer_plan(input);
+            if (!plan) return {};
+            AwqOptions options = {.scheme = plan->scheme, .search_rows = kFewRows};
+            for (const std::string& part : input.site.consumers) {
+              options.of_consumers.push_back(input.plan(part).scheme);
+            }
+            AwqScales found = search_awq_scales(site_of(input), options);
+            if (found.exponent == 0 && !found.by_weights) return {};
+            return {std::move(found.scales)};
+          }};
 }
 
 }  // namespace leq

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -100,5 +101,17 @@ void check_search_log(const std::filesystem::path& log);
 // Error if the limit is below all units at 2 bits, the budget below 5, or the log damaged or of
 // another problem.
 SearchResult run_search(const SearchProblem& problem, const SearchOptions& options);
+
+// Finds the best assignment if losses are additive. Exact for small problems; for large ones, sizes
+// are rounded to a fine grid.
+
+// Loss of each unit at each choice; an infinite loss forbids the choice.
+using LossTable = std::vector<std::array<double, kChoices>>;
+
+// Minimizes sum loss + price * sum bytes under sum bytes <= limit, by merging one unit after
+// another into the Pareto front of (bytes, loss). A front of more than 4096 points is reduced to
+// the best point in each 1/4096 of the size. Returns an empty assignment if nothing fits.
+Assignment solve_knapsack(std::span<const SearchUnit> units, const LossTable& losses, double price,
+                          std::uint64_t limit);
 
 }  // namespace leq

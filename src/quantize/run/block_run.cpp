@@ -1,0 +1,589 @@
+#include "quantize/run/block_run.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backend/layout.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "model/linear_sites.h"
+#include "model/memory_plan.h"
+#include "model/weights.h"
+#include "quantize/rewrites/fold.h"
+#include "ranks/communicator.h"
+
+namespace leq {
+
+std::vector<std::string> parts_of(const LinearSite& site) {
+  std::vector<std::string> parts;
+  for (const LinearSpec& weight : site.coded_weights()) parts.push_back(weight.name);
+  return parts;
+}
+
+std::size_t site_of(std::span<const LinearSite> sites, std::string_view part) {
+  for (std::size_t i = 0; i < sites.size(); ++i) {
+    if (std::ranges::find(sites[i].weights, part, &LinearSpec::name) != sites[i].weights.end()) {
+      return i;
+    }
+  }
+  fail(ErrorKind::internal, "layer: no linear ", part);
+}
+
+std::vector<std::vector<std::size_t>> stages_of(std::span<const LinearSite> sites) {
+  std::vector<std::vector<std::size_t>> stages;
+  for (std::size_t i = 0; i < sites.size(); ++i) {
+    const bool same_block = i > 0 && sites[i].block_name() == sites[i - 1].block_name();
+    if (!same_block) stages.emplace_back();
+    stages.back().push_back(i);
+  }
+  return stages;
+}
+
+std::vector<std::size_t> all_sites(std::span<const LinearSite> sites) {
+  std::vector<std::size_t> all(sites.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  return all;
+}
+
+namespace {
+
+ModelConfig one_block(ModelConfig config, std::int64_t layer) {
+  config.layers = {config.layer(layer)};
+  config.mtp.reset();
+  config.vocab = 1;
+  config.tied = true;
+  if (config.learned_positions) config.context = 1;  // only a placeholder row
+  return config;
+}
+
+KvShape cache_shape(const ModelConfig& config, std::int64_t length) {
+  return {1,
+          static_cast<int>(config.kv_heads),
+          static_cast<int>(config.head_dim),
+          kExactKv,
+          kExactKv,
+          length,
+          1};
+}
+
+// Fixed states for a single sequence without checkpoints.
+std::unique_ptr<FixedStates> block_states(DeviceMemory& memory, const ModelConfig& config) {
+  RunLimits limits;
+  limits.kept_states = 0;
+  return make_fixed_states(memory, config, limits, place_of(config, 0, 1).own());
+}
+
+ForwardLimits forward_limits_of(std::int64_t length) { return {length, 1, length}; }
+
+StoredTensor stored(const std::string& name, const Shape& shape, const std::vector<float>& values) {
+  StoredTensor tensor;
+  tensor.name = name;
+  tensor.shape = shape;
+  tensor.view.rows = shape.size() == 2 ? shape[0] : 1;
+  tensor.view.columns = shape.back();
+  tensor.view.codes = reinterpret_cast<const std::byte*>(values.data());
+  return tensor;
+}
+
+TensorFinder finder(const std::map<std::string, StoredTensor, std::less<>>& tensors) {
+  return [&tensors](std::string_view name) -> const StoredTensor* {
+    const auto found = tensors.find(name);
+    return found == tensors.end() ? nullptr : &found->second;
+  };
+}
+
+}  // namespace
+
+BlockRun::BlockRun(const ModelConfig& config, std::int64_t layer, const BlockTensors& block,
+                   Backend& backend, std::int64_t length)
+    : zeros_(static_cast<std::size_t>(config.width)),
+      config_(one_block(config, layer)),
+      sites_(linear_sites(config_, 0)),
+      weights_(bind(block, backend)),
+      cache_(backend.memory(), backend.layout(), cache_shape(config_, length)),
+      states_(block_states(backend.memory(), config_)),
+      transformer_(config_, weights_, backend, forward_limits_of(length)) {}
+
+Weights BlockRun::bind(const BlockTensors& block, Backend& backend) {
+  std::map<std::string, Shape> shapes;
+  for (const TensorSpec& spec : layer_tensors(config_, 0)) shapes[spec.name] = spec.shape;
+  for (const auto& [part, matrix] : block.parts) {
+    const auto known = shapes.find(part);  // absent: inv_smooth or key_mean
+    const std::string name = layer_tensor(0, part);
+    const Shape shape = known != shapes.end() ? known->second : Shape{matrix.columns};
+    tensors_[name] = stored(name, shape, matrix.values);
+  }
+  for (const char* name : {"token_embedding", "position_embedding"}) {
+    tensors_[name] = stored(name, {1, config_.width}, zeros_);
+  }
+  for (const char* name : {"final_norm", "final_norm.bias"}) {
+    tensors_[name] = stored(name, {config_.width}, zeros_);
+  }
+  return bind_weights(finder(tensors_), "block", config_, backend.memory());
+}
+
+bool BlockRun::run(Sublayer which, std::span<float> hidden, Observer* observer) {
+  transformer_.observe(observer);
+  return transformer_.run_sublayer(which, 0, hidden, {cache_, states_.get()});
+}
+
+std::uint64_t BlockRun::bytes(const ModelConfig& config, std::int64_t layer, const Layout& layout,
+                              std::int64_t length) {
+  const ModelConfig one = one_block(config, layer);
+  // Placeholder weights are used, because only their sizes matter here; all linears read f32 rows.
+  std::map<std::string, StoredTensor, std::less<>> tensors;
+  std::vector<float> zeros;
+  for (const TensorSpec& spec : tensor_list(one)) {
+    if (spec.shape.size() == 1) {
+      zeros.resize(std::max(zeros.size(), static_cast<std::size_t>(spec.shape[0])));
+    }
+  }
+  for (const TensorSpec& spec : tensor_list(one)) {
+    tensors[spec.name] = stored(spec.name, spec.shape, zeros);
+  }
+  CountingMemory of_weights(layout), memory(layout);
+  const Weights weights = bind_weights(finder(tensors), "block", one, of_weights);
+  const KvCache cache(memory, layout, cache_shape(one, length));
+  const auto states = block_states(memory, one);
+  const Workspace work(one, weights, memory, layout, forward_limits_of(length),
+                       place_of(one, 0, 1));
+  return memory.allocated();
+}
+
+ModelConfig rewritten_config(const ModelConfig& config, bool fold_attention_biases) {
+  if (!fold_attention_biases) return config;
+  const bool has_biases = std::ranges::any_of(config.layers, [](const LayerConfig& layer) {
+    return layer.attention() != nullptr && layer.attention()->qkv_bias;
+  });
+  require(has_biases, Setting{"fold_attention_biases"},
+          ": the model has no biases of q, k and v; leave it out");
+  return with_attention_biases_folded(config);
+}
+
+Matrix matrix_of(const Shape& shape) {
+  Matrix matrix;
+  matrix.rows = shape.size() == 2 ? shape[0] : 1;
+  matrix.columns = shape.back();
+  matrix.values.resize(static_cast<std::size_t>(matrix.rows * matrix.columns));
+  return matrix;
+}
+
+BlockSource::BlockSource(const ModelConfig& config, std::span<const TensorInput> tensors,
+                         bool fold_attention_biases)
+    : source_config_(config),
+      fold_attention_biases_(fold_attention_biases),
+      config_(rewritten_config(config, fold_attention_biases)) {
+  for (const TensorInput& tensor : tensors) tensors_[tensor.name] = &tensor;
+}
+
+BlockTensors BlockSource::load(std::int64_t layer) const {
+  BlockTensors block;
+  for (const TensorSpec& spec : layer_tensors(source_config_, layer)) {
+    const TensorInput& tensor = *tensors_.at(layer_tensor(layer, spec.name));
+    Matrix matrix = matrix_of(tensor.shape);
+    tensor.read(0, tensor.shape.size() == 2 ? matrix.rows : matrix.columns, matrix.values);
+    if (tensor.drop) tensor.drop();
+    block.parts[spec.name] = std::move(matrix);
+  }
+  if (fold_attention_biases_) fold_attention_biases(block, source_config_, layer);
+  return block;
+}
+
+void BlockSource::embed(const CalibrationData& data, HiddenStates& hidden) const {
+  const TensorInput& table = *tensors_.at("token_embedding");
+  const TensorInput* positions =
+      config_.learned_positions ? tensors_.at("position_embedding") : nullptr;
+  const auto width = static_cast<std::size_t>(config_.width);
+  std::vector<float> states(static_cast<std::size_t>(hidden.numbers())), place(width);
+  for (std::int64_t window = 0; window < hidden.windows(); ++window) {
+    const auto& tokens = data.windows[static_cast<std::size_t>(window)];
+    for (std::size_t t = 0; t < tokens.size(); ++t) {
+      const std::span<float> row = std::span(states).subspan(t * width, width);
+      table.read(tokens[t], 1, row);
+      if (positions != nullptr) {
+        positions->read(static_cast<std::int64_t>(t), 1, place);
+        for (std::size_t i = 0; i < width; ++i) row[i] += place[i];
+      }
+    }
+    hidden.write(window, states);
+  }
+}
+
+namespace {
+
+// Gathers the statistics of a pass, and also those of either half of the windows, for comparison. A
+// single rank accumulates inputs as they arrive. Several ranks run one window each and exchange the
+// results; then every rank accumulates all of them in the order of windows.
+class Collector final : public Observer {
+ public:
+  Collector(const PassContext& context, const Pass& pass)
+      : context_(context), sites_(context.run.sites()), pass_(pass), wanted_(pass.wanted) {
+    wanted_.share = {context.ranks.rank(), context.ranks.size()};
+  }
+
+  void start_window(std::int64_t window, std::int64_t tokens) {
+    window_ = window;
+    tokens_ = tokens;
+  }
+
+  bool see(const LayerLinear& linear, const Rows& input, std::int64_t tokens) override {
+    const std::size_t site = linear.site;
+    if (wants(site) && context_.ranks.size() > 1 && is_routed(site)) {
+      std::vector<float>& values = routed_[site];
+      values.resize(static_cast<std::size_t>(tokens * sites_[site].inputs));
+      context_.backend.download(input, tokens, values);
+    } else if (wants(site)) {
+      const std::span<float> values = seen_of(site, context_.ranks.rank(), tokens);
+      context_.backend.download(input, tokens, values);
+      if (context_.ranks.size() == 1) {
+        add(site, window_, values);
+      } else {
+        StatisticsWanted wanted = pass_.wanted;
+        wanted.hessian = false;
+        accumulate(of_window_[site] = {}, rows_of(site, window_, values), wanted, place_of(site),
+                   context_.pool);
+      }
+    }
+    const Sublayer sublayer = sites_[site].sublayer;
+    const Extent extent = sublayer == Sublayer::mixer ? pass_.mixer : pass_.mlp;
+    return extent == Extent::whole || std::ranges::any_of(pass_.sites, [&](std::size_t later) {
+             return sites_[later].sublayer == sublayer && later > site;
+           });
+  }
+
+  // Called after each rank has run one window, starting at `first`; the last ranks may have none.
+  void share_windows(std::int64_t first) {
+    if (context_.ranks.size() == 1) return;
+    const std::int64_t there =
+        std::min<std::int64_t>(context_.ranks.size(), context_.hidden.windows() - first);
+    for (const std::size_t site : pass_.sites) {
+      if (is_routed(site)) {
+        share_routed(site, first, there);
+        continue;
+      }
+      const std::vector<InputStatistics> parts = gather_statistics(site, there);
+      if (wanted_.hessian) gather_inputs(site, there);
+      for (std::int64_t window = 0; window < there; ++window) {
+        start_window_of(site, first + window);
+        InputStatistics& all = result_.statistics[site];
+        merge(all, parts[static_cast<std::size_t>(window)]);
+        if (!wanted_.hessian) continue;
+        add_hessian(all, seen_of(site, static_cast<int>(window)), wanted_.share, context_.pool);
+      }
+    }
+  }
+
+  PassResult finish() {
+    for (auto& [site, statistics] : result_.statistics) {
+      statistics.largest_token.resize(static_cast<std::size_t>(statistics.columns));
+    }
+    if (pass_.wanted.hessian && context_.ranks.size() > 1) {
+      for (auto& [site, statistics] : result_.statistics) join_hessian(statistics);
+    }
+    for (auto& [site, statistics] : result_.statistics) {
+      const auto first = halves_.find(site);
+      if (first == halves_.end()) continue;
+      InputStatistics second;
+      second.columns = statistics.columns;
+      second.tokens = statistics.tokens - first->second.tokens;
+      second.absmax = statistics.absmax;
+      second.square_sum = statistics.square_sum;
+      for (std::size_t k = 0; k < second.square_sum.size(); ++k) {
+        second.square_sum[k] -= first->second.square_sum[k];
+        statistics.absmax[k] = std::max(statistics.absmax[k], first->second.absmax[k]);
+      }
+      const HalvesDifference difference = compare_halves(first->second, second);
+      result_.halves.absmax = std::max(result_.halves.absmax, difference.absmax);
+      result_.halves.square_mean = std::max(result_.halves.square_mean, difference.square_mean);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  bool wants(std::size_t site) const {
+    return std::find(pass_.sites.begin(), pass_.sites.end(), site) != pass_.sites.end();
+  }
+
+  // Whether the site reads only the tokens that a router assigns to its expert.
+  bool is_routed(std::size_t site) const { return sites_[site].share() < 1; }
+
+  // Every rank accumulates all rows, as a window's number of rows is known only after the gather.
+  void share_routed(std::size_t site, std::int64_t first, std::int64_t there) {
+    const auto own = std::as_bytes(std::span(routed_[site]));
+    const auto all = gather_bytes(context_.ranks, {own.begin(), own.end()}, Receivers::all,
+                                  "inputs of " + place_of(site));
+    std::vector<float>& values = routed_[site];
+    for (std::int64_t window = 0; window < there; ++window) {
+      const std::vector<std::byte>& bytes = all[static_cast<std::size_t>(window)];
+      values.resize(bytes.size() / sizeof(float));
+      if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+      add(site, first + window, values);
+    }
+    values.clear();
+  }
+
+  void add(std::size_t site, std::int64_t window, std::span<const float> values) {
+    start_window_of(site, window);
+    accumulate(result_.statistics[site], rows_of(site, window, values), wanted_, place_of(site),
+               context_.pool);
+  }
+
+  WindowRows rows_of(std::size_t site, std::int64_t window, std::span<const float> values) {
+    const LinearSite& of = sites_[site];
+    const std::int64_t total = context_.hidden.windows() * tokens_;
+    if (!is_routed(site)) return {values, of.inputs, window * tokens_, total};
+    // For an expert, the expected number of its tokens; the real number is counted during the pass.
+    const auto expected = static_cast<std::int64_t>(static_cast<double>(total) * of.share());
+    const std::int64_t before = result_.statistics[site].tokens;
+    const std::int64_t most = before + std::ssize(values) / of.inputs;
+    return {values, of.inputs, before, std::max({expected, most, std::int64_t{1}})};
+  }
+
+  // Site name for errors: "layers.3 (qkv)".
+  std::string place_of(std::size_t site) const {
+    return context_.block + " (" + sites_[site].name + ")";
+  }
+
+  void start_window_of(std::size_t site, std::int64_t window) {
+    // Experts are skipped, because their tokens depend on the router and not only on the text.
+    if (is_routed(site)) return;
+    if (window > 0 && window == context_.hidden.windows() / 2) start_second_half(site);
+  }
+
+  // Sums continue, so the first half's sums are saved for a later subtraction; maxima restart at 0.
+  void start_second_half(std::size_t site) {
+    InputStatistics& statistics = result_.statistics[site];
+    InputStatistics& first = halves_[site];
+    first.columns = statistics.columns;
+    first.tokens = statistics.tokens;
+    first.square_sum = statistics.square_sum;
+    first.absmax = std::move(statistics.absmax);
+    statistics.absmax.assign(first.absmax.size(), 0.0f);
+  }
+
+  // Buffer for the inputs of a rank's window. With one rank, all sites use the same buffer.
+  std::span<float> seen_of(std::size_t site, int rank, std::int64_t tokens) {
+    if (context_.ranks.size() > 1) return seen_of(site, rank);
+    std::vector<float>& buffer = seen_[0];
+    const auto numbers = static_cast<std::size_t>(tokens * sites_[site].inputs);
+    if (buffer.size() < numbers) buffer.resize(numbers);
+    return std::span(buffer).first(numbers);
+  }
+
+  // The inputs in a rank's window: computed by this rank, or gathered from another rank.
+  std::span<float> seen_of(std::size_t site, int rank) {
+    const auto one = static_cast<std::size_t>(tokens_ * sites_[site].inputs);
+    std::vector<float>& all = seen_[site];
+    all.resize(one * static_cast<std::size_t>(context_.ranks.size()));
+    return std::span(all).subspan(one * static_cast<std::size_t>(rank), one);
+  }
+
+  // Gathers the statistics of the windows of ranks 0 ... there - 1.
+  std::vector<InputStatistics> gather_statistics(std::size_t site, std::int64_t there) {
+    std::vector<std::byte> own;
+    if (context_.ranks.rank() < there) {
+      each_array(of_window_[site], [&](auto values) {
+        const auto bytes = std::as_bytes(values);
+        own.insert(own.end(), bytes.begin(), bytes.end());
+      });
+    }
+    const auto all =
+        gather_bytes(context_.ranks, own, Receivers::all, "statistics of " + place_of(site));
+    const std::int64_t columns = sites_[site].inputs;
+    std::vector<InputStatistics> parts;
+    for (std::int64_t window = 0; window < there; ++window) {
+      const std::vector<std::byte>& bytes = all[static_cast<std::size_t>(window)];
+      InputStatistics& part = parts.emplace_back();
+      part.tokens = tokens_;
+      const std::size_t known = resize_arrays(part, columns, 0, false);
+      const std::size_t row = static_cast<std::size_t>(columns) * sizeof(float);
+      ensure(bytes.size() >= known && (bytes.size() - known) % row == 0, place_of(site), ": ",
+             bytes.size(), " bytes of statistics for ", columns, " inputs");
+      resize_arrays(part, columns, static_cast<std::int64_t>((bytes.size() - known) / row), false);
+      fill_arrays(part, bytes);
+    }
+    return parts;
+  }
+
+  // Gathers the inputs in the windows of ranks 0 ... there - 1.
+  void gather_inputs(std::size_t site, std::int64_t there) {
+    std::vector<OwnedRows> windows;
+    for (int rank = 0; rank < there; ++rank) {
+      const auto seen = std::as_writable_bytes(seen_of(site, rank));
+      windows.push_back({.owner = rank, .data = seen.data(), .bytes = seen.size()});
+    }
+    gather_owned(context_.ranks, windows, "inputs of " + context_.block + "." + sites_[site].name);
+  }
+
+  // Gathers X^T X, of which each rank has computed some tiles.
+  void join_hessian(InputStatistics& statistics) {
+    const std::int64_t columns = statistics.columns;
+    std::vector<std::vector<TileCorners>> of_ranks;
+    for (TileShare share = {0, wanted_.share.count}; share.index < share.count; ++share.index)
+      of_ranks.push_back(tiles_of(columns, share));
+    const auto stride = static_cast<std::size_t>(columns) * sizeof(double);
+    for (std::size_t number = 0; number < of_ranks[0].size(); ++number) {
+      std::vector<OwnedRows> parts;
+      std::vector<TileCorners> theirs;
+      for (int rank = 0; rank < context_.ranks.size(); ++rank) {
+        const auto& tiles = of_ranks[static_cast<std::size_t>(rank)];
+        if (number >= tiles.size()) continue;
+        const TileCorners& tile = tiles[number];
+        double* const first = statistics.hessian.data() + tile.top * columns + tile.left;
+        parts.push_back({rank, reinterpret_cast<std::byte*>(first), tile.bottom - tile.top,
+                         static_cast<std::size_t>(tile.right - tile.left) * sizeof(double),
+                         stride});
+        if (rank != context_.ranks.rank()) theirs.push_back(tile);
+      }
+      gather_owned(context_.ranks, parts, "X^T X of " + context_.block);
+      for (const TileCorners& tile : theirs) mirror(tile, columns, statistics.hessian);
+    }
+  }
+
+  const PassContext& context_;
+  const std::vector<LinearSite>& sites_;
+  const Pass& pass_;
+  StatisticsWanted wanted_;
+  std::int64_t window_ = 0, tokens_ = 0;              // current window, tokens per window
+  std::map<std::size_t, InputStatistics> of_window_;  // with several ranks: of this rank's window
+  std::map<std::size_t, std::vector<float>> seen_;    // [ranks][tokens][K] in each rank's window
+  std::map<std::size_t, std::vector<float>> routed_;  // expert rows of this rank's window
+  std::map<std::size_t, InputStatistics> halves_;     // absmax and square_sum of the first half
+  PassResult result_;
+};
+
+}  // namespace
+
+// A rank runs every N-th window, the same windows in all passes, because it stores their states.
+PassResult run_pass(const PassContext& context, const Pass& pass) {
+  Collector collector(context, pass);
+  HiddenStates& hidden = context.hidden;
+  std::vector<float> states(static_cast<std::size_t>(hidden.numbers()));  // [length][W]
+  for (std::int64_t first = 0; first < hidden.windows(); first += context.ranks.size()) {
+    const std::int64_t window = first + context.ranks.rank();
+    collector.start_window(window, context.run.tokens_of(states.size()));
+    if (window < hidden.windows()) {
+      hidden.read(window, states);
+      if (pass.mixer != Extent::none) context.run.run(Sublayer::mixer, states, &collector);
+      if (pass.mlp != Extent::none) context.run.run(Sublayer::mlp, states, &collector);
+      if (pass.keep) hidden.write(window, states);
+    }
+    collector.share_windows(first);
+    for (int done = 0; done < context.ranks.size() && first + done < hidden.windows(); ++done) {
+      context.on_window();
+    }
+  }
+  return collector.finish();
+}
+
+namespace {
+
+// Bytes per element of X^T X: for methods that solve with it (the factor's triangle in double, and
+// derived data), and for computing losses. The constants after these are bytes per weight of the
+// current linear: f32 copies, codes, planes, and buffers for the losses.
+constexpr std::uint64_t kBytesPerSolved = 4 + 8;
+constexpr std::uint64_t kBytesPerWeighed = sizeof(float);
+constexpr std::uint64_t kBytesPerWeight = 4 * sizeof(float);
+// Bytes of tables, stacks, file buffers, and the program itself.
+constexpr std::uint64_t kFixedBytes = 40 << 20;
+
+std::uint64_t statistics_bytes(std::int64_t columns, std::int64_t samples, bool hessian) {
+  const auto k = static_cast<std::uint64_t>(columns);
+  return k * (2 * sizeof(float) + 3 * sizeof(double)) + sizeof(InputStatistics) +
+         k * static_cast<std::uint64_t>(samples) * sizeof(float) +
+         (hessian ? k * k * sizeof(double) : 0);
+}
+
+// The first layer of each kind. Layers that differ only in their window need the same memory.
+std::vector<std::int64_t> layers_of_each_kind(const ModelConfig& config) {
+  std::vector<LayerConfig> kinds;
+  std::vector<std::int64_t> layers;
+  for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
+    LayerConfig kind = config.layer(layer);
+    if (AttentionConfig* attention = kind.attention()) attention->window = 0;
+    if (std::ranges::find(kinds, kind) != kinds.end()) continue;
+    kinds.push_back(kind);
+    layers.push_back(layer);
+  }
+  return layers;
+}
+
+CalibrationMemory plan_layer(const ModelConfig& config, std::int64_t layer,
+                             const CalibrationShape& shape, const Layout& layout) {
+  std::uint64_t numbers = 0, largest = 0;  // numbers in the layer's tensors, in the largest linear
+  for (const TensorSpec& spec : layer_tensors(config, layer)) {
+    std::uint64_t of_tensor = 1;
+    for (const std::int64_t size : spec.shape) of_tensor *= static_cast<std::uint64_t>(size);
+    numbers += of_tensor;
+    if (is_block_linear(spec.role)) largest = std::max(largest, of_tensor);
+  }
+  std::int64_t widest = 0;
+  std::uint64_t all = 0, one = 0;  // total of all sites, and the largest stage
+  const std::vector<LinearSite> sites = linear_sites(config, layer);
+  for (const std::vector<std::size_t>& stage : stages_of(sites)) {
+    std::uint64_t of_stage = 0;
+    for (const std::size_t at : stage) {
+      const LinearSite& site = sites[at];
+      widest = std::max(widest, site.inputs);
+      all += statistics_bytes(site.inputs, shape.sample_tokens, shape.hessian_together);
+      of_stage += statistics_bytes(site.inputs, shape.sample_tokens, shape.hessian_of_one);
+    }
+    one = std::max(one, of_stage);
+  }
+  CalibrationMemory memory;
+  memory.block = numbers * sizeof(float);
+  memory.statistics = shape.together ? std::max(all, one) : one;
+  const auto k = static_cast<std::uint64_t>(widest);
+  const std::uint64_t of_hessian = shape.hessian_of_one     ? kBytesPerSolved
+                                   : shape.hessian_together ? kBytesPerWeighed
+                                                            : 0;
+  memory.method = largest * kBytesPerWeight + kFixedBytes + k * k * of_hessian;
+  if (!shape.hidden) return memory;
+  const auto window = static_cast<std::uint64_t>(shape.length * config.width) * sizeof(float);
+  const auto input = static_cast<std::uint64_t>(shape.length * widest) * sizeof(float);
+  // X^T X is computed from a packed copy of the input, which needs memory too.
+  const bool hessian = shape.hessian_of_one || shape.hessian_together;
+  memory.forward =
+      BlockRun::bytes(config, layer, layout, shape.length) + window + (hessian ? 2 * input : input);
+  memory.hidden = window * static_cast<std::uint64_t>(shape.windows);
+  return memory;
+}
+
+}  // namespace
+
+CalibrationMemory plan_calibration(const ModelConfig& config, const CalibrationShape& shape,
+                                   const Layout& layout, std::uint64_t limit) {
+  CalibrationMemory memory;
+  for (const std::int64_t layer : layers_of_each_kind(config)) {
+    const CalibrationMemory one = plan_layer(config, layer, shape, layout);
+    memory.block = std::max(memory.block, one.block);
+    memory.forward = std::max(memory.forward, one.forward);
+    memory.statistics = std::max(memory.statistics, one.statistics);
+    memory.method = std::max(memory.method, one.method);
+    memory.hidden = std::max(memory.hidden, one.hidden);
+  }
+  if (limit > 0 && memory.total() > limit) std::swap(memory.hidden, memory.hidden_on_disk);
+  require(limit == 0 || memory.total() <= limit, ErrorKind::no_memory, Setting{"max_ram"}, " ",
+          human_bytes(limit), ": calibration needs ", describe(memory),
+          "; raise it, take a smaller ", Setting{"length"}, ", or another method");
+  return memory;
+}
+
+std::string describe(const CalibrationMemory& memory) {
+  std::string text = human_bytes(memory.total()) + " (block " + human_bytes(memory.block) +
+                     ", forward " + human_bytes(memory.forward) + ", statistics " +
+                     human_bytes(memory.statistics) + ", method " + human_bytes(memory.method);
+  if (memory.hidden > 0) text += ", hidden states " + human_bytes(memory.hidden);
+  text += ")";
+  if (memory.hidden_on_disk > 0) {
+    text += " and hidden states of " + human_bytes(memory.hidden_on_disk) + " on disk";
+  }
+  return text;
+}
+
+}  // namespace leq
