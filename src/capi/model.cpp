@@ -5,7 +5,7 @@
 #include "base/version.h"
 #include "capi/internal.h"
 #include "convert/gguf_import.h"
-#include "engine/speculator.h"
+#include "engine/speculation.h"
 #include "format/gguf_source.h"
 #include "format/loaded_file.h"
 #include "model/model_report.h"

@@ -7,7 +7,7 @@
 
 #include "backend/checks.h"
 #include "base/error.h"
-#include "engine/engine_active.h"
+#include "engine/engine.h"
 
 namespace leq {
 
@@ -116,7 +116,7 @@ void Engine::show_hidden(const Active& active, const Feed& part, std::int64_t fi
   if (!speculator_.reads_hidden()) return;
   const std::int64_t width = session_.transformer().config().width;
   const std::int64_t before = committed_length(active) - part.drafts - part.tokens;
-  speculator_.record_hidden(
+  speculator_.draft_model()->record_hidden(
       active.sequence, before,
       std::span(hidden_).subspan(static_cast<std::size_t>(first * width),
                                  static_cast<std::size_t>((part.tokens + right) * width)));

@@ -46,8 +46,8 @@ struct EngineThread::Writing {
 };
 
 EngineThread::EngineThread(Session& session, const Tokenizer& tokenizer,
-                           const EngineOptions& options, std::size_t most_requests)
-    : most_requests_(most_requests),
+                           const EngineOptions& options, std::size_t max_requests)
+    : max_requests_(max_requests),
       context_(session.transformer().limits().context),
       session_(&session),
       slot_texts_(static_cast<std::size_t>(session.limits().sequences)) {
@@ -193,12 +193,12 @@ std::vector<RequestId> EngineThread::start(Engine& engine, EngineCall& call) {
     return draining_;
   }();
   const std::size_t wanted = call.requests.size();
-  if (draining || writing_.size() + wanted > most_requests_) {
+  if (draining || writing_.size() + wanted > max_requests_) {
     ++totals_.refused;
     if (draining) throw Busy("the server is shutting down", true);
     throw Busy(std::to_string(writing_.size()) + " replies are being written or waited for, and " +
                    std::to_string(wanted) + " more do not fit in the queue of " +
-                   std::to_string(most_requests_) + "; try again later",
+                   std::to_string(max_requests_) + "; try again later",
                false);
   }
   std::vector<RequestId> ids;

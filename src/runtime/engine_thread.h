@@ -20,7 +20,6 @@
 
 #include "base/stopwatch.h"
 #include "engine/engine.h"
-#include "engine/request.h"
 
 namespace leq {
 
@@ -111,9 +110,9 @@ class Busy : public Error {
 
 class EngineThread {
  public:
-  // All references must outlive it. `most_requests`: the limit of running and queued replies.
+  // All references must outlive it. `max_requests`: the limit of running and queued replies.
   EngineThread(Session& session, const Tokenizer& tokenizer, const EngineOptions& options,
-               std::size_t most_requests);
+               std::size_t max_requests);
   // Ends running requests as interrupted.
   ~EngineThread();
 
@@ -156,7 +155,7 @@ class EngineThread {
   void publish(const Engine& engine);
   void send();
 
-  std::size_t most_requests_;
+  std::size_t max_requests_;
   std::int64_t context_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "engine/request.h"
+#include "engine/engine.h"
 #include "server/generation_call.h"
 
 namespace leq {

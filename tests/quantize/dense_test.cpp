@@ -10,7 +10,7 @@
 #include "base/random.h"
 #include "quantize/linear_algebra/matrix.h"
 #include "quantize/random_values.h"
-#include "ranks/thread_ranks.h"
+#include "ranks/communicator.h"
 
 namespace leq {
 namespace {

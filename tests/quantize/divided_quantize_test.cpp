@@ -13,7 +13,7 @@
 #include "convert/quantize_checkpoint.h"
 #include "errors.h"
 #include "quantize/pipeline/divided_tensors.h"
-#include "ranks/thread_ranks.h"
+#include "ranks/communicator.h"
 #include "reference/random_checkpoint.h"
 #include "temporary_folder.h"
 
