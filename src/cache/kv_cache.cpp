@@ -85,7 +85,8 @@ KvPages::KvPages(DeviceMemory& memory, const Layout& layout, const KvShape& shap
 }
 
 KvLayer KvPages::layer(std::int64_t layer, std::span<const std::int32_t> copies) const {
-  const Side &keys = sides_[static_cast<std::size_t>(2 * layer)], &values = *(&keys + 1);
+  const auto first = static_cast<std::size_t>(2 * layer);
+  const Side &keys = sides_[first], &values = sides_[first + 1];
   KvLayer view = {keys.type,          values.type,     page_at(keys, 0),
                   page_at(values, 0), keys.page_bytes, values.page_bytes};
   view.residual = residual_;
@@ -209,19 +210,17 @@ void KvCache::grow(std::int32_t sequence, std::int64_t count, std::int64_t copie
   }
 }
 
-// The first page whose f16 copy a sequence keeps, apart from the sinks' page.
-std::int64_t KvCache::oldest_kept(const Sequence& sequence) const {
-  return std::max<std::int64_t>(0, sequence.committed - kept_positions(pages_.residual())) /
-         kPageTokens;
-}
-
 // For each page, whether its f16 copy must be kept for some sequence.
 std::vector<bool> KvCache::pages_in_use() const {
   std::vector<bool> used(static_cast<std::size_t>(page_count()), false);
   for (const Sequence& sequence : sequences_) {
+    // The first page whose f16 copy the sequence keeps, apart from the sinks' page.
+    const std::int64_t oldest =
+        std::max<std::int64_t>(0, sequence.committed - kept_positions(pages_.residual())) /
+        kPageTokens;
     for (std::size_t i = 0; i < sequence.pages.size(); ++i) {
       if (sequence.pages[i] == kNoPage) continue;
-      const bool kept = std::cmp_greater_equal(i, oldest_kept(sequence));
+      const bool kept = std::cmp_greater_equal(i, oldest);
       const bool first = i == 0 && pages_.residual().sinks > 0;
       if (kept || first) used[static_cast<std::size_t>(sequence.pages[i])] = true;
     }

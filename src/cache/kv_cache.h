@@ -299,7 +299,6 @@ class KvCache {
   std::int64_t first_held(std::int64_t length) const;
   void release_passed(Sequence& sequence);
   void commit_blocks(Sequence& sequence);
-  std::int64_t oldest_kept(const Sequence& sequence) const;
   std::vector<bool> pages_in_use() const;
   void give_copy(std::int32_t page);
   bool codes_reach(std::span<const std::int32_t> pages, std::int64_t length) const;

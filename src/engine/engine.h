@@ -301,7 +301,6 @@ class Engine {
   void fail(const std::vector<Feed>& parts, const Error& error);
   void draw(const std::vector<Feed>& parts, const Rows& logits);
   void fetch_logits(const std::vector<Feed>& parts, const Rows& logits);
-  void report_logits(const Active& active, std::span<const Token> taken, std::int64_t first_row);
   void take(Active& active, const Feed& part, std::span<const Token> drawn, const Rows& logits,
             std::int64_t first_row, std::int64_t first_in_batch = 0);
   void count_prompt(Active& active, const Feed& part, std::int64_t fed);

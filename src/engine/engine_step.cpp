@@ -122,15 +122,6 @@ void Engine::show_hidden(const Active& active, const Feed& part, std::int64_t fi
                                  static_cast<std::size_t>((part.tokens + right) * width)));
 }
 
-// Row i of the part's logits is the row from which taken[i] was drawn.
-void Engine::report_logits(const Active& active, std::span<const Token> taken,
-                           std::int64_t first_row) {
-  if (!active.request.on_logits) return;
-  const auto first = static_cast<std::size_t>(first_row) * vocabulary_;
-  active.request.on_logits(taken,
-                           std::span(raw_logits_).subspan(first, taken.size() * vocabulary_));
-}
-
 // Reports prompt progress. `fed`: cached positions whose tokens were known before the step.
 void Engine::count_prompt(Active& active, const Feed& part, std::int64_t fed) {
   const std::int64_t in_prompt = std::ssize(active.request.prompt);
@@ -206,7 +197,11 @@ void Engine::take(Active& active, const Feed& part, std::span<const Token> drawn
     (void)session_.state().restore(active.sequence, std::min(fed + right, active.known()));
   }
   if (const auto taken = active.reply.tokens().subspan(before); !taken.empty()) {
-    report_logits(active, taken, first_row);
+    if (active.request.on_logits) {  // row i is the row from which taken[i] was drawn
+      const auto first = static_cast<std::size_t>(first_row) * vocabulary_;
+      active.request.on_logits(taken,
+                               std::span(raw_logits_).subspan(first, taken.size() * vocabulary_));
+    }
     active.request.on_tokens(taken);
   }
   if (!text.empty()) active.request.on_text(text);

@@ -151,7 +151,6 @@ class EngineThread {
   EngineRequest connected(EngineRequest request, const EngineCall& call, std::size_t index,
                           const std::shared_ptr<Writing>& writing);
   void count_tokens(Writing& writing, std::int64_t tokens);
-  void keep_text(const Writing& writing, const EngineReply& reply);
   void publish(const Engine& engine);
   void send();
 

@@ -76,20 +76,17 @@ MemoryPlan plan_of(const Model& model, const RunLimits& limits, const Layout& la
   return MemoryPlanner(model, layout).plan(limits);
 }
 
-// Memory of a draft model next to a model with these limits; null: the model's own MTP head.
-std::uint64_t bytes_of_draft(const Model& model, const Model* draft, const RunLimits& limits,
-                             const Layout& layout) {
-  if (draft == nullptr) return plan_mtp(model, limits, layout).total();
-  return plan_of(*draft, draft_limits(limits, draft->config()), layout).total();
-}
-
 // Like fit_limits, but includes memory for the draft model, which runs only on rank 0.
 FittedLimits fit_both(const RunLimits& wanted, const Model& model, const Model* draft,
                       Backend& backend, const RankPlace& place) {
   const RunLimits whole = resolve_limits(wanted, model.config());
   std::optional<DeviceMemoryInfo> memory = backend.memory().info();
   if (!memory) return {whole, ""};
-  const std::uint64_t taken = bytes_of_draft(model, draft, whole, backend.layout());
+  const MemoryPlan own =
+      draft == nullptr  // the model's own MTP head
+          ? plan_mtp(model, whole, backend.layout())
+          : plan_of(*draft, draft_limits(whole, draft->config()), backend.layout());
+  const std::uint64_t taken = own.total();
   memory->bytes -= std::min(memory->bytes, taken);
   try {
     return MemoryPlanner(model, backend.layout(), place).fit(wanted, *memory, backend.name());
