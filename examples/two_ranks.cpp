@@ -31,7 +31,7 @@ int main(int argc, char** argv) {
     const leq::Tokenizer& tokenizer = model.tokenizer();
     const auto prompt = tokenizer.encode(argv[2], {.add_bos = tokenizer.add_bos()});
     leq::Generator generator(session, tokenizer, {.sampling = {.temperature = 0.0f}});
-    leq::ReplyRequest request{.prompt = prompt};
+    leq::EngineRequest request{.prompt = prompt};
     request.stop.end_tokens = model.end_tokens();
     request.stop.max_tokens = 64;
     request.on_text = [](std::string_view text) { std::cout << text << std::flush; };

@@ -6,11 +6,119 @@
 #include "base/error.h"
 
 namespace leq {
-KvCache::KvCache(DeviceMemory& memory, const Layout& layout, const KvShape& shape)
+namespace {
+
+// Number of pages that a sequence holds when its length is well beyond the window.
+std::int64_t window_pages(const KvShape& shape) {
+  return pages_for(shape.window + KvPages::kRewind) + 1;
+}
+
+// Number of positions that a sequence may still read or be truncated to.
+std::int64_t kept_positions(const KvResidual& residual) {
+  return residual.recent + residual.block + KvPages::kRewind;
+}
+
+// Number of pages. Every sequence may have a partial page of its own. With windows fewer are
+// needed; the number includes the copy of a shared page before that page is released.
+std::int64_t pages_of(const KvShape& shape) {
+  const std::int64_t whole = pages_for(shape.positions) + shape.sequences - 1;
+  if (shape.window == 0) return whole;
+  return std::min(whole,
+                  shape.sequences * (window_pages(shape) + 2) + pages_for(shape.batch_tokens));
+}
+
+KvResidual residual_of(const KvShape& shape) {
+  const KvResidual residual =
+      shape.residual.value_or(kv_residual(shape.key_type, shape.value_type));
+  ensure(!residual.copies() || (residual.sinks >= 0 && residual.sinks <= kPageTokens &&
+                                residual.recent >= 0 && kPageTokens % residual.block == 0),
+         "KV cache: residual of ", residual.sinks, " sinks, ", residual.recent,
+         " newest positions, blocks of ", residual.block);
+  return residual;
+}
+
+// Number of f16 copies that all sequences need while one step appends.
+std::int64_t copies_of(const KvShape& shape, const KvResidual& residual) {
+  if (!residual.copies()) return 0;
+  const std::int64_t of_sequence =
+      pages_for(kept_positions(residual)) + (residual.sinks > 0 ? 3 : 2);
+  const std::int64_t all = of_sequence * shape.sequences + pages_for(shape.batch_tokens);
+  return std::min(all, pages_of(shape));
+}
+
+}  // namespace
+
+KvType KvShape::type(std::int64_t layer, KvPart part) const {
+  const std::vector<KvType>& own = part == KvPart::keys ? layer_key_types : layer_value_types;
+  if (own.empty()) return part == KvPart::keys ? key_type : value_type;
+  return own.at(static_cast<std::size_t>(layer));
+}
+
+KvPages::KvPages(DeviceMemory& memory, const Layout& layout, const KvShape& shape)
     : memory_(memory),
       layout_(layout),
       shape_(shape),
-      pages_(memory, layout, shape),
+      residual_(residual_of(shape)),
+      count_(pages_of(shape)),
+      copy_count_(copies_of(shape, residual_)) {
+  if (residual_.copies()) {
+    copy_page_bytes_ = layout.page_bytes(KvPart::keys, KvType::f16, shape.kv_heads, shape.head_dim);
+  }
+  std::size_t ends[2] = {}, copies_end = 0;
+  for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
+    for (const KvPart part : {KvPart::keys, KvPart::values}) {
+      Side& side = sides_.emplace_back();
+      side.part = part;
+      side.type = shape.type(layer, part);
+      side.page_bytes = layout.page_bytes(part, side.type, shape.kv_heads, shape.head_dim);
+      std::size_t& end = ends[part == KvPart::keys ? 0 : 1];
+      side.pages_at = end;
+      end += static_cast<std::size_t>(count_) * side.page_bytes;
+      side.copied = kv_scheme(side.type).blocked();
+      side.copies_at = copies_end;
+      if (side.copied) copies_end += static_cast<std::size_t>(copy_count_) * copy_page_bytes_;
+    }
+  }
+  keys_ = Buffer(memory, ends[0]);
+  values_ = Buffer(memory, ends[1]);
+  if (copies_end > 0) copied_ = Buffer(memory, copies_end);
+}
+
+KvLayer KvPages::layer(std::int64_t layer, std::span<const std::int32_t> copies) const {
+  const auto first = static_cast<std::size_t>(2 * layer);
+  const Side &keys = sides_[first], &values = sides_[first + 1];
+  KvLayer view = {keys.type,          values.type,     page_at(keys, 0),
+                  page_at(values, 0), keys.page_bytes, values.page_bytes};
+  view.residual = residual_;
+  if (keys.copied) view.key_copies = copy_at(keys, 0);
+  if (values.copied) view.value_copies = copy_at(values, 0);
+  view.copy_page_bytes = copy_page_bytes_;
+  view.copies = copies;
+  return view;
+}
+
+std::byte* KvPages::page_at(const Side& side, std::int32_t page) const {
+  const Buffer& all = side.part == KvPart::keys ? keys_ : values_;
+  return all.data() + side.pages_at + static_cast<std::size_t>(page) * side.page_bytes;
+}
+
+std::byte* KvPages::copy_at(const Side& side, std::int32_t copy) const {
+  return copied_.data() + side.copies_at + static_cast<std::size_t>(copy) * copy_page_bytes_;
+}
+
+void KvPages::copy(const PageCopy& what) {
+  const bool is_page = what.of == PageCopy::Of::page;
+  for (const Side& side : sides_) {
+    if (is_page && side.page_bytes > 0) {  // a rank without heads has no memory
+      memory_.copy(page_at(side, what.to), page_at(side, what.from), side.page_bytes);
+    } else if (!is_page && side.copied) {
+      memory_.copy(copy_at(side, what.to), copy_at(side, what.from), copy_page_bytes_);
+    }
+  }
+}
+
+KvCache::KvCache(DeviceMemory& memory, const Layout& layout, const KvShape& shape)
+    : pages_(memory, layout, shape),
       copies_(pages_.count(), pages_.copy_count()),
       sequences_(static_cast<std::size_t>(shape.sequences)),
       references_(static_cast<std::size_t>(page_count()), 0),
@@ -25,8 +133,8 @@ KvCache::Sequence& KvCache::at(std::int32_t sequence) {
 }
 
 const KvCache::Sequence& KvCache::at(std::int32_t sequence) const {
-  ensure(sequence >= 0 && sequence < shape_.sequences, "KV cache: sequence ", sequence,
-         ", there are ", shape_.sequences);
+  ensure(sequence >= 0 && sequence < shape().sequences, "KV cache: sequence ", sequence,
+         ", there are ", shape().sequences);
   return sequences_[static_cast<std::size_t>(sequence)];
 }
 
@@ -42,18 +150,18 @@ bool KvCache::shares_last_page(std::int32_t sequence) const {
 }
 
 std::int64_t KvCache::first_visible(std::int64_t position) const {
-  if (shape_.window == 0) return 0;
-  return std::max<std::int64_t>(0, position + 1 - shape_.window) / kPageTokens;
+  if (shape().window == 0) return 0;
+  return std::max<std::int64_t>(0, position + 1 - shape().window) / kPageTokens;
 }
 
 std::int64_t KvCache::first_held(std::int64_t length) const {
   return first_visible(std::max<std::int64_t>(0, length - kRewind));
 }
 
-std::int64_t KvCache::most_pages(std::int64_t positions) const {
+std::int64_t KvCache::max_pages(std::int64_t positions) const {
   const std::int64_t whole = pages_for(positions);
-  if (shape_.window == 0) return whole;
-  return std::min(whole, window_pages(shape_) + 1 + pages_for(shape_.batch_tokens));
+  if (shape().window == 0) return whole;
+  return std::min(whole, window_pages(shape()) + 1 + pages_for(shape().batch_tokens));
 }
 
 std::int64_t KvCache::pages_to_append(std::int32_t sequence, std::int64_t count) const {
@@ -102,19 +210,17 @@ void KvCache::grow(std::int32_t sequence, std::int64_t count, std::int64_t copie
   }
 }
 
-// The first page whose f16 copy a sequence keeps, apart from the sinks' page.
-std::int64_t KvCache::oldest_kept(const Sequence& sequence) const {
-  return std::max<std::int64_t>(0, sequence.committed - kept_positions(pages_.residual())) /
-         kPageTokens;
-}
-
 // For each page, whether its f16 copy must be kept for some sequence.
 std::vector<bool> KvCache::pages_in_use() const {
   std::vector<bool> used(static_cast<std::size_t>(page_count()), false);
   for (const Sequence& sequence : sequences_) {
+    // The first page whose f16 copy the sequence keeps, apart from the sinks' page.
+    const std::int64_t oldest =
+        std::max<std::int64_t>(0, sequence.committed - kept_positions(pages_.residual())) /
+        kPageTokens;
     for (std::size_t i = 0; i < sequence.pages.size(); ++i) {
       if (sequence.pages[i] == kNoPage) continue;
-      const bool kept = std::cmp_greater_equal(i, oldest_kept(sequence));
+      const bool kept = std::cmp_greater_equal(i, oldest);
       const bool first = i == 0 && pages_.residual().sinks > 0;
       if (kept || first) used[static_cast<std::size_t>(sequence.pages[i])] = true;
     }
@@ -304,16 +410,19 @@ void KvCache::release(std::int32_t page) {
   free_.push_back(page);
 }
 
+void KvCache::copy(const PageCopy& what) {
+  pages_.copy(what);
+  if (leading_) leading_->send(what);
+}
+
 void KvCache::copy_page(std::int32_t from, std::int32_t to) {
-  pages_.copy_page(from, to);
-  if (leading_) leading_->send(PageCopy{PageCopy::Of::page, from, to});
+  copy({PageCopy::Of::page, from, to});
   quantized_[static_cast<std::size_t>(to)] = quantized_[static_cast<std::size_t>(from)];
 }
 
 // Copies the f16 copy of one page to that of another; both pages must have one.
 void KvCache::copy_copies(std::int32_t from, std::int32_t to) {
-  pages_.copy_copy(copies_.of(from), copies_.of(to));
-  if (leading_) leading_->send(PageCopy{PageCopy::Of::f16_copy, copies_.of(from), copies_.of(to)});
+  copy({PageCopy::Of::f16_copy, copies_.of(from), copies_.of(to)});
 }
 
 }  // namespace leq

@@ -1,5 +1,7 @@
-// Assigns f16 copies to pages of the KV cache that have codes. Copies are slots of a small pool and
-// are evicted from pages, least recently used first.
+// The KV cache: keys and values in pages of 64 positions, which all layers of a sequence share.
+// KvPages is the memory of one rank; KvCache assigns its pages to sequences. If ranks share a
+// model, each rank has pages for its own KV heads, with the same page numbers as the leader's
+// cache.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +12,124 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "backend/layout.h"
 #include "backend/memory.h"
-#include "cache/kv_pages.h"
-#include "cache/kv_saved.h"
+#include "base/slice.h"
+#include "ranks/communicator.h"
 
 namespace leq {
 
+struct KvShape {
+  std::int64_t layers = 0;
+  int kv_heads = 0;
+  int head_dim = 0;
+  KvType key_type = kUsualKv;
+  KvType value_type = kUsualKv;
+  std::int64_t positions = 0;  // total of all sequences
+  int sequences = 1;
+  std::optional<KvResidual> residual = {};  // nullopt: the default of the types
+  std::int64_t batch_tokens = 512;          // most positions that one step appends
+  // [layers]; empty: key_type and value_type in all layers
+  std::vector<KvType> layer_key_types = {}, layer_value_types = {};
+  std::uint32_t key_centre_check = 0;  // checksum of the key centres, for saved sequences
+  std::int64_t window = 0;             // number of newest positions that a query sees; 0: all
+
+  KvType type(std::int64_t layer, KvPart part) const;
+};
+
+// A copy of a page between steps, which all ranks that share a model repeat.
+struct PageCopy {
+  enum class Of : std::uint8_t { page, f16_copy } of = Of::page;
+  std::int32_t from = 0, to = 0;
+};
+// The pages and f16 copies that are saved or loaded.
+struct SequenceTransfer {
+  enum class Kind : std::uint8_t { save, load } kind = Kind::save;
+  std::vector<std::int32_t> pages, copies;
+};
+using KvCommand = std::variant<PageCopy, SequenceTransfer>;
+
+// The division of a model's KV heads among ranks.
+struct KvRanks {
+  Communicator& ranks;
+  std::vector<Slice> heads;  // [ranks] heads of each rank; ranks may overlap
+};
+
+class KvPages {
+ public:
+  // Allocates all memory at once. `memory` and its `layout` must outlive the pages.
+  KvPages(DeviceMemory& memory, const Layout& layout, const KvShape& shape);
+
+  const KvShape& shape() const { return shape_; }  // of this rank
+  const KvResidual& residual() const { return residual_; }
+  std::int64_t count() const { return count_; }
+  std::int64_t copy_count() const { return copy_count_; }
+  std::string_view layout_name() const { return layout_.kv_layout(); }
+
+  // `copies`: [pages] the f16 copy of each page, -1 for none; the view refers to this table.
+  KvLayer layer(std::int64_t layer, std::span<const std::int32_t> copies) const;
+  // Copies a page, or the f16 copy of a page, in all layers.
+  void copy(const PageCopy& what);
+
+  // Pages and copies as bytes, as the device stores them: for each layer, keys and then values, for
+  // each rank: the pages, then the copies. save() and load() are collective calls of `ranks`; only
+  // the leader has the bytes, and a single rank exchanges nothing.
+  std::uint64_t saved_bytes(const SequenceTransfer& what, const KvRanks& ranks) const;
+  void save(const SequenceTransfer& what, const KvRanks& ranks, std::span<std::byte> out) const;
+  void load(const SequenceTransfer& what, const KvRanks& ranks,
+            std::span<const std::byte> in) const;
+  // Offset in `in` of the first page or copy that has a number, scale or minimum that is not finite
+  // and would spread to every later token; the size of `in` if there is none.
+  std::size_t first_not_finite(const SequenceTransfer& what, const KvRanks& ranks,
+                               std::span<const std::byte> in) const;
+
+  // Number of positions by which a sequence may be truncated.
+  static constexpr std::int64_t kRewind = 512;
+
+ private:
+  // The keys or values of one layer.
+  struct Side {
+    KvPart part = KvPart::keys;
+    KvType type = kUsualKv;
+    std::size_t page_bytes = 0, pages_at = 0;
+    bool copied = false;
+    std::size_t copies_at = 0;
+  };
+  std::byte* page_at(const Side& side, std::int32_t page) const;
+  std::byte* copy_at(const Side& side, std::int32_t copy) const;
+  // [ranks] bytes of one page, or of one f16 copy, on each rank; and of all pages and copies.
+  std::vector<std::size_t> block_bytes(const Side& side, bool copy, const KvRanks& ranks) const;
+  std::vector<std::size_t> bytes_of_ranks(const Side& side, const SequenceTransfer& what,
+                                          const KvRanks& ranks) const;
+  // Calls visit(address, bytes) for each page, then for each copy, of this rank.
+  template <class Visit>
+  void each_block(const Side& side, const SequenceTransfer& what, Visit visit) const;
+
+  DeviceMemory& memory_;
+  const Layout& layout_;
+  KvShape shape_;
+  KvResidual residual_;
+  std::int64_t count_, copy_count_;
+  std::size_t copy_page_bytes_ = 0;
+  std::vector<Side> sides_;  // [layers][keys, values]
+  Buffer keys_;              // keys of each layer [pages][page bytes]
+  Buffer values_;
+  Buffer copied_;  // [sides with copies][copies][copy_page_bytes]
+};
+
+// The keys and values of all layers, for a step.
+struct KvLayers {
+  const KvPages& pages;
+  std::span<const std::int32_t> copies;
+
+  KvLayer operator[](std::int64_t layer) const { return pages.layer(layer, copies); }
+};
+
+// Assigns f16 copies to pages of the KV cache that have codes. Copies are slots of a small pool and
+// are evicted from pages, least recently used first.
 class KvCopies {
  public:
   KvCopies() = default;
@@ -73,6 +184,12 @@ class KvCopies {
   std::uint64_t clock_ = 0;
 };
 
+// Callbacks by which the leader makes the caches of other ranks follow.
+struct KvLeading {
+  KvRanks among;
+  std::function<void(const KvCommand&)> send;  // sends to other ranks before the next step
+};
+
 // The KV cache: pages of 64 positions, and for each sequence a page table that all layers share. It
 // owns all keys and values that attention reads.
 //
@@ -82,25 +199,18 @@ class KvCopies {
 //
 // If every layer has a sliding window, a sequence releases the pages that are more than kRewind
 // positions before all windows; kNoPage replaces them in the table.
-
-// Callbacks by which the leader makes the caches of other ranks follow.
-struct KvLeading {
-  KvRanks among;
-  std::function<void(const KvCommand&)> send;  // sends to other ranks before the next step
-};
-
 class KvCache {
  public:
-  // Allocates all memory at once. `memory` and its `layout` must outlive the cache.
+  // Arguments as of KvPages.
   KvCache(DeviceMemory& memory, const Layout& layout, const KvShape& shape);
 
-  const KvShape& shape() const { return shape_; }
+  const KvShape& shape() const { return pages_.shape(); }
 
   std::int64_t length(std::int32_t sequence) const;
   // Whether the last page is partial and shared; it is then copied before the sequence grows.
   bool shares_last_page(std::int32_t sequence) const;
   // Upper bound of the pages that a sequence of this length holds while a step appends to it.
-  std::int64_t most_pages(std::int64_t positions) const;
+  std::int64_t max_pages(std::int64_t positions) const;
   // Number of pages that a sequence holds after a prompt of this many positions.
   std::int64_t pages_to_begin(std::int64_t positions) const {
     return pages_for(positions) - first_held(positions);
@@ -176,6 +286,7 @@ class KvCache {
   Sequence& at(std::int32_t sequence);
   const Sequence& at(std::int32_t sequence) const;
   std::int32_t take_page();
+  void copy(const PageCopy& what);
   void copy_page(std::int32_t from, std::int32_t to);
   void copy_copies(std::int32_t from, std::int32_t to);
   // Allocates `count` more positions. New pages that end after position `copied_from` get f16
@@ -188,7 +299,6 @@ class KvCache {
   std::int64_t first_held(std::int64_t length) const;
   void release_passed(Sequence& sequence);
   void commit_blocks(Sequence& sequence);
-  std::int64_t oldest_kept(const Sequence& sequence) const;
   std::vector<bool> pages_in_use() const;
   void give_copy(std::int32_t page);
   bool codes_reach(std::span<const std::int32_t> pages, std::int64_t length) const;
@@ -196,17 +306,10 @@ class KvCache {
   std::int64_t saved_copies_from(std::int32_t sequence) const;
   SequenceTransfer transfer_of(std::int32_t sequence, SequenceTransfer::Kind kind,
                                std::int64_t copies_from) const;
-  void transfer(const SequenceTransfer& what,
-                const std::function<void(const KvTransfer&)>& work) const;
+  void transfer(const SequenceTransfer& what, const std::function<void()>& work) const;
+  KvRanks ranks() const;
   bool reaches(std::span<const std::int32_t> pages, std::int64_t length) const;
 
-  std::int32_t page_of(std::int32_t sequence, std::int64_t position) const {
-    return pages(sequence)[static_cast<std::size_t>(position / kPageTokens)];
-  }
-
-  DeviceMemory& memory_;
-  const Layout& layout_;
-  KvShape shape_;
   KvPages pages_;
   KvCopies copies_;
   std::optional<KvLeading> leading_;

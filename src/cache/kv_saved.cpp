@@ -1,5 +1,4 @@
-#include "cache/kv_saved.h"
-
+// The memory of a sequence as bytes: its pages and f16 copies of pages, as the device stores them.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -63,42 +62,10 @@ std::uint32_t layer_types_of(const KvShape& shape) {
 
 }  // namespace
 
-void gather_saved(Communicator& ranks, std::span<const std::size_t> bytes,
-                  std::span<const std::byte> own, std::span<std::byte> whole,
-                  std::string_view site) {
-  std::vector<ByteRange> parts;
-  for (const std::size_t size : bytes) {
-    const std::size_t first = parts.empty() ? 0 : parts.back().last;
-    parts.push_back({first, first + size});
-  }
-  std::byte* const all = ranks.leads() ? whole.data() : nullptr;
-  if (all != nullptr) std::ranges::copy(own, all);  // the leader is rank 0
-  const SharedRows rows = {1, parts, own.data(), 0, all, parts.back().last};
-  ranks.gather({&rows, 1}, Receivers::leader, site);
-}
-
-void scatter_saved(Communicator& ranks, std::span<const std::size_t> bytes,
-                   std::span<const std::byte> whole, std::span<std::byte> own,
-                   std::string_view site) {
-  std::vector<std::byte> all(whole.begin(), whole.end());
-  ranks.broadcast(all, site);
-  ensure(all.size() == sum(bytes), site, ": ", all.size(), " bytes, expected ", sum(bytes));
-  const std::size_t first = sum(bytes.first(static_cast<std::size_t>(ranks.rank())));
-  if (!own.empty()) std::memcpy(own.data(), all.data() + first, own.size());
-}
-
-template <class Visit>
-void KvTransfer::each_side(Visit visit) const {
-  for (std::int64_t layer = 0; layer < shape_.layers; ++layer) {
-    for (const KvPart part : {KvPart::keys, KvPart::values}) {
-      visit(Side{layer, part, shape_.type(layer, part), pages_.side(layer, part).copied});
-    }
-  }
-}
-
-std::vector<std::size_t> KvTransfer::block_bytes(const Side& side, bool copy) const {
+std::vector<std::size_t> KvPages::block_bytes(const Side& side, bool copy,
+                                              const KvRanks& ranks) const {
   std::vector<std::size_t> bytes;
-  for (const Slice& heads : ranks_.heads) {
+  for (const Slice& heads : ranks.heads) {
     const int own = static_cast<int>(heads.count());
     bytes.push_back(copy ? layout_.page_bytes(KvPart::keys, KvType::f16, own, shape_.head_dim)
                          : layout_.page_bytes(side.part, side.type, own, shape_.head_dim));
@@ -106,10 +73,10 @@ std::vector<std::size_t> KvTransfer::block_bytes(const Side& side, bool copy) co
   return bytes;
 }
 
-std::vector<std::size_t> KvTransfer::bytes_of_ranks(const Side& side,
-                                                    const SequenceTransfer& what) const {
-  std::vector<std::size_t> bytes = block_bytes(side, false);
-  const std::vector<std::size_t> of_copies = block_bytes(side, true);
+std::vector<std::size_t> KvPages::bytes_of_ranks(const Side& side, const SequenceTransfer& what,
+                                                 const KvRanks& ranks) const {
+  std::vector<std::size_t> bytes = block_bytes(side, false, ranks);
+  const std::vector<std::size_t> of_copies = block_bytes(side, true, ranks);
   for (std::size_t rank = 0; rank < bytes.size(); ++rank) {
     bytes[rank] *= what.pages.size();
     if (side.copied) bytes[rank] += of_copies[rank] * what.copies.size();
@@ -118,100 +85,104 @@ std::vector<std::size_t> KvTransfer::bytes_of_ranks(const Side& side,
 }
 
 template <class Visit>
-void KvTransfer::each_block(const Side& side, const SequenceTransfer& what, Visit visit) const {
-  for (const std::int32_t page : what.pages) {
-    visit(pages_.page_at(side.layer, side.part, page),
-          pages_.side(side.layer, side.part).page_bytes);
-  }
+void KvPages::each_block(const Side& side, const SequenceTransfer& what, Visit visit) const {
+  if (side.page_bytes == 0) return;  // a rank without heads
+  for (const std::int32_t page : what.pages) visit(page_at(side, page), side.page_bytes);
   if (!side.copied) return;
-  for (const std::int32_t copy : what.copies) {
-    visit(pages_.copy_at(side.layer, side.part, copy), pages_.copy_page_bytes());
-  }
+  for (const std::int32_t copy : what.copies) visit(copy_at(side, copy), copy_page_bytes_);
 }
 
-std::uint64_t KvTransfer::bytes(const SequenceTransfer& what) const {
+std::uint64_t KvPages::saved_bytes(const SequenceTransfer& what, const KvRanks& ranks) const {
   std::uint64_t bytes = 0;
-  each_side([&](const Side& side) { bytes += sum(bytes_of_ranks(side, what)); });
+  for (const Side& side : sides_) bytes += sum(bytes_of_ranks(side, what, ranks));
   return bytes;
 }
 
-void KvTransfer::save(const SequenceTransfer& what, std::span<std::byte> out) const {
+void KvPages::save(const SequenceTransfer& what, const KvRanks& ranks,
+                   std::span<std::byte> out) const {
   std::vector<std::byte> own;
-  each_side([&](const Side& side) {
-    const std::vector<std::size_t> bytes = bytes_of_ranks(side, what);
-    own.resize(bytes[static_cast<std::size_t>(ranks_.ranks.rank())]);
-    std::span<std::byte> rest = own;
+  for (const Side& side : sides_) {
+    const std::vector<std::size_t> bytes = bytes_of_ranks(side, what, ranks);
+    const std::span<std::byte> all = out.first(ranks.ranks.leads() ? sum(bytes) : 0);
+    const bool alone = ranks.ranks.size() == 1;
+    own.resize(alone ? 0 : bytes[static_cast<std::size_t>(ranks.ranks.rank())]);
+    std::span<std::byte> rest = alone ? all : std::span(own);
     each_block(side, what, [&](const std::byte* from, std::size_t size) {
-      if (size > 0) memory_.read(from, rest.first(size));
+      memory_.read(from, rest.first(size));
       rest = rest.subspan(size);
     });
-    const std::size_t all = ranks_.ranks.leads() ? sum(bytes) : 0;
-    gather_saved(ranks_.ranks, bytes, own, out.first(all), kSite);
-    out = out.subspan(all);
-  });
+    if (!alone) gather_to_leader(ranks.ranks, bytes, own, all, kSite);
+    out = out.subspan(all.size());
+  }
 }
 
-void KvTransfer::load(const SequenceTransfer& what, std::span<const std::byte> in) const {
+void KvPages::load(const SequenceTransfer& what, const KvRanks& ranks,
+                   std::span<const std::byte> in) const {
   std::vector<std::byte> own;
-  each_side([&](const Side& side) {
-    const std::vector<std::size_t> bytes = bytes_of_ranks(side, what);
-    own.resize(bytes[static_cast<std::size_t>(ranks_.ranks.rank())]);
-    const std::size_t all = ranks_.ranks.leads() ? sum(bytes) : 0;
-    scatter_saved(ranks_.ranks, bytes, in.first(all), own, kSite);
-    in = in.subspan(all);
-    std::span<const std::byte> rest = own;
+  for (const Side& side : sides_) {
+    const std::vector<std::size_t> bytes = bytes_of_ranks(side, what, ranks);
+    const std::span<const std::byte> all = in.first(ranks.ranks.leads() ? sum(bytes) : 0);
+    std::span<const std::byte> rest = all;
+    if (ranks.ranks.size() > 1) {
+      own.resize(bytes[static_cast<std::size_t>(ranks.ranks.rank())]);
+      scatter_from_leader(ranks.ranks, bytes, all, own, kSite);
+      rest = own;
+    }
     each_block(side, what, [&](std::byte* to, std::size_t size) {
-      if (size > 0) memory_.write(to, rest.first(size));
+      memory_.write(to, rest.first(size));
       rest = rest.subspan(size);
     });
-  });
+    in = in.subspan(all.size());
+  }
 }
 
 // Every layout ends a page with the scales and minima of all heads, if the type has codes.
-std::size_t KvTransfer::first_not_finite(const SequenceTransfer& what,
-                                         std::span<const std::byte> in) const {
-  std::size_t at = 0, found = in.size();
-  each_side([&](const Side& side) {
-    const std::vector<std::size_t> of_page = block_bytes(side, false),
-                                   of_copy = block_bytes(side, true);
+std::size_t KvPages::first_not_finite(const SequenceTransfer& what, const KvRanks& ranks,
+                                      std::span<const std::byte> in) const {
+  std::size_t at = 0;
+  for (const Side& side : sides_) {
+    const std::vector<std::size_t> of_page = block_bytes(side, false, ranks),
+                                   of_copy = block_bytes(side, true, ranks);
     const KvScheme& scheme = kv_scheme(side.type);
     const std::size_t ends =
         2 * sizeof(std::uint16_t) * kv_scale_count(scheme, side.part, shape_.head_dim, kPageTokens);
     for (std::size_t rank = 0; rank < of_page.size(); ++rank) {
-      const auto heads = static_cast<std::size_t>(ranks_.heads[rank].count());
+      const auto heads = static_cast<std::size_t>(ranks.heads[rank].count());
       const std::size_t codes = scheme.coded() ? of_page[rank] - heads * ends : 0;
       for (std::size_t i = 0; i < what.pages.size(); ++i, at += of_page[rank]) {
         const auto numbers = in.subspan(at, of_page[rank]).subspan(codes);
-        if (!all_finite(numbers, !scheme.coded() && scheme.bits == 32)) found = std::min(found, at);
+        if (!all_finite(numbers, !scheme.coded() && scheme.bits == 32)) return at;
       }
       for (std::size_t i = 0; side.copied && i < what.copies.size(); ++i, at += of_copy[rank]) {
-        if (!all_finite(in.subspan(at, of_copy[rank]), false)) found = std::min(found, at);
+        if (!all_finite(in.subspan(at, of_copy[rank]), false)) return at;
       }
     }
-  });
-  return found;
+  }
+  return in.size();
+}
+
+KvRanks KvCache::ranks() const {
+  return leading_ ? leading_->among : KvRanks{one_rank(), {{0, shape().kv_heads}}};
 }
 
 std::string KvCache::form() const {
-  const KvRanks* const among = leading_ ? &leading_->among : nullptr;
+  const KvRanks among = ranks();
+  const KvShape& own = shape();
   const KvResidual& residual = pages_.residual();
   std::string heads;
-  if (among == nullptr) heads = std::to_string(shape_.kv_heads);
-  for (std::size_t i = 0; among != nullptr && i < among->heads.size(); ++i) {
-    heads += (i > 0 ? "+" : "") + std::to_string(among->heads[i].count());
+  for (const Slice& of_rank : among.heads) {
+    heads += (heads.empty() ? "" : "+") + std::to_string(of_rank.count());
   }
-  std::string text = std::string(layout_.kv_layout()) + ", " +
-                     std::to_string(among == nullptr ? 1 : among->heads.size()) + " ranks, keys " +
-                     std::string(kv_type_name(shape_.key_type)) + ", values " +
-                     std::string(kv_type_name(shape_.value_type)) + ", " +
-                     std::to_string(shape_.layers) + " layers of " + heads + " x " +
-                     std::to_string(shape_.head_dim);
+  std::string text = std::string(pages_.layout_name()) + ", " + std::to_string(among.heads.size()) +
+                     " ranks, keys " + std::string(kv_type_name(own.key_type)) + ", values " +
+                     std::string(kv_type_name(own.value_type)) + ", " + std::to_string(own.layers) +
+                     " layers of " + heads + " x " + std::to_string(own.head_dim);
   if (residual.copies()) {
     text += ", sinks " + std::to_string(residual.sinks) + ", newest " +
             std::to_string(residual.recent) + ", blocks of " + std::to_string(residual.block);
   }
-  if (shape_.window > 0) text += ", window " + std::to_string(shape_.window);
-  if (const std::uint32_t types = layer_types_of(shape_); types != 0) {
+  if (own.window > 0) text += ", window " + std::to_string(own.window);
+  if (const std::uint32_t types = layer_types_of(own); types != 0) {
     text += ", types of layers " + std::to_string(types);
   }
   return text;
@@ -248,13 +219,10 @@ SequenceTransfer KvCache::transfer_of(std::int32_t sequence, SequenceTransfer::K
 }
 
 // All ranks that share the heads take part. An error on one of them ends all of them.
-void KvCache::transfer(const SequenceTransfer& what,
-                       const std::function<void(const KvTransfer&)>& work) const {
-  const KvRanks alone = {one_rank(), {{0, shape_.kv_heads}}};
-  const KvTransfer side(pages_, memory_, layout_, shape_, leading_ ? leading_->among : alone);
-  if (!leading_) return work(side);
+void KvCache::transfer(const SequenceTransfer& what, const std::function<void()>& work) const {
+  if (!leading_) return work();
   leading_->send(what);
-  together(leading_->among.ranks, [&] { work(side); });
+  together(leading_->among.ranks, work);
 }
 
 std::vector<std::byte> KvCache::save(std::int32_t sequence) const {
@@ -262,11 +230,12 @@ std::vector<std::byte> KvCache::save(std::int32_t sequence) const {
   const SavedHeader header = {
       .form = hash_of(form()), .length = length(sequence), .copies_from = copies_from};
   const auto what = transfer_of(sequence, SequenceTransfer::Kind::save, copies_from);
-  std::vector<std::byte> bytes(sizeof header);
-  std::memcpy(bytes.data(), &header, sizeof header);
-  transfer(what, [&](const KvTransfer& side) {
-    bytes.resize(sizeof header + static_cast<std::size_t>(side.bytes(what)));
-    side.save(what, std::span(bytes).subspan(sizeof header));
+  std::vector<std::byte> bytes;
+  transfer(what, [&] {
+    const KvRanks among = ranks();
+    bytes.resize(sizeof header + static_cast<std::size_t>(pages_.saved_bytes(what, among)));
+    std::memcpy(bytes.data(), &header, sizeof header);
+    pages_.save(what, among, std::span(bytes).subspan(sizeof header));
   });
   return bytes;
 }
@@ -283,8 +252,8 @@ void KvCache::load(std::int32_t sequence, std::span<const std::byte> bytes,
   require(header.magic == SavedHeader().magic && header.form == hash_of(form()), source,
           ": not a sequence that was saved with the layout of this run: ", form());
   const std::int64_t length = header.length, copies_from = header.copies_from;
-  require(length >= 0 && length <= shape_.positions, source, ": ", length,
-          " positions, the context holds ", shape_.positions, "; raise ", Setting{"context"});
+  require(length >= 0 && length <= shape().positions, source, ": ", length,
+          " positions, the context holds ", shape().positions, "; raise ", Setting{"context"});
   const KvResidual& residual = pages_.residual();
   const std::int64_t open = residual.closed_for(length);
   const bool enough = residual.copies() ? copies_from <= open || open >= length : copies_from == 0;
@@ -300,18 +269,18 @@ void KvCache::load(std::int32_t sequence, std::span<const std::byte> bytes,
     const bool sinks = page == 0 && residual.sinks > 0;
     if (sinks || page * kPageTokens >= copies_from) what.copies.push_back(0);
   }
-  const KvRanks alone = {one_rank(), {{0, shape_.kv_heads}}};
-  const KvTransfer check(pages_, memory_, layout_, shape_, leading_ ? leading_->among : alone);
+  const KvRanks among = ranks();
   const auto numbers = bytes.subspan(sizeof header);
-  require(numbers.size() == check.bytes(what), source, ": expected ",
-          sizeof header + check.bytes(what), " bytes, found ", bytes.size());
-  const std::size_t bad = check.first_not_finite(what, numbers);
+  const std::uint64_t expected = pages_.saved_bytes(what, among);
+  require(numbers.size() == expected, source, ": expected ", sizeof header + expected,
+          " bytes, found ", bytes.size());
+  const std::size_t bad = pages_.first_not_finite(what, among, numbers);
   require(bad == numbers.size(), source, ": numbers that are not finite at offset ",
           sizeof header + bad, "; the file is damaged");
   clear(sequence);
   grow(sequence, length, copies_from, first);
   what = transfer_of(sequence, SequenceTransfer::Kind::load, copies_from);
-  transfer(what, [&](const KvTransfer& side) { side.load(what, numbers); });
+  transfer(what, [&] { pages_.load(what, among, numbers); });
   commit();
 }
 

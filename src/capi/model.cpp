@@ -5,11 +5,11 @@
 #include "base/file.h"
 #include "base/version.h"
 #include "capi/internal.h"
-#include "quantize/run/quantize.h"
-#include "engine/speculator.h"
+#include "engine/speculation.h"
 #include "format/gguf_source.h"
 #include "format/loaded_file.h"
 #include "model/model_report.h"
+#include "quantize/run/quantize.h"
 
 namespace leq::capi {
 namespace {

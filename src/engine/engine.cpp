@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <deque>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -12,10 +11,7 @@
 
 #include "base/error.h"
 #include "chat/reply.h"
-#include "engine/engine_active.h"
 #include "engine/prefix_cache.h"
-#include "engine/request.h"
-#include "grammar/matcher.h"
 
 namespace leq {
 
@@ -54,49 +50,31 @@ std::vector<TokenLogprobs> token_logprobs(std::span<const Token> tokens,
   return all;
 }
 
-// Creates the grammar matchers of an engine's requests. Requests with the same grammar share its
-// compiled tables, and the most recent grammars are kept for later requests.
-class GrammarCache {
- public:
-  // `tokenizer` must outlive the cache.
-  GrammarCache(const Tokenizer& tokenizer, std::size_t vocabulary)
-      : tokenizer_(tokenizer), vocabulary_(vocabulary) {}
-
-  // Returns null if the grammar is null; `shown` as in EngineRequest. Throws like GrammarMatcher.
-  std::shared_ptr<GrammarMatcher> matcher_of(const std::shared_ptr<const Grammar>& grammar,
-                                             std::span<const Token> shown);
-
- private:
-  const Tokenizer& tokenizer_;
-  std::size_t vocabulary_;
-  std::shared_ptr<const TokenTrie> tokens_;  // built when the first grammar is used
-  struct Known {
-    std::shared_ptr<const Grammar> grammar;
-    std::vector<ShownToken> shown;
-    std::shared_ptr<GrammarMatcher> matcher;
-  };
-  std::deque<Known> known_;
-};
-
 namespace {
 
-constexpr std::size_t kKept = 4;  // each entry may take some hundred megabytes
+constexpr std::size_t kMaxGrammars = 4;  // each may take some hundred megabytes
+
+// With act online, disables prefix reuse and speculation, because scales depend on earlier steps.
+EngineOptions usable(EngineOptions options, Session& session) {
+  if (session.transformer().online().empty()) return options;
+  options.reuse_prefixes = options.speculate = false;
+  return options;
+}
+
+// The most bytes of states inside a saved text; the state at its end is not counted.
+constexpr std::size_t kMaxStateBytes = std::size_t{1} << 30;
+
+// The indices of `count` ascending positions, at most `most`: the last ones, and if there are
+// several also the first, which is usually the end of a system message that other texts share.
+std::vector<std::size_t> first_and_last(std::size_t count, std::size_t most) {
+  std::vector<std::size_t> chosen;
+  if (count > most && most > 1) chosen.push_back(0);
+  const std::size_t rest = std::min(count, most) - chosen.size();
+  for (std::size_t i = count - rest; i < count; ++i) chosen.push_back(i);
+  return chosen;
+}
 
 }  // namespace
-
-std::shared_ptr<GrammarMatcher> GrammarCache::matcher_of(
-    const std::shared_ptr<const Grammar>& grammar, std::span<const Token> shown) {
-  if (!grammar) return nullptr;
-  std::vector<ShownToken> texts = with_texts(tokenizer_, shown);
-  const auto known = std::ranges::find_if(
-      known_, [&](const Known& one) { return one.grammar == grammar && one.shown == texts; });
-  if (known != known_.end()) return known->matcher;
-  if (!tokens_) tokens_ = make_token_trie(tokenizer_, vocabulary_);
-  if (known_.size() == kKept) known_.pop_front();
-  auto matcher = std::make_shared<GrammarMatcher>(grammar, tokens_, texts);
-  known_.push_back({grammar, std::move(texts), std::move(matcher)});
-  return known_.back().matcher;
-}
 
 Embedder::Embedder(Session& session, PrefixCache& prefixes, SequencePool& sequences)
     : session_(session), prefixes_(prefixes), sequences_(sequences), texts_(sequences.size(), 0) {}
@@ -107,7 +85,7 @@ void Embedder::advance(EmbeddedText& text, bool has_running) {
   if (!has_sequence && text.id != 0 && !sequences_.has_idle()) return;  // was evicted and waits
   if (!has_sequence) begin(text);
   try {
-    feed_chunk(text, has_running);
+    prefill_chunk(text, has_running);
   } catch (...) {
     leave(text);
     throw;
@@ -156,7 +134,7 @@ bool Embedder::drop_all() {
   return any;
 }
 
-void Embedder::feed_chunk(EmbeddedText& text, bool has_running) {
+void Embedder::prefill_chunk(EmbeddedText& text, bool has_running) {
   const SequenceState state = session_.state();
   const RunLimits& limits = session_.limits();
   const auto most = static_cast<std::size_t>(std::min(limits.batch_tokens, limits.output_tokens));
@@ -197,17 +175,6 @@ void Embedder::add_logprobs(EmbeddedText& text, std::span<const Token> part) {
   }
 }
 
-namespace {
-
-// With act online, disables prefix reuse and speculation, because scales depend on earlier steps.
-EngineOptions usable(EngineOptions options, Session& session) {
-  if (session.transformer().online().empty()) return options;
-  options.reuse_prefixes = options.speculate = false;
-  return options;
-}
-
-}  // namespace
-
 Engine::Engine(Session& session, const Tokenizer& tokenizer, const EngineOptions& options)
     : session_(session),
       tokenizer_(tokenizer),
@@ -217,8 +184,7 @@ Engine::Engine(Session& session, const Tokenizer& tokenizer, const EngineOptions
       embedder_(session, prefixes_, sequences_),
       speculator_(session, options_),
       vocabulary_(static_cast<std::size_t>(session.transformer().config().vocab)),
-      without_text_(ids_without_token(tokenizer, vocabulary_)),
-      grammars_(std::make_unique<GrammarCache>(tokenizer, vocabulary_)) {}
+      without_text_(ids_without_token(tokenizer, vocabulary_)) {}
 
 Engine::~Engine() {
   finish_ahead();
@@ -227,8 +193,20 @@ Engine::~Engine() {
   }
 }
 
-void Engine::check_grammar(const std::shared_ptr<const Grammar>& grammar) {
-  (void)grammars_->matcher_of(grammar, {});
+// Requests with the same grammar share its tables, and the most recent grammars are kept.
+std::shared_ptr<GrammarMatcher> Engine::matcher_of(const std::shared_ptr<const Grammar>& grammar,
+                                                   std::span<const Token> shown) {
+  if (!grammar) return nullptr;
+  std::vector<ShownToken> texts = with_texts(tokenizer_, shown);
+  const auto known = std::ranges::find_if(grammars_, [&](const KnownGrammar& one) {
+    return one.grammar == grammar && one.shown == texts;
+  });
+  if (known != grammars_.end()) return known->matcher;
+  if (!trie_) trie_ = make_token_trie(tokenizer_, vocabulary_);
+  if (grammars_.size() == kMaxGrammars) grammars_.pop_front();
+  auto matcher = std::make_shared<GrammarMatcher>(grammar, trie_, texts);
+  grammars_.push_back({grammar, std::move(texts), std::move(matcher)});
+  return grammars_.back().matcher;
 }
 
 RequestId Engine::submit(EngineRequest request) {
@@ -243,7 +221,7 @@ RequestId Engine::submit(EngineRequest request) {
                .number = request.reply,
                .choice = request.choice,
                .at_text_start = request.at_text_start,
-               .grammar = grammars_->matcher_of(request.grammar, request.shown),
+               .grammar = matcher_of(request.grammar, request.shown),
                .shown = request.shown,
                .reasoning = request.reasoning});
   active_[id] = std::make_unique<Active>(Active{id, std::move(request), std::move(reply)});
@@ -354,7 +332,7 @@ Job Engine::job_of(Active& active, bool may_join) {
   job.running = active.running();
   job.known = active.known();
   const KvCache& cache = session_.cache();
-  job.most_pages = cache.most_pages(job.known + 1);
+  job.max_pages = cache.max_pages(job.known + 1);
   if (!job.running) {
     if (!may_join) return job;  // saves a cache look-up per queued job and step
     const PrefixCache::Match found = known_prefix(active, false);
@@ -385,7 +363,7 @@ PrefixCache::Match Engine::known_prefix(const Active& active, bool use) {
   PrefixCache::Match found = prefixes_.find(tokens, use);
   // A partially used page is copied before it is written, which takes one more page.
   const KvCache& cache = session_.cache();
-  if (cache.most_pages(active.known()) == cache.page_count() && found.tokens % kPageTokens != 0) {
+  if (cache.max_pages(active.known()) == cache.page_count() && found.tokens % kPageTokens != 0) {
     prefixes_.cut(found, found.tokens - found.tokens % kPageTokens);
     if (found.tokens % kPageTokens != 0) found = {};
   }
@@ -403,18 +381,19 @@ void Engine::propose_drafts(std::span<Job* const> jobs) {
 }
 
 void Engine::follow_prompts(const std::vector<Feed>& parts) {
-  if (!speculator_.follows()) return;
+  DraftModel* const draft = speculator_.draft_model();
+  if (draft == nullptr) return;
   std::vector<DraftModel::Reader> readers;
   for (const Feed& part : parts) {
     const auto found = active_.find(part.id);
     if (found == active_.end()) continue;
     const Active& active = *found->second;
-    if (part.tokens == 1 && !(active.running() && speculator_.lags(active.sequence))) continue;
+    if (part.tokens == 1 && !(active.running() && draft->lags(active.sequence))) continue;
     if (!active.running() || active.request.sampling.mirostat != 0) continue;
     const auto length = static_cast<std::size_t>(session_.cache().length(active.sequence));
     readers.push_back({active.sequence, active.reply.context().first(length)});
   }
-  speculator_.follow(readers);
+  draft->follow(readers);
 }
 
 void Engine::admit(Active& active) {
@@ -489,7 +468,7 @@ void Engine::end(Active& active) {
 }
 
 void Engine::leave(Active& active) {
-  speculator_.leave(active.sequence);
+  if (DraftModel* const draft = speculator_.draft_model()) draft->leave(active.sequence);
   session_.state().drop(active.sequence);
   sequences_.release(active.sequence);
   active.sequence = -1;
@@ -497,23 +476,6 @@ void Engine::leave(Active& active) {
 
 // Engine operations other than replies: saving and loading the texts of the prefix cache, and
 // embedding texts.
-
-namespace {
-
-// The most bytes of states inside a saved text; the state at its end is not counted.
-constexpr std::size_t kMostStateBytes = std::size_t{1} << 30;
-
-// The indices of `count` ascending positions, at most `most`: the last ones, and if there are
-// several also the first, which is usually the end of a system message that other texts share.
-std::vector<std::size_t> first_and_last(std::size_t count, std::size_t most) {
-  std::vector<std::size_t> chosen;
-  if (count > most && most > 1) chosen.push_back(0);
-  const std::size_t rest = std::min(count, most) - chosen.size();
-  for (std::size_t i = count - rest; i < count; ++i) chosen.push_back(i);
-  return chosen;
-}
-
-}  // namespace
 
 SavedPrefix Engine::save_prefix(std::span<const Token> tokens) {
   finish_ahead();
@@ -530,7 +492,7 @@ SavedPrefix Engine::save_prefix(std::span<const Token> tokens) {
   if (fixed == nullptr) return prefix;
   std::vector<PrefixCache::KeptState> kept = prefixes_.states(prefix.tokens);
   if (!kept.empty() && kept.back().position == found.tokens) kept.pop_back();
-  for (const std::size_t i : first_and_last(kept.size(), kMostStateBytes / fixed->whole_bytes())) {
+  for (const std::size_t i : first_and_last(kept.size(), kMaxStateBytes / fixed->whole_bytes())) {
     SavedState& saved = prefix.states.emplace_back();
     saved.position = kept[i].position;
     saved.bytes.resize(fixed->whole_bytes());

@@ -1,10 +1,10 @@
-// Embeds a text as one vector, the mean over its tokens of the normed last hidden states, or
-// computes the probabilities of its tokens. It feeds the text to the session on an idle sequence,
-// one chunk per call.
+// Requests to a model, and the engine that generates their replies.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -16,14 +16,107 @@
 
 #include "base/error.h"
 #include "base/stopwatch.h"
+#include "chat/reply.h"
 #include "engine/prefix_cache.h"
-#include "engine/request.h"
 #include "engine/saved_prefix.h"
 #include "engine/scheduler.h"
-#include "engine/speculator.h"
+#include "engine/speculation.h"
+#include "grammar/grammar.h"
+#include "grammar/matcher.h"
 #include "model/session.h"
 
 namespace leq {
+
+// Log probabilities of a drawn token and of the most probable alternatives, computed from the raw
+// logits before biases, penalties, temperature and truncation.
+struct TokenLogprob {
+  Token id = kNoToken;
+  float logprob = 0;  // natural logarithm of its share of softmax(logits)
+};
+
+struct TokenLogprobs : TokenLogprob {
+  std::vector<TokenLogprob> top;  // most probable tokens, best first; on ties lowest id first
+};
+
+// `logits` has V values, `id` is below V, and `top` is in [0, V].
+TokenLogprobs token_logprobs(std::span<const float> logits, Token id, int top);
+// Like token_logprobs, for the arguments of EngineRequest::on_logits; `logits` is [tokens][V].
+std::vector<TokenLogprobs> token_logprobs(std::span<const Token> tokens,
+                                          std::span<const float> logits, int top);
+
+// Limit per reply and step. Each draft token needs a row of logits, which RunLimits::output_tokens
+// counts in addition to the one row that every sequence needs.
+inline constexpr std::int64_t kMaxDraftTokens = 16;
+
+struct EngineOptions {
+  bool reuse_prefixes = true;
+  bool speculate = true;
+  bool find_drafts = true;  // uses n-grams of the text
+  // A small model with the same vocabulary (require_same_vocabulary) that drafts too, or the
+  // model's own multi-token prediction head (make_mtp_session). The session has the limits of
+  // draft_limits and must outlive the engine; no other object may use its cache.
+  Session* draft = nullptr;
+  std::int64_t max_draft_tokens = kMaxDraftTokens;  // limit per reply and step
+  DraftPlanner plan_drafts = plan_draft_tokens;     // chooses each reply's number
+  // If only one reply is generated, on a device that samples asynchronously, its next step is
+  // launched before the host has the reply's last token (docs/engine.md, One step ahead).
+  bool run_ahead = true;
+  // A step that prefills while other requests draw tokens may take at most this many times as
+  // long as the same step without prompts, times prompts_per_writer() (scheduler.h).
+  double prompt_slowdown = 1.5;
+};
+
+struct EngineReply : FinishedReply {
+  RequestId id = 0;
+  std::optional<Error> error;      // set if the request failed
+  double waiting_seconds = 0;      // time until it had a sequence
+  double first_token_seconds = 0;  // from submission; 0: there was no token
+  std::int64_t draft_tokens = 0, accepted_tokens = 0;
+  std::int32_t sequence = -1;  // the sequence used last; -1: it never had one
+  int evictions = 0;           // number of times that its pages were evicted and recomputed
+};
+
+// A known reply, for measurements. The model computes and samples as usual, but each drawn token is
+// replaced by the next of these tokens until none is left.
+struct Replay {
+  std::vector<Token> tokens;
+  // The draft model's tokens are replaced by right or wrong tokens so that this share is right.
+  double draft_share = 0;
+};
+
+// Receives the number of prompt tokens computed so far and of all that were not in the prefix
+// cache.
+using PromptSink = std::function<void(std::int64_t fed, std::int64_t all)>;
+
+struct EngineRequest {
+  std::vector<Token> prompt;  // everything before the reply, from the text's start
+  SamplingSettings sampling = {};
+  std::vector<Token> banned = {};  // ids never drawn, beside those that stand for no text
+  StopRules stop = {};
+  std::uint32_t reply = 0;   // number of the reply and, if a request has
+  std::uint32_t choice = 0;  // several replies, its index: both affect the random draws
+  bool at_text_start = false;
+  // Constrains the reply; null allows any text. If the grammar allows no further token, the reply
+  // ends as with an end token.
+  std::shared_ptr<const Grammar> grammar = nullptr;
+  std::vector<Token> shown = {};  // special tokens whose text is shown (tool_calls.h)
+  std::shared_ptr<const ReasoningBudget> reasoning = nullptr;  // limit on reasoning (reasoning.h)
+  int priority = 0;                                            // higher priorities are served first
+  std::optional<double> seconds = {};                          // time limit after submission
+  Replay replay = {};
+  // The probable text of the reply. Its tokens are used as draft tokens before all other drafts, as
+  // many per step as fit. Like all draft tokens they do not change the reply.
+  std::vector<Token> expected = {};
+  // Called when the request gets a sequence, and after each step that computed some of its prompt.
+  PromptSink on_prompt = [](std::int64_t, std::int64_t) {};
+  TextSink on_text = [](std::string_view) {};
+  // Receives the tokens that a step added to the reply, before their text.
+  std::function<void(std::span<const Token>)> on_tokens = [](std::span<const Token>) {};
+  // If set, receives the same tokens and the raw logits [tokens][V] from which they were drawn,
+  // before sampling settings are applied (token_logprobs, receipt.h). Called before on_tokens.
+  std::function<void(std::span<const Token>, std::span<const float>)> on_logits = {};
+  std::function<void(const EngineReply&)> on_end = [](const EngineReply&) {};
+};
 
 // The caller sets `tokens` and `top` and reads `mean` or `logprobs`; the embedder uses the rest.
 struct EmbeddedText {
@@ -40,21 +133,24 @@ struct EmbeddedText {
   bool done() const { return !tokens.empty() && sequence < 0 && fed == tokens.size(); }
 };
 
+// Embeds a text as one vector, the mean over its tokens of the normed last hidden states, or
+// computes the probabilities of its tokens. It prefills the text on an idle sequence, one chunk
+// per call.
 class Embedder {
  public:
   // The three referenced objects must outlive the embedder.
   Embedder(Session& session, PrefixCache& prefixes, SequencePool& sequences);
 
-  // Feeds one chunk. The text keeps its sequence until it is done or an error is thrown. If too few
-  // pages are free, the call does nothing while `has_running`, because replies will free pages.
+  // Prefills one chunk. The text keeps its sequence until it is done or an error is thrown. If too
+  // few pages are free, the call does nothing while `has_running`, because replies will free pages.
   void advance(EmbeddedText& text, bool has_running);
-  // Evicts all texts that are being fed, which frees their pages; each text starts again with its
-  // next chunk. Returns false if no text is being fed.
+  // Evicts all texts that are being prefilled, which frees their pages; each text starts again with
+  // its next chunk. Returns false if there is none.
   bool drop_all();
 
  private:
   void begin(EmbeddedText& text);
-  void feed_chunk(EmbeddedText& text, bool has_running);
+  void prefill_chunk(EmbeddedText& text, bool has_running);
   void add_hidden(EmbeddedText& text, std::span<const Token> part);
   void add_logprobs(EmbeddedText& text, std::span<const Token> part);
   void leave(EmbeddedText& text);
@@ -67,6 +163,13 @@ class Embedder {
   Batch batch_;
 };
 
+struct EngineCounts {
+  std::int64_t steps = 0, prompt_tokens = 0, cached_tokens = 0, reply_tokens = 0;
+  std::int64_t draft_tokens = 0, accepted_tokens = 0, evictions = 0;
+  std::int64_t drafted_tokens = 0, right_drafts = 0;  // draft tokens made by a draft model
+  std::int64_t steps_ahead = 0;                       // steps launched before the host had a token
+};
+
 // Generates many replies at once on one session: continuous batching, chunked prefill between the
 // tokens of other replies, prefix reuse, and speculative decoding. These affect only the speed: a
 // reply is a pure function of the file, the KV types, its tokens, its settings and its seed,
@@ -75,15 +178,6 @@ class Embedder {
 //   Engine engine(session, tokenizer, {});
 //   engine.submit({.prompt = tokens, .on_end = [](const EngineReply& reply) { ... }});
 //   while (engine.step()) {}
-struct EngineCounts {
-  std::int64_t steps = 0, prompt_tokens = 0, cached_tokens = 0, reply_tokens = 0;
-  std::int64_t draft_tokens = 0, accepted_tokens = 0, evictions = 0;
-  std::int64_t drafted_tokens = 0, right_drafts = 0;  // draft tokens made by a draft model
-  std::int64_t steps_ahead = 0;                       // steps launched before the host had a token
-};
-
-class GrammarCache;
-
 class Engine {
  public:
   // `session` and `tokenizer` must outlive the engine, and no other object may use the session's
@@ -98,7 +192,9 @@ class Engine {
   std::int64_t pages() const { return session_.cache().page_count(); }
 
   // Throws Error if the model's tokens cannot write any text of the grammar. Accepts null.
-  void check_grammar(const std::shared_ptr<const Grammar>& grammar);
+  void check_grammar(const std::shared_ptr<const Grammar>& grammar) {
+    (void)matcher_of(grammar, {});
+  }
   // Queues a request. Throws Error as check_grammar does, if the prompt is empty, holds an id
   // outside the vocabulary or fills the context, and if a setting is out of range.
   RequestId submit(EngineRequest request);
@@ -128,9 +224,9 @@ class Engine {
   // The mean over the tokens of the normed last hidden states [W]. Running requests wait until this
   // call returns. Throws Error as submit and save_prefix do.
   std::vector<float> embed(std::span<const Token> tokens);
-  // Like embed, but feeds one chunk per call until `text.done()`; step() may be called in between.
-  // The text keeps a sequence until it is done or an error is thrown. Replies have priority: if no
-  // page is free, the text waits or starts again.
+  // Like embed, but prefills one chunk per call until `text.done()`; step() may be called in
+  // between. The text keeps a sequence until it is done or an error is thrown. Replies have
+  // priority: if no page is free, the text waits or starts again.
   void embed_chunk(EmbeddedText& text);
 
   std::size_t waiting() const;
@@ -139,10 +235,39 @@ class Engine {
   const StepCosts& costs() const { return costs_; }
   const PrefixCache& prefixes() const { return prefixes_; }
   // The error that ended drafting by a draft model; null if there was none.
-  const Error* draft_error() const { return speculator_.draft_error(); }
+  const Error* draft_error() const {
+    const DraftModel* const draft = speculator_.draft_model();
+    return draft != nullptr && draft->error() ? &*draft->error() : nullptr;
+  }
 
  private:
-  struct Active;
+  // State of a request from its submission to its end.
+  struct Active {
+    RequestId id = 0;
+    EngineRequest request;
+    Reply reply;
+    Drafts drafts = {};
+    std::int32_t sequence = -1;   // sequence of the KV cache; -1: the request waits
+    std::int64_t waited = 0;      // number of steps without a sequence
+    std::int64_t kept_pages = 0;  // whole pages that the prefix cache holds
+    // Ascending prompt positions whose fixed state is kept for later texts (state_marks).
+    std::vector<std::int64_t> marks = {};
+    std::int64_t branch = 0;  // another position to keep: where an earlier text diverged; 0: none
+    bool cancelled = false;
+    bool one_by_one = false;  // its steps are never launched ahead of the host
+    EngineReply report;
+    Stopwatch since_submission, since_prompt;
+
+    std::int64_t known() const { return std::ssize(reply.context()); }
+    bool running() const { return sequence >= 0; }
+    bool is_mark(std::int64_t at) const {
+      return (at == branch && at > 0) || std::ranges::binary_search(marks, at);
+    }
+    std::int64_t next_mark(std::int64_t fed) const {
+      const std::int64_t next = leq::next_mark(marks, fed);
+      return branch > fed && (next == 0 || branch < next) ? branch : next;
+    }
+  };
   // Next token of the only reply, sampled asynchronously on the device while the host continues.
   struct Ahead {
     RequestId id = 0;
@@ -150,6 +275,10 @@ class Engine {
     Token drawn = 0;                         // the sampled token; negative if there is none
     const Rows* logits = nullptr;
   };
+
+  // Null if the grammar is null; `shown` as in EngineRequest. Throws like GrammarMatcher.
+  std::shared_ptr<GrammarMatcher> matcher_of(const std::shared_ptr<const Grammar>& grammar,
+                                             std::span<const Token> shown);
 
   // Select the requests of a step (engine.cpp).
   std::vector<Job> jobs();
@@ -172,7 +301,6 @@ class Engine {
   void fail(const std::vector<Feed>& parts, const Error& error);
   void draw(const std::vector<Feed>& parts, const Rows& logits);
   void fetch_logits(const std::vector<Feed>& parts, const Rows& logits);
-  void report_logits(const Active& active, std::span<const Token> taken, std::int64_t first_row);
   void take(Active& active, const Feed& part, std::span<const Token> drawn, const Rows& logits,
             std::int64_t first_row, std::int64_t first_in_batch = 0);
   void count_prompt(Active& active, const Feed& part, std::int64_t fed);
@@ -180,7 +308,7 @@ class Engine {
   void show_hidden(const Active& active, const Feed& part, std::int64_t first, std::int64_t right);
   void count_drafts(Active& active, std::int64_t checked, std::int64_t right);
 
-  // Steps launched before the host has the token that they feed (engine_ahead.cpp).
+  // Steps launched before the host has the token that they feed.
   bool may_run_ahead(const Active& active) const;
   bool drafts_next(Active& active);
   bool begin_ahead(const Feed& part, const Rows& logits);
@@ -206,7 +334,13 @@ class Engine {
   std::map<RequestId, std::unique_ptr<Active>> active_;
   std::size_t vocabulary_;
   std::vector<Token> without_text_;  // ids that are never drawn because they stand for no text
-  std::unique_ptr<GrammarCache> grammars_;
+  struct KnownGrammar {
+    std::shared_ptr<const Grammar> grammar;
+    std::vector<ShownToken> shown;
+    std::shared_ptr<GrammarMatcher> matcher;
+  };
+  std::deque<KnownGrammar> grammars_;
+  std::shared_ptr<const TokenTrie> trie_;  // built when the first grammar is used
   std::optional<Ahead> ahead_;
   // Buffers of the current step:
   Batch batch_;

@@ -7,7 +7,7 @@
 
 #include "backend/checks.h"
 #include "base/error.h"
-#include "engine/engine_active.h"
+#include "engine/engine.h"
 
 namespace leq {
 
@@ -116,19 +116,10 @@ void Engine::show_hidden(const Active& active, const Feed& part, std::int64_t fi
   if (!speculator_.reads_hidden()) return;
   const std::int64_t width = session_.transformer().config().width;
   const std::int64_t before = committed_length(active) - part.drafts - part.tokens;
-  speculator_.record_hidden(
+  speculator_.draft_model()->record_hidden(
       active.sequence, before,
       std::span(hidden_).subspan(static_cast<std::size_t>(first * width),
                                  static_cast<std::size_t>((part.tokens + right) * width)));
-}
-
-// Row i of the part's logits is the row from which taken[i] was drawn.
-void Engine::report_logits(const Active& active, std::span<const Token> taken,
-                           std::int64_t first_row) {
-  if (!active.request.on_logits) return;
-  const auto first = static_cast<std::size_t>(first_row) * vocabulary_;
-  active.request.on_logits(taken,
-                           std::span(raw_logits_).subspan(first, taken.size() * vocabulary_));
 }
 
 // Reports prompt progress. `fed`: cached positions whose tokens were known before the step.
@@ -206,7 +197,11 @@ void Engine::take(Active& active, const Feed& part, std::span<const Token> drawn
     (void)session_.state().restore(active.sequence, std::min(fed + right, active.known()));
   }
   if (const auto taken = active.reply.tokens().subspan(before); !taken.empty()) {
-    report_logits(active, taken, first_row);
+    if (active.request.on_logits) {  // row i is the row from which taken[i] was drawn
+      const auto first = static_cast<std::size_t>(first_row) * vocabulary_;
+      active.request.on_logits(taken,
+                               std::span(raw_logits_).subspan(first, taken.size() * vocabulary_));
+    }
     active.request.on_tokens(taken);
   }
   if (!text.empty()) active.request.on_text(text);

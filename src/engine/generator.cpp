@@ -12,52 +12,6 @@ std::size_t vocabulary_of(Session& session) {
   return static_cast<std::size_t>(session.transformer().config().vocab);
 }
 
-}  // namespace
-
-Generator::Generator(Session& session, const Tokenizer& tokenizer, const GeneratorOptions& options)
-    : session_(session),
-      tokenizer_(tokenizer),
-      options_(options),
-      engine_(session, tokenizer, options.engine) {
-  set_sampling(options.sampling);
-}
-
-void Generator::set_sampling(const SamplingSettings& sampling) {
-  const Sampler checked(sampling, vocabulary_of(session_), options_.banned, tokenizer_);
-  options_.sampling = checked.settings();
-}
-
-void Generator::check_prompt(std::span<const Token> prompt) const {
-  leq::check_prompt(prompt, vocabulary_of(session_), context());
-}
-
-FinishedReply Generator::generate(const ReplyRequest& request) {
-  std::optional<EngineReply> ended;
-  EngineRequest asked;
-  asked.prompt.assign(request.prompt.begin(), request.prompt.end());
-  asked.sampling = options_.sampling;
-  asked.banned = options_.banned;
-  asked.stop = request.stop;
-  asked.reply = request.reply;
-  asked.at_text_start = request.at_text_start;
-  asked.grammar = request.grammar;
-  asked.on_prompt = request.on_prompt;
-  asked.on_text = request.on_text;
-  asked.on_logits = request.on_logits;
-  asked.on_end = [&](const EngineReply& reply) { ended = reply; };
-  const RequestId id = engine_.submit(std::move(asked));
-  while (!ended) {
-    if (request.interrupted != nullptr && request.interrupted->load(std::memory_order_relaxed)) {
-      engine_.cancel(id);
-    }
-    engine_.step();
-  }
-  if (ended->error) throw *ended->error;
-  return *ended;
-}
-
-namespace {
-
 constexpr std::string_view kWhiteSpace = " \t\r\n";
 
 // Drops the white space that many models write at the start of a reply. The conversation keeps it,
@@ -80,33 +34,57 @@ bool has_system(const ChatState& state) {
 
 }  // namespace
 
+Generator::Generator(Session& session, const Tokenizer& tokenizer, const GeneratorOptions& options)
+    : session_(session),
+      tokenizer_(tokenizer),
+      options_(options),
+      engine_(session, tokenizer, options.engine) {
+  set_sampling(options.sampling);
+}
+
+void Generator::set_sampling(const SamplingSettings& sampling) {
+  const Sampler checked(sampling, vocabulary_of(session_), options_.banned, tokenizer_);
+  options_.sampling = checked.settings();
+}
+
+void Generator::check_prompt(std::span<const Token> prompt) const {
+  leq::check_prompt(prompt, vocabulary_of(session_), context());
+}
+
+FinishedReply Generator::generate(EngineRequest request, const std::atomic<bool>* interrupted) {
+  std::optional<EngineReply> ended;
+  request.sampling = options_.sampling;
+  request.banned = options_.banned;
+  request.on_end = [&](const EngineReply& reply) { ended = reply; };
+  const RequestId id = engine_.submit(std::move(request));
+  while (!ended) {
+    if (interrupted != nullptr && interrupted->load(std::memory_order_relaxed)) engine_.cancel(id);
+    engine_.step();
+  }
+  if (ended->error) throw *ended->error;
+  return *ended;
+}
+
 ChatSession::ChatSession(Generator& generator, const Tokenizer& tokenizer,
                          const ChatTemplate& format, const ChatSessionOptions& options)
     : generator_(generator), tokenizer_(tokenizer), format_(format), options_(options) {
   format_.add_stops(tokenizer_, options_.stop);
 }
 
-std::vector<Token> ChatSession::prompt_for(std::span<const ChatMessage> messages) const {
-  const std::vector<TextPart> parts = format_.render(messages, options_.rendering);
-  return tokenizer_.encode_parts(parts);
-}
-
 // Runs one turn: generates the reply to `messages`; stores the messages and the reply in the state.
 FinishedReply ChatSession::write(std::vector<ChatMessage> messages, const TextSink& on_text,
                                  const std::atomic<bool>& interrupted) {
-  const std::vector<Token> prompt = prompt_for(messages);
-  require(std::ssize(prompt) < generator_.context(), "the conversation has ", prompt.size(),
-          " tokens, which leaves no room for a reply in a context of ", generator_.context(),
-          ": begin a new one, or start with a larger ", Setting{"context"});
-  ReplyRequest request;
-  request.prompt = prompt;
+  EngineRequest request;
+  request.prompt = tokenizer_.encode_parts(format_.render(messages, options_.rendering));
+  require(std::ssize(request.prompt) < generator_.context(), "the conversation has ",
+          request.prompt.size(), " tokens, which leaves no room for a reply in a context of ",
+          generator_.context(), ": begin a new one, or start with a larger ", Setting{"context"});
   request.stop = options_.stop;
   request.grammar = options_.grammar;
   request.reply = state_.replies;
   request.on_prompt = options_.on_prompt;
   request.on_text = without_first_space(on_text);
-  request.interrupted = &interrupted;
-  FinishedReply reply = generator_.generate(request);
+  FinishedReply reply = generator_.generate(std::move(request), &interrupted);
   ++state_.replies;
   if (reply.stopped == StopReason::interrupted && reply.tokens.empty()) return reply;
   messages.push_back({"assistant", reply.text});

@@ -15,21 +15,6 @@
 
 namespace leq {
 
-struct ReplyRequest {
-  std::span<const Token> prompt;  // everything before the reply, from the text's start
-  StopRules stop;
-  std::uint32_t reply = 0;                                   // number of the reply (ReplyRules)
-  bool at_text_start = false;                                // see ReplyRules::at_text_start
-  std::shared_ptr<const Grammar> grammar = nullptr;          // see EngineRequest::grammar
-  PromptSink on_prompt = [](std::int64_t, std::int64_t) {};  // called as EngineRequest::on_prompt
-  TextSink on_text = [](std::string_view) {};
-  // Receives tokens and logits, like EngineRequest::on_logits.
-  std::function<void(std::span<const Token>, std::span<const float>)> on_logits = {};
-  // A flag that any thread or signal handler may set at any time: the reply then stops before its
-  // next token, or before the next chunk of its prompt. Must outlive the call.
-  const std::atomic<bool>* interrupted = nullptr;
-};
-
 struct GeneratorOptions {
   SamplingSettings sampling = {};
   std::vector<Token> banned = {};  // never sampled, beside the ids that stand for no text
@@ -50,10 +35,12 @@ class Generator {
     engine_.check_grammar(grammar);
   }
 
-  // Generates one reply. The longest prefix of the prompt that is in the KV cache is not fed again,
-  // which does not change the reply. Throws Error as check_prompt and check_grammar do, if logits
-  // are not finite, and if the device fails.
-  FinishedReply generate(const ReplyRequest& request);
+  // Generates one reply, with the generator's sampling settings and banned tokens. The longest
+  // prefix of the prompt that is in the KV cache is not computed again, which does not change the
+  // reply. Any thread or signal handler may set `interrupted` at any time: the reply then stops
+  // before its next token, or before the next chunk of its prompt. Throws Error as check_prompt and
+  // check_grammar do, if logits are not finite, and if the device fails.
+  FinishedReply generate(EngineRequest request, const std::atomic<bool>* interrupted = nullptr);
 
   const SamplingSettings& sampling() const { return options_.sampling; }
   // Sets the sampling settings of later replies.
@@ -108,7 +95,6 @@ class ChatSession {
   void restore(ChatState state);
 
  private:
-  std::vector<Token> prompt_for(std::span<const ChatMessage> messages) const;
   FinishedReply write(std::vector<ChatMessage> messages, const TextSink& on_text,
                       const std::atomic<bool>& interrupted);
 

@@ -10,6 +10,10 @@
 namespace leq {
 namespace {
 
+constexpr std::int64_t kStateInterval = 4096;
+// Least distance in tokens between the marks of later messages, because each mark ends a step.
+constexpr std::int64_t kMessageInterval = 512;
+
 // Position of the prompt's last special token; 0 if no special token follows the first token.
 std::int64_t last_special(std::span<const Token> prompt, const Tokenizer& tokenizer) {
   std::int64_t last = std::ssize(prompt) - 1;
@@ -29,6 +33,12 @@ std::vector<std::int64_t> message_ends(std::span<const Token> prompt, std::int64
     if (ends.empty() || end - ends.back() >= kMessageInterval) ends.push_back(end);
   }
   return ends;
+}
+
+std::uint64_t hash_of(std::span<const Token> tokens) { return checksum(std::as_bytes(tokens)); }
+
+std::int64_t common_prefix(std::span<const Token> a, std::span<const Token> b) {
+  return std::ranges::mismatch(a, b).in1 - a.begin();
 }
 
 }  // namespace
@@ -60,16 +70,6 @@ std::int64_t next_mark(std::span<const std::int64_t> marks, std::int64_t fed) {
   const auto found = std::ranges::upper_bound(marks, fed);
   return found == marks.end() ? 0 : *found;
 }
-
-namespace {
-
-std::uint64_t hash_of(std::span<const Token> tokens) { return checksum(std::as_bytes(tokens)); }
-
-std::int64_t common_prefix(std::span<const Token> a, std::span<const Token> b) {
-  return std::ranges::mismatch(a, b).in1 - a.begin();
-}
-
-}  // namespace
 
 PrefixCache::~PrefixCache() {
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
@@ -214,17 +214,6 @@ std::vector<PrefixCache::KeptState> PrefixCache::states(std::span<const Token> t
   return found;
 }
 
-std::vector<Token> PrefixCache::text_of(std::size_t leaf) const {
-  std::vector<std::size_t> path;
-  for (std::size_t node = leaf; node != 0; node = nodes_[node].parent) path.push_back(node);
-  std::vector<Token> text;
-  std::ranges::reverse(path);
-  for (const std::size_t node : path) {
-    text.insert(text.end(), nodes_[node].tokens.begin(), nodes_[node].tokens.end());
-  }
-  return text;
-}
-
 std::vector<std::vector<Token>> PrefixCache::texts() const {
   // A partial page may be kept beside the whole page that the same text filled later.
   const auto is_beginning = [&](std::size_t leaf) {
@@ -241,7 +230,12 @@ std::vector<std::vector<Token>> PrefixCache::texts() const {
   std::ranges::stable_sort(leaves, std::ranges::greater(),
                            [&](std::size_t leaf) { return nodes_[leaf].used; });
   std::vector<std::vector<Token>> texts;
-  for (const std::size_t leaf : leaves) texts.push_back(text_of(leaf));
+  for (const std::size_t leaf : leaves) {
+    std::vector<Token>& text = texts.emplace_back();
+    for (std::size_t node = leaf; node != 0; node = nodes_[node].parent) {
+      text.insert(text.begin(), nodes_[node].tokens.begin(), nodes_[node].tokens.end());
+    }
+  }
   return texts;
 }
 

@@ -1,8 +1,6 @@
 #include "engine/receipt.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cstdio>
 #include <utility>
 
 #include "backend/kv_types.h"
@@ -18,22 +16,15 @@ namespace {
 
 constexpr std::int64_t kVersion = 1;
 constexpr std::uint64_t kMaxFileBytes = 64ull << 20;
-constexpr std::int64_t kMostRecent = 1 << 20;
+constexpr std::int64_t kMaxRecent = 1 << 20;
 // With more rows than this, the time of a step is proportional to the number of its rows.
 constexpr std::int64_t kCheckedTokens = 256;
 
-std::string hex_text(std::uint64_t value) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
-  return text;
-}
-
-std::uint64_t hex_value(std::string_view text, const char* key, const std::string& source) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
-  require(text.size() == 16 && error == std::errc() && end == text.data() + text.size(), source,
-          ": '", key, "': expected 16 hexadecimal digits, found '", printable(text), "'");
-  return value;
+std::uint64_t digest_of(std::string_view text, const char* key, const std::string& source) {
+  const auto value = parse_checksum(text);
+  require(value.has_value(), source, ": '", key, "': expected 16 hexadecimal digits, found '",
+          printable(text), "'");
+  return *value;
 }
 
 std::vector<Token> tokens_of(const Json& object, const char* key, const std::string& source) {
@@ -58,12 +49,6 @@ KvType kv_type_of(const Json& object, const char* key, const std::string& source
 
 Json optional_json(const std::optional<int>& number) { return number ? Json(*number) : Json(); }
 
-Json layers_json(std::span<const KvLayerTypes> layers) {
-  Json all = Json::array();
-  for (const KvLayerTypes& one : layers) all.push_back(kv_layers_text({&one, 1}));
-  return all;
-}
-
 // Receipts of older versions do not have the member 'kv_layers'.
 std::vector<KvLayerTypes> layers_of(const Json& json, const std::string& source) {
   std::vector<KvLayerTypes> layers;
@@ -87,6 +72,25 @@ std::optional<int> optional_number(const Json& object, const char* key, std::int
   return static_cast<int>(json_whole(object, key, 0, most, source));
 }
 
+void check_ids(std::span<const Token> ids, const char* key, std::int64_t vocabulary,
+               const std::string& source) {
+  const auto wrong = std::ranges::find_if(ids, [&](Token id) { return id >= vocabulary; });
+  require(wrong == ids.end(), source, ": '", key, "': id ", wrong == ids.end() ? 0 : *wrong,
+          ", the model has ", vocabulary);
+}
+
+// The first index at which the two lists have different tokens or one of them ends.
+std::optional<ReceiptDifference> token_difference(const Receipt& receipt,
+                                                  const EngineReply& reply) {
+  const std::vector<Token>& written = reply.tokens;
+  const auto [at, expected] = std::ranges::mismatch(written, receipt.tokens);
+  const bool same_end = (reply.stopped == StopReason::end_token) == receipt.ended;
+  if (at == written.end() && expected == receipt.tokens.end() && same_end) return std::nullopt;
+  return ReceiptDifference{.place = static_cast<std::size_t>(at - written.begin()),
+                           .written = at == written.end() ? kNoToken : *at,
+                           .expected = expected == receipt.tokens.end() ? kNoToken : *expected};
+}
+
 }  // namespace
 
 std::uint64_t logits_digest(std::span<const float> logits) {
@@ -103,16 +107,18 @@ void LogitDigests::add(std::size_t taken, std::span<const float> logits) {
 
 std::string receipt_text(const Receipt& receipt) {
   Json digests = Json::array();
-  for (const std::uint64_t digest : receipt.digests) digests.push_back(hex_text(digest));
+  Json layers = Json::array();
+  for (const KvLayerTypes& one : receipt.kv_layers) layers.push_back(kv_layers_text({&one, 1}));
+  for (const std::uint64_t digest : receipt.digests) digests.push_back(checksum_text(digest));
   const Json json = {{"leq_receipt", kVersion},
                      {"model", receipt.model},
                      {"version", receipt.version},
-                     {"fingerprint", hex_text(receipt.owner.model)},
+                     {"fingerprint", checksum_text(receipt.owner.model)},
                      {"keys", std::string(kv_type_name(receipt.owner.key_type))},
                      {"values", std::string(kv_type_name(receipt.owner.value_type))},
                      {"kv_sinks", optional_json(receipt.kv_sinks)},
                      {"kv_recent", optional_json(receipt.kv_recent)},
-                     {"kv_layers", layers_json(receipt.kv_layers)},
+                     {"kv_layers", std::move(layers)},
                      {"settings", sampling_to_json(receipt.sampling)},
                      {"banned", receipt.banned},
                      {"end_tokens", receipt.end_tokens},
@@ -134,10 +140,10 @@ Receipt parse_receipt(std::string_view text, const std::string& source) {
   receipt.model = json_get<std::string>(json, "model", source);
   receipt.version = json_get<std::string>(json, "version", source);
   receipt.owner = {
-      hex_value(json_get<std::string>(json, "fingerprint", source), "fingerprint", source),
+      digest_of(json_get<std::string>(json, "fingerprint", source), "fingerprint", source),
       kv_type_of(json, "keys", source), kv_type_of(json, "values", source)};
   receipt.kv_sinks = optional_number(json, "kv_sinks", kPageTokens, source);
-  receipt.kv_recent = optional_number(json, "kv_recent", kMostRecent, source);
+  receipt.kv_recent = optional_number(json, "kv_recent", kMaxRecent, source);
   receipt.kv_layers = layers_of(json, source);
   receipt.sampling =
       sampling_from_json(json_member(json, "settings", Json::Type::object, source), source);
@@ -148,7 +154,7 @@ Receipt parse_receipt(std::string_view text, const std::string& source) {
   receipt.ended = json_get<bool>(json, "ended", source);
   for (const Json& digest : json_member(json, "digests", Json::Type::array, source)) {
     if (!digest.is_string()) json_type_error(json, "digests", source);
-    receipt.digests.push_back(hex_value(digest.text(), "digests", source));
+    receipt.digests.push_back(digest_of(digest.text(), "digests", source));
   }
   require(!receipt.prompt.empty(), source, ": 'prompt' is empty");
   const std::size_t wanted = (receipt.tokens.size() + kDigestTokens - 1) / kDigestTokens;
@@ -181,29 +187,6 @@ RunLimits receipt_limits(const Receipt& receipt, RunLimits limits) {
   limits.kv_layers = receipt.kv_layers;
   return limits;
 }
-
-namespace {
-
-void check_ids(std::span<const Token> ids, const char* key, std::int64_t vocabulary,
-               const std::string& source) {
-  const auto wrong = std::ranges::find_if(ids, [&](Token id) { return id >= vocabulary; });
-  require(wrong == ids.end(), source, ": '", key, "': id ", wrong == ids.end() ? 0 : *wrong,
-          ", the model has ", vocabulary);
-}
-
-// The first index at which the two lists have different tokens or one of them ends.
-std::optional<ReceiptDifference> token_difference(const Receipt& receipt,
-                                                  const EngineReply& reply) {
-  const std::vector<Token>& written = reply.tokens;
-  const auto [at, expected] = std::ranges::mismatch(written, receipt.tokens);
-  const bool same_end = (reply.stopped == StopReason::end_token) == receipt.ended;
-  if (at == written.end() && expected == receipt.tokens.end() && same_end) return std::nullopt;
-  return ReceiptDifference{.place = static_cast<std::size_t>(at - written.begin()),
-                           .written = at == written.end() ? kNoToken : *at,
-                           .expected = expected == receipt.tokens.end() ? kNoToken : *expected};
-}
-
-}  // namespace
 
 std::optional<ReceiptDifference> check_receipt(Session& session, const Tokenizer& tokenizer,
                                                const Receipt& receipt, const std::string& source,

@@ -1,7 +1,7 @@
 // A receipt of a reply: all inputs that determine the reply, the reply itself, and digests of the
 // logits during generation. On the CPU a reply is a pure function of these inputs
 // (docs/receipts.md), so that anyone with the model can verify it on any CPU. Verification is as
-// fast as reading a prompt, because it feeds many tokens per step.
+// fast as reading a prompt, because a step computes many tokens.
 #pragma once
 
 #include <cstddef>

@@ -18,7 +18,7 @@ namespace {
 using Magic = std::array<char, 8>;
 constexpr Magic kMagic = {'L', 'E', 'Q', 'P', 'F', 'X', '0', '1'};
 constexpr Magic kOldMagic = {'L', 'E', 'Q', 'P', 'R', 'M', '0', '1'};
-constexpr std::uint64_t kMostLayoutBytes = 1000;
+constexpr std::uint64_t kMaxLayoutBytes = 1000;
 
 struct Header {
   Magic magic = kMagic;
@@ -123,7 +123,7 @@ PrefixReader::PrefixReader(std::span<const std::byte> bytes, std::string_view so
   Header header;
   const auto rest = reader.take(sizeof header - sizeof magic, "the header of saved prefixes");
   std::memcpy(&header.xxh3, rest.data(), rest.size());
-  require(header.layout_bytes <= kMostLayoutBytes, source_, ": a layout of ", header.layout_bytes,
+  require(header.layout_bytes <= kMaxLayoutBytes, source_, ": a layout of ", header.layout_bytes,
           " bytes; the file is damaged, remove it");
   owner_ = {header.model, std::string(as_text(reader.take(header.layout_bytes, "the layout")))};
   require_sum(header.xxh3, bytes.first(reader.offset()).subspan(kHeaderUnchecked), source_);
@@ -149,7 +149,7 @@ std::string PrefixReader::reason_against(const PrefixOwner& owner) const {
   if (owner_.model != owner.model) return "it was written with another model";
   if (owner_.layout == owner.layout) return "";
   return "its keys and values are of another device, number of ranks or KV types (" +
-         printable(owner_.layout, kMostLayoutBytes) + "; this run: " + owner.layout + ")";
+         printable(owner_.layout, kMaxLayoutBytes) + "; this run: " + owner.layout + ")";
 }
 
 SavedPrefix PrefixReader::read(std::size_t index) const {

@@ -1,4 +1,4 @@
-// Files of saved prefixes: tokens that were fed, their keys and values, and the states of recurrent
+// Files of saved prefixes: tokens, their keys and values, and the states of recurrent
 // layers. One kind of file for prompts, slots and all texts of a prefix cache. Files are written
 // atomically, and all checksums are verified when they are read. Numbers are little-endian.
 //

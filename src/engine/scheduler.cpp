@@ -22,6 +22,13 @@ constexpr std::int64_t kUnclipped = 3;  // measurements before outliers are clip
 // Weight of a new value in the mean cost of a prompt token; the same for lower and higher values.
 constexpr double kMixedShare = 0.25;
 
+// Size class of a number of rows, and the largest number of rows of a class.
+std::size_t size_of(std::int64_t rows) {
+  return static_cast<std::size_t>(
+      std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(rows, 1) - 1)));
+}
+double rows_of(std::size_t size) { return static_cast<double>(std::int64_t{1} << size); }
+
 }  // namespace
 
 void StepCosts::SizeCost::add(double value) {
@@ -35,17 +42,6 @@ void StepCosts::SizeCost::add(double value) {
   if (times == 1) seconds = value;
   seconds += share * (value - seconds);
 }
-
-namespace {
-
-// Size class of a number of rows, and the largest number of rows of a class.
-std::size_t size_of(std::int64_t rows) {
-  return static_cast<std::size_t>(
-      std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(rows, 1) - 1)));
-}
-double rows_of(std::size_t size) { return static_cast<double>(std::int64_t{1} << size); }
-
-}  // namespace
 
 void StepCosts::record(std::int64_t outputs, std::int64_t prompt_tokens, double seconds) {
   if (prompt_tokens == 0) {
@@ -118,8 +114,8 @@ class Planner {
   }
 
   StepPlan plan() {
-    feed_writers();
-    feed_prompts();
+    decode();
+    prefill();
     admit();
     add_drafts();
     ensure(!plan_.feeds.empty() || !plan_.evicted.empty() || (running_.empty() && waiting_.empty()),
@@ -128,7 +124,7 @@ class Planner {
   }
 
  private:
-  void feed_writers() {
+  void decode() {
     for (std::size_t i = 0; i < running_.size() && tokens_ > 0 && outputs_ > 0; ++i) {
       const Job& job = *running_[i];
       if (!job.writes() || !reserve_pages(i, new_pages(job, 1))) continue;
@@ -137,7 +133,7 @@ class Planner {
     }
   }
 
-  void feed_prompts() {
+  void prefill() {
     prompt_tokens_ = tokens_;
     if (any_writes_) {
       prompt_tokens_ = std::min(tokens_, std::max<std::int64_t>(1, budget_.prompt_tokens));
@@ -157,7 +153,7 @@ class Planner {
     if (pages_ran_out_) return;
     std::int64_t reserved = 0;  // free pages that running jobs will still need
     for (const Job* job : running_) {
-      reserved += std::max<std::int64_t>(0, job->most_pages - pages_with(*job, tokens_of(*job)));
+      reserved += std::max<std::int64_t>(0, job->max_pages - pages_with(*job, tokens_of(*job)));
     }
     auto in_work = static_cast<int>(running_.size());
     for (const Job* job : waiting_) {
@@ -165,7 +161,7 @@ class Planner {
       if (in_work >= budget_.sequences || chunk == 0) return;
       const std::int64_t copied = job->shares_last_page ? 1 : 0;
       const std::int64_t now = pages_with(*job, chunk) + copied;
-      const std::int64_t in_all = std::max(job->most_pages + copied, now);
+      const std::int64_t in_all = std::max(job->max_pages + copied, now);
       if (now > pages_ || (in_work > 0 && in_all > pages_ - reserved)) return;
       feed(*job, chunk);
       prompt_tokens_ -= chunk;
@@ -273,7 +269,7 @@ double prompts_per_writer(std::span<const Job> jobs, int sequences) {
       std::max<std::int64_t>(std::min<std::int64_t>(std::ssize(jobs), sequences) - running, 0);
   const auto reading = static_cast<double>(running - writing + joining);
   return std::clamp(reading / static_cast<double>(std::max<std::int64_t>(writing, 1)), 1.0,
-                    kMostPromptsPerWriter);
+                    kMaxPromptsPerWriter);
 }
 
 }  // namespace leq

@@ -53,7 +53,7 @@ class StepCosts {
 // First, every request that is generating gets its next token. Then chunks of prompts are added,
 // oldest first, until the step is full. Then waiting requests are admitted if a sequence and pages
 // are free, and draft tokens are added. If too few pages are free, the last requests in order are
-// evicted: their tokens are fed again later, which does not change the replies.
+// evicted: their tokens are computed again later, which does not change the replies.
 
 using RequestId = std::int64_t;  // ascending in order of arrival
 
@@ -68,7 +68,7 @@ struct Job {
   std::int64_t drafts = 0;        // draft tokens after the known tokens
   bool shares_last_page = false;  // the partial last page is shared: it is copied before it grows
   std::int64_t pages = 0;         // pages that hold the fed tokens
-  std::int64_t most_pages = 0;    // pages for all known tokens and the next one
+  std::int64_t max_pages = 0;     // pages for all known tokens and the next one
   std::int64_t own_pages = 0;     // pages held by no other running job: eviction frees these
   std::int64_t mark = 0;          // position after `fed` where a step must end; 0: none
 
@@ -106,9 +106,9 @@ inline constexpr std::int64_t kAgingSteps = 256;
 StepPlan plan_step(std::span<const Job> jobs, const StepBudget& budget);
 
 // (Requests that read their prompts, or could do so with `sequences`) / (requests that generate),
-// clamped to 1 ... kMostPromptsPerWriter. A prompt delays every request that generates. The more
+// clamped to 1 ... kMaxPromptsPerWriter. A prompt delays every request that generates. The more
 // requests read prompts, the more of them profit from the delay, and the sooner the batch is full.
 double prompts_per_writer(std::span<const Job> jobs, int sequences);
-inline constexpr double kMostPromptsPerWriter = 4;
+inline constexpr double kMaxPromptsPerWriter = 4;
 
 }  // namespace leq

@@ -8,10 +8,10 @@
 #include "base/random.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
+#include "engine/engine.h"
 #include "engine/scheduler.h"
-#include "engine/speculator.h"
 #include "format/leq_layout.h"
-#include "model/memory_fit.h"
+#include "model/memory_plan.h"
 
 namespace leq {
 namespace {
@@ -21,42 +21,6 @@ constexpr double kNewShare = 0.08;  // weight of the last draft in the moving me
 // fraction towards its initial value. If draft tokens fail, about one token in 40 gets a new draft.
 constexpr double kShareDecay = 0.0025;
 constexpr double kLeastGain = 1.02;  // least speedup for which draft tokens are used
-
-}  // namespace
-
-NgramProposer::Proposal NgramProposer::propose(std::span<const Token> context, std::int64_t most) {
-  // Stores for each n-gram the position after its last occurrence. The n-gram at the end of the
-  // context is stored once another token follows it.
-  for (; seen_ < context.size(); ++seen_) {
-    for (std::size_t i = 0; i < kLengths.size(); ++i) {
-      if (seen_ < kLengths[i]) continue;
-      const auto run = context.subspan(seen_ - kLengths[i], kLengths[i]);
-      after_[i][checksum(std::as_bytes(run))] = seen_;
-    }
-  }
-  for (std::size_t i = 0; i < kLengths.size(); ++i) {
-    if (context.size() < kLengths[i]) continue;
-    const auto run = context.last(kLengths[i]);
-    const auto found = after_[i].find(checksum(std::as_bytes(run)));
-    if (found == after_[i].end()) continue;
-    const auto next = context.subspan(found->second);
-    return {next.first(std::min(next.size(), static_cast<std::size_t>(most))), i};
-  }
-  return {};
-}
-
-void DraftRecord::add(DraftKind kind, std::int64_t checked, std::int64_t right) {
-  double& share = right_share_[kind];
-  for (std::int64_t i = 0; i < checked; ++i) {
-    share += kNewShare * ((i < right ? 1.0 : 0.0) - share);
-  }
-}
-
-void DraftRecord::add_none() {
-  for (double& share : right_share_) share += kShareDecay * (kFirstShare - share);
-}
-
-namespace {
 
 // A possible draft token of a writer: the n-th one is right with probability share^n.
 struct Candidate {
@@ -114,7 +78,46 @@ RatedPlan plan_with(std::span<const DraftOffer> offers, const StepCosts& costs,
   return plan;
 }
 
+constexpr std::int64_t kMaxUnread = 64;  // unread hidden states per sequence without drafts
+
+std::string piece_of(const Tokenizer& tokenizer, Token id) {
+  return static_cast<std::size_t>(id) < tokenizer.size() ? tokenizer.decode({{id}}, true)
+                                                         : std::string();
+}
+
 }  // namespace
+
+NgramProposer::Proposal NgramProposer::propose(std::span<const Token> context, std::int64_t most) {
+  // Stores for each n-gram the position after its last occurrence. The n-gram at the end of the
+  // context is stored once another token follows it.
+  for (; seen_ < context.size(); ++seen_) {
+    for (std::size_t i = 0; i < kLengths.size(); ++i) {
+      if (seen_ < kLengths[i]) continue;
+      const auto run = context.subspan(seen_ - kLengths[i], kLengths[i]);
+      after_[i][checksum(std::as_bytes(run))] = seen_;
+    }
+  }
+  for (std::size_t i = 0; i < kLengths.size(); ++i) {
+    if (context.size() < kLengths[i]) continue;
+    const auto run = context.last(kLengths[i]);
+    const auto found = after_[i].find(checksum(std::as_bytes(run)));
+    if (found == after_[i].end()) continue;
+    const auto next = context.subspan(found->second);
+    return {next.first(std::min(next.size(), static_cast<std::size_t>(most))), i};
+  }
+  return {};
+}
+
+void DraftRecord::add(DraftKind kind, std::int64_t checked, std::int64_t right) {
+  double& share = right_share_[kind];
+  for (std::int64_t i = 0; i < checked; ++i) {
+    share += kNewShare * ((i < right ? 1.0 : 0.0) - share);
+  }
+}
+
+void DraftRecord::add_none() {
+  for (double& share : right_share_) share += kShareDecay * (kFirstShare - share);
+}
 
 std::vector<DraftCount> plan_draft_tokens(std::span<const DraftOffer> offers,
                                           const StepCosts& costs, const StepCosts& draft) {
@@ -132,17 +135,6 @@ std::vector<DraftCount> plan_draft_tokens(std::span<const DraftOffer> offers,
   for (DraftCount& count : best.counts) count.drafted = count.drafted && count.drafts > 0;
   return best.counts;
 }
-
-namespace {
-
-constexpr std::int64_t kMostUnread = 64;  // unread hidden states per sequence without drafts
-
-std::string piece_of(const Tokenizer& tokenizer, Token id) {
-  return static_cast<std::size_t>(id) < tokenizer.size() ? tokenizer.decode({{id}}, true)
-                                                         : std::string();
-}
-
-}  // namespace
 
 void require_same_vocabulary(const Tokenizer& tokenizer, std::string_view model,
                              const Tokenizer& draft_tokenizer, std::string_view draft) {
@@ -203,13 +195,13 @@ void DraftModel::record_hidden(std::int32_t sequence, std::int64_t position,
   const auto next = rows.subspan(std::min(rows.size(), seen * width_));
   known.rows.insert(known.rows.end(), next.begin(), next.end());
   // Limits the number of unread rows, because the head may be unable to read them for a long time.
-  const auto most = session_.limits().batch_tokens + kMostUnread;
+  const auto most = session_.limits().batch_tokens + kMaxUnread;
   drop_first(known, static_cast<std::int64_t>(known.rows.size() / width_) - most);
 }
 
 bool DraftModel::lags(std::int32_t sequence) const {
   const HiddenRows& known = hidden_[static_cast<std::size_t>(sequence)];
-  return static_cast<std::int64_t>(known.rows.size() / width_) > kMostUnread;
+  return static_cast<std::int64_t>(known.rows.size() / width_) > kMaxUnread;
 }
 
 void DraftModel::drop_first(HiddenRows& known, std::int64_t rows) const {
@@ -334,11 +326,8 @@ void DraftModel::draft(std::span<Writer> writers) {
   if (error_) return;
   drafting_.clear();
   write(writers);
-  if (reads_hidden_ && !error_) drop_drafts();
-}
-
-// Removes draft tokens, whose cached rows an MTP head computed from its own hidden states.
-void DraftModel::drop_drafts() {
+  if (!reads_hidden_ || error_) return;
+  // Removes draft tokens, whose cached rows an MTP head computed from its own hidden states.
   for (const auto& [sequence, tokens] : drafting_) {
     (void)session_.state().restore(sequence, static_cast<std::int64_t>(tokens));
     fed(sequence).resize(tokens);
@@ -407,7 +396,16 @@ std::vector<std::size_t> DraftModel::take_draws(std::vector<Writer*>& drafting) 
 std::vector<DraftModel::Part> DraftModel::next_parts(std::span<Writer* const> drafting,
                                                      std::span<const std::size_t> rows) {
   std::vector<Part> parts;
-  if (drafting.empty() || (reads_hidden_ && !fetch_own_hidden())) return parts;
+  if (drafting.empty()) return parts;
+  if (reads_hidden_) {
+    own_hidden_.resize(batch_.outputs.size() * width_);
+    try {
+      session_.transformer().normed_hidden(batch_.outputs, own_hidden_);
+    } catch (const Error& error) {
+      disable(error);
+      return parts;
+    }
+  }
   for (std::size_t i = 0; i < drafting.size(); ++i) {
     const Writer& writer = *drafting[i];
     parts.push_back({writer.sequence, std::span(writer.drafts).last(1), 1, true});
@@ -415,17 +413,6 @@ std::vector<DraftModel::Part> DraftModel::next_parts(std::span<Writer* const> dr
     parts.back().hidden = std::span(own_hidden_).subspan(rows[i] * width_, width_);
   }
   return parts;
-}
-
-bool DraftModel::fetch_own_hidden() {
-  own_hidden_.resize(batch_.outputs.size() * width_);
-  try {
-    session_.transformer().normed_hidden(batch_.outputs, own_hidden_);
-  } catch (const Error& error) {
-    disable(error);
-    return false;
-  }
-  return true;
 }
 
 // Draws one token from each row of logits with the sampling settings of its writer's reply.
@@ -498,7 +485,7 @@ void Speculator::propose(std::span<const Writer> writers, const StepCosts& costs
   for (const Writer& writer : writers) {
     Drafts& own = *writer.drafts;
     own.tokens.clear();
-    const std::int64_t most = take_expected(writer) ? 0 : most_found(writer);
+    const std::int64_t most = take_expected(writer) ? 0 : max_drafts(writer);
     found.push_back(own.proposer.propose(writer.reply->context(), options_.find_drafts ? most : 0));
     offers.push_back({std::ssize(found.back().tokens), own.record.right_share(found.back().kind),
                       drafts() ? most : 0, own.record.right_share(kDrafted)});
@@ -527,7 +514,7 @@ void Speculator::propose(std::span<const Writer> writers, const StepCosts& costs
 }
 
 // 0 with Mirostat, because its draws depend on each other. A reply's last token is never drafted.
-std::int64_t Speculator::most_found(const Writer& writer) const {
+std::int64_t Speculator::max_drafts(const Writer& writer) const {
   if (writer.request->sampling.mirostat != 0) return 0;
   const std::int64_t most = std::clamp<std::int64_t>(options_.max_draft_tokens, 0, kMaxDraftTokens);
   return std::clamp<std::int64_t>(writer.reply->tokens_left() - 1, 0, most);
@@ -565,23 +552,6 @@ std::vector<Token> Speculator::script_of(const Writer& writer) const {
     script.push_back(dice < replay.draft_share ? replay.tokens[i] : other);
   }
   return script;
-}
-
-void Speculator::record_hidden(std::int32_t sequence, std::int64_t position,
-                               std::span<const float> rows) {
-  draft_->record_hidden(sequence, position, rows);
-}
-
-void Speculator::follow(std::span<const DraftModel::Reader> prompts) {
-  if (draft_) draft_->follow(prompts);
-}
-
-void Speculator::leave(std::int32_t sequence) {
-  if (draft_) draft_->leave(sequence);
-}
-
-const Error* Speculator::draft_error() const {
-  return draft_ && draft_->error() ? &*draft_->error() : nullptr;
 }
 
 }  // namespace leq

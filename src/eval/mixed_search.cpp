@@ -20,7 +20,7 @@
 #include "eval/divergence.h"
 #include "format/leq_layout.h"
 #include "format/leq_writer.h"
-#include "model/memory_fit.h"
+#include "model/memory_plan.h"
 #include "model/session.h"
 #include "tensor/pack.h"
 

@@ -14,6 +14,7 @@
 
 #include "base/json.h"
 #include "base/thread_pool.h"
+#include "model/memory_plan.h"
 #include "model/open_model.h"
 #include "quantize/search/bit_search.h"
 

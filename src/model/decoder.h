@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "cache/kv_pages.h"
+#include "cache/kv_cache.h"
 #include "model/collectives.h"
 #include "model/model_config.h"
 #include "model/weights.h"

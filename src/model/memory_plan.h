@@ -1,24 +1,29 @@
-// Computes the exact bytes of weights, KV cache and scratch from the file's header, without
-// allocating. It builds the objects of a session on a memory that only counts bytes. A test
-// compares the result with the real peak.
+// Memory plans: the exact bytes of weights, KV cache and scratch, computed from the file's header
+// without allocating. A plan builds the objects of a session on a memory that only counts bytes; a
+// test compares the result with the real peak. For devices with their own memory, the context is
+// reduced to fit, or an error shows the plan, before anything is loaded.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 
+#include "backend/backend.h"
 #include "backend/layout.h"
-#include "cache/fixed_states.h"
 #include "cache/kv_cache.h"
+#include "cache/sequence_state.h"
 #include "model/model_config.h"
+#include "model/open_model.h"
 #include "model/weights.h"
 #include "model/workspace.h"
 
 namespace leq {
 
 inline constexpr std::int64_t kDefaultKeptStates = 8;
-inline constexpr std::int64_t kMostKeptStates = 4096;
+inline constexpr std::int64_t kMaxKeptStates = 4096;
 
 struct RunLimits {
   std::int64_t context = 0;  // total positions of all sequences; 0 = min(model, 8192)
@@ -35,7 +40,7 @@ struct RunLimits {
   // whole blocks; nullopt: the defaults of the type.
   std::optional<int> kv_sinks = {}, kv_recent = {};
   // For models with fixed states (Gated DeltaNet): number of states kept beside those of running
-  // sequences, so that texts with a common beginning need not be fed from the start.
+  // sequences, so that texts with a common beginning need not be computed from the start.
   std::int64_t kept_states = kDefaultKeptStates;
 };
 
@@ -81,5 +86,49 @@ MemoryPlan plan_memory(std::uint64_t file_bytes, const ModelConfig& config, cons
 MemoryPlan plan_rank_memory(std::uint64_t file_bytes, const ModelConfig& config,
                             const Weights& weights, const Layout& layout, const RunLimits& limits,
                             const RankPlace& place);
+
+struct FittedLimits {
+  RunLimits limits;  // with all defaults filled in
+  std::string note;  // one line for the user if the context was reduced; for spelled()
+};
+
+// Makes memory plans of one model for one device, which need not be present. The model, the tensors
+// that `find` returns, and the layout must outlive the object. Weights are counted only once.
+class MemoryPlanner {
+ public:
+  MemoryPlanner(const Model& model, const Layout& layout);
+  // A planner for one of several ranks.
+  MemoryPlanner(const Model& model, const Layout& layout, const RankPlace& place);
+  // A planner for weights that are not in a .leq file (synthetic ones).
+  MemoryPlanner(const TensorFinder& find, std::string source, const ModelConfig& config,
+                std::uint64_t weight_bytes, const Layout& layout, const RankPlace& place);
+
+  MemoryPlan plan(const RunLimits& resolved) const;
+  // The largest context of all sequences together, in whole pages and at most `most` per sequence,
+  // for which the plan needs at most `bytes`; 0 if not even one page fits.
+  std::int64_t largest_context(RunLimits limits, std::int64_t most, std::uint64_t bytes) const;
+  // Resolves the limits. If the plan does not fit `memory`, a default context is reduced until the
+  // plan fits. A context that was requested is not reduced: the Error then states the plan, the
+  // memory of `device`, the largest context that fits and what to try.
+  FittedLimits fit(const RunLimits& wanted, const DeviceMemoryInfo& memory,
+                   std::string_view device) const;
+
+ private:
+  std::string source_;
+  const ModelConfig& config_;
+  const Layout& layout_;
+  std::uint64_t file_bytes_;
+  RankPlace place_;
+  CountingMemory memory_;  // memory on which weights were counted
+  Weights weights_;
+};
+
+// Fits the limits of a model to a backend's memory, for the rank at `place`. If the backend uses
+// the host's memory, only calls resolve_limits.
+FittedLimits fit_limits(const RunLimits& wanted, const Model& model, Backend& backend,
+                        const RankPlace& place);
+// Like fit_limits above, for ranks that are threads: returns limits that fit on every rank.
+FittedLimits fit_limits(const RunLimits& wanted, const Model& model,
+                        std::span<Backend* const> ranks);
 
 }  // namespace leq

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "backend/kv_types.h"
 #include "base/json.h"
 #include "format/leq_reader.h"
-#include "model/memory_plan.h"
 #include "model/model_config.h"
 #include "model/weights.h"
 #include "sampling/settings.h"

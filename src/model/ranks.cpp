@@ -1,42 +1,152 @@
 #include "model/ranks.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <utility>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/version.h"
-#include "model/rank_command.h"
 #include "model/session.h"
 #include "model/transformer.h"
 #include "ranks/communicator.h"
 
 namespace leq {
 
-std::vector<RankFact> rank_facts(const ModelConfig& config, const RunLimits& limits,
-                                 std::uint64_t fingerprint) {
-  const auto number = [](std::int64_t value) { return std::to_string(value); };
-  const auto chosen = [](const std::optional<int>& value) {
-    return value ? std::to_string(*value) : std::string("of the type");
-  };
-  return {{"version", kVersion},
-          {"configuration", config_to_json(config).dump()},
-          {"checksum of the model file", std::to_string(fingerprint)},
-          {"context", number(limits.context)},
-          {"sequences", number(limits.sequences)},
-          {"positions of a sequence", number(limits.sequence_context)},
-          {"tokens in one step", number(limits.batch_tokens)},
-          {"rows with logits", number(limits.output_tokens)},
-          {"type of keys", std::string(kv_type_name(limits.key_type))},
-          {"type of values", std::string(kv_type_name(limits.value_type))},
-          {"types of single layers", kv_layers_text(limits.kv_layers)},
-          {"positions that stay first", chosen(limits.kv_sinks)},
-          {"positions that stay last", chosen(limits.kv_recent)},
-          {"states that are kept", number(limits.kept_states)}};
+namespace {
+
+constexpr std::string_view kSource = "a command between ranks";
+constexpr std::int64_t kMaxPositions = std::int64_t{1} << 40;  // upper bound of any valid position
+
+// Both archives have the same functions, so that each command lists its members once.
+class Writer {
+ public:
+  template <class T>
+  void number(T value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    const std::size_t at = bytes_.size();
+    bytes_.resize(at + sizeof value);
+    std::memcpy(bytes_.data() + at, &value, sizeof value);
+  }
+  template <class Enum>
+  void kind(Enum value, Enum /*last*/) {
+    number(value);
+  }
+  void list(std::span<const std::int32_t> numbers) {
+    number(static_cast<std::int64_t>(numbers.size()));
+    const auto bytes = std::as_bytes(numbers);
+    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+  }
+  void run_count(RankStep& step) {
+    number(static_cast<std::int64_t>(step.runs.size()));
+    ensure(step.states.size() == step.runs.size(), kSource, ": ", step.states.size(), " states");
+  }
+  void pages(RankStep& step, std::size_t run) { list(step.runs[run].pages); }
+  std::vector<std::byte> take() { return std::move(bytes_); }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes, kSource) {}
+
+  template <class T>
+  void number(T& value) {
+    value = bytes_.read<T>("a number");
+  }
+  template <class Enum>
+  void kind(Enum& value, Enum last) {
+    const auto found = bytes_.read<std::uint8_t>("a kind");
+    require(found <= static_cast<std::uint8_t>(last), kSource, ": kind ", int{found});
+    value = static_cast<Enum>(found);
+  }
+  void list(std::vector<std::int32_t>& numbers) {
+    const auto count = bytes_.read<std::int64_t>("the length of a list");
+    require(count >= 0 && static_cast<std::uint64_t>(count) <= bytes_.left() / 4, kSource,
+            ": a list of ", count, " numbers");
+    const auto bytes = bytes_.take(static_cast<std::uint64_t>(count) * 4, "a list");
+    numbers.resize(static_cast<std::size_t>(count));
+    if (count > 0) std::memcpy(numbers.data(), bytes.data(), bytes.size());
+  }
+  void run_count(RankStep& step) {
+    const auto runs = bytes_.read<std::int64_t>("the number of runs");
+    require(runs >= 0 && runs <= std::ssize(step.batch.tokens), kSource, ": ", runs, " runs");
+    step.runs.resize(static_cast<std::size_t>(runs));
+    step.states.resize(step.runs.size());
+    step.pages.resize(step.runs.size());
+  }
+  void pages(RankStep& step, std::size_t run) {
+    list(step.pages[run]);
+    step.runs[run].pages = step.pages[run];  // moving step.pages does not move the list's numbers
+  }
+  std::size_t left() const { return bytes_.left(); }
+
+ private:
+  ByteReader bytes_;
+};
+
+void members(auto& archive, RankStep& step) {
+  archive.kind(step.wanted, RankStep::Wanted::hidden);
+  archive.list(step.batch.tokens);
+  archive.list(step.batch.outputs);
+  archive.list(step.positions);
+  archive.list(step.copies);
+  archive.run_count(step);
+  for (std::size_t i = 0; i < step.runs.size(); ++i) {
+    archive.number(step.states[i].from);
+    archive.number(step.states[i].to);
+    archive.number(step.runs[i].sequence);
+    archive.number(step.runs[i].first_row);
+    archive.number(step.runs[i].rows);
+    archive.number(step.runs[i].first_position);
+    archive.pages(step, i);
+  }
+}
+void members(auto& archive, PageCopy& copy) {
+  archive.kind(copy.of, PageCopy::Of::f16_copy);
+  archive.number(copy.from);
+  archive.number(copy.to);
+}
+void members(auto&, RankEnd&) {}
+void members(auto& archive, SequenceTransfer& transfer) {
+  archive.kind(transfer.kind, SequenceTransfer::Kind::load);
+  archive.list(transfer.pages);
+  archive.list(transfer.copies);
+}
+void members(auto& archive, StateTransfer& transfer) {
+  archive.kind(transfer.kind, StateTransfer::Kind::write);
+  archive.number(transfer.state);
 }
 
-namespace {
+// Checks that lists have the same length, rows are in order, and pages hold all positions.
+void check_step(const RankStep& step) {
+  const std::int64_t tokens = std::ssize(step.batch.tokens);
+  bool fits = std::ssize(step.positions) == tokens;
+  for (const std::int32_t row : step.batch.outputs) fits = fits && row >= 0 && row < tokens;
+  std::int64_t rows = 0;
+  for (const SequenceRun& run : step.runs) {
+    fits = fits && run.first_row == rows && run.rows > 0 && run.rows <= tokens - rows &&
+           run.first_position >= 0 && run.first_position <= kMaxPositions &&
+           run.end_position() <= std::ssize(run.pages) * kPageTokens;
+    if (!fits) break;
+    rows += run.rows;
+  }
+  require(fits && rows == tokens, kSource, ": a step that contradicts itself");
+}
+
+// The command with this index in RankCommand.
+template <std::size_t Index = 0>
+RankCommand command_of(std::uint8_t index) {
+  if constexpr (Index < std::variant_size_v<RankCommand>) {
+    if (index == Index) return RankCommand(std::in_place_index<Index>);
+    return command_of<Index + 1>(index);
+  }
+  fail(kSource, ": of no known kind");
+}
 
 // A rank other than the leader, with its weights, pages and transformer.
 class Follower {
@@ -46,9 +156,8 @@ class Follower {
       : ranks_(ranks),
         facts_(rank_facts(config, limits, fingerprint)),
         place_(place_of(config, ranks.rank(), ranks.size())),
-        backend_(backend),
-        shape_(rank_kv_shape(config, weights, backend.layout(), limits, place_)),
-        pages_(backend.memory(), backend.layout(), shape_),
+        pages_(backend.memory(), backend.layout(),
+               rank_kv_shape(config, weights, backend.layout(), limits, place_)),
         among_{ranks, kv_heads_of_ranks(place_)},
         states_(make_fixed_states(backend.memory(), config, limits, place_.own())),
         states_among_{ranks, state_bytes_of_ranks(config, place_)},
@@ -72,18 +181,7 @@ class Follower {
       ranks_.broadcast(bytes, "the next step");
       const RankCommand command = decode_command(bytes);
       if (std::holds_alternative<RankEnd>(command)) return;
-      if (const auto* copy = std::get_if<PageCopy>(&command)) {
-        apply(*copy);
-      } else if (const auto* transfer = std::get_if<SequenceTransfer>(&command)) {
-        apply(*transfer);
-      } else if (const auto* state = std::get_if<StateTransfer>(&command)) {
-        apply(*state);
-      } else {
-        const auto& step = std::get<RankStep>(command);
-        for (const auto& pages : step.pages) check_pages_exist(pages);
-        for (const auto& states : step.states) check_states_exist(states);
-        transformer_.follow(step, pages_, states_.get());
-      }
+      std::visit([&](const auto& one) { apply(one); }, command);
     }
   }
 
@@ -100,6 +198,14 @@ class Follower {
     }
   }
 
+  void apply(const RankEnd&) {}
+
+  void apply(const RankStep& step) {
+    for (const auto& pages : step.pages) check_pages_exist(pages);
+    for (const auto& states : step.states) check_states_exist(states);
+    transformer_.follow(step, pages_, states_.get());
+  }
+
   void apply(const StateTransfer& transfer) {
     check_states_exist({transfer.state, transfer.state});
     ensure(states_ != nullptr, "a state of a model without");
@@ -114,11 +220,7 @@ class Follower {
     const std::int64_t count = copy.of == PageCopy::Of::page ? pages_.count() : pages_.copy_count();
     ensure(copy.from >= 0 && copy.from < count && copy.to >= 0 && copy.to < count,
            "a copy of page ", copy.from, " to ", copy.to, " of ", count);
-    if (copy.of == PageCopy::Of::page) {
-      pages_.copy_page(copy.from, copy.to);
-    } else {
-      pages_.copy_copy(copy.from, copy.to);
-    }
+    pages_.copy(copy);
   }
 
   void apply(const SequenceTransfer& transfer) const {
@@ -126,19 +228,16 @@ class Follower {
     for (const std::int32_t copy : transfer.copies) {
       ensure(copy >= 0 && copy < pages_.copy_count(), "copy ", copy, " of ", pages_.copy_count());
     }
-    const KvTransfer side(pages_, backend_.memory(), backend_.layout(), shape_, among_);
     if (transfer.kind == SequenceTransfer::Kind::save) {
-      side.save(transfer, {});
+      pages_.save(transfer, among_, {});
     } else {
-      side.load(transfer, {});
+      pages_.load(transfer, among_, {});
     }
   }
 
   Communicator& ranks_;
   std::vector<RankFact> facts_;
   RankPlace place_;
-  Backend& backend_;
-  KvShape shape_;
   KvPages pages_;
   KvRanks among_;
   std::unique_ptr<FixedStates> states_;
@@ -149,6 +248,46 @@ class Follower {
 
 }  // namespace
 
+std::vector<std::byte> encode(RankCommand command) {
+  Writer writer;
+  writer.number(static_cast<std::uint8_t>(command.index()));
+  std::visit([&](auto& one) { members(writer, one); }, command);
+  return writer.take();
+}
+
+RankCommand decode_command(std::span<const std::byte> bytes) {
+  Reader reader(bytes);
+  std::uint8_t index = 0;
+  reader.number(index);
+  RankCommand command = command_of(index);
+  std::visit([&](auto& one) { members(reader, one); }, command);
+  if (const auto* step = std::get_if<RankStep>(&command)) check_step(*step);
+  require(reader.left() == 0, kSource, ": ", reader.left(), " bytes too many");
+  return command;
+}
+
+std::vector<RankFact> rank_facts(const ModelConfig& config, const RunLimits& limits,
+                                 std::uint64_t fingerprint) {
+  const auto number = [](std::int64_t value) { return std::to_string(value); };
+  const auto chosen = [](const std::optional<int>& value) {
+    return value ? std::to_string(*value) : std::string("of the type");
+  };
+  return {{"version", kVersion},
+          {"configuration", config_to_json(config).dump()},
+          {"checksum of the model file", std::to_string(fingerprint)},
+          {"context", number(limits.context)},
+          {"sequences", number(limits.sequences)},
+          {"positions of a sequence", number(limits.sequence_context)},
+          {"tokens in one step", number(limits.batch_tokens)},
+          {"rows with logits", number(limits.output_tokens)},
+          {"type of keys", std::string(kv_type_name(limits.key_type))},
+          {"type of values", std::string(kv_type_name(limits.value_type))},
+          {"types of single layers", kv_layers_text(limits.kv_layers)},
+          {"positions that stay first", chosen(limits.kv_sinks)},
+          {"positions that stay last", chosen(limits.kv_recent)},
+          {"states that are kept", number(limits.kept_states)}};
+}
+
 void follow(const ModelConfig& config, Weights weights, Backend& backend, const RunLimits& limits,
             Communicator& ranks, std::uint64_t fingerprint) {
   try {
@@ -158,19 +297,9 @@ void follow(const ModelConfig& config, Weights weights, Backend& backend, const 
   }
 }
 
-namespace {
-
-Weights weights_of(const Model& model, Backend& backend, const RunLimits& limits,
-                   const RankPlace& place) {
-  return load_weights([&](std::string_view name) { return model.file().find(name); },
-                      model.file().name(), model.config(), backend, limits, place);
-}
-
-}  // namespace
-
 void follow(const Model& model, Backend& backend, const RunLimits& limits, Communicator& ranks) {
   const RankPlace place = place_of(model.config(), ranks.rank(), ranks.size());
-  follow(model.config(), weights_of(model, backend, limits, place), backend, limits, ranks,
+  follow(model.config(), load_weights(model, backend, limits, place), backend, limits, ranks,
          model.file().fingerprint());
 }
 
@@ -179,7 +308,7 @@ ThreadFollowers::ThreadFollowers(const Model& model, std::vector<std::unique_ptr
     : ThreadFollowers(
           model.config(),
           [&model, limits](Backend& backend, const RankPlace& place) {
-            return weights_of(model, backend, limits, place);
+            return load_weights(model, backend, limits, place);
           },
           std::move(backends), limits, options, model.file().fingerprint()) {}
 

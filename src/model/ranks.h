@@ -1,27 +1,53 @@
-// Facts that ranks which share a model compare before the first step.
+// Several ranks on one model. The leader has a Session; each other rank follows it with its own
+// backend, weights and pages (docs/ranks.md).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <thread>
+#include <variant>
 #include <vector>
 
 #include "backend/backend.h"
+#include "cache/kv_cache.h"
+#include "cache/sequence_state.h"
+#include "model/decoder.h"
 #include "model/memory_plan.h"
 #include "model/model_config.h"
 #include "model/open_model.h"
 #include "ranks/communicator.h"
-#include "ranks/thread_ranks.h"
 
 namespace leq {
 
-// `fingerprint`: LeqReader::fingerprint(), or 0 if the weights are not from a file.
+// What the leader sends to the other ranks: steps, copies of pages, saving and loading of sequences
+// and states, the end.
+
+// One step, with the pages and positions that the leader's KV cache assigned to it.
+struct RankStep {
+  enum class Wanted : std::uint8_t { logits, hidden } wanted = Wanted::logits;
+  Batch batch;                          // its `sequences` are not sent
+  std::vector<std::int32_t> positions;  // [T]
+  std::vector<SequenceRun> runs;
+  std::vector<std::int32_t> copies;                   // [pages] f16 copy of the page; -1: none
+  std::vector<FixedStates::StepStates> states = {};   // [runs]; zeros if the model has no states
+  std::vector<std::vector<std::int32_t>> pages = {};  // after decoding: the memory of runs[i].pages
+};
+
+struct RankEnd {};
+
+using RankCommand = std::variant<RankStep, PageCopy, RankEnd, SequenceTransfer, StateTransfer>;
+
+std::vector<std::byte> encode(RankCommand command);
+// Throws Error if the bytes are not a valid command.
+RankCommand decode_command(std::span<const std::byte> bytes);
+
+// What ranks that share a model compare before the first step. `fingerprint`: that of the file
+// (LeqReader), or 0 if the weights are not from a file.
 std::vector<RankFact> rank_facts(const ModelConfig& config, const RunLimits& limits,
                                  std::uint64_t fingerprint);
-
-// Several ranks on one model. The leader has a Session; each other rank follows it with its own
-// backend, weights and pages (docs/ranks.md).
 
 // Runs a rank other than the leader: executes the leader's steps until its session ends. `limits`
 // are from resolve_limits, the same on all ranks; `weights` are this rank's share; `fingerprint` is

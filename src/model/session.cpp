@@ -4,8 +4,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "model/memory_fit.h"
-#include "model/rank_command.h"
 #include "model/ranks.h"
 #include "ranks/communicator.h"
 
@@ -21,10 +19,15 @@ Weights load_weights(const TensorFinder& find, std::string_view source, const Mo
   return bind_weights(find, source, config, backend.memory(), place);
 }
 
+Weights load_weights(const Model& model, Backend& backend, const RunLimits& limits,
+                     const RankPlace& place) {
+  return load_weights([&](std::string_view name) { return model.file().find(name); },
+                      model.file().name(), model.config(), backend, limits, place);
+}
+
 Session::Session(const Model& model, Backend& backend, const RunLimits& limits, Communicator& ranks)
     : Session(model.config(),
-              load_weights([&](std::string_view name) { return model.file().find(name); },
-                           model.file().name(), model.config(), backend, limits,
+              load_weights(model, backend, limits,
                            place_of(model.config(), ranks.rank(), ranks.size())),
               model.file().file_bytes(), backend, limits, ranks, model.file().fingerprint()) {}
 
@@ -52,7 +55,7 @@ Session::Session(const ModelConfig& config, Weights weights, std::uint64_t weigh
     ranks.broadcast(bytes, "a change of pages or states");
   };
   cache_.lead({{ranks, kv_heads_of_ranks(place_)},
-               [send](const KvCommand& command) { send(as_rank_command(command)); }});
+               [send](const KvCommand& command) { std::visit(send, command); }});
   if (states_ == nullptr) return;
   states_->lead({{ranks, state_bytes_of_ranks(config, place_)}, send});
 }

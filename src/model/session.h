@@ -20,6 +20,8 @@ namespace leq {
 // limits, because a Session will follow. Throws Error as DeviceMemory::plan and bind_weights do.
 Weights load_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,
                      Backend& backend, const RunLimits& limits, const RankPlace& place);
+Weights load_weights(const Model& model, Backend& backend, const RunLimits& limits,
+                     const RankPlace& place);
 
 class Session;
 // A session of the model's multi-token prediction head, on one rank. `limits` are the result of
@@ -57,7 +59,7 @@ class Session {
   const MemoryPlan& plan() const { return plan_; }  // plan of this rank
   int ranks() const { return ranks_.size(); }
 
-  // Feeds tokens of one sequence in chunks of at most batch_tokens; returns the logits [1, V] of
+  // Prefills tokens of one sequence in chunks of at most batch_tokens; returns the logits [1, V] of
   // the last token on the device, valid until the next call. `tokens` must not be empty.
   const Rows& advance(std::int32_t sequence, std::span<const Token> tokens);
   // Like advance, but returns the logits in host memory.

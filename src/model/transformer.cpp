@@ -1,4 +1,3 @@
-// Undoes a step that throws: restores its sequences and moving scales.
 #include "model/transformer.h"
 
 #include <algorithm>
@@ -17,22 +16,14 @@
 namespace leq {
 namespace {
 
-// Saves the moving scales that are on the host. Device scales are skipped: reading them would wait.
-std::vector<OnlineState> saved(std::span<OnlineInput> online) {
-  std::vector<OnlineState> states;
-  for (const OnlineInput& input : online) {
-    if (input.scale.on_device() == nullptr) states.push_back(input.scale.save());
-  }
-  return states;
-}
-
-}  // namespace
-
 // Calls `work`, which appends to sequences and records each in `runs` afterwards. If `work` throws,
 // restores these sequences and the moving scales of `online`, then rethrows.
 void undo_on_error(const SequenceState& state, const std::vector<SequenceRun>& runs,
                    std::span<OnlineInput> online, const std::function<void()>& work) {
-  const std::vector<OnlineState> before = saved(online);
+  std::vector<OnlineState> before;  // without device scales: reading them would wait
+  for (const OnlineInput& input : online) {
+    if (input.scale.on_device() == nullptr) before.push_back(input.scale.save());
+  }
   try {
     work();
   } catch (...) {
@@ -45,6 +36,44 @@ void undo_on_error(const SequenceState& state, const std::vector<SequenceRun>& r
     throw;
   }
 }
+
+void point_to_states(const FixedStates& fixed, std::span<const FixedStates::StepStates> states,
+                     std::span<SequenceRun> runs) {
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    runs[i].state_from = fixed.bytes_of(states[i].from);
+    runs[i].state_to = fixed.bytes_of(states[i].to);
+  }
+}
+
+// States read and written by each run. A later run of a sequence reads what the earlier one wrote.
+std::vector<FixedStates::StepStates> states_of(const FixedStates& fixed,
+                                               std::span<const SequenceRun> runs) {
+  std::vector<FixedStates::StepStates> all;
+  for (const SequenceRun& run : runs) {
+    FixedStates::StepStates& states = all.emplace_back(fixed.step_states(run.sequence));
+    const bool is_later = std::ranges::any_of(runs.first(all.size() - 1), [&](const auto& before) {
+      return before.sequence == run.sequence;
+    });
+    if (is_later) states.from = states.to;
+  }
+  return all;
+}
+
+// Throws Error unless all rows of each sequence fit into the context.
+void require_context(const Batch& batch, const SequenceState& state, std::int64_t context) {
+  std::map<std::int32_t, std::int64_t> rows_of;
+  for (const std::int32_t sequence : batch.sequences) ++rows_of[sequence];
+  for (std::size_t t = 0; t < batch.tokens.size(); ++t) {
+    const std::int32_t sequence = batch.sequences[t];
+    if (t > 0 && batch.sequences[t - 1] == sequence) continue;
+    const std::int64_t rows = rows_of[sequence];
+    require(state.length(sequence) + rows <= context, "context full: sequence ", sequence,
+            " holds ", state.length(sequence), " positions, ", rows, " more do not fit in ",
+            context, "; raise ", Setting{"context"}, " or shorten the text");
+  }
+}
+
+}  // namespace
 
 Transformer::Transformer(const ModelConfig& config, const Weights& weights, Backend& backend,
                          const ForwardLimits& limits)
@@ -101,7 +130,11 @@ void Transformer::step(RankStep::Wanted wanted, const Batch& batch, const Sequen
     append(batch, state);
     ranks_.abort_on_error([&] {
       const KvLayers kv = state.pages().layers();
-      lead(wanted, batch, kv);
+      if (!ranks_.alone()) {
+        std::vector<std::byte> command = encode(RankStep{
+            wanted, batch, positions_, runs_, {kv.copies.begin(), kv.copies.end()}, states_});
+        ranks_.ranks().broadcast(command, "the next step");
+      }
       run(wanted, batch, kv);
       ranks_.finish_step();
     });
@@ -123,44 +156,16 @@ void Transformer::run(RankStep::Wanted wanted, const Batch& batch, const KvLayer
   } else if (decoder_.observed()) {
     logits();
   } else {
-    backend_.step(step_of(batch, kv), logits);
+    const bool copies = kv.pages.residual().copies();
+    backend_.step({batch_,
+                   {batch.tokens, positions_, batch.outputs},
+                   config_.has_rope() ? &work_.rope : nullptr,
+                   limits_.context,
+                   {work_.x.values, kv[0].keys},
+                   copies ? kv.copies : std::span<const std::int32_t>()},
+                  logits);
   }
 }
-
-// Broadcasts the step to the other ranks.
-void Transformer::lead(RankStep::Wanted wanted, const Batch& batch, const KvLayers& kv) {
-  if (ranks_.alone()) return;
-  const RankStep step = {wanted, batch, positions_, runs_, {kv.copies.begin(), kv.copies.end()},
-                         states_};
-  command_ = encode(step);
-  ranks_.ranks().broadcast(command_, "the next step");
-}
-
-namespace {
-
-void point_to_states(const FixedStates& fixed, std::span<const FixedStates::StepStates> states,
-                     std::span<SequenceRun> runs) {
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    runs[i].state_from = fixed.bytes_of(states[i].from);
-    runs[i].state_to = fixed.bytes_of(states[i].to);
-  }
-}
-
-// States read and written by each run. A later run of a sequence reads what the earlier one wrote.
-std::vector<FixedStates::StepStates> states_of(const FixedStates& fixed,
-                                               std::span<const SequenceRun> runs) {
-  std::vector<FixedStates::StepStates> all;
-  for (const SequenceRun& run : runs) {
-    FixedStates::StepStates& states = all.emplace_back(fixed.step_states(run.sequence));
-    const bool is_later = std::ranges::any_of(runs.first(all.size() - 1), [&](const auto& before) {
-      return before.sequence == run.sequence;
-    });
-    if (is_later) states.from = states.to;
-  }
-  return all;
-}
-
-}  // namespace
 
 void Transformer::follow(const RankStep& step, const KvPages& pages, const FixedStates* states) {
   positions_ = step.positions;
@@ -220,24 +225,6 @@ const Rows& Transformer::head(std::span<const float> hidden) {
   return work_.logits;
 }
 
-namespace {
-
-// Throws Error unless all rows of each sequence fit into the context.
-void require_context(const Batch& batch, const SequenceState& state, std::int64_t context) {
-  std::map<std::int32_t, std::int64_t> rows_of;
-  for (const std::int32_t sequence : batch.sequences) ++rows_of[sequence];
-  for (std::size_t t = 0; t < batch.tokens.size(); ++t) {
-    const std::int32_t sequence = batch.sequences[t];
-    if (t > 0 && batch.sequences[t - 1] == sequence) continue;
-    const std::int64_t rows = rows_of[sequence];
-    require(state.length(sequence) + rows <= context, "context full: sequence ", sequence,
-            " holds ", state.length(sequence), " positions, ", rows, " more do not fit in ",
-            context, "; raise ", Setting{"context"}, " or shorten the text");
-  }
-}
-
-}  // namespace
-
 void Transformer::check(const Batch& batch, const SequenceState& state) {
   const auto tokens = std::ssize(batch.tokens);
   ensure(tokens > 0, "forward: an empty batch");
@@ -267,15 +254,6 @@ void Transformer::check(const Batch& batch, const SequenceState& state) {
     }
   }
   require_context(batch, state, limits_.context);
-}
-
-Step Transformer::step_of(const Batch& batch, const KvLayers& kv) {
-  return {batch_,
-          {batch.tokens, positions_, batch.outputs},
-          config_.has_rope() ? &work_.rope : nullptr,
-          limits_.context,
-          {work_.x.values, kv[0].keys},
-          kv.pages.residual().copies() ? kv.copies : std::span<const std::int32_t>()};
 }
 
 Embedding Transformer::embedding(const Batch& batch) const {

@@ -14,7 +14,7 @@
 #include "model/collectives.h"
 #include "model/decoder.h"
 #include "model/model_config.h"
-#include "model/rank_command.h"
+#include "model/ranks.h"
 #include "model/sharding.h"
 #include "model/weights.h"
 #include "model/workspace.h"
@@ -60,7 +60,7 @@ class Transformer {
   bool run_sublayer(Sublayer which, std::int64_t layer, std::span<float> hidden,
                     const SequenceState& state);
   // The hidden states [T][W] that enter the first layer, of a sequence of `tokens`, T at most
-  // batch_tokens; those of a model with a rotated residual stream before its rotation.
+  // batch_tokens.
   void embed(std::span<const std::int32_t> tokens, std::span<float> hidden);
   // The logits [rows, V] of hidden states [rows][W] after the last layer, rows at most
   // output_tokens; on the device, valid until the next call.
@@ -80,8 +80,6 @@ class Transformer {
   void append(const Batch& batch, const SequenceState& state);
   void step(RankStep::Wanted wanted, const Batch& batch, const SequenceState& state);
   void run(RankStep::Wanted wanted, const Batch& batch, const KvLayers& kv);
-  void lead(RankStep::Wanted wanted, const Batch& batch, const KvLayers& kv);
-  Step step_of(const Batch& batch, const KvLayers& kv);
   Embedding embedding(const Batch& batch) const;
 
   const ModelConfig& config_;
@@ -97,7 +95,6 @@ class Transformer {
   std::vector<FixedStates::StepStates> states_;  // [runs]
   BatchView batch_;
   std::vector<std::int32_t> positions_;  // [T]
-  std::vector<std::byte> command_;
 };
 
 }  // namespace leq

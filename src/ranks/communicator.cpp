@@ -22,6 +22,33 @@ class OneRank final : public Communicator {
   std::chrono::milliseconds timeout() const override { return {}; }
 };
 
+constexpr std::string_view kSite = "the comparison of programs and settings";
+
+void write_text(std::vector<std::byte>& bytes, std::string_view text) {
+  const std::uint64_t size = text.size();
+  const auto length = std::as_bytes(std::span(&size, 1));
+  bytes.insert(bytes.end(), length.begin(), length.end());
+  const auto letters = as_bytes(text);
+  bytes.insert(bytes.end(), letters.begin(), letters.end());
+}
+
+std::string read_text(ByteReader& reader) {
+  const auto size = reader.read<std::uint64_t>("a length");
+  return std::string(as_text(reader.take(size, "a text")));
+}
+
+// The first difference; empty if there is none.
+std::string difference(std::span<const std::byte> leaders, const std::vector<RankFact>& facts) {
+  ByteReader reader(leaders, kSite);
+  for (const RankFact& fact : facts) {
+    const std::string name = reader.left() == 0 ? "" : read_text(reader);
+    if (name != fact.name) return "it is another program than the leader: its version differs";
+    const std::string value = read_text(reader);
+    if (value != fact.value) return fact.name + ": " + fact.value + ", the leader has " + value;
+  }
+  return reader.left() == 0 ? "" : "it is another program than the leader: its version differs";
+}
+
 }  // namespace
 
 Error rank_error(const Communicator& ranks, const Error& error) {
@@ -122,6 +149,31 @@ std::vector<std::vector<std::byte>> gather_bytes(Communicator& ranks,
   return each;
 }
 
+void gather_to_leader(Communicator& ranks, std::span<const std::size_t> bytes,
+                      std::span<const std::byte> own, std::span<std::byte> whole,
+                      std::string_view site) {
+  std::vector<ByteRange> parts;
+  for (const std::size_t size : bytes) {
+    const std::size_t first = parts.empty() ? 0 : parts.back().last;
+    parts.push_back({first, first + size});
+  }
+  std::byte* const all = ranks.leads() ? whole.data() : nullptr;
+  if (all != nullptr) std::ranges::copy(own, all);  // the leader is rank 0
+  const SharedRows rows = {1, parts, own.data(), 0, all, parts.back().last};
+  ranks.gather({&rows, 1}, Receivers::leader, site);
+}
+
+void scatter_from_leader(Communicator& ranks, std::span<const std::size_t> bytes,
+                         std::span<const std::byte> whole, std::span<std::byte> own,
+                         std::string_view site) {
+  std::vector<std::byte> all(whole.begin(), whole.end());
+  ranks.broadcast(all, site);
+  const auto first = bytes.begin() + ranks.rank();
+  ensure(all.size() == std::reduce(bytes.begin(), bytes.end()), site, ": ", all.size(), " bytes");
+  if (own.empty()) return;
+  std::memcpy(own.data(), all.data() + std::reduce(bytes.begin(), first), own.size());
+}
+
 void together(Communicator& ranks, const std::function<void()>& work) {
   if (ranks.size() == 1) return work();
   try {
@@ -134,37 +186,6 @@ void together(Communicator& ranks, const std::function<void()>& work) {
     throw ranks.abort(rank_error(ranks, Error("out of memory", ErrorKind::no_memory)));
   }
 }
-
-namespace {
-
-constexpr std::string_view kSite = "the comparison of programs and settings";
-
-void write_text(std::vector<std::byte>& bytes, std::string_view text) {
-  const std::uint64_t size = text.size();
-  const auto length = std::as_bytes(std::span(&size, 1));
-  bytes.insert(bytes.end(), length.begin(), length.end());
-  const auto letters = as_bytes(text);
-  bytes.insert(bytes.end(), letters.begin(), letters.end());
-}
-
-std::string read_text(ByteReader& reader) {
-  const auto size = reader.read<std::uint64_t>("a length");
-  return std::string(as_text(reader.take(size, "a text")));
-}
-
-// The first difference; empty if there is none.
-std::string difference(std::span<const std::byte> leaders, const std::vector<RankFact>& facts) {
-  ByteReader reader(leaders, kSite);
-  for (const RankFact& fact : facts) {
-    const std::string name = reader.left() == 0 ? "" : read_text(reader);
-    if (name != fact.name) return "it is another program than the leader: its version differs";
-    const std::string value = read_text(reader);
-    if (value != fact.value) return fact.name + ": " + fact.value + ", the leader has " + value;
-  }
-  return reader.left() == 0 ? "" : "it is another program than the leader: its version differs";
-}
-
-}  // namespace
 
 void require_agreement(Communicator& ranks, const std::vector<RankFact>& facts) {
   std::vector<std::byte> bytes;

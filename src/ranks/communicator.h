@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -121,6 +123,15 @@ std::vector<std::vector<std::byte>> gather_bytes(Communicator& ranks,
                                                  const std::vector<std::byte>& own, Receivers to,
                                                  std::string_view site);
 
+// Gathers the bytes of all ranks, of the sizes `bytes` [ranks], in the leader's `whole`, which is
+// empty on other ranks; and distributes them again. `own` has the size of this rank.
+void gather_to_leader(Communicator& ranks, std::span<const std::size_t> bytes,
+                      std::span<const std::byte> own, std::span<std::byte> whole,
+                      std::string_view site);
+void scatter_from_leader(Communicator& ranks, std::span<const std::size_t> bytes,
+                         std::span<const std::byte> whole, std::span<std::byte> own,
+                         std::string_view site);
+
 // All-gathers lists and concatenates them in rank order.
 template <class Number>
 std::vector<Number> join_lists(Communicator& ranks, std::vector<Number> own,
@@ -170,5 +181,53 @@ class Membership {
   Communicator& ranks_;
   int errors_ = std::uncaught_exceptions();  // exceptions in flight at the start
 };
+
+// Ranks that are threads of one process and read each other's rows directly.
+struct ThreadRankOptions {
+  // Time limit for waiting for another rank, after which that rank counts as lost.
+  std::chrono::milliseconds timeout{300'000};
+  // Number of compute threads of all ranks together. If there are more threads than cores, a
+  // waiting rank sleeps at once instead of spinning, so that others can use its core.
+  int threads = 0;
+};
+
+class ThreadRanks {
+ public:
+  // Throws Error if `size` is below 1 or above kMaxRanks.
+  ThreadRanks(int size, const ThreadRankOptions& options);
+  ~ThreadRanks();
+
+  static constexpr int kMaxRanks = 256;
+
+  int size() const;
+  // To be used only by the thread of that rank.
+  Communicator& operator[](int rank);
+
+ private:
+  struct State;
+  class Rank;
+  std::unique_ptr<State> state_;
+  std::vector<Rank> ranks_;
+};
+
+// Ranks that are processes on one or several machines, started by mpirun.
+
+// Number of processes that mpirun has started, including this one; nullopt without
+// mpirun.
+std::optional<int> mpi_processes();
+// Index of this process among those on its machine; 0 if mpirun does not set it.
+int mpi_local_rank();
+
+struct MpiRankOptions {
+  // Time limit for waiting for another rank, after which that rank counts as lost.
+  std::chrono::milliseconds timeout{300'000};
+  // Time limit between heartbeats of a process, busy or not, after which the process counts as lost
+  // because it is stopped or its machine is down.
+  std::chrono::milliseconds heartbeat_timeout{10'000};
+};
+
+// Creates this process's rank. To be called once. Throws Error if this build has no MPI, or if the
+// processes cannot be connected. The rank must be destroyed before the process ends.
+std::unique_ptr<Communicator> make_mpi_rank(const MpiRankOptions& options);
 
 }  // namespace leq

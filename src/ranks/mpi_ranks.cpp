@@ -1,4 +1,4 @@
-#include "ranks/mpi_ranks.h"
+// Ranks that are processes started by mpirun.
 
 #include <dlfcn.h>
 #include <signal.h>
@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -15,11 +16,14 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <vector>
 
 #include "base/cpu_features.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
+#include "ranks/communicator.h"
 #include "ranks/mpi_calls.h"
 
 namespace leq {
@@ -81,8 +85,8 @@ void on_term(int signal) {
   ::raise(signal);
 }
 
-}  // namespace
-
+// Installs the SIGTERM handler, unless the process has a handler already. It reports in which
+// operation this rank was, because mpirun ends all processes at once after one has died.
 void report_place_on_signal(int rank, int size) {
   g_rank = rank;
   g_size = size;
@@ -93,67 +97,90 @@ void report_place_on_signal(int rank, int size) {
   ::sigaction(SIGTERM, &action, nullptr);
 }
 
-ReportedPlace::ReportedPlace(std::string_view operation, std::string_view site, std::int64_t step) {
-  g_place.step = step;
-  g_place.site = site.data();
-  g_place.site_size = site.size();
-  g_place.operation_size = operation.size();
-  g_place.operation = operation.data();
-}
-
-ReportedPlace::~ReportedPlace() { g_place.operation = nullptr; }
-
-namespace {
-
-constexpr int kSigns = 20;
-
-}  // namespace
-
-Heartbeat::Heartbeat(const MpiCalls& calls, std::mutex& mpi_mutex, int rank, int size,
-                     std::chrono::milliseconds heartbeat_timeout)
-    : calls_(calls),
-      mpi_mutex_(mpi_mutex),
-      rank_(rank),
-      pause_(heartbeat_timeout / kSigns),
-      quiet_(static_cast<std::size_t>(size), 0),
-      thread_([this] { run(); }) {}
-
-Heartbeat::~Heartbeat() {
-  {
-    const std::lock_guard lock(mutex_);
-    ends_ = true;
+// While it exists, records in which operation, at which site and in which step this rank waits. The
+// texts must outlive the object.
+class ReportedPlace {
+ public:
+  ReportedPlace(std::string_view operation, std::string_view site, std::int64_t step) {
+    g_place.step = step;
+    g_place.site = site.data();
+    g_place.site_size = site.size();
+    g_place.operation_size = operation.size();
+    g_place.operation = operation.data();
   }
-  ending_.notify_all();
-  thread_.join();
-}
+  ~ReportedPlace() { g_place.operation = nullptr; }
+  ReportedPlace(const ReportedPlace&) = delete;
+  ReportedPlace& operator=(const ReportedPlace&) = delete;
+};
 
-void Heartbeat::run() {
-  std::unique_lock lock(mutex_);
-  while (!ends_) {
-    lock.unlock();
-    look();
-    lock.lock();
-    ending_.wait_for(lock, pause_, [this] { return ends_; });
-  }
-}
+constexpr int kSigns = 20;  // heartbeats per time-out
 
-// Counts pauses instead of time, so that no process counts as lost if all processes were suspended
-// and resumed together.
-void Heartbeat::look() {
-  const std::lock_guard lock(mpi_mutex_);
-  calls_.beat();
-  for (int& pauses : quiet_) ++pauses;
-  for (int rank = calls_.beat_of(); rank >= 0; rank = calls_.beat_of()) {
-    quiet_[static_cast<std::size_t>(rank)] = 0;
+// Detects lost processes. Each process sends heartbeats to all others from a thread of its own, so
+// that a rank may compute for any time. A process that is stopped, or whose machine is down, sends
+// none.
+class Heartbeat {
+ public:
+  // `mpi_mutex` is held during every MPI call. `calls` and `mpi_mutex` must outlive the object.
+  Heartbeat(const MpiCalls& calls, std::mutex& mpi_mutex, int rank, int size,
+            std::chrono::milliseconds heartbeat_timeout)
+      : calls_(calls),
+        mpi_mutex_(mpi_mutex),
+        rank_(rank),
+        pause_(heartbeat_timeout / kSigns),
+        quiet_(static_cast<std::size_t>(size), 0),
+        thread_([this] { run(); }) {}
+  ~Heartbeat() {
+    {
+      const std::lock_guard lock(mutex_);
+      ends_ = true;
+    }
+    ending_.notify_all();
+    thread_.join();
   }
-  for (int rank = 0; rank < static_cast<int>(quiet_.size()); ++rank) {
-    if (rank == rank_ || quiet_[static_cast<std::size_t>(rank)] <= kSigns) continue;
-    lost_.store(rank, std::memory_order_release);
-    return;
-  }
-}
+  Heartbeat(const Heartbeat&) = delete;
+  Heartbeat& operator=(const Heartbeat&) = delete;
 
-namespace {
+  // A rank that sent no heartbeat during the whole time-out; -1: none.
+  int lost() const { return lost_.load(std::memory_order_acquire); }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (!ends_) {
+      lock.unlock();
+      look();
+      lock.lock();
+      ending_.wait_for(lock, pause_, [this] { return ends_; });
+    }
+  }
+
+  // Counts pauses instead of time, so that no process counts as lost if all processes were
+  // suspended and resumed together.
+  void look() {
+    const std::lock_guard lock(mpi_mutex_);
+    calls_.beat();
+    for (int& pauses : quiet_) ++pauses;
+    for (int rank = calls_.beat_of(); rank >= 0; rank = calls_.beat_of()) {
+      quiet_[static_cast<std::size_t>(rank)] = 0;
+    }
+    for (int rank = 0; rank < static_cast<int>(quiet_.size()); ++rank) {
+      if (rank == rank_ || quiet_[static_cast<std::size_t>(rank)] <= kSigns) continue;
+      lost_.store(rank, std::memory_order_release);
+      return;
+    }
+  }
+
+  const MpiCalls& calls_;
+  std::mutex& mpi_mutex_;
+  int rank_;
+  std::chrono::milliseconds pause_;
+  std::vector<int> quiet_;  // [ranks] pauses since the last heartbeat of each
+  std::atomic<int> lost_{-1};
+  std::mutex mutex_;  // guards ends_
+  std::condition_variable ending_;
+  bool ends_ = false;
+  std::thread thread_;
+};
 
 constexpr const char* kLibrary = "libleq-mpi.so";
 

@@ -21,7 +21,7 @@ struct NcclConfig {
   unsigned version = 21800;
   int blocking = INT_MIN;
   int cluster_size = INT_MIN;
-  int least_blocks = INT_MIN, most_blocks = INT_MIN;
+  int min_blocks = INT_MIN, max_blocks = INT_MIN;
   const char* network = nullptr;
   int shares_split = INT_MIN;
 };

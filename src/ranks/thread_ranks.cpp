@@ -1,4 +1,4 @@
-#include "ranks/thread_ranks.h"
+// Ranks that are threads of one process.
 
 #include <algorithm>
 #include <atomic>
@@ -11,6 +11,7 @@
 
 #include "base/cpu_features.h"
 #include "base/thread_pool.h"
+#include "ranks/communicator.h"
 
 namespace leq {
 namespace {
@@ -230,8 +231,8 @@ class ThreadRanks::Rank final : public Communicator {
 };
 
 ThreadRanks::ThreadRanks(int size, const ThreadRankOptions& options) {
-  require(size >= 1 && size <= kMostRanks, Setting{"ranks"}, " ", size, ": expected 1 to ",
-          kMostRanks);
+  require(size >= 1 && size <= kMaxRanks, Setting{"ranks"}, " ", size, ": expected 1 to ",
+          kMaxRanks);
   state_ = std::make_unique<State>(size);
   state_->timeout = options.timeout;
   state_->spins = options.threads <= usable_cores();

@@ -46,8 +46,8 @@ struct EngineThread::Writing {
 };
 
 EngineThread::EngineThread(Session& session, const Tokenizer& tokenizer,
-                           const EngineOptions& options, std::size_t most_requests)
-    : most_requests_(most_requests),
+                           const EngineOptions& options, std::size_t max_requests)
+    : max_requests_(max_requests),
       context_(session.transformer().limits().context),
       session_(&session),
       slot_texts_(static_cast<std::size_t>(session.limits().sequences)) {
@@ -193,12 +193,12 @@ std::vector<RequestId> EngineThread::start(Engine& engine, EngineCall& call) {
     return draining_;
   }();
   const std::size_t wanted = call.requests.size();
-  if (draining || writing_.size() + wanted > most_requests_) {
+  if (draining || writing_.size() + wanted > max_requests_) {
     ++totals_.refused;
     if (draining) throw Busy("the server is shutting down", true);
     throw Busy(std::to_string(writing_.size()) + " replies are being written or waited for, and " +
                    std::to_string(wanted) + " more do not fit in the queue of " +
-                   std::to_string(most_requests_) + "; try again later",
+                   std::to_string(max_requests_) + "; try again later",
                false);
   }
   std::vector<RequestId> ids;
@@ -244,7 +244,12 @@ EngineRequest EngineThread::connected(EngineRequest request, const EngineCall& c
     totals_.reply_seconds += reply.reply_seconds;
     totals_.reply_decoded += reply.decoded_tokens;
     totals_.whole_reply.add(writing->since.seconds());
-    keep_text(*writing, reply);
+    if (reply.sequence >= 0) {  // the text of a slot, which a client may save
+      const auto own = static_cast<std::size_t>(reply.sequence);
+      std::vector<Token>& text = slot_texts_.at(writing->slot.value_or(own));
+      text = writing->prompt;
+      text.insert(text.end(), reply.tokens.begin(), reply.tokens.end());
+    }
     writing->update.digests = writing->digests.values();
     writing->update.end = reply;
     writing->update.reply = writing->index;
@@ -266,15 +271,6 @@ void EngineThread::count_tokens(Writing& writing, std::int64_t tokens) {
   }
   writing.last_tokens = now;
   writing.reply_tokens += tokens;
-}
-
-// Stores the text of a slot, which a client may save.
-void EngineThread::keep_text(const Writing& writing, const EngineReply& reply) {
-  if (reply.sequence < 0) return;
-  const std::size_t slot = writing.slot.value_or(static_cast<std::size_t>(reply.sequence));
-  std::vector<Token>& text = slot_texts_.at(slot);
-  text = writing.prompt;
-  text.insert(text.end(), reply.tokens.begin(), reply.tokens.end());
 }
 
 // Called after a step: updates the status, then delivers the updates.

@@ -20,7 +20,6 @@
 
 #include "base/stopwatch.h"
 #include "engine/engine.h"
-#include "engine/request.h"
 
 namespace leq {
 
@@ -111,9 +110,9 @@ class Busy : public Error {
 
 class EngineThread {
  public:
-  // All references must outlive it. `most_requests`: the limit of running and queued replies.
+  // All references must outlive it. `max_requests`: the limit of running and queued replies.
   EngineThread(Session& session, const Tokenizer& tokenizer, const EngineOptions& options,
-               std::size_t most_requests);
+               std::size_t max_requests);
   // Ends running requests as interrupted.
   ~EngineThread();
 
@@ -152,11 +151,10 @@ class EngineThread {
   EngineRequest connected(EngineRequest request, const EngineCall& call, std::size_t index,
                           const std::shared_ptr<Writing>& writing);
   void count_tokens(Writing& writing, std::int64_t tokens);
-  void keep_text(const Writing& writing, const EngineReply& reply);
   void publish(const Engine& engine);
   void send();
 
-  std::size_t most_requests_;
+  std::size_t max_requests_;
   std::int64_t context_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -10,12 +10,12 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cache/kv_cache.h"
-#include "engine/request.h"
-#include "engine/speculator.h"
-#include "model/memory_fit.h"
+#include "engine/engine.h"
+#include "engine/speculation.h"
+#include "model/memory_plan.h"
 #include "model/ranks.h"
 #include "model/sharding.h"
-#include "ranks/mpi_ranks.h"
+#include "ranks/communicator.h"
 
 namespace leq {
 
@@ -58,50 +58,6 @@ namespace {
 
 constexpr int kDraftedTogether = 4;  // sequences that a draft model drafts for at once
 
-}  // namespace
-
-void choose_kv_types(const std::optional<KvType>& keys, const std::optional<KvType>& values,
-                     const Model& model, RunLimits& limits) {
-  KvEvidence made_for;
-  made_for.key_type = made_for.value_type = default_kv_type(model.type());
-  made_for = model.kv_evidence().value_or(made_for);
-  limits.key_type = keys.value_or(made_for.key_type);
-  limits.value_type = values.value_or(made_for.value_type);
-}
-
-std::string kv_text(const RunLimits& limits) {
-  std::string text = "keys " + std::string(kv_type_name(limits.key_type)) + ", values " +
-                     std::string(kv_type_name(limits.value_type));
-  if (!limits.kv_layers.empty()) text += ", layers " + kv_layers_text(limits.kv_layers);
-  const KvResidual residual = kv_residual(limits);
-  if (!residual.copies()) return text;
-  return text + " (f16: the first " + std::to_string(residual.sinks) + " and the newest " +
-         std::to_string(residual.recent) + "; blocks of " + std::to_string(residual.block) + ")";
-}
-
-std::string beyond_measured(const Model& model, const RunLimits& limits) {
-  if (!model.kv_evidence()) return "";
-  const KvEvidence& evidence = *model.kv_evidence();
-  RunLimits measured;
-  measured.key_type = evidence.key_type;
-  measured.value_type = evidence.value_type;
-  const bool same = kv_text(limits) == kv_text(measured);
-  if (same && limits.context <= evidence.context) return "";
-  const std::string what =
-      same ? "a context of " + with_commas(limits.context) + " positions" : kv_text(limits);
-  return what + ": not what this file was made for (" + kv_text(measured) + ", " +
-         with_commas(evidence.context) + " positions, KL " + fixed(evidence.kl, 5) + ")";
-}
-
-std::int64_t reply_rows(int sequences, Drafting drafting) {
-  const int drafted = drafting == Drafting::off         ? 0
-                      : drafting == Drafting::from_text ? 1
-                                                        : std::min(sequences, kDraftedTogether);
-  return sequences + drafted * kMaxDraftTokens;
-}
-
-namespace {
-
 // The leader reports an error, and its exit ends all processes. A follower waits this long before
 // it reports its own error, in case the leader reports none.
 constexpr auto kLeaderTimeout = std::chrono::seconds(1);
@@ -120,20 +76,17 @@ MemoryPlan plan_of(const Model& model, const RunLimits& limits, const Layout& la
   return MemoryPlanner(model, layout).plan(limits);
 }
 
-// Memory of a draft model next to a model with these limits; null: the model's own MTP head.
-std::uint64_t bytes_of_draft(const Model& model, const Model* draft, const RunLimits& limits,
-                             const Layout& layout) {
-  if (draft == nullptr) return plan_mtp(model, limits, layout).total();
-  return plan_of(*draft, draft_limits(limits, draft->config()), layout).total();
-}
-
 // Like fit_limits, but includes memory for the draft model, which runs only on rank 0.
 FittedLimits fit_both(const RunLimits& wanted, const Model& model, const Model* draft,
                       Backend& backend, const RankPlace& place) {
   const RunLimits whole = resolve_limits(wanted, model.config());
   std::optional<DeviceMemoryInfo> memory = backend.memory().info();
   if (!memory) return {whole, ""};
-  const std::uint64_t taken = bytes_of_draft(model, draft, whole, backend.layout());
+  const MemoryPlan own =
+      draft == nullptr  // the model's own MTP head
+          ? plan_mtp(model, whole, backend.layout())
+          : plan_of(*draft, draft_limits(whole, draft->config()), backend.layout());
+  const std::uint64_t taken = own.total();
   memory->bytes -= std::min(memory->bytes, taken);
   try {
     return MemoryPlanner(model, backend.layout(), place).fit(wanted, *memory, backend.name());
@@ -246,6 +199,46 @@ void open(const RuntimeOptions& options, Runtime& runtime) {
 }
 
 }  // namespace
+
+void choose_kv_types(const std::optional<KvType>& keys, const std::optional<KvType>& values,
+                     const Model& model, RunLimits& limits) {
+  KvEvidence made_for;
+  made_for.key_type = made_for.value_type = default_kv_type(model.type());
+  made_for = model.kv_evidence().value_or(made_for);
+  limits.key_type = keys.value_or(made_for.key_type);
+  limits.value_type = values.value_or(made_for.value_type);
+}
+
+std::string kv_text(const RunLimits& limits) {
+  std::string text = "keys " + std::string(kv_type_name(limits.key_type)) + ", values " +
+                     std::string(kv_type_name(limits.value_type));
+  if (!limits.kv_layers.empty()) text += ", layers " + kv_layers_text(limits.kv_layers);
+  const KvResidual residual = kv_residual(limits);
+  if (!residual.copies()) return text;
+  return text + " (f16: the first " + std::to_string(residual.sinks) + " and the newest " +
+         std::to_string(residual.recent) + "; blocks of " + std::to_string(residual.block) + ")";
+}
+
+std::string beyond_measured(const Model& model, const RunLimits& limits) {
+  if (!model.kv_evidence()) return "";
+  const KvEvidence& evidence = *model.kv_evidence();
+  RunLimits measured;
+  measured.key_type = evidence.key_type;
+  measured.value_type = evidence.value_type;
+  const bool same = kv_text(limits) == kv_text(measured);
+  if (same && limits.context <= evidence.context) return "";
+  const std::string what =
+      same ? "a context of " + with_commas(limits.context) + " positions" : kv_text(limits);
+  return what + ": not what this file was made for (" + kv_text(measured) + ", " +
+         with_commas(evidence.context) + " positions, KL " + fixed(evidence.kl, 5) + ")";
+}
+
+std::int64_t reply_rows(int sequences, Drafting drafting) {
+  const int drafted = drafting == Drafting::off         ? 0
+                      : drafting == Drafting::from_text ? 1
+                                                        : std::min(sequences, kDraftedTogether);
+  return sequences + drafted * kMaxDraftTokens;
+}
 
 Runtime open_runtime(const RuntimeOptions& options) {
   Runtime runtime;

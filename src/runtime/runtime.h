@@ -15,7 +15,7 @@
 #include "model/open_model.h"
 #include "model/ranks.h"
 #include "model/session.h"
-#include "ranks/thread_ranks.h"
+#include "ranks/communicator.h"
 #include "runtime/make_backend.h"
 
 namespace leq {

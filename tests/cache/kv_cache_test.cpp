@@ -106,7 +106,7 @@ class Sequences {
       }
       const std::int64_t length = std::ssize(numbers_[s]);
       ASSERT_LE(std::ranges::count_if(pages, [](auto page) { return page >= 0; }),
-                cache_.most_pages(length));
+                cache_.max_pages(length));
       // The first position that the next query reads; 0 without a window.
       const std::int64_t seen =
           window() == 0 ? 0 : std::max<std::int64_t>(0, length + 1 - window());

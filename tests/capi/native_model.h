@@ -28,7 +28,7 @@ class Native {
     sampling.seed = seed;
     Generator generator(session_, model_.tokenizer(), {.sampling = sampling});
     const auto tokens = encode(prompt);
-    ReplyRequest request{.prompt = tokens};
+    EngineRequest request{.prompt = tokens};
     request.stop.end_tokens = model_.end_tokens();
     request.stop.max_tokens = most;
     return generator.generate(request);

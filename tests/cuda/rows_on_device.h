@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "cuda/host/memory.h"
-#include "ranks/thread_ranks.h"
+#include "ranks/communicator.h"
 
 namespace leq::LEQ_GPU {
 

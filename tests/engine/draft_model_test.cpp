@@ -1,5 +1,5 @@
 // Tests the contents of a draft model's cache, and draft models with another vocabulary.
-#include "engine/speculator.h"
+#include "engine/speculation.h"
 
 #include <gtest/gtest.h>
 

@@ -66,7 +66,7 @@ SamplingSettings random_settings(std::uint64_t seed) {
 
 FinishedReply generate(Generator& generator, const std::vector<Token>& prompt, StopRules stop = {},
                        std::uint32_t number = 0) {
-  ReplyRequest request;
+  EngineRequest request;
   request.prompt = prompt;
   request.stop = std::move(stop);
   request.reply = number;
@@ -138,7 +138,7 @@ TEST(Generator, StopStringsEndTheReplyAndAreLeftOut) {
   StopRules rules = at_most(60);
   rules.strings = {"never written", stop};
   std::string streamed;
-  ReplyRequest request;
+  EngineRequest request;
   request.prompt = prompt;
   request.stop = rules;
   request.on_text = [&](std::string_view text) {
@@ -175,7 +175,7 @@ TEST(Generator, TellsHowMuchOfThePromptIsFed) {
   std::vector<Token> prompt = engine.encode(kPrompt + kPrompt + kPrompt + kPrompt + kPrompt);
   const auto told = [&] {
     std::vector<std::pair<std::int64_t, std::int64_t>> all;
-    ReplyRequest request;
+    EngineRequest request;
     request.prompt = prompt;
     request.stop = at_most(3);
     request.on_prompt = [&](std::int64_t fed, std::int64_t of) { all.push_back({fed, of}); };
@@ -392,12 +392,11 @@ TEST(Generator, AnInterruptStopsBetweenTokens) {
   const std::vector<Token> prompt = engine.encode(kPrompt);
   const FinishedReply whole = generate(generator, prompt, at_most(20));
   std::atomic<bool> interrupted = false;
-  ReplyRequest request;
+  EngineRequest request;
   request.prompt = prompt;
-  request.interrupted = &interrupted;
   int pieces = 0;
   request.on_text = [&](std::string_view) { interrupted = ++pieces == 5; };
-  const FinishedReply stopped = generator.generate(request);
+  const FinishedReply stopped = generator.generate(request, &interrupted);
   EXPECT_EQ(stopped.stopped, StopReason::interrupted);
   EXPECT_LT(stopped.tokens.size(), whole.tokens.size());
   EXPECT_TRUE(whole.text.starts_with(stopped.text));
@@ -411,11 +410,10 @@ TEST(Generator, AnInterruptStopsBetweenChunksOfThePrompt) {
   SmallModel engine(folder, "int8", 0, 4);
   Generator generator(engine.session, engine.model.tokenizer(), {.sampling = greedy()});
   const std::atomic<bool> interrupted = true;
-  ReplyRequest request;
+  EngineRequest request;
   const std::vector<Token> prompt = engine.encode(kPrompt);
   request.prompt = prompt;
-  request.interrupted = &interrupted;
-  const FinishedReply reply = generator.generate(request);
+  const FinishedReply reply = generator.generate(request, &interrupted);
   EXPECT_EQ(reply.stopped, StopReason::interrupted);
   EXPECT_EQ(reply.fed_tokens, 0);
   EXPECT_TRUE(reply.tokens.empty());
@@ -431,7 +429,7 @@ TEST(Generator, TextPiecesNeverCutACharacter) {
   wild.top_p = 1.0f;
   wild.min_p = 0.0f;
   Generator generator(engine.session, engine.model.tokenizer(), {.sampling = wild});
-  ReplyRequest request;
+  EngineRequest request;
   const std::vector<Token> prompt = engine.encode("Once");
   request.prompt = prompt;
   request.stop = at_most(300);

@@ -60,7 +60,7 @@ Receipt written(const SamplingSettings& sampling, KvType keys, KvType values, Is
   receipt.sampling = sampling;
   receipt.end_tokens = model().end_tokens();
   LogitDigests digests;
-  ReplyRequest request;
+  EngineRequest request;
   request.prompt = receipt.prompt;
   request.stop.end_tokens = receipt.end_tokens;
   request.stop.max_tokens = kReply;

@@ -196,8 +196,8 @@ class SavedPrefixes : public testing::TestWithParam<SavedCase> {
     return std::make_unique<Session>(*model_, *backend_, resolve_limits(limits, model_->config()));
   }
   FinishedReply reply(Generator& generator, std::span<const Token> prompt) const {
-    ReplyRequest request;
-    request.prompt = prompt;
+    EngineRequest request;
+    request.prompt.assign(prompt.begin(), prompt.end());
     request.stop.max_tokens = 40;
     return generator.generate(request);
   }

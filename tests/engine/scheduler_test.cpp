@@ -52,7 +52,7 @@ class Simulation {
     for (auto& [id, one] : all_) {
       one.job.drafts = std::min<std::int64_t>(below(5), one.end - one.job.known);
       one.job.pages = one.job.own_pages = held_by(one.job);
-      one.job.most_pages = most_pages(one.job.known + 1);
+      one.job.max_pages = max_pages(one.job.known + 1);
       jobs.push_back(one.job);
     }
     for (std::size_t i = jobs.size(); i > 1; --i)
@@ -78,7 +78,7 @@ class Simulation {
     const std::int64_t left = kept_ == 0 ? 0 : std::max<std::int64_t>(0, job.fed - kept_);
     return pages_of(job.fed) - left / kPageTokens;
   }
-  std::int64_t most_pages(std::int64_t positions) const {
+  std::int64_t max_pages(std::int64_t positions) const {
     const std::int64_t all = pages_of(positions);
     return kept_ == 0 ? all : std::min(all, pages_of(kept_) + 1 + pages_of(budget_.tokens));
   }
@@ -95,7 +95,7 @@ class Simulation {
       const bool stays = job.running && std::ranges::count(plan.evicted, id) == 0;
       if (!comes && !stays) continue;
       ++in_work;
-      wanted += most_pages(job.known + 1);
+      wanted += max_pages(job.known + 1);
       admits = admits || comes;
       if (!comes) continue;
       for (const auto& [other_id, other] : all_) {
@@ -234,7 +234,7 @@ Job prompt_of(RequestId id, std::int64_t tokens) {
   Job job;
   job.id = id;
   job.known = tokens;
-  job.most_pages = pages_of(tokens + 1);
+  job.max_pages = pages_of(tokens + 1);
   return job;
 }
 
@@ -277,7 +277,7 @@ TEST(Scheduler, ACrowdOfReadersIsWhatCouldReadOverWhatWrites) {
   EXPECT_EQ(crowd(2, 3, 0, 16), 1.5);
   EXPECT_EQ(crowd(2, 1, 3, 16), 2);
   EXPECT_EQ(crowd(2, 1, 3, 4), 1);  // a request without a sequence is not fed
-  EXPECT_EQ(crowd(1, 60, 0, 64), kMostPromptsPerWriter);
+  EXPECT_EQ(crowd(1, 60, 0, 64), kMaxPromptsPerWriter);
   EXPECT_EQ(crowd(0, 2, 0, 64), 2);
 }
 

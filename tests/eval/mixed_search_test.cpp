@@ -1,7 +1,7 @@
 // Mixed models assembled from files with one type each: they must compute the same as those files,
 // be written completely, and match the search's report.
 #include "eval/mixed_search.h"
-#include "model/memory_fit.h"
+#include "model/memory_plan.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "case_names.h"
-#include "model/memory_fit.h"
 #include "model/session.h"
 #include "models_fixture.h"
 #include "runtime/make_backend.h"

@@ -1,5 +1,5 @@
 // Commands of the leader to other ranks are serialized and parsed; any other bytes are refused.
-#include "model/rank_command.h"
+#include "model/ranks.h"
 
 #include <gtest/gtest.h>
 

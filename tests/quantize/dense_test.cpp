@@ -9,7 +9,7 @@
 
 #include "base/random.h"
 #include "quantize/random_values.h"
-#include "ranks/thread_ranks.h"
+#include "ranks/communicator.h"
 
 namespace leq {
 namespace {

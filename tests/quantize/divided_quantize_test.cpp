@@ -13,7 +13,7 @@
 #include "errors.h"
 #include "quantize/run/quantize.h"
 #include "quantize/run/quantize_tensor.h"
-#include "ranks/thread_ranks.h"
+#include "ranks/communicator.h"
 #include "reference/random_checkpoint.h"
 #include "temporary_folder.h"
 

@@ -6,8 +6,6 @@
 #include <functional>
 #include <thread>
 
-#include "ranks/thread_ranks.h"
-
 namespace leq {
 namespace {
 

@@ -1,6 +1,6 @@
 // Tests ranks that are processes of mpirun: the suite of all communicators, settings that differ,
 // and a rank that fails, dies or does not take part. Skipped without mpirun or MPI.
-#include "ranks/mpi_ranks.h"
+#include "ranks/communicator.h"
 
 #include <gtest/gtest.h>
 

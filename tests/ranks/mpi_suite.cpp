@@ -13,7 +13,6 @@
 
 #include "ranks/communicator.h"
 #include "ranks/communicator_suite.h"
-#include "ranks/mpi_ranks.h"
 
 namespace {
 

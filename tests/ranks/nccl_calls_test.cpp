@@ -27,7 +27,7 @@ TEST(NcclCalls, ConfigurationLiesAsTheLibraryReadsIt) {
   EXPECT_EQ(offsetof(NcclConfig, magic), 8u);
   EXPECT_EQ(offsetof(NcclConfig, version), 12u);
   EXPECT_EQ(offsetof(NcclConfig, blocking), 16u);
-  EXPECT_EQ(offsetof(NcclConfig, most_blocks), 28u);
+  EXPECT_EQ(offsetof(NcclConfig, max_blocks), 28u);
   EXPECT_EQ(offsetof(NcclConfig, network), 32u);
   EXPECT_EQ(offsetof(NcclConfig, shares_split), 40u);
   EXPECT_EQ(sizeof(NcclConfig), 48u);

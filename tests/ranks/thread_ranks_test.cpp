@@ -1,5 +1,5 @@
 // Tests ranks that are threads: the suite of all communicators, and ranks that fail or are absent.
-#include "ranks/thread_ranks.h"
+#include "ranks/communicator.h"
 
 #include <gtest/gtest.h>
 
@@ -124,7 +124,7 @@ TEST(ThreadRanks, TheLeaderIsWaitedForWithPatience) {
 
 TEST(ThreadRanks, RefuseNumbersOutOfRange) {
   EXPECT_THROW(ThreadRanks(0, {}), Error);
-  EXPECT_THROW(ThreadRanks(ThreadRanks::kMostRanks + 1, {}), Error);
+  EXPECT_THROW(ThreadRanks(ThreadRanks::kMaxRanks + 1, {}), Error);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "case_names.h"
 #include "errors.h"
 #include "kv_numbers.h"
-#include "model/memory_fit.h"
+#include "model/memory_plan.h"
 #include "model/session.h"
 #include "models_fixture.h"
 #include "runtime/make_backend.h"

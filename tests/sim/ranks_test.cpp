@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "gpu_devices.h"
-#include "model/memory_fit.h"
+#include "model/memory_plan.h"
 #include "model/ranks.h"
 #include "models_fixture.h"
 #include "same_bits.h"

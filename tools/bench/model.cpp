@@ -3,8 +3,8 @@
 #include <filesystem>
 
 #include "base/progress.h"
-#include "engine/speculator.h"
-#include "model/memory_fit.h"
+#include "engine/speculation.h"
+#include "model/memory_plan.h"
 #include "tools/common/model_path.h"
 
 namespace leq {

@@ -90,7 +90,7 @@ ToolSpec tool_spec() {
       numbers("tp", "", "1",
               "ranks that share the model and the threads (tensor parallelism), or the processes "
               "that mpirun started",
-              1, ThreadRanks::kMostRanks),
+              1, ThreadRanks::kMaxRanks),
       numbers("batch-size", "-b", "2048", "most tokens in one step", 1, 65536),
       numbers("ubatch-size", "-ub", "512",
               "the same limit under another name; the smaller of --batch-size and --ubatch-size "

@@ -65,7 +65,7 @@ std::vector<Option> kv_detail_options(const std::string& group) {
                std::to_string(kDefaultKeptStates) + ")",
        .group = group,
        .minimum = 0,
-       .maximum = kMostKeptStates},
+       .maximum = kMaxKeptStates},
       {.name = "kv-layers",
        .kind = OptionKind::list,
        .value_name = "LAYERS=T",

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/progress.h"
-#include "engine/speculator.h"
+#include "engine/speculation.h"
 #include "tools/common/kv_choice.h"
 #include "tools/common/model_path.h"
 #include "tools/common/rank_choice.h"

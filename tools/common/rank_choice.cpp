@@ -1,7 +1,7 @@
 #include "tools/common/rank_choice.h"
 
 #include "base/error.h"
-#include "ranks/thread_ranks.h"
+#include "ranks/communicator.h"
 #include "tools/common/device_choice.h"
 
 namespace leq {
@@ -16,7 +16,7 @@ Option rank_option(const std::string& group) {
               "threads, or its GPU; results are bit-identical",
           .group = group,
           .minimum = 1,
-          .maximum = ThreadRanks::kMostRanks};
+          .maximum = ThreadRanks::kMaxRanks};
 }
 
 void check_ranks(const Options& options, std::int64_t ranks) {

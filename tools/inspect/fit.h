@@ -8,6 +8,7 @@
 
 #include "backend/backend.h"
 #include "base/json.h"
+#include "model/memory_plan.h"
 #include "model/open_model.h"
 
 namespace leq {

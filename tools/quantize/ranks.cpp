@@ -8,8 +8,7 @@
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "model/ranks.h"
-#include "ranks/mpi_ranks.h"
-#include "ranks/thread_ranks.h"
+#include "ranks/communicator.h"
 #include "runtime/runtime.h"
 #include "tools/common/rank_choice.h"
 

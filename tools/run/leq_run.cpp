@@ -190,7 +190,7 @@ int complete(const Run& run, const std::string& prompt) {
   ReplyPrinter printer(choose_colors(run.args.color));
   if (run.args.display_prompt) printer.prompt(prompt);
   const InterruptScope scope;
-  ReplyRequest request;
+  EngineRequest request;
   request.prompt = ids;
   request.stop = run.ending.stop;
   request.grammar = run.args.grammar;
@@ -200,14 +200,13 @@ int complete(const Run& run, const std::string& prompt) {
     has_text = has_text || !trim(text).empty();
     printer.reply(text);
   };
-  request.interrupted = &scope.flag();
   LogitDigests digests;
   if (run.args.receipt) {
     request.on_logits = [&](std::span<const Token> taken, std::span<const float> logits) {
       digests.add(taken.size(), logits);
     };
   }
-  const FinishedReply reply = run.generator.generate(request);
+  const FinishedReply reply = run.generator.generate(request, &scope.flag());
   printer.finish();
   if (run.args.receipt) {
     write_receipt(*run.args.receipt, receipt_of(run, ids, reply, digests.values()));

@@ -14,8 +14,8 @@
 
 #include "backend/layout.h"
 #include "base/thread_pool.h"
-#include "cache/fixed_states.h"
 #include "cache/kv_cache.h"
+#include "cache/sequence_state.h"
 #include "model/linear_sites.h"
 #include "model/model_config.h"
 #include "model/transformer.h"
