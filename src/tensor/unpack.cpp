@@ -1,5 +1,4 @@
-// Reads the codes of a whole row, for code that converts them to other formats.
-
+// Reads stored weights, by single values or rows: the specification of what codes mean.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -13,9 +12,6 @@
 #include "tensor/weight_layout.h"
 
 namespace leq {
-
-// Reads stored weights, by single values or rows: the specification of what codes mean.
-
 namespace {
 
 float float_at(const WeightView& weight, std::int64_t index) {

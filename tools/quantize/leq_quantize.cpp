@@ -1,22 +1,98 @@
 // leq-quantize: quantizes a Hugging Face checkpoint folder to a .leq file.
 #include <cmath>
+#include <exception>
 #include <iostream>
 #include <memory>
+#include <thread>
+#include <vector>
 
 #include "base/error.h"
 #include "base/progress.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
+#include "base/thread_pool.h"
+#include "model/ranks.h"
+#include "ranks/mpi_ranks.h"
+#include "ranks/thread_ranks.h"
+#include "runtime/runtime.h"
 #include "tools/common/device_choice.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/setting_flags.h"
 #include "tools/quantize/options.h"
-#include "tools/quantize/ranks.h"
 
 namespace leq {
 namespace {
 
-constexpr std::size_t kMostPathBytes = 4096;
+constexpr std::size_t kMaxPathBytes = 4096;
+
+// Returns the same job without messages and progress, which only the leader prints.
+QuantizeJob follower_of(const QuantizeJob& job, Communicator& ranks, int threads) {
+  QuantizeJob own = job;
+  own.checkpoint.ranks = &ranks;
+  own.checkpoint.threads = threads;
+  own.checkpoint.stop = [] { return false; };
+  own.checkpoint.say = [](const auto&) {};
+  own.progress = [](auto, auto, auto, const auto&) {};
+  return own;
+}
+
+void run_as_process(const QuantizeJob& job) {
+  const std::unique_ptr<Communicator> ranks = make_mpi_rank({});
+  if (!ranks->leads()) {
+    run_job(follower_of(job, *ranks, job.checkpoint.threads));
+    throw FollowerDone();
+  }
+  QuantizeJob own = job;
+  own.checkpoint.ranks = ranks.get();
+  run_job(own);
+}
+
+// The destructor joins the threads even if the leader throws; the leader's abort ends them.
+class Followers {
+ public:
+  Followers(ThreadRanks& ranks, const QuantizeJob& job, int threads) : leader_(ranks[0]) {
+    for (int rank = 1; rank < ranks.size(); ++rank) {
+      Communicator& own = ranks[rank];
+      const int share = threads_of_rank(threads, rank, ranks.size());
+      threads_.emplace_back([&own, &job, share] {
+        try {
+          run_job(follower_of(job, own, share));
+        } catch (const Error& error) {
+          own.abort(error);  // the leader reports the error
+        } catch (const std::exception& error) {
+          own.abort(rank_error(own, Error(error.what(), ErrorKind::no_memory)));
+        }
+      });
+    }
+  }
+  ~Followers() {
+    leader_.abort(Error("the leader is gone", ErrorKind::interrupted));
+    for (std::thread& thread : threads_) thread.join();
+  }
+  Followers(const Followers&) = delete;
+  Followers& operator=(const Followers&) = delete;
+
+ private:
+  Communicator& leader_;
+  std::vector<std::thread> threads_;
+};
+
+void run_job_on_ranks(const Options& options, const QuantizeJob& job) {
+  const int count = rank_count(options);
+  require_divisible(job, count);  // checked here once, instead of by every rank
+  if (ranks_are_processes(count, "cpu")) return run_as_process(job);
+  if (count == 1) {
+    run_job(job);
+    return;
+  }
+  const int threads = job.checkpoint.threads > 0 ? job.checkpoint.threads : usable_cores();
+  ThreadRanks ranks(count, thread_rank_options(threads, count));
+  QuantizeJob own = job;
+  own.checkpoint.ranks = &ranks[0];
+  own.checkpoint.threads = threads_of_rank(threads, 0, count);
+  const Followers others(ranks, job, threads);
+  run_job(own);
+}
 
 void report(const std::string& type, const CheckpointResult& result, const std::string& output,
             double seconds) {
@@ -33,7 +109,7 @@ void report(const std::string& type, const CheckpointResult& result, const std::
     std::cerr << "worst error " << fixed(100 * std::sqrt(result.worst_error), 2)
               << " % of the weights' norm, in " << result.worst_tensor << '\n';
   }
-  const std::string name = printable(output, kMostPathBytes);
+  const std::string name = printable(output, kMaxPathBytes);
   std::cerr << "wrote       " << name << ", " << human_bytes(result.file_bytes) << " in "
             << fixed(seconds, 1) << " s\n"
             << "next        leq-run -m " << name << " -p \"Once upon a time\"\n";
@@ -91,7 +167,7 @@ int quantize(const Options& options) {
   };
   job.searched = [&](const MixedSearchResult& result) {
     progress.end();
-    std::cerr << search_report(result) << "wrote " << printable(job.output.string(), kMostPathBytes)
+    std::cerr << search_report(result) << "wrote " << printable(job.output.string(), kMaxPathBytes)
               << ", " << human_bytes(result.file_bytes) << '\n';
   };
   try {

@@ -19,6 +19,10 @@ void require_no_search_flags(const Options& options);
 SearchedBits searched_bits(const Options& options, const CheckpointOptions& checkpoint,
                            const ModelConfig& config);
 
+// Reads a text for calibration, search or the gate. Throws Error naming the file if it cannot be
+// read, is empty or is not valid UTF-8.
+std::string read_quantize_text(const std::string& path);
+
 // Parses "8G" or "500M" as the value of a flag.
 std::uint64_t parse_size(std::string_view flag, const std::string& text);
 
