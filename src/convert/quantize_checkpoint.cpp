@@ -149,7 +149,7 @@ std::vector<CheckpointMethod> checkpoint_methods() {
     methods.push_back(
         {std::string(method.name), std::string(method.summary), std::string(method.own_type)});
   }
-  methods.push_back({kSmoothQuant, "sizes of input channels moved into the weights", "int8"});
+  methods.push_back({kSmoothQuant, "moves outliers of the inputs into the weights", "int8"});
   methods.push_back({kAwq, "channels that matter scaled up, groups clipped", "uint4-g128"});
   return methods;
 }
