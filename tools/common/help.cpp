@@ -208,7 +208,7 @@ ValueKind value_kind(const Option& option) {
 
 std::vector<Option> shown_options(const ToolSpec& tool) {
   std::vector<Option> shown = all_options(tool);
-  std::erase_if(shown, &Option::hidden);
+  std::erase_if(shown, [](const Option& option) { return option.hidden; });
   return shown;
 }
 

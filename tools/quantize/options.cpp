@@ -237,7 +237,8 @@ constexpr LlamaType kLlamaTypes[] = {
 // Refuses names of llama.cpp's types, with advice; q4_k, q5_k and q6_k are types here too.
 void refuse_llama_type(const char* flag, const std::string& name) {
   std::string upper = name;
-  std::ranges::transform(upper, upper.begin(), [](unsigned char c) { return std::toupper(c); });
+  std::ranges::transform(upper, upper.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
   for (const LlamaType& type : kLlamaTypes) {
     require(!upper.starts_with(type.begins), flag, " ", printable(name),
             ": is a type of llama.cpp; use ", type.advice);
