@@ -6,6 +6,7 @@
 #include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "ranks/thread_ranks.h"
 #include "tools/common/device_choice.h"
 #include "tools/common/kv_choice.h"
 #include "tools/common/llama_flags.h"

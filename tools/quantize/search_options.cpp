@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "engine/engine.h"
+#include "recipes/recipe.h"
 
 namespace leq {
 namespace {
