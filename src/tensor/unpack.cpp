@@ -1,4 +1,6 @@
 // Reads stored weights, by single values or rows: the specification of what codes mean.
+#include "tensor/pack.h"
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -8,7 +10,6 @@
 #include "base/error.h"
 #include "base/half.h"
 #include "tensor/code_formats.h"
-#include "tensor/pack.h"
 #include "tensor/weight_layout.h"
 
 namespace leq {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "backend/cpu/rows/quantize_rows.h"
-#include "backend/cpu/rows/row_kernels.h"
+#include "backend/cpu/kernels/kernels.h"
+#include "backend/cpu/rows.h"
 #include "backend/cpu/workers.h"
 #include "base/bytes.h"
 #include "base/error.h"
