@@ -52,7 +52,7 @@ std::vector<Option> kv_detail_options() {
       {.name = "kv-residual",
        .kind = OptionKind::integer,
        .value_name = "N",
-       .help = "simq types: the newest N positions stay in f16 (default 32; simq2 128)",
+       .help = "simq types: the newest N positions are read in f16 (default 32; simq2 128)",
        .minimum = 0,
        .maximum = 1 << 20},
       {.name = "ctx-checkpoints",
