@@ -1,4 +1,3 @@
-// Opens the tensors of a checkpoint folder; quantized weights are assembled from their parts.
 #include "convert/hf_import.h"
 
 #include <algorithm>
@@ -34,11 +33,15 @@
 #include "tokenizer/spec.h"
 
 namespace leq {
+namespace {
 
+namespace fs = std::filesystem;
+
+// Opens the tensors of a checkpoint folder; quantized weights are assembled from their parts.
 // `config`: the text model's. `notes` gets a line about tensors that are not imported and one with
 // the method of a quantized checkpoint. Throws Error like open_safetensors,
 // read_quantization_config and PackedSource.
-std::unique_ptr<TensorSource> open_weights(const std::filesystem::path& folder, const Json& config,
+std::unique_ptr<TensorSource> open_weights(const fs::path& folder, const Json& config,
                                            std::vector<std::string>& notes) {
   auto files = open_safetensors(folder, &notes);
   const auto options = read_quantization_config(config, (folder / "config.json").string());
@@ -67,15 +70,12 @@ DType exact_dtype(const TensorSource& source) {
     return std::ranges::any_of(source.tensors(),
                                [&](const SourceTensor& tensor) { return tensor.dtype == dtype; });
   };
-  const bool has_codes = source.has_types();
-  if (has_codes || holds(DType::f32) || holds(DType::f16) == holds(DType::bf16)) return DType::f32;
+  if (source.has_types() || holds(DType::f32) || holds(DType::f16) == holds(DType::bf16))
+    return DType::f32;
   return holds(DType::f16) ? DType::f16 : DType::bf16;
 }
 
-// Handles duplicate heads, and token ids without weights in the checkpoint, like transformers
-// 5.
-
-namespace {
+// --- duplicate heads, and token ids without weights in the checkpoint, as in transformers 5
 
 constexpr std::size_t kCompared = 4096;  // number of values per comparison
 
@@ -96,8 +96,6 @@ bool are_equal(const TensorSource& source, const SourceTensor& a, const SourceTe
   }
   return true;
 }
-
-}  // namespace
 
 // Decides whether head and embedding are tied: a head whose weights differ is always kept, and an
 // absent head is the embedding. `notes` gets a line if this contradicts the config.
@@ -149,7 +147,7 @@ void drop_added_beyond(TokenizerSpec& spec, std::int64_t rows, std::vector<std::
   }
 }
 
-// Readers that produce leq's tensors from stored ones by the rules of family.h.
+// --- readers that produce leq's tensors from stored ones by the rules of family.h
 
 // Source and tensor must outlive the readers created from this.
 struct StoredRows {
@@ -168,9 +166,10 @@ struct RowReaders {
 };
 
 // The stored shape [channels, 1, taps] of Gated DeltaNet's convolution.
-Shape conv_shape(const ModelConfig& config);
-
-namespace {
+Shape conv_shape(const ModelConfig& config) {
+  const DeltaNetConfig& delta = *config.delta_net();
+  return {delta.channels(), 1, delta.conv_taps};
+}
 
 using Rows = std::shared_ptr<const StoredRows>;
 
@@ -316,13 +315,6 @@ auto read_code_rows(const Rows& rows) {
       };
 }
 
-}  // namespace
-
-Shape conv_shape(const ModelConfig& config) {
-  const DeltaNetConfig& delta = *config.delta_net();
-  return {delta.channels(), 1, delta.conv_taps};
-}
-
 RowReaders row_readers(StoredRows stored) {
   if (!moves_columns(stored)) stored.rule.columns = nullptr;
   const auto rows = std::make_shared<const StoredRows>(std::move(stored));
@@ -340,8 +332,7 @@ RowReaders row_readers(StoredRows stored) {
   return readers;
 }
 
-namespace {
-namespace fs = std::filesystem;
+// --- tensors by name
 
 constexpr std::uint64_t kMaxModelConfigBytes = 16 << 20;
 
@@ -563,7 +554,7 @@ std::vector<Token> token_list(const Json& json, const char* key, std::string_vie
 }
 
 // Reads generation_config.json; if it has no end tokens, uses those of config.json.
-GenerationDefaults read_generation(const std::filesystem::path& folder, const Json& config) {
+GenerationDefaults read_generation(const fs::path& folder, const Json& config) {
   GenerationDefaults defaults;
   const auto path = folder / "generation_config.json";
   if (file_exists(path)) {
@@ -590,7 +581,7 @@ void drop_ends_beyond(ImportedModel& model) {
   });
 }
 
-std::string read_config(const std::filesystem::path& folder) {
+std::string read_config(const fs::path& folder) {
   require(file_exists(folder / "config.json"), folder.string(),
           ": is no checkpoint folder; one holds config.json, *.safetensors and tokenizer.json or "
           "tokenizer.model");
@@ -598,12 +589,12 @@ std::string read_config(const std::filesystem::path& folder) {
 }
 
 // The files of a checkpoint folder, except .leq files, which are outputs of earlier conversions.
-std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder) {
-  std::vector<std::filesystem::path> files;
+std::vector<fs::path> files_in(const fs::path& folder) {
+  std::vector<fs::path> files;
   for (const std::string& name : file_names(folder)) {
-    const std::filesystem::path path = folder / name;
+    const fs::path path = folder / name;
     std::error_code unknown;
-    if (!std::filesystem::is_regular_file(path, unknown)) continue;
+    if (!fs::is_regular_file(path, unknown)) continue;
     std::array<char, kLeqMagic.size()> magic = {};
     std::ifstream file(path, std::ios::binary);
     const bool written = file.read(magic.data(), magic.size()) && magic == kLeqMagic;
@@ -635,12 +626,12 @@ bool folder_holds_codes(const fs::path& folder) {
   });
 }
 
-ModelConfig import_hf_config(const std::filesystem::path& folder) {
+ModelConfig import_hf_config(const fs::path& folder) {
   const std::string text = read_config(folder);
   return import_hf_config(text, (folder / "config.json").string());
 }
 
-ImportedModel import_hf(const std::filesystem::path& folder) {
+ImportedModel import_hf(const fs::path& folder) {
   const auto config_path = folder / "config.json";
   const std::string config_text = read_config(folder);
   ImportedModel model;

@@ -511,17 +511,10 @@ void read_added_tokens(const Json& list, std::string_view source, TokenizerSpec&
   if (list.is_null()) return;
   require(list.is_array(), source, ": added_tokens must be a list");
   for (const Json& entry : list) {
-    AddedToken token;
-    const auto id = json_get<std::int64_t>(entry, "id", source);
-    require(id >= 0 && id < static_cast<std::int64_t>(kMaxPieces), source, ": added token with id ",
-            id, ", expected 0 to ", kMaxPieces - 1);
-    token.id = static_cast<Token>(id);
-    token.special = json_get_or<bool>(entry, "special", false, source);
-    token.lstrip = json_get_or<bool>(entry, "lstrip", false, source);
-    token.rstrip = json_get_or<bool>(entry, "rstrip", false, source);
-    token.single_word = json_get_or<bool>(entry, "single_word", false, source);
-    token.normalized = json_get_or<bool>(entry, "normalized", !token.special, source);
-    add_token(spec, token, json_get<std::string>(entry, "content", source));
+    const Token id = checked_token_id(json_get<std::int64_t>(entry, "id", source), source);
+    AddedToken token = read_token_flags(entry, false, std::nullopt, source);
+    token.id = id;
+    add_token(spec, token, token.content);
   }
 }
 

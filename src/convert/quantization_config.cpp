@@ -119,17 +119,17 @@ PackedOptions read_modelopt(const Json& config, std::string_view place) {
 }
 
 void check_format(const std::string& format, std::string_view place) {
-  constexpr std::array<std::string_view, 9> kFormats = {"",
-                                                        "dense",
-                                                        "int-quantized",
-                                                        "float-quantized",
-                                                        "naive-quantized",
-                                                        "pack-quantized",
-                                                        "nvfp4-pack-quantized",
-                                                        "mxfp4-pack-quantized",
-                                                        "mixed-precision"};
-  const bool known = format == "mxfp8-quantized" ||
-                     std::ranges::find(kFormats, std::string_view(format)) != kFormats.end();
+  constexpr std::array<std::string_view, 10> kFormats = {"",
+                                                         "dense",
+                                                         "int-quantized",
+                                                         "float-quantized",
+                                                         "naive-quantized",
+                                                         "pack-quantized",
+                                                         "nvfp4-pack-quantized",
+                                                         "mxfp4-pack-quantized",
+                                                         "mxfp8-quantized",
+                                                         "mixed-precision"};
+  const bool known = std::ranges::find(kFormats, std::string_view(format)) != kFormats.end();
   require(known, place, ": compressed-tensors: format ", printable(format), " is not read");
 }
 

@@ -1,5 +1,3 @@
-// Iterates over the fields of one protobuf message. Never crashes: any bytes result in fields or in
-// an Error with an offset.
 #include "convert/sentencepiece_model.h"
 
 #include <bit>
@@ -16,6 +14,7 @@
 #include "convert/tokenizer_parts.h"
 
 namespace leq {
+namespace {
 
 struct ProtobufField {
   std::uint32_t number = 0;
@@ -28,6 +27,8 @@ struct ProtobufField {
   float number32() const { return std::bit_cast<float>(static_cast<std::uint32_t>(value)); }
 };
 
+// Iterates over the fields of one protobuf message. Never crashes: any bytes result in fields or in
+// an Error with an offset.
 class ProtobufReader {
  public:
   ProtobufReader(std::span<const std::byte> message, std::string_view source)
@@ -75,8 +76,6 @@ class ProtobufReader {
   ByteReader reader_;
   std::string_view source_;
 };
-
-namespace {
 
 // Field numbers and values of sentencepiece_model.proto.
 enum ModelField { kPieces = 1, kTrainerSpec = 2, kNormalizerSpec = 3, kDenormalizerSpec = 5 };
@@ -157,49 +156,23 @@ void read_piece(std::span<const std::byte> bytes, std::string_view source, Token
 void read_trainer(std::span<const std::byte> bytes, std::string_view source, ModelRules& rules) {
   ProtobufReader reader(bytes, source);
   for (ProtobufField field; reader.next(field);) {
-    switch (field.number) {
-      case kModelType:
-        rules.model_type = field.integer();
-        break;
-      case kWhitespaceAsSuffix:
-        rules.whitespace_as_suffix = field.flag();
-        break;
-      case kByteFallback:
-        rules.byte_fallback = field.flag();
-        break;
-      case kBosPiece:
-        rules.bos_piece = field.text();
-        break;
-      case kEosPiece:
-        rules.eos_piece = field.text();
-        break;
-      default:
-        break;
-    }
+    if (field.number == kModelType) rules.model_type = field.integer();
+    if (field.number == kWhitespaceAsSuffix) rules.whitespace_as_suffix = field.flag();
+    if (field.number == kByteFallback) rules.byte_fallback = field.flag();
+    if (field.number == kBosPiece) rules.bos_piece = field.text();
+    if (field.number == kEosPiece) rules.eos_piece = field.text();
   }
 }
 
 void read_rules(std::span<const std::byte> bytes, std::string_view source, ModelRules& rules) {
   ProtobufReader reader(bytes, source);
   for (ProtobufField field; reader.next(field);) {
-    switch (field.number) {
-      case kPrecompiledCharsmap:
-        require(field.bytes.empty(), source, ": normalizer precompiled_charsmap of ",
-                field.bytes.size(),
-                " bytes is not supported; a tokenizer.json may be read instead");
-        break;
-      case kAddDummyPrefix:
-        rules.add_dummy_prefix = field.flag();
-        break;
-      case kRemoveExtraWhitespaces:
-        rules.remove_extra_whitespaces = field.flag();
-        break;
-      case kEscapeWhitespaces:
-        rules.escape_whitespaces = field.flag();
-        break;
-      default:
-        break;
-    }
+    require(field.number != kPrecompiledCharsmap || field.bytes.empty(), source,
+            ": normalizer precompiled_charsmap of ", field.bytes.size(),
+            " bytes is not supported; a tokenizer.json may be read instead");
+    if (field.number == kAddDummyPrefix) rules.add_dummy_prefix = field.flag();
+    if (field.number == kRemoveExtraWhitespaces) rules.remove_extra_whitespaces = field.flag();
+    if (field.number == kEscapeWhitespaces) rules.escape_whitespaces = field.flag();
   }
 }
 
@@ -259,22 +232,10 @@ TokenizerSpec read_sentencepiece_model(std::span<const std::byte> bytes, std::st
   ModelRules unused;
   ProtobufReader reader(bytes, source);
   for (ProtobufField field; reader.next(field);) {
-    switch (field.number) {
-      case kPieces:
-        read_piece(field.bytes, source, spec);
-        break;
-      case kTrainerSpec:
-        read_trainer(field.bytes, source, rules);
-        break;
-      case kNormalizerSpec:
-        read_rules(field.bytes, source, rules);
-        break;
-      case kDenormalizerSpec:
-        read_rules(field.bytes, source, unused);
-        break;
-      default:
-        break;
-    }
+    if (field.number == kPieces) read_piece(field.bytes, source, spec);
+    if (field.number == kTrainerSpec) read_trainer(field.bytes, source, rules);
+    if (field.number == kNormalizerSpec) read_rules(field.bytes, source, rules);
+    if (field.number == kDenormalizerSpec) read_rules(field.bytes, source, unused);
   }
   require(!spec.pieces.empty(), source, ": no pieces; the file may be no sentencepiece model");
   apply_rules(rules, spec);

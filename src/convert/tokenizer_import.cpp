@@ -1,5 +1,3 @@
-// Reads the files next to a tokenizer: tokenizer_config.json, special_tokens_map.json,
-// added_tokens.json and the chat template.
 #include "convert/tokenizer_import.h"
 
 #include <algorithm>
@@ -23,6 +21,10 @@
 #include "tokenizer/spec.h"
 
 namespace leq {
+namespace {
+
+// --- the files next to a tokenizer: tokenizer_config.json, special_tokens_map.json,
+// added_tokens.json and the chat template
 
 // A token that a config references by its text.
 struct NamedToken {
@@ -42,8 +44,6 @@ struct TokenizerConfig {
   std::string chat_template;
 };
 
-namespace {
-
 constexpr std::uint64_t kMaxConfigBytes = 64ull << 20;
 
 std::optional<std::string> read_if_there(const std::filesystem::path& path) {
@@ -61,18 +61,10 @@ Json read_object(const std::filesystem::path& path) {
 
 // A token is given as a string, or as an object with "content" and flags.
 AddedToken read_token(const Json& json, bool special, const std::string& source) {
+  if (!json.is_string()) return read_token_flags(json, special, false, source);
   AddedToken token;
   token.special = special;
-  if (json.is_string()) {
-    token.content = json.get<std::string>();
-    return token;
-  }
-  token.content = json_get<std::string>(json, "content", source);
-  token.special = json_get_or<bool>(json, "special", special, source);
-  token.lstrip = json_get_or<bool>(json, "lstrip", false, source);
-  token.rstrip = json_get_or<bool>(json, "rstrip", false, source);
-  token.single_word = json_get_or<bool>(json, "single_word", false, source);
-  token.normalized = json_get_or<bool>(json, "normalized", false, source);
+  token.content = json.get<std::string>();
   return token;
 }
 
@@ -98,12 +90,6 @@ std::optional<bool> read_flag(const Json& json, const char* key, const std::stri
   return json_get<bool>(json, key, source);
 }
 
-Token checked_id(std::int64_t id, const std::string& source) {
-  require(id >= 0 && id < static_cast<std::int64_t>(kMaxPieces), source, ": added token with id ",
-          id, ", expected 0 to ", kMaxPieces - 1);
-  return static_cast<Token>(id);
-}
-
 void read_added_decoder(const Json& json, const std::string& source, TokenizerConfig& config) {
   const auto found = json.find("added_tokens_decoder");
   if (found == json.end() || !found->is_object()) return;
@@ -111,11 +97,10 @@ void read_added_decoder(const Json& json, const std::string& source, TokenizerCo
     const auto id = parse_int(key);
     require(id.has_value(), source, ": added_tokens_decoder: \"", printable(key), "\" is no id");
     AddedToken token = read_token(value, false, source);
-    token.id = checked_id(*id, source);
+    token.id = checked_token_id(*id, source);
     config.added.push_back(std::move(token));
   }
-  std::sort(config.added.begin(), config.added.end(),
-            [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
+  std::ranges::sort(config.added, {}, &AddedToken::id);
 }
 
 // added_tokens.json of older folders: text -> id. A token is special if another file marks it so.
@@ -128,14 +113,13 @@ void read_added_file(const std::filesystem::path& path, TokenizerConfig& config)
     token.content = key;
     require(value.is_number_integer(), source, ": the id of \"", printable(key),
             "\" must be a whole number");
-    token.id = checked_id(value.get<std::int64_t>(), source);
+    token.id = checked_token_id(value.get<std::int64_t>(), source);
     const auto is_same = [&](const AddedToken& other) { return other.content == token.content; };
     token.special = is_same(config.bos.token) || is_same(config.eos.token) ||
                     std::any_of(config.special.begin(), config.special.end(), is_same);
     config.added.push_back(std::move(token));
   }
-  std::sort(config.added.begin(), config.added.end(),
-            [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
+  std::ranges::sort(config.added, {}, &AddedToken::id);
 }
 
 // A template is a string or a list of {"name", "template"}: "default", else the first, is used.
@@ -154,8 +138,6 @@ std::string read_template(const Json& json, const std::string& source) {
   }
   return chosen;
 }
-
-}  // namespace
 
 // Reads those files that exist; a missing file is no error. Throws Error naming the file.
 TokenizerConfig read_tokenizer_config(const std::filesystem::path& folder) {
@@ -221,7 +203,7 @@ void apply_tokenizer_config(const TokenizerConfig& config, TokenizerSpec& spec) 
   if (config.add_eos) spec.add_eos = *config.add_eos;
 }
 
-namespace {
+// --- which files are a tokenizer
 
 constexpr std::size_t kMaxFolderFiles = 4096;
 constexpr std::size_t kProbedKeys = 64;
@@ -319,10 +301,7 @@ TokenizerFormat line_format(std::string_view content) {
   std::size_t lines = 0;
   std::size_t ranks = 0;
   while (!content.empty() && lines < kProbedLines) {
-    const std::size_t end = std::min(content.find('\n'), content.size());
-    std::string_view line = content.substr(0, end);
-    content.remove_prefix(std::min(end + 1, content.size()));
-    if (line.ends_with('\r')) line.remove_suffix(1);
+    const std::string_view line = next_line(content);
     const auto words = split(line, " ");
     if (words.size() != 2 || words[0].empty() || words[1].empty()) return TokenizerFormat::none;
     if (first_invalid_utf8(line)) return TokenizerFormat::none;
@@ -474,9 +453,8 @@ constexpr std::array<TokenizerClass, 9> kClasses = {{
 }};
 
 const TokenizerClass* find_class(std::string_view name) {
-  const auto found = std::find_if(kClasses.begin(), kClasses.end(),
-                                  [&](const auto& known) { return known.name == name; });
-  return found == kClasses.end() ? nullptr : &*found;
+  const auto* found = std::ranges::find(kClasses, name, &TokenizerClass::name);
+  return found == kClasses.end() ? nullptr : found;
 }
 
 bool class_adds_bos(const TokenizerConfig& config, bool otherwise) {
@@ -508,9 +486,9 @@ TokenizerSpec import_sentencepiece(const TokenizerFile& file, const TokenizerCon
   return spec;
 }
 
-TokenizerSpec import_ranks(const TokenizerFile& file, const TokenizerImportOptions& options) {
+TokenizerSpec import_ranks(const TokenizerFile& file, std::string_view pretokenizer) {
   const std::string text = read_file(file.path, kMaxTokenizerFileBytes);
-  return read_rank_file(text, file.path.string(), options.pretokenizer);
+  return read_rank_file(text, file.path.string(), pretokenizer);
 }
 
 // The default token of GPT-2's and Qwen's classes, used if no file names one; if the vocabulary
@@ -526,12 +504,11 @@ void name_end_of_text(const std::string& tokenizer_class, TokenizerConfig& confi
 }
 
 TokenizerSpec import_vocab_merges(const TokenizerFiles& files, TokenizerConfig& config,
-                                  const TokenizerImportOptions& options) {
+                                  std::string_view pretokenizer) {
   TokenizerSpec spec = read_vocab_merges(
       read_file(files.main.path, kMaxTokenizerFileBytes), files.main.path.string(),
       read_file(files.merges, kMaxTokenizerFileBytes), files.merges.string());
   if (config.tokenizer_class.empty()) config.tokenizer_class = "GPT2Tokenizer";
-  std::string_view pretokenizer = options.pretokenizer;
   if (pretokenizer.empty()) {
     const TokenizerClass* known = find_class(config.tokenizer_class);
     require(known != nullptr && !known->pretokenizer.empty(), files.main.path.string(),
@@ -550,30 +527,30 @@ TokenizerSpec import_vocab_merges(const TokenizerFiles& files, TokenizerConfig& 
 }
 
 TokenizerSpec import_file(const TokenizerFiles& files, TokenizerConfig& config,
-                          const TokenizerImportOptions& options) {
+                          std::string_view pretokenizer) {
   switch (files.main.format) {
     case TokenizerFormat::tokenizer_json:
       return import_json(files.main, config);
     case TokenizerFormat::sentencepiece:
       return import_sentencepiece(files.main, config);
     case TokenizerFormat::ranks:
-      return import_ranks(files.main, options);
+      return import_ranks(files.main, pretokenizer);
     default:
-      return import_vocab_merges(files, config, options);
+      return import_vocab_merges(files, config, pretokenizer);
   }
 }
 
 }  // namespace
 
 ImportedTokenizer import_tokenizer(const std::filesystem::path& path,
-                                   const TokenizerImportOptions& options) {
+                                   std::string_view pretokenizer) {
   const TokenizerFiles files = find_tokenizer_files(path);
   const auto folder = files.main.path.has_parent_path() ? files.main.path.parent_path()
                                                         : std::filesystem::path(".");
   TokenizerConfig config = read_tokenizer_config(folder);
   ImportedTokenizer imported;
   imported.file = files.main.path;
-  imported.spec = import_file(files, config, options);
+  imported.spec = import_file(files, config, pretokenizer);
   apply_tokenizer_config(config, imported.spec);
   if (imported.spec.bos == kNoToken) imported.spec.add_bos = false;
   if (imported.spec.eos == kNoToken) imported.spec.add_eos = false;

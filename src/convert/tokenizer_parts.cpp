@@ -122,6 +122,33 @@ void add_token(TokenizerSpec& spec, AddedToken token, std::string_view content) 
   spec.added.push_back(std::move(token));
 }
 
+AddedToken read_token_flags(const Json& json, bool special, std::optional<bool> normalized,
+                            std::string_view source) {
+  AddedToken token;
+  token.content = json_get<std::string>(json, "content", source);
+  token.special = json_get_or<bool>(json, "special", special, source);
+  token.lstrip = json_get_or<bool>(json, "lstrip", false, source);
+  token.rstrip = json_get_or<bool>(json, "rstrip", false, source);
+  token.single_word = json_get_or<bool>(json, "single_word", false, source);
+  token.normalized =
+      json_get_or<bool>(json, "normalized", normalized.value_or(!token.special), source);
+  return token;
+}
+
+Token checked_token_id(std::int64_t id, std::string_view source) {
+  require(id >= 0 && id < static_cast<std::int64_t>(kMaxPieces), source, ": added token with id ",
+          id, ", expected 0 to ", kMaxPieces - 1);
+  return static_cast<Token>(id);
+}
+
+std::string_view next_line(std::string_view& text) {
+  const std::size_t end = std::min(text.find('\n'), text.size());
+  std::string_view line = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
+}
+
 std::optional<Token> find_token(const TokenizerSpec& spec, std::string_view content) {
   for (const AddedToken& token : spec.added) {
     if (spec.pieces[static_cast<std::size_t>(token.id)] == content) return token.id;
@@ -173,11 +200,8 @@ TokenizerSpec read_vocab_merges(std::string_view vocabulary, std::string_view vo
     return found->second;
   };
   while (!merges.empty()) {
-    const std::size_t end = std::min(merges.find('\n'), merges.size());
-    std::string_view line = merges.substr(0, end);
-    merges.remove_prefix(std::min(end + 1, merges.size()));
+    const std::string_view line = next_line(merges);
     ++line_number;
-    if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.empty() || (line_number == 1 && line.starts_with("#version"))) continue;
     const std::size_t space = line.find(' ');
     if (space == std::string_view::npos || line.find(' ', space + 1) != std::string_view::npos) {
@@ -240,11 +264,8 @@ constexpr std::array<KnownRanks, 2> kKnownRanks = {{
 void read_lines(std::string_view text, TokenizerSpec& spec) {
   std::size_t line_number = 0;
   while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
+    const std::string_view line = next_line(text);
     ++line_number;
-    if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.empty()) continue;
     const std::size_t space = line.find(' ');
     const auto piece = decode_base64(line.substr(0, space));

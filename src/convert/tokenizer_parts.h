@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "tokenizer/spec.h"
 
 namespace leq {
@@ -35,6 +36,17 @@ void place_piece(TokenizerSpec& spec, Token id, std::string_view piece, TokenTyp
 
 // Adds `token` as an added token with the raw text `content`, unless there is one with that text.
 void add_token(TokenizerSpec& spec, AddedToken token, std::string_view content);
+
+// An added token as tokenizer files describe it: {"content": .., "special": .., "lstrip": .., ...}.
+// `special` is the default of that key; `normalized`'s default is `normalized`, or the opposite of
+// special if that is nullopt. The id is not set.
+AddedToken read_token_flags(const Json& json, bool special, std::optional<bool> normalized,
+                            std::string_view source);
+// Throws Error naming `source` if an added token cannot have this id.
+Token checked_token_id(std::int64_t id, std::string_view source);
+
+// Removes the first line from `text` and returns it, without its line end.
+std::string_view next_line(std::string_view& text);
 
 // The id of the token with this raw text: added tokens are searched first, then pieces.
 std::optional<Token> find_token(const TokenizerSpec& spec, std::string_view content);

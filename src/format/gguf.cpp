@@ -20,28 +20,26 @@ constexpr std::uint64_t kMaxNameBytes = 1024;  // of tensor names; llama.cpp acc
 constexpr std::uint32_t kMaxDims = 4;
 constexpr std::uint64_t kMaxAlignment = 1 << 20;
 
-// The size of a number in bytes; 0 for texts and arrays.
-std::uint64_t number_bytes(GgufKind kind) {
-  switch (kind) {
-    case GgufKind::u8:
-    case GgufKind::i8:
-    case GgufKind::boolean:
-      return 1;
-    case GgufKind::u16:
-    case GgufKind::i16:
-      return 2;
-    case GgufKind::u32:
-    case GgufKind::i32:
-    case GgufKind::f32:
-      return 4;
-    case GgufKind::u64:
-    case GgufKind::i64:
-    case GgufKind::f64:
-      return 8;
-    default:
-      return 0;
-  }
-}
+struct Kind {
+  std::string_view name;
+  std::uint64_t bytes;  // size of a number; 0 for texts and arrays
+  enum { not_integer, natural, integer } form;
+};
+constexpr std::array<Kind, 13> kKinds = {{{"u8", 1, Kind::natural},
+                                          {"i8", 1, Kind::integer},
+                                          {"u16", 2, Kind::natural},
+                                          {"i16", 2, Kind::integer},
+                                          {"u32", 4, Kind::natural},
+                                          {"i32", 4, Kind::integer},
+                                          {"f32", 4, Kind::not_integer},
+                                          {"bool", 1, Kind::not_integer},
+                                          {"text", 0, Kind::not_integer},
+                                          {"array", 0, Kind::not_integer},
+                                          {"u64", 8, Kind::natural},
+                                          {"i64", 8, Kind::integer},
+                                          {"f64", 8, Kind::not_integer}}};
+
+const Kind& kind_of(GgufKind kind) { return kKinds[static_cast<std::size_t>(kind)]; }
 
 class GgufParser {
  public:
@@ -103,7 +101,7 @@ class GgufParser {
     } else if (kind == GgufKind::text) {
       value.bytes = as_bytes(read_text("a text", bytes_.size()));
     } else {
-      value.bytes = reader_.take(number_bytes(kind), "a number");
+      value.bytes = reader_.take(kind_of(kind).bytes, "a number");
       require(kind != GgufKind::boolean || std::to_integer<int>(value.bytes[0]) <= 1, source_,
               ": key ", printable(key), " should be true or false, found byte ",
               std::to_integer<int>(value.bytes[0]));
@@ -117,7 +115,7 @@ class GgufParser {
     value.item = read_kind(key);
     value.count = reader_.read<std::uint64_t>("the length of an array");
     const std::size_t begin = reader_.offset();
-    if (const std::uint64_t size = number_bytes(value.item); size > 0) {
+    if (const std::uint64_t size = kind_of(value.item).bytes; size > 0) {
       reader_.take(checked_multiply(value.count, size, std::string(source_) + ": an array"),
                    "an array");
     } else {
@@ -218,15 +216,10 @@ GgufFile parse_gguf(std::span<const std::byte> bytes, std::string_view source) {
 
 namespace {
 
-constexpr std::array<std::string_view, 13> kKindNames = {
-    "u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "text", "array", "u64", "i64", "f64"};
-
 std::string kind_text(const GgufValue& value) {
-  const auto name = [](GgufKind kind) {
-    return std::string(kKindNames[static_cast<std::size_t>(kind)]);
-  };
-  if (value.kind != GgufKind::array) return name(value.kind);
-  return "array of " + std::to_string(value.count) + " " + name(value.item);
+  const std::string name(kind_of(value.kind).name);
+  if (value.kind != GgufKind::array) return name;
+  return "array of " + std::to_string(value.count) + " " + std::string(kind_of(value.item).name);
 }
 
 template <class T>
@@ -238,29 +231,13 @@ T read_as(const std::byte* bytes) {
 
 // Returns nullopt if the value is not an integer or needs more than 63 bits.
 std::optional<std::int64_t> integer_of(GgufKind kind, const std::byte* bytes) {
-  switch (kind) {
-    case GgufKind::u8:
-      return read_as<std::uint8_t>(bytes);
-    case GgufKind::i8:
-      return read_as<std::int8_t>(bytes);
-    case GgufKind::u16:
-      return read_as<std::uint16_t>(bytes);
-    case GgufKind::i16:
-      return read_as<std::int16_t>(bytes);
-    case GgufKind::u32:
-      return read_as<std::uint32_t>(bytes);
-    case GgufKind::i32:
-      return read_as<std::int32_t>(bytes);
-    case GgufKind::i64:
-      return read_as<std::int64_t>(bytes);
-    case GgufKind::u64: {
-      const auto value = read_as<std::uint64_t>(bytes);
-      if (value > INT64_MAX) return std::nullopt;
-      return static_cast<std::int64_t>(value);
-    }
-    default:
-      return std::nullopt;
-  }
+  const Kind& of = kind_of(kind);
+  if (of.form == Kind::not_integer) return std::nullopt;
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, bytes, of.bytes);
+  if (of.form == Kind::natural && bits > INT64_MAX) return std::nullopt;
+  const int unused = of.form == Kind::natural ? 0 : static_cast<int>(64 - 8 * of.bytes);
+  return static_cast<std::int64_t>(bits << unused) >> unused;  // extends the sign
 }
 
 std::size_t item_bytes(const GgufValue& list) {

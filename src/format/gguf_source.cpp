@@ -91,8 +91,8 @@ GgufSource::GgufSource(const fs::path& path) {
   for (std::int64_t i = 1; i < split.count; ++i) {
     add_part(path.parent_path() / (stem + part_ending(i, split.count)));
   }
-  require(split.count == 1 || split.tensors < 0 || split.tensors == std::ssize(tensors_),
-          path.string(), ": the parts have ", tensors_.size(),
+  require(split.count == 1 || split.tensors < 0 || split.tensors == std::ssize(tensors()),
+          path.string(), ": the parts have ", tensors().size(),
           " tensors, split.tensors.count says ", split.tensors);
 }
 
@@ -119,9 +119,8 @@ void GgufSource::add_tensors(GgufFile& file) {
     source.bytes = tensor.bytes;
     source.place = files_.back().name() + " at offset " + std::to_string(tensor.offset);
     source.file_dtype = tensor.type->name;
-    const bool is_new = by_name_.emplace(source.name, tensors_.size()).second;
-    require(is_new, source.place, ": tensor ", printable(source.name), " is also in another part");
-    tensors_.push_back(std::move(source));
+    require(add(source) == nullptr, source.place, ": tensor ", printable(source.name),
+            " is also in another part");
     details_.push_back({tensor.type, files_.size() - 1, 0});
   }
 }
@@ -133,11 +132,6 @@ void GgufSource::unpair_rows(std::string_view name, std::int64_t heads) {
   require(heads > 0 && rows % (2 * heads) == 0, tensor->place, ": tensor ", printable(name),
           " has ", rows, " rows, expected ", heads, " heads of an even number of rows");
   details_[place_of(*tensor)].head_rows = rows / heads;
-}
-
-const SourceTensor* GgufSource::find(std::string_view name) const {
-  const auto found = by_name_.find(std::string(name));
-  return found == by_name_.end() ? nullptr : &tensors_[found->second];
 }
 
 void GgufSource::drop(const SourceTensor& tensor) const {
@@ -175,9 +169,7 @@ void GgufSource::read(const SourceTensor& tensor, std::int64_t first, std::span<
   require(of.floats || of.decode != nullptr, tensor.place, ": tensor ", printable(tensor.name),
           " has type ", of.name, ", which holds no weights");
   const std::int64_t all = elements_of(tensor);
-  ensure(first >= 0 && first <= all && std::ssize(out) <= all - first, tensor.place, ": tensor ",
-         printable(tensor.name), " has ", all, " values, ", out.size(), " were asked for from ",
-         first);
+  require_elements(tensor, all, first, out.size());
   const std::int64_t head_rows = details_[place_of(tensor)].head_rows;
   if (head_rows == 0) return read_blocks(tensor, first, out);
   const std::int64_t columns = columns_of(tensor);

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <memory>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "base/file.h"
@@ -34,8 +33,6 @@ class GgufSource : public TensorSource {
   // heads with an even number of rows.
   void unpair_rows(std::string_view name, std::int64_t heads);
 
-  const std::vector<SourceTensor>& tensors() const override { return tensors_; }
-  const SourceTensor* find(std::string_view name) const override;
   void drop(const SourceTensor& tensor) const override;
   void read(const SourceTensor& tensor, std::int64_t first, std::span<float> out) const override;
   bool has_types() const override { return true; }
@@ -51,9 +48,6 @@ class GgufSource : public TensorSource {
   };
   void add_part(const std::filesystem::path& path);
   void add_tensors(GgufFile& file);
-  std::size_t place_of(const SourceTensor& tensor) const {
-    return static_cast<std::size_t>(&tensor - tensors_.data());
-  }
   // The row in the file that corresponds to `row` in Hugging Face's order.
   std::int64_t stored_row(const SourceTensor& tensor, std::int64_t row) const;
   bool read_super(const SourceTensor& tensor, std::int64_t first, std::int64_t rows,
@@ -63,9 +57,7 @@ class GgufSource : public TensorSource {
   std::vector<MappedFile> files_;
   std::vector<std::filesystem::path> paths_;
   GgufMetadata metadata_;
-  std::vector<SourceTensor> tensors_;
   std::vector<Details> details_;  // [tensors]
-  std::unordered_map<std::string, std::size_t> by_name_;
 };
 
 }  // namespace leq

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/half.h"
+#include "format/packed_matrix.h"
 
 namespace leq {
 
@@ -48,9 +49,6 @@ int five_bits(const std::byte* nibbles, std::uint32_t high, int e) {
 
 constexpr std::array<std::int8_t, 16> kIq4Levels = {-127, -104, -83, -65, -49, -35, -22, -10,
                                                     1,    13,   25,  38,  53,  69,  89,  113};
-// The values of E2M1 multiplied by two.
-constexpr std::array<std::int8_t, 16> kE2m1Twice = {0, 1,  2,  3,  4,  6,  8,  12,
-                                                    0, -1, -2, -3, -4, -6, -8, -12};
 
 // 2^(e - 128), which is half of an E8M0 scale.
 float half_e8m0(int exponent) { return std::ldexp(1.0f, exponent - 128); }
@@ -82,22 +80,6 @@ int q3_scale(const std::byte* b, int j) {
 int q3_code(const std::byte* block, int e) {
   const int bit = byte_at(block, e % 32) >> (e / 32) & 1;
   return two_bits(block + 32, e) - (bit != 0 ? 0 : 4);
-}
-
-int q4_k_code(const std::byte* block, int e) {
-  return nibble(block + 16 + e / 64 * 32, 32, e % 64);
-}
-
-int q5_k_code(const std::byte* block, int e) {
-  return nibble(block + 48 + e / 64 * 32, 32, e % 64) |
-         (byte_at(block, 16 + e % 32) >> (e / 32) & 1) << 4;
-}
-
-int q6_k_code(const std::byte* block, int e) {
-  const int half = e / 128, k = e % 128 / 32, l = e % 32;
-  const int byte = byte_at(block, half * 64 + k % 2 * 32 + l);
-  const int low = k < 2 ? byte & 15 : byte >> 4;
-  return low | (byte_at(block, 128 + half * 32 + l) >> (2 * k) & 3) << 4;
 }
 
 // Q4_K and Q5_K: the superblock's f16 numbers, and the scales and minima of its groups of 32.
@@ -132,27 +114,10 @@ void add_bits(const std::byte* bytes, int shift, std::int16_t* codes) {
   }
 }
 
-bool finite_half(float scale) { return std::isfinite(scale); }
-
-}  // namespace
-
-void decode_q4_0(const std::byte* block, float* out) {
-  const float d = half_at(block, 0);
-  for (int e = 0; e < kBlock; ++e) out[e] = static_cast<float>(nibble(block + 2, 16, e) - 8) * d;
-}
-
 void decode_q4_1(const std::byte* block, float* out) {
   const float d = half_at(block, 0);
   const float m = half_at(block, 2);
   for (int e = 0; e < kBlock; ++e) out[e] = static_cast<float>(nibble(block + 4, 16, e)) * d + m;
-}
-
-void decode_q5_0(const std::byte* block, float* out) {
-  const float d = half_at(block, 0);
-  const std::uint32_t high = word_at(block, 2);
-  for (int e = 0; e < kBlock; ++e) {
-    out[e] = static_cast<float>(five_bits(block + 6, high, e) - 16) * d;
-  }
 }
 
 void decode_q5_1(const std::byte* block, float* out) {
@@ -161,13 +126,6 @@ void decode_q5_1(const std::byte* block, float* out) {
   const std::uint32_t high = word_at(block, 4);
   for (int e = 0; e < kBlock; ++e) {
     out[e] = static_cast<float>(five_bits(block + 8, high, e)) * d + m;
-  }
-}
-
-void decode_q8_0(const std::byte* block, float* out) {
-  const float d = half_at(block, 0);
-  for (int e = 0; e < kBlock; ++e) {
-    out[e] = static_cast<float>(static_cast<std::int8_t>(block[2 + e])) * d;
   }
 }
 
@@ -190,41 +148,6 @@ void decode_q3_k(const std::byte* block, float* out) {
   }
 }
 
-// Decodes q4_k and q5_k, which have d, dmin, and a six-bit scale and minimum for each 32 elements.
-// `code` returns an element's code.
-template <int (*code)(const std::byte*, int)>
-void decode_with_minima(const std::byte* block, float* out) {
-  const float d = half_at(block, 0);
-  const float dmin = half_at(block, 2);
-  for (int g = 0; g < 8; ++g) {
-    const ScaleAndMin of = six_bits(block + 4, g);
-    const float scale = d * static_cast<float>(of.scale);
-    const float min = dmin * static_cast<float>(of.min);
-    for (int e = g * 32; e < g * 32 + 32; ++e) {
-      out[e] = scale * static_cast<float>(code(block, e)) - min;
-    }
-  }
-}
-
-void decode_q4_k(const std::byte* block, float* out) { decode_with_minima<q4_k_code>(block, out); }
-void decode_q5_k(const std::byte* block, float* out) { decode_with_minima<q5_k_code>(block, out); }
-
-void decode_q6_k(const std::byte* block, float* out) {
-  const float d = half_at(block, 208);
-  for (int e = 0; e < kSuperBlock; ++e) {
-    const auto scale = static_cast<std::int8_t>(block[192 + e / 16]);
-    out[e] = d * static_cast<float>(scale) * static_cast<float>(q6_k_code(block, e) - 32);
-  }
-}
-
-void decode_iq4_nl(const std::byte* block, float* out) {
-  const float d = half_at(block, 0);
-  for (int e = 0; e < kBlock; ++e) {
-    const auto level = static_cast<std::size_t>(nibble(block + 2, 16, e));
-    out[e] = d * static_cast<float>(kIq4Levels[level]);
-  }
-}
-
 void decode_iq4_xs(const std::byte* block, float* out) {
   const float d = half_at(block, 0);
   const int high = byte_at(block, 2) | byte_at(block, 3) << 8;
@@ -238,20 +161,12 @@ void decode_iq4_xs(const std::byte* block, float* out) {
   }
 }
 
-void decode_mxfp4(const std::byte* block, float* out) {
-  const float scale = half_e8m0(byte_at(block, 0));
-  for (int e = 0; e < kBlock; ++e) {
-    const auto code = static_cast<std::size_t>(nibble(block + 1, 16, e));
-    out[e] = scale * static_cast<float>(kE2m1Twice[code]);
-  }
-}
-
 bool codes_q4_0(const std::byte* block, std::int16_t* codes, float* scales) {
   scales[0] = half_at(block, 0);
   for (int e = 0; e < kBlock; ++e) {
     codes[e] = static_cast<std::int16_t>(nibble(block + 2, 16, e) - 8);
   }
-  return finite_half(scales[0]);
+  return std::isfinite(scales[0]);
 }
 
 bool codes_q5_0(const std::byte* block, std::int16_t* codes, float* scales) {
@@ -260,13 +175,13 @@ bool codes_q5_0(const std::byte* block, std::int16_t* codes, float* scales) {
   for (int e = 0; e < kBlock; ++e) {
     codes[e] = static_cast<std::int16_t>(five_bits(block + 6, high, e) - 16);
   }
-  return finite_half(scales[0]);
+  return std::isfinite(scales[0]);
 }
 
 bool codes_q8_0(const std::byte* block, std::int16_t* codes, float* scales) {
   scales[0] = half_at(block, 0);
   for (int e = 0; e < kBlock; ++e) codes[e] = static_cast<std::int8_t>(block[2 + e]);
-  return finite_half(scales[0]);
+  return std::isfinite(scales[0]);
 }
 
 // Scale [-32, 31] times code [-4, 3] is in [-124, 128]; negating both avoids 128, which is no int8.
@@ -275,7 +190,7 @@ bool codes_q3_k(const std::byte* block, std::int16_t* codes, float* scales) {
   for (int e = 0; e < kSuperBlock; ++e) {
     codes[e] = static_cast<std::int16_t>(-q3_scale(block + 96, e / 16) * q3_code(block, e));
   }
-  return finite_half(scales[0]);
+  return std::isfinite(scales[0]);
 }
 
 bool codes_iq4_nl(const std::byte* block, std::int16_t* codes, float* scales) {
@@ -283,7 +198,7 @@ bool codes_iq4_nl(const std::byte* block, std::int16_t* codes, float* scales) {
   for (int e = 0; e < kBlock; ++e) {
     codes[e] = kIq4Levels[static_cast<std::size_t>(nibble(block + 2, 16, e))];
   }
-  return finite_half(scales[0]);
+  return std::isfinite(scales[0]);
 }
 
 // Only powers of two from 2^-24 to 2^15 are representable in f16.
@@ -291,7 +206,7 @@ bool codes_mxfp4(const std::byte* block, std::int16_t* codes, float* scales) {
   const int exponent = byte_at(block, 0) - 128;
   scales[0] = half_e8m0(byte_at(block, 0));
   for (int e = 0; e < kBlock; ++e) {
-    codes[e] = kE2m1Twice[static_cast<std::size_t>(nibble(block + 1, 16, e))];
+    codes[e] = kFloat4Doubles[static_cast<std::size_t>(nibble(block + 1, 16, e))];
   }
   return exponent >= -24 && exponent <= 15;
 }
@@ -322,25 +237,57 @@ void super_q6_k(const std::byte* block, std::int16_t* codes, float* supers, std:
   }
 }
 
-namespace {
+// Decodes a block of 32 as scale * code.
+template <bool (*kCodes)(const std::byte*, std::int16_t*, float*)>
+void decode_by_codes(const std::byte* block, float* out) {
+  std::array<std::int16_t, kBlock> codes;
+  float scale = 0;
+  kCodes(block, codes.data(), &scale);
+  for (std::size_t e = 0; e < kBlock; ++e) out[e] = static_cast<float>(codes[e]) * scale;
+}
+
+// Decodes Q4_K and Q5_K: scale * code - min, with a scale and a minimum for each 32 elements.
+template <void (*kSuper)(const std::byte*, std::int16_t*, float*, std::uint8_t*)>
+void decode_with_minima(const std::byte* block, float* out) {
+  std::array<std::int16_t, kSuperBlock> codes;
+  std::array<float, 2> supers = {};
+  std::array<std::uint8_t, 16> subs;
+  kSuper(block, codes.data(), supers.data(), subs.data());
+  for (std::size_t e = 0; e < kSuperBlock; ++e) {
+    const float scale = supers[0] * static_cast<float>(subs[e / 32 * 2]);
+    const float min = supers[1] * static_cast<float>(subs[e / 32 * 2 + 1]);
+    out[e] = scale * static_cast<float>(codes[e]) - min;
+  }
+}
+
+void decode_q6_k(const std::byte* block, float* out) {
+  std::array<std::int16_t, kSuperBlock> codes;
+  float d = 0;
+  std::array<std::uint8_t, 16> subs;
+  super_q6_k(block, codes.data(), &d, subs.data());
+  for (std::size_t e = 0; e < kSuperBlock; ++e) {
+    const auto scale = static_cast<std::int8_t>(subs[e / 16]);
+    out[e] = d * static_cast<float>(scale) * static_cast<float>(codes[e] - 32);
+  }
+}
 
 constexpr std::array<GgufType, 21> kTypes = {{
     {.id = 0, .name = "F32", .bytes = 4, .floats = DType::f32},
     {.id = 1, .name = "F16", .bytes = 2, .floats = DType::f16},
     {.id = 30, .name = "BF16", .bytes = 2, .floats = DType::bf16},
-    {2, "Q4_0", 32, 18, {}, decode_q4_0, codes_q4_0, 4},
+    {2, "Q4_0", 32, 18, {}, decode_by_codes<codes_q4_0>, codes_q4_0, 4},
     {3, "Q4_1", 32, 20, {}, decode_q4_1, nullptr, 4},
-    {6, "Q5_0", 32, 22, {}, decode_q5_0, codes_q5_0, 8},
+    {6, "Q5_0", 32, 22, {}, decode_by_codes<codes_q5_0>, codes_q5_0, 8},
     {7, "Q5_1", 32, 24, {}, decode_q5_1, nullptr, 5},
-    {8, "Q8_0", 32, 34, {}, decode_q8_0, codes_q8_0, 8},
+    {8, "Q8_0", 32, 34, {}, decode_by_codes<codes_q8_0>, codes_q8_0, 8},
     {10, "Q2_K", 256, 84, {}, decode_q2_k, nullptr, 8},
     {11, "Q3_K", 256, 110, {}, decode_q3_k, codes_q3_k, 8},
-    {12, "Q4_K", 256, 144, {}, decode_q4_k, nullptr, 4, super_q4_k},
-    {13, "Q5_K", 256, 176, {}, decode_q5_k, nullptr, 5, super_q5_k},
+    {12, "Q4_K", 256, 144, {}, decode_with_minima<super_q4_k>, nullptr, 4, super_q4_k},
+    {13, "Q5_K", 256, 176, {}, decode_with_minima<super_q5_k>, nullptr, 5, super_q5_k},
     {14, "Q6_K", 256, 210, {}, decode_q6_k, nullptr, 6, super_q6_k},
-    {20, "IQ4_NL", 32, 18, {}, decode_iq4_nl, codes_iq4_nl, 8},
+    {20, "IQ4_NL", 32, 18, {}, decode_by_codes<codes_iq4_nl>, codes_iq4_nl, 8},
     {23, "IQ4_XS", 256, 136, {}, decode_iq4_xs, nullptr, 8},
-    {39, "MXFP4", 32, 17, {}, decode_mxfp4, codes_mxfp4, 8},
+    {39, "MXFP4", 32, 17, {}, decode_by_codes<codes_mxfp4>, codes_mxfp4, 8},
     // These types have no weights; they are listed so that files with such tensors can be opened.
     {.id = 24, .name = "I8", .bytes = 1},
     {.id = 25, .name = "I16", .bytes = 2},

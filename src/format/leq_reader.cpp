@@ -1,4 +1,3 @@
-// Reads and checks the JSON at the end of a .leq file: its tables of tensors and blobs.
 #include "format/leq_reader.h"
 
 #include <xxhash.h>
@@ -22,19 +21,14 @@
 
 namespace leq {
 
-struct StoredBlob {
-  std::string name;
-  std::uint64_t offset = 0;
-  std::uint64_t bytes = 0;
-  std::uint64_t xxh3 = 0;
-};
+namespace {
+
+using StoredBlob = StoredPlane;
 
 struct LeqIndex {
   std::vector<StoredTensor> tensors;  // ordered by offset; views without pointers
   std::vector<StoredBlob> blobs;      // ordered by offset
 };
-
-namespace {
 
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 31;    // limit of one dimension
 constexpr std::int64_t kMaxValues = std::int64_t{1} << 48;  // per tensor, to avoid overflow
@@ -198,8 +192,7 @@ void require_no_overlap(const LeqIndex& index, std::string_view source) {
   for (const StoredBlob& blob : index.blobs) {
     if (blob.bytes > 0) ranges.push_back({blob.offset, blob.offset + blob.bytes, blob.name});
   }
-  std::sort(ranges.begin(), ranges.end(),
-            [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  std::ranges::sort(ranges, {}, &Range::begin);
   for (std::size_t i = 1; i < ranges.size(); ++i) {
     require(ranges[i - 1].end <= ranges[i].begin, source, ": ", printable(ranges[i - 1].name),
             " and ", printable(ranges[i].name), " overlap at offset ", ranges[i].begin);
@@ -224,8 +217,6 @@ void require_no_unknown_features(const Json& json, std::string_view source) {
   }
 }
 
-}  // namespace
-
 // Moves the tables out of `json`, the parsed JSON of a file whose planes are in [64, data_end).
 // Checks that every plane and blob is aligned, in bounds, has the size given by its scheme and
 // shape, and does not overlap another. Throws Error naming `source` and the tensor.
@@ -240,22 +231,17 @@ LeqIndex take_index(Json& json, std::uint64_t data_end, std::string_view source)
   }
   for (const auto& [name, entry] : blobs.items()) {
     const std::string where = std::string(source) + ": blob " + printable(name);
-    const StoredPlane range = read_range(entry, data_end, where);
-    index.blobs.push_back({name, range.offset, range.bytes, range.xxh3});
+    index.blobs.push_back(read_range(entry, data_end, where));
+    index.blobs.back().name = name;
   }
   require_no_overlap(index, source);
-  std::sort(index.tensors.begin(), index.tensors.end(),
-            [](const StoredTensor& a, const StoredTensor& b) {
-              return a.planes.front().offset < b.planes.front().offset;
-            });
-  std::stable_sort(index.blobs.begin(), index.blobs.end(),
-                   [](const StoredBlob& a, const StoredBlob& b) { return a.offset < b.offset; });
+  std::ranges::sort(index.tensors, {},
+                    [](const StoredTensor& tensor) { return tensor.planes.front().offset; });
+  std::ranges::stable_sort(index.blobs, {}, &StoredBlob::offset);
   json.erase("tensors");
   json.erase("blobs");
   return index;
 }
-
-namespace {
 
 // Sets the plane pointers of a tensor's view.
 void bind(StoredTensor& tensor, const std::byte* file) {
@@ -334,17 +320,11 @@ LeqReader::~LeqReader() = default;
 LeqReader::LeqReader(LeqReader&&) noexcept = default;
 
 const std::string& LeqReader::name() const { return state_->name; }
-
 std::uint64_t LeqReader::file_bytes() const { return state_->bytes.size(); }
-
 bool LeqReader::mapped() const { return state_->file != nullptr && state_->file->mapped(); }
-
 std::uint64_t LeqReader::fingerprint() const { return state_->fingerprint; }
-
 std::uint32_t LeqReader::minor_version() const { return state_->minor_version; }
-
 const Json& LeqReader::metadata() const { return state_->metadata; }
-
 const std::vector<StoredTensor>& LeqReader::tensors() const { return state_->index.tensors; }
 
 const StoredTensor* LeqReader::find(std::string_view name) const {

@@ -20,41 +20,27 @@ constexpr std::array<std::byte, kLeqAlignment> kZeros = {};
 
 }  // namespace
 
-struct LeqWriter::State {
-  explicit State(const std::filesystem::path& path) : name(path.string()), file(path) {
-    file.append(kZeros);  // space for the preamble, which is written last
-  }
+LeqWriter::LeqWriter(const std::filesystem::path& path) : name_(path.string()), file_(path) {
+  file_.append(kZeros);  // space for the preamble, which is written last
+}
 
-  void align() {
-    const std::uint64_t over = file.size() % kLeqAlignment;
-    if (over > 0) file.append(std::span(kZeros).first(kLeqAlignment - over));
-  }
+void LeqWriter::align() {
+  const std::uint64_t over = file_.size() % kLeqAlignment;
+  if (over > 0) file_.append(std::span(kZeros).first(kLeqAlignment - over));
+}
 
-  // Appends the bytes at the next multiple of 64; returns the JSON entry of their byte range.
-  Json append(std::span<const std::byte> bytes) {
-    align();
-    const std::uint64_t offset = file.size();
-    file.append(bytes);
-    return {{"offset", offset}, {"bytes", bytes.size()}, {"xxh3", checksum_text(checksum(bytes))}};
-  }
-
-  std::string name;
-  AtomicFile file;
-  Json tensors = Json::object();
-  Json blobs = Json::object();
-  Json requirements = Json::array();
-  std::uint32_t minor_version = 0;
-};
-
-LeqWriter::LeqWriter(const std::filesystem::path& path) : state_(std::make_unique<State>(path)) {}
-
-LeqWriter::~LeqWriter() = default;
+Json LeqWriter::append(std::span<const std::byte> bytes) {
+  align();
+  const std::uint64_t offset = file_.size();
+  file_.append(bytes);
+  return {{"offset", offset}, {"bytes", bytes.size()}, {"xxh3", checksum_text(checksum(bytes))}};
+}
 
 void LeqWriter::add_tensor(const std::string& name, const Shape& shape, const PackedWeight& weight,
                            const TensorFacts& facts) {
-  const std::string where = state_->name + ": tensor " + printable(name);
+  const std::string where = name_ + ": tensor " + printable(name);
   require(!first_invalid_utf8(name), where, ": the name is no valid UTF-8");
-  ensure(!state_->tensors.contains(name), where, ": is added twice");
+  ensure(!tensors_.contains(name), where, ": is added twice");
   const Shape expected =
       shape.size() == 1 ? Shape{weight.columns} : Shape{weight.rows, weight.columns};
   ensure(shape == expected && (shape.size() == 2 || weight.rows == 1), where, ": shape ",
@@ -84,80 +70,79 @@ void LeqWriter::add_tensor(const std::string& name, const Shape& shape, const Pa
     const auto& [stored, size] = content;
     ensure(stored->size() == size, where, ", plane ", plane, ": expected ", size, " bytes, found ",
            stored->size());
-    if (size > 0) entry["planes"][plane] = state_->append(*stored);
+    if (size > 0) entry["planes"][plane] = append(*stored);
   }
-  state_->tensors[name] = std::move(entry);
+  tensors_[name] = std::move(entry);
 }
 
 void LeqWriter::copy_tensor(const LeqReader& from, const StoredTensor& tensor) {
-  ensure(!state_->tensors.contains(tensor.name), state_->name, ": tensor ", printable(tensor.name),
+  ensure(!tensors_.contains(tensor.name), name_, ": tensor ", printable(tensor.name),
          ": is added twice");
   Json entry = from.entry(tensor.name);
   entry["planes"] = Json::object();
   for (const StoredPlane& plane : tensor.planes) {
-    Json range = state_->append(from.bytes(plane));
+    Json range = append(from.bytes(plane));
     require(range.at("xxh3") == checksum_text(plane.xxh3), from.name(), ": tensor ",
             printable(tensor.name), ", plane ", plane.name,
             ": its checksum differs; the file is damaged, make it again");
     entry["planes"][plane.name] = std::move(range);
   }
-  state_->tensors[tensor.name] = std::move(entry);
+  tensors_[tensor.name] = std::move(entry);
 }
 
 void LeqWriter::describe(const std::string& name, const Json& more) {
-  const auto entry = state_->tensors.find(name);
-  ensure(entry != state_->tensors.end(), state_->name, ": tensor ", printable(name),
+  const auto entry = tensors_.find(name);
+  ensure(entry != tensors_.end(), name_, ": tensor ", printable(name),
          ": is described before it is added");
   for (const auto& [key, value] : more.items()) {
-    ensure(!entry->contains(key), state_->name, ": tensor ", printable(name), ": key \"",
-           printable(key), "\" is there already");
+    ensure(!entry->contains(key), name_, ": tensor ", printable(name), ": key \"", printable(key),
+           "\" is there already");
     (*entry)[key] = value;
   }
 }
 
 void LeqWriter::add_blob(const std::string& name, std::span<const std::byte> bytes) {
-  require(!first_invalid_utf8(name), state_->name, ": blob ", printable(name),
+  require(!first_invalid_utf8(name), name_, ": blob ", printable(name),
           ": the name is no valid UTF-8");
-  ensure(!state_->blobs.contains(name), state_->name, ": blob ", printable(name),
-         " is added twice");
-  state_->blobs[name] = state_->append(bytes);
+  ensure(!blobs_.contains(name), name_, ": blob ", printable(name), " is added twice");
+  blobs_[name] = append(bytes);
 }
 
 void LeqWriter::add_requirement(const std::string& feature) {
-  state_->requirements.push_back(feature);
+  requirements_.push_back(feature);
   const auto known = std::ranges::find(kLeqFeatures, feature, &LeqFeature::name);
   const std::uint32_t minor = known != kLeqFeatures.end() ? known->minor_version : kLeqMinor;
-  state_->minor_version = std::max(state_->minor_version, minor);
+  minor_version_ = std::max(minor_version_, minor);
 }
 
 std::uint64_t LeqWriter::finish(const Json& metadata) {
-  ensure(metadata.is_object(), state_->name, ": metadata should be a JSON object, found ",
+  ensure(metadata.is_object(), name_, ": metadata should be a JSON object, found ",
          metadata.type_name());
   for (const char* key : {"leq", "tensors", "blobs"}) {
-    ensure(!metadata.contains(key), state_->name, ": metadata may not have the key \"", key, "\"");
+    ensure(!metadata.contains(key), name_, ": metadata may not have the key \"", key, "\"");
   }
   Json json = metadata;
-  json["leq"] = {{"requires", state_->requirements}};
-  json["tensors"] = state_->tensors;
-  json["blobs"] = state_->blobs;
+  json["leq"] = {{"requires", requirements_}};
+  json["tensors"] = tensors_;
+  json["blobs"] = blobs_;
   std::string text;
   try {
     text = json.dump();
   } catch (const Error&) {
-    fail(state_->name, ": the metadata hold text that is no valid UTF-8");
+    fail(name_, ": the metadata hold text that is no valid UTF-8");
   }
-  state_->align();
+  align();
   LeqPreamble preamble = {};
   preamble.magic = kLeqMagic;
   preamble.major_version = kLeqMajor;
-  preamble.minor_version = state_->minor_version;
-  preamble.json_offset = state_->file.size();
+  preamble.minor_version = minor_version_;
+  preamble.json_offset = file_.size();
   preamble.json_bytes = text.size();
   preamble.json_xxh3 = checksum(std::as_bytes(std::span(text)));
   preamble.file_bytes = preamble.json_offset + preamble.json_bytes;
-  state_->file.append(std::as_bytes(std::span(text)));
-  state_->file.overwrite(0, std::as_bytes(std::span(&preamble, 1)));
-  state_->file.commit();
+  file_.append(std::as_bytes(std::span(text)));
+  file_.overwrite(0, std::as_bytes(std::span(&preamble, 1)));
+  file_.commit();
   return preamble.file_bytes;
 }
 

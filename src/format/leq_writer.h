@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <memory>
 #include <span>
 #include <string>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "format/leq_reader.h"
 #include "format/tensor_source.h"
@@ -26,7 +26,6 @@ struct TensorFacts {
 class LeqWriter {
  public:
   explicit LeqWriter(const std::filesystem::path& path);
-  ~LeqWriter();
 
   // `shape` has 1 or 2 dimensions; weight.rows x weight.columns must match it (1 x n for a vector).
   void add_tensor(const std::string& name, const Shape& shape, const PackedWeight& weight,
@@ -43,8 +42,14 @@ class LeqWriter {
   std::uint64_t finish(const Json& metadata);
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  void align();
+  // Appends the bytes at the next multiple of 64; returns the JSON entry of their byte range.
+  Json append(std::span<const std::byte> bytes);
+
+  std::string name_;
+  AtomicFile file_;
+  Json tensors_ = Json::object(), blobs_ = Json::object(), requirements_ = Json::array();
+  std::uint32_t minor_version_ = 0;
 };
 
 // Writes a .leq file from stored tensors of other files without recomputing them; each checksum is

@@ -1,5 +1,3 @@
-// The parts of one quantized weight, identified by name suffixes, and the matrix that they
-// form.
 #include "format/packed_source.h"
 
 #include <algorithm>
@@ -15,6 +13,9 @@
 #include "format/packed_matrix.h"
 
 namespace leq {
+namespace {
+
+// --- the parts of one quantized weight, identified by name suffixes, and the matrix that they form
 
 enum class PackedRole : std::uint8_t {
   weight,  // floats, I8 or F8 codes
@@ -49,8 +50,6 @@ struct PackedParts {
   // Whether the parts are codes with scales; false for a floating-point weight.
   bool is_packed() const;
 };
-
-namespace {
 
 struct Suffix {
   std::string_view ending;
@@ -187,6 +186,13 @@ class MatrixMaker {
     return *found;
   }
 
+  // Zero points in words.
+  void set_zeros(CodeForm form, const Shape& shape, bool plus_one) {
+    require_type(*parts_.zeros, "I32", is_type(*parts_.zeros, "I32"));
+    require_shape(*parts_.zeros, shape);
+    matrix_.zeros = {parts_.zeros, form, plus_one};
+  }
+
   void make_gptq() {
     const SourceTensor& codes = *matrix_.codes;
     matrix_.form = CodeForm::words_down;
@@ -198,10 +204,9 @@ class MatrixMaker {
     matrix_.columns = codes.shape[0] * 32 / matrix_.bits;
     set_down_scales();
     if (parts_.zeros != nullptr) {
-      const std::int64_t blocks = parts_.scale->shape[0];
-      require_type(*parts_.zeros, "I32", is_type(*parts_.zeros, "I32"));
-      require_shape(*parts_.zeros, {blocks, divided(matrix_.rows * matrix_.bits, 32)});
-      matrix_.zeros = {parts_.zeros, CodeForm::words_down, options_.zeros_plus_one};
+      set_zeros(CodeForm::words_down,
+                {parts_.scale->shape[0], divided(matrix_.rows * matrix_.bits, 32)},
+                options_.zeros_plus_one);
     }
     set_order();
     name("GPTQ int" + std::to_string(matrix_.bits));
@@ -216,9 +221,7 @@ class MatrixMaker {
     set_down_scales();
     require(parts_.zeros != nullptr, codes.place, ": tensor ", printable(codes.name),
             " has no zero points (qzeros) beside it");
-    require_type(*parts_.zeros, "I32", is_type(*parts_.zeros, "I32"));
-    require_shape(*parts_.zeros, {parts_.scale->shape[0], codes.shape[1]});
-    matrix_.zeros = {parts_.zeros, CodeForm::words_awq, false};
+    set_zeros(CodeForm::words_awq, {parts_.scale->shape[0], codes.shape[1]}, false);
     name("AWQ int4");
   }
 
@@ -238,9 +241,8 @@ class MatrixMaker {
     matrix_.bits = *found;
     set_scales();
     if (parts_.zeros != nullptr) {
-      require_type(*parts_.zeros, "I32", is_type(*parts_.zeros, "I32"));
-      require_shape(*parts_.zeros, {divided(matrix_.rows * matrix_.bits, 32), scale_blocks()});
-      matrix_.zeros = {parts_.zeros, CodeForm::words_across, false};
+      set_zeros(CodeForm::words_across, {divided(matrix_.rows * matrix_.bits, 32), scale_blocks()},
+                false);
     }
     set_order();
     name("int" + std::to_string(matrix_.bits));
@@ -328,8 +330,8 @@ class MatrixMaker {
 
   void refuse_zeros() const {
     if (parts_.zeros == nullptr) return;
-    require(false, parts_.zeros->place, ": tensor ", printable(parts_.zeros->name),
-            ": zero points beside floats are not supported");
+    fail(parts_.zeros->place, ": tensor ", printable(parts_.zeros->name),
+         ": zero points beside floats are not supported");
   }
 
   // Scales per tensor, per row, per group of columns, or per block, as determined by their shape.
@@ -406,8 +408,6 @@ class MatrixMaker {
   PackedMatrix matrix_;
 };
 
-}  // namespace
-
 std::optional<PackedName> packed_name(std::string_view tensor) {
   const std::size_t dot = tensor.rfind('.');
   if (dot == std::string_view::npos) return std::nullopt;
@@ -431,13 +431,6 @@ bool PackedParts::is_packed() const {
   if (weight == nullptr) return false;
   return is_type(*weight, "I8") || is_type(*weight, "U8") || is_float8(*weight);
 }
-
-// Throws Error naming a tensor of the weight and its location.
-PackedMatrix make_packed_matrix(const PackedParts& parts, const PackedOptions& options) {
-  return MatrixMaker(parts, options).make();
-}
-
-namespace {
 
 std::optional<QuantScheme> float_scheme(const SourceTensor& tensor) {
   switch (tensor.dtype) {
@@ -469,8 +462,8 @@ void refuse_scales(const PackedParts& parts) {
           ": scales beside a weight of type ",
           parts.weight == nullptr ? "" : printable(parts.weight->file_dtype),
           " are not supported; save the checkpoint compressed");
-  require(false, scale->place, ": tensor ", printable(scale->name),
-          ": there is no weight that it could be of");
+  fail(scale->place, ": tensor ", printable(scale->name),
+       ": there is no weight that it could be of");
 }
 
 }  // namespace
@@ -487,7 +480,7 @@ PackedSource::PackedSource(std::unique_ptr<TensorSource> files, const PackedOpti
   for (const SourceTensor& tensor : files_->tensors()) {
     const auto name = packed_name(tensor.name);
     if (!name) {
-      tensors_.push_back(tensor);
+      add(tensor);
       matrices_.push_back(nullptr);
       continue;
     }
@@ -497,40 +490,24 @@ PackedSource::PackedSource(std::unique_ptr<TensorSource> files, const PackedOpti
   }
   for (const auto& [module, parts] : modules) {
     if (parts.is_packed()) {
-      auto matrix = std::make_unique<PackedMatrix>(make_packed_matrix(parts, options));
-      tensors_.push_back(weight_of(parts, *matrix));
+      auto matrix = std::make_unique<PackedMatrix>(MatrixMaker(parts, options).make());
+      add(weight_of(parts, *matrix));
       matrices_.push_back(std::move(matrix));
     } else {
       refuse_scales(parts);
       if (parts.weight == nullptr) continue;  // only scales of inputs
-      tensors_.push_back(*parts.weight);
+      add(*parts.weight);
       matrices_.push_back(nullptr);
     }
   }
-  for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    by_name_.emplace(tensors_[i].name, i);
-  }
 }
-
-const SourceTensor* PackedSource::find(std::string_view name) const {
-  const auto found = by_name_.find(std::string(name));
-  return found == by_name_.end() ? nullptr : &tensors_[found->second];
-}
-
-const PackedMatrix* PackedSource::matrix_of(const SourceTensor& tensor) const {
-  return matrices_[static_cast<std::size_t>(&tensor - tensors_.data())].get();
-}
-
-void PackedSource::drop(const SourceTensor& tensor) const { files_->drop(tensor); }
 
 void PackedSource::read(const SourceTensor& tensor, std::int64_t first,
                         std::span<float> out) const {
   const PackedMatrix* matrix = matrix_of(tensor);
   if (matrix == nullptr) return read_floats(tensor, first, out);
   const std::int64_t all = matrix->rows * matrix->columns;
-  ensure(first >= 0 && first <= all && std::ssize(out) <= all - first, tensor.place, ": tensor ",
-         printable(tensor.name), " has ", all, " values, ", out.size(), " were asked for from ",
-         first);
+  require_elements(tensor, all, first, out.size());
   for (std::int64_t at = first; at < first + std::ssize(out);) {
     const std::int64_t column = at % matrix->columns;
     const std::int64_t count = std::min(matrix->columns - column, first + std::ssize(out) - at);

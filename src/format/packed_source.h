@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "format/packed_matrix.h"
@@ -31,9 +30,7 @@ class PackedSource : public TensorSource {
   // or codes whose layout cannot be determined.
   PackedSource(std::unique_ptr<TensorSource> files, const PackedOptions& options);
 
-  const std::vector<SourceTensor>& tensors() const override { return tensors_; }
-  const SourceTensor* find(std::string_view name) const override;
-  void drop(const SourceTensor& tensor) const override;
+  void drop(const SourceTensor& tensor) const override { files_->drop(tensor); }
   void read(const SourceTensor& tensor, std::int64_t first, std::span<float> out) const override;
   bool has_types() const override { return true; }
   std::optional<QuantScheme> own_scheme(const SourceTensor& tensor) const override;
@@ -46,13 +43,13 @@ class PackedSource : public TensorSource {
   std::string note() const;
 
  private:
-  const PackedMatrix* matrix_of(const SourceTensor& tensor) const;
+  const PackedMatrix* matrix_of(const SourceTensor& tensor) const {
+    return matrices_[place_of(tensor)].get();
+  }
 
   std::unique_ptr<TensorSource> files_;
   PackedOptions options_;
-  std::vector<SourceTensor> tensors_;
   std::vector<std::unique_ptr<PackedMatrix>> matrices_;  // [tensors]; null: not packed
-  std::unordered_map<std::string, std::size_t> by_name_;
 };
 
 }  // namespace leq

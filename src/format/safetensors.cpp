@@ -5,7 +5,6 @@
 #include <functional>
 #include <optional>
 #include <set>
-#include <unordered_map>
 #include <utility>
 
 #include "base/bytes.h"
@@ -61,6 +60,18 @@ std::string shape_text(const Shape& shape) {
   return "[" + join(sizes) + "]";
 }
 
+const SourceTensor* TensorSource::find(std::string_view name) const {
+  const auto found = by_name_.find(std::string(name));
+  return found == by_name_.end() ? nullptr : &tensors_[found->second];
+}
+
+const SourceTensor* TensorSource::add(SourceTensor tensor) {
+  const auto [other, is_new] = by_name_.emplace(tensor.name, tensors_.size());
+  if (!is_new) return &tensors_[other->second];
+  tensors_.push_back(std::move(tensor));
+  return nullptr;
+}
+
 void TensorSource::read(const SourceTensor& tensor, std::int64_t first,
                         std::span<float> out) const {
   read_floats(tensor, first, out);
@@ -75,6 +86,13 @@ bool TensorSource::read_codes(const SourceTensor&, const QuantScheme&, std::int6
   return false;
 }
 
+void require_elements(const SourceTensor& tensor, std::int64_t all, std::int64_t first,
+                      std::size_t count) {
+  ensure(first >= 0 && first <= all && static_cast<std::int64_t>(count) <= all - first,
+         tensor.place, ": tensor ", printable(tensor.name), " has ", all, " values, ", count,
+         " were asked for from ", first);
+}
+
 void read_floats(const SourceTensor& tensor, std::int64_t first, std::span<float> out) {
   const bool is_float =
       tensor.dtype == DType::f32 || tensor.dtype == DType::f16 || tensor.dtype == DType::bf16;
@@ -83,13 +101,10 @@ void read_floats(const SourceTensor& tensor, std::int64_t first, std::span<float
                                     : printable(tensor.file_dtype),
           ", expected F32, F16 or BF16; convert the checkpoint to one of them");
   const std::size_t size = dtype_bytes(tensor.dtype);
-  const std::size_t elements = tensor.bytes.size() / size;
-  const auto start = static_cast<std::size_t>(first);
-  ensure(first >= 0 && start <= elements && out.size() <= elements - start, tensor.place,
-         ": tensor ", printable(tensor.name), " has ", elements, " values, ", out.size(),
-         " were asked for from ", first);
+  require_elements(tensor, static_cast<std::int64_t>(tensor.bytes.size() / size), first,
+                   out.size());
   if (out.empty()) return;
-  const std::byte* bytes = tensor.bytes.data() + start * size;
+  const std::byte* bytes = tensor.bytes.data() + static_cast<std::size_t>(first) * size;
   if (tensor.dtype == DType::f32) {
     std::memcpy(out.data(), bytes, out.size_bytes());
   } else if (tensor.dtype == DType::f16) {
@@ -101,9 +116,6 @@ void read_floats(const SourceTensor& tensor, std::int64_t first, std::span<float
 
 namespace {
 namespace fs = std::filesystem;
-
-// The header limit of the reference implementation.
-constexpr std::uint64_t kMaxHeaderBytes = kHeaderLimits.bytes;
 
 // Types of the safetensors format; those without a DType are listed but cannot be read.
 struct FileType {
@@ -128,12 +140,6 @@ constexpr std::array<FileType, 17> kFileTypes = {{{"F32", 4, DType::f32},
                                                   {"U64", 8, std::nullopt},
                                                   {"F64", 8, std::nullopt},
                                                   {"C64", 8, std::nullopt}}};
-
-const FileType* find_file_type(std::string_view name) {
-  const auto found = std::find_if(kFileTypes.begin(), kFileTypes.end(),
-                                  [name](const FileType& type) { return type.name == name; });
-  return found == kFileTypes.end() ? nullptr : &*found;
-}
 
 std::vector<std::uint64_t> read_sizes(const Json& entry, const char* key, std::string_view where) {
   const auto found = entry.find(key);
@@ -173,9 +179,10 @@ Placed read_entry(const std::string& name, const Json& entry, std::string_view s
     require(size <= INT64_MAX, where, ": size ", size, " in its shape is too large");
     placed.tensor.shape.push_back(static_cast<std::int64_t>(size));
   }
-  const FileType* type = find_file_type(placed.tensor.file_dtype);
-  placed.tensor.dtype = type != nullptr ? type->dtype.value_or(DType::u8) : DType::u8;
-  if (type != nullptr) {
+  const auto* type = std::ranges::find(kFileTypes, placed.tensor.file_dtype, &FileType::name);
+  const bool known = type != kFileTypes.end();
+  placed.tensor.dtype = known ? type->dtype.value_or(DType::u8) : DType::u8;
+  if (known) {
     const std::uint64_t expected = checked_multiply(elements, type->bytes, where + ": size");
     require(expected == placed.end - placed.begin, where, ": ", placed.tensor.file_dtype, " ",
             shape_text(placed.tensor.shape), " takes ", expected, " bytes, its data_offsets say ",
@@ -191,8 +198,9 @@ std::vector<SourceTensor> read_tensors(std::span<const std::byte> bytes, std::st
   refuse_lfs_pointer(as_text(bytes.first(std::min(bytes.size(), kLfsPointerBytes))), source);
   ByteReader reader(bytes, source);
   const auto header_bytes = reader.read<std::uint64_t>("the header's length");
-  require(header_bytes <= kMaxHeaderBytes, source, ": header of ", header_bytes, " bytes, at most ",
-          kMaxHeaderBytes, " are accepted; is this a safetensors file?");
+  // The limit of the reference implementation.
+  require(header_bytes <= kHeaderLimits.bytes, source, ": header of ", header_bytes,
+          " bytes, at most ", kHeaderLimits.bytes, " are accepted; is this a safetensors file?");
   const std::string_view text = as_text(reader.take(header_bytes, "the header"));
   const std::size_t data_offset = reader.offset();
   const auto data = bytes.subspan(data_offset);
@@ -223,13 +231,6 @@ std::vector<SourceTensor> read_tensors(std::span<const std::byte> bytes, std::st
 
 class SafetensorsSource : public TensorSource {
  public:
-  const std::vector<SourceTensor>& tensors() const override { return tensors_; }
-
-  const SourceTensor* find(std::string_view name) const override {
-    const auto found = by_name_.find(std::string(name));
-    return found == by_name_.end() ? nullptr : &tensors_[found->second];
-  }
-
   void drop(const SourceTensor& tensor) const override {
     for (const MappedFile& file : files_) {
       const auto bytes = file.bytes();
@@ -259,10 +260,9 @@ class SafetensorsSource : public TensorSource {
         }
         continue;
       }
-      const auto [other, is_new] = by_name_.emplace(tensor.name, tensors_.size());
-      require(is_new, tensor.place, ": tensor ", printable(tensor.name), " is also in ",
-              is_new ? "" : tensors_[other->second].place);
-      tensors_.push_back(std::move(tensor));
+      const SourceTensor* other = add(tensor);
+      require(other == nullptr, tensor.place, ": tensor ", printable(tensor.name), " is also in ",
+              other == nullptr ? "" : other->place);
     }
     if (left_out > 1) notes_.back() += ", nor " + std::to_string(left_out - 1) + " others";
   }
@@ -270,8 +270,6 @@ class SafetensorsSource : public TensorSource {
  private:
   std::vector<std::string> notes_;
   std::vector<MappedFile> files_;
-  std::vector<SourceTensor> tensors_;
-  std::unordered_map<std::string, std::size_t> by_name_;
 };
 
 // Opens the shards of the index and checks that each tensor is in the shard that the index names.

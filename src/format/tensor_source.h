@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "tensor/pack.h"
@@ -32,9 +33,9 @@ struct SourceTensor {
 class TensorSource {
  public:
   virtual ~TensorSource() = default;
-  virtual const std::vector<SourceTensor>& tensors() const = 0;
+  const std::vector<SourceTensor>& tensors() const { return tensors_; }
   // Returns nullptr if the source has no such tensor.
-  virtual const SourceTensor* find(std::string_view name) const = 0;
+  const SourceTensor* find(std::string_view name) const;
   // A hint that the bytes of a tensor will not be read again soon.
   virtual void drop(const SourceTensor& tensor) const = 0;
 
@@ -51,7 +52,23 @@ class TensorSource {
   // scale_mul of 1. Returns false if it does not.
   virtual bool read_codes(const SourceTensor& tensor, const QuantScheme& scheme, std::int64_t first,
                           std::int64_t rows, ChosenCodes& out) const;
+
+ protected:
+  // Adds a tensor; if there is one of this name already, returns that one instead, else nullptr.
+  const SourceTensor* add(SourceTensor tensor);
+  // The index in tensors() of one of them.
+  std::size_t place_of(const SourceTensor& tensor) const {
+    return static_cast<std::size_t>(&tensor - tensors_.data());
+  }
+
+ private:
+  std::vector<SourceTensor> tensors_;
+  std::unordered_map<std::string, std::size_t> by_name_;
 };
+
+// Throws Error naming the tensor if elements [first, first + count) exceed the `all` that it has.
+void require_elements(const SourceTensor& tensor, std::int64_t all, std::int64_t first,
+                      std::size_t count);
 
 // Elements [first, first + out.size()) of a float tensor, widened to f32. Throws Error naming the
 // tensor if its dtype is not f32, f16 or bf16 or if the elements exceed its end.

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/request.h"
+#include "engine/engine.h"
 #include "server/request.h"
 
 namespace leq {

@@ -19,6 +19,7 @@
 #include "tensor/code_formats.h"
 
 namespace leq {
+namespace {
 
 struct NamedMatrix {
   std::span<const float> values;  // [rows][columns]
@@ -31,9 +32,6 @@ struct NamedMatrix {
   }
 };
 
-// Throws an Error that names the tensor, and row and column of the value.
-[[noreturn]] void fail_at(const NamedMatrix& matrix, std::int64_t index, std::string_view problem);
-
 // The scales of a tensor as the file stores them, and the divisors of its values: the scales or,
 // for a group without scale, infinity, so that every code of the group has value 0.
 struct RoundedScales {
@@ -44,8 +42,6 @@ struct RoundedScales {
   std::vector<std::uint8_t> zeros;  // [rows][G], uint only
   float scale_mul = 1.0f;
 };
-
-namespace {
 
 constexpr std::uint32_t kInfinityBits = 0x7f800000u;
 constexpr std::int64_t kChunk = 32;  // smallest group; a constant lets the compiler vectorize loops
@@ -151,9 +147,8 @@ void round_chunk(const float* x, float scale, float low, float high, int offset,
   }
 }
 
-}  // namespace
-
-void fail_at(const NamedMatrix& matrix, std::int64_t index, std::string_view problem) {
+// Throws an Error that names the tensor, and row and column of the value.
+[[noreturn]] void fail_at(const NamedMatrix& matrix, std::int64_t index, std::string_view problem) {
   fail(matrix.name, ": value ", matrix.values[static_cast<std::size_t>(index)], " at row ",
        index / matrix.columns, ", column ", index % matrix.columns, " ", problem);
 }
@@ -220,8 +215,6 @@ void round_block(const NamedMatrix& matrix, const RoundedScales& scales, const Q
     round_chunk(x.data() + i, scales.divisors[at], low, high, zero, codes.data() + i);
   }
 }
-
-namespace {
 
 PackedWeight pack_floats(const NamedMatrix& matrix, PackedWeight packed) {
   require_finite(matrix, 0, matrix.rows * matrix.columns);

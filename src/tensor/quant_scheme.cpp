@@ -1,5 +1,6 @@
 #include "tensor/quant_scheme.h"
 
+#include <algorithm>
 #include <array>
 
 #include "base/error.h"
@@ -9,24 +10,34 @@
 namespace leq {
 namespace {
 
-struct Row {
+struct StoredType {
   std::string_view name;
   std::size_t bytes;
 };
-constexpr std::array<Row, 7> kTable = {
+constexpr std::array<StoredType, 7> kTypes = {
     {{"f32", 4}, {"f16", 2}, {"bf16", 2}, {"i8", 1}, {"u8", 1}, {"i16", 2}, {"i32", 4}}};
 
+constexpr std::array<std::string_view, 6> kActNames = {"none", "row",    "g128",
+                                                       "g32",  "tensor", "online"};
+constexpr std::array<std::string_view, 6> kActInputs = {"f32",
+                                                        "int8 rows",
+                                                        "int8 groups of 128",
+                                                        "int8 groups of 32",
+                                                        "int8 of one scale",
+                                                        "int8 of a moving scale"};
+constexpr std::array<std::string_view, 2> kOnlineModeNames = {"safe", "streaming"};
+
+template <class Kind, std::size_t n>
+std::optional<Kind> find_name(const std::array<std::string_view, n>& names, std::string_view name) {
+  const auto* found = std::ranges::find(names, name);
+  if (found == names.end()) return std::nullopt;
+  return static_cast<Kind>(found - names.begin());
+}
+
 }  // namespace
 
-std::string_view dtype_name(DType dtype) { return kTable[static_cast<std::size_t>(dtype)].name; }
-
-std::size_t dtype_bytes(DType dtype) { return kTable[static_cast<std::size_t>(dtype)].bytes; }
-
-namespace {
-
-constexpr int kGroups[] = {32, 64, 128};
-
-}  // namespace
+std::string_view dtype_name(DType dtype) { return kTypes[static_cast<std::size_t>(dtype)].name; }
+std::size_t dtype_bytes(DType dtype) { return kTypes[static_cast<std::size_t>(dtype)].bytes; }
 
 std::optional<QuantScheme> parse_scheme(std::string_view name) {
   if (name == "f32") return QuantScheme{CodeKind::f32, 32, Scaling::none, 0};
@@ -57,7 +68,7 @@ std::optional<QuantScheme> parse_scheme(std::string_view name) {
     scheme.scaling = Scaling::tensor;
     return scheme;
   }
-  for (const int group : kGroups) {
+  for (const int group : {32, 64, 128}) {
     if (name == "-g" + std::to_string(group)) {
       scheme.scaling = Scaling::group;
       scheme.group = group;
@@ -68,16 +79,9 @@ std::optional<QuantScheme> parse_scheme(std::string_view name) {
 }
 
 std::string scheme_name(const QuantScheme& scheme) {
-  switch (scheme.kind) {
-    case CodeKind::f32:
-      return "f32";
-    case CodeKind::f16:
-      return "f16";
-    case CodeKind::bf16:
-      return "bf16";
-    default:
-      break;
-  }
+  if (scheme.kind == CodeKind::f32) return "f32";
+  if (scheme.kind == CodeKind::f16) return "f16";
+  if (scheme.kind == CodeKind::bf16) return "bf16";
   if (const CodeFormat* format = code_format(scheme.kind)) return std::string(format->name);
   std::string name = scheme.kind == CodeKind::int_ ? "int" : "uint";
   name += std::to_string(scheme.bits);
@@ -101,29 +105,6 @@ QuantScheme require_scheme(std::string_view name, std::string_view where) {
           scheme_grammar());
   return *scheme;
 }
-
-namespace {
-
-constexpr std::array<std::string_view, 6> kActNames = {"none", "row",    "g128",
-                                                       "g32",  "tensor", "online"};
-constexpr std::array<std::string_view, 6> kActInputs = {"f32",
-                                                        "int8 rows",
-                                                        "int8 groups of 128",
-                                                        "int8 groups of 32",
-                                                        "int8 of one scale",
-                                                        "int8 of a moving scale"};
-
-constexpr std::array<std::string_view, 2> kOnlineModeNames = {"safe", "streaming"};
-
-template <class Kind, std::size_t n>
-std::optional<Kind> find_name(const std::array<std::string_view, n>& names, std::string_view name) {
-  for (std::size_t i = 0; i < n; ++i) {
-    if (names[i] == name) return static_cast<Kind>(i);
-  }
-  return std::nullopt;
-}
-
-}  // namespace
 
 std::string_view act_name(ActKind act) { return kActNames[static_cast<std::size_t>(act)]; }
 std::string_view act_inputs(ActKind act) { return kActInputs[static_cast<std::size_t>(act)]; }

@@ -57,25 +57,24 @@ void put_super(const ChosenCodes& chosen, PackedWeight& packed) {
   const SuperLayout layout = super_layout(packed.scheme.kind);
   const std::int64_t padded =
       (packed.columns + kPaddedColumns - 1) / kPaddedColumns * kPaddedColumns;
-  const std::int64_t supers = layout.super_blocks(packed.columns);
-  const std::int64_t subs = layout.sub_blocks(packed.columns);
-  std::size_t from = 0;
-  for (std::int64_t row = 0; row < packed.rows; ++row) {
-    for (std::int64_t i = 0; i < supers * layout.supers; ++i, ++from) {
-      const std::uint16_t half = f32_to_f16(chosen.scales[from]);
-      const std::int64_t at = super_place(row, i / layout.supers, layout.super_blocks(padded),
-                                          static_cast<int>(i % layout.supers), layout.supers);
-      std::memcpy(packed.scales.data() + at * 2, &half, sizeof half);
+  // Calls store(index of a chosen number, its place) for each number of each block.
+  const auto place = [&](std::int64_t blocks, std::int64_t padded_blocks, int parts, auto store) {
+    for (std::int64_t row = 0; row < packed.rows; ++row) {
+      for (std::int64_t i = 0; i < blocks * parts; ++i) {
+        store(static_cast<std::size_t>(row * blocks * parts + i),
+              super_place(row, i / parts, padded_blocks, static_cast<int>(i % parts), parts));
+      }
     }
-  }
-  from = 0;
-  for (std::int64_t row = 0; row < packed.rows; ++row) {
-    for (std::int64_t i = 0; i < subs * layout.subs; ++i, ++from) {
-      const std::int64_t at = super_place(row, i / layout.subs, layout.sub_blocks(padded),
-                                          static_cast<int>(i % layout.subs), layout.subs);
-      packed.zeros[static_cast<std::size_t>(at)] = std::byte{chosen.zeros[from]};
-    }
-  }
+  };
+  place(layout.super_blocks(packed.columns), layout.super_blocks(padded), layout.supers,
+        [&](std::size_t from, std::int64_t at) {
+          const std::uint16_t half = f32_to_f16(chosen.scales[from]);
+          std::memcpy(packed.scales.data() + at * 2, &half, sizeof half);
+        });
+  place(layout.sub_blocks(packed.columns), layout.sub_blocks(padded), layout.subs,
+        [&](std::size_t from, std::int64_t at) {
+          packed.zeros[static_cast<std::size_t>(at)] = std::byte{chosen.zeros[from]};
+        });
 }
 
 SuperScale super_at(const WeightView& weight, const SuperLayout& layout, std::int64_t row,

@@ -79,17 +79,11 @@ std::uint64_t stored_bytes(const WeightView& weight) {
 
 namespace {
 
-// Whether zeros are bits of columns, which all rows share (b1: salient columns).
-bool zeros_are_of_columns(const WeightView& weight) { return weight.scheme.kind == CodeKind::b1; }
-
 template <class T>
 const T* moved(const T* plane, std::uint64_t bytes) {
   if (plane == nullptr) return nullptr;
-  return reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(plane) + bytes);
-}
-
-const void* moved(const void* plane, std::uint64_t bytes) {
-  return moved(static_cast<const std::byte*>(plane), bytes);
+  return static_cast<const T*>(static_cast<const void*>(
+      static_cast<const std::byte*>(static_cast<const void*>(plane)) + bytes));
 }
 
 }  // namespace
@@ -114,7 +108,8 @@ WeightView slice_rows(const WeightView& weight, const Slice& rows) {
     slice.codes = weight.codes + before.codes;
   }
   slice.scales = moved(weight.scales, before.scales);
-  if (!zeros_are_of_columns(weight)) slice.zeros = moved(weight.zeros, before.zeros);
+  // The zeros of b1 are bits of columns, which all rows share.
+  if (weight.scheme.kind != CodeKind::b1) slice.zeros = moved(weight.zeros, before.zeros);
   slice.sums = moved(weight.sums, before.sums);
   return slice;
 }

@@ -22,7 +22,7 @@ namespace leq::checkpoint_rules {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::uint64_t kMostBytes = 64 << 20;
+constexpr std::uint64_t kMaxBytes = 64 << 20;
 
 // A copy of the storyteller's folder, whose files a test may modify.
 class Checkpoint {
@@ -35,7 +35,7 @@ class Checkpoint {
     }
   }
   Json read(const char* name) const {
-    return parse_json(read_file(folder_.path() / name, kMostBytes), name);
+    return parse_json(read_file(folder_.path() / name, kMaxBytes), name);
   }
   void write(const char* name, const std::string& text) const {
     std::ofstream(folder_.path() / name, std::ios::binary) << text;
@@ -47,7 +47,7 @@ class Checkpoint {
   }
   // Adds a head that is a copy of the embedding, with `change` added to its first number.
   void add_head(bool change) const {
-    const std::string file = read_file(folder_.path() / "model.safetensors", kMostBytes);
+    const std::string file = read_file(folder_.path() / "model.safetensors", kMaxBytes);
     std::uint64_t size = 0;
     std::memcpy(&size, file.data(), 8);
     Json header = parse_json(file.substr(8, size), "header");

@@ -29,6 +29,23 @@ TEST(EveryTool, AnswersHelp) {
   }
 }
 
+// Options of memory and speed are listed last, after those that every user needs.
+TEST(EveryTool, ListsModelPromptAndGenerationFirst) {
+  const std::string help = run_program("leq-run", {"--help"}).out;
+  std::size_t last = 0;
+  for (const char* word : {"-m, --model", "-p, --prompt", "-n, --n-predict", "-s, --seed", "--tp",
+                           "--numa", "--kv-sink", "--version"}) {
+    const std::size_t at = help.find(word);
+    ASSERT_NE(at, std::string::npos) << word;
+    EXPECT_GT(at, last) << word;
+    last = at;
+  }
+  EXPECT_NE(help.find("or 0.8)"), std::string::npos) << "the default temperature";
+  const std::string quantize = run_program("leq-quantize", {"--help"}).out;
+  EXPECT_LT(quantize.find("Which type?"), quantize.find("--recipe NAME"));
+  EXPECT_LT(quantize.find("--recipe NAME"), quantize.find("--type TYPE"));
+}
+
 TEST(EveryTool, AnswersVersion) {
   for (const std::string tool : kTools) {
     const ToolRun run = run_program(tool, {"--version"});

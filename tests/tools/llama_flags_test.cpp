@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "errors.h"
-#include "tools/common/option_words.h"
+#include "tools/common/options.h"
 #include "tools/tool_runner.h"
 
 namespace leq {

@@ -1,5 +1,5 @@
 // Tests errors for invalid model paths, which suggest the next command to type.
-#include "tools/common/model_path.h"
+#include "tools/common/model_file.h"
 
 #include <gtest/gtest.h>
 

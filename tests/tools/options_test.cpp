@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "errors.h"
+#include "tools/common/help.h"
 #include "tools/common/model_options.h"
-#include "tools/common/option_words.h"
 
 namespace leq {
 namespace {

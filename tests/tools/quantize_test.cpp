@@ -306,6 +306,8 @@ TEST_F(Quantize, ExpertsAreConvertedARowAfterTheOther) {
 TEST_F(Quantize, RefusesFlagsThatContradictEachOther) {
   expect_error({"--recipe", "q8", "--type", "int4-g64"}, "--recipe q8 and --type");
   expect_error({"--recipe", "q5"}, "q8");
+  expect_error({"--type", "Q4_K_M"}, "--type Q4_K_M: is a type of llama.cpp; use --recipe q4");
+  expect_error({"--recipe", "Q8_0"}, "--recipe Q8_0: is a type of llama.cpp; use --recipe q8");
   expect_error({"--recipe", "q4", "--time", "soon"},
                "--time soon: expected a time as 90s, 3m or 2h");
   expect_error({"--recipe", "q4", "--time", "3m", "--samples", "8"}, "--time and --samples");

@@ -49,7 +49,7 @@ std::set<std::string> flags_of_tools() {
 }
 
 TEST(SettingFlags, EverySettingThatTheLibraryNamesHasAFlag) {
-  const auto named = settings_of_sources({"src", "models", "cuda"});
+  const auto named = settings_of_sources({"src", "families", "cuda"});
   EXPECT_GT(named.size(), 30u) << "the test reads no sources";
   for (const std::string& setting : named) {
     EXPECT_TRUE(flag_of(setting).starts_with('-')) << setting;
@@ -57,7 +57,7 @@ TEST(SettingFlags, EverySettingThatTheLibraryNamesHasAFlag) {
 }
 
 TEST(SettingFlags, EveryEntryIsNamedAndIsAnOptionOfATool) {
-  const auto named = settings_of_sources({"src", "models", "cuda", "tools"});
+  const auto named = settings_of_sources({"src", "families", "cuda", "tools"});
   const auto flags = flags_of_tools();
   EXPECT_GT(flags.size(), 80u) << "the test reads no help";
   for (const SettingFlag& entry : setting_flags()) {

@@ -18,22 +18,17 @@
 #include "model/ranks.h"
 #include "ranks/communicator.h"
 #include "runtime/runtime.h"
-#include "tools/bench/breakdown.h"
-#include "tools/bench/fusion.h"
-#include "tools/bench/load.h"
 #include "tools/bench/model.h"
+#include "tools/bench/modes.h"
 #include "tools/bench/options.h"
 #include "tools/bench/parts/limits.h"
 #include "tools/bench/speculate.h"
 #include "tools/bench/table.h"
 #include "tools/bench/traffic.h"
-#include "tools/bench/write_synthetic.h"
 #include "tools/common/device_choice.h"
 #include "tools/common/kv_choice.h"
 #include "tools/common/model_file.h"
 #include "tools/common/model_options.h"
-#include "tools/common/model_path.h"
-#include "tools/common/rank_choice.h"
 
 namespace leq {
 namespace {
@@ -49,7 +44,7 @@ void choose_cache(const Options& options, const RunSetting& setting, const Bench
 
 bool names_cache(const Options& options) {
   const auto given = [&](const Option& option) { return options.given(option.name); };
-  return std::ranges::any_of(kv_options(""), given);
+  return std::ranges::any_of(kv_options(), given);
 }
 
 // Returns the number of positions per sequence.
@@ -285,8 +280,8 @@ Table traffic_table(const Options& options) {
 
 // Returns the text of -f or --replay, tokenized for the model.
 std::vector<Token> tokens_of(const std::string& path, const BenchModel& model) {
-  constexpr std::uint64_t kMostBytes = 16 << 20;
-  const std::string text = read_text_file(path, kMostBytes);
+  constexpr std::uint64_t kMaxBytes = 16 << 20;
+  const std::string text = read_text_file(path, kMaxBytes);
   const Tokenizer* tokenizer = model.tokenizer();
   if (tokenizer == nullptr) return numbered_words(text, model.config().vocab);
   return tokenizer->encode(text, {.add_bos = tokenizer->add_bos()});

@@ -5,7 +5,7 @@
 #include "base/progress.h"
 #include "engine/speculation.h"
 #include "model/memory_plan.h"
-#include "tools/common/model_path.h"
+#include "tools/common/model_file.h"
 
 namespace leq {
 

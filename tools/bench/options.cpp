@@ -6,11 +6,11 @@
 #include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "ranks/communicator.h"
 #include "tools/common/device_choice.h"
 #include "tools/common/kv_choice.h"
 #include "tools/common/llama_flags.h"
 #include "tools/common/model_options.h"
-#include "tools/common/rank_choice.h"
 
 namespace leq {
 namespace {
@@ -23,18 +23,8 @@ Option numbers(const char* name, const char* spelling, const char* fallback, con
           .value_name = "N,...",
           .fallback = fallback,
           .help = help,
-          .group = "Sweeps (every combination of comma lists is run)",
           .minimum = minimum,
           .maximum = maximum};
-}
-
-Option kv_types(const char* name, const char* spelling, std::string help) {
-  return {.name = name,
-          .spellings = spelling,
-          .kind = OptionKind::text,
-          .value_name = "T,...",
-          .help = std::move(help),
-          .group = "Sweeps (every combination of comma lists is run)"};
 }
 
 // Flags of llama.cpp's tools, and one of earlier versions.
@@ -49,17 +39,10 @@ std::span<const ForeignOption> foreign_flags() {
   return kAll;
 }
 
-}  // namespace
+constexpr double kMaxPositions = 1 << 24;
 
-ToolSpec tool_spec() {
-  constexpr double kMostPositions = 1 << 24;
-  ToolSpec tool;
-  tool.name = "leq-bench";
-  tool.summary = "measures tokens per second and their share of what the machine can do";
-  tool.usage = {"-m model.leq [-p 512] [-n 128] [-d 0] [-t 2] [-r 5] [-o md|csv|json]",
-                "-m synthetic:llama-7b:int8[:layers=N]",
-                "-m synthetic:llama-7b:int4-g128 --write 7b.leq"};
-  tool.options = {
+std::vector<Option> model_rows() {
+  return {
       {.name = "model",
        .spellings = "-m",
        .kind = OptionKind::list,
@@ -67,114 +50,84 @@ ToolSpec tool_spec() {
        .help = "a .leq file, or synthetic:SHAPE:TYPE with SHAPE gpt2-124m, llama-110m, "
                "tinyllama-1.1b, llama-7b, llama-13b, mistral-7b, qwen2.5-1.5b, qwen3-14b, "
                "qwen3.5-0.8b, qwen3.5-9b, qwen3.6-35b-a3b, qwen3-30b-a3b, mixtral-8x7b or "
-               "ministral-8b; may be given several times",
-       .group = "Model"},
+               "ministral-8b; may be given several times"},
       {.name = "mmap",
        .fallback = "auto",
-       .help = "use the file where it is mapped, or read it into memory (default: read where small "
-               "pages would slow it and memory allows)",
-       .group = "Model"},
-      numbers("n-prompt", "-p", "512", "prompt tokens; 0: no such test", 0, kMostPositions),
-      numbers("n-gen", "-n", "128", "generated tokens; 0: no such test", 0, kMostPositions),
-      {.name = "pg",
-       .spellings = "-pg",
-       .kind = OptionKind::list,
-       .value_name = "PP,TG",
-       .help = "a prompt and then generated tokens, as one test; may be given several times",
-       .group = "Sweeps (every combination of comma lists is run)"},
-      numbers("n-depth", "-d", "0", "positions in the KV cache before each test", 0,
-              kMostPositions),
-      numbers("n-parallel", "-npl", "1",
-              "sequences that generate at the same time, one token of each in a step", 1, 4096),
-      numbers("threads", "-t", "0", "threads; 0: one for each usable core", 0, 1024),
-      numbers("tp", "", "1",
-              "ranks that share the model and the threads (tensor parallelism), or the processes "
-              "that mpirun started",
-              1, ThreadRanks::kMaxRanks),
-      numbers("batch-size", "-b", "2048", "most tokens in one step", 1, 65536),
-      numbers("ubatch-size", "-ub", "512",
-              "the same limit under another name; the smaller of --batch-size and --ubatch-size "
-              "applies",
-              1, 65536),
-      kv_types("cache-type-k", "-ctk",
-               "keys in the KV cache: " + kv_type_names(", ") +
-                   " (default f32 for models of type f32, else f16)"),
-      kv_types("cache-type-v", "-ctv", "values in the KV cache, likewise"),
+       .help = "map the file into memory, or read it (default: read where mapping gives small "
+               "pages and memory suffices)"},
       {.name = "write",
        .kind = OptionKind::text,
        .value_name = "FILE",
        .help = "no test: writes the synthetic model as a .leq file, to measure how files load; its "
-               "context is the shape's or -d, if that is more",
-       .group = "Model"},
+               "context is the shape's or -d, if that is more"},
       {.name = "write-tokenizer",
        .kind = OptionKind::text,
        .value_name = "PATH",
        .help = "with --write: gives the file the tokenizer of this model folder or tokenizer file, "
-               "so that it can be served",
-       .group = "Model"},
+               "so that it can be served"},
       {.name = "load",
-       .help = "no test: seconds from opening each file to the logits of a first token, and the "
-               "memory that takes",
-       .group = "Model"},
+       .help = "no test: seconds from opening each file to the logits of the first token, and the "
+               "memory used"},
       {.name = "fusion",
        .help = "no test: milliseconds of a norm of 256 rows that writes codes, and of a norm and a "
-               "pass after it that makes them, -r times",
-       .group = "Model"},
+               "pass after it that makes them, -r times"},
+      {.name = "graph",
+       .fallback = "true",
+       .help = "on a GPU, launch the operations of each decode step one by one, not as a graph"},
+  };
+}
+
+std::vector<Option> sweep_rows() {
+  return {
+      numbers("n-prompt", "-p", "512", "prompt tokens; 0: no such test", 0, kMaxPositions),
+      numbers("n-gen", "-n", "128", "generated tokens; 0: no such test", 0, kMaxPositions),
+      {.name = "pg",
+       .spellings = "-pg",
+       .kind = OptionKind::list,
+       .value_name = "PP,TG",
+       .help = "prefill, then decode, as one test; may be given several times"},
+      numbers("n-depth", "-d", "0", "positions in the KV cache before each test", 0, kMaxPositions),
+      numbers("n-parallel", "-npl", "1",
+              "sequences that are decoded at the same time, one token of each per step", 1, 4096),
+      numbers("threads", "-t", "0", "threads; 0: one per usable core", 0, 1024),
+      numbers("tp", "", "1",
+              "ranks that share the model and the threads (tensor parallelism), or the processes "
+              "that mpirun started",
+              1, ThreadRanks::kMostRanks),
+      numbers("batch-size", "-b", "2048", "maximum tokens per step", 1, 65536),
+      numbers("ubatch-size", "-ub", "512",
+              "the same limit under another name; the smaller of --batch-size and --ubatch-size "
+              "applies",
+              1, 65536),
+      {.name = "cache-type-k",
+       .spellings = "-ctk",
+       .kind = OptionKind::text,
+       .value_name = "T,...",
+       .help = "type of the keys in the KV cache: " + kv_type_names(", ") +
+               " (default f32 for models of type f32, else f16)"},
+      {.name = "cache-type-v",
+       .spellings = "-ctv",
+       .kind = OptionKind::text,
+       .value_name = "T,...",
+       .help = "type of the values in the KV cache, likewise"},
+  };
+}
+
+std::vector<Option> traffic_rows() {
+  return {
       {.name = "arrivals",
        .kind = OptionKind::real,
        .value_name = "RATE",
        .help = "instead of a test: requests with -p prompt and -n reply tokens arrive at random "
                "times, on average RATE per second (0: all at once), and share -npl sequences; "
                "prints token latencies",
-       .group = "Traffic",
        .minimum = 0,
        .maximum = 1e6},
-      {.name = "speculate",
-       .help = "no test: replies of -n tokens without draft tokens, with draft tokens found in the "
-               "text, and "
-               "with those of a draft model, and what a step of several tokens costs",
-       .group = "Drafts"},
-      {.name = "model-draft",
-       .spellings = "-md --spec-draft-model",
-       .kind = OptionKind::text,
-       .value_name = "FILE",
-       .help = "a small model that writes draft tokens; a .leq file or synthetic:SHAPE:TYPE",
-       .group = "Drafts"},
-      {.name = "draft-max",
-       .spellings = "--draft --draft-n --spec-draft-n-max",
-       .kind = OptionKind::integer,
-       .value_name = "N",
-       .fallback = "16",
-       .help = "maximum draft tokens per step",
-       .group = "Drafts",
-       .minimum = 1,
-       .maximum = 1024},
-      {.name = "file",
-       .spellings = "-f",
-       .kind = OptionKind::text,
-       .value_name = "FILE",
-       .help = "the text that replies go on with, in place of three built-in ones",
-       .group = "Drafts"},
-      {.name = "replay",
-       .kind = OptionKind::text,
-       .value_name = "FILE",
-       .help = "the last -n tokens of FILE are taken for the reply, whatever the model draws: the "
-               "speed on a real text, also of synthetic models",
-       .group = "Drafts"},
-      {.name = "accept",
-       .kind = OptionKind::real,
-       .value_name = "SHARE",
-       .fallback = "0.6",
-       .help = "with --replay: this share of the draft model's tokens is accepted",
-       .group = "Drafts",
-       .minimum = 0,
-       .maximum = 1},
       {.name = "requests",
        .kind = OptionKind::integer,
        .value_name = "N",
        .fallback = "64",
        .help = "with --arrivals: number of requests",
-       .group = "Traffic",
        .minimum = 1,
        .maximum = 1e6},
       {.name = "long-prompt",
@@ -183,7 +136,6 @@ ToolSpec tool_spec() {
        .fallback = "0",
        .help = "with --arrivals: one more request, with a prompt of N tokens, arrives when a "
                "quarter of all tokens is generated, to show its effect on the others",
-       .group = "Traffic",
        .minimum = 0,
        .maximum = 1e6},
       {.name = "seed",
@@ -191,24 +143,60 @@ ToolSpec tool_spec() {
        .value_name = "N",
        .fallback = "1",
        .help = "seed of prompts and arrival times",
-       .group = "Traffic",
        .minimum = 0,
        .maximum = 1e9},
-      {.name = "graph",
-       .fallback = "true",
-       .help = "on a GPU, launch the operations of generation one by one, not as a graph",
-       .group = "Model"},
+  };
+}
+
+std::vector<Option> draft_rows() {
+  return {
+      {.name = "speculate",
+       .help = "no test: replies of -n tokens without speculation, with draft tokens found in the "
+               "text, and with those of a draft model, and the cost of a step of several tokens"},
+      {.name = "model-draft",
+       .spellings = "-md --spec-draft-model",
+       .kind = OptionKind::text,
+       .value_name = "FILE",
+       .help = "draft model, a small one; a .leq file or synthetic:SHAPE:TYPE"},
+      {.name = "draft-max",
+       .spellings = "--draft --draft-n --spec-draft-n-max",
+       .kind = OptionKind::integer,
+       .value_name = "N",
+       .fallback = "16",
+       .help = "maximum draft tokens per step",
+       .minimum = 1,
+       .maximum = 1024},
+      {.name = "file",
+       .spellings = "-f",
+       .kind = OptionKind::text,
+       .value_name = "FILE",
+       .help = "prompt to continue, instead of three built-in ones"},
+      {.name = "replay",
+       .kind = OptionKind::text,
+       .value_name = "FILE",
+       .help = "use the last -n tokens of FILE as the reply, whatever the model samples: the "
+               "speed on a real text, also of synthetic models"},
+      {.name = "accept",
+       .kind = OptionKind::real,
+       .value_name = "SHARE",
+       .fallback = "0.6",
+       .help = "with --replay: this share of the draft model's tokens is accepted",
+       .minimum = 0,
+       .maximum = 1},
+  };
+}
+
+std::vector<Option> output_rows() {
+  return {
       {.name = "breakdown",
        .help = "milliseconds and bytes of a step by part (load, quant, gemm, attention, comm, "
-               "sync, sample) instead of tokens per second",
-       .group = "Output"},
+               "sync, sample) instead of tokens per second"},
       {.name = "repetitions",
        .spellings = "-r",
        .kind = OptionKind::integer,
        .value_name = "N",
        .fallback = "5",
-       .help = "timed runs of each test, after one that is not",
-       .group = "Output",
+       .help = "timed runs of each test, after a warm-up",
        .minimum = 1,
        .maximum = 10000},
       {.name = "output",
@@ -216,12 +204,28 @@ ToolSpec tool_spec() {
        .kind = OptionKind::text,
        .value_name = "FORMAT",
        .fallback = "md",
-       .help = "how rows are printed",
-       .group = "Output",
+       .help = "format of the table",
        .choices = {"md", "csv", "json"}},
   };
-  for (Option& option : kv_detail_options("KV cache")) tool.options.push_back(std::move(option));
-  for (Option& option : device_options("Model")) tool.options.push_back(std::move(option));
+}
+
+}  // namespace
+
+ToolSpec tool_spec() {
+  ToolSpec tool;
+  tool.name = "leq-bench";
+  tool.summary = "measures tokens per second and their share of what the machine can do";
+  tool.usage = {"-m model.leq [-p 512] [-n 128] [-d 0] [-t 2] [-r 5] [-o md|csv|json]",
+                "-m synthetic:llama-7b:int8[:layers=N]",
+                "-m synthetic:llama-7b:int4-g128 --write 7b.leq"};
+  add_options(tool, in_group("Model", model_rows()));
+  add_options(tool, in_group("Model", device_options()));
+  add_options(tool, in_group("Sweeps (every combination of comma lists is run)", sweep_rows()));
+  add_options(tool, in_group("Traffic", traffic_rows()));
+  add_options(tool, in_group("Drafts", draft_rows()));
+  add_options(tool, in_group("Output", output_rows()));
+  add_options(tool, in_group("KV cache", kv_detail_options()));
+  add_options(tool, in_group(kTuningGroup, device_tuning_options()));
   tool.foreign = foreign_flags();
   tool.answers.push_back(list_devices_answer());
   return tool;

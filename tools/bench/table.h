@@ -40,4 +40,8 @@ Row readable_row(const BenchRow& row, const BenchColumns& columns);
 // model, scheme, threads, test, depth, tps, ...; docs/benchmarks.md lists all columns.
 Row script_row(const BenchRow& row, const BenchColumns& columns);
 
+// Adds a row of --breakdown for each part of a step, then `all parts`, `step` and `step, untimed`;
+// each begins with the cells of `test` (model, backend, test). Milliseconds and bytes are per step.
+void add_breakdown(const Row& test, const Breakdown& breakdown, bool as_text, Table& table);
+
 }  // namespace leq

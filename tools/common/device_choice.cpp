@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "ranks/communicator.h"
 
 namespace leq {
 namespace {
@@ -74,7 +75,7 @@ Arithmetic arithmetic_of(const Options& options) {
   return options.declares("exact") && options.flag("exact") ? Arithmetic::exact : Arithmetic::fast;
 }
 
-Option numa_option(const std::string& group) {
+Option numa_option() {
   std::vector<std::string> words;
   for (const auto& [word, mode] : kNumaModes) words.emplace_back(word);
   return {.name = "numa",
@@ -82,10 +83,9 @@ Option numa_option(const std::string& group) {
           .value_name = "MODE",
           .fallback = "off",
           .help =
-              "memory nodes: spread threads and weights over all (distribute), weights alone "
-              "page by page (interleave), stay on one (isolate), or leave both to the system "
-              "or numactl (off, numactl)",
-          .group = group,
+              "NUMA nodes: spread threads and weights over all (distribute), only weights, "
+              "page by page (interleave), stay on one node (isolate), or leave both to the "
+              "system or numactl (off, numactl)",
           .choices = std::move(words)};
 }
 
@@ -102,6 +102,30 @@ DeviceOptions device_options(const Options& options, int threads) {
           threads,
           {memory_cap(options), arithmetic_of(options)},
           numa_mode(options)};
+}
+
+Option rank_option() {
+  return {.name = "tp",
+          .kind = OptionKind::integer,
+          .value_name = "N",
+          .fallback = "1",
+          .help =
+              "ranks that share the model (tensor parallelism), each with its part of the "
+              "threads, or its GPU; results are bit-identical",
+          .minimum = 1,
+          .maximum = ThreadRanks::kMostRanks};
+}
+
+void check_ranks(const Options& options, std::int64_t ranks) {
+  require(ranks == 1 || numa_mode(options) == NumaMode::off, "--tp ", ranks,
+          ": ranks share the cores evenly; leave --numa out, or start each rank by numactl");
+}
+
+int rank_count(const Options& options) {
+  if (!options.declares("tp")) return 1;
+  const std::int64_t ranks = options.integer("tp");
+  check_ranks(options, ranks);
+  return static_cast<int>(ranks);
 }
 
 std::unique_ptr<Backend> chosen_backend(const Options& options, int threads) {

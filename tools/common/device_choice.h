@@ -1,4 +1,4 @@
-// Selects a backend from -dev, -ngl and --vram.
+// Selects a backend from -dev, -ngl and --vram, and the number of ranks that share a model.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,16 @@ std::uint64_t memory_cap(const Options& options);
 Arithmetic arithmetic_of(const Options& options);
 
 // The option --numa, and its value; for a tool without this option the value is `off`.
-Option numa_option(const std::string& group);
+Option numa_option();
 NumaMode numa_mode(const Options& options);
 
 DeviceOptions device_options(const Options& options, int threads);
+
+Option rank_option();
+// Throws Error if the device or the thread placement does not support this number of ranks.
+void check_ranks(const Options& options, std::int64_t ranks);
+// Returns the value of --tp; 1 if the tool has no such option. Throws Error like check_ranks.
+int rank_count(const Options& options);
 
 // Throws Error naming the option if this build or machine has no such device.
 std::unique_ptr<Backend> chosen_backend(const Options& options, int threads);

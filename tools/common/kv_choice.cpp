@@ -21,57 +21,54 @@ std::vector<std::string> kv_words() {
 
 }  // namespace
 
-std::vector<Option> kv_options(const std::string& group) {
-  std::vector<Option> options = {{.name = "cache-type-k",
-                                  .spellings = "-ctk",
-                                  .kind = OptionKind::text,
-                                  .value_name = "T",
-                                  .help = "keys in the KV cache: " + kv_type_names(" | ") +
-                                          " (default f32 for models of type f32, else f16)",
-                                  .group = group,
-                                  .suggestions = kv_words()},
-                                 {.name = "cache-type-v",
-                                  .spellings = "-ctv",
-                                  .kind = OptionKind::text,
-                                  .value_name = "T",
-                                  .help = "values in the KV cache, likewise",
-                                  .group = group,
-                                  .suggestions = kv_words()}};
-  for (Option& option : kv_detail_options(group)) options.push_back(std::move(option));
+std::vector<Option> kv_options() {
+  std::vector<Option> options = {
+      {.name = "cache-type-k",
+       .spellings = "-ctk",
+       .kind = OptionKind::text,
+       .value_name = "T",
+       .help = "type of the keys in the KV cache: " + kv_type_names(" | ") +
+               " (default f32 for models of type f32, else f16)",
+       .suggestions = kv_words()},
+      {.name = "cache-type-v",
+       .spellings = "-ctv",
+       .kind = OptionKind::text,
+       .value_name = "T",
+       .help = "type of the values in the KV cache, likewise",
+       .suggestions = kv_words()},
+  };
+  for (Option& option : kv_detail_options()) options.push_back(std::move(option));
   return options;
 }
 
-std::vector<Option> kv_detail_options(const std::string& group) {
+std::vector<Option> kv_detail_options() {
   return {
       {.name = "kv-sink",
        .kind = OptionKind::integer,
        .value_name = "N",
        .help = "simq types: the first N positions stay in f16 (default 4)",
-       .group = group,
        .minimum = 0,
        .maximum = kPageTokens},
       {.name = "kv-residual",
        .kind = OptionKind::integer,
        .value_name = "N",
        .help = "simq types: the newest N positions are read in f16 (default 32; simq2 128)",
-       .group = group,
        .minimum = 0,
        .maximum = 1 << 20},
       {.name = "ctx-checkpoints",
        .kind = OptionKind::integer,
        .value_name = "N",
        .help = "models with recurrent layers (Qwen3.5): number of saved states of earlier prompts "
-               "and replies; a text with the same beginning continues from such a state (default " +
+               "and replies; a prompt with the same prefix continues from such a state (default " +
                std::to_string(kDefaultKeptStates) + ")",
-       .group = group,
        .minimum = 0,
        .maximum = kMaxKeptStates},
       {.name = "kv-layers",
        .kind = OptionKind::list,
        .value_name = "LAYERS=T",
        .help = "layers, counted from 0, with types of their own: 0-1,27=f16, or 3=int8/simq4 "
-               "for keys / values; may be repeated",
-       .group = group}};
+               "for keys / values; may be given several times"},
+  };
 }
 
 void choose_kv(const Options& options, const Model& model, RunLimits& limits) {

@@ -12,9 +12,9 @@
 
 namespace leq {
 
-std::vector<Option> kv_options(const std::string& group);
+std::vector<Option> kv_options();
 // Returns all options except the types.
-std::vector<Option> kv_detail_options(const std::string& group);
+std::vector<Option> kv_detail_options();
 
 // Sets the types and the residual of `limits`. Types that are not given are those that the file was
 // quantized for, otherwise those that match the type of its weights. Throws Error if a number of

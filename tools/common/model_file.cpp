@@ -1,23 +1,143 @@
 #include "tools/common/model_file.h"
 
+#include <algorithm>
+#include <array>
+#include <fstream>
 #include <iostream>
 #include <optional>
+#include <system_error>
 #include <vector>
 
+#include "base/error.h"
 #include "base/progress.h"
 #include "base/text.h"
 #include "quantize/run/quantize.h"
 #include "format/gguf_source.h"
+#include "format/leq_layout.h"
 
 namespace leq {
+namespace {
 
-Option conversion_cache_option() {
-  return {.name = "cache",
-          .fallback = "true",
-          .help =
-              "a GGUF file is converted into memory alone, not into the cache folder "
-              "($XDG_CACHE_HOME/leq, ~/.cache/leq), where the next start would find it",
-          .group = "Model"};
+namespace fs = std::filesystem;
+
+// Characters that need no quoting in a shell and may occur in hub names; others are quoted.
+bool is_plain(char c) {
+  const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  return letter || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.' || c == '/';
+}
+std::string typed(const fs::path& path) {
+  std::string text = printable(path.string(), 4096);
+  if (std::ranges::all_of(text, is_plain) && !text.starts_with('-')) return text;
+  return "'" + replace_all(text, "'", "'\\''") + "'";
+}
+
+fs::path without_slash(const fs::path& path) {
+  return path.has_filename() ? path : path.parent_path();
+}
+
+// Returns the output name for a folder: "models/Qwen" -> "Qwen.leq"; empty for ".".
+std::string file_for(const fs::path& folder) {
+  const fs::path name = without_slash(folder).filename();
+  const bool nameless = name.empty() || name == "." || name == "..";
+  return typed(nameless ? fs::path("model.leq") : fs::path(name.string() + ".leq"));
+}
+
+// Returns whether this is a hub name such as "Qwen/Qwen3-0.6B": two valid parts, no existing path.
+bool is_hub_name(const std::string& path) {
+  const auto slash = path.find('/');
+  if (slash == std::string::npos || slash == 0 || slash + 1 == path.size()) return false;
+  const bool one = path.find('/', slash + 1) == std::string::npos;
+  std::error_code ignored;
+  return one && path[0] != '.' && path[0] != '~' && std::ranges::all_of(path, is_plain) &&
+         !path.ends_with(".leq") && !fs::exists(path.substr(0, slash), ignored);
+}
+
+std::string quantize_command(const fs::path& folder) {
+  return "`leq-quantize " + typed(without_slash(folder)) + " -o " + file_for(folder) + "`";
+}
+
+bool is_checkpoint(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / "config.json", ignored);
+}
+
+// Returns up to three .leq files in the folder, which are suggested if a file name is wrong.
+std::string files_beside(const fs::path& path) {
+  constexpr std::size_t kMaxFiles = 3;
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    if (it->path().extension() == ".leq")
+      names.push_back(printable(it->path().filename().string()));
+  }
+  if (names.empty()) return "";
+  std::ranges::sort(names);
+  const bool more = names.size() > kMaxFiles;
+  names.resize(std::min(names.size(), kMaxFiles));
+  return "; " + folder.string() + " has " + join(names) + (more ? ", ..." : "");
+}
+
+[[noreturn]] void fail_missing(const std::string& place, const std::string& path, bool runs) {
+  require(!is_hub_name(path), place, ": no such file; for the model of that name on the Hugging ",
+          "Face hub: `hf download ", path, " --local-dir ", fs::path(path).filename().string(),
+          "`, then ", quantize_command(fs::path(path).filename()));
+  fail(ErrorKind::io, place, ": no such file or folder", runs ? files_beside(path) : "");
+}
+
+}  // namespace
+
+bool begins_as_leq_file(const fs::path& path) {
+  std::error_code none;
+  if (!fs::is_regular_file(path, none)) return false;  // opening a pipe would block
+  std::array<char, kLeqMagic.size()> magic{};
+  std::ifstream file(path, std::ios::binary);
+  return file.read(magic.data(), magic.size()) && magic == kLeqMagic;
+}
+
+void check_model_file(const std::string& word, const std::string& path) {
+  const std::string place = word + (word.empty() ? "" : " ") + printable(path, 4096);
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found) fail_missing(place, path, true);
+  if (status.type() == fs::file_type::directory) {
+    require(!is_checkpoint(path), place,
+            ": is a checkpoint folder, and a .leq file is what runs: ", quantize_command(path),
+            " makes one");
+    fail(place, ": is a folder without config.json, expected a .leq file");
+  }
+  const fs::path parent = fs::path(path).parent_path();
+  const std::string extension = fs::path(path).extension().string();
+  require(extension != ".safetensors" && extension != ".bin" && extension != ".pth", place,
+          ": is a part of a checkpoint, and a .leq file is what runs: ",
+          quantize_command(parent.empty() ? fs::path(".") : parent), " makes one of the folder");
+  require(!begins_as_gguf_file(path), place,
+          ": is a GGUF file, and a .leq file is what is looked into: ", "`leq-quantize ",
+          typed(path), " -o ", file_for(fs::path(path).replace_extension()), "` makes one");
+  require(extension != ".gguf" || begins_as_leq_file(path), place,
+          ": has the name of a GGUF file and does not begin as one does");
+}
+
+void check_checkpoint_folder(const std::string& path) {
+  const std::string place = printable(path, 4096);
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found) fail_missing(place, path, false);
+  if (status.type() == fs::file_type::directory || error || begins_as_gguf_file(path)) return;
+  const std::string extension = fs::path(path).extension().string();
+  const fs::path parent = fs::path(path).parent_path();
+  const fs::path folder = parent.empty() ? fs::path(".") : parent;
+  require(!begins_as_leq_file(path), place, ": is quantized already: `leq-run -m ", typed(path),
+          "` runs it; to quantize it differently, give its checkpoint folder");
+  require(extension != ".leq", place, ": has the name of a .leq file and ",
+          fs::file_size(path, error) == 0 ? "is empty" : "does not begin as one does",
+          "; expected a checkpoint folder or a GGUF file");
+  require(!is_checkpoint(folder), place,
+          ": is one file of a checkpoint, expected the folder: ", quantize_command(folder));
+  require(extension != ".gguf", place,
+          ": has the name of a GGUF file and does not begin as one does");
+  fail(place, ": is a file, expected a checkpoint folder with config.json, *.safetensors and ",
+       "tokenizer.json or tokenizer.model, or a GGUF file");
 }
 
 int with_model_files(const Options& options, const std::function<int(const Options&)>& body) {

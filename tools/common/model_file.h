@@ -1,14 +1,25 @@
-// GGUF files for tools that run .leq files: converted once, with the same values, and cached.
+// Model files as users name them: errors for common mistakes in paths (a checkpoint folder instead
+// of a file, a name on the Hugging Face hub, a file of a checkpoint), which suggest the next
+// command; and GGUF files for tools that run .leq files, which are converted once, with the same
+// values.
 #pragma once
 
+#include <filesystem>
 #include <functional>
+#include <string>
 
 #include "tools/common/options.h"
 
 namespace leq {
 
-// Returns the option --cache, for tools that run a model.
-Option conversion_cache_option();
+// Returns whether a regular file begins with the magic number of .leq files, whatever its name.
+bool begins_as_leq_file(const std::filesystem::path& path);
+
+// Throws Error, beginning with `word` and the path, if the file cannot be a .leq file.
+void check_model_file(const std::string& word, const std::string& path);
+
+// Throws Error if the path is not a folder or the folder contains no checkpoint.
+void check_checkpoint_folder(const std::string& path);
 
 // Calls `body` with options in which -m and -md (if the tool has them) name .leq files: a GGUF file
 // is replaced by its conversion (quantize/run/quantize.h) in the cache folder or, with

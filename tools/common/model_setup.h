@@ -1,10 +1,12 @@
-// Opens a model, ready to run, from the common options.
+// Opens a model, ready to run, from the common options, and describes the run.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "runtime/runtime.h"
 #include "tools/common/device_choice.h"
@@ -23,5 +25,9 @@ Runtime set_up_model(const Options& options, const AdjustLimits& adjust,
 // Returns the bytes of weights, KV cache and scratch that set_up_model needs for one rank without a
 // draft model, from the file's header. `most`: GPU memory that a default context must fit into.
 std::uint64_t planned_bytes(const Options& options, const AdjustLimits& adjust, std::uint64_t most);
+
+// The description of a run that tools print before the run with --verbose, one line per entry:
+// device, kernel of each class of linear, KV cache, memory, load mode.
+std::vector<std::string> plan_lines(const Model& model, Session& session);
 
 }  // namespace leq

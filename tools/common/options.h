@@ -71,11 +71,18 @@ struct ToolSpec {
   std::string summary = {};  // one line
   std::vector<std::string>
       usage;  // example command lines as users would type them, without the tool's name
+  std::string advice = {};  // shown in the help before the options
   std::vector<Option> options = {};
   std::size_t max_positionals = 0;
   std::vector<Answer> answers = {};
   std::span<const ForeignOption> foreign = {};
 };
+
+// Puts all options under one heading of the help.
+std::vector<Option> in_group(const std::string& group, std::vector<Option> options);
+// The heading of options that few users need; the help shows it after all others.
+inline constexpr const char* kTuningGroup = "Memory and speed";
+void add_options(ToolSpec& tool, std::vector<Option> options);
 
 // The checked values of one command line.
 class Options {
@@ -113,6 +120,7 @@ class Options {
     bool from_environment = false;
     std::vector<std::string> texts;  // one; for lists several; for flags "1" or "0"
   };
+  const Value& declared(std::string_view name) const;
   const Value& value(std::string_view name, OptionKind kind) const;
 
   std::map<std::string, Value, std::less<>> values_;
@@ -129,16 +137,18 @@ using Environment = std::function<std::optional<std::string>(const std::string& 
 Options parse_options(const ToolSpec& tool, std::span<const std::string> words,
                       const Environment& environment);
 
+// Returns all spellings of an option, short ones first: {"-c", "--ctx-size"}.
+std::vector<std::string> option_words(const Option& option);
+// Returns words that switch a flag off: {"-no-cnv", "--no-conversation"}; none for other kinds.
+std::vector<std::string> negated_words(const Option& option);
+// Returns the known word with the smallest edit distance, if it is small enough for a typo.
+std::optional<std::string> nearest_word(const std::string& word,
+                                        std::span<const std::string> known);
+
 // One line for each LEQ_ARG_* variable in `variables` (names) that the tool does not have but that
 // resembles one of its variables.
 std::vector<std::string> misspelt_variables(const ToolSpec& tool,
                                             std::span<const std::string> variables);
-
-// Returns the tool's own options and those common to all tools: --help, --version ...
-std::vector<Option> all_options(const ToolSpec& tool);
-
-// The text of --help: at most 80 columns wide; groups in the order of first appearance.
-std::string help_text(const ToolSpec& tool);
 
 // Runs a tool: parses argv, handles --help, --version, --man and --completion, otherwise calls
 // `body` with the values; returns the exit status. Errors are printed to stderr as "leq-run: error:

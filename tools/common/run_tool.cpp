@@ -16,8 +16,7 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "runtime/runtime.h"
-#include "tools/common/completion.h"
-#include "tools/common/manual.h"
+#include "tools/common/help.h"
 #include "tools/common/options.h"
 #include "tools/common/setting_flags.h"
 

@@ -9,17 +9,17 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/progress.h"
+#include "base/table.h"
 #include "base/text.h"
-#include "eval/report.h"
 #include "eval/divergence.h"
+#include "eval/multiple_choice.h"
+#include "eval/perplexity.h"
+#include "eval/report.h"
 #include "tools/common/kv_choice.h"
 #include "tools/common/llama_flags.h"
 #include "tools/common/model_file.h"
 #include "tools/common/model_options.h"
 #include "tools/common/model_setup.h"
-#include "tools/common/option_rows.h"
-#include "tools/common/plan_lines.h"
-#include "tools/perplexity/choices.h"
 #include "tools/perplexity/kl_by.h"
 
 namespace leq {
@@ -27,8 +27,52 @@ namespace {
 
 constexpr std::uint64_t kLargestReport = 1u << 20;
 
+constexpr std::int64_t kLongestQuestion = 2048;  // tokens
+
+Row choice_row(const std::string& model, const ChoiceTask& task, const ChoiceResult& result) {
+  const Interval acc = result.acc_interval(), norm = result.acc_norm_interval();
+  return {{"model", model},
+          {"task", task.name},
+          {"form", task.form},
+          {"questions", result.questions},
+          {"acc", Cell(result.acc(), 4)},
+          {"acc_low", Cell(acc.low, 4)},
+          {"acc_high", Cell(acc.high, 4)},
+          {"acc_norm", Cell(result.acc_norm(), 4)},
+          {"acc_norm_low", Cell(norm.low, 4)},
+          {"acc_norm_high", Cell(norm.high, 4)}};
+}
+
+int answer_choices(const Options& options) {
+  for (const char* flag : {"file", "against", "kl-divergence-base", "kl-divergence", "protocol"}) {
+    require(!options.given(flag), "--choices and --", flag,
+            ": questions have no text to measure; "
+            "leave one of them out");
+  }
+  const ChoiceTask task = read_choice_file(options.text("choices"), options.integer("questions"));
+  const Runtime setup = set_up_model(options, [&](const Model& model, RunLimits& limits) {
+    limits.context = options.given("window") ? options.integer("window")
+                                             : std::min(model.config().context, kLongestQuestion);
+    limits.output_tokens = kOutputRows;
+  });
+  ThreadPool pool(setup.threads);
+  Progress progress("choices", std::ssize(task.questions), "questions");
+  ChoiceRun run = {.tokenizer = setup.model->tokenizer(),
+                   .context = setup.session->limits().context};
+  run.progress = [&](std::int64_t done, double acc) {
+    progress.update(done, "acc " + fixed(acc, 3));
+  };
+  const ChoiceResult result = measure_choices(*setup.session, pool, task, run);
+  progress.clear();
+  const std::string model = std::filesystem::path(options.text("model")).filename().string();
+  const Row row = choice_row(model, task, result);
+  Table table;
+  table.add(row);
+  std::cout << (options.text("output") == "json" ? json_object(row) : table.text());
+  return 0;
+}
+
 ToolSpec tool_spec() {
-  const std::string group = "Measurement";
   ToolSpec tool = {
       .name = "leq-perplexity",
       .summary = "measures the perplexity of a model on a text",
@@ -39,75 +83,93 @@ ToolSpec tool_spec() {
                 "-m model.leq -f wiki.test.raw --kl-divergence-base base.kl --kl-divergence",
                 "-m model.leq -f wiki.test.raw --kl-divergence-base base.kl --kl-from f32.leq "
                 "--kl-by layer"},
-      .options = {
-          {.name = "file",
-           .spellings = "-f",
-           .kind = OptionKind::text,
-           .value_name = "FILE",
-           .help = "the text, in UTF-8",
-           .group = group},
-          {.name = "stride",
-           .spellings = "--ppl-stride",
-           .kind = OptionKind::integer,
-           .value_name = "N",
-           .help = "hf-stride: tokens from window to window (default 512, half of a window below "
+  };
+  add_options(
+      tool,
+      in_group(
+          "Measurement",
+          {
+              {.name = "file",
+               .spellings = "-f",
+               .kind = OptionKind::text,
+               .value_name = "FILE",
+               .help = "the text, in UTF-8"},
+              {.name = "protocol",
+               .kind = OptionKind::text,
+               .value_name = "P",
+               .fallback = "hf",
+               .help = "how the text is divided into windows, and which tokens are scored",
+               .choices = {"hf", "hf-stride", "llamacpp-512"}},
+              {.name = "window",
+               .spellings = "-c --ctx-size",
+               .kind = OptionKind::integer,
+               .value_name = "N",
+               .help = "tokens in a window (default: the model's context, at most 2048)",
+               .minimum = 2,
+               .maximum = 16777216},
+              {.name = "chunks",
+               .kind = OptionKind::integer,
+               .value_name = "N",
+               .fallback = "0",
+               .help = "measure only the first N windows; 0: all",
+               .minimum = 0},
+              {.name = "join",
+               .kind = OptionKind::text,
+               .value_name = "RULE",
+               .help = "how rows become one text (default hf; none for llamacpp-512)",
+               .choices = {"hf", "none"}},
+              {.name = "stride",
+               .spellings = "--ppl-stride",
+               .kind = OptionKind::integer,
+               .value_name = "N",
+               .help =
+                   "hf-stride: tokens from window to window (default 512, half of a window below "
                    "1024)",
-           .group = group,
-           .minimum = 1,
-           .maximum = 16777216},
-          {.name = "output",
-           .spellings = "-o",
-           .kind = OptionKind::text,
-           .value_name = "FORMAT",
-           .fallback = "text",
-           .help = "what to print",
-           .group = group,
-           .choices = {"text", "json"}},
-          {.name = "against",
-           .kind = OptionKind::text,
-           .value_name = "FILE",
-           .help = "compare with an earlier run, a file with the output of -o json",
-           .group = group},
-          {.name = "kl-divergence-base",
-           .kind = OptionKind::text,
-           .value_name = "FILE",
-           .help = "file of the base model's token distributions: this run writes it, or with "
-                   "--kl-divergence reads it",
-           .group = group},
-          {.name = "choices",
-           .kind = OptionKind::text,
-           .value_name = "FILE",
-           .help = "instead of a text: questions with choices, answered by log-likelihood (JSONL "
-                   "of HellaSwag, PIQA, ARC, MMLU, or context, choices and label)",
-           .group = group},
-          {.name = "questions",
-           .kind = OptionKind::integer,
-           .value_name = "N",
-           .fallback = "0",
-           .help = "with --choices: the first N questions; 0: all",
-           .group = group,
-           .minimum = 0},
-          {.name = "kl-by",
-           .kind = OptionKind::text,
-           .value_name = "PART",
-           .help = "with --kl-divergence-base and --kl-from: KL divergence where one layer or one "
+               .minimum = 1,
+               .maximum = 16777216},
+              {.name = "output",
+               .spellings = "-o",
+               .kind = OptionKind::text,
+               .value_name = "FORMAT",
+               .fallback = "text",
+               .help = "what to print",
+               .choices = {"text", "json"}},
+              {.name = "against",
+               .kind = OptionKind::text,
+               .value_name = "FILE",
+               .help = "compare with an earlier run, a file with the output of -o json"},
+              {.name = "kl-divergence-base",
+               .kind = OptionKind::text,
+               .value_name = "FILE",
+               .help = "file of the base model's token distributions: this run writes it, or with "
+                       "--kl-divergence reads it"},
+              {.name = "choices",
+               .kind = OptionKind::text,
+               .value_name = "FILE",
+               .help =
+                   "instead of a text: questions with choices, answered by log-likelihood (JSONL "
+                   "of HellaSwag, PIQA, ARC, MMLU, or context, choices and label)"},
+              {.name = "questions",
+               .kind = OptionKind::integer,
+               .value_name = "N",
+               .fallback = "0",
+               .help = "with --choices: the first N questions; 0: all",
+               .minimum = 0},
+              {.name = "kl-by",
+               .kind = OptionKind::text,
+               .value_name = "PART",
+               .help =
+                   "with --kl-divergence-base and --kl-from: KL divergence where one layer or one "
                    "site alone is quantized, its weights, its inputs and both; the worst first",
-           .group = group,
-           .choices = {"layer", "site"}},
-          {.name = "kl-from",
-           .kind = OptionKind::text,
-           .value_name = "FILE",
-           .help = "with --kl-by: the unquantized model, which wrote --kl-divergence-base",
-           .group = group},
-          {.name = "kl-divergence",
-           .help = "compare the model with the one that wrote --kl-divergence-base",
-           .group = group},
-      }};
-  const std::vector<Option> rows = window_rows(group);  // listed after the text option
-  tool.options.insert(tool.options.begin() + 1, rows.begin(), rows.end());
-  for (auto& option : model_options({"ctx-size", "parallel"})) {
-    tool.options.push_back(std::move(option));
-  }
+               .choices = {"layer", "site"}},
+              {.name = "kl-from",
+               .kind = OptionKind::text,
+               .value_name = "FILE",
+               .help = "with --kl-by: the unquantized model, which wrote --kl-divergence-base"},
+              {.name = "kl-divergence",
+               .help = "compare the model with the one that wrote --kl-divergence-base"},
+          }));
+  add_options(tool, model_options({"ctx-size", "parallel"}));
   tool.foreign = llama_flags();
   tool.answers.push_back(list_devices_answer());
   return tool;

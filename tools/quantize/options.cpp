@@ -8,8 +8,8 @@
 #include "base/text.h"
 #include "convert/import.h"
 #include "quantize/rewrites/fold.h"
-#include "tools/common/model_path.h"
-#include "tools/common/rank_choice.h"
+#include "tools/common/model_file.h"
+#include "tools/common/device_choice.h"
 
 namespace leq {
 namespace {

@@ -10,7 +10,7 @@
 #include "model/ranks.h"
 #include "ranks/communicator.h"
 #include "runtime/runtime.h"
-#include "tools/common/rank_choice.h"
+#include "tools/common/device_choice.h"
 
 namespace leq {
 namespace {

@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "engine/engine.h"
-#include "tools/common/option_rows.h"
+#include "tools/common/options.h"
 
 namespace leq {
 namespace {

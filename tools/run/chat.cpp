@@ -11,7 +11,7 @@
 #include "chat/conversation.h"
 #include "sampling/settings.h"
 #include "tools/common/interrupt.h"
-#include "tools/common/option_words.h"
+#include "tools/common/options.h"
 #include "tools/common/setting_flags.h"
 #include "tools/run/prompt.h"
 

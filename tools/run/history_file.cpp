@@ -18,13 +18,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMostHistoryBytes = 16 << 20;
+constexpr std::uint64_t kMaxHistoryBytes = 16 << 20;
 
 std::string line_of(const std::string& text) { return Json(text).dump_any() + '\n'; }
 
 std::vector<std::string> read_lines(const fs::path& path) {
   std::vector<std::string> lines;
-  const std::string text = read_text_file(path, kMostHistoryBytes);
+  const std::string text = read_text_file(path, kMaxHistoryBytes);
   for (const std::string_view line : split(text, "\n")) {
     if (line.empty()) continue;
     try {

@@ -1,16 +1,17 @@
 #include "tools/run/options.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <limits>
+#include <string>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "chat/chat_template.h"
 #include "tools/common/llama_flags.h"
 #include "tools/common/model_options.h"
-#include "tools/common/reply_options.h"
-#include "tools/run/grammar.h"
 #include "tools/run/prompt.h"
 
 namespace leq::run {
@@ -20,134 +21,156 @@ using Kind = OptionKind;
 
 constexpr double kMaxCount = 1ull << 40;
 
-std::vector<Option> text_options() {
+std::vector<Option> prompt_options() {
   return {
       {.name = "prompt",
        .spellings = "-p",
        .kind = Kind::text,
        .value_name = "TEXT",
-       .help = "text to go on from; in a chat the first message",
-       .group = "Text"},
+       .help = "the prompt; in a chat the first message"},
       {.name = "file",
        .spellings = "-f",
        .kind = Kind::text,
        .value_name = "FILE",
-       .help = "read the prompt from a file, - for standard input; one newline at its end is "
-               "left out",
-       .group = "Text"},
+       .help = "read the prompt from a file, - for standard input, without one newline at its end"},
+      {.name = "escape",
+       .spellings = "-e",
+       .fallback = "true",
+       .help = "keep backslashes in -p, -sys and -r as written; otherwise \\n \\t \\\\ \\xHH are "
+               "replaced by the characters that they stand for"},
+      {.name = "special",
+       .fallback = "true",
+       .help = "treat special tokens written in a prompt as plain text"},
+      {.name = "display-prompt",
+       .fallback = "true",
+       .help = "do not print the prompt before its completion"},
+      {.name = "prompt-cache",
+       .kind = Kind::text,
+       .value_name = "FILE",
+       .help = "keep the prompt's KV cache in FILE and skip the prefill of what FILE already "
+               "contains; for completions, the reply is the same"},
+      {.name = "prompt-cache-all",
+       .help = "with --prompt-cache: save the reply's keys and values too"},
+      {.name = "prompt-cache-ro", .help = "with --prompt-cache: do not write FILE"},
+  };
+}
+
+std::vector<Option> generation_options() {
+  return {
       {.name = "n-predict",
        .spellings = "-n --predict",
        .kind = Kind::integer,
        .value_name = "N",
        .fallback = "-1",
-       .help = "most tokens of a reply, -1 = until the context is full",
-       .group = "Text",
+       .help = "maximum tokens to generate, -1 = until the context is full",
        .minimum = -2,  // as in llama.cpp
        .maximum = kMaxCount},
       {.name = "reverse-prompt",
        .spellings = "-r",
        .kind = Kind::list,
        .value_name = "TEXT",
-       .help = "end the reply before this text; may be given several times",
-       .group = "Text"},
-      {.name = "ignore-eos", .help = "go on where the model would end its reply", .group = "Text"},
-  };
-}
-
-std::vector<Option> spelling_options() {
-  return {
-      {.name = "display-prompt",
-       .fallback = "true",
-       .help = "do not print the prompt before its completion",
-       .group = "Text"},
-      {.name = "escape",
-       .spellings = "-e",
-       .fallback = "true",
-       .help = "keep backslashes in -p, -sys and -r as written; otherwise \\n \\t \\\\ \\xHH are "
-               "replaced by the characters that they stand for",
-       .group = "Text"},
-      {.name = "special",
-       .fallback = "true",
-       .help = "read special tokens written in a prompt as plain text",
-       .group = "Text"},
+       .help = "stop before this text; may be given several times"},
+      {.name = "ignore-eos", .help = "do not stop at the model's end-of-sequence token"},
       {.name = "color",
        .spellings = "-co",
-       .help = "colours, where standard output is a terminal; thinking is dimmed",
-       .group = "Text",
+       .help = "use colors, where standard output is a terminal; reasoning is dimmed",
        .value_may_follow = true},
+      {.name = "receipt",
+       .kind = Kind::text,
+       .value_name = "FILE",
+       .help = "write all that the reply depends on, its tokens and digests of its logits to FILE; "
+               "leq-inspect --check-receipt reproduces it on any processor; for completions"},
   };
 }
 
-std::vector<std::string> template_names() {
-  const auto names = ChatTemplate::names();
-  return {names.begin(), names.end()};
+constexpr std::uint64_t kMaxGrammarBytes = 4u << 20;
+
+struct Source {
+  std::string_view name;  // the option's name
+  bool is_file = false;
+  bool is_schema = false;
+};
+constexpr std::array<Source, 4> kSources = {{{"grammar", false, false},
+                                             {"grammar-file", true, false},
+                                             {"json-schema", false, true},
+                                             {"json-schema-file", true, true}}};
+
+std::shared_ptr<const Grammar> read_from(const Source& source, const Options& options) {
+  const std::string& given = options.text(source.name);
+  const std::string text = source.is_file ? read_file(given, kMaxGrammarBytes) : given;
+  const std::string name = source.is_file ? given : "--" + std::string(source.name);
+  return source.is_schema ? Grammar::from_json_schema(text, name) : Grammar::from_gbnf(text, name);
+}
+
+std::vector<Option> grammar_options() {
+  return {
+      {.name = "grammar",
+       .kind = OptionKind::text,
+       .value_name = "GBNF",
+       .help = "constrain the reply to this grammar, in llama.cpp's notation"},
+      {.name = "grammar-file",
+       .kind = OptionKind::text,
+       .value_name = "FILE",
+       .help = "read the grammar from a file"},
+      {.name = "json-schema",
+       .spellings = "-j",
+       .kind = OptionKind::text,
+       .value_name = "SCHEMA",
+       .help = "constrain the reply to JSON that matches this schema; {} for any JSON"},
+      {.name = "json-schema-file",
+       .spellings = "-jf",
+       .kind = OptionKind::text,
+       .value_name = "FILE",
+       .help = "read the schema from a file"},
+  };
+}
+
+std::shared_ptr<const Grammar> read_grammar(const Options& options) {
+  const Source* chosen = nullptr;
+  for (const Source& source : kSources) {
+    if (!options.given(source.name)) continue;
+    require(chosen == nullptr, "--", chosen == nullptr ? "" : chosen->name, " and --", source.name,
+            " contradict each other: leave one out");
+    chosen = &source;
+  }
+  return chosen == nullptr ? nullptr : read_from(*chosen, options);
 }
 
 std::vector<Option> chat_options() {
+  const auto names = ChatTemplate::names();
   return {
       {.name = "conversation",
        .spellings = "-cnv",
        .fallback = "auto",
        .help = "force chat mode on or off (default: chat if there is no prompt and the model has a "
                "chat template)",
-       .group = "Chat",
        .negations = "-no-cnv"},
-      {.name = "single-turn",
-       .spellings = "-st",
-       .help = "chat for one turn, then exit",
-       .group = "Chat"},
+      {.name = "single-turn", .spellings = "-st", .help = "chat for one turn, then exit"},
       {.name = "system-prompt",
        .spellings = "-sys",
        .kind = Kind::text,
        .value_name = "TEXT",
-       .help = "chat with this system prompt",
-       .group = "Chat"},
+       .help = "chat with this system prompt"},
       {.name = "system-prompt-file",
        .spellings = "-sysf",
        .kind = Kind::text,
        .value_name = "FILE",
-       .help = "read the system prompt from a file; one newline at its end is left out",
-       .group = "Chat"},
+       .help = "read the system prompt from a file, without one newline at its end"},
       {.name = "multiline-input",
        .spellings = "-mli",
-       .help = "a message goes on over several lines until one ends with a backslash",
-       .group = "Chat"},
+       .help = "allow messages of several lines: a message ends at a line that ends with a "
+               "backslash"},
       {.name = "chat-template",
        .kind = Kind::text,
        .value_name = "NAME",
-       .help = "use this template, not the one that the model brings",
-       .group = "Chat",
-       .suggestions = template_names()},
+       .help = "use this template instead of the model's own",
+       .suggestions = {names.begin(), names.end()}},
       {.name = "enable-thinking",
        .kind = Kind::text,
        .value_name = "on|off",
        .fallback = "on",
-       .help = "let models that can think before they answer do so",
-       .group = "Chat",
+       .help = "reasoning before the answer, for models that support it",
        .choices = {"on", "off"}},
-  };
-}
-
-std::vector<Option> prompt_cache_options() {
-  return {
-      {.name = "prompt-cache",
-       .kind = Kind::text,
-       .value_name = "FILE",
-       .help = "keep the prompt's keys and values in FILE, and begin with what it holds of the "
-               "prompt; for completions, changes no token",
-       .group = "Text"},
-      {.name = "prompt-cache-all",
-       .help = "with --prompt-cache: save the reply's keys and values too",
-       .group = "Text"},
-      {.name = "prompt-cache-ro",
-       .help = "with --prompt-cache: read FILE and do not write it",
-       .group = "Text"},
-      {.name = "receipt",
-       .kind = Kind::text,
-       .value_name = "FILE",
-       .help = "write all that the reply depends on, its tokens and digests of its logits to FILE; "
-               "leq-inspect --check-receipt writes it again, on any processor; for completions",
-       .group = "Text"},
   };
 }
 
@@ -158,29 +181,25 @@ std::vector<Option> many_options() {
        .kind = Kind::text,
        .value_name = "FORMAT",
        .fallback = "text",
-       .help = "with -np and -f: how the replies are printed; jsonl = one JSON object in each line",
-       .group = "Many prompts",
+       .help = "with -np and -f: how replies are printed; jsonl = one JSON object per line",
        .choices = {"text", "jsonl"}},
   };
 }
 
 std::vector<Option> list_options() {
-  std::vector<Option> options;
-  options.push_back(
+  return {
       {.name = "dry-sequence-breaker",
        .kind = Kind::list,
        .value_name = "TEXT",
        .help = "DRY: a repeated sequence ends at TEXT; may be given several times and replaces the "
-               "default breakers (newline, colon, quotation mark, asterisk); none = no breakers",
-       .group = "Sampling"});
-  options.push_back({.name = "logit-bias",
-                     .spellings = "-l",
-                     .kind = Kind::list,
-                     .value_name = "ID+BIAS",
-                     .help = "add to a token's logit, as 15043+1, or 29905-inf for never; may be "
-                             "given several times",
-                     .group = "Sampling"});
-  return options;
+               "default breakers (newline, colon, quotation mark, asterisk); none = no breakers"},
+      {.name = "logit-bias",
+       .spellings = "-l",
+       .kind = Kind::list,
+       .value_name = "ID+BIAS",
+       .help = "add to a token's logit, as 15043+1, or 29905-inf for never; may be given several "
+               "times"},
+  };
 }
 
 // Processes escapes if they are enabled, and checks that the text is valid UTF-8.
@@ -269,12 +288,15 @@ ToolSpec run_tool_spec() {
   spec.usage = {"-m model.leq \"Why is the sky blue?\"", "-m model.leq -p \"Once upon a time\"",
                 "-m model.leq -f prompt.txt -n 200",
                 "-m model.leq                           (a chat)"};
-  for (const auto& group :
-       {model_options({}), text_options(), spelling_options(), grammar_options(),
-        prompt_cache_options(), chat_options(), many_options(), speculation_options("Many prompts"),
-        sampling_options(), list_options()}) {
-    spec.options.insert(spec.options.end(), group.begin(), group.end());
-  }
+  add_options(spec, model_options());
+  add_options(spec, in_group("Prompt", prompt_options()));
+  add_options(spec, in_group("Generation", generation_options()));
+  add_options(spec, in_group("Grammar", grammar_options()));
+  add_options(spec, in_group("Chat", chat_options()));
+  add_options(spec, in_group("Many prompts", many_options()));
+  add_options(spec, speculation_options("Speculative decoding"));
+  add_options(spec, sampling_options());
+  add_options(spec, in_group("Sampling", list_options()));
   return spec;
 }
 

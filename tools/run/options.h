@@ -12,7 +12,7 @@
 #include "grammar/grammar.h"
 #include "sampling/settings.h"
 #include "tools/common/options.h"
-#include "tools/run/prompt_cache.h"
+#include "tools/run/prompt.h"
 
 namespace leq::run {
 

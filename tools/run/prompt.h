@@ -1,9 +1,14 @@
-// Reads a prompt from -p, -f or a pipe, and checks its text.
+// Reads a prompt from -p, -f or a pipe, and checks its text; --prompt-cache keeps the KV cache of a
+// completion's prompt in a file, so that it is prefilled only once.
 #pragma once
 
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
+
+#include "engine/generator.h"
+#include "engine/saved_prefix.h"
 
 namespace leq::run {
 
@@ -19,5 +24,22 @@ std::string read_prompt_text(const std::filesystem::path& path);
 
 // Returns all of standard input, checked like a file.
 std::string read_prompt_from_stdin();
+
+struct PromptCacheFile {
+  std::filesystem::path path;
+  bool with_reply = false;
+  bool read_only = false;
+};
+
+// Loads the texts of the file, so that requests can reuse their prefixes. A file of another model
+// or layout, of an older version, or with a text that is too long is ignored with a note. Throws
+// Error if it is damaged or not such a file. Returns the length of the common prefix of `prompt`
+// and a text.
+std::int64_t load_prompt_cache(const PromptCacheFile& file, const PrefixOwner& owner,
+                               Generator& generator, std::span<const Token> prompt);
+
+// Writes the file unless it already has all of `tokens`; `known` is the number that it has.
+void save_prompt_cache(const PromptCacheFile& file, const PrefixOwner& owner, Generator& generator,
+                       std::span<const Token> tokens, std::int64_t known);
 
 }  // namespace leq::run

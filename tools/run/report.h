@@ -1,4 +1,4 @@
-// Reports of leq-run on standard error, in addition to its plan (tools/common/plan_lines.h): the
+// Reports of leq-run on standard error, in addition to its plan (tools/common/model_setup.h): the
 // model, and counts and speeds at the end.
 #pragma once
 

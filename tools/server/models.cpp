@@ -9,10 +9,9 @@
 #include "format/gguf_source.h"
 #include "format/loaded_file.h"
 #include "runtime/runtime.h"
+#include "tools/common/device_choice.h"
 #include "tools/common/model_file.h"
-#include "tools/common/model_path.h"
-#include "tools/common/rank_choice.h"
-#include "tools/common/reply_options.h"
+#include "tools/common/model_options.h"
 
 namespace leq::server_tool {
 namespace {

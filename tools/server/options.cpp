@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -11,15 +12,52 @@
 #include "chat/chat_template.h"
 #include "tools/common/llama_flags.h"
 #include "tools/common/model_options.h"
-#include "tools/common/reply_options.h"
 
 namespace leq::server_tool {
 namespace {
 
 using Kind = OptionKind;
 
-constexpr double kMostSeconds = 1e6;
-constexpr std::uint64_t kMostKeyBytes = 1 << 20;
+constexpr double kMaxSeconds = 1e6;
+constexpr std::uint64_t kMaxKeyBytes = 1 << 20;
+
+constexpr auto kNoted = ForeignUse::noted;
+constexpr auto kRefused = ForeignUse::refused;
+
+std::vector<ForeignOption> own_flags() {
+  return {
+      {.words = "-cb --cont-batching -nocb --no-cont-batching"},
+      {.words = "--embedding --embeddings --cache-prompt --no-cache-prompt --props"},
+      {.words = "--prefill-assistant --no-prefill-assistant"},
+      {"--threads-http", kNoted, "does nothing: replies have a thread each, all who wait have one",
+       1},
+      {"--cache-reuse -sps --slot-prompt-similarity", kNoted,
+       "does nothing: a prompt begins with the pages of the longest beginning that is there", 1},
+      {"--sleep-idle-seconds", kNoted, "does nothing: the model stays where it is", 1},
+      {"--grammar --grammar-file -j --json-schema -jf --json-schema-file", kRefused,
+       "each request says it: response_format, json_schema or grammar"},
+      {"--pooling", kRefused, "an embedding is the mean over a text's tokens: leave this out", 1},
+      {.words = "--rerank --reranking"},
+      {"--path --api-prefix --media-path --webui-config --webui-config-file", kRefused,
+       "the page and the paths are as docs/server.md has them; a proxy in front can change them",
+       1},
+      {"--models-preset", kRefused,
+       "the models of --models-dir are all served with the flags of the command line", 1},
+      {.words = "--models-autoload"},
+      {"--no-models-autoload", kNoted, "does nothing: a model is loaded when a request names it"},
+  };
+}
+
+std::span<const ForeignOption> llama_server_flags() {
+  static const std::vector<ForeignOption> kAll = [] {
+    std::vector<ForeignOption> all = own_flags();
+    for (const ForeignOption& option : llama_flags()) {
+      if (!option.words.starts_with("--reasoning-budget ")) all.push_back(option);  // an option
+    }
+    return all;
+  }();
+  return kAll;
+}
 
 // Flags of llama-server that are not options here, in addition to those of all llama.cpp tools.
 
@@ -62,123 +100,101 @@ std::span<const ForeignOption> llama_server_flags() {
 }
 
 std::vector<Option> address_options() {
-  const std::string group = "Server";
   return {
       {.name = "host",
        .kind = Kind::text,
        .value_name = "ADDRESS",
        .fallback = "127.0.0.1",
        .help = "address to listen on; 0.0.0.0: all network interfaces, to be used together with "
-               "--api-key",
-       .group = group},
+               "--api-key"},
       {.name = "port",
        .kind = Kind::integer,
        .value_name = "N",
        .fallback = "8080",
-       .help = "the port; 0: any that is free, which is printed",
-       .group = group,
+       .help = "port; 0: any free one, which is printed",
        .minimum = 0,
        .maximum = 65535},
       {.name = "alias",
        .spellings = "-a",
        .kind = Kind::text,
        .value_name = "NAME",
-       .help = "the model's name for clients (default: the file's)",
-       .group = group},
+       .help = "the model's name for clients (default: the file's name)"},
       {.name = "ssl-cert-file",
        .kind = Kind::text,
        .value_name = "FILE",
-       .help = "a certificate in PEM format: HTTPS in place of HTTP",
-       .group = group},
+       .help = "certificate in PEM format; enables HTTPS instead of HTTP"},
       {.name = "ssl-key-file",
        .kind = Kind::text,
        .value_name = "FILE",
-       .help = "its private key",
-       .group = group},
+       .help = "the private key of --ssl-cert-file"},
       {.name = "slot-save-path",
        .kind = Kind::text,
        .value_name = "DIR",
        .help = "folder for KV caches of processed texts: they are saved when the server stops and "
-               "loaded at the next start, so that these texts need no second prompt processing; "
-               "POST /slots/ID saves and restores there too",
-       .group = group},
-      {.name = "webui", .fallback = "true", .help = "no page to chat with under /", .group = group},
+               "loaded at the next start, so that these texts need no second prefill; "
+               "POST /slots/ID saves and restores there too"},
+      {.name = "webui", .fallback = "true", .help = "do not serve the chat page under /"},
       {.name = "metrics",
        .fallback = "true",
-       .help = "no numbers for Prometheus under /metrics",
-       .group = group},
-      {.name = "slots",
-       .fallback = "true",
-       .help = "no list of replies under /slots",
-       .group = group},
+       .help = "do not serve metrics for Prometheus under /metrics"},
+      {.name = "slots", .fallback = "true", .help = "do not list running requests under /slots"},
   };
 }
 
 std::vector<Option> folder_options() {
-  const std::string group = "Models";
   return {
       {.name = "models-dir",
        .kind = Kind::text,
        .value_name = "DIR",
-       .help = "a folder of .leq and GGUF files: a request's model chooses among them; each is "
-               "loaded when it is first asked for. With -m, that file is the default",
-       .group = group},
+       .help = "folder of .leq and GGUF files, of which a request's \"model\" selects one; each is "
+               "loaded when it is first asked for. With -m, that file is the default"},
       {.name = "models-memory",
        .kind = Kind::text,
        .value_name = "SIZE",
-       .help = "memory of all loaded models together, as 16G; idle ones are unloaded for others "
-               "(default: 90 % of what the machine has free, or a GPU's memory)",
-       .group = group},
+       .help = "maximum memory of all loaded models, as 16G; idle models are unloaded for others "
+               "(default: 90 % of what the machine has free, or a GPU's memory)"},
       {.name = "models-max",
        .kind = Kind::integer,
        .value_name = "N",
        .fallback = "4",
        .help = "maximum number of loaded models; 0: any number",
-       .group = group,
        .minimum = 0,
        .maximum = 1024},
   };
 }
 
 std::vector<Option> access_options() {
-  const std::string group = "Access";
   return {
       {.name = "api-key",
        .kind = Kind::list,
        .value_name = "KEY",
-       .help = "a key that every request must contain; may be given several times",
-       .group = group},
+       .help = "a key that every request must contain; may be given several times"},
       {.name = "api-key-file",
        .kind = Kind::text,
        .value_name = "FILE",
-       .help = "keys from a file, one in each line",
-       .group = group},
+       .help = "read keys from a file, one per line"},
       {.name = "cors-origin",
        .kind = Kind::list,
        .value_name = "ORIGIN",
        .help = "accept cross-origin requests of web pages from this site, such as "
                "https://example.org; * = all sites; may be given "
-               "several times",
-       .group = group},
+               "several times"},
       {.name = "allow-host",
        .kind = Kind::list,
        .value_name = "NAME",
        .help = "without --api-key: accept requests for this host name too; * = any name; may be "
-               "given several times",
-       .group = group},
+               "given several times"},
   };
 }
 
 std::vector<Option> limit_options() {
-  const std::string group = "Limits";
   return {
       {.name = "max-queue",
        .kind = Kind::integer,
        .value_name = "N",
        .fallback = "64",
-       .help = "maximum number of replies that wait for one of the -np sequences; further requests "
+       .help = "maximum number of requests that wait for one of the -np sequences; further ones "
                "are refused",
-       .group = group,
        .minimum = 0,
        .maximum = 4096},
       {.name = "max-connections",
@@ -187,15 +203,13 @@ std::vector<Option> limit_options() {
        .fallback = "1024",
        .help = "maximum number of connections; a further one closes the connection that has been "
                "idle the longest",
-       .group = group,
        .minimum = 1,
        .maximum = 65536},
       {.name = "max-body",
        .kind = Kind::text,
        .value_name = "SIZE",
        .fallback = "16M",
-       .help = "largest request",
-       .group = group},
+       .help = "maximum size of a request"},
       {.name = "timeout",
        .spellings = "-to",
        .kind = Kind::real,
@@ -203,44 +217,35 @@ std::vector<Option> limit_options() {
        .fallback = "30",
        .help = "time limit for a request to arrive, and for a client to read the next part of its "
                "reply",
-       .group = group,
        .minimum = 0.1,
-       .maximum = kMostSeconds},
+       .maximum = kMaxSeconds},
       {.name = "reply-timeout",
        .kind = Kind::real,
        .value_name = "SECONDS",
        .fallback = "0",
        .help = "time limit of a reply; 0: none",
-       .group = group,
        .minimum = 0,
-       .maximum = kMostSeconds},
+       .maximum = kMaxSeconds},
       {.name = "sse-ping-interval",
        .kind = Kind::real,
        .value_name = "SECONDS",
        .fallback = "15",
        .help = "interval at which a stream without new tokens sends a comment, so that proxies do "
                "not close it as idle; -1: no comments",
-       .group = group,
        .minimum = -1,
-       .maximum = kMostSeconds},
+       .maximum = kMaxSeconds},
       {.name = "drain",
        .kind = Kind::real,
        .value_name = "SECONDS",
        .fallback = "30",
-       .help = "how long replies may go on after SIGTERM or Ctrl-C",
-       .group = group,
+       .help = "time limit for running requests after SIGTERM or Ctrl-C",
        .minimum = 0,
-       .maximum = kMostSeconds},
+       .maximum = kMaxSeconds},
   };
 }
 
-std::vector<std::string> template_names() {
-  const auto names = ChatTemplate::names();
-  return {names.begin(), names.end()};
-}
-
 std::vector<Option> reply_options() {
-  const std::string group = "Replies";
+  const auto names = ChatTemplate::names();
   return {
       {.name = "n-predict",
        .spellings = "-n --predict",
@@ -249,35 +254,31 @@ std::vector<Option> reply_options() {
        .fallback = "-1",
        .help =
            "maximum tokens of a reply if the request sets no limit; -1 = until the context is full",
-       .group = group,
        .minimum = -1,
        .maximum = 1e9},
       {.name = "chat-template",
        .kind = Kind::text,
        .value_name = "NAME",
-       .help = "use this template, not the one that the model brings",
-       .group = group,
-       .suggestions = template_names()},
+       .help = "use this template instead of the model's own",
+       .suggestions = {names.begin(), names.end()}},
       {.name = "enable-thinking",
        .kind = Kind::text,
        .value_name = "on|off",
        .fallback = "on",
-       .help = "let models that can think before they answer do so",
-       .group = group,
+       .help = "reasoning before the answer, for models that support it",
        .choices = {"on", "off"}},
       {.name = "reasoning-budget",
        .kind = Kind::integer,
        .value_name = "N",
        .fallback = "-1",
-       .help = "maximum tokens of thinking if the request sets no limit; -1: no limit, 0: none",
-       .group = group,
+       .help =
+           "maximum reasoning tokens if the request sets no limit; -1: no limit, 0: no reasoning",
        .minimum = -1,
        .maximum = 1e9},
       {.name = "reasoning-budget-message",
        .kind = Kind::text,
        .value_name = "TEXT",
-       .help = "text that ends the thinking when it reaches --reasoning-budget",
-       .group = group},
+       .help = "text that ends the reasoning when it reaches --reasoning-budget"},
   };
 }
 
@@ -306,7 +307,7 @@ std::vector<std::string> read_keys(const Options& options) {
     require(is_key(key), "--api-key: expected visible letters of ASCII");
   if (options.given("api-key-file")) {
     const std::string& path = options.text("api-key-file");
-    const std::string text = read_text_file(path, kMostKeyBytes);
+    const std::string text = read_text_file(path, kMaxKeyBytes);
     for (const std::string_view line : split(text, "\n")) {
       if (trim(line).empty()) continue;
       keys.emplace_back(trim(line));
@@ -344,11 +345,14 @@ ToolSpec server_tool_spec() {
   spec.foreign = llama_server_flags();
   spec.usage = {"-m model.leq", "-m model.leq -np 8 -c 32768 --host 0.0.0.0 --api-key KEY",
                 "--models-dir models --models-memory 16G"};
-  for (const auto& group : {adapted(model_options()), folder_options(), address_options(),
-                            access_options(), limit_options(), reply_options(),
-                            speculation_options("Replies"), adapted(sampling_options())}) {
-    spec.options.insert(spec.options.end(), group.begin(), group.end());
-  }
+  add_options(spec, adapted(model_options()));
+  add_options(spec, in_group("Models", folder_options()));
+  add_options(spec, in_group("Server", address_options()));
+  add_options(spec, in_group("Access", access_options()));
+  add_options(spec, in_group("Limits", limit_options()));
+  add_options(spec, in_group("Replies", reply_options()));
+  add_options(spec, speculation_options("Replies"));
+  add_options(spec, adapted(sampling_options()));
   return spec;
 }
 
@@ -371,7 +375,7 @@ ServerOptions read_server_options(const Options& options) {
     server.reasoning_words = options.text("reasoning-budget-message");
   }
   server.ping_seconds = options.real("sse-ping-interval");
-  if (server.ping_seconds < 0) server.ping_seconds = kMostSeconds;
+  if (server.ping_seconds < 0) server.ping_seconds = kMaxSeconds;
   server.max_tokens = options.integer("n-predict");
   server.most_waiting = static_cast<std::size_t>(options.integer("max-queue"));
   if (options.real("reply-timeout") > 0) server.most_seconds = options.real("reply-timeout");

@@ -257,7 +257,7 @@ MethodResult choose_gptq(const MethodInput& input) {
 
 QuantMethod gptq_method() {
   return {.name = "gptq",
-          .summary = "rounding errors made good in later columns (int, uint and k types)",
+          .summary = "compensates rounding errors in later columns (int, uint and k types)",
           .needs = Needs::hessian,
           .supports = supports_gptq,
           .choose = choose_gptq,
@@ -426,7 +426,7 @@ MethodResult choose_gptq_plus(const MethodInput& input) {
 
 QuantMethod gptq_plus_method() {
   return {.name = "gptq+",
-          .summary = "gptq with weighted ranges, coordinate descent and scales solved again",
+          .summary = "gptq with weighted ranges, coordinate descent and refitted scales",
           .needs = Needs::hessian,
           .supports = supports_gptq,
           .choose = choose_gptq_plus,

@@ -83,7 +83,7 @@ MethodResult choose_zeroquant_plus(const MethodInput& input) {
 
 QuantMethod zeroquant_plus_method() {
   return {.name = "zeroquant+",
-          .summary = "zeroquant with coordinate descent and scales solved again",
+          .summary = "zeroquant with coordinate descent and refitted scales",
           .needs = Needs::hessian,
           .supports = supports_zeroquant,
           .choose = choose_zeroquant_plus,

@@ -86,9 +86,10 @@ template <std::size_t kBytes>
 constexpr std::array<LimitKernels::Read, 2> kReads = {read_memory<kBytes, 0>,
                                                       read_memory<kBytes, 4096>};
 
-// Step::run adds products to a sum, on kChains independent sums per round. Returns lane 0 of the
-// total. Steps are assembly, because the compiler would compute equal products only once, and g++
-// 12 keeps sums of intrinsics in memory.
+// Step::run adds products to a sum, on kChains independent sums per round, or to all of them at
+// once, if a sum takes several dependent instructions. Returns lane 0 of the total. Steps are
+// assembly, because the compiler would compute equal products only once, and g++ 12 keeps sums of
+// intrinsics in memory.
 template <class Number, class Sum, std::size_t kBytes, int kChains, class Step>
 Number multiply(std::int64_t rounds) noexcept {
   Register<Sum, kBytes> sums[kChains];
@@ -96,8 +97,12 @@ Number multiply(std::int64_t rounds) noexcept {
 #pragma GCC unroll 24
   for (auto& sum : sums) sum = Register<Sum, kBytes>{};
   for (std::int64_t round = 0; round < rounds; ++round) {
+    if constexpr (requires { step.run(sums); }) {
+      step.run(sums);
+    } else {
 #pragma GCC unroll 24
-    for (auto& sum : sums) step.run(sum);
+      for (auto& sum : sums) step.run(sum);
+    }
   }
 #pragma GCC unroll 24
   for (int i = 1; i < kChains; ++i) sums[0] = sums[0] + sums[i];

@@ -12,7 +12,7 @@
 #include "format/loaded_file.h"
 #include "model/linear_sites.h"
 #include "model/open_model.h"
-#include "quantize/run/quantize_model.h"
+#include "quantize/run/quantize.h"
 #include "tools/bench/parts/synthetic_fill.h"
 
 namespace leq {

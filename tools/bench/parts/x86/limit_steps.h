@@ -61,25 +61,34 @@ struct WordStep {
   }
 };
 
-// kNarrow products of bytes are summed in 16 bits before these sums are widened.
+// kNarrow products of bytes are summed in 16 bits before these sums are widened. The chains
+// alternate, so that no instruction waits for the one before it.
 template <std::size_t kBytes, int kNarrow>
 struct CodeStep {
   using Bytes = Register<std::int8_t, kBytes>;
   using Words = Register<std::int16_t, kBytes>;
   Bytes x = Bytes{} + std::int8_t{3}, y = Bytes{} - std::int8_t{5};
   Words ones = Words{} + std::int16_t{1};
-  __attribute__((always_inline)) void run(Register<std::int32_t, kBytes>& sum) const {
-    Words narrow, more;
-    asm volatile("vpmaddubsw %2, %1, %0" : "=v"(narrow) : "v"(x), "v"(y));
-#pragma GCC unroll 31
+  template <std::size_t kSums>
+  __attribute__((always_inline)) void run(Register<std::int32_t, kBytes> (&sums)[kSums]) const {
+    Words narrow[kSums], more;
+#pragma GCC unroll 12
+    for (auto& sum : narrow) asm volatile("vpmaddubsw %2, %1, %0" : "=&v"(sum) : "v"(x), "v"(y));
+#pragma GCC unroll 7
     for (int i = 1; i < kNarrow; ++i) {
-      asm volatile("vpmaddubsw %3, %2, %0\n vpaddw %0, %1, %1"
-                   : "=&v"(more), "+v"(narrow)
-                   : "v"(x), "v"(y));
+#pragma GCC unroll 12
+      for (auto& sum : narrow) {
+        asm volatile("vpmaddubsw %3, %2, %0\n vpaddw %0, %1, %1"
+                     : "=&v"(more), "+v"(sum)
+                     : "v"(x), "v"(y));
+      }
     }
-    asm volatile("vpmaddwd %3, %2, %0\n vpaddd %0, %1, %1"
-                 : "=&v"(more), "+v"(sum)
-                 : "v"(narrow), "v"(ones));
+#pragma GCC unroll 12
+    for (std::size_t i = 0; i < kSums; ++i) {
+      asm volatile("vpmaddwd %3, %2, %0\n vpaddd %0, %1, %1"
+                   : "=&v"(more), "+v"(sums[i])
+                   : "v"(narrow[i]), "v"(ones));
+    }
   }
 };
 

@@ -1,12 +1,29 @@
-#include "tools/bench/fusion.h"
+#include "tools/bench/modes.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "backend/cpu/kernels/kernels.h"
 #include "backend/cpu/rows.h"
 #include "backend/cpu/workers.h"
+#include "base/bytes.h"
 #include "base/error.h"
+#include "base/progress.h"
 #include "base/random.h"
 #include "base/stopwatch.h"
+#include "base/text.h"
+#include "base/thread_pool.h"
+#include "convert/tokenizer_import.h"
 #include "model/open_model.h"
+#include "model/session.h"
+#include "runtime/make_backend.h"
+#include "tools/bench/parts/synthetic.h"
 
 namespace leq {
 namespace {
@@ -68,6 +85,64 @@ Table bench_fusion(const std::string& path, int threads, int runs) {
                {"apart_ms", Cell(apart_ms, 5)}});
   }
   return table;
+}
+
+namespace {
+
+std::int64_t peak_resident_bytes() {
+  rusage usage = {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return std::int64_t{usage.ru_maxrss} * 1024;
+}
+
+}  // namespace
+
+Row bench_load(const std::string& path, LoadMode mode, int threads, int runs) {
+  constexpr std::int64_t kPositions = 512;
+  std::vector<double> load_seconds, first_token_seconds;
+  std::uint64_t file_bytes = 0, plan_bytes = 0;
+  Progress progress("loading", runs, "runs");
+  for (int run = 0; run < runs; ++run) {
+    progress.update(run);
+    const auto backend = make_backend({"cpu", threads});
+    const Stopwatch watch;
+    const Model model(path, LoadOptions{.mode = mode});
+    load_seconds.push_back(watch.seconds());
+    RunLimits limits;
+    limits.context = std::min(kPositions, model.config().context);
+    limits.key_type = limits.value_type = default_kv_type(model.type());
+    Session session(model, *backend, resolve_limits(limits, model.config()));
+    const Token token = 1;
+    session.feed(0, {&token, 1});
+    first_token_seconds.push_back(watch.seconds());
+    file_bytes = model.file().file_bytes();
+    plan_bytes = session.plan().total();
+  }
+  const char* how = mode == LoadMode::map ? "map" : mode == LoadMode::read ? "read" : "automatic";
+  return {{"model", path},
+          {"threads", threads},
+          {"loading", how},
+          {"file_bytes", static_cast<std::int64_t>(file_bytes)},
+          {"load_seconds", Cell(median(load_seconds), 3)},
+          {"first_token_seconds", Cell(median(first_token_seconds), 3)},
+          {"planned_bytes", static_cast<std::int64_t>(plan_bytes)},
+          {"peak_resident_bytes", peak_resident_bytes()}};
+}
+
+void write_synthetic(const Options& options) {
+  const std::vector<std::string>& models = options.list("model");
+  require(models.size() == 1 && is_synthetic(models[0]), "--write: expected one -m ",
+          "synthetic:SHAPE:TYPE, found ", models.size(), " models, the first '",
+          printable(models[0]), "'");
+  ThreadPool pool(0);
+  const std::vector<std::int64_t> depths = options.integers("n-depth");
+  const SyntheticModel model(parse_synthetic(models[0]), std::ranges::max(depths), pool);
+  std::optional<TokenizerSpec> tokenizer;
+  if (options.given("write-tokenizer")) {
+    tokenizer = import_tokenizer(options.text("write-tokenizer")).spec;
+  }
+  const std::string& path = options.text("write");
+  std::cerr << path << ": " << human_bytes(model.write(path, tokenizer)) << '\n';
 }
 
 }  // namespace leq
