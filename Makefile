@@ -116,7 +116,7 @@ VENV = build/venv
 venv: $(VENV)/complete
 $(VENV)/complete: tests/python/requirements.txt | deps
 	@echo "installing the packages of $< into $(VENV)"; mkdir -p build; \
-	{ $(PYTHON) -m venv $(VENV) && $(VENV)/bin/python -m pip install --retries 1 --disable-pip-version-check -r $<; } \
+	{ $(PYTHON) -m venv $(VENV) && $(VENV)/bin/python -m pip install --no-compile --retries 1 --disable-pip-version-check -r $<; } \
 	  > build/venv.log 2>&1 && touch $@ || \
 	  echo "NOT INSTALLED (see build/venv.log): the tests that need these packages are skipped"
 
