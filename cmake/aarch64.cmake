@@ -1,5 +1,5 @@
-# Cross build for 64-bit ARM with Debian's cross compiler and arm64 packages (make arm-deps). What
-# is built runs under qemu-user, which finds the loader and the libraries of those packages.
+# Cross build for 64-bit ARM with Debian's cross compiler and arm64 packages (make arm-deps). qemu-user runs the programs
+# and finds the loader and the libraries of those packages.
 
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)

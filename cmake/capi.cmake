@@ -1,6 +1,6 @@
-# The C API (src/capi/leq.h): libleq.so.N, N being the number of its ABI, with everything inside and no
-# symbols but leq_*. Its objects are there in every build, for the tests; the library needs code that
-# may lie anywhere, so LEQ_SHARED.
+# The C API (src/capi/leq.h): libleq.so.N, where N is the ABI version. It contains the whole library and exports only
+# leq_*. The static library leq_capi, for tests and the Python extension, is part of all builds; the shared one needs
+# position-independent code (LEQ_SHARED).
 
 set(LEQ_ABI_VERSION 1)
 file(GLOB capi_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/capi/*.cpp)

@@ -1,4 +1,4 @@
-# Libraries from the system. A missing one stops the configuration with the Debian package to install.
+# System libraries. If one is missing, the configuration stops with the name of its Debian package.
 
 function(leq_require found what package)
   if(NOT ${found})
@@ -10,7 +10,7 @@ find_package(OpenSSL COMPONENTS Crypto)
 leq_require(OPENSSL_FOUND "OpenSSL's libcrypto" libssl-dev)
 include(cmake/libraries.cmake)
 leq_system_library(leq_libedit histedit.h edit libedit-dev)
-if(LEQ_STATIC)  # what libedit.so would bring along
+if(LEQ_STATIC)  # libraries that libedit.so is linked with
   target_link_libraries(leq_libedit INTERFACE tinfo bsd md)
 endif()
 

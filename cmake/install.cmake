@@ -1,6 +1,6 @@
-# What `cmake --install` installs beside the tools: the library, its headers (all but those of the CPU
-# backend's own parts, of the server and of single tools), and what find_package(leq) reads: targets leq::leq and, with LEQ_SHARED,
-# leq::leq_shared and leq::leq_c, the C API; for others it has a pkg-config file.
+# Installation of the library beside the tools: libleq.a, its headers (without those of the CPU kernels, the server and
+# the tools), and the files of find_package(leq) with the target leq::leq. With LEQ_SHARED also libleq-cpp.so
+# (leq::leq_shared) and the C API: leq.h, libleq.so (leq::leq_c) and leq.pc for pkg-config.
 include(CMakePackageConfigHelpers)
 
 set(LEQ_WITH_CUDA FALSE)
@@ -11,7 +11,7 @@ set(libraries leq)
 if(LEQ_SHARED)
   list(APPEND libraries leq_shared leq_c)
   install(FILES src/capi/leq.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev)
-  # As the prefix is when it is installed, `cmake --install --prefix` too.
+  # At installation, because `cmake --install --prefix` may change the prefix.
   install(CODE "set(PROJECT_VERSION ${PROJECT_VERSION})
     set(CMAKE_INSTALL_LIBDIR ${CMAKE_INSTALL_LIBDIR})
     set(CMAKE_INSTALL_INCLUDEDIR ${CMAKE_INSTALL_INCLUDEDIR})

@@ -1,9 +1,8 @@
-# Flags of the library's sources: of kernels, those of their instruction set (chosen at run time,
-# src/backend/cpu/kernels/kernels.h); of the others, a level of optimization. Both are lists of paths
-# under the project, without .cpp. A source that no list names is an error, and so is a name of
-# nothing.
+# Flags of the library's sources: for kernels those of their instruction set (selected at run time,
+# src/backend/cpu/kernels/kernels.h), for the others an optimization level. Both are lists of paths without .cpp. A
+# source without an entry is an error, and so is an entry without a source.
 
-# leq_kernels(FLAGS FILES...): files of the processor family under src (cmake/processor.cmake).
+# leq_kernels(FLAGS FILES...): flags of source files of the processor family (cmake/processor.cmake), named from src on.
 function(leq_kernels flags)
   foreach(name IN LISTS ARGN)
     set(file ${PROJECT_SOURCE_DIR}/src/${name}.cpp)
@@ -16,10 +15,10 @@ function(leq_kernels flags)
   set(listed_kernels ${listed_kernels} PARENT_SCOPE)
 endfunction()
 
-# leq_flags_LEVEL: flags of an instruction set. On x86 loops begin with a line of the cache: by chance they
-# began where the same AVX2 loop took 7 % more time. g++ 12's own AVX-512 header reads a value that it leaves
-# undefined on purpose: no warning for it. On ARM, without this scheduler g++ 12 keeps the accumulators in
-# registers; with it, it moves loads up until they do not fit.
+# leq_flags_LEVEL: flags of an instruction set.
+# -falign-loops=64: the same AVX2 loop took 7 % more time at an unlucky offset in its cache line.
+# -Wno-*uninitialized: g++ 12's AVX-512 header reads a value that is undefined on purpose.
+# -fno-schedule-insns: on ARM g++ 12's scheduler moves loads up until the accumulators no longer fit in registers.
 set(avx512 -march=x86-64-v4 -mprefer-vector-width=512 -O3 -Wno-uninitialized -Wno-maybe-uninitialized)
 set(leq_flags_v3 -march=x86-64-v3 -O3)
 set(leq_flags_avx2 -march=x86-64-v3 -O3 -falign-loops=64)
@@ -55,9 +54,9 @@ foreach(file IN LISTS processor_sources)
   endif()
 endforeach()
 
-# Levels of optimization, of files and of folders; of nested names the innermost counts.
-# -O3: loops over numbers. -O1: what reads small files, plans, reports, or runs once for a step; it
-# takes a quarter less time to compile (so do tools and tests).
+# Optimization levels of files and folders; the entry of the innermost folder counts.
+# -O3: numeric loops. -O1: code that reads small files, plans, reports, or runs once per step; it compiles in a quarter
+# less time (tools and tests are also -O1).
 set(leq_O3 src/backend/cpu src/format/gguf_types src/quantize/linear_algebra src/tensor)
 set(leq_O2 cuda/layout src/backend src/base src/cache src/eval src/grammar src/model/rope src/quantize
   src/sampling src/tokenizer)
@@ -86,13 +85,12 @@ if(unused)
   message(FATAL_ERROR "cmake/kernels.cmake: these names have no source of the library: ${unused}")
 endif()
 
-# Only the sources of -O2 and -O1 have a precompiled header: it is valid for one set of flags, it
-# would bring its own level of optimization with it, and inline functions of the standard library
-# must not be compiled with the instructions of a kernel's set, or the linker may keep that copy for
-# all.
+# Only -O2 and -O1 sources have a precompiled header, which is valid for one set of flags and contains its own
+# optimization level. Also, inline functions of the standard library must not be compiled with the flags of an
+# instruction set: the linker may keep that copy for the whole program.
 set(number_sources ${sources_O3})
 set(leq_numbers_flags "$<$<CONFIG:Release>:-O3>")
 set(sources ${sources_O2})
 set(once_sources ${sources_O1})
-# At -O1 g++ 12 warns that the empty text of a std::variant is not initialized.
+# False positive of g++ 12 at -O1: an uninitialized empty std::string in a std::variant.
 set(leq_once_flags "$<$<NOT:$<CONFIG:Debug>>:-O1>" "$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>")

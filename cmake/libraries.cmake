@@ -1,4 +1,4 @@
-# The system libraries that libleq is linked with; installed with it, for those who find_package(leq).
+# System libraries that libleq is linked with. This file is installed for find_package(leq).
 
 find_package(Threads REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)

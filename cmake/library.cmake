@@ -1,10 +1,9 @@
-# libleq: all folders of src in one library (tests/layering_test.cpp holds which may include which), but for
-# those below that one tool alone needs.
-# Its objects are compiled once; libleq.a has them and, with LEQ_SHARED, libleq-cpp.so.
+# libleq: all folders of src and families in one library (tests/layering_test.cpp has the table of their layers), except
+# the folders excluded below. The objects are compiled once for libleq.a and, with LEQ_SHARED, libleq-cpp.so.
 
 file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp
   ${PROJECT_SOURCE_DIR}/families/*.cpp
-  ${PROJECT_SOURCE_DIR}/cuda/layout/*.cpp)  # where a GPU puts things: for plans, in every build
+  ${PROJECT_SOURCE_DIR}/cuda/layout/*.cpp)  # the memory layout on GPUs: all builds plan for it
 list(FILTER sources EXCLUDE REGEX "/src/runtime/devices/")  # cuda/CMakeLists.txt chooses
 list(FILTER sources EXCLUDE REGEX "/src/server/")            # cmake/server.cmake
 list(FILTER sources EXCLUDE REGEX "/src/ranks/mpi/")          # cmake/mpi.cmake
@@ -13,12 +12,12 @@ set(processor_sources ${sources})
 list(FILTER processor_sources INCLUDE REGEX "/${LEQ_PROCESSOR}/[^/]+$")
 list(FILTER sources EXCLUDE REGEX "/(x86|arm|generic)/[^/]+$")
 
-# What the objects are compiled with, and what is linked with them.
+# Libraries that the objects are compiled and linked with.
 set(leq_libraries Threads::Threads OpenSSL::Crypto leq_xxhash leq_pcre2 leq_utf8proc)
 include(cmake/folders.cmake)
 include(cmake/kernels.cmake)
 
-# leq_objects_of(NAME SOURCES...): objects of the library, with the flags that this target is given.
+# leq_objects_of(NAME SOURCES...): an object library; target_compile_options(NAME) gives it its flags.
 function(leq_objects_of name)
   add_library(${name} OBJECT ${ARGN})
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}
@@ -45,7 +44,7 @@ foreach(name leq_objects leq_once)
   leq_compile_by_folder(${name})
 endforeach()
 
-# leq_library(NAME TYPE): the objects as a library.
+# leq_library(NAME TYPE): a library of all objects.
 function(leq_library name type)
   add_library(${name} ${type} $<TARGET_OBJECTS:leq_kernels> $<TARGET_OBJECTS:leq_numbers>
     $<TARGET_OBJECTS:leq_objects> $<TARGET_OBJECTS:leq_once>)

@@ -1,5 +1,5 @@
-# cpack -G DEB: leq, tools and shared libraries; leq-dev, headers, libleq.a and what finds them; leq-mpi, ranks
-# that are processes, which need MPI. What they depend on is read from the programs.
+# cpack -G DEB: the packages leq (tools, shared libraries), leq-dev (headers, libleq.a, CMake and pkg-config files) and
+# leq-mpi (ranks as MPI processes). dpkg-shlibdeps finds their dependencies.
 set(CPACK_PACKAGE_NAME leq)
 set(CPACK_PACKAGE_VENDOR "The leq developers")
 set(CPACK_PACKAGE_CONTACT "The leq developers <leq@localhost>")
@@ -10,7 +10,7 @@ set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-# libleq.so.1 is the package's own.
+# libleq.so.1 is in the package itself.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR})
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_COMPONENTS_ALL Unspecified dev)

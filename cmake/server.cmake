@@ -1,5 +1,5 @@
-# libleq_server: the room src/server, beside libleq because nothing else needs TLS; and the page, whose
-# files become one text in the program.
+# libleq_server: src/server, a separate library because only the server needs TLS. The files of its page are compiled
+# into it.
 
 file(GLOB server_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/server/*.cpp)
 # What answers a request's JSON without HTTP, which the C API has too (cmake/capi.cmake).

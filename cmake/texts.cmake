@@ -1,4 +1,4 @@
-# The built-in texts of src/quantize/calibration/texts, byte for byte, in a source file.
+# A source file with the built-in texts of src/quantize/calibration/texts.
 
 foreach(text prose articles stories heldout)
   set(file ${PROJECT_SOURCE_DIR}/src/quantize/calibration/texts/${text}.txt)

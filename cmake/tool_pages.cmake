@@ -1,5 +1,5 @@
-# cmake -DTOOL=path -DNAME=leq-run -DOUT=folder -P tool_pages.cmake: writes the manual page and the
-# completions that a tool prints of itself, under OUT as they lie under share/.
+# cmake -DTOOL=path -DNAME=leq-run -DOUT=folder -P tool_pages.cmake: writes the manual page and the shell completions
+# that the tool prints into OUT, at their paths under share/.
 set(pages
   "man/man1/${NAME}.1 --man"
   "bash-completion/completions/${NAME} --completion bash"

@@ -39,7 +39,7 @@ constexpr std::array<UserText, 21> kTexts = {{
     {"tools/common/llama_flags.cpp", "ignored: thread polling is not configurable"},
 }};
 
-TEST(UserTexts, AreInTheWordsOfTheField) {
+TEST(UserTexts, UseStandardTerms) {
   for (const auto& [file, text] : kTexts) {
     EXPECT_NE(test::source_text(std::string(file)).find(text), std::string::npos)
         << file << ": " << text;

@@ -8,7 +8,9 @@ tools="${1:?usage: demo.sh BUILD_FOLDER}/tools"
 out="$1/demo"
 mkdir -p "$out"
 
-say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+bold="" plain=""
+[ ! -t 1 ] || bold=$'\033[1m' plain=$'\033[0m'
+say() { printf '\n%s\n' "$bold$*$plain"; }
 
 say "\$ leq-quantize examples/storyteller -o storyteller.leq"
 "$tools/leq-quantize" "$model" -o "$out/storyteller.leq" 2>&1 | grep -v '^next'

@@ -10,7 +10,7 @@ namespace {
 template <class Work>
 void with_layers(leq_session* handle, const void* hidden, std::size_t count, std::size_t width,
                  const Work& work) {
-  LiveSession& live = session_of(handle);
+  leq_session& live = session_of(handle);
   require_use(hidden != nullptr && count > 0, "hidden is NULL, or count is 0");
   const ModelConfig& config = live.model().config();
   if (width != static_cast<std::size_t>(config.width)) {

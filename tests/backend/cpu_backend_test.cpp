@@ -26,7 +26,7 @@ std::vector<float> random_numbers(std::int64_t n, std::uint64_t seed) {
   return numbers;
 }
 
-TEST(CpuBackend, CountsWhatIsAskedForAndItsPeak) {
+TEST(CpuBackend, CountsAllocatedBytesAndTheirPeak) {
   const auto backend = make_cpu_backend({2, Isa::portable});
   EXPECT_EQ(backend->memory().allocated(), 0u);
   {
@@ -54,7 +54,7 @@ TEST(CpuBackend, MoreMemoryThanThereIsIsAnError) {
   EXPECT_EQ(backend->memory().allocated(), 0u);
 }
 
-TEST(CpuBackend, RowsTakeTheBytesThatWereAnnounced) {
+TEST(CpuBackend, RowsAllocateTheBytesOfTheirLayout) {
   const auto backend = make_cpu_backend({1, Isa::portable});
   for (const bool values : {true, false}) {
     for (const ActKind act : {ActKind::row, ActKind::g128}) {
@@ -76,7 +76,7 @@ TEST(CpuBackend, RowsTakeTheBytesThatWereAnnounced) {
   }
 }
 
-TEST(CpuBackend, ReservesExactlyWhatItAnnounces) {
+TEST(CpuBackend, ScratchAllocatesTheBytesOfTheLayout) {
   for (const int threads : {1, 2, 4}) {
     for (const int kv_heads : {1, 2, 32}) {
       const AttentionShape shape{32, kv_heads, 64, 0, nullptr, nullptr, true};

@@ -209,8 +209,8 @@ std::string output_of(const std::string& command) {
 }
 
 TEST(Jinja, RandomConversationsRenderAsInJinjaItself) {
-  if (output_of("python3 -c 'import jinja2; print(1)' 2>/dev/null") != "1\n") {
-    GTEST_SKIP() << "needs python3 with jinja2";
+  if (output_of(LEQ_PYTHON " -c 'import jinja2; print(1)' 2>/dev/null") != "1\n") {
+    GTEST_SKIP() << "needs Jinja2 in " LEQ_PYTHON;
   }
   const test::TemporaryFolder temporary;
   const fs::path file = temporary.path() / "conversations.json";
@@ -219,7 +219,7 @@ TEST(Jinja, RandomConversationsRenderAsInJinjaItself) {
   const Json conversations = parse_json(text, "random");
   std::vector<fs::path> folders = {kFolder};
   if (const auto shared = test::shared_path("data/chat/templates")) folders.push_back(*shared);
-  std::string command = "python3 " + (kFolder / "oracle.py").string() + " " + file.string();
+  std::string command = LEQ_PYTHON " " + (kFolder / "oracle.py").string() + " " + file.string();
   for (const auto& folder : folders) command += " " + folder.string();
   const Json expected = parse_json(output_of(command), "oracle.py");
   std::size_t texts = 0;

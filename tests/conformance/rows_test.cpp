@@ -11,7 +11,7 @@ namespace {
 
 class RowsConformance : public test::Conformance {};
 
-TEST_P(RowsConformance, TakeTheBytesThatWereAnnounced) {
+TEST_P(RowsConformance, RowsAllocateTheBytesOfTheirLayout) {
   Linear consumer;
   consumer.inputs = 300;
   consumer.act = ActKind::g128;
@@ -32,7 +32,7 @@ TEST_P(RowsConformance, TakeTheBytesThatWereAnnounced) {
             backend->layout().scratch_bytes(20, shape, 600));
 }
 
-TEST_P(RowsConformance, GoThereAndBack) {
+TEST_P(RowsConformance, RowsReadBackAndGatherUnchanged) {
   const auto numbers = test::random_numbers(5 * 77, 1);
   const Rows x = rows_of(numbers, 77);
   EXPECT_EQ(values_of(x, 5), numbers);

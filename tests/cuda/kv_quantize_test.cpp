@@ -163,7 +163,7 @@ TEST(KvQuantize, MakesCodesOfEachBlockOnceInTheLaunchThatItIsDueIn) {
 }
 
 // For runs of equal length, the grid has no spare blocks; it must suffice wherever runs begin.
-TEST(KvQuantize, HasABlockForAllThatRunsOfOneLengthMayClose) {
+TEST(KvQuantize, TheGridSufficesForRunsOfEqualLength) {
   for (const Types& types : kTypes) {
     for (const int rows : {1, 9, 33, 65}) {
       std::vector<std::pair<int, int>> steps;
@@ -174,7 +174,7 @@ TEST(KvQuantize, HasABlockForAllThatRunsOfOneLengthMayClose) {
 }
 
 // Sinks are only read in f16, so their values must not change the other codes of their block.
-TEST(KvQuantize, SinksHaveNoSayInTheRangesOfTheirBlock) {
+TEST(KvQuantize, SinksDoNotChangeTheCodesOfTheirBlock) {
   const Steps steps = {{0, 128}};
   constexpr int kSinks = 4;
   std::vector<std::byte> numbers = random_copies(1), with_large = numbers;

@@ -43,7 +43,7 @@ constexpr auto kPatience = std::chrono::milliseconds(60'000);
 
 class PeerRanksOf : public testing::TestWithParam<int> {};
 
-TEST_P(PeerRanksOf, DoWhatEveryCommunicatorDoes) {
+TEST_P(PeerRanksOf, MeetTheContractOfCommunicators) {
   EXPECT_EQ(on_ranks(GetParam(), kPatience,
                      [](Communicator& ranks) {
                        GpuRank gpu(ranks, gpu::exchange_bytes(4, 64));

@@ -113,7 +113,7 @@ TEST_F(Drafts, LongTextsAreReadInSteps) {
   EXPECT_EQ(drafted(1, reply, 3), drafts);
 }
 
-TEST_F(Drafts, WhoDoesNotFitIsNotGuessedFor) {
+TEST_F(Drafts, TextsLongerThanTheFreePagesGetNoDrafts) {
   Reply reply = reply_to(prompt(250));
   for (int i = 0; i < 6; ++i) EXPECT_TRUE(drafted(0, reply, 8).empty());  // 258 positions of 256
   Reply first = reply_to(prompt(190));

@@ -88,7 +88,7 @@ TEST_F(Prefixes, TheLongestBeginningIsFound) {
   EXPECT_EQ(feed(2, counting(1)), 0);
 }
 
-TEST_F(Prefixes, WhoComputedTheSameTwiceSharesOnePage) {
+TEST_F(Prefixes, EqualTextsShareTheirPages) {
   const auto tokens = counting(128);
   feed(0, tokens);
   feed(1, tokens);
@@ -99,7 +99,7 @@ TEST_F(Prefixes, WhoComputedTheSameTwiceSharesOnePage) {
   EXPECT_TRUE(std::ranges::equal(cache_.pages(0), cache_.pages(1)));
 }
 
-TEST_F(Prefixes, TheOldestGoesFirstAndLeavesBeforeRoots) {
+TEST_F(Prefixes, EvictsTheLeastRecentlyUsedLeavesFirst) {
   feed(0, counting(128, 0));
   prefixes_.keep(0, counting(128, 0), false);
   feed(1, counting(128, 500));
@@ -122,7 +122,7 @@ TEST_F(Prefixes, PagesInUseAreNotGivenUp) {
   EXPECT_EQ(prefixes_.find(counting(128), false).tokens, 128);
 }
 
-TEST_F(Prefixes, TextsAreThoseThatWereKeptLongestOnly) {
+TEST_F(Prefixes, TextsOmitsPrefixesOfOtherTexts) {
   const auto first = counting(200), second = counting(150, 500);
   const auto beginning = counting(100);  // a prefix of the first text
   for (const auto& text : {beginning, first, second}) {
@@ -134,7 +134,7 @@ TEST_F(Prefixes, TextsAreThoseThatWereKeptLongestOnly) {
   EXPECT_EQ(prefixes_.texts(), (std::vector{first, second}));
 }
 
-TEST_F(Prefixes, WhatIsForgottenIsWhatNobodyElseBeginsWith) {
+TEST_F(Prefixes, EraseKeepsPagesSharedWithOtherTexts) {
   auto first = counting(200), second = first;
   std::fill(second.begin() + 130, second.end(), 7);
   feed(0, first);
@@ -152,7 +152,7 @@ TEST_F(Prefixes, WhatIsForgottenIsWhatNobodyElseBeginsWith) {
   EXPECT_EQ(cache_.free_pages(), cache_.page_count());
 }
 
-TEST_F(Prefixes, RandomLivesFindOnlyWhatIsTrue) {
+TEST_F(Prefixes, RandomOperationsFindOnlyMatchingTokens) {
   Random random(11);
   const auto below = [&](std::int64_t n) {
     return static_cast<std::int64_t>(random.uniform() * static_cast<double>(n)) % n;
@@ -202,7 +202,7 @@ TEST_F(WindowedPrefixes, ALongTextBeginsAgainWithoutItsFirstPages) {
   EXPECT_EQ(feed(1, tokens), 999);
 }
 
-TEST_F(WindowedPrefixes, RandomLivesFindOnlyWhatIsTrue) {
+TEST_F(WindowedPrefixes, RandomOperationsFindOnlyMatchingTokens) {
   Random random(5);
   const auto below = [&](std::int64_t n) {
     return static_cast<std::int64_t>(random.uniform() * static_cast<double>(n)) % n;
@@ -291,7 +291,7 @@ TEST_F(PrefixStates, ATextBeginsAtTheLastStateThatIsKept) {
   EXPECT_EQ(feed(1, longer, 64), 400);
 }
 
-TEST_F(PrefixStates, StatesGoWhereStepsNeedThemAndAllComeBack) {
+TEST_F(PrefixStates, EvictedAndDroppedStatesAreAllFreed) {
   Random random(5);
   for (int i = 0; i < 300; ++i) {
     auto text = counting(1 + random.below(500), static_cast<Token>(100 * random.below(4)));

@@ -246,7 +246,7 @@ Job writer_of(RequestId id, std::int64_t known) {
   return job;
 }
 
-TEST(Scheduler, PromptsShareAStepWithThoseWhoWrite) {
+TEST(Scheduler, PromptsShareStepsWithGeneratingRequests) {
   const std::vector<Job> jobs = {writer_of(0, 100), prompt_of(1, 2048), writer_of(2, 30)};
   const StepPlan plan = plan_step(
       jobs, {.sequences = 4, .tokens = 512, .prompt_tokens = 48, .outputs = 4, .pages = 100});
@@ -262,7 +262,7 @@ TEST(Scheduler, PromptsShareAStepWithThoseWhoWrite) {
             512);
 }
 
-TEST(Scheduler, ACrowdOfReadersIsWhatCouldReadOverWhatWrites) {
+TEST(Scheduler, PromptsPerWriterCountsPromptsThatCouldRun) {
   const auto crowd = [](int writers, int readers, int waiting, int sequences) {
     std::vector<Job> jobs;
     for (int i = 0; i < writers; ++i) jobs.push_back(writer_of(std::ssize(jobs), 100));
@@ -295,7 +295,7 @@ TEST(Scheduler, TheFirstToComeIsNotPassedBySmallerOnes) {
   EXPECT_NE(feed_of(other, 2), nullptr);
 }
 
-TEST(Scheduler, PatienceEndsInAPriority) {
+TEST(Scheduler, WaitingRaisesThePriority) {
   Job patient = prompt_of(0, 8), urgent = prompt_of(1, 8);
   urgent.priority = 2;
   const StepBudget budget = {.sequences = 1, .tokens = 64, .outputs = 1, .pages = 4};
@@ -304,7 +304,7 @@ TEST(Scheduler, PatienceEndsInAPriority) {
   EXPECT_EQ(plan_step(std::vector{patient, urgent}, budget).feeds[0].id, 0);
 }
 
-TEST(Scheduler, WhoCameLastGivesUpItsPages) {
+TEST(Scheduler, EvictsTheLatestRequest) {
   const std::vector<Job> jobs = {writer_of(0, 65), writer_of(1, 65), writer_of(2, 200)};
   const StepPlan plan = plan_step(jobs, {.sequences = 3, .tokens = 64, .outputs = 3, .pages = 1});
   EXPECT_EQ(plan.evicted, std::vector<RequestId>{2});

@@ -120,7 +120,7 @@ TEST(DraftRecord, WhatIsWrongIsLeftAndTriedAgain) {
   EXPECT_GT(drafts(), 0);
 }
 
-TEST(StepCosts, PromptsTakeWhatTheyMay) {
+TEST(StepCosts, PromptTokensUseTheTimeLimit) {
   StepCosts costs;
   EXPECT_EQ(costs.prompt_tokens_within(2, 4), StepCosts::kFewest);
   for (int i = 0; i < 50; ++i) {
@@ -133,7 +133,7 @@ TEST(StepCosts, PromptsTakeWhatTheyMay) {
 
 // On this machine a few rows cost more per row than a prompt's many rows, and more for longer
 // texts, so the cost of prompts alone underestimates their cost beside generating requests.
-TEST(StepCosts, OthersNeverWaitMuchLongerThanTheyMay) {
+TEST(StepCosts, StepsWithPromptsKeepTheTimeLimit) {
   StepCosts costs;
   costs.record(0, 512, 512 * 0.0005);
   for (int i = 0; i < 5; ++i) costs.record(15, 0, 0.050);
@@ -153,7 +153,7 @@ TEST(StepCosts, OthersNeverWaitMuchLongerThanTheyMay) {
 }
 
 // If prompts are always waiting, no step shows the cost of generation without prompts.
-TEST(StepCosts, PromptsTakeWhatTheyMayWhereAllStepsHaveSome) {
+TEST(StepCosts, PromptTokensUseTheTimeLimitIfAllStepsHavePrompts) {
   StepCosts costs;
   for (int step = 0; step < 100; ++step) {
     const std::int64_t tokens = costs.prompt_tokens_within(3, 8);
@@ -165,7 +165,7 @@ TEST(StepCosts, PromptsTakeWhatTheyMayWhereAllStepsHaveSome) {
 
 // If a first step took unusually long, for the only size tried or for a size that was skipped, its
 // time must not be trusted forever.
-TEST(StepCosts, WhatWasSeenLongAgoIsTriedAgain) {
+TEST(StepCosts, OldMeasurementsLoseWeight) {
   StepCosts costs;
   for (int i = 0; i < 5; ++i) costs.record(1, 0, 0.01);
   costs.record(8, 0, 0.2);
@@ -177,7 +177,7 @@ TEST(StepCosts, WhatWasSeenLongAgoIsTriedAgain) {
   EXPECT_NEAR(costs.seconds(8), 0.02, 0.002);
 }
 
-TEST(StepCosts, ANoisyMachineChangesAllAlike) {
+TEST(StepCosts, NoiseKeepsTheRatioOfCosts) {
   // Each step takes its true time or up to twice as long.
   Random random(3);
   StepCosts costs;
@@ -191,7 +191,7 @@ TEST(StepCosts, ANoisyMachineChangesAllAlike) {
   EXPECT_LT(costs.seconds(1), 0.0145);
 }
 
-TEST(StepCosts, MoreRowsTakeNoLess) {
+TEST(StepCosts, CostsNeverFallWithMoreRows) {
   StepCosts costs;
   for (int i = 0; i < 5; ++i) {
     costs.record(1, 0, 0.03);
@@ -200,7 +200,7 @@ TEST(StepCosts, MoreRowsTakeNoLess) {
   EXPECT_LE(costs.seconds(1), costs.seconds(4));
 }
 
-TEST(StepCosts, OneBusyMomentIsNotBelieved) {
+TEST(StepCosts, OneOutlierBarelyChangesTheCost) {
   StepCosts costs;
   for (int i = 0; i < 20; ++i) costs.record(1, 0, 0.01);
   costs.record(1, 0, 10);

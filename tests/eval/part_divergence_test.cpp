@@ -209,7 +209,7 @@ TEST_F(PartDivergence, OfTablesIsThatOfANaiveReferenceWithARoundedTable) {
   EXPECT_NEAR(weights, kl, kSameRounding * kl);
 }
 
-TEST_F(PartDivergence, WhatCannotBeToldApartIsRefused) {
+TEST_F(PartDivergence, OnlineInputScalesAreRefused) {
   const auto online = file("int8", "smoothquant", ActChoice::online);
   const ModelPart part = layer_parts(*online).front();
   EXPECT_THROW(rounded(*online, part, PartSide::inputs), Error);

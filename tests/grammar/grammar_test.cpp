@@ -531,7 +531,7 @@ TEST(GrammarMatcher, WalksThroughItsMasksEndInDocumentsThatValidate) {
   const test::TemporaryFolder temporary;
   const auto file = temporary.path() / "cases.json";
   std::ofstream(file) << cases.dump();
-  const std::string command = "python3 " + std::string(LEQ_SOURCE_DIR) +
+  const std::string command = LEQ_PYTHON " " + std::string(LEQ_SOURCE_DIR) +
                               "/tests/grammar/validate.py " + file.string() + " 2>&1";
   FILE* pipe = popen(command.c_str(), "r");
   ASSERT_NE(pipe, nullptr);

@@ -8,8 +8,8 @@ python=$3
 shopt -s nullglob
 modules=("$build"/python/_leq*.so)
 [ ${#modules[@]} = 1 ] ||
-  { echo "python: NOT RUN: the extension was not built (it needs python3-dev and nanobind; -DLEQ_PYTHON=...)"; exit 77; }
-"$python" -c 'import numpy' 2> /dev/null || { echo "python: NOT RUN: there is no numpy here"; exit 77; }
+  { echo "python: NOT RUN: the extension was not built (it needs python3-dev and nanobind: make venv)"; exit 77; }
+"$python" -c 'import numpy' 2> /dev/null || { echo "python: NOT RUN: this Python has no numpy"; exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cp -r "$source/python/leq" "$work/leq"

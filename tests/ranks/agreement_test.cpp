@@ -42,7 +42,7 @@ TEST(Agreement, TheFirstDifferenceIsNamedWithBothValues) {
   EXPECT_EQ(errors, std::vector<std::string>(3, "rank 2 of 3: context: 16, the leader has 8"));
 }
 
-TEST(Agreement, OtherFactsAreAnotherVersions) {
+TEST(Agreement, AnotherNumberOfFactsIsReportedAsAnotherProgram) {
   for (const std::size_t more : {0, 2}) {
     const auto errors = errors_of([&](int rank) {
       std::vector<RankFact> facts = {{"version", "1"}};

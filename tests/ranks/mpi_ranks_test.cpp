@@ -26,7 +26,7 @@ class MpiRanks : public ::testing::TestWithParam<int> {
   }
 };
 
-TEST_P(MpiRanks, DoWhatCommunicatorsDo) {
+TEST_P(MpiRanks, MeetTheContractOfCommunicators) {
   const test::Finished finished = run(GetParam(), {});
   EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
   for (int rank = 0; rank < GetParam(); ++rank) {
@@ -49,7 +49,7 @@ TEST_P(MpiErrors, ARankThatFailsEndsAllWithItsError) {
   }
 }
 
-TEST_P(MpiErrors, ARankThatStaysAwayIsNotWaitedForForever) {
+TEST_P(MpiErrors, AMissingRankEndsInATimeout) {
   const test::Finished finished = run(2, {"stay-away", std::to_string(GetParam())});
   EXPECT_NE(finished.status, 0);
   EXPECT_NE(finished.out.find("for the others, for more than 500 ms"), std::string::npos)
@@ -107,7 +107,7 @@ TEST_P(MpiStops, AStoppedProcessIsNamedByTheOthers) {
   }
 }
 
-TEST_P(MpiKills, AKilledProcessEndsTheOthersWhoSayWhereTheyWere) {
+TEST_P(MpiKills, AKilledProcessEndsTheOthersWhichNameTheirCalls) {
   if (const std::string why = test::no_mpi(); !why.empty()) GTEST_SKIP() << why;
   const auto [operation, bad] = GetParam();
   const test::Finished finished = lose("kill", bad, operation);

@@ -35,7 +35,7 @@ std::vector<std::string> on_ranks(int size, const ThreadRankOptions& options,
 
 class ThreadRanksOf : public ::testing::TestWithParam<int> {};
 
-TEST_P(ThreadRanksOf, DoWhatCommunicatorsDo) {
+TEST_P(ThreadRanksOf, MeetTheContractOfCommunicators) {
   for (const int threads : {0, 64}) {  // waiting threads spin, or sleep at once
     const auto errors = on_ranks(GetParam(), {.threads = threads},
                                  [](Communicator& ranks) { test::check_communicator(ranks, 60); });
@@ -88,7 +88,7 @@ TEST(ThreadRanks, ARankThatFailsEndsAllOthersAtEachKindOfCall) {
   }
 }
 
-TEST(ThreadRanks, TheFirstOfTwoErrorsIsEverybodys) {
+TEST(ThreadRanks, AllRanksReportTheFirstOfTwoErrors) {
   const auto errors = on_ranks(3, {}, [&](Communicator& ranks) {
     if (ranks.rank() == 2) throw ranks.abort(Error("first"));
     try {
@@ -113,7 +113,7 @@ TEST(ThreadRanks, ARankThatStaysAwayIsNamedWithTheCall) {
 }
 
 // The leader may take any time before its next operation.
-TEST(ThreadRanks, TheLeaderIsWaitedForWithPatience) {
+TEST(ThreadRanks, TheTimeoutDoesNotApplyToTheLeadersNextOperation) {
   const ThreadRankOptions hasty = {.timeout = std::chrono::milliseconds(300)};
   const auto errors = on_ranks(2, hasty, [](Communicator& ranks) {
     if (ranks.leads()) std::this_thread::sleep_for(std::chrono::milliseconds(700));

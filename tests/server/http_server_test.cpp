@@ -207,7 +207,7 @@ TEST(HttpServer, FinishesWhatItHasReadBeforeItStops) {
   EXPECT_FALSE(RawClient(port).connected());
 }
 
-TEST(HttpServer, NamesAnAddressThatIsNotToBeHad) {
+TEST(HttpServer, ReportsAnAddressInUse) {
   HttpServer server(any_port(), answer, fault_reply);
   HttpOptions taken = any_port();
   taken.port = server.port();

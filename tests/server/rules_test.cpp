@@ -402,7 +402,7 @@ TEST(Keys, AreCheckedBeforeTheBodyComes) {
   EXPECT_NE(misled.read_until("}}").find("HTTP/1.1 403"), std::string::npos);
 }
 
-TEST(HttpManners, AreThoseOfTheField) {
+TEST(HttpManners, ErrorsHaveTheStatusAndHeadersOfHttp) {
   const auto wrong = plain().post("/v1/models", "{}");
   EXPECT_EQ(wrong.status, 405);
   EXPECT_EQ(wrong.headers.find("Allow")->second, "GET");

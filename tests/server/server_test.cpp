@@ -303,7 +303,7 @@ TEST(Server, NamesTheMemberAtFault) {
   EXPECT_EQ(too_long.json["error"]["code"].text(), "context_length_exceeded");
 }
 
-TEST(Server, LetsInWhoHasAKey) {
+TEST(Server, RequiresAKeyIfKeysAreSet) {
   ServerOptions options = story_options();
   options.access.keys = {"first", "second key"};
   const ServedModel served(1, options);
@@ -498,7 +498,7 @@ bool nobody_writes(const ServedModel& served) {
   return true;
 }
 
-TEST(Server, StopsWritingForWhoHasGone) {
+TEST(Server, CancelsTheReplyOfADisconnectedClient) {
   const ServedModel served(1);
   for (const char* stream : {"true", "false"}) {
     RawClient client(served.port());

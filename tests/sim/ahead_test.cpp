@@ -124,7 +124,7 @@ class StepsAhead : public testing::TestWithParam<std::string> {
 };
 
 // Replies run one after another, so that a later one uses the cache of earlier ones.
-TEST_P(StepsAhead, AndStepsThatWaitWriteTheSame) {
+TEST_P(StepsAhead, GiveTheRepliesOfWaitingSteps) {
   LEQ_SHARED_OR_SKIP(folder, "models/gpt2-tiny");
   const Rig rig = this->rig(folder, "int8");
   Writer waits(rig, Mode::waits), ahead(rig, Mode::runs_ahead);
@@ -171,7 +171,7 @@ TEST_P(StepsAhead, AndStepsThatWaitWriteTheSame) {
 
 // Codes of complete blocks are computed while steps run ahead; also by a step that is rolled back
 // later.
-TEST_P(StepsAhead, ForEveryKindOfCache) {
+TEST_P(StepsAhead, GiveTheSameRepliesWithEveryCacheType) {
   LEQ_SHARED_OR_SKIP(folder, "models/gpt2-tiny");
   for (const KvType kv : {KvType::f32, KvType::int8, KvType::simq4}) {
     SCOPED_TRACE(kv_type_name(kv));
@@ -194,7 +194,7 @@ TEST_P(StepsAhead, ForEveryKindOfCache) {
 }
 
 // With draft tokens from the text: drafts are made at the same tokens, or one token later.
-TEST_P(StepsAhead, BesideDrafts) {
+TEST_P(StepsAhead, GiveTheSameRepliesWithDrafts) {
   LEQ_SHARED_OR_SKIP(folder, "models/gpt2-tiny");
   Rig rig = this->rig(folder, "int8");
   rig.context = 256;
@@ -213,7 +213,7 @@ TEST_P(StepsAhead, BesideDrafts) {
 }
 
 // Settings that need the text or the logits must wait for each token.
-TEST_P(StepsAhead, AreNotTakenWhereADrawNeedsTheTokenBefore) {
+TEST_P(StepsAhead, DoNotRunIfADrawNeedsThePreviousToken) {
   LEQ_SHARED_OR_SKIP(folder, "models/gpt2-tiny");
   const Rig rig = this->rig(folder, "int8");
   Writer waits(rig, Mode::waits), ahead(rig, Mode::runs_ahead);
@@ -245,7 +245,7 @@ TEST_P(StepsAhead, AreNotTakenWhereADrawNeedsTheTokenBefore) {
 
 // Between the steps there are a second request, an embedding request, a saved prompt, and sampling
 // on the same device by another user.
-TEST_P(StepsAhead, AndWhatComesBetweenThem) {
+TEST_P(StepsAhead, GiveTheSameRepliesWithOtherWorkInBetween) {
   LEQ_SHARED_OR_SKIP(folder, "models/gpt2-tiny");
   Rig rig = this->rig(folder, "int8");
   rig.context = 256;
@@ -294,7 +294,7 @@ TEST_P(StepsAhead, AndWhatComesBetweenThem) {
   EXPECT_EQ(got.evictions + got_second.evictions, 0);
 }
 
-TEST_P(StepsAhead, OfACancelledReplyAreTakenBack) {
+TEST_P(StepsAhead, OfACancelledReplyAreRolledBack) {
   LEQ_SHARED_OR_SKIP(folder, "models/gpt2-tiny");
   const Rig rig = this->rig(folder, "int8");
   Writer waits(rig, Mode::waits), ahead(rig, Mode::runs_ahead);
@@ -325,7 +325,7 @@ TEST_P(StepsAhead, OfACancelledReplyAreTakenBack) {
 }
 
 // A step ahead evicts pages of earlier texts, just as a step that waits.
-TEST_P(StepsAhead, TakePagesOfTextsThatNobodyWrites) {
+TEST_P(StepsAhead, EvictPagesOfEarlierTexts) {
   LEQ_SHARED_OR_SKIP(folder, "models/gpt2-tiny");
   Rig rig = this->rig(folder, "int8");
   rig.context = 128;  // two pages

@@ -114,7 +114,7 @@ Options parse(const std::vector<std::string>& words) {
   return parse_options(small_tool(), words, [](const std::string&) { return std::nullopt; });
 }
 
-TEST(LlamaFlags, EachRowDoesAsItSays) {
+TEST(LlamaFlags, EachRowIsRefusedNotedOrTaken) {
   for (const ForeignOption& foreign : llama_flags()) {
     for (const auto part : split(foreign.words, " ")) {
       const std::string word(part);

@@ -123,7 +123,7 @@ TEST_F(Paths, AnOutputIsNoLinkAndNoDevice) {
   EXPECT_TRUE(fs::is_symlink(folder_ / "link.leq"));
 }
 
-TEST_F(Paths, WhatCanBeToldBeforeWorkIs) {
+TEST_F(Paths, ContradictionsAreReportedBeforeWorkBegins) {
   const std::string out = (folder_ / "out.leq").string();
   const std::string text =
       folder_.write("text", read_bytes(kStoryteller + "/heldout.txt").substr(0, 3000));
@@ -152,7 +152,7 @@ TEST_F(Paths, WhatCanBeToldBeforeWorkIs) {
   EXPECT_EQ(names(), (Words{"few", "note", "text"}));
 }
 
-TEST_F(Paths, TwoWritersOfOneOutputAreOneTooMany) {
+TEST_F(Paths, ASecondWriterOfAnOutputIsRefused) {
   const std::string text =
       folder_.write("text", read_bytes(kStoryteller + "/heldout.txt").substr(0, 3000));
   const std::string out = (folder_ / "out.leq").string();

@@ -239,7 +239,7 @@ TEST_F(RunRanks, AProcessThatCannotReadTheModelTellsTheOther) {
 }
 
 // This is checked before ranks start, so that only one error is printed.
-TEST_F(RunRanks, DoNotBeginWhatOneRankDoes) {
+TEST_F(RunRanks, RefuseASearch) {
   const Finished search =
       test::run({LEQ_TOOLS_DIR "/leq-quantize", LEQ_SOURCE_DIR "/examples/storyteller", "-o",
                  own_ / "x.leq", "--search", "sens", "--target-bpw", "4.25", "--tp", "2"},

@@ -137,7 +137,7 @@ class NcclRanksOf : public testing::TestWithParam<int> {
   Group group_;
 };
 
-TEST_P(NcclRanksOf, DoWhatEveryCommunicatorDoes) {
+TEST_P(NcclRanksOf, MeetTheContractOfCommunicators) {
   EXPECT_EQ(on_ranks(GetParam(), std::chrono::milliseconds(60'000),
                      [](Communicator& ranks) {
                        NcclRank rank(ranks, gpu::exchange_bytes(3, 64));
@@ -147,7 +147,7 @@ TEST_P(NcclRanksOf, DoWhatEveryCommunicatorDoes) {
             "");
 }
 
-TEST_P(NcclRanksOf, AreNamedWhereTheyDoNotCome) {
+TEST_P(NcclRanksOf, NameTheCallThatTimesOut) {
   joins_for_ever = true;
   const std::string text =
       on_ranks(GetParam(), std::chrono::milliseconds(100),
@@ -155,7 +155,7 @@ TEST_P(NcclRanksOf, AreNamedWhereTheyDoNotCome) {
   EXPECT_NE(text.find("waits in NCCL's start for the others' GPUs"), std::string::npos) << text;
 }
 
-TEST_P(NcclRanksOf, EndWhereOneFails) {
+TEST_P(NcclRanksOf, AllEndWithTheErrorOfOne) {
   const std::string text =
       on_ranks(GetParam(), std::chrono::milliseconds(60'000), [&](Communicator& ranks) {
         NcclRank rank(ranks, gpu::exchange_bytes(1, 64));

@@ -89,7 +89,7 @@ class AheadFaults : public testing::Test {
   std::size_t written_ = 0;  // tokens of the reply begun by write_some
 };
 
-TEST_F(AheadFaults, EndTheReplyWithTheWordsOfAStepThatWaits) {
+TEST_F(AheadFaults, EndTheReplyWithTheErrorOfAWaitingStep) {
   using Place = std::function<float&(const Session&)>;
   const std::vector<Place> places = {
       [](const Session& session) -> float& {  // makes a row non-finite
@@ -123,7 +123,7 @@ TEST_F(AheadFaults, EndTheReplyWithTheWordsOfAStepThatWaits) {
 
 // If a draw fails, the step launched after it is dropped, and a step that waits feeds the row
 // again. If that succeeds, no error is reported.
-TEST_F(AheadFaults, ThatDoNotComeAgainChangeNothing) {
+TEST_F(AheadFaults, ThatDoNotRecurAreNotReported) {
   begin(true);
   const EngineReply whole = write();
   ASSERT_EQ(whole.tokens.size(), 12u);
@@ -143,7 +143,7 @@ TEST_F(AheadFaults, ThatDoNotComeAgainChangeNothing) {
 }
 
 // Other users of the session are not affected before the host has checked a step.
-TEST_F(AheadFaults, AreTheirReplysAlone) {
+TEST_F(AheadFaults, DoNotAffectOtherUsersOfTheSession) {
   begin(true);
   const std::vector<Token> text = {1, 400, 401};
   const std::vector<float> vector = engine_->embed(text);
@@ -165,7 +165,7 @@ TEST_F(AheadFaults, AreTheirReplysAlone) {
 }
 
 // The step after an end token only feeds that token, so its failure must not be reported.
-TEST_F(AheadFaults, OfAStepThatNobodyWantsAreForgotten) {
+TEST_F(AheadFaults, BehindAnEndTokenAreNotReported) {
   begin(true);
   const EngineReply whole = write();
   ASSERT_EQ(whole.tokens.size(), 12u);
@@ -187,7 +187,7 @@ TEST_F(AheadFaults, OfAStepThatNobodyWantsAreForgotten) {
 
 // A step ahead throws because the launch of a kernel, of a replay or of the following draw is
 // refused. The step that waits then feeds the same token at the same position.
-TEST_F(AheadFaults, OfALaunchTakeNoPosition) {
+TEST_F(AheadFaults, OfALaunchLeaveThePositionUnchanged) {
   for (const bool record : {false, true}) {
     begin(true);
     backend_->record_steps(record);
