@@ -25,6 +25,7 @@ set(leq_files_apart
   tests/engine/scheduler_test
   tests/format/leq_reader_test
   tests/grammar
+  tests/model/activation_modes_test
   tests/model/invariance_test
   tests/model/ranks_test
   tests/model/window_test

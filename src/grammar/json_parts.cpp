@@ -519,7 +519,7 @@ namespace {
 
 using Chars = std::vector<CharRange>;
 
-constexpr int kMaxDepth = 60;
+constexpr int kMaxPatternDepth = 60;
 constexpr std::int64_t kMaxPatternTimes = 2000;
 
 const Chars kDigits = {{'0', '9'}};
@@ -570,7 +570,7 @@ class PatternReader {
 
   // Anchors are allowed only at the ends of the outermost alternatives.
   Expr alternatives() {
-    if (++depth_ > kMaxDepth) wrong("brackets nested deeper than ", kMaxDepth);
+    if (++depth_ > kMaxPatternDepth) wrong("brackets nested deeper than ", kMaxPatternDepth);
     std::vector<Expr> ways;
     do {
       std::vector<Expr> parts;
