@@ -35,7 +35,6 @@ constexpr SettingFlag kFlags[] = {
     {"kv_sinks", "--kv-sink"},
     {"length", "--length"},
     {"list_devices", "--list-devices"},
-    {"load_stats", "--load-stats"},
     {"lock", "--mlock"},
     {"logit_bias", "--logit-bias"},
     {"max_kl", "--max-kl"},
