@@ -107,9 +107,9 @@ void run_experts_gated(const LinearContext& context, const Rows& x, const Expert
     Rows in = one_token  ? slice_tokens(x, {0, 1})
               : in_place ? slice_tokens(x, rows)
                          : slice_tokens(grouped, rows);
-    Group& group =
-        groups.emplace_back(context, std::move(in), rows.count(), linear, Epilogue::swiglu,
-                            slice_tokens(out, rows), experts.down(expert));
+    Group& group = groups.emplace_back(context, std::move(in), rows.count(), linear,
+                                       Epilogue::gated(Activation::silu), slice_tokens(out, rows),
+                                       experts.down(expert));
     check_job(group.job);
   }
   run_all(context.pool, groups);

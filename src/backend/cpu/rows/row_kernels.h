@@ -3,6 +3,7 @@
 // (docs/numerics.md). n > 0; pointers need no alignment unless stated.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -21,12 +22,13 @@ struct RowKernels {
   // out = ((x - mean) * r) * gain + beta, r from the mean of squared differences; out may be x
   void (*layer_norm)(const float* x, const float* gain, const float* beta, float eps,
                      std::int64_t n, float* out) noexcept;
-  // out = silu(gate) * up; out may be gate or up
-  void (*swiglu)(const float* gate, const float* up, std::int64_t n, float* out) noexcept;
+  // By Activation f: out = f(gate) * up; out may be gate or up
+  std::array<void (*)(const float* gate, const float* up, std::int64_t n, float* out) noexcept, 2>
+      gated;
+  // By Activation f: out = f(x); out may be x
+  std::array<void (*)(const float* x, std::int64_t n, float* out) noexcept, 2> activated;
   // x = x * sigmoid(gate), computed with one division: x / (1 + exp(-gate))
   void (*gate)(const float* gate, std::int64_t n, float* x) noexcept;
-  // out = gelu_new(x); out may be x
-  void (*gelu)(const float* x, std::int64_t n, float* out) noexcept;
   // max |x|; NaN or infinity if x contains one
   float (*absmax)(const float* x, std::int64_t n) noexcept;
   // codes[k] = clip(rne(x[k] * inv), -127, 127) + offset for k < n; offset is 0 or 128, x finite.
