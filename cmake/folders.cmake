@@ -5,17 +5,14 @@
 
 # Files with names that others of their folder have: regular expressions.
 set(leq_files_apart
-  src/[a-z_/]+_portable src/tensor/nf4 src/generate/grammar/gbnf
-  src/generate/grammar/pattern src/eval/window_logits src/convert/vocab_merges
-  src/generate/jinja/methods src/generate/jinja/operators src/generate/jinja/value
-  src/quantize/methods/billm src/quantize/methods/code_errors src/quantize/methods/descent
-  src/quantize/methods/gptq src/quantize/methods/refit src/quantize/methods/row_choice
+  tools/bench/parts/limit_kernels_portable src/tensor/nf4 src/convert/tokenizer_parts src/grammar/gbnf src/grammar/pattern
+  src/chat/jinja/methods src/chat/jinja/operators src/chat/jinja/value
+  src/quantize/methods/billm src/quantize/methods/gptq src/quantize/methods/second_order
   tests/backend/attention_test tests/base/json_test
   tests/cache/kv_copies_test tests/cuda/[a-z0-9_/]+ tests/engine/receipt_test
   tests/engine/scheduler_test tests/format/leq_reader_test
-  tests/generate/chat_template_test tests/generate/reply_test tests/generate/sampler_test
-  tests/generate/sampler_cuts_test tests/model/invariance_test tests/model/ranks_test
-  tests/model/sampling_settings_test tests/model/window_test
+  tests/chat/chat_template_test tests/chat/reply_test tests/sampling/[a-z_]+ tests/grammar/[a-z0-9_]+
+  tests/model/invariance_test tests/model/ranks_test tests/model/window_test
   tests/server/http_server_test tests/sim/random_models_test tests/sim/ranks_test tests/tools/manual_test
   tests/tools/options_test tests/tools/quantize_resume_test tests/tools/quantize_test
   tests/tools/run_question_test tests/tools/run_test)

@@ -1,61 +1,98 @@
-# The CPU kernels: one file for each kernel and instruction set, each compiled with just the flags of
-# its set; chosen at run time (src/backend/cpu/kernel_levels.h). What belongs to one processor family
-# lies in a folder of its own, beside what it is a version of (cmake/processor.cmake).
+# Flags of the library's sources: of kernels, those of their instruction set (chosen at run time,
+# src/backend/cpu/kernels/kernels.h); of the others, a level of optimization. Both are lists of paths
+# under the project, without .cpp. A source that no list names is an error, and so is a name of
+# nothing.
 
-# leq_take(TO REGEX): the sources that match become those of TO.
-macro(leq_take to regex)
-  set(${to} ${sources})
-  list(FILTER ${to} INCLUDE REGEX "${regex}")
-  list(FILTER sources EXCLUDE REGEX "${regex}")
-endmacro()
-
-# Neither these nor the loops over numbers have a precompiled header: it is valid for one set of flags,
-# it would bring its own level of optimization with it, and inline functions of the standard library
-# must not be compiled with the instructions of a kernel's set, or the linker may keep that copy for all.
-leq_take(number_sources "_portable\\.cpp$|/src/((tensor|backend/cpu|quantize/linear_algebra)/|format/gguf_types)")
-set(leq_numbers_flags "$<$<CONFIG:Release>:-O3>")
-
-# What reads small files, sets out the work and reports on it, and what a step does but once: a quarter
-# less to compile (so are the tools and the tests). At -O1 g++ 12 takes a std::variant's empty text for an
-# uninitialized one.
-set(leq_once_flags "$<$<NOT:$<CONFIG:Debug>>:-O1>" "$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>")
-# Of src/model all but rope, which works on numbers.
-set(once_places /families/ /src/ranks/ /src/convert/ /src/engine/ /src/format/
-  /src/recipes/ /src/runtime/ /src/quantize/pipeline/ /src/quantize/search/
-  /src/quantize/methods/tensor_plan "/src/model/([^r]|ra)" /src/chat/
-  /src/grammar/json_schema /src/grammar/gbnf
-  "/src/eval/(mixed_|report)")
-list(JOIN once_places "|" once_places)
-leq_take(once_sources "${once_places}")
-
-# leq_kernel_flags(NAME FLAGS...): of the files of `kernels` that end in _NAME.cpp
-macro(leq_kernel_flags name)
-  set(named ${kernels})
-  list(FILTER named INCLUDE REGEX "_${name}\\.cpp$")
-  set_source_files_properties(${named} PROPERTIES COMPILE_OPTIONS "${ARGN}")
-endmacro()
-# leq_compile_kernels(FILES...): gives each file the flags of its instruction set.
-function(leq_compile_kernels)
-  set(kernels ${ARGN})
-  if(LEQ_PROCESSOR STREQUAL "x86")
-    leq_kernel_flags(v3 -march=x86-64-v3 -O3)
-    # Loops begin with a line of the cache: by chance they began where the same AVX2 loop took 7 % more
-    # time.
-    leq_kernel_flags(avx2 -march=x86-64-v3 -O3 -falign-loops=64)
-    leq_kernel_flags(avxvnni -march=x86-64-v3 -mavxvnni -O3 -falign-loops=64)
-    # g++ 12's own AVX-512 header reads a value that it leaves undefined on purpose: no warning for it.
-    leq_kernel_flags(avx512 -march=x86-64-v4 -mprefer-vector-width=512 -O3 -falign-loops=64
-      -Wno-uninitialized -Wno-maybe-uninitialized)
-    leq_kernel_flags(avx512vnni -march=x86-64-v4 -mavx512vnni -mprefer-vector-width=512 -O3
-      -Wno-uninitialized -Wno-maybe-uninitialized)
-    leq_kernel_flags(avx512amx -march=x86-64-v4 -mavx512vnni -mamx-tile -mamx-int8
-      -mprefer-vector-width=512 -O3 -Wno-uninitialized -Wno-maybe-uninitialized)
-  elseif(LEQ_PROCESSOR STREQUAL "arm")
-    # Without this scheduler g++ 12 keeps the accumulators in registers; with it, it moves loads up
-    # until they do not fit.
-    leq_kernel_flags(neon -O3 -fno-schedule-insns)
-    leq_kernel_flags(dotprod -march=armv8.2-a+dotprod -O3 -fno-schedule-insns)
-    leq_kernel_flags(i8mm -march=armv8.2-a+dotprod+i8mm -O3 -fno-schedule-insns)
-  endif()
+# leq_kernels(FLAGS FILES...): files of the processor family under src (cmake/processor.cmake).
+function(leq_kernels flags)
+  foreach(name IN LISTS ARGN)
+    set(file ${PROJECT_SOURCE_DIR}/src/${name}.cpp)
+    if(NOT file IN_LIST processor_sources)
+      message(FATAL_ERROR "cmake/kernels.cmake: ${file} is listed, but there is no such kernel file")
+    endif()
+    set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "${flags}")
+    list(APPEND listed_kernels ${file})
+  endforeach()
+  set(listed_kernels ${listed_kernels} PARENT_SCOPE)
 endfunction()
-leq_compile_kernels(${processor_sources})
+
+# leq_flags_LEVEL: flags of an instruction set. On x86 loops begin with a line of the cache: by chance they
+# began where the same AVX2 loop took 7 % more time. g++ 12's own AVX-512 header reads a value that it leaves
+# undefined on purpose: no warning for it. On ARM, without this scheduler g++ 12 keeps the accumulators in
+# registers; with it, it moves loads up until they do not fit.
+set(avx512 -march=x86-64-v4 -mprefer-vector-width=512 -O3 -Wno-uninitialized -Wno-maybe-uninitialized)
+set(leq_flags_v3 -march=x86-64-v3 -O3)
+set(leq_flags_avx2 -march=x86-64-v3 -O3 -falign-loops=64)
+set(leq_flags_avxvnni -march=x86-64-v3 -mavxvnni -O3 -falign-loops=64)
+set(leq_flags_avx512 ${avx512} -falign-loops=64)
+set(leq_flags_avx512vnni ${avx512} -mavx512vnni)
+set(leq_flags_avx512amx ${avx512} -mavx512vnni -mamx-tile -mamx-int8)
+set(leq_flags_neon -O3 -fno-schedule-insns)
+set(leq_flags_dotprod -march=armv8.2-a+dotprod -O3 -fno-schedule-insns)
+set(leq_flags_i8mm -march=armv8.2-a+dotprod+i8mm -O3 -fno-schedule-insns)
+
+set(kernels backend/cpu/kernels/${LEQ_PROCESSOR})
+set(tiles quantize/linear_algebra/${LEQ_PROCESSOR}/tile_kernels)
+leq_kernels("" base/${LEQ_PROCESSOR}/processor ${kernels}/levels)
+if(LEQ_PROCESSOR STREQUAL "x86")
+  leq_kernels("" ${tiles})
+  leq_kernels("${leq_flags_v3}" ${kernels}/v3)
+  leq_kernels("${leq_flags_avx2}" ${kernels}/avx2 ${kernels}/matmul_avx2 ${tiles}_avx2)
+  leq_kernels("${leq_flags_avxvnni}" ${kernels}/avxvnni)
+  leq_kernels("${leq_flags_avx512}" ${kernels}/avx512 ${kernels}/matmul_avx512 ${tiles}_avx512)
+  leq_kernels("${leq_flags_avx512vnni}" ${kernels}/avx512vnni)
+  leq_kernels("${leq_flags_avx512amx}" ${kernels}/avx512amx ${kernels}/super_avx512amx)
+elseif(LEQ_PROCESSOR STREQUAL "arm")
+  leq_kernels("${leq_flags_neon}" ${kernels}/neon ${tiles})
+  leq_kernels("${leq_flags_dotprod}" ${kernels}/dotprod)
+  leq_kernels("${leq_flags_i8mm}" ${kernels}/i8mm)
+else()
+  leq_kernels("" ${tiles})
+endif()
+foreach(file IN LISTS processor_sources)
+  if(NOT file IN_LIST listed_kernels)
+    message(FATAL_ERROR "cmake/kernels.cmake: no list has the kernel file ${file}")
+  endif()
+endforeach()
+
+# Levels of optimization, of files and of folders; of nested names the innermost counts.
+# -O3: loops over numbers. -O1: what reads small files, plans, reports, or runs once for a step; it
+# takes a quarter less time to compile (so do tools and tests).
+set(leq_O3 src/backend/cpu src/format/gguf_types src/quantize/linear_algebra src/tensor)
+set(leq_O2 cuda/layout src/backend src/base src/cache src/eval src/grammar src/model/rope src/quantize
+  src/sampling src/tokenizer)
+set(leq_O1 families src/chat src/convert src/engine src/format src/grammar/gbnf src/grammar/json_schema
+  src/model src/ranks src/recipes src/runtime src/quantize/methods/tensor_plan src/quantize/pipeline
+  src/quantize/search src/eval/mixed_search src/eval/report)
+
+set(unused ${leq_O1} ${leq_O2} ${leq_O3})
+foreach(file IN LISTS sources)
+  file(RELATIVE_PATH name ${PROJECT_SOURCE_DIR} ${file})
+  string(REGEX REPLACE "\\.cpp$" "" name ${name})
+  while(NOT name IN_LIST leq_O1 AND NOT name IN_LIST leq_O2 AND NOT name IN_LIST leq_O3)
+    get_filename_component(name "${name}" DIRECTORY)
+    if(name STREQUAL "")
+      message(FATAL_ERROR "cmake/kernels.cmake: no level of optimization has ${file}")
+    endif()
+  endwhile()
+  list(REMOVE_ITEM unused ${name})
+  foreach(level O1 O2 O3)
+    if(name IN_LIST leq_${level})
+      list(APPEND sources_${level} ${file})
+    endif()
+  endforeach()
+endforeach()
+if(unused)
+  message(FATAL_ERROR "cmake/kernels.cmake: these names have no source of the library: ${unused}")
+endif()
+
+# Only the sources of -O2 and -O1 have a precompiled header: it is valid for one set of flags, it
+# would bring its own level of optimization with it, and inline functions of the standard library
+# must not be compiled with the instructions of a kernel's set, or the linker may keep that copy for
+# all.
+set(number_sources ${sources_O3})
+set(leq_numbers_flags "$<$<CONFIG:Release>:-O3>")
+set(sources ${sources_O2})
+set(once_sources ${sources_O1})
+# At -O1 g++ 12 warns that the empty text of a std::variant is not initialized.
+set(leq_once_flags "$<$<NOT:$<CONFIG:Debug>>:-O1>" "$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>")

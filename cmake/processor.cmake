@@ -1,5 +1,5 @@
 # The family of the processor that the build is for. Folders of this name hold what only it has:
-# src/base/FAMILY and src/backend/cpu/FAMILY. `generic` runs anywhere, with the portable kernels.
+# src/base/FAMILY and src/backend/cpu/kernels/FAMILY. `generic` runs anywhere, with the portable kernels.
 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   set(family x86)

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "backend/cpu/attention/kv_layout.h"
+#include "backend/cpu/attention/kv_pages.h"
 #include "backend/layout.h"
 #include "backend/memory.h"
 #include "base/error.h"

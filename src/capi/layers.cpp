@@ -17,8 +17,6 @@ void with_layers(leq_session* handle, const void* hidden, std::size_t count, std
     misuse("width " + std::to_string(width) + ": expected that of the model, " +
            std::to_string(config.width));
   }
-  require(config.rotation.block == 0, live.model().file().name(),
-          ": its residual stream is rotated: its hidden states are others");
   live.with_tokens([&](std::vector<Token>& fed) {
     Session& session = live.session();
     const std::int64_t most = std::min(session.limits().batch_tokens, session.limits().context);

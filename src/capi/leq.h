@@ -152,7 +152,7 @@ LEQ_API leq_status leq_tensor_codes(const leq_model* model, const char* name, vo
 LEQ_API leq_status leq_table(const leq_model* model, const char* name, const void** bytes,
                              size_t* size, leq_error* error);
 /* What leq_inspect leaves out, as JSON: each layer, frequencies of RoPE for `context` positions (0:
- * the model's), factors of a rotation, sampling defaults under transformers' names. `model_type`: a
+ * the model's), sampling defaults under transformers' names. `model_type`: a
  * class of transformers, whose keys of config.json and places of tensors are added; "": that of the
  * file's own family; NULL: none. */
 LEQ_API leq_status leq_describe(const leq_model* model, const char* model_type, int64_t context,
@@ -397,7 +397,7 @@ LEQ_API leq_status leq_sample(const leq_model* model, const float* row, size_t c
 /* ---- Layer by layer ----
  * On the hidden states [count][width] of one text from its first token on: f32, `width` that of the
  * model, `count` at most the session's batch_tokens and context. These calls need the session alone,
- * as leq_feed does, and clear its cache. Models with a rotated residual stream are refused. */
+ * as leq_feed does, and clear its cache. */
 
 /* The embeddings of tokens: the input of layer 0. */
 LEQ_API leq_status leq_embed_tokens(leq_session* session, const leq_token* tokens, size_t count,

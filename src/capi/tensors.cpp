@@ -8,9 +8,7 @@
 #include "model/model_config.h"
 #include "model/linear_sites.h"
 #include "model/rope.h"
-#include "model/rotation.h"
 #include "tensor/pack.h"
-#include "tensor/unpack.cpp"
 
 namespace leq::capi {
 namespace {
@@ -207,7 +205,6 @@ Json description(const Model& model, const char* model_type, std::int64_t contex
                {"rope", {{"inv_freq", rope.inv_freq}, {"attention_factor", rope.attention_factor}}},
                {"sampling", std::move(sampling)},
                {"end_tokens", model.end_tokens()}};
-  if (config.rotation.block > 0) json["rotation"] = rotation_factors(config);
   if (model_type != nullptr)
     json["checkpoint"] = checkpoint_json(family_of(model_type, config), config);
   return json;

@@ -186,7 +186,7 @@ namespace {
 
 constexpr std::int32_t kSequence = 0;
 
-std::size_t index(std::int64_t value) { return static_cast<std::size_t>(value); }
+std::size_t at(std::int64_t value) { return static_cast<std::size_t>(value); }
 
 }  // namespace
 
@@ -216,7 +216,7 @@ void WindowLogits::feed(const Window& window, const std::function<void(const Sco
           .rows = end - scored,
           .vocab = vocab(),
           .logits = logits_.data(),
-          .targets = &window_[index(scored + 1)]});
+          .targets = &window_[at(scored + 1)]});
   }
 }
 
@@ -226,7 +226,7 @@ void WindowLogits::forward(std::int64_t begin, std::int64_t scored, std::int64_t
   batch_.add(kSequence, window_.data() + begin, scored - begin, Batch::Want::none);
   batch_.add(kSequence, window_.data() + scored, end - scored, Batch::Want::all);
   const Rows& logits = session_.transformer().forward(batch_, session_.state());
-  logits_.resize(index((end - scored) * vocab()));
+  logits_.resize(at((end - scored) * vocab()));
   if (scored < end) session_.transformer().backend().download(logits, end - scored, logits_);
 }
 

@@ -1,6 +1,6 @@
 #include "recipes/quantize_by_search.h"
 
-#include "backend/cpu/cpu_layout.h"
+#include "backend/cpu/cpu_backend.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"

@@ -1,7 +1,6 @@
 #include "runtime/make_backend.h"
 
 #include "backend/cpu/cpu_backend.h"
-#include "backend/cpu/cpu_layout.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "cuda/layout/gpu_layout.h"

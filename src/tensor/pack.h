@@ -133,4 +133,7 @@ class PlaneWriter {
   CodePlanes planes_;
 };
 
+// Writes the codes of a row of an integer weight, one for each column, to out [columns].
+void read_row_codes(const WeightView& weight, std::int64_t row, std::span<std::int16_t> out);
+
 }  // namespace leq

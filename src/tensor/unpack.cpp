@@ -1,4 +1,5 @@
-// Reads the codes of a whole row, for code that converts them to other formats.
+// Reads stored weights, by single values or rows: the specification of what codes mean.
+#include "tensor/pack.h"
 
 #include <algorithm>
 #include <array>
@@ -9,13 +10,9 @@
 #include "base/error.h"
 #include "base/half.h"
 #include "tensor/code_formats.h"
-#include "tensor/pack.h"
 #include "tensor/weight_layout.h"
 
 namespace leq {
-
-// Reads stored weights, by single values or rows: the specification of what codes mean.
-
 namespace {
 
 float float_at(const WeightView& weight, std::int64_t index) {

@@ -1,6 +1,6 @@
 // Attention kernels: each instruction set gives the same bits as the portable kernel, and
 // conversions agree with the software f16 of base/half.h.
-#include "backend/cpu/attention/attention_kernels.h"
+#include "backend/cpu/kernels/kernels.h"
 
 #include <gtest/gtest.h>
 

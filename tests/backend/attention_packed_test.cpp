@@ -12,7 +12,7 @@
 
 #include "backend/attention_oracle.h"
 #include "backend/attention_run.h"
-#include "backend/cpu/attention/packed_kernels.h"
+#include "backend/cpu/kernels/kernels.h"
 #include "backend/packed_oracle.h"
 #include "base/cpu_features.h"
 

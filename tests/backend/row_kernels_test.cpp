@@ -1,6 +1,7 @@
 // Row kernels of each instruction set must give the portable kernel's bits; these are compared with
 // sums in double.
-#include "backend/cpu/rows/row_kernels.h"
+#include "backend/cpu/kernels/kernels.h"
+#include "base/cpu_features.h"
 
 #include <gtest/gtest.h>
 

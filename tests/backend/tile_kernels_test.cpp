@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "backend/cpu/attention/kv_layout.h"
-#include "backend/cpu/attention/packed_kernels.h"
+#include "backend/cpu/attention/kv_pages.h"
+#include "backend/cpu/kernels/kernels.h"
 #include "backend/operations.h"
 #include "base/cpu_features.h"
 #include "base/half.h"

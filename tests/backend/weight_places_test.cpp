@@ -1,6 +1,6 @@
 // Placement of weights on a simulated machine with several memory nodes: every huge page of codes
 // is placed on one node, which is mostly the node of the threads that multiply these codes.
-#include "backend/cpu/weight_places.h"
+#include "backend/cpu/memory.h"
 
 #include <gtest/gtest.h>
 

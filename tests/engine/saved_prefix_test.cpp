@@ -17,7 +17,7 @@
 #include "engine/generator.h"
 #include "format/leq_layout.h"
 #include "models_fixture.h"
-#include "platform/make_backend.h"
+#include "runtime/make_backend.h"
 #include "shared_data.h"
 #include "temporary_folder.h"
 

@@ -227,6 +227,10 @@ class Charts(unittest.TestCase):
         self.assertEqual(len({colours[name] for name in ["base", *names]}), 15)
         self.assertEqual(colours["m3"], charts.Colours(names)["m3"])
 
+    def test_short_numbers(self):
+        self.assertEqual([charts.short_number(one) for one in (0.05, 1234, 23456, 4e8, 3e-7, 0)],
+                         ["0.05", "1234", "23.5k", "400M", "3e-07", "0"])
+
     def test_the_frontier_passes_through_what_nothing_beats(self):
         points = {"a": (1, 3, 3, 3), "b": (2, 5, 5, 5), "c": (3, 1, 1, 1)}
         markup = charts.scatter("p", "x", "y", points, charts.Colours()).svg("f")
@@ -519,7 +523,7 @@ class Command(unittest.TestCase):
         bench = measure.Bench(job_of("locked", methods="absmax:int8"))
         code, _, error = self.run_it(*words("locked", methods="absmax:int8"))
         self.assertIn("another leq-compare writes there", error)
-        bench.close()
+        bench.unlock()
 
     def test_variables(self):
         code, _, error = self.run_it(*words("refused"), LEQ_ARG_QUESTIONS="y")

@@ -1,5 +1,5 @@
-"""Exported folders in transformers, beside leq. Skipped without torch and transformers; what needs compressed-tensors is
-left out without it."""
+"""Exported folders in transformers, beside leq. Skipped without torch and transformers; what needs compressed-tensors
+is left out without it."""
 
 import importlib.util
 import shutil
@@ -33,9 +33,9 @@ def logits(model, ids):
 
 
 def written(model, ids):
-    """Greedy ids after `ids`."""
+    """Greedy ids after `ids`, without the penalty that a model's defaults may have."""
     made = model.generate(torch.tensor([ids]), max_new_tokens=GREEDY, do_sample=False, eos_token_id=None,
-                          pad_token_id=0)
+                          pad_token_id=0, repetition_penalty=1.0)
     return made[0, len(ids):].tolist()
 
 

@@ -1,12 +1,12 @@
 #include "tools/bench/fusion.h"
 
-#include "backend/cpu/rows/quantize_rows.h"
-#include "backend/cpu/rows/row_kernels.h"
+#include "backend/cpu/kernels/kernels.h"
+#include "backend/cpu/rows.h"
+#include "backend/cpu/workers.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "base/stopwatch.h"
 #include "model/open_model.h"
-#include "platform/workers.h"
 
 namespace leq {
 namespace {

@@ -4,21 +4,21 @@ import io
 import re
 
 import matplotlib
-
-matplotlib.use("svg")
-import matplotlib.pyplot as plt  # noqa: E402
-import numpy  # noqa: E402
-from matplotlib.colors import LinearSegmentedColormap, LogNorm, Normalize  # noqa: E402
+import numpy
+from matplotlib.colors import LinearSegmentedColormap, LogNorm, Normalize
+from matplotlib.figure import Figure
 
 _INK, _GRID = "#010203", "#040506"  # marks that become CSS colours
 _PALETTE = ("#1f77b4", "#e07b00", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#17a2b8", "#9aa500", "#7f7f7f",
             "#5fa8e0", "#ffb45e", "#7ed07e", "#ff8a80", "#c3a6e6", "#c49c94", "#f7b6d2", "#7fdbe8", "#d8d84e", "#bdbdbd")
+_PART_COLOURS = ("#440154", "#46327e", "#365c8d", "#277f8e", "#1fa187", "#4ac16d", "#a0da39", "#d8c81e")  # of no method
 _HEAT = LinearSegmentedColormap.from_list("leq", ["#dbe9f6", "#6baed6", "#2171b5", "#08306b"])
-_STYLE = {"svg.fonttype": "none", "svg.hashsalt": "leq", "font.size": 10, "font.family": "sans-serif",
-          "text.color": _INK, "axes.edgecolor": _GRID, "axes.labelcolor": _INK, "xtick.color": _INK,
-          "ytick.color": _INK, "axes.grid": True, "grid.color": _GRID, "grid.linewidth": 0.6, "axes.axisbelow": True,
-          "legend.frameon": False, "legend.fontsize": 9, "axes.spines.top": False, "axes.spines.right": False,
-          "lines.linewidth": 1.6, "lines.markersize": 4.5, "text.parse_math": False, "axes.formatter.use_mathtext": False}
+matplotlib.rcParams.update({
+    "svg.fonttype": "none", "svg.hashsalt": "leq", "font.size": 10, "font.family": "sans-serif", "text.color": _INK,
+    "axes.edgecolor": _GRID, "axes.labelcolor": _INK, "xtick.color": _INK, "ytick.color": _INK, "axes.grid": True,
+    "grid.color": _GRID, "grid.linewidth": 0.6, "axes.axisbelow": True, "legend.frameon": False, "legend.fontsize": 9,
+    "axes.spines.top": False, "axes.spines.right": False, "lines.linewidth": 1.6, "lines.markersize": 4.5,
+    "text.parse_math": False, "axes.formatter.use_mathtext": False})
 
 
 class Colours:
@@ -33,11 +33,18 @@ class Colours:
         return self._of.setdefault(name, _PALETTE[(len(self._of) - 1) % len(_PALETTE)])
 
 
+def short_number(value):
+    """0.001, 3e-07, 20, 1234, 23k, 400M."""
+    for unit, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if unit <= abs(value) < 1e13:
+            return f"{value / (1e3 if letter == 'k' else unit):.3g}{letter}"
+    return f"{value:.4g}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
 def _ticks(axis, log):
-    """Plain numbers: 0.001, 20, 3e-07."""
-    axis.set_major_formatter(lambda value, _: f"{value:.3g}")
+    axis.set_major_formatter(lambda value, _: short_number(value))
     if log:
-        axis.set_minor_formatter(lambda value, _: f"{value:.2g}" if _spans_less_than_a_decade(axis) else "")
+        axis.set_minor_formatter(lambda value, _: short_number(value) if _spans_less_than_a_decade(axis) else "")
 
 
 def _spans_less_than_a_decade(axis):
@@ -49,9 +56,8 @@ class Drawing:
     """A figure; svg(name) is its markup, with ids that begin with the name."""
 
     def __init__(self, title, width, height, x="", y="", log_x=False, log_y=False, projection=None):
-        with matplotlib.rc_context(_STYLE):
-            self.figure = plt.figure(figsize=(width / 72, height / 72), layout="constrained")
-            self.axes = self.figure.add_subplot(projection=projection)
+        self.figure = Figure(figsize=(width / 72, height / 72), layout="constrained")
+        self.axes = self.figure.add_subplot(projection=projection)
         self.title, self.size = title, (width, height)
         if projection is None:
             self.axes.set(xlabel=x, ylabel=y, xscale="log" if log_x else "linear", yscale="log" if log_y else "linear")
@@ -62,10 +68,8 @@ class Drawing:
         _ticks(self.axes.yaxis, self.logs[1])
 
     def svg(self, name, alone=False):
-        with matplotlib.rc_context(_STYLE):
-            out = io.StringIO()
-            self.figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-            plt.close(self.figure)
+        out = io.StringIO()
+        self.figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
         markup = re.sub(r"<metadata>.*?</metadata>", "", out.getvalue()[out.getvalue().index("<svg"):], flags=re.S)
         markup = re.sub(r'\b(id=")', rf"\1{name}-", markup)
         markup = re.sub(r'((?:xlink:)?href="#|url\(#)', rf"\1{name}-", markup)
@@ -142,7 +146,7 @@ def bars(title, unit, rows, parts=None, colours=None, centred=False):
     values = numpy.array([numpy.atleast_1d(rows[name]) for name in names], dtype=float)
     left = -values[:, 0] / 2 if centred else numpy.zeros(len(names))
     for i in range(values.shape[1]):
-        colour = _PALETTE[i] if parts else [colours[name] for name in names]
+        colour = _PART_COLOURS[i % 8] if parts else [colours[name] for name in names]
         drawing.axes.barh(names, values[:, i], left=left, color=colour, height=0.66, label=parts[i] if parts else None)
         left = left + values[:, i]
     if not parts:
@@ -201,6 +205,7 @@ def radar(title, names, series, colours):
     for name, values in series.items():
         drawing.axes.plot([*angles, angles[0]], [*values, values[0]], color=colours[name], label=name, marker="o", markersize=3)
     drawing.axes.set_xticks(angles, names)
+    drawing.axes.tick_params(pad=14)
     drawing.axes.set_yticks([0.25, 0.5, 0.75, 1], [])
     drawing.axes.set_ylim(0, 1)
     drawing.figure.legend(loc="outside right upper")

@@ -157,6 +157,11 @@ class Bench:
                 shutil.rmtree(job.output)
             raise
 
+    @property
+    def layers(self):
+        found = self.info["config"]["layers"]
+        return found if isinstance(found, int) else len(found)
+
     def _hash_of_checkpoint(self):
         """Of sizes, times and beginnings of the checkpoint's files: an edited one has another."""
         checkpoint, facts = self.job.checkpoint, []
@@ -232,10 +237,8 @@ class Bench:
         return Model(self.file_of(candidate)[0], context=context, sequences=sequences, threads=self.job.threads,
                      key_type=candidate.cache, value_type=candidate.cache, speculate=False, load="map")
 
-    def close(self):
+    def unlock(self):
         self._lock.close()
-        if not self.job.keep_files:
-            shutil.rmtree(self.work)
 
     # ---- Quality ----
 
@@ -372,6 +375,12 @@ class Comparison:
                                lambda: measure(self.bench, candidate)))
 
     def run(self):
+        try:
+            return self._run()
+        finally:
+            self.bench.unlock()
+
+    def _run(self):
         results = self._facts()
         impossible, again = set(), set()
         for done, step in enumerate(self.steps):
@@ -393,7 +402,8 @@ class Comparison:
         results["candidates"] = [one.spec for one in self.job.candidates if one.spec not in impossible]
         if not results["candidates"]:
             raise errors.InputError("no method could be measured; nothing to compare")
-        self.bench.close()
+        if not self.job.keep_files:
+            shutil.rmtree(self.bench.work)
         return {name: group for name, group in results.items() if group != {}}
 
     def _result_of(self, step, again):
@@ -414,10 +424,9 @@ class Comparison:
     def _facts(self):
         job, bench = self.job, self.bench
         info, windows = bench.info, bench.windows
-        layers = info["config"]["layers"]
-        count = layers if isinstance(layers, int) else len(layers)
-        recurrent = info["config"].get("recurrent_layers", 0)
-        return {"model": {"name": job.checkpoint.resolve().name, "description": info["description"], "layers": count,
+        layers = info["config"]["layers"]  # their number, or a list where they differ
+        recurrent = 0 if isinstance(layers, int) else sum(one["mixer"]["kind"] != "attention" for one in layers)
+        return {"model": {"name": job.checkpoint.resolve().name, "description": info["description"], "layers": bench.layers,
                           "recurrent_layers": recurrent, "width": info["config"]["width"],
                           "context": info["config"]["context"], "parameters": info["parameters"]},
                 "machine": {"cpu": _processor()},

@@ -46,6 +46,11 @@ class Table:
     def columns(self):
         return list(dict.fromkeys(column for row in self.rows for column in row))
 
+    @property
+    def numeric(self):
+        """The columns without words."""
+        return {column for column in self.columns if not any(isinstance(row.get(column), str) for row in self.rows)}
+
     def cells(self, row):
         """(text, exact number or None) of each column."""
         for column in self.columns:
@@ -254,8 +259,9 @@ def write(found, folder):
             *paper.inside_tables(results), parts_table(results), paper.claims_table(claims), paper.answers_table(results),
             not_measured_table(results)]
     tables = {table.id: table for table in [*made, *paper.reported_tables()] if table.rows}
-    figures = {"overview": [pareto(results, colours)], "choices": choices(results, colours), "latency": latency(results),
-               **paper.figures(results, colours)}
+    figures = paper.figures(results, colours)
+    figures |= {"overview": [pareto(results, colours), *figures.pop("radar")], "choices": choices(results, colours),
+                "latency": latency(results)}
     count = 0
     for group in figures.values():
         for figure in group:

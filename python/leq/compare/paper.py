@@ -38,11 +38,6 @@ def _states(model, layers, hidden):
     return states
 
 
-def _layer_count(bench):
-    layers = bench.info["config"]["layers"]
-    return layers if isinstance(layers, int) else len(layers)
-
-
 def _square(x):
     return float(numpy.square(x, dtype=numpy.float64).sum())
 
@@ -53,7 +48,7 @@ def measure_layers(bench, candidate):
     share_error |H' - H|, share_bound B = e + gain B, share_linear (l + 2) max e, share_worst max e times the sum of
     C^i, C the largest gain; kl_alone: KL divergence with only this layer quantized, nats."""
     windows = bench.windows.short(bench.job.sizes.layer_tokens, bench.job.sizes.layer_windows)
-    layers = _layer_count(bench)
+    layers = bench.layers
     sums = numpy.zeros((7, layers + 1))  # signal, error, entering, local, passed, H . H', |H'|^2
     alone = [[] for _ in range(layers)]
     with bench.open(_BASE, windows.window) as base, bench.open(candidate, windows.window) as model:
@@ -122,7 +117,7 @@ def measure_activations(bench, candidate):
     sites, hidden = [], None
     with bench.open(candidate, len(_window(bench))) as model:
         hidden = model.embed_tokens(_window(bench))
-        for layer in range(_layer_count(bench)):
+        for layer in range(bench.layers):
             hidden, inputs = model.run_layer(layer, hidden, inputs=True)
             seen = {}
             for site, rows in inputs:  # experts of one site come one by one
@@ -149,7 +144,7 @@ def _matrices(info, layer):
 
 def measure_weights(bench, candidate):
     """The matrices of the middle layer as stored, folds included."""
-    layer, parts = _layer_count(bench) // 2, []
+    layer, parts = bench.layers // 2, []
     with bench.open(candidate) as model:
         for part, tensor in _matrices(model.inspect(), layer).items():
             values = numpy.empty(tensor["shape"], dtype=numpy.float32)
@@ -165,7 +160,7 @@ def measure_bits(bench, candidate):
     with bench.open(candidate) as model:
         info = model.inspect()
     units = []
-    for layer in range(_layer_count(bench)):
+    for layer in range(bench.layers):
         for part, tensor in _matrices(info, layer).items():
             digits = "".join(c for c in tensor["scheme"].split("-")[0] if c.isdigit())
             if digits:
@@ -187,7 +182,7 @@ def measure_hidden(bench, candidate):
     """The last hidden states on the two main axes of the unquantized model's."""
     def states_of(which):
         with bench.open(which, len(_window(bench))) as model:
-            states = _states(model, _layer_count(bench), model.embed_tokens(_window(bench)))[-1]
+            states = _states(model, bench.layers, model.embed_tokens(_window(bench)))[-1]
         return states[_FIRST:].astype(numpy.float64)
     exact, states = states_of(_BASE), states_of(candidate)
     mean, directions, explained, spread = principal_axes(exact)
@@ -199,7 +194,7 @@ def measure_hidden(bench, candidate):
 def measure_cache_bound(bench, _):
     """Theorem 2: the largest rounding error of channels, as a share of (max - min) / (2^bits - 1)."""
     with bench.open(_BASE, len(_window(bench))) as model:
-        states = _states(model, _layer_count(bench), model.embed_tokens(_window(bench)))
+        states = _states(model, bench.layers, model.embed_tokens(_window(bench)))
     rows = []
     for layer, x in enumerate(states[1:]):
         x, row = x.astype(numpy.float64), {"layer": layer}
@@ -490,8 +485,8 @@ def _distributions(results, colours):
                                         f"axis 2, {100 * explained[1]:.1f} %", series, colours),
                            "A point for each token but the first, whose states are many times larger than all others in many "
                            "models (massive activations) and would be an axis of their own. Both axes are those of the "
-                           "unquantized model, whose points are grey in each panel; \"moved\" is the mean distance from them as a share of their "
-                           "spread. Unlike the paper's t-SNE, distances mean something."))
+                           "unquantized model, whose points are grey in each panel; \"moved\" is the mean distance from "
+                           "them as a share of their spread. Unlike the paper's t-SNE, distances mean something."))
     return made
 
 
@@ -521,7 +516,8 @@ def _curves(results, colours):
     if "inputs" in results:
         kls = {spec: results.kl(spec, "inputs") for spec, _ in results.entries("inputs")}
         made.append(Figure(charts.intervals("Scales of the inputs", "KL divergence, nats",
-                                            {spec: (kl.value, kl.low, kl.high) for spec, kl in kls.items()}, colours, log_x=True),
+                                            {spec: (kl.value, kl.low, kl.high) for spec, kl in kls.items()}, colours,
+                                            log_x=True),
                            "row: a scale for each token; g128: for 128 columns of it; tensor: one, from calibration; "
                            "online: one that follows the inputs."))
     curve("contexts", "Perplexity over context", "positions", "perplexity", "context", "ppl")
@@ -529,6 +525,8 @@ def _curves(results, colours):
           "kl_mean_stderr", ("base",))
     curve("batches", "Generation over sequences at once", "sequences", "tokens per second", "sequences", "tps")
     for spec, rows in results.entries("ranks"):
+        if len(rows) < 2:
+            continue
         series = {f"{spec}, {test}": [(row["ranks"], row[test]["tps"] / rows[0][test]["tps"]) for row in rows]
                   for test in ("prompt", "generation")}
         made.append(Figure(charts.lines("Speed over ranks of this machine", "ranks", "times the speed of one rank", series,
@@ -632,7 +630,7 @@ def _why_not(results, group):
 def _noise(results, *tested):
     """Why no verdict of speed is possible, or None: `tested` are (spec, test)."""
     noisy = [f"{spec} ({test})" for spec, test in tested if is_noisy(results["speed"][spec][test])]
-    return f"Other programs used the cores while {_listed(noisy)} ran: its runs differ too much for a verdict; " \
+    return f"Other programs used the cores while {_listed(noisy)} ran: their runs differ too much for a verdict; " \
            "repeat with --again speed. " if noisy else None
 
 
@@ -676,8 +674,10 @@ def _own_growths(model):
 
 
 def _own_degradation():
-    words = [f"{model} " + ", ".join(f"{name} +{100 * growth:.1f} %" for name, growth in _own_growths(model).items() if growth > 0.1)
-             for model in ("LLaMA-13B", "Qwen3-14B")]
+    words = []
+    for model in ("LLaMA-13B", "Qwen3-14B"):
+        over = {name: growth for name, growth in _own_growths(model).items() if growth > 0.1}
+        words.append(f"{model} " + ", ".join(f"{name} +{100 * growth:.1f} %" for name, growth in over.items()))
     return f"Table 1 refutes it: {'; '.join(words)}."
 
 
@@ -692,7 +692,8 @@ def _faster(results):
     if smooth is None or smooth not in results["speed"]:
         return NOT_TRIED, "No speeds of SmoothQuant."
     noise = _noise(results, *((spec, test) for spec in ("base", smooth) for test in ("prompt", "generation")))
-    ratios = [results["speed"][smooth][test]["tps"] / results["speed"]["base"][test]["tps"] for test in ("prompt", "generation")]
+    ratios = [results["speed"][smooth][test]["tps"] / results["speed"]["base"][test]["tps"]
+              for test in ("prompt", "generation")]
     found = (f"Prompt {ratios[0]:.2f} times, generation {ratios[1]:.2f} times that of {results['file']['base']['type']}, "
              "medians on this processor.")
     return (NOT_TRIED, noise + found) if noise else (_part(*(ratio >= 1.7 for ratio in ratios)), found)
@@ -860,22 +861,25 @@ def _diverse(results):
 
 
 def claims(results):
-    spread = "its proof gives half of it: |X - X'| is at most half a step (29, 30)."
+    models = ("GPT-2", "LLaMA-7B", "Mistral-7B", "Qwen3-14B")
+    speeds = ", ".join(f"{name} {fast / exact:.2f} times"
+                       for name, fast, exact in zip(models, _SPEED["SmoothQuant"], _SPEED["FP16"]))
+    sizes = ", ".join(f"{model} +{100 * _own_growths(model)['SmoothQuant']:.1f} %" for model in _PERPLEXITY)
     return [Claim(text, place, quote, own, *decide(results)) for text, place, quote, own, decide in (
-        ("SmoothQuant has the best accuracy", "section 4.2; A.3.3: SmoothQuant achieves the best perplexity scores across all models",
+        ("SmoothQuant has the best accuracy",
+         "section 4.2; A.3.3: SmoothQuant achieves the best perplexity scores across all models",
          "SmoothQuant maintaining the best accuracy-efficiency tradeoff",
          "Tables 1, 3 and 4 agree: SmoothQuant has the lowest perplexity of the quantized rows.", _best_accuracy),
         ("On larger models perplexity grows by less than 10 %", "section 4.2",
          "Notably, larger models (LLaMA-13B, Qwen3-14B) exhibit better quantization robustness, with perplexity degradation "
          "remaining under 10% across all methods.", _own_degradation(), _small_degradation),
-        ("Larger models are more robust", "section 4.2", "larger models (LLaMA-13B, Qwen3-14B) exhibit better quantization robustness",
-         "SmoothQuant in Table 1: " + ", ".join(f"{model} +{100 * _own_growths(model)['SmoothQuant']:.1f} %" for model in _PERPLEXITY)
-         + ": not by size among 7B to 14B.",
+        ("Larger models are more robust", "section 4.2",
+         "larger models (LLaMA-13B, Qwen3-14B) exhibit better quantization robustness",
+         f"SmoothQuant in Table 1: {sizes}: from 7B on not less for larger models.",
          lambda _: (NOT_TRIED, "A page is about one model; compare the pages of two.")),
         ("SmoothQuant runs 1.7 times as fast as FP16", "Table 2, LLaMA-7B on 8 A100",
          "The toolkit achieves competitive throughput (2,156 tokens/second on LLaMA-7B)",
-         "Table 2: " + ", ".join(f"{name} {fast / exact:.2f} times" for name, fast, exact in
-                                 zip(("GPT-2", "LLaMA-7B", "Mistral-7B", "Qwen3-14B"), _SPEED["SmoothQuant"], _SPEED["FP16"])) + ".", _faster),
+         f"Table 2: {speeds}.", _faster),
         ("SmoothQuant is 1.0 to 1.5 % faster than TensorRT-LLM", "section 4.3, section 6",
          "with SmoothQuant implementation outperforming TensorRT-LLM by 1.0-1.5% across all models", _own_tensorrt(),
          lambda _: (NOT_TRIED, "TensorRT-LLM does not run on this processor.")),
@@ -911,8 +915,8 @@ def claims(results):
          "LLMEasyQuant's improvements are statistically significant (p < 0.01) across all metrics and models",
          "No table has a deviation, a number of runs or a p.", _significant),
         ("The error of SimQuant is at most (max - min) / (2^b - 1)", "Theorem 2",
-         "For SimQuant with bitwidth b and channel-wise quantization, the reconstruction error is bounded by", "Its own bound is loose; "
-         + spread, _cache_bound),
+         "For SimQuant with bitwidth b and channel-wise quantization, the reconstruction error is bounded by",
+         "Its proof gives half of the bound: |X - X'| is at most half a step (29, 30).", _cache_bound),
         ("The error after L layers grows as O(L e)", "Theorems 7 and 10",
          "For a transformer with L layers, the accumulated quantization error grows as O(L e) where e is the per-layer quantization "
          "error bound.", "Its proof ends with L e C^L (49), which is O(L e) only where no layer has a gain above 1.", _error_bound),
@@ -982,7 +986,8 @@ _ROWS_OF_TABLE_4 = {"base": "GPT-2", "absmax": "AbsMax Quantize, Sym Quantize 8b
 
 def own_tables(results):
     specs, exact = _eight_bit_specs(results), results["quality"]["base"]["ppl"]
-    rows = [{"method": spec, "row of the paper": next((row for name, row in _ROWS_OF_TABLE_4.items() if spec.startswith(name)), ""),
+    rows = [{"method": spec, "row of the paper": next((row for name, row in _ROWS_OF_TABLE_4.items()
+                                                       if spec.startswith(name)), ""),
              "perplexity": results["quality"][spec]["ppl"], "growth, %": 100 * (results["quality"][spec]["ppl"] / exact - 1),
              "KL, nats": results["quality"][spec]["kl_mean"]} for spec in (["base", *specs] if specs else [])]
     return [Table("table3", "The paper's Table 3, asked here", _matrix_rows(results), {"SmoothQuant ahead by, %": 1}),
@@ -1002,7 +1007,8 @@ def _speeds(results):
     for test in ("prompt", "generation"):
         tps = {spec: results["speed"][spec][test]["tps"] for spec in results.all if spec in results["speed"]}
         fastest = max(tps, key=tps.get)
-        noise = " (other programs used the cores)" if any(is_noisy(results["speed"][spec][test]) for spec in (fastest, "base")) else ""
+        noisy = any(is_noisy(results["speed"][spec][test]) for spec in (fastest, "base"))
+        noise = " (other programs used the cores)" if noisy else ""
         words.append(f"{test}: {fastest}, {tps[fastest]:,.0f} tokens/s, the unquantized model {tps['base']:,.0f}{noise}")
     return f"Fastest {'; '.join(words)}."
 
@@ -1011,7 +1017,8 @@ def _matrix_answer(results):
     rows = [row for row in _matrix_rows(results) if row["SmoothQuant ahead by, %"]]
     if not rows:
         return "GPTQ, AWQ and SmoothQuant were not all compared."
-    names = [[row["measure"].split(",")[0] for row in rows if (row["SmoothQuant ahead by, %"] > 0) == ahead] for ahead in (True, False)]
+    names = [[row["measure"].split(",")[0] for row in rows if (row["SmoothQuant ahead by, %"] > 0) == ahead]
+             for ahead in (True, False)]
     return (f"SmoothQuant against the better of GPTQ and AWQ: ahead in {', '.join(names[0]) or 'nothing'}; behind in "
             f"{', '.join(names[1]) or 'nothing'}.")
 
@@ -1038,8 +1045,8 @@ def _context_answer(results):
     rows = [(spec, rows[-1]) for spec, rows in results.entries("contexts") if spec != "base" and rows]
     if not rows:
         return "Not measured."
-    return (f"KL at {rows[0][1]['context']:,} positions: " + ", ".join(f"{spec} {significant(row['kl_mean'])}" for spec, row in rows)
-            + ". Calibration text and sequences at once too; model size is another page.")
+    words = ", ".join(f"{spec} {significant(row['kl_mean'])}" for spec, row in rows)
+    return (f"KL at {rows[0][1]['context']:,} positions: {words}. Calibration text and sequences at once too; model size is another page.")
 
 
 def _significance_answer(results):

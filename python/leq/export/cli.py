@@ -15,6 +15,7 @@ _SWITCH = {**dict.fromkeys(("1", "true", "on", "yes"), True), **dict.fromkeys(("
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message):
+        message = re.sub(r"^unrecognized arguments: (\S+).*", r"unknown option \1; see leq-export --help", message)
         raise errors.SettingError(re.sub(r"^argument (?:-\w/)?", "", message))
 
 
@@ -29,7 +30,7 @@ def _one_of(*choices):
 def _number(least, most):
     def value(text):
         if not re.fullmatch(r"-?[0-9]+", text) or not least <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"expected a whole number from {least} to {most}, found '{text}'")
+            raise argparse.ArgumentTypeError(f"expected a whole number in {least}..{most}, found '{text}'")
         return int(text)
     return {"type": value, "metavar": "N"}
 
@@ -88,7 +89,7 @@ def _parse(words):
     models = given.pop("model")
     given = {name.replace("_", "-"): value for name, value in given.items() if value is not None}
     if "output" not in given:
-        raise errors.SettingError("missing option -o, --output; see leq-export --help")
+        raise errors.SettingError("missing option -o, --output DIR; see leq-export --help")
     if len(models) > 1:
         raise errors.SettingError(f"unexpected argument '{models[1]}'; see leq-export --help")
     if not models:
@@ -102,7 +103,7 @@ def _check_model_file(path):
     hub = re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*/[A-Za-z0-9_.-]+", path) and not path.endswith(".leq")
 
     def quantize(source):
-        made = "model.leq" if name in (".", "..") else os.path.splitext(name)[0] + ".leq"
+        made = "model.leq" if name in (".", "..") else re.sub(r"\.gguf$", "", name) + ".leq"
         return f"`leq-quantize {shlex.quote(source)} -o {shlex.quote(made)}`"
 
     if not os.path.exists(path):
@@ -133,7 +134,8 @@ def _export(path, given):
         options = {names.get(name, name): given[name] for name in (*_GRAPH_ONLY, "inputs") if name in given}
         return export_onnx(path, folder, **options)
     if not compressed and "inputs" in given:
-        raise errors.SettingError("--inputs does not apply to --safetensors, which writes floats: leave one of them out")
+        raise errors.SettingError("--inputs does not apply to --safetensors, which writes floats: leave one of them "
+                                  "out")
     for name in _GRAPH_ONLY:
         if name in given:
             raise errors.SettingError(f"--{name} applies to ONNX graphs only: leave it out, or leave out --"

@@ -42,17 +42,12 @@ class _Decoder:
         config, graph, tokens = self._config, self._graph, self._options.tokens
         self._add_inputs()
         x = self._embedding()
-        if config.rotation:
-            x = self._rotated(x, False)
-        norm = "rms" if config.rotation else config.norm  # a rotation folds the layers' norms into weights
         for index, layer in enumerate(self._source.layers):
             prefix = f"layers.{index}."
             graph.scope(prefix)
-            x = graph.add("Add", x, self._mixer(index, layer.mixer, norm, x))
-            x = graph.add("Add", x, self._mlp(prefix, layer.mlp, norm, x))
+            x = graph.add("Add", x, self._mixer(index, layer.mixer, config.norm, x))
+            x = graph.add("Add", x, self._mlp(prefix, layer.mlp, config.norm, x))
         graph.scope("")
-        if config.rotation:
-            x = self._rotated(x, True)
         x = self._norm(x, "final_norm", config.norm)
         logits = self._linears.logits(x, config.tied)
         shape = [1, tokens, config.vocab] if tokens else ["batch_size", "sequence_length", config.vocab]
@@ -86,23 +81,6 @@ class _Decoder:
             return graph.add("Add", x, self._linears.lookup("position_embedding", self._positions))
         return graph.add("Add", x, graph.array("position_embedding",
                                                self._source.floats("position_embedding")[None, :tokens]))
-
-    def _rotated(self, x, back):
-        """Applies the residual stream's rotation or its inverse: signs and blockwise Hadamard matrices."""
-        graph, block, width = self._graph, self._config.rotation["block"], self._config.width
-        if not back:
-            graph.array("rotation.signs", numpy.array(self._source.facts["rotation"], numpy.float32))
-            hadamard = numpy.ones((1, 1), numpy.float32)
-            while len(hadamard) < block:
-                hadamard = numpy.block([[hadamard, hadamard], [hadamard, -hadamard]])
-            graph.array("rotation.hadamard", hadamard)
-            if self._config.norm == "layer":
-                x = graph.add("Sub", x, graph.add("ReduceMean", x, graph.integers(-1)))
-            x = graph.add("Mul", x, "rotation.signs")
-        x = graph.add("Reshape", x, graph.integers(0, 0, width // block, block))
-        x = graph.add("MatMul", x, "rotation.hadamard")
-        x = graph.add("Reshape", x, graph.integers(0, 0, width))
-        return graph.add("Mul", x, "rotation.signs") if back else x
 
     def _norm(self, x, name, kind):
         """Normalizes the last axis, in operators that every target has."""
@@ -237,16 +215,15 @@ class _Decoder:
         second = graph.add("Add", graph.add("Mul", high, cosines), graph.add("Mul", low, sines))
         return graph.add("Concat", first, second, axis=-1)
 
-    def _cache(self, index, part, positions):
-        return [f"{'past_key_values' if positions.startswith('past') else 'present'}.{index}.{part}",
-                ["batch_size", self._config.kv_heads, positions, self._config.head_dim]]
+    def _cache_shape(self, positions):
+        return ["batch_size", self._config.kv_heads, positions, self._config.head_dim]
 
     def _past(self, index, part):
-        name, dims = self._cache(index, part, "past_sequence_length")
-        return self._graph.input(name, TensorProto.FLOAT, dims)
+        return self._graph.input(f"past_key_values.{index}.{part}", TensorProto.FLOAT,
+                                 self._cache_shape("past_sequence_length"))
 
     def _present(self, index, part, value):
-        self._graph.output(value, *self._cache(index, part, "total_sequence_length"))
+        self._graph.output(value, f"present.{index}.{part}", self._cache_shape("total_sequence_length"))
 
     def _with_past(self, index, part, x):
         """Past keys or values and x, [B, H_kv, P + S, d], which are an output of the graph too."""

@@ -12,8 +12,8 @@ def _common_layers(source):
     for layer in source.layers:
         for part in (layer.mixer, layer.mlp):
             if kinds.setdefault(part["kind"], {**part, "window": 0}) != {**part, "window": 0}:
-                raise InputError(f"{family}: layers of one kind that differ in more than their windows have no class in "
-                                 "transformers")
+                raise InputError(f"{family}: layers of one kind that differ in more than their windows have no class "
+                                 "in transformers")
     windows, window = _windows(source), 0
     for index, own in enumerate(windows):
         if own and window and own != window:
@@ -46,11 +46,8 @@ def _model_type(config, common):
 
 def family_of(source):
     """How the class of transformers that computes the model stores it (Source.checkpoint). Raises an InputError naming
-    what no class has: added biases, differing layers, a rotated residual stream."""
+    what no class has: added biases, differing layers."""
     config = source.config
-    if config.rotation:
-        raise InputError(f"{config.family}: the residual stream is rotated, which no class of transformers computes; "
-                         "quantize without a rotation")
     if config.post_norm_eps or config.logit_cap:
         raise InputError(f"{config.family}: norms behind sublayers and capped logits are not written back")
     common = _common_layers(source)

@@ -5,10 +5,8 @@ import json
 import numpy
 
 from ..errors import InputError
-from .compressed_tensors import compressed_tensors
-from .files import Folder
+from .files import Folder, SafeTensor, write_safetensors
 from .hf_config import family_of, generation_config, hf_config
-from .safetensors_file import SafeTensor, write_safetensors
 from .source import Source
 from .tokenizer_files import tokenizer_files
 
@@ -31,7 +29,7 @@ def export_huggingface(path, folder, *, compressed=False, inputs="auto"):
         raise InputError("token_embedding: a smoothing vector of a tied head has no place in transformers")
     config = hf_config(source, checkpoint)
     if compressed:
-        linears, config["quantization_config"] = compressed_tensors(source, checkpoint, inputs != "f32")
+        linears, config["quantization_config"] = _compressed_tensors(source, checkpoint, inputs != "f32")
         tensors = _float_tensors(source, [t for t in checkpoint["tensors"] if not t["linear"]], checkpoint["rules"])
         tensors += linears
     else:
@@ -98,3 +96,85 @@ def _smoothed(source, entry):
     if len(entry["shape"]) == 2 and smooth in source.tensors:
         values *= source.floats(smooth)
     return values
+
+
+# ---- compressed-tensors: int-quantized (W8A8, W8A16) and pack-quantized (4 bits in groups) ----
+
+
+def _compressed_tensors(source, checkpoint, quantized_inputs):
+    """[SafeTensor] of the linears of layers, and "quantization_config". Raises an InputError naming the first linear
+    whose codes or inputs the formats do not hold, and an alternative."""
+    if not checkpoint["rotary"]:
+        raise InputError(f"{checkpoint['family']}: its linears are no modules of class Linear, which "
+                         "compressed-tensors wants; write floats instead")
+    for index, layer in enumerate(source.layers):
+        if layer.mixer["kind"] != "attention" or layer.mlp["kind"] != "dense":
+            raise InputError(f"layer {index}: compressed-tensors are written of softmax attention and dense MLPs; "
+                             "write floats instead")
+    tensors, kinds = [], {}  # (bits, group, int8 inputs) -> names of modules
+    for entry in checkpoint["tensors"]:
+        if not entry["linear"]:
+            continue
+        tensor = source.tensors[entry["name"]]
+        if tensor.name + ".inv_smooth" in source.tensors:
+            raise InputError(f"{tensor.name}: a smoothing vector of its inputs has no place in compressed-tensors")
+        act = tensor.act if quantized_inputs else "none"
+        _check_linear(tensor, act)
+        module = entry["source"].rpartition(".")[0]
+        kinds.setdefault((tensor.bits, tensor.group, act == "row"), []).append(module)
+        tensors += _linear_tensors(source, tensor, module)
+    return tensors, _quantization_config(dict(sorted(kinds.items())))
+
+
+def _check_linear(tensor, act):
+    if tensor.codes != "int":
+        raise InputError(f"{tensor.name}: type {tensor.scheme}: compressed-tensors are written of int8 and int4-g* "
+                         "types; write floats instead")
+    if act not in ("none", "row"):
+        raise InputError(f"{tensor.name}: act {act}: compressed-tensors are written with inputs in f32 or int8 with a "
+                         "scale for a row; write them with --inputs f32, or quantize with --act row")
+    if tensor.group and tensor.columns % tensor.group:
+        smaller = [group for group in (64, 32) if group < tensor.group and tensor.columns % group == 0]
+        advice = f"choose a group of {smaller[0]}" if smaller else "quantize to int8, or write floats"
+        raise InputError(f"{tensor.name}: {tensor.columns} columns are no multiple of the group of {tensor.group}, as "
+                         f"compressed-tensors wants; {advice}")
+
+
+def _linear_tensors(source, tensor, module):
+    rows, columns, bits = tensor.rows, tensor.columns, tensor.bits
+
+    def codes():
+        return source.codes(tensor.name)[0]
+
+    def words():
+        """32 / bits codes in a word, with 2^(bits - 1) added, the first one in the low bits."""
+        each = 32 // bits
+        biased = codes().view(numpy.uint8) + numpy.uint8(1 << (bits - 1))
+        biased = numpy.pad(biased, ((0, 0), (0, -columns % each)))
+        if bits == 4:
+            biased = biased[:, 0::2] | biased[:, 1::2] << 4
+        return biased.view("<i4")
+
+    made = [SafeTensor(module + ".weight_scale", "F32", [rows, tensor.blocks], lambda: source.codes(tensor.name)[1])]
+    if not tensor.group:
+        return [*made, SafeTensor(module + ".weight", "I8", [rows, columns], codes)]
+    return [*made, SafeTensor(module + ".weight_packed", "I32", [rows, -(-columns * bits // 32)], words),
+            SafeTensor(module + ".weight_shape", "I64", [2], lambda: numpy.array([rows, columns], numpy.int64))]
+
+
+def _arguments(bits, strategy, group, dynamic):
+    return {"num_bits": bits, "type": "int", "symmetric": True, "strategy": strategy, "dynamic": dynamic,
+            "block_structure": None, "actorder": None, "group_size": group or None}
+
+
+def _quantization_config(kinds):
+    groups = {}
+    for (bits, group, int8_inputs), modules in kinds.items():
+        groups[f"group_{len(groups)}"] = {
+            "targets": modules, "format": "pack-quantized" if group else "int-quantized", "output_activations": None,
+            "weights": _arguments(bits, "group" if group else "channel", group, False),
+            "input_activations": _arguments(8, "token", 0, True) if int8_inputs else None}
+    formats = {group["format"] for group in groups.values()}
+    return {"quant_method": "compressed-tensors", "quantization_status": "compressed",
+            "format": formats.pop() if len(formats) == 1 else "mixed-precision", "config_groups": groups,
+            "ignore": ["lm_head"]}

@@ -60,7 +60,7 @@ class Source:
         self.bos = self._model.info()["bos"]  # -1: none
         self.end_tokens = self.facts["end_tokens"]
         self.layers = [SimpleNamespace(mixer=layer["mixer"], mlp=layer["mlp"]) for layer in self.facts["layers"]]
-        self.config = SimpleNamespace(**{"post_norm_eps": 0, "logit_cap": None, "rotation": None, "mtp": None,
+        self.config = SimpleNamespace(**{"post_norm_eps": 0, "logit_cap": None, "mtp": None,
                                          **said["config"],
                                          "learned_positions": self.facts["learned_positions"]})
         self.tensors = {tensor["name"]: _tensor(tensor) for tensor in said["tensors"]}

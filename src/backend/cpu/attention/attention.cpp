@@ -7,11 +7,8 @@
 
 #include "backend/cpu/attention/attention_plan.h"
 #include "backend/cpu/attention/attention_span.h"
-#include "backend/cpu/attention/kv_layout.h"
-#include "backend/cpu/attention/row_blocks.h"
-#include "backend/cpu/rows/first_bad_row.h"
-#include "backend/cpu/rows/quantize_rows.h"
-#include "backend/cpu/rows/rows_layout.h"
+#include "backend/cpu/attention/kv_pages.h"
+#include "backend/cpu/rows.h"
 #include "base/error.h"
 #include "base/slice.h"
 

@@ -8,9 +8,7 @@
 #include <span>
 
 #include "backend/backend.h"
-#include "backend/cpu/attention/attention_kernels.h"
-#include "backend/cpu/attention/packed_kernels.h"
-#include "backend/cpu/rows/row_kernels.h"
+#include "backend/cpu/kernels/kernels.h"
 #include "base/fetch.h"
 #include "base/thread_pool.h"
 

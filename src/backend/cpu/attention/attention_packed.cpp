@@ -1,4 +1,4 @@
-#include "backend/cpu/attention/attention_packed.h"
+#include "backend/cpu/attention/attention_span.h"
 
 #include <algorithm>
 #include <array>

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "backend/cpu/attention/attention.h"
-#include "backend/cpu/attention/packed_kernels.h"
+#include "backend/cpu/kernels/kernels.h"
 #include "base/error.h"
 
 namespace leq::cpu {

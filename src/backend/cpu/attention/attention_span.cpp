@@ -5,8 +5,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "backend/cpu/attention/attention_packed.h"
-#include "backend/cpu/attention/attention_work.h"
 #include "base/float_math.h"
 #include "base/prefetch.h"
 #include "tensor/quant_scheme.h"

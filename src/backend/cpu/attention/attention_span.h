@@ -1,14 +1,14 @@
 // One span of 512 positions, for the queries of a few neighbouring kv heads in a block of rows.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include "backend/backend.h"
-#include "backend/cpu/attention/attention_kernels.h"
 #include "backend/cpu/attention/attention_plan.h"
-#include "backend/cpu/attention/packed_kernels.h"
-#include "backend/cpu/attention/row_blocks.h"
-#include "backend/cpu/rows/row_kernels.h"
+#include "backend/cpu/attention/kv_pages.h"
+#include "backend/cpu/kernels/kernels.h"
 #include "base/fetch.h"
 
 namespace leq::cpu {
@@ -59,5 +59,136 @@ void finish_records(const HeadBlock& head, const float* totals, float* values,
 
 // Sets records to the empty state, in which l is 0.
 void clear_records(const HeadBlock& head, float* records);
+
+// Columns [first, last) of a span or a page.
+struct Columns {
+  int first = 0;
+  int last = 0;
+
+  bool empty() const { return first >= last; }
+  bool operator==(const Columns&) const = default;
+};
+
+// The columns of a span that are in one of its pages, numbered within that page.
+inline Columns in_page(Columns columns, int page) {
+  const int base = page * kPageTokens;
+  return {std::clamp(columns.first - base, 0, kPageTokens),
+          std::clamp(columns.last - base, 0, kPageTokens)};
+}
+
+// Removes and returns one of `parts` equal parts of the lines that are left to prefetch.
+inline Ahead take_part(Ahead& left, int parts) {
+  if (left.count == 0) return {};
+  const Ahead part = {left.lines, left.count / parts};
+  left = {left.lines + part.count * 64, left.count - part.count};
+  return part;
+}
+
+// Queries [first, last), which are processed together so that they share loads.
+struct Tile {
+  int first = 0;
+  int last = 0;
+};
+
+// The queries of one kv head are divided evenly into tiles.
+inline int tile_count(const HeadBlock& head) {
+  return (head.head_queries() + kQueryTile - 1) / kQueryTile;
+}
+
+inline Tile tile_at(const HeadBlock& head, int kv_head, int tile) {
+  const int queries = head.head_queries(), tiles = tile_count(head);
+  const int first = kv_head * queries;
+  if (tiles == 1) return {first, first + queries};  // the usual case avoids divisions
+  return {first + tile * queries / tiles, first + (tile + 1) * queries / tiles};
+}
+
+// The state of one span: its pages and the addresses of their data.
+struct SpanWork {
+  const HeadBlock& head;
+  const WorkerScratch& scratch;
+  std::int64_t span;
+  float* records;
+  const NextSpan& next;
+  int first_page = 0, last_page = 0;  // range of the span's pages that are visible to some row
+
+  Columns of_query(int query) const { return {scratch.firsts[query], scratch.lasts[query]}; }
+  // Columns that at least one query of a tile sees (any), and columns that all of them see (all).
+  Columns any(Tile tile) const {
+    return {scratch.firsts[tile.first], scratch.lasts[tile.last - 1]};
+  }
+  Columns all(Tile tile) const {
+    return {scratch.firsts[tile.last - 1], scratch.lasts[tile.first]};
+  }
+  std::int32_t page_index(int page) const {
+    const std::int64_t first = span * (kSpanTokens / kPageTokens);
+    return head.block.pages[static_cast<std::size_t>(first + page)];
+  }
+  // The data of a kv head; `kv_head` is an index among the block's kv heads.
+  HeadPage keys(int page, int kv_head) const {
+    return key_head(head.kv, page_index(page), head.shape.kv_heads, head.shape.head_dim,
+                    head.kv_head + kv_head);
+  }
+  HeadPage values(int page, int kv_head) const {
+    return value_head(head.kv, page_index(page), head.shape.kv_heads, head.shape.head_dim,
+                      head.kv_head + kv_head);
+  }
+  HeadPage copy(KvPart part, int page, int kv_head) const {
+    return copied_head(head.kv, part, page_index(page), head.shape.kv_heads, head.shape.head_dim,
+                       head.kv_head + kv_head);
+  }
+  // The position of a query's row, and the position of a page's first column.
+  std::int64_t position_of(int query) const {
+    return head.block.first_position + query % head.head_queries() / head.readers.count;
+  }
+  std::int64_t page_position(int page) const {
+    return span * kSpanTokens + std::int64_t{page} * kPageTokens;
+  }
+  float* scores(int query, int page) const {
+    return scratch.scores + std::int64_t{query} * kSpanTokens + page * kPageTokens;
+  }
+  float* record(int query) const { return records + query * head.plan.record_floats; }
+};
+
+// Calls run(queries, columns) for the columns of a page, within `limit`, that a tile sees: once for
+// the columns that all queries see, and once per query for its columns before and after these.
+template <class Run>
+void each_view(const SpanWork& work, int page, Tile queries, Columns limit, Run run_some) {
+  const auto clipped = [&](Columns columns) {
+    const Columns part = in_page(columns, page);
+    return Columns{std::max(part.first, limit.first), std::min(part.last, limit.last)};
+  };
+  const auto run = [&](Tile some, Columns columns) {
+    if (!columns.empty()) run_some(some, columns);
+  };
+  const Columns all = clipped(work.all(queries));
+  if (all == clipped(work.any(queries))) {
+    run(queries, all);
+    return;
+  }
+  for (int query = queries.first; query < queries.last; ++query) {
+    Columns before = clipped(work.of_query(query));
+    if (!all.empty()) before.last = std::min(before.last, all.first);
+    run({query, query + 1}, before);
+  }
+  if (all.empty()) return;
+  run(queries, all);
+  for (int query = queries.first; query < queries.last; ++query) {
+    Columns after = clipped(work.of_query(query));
+    after.first = std::max(after.first, all.last);
+    run({query, query + 1}, after);
+  }
+}
+
+// Pages of packed codes (attention_packed.cpp). A query reads codes of blocks that are closed for it
+// and f16 copies of the others; positions alone decide this (KvResidual).
+// Called before the span's pages: computes the initial values of scores and clears sums of minima.
+void begin_packed_span(const SpanWork& work);
+void score_packed_page(const SpanWork& work, int page, int kv_head, Ahead ahead);
+void value_packed_page(const SpanWork& work, int page, int kv_head, Ahead ahead);
+// Called at the end of a span: adds z, the sum of p * m for the group of channel c, to each o_c.
+void add_packed_minima(const SpanWork& work);
+
+// Multiplies a head's q, k, v or output by the symmetric Hadamard matrix of rotated schemes.
+void rotate_head(const PackedKernels& kernels, float* head, int head_dim);
 
 }  // namespace leq::cpu

@@ -7,12 +7,10 @@
 
 #include "backend/checks.h"
 #include "backend/cpu/attention/attention.h"
-#include "backend/cpu/attention/attention_packed.h"
 #include "backend/cpu/attention/attention_plan.h"
-#include "backend/cpu/attention/kv_layout.h"
-#include "backend/cpu/attention/kv_store.h"
-#include "backend/cpu/attention/row_blocks.h"
-#include "backend/cpu/rows/first_bad_row.h"
+#include "backend/cpu/attention/attention_span.h"
+#include "backend/cpu/attention/kv_pages.h"
+#include "backend/cpu/rows.h"
 #include "backend/operations.h"
 #include "base/error.h"
 

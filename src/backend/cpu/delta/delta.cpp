@@ -7,9 +7,7 @@
 #include <vector>
 
 #include "backend/checks.h"
-#include "backend/cpu/rows/first_bad_row.h"
-#include "backend/cpu/rows/quantize_rows.h"
-#include "backend/cpu/rows/rows_layout.h"
+#include "backend/cpu/rows.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/fixed_log.h"

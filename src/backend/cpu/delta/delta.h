@@ -8,8 +8,7 @@
 #include <span>
 
 #include "backend/backend.h"
-#include "backend/cpu/delta/delta_kernels.h"
-#include "backend/cpu/rows/row_kernels.h"
+#include "backend/cpu/kernels/kernels.h"
 #include "base/thread_pool.h"
 
 namespace leq::cpu {

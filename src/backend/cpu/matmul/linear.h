@@ -9,8 +9,9 @@
 #include <string>
 
 #include "backend/backend.h"
-#include "backend/cpu/matmul/matmul_kernels.h"
-#include "backend/cpu/rows/row_kernels.h"
+#include "backend/cpu/kernels/kernels.h"
+#include "backend/operations.h"
+#include "base/cpu_features.h"
 #include "base/thread_pool.h"
 
 namespace leq::cpu {
@@ -36,5 +37,11 @@ void run_linear(const LinearContext& context, const Rows& x, std::int64_t tokens
 
 // A description such as "avx512vnni int8-g128 x int8 rows, 12x32".
 std::string describe_linear(const MatmulKernels& matmul, const Linear& linear);
+
+// Operations::experts_gated and experts_add.
+void run_experts_gated(const LinearContext& context, const Rows& x, const ExpertRoutes& routes,
+                       const ExpertLinears& experts, Rows& grouped, Rows& out);
+void run_experts_add(const LinearContext& context, const Rows& products, const ExpertRoutes& routes,
+                     const ExpertLinear& down, Rows& x);
 
 }  // namespace leq::cpu

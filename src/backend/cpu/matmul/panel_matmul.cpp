@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "backend/checks.h"
-#include "backend/cpu/matmul/super_kernels.h"
+#include "backend/cpu/kernels/kernels.h"
 #include "base/error.h"
 #include "base/prefetch.h"
 #include "tensor/pack.h"
@@ -156,7 +156,7 @@ void multiply_super(const MatmulKernels& kernels, const PanelTask& task) noexcep
   panel.y = task.y;
   panel.y_stride = task.y_stride;
   panel.scratch = task.scratch;
-  super_kernel(kernels.isa)(panel);
+  kernels.super(panel);
 }
 
 void multiply_ints(const MatmulKernels& kernels, const PanelTask& task) noexcept {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "backend/backend.h"
-#include "backend/cpu/matmul/matmul_kernels.h"
+#include "backend/cpu/kernels/kernels.h"
 
 namespace leq::cpu {
 

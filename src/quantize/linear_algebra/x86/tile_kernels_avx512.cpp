@@ -6,44 +6,20 @@
 namespace leq {
 namespace {
 
-struct F32 {
-  using Real = float;
-  using Vector = __m512;
-  static constexpr std::int64_t kLanes = 16;
-  static constexpr int kRows = 8, kVectors = 3;
-  static Vector zero() { return _mm512_setzero_ps(); }
-  static Vector load(const float* from) { return _mm512_loadu_ps(from); }
-  static Vector broadcast(float value) { return _mm512_set1_ps(value); }
-  static void store(float* to, Vector vector) { _mm512_storeu_ps(to, vector); }
-  static Vector add(Vector left, Vector right, Vector sum) {
-    return _mm512_fmadd_ps(left, right, sum);
-  }
-  static void prefetch(const float* line) {
-    _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T0);
-  }
-};
-
-struct F64 {
-  using Real = double;
-  using Vector = __m512d;
-  static constexpr std::int64_t kLanes = 8;
-  static constexpr int kRows = 8, kVectors = 3;
-  static Vector zero() { return _mm512_setzero_pd(); }
-  static Vector load(const double* from) { return _mm512_loadu_pd(from); }
-  static Vector broadcast(double value) { return _mm512_set1_pd(value); }
-  static void store(double* to, Vector vector) { _mm512_storeu_pd(to, vector); }
-  static Vector add(Vector left, Vector right, Vector sum) {
-    return _mm512_fmadd_pd(left, right, sum);
-  }
-  static void prefetch(const double* line) {
-    _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T0);
-  }
-};
+__m512 multiply_add(__m512 left, __m512 right, __m512 sum) {
+  return _mm512_fmadd_ps(left, right, sum);
+}
+__m512d multiply_add(__m512d left, __m512d right, __m512d sum) {
+  return _mm512_fmadd_pd(left, right, sum);
+}
 
 #include "quantize/linear_algebra/tile_kernels.inc"
 
 }  // namespace
 
-const TileKernels& tile_kernels_avx512() { return kTileKernels; }
+const TileKernels& tile_kernels_avx512() {
+  static constexpr TileKernels kKernels = tile_kernels_of<64, 8>();
+  return kKernels;
+}
 
 }  // namespace leq
