@@ -12,7 +12,7 @@ set(leq_files_apart
   tests/cache/kv_copies_test tests/cuda/[a-z0-9_/]+ tests/engine/receipt_test
   tests/engine/scheduler_test tests/format/leq_reader_test
   tests/chat/chat_template_test tests/chat/reply_test tests/sampling/[a-z_]+ tests/grammar/[a-z0-9_]+
-  tests/model/invariance_test tests/model/ranks_test tests/model/window_test
+  tests/model/activation_modes_test tests/model/invariance_test tests/model/ranks_test tests/model/window_test
   tests/server/http_server_test tests/sim/random_models_test tests/sim/ranks_test tests/tools/manual_test
   tests/tools/options_test tests/tools/quantize_resume_test tests/tools/quantize_test
   tests/tools/run_question_test tests/tools/run_test)

@@ -103,6 +103,7 @@ TEST(RunLimitsOf, RefusesAContextBeyondTheModel) {
 
 TEST(RunLimitsOf, StretchedRopeAllowsMoreContext) {
   ModelConfig config = small();
+  config.layers.resize(1);
   for (LayerConfig& layer : config.layers) {
     layer.attention()->rope->scaling = {.kind = RopeScalingKind::dynamic, .factor = 4};
   }

@@ -1,5 +1,6 @@
 // Adds rows to the residual stream; limits the magnitude of logits.
 #include "cuda/intrinsics/float_math.cuh"
+#include "cuda/intrinsics/ptx.h"
 #include "cuda/intrinsics/run.h"
 #include "cuda/kernels/launch.h"
 
