@@ -10,7 +10,6 @@ namespace leq {
 // Keys of Qwen's configurations with a shared expert.
 inline constexpr ExpertKeys kQwenSharedExpertKeys = {
     .experts = "num_experts",
-    .experts_too = "num_local_experts",
     .active = "num_experts_per_tok",
     .hidden = "moe_intermediate_size",
     .normalized = nullptr,
@@ -21,9 +20,13 @@ inline constexpr ExpertKeys kQwenSharedExpertKeys = {
 // Rules for all experts stacked in one tensor, as in transformers 5.
 inline void add_stacked_experts(Family& family) {
   const std::vector<TensorRule> rules = {
-      {"layers.{}.experts.{}.gate", "layers.{}.mlp.experts.gate_up_proj", false, 0, 2, true},
-      {"layers.{}.experts.{}.up", "layers.{}.mlp.experts.gate_up_proj", false, 1, 2, true},
-      {"layers.{}.experts.{}.down", "layers.{}.mlp.experts.down_proj", false, 0, 1, true},
+      {"layers.{}.experts.{}.gate",
+       "layers.{}.mlp.experts.gate_up_proj",
+       {.part = 0, .parts = 2, .stacked = true}},
+      {"layers.{}.experts.{}.up",
+       "layers.{}.mlp.experts.gate_up_proj",
+       {.part = 1, .parts = 2, .stacked = true}},
+      {"layers.{}.experts.{}.down", "layers.{}.mlp.experts.down_proj", {.stacked = true}},
       {"layers.{}.router", "layers.{}.mlp.gate.weight"},
   };
   family.tensors.insert(family.tensors.end(), rules.begin(), rules.end());

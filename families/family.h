@@ -1,10 +1,12 @@
 // A model family as data: which config.json it has, how its keys map to ModelConfig, and its
-// tensors' names and layouts. Each family has one file in this folder.
+// tensors' names and layouts. Each family has one file in this folder, with a function for what
+// only its own keys say.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -57,8 +59,7 @@ struct DeltaKeys {
 
 // Keys of a family with experts. nullptr: there is no such key.
 struct ExpertKeys {
-  const char* experts;  // alternative names of one key
-  const char* experts_too;
+  const char* experts;
   const char* active;
   const char* hidden;      // of one expert
   const char* normalized;  // nullptr: weights are always normalized
@@ -68,25 +69,39 @@ struct ExpertKeys {
   const char* shared_hidden;
 };
 
+// Where the numbers of a tensor of leq are in the stored one.
+struct TensorLayout {
+  bool transposed = false;  // stored [K][N]
+  int part = 0;             // of `parts` equal groups of output channels joined in one tensor
+  int parts = 1;
+  int column_part = 0;  // of `column_parts` equal groups of inputs joined in one tensor
+  int column_parts = 1;
+  bool stacked = false;               // [E][parts N][K], all experts in one tensor
+  bool taps_first = false;            // stored [channels][1][taps]; leq: [taps][channels]
+  const RowOrder* order = nullptr;    // null: in stored order
+  const RowOrder* columns = nullptr;  // order of columns; null: in stored order
+};
+
+// What is computed from the stored numbers.
+struct TensorTransform {
+  float added = 0;                     // 1 for gains that are stored around zero
+  bool log_of_negative = false;        // log(-stored): GGUF stores A instead of A_log
+  bool normed_rows = false;            // each row is divided by its RMS (RMS norm without gain)
+  float constant = 0;                  // all numbers of a tensor without a source; 0 = it has one
+  const char* constant_key = nullptr;  // key of config.json with another constant, if given
+
+  bool computes() const { return added != 0 || log_of_negative || normed_rows; }
+};
+inline constexpr TensorTransform kAroundZero = {.added = 1};
+
 // The source of a tensor of leq in the checkpoint. Tensors of a multi-token prediction head have
 // the model's own names, after a prefix. "{}" stands for the layer, a second one for the expert. If
 // a tensor has several rules, the first whose source exists applies.
 struct TensorRule {
   std::string_view leq;
   std::string_view source;
-  bool transposed = false;  // stored [K][N]
-  int part = 0;             // of `parts` equal groups of output channels joined in one tensor
-  int parts = 1;
-  bool stacked = false;               // [E][parts N][K], all experts in one tensor
-  const RowOrder* order = nullptr;    // null: in stored order
-  float added = 0;                    // added to values: 1 for gains that are stored around zero
-  bool taps_first = false;            // stored [channels][1][taps]; leq: [taps][channels]
-  const RowOrder* columns = nullptr;  // order of columns; null: in stored order
-  bool log_of_negative = false;       // value = log(-stored): GGUF stores A instead of A_log
-  bool normed_rows = false;           // each row is divided by its RMS (RMS norm without gain)
-  float constant = 0;                 // all values of a tensor without a source; 0 = it has one
-  int column_part = 0;  // of `column_parts` equal groups of inputs joined in one tensor
-  int column_parts = 1;
+  TensorLayout layout = {};
+  TensorTransform transform = {};
 };
 
 struct Family {
@@ -102,14 +117,21 @@ struct Family {
   bool tied_by_default = false;
   bool qk_norm = false;
   std::int64_t default_head_dim = 0;
+  std::int64_t default_context = 0;    // if config.json has none; 0: it must have one
+  std::string_view default_rope = {};  // rope_parameters as JSON, if config.json has none
   WindowRule windows = WindowRule::none;
-  bool output_gate = false;           // attention has an output gate
-  double partial_rotary = 1.0;        // rotary share of a head if partial_rotary_factor is absent
-  bool reads_partial_rotary = false;  // false: the key must be 1 or absent
+  bool output_gate = false;  // attention has an output gate
+  // Rotary share of a head if partial_rotary_factor is absent; nullopt: the key must be 1 or
+  // absent.
+  std::optional<double> partial_rotary = {};
   const DeltaKeys* delta = nullptr;
   std::optional<ExpertKeys> experts = {};
-  bool query_temperature = false;  // llama_4_scaling_beta in rope_parameters
-  bool is_muse = false;            // reads the keys of convert/hf_config_parts.h
+  // Reads what only this family's keys say into a configuration that is otherwise complete. Throws
+  // Error naming `source` and the key. `json`: config.json with defaults; null: there is nothing.
+  void (*finish)(const Json& json, std::string_view source, ModelConfig& config) = nullptr;
+  // Keys that `finish` reads and that are refused in other families because they change the
+  // function (convert/hf_config.cpp); "rope_parameters.KEY" in the table of that name.
+  std::vector<std::string_view> computes = {};
   // Biases: fixed by the family, or switched by keys of config.json.
   bool qkv_bias = false;
   bool output_bias = false;

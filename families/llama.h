@@ -20,13 +20,6 @@ inline constexpr ConfigKeys kLlamaKeys = {
     .activation = "hidden_act",
 };
 
-// A gain that is stored minus 1.
-inline TensorRule around_zero(std::string_view leq, std::string_view source) {
-  TensorRule rule = {leq, source};
-  rule.added = 1;
-  return rule;
-}
-
 inline std::vector<TensorRule> llama_tensors() {
   return {
       {"token_embedding", "embed_tokens.weight"},

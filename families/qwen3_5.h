@@ -28,49 +28,34 @@ inline constexpr RowOrder kGateRows = {query_gate_rows,
                                          return row + (head + 1) * config.head_dim;
                                        }};
 
-inline TensorRule in_order(std::string_view leq, std::string_view source, const RowOrder& order) {
-  TensorRule rule = {leq, source};
-  rule.order = &order;
-  return rule;
-}
-
-inline TensorRule columns_of(std::string_view leq, std::string_view source, int part) {
-  TensorRule rule = {leq, source};
-  rule.column_part = part;
-  rule.column_parts = 2;
-  return rule;
-}
-
 // Rules of all tensors except the projections into Gated DeltaNet.
 inline std::vector<TensorRule> qwen3_5_common_tensors() {
-  TensorRule conv = {"layers.{}.delta_conv", "layers.{}.linear_attn.conv1d.weight"};
-  conv.taps_first = true;
   return {
       {"token_embedding", "embed_tokens.weight"},
-      around_zero("layers.{}.attention_norm", "layers.{}.input_layernorm.weight"),
-      in_order("layers.{}.q", "layers.{}.self_attn.q_proj.weight", kQueryRows),
-      in_order("layers.{}.attention_gate", "layers.{}.self_attn.q_proj.weight", kGateRows),
+      {"layers.{}.attention_norm", "layers.{}.input_layernorm.weight", {}, kAroundZero},
+      {"layers.{}.q", "layers.{}.self_attn.q_proj.weight", {.order = &kQueryRows}},
+      {"layers.{}.attention_gate", "layers.{}.self_attn.q_proj.weight", {.order = &kGateRows}},
       {"layers.{}.k", "layers.{}.self_attn.k_proj.weight"},
       {"layers.{}.v", "layers.{}.self_attn.v_proj.weight"},
-      around_zero("layers.{}.q_norm", "layers.{}.self_attn.q_norm.weight"),
-      around_zero("layers.{}.k_norm", "layers.{}.self_attn.k_norm.weight"),
+      {"layers.{}.q_norm", "layers.{}.self_attn.q_norm.weight", {}, kAroundZero},
+      {"layers.{}.k_norm", "layers.{}.self_attn.k_norm.weight", {}, kAroundZero},
       {"layers.{}.o", "layers.{}.self_attn.o_proj.weight"},
-      around_zero("layers.{}.delta_in_norm", "layers.{}.input_layernorm.weight"),
-      conv,
+      {"layers.{}.delta_in_norm", "layers.{}.input_layernorm.weight", {}, kAroundZero},
+      {"layers.{}.delta_conv", "layers.{}.linear_attn.conv1d.weight", {.taps_first = true}},
       {"layers.{}.delta_a_log", "layers.{}.linear_attn.A_log"},
       {"layers.{}.delta_dt_bias", "layers.{}.linear_attn.dt_bias"},
       {"layers.{}.delta_norm", "layers.{}.linear_attn.norm.weight"},
       {"layers.{}.delta_out", "layers.{}.linear_attn.out_proj.weight"},
-      around_zero("layers.{}.mlp_norm", "layers.{}.post_attention_layernorm.weight"),
+      {"layers.{}.mlp_norm", "layers.{}.post_attention_layernorm.weight", {}, kAroundZero},
       {"layers.{}.gate", "layers.{}.mlp.gate_proj.weight"},
       {"layers.{}.up", "layers.{}.mlp.up_proj.weight"},
       {"layers.{}.down", "layers.{}.mlp.down_proj.weight"},
-      around_zero("final_norm", "norm.weight"),
+      {"final_norm", "norm.weight", {}, kAroundZero},
       // The head of multi-token prediction:
-      around_zero("embedding_norm", "pre_fc_norm_embedding.weight"),
-      around_zero("hidden_norm", "pre_fc_norm_hidden.weight"),
-      columns_of("fc_embedding", "fc.weight", 0),
-      columns_of("fc_hidden", "fc.weight", 1),
+      {"embedding_norm", "pre_fc_norm_embedding.weight", {}, kAroundZero},
+      {"hidden_norm", "pre_fc_norm_hidden.weight", {}, kAroundZero},
+      {"fc_embedding", "fc.weight", {.column_part = 0, .column_parts = 2}},
+      {"fc_hidden", "fc.weight", {.column_part = 1, .column_parts = 2}},
   };
 }
 
@@ -92,8 +77,8 @@ inline Family qwen3_5_like(std::string_view name, std::string_view model_type,
   family.qk_norm = true;
   family.output_gate = true;
   family.default_head_dim = 256;
+  family.default_context = 32768;
   family.partial_rotary = 0.25;
-  family.reads_partial_rotary = true;
   family.delta = &kQwenDeltaKeys;
   family.fixed = {{"attention_bias", false}};
   return family;

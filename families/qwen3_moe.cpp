@@ -7,11 +7,11 @@ namespace leq {
 extern const Family kQwen3Moe;
 const Family kQwen3Moe = [] {
   Family family = llama_like("Qwen3-MoE", "qwen3_moe", "Qwen3MoeForCausalLM");
+  family.default_context = 32768;
   family.qk_norm = true;
   family.attention_bias_key = "attention_bias";
   family.windows = WindowRule::switched;
   family.experts = ExpertKeys{.experts = "num_experts",
-                              .experts_too = "num_local_experts",
                               .active = "num_experts_per_tok",
                               .hidden = "moe_intermediate_size",
                               .normalized = "norm_topk_prob",

@@ -61,10 +61,10 @@ const Family kQwen3Next = [] {
   constexpr std::string_view kJoined = "layers.{}.linear_attn.in_proj_qkvz.weight";
   constexpr std::string_view kGates = "layers.{}.linear_attn.in_proj_ba.weight";
   const std::vector<TensorRule> projections = {
-      in_order("layers.{}.delta_qkv", kJoined, kQkvRows),
-      in_order("layers.{}.delta_z", kJoined, kZRows),
-      in_order("layers.{}.delta_b", kGates, kBRows),
-      in_order("layers.{}.delta_a", kGates, kARows),
+      {"layers.{}.delta_qkv", kJoined, {.order = &kQkvRows}},
+      {"layers.{}.delta_z", kJoined, {.order = &kZRows}},
+      {"layers.{}.delta_b", kGates, {.order = &kBRows}},
+      {"layers.{}.delta_a", kGates, {.order = &kARows}},
   };
   family.tensors.insert(family.tensors.end(), projections.begin(), projections.end());
   family.experts = kQwenSharedExpertKeys;

@@ -46,6 +46,7 @@ RopeAppendArguments rope_append_arguments(const AttentionShape& shape, const Rop
     a.rotary_dims = rotary_dims(shape);
   }
   a.key_offset = shape.key_offset;
+  a.query_scale = shape.query_scale;
   if (shape.tempered) {
     a.query_factors = reinterpret_cast<const float*>(rope.query_factors.data());
     a.query_period = static_cast<int>(rope.query_period);

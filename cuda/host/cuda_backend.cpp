@@ -85,10 +85,10 @@ class CudaBackend final : public Backend {
     check_embedding(embedding, x, sampler_.rows());
     const std::int32_t* const drawn = sampler_.tokens();
     gather_table(embedding.tokens, on_device(embedding.ids), drawn, embedding.ids.size(), x,
-                 Gather::store, stream_);
+                 Gather::store, embedding.scale, stream_);
     if (embedding.positions == nullptr) return;
     gather_table(*embedding.positions, on_device(embedding.at), drawn, embedding.at.size(), x,
-                 Gather::add, stream_);
+                 Gather::add, 1, stream_);
   }
 
   void gather_rows(const Rows& x, std::span<const std::int32_t> rows, Rows& out) override {
@@ -134,6 +134,18 @@ class CudaBackend final : public Backend {
     }
   }
 
+  void add_rows(const Rows& y, std::int64_t tokens, Rows& x) override {
+    const auto span = clock_.in(StepPart::quant, [&] { return 3 * moved_bytes(x, tokens); });
+    check_add_rows(y, tokens, x);
+    launch_add_rows({float_rows(x), float_rows(y), tokens, x.width}, stream_);
+  }
+
+  void cap_logits(Rows& logits, std::int64_t rows, float scale, float cap) override {
+    const auto span = clock_.in(StepPart::sample, [&] { return 2 * moved_bytes(logits, rows); });
+    require_capacity("cap of logits", rows, logits);
+    launch_cap_rows({float_rows(logits), rows, logits.width, scale, cap}, stream_);
+  }
+
   void route(const Rows& logits, std::int64_t tokens, const Routing& routing, std::string_view site,
              ExpertRoutes& routes) override {
     const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(logits, tokens); });
@@ -144,14 +156,16 @@ class CudaBackend final : public Backend {
     const Linear& first = experts.gate_up(0);
     const RowsFor target(out, experts.down(0));
     expert_products_ = plain_rows(grouped);
-    if (routes.in_place()) return linear(x, routes.tokens, first, Epilogue::swiglu, target);
+    if (routes.in_place())
+      return linear(x, routes.tokens, first, Epilogue::gated(Activation::silu), target);
     check_linear_inputs(first, x);
     DeviceExperts::check_readers(experts, std::ssize(routes.first) - 1);
     require_capacity(first.name, routes.rows(), out);
     {
       const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(first); });
       const bool in_groups = experts_.group(x, routes, first, grouped);
-      experts_.multiply(in_groups ? grouped : x, routes, experts.gate_up, Epilogue::swiglu, out);
+      experts_.multiply(in_groups ? grouped : x, routes, experts.gate_up,
+                        Epilogue::gated(Activation::silu), out);
     }
     rows_.finish(target, routes.rows(), first.name);
   }
@@ -274,9 +288,9 @@ class CudaBackend final : public Backend {
   void step(const Step& step, const std::function<void()>& operations) override {
     if (clock_.running()) return operations();
     check_pages(step.batch);
-    if (step.rope != nullptr) {
-      fill_rope(*step.rope, std::min(step.batch.end_position(), step.rope->context), staging_,
-                stream_);
+    for (RopeTable& rope : step.ropes) {
+      if (rope.inv_freq.empty()) continue;
+      fill_rope(rope, std::min(step.batch.end_position(), rope.context), staging_, stream_);
     }
     drop_stale_graphs();
     graphs_.run(step, [&] {

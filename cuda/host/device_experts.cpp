@@ -127,7 +127,7 @@ void DeviceExperts::check_readers(const ExpertLinears& experts, std::int64_t cou
 void DeviceExperts::multiply(const Rows& x, const ExpertRoutes& routes, const ExpertLinear& linear,
                              Epilogue epilogue, const Rows& out) {
   const Linear& first = linear(0);
-  const bool paired = epilogue == Epilogue::swiglu;
+  const bool paired = epilogue.is_gated();
   ExpertMatmul a;
   a.matmul =
       matmul_arguments<IntMatmul>(first, paired ? routes.tokens : routes.rows(), epilogue, out);

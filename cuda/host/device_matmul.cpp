@@ -41,7 +41,7 @@ bool DeviceMatmul::multiply(const Rows& x, std::int64_t tokens, const Linear& li
 // kernel supports, each launch computes a few consecutive weights of one type.
 void DeviceMatmul::multiply_segments(const Rows& x, std::int64_t tokens, const Linear& linear,
                                      Epilogue epilogue, const Rows& out) {
-  require(epilogue != Epilogue::swiglu, linear.name, ": gate and up of two types run on the CPU ",
+  require(!epilogue.is_gated(), linear.name, ": gate and up of two types run on the CPU ",
           "only; use ", Setting{"device"}, " cpu");
   std::int64_t column = 0;
   for (const Linear& part : launched_parts(linear)) {

@@ -144,12 +144,12 @@ CodeWeight code_weight(const WeightView& weight) {
 }
 
 void gather_table(const WeightView& table, const std::int32_t* ids, const std::int32_t* drawn,
-                  std::size_t count, Rows& x, Gather gather, rt::Stream& stream) {
+                  std::size_t count, Rows& x, Gather gather, float scale, rt::Stream& stream) {
   const auto tokens = static_cast<std::int64_t>(count);
   if (table.scheme.is_super()) {
     ensure(gather == Gather::store, "embedding: positions of type ", scheme_name(table.scheme));
     return launch_super_embed(
-        {super_weight(table), table.columns, ids, drawn, tokens, float_rows(x)}, stream);
+        {super_weight(table), table.columns, ids, drawn, tokens, float_rows(x), scale}, stream);
   }
   EmbedArguments a;
   a.is_float = table.scheme.is_float();
@@ -164,6 +164,7 @@ void gather_table(const WeightView& table, const std::int32_t* ids, const std::i
   a.tokens = tokens;
   a.x = float_rows(x);
   a.add = gather == Gather::add;
+  a.scale = scale;
   launch_embed(a, stream);
 }
 

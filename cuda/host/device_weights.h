@@ -20,9 +20,10 @@ FloatWeight float_weight(const WeightView& weight);
 CodeWeight code_weight(const WeightView& weight);
 SuperWeight super_weight(const WeightView& weight);
 
-// store: x[t] = row ids[t] of the table; add: x[t] += that row. `drawn`: see EmbedArguments.
+// store: x[t] = scale * row ids[t] of the table; add: x[t] += that row. `drawn`: see
+// EmbedArguments.
 enum class Gather : std::uint8_t { store, add };
 void gather_table(const WeightView& table, const std::int32_t* ids, const std::int32_t* drawn,
-                  std::size_t count, Rows& x, Gather gather, rt::Stream& stream);
+                  std::size_t count, Rows& x, Gather gather, float scale, rt::Stream& stream);
 
 }  // namespace leq::LEQ_GPU

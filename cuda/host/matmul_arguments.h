@@ -1,7 +1,6 @@
 // Converts a linear to arguments of the matmul kernels.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <type_traits>
 #include <vector>
@@ -18,12 +17,17 @@ bool is_one_launch(const Linear& linear);
 // Splits the linear into parts with one launch each, in the order of outputs.
 std::vector<Linear> launched_parts(const Linear& linear);
 
+inline Finish finish_of(const Epilogue& epilogue) {
+  const bool silu = epilogue.activation == Activation::silu;
+  if (epilogue.is_gated()) return silu ? Finish::swiglu : Finish::geglu;
+  if (epilogue.kind == Epilogue::Kind::activated) return silu ? Finish::silu : Finish::gelu;
+  return epilogue == Epilogue::add ? Finish::add : Finish::store;
+}
+
 // Sets all arguments but the inputs, for IntMatmul, SuperMatmul, FloatMatmul or WeightOnlyMatmul.
 template <class Arguments>
 Arguments matmul_arguments(const Linear& linear, std::int64_t tokens, Epilogue epilogue,
                            const Rows& out) {
-  constexpr std::array<Finish, 4> kFinish = {Finish::store, Finish::add, Finish::swiglu,
-                                             Finish::gelu};
   Arguments a;
   ensure(linear.segments.size() <= kMostSegments, linear.name, ": ", linear.segments.size(),
          " weights share an input, the kernels take ", kMostSegments);
@@ -41,7 +45,7 @@ Arguments matmul_arguments(const Linear& linear, std::int64_t tokens, Epilogue e
   }
   a.tokens = tokens;
   a.columns = linear.inputs;
-  a.finish = kFinish[static_cast<std::size_t>(epilogue)];
+  a.finish = finish_of(epilogue);
   a.out = float_rows(out);
   return a;
 }

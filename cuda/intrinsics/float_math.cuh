@@ -1,5 +1,6 @@
-// The engine's exp, silu and gelu on the device, in the order of operations of base/float_math.h,
-// so that bits equal the CPU's (-fmad=false; division and square root round to nearest).
+// The engine's exp, silu, gelu and cap of logits on the device, in the order of operations of
+// base/float_math.h, so that bits equal the CPU's (-fmad=false; division and square root round to
+// nearest).
 #pragma once
 
 #include "base/float_math.h"
@@ -32,6 +33,14 @@ __device__ __forceinline__ float device_silu(float x) { return x / (1.0f + devic
 __device__ __forceinline__ float device_gelu(float x) {
   const float u = kGeluScale * fmaf(kGeluCubic * (x * x), x, x);
   return x / (1.0f + device_exp(-2.0f * u));
+}
+
+// cap * tanh(scale * x / cap)
+__device__ __forceinline__ float device_capped(float x, float scale, float cap) {
+  const float size = fabsf(x);
+  const float t = device_exp(-2.0f * (size * scale / cap));
+  if (!(size <= 3.402823466e38f)) return x;  // infinity and NaN
+  return copysignf(cap * (1.0f - t) / (1.0f + t), x);
 }
 
 }  // namespace leq::LEQ_GPU

@@ -155,7 +155,7 @@ struct UploadFloats {
 };
 void launch_upload_floats(const UploadFloats& a, rt::Stream& stream);
 
-// x[t] = table[ids[t]] as f32; if `add`, x[t] += table[ids[t]].
+// x[t] = scale * table[ids[t]] in f32; if `add`, x[t] += table[ids[t]].
 struct EmbedArguments {
   bool is_float = true;
   FloatWeight floats;
@@ -167,6 +167,7 @@ struct EmbedArguments {
   std::int64_t tokens = 0;
   FloatRows x;
   bool add = false;
+  float scale = 1;
 };
 void launch_embed(const EmbedArguments& a, rt::Stream& stream);
 
@@ -178,7 +179,11 @@ enum class Finish : std::uint8_t {
   add,     // out = out + y
   swiglu,  // two segments: out = silu(gate) * up, N / 2 columns
   gelu,    // out = gelu_new(y)
+  geglu,   // two segments: out = gelu_new(gate) * up, N / 2 columns
+  silu,    // out = silu(y)
 };
+// Whether rows of gate and of up form one output.
+constexpr bool is_gated(Finish how) { return how == Finish::swiglu || how == Finish::geglu; }
 
 inline constexpr int kMostSegments = 3;
 
@@ -256,6 +261,21 @@ struct GatherArguments {
 };
 void launch_gather(const GatherArguments& a, rt::Stream& stream);
 
+// x[t] += y[t]
+struct AddRowsArguments {
+  FloatRows x, y;
+  std::int64_t tokens = 0, width = 0;
+};
+void launch_add_rows(const AddRowsArguments& a, rt::Stream& stream);
+
+// x = cap * tanh(scale * x / cap) for the numbers of each row, as base/float_math.h's capped
+struct CapRowsArguments {
+  FloatRows x;
+  std::int64_t rows = 0, width = 0;
+  float scale = 1, cap = 1;
+};
+void launch_cap_rows(const CapRowsArguments& a, rt::Stream& stream);
+
 // --- attention ---
 
 // The largest number of layers that one launch can quantize; every driver accepts such arguments.
@@ -321,7 +341,8 @@ struct RopeAppendArguments {
   const float* table = nullptr;
   int rotary_dims = 0;                // r
   const float* key_offset = nullptr;  // [H_kv d], subtracted from stored keys; null: none
-  // At position p, q is multiplied by query_factors[p / query_period], or 1/sqrt(d) if null.
+  float query_scale = 0;              // factor of q; 0: 1/sqrt(d)
+  // At position p, q is multiplied by query_factors[p / query_period], unless they are null.
   const float* query_factors = nullptr;
   int query_period = 1;
   KvPages keys, values;

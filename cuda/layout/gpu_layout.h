@@ -13,7 +13,6 @@ class GpuLayout final : public Layout {
 
   Arithmetic arithmetic() const { return arithmetic_; }
 
-  bool runs_experts() const override { return true; }
   // Returns the format of a linear's inputs. It has terms (16-bit parts) if tensor cores multiply
   // f32 inputs. f32 values are always kept, because kernels finish rows in f32 before they make
   // codes or terms; codes are signed. Throws Error if arithmetic is exact and the product would use

@@ -1,6 +1,7 @@
 #include "backend/checks.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,11 @@ void check_embedding(const Embedding& embedding, const Rows& x, std::int64_t dra
 
 int rotary_dims(const AttentionShape& shape) {
   return shape.rotary_dims > 0 ? shape.rotary_dims : shape.head_dim;
+}
+
+float query_scale(const AttentionShape& shape) {
+  if (shape.query_scale != 0) return shape.query_scale;
+  return static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_dim)));
 }
 
 std::int64_t gates_at(const AttentionShape& shape) {
@@ -110,7 +116,7 @@ void check_linear_inputs(const Linear& linear, const Rows& x) {
 void check_linear_outputs(const Linear& linear, std::int64_t tokens, const Rows& x,
                           Epilogue epilogue, const RowsFor& target) {
   const Rows& out = target.rows;
-  const bool gated = epilogue == Epilogue::swiglu;
+  const bool gated = epilogue.is_gated();
   ensure(tokens <= x.capacity && tokens <= out.capacity, linear.name, ": ", tokens,
          " rows, inputs have room for ", x.capacity, ", outputs for ", out.capacity);
   std::int64_t outputs = 0;
@@ -121,7 +127,7 @@ void check_linear_outputs(const Linear& linear, std::int64_t tokens, const Rows&
          " outputs, found room for ", out.width);
   ensure(!gated || (linear.segments.size() == 2 &&
                     linear.segments[0].weight.rows == linear.segments[1].weight.rows),
-         linear.name, ": swiglu needs two weights of one shape");
+         linear.name, ": a gated activation needs two weights of one shape");
   check_consumer(linear.name, target);
   ensure(is_coded(out.format.act) || out.values != nullptr, linear.name,
          ": outputs have neither values nor codes");

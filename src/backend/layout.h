@@ -27,10 +27,6 @@ class Layout {
   virtual ~Layout() = default;
 
   std::size_t block_unit() const { return block_unit_; }
-  // Whether the device implements the operations of experts (Operations::route and the others).
-  virtual bool runs_experts() const { return false; }
-  // Whether the device implements Operations::add_rows and cap_logits.
-  virtual bool runs_post_norms() const { return false; }
   // The format of rows that `consumer` reads.
   virtual RowsFormat format_for(const Linear& consumer) const = 0;
   virtual RowsLayout rows(std::int64_t capacity, std::int64_t width,
@@ -43,8 +39,8 @@ class Layout {
   // Bytes of scratch that the operations need for batches of at most `tokens` rows.
   virtual std::size_t scratch_bytes(std::int64_t tokens, const AttentionShape& shape,
                                     std::int64_t context) const = 0;
-  // Like scratch_bytes, for Operations::delta_net; throws Error if the device lacks this operation.
-  virtual std::size_t delta_scratch_bytes(std::int64_t tokens, const DeltaShape& shape) const;
+  // Like scratch_bytes, for Operations::delta_net.
+  virtual std::size_t delta_scratch_bytes(std::int64_t tokens, const DeltaShape& shape) const = 0;
   // Bytes of the window through which ranks that share a model gather blocks of `rows` rows of at
   // most `row_bytes`; 0 if ranks read each other's memory.
   virtual std::size_t exchange_bytes(std::int64_t rows, std::int64_t row_bytes) const {

@@ -36,7 +36,6 @@ void fill_rope_rows(const RopeTable& rope, std::int64_t first, std::int64_t coun
   }
 }
 
-// Sizes of Gated DeltaNet, and the errors of devices that do not implement it.
 DeltaShape DeltaShape::whole() const {
   DeltaShape all = *this;
   if (all_key_heads == 0) return all;
@@ -55,25 +54,6 @@ int DeltaShape::first_value_head() const { return first_key_head * group(); }
 
 std::int64_t delta_state_numbers(const DeltaShape& shape) {
   return shape.key_dim * shape.values() + (shape.taps - 1) * shape.channels();
-}
-
-void Operations::delta_net(Rows&, Rows&, const BatchView&, const DeltaShape&, const RowsFor&) {
-  fail(ErrorKind::internal, "delta net: this device does not run it");
-}
-
-std::size_t Layout::delta_scratch_bytes(std::int64_t, const DeltaShape&) const {
-  fail(ErrorKind::bad_setting, Setting{"device"},
-       ": this model has layers of Gated DeltaNet, which ", "run on the CPU only; use ",
-       Setting{"device"}, " cpu");
-}
-
-// Errors of devices that do not implement add_rows and cap_logits.
-void Operations::add_rows(const Rows&, std::int64_t, Rows&) {
-  fail(ErrorKind::internal, "add rows: this device does not run it");
-}
-
-void Operations::cap_logits(Rows&, std::int64_t, float, float) {
-  fail(ErrorKind::internal, "cap of logits: this device does not run it");
 }
 
 std::string linear_text(const Linear& linear, std::string_view kernel) {

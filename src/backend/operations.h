@@ -49,13 +49,28 @@ struct Linear {
   std::span<const LinearSegment> parts() const { return segments; }
 };
 
-// The function applied to y = x W^T + b.
-enum class Epilogue : std::uint8_t {
-  none,    // out = y
-  add,     // out += y (the residual stream)
-  swiglu,  // segments gate and up: out = silu(gate) * up, quantized as out's format says
-  gelu,    // out = gelu_new(y), quantized as out's format says
+// The function f of an MLP; base/float_math.h has the formulas.
+enum class Activation : std::uint8_t { silu, gelu_tanh };
+
+// The function applied to y = x W^T + b. What an activation gives is quantized as out's format
+// says.
+struct Epilogue {
+  enum class Kind : std::uint8_t {
+    none,       // out = y
+    add,        // out += y (the residual stream)
+    gated,      // segments gate and up: out = f(gate) * up
+    activated,  // out = f(y)
+  };
+  Kind kind = Kind::none;
+  Activation activation = Activation::silu;  // f
+
+  static const Epilogue none, add;
+  static constexpr Epilogue gated(Activation f) { return {Kind::gated, f}; }
+  static constexpr Epilogue activated(Activation f) { return {Kind::activated, f}; }
+  bool is_gated() const { return kind == Kind::gated; }
+  bool operator==(const Epilogue&) const = default;
 };
+inline constexpr Epilogue Epilogue::none = {}, Epilogue::add = {Epilogue::Kind::add};
 
 struct RopeTable;
 
@@ -69,14 +84,16 @@ struct AttentionShape {
   bool rotary = true;
   int rotary_dims = 0;                // RoPE rotates the first rotary_dims numbers; 0: all
   bool output_gate = false;           // a row has H d gates after v: out * sigmoid(gate)
-  bool tempered = false;              // q is multiplied by the RopeTable's query_factors
+  bool tempered = false;              // q is multiplied by the RopeTable's query_factors, not by:
+  float query_scale = 0;              // the factor of q; 0: 1 / sqrt(d)
   const float* key_offset = nullptr;  // [H_kv d], subtracted from stored keys; null: none
   // If ranks share the heads of a model, a rank's heads may begin or end within a kv head:
   int group = 0;       // query heads of a kv head in the model; 0: H / H_kv
   int first_head = 0;  // index of this rank's first query head in its kv head's group
 };
 
-int rotary_dims(const AttentionShape& shape);  // with 0 replaced by head_dim
+int rotary_dims(const AttentionShape& shape);    // with 0 replaced by head_dim
+float query_scale(const AttentionShape& shape);  // with 0 replaced by float(1 / sqrt(double(d)))
 // Offset of the gates in a row, where they follow q, k and v: (H + 2 H_kv) d; and a row's width.
 std::int64_t gates_at(const AttentionShape& shape);
 std::int64_t qkv_width(const AttentionShape& shape);
@@ -131,6 +148,7 @@ struct Embedding {
   std::span<const std::int32_t> ids;
   const WeightView* positions = nullptr;  // [context][W]; null: no learned positions
   std::span<const std::int32_t> at = {};  // the position of each token
+  float scale = 1;                        // factor on the rows of `tokens`
 };
 
 // The experts to which the rows of a step are routed, and the rows grouped by expert.
@@ -183,8 +201,8 @@ struct RopeTable {
   std::int64_t context = 0;  // largest position + 1
   std::int64_t filled = 0;
   Buffer memory;  // [context][2][d/2] f32: cosines, then sines
-  // q of position p is multiplied by query_factors[p / query_period], which is 1/sqrt(d) times a
-  // temperature. If the period is 0, it is multiplied by 1/sqrt(d) at every position.
+  // q of position p is multiplied by query_factors[p / query_period], which is its scale times a
+  // temperature. If the period is 0, it is multiplied by query_scale(shape) at every position.
   std::int64_t query_period = 0;
   Buffer query_factors = {};  // [(context - 1) / period + 1] f32
 };
@@ -215,7 +233,7 @@ class Operations {
  public:
   virtual ~Operations() = default;
 
-  // x[t] = tokens[ids[t]] as f32, plus positions[at[t]] if positions are learned. After
+  // x[t] = scale * tokens[ids[t]] in f32, plus positions[at[t]] if positions are learned. After
   // begin_sample an id may be placeholder_id(row).
   virtual void embed(const Embedding& embedding, Rows& x) = 0;
   virtual void gather_rows(const Rows& x, std::span<const std::int32_t> rows, Rows& out) = 0;
@@ -223,22 +241,20 @@ class Operations {
   virtual void norm(const Rows& x, std::int64_t tokens, const Norm& norm, const RowsFor& out) = 0;
   virtual void linear(const Rows& x, std::int64_t tokens, const Linear& linear, Epilogue epilogue,
                       const RowsFor& out) = 0;
-  // x += y for the first `tokens` rows. add_rows and cap_logits throw Error on devices that do not
-  // implement them (Layout::runs_post_norms).
-  virtual void add_rows(const Rows& y, std::int64_t tokens, Rows& x);
+  // x += y for the first `tokens` rows.
+  virtual void add_rows(const Rows& y, std::int64_t tokens, Rows& x) = 0;
   // The first `rows` rows of `logits` become cap * tanh(scale * logit / cap).
-  virtual void cap_logits(Rows& logits, std::int64_t rows, float scale, float cap);
-  // Chooses the experts of each row (expert_routes.h) and groups the rows by expert. The three
-  // operations of experts throw Error on devices without them (Layout::runs_experts).
+  virtual void cap_logits(Rows& logits, std::int64_t rows, float scale, float cap) = 0;
+  // Chooses the experts of each row (route_rows) and groups the rows by expert.
   virtual void route(const Rows& logits, std::int64_t tokens, const Routing& routing,
-                     std::string_view site, ExpertRoutes& routes);
-  // out [R][F] = swiglu(gate_up_e x[token]) for the rows of each group. `grouped` [R][W], which has
-  // the format of x, is scratch for the grouped rows.
+                     std::string_view site, ExpertRoutes& routes) = 0;
+  // out [R][F] = silu(gate_e x[token]) * up_e x[token] for the rows of each group. `grouped`
+  // [R][W], which has the format of x, is scratch for the grouped rows.
   virtual void experts_gated(const Rows& x, const ExpertRoutes& routes,
-                             const ExpertLinears& experts, Rows& grouped, Rows& out);
+                             const ExpertLinears& experts, Rows& grouped, Rows& out) = 0;
   // x[token] += weight * (down_e products) for each group, with experts in ascending order.
   virtual void experts_add(const Rows& products, const ExpertRoutes& routes,
-                           const ExpertLinear& down, Rows& x);
+                           const ExpertLinear& down, Rows& x) = 0;
   // Called before a step for all layers of a cache whose types encode whole blocks. It encodes the
   // blocks that the batch's queries read as codes and that were whole before the batch.
   virtual void quantize_kv_blocks(const BatchView& batch, const AttentionShape& shape,
@@ -253,9 +269,9 @@ class Operations {
 
   // out [T][H_v d_v] = the output of Gated DeltaNet (decoder_parts.h) from b, a in `gates`
   // [T][2 H_v] and q, k, v, z in `mixed` [T][channels + H_v d_v], which may be overwritten. A run
-  // reads its state_from and writes its state_to. Throws Error on devices without DeltaNet.
+  // reads its state_from and writes its state_to.
   virtual void delta_net(Rows& mixed, Rows& gates, const BatchView& batch, const DeltaShape& shape,
-                         const RowsFor& out);
+                         const RowsFor& out) = 0;
 
   // Called by all ranks that share a model before their first gather. Returns the communicator for
   // later gathers, in order with this device's operations; null: use `ranks`. `window` is device

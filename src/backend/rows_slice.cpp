@@ -75,27 +75,6 @@ std::unique_ptr<Communicator> Operations::connect(Communicator&, std::span<std::
 
 namespace {
 
-[[noreturn]] void fail_without_experts() {
-  fail(ErrorKind::no_device, "models with experts do not run on this device yet; use the CPU");
-}
-
-}  // namespace
-
-void Operations::route(const Rows&, std::int64_t, const Routing&, std::string_view, ExpertRoutes&) {
-  fail_without_experts();
-}
-
-void Operations::experts_gated(const Rows&, const ExpertRoutes&, const ExpertLinears&, Rows&,
-                               Rows&) {
-  fail_without_experts();
-}
-
-void Operations::experts_add(const Rows&, const ExpertRoutes&, const ExpertLinear&, Rows&) {
-  fail_without_experts();
-}
-
-namespace {
-
 // The number of columns for which a plane of a block has one number; 0: one per row.
 struct PlaneUnit {
   std::int64_t columns = 1;

@@ -48,7 +48,7 @@ struct StepTimes {
 struct Step {
   BatchView batch;
   std::array<std::span<const std::int32_t>, 3> lists;  // token ids, positions, rows with logits
-  RopeTable* rope = nullptr;                           // the table that the operations read
+  std::span<RopeTable> ropes = {};                     // the tables that the operations read
   std::int64_t context = 0;                            // largest number of positions of a sequence
   std::array<const void*, 2> owner = {};               // device memory of workspace and cache
   std::span<const std::int32_t> copies = {};           // KvLayer::copies of the cache's pages

@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "capi/internal.h"
 #include "families/family.h"
-#include "model/config_json.h"
+#include "model/model_config.h"
 #include "model/linear_sites.h"
 #include "model/rope.h"
 #include "tensor/pack.h"
@@ -86,14 +86,15 @@ Json keys_json(const Family& family) {
 }
 
 Json rule_json(const TensorRule& rule, const ModelConfig& config, std::int64_t rows) {
-  Json json = {{"transposed", rule.transposed}, {"part", rule.part},
-               {"parts", rule.parts},           {"stacked", rule.stacked},
-               {"added", rule.added},           {"taps_first", rule.taps_first}};
-  if (rule.order == nullptr) return json;
-  json["stored_rows"] = rule.order->stored_rows(config);
+  const TensorLayout& layout = rule.layout;
+  Json json = {{"transposed", layout.transposed}, {"part", layout.part},
+               {"parts", layout.parts},           {"stacked", layout.stacked},
+               {"added", rule.transform.added},   {"taps_first", layout.taps_first}};
+  if (layout.order == nullptr) return json;
+  json["stored_rows"] = layout.order->stored_rows(config);
   json["rows"] = Json::array();
   for (std::int64_t row = 0; row < rows; ++row)
-    json["rows"].push_back(rule.order->row(config, row));
+    json["rows"].push_back(layout.order->row(config, row));
   return json;
 }
 
@@ -125,7 +126,7 @@ void add_place(const Family& family, const ModelConfig& config, const TensorSpec
     if (const auto at = source.find("{}"); at != std::string::npos) source.replace(at, 2, number);
   }
   entry["source"] = std::string(family.prefixes.front()) + source;
-  if (rule->stacked) entry["expert"] = parse_int(numbers.at(1)).value();
+  if (rule->layout.stacked) entry["expert"] = parse_int(numbers.at(1)).value();
   if (!rules.contains(pattern)) rules[pattern] = rule_json(*rule, config, spec.shape.front());
 }
 
@@ -189,7 +190,16 @@ Json description(const Model& model, const char* model_type, std::int64_t contex
     if (knob.config_key.empty() || !said.contains(knob.name)) continue;
     sampling[knob.config_key] = said.at(knob.name);
   }
-  const RopeFrequencies rope = rope_frequencies(config, context > 0 ? context : config.context);
+  for (const std::string& feature : required_features(config)) {
+    const bool newer = feature == "layer_rope" || feature == "query_scale" ||
+                       feature == "embedding_scale" || feature == "activation";
+    require(!newer, model.file().name(), ": models with ", feature,
+            " cannot be converted to other formats yet");
+  }
+  RopeFrequencies rope;
+  for (const RopeConfig& one : config.ropes()) {
+    rope = rope_frequencies(config, one, context > 0 ? context : config.context);
+  }
   Json json = {{"learned_positions", config.learned_positions},
                {"layers", std::move(layers)},
                {"rope", {{"inv_freq", rope.inv_freq}, {"attention_factor", rope.attention_factor}}},

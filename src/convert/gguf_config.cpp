@@ -1,4 +1,3 @@
-// Translates a GGUF file's keys for rotary positions to those of config.json.
 #include "convert/gguf_config.h"
 
 #include <algorithm>
@@ -19,11 +18,6 @@
 #include "format/gguf_source.h"
 
 namespace leq {
-
-// Sets rope_theta and rope_scaling from the keys that begin with `prefix` ("llama.") and from the
-// tensor rope_freqs.weight, which encodes Llama 3's scaling. Throws Error naming the key or tensor
-// if the scaling is not supported.
-void read_gguf_rope(const GgufSource& source, const std::string& prefix, Json& config);
 
 namespace {
 
@@ -108,8 +102,8 @@ void add_temperature(const GgufMetadata& metadata, const std::string& architectu
   scaling["llama_4_scaling_beta"] = beta;
 }
 
-}  // namespace
-
+// Sets rope_theta and rope_scaling from the keys that begin with `architecture` ("llama.") and from
+// the tensor rope_freqs.weight, which encodes Llama 3's scaling.
 void read_gguf_rope(const GgufSource& source, const std::string& architecture, Json& config) {
   const GgufMetadata& metadata = source.metadata();
   const double theta = metadata.number(architecture + "rope.freq_base").value_or(kDefaultTheta);
@@ -145,8 +139,6 @@ void read_gguf_rope(const GgufSource& source, const std::string& architecture, J
 
 // Gated DeltaNet in GGUF files: llama.cpp's keys and tensor names, and the transformations of the
 // weights by its converter.
-
-namespace {
 
 struct DeltaName {
   std::string_view leq, gguf;
@@ -189,12 +181,12 @@ std::int64_t channel(const ModelConfig& config, std::int64_t row) {
   return row < keys ? row : keys + value_row(config, row - keys);
 }
 
-std::int64_t value_heads(const ModelConfig& config) { return config.delta_net()->value_heads; }
-std::int64_t values(const ModelConfig& config) { return config.delta_net()->values(); }
-std::int64_t channels(const ModelConfig& config) { return config.delta_net()->channels(); }
-
-constexpr RowOrder kHeads = {value_heads, value_head}, kValues = {values, value_row},
-                   kChannels = {channels, channel};
+constexpr RowOrder kHeads = {
+    [](const ModelConfig& config) { return config.delta_net()->value_heads; }, value_head};
+constexpr RowOrder kValues = {
+    [](const ModelConfig& config) { return config.delta_net()->values(); }, value_row};
+constexpr RowOrder kChannels = {
+    [](const ModelConfig& config) { return config.delta_net()->channels(); }, channel};
 
 struct DeltaOrder {
   std::string_view leq;
@@ -210,8 +202,8 @@ constexpr std::array<DeltaOrder, 7> kTurns = {{{"layers.{}.delta_qkv", &kChannel
 
 void store_interleaved(TensorRule& rule) {
   const auto* found = std::ranges::find(kTurns, rule.leq, &DeltaOrder::leq);
-  if (found != kTurns.end()) rule.order = found->order;
-  if (rule.leq == "layers.{}.delta_out") rule.columns = &kValues;
+  if (found != kTurns.end()) rule.layout.order = found->order;
+  if (rule.leq == "layers.{}.delta_out") rule.layout.columns = &kValues;
 }
 
 // Early GGUF files of Qwen3-Next have its checkpoints' joined tensor instead of qkv and z.
@@ -221,12 +213,10 @@ void store_as_next(Family& family) {
     if (rule.leq != "layers.{}.delta_qkv" && rule.leq != "layers.{}.delta_z") continue;
     joined.push_back(rule);
     joined.back().source = "blk.{}.ssm_in.weight";
-    rule.order = nullptr;
+    rule.layout.order = nullptr;
   }
   family.tensors.insert(family.tensors.end(), joined.begin(), joined.end());
 }
-
-}  // namespace
 
 // The GGUF name, such as "blk.{}.ssm_out.weight"; empty if the family of `rule` is not hybrid, or
 // if the tensor has the same name as in files of other families.
@@ -243,8 +233,7 @@ std::string_view gguf_delta_name(const TensorRule& rule, const Family& family) {
 void store_delta_as_gguf(Family& family) {
   if (family.delta == nullptr) return;
   for (TensorRule& rule : family.tensors) {
-    rule.added = 0;
-    rule.log_of_negative = rule.leq == "layers.{}.delta_a_log";
+    rule.transform = {.log_of_negative = rule.leq == "layers.{}.delta_a_log"};
     if (!joins_gates(family)) store_interleaved(rule);
   }
   if (joins_gates(family)) store_as_next(family);
@@ -272,7 +261,8 @@ void read_gguf_delta(const GgufMetadata& metadata, const std::string& prefix, co
   config[keys.interval] = metadata.equal_integer(prefix + "full_attention_interval").value_or(4);
 }
 
-namespace {
+class Keys;
+void read_muse(const Keys& keys, Json& config);
 
 // A value of general.architecture and the corresponding model_type of config.json.
 struct Architecture {
@@ -282,6 +272,7 @@ struct Architecture {
   std::string_view experts = {};   // model_type if expert_count is above 0
   bool paired_rows = false;        // q and k rows are in llama.cpp's RoPE order
   std::string_view plain = {};     // model_type if RoPE is unscaled
+  void (*read_own)(const Keys& keys, Json& config) = nullptr;  // keys that only it has
 };
 constexpr std::array<Architecture, 10> kArchitectures = {{
     {"llama", "llama", "mistral", "mixtral", true},
@@ -292,7 +283,7 @@ constexpr std::array<Architecture, 10> kArchitectures = {{
     {"qwen3next", "qwen3_next", {}, "qwen3_next"},
     {"qwen35", "qwen3_5_text"},
     {"qwen35moe", "qwen3_5_moe_text", {}, "qwen3_5_moe_text"},
-    {"muse-glimmer", "muse_glimmer_text", "muse_glimmer_text", {}, true},
+    {"muse-glimmer", "muse_glimmer_text", "muse_glimmer_text", {}, true, {}, read_muse},
     {"gpt2", "gpt2"},
 }};
 
@@ -345,7 +336,7 @@ std::string gguf_name(const TensorRule& rule) {
   const auto found =
       std::ranges::find(kTensorNames, base, [](const auto& pair) { return pair.first; });
   ensure(found != kTensorNames.end(), "GGUF has no name for tensor ", rule.leq);
-  const std::string name(rule.parts > 1 ? "blk.{}.attn_qkv" : found->second);
+  const std::string name(rule.layout.parts > 1 ? "blk.{}.attn_qkv" : found->second);
   return name + (bias ? ".bias" : ".weight");
 }
 
@@ -358,11 +349,15 @@ std::string gguf_name(const TensorRule& rule, const GgufModel& model) {
 // Expert tensors: one tensor for all experts, or one per expert as older converters wrote them.
 constexpr std::array<TensorRule, 13> kExpertRules = {{
     {"layers.{}.router", "blk.{}.ffn_gate_inp.weight"},
-    {"layers.{}.experts.{}.gate", "blk.{}.ffn_gate_up_exps.weight", false, 0, 2, true},
-    {"layers.{}.experts.{}.up", "blk.{}.ffn_gate_up_exps.weight", false, 1, 2, true},
-    {"layers.{}.experts.{}.gate", "blk.{}.ffn_gate_exps.weight", false, 0, 1, true},
-    {"layers.{}.experts.{}.up", "blk.{}.ffn_up_exps.weight", false, 0, 1, true},
-    {"layers.{}.experts.{}.down", "blk.{}.ffn_down_exps.weight", false, 0, 1, true},
+    {"layers.{}.experts.{}.gate",
+     "blk.{}.ffn_gate_up_exps.weight",
+     {.part = 0, .parts = 2, .stacked = true}},
+    {"layers.{}.experts.{}.up",
+     "blk.{}.ffn_gate_up_exps.weight",
+     {.part = 1, .parts = 2, .stacked = true}},
+    {"layers.{}.experts.{}.gate", "blk.{}.ffn_gate_exps.weight", {.stacked = true}},
+    {"layers.{}.experts.{}.up", "blk.{}.ffn_up_exps.weight", {.stacked = true}},
+    {"layers.{}.experts.{}.down", "blk.{}.ffn_down_exps.weight", {.stacked = true}},
     {"layers.{}.experts.{}.gate", "blk.{}.ffn_gate.{}.weight"},
     {"layers.{}.experts.{}.up", "blk.{}.ffn_up.{}.weight"},
     {"layers.{}.experts.{}.down", "blk.{}.ffn_down.{}.weight"},
@@ -393,9 +388,10 @@ void name_tensors(const Family& family, GgufModel& model) {
     model.names.push_back(gguf_name(rule, model));
   }
   for (std::size_t i = 0; i < model.names.size(); ++i) {
-    model.family.tensors[i].source = model.names[i];
-    model.family.tensors[i].transposed = false;
-    model.family.tensors[i].added = model.family.tensors[i].constant = 0;
+    TensorRule& rule = model.family.tensors[i];
+    rule.source = model.names[i];
+    rule.layout.transposed = false;
+    rule.transform = {.normed_rows = rule.transform.normed_rows};
   }
   store_delta_as_gguf(model.family);
   if (family.experts) {
@@ -435,7 +431,7 @@ class Keys {
 };
 
 // Refuses keys that change the model's function in a way that leq does not support.
-void refuse_features(const Keys& keys, const Architecture& architecture, const Family& family) {
+void refuse_features(const Keys& keys, const Architecture& architecture) {
   const std::string& source = keys.metadata().source();
   const auto refuse = [&](std::string_view key, std::int64_t none, std::string_view what) {
     const auto value = keys.count_if_there(key);
@@ -450,7 +446,7 @@ void refuse_features(const Keys& keys, const Architecture& architecture, const F
                           "residual_scale", "embedding_scale", "attention.scale"}) {
     const std::string_view name = key;
     const bool caps = name == "final_logit_softcapping" || name == "logit_scale";
-    if (caps && family.is_muse) continue;
+    if (caps && architecture.read_own != nullptr) continue;
     const auto value = keys.metadata().number(keys.prefix() + key);
     require(!value || *value == 0 || (*value == 1 && name.ends_with("scale")), source, ": ",
             keys.prefix(), key, " = ", value.value_or(0), " is not supported");
@@ -478,7 +474,7 @@ void read_heads(const Keys& keys, const Family& family, Json& config) {
           head_dim, " columns in a ", family.name, " model of width ", width);
   if (!family.rotary) return;
   const std::int64_t rotary = keys.count_if_there("rope.dimension_count").value_or(head_dim);
-  if (family.reads_partial_rotary) {
+  if (family.partial_rotary) {
     config["partial_rotary_factor"] = static_cast<double>(rotary) / static_cast<double>(head_dim);
     return;
   }
@@ -526,16 +522,13 @@ void read_experts(const GgufSource& source, const Keys& keys, const Family& fami
 
 // Muse Glimmer: the layers with a window are those with RoPE. A pattern given as a number n means
 // n - 1 layers with a window and RoPE, then one layer without either.
-void read_muse(const Keys& keys, const Family& family, Json& config) {
-  if (!family.is_muse) return;
+void read_muse(const Keys& keys, Json& config) {
   const GgufMetadata& metadata = keys.metadata();
   config["output_multiplier"] = keys.number("logit_scale");
   config["final_logit_softcapping"] = keys.number("final_logit_softcapping");
   config["sliding_window"] = keys.count("attention.sliding_window");
   const double theta = config["rope_theta"].get<double>();
   const double windowed = metadata.number(keys.prefix() + "rope.freq_base_swa").value_or(theta);
-  require(windowed == theta, metadata.source(), ": ", keys.prefix(), "rope.freq_base_swa is ",
-          windowed, ", rope.freq_base ", theta, ": two tables of positions are not supported");
   const std::string pattern = keys.prefix() + "attention.sliding_window_pattern";
   const auto found = metadata.values().find(pattern);
   const bool listed = found != metadata.values().end() && found->second.kind == GgufKind::array;
@@ -548,7 +541,7 @@ void read_muse(const Keys& keys, const Family& family, Json& config) {
   for (std::int64_t i = 0; i < layer_count(keys); ++i) {
     const bool near = listed ? flags[static_cast<std::size_t>(i)] != 0 : (i + 1) % period != 0;
     config["layer_types"].push_back(near ? "sliding_attention" : "full_attention");
-    config["layer_rope_theta"].push_back(near ? theta : 0);
+    config["layer_rope_theta"].push_back(near ? windowed : 0);
   }
 }
 
@@ -596,7 +589,7 @@ GgufModel read_gguf_model(const GgufSource& source) {
                                      : plain    ? architecture.plain
                                                 : architecture.model_type);
   ensure(family != nullptr, "no family for architecture ", architecture.name);
-  refuse_features(keys, architecture, *family);
+  refuse_features(keys, architecture);
   GgufModel model;
   name_tensors(*family, model);
   for (std::int64_t i = 0; i < draft_layers(keys); ++i) {
@@ -604,7 +597,7 @@ GgufModel read_gguf_model(const GgufSource& source) {
   }
   Json config = config_of(source, keys, *family);
   if (family->rotary) read_gguf_rope(source, keys.prefix(), config);
-  read_muse(keys, *family, config);
+  if (architecture.read_own != nullptr) architecture.read_own(keys, config);
   model.config_json = config.dump();
   if (architecture.paired_rows) {
     model.paired_heads = keys.count("attention.head_count");

@@ -18,7 +18,6 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "convert/checkpoint_names.h"
-#include "convert/hf_config_parts.h"
 #include "convert/hf_tokenizer.h"
 #include "convert/quantization_config.h"
 #include "convert/tokenizer_import.h"
@@ -177,31 +176,31 @@ std::int64_t columns_of(const Shape& shape) { return shape.size() == 2 ? shape[1
 
 // The row and column in the stored tensor for leq's row `row` and column `column`.
 std::int64_t stored_row(const StoredRows& rows, std::int64_t row) {
-  return rows.rule.order != nullptr ? rows.rule.order->row(*rows.config, row)
-                                    : rows.first_row + row;
+  return rows.rule.layout.order != nullptr ? rows.rule.layout.order->row(*rows.config, row)
+                                           : rows.first_row + row;
 }
 std::int64_t stored_column(const StoredRows& rows, std::int64_t column) {
-  return rows.rule.columns->row(*rows.config, column);
+  return rows.rule.layout.columns->row(*rows.config, column);
 }
 
 // Applies the rule's elementwise transformation to a row.
 void finish_row(const StoredRows& rows, std::span<float> row) {
   const TensorRule& rule = rows.rule;
   // Computed in f32 for all stored types, because 1 + w may need more bits than w's type has.
-  if (rule.added != 0) {
-    for (float& number : row) number = number + rule.added;
+  if (rule.transform.added != 0) {
+    for (float& number : row) number = number + rule.transform.added;
   }
-  if (rule.log_of_negative) {
+  if (rule.transform.log_of_negative) {
     for (float& number : row) number = static_cast<float>(std::log(-double{number}));
   }
-  if (rule.normed_rows) {
+  if (rule.transform.normed_rows) {
     double squares = 0;
     for (const float number : row) squares += double{number} * double{number};
     const double mean = squares / static_cast<double>(row.size());
     const double norm = std::sqrt(mean + double{rows.config->norm_eps});
     for (float& number : row) number = static_cast<float>(double{number} / norm);
   }
-  if (rule.columns == nullptr) return;
+  if (rule.layout.columns == nullptr) return;
   const std::vector<float> stored(row.begin(), row.end());
   for (std::size_t k = 0; k < row.size(); ++k) {
     row[k] = stored[static_cast<std::size_t>(stored_column(rows, static_cast<std::int64_t>(k)))];
@@ -213,7 +212,7 @@ auto read_rows(const Rows& rows) {
     const TensorRule& rule = rows->rule;
     const std::int64_t columns = columns_of(rows->shape);
     const auto width = static_cast<std::size_t>(columns);
-    const bool at_once = rule.order == nullptr && rule.column_parts == 1;
+    const bool at_once = rule.layout.order == nullptr && rule.layout.column_parts == 1;
     if (at_once) {
       rows->source.read(rows->tensor, (rows->first_row + first) * columns,
                         out.first(static_cast<std::size_t>(count) * width));
@@ -221,8 +220,8 @@ auto read_rows(const Rows& rows) {
     for (std::int64_t i = 0; i < count; ++i) {
       const std::span<float> row = out.subspan(static_cast<std::size_t>(i) * width, width);
       if (!at_once) {
-        const std::int64_t part = stored_row(*rows, first + i) * rule.column_parts;
-        rows->source.read(rows->tensor, columns * (part + rule.column_part), row);
+        const std::int64_t part = stored_row(*rows, first + i) * rule.layout.column_parts;
+        rows->source.read(rows->tensor, columns * (part + rule.layout.column_part), row);
       }
       finish_row(*rows, row);
     }
@@ -232,7 +231,7 @@ auto read_rows(const Rows& rows) {
 auto read_transposed(const Rows& rows) {
   return [rows](std::int64_t first, std::int64_t count, std::span<float> out) {
     const std::int64_t columns = columns_of(rows->shape);
-    const std::int64_t stored = rows->rule.parts * rows->shape[0];
+    const std::int64_t stored = rows->rule.layout.parts * rows->shape[0];
     std::vector<float> line(static_cast<std::size_t>(count));
     for (std::int64_t k = 0; k < columns; ++k) {
       rows->source.read(rows->tensor, k * stored + rows->first_row + first, line);
@@ -258,7 +257,7 @@ auto read_taps_first(const Rows& rows) {
 }
 
 bool moves_columns(const StoredRows& rows) {
-  if (rows.rule.columns == nullptr) return false;
+  if (rows.rule.layout.columns == nullptr) return false;
   for (std::int64_t k = 0; k < columns_of(rows.shape); ++k) {
     if (stored_column(rows, k) != k) return true;
   }
@@ -268,7 +267,7 @@ bool moves_columns(const StoredRows& rows) {
 // Whether columns are permuted in whole groups of a scheme, so that codes and scales can be
 // permuted with them. Groups of k types have 256 columns, which is more than a head has.
 bool moves_groups(const StoredRows& rows, const QuantScheme& scheme) {
-  if (rows.rule.columns == nullptr || scheme.is_float()) return true;
+  if (rows.rule.layout.columns == nullptr || scheme.is_float()) return true;
   const std::int64_t columns = columns_of(rows.shape);
   const std::int64_t group = scheme.scaling == Scaling::group ? scheme.group : 0;
   if (scheme.is_super() || group == 0 || columns % group != 0) return false;
@@ -293,7 +292,7 @@ auto read_code_rows(const Rows& rows) {
   return
       [rows](const QuantScheme& scheme, std::int64_t first, std::int64_t count, ChosenCodes& out) {
         const TensorRule& rule = rows->rule;
-        if (rule.order == nullptr && rule.columns == nullptr) {
+        if (rule.layout.order == nullptr && rule.layout.columns == nullptr) {
           return rows->source.read_codes(rows->tensor, scheme, rows->first_row + first, count, out);
         }
         out = {};
@@ -302,7 +301,7 @@ auto read_code_rows(const Rows& rows) {
           if (!rows->source.read_codes(rows->tensor, scheme, stored_row(*rows, row), 1, one)) {
             return false;
           }
-          if (rule.columns != nullptr) {
+          if (rule.layout.columns != nullptr) {
             move_columns(*rows, 1, one.codes);
             move_columns(*rows, scheme.group, one.scales);
             move_columns(*rows, scheme.group, one.zeros);
@@ -316,18 +315,17 @@ auto read_code_rows(const Rows& rows) {
 }
 
 RowReaders row_readers(StoredRows stored) {
-  if (!moves_columns(stored)) stored.rule.columns = nullptr;
+  if (!moves_columns(stored)) stored.rule.layout.columns = nullptr;
   const auto rows = std::make_shared<const StoredRows>(std::move(stored));
   const TensorRule& rule = rows->rule;
-  if (rule.transposed) return {read_transposed(rows)};
-  if (rule.taps_first) return {read_taps_first(rows)};
+  if (rule.layout.transposed) return {read_transposed(rows)};
+  if (rule.layout.taps_first) return {read_taps_first(rows)};
   RowReaders readers = {read_rows(rows)};
-  const bool computed = rule.added != 0 || rule.log_of_negative || rule.normed_rows;
-  if (computed || rule.column_parts > 1) return readers;
+  if (rule.transform.computes() || rule.layout.column_parts > 1) return readers;
   const auto own = rows->source.own_scheme(rows->tensor);
   if (own && !moves_groups(*rows, *own)) return readers;
   readers.own_scheme = own;
-  const bool moves_codes = rule.columns == nullptr || (own && !own->is_float());
+  const bool moves_codes = rule.layout.columns == nullptr || (own && !own->is_float());
   if (moves_codes) readers.read_codes = read_code_rows(rows);
   return readers;
 }
@@ -434,13 +432,13 @@ class TensorImporter {
       rule = rule_for(numbers);
       name = source_name(rule, numbers);
     }
-    if (rule.constant != 0) return filled(spec, rule.constant);
+    if (rule.transform.constant != 0) return filled(spec, rule.transform.constant);
     const SourceTensor* tensor = source_.find(name);
     require(tensor != nullptr, place_, ": tensor ", name, " is missing",
             spec.role == TensorRole::head ? " and tie_word_embeddings is false" : "");
     check_shape(*tensor, spec, rule, numbers.expert());
     used_.insert(name);
-    return wrap(*tensor, spec, rule, rule.stacked ? numbers.expert() : 0);
+    return wrap(*tensor, spec, rule, rule.layout.stacked ? numbers.expert() : 0);
   }
 
   static TensorInput filled(const TensorSpec& spec, float value) {
@@ -458,13 +456,13 @@ class TensorImporter {
   void check_shape(const SourceTensor& tensor, const TensorSpec& spec, const TensorRule& rule,
                    std::int64_t expert) const {
     Shape want = spec.shape;
-    want[0] *= rule.parts;
-    if (rule.column_parts > 1) want[1] *= rule.column_parts;
-    if (rule.order != nullptr) want[0] = rule.order->stored_rows(config_);
-    if (rule.taps_first) want = conv_shape(config_);
-    if (rule.transposed) std::reverse(want.begin(), want.end());
-    if (rule.stacked) want.insert(want.begin(), experts_of(spec));
-    ensure(!rule.stacked || expert < want[0], tensor.name, " has no expert ", expert);
+    want[0] *= rule.layout.parts;
+    if (rule.layout.column_parts > 1) want[1] *= rule.layout.column_parts;
+    if (rule.layout.order != nullptr) want[0] = rule.layout.order->stored_rows(config_);
+    if (rule.layout.taps_first) want = conv_shape(config_);
+    if (rule.layout.transposed) std::reverse(want.begin(), want.end());
+    if (rule.layout.stacked) want.insert(want.begin(), experts_of(spec));
+    ensure(!rule.layout.stacked || expert < want[0], tensor.name, " has no expert ", expert);
     require(without_ones(tensor.shape) == without_ones(want), tensor.place, ": tensor ",
             tensor.name, ": expected shape ", shape_text(want), " by config.json, found ",
             shape_text(tensor.shape));
@@ -483,8 +481,9 @@ class TensorImporter {
     imported.name = spec.name;
     imported.shape = spec.shape;
     imported.role = spec.role;
-    RowReaders rows = row_readers({source_, tensor, rule, shared_config_, spec.shape,
-                                   (expert * rule.parts + rule.part) * spec.shape[0]});
+    RowReaders rows =
+        row_readers({source_, tensor, rule, shared_config_, spec.shape,
+                     (expert * rule.layout.parts + rule.layout.part) * spec.shape[0]});
     imported.read = std::move(rows.read);
     imported.read_codes = std::move(rows.read_codes);
     imported.own_scheme = rows.own_scheme;
@@ -638,9 +637,8 @@ ImportedModel import_hf(const fs::path& folder) {
   model.config = import_hf_config(config_text, config_path.string());
   const Json config =
       text_config_of(parse_json(config_text, config_path.string()), config_path.string());
-  const Family family =
-      with_query_gain(*find_family(json_get<std::string>(config, "model_type", "config.json")),
-                      config, config_path.string());
+  Family family = *find_family(json_get<std::string>(config, "model_type", "config.json"));
+  read_constants(config, config_path.string(), family);
 
   model.source = open_weights(folder, config, model.notes);
   add_mtp(*model.source, family, model.config);
@@ -649,8 +647,8 @@ ImportedModel import_hf(const fs::path& folder) {
     model.notes.push_back(std::move(note));
   }
   resolve_tied_head(*model.source, family, model.config, model.notes);
-  require(!model.config.tied || !family.tensors.front().normed_rows, folder.string(), ": ",
-          family.name, " norms its embeddings, a head of the same rows is not supported");
+  require(!model.config.tied || !family.tensors.front().transform.normed_rows, folder.string(),
+          ": ", family.name, " norms its embeddings, a head of the same rows is not supported");
   model.tensors = import_tensors(*model.source, family, model.config, folder.string());
 
   ImportedTokenizer tokenizer = import_tokenizer(folder, {});

@@ -21,6 +21,14 @@ ImportedModel import_hf(const std::filesystem::path& folder);
 ModelConfig import_hf_config(const std::filesystem::path& folder);
 ModelConfig import_hf_config(std::string_view json_text, std::string_view source);
 
+// The config of the text model of a multimodal config.json ({"model_type": "mistral3",
+// "text_config": {...}}) plus the wrapper's keys that apply to all of its models (tied head,
+// quantization, end tokens); a config without "text_config" unchanged. Throws Error naming `source`
+// if text_config is not an object or if the wrapper's architecture generates no text.
+Json text_config_of(Json config, std::string_view source);
+// Sets the constants of tensor rules that config.json gives by TensorTransform::constant_key.
+void read_constants(const Json& json, std::string_view source, Family& family);
+
 // Whether any weight of a checkpoint folder is stored as integers in a scheme of leq.
 bool folder_holds_codes(const std::filesystem::path& folder);
 

@@ -18,7 +18,7 @@ inline constexpr float kLargestActScale = 1e20f;
 
 inline constexpr std::array<char, 8> kLeqMagic = {'\x89', 'L', 'E', 'Q', '\r', '\n', '\x1a', '\n'};
 inline constexpr std::uint32_t kLeqMajor = 1;  // files of another major version are refused
-inline constexpr std::uint32_t kLeqMinor = 2;  // the newest version written; later ones can be read
+inline constexpr std::uint32_t kLeqMinor = 3;  // the newest version written; later ones can be read
 inline constexpr std::uint64_t kLeqAlignment = 64;
 
 // A feature that a file may list in "requires", which means that a reader must support it to
@@ -28,14 +28,18 @@ struct LeqFeature {
   std::string_view name;
   std::uint32_t minor_version;
 };
-inline constexpr std::array<LeqFeature, 8> kLeqFeatures = {{{"layers", 1},
-                                                            {"rotary_dims", 2},
-                                                            {"output_gate", 2},
-                                                            {"delta_net", 2},
-                                                            {"experts", 2},
-                                                            {"temperature", 2},
-                                                            {"post_norm", 2},
-                                                            {"logit_cap", 2}}};
+inline constexpr std::array<LeqFeature, 12> kLeqFeatures = {{{"layers", 1},
+                                                             {"rotary_dims", 2},
+                                                             {"output_gate", 2},
+                                                             {"delta_net", 2},
+                                                             {"experts", 2},
+                                                             {"temperature", 2},
+                                                             {"post_norm", 2},
+                                                             {"logit_cap", 2},
+                                                             {"layer_rope", 3},
+                                                             {"query_scale", 3},
+                                                             {"embedding_scale", 3},
+                                                             {"activation", 3}}};
 
 struct LeqPreamble {
   std::array<char, 8> magic;

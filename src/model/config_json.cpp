@@ -1,7 +1,10 @@
-#include "model/config_json.h"
+// The configuration as JSON of a .leq file (docs/leq-format.md): one entry for all layers, as in
+// version 1.0, or a list. Names of layer kinds and of fields are defined here. Then the checks that
+// every ModelConfig must pass, whatever file it was read from.
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <initializer_list>
 #include <optional>
 #include <span>
@@ -11,24 +14,113 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "model/model_config.h"
 
 namespace leq {
 namespace {
 
-template <class Config>
+// An integer field: its name in the file, and the largest value that is accepted.
+struct CountField {
+  const char* name;
+  std::int64_t ModelConfig::*member;
+  std::int64_t largest;
+};
+constexpr std::array<CountField, 6> kCounts = {{{"width", &ModelConfig::width, 1 << 20},
+                                                {"heads", &ModelConfig::heads, 4096},
+                                                {"kv_heads", &ModelConfig::kv_heads, 4096},
+                                                {"head_dim", &ModelConfig::head_dim, 1024},
+                                                {"vocab", &ModelConfig::vocab, 1 << 24},
+                                                {"context", &ModelConfig::context, 1 << 24}}};
+
+struct ScalingField {
+  const char* name;
+  double RopeScaling::*member;
+};
+constexpr std::array<ScalingField, 8> kScalingFields = {
+    {{"factor", &RopeScaling::factor},
+     {"low_freq_factor", &RopeScaling::low_freq_factor},
+     {"high_freq_factor", &RopeScaling::high_freq_factor},
+     {"attention_factor", &RopeScaling::attention_factor},
+     {"beta_fast", &RopeScaling::beta_fast},
+     {"beta_slow", &RopeScaling::beta_slow},
+     {"mscale", &RopeScaling::mscale},
+     {"mscale_all_dim", &RopeScaling::mscale_all_dim}}};
+
+constexpr std::int64_t kLargestWindow = 1 << 30;
+
+constexpr std::array<std::string_view, 5> kScalingNames = {"none", "linear", "dynamic", "llama3",
+                                                           "yarn"};
+
+Json scaling_to_json(const RopeScaling& scaling) {
+  Json json = {{"type", kScalingNames[static_cast<std::size_t>(scaling.kind)]},
+               {"original_context", scaling.original_context},
+               {"truncate", scaling.truncate}};
+  for (const auto& field : kScalingFields) json[field.name] = scaling.*field.member;
+  return json;
+}
+
+RopeScaling scaling_from_json(const Json& json, std::string_view source) {
+  RopeScaling scaling;
+  const auto name = json_get<std::string>(json, "type", source);
+  bool known = false;
+  for (std::size_t i = 0; i < kScalingNames.size(); ++i) {
+    if (kScalingNames[i] != name) continue;
+    scaling.kind = static_cast<RopeScalingKind>(i);
+    known = true;
+  }
+  require(known, source, ": rope_scaling type \"", printable(name), "\" is not known");
+  for (const auto& field : kScalingFields) {
+    scaling.*field.member = json_get_or<double>(json, field.name, scaling.*field.member, source);
+  }
+  scaling.original_context = json_get_or<std::int64_t>(json, "original_context", 0, source);
+  scaling.truncate = json_get_or<bool>(json, "truncate", true, source);
+  return scaling;
+}
+
+// The model's rule of rotary positions, or that of a layer: theta and scaling, without dims.
+void rope_to_json(const RopeConfig& rope, Json& json) {
+  json["rope_theta"] = rope.theta;
+  json["rope_scaling"] = scaling_to_json(rope.scaling);
+}
+
+RopeConfig rope_from_json(const Json& json, std::string_view source) {
+  RopeConfig rope = {.theta = json_get<double>(json, "rope_theta", source)};
+  const auto scaling = json.find("rope_scaling");
+  if (scaling != json.end()) rope.scaling = scaling_from_json(*scaling, source);
+  return rope;
+}
+
+// Whether layers have different rotary positions, which are then written layer by layer.
+bool has_several_ropes(const ModelConfig& config) { return config.ropes().size() > 1; }
+
 struct FlagField {
   const char* name;
-  bool Config::*member;
+  bool AttentionConfig::*member;
 };
-struct ExpertCount {
-  const char* name;
-  std::int64_t ExpertsMlpConfig::*member;
-};
-constexpr std::array<FlagField<AttentionConfig>, 4> kAttentionFlags = {
-    {{"rotary", &AttentionConfig::rotary},
-     {"qkv_bias", &AttentionConfig::qkv_bias},
+constexpr std::array<FlagField, 3> kAttentionFlags = {
+    {{"qkv_bias", &AttentionConfig::qkv_bias},
      {"output_bias", &AttentionConfig::output_bias},
      {"qk_norm", &AttentionConfig::qk_norm}}};
+
+// Sets what both forms of layers have: whether there is RoPE, with the model's rule, and the flags.
+void flags_to_json(const AttentionConfig& attention, Json& json) {
+  json["rotary"] = attention.rope.has_value();
+  for (const auto& field : kAttentionFlags) json[field.name] = attention.*field.member;
+}
+
+void flags_from_json(const Json& json, const Json& model, std::string_view source,
+                     AttentionConfig& attention) {
+  attention.rope.reset();
+  if (json_get<bool>(json, "rotary", source)) attention.rope = rope_from_json(model, source);
+  for (const auto& field : kAttentionFlags) {
+    attention.*field.member = json_get<bool>(json, field.name, source);
+  }
+}
+
+constexpr std::array<std::string_view, 2> kActivationNames = {"silu", "gelu_tanh"};
+
+// The activation of files without the key.
+Activation usual_activation(bool gated) { return gated ? Activation::silu : Activation::gelu_tanh; }
 
 std::int32_t window_from_json(const Json& json, std::string_view source) {
   require(json.is_number_integer(), source, ": windows: expected whole numbers");
@@ -41,7 +133,7 @@ std::int32_t window_from_json(const Json& json, std::string_view source) {
 void add_uniform_layers(const UniformLayers& layers, Json& json) {
   json["layers"] = layers.count;
   json["windows"] = layers.windows;
-  for (const auto& field : kAttentionFlags) json[field.name] = layers.attention.*field.member;
+  flags_to_json(layers.attention, json);
   json["hidden"] = layers.mlp.hidden;
   json["gated"] = layers.mlp.gated;
   json["mlp_bias"] = layers.mlp.bias;
@@ -51,10 +143,9 @@ UniformLayers uniform_from_json(const Json& json, std::string_view source) {
   UniformLayers layers;
   layers.count = json_get<std::int64_t>(json, "layers", source);
   layers.mlp.hidden = json_get<std::int64_t>(json, "hidden", source);
-  for (const auto& field : kAttentionFlags) {
-    layers.attention.*field.member = json_get<bool>(json, field.name, source);
-  }
+  flags_from_json(json, json, source, layers.attention);
   layers.mlp.gated = json_get<bool>(json, "gated", source);
+  layers.mlp.activation = usual_activation(layers.mlp.gated);
   layers.mlp.bias = json_get<bool>(json, "mlp_bias", source);
   check_layer_count(layers.count, source);
   const auto windows = json.find("windows");
@@ -71,13 +162,14 @@ constexpr std::string_view kAttentionKind = "attention", kDeltaKind = "delta_net
 
 Json to_json(const AttentionConfig& attention) {
   Json json = {{"kind", kAttentionKind}, {"window", attention.window}};
-  for (const auto& field : kAttentionFlags) json[field.name] = attention.*field.member;
-  if (attention.rotary_dims > 0) json["rotary_dims"] = attention.rotary_dims;
+  flags_to_json(attention, json);
+  if (attention.rope && attention.rope->dims > 0) json["rotary_dims"] = attention.rope->dims;
   if (attention.output_gate) json["output_gate"] = true;
   if (attention.temperature.period != 0) {
     json["temperature"] = {{"beta", attention.temperature.beta},
                            {"period", attention.temperature.period}};
   }
+  if (attention.query_scale != 0) json["query_scale"] = attention.query_scale;
   return json;
 }
 
@@ -93,17 +185,19 @@ QueryTemperature temperature_from_json(const Json& mixer, std::string_view sourc
   return temperature;
 }
 
-AttentionConfig attention_from_json(const Json& mixer, std::string_view source) {
+AttentionConfig attention_from_json(const Json& mixer, const Json& model, std::string_view source) {
   AttentionConfig attention;
   const auto window = mixer.find("window");
   require(window != mixer.end(), source, ": mixer: window is missing");
   attention.window = window_from_json(*window, source);
-  for (const auto& field : kAttentionFlags) {
-    attention.*field.member = json_get<bool>(mixer, field.name, source);
+  const Json* own = mixer.find_given("rope");
+  flags_from_json(mixer, own != nullptr ? *own : model, source, attention);
+  if (attention.rope) {
+    attention.rope->dims = json_get_or<std::int32_t>(mixer, "rotary_dims", 0, source);
   }
-  attention.rotary_dims = json_get_or<std::int32_t>(mixer, "rotary_dims", 0, source);
   attention.output_gate = json_get_or<bool>(mixer, "output_gate", false, source);
   attention.temperature = temperature_from_json(mixer, source);
+  attention.query_scale = json_get_or<double>(mixer, "query_scale", 0, source);
   return attention;
 }
 
@@ -132,14 +226,33 @@ DeltaNetConfig delta_from_json(const Json& mixer, std::string_view source) {
 }
 
 Json to_json(const DenseMlpConfig& mlp) {
-  return {{"kind", kDenseKind}, {"hidden", mlp.hidden}, {"gated", mlp.gated}, {"bias", mlp.bias}};
+  Json json = {
+      {"kind", kDenseKind}, {"hidden", mlp.hidden}, {"gated", mlp.gated}, {"bias", mlp.bias}};
+  if (mlp.activation != usual_activation(mlp.gated)) {
+    json["activation"] = kActivationNames[static_cast<std::size_t>(mlp.activation)];
+  }
+  return json;
 }
 
-DenseMlpConfig dense_from_json(const Json& mlp, std::string_view source) {
-  return {json_get<std::int64_t>(mlp, "hidden", source), json_get<bool>(mlp, "gated", source),
-          json_get<bool>(mlp, "bias", source)};
+DenseMlpConfig dense_from_json(const Json& json, std::string_view source) {
+  DenseMlpConfig mlp;
+  mlp.hidden = json_get<std::int64_t>(json, "hidden", source);
+  mlp.gated = json_get<bool>(json, "gated", source);
+  mlp.bias = json_get<bool>(json, "bias", source);
+  mlp.activation = usual_activation(mlp.gated);
+  if (json.find_given("activation") == nullptr) return mlp;
+  const auto name = json_get<std::string>(json, "activation", source);
+  const auto found = std::ranges::find(kActivationNames, name);
+  require(found != kActivationNames.end(), source, ": activation \"", printable(name),
+          "\" is not known");
+  mlp.activation = static_cast<Activation>(found - kActivationNames.begin());
+  return mlp;
 }
 
+struct ExpertCount {
+  const char* name;
+  std::int64_t ExpertsMlpConfig::*member;
+};
 constexpr std::array<ExpertCount, 4> kExpertCounts = {
     {{"experts", &ExpertsMlpConfig::experts},
      {"active", &ExpertsMlpConfig::active},
@@ -174,9 +287,8 @@ std::pair<const Json&, std::string> section_of(const Json& layer, const char* na
   return {*found, std::move(kind)};
 }
 
-}  // namespace
-
-LayerConfig layer_from_json(const Json& json, std::string_view source) {
+// One layer of the file's list. `model`: the whole configuration, which may hold the rule of RoPE.
+LayerConfig layer_from_json(const Json& json, const Json& model, std::string_view source) {
   require(json.is_object(), source, ": expected an object");
   constexpr std::array kMixers = {kAttentionKind, kDeltaKind};
   constexpr std::array kMlps = {kDenseKind, kExpertsKind};
@@ -185,7 +297,7 @@ LayerConfig layer_from_json(const Json& json, std::string_view source) {
   if (kind == kDeltaKind) {
     layer.mixer = delta_from_json(mixer, source);
   } else {
-    layer.mixer = attention_from_json(mixer, source);
+    layer.mixer = attention_from_json(mixer, model, source);
   }
   const auto [mlp, mlp_kind] = section_of(json, "mlp", kMlps, source);
   if (mlp_kind == kExpertsKind) {
@@ -196,35 +308,77 @@ LayerConfig layer_from_json(const Json& json, std::string_view source) {
   return layer;
 }
 
-namespace {
-
-std::vector<LayerConfig> listed_layers(const Json& json, std::string_view source) {
+std::vector<LayerConfig> listed_layers(const Json& json, const Json& model,
+                                       std::string_view source) {
   check_layer_count(static_cast<std::int64_t>(json.size()), source);
   std::vector<LayerConfig> layers;
   for (const Json& layer : json) {
     const std::string place =
         std::string(source) + ": layers[" + std::to_string(layers.size()) + "]";
-    layers.push_back(layer_from_json(layer, place));
+    layers.push_back(layer_from_json(layer, model, place));
   }
   return layers;
 }
 
 // The layers if version 1.0 can express them, otherwise nullopt. Version 1.0 assumes learned
-// positions in models without RoPE, and has no query temperature.
+// positions in models without RoPE.
 std::optional<UniformLayers> version_1_0_layers(const ModelConfig& config) {
   auto uniform = uniform_layers(config.layers);
   if (!uniform) return uniform;
   const AttentionConfig& attention = uniform->attention;
-  const bool newer =
-      attention.rotary_dims > 0 || attention.output_gate || attention.temperature.period != 0;
-  if (newer || attention.rotary == config.learned_positions) uniform.reset();
+  const bool newer = (attention.rope && attention.rope->dims > 0) || attention.output_gate ||
+                     attention.temperature.period != 0 || attention.query_scale != 0 ||
+                     uniform->mlp.activation != usual_activation(uniform->mlp.gated) ||
+                     has_several_ropes(config);
+  if (newer || attention.rope.has_value() == config.learned_positions) uniform.reset();
   return uniform;
+}
+
+Json layer_of(const ModelConfig& config, const LayerConfig& layer) {
+  Json json = layer_to_json(layer);
+  const AttentionConfig* attention = layer.attention();
+  if (attention != nullptr && attention->rope && has_several_ropes(config)) {
+    rope_to_json(*attention->rope, json["mixer"]["rope"]);
+  }
+  return json;
+}
+
+void layers_to_json(const ModelConfig& config, Json& json) {
+  if (const auto uniform = version_1_0_layers(config)) return add_uniform_layers(*uniform, json);
+  json["learned_positions"] = config.learned_positions;
+  json["layers"] = Json::array();
+  for (const LayerConfig& layer : config.layers) json["layers"].push_back(layer_of(config, layer));
+}
+
+// Sets layers and learned_positions.
+void layers_from_json(const Json& json, std::string_view source, ModelConfig& config) {
+  const auto layers = json.find("layers");
+  if (layers != json.end() && layers->is_array()) {
+    config.layers = listed_layers(*layers, json, source);
+    config.learned_positions = json_get<bool>(json, "learned_positions", source);
+    return;
+  }
+  const UniformLayers uniform = uniform_from_json(json, source);
+  config.layers = uniform.layers();
+  config.learned_positions = !uniform.attention.rope;
+}
+
+LogitCap logit_cap_from_json(const Json& json, std::string_view source) {
+  const auto found = json.find("logit_cap");
+  if (found == json.end()) return {};
+  const std::string place = std::string(source) + ": logit_cap";
+  require(found->is_object(), place, ": expected an object");
+  const LogitCap logits = {json_get<double>(*found, "scale", place),
+                           json_get<double>(*found, "cap", place)};
+  // 0 means "no cap" only in memory: a file without a cap does not contain this key.
+  require(logits.cap != 0, place, ": cap = 0: expected above 0");
+  return logits;
 }
 
 }  // namespace
 
-bool has_version_1_0_layers(const ModelConfig& config) {
-  return version_1_0_layers(config).has_value();
+std::string_view rope_scaling_name(RopeScalingKind kind) {
+  return kScalingNames[static_cast<std::size_t>(kind)];
 }
 
 Json layer_to_json(const LayerConfig& layer) {
@@ -232,23 +386,236 @@ Json layer_to_json(const LayerConfig& layer) {
   return {{"mixer", std::visit(part, layer.mixer)}, {"mlp", std::visit(part, layer.mlp)}};
 }
 
-void layers_to_json(const ModelConfig& config, Json& json) {
-  if (const auto uniform = version_1_0_layers(config)) return add_uniform_layers(*uniform, json);
-  json["learned_positions"] = config.learned_positions;
-  json["layers"] = Json::array();
-  for (const LayerConfig& layer : config.layers) json["layers"].push_back(layer_to_json(layer));
+Json config_to_json(const ModelConfig& config) {
+  Json json = {{"family", config.family},
+               {"norm", config.norm == NormKind::rms ? "rms" : "layer"},
+               {"norm_eps", config.norm_eps},
+               {"tied", config.tied}};
+  const std::vector<RopeConfig> ropes = config.ropes();
+  if (ropes.size() <= 1) rope_to_json(ropes.empty() ? RopeConfig() : ropes.front(), json);
+  for (const auto& field : kCounts) json[field.name] = config.*field.member;
+  if (config.post_norm_eps > 0) json["post_norm_eps"] = config.post_norm_eps;
+  if (config.logit_cap.cap > 0) {
+    json["logit_cap"] = {{"scale", config.logit_cap.scale}, {"cap", config.logit_cap.cap}};
+  }
+  if (config.embedding_scale != 1) json["embedding_scale"] = config.embedding_scale;
+  layers_to_json(config, json);
+  if (config.mtp) json["mtp"] = layer_of(config, *config.mtp);
+  return json;
 }
 
-void layers_from_json(const Json& json, std::string_view source, ModelConfig& config) {
-  const auto layers = json.find("layers");
-  if (layers != json.end() && layers->is_array()) {
-    config.layers = listed_layers(*layers, source);
-    config.learned_positions = json_get<bool>(json, "learned_positions", source);
-    return;
+std::vector<std::string> required_features(const ModelConfig& config) {
+  std::vector<std::string> features;
+  if (!version_1_0_layers(config)) features.emplace_back("layers");
+  const auto add = [&](const char* feature, auto has) {
+    const bool any = std::ranges::any_of(config.layers, [&](const LayerConfig& layer) {
+      return layer.attention() != nullptr && has(*layer.attention());
+    });
+    if (any) features.emplace_back(feature);
+  };
+  add("rotary_dims", [](const auto& one) { return one.rope && one.rope->dims > 0; });
+  add("output_gate", [](const auto& one) { return one.output_gate; });
+  if (config.delta_net() != nullptr) features.emplace_back("delta_net");
+  if (config.has_experts()) features.emplace_back("experts");
+  if (config.temperature().period != 0) features.emplace_back("temperature");
+  if (config.post_norm_eps > 0) features.emplace_back("post_norm");
+  if (config.logit_cap.cap > 0) features.emplace_back("logit_cap");
+  if (has_several_ropes(config)) features.emplace_back("layer_rope");
+  add("query_scale", [](const auto& one) { return one.query_scale != 0; });
+  if (config.embedding_scale != 1) features.emplace_back("embedding_scale");
+  const bool newer = std::ranges::any_of(config.layers, [](const LayerConfig& layer) {
+    const DenseMlpConfig* mlp = layer.dense_mlp();
+    return mlp != nullptr && mlp->activation != usual_activation(mlp->gated);
+  });
+  if (newer) features.emplace_back("activation");
+  return features;
+}
+
+ModelConfig config_from_json(const Json& json, std::string_view source) {
+  ModelConfig config;
+  config.family = json_get<std::string>(json, "family", source);
+  for (const auto& field : kCounts) {
+    config.*field.member = json_get<std::int64_t>(json, field.name, source);
   }
-  const UniformLayers uniform = uniform_from_json(json, source);
-  config.layers = uniform.layers();
-  config.learned_positions = !uniform.attention.rotary;
+  config.tied = json_get<bool>(json, "tied", source);
+  const auto norm = json_get<std::string>(json, "norm", source);
+  require(norm == "rms" || norm == "layer", source, ": norm \"", printable(norm),
+          "\": expected rms or layer");
+  config.norm = norm == "rms" ? NormKind::rms : NormKind::layer;
+  config.norm_eps = json_get<float>(json, "norm_eps", source);
+  config.embedding_scale = json_get_or<double>(json, "embedding_scale", 1, source);
+  config.post_norm_eps = json_get_or<float>(json, "post_norm_eps", 0, source);
+  config.logit_cap = logit_cap_from_json(json, source);
+  layers_from_json(json, source, config);
+  require(json.find_given("rotation") == nullptr, source,
+          ": rotation: expected none, because rotated (Hadamard) weights are not supported since "
+          "0.2; quantize the checkpoint again, unrotated");
+  if (const Json* mtp = json.find_given("mtp")) {
+    config.mtp = layer_from_json(*mtp, json, std::string(source) + ": mtp");
+  }
+  check_config(config, source);
+  return config;
+}
+
+namespace {
+
+constexpr std::int64_t kMostLayers = 4096;
+constexpr std::int64_t kWidestMlp = 1 << 22;
+constexpr std::int64_t kMostExperts = 4096;
+
+void check_scaling(const RopeScaling& scaling, std::int64_t head_dim, std::string_view source) {
+  if (scaling.kind == RopeScalingKind::none) return;
+  for (const auto& field : kScalingFields) {
+    const double value = scaling.*field.member;
+    require(std::isfinite(value) && value >= 0 && value <= 1e6, source, ": rope_scaling ",
+            field.name, " = ", value, ": expected 0 to 1e6");
+  }
+  require(scaling.factor >= 1e-3, source, ": rope_scaling factor = ", scaling.factor,
+          ": expected at least 0.001");
+  require(scaling.original_context >= 0 && scaling.original_context <= 1 << 24, source,
+          ": rope_scaling original context = ", scaling.original_context);
+  if (scaling.kind == RopeScalingKind::llama3) {
+    require(scaling.original_context > 0, source,
+            ": rope_scaling llama3 needs original_max_position_embeddings");
+    require(scaling.high_freq_factor > scaling.low_freq_factor && scaling.low_freq_factor > 0,
+            source, ": rope_scaling llama3 needs 0 < low_freq_factor < high_freq_factor, found ",
+            scaling.low_freq_factor, " and ", scaling.high_freq_factor);
+  }
+  require(scaling.kind != RopeScalingKind::dynamic || head_dim > 2, source,
+          ": rope_scaling dynamic needs a head_dim above 2");
+}
+
+constexpr std::int64_t kMostTaps = 16;
+constexpr std::int64_t kWidestHead = 1024;
+
+void check_attention(const ModelConfig& config, const AttentionConfig& attention,
+                     std::string_view place) {
+  if (attention.rope) {
+    const std::int64_t dims = attention.rope->dims;
+    require(dims >= 0 && dims <= config.head_dim && dims % 2 == 0, place, ": rotary_dims = ", dims,
+            ": expected an even number up to head_dim ", config.head_dim);
+    const double theta = attention.rope->theta;
+    require(std::isfinite(theta) && theta >= 1, place, ": rope_theta = ", theta,
+            ": expected at least 1");
+    check_scaling(attention.rope->scaling, config.rope_dims(*attention.rope), place);
+  }
+  const double scale = attention.query_scale;
+  require(std::isfinite(scale) && scale >= 0 && scale <= 1e6, place, ": query_scale = ", scale,
+          ": expected 0 to 1e6");
+  if (attention.temperature.period != 0) {
+    const auto& [beta, period] = attention.temperature;
+    require(std::isfinite(beta) && beta > 0 && beta <= 1e3, place, ": temperature beta = ", beta,
+            ": expected above 0, at most 1000");
+    require(period >= 1 && period <= 1 << 24, place, ": temperature period = ", period,
+            ": expected 1 to ", 1 << 24);
+  }
+  const auto first = config.attention_layers().front();
+  const AttentionConfig& other = *config.layer(first).attention();
+  require(attention.output_gate == other.output_gate, place, ": output_gate unlike that of layers[",
+          first, "]: expected all alike");
+}
+
+void check_delta_net(const ModelConfig& config, const DeltaNetConfig& delta,
+                     std::string_view place) {
+  const auto check = [&](const char* name, std::int64_t value, std::int64_t largest) {
+    require(value >= 1 && value <= largest, place, ": ", name, " = ", value, ": expected 1 to ",
+            largest);
+  };
+  check("key_heads", delta.key_heads, 4096);
+  check("value_heads", delta.value_heads, 4096);
+  check("key_dim", delta.key_dim, kWidestHead);
+  check("value_dim", delta.value_dim, kWidestHead);
+  require(delta.conv_taps >= 2 && delta.conv_taps <= kMostTaps, place,
+          ": conv_taps = ", delta.conv_taps, ": expected 2 to ", kMostTaps);
+  require(delta.value_heads % delta.key_heads == 0, place, ": ", delta.value_heads,
+          " value heads are no multiple of ", delta.key_heads, " key heads");
+  require(delta == *config.delta_net(), place,
+          ": layers of Gated DeltaNet differ in their sizes, expected all alike");
+  require(!config.attention_layers().empty(), place,
+          ": a model of Gated DeltaNet alone, expected some layers with attention");
+  require(config.norm == NormKind::rms, place, ": Gated DeltaNet, expected RMS norms");
+}
+
+void check_experts(const ModelConfig& config, const ExpertsMlpConfig& mlp, std::string_view place) {
+  const auto check = [&](const char* name, std::int64_t value, std::int64_t low,
+                         std::int64_t high) {
+    require(value >= low && value <= high, place, ": ", name, " = ", value, ": expected ", low,
+            " to ", high);
+  };
+  check("experts", mlp.experts, 1, kMostExperts);
+  check("active experts", mlp.active, 1, mlp.experts);
+  check("hidden of experts", mlp.hidden, 1, kWidestMlp);
+  check("hidden of the shared expert", mlp.shared_hidden, 0, kWidestMlp);
+  require(config.norm == NormKind::rms, place, ": experts after layer norms are not supported");
+}
+
+// Checks the norms of sublayer outputs, and the cap of the logits.
+void check_additions(const ModelConfig& config, std::string_view source) {
+  const auto& [scale, cap] = config.logit_cap;
+  require(std::isfinite(scale) && scale > 0 && scale <= 1e6 && std::isfinite(cap) && cap >= 0 &&
+              cap <= 1e6,
+          source, ": logit_cap of scale ", scale, " and cap ", cap, ": expected up to 1e6");
+  const float eps = config.post_norm_eps;
+  require(std::isfinite(eps) && eps >= 0 && eps < 1, source, ": post_norm_eps = ", eps,
+          ": expected 0 to 1");
+  if (eps == 0) return;
+  const bool plain = std::ranges::all_of(config.layers, [](const LayerConfig& layer) {
+    return layer.attention() != nullptr && layer.dense_mlp() != nullptr;
+  });
+  require(plain && config.norm == NormKind::rms, source,
+          ": post_norm_eps: expected layers of attention and a dense MLP with RMS norms");
+}
+
+void check_layers(const ModelConfig& config, std::string_view source, const FieldSpeller& spell) {
+  check_layer_count(config.layer_count(), source, spell);
+  const bool alike = uniform_layers(config.layers).has_value();
+  for (std::int64_t i = 0; i < config.layer_count(); ++i) {
+    const std::string place =
+        std::string(source) + (alike ? "" : ": layers[" + std::to_string(i) + "]");
+    require(config.window(i) >= 0 && config.window(i) <= kLargestWindow, place, ": window ",
+            config.window(i), " is out of range");
+    if (const auto* attention = config.layer(i).attention()) {
+      check_attention(config, *attention, place);
+    }
+    if (const auto* delta = config.layer(i).delta_net()) check_delta_net(config, *delta, place);
+    const DenseMlpConfig* mlp = config.layer(i).dense_mlp();
+    require(mlp == nullptr || (mlp->hidden >= 1 && mlp->hidden <= kWidestMlp), place, ": ",
+            spell("hidden"), " = ", mlp == nullptr ? 0 : mlp->hidden, ": expected 1 to ",
+            kWidestMlp);
+    if (config.layer(i).experts_mlp()) check_experts(config, *config.layer(i).experts_mlp(), place);
+  }
+}
+
+}  // namespace
+
+void check_layer_count(std::int64_t count, std::string_view source, const FieldSpeller& spell) {
+  require(count >= 1 && count <= kMostLayers, source, ": ", spell("layers"), " = ", count,
+          ": expected 1 to ", kMostLayers);
+}
+
+void check_config(const ModelConfig& config, std::string_view source, const FieldSpeller& spell) {
+  check_layers(config, source, spell);
+  for (const auto& field : kCounts) {
+    const std::int64_t value = config.*field.member;
+    require(value >= 1 && value <= field.largest, source, ": ", spell(field.name), " = ", value,
+            ": expected 1 to ", field.largest);
+  }
+  require(config.head_dim % 2 == 0, source, ": ", spell("head_dim"), " = ", config.head_dim,
+          ": expected an even number");
+  require(config.heads % config.kv_heads == 0, source, ": ", config.heads,
+          " heads are no multiple of ", config.kv_heads, " KV heads");
+  require(config.heads * config.head_dim <= 1 << 22, source, ": ", config.heads, " heads of ",
+          config.head_dim, " are too wide");
+  require(std::isfinite(config.norm_eps) && config.norm_eps >= 0 && config.norm_eps < 1, source,
+          ": ", spell("norm_eps"), " = ", config.norm_eps, ": expected 0 to 1");
+  require(std::isfinite(config.embedding_scale) && config.embedding_scale > 0 &&
+              config.embedding_scale <= 1e6,
+          source, ": embedding_scale = ", config.embedding_scale,
+          ": expected above 0, at most 1e6");
+  check_additions(config, source);
+  if (!config.mtp) return;
+  require(config.mtp->attention() != nullptr, source, ": mtp: expected a layer with attention");
+  check_config(mtp_model(config), std::string(source) + ": mtp", spell);
 }
 
 }  // namespace leq

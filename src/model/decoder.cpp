@@ -1,4 +1,3 @@
-// Runs the experts of one layer for the rows of one step, between the norm and the addition to x.
 #include "model/decoder.h"
 
 #include <cstdint>
@@ -13,7 +12,13 @@
 
 namespace leq {
 
-// All members must outlive the object.
+namespace {
+
+const LayerLinear& at(const std::vector<LayerLinear>& linears, std::int64_t expert) {
+  return linears[static_cast<std::size_t>(expert)];
+}
+
+// Runs the experts of one layer for the rows of one step. All members must outlive the object.
 struct ExpertsRun {
   Backend& backend;
   Workspace& work;
@@ -21,80 +26,69 @@ struct ExpertsRun {
   const ExpertsMlpWeights& weights;
 
   // Chooses the experts of each row of `normed` [T, W].
-  void route(const Rows& normed, std::int64_t tokens);
+  void route(const Rows& normed, std::int64_t tokens) {
+    const ExpertsMlpConfig& config = weights.config;
+    Rows logits = work.router_logits_of(config);  // [T, E]
+    backend.linear(normed, tokens, weights.router, Epilogue::none, logits);
+    backend.route(logits, tokens, {config.experts, config.active, config.normalized},
+                  weights.router.name, work.routes);
+    if (!weights.shared) return;
+    backend.linear(normed, tokens, weights.shared->gate, Epilogue::none, work.shared_gate);
+    backend.route(work.shared_gate, tokens, {.experts = 1, .active = 1, .by_sigmoid = true},
+                  weights.shared->gate.name, work.shared_routes);
+  }
+
   // Computes the gated products [T k, F] of all experts, and [T, F'] of a shared expert.
-  void gate(const Rows& normed);
+  void gate(const Rows& normed) {
+    const auto gated = [&](const auto& gate_up, const auto& down, const ExpertRoutes& routes) {
+      const SharedBlock product = work.shared_input_of(down(0));
+      const auto reader = [&](std::int64_t expert) {
+        const RowsConsumer whole = work.consumer_of(down(expert));
+        if (ranks.alone()) return whole;
+        return slice_consumer(whole, product.whole.rows, ranks.own().mlp(down(expert).inputs));
+      };
+      backend.experts_gated(normed, routes, {gate_up, reader},
+                            work.grouped_input_of(weights.gate_up.front()), product.own.rows);
+      ranks.gather(product, routes.rows(), Receivers::all, down(0).name);
+    };
+    const auto expert = [](const std::vector<LayerLinear>& linears) {
+      return [&linears](std::int64_t e) -> const LayerLinear& { return at(linears, e); };
+    };
+    gated(expert(weights.gate_up), expert(weights.down), work.routes);
+    if (!weights.shared) return;
+    const auto shared = [](const LayerLinear& linear) {
+      return [&linear](std::int64_t) -> const LayerLinear& { return linear; };
+    };
+    gated(shared(weights.shared->gate_up), shared(weights.shared->down), work.shared_routes);
+  }
+
   // Visits the input rows of each expert's down, including experts without rows.
   void each_product(
-      const std::function<void(const LayerLinear& linear, const Rows& rows)>& visit) const;
+      const std::function<void(const LayerLinear& linear, const Rows& rows)>& visit) const {
+    const SharedBlock product = work.shared_input_of(weights.down.front());
+    for (std::int64_t e = 0; e < weights.config.experts; ++e) {
+      const auto i = static_cast<std::size_t>(e);
+      const Slice group = {work.routes.first[i], work.routes.first[i + 1]};
+      visit(weights.down[i], slice_tokens(product.whole.rows, group));
+    }
+    if (!weights.shared) return;
+    const LayerLinear& down = weights.shared->down;
+    visit(down,
+          slice_tokens(work.shared_input_of(down).whole.rows, {0, work.shared_routes.rows()}));
+  }
+
   // x [T, W] += the outputs of each row's down linears.
-  void add(Rows& x);
+  void add(Rows& x) {
+    const auto expert = [&](std::int64_t e) -> const Linear& { return at(weights.down, e); };
+    backend.experts_add(work.shared_input_of(weights.down.front()).whole, work.routes, expert, x);
+    if (!weights.shared) return;
+    const LayerLinear& down = weights.shared->down;
+    const auto shared = [&](std::int64_t) -> const Linear& { return down; };
+    backend.experts_add(work.shared_input_of(down).whole, work.shared_routes, shared, x);
+  }
 };
 
-namespace {
-
-const LayerLinear& at(const std::vector<LayerLinear>& linears, std::int64_t expert) {
-  return linears[static_cast<std::size_t>(expert)];
-}
-
 }  // namespace
-
-void ExpertsRun::route(const Rows& normed, std::int64_t tokens) {
-  const ExpertsMlpConfig& config = weights.config;
-  Rows logits = work.router_logits_of(config);  // [T, E]
-  backend.linear(normed, tokens, weights.router, Epilogue::none, logits);
-  backend.route(logits, tokens, {config.experts, config.active, config.normalized},
-                weights.router.name, work.routes);
-  if (!weights.shared) return;
-  backend.linear(normed, tokens, weights.shared->gate, Epilogue::none, work.shared_gate);
-  backend.route(work.shared_gate, tokens, {.experts = 1, .active = 1, .by_sigmoid = true},
-                weights.shared->gate.name, work.shared_routes);
-}
-
-void ExpertsRun::gate(const Rows& normed) {
-  const auto gated = [&](const auto& gate_up, const auto& down, const ExpertRoutes& routes) {
-    const SharedBlock product = work.shared_input_of(down(0));
-    const auto reader = [&](std::int64_t expert) {
-      const RowsConsumer whole = work.consumer_of(down(expert));
-      if (ranks.alone()) return whole;
-      return slice_consumer(whole, product.whole.rows, ranks.own().mlp(down(expert).inputs));
-    };
-    backend.experts_gated(normed, routes, {gate_up, reader},
-                          work.grouped_input_of(weights.gate_up.front()), product.own.rows);
-    ranks.gather(product, routes.rows(), Receivers::all, down(0).name);
-  };
-  const auto expert = [](const std::vector<LayerLinear>& linears) {
-    return [&linears](std::int64_t e) -> const LayerLinear& { return at(linears, e); };
-  };
-  gated(expert(weights.gate_up), expert(weights.down), work.routes);
-  if (!weights.shared) return;
-  const auto shared = [](const LayerLinear& linear) {
-    return [&linear](std::int64_t) -> const LayerLinear& { return linear; };
-  };
-  gated(shared(weights.shared->gate_up), shared(weights.shared->down), work.shared_routes);
-}
-
-void ExpertsRun::each_product(
-    const std::function<void(const LayerLinear& linear, const Rows& rows)>& visit) const {
-  const SharedBlock product = work.shared_input_of(weights.down.front());
-  for (std::int64_t e = 0; e < weights.config.experts; ++e) {
-    const auto i = static_cast<std::size_t>(e);
-    const Slice group = {work.routes.first[i], work.routes.first[i + 1]};
-    visit(weights.down[i], slice_tokens(product.whole.rows, group));
-  }
-  if (!weights.shared) return;
-  const LayerLinear& down = weights.shared->down;
-  visit(down, slice_tokens(work.shared_input_of(down).whole.rows, {0, work.shared_routes.rows()}));
-}
-
-void ExpertsRun::add(Rows& x) {
-  const auto expert = [&](std::int64_t e) -> const Linear& { return at(weights.down, e); };
-  backend.experts_add(work.shared_input_of(weights.down.front()).whole, work.routes, expert, x);
-  if (!weights.shared) return;
-  const LayerLinear& down = weights.shared->down;
-  const auto shared = [&](std::int64_t) -> const Linear& { return down; };
-  backend.experts_add(work.shared_input_of(down).whole, work.shared_routes, shared, x);
-}
 
 Decoder::Decoder(const ModelConfig& config, const Weights& weights, Backend& backend,
                  Workspace& work, Collectives& ranks)
@@ -151,7 +145,7 @@ bool Decoder::run(const AttentionWeights& weights, std::int64_t layer, const Bat
   const RowsFor normed = norm(weights.norm, weights.qkv, tokens);  // [T, W]
   if (!wants_more(weights.qkv, normed, tokens)) return false;
   backend_.linear(normed, tokens, weights.qkv, Epilogue::none, work_.qkv);
-  backend_.rope_append(work_.qkv, batch, shape, work_.rope, kv);
+  backend_.rope_append(work_.qkv, batch, shape, work_.rope_of(weights.config), kv);
   backend_.attention(work_.qkv, batch, shape, kv, attended.own);
   ranks_.gather(attended, tokens, Receivers::all, weights.o.name);
   if (!wants_more(weights.o, attended.whole, tokens)) return false;
@@ -177,13 +171,15 @@ bool Decoder::run(const DeltaNetWeights& weights, std::int64_t layer, const Batc
   return true;
 }
 
-// x += down(swiglu(gate_up(norm(x)))), or gelu(up(norm(x)))
+// x += down(f(gate) * up), or down(f(up)), of gate and up of norm(x)
 bool Decoder::run(const DenseMlpWeights& weights, std::int64_t tokens) {
   const SharedBlock product = work_.shared_input_of(weights.down);     // [T, F]
   const RowsFor normed = norm(weights.norm, weights.gate_up, tokens);  // [T, W]
   if (!wants_more(weights.gate_up, normed, tokens)) return false;
+  const auto& [hidden, gated, activation, bias] = weights.config;
   backend_.linear(normed, tokens, weights.gate_up,
-                  weights.config.gated ? Epilogue::swiglu : Epilogue::gelu, product.own);
+                  gated ? Epilogue::gated(activation) : Epilogue::activated(activation),
+                  product.own);
   ranks_.gather(product, tokens, Receivers::all, weights.down.name);
   if (!wants_more(weights.down, product.whole, tokens)) return false;
   add(product.whole, tokens, weights.down, weights.post_norm);

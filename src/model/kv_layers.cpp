@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 #include <complex>
-#include <map>
 #include <utility>
 
 #include "model/rope.h"
@@ -39,7 +38,8 @@ float distance_from_mean(double angle, double size) {
 std::vector<float> spanned_parts(const ModelConfig& config, const AttentionConfig& attention,
                                  const KvScheme& scheme) {
   const auto count = static_cast<std::size_t>(config.kv_heads * config.head_dim);
-  const std::vector<float> frequencies = rope_frequencies(config, config.context).inv_freq;
+  const std::vector<float> frequencies =
+      rope_frequencies(config, *attention.rope, config.context).inv_freq;
   const std::size_t half = frequencies.size();
   const bool from_centre = !scheme.blocked() && !attention.qk_norm;
   // The part for channels that RoPE does not rotate, which have a constant bias.
@@ -69,8 +69,8 @@ std::vector<float> key_centre(const ModelConfig& config, const AttentionConfig& 
   const bool nothing = std::ranges::all_of(common, [](float k) { return k == 0; });
   if (nothing || attention.qk_norm) return {};
   std::vector<float> centre(common.begin(), common.end());
-  if (!attention.rotary) return centre;
-  const RopeFrequencies rope = rope_frequencies(config, config.context);
+  if (!attention.rope) return centre;
+  const RopeFrequencies rope = rope_frequencies(config, *attention.rope, config.context);
   const auto rotations = mean_rotations(config, rope.inv_freq);
   const std::size_t half = rotations.size();
   const auto dims = static_cast<std::size_t>(config.head_dim);
@@ -116,19 +116,31 @@ bool large_key_bias(std::span<const float> bias, std::span<const float> parts) {
 }
 
 void widen_keys(const ModelConfig& config, const Weights& weights, std::span<KvType> types) {
-  std::map<std::pair<KvType, bool>, std::vector<float>> parts;  // by key type and attention.qk_norm
+  struct Parts {
+    KvType type;
+    bool qk_norm;
+    RopeConfig rope;
+    std::vector<float> parts;
+  };
+  std::vector<Parts> known;
   const std::vector<std::int64_t> layers = config.attention_layers();
   for (std::size_t i = 0; i < types.size(); ++i) {
     const auto layer = static_cast<std::size_t>(layers[i]);
     const AttentionConfig& attention = *config.layers[layer].attention();
-    if (!attention.rotary) continue;
+    if (!attention.rope) continue;
     // Skips layers without RoPE, because a channel's bias is constant in them.
     const KvScheme& scheme = kv_scheme(types[i]);
     if (!scheme.coded()) continue;
-    const auto [found, is_new] = parts.try_emplace({scheme.type, attention.qk_norm});
-    if (is_new) found->second = spanned_parts(config, attention, scheme);
+    auto found = std::ranges::find_if(known, [&](const Parts& one) {
+      return one.type == scheme.type && one.qk_norm == attention.qk_norm &&
+             one.rope == *attention.rope;
+    });
+    if (found == known.end()) {
+      found = known.insert(found, {scheme.type, attention.qk_norm, *attention.rope,
+                                   spanned_parts(config, attention, scheme)});
+    }
     const std::vector<float>& bias = weights.layers[layer].attention().key_bias;
-    if (large_key_bias(bias, found->second)) types[i] = kUsualKv;
+    if (large_key_bias(bias, found->parts)) types[i] = kUsualKv;
   }
 }
 

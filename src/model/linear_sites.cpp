@@ -13,22 +13,24 @@ void add_post_norm(const ModelConfig& config, const char* name, LinearSite& site
   if (config.post_norm_eps > 0) site.vectors.push_back({name, config.width});
 }
 
+// A site that reads a norm of the residual stream, without weights yet.
+LinearSite normed_site(const ModelConfig& config, const char* name, Sublayer sublayer,
+                       const char* norm) {
+  LinearSite site = {name, sublayer, config.width, Axis::stream};
+  site.norm = NormSpec{norm, config.width, config.norm};
+  return site;
+}
+
 // qkv: [W -> (H + 2 H_kv) d], with an output gate [W -> (2 H + 2 H_kv) d]; o: [H d -> W]
 void add_sites(const ModelConfig& config, const AttentionConfig& attention,
                std::vector<LinearSite>& sites) {
   const std::int64_t query = config.heads * config.head_dim;
   const std::int64_t key = config.kv_heads * config.head_dim;
   const bool bias = attention.qkv_bias;
-  LinearSite qkv = {"qkv",
-                    Sublayer::mixer,
-                    config.width,
-                    Axis::stream,
-                    {{"q", query, Axis::query_heads, bias},
-                     {"k", key, Axis::kv_heads, bias},
-                     {"v", key, Axis::kv_heads, bias}},
-                    NormSpec{"attention_norm", config.width, config.norm},
-                    "",
-                    {}};
+  LinearSite qkv = normed_site(config, "qkv", Sublayer::mixer, "attention_norm");
+  qkv.weights = {{"q", query, Axis::query_heads, bias},
+                 {"k", key, Axis::kv_heads, bias},
+                 {"v", key, Axis::kv_heads, bias}};
   if (attention.output_gate) {
     qkv.weights.push_back({"attention_gate", query, Axis::query_heads});
   }
@@ -37,65 +39,40 @@ void add_sites(const ModelConfig& config, const AttentionConfig& attention,
                       {"k_norm", config.head_dim, config.norm}};
   }
   sites.push_back(std::move(qkv));
-  sites.push_back({"o",
-                   Sublayer::mixer,
-                   query,
-                   Axis::query_heads,
-                   {{"o", config.width, Axis::stream, attention.output_bias}},
-                   std::nullopt,
-                   "v",
-                   {}});
+  sites.push_back({"o", Sublayer::mixer, query, Axis::query_heads});
+  sites.back().weights = {{"o", config.width, Axis::stream, attention.output_bias}};
+  sites.back().producer = "v";
   add_post_norm(config, "attention_post_norm", sites.back());
 }
 
 // delta_in: [W -> channels + H_v d_v]; delta_gates: [W -> 2 H_v]; delta_out: [H_v d_v -> W]
 void add_sites(const ModelConfig& config, const DeltaNetConfig& delta,
                std::vector<LinearSite>& sites) {
-  LinearSite in = {"delta_in",
-                   Sublayer::mixer,
-                   config.width,
-                   Axis::stream,
-                   {{"delta_qkv", delta.channels(), Axis::delta_channels},
-                    {"delta_z", delta.values(), Axis::delta_values},
-                    {"delta_b", delta.value_heads, Axis::whole, false, true},
-                    {"delta_a", delta.value_heads, Axis::whole, false, true}},
-                   NormSpec{"delta_in_norm", config.width, config.norm},
-                   "",
-                   {}};
+  LinearSite in = normed_site(config, "delta_in", Sublayer::mixer, "delta_in_norm");
+  in.weights = {{"delta_qkv", delta.channels(), Axis::delta_channels},
+                {"delta_z", delta.values(), Axis::delta_values},
+                {"delta_b", delta.value_heads, Axis::whole, false, true},
+                {"delta_a", delta.value_heads, Axis::whole, false, true}};
   in.vectors = {{"delta_conv", delta.conv_taps * delta.channels()},
                 {"delta_a_log", delta.value_heads},
                 {"delta_dt_bias", delta.value_heads},
                 {"delta_norm", delta.value_dim}};
   sites.push_back(std::move(in));
-  sites.push_back({"delta_out",
-                   Sublayer::mixer,
-                   delta.values(),
-                   Axis::delta_values,
-                   {{"delta_out", config.width, Axis::stream}},
-                   std::nullopt,
-                   "",
-                   {}});
+  sites.push_back({"delta_out", Sublayer::mixer, delta.values(), Axis::delta_values});
+  sites.back().weights = {{"delta_out", config.width, Axis::stream}};
 }
 
 // gate_up: [W -> 2 F], or only up: [W -> F]; down: [F -> W]
 void add_sites(const ModelConfig& config, const DenseMlpConfig& mlp,
                std::vector<LinearSite>& sites) {
-  LinearSite gate_up = {"gate_up",    Sublayer::mlp,
-                        config.width, Axis::stream,
-                        {},           NormSpec{"mlp_norm", config.width, config.norm},
-                        "",           {}};
+  LinearSite gate_up = normed_site(config, "gate_up", Sublayer::mlp, "mlp_norm");
   if (mlp.gated) gate_up.weights.push_back({"gate", mlp.hidden, Axis::mlp, mlp.bias});
   gate_up.weights.push_back({"up", mlp.hidden, Axis::mlp, mlp.bias});
   sites.push_back(std::move(gate_up));
-  // SwiGLU's product is linear in up, so that up can absorb a scale; silu and GELU are not linear.
-  sites.push_back({"down",
-                   Sublayer::mlp,
-                   mlp.hidden,
-                   Axis::mlp,
-                   {{"down", config.width, Axis::stream, mlp.bias}},
-                   std::nullopt,
-                   mlp.gated ? "up" : "",
-                   {}});
+  sites.push_back({"down", Sublayer::mlp, mlp.hidden, Axis::mlp});
+  sites.back().weights = {{"down", config.width, Axis::stream, mlp.bias}};
+  // A gated product is linear in up, so that up can absorb a scale; activations are not linear.
+  if (mlp.gated) sites.back().producer = "up";
   add_post_norm(config, "mlp_post_norm", sites.back());
 }
 
@@ -107,24 +84,17 @@ void add_gated(const std::string& of, std::int64_t hidden, double share, LinearS
 // down of one expert: [F -> W]
 LinearSite down_of(const ModelConfig& config, const std::string& of, std::int64_t hidden,
                    double share) {
-  return {of + "down",
-          Sublayer::mlp,
-          hidden,
-          Axis::mlp,
-          {{of + "down", config.width, Axis::stream, false, false, share}},
-          std::nullopt,
-          of + "up",
-          {}};
+  LinearSite down = {of + "down", Sublayer::mlp, hidden, Axis::mlp};
+  down.weights = {{of + "down", config.width, Axis::stream, false, false, share}};
+  down.producer = of + "up";
+  return down;
 }
 
 // One site has all linears that read the norm's output: router [W -> E], gate_up [W -> 2 F] of each
 // expert; of a shared expert gate_up [W -> 2 F'] and gate [W -> 1]. Each down [F -> W] is a site.
 void add_sites(const ModelConfig& config, const ExpertsMlpConfig& mlp,
                std::vector<LinearSite>& sites) {
-  LinearSite first = {"experts",    Sublayer::mlp,
-                      config.width, Axis::stream,
-                      {},           NormSpec{"mlp_norm", config.width, config.norm},
-                      "",           {}};
+  LinearSite first = normed_site(config, "experts", Sublayer::mlp, "mlp_norm");
   first.weights.push_back({"router", mlp.experts, Axis::whole, false, true});
   if (mlp.shared_hidden > 0) first.weights.push_back({"shared_gate", 1, Axis::whole, false, true});
   const double share = static_cast<double>(mlp.active) / static_cast<double>(mlp.experts);

@@ -56,17 +56,17 @@ struct VectorSpec {
 struct LinearSite {
   std::string name;  // "qkv"; the same name in all layers of a kind
   Sublayer sublayer = Sublayer::mixer;
-  std::int64_t inputs = 0;          // K, the same for all its weights
-  Axis axis = Axis::stream;         // axis of the inputs
-  std::vector<LinearSpec> weights;  // in the order of the concatenated outputs
+  std::int64_t inputs = 0;               // K, the same for all its weights
+  Axis axis = Axis::stream;              // axis of the inputs
+  std::vector<LinearSpec> weights = {};  // in the order of the concatenated outputs
   // The norm of the residual stream that produces the input; nullopt: the input is the result of an
   // operation in the sublayer, of which each rank computes its own columns.
-  std::optional<NormSpec> norm;
+  std::optional<NormSpec> norm = {};
   // The linear of an earlier site ("v", "up") for which each input column is proportional to one of
   // its output rows, so that the column's scale can be moved to that row; empty: none.
-  std::string producer;
-  std::vector<NormSpec> head_norms;      // norms over each head of the outputs: "q_norm", "k_norm"
-  std::vector<VectorSpec> vectors = {};  // read by the operation that follows the linears
+  std::string producer = {};
+  std::vector<NormSpec> head_norms = {};  // norms over each head of the outputs: "q_norm", "k_norm"
+  std::vector<VectorSpec> vectors = {};   // read by the operation that follows the linears
   // A name ("experts.down") shared by several sites that have one activation block. These sites are
   // adjacent, independent of each other, and have inputs of one format. Empty: no shared block.
   std::string block = {};

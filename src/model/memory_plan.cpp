@@ -17,15 +17,15 @@ constexpr std::int64_t kDefaultContext = 8192;
 
 // The longest context that a user can request for a model; RoPE scalings allow more than its own.
 std::int64_t largest_context(const ModelConfig& config) {
-  const RopeScaling& scaling = config.rope_scaling;
-  const auto stretch = [&](std::int64_t base) {
-    return static_cast<std::int64_t>(static_cast<double>(base) * std::max(1.0, scaling.factor));
-  };
-  if (scaling.kind == RopeScalingKind::dynamic) return stretch(config.context);
-  if (scaling.kind == RopeScalingKind::yarn && scaling.original_context > 0) {
-    return std::max(config.context, stretch(scaling.original_context));
+  std::int64_t longest = config.context;
+  for (const auto& [theta, scaling, dims] : config.ropes()) {
+    const bool dynamic = scaling.kind == RopeScalingKind::dynamic;
+    if (!dynamic && scaling.kind != RopeScalingKind::yarn) continue;
+    const std::int64_t base = dynamic ? config.context : scaling.original_context;
+    const double stretched = static_cast<double>(base) * std::max(1.0, scaling.factor);
+    longest = std::max(longest, static_cast<std::int64_t>(stretched));
   }
-  return config.context;
+  return longest;
 }
 
 // The largest window of all layers; 0 if some layer sees all positions.

@@ -29,19 +29,47 @@ struct QueryTemperature {
   bool operator==(const QueryTemperature&) const = default;
 };
 
+enum class RopeScalingKind : std::uint8_t { none, linear, dynamic, llama3, yarn };
+
+// Parameters of Hugging Face's rope_scaling / rope_parameters, with the same names.
+struct RopeScaling {
+  RopeScalingKind kind = RopeScalingKind::none;
+  double factor = 1.0;
+  double low_freq_factor = 1.0;       // llama3
+  double high_freq_factor = 4.0;      // llama3
+  std::int64_t original_context = 0;  // original_max_position_embeddings; 0 = not given
+  double attention_factor = 0.0;      // yarn; 0 = not given
+  double beta_fast = 32.0;            // yarn
+  double beta_slow = 1.0;             // yarn
+  double mscale = 0.0;                // yarn; 0 = not given
+  double mscale_all_dim = 0.0;        // yarn; 0 = not given
+  bool truncate = true;               // yarn: round the correction range to whole dimensions
+
+  bool operator==(const RopeScaling&) const = default;
+};
+
+// Rotary positions of a layer. Layers with equal ones share a table (Workspace::rope_of).
+struct RopeConfig {
+  double theta = 10000.0;
+  RopeScaling scaling = {};
+  // RoPE rotates the first `dims` channels of a head as pairs (i, i + dims / 2), and leaves the
+  // others unchanged; 0 = all channels.
+  std::int32_t dims = 0;
+
+  bool operator==(const RopeConfig&) const = default;
+};
+
 // Softmax attention over keys and values in the cache.
 struct AttentionConfig {
-  std::int32_t window = 0;   // positions that a query sees; 0 = all up to its own
-  bool rotary = true;        // RoPE on q and k
-  bool qk_norm = false;      // norms of q and k over each head, before RoPE
-  bool qkv_bias = false;     // q, k and v have biases
-  bool output_bias = false;  // o has a bias
-  // RoPE rotates the first `rotary_dims` channels of a head as pairs (i, i + rotary_dims / 2), and
-  // leaves the others unchanged; 0 = all channels.
-  std::int32_t rotary_dims = 0;
+  std::int32_t window = 0;  // positions that a query sees; 0 = all up to its own
+  std::optional<RopeConfig> rope = RopeConfig();  // RoPE on q and k; nullopt: none
+  bool qk_norm = false;                           // norms of q and k over each head, before RoPE
+  bool qkv_bias = false;                          // q, k and v have biases
+  bool output_bias = false;                       // o has a bias
   // A fourth linear reads the layer's input, and o reads attention(q, k, v) * sigmoid(gate).
   bool output_gate = false;
   QueryTemperature temperature = {};
+  double query_scale = 0;  // factor on q k^T; 0: 1 / sqrt(d)
 
   bool operator==(const AttentionConfig&) const = default;
 };
@@ -63,8 +91,9 @@ struct DeltaNetConfig {
 };
 
 struct DenseMlpConfig {
-  std::int64_t hidden = 0;  // F, intermediate_size
-  bool gated = true;        // swiglu(gate, up); false: gelu_new(up)
+  std::int64_t hidden = 0;                   // F, intermediate_size
+  bool gated = true;                         // down(f(gate) * up); false: down(f(up))
+  Activation activation = Activation::silu;  // f
   bool bias = false;
 
   bool operator==(const DenseMlpConfig&) const = default;
@@ -111,27 +140,6 @@ struct UniformLayers {
 // Returns nullopt if the layers differ in more than their windows.
 std::optional<UniformLayers> uniform_layers(std::span<const LayerConfig> layers);
 
-// The configuration of a decoder as plain named fields, which a .leq file stores by name. The
-// runtime depends on these fields alone, never on the name of a model family.
-enum class RopeScalingKind : std::uint8_t { none, linear, dynamic, llama3, yarn };
-
-// Parameters of Hugging Face's rope_scaling / rope_parameters, with the same names.
-struct RopeScaling {
-  RopeScalingKind kind = RopeScalingKind::none;
-  double factor = 1.0;
-  double low_freq_factor = 1.0;       // llama3
-  double high_freq_factor = 4.0;      // llama3
-  std::int64_t original_context = 0;  // original_max_position_embeddings; 0 = not given
-  double attention_factor = 0.0;      // yarn; 0 = not given
-  double beta_fast = 32.0;            // yarn
-  double beta_slow = 1.0;             // yarn
-  double mscale = 0.0;                // yarn; 0 = not given
-  double mscale_all_dim = 0.0;        // yarn; 0 = not given
-  bool truncate = true;               // yarn: round the correction range to whole dimensions
-
-  bool operator==(const RopeScaling&) const = default;
-};
-
 // Logits become cap * tanh(scale * logit / cap), which limits their magnitude to cap.
 struct LogitCap {
   double scale = 1;
@@ -140,6 +148,8 @@ struct LogitCap {
   bool operator==(const LogitCap&) const = default;
 };
 
+// The configuration of a decoder as plain named fields, which a .leq file stores by name. The
+// runtime depends on these fields alone, never on the name of a model family.
 struct ModelConfig {
   std::string family;               // "llama", only for display
   std::vector<LayerConfig> layers;  // [L]
@@ -153,9 +163,8 @@ struct ModelConfig {
   float norm_eps = 1e-5f;
   float post_norm_eps = 0;         // eps of the norms of sublayer outputs; 0: no such norms
   bool learned_positions = false;  // a table of positions is added to the embeddings
-  double rope_theta = 10000.0;     // the same in all layers with RoPE
-  RopeScaling rope_scaling;
-  bool tied = false;  // the head uses the token embedding's weight
+  double embedding_scale = 1;      // factor on token embeddings
+  bool tied = false;               // the head uses the token embedding's weight
   LogitCap logit_cap;
   // The multi-token prediction head, which is one more layer; mtp_model returns it as a model.
   std::optional<LayerConfig> mtp = {};
@@ -175,9 +184,9 @@ struct ModelConfig {
   }
   // Layers with keys and values; the i-th of them is layer i of the KV cache.
   std::vector<std::int64_t> attention_layers() const;
-  bool has_rope() const;  // whether any layer has RoPE
-  // Channels of a head that RoPE rotates, the same in all layers that have RoPE.
-  std::int64_t rope_dims() const;
+  // The different rotary positions of all layers and of the MTP head, in order of first use.
+  std::vector<RopeConfig> ropes() const;
+  std::int64_t rope_dims(const RopeConfig& rope) const;  // channels of a head that it rotates
   // The configuration of all Gated DeltaNet layers, which are alike; nullptr if there are none.
   const DeltaNetConfig* delta_net() const;
   std::vector<std::int64_t> delta_layers() const;  // layer [i] is part i of a fixed state
@@ -199,6 +208,7 @@ ModelConfig mtp_model(const ModelConfig& config);
 // by one ("layers": [{...}, ...]), which requires a reader of version 1.1 (required_features).
 Json config_to_json(const ModelConfig& config);
 ModelConfig config_from_json(const Json& json, std::string_view source);
+Json layer_to_json(const LayerConfig& layer);  // an entry of the list, without a rule of RoPE
 // Features beyond version 1.0 that a reader of the file needs (LeqWriter::add_requirement).
 std::vector<std::string> required_features(const ModelConfig& config);
 // Returns another file format's name for the field that config_to_json writes as `name`.

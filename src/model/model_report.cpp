@@ -145,7 +145,8 @@ std::string total_table(const Model& model) {
 
 Json readable_config(const ModelConfig& config) {
   Json json = config_to_json(config);
-  if (config.rope_scaling.kind == RopeScalingKind::none) json["rope_scaling"] = "none";
+  const Json* scaling = json.find_given("rope_scaling");
+  if (scaling != nullptr && scaling->at("type") == "none") json["rope_scaling"] = "none";
   if (json.contains("windows") && json["windows"].size() == 0) json["windows"] = "none";
   return json;
 }

@@ -47,14 +47,15 @@ double yarn_mscale(double scale, double mscale) {
 }
 
 // YaRN (Peng et al. 2023): keeps high frequencies, divides low ones, with a linear ramp between.
-float scale_yarn(std::vector<float>& inv_freq, const ModelConfig& config) {
-  const RopeScaling& scaling = config.rope_scaling;
-  const auto dim = static_cast<double>(config.rope_dims());
+float scale_yarn(std::vector<float>& inv_freq, const ModelConfig& config, const RopeConfig& rope) {
+  const RopeScaling& scaling = rope.scaling;
+  const std::int64_t dims = config.rope_dims(rope);
+  const auto dim = static_cast<double>(dims);
   const auto original =
       static_cast<double>(scaling.original_context > 0 ? scaling.original_context : config.context);
   const auto correction = [&](double rotations) {
     return dim * std::log(original / (rotations * 2.0 * std::numbers::pi)) /
-           (2.0 * std::log(config.rope_theta));
+           (2.0 * std::log(rope.theta));
   };
   double low = correction(scaling.beta_fast);
   double high = correction(scaling.beta_slow);
@@ -66,9 +67,8 @@ float scale_yarn(std::vector<float>& inv_freq, const ModelConfig& config) {
   high = std::min(high, dim - 1.0);
   if (low == high) high += 0.001;
   for (std::size_t i = 0; i < inv_freq.size(); ++i) {
-    const float power = static_cast<float>(std::pow(
-        config.rope_theta,
-        static_cast<double>(static_cast<float>(2 * i) / static_cast<float>(config.rope_dims()))));
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(dims);
+    const float power = static_cast<float>(std::pow(rope.theta, static_cast<double>(exponent)));
     const float extrapolated = 1.0f / power;
     const float interpolated = 1.0f / (static_cast<float>(scaling.factor) * power);
     const float ramp = std::clamp(
@@ -86,49 +86,51 @@ float scale_yarn(std::vector<float>& inv_freq, const ModelConfig& config) {
 }
 
 // NTK-aware base for the context in use ("dynamic" in Hugging Face's transformers).
-double dynamic_base(const ModelConfig& config, std::int64_t context) {
-  const auto made_for = static_cast<double>(config.rope_scaling.original_context > 0
-                                                ? config.rope_scaling.original_context
-                                                : config.context);
+double dynamic_base(const ModelConfig& config, const RopeConfig& rope, std::int64_t context) {
+  const std::int64_t original = rope.scaling.original_context;
+  const auto made_for = static_cast<double>(original > 0 ? original : config.context);
   const double length = std::max(static_cast<double>(context), made_for);
-  const double factor = config.rope_scaling.factor;
-  const auto dim = static_cast<double>(config.rope_dims());
-  return config.rope_theta *
-         std::pow(factor * length / made_for - (factor - 1.0), dim / (dim - 2.0));
+  const double factor = rope.scaling.factor;
+  const auto dim = static_cast<double>(config.rope_dims(rope));
+  return rope.theta * std::pow(factor * length / made_for - (factor - 1.0), dim / (dim - 2.0));
 }
 
 }  // namespace
 
-RopeFrequencies rope_frequencies(const ModelConfig& config, std::int64_t context) {
-  RopeFrequencies rope;
-  if (!config.has_rope()) return rope;
-  const RopeScaling& scaling = config.rope_scaling;
+RopeFrequencies rope_frequencies(const ModelConfig& config, const RopeConfig& rope,
+                                 std::int64_t context) {
+  RopeFrequencies result;
+  const RopeScaling& scaling = rope.scaling;
+  const std::int64_t dims = config.rope_dims(rope);
   if (scaling.kind == RopeScalingKind::dynamic) {
-    const double base = dynamic_base(config, context);
-    rope.inv_freq = plain_frequencies(config.rope_dims(), base);
-    rope.note = "dynamic rope scaling: base " + fixed(base, 1) + ", fixed by the context of " +
-                std::to_string(context);
-    return rope;
+    const double base = dynamic_base(config, rope, context);
+    result.inv_freq = plain_frequencies(dims, base);
+    result.note = "dynamic rope scaling: base " + fixed(base, 1) + ", fixed by the context of " +
+                  std::to_string(context);
+    return result;
   }
-  rope.inv_freq = plain_frequencies(config.rope_dims(), config.rope_theta);
-  if (scaling.kind == RopeScalingKind::linear) scale_linear(rope.inv_freq, scaling);
-  if (scaling.kind == RopeScalingKind::llama3) scale_llama3(rope.inv_freq, scaling);
+  result.inv_freq = plain_frequencies(dims, rope.theta);
+  if (scaling.kind == RopeScalingKind::linear) scale_linear(result.inv_freq, scaling);
+  if (scaling.kind == RopeScalingKind::llama3) scale_llama3(result.inv_freq, scaling);
   if (scaling.kind == RopeScalingKind::yarn) {
-    rope.attention_factor = scale_yarn(rope.inv_freq, config);
-  }
-  return rope;
-}
-
-QueryFactors query_factors(const ModelConfig& config, std::int64_t context) {
-  const QueryTemperature temperature = config.temperature();
-  QueryFactors result = {temperature.period, {}};
-  if (temperature.period == 0) return result;
-  const double plain = 1.0 / std::sqrt(static_cast<double>(config.head_dim));
-  for (std::int64_t i = 0; i <= (context - 1) / temperature.period; ++i) {
-    const double sharper = 1.0 + temperature.beta * std::log(1.0 + static_cast<double>(i));
-    result.factors.push_back(static_cast<float>(plain * sharper));
+    result.attention_factor = scale_yarn(result.inv_freq, config, rope);
   }
   return result;
+}
+
+std::vector<float> query_factors(const ModelConfig& config, const AttentionConfig& attention,
+                                 std::int64_t context) {
+  const QueryTemperature& temperature = attention.temperature;
+  std::vector<float> factors;
+  if (temperature.period == 0) return factors;
+  const double plain = attention.query_scale != 0
+                           ? attention.query_scale
+                           : 1.0 / std::sqrt(static_cast<double>(config.head_dim));
+  for (std::int64_t i = 0; i <= (context - 1) / temperature.period; ++i) {
+    const double sharper = 1.0 + temperature.beta * std::log(1.0 + static_cast<double>(i));
+    factors.push_back(static_cast<float>(plain * sharper));
+  }
+  return factors;
 }
 
 }  // namespace leq

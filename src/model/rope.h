@@ -17,14 +17,12 @@ struct RopeFrequencies {
 };
 
 // `context` fixes the base of `dynamic` scaling, so that the chunks of a text use the same base.
-RopeFrequencies rope_frequencies(const ModelConfig& config, std::int64_t context);
+RopeFrequencies rope_frequencies(const ModelConfig& config, const RopeConfig& rope,
+                                 std::int64_t context);
 
-// Factors on q: position p uses factors[p / period]. Each is 1/sqrt(d) times the temperature,
-// computed in double and rounded once. Empty if no layer has a temperature.
-struct QueryFactors {
-  std::int64_t period = 0;
-  std::vector<float> factors;  // [(context - 1) / period + 1]
-};
-QueryFactors query_factors(const ModelConfig& config, std::int64_t context);
+// Factors on q: position p uses factors[p / temperature.period]. Each is the layer's query scale
+// times its temperature, computed in double and rounded once. Empty if it has no temperature.
+std::vector<float> query_factors(const ModelConfig& config, const AttentionConfig& attention,
+                                 std::int64_t context);
 
 }  // namespace leq

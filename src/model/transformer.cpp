@@ -159,7 +159,7 @@ void Transformer::run(RankStep::Wanted wanted, const Batch& batch, const KvLayer
     const bool copies = kv.pages.residual().copies();
     backend_.step({batch_,
                    {batch.tokens, positions_, batch.outputs},
-                   config_.has_rope() ? &work_.rope : nullptr,
+                   work_.ropes,
                    limits_.context,
                    {work_.x.values, kv[0].keys},
                    copies ? kv.copies : std::span<const std::int32_t>()},
@@ -258,7 +258,8 @@ void Transformer::check(const Batch& batch, const SequenceState& state) {
 
 Embedding Transformer::embedding(const Batch& batch) const {
   const auto& learned = weights_.position_embedding;
-  return {weights_.token_embedding, batch.tokens, learned ? &*learned : nullptr, positions_};
+  return {weights_.token_embedding, batch.tokens, learned ? &*learned : nullptr, positions_,
+          static_cast<float>(config_.embedding_scale)};
 }
 
 // Reserves cache positions for the batch and finds its runs (consecutive rows of one sequence).

@@ -71,7 +71,7 @@ class Transformer {
   const ForwardLimits& limits() const { return limits_; }
   const ModelConfig& config() const { return config_; }
   Backend& backend() { return backend_; }
-  const std::string& rope_note() const { return work_.frequencies.note; }
+  std::string rope_note() const { return work_.rope_note(); }
   // Linears with a moving scale: their counters, and their states to save and restore.
   std::span<OnlineInput> online() { return work_.online(); }
 

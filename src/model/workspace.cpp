@@ -108,15 +108,6 @@ Rows delta_rows(const ModelConfig& config, DeviceMemory& memory, const Layout& l
                                        : allocate_rows(memory, layout, tokens, width, kPlain);
 }
 
-// Width of the block for a sublayer's output; 0 if sublayers add to the stream directly.
-std::int64_t branch_width(const ModelConfig& config, const Layout& layout) {
-  const bool needed = config.post_norm_eps > 0 || config.logit_cap.cap > 0;
-  require(!needed || layout.runs_post_norms(), ErrorKind::no_device,
-          "models that norm what their sublayers add, or cap their logits, do not run on this ",
-          "device yet; use the CPU");
-  return config.post_norm_eps > 0 ? config.width : 0;
-}
-
 // Allocates nothing if the rows have no columns.
 Rows rows_of(DeviceMemory& memory, const Layout& layout, std::int64_t tokens, std::int64_t width) {
   return width == 0 ? Rows() : allocate_rows(memory, layout, tokens, width, kPlain);
@@ -162,8 +153,9 @@ AttentionShape attention_shape(const ModelConfig& config, const AttentionWeights
   shape.window = weights.config.window;
   shape.q_norm = weights.q_norm ? &*weights.q_norm : nullptr;
   shape.k_norm = weights.k_norm ? &*weights.k_norm : nullptr;
-  shape.rotary = weights.config.rotary;
-  shape.rotary_dims = weights.config.rotary_dims;
+  shape.rotary = weights.config.rope.has_value();
+  shape.rotary_dims = weights.config.rope.value_or(RopeConfig()).dims;
+  shape.query_scale = static_cast<float>(weights.config.query_scale);
   shape.output_gate = weights.config.output_gate;
   shape.tempered = weights.config.temperature.period != 0;
   if (weights.key_offset != nullptr) {
@@ -209,10 +201,9 @@ std::vector<std::size_t> state_bytes_of_ranks(const ModelConfig& config, const R
 
 Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMemory& memory,
                      const Layout& layout, const ForwardLimits& limits, const RankPlace& place)
-    : frequencies(rope_frequencies(config, limits.context)),
-      rope(make_rope(memory, frequencies.inv_freq, frequencies.attention_factor, limits.context)),
-      x(allocate_rows(memory, layout, limits.batch_tokens, config.width, kPlain)),
-      branch(rows_of(memory, layout, limits.batch_tokens, branch_width(config, layout))),
+    : x(allocate_rows(memory, layout, limits.batch_tokens, config.width, kPlain)),
+      branch(rows_of(memory, layout, limits.batch_tokens,
+                     config.post_norm_eps > 0 ? config.width : 0)),
       router_logits(rows_of(memory, layout, limits.batch_tokens,
                             most_of(config, &ExpertsMlpConfig::experts))),
       shared_gate(rows_of(memory, layout, limits.batch_tokens,
@@ -252,9 +243,44 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
     inputs_.push_back(std::move(input));
   }
   allocate_grouped(weights, memory, limits);
-  const QueryFactors tempered = query_factors(config, limits.context);
-  if (tempered.period > 0) set_query_factors(memory, rope, tempered.period, tempered.factors);
+  allocate_ropes(config, memory, limits.context);
   memory.scratch(scratch_bytes(config, weights, layout, limits, place.own()));
+}
+
+void Workspace::allocate_ropes(const ModelConfig& config, DeviceMemory& memory,
+                               std::int64_t context) {
+  for (const std::int64_t layer : config.attention_layers()) {
+    const AttentionConfig& attention = *config.layer(layer).attention();
+    const RopeRule rule = rule_of(attention);
+    if (std::ranges::find(rope_rules_, rule) != rope_rules_.end()) continue;
+    rope_rules_.push_back(rule);
+    frequencies_.push_back(rule.rope ? rope_frequencies(config, *rule.rope, context)
+                                     : RopeFrequencies());
+    // Moving a RopeFrequencies keeps the numbers in place that the table refers to.
+    const RopeFrequencies& of = frequencies_.back();
+    ropes.push_back(make_rope(memory, of.inv_freq, of.attention_factor, context));
+    const std::vector<float> factors = query_factors(config, attention, context);
+    if (factors.empty()) continue;
+    set_query_factors(memory, ropes.back(), rule.temperature.period, factors);
+  }
+}
+
+Workspace::RopeRule Workspace::rule_of(const AttentionConfig& attention) {
+  const bool tempered = attention.temperature.period != 0;
+  return {attention.rope, attention.temperature, tempered ? attention.query_scale : 0};
+}
+
+RopeTable& Workspace::rope_of(const AttentionConfig& attention) {
+  const auto found = std::ranges::find(rope_rules_, rule_of(attention));
+  ensure(found != rope_rules_.end(), "no table for the positions of a layer");
+  return ropes[static_cast<std::size_t>(found - rope_rules_.begin())];
+}
+
+std::string Workspace::rope_note() const {
+  for (const RopeFrequencies& of : frequencies_) {
+    if (!of.note.empty()) return of.note;
+  }
+  return "";
 }
 
 void Workspace::allocate_grouped(const Weights& weights, DeviceMemory& memory,
@@ -262,8 +288,6 @@ void Workspace::allocate_grouped(const Weights& weights, DeviceMemory& memory,
   for (const LayerWeights& layer : weights.layers) {
     const ExpertsMlpWeights* mlp = layer.experts_mlp();
     if (mlp == nullptr) continue;
-    require(layout_.runs_experts(), ErrorKind::no_device,
-            "models with experts do not run on this device yet; use the CPU");
     const LayerLinear& linear = mlp->gate_up.front();
     const RowsFormat format = layout_.format_for(linear);
     const std::int64_t rows = limits.batch_tokens * mlp->config.active;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -54,21 +55,24 @@ class Workspace {
   Workspace(const ModelConfig& config, const Weights& weights, DeviceMemory& memory,
             const Layout& layout, const ForwardLimits& limits, const RankPlace& place);
 
-  const RopeFrequencies frequencies;  // read by `rope`
-  RopeTable rope;
-  Rows x;              // [T, W] the residual stream
-  Rows branch;         // [T, W] output of a sublayer that is normed before it is added
-  Rows router_logits;  // [T, E] E: most experts of any layer; empty if there are none
-  Rows shared_gate;    // [T, 1]
-  Rows qkv;            // [T, (H + 2 H_kv) d] of the rank's heads; H d more for a gate
-  Rows delta;          // [T, channels + H_v d_v] q, k, v, z of Gated DeltaNet
-  Rows hidden;         // [T, W] input of a multi-token prediction head
-  Rows delta_gates;    // [T, 2 H_v]
-  Rows last;           // [outputs, W]
-  Rows logits;         // [outputs, V]; only the rank's columns if it is not the leader
+  std::vector<RopeTable> ropes;  // tables of positions, for rope_of
+  Rows x;                        // [T, W] the residual stream
+  Rows branch;                   // [T, W] output of a sublayer that is normed before it is added
+  Rows router_logits;            // [T, E] E: most experts of any layer; empty if there are none
+  Rows shared_gate;              // [T, 1]
+  Rows qkv;                      // [T, (H + 2 H_kv) d] of the rank's heads; H d more for a gate
+  Rows delta;                    // [T, channels + H_v d_v] q, k, v, z of Gated DeltaNet
+  Rows hidden;                   // [T, W] input of a multi-token prediction head
+  Rows delta_gates;              // [T, 2 H_v]
+  Rows last;                     // [outputs, W]
+  Rows logits;                   // [outputs, V]; only the rank's columns if it is not the leader
   ExpertRoutes routes, shared_routes;
   Buffer exchange;  // receives the data of other ranks (Operations::connect)
 
+  // The table of a layer's positions. Layers with equal positions and factors of queries share it.
+  RopeTable& rope_of(const AttentionConfig& attention);
+  // A note for the user about the tables; empty: none.
+  std::string rope_note() const;
   // The input block of a linear, in the format that it reads, and the linear's parameters. Linears
   // of one site share blocks of the same format; linears of different sites never do.
   RowsFor input_of(const LayerLinear& linear);
@@ -97,6 +101,16 @@ class Workspace {
     RowsFormat format;
     Rows rows;
   };
+  // What a table of positions depends on.
+  struct RopeRule {
+    std::optional<RopeConfig> rope;
+    QueryTemperature temperature;
+    double query_scale;  // of queries with a temperature
+
+    bool operator==(const RopeRule&) const = default;
+  };
+  static RopeRule rule_of(const AttentionConfig& attention);
+  void allocate_ropes(const ModelConfig& config, DeviceMemory& memory, std::int64_t context);
   void allocate_grouped(const Weights& weights, DeviceMemory& memory, const ForwardLimits& limits);
   Input& find(const LayerLinear& linear);
 
@@ -108,6 +122,8 @@ class Workspace {
   std::vector<Input> inputs_;
   std::vector<Grouped> grouped_;
   std::vector<OnlineInput> online_;
+  std::vector<RopeRule> rope_rules_;          // of `ropes`
+  std::vector<RopeFrequencies> frequencies_;  // read by `ropes`
 };
 
 }  // namespace leq

@@ -121,9 +121,9 @@ void for_producers(Backend& backend, std::int64_t width, const RowsFor& out, Ran
   const TestInputs floats(ActKind::none, kTokens, 96, random);
   const Rows coded = codes.rows(backend, backend.layout().format_for(gated.linear), 0, kTokens);
   const Rows floating = floats.rows(backend, backend.layout().format_for(plain.linear), 0, kTokens);
-  backend.linear(coded, kTokens, gated.linear, Epilogue::swiglu, out);
+  backend.linear(coded, kTokens, gated.linear, Epilogue::gated(Activation::silu), out);
   check("swiglu");
-  backend.linear(floating, kTokens, plain.linear, Epilogue::gelu, out);
+  backend.linear(floating, kTokens, plain.linear, Epilogue::activated(Activation::gelu_tanh), out);
   check("gelu");
   backend.linear(floating, kTokens, plain.linear, Epilogue::none, out);
   check("none");
@@ -159,8 +159,10 @@ TEST(ActTensor, NeedsNoValuesWhereSumsCoverAtMost128Columns) {
     Rows without = backend->allocate_rows(kTokens, 300, format);
     format.values = true;
     Rows with = backend->allocate_rows(kTokens, 300, format);
-    backend->linear(rows, kTokens, gated.linear, Epilogue::swiglu, {with, {kScale}});
-    backend->linear(rows, kTokens, gated.linear, Epilogue::swiglu, {without, {kScale}});
+    backend->linear(rows, kTokens, gated.linear, Epilogue::gated(Activation::silu),
+                    {with, {kScale}});
+    backend->linear(rows, kTokens, gated.linear, Epilogue::gated(Activation::silu),
+                    {without, {kScale}});
     expect_codes(without, values_of(with), kScale, 1.0f / kScale);
   }
 }
@@ -312,11 +314,14 @@ TEST(ActTensor, NamesTheRowOfAValueThatIsNotFinite) {
   const auto backend = make_cpu_backend({.threads = 2, .isa = supported_isas().back()});
   const Rows rows = x.rows(*backend, backend->layout().format_for(plain.linear), 0, kTokens);
   Rows out = backend->allocate_rows(kTokens, 200, {false, ActKind::tensor, true, 0});
-  EXPECT_THROW(backend->linear(rows, kTokens, plain.linear, Epilogue::gelu, out), Error)
+  EXPECT_THROW(
+      backend->linear(rows, kTokens, plain.linear, Epilogue::activated(Activation::gelu_tanh), out),
+      Error)
       << "a scale is missing";
   test::expect_error(
       [&] {
-        backend->linear(rows, kTokens, plain.linear, Epilogue::gelu, {out, {kScale}});
+        backend->linear(rows, kTokens, plain.linear, Epilogue::activated(Activation::gelu_tanh),
+                        {out, {kScale}});
       },
       {"token 4"});
 }

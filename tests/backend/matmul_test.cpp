@@ -33,7 +33,7 @@ const std::vector<std::string> kIntSchemes = integer_schemes();
 std::vector<float> run(Backend& backend, const Linear& linear, const TestInputs& x,
                        std::int64_t batch, Epilogue epilogue = Epilogue::none,
                        float before = 7.0f) {
-  const std::int64_t width = linear.outputs / (epilogue == Epilogue::swiglu ? 2 : 1);
+  const std::int64_t width = linear.outputs / (epilogue.is_gated() ? 2 : 1);
   std::vector<float> result;
   for (std::int64_t first = 0; first < x.tokens; first += batch) {
     const std::int64_t count = std::min(batch, x.tokens - first);
@@ -274,7 +274,7 @@ double gelu(double x) {
 // The library's own exp has an error of 1e-7; the rest of the tolerance is for f32 roundings.
 constexpr double kActivationTolerance = 2e-6;
 
-TEST(Linear, AppliesSwiGluAndGelu) {
+TEST(Linear, AppliesActivationsAndGates) {
   Random random(22);
   for (const std::int64_t width : {64, 100, 128, 300, 320}) {
     for (const std::int64_t tokens : {1, 20}) {
@@ -284,17 +284,20 @@ TEST(Linear, AppliesSwiGluAndGelu) {
       const auto backend = make_cpu_backend({.threads = 2, .isa = supported_isas().back()});
       const auto two = gated.products(x);
       const auto one = plain.products(x);
-      const auto swiglu = run(*backend, gated.linear, x, tokens, Epilogue::swiglu);
-      const auto bent = run(*backend, plain.linear, x, tokens, Epilogue::gelu);
-      for (std::int64_t t = 0; t < tokens; ++t) {
-        for (std::int64_t c = 0; c < width; ++c) {
-          const double gate = two[static_cast<std::size_t>(t * 2 * width + c)];
-          const double up = two[static_cast<std::size_t>(t * 2 * width + width + c)];
-          const auto at = static_cast<std::size_t>(t * width + c);
-          EXPECT_NEAR(swiglu[at], silu(gate) * up,
-                      kActivationTolerance * std::max(1.0, std::abs(gate * up)));
-          EXPECT_NEAR(bent[at], gelu(one[at]),
-                      kActivationTolerance * std::max(1.0, std::abs(double{one[at]})));
+      for (const Activation f : {Activation::silu, Activation::gelu_tanh}) {
+        const auto by = [f](double y) { return f == Activation::silu ? silu(y) : gelu(y); };
+        const auto product = run(*backend, gated.linear, x, tokens, Epilogue::gated(f));
+        const auto bent = run(*backend, plain.linear, x, tokens, Epilogue::activated(f));
+        for (std::int64_t t = 0; t < tokens; ++t) {
+          for (std::int64_t c = 0; c < width; ++c) {
+            const double gate = two[static_cast<std::size_t>(t * 2 * width + c)];
+            const double up = two[static_cast<std::size_t>(t * 2 * width + width + c)];
+            const auto at = static_cast<std::size_t>(t * width + c);
+            EXPECT_NEAR(product[at], by(gate) * up,
+                        kActivationTolerance * std::max(1.0, std::abs(gate * up)));
+            EXPECT_NEAR(bent[at], by(one[at]),
+                        kActivationTolerance * std::max(1.0, std::abs(double{one[at]})));
+          }
         }
       }
     }
@@ -361,9 +364,9 @@ TEST(Linear, QuantizesItsOutputAsTheConsumerWants) {
         const auto backend = make_cpu_backend({.threads = 3, .isa = isa});
         const Rows rows = x.rows(*backend, backend->layout().format_for(plain.linear), 0, 9);
         Rows out = backend->allocate_rows(9, width, format);
-        backend->linear(rows, 9, gated.linear, Epilogue::swiglu, out);
+        backend->linear(rows, 9, gated.linear, Epilogue::gated(Activation::silu), out);
         expect_quantized(out, 9);
-        backend->linear(rows, 9, plain.linear, Epilogue::gelu, out);
+        backend->linear(rows, 9, plain.linear, Epilogue::activated(Activation::gelu_tanh), out);
         expect_quantized(out, 9);
         backend->linear(rows, 9, plain.linear, Epilogue::none, out);
         expect_quantized(out, 9);
@@ -383,8 +386,8 @@ TEST(Linear, QuantizesWithoutKeepingValues) {
   Rows with = backend->allocate_rows(5, 300, format);
   format.values = false;
   Rows without = backend->allocate_rows(5, 300, format);
-  backend->linear(rows, 5, gated.linear, Epilogue::swiglu, with);
-  backend->linear(rows, 5, gated.linear, Epilogue::swiglu, without);
+  backend->linear(rows, 5, gated.linear, Epilogue::gated(Activation::silu), with);
+  backend->linear(rows, 5, gated.linear, Epilogue::gated(Activation::silu), without);
   for (std::int64_t t = 0; t < 5; ++t) {
     EXPECT_EQ(0, std::memcmp(with.codes + t * with.code_stride,
                              without.codes + t * without.code_stride, 384));
@@ -403,8 +406,11 @@ TEST(Linear, NamesTheRowOfAValueThatIsNotFinite) {
     const Rows rows = x.rows(*backend, backend->layout().format_for(plain.linear), 0, 6);
     const RowsFormat format{.values = true, .act = act, .offset_codes = true, .sum_group = 0};
     Rows out = backend->allocate_rows(6, 200, format);
-    test::expect_error([&] { backend->linear(rows, 6, plain.linear, Epilogue::gelu, out); },
-                       {"layers.5.test", "token 4"});
+    test::expect_error(
+        [&] {
+          backend->linear(rows, 6, plain.linear, Epilogue::activated(Activation::gelu_tanh), out);
+        },
+        {"layers.5.test", "token 4"});
   }
 }
 

@@ -66,9 +66,12 @@ TEST(RowKernels, EveryIsaGivesThePortableBits) {
       compare("layer", [&](const RowKernels& k, float* out) {
         k.layer_norm(x.data(), y.data(), z.data(), 1e-5f, n, out);
       });
-      compare("swiglu",
-              [&](const RowKernels& k, float* out) { k.swiglu(x.data(), y.data(), n, out); });
-      compare("gelu", [&](const RowKernels& k, float* out) { k.gelu(x.data(), n, out); });
+      for (const std::size_t f : {0, 1}) {
+        compare("gated",
+                [&](const RowKernels& k, float* out) { k.gated[f](x.data(), y.data(), n, out); });
+        compare("activated",
+                [&](const RowKernels& k, float* out) { k.activated[f](x.data(), n, out); });
+      }
     }
   }
 }
@@ -168,18 +171,18 @@ TEST(RowKernels, ActivationsAtTheEndsOfTheirRange) {
   const std::vector<float> ones(x.size(), 1.0f);
   const auto n = static_cast<std::int64_t>(x.size());
   std::vector<float> want(x.size()), have(x.size());
-  row_kernels(Isa::portable).swiglu(x.data(), ones.data(), n, want.data());
+  row_kernels(Isa::portable).gated[0](x.data(), ones.data(), n, want.data());
   EXPECT_EQ(want[9], 500.0f);
   EXPECT_EQ(want[10], -0.0f);
   EXPECT_NEAR(want[14], 0.7310585786, 1e-7);
   for (const Isa isa : supported_isas()) {
-    row_kernels(isa).swiglu(x.data(), ones.data(), n, have.data());
+    row_kernels(isa).gated[0](x.data(), ones.data(), n, have.data());
     expect_same_bits(want, have, "swiglu", isa);
   }
-  row_kernels(Isa::portable).gelu(x.data(), n - 4, want.data());
+  row_kernels(Isa::portable).activated[1](x.data(), n - 4, want.data());
   EXPECT_NEAR(want[2], 86.9, 1e-4);
   for (const Isa isa : supported_isas()) {
-    row_kernels(isa).gelu(x.data(), n - 4, have.data());
+    row_kernels(isa).activated[1](x.data(), n - 4, have.data());
     want.resize(x.size() - 4);
     have.resize(x.size() - 4);
     expect_same_bits(want, have, "gelu", isa);

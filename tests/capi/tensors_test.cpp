@@ -77,7 +77,8 @@ TEST(CApi, ADescriptionHasFrequenciesAndPlacesInACheckpoint) {
   const auto model = open_model();
   const Model native(story_path(), {});
   const Json plain = described(model.get(), nullptr, 100);
-  const auto expected = rope_frequencies(native.config(), 100).inv_freq;
+  const auto expected =
+      rope_frequencies(native.config(), native.config().ropes().at(0), 100).inv_freq;
   ASSERT_EQ(plain.at("rope").at("inv_freq").size(), expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i) {
     EXPECT_EQ(plain.at("rope").at("inv_freq").at(i).get<float>(), expected[i]);

@@ -185,6 +185,22 @@ TEST_P(AttentionConformance, MultipliesQueriesByTheTemperatureOfTheirPosition) {
   EXPECT_EQ(values_of(plain, 1), values_of(first, 1));  // the bits of models without a temperature
 }
 
+// The default is the bits of 1 / sqrt(d); another scale multiplies q instead.
+TEST_P(AttentionConformance, MultipliesQueriesByTheirScale) {
+  start({3, 1, 16, 0, KvType::f32, KvType::f32, false}, 64);
+  const auto qkv = random_qkv(1);
+  const std::vector<SequenceRun> runs = {{0, 0, 1, 5, pages_}};
+  const auto appended = [&](float scale) {
+    Rows x = rows_of(qkv, static_cast<std::int64_t>(qkv.size()));
+    shape_.query_scale = scale;
+    backend->rope_append(x, {1, runs}, shape_, rope_, kv_);
+    return values_of(x, 1);
+  };
+  const auto usual = appended(0), doubled = appended(0.5f);
+  EXPECT_EQ(appended(0.25f), usual);
+  for (std::size_t i = 0; i < 48; ++i) ASSERT_EQ(doubled[i], 2 * usual[i]);
+}
+
 TEST_P(AttentionConformance, AgreesWithDoubleForHeadsGroupsWindowsAndTypes) {
   for (const Case& c : {Case{4, 4, 32, 0, KvType::f32, KvType::f32, false},
                         Case{4, 2, 64, 0, KvType::f16, KvType::f16, true},

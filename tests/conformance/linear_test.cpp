@@ -160,16 +160,20 @@ TEST_P(LinearConformance, EpiloguesFollowTheirFormulas) {
   for (std::size_t i = 0; i < y.size(); ++i) ASSERT_EQ(added[i], before[i] + y[i]);
 
   Rows gelu = backend->allocate_rows(p.tokens, 200, {});
-  backend->linear(x, p.tokens, made.linear, Epilogue::gelu, gelu);
+  backend->linear(x, p.tokens, made.linear, Epilogue::activated(Activation::gelu_tanh), gelu);
   const auto activated = values_of(gelu, p.tokens);
   for (std::size_t i = 0; i < y.size(); ++i) ASSERT_EQ(activated[i], gelu_new(y[i]));
 
   Rows gated = backend->allocate_rows(p.tokens, 100, {});
-  backend->linear(x, p.tokens, made.linear, Epilogue::swiglu, gated);
-  const auto products = values_of(gated, p.tokens);
-  for (std::size_t t = 0; t < 3; ++t) {
-    for (std::size_t n = 0; n < 100; ++n) {
-      ASSERT_EQ(products[t * 100 + n], silu(y[t * 200 + n]) * y[t * 200 + 100 + n]);
+  for (const Activation f : {Activation::silu, Activation::gelu_tanh}) {
+    backend->linear(x, p.tokens, made.linear, Epilogue::gated(f), gated);
+    const auto products = values_of(gated, p.tokens);
+    for (std::size_t t = 0; t < 3; ++t) {
+      for (std::size_t n = 0; n < 100; ++n) {
+        const float gate = y[t * 200 + n], up = y[t * 200 + 100 + n];
+        ASSERT_EQ(products[t * 100 + n],
+                  (f == Activation::silu ? silu(gate) : gelu_new(gate)) * up);
+      }
     }
   }
 }
@@ -225,12 +229,13 @@ TEST_P(LinearConformance, OutputsAreQuantizedAsTheirConsumerWants) {
     const auto smooth = test::random_numbers(200, 77);
 
     Rows plain = backend->allocate_rows(4, 200, {});
-    backend->linear(x, 4, first.linear, Epilogue::gelu, plain);
+    backend->linear(x, 4, first.linear, Epilogue::activated(Activation::gelu_tanh), plain);
     auto want = values_of(plain, 4);
     for (std::size_t i = 0; i < want.size(); ++i) want[i] = want[i] * smooth[i % 200];
     Rows coded = backend->allocate_rows(4, 200, backend->layout().format_for(second));
     const RowsConsumer reader = {kActScale, nullptr, upload_vector(smooth)};
-    backend->linear(x, 4, first.linear, Epilogue::gelu, {coded, reader});
+    backend->linear(x, 4, first.linear, Epilogue::activated(Activation::gelu_tanh),
+                    {coded, reader});
     Rows seen = backend->allocate_rows(4, 200, {});
     backend->linear(coded, 4, second, Epilogue::none, seen);
     const auto found = values_of(seen, 4);

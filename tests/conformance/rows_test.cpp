@@ -2,6 +2,8 @@
 #include "backends.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "base/error.h"
 #include "errors.h"
@@ -72,6 +74,58 @@ TEST_P(RowsConformance, EmbeddingsAreTheRowsOfEveryScheme) {
     }
     EXPECT_THROW(backend->embed({table, beyond}, x), Error);
     EXPECT_THROW(backend->embed({table, ids, &table, one}, x), Error);
+  }
+}
+
+TEST_P(RowsConformance, EmbeddingsAreScaledBeforePositionsAreAdded) {
+  const std::int64_t columns = 300;
+  const auto numbers = test::random_numbers(8 * columns, 5);
+  const std::vector<std::int32_t> ids = {7, 0, 3}, at = {1, 2, 2};
+  for (const char* name : {"f32", "int8-g64"}) {
+    const PackedWeight packed =
+        pack_weight(numbers, 8, columns, require_scheme(name, "test"), ActKind::none, "table");
+    const WeightView table = upload_weight(packed);
+    Rows x = backend->allocate_rows(3, columns, {});
+    std::vector<float> row(static_cast<std::size_t>(columns)), position = row;
+    for (const bool learned : {false, true}) {
+      backend->embed({table, ids, learned ? &table : nullptr, at, 17.5f}, x);
+      const auto found = values_of(x, 3);
+      for (std::size_t t = 0; t < ids.size(); ++t) {
+        unpack_row(packed.view(), ids[t], row);
+        unpack_row(packed.view(), at[t], position);
+        for (std::size_t k = 0; k < row.size(); ++k) {
+          const float scaled = row[k] * 17.5f;
+          ASSERT_EQ(found[t * row.size() + k], learned ? scaled + position[k] : scaled) << name;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(RowsConformance, AreAddedAndCapped) {
+  const std::int64_t width = 301;
+  const auto x = test::random_numbers(4 * width, 6), y = test::random_numbers(4 * width, 7);
+  Rows sum = rows_of(x, width);
+  backend->add_rows(rows_of(y, width), 3, sum);
+  const auto added = values_of(sum, 4);
+  for (std::size_t i = 0; i < added.size(); ++i) {
+    ASSERT_EQ(added[i], i < std::size_t{3 * 301} ? x[i] + y[i] : x[i]);
+  }
+  const float infinity = std::numeric_limits<float>::infinity();
+  auto wide = x;
+  for (float& number : wide) number *= 40;
+  wide[0] = infinity;
+  wide[1] = -infinity;
+  wide[2] = 0;
+  Rows logits = rows_of(wide, width);
+  backend->cap_logits(logits, 3, 0.75f, 20);
+  const auto found = values_of(logits, 4);
+  EXPECT_EQ(found[0], infinity);
+  EXPECT_EQ(found[1], -infinity);
+  EXPECT_EQ(found[2], 0.0f);
+  for (std::size_t i = 3; i < found.size(); ++i) {
+    const bool capped = i < std::size_t{3 * 301};
+    ASSERT_NEAR(found[i], capped ? 20 * std::tanh(0.75 * wide[i] / 20) : wide[i], 2e-5) << i;
   }
 }
 

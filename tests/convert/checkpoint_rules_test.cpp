@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "convert/hf_config_parts.h"
 #include "convert/hf_import.h"
 #include "convert/hf_tokenizer.h"
 #include "convert/tokenizer_import.h"
@@ -191,15 +190,22 @@ TEST(ConfigKeys, OfRopeThatContradictAreRefusedByBothNames) {
   EXPECT_NE(refusal(config), "");
 }
 
-TEST(ConfigKeys, OfRopeForEachKindOfLayerAreTakenWhereTheyAreEqual) {
+TEST(ConfigKeys, OfRopeForEachKindOfLayerAreThoseOfItsLayers) {
   const Json one = {{"rope_type", "default"}, {"rope_theta", 5e5}};
   Json config = llama_config();
   config["rope_parameters"] = {{"full_attention", one}, {"sliding_attention", one}};
   ASSERT_EQ(refusal(config), "");
-  EXPECT_EQ(import_hf_config(config.dump(), "c").rope_theta, 5e5);
+  EXPECT_EQ(import_hf_config(config.dump(), "c").ropes().at(0).theta, 5e5);
   config["rope_parameters"]["sliding_attention"]["rope_theta"] = 1e4;
-  EXPECT_NE(refusal(config).find("full_attention and sliding_attention differ"), std::string::npos)
-      << refusal(config);
+  EXPECT_NE(refusal(config).find("layer_types is missing"), std::string::npos) << refusal(config);
+  config["sliding_window"] = 8;
+  for (std::int64_t i = 0; i < config["num_hidden_layers"].get<std::int64_t>(); ++i) {
+    config["layer_types"].push_back(i == 1 ? "sliding_attention" : "full_attention");
+  }
+  const ModelConfig read = import_hf_config(config.dump(), "c");
+  EXPECT_EQ(read.layer(0).attention()->rope->theta, 5e5);
+  EXPECT_EQ(read.layer(1).attention()->rope->theta, 1e4);
+  EXPECT_EQ(read.window(1), 8);
 }
 
 TEST(ConfigKeys, ThatAreAbsentOrNullAreWhatTransformersTakes) {

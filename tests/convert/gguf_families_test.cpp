@@ -93,7 +93,7 @@ class Converter {
     written.layers.resize(config.layers.size() + static_cast<std::size_t>(how_.drafts));
     test::add_config(writer_, written, how_.arch);
     if (how_.drafts > 0) u32("nextn_predict_layers", how_.drafts);
-    u32("rope.dimension_count", config.rope_dims());
+    u32("rope.dimension_count", config.rope_dims(config.ropes().at(0)));
     const ExpertsMlpConfig* experts = config.layer(0).experts_mlp();
     if (experts != nullptr && experts->shared_hidden > 0) {
       u32("expert_shared_feed_forward_length", experts->shared_hidden);
@@ -107,15 +107,15 @@ class Converter {
       u32("full_attention_interval", 4);
     }
     if (config.logit_cap.cap > 0) add_muse_keys();
-    if (config.rope_scaling.kind != RopeScalingKind::yarn) return;
+    const RopeScaling scaling = config.ropes().at(0).scaling;
+    if (scaling.kind != RopeScalingKind::yarn) return;
     const std::string rope = how_.arch + ".rope.scaling.";
     writer_.text(rope + "type", "yarn");
-    writer_.f32(rope + "factor", static_cast<float>(config.rope_scaling.factor));
-    u32("rope.scaling.original_context_length", config.rope_scaling.original_context);
-    writer_.f32(rope + "yarn_beta_fast", static_cast<float>(config.rope_scaling.beta_fast));
-    writer_.f32(rope + "yarn_beta_slow", static_cast<float>(config.rope_scaling.beta_slow));
-    writer_.f32(rope + "yarn_log_multiplier",
-                static_cast<float>(config.rope_scaling.mscale_all_dim));
+    writer_.f32(rope + "factor", static_cast<float>(scaling.factor));
+    u32("rope.scaling.original_context_length", scaling.original_context);
+    writer_.f32(rope + "yarn_beta_fast", static_cast<float>(scaling.beta_fast));
+    writer_.f32(rope + "yarn_beta_slow", static_cast<float>(scaling.beta_slow));
+    writer_.f32(rope + "yarn_log_multiplier", static_cast<float>(scaling.mscale_all_dim));
     writer_.f32(how_.arch + ".attention.temperature_scale",
                 static_cast<float>(config.temperature().beta));
   }
@@ -370,7 +370,7 @@ TEST(GgufFamilies, WindowsOfMuseGlimmerComeFromTheirPattern) {
     std::vector<std::int32_t> all;
     for (std::int64_t i = 0; i < config.layer_count(); ++i) {
       all.push_back(config.window(i));
-      EXPECT_EQ(config.layer(i).attention()->rotary, config.window(i) > 0) << i;
+      EXPECT_EQ(config.layer(i).attention()->rope.has_value(), config.window(i) > 0) << i;
     }
     return all;
   };

@@ -188,7 +188,7 @@ TEST_F(SmallGguf, DivisorsAreLlama3Scaling) {
     ASSERT_GT(divisors.back(), 1);
     GgufWriter writer = start();
     writer.tensor("rope_freqs.weight", {8}, 0, test::f32_bytes(divisors));
-    const RopeScaling scaling = read(writer).config.rope_scaling;
+    const RopeScaling scaling = read(writer).config.ropes().at(0).scaling;
     EXPECT_EQ(scaling.kind, RopeScalingKind::llama3);
     EXPECT_EQ(scaling.factor, factor);
     EXPECT_EQ(scaling.low_freq_factor, 1);
@@ -203,7 +203,7 @@ TEST_F(SmallGguf, OtherDivisorsAreRefused) {
   EXPECT_NE(error_of(writer).find("does not follow the rule of Llama 3"), std::string::npos);
   writer = start();
   writer.tensor("rope_freqs.weight", {8}, 0, test::f32_bytes(std::vector<float>(8, 1.0f)));
-  EXPECT_EQ(read(writer).config.rope_scaling.kind, RopeScalingKind::none);
+  EXPECT_EQ(read(writer).config.ropes().at(0).scaling.kind, RopeScalingKind::none);
   writer = start();
   writer.tensor("rope_factors_long.weight", {8}, 0, test::f32_bytes(std::vector<float>(8, 1.0f)));
   EXPECT_NE(error_of(writer).find("LongRoPE is not supported"), std::string::npos);
@@ -213,20 +213,20 @@ TEST_F(SmallGguf, ScalingsByKeys) {
   GgufWriter writer = start();
   writer.text("llama.rope.scaling.type", "linear");
   writer.f32("llama.rope.scaling.factor", 4);
-  RopeScaling scaling = read(writer).config.rope_scaling;
+  RopeScaling scaling = read(writer).config.ropes().at(0).scaling;
   EXPECT_EQ(scaling.kind, RopeScalingKind::linear);
   EXPECT_EQ(scaling.factor, 4);
 
   writer = start();
   writer.f32("llama.rope.scale_linear", 2);
-  EXPECT_EQ(read(writer).config.rope_scaling.factor, 2);
+  EXPECT_EQ(read(writer).config.ropes().at(0).scaling.factor, 2);
 
   writer = start();
   writer.text("llama.rope.scaling.type", "yarn");
   writer.f32("llama.rope.scaling.factor", 4);
   writer.u32("llama.rope.scaling.original_context_length", 32);
   writer.f32("llama.rope.scaling.yarn_beta_fast", 16);
-  scaling = read(writer).config.rope_scaling;
+  scaling = read(writer).config.ropes().at(0).scaling;
   EXPECT_EQ(scaling.kind, RopeScalingKind::yarn);
   EXPECT_EQ(scaling.factor, 4);
   EXPECT_EQ(scaling.original_context, 32);

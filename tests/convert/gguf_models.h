@@ -131,8 +131,9 @@ inline void add_config(GgufWriter& writer, const ModelConfig& config, const std:
   writer.f32(arch + (config.norm == NormKind::rms ? ".attention.layer_norm_rms_epsilon"
                                                   : ".attention.layer_norm_epsilon"),
              config.norm_eps);
-  if (config.has_rope())
-    writer.f32(arch + ".rope.freq_base", static_cast<float>(config.rope_theta));
+  if (!config.ropes().empty()) {
+    writer.f32(arch + ".rope.freq_base", static_cast<float>(config.ropes()[0].theta));
+  }
   if (config.window(0) > 0) {
     u32("attention.sliding_window", config.window(0));
   }
@@ -193,7 +194,7 @@ inline void add_tensors(GgufWriter& writer, const ImportedModel& model, bool pai
     const bool v = name.find(".attn_v.") != std::string::npos;
     if (pairs && q) rows = paired(rows, model.config.heads);
     if (pairs && k) rows = paired(rows, model.config.kv_heads);
-    if (!model.config.has_rope() && (q || k || v)) {
+    if (model.config.ropes().empty() && (q || k || v)) {
       static std::map<std::string, Rows> parts;
       const std::string ending = name.substr(name.rfind('.'));
       Rows& all = parts[ending];

@@ -80,7 +80,7 @@ TEST(HfConfig, ReadsTransformers4And5Spellings) {
   five["rope_parameters"] = four["rope_scaling"];
   five["rope_parameters"]["rope_theta"] = 500000.0;
   EXPECT_EQ(read(four), read(five));
-  EXPECT_EQ(read(four).rope_scaling.kind, RopeScalingKind::llama3);
+  EXPECT_EQ(read(four).ropes().at(0).scaling.kind, RopeScalingKind::llama3);
 }
 
 TEST(HfConfig, MistralWindowFollowsTransformersDefaults) {
@@ -177,14 +177,18 @@ TEST(HfConfig, MuseGlimmerIsReadOrRefusedByKey) {
   EXPECT_EQ(config.logit_cap, (LogitCap{0.35355339059327373, 5}));
   EXPECT_EQ(config.post_norm_eps, 1e-8f);
   EXPECT_EQ(config.window(0), 8);
-  EXPECT_TRUE(config.layer(0).attention()->rotary);
+  EXPECT_TRUE(config.layer(0).attention()->rope.has_value());
   EXPECT_EQ(config.window(1), 0);
-  EXPECT_FALSE(config.layer(1).attention()->rotary);
+  EXPECT_FALSE(config.layer(1).attention()->rope.has_value());
   EXPECT_EQ(with("layer_types", nullptr), "");
   EXPECT_EQ(with("layer_rope_theta", nullptr), "");
-  EXPECT_NE(
-      with("layer_rope_theta", Json::array({5e4, 0, 1e4, 5e4, 5e4, 0})).find("layer_rope_theta[2]"),
-      std::string::npos);
+  Json two = parse_json(text, "config.json");
+  two["text_config"]["layer_rope_theta"] = {5e4, 0, 1e4, 5e4, 5e4, 0};
+  const ModelConfig tables = import_hf_config(two.dump(), "config.json");
+  ASSERT_EQ(tables.ropes().size(), 2u);
+  EXPECT_EQ(tables.layer(2).attention()->rope->theta, 1e4);
+  EXPECT_EQ(tables.layer(3).attention()->rope->theta, 5e4);
+  EXPECT_FALSE(tables.layer(5).attention()->rope.has_value());
   EXPECT_NE(with("layer_rope_theta", Json::array({0, 0})).find("a list of 6 numbers"),
             std::string::npos);
   EXPECT_NE(with("final_logit_softcapping", 0).find("final_logit_softcapping"), std::string::npos);

@@ -143,8 +143,8 @@ Json ministral() {
 TEST(Ministral3, ReadsYarnAndTheTemperatureOfItsQueries) {
   const ModelConfig config = import_hf_config(ministral().dump(), "c");
   EXPECT_EQ(config.temperature(), (QueryTemperature{0.1, 16384}));
-  EXPECT_EQ(config.rope_scaling.kind, RopeScalingKind::yarn);
-  EXPECT_EQ(config.rope_scaling.mscale_all_dim, 1.0);
+  EXPECT_EQ(config.ropes().at(0).scaling.kind, RopeScalingKind::yarn);
+  EXPECT_EQ(config.ropes().at(0).scaling.mscale_all_dim, 1.0);
   EXPECT_EQ(config.head_dim, 128);
   EXPECT_EQ(config.window(0), 0);
   // If the config lacks keys, the defaults of the transformers class apply.
@@ -152,8 +152,8 @@ TEST(Ministral3, ReadsYarnAndTheTemperatureOfItsQueries) {
   silent.erase("rope_parameters");
   const ModelConfig same = import_hf_config(silent.dump(), "c");
   EXPECT_EQ(same.temperature(), config.temperature());
-  EXPECT_EQ(same.rope_scaling, config.rope_scaling);
-  EXPECT_EQ(same.rope_theta, 1e6);
+  EXPECT_EQ(same.ropes(), config.ropes());
+  EXPECT_EQ(same.ropes().at(0).theta, 1e6);
   Json windowed = ministral();
   windowed["sliding_window"] = 32;
   EXPECT_EQ(import_hf_config(windowed.dump(), "c").window(1), 32);
@@ -172,7 +172,7 @@ TEST(RopeParameters, ThatAreNotKnownAreRefusedByName) {
                               {"mrope_section", {11, 11, 10}},
                               {"mrope_interleaved", true}};
   EXPECT_EQ(refusal(mrope), "");
-  EXPECT_EQ(import_hf_config(mrope.dump(), "c").rope_theta, 1e6);
+  EXPECT_EQ(import_hf_config(mrope.dump(), "c").ropes().at(0).theta, 1e6);
 }
 
 TEST(RopeParameters, OfKindsOfLayersCountWhereALayerIsOfThatKind) {
@@ -183,9 +183,11 @@ TEST(RopeParameters, OfKindsOfLayersCountWhereALayerIsOfThatKind) {
       {"full_attention", {{"rope_type", "default"}, {"rope_theta", 1e6}}},
       {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 1e4}}}};
   EXPECT_EQ(refusal(config), "");
-  EXPECT_EQ(import_hf_config(config.dump(), "c").rope_theta, 1e4);
+  EXPECT_EQ(import_hf_config(config.dump(), "c").ropes().at(0).theta, 1e4);
   config["layer_types"] = {"sliding_attention", "full_attention"};
-  EXPECT_NE(refusal(config).find("differ"), std::string::npos);
+  const ModelConfig both = import_hf_config(config.dump(), "c");
+  EXPECT_EQ(both.layer(0).attention()->rope->theta, 1e4);
+  EXPECT_EQ(both.layer(1).attention()->rope->theta, 1e6);
 }
 
 }  // namespace

@@ -178,7 +178,7 @@ class InGroups {
 
 TEST_P(ExpertLinears, RowsHaveTheirExpertsValues) {
   const IntCase& c = GetParam();
-  const bool paired = c.finish == Finish::swiglu;
+  const bool paired = is_gated(c.finish);
   // For paired outputs x has a row for each token, otherwise a row for each (token, expert).
   const int tokens = paired ? c.tokens : c.tokens / kActive, rows = tokens * kActive;
   std::vector<std::unique_ptr<IntMatmulData>> experts;

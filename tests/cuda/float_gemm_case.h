@@ -124,12 +124,16 @@ inline Near finished(Finish finish, const Near& y, const Near& up, double before
   switch (finish) {
     case Finish::add:
       return {before + y.y, y.error + kRounding * std::abs(before + y.y)};
-    case Finish::gelu: {
-      const double value = gelu_new(static_cast<float>(y.y));
+    case Finish::gelu:
+    case Finish::silu: {
+      const double value =
+          finish == Finish::silu ? silu_of(y.y) : gelu_new(static_cast<float>(y.y));
       return {value, y.error * kSlope + kRounding * std::abs(y.y)};
     }
-    case Finish::swiglu: {
-      const double gate = silu_of(y.y);
+    case Finish::swiglu:
+    case Finish::geglu: {
+      const double gate =
+          finish == Finish::swiglu ? silu_of(y.y) : gelu_new(static_cast<float>(y.y));
       return {gate * up.y,
               (y.error * kSlope + kRounding * std::abs(y.y)) * (std::abs(up.y) + up.error) +
                   std::abs(gate) * up.error};
@@ -141,7 +145,7 @@ inline Near finished(Finish finish, const Near& y, const Near& up, double before
 
 inline void expect_near(const PieceCase& c, const Problem& problem, const Inputs& x,
                         const std::vector<float>& found) {
-  const bool paired = c.shape.finish == Finish::swiglu;
+  const bool paired = is_gated(c.shape.finish);
   for (int t = 0; t < x.tokens(); ++t) {
     std::int64_t at = t * problem.stride();
     for (std::size_t s = 0; s < (paired ? 1 : c.shape.rows.size()); ++s) {

@@ -53,10 +53,10 @@ TEST_P(FloatMatmulTest, EqualsTheChains) {
   };
   for (int t = 0; t < c.tokens; ++t) {
     int column = 0;
-    for (std::size_t s = 0; s < (c.finish == Finish::swiglu ? 1 : c.rows.size()); ++s) {
+    for (std::size_t s = 0; s < (is_gated(c.finish) ? 1 : c.rows.size()); ++s) {
       for (int row = 0; row < c.rows[s]; ++row, ++column) {
         const auto at = static_cast<std::size_t>(t * stride + column);
-        const float up = c.finish == Finish::swiglu ? value(t, 1, row) : 0.0f;
+        const float up = is_gated(c.finish) ? value(t, 1, row) : 0.0f;
         const float want = finished_value(c.finish, value(t, s, row), up, before[at]);
         ASSERT_EQ(found[at], want) << "token " << t << ", column " << column;
       }
@@ -69,6 +69,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, FloatMatmulTest,
                                          IntCase{8, false, 0, 0, 9, 333, {40, 8, 9}},
                                          IntCase{8, false, 0, 0, 3, 40, {40, 40}, Finish::swiglu},
                                          IntCase{8, false, 0, 0, 4, 257, {65}, Finish::gelu},
+                                         IntCase{8, false, 0, 0, 3, 40, {40, 40}, Finish::geglu},
                                          IntCase{8, false, 0, 0, 17, 64, {31}, Finish::add}));
 
 }  // namespace

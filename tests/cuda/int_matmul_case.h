@@ -52,6 +52,8 @@ struct IntCase {
 inline float finished_value(Finish finish, float y, float up, float before) {
   if (finish == Finish::add) return before + y;
   if (finish == Finish::gelu) return gelu_new(y);
+  if (finish == Finish::silu) return silu(y);
+  if (finish == Finish::geglu) return gelu_new(y) * up;
   return finish == Finish::swiglu ? silu(y) * up : y;
 }
 
@@ -323,7 +325,7 @@ class IntMatmulData {
 inline void expect_values(const IntCase& c, IntMatmulData::Launch launch = launch_int_matmul) {
   const IntMatmulData data(c);
   const auto found = data.run(launch);
-  const bool paired = c.finish == Finish::swiglu;
+  const bool paired = is_gated(c.finish);
   for (int t = 0; t < c.tokens; ++t) {
     int column = 0;
     const auto at = [&] { return static_cast<std::size_t>(t * data.out_stride() + column); };

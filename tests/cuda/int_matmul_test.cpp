@@ -26,6 +26,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         IntCase{8, false, 0, 0, 1, 384, {70}}, IntCase{8, false, 0, 0, 2, 100, {64, 30, 17}},
         IntCase{8, false, 0, 0, 5, 1024, {40, 40}, Finish::swiglu},
+        IntCase{8, false, 0, 0, 5, 1024, {40, 40}, Finish::geglu},
+        IntCase{8, false, 0, 0, 5, 1024, {40}, Finish::silu},
         IntCase{8, false, 0, 128, 3, 1000, {50}, Finish::add},
         IntCase{8, false, 128, 128, 8, 640, {33}, Finish::gelu},
         IntCase{8, false, 32, 0, 1, 384, {40}}, IntCase{8, true, 0, 0, 4, 300, {40}},
@@ -85,6 +87,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         IntCase{8, false, 0, 0, 9, 384, {70}}, IntCase{8, false, 0, 0, 16, 1000, {64, 30, 17}},
         IntCase{8, false, 0, 0, 70, 300, {40, 40}, Finish::swiglu},
+        IntCase{8, false, 0, 0, 70, 300, {40, 40}, Finish::geglu},
         IntCase{8, false, 0, 128, 13, 1000, {50}, Finish::add},
         IntCase{8, false, 128, 128, 65, 640, {33}, Finish::gelu},
         IntCase{8, false, 32, 0, 11, 384, {40}}, IntCase{8, true, 0, 0, 20, 300, {40}},

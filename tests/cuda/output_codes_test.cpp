@@ -85,7 +85,7 @@ class MatmulCodes : public testing::TestWithParam<Case> {
 TEST_P(MatmulCodes, AreThoseOfTheRows) {
   const IntCase& c = GetParam().matmul;
   const IntMatmulData data(c);
-  const std::int64_t width = c.finish == Finish::swiglu ? c.rows[0] : c.outputs();
+  const std::int64_t width = is_gated(c.finish) ? c.rows[0] : c.outputs();
   const auto smooth = GetParam().smoothed ? factors(width) : std::vector<float>();
   const Coded expected(c.tokens, width, smooth);
   const auto rows = expected.code(data.run(), data.arguments().out.stride);

@@ -162,7 +162,7 @@ TEST_P(Super, ProductsFollowTheFormula) {
     }
     return f + w.bias[static_cast<std::size_t>(row)];
   };
-  const bool paired = c.finish == Finish::swiglu;
+  const bool paired = is_gated(c.finish);
   for (int t = 0; t < c.tokens; ++t) {
     int column = 0;
     for (std::size_t s = 0; s < (paired ? 1 : data.size()); ++s) {
@@ -184,6 +184,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Super,
                          testing::Values(SuperCase{4, 128, 1, 512, {40, 33}},
                                          SuperCase{4, 32, 6, 300, {70}, Finish::add},
                                          SuperCase{5, 128, 1, 256, {20, 20}, Finish::swiglu},
+                                         SuperCase{4, 128, 1, 256, {20, 20}, Finish::geglu},
                                          SuperCase{5, 0, 3, 768, {33}, Finish::gelu},
                                          SuperCase{6, 32, 1, 2304, {64}},
                                          SuperCase{6, 128, 5, 640, {40, 40}, Finish::swiglu}));

@@ -14,7 +14,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const leq::ModelConfig config = leq::import_hf_config(text, "config.json");
     leq::check_config(config, "config.json");
     leq::config_from_json(leq::config_to_json(config), "again");
-    leq::rope_frequencies(config, config.context);
+    for (const leq::RopeConfig& rope : config.ropes()) {
+      leq::rope_frequencies(config, rope, config.context);
+    }
   } catch (const leq::Error&) {
     // refusing the input is valid
   }

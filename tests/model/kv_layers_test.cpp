@@ -187,7 +187,7 @@ TEST(KvLayers, TheCentreIsTheMeanOfTheTurnedBias) {
   for (std::size_t c = 0; c < 16; ++c) {
     EXPECT_NEAR(static_cast<double>(centre[c]), want[c], 1e-5) << c;
   }
-  EXPECT_EQ(key_centre(config, {.rotary = false}, bias), bias);
+  EXPECT_EQ(key_centre(config, {.rope = std::nullopt}, bias), bias);
   EXPECT_TRUE(key_centre(config, {.qk_norm = true}, bias).empty());
   EXPECT_TRUE(key_centre(config, attention, std::vector<float>(16, 0.0f)).empty());
   EXPECT_TRUE(key_centre(config, attention, {}).empty());

@@ -2,7 +2,9 @@
 // are compared with a naive transformer.
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -35,10 +37,11 @@ ModelConfig mixed() {
   ModelConfig config = plain();
   config.layers[0] = {AttentionConfig{.window = 5, .qkv_bias = true},
                       DenseMlpConfig{.hidden = 96, .bias = true}};
-  config.layers[1] = {AttentionConfig{.rotary = false, .qk_norm = true},
+  config.layers[1] = {AttentionConfig{.rope = std::nullopt, .qk_norm = true},
                       DenseMlpConfig{.hidden = 160}};
-  config.layers[2] = {AttentionConfig{.output_bias = true},
-                      DenseMlpConfig{.hidden = 96, .gated = false}};
+  config.layers[2] = {
+      AttentionConfig{.output_bias = true},
+      DenseMlpConfig{.hidden = 96, .gated = false, .activation = Activation::gelu_tanh}};
   return config;
 }
 
@@ -51,8 +54,70 @@ ModelConfig hybrid(std::int64_t values_of_a_key) {
                                 .value_dim = 20,
                                 .conv_taps = 4};
   config.layers[0].mixer = config.layers[2].mixer = delta;
-  config.layers[1].mixer = AttentionConfig{.qk_norm = true, .rotary_dims = 4, .output_gate = true};
+  config.layers[1].mixer =
+      AttentionConfig{.rope = RopeConfig{.dims = 4}, .qk_norm = true, .output_gate = true};
   return config;
+}
+
+// As in Gemma 3: layers with a window have another theta, a scale of queries of their own and
+// GeGLU.
+ModelConfig two_ropes() {
+  ModelConfig config = plain();
+  const DenseMlpConfig mlp = {.hidden = 96, .activation = Activation::gelu_tanh};
+  const RopeConfig far = {1e6, {.kind = RopeScalingKind::linear, .factor = 8}};
+  config.layers[0] = {AttentionConfig{.window = 5, .query_scale = 0.5}, mlp};
+  config.layers[1] = {AttentionConfig{.rope = far, .query_scale = 0.5}, mlp};
+  config.layers[2] = {AttentionConfig{.temperature = {0.5, 8}, .query_scale = 0.3}, mlp};
+  config.embedding_scale = 8;
+  config.post_norm_eps = 1e-6f;
+  return config;
+}
+
+TEST(LayerConfigs, WithSeveralRulesOfPositionsHaveThemLayerByLayer) {
+  ModelConfig config = two_ropes();
+  const Json json = config_to_json(config);
+  EXPECT_FALSE(json.contains("rope_theta") || json.contains("rope_scaling"));
+  EXPECT_EQ(json["layers"][1]["mixer"]["rope"]["rope_theta"], 1e6);
+  EXPECT_EQ(config_from_json(parse_json(json.dump(), "text"), "again"), config);
+  EXPECT_EQ(required_features(config),
+            (std::vector<std::string>{"layers", "temperature", "post_norm", "layer_rope",
+                                      "query_scale", "embedding_scale", "activation"}));
+  Json changed = json;
+  changed["layers"][1]["mixer"]["rope"]["rope_theta"] = 0.5;
+  test::expect_error([&] { config_from_json(changed, "file"); }, {"layers[1]", "rope_theta"});
+  changed = json;
+  changed["layers"][1]["mlp"]["activation"] = "sine";
+  test::expect_error([&] { config_from_json(changed, "file"); }, {"layers[1]", "\"sine\""});
+  changed = json;
+  changed["layers"][0]["mixer"].erase("rope");
+  test::expect_error([&] { config_from_json(changed, "file"); }, {"layers[0]", "rope_theta"});
+}
+
+// A file of version 1.0 and one of version 1.2, as earlier releases wrote them.
+TEST(LayerConfigs, WithOneRuleOfPositionsAreWrittenAsBefore) {
+  constexpr std::string_view kScaling =
+      R"("rope_scaling":{"attention_factor":0.0,"beta_fast":32.0,"beta_slow":1.0,"factor":1.0,)"
+      R"("high_freq_factor":4.0,"low_freq_factor":1.0,"mscale":0.0,"mscale_all_dim":0.0,)"
+      R"("original_context":0,"truncate":true,"type":"none"},"rope_theta":10000.0,)";
+  const std::string first =
+      R"({"context":128,"family":"test","gated":true,"head_dim":16,"heads":4,"hidden":96,)"
+      R"("kv_heads":2,"layers":3,"mlp_bias":false,"norm":"rms","norm_eps":9.999999747378752e-06,)"
+      R"("output_bias":false,"qk_norm":false,"qkv_bias":false,)" +
+      std::string(kScaling) + R"("rotary":true,"tied":false,"vocab":100,"width":64,"windows":[]})";
+  EXPECT_EQ(config_to_json(plain()).dump(), first);
+  ModelConfig partial = plain();
+  partial.layers.assign(
+      1, {AttentionConfig{.rope = RopeConfig{.dims = 4}}, DenseMlpConfig{.hidden = 96}});
+  const std::string second =
+      R"({"context":128,"family":"test","head_dim":16,"heads":4,"kv_heads":2,)"
+      R"("layers":[{"mixer":{"kind":"attention","output_bias":false,"qk_norm":false,)"
+      R"("qkv_bias":false,"rotary":true,"rotary_dims":4,"window":0},)"
+      R"("mlp":{"bias":false,"gated":true,"hidden":96,"kind":"dense"}}],)"
+      R"("learned_positions":false,"norm":"rms","norm_eps":9.999999747378752e-06,)" +
+      std::string(kScaling) + R"("tied":false,"vocab":100,"width":64})";
+  EXPECT_EQ(config_to_json(partial).dump(), second);
+  EXPECT_EQ(config_from_json(parse_json(first, "text"), "old"), plain());
+  EXPECT_EQ(config_from_json(parse_json(second, "text"), "old"), partial);
 }
 
 TEST(LayerConfigs, OfHybridsComeBackAndTakeReadersThatKnowThem) {
@@ -62,7 +127,7 @@ TEST(LayerConfigs, OfHybridsComeBackAndTakeReadersThatKnowThem) {
             (std::vector<std::string>{"layers", "rotary_dims", "output_gate", "delta_net"}));
   EXPECT_EQ(config.attention_layers(), std::vector<std::int64_t>{1});
   EXPECT_EQ(config.delta_layers(), (std::vector<std::int64_t>{0, 2}));
-  EXPECT_EQ(config.rope_dims(), 4);
+  EXPECT_EQ(config.ropes(), std::vector<RopeConfig>{RopeConfig{.dims = 4}});
   std::int64_t exact = 0;
   for (const TensorSpec& spec : layer_tensors(config, 0)) {
     exact += spec.role == TensorRole::exact_linear ? 1 : 0;
@@ -125,7 +190,7 @@ TEST(LayerConfigs, ThatDifferAreWrittenOneByOneAndTakeAReaderThatKnowsThem) {
   EXPECT_EQ(config_from_json(parse_json(json.dump(), "text"), "again"), config);
   // Uniform layers without RoPE or learned positions, which version 1.0 cannot represent.
   ModelConfig bare = plain();
-  for (LayerConfig& layer : bare.layers) layer.attention()->rotary = false;
+  for (LayerConfig& layer : bare.layers) layer.attention()->rope.reset();
   EXPECT_EQ(config_to_json(bare)["layers"].size(), 3u);
   EXPECT_EQ(config_from_json(config_to_json(bare), "again"), bare);
 }
@@ -137,17 +202,17 @@ TEST(LayerConfigs, WithATemperatureOfQueriesTakeAReaderThatKnowsIt) {
   const Json json = config_to_json(config);
   EXPECT_EQ(config_from_json(parse_json(json.dump(), "text"), "again"), config);
   config.layers[1].attention()->temperature.beta = 0.2;
-  EXPECT_THROW(config_from_json(config_to_json(config), "file"), Error);
+  EXPECT_EQ(config_from_json(config_to_json(config), "file"), config);
   config.layers[1].attention()->temperature = {};  // layers without one are allowed, too
   EXPECT_EQ(config_from_json(config_to_json(config), "file"), config);
-  const QueryFactors factors = query_factors(config, 200);
-  ASSERT_EQ(factors.factors.size(), 4u);
+  const auto factors = query_factors(config, *config.layer(0).attention(), 200);
+  ASSERT_EQ(factors.size(), 4u);
   for (std::size_t i = 0; i < 4; ++i) {
     const double want = (1 + 0.1 * std::log(1.0 + static_cast<double>(i))) /
                         std::sqrt(static_cast<double>(config.head_dim));
-    EXPECT_EQ(factors.factors[i], static_cast<float>(want));
+    EXPECT_EQ(factors[i], static_cast<float>(want));
   }
-  EXPECT_TRUE(query_factors(plain(), 200).factors.empty());
+  EXPECT_TRUE(query_factors(config, *config.layer(1).attention(), 200).empty());
 }
 
 TEST(LayerConfigs, AreRefusedByLayerAndField) {
@@ -201,37 +266,11 @@ TEST(LinearSites, ListEveryLinearOfALayerOnceInTheOrderOfTheForwardPass) {
   EXPECT_EQ(linears, 6);
 }
 
-// Returns random numbers for all tensors; norms are near 1.
-test::ModelTensors tensors_of(const ModelConfig& config) {
-  test::ModelTensors model;
-  model.config = config;
-  model.blocks.resize(config.layers.size());
-  Random random(17);
-  const auto fill = [&](const TensorSpec& spec) {
-    const bool vector = spec.shape.size() == 1;
-    Matrix matrix = {vector ? 1 : spec.shape[0], spec.shape.back(), {}};
-    const bool gain = spec.name.ends_with("norm");
-    for (std::int64_t i = 0; i < matrix.rows * matrix.columns; ++i) {
-      matrix.values.push_back((gain ? 1.0f : 0.0f) + 0.15f * random.normal());
-    }
-    return matrix;
-  };
-  for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
-    for (const TensorSpec& spec : layer_tensors(config, layer)) {
-      model.blocks[static_cast<std::size_t>(layer)].parts[spec.name] = fill(spec);
-    }
-  }
-  for (const TensorSpec& spec : tensor_list(config)) {
-    if (!spec.name.starts_with("layers.")) model.outside.parts[spec.name] = fill(spec);
-  }
-  return model;
-}
-
 TEST(LayersThatDiffer, ComputeWhatANaiveTransformerDoes) {
-  for (ModelConfig config : {plain(), mixed(), hybrid(1), hybrid(2), hybrid(3)}) {
+  for (ModelConfig config : {plain(), mixed(), two_ropes(), hybrid(1), hybrid(2), hybrid(3)}) {
     for (const bool learned : {false, true}) {
       config.learned_positions = learned;
-      const test::ModelTensors model = tensors_of(config);
+      const test::ModelTensors model = test::random_tensors(config);
       const auto ids = test::random_ids(40, config.vocab);
       EXPECT_LT(test::relative_difference(test::naive_logits(model, ids),
                                           test::engine_logits(model, ids)),

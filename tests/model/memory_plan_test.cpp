@@ -102,8 +102,10 @@ TEST(RunLimitsOf, RefusesAContextBeyondTheModel) {
 
 TEST(RunLimitsOf, StretchedRopeAllowsMoreContext) {
   ModelConfig config = small();
-  config.rope_scaling.kind = RopeScalingKind::dynamic;
-  config.rope_scaling.factor = 4;
+  config.layers.resize(1);
+  for (LayerConfig& layer : config.layers) {
+    layer.attention()->rope->scaling = {.kind = RopeScalingKind::dynamic, .factor = 4};
+  }
   RunLimits limits;
   limits.context = 8192;
   EXPECT_EQ(resolve_limits(limits, config).context, 8192);

@@ -13,9 +13,12 @@ ModelConfig config_with(RopeScaling scaling) {
   config.layers.resize(1);
   config.head_dim = 64;
   config.context = 2048;
-  config.rope_theta = 10000.0;
-  config.rope_scaling = scaling;
+  config.layers[0].attention()->rope->scaling = scaling;
   return config;
+}
+
+RopeFrequencies frequencies(const ModelConfig& config, std::int64_t context) {
+  return rope_frequencies(config, config.ropes().at(0), context);
 }
 
 double plain(int i, double base = 10000.0) { return std::pow(base, -2.0 * i / 64.0); }
@@ -24,7 +27,7 @@ double plain(int i, double base = 10000.0) { return std::pow(base, -2.0 * i / 64
 constexpr double kRelative = 1e-6;
 
 TEST(Rope, PlainFrequenciesArePowersOfTheBase) {
-  const auto rope = rope_frequencies(config_with({}), 2048);
+  const auto rope = frequencies(config_with({}), 2048);
   ASSERT_EQ(rope.inv_freq.size(), 32u);
   for (int i = 0; i < 32; ++i) EXPECT_NEAR(rope.inv_freq[i] / plain(i), 1.0, kRelative) << i;
   EXPECT_EQ(rope.attention_factor, 1.0f);
@@ -34,7 +37,7 @@ TEST(Rope, LinearScalingDividesEveryFrequency) {
   RopeScaling scaling;
   scaling.kind = RopeScalingKind::linear;
   scaling.factor = 4.0;
-  const auto rope = rope_frequencies(config_with(scaling), 2048);
+  const auto rope = frequencies(config_with(scaling), 2048);
   for (int i = 0; i < 32; ++i) EXPECT_NEAR(rope.inv_freq[i] / (plain(i) / 4), 1.0, kRelative) << i;
 }
 
@@ -42,8 +45,8 @@ TEST(Rope, DynamicScalingRaisesTheBaseOnlyBeyondTheModelsContext) {
   RopeScaling scaling;
   scaling.kind = RopeScalingKind::dynamic;
   scaling.factor = 2.0;
-  const auto within = rope_frequencies(config_with(scaling), 1000);
-  const auto beyond = rope_frequencies(config_with(scaling), 4096);
+  const auto within = frequencies(config_with(scaling), 1000);
+  const auto beyond = frequencies(config_with(scaling), 4096);
   // factor * length / context - (factor - 1) = 2 * 2 - 1 = 3
   const double base = 10000.0 * std::pow(3.0, 64.0 / 62.0);
   for (int i = 0; i < 32; ++i) {
@@ -58,7 +61,7 @@ TEST(Rope, Llama3KeepsFastFrequenciesAndDividesSlowOnes) {
   scaling.kind = RopeScalingKind::llama3;
   scaling.factor = 8.0;
   scaling.original_context = 8192;
-  const auto rope = rope_frequencies(config_with(scaling), 2048);
+  const auto rope = frequencies(config_with(scaling), 2048);
   int blended = 0;
   for (int i = 0; i < 32; ++i) {
     const double turns = 8192 * plain(i) / (2 * std::numbers::pi);
@@ -81,7 +84,7 @@ TEST(Rope, YarnEndsAreExtrapolatedAndInterpolated) {
   scaling.kind = RopeScalingKind::yarn;
   scaling.factor = 4.0;
   scaling.original_context = 2048;
-  const auto rope = rope_frequencies(config_with(scaling), 8192);
+  const auto rope = frequencies(config_with(scaling), 8192);
   EXPECT_NEAR(rope.inv_freq[0] / plain(0), 1.0, kRelative);
   EXPECT_NEAR(rope.inv_freq[31] / (plain(31) / 4), 1.0, kRelative);
   EXPECT_NEAR(rope.attention_factor, 0.1 * std::log(4.0) + 1.0, 1e-6);
@@ -94,12 +97,12 @@ TEST(Rope, YarnTakesAGivenAttentionFactorAndMscale) {
   scaling.factor = 4.0;
   scaling.original_context = 2048;
   scaling.attention_factor = 1.5;
-  EXPECT_EQ(rope_frequencies(config_with(scaling), 8192).attention_factor, 1.5f);
+  EXPECT_EQ(frequencies(config_with(scaling), 8192).attention_factor, 1.5f);
   scaling.attention_factor = 0;
   scaling.mscale = 1.0;
   scaling.mscale_all_dim = 0.5;
   const double want = (0.1 * std::log(4.0) + 1.0) / (0.05 * std::log(4.0) + 1.0);
-  EXPECT_NEAR(rope_frequencies(config_with(scaling), 8192).attention_factor, want, 1e-6);
+  EXPECT_NEAR(frequencies(config_with(scaling), 8192).attention_factor, want, 1e-6);
 }
 
 }  // namespace

@@ -56,6 +56,32 @@ inline ModelTensors read_tensors(const ImportedModel& model) {
   return read;
 }
 
+// Returns random numbers for all tensors; norms are near 1.
+inline ModelTensors random_tensors(const ModelConfig& config) {
+  ModelTensors model;
+  model.config = config;
+  model.blocks.resize(config.layers.size());
+  leq::Random random(17);
+  const auto fill = [&](const TensorSpec& spec) {
+    const bool vector = spec.shape.size() == 1;
+    Matrix matrix = {vector ? 1 : spec.shape[0], spec.shape.back(), {}};
+    const bool gain = spec.name.ends_with("norm");
+    for (std::int64_t i = 0; i < matrix.rows * matrix.columns; ++i) {
+      matrix.values.push_back((gain ? 1.0f : 0.0f) + 0.15f * random.normal());
+    }
+    return matrix;
+  };
+  for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
+    for (const TensorSpec& spec : layer_tensors(config, layer)) {
+      model.blocks[static_cast<std::size_t>(layer)].parts[spec.name] = fill(spec);
+    }
+  }
+  for (const TensorSpec& spec : tensor_list(config)) {
+    if (!spec.name.starts_with("layers.")) model.outside.parts[spec.name] = fill(spec);
+  }
+  return model;
+}
+
 using Logits = std::vector<std::vector<double>>;  // [T][V]
 
 inline NaiveTransformer naive_transformer(const ModelTensors& model) {
@@ -127,8 +153,9 @@ inline std::vector<float> engine_rows(const PackedModel& model, Backend& backend
   return all;
 }
 
-inline Logits engine_logits(const ModelTensors& model, const std::vector<Token>& ids) {
-  const auto backend = make_backend({"cpu", 1});
+inline Logits engine_logits(const ModelTensors& model, const std::vector<Token>& ids,
+                            const std::string& device = "cpu") {
+  const auto backend = make_backend({device, 1});
   const auto rows = engine_rows(PackedModel(model), *backend, ids, std::ssize(ids));
   Logits logits;
   const auto vocab = model.config.vocab;

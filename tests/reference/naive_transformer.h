@@ -51,6 +51,7 @@ class NaiveTransformer {
     Matrix x;
     for (std::size_t t = 0; t < ids.size(); ++t) {
       x.push_back(row("token_embedding", ids[t], c_.width));
+      for (double& number : x.back()) number *= c_.embedding_scale;
       if (!c_.learned_positions) continue;
       const auto position = row("position_embedding", static_cast<std::int64_t>(t), c_.width);
       for (std::size_t i = 0; i < position.size(); ++i) x.back()[i] += position[i];
@@ -119,10 +120,11 @@ class NaiveTransformer {
   }
 
   // Returns the angle per position of pair i, and the factor of cosine and sine.
-  std::pair<double, double> rotary(std::int64_t i, std::size_t length) const {
-    const auto d = static_cast<double>(c_.rope_dims());
-    const RopeScaling& s = c_.rope_scaling;
-    double base = c_.rope_theta;
+  std::pair<double, double> rotary(const RopeConfig& rope, std::int64_t i,
+                                   std::size_t length) const {
+    const auto d = static_cast<double>(rope.dims > 0 ? rope.dims : c_.head_dim);
+    const RopeScaling& s = rope.scaling;
+    double base = rope.theta;
     const auto made_for = static_cast<double>(c_.context);
     if (s.kind == RopeScalingKind::dynamic) {
       const double now = std::max(static_cast<double>(length), made_for);
@@ -163,11 +165,12 @@ class NaiveTransformer {
     }
   }
 
-  void rotate(std::vector<double>& heads, std::size_t position, std::size_t length) const {
-    const std::int64_t half = c_.rope_dims() / 2;
+  void rotate(const RopeConfig& rope, std::vector<double>& heads, std::size_t position,
+              std::size_t length) const {
+    const std::int64_t half = (rope.dims > 0 ? rope.dims : c_.head_dim) / 2;
     for (std::size_t h = 0; h < heads.size(); h += static_cast<std::size_t>(c_.head_dim)) {
       for (std::int64_t i = 0; i < half; ++i) {
-        const auto [frequency, factor] = rotary(i, length);
+        const auto [frequency, factor] = rotary(rope, i, length);
         const double angle = static_cast<double>(position) * frequency;
         double& a = heads[h + static_cast<std::size_t>(i)];
         double& b = heads[h + static_cast<std::size_t>(i + half)];
@@ -210,9 +213,8 @@ class NaiveTransformer {
         head_norm(q.back(), at + "q_norm");
         head_norm(k.back(), at + "k_norm");
       }
-      if (!attention.rotary) continue;
-      rotate(q.back(), t, x.size());
-      rotate(k.back(), t, x.size());
+      if (attention.rope) rotate(*attention.rope, q.back(), t, x.size());
+      if (attention.rope) rotate(*attention.rope, k.back(), t, x.size());
       if (const QueryTemperature& sharp = attention.temperature; sharp.period > 0) {
         const auto part = static_cast<double>(t / static_cast<std::size_t>(sharp.period));
         for (double& value : q.back()) value *= 1.0 + sharp.beta * std::log(1.0 + part);
@@ -320,14 +322,16 @@ class NaiveTransformer {
       const DenseMlpConfig& mlp = *layer.dense_mlp();
       if (on_input) on_input(at + "gate_up", h);
       auto up = linear(h, at + "up", mlp.hidden);
+      const auto f = [&](double u) {
+        if (mlp.activation == Activation::silu) return u / (1 + std::exp(-u));
+        return 0.5 * u *
+               (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (u + 0.044715 * u * u * u)));
+      };
       if (mlp.gated) {
         const auto gate = linear(h, at + "gate", mlp.hidden);
-        for (std::size_t i = 0; i < up.size(); ++i) up[i] *= gate[i] / (1 + std::exp(-gate[i]));
+        for (std::size_t i = 0; i < up.size(); ++i) up[i] *= f(gate[i]);
       } else {
-        for (double& u : up) {
-          u = 0.5 * u *
-              (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (u + 0.044715 * u * u * u)));
-        }
+        for (double& u : up) u = f(u);
       }
       const auto divided = tensors_.find(at + "down.inv_smooth");
       for (std::size_t i = 0; divided != tensors_.end() && i < up.size(); ++i) {
@@ -387,7 +391,8 @@ class NaiveTransformer {
     for (std::size_t j = first; j <= t; ++j) {
       double dot = 0;
       for (std::size_t i = 0; i < d; ++i) dot += q[t][from + i] * k[j][kv + i];
-      score.push_back(dot / std::sqrt(static_cast<double>(d)));
+      const double scale = c_.layer(l).attention()->query_scale;
+      score.push_back(scale != 0 ? dot * scale : dot / std::sqrt(static_cast<double>(d)));
       largest = std::max(largest, score.back());
     }
     for (double& s : score) sum += s = std::exp(s - largest);

@@ -132,7 +132,8 @@ void launch_rope_append(const RopeAppendArguments& a, rt::Stream& stream) {
   if (a.batch.tokens <= 0) return;
   const unsigned heads = static_cast<unsigned>(a.heads.heads + 2 * a.heads.kv_heads);
   const auto dims = static_cast<std::size_t>(a.heads.head_dim);
-  const auto factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dims)));
+  const float root = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dims)));
+  const float factor = a.query_scale != 0 ? a.query_scale : root;
   rt::run(
       stream,
       {"rope_append", dim3(static_cast<unsigned>(a.batch.tokens), (heads + kWarps - 1) / kWarps),

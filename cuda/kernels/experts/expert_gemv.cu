@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kGemvWarps * 32, 2)
 template <int bits>
 void launch(const ExpertMatmul& a, rt::Stream& stream) {
   const IntMatmul& matmul = a.matmul;
-  const bool paired = matmul.finish == Finish::swiglu;
+  const bool paired = is_gated(matmul.finish);
   const bool grouped = matmul.segments[0].weight.group > 0 || matmul.x.group > 0;
   const int warps = gemv_warps<bits>(matmul.segments[0].rows, paired);
   auto* kernel = expert_gemv<bits, true>;

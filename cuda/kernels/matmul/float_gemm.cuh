@@ -8,8 +8,8 @@
 
 namespace leq::LEQ_GPU {
 
-// A tile of kTokens x kRows, divided among kDown x kAcross warps; a K tile has kKTile columns. With
-// swiglu half of the rows are rows of gate and half rows of up, alternating in groups of eight.
+// A tile of kTokens x kRows, divided among kDown x kAcross warps; a K tile has kKTile columns. If
+// gated, half of the rows are rows of gate and half rows of up, alternating in groups of eight.
 template <int tokens, int rows, int warps_down, int warps_across, int k_tile, int stages>
 struct FloatGemmShape {
   static constexpr int kTokens = tokens, kRows = rows, kKTile = k_tile, kStages = stages;
@@ -189,7 +189,7 @@ struct FloatWarpTile {
     }
   }
 
-  // Writes a lane's outputs of one row (for swiglu a row of gate). All reads precede the writes.
+  // Writes a lane's outputs of one row (if gated a row of gate). All reads precede the writes.
   template <class Arguments, class Rows>
   __device__ __forceinline__ void finish_row(const Arguments& a, const Rows& rows,
                                              const float2 (&scales)[kTokenTiles][2], int m,
@@ -238,7 +238,7 @@ struct FloatWarpTile {
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m) {
       finish_row(a, rows, scales, m, 0);
-      // For swiglu the second eight of each 16 rows are rows of up, which the rows of gate read.
+      // If gated the second eight of each 16 rows are rows of up, which the rows of gate read.
       if (!rows.paired) finish_row(a, rows, scales, m, 1);
     }
   }

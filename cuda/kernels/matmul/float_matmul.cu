@@ -10,7 +10,7 @@ namespace {
 template <int tokens>
 void launch_tokens(const FloatMatmul& a, rt::Stream& stream) {
   std::int64_t blocks = 0;
-  for (int i = 0; i < (a.finish == Finish::swiglu ? 1 : a.segment_count); ++i) {
+  for (int i = 0; i < (is_gated(a.finish) ? 1 : a.segment_count); ++i) {
     blocks += (a.segments[i].rows + kFloatRows - 1) / kFloatRows;
   }
   const std::int64_t token_blocks = (a.tokens + tokens - 1) / tokens;

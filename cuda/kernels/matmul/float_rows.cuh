@@ -77,12 +77,12 @@ __device__ __forceinline__ void row_values(const FloatMatmul& a, const FloatSegm
   }
 }
 
-// Block x has rows of one segment (for swiglu, rows of gate and of up), block y has tokens.
+// Block x has rows of one segment (if gated, rows of gate and of up), block y has tokens.
 template <int tokens>
 __global__ void __launch_bounds__(kFloatWarps * 32, 1)
     float_rows(const LEQ_GRID_CONSTANT FloatMatmul a) {
   LEQ_BOUNDS(kFloatWarps * 32);
-  const bool paired = a.finish == Finish::swiglu;
+  const bool paired = is_gated(a.finish);
   int segment = 0;
   std::int64_t tile = blockIdx.x, column = 0;
   while (!paired && segment + 1 < a.segment_count) {

@@ -14,7 +14,7 @@ namespace leq::LEQ_GPU {
 
 inline constexpr int kKTile = 128;  // columns
 
-// A tile of kTokens x kRows, divided among kWarpsDown x kWarpsAcross warps. With swiglu half of the
+// A tile of kTokens x kRows, divided among kWarpsDown x kWarpsAcross warps. If gated, half of the
 // rows are rows of gate and half rows of up, alternating in groups of eight.
 template <int tokens, int rows, int warps_down, int warps_across, int stages>
 struct GemmShape {

@@ -94,7 +94,7 @@ struct SegmentCopies : RowCopies<Shape::kRows, chunks, Shape::kThreads> {
                                            int place, Begin begin)
       : SegmentCopies(
             rows.of(a, SegmentCopies::row()), begin, rows.first + rows.offset(SegmentCopies::row()),
-            // For swiglu, 16 rows of a tile are eight rows of each segment.
+            // If gated, 16 rows of a tile are eight rows of each segment.
             rows.paired ? SegmentCopies::kStep / 2 : SegmentCopies::kStep, row_bytes, place) {}
 
  private:
@@ -120,7 +120,7 @@ struct GemmRows {
       : GemmRows(a, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y)) {}
   // `tile` is an index among the tiles of all segments.
   __device__ __forceinline__ GemmRows(const Arguments& a, int token_tile, int tile)
-      : paired(a.finish == Finish::swiglu),
+      : paired(is_gated(a.finish)),
         segment(0),
         column(0),
         first_token(std::int64_t{token_tile} * Shape::kTokens) {
@@ -146,7 +146,7 @@ struct GemmRows {
 // The grid of a launch. Tokens are in x, so that blocks that share weights run concurrently.
 template <class Shape, class Arguments>
 dim3 tiles_of(const Arguments& a) {
-  const bool paired = a.finish == Finish::swiglu;
+  const bool paired = is_gated(a.finish);
   const int rows_of_tile = paired ? Shape::kRows / 2 : Shape::kRows;
   std::int64_t tiles = 0;
   for (int i = 0; i < (paired ? 1 : a.segment_count); ++i) {

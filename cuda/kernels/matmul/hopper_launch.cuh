@@ -25,7 +25,7 @@ inline rt::TensorMap rows_map(const void* base, std::int64_t rows, std::int64_t 
 // map_of(segment, box_rows) returns the tensor map of a segment's rows.
 template <class Shape, class Arguments, class MapOf>
 HopperMaps hopper_maps(const Arguments& a, const rt::TensorMap& tokens, MapOf map_of) {
-  const bool paired = a.finish == Finish::swiglu;
+  const bool paired = is_gated(a.finish);
   const int rows_of_tile = paired ? Shape::kRows / 2 : Shape::kRows;
   HopperMaps maps = {};
   maps.tokens = tokens;

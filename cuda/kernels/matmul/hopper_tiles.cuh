@@ -111,7 +111,7 @@ struct TileSchedule {
         end(maps.token_tiles * maps.row_tiles) {}
 };
 
-// Starts loading the weights of a tile's rows from byte `column` on. For swiglu, rows of gate and
+// Starts loading the weights of a tile's rows from byte `column` on. If gated, rows of gate and
 // of up alternate in groups of eight.
 template <class Shape, class Arguments>
 __device__ __forceinline__ void load_rows(const GemmRows<Shape, Arguments>& rows,

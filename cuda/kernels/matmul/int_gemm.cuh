@@ -235,7 +235,7 @@ struct WarpTile {
   __device__ __forceinline__ void finish_all(const IntMatmul& a,
                                              const GemmRows<Shape>& rows) const {
     const TokenFacts tokens(a, rows, *this);
-    // For swiglu the mma tiles across alternate between gate and up.
+    // If gated the mma tiles across alternate between gate and up.
     const int step = rows.paired ? 2 : 1;
 #pragma unroll
     for (int across = 0; across < kAcross; ++across) {

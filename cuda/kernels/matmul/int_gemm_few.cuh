@@ -93,7 +93,7 @@ struct FewCopies {
   }
 };
 
-// A thread's outputs: tokens 16 apart, rows r and r + 8 (for swiglu one of gate and one of up).
+// A thread's outputs: tokens 16 apart, rows r and r + 8 (if gated one of gate and one of up).
 template <class Shape, int bits, int group>
 struct FewOutputs {
   using Memory = FewMemory<Shape, bits, group>;

@@ -182,6 +182,10 @@ struct WarpgroupTile {
         return finish_as<Finish::swiglu>(a, rows, out);
       case Finish::gelu:
         return finish_as<Finish::gelu>(a, rows, out);
+      case Finish::geglu:
+        return finish_as<Finish::geglu>(a, rows, out);
+      case Finish::silu:
+        return finish_as<Finish::silu>(a, rows, out);
     }
   }
   // Writes 32 tokens at a time through shared memory, so that neighbouring lanes write neighbouring

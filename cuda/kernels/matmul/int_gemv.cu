@@ -19,7 +19,7 @@ bool has_groups_of_128(const IntMatmul& a) {
 
 template <int bits>
 void launch_groups(const IntMatmul& a, rt::Stream& stream) {
-  const bool paired = a.finish == Finish::swiglu;
+  const bool paired = is_gated(a.finish);
   std::int64_t blocks = 0;
   for (int i = 0; i < (paired ? 1 : a.segment_count); ++i) {
     blocks += group_blocks(a.segments[i].rows, paired);
@@ -42,7 +42,7 @@ void launch_groups(const IntMatmul& a, rt::Stream& stream) {
 template <int bits>
 void launch(const IntMatmul& a, rt::Stream& stream) {
   if (has_groups_of_128(a)) return launch_groups<bits>(a, stream);
-  const bool paired = a.finish == Finish::swiglu;
+  const bool paired = is_gated(a.finish);
   int warps = 0;
   for (int i = 0; i < (paired ? 1 : a.segment_count); ++i) {
     warps += gemv_warps<bits>(a.segments[i].rows, paired);

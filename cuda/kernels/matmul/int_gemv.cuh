@@ -17,7 +17,7 @@ inline constexpr int kGemvRows =
     bits == 8 || bits == 3 ? 2 : 4;  // rows of a warp; they share the inputs
 
 // The number of warps for the rows of one weight, a multiple of a block's warps (a block has one
-// weight). For swiglu half of a warp's rows are in gate and half in up; `rows` counts one half.
+// weight). If gated half of a warp's rows are in gate and half in up; `rows` counts one half.
 template <int bits>
 constexpr int gemv_warps(std::int64_t rows, bool paired) {
   const std::int64_t rows_of_block = kGemvRows<bits> * kGemvWarps / (paired ? 2 : 1);
@@ -35,7 +35,7 @@ struct OneToken {
   __device__ __forceinline__ std::int64_t output() const { return 0; }  // row in a.out
 };
 
-// The rows of one warp in two halves: neighbouring rows, or for swiglu rows of gate and the same
+// The rows of one warp in two halves: neighbouring rows, or if gated rows of gate and the same
 // rows of up. All of these have codes and scales, because weights are padded to 64 rows.
 template <int bits, class Source>
 struct GemvRows {
@@ -47,7 +47,7 @@ struct GemvRows {
 
   __device__ __forceinline__ GemvRows(const IntMatmul& a, const Source& of)
       : source(of), segment{0, 0}, column(0) {
-    const bool paired = a.finish == Finish::swiglu;
+    const bool paired = is_gated(a.finish);
     int warp = static_cast<int>(blockIdx.x) * kGemvWarps + static_cast<int>(threadIdx.x / 32);
     while (!paired && segment[0] + 1 < a.segment_count) {
       const int warps = gemv_warps<bits>(a.segments[segment[0]].rows, false);
@@ -307,7 +307,7 @@ __device__ __forceinline__ void gemv_block(const IntMatmul& a, const Source& sou
     }
     sum = static_cast<float>(total);
   }
-  const bool paired = a.finish == Finish::swiglu;
+  const bool paired = is_gated(a.finish);
   const float y = item.exists ? finished_sum(a, item.segment, item.row, source.input(), sum) : 0.0f;
   const float up = __shfl_xor_sync(kEveryLane, y, item.kRows / 2);
   if (item.exists && !(paired && item.upper)) {
@@ -323,7 +323,7 @@ __global__ void __launch_bounds__(kGemvWarps * 32, 2)
   gemv_block<bits, grouped>(a, OneToken());
   constexpr int kColumns = kGemvRows<bits> * kGemvWarps;  // output columns of a block
   const std::int64_t block = blockIdx.x, columns = a.segments[0].rows;
-  if (a.finish == Finish::swiglu) {
+  if (is_gated(a.finish)) {
     finish_codes<kColumns / 2>(a.codes, a.out, a.tokens, columns, block * (kColumns / 2));
   } else {
     finish_codes<kColumns>(a.codes, a.out, a.tokens, columns, block * kColumns);

@@ -36,7 +36,7 @@ struct alignas(8) WaitingSum {
   float sum, scale;
 };
 
-// The number of blocks for a weight; a block has rows of one weight. For swiglu half of a block's
+// The number of blocks for a weight; a block has rows of one weight. If gated half of a block's
 // rows are rows of gate and half rows of up, and `rows` counts one of these.
 constexpr std::int64_t group_blocks(std::int64_t rows, bool paired) {
   const int rows_of_block = paired ? kGroupRows / 2 : kGroupRows;
@@ -49,8 +49,7 @@ struct BlockRows {
   bool paired;
   std::int64_t column = 0;  // output column of row `first`
 
-  __device__ __forceinline__ explicit BlockRows(const IntMatmul& a)
-      : paired(a.finish == Finish::swiglu) {
+  __device__ __forceinline__ explicit BlockRows(const IntMatmul& a) : paired(is_gated(a.finish)) {
     int block = static_cast<int>(blockIdx.x);
     while (!paired && segment + 1 < a.segment_count) {
       const int blocks = static_cast<int>(group_blocks(a.segments[segment].rows, false));

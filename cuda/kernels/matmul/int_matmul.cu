@@ -61,7 +61,7 @@ void launch_int_matmul(const IntMatmul& a, rt::Stream& stream) {
 }
 
 bool makes_codes(const IntMatmul& a) {
-  const bool one_place = a.finish == Finish::swiglu || a.segment_count == 1;
+  const bool one_place = is_gated(a.finish) || a.segment_count == 1;
   return has_int_gemv(a) && one_place && outputs_of(a) <= std::int64_t{kTickets} * 128;
 }
 

@@ -6,12 +6,12 @@
 
 namespace leq::LEQ_GPU {
 
-// A lane has one row and every second token. For swiglu it has a row of gate, the corresponding row
+// A lane has one row and every second token. If gated it has a row of gate, the corresponding row
 // of up, and every fourth token.
 template <class Shape, Finish how>
 struct WarpFinish {
   using Memory = HopperMemory<Shape>;
-  static constexpr bool kPaired = how == Finish::swiglu, kGrouped = Shape::kGroup != 0;
+  static constexpr bool kPaired = is_gated(how), kGrouped = Shape::kGroup != 0;
   static constexpr bool kRowZeros = Shape::kMayHaveZeros && !kGrouped;  // zeros of uint8
   static constexpr int kWidth = kPaired ? 8 : Memory::kOutRows, kStep = 32 / kWidth;
   static constexpr int kTogether = 8;  // tokens that are read before one is written

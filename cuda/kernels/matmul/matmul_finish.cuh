@@ -91,10 +91,12 @@ __device__ __forceinline__ float finished_sum(const IntMatmul& a, const CodeSegm
   return RowFinish(segment, row).value(row_scale_of(a, token), sum);
 }
 
-// The epilogue of y. For swiglu y is gate and `up` is up; for add `before` is the old output.
+// The epilogue of y. If gated y is gate and `up` is up; for add `before` is the old output.
 __device__ __forceinline__ float finished(Finish how, float y, float up, float before) {
   if (how == Finish::add) return before + y;
   if (how == Finish::swiglu) return device_silu(y) * up;
+  if (how == Finish::geglu) return device_gelu(y) * up;
+  if (how == Finish::silu) return device_silu(y);
   return how == Finish::gelu ? device_gelu(y) : y;
 }
 // Writes one y. A thread with several outputs reads all inputs before its first write, because the

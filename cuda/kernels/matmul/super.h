@@ -30,7 +30,7 @@ struct SuperMatmul {
 };
 void launch_super_matmul(const SuperMatmul& a, rt::Stream& stream);
 
-// x[t] = table[ids[t]] as f32; ids have the meaning described in EmbedArguments.
+// x[t] = scale * table[ids[t]] in f32; ids have the meaning described in EmbedArguments.
 struct SuperEmbedArguments {
   SuperWeight table;
   std::int64_t width = 0;
@@ -38,6 +38,7 @@ struct SuperEmbedArguments {
   const std::int32_t* drawn = nullptr;
   std::int64_t tokens = 0;
   FloatRows x;
+  float scale = 1;
 };
 void launch_super_embed(const SuperEmbedArguments& a, rt::Stream& stream);
 

@@ -2,11 +2,11 @@
 // columns in turn, and one thread per output adds the spans in ascending order.
 #include <algorithm>
 
-#include "sampling/sample.h"
 #include "cuda/intrinsics/ptx.h"
 #include "cuda/intrinsics/run.h"
 #include "cuda/kernels/matmul/matmul_finish.cuh"
 #include "cuda/kernels/matmul/super.h"
+#include "sampling/sample.h"
 
 namespace leq::LEQ_GPU {
 namespace {
@@ -106,14 +106,14 @@ __device__ __forceinline__ void span_sums(const SuperMatmul& a, const SuperRow<b
   }
 }
 
-// The rows of a block: 32 rows of one segment; for swiglu rows of gate, and the same rows of up.
+// The rows of a block: 32 rows of one segment; if gated rows of gate, and the same rows of up.
 struct SuperBlock {
   int segment = 0;
   std::int64_t row = 0, column = 0;  // the lane's row, and its output column
 
   __device__ __forceinline__ explicit SuperBlock(const SuperMatmul& a) {
     std::int64_t block = blockIdx.x;
-    while (a.finish != Finish::swiglu && segment + 1 < a.segment_count) {
+    while (!is_gated(a.finish) && segment + 1 < a.segment_count) {
       const std::int64_t blocks = (a.segments[segment].rows + 31) / 32;
       if (block < blocks) break;
       block -= blocks;
@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(kThreads, 2) super_gemv(const LEQ_GRID_CONSTAN
   const SuperSegment& segment = a.segments[block.segment];
   const float y = multiply_rows<bits, tokens>(a, segment, block.row, first, waiting);
   float up = 0;
-  if (a.finish == Finish::swiglu) {
+  if (is_gated(a.finish)) {
     up = multiply_rows<bits, tokens>(a, a.segments[1], block.row, first, waiting);
   }
   ptx::let_successor_start();
@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(kThreads, 2) super_gemv(const LEQ_GRID_CONSTAN
 template <int bits, int tokens>
 void launch(const SuperMatmul& a, rt::Stream& stream) {
   std::int64_t blocks = 0;
-  for (int i = 0; i < (a.finish == Finish::swiglu ? 1 : a.segment_count); ++i) {
+  for (int i = 0; i < (is_gated(a.finish) ? 1 : a.segment_count); ++i) {
     blocks += (a.segments[i].rows + 31) / 32;
   }
   const std::int64_t groups = (a.tokens + tokens - 1) / tokens;
@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(kThreads)
     } else {
       value = super_number<6>(a.table, row, k, columns);
     }
-    a.x.values[token * a.x.stride + k] = value;
+    a.x.values[token * a.x.stride + k] = value * a.scale;
   }
 }
 

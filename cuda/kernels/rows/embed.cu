@@ -1,7 +1,7 @@
 // Copies rows of an embedding table as f32, one block per token; gathers rows of activations.
-#include "sampling/sample.h"
 #include "cuda/intrinsics/run.h"
 #include "cuda/kernels/rows/code_weight.cuh"
+#include "sampling/sample.h"
 
 namespace leq::LEQ_GPU {
 namespace {
@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kThreads) embed_rows(const LEQ_GRID_CONSTANT E
     const float value = a.is_float ? float_number(a.floats, row, k, a.width)
                                    : static_cast<float>(code_number(a.codes, row, k, a.width)) *
                                          code_scale(a.codes, row, k, a.width);
-    x[k] = a.add ? x[k] + value : value;
+    x[k] = a.add ? x[k] + value : value * a.scale;
   }
 }
 

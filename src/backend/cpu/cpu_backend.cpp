@@ -103,6 +103,9 @@ class CpuBackend final : public Backend {
       const auto token = static_cast<std::size_t>(t);
       float* row = x.values + t * x.value_stride;
       cpu::gather_row(embedding.tokens, embedding.ids[token], row);
+      if (embedding.scale != 1) {
+        for (std::int64_t k = 0; k < x.width; ++k) row[k] *= embedding.scale;
+      }
       if (embedding.positions == nullptr) return;
       float* position = worker_row(worker);
       cpu::gather_row(*embedding.positions, embedding.at[token], position);

@@ -28,8 +28,6 @@ class CpuLayout final : public Layout {
   // For a backend with `threads` threads; 0: one for each usable core.
   explicit CpuLayout(int threads);
 
-  bool runs_experts() const override { return true; }
-  bool runs_post_norms() const override { return true; }
   RowsFormat format_for(const Linear& consumer) const override;
   RowsLayout rows(std::int64_t capacity, std::int64_t width,
                   const RowsFormat& format) const override;

@@ -243,7 +243,7 @@ void fold_attention_biases(BlockTensors& block, const ModelConfig& config, std::
   std::ranges::fill(v_bias.values, 0.0f);
   // Without rotary positions, a bias of k adds the same number to all scores of a query.
   const AttentionConfig& attention = *config.layer(layer).attention();
-  if (!attention.rotary && !attention.qk_norm) {
+  if (!attention.rope && !attention.qk_norm) {
     std::ranges::fill(block.at("k.bias").values, 0.0f);
   }
 }

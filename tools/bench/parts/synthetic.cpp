@@ -237,20 +237,25 @@ ModelConfig synthetic_config(std::string_view name, std::int64_t layers) {
   UniformLayers uniform;
   uniform.count = layers == 0 ? found->layers : layers;
   uniform.attention = {
-      .rotary = !gpt2,
+      .rope = RopeConfig{.theta = found->rope_theta},
       .qk_norm = found->family == Family::qwen3 || found->family == Family::qwen3_moe,
       .qkv_bias = gpt2 || found->family == Family::qwen2,
       .output_bias = gpt2};
-  uniform.mlp = {.hidden = found->hidden, .gated = !gpt2, .bias = gpt2};
+  if (gpt2) uniform.attention.rope.reset();
+  uniform.mlp = {.hidden = found->hidden,
+                 .gated = !gpt2,
+                 .activation = gpt2 ? Activation::gelu_tanh : Activation::silu,
+                 .bias = gpt2};
   if (found->delta.key_heads > 0) {
     require(uniform.count >= kAttentionInterval, "synthetic shape ", name, ": layers=", layers,
             ": expected at least ", kAttentionInterval, ", of which one attends");
     uniform.attention.qk_norm = uniform.attention.output_gate = true;
-    uniform.attention.rotary_dims = static_cast<std::int32_t>(found->head_dim / 4);
+    uniform.attention.rope->dims = static_cast<std::int32_t>(found->head_dim / 4);
   }
   if (found->family == Family::ministral3) {
-    config.rope_scaling = ministral_rope();
-    uniform.attention.temperature = {.beta = 0.1, .period = config.rope_scaling.original_context};
+    uniform.attention.rope->scaling = ministral_rope();
+    uniform.attention.temperature = {.beta = 0.1,
+                                     .period = uniform.attention.rope->scaling.original_context};
   }
   config.layers = uniform.layers();
   place_layers(*found, config.layers);
@@ -264,7 +269,6 @@ ModelConfig synthetic_config(std::string_view name, std::int64_t layers) {
   config.norm = gpt2 ? NormKind::layer : NormKind::rms;
   config.norm_eps = found->norm_eps;
   config.learned_positions = gpt2;
-  config.rope_theta = found->rope_theta;
   config.tied = found->tied;
   return config;
 }

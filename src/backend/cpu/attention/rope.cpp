@@ -40,9 +40,7 @@ struct HeadRope {
 
 // The factor of q at `position`.
 float query_factor(const RopeTable& rope, const AttentionShape& shape, std::int64_t position) {
-  if (!shape.tempered) {
-    return static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_dim)));
-  }
+  if (!shape.tempered) return query_scale(shape);
   const auto* factors = reinterpret_cast<const float*>(rope.query_factors.data());
   return factors[position / rope.query_period];
 }

@@ -305,7 +305,7 @@ class DeltaNet {
       float* z = row(block.row(i)) + shape_.channels() + head * dims;
       if (!std::isfinite(context_.rows.absmax(z, dims))) bad_.report(block.row(i));
       context_.rows.rms_norm(o, shape_.norm.gain, shape_.norm.eps, dims, o);
-      context_.rows.swiglu(z, o, dims, z);
+      context_.rows.gated[0](z, o, dims, z);  // silu
     }
   }
 

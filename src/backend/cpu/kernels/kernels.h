@@ -299,12 +299,12 @@ struct RowKernels {
   // out = ((x - mean) * r) * gain + beta, r from the mean of squared differences; out may be x
   void (*layer_norm)(const float* x, const float* gain, const float* beta, float eps,
                      std::int64_t n, float* out) noexcept;
-  // out = silu(gate) * up; out may be gate or up
-  void (*swiglu)(const float* gate, const float* up, std::int64_t n, float* out) noexcept;
+  // By Activation f: out = f(gate) * up; out may be gate or up
+  void (*gated[2])(const float* gate, const float* up, std::int64_t n, float* out) noexcept;
+  // By Activation f: out = f(x); out may be x
+  void (*activated[2])(const float* x, std::int64_t n, float* out) noexcept;
   // x = x * sigmoid(gate), computed with one division: x / (1 + exp(-gate))
   void (*gate)(const float* gate, std::int64_t n, float* x) noexcept;
-  // out = gelu_new(x); out may be x
-  void (*gelu)(const float* x, std::int64_t n, float* out) noexcept;
   // max |x|; NaN or infinity if x contains one
   float (*absmax)(const float* x, std::int64_t n) noexcept;
   // codes[k] = clip(rne(x[k] * inv), -127, 127) + offset for k < n; offset is 0 or 128, x finite.

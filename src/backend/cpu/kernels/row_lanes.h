@@ -106,26 +106,35 @@ void layer_norm(const float* x, const float* gain, const float* beta, float eps,
 }
 
 template <class R>
-void swiglu(const float* gate, const float* up, std::int64_t n, float* out) noexcept {
+struct Silu {
+  static auto of(typename R::Floats x) { return R::silu(x); }
+};
+// x / (1 + exp(-2u)), u = scale * fma(cubic * (x * x), x, x)
+template <class R>
+struct GeluTanh {
+  static auto of(typename R::Floats x) {
+    const typename R::Floats u = R::fma(x * x * kGeluCubic, x, x) * kGeluScale;
+    return times_sigmoid<R>(x, u * 2.0f);
+  }
+};
+
+template <class R, class F>
+void gated(const float* gate, const float* up, std::int64_t n, float* out) noexcept {
   for_registers<R>(n, [=](std::int64_t k, auto lanes) {
-    lanes.store(out + k, R::silu(lanes.load(gate + k)) * lanes.load(up + k));
+    lanes.store(out + k, F::of(lanes.load(gate + k)) * lanes.load(up + k));
   });
+}
+
+template <class R, class F>
+void activated(const float* x, std::int64_t n, float* out) noexcept {
+  for_registers<R>(
+      n, [=](std::int64_t k, auto lanes) { lanes.store(out + k, F::of(lanes.load(x + k))); });
 }
 
 template <class R>
 void gate(const float* gate, std::int64_t n, float* x) noexcept {
   for_registers<R>(n, [=](std::int64_t k, auto lanes) {
     lanes.store(x + k, times_sigmoid<R>(lanes.load(x + k), lanes.load(gate + k)));
-  });
-}
-
-// x / (1 + exp(-2u)), u = scale * fma(cubic * (x * x), x, x)
-template <class R>
-void gelu(const float* x, std::int64_t n, float* out) noexcept {
-  for_registers<R>(n, [=](std::int64_t k, auto lanes) {
-    const typename R::Floats v = lanes.load(x + k);
-    const typename R::Floats u = R::fma(v * v * kGeluCubic, v, v) * kGeluScale;
-    lanes.store(out + k, times_sigmoid<R>(v, u * 2.0f));
   });
 }
 
@@ -145,9 +154,9 @@ constexpr RowKernels kRowKernels = {.add = add<R>,
                                     .multiply = multiply<R>,
                                     .rms_norm = rms_norm<R>,
                                     .layer_norm = layer_norm<R>,
-                                    .swiglu = swiglu<R>,
+                                    .gated = {gated<R, Silu<R>>, gated<R, GeluTanh<R>>},
+                                    .activated = {activated<R, Silu<R>>, activated<R, GeluTanh<R>>},
                                     .gate = gate<R>,
-                                    .gelu = gelu<R>,
                                     .absmax = absmax<R>,
                                     .quantize = R::quantize};
 

@@ -137,7 +137,7 @@ void plan(LinearJob& job) {
                                                    segment.weight.rows, segment.weight.columns)
                                            .codes);
   }
-  job.pairs = job.epilogue == Epilogue::swiglu || quantizes_groups(job);
+  job.pairs = job.epilogue.is_gated() || quantizes_groups(job);
   job.units = job.pairs ? (job.out.width + kGroupColumns - 1) / kGroupColumns : panel_count;
   const std::int64_t threads = job.context.pool.threads();
   const std::int64_t cost = std::max<std::int64_t>(1, bytes / job.units) *
@@ -177,14 +177,15 @@ NextPanel panel_of(const LinearJob& job, const OutputUnit::Part& part) {
   return {&job.linear.segments[static_cast<std::size_t>(part.segment)], part.panel};
 }
 
-// Finishes a row of a unit: writes values [columns] (for swiglu gate, then up) to out.
+// Finishes a row of a unit: writes values [columns] (gate, then up if gated) to out.
 void finish_row(LinearJob& job, const OutputUnit& unit, std::int64_t token, float* values) {
   const RowKernels& rows = job.context.rows;
   Rows& out = job.out;
-  if (job.epilogue == Epilogue::swiglu) {
-    rows.swiglu(values, values + kGroupColumns, unit.columns, values);
-  } else if (job.epilogue == Epilogue::gelu) {
-    rows.gelu(values, unit.columns, values);
+  const auto f = static_cast<std::size_t>(job.epilogue.activation);
+  if (job.epilogue.is_gated()) {
+    rows.gated[f](values, values + kGroupColumns, unit.columns, values);
+  } else if (job.epilogue.kind == Epilogue::Kind::activated) {
+    rows.activated[f](values, unit.columns, values);
   }
   if (const float* factors = job.target.consumer.inv_smooth; factors != nullptr) {
     rows.multiply(factors + unit.first, unit.columns, values);
@@ -284,7 +285,7 @@ void check_job(const LinearJob& job) {
   const Rows& out = job.out;
   check_inputs(linear, job.x);
   check_linear_outputs(linear, job.tokens, job.x, job.epilogue, job.target);
-  ensure(job.epilogue == Epilogue::swiglu || !quantizes_groups(job) || linear.segments.size() == 1,
+  ensure(job.epilogue.is_gated() || !quantizes_groups(job) || linear.segments.size() == 1,
          linear.name, ": outputs of several weights cannot be quantized by groups");
   ensure(quantized_unit(out.format) != QuantizedUnit::row || out.values != nullptr, linear.name,
          ": outputs quantized by row need their f32 values kept");
@@ -465,7 +466,7 @@ void run_experts_gated(const LinearContext& context, const Rows& x, const Expert
               : in_place ? slice_tokens(x, rows)
                          : slice_tokens(grouped, rows);
     Group& group =
-        groups.emplace_back(context, std::move(in), rows.count(), linear, Epilogue::swiglu,
+        groups.emplace_back(context, std::move(in), rows.count(), linear, Epilogue::gated(Activation::silu),
                             slice_tokens(out, rows), experts.down(expert));
     check_job(group.job);
   }

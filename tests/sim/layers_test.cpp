@@ -1,0 +1,49 @@
+// Models whose layers have different positions, scales and activations, on GPUs: compared with a
+// naive transformer in double precision.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "gpu_devices.h"
+#include "reference/model_tensors.h"
+#include "reference/random_models.h"
+
+namespace leq {
+namespace {
+
+// As in Gemma 3: GeGLU, norms of what sublayers add, and layers with a window have another theta.
+ModelConfig two_ropes() {
+  ModelConfig config;
+  config.family = "test";
+  config.width = 64;
+  config.heads = 4;
+  config.kv_heads = 2;
+  config.head_dim = 16;
+  config.vocab = 100;
+  config.context = 128;
+  const DenseMlpConfig mlp = {.hidden = 96, .activation = Activation::gelu_tanh};
+  const RopeConfig far = {1e6, {.kind = RopeScalingKind::linear, .factor = 8}};
+  config.layers = {{AttentionConfig{.window = 5, .query_scale = 0.5}, mlp},
+                   {AttentionConfig{.rope = far, .query_scale = 0.5}, mlp},
+                   {AttentionConfig{.temperature = {0.5, 8}, .query_scale = 0.3}, mlp},
+                   {AttentionConfig{.rope = std::nullopt}, DenseMlpConfig{.hidden = 96}}};
+  config.embedding_scale = 8;
+  config.post_norm_eps = 1e-6f;
+  config.logit_cap = {0.5, 10};
+  return config;
+}
+
+class LayersOnGpu : public testing::TestWithParam<std::string> {};
+
+TEST_P(LayersOnGpu, OfSeveralRulesComputeWhatANaiveTransformerDoes) {
+  const test::ModelTensors model = test::random_tensors(two_ropes());
+  const auto ids = test::random_ids(24, model.config.vocab);
+  const auto want = test::naive_logits(model, ids);
+  EXPECT_LT(test::relative_difference(want, test::engine_logits(model, ids, GetParam())), 1e-4);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, LayersOnGpu, testing::ValuesIn(test::gpu_devices()),
+                         [](const auto& item) { return test::test_name(item.param); });
+
+}  // namespace
+}  // namespace leq
