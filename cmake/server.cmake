@@ -2,7 +2,7 @@
 # into it.
 
 file(GLOB server_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/server/*.cpp)
-# What answers a request's JSON without HTTP, which the C API has too (cmake/capi.cmake).
+# leq_requests: answers to JSON requests without HTTP, which the C API also uses (cmake/capi.cmake).
 set(request_sources ${server_sources})
 list(FILTER request_sources INCLUDE REGEX "/(dialects|fields|generation|messages|openai|request|responses)\\.cpp$")
 list(REMOVE_ITEM server_sources ${request_sources})
