@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/random.h"
 #include "convert/hf_import.h"
 #include "model/linear_sites.h"
 #include "model/session.h"
