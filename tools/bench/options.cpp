@@ -93,7 +93,7 @@ std::vector<Option> sweep_rows() {
       numbers("tp", "", "1",
               "ranks that share the model and the threads (tensor parallelism), or the processes "
               "that mpirun started",
-              1, ThreadRanks::kMostRanks),
+              1, ThreadRanks::kMaxRanks),
       numbers("batch-size", "-b", "2048", "maximum tokens per step", 1, 65536),
       numbers("ubatch-size", "-ub", "512",
               "the same limit under another name; the smaller of --batch-size and --ubatch-size "

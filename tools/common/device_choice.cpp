@@ -113,7 +113,7 @@ Option rank_option() {
               "ranks that share the model (tensor parallelism), each with its part of the "
               "threads, or its GPU; results are bit-identical",
           .minimum = 1,
-          .maximum = ThreadRanks::kMostRanks};
+          .maximum = ThreadRanks::kMaxRanks};
 }
 
 void check_ranks(const Options& options, std::int64_t ranks) {

@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "convert/import.h"
 #include "quantize/rewrites/fold.h"
-#include "tools/common/model_file.h"
 #include "tools/common/device_choice.h"
+#include "tools/common/model_file.h"
 
 namespace leq {
 namespace {
@@ -18,85 +19,55 @@ constexpr double kPresetAlpha = 0.5;  // the paper's value
 constexpr double kMaxStaticError =
     2;  // for o3: error with a fixed scale, relative to the error with one scale per token
 
-std::vector<std::string> method_names() {
-  std::vector<std::string> names;
-  for (const CheckpointMethod& method : checkpoint_methods()) names.push_back(method.name);
-  return names;
-}
-
-std::string method_help() {
-  std::vector<std::string> methods;
-  for (const CheckpointMethod& method : checkpoint_methods()) {
-    methods.push_back(method.name + " (" + method.summary + ")");
+// Names with summaries: "rtn (nearest code)".
+template <class List>
+std::string with_summaries(const List& list) {
+  std::vector<std::string> parts;
+  for (const auto& one : list) {
+    parts.push_back(std::string(one.name) + " (" + std::string(one.summary) + ")");
   }
-  return "the rounding method: " + join(methods, "; ");
+  return join(parts, "; ");
+}
+template <class List>
+std::vector<std::string> names_of(const List& list) {
+  std::vector<std::string> names;
+  for (const auto& one : list) names.emplace_back(one.name);
+  return names;
 }
 
 // Flags that choose the quantization; if none of them is given, kDefaultRecipe is used.
 constexpr std::array kChoosingFlags = {"recipe", "type",   "bits",        "group",  "method",
                                        "act",    "smooth", "tensor-type", "search", "fold-biases"};
 
-std::vector<Option> recipe_flags() {
-  std::vector<std::string> names, summaries;
-  for (const Recipe& recipe : recipes()) {
-    names.push_back(recipe.name);
-    summaries.push_back(recipe.name + " (" + recipe.summary + ")");
-  }
-  return {{.name = "recipe",
-           .kind = OptionKind::text,
-           .value_name = "NAME",
-           .help = "method, type and folds together: " + join(summaries, "; ") + "; default " +
-                   std::string(kDefaultRecipe) + " if no other flag chooses the quantization",
-           .group = "Quantization",
-           .choices = names},
-          {.name = "gate",
-           .fallback = "auto",
-           .help = "after quantization, measure the KL divergence from the unquantized model on "
-                   "held-out text and store it in the file (default: on with a recipe or with "
-                   "--smooth o3)",
-           .group = "Quantization"},
-          {.name = "heldout",
-           .kind = OptionKind::text,
-           .value_name = "FILE",
-           .help = "text for --gate, which must differ from the calibration text; default: a "
-                   "built-in text of two pages",
-           .group = "Quantization"}};
-}
-
-Option ranks_flag() {
-  Option option = rank_option("Run");
-  option.help =
-      "number of ranks that divide the work; the ranks share the threads, or are processes started "
-      "by mpirun. The file is the same for any number of ranks";
-  return option;
-}
-
-std::vector<Option> scheme_flags() {
+std::vector<Option> quantization_flags() {
   return {
+      {.name = "recipe",
+       .kind = OptionKind::text,
+       .value_name = "NAME",
+       .help = "method, type and folds together: " + with_summaries(recipes()) + " (default " +
+               std::string(kDefaultRecipe) + " if no other flag chooses the quantization)",
+       .suggestions = names_of(recipes())},
       {.name = "type",
        .kind = OptionKind::text,
        .value_name = "TYPE",
-       .help =
-           "number format of the weights: f32, f16, bf16, int8 (one scale per row), int8-tensor, "
-           "int or uint of 8, 4, 3, 2 bits with -g32, -g64 or -g128 (one scale per group of that "
-           "many columns), nf4, b1; default int8, or the method's own default",
-       .group = "Quantization",
+       .help = "number format of the weights: f32, f16, bf16, int8 (one scale per row), "
+               "int8-tensor, int or uint of 8, 4, 3, 2 bits with -g32, -g64 or -g128 (one scale "
+               "per group of that many columns), q4_k, q5_k, q6_k, nf4, b1 (default int8, or the "
+               "method's own default)",
        .suggestions = {"f32", "f16", "bf16", "int8", "int8-g128", "int4-g128", "int4-g64",
                        "int4-g32", "int3-g64", "int2-g64", "uint4-g128", "uint4-g64", "nf4"}},
       {.name = "bits",
        .kind = OptionKind::integer,
        .value_name = "B",
-       .help = "instead of --type: bits of a weight, 8, 4, 3 or 2",
-       .group = "Quantization",
+       .help = "instead of --type: bits per weight, 8, 4, 3 or 2",
        .minimum = 2,
        .maximum = 8,
        .suggestions = {"8", "4", "3", "2"}},
       {.name = "group",
        .kind = OptionKind::integer,
        .value_name = "G",
-       .help = "with --bits: columns that share a scale, 32, 64 or 128; 0 = a row "
-               "(default: a row for 8 bits, 128 for fewer)",
-       .group = "Quantization",
+       .help = "with --bits: columns that share a scale, 32, 64 or 128; 0 = a row (default: a row "
+               "for 8 bits, 128 for fewer)",
        .minimum = 0,
        .maximum = 128,
        .suggestions = {"0", "32", "64", "128"}},
@@ -104,9 +75,8 @@ std::vector<Option> scheme_flags() {
        .kind = OptionKind::text,
        .value_name = "NAME",
        .fallback = "absmax",
-       .help = method_help(),
-       .group = "Quantization",
-       .choices = method_names()},
+       .help = "the rounding method: " + with_summaries(checkpoint_methods()),
+       .choices = names_of(checkpoint_methods())},
       {.name = "act",
        .kind = OptionKind::text,
        .value_name = "KIND",
@@ -114,7 +84,6 @@ std::vector<Option> scheme_flags() {
        .help = "inputs of quantized linears: auto (int8, per 128 or 32 columns), row, g128, g32, "
                "tensor (one calibrated scale), online (one scale that follows the inputs), "
                "streaming (online, one step behind), none (weights only, slow)",
-       .group = "Quantization",
        .choices = {"auto", "none", "row", "g128", "g32", "tensor", "online", "streaming"}},
       {.name = "smooth",
        .kind = OptionKind::text,
@@ -123,23 +92,30 @@ std::vector<Option> scheme_flags() {
                "0 to 1 (one alpha), o1, o2, o3 (the paper's settings), equalize (by weights "
                "alone); or awq (the scales of that method); default search with --method "
                "smoothquant, else none",
-       .group = "Quantization",
        .suggestions = {"none", "search", "0.5", "o1", "o2", "o3", "equalize", "awq"}},
       {.name = "tensor-type",
        .kind = OptionKind::list,
        .value_name = "REGEX=TYPE",
-       .help = "another type for the tensors whose names fit, as layers\\.0\\.=int8; may be "
-               "given again, the last that fits wins",
-       .group = "Quantization"},
+       .help = "another type for the tensors whose names match, as layers\\.0\\.=int8; may be "
+               "given several times, the last match applies"},
       {.name = "fold-biases",
        .help = "move the bias of v through attention into the bias of o, and drop the bias of k in "
                "models with learned positions: exact in f32, and the quantized KV cache "
-               "does not hold these biases",
-       .group = "Quantization"},
+               "does not hold these biases"},
       {.name = "measure-keys",
        .help = "store the mean of each layer's keys, which int8 and int4 KV caches subtract; "
-               "without this flag it is stored only if the method needs calibration text",
-       .group = "Quantization"}};
+               "without this flag it is stored only if the method needs calibration text"},
+      {.name = "gate",
+       .fallback = "auto",
+       .help = "after quantization, measure the KL divergence from the unquantized model on "
+               "held-out text and store it in the file (default: on with a recipe or with "
+               "--smooth o3)"},
+      {.name = "heldout",
+       .kind = OptionKind::text,
+       .value_name = "FILE",
+       .help = "text for --gate, which must differ from the calibration text (default: a built-in "
+               "text of two pages)"},
+  };
 }
 
 std::vector<Option> calibration_flags() {
@@ -147,99 +123,134 @@ std::vector<Option> calibration_flags() {
       {.name = "calibration",
        .kind = OptionKind::text,
        .value_name = "FILE",
-       .help = "plain text to calibrate on; default: a built-in text of 54 KB",
-       .group = "Calibration"},
+       .help = "plain text for calibration (default: a built-in text of 54 KB)"},
       {.name = "samples",
        .kind = OptionKind::integer,
        .value_name = "N",
        .fallback = "128",
-       .help =
-           "number of windows at random places of the calibration text; by default, recipes q8, q4 "
-           "and q4-small use as many as this machine processes in 3 minutes, from 8 to 32",
-       .group = "Calibration",
+       .help = "number of windows at random places of the calibration text; by default, recipes "
+               "q8, q4 and q4-small use as many as this machine processes in 3 minutes, from 8 to "
+               "32",
        .minimum = 1,
        .maximum = 1 << 20},
       {.name = "time",
        .kind = OptionKind::text,
        .value_name = "TIME",
-       .help =
-           "recipes q8, q4 and q4-small: time for calibration and the choice of codes, as 90s, "
-           "3m or 2h; as many windows (2 to 128) are used as fit into it. The file depends only "
-           "on the number of windows, which is printed",
-       .group = "Calibration"},
+       .help = "recipes q8, q4 and q4-small: time for calibration and the choice of codes, as 90s, "
+               "3m or 2h; as many windows (2 to 128) are used as fit into it. The file depends "
+               "only on the number of windows, which is printed"},
       {.name = "length",
        .kind = OptionKind::integer,
        .value_name = "L",
        .fallback = "512",
-       .help = "tokens of a window",
-       .group = "Calibration",
+       .help = "tokens per window",
        .minimum = 8,
        .maximum = 1 << 20},
       {.name = "seed",
        .kind = OptionKind::integer,
        .value_name = "S",
        .fallback = "0",
-       .help = "chooses the windows",
-       .group = "Calibration",
+       .help = "seed for the choice of the windows",
        .minimum = 0},
       {.name = "max-ram",
        .kind = OptionKind::text,
        .value_name = "SIZE",
        .help = "memory limit for calibration, such as 8G or 500M; hidden states that do not fit "
-               "are stored on disk, and a run that needs more memory is refused before it starts",
-       .group = "Calibration"},
+               "are stored on disk, and a run that needs more memory is refused before it starts"},
       {.name = "save-stats",
        .kind = OptionKind::text,
        .value_name = "FILE",
-       .help = "save the statistics of the calibration inputs to FILE",
-       .group = "Calibration"},
+       .help = "save the statistics of the calibration inputs to FILE"},
       {.name = "load-stats",
        .kind = OptionKind::text,
        .value_name = "FILE",
-       .help = "use statistics saved by --save-stats instead of running the model",
-       .group = "Calibration"},
+       .help = "use statistics saved by --save-stats instead of running the model"},
       {.name = "true-sequential",
        .fallback = "true",
        .help = "gptq: gather the statistics of each block once, before it is quantized, not again "
-               "after each of its linears is quantized",
-       .group = "Calibration"},
+               "after each of its linears is quantized"},
       {.name = "bias-correction",
        .fallback = "true",
-       .help = "do not correct biases by the mean error of the rounded weights",
-       .group = "Calibration"},
-      {.name = "fix-mistral-regex",
-       .help = "split texts by Mistral's own pattern, where the folder of a Mistral model carries "
-               "another one, as transformers before 5.0 wrote it",
-       .group = "Run"},
-      {.name = "resume",
-       .help =
-           "keep finished blocks in OUTPUT.partial, from which the same command continues after "
-           "an interruption, without calibration too: takes the file's space twice. Runs with "
-           "calibration and searches do so anyway",
-       .group = "Run"},
-      {.name = "restart",
-       .help = "remove the partial results of an interrupted run with this output file and start "
-               "over; without this flag, the same command continues the interrupted run",
-       .group = "Run"},
+       .help = "do not correct biases by the mean error of the rounded weights"},
+  };
+}
+
+std::vector<Option> run_flags() {
+  Option ranks = rank_option();
+  ranks.help =
+      "number of ranks that divide the work; the ranks share the threads, or are processes started "
+      "by mpirun. The file is the same for any number of ranks";
+  return {
       {.name = "threads",
        .spellings = "-t",
        .kind = OptionKind::integer,
        .value_name = "N",
        .fallback = "0",
-       .help = "threads; 0 = one for each core. The file is the same for any number",
-       .group = "Run",
+       .help = "threads; 0 = one per core. The file is the same for any number",
        .minimum = 0,
        .maximum = 1024},
-      ranks_flag(),
+      ranks,
+      {.name = "resume",
+       .help = "keep finished blocks in OUTPUT.partial, from which the same command continues "
+               "after an interruption, without calibration too: takes the file's space twice. Runs "
+               "with calibration and searches do so anyway"},
+      {.name = "restart",
+       .help = "remove the partial results of an interrupted run with this output file and start "
+               "over; without this flag, the same command continues the interrupted run"},
+      {.name = "fix-mistral-regex",
+       .help = "split texts by Mistral's own pattern, if the folder of a Mistral model contains "
+               "another one, as written by transformers before 5.0"},
       {.name = "device",
        .spellings = "-dev",
        .kind = OptionKind::text,
        .value_name = "NAME",
        .fallback = "cpu",
-       .help = "where to compute: cpu alone. Calibration looks into memory that a GPU keeps to "
-               "itself",
-       .group = "Run",
-       .hidden = true}};
+       .help = "cpu only, because calibration needs the activations in its memory",
+       .hidden = true},
+  };
+}
+
+// Types that llama.cpp's users type, by the beginning of their names, and what to use instead.
+struct LlamaType {
+  std::string_view begins, advice;
+};
+constexpr LlamaType kLlamaTypes[] = {
+    {"Q8_", "--recipe q8"},
+    {"Q6_K", "--type q6_k"},
+    {"Q5_", "--type q5_k"},
+    {"Q4_", "--recipe q4"},
+    {"IQ4_", "--recipe q4"},
+    {"MXFP4", "--recipe q4"},
+    {"Q3_K", "--recipe auto --target-bpw 3.5"},
+    {"IQ3_", "--recipe auto --target-bpw 3.5"},
+    {"Q2_K", "--recipe auto --target-bpw 3"},
+    {"IQ2_", "--recipe auto --target-bpw 3"},
+    {"F16", "--type f16"},
+    {"BF16", "--type bf16"},
+    {"F32", "--type f32"},
+};
+
+// Refuses names of llama.cpp's types, with advice; q4_k, q5_k and q6_k are types here too.
+void refuse_llama_type(const char* flag, const std::string& name) {
+  std::string upper = name;
+  std::ranges::transform(upper, upper.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  for (const LlamaType& type : kLlamaTypes) {
+    require(!upper.starts_with(type.begins), flag, " ", printable(name),
+            ": is a type of llama.cpp; use ", type.advice);
+  }
+}
+
+void check_names(const Options& options) {
+  if (options.given("type") && !parse_scheme(options.text("type"))) {
+    refuse_llama_type("--type", options.text("type"));
+  }
+  if (!options.given("recipe")) return;
+  const std::string& name = options.text("recipe");
+  const std::vector<std::string> names = names_of(recipes());
+  if (std::ranges::find(names, name) != names.end()) return;
+  refuse_llama_type("--recipe", name);
+  fail("--recipe: expected ", join(names, " | "), ", found '", printable(name), "'");
 }
 
 // Returns the type of --bits and --group; symmetric unless the method's default has zero points.
@@ -438,18 +449,22 @@ const ToolSpec& quantize_tool() {
                   "HF_DIR -o model.leq --type int4-g128",
                   "HF_DIR -o model.leq --method gptq+ --bits 4 --group 64 --calibration text.txt",
                   "HF_DIR -o model.leq --method gptq+ --search sens --target-bpw 4.25"};
+    tool.advice =
+        "Which type? Without a flag the file gets 8-bit weights (recipe q8), about as exact as the "
+        "checkpoint and half of its f16 size; --recipe q4 halves that again for a small loss, and "
+        "both measure the loss.";
     tool.max_positionals = 1;
-    tool.options = {{.name = "output",
-                     .spellings = "-o",
-                     .kind = OptionKind::text,
-                     .value_name = "FILE",
-                     .help = "where to write; the file appears complete or not at all",
-                     .group = "Files",
-                     .required = true}};
-    for (auto& option : scheme_flags()) tool.options.push_back(std::move(option));
-    for (auto& option : recipe_flags()) tool.options.push_back(std::move(option));
-    for (auto& option : calibration_flags()) tool.options.push_back(std::move(option));
-    for (auto& option : search_flags()) tool.options.push_back(std::move(option));
+    add_options(tool, in_group("Files", {{.name = "output",
+                                          .spellings = "-o",
+                                          .kind = OptionKind::text,
+                                          .value_name = "FILE",
+                                          .help = "the file to write; appears complete or not at "
+                                                  "all",
+                                          .required = true}}));
+    add_options(tool, in_group("Quantization", quantization_flags()));
+    add_options(tool, in_group("Calibration", calibration_flags()));
+    add_options(tool, in_group("Run", run_flags()));
+    add_options(tool, search_flags());
     tool.foreign = removed_flags();
     return tool;
   }();
@@ -457,6 +472,7 @@ const ToolSpec& quantize_tool() {
 }
 
 QuantizeCommand quantize_command(const Options& options) {
+  check_names(options);
   require(!options.positionals().empty(),
           "HF_DIR is missing: the folder with config.json and *.safetensors, or a GGUF file");
   QuantizeCommand command;

@@ -62,43 +62,40 @@ std::uint64_t parse_size(std::string_view flag, const std::string& text) {
 }
 
 std::vector<Option> search_flags() {
-  const std::string group = "Search for bits";
-  Option context =
-      number_row(OptionKind::integer, "ctx-size", "N", "0",
-                 "with --fit: the context that is to fit (default: the model's, at most 8192)",
-                 group, 0, 16777216);
+  Option context = number_row(OptionKind::integer, "ctx-size", "N", "0",
+                              "with --fit: the context that must fit (default: the model's, at "
+                              "most 8192)",
+                              0, 16777216);
   context.spellings = "-c";
-  return {
-      text_row("search", "HOW",
-               "choose 2, 3, 4 or 8 bits for each group of linears by measured KL divergence",
-               group, {"grid", "entropy", "greedy", "sens"}),
-      number_row(OptionKind::real, "target-bpw", "BITS", "",
-                 "upper limit of the mean bits per searched weight, scales included", group, 2, 16),
-      number_row(OptionKind::integer, "target-size", "BYTES", "",
-                 "upper limit of the size of all tensors together, in bytes", group, 1),
-      text_row("fit", "SIZE",
-               "choose the types of weights and KV cache together so that running the model takes "
-               "at most this much memory (8G, 500M); uses recipe auto if no recipe is given",
-               group),
-      context,
-      number_row(OptionKind::real, "max-kl", "NATS", "",
-                 "with --fit: write no file if the best choice that fits has a larger KL "
-                 "divergence from the checkpoint",
-                 group, 0, 100),
-      number_row(
-          OptionKind::real, "search-lambda", "NATS", "0.05",
-          "without a target: KL divergence plus N times the size relative to 16 bits is minimized",
-          group, 0),
-      number_row(OptionKind::integer, "search-evals", "N", "96", "number of KL measurements", group,
-                 5, 1000000),
-      text_row("search-text", "FILE",
-               "text for the KL measurements of the search (default: the calibration text); use "
-               "another text to evaluate the model",
-               group),
-      text_row("search-log", "FILE",
-               "keep the measurements there; a later search of the same model continues with "
-               "them",
-               group)};
+  return in_group(
+      "Search for bits",
+      {text_row("search", "HOW",
+                "choose 2, 3, 4 or 8 bits for each group of linears by measured KL divergence",
+                {"grid", "entropy", "greedy", "sens"}),
+       number_row(OptionKind::real, "target-bpw", "BITS", "",
+                  "upper limit of the mean bits per searched weight, scales included", 2, 16),
+       number_row(OptionKind::integer, "target-size", "BYTES", "",
+                  "upper limit of the size of all tensors together, in bytes", 1),
+       text_row("fit", "SIZE",
+                "choose the types of weights and KV cache together so that running the model takes "
+                "at most this much memory (8G, 500M); uses recipe auto if no recipe is given"),
+       context,
+       number_row(OptionKind::real, "max-kl", "NATS", "",
+                  "with --fit: write no file if the best choice that fits has a larger KL "
+                  "divergence from the checkpoint",
+                  0, 100),
+       number_row(OptionKind::real, "search-lambda", "NATS", "0.05",
+                  "without a target: minimize the KL divergence plus N times the size relative to "
+                  "16 bits",
+                  0),
+       number_row(OptionKind::integer, "search-evals", "N", "96", "number of KL measurements", 5,
+                  1000000),
+       text_row("search-text", "FILE",
+                "text for the KL measurements of the search (default: the calibration text); use "
+                "another text to evaluate the model"),
+       text_row("search-log", "FILE",
+                "keep the measurements in FILE; a later search of the same model continues with "
+                "them")});
 }
 
 void require_no_search_flags(const Options& options) {
