@@ -44,6 +44,29 @@ FitRequest fit_request(const Options& options, const ModelConfig& config) {
   return fit;
 }
 
+constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+
+Option text_row(std::string name, std::string value_name, std::string help,
+                std::vector<std::string> choices = {}) {
+  return {.name = std::move(name),
+          .kind = OptionKind::text,
+          .value_name = std::move(value_name),
+          .help = std::move(help),
+          .choices = std::move(choices)};
+}
+
+// `kind`: integer, real or integers.
+Option number_row(OptionKind kind, std::string name, std::string value_name, std::string fallback,
+                  std::string help, double minimum, double maximum = kNoLimit) {
+  return {.name = std::move(name),
+          .kind = kind,
+          .value_name = std::move(value_name),
+          .fallback = std::move(fallback),
+          .help = std::move(help),
+          .minimum = minimum,
+          .maximum = maximum};
+}
+
 }  // namespace
 
 std::string read_quantize_text(const std::string& path) {
