@@ -29,6 +29,7 @@ set(leq_files_apart
   tests/model/invariance_test
   tests/model/ranks_test
   tests/model/window_test
+  tests/quantize/quantize_job_test
   tests/sampling
   tests/server/http_server_test
   tests/sim/random_models_test

@@ -9,10 +9,12 @@
 
 #include "base/error.h"
 #include "convert/hf_import.h"
-#include "quantize/run/quantize.h"
 #include "format/leq_reader.h"
 #include "model/open_model.h"
 #include "quantize/calibration/calibration.h"
+#include "quantize/run/block_run.h"
+#include "quantize/run/blocks.h"
+#include "quantize/run/quantize.h"
 #include "reference/model_tensors.h"
 #include "reference/small_hybrid.h"
 #include "temporary_folder.h"
