@@ -244,8 +244,7 @@ void require_roundable(const Weights& weights, std::int64_t layer, const LinearS
   const bool experts = site.sublayer == Sublayer::mlp &&
                        weights.layers[static_cast<std::size_t>(layer)].experts_mlp() != nullptr;
   require(!experts, linear.name,
-          ": a router reads the inputs of experts too, as floats; measure whole layers (--kl-by "
-          "layer)");
+          ": a router reads the inputs of experts too, as floats; measure whole layers");
   require(!has_moving_scale(linear.act), linear.name,
           ": its inputs have a moving scale, which no single step tells; measure the whole model");
 }

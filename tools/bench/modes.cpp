@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "backend/cpu/kernels/kernels.h"
-#include "backend/cpu/rows.h"
+#include "backend/cpu/rows/rows.h"
 #include "backend/cpu/workers.h"
 #include "base/bytes.h"
 #include "base/error.h"

@@ -12,7 +12,7 @@
 #include "backend/cpu/kernels/kernels.h"
 #include "backend/cpu/matmul/linear.h"
 #include "backend/cpu/memory.h"
-#include "backend/cpu/rows.h"
+#include "backend/cpu/rows/rows.h"
 #include "backend/rows_slice.h"
 #include "backend/step_times.h"
 #include "base/float_math.h"

@@ -8,7 +8,7 @@
 #include "backend/cpu/attention/attention_plan.h"
 #include "backend/cpu/attention/attention_span.h"
 #include "backend/cpu/attention/kv_pages.h"
-#include "backend/cpu/rows.h"
+#include "backend/cpu/rows/rows.h"
 #include "base/error.h"
 #include "base/slice.h"
 

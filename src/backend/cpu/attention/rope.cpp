@@ -10,7 +10,7 @@
 #include "backend/cpu/attention/attention_plan.h"
 #include "backend/cpu/attention/attention_span.h"
 #include "backend/cpu/attention/kv_pages.h"
-#include "backend/cpu/rows.h"
+#include "backend/cpu/rows/rows.h"
 #include "backend/operations.h"
 #include "base/error.h"
 

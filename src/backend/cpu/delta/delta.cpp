@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backend/checks.h"
-#include "backend/cpu/rows.h"
+#include "backend/cpu/rows/rows.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/fixed_log.h"

@@ -11,7 +11,7 @@
 #include "backend/backend.h"
 #include "backend/checks.h"
 #include "backend/cpu/matmul/panel_matmul.h"
-#include "backend/cpu/rows.h"
+#include "backend/cpu/rows/rows.h"
 #include "backend/rows_slice.h"
 #include "base/error.h"
 
@@ -465,9 +465,9 @@ void run_experts_gated(const LinearContext& context, const Rows& x, const Expert
     Rows in = one_token  ? slice_tokens(x, {0, 1})
               : in_place ? slice_tokens(x, rows)
                          : slice_tokens(grouped, rows);
-    Group& group =
-        groups.emplace_back(context, std::move(in), rows.count(), linear, Epilogue::gated(Activation::silu),
-                            slice_tokens(out, rows), experts.down(expert));
+    Group& group = groups.emplace_back(context, std::move(in), rows.count(), linear,
+                                       Epilogue::gated(Activation::silu), slice_tokens(out, rows),
+                                       experts.down(expert));
     check_job(group.job);
   }
   run_all(context.pool, groups);

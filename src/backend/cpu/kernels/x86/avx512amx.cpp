@@ -388,8 +388,9 @@ struct Block {
     return {panel.next_codes, panel.next_bytes < bytes ? panel.next_bytes : bytes, steps};
   }
 
+  // Not inlined, so that no register is spilled for what the caller holds.
   template <int T>
-  void run() {
+  __attribute__((noinline)) void run() {
     const std::int64_t columns = (panel.columns + 63) / 64 * 64;
     const std::int64_t halves = tokens.halves();
     const std::int64_t most = k_tile_columns(columns, halves);

@@ -1,4 +1,4 @@
-#include "backend/cpu/rows.h"
+#include "backend/cpu/rows/rows.h"
 
 #include <algorithm>
 #include <atomic>
