@@ -51,6 +51,38 @@ void expect_embedding(EmbedArguments a, const Expected& expected) {
   }
 }
 
+TEST(Residual, AddsTheRowsOfTheTokensAlone) {
+  const auto x = random_floats(kTokens * kStride, 6), y = random_floats(kTokens * kStride, 7);
+  const DeviceArray<float> sum(x), added(y);
+  write_late({sum.bytes(), added.bytes()});
+  launch_add_rows({{sum.data(), kStride}, {added.data(), kStride}, kTokens - 1, kWidth},
+                  test_stream());
+  const auto found = sum.host();
+  for (int t = 0; t < kTokens; ++t) {
+    for (int k = 0; k < kWidth; ++k) {
+      ASSERT_EQ(at(found, t, k), t < kTokens - 1 ? at(x, t, k) + at(y, t, k) : at(x, t, k));
+    }
+  }
+}
+
+// The kernel has its own tanh, which is compared with double's.
+TEST(Residual, CapsTheRowsWithLogitsAlone) {
+  constexpr double kTolerance = 2e-5;
+  auto x = random_floats(kTokens * kStride, 8);
+  for (float& number : x) number *= 40;
+  const DeviceArray<float> logits(x);
+  write_late({logits.bytes()});
+  launch_cap_rows({{logits.data(), kStride}, kTokens - 1, kWidth, 0.75f, 20}, test_stream());
+  const auto found = logits.host();
+  for (int t = 0; t < kTokens; ++t) {
+    for (int k = 0; k < kWidth; ++k) {
+      const double number = at(x, t, k);
+      const double expected = t < kTokens - 1 ? 20 * std::tanh(0.75 * number / 20) : number;
+      ASSERT_NEAR(at(found, t, k), expected, kTolerance) << t << ", " << k;
+    }
+  }
+}
+
 TEST(Embed, FloatTablesGiveTheirRows) {
   auto numbers = random_floats(5 * kStride, 1);
   std::vector<std::uint16_t> halves(numbers.size());
