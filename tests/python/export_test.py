@@ -207,8 +207,9 @@ class Graphs(unittest.TestCase):
         self.assertEqual(written.bytes, sum(path.stat().st_size for path in folder.iterdir()))
         with self.assertRaises(leq.SettingError):
             export_onnx(story("int3-g32"), folder, opset=20)
-        with self.assertRaises(leq.InputError):
-            export_huggingface(story("int3-g32", "none", "--hadamard"), folder)
+        plain = WORK.folder / "plain, by function"
+        export_huggingface(story("int8"), plain)
+        self.assertTrue((plain / "config.json").exists())
 
 
 class Refusals(unittest.TestCase):
