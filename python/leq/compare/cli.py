@@ -194,7 +194,7 @@ def main(words=None):
     except errors.Error as error:
         print(f"leq-compare: error: {error}", file=sys.stderr)
     except (KeyboardInterrupt, errors.InterruptedError):
-        print("\nleq-compare: interrupted; what is measured is kept: the same command goes on from there", file=sys.stderr)
+        print("\nleq-compare: interrupted; measurements are kept: the same command continues", file=sys.stderr)
         return 130
     except ModuleNotFoundError as error:
         print(f"leq-compare: error: needs {error.name}: pip install leq[compare]", file=sys.stderr)

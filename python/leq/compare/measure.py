@@ -1,5 +1,5 @@
 """What a comparison measures of any model: files, quality, speed, answers. Each result is kept, so that an
-interrupted comparison goes on."""
+interrupted comparison continues."""
 
 import fcntl
 import hashlib
