@@ -1,8 +1,8 @@
 // Compares the kernels for one matmul at the sizes of llama-7b, bit for bit: few and many tokens,
 // every width and grouping of codes, every kernel that may run on this GPU. Large grids, many
 // blocks per multiprocessor and early launches expose what small tests cannot. The reference is
-// int_gemm (or float_gemm), whose results the tests compare with plain loops. Experts and Gated
-// DeltaNet follow (agree.h).
+// int_gemm (or float_gemm), whose results the tests compare with plain loops. --only names one of
+// the sections experts, delta (agree.h) and linears.
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -238,19 +238,20 @@ std::vector<LinearShape> shapes(bool tiny) {
           {"head", {320}, 256, Finish::store, 128}};
 }
 
-void body(const Options& options, rt::Stream& stream) {
+Tally compare_linears(bool tiny, rt::Stream& stream) {
   const bool has_steps = finds_equal_forms(0, stream);
   std::printf("wgmma adds products of 16-bit floats as mma does: %s\n\n", has_steps ? "yes" : "no");
-  print_head({"weights", "act", "linear", "outputs x inputs", "runs", "numbers that differ"});
   Tally all;
   for (const CodeFormat& format : kFormats) {
-    for (const LinearShape& shape : shapes(options.tiny)) {
-      // Models use this pair of groupings, so prompts are tested with it, too.
-      const bool usual = format.token_group < 0 || format.token_group == shape.act_group;
+    for (const LinearShape& shape : shapes(tiny)) {
+      // Models use these pairs of groupings (the second with --act row), so prompts are tested
+      // with them, too.
+      const bool usual = format.token_group < 0 || format.token_group == shape.act_group ||
+                         (format.token_group == 0 && shape.finish != Finish::add);
       std::vector<std::int64_t> counts = {1, 2, 4, 8, 9, 16, 33, 64, 65, 128, 129};
-      if (options.tiny) counts = {1, 5, 9, 33};
-      if (!options.tiny) counts.push_back(300);
-      if (!options.tiny && usual) counts.push_back(2048);
+      if (tiny) counts = {1, 5, 9, 33};
+      if (!tiny) counts.push_back(300);
+      if (!tiny && usual) counts.push_back(2048);
       Problem problem(shape, format, counts.back(), stream);
       Tally tally;
       if (problem.has_f32_inputs()) {
@@ -262,8 +263,19 @@ void body(const Options& options, rt::Stream& stream) {
       all.add(tally);
     }
   }
-  all.add(compare_experts(options.tiny, stream));
-  all.add(compare_delta_net(options.tiny));
+  return all;
+}
+
+void body(const Options& options, rt::Stream& stream) {
+  const auto wants = [&](const char* section) {
+    return options.only.empty() || options.only == section;
+  };
+  print_head({"weights", "act", "linear", "outputs x inputs", "runs", "numbers that differ"});
+  Tally all;
+  if (wants("experts")) all.add(compare_experts(options.tiny, stream));
+  if (wants("delta")) all.add(compare_delta_net(options.tiny));
+  if (wants("linears")) all.add(compare_linears(options.tiny, stream));
+  require(all.runs > 0, "--only ", options.only, ": expected experts, delta or linears");
   std::printf("\n%lld runs\n", static_cast<long long>(all.runs));
   require(all.wrong == 0, "kernels do not agree: ", all.wrong, " numbers differ");
 }

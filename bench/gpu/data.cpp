@@ -78,9 +78,9 @@ int LinearShape::outputs() const {
 
 std::vector<LinearShape> llama_linears(bool tiny) {
   const int n = tiny ? 32 : 1;
-  return {{"qkv", {4096 / n, 4096 / n, 4096 / n}, 4096 / n, Finish::store, 0},
+  return {{"qkv", {4096 / n, 4096 / n, 4096 / n}, 4096 / n, Finish::store, 128},
           {"o", {4096 / n}, 4096 / n, Finish::add, 128},
-          {"gate_up", {11008 / n, 11008 / n}, 4096 / n, Finish::swiglu, 0},
+          {"gate_up", {11008 / n, 11008 / n}, 4096 / n, Finish::swiglu, 128},
           {"down", {4096 / n}, 11008 / n, Finish::add, 128},
           {"head", {32000 / n}, 4096 / n, Finish::store, 128}};
 }

@@ -1,11 +1,11 @@
 #!/bin/bash
 # Eight minutes on a GPU, from the archive that pack.sh made: which kernels are right, how fast they
-# are, and why. Needs a driver, bash, coreutils, grep, sed and awk; ncu and compute-sanitizer are
-# used where they are there.
+# are, and why. Needs a driver, bash, coreutils, grep, sed and awk; ncu, compute-sanitizer and a
+# python3 with PyTorch are used where they are there.
 #   FOLDER/first.sh RESULTS
-#   SECONDS_LEFT=480 MODEL=llama-7b LEQ_SHARED=FOLDER FOLDER/first.sh RESULTS
-# SECONDS_LEFT: for all; STEP_SECONDS: for one step at most; LEQ_SHARED: trained models that the
-# tests of models read, without them fewer run.
+#   SECONDS_LEFT=480 STEPS=REGEX LEQ_SHARED=FOLDER FOLDER/first.sh RESULTS
+# SECONDS_LEFT: for all; STEP_SECONDS: for one step at most; STEPS: only timings whose name matches;
+# LEQ_SHARED: trained models that the tests of models read, without them fewer run.
 # Correctness runs side by side, each program in a process of its own, so that a hang or an error
 # that stays with its process costs that one alone; timings run one after the other. Nothing stops
 # the rest. RESULTS/summary.txt has a line for each step; at most 8 files.
@@ -14,7 +14,6 @@ here=$(cd "$(dirname "$0")" && pwd)
 out=${1:?"usage: $0 RESULTS (a folder)"}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
-model=synthetic:${MODEL:-llama-7b}
 export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}:/usr/local/nvidia/lib64:/usr/local/nvidia/lib
 begin=$(date +%s)
 end=$((begin + ${SECONDS_LEFT:-480}))
@@ -22,6 +21,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failures=$work/failures
 : > "$failures"
+timing=
 
 say() { echo "[$(($(date +%s) - begin)) s] $*" | tee -a "$out/summary.txt"; }
 left() { echo $((end - $(date +%s))); }
@@ -34,6 +34,7 @@ failed() {
 step() {
   local name=$1 limit=$2 file=$out/$3 log status begun
   shift 3
+  [[ $timing && ! $name =~ ${STEPS:-.} ]] && return 0
   [ "$(left)" -gt 8 ] || { say "$name: not run, no time left"; return 1; }
   [ "$limit" -lt "$(left)" ] || limit=$(left)
   [ "$limit" -lt "${STEP_SECONDS:-600}" ] || limit=$STEP_SECONDS
@@ -73,10 +74,11 @@ suite() {
     compute-sanitizer --tool memcheck "$program" --gtest_filter="$again"
   return 1
 }
-bench() { # NAME SECONDS OPTIONS...
-  local name=$1 limit=$2
-  shift 2
-  step "$name" "$limit" models.md "$here/leq-bench" -dev cuda -ctk int8 -ctv int8 -r 3 -o md "$@"
+bench() { # NAME SECONDS MODEL OPTIONS...
+  local name=$1 limit=$2 model=$3
+  shift 3
+  step "$name" "$limit" models.md "$here/leq-bench" -dev cuda -ctk int8 -ctv int8 -o md \
+    -m "synthetic:$model" "$@"
 }
 table() { step "$1" "$2" kernels.md "$here/$3" --ceilings "$work/ceilings"; }
 
@@ -96,7 +98,7 @@ table() { step "$1" "$2" kernels.md "$here/$3" --ceilings "$work/ceilings"; }
 say "machine: $(grep -m 1 -E 'NOT RUN|Driver Version' "$out/machine.txt" | tr -s ' |-')"
 
 # 1. Right or not. (Ranks on one GPU wait for each other's kernels: PeerRanks needs several.)
-step "instructions" 60 agree.txt "$here/ptx_conformance" &
+step "instructions" 60 agree_instructions.txt "$here/ptx_conformance" &
 suite wgmma 75 cuda_device_tests 'ManyTokens/*:*Wgmma*' &
 suite few_tokens 75 cuda_device_tests '*IntMatmulTest*:*FewTokens*:*MatmulCodes*:-ManyTokens/*' &
 suite tiles 75 cuda_device_tests '*/TileTest*:*FloatGemm*:*FloatMatmul*:*OddRows*' &
@@ -105,49 +107,69 @@ suite packed 75 cuda_device_tests '*Packed*:*Kv*' &
 suite rows 75 cuda_device_tests \
   '*Norm*:Embed*:Gather*:*Quantize*:*Rope*:Online*:Upload*:*UploaderTest*:*Sample*:Terms*' &
 suite layers 75 cuda_device_tests '*Expert*:*Route*:*Delta*:GateOutputs*:*Super*' &
-step "kernels against each other at full size" 90 agree.txt "$here/gpu_agree" &
+for section in experts delta linears; do
+  step "$section against each other at full size" 100 "agree_$section.txt" "$here/gpu_agree" --only $section &
+done
 suite conformance 90 conformance_tests '*/cuda_*' &
 suite models 100 sim_model_tests '*/*cuda_*:-*Ranks*' &
 wait
 
-# 2. How fast: first the assumptions of the model of speed, early starts and shared memory.
+cat "$out"/agree_*.txt > "$out/agree.txt"
+cat "$out"/tests_*.log > "$out/tests.txt"
+rm -f "$out"/agree_*.txt "$out"/tests_*.log
+
+# 2. How fast, kernels that changed last first.
+timing=1
 step "ceilings" 30 ceilings.md "$here/gpu_ceilings"
 awk -F'|' '$2 ~ /_/ { gsub(/ /, "", $2); print $2, $3 }' "$out/ceilings.md" > "$work/ceilings" 2> /dev/null
-bench "int8" 60 -m "$model:int8" -p 2048 -n 64 -d 0,2048 -b 2048 -ub 2048
-LEQ_GPU_DEBUG=no-early bench "int8, no early starts" 40 -m "$model:int8" -p 0 -n 64 -d 0,2048
-LEQ_GPU_DEBUG=carveout bench "int8, all memory shared" 40 -m "$model:int8" -p 0 -n 64 -d 0,2048
+deep="-r 3 -n 64 -d 0,2048 -b 2048 -ub 2048"
+# shellcheck disable=SC2086
+{
+  bench "qwen3-30b-a3b" 90 qwen3-30b-a3b:int8 $deep -p 512,2048 -npl 1,32
+  bench "qwen3.6-35b-a3b" 90 qwen3.6-35b-a3b:int8 $deep -p 2048
+  bench "qwen3.5-9b" 40 qwen3.5-9b:int8 $deep -p 2048
+  bench "llama-7b, k types" 40 llama-7b:q4_k $deep -p 512,2048
+  bench "llama-7b, int8" 40 llama-7b:int8 $deep -p 2048
+  bench "llama-7b, int4" 40 llama-7b:int4-g128 $deep -p 2048
+  bench "llama-7b, 64 sequences" 60 llama-7b:int8 -r 3 -p 0 -n 32 -d 2016 -npl 64
+}
+# Other builds of leq-bench in this folder, to compare two of them in one run.
 for other in "$here"/leq-bench-*; do
   [ -x "$other" ] || continue
-  step "int8, ${other##*/}" 40 models.md "$other" -dev cuda -ctk int8 -ctv int8 -r 3 -o md \
-    -m "$model:int8" -p 0 -n 64 -d 0,2048
+  # shellcheck disable=SC2086
+  step "llama-7b, int8, ${other##*/}" 40 models.md "$other" -dev cuda -ctk int8 -ctv int8 -o md \
+    -m synthetic:llama-7b:int8 $deep -p 2048
 done
-bench "int8, kernel by kernel" 40 -m "$model:int8" -p 0 -n 64 -d 2048 --no-graph --breakdown
-bench "int4" 60 -m "$model:int4-g128" -p 2048 -n 64 -d 0,2048 -b 2048 -ub 2048
-table "few tokens" 45 gpu_gemv
-table "attention" 45 gpu_attention
-bench "int8 at 32K" 60 -m "$model:int8" -p 0 -n 32 -d 32736
-bench "64 sequences" 60 -m "$model:int8" -p 0 -n 32 -d 2016 -npl 64
-
-# 3. Why: launches of the programs' warm-up, which are in no graph; ncu ends the program after the
-# last one. KERNEL is a part of a mangled name.
-profile() { # NAME KERNEL SKIPPED COUNT PROGRAM
-  step "ncu $1" 40 ncu.txt ncu --kill yes --clock-control none --cache-control none \
-    --kernel-name-base mangled -k "regex:$2" --launch-skip "$3" --launch-count "$4" \
-    --section SpeedOfLight --section MemoryWorkloadAnalysis --section WarpStateStats \
-    --section Occupancy --section LaunchStats "$here/$5"
+# 3. Why: microseconds of each kernel of a step, launched one by one (without the upload of weights).
+profile() { # NAME MODEL OPTIONS...
+  local name=$1 model=$2 raw=$work/raw.csv
+  shift 2
+  step "kernels of $name" 40 profile.log ncu --clock-control none --cache-control none --csv --page raw \
+    --kernel-name-base function --metrics gpu__time_duration.sum,dram__bytes_read.sum \
+    -k 'regex:^[^u]' --launch-count 600 --kill yes --log-file "$raw" \
+    "$here/leq-bench" -dev cuda -ctk int8 -ctv int8 -r 1 --no-graph -m "synthetic:$model" "$@"
+  [ -s "$raw" ] || return
+  { printf '\n## %s, %s %s\n\n' "$name" "$model" "$*"; awk -f "$here/kernels.awk" "$raw"; } >> "$out/profile.md"
 }
 if command -v ncu > /dev/null; then
-  profile "int_gemv, one token" '8int_gemvILi8ELb0E' 2 1 gpu_gemv
-  profile "int_gemv_groups int8" 'int_gemv_groupsILi8' 2 1 gpu_gemv
-  profile "int_gemv_groups int4" 'int_gemv_groupsILi4' 2 1 gpu_gemv
-  profile "attention int8, one token" 'attention_tensor.*KvTypeE2.*Li128ELi1ELi4' 2 1 gpu_attention
-  profile "wgmma" int_gemm_wgmma 2 2 gpu_gemm
+  for model in qwen3-30b-a3b:int8 qwen3.6-35b-a3b:int8 llama-7b:int8 llama-7b:int4-g128 llama-7b:q4_k; do
+    profile "a token" "$model:layers=4" -p 0 -n 4 -d 0
+    profile "a prompt" "$model:layers=4" -p 512 -n 0 -d 0
+  done
 else
   say "ncu: not run, not on PATH"
 fi
+
+# 4. Single kernels at several sizes, and PyTorch as a yardstick.
+table "few tokens" 45 gpu_gemv
+table "attention" 45 gpu_attention
 table "many tokens" 60 gpu_gemm
-cat "$out"/tests_*.log > "$out/tests.txt" 2> /dev/null
-rm -f "$out"/tests_*.log
+if python3 -c "import torch" 2> /dev/null; then
+  step "PyTorch" 100 torch.md python3 "$here/torch_decode.py"
+else
+  say "PyTorch: not run, python3 has no torch"
+fi
+rm -f "$out/profile.log"
 count=$(find "$out" -type f | wc -l)
 say "$(wc -l < "$failures") steps failed, $count files, $(left) s left"
 [ ! -s "$failures" ]

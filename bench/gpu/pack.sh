@@ -51,7 +51,7 @@ done
 # Other builds of leq-bench, to be compared in one run: LEQ_PACK_MORE="FILE..."
 # shellcheck disable=SC2086
 [ -z "${LEQ_PACK_MORE:-}" ] || cp $LEQ_PACK_MORE "$contents"
-cp "$root/bench/gpu/first.sh" "$root/bench/gpu/sanitize.sh" "$contents"
+for file in first.sh sanitize.sh kernels.awk torch_decode.py; do cp "$root/bench/gpu/$file" "$contents"; done
 git -C "$root" describe --always --dirty --abbrev=12 > "$contents/commit.txt" 2> /dev/null ||
   echo unknown > "$contents/commit.txt"
 

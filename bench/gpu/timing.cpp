@@ -14,12 +14,14 @@ Options parse_options(int argc, char** argv) {
     const std::string argument = argv[i];
     if (argument == "--tiny") {
       options.tiny = true;
+    } else if (argument == "--only" && i + 1 < argc) {
+      options.only = argv[++i];
     } else if (argument == "--ceilings" && i + 1 < argc) {
       std::ifstream file(argv[++i]);
       std::string name;
       for (double value = 0; file >> name >> value;) options.ceilings[name] = value;
     } else {
-      fail(argument, ": expected --tiny or --ceilings FILE");
+      fail(argument, ": expected --tiny, --only SECTION or --ceilings FILE");
     }
   }
   return options;

@@ -18,9 +18,11 @@ double microseconds(rt::Stream& stream, int items, const std::function<void(int 
 
 struct Options {
   bool tiny = false;  // small sizes, to test these programs on the emulator
+  std::string only;   // one section of a program that has several; empty: all
   std::map<std::string, double> ceilings;
 };
-// Parses [--tiny] [--ceilings FILE]; the file has lines "name value". Throws Error.
+// Parses [--tiny] [--only SECTION] [--ceilings FILE]; the file has lines "name value". Throws
+// Error.
 Options parse_options(int argc, char** argv);
 
 // Prints one row of a Markdown table.
