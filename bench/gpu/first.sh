@@ -165,7 +165,7 @@ table "few tokens" 45 gpu_gemv
 table "attention" 45 gpu_attention
 table "many tokens" 60 gpu_gemm
 if python3 -c "import torch" 2> /dev/null; then
-  step "PyTorch" 100 torch.md python3 "$here/torch_decode.py"
+  step "PyTorch" 100 kernels.md python3 "$here/torch_decode.py"
 else
   say "PyTorch: not run, python3 has no torch"
 fi
