@@ -8,6 +8,7 @@ const state = {
   settings: kept.read('settings', {}),
   running: null,  // the AbortController of the reply in work
   editing: null,  // the place of the message that is being edited
+  context: 0,     // tokens of a conversation at most; 0: not known
 };
 
 // ---- Small helpers ------------------------------------------------------------------------------
@@ -88,7 +89,7 @@ const found = (conversation, text) =>
 
 function showList() {
   const text = $('search').value.trim().toLowerCase();
-  sessionStorage.setItem('leq.current', state.current.id);
+  stores.session.setItem('leq.current', state.current.id);
   $('conversations').replaceChildren(...state.conversations.filter((one) => found(one, text)).map((one) => {
     const title = titleOf(one);
     const current = one === state.current;
@@ -133,8 +134,8 @@ function fillReply(body, message) {
 function messageNode(message, index) {
   const user = message.role === 'user';
   const kind = message.error ? 'error' : user ? 'user' : 'assistant';
-  const body = node('div', {class: 'body'});
-  if (user || message.error) body.textContent = message.content;
+  const body = node('div', {class: 'body', dir: 'auto'});
+  if (message.error) body.textContent = message.content;
   else fillReply(body, message);
   const actions = node('div', {class: 'actions'});
   if (!message.error) {
@@ -213,7 +214,9 @@ function edit(index) {
   state.editing = index;
   state.draft = $('input').value;
   $('input').value = state.current.messages[index].content;
-  $('composer').classList.add('editing');
+  const isReply = state.current.messages[index].role !== 'user';
+  $('composer').classList.add(isReply ? 'editing-reply' : 'editing');
+  if (isReply) $('send').textContent = 'Save';
   grow();
   $('input').focus();
 }
@@ -222,7 +225,8 @@ function endEdit() {
   if (state.editing === null) return false;
   state.editing = null;
   $('input').value = state.draft;
-  $('composer').classList.remove('editing');
+  $('composer').classList.remove('editing', 'editing-reply');
+  $('send').textContent = 'Send';
   grow();
   return true;
 }
@@ -315,9 +319,16 @@ function take(event, message) {
   }
 }
 
+// Tokens of the reply, its speed, and how full the context is.
 function showSpeed(timings) {
   const rate = timings.predicted_per_second;
-  $('speed').textContent = timings.predicted_n + ' tokens' + (rate > 0 ? ', ' + rate.toFixed(1) + ' tokens/s' : '');
+  const used = timings.cache_n + timings.prompt_n + timings.predicted_n;
+  $('speed').textContent = [
+    timings.predicted_n + ' tokens',
+    rate > 0 ? rate.toFixed(1) + ' tokens/s' : '',
+    state.context ? 'context ' + Math.min(100, Math.ceil(100 * used / state.context)) + ' %' : '',
+  ].filter((part) => part !== '').join(', ');
+  $('speed').title = state.context ? used + ' of ' + state.context + ' tokens of context are used' : '';
 }
 
 // A new version of what stands at `index`, or more of the reply `into`. The reply is a part of the
@@ -538,6 +549,23 @@ function chooseModel() {
   kept.write('model', $('models').value);
   $('model').textContent = $('models').value;
   document.title = $('models').value + ' – leq';
+  loadDefaults();
+}
+
+// The server's own settings of this model, shown where a field is empty.
+async function loadDefaults() {
+  state.context = 0;
+  const query = $('models').hidden ? '' : '?model=' + encodeURIComponent($('models').value);
+  try {
+    const {n_ctx: context, params} = (await (await fetch('props' + query, {headers: headers()})).json()).default_generation_settings;
+    state.context = context;
+    for (const [name] of FIELDS) {
+      const value = params[name];
+      $('settings').querySelector(`[name=${name}]`).placeholder = typeof value === 'number' && value >= 0 ? +value.toPrecision(6) : '';
+    }
+  } catch {
+    // An older server, or a model that is not loaded: the fields stay without defaults.
+  }
 }
 
 async function loadModel() {
@@ -549,6 +577,7 @@ async function loadModel() {
       return;
     }
     showModels((await response.json()).data.map((model) => model.id));
+    loadDefaults();
   } catch {
     $('model').textContent = 'No server';
   }
@@ -604,7 +633,8 @@ window.addEventListener('pageshow', () => { state.leaving = false; });
 showTheme();
 makeFields();
 state.conversations = readConversations();
-const before = state.conversations.find((one) => one.id === sessionStorage.getItem('leq.current'));
+const before = state.conversations.find((one) => one.id === stores.session.getItem('leq.current'));
 if (before) openConversation(before);
 else startConversation();
+if (!stores.keeps) notify('The browser refuses to store data of this page: conversations end with it.');
 loadModel();

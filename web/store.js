@@ -1,10 +1,28 @@
 // ---- What the browser keeps ---------------------------------------------------------------------
 // Each conversation under a name of its own, so that tabs never write over each other's.
 
+// What stands in for storage where the browser refuses it (blocked site data, a sandboxed frame).
+class PageStorage {
+  texts = new Map();
+  get length() { return this.texts.size; }
+  key(i) { return [...this.texts.keys()][i]; }
+  getItem(name) { return this.texts.get(name) ?? null; }
+  setItem(name, text) { this.texts.set(name, text); }
+  removeItem(name) { this.texts.delete(name); }
+}
+
+const stores = (() => {
+  try {
+    return {local: window.localStorage, session: window.sessionStorage, keeps: true};
+  } catch {
+    return {local: new PageStorage(), session: new PageStorage(), keeps: false};
+  }
+})();
+
 const kept = {
   read(name, fallback) {
     try {
-      const text = localStorage.getItem('leq.' + name);
+      const text = stores.local.getItem('leq.' + name);
       return text === null ? fallback : JSON.parse(text);
     } catch {
       return fallback;
@@ -13,14 +31,14 @@ const kept = {
   // false where there is no room.
   write(name, value) {
     try {
-      localStorage.setItem('leq.' + name, JSON.stringify(value));
+      stores.local.setItem('leq.' + name, JSON.stringify(value));
       return true;
     } catch {
       notify('Browser storage is full; delete some conversations to save new ones.');
       return false;
     }
   },
-  remove(name) { localStorage.removeItem('leq.' + name); },
+  remove(name) { stores.local.removeItem('leq.' + name); },
 };
 
 const CHAT = 'leq.chat.';
@@ -36,8 +54,8 @@ function readConversations() {
   }
   kept.remove('conversations');
   const all = [];
-  for (let i = 0; i < localStorage.length; ++i) {
-    const key = localStorage.key(i);
+  for (let i = 0; i < stores.local.length; ++i) {
+    const key = stores.local.key(i);
     const one = key.startsWith(CHAT) ? kept.read(key.slice(4), null) : null;
     if (one && Array.isArray(one.messages)) all.push(one);
   }

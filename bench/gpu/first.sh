@@ -122,11 +122,13 @@ rm -f "$out"/agree_*.txt "$out"/tests_*.log
 timing=1
 step "ceilings" 30 ceilings.md "$here/gpu_ceilings"
 awk -F'|' '$2 ~ /_/ { gsub(/ /, "", $2); print $2, $3 }' "$out/ceilings.md" > "$work/ceilings" 2> /dev/null
+# Of the largest models a quarter of the layers: filling 30 GB of weights takes minutes.
 deep="-r 3 -n 64 -d 0,2048 -b 2048 -ub 2048"
 # shellcheck disable=SC2086
 {
-  bench "qwen3-30b-a3b" 90 qwen3-30b-a3b:int8 $deep -p 512,2048 -npl 1,32
-  bench "qwen3.6-35b-a3b" 90 qwen3.6-35b-a3b:int8 $deep -p 2048
+  bench "qwen3-30b-a3b" 40 qwen3-30b-a3b:int8:layers=12 $deep -p 512,2048
+  bench "qwen3-30b-a3b, 32 sequences" 40 qwen3-30b-a3b:int8:layers=12 -r 3 -p 0 -n 32 -d 480 -npl 32
+  bench "qwen3.6-35b-a3b" 40 qwen3.6-35b-a3b:int8:layers=12 $deep -p 512,2048
   bench "qwen3.5-9b" 40 qwen3.5-9b:int8 $deep -p 2048
   bench "llama-7b, k types" 40 llama-7b:q4_k $deep -p 512,2048
   bench "llama-7b, int8" 40 llama-7b:int8 $deep -p 2048
@@ -140,13 +142,23 @@ for other in "$here"/leq-bench-*; do
   step "llama-7b, int8, ${other##*/}" 40 models.md "$other" -dev cuda -ctk int8 -ctv int8 -o md \
     -m synthetic:llama-7b:int8 $deep -p 2048
 done
-# 3. Why: microseconds of each kernel of a step, launched one by one (without the upload of weights).
+# 3. Single kernels at several sizes, and PyTorch as a yardstick.
+table "few tokens" 45 gpu_gemv
+table "attention" 45 gpu_attention
+table "many tokens" 60 gpu_gemm
+if python3 -c "import torch" 2> /dev/null; then
+  step "PyTorch" 100 kernels.md python3 "$here/torch_decode.py"
+else
+  say "PyTorch: not run, python3 has no torch"
+fi
+
+# 4. Why: microseconds of each kernel of a step, launched one by one (without the upload of weights).
 profile() { # NAME MODEL OPTIONS...
   local name=$1 model=$2 raw=$work/raw.csv
   shift 2
   step "kernels of $name" 40 profile.log ncu --clock-control none --cache-control none --csv --page raw \
     --kernel-name-base function --metrics gpu__time_duration.sum,dram__bytes_read.sum \
-    -k 'regex:^[^u]' --launch-count 600 --kill yes --log-file "$raw" \
+    -k 'regex:^[^u]' --launch-count 600 --log-file "$raw" \
     "$here/leq-bench" -dev cuda -ctk int8 -ctv int8 -r 1 --no-graph -m "synthetic:$model" "$@"
   [ -s "$raw" ] || return
   { printf '\n## %s, %s %s\n\n' "$name" "$model" "$*"; awk -f "$here/kernels.awk" "$raw"; } >> "$out/profile.md"
@@ -158,16 +170,6 @@ if command -v ncu > /dev/null; then
   done
 else
   say "ncu: not run, not on PATH"
-fi
-
-# 4. Single kernels at several sizes, and PyTorch as a yardstick.
-table "few tokens" 45 gpu_gemv
-table "attention" 45 gpu_attention
-table "many tokens" 60 gpu_gemm
-if python3 -c "import torch" 2> /dev/null; then
-  step "PyTorch" 100 kernels.md python3 "$here/torch_decode.py"
-else
-  say "PyTorch: not run, python3 has no torch"
 fi
 rm -f "$out/profile.log"
 count=$(find "$out" -type f | wc -l)

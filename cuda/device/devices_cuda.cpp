@@ -1,3 +1,4 @@
+#include <cstdio>
 #include <cstdlib>
 #include <optional>
 
@@ -43,11 +44,18 @@ std::unique_ptr<Backend> make_backend(std::string_view which, const GpuOptions& 
           options.ranks, ": rank ", options.rank, " needs GPU ", index, ", this machine has ",
           devices.size(), "; use fewer, or ", Setting{"device"}, " cuda:0");
   const rt::DeviceInfo& device = devices[static_cast<std::size_t>(index)];
-  require(has_image(LEQ_CUDA_IMAGES, device.major, device.minor), ErrorKind::no_device,
-          Setting{"device"}, " cuda:", which, ": ", device.name, " has compute capability ",
-          device.major, ".", device.minor, ", this build has code for ", LEQ_CUDA_IMAGES,
-          "; configure it with ", "-DLEQ_CUDA_ARCHITECTURES=", device.major, device.minor,
-          device.major == 9 ? "a" : "", "-real (8.0 is the oldest)");
+  const CodeFor code = code_for(LEQ_CUDA_IMAGES, device.major, device.minor);
+  require(code != CodeFor::nothing, ErrorKind::no_device, Setting{"device"}, " cuda:", which, ": ",
+          device.name, " has compute capability ", device.major, ".", device.minor,
+          ", this build has code for ", LEQ_CUDA_IMAGES, "; configure it with ",
+          "-DLEQ_CUDA_ARCHITECTURES=", device.major, device.minor, device.major == 9 ? "a" : "",
+          "-real (8.0 is the oldest)");
+  if (code == CodeFor::translation) {
+    std::fprintf(stderr,
+                 "cuda:%d: this build has no machine code for compute capability %d.%d; the driver "
+                 "translates the kernels, which takes minutes the first time\n",
+                 index, device.major, device.minor);
+  }
   return make_device_backend(index, "cuda:" + std::to_string(index), options);
 }
 

@@ -71,24 +71,27 @@ int choose_device(std::string_view which, std::span<const rt::DeviceInfo> device
   return found;
 }
 
-bool has_image(std::string_view images, int major, int minor) {
+CodeFor code_for(std::string_view images, int major, int minor) {
   const bool needs_specific = major == 9;
+  CodeFor found = CodeFor::nothing;
   for (const auto item : split(images, " ")) {
     const auto parts = split(item, "-");
     const bool specific = parts[0].ends_with("a");
     const auto number = parse_int(parts[0].substr(0, parts[0].size() - (specific ? 1 : 0)));
     if (!number) {  // "native", "all" (CMake resolves them, no 90a); the runtime reports errors
       if (needs_specific) continue;
-      return true;
+      return CodeFor::machine;
     }
     const int chip = major * 10 + minor, image = static_cast<int>(*number);
     const bool machine_code = parts.size() < 2 || parts[1] == "real";
     const bool ptx = parts.size() < 2 || parts[1] == "virtual";
     const bool same_family = image / 10 == major && image % 10 <= minor;
-    const bool general = (machine_code && same_family) || (ptx && image <= chip);
-    if (specific ? image == chip : general && !needs_specific) return true;
+    if (specific ? image == chip : machine_code && same_family && !needs_specific) {
+      return CodeFor::machine;
+    }
+    if (!specific && !needs_specific && ptx && image <= chip) found = CodeFor::translation;
   }
-  return false;
+  return found;
 }
 
 }  // namespace leq::LEQ_GPU

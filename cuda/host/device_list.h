@@ -31,10 +31,12 @@ std::string explain_no_device(const DriverState& state);
 // Error if no device or several devices match.
 int choose_device(std::string_view which, std::span<const rt::DeviceInfo> devices);
 
-// Returns whether code built for `images` ("80-real 89-real 90a-real 80-virtual", in CMake's
-// syntax) runs on a compute capability. Machine code runs on its major version with the same or a
-// later minor version, with `a` only on that version; PTX (`virtual` or no suffix) runs on all
-// later versions. 9.0 requires 90a, because kernels that need 90a are selected on 9.0.
-bool has_image(std::string_view images, int major, int minor);
+// How code built for `images` ("80-real 89-real 90a-real 80-virtual", in CMake's syntax) runs on a
+// compute capability. Machine code runs on its major version with the same or a later minor
+// version, with `a` only on that version; PTX (`virtual` or no suffix) runs on all later versions,
+// after the driver has translated it. 9.0 requires 90a, because kernels that need 90a are selected
+// on 9.0.
+enum class CodeFor { nothing, translation, machine };
+CodeFor code_for(std::string_view images, int major, int minor);
 
 }  // namespace leq::LEQ_GPU

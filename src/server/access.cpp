@@ -14,13 +14,12 @@ namespace {
 
 constexpr std::size_t kShownHostBytes = 80;
 
-// The host without its port: "[::1]" if `host` is "[::1]:8080".
+// The host without its port: "[::1]" if `host` is "[::1]:8080". A port has digits only.
 std::string_view host_name(std::string_view host) {
-  const std::size_t bracket = host.rfind(']');
-  const std::size_t colon = host.rfind(':');
-  const bool has_port =
-      colon != std::string_view::npos && (bracket == std::string_view::npos || colon > bracket);
-  return has_port ? host.substr(0, colon) : host;
+  const std::size_t colon = host.find_last_not_of("0123456789");
+  if (colon == std::string_view::npos || host[colon] != ':') return host;
+  const std::string_view name = host.substr(0, colon);
+  return name.find(':') == std::string_view::npos || name.ends_with(']') ? name : host;
 }
 
 bool same_letters(std::string_view a, std::string_view b) {
@@ -119,8 +118,7 @@ HttpReply preflight_reply(const HttpRequest& request, const AccessRules& rules) 
   HttpReply reply;
   reply.status = 204;
   reply.type = "";
-  reply.headers = site_headers(request, rules);
-  if (reply.headers.empty()) return reply;
+  if (!is_allowed_site(request.header("origin"), rules)) return reply;
   reply.headers.emplace_back("Access-Control-Allow-Methods", "GET, POST");
   // All headers that the preflight request names are allowed, because clients send custom headers.
   const std::string_view wanted = request.header("access-control-request-headers");
@@ -128,6 +126,10 @@ HttpReply preflight_reply(const HttpRequest& request, const AccessRules& rules) 
       "Access-Control-Allow-Headers",
       wanted.empty() ? "Authorization, Content-Type, X-Api-Key" : std::string(wanted));
   reply.headers.emplace_back("Access-Control-Max-Age", "600");
+  // A page of the Internet asks before it reaches a server of the local network.
+  if (request.has_header("access-control-request-private-network")) {
+    reply.headers.emplace_back("Access-Control-Allow-Private-Network", "true");
+  }
   return reply;
 }
 

@@ -32,7 +32,7 @@ void check_key(const HttpRequest& request, const AccessRules& rules);
 
 // CORS headers that let another site's page read the reply; empty for this server's own page.
 HttpHeaders site_headers(const HttpRequest& request, const AccessRules& rules);
-// The reply to a CORS preflight request (OPTIONS).
+// The reply to a CORS preflight request (OPTIONS), without the headers that every reply has.
 HttpReply preflight_reply(const HttpRequest& request, const AccessRules& rules);
 
 }  // namespace leq

@@ -165,17 +165,27 @@ void HttpReader::take_line(std::string_view line) {
 
 void HttpReader::take_request_line(std::string_view line) {
   const auto words = split(line, " ");
-  if (words.size() != 3 || !is_token(words[0]) || !words[1].starts_with('/') ||
-      !is_value(words[1])) {
+  // A proxy names the whole address (absolute form, RFC 9112 3.2.2), OPTIONS may ask of all ("*").
+  std::string_view target = words.size() == 3 ? words[1] : "";
+  const std::string scheme = lower_case(target.substr(0, target.find("://")));
+  if (scheme == "http" || scheme == "https") {
+    target.remove_prefix(scheme.size() + 3);
+    authority_ = target.substr(0, target.find_first_of("/?"));
+    target.remove_prefix(authority_.size());
+    if (target.empty()) target = "/";
+    if (authority_.empty()) target = "";
+  }
+  const bool is_all = target == "*" && words[0] == "OPTIONS";
+  if (!(target.starts_with('/') || is_all) || !is_token(words[0]) || !is_value(words[1])) {
     return fail(400, "expected a request line as \"GET /health HTTP/1.1\"");
   }
   if (words[2] != "HTTP/1.1" && words[2] != "HTTP/1.0") {
     return fail(505, "expected HTTP/1.1 or HTTP/1.0");
   }
   request_.method = words[0];
-  const std::size_t end = words[1].find('?');
-  request_.path = without_percents(words[1].substr(0, end));
-  if (end != std::string_view::npos) request_.query = words[1].substr(end + 1);
+  const std::size_t end = target.find('?');
+  request_.path = without_percents(target.substr(0, end));
+  if (end != std::string_view::npos) request_.query = target.substr(end + 1);
   request_.keep_alive = request_.takes_chunks = words[2] == "HTTP/1.1";
   part_ = Part::header;
 }
@@ -200,6 +210,10 @@ void HttpReader::end_head() {
   if (connection.find("close") != std::string::npos) request_.keep_alive = false;
   if (request_.takes_chunks && !request_.has_header("host"))
     return fail(400, "HTTP/1.1 without a Host header");
+  if (!authority_.empty()) {  // it counts, not the header (RFC 9112 3.2.2)
+    std::erase_if(request_.headers, [](const auto& header) { return header.first == "host"; });
+    request_.headers.emplace_back("host", authority_);
+  }
   const std::string coding = lower_case(request_.header("content-encoding"));
   if (!coding.empty() && coding != "identity") {
     return fail(415, "a body with the content-encoding " + coding + "; send it without");
@@ -209,12 +223,13 @@ void HttpReader::end_head() {
   wants_continue_ = lower_case(request_.header("expect")) == "100-continue";
   if (!encoding.empty()) {
     if (encoding != "chunked") return fail(501, "the only transfer encoding here is chunked");
-    if (!length.empty()) return fail(400, "content-length and transfer-encoding contradict");
+    if (request_.has_header("content-length"))
+      return fail(400, "content-length and transfer-encoding contradict");
     head_bytes_ = 0;
     part_ = Part::chunk_size;
     return;
   }
-  if (length.empty()) {
+  if (!request_.has_header("content-length")) {
     part_ = Part::complete;
     return;
   }

@@ -85,10 +85,10 @@ class HttpReader {
   HttpLimits limits_;
   HttpRequest request_;
   Part part_ = Part::request_line;
-  std::string line_;
-  std::size_t bytes_ = 0;       // bytes of the whole request
-  std::size_t head_bytes_ = 0;  // length of all lines so far
-  std::uint64_t left_ = 0;      // remaining length of the body or chunk
+  std::string line_, authority_;  // of a request line in absolute form
+  std::size_t bytes_ = 0;         // bytes of the whole request
+  std::size_t head_bytes_ = 0;    // length of all lines so far
+  std::uint64_t left_ = 0;        // remaining length of the body or chunk
   bool wants_continue_ = false;
   std::optional<HttpFault> fault_;
 };

@@ -63,20 +63,24 @@ TEST(DeviceList, SaysWhyThereIsNoDevice) {
 
 TEST(DeviceList, CodeRunsOnItsOwnGenerationAndPtxOnLaterOnes) {
   constexpr std::string_view kImages = "80-real 89-real 90a-real 80-virtual";
-  for (const auto& [major, minor] : {std::pair{8, 0}, {8, 6}, {8, 9}, {9, 0}, {10, 0}, {12, 0}}) {
-    EXPECT_TRUE(has_image(kImages, major, minor)) << major << "." << minor;
+  for (const auto& [major, minor] : {std::pair{8, 0}, {8, 6}, {8, 9}, {9, 0}}) {
+    EXPECT_EQ(code_for(kImages, major, minor), CodeFor::machine) << major << "." << minor;
   }
-  EXPECT_FALSE(has_image(kImages, 7, 5));
-  EXPECT_TRUE(has_image("86-real", 8, 9));
-  EXPECT_FALSE(has_image("86-real", 8, 0));
-  EXPECT_FALSE(has_image("86-real", 9, 0));
-  EXPECT_FALSE(has_image("90a-real", 10, 0)) << "a is of one generation alone";
+  for (const auto& [major, minor] : {std::pair{10, 0}, {11, 0}, {12, 0}}) {
+    EXPECT_EQ(code_for(kImages, major, minor), CodeFor::translation) << major << "." << minor;
+  }
+  EXPECT_EQ(code_for(kImages, 7, 5), CodeFor::nothing);
+  EXPECT_EQ(code_for("86-real", 8, 9), CodeFor::machine);
+  EXPECT_EQ(code_for("86-real", 8, 0), CodeFor::nothing);
+  EXPECT_EQ(code_for("86-real", 9, 0), CodeFor::nothing);
+  EXPECT_EQ(code_for("100-real 80-virtual", 10, 3), CodeFor::machine) << "10.3 runs code for 10.0";
+  EXPECT_EQ(code_for("90a-real", 10, 0), CodeFor::nothing) << "a is of one generation alone";
   for (const char* images : {"90", "90-real 80-virtual", "native"}) {
-    EXPECT_FALSE(has_image(images, 9, 0)) << images << ": not the kernels of 9.0";
+    EXPECT_EQ(code_for(images, 9, 0), CodeFor::nothing) << images << ": not the kernels of 9.0";
   }
-  EXPECT_TRUE(has_image("80-real 90a", 9, 0));
-  EXPECT_TRUE(has_image("90", 12, 0)) << "neither word is both";
-  EXPECT_TRUE(has_image("native", 12, 0)) << "CMake's word for what is here";
+  EXPECT_EQ(code_for("80-real 90a", 9, 0), CodeFor::machine);
+  EXPECT_EQ(code_for("90", 12, 0), CodeFor::translation) << "neither word is both";
+  EXPECT_EQ(code_for("native", 12, 0), CodeFor::machine) << "CMake's word for what is here";
 }
 
 }  // namespace

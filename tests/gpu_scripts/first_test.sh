@@ -22,7 +22,7 @@ program() { # FOLDER NAME, the script from standard input
 # The tests of a device are those of the emulator by name.
 pack=$work/pack
 mkdir "$pack"
-cp "$source/bench/gpu/first.sh" "$source/bench/gpu/sanitize.sh" "$pack"
+cp "$source"/bench/gpu/{first.sh,sanitize.sh,kernels.awk,torch_decode.py} "$pack"
 for name in ptx_conformance gpu_agree gpu_ceilings gpu_gemv gpu_attention gpu_gemm leq-bench; do
   echo "echo $name ran" | program "$pack" $name
 done
@@ -41,7 +41,19 @@ names() { echo "case \"\$*\" in *list_tests*) exec $1 \"\$@\" ;; esac"; }
 tools=$work/tools
 mkdir "$tools"
 echo 'echo "Driver Version: 580"' | program "$tools" nvidia-smi
-echo 'echo "a profile"' | program "$tools" ncu
+program "$tools" ncu << 'END'
+while [ "$1" != --log-file ]; do shift; done
+cat > "$2" << 'CSV'
+==PROF== Connected to process 7
+"ID","Kernel Name","Block Size","Grid Size","dram__bytes_read.sum","gpu__time_duration.sum"
+"","","","","Mbyte","ns"
+"0","void int_gemv<8>(Arguments, int)","(256, 1, 1)","(64, 1, 1)","16.5","6,200"
+"1","void int_gemv<8>(Arguments, int)","(256, 1, 1)","(64, 1, 1)","16.5","6,600"
+"2","void int_gemv<8>(Arguments, int)","(256, 1, 1)","(64, 1, 1)","16.5","6,400"
+"3","norm_rows(Arguments)","(256, 1, 1)","(1, 1, 1)","0.5","4,800"
+CSV
+END
+echo 'case "$1" in -c) exit 0 ;; esac; echo "| bf16 | 1.0 |"' | program "$tools" python3
 echo 'echo "ERROR SUMMARY: 0 errors"; shift 2; "${@: -2}" | sed "s/.*/[       OK ] a test/"' |
   program "$tools" compute-sanitizer
 export PATH=$tools:$PATH
@@ -50,7 +62,12 @@ export PATH=$tools:$PATH
 expect "$work/good/summary.txt" 'tests wgmma \([1-9][0-9]*\): done'
 expect "$work/good/summary.txt" 'tests layers \([1-9][0-9]*\): done'
 expect "$work/good/summary.txt" 'tests models \([1-9][0-9]*\): done'
-expect "$work/good/summary.txt" 'ncu wgmma: done'
+expect "$work/good/summary.txt" 'experts against each other at full size: done'
+expect "$work/good/summary.txt" 'kernels of a token: done'
+expect "$work/good/summary.txt" 'PyTorch: done'
+# 3 x 16.5 MB in 19.2 us, and 80 % of 24 us.
+expect "$work/good/profile.md" '^\| void int_gemv<8>\(Arguments, int\) \(64, 1, 1\) x \(256, 1, 1\) \| 3 \| 6.40 \| 80.0 % \| 2578 \|$'
+expect "$work/good/profile.md" '^\| norm_rows.* \| 1 \| 4.80 \| 20.0 % \| 104 \|$'
 expect "$work/good/summary.txt" '0 steps failed, [4-8] files'
 "$pack/sanitize.sh" "$work/good_tools" > /dev/null || { echo "FAILED: sanitize.sh"; wrong=1; }
 expect "$work/good_tools/sanitize.txt" 'racecheck: status 0, 1 of [1-9][0-9]* tests'
@@ -64,7 +81,7 @@ echo 'sleep 600' | program "$pack" gpu_agree
   echo 'case "$*" in *Some.Test*) echo "again, $LEQ_GPU_DEBUG"; exit 1 ;; esac'
 } | program "$pack" cuda_device_tests
 STEP_SECONDS=2 "$pack/first.sh" "$work/bad" > /dev/null && { echo "FAILED: a bad run has status 0"; wrong=1; }
-expect "$work/bad/summary.txt" 'kernels against each other at full size: CUT OFF after 2 s'
+expect "$work/bad/summary.txt" 'delta against each other at full size: CUT OFF after 2 s'
 expect "$work/bad/summary.txt" 'tests wgmma .*: CUT OFF after 2 s: \[ RUN      \] A.Hang'
 expect "$work/bad/summary.txt" 'tests rows .*: FAILED \(1\): \[  FAILED  \] Some.Test'
 expect "$work/bad/tests.txt" 'Some.Test without early starts: status 1'

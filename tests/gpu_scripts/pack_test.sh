@@ -45,7 +45,7 @@ export PATH=$tools:$PATH LEQ_GPU_BUILD=$work/build
 grep -q 'for 90a-real' "$work/log" || fail "the architecture is not named"
 mkdir "$work/there"
 xz -dc "$work/out/pack.tar.xz" | tar xf - -C "$work/there" || fail "the archive does not open"
-for file in first.sh sanitize.sh commit.txt; do
+for file in first.sh sanitize.sh kernels.awk torch_decode.py commit.txt; do
   [ -s "$work/there/$file" ] || fail "the archive has no $file"
 done
 for script in first.sh sanitize.sh; do

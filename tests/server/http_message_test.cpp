@@ -81,7 +81,9 @@ TEST(HttpReader, RefusesWhatIsNoRequest) {
   };
   const std::vector<Case> cases = {
       {"GET\r\n", 400},
-      {"GET http://x/ HTTP/1.1\r\n", 400},
+      {"GET http:///x HTTP/1.1\r\n", 400},
+      {"GET ftp://x/ HTTP/1.1\r\n", 400},
+      {"GET * HTTP/1.1\r\n", 400},
       {"GET /\x01 HTTP/1.1\r\n", 400},
       {"G@T / HTTP/1.1\r\n", 400},
       {"GET / HTTP/2.0\r\n", 505},
@@ -93,6 +95,7 @@ TEST(HttpReader, RefusesWhatIsNoRequest) {
       {"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n", 400},
       {"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\n", 400},
       {"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1x\r\n\r\n", 400},
+      {"POST / HTTP/1.1\r\nHost: h\r\nContent-Length:\r\n\r\nGET / HTTP/1.1\r\n", 400},
       {"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999999999999\r\n\r\n", 400},
       {"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 16777217\r\n\r\n", 413},
       {"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n", 501},
@@ -121,6 +124,26 @@ TEST(HttpReader, RefusesWhatIsNoRequest) {
   many.push(bytes);
   ASSERT_TRUE(many.fault());
   EXPECT_EQ(many.fault()->status, 431);
+}
+
+// RFC 9112 3.2.2 and 3.2.4.
+TEST(HttpReader, TakesAWholeAddressAndAnAsterisk) {
+  struct Case {
+    std::string target, path, query, host;
+  };
+  const Case cases[] = {{"http://proxied:81/v1/models?a=1", "/v1/models", "a=1", "proxied:81"},
+                        {"HTTPS://proxied", "/", "", "proxied"},
+                        {"/v1/models", "/v1/models", "", "header"},
+                        {"*", "*", "", "header"}};
+  for (const Case& one : cases) {
+    HttpReader reader({});
+    reader.push("OPTIONS " + one.target + " HTTP/1.1\r\nHost: header\r\n\r\n");
+    ASSERT_TRUE(reader.complete()) << one.target;
+    const HttpRequest request = reader.take();
+    EXPECT_EQ(request.path, one.path) << one.target;
+    EXPECT_EQ(request.query, one.query) << one.target;
+    EXPECT_EQ(request.header("host"), one.host) << one.target;
+  }
 }
 
 TEST(HttpReader, KnowsWhenToCloseAndWhenToSayContinue) {

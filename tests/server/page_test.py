@@ -4,6 +4,7 @@ SHOTS: a folder for screenshots. Skipped where chromium or chromedriver is not t
 """
 
 import base64
+import http.server
 import json
 import pathlib
 import shutil
@@ -11,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 
@@ -36,7 +38,7 @@ HOSTILE = """# Title
 
 
 class Browser:
-    def __init__(self):
+    def __init__(self, **preferences):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -45,7 +47,8 @@ class Browser:
                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         options = {"binary": shutil.which("chromium"),
                    "args": ["--headless=new", "--no-sandbox", "--disable-gpu",
-                            "--disable-dev-shm-usage", f"--user-data-dir={self.profile.name}"]}
+                            "--disable-dev-shm-usage", f"--user-data-dir={self.profile.name}"],
+                   "prefs": preferences}
         wanted = {"browserName": "chrome", "goog:chromeOptions": options,
                   "goog:loggingPrefs": {"browser": "ALL"}}
         for _ in range(100):
@@ -156,6 +159,29 @@ def change(browser):
     check(texts(browser)[-1] == written, "the same at temperature 0")
 
 
+def details(browser):
+    browser.wait("/context \\d+ %/.test(document.getElementById('speed').textContent)", "how full the context is")
+    check(browser.run("return document.querySelector('[name=temperature]').placeholder") != "",
+          "defaults are in the fields of settings")
+    browser.run("state.current.messages.unshift({role: 'user', content: '**מה** $a^2$\\nline'}); showAll()")
+    own = "document.querySelector('article.user .body')"
+    check(browser.run(f"return [{own}.querySelector('strong').textContent, {own}.querySelectorAll('math').length,"
+                      f" getComputedStyle({own}).direction]") == ["מה", 1, "rtl"],
+          "an own message is rendered, from right to left by its first letter")
+    browser.run("state.current.messages.shift(); showAll()")
+    press_action(browser, "Edit this reply")
+    hint = "getComputedStyle(document.getElementById('composer'), '::before').content"
+    check("saves" in browser.run("return " + hint) and browser.run("return $('send').textContent") == "Save",
+          "a reply is saved, not sent")
+    browser.press(ESCAPE)
+    check(browser.run("return $('send').textContent") == "Send", "and then a message is sent")
+    browser.run("fill(document.querySelector('#messages'), markdown('```\\n' + 'x'.repeat(300) + '\\n```'))")
+    over = browser.run("const b = document.querySelector('pre button').getBoundingClientRect(),"
+                       " c = document.querySelector('pre code').getBoundingClientRect(); return b.bottom <= c.top + 1")
+    check(over, "the copy button is above the code")
+    browser.run("showAll()")
+
+
 def press_action(browser, label, place=-1):
     browser.run("[...document.querySelectorAll('.actions button')].filter(b => b.getAttribute('aria-label') == arguments[0])"
                 ".at(arguments[1]).click()", label, place)
@@ -214,7 +240,7 @@ def formulas(browser):
 def keep(browser, url):
     """Nothing is lost: in two tabs, with a full store, by a reload in the middle of a reply."""
     first = browser.command("GET", "/window")
-    mine = texts(browser)
+    mine = browser.run("return state.current.messages.map((message) => message.content)")
     second = browser.command("POST", "/window/new", {"type": "tab"})["handle"]
     browser.command("POST", "/window", {"handle": second})
     browser.open(url)
@@ -357,6 +383,53 @@ def choose(tools, shots):
                 browser.close()
 
 
+def without_storage(tools, shots):
+    """Where the browser refuses site data, the page works and says that it keeps nothing."""
+    with Served(tools, "-n", "8") as served:
+        browser = Browser(**{"profile.default_content_setting_values.cookies": 2})
+        try:
+            browser.open(served.url)
+            refused = browser.run("try { return localStorage.length; } catch (error) { return error.name; }")
+            check(refused == "SecurityError", f"the browser refuses storage: {refused}")
+            browser.wait("document.getElementById('model').textContent == 'storyteller'", "the page starts")
+            check("conversations end with it" in browser.run("return $('notice').innerText"), "it says so")
+            browser.keys("Once" + ENTER)
+            browser.wait(REPLIED % 1, "a reply without storage")
+            browser.click("#new")
+            browser.wait("document.querySelectorAll('article').length == 0", "a new conversation")
+            check(browser.run("return state.conversations.length") == 2, "both are in the list")
+            browser.shoot(shots, "without-storage")
+        finally:
+            browser.close()
+
+
+def another_origin(tools):
+    """A page of another origin sends a chat with a key, as OpenAI's JavaScript client does."""
+    page = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
+    threading.Thread(target=page.serve_forever, daemon=True).start()
+    fetch = """
+        const [url, done] = arguments;
+        fetch(url + '/v1/chat/completions', {method: 'POST',
+            headers: {'Content-Type': 'application/json', Authorization: 'Bearer sesame', 'X-Stainless-Lang': 'js'},
+            body: JSON.stringify({messages: [{role: 'user', content: 'Once'}], max_tokens: 4, response_format:
+              {type: 'json_schema', json_schema: {name: 'a', schema: {type: 'array', items: {type: 'integer'}, uniqueItems: true}}}})})
+          .then(async (r) => done([r.status, (await r.json()).object, r.headers.get('X-Leq-Warnings') !== null]))
+          .catch((error) => done(String(error)))"""
+    own = f"http://localhost:{page.server_port}"
+    for flags, expected in ((("--cors-origin", "*"), [200, "chat.completion", True]),
+                            (("--cors-origin", own), [200, "chat.completion", True]),
+                            ((), "TypeError: Failed to fetch")):
+        with Served(tools, "--api-key", "sesame", *flags) as served:
+            browser = Browser()
+            try:
+                browser.open(own + "/nothing")
+                found = browser.command("POST", "/execute/async", {"script": fetch, "args": [served.url]})
+                check(found == expected, f"another origin with {flags}: {found}")
+            finally:
+                browser.close()
+    page.shutdown()
+
+
 def main():
     tools, shots = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
     for program in ("chromium", "chromedriver"):
@@ -369,6 +442,7 @@ def main():
             browser.open(served.url)
             converse(browser, shots)
             change(browser)
+            details(browser)
             versions(browser)
             stop(browser)
             escape(browser)
@@ -384,6 +458,8 @@ def main():
             browser.close()
     locked(tools)
     choose(tools, shots)
+    without_storage(tools, shots)
+    another_origin(tools)
 
 
 if __name__ == "__main__":
