@@ -170,7 +170,6 @@ tidy: check-deps
 	git ls-files 'src/*.cpp' 'families/*.cpp' 'tools/*.cpp' | grep -vE '/(cpu|x86|arm|generic)/' | xargs -P $(JOBS) -n 4 clang-tidy -p build/tidy --quiet
 
 nvcc:
-	cuda/check/check_ptx.sh
 	cuda/check/check_nvcc.sh --all
 
 # Archive of the programs for a machine with a GPU and a driver but no toolkit: bench/gpu/README.md.
