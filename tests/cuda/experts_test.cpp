@@ -108,6 +108,59 @@ TEST(RouteBySigmoid, OneExpertOfAllRows) {
   }
 }
 
+struct GroupCase {
+  int experts, active, tokens;
+};
+
+class GroupRows : public testing::TestWithParam<GroupCase> {};
+
+TEST_P(GroupRows, AStableSortByExpert) {
+  const GroupCase c = GetParam();
+  std::mt19937 random(11);
+  std::vector<std::int32_t> choice(static_cast<std::size_t>(c.tokens * kStride), -7), chosen;
+  for (int t = 0; t < c.tokens; ++t) {
+    std::vector<std::int32_t> all(static_cast<std::size_t>(c.experts));
+    std::iota(all.begin(), all.end(), 0);
+    // The last experts are chosen by few tokens.
+    std::shuffle(all.begin(), all.end() - (t % 5 == 0 ? 0 : (c.experts - c.active) / 2), random);
+    std::sort(all.begin(), all.begin() + c.active);
+    chosen.insert(chosen.end(), all.begin(), all.begin() + c.active);
+    std::copy_n(all.begin(), c.active, choice.begin() + t * kStride);
+  }
+  const DeviceArray<std::int32_t> there(choice);
+  const DeviceArray<std::int32_t> lists(std::vector<std::int32_t>(2 * (kMostExperts + 1), -1));
+  const ExpertGroups groups = {lists.data(), lists.data() + kMostExperts + 1, c.experts};
+  write_late({there.bytes()});
+  launch_group_rows(
+      {{reinterpret_cast<float*>(there.data()), kStride, c.active}, c.tokens * c.active, groups},
+      test_stream());
+  std::vector<int> order(chosen.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return chosen[static_cast<std::size_t>(a)] < chosen[static_cast<std::size_t>(b)];
+  });
+  std::vector<std::int32_t> want_lists(2 * (kMostExperts + 1), -1);
+  for (std::int32_t e = 0, tiles = 0; e <= c.experts; ++e) {
+    want_lists[static_cast<std::size_t>(e)] = static_cast<std::int32_t>(
+        std::ranges::count_if(chosen, [&](std::int32_t of) { return of < e; }));
+    want_lists[static_cast<std::size_t>(kMostExperts + 1 + e)] = tiles;
+    const auto rows = static_cast<std::int32_t>(std::ranges::count(chosen, e));
+    tiles += (rows + kExpertTile - 1) / kExpertTile;
+  }
+  EXPECT_EQ(lists.host(), want_lists);
+  for (std::size_t place = 0; place < order.size(); ++place) {
+    const int token = order[place] / c.active, i = order[place] % c.active;
+    choice[static_cast<std::size_t>(token * kStride + i + 2 * c.active)] =
+        static_cast<std::int32_t>(place);
+  }
+  EXPECT_EQ(there.host(), choice);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, GroupRows,
+                         testing::Values(GroupCase{1, 1, 3}, GroupCase{8, 2, 65},
+                                         GroupCase{128, 8, 512}, GroupCase{100, 7, 40},
+                                         GroupCase{512, 10, 431}, GroupCase{1024, 3, 900}));
+
 // Tests the linears of three experts; each token selects two of them.
 class ExpertLinears : public testing::TestWithParam<IntCase> {};
 
