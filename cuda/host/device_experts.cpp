@@ -74,18 +74,19 @@ const DeviceExperts::Routed& DeviceExperts::routed(const ExpertRoutes& routes) c
 
 ExpertGroups DeviceExperts::groups_of(const ExpertRoutes& routes) const {
   auto* const first = reinterpret_cast<std::int32_t*>(groups_.data());
-  return {first, first + kMostExperts + 1, static_cast<int>(std::ssize(routes.first)) - 1};
+  const auto experts = static_cast<int>(std::ssize(routes.first)) - 1;
+  return {first, first + kMostExperts + 1, experts, expert_tile_rows(routes.rows(), experts)};
 }
 
 bool DeviceExperts::group(const Rows& x, const ExpertRoutes& routes, const Linear& reader,
                           const Rows& grouped) {
-  // With fewer rows per expert, tiles are nearly empty, and reading the weights per row is cheaper.
-  constexpr std::int64_t kRowsOfExpert = 4;
+  // With fewer rows, few experts have several, so that reading the weights per row is cheaper; the
+  // experts of a single token differ.
   const ExpertGroups groups = groups_of(routes);
   Routed& of = routed_.at(&routes);
   auto a = matmul_arguments<IntMatmul>(reader, routes.tokens, Epilogue::none, grouped);
   a.x = code_rows(x);
-  of.in_groups = routes.rows() >= kRowsOfExpert * groups.experts &&
+  of.in_groups = routes.rows() >= groups.experts && routes.tokens > 1 &&
                  3 * of.choice.active <= of.choice.stride && has_expert_gemm(a);
   if (!of.in_groups) return false;
   require_capacity(reader.name, routes.rows(), grouped);

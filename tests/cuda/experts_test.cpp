@@ -109,7 +109,7 @@ TEST(RouteBySigmoid, OneExpertOfAllRows) {
 }
 
 struct GroupCase {
-  int experts, active, tokens;
+  int experts, active, tokens, tile_rows = kExpertTile;
 };
 
 class GroupRows : public testing::TestWithParam<GroupCase> {};
@@ -129,7 +129,8 @@ TEST_P(GroupRows, AStableSortByExpert) {
   }
   const DeviceArray<std::int32_t> there(choice);
   const DeviceArray<std::int32_t> lists(std::vector<std::int32_t>(2 * (kMostExperts + 1), -1));
-  const ExpertGroups groups = {lists.data(), lists.data() + kMostExperts + 1, c.experts};
+  const ExpertGroups groups = {lists.data(), lists.data() + kMostExperts + 1, c.experts,
+                               c.tile_rows};
   write_late({there.bytes()});
   launch_group_rows(
       {{reinterpret_cast<float*>(there.data()), kStride, c.active}, c.tokens * c.active, groups},
@@ -145,7 +146,7 @@ TEST_P(GroupRows, AStableSortByExpert) {
         std::ranges::count_if(chosen, [&](std::int32_t of) { return of < e; }));
     want_lists[static_cast<std::size_t>(kMostExperts + 1 + e)] = tiles;
     const auto rows = static_cast<std::int32_t>(std::ranges::count(chosen, e));
-    tiles += (rows + kExpertTile - 1) / kExpertTile;
+    tiles += (rows + c.tile_rows - 1) / c.tile_rows;
   }
   EXPECT_EQ(lists.host(), want_lists);
   for (std::size_t place = 0; place < order.size(); ++place) {
@@ -158,7 +159,7 @@ TEST_P(GroupRows, AStableSortByExpert) {
 
 INSTANTIATE_TEST_SUITE_P(Sizes, GroupRows,
                          testing::Values(GroupCase{1, 1, 3}, GroupCase{8, 2, 65},
-                                         GroupCase{128, 8, 512}, GroupCase{100, 7, 40},
+                                         GroupCase{128, 8, 512, 16}, GroupCase{100, 7, 40},
                                          GroupCase{512, 10, 431}, GroupCase{1024, 3, 900}));
 
 // Tests the linears of three experts; each token selects two of them.
@@ -171,9 +172,9 @@ class InGroups {
  public:
   std::vector<std::int32_t> places;  // [R]
 
-  InGroups(const ExpertMatmul& a, int rows)
+  InGroups(const ExpertMatmul& a, int rows, int tile_rows)
       : lists_(std::vector<std::int32_t>(2 * (kExperts + 1), -1)),
-        groups_{lists_.data(), lists_.data() + kExperts + 1, kExperts},
+        groups_{lists_.data(), lists_.data() + kExperts + 1, kExperts, tile_rows},
         codes_(static_cast<std::size_t>(rows * a.matmul.x.code_stride)),
         scales_(static_cast<std::size_t>(rows * a.matmul.x.scale_stride)),
         sums_(static_cast<std::size_t>(rows * std::max<std::int64_t>(1, a.matmul.x.sum_stride))),
@@ -278,14 +279,16 @@ TEST_P(ExpertLinears, RowsHaveTheirExpertsValues) {
       ASSERT_EQ(found[static_cast<std::size_t>(r * stride + at)], -5.0f);
     }
   }
-  const InGroups moved(a, rows);  // must give the same bits
-  for (const bool by_tiles : {false, true}) {
+  for (const int tile_rows : {0, kSmallExpertTile, kExpertTile}) {  // 0: no tiles
+    const bool by_tiles = tile_rows > 0;
     if (by_tiles && !has_expert_gemm(a.matmul)) continue;
+    const InGroups moved(a, rows, std::max(tile_rows, 1));  // must give the same bits
     const std::vector<float> in_groups = moved.multiply(a, by_tiles, std::ssize(found));
     for (int r = 0; r < rows; ++r) {
       const auto from = found.begin() + r * stride;
       const auto place = in_groups.begin() + moved.places[static_cast<std::size_t>(r)] * stride;
-      ASSERT_TRUE(std::equal(from, from + stride, place)) << "row " << r << ", tiles " << by_tiles;
+      ASSERT_TRUE(std::equal(from, from + stride, place))
+          << "row " << r << ", tiles of " << tile_rows;
     }
   }
 }

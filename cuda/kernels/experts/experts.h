@@ -33,13 +33,18 @@ void launch_route_by_sigmoid(const FloatRows& logits, std::int64_t tokens, const
                              rt::Stream& stream);
 
 // The groups of a step, as arrays of E + 1: expert e has rows first[e] ... first[e + 1] - 1 and
-// tiles tiles[e] ... tiles[e + 1] - 1 of kExpertTile rows.
-inline constexpr int kExpertTile = 64;
+// tiles tiles[e] ... tiles[e + 1] - 1 of tile_rows rows.
+inline constexpr int kSmallExpertTile = 16, kExpertTile = 64;
 struct ExpertGroups {
   std::int32_t* first = nullptr;
   std::int32_t* tiles = nullptr;
   int experts = 0;  // E
+  int tile_rows = kExpertTile;
 };
+// Small tiles waste fewer products on missing rows, large ones read weights less often.
+constexpr int expert_tile_rows(std::int64_t rows, int experts) {
+  return rows <= std::int64_t{kSmallExpertTile} * experts ? kSmallExpertTile : kExpertTile;
+}
 // Builds the groups and each row's index in them; rows of an expert keep their order.
 struct GroupRowsArguments {
   ExpertChoice choice;  // 3 k <= stride

@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kGroupThreads)
   for (int part = 0; part < of.parts && thread < experts; ++part) {
     rows += counts[part * experts + thread];
   }
-  const int tiles = (rows + kExpertTile - 1) / kExpertTile;
+  const int tiles = (rows + a.groups.tile_rows - 1) / a.groups.tile_rows;
   int place = sum_before(rows);
   const int tile = sum_before(tiles);
   if (thread == 0) a.groups.first[0] = a.groups.tiles[0] = 0;
