@@ -78,7 +78,7 @@ TEST_P(Route, ChoosesTheLargestAndOfEqualsTheLower) {
 INSTANTIATE_TEST_SUITE_P(Sizes, Route,
                          testing::Values(RouteCase{8, 2, 5, true}, RouteCase{4, 4, 3, false},
                                          RouteCase{128, 8, 4, true}, RouteCase{100, 7, 6, false},
-                                         RouteCase{1, 1, 2, true}));
+                                         RouteCase{1, 1, 2, true}, RouteCase{70, 70, 5, true}));
 
 TEST(RouteFaults, ARowThatIsNotFiniteIsReportedAndChoosesSomeExpert) {
   std::vector<float> rows(3 * kStride, 1.0f);
