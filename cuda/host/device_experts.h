@@ -22,7 +22,7 @@ class DeviceExperts {
   // Implements Operations::route. The chosen experts overwrite the logits in device memory. On the
   // host only the sizes in `routes` are set.
   void route(const Rows& logits, std::int64_t tokens, const Routing& routing, const Fault& fault,
-             ExpertRoutes& routes);
+             ExpertRoutes& routes, ExpertRoutes* shared);
   // Throws Error if the linears that read the experts' products need different code formats.
   static void check_readers(const ExpertLinears& experts, std::int64_t count);
   // In a step with many rows, copies the rows of x to `grouped`, grouped by expert; all following
@@ -31,8 +31,8 @@ class DeviceExperts {
   // out [R] = the linear of each row's expert. x has one row per token, or one per row of out.
   void multiply(const Rows& x, const ExpertRoutes& routes, const ExpertLinear& linear,
                 Epilogue epilogue, const Rows& out);
-  // Adds weight * products [R] to x [T].
-  void add(const Rows& products, const ExpertRoutes& routes, Rows& x);
+  // Adds weight * products [R] to x [T]; with a shared expert products are [R + T].
+  void add(const Rows& products, const ExpertRoutes& routes, bool has_shared, Rows& x);
 
  private:
   // The weight segments of all experts of one site on the device.

@@ -9,7 +9,8 @@
 namespace leq::LEQ_GPU {
 
 // The router's choice, which overwrites its logits. A row of [T][stride] has k expert numbers in
-// ascending order, k weights and, if groups are built, k indices of the token's rows in them.
+// ascending order, k weights, if groups are built k indices of the token's rows in them, and the
+// weight of a shared expert.
 struct ExpertChoice {
   float* rows = nullptr;
   std::int64_t stride = 0;
@@ -19,18 +20,16 @@ struct ExpertChoice {
 inline constexpr int kMostExperts = 1024;
 
 // p = softmax(logits); the k largest are chosen, of equal ones the lowest numbers. Weights are p,
-// or p divided by the sum of the chosen p (docs/numerics.md). A non-finite row is reported.
+// or p divided by the sum of the chosen p (docs/numerics.md). The weight of a shared expert is the
+// sigmoid of logit E. A non-finite row is reported.
 struct RouteArguments {
-  ExpertChoice rows;  // logits [T][E], overwritten
+  ExpertChoice rows;  // logits [T][E], or [T][E + 1] with a shared expert; overwritten
   std::int64_t tokens = 0;
-  int experts = 0;  // E <= kMostExperts, 2 k <= stride
-  bool normalized = false;
+  int experts = 0;  // E <= kMostExperts, 2 k <= stride; 3 k < stride with a shared expert
+  bool normalized = false, has_shared = false;
   Fault fault;
 };
 void launch_route(const RouteArguments& a, rt::Stream& stream);
-// If all rows use a single expert: weights [T] = sigmoid(logit), in place.
-void launch_route_by_sigmoid(const FloatRows& logits, std::int64_t tokens, const Fault& fault,
-                             rt::Stream& stream);
 
 // The groups of a step, as arrays of E + 1: expert e has rows first[e] ... first[e + 1] - 1 and
 // tiles tiles[e] ... tiles[e + 1] - 1 of tile_rows rows.
@@ -75,15 +74,13 @@ void launch_expert_matmul(const ExpertMatmul& a, rt::Stream& stream);
 bool has_expert_gemm(const IntMatmul& a);
 void launch_expert_gemm(const ExpertMatmul& a, const ExpertGroups& groups, rt::Stream& stream);
 
-// x [T][W] += weight * products [T k][W], one expert after another. `weights` and `places` point to
-// the entries of token 0, in rows of `stride`; if places is null, products are in token order.
+// x [T][W] += weight * products [T k][W], one expert after another. The products are in groups or
+// in token order. Those of a shared expert follow, [T][W], and are added last.
 struct AddExpertsArguments {
   FloatRows x, products;
-  const float* weights = nullptr;
-  const std::int32_t* places = nullptr;
-  std::int64_t stride = 0;
+  ExpertChoice choice;
+  bool in_groups = false, has_shared = false;
   std::int64_t tokens = 0, width = 0;
-  int active = 0;  // k
 };
 void launch_add_experts(const AddExpertsArguments& a, rt::Stream& stream);
 

@@ -72,7 +72,8 @@ __global__ void __launch_bounds__(kThreads) route_rows(const LEQ_GRID_CONSTANT R
   float* const row = a.rows.rows + static_cast<std::int64_t>(blockIdx.x) * a.rows.stride;
   auto* const ids = reinterpret_cast<std::int32_t*>(row);
   float* const weights = row + active;
-  unsigned largest = 0;
+  const float shared = a.has_shared ? row[a.experts] : 0.0f;
+  unsigned largest = magnitude_bits(shared);
   for (int e = lane; e < a.experts; e += 32) {
     p[e] = row[e];
     largest = max(largest, magnitude_bits(p[e]));
@@ -101,18 +102,7 @@ __global__ void __launch_bounds__(kThreads) route_rows(const LEQ_GRID_CONSTANT R
   float sum = 0;
   for (int i = 0; i < active; ++i) sum += chosen[i];
   for (int i = lane; i < active; i += 32) weights[i] = a.normalized ? chosen[i] / sum : chosen[i];
-}
-
-__global__ void __launch_bounds__(kThreads)
-    route_by_sigmoid(FloatRows logits, std::int64_t tokens, Fault fault) {
-  LEQ_BOUNDS(kThreads);
-  ptx::let_successor_start();
-  ptx::wait_for_predecessor();
-  const std::int64_t token = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (token >= tokens) return;
-  float& logit = logits.values[token * logits.stride];
-  if (magnitude_bits(logit) >= 0x7f800000u) report_row(fault, token);
-  logit = 1.0f / (1.0f + device_exp(-logit));
+  if (a.has_shared && lane == 0) row[3 * active] = 1.0f / (1.0f + device_exp(-shared));
 }
 
 }  // namespace
@@ -123,15 +113,6 @@ void launch_route(const RouteArguments& a, rt::Stream& stream) {
           {"route_rows", dim3(static_cast<unsigned>(a.tokens)), dim3(kThreads),
            static_cast<std::size_t>(a.experts + a.rows.active) * sizeof(float), rt::Start::early},
           route_rows, a);
-}
-
-void launch_route_by_sigmoid(const FloatRows& logits, std::int64_t tokens, const Fault& fault,
-                             rt::Stream& stream) {
-  if (tokens <= 0) return;
-  rt::run(stream,
-          {"route_by_sigmoid", dim3(static_cast<unsigned>((tokens + kThreads - 1) / kThreads)),
-           dim3(kThreads), 0, rt::Start::early},
-          route_by_sigmoid, logits, tokens, fault);
 }
 
 }  // namespace leq::LEQ_GPU
