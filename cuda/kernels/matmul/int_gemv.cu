@@ -10,11 +10,13 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-// For one token a row needs at least two groups, as a warp of its kernel processes two at once.
+// For one token a row needs at least two groups, as a warp of its kernel processes two at once, and
+// at most as many as there is shared memory for the sums of.
 bool has_groups_of_128(const IntMatmul& a) {
   const int weights = a.segments[0].weight.group, tokens = a.x.group;
   return (weights == 128 || weights == 0) && (tokens == 128 || tokens == 0) &&
-         weights + tokens > 0 && (a.tokens > 1 || a.columns > kGroupColumns);
+         weights + tokens > 0 &&
+         (a.tokens > 1 || (a.columns > kGroupColumns && a.columns <= kMostGroups * kGroupColumns));
 }
 
 template <int bits>
@@ -26,8 +28,8 @@ void launch_groups(const IntMatmul& a, rt::Stream& stream) {
   }
   const std::int64_t groups = round_up_to(a.columns, kGroupColumns) / kGroupColumns;
   const bool one = a.tokens == 1;
-  const std::int64_t waiting = one ? std::min(groups, std::int64_t{GroupShape<bits>::kRound})
-                                   : std::min(groups, std::int64_t{kTokenRound}) * kSideTokens;
+  const std::int64_t waiting =
+      one ? groups : std::min(groups, std::int64_t{kTokenRound}) * kSideTokens;
   const bool zeros = a.segments[0].weight.zeros != nullptr;
   const auto kernel = one     ? int_gemv_groups<bits>
                       : zeros ? int_gemv_tokens<bits, true>
