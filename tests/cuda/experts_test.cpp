@@ -327,6 +327,7 @@ INSTANTIATE_TEST_SUITE_P(
                     IntCase{4, false, 128, 128, 4, 640, {70}},
                     IntCase{4, true, 32, 128, 2, 300, {33, 33}, Finish::swiglu},
                     IntCase{3, false, 128, 0, 2, 300, {40}},
+                    IntCase{3, true, 64, 128, 4, 200, {20}},
                     IntCase{2, true, 64, 128, 4, 200, {20}},
                     IntCase{2, true, 128, 128, 2, 200, {20, 20}, Finish::swiglu},
                     IntCase{4, false, 128, 128, 150, 128, {70}}));

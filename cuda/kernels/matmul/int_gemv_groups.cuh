@@ -46,6 +46,15 @@ constexpr std::int64_t group_blocks(std::int64_t rows, bool paired) {
   return (rows + rows_of_block - 1) / rows_of_block;
 }
 
+// For one token a row needs at least two groups, as a warp of its kernel processes two at once, and
+// at most as many as there is shared memory for the sums of.
+inline bool has_groups_of_128(const IntMatmul& a, std::int64_t of_tokens) {
+  const int weights = a.segments[0].weight.group, tokens = a.x.group;
+  return (weights == 128 || weights == 0) && (tokens == 128 || tokens == 0) &&
+         weights + tokens > 0 &&
+         (of_tokens > 1 || (a.columns > kGroupColumns && a.columns <= kMostGroups * kGroupColumns));
+}
+
 // The 16 rows of a block.
 struct BlockRows {
   int segment = 0, first = 0;
@@ -270,11 +279,9 @@ __device__ __forceinline__ void finish_groups(const IntMatmul& a, const BlockRow
   finish(a.finish, a.out, 0, rows.column + i, y, up);
 }
 
-// For a.tokens == 1, with groups of 128 columns of the weights, the token, or both.
+// Computes the outputs of a block, for a.tokens == 1.
 template <int bits>
-__global__ void __launch_bounds__(kGroupWarps * 32, GroupShape<bits>::kBlocks)
-    int_gemv_groups(const LEQ_GRID_CONSTANT IntMatmul a) {
-  LEQ_BOUNDS(kGroupWarps * 32);
+__device__ __forceinline__ void groups_block(const IntMatmul& a) {
   LEQ_DYNAMIC_SHARED(WaitingSum, waiting);
   using Shape = GroupShape<bits>;
   const BlockRows rows(a);
@@ -306,6 +313,14 @@ __global__ void __launch_bounds__(kGroupWarps * 32, GroupShape<bits>::kBlocks)
   } else {
     finish_codes<kGroupRows>(a.codes, a.out, a.tokens, a.segments[0].rows, rows.column);
   }
+}
+
+// For a.tokens == 1, with groups of 128 columns of the weights, the token, or both.
+template <int bits>
+__global__ void __launch_bounds__(kGroupWarps * 32, GroupShape<bits>::kBlocks)
+    int_gemv_groups(const LEQ_GRID_CONSTANT IntMatmul a) {
+  LEQ_BOUNDS(kGroupWarps * 32);
+  groups_block<bits>(a);
 }
 
 }  // namespace leq::LEQ_GPU
