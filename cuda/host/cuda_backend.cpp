@@ -161,13 +161,17 @@ class CudaBackend final : public Backend {
     check_linear_inputs(first, x);
     DeviceExperts::check_readers(experts, std::ssize(routes.first) - 1);
     require_capacity(first.name, routes.rows(), out);
+    bool coded = false;
     {
       const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(first); });
       const bool in_groups = experts_.group(x, routes, first, grouped);
-      experts_.multiply(in_groups ? grouped : x, routes, experts.gate_up,
-                        Epilogue::gated(Activation::silu), out);
+      coded = experts_.multiply(in_groups ? grouped : x, routes, experts.gate_up,
+                                Epilogue::gated(Activation::silu), out, [&] {
+                                  if (!RowFinish::takes_codes(target)) return OutputCodes();
+                                  return rows_.codes_of_outputs(target, routes.rows(), first.name);
+                                });
     }
-    rows_.finish(target, routes.rows(), first.name);
+    if (!coded) rows_.finish(target, routes.rows(), first.name);
   }
   // The outputs of all parts are in `expert_products_`, one part after another.
   void experts_add(std::span<const ExpertProducts> parts, Rows& x) override {
@@ -182,7 +186,7 @@ class CudaBackend final : public Backend {
       }
       const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(first); });
       check_linear_inputs(first, products);
-      experts_.multiply(products, routes, down, Epilogue::none, out);
+      experts_.multiply(products, routes, down, Epilogue::none, out, [] { return OutputCodes(); });
     }
     experts_.add(expert_products_, parts.front().routes, parts.size() > 1, x);
   }

@@ -129,14 +129,15 @@ void DeviceExperts::check_readers(const ExpertLinears& experts, std::int64_t cou
   }
 }
 
-void DeviceExperts::multiply(const Rows& x, const ExpertRoutes& routes, const ExpertLinear& linear,
-                             Epilogue epilogue, const Rows& out) {
+bool DeviceExperts::multiply(const Rows& x, const ExpertRoutes& routes, const ExpertLinear& linear,
+                             Epilogue epilogue, const Rows& out,
+                             const std::function<OutputCodes()>& codes) {
   const Linear& first = linear(0);
   const bool paired = epilogue.is_gated();
   ExpertMatmul a;
   a.matmul =
       matmul_arguments<IntMatmul>(first, paired ? routes.tokens : routes.rows(), epilogue, out);
-  if (a.matmul.segments[0].rows == 0) return;  // this rank has no outputs
+  if (a.matmul.segments[0].rows == 0) return false;  // this rank has no outputs
   a.matmul.x = code_rows(x);
   a.segments = table(linear, std::ssize(routes.first) - 1);
   a.choice = routed(routes).choice;
@@ -144,9 +145,12 @@ void DeviceExperts::multiply(const Rows& x, const ExpertRoutes& routes, const Ex
   a.has_row_each = !paired;
   a.in_groups = routed(routes).in_groups;
   if (a.in_groups && has_expert_gemm(a.matmul)) {
-    return launch_expert_gemm(a, groups_of(routes), stream_);
+    launch_expert_gemm(a, groups_of(routes), stream_);
+    return false;
   }
+  if (makes_codes(a)) a.matmul.codes = codes();
   launch_expert_matmul(a, stream_);
+  return a.matmul.codes.quantize.out.codes != nullptr;
 }
 
 void DeviceExperts::add(const Rows& products, const ExpertRoutes& routes, bool has_shared,

@@ -15,6 +15,19 @@ constexpr std::int64_t kMostRows = 32768;  // in one launch
 static_assert(kGemvWarps == kGroupWarps);
 using RowMemory = std::uint64_t[sizeof(IntMatmul) / sizeof(std::uint64_t)];
 
+// The number of tickets of a row: one for 128 columns.
+__host__ __device__ constexpr std::int64_t ticket_groups(const IntMatmul& a) {
+  return (a.segments[0].rows + 127) / 128;
+}
+
+// Returns the rows from `row` on.
+__device__ __forceinline__ CodeRows row_of(CodeRows rows, std::int64_t row) {
+  rows.codes += row * rows.code_stride;
+  rows.scales += row * rows.scale_stride;
+  if (rows.sums != nullptr) rows.sums += row * rows.sum_stride;
+  return rows;
+}
+
 // Writes the matmul of row blockIdx.y, with the weights that the router chose, to shared memory.
 __device__ __forceinline__ void find_row(const ExpertMatmul& a, IntMatmul& found) {
   const std::int64_t row = a.first_row + blockIdx.y;
@@ -31,13 +44,16 @@ __device__ __forceinline__ void find_row(const ExpertMatmul& a, IntMatmul& found
     found.segment_count = a.matmul.segment_count;
     found.tokens = 1;
     found.columns = a.matmul.columns;
-    found.x = a.matmul.x;
-    found.x.codes += in * a.matmul.x.code_stride;
-    found.x.scales += in * a.matmul.x.scale_stride;
-    if (found.x.sums != nullptr) found.x.sums += in * a.matmul.x.sum_stride;
+    found.x = row_of(a.matmul.x, in);
     found.finish = a.matmul.finish;
     found.out = {a.matmul.out.values + out * a.matmul.out.stride, a.matmul.out.stride};
-    found.codes.quantize.out.codes = nullptr;
+    found.codes = a.matmul.codes;
+    Quantize& quantize = found.codes.quantize;
+    if (quantize.out.codes != nullptr) {
+      quantize.out = row_of(quantize.out, out);
+      quantize.fault.first_row = static_cast<std::uint32_t>(out);
+      found.codes.tickets += out * ticket_groups(a.matmul);
+    }
   }
   __syncthreads();
 }
@@ -97,6 +113,8 @@ void launch(const ExpertMatmul& a, rt::Stream& stream) {
 }
 
 }  // namespace
+
+bool makes_codes(const ExpertMatmul& a) { return a.rows * ticket_groups(a.matmul) <= kTickets; }
 
 void launch_expert_matmul(const ExpertMatmul& a, rt::Stream& stream) {
   launch_by_bits(a.matmul.segments[0].weight.bits, [&]<int bits>() { launch<bits>(a, stream); });

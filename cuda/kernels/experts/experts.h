@@ -70,6 +70,8 @@ struct ExpertMatmul {
   std::int64_t first_row = 0;  // the launch's first row
 };
 void launch_expert_matmul(const ExpertMatmul& a, rt::Stream& stream);
+// Returns whether launch_expert_matmul can quantize its outputs (matmul.codes).
+bool makes_codes(const ExpertMatmul& a);
 // Computes ExpertMatmul on tensor cores, with rows of x and out in groups; bit-identical results.
 bool has_expert_gemm(const IntMatmul& a);
 void launch_expert_gemm(const ExpertMatmul& a, const ExpertGroups& groups, rt::Stream& stream);

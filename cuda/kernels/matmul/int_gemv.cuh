@@ -298,6 +298,13 @@ __device__ __forceinline__ void gemv_block(const IntMatmul& a) {
   if (item.exists && !(paired && item.upper)) {
     finish(a.finish, a.out, 0, item.column, y, up);
   }
+  constexpr int kColumns = item.kRows * kGemvWarps;  // output columns of a block
+  const std::int64_t block = blockIdx.x, columns = a.segments[0].rows;
+  if (paired) {
+    finish_codes<kColumns / 2>(a.codes, a.out, 1, columns, block * (kColumns / 2));
+  } else {
+    finish_codes<kColumns>(a.codes, a.out, 1, columns, block * kColumns);
+  }
 }
 
 template <int bits, bool grouped>
@@ -305,13 +312,6 @@ __global__ void __launch_bounds__(kGemvWarps * 32, 2)
     int_gemv(const LEQ_GRID_CONSTANT IntMatmul a) {
   LEQ_BOUNDS(kGemvWarps * 32);
   gemv_block<bits, grouped>(a);
-  constexpr int kColumns = kGemvRows<bits> * kGemvWarps;  // output columns of a block
-  const std::int64_t block = blockIdx.x, columns = a.segments[0].rows;
-  if (is_gated(a.finish)) {
-    finish_codes<kColumns / 2>(a.codes, a.out, a.tokens, columns, block * (kColumns / 2));
-  } else {
-    finish_codes<kColumns>(a.codes, a.out, a.tokens, columns, block * kColumns);
-  }
 }
 
 }  // namespace leq::LEQ_GPU
