@@ -229,17 +229,15 @@ void compare_sums(const Routes& routes, const Words& grouped, int width, rt::Str
     const DeviceRoutes there(routes, stream);
     const Memory x_there = on_device(x, stream);
     const Memory products = on_device(in_groups ? grouped : ordered, stream);
-    AddExpertsArguments a = {{x_there.as<float>(), stride}, {products.as<float>(), stride}};
-    a.weights = there.choice().rows + routes.active;
-    a.stride = DeviceRoutes::kStride;
-    a.tokens = routes.tokens;
-    a.width = width;
-    a.active = routes.active;
-    if (in_groups) {
-      a.places = reinterpret_cast<const std::int32_t*>(there.choice().rows) + 2 * routes.active;
-      there.launch_grouping();
-    }
-    launch_add_experts(a, stream);
+    if (in_groups) there.launch_grouping();
+    launch_add_experts({{x_there.as<float>(), stride},
+                        {products.as<float>(), stride},
+                        there.choice(),
+                        in_groups,
+                        false,
+                        routes.tokens,
+                        width},
+                       stream);
     tally.compare(words_of(x_there.as<void>(), wanted.size(), stream), wanted, stride,
                   std::to_string(routes.tokens) + " tokens, add_experts");
   }

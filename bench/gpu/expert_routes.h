@@ -80,6 +80,7 @@ struct Routes {
 
  private:
   void group(int experts) {
+    const int tile_rows = expert_tile_rows(count(), experts);
     places.resize(ids.size());
     first = tiles = {0};
     for (std::int32_t e = 0; e < experts; ++e) {
@@ -89,7 +90,7 @@ struct Routes {
         rows.push_back(static_cast<std::int32_t>(row));
       }
       const auto last = static_cast<std::int32_t>(std::ssize(rows));
-      tiles.push_back(tiles.back() + (last - first.back() + kExpertTile - 1) / kExpertTile);
+      tiles.push_back(tiles.back() + (last - first.back() + tile_rows - 1) / tile_rows);
       first.push_back(last);
     }
   }
@@ -109,8 +110,9 @@ class DeviceRoutes {
   static float weight(std::size_t row) { return 0.03f + 0.001f * static_cast<float>(row * 7 % 97); }
   ExpertChoice choice() const { return {rows_.as<float>(), kStride, routes_.active}; }
   ExpertGroups groups() const {
-    return {lists_.as<std::int32_t>(), lists_.as<std::int32_t>(routes_.first.size() * 4),
-            static_cast<int>(std::ssize(routes_.first)) - 1};
+    const int experts = static_cast<int>(std::ssize(routes_.first)) - 1;
+    return {lists_.as<std::int32_t>(), lists_.as<std::int32_t>(routes_.first.size() * 4), experts,
+            expert_tile_rows(routes_.count(), experts)};
   }
   void launch_grouping() const {
     launch_group_rows({choice(), routes_.count(), groups()}, stream_);

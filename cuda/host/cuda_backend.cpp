@@ -147,9 +147,9 @@ class CudaBackend final : public Backend {
   }
 
   void route(const Rows& logits, std::int64_t tokens, const Routing& routing, std::string_view site,
-             ExpertRoutes& routes) override {
+             ExpertRoutes& routes, ExpertRoutes* shared) override {
     const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(logits, tokens); });
-    experts_.route(logits, tokens, routing, faults_.watch(site), routes);
+    experts_.route(logits, tokens, routing, faults_.watch(site), routes, shared);
   }
   void experts_gated(const Rows& x, const ExpertRoutes& routes, const ExpertLinears& experts,
                      Rows& grouped, Rows& out) override {
@@ -161,25 +161,34 @@ class CudaBackend final : public Backend {
     check_linear_inputs(first, x);
     DeviceExperts::check_readers(experts, std::ssize(routes.first) - 1);
     require_capacity(first.name, routes.rows(), out);
+    bool coded = false;
     {
       const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(first); });
       const bool in_groups = experts_.group(x, routes, first, grouped);
-      experts_.multiply(in_groups ? grouped : x, routes, experts.gate_up,
-                        Epilogue::gated(Activation::silu), out);
+      coded = experts_.multiply(in_groups ? grouped : x, routes, experts.gate_up,
+                                Epilogue::gated(Activation::silu), out, [&] {
+                                  if (!RowFinish::takes_codes(target)) return OutputCodes();
+                                  return rows_.codes_of_outputs(target, routes.rows(), first.name);
+                                });
     }
-    rows_.finish(target, routes.rows(), first.name);
+    if (!coded) rows_.finish(target, routes.rows(), first.name);
   }
-  void experts_add(const Rows& products, const ExpertRoutes& routes, const ExpertLinear& down,
-                   Rows& x) override {
-    const Linear& first = down(0);
-    if (routes.in_place()) {
-      linear(products, routes.tokens, first, Epilogue::none, expert_products_);
-    } else {
+  // The outputs of all parts are in `expert_products_`, one part after another.
+  void experts_add(std::span<const ExpertProducts> parts, Rows& x) override {
+    std::int64_t first_row = 0;
+    for (const auto& [products, routes, down] : parts) {
+      Rows out = slice_tokens(expert_products_, {first_row, first_row + routes.rows()});
+      first_row += routes.rows();
+      const Linear& first = down(0);
+      if (routes.in_place()) {
+        linear(products, routes.tokens, first, Epilogue::none, out);
+        continue;
+      }
       const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(first); });
       check_linear_inputs(first, products);
-      experts_.multiply(products, routes, down, Epilogue::none, expert_products_);
+      experts_.multiply(products, routes, down, Epilogue::none, out, [] { return OutputCodes(); });
     }
-    experts_.add(expert_products_, routes, x);
+    experts_.add(expert_products_, parts.front().routes, parts.size() > 1, x);
   }
 
   void delta_net(Rows& mixed, Rows& gates, const BatchView& batch, const DeltaShape& shape,

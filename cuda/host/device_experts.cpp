@@ -10,15 +10,17 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-void check_routing(const Rows& logits, std::int64_t tokens, const Routing& routing) {
+void check_routing(const Rows& logits, std::int64_t tokens, const Routing& routing,
+                   bool has_shared) {
   require_capacity("router", tokens, logits);
-  ensure(logits.width == routing.experts && logits.values != nullptr && routing.active >= 1 &&
-             routing.active <= routing.experts,
+  ensure(logits.width == routing.experts + has_shared && logits.values != nullptr &&
+             routing.active >= 1 && routing.active <= routing.experts,
          "router: logits of ", logits.width, " experts, expected ", routing.experts);
-  require(routing.experts <= kMostExperts && 2 * routing.active <= logits.value_stride,
-          ErrorKind::bad_setting, Setting{"device"}, ": layers with ", routing.experts,
-          " experts, ", routing.active, " of a token, expected at most ", kMostExperts, " and ",
-          logits.value_stride / 2, "; use ", Setting{"device"}, " cpu");
+  const std::int64_t most = has_shared ? (logits.value_stride - 1) / 3 : logits.value_stride / 2;
+  require(routing.experts <= kMostExperts && routing.active <= most, ErrorKind::bad_setting,
+          Setting{"device"}, ": layers with ", routing.experts, " experts, ", routing.active,
+          " of a token, expected at most ", kMostExperts, " and ", most, "; use ",
+          Setting{"device"}, " cpu");
 }
 
 std::vector<CodeSegment> segments_of(const ExpertLinear& linear, std::int64_t experts) {
@@ -48,21 +50,23 @@ DeviceExperts::DeviceExperts(int device, rt::Stream& stream)
       groups_(device, std::size_t{2} * (kMostExperts + 1) * sizeof(std::int32_t)) {}
 
 void DeviceExperts::route(const Rows& logits, std::int64_t tokens, const Routing& routing,
-                          const Fault& fault, ExpertRoutes& routes) {
-  check_routing(logits, tokens, routing);
-  const auto rows = static_cast<std::size_t>(tokens * routing.active);
-  routes.tokens = tokens;
-  routes.first.assign(static_cast<std::size_t>(routing.experts) + 1, 0);
-  routes.token.resize(rows);
-  ExpertChoice choice = {logits.values, logits.value_stride, static_cast<int>(routing.active)};
-  if (routing.by_sigmoid) {
-    routes.experts = {0};
-    launch_route_by_sigmoid(float_rows(logits), tokens, fault, stream_);
-  } else {
-    routes.experts.clear();
-    launch_route({choice, tokens, static_cast<int>(routing.experts), routing.normalized, fault},
-                 stream_);
+                          const Fault& fault, ExpertRoutes& routes, ExpertRoutes* shared) {
+  check_routing(logits, tokens, routing, shared != nullptr);
+  const auto set_sizes = [&](ExpertRoutes& of, std::int64_t experts, std::int64_t active) {
+    of.tokens = tokens;
+    of.first.assign(static_cast<std::size_t>(experts) + 1, 0);
+    of.token.resize(static_cast<std::size_t>(tokens * active));
+  };
+  set_sizes(routes, routing.experts, routing.active);
+  routes.experts.clear();
+  if (shared != nullptr) {
+    set_sizes(*shared, 1, 1);
+    shared->experts = {0};
   }
+  ExpertChoice choice = {logits.values, logits.value_stride, static_cast<int>(routing.active)};
+  launch_route({choice, tokens, static_cast<int>(routing.experts), routing.normalized,
+                shared != nullptr, fault},
+               stream_);
   routed_[&routes] = {choice};
 }
 
@@ -74,18 +78,19 @@ const DeviceExperts::Routed& DeviceExperts::routed(const ExpertRoutes& routes) c
 
 ExpertGroups DeviceExperts::groups_of(const ExpertRoutes& routes) const {
   auto* const first = reinterpret_cast<std::int32_t*>(groups_.data());
-  return {first, first + kMostExperts + 1, static_cast<int>(std::ssize(routes.first)) - 1};
+  const auto experts = static_cast<int>(std::ssize(routes.first)) - 1;
+  return {first, first + kMostExperts + 1, experts, expert_tile_rows(routes.rows(), experts)};
 }
 
 bool DeviceExperts::group(const Rows& x, const ExpertRoutes& routes, const Linear& reader,
                           const Rows& grouped) {
-  // With fewer rows per expert, tiles are nearly empty, and reading the weights per row is cheaper.
-  constexpr std::int64_t kRowsOfExpert = 4;
+  // With fewer rows, few experts have several, so that reading the weights per row is cheaper; the
+  // experts of a single token differ.
   const ExpertGroups groups = groups_of(routes);
   Routed& of = routed_.at(&routes);
   auto a = matmul_arguments<IntMatmul>(reader, routes.tokens, Epilogue::none, grouped);
   a.x = code_rows(x);
-  of.in_groups = routes.rows() >= kRowsOfExpert * groups.experts &&
+  of.in_groups = routes.rows() >= groups.experts && routes.tokens > 1 &&
                  3 * of.choice.active <= of.choice.stride && has_expert_gemm(a);
   if (!of.in_groups) return false;
   require_capacity(reader.name, routes.rows(), grouped);
@@ -124,14 +129,15 @@ void DeviceExperts::check_readers(const ExpertLinears& experts, std::int64_t cou
   }
 }
 
-void DeviceExperts::multiply(const Rows& x, const ExpertRoutes& routes, const ExpertLinear& linear,
-                             Epilogue epilogue, const Rows& out) {
+bool DeviceExperts::multiply(const Rows& x, const ExpertRoutes& routes, const ExpertLinear& linear,
+                             Epilogue epilogue, const Rows& out,
+                             const std::function<OutputCodes()>& codes) {
   const Linear& first = linear(0);
   const bool paired = epilogue.is_gated();
   ExpertMatmul a;
   a.matmul =
       matmul_arguments<IntMatmul>(first, paired ? routes.tokens : routes.rows(), epilogue, out);
-  if (a.matmul.segments[0].rows == 0) return;  // this rank has no outputs
+  if (a.matmul.segments[0].rows == 0) return false;  // this rank has no outputs
   a.matmul.x = code_rows(x);
   a.segments = table(linear, std::ssize(routes.first) - 1);
   a.choice = routed(routes).choice;
@@ -139,25 +145,21 @@ void DeviceExperts::multiply(const Rows& x, const ExpertRoutes& routes, const Ex
   a.has_row_each = !paired;
   a.in_groups = routed(routes).in_groups;
   if (a.in_groups && has_expert_gemm(a.matmul)) {
-    return launch_expert_gemm(a, groups_of(routes), stream_);
+    launch_expert_gemm(a, groups_of(routes), stream_);
+    return false;
   }
+  if (makes_codes(a)) a.matmul.codes = codes();
   launch_expert_matmul(a, stream_);
+  return a.matmul.codes.quantize.out.codes != nullptr;
 }
 
-void DeviceExperts::add(const Rows& products, const ExpertRoutes& routes, Rows& x) {
+void DeviceExperts::add(const Rows& products, const ExpertRoutes& routes, bool has_shared,
+                        Rows& x) {
   if (x.width == 0) return;  // this rank has no columns
   const auto& [choice, in_groups] = routed(routes);
-  const bool alone = routes.in_place();
-  AddExpertsArguments a = {float_rows(x), float_rows(products)};
-  a.weights = choice.rows + (alone ? 0 : choice.active);
-  if (in_groups) {
-    a.places = reinterpret_cast<const std::int32_t*>(choice.rows) + 2 * choice.active;
-  }
-  a.stride = choice.stride;
-  a.tokens = routes.tokens;
-  a.width = x.width;
-  a.active = choice.active;
-  launch_add_experts(a, stream_);
+  launch_add_experts(
+      {float_rows(x), float_rows(products), choice, in_groups, has_shared, routes.tokens, x.width},
+      stream_);
 }
 
 }  // namespace leq::LEQ_GPU

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -22,17 +23,18 @@ class DeviceExperts {
   // Implements Operations::route. The chosen experts overwrite the logits in device memory. On the
   // host only the sizes in `routes` are set.
   void route(const Rows& logits, std::int64_t tokens, const Routing& routing, const Fault& fault,
-             ExpertRoutes& routes);
+             ExpertRoutes& routes, ExpertRoutes* shared);
   // Throws Error if the linears that read the experts' products need different code formats.
   static void check_readers(const ExpertLinears& experts, std::int64_t count);
   // In a step with many rows, copies the rows of x to `grouped`, grouped by expert; all following
   // operations with these routes use this order. Returns whether rows were grouped.
   bool group(const Rows& x, const ExpertRoutes& routes, const Linear& reader, const Rows& grouped);
-  // out [R] = the linear of each row's expert. x has one row per token, or one per row of out.
-  void multiply(const Rows& x, const ExpertRoutes& routes, const ExpertLinear& linear,
-                Epilogue epilogue, const Rows& out);
-  // Adds weight * products [R] to x [T].
-  void add(const Rows& products, const ExpertRoutes& routes, Rows& x);
+  // out [R] = the linear of each row's expert. x has one row per token, or one per row of out. If
+  // the kernel can quantize its outputs, asks `codes` how; returns whether it did.
+  bool multiply(const Rows& x, const ExpertRoutes& routes, const ExpertLinear& linear,
+                Epilogue epilogue, const Rows& out, const std::function<OutputCodes()>& codes);
+  // Adds weight * products [R] to x [T]; with a shared expert products are [R + T].
+  void add(const Rows& products, const ExpertRoutes& routes, bool has_shared, Rows& x);
 
  private:
   // The weight segments of all experts of one site on the device.

@@ -26,6 +26,7 @@ inline constexpr unsigned long long kNoFault = ~0ull;
 struct Fault {
   unsigned long long* first = nullptr;
   std::uint32_t site = 0;
+  std::uint32_t first_row = 0;  // added to the row
 };
 
 struct FloatRows {

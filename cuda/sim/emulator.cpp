@@ -268,6 +268,7 @@ struct Emulator {
   std::mutex lock;  // guards the members below
   std::map<int, Device> devices;
   std::map<const void*, std::uint64_t> launches;
+  std::uint64_t collectives = 0;
   Schedule schedule;
 };
 
@@ -316,7 +317,11 @@ void set_up(Cluster& mine, const Grid& grid, const std::function<void()>& body) 
 }
 
 void take_down(Cluster& mine) {
-  for (const auto& each : mine.blocks) free_stacks.push_back(std::move(each->stacks));
+  const std::lock_guard hold(emulator().lock);
+  for (const auto& each : mine.blocks) {
+    free_stacks.push_back(std::move(each->stacks));
+    for (const Warp& warp : each->warps) emulator().collectives += warp.collectives;
+  }
 }
 
 void start_cluster(const Grid& grid, unsigned number) {
@@ -367,6 +372,11 @@ void set_workers(int index, int threads) {
 std::map<const void*, std::uint64_t> launch_counts() {
   const std::lock_guard hold(emulator().lock);
   return emulator().launches;
+}
+
+std::uint64_t collective_count() {
+  const std::lock_guard hold(emulator().lock);
+  return emulator().collectives;
 }
 
 struct EarlyBlock {

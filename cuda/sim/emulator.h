@@ -68,6 +68,8 @@ void set_workers(int device, int threads);  // 0 = one for each usable core
 
 // Returns the number of launches by kernel address. Template instantiations count separately.
 std::map<const void*, std::uint64_t> launch_counts();
+// Returns the number of collectives of warps in all launches, a measure of their instructions.
+std::uint64_t collective_count();
 
 // The functions below are called by kernels.
 

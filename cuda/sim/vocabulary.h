@@ -111,6 +111,27 @@ inline int __any_sync(std::uint32_t mask, int predicate) {
 inline int __all_sync(std::uint32_t mask, int predicate) {
   return __ballot_sync(mask, predicate == 0) == 0;
 }
+// Returns the lanes with this lane's value.
+inline std::uint32_t __match_any_sync(std::uint32_t mask, int value) {
+  const simt::Slot* values = simt::collective(simt::Collective::match, mask, simt::slot_of(value));
+  std::uint32_t same = 0;
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    if ((simt::collective_lanes() >> lane & 1u) == 0) continue;
+    same |= static_cast<std::uint32_t>(simt::value_of<int>(values[lane]) == value) << lane;
+  }
+  return same;
+}
+inline unsigned __reduce_max_sync(std::uint32_t mask, unsigned value) {
+  const simt::Slot* values = simt::collective(simt::Collective::reduce, mask, simt::slot_of(value));
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    if ((simt::collective_lanes() >> lane & 1u) == 0) continue;
+    value = std::max(value, simt::value_of<unsigned>(values[lane]));
+  }
+  return value;
+}
+inline unsigned __reduce_min_sync(std::uint32_t mask, unsigned value) {
+  return ~__reduce_max_sync(mask, ~value);
+}
 
 // These use CPU atomics, because blocks run on several OS threads.
 template <class T>

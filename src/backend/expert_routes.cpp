@@ -106,16 +106,14 @@ void route_by_sigmoid(const float* logits, std::int64_t stride, std::int64_t tok
 }  // namespace
 
 void route_rows(const Rows& logits, std::int64_t tokens, const Routing& routing,
-                std::string_view site, ExpertRoutes& routes) {
+                std::string_view site, ExpertRoutes& routes, ExpertRoutes* shared) {
   require_capacity(site, tokens, logits);
-  ensure(logits.width == routing.experts && logits.values != nullptr && routing.active >= 1 &&
-             routing.active <= routing.experts,
+  ensure(logits.width == routing.experts + (shared != nullptr) && logits.values != nullptr &&
+             routing.active >= 1 && routing.active <= routing.experts,
          site, ": logits of ", logits.width, " experts, expected ", routing.experts);
-  if (routing.by_sigmoid) {
-    route_by_sigmoid(logits.values, logits.value_stride, tokens, site, routes);
-  } else {
-    route_by_softmax(logits.values, logits.value_stride, tokens, routing, site, routes);
-  }
+  route_by_softmax(logits.values, logits.value_stride, tokens, routing, site, routes);
+  if (shared == nullptr) return;
+  route_by_sigmoid(logits.values + routing.experts, logits.value_stride, tokens, site, *shared);
 }
 
 }  // namespace leq

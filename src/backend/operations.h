@@ -156,7 +156,6 @@ struct Routing {
   std::int64_t experts = 0;  // E
   std::int64_t active = 0;   // k
   bool normalized = false;   // weights are divided by their sum
-  bool by_sigmoid = false;   // a single expert for all rows, with the weight sigmoid(logit)
 };
 
 // The rows of a step: each token has one row for each of its experts, R = T k in total. Rows are
@@ -178,10 +177,11 @@ struct ExpertRoutes {
 };
 
 // Routes rows by a router's logits, [T][E] f32 rows on the host: p = softmax(logits), and the k
-// largest p are chosen (of equal ones the lower id; docs/numerics.md has the order of sums), or one
-// expert for all rows (by_sigmoid). Throws Error with `site` and the row if a logit is not finite.
+// largest p are chosen (of equal ones the lower id; docs/numerics.md has the order of sums). Unless
+// `shared` is null, it gets the routes of an expert that all rows use, with the weight sigmoid(z),
+// where z is column E. Throws Error with `site` and the row if a logit is not finite.
 void route_rows(const Rows& logits, std::int64_t tokens, const Routing& routing,
-                std::string_view site, ExpertRoutes& routes);
+                std::string_view site, ExpertRoutes& routes, ExpertRoutes* shared = nullptr);
 
 // The linear of an expert; and the parameters of the linear that reads an expert's outputs.
 using ExpertLinear = std::function<const Linear&(std::int64_t expert)>;
@@ -189,6 +189,13 @@ using ExpertReader = std::function<RowsConsumer(std::int64_t expert)>;
 struct ExpertLinears {
   ExpertLinear gate_up;  // segments gate, up
   ExpertReader down;
+};
+
+// The input rows of experts' down linears.
+struct ExpertProducts {
+  const Rows& rows;  // [R][F]
+  const ExpertRoutes& routes;
+  const ExpertLinear& down;
 };
 
 // Tables that a model keeps in device memory in addition to its weights.
@@ -247,14 +254,14 @@ class Operations {
   virtual void cap_logits(Rows& logits, std::int64_t rows, float scale, float cap) = 0;
   // Chooses the experts of each row (route_rows) and groups the rows by expert.
   virtual void route(const Rows& logits, std::int64_t tokens, const Routing& routing,
-                     std::string_view site, ExpertRoutes& routes) = 0;
+                     std::string_view site, ExpertRoutes& routes, ExpertRoutes* shared) = 0;
   // out [R][F] = silu(gate_e x[token]) * up_e x[token] for the rows of each group. `grouped`
   // [R][W], which has the format of x, is scratch for the grouped rows.
   virtual void experts_gated(const Rows& x, const ExpertRoutes& routes,
                              const ExpertLinears& experts, Rows& grouped, Rows& out) = 0;
-  // x[token] += weight * (down_e products) for each group, with experts in ascending order.
-  virtual void experts_add(const Rows& products, const ExpertRoutes& routes,
-                           const ExpertLinear& down, Rows& x) = 0;
+  // x[token] += weight * (down_e products) for each group, with experts in ascending order: first
+  // of the router's experts, then of a shared expert, if `parts` has two.
+  virtual void experts_add(std::span<const ExpertProducts> parts, Rows& x) = 0;
   // Called before a step for all layers of a cache whose types encode whole blocks. It encodes the
   // blocks that the batch's queries read as codes and that were whole before the batch.
   virtual void quantize_kv_blocks(const BatchView& batch, const AttentionShape& shape,

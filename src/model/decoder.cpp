@@ -28,14 +28,10 @@ struct ExpertsRun {
   // Chooses the experts of each row of `normed` [T, W].
   void route(const Rows& normed, std::int64_t tokens) {
     const ExpertsMlpConfig& config = weights.config;
-    Rows logits = work.router_logits_of(config);  // [T, E]
+    Rows logits = work.router_logits_of(config);  // [T, E], or [T, E + 1] with a shared expert
     backend.linear(normed, tokens, weights.router, Epilogue::none, logits);
     backend.route(logits, tokens, {config.experts, config.active, config.normalized},
-                  weights.router.name, work.routes);
-    if (!weights.shared) return;
-    backend.linear(normed, tokens, weights.shared->gate, Epilogue::none, work.shared_gate);
-    backend.route(work.shared_gate, tokens, {.experts = 1, .active = 1, .by_sigmoid = true},
-                  weights.shared->gate.name, work.shared_routes);
+                  weights.router.name, work.routes, weights.shared ? &work.shared_routes : nullptr);
   }
 
   // Computes the gated products [T k, F] of all experts, and [T, F'] of a shared expert.
@@ -79,12 +75,17 @@ struct ExpertsRun {
 
   // x [T, W] += the outputs of each row's down linears.
   void add(Rows& x) {
-    const auto expert = [&](std::int64_t e) -> const Linear& { return at(weights.down, e); };
-    backend.experts_add(work.shared_input_of(weights.down.front()).whole, work.routes, expert, x);
-    if (!weights.shared) return;
-    const LayerLinear& down = weights.shared->down;
-    const auto shared = [&](std::int64_t) -> const Linear& { return down; };
-    backend.experts_add(work.shared_input_of(down).whole, work.shared_routes, shared, x);
+    const ExpertLinear expert = [&](std::int64_t e) -> const Linear& {
+      return at(weights.down, e);
+    };
+    const ExpertLinear shared = [&](std::int64_t) -> const Linear& { return weights.shared->down; };
+    std::vector<ExpertProducts> parts = {
+        {work.shared_input_of(weights.down.front()).whole, work.routes, expert}};
+    if (weights.shared) {
+      parts.push_back(
+          {work.shared_input_of(weights.shared->down).whole, work.shared_routes, shared});
+    }
+    backend.experts_add(parts, x);
   }
 };
 
@@ -162,7 +163,8 @@ bool Decoder::run(const DeltaNetWeights& weights, std::int64_t layer, const Batc
   const RowsFor normed = norm(weights.norm, weights.in, tokens);  // [T, W]
   if (!wants_more(weights.in, normed, tokens)) return false;
   backend_.linear(normed, tokens, weights.in, Epilogue::none, work_.delta);
-  const RowsFor plain = norm(weights.norm, weights.gates, tokens);  // [T, W]
+  const bool one_norm = weights.in.values_too;
+  const RowsFor plain = one_norm ? normed : norm(weights.norm, weights.gates, tokens);  // [T, W]
   backend_.linear(plain, tokens, weights.gates, Epilogue::none, work_.delta_gates);
   backend_.delta_net(work_.delta, work_.delta_gates, batch, shape, mixed.own);
   ranks_.gather(mixed, tokens, Receivers::all, weights.out.name);

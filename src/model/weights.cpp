@@ -83,6 +83,8 @@ class Binder {
     delta.norm = norm_of(place, site);
     delta.in = linear(place, site);
     delta.gates = linear(place, site, Segments::exact);
+    // Then one norm makes the rows of both.
+    delta.in.values_too = is_coded(delta.in.act) && delta.in.inv_smooth == nullptr;
     delta.conv = numbers("delta_conv");
     delta.a_log = numbers("delta_a_log");
     delta.dt_bias = numbers("delta_dt_bias");
@@ -107,7 +109,9 @@ class Binder {
     ExpertsMlpWeights mlp;
     mlp.config = config;
     mlp.norm = norm_of(place, site);
-    mlp.router = exact_linear(place, site, "router");
+    mlp.router = empty_linear(place, site, "router");
+    mlp.router.exact = true;
+    add_exact(mlp.router.name, mlp.router);
     for (std::int64_t e = 0; e < config.experts; ++e) {
       mlp.gate_up.push_back(gated_linear(place, site, expert_part(e, ""), config.hidden));
       mlp.down.push_back(linear(place, site + 1 + static_cast<std::size_t>(e)));
@@ -117,7 +121,7 @@ class Binder {
     }
     if (config.shared_hidden == 0) return mlp;
     SharedExpertWeights& shared = mlp.shared.emplace();
-    shared.gate = exact_linear(place, site, "shared_gate");
+    add_exact(place.at("shared_gate"), mlp.router);
     shared.gate_up = gated_linear(place, site, "shared.", config.shared_hidden);
     shared.down = linear(place, site + 1 + static_cast<std::size_t>(config.experts));
     require_same_input(mlp.gate_up.front(), shared.gate_up, true);
@@ -135,14 +139,11 @@ class Binder {
     return linear;
   }
 
-  LayerLinear exact_linear(const LayerPlace& place, std::size_t index, std::string_view part) {
-    LayerLinear linear = empty_linear(place, index, part);
-    linear.exact = true;
-    const StoredTensor& stored = tensor(linear.name, shapes_.at(linear.name));
-    require(stored.view.scheme.kind == CodeKind::f32, source_, ": tensor ", linear.name,
+  void add_exact(const std::string& name, LayerLinear& linear) {
+    const StoredTensor& stored = tensor(name, shapes_.at(name));
+    require(stored.view.scheme.kind == CodeKind::f32, source_, ": tensor ", name,
             ": expected f32, file has ", scheme_name(stored.view.scheme));
-    add_segment(linear, linear.name, {0, stored.view.rows});
-    return linear;
+    add_segment(linear, name, {0, stored.view.rows});
   }
 
   // gate and up of the expert with prefix `of` ("experts.3.", "shared."); experts share a block.
@@ -444,7 +445,6 @@ std::uint64_t bytes_of_layer(const LayerWeights& layer, std::int64_t tokens) {
     routed += moved_bytes(mlp->gate_up[e]) + moved_bytes(mlp->down[e]);
   }
   bytes += moved_bytes(mlp->router) - routed;
-  if (mlp->shared) bytes += moved_bytes(mlp->shared->gate);
   return bytes +
          static_cast<std::uint64_t>(static_cast<double>(routed) * used_share(mlp->config, tokens));
 }

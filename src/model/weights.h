@@ -64,14 +64,13 @@ struct DenseMlpWeights {
 
 // An expert that all rows use; its output is multiplied by sigmoid(gate x).
 struct SharedExpertWeights {
-  LayerLinear gate;  // [1][W], the logit of the sigmoid
   LayerLinear gate_up, down;
 };
 
 struct ExpertsMlpWeights {
   ExpertsMlpConfig config;
   Norm norm;
-  LayerLinear router;                // [E][W]
+  LayerLinear router;                // [E][W]; a shared expert's gate is row E
   std::vector<LayerLinear> gate_up;  // [E], segments gate, up
   std::vector<LayerLinear> down;     // [E]
   std::optional<SharedExpertWeights> shared;

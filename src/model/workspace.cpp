@@ -205,9 +205,8 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
       branch(rows_of(memory, layout, limits.batch_tokens,
                      config.post_norm_eps > 0 ? config.width : 0)),
       router_logits(rows_of(memory, layout, limits.batch_tokens,
-                            most_of(config, &ExpertsMlpConfig::experts))),
-      shared_gate(rows_of(memory, layout, limits.batch_tokens,
-                          most_of(config, &ExpertsMlpConfig::shared_hidden) > 0 ? 1 : 0)),
+                            most_of(config, &ExpertsMlpConfig::experts) +
+                                (most_of(config, &ExpertsMlpConfig::shared_hidden) > 0 ? 1 : 0))),
       // A rank without heads gets rows without columns, so that it can run the same operations.
       qkv(config.attention_layers().empty()
               ? Rows()
@@ -290,7 +289,9 @@ void Workspace::allocate_grouped(const Weights& weights, DeviceMemory& memory,
     if (mlp == nullptr) continue;
     const LayerLinear& linear = mlp->gate_up.front();
     const RowsFormat format = layout_.format_for(linear);
-    const std::int64_t rows = limits.batch_tokens * mlp->config.active;
+    // Its memory has the outputs of all experts, too.
+    const std::int64_t rows =
+        limits.batch_tokens * (mlp->config.active + (mlp->shared.has_value() ? 1 : 0));
     const auto found = std::ranges::find(grouped_, format, &Grouped::format);
     if (found == grouped_.end()) {
       grouped_.push_back({format, allocate_rows(memory, layout_, rows, linear.inputs, format)});
@@ -307,7 +308,7 @@ Rows& Workspace::grouped_input_of(const LayerLinear& linear) {
 }
 
 Rows Workspace::router_logits_of(const ExpertsMlpConfig& config) {
-  return slice_columns(router_logits, {0, config.experts});
+  return slice_columns(router_logits, {0, config.experts + (config.shared_hidden > 0 ? 1 : 0)});
 }
 
 Workspace::Input& Workspace::find(const LayerLinear& linear) {

@@ -46,9 +46,13 @@ TEST_P(Route, ChoosesTheLargestAndOfEqualsTheLower) {
   const DeviceArray<float> there(rows);
   const DeviceArray<unsigned long long> fault(std::vector<unsigned long long>{kNoFault});
   write_late({there.bytes()});
-  launch_route(
-      {{there.data(), kStride, c.active}, c.tokens, c.experts, c.normalized, {fault.data(), 3}},
-      test_stream());
+  launch_route({{there.data(), kStride, c.active},
+                c.tokens,
+                c.experts,
+                c.normalized,
+                false,
+                {fault.data(), 3}},
+               test_stream());
   const std::vector<float> found = there.host();
   EXPECT_EQ(fault.host()[0], kNoFault);
   for (int t = 0; t < c.tokens; ++t) {
@@ -78,14 +82,14 @@ TEST_P(Route, ChoosesTheLargestAndOfEqualsTheLower) {
 INSTANTIATE_TEST_SUITE_P(Sizes, Route,
                          testing::Values(RouteCase{8, 2, 5, true}, RouteCase{4, 4, 3, false},
                                          RouteCase{128, 8, 4, true}, RouteCase{100, 7, 6, false},
-                                         RouteCase{1, 1, 2, true}));
+                                         RouteCase{1, 1, 2, true}, RouteCase{70, 70, 5, true}));
 
 TEST(RouteFaults, ARowThatIsNotFiniteIsReportedAndChoosesSomeExpert) {
   std::vector<float> rows(3 * kStride, 1.0f);
   rows[kStride + 2] = std::nanf("");
   const DeviceArray<float> there(rows);
   const DeviceArray<unsigned long long> fault(std::vector<unsigned long long>{kNoFault});
-  launch_route({{there.data(), kStride, 2}, 3, 4, true, {fault.data(), 7}}, test_stream());
+  launch_route({{there.data(), kStride, 2}, 3, 4, true, false, {fault.data(), 7}}, test_stream());
   EXPECT_EQ(fault.host()[0], 7ull << 32 | 1);
   const std::vector<float> found = there.host();
   std::int32_t ids[2];
@@ -93,20 +97,95 @@ TEST(RouteFaults, ARowThatIsNotFiniteIsReportedAndChoosesSomeExpert) {
   for (const std::int32_t id : ids) EXPECT_TRUE(id >= 0 && id < 4) << id;
 }
 
-TEST(RouteBySigmoid, OneExpertOfAllRows) {
+TEST(RouteShared, TheWeightOfASharedExpertFollowsThoseOfTheOthers) {
   const std::vector<float> logits = {0.0f, 1.5f, -3.0f, 40.0f};
-  std::vector<float> rows(logits.size() * 32, 5.0f);
-  for (std::size_t t = 0; t < logits.size(); ++t) rows[t * 32] = logits[t];
-  const DeviceArray<float> there(rows);
-  const DeviceArray<unsigned long long> fault(std::vector<unsigned long long>{kNoFault});
-  write_late({there.bytes()});
-  launch_route_by_sigmoid({there.data(), 32}, std::ssize(logits), {fault.data(), 1}, test_stream());
-  const std::vector<float> found = there.host();
-  for (std::size_t t = 0; t < logits.size(); ++t) {
-    EXPECT_NEAR(found[t * 32], 1 / (1 + std::exp(-double{logits[t]})), 1e-7);
-    EXPECT_EQ(found[t * 32 + 1], 5.0f);
+  for (const bool has_shared : {false, true}) {
+    std::vector<float> rows(logits.size() * 32, 5.0f);
+    for (std::size_t t = 0; t < logits.size(); ++t) {
+      rows[t * 32 + t] = 6.0f;  // of four experts
+      rows[t * 32 + 4] = logits[t];
+    }
+    const DeviceArray<float> there(rows);
+    const DeviceArray<unsigned long long> fault(std::vector<unsigned long long>{kNoFault});
+    write_late({there.bytes()});
+    launch_route(
+        {{there.data(), 32, 2}, std::ssize(logits), 4, true, has_shared, {fault.data(), 1}},
+        test_stream());
+    const std::vector<float> found = there.host();
+    for (std::size_t t = 0; t < logits.size(); ++t) {
+      std::int32_t ids[2];
+      std::memcpy(ids, &found[t * 32], sizeof ids);
+      EXPECT_EQ(ids[0], 0);
+      EXPECT_EQ(ids[1], t == 0 ? 1 : static_cast<int>(t));
+      EXPECT_NEAR(found[t * 32 + 2] + found[t * 32 + 3], 1, 1e-6);
+      const double want = has_shared ? 1 / (1 + std::exp(-double{logits[t]})) : 5.0;
+      EXPECT_NEAR(found[t * 32 + 6], want, 1e-7);
+    }
   }
 }
+
+TEST(RouteFaults, ASharedExpertsLogitThatIsNotFiniteIsReported) {
+  std::vector<float> rows(2 * 32, 1.0f);
+  rows[32 + 4] = INFINITY;
+  const DeviceArray<float> there(rows);
+  const DeviceArray<unsigned long long> fault(std::vector<unsigned long long>{kNoFault});
+  launch_route({{there.data(), 32, 2}, 2, 4, true, true, {fault.data(), 7}}, test_stream());
+  EXPECT_EQ(fault.host()[0], 7ull << 32 | 1);
+}
+
+struct GroupCase {
+  int experts, active, tokens, tile_rows = kExpertTile;
+};
+
+class GroupRows : public testing::TestWithParam<GroupCase> {};
+
+TEST_P(GroupRows, AStableSortByExpert) {
+  const GroupCase c = GetParam();
+  std::mt19937 random(11);
+  std::vector<std::int32_t> choice(static_cast<std::size_t>(c.tokens * kStride), -7), chosen;
+  for (int t = 0; t < c.tokens; ++t) {
+    std::vector<std::int32_t> all(static_cast<std::size_t>(c.experts));
+    std::iota(all.begin(), all.end(), 0);
+    // The last experts are chosen by few tokens.
+    std::shuffle(all.begin(), all.end() - (t % 5 == 0 ? 0 : (c.experts - c.active) / 2), random);
+    std::sort(all.begin(), all.begin() + c.active);
+    chosen.insert(chosen.end(), all.begin(), all.begin() + c.active);
+    std::copy_n(all.begin(), c.active, choice.begin() + t * kStride);
+  }
+  const DeviceArray<std::int32_t> there(choice);
+  const DeviceArray<std::int32_t> lists(std::vector<std::int32_t>(2 * (kMostExperts + 1), -1));
+  const ExpertGroups groups = {lists.data(), lists.data() + kMostExperts + 1, c.experts,
+                               c.tile_rows};
+  write_late({there.bytes()});
+  launch_group_rows(
+      {{reinterpret_cast<float*>(there.data()), kStride, c.active}, c.tokens * c.active, groups},
+      test_stream());
+  std::vector<int> order(chosen.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return chosen[static_cast<std::size_t>(a)] < chosen[static_cast<std::size_t>(b)];
+  });
+  std::vector<std::int32_t> want_lists(2 * (kMostExperts + 1), -1);
+  for (std::int32_t e = 0, tiles = 0; e <= c.experts; ++e) {
+    want_lists[static_cast<std::size_t>(e)] = static_cast<std::int32_t>(
+        std::ranges::count_if(chosen, [&](std::int32_t of) { return of < e; }));
+    want_lists[static_cast<std::size_t>(kMostExperts + 1 + e)] = tiles;
+    const auto rows = static_cast<std::int32_t>(std::ranges::count(chosen, e));
+    tiles += (rows + c.tile_rows - 1) / c.tile_rows;
+  }
+  EXPECT_EQ(lists.host(), want_lists);
+  for (std::size_t place = 0; place < order.size(); ++place) {
+    const int token = order[place] / c.active, i = order[place] % c.active;
+    choice[static_cast<std::size_t>(token * kStride + i + 2 * c.active)] =
+        static_cast<std::int32_t>(place);
+  }
+  EXPECT_EQ(there.host(), choice);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, GroupRows,
+                         testing::Values(GroupCase{1, 1, 3}, GroupCase{8, 2, 65},
+                                         GroupCase{128, 8, 512, 16}, GroupCase{100, 7, 40},
+                                         GroupCase{512, 10, 431}, GroupCase{1024, 3, 900}));
 
 // Tests the linears of three experts; each token selects two of them.
 class ExpertLinears : public testing::TestWithParam<IntCase> {};
@@ -118,9 +197,9 @@ class InGroups {
  public:
   std::vector<std::int32_t> places;  // [R]
 
-  InGroups(const ExpertMatmul& a, int rows)
+  InGroups(const ExpertMatmul& a, int rows, int tile_rows)
       : lists_(std::vector<std::int32_t>(2 * (kExperts + 1), -1)),
-        groups_{lists_.data(), lists_.data() + kExperts + 1, kExperts},
+        groups_{lists_.data(), lists_.data() + kExperts + 1, kExperts, tile_rows},
         codes_(static_cast<std::size_t>(rows * a.matmul.x.code_stride)),
         scales_(static_cast<std::size_t>(rows * a.matmul.x.scale_stride)),
         sums_(static_cast<std::size_t>(rows * std::max<std::int64_t>(1, a.matmul.x.sum_stride))),
@@ -225,14 +304,16 @@ TEST_P(ExpertLinears, RowsHaveTheirExpertsValues) {
       ASSERT_EQ(found[static_cast<std::size_t>(r * stride + at)], -5.0f);
     }
   }
-  const InGroups moved(a, rows);  // must give the same bits
-  for (const bool by_tiles : {false, true}) {
+  for (const int tile_rows : {0, kSmallExpertTile, kExpertTile}) {  // 0: no tiles
+    const bool by_tiles = tile_rows > 0;
     if (by_tiles && !has_expert_gemm(a.matmul)) continue;
+    const InGroups moved(a, rows, std::max(tile_rows, 1));  // must give the same bits
     const std::vector<float> in_groups = moved.multiply(a, by_tiles, std::ssize(found));
     for (int r = 0; r < rows; ++r) {
       const auto from = found.begin() + r * stride;
       const auto place = in_groups.begin() + moved.places[static_cast<std::size_t>(r)] * stride;
-      ASSERT_TRUE(std::equal(from, from + stride, place)) << "row " << r << ", tiles " << by_tiles;
+      ASSERT_TRUE(std::equal(from, from + stride, place))
+          << "row " << r << ", tiles of " << tile_rows;
     }
   }
 }
@@ -246,51 +327,65 @@ INSTANTIATE_TEST_SUITE_P(
                     IntCase{4, false, 128, 128, 4, 640, {70}},
                     IntCase{4, true, 32, 128, 2, 300, {33, 33}, Finish::swiglu},
                     IntCase{3, false, 128, 0, 2, 300, {40}},
+                    IntCase{3, true, 64, 128, 4, 200, {20}},
                     IntCase{2, true, 64, 128, 4, 200, {20}},
                     IntCase{2, true, 128, 128, 2, 200, {20, 20}, Finish::swiglu},
                     IntCase{4, false, 128, 128, 150, 128, {70}}));
 
 TEST(AddExperts, ProductsAreAddedInAscendingOrder) {
-  constexpr int kTokens = 3, kWidth = 150, kChosen = 3;
+  constexpr int kTokens = 3, kWidth = 150, kChosen = 3, kRows = kTokens * kChosen;
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
-  std::vector<float> x(kTokens * 192), products(kTokens * kChosen * 160), weights(kTokens * 32);
-  for (auto* all : {&x, &products, &weights}) {
+  // A choice has places that permute the rows, and the weight of a shared expert.
+  std::vector<float> x(kTokens * 192), products((kRows + kTokens) * 160), choice(kTokens * 32);
+  for (auto* all : {&x, &products, &choice}) {
     for (float& value : *all) value = normal(random);
   }
-  // The products are tested in the order of tokens and in another order given by `places`.
-  std::vector<std::int32_t> places(kTokens * 32);
-  std::vector<float> moved(products.size());
-  for (int row = 0; row < kTokens * kChosen; ++row) {
-    const int place = (row * 4 + 2) % (kTokens * kChosen);
-    places[static_cast<std::size_t>(row / kChosen * 32 + row % kChosen)] = place;
+  const auto place_of = [](int row) { return (row * 4 + 2) % kRows; };
+  std::vector<float> moved(products);
+  for (int row = 0; row < kRows; ++row) {
+    const std::int32_t place = place_of(row);
+    std::memcpy(&choice[static_cast<std::size_t>(row / kChosen * 32 + 2 * kChosen + row % kChosen)],
+                &place, sizeof place);
     std::copy_n(products.begin() + row * 160, 160, moved.begin() + place * 160);
   }
-  const DeviceArray<float> x_there(x), x_moved(x), products_there(products), moved_there(moved),
-      weights_there(weights);
-  const DeviceArray<std::int32_t> places_there(places);
-  write_late({x_there.bytes(), products_there.bytes()});
-  AddExpertsArguments a = {{x_there.data(), 192}, {products_there.data(), 160}};
-  a.weights = weights_there.data();
-  a.stride = 32;
-  a.tokens = kTokens;
-  a.width = kWidth;
-  a.active = kChosen;
-  launch_add_experts(a, test_stream());
-  a.x.values = x_moved.data();
-  a.products.values = moved_there.data();
-  a.places = places_there.data();
-  launch_add_experts(a, test_stream());
-  EXPECT_EQ(x_moved.host(), x_there.host());
-  const std::vector<float> found = x_there.host();
-  for (std::size_t t = 0; t < kTokens; ++t) {
-    for (std::size_t c = 0; c < 192; ++c) {
-      float want = x[t * 192 + c];
-      for (std::size_t i = 0; i < kChosen && c < kWidth; ++i) {
-        const float product = weights[t * 32 + i] * products[(t * kChosen + i) * 160 + c];
-        want = want + product;
+  for (const bool has_shared : {false, true}) {
+    const DeviceArray<float> x_there(x), x_moved(x), products_there(products), moved_there(moved),
+        choice_there(choice);
+    write_late({x_there.bytes(), products_there.bytes(), choice_there.bytes()});
+    const ExpertChoice chosen = {choice_there.data(), 32, kChosen};
+    launch_add_experts({{x_there.data(), 192},
+                        {products_there.data(), 160},
+                        chosen,
+                        false,
+                        has_shared,
+                        kTokens,
+                        kWidth},
+                       test_stream());
+    launch_add_experts({{x_moved.data(), 192},
+                        {moved_there.data(), 160},
+                        chosen,
+                        true,
+                        has_shared,
+                        kTokens,
+                        kWidth},
+                       test_stream());
+    EXPECT_EQ(x_moved.host(), x_there.host());
+    const std::vector<float> found = x_there.host();
+    for (std::size_t t = 0; t < kTokens; ++t) {
+      for (std::size_t c = 0; c < 192; ++c) {
+        float want = x[t * 192 + c];
+        for (std::size_t i = 0; i < kChosen && c < kWidth; ++i) {
+          const float product =
+              choice[t * 32 + kChosen + i] * products[(t * kChosen + i) * 160 + c];
+          want = want + product;
+        }
+        if (has_shared && c < kWidth) {
+          const float product = choice[t * 32 + 3 * kChosen] * products[(kRows + t) * 160 + c];
+          want = want + product;
+        }
+        ASSERT_EQ(found[t * 192 + c], want);
       }
-      ASSERT_EQ(found[t * 192 + c], want);
     }
   }
 }

@@ -70,7 +70,12 @@ INSTANTIATE_TEST_SUITE_P(Shapes, FloatMatmulTest,
                                          IntCase{8, false, 0, 0, 3, 40, {40, 40}, Finish::swiglu},
                                          IntCase{8, false, 0, 0, 4, 257, {65}, Finish::gelu},
                                          IntCase{8, false, 0, 0, 3, 40, {40, 40}, Finish::geglu},
-                                         IntCase{8, false, 0, 0, 17, 64, {31}, Finish::add}));
+                                         IntCase{8, false, 0, 0, 17, 64, {31}, Finish::add},
+                                         IntCase{8, false, 0, 0, 1, 2600, {5, 1}},
+                                         IntCase{8, false, 0, 0, 8, 1350, {6}, Finish::add},
+                                         IntCase{8, false, 0, 0, 1, 48, {7, 7}, Finish::swiglu},
+                                         IntCase{
+                                             8, false, 0, 0, 9, 900, {40, 40}, Finish::swiglu}));
 
 }  // namespace
 }  // namespace leq::LEQ_GPU

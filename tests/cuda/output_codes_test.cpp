@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "attention_case.h"
+#include "cuda/kernels/experts/experts.h"
 #include "cuda/sim/emulator.h"
 #include "int_matmul_case.h"
 
@@ -123,6 +124,58 @@ TEST(MatmulCodes, AreNotMadeByKernelsOfManyTokens) {
   EXPECT_FALSE(makes_codes(IntMatmulData({4, false, 64, 128, 5, 256, {64}}).arguments()));
   EXPECT_FALSE(makes_codes(IntMatmulData({4, false, 128, 128, 9, 256, {64}}).arguments()));
 }
+
+class ExpertCodes : public testing::TestWithParam<IntCase> {
+ protected:
+  ~ExpertCodes() override { simt::schedule() = {}; }
+};
+
+// Three tokens with two experts each; the second token has an input that is not finite.
+TEST_P(ExpertCodes, AreThoseOfTheRows) {
+  const IntCase& c = GetParam();
+  constexpr int kRows = 6;
+  const IntMatmulData first(c, 3);
+  IntMatmulData second(c, 4);
+  second.take_tokens(first);
+  std::vector<CodeSegment> segments;
+  for (const IntMatmulData* data : {&first, static_cast<const IntMatmulData*>(&second)}) {
+    for (std::size_t i = 0; i < c.rows.size(); ++i) segments.push_back(data->segment(i));
+  }
+  const DeviceArray<CodeSegment> table(segments);
+  std::vector<std::int32_t> ids(3 * 32);
+  for (std::size_t t = 0; t < 3; ++t) ids[t * 32 + 1] = 1;
+  const DeviceArray<std::int32_t> choice(ids);
+  const std::int64_t width = c.rows[0], stride = float_stride(width);
+  const DeviceArray<float> out(std::vector<float>(static_cast<std::size_t>(kRows * stride)));
+  ExpertMatmul a;
+  a.matmul = first.arguments();
+  a.matmul.out = {out.data(), stride};
+  a.segments = table.data();
+  a.choice = {reinterpret_cast<float*>(choice.data()), 32, 2};
+  a.rows = kRows;
+  ASSERT_TRUE(makes_codes(a));
+  const float infinite = std::numeric_limits<float>::infinity();
+  rt::copy_to_device(a.matmul.x.scales + a.matmul.x.scale_stride, &infinite, sizeof infinite,
+                     test_stream());
+  launch_expert_matmul(a, test_stream());
+  const Coded expected(kRows, width, {});
+  expected.code(out.host(), stride);
+  EXPECT_EQ(expected.fault(), 3ull << 32 | 2);
+  for (const simt::Schedule& schedule :
+       {simt::Schedule{}, simt::Schedule{5, simt::CopyArrival::at_issue}, simt::Schedule{8}}) {
+    simt::schedule() = schedule;
+    const Coded found(kRows, width, {});
+    a.matmul.codes = found.of_outputs();
+    launch_expert_matmul(a, test_stream());
+    found.expect_same(expected);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kernels, ExpertCodes,
+    testing::Values(IntCase{8, false, 128, 128, 3, 384, {300, 300}, Finish::swiglu},
+                    IntCase{8, false, 0, 0, 3, 256, {129, 129}, Finish::swiglu},
+                    IntCase{4, true, 32, 128, 3, 256, {140, 140}, Finish::geglu}));
 
 class AttentionCodes : public testing::TestWithParam<AttentionCase> {
  protected:

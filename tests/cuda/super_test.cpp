@@ -19,6 +19,7 @@ struct SuperCase {
   int bits, token_group, tokens, columns;
   std::vector<int> rows;
   Finish finish = Finish::store;
+  bool large = false;  // tiles of 128 x 128
 
   int padded() const { return static_cast<int>(padded_columns(columns)); }
   int span() const { return token_group == 0 ? 128 : token_group; }
@@ -144,7 +145,11 @@ TEST_P(Super, ProductsFollowTheFormula) {
   a.finish = c.finish;
   a.out = {out.data(), stride};
   write_late({x_there.bytes(), scales_there.bytes(), out.bytes()});
-  launch_super_matmul(a, test_stream());
+  if (c.large) {
+    launch_super_gemm(a, true, test_stream());
+  } else {
+    launch_super_matmul(a, test_stream());
+  }
   const std::vector<float> found = out.host();
   const auto value = [&](const SuperData& w, int t, int row) {
     float f = 0;
@@ -188,6 +193,16 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Super,
                                          SuperCase{5, 0, 3, 768, {33}, Finish::gelu},
                                          SuperCase{6, 32, 1, 2304, {64}},
                                          SuperCase{6, 128, 5, 640, {40, 40}, Finish::swiglu}));
+INSTANTIATE_TEST_SUITE_P(
+    Tiles, Super,
+    testing::Values(SuperCase{4, 128, 9, 640, {70, 33}},
+                    SuperCase{4, 32, 70, 300, {40}, Finish::add},
+                    SuperCase{5, 32, 9, 384, {40, 40}, Finish::swiglu},
+                    SuperCase{5, 128, 66, 512, {20, 20}, Finish::geglu},
+                    SuperCase{6, 32, 12, 256, {64}, Finish::gelu}, SuperCase{6, 0, 20, 128, {65}},
+                    SuperCase{4, 128, 130, 640, {70, 70}, Finish::swiglu, true},
+                    SuperCase{5, 0, 9, 384, {130, 20}, Finish::store, true},
+                    SuperCase{6, 128, 129, 896, {90}, Finish::add, true}));
 
 TEST(SuperEmbed, RowsOfATable) {
   for (const int bits : {4, 5, 6}) {

@@ -24,9 +24,9 @@ struct Logits {
     for (const auto& row : of) all.insert(all.end(), row.begin(), row.end());
     backend->assign(all, rows);
   }
-  ExpertRoutes route(const Routing& routing) {
+  ExpertRoutes route(const Routing& routing, ExpertRoutes* shared = nullptr) {
     ExpertRoutes routes;
-    route_rows(rows, rows.capacity, routing, "router", routes);
+    route_rows(rows, rows.capacity, routing, "router", routes, shared);
     return routes;
   }
 
@@ -59,8 +59,10 @@ TEST(ExpertRoutes, WeighByProbabilitiesOfAllExperts) {
 }
 
 TEST(ExpertRoutes, OfASharedExpertAreAllRows) {
-  Logits logits({{0.0f}, {-200.0f}, {200.0f}, {1.0f}});
-  const ExpertRoutes routes = logits.route({.experts = 1, .active = 1, .by_sigmoid = true});
+  Logits logits({{3, 1, 0.0f}, {1, 3, -200.0f}, {3, 1, 200.0f}, {1, 3, 1.0f}});
+  ExpertRoutes routes;
+  EXPECT_EQ(logits.route({.experts = 2, .active = 1}, &routes).token,
+            (std::vector<std::int32_t>{0, 2, 1, 3}));
   EXPECT_TRUE(routes.in_place());
   EXPECT_EQ(routes.weight[0], 0.5f);
   EXPECT_EQ(routes.weight[1], 0.0f);

@@ -16,14 +16,18 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t token = blockIdx.x;
   const std::int64_t c = std::int64_t{blockIdx.y} * kThreads + threadIdx.x;
   if (c >= a.width) return;
-  const float* const weights = a.weights + token * a.stride;
-  const std::int32_t* const places = a.places == nullptr ? nullptr : a.places + token * a.stride;
+  const int active = a.choice.active;
+  const float* const chosen = a.choice.rows + token * a.choice.stride;
+  const auto* const places = reinterpret_cast<const std::int32_t*>(chosen) + 2 * active;
+  const auto product = [&](std::int64_t row) {
+    return a.products.values[row * a.products.stride + c];
+  };
   float sum = a.x.values[token * a.x.stride + c];
-  for (int i = 0; i < a.active; ++i) {
-    const std::int64_t row = places == nullptr ? token * a.active + i : places[i];
-    const float y = a.products.values[row * a.products.stride + c];
-    sum = sum + weights[i] * y;
+  for (int i = 0; i < active; ++i) {
+    const float y = product(a.in_groups ? places[i] : token * active + i);
+    sum = sum + chosen[active + i] * y;
   }
+  if (a.has_shared) sum = sum + chosen[3 * active] * product(a.tokens * active + token);
   a.x.values[token * a.x.stride + c] = sum;
 }
 

@@ -8,7 +8,7 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-static_assert(MiddleTile::kTokens == kExpertTile);
+static_assert(SmallTile::kTokens == kSmallExpertTile && MiddleTile::kTokens == kExpertTile);
 
 // The arguments of the tile's matmul with the weights of its expert; kept in shared memory.
 struct ExpertTile {
@@ -17,20 +17,29 @@ struct ExpertTile {
 };
 
 // Finds the expert that tile blockIdx.x belongs to; returns false if there are fewer tiles.
+template <class Shape>
 __device__ __forceinline__ bool find_tile(const ExpertMatmul& a, const ExpertGroups& groups,
                                           ExpertTile& found) {
-  const auto tile = static_cast<int>(blockIdx.x);
-  if (tile >= groups.tiles[groups.experts]) return false;
-  for (int e = static_cast<int>(threadIdx.x); e < groups.experts; e += MiddleTile::kThreads) {
-    const int first = groups.tiles[e];
-    if (tile < first || tile >= groups.tiles[e + 1]) continue;
+  const auto tile = static_cast<int>(blockIdx.x), i = static_cast<int>(threadIdx.x);
+  if (i == 0) found.expert = -1;
+  __syncthreads();
+  for (int e = i; e < groups.experts; e += Shape::kThreads) {
+    // All four are loaded at once.
+    const int first_tile = groups.tiles[e], last_tile = groups.tiles[e + 1];
+    const int first = groups.first[e], last = groups.first[e + 1];
+    if (tile < first_tile || tile >= last_tile) continue;
     found.expert = e;
-    found.first_row = groups.first[e] + (tile - first) * kExpertTile;
-    found.matmul = a.matmul;
-    found.matmul.tokens = groups.first[e + 1];
+    found.first_row = first + (tile - first_tile) * Shape::kTokens;
+    IntMatmul& matmul = found.matmul;
+    matmul.segment_count = a.matmul.segment_count;
+    matmul.tokens = last;
+    matmul.columns = a.matmul.columns;
+    matmul.x = a.matmul.x;
+    matmul.finish = a.matmul.finish;
+    matmul.out = a.matmul.out;
   }
   __syncthreads();
-  const auto i = static_cast<int>(threadIdx.x);
+  if (found.expert < 0) return false;
   if (i < a.matmul.segment_count) {
     found.matmul.segments[i] = a.segments[found.expert * a.matmul.segment_count + i];
   }
@@ -38,28 +47,36 @@ __device__ __forceinline__ bool find_tile(const ExpertMatmul& a, const ExpertGro
   return true;
 }
 
-template <int bits, int group>
-__global__ void __launch_bounds__(MiddleTile::kThreads, 1)
+template <class Shape, int bits, int group>
+__global__ void __launch_bounds__(Shape::kThreads, 1)
     expert_gemm(const LEQ_GRID_CONSTANT ExpertMatmul a, const ExpertGroups groups) {
-  LEQ_BOUNDS(MiddleTile::kThreads);
+  LEQ_BOUNDS(Shape::kThreads);
   LEQ_DYNAMIC_SHARED(unsigned char, memory);
-  auto& tile = *reinterpret_cast<ExpertTile*>(memory + GemmMemory<MiddleTile, bits, group>::kBytes);
+  auto& tile = *reinterpret_cast<ExpertTile*>(memory + GemmMemory<Shape, bits, group>::kBytes);
   ptx::wait_for_predecessor();
-  if (!find_tile(a, groups, tile)) return;
-  GemmRows<MiddleTile> rows(tile.matmul, 0, static_cast<int>(blockIdx.y));
+  if (!find_tile<Shape>(a, groups, tile)) return;
+  GemmRows<Shape> rows(tile.matmul, 0, static_cast<int>(blockIdx.y));
   rows.first_token = tile.first_row;
-  multiply_tile<MiddleTile, bits, group>(tile.matmul, rows, memory);
+  multiply_tile<Shape, bits, group>(tile.matmul, rows, memory);
+}
+
+template <class Shape, int bits, int group>
+void launch_tiles(const ExpertMatmul& a, const ExpertGroups& groups, rt::Stream& stream) {
+  dim3 blocks = tiles_of<Shape>(a.matmul);
+  blocks.x = static_cast<unsigned>(a.rows / Shape::kTokens +
+                                   std::min<std::int64_t>(a.rows, groups.experts));
+  rt::run(stream,
+          {"expert_gemm", blocks, dim3(Shape::kThreads),
+           GemmMemory<Shape, bits, group>::kBytes + sizeof(ExpertTile), rt::Start::early},
+          expert_gemm<Shape, bits, group>, a, groups);
 }
 
 template <int bits, int group>
 void launch(const ExpertMatmul& a, const ExpertGroups& groups, rt::Stream& stream) {
-  dim3 blocks = tiles_of<MiddleTile>(a.matmul);
-  blocks.x =
-      static_cast<unsigned>(a.rows / kExpertTile + std::min<std::int64_t>(a.rows, groups.experts));
-  rt::run(stream,
-          {"expert_gemm", blocks, dim3(MiddleTile::kThreads),
-           GemmMemory<MiddleTile, bits, group>::kBytes + sizeof(ExpertTile), rt::Start::early},
-          expert_gemm<bits, group>, a, groups);
+  if (groups.tile_rows == kSmallExpertTile) {
+    return launch_tiles<SmallTile, bits, group>(a, groups, stream);
+  }
+  launch_tiles<MiddleTile, bits, group>(a, groups, stream);
 }
 
 }  // namespace

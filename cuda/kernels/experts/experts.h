@@ -9,7 +9,8 @@
 namespace leq::LEQ_GPU {
 
 // The router's choice, which overwrites its logits. A row of [T][stride] has k expert numbers in
-// ascending order, k weights and, if groups are built, k indices of the token's rows in them.
+// ascending order, k weights, if groups are built k indices of the token's rows in them, and the
+// weight of a shared expert.
 struct ExpertChoice {
   float* rows = nullptr;
   std::int64_t stride = 0;
@@ -19,27 +20,30 @@ struct ExpertChoice {
 inline constexpr int kMostExperts = 1024;
 
 // p = softmax(logits); the k largest are chosen, of equal ones the lowest numbers. Weights are p,
-// or p divided by the sum of the chosen p (docs/numerics.md). A non-finite row is reported.
+// or p divided by the sum of the chosen p (docs/numerics.md). The weight of a shared expert is the
+// sigmoid of logit E. A non-finite row is reported.
 struct RouteArguments {
-  ExpertChoice rows;  // logits [T][E], overwritten
+  ExpertChoice rows;  // logits [T][E], or [T][E + 1] with a shared expert; overwritten
   std::int64_t tokens = 0;
-  int experts = 0;  // E <= kMostExperts, 2 k <= stride
-  bool normalized = false;
+  int experts = 0;  // E <= kMostExperts, 2 k <= stride; 3 k < stride with a shared expert
+  bool normalized = false, has_shared = false;
   Fault fault;
 };
 void launch_route(const RouteArguments& a, rt::Stream& stream);
-// If all rows use a single expert: weights [T] = sigmoid(logit), in place.
-void launch_route_by_sigmoid(const FloatRows& logits, std::int64_t tokens, const Fault& fault,
-                             rt::Stream& stream);
 
 // The groups of a step, as arrays of E + 1: expert e has rows first[e] ... first[e + 1] - 1 and
-// tiles tiles[e] ... tiles[e + 1] - 1 of kExpertTile rows.
-inline constexpr int kExpertTile = 64;
+// tiles tiles[e] ... tiles[e + 1] - 1 of tile_rows rows.
+inline constexpr int kSmallExpertTile = 16, kExpertTile = 64;
 struct ExpertGroups {
   std::int32_t* first = nullptr;
   std::int32_t* tiles = nullptr;
   int experts = 0;  // E
+  int tile_rows = kExpertTile;
 };
+// Small tiles waste fewer products on missing rows, large ones read weights less often.
+constexpr int expert_tile_rows(std::int64_t rows, int experts) {
+  return rows <= std::int64_t{kSmallExpertTile} * experts ? kSmallExpertTile : kExpertTile;
+}
 // Builds the groups and each row's index in them; rows of an expert keep their order.
 struct GroupRowsArguments {
   ExpertChoice choice;  // 3 k <= stride
@@ -66,19 +70,19 @@ struct ExpertMatmul {
   std::int64_t first_row = 0;  // the launch's first row
 };
 void launch_expert_matmul(const ExpertMatmul& a, rt::Stream& stream);
+// Returns whether launch_expert_matmul can quantize its outputs (matmul.codes).
+bool makes_codes(const ExpertMatmul& a);
 // Computes ExpertMatmul on tensor cores, with rows of x and out in groups; bit-identical results.
 bool has_expert_gemm(const IntMatmul& a);
 void launch_expert_gemm(const ExpertMatmul& a, const ExpertGroups& groups, rt::Stream& stream);
 
-// x [T][W] += weight * products [T k][W], one expert after another. `weights` and `places` point to
-// the entries of token 0, in rows of `stride`; if places is null, products are in token order.
+// x [T][W] += weight * products [T k][W], one expert after another. The products are in groups or
+// in token order. Those of a shared expert follow, [T][W], and are added last.
 struct AddExpertsArguments {
   FloatRows x, products;
-  const float* weights = nullptr;
-  const std::int32_t* places = nullptr;
-  std::int64_t stride = 0;
+  ExpertChoice choice;
+  bool in_groups = false, has_shared = false;
   std::int64_t tokens = 0, width = 0;
-  int active = 0;  // k
 };
 void launch_add_experts(const AddExpertsArguments& a, rt::Stream& stream);
 

@@ -1,4 +1,6 @@
 // Groups the rows of a step by expert: computes the index of each row, and copies codes there.
+#include <algorithm>
+
 #include "cuda/intrinsics/ptx.h"
 #include "cuda/intrinsics/reduce.cuh"
 #include "cuda/intrinsics/run.h"
@@ -9,51 +11,109 @@ namespace {
 
 constexpr int kGroupThreads = 1024, kMoveThreads = 128;
 
+// The rows of a step in parts of neighbouring rows, one for each warp.
+struct RowParts {
+  int parts, rows_of_part;
+
+  RowParts(std::int64_t rows, int experts) {
+    constexpr int kMostCounts = 16384;  // 64 KB of shared memory
+    const int most = std::min(kGroupThreads / 32, kMostCounts / experts);
+    rows_of_part = static_cast<int>(round_up_to((rows + most - 1) / most, 32));
+    parts = static_cast<int>((rows + rows_of_part - 1) / rows_of_part);
+  }
+};
+
 // Returns the router's entry for row r.
 __device__ __forceinline__ std::int32_t* chosen(const ExpertChoice& choice, std::int64_t row) {
   const auto r = static_cast<unsigned>(row), active = static_cast<unsigned>(choice.active);
   return reinterpret_cast<std::int32_t*>(choice.rows + r / active * choice.stride) + r % active;
 }
 
-// Runs as one block: counts the rows of each expert, sums the counts, and indexes each row.
+// Calls visit(entry, expert) for the rows first ... last - 1, 32 at a time in ascending order, for
+// each lane one; the expert of lanes without a row is -1. Four entries are loaded at once.
+template <class Visit>
+__device__ __forceinline__ void each_row(const ExpertChoice& choice, int first, int last,
+                                         Visit visit) {
+  constexpr int kLoads = 4;
+  const int lane = static_cast<int>(threadIdx.x % 32);
+#pragma unroll 1
+  for (int base = first; base < last; base += kLoads * 32) {
+    std::int32_t* entries[kLoads];
+    int experts[kLoads];
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const int row = base + 32 * i + lane;
+      entries[i] = row < last ? chosen(choice, row) : nullptr;
+      experts[i] = entries[i] != nullptr ? *entries[i] : -1;
+    }
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) visit(entries[i], experts[i]);
+  }
+}
+
+// Returns the sum of the values of all threads of the block before this one.
+__device__ __forceinline__ int sum_before(int value) {
+  LEQ_SHARED(int[32], totals);
+  const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
+  int sum = value;
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const int other = __shfl_up_sync(kEveryLane, sum, static_cast<unsigned>(step));
+    if (lane >= step) sum += other;
+  }
+  if (lane == 31) totals[warp] = sum;
+  __syncthreads();
+  const int before = warp_sum(lane < warp ? totals[lane] : 0);
+  __syncthreads();
+  return before + sum - value;
+}
+
+// Runs as one block and sorts by counting: each warp counts its part's rows of each expert; from
+// the counts, thread e sums where expert e's rows of each part begin; each warp indexes its rows.
+// Rows keep their order, so that ranks that share a model have equal indices.
 __global__ void __launch_bounds__(kGroupThreads)
-    group_rows(const LEQ_GRID_CONSTANT GroupRowsArguments a) {
+    group_rows(const LEQ_GRID_CONSTANT GroupRowsArguments a, const RowParts of) {
   LEQ_BOUNDS(kGroupThreads);
-  LEQ_SHARED(int[kMostExperts], counts);
+  LEQ_DYNAMIC_SHARED(int, counts);  // [parts][E]
+  const int thread = static_cast<int>(threadIdx.x), experts = a.groups.experts;
+  for (int i = thread; i < of.parts * experts; i += kGroupThreads) counts[i] = 0;
   ptx::let_successor_start();
   ptx::wait_for_predecessor();
-  const auto thread = static_cast<int>(threadIdx.x);
-  counts[thread] = 0;
   __syncthreads();
-  for (std::int64_t row = thread; row < a.rows; row += kGroupThreads) {
-    atomicAdd(&counts[*chosen(a.choice, row)], 1);
+  int* const own = counts + thread / 32 * experts;
+  const int first_row = thread / 32 * of.rows_of_part;
+  const int last_row = min(first_row + of.rows_of_part, static_cast<int>(a.rows));
+  each_row(a.choice, first_row, last_row, [&](const std::int32_t*, int expert) {
+    if (expert >= 0) atomicAdd(&own[expert], 1);
+  });
+  __syncthreads();
+  int rows = 0;
+  for (int part = 0; part < of.parts && thread < experts; ++part) {
+    rows += counts[part * experts + thread];
+  }
+  const int tiles = (rows + a.groups.tile_rows - 1) / a.groups.tile_rows;
+  int place = sum_before(rows);
+  const int tile = sum_before(tiles);
+  if (thread == 0) a.groups.first[0] = a.groups.tiles[0] = 0;
+  if (thread < experts) {
+    a.groups.first[thread + 1] = place + rows;
+    a.groups.tiles[thread + 1] = tile + tiles;
+  }
+  for (int part = 0; part < of.parts && thread < experts; ++part) {
+    int& count = counts[part * experts + thread];
+    place += count;
+    count = place - count;
   }
   __syncthreads();
-  if (thread == 0) {
-    int rows = 0, tiles = 0;
-    for (int e = 0; e <= a.groups.experts; ++e) {
-      a.groups.first[e] = rows;
-      a.groups.tiles[e] = tiles;
-      if (e == a.groups.experts) break;
-      const int count = counts[e];
-      counts[e] = rows;
-      rows += count;
-      tiles += (count + kExpertTile - 1) / kExpertTile;
-    }
-  }
-  __syncthreads();
-  // One warp per expert keeps rows in order, so that ranks that share a model have equal indices.
-  const int lane = thread % 32;
-  for (int e = thread / 32; e < a.groups.experts; e += kGroupThreads / 32) {
-    int place = counts[e];
-    for (std::int64_t base = 0; base < a.rows; base += 32) {
-      std::int32_t* const id = base + lane < a.rows ? chosen(a.choice, base + lane) : nullptr;
-      const bool own = id != nullptr && *id == e;
-      const unsigned all = __ballot_sync(kEveryLane, own);
-      if (own) id[2 * a.choice.active] = place + __popc(all & ((1u << lane) - 1u));
-      place += __popc(all);
-    }
-  }
+  const unsigned lower_lanes = (1u << thread % 32) - 1u;
+  each_row(a.choice, first_row, last_row, [&](std::int32_t* entry, int expert) {
+    const unsigned same = __match_any_sync(kEveryLane, expert);
+    const int before = __popc(same & lower_lanes);
+    if (expert >= 0) entry[2 * a.choice.active] = own[expert] + before;
+    __syncwarp();
+    if (expert >= 0 && before == 0) own[expert] += __popc(same);
+    __syncwarp();
+  });
 }
 
 template <class T>
@@ -83,7 +143,13 @@ __global__ void __launch_bounds__(kMoveThreads)
 }  // namespace
 
 void launch_group_rows(const GroupRowsArguments& a, rt::Stream& stream) {
-  rt::run(stream, {"group_rows", dim3(1), dim3(kGroupThreads), 0, rt::Start::early}, group_rows, a);
+  const RowParts of(a.rows, a.groups.experts);
+  rt::run(stream,
+          {"group_rows", dim3(1), dim3(kGroupThreads),
+           static_cast<std::size_t>(of.parts) * static_cast<std::size_t>(a.groups.experts) *
+               sizeof(int),
+           rt::Start::early},
+          group_rows, a, of);
 }
 
 void launch_group_inputs(const GroupInputsArguments& a, rt::Stream& stream) {

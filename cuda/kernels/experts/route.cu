@@ -12,25 +12,6 @@ namespace {
 
 constexpr int kThreads = 32;
 
-struct Candidate {
-  float p = -1;
-  int expert = kMostExperts;
-
-  __device__ bool before(const Candidate& other) const {
-    return p > other.p || (p == other.p && expert < other.expert);
-  }
-};
-
-// Returns the best candidate of all lanes in every lane.
-__device__ Candidate warp_best(Candidate best) {
-  for (int step = 16; step > 0; step /= 2) {
-    const Candidate other = {__shfl_xor_sync(kEveryLane, best.p, step),
-                             __shfl_xor_sync(kEveryLane, best.expert, step)};
-    if (other.before(best)) best = other;
-  }
-  return best;
-}
-
 // Computes p = softmax(p); every lane adds the sum in ascending order.
 __device__ void softmax(float* p, int experts, int lane) {
   float largest = -INFINITY;
@@ -40,23 +21,42 @@ __device__ void softmax(float* p, int experts, int lane) {
   for (int e = lane; e < experts; e += 32) p[e] = device_exp(p[e] - largest);
   __syncwarp();
   float sum = 0;
+#pragma unroll 16
   for (int e = 0; e < experts; ++e) sum += p[e];
   __syncwarp();
   for (int e = lane; e < experts; e += 32) p[e] = p[e] / sum;
   __syncwarp();
 }
 
+// The best expert of a lane; the bits of p >= 0 are ordered as p.
+struct Candidate {
+  unsigned p = 0, expert = kMostExperts;
+};
+
+// Returns the best expert 32 i + lane of those whose bit i of `taken` is 0.
+__device__ Candidate best_of(const float* p, int experts, unsigned taken, int lane) {
+  Candidate best;
+  for (int e = lane; e < experts; e += 32) {
+    const unsigned one = __float_as_uint(p[e]);
+    const bool free = (taken >> e / 32 & 1u) == 0;
+    if (free && (one > best.p || best.expert == kMostExperts)) {
+      best = {one, static_cast<unsigned>(e)};
+    }
+  }
+  return best;
+}
+
 // Selects the k largest; bit i of a lane's result is set if expert 32 i + lane is selected.
 __device__ unsigned choose(const float* p, int experts, int active, int lane) {
   unsigned taken = 0;
+  Candidate best = best_of(p, experts, taken, lane);
   for (int round = 0; round < active; ++round) {
-    Candidate best;
-    for (int e = lane; e < experts; e += 32) {
-      const Candidate one = {p[e], e};
-      if ((taken >> e / 32 & 1u) == 0 && one.before(best)) best = one;
-    }
-    best = warp_best(best);
-    if (best.expert % 32 == lane) taken |= 1u << best.expert / 32;
+    const unsigned largest = __reduce_max_sync(kEveryLane, best.p);
+    const bool equal = best.p == largest;
+    const unsigned chosen = __reduce_min_sync(kEveryLane, equal ? best.expert : kMostExperts);
+    if (best.expert != chosen) continue;
+    taken |= 1u << chosen / 32;
+    best = best_of(p, experts, taken, lane);
   }
   return taken;
 }
@@ -72,7 +72,8 @@ __global__ void __launch_bounds__(kThreads) route_rows(const LEQ_GRID_CONSTANT R
   float* const row = a.rows.rows + static_cast<std::int64_t>(blockIdx.x) * a.rows.stride;
   auto* const ids = reinterpret_cast<std::int32_t*>(row);
   float* const weights = row + active;
-  unsigned largest = 0;
+  const float shared = a.has_shared ? row[a.experts] : 0.0f;
+  unsigned largest = magnitude_bits(shared);
   for (int e = lane; e < a.experts; e += 32) {
     p[e] = row[e];
     largest = max(largest, magnitude_bits(p[e]));
@@ -101,18 +102,7 @@ __global__ void __launch_bounds__(kThreads) route_rows(const LEQ_GRID_CONSTANT R
   float sum = 0;
   for (int i = 0; i < active; ++i) sum += chosen[i];
   for (int i = lane; i < active; i += 32) weights[i] = a.normalized ? chosen[i] / sum : chosen[i];
-}
-
-__global__ void __launch_bounds__(kThreads)
-    route_by_sigmoid(FloatRows logits, std::int64_t tokens, Fault fault) {
-  LEQ_BOUNDS(kThreads);
-  ptx::let_successor_start();
-  ptx::wait_for_predecessor();
-  const std::int64_t token = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (token >= tokens) return;
-  float& logit = logits.values[token * logits.stride];
-  if (magnitude_bits(logit) >= 0x7f800000u) report_row(fault, token);
-  logit = 1.0f / (1.0f + device_exp(-logit));
+  if (a.has_shared && lane == 0) row[3 * active] = 1.0f / (1.0f + device_exp(-shared));
 }
 
 }  // namespace
@@ -123,15 +113,6 @@ void launch_route(const RouteArguments& a, rt::Stream& stream) {
           {"route_rows", dim3(static_cast<unsigned>(a.tokens)), dim3(kThreads),
            static_cast<std::size_t>(a.experts + a.rows.active) * sizeof(float), rt::Start::early},
           route_rows, a);
-}
-
-void launch_route_by_sigmoid(const FloatRows& logits, std::int64_t tokens, const Fault& fault,
-                             rt::Stream& stream) {
-  if (tokens <= 0) return;
-  rt::run(stream,
-          {"route_by_sigmoid", dim3(static_cast<unsigned>((tokens + kThreads - 1) / kThreads)),
-           dim3(kThreads), 0, rt::Start::early},
-          route_by_sigmoid, logits, tokens, fault);
 }
 
 }  // namespace leq::LEQ_GPU

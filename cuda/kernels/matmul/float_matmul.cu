@@ -7,23 +7,25 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-template <int tokens>
-void launch_tokens(const FloatMatmul& a, rt::Stream& stream) {
+template <class Shape>
+void launch_shape(const FloatMatmul& a, rt::Stream& stream) {
+  const bool paired = is_gated(a.finish);
+  const int rows = FloatBlock<Shape>::rows_of_segment(paired);
   std::int64_t blocks = 0;
-  for (int i = 0; i < (is_gated(a.finish) ? 1 : a.segment_count); ++i) {
-    blocks += (a.segments[i].rows + kFloatRows - 1) / kFloatRows;
+  for (int i = 0; i < (paired ? 1 : a.segment_count); ++i) {
+    blocks += (a.segments[i].rows + rows - 1) / rows;
   }
-  const std::int64_t token_blocks = (a.tokens + tokens - 1) / tokens;
+  const std::int64_t token_blocks = (a.tokens + Shape::kTokens - 1) / Shape::kTokens;
   rt::run(stream,
           {"float_rows", dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(token_blocks)),
-           dim3(kFloatWarps * 32), 0, rt::Start::early},
-          float_rows<tokens>, a);
+           dim3(Shape::kThreads), Shape::kBytes, rt::Start::early},
+          float_rows<Shape>, a);
 }
 
 void launch_rows(const FloatMatmul& a, rt::Stream& stream) {
-  if (a.tokens == 1) return launch_tokens<1>(a, stream);
-  if (a.tokens <= 4) return launch_tokens<4>(a, stream);
-  launch_tokens<8>(a, stream);
+  if (a.tokens == 1) return launch_shape<OneFloatToken>(a, stream);
+  if (a.tokens <= FewFloatTokens::kTokens) return launch_shape<FewFloatTokens>(a, stream);
+  launch_shape<ManyFloatTokens>(a, stream);
 }
 
 template <class Arguments>

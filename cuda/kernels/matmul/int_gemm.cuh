@@ -53,9 +53,19 @@ struct WarpTile {
       }
     }
   }
+  __device__ __forceinline__ void scale(int factor) {
+#pragma unroll
+    for (int down = 0; down < kDown; ++down) {
+#pragma unroll
+      for (int across = 0; across < kAcross; ++across) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sums[down][across][i] *= factor;
+      }
+    }
+  }
   // Multiplies one step of 32 columns.
-  __device__ __forceinline__ void multiply(const unsigned char* stage,
-                                           const KTileCodes<Shape, bits>& codes, int step,
+  template <class Codes>
+  __device__ __forceinline__ void multiply(const unsigned char* stage, const Codes& codes, int step,
                                            std::uint32_t flip) {
     std::uint32_t x[kDown][4];
 #pragma unroll

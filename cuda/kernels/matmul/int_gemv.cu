@@ -10,13 +10,6 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-// For one token a row needs at least two groups, as a warp of its kernel processes two at once.
-bool has_groups_of_128(const IntMatmul& a) {
-  const int weights = a.segments[0].weight.group, tokens = a.x.group;
-  return (weights == 128 || weights == 0) && (tokens == 128 || tokens == 0) &&
-         weights + tokens > 0 && (a.tokens > 1 || a.columns > kGroupColumns);
-}
-
 template <int bits>
 void launch_groups(const IntMatmul& a, rt::Stream& stream) {
   const bool paired = is_gated(a.finish);
@@ -26,8 +19,8 @@ void launch_groups(const IntMatmul& a, rt::Stream& stream) {
   }
   const std::int64_t groups = round_up_to(a.columns, kGroupColumns) / kGroupColumns;
   const bool one = a.tokens == 1;
-  const std::int64_t waiting = one ? std::min(groups, std::int64_t{GroupShape<bits>::kRound})
-                                   : std::min(groups, std::int64_t{kTokenRound}) * kSideTokens;
+  const std::int64_t waiting =
+      one ? groups : std::min(groups, std::int64_t{kTokenRound}) * kSideTokens;
   const bool zeros = a.segments[0].weight.zeros != nullptr;
   const auto kernel = one     ? int_gemv_groups<bits>
                       : zeros ? int_gemv_tokens<bits, true>
@@ -41,7 +34,7 @@ void launch_groups(const IntMatmul& a, rt::Stream& stream) {
 
 template <int bits>
 void launch(const IntMatmul& a, rt::Stream& stream) {
-  if (has_groups_of_128(a)) return launch_groups<bits>(a, stream);
+  if (has_groups_of_128(a, a.tokens)) return launch_groups<bits>(a, stream);
   const bool paired = is_gated(a.finish);
   int warps = 0;
   for (int i = 0; i < (paired ? 1 : a.segment_count); ++i) {
@@ -61,10 +54,12 @@ void launch(const IntMatmul& a, rt::Stream& stream) {
 
 }  // namespace
 
-bool has_int_gemv_tokens(const IntMatmul& a) { return a.tokens > 1 && has_groups_of_128(a); }
+bool has_int_gemv_tokens(const IntMatmul& a) {
+  return a.tokens > 1 && has_groups_of_128(a, a.tokens);
+}
 
 bool has_int_gemv(const IntMatmul& a) {
-  return a.tokens == 1 || (a.tokens <= kSideTokens && has_groups_of_128(a));
+  return a.tokens == 1 || (a.tokens <= kSideTokens && has_groups_of_128(a, a.tokens));
 }
 
 void launch_int_gemv(const IntMatmul& a, rt::Stream& stream) {

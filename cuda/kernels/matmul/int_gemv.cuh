@@ -24,29 +24,16 @@ constexpr int gemv_warps(std::int64_t rows, bool paired) {
   return static_cast<int>((rows + rows_of_block - 1) / rows_of_block) * kGemvWarps;
 }
 
-// The operands of int_gemv: the weights of `a` and its single token.
-struct OneToken {
-  static constexpr bool kKnownEarly = true;  // no kernel selects the weights at run time
-
-  __device__ __forceinline__ const CodeSegment& segment(const IntMatmul& a, int i) const {
-    return a.segments[i];
-  }
-  __device__ __forceinline__ std::int64_t input() const { return 0; }   // row in a.x
-  __device__ __forceinline__ std::int64_t output() const { return 0; }  // row in a.out
-};
-
 // The rows of one warp in two halves: neighbouring rows, or if gated rows of gate and the same
 // rows of up. All of these have codes and scales, because weights are padded to 64 rows.
-template <int bits, class Source>
+template <int bits>
 struct GemvRows {
   static constexpr int kRows = kGemvRows<bits>, kHalf = kRows / 2;
-  const Source& source;
   int segment[2];
   int first[2];
   std::int64_t column;  // output column of row first[0]
 
-  __device__ __forceinline__ GemvRows(const IntMatmul& a, const Source& of)
-      : source(of), segment{0, 0}, column(0) {
+  __device__ __forceinline__ explicit GemvRows(const IntMatmul& a) : segment{0, 0}, column(0) {
     const bool paired = is_gated(a.finish);
     int warp = static_cast<int>(blockIdx.x) * kGemvWarps + static_cast<int>(threadIdx.x / 32);
     while (!paired && segment[0] + 1 < a.segment_count) {
@@ -62,9 +49,11 @@ struct GemvRows {
     column += first[0];
   }
 
-  __device__ __forceinline__ int row(int r) const { return first[r / kHalf] + r % kHalf; }
+  __device__ __forceinline__ int row(int r) const {
+    return (r < kHalf ? first[0] : first[1]) + r % kHalf;
+  }
   __device__ __forceinline__ const CodeSegment& of(const IntMatmul& a, int r) const {
-    return source.segment(a, segment[r / kHalf]);
+    return a.segments[r < kHalf ? segment[0] : segment[1]];
   }
 };
 
@@ -139,11 +128,10 @@ struct WaitingGroups {
 
 // Stores the sums of the groups that the warp has just processed. Lanes that share a group add
 // their sums. `column` is the first column of the lane's group. Inactive lanes store nothing.
-template <int bits, class Source>
+template <int bits>
 __device__ __forceinline__ void keep_groups(const IntMatmul& a, const Grouping& grouping,
-                                            const GemvRows<bits, Source>& rows,
-                                            GemvTile<bits>& tile, int column, bool active,
-                                            WaitingGroups<bits>& waiting) {
+                                            const GemvRows<bits>& rows, GemvTile<bits>& tile,
+                                            int column, bool active, WaitingGroups<bits>& waiting) {
   const int lanes = grouping.group / Packing<bits>::kColumns;  // 0: a lane has more than one group
   for (int step = lanes / 2; step > 0; step /= 2) {
 #pragma unroll
@@ -159,9 +147,8 @@ __device__ __forceinline__ void keep_groups(const IntMatmul& a, const Grouping& 
     row[r] = row_group(rows.of(a, r).weight, grouping, rows.row(r), column);
   }
   const int place = column >> group_shift(grouping.token_group);
-  const std::int64_t token = rows.source.input();
-  const float scale = a.x.group > 0 ? a.x.scales[token * a.x.scale_stride + place] : 1.0f;
-  const int sum = a.x.sums != nullptr ? a.x.sums[token * a.x.sum_stride + group] : 0;
+  const float scale = a.x.group > 0 ? a.x.scales[place] : 1.0f;
+  const int sum = a.x.sums != nullptr ? a.x.sums[group] : 0;
 #pragma unroll
   for (int r = 0; r < kGemvRows<bits>; ++r) {
     const int zero = row[r].zero - Packing<bits>::kDotMiddle;
@@ -180,8 +167,7 @@ struct GemvItem {
   std::int64_t column;
   const CodeSegment& segment;
 
-  template <class Source>
-  __device__ __forceinline__ GemvItem(const IntMatmul& a, const GemvRows<bits, Source>& rows)
+  __device__ __forceinline__ GemvItem(const IntMatmul& a, const GemvRows<bits>& rows)
       : item(static_cast<int>(threadIdx.x) % kRows),
         row(rows.row(item)),
         upper(item >= kRows / 2),
@@ -205,11 +191,13 @@ __device__ __forceinline__ float add_groups(const GemvItem<bits>& item, int firs
 }
 
 // Multiplies a lane's unit group by group; the smallest group has 32 columns.
-template <int bits, class Source>
-__device__ __forceinline__ void multiply_groups(
-    const IntMatmul& a, const Grouping& grouping, const GemvRows<bits, Source>& rows,
-    GemvTile<bits>& tile, const Unit<bits> (&loaded)[kGemvRows<bits>], const std::int8_t* inputs,
-    std::uint32_t flip, int column, bool active, WaitingGroups<bits>& waiting) {
+template <int bits>
+__device__ __forceinline__ void multiply_groups(const IntMatmul& a, const Grouping& grouping,
+                                                const GemvRows<bits>& rows, GemvTile<bits>& tile,
+                                                const Unit<bits> (&loaded)[kGemvRows<bits>],
+                                                const std::int8_t* inputs, std::uint32_t flip,
+                                                int column, bool active,
+                                                WaitingGroups<bits>& waiting) {
   using Layout = Packing<bits>;
   constexpr int kRuns = Layout::kRuns < 2 ? 1 : 2;
   tile.start();
@@ -226,9 +214,9 @@ __device__ __forceinline__ void multiply_groups(
 
 // Processes all columns of a warp's rows. Without groups, each lane's part of the sums remains in
 // the tile. With groups, returns the sum over the groups of the lane's output.
-template <int bits, bool grouped, class Source>
+template <int bits, bool grouped>
 __device__ __forceinline__ float multiply_units(const IntMatmul& a, const Grouping& grouping,
-                                                const GemvRows<bits, Source>& rows,
+                                                const GemvRows<bits>& rows,
                                                 const GemvItem<bits>& item, GemvTile<bits>& tile,
                                                 WaitingGroups<bits>* waiting) {
   using Layout = Packing<bits>;
@@ -237,7 +225,7 @@ __device__ __forceinline__ float multiply_units(const IntMatmul& a, const Groupi
   const std::uint32_t flip = byte_flip(a.segments[0].weight);
   const bool exists = rows.row(0) < rows.of(a, 0).rows;
   const int units = exists ? grouping.columns / Layout::kColumns : 0;
-  const std::int8_t* const inputs = a.x.codes + rows.source.input() * a.x.code_stride;
+  const std::int8_t* const inputs = a.x.codes;
   int added = 0;  // number of groups added
   float f = 0;
 #pragma unroll kUnrolled
@@ -267,9 +255,9 @@ __device__ __forceinline__ float multiply_units(const IntMatmul& a, const Groupi
 }
 
 // Prefetches a lane's first unit of each row while the preceding kernel is still running.
-template <int bits, class Source>
+template <int bits>
 __device__ __forceinline__ void prefetch_rows(const IntMatmul& a, const Grouping& grouping,
-                                              const GemvRows<bits, Source>& rows) {
+                                              const GemvRows<bits>& rows) {
   const int units = grouping.columns / Packing<bits>::kColumns;
   const int index = min(static_cast<int>(threadIdx.x % 32), units - 1);
   if (rows.row(0) >= rows.of(a, 0).rows) return;
@@ -280,20 +268,18 @@ __device__ __forceinline__ void prefetch_rows(const IntMatmul& a, const Grouping
 }
 
 // `grouped`: the weights or the token have a scale per group. Groups are added in ascending order,
-// as in all kernels.
-template <int bits, bool grouped, class Source>
-__device__ __forceinline__ void gemv_block(const IntMatmul& a, const Source& source) {
+// as in all kernels. For a.tokens == 1.
+template <int bits, bool grouped>
+__device__ __forceinline__ void gemv_block(const IntMatmul& a) {
   WaitingGroups<bits>* waiting = nullptr;
   if constexpr (grouped) {
     LEQ_DYNAMIC_SHARED(WaitingGroups<bits>, groups);
     waiting = groups + threadIdx.x / 32;
   }
   const Grouping grouping(a);
-  const GemvRows<bits, Source> rows(a, source);
-  if constexpr (Source::kKnownEarly) {
-    prefetch_rows<bits>(a, grouping, rows);
-    ptx::wait_for_predecessor();
-  }
+  const GemvRows<bits> rows(a);
+  prefetch_rows<bits>(a, grouping, rows);
+  ptx::wait_for_predecessor();
   const GemvItem<bits> item(a, rows);
   GemvTile<bits> tile;
   tile.start();
@@ -302,32 +288,30 @@ __device__ __forceinline__ void gemv_block(const IntMatmul& a, const Source& sou
   if constexpr (!grouped) {
     int total = warp_totals(tile.sums);
     if (item.exists && a.x.sums != nullptr) {
-      total -= row_group(item.segment.weight, grouping, item.row, 0).zero *
-               a.x.sums[source.input() * a.x.sum_stride];
+      total -= row_group(item.segment.weight, grouping, item.row, 0).zero * a.x.sums[0];
     }
     sum = static_cast<float>(total);
   }
   const bool paired = is_gated(a.finish);
-  const float y = item.exists ? finished_sum(a, item.segment, item.row, source.input(), sum) : 0.0f;
+  const float y = item.exists ? finished_sum(a, item.segment, item.row, 0, sum) : 0.0f;
   const float up = __shfl_xor_sync(kEveryLane, y, item.kRows / 2);
   if (item.exists && !(paired && item.upper)) {
-    finish(a.finish, a.out, source.output(), item.column, y, up);
+    finish(a.finish, a.out, 0, item.column, y, up);
+  }
+  constexpr int kColumns = item.kRows * kGemvWarps;  // output columns of a block
+  const std::int64_t block = blockIdx.x, columns = a.segments[0].rows;
+  if (paired) {
+    finish_codes<kColumns / 2>(a.codes, a.out, 1, columns, block * (kColumns / 2));
+  } else {
+    finish_codes<kColumns>(a.codes, a.out, 1, columns, block * kColumns);
   }
 }
 
-// For a.tokens == 1.
 template <int bits, bool grouped>
 __global__ void __launch_bounds__(kGemvWarps * 32, 2)
     int_gemv(const LEQ_GRID_CONSTANT IntMatmul a) {
   LEQ_BOUNDS(kGemvWarps * 32);
-  gemv_block<bits, grouped>(a, OneToken());
-  constexpr int kColumns = kGemvRows<bits> * kGemvWarps;  // output columns of a block
-  const std::int64_t block = blockIdx.x, columns = a.segments[0].rows;
-  if (is_gated(a.finish)) {
-    finish_codes<kColumns / 2>(a.codes, a.out, a.tokens, columns, block * (kColumns / 2));
-  } else {
-    finish_codes<kColumns>(a.codes, a.out, a.tokens, columns, block * kColumns);
-  }
+  gemv_block<bits, grouped>(a);
 }
 
 }  // namespace leq::LEQ_GPU

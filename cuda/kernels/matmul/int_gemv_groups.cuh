@@ -13,25 +13,28 @@ namespace leq::LEQ_GPU {
 
 inline constexpr int kGroupColumns = 128;
 inline constexpr int kGroupWarps = 8;
-inline constexpr int kGroupRows = 16;  // rows of a block
+inline constexpr int kMostGroups = 768;  // in the queue of 96 KB
+inline constexpr int kGroupRows = 16;    // rows of a block
 
 template <int bits>
 struct GroupShape {
   static constexpr int kLanes = kGroupColumns / Packing<bits>::kColumns;  // lanes sharing a group
-  // The number of neighbouring groups that a warp processes at once, so that each lane finishes one
-  // sum. A lane works on both groups, or on one if it has all of a group.
-  static constexpr int kGroups = 2, kLaneGroups = kLanes == 1 ? 1 : 2;
+  // The number of neighbouring groups that a warp processes at once. Two, so that each lane
+  // finishes one sum; at 8 bits one, as with two there are registers for half as many warps. A lane
+  // works on both groups, or on one if it has all of a group.
+  static constexpr int kGroups = bits == 8 ? 1 : 2, kLaneGroups = kLanes == 1 ? 1 : kGroups;
   static constexpr int kTeamLanes = kLanes * kGroups / kLaneGroups;
   static constexpr int kTeams = 32 / kTeamLanes;
   static constexpr int kRows = kGroupRows / kTeams;    // rows of a team
   static constexpr int kItems = kLaneGroups * kRows;   // sums of the lanes that share a group
   static constexpr int kStep = kGroupWarps * kGroups;  // groups that all warps process at once
-  static constexpr int kRound = 256;                   // capacity of the queue, in groups
-  static_assert(kRows * kTeams == kGroupRows && kItems == kLanes && kRound % kStep == 0);
+  static constexpr int kBlocks = bits == 8 ? 4 : 2;    // of a multiprocessor
+  // Inputs are loaded one step ahead, unless there are enough warps to hide the latency of L2.
+  static constexpr bool kInputsAhead = kBlocks == 2;
+  static_assert(kRows * kTeams == kGroupRows && kLanes % kItems == 0);
 };
 
-// A queued sum of a group's products, and its factor. The queue is [groups of a round][16
-// rows].
+// A queued sum of a group's products, and its factor. The queue is [groups][16 rows].
 struct alignas(8) WaitingSum {
   float sum, scale;
 };
@@ -41,6 +44,15 @@ struct alignas(8) WaitingSum {
 constexpr std::int64_t group_blocks(std::int64_t rows, bool paired) {
   const int rows_of_block = paired ? kGroupRows / 2 : kGroupRows;
   return (rows + rows_of_block - 1) / rows_of_block;
+}
+
+// For one token a row needs at least two groups, as a warp of its kernel processes two at once, and
+// at most as many as there is shared memory for the sums of.
+inline bool has_groups_of_128(const IntMatmul& a, std::int64_t of_tokens) {
+  const int weights = a.segments[0].weight.group, tokens = a.x.group;
+  return (weights == 128 || weights == 0) && (tokens == 128 || tokens == 0) &&
+         weights + tokens > 0 &&
+         (of_tokens > 1 || (a.columns > kGroupColumns && a.columns <= kMostGroups * kGroupColumns));
 }
 
 // The 16 rows of a block.
@@ -69,12 +81,12 @@ struct BlockRows {
   }
 };
 
-// Totals of `lanes` numbers over as many neighbouring lanes. Lanes exchange halves, after which
+// Totals of `count` numbers over as many neighbouring lanes. Lanes exchange halves, after which
 // values[0] of each lane is the total of the number at the lane's index.
-template <int lanes, int size>
+template <int count, int size>
 __device__ __forceinline__ void team_totals(int (&values)[size]) {
-  if constexpr (lanes > 1) {
-    constexpr int kHalf = lanes / 2;
+  if constexpr (count > 1) {
+    constexpr int kHalf = count / 2;
     const bool upper = (threadIdx.x & kHalf) != 0;
 #pragma unroll
     for (int i = 0; i < kHalf; ++i) {
@@ -118,15 +130,19 @@ struct GroupLoop {
   // The codes of the team's first row. The team's other rows are contiguous, because a team never
   // spans the end of a weight or the change from gate to up.
   const std::uint8_t* codes;
-  const std::int8_t* inputs;
+  int inputs;                   // the lane's first input
   const std::uint16_t* scales;  // valid if has_scales()
-  const std::uint8_t* zeros;    // valid if has_zeros
-  bool has_groups, has_zeros;
+  const std::uint8_t* zeros;    // valid if has_zeros()
   float scale_mul;
   WaitingSum* place;  // the lane's entry in the queue for group 0
 
   // Codes below 8 bits always have groups and zero points, which require sums of the inputs.
-  __device__ __forceinline__ bool has_scales() const { return bits < 8 || has_groups; }
+  __device__ __forceinline__ bool has_scales() const {
+    return bits < 8 || a.segments[0].weight.group > 0;
+  }
+  __device__ __forceinline__ bool has_zeros() const {
+    return a.segments[0].weight.zeros != nullptr;
+  }
   __device__ __forceinline__ bool has_sums() const { return bits < 8 || a.x.sums != nullptr; }
 
   __device__ __forceinline__ GroupLoop(const IntMatmul& arguments, const BlockRows& of_block,
@@ -140,12 +156,10 @@ struct GroupLoop {
     const CodeWeight& weight = rows.of(a, first).weight;
     const std::int64_t at = std::int64_t{rows.row(first)} * groups;
     codes = ptx::opaque(weight.codes + at * kGroupBytes + part * Layout::kBytes);
-    inputs = ptx::opaque(a.x.codes + part * Layout::kColumns);
-    ahead = part / Shape::kRows;
+    inputs = ptx::opaque(static_cast<unsigned>(part * Layout::kColumns));
+    ahead = part / Shape::kRows % Shape::kGroups;
     row = first + part % Shape::kRows;
     const CodeWeight& owned = rows.of(a, row).weight;
-    has_groups = owned.group > 0;
-    has_zeros = owned.zeros != nullptr;
     const std::int64_t of_row = rows.row(row), scale_at = of_row * groups + ahead;
     scales = ptx::opaque(owned.group_scales + scale_at);
     zeros = ptx::opaque(owned.zeros + (has_scales() ? scale_at : of_row));
@@ -168,8 +182,6 @@ struct GroupLoop {
     }
     step.scale = 0x3c00;  // 1
     if (has_scales()) step.scale = *ptx::moved(scales, step.group);
-    step.zero = a.segments[0].weight.zero;
-    if (has_zeros) step.zero = *ptx::moved(zeros, has_scales() ? step.group : 0);
   }
   __device__ __forceinline__ void load_tokens(Step& step) const {
     if constexpr (Step::kHoldsInputs) {
@@ -181,12 +193,14 @@ struct GroupLoop {
         }
       }
     }
+    step.zero = a.segments[0].weight.zero;
+    if (has_zeros()) step.zero = *ptx::moved(zeros, has_scales() ? step.group : 0);
     const int group = step.group + ahead;
     step.token_scale = a.x.group > 0 ? *ptx::moved(a.x.scales, group) : 1.0f;
     step.token_sum = has_sums() ? *ptx::moved(a.x.sums, group) : 0;
   }
   __device__ __forceinline__ uint4 input_at(int group, int j, int run) const {
-    return *reinterpret_cast<const uint4*>(ptx::moved<kGroupColumns>(inputs, group) +
+    return *reinterpret_cast<const uint4*>(ptx::moved(a.x.codes, inputs + group * kGroupColumns) +
                                            j * kGroupColumns + run * 16);
   }
 
@@ -227,17 +241,20 @@ struct GroupLoop {
     }
   }
 
-  // Stores the lane's sum and its scale to the queue, for groups from `group` on; the queue's first
-  // entry is group `first`.
-  __device__ __forceinline__ void keep(const Step& step, int group, int first,
+  // Stores the lane's sum and its scale to the queue, for groups from `group` on.
+  __device__ __forceinline__ void keep(const Step& step, int group,
                                        int (&sums)[Shape::kItems]) const {
-    team_totals<Shape::kLanes>(sums);
+    team_totals<Shape::kItems>(sums);
+#pragma unroll
+    for (int lanes = Shape::kItems; lanes < Shape::kLanes; lanes *= 2) {
+      sums[0] += __shfl_xor_sync(kEveryLane, sums[0], lanes);
+    }
     const float scale = ptx::f16_to_f32(step.scale) * scale_mul;
     const int of_group = step.group + ahead;
     if (of_group < group) return;  // counted in another step
     const int zero = step.zero - Layout::kDotMiddle;
     const int sum = (sums[0] >> Layout::kDotShift) - zero * step.token_sum;
-    place[(step.group - first) * kGroupRows] = {static_cast<float>(sum), scale * step.token_scale};
+    place[step.group * kGroupRows] = {static_cast<float>(sum), scale * step.token_scale};
   }
 };
 
@@ -262,11 +279,9 @@ __device__ __forceinline__ void finish_groups(const IntMatmul& a, const BlockRow
   finish(a.finish, a.out, 0, rows.column + i, y, up);
 }
 
-// For a.tokens == 1, with groups of 128 columns of the weights, the token, or both.
+// Computes the outputs of a block, for a.tokens == 1.
 template <int bits>
-__global__ void __launch_bounds__(kGroupWarps * 32, 2)
-    int_gemv_groups(const LEQ_GRID_CONSTANT IntMatmul a) {
-  LEQ_BOUNDS(kGroupWarps * 32);
+__device__ __forceinline__ void groups_block(const IntMatmul& a) {
   LEQ_DYNAMIC_SHARED(WaitingSum, waiting);
   using Shape = GroupShape<bits>;
   const BlockRows rows(a);
@@ -275,34 +290,37 @@ __global__ void __launch_bounds__(kGroupWarps * 32, 2)
   int group = static_cast<int>(threadIdx.x / 32) * Shape::kGroups;
   loop.load_weights(group, next);
   ptx::wait_for_predecessor();
-  loop.load_tokens(next);
-  float f = 0;
-  for (int first = 0; first < loop.groups; first += Shape::kRound) {
-    const int last = min(first + Shape::kRound, loop.groups);
-    if (first > 0) __syncthreads();
-#pragma unroll 2
-    for (; group < last; group += Shape::kStep) {
-      const GroupStep<bits> step = next;
-      loop.load_weights(group + Shape::kStep, next);
-      loop.load_tokens(next);
-      int sums[Shape::kItems];
-      if (bits == 8 && loop.has_zeros) {
-        loop.template multiply<bits == 8>(step, sums);
-      } else {
-        loop.template multiply<false>(step, sums);
-      }
-      loop.keep(step, group, first, sums);
+  if constexpr (Shape::kInputsAhead) loop.load_tokens(next);
+#pragma unroll Shape::kInputsAhead ? 2 : 1
+  for (; group < loop.groups; group += Shape::kStep) {
+    GroupStep<bits> step = next;
+    loop.load_weights(group + Shape::kStep, next);
+    loop.load_tokens(Shape::kInputsAhead ? next : step);
+    int sums[Shape::kItems];
+    if (bits == 8 && loop.has_zeros()) {
+      loop.template multiply<bits == 8>(step, sums);
+    } else {
+      loop.template multiply<false>(step, sums);
     }
-    if (last == loop.groups) ptx::let_successor_start();
-    __syncthreads();
-    f = add_waiting(waiting, last - first, f);
+    loop.keep(step, group, sums);
   }
+  ptx::let_successor_start();
+  __syncthreads();
+  const float f = add_waiting(waiting, loop.groups, 0);
   finish_groups(a, rows, f);
   if (rows.paired) {
     finish_codes<kGroupRows / 2>(a.codes, a.out, a.tokens, a.segments[0].rows, rows.column);
   } else {
     finish_codes<kGroupRows>(a.codes, a.out, a.tokens, a.segments[0].rows, rows.column);
   }
+}
+
+// For a.tokens == 1, with groups of 128 columns of the weights, the token, or both.
+template <int bits>
+__global__ void __launch_bounds__(kGroupWarps * 32, GroupShape<bits>::kBlocks)
+    int_gemv_groups(const LEQ_GRID_CONSTANT IntMatmul a) {
+  LEQ_BOUNDS(kGroupWarps * 32);
+  groups_block<bits>(a);
 }
 
 }  // namespace leq::LEQ_GPU

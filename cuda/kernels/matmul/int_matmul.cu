@@ -4,22 +4,6 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-std::int64_t outputs_of(const IntMatmul& a) {
-  std::int64_t outputs = 0;
-  for (int i = 0; i < a.segment_count; ++i) outputs += a.segments[i].rows;
-  return outputs;
-}
-
-// Large tiles minimize reads, but each multiprocessor should have at least about one tile.
-GemmTile tile_for(const IntMatmul& a) {
-  constexpr std::int64_t kEnoughTiles = 100, kMultiprocessors = 132;
-  const std::int64_t outputs = outputs_of(a);
-  if (a.tokens <= 64 && (outputs + 63) / 64 < kMultiprocessors) return GemmTile::few;
-  if (a.tokens <= 16) return GemmTile::small;
-  const std::int64_t large = (a.tokens + 127) / 128 * ((outputs + 127) / 128);
-  return large < kEnoughTiles ? GemmTile::middle : GemmTile::large;
-}
-
 void launch_wgmma(const IntMatmul& a, rt::Stream& stream) {
   switch (a.segments[0].weight.bits) {
     case 2:
@@ -35,6 +19,14 @@ void launch_wgmma(const IntMatmul& a, rt::Stream& stream) {
 
 }  // namespace
 
+GemmTile gemm_tile(std::int64_t tokens, std::int64_t outputs) {
+  constexpr std::int64_t kEnoughTiles = 100, kMultiprocessors = 132;
+  if (tokens <= 64 && (outputs + 63) / 64 < kMultiprocessors) return GemmTile::few;
+  if (tokens <= 16) return GemmTile::small;
+  const std::int64_t large = (tokens + 127) / 128 * ((outputs + 127) / 128);
+  return large < kEnoughTiles ? GemmTile::middle : GemmTile::large;
+}
+
 bool has_int_wgmma(const IntMatmul& a, const rt::DeviceInfo& device) {
   constexpr std::int64_t kFewestTokens = 65;  // with fewer, half of a tile of 128 would be empty
   const int weights = a.segments[0].weight.group;
@@ -48,15 +40,16 @@ void launch_int_matmul(const IntMatmul& a, rt::Stream& stream) {
   const int bits = a.segments[0].weight.bits;
   if (has_int_gemv(a)) return launch_int_gemv(a, stream);
   if (has_int_wgmma(a, rt::device_of(stream))) return launch_wgmma(a, stream);
+  const GemmTile tile = gemm_tile(a.tokens, outputs_of(a));
   switch (bits) {
     case 2:
-      return launch_int_gemm_2(a, tile_for(a), stream);
+      return launch_int_gemm_2(a, tile, stream);
     case 3:
-      return launch_int_gemm_3(a, tile_for(a), stream);
+      return launch_int_gemm_3(a, tile, stream);
     case 4:
-      return launch_int_gemm_4(a, tile_for(a), stream);
+      return launch_int_gemm_4(a, tile, stream);
     default:
-      return launch_int_gemm_8(a, tile_for(a), stream);
+      return launch_int_gemm_8(a, tile, stream);
   }
 }
 

@@ -20,6 +20,14 @@ void launch_by_bits(int bits, Launch launch) {
   }
 }
 
+// The outputs of all segments, if gated of gate and up.
+template <class Arguments>
+std::int64_t outputs_of(const Arguments& a) {
+  std::int64_t outputs = 0;
+  for (int i = 0; i < a.segment_count; ++i) outputs += a.segments[i].rows;
+  return outputs;
+}
+
 // For one token, or for up to 8 tokens if groups have 128 columns.
 bool has_int_gemv(const IntMatmul& a);
 // Returns whether int_gemv uses tensor cores: for groups of 128 columns and at least two tokens.
@@ -29,6 +37,8 @@ void launch_int_gemv(const IntMatmul& a, rt::Stream& stream);
 // Tokens x outputs of a tile: 16 or 32 x 16, 16 x 64, 64 x 64, 128 x 128. Groups of 32 and 64
 // columns have only `middle`. All kernels add in one order: the choice of a tile changes no bit.
 enum class GemmTile : std::uint8_t { few, small, middle, large };
+// Large tiles minimize reads, but each multiprocessor should have at least about one tile.
+GemmTile gemm_tile(std::int64_t tokens, std::int64_t outputs);
 void launch_int_gemm_8(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
 void launch_int_gemm_4(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
 void launch_int_gemm_3(const IntMatmul& a, GemmTile tile, rt::Stream& stream);

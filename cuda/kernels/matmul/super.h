@@ -29,6 +29,9 @@ struct SuperMatmul {
   FloatRows out;
 };
 void launch_super_matmul(const SuperMatmul& a, rt::Stream& stream);
+// On tensor cores, for many tokens, by tiles of 128 x 128 (only if x has no groups of 32 columns)
+// or 64 x 64; bit-identical.
+void launch_super_gemm(const SuperMatmul& a, bool large, rt::Stream& stream);
 
 // x[t] = scale * table[ids[t]] in f32; ids have the meaning described in EmbedArguments.
 struct SuperEmbedArguments {

@@ -4,71 +4,23 @@
 
 #include "cuda/intrinsics/ptx.h"
 #include "cuda/intrinsics/run.h"
+#include "cuda/kernels/matmul/int_matmul.h"
 #include "cuda/kernels/matmul/matmul_finish.cuh"
-#include "cuda/kernels/matmul/super.h"
+#include "cuda/kernels/matmul/super_row.cuh"
 #include "sampling/sample.h"
 
 namespace leq::LEQ_GPU {
 namespace {
 
 constexpr int kWarps = 8, kThreads = 32 * kWarps;
-constexpr int kPanel = 64;  // rows of a panel
-constexpr std::uint32_t kOnes = 0x01010101u;
 
 // The capacity of the queue of spans whose sums are not added yet.
 template <int tokens>
 constexpr int kRound = tokens == 1 ? 64 : 16;
 
-// Columns that share a sub-scale within a superblock.
-template <int bits>
-constexpr int kSubColumns = bits == 6 ? 16 : 32;
-
 // A span's part of an output: the sum of s * (codes times inputs), and the sum of m * inputs.
 struct SpanSums {
   int products, inputs;
-};
-
-// One row of a weight.
-template <int bits>
-struct SuperRow {
-  static constexpr int kSupers = bits == 6 ? 1 : 2, kHighBits = bits - 4;
-  const std::uint8_t* codes;
-  const std::uint8_t* high;
-  const std::uint16_t* supers;
-  const std::uint8_t* subs;
-
-  __device__ __forceinline__ SuperRow(const SuperWeight& w, std::int64_t row,
-                                      std::int64_t columns) {
-    const std::int64_t panel = row / kPanel, r = row % kPanel;
-    codes = w.codes + panel * columns * (kPanel / 2) + r * 4;
-    high = w.high + panel * columns * kPanel * kHighBits / 8 + r * 4;
-    supers = w.supers + panel * ((columns + 255) / 256) * kSupers * kPanel + r;
-    subs = w.subs + panel * (columns / kSubColumns<bits>)*(bits == 6 ? 1 : 2) * kPanel + r;
-  }
-
-  // Returns the codes of columns k ... k + 3; k is a multiple of 4.
-  __device__ __forceinline__ std::uint32_t quad(int k) const {
-    const int q = k / 4;
-    const std::uint32_t low = *reinterpret_cast<const std::uint32_t*>(codes + q / 2 * 256);
-    std::uint32_t quad = low >> q % 2 * 4 & 0x0f0f0f0fu;
-    if constexpr (kHighBits > 0) {
-      constexpr int kQuads = 8 / kHighBits;
-      constexpr std::uint32_t kMask = ((1u << kHighBits) - 1u) * kOnes;
-      const std::uint32_t word = *reinterpret_cast<const std::uint32_t*>(high + q / kQuads * 256);
-      quad |= (word >> q % kQuads * kHighBits & kMask) << 4;
-    }
-    return quad;
-  }
-  __device__ __forceinline__ int scale(int k) const {
-    const std::uint8_t byte = subs[k / kSubColumns<bits> * (bits == 6 ? 1 : 2) * kPanel];
-    return bits == 6 ? static_cast<std::int8_t>(byte) : byte;
-  }
-  __device__ __forceinline__ int minimum(int k) const {
-    return bits == 6 ? 0 : subs[(k / 32 * 2 + 1) * kPanel];
-  }
-  __device__ __forceinline__ float super(int k, int which) const {
-    return ptx::f16_to_f32(supers[(k / 256 * kSupers + which) * kPanel]);
-  }
 };
 
 // The address of a token's codes; tokens past the last one repeat the last one.
@@ -159,14 +111,28 @@ __device__ float multiply_rows(const SuperMatmul& a, const SuperSegment& segment
   return segment.bias != nullptr && at < segment.rows ? f + segment.bias[at] : f;
 }
 
+// Prefetches codes of the block's rows while the preceding kernel is still running.
+template <int bits>
+__device__ __forceinline__ void prefetch_rows(const SuperMatmul& a, const SuperSegment& segment,
+                                              std::int64_t at) {
+  const std::int64_t padded = round_up_to(a.columns, 128);
+  const int k = static_cast<int>(threadIdx.x) * 8;  // a word has 8 columns of a row
+  if (k >= padded) return;
+  const SuperRow<bits> row(segment.weight, at - threadIdx.x % 32, padded);
+  ptx::prefetch(row.codes + k / 8 * 256);
+  if constexpr (bits > 4) ptx::prefetch(row.high + k * (bits - 4) / 32 * 256);
+}
+
 template <int bits, int tokens>
 __global__ void __launch_bounds__(kThreads, 2) super_gemv(const LEQ_GRID_CONSTANT SuperMatmul a) {
   LEQ_BOUNDS(kThreads);
   LEQ_DYNAMIC_SHARED(SpanSums, waiting);
-  ptx::wait_for_predecessor();
   const SuperBlock block(a);
   const std::int64_t first = std::int64_t{blockIdx.y} * tokens, token = first + threadIdx.x / 32;
   const SuperSegment& segment = a.segments[block.segment];
+  prefetch_rows<bits>(a, segment, block.row);
+  if (is_gated(a.finish)) prefetch_rows<bits>(a, a.segments[1], block.row);
+  ptx::wait_for_predecessor();
   const float y = multiply_rows<bits, tokens>(a, segment, block.row, first, waiting);
   float up = 0;
   if (is_gated(a.finish)) {
@@ -229,7 +195,12 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void launch_super_matmul(const SuperMatmul& a, rt::Stream& stream) {
+  constexpr std::int64_t kMostTokens = 8;  // two reads of the weights
   if (a.tokens <= 0) return;
+  if (a.tokens > kMostTokens) {
+    const bool large = gemm_tile(a.tokens, outputs_of(a)) == GemmTile::large;
+    return launch_super_gemm(a, large, stream);
+  }
   switch (a.segments[0].weight.bits) {
     case 4:
       return launch_bits<4>(a, stream);

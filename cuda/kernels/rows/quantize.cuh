@@ -16,8 +16,8 @@ __device__ __forceinline__ unsigned magnitude_bits(float x) {
 }
 
 __device__ __forceinline__ void report_row(const Fault& fault, std::int64_t row) {
-  const unsigned long long found =
-      static_cast<unsigned long long>(fault.site) << 32 | static_cast<unsigned long long>(row);
+  const unsigned long long found = static_cast<unsigned long long>(fault.site) << 32 |
+                                   static_cast<unsigned long long>(fault.first_row + row);
   atomicMin(fault.first, found);
 }
 

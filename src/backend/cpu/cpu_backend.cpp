@@ -176,9 +176,9 @@ class CpuBackend final : public Backend {
   }
 
   void route(const Rows& logits, std::int64_t tokens, const Routing& routing, std::string_view site,
-             ExpertRoutes& routes) override {
+             ExpertRoutes& routes, ExpertRoutes* shared) override {
     const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(logits, tokens); });
-    route_rows(logits, tokens, routing, site, routes);
+    route_rows(logits, tokens, routing, site, routes, shared);
   }
 
   void experts_gated(const Rows& x, const ExpertRoutes& routes, const ExpertLinears& experts,
@@ -188,10 +188,11 @@ class CpuBackend final : public Backend {
     cpu::run_experts_gated(linear_context(), x, routes, experts, grouped, out);
   }
 
-  void experts_add(const Rows& products, const ExpertRoutes& routes, const ExpertLinear& down,
-                   Rows& x) override {
-    const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(routes, down); });
-    cpu::run_experts_add(linear_context(), products, routes, down, x);
+  void experts_add(std::span<const ExpertProducts> parts, Rows& x) override {
+    for (const auto& [products, routes, down] : parts) {
+      const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(routes, down); });
+      cpu::run_experts_add(linear_context(), products, routes, down, x);
+    }
   }
 
   void quantize_kv_blocks(const BatchView& batch, const AttentionShape& shape,
