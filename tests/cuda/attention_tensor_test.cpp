@@ -4,6 +4,7 @@
 
 #include "attention_case.h"
 #include "cuda/sim/emulator.h"
+#include "hopper_device.h"
 
 namespace leq::LEQ_GPU {
 namespace {
@@ -84,6 +85,32 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(AttentionCase{kF16, kF16, 4, 1, 64, 0, {{1200, 1}, {1190, 20}}, 3},
                     AttentionCase{kInt8, kInt8, 4, 1, 64, 0, {{1200, 1}, {1190, 20}}, 700},
                     AttentionCase{kF16, kF16, 4, 1, 64, 0, {{1200, 1}, {1190, 20}}, 1189}));
+
+// With few blocks more tiles are in flight, if the device has enough shared memory. That the cases
+// launch every such kernel is checked after the last test (sim/launch_table.cpp).
+class FewBlocks : public testing::TestWithParam<AttentionCase> {
+ protected:
+  ~FewBlocks() override { simt::schedule() = {}; }
+};
+
+TEST_P(FewBlocks, ChangeNoNumber) {
+  const AttentionData data(GetParam());
+  const auto want = data.run(false);
+  const HopperDevice hopper;
+  for (const auto arrival : {simt::CopyArrival::at_issue, simt::CopyArrival::at_wait}) {
+    simt::schedule() = simt::Schedule{3, arrival};
+    EXPECT_EQ(data.run(false), want);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(OneSequence, FewBlocks,
+                         testing::Values(AttentionCase{kF16, kF16, 4, 1, 64, 0, {{1200, 1}}},
+                                         AttentionCase{kF16, kF16, 1, 1, 128, 0, {{1023, 1}}},
+                                         AttentionCase{kF16, kF16, 5, 1, 128, 700, {{1400, 1}}},
+                                         AttentionCase{kInt8, kInt8, 8, 1, 64, 0, {{512, 1}}},
+                                         AttentionCase{kInt8, kInt8, 4, 1, 128, 0, {{1500, 1}}},
+                                         AttentionCase{kInt8, kInt8, 8, 1, 128, 90, {{30, 2}}},
+                                         AttentionCase{kInt8, kInt8, 8, 1, 256, 0, {{600, 1}}}));
 
 // Creates 64 sequences of growing length, so that windows begin at every position of a page.
 AttentionCase every_start(int window, int position) {

@@ -185,14 +185,19 @@ TEST_P(Super, ProductsFollowTheFormula) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, Super,
-                         testing::Values(SuperCase{4, 128, 1, 512, {40, 33}},
-                                         SuperCase{4, 32, 6, 300, {70}, Finish::add},
-                                         SuperCase{5, 128, 1, 256, {20, 20}, Finish::swiglu},
-                                         SuperCase{4, 128, 1, 256, {20, 20}, Finish::geglu},
-                                         SuperCase{5, 0, 3, 768, {33}, Finish::gelu},
-                                         SuperCase{6, 32, 1, 2304, {64}},
-                                         SuperCase{6, 128, 5, 640, {40, 40}, Finish::swiglu}));
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, Super,
+    testing::Values(SuperCase{4, 128, 1, 512, {40, 33}},
+                    SuperCase{4, 32, 6, 300, {70}, Finish::add},
+                    SuperCase{5, 128, 1, 256, {20, 20}, Finish::swiglu},
+                    SuperCase{4, 128, 1, 256, {20, 20}, Finish::geglu},
+                    SuperCase{5, 0, 3, 768, {33}, Finish::gelu}, SuperCase{6, 32, 1, 2304, {64}},
+                    SuperCase{6, 128, 1, 300, {90}, Finish::add},
+                    SuperCase{4, 32, 1, 4500, {20, 9}}, SuperCase{4, 128, 1, 17000, {17}},
+                    SuperCase{5, 32, 1, 1100, {16, 40}, Finish::swiglu},
+                    SuperCase{5, 32, 7, 640, {70}}, SuperCase{4, 128, 8, 4300, {33}, Finish::add},
+                    SuperCase{6, 32, 2, 1200, {20}, Finish::silu},
+                    SuperCase{6, 128, 5, 640, {40, 40}, Finish::swiglu}));
 INSTANTIATE_TEST_SUITE_P(
     Tiles, Super,
     testing::Values(SuperCase{4, 128, 9, 640, {70, 33}},

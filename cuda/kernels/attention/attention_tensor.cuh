@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 
 #include "cuda/intrinsics/run.h"
 #include "cuda/kernels/attention/attention_join.cuh"
@@ -144,8 +145,9 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
 }
 
 inline constexpr int kSharedEverywhere = 99 << 10;  // shared memory of a block on the smallest GPUs
-// The limit for generation, so that a multiprocessor has enough blocks to keep loads in flight.
-inline constexpr int kGenerationBytes = 56 << 10;
+// The limit for generation, so that a multiprocessor has enough blocks to keep loads in flight; and
+// for so few blocks that each multiprocessor has one or two, which then need more tiles in flight.
+inline constexpr int kGenerationBytes = 56 << 10, kFewBlocksBytes = 113 << 10;
 
 template <KvType keys, KvType values, int dims>
 struct TensorShapes {
@@ -174,8 +176,25 @@ struct TensorShapes {
       TensorShape<keys, values, kGenerationDims, 1, 4, 1, stages, kGenerationDims <= 128 ? 3 : 2>;
   static constexpr int kFewStages = stages<GenerationOf<1>>(2, kSharedEverywhere);
   static constexpr int kMoreStages = stages<GenerationOf<1>>(3, kGenerationBytes);
-  using Generation = GenerationOf<(kMoreStages > kFewStages ? kMoreStages : kFewStages)>;
+  static constexpr int kStages = kMoreStages > kFewStages ? kMoreStages : kFewStages;
+  using Generation = GenerationOf<kStages>;
+  // More than the stages of a span are never in use.
+  static constexpr int kDeepStages = stages<GenerationOf<1>>(kSpanTiles, kFewBlocksBytes);
+  using Deep =
+      std::conditional_t<(kDeepStages > kStages),
+                         TensorShape<keys, values, kGenerationDims, 1, 4, 1, kDeepStages, 2>,
+                         Generation>;
 };
+
+// Whether each multiprocessor has at most two blocks of generation, and room for the deep shape.
+template <class Deep>
+bool has_few_blocks(const AttentionArguments& a, const AttentionPlan& plan, rt::Stream& stream) {
+  const rt::DeviceInfo& device = rt::device_of(stream);
+  const std::int64_t rows =
+      plan.which == AttentionRuns::single ? a.batch.run_count : a.batch.tokens;
+  return rows * a.heads.kv_heads * (plan.split ? plan.spans : 1) <= 2 * device.multiprocessors &&
+         TileMemory<Deep>::kBytes + 1024 <= static_cast<int>(device.shared_limit_bytes);
+}
 
 // Launches a kernel whose blocks have Shape::kQueries queries that share a kv head.
 template <class Shape, class Kernel>
@@ -223,6 +242,8 @@ void launch_tensor(const AttentionArguments& a, const AttentionPlan& plan, rt::S
   const std::int64_t longest = plan.which == AttentionRuns::single ? 1 : a.batch.longest_run;
   if (longest * group > Shapes::Prompt::kQueries / 2) {
     launch_tensor<typename Shapes::Prompt>("attention_prompt", a, plan, stream);
+  } else if (has_few_blocks<typename Shapes::Deep>(a, plan, stream)) {
+    launch_tensor<typename Shapes::Deep>("attention_deep", a, plan, stream);
   } else {
     launch_tensor<typename Shapes::Generation>("attention_generation", a, plan, stream);
   }

@@ -115,16 +115,19 @@ struct TokenLoop {
   const IntMatmul& a;
   const BlockRows& rows;
   int groups;  // groups of a row
-  bool has_scales, has_token_scales;
   std::uint32_t flip;
   const std::uint8_t* codes[2];
   const std::int8_t* inputs;
   const std::uint16_t* scales[2];
   const std::uint8_t* zero_points[2];
   const float* token_scales[2];
-  const std::int32_t* token_sums[2];
+  const std::int32_t* token_sums;
+  int next_sums;  // distance of the next token's sums
   float scale_mul[2];
 
+  __device__ __forceinline__ bool has_scales() const {
+    return bits < 8 || a.segments[0].weight.group > 0;
+  }
   static __device__ __forceinline__ int side() { return static_cast<int>(threadIdx.x % 32) / 4; }
   static __device__ __forceinline__ int row(int half) { return side() + 8 * half; }
   static __device__ __forceinline__ int token(int i) {
@@ -135,23 +138,22 @@ struct TokenLoop {
       : a(arguments),
         rows(of_block),
         groups(static_cast<int>(round_up_to(arguments.columns, kGroupColumns)) / kGroupColumns),
-        has_scales(bits < 8 || arguments.segments[0].weight.group > 0),
-        has_token_scales(arguments.x.group > 0),
-        flip(signed_flip<bits>(arguments)) {
+        flip(bits == 8 ? (zeros ? kTopBits : 0u) : signed_flip<bits>(arguments)) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const CodeWeight& weight = rows.of(a, row(half)).weight;
       const std::int64_t of_row = rows.row(row(half)), at = of_row * groups;
       codes[half] = ptx::opaque(weight.codes + at * Columns::kGroupBytes + Columns::byte());
       scales[half] = ptx::opaque(weight.group_scales + at);
-      scale_mul[half] = (has_scales ? weight.scale_mul : 1.0f) * (1.0f / kFactor);
+      scale_mul[half] = (has_scales() ? weight.scale_mul : 1.0f) * (1.0f / kFactor);
       const std::int64_t of_token = token_at(token(half));
       token_scales[half] = ptx::opaque(a.x.scales + of_token * a.x.scale_stride);
       if constexpr (zeros) {
-        zero_points[half] = ptx::opaque(weight.zeros + (has_scales ? at : of_row));
-        token_sums[half] = ptx::opaque(a.x.sums + of_token * a.x.sum_stride);
+        zero_points[half] = ptx::opaque(weight.zeros + (has_scales() ? at : of_row));
+        if (half == 0) token_sums = ptx::opaque(a.x.sums + of_token * a.x.sum_stride);
       }
     }
+    next_sums = token(1) < a.tokens ? static_cast<int>(a.x.sum_stride) : 0;
     inputs = ptx::opaque(a.x.codes + token_at(side()) * a.x.code_stride + Columns::column());
   }
   __device__ __forceinline__ std::int64_t token_at(int t) const {
@@ -168,25 +170,25 @@ struct TokenLoop {
                           step.words[half]);
     }
     step.scales[0] = step.scales[1] = 0x3c00;  // 1
-    if (has_scales) {
+    if (has_scales()) {
       step.scales[0] = *ptx::moved(scales[0], step.group);
       step.scales[1] = *ptx::moved(scales[1], step.group);
     }
     if constexpr (zeros) {
-      step.zero_points[0] = *ptx::moved(zero_points[0], has_scales ? step.group : 0);
-      step.zero_points[1] = *ptx::moved(zero_points[1], has_scales ? step.group : 0);
+      step.zero_points[0] = *ptx::moved(zero_points[0], has_scales() ? step.group : 0);
+      step.zero_points[1] = *ptx::moved(zero_points[1], has_scales() ? step.group : 0);
     }
   }
   __device__ __forceinline__ void load_tokens(Step& step) const {
     Columns::load_inputs(ptx::moved<kGroupColumns>(inputs, step.group), step.inputs);
     step.token_scales[0] = step.token_scales[1] = 1.0f;
-    if (has_token_scales) {
+    if (a.x.group > 0) {
       step.token_scales[0] = *ptx::moved(token_scales[0], step.group);
       step.token_scales[1] = *ptx::moved(token_scales[1], step.group);
     }
     if constexpr (zeros) {
-      step.token_sums[0] = *ptx::moved(token_sums[0], step.group);
-      step.token_sums[1] = *ptx::moved(token_sums[1], step.group);
+      step.token_sums[0] = *ptx::moved(token_sums, step.group);
+      step.token_sums[1] = *ptx::moved(token_sums, next_sums + step.group);
     }
   }
 

@@ -104,16 +104,6 @@ struct SuperLoads {
   }
 
  private:
-  // Codes of columns 4 j ... 4 j + 3 of a run of 16.
-  __device__ __forceinline__ std::uint32_t quad(int run, int j) const {
-    std::uint32_t codes = low[run * 2 + j / 2] >> j % 2 * 4 & 0x0f0f0f0fu;
-    if constexpr (kHighBits > 0) {
-      constexpr int kQuads = 8 / kHighBits;
-      const int q = run * 4 + j;
-      codes |= (high[q / kQuads] >> q % kQuads * kHighBits & ((1u << kHighBits) - 1u) * kOnes) << 4;
-    }
-    return codes;
-  }
   // Expands 16 columns. Pairs of products are computed in 16-bit halves of a word. For 6 bits, with
   // s' = s + 128, these are s' (u - 32) + 8192 = 128 h' + l, and h = h' - 64 - (u - 32).
   __device__ __forceinline__ void store_run(Tile& to, int run) const {
@@ -124,7 +114,10 @@ struct SuperLoads {
     std::uint32_t h[4], l[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const std::uint32_t codes = quad(run, j);
+      constexpr int kQuads = kHighBits == 0 ? 1 : 8 / kHighBits;  // of a word of upper bits
+      const int q = run * 4 + j;
+      const std::uint32_t codes =
+          super_quad<bits>(low[q / 2], q % 2, high[kHighBits == 0 ? 0 : q / kQuads], q % kQuads);
       const std::uint32_t even = (codes & 255u * kHalves) * scale + added;
       const std::uint32_t odd = (codes >> 8 & 255u * kHalves) * scale + added;
       l[j] = (even & 127u * kHalves) | (odd << 8 & (127u * kHalves) << 8);

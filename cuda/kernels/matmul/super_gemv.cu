@@ -1,5 +1,7 @@
-// Tokens times weights of a k type by dp4a. Each lane has a row, the warps of a block take spans of
-// columns in turn, and one thread per output adds the spans in ascending order.
+// Few tokens times weights of a k type by dp4a. A block has 16 rows, whose chunks of 128 columns
+// its warps take in turn. A lane has 16 columns of four neighbouring rows, which are 16 bytes of a
+// plane. Lanes add their int32 sums, and one thread per output adds spans of columns in ascending
+// order.
 #include <algorithm>
 
 #include "cuda/intrinsics/ptx.h"
@@ -13,153 +15,281 @@ namespace leq::LEQ_GPU {
 namespace {
 
 constexpr int kWarps = 8, kThreads = 32 * kWarps;
+constexpr int kRows = 16;     // rows of a block
+constexpr int kChunk = 128;   // columns that a warp processes at once
+constexpr int kLaneRows = 4;  // rows of a lane
 
-// The capacity of the queue of spans whose sums are not added yet.
-template <int tokens>
-constexpr int kRound = tokens == 1 ? 64 : 16;
-
-// A span's part of an output: the sum of s * (codes times inputs), and the sum of m * inputs.
-struct SpanSums {
-  int products, inputs;
+// A queued sum of a span, and its factor.
+struct alignas(8) SpanSum {
+  float sum, scale;
 };
 
-// The address of a token's codes; tokens past the last one repeat the last one.
-template <int tokens>
-__device__ __forceinline__ const std::int8_t* inputs_of(const SuperMatmul& a, std::int64_t token) {
-  return a.x.codes + min(token, a.tokens - 1) * a.x.code_stride;
-}
+// span: the columns of a sum. A span has a sum of products with s * u, and except for 6 bits one of
+// products with m.
+template <int bits, int tokens, int span>
+struct SuperShape {
+  static constexpr int kKinds = bits == 6 ? 1 : 2, kSpans = kChunk / span;
+  static constexpr int kSums = tokens * kKinds * kLaneRows;          // of a lane
+  static constexpr int kLanes = span / 16;                           // lanes that share a sum
+  static constexpr int kKept = kSums < kLanes ? 1 : kSums / kLanes;  // sums that a lane finishes
+  static constexpr int kRound = 128 / tokens / kSpans;  // capacity of the queue, in chunks
+  static constexpr int kSpanSums = tokens * kKinds * kRows;
+  static_assert(kRound % kWarps == 0);
+};
 
-// The sums over columns [first, last) of one row, for `tokens` tokens.
-template <int bits, int tokens>
-__device__ __forceinline__ void span_sums(const SuperMatmul& a, const SuperRow<bits>& row,
-                                          std::int64_t token, int first, int last,
-                                          SpanSums (&sums)[tokens]) {
+// Totals of `count` numbers over the lanes that differ in the bits `mask` ... 4 of their index.
+// Lanes exchange halves: a lane then has the numbers from first_kept on.
+template <int mask, int count, int size>
+__device__ __forceinline__ void add_lanes(int (&values)[size]) {
+  if constexpr (mask >= 4) {
+    if constexpr (count == 1) {
+      values[0] += __shfl_xor_sync(kEveryLane, values[0], mask);
+    } else {
+      const bool upper = (threadIdx.x & mask) != 0;
 #pragma unroll
-  for (int t = 0; t < tokens; ++t) sums[t] = {0, 0};
-  for (int k = first; k < last; k += kSubColumns<bits>) {
-    int products[tokens] = {}, inputs[tokens] = {};
-#pragma unroll
-    for (int i = 0; i < kSubColumns<bits>; i += 4) {
-      const std::uint32_t codes = row.quad(k + i);
-#pragma unroll
-      for (int t = 0; t < tokens; ++t) {
-        const auto x =
-            *reinterpret_cast<const std::uint32_t*>(inputs_of<tokens>(a, token + t) + k + i);
-        products[t] = ptx::dp4a_u8s8(codes, x, products[t]);
-        inputs[t] = ptx::dp4a_u8s8(kOnes, x, inputs[t]);
+      for (int i = 0; i < count / 2; ++i) {
+        const int keep = upper ? values[i + count / 2] : values[i];
+        const int give = upper ? values[i] : values[i + count / 2];
+        values[i] = keep + __shfl_xor_sync(kEveryLane, give, mask);
       }
     }
-    const int scale = row.scale(k), minimum = row.minimum(k);
-#pragma unroll
-    for (int t = 0; t < tokens; ++t) {
-      sums[t].products += scale * (products[t] - (bits == 6 ? 32 * inputs[t] : 0));
-      sums[t].inputs += minimum * inputs[t];
-    }
+    add_lanes<mask / 2, (count > 1 ? count / 2 : 1)>(values);
+  }
+}
+template <int mask, int count>
+__device__ __forceinline__ int first_kept() {
+  if constexpr (mask < 4 || count == 1) {
+    return 0;
+  } else {
+    return ((threadIdx.x & mask) != 0 ? count / 2 : 0) + first_kept<mask / 2, count / 2>();
   }
 }
 
-// The rows of a block: 32 rows of one segment; if gated rows of gate, and the same rows of up.
+// A lane's part of a chunk.
+template <int bits, int kept>
+struct SuperStep {
+  uint4 low[2], high;
+  std::uint32_t scales, minima;  // a byte of each row
+  std::uint16_t supers[kept];    // of the sums that the lane finishes
+};
+
+template <int bits, int tokens, int span>
+struct SuperLoop {
+  using Shape = SuperShape<bits, tokens, span>;
+  using Step = SuperStep<bits, Shape::kKept>;
+  const SuperMatmul& a;
+  int chunks, spans, run, first;  // run: the lane's 16 columns in a chunk; first: its first sum
+  std::int64_t token;             // of the block's first
+  SuperRow<bits> rows;            // the lane's first row
+  SpanSum* waiting;
+
+  __device__ __forceinline__ SuperLoop(const SuperMatmul& arguments, const SuperSegment& segment,
+                                       std::int64_t row, std::int64_t first_token, SpanSum* queue)
+      : a(arguments),
+        chunks(static_cast<int>(round_up_to(a.columns, kChunk)) / kChunk),
+        spans(static_cast<int>((a.columns + span - 1) / span)),
+        run(static_cast<int>(threadIdx.x % 32) / 4),
+        first(first_kept<Shape::kLanes * 2, Shape::kSums>()),
+        token(first_token),
+        rows(segment.weight, row + threadIdx.x % 4 * kLaneRows, round_up_to(a.columns, kChunk)),
+        waiting(queue + threadIdx.x % 4 * kLaneRows) {}
+
+  // May precede the wait, because no kernel writes weights.
+  __device__ __forceinline__ void load(int chunk, Step& step) const {
+    const int at = min(chunk, chunks - 1) * 8 + run;
+    step.low[0] = ptx::load_once(rows.codes + std::int64_t{at} * 512);
+    step.low[1] = ptx::load_once(rows.codes + std::int64_t{at} * 512 + 256);
+    if constexpr (bits > 4) {
+      step.high = ptx::load_once(rows.high + std::int64_t{bits == 5 ? at / 2 : at} * 256);
+    }
+    const auto word = [&](int of) {
+      return *reinterpret_cast<const std::uint32_t*>(rows.subs + of * kPanel);
+    };
+    step.scales = word(bits == 6 ? at : at & ~1);
+    if constexpr (bits != 6) step.minima = word(at | 1);
+#pragma unroll
+    for (int i = 0; i < Shape::kKept; ++i) {
+      const int kind = (first + i) / kLaneRows % Shape::kKinds;
+      step.supers[i] =
+          rows.supers[(at / 16 * Shape::kKinds + kind) * kPanel + (first + i) % kLaneRows];
+    }
+  }
+
+  __device__ __forceinline__ void multiply(const Step& step, int chunk,
+                                           int (&sums)[Shape::kSums]) const {
+    const auto word = [](const uint4& of, int i) {
+      return i == 0 ? of.x : i == 1 ? of.y : i == 2 ? of.z : of.w;
+    };
+    uint4 x[tokens];
+    int inputs[tokens] = {}, dots[tokens][kLaneRows] = {};
+#pragma unroll
+    for (int t = 0; t < tokens; ++t) {
+      const std::int64_t row = min(token + t, a.tokens - 1);
+      x[t] = *reinterpret_cast<const uint4*>(a.x.codes + row * a.x.code_stride + chunk * kChunk +
+                                             run * 16);
+    }
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+#pragma unroll
+      for (int t = 0; t < tokens; ++t) {
+        inputs[t] = ptx::dp4a_u8s8(kOnes, word(x[t], j), inputs[t]);
+      }
+#pragma unroll
+      for (int r = 0; r < kLaneRows; ++r) {
+        std::uint32_t high = 0;
+        if constexpr (bits > 4) high = word(step.high, r);
+        if constexpr (bits == 5) high >>= run % 2 * 4;
+        const std::uint32_t codes = super_quad<bits>(word(step.low[j / 2], r), j % 2, high, j);
+#pragma unroll
+        for (int t = 0; t < tokens; ++t) {
+          dots[t][r] = ptx::dp4a_u8s8(codes, word(x[t], j), dots[t][r]);
+        }
+      }
+    }
+#pragma unroll
+    for (int t = 0; t < tokens; ++t) {
+#pragma unroll
+      for (int r = 0; r < kLaneRows; ++r) {
+        int* const to = sums + t * Shape::kKinds * kLaneRows + r;
+        const int byte = static_cast<int>(step.scales >> r * 8 & 255u);
+        if constexpr (bits == 6) {
+          to[0] = static_cast<std::int8_t>(byte) * (dots[t][r] - 32 * inputs[t]);
+        } else {
+          to[0] = byte * dots[t][r];
+          to[kLaneRows] = -static_cast<int>(step.minima >> r * 8 & 255u) * inputs[t];
+        }
+      }
+    }
+  }
+
+  // Adds the sums of lanes, and queues them with their factors. `slot` is the chunk's in the queue.
+  __device__ __forceinline__ void keep(const Step& step, int chunk, int slot,
+                                       int (&sums)[Shape::kSums]) const {
+    add_lanes<Shape::kLanes * 2, Shape::kSums>(sums);
+    const int in_chunk = run / Shape::kLanes;
+    const int at = min(chunk * Shape::kSpans + in_chunk, spans - 1);
+#pragma unroll
+    for (int i = 0; i < Shape::kKept; ++i) {
+      const int sum = first + i, of_token = sum / (kLaneRows * Shape::kKinds);
+      const std::int64_t row = min(token + of_token, a.tokens - 1);
+      const float by_token = a.x.scales[row * a.x.scale_stride + (a.x.group > 0 ? at : 0)];
+      waiting[(slot * Shape::kSpans + in_chunk) * Shape::kSpanSums + sum / kLaneRows * kRows +
+              sum % kLaneRows] = {static_cast<float>(sums[i]),
+                                  ptx::f16_to_f32(step.supers[i]) * by_token};
+    }
+  }
+
+  // Continues f of the thread's output, row threadIdx.x % 16 of token threadIdx.x / 16, by queued
+  // spans.
+  __device__ __forceinline__ float add(const SpanSum* queue, int count, float f) const {
+    if (threadIdx.x >= kRows * tokens) return f;
+    const int thread = static_cast<int>(threadIdx.x);
+    queue += thread / kRows * Shape::kKinds * kRows + thread % kRows;
+#pragma unroll 4
+    for (int i = 0; i < count; ++i) {
+#pragma unroll
+      for (int kind = 0; kind < Shape::kKinds; ++kind) {
+        const SpanSum next = queue[i * Shape::kSpanSums + kind * kRows];
+        f = fmaf(next.sum, next.scale, f);
+      }
+    }
+    return f;
+  }
+};
+
+// The rows of a block: 16 rows of one segment; if gated rows of gate, and the same rows of up.
 struct SuperBlock {
   int segment = 0;
-  std::int64_t row = 0, column = 0;  // the lane's row, and its output column
+  std::int64_t row = 0, column = 0;  // the first row, and its output column
 
   __device__ __forceinline__ explicit SuperBlock(const SuperMatmul& a) {
     std::int64_t block = blockIdx.x;
     while (!is_gated(a.finish) && segment + 1 < a.segment_count) {
-      const std::int64_t blocks = (a.segments[segment].rows + 31) / 32;
+      const std::int64_t blocks = (a.segments[segment].rows + kRows - 1) / kRows;
       if (block < blocks) break;
       block -= blocks;
       column += a.segments[segment].rows;
       ++segment;
     }
-    row = block * 32 + threadIdx.x % 32;
+    row = block * kRows;
     column += row;
   }
 };
 
-// y of row `at` and of token `threadIdx.x / 32` of the block; valid in the first `tokens` warps.
-template <int bits, int tokens>
-__device__ float multiply_rows(const SuperMatmul& a, const SuperSegment& segment, std::int64_t at,
-                               std::int64_t token, SpanSums* waiting) {
-  const std::int64_t padded = round_up_to(a.columns, 128);
-  const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
-  const int span = a.x.group > 0 ? a.x.group : 128, columns = static_cast<int>(padded);
-  const int spans = static_cast<int>((a.columns + span - 1) >> group_shift(span));
-  const SuperRow<bits> row(segment.weight, at, padded);
-  const float* const scales = a.x.scales + min(token + warp, a.tokens - 1) * a.x.scale_stride;
+// y of the thread's output. `early`: the wait for the preceding kernel is still to come.
+template <int bits, int tokens, int span>
+__device__ __forceinline__ float multiply_rows(const SuperMatmul& a, const SuperSegment& segment,
+                                               std::int64_t row, bool early, SpanSum* queue) {
+  using Shape = SuperShape<bits, tokens, span>;
+  const SuperLoop<bits, tokens, span> loop(a, segment, row, std::int64_t{blockIdx.y} * tokens,
+                                           queue);
+  SuperStep<bits, Shape::kKept> next;
+  int chunk = static_cast<int>(threadIdx.x / 32);
+  loop.load(chunk, next);
+  if (early) ptx::wait_for_predecessor();
   float f = 0;
-  for (int first = 0; first < spans; first += kRound<tokens>) {
-    const int last = min(first + kRound<tokens>, spans);
-    for (int s = first + warp; s < last; s += kWarps) {
-      SpanSums sums[tokens];
-      span_sums<bits, tokens>(a, row, token, s * span, min((s + 1) * span, columns), sums);
-#pragma unroll
-      for (int t = 0; t < tokens; ++t) waiting[((s - first) * tokens + t) * 32 + lane] = sums[t];
+  for (int first = 0; first < loop.chunks; first += Shape::kRound) {
+    const int last = min(first + Shape::kRound, loop.chunks);
+    for (; chunk < last; chunk += kWarps) {
+      const SuperStep<bits, Shape::kKept> step = next;
+      loop.load(chunk + kWarps, next);
+      int sums[Shape::kSums];
+      loop.multiply(step, chunk, sums);
+      loop.keep(step, chunk, chunk - first, sums);
     }
     __syncthreads();
-    for (int s = first; s < last && warp < tokens; ++s) {
-      const SpanSums sums = waiting[((s - first) * tokens + warp) * 32 + lane];
-      const float by_token = scales[a.x.group > 0 ? s : 0];
-      const int k = s * span;
-      f = fmaf(static_cast<float>(sums.products), row.super(k, 0) * by_token, f);
-      if constexpr (bits != 6) {
-        f = fmaf(-static_cast<float>(sums.inputs), row.super(k, 1) * by_token, f);
-      }
-    }
+    f = loop.add(queue, min(last * Shape::kSpans, loop.spans) - first * Shape::kSpans, f);
     __syncthreads();
   }
+  const std::int64_t at = row + threadIdx.x % kRows;
   return segment.bias != nullptr && at < segment.rows ? f + segment.bias[at] : f;
 }
 
-// Prefetches codes of the block's rows while the preceding kernel is still running.
-template <int bits>
-__device__ __forceinline__ void prefetch_rows(const SuperMatmul& a, const SuperSegment& segment,
-                                              std::int64_t at) {
-  const std::int64_t padded = round_up_to(a.columns, 128);
-  const int k = static_cast<int>(threadIdx.x) * 8;  // a word has 8 columns of a row
-  if (k >= padded) return;
-  const SuperRow<bits> row(segment.weight, at - threadIdx.x % 32, padded);
-  ptx::prefetch(row.codes + k / 8 * 256);
-  if constexpr (bits > 4) ptx::prefetch(row.high + k * (bits - 4) / 32 * 256);
-}
-
-template <int bits, int tokens>
-__global__ void __launch_bounds__(kThreads, 2) super_gemv(const LEQ_GRID_CONSTANT SuperMatmul a) {
+template <int bits, int tokens, int span>
+__global__ void __launch_bounds__(kThreads, tokens == 1  ? 3
+                                            : span == 32 ? 1
+                                                         : 2)
+    super_gemv(const LEQ_GRID_CONSTANT SuperMatmul a) {
   LEQ_BOUNDS(kThreads);
-  LEQ_DYNAMIC_SHARED(SpanSums, waiting);
+  LEQ_DYNAMIC_SHARED(SpanSum, queue);
   const SuperBlock block(a);
-  const std::int64_t first = std::int64_t{blockIdx.y} * tokens, token = first + threadIdx.x / 32;
   const SuperSegment& segment = a.segments[block.segment];
-  prefetch_rows<bits>(a, segment, block.row);
-  if (is_gated(a.finish)) prefetch_rows<bits>(a, a.segments[1], block.row);
-  ptx::wait_for_predecessor();
-  const float y = multiply_rows<bits, tokens>(a, segment, block.row, first, waiting);
+  const float y = multiply_rows<bits, tokens, span>(a, segment, block.row, true, queue);
   float up = 0;
   if (is_gated(a.finish)) {
-    up = multiply_rows<bits, tokens>(a, a.segments[1], block.row, first, waiting);
+    up = multiply_rows<bits, tokens, span>(a, a.segments[1], block.row, false, queue);
   }
   ptx::let_successor_start();
-  if (threadIdx.x / 32 >= tokens || token >= a.tokens || block.row >= segment.rows) return;
-  finish(a.finish, a.out, token, block.column, y, up);
+  const std::int64_t token = std::int64_t{blockIdx.y} * tokens + threadIdx.x / kRows;
+  const auto row = static_cast<std::int64_t>(threadIdx.x % kRows);
+  if (threadIdx.x >= kRows * tokens || token >= a.tokens || block.row + row >= segment.rows) return;
+  finish(a.finish, a.out, token, block.column + row, y, up);
 }
 
-template <int bits, int tokens>
+template <int bits, int tokens, int span>
 void launch(const SuperMatmul& a, rt::Stream& stream) {
+  using Shape = SuperShape<bits, tokens, span>;
   std::int64_t blocks = 0;
   for (int i = 0; i < (is_gated(a.finish) ? 1 : a.segment_count); ++i) {
-    blocks += (a.segments[i].rows + 31) / 32;
+    blocks += (a.segments[i].rows + kRows - 1) / kRows;
   }
   const std::int64_t groups = (a.tokens + tokens - 1) / tokens;
+  const std::int64_t chunks =
+      std::min<std::int64_t>((a.columns + kChunk - 1) / kChunk, Shape::kRound);
   rt::run(stream,
           {"super_gemv", dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(groups)),
-           dim3(kThreads), kRound<tokens> * tokens * 32 * sizeof(SpanSums), rt::Start::early},
-          super_gemv<bits, tokens>, a);
+           dim3(kThreads),
+           static_cast<std::size_t>(chunks * Shape::kSpans * Shape::kSpanSums) * sizeof(SpanSum),
+           rt::Start::early},
+          super_gemv<bits, tokens, span>, a);
 }
 
 template <int bits>
 void launch_bits(const SuperMatmul& a, rt::Stream& stream) {
-  if (a.tokens == 1) return launch<bits, 1>(a, stream);
-  launch<bits, 4>(a, stream);
+  const bool narrow = a.x.group == 32;
+  if (a.tokens == 1)
+    return narrow ? launch<bits, 1, 32>(a, stream) : launch<bits, 1, 128>(a, stream);
+  narrow ? launch<bits, 4, 32>(a, stream) : launch<bits, 4, 128>(a, stream);
 }
 
 template <int bits>

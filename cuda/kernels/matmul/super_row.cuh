@@ -13,6 +13,18 @@ inline constexpr std::uint32_t kOnes = 0x01010101u;
 template <int bits>
 inline constexpr int kSubColumns = bits == 6 ? 16 : 32;
 
+// Codes of four columns from a word with their low bits, `low` >> 4 * odd, and a word with the
+// upper bits of 32 / (bits - 4) columns, of which these are quad `q`.
+template <int bits>
+__device__ __forceinline__ std::uint32_t super_quad(std::uint32_t low, int odd, std::uint32_t high,
+                                                    int q) {
+  const std::uint32_t quad = low >> odd * 4 & 0x0f0f0f0fu;
+  if constexpr (bits == 4) return quad;
+  constexpr std::uint32_t kMask = ((1u << (bits - 4)) - 1u) * kOnes << 4;
+  const int left = 4 - q * (bits - 4);
+  return quad | ((left >= 0 ? high << (left & 31) : high >> (-left & 31)) & kMask);
+}
+
 // One row of a weight.
 template <int bits>
 struct SuperRow {
@@ -34,15 +46,13 @@ struct SuperRow {
   // Returns the codes of columns k ... k + 3; k is a multiple of 4.
   __device__ __forceinline__ std::uint32_t quad(int k) const {
     const int q = k / 4;
-    const std::uint32_t low = *reinterpret_cast<const std::uint32_t*>(codes + q / 2 * 256);
-    std::uint32_t quad = low >> q % 2 * 4 & 0x0f0f0f0fu;
-    if constexpr (kHighBits > 0) {
-      constexpr int kQuads = 8 / kHighBits;
-      constexpr std::uint32_t kMask = ((1u << kHighBits) - 1u) * kOnes;
-      const std::uint32_t word = *reinterpret_cast<const std::uint32_t*>(high + q / kQuads * 256);
-      quad |= (word >> q % kQuads * kHighBits & kMask) << 4;
-    }
-    return quad;
+    const auto word = [](const std::uint8_t* at) {
+      return *reinterpret_cast<const std::uint32_t*>(at);
+    };
+    if constexpr (kHighBits == 0) return super_quad<bits>(word(codes + q / 2 * 256), q % 2, 0, 0);
+    constexpr int kQuads = kHighBits == 0 ? 1 : 8 / kHighBits;
+    return super_quad<bits>(word(codes + q / 2 * 256), q % 2, word(high + q / kQuads * 256),
+                            q % kQuads);
   }
   __device__ __forceinline__ int scale(int k) const {
     const std::uint8_t byte = subs[k / kSubColumns<bits> * (bits == 6 ? 1 : 2) * kPanel];
