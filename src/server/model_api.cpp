@@ -32,6 +32,15 @@ std::optional<ForeignChat> foreign_chat(CallStyle style, JsonNode body) {
   return std::nullopt;
 }
 
+// A family in the form of GGUF's architectures: "qwen3.5" for "Qwen 3.5".
+std::string architecture_text(std::string_view family) {
+  std::string text;
+  for (const char c : family) {
+    if (c != ' ') text += c >= 'A' && c <= 'Z' ? static_cast<char>(c + 'a' - 'A') : c;
+  }
+  return text;
+}
+
 // "134.5M", "6.7B".
 std::string parameters_text(std::uint64_t count) {
   const bool billions = count >= 1'000'000'000;
@@ -256,7 +265,7 @@ void ModelApi::ollama_embed(HttpExchange& exchange, JsonNode body) const {
 
 Json ModelApi::ollama_details() const {
   const Model& model = hosted_.model();
-  const std::string& family = model.config().family;
+  const std::string family = architecture_text(model.config().family);
   return {{"parent_model", ""},
           {"format", model.file().name().ends_with(".gguf") ? "gguf" : "leq"},
           {"family", family},
@@ -270,11 +279,12 @@ void ModelApi::ollama_show(HttpExchange& exchange, JsonNode) const {
   std::vector<std::string> capabilities = {"completion"};
   if (model_.chat != nullptr && model_.template_has_tools) capabilities.emplace_back("tools");
   if (!model_.style.think_begin.empty()) capabilities.emplace_back("thinking");
-  Json about = {{"general.architecture", config.family},
+  const std::string family = architecture_text(config.family);
+  Json about = {{"general.architecture", family},
                 {"general.parameter_count", hosted_.model().parameters()}};
-  about[config.family + ".context_length"] = config.context;
-  about[config.family + ".embedding_length"] = config.width;
-  about[config.family + ".block_count"] = config.layer_count();
+  about[family + ".context_length"] = config.context;
+  about[family + ".embedding_length"] = config.width;
+  about[family + ".block_count"] = config.layer_count();
   send_json(exchange, {{"modelfile", ""},
                        {"parameters", ""},
                        {"template", hosted_.template_text()},

@@ -1,5 +1,6 @@
 """Ollama's own Python client against leq-server: ollama_client.py TOOLS. Skipped without `ollama`."""
 
+import json
 import sys
 
 from served import Served, check, skip
@@ -26,7 +27,7 @@ def chats(client):
           "its last piece has the counts")
     held = client.chat(MODEL, ASK, options=OPTIONS, format={
         "type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"], "additionalProperties": False})
-    check(held.message.content.replace(" ", "") in ('{"n":1}', '{"n":2}'), f"a schema: {held.message.content}")
+    check(json.loads(held.message.content) in ({"n": 1}, {"n": 2}), f"a schema: {held.message.content}")
     stopped = client.chat(MODEL, ASK, options={**OPTIONS, "stop": [whole.message.content[10:14]]})
     check(stopped.done_reason == "stop" and stopped.message.content == whole.message.content[:10], "a stop sequence")
 
