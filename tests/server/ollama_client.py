@@ -72,11 +72,11 @@ def models(client):
 
 def errors(client):
     try:
-        client.chat(MODEL, ASK, format="xml")
+        client.chat(MODEL, ASK, options={"num_predict": -5})
     except ollama.ResponseError as error:
-        check(error.status_code == 400 and error.error.startswith("format: "), f"an error: {error.error}")
+        check(error.status_code == 400 and error.error.startswith("num_predict: "), f"an error: {error.error}")
     else:
-        check(False, "a wrong format is refused")
+        check(False, "a wrong limit is refused")
 
 
 def main():
