@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <ctime>
 #include <random>
 #include <utility>
 
@@ -187,6 +188,14 @@ std::string sent_event(std::string_view json) { return "data: " + std::string(js
 
 std::string sent_event(std::string_view name, std::string_view json) {
   return "event: " + std::string(name) + "\n" + sent_event(json);
+}
+
+std::string time_text(std::int64_t seconds_since_1970) {
+  const std::time_t time = seconds_since_1970;
+  std::tm utc = {};
+  gmtime_r(&time, &utc);
+  std::array<char, 32> text = {};
+  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc)};
 }
 
 std::string random_id() {

@@ -25,6 +25,9 @@ struct ForeignChat {
 ForeignChat chat_of_responses(JsonNode body);
 // Anthropic's /v1/messages.
 ForeignChat chat_of_messages(JsonNode body);
+// Ollama's /api/chat, and /api/generate, which is a prompt and not a chat if it is "raw".
+ForeignChat chat_of_ollama_chat(JsonNode body);
+ForeignChat chat_of_ollama_generate(JsonNode body);
 
 // The name of a member in the foreign request, and its name in a chat request.
 struct CopiedMember {
@@ -116,6 +119,8 @@ class ReplyWriter {
   ReplyWriter(const GenerationCall& call, const ApiModel& model);
   virtual ~ReplyWriter() = default;
 
+  // The media type of a stream.
+  virtual std::string_view stream_type() const { return "text/event-stream"; }
   // Serialized events of a stream. `choice` already includes the piece.
   virtual std::string begin(const std::vector<Choice>& choices) = 0;
   virtual std::string more(const Choice& choice, const ChoicePiece& piece) = 0;
@@ -162,10 +167,13 @@ class ItemWriter : public ReplyWriter {
 std::unique_ptr<ReplyWriter> openai_writer(const GenerationCall& call, const ApiModel& model);
 std::unique_ptr<ReplyWriter> responses_writer(const GenerationCall& call, const ApiModel& model);
 std::unique_ptr<ReplyWriter> messages_writer(const GenerationCall& call, const ApiModel& model);
+std::unique_ptr<ReplyWriter> ollama_writer(const GenerationCall& call, const ApiModel& model);
 
 // A server-sent event with its data, and with "event: NAME" unless the name is empty.
 std::string sent_event(std::string_view name, std::string_view json);
 std::string sent_event(std::string_view json);
+// A time in UTC as in "2026-11-28T18:00:00Z" (RFC 3339).
+std::string time_text(std::int64_t seconds_since_1970);
 // A random id of letters and digits.
 std::string random_id();
 // The number of UTF-8 characters that begin in these bytes.

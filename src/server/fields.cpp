@@ -192,4 +192,10 @@ HttpReply anthropic_form(HttpReply reply) {
   return reply;
 }
 
+HttpReply ollama_form(HttpReply reply) {
+  const Json json = parse_json(reply.body, "an error");
+  reply.body = Json::object({{"error", json["error"]["message"].text()}}).dump_any();
+  return reply;
+}
+
 }  // namespace leq

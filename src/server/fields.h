@@ -68,5 +68,7 @@ HttpReply error_reply(int status, std::string_view message, std::string_view par
 HttpReply error_reply(const std::exception& error);
 // Converts the reply's error to the format of /v1/messages.
 HttpReply anthropic_form(HttpReply reply);
+// Converts the reply's error to Ollama's format, {"error": "..."}.
+HttpReply ollama_form(HttpReply reply);
 
 }  // namespace leq

@@ -31,6 +31,23 @@ std::string warning_header(const std::vector<std::string>& notes) {
   return line;
 }
 
+std::unique_ptr<ReplyWriter> writer_of(const GenerationCall& call, const ApiModel& model) {
+  switch (call.style) {
+    case CallStyle::responses:
+      return responses_writer(call, model);
+    case CallStyle::messages:
+      return messages_writer(call, model);
+    case CallStyle::ollama_chat:
+    case CallStyle::ollama_generate:
+      return ollama_writer(call, model);
+    case CallStyle::chat:
+    case CallStyle::text:
+    case CallStyle::native:
+      break;
+  }
+  return openai_writer(call, model);
+}
+
 // The replies of one call while they are generated.
 class Generation {
  public:
@@ -40,9 +57,7 @@ class Generation {
         call_(std::move(call)),
         model_(model),
         engine_(engine),
-        writer_(call_.style == CallStyle::responses  ? responses_writer(call_, model)
-                : call_.style == CallStyle::messages ? messages_writer(call_, model)
-                                                     : openai_writer(call_, model)) {}
+        writer_(writer_of(call_, model)) {}
 
   void answer(const ReplyTimes& times) {
     make_choices();
@@ -136,7 +151,7 @@ class Generation {
 
   bool begin_stream() {
     HttpReply begun = head();
-    begun.type = "text/event-stream";
+    begun.type = writer_->stream_type();
     begun.headers.emplace_back("Cache-Control", "no-cache");
     return exchange_.begin_stream(begun) && write(writer_->begin(choices_));
   }

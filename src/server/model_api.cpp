@@ -23,15 +23,29 @@ std::string special_text(const Tokenizer& tokenizer, Token id) {
   return tokenizer.decode(ids, true);
 }
 
-bool is_foreign(CallStyle style) {
-  return style == CallStyle::responses || style == CallStyle::messages;
-}
-
 // The request as a chat, if it is foreign.
-ForeignChat foreign_chat(CallStyle style, JsonNode body) {
+std::optional<ForeignChat> foreign_chat(CallStyle style, JsonNode body) {
   if (style == CallStyle::responses) return chat_of_responses(body);
   if (style == CallStyle::messages) return chat_of_messages(body);
-  return {};
+  if (style == CallStyle::ollama_chat) return chat_of_ollama_chat(body);
+  if (style == CallStyle::ollama_generate) return chat_of_ollama_generate(body);
+  return std::nullopt;
+}
+
+// A family in the form of GGUF's architectures: "qwen3.5" for "Qwen 3.5".
+std::string architecture_text(std::string_view family) {
+  std::string text;
+  for (const char c : family) {
+    if (c != ' ') text += c >= 'A' && c <= 'Z' ? static_cast<char>(c + 'a' - 'A') : c;
+  }
+  return text;
+}
+
+// "134.5M", "6.7B".
+std::string parameters_text(std::uint64_t count) {
+  const bool billions = count >= 1'000'000'000;
+  const std::uint64_t tenths = count / (billions ? 100'000'000 : 100'000);
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + (billions ? "B" : "M");
 }
 
 constexpr std::size_t kMostInputs = 2048;
@@ -73,11 +87,13 @@ void send_json(HttpExchange& exchange, const Json& json) {
 }
 
 void ModelApi::generate(HttpExchange& exchange, JsonNode body, CallStyle style) const {
-  const ForeignChat foreign = foreign_chat(style, body);
-  GenerationCall call =
-      read_generation_call(style, is_foreign(style) ? JsonNode(foreign.body) : body, model_);
+  const std::optional<ForeignChat> foreign = foreign_chat(style, body);
+  const JsonNode asked = foreign ? JsonNode(foreign->body) : body;
+  const bool is_raw = style == CallStyle::ollama_generate && given_field(asked, "prompt");
+  GenerationCall call = read_generation_call(is_raw ? CallStyle::text : style, asked, model_);
+  call.style = style;
   call.asked = body;
-  call.notes.insert(call.notes.begin(), foreign.notes.begin(), foreign.notes.end());
+  if (foreign) call.notes.insert(call.notes.begin(), foreign->notes.begin(), foreign->notes.end());
   for (std::string& note : call.notes) note = spelled(note);
   answer_generation(exchange, std::move(call), model_, engine_, times_);
 }
@@ -172,8 +188,8 @@ void ModelApi::apply_template(HttpExchange& exchange, JsonNode body) const {
 }
 
 void ModelApi::count_tokens(HttpExchange& exchange, JsonNode body, CallStyle style) const {
-  const ForeignChat foreign = foreign_chat(style, body);
-  const auto parts = render_chat(is_foreign(style) ? JsonNode(foreign.body) : body, model_);
+  const std::optional<ForeignChat> foreign = foreign_chat(style, body);
+  const auto parts = render_chat(foreign ? JsonNode(foreign->body) : body, model_);
   Json counted = Json::object();
   if (style != CallStyle::messages) counted["object"] = "response.input_tokens";
   counted["input_tokens"] = model_.tokenizer.encode_parts(parts).size();
@@ -222,6 +238,60 @@ void ModelApi::embeddings(HttpExchange& exchange, JsonNode body) const {
                        {"data", std::move(data)},
                        {"model", model_.name},
                        {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}});
+}
+
+// Ollama's /api/embed takes "input", a text or a list, and its older /api/embeddings one "prompt".
+void ModelApi::ollama_embed(HttpExchange& exchange, JsonNode body) const {
+  const bool is_old = !given_field(body, "input");
+  const std::string_view member = is_old ? "prompt" : "input";
+  const std::int64_t width = hosted_.model().config().width;
+  const auto dimensions =
+      static_cast<std::size_t>(whole_field(body, "dimensions", 1, width).value_or(width));
+  Json all = Json::array();
+  std::size_t tokens = 0;
+  for (const std::vector<Token>& prompt : read_prompts(body, member, model_, kMostInputs)) {
+    std::vector<float> numbers = embed(prompt, member);
+    numbers.resize(dimensions);
+    normalize(numbers);
+    tokens += prompt.size();
+    all.push_back(Json(numbers));
+    if (!exchange.client_is_there()) return;
+  }
+  if (is_old) return send_json(exchange, Json::object({{"embedding", all[0]}}));
+  send_json(
+      exchange,
+      {{"model", model_.name}, {"embeddings", std::move(all)}, {"prompt_eval_count", tokens}});
+}
+
+Json ModelApi::ollama_details() const {
+  const Model& model = hosted_.model();
+  const std::string family = architecture_text(model.config().family);
+  return {{"parent_model", ""},
+          {"format", model.file().name().ends_with(".gguf") ? "gguf" : "leq"},
+          {"family", family},
+          {"families", Json(std::vector<std::string>{family})},
+          {"parameter_size", parameters_text(model.parameters())},
+          {"quantization_level", model.type()}};
+}
+
+void ModelApi::ollama_show(HttpExchange& exchange, JsonNode) const {
+  const ModelConfig& config = hosted_.model().config();
+  std::vector<std::string> capabilities = {"completion"};
+  if (model_.chat != nullptr && model_.template_has_tools) capabilities.emplace_back("tools");
+  if (!model_.style.think_begin.empty()) capabilities.emplace_back("thinking");
+  const std::string family = architecture_text(config.family);
+  Json about = {{"general.architecture", family},
+                {"general.parameter_count", hosted_.model().parameters()}};
+  about[family + ".context_length"] = config.context;
+  about[family + ".embedding_length"] = config.width;
+  about[family + ".block_count"] = config.layer_count();
+  send_json(exchange, {{"modelfile", ""},
+                       {"parameters", ""},
+                       {"template", hosted_.template_text()},
+                       {"modified_at", time_text(model_.created)},
+                       {"details", ollama_details()},
+                       {"model_info", std::move(about)},
+                       {"capabilities", Json(capabilities)}});
 }
 
 // Ranks by the cosine between the embeddings of query and document.

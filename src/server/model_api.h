@@ -37,8 +37,13 @@ class ModelApi {
   void detokenize(HttpExchange& exchange, JsonNode body) const;
   void apply_template(HttpExchange& exchange, JsonNode body) const;
 
+  // Ollama's API.
+  void ollama_embed(HttpExchange& exchange, JsonNode body) const;
+  void ollama_show(HttpExchange& exchange, JsonNode body) const;
+
   // JSON for the lists of models and of slots.
   Json facts() const;
+  Json ollama_details() const;
   std::vector<Json> slots() const;
 
  private:

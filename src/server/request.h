@@ -93,11 +93,13 @@ ApiModel api_model_of(const Model& model, const std::string& format = "");
 std::string model_name_of(const std::string& path);
 
 enum class CallStyle : std::uint8_t {
-  chat,       // /v1/chat/completions
-  text,       // /v1/completions
-  native,     // /completion of llama-server
-  responses,  // /v1/responses: converted to a chat (dialects.h)
-  messages,   // /v1/messages, Anthropic's: converted to a chat
+  chat,             // /v1/chat/completions
+  text,             // /v1/completions
+  native,           // /completion of llama-server
+  responses,        // /v1/responses: converted to a chat (dialects.h)
+  messages,         // /v1/messages, Anthropic's: converted to a chat
+  ollama_chat,      // /api/chat, Ollama's: converted to a chat
+  ollama_generate,  // /api/generate: converted to a chat, or to a text if it is raw
 };
 constexpr bool is_chat(CallStyle style) {
   return style != CallStyle::text && style != CallStyle::native;

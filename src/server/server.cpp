@@ -21,6 +21,7 @@ namespace {
 // Threads reserved for quick requests when all other threads wait for replies.
 constexpr std::size_t kQuickWorkers = 4;
 constexpr std::string_view kSlotPath = "/slots/ID", kModelPath = "/v1/models/";
+constexpr std::string_view kLatest = ":latest";  // Ollama's clients end every name with a tag
 
 // Adds the CORS headers to each reply.
 class SiteExchange : public HttpExchange {
@@ -259,6 +260,21 @@ Json model_json(const ModelStatus& status, HostedModel* hosted) {
   return one;
 }
 
+// The same in Ollama's form. The digest stands for name, size and time, since content is not
+// hashed.
+Json ollama_model_json(const ModelStatus& status, HostedModel* hosted) {
+  const std::string name = status.file.name + std::string(kLatest);
+  const bool is_known = hosted != nullptr && status.file.created == 0;
+  const std::int64_t created = is_known ? hosted->api().created : status.file.created;
+  const std::uint64_t bytes = is_known ? hosted->model().file().file_bytes() : status.file.bytes;
+  return {{"name", name},
+          {"model", name},
+          {"modified_at", time_text(created)},
+          {"size", bytes},
+          {"digest", sha256_hex(name + std::to_string(bytes) + std::to_string(created))},
+          {"details", hosted != nullptr ? ModelApi(*hosted, {}).ollama_details() : Json::object()}};
+}
+
 }  // namespace
 
 Server::Server(const Model& model, Session& session, const ServerOptions& options)
@@ -339,6 +355,14 @@ std::span<const Server::Route> Server::routes() {
       Route{"GET", "/slots", &Server::slots},
       Route{"POST", kSlotPath, &ModelApi::slot_action},
       Route{"GET", "/metrics", &Server::metrics},
+      Route{"POST", "/api/chat", &ModelApi::generate<CallStyle::ollama_chat>},
+      Route{"POST", "/api/generate", &ModelApi::generate<CallStyle::ollama_generate>},
+      Route{"POST", "/api/embed", &ModelApi::ollama_embed},
+      Route{"POST", "/api/embeddings", &ModelApi::ollama_embed},
+      Route{"POST", "/api/show", &ModelApi::ollama_show},
+      Route{"GET", "/api/tags", &Server::ollama_models},
+      Route{"GET", "/api/ps", &Server::ollama_models},
+      Route{"GET", "/api/version", &Server::ollama_version, false},
   };
   return kRoutes;
 }
@@ -369,8 +393,11 @@ void Server::answer(HttpExchange& exchange) {
     answer_checked(site);
   } catch (const std::exception& error) {
     if (site.begun()) throw;
-    const bool is_message = exchange.request().path.starts_with("/v1/messages");
-    site.reply(is_message ? anthropic_form(error_reply(error)) : error_reply(error));
+    HttpReply reply = error_reply(error);
+    const std::string& path = exchange.request().path;
+    if (path.starts_with("/v1/messages")) reply = anthropic_form(std::move(reply));
+    if (path.starts_with("/api/")) reply = ollama_form(std::move(reply));
+    site.reply(reply);
   }
   // Returns the memory of a large request to the system, because each worker has a malloc arena of
   // its own that would retain it.
@@ -413,6 +440,9 @@ void Server::answer_with_model(HttpExchange& exchange, const Route& route) {
   if (!models_.has_one_model()) {
     wanted = request.query_value("model");
     if (wanted.empty() && body) wanted = text_field(body, "model").value_or("");
+    if (request.path.starts_with("/api/") && wanted.ends_with(kLatest)) {
+      wanted.resize(wanted.size() - kLatest.size());
+    }
   }
   const ModelPool::Lease lease = models_.lease(wanted, [&] { return exchange.client_is_there(); });
   if (lease == nullptr) throw ApiError(503, "the client went away", "");  // it cannot be told
@@ -453,6 +483,29 @@ std::vector<Json> Server::model_list() {
 
 void Server::list_models(HttpExchange& exchange) {
   send_json(exchange, {{"object", "list"}, {"data", Json(model_list())}});
+}
+
+// /api/tags lists all models, /api/ps the loaded ones.
+void Server::ollama_models(HttpExchange& exchange) {
+  const bool only_loaded = exchange.request().path == "/api/ps";
+  const std::vector<ModelPool::Lease> loaded = models_.loaded();
+  Json all = Json::array();
+  for (const ModelStatus& status : models_.list()) {
+    const auto found = std::ranges::find(loaded, status.file.name,
+                                         [](const auto& lease) { return lease->api().name; });
+    if (only_loaded && found == loaded.end()) continue;
+    Json one = ollama_model_json(status, found == loaded.end() ? nullptr : found->get());
+    if (only_loaded) {
+      one["expires_at"] = "9999-12-31T23:59:59Z";
+      one["size_vram"] = 0;
+    }
+    all.push_back(std::move(one));
+  }
+  send_json(exchange, Json::object({{"models", std::move(all)}}));
+}
+
+void Server::ollama_version(HttpExchange& exchange) {
+  send_json(exchange, Json::object({{"version", kVersion}}));
 }
 
 void Server::one_model(HttpExchange& exchange) {

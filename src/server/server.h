@@ -60,6 +60,8 @@ class Server {
   void health(HttpExchange& exchange);
   void list_models(HttpExchange& exchange);
   void one_model(HttpExchange& exchange);
+  void ollama_models(HttpExchange& exchange);
+  void ollama_version(HttpExchange& exchange);
   std::vector<Json> model_list();
   void slots(HttpExchange& exchange);
   void metrics(HttpExchange& exchange);

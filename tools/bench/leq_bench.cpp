@@ -1,5 +1,9 @@
 // leq-bench: tokens per second in rows like llama-bench's, each with the limit set by this machine.
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <fstream>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -49,6 +53,47 @@ bool names_cache(const Options& options) {
 
 // Returns the number of positions per sequence.
 std::int64_t positions(const BenchTest& test) { return round_up(test.positions(), kPageTokens); }
+
+// The share of the machine's cores that other programs used since this object was made, from
+// /proc/stat: with them, speeds are those of a busy machine.
+class OtherLoad {
+ public:
+  // A line on stderr if it was above a tenth.
+  void warn() const {
+    const Seconds now = seconds();
+    const double all = now.all - begin_.all,
+                 others = now.busy - begin_.busy - (now.own - begin_.own);
+    if (all <= 0 || others < 0.1 * all) return;
+    std::cerr << "other programs used " << fixed(100 * others / all, 0)
+              << " % of the cores: an idle machine is faster\n";
+  }
+
+ private:
+  struct Seconds {
+    double all = 0, busy = 0, own = 0;  // of all cores
+  };
+  static Seconds seconds() {
+    Seconds found;
+    std::ifstream file("/proc/stat");
+    std::string word;
+    file >> word;
+    // user, nice, system, idle, iowait, irq, softirq, steal
+    for (int column = 0; column < 8; ++column) {
+      double ticks = 0;
+      file >> ticks;
+      ticks /= static_cast<double>(sysconf(_SC_CLK_TCK));
+      found.all += ticks;
+      if (column != 3 && column != 4) found.busy += ticks;
+    }
+    rusage own = {};
+    getrusage(RUSAGE_SELF, &own);
+    for (const timeval& time : {own.ru_utime, own.ru_stime}) {
+      found.own += static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+    }
+    return found;
+  }
+  Seconds begin_ = seconds();
+};
 
 class Bench {
  public:
@@ -374,7 +419,7 @@ std::unique_ptr<Communicator> ranks_of_mpirun(const Options& options) {
   return nullptr;
 }
 
-int run(const Options& options) {
+int measure(const Options& options) {
   const std::string& format = options.text("output");
   require(!options.list("model").empty(), "-m: missing; give a .leq file or synthetic:SHAPE:TYPE");
   if (options.has("write")) {
@@ -419,6 +464,13 @@ int run(const Options& options) {
   for (const std::string& model : options.list("model")) bench.run(model);
   if (processes == nullptr || processes->leads()) print(bench.table(), format);
   return 0;
+}
+
+int run(const Options& options) {
+  const OtherLoad others;
+  const int status = measure(options);
+  others.warn();
+  return status;
 }
 
 }  // namespace
