@@ -9,9 +9,6 @@
 #include <limits>
 #include <memory>
 #include <random>
-#include <span>
-#include <utility>
-#include <vector>
 
 #include "base/float_math.h"
 #include "base/half.h"
@@ -131,17 +128,7 @@ class AttentionData {
     a.codes = codes;
     if (codes.tickets == nullptr) a.codes.tickets = tickets.data();
     EXPECT_TRUE(codes.tickets == nullptr || makes_codes(a));
-    std::vector<std::span<std::byte>> late = {qkv.bytes()};
-    for (const AttentionRun& run : runs) {
-      for (int page = run.first_position / 64; page < pages_of_run_; ++page) {
-        const std::int64_t at = table_[static_cast<std::size_t>(run.pages_at + page)];
-        for (const auto& [side, there] : {std::pair(&keys_, &keys), std::pair(&values_, &values)}) {
-          const auto bytes = static_cast<std::size_t>(side->page_bytes);
-          late.push_back(there->bytes().subspan(static_cast<std::size_t>(at) * bytes, bytes));
-        }
-      }
-    }
-    write_late(late);  // the pages that this step writes
+    write_late({qkv.bytes(), keys.bytes(), values.bytes()});
     launch_attention(a, test_stream());
     scratch.expect_kept();
     EXPECT_EQ(tickets.host(), std::vector<unsigned>(kTickets));

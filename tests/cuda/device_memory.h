@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <initializer_list>
 #include <span>
 #include <vector>
 
@@ -48,6 +49,6 @@ class DeviceArray {
 
 // On the emulator, the arrays contain poison until a kernel writes their contents; this kernel runs
 // just before the next one. A next kernel that reads them before its wait is thus detected.
-void write_late(const std::vector<std::span<std::byte>>& arrays);
+void write_late(std::initializer_list<std::span<std::byte>> arrays);
 
 }  // namespace leq::LEQ_GPU

@@ -21,7 +21,6 @@ struct Positions {
 struct QueryBlock {
   int row = 0, rows = 0;  // first row in the batch, and number of rows
   int position = 0;       // of the first row, in its sequence
-  int appended = 0;       // of the first row of the batch in this sequence
   int kv_head = 0, head = 0, heads = 0;
   int window = 0;
   unsigned ticket = 0;  // shared by the blocks that have these queries, one block per span
@@ -66,7 +65,6 @@ __device__ __forceinline__ QueryBlock query_block(const AttentionArguments& a,
   block.row = found.first_row + at;
   block.rows = min(plan.block_rows, found.rows - at);
   block.position = found.first_position + at;
-  block.appended = found.first_position;
   block.pages = a.batch.pages + found.pages_at;
   const int group = a.heads.group;
   const int first = static_cast<int>(blockIdx.y) % plan.head_blocks * plan.block_heads;

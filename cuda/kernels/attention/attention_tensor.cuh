@@ -101,19 +101,16 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   LEQ_BOUNDS(Shape::kThreads);
   LEQ_DYNAMIC_SHARED(unsigned char, memory);
   ptx::let_successor_start();
-  // The lists that this reads are copied to the device before the step's kernels.
+  ptx::wait_for_predecessor();
   const BlockWork work = block_work(a, plan);
   const Positions seen = work.seen;
-  if (seen.empty()) return ptx::wait_for_predecessor();
+  if (seen.empty()) return;
   // These rarely read values are in shared memory, because registers are scarce.
   auto& block = *reinterpret_cast<QueryBlock*>(memory + TileMemory<Shape>::kBlockAt);
   if (threadIdx.x == 0) block = work.queries;
   __syncthreads();
   TileLoader<Shape> loader(a, block, seen, memory);
-  int ahead = 0;
-  for (; ahead < Shape::kAhead && loader.next_is_old(); ++ahead) loader.load_next();
-  ptx::wait_for_predecessor();
-  for (; ahead < Shape::kAhead; ++ahead) loader.load_next();
+  for (int stage = 0; stage < Shape::kAhead; ++stage) loader.load_next();
   load_queries<Shape>(a, block, memory);
   WarpRows<Shape> warp;
   if constexpr (Shape::kShares) {

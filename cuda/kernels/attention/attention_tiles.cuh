@@ -140,11 +140,6 @@ class TileLoader {
     return memory_ + tile % Shape::kStages * Memory::kStageBytes;
   }
 
-  // Whether no kernel of this step writes the next tile, so that it may be loaded before the wait
-  // for the preceding kernel.
-  __device__ __forceinline__ bool next_is_old() const {
-    return next_ < end_ && (next_ + 1) * kTile <= block_.appended;
-  }
   // Starts copying the next tile, if there is one, and commits one group of copies in any case.
   __device__ __forceinline__ void load_next() {
     if (next_ < end_) {

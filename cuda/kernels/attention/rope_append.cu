@@ -77,12 +77,10 @@ __global__ void __launch_bounds__(kThreads)
   LEQ_BOUNDS(kThreads);
   LEQ_DYNAMIC_SHARED(float, heads);
   ptx::let_successor_start();
+  ptx::wait_for_predecessor();
   const AttentionHeads& shape = a.heads;
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int dims = shape.head_dim, row = static_cast<int>(blockIdx.x);
-  // These lists are copied to the device before the step's kernels.
-  const AttentionRun run = a.batch.runs[a.batch.row_runs[row]];
-  ptx::wait_for_predecessor();
   const int index = static_cast<int>(blockIdx.y * kWarps + warp);  // among q, k and v heads
   if (index >= shape.heads + 2 * shape.kv_heads) return;
   const bool query = index < shape.heads, key = !query && index < shape.heads + shape.kv_heads;
@@ -99,6 +97,7 @@ __global__ void __launch_bounds__(kThreads)
     if (lane == 0) report_row(a.fault, row);
     return;
   }
+  const AttentionRun& run = a.batch.runs[a.batch.row_runs[row]];
   const int position = run.first_position + row - run.first_row;
   const float* const gain = query ? a.q_gain : key ? a.k_gain : nullptr;
   if (gain != nullptr) {

@@ -22,7 +22,7 @@ __global__ void write_arrays(const std::vector<Late>& arrays) {
 
 }  // namespace
 
-void write_late(const std::vector<std::span<std::byte>>& arrays) {
+void write_late(std::initializer_list<std::span<std::byte>> arrays) {
   rt::synchronize(test_stream());
   std::vector<Late> late;
   for (const std::span<std::byte> array : arrays) {
