@@ -86,7 +86,7 @@ struct SuperData {
         supers.push_back(f16_to_f32(half));
       }
       for (int i = 0; i < sub_blocks() * c.parts(); ++i) {
-        const int byte = c.bits == 6 ? below(255) - 127 : below(64);
+        const int byte = c.bits == 6 ? below(256) - 128 : below(256);
         bytes[place(row, i / c.parts(), sub_blocks(), i % c.parts())] =
             static_cast<std::uint8_t>(byte);
         subs.push_back(byte);

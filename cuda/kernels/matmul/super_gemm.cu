@@ -142,9 +142,10 @@ struct MinimaOperand {
       words[j] = minima[first_row - lane % 4 * 2 + lane / 4 + j * 8];
     }
   }
-  __device__ __forceinline__ void operand(int j, int step, std::uint32_t,
+  // The high bit of minima if `shift` is 7, else the other seven, as bytes are signed.
+  __device__ __forceinline__ void operand(int j, int step, std::uint32_t shift,
                                           std::uint32_t (&b)[2]) const {
-    b[0] = b[1] = (words[j] >> step * 8 & 255u) * kOnes;
+    b[0] = b[1] = (words[j] >> step * 8 >> shift & (shift == 7 ? 1u : 127u)) * kOnes;
   }
 };
 
@@ -192,9 +193,12 @@ struct SuperProducts {
       if constexpr (bits != 6) {
         const MinimaOperand<Shape> minima(tile.minima, warp.first_row);
         warp.start(0);
+        for (const std::uint32_t shift : {7u, 0u}) {
+          warp.scale(128);
 #pragma unroll 1
-        for (int step = g * kSteps; step < (g + 1) * kSteps; ++step) {
-          warp.multiply(tile.tokens, minima, step, 0);
+          for (int step = g * kSteps; step < (g + 1) * kSteps; ++step) {
+            warp.multiply(tile.tokens, minima, step, shift);
+          }
         }
         flush(tile, 1, g, -1.0f);
       }
