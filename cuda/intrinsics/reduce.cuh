@@ -13,6 +13,8 @@ __device__ __forceinline__ T warp_sum(T value) {
   return value;
 }
 
+__device__ __forceinline__ int warp_sum(int value) { return __reduce_add_sync(kEveryLane, value); }
+
 // Returns the sum of the 256 lanes of a norm in every thread of a warp. Thread t passes lanes
 // t, t + 32, ... t + 224; the order is lanes +128, +64, ... +1 (docs/numerics.md).
 __device__ __forceinline__ float norm_lanes_sum(const float (&parts)[8]) {
@@ -27,6 +29,10 @@ __device__ __forceinline__ T warp_max(T value) {
     value = max(value, __shfl_xor_sync(kEveryLane, value, step));
   }
   return value;
+}
+
+__device__ __forceinline__ unsigned warp_max(unsigned value) {
+  return __reduce_max_sync(kEveryLane, value);
 }
 
 // Combines all threads' values by `combine`; every thread gets the result. Blocks consist of whole

@@ -14,97 +14,169 @@ namespace {
 
 constexpr int kWarps = 4, kThreads = 32 * kWarps;
 
-// Rotates the pairs (i, i + r/2) of the first r numbers.
-__device__ void rope_head(float* x, int dims, const float* table, unsigned lane) {
-  const int half = dims / 2;
-  for (int i = static_cast<int>(lane); i < half; i += 32) {
-    const float c = table[i], s = table[half + i], x0 = x[i], x1 = x[i + half];
-    x[i] = fmaf(-x1, s, x0 * c);
-    x[i + half] = fmaf(x0, s, x1 * c);
+// Numbers between heads in shared memory, so that each begins at a vector.
+__device__ __host__ constexpr int head_stride(int dims) { return (dims + 3) / 4 * 4; }
+
+// The angles by which a lane rotates, loaded before the head arrives: cosines and sines of the
+// pairs lane + 32 i, of which the first kHeld are in registers.
+struct Angles {
+  static constexpr int kHeld = 4;
+  const float* table;
+  int half;
+  float cosines[kHeld], sines[kHeld];
+
+  __device__ __forceinline__ Angles(const float* row, int dims, unsigned lane)
+      : table(row), half(dims / 2) {
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      const int pair = static_cast<int>(lane) + 32 * i;
+      cosines[i] = pair < half ? table[pair] : 0.0f;
+      sines[i] = pair < half ? table[half + pair] : 0.0f;
+    }
   }
-  __syncwarp();
+  // Rotates the pairs (i, i + half).
+  __device__ __forceinline__ void rotate(float* x, unsigned lane) const {
+    const auto turn = [&](float c, float s, int i) {
+      const float x0 = x[i], x1 = x[i + half];
+      x[i] = fmaf(-x1, s, x0 * c);
+      x[i + half] = fmaf(x0, s, x1 * c);
+    };
+    const int first = static_cast<int>(lane);
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      if (first + 32 * i < half) turn(cosines[i], sines[i], first + 32 * i);
+    }
+#pragma unroll 1
+    for (int i = first + 32 * kHeld; i < half; i += 32) {
+      turn(table[i], table[half + i], i);
+    }
+    __syncwarp();
+  }
+};
+
+// Calls body(c, quad) for a lane's quads of a head.
+template <class Body>
+__device__ __forceinline__ void for_quads(const float* x, int dims, unsigned lane, Body body) {
+#pragma unroll 1
+  for (int c = static_cast<int>(lane) * 4; c < dims; c += 128) body(c, load_quad(x, c, dims));
+}
+
+// Stores numbers c ... c + 3 of a head, each as `Number`, as one word if there are four.
+template <class Number>
+__device__ __forceinline__ void store_numbers(std::byte* row, int c, int dims,
+                                              const Number (&numbers)[4]) {
+  struct alignas(4 * sizeof(Number)) Four {
+    Number of[4];
+  };
+  auto* const to = reinterpret_cast<Number*>(row) + c;
+  if (c + 4 <= dims) {
+    *reinterpret_cast<Four*>(to) = {{numbers[0], numbers[1], numbers[2], numbers[3]}};
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if (c + i < dims) to[i] = numbers[i];
+  }
 }
 
 // Encodes and stores a head as u8 codes.
-__device__ void store_codes(const float* x, int dims, const KvHeadPage& page, int slot,
-                            unsigned lane) {
+__device__ __forceinline__ void store_codes(const float* x, int dims, const KvHeadPage& page,
+                                            int slot, unsigned lane) {
   float low = INFINITY, high = -INFINITY;
-  for (int c = static_cast<int>(lane); c < dims; c += 32) {
-    low = fminf(low, clamped(x[c]));
-    high = fmaxf(high, clamped(x[c]));
-  }
+  for_quads(x, dims, lane, [&](int c, const Quad& quad) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (c + i >= dims) continue;
+      low = fminf(low, clamped(quad.x[i]));
+      high = fmaxf(high, clamped(quad.x[i]));
+    }
+  });
   const CodeRange range = warp_range(low, high, 255.0f);
-  auto* codes = reinterpret_cast<std::uint8_t*>(page.numbers + slot * page.row_bytes);
-  for (int c = static_cast<int>(lane); c < dims; c += 32) {
-    codes[c] = static_cast<std::uint8_t>(range.code(x[c], 255.0f));
-  }
+  for_quads(x, dims, lane, [&](int c, const Quad& quad) {
+    std::uint8_t codes[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      codes[i] = static_cast<std::uint8_t>(range.code(quad.x[i], 255.0f));
+    }
+    store_numbers(page.numbers + slot * page.row_bytes, c, dims, codes);
+  });
   if (lane != 0) return;
   page.scales[slot] = range.scale;
   page.minima[slot] = range.minimum;
 }
 
-__device__ void store_head(const float* x, int dims, KvType type, const KvHeadPage& page, int slot,
-                           unsigned lane) {
+__device__ __forceinline__ void store_head(const float* x, int dims, KvType type,
+                                           const KvHeadPage& page, int slot, unsigned lane) {
   if (stored_coded(type)) return store_codes(x, dims, page, slot, lane);
-  std::byte* row = page.numbers + slot * page.row_bytes;
-  for (int c = static_cast<int>(lane); c < dims; c += 32) {
-    if (type == KvType::f32) {
-      reinterpret_cast<float*>(row)[c] = x[c];
-    } else {
-      reinterpret_cast<std::uint16_t*>(row)[c] = ptx::f32_to_f16(clamped(x[c]));
-    }
-  }
+  for_quads(x, dims, lane, [&](int c, const Quad& quad) {
+    std::byte* const row = page.numbers + slot * page.row_bytes;
+    if (type == KvType::f32) return store_numbers(row, c, dims, quad.x);
+    std::uint16_t halves[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) halves[i] = ptx::f32_to_f16(clamped(quad.x[i]));
+    store_numbers(row, c, dims, halves);
+  });
 }
 
-// Writes a position's numbers to its page, or to the page's f16 copy if codes are encoded per
-// block.
-__device__ void append_head(const RopeAppendArguments& a, const float* x, KvPart part, int head,
-                            const AttentionRun& run, int position, unsigned lane) {
-  const KvPages& pages = part == KvPart::keys ? a.keys : a.values;
-  const int dims = a.heads.head_dim, slot = position % kKvPageTokens;
-  const int page = a.batch.pages[run.pages_at + position / kKvPageTokens];
-  if (!pages.codes.packed()) {
-    store_head(x, dims, pages.type, kv_head_page(pages, page, a.heads, head), slot, lane);
-  } else {
-    const KvPages& copies = part == KvPart::keys ? a.copied.keys : a.copied.values;
-    const int copy = a.batch.pages[run.copies_at + position / kKvPageTokens];
-    store_head(x, dims, copies.type, kv_head_page(copies, copy, a.heads, head), slot, lane);
-  }
-}
-
+// One chain of loads decides how long this kernel takes for one row: run, then angles and page. The
+// numbers of the head are loaded meanwhile.
 __global__ void __launch_bounds__(kThreads)
     rope_append(const LEQ_GRID_CONSTANT RopeAppendArguments a, float query_factor) {
   LEQ_BOUNDS(kThreads);
   LEQ_DYNAMIC_SHARED(float, heads);
   ptx::let_successor_start();
-  ptx::wait_for_predecessor();
   const AttentionHeads& shape = a.heads;
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int dims = shape.head_dim, row = static_cast<int>(blockIdx.x);
   const int index = static_cast<int>(blockIdx.y * kWarps + warp);  // among q, k and v heads
-  if (index >= shape.heads + 2 * shape.kv_heads) return;
   const bool query = index < shape.heads, key = !query && index < shape.heads + shape.kv_heads;
-
+  const float* const gain = query ? a.q_gain : key ? a.k_gain : nullptr;
+  const int stride = head_stride(dims);
+  float* const x = heads + warp * 2 * stride;
+  float* const gains = x + stride;
+  if (gain != nullptr) {
+    for_quads(gain, dims, lane, [&](int c, const Quad& quad) { store_quad(gains, c, dims, quad); });
+  }
+  ptx::wait_for_predecessor();
+  if (index >= shape.heads + 2 * shape.kv_heads) return;
   float* const there = a.qkv.values + row * a.qkv.stride + std::int64_t{index} * dims;
-  float* const x = heads + warp * dims;
+  Quad next = load_quad(there, static_cast<int>(lane) * 4, dims);
+  // If all runs have one row, the row's number is its run's.
+  const bool single = a.batch.single_runs == a.batch.tokens;
+  const AttentionRun& run = a.batch.runs[single ? row : a.batch.row_runs[row]];
+  const int position = run.first_position + row - run.first_row;
+  const KvPages& pages = key ? a.keys : a.values;
+  const bool copied = !query && pages.codes.packed();
+  // Where codes are encoded per block, a position's numbers are written to the page's f16 copy.
+  const int pages_at = copied ? run.copies_at : run.pages_at;
+  const bool rotates = a.table != nullptr && (query || key);
+  const Angles angles(rotates ? a.table + std::int64_t{position} * a.rotary_dims : nullptr,
+                      rotates ? a.rotary_dims : 0, lane);
+  const int page = query ? 0 : a.batch.pages[pages_at + position / kKvPageTokens];
   unsigned largest = 0;
-  for (int c = static_cast<int>(lane); c < dims; c += 32) {
-    x[c] = there[c];
-    largest = max(largest, magnitude_bits(x[c]));
+  for (int c = static_cast<int>(lane) * 4; c < dims; c += 128) {
+    store_quad(x, c, dims, next);
+    largest = max(largest, absmax_of(next));
+    next = load_quad(there, c + 128, dims);
   }
   __syncwarp();
   if (warp_max(largest) >= 0x7f800000u) {
     if (lane == 0) report_row(a.fault, row);
     return;
   }
-  const AttentionRun& run = a.batch.runs[a.batch.row_runs[row]];
-  const int position = run.first_position + row - run.first_row;
-  const float* const gain = query ? a.q_gain : key ? a.k_gain : nullptr;
   if (gain != nullptr) {
-    norm_head(x, dims, query ? a.q_eps : a.k_eps, lane, [&](int k) { return gain[k]; });
+    norm_head(x, dims, query ? a.q_eps : a.k_eps, lane, [&](int k) { return gains[k]; });
   }
-  if (a.table != nullptr && (query || key)) {
-    rope_head(x, a.rotary_dims, a.table + std::int64_t{position} * a.rotary_dims, lane);
+  if (rotates) angles.rotate(x, lane);
+  if (query) {
+    const float factor =
+        a.query_factors != nullptr ? a.query_factors[position / a.query_period] : query_factor;
+    for_quads(x, dims, lane, [&](int c, Quad quad) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) quad.x[i] = quad.x[i] * factor;
+      store_quad(there, c, dims, quad);
+    });
+    return;
   }
   if (key && a.key_offset != nullptr) {
     const float* const offset = a.key_offset + (index - shape.heads) * dims;
@@ -112,18 +184,9 @@ __global__ void __launch_bounds__(kThreads)
     for (int c = static_cast<int>(lane); c < dims; c += 32) x[c] -= offset[c];
     __syncwarp();
   }
-  if (query) {
-    const float factor =
-        a.query_factors != nullptr ? a.query_factors[position / a.query_period] : query_factor;
-    for (int c = static_cast<int>(lane); c < dims; c += 32) x[c] = x[c] * factor;
-    __syncwarp();
-  }
-  if (query) {
-    for (int c = static_cast<int>(lane); c < dims; c += 32) there[c] = x[c];
-    return;
-  }
   const int head = index - shape.heads - (key ? 0 : shape.kv_heads);
-  append_head(a, x, key ? KvPart::keys : KvPart::values, head, run, position, lane);
+  const KvPages& to = !copied ? pages : key ? a.copied.keys : a.copied.values;
+  store_head(x, dims, to.type, kv_head_page(to, page, shape, head), position % kKvPageTokens, lane);
 }
 
 }  // namespace
@@ -137,7 +200,8 @@ void launch_rope_append(const RopeAppendArguments& a, rt::Stream& stream) {
   rt::run(
       stream,
       {"rope_append", dim3(static_cast<unsigned>(a.batch.tokens), (heads + kWarps - 1) / kWarps),
-       dim3(kThreads), kWarps * dims * sizeof(float), rt::Start::early},
+       dim3(kThreads), std::size_t{2 * kWarps} * head_stride(a.heads.head_dim) * sizeof(float),
+       rt::Start::early},
       rope_append, a, factor);
 }
 

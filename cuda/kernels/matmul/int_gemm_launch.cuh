@@ -38,8 +38,11 @@ void launch_few(const IntMatmul& a, rt::Stream& stream) {
 template <int bits, int group>
 void launch_tile(const IntMatmul& a, GemmTile tile, rt::Stream& stream) {
   if (tile == GemmTile::few) {
-    return a.tokens <= 16 ? launch_few<FewShape<16>, bits, group>(a, stream)
-                          : launch_few<FewShape<32>, bits, group>(a, stream);
+    // With groups, int_gemv_tokens has up to 16 tokens of few outputs.
+    if constexpr (group == 0) {
+      if (a.tokens <= 16) return launch_few<FewShape<16>, bits, group>(a, stream);
+    }
+    return launch_few<FewShape<32>, bits, group>(a, stream);
   }
   if (tile == GemmTile::small) return launch_gemm<SmallTile, bits, group>(a, stream);
   if (tile == GemmTile::middle) return launch_gemm<MiddleTile, bits, group>(a, stream);

@@ -10,6 +10,13 @@
 namespace leq::LEQ_GPU {
 namespace {
 
+// With more outputs, 9 to 16 tokens are faster in tiles of 64 outputs (int_gemm.cuh), which share
+// the inputs; with fewer, these are too few blocks. Measured on an H200.
+std::int64_t most_tokens(const IntMatmul& a) {
+  const std::int64_t most_outputs = a.segments[0].weight.bits == 4 ? 16384 : 132 * 64;
+  return (outputs_of(a) < most_outputs ? 2 : 1) * kSideTokens;
+}
+
 template <int bits>
 void launch_groups(const IntMatmul& a, rt::Stream& stream) {
   const bool paired = is_gated(a.finish);
@@ -19,12 +26,15 @@ void launch_groups(const IntMatmul& a, rt::Stream& stream) {
   }
   const std::int64_t groups = round_up_to(a.columns, kGroupColumns) / kGroupColumns;
   const bool one = a.tokens == 1;
+  const int sides = a.tokens <= kSideTokens ? 1 : 2;
   const std::int64_t waiting =
-      one ? groups : std::min(groups, std::int64_t{kTokenRound}) * kSideTokens;
+      one ? groups : std::min(groups * sides, std::int64_t{kTokenRound}) * kSideTokens;
   const bool zeros = a.segments[0].weight.zeros != nullptr;
-  const auto kernel = one     ? int_gemv_groups<bits>
-                      : zeros ? int_gemv_tokens<bits, true>
-                              : int_gemv_tokens<bits, false>;
+  const auto kernel = one ? int_gemv_groups<bits>
+                      : sides == 1
+                          ? zeros ? int_gemv_tokens<bits, true, 1> : int_gemv_tokens<bits, false, 1>
+                      : zeros ? int_gemv_tokens<bits, true, 2>
+                              : int_gemv_tokens<bits, false, 2>;
   rt::run(stream,
           {one ? "int_gemv_groups" : "int_gemv_tokens", dim3(static_cast<unsigned>(blocks)),
            dim3(kGroupWarps * 32),
@@ -59,7 +69,7 @@ bool has_int_gemv_tokens(const IntMatmul& a) {
 }
 
 bool has_int_gemv(const IntMatmul& a) {
-  return a.tokens == 1 || (a.tokens <= kSideTokens && has_groups_of_128(a, a.tokens));
+  return a.tokens == 1 || (a.tokens <= most_tokens(a) && has_groups_of_128(a, a.tokens));
 }
 
 void launch_int_gemv(const IntMatmul& a, rt::Stream& stream) {

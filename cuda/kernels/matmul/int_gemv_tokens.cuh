@@ -1,7 +1,7 @@
-// Two to eight tokens times a weight whose sums are over groups of 128 columns, on the tensor cores
-// (mma.m16n8k32): the 16 rows of a block are one operand, eight tokens the other. The columns of a
-// sum may have any order that both operands share, so a lane loads columns whose codes are
-// contiguous directly into operands. Lanes exchange nothing; queued sums are added as in
+// Two to sixteen tokens times a weight whose sums are over groups of 128 columns, on the tensor
+// cores (mma.m16n8k32): the 16 rows of a block are one operand, a side of eight tokens the other.
+// The columns of a sum may have any order that both operands share, so a lane loads columns whose
+// codes are contiguous directly into operands. Lanes exchange nothing; queued sums are added as in
 // int_gemv_groups.cuh, bit-identical to every other kernel.
 #pragma once
 
@@ -10,9 +10,9 @@
 namespace leq::LEQ_GPU {
 
 inline constexpr int kSideTokens = 8;   // tokens of an mma
-inline constexpr int kTokenRound = 32;  // capacity of the queue, in groups
+inline constexpr int kTokenRound = 32;  // capacity of the queue, in groups of one side
 
-// Queued sums of a row and two tokens; the queue is [groups of a round][16 rows][4].
+// Queued sums of a row and two tokens; the queue is [groups of a round][sides][16 rows][4].
 struct alignas(16) WaitingPair {
   WaitingSum of[2];
 };
@@ -93,22 +93,22 @@ struct LaneColumns {
   }
 };
 
-template <int bits, bool zeros>
+template <int bits, bool zeros, int sides>
 struct TokenStep {
   using Columns = LaneColumns<bits>;
   int group;
-  std::uint32_t words[2][Columns::kWords];  // rows lane / 4 and lane / 4 + 8
-  std::uint32_t inputs[Columns::kQuads];    // token lane / 4
+  std::uint32_t words[2][Columns::kWords];       // rows lane / 4 and lane / 4 + 8
+  std::uint32_t inputs[sides][Columns::kQuads];  // token lane / 4 of each side
   std::uint16_t scales[2];
-  float token_scales[2];  // tokens 2 (lane % 4) and the next
-  int zero_points[zeros ? 2 : 1], token_sums[zeros ? 2 : 1];
+  float token_scales[sides][2];  // tokens 2 (lane % 4) and the next
+  int zero_points[zeros ? 2 : 1], token_sums[zeros ? sides : 1][2];
 };
 
 // One lane's loop over the groups of its warp.
-template <int bits, bool zeros>
+template <int bits, bool zeros, int sides>
 struct TokenLoop {
   using Columns = LaneColumns<bits>;
-  using Step = TokenStep<bits, zeros>;
+  using Step = TokenStep<bits, zeros, sides>;
   // Codes are multiplied as signed bytes that are scaled by kFactor.
   static constexpr int kFactor = kSignedFactor<bits>, kMiddle = 1 << (bits - 1);
 
@@ -117,12 +117,12 @@ struct TokenLoop {
   int groups;  // groups of a row
   std::uint32_t flip;
   const std::uint8_t* codes[2];
-  const std::int8_t* inputs;
+  const std::int8_t* inputs[sides];
   const std::uint16_t* scales[2];
   const std::uint8_t* zero_points[2];
-  const float* token_scales[2];
-  const std::int32_t* token_sums;
-  int next_sums;  // distance of the next token's sums
+  const float* token_scales[sides][2];
+  const std::int32_t* token_sums[sides];
+  int next_sums[sides];  // distance of the next token's sums
   float scale_mul[2];
 
   __device__ __forceinline__ bool has_scales() const {
@@ -130,8 +130,8 @@ struct TokenLoop {
   }
   static __device__ __forceinline__ int side() { return static_cast<int>(threadIdx.x % 32) / 4; }
   static __device__ __forceinline__ int row(int half) { return side() + 8 * half; }
-  static __device__ __forceinline__ int token(int i) {
-    return static_cast<int>(threadIdx.x % 4) * 2 + i;
+  static __device__ __forceinline__ int token(int s, int i) {
+    return s * kSideTokens + static_cast<int>(threadIdx.x % 4) * 2 + i;
   }
 
   __device__ __forceinline__ TokenLoop(const IntMatmul& arguments, const BlockRows& of_block)
@@ -146,15 +146,23 @@ struct TokenLoop {
       codes[half] = ptx::opaque(weight.codes + at * Columns::kGroupBytes + Columns::byte());
       scales[half] = ptx::opaque(weight.group_scales + at);
       scale_mul[half] = (has_scales() ? weight.scale_mul : 1.0f) * (1.0f / kFactor);
-      const std::int64_t of_token = token_at(token(half));
-      token_scales[half] = ptx::opaque(a.x.scales + of_token * a.x.scale_stride);
       if constexpr (zeros) {
         zero_points[half] = ptx::opaque(weight.zeros + (has_scales() ? at : of_row));
-        if (half == 0) token_sums = ptx::opaque(a.x.sums + of_token * a.x.sum_stride);
       }
     }
-    next_sums = token(1) < a.tokens ? static_cast<int>(a.x.sum_stride) : 0;
-    inputs = ptx::opaque(a.x.codes + token_at(side()) * a.x.code_stride + Columns::column());
+#pragma unroll
+    for (int s = 0; s < sides; ++s) {
+      const std::int64_t token_of_lane = token_at(s * kSideTokens + side());
+      inputs[s] = ptx::opaque(a.x.codes + token_of_lane * a.x.code_stride + Columns::column());
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        token_scales[s][i] = ptx::opaque(a.x.scales + token_at(token(s, i)) * a.x.scale_stride);
+      }
+      if constexpr (zeros) {
+        token_sums[s] = ptx::opaque(a.x.sums + token_at(token(s, 0)) * a.x.sum_stride);
+        next_sums[s] = token(s, 1) < a.tokens ? static_cast<int>(a.x.sum_stride) : 0;
+      }
+    }
   }
   __device__ __forceinline__ std::int64_t token_at(int t) const {
     return min(std::int64_t{t}, a.tokens - 1);
@@ -180,22 +188,25 @@ struct TokenLoop {
     }
   }
   __device__ __forceinline__ void load_tokens(Step& step) const {
-    Columns::load_inputs(ptx::moved<kGroupColumns>(inputs, step.group), step.inputs);
-    step.token_scales[0] = step.token_scales[1] = 1.0f;
-    if (a.x.group > 0) {
-      step.token_scales[0] = *ptx::moved(token_scales[0], step.group);
-      step.token_scales[1] = *ptx::moved(token_scales[1], step.group);
-    }
-    if constexpr (zeros) {
-      step.token_sums[0] = *ptx::moved(token_sums, step.group);
-      step.token_sums[1] = *ptx::moved(token_sums, next_sums + step.group);
+#pragma unroll
+    for (int s = 0; s < sides; ++s) {
+      Columns::load_inputs(ptx::moved<kGroupColumns>(inputs[s], step.group), step.inputs[s]);
+      step.token_scales[s][0] = step.token_scales[s][1] = 1.0f;
+      if (a.x.group > 0) {
+        step.token_scales[s][0] = *ptx::moved(token_scales[s][0], step.group);
+        step.token_scales[s][1] = *ptx::moved(token_scales[s][1], step.group);
+      }
+      if constexpr (zeros) {
+        step.token_sums[s][0] = *ptx::moved(token_sums[s], step.group);
+        step.token_sums[s][1] = *ptx::moved(token_sums[s], next_sums[s] + step.group);
+      }
     }
   }
 
-  // sums[i] is the sum of row(i / 2) and token(i % 2), times kFactor.
-  __device__ __forceinline__ void multiply(const Step& step, int (&sums)[4]) const {
+  // sums[s][i] is the sum of row(i / 2) and token(s, i % 2), times kFactor.
+  __device__ __forceinline__ void multiply(const Step& step, int (&sums)[sides][4]) const {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) sums[i] = 0;
+    for (int i = 0; i < sides * 4; ++i) sums[i / 4][i % 4] = 0;
 #pragma unroll
     for (int quad = 0; quad < Columns::kQuads; quad += 2) {
       std::uint32_t w[4];
@@ -203,47 +214,58 @@ struct TokenLoop {
       for (int i = 0; i < 4; ++i) {
         w[i] = Columns::operand(step.words[i % 2], quad + i / 2, flip);
       }
-      const std::uint32_t x[2] = {step.inputs[quad], step.inputs[quad + 1]};
-      ptx::mma_m16n8k32_s8(sums, w, x);
+#pragma unroll
+      for (int s = 0; s < sides; ++s) {
+        const std::uint32_t x[2] = {step.inputs[s][quad], step.inputs[s][quad + 1]};
+        ptx::mma_m16n8k32_s8(sums[s], w, x);
+      }
     }
   }
 
   // Stores the lane's sums, less what zero points contribute, and their scales to the queue, whose
   // first entry is group `first`.
   __device__ __forceinline__ void keep(const Step& step, int first, WaitingPair* waiting,
-                                       int (&sums)[4]) const {
-    if constexpr (zeros) {
+                                       int (&sums)[sides][4]) const {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        sums[i] -= (step.zero_points[i / 2] - kMiddle) * kFactor * step.token_sums[i % 2];
+    for (int s = 0; s < sides; ++s) {
+      if constexpr (zeros) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          sums[s][i] -= (step.zero_points[i / 2] - kMiddle) * kFactor * step.token_sums[s][i % 2];
+        }
       }
-    }
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float scale = ptx::f16_to_f32(step.scales[half]) * scale_mul[half];
-      waiting[((step.group - first) * 2 + half) * 32] = {
-          {{static_cast<float>(sums[2 * half]), scale * step.token_scales[0]},
-           {static_cast<float>(sums[2 * half + 1]), scale * step.token_scales[1]}}};
+      for (int half = 0; half < 2; ++half) {
+        const float scale = ptx::f16_to_f32(step.scales[half]) * scale_mul[half];
+        waiting[(((step.group - first) * sides + s) * 2 + half) * 32] = {
+            {{static_cast<float>(sums[s][2 * half]), scale * step.token_scales[s][0]},
+             {static_cast<float>(sums[s][2 * half + 1]), scale * step.token_scales[s][1]}}};
+      }
     }
   }
 };
 
-// The output of each of the first 128 threads. A warp has rows r, r + 1, r + 8 and r + 9 of all
-// tokens, so that gate and up are 16 lanes apart and reading the queue has no bank conflicts.
+// The output of each of the first 128 threads per side. A warp has rows r, r + 1, r + 8 and r + 9
+// of a side's tokens, so that gate and up are 16 lanes apart and reading the queue has no bank
+// conflicts.
+template <int sides>
 struct TokenOutput {
-  int row, token;
+  static constexpr int kSideThreads = kGroupRows * kSideTokens;
+  int row, side, token;
 
   __device__ __forceinline__ TokenOutput() {
     const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
-    row = lane / 16 * 8 + warp * 2 + lane % 16 / 8;
-    token = lane % 8;
+    side = static_cast<int>(threadIdx.x) / kSideThreads;
+    row = lane / 16 * 8 + warp % 4 * 2 + lane % 16 / 8;
+    token = side * kSideTokens + lane % 8;
   }
-  __device__ __forceinline__ bool exists() const { return threadIdx.x < kGroupRows * kSideTokens; }
+  __device__ __forceinline__ bool exists() const { return threadIdx.x < sides * kSideThreads; }
   __device__ __forceinline__ float add(const WaitingPair* waiting, int count, float f) const {
     if (!exists()) return f;
+    const WaitingPair* const first = waiting + (side * kGroupRows + row) * 4 + token % 8 / 2;
 #pragma unroll 4
     for (int slot = 0; slot < count; ++slot) {
-      const WaitingSum next = waiting[(slot * kGroupRows + row) * 4 + token / 2].of[token % 2];
+      const WaitingSum next = first[slot * sides * kGroupRows * 4].of[token % 2];
       f = fmaf(next.sum, next.scale, f);
     }
     return f;
@@ -260,31 +282,32 @@ struct TokenOutput {
   }
 };
 
-// For 1 < a.tokens <= 8, with groups of 128 columns of the weights, the tokens, or both.
-template <int bits, bool zeros>
+// For 1 < a.tokens <= 8 * sides, with groups of 128 columns of the weights, the tokens, or both.
+template <int bits, bool zeros, int sides>
 __global__ void __launch_bounds__(kGroupWarps * 32, 2)
     int_gemv_tokens(const LEQ_GRID_CONSTANT IntMatmul a) {
   LEQ_BOUNDS(kGroupWarps * 32);
   LEQ_DYNAMIC_SHARED(WaitingPair, waiting);
+  constexpr int kRound = kTokenRound / sides;
   const BlockRows rows(a);
-  const TokenLoop<bits, zeros> loop(a, rows);
-  TokenStep<bits, zeros> next;
+  const TokenLoop<bits, zeros, sides> loop(a, rows);
+  TokenStep<bits, zeros, sides> next;
   int group = static_cast<int>(threadIdx.x / 32);
   loop.load_weights(group, next);
   ptx::wait_for_predecessor();
   loop.load_tokens(next);
-  const TokenOutput output;
+  const TokenOutput<sides> output;
   WaitingPair* const mine = waiting + threadIdx.x % 32;  // the lane's entry for group 0
   float f = 0;
-  for (int first = 0; first < loop.groups; first += kTokenRound) {
-    const int last = min(first + kTokenRound, loop.groups);
+  for (int first = 0; first < loop.groups; first += kRound) {
+    const int last = min(first + kRound, loop.groups);
     if (first > 0) __syncthreads();
 #pragma unroll 2
     for (; group < last; group += kGroupWarps) {
-      const TokenStep<bits, zeros> step = next;
+      const TokenStep<bits, zeros, sides> step = next;
       loop.load_weights(group + kGroupWarps, next);
       loop.load_tokens(next);
-      int sums[4];
+      int sums[sides][4];
       loop.multiply(step, sums);
       loop.keep(step, first, mine, sums);
     }

@@ -28,7 +28,7 @@ std::int64_t outputs_of(const Arguments& a) {
   return outputs;
 }
 
-// For one token, or for up to 8 tokens if groups have 128 columns.
+// For one token, or for up to 8 tokens (16 if there are few outputs) if groups have 128 columns.
 bool has_int_gemv(const IntMatmul& a);
 // Returns whether int_gemv uses tensor cores: for groups of 128 columns and at least two tokens.
 bool has_int_gemv_tokens(const IntMatmul& a);

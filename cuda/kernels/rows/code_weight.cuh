@@ -2,6 +2,7 @@
 // kernels whose speed does not depend on the layout (embedding, weights for f32 inputs).
 #pragma once
 
+#include "cuda/intrinsics/groups.cuh"
 #include "cuda/intrinsics/ptx.h"
 #include "cuda/kernels/launch.h"
 #include "cuda/layout/layout.h"
@@ -22,6 +23,12 @@ __device__ __forceinline__ int stored_code(const CodeWeight& w, std::int64_t row
   return codes[code_byte(w.bits, column)] >> code_shift(w.bits, column) & ((1 << w.bits) - 1);
 }
 
+__device__ __forceinline__ std::int64_t group_index(const CodeWeight& w, std::int64_t row,
+                                                    std::int64_t column, std::int64_t columns) {
+  const int shift = group_shift(w.group);
+  return row * (padded_columns(columns) >> shift) + (column >> shift);
+}
+
 // The signed value of a code: its zero point is subtracted.
 __device__ __forceinline__ int code_number(const CodeWeight& w, std::int64_t row,
                                            std::int64_t column, std::int64_t columns) {
@@ -30,15 +37,13 @@ __device__ __forceinline__ int code_number(const CodeWeight& w, std::int64_t row
   }
   const int code = stored_code(w, row, column, columns);
   if (w.zeros == nullptr) return code - w.zero;
-  const std::int64_t groups = w.group == 0 ? 1 : padded_columns(columns) / w.group;
-  return code - w.zeros[row * groups + (w.group == 0 ? 0 : column / w.group)];
+  return code - w.zeros[w.group == 0 ? row : group_index(w, row, column, columns)];
 }
 
 __device__ __forceinline__ float code_scale(const CodeWeight& w, std::int64_t row,
                                             std::int64_t column, std::int64_t columns) {
   if (w.group == 0) return w.row_scales[row];
-  const std::int64_t groups = padded_columns(columns) / w.group;
-  return ptx::f16_to_f32(w.group_scales[row * groups + column / w.group]) * w.scale_mul;
+  return ptx::f16_to_f32(w.group_scales[group_index(w, row, column, columns)]) * w.scale_mul;
 }
 
 __device__ __forceinline__ float float_number(const FloatWeight& w, std::int64_t row,

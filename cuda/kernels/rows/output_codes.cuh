@@ -22,8 +22,7 @@ __device__ __forceinline__ void quantize_outputs(const OutputCodes& codes, const
     quad.x[i] *= codes.inv_smooth[k];
     row[k] = quad.x[i];
   }
-  const GroupStepSize group = group_step(quad, token, first, codes.quantize);
-  if (group.exists) store_codes(quad, group.step.inverse, token, first, codes.quantize.out);
+  quantize_quad(quad, token, first, codes.quantize);
 }
 
 // Each block has `width` neighbouring columns from `column` on, and calls this after its writes.

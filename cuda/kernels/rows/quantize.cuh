@@ -5,6 +5,7 @@
 #include "cuda/intrinsics/groups.cuh"
 #include "cuda/intrinsics/reduce.cuh"
 #include "cuda/kernels/launch.h"
+#include "cuda/kernels/rows/quads.cuh"
 #include "cuda/layout/layout.h"
 #include "tensor/quant_scheme.h"
 
@@ -35,26 +36,20 @@ __device__ __forceinline__ int code_of(float x, float inverse) {
   return __float2int_rn(fminf(fmaxf(x * inverse, -127.0f), 127.0f));
 }
 
-// Four columns of a row, beginning at k; columns past the width are 0.
-struct Quad {
-  float x[4];
-};
-__device__ __forceinline__ Quad load_quad(const float* row, std::int64_t k, std::int64_t width) {
-  Quad quad;
-  for (int i = 0; i < 4; ++i) quad.x[i] = k + i < width ? row[k + i] : 0.0f;
-  return quad;
-}
 __device__ __forceinline__ unsigned absmax_of(const Quad& quad) {
   unsigned largest = 0;
   for (int i = 0; i < 4; ++i) largest = max(largest, magnitude_bits(quad.x[i]));
   return largest;
 }
 
-// Returns the bits of the row's largest |x| in every thread.
+// Returns the bits of the row's largest |x| in every thread. Threads read their own quads before
+// the first barrier.
 __device__ __forceinline__ unsigned row_absmax(const float* row, std::int64_t width) {
+  const int columns = static_cast<int>(width), step = static_cast<int>(blockDim.x) * 4;
   unsigned largest = 0;
-  for (std::int64_t k = threadIdx.x; k < width; k += blockDim.x) {
-    largest = max(largest, magnitude_bits(row[k]));
+#pragma unroll 4
+  for (int k = static_cast<int>(threadIdx.x) * 4; k < columns; k += step) {
+    largest = max(largest, absmax_of(load_quad(row, k, columns)));
   }
   return block_max(largest);
 }
@@ -62,6 +57,7 @@ __device__ __forceinline__ unsigned row_absmax(const float* row, std::int64_t wi
 // The sum of codes over 32, 64 or 128 neighbouring columns, of which each lane has four. The first
 // lane of a group returns the group's sum.
 __device__ __forceinline__ int group_sum(int sum, int columns) {
+  if (columns == 128) return warp_sum(sum);
   for (int step = columns / 8; step > 0; step /= 2) sum += __shfl_xor_sync(kEveryLane, sum, step);
   return sum;
 }
@@ -117,13 +113,27 @@ __device__ __forceinline__ GroupStepSize group_step(const Quad& quad, std::int64
   return {step, true};
 }
 
-// Writes codes, scales and sums of row `token`; all threads of the block must see row[width].
-// Padding up to ceil128(width) gets code 0. A row that is not finite is reported and gets no codes.
+// Encodes a warp's 128 columns from `first` on, with scales of groups.
+__device__ __forceinline__ void quantize_quad(const Quad& quad, std::int64_t token,
+                                              std::int64_t first, const Quantize& q) {
+  const GroupStepSize group = group_step(quad, token, first, q);
+  if (group.exists) store_codes(quad, group.step.inverse, token, first, q.out);
+}
+
+// Returns whether each 128 columns of a row can be encoded alone, by quantize_quad.
+inline bool has_own_groups(const Quantize& q) {
+  if (q.terms.terms != nullptr) return false;
+  if (q.out.codes == nullptr) return true;
+  return q.out.group > 0 && (q.out.sums == nullptr || q.out.sum_group <= 128) && q.scale == 0 &&
+         q.online == nullptr;
+}
+
+// Writes codes, scales and sums of row `token`, of which threads read their own quads. Padding up
+// to ceil128(width) gets code 0. A row that is not finite is reported and gets no codes.
 __device__ __forceinline__ void quantize_row(const float* row, std::int64_t token,
                                              std::int64_t width, const Quantize& q) {
   const CodeRows& out = q.out;
   const bool known = q.scale > 0, grouped = out.group > 0;
-  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
   StepSize step = {q.scale, q.inverse};
   if (known || !grouped) {
     const unsigned largest = row_absmax(row, width);
@@ -134,9 +144,12 @@ __device__ __forceinline__ void quantize_row(const float* row, std::int64_t toke
     if (!known) step = step_size(largest);
     if (threadIdx.x == 0) out.scales[token * out.scale_stride] = step.scale;
   }
+  const int columns = static_cast<int>(width);
   int row_sum = 0;
-  for (std::int64_t first = warp * 128; first < padded_columns(width); first += warps * 128) {
-    const Quad quad = load_quad(row, first + lane * 4, width);
+#pragma unroll 2
+  for (int first = static_cast<int>(threadIdx.x / 32 * 128); first < padded_columns(columns);
+       first += static_cast<int>(blockDim.x) * 4) {
+    const Quad quad = load_quad(row, first + static_cast<int>(threadIdx.x % 32) * 4, columns);
     if (!known && grouped) {
       const GroupStepSize of_group = group_step(quad, token, first, q);
       if (!of_group.exists) continue;

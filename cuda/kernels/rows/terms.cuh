@@ -40,7 +40,8 @@ __device__ __forceinline__ void cut_columns(const float* row, std::int64_t width
   for (std::int64_t i = threadIdx.x; i < padded_columns(width) / 8; i += blockDim.x) {
     float rest[8];
     for (int half = 0; half < 2; ++half) {
-      const Quad quad = load_quad(row, i / 4 * 32 + half * 16 + i % 4 * 4, width);
+      const Quad quad = load_quad(row, static_cast<int>(i / 4 * 32 + half * 16 + i % 4 * 4),
+                                  static_cast<int>(width));
       for (int j = 0; j < 4; ++j) rest[half * 4 + j] = quad.x[j] * by[0] * by[1];
     }
     for (int term = 0; term < count; ++term) {
@@ -63,7 +64,7 @@ __device__ __forceinline__ void cut_columns(const float* row, std::int64_t width
   }
 }
 
-// Splits row `token`; all threads of the block must see its numbers row[width].
+// Splits row `token`; row_absmax ends with a barrier, after which threads see the whole row.
 __device__ __forceinline__ void cut_row(const float* row, std::int64_t token, std::int64_t width,
                                         const TermRows& out) {
   const int up = upscaling(row_absmax(row, width));
