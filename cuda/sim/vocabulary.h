@@ -133,21 +133,13 @@ inline unsigned __reduce_min_sync(std::uint32_t mask, unsigned value) {
   return ~__reduce_max_sync(mask, ~value);
 }
 
-template <class T, class Combine>
-T reduce_lanes(std::uint32_t mask, T value, Combine combine) {
-  const simt::Slot* deposited =
-      simt::collective(simt::Collective::shuffle, mask, simt::slot_of(value));
-  for (unsigned lane = 0; lane < 32; ++lane) {
-    if (lane == simt::lane() || (simt::collective_lanes() >> lane & 1u) == 0) continue;
-    value = combine(value, simt::value_of<T>(deposited[lane]));
-  }
-  return value;
-}
 inline int __reduce_add_sync(std::uint32_t mask, int value) {
-  return reduce_lanes(mask, value, [](int a, int b) { return a + b; });
-}
-inline unsigned __reduce_max_sync(std::uint32_t mask, unsigned value) {
-  return reduce_lanes(mask, value, [](unsigned a, unsigned b) { return std::max(a, b); });
+  const simt::Slot* values = simt::collective(simt::Collective::reduce, mask, simt::slot_of(value));
+  int sum = 0;
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    if ((simt::collective_lanes() >> lane & 1u) != 0) sum += simt::value_of<int>(values[lane]);
+  }
+  return sum;
 }
 
 // These use CPU atomics, because blocks run on several OS threads.
