@@ -46,14 +46,12 @@ std::vector<Scenario> make_scenarios() {
                  .resumable = true});
   all.push_back({.name = "smooth with gate",
                  .tool = "leq-quantize",
-                 .words = with(with(quantize, calibrated),
-                               {"--method", "smoothquant", "--save-stats", "kept.bin", "--gate",
-                                "--heldout", "text.txt", "-t", "2"}),
+                 .words = with(with(quantize, calibrated), {"--method", "smoothquant", "--gate",
+                                                            "--heldout", "text.txt", "-t", "2"}),
                  .copies = {"sharded", "text.txt"},
-                 .outputs = {"out.leq", "kept.bin"},
-                 .before_its_last_step =
-                     with(with(quantize, calibrated), {"--method", "smoothquant", "--save-stats",
-                                                       "kept.bin", "--no-gate", "-t", "2"}),
+                 .outputs = {"out.leq"},
+                 .before_its_last_step = with(with(quantize, calibrated),
+                                              {"--method", "smoothquant", "--no-gate", "-t", "2"}),
                  .resumable = true});
   all.push_back({.name = "search",
                  .tool = "leq-quantize",

@@ -378,9 +378,6 @@ void make_samples(const Tools& tools, const fs::path& folder) {
     maker.run("leq-quantize", {odd, "-o", std::string(odd) + ".leq", "--type", "int8", "--method",
                                "absmax", "-t", "1", "--no-gate"});
   }
-  maker.run("leq-quantize",
-            {"sharded", "-o", "smooth.leq", "--method", "smoothquant", "--samples", "2", "--length",
-             "16", "--save-stats", "stats.bin", "-t", "1", "--no-gate"});
   maker.run("leq-perplexity", {"-m", "f32.leq", "-f", "text.txt", "--join", "none", "-c", "16",
                                "--chunks", "2", "-t", "1", "--kl-divergence-base", "base.kl"});
   write_bytes(folder / "earlier.json",

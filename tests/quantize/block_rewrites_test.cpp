@@ -11,6 +11,7 @@
 #include "convert/hf_import.h"
 #include "format/leq_reader.h"
 #include "model/open_model.h"
+#include "quantize/block_statistics.h"
 #include "quantize/calibration/calibration.h"
 #include "quantize/run/block_run.h"
 #include "quantize/run/blocks.h"
@@ -115,12 +116,10 @@ TEST(BlockRewrites, ZeroquantPlusAddsTheBiasesThatItsCorrectionNeeds) {
   const test::TemporaryFolder folder;
   const auto source = llama(folder.path() / "hf");
   QuantizeOptions options = options_of("zeroquant+", "int3-g32");
-  options.save_stats = folder.path() / "stats";
   const auto output = folder.path() / "m.leq";
   write(source, output, options);
   const ImportedModel model = import_hf(source);
-  const StatisticsReader statistics(options.save_stats, model.config,
-                                    weights_checksum(model.config, model.tensors), true);
+  const auto statistics = test::block_statistics(model, options);
   const LeqReader file(output, {.mode = LoadMode::map});
   const ModelConfig config = config_of(file);
   EXPECT_EQ(config, with_linear_biases(config));
@@ -130,7 +129,7 @@ TEST(BlockRewrites, ZeroquantPlusAddsTheBiasesThatItsCorrectionNeeds) {
     const auto tensor = std::ranges::find(model.tensors, name, &TensorInput::name);
     std::vector<float> weight(rounded.size());
     tensor->read(0, tensor->shape[0], weight);
-    const InputStatistics inputs = statistics.read(1, site_of(linear_sites(config, 1), part));
+    const InputStatistics& inputs = statistics[1].at(site_of(linear_sites(config, 1), part));
     ASSERT_EQ(bias.size() * inputs.sum.size(), rounded.size());
     double largest = 0;
     for (std::size_t n = 0; n < bias.size(); ++n) {

@@ -163,20 +163,6 @@ INSTANTIATE_TEST_SUITE_P(Methods, DividedQuantize,
                            return name;
                          });
 
-TEST(DividedQuantize, SavesTheStatisticsOfOneRank) {
-  const test::TemporaryFolder folder;
-  const auto source = checkpoint_in(folder.path() / "hf");
-  QuantizeOptions options = options_of("gptq", "int4-g32", 5);
-  options.save_stats = folder / "one";
-  quantize_checkpoint(source, folder / "1.leq", options);
-  options.save_stats = folder / "two";
-  for (const auto& error : quantize_on(2, source, folder / "n.leq", options, {})) {
-    EXPECT_EQ(error, "");
-  }
-  EXPECT_EQ(bytes_of(folder / "one") == bytes_of(folder / "two"), true);
-  EXPECT_EQ(bytes_of(folder / "1.leq") == bytes_of(folder / "n.leq"), true);
-}
-
 TEST(DividedQuantize, KeepsNoBlocksWithoutCalibration) {
   const test::TemporaryFolder folder;
   QuantizeOptions options = options_of("absmax", "int8", 5);

@@ -53,7 +53,6 @@ constexpr SettingFlag kFlags[] = {
     {"receipt", "--receipt"},
     {"restart", "--restart"},
     {"samples", "--samples"},
-    {"save_stats", "--save-stats"},
     {"sequences", "-np"},
     {"speculate", "--speculate"},
     {"strategy", "--search"},

@@ -157,14 +157,6 @@ std::vector<Option> calibration_flags() {
        .value_name = "SIZE",
        .help = "memory limit for calibration, such as 8G or 500M; hidden states that do not fit "
                "are stored on disk, and a run that needs more memory is refused before it starts"},
-      {.name = "save-stats",
-       .kind = OptionKind::text,
-       .value_name = "FILE",
-       .help = "save the statistics of the calibration inputs to FILE"},
-      {.name = "load-stats",
-       .kind = OptionKind::text,
-       .value_name = "FILE",
-       .help = "use statistics saved by --save-stats instead of running the model"},
       {.name = "true-sequential",
        .fallback = "true",
        .help = "gptq: gather the statistics of each block once, before it is quantized, not again "
@@ -339,19 +331,6 @@ void set_calibration(const Options& options, QuantizeOptions& checkpoint) {
   calibration.seed = static_cast<std::uint64_t>(options.integer("seed"));
   if (options.given("max-ram"))
     checkpoint.max_ram = parse_size("--max-ram", options.text("max-ram"));
-  if (options.given("save-stats")) checkpoint.save_stats = options.text("save-stats");
-  if (options.given("load-stats")) {
-    const std::string& name = options.text("load-stats");
-    require(name.find(',') == std::string::npos || std::filesystem::exists(name), "--load-stats ",
-            printable(name),
-            ": expected one file; statistics of several texts are those of --calibration with the "
-            "texts in one file");
-    checkpoint.load_stats = name;
-  }
-  for (const char* flag : {"calibration", "samples", "length", "seed", "save-stats"}) {
-    require(checkpoint.load_stats.empty() || !options.given(flag), "--", flag,
-            " and --load-stats: the statistics come from the file; leave one out");
-  }
 }
 
 // Returns whether a quantized checkpoint keeps its codes: no flag except --act and --tensor-type
@@ -378,8 +357,8 @@ void set_recipe(const Options& options, const std::filesystem::path& folder, Qua
             " say the same things; leave one of them out");
   }
   apply_recipe(recipe, import_config(folder), job);
-  job.fit_windows = recipe.few_windows_suffice && job.load_stats.empty() &&
-                    !options.given("samples") && !options.given("length");
+  job.fit_windows =
+      recipe.few_windows_suffice && !options.given("samples") && !options.given("length");
 }
 
 // Parses "90s", "3m" or "2h"; a number without a unit is in seconds.
@@ -395,7 +374,7 @@ double parse_time(const std::string& text) {
 void set_time(const Options& options, QuantizeOptions& job) {
   if (!options.given("time")) return;
   job.seconds = parse_time(options.text("time"));
-  for (const char* flag : {"samples", "length", "load-stats"}) {
+  for (const char* flag : {"samples", "length"}) {
     require(!options.given(flag), "--time and --", flag, ": --time says how much text to read");
   }
   require(job.fit_windows,
@@ -432,7 +411,10 @@ std::span<const ForeignOption> removed_flags() {
   static const std::vector<ForeignOption> kAll = {
       {.words = "--hadamard --hadamard-seeds",
        .use = ForeignUse::refused,
-       .text = "rotations are no longer supported; --recipe q8 (SmoothQuant) handles outliers"}};
+       .text = "rotations are no longer supported; --recipe q8 (SmoothQuant) handles outliers"},
+      {.words = "--save-stats --load-stats",
+       .use = ForeignUse::refused,
+       .text = "statistics are no longer stored; leave it out, and each run gathers its own"}};
   return kAll;
 }
 

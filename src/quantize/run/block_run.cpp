@@ -400,11 +400,11 @@ class Collector final : public Observer {
       const std::vector<std::byte>& bytes = all[static_cast<std::size_t>(window)];
       InputStatistics& part = parts.emplace_back();
       part.tokens = tokens_;
-      const std::size_t known = resize_arrays(part, columns, 0, false);
+      const std::size_t known = resize_arrays(part, columns, 0);
       const std::size_t row = static_cast<std::size_t>(columns) * sizeof(float);
       ensure(bytes.size() >= known && (bytes.size() - known) % row == 0, place_of(site), ": ",
              bytes.size(), " bytes of statistics for ", columns, " inputs");
-      resize_arrays(part, columns, static_cast<std::int64_t>((bytes.size() - known) / row), false);
+      resize_arrays(part, columns, static_cast<std::int64_t>((bytes.size() - known) / row));
       fill_arrays(part, bytes);
     }
     return parts;
@@ -543,7 +543,6 @@ CalibrationMemory plan_layer(const ModelConfig& config, std::int64_t layer,
                                    : shape.hessian_together ? kBytesPerWeighed
                                                             : 0;
   memory.method = largest * kBytesPerWeight + kFixedBytes + k * k * of_hessian;
-  if (!shape.hidden) return memory;
   const auto window = static_cast<std::uint64_t>(shape.length * config.width) * sizeof(float);
   const auto input = static_cast<std::uint64_t>(shape.length * widest) * sizeof(float);
   // X^T X is computed from a packed copy of the input, which needs memory too.

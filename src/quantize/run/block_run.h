@@ -148,7 +148,6 @@ PassResult run_pass(const PassContext& context, const Pass& pass);
 struct CalibrationShape {
   std::int64_t windows = 0;
   std::int64_t length = 0;        // tokens per window
-  bool hidden = true;             // hidden states are needed, as statistics are not from a file
   bool together = true;           // statistics of all inputs of a block are held together
   bool hessian_together = false;  // X^T X of all inputs are held together
   bool hessian_of_one = false;    // X^T X of one input at a time is held to solve with it

@@ -282,8 +282,6 @@ class Pipeline {
         needs_(demands_of(config_, options.plan).needs),
         weights_(weights_checksum(model.config, model.tensors)),
         calibrated_(wants_calibration(model.config, options)),
-        loaded_(!options.load_stats.empty()),
-        forward_(calibrated_ && !loaded_),
         sequential_(runs_sequentially(config_, options)) {
     const bool of_fold = options.fold && options.fold->wants_hessian;
     once_ = {of_fold || (needs_ == Needs::hessian && !sequential_), kSampleTokens};
@@ -292,13 +290,10 @@ class Pipeline {
   FinishedBlocks run(const std::filesystem::path& folder);
 
  private:
-  StatisticsIdentity identity_of_data() const;
-  void open_data();
   CalibrationMemory plan_memory();
   void load_finished_block(std::int64_t layer, const PartialRun& partial);
   BlockTensors load(std::int64_t layer) const;
   Statistics statistics_once(std::int64_t layer, const BlockTensors& block);
-  void save(std::int64_t layer, const Statistics& statistics);
   void count_acts(const std::vector<BlockTensor>& block);
   void report() const;
   std::vector<BlockTensor> quantize_plainly(std::int64_t layer);
@@ -317,13 +312,9 @@ class Pipeline {
   const Needs needs_;
   const std::string weights_;  // checksum of the checkpoint's weights
   const bool calibrated_;      // whether there are statistics
-  const bool loaded_;          // statistics are read from a file
-  const bool forward_;         // statistics are gathered by running the model
   const bool sequential_;
   StatisticsWanted once_;  // statistics to gather from the unquantized block
   CalibrationData data_;
-  std::unique_ptr<StatisticsReader> reader_;
-  std::unique_ptr<StatisticsWriter> writer_;
   std::unique_ptr<HiddenStates> hidden_;
   std::int64_t linears_ = 0, linears_by_token_ = 0;  // linears with act tensor, and those by token
   HalvesDifference halves_;
@@ -337,36 +328,10 @@ void Pipeline::step(std::int64_t units) {
   require(!options_.stop(), ErrorKind::interrupted, "interrupted");
 }
 
-StatisticsIdentity Pipeline::identity_of_data() const {
-  return {source_.config(),
-          weights_,
-          std::filesystem::path(data_.source).filename().string(),
-          data_.text_sha256,
-          std::ssize(data_.windows),
-          data_.length,
-          data_.seed,
-          once_.hessian};
-}
-
-void Pipeline::open_data() {
-  if (forward_) {
-    data_ =
-        calibration_data(options_.calibration, Tokenizer(model_.tokenizer), model_.config.context);
-    if (!data_.note.empty()) options_.say("calibration " + data_.note);
-  }
-  if (loaded_) {
-    reader_ = std::make_unique<StatisticsReader>(options_.load_stats, source_.config(), weights_,
-                                                 once_.hessian);
-  }
-  if (options_.save_stats.empty() || !options_.ranks->leads()) return;
-  writer_ = std::make_unique<StatisticsWriter>(options_.save_stats, identity_of_data());
-}
-
 CalibrationMemory Pipeline::plan_memory() {
   CalibrationShape shape;
   shape.windows = std::ssize(data_.windows);
   shape.length = data_.length;
-  shape.hidden = forward_;
   shape.together = !sequential_ || options_.fold.has_value();
   shape.hessian_together = once_.hessian;
   shape.hessian_of_one = needs_ == Needs::hessian;
@@ -377,7 +342,7 @@ CalibrationMemory Pipeline::plan_memory() {
   for (std::int64_t layer = 0; layer < config_.layer_count(); ++layer) {
     const std::vector<LinearSite> sites = linear_sites(config_, layer);
     const std::int64_t stages = std::ssize(stages_of(sites)) + 1;
-    const std::int64_t passes = loaded_ ? 0 : sequential_ ? stages + (options_.fold ? 1 : 0) : 1;
+    const std::int64_t passes = sequential_ ? stages + (options_.fold ? 1 : 0) : 1;
     std::int64_t linears = 0;
     for (const LinearSite& site : sites) linears += std::ssize(site.coded_weights());
     total_ += passes * shape.windows + linears * std::max<std::int64_t>(1, shape.windows / 4);
@@ -408,32 +373,17 @@ Statistics Pipeline::pass(std::int64_t layer, BlockRun& run, const Pass& pass) {
 }
 
 Statistics Pipeline::statistics_once(std::int64_t layer, const BlockTensors& block) {
-  Statistics statistics;
-  if (loaded_) {
-    const std::vector<LinearSite> sites = linear_sites(config_, layer);
-    for (std::size_t i = 0; i < sites.size(); ++i) {
-      statistics[i] = reader_->read(layer, i);
-    }
-    return statistics;
-  }
   BlockRun run(config_, layer, block, *workers_.backend, data_.length);
   const Pass once = {.mlp = sequential_ ? Extent::inputs : Extent::whole,
                      .sites = all_sites(run.sites()),
                      .wanted = once_,
                      .keep = !sequential_};
-  statistics = pass(layer, run, once);
-  save(layer, statistics);
-  return statistics;
-}
-
-void Pipeline::save(std::int64_t layer, const Statistics& statistics) {
-  if (!writer_) return;
-  for (const auto& [site, of_input] : statistics) writer_->add(layer, site, of_input);
+  return pass(layer, run, once);
 }
 
 // Skips a block that an interrupted run has finished: only advances the hidden states through it.
 void Pipeline::load_finished_block(std::int64_t layer, const PartialRun& partial) {
-  if (!forward_) return;
+  if (!calibrated_) return;
   BlockTensors block;
   if (sequential_) {
     const std::size_t front = layer_tensor(layer, "").size();
@@ -446,12 +396,7 @@ void Pipeline::load_finished_block(std::int64_t layer, const PartialRun& partial
     block = load(layer);
   }
   BlockRun run(config_, layer, block, *workers_.backend, data_.length);
-  Pass whole;
-  if (writer_) {
-    whole.sites = all_sites(run.sites());
-    whole.wanted = once_;
-  }
-  save(layer, pass(layer, run, whole));
+  pass(layer, run, {});
 }
 
 void Pipeline::count_acts(const std::vector<BlockTensor>& block) {
@@ -551,7 +496,7 @@ void Pipeline::quantize_all(PartialRun* partial, bool hidden_on_disk) {
     options_.say("resume      " + std::to_string(partial->finished()) + " of " +
                  std::to_string(config_.layer_count()) + " blocks are done");
   }
-  if (forward_) {
+  if (calibrated_) {
     std::filesystem::path file;  // unlinked at once
     if (hidden_on_disk && partial != nullptr) {
       file = partial->folder() / "hidden";
@@ -574,7 +519,6 @@ void Pipeline::quantize_all(PartialRun* partial, bool hidden_on_disk) {
     count_acts(finished);
     if (partial != nullptr) partial->save(finished);
   }
-  if (writer_) writer_->finish();
   if (calibrated_) report();
 }
 
@@ -583,9 +527,11 @@ FinishedBlocks Pipeline::run(const std::filesystem::path& folder) {
   bool hidden_on_disk = false;
   Json calibration = Json::array();
   if (calibrated_) {
-    open_data();
+    data_ =
+        calibration_data(options_.calibration, Tokenizer(model_.tokenizer), model_.config.context);
+    if (!data_.note.empty()) options_.say("calibration " + data_.note);
     hidden_on_disk = plan_memory().hidden_on_disk > 0;  // may throw; nothing is written yet
-    calibration.push_back(calibration_json(loaded_ ? reader_->identity() : identity_of_data()));
+    calibration.push_back(calibration_json(data_));
   } else {
     require(alone, Setting{"keep_blocks"},
             ": one rank alone keeps blocks without calibration; leave it or ", Setting{"ranks"},
@@ -626,7 +572,6 @@ void Pipeline::report() const {
                  " experts had fewer than " + std::to_string(kFewestExpertTokens) +
                  " tokens: their down weights are quantized by rtn");
   }
-  if (loaded_) return;
   if (std::ssize(data_.windows) < 2) {
     options_.say(
         "stability   unknown, because one window cannot be compared: give a longer text or more " +
@@ -651,8 +596,7 @@ ModelConfig written_config(const ModelConfig& config, const QuantizeOptions& opt
 
 bool runs_sequentially(const ModelConfig& config, const QuantizeOptions& options) {
   const Demands demands = demands_of(config, options.plan);
-  return demands.needs == Needs::hessian && options.true_sequential && options.load_stats.empty() &&
-         options.save_stats.empty() && !demands.teacher_inputs;
+  return demands.needs == Needs::hessian && options.true_sequential && !demands.teacher_inputs;
 }
 
 bool wants_calibration(const ModelConfig& config, const QuantizeOptions& options) {
@@ -664,7 +608,6 @@ bool wants_calibration(const ModelConfig& config, const QuantizeOptions& options
           ": this model normalizes its keys, so their mean cannot be ",
           "computed from their inputs; leave it out");
   return options.fold || options.fold_attention_biases || options.measure_keys ||
-         !options.load_stats.empty() || !options.save_stats.empty() ||
          demands_of(config, options.plan).needs != Needs::nothing;
 }
 

@@ -77,9 +77,7 @@ struct QuantizeOptions {
   const Recipe* recipe = nullptr;           // its limit is used for the gate
 
   CalibrationRequest calibration = {};
-  std::filesystem::path load_stats = {};  // file to read instead of a forward pass
-  std::filesystem::path save_stats = {};
-  bool true_sequential = true;  // for methods that use X^T X, except with statistics files
+  bool true_sequential = true;  // for methods that use X^T X
   // Whether the statistics of k's inputs are gathered even if no method, fold or input format needs
   // them, so that the mean of keys (kKeyMean in model/weights.h) is stored. It is also stored if
   // these statistics exist for another reason.
