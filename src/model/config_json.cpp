@@ -459,9 +459,9 @@ ModelConfig config_from_json(const Json& json, std::string_view source) {
 
 namespace {
 
-constexpr std::int64_t kMostLayers = 4096;
+constexpr std::int64_t kMaxLayers = 4096;
 constexpr std::int64_t kWidestMlp = 1 << 22;
-constexpr std::int64_t kMostExperts = 4096;
+constexpr std::int64_t kMaxExperts = 4096;
 
 void check_scaling(const RopeScaling& scaling, std::int64_t head_dim, std::string_view source) {
   if (scaling.kind == RopeScalingKind::none) return;
@@ -485,7 +485,7 @@ void check_scaling(const RopeScaling& scaling, std::int64_t head_dim, std::strin
           ": rope_scaling dynamic needs a head_dim above 2");
 }
 
-constexpr std::int64_t kMostTaps = 16;
+constexpr std::int64_t kMaxTaps = 16;
 constexpr std::int64_t kWidestHead = 1024;
 
 void check_attention(const ModelConfig& config, const AttentionConfig& attention,
@@ -525,8 +525,8 @@ void check_delta_net(const ModelConfig& config, const DeltaNetConfig& delta,
   check("value_heads", delta.value_heads, 4096);
   check("key_dim", delta.key_dim, kWidestHead);
   check("value_dim", delta.value_dim, kWidestHead);
-  require(delta.conv_taps >= 2 && delta.conv_taps <= kMostTaps, place,
-          ": conv_taps = ", delta.conv_taps, ": expected 2 to ", kMostTaps);
+  require(delta.conv_taps >= 2 && delta.conv_taps <= kMaxTaps, place,
+          ": conv_taps = ", delta.conv_taps, ": expected 2 to ", kMaxTaps);
   require(delta.value_heads % delta.key_heads == 0, place, ": ", delta.value_heads,
           " value heads are no multiple of ", delta.key_heads, " key heads");
   require(delta == *config.delta_net(), place,
@@ -542,7 +542,7 @@ void check_experts(const ModelConfig& config, const ExpertsMlpConfig& mlp, std::
     require(value >= low && value <= high, place, ": ", name, " = ", value, ": expected ", low,
             " to ", high);
   };
-  check("experts", mlp.experts, 1, kMostExperts);
+  check("experts", mlp.experts, 1, kMaxExperts);
   check("active experts", mlp.active, 1, mlp.experts);
   check("hidden of experts", mlp.hidden, 1, kWidestMlp);
   check("hidden of the shared expert", mlp.shared_hidden, 0, kWidestMlp);
@@ -589,8 +589,8 @@ void check_layers(const ModelConfig& config, std::string_view source, const Fiel
 }  // namespace
 
 void check_layer_count(std::int64_t count, std::string_view source, const FieldSpeller& spell) {
-  require(count >= 1 && count <= kMostLayers, source, ": ", spell("layers"), " = ", count,
-          ": expected 1 to ", kMostLayers);
+  require(count >= 1 && count <= kMaxLayers, source, ": ", spell("layers"), " = ", count,
+          ": expected 1 to ", kMaxLayers);
 }
 
 void check_config(const ModelConfig& config, std::string_view source, const FieldSpeller& spell) {

@@ -31,12 +31,6 @@ std::vector<Scenario> make_scenarios() {
                  .words = {"sharded", "-o", "f32.leq", "-t", "1", "--type", "int8", "--no-gate"},
                  .copies = {"sharded", "f32.leq"},
                  .outputs = {"f32.leq"}});
-  all.push_back({.name = "quantize by blocks",
-                 .tool = "leq-quantize",
-                 .words = with(quantize, {"--type", "int8", "--no-gate", "--resume"}),
-                 .copies = {"sharded"},
-                 .outputs = {"out.leq"},
-                 .resumable = true});
   all.push_back({.name = "calibrate",
                  .tool = "leq-quantize",
                  .words = with(with(quantize, calibrated),

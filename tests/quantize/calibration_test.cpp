@@ -272,44 +272,6 @@ TEST(Calibration, AnInterruptedRunResumesToTheSameFile) {
   }
 }
 
-// Without calibration: the finished blocks are not read again.
-TEST(KeptBlocks, ARunWithoutCalibrationResumesToTheSameFile) {
-  const test::TemporaryFolder folder;
-  const auto source = make_checkpoint(families()[0], folder.path() / "hf");
-  const auto output = folder.path() / "model.leq";
-  for (const char* type : {"int8", "uint4-g32", "f16"}) {
-    QuantizeOptions options = small_run("absmax", type);
-    const std::string whole = run_bytes(source, output, options);
-    options.keep_blocks = true;
-    EXPECT_EQ(run_bytes(source, output, options), whole) << type;
-    std::filesystem::remove(output);
-    QuantizeOptions stopped = options;
-    stopped.stop = [&] {
-      return std::filesystem::exists(output.string() + ".partial/block-00000.leq");
-    };
-    EXPECT_THROW(run_bytes(source, output, stopped), Error) << type;
-    EXPECT_FALSE(std::filesystem::exists(output));
-    QuantizeOptions other = options;
-    other.act = ActChoice::none;
-    if (std::string_view(type) != "f16") {
-      EXPECT_THROW(run_bytes(source, output, other), Error) << type;
-    }
-    ImportedModel model = import_hf(source);
-    for (TensorInput& tensor : model.tensors) {
-      if (tensor.name == "layers.0.gate") {
-        tensor.read = [](auto, auto, auto) { fail("a finished block is quantized again"); };
-      }
-    }
-    std::string said;
-    options.say = [&](const std::string& line) { said += line; };
-    quantize_imported(model, output, options);
-    EXPECT_EQ(said, "resume      1 of 2 blocks are done") << type;
-    std::ifstream file(output, std::ios::binary);
-    EXPECT_TRUE(std::string(std::istreambuf_iterator<char>(file), {}) == whole) << type;
-    EXPECT_FALSE(std::filesystem::exists(output.string() + ".partial"));
-  }
-}
-
 // Returns the input formats of the linears of a file, in order.
 std::vector<ActKind> linear_acts(const std::filesystem::path& path) {
   const LeqReader reader(path, {.mode = LoadMode::map});

@@ -27,7 +27,6 @@ constexpr SettingFlag kFlags[] = {
     {"fold_attention_biases", "--fold-biases"},
     {"host", "--host"},
     {"join", "--join"},
-    {"keep_blocks", "--resume"},
     {"kept_states", "--ctx-checkpoints"},
     {"key_type", "-ctk"},
     {"kv_layers", "--kv-layers"},

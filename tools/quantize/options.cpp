@@ -182,10 +182,6 @@ std::vector<Option> run_flags() {
        .minimum = 0,
        .maximum = 1024},
       ranks,
-      {.name = "resume",
-       .help = "keep finished blocks in OUTPUT.partial, from which the same command continues "
-               "after an interruption, without calibration too: takes the file's space twice. Runs "
-               "with calibration and searches do so anyway"},
       {.name = "restart",
        .help = "remove the partial results of an interrupted run with this output file and start "
                "over; without this flag, the same command continues the interrupted run"},
@@ -394,9 +390,6 @@ QuantizeOptions checkpoint_options(const Options& options) {
   checkpoint.true_sequential = options.flag("true-sequential");
   checkpoint.correct_bias = options.flag("bias-correction");
   checkpoint.resume = !options.flag("restart");
-  checkpoint.keep_blocks = options.flag("resume");
-  require(checkpoint.resume || !options.flag("resume"),
-          "--restart removes what --resume goes on with: give one of them");
   set_smoothing(options, checkpoint);
   set_overrides(options, checkpoint);
   set_calibration(options, checkpoint);
@@ -412,6 +405,9 @@ std::span<const ForeignOption> removed_flags() {
       {.words = "--hadamard --hadamard-seeds",
        .use = ForeignUse::refused,
        .text = "rotations are no longer supported; --recipe q8 (SmoothQuant) handles outliers"},
+      {.words = "--resume",
+       .use = ForeignUse::refused,
+       .text = "runs with calibration and searches continue by themselves; leave it out"},
       {.words = "--save-stats --load-stats",
        .use = ForeignUse::refused,
        .text = "statistics are no longer stored; leave it out, and each run gathers its own"}};

@@ -49,10 +49,10 @@ constexpr std::int64_t kTileColumns = kTilePanels * kSumLanes;
 // The tokens of a shard, packed as [T / 128][panels][128][48].
 class PackedTokens {
  public:
-  PackedTokens(std::int64_t most_tokens, std::int64_t columns)
+  PackedTokens(std::int64_t max_tokens, std::int64_t columns)
       : columns_(columns),
         panels_((columns + kSumLanes - 1) / kSumLanes),
-        buffer_(static_cast<std::uint64_t>((most_tokens + kTileDepth - 1) / kTileDepth * panels_ *
+        buffer_(static_cast<std::uint64_t>((max_tokens + kTileDepth - 1) / kTileDepth * panels_ *
                                            kTileDepth) *
                     kPanelBytes,
                 "X^T X") {}

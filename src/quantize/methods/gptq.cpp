@@ -225,8 +225,6 @@ std::string damping_note(const MethodInput& input, const std::optional<Feedback>
   return note.str();
 }
 
-bool supports_gptq(const QuantScheme& scheme) { return scheme.is_integer(); }
-
 MethodResult choose_gptq(const MethodInput& input) {
   if (input.scheme.is_super()) return choose_super_gptq(input, 0);
   ThreadPool alone(1);
@@ -246,16 +244,6 @@ MethodResult choose_gptq(const MethodInput& input) {
   choice.losses = row_losses(input, choice.ranges, choice.codes, hessian, pool);
   take_better_rows(nearest_choice(input, weighted, hessian, pool), input, choice);
   return result_of(std::move(choice), input, hessian, std::move(note), pool);
-}
-
-QuantMethod gptq_method() {
-  return {.name = "gptq",
-          .summary = "compensates rounding errors in later columns (int, uint and k types)",
-          .needs = Needs::hessian,
-          .supports = supports_gptq,
-          .choose = choose_gptq,
-          .divides_rows = true,
-          .own_type = "int4-g128"};
 }
 
 namespace {
@@ -415,16 +403,6 @@ MethodResult choose_gptq_plus(const MethodInput& input) {
   take_better_rows(safe, input, choice);
   take_better_rows(nearest_choice(input, weighted, hessian, pool), input, choice);
   return result_of(std::move(choice), input, hessian, std::move(note), pool);
-}
-
-QuantMethod gptq_plus_method() {
-  return {.name = "gptq+",
-          .summary = "gptq with weighted ranges, coordinate descent and refitted scales",
-          .needs = Needs::hessian,
-          .supports = supports_gptq,
-          .choose = choose_gptq_plus,
-          .divides_rows = true,
-          .own_type = "int4-g128"};
 }
 
 }  // namespace leq

@@ -83,8 +83,6 @@ RowChoice feedback_choice(const MethodInput& input, Ranges ranges, const Feedbac
 // A note for the user if damping was raised or H has no factor; otherwise empty.
 std::string damping_note(const MethodInput& input, const std::optional<Feedback>& feedback);
 
-bool supports_gptq(const QuantScheme& scheme);
-
 // Method "gptq": plain ranges, then feedback. A row takes rtn's ranges and nearest codes if these
 // have less loss. If H has no factor, all rows do so and a note reports it.
 MethodResult choose_gptq(const MethodInput& input);

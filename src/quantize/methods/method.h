@@ -81,12 +81,7 @@ std::span<const QuantMethod> quant_methods();
 // Throws Error listing all names if there is no method of this name.
 const QuantMethod& require_method(std::string_view name);
 
-// The methods with files of their own; the others are rows of the table in method.cpp.
-QuantMethod zeroquant_method();
-QuantMethod zeroquant_plus_method();
-QuantMethod gptq_method();
-QuantMethod gptq_plus_method();
-QuantMethod nf4_method();
+// Method billm (billm.cpp); the others are rows of the table in method.cpp.
 QuantMethod billm_method();
 
 // The plan of a model's tensors: the scheme, input format and method of each.

@@ -135,7 +135,7 @@ std::vector<double> OutputWeights::errors(std::span<const float> rows) const {
 namespace {
 
 constexpr double kFirstRaise = 0.01;  // first damping above 0
-constexpr double kMostDamping = 1.0;
+constexpr double kMaxDamping = 1.0;
 
 constexpr std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
@@ -254,8 +254,8 @@ std::optional<Feedback> factor_hessian(const MethodInput& input, ThreadPool& poo
       split_factor(l, feedback, pool);
       return feedback;
     }
-    if (damping >= kMostDamping) return std::nullopt;
-    damping = std::min(kMostDamping, damping > 0 ? damping * 10 : kFirstRaise);
+    if (damping >= kMaxDamping) return std::nullopt;
+    damping = std::min(kMaxDamping, damping > 0 ? damping * 10 : kFirstRaise);
   }
 }
 

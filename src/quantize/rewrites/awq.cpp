@@ -214,9 +214,9 @@ AwqScales search_scales(const Site& site, const AwqOptions& options, const Outpu
   const std::vector<float> none = best.scales;
   try_exponents(Trial(site, options, outputs, Rounding::plain_ranges, options.search_rows), options,
                 best);
-  std::int64_t most_rows = 0;
-  for (const SiteWeight& consumer : site.consumers) most_rows = std::max(most_rows, consumer.rows);
-  const Trial all(site, options, outputs, Rounding::as_stored, most_rows);
+  std::int64_t max_rows = 0;
+  for (const SiteWeight& consumer : site.consumers) max_rows = std::max(max_rows, consumer.rows);
+  const Trial all(site, options, outputs, Rounding::as_stored, max_rows);
   const double energy = all.energy();
   best.plain_error = energy > 0 ? all.error(none) / energy : 0;
   best.error = energy > 0 ? all.error(best.scales) / energy : 0;

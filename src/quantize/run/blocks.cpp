@@ -281,7 +281,6 @@ class Pipeline {
         workers_(options.threads),
         needs_(demands_of(config_, options.plan).needs),
         weights_(weights_checksum(model.config, model.tensors)),
-        calibrated_(wants_calibration(model.config, options)),
         sequential_(runs_sequentially(config_, options)) {
     const bool of_fold = options.fold && options.fold->wants_hessian;
     once_ = {of_fold || (needs_ == Needs::hessian && !sequential_), kSampleTokens};
@@ -296,7 +295,6 @@ class Pipeline {
   Statistics statistics_once(std::int64_t layer, const BlockTensors& block);
   void count_acts(const std::vector<BlockTensor>& block);
   void report() const;
-  std::vector<BlockTensor> quantize_plainly(std::int64_t layer);
   std::vector<BlockTensor> quantize_block(std::int64_t layer);
   void quantize_sequentially(BlockWork& work);
   void quantize_sites(BlockWork& work, const Statistics& statistics);
@@ -311,7 +309,6 @@ class Pipeline {
   Workers workers_;
   const Needs needs_;
   const std::string weights_;  // checksum of the checkpoint's weights
-  const bool calibrated_;      // whether there are statistics
   const bool sequential_;
   StatisticsWanted once_;  // statistics to gather from the unquantized block
   CalibrationData data_;
@@ -383,7 +380,6 @@ Statistics Pipeline::statistics_once(std::int64_t layer, const BlockTensors& blo
 
 // Skips a block that an interrupted run has finished: only advances the hidden states through it.
 void Pipeline::load_finished_block(std::int64_t layer, const PartialRun& partial) {
-  if (!calibrated_) return;
   BlockTensors block;
   if (sequential_) {
     const std::size_t front = layer_tensor(layer, "").size();
@@ -462,20 +458,7 @@ void Pipeline::quantize_sequentially(BlockWork& work) {
   pass(layer, run, {.mixer = Extent::none});
 }
 
-// Without statistics, linears keep the codes of a quantized checkpoint where the plan says so.
-std::vector<BlockTensor> Pipeline::quantize_plainly(std::int64_t layer) {
-  std::vector<BlockTensor> block;
-  for (const TensorInput& tensor : model_.tensors) {
-    if (!tensor.name.starts_with(layer_tensor(layer, ""))) continue;
-    const TensorPlan plan = options_.plan(tensor.name, tensor.role);
-    block.push_back({tensor.name, tensor.shape, quantize_input(tensor, plan, workers_.pool)});
-    step(1);
-  }
-  return block;
-}
-
 std::vector<BlockTensor> Pipeline::quantize_block(std::int64_t layer) {
-  if (!calibrated_) return quantize_plainly(layer);
   BlockWork work({config_, options_, workers_.pool, sequential_}, layer, load(layer));
   Statistics statistics;
   if (!sequential_ || options_.fold) statistics = statistics_once(layer, work.tensors());
@@ -496,19 +479,16 @@ void Pipeline::quantize_all(PartialRun* partial, bool hidden_on_disk) {
     options_.say("resume      " + std::to_string(partial->finished()) + " of " +
                  std::to_string(config_.layer_count()) + " blocks are done");
   }
-  if (calibrated_) {
-    std::filesystem::path file;  // unlinked at once
-    if (hidden_on_disk && partial != nullptr) {
-      file = partial->folder() / "hidden";
-    } else if (hidden_on_disk) {
-      file =
-          std::filesystem::temp_directory_path() / ("leq-hidden-" + std::to_string(::getpid()) +
-                                                    "-" + std::to_string(options_.ranks->rank()));
-    }
-    hidden_ = std::make_unique<HiddenStates>(std::ssize(data_.windows),
-                                             data_.length * config_.width, file);
-    source_.embed(data_, *hidden_);
+  std::filesystem::path file;  // unlinked at once
+  if (hidden_on_disk && partial != nullptr) {
+    file = partial->folder() / "hidden";
+  } else if (hidden_on_disk) {
+    file = std::filesystem::temp_directory_path() / ("leq-hidden-" + std::to_string(::getpid()) +
+                                                     "-" + std::to_string(options_.ranks->rank()));
   }
+  hidden_ =
+      std::make_unique<HiddenStates>(std::ssize(data_.windows), data_.length * config_.width, file);
+  source_.embed(data_, *hidden_);
   for (std::int64_t layer = 0; layer < config_.layer_count(); ++layer) {
     if (partial != nullptr && layer < partial->finished()) {
       load_finished_block(layer, *partial);
@@ -519,27 +499,17 @@ void Pipeline::quantize_all(PartialRun* partial, bool hidden_on_disk) {
     count_acts(finished);
     if (partial != nullptr) partial->save(finished);
   }
-  if (calibrated_) report();
+  report();
 }
 
 FinishedBlocks Pipeline::run(const std::filesystem::path& folder) {
   const bool alone = options_.ranks->size() == 1;
-  bool hidden_on_disk = false;
-  Json calibration = Json::array();
-  if (calibrated_) {
-    data_ =
-        calibration_data(options_.calibration, Tokenizer(model_.tokenizer), model_.config.context);
-    if (!data_.note.empty()) options_.say("calibration " + data_.note);
-    hidden_on_disk = plan_memory().hidden_on_disk > 0;  // may throw; nothing is written yet
-    calibration.push_back(calibration_json(data_));
-  } else {
-    require(alone, Setting{"keep_blocks"},
-            ": one rank alone keeps blocks without calibration; leave it or ", Setting{"ranks"},
-            " out");
-    total_ = std::ranges::count_if(model_.tensors, [](const TensorInput& tensor) {
-      return tensor.name.starts_with("layers.");
-    });
-  }
+  data_ =
+      calibration_data(options_.calibration, Tokenizer(model_.tokenizer), model_.config.context);
+  if (!data_.note.empty()) options_.say("calibration " + data_.note);
+  const bool hidden_on_disk =
+      plan_memory().hidden_on_disk > 0;  // may throw: nothing is written yet
+  Json calibration = Json::array({calibration_json(data_)});
   if (!options_.ranks->leads()) {
     quantize_all(nullptr, hidden_on_disk);
     return {};

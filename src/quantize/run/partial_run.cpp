@@ -39,10 +39,8 @@ PackedWeight packed_copy(const StoredTensor& tensor) {
 }
 
 Json record_json(const TensorRecord& record) {
-  Json json = {{"note", record.note},
-               {"source", record.source},
-               {"fold", record.fold},
-               {"loss_of_hessian", record.loss_of_hessian}};
+  Json json = {
+      {"note", record.note}, {"fold", record.fold}, {"loss_of_hessian", record.loss_of_hessian}};
   if (record.loss) json["loss"] = *record.loss;
   return json;
 }
@@ -57,7 +55,6 @@ TensorRecord record_of(const StoredTensor& tensor, const Json& records, const st
           tensor.name);
   const Json& json = records[tensor.name];
   record.note = json_get<std::string>(json, "note", where);
-  record.source = json.value("source", "");
   record.fold = json_get<std::string>(json, "fold", where);
   record.loss_of_hessian = json_get<bool>(json, "loss_of_hessian", where);
   if (json.contains("loss")) record.loss = json_get<double>(json, "loss", where);

@@ -265,7 +265,7 @@ QuantizeResult quantize_imported(const ImportedModel& model, const fs::path& out
   std::unique_ptr<LeqWriter> writer;
   if (options.ranks->leads()) writer = std::make_unique<LeqWriter>(output);
   std::optional<FinishedBlocks> blocks;
-  if (wants_calibration(model.config, options) || options.keep_blocks) {
+  if (wants_calibration(model.config, options)) {
     blocks = quantize_blocks(model, options, output.string() + ".partial");
   }
   try {

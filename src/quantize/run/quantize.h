@@ -96,9 +96,6 @@ struct QuantizeOptions {
   // Resumes an interrupted run with the same model, text and settings; false: deletes its finished
   // blocks.
   bool resume = true;
-  // Without calibration too, finished blocks are kept for a run that resumes this one. Takes the
-  // space of the blocks twice.
-  bool keep_blocks = false;
   bool fix_mistral_regex = false;  // see fix_mistral_pattern in convert/hf_tokenizer.h
   std::vector<std::filesystem::path> texts = {};  // input files that must not be overwritten
   // The ranks that divide the work. All make the same call with the same checkpoint and options;
@@ -164,8 +161,8 @@ void keep_types(const ImportedModel& model, QuantizeOptions& options);
 void require_divisible(const QuantizeOptions& options, int ranks);
 
 // Converts a checkpoint (import_checkpoint) and writes `output` atomically. A run with calibration
-// or options.keep_blocks stores its finished blocks in OUTPUT.partial until then, a search its
-// candidates in OUTPUT.search, and a measurement the unquantized model in OUTPUT.base. Messages
+// stores its finished blocks in OUTPUT.partial until then, a search its candidates in
+// OUTPUT.search, and a measurement the unquantized model in OUTPUT.base. Messages
 // about calibration and gate, and why the gate is left out, are passed to options.say. Throws Error
 // if a setting contradicts the checkpoint, before any weight is read; if a file cannot be written,
 // is named twice or would replace an input; if max_ram is too small; and if options.stop returns
