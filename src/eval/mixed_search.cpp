@@ -380,8 +380,10 @@ MemoryPlan FitSearch::plan(const Assignment& assignment, KvType keys, KvType val
   RunLimits limits = result_.request.limits;
   limits.key_type = keys;
   limits.value_type = values;
-  return plan_memory(mixed_.bytes(assignment) + overhead_, mixed_.model().config(),
-                     mixed_.bind(assignment, backend_), backend_.layout(), limits);
+  const ModelConfig& config = mixed_.model().config();
+  return plan_memory(mixed_.bytes(assignment) + overhead_, config,
+                     mixed_.bind(assignment, backend_), backend_.layout(), limits,
+                     place_of(config, 0, 1));
 }
 
 // Scratch depends on the weights, because units of few and of many bits need separate input

@@ -32,11 +32,7 @@ constexpr std::array<CountField, 6> kCounts = {{{"width", &ModelConfig::width, 1
                                                 {"vocab", &ModelConfig::vocab, 1 << 24},
                                                 {"context", &ModelConfig::context, 1 << 24}}};
 
-struct ScalingField {
-  const char* name;
-  double RopeScaling::*member;
-};
-constexpr std::array<ScalingField, 8> kScalingFields = {
+constexpr std::array<RopeScalingField, 8> kScalingFields = {
     {{"factor", &RopeScaling::factor},
      {"low_freq_factor", &RopeScaling::low_freq_factor},
      {"high_freq_factor", &RopeScaling::high_freq_factor},
@@ -62,13 +58,9 @@ Json scaling_to_json(const RopeScaling& scaling) {
 RopeScaling scaling_from_json(const Json& json, std::string_view source) {
   RopeScaling scaling;
   const auto name = json_get<std::string>(json, "type", source);
-  bool known = false;
-  for (std::size_t i = 0; i < kScalingNames.size(); ++i) {
-    if (kScalingNames[i] != name) continue;
-    scaling.kind = static_cast<RopeScalingKind>(i);
-    known = true;
-  }
-  require(known, source, ": rope_scaling type \"", printable(name), "\" is not known");
+  const auto kind = parse_rope_scaling(name);
+  require(kind.has_value(), source, ": rope_scaling type \"", printable(name), "\" is not known");
+  scaling.kind = *kind;
   for (const auto& field : kScalingFields) {
     scaling.*field.member = json_get_or<double>(json, field.name, scaling.*field.member, source);
   }
@@ -377,8 +369,16 @@ LogitCap logit_cap_from_json(const Json& json, std::string_view source) {
 
 }  // namespace
 
+std::span<const RopeScalingField> rope_scaling_fields() { return kScalingFields; }
+
 std::string_view rope_scaling_name(RopeScalingKind kind) {
   return kScalingNames[static_cast<std::size_t>(kind)];
+}
+
+std::optional<RopeScalingKind> parse_rope_scaling(std::string_view name) {
+  const auto found = std::ranges::find(kScalingNames, name);
+  if (found == kScalingNames.end()) return std::nullopt;
+  return static_cast<RopeScalingKind>(found - kScalingNames.begin());
 }
 
 Json layer_to_json(const LayerConfig& layer) {
@@ -562,8 +562,8 @@ void check_additions(const ModelConfig& config, std::string_view source) {
   const bool plain = std::ranges::all_of(config.layers, [](const LayerConfig& layer) {
     return layer.attention() != nullptr && layer.dense_mlp() != nullptr;
   });
-  require(plain && config.norm == NormKind::rms, source,
-          ": post_norm_eps: expected layers of attention and a dense MLP with RMS norms");
+  require(plain && config.norm == NormKind::rms, source, ": post_norm_eps = ", eps,
+          " needs attention and a dense MLP in every layer, and RMS norms");
 }
 
 void check_layers(const ModelConfig& config, std::string_view source, const FieldSpeller& spell) {

@@ -17,8 +17,9 @@ std::vector<float> times_mean(std::int64_t rows, std::int64_t columns,
                               const InputStatistics& statistics, ThreadPool* pool,
                               const Weight& weight) {
   require(std::ssize(statistics.sum) == columns && statistics.tokens > 0,
-          "mean inputs: expected those of ", columns, " columns, found ", statistics.sum.size(),
-          " of ", statistics.tokens, " tokens; calibrate first");
+          "the statistics have the mean inputs of ", statistics.sum.size(), " columns and ",
+          statistics.tokens, " tokens, the weights have ", columns,
+          " columns; calibrate this model");
   std::vector<float> result(static_cast<std::size_t>(rows));
   for_rows(pool, rows, [&](std::int64_t row) {
     double total = 0;

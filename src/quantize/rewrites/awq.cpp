@@ -58,8 +58,8 @@ std::vector<double> weight_sizes(const Site& site, const QuantScheme& scheme) {
 std::vector<double> input_sizes(const Site& site) {
   const InputStatistics& statistics = *site.statistics;
   require(std::ssize(statistics.abs_sum) == site.columns && statistics.tokens > 0, site.name,
-          ": expected mean inputs of ", site.columns, " columns, found ", statistics.abs_sum.size(),
-          "; calibrate first");
+          ": the statistics have the mean inputs of ", statistics.abs_sum.size(),
+          " columns, the weights have ", site.columns, "; calibrate this model");
   std::vector<double> of_columns = statistics.abs_sum;
   for (double& size : of_columns) size /= static_cast<double>(statistics.tokens);
   return means_by_scale(site, of_columns);

@@ -137,7 +137,8 @@ std::optional<SearchPoint> SearchMeter::measure(const Assignment& assignment) {
   if (used() >= options_.evaluations) return std::nullopt;
   const auto known = known_.find(assignment);
   const double kl = known != known_.end() ? known->second : problem_.evaluate(assignment);
-  require(std::isfinite(kl), "search: KL of ", bits_text(assignment), " is not finite");
+  require(std::isfinite(kl), "search: KL of ", bits_text(assignment),
+          " is not finite; check the checkpoint, or try another ", Setting{"method"});
   SearchPoint point;
   point.assignment = assignment;
   point.kl = kl;
