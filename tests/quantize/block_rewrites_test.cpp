@@ -31,11 +31,6 @@ std::filesystem::path make_checkpoint(const std::filesystem::path& folder, Json 
   return checkpoint.write(config);
 }
 
-std::filesystem::path qwen2(const std::filesystem::path& folder) {
-  return make_checkpoint(folder, test::small_config("qwen2", "Qwen2ForCausalLM"),
-                         {.qkv_bias = true});
-}
-
 std::filesystem::path llama(const std::filesystem::path& folder) {
   Json config = test::small_config("qwen2", "Qwen2ForCausalLM");
   config["model_type"] = "llama";
@@ -85,30 +80,6 @@ test::NaiveTransformer naive_of(const LeqReader& file) {
     tensors[tensor.name] = {values.begin(), values.end()};
   }
   return {config_of(file), std::move(tensors)};
-}
-
-TEST(BlockRewrites, AttentionBiasesGoBehindAttentionInTheFile) {
-  const test::TemporaryFolder folder;
-  const auto source = qwen2(folder.path() / "hf");
-  QuantizeOptions options = options_of("absmax", "f32");
-  options.fold_attention_biases = true;
-  write(source, folder.path() / "m.leq", options);
-  const LeqReader file(folder.path() / "m.leq", {.mode = LoadMode::map});
-  EXPECT_TRUE(config_of(file).layers[0].attention()->output_bias);
-  for (const float bias : tensor_values(file, "layers.1.v.bias")) EXPECT_EQ(bias, 0.0f);
-  const ImportedModel model = import_hf(source);
-  const std::vector<Token> ids = {3, 7, 11, 100, 5, 5, 90};
-  const auto want = test::NaiveTransformer(model).forward(ids);
-  const auto found = naive_of(file).forward(ids);
-  double largest = 0, worst = 0;
-  for (std::size_t t = 0; t < want.size(); ++t) {
-    for (std::size_t v = 0; v < want[t].size(); ++v) {
-      largest = std::max(largest, std::abs(want[t][v]));
-      worst = std::max(worst, std::abs(want[t][v] - found[t][v]));
-    }
-  }
-  EXPECT_LT(worst, test::kSameFunction * largest);
-  EXPECT_THROW(write(llama(folder.path() / "llama"), folder.path() / "n.leq", options), Error);
 }
 
 // b = mean over tokens of (W - Wq) x, computed with plain loops, for a model without biases.

@@ -18,7 +18,7 @@ inline std::vector<std::map<std::size_t, InputStatistics>> block_statistics(
   const CalibrationData data =
       calibration_data(options.calibration, Tokenizer(model.tokenizer), model.config.context);
   Workers workers(options.threads);
-  const BlockSource source(model.config, model.tensors, false);
+  const BlockSource source(model.config, model.tensors);
   HiddenStates hidden(std::ssize(data.windows), data.length * model.config.width, {});
   source.embed(data, hidden);
   std::vector<std::map<std::size_t, InputStatistics>> layers;

@@ -24,7 +24,6 @@ constexpr SettingFlag kFlags[] = {
     {"exact", "--exact"},
     {"fit", "--fit"},
     {"fix_mistral_regex", "--fix-mistral-regex"},
-    {"fold_attention_biases", "--fold-biases"},
     {"host", "--host"},
     {"join", "--join"},
     {"kept_states", "--ctx-checkpoints"},

@@ -36,8 +36,8 @@ std::vector<std::string> names_of(const List& list) {
 }
 
 // Flags that choose the quantization; if none of them is given, kDefaultRecipe is used.
-constexpr std::array kChoosingFlags = {"recipe", "type",   "bits",        "group",  "method",
-                                       "act",    "smooth", "tensor-type", "search", "fold-biases"};
+constexpr std::array kChoosingFlags = {"recipe", "type",   "bits",        "group", "method",
+                                       "act",    "smooth", "tensor-type", "search"};
 
 std::vector<Option> quantization_flags() {
   return {
@@ -98,10 +98,6 @@ std::vector<Option> quantization_flags() {
        .value_name = "REGEX=TYPE",
        .help = "another type for the tensors whose names match, as layers\\.0\\.=int8; may be "
                "given several times, the last match applies"},
-      {.name = "fold-biases",
-       .help = "move the bias of v through attention into the bias of o, and drop the bias of k in "
-               "models with learned positions: exact in f32, and the quantized KV cache "
-               "does not hold these biases"},
       {.name = "measure-keys",
        .help = "store the mean of each layer's keys, which int8 and int4 KV caches subtract; "
                "without this flag it is stored only if the method needs calibration text"},
@@ -393,7 +389,6 @@ QuantizeOptions checkpoint_options(const Options& options) {
   set_smoothing(options, checkpoint);
   set_overrides(options, checkpoint);
   set_calibration(options, checkpoint);
-  checkpoint.fold_attention_biases = options.flag("fold-biases");
   checkpoint.measure_keys = options.flag("measure-keys");
   checkpoint.fix_mistral_regex = options.flag("fix-mistral-regex");
   return checkpoint;
@@ -405,6 +400,9 @@ std::span<const ForeignOption> removed_flags() {
       {.words = "--hadamard --hadamard-seeds",
        .use = ForeignUse::refused,
        .text = "rotations are no longer supported; --recipe q8 (SmoothQuant) handles outliers"},
+      {.words = "--fold-biases",
+       .use = ForeignUse::refused,
+       .text = "int8 and int4 caches subtract the biases of keys without it; leave it out"},
       {.words = "--resume",
        .use = ForeignUse::refused,
        .text = "runs with calibration and searches continue by themselves; leave it out"},

@@ -155,16 +155,6 @@ std::uint64_t BlockRun::bytes(const ModelConfig& config, std::int64_t layer, con
   return memory.allocated();
 }
 
-ModelConfig rewritten_config(const ModelConfig& config, bool fold_attention_biases) {
-  if (!fold_attention_biases) return config;
-  const bool has_biases = std::ranges::any_of(config.layers, [](const LayerConfig& layer) {
-    return layer.attention() != nullptr && layer.attention()->qkv_bias;
-  });
-  require(has_biases, Setting{"fold_attention_biases"},
-          ": the model has no biases of q, k and v; leave it out");
-  return with_attention_biases_folded(config);
-}
-
 Matrix matrix_of(const Shape& shape) {
   Matrix matrix;
   matrix.rows = shape.size() == 2 ? shape[0] : 1;
@@ -173,24 +163,20 @@ Matrix matrix_of(const Shape& shape) {
   return matrix;
 }
 
-BlockSource::BlockSource(const ModelConfig& config, std::span<const TensorInput> tensors,
-                         bool fold_attention_biases)
-    : source_config_(config),
-      fold_attention_biases_(fold_attention_biases),
-      config_(rewritten_config(config, fold_attention_biases)) {
+BlockSource::BlockSource(const ModelConfig& config, std::span<const TensorInput> tensors)
+    : config_(config) {
   for (const TensorInput& tensor : tensors) tensors_[tensor.name] = &tensor;
 }
 
 BlockTensors BlockSource::load(std::int64_t layer) const {
   BlockTensors block;
-  for (const TensorSpec& spec : layer_tensors(source_config_, layer)) {
+  for (const TensorSpec& spec : layer_tensors(config_, layer)) {
     const TensorInput& tensor = *tensors_.at(layer_tensor(layer, spec.name));
     Matrix matrix = matrix_of(tensor.shape);
     tensor.read(0, tensor.shape.size() == 2 ? matrix.rows : matrix.columns, matrix.values);
     if (tensor.drop) tensor.drop();
     block.parts[spec.name] = std::move(matrix);
   }
-  if (fold_attention_biases_) fold_attention_biases(block, source_config_, layer);
   return block;
 }
 

@@ -76,12 +76,8 @@ class BlockRun {
   Transformer transformer_;
 };
 
-// The unquantized blocks of a checkpoint, with attention biases folded if requested, and the hidden
-// states that are the input of the first block.
-
-// `config`, with the biases of v and k folded if requested (quantize/rewrites/fold.h). Throws Error
-// if the model has none.
-ModelConfig rewritten_config(const ModelConfig& config, bool fold_attention_biases);
+// The unquantized blocks of a checkpoint, and the hidden states that are the input of the first
+// block.
 
 // A matrix of zeros with the shape of a tensor.
 Matrix matrix_of(const Shape& shape);
@@ -89,18 +85,14 @@ Matrix matrix_of(const Shape& shape);
 class BlockSource {
  public:
   // `config` and `tensors` are those of the checkpoint and must outlive the source.
-  BlockSource(const ModelConfig& config, std::span<const TensorInput> tensors,
-              bool fold_attention_biases);
+  BlockSource(const ModelConfig& config, std::span<const TensorInput> tensors);
 
-  const ModelConfig& config() const { return config_; }  // after the fold
   BlockTensors load(std::int64_t layer) const;
   // Computes the embeddings of the first hidden.windows() windows from the unquantized tables.
   void embed(const CalibrationData& data, HiddenStates& hidden) const;
 
  private:
-  const ModelConfig& source_config_;
-  bool fold_attention_biases_;
-  ModelConfig config_;
+  const ModelConfig& config_;
   std::map<std::string, const TensorInput*> tensors_;
 };
 

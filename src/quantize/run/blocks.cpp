@@ -276,7 +276,7 @@ class Pipeline {
   Pipeline(const ImportedModel& model, const QuantizeOptions& options)
       : model_(model),
         options_(options),
-        source_(model.config, model.tensors, options.fold_attention_biases),
+        source_(model.config, model.tensors),
         config_(written_config(model.config, options)),
         workers_(options.threads),
         needs_(demands_of(config_, options.plan).needs),
@@ -557,11 +557,8 @@ void Pipeline::report() const {
 }  // namespace
 
 ModelConfig written_config(const ModelConfig& config, const QuantizeOptions& options) {
-  ModelConfig written = rewritten_config(config, options.fold_attention_biases);
-  if (options.correct_bias && demands_of(written, options.plan).adds_biases) {
-    written = with_linear_biases(std::move(written));
-  }
-  return written;
+  const bool adds = options.correct_bias && demands_of(config, options.plan).adds_biases;
+  return adds ? with_linear_biases(config) : config;
 }
 
 bool runs_sequentially(const ModelConfig& config, const QuantizeOptions& options) {
@@ -577,7 +574,7 @@ bool wants_calibration(const ModelConfig& config, const QuantizeOptions& options
           ErrorKind::bad_setting, Setting{"measure_keys"},
           ": this model normalizes its keys, so their mean cannot be ",
           "computed from their inputs; leave it out");
-  return options.fold || options.fold_attention_biases || options.measure_keys ||
+  return options.fold || options.measure_keys ||
          demands_of(config, options.plan).needs != Needs::nothing;
 }
 

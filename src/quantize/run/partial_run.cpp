@@ -154,7 +154,6 @@ std::string run_identity(const ModelConfig& config, const std::string& weights,
                          const QuantizeOptions& options, const Json& texts) {
   Json json = {{"config", config_to_json(config)},
                {"weights", weights},
-               {"fold_attention_biases", options.fold_attention_biases},
                {"sequential", runs_sequentially(config, options)},
                {"correct_bias", options.correct_bias},
                {"max_static_error", options.max_static_error},

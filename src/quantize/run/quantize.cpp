@@ -160,7 +160,6 @@ Json metadata_of(const ImportedModel& model, const QuantizeOptions& options,
     provenance["worst_loss_tensor"] = result.worst_loss_tensor;
   }
   if (options.fold) provenance["fold"] = options.fold->name;
-  if (options.fold_attention_biases) provenance["attention_biases"] = "folded";
   if (!calibration.empty()) provenance["calibration"] = calibration;
   return metadata;
 }
@@ -247,8 +246,7 @@ std::string checkpoint_identity(const ImportedModel& model, const QuantizeOption
 }
 
 void keep_types(const ImportedModel& model, QuantizeOptions& options) {
-  const bool chooses = options.method != "absmax" || options.fold ||
-                       options.fold_attention_biases || options.measure_keys;
+  const bool chooses = options.method != "absmax" || options.fold || options.measure_keys;
   require(!chooses, ErrorKind::bad_setting, model.folder,
           ": its codes are carried over as they are, which leaves nothing to calibrate; name a ",
           Setting{"type"}, " or a recipe to quantize it again");

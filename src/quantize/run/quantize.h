@@ -66,7 +66,6 @@ struct QuantizeOptions {
   std::vector<TypeOverride> overrides = {};
   TensorPlanner plan = {};              // if set, replaces the plan of the five settings above
   std::optional<FoldMethod> fold = {};  // replaces the fold that the method has
-  bool fold_attention_biases = false;   // in each block first; see rewrites/fold.h
   bool keeps_types = false;             // quantize_checkpoint calls keep_types
   // Corrects biases, b += (W - Wq) mean(x); methods with adds_biases also add missing biases.
   bool correct_bias = true;
