@@ -254,7 +254,6 @@ TensorPlanner make_planner(const PlanRequest& request, const ModelConfig& config
               " does not choose codes of ", scheme_name(plan.scheme), " (", spec.name,
               "); use another ", Setting{"type"}, " or ", Setting{"method"});
       plan.method = request.method;
-      plan.options = request.options;
       plan.label = request.label;
     }
     plans[spec.name] = std::move(plan);

@@ -92,7 +92,6 @@ struct TensorPlan {
   ActKind act = ActKind::none;
   OnlineMode online_mode = OnlineMode::safe;  // for act online
   const QuantMethod* method = nullptr;        // nullptr: nearest codes (absmax)
-  MethodOptions options = {};
   std::string label = {};  // name of the method in the file, if not method->name: "awq"
 };
 // Called with a tensor's name, "layers.3.q", and its role.
@@ -134,7 +133,6 @@ struct PlanRequest {
   QuantScheme type;
   ActChoice act = ActChoice::automatic;
   const QuantMethod* method = nullptr;  // method of the linears of blocks
-  MethodOptions options = {};
   std::string label = {};
   std::vector<TypeOverride> overrides = {};  // the last match takes precedence
 };

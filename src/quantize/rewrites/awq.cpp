@@ -240,7 +240,7 @@ AwqResult apply_awq(const Site& site, const AwqOptions& options) {
   Communicator& ranks = dividers(site, options.scheme);
   for (const SiteWeight& consumer : site.consumers) {
     std::vector<float> scaled = scaled_columns(consumer.values, scale);
-    const bool clips = options.clip && consumer.name != "q" && consumer.name != "k";
+    const bool clips = consumer.name != "q" && consumer.name != "k";
     if (clips) {
       const Slice own = own_rows(ranks, consumer.rows, 1);
       const auto own_values =

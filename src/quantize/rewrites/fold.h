@@ -173,7 +173,6 @@ struct AwqOptions {
   // scaling over all rows, as they are stored in a file (superblock scales are fitted), because any
   // scaling of columns harms a weight whose values are already exact in such a format.
   std::int64_t search_rows = 512;
-  bool clip = true;
 };
 
 struct AwqScales {

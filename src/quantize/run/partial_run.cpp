@@ -162,15 +162,8 @@ std::string run_identity(const ModelConfig& config, const std::string& weights,
   for (const TensorSpec& spec : tensor_list(config)) {
     if (!is_block_linear(spec.role)) continue;
     const TensorPlan plan = options.plan(spec.name, spec.role);
-    const auto& [damping, shrinkage, act_order, descent_passes, refit_scales] = plan.options;
-    json["plan"][spec.name] = {scheme_name(plan.scheme),
-                               act_name(plan.act),
-                               plan.method != nullptr ? plan.method->name : "absmax",
-                               damping,
-                               shrinkage,
-                               act_order,
-                               descent_passes,
-                               refit_scales};
+    json["plan"][spec.name] = {scheme_name(plan.scheme), act_name(plan.act),
+                               plan.method != nullptr ? plan.method->name : "absmax"};
   }
   return json.dump();
 }

@@ -40,7 +40,6 @@ QuantizeOptions with_plan(QuantizeOptions options, const ModelConfig& config) {
     PlanRequest request;
     request.type = require_scheme(options.type, Setting{"type"}.marked());
     request.act = options.act;
-    request.options = options.method_options;
     request.overrides = options.overrides;
     if (options.method == kSmoothQuant || options.method == kAwq) {
       request.label = options.method;

@@ -62,9 +62,8 @@ struct QuantizeOptions {
   std::string type = "int8";  // name of a scheme
   ActChoice act = ActChoice::automatic;
   std::string method = "absmax";  // one of checkpoint_methods()
-  MethodOptions method_options = {};
   std::vector<TypeOverride> overrides = {};
-  TensorPlanner plan = {};              // if set, replaces the plan of the five settings above
+  TensorPlanner plan = {};              // if set, replaces the plan of the four settings above
   std::optional<FoldMethod> fold = {};  // replaces the fold that the method has
   bool keeps_types = false;             // quantize_checkpoint calls keep_types
   // Corrects biases, b += (W - Wq) mean(x); methods with adds_biases also add missing biases.

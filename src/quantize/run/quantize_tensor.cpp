@@ -215,10 +215,8 @@ QuantizedTensor quantize_values(std::span<const float> values, std::int64_t rows
   std::optional<OutputErrors> outputs;
   if (by_method) {
     check_finite(own_values, own.first, columns, name);
-    MethodOptions options = plan.options;
-    if (statistics != nullptr && options.shrinkage == 0) {
-      options.shrinkage = shrinkage_of(columns, statistics->tokens);
-    }
+    MethodOptions options;
+    if (statistics != nullptr) options.shrinkage = shrinkage_of(columns, statistics->tokens);
     result = choose_codes(
         {name, own_values, own.count(), columns, plan.scheme, statistics, options, &pool, &ranks},
         rows, plan, outputs);
