@@ -1,7 +1,6 @@
 // The statistics that calibration gathers in the unquantized blocks of a model.
 #pragma once
 
-#include <map>
 #include <vector>
 
 #include "backend/cpu/workers.h"
@@ -13,21 +12,20 @@
 namespace leq::test {
 
 // Statistics with X^T X of every layer, by site.
-inline std::vector<std::map<std::size_t, InputStatistics>> block_statistics(
-    const ImportedModel& model, const QuantizeOptions& options) {
+inline std::vector<SiteStatistics> block_statistics(const ImportedModel& model,
+                                                    const QuantizeOptions& options) {
   const CalibrationData data =
       calibration_data(options.calibration, Tokenizer(model.tokenizer), model.config.context);
   Workers workers(options.threads);
   const BlockSource source(model.config, model.tensors);
   HiddenStates hidden(std::ssize(data.windows), data.length * model.config.width, {});
   source.embed(data, hidden);
-  std::vector<std::map<std::size_t, InputStatistics>> layers;
+  std::vector<SiteStatistics> layers;
   for (std::int64_t layer = 0; layer < model.config.layer_count(); ++layer) {
     const BlockTensors block = source.load(layer);
     BlockRun run(model.config, layer, block, *workers.backend, data.length);
     const Pass pass = {.sites = all_sites(run.sites()), .wanted = {.hessian = true}};
-    layers.push_back(
-        run_pass({run, hidden, *workers.backend, workers.pool, "block"}, pass).statistics);
+    layers.push_back(run_pass({run, hidden, *workers.backend, workers.pool, "block"}, pass));
   }
   return layers;
 }

@@ -308,8 +308,6 @@ void require_finite(const WindowRows& rows, std::string_view name) {
   }
 }
 
-double difference(double a, double b) { return a + b > 0 ? std::abs(a - b) / (a + b) : 0.0; }
-
 }  // namespace
 
 void accumulate(InputStatistics& statistics, const WindowRows& rows, const StatisticsWanted& wanted,
@@ -366,20 +364,6 @@ void divide_inputs(InputStatistics& statistics, std::span<const float> scale) {
     statistics.samples[i] /= scale[i % columns];
     statistics.histogram.add(statistics.samples[i], times);
   }
-}
-
-HalvesDifference compare_halves(const InputStatistics& first, const InputStatistics& second) {
-  ensure(first.columns == second.columns && first.columns > 0, "statistics: halves of ",
-         first.columns, " and ", second.columns, " columns");
-  HalvesDifference sum;
-  for (std::size_t k = 0; k < first.absmax.size(); ++k) {
-    sum.absmax +=
-        difference(static_cast<double>(first.absmax[k]), static_cast<double>(second.absmax[k]));
-    sum.square_mean += difference(first.square_sum[k] / static_cast<double>(first.tokens),
-                                  second.square_sum[k] / static_cast<double>(second.tokens));
-  }
-  const auto columns = static_cast<double>(first.columns);
-  return {sum.absmax / columns, sum.square_mean / columns};
 }
 
 std::size_t resize_arrays(InputStatistics& statistics, std::int64_t columns, std::int64_t samples) {

@@ -149,14 +149,6 @@ void add_hessian(InputStatistics& statistics, std::span<const float> x, const Ti
 // each column, because this value may not be among the samples.
 void divide_inputs(InputStatistics& statistics, std::span<const float> scale);
 
-// Relative difference between two halves of the data, for the largest magnitudes and for the mean
-// squares: mean over columns of |a - b| / (a + b); 0 = equal.
-struct HalvesDifference {
-  double absmax = 0;
-  double square_mean = 0;
-};
-HalvesDifference compare_halves(const InputStatistics& first, const InputStatistics& second);
-
 // Calls visit(span) for every array of the statistics except X^T X.
 template <class Statistics, class Visit>
 void each_array(Statistics& statistics, const Visit& visit) {

@@ -115,11 +115,7 @@ struct Pass {
   bool keep = true;  // store the outputs of complete sublayers as the hidden states
 };
 
-struct PassResult {
-  std::map<std::size_t, InputStatistics> statistics;  // by site
-  // Largest difference of all sites between the first and the second half of the windows.
-  HalvesDifference halves;
-};
+using SiteStatistics = std::map<std::size_t, InputStatistics>;  // by site
 
 struct PassContext {
   BlockRun& run;
@@ -132,7 +128,7 @@ struct PassContext {
   Communicator& ranks = one_rank();
 };
 
-PassResult run_pass(const PassContext& context, const Pass& pass);
+SiteStatistics run_pass(const PassContext& context, const Pass& pass);
 
 // Memory of a calibrated run, planned before the run starts.
 

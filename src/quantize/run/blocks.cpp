@@ -24,8 +24,6 @@
 namespace leq {
 namespace {
 
-using Statistics = std::map<std::size_t, InputStatistics>;  // by site
-
 // Data that the blocks of a run share; all referenced objects must outlive them.
 struct BlockContext {
   const ModelConfig& config;  // configuration of the written model's blocks
@@ -72,7 +70,7 @@ class BlockWork {
   const std::vector<LinearSite>& sites() const { return sites_; }
 
   // Scales input channels with options.fold and divides the statistics by the same scales.
-  void fold(Statistics& statistics);
+  void fold(SiteStatistics& statistics);
   // Called before the linears of these sites are quantized. Marks the inputs that need a scale for
   // each token (act tensor), and the experts that have too few tokens.
   void check_inputs(std::size_t site, const InputStatistics& inputs);
@@ -154,7 +152,7 @@ bool BlockWork::needs_scale_by_token(std::size_t index, const InputStatistics& i
   return false;
 }
 
-void BlockWork::fold(Statistics& statistics) {
+void BlockWork::fold(SiteStatistics& statistics) {
   const auto plan = [&](const std::string& part) { return plan_of(part); };
   for (const SmoothingSite& site : smoothing_sites(context_.config, layer_)) {
     const std::size_t index = site_of(sites_, site.consumers.front());
@@ -292,13 +290,13 @@ class Pipeline {
   CalibrationMemory plan_memory();
   void load_finished_block(std::int64_t layer, const PartialRun& partial);
   BlockTensors load(std::int64_t layer) const;
-  Statistics statistics_once(std::int64_t layer, const BlockTensors& block);
+  SiteStatistics statistics_once(std::int64_t layer, const BlockTensors& block);
   void count_acts(const std::vector<BlockTensor>& block);
   void report() const;
   std::vector<BlockTensor> quantize_block(std::int64_t layer);
   void quantize_sequentially(BlockWork& work);
-  void quantize_sites(BlockWork& work, const Statistics& statistics);
-  Statistics pass(std::int64_t layer, BlockRun& run, const Pass& pass);
+  void quantize_sites(BlockWork& work, const SiteStatistics& statistics);
+  SiteStatistics pass(std::int64_t layer, BlockRun& run, const Pass& pass);
   void quantize_all(PartialRun* partial, bool hidden_on_disk);
   void step(std::int64_t units);
 
@@ -314,9 +312,8 @@ class Pipeline {
   CalibrationData data_;
   std::unique_ptr<HiddenStates> hidden_;
   std::int64_t linears_ = 0, linears_by_token_ = 0;  // linears with act tensor, and those by token
-  HalvesDifference halves_;
-  ExpertTokens experts_;               // summed over all blocks
-  std::int64_t done_ = 0, total_ = 0;  // progress: work done and total
+  ExpertTokens experts_;                             // summed over all blocks
+  std::int64_t done_ = 0, total_ = 0;                // progress: work done and total
 };
 
 void Pipeline::step(std::int64_t units) {
@@ -355,7 +352,7 @@ BlockTensors Pipeline::load(std::int64_t layer) const {
   return block;
 }
 
-Statistics Pipeline::pass(std::int64_t layer, BlockRun& run, const Pass& pass) {
+SiteStatistics Pipeline::pass(std::int64_t layer, BlockRun& run, const Pass& pass) {
   const PassContext context = {run,
                                *hidden_,
                                *workers_.backend,
@@ -363,13 +360,10 @@ Statistics Pipeline::pass(std::int64_t layer, BlockRun& run, const Pass& pass) {
                                "layers." + std::to_string(layer),
                                [this] { step(1); },
                                *options_.ranks};
-  PassResult result = run_pass(context, pass);
-  halves_.absmax = std::max(halves_.absmax, result.halves.absmax);
-  halves_.square_mean = std::max(halves_.square_mean, result.halves.square_mean);
-  return std::move(result.statistics);
+  return run_pass(context, pass);
 }
 
-Statistics Pipeline::statistics_once(std::int64_t layer, const BlockTensors& block) {
+SiteStatistics Pipeline::statistics_once(std::int64_t layer, const BlockTensors& block) {
   BlockRun run(config_, layer, block, *workers_.backend, data_.length);
   const Pass once = {.mlp = sequential_ ? Extent::inputs : Extent::whole,
                      .sites = all_sites(run.sites()),
@@ -406,7 +400,7 @@ void Pipeline::count_acts(const std::vector<BlockTensor>& block) {
 
 // Ranks divide the rows of each linear or, if the method does not allow that, divide the linears.
 // Every rank receives all quantized linears.
-void Pipeline::quantize_sites(BlockWork& work, const Statistics& statistics) {
+void Pipeline::quantize_sites(BlockWork& work, const SiteStatistics& statistics) {
   struct Part {
     std::string name;
     const InputStatistics& inputs;
@@ -460,7 +454,7 @@ void Pipeline::quantize_sequentially(BlockWork& work) {
 
 std::vector<BlockTensor> Pipeline::quantize_block(std::int64_t layer) {
   BlockWork work({config_, options_, workers_.pool, sequential_}, layer, load(layer));
-  Statistics statistics;
+  SiteStatistics statistics;
   if (!sequential_ || options_.fold) statistics = statistics_once(layer, work.tensors());
   if (options_.fold) work.fold(statistics);
   if (sequential_) {
@@ -542,16 +536,6 @@ void Pipeline::report() const {
                  " experts had fewer than " + std::to_string(kFewestExpertTokens) +
                  " tokens: their down weights are quantized by rtn");
   }
-  if (std::ssize(data_.windows) < 2) {
-    options_.say(
-        "stability   unknown, because one window cannot be compared: give a longer text or more " +
-        Setting{"samples"}.marked());
-    return;
-  }
-  options_.say(
-      "stability   the statistics of both halves of the calibration text differ by at most " +
-      fixed(100 * halves_.absmax, 1) + " % in the largest inputs, " +
-      fixed(100 * halves_.square_mean, 1) + " % in their mean squares");
 }
 
 }  // namespace
