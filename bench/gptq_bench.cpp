@@ -77,7 +77,7 @@ class GptqBench {
           "factor, f64", Peak::f64, k * k * k / 3, [&] { factor_lower(factor, pool_); },
           [&] { damped_lower(factor); });
     }
-    const auto feedback = factor_hessian<float>(input_, pool_);
+    const auto feedback = factor_hessian(input_, pool_);
     require(feedback.has_value(), "the random inputs have no factor");
     const Ranges ranges = plain_ranges(input_);
     add("codes with feedback, f32", Peak::f32, n * k * k,

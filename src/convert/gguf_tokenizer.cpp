@@ -263,7 +263,7 @@ constexpr std::array<std::string_view, 9> kEndTexts = {
 
 struct GgufSampling {
   std::string_view key;
-  const char* knob;
+  const char* setting;
 };
 constexpr std::array<GgufSampling, 11> kGgufSampling = {{
     {"temp", "temperature"},
@@ -311,14 +311,14 @@ GenerationDefaults read_gguf_generation(const GgufMetadata& metadata, const Toke
     if (token.special && std::ranges::find(kEndTexts, text) != kEndTexts.end()) add(token.id);
   }
   Json sampling = Json::object();
-  for (const GgufSampling& knob : kGgufSampling) {
-    const std::string key = "general.sampling." + std::string(knob.key);
+  for (const GgufSampling& row : kGgufSampling) {
+    const std::string key = "general.sampling." + std::string(row.key);
     if (!metadata.has(key)) continue;
     const double number = *metadata.number(key);
     if (number == std::floor(number) && std::fabs(number) < 1e15) {
-      sampling[knob.knob] = static_cast<std::int64_t>(number);
+      sampling[row.setting] = static_cast<std::int64_t>(number);
     } else {
-      sampling[knob.knob] = number;
+      sampling[row.setting] = number;
     }
   }
   defaults.sampling =

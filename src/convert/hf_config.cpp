@@ -34,18 +34,11 @@ constexpr std::array<ChangingKey, 12> kChangingKeys = {{{"attention_multiplier",
                                                         {"scale_depth", 0},
                                                         {"mup_multiplier", 1}}};
 
-// Known keys of rope parameters: those that are read, and those without effect on text models.
-constexpr std::array<std::string_view, 20> kRopeKeys = {"rope_type",
+// Known keys of rope parameters besides rope_scaling_fields(): those that are read, and those
+// without effect on text models.
+constexpr std::array<std::string_view, 12> kRopeKeys = {"rope_type",
                                                         "type",
                                                         "rope_theta",
-                                                        "factor",
-                                                        "low_freq_factor",
-                                                        "high_freq_factor",
-                                                        "attention_factor",
-                                                        "beta_fast",
-                                                        "beta_slow",
-                                                        "mscale",
-                                                        "mscale_all_dim",
                                                         "truncate",
                                                         "finetuned",
                                                         "original_max_position_embeddings",
@@ -94,8 +87,11 @@ void refuse_unknown_rope_keys(const Json& rope, std::string_view source) {
   if (kind == "longrope" || kind == "su") return;
   for (const auto& [key, value] : rope.items()) {
     if (value.is_null() || value.is_object()) continue;
-    require(std::ranges::find(kRopeKeys, std::string_view(key)) != kRopeKeys.end(), source,
-            ": rope parameter ", printable(key), " = ", printable(value.dump()), " is not known");
+    const auto same = [&](const auto& field) { return key == field.name; };
+    require(std::ranges::find(kRopeKeys, std::string_view(key)) != kRopeKeys.end() ||
+                std::ranges::any_of(rope_scaling_fields(), same),
+            source, ": rope parameter ", printable(key), " = ", printable(value.dump()),
+            " is not known");
   }
 }
 
@@ -210,18 +206,18 @@ constexpr std::array<NotRun, 23> kNotRun = {{
     {"ministral", "Ministral 8B of 2024: windows by kinds of layers"},
     {"deepseek_v2", "DeepSeek V2: multi-head latent attention and a mixture of experts"},
     {"deepseek_v3", "DeepSeek V3: multi-head latent attention and a mixture of experts"},
-    {"gemma2", "Gemma 2: norms after its sublayers, capped scores and logits"},
-    {"gemma3", "Gemma 3: norms after its sublayers, two tables of positions"},
-    {"gemma3_text", "Gemma 3: norms after its sublayers, two tables of positions"},
-    {"gemma4", "Gemma 4: norms after its sublayers, inputs for each layer"},
-    {"gemma4_text", "Gemma 4: norms after its sublayers, inputs for each layer"},
+    {"gemma2", "Gemma 2: capped attention scores"},
+    {"gemma3", "Gemma 3: no family reads its keys and tensor names yet"},
+    {"gemma3_text", "Gemma 3: no family reads its keys and tensor names yet"},
+    {"gemma4", "Gemma 4: inputs for each layer"},
+    {"gemma4_text", "Gemma 4: inputs for each layer"},
     {"gpt_oss", "gpt-oss: a mixture of experts, attention sinks"},
     {"phi3", "Phi 3 and 4: q, k, v and gate, up in joined tensors, LongRoPE"},
-    {"glm4", "GLM 4: norms after its sublayers, RoPE in pairs of neighbours"},
-    {"granite", "Granite: multipliers of embeddings, scores, residuals and logits"},
-    {"olmo2", "OLMo 2: norms after its sublayers"},
+    {"glm4", "GLM 4: RoPE in pairs of neighbours"},
+    {"granite", "Granite: multipliers of residuals and logits"},
+    {"olmo2", "OLMo 2: no norms before its sublayers, norms of q and k over all heads"},
     {"cohere2", "Command R7B: attention and MLP side by side"},
-    {"smollm3", "SmolLM 3: layers without positions"},
+    {"smollm3", "SmolLM 3: no family reads no_rope_layers yet"},
 }};
 
 bool writes_text(std::string_view architecture) {
@@ -391,26 +387,14 @@ RopeScaling scaling_of(const Json& json, std::string_view source) {
   if (type.empty()) type = json_get_or<std::string>(json, "type", "default", source);
   // For text, the three position ids of M-RoPE are equal, so M-RoPE is plain RoPE.
   if (type == "default" || type == "mrope") return scaling;
-  bool known = false;
-  for (const auto kind : {RopeScalingKind::linear, RopeScalingKind::dynamic,
-                          RopeScalingKind::llama3, RopeScalingKind::yarn}) {
-    if (type != rope_scaling_name(kind)) continue;
-    scaling.kind = kind;
-    known = true;
-  }
-  require(known, source, ": rope_scaling type ", printable(type),
+  const auto kind = parse_rope_scaling(type);
+  require(kind && *kind != RopeScalingKind::none, source, ": rope_scaling type ", printable(type),
           " is not supported; supported are linear, dynamic, llama3, yarn");
+  scaling.kind = *kind;
   scaling.factor = json_get<double>(json, "factor", source);
-  const auto number = [&](const char* key, double& value) {
-    value = json_get_or<double>(json, key, value, source);
-  };
-  number("low_freq_factor", scaling.low_freq_factor);
-  number("high_freq_factor", scaling.high_freq_factor);
-  number("attention_factor", scaling.attention_factor);
-  number("beta_fast", scaling.beta_fast);
-  number("beta_slow", scaling.beta_slow);
-  number("mscale", scaling.mscale);
-  number("mscale_all_dim", scaling.mscale_all_dim);
+  for (const RopeScalingField& field : rope_scaling_fields()) {
+    scaling.*field.member = json_get_or<double>(json, field.name, scaling.*field.member, source);
+  }
   scaling.truncate = json_get_or<bool>(json, "truncate", true, source);
   scaling.original_context =
       json_get_or<std::int64_t>(json, "original_max_position_embeddings", 0, source);
@@ -573,11 +557,8 @@ ModelConfig import_hf_config(std::string_view json_text, std::string_view source
   refuse_unsupported(json, family, source);
   const ConfigKeys& keys = family.keys;
   const auto count = [&](const char* key) { return json_get<std::int64_t>(json, key, source); };
-  const auto is_given = [&](const char* key) {
-    return key != nullptr && json.find_given(key) != nullptr;
-  };
   const auto count_or = [&](const char* key, std::int64_t fallback) {
-    return is_given(key) ? count(key) : fallback;
+    return has(json, key) ? count(key) : fallback;
   };
   ModelConfig config;
   config.family = family.name;
@@ -588,7 +569,7 @@ ModelConfig import_hf_config(std::string_view json_text, std::string_view source
   require(config.heads >= 1 && config.width >= 1, source, ": ", config.heads, " heads, width ",
           config.width);
   config.kv_heads = count_or(keys.kv_heads, config.heads);
-  if (!is_given(keys.head_dim) && family.default_head_dim == 0) {
+  if (!has(json, keys.head_dim) && family.default_head_dim == 0) {
     require(config.width % config.heads == 0, source, ": width ", config.width,
             " is no multiple of ", config.heads, " heads, and head_dim is not given");
   }

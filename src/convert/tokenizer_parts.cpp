@@ -188,7 +188,7 @@ TokenizerSpec read_vocab_merges(std::string_view vocabulary, std::string_view vo
   spec.source = vocabulary_name;
   const Ids ids = read_vocabulary(parse_json(vocabulary, vocabulary_name), vocabulary_name, spec);
   if (const auto offset = first_invalid_utf8(merges)) {
-    fail(merges_name, ": byte ", *offset, " is no UTF-8; get the file again");
+    fail(merges_name, ": byte ", *offset, " is not valid UTF-8; download the file again");
   }
   std::size_t line_number = 0;
   const auto id_of = [&](std::string_view piece) {

@@ -78,11 +78,6 @@ std::string fold_of(const LeqReader& file, const std::string& tensor) {
   return file.entry(tensor).value("fold", "");
 }
 
-std::string attention_biases_of(const LeqReader& file) {
-  const Json provenance = file.metadata().value("provenance", Json::object());
-  return provenance.value("attention_biases", "");
-}
-
 // Counts of the 8-bit codes of one unit: symmetric, with one scale per row.
 struct CodeCounts {
   std::array<double, 256> codes = {};
@@ -141,8 +136,6 @@ void MixedModel::require_alike() const {
               last.name(), ": other scales are folded in front of ", tensor.name,
               "; make all candidates with one alpha and the same statistics");
     }
-    require(attention_biases_of(file) == attention_biases_of(last), file.name(), " and ",
-            last.name(), ": attention biases are folded in one of them; make both alike");
   }
 }
 
@@ -380,8 +373,10 @@ MemoryPlan FitSearch::plan(const Assignment& assignment, KvType keys, KvType val
   RunLimits limits = result_.request.limits;
   limits.key_type = keys;
   limits.value_type = values;
-  return plan_memory(mixed_.bytes(assignment) + overhead_, mixed_.model().config(),
-                     mixed_.bind(assignment, backend_), backend_.layout(), limits);
+  const ModelConfig& config = mixed_.model().config();
+  return plan_memory(mixed_.bytes(assignment) + overhead_, config,
+                     mixed_.bind(assignment, backend_), backend_.layout(), limits,
+                     place_of(config, 0, 1));
 }
 
 // Scratch depends on the weights, because units of few and of many bits need separate input

@@ -32,11 +32,7 @@ constexpr std::array<CountField, 6> kCounts = {{{"width", &ModelConfig::width, 1
                                                 {"vocab", &ModelConfig::vocab, 1 << 24},
                                                 {"context", &ModelConfig::context, 1 << 24}}};
 
-struct ScalingField {
-  const char* name;
-  double RopeScaling::*member;
-};
-constexpr std::array<ScalingField, 8> kScalingFields = {
+constexpr std::array<RopeScalingField, 8> kScalingFields = {
     {{"factor", &RopeScaling::factor},
      {"low_freq_factor", &RopeScaling::low_freq_factor},
      {"high_freq_factor", &RopeScaling::high_freq_factor},
@@ -62,13 +58,9 @@ Json scaling_to_json(const RopeScaling& scaling) {
 RopeScaling scaling_from_json(const Json& json, std::string_view source) {
   RopeScaling scaling;
   const auto name = json_get<std::string>(json, "type", source);
-  bool known = false;
-  for (std::size_t i = 0; i < kScalingNames.size(); ++i) {
-    if (kScalingNames[i] != name) continue;
-    scaling.kind = static_cast<RopeScalingKind>(i);
-    known = true;
-  }
-  require(known, source, ": rope_scaling type \"", printable(name), "\" is not known");
+  const auto kind = parse_rope_scaling(name);
+  require(kind.has_value(), source, ": rope_scaling type \"", printable(name), "\" is not known");
+  scaling.kind = *kind;
   for (const auto& field : kScalingFields) {
     scaling.*field.member = json_get_or<double>(json, field.name, scaling.*field.member, source);
   }
@@ -377,8 +369,16 @@ LogitCap logit_cap_from_json(const Json& json, std::string_view source) {
 
 }  // namespace
 
+std::span<const RopeScalingField> rope_scaling_fields() { return kScalingFields; }
+
 std::string_view rope_scaling_name(RopeScalingKind kind) {
   return kScalingNames[static_cast<std::size_t>(kind)];
+}
+
+std::optional<RopeScalingKind> parse_rope_scaling(std::string_view name) {
+  const auto found = std::ranges::find(kScalingNames, name);
+  if (found == kScalingNames.end()) return std::nullopt;
+  return static_cast<RopeScalingKind>(found - kScalingNames.begin());
 }
 
 Json layer_to_json(const LayerConfig& layer) {
@@ -459,9 +459,9 @@ ModelConfig config_from_json(const Json& json, std::string_view source) {
 
 namespace {
 
-constexpr std::int64_t kMostLayers = 4096;
+constexpr std::int64_t kMaxLayers = 4096;
 constexpr std::int64_t kWidestMlp = 1 << 22;
-constexpr std::int64_t kMostExperts = 4096;
+constexpr std::int64_t kMaxExperts = 4096;
 
 void check_scaling(const RopeScaling& scaling, std::int64_t head_dim, std::string_view source) {
   if (scaling.kind == RopeScalingKind::none) return;
@@ -485,7 +485,7 @@ void check_scaling(const RopeScaling& scaling, std::int64_t head_dim, std::strin
           ": rope_scaling dynamic needs a head_dim above 2");
 }
 
-constexpr std::int64_t kMostTaps = 16;
+constexpr std::int64_t kMaxTaps = 16;
 constexpr std::int64_t kWidestHead = 1024;
 
 void check_attention(const ModelConfig& config, const AttentionConfig& attention,
@@ -525,8 +525,8 @@ void check_delta_net(const ModelConfig& config, const DeltaNetConfig& delta,
   check("value_heads", delta.value_heads, 4096);
   check("key_dim", delta.key_dim, kWidestHead);
   check("value_dim", delta.value_dim, kWidestHead);
-  require(delta.conv_taps >= 2 && delta.conv_taps <= kMostTaps, place,
-          ": conv_taps = ", delta.conv_taps, ": expected 2 to ", kMostTaps);
+  require(delta.conv_taps >= 2 && delta.conv_taps <= kMaxTaps, place,
+          ": conv_taps = ", delta.conv_taps, ": expected 2 to ", kMaxTaps);
   require(delta.value_heads % delta.key_heads == 0, place, ": ", delta.value_heads,
           " value heads are no multiple of ", delta.key_heads, " key heads");
   require(delta == *config.delta_net(), place,
@@ -542,7 +542,7 @@ void check_experts(const ModelConfig& config, const ExpertsMlpConfig& mlp, std::
     require(value >= low && value <= high, place, ": ", name, " = ", value, ": expected ", low,
             " to ", high);
   };
-  check("experts", mlp.experts, 1, kMostExperts);
+  check("experts", mlp.experts, 1, kMaxExperts);
   check("active experts", mlp.active, 1, mlp.experts);
   check("hidden of experts", mlp.hidden, 1, kWidestMlp);
   check("hidden of the shared expert", mlp.shared_hidden, 0, kWidestMlp);
@@ -562,8 +562,8 @@ void check_additions(const ModelConfig& config, std::string_view source) {
   const bool plain = std::ranges::all_of(config.layers, [](const LayerConfig& layer) {
     return layer.attention() != nullptr && layer.dense_mlp() != nullptr;
   });
-  require(plain && config.norm == NormKind::rms, source,
-          ": post_norm_eps: expected layers of attention and a dense MLP with RMS norms");
+  require(plain && config.norm == NormKind::rms, source, ": post_norm_eps = ", eps,
+          " needs attention and a dense MLP in every layer, and RMS norms");
 }
 
 void check_layers(const ModelConfig& config, std::string_view source, const FieldSpeller& spell) {
@@ -589,8 +589,8 @@ void check_layers(const ModelConfig& config, std::string_view source, const Fiel
 }  // namespace
 
 void check_layer_count(std::int64_t count, std::string_view source, const FieldSpeller& spell) {
-  require(count >= 1 && count <= kMostLayers, source, ": ", spell("layers"), " = ", count,
-          ": expected 1 to ", kMostLayers);
+  require(count >= 1 && count <= kMaxLayers, source, ": ", spell("layers"), " = ", count,
+          ": expected 1 to ", kMaxLayers);
 }
 
 void check_config(const ModelConfig& config, std::string_view source, const FieldSpeller& spell) {

@@ -107,13 +107,7 @@ RunLimits resolve_limits(RunLimits limits, const ModelConfig& config) {
 }
 
 MemoryPlan plan_memory(std::uint64_t file_bytes, const ModelConfig& config, const Weights& weights,
-                       const Layout& layout, const RunLimits& limits) {
-  return plan_rank_memory(file_bytes, config, weights, layout, limits, place_of(config, 0, 1));
-}
-
-MemoryPlan plan_rank_memory(std::uint64_t file_bytes, const ModelConfig& config,
-                            const Weights& weights, const Layout& layout, const RunLimits& limits,
-                            const RankPlace& place) {
+                       const Layout& layout, const RunLimits& limits, const RankPlace& place) {
   CountingMemory memory(layout);
   const KvPages pages(memory, layout, rank_kv_shape(config, weights, layout, limits, place));
   MemoryPlan plan;
@@ -226,7 +220,7 @@ MemoryPlanner::MemoryPlanner(const TensorFinder& find, std::string source,
       weights_(bind_weights(find, source_, config, memory_, place)) {}
 
 MemoryPlan MemoryPlanner::plan(const RunLimits& resolved) const {
-  return plan_rank_memory(file_bytes_, config_, weights_, layout_, resolved, place_);
+  return plan_memory(file_bytes_, config_, weights_, layout_, resolved, place_);
 }
 
 // Bisects over the number of pages, which works because plans grow with the context.

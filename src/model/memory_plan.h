@@ -78,14 +78,11 @@ ForwardLimits forward_limits(const RunLimits& limits);
 std::unique_ptr<FixedStates> make_fixed_states(DeviceMemory& memory, const ModelConfig& config,
                                                const RunLimits& limits, const RankShare& share);
 
-// Plans memory for resolved limits, with context / sequences positions per sequence. `weights` are
-// bound on the device's memory or on a CountingMemory of `layout`.
+// Plans the memory of the rank at `place` for resolved limits, with context / sequences positions
+// per sequence. `weights` are its share, bound on the device's memory or on a CountingMemory of
+// `layout`.
 MemoryPlan plan_memory(std::uint64_t file_bytes, const ModelConfig& config, const Weights& weights,
-                       const Layout& layout, const RunLimits& limits);
-// Like plan_memory, for one of several ranks; `weights` are its share.
-MemoryPlan plan_rank_memory(std::uint64_t file_bytes, const ModelConfig& config,
-                            const Weights& weights, const Layout& layout, const RunLimits& limits,
-                            const RankPlace& place);
+                       const Layout& layout, const RunLimits& limits, const RankPlace& place);
 
 struct FittedLimits {
   RunLimits limits;  // with all defaults filled in

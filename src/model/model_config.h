@@ -48,6 +48,15 @@ struct RopeScaling {
   bool operator==(const RopeScaling&) const = default;
 };
 
+// The fields of a RopeScaling that are real numbers.
+struct RopeScalingField {
+  const char* name;
+  double RopeScaling::*member;
+};
+std::span<const RopeScalingField> rope_scaling_fields();
+std::string_view rope_scaling_name(RopeScalingKind kind);  // "none", "linear", ...
+std::optional<RopeScalingKind> parse_rope_scaling(std::string_view name);
+
 // Rotary positions of a layer. Layers with equal ones share a table (Workspace::rope_of).
 struct RopeConfig {
   double theta = 10000.0;
@@ -224,7 +233,6 @@ void check_layer_count(
     std::int64_t count, std::string_view source,
     const FieldSpeller& spell = [](std::string_view name) { return std::string(name); });
 
-std::string_view rope_scaling_name(RopeScalingKind kind);
 // One line for display: "llama: 22 layers, width 2048, 32 heads / 4 KV heads of 64, ..."
 std::string describe(const ModelConfig& config);
 

@@ -25,7 +25,7 @@ struct GenerationDefaults {
 };
 
 // Reads the sampling settings that a model may define. Each has the key of generation_config.json
-// or the knob's own name. Throws Error naming `source` and the key if a value is not a number, not
+// or the setting's own name. Throws Error naming `source` and the key if a value is not a number, not
 // a whole number where one is needed, or out of range.
 PerKnob<double> sampling_from_json(const Json& json, std::string_view SamplingKnob::*key,
                                    std::string_view source);

@@ -37,7 +37,7 @@ Session::Session(const ModelConfig& config, Weights weights, std::uint64_t weigh
     : ranks_(ranks),
       place_(place_of(config, ranks.rank(), ranks.size())),
       limits_(limits),
-      plan_(plan_rank_memory(weight_bytes, config, weights, backend.layout(), limits, place_)),
+      plan_(plan_memory(weight_bytes, config, weights, backend.layout(), limits, place_)),
       cache_(backend.memory(), backend.layout(),
              rank_kv_shape(config, weights, backend.layout(), limits, place_)),
       states_(make_fixed_states(backend.memory(), config, limits, place_.own())),

@@ -361,13 +361,8 @@ std::string inv_smooth_tensor(std::string_view linear) {
 }
 
 Weights bind_weights(const LeqReader& file, const ModelConfig& config, DeviceMemory& memory) {
-  return bind_weights(file, config, memory, place_of(config, 0, 1));
-}
-
-Weights bind_weights(const LeqReader& file, const ModelConfig& config, DeviceMemory& memory,
-                     const RankPlace& place) {
   const auto find = [&](std::string_view name) { return file.find(name); };
-  return bind_weights(find, file.name(), config, memory, place);
+  return bind_weights(find, file.name(), config, memory);
 }
 
 Weights bind_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,

@@ -127,9 +127,6 @@ inline constexpr std::string_view kKeyMean = "key_mean";
 // `memory` is the host's, the views point into `file`. Throws Error naming the tensor, the expected
 // and the found value.
 Weights bind_weights(const LeqReader& file, const ModelConfig& config, DeviceMemory& memory);
-// Binds only the share of weights of the rank at `place`, so that a device stores no others.
-Weights bind_weights(const LeqReader& file, const ModelConfig& config, DeviceMemory& memory,
-                     const RankPlace& place);
 
 // Throws Error unless `file` holds exactly the tensors that `config` requires: as bind_weights
 // does, and if there are more tensors, because another configuration must then have made the file.
@@ -142,6 +139,7 @@ TensorFinder mtp_tensors(TensorFinder find);
 // Like bind_weights, for tensors that are not in a file (synthetic); `source` is used in errors.
 Weights bind_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,
                      DeviceMemory& memory);
+// Binds only the share of weights of the rank at `place`, so that a device stores no others.
 Weights bind_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,
                      DeviceMemory& memory, const RankPlace& place);
 

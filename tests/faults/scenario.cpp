@@ -31,12 +31,6 @@ std::vector<Scenario> make_scenarios() {
                  .words = {"sharded", "-o", "f32.leq", "-t", "1", "--type", "int8", "--no-gate"},
                  .copies = {"sharded", "f32.leq"},
                  .outputs = {"f32.leq"}});
-  all.push_back({.name = "quantize by blocks",
-                 .tool = "leq-quantize",
-                 .words = with(quantize, {"--type", "int8", "--no-gate", "--resume"}),
-                 .copies = {"sharded"},
-                 .outputs = {"out.leq"},
-                 .resumable = true});
   all.push_back({.name = "calibrate",
                  .tool = "leq-quantize",
                  .words = with(with(quantize, calibrated),
@@ -46,14 +40,12 @@ std::vector<Scenario> make_scenarios() {
                  .resumable = true});
   all.push_back({.name = "smooth with gate",
                  .tool = "leq-quantize",
-                 .words = with(with(quantize, calibrated),
-                               {"--method", "smoothquant", "--save-stats", "kept.bin", "--gate",
-                                "--heldout", "text.txt", "-t", "2"}),
+                 .words = with(with(quantize, calibrated), {"--method", "smoothquant", "--gate",
+                                                            "--heldout", "text.txt", "-t", "2"}),
                  .copies = {"sharded", "text.txt"},
-                 .outputs = {"out.leq", "kept.bin"},
-                 .before_its_last_step =
-                     with(with(quantize, calibrated), {"--method", "smoothquant", "--save-stats",
-                                                       "kept.bin", "--no-gate", "-t", "2"}),
+                 .outputs = {"out.leq"},
+                 .before_its_last_step = with(with(quantize, calibrated),
+                                              {"--method", "smoothquant", "--no-gate", "-t", "2"}),
                  .resumable = true});
   all.push_back({.name = "search",
                  .tool = "leq-quantize",

@@ -200,23 +200,6 @@ std::vector<Target> make_targets() {
                                         "base.kl", "--kl-divergence"}}},
                  .weight = 8});
   all.push_back(
-      {.kind = "choices",
-       .copies = {"int8.leq", "choices.jsonl"},
-       .file = "choices.jsonl",
-       .layout = Layout::text,
-       .readers = {{.tool = "leq-perplexity",
-                    .words = {"-m", "int8.leq", "--choices", "choices.jsonl", "-t", "1"}}},
-       .weight = 4});
-  all.push_back({.kind = "statistics",
-                 .copies = {"sharded", "stats.bin"},
-                 .file = "stats.bin",
-                 .readers = {{.tool = "leq-quantize",
-                              .words = {"sharded", "-o", "out.leq", "--method", "smoothquant",
-                                        "--load-stats", "stats.bin", "-t", "1", "--no-gate"},
-                              .outputs = {"out.leq"},
-                              .talk = Talk::before}},
-                 .weight = 8});
-  all.push_back(
       {.kind = "chat",
        .copies = {"int8.leq", "chat.json"},
        .file = "chat.json",

@@ -346,9 +346,6 @@ void make_samples(const Tools& tools, const fs::path& folder) {
   write_bytes(folder / "model.gguf", gguf_of(folder / "llama"));
   make_packed(folder);
   write_bytes(folder / "text.txt", text_of(400, 1));
-  write_bytes(folder / "choices.jsonl",
-              "{\"context\": \"the\", \"choices\": [\"a\", \"bc\"], \"label\": 1}\n"
-              "{\"goal\": \"g\", \"sol1\": \"a\", \"sol2\": \"b\", \"label\": 0}\n");
   write_bytes(folder / "cert.pem", kCertificate);
   write_bytes(folder / "key.pem", kPrivateKey);
   write_bytes(folder / "keys.txt", "first-key\nsecond-key\n");
@@ -378,9 +375,6 @@ void make_samples(const Tools& tools, const fs::path& folder) {
     maker.run("leq-quantize", {odd, "-o", std::string(odd) + ".leq", "--type", "int8", "--method",
                                "absmax", "-t", "1", "--no-gate"});
   }
-  maker.run("leq-quantize",
-            {"sharded", "-o", "smooth.leq", "--method", "smoothquant", "--samples", "2", "--length",
-             "16", "--save-stats", "stats.bin", "-t", "1", "--no-gate"});
   maker.run("leq-perplexity", {"-m", "f32.leq", "-f", "text.txt", "--join", "none", "-c", "16",
                                "--chunks", "2", "-t", "1", "--kl-divergence-base", "base.kl"});
   write_bytes(folder / "earlier.json",

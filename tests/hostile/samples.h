@@ -24,7 +24,7 @@ struct Tools {
 //   TYPE.leq for every name in model_types()
 //   cert.pem, key.pem, keys.txt, slots/ (a saved text) and kept/ (texts of an earlier run) for
 //   leq-server, and answer.txt: its answer to kQuestion
-//   text.txt, other.txt, base.kl, stats.bin, chat.json, earlier.json
+//   text.txt, other.txt, base.kl, chat.json, earlier.json
 // Throws std::runtime_error if a tool refuses a valid file.
 void make_samples(const Tools& tools, const std::filesystem::path& folder);
 

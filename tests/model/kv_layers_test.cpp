@@ -145,7 +145,8 @@ TEST(KvLayers, EachLayerMayHaveTypesOfItsOwn) {
   }
   EXPECT_EQ(mixed.session().plan().kv_bytes,
             plan_memory(0, model.config(), mixed.session().weights(),
-                        make_cpu_backend({2, chosen_isa()})->layout(), mixed.session().limits())
+                        make_cpu_backend({2, chosen_isa()})->layout(), mixed.session().limits(),
+                        place_of(model.config(), 0, 1))
                 .kv_bytes);
 }
 

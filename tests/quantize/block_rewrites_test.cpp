@@ -11,6 +11,7 @@
 #include "convert/hf_import.h"
 #include "format/leq_reader.h"
 #include "model/open_model.h"
+#include "quantize/block_statistics.h"
 #include "quantize/calibration/calibration.h"
 #include "quantize/run/block_run.h"
 #include "quantize/run/blocks.h"
@@ -28,11 +29,6 @@ std::filesystem::path make_checkpoint(const std::filesystem::path& folder, Json 
   test::RandomCheckpoint checkpoint(folder);
   checkpoint.add_llama(config, extras);
   return checkpoint.write(config);
-}
-
-std::filesystem::path qwen2(const std::filesystem::path& folder) {
-  return make_checkpoint(folder, test::small_config("qwen2", "Qwen2ForCausalLM"),
-                         {.qkv_bias = true});
 }
 
 std::filesystem::path llama(const std::filesystem::path& folder) {
@@ -86,41 +82,15 @@ test::NaiveTransformer naive_of(const LeqReader& file) {
   return {config_of(file), std::move(tensors)};
 }
 
-TEST(BlockRewrites, AttentionBiasesGoBehindAttentionInTheFile) {
-  const test::TemporaryFolder folder;
-  const auto source = qwen2(folder.path() / "hf");
-  QuantizeOptions options = options_of("absmax", "f32");
-  options.fold_attention_biases = true;
-  write(source, folder.path() / "m.leq", options);
-  const LeqReader file(folder.path() / "m.leq", {.mode = LoadMode::map});
-  EXPECT_TRUE(config_of(file).layers[0].attention()->output_bias);
-  for (const float bias : tensor_values(file, "layers.1.v.bias")) EXPECT_EQ(bias, 0.0f);
-  const ImportedModel model = import_hf(source);
-  const std::vector<Token> ids = {3, 7, 11, 100, 5, 5, 90};
-  const auto want = test::NaiveTransformer(model).forward(ids);
-  const auto found = naive_of(file).forward(ids);
-  double largest = 0, worst = 0;
-  for (std::size_t t = 0; t < want.size(); ++t) {
-    for (std::size_t v = 0; v < want[t].size(); ++v) {
-      largest = std::max(largest, std::abs(want[t][v]));
-      worst = std::max(worst, std::abs(want[t][v] - found[t][v]));
-    }
-  }
-  EXPECT_LT(worst, test::kSameFunction * largest);
-  EXPECT_THROW(write(llama(folder.path() / "llama"), folder.path() / "n.leq", options), Error);
-}
-
 // b = mean over tokens of (W - Wq) x, computed with plain loops, for a model without biases.
 TEST(BlockRewrites, ZeroquantPlusAddsTheBiasesThatItsCorrectionNeeds) {
   const test::TemporaryFolder folder;
   const auto source = llama(folder.path() / "hf");
   QuantizeOptions options = options_of("zeroquant+", "int3-g32");
-  options.save_stats = folder.path() / "stats";
   const auto output = folder.path() / "m.leq";
   write(source, output, options);
   const ImportedModel model = import_hf(source);
-  const StatisticsReader statistics(options.save_stats, model.config,
-                                    weights_checksum(model.config, model.tensors), true);
+  const auto statistics = test::block_statistics(model, options);
   const LeqReader file(output, {.mode = LoadMode::map});
   const ModelConfig config = config_of(file);
   EXPECT_EQ(config, with_linear_biases(config));
@@ -130,7 +100,7 @@ TEST(BlockRewrites, ZeroquantPlusAddsTheBiasesThatItsCorrectionNeeds) {
     const auto tensor = std::ranges::find(model.tensors, name, &TensorInput::name);
     std::vector<float> weight(rounded.size());
     tensor->read(0, tensor->shape[0], weight);
-    const InputStatistics inputs = statistics.read(1, site_of(linear_sites(config, 1), part));
+    const InputStatistics& inputs = statistics[1].at(site_of(linear_sites(config, 1), part));
     ASSERT_EQ(bias.size() * inputs.sum.size(), rounded.size());
     double largest = 0;
     for (std::size_t n = 0; n < bias.size(); ++n) {

@@ -8,6 +8,7 @@
 #include "convert/hf_import.h"
 #include "format/leq_reader.h"
 #include "model/weights.h"
+#include "quantize/block_statistics.h"
 #include "quantize/calibration/calibration.h"
 #include "quantize/run/block_run.h"
 #include "quantize/run/blocks.h"
@@ -191,19 +192,15 @@ TEST(Calibration, StatisticsEqualANaiveLoopInAllFamilies) {
     SCOPED_TRACE(family.name);
     const test::TemporaryFolder folder;
     const auto source = make_checkpoint(family, folder.path() / "hf");
-    QuantizeOptions options = small_run("gptq", "int4-g32");
-    options.save_stats = folder.path() / "stats";
-    run_bytes(source, folder.path() / "model.leq", options);
-
+    const QuantizeOptions options = small_run("gptq", "int4-g32");
     const ImportedModel model = import_hf(source);
     const std::map<std::string, NaiveSums> naive = naive_inputs(model, options);
-    const StatisticsReader reader(options.save_stats, model.config,
-                                  weights_checksum(model.config, model.tensors), true);
+    const auto statistics = test::block_statistics(model, options);
     for (std::int64_t layer = 0; layer < model.config.layer_count(); ++layer) {
       const std::vector<LinearSite> sites = linear_sites(model.config, layer);
       for (std::size_t site = 0; site < sites.size(); ++site) {
         const std::string name = layer_tensor(layer, sites[site].name);
-        const InputStatistics found = reader.read(layer, site);
+        const InputStatistics& found = statistics[static_cast<std::size_t>(layer)].at(site);
         const NaiveSums& want = naive.at(name);
         EXPECT_EQ(found.tokens, want.tokens);
         expect_near(found.absmax, want.absmax, name + " absmax");
@@ -237,32 +234,14 @@ TEST(Calibration, AnyNumberOfThreadsGivesTheSameFile) {
   }
 }
 
-TEST(Calibration, SavedStatisticsGiveTheSameFile) {
-  const test::TemporaryFolder folder;
-  const auto source = make_checkpoint(families()[2], folder.path() / "hf");
-  for (const auto& [method, type] :
-       {std::pair{"gptq", "int4-g32"}, {"smoothquant", "int8"}, {"rtn", "int4-g64"}}) {
-    QuantizeOptions options = small_run(method, type);
-    options.save_stats = folder.path() / "stats";
-    const std::string one = run_bytes(source, folder.path() / "1.leq", options);
-    options.save_stats.clear();
-    options.load_stats = folder.path() / "stats";
-    EXPECT_EQ(run_bytes(source, folder.path() / "2.leq", options), one) << method;
-  }
-}
-
-// Stored statistics are those of the unquantized model, so a run that uses them is not sequential.
 TEST(Calibration, ZeroquantPlusLearnsFromTheUnquantizedModelAlone) {
   const test::TemporaryFolder folder;
   const auto source = make_checkpoint(families()[2], folder.path() / "hf");
   for (const auto& [method, once] : {std::pair{"zeroquant+", true}, {"gptq+", false}}) {
     QuantizeOptions options = small_run(method, "int4-g32");
     const std::string free = run_bytes(source, folder.path() / "1.leq", options);
-    options.save_stats = folder.path() / "stats";
-    EXPECT_EQ(run_bytes(source, folder.path() / "2.leq", options) == free, once) << method;
-    options.save_stats.clear();
     options.true_sequential = false;
-    EXPECT_EQ(run_bytes(source, folder.path() / "3.leq", options) == free, once) << method;
+    EXPECT_EQ(run_bytes(source, folder.path() / "2.leq", options) == free, once) << method;
   }
 }
 
@@ -289,44 +268,6 @@ TEST(Calibration, AnInterruptedRunResumesToTheSameFile) {
     options.say = [&](const std::string& line) { resumed |= line.starts_with("resume"); };
     EXPECT_EQ(run_bytes(source, output, options), whole) << method;
     EXPECT_TRUE(resumed);
-    EXPECT_FALSE(std::filesystem::exists(output.string() + ".partial"));
-  }
-}
-
-// Without calibration: the finished blocks are not read again.
-TEST(KeptBlocks, ARunWithoutCalibrationResumesToTheSameFile) {
-  const test::TemporaryFolder folder;
-  const auto source = make_checkpoint(families()[0], folder.path() / "hf");
-  const auto output = folder.path() / "model.leq";
-  for (const char* type : {"int8", "uint4-g32", "f16"}) {
-    QuantizeOptions options = small_run("absmax", type);
-    const std::string whole = run_bytes(source, output, options);
-    options.keep_blocks = true;
-    EXPECT_EQ(run_bytes(source, output, options), whole) << type;
-    std::filesystem::remove(output);
-    QuantizeOptions stopped = options;
-    stopped.stop = [&] {
-      return std::filesystem::exists(output.string() + ".partial/block-00000.leq");
-    };
-    EXPECT_THROW(run_bytes(source, output, stopped), Error) << type;
-    EXPECT_FALSE(std::filesystem::exists(output));
-    QuantizeOptions other = options;
-    other.act = ActChoice::none;
-    if (std::string_view(type) != "f16") {
-      EXPECT_THROW(run_bytes(source, output, other), Error) << type;
-    }
-    ImportedModel model = import_hf(source);
-    for (TensorInput& tensor : model.tensors) {
-      if (tensor.name == "layers.0.gate") {
-        tensor.read = [](auto, auto, auto) { fail("a finished block is quantized again"); };
-      }
-    }
-    std::string said;
-    options.say = [&](const std::string& line) { said += line; };
-    quantize_imported(model, output, options);
-    EXPECT_EQ(said, "resume      1 of 2 blocks are done") << type;
-    std::ifstream file(output, std::ios::binary);
-    EXPECT_TRUE(std::string(std::istreambuf_iterator<char>(file), {}) == whole) << type;
     EXPECT_FALSE(std::filesystem::exists(output.string() + ".partial"));
   }
 }
@@ -441,39 +382,6 @@ TEST(Calibration, A7BShapeFitsIn8GB) {
   EXPECT_NO_THROW(plan_calibration(
       config, {.windows = 128, .length = 512, .hessian_together = true, .sample_tokens = 512},
       *layout, limit));
-}
-
-TEST(StatisticsFile, RefusesEveryDamage) {
-  const test::TemporaryFolder folder;
-  const auto source = make_checkpoint(families()[0], folder.path() / "hf");
-  QuantizeOptions options = small_run("rtn", "int4-g32");
-  options.save_stats = folder.path() / "stats";
-  run_bytes(source, folder.path() / "x.leq", options);
-  std::ifstream file(options.save_stats, std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  const ImportedModel model = import_hf(source);
-  const std::string weights = weights_checksum(model.config, model.tensors);
-  const auto damaged = folder.path() / "damaged";
-  const auto read_all = [&](const std::string& content) {
-    std::ofstream(damaged, std::ios::binary) << content;
-    const StatisticsReader reader(damaged, model.config, weights, false);
-    for (std::int64_t layer = 0; layer < model.config.layer_count(); ++layer) {
-      for (std::size_t site = 0; site < linear_sites(model.config, layer).size(); ++site) {
-        reader.read(layer, site);
-      }
-    }
-  };
-  EXPECT_NO_THROW(read_all(bytes));
-  Random random(3);
-  for (int i = 0; i < 60; ++i) {
-    const std::size_t at = random.below(static_cast<std::uint32_t>(bytes.size()));
-    EXPECT_THROW(read_all(bytes.substr(0, at)), Error) << "cut at " << at;
-    std::string changed = bytes;
-    changed[at] = static_cast<char>(changed[at] ^ 0x20);
-    if (at >= 40 && at < 64) continue;  // reserved
-    EXPECT_THROW(read_all(changed), Error) << "changed at " << at;
-  }
-  EXPECT_THROW(StatisticsReader(damaged, model.config, "other", false), Error);
 }
 
 TEST(CalibrationData, ShortTextsGiveSmallerWindows) {

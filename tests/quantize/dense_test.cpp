@@ -247,17 +247,17 @@ TEST(Dense, ProductsOfLanesAreTheDefinition) {
   constexpr std::int64_t kLanes = kPanelLanes<float>;
   ThreadPool pool(2);
   const std::vector<float> values = random_values(kInner * kInner, 15);
-  const auto f = slice_columns<float>(
+  const auto f = slice_columns(
       kInner, pool, [](std::int64_t) { return kInner; },
       [&](std::int64_t k, std::int64_t j) { return values[at(k * kInner + j)]; });
   const std::vector<float> numbers = random_values(kPanels * kInner * kLanes, 16);
   LanePanels<float> b(kPanels, kInner), c(kPanels, 48);
   std::copy(numbers.begin(), numbers.end(), b.at(0, 0));
-  add_lane_product(f, LaneProduct<float>{.depth = {kFirst, kInner},
-                                         .columns = {128, 128 + kColumns},
-                                         .b = b,
-                                         .c = c,
-                                         .panels = kPanels});
+  add_lane_product(f, LaneProduct{.depth = {kFirst, kInner},
+                                  .columns = {128, 128 + kColumns},
+                                  .b = b,
+                                  .c = c,
+                                  .panels = kPanels});
   for (std::int64_t panel = 0; panel < kPanels; ++panel) {
     for (std::int64_t j = 0; j < kColumns; ++j) {
       for (std::int64_t lane = 0; lane < kLanes; ++lane) {

@@ -163,50 +163,6 @@ INSTANTIATE_TEST_SUITE_P(Methods, DividedQuantize,
                            return name;
                          });
 
-TEST(DividedQuantize, SavesTheStatisticsOfOneRank) {
-  const test::TemporaryFolder folder;
-  const auto source = checkpoint_in(folder.path() / "hf");
-  QuantizeOptions options = options_of("gptq", "int4-g32", 5);
-  options.save_stats = folder / "one";
-  quantize_checkpoint(source, folder / "1.leq", options);
-  options.save_stats = folder / "two";
-  for (const auto& error : quantize_on(2, source, folder / "n.leq", options, {})) {
-    EXPECT_EQ(error, "");
-  }
-  EXPECT_EQ(bytes_of(folder / "one") == bytes_of(folder / "two"), true);
-  EXPECT_EQ(bytes_of(folder / "1.leq") == bytes_of(folder / "n.leq"), true);
-}
-
-TEST(DividedQuantize, KeepsNoBlocksWithoutCalibration) {
-  const test::TemporaryFolder folder;
-  QuantizeOptions options = options_of("absmax", "int8", 5);
-  options.keep_blocks = true;
-  const auto errors =
-      quantize_on(2, checkpoint_in(folder.path() / "hf"), folder / "n.leq", options, {});
-  for (const std::string& error : errors) {
-    EXPECT_NE(error.find("one rank alone keeps blocks"), std::string::npos) << error;
-  }
-  EXPECT_FALSE(std::filesystem::exists(folder / "n.leq"));
-}
-
-// The type that a tensor has in the checkpoint, which the file names, is kept with its block.
-TEST(DividedPacked, KeptBlocksMakeTheSameFile) {
-  const test::TemporaryFolder folder;
-  test::PackedFolder packed;
-  test::add_llama(packed, [](int n, int k) {
-    return test::gptq_parts(test::random_integers(n, k, 4, 64, false, 31), true);
-  });
-  const auto source =
-      packed.write(test::small_llama({{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 64}}));
-  QuantizeOptions own;
-  own.threads = 1;
-  keep_types(import_checkpoint(source), own);
-  quantize_checkpoint(source, folder / "1.leq", own);
-  own.keep_blocks = true;
-  quantize_checkpoint(source, folder / "2.leq", own);
-  EXPECT_EQ(bytes_of(folder / "1.leq") == bytes_of(folder / "2.leq"), true);
-}
-
 TEST(DividedQuantize, EndsAllRanksWithTheErrorOfOne) {
   const test::TemporaryFolder folder;
   const auto source = checkpoint_in(folder.path() / "hf");
@@ -252,9 +208,15 @@ QuantizedTensor some_tensor() {
   return tensor;
 }
 
+std::vector<std::byte> bytes_of(const QuantizedTensor& tensor) {
+  std::vector<std::byte> bytes;
+  append_tensor(bytes, tensor);
+  return bytes;
+}
+
 TEST(TensorBytes, ComeBackAsTheyWere) {
   const QuantizedTensor want = some_tensor();
-  const QuantizedTensor found = tensor_of_bytes(tensor_bytes(want));
+  const QuantizedTensor found = tensors_of_bytes(bytes_of(want)).at(0);
   EXPECT_EQ(found.weight.scheme, want.weight.scheme);
   EXPECT_EQ(found.weight.act, want.weight.act);
   EXPECT_EQ(found.weight.rows, 70);
@@ -275,16 +237,16 @@ TEST(TensorBytes, ComeBackAsTheyWere) {
 }
 
 TEST(TensorBytes, AreRefusedWhereTheyEndOrFitNothing) {
-  const std::vector<std::byte> whole = tensor_bytes(some_tensor());
-  for (std::size_t size = 0; size < whole.size(); ++size) {
-    EXPECT_THROW(tensor_of_bytes(std::span(whole).first(size)), Error) << size;
+  const std::vector<std::byte> whole = bytes_of(some_tensor());
+  for (std::size_t size = 1; size < whole.size(); ++size) {
+    EXPECT_THROW(tensors_of_bytes(std::span(whole).first(size)), Error) << size;
   }
   std::vector<std::byte> longer = whole;
   longer.push_back(std::byte{0});
-  EXPECT_THROW(tensor_of_bytes(longer), Error);
+  EXPECT_THROW(tensors_of_bytes(longer), Error);
   QuantizedTensor other = some_tensor();
   other.weight.rows = 200;
-  EXPECT_THROW(tensor_of_bytes(tensor_bytes(other)), Error);
+  EXPECT_THROW(tensors_of_bytes(bytes_of(other)), Error);
   std::vector<std::byte> several;
   append_tensor(several, some_tensor());
   append_tensor(several, some_tensor());

@@ -65,13 +65,11 @@ TEST_P(FoldOf, EachSiteAloneLeavesTheLogits) {
   }
 }
 
-TEST_P(FoldOf, AllSitesAndBiasesTogetherLeaveTheLogits) {
+TEST_P(FoldOf, AllSitesTogetherLeaveTheLogits) {
   const test::ModelTensors before = test::make(GetParam());
   const auto ids = test::random_ids(20, before.config.vocab);
   test::ModelTensors after = before;
-  after.config = with_attention_biases_folded(before.config);
   for (std::size_t l = 0; l < after.blocks.size(); ++l) {
-    fold_attention_biases(after.blocks[l], before.config);
     for (const SmoothingSite& site : smoothing_sites(before.config, static_cast<std::int64_t>(l))) {
       fold_scales(after.blocks[l], site, wide_scales(site.scales, 40 + l));
       fold_scales(after.blocks[l], site, wide_scales(site.scales, 80 + l));
@@ -79,35 +77,6 @@ TEST_P(FoldOf, AllSitesAndBiasesTogetherLeaveTheLogits) {
   }
   EXPECT_LT(
       test::relative_difference(test::naive_logits(before, ids), test::naive_logits(after, ids)),
-      test::kSameFunction);
-}
-
-TEST_P(FoldOf, AttentionBiasesMoveBehindAttention) {
-  const test::ModelTensors before = test::make(GetParam());
-  if (!before.config.layers[0].attention()->qkv_bias) {
-    BlockTensors block = before.blocks[0];
-    fold_attention_biases(block, before.config);
-    EXPECT_FALSE(block.has("o.bias"));  // nothing to fold, so nothing is added
-    EXPECT_EQ(with_attention_biases_folded(before.config), before.config);
-    return;
-  }
-  const auto ids = test::random_ids(20, before.config.vocab);
-  test::ModelTensors after = before;
-  after.config = with_attention_biases_folded(before.config);
-  EXPECT_TRUE(after.config.layers[0].attention()->output_bias);
-  for (auto& block : after.blocks) {
-    fold_attention_biases(block, before.config);
-    for (const float b : block.at("v.bias").values) ASSERT_EQ(b, 0.0f);
-    const bool keys_kept =
-        block.at("k.bias").values != std::vector<float>(block.at("k.bias").values.size());
-    EXPECT_EQ(keys_kept, !before.config.ropes().empty());
-  }
-  EXPECT_LT(
-      test::relative_difference(test::naive_logits(before, ids), test::naive_logits(after, ids)),
-      test::kSameFunction);
-  // The engine must use the bias, which did not exist before.
-  EXPECT_LT(
-      test::relative_difference(test::naive_logits(before, ids), test::engine_logits(after, ids)),
       test::kSameFunction);
 }
 

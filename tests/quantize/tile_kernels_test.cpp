@@ -23,15 +23,6 @@ void run_product(const TileKernels& kernels, const TileProduct<Real>& tile) {
 }
 
 template <class Real>
-void run_round(const TileKernels& kernels, const RoundColumn<Real>& column) {
-  if constexpr (sizeof(Real) == sizeof(float)) {
-    kernels.round_f32(column);
-  } else {
-    kernels.round_f64(column);
-  }
-}
-
-template <class Real>
 class TileKernelsOf : public testing::Test {};
 using Reals = testing::Types<float, double>;
 TYPED_TEST_SUITE(TileKernelsOf, Reals);
@@ -111,13 +102,12 @@ TEST(TileKernels, SolveLeavesNothingOfTheTriangle) {
 }
 
 // Runs column `kBefore` of a step with its buffers on one instruction set level.
-template <class Real>
 struct RoundedColumn {
-  static constexpr std::int64_t kLanes = kPanelLanes<Real>, kBefore = 5;
-  std::vector<Real> targets = random_values<Real>(kLanes, 6);
-  std::vector<Real> factor = random_values<Real>(kTileRows * kTileRows, 7);
-  std::vector<Real> weights = random_values<Real>(kLanes, 8);
-  std::vector<Real> differences = random_values<Real>((kBefore + 1) * kLanes, 9);
+  static constexpr std::int64_t kLanes = kPanelLanes<float>, kBefore = 5;
+  std::vector<float> targets = random_values<float>(kLanes, 6);
+  std::vector<float> factor = random_values<float>(kTileRows * kTileRows, 7);
+  std::vector<float> weights = random_values<float>(kLanes, 8);
+  std::vector<float> differences = random_values<float>((kBefore + 1) * kLanes, 9);
   std::vector<float> scales = random_values<float>(kLanes, 10), divisors = scales;
   std::vector<float> zeros = std::vector<float>(at(kLanes));
   std::vector<std::int16_t> codes = std::vector<std::int16_t>(at(kLanes));
@@ -126,34 +116,33 @@ struct RoundedColumn {
   explicit RoundedColumn(Isa isa) {
     for (std::int64_t i = 0; i < kLanes; ++i) zeros[at(i)] = static_cast<float>(i % 16);
     divisors[3] = std::numeric_limits<float>::infinity();
-    run_round<Real>(tile_kernels(isa), {.targets = targets.data(),
-                                        .factor = factor.data(),
-                                        .before = kBefore,
-                                        .weights = weights.data(),
-                                        .scales = scales.data(),
-                                        .divisors = divisors.data(),
-                                        .zeros = zeros.data(),
-                                        .low = 0,
-                                        .high = 15,
-                                        .pivot = 1.5,
-                                        .differences = differences.data() + kBefore * kLanes,
-                                        .codes = codes.data(),
-                                        .losses = losses.data()});
+    tile_kernels(isa).round({.targets = targets.data(),
+                             .factor = factor.data(),
+                             .before = kBefore,
+                             .weights = weights.data(),
+                             .scales = scales.data(),
+                             .divisors = divisors.data(),
+                             .zeros = zeros.data(),
+                             .low = 0,
+                             .high = 15,
+                             .pivot = 1.5,
+                             .differences = differences.data() + kBefore * kLanes,
+                             .codes = codes.data(),
+                             .losses = losses.data()});
   }
 };
 
-TYPED_TEST(TileKernelsOf, AColumnIsRoundedToTheNearestCodesOfItsTargets) {
-  using Real = TypeParam;
-  using Column = RoundedColumn<Real>;
+TEST(TileKernels, AColumnIsRoundedToTheNearestCodesOfItsTargets) {
+  using Column = RoundedColumn;
   const Column found(chosen_isa());
   for (std::int64_t i = 0; i < Column::kLanes; ++i) {
-    Real target = found.targets[at(i)];
+    float target = found.targets[at(i)];
     for (std::int64_t q = 0; q < Column::kBefore; ++q)
       target = std::fma(found.factor[at(q * kTileRows)],
                         found.differences[at(q * Column::kLanes + i)], target);
     const auto zero = static_cast<int>(found.zeros[at(i)]);
-    const int code = nearest_code(static_cast<float>(target), found.divisors[at(i)], zero, {0, 15});
-    const Real value = static_cast<Real>(found.scales[at(i)]) * static_cast<Real>(code - zero);
+    const int code = nearest_code(target, found.divisors[at(i)], zero, {0, 15});
+    const float value = found.scales[at(i)] * static_cast<float>(code - zero);
     EXPECT_EQ(found.codes[at(i)], code) << i;
     EXPECT_EQ(found.differences[at(Column::kBefore * Column::kLanes + i)],
               found.weights[at(i)] - value);
@@ -163,10 +152,10 @@ TYPED_TEST(TileKernelsOf, AColumnIsRoundedToTheNearestCodesOfItsTargets) {
   EXPECT_EQ(found.codes[3], 3) << "a group without a scale";
 }
 
-TYPED_TEST(TileKernelsOf, ColumnsAreRoundedAlikeOnEveryLevel) {
-  const RoundedColumn<TypeParam> portable(Isa::portable);
+TEST(TileKernels, ColumnsAreRoundedAlikeOnEveryLevel) {
+  const RoundedColumn portable(Isa::portable);
   for (const Isa isa : supported_isas()) {
-    const RoundedColumn<TypeParam> found(isa);
+    const RoundedColumn found(isa);
     EXPECT_EQ(found.codes, portable.codes) << isa_name(isa);
     EXPECT_EQ(found.differences, portable.differences) << isa_name(isa);
     EXPECT_EQ(found.losses, portable.losses) << isa_name(isa);

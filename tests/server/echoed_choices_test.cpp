@@ -1,55 +1,48 @@
 // Multiple choice as lm-evaluation-harness requests it: the reply echoes a prompt of ids with the
-// probabilities, which are compared with the log-likelihoods of leq-perplexity --choices.
-// lm_eval_client.py does the same with the harness itself.
+// log probabilities, which are compared with those of a forward pass. lm_eval_client.py does the
+// same with the harness itself.
 #include <gtest/gtest.h>
 
-#include "eval/multiple_choice.h"
+#include "base/file.h"
+#include "base/text.h"
 #include "eval/perplexity.h"
 #include "served_model.h"
 
 namespace leq::test {
 namespace {
 
-constexpr std::int64_t kQuestions = 5, kContext = 512;
-constexpr double kTolerance = 1e-3;  // for about 20 log probabilities with f32's digits
+constexpr std::size_t kQuestions = 5;
+constexpr double kTolerance = 1e-4;  // of a log probability with f32's digits
 
-double echoed_log_likelihood(const ServedModel& served, const ChoiceTokens& choice) {
-  const auto answer = served.post("/v1/completions", Json{{"prompt", choice.tokens},
-                                                          {"echo", true},
-                                                          {"logprobs", 1},
-                                                          {"max_tokens", 1},
-                                                          {"temperature", 0}});
-  EXPECT_EQ(answer.status, 200) << answer.body;
-  const Json& values = answer.json["choices"][0]["logprobs"]["token_logprobs"];
-  EXPECT_EQ(values.size(), choice.tokens.size() + 1);  // and one generated token
-  double sum = 0;
-  for (std::size_t i = static_cast<std::size_t>(choice.scored_from); i < choice.tokens.size();
-       ++i) {
-    sum += values[i].get<double>();
-  }
-  return sum;
-}
-
-TEST(EchoedChoices, HaveTheLogLikelihoodsOfMultipleChoice) {
-  const ChoiceTask task = read_choice_file(
-      std::string(LEQ_SOURCE_DIR) + "/examples/storyteller/choices.jsonl", kQuestions);
+TEST(EchoedChoices, HaveTheLogProbabilitiesOfAForwardPass) {
+  const std::string path = std::string(LEQ_SOURCE_DIR) + "/examples/storyteller/choices.jsonl";
+  const std::string file = read_file(path, 1 << 20);
   const auto backend = make_backend({.device = "cpu", .threads = 2});
   RunLimits limits = story_limits(1);
   limits.output_tokens = kOutputRows;
   Session session(story_model(), *backend, limits);
   ThreadPool pool(2);
-  const Tokenizer& tokenizer = story_model().tokenizer();
-  const ChoiceResult result =
-      measure_choices(session, pool, task, {.tokenizer = tokenizer, .context = kContext});
   const ServedModel served(2);
-  for (std::size_t q = 0; q < task.questions.size(); ++q) {
-    const ChoiceQuestion& question = task.questions[q];
-    for (std::size_t c = 0; c < question.choices.size(); ++c) {
-      const ChoiceTokens tokens =
-          choice_tokens(tokenizer, question.context, question.choices[c], kContext);
-      EXPECT_NEAR(echoed_log_likelihood(served, tokens), result.answers[q].log_likelihoods[c],
-                  kTolerance)
-          << q << " " << c;
+  const auto lines = split(file, "\n");
+  for (const std::string_view line : std::span(lines).first(kQuestions)) {
+    const Json question = parse_json(line, path);
+    for (const Json& choice : question["choices"]) {
+      const std::vector<Token> tokens =
+          encode_text(story_model().tokenizer(), question["context"].text() + " " + choice.text());
+      WindowLogits logits(session, tokens, kNoToken);
+      const std::vector<double> expected =
+          score_window(logits, pool, {0, std::ssize(tokens), /*scored_from=*/1});
+      const auto answer = served.post("/v1/completions", Json{{"prompt", tokens},
+                                                              {"echo", true},
+                                                              {"logprobs", 1},
+                                                              {"max_tokens", 1},
+                                                              {"temperature", 0}});
+      ASSERT_EQ(answer.status, 200) << answer.body;
+      const Json& values = answer.json["choices"][0]["logprobs"]["token_logprobs"];
+      ASSERT_EQ(values.size(), tokens.size() + 1);  // and one generated token
+      for (std::size_t i = 1; i < tokens.size(); ++i) {
+        EXPECT_NEAR(values[i].get<double>(), -expected[i - 1], kTolerance) << choice.text();
+      }
     }
   }
 }

@@ -82,13 +82,10 @@ TEST_F(Paths, AnOutputIsNeverAnInput) {
     expect_one_line(run_program("leq-quantize",
                                 {source, "-o", output, "--method", "rtn", "--calibration", text}),
                     ": is read here");
-    expect_one_line(
-        run_program("leq-quantize", {source, "-o", (folder_ / "out.leq").string(), "--method",
-                                     "rtn", "--save-stats", output, "--calibration", text}),
-        ": is read here");
   }
-  expect_one_line(run_program("leq-quantize", {source, "-o", (folder_ / "a").string(), "--method",
-                                               "rtn", "--save-stats", (folder_ / "a").string()}),
+  expect_one_line(run_program("leq-quantize", {source, "-o", (folder_ / "a").string(), "--search",
+                                               "sens", "--method", "rtn", "--target-bpw", "4",
+                                               "--search-log", (folder_ / "a").string()}),
                   "would be written twice");
   EXPECT_TRUE(read_bytes(source + "/model.safetensors") == weights);
   // A .leq file of an earlier run may be replaced, even in the checkpoint's folder.
@@ -147,8 +144,6 @@ TEST_F(Paths, ContradictionsAreReportedBeforeWorkBegins) {
                   "/no/such/log");
   expect_one_line(with({"--recipe", "q8", "--heldout", few}), "too few to judge by");
   expect_one_line(with({"--recipe", "q8", "--heldout", text}), "was used for calibration");
-  expect_one_line(with({"--method", "rtn", "--load-stats", "a,b"}),
-                  "--load-stats a,b: expected one file");
   EXPECT_EQ(names(), (Words{"few", "note", "text"}));
 }
 

@@ -318,7 +318,8 @@ TEST_F(Quantize, RefusesFlagsThatContradictEachOther) {
   expect_error({"--type", "int8", "--bits", "4"}, "--bits");
   expect_error({"--hadamard"}, "--hadamard: rotations are no longer supported; --recipe q8");
   expect_error({"--hadamard-seeds", "4"}, "--hadamard-seeds: rotations are no longer supported");
-  expect_error({"--fold-biases"}, "no biases of q, k and v");
+  expect_error({"--save-stats", "x"}, "--save-stats: statistics are no longer stored");
+  expect_error({"--fold-biases"}, "int8 and int4 caches subtract the biases of keys");
   expect_error({"--group", "64"}, "--group needs --bits");
   expect_error({"--bits", "5"}, "expected 8, 4, 3 or 2");
   expect_error({"--method", "awq", "--smooth", "0.5"}, "--smooth");

@@ -12,7 +12,6 @@
 #include "base/table.h"
 #include "base/text.h"
 #include "eval/divergence.h"
-#include "eval/multiple_choice.h"
 #include "eval/perplexity.h"
 #include "eval/report.h"
 #include "tools/common/kv_choice.h"
@@ -27,58 +26,12 @@ namespace {
 
 constexpr std::uint64_t kLargestReport = 1u << 20;
 
-constexpr std::int64_t kLongestQuestion = 2048;  // tokens
-
-Row choice_row(const std::string& model, const ChoiceTask& task, const ChoiceResult& result) {
-  const Interval acc = result.acc_interval(), norm = result.acc_norm_interval();
-  return {{"model", model},
-          {"task", task.name},
-          {"form", task.form},
-          {"questions", result.questions},
-          {"acc", Cell(result.acc(), 4)},
-          {"acc_low", Cell(acc.low, 4)},
-          {"acc_high", Cell(acc.high, 4)},
-          {"acc_norm", Cell(result.acc_norm(), 4)},
-          {"acc_norm_low", Cell(norm.low, 4)},
-          {"acc_norm_high", Cell(norm.high, 4)}};
-}
-
-int answer_choices(const Options& options) {
-  for (const char* flag : {"file", "against", "kl-divergence-base", "kl-divergence", "protocol"}) {
-    require(!options.given(flag), "--choices and --", flag,
-            ": questions have no text to measure; "
-            "leave one of them out");
-  }
-  const ChoiceTask task = read_choice_file(options.text("choices"), options.integer("questions"));
-  const Runtime setup = set_up_model(options, [&](const Model& model, RunLimits& limits) {
-    limits.context = options.given("window") ? options.integer("window")
-                                             : std::min(model.config().context, kLongestQuestion);
-    limits.output_tokens = kOutputRows;
-  });
-  ThreadPool pool(setup.threads);
-  Progress progress("choices", std::ssize(task.questions), "questions");
-  ChoiceRun run = {.tokenizer = setup.model->tokenizer(),
-                   .context = setup.session->limits().context};
-  run.progress = [&](std::int64_t done, double acc) {
-    progress.update(done, "acc " + fixed(acc, 3));
-  };
-  const ChoiceResult result = measure_choices(*setup.session, pool, task, run);
-  progress.clear();
-  const std::string model = std::filesystem::path(options.text("model")).filename().string();
-  const Row row = choice_row(model, task, result);
-  Table table;
-  table.add(row);
-  std::cout << (options.text("output") == "json" ? json_object(row) : table.text());
-  return 0;
-}
-
 ToolSpec tool_spec() {
   ToolSpec tool = {
       .name = "leq-perplexity",
       .summary = "measures the perplexity of a model on a text",
       .usage = {"-m model.leq -f wiki.test.raw [options]",
                 "-m model.leq -f wiki.test.raw --against other.json",
-                "-m model.leq --choices hellaswag_val.jsonl",
                 "-m f32.leq -f wiki.test.raw --kl-divergence-base base.kl",
                 "-m model.leq -f wiki.test.raw --kl-divergence-base base.kl --kl-divergence",
                 "-m model.leq -f wiki.test.raw --kl-divergence-base base.kl --kl-from f32.leq "
@@ -93,7 +46,8 @@ ToolSpec tool_spec() {
                .spellings = "-f",
                .kind = OptionKind::text,
                .value_name = "FILE",
-               .help = "the text, in UTF-8"},
+               .help = "the text, in UTF-8",
+               .required = true},
               {.name = "protocol",
                .kind = OptionKind::text,
                .value_name = "P",
@@ -143,18 +97,6 @@ ToolSpec tool_spec() {
                .value_name = "FILE",
                .help = "file of the base model's token distributions: this run writes it, or with "
                        "--kl-divergence reads it"},
-              {.name = "choices",
-               .kind = OptionKind::text,
-               .value_name = "FILE",
-               .help =
-                   "instead of a text: questions with choices, answered by log-likelihood (JSONL "
-                   "of HellaSwag, PIQA, ARC, MMLU, or context, choices and label)"},
-              {.name = "questions",
-               .kind = OptionKind::integer,
-               .value_name = "N",
-               .fallback = "0",
-               .help = "with --choices: the first N questions; 0: all",
-               .minimum = 0},
               {.name = "kl-by",
                .kind = OptionKind::text,
                .value_name = "PART",
@@ -304,8 +246,6 @@ void print_report(const Options& options, const PerplexityReport& report,
 }
 
 int perplexity(const Options& options) {
-  if (options.given("choices")) return answer_choices(options);
-  require(options.given("file"), "-f: missing; give a text, or questions with --choices");
   const ProtocolRequest request = request_from(options);
   const std::unique_ptr<DivergenceBaseReader> base = open_base(options);
   const Runtime setup = set_up_model(options, [&](const Model& model, RunLimits& limits) {

@@ -36,8 +36,8 @@ std::vector<std::string> names_of(const List& list) {
 }
 
 // Flags that choose the quantization; if none of them is given, kDefaultRecipe is used.
-constexpr std::array kChoosingFlags = {"recipe", "type",   "bits",        "group",  "method",
-                                       "act",    "smooth", "tensor-type", "search", "fold-biases"};
+constexpr std::array kChoosingFlags = {"recipe", "type",   "bits",        "group", "method",
+                                       "act",    "smooth", "tensor-type", "search"};
 
 std::vector<Option> quantization_flags() {
   return {
@@ -98,10 +98,6 @@ std::vector<Option> quantization_flags() {
        .value_name = "REGEX=TYPE",
        .help = "another type for the tensors whose names match, as layers\\.0\\.=int8; may be "
                "given several times, the last match applies"},
-      {.name = "fold-biases",
-       .help = "move the bias of v through attention into the bias of o, and drop the bias of k in "
-               "models with learned positions: exact in f32, and the quantized KV cache "
-               "does not hold these biases"},
       {.name = "measure-keys",
        .help = "store the mean of each layer's keys, which int8 and int4 KV caches subtract; "
                "without this flag it is stored only if the method needs calibration text"},
@@ -157,14 +153,6 @@ std::vector<Option> calibration_flags() {
        .value_name = "SIZE",
        .help = "memory limit for calibration, such as 8G or 500M; hidden states that do not fit "
                "are stored on disk, and a run that needs more memory is refused before it starts"},
-      {.name = "save-stats",
-       .kind = OptionKind::text,
-       .value_name = "FILE",
-       .help = "save the statistics of the calibration inputs to FILE"},
-      {.name = "load-stats",
-       .kind = OptionKind::text,
-       .value_name = "FILE",
-       .help = "use statistics saved by --save-stats instead of running the model"},
       {.name = "true-sequential",
        .fallback = "true",
        .help = "gptq: gather the statistics of each block once, before it is quantized, not again "
@@ -190,10 +178,6 @@ std::vector<Option> run_flags() {
        .minimum = 0,
        .maximum = 1024},
       ranks,
-      {.name = "resume",
-       .help = "keep finished blocks in OUTPUT.partial, from which the same command continues "
-               "after an interruption, without calibration too: takes the file's space twice. Runs "
-               "with calibration and searches do so anyway"},
       {.name = "restart",
        .help = "remove the partial results of an interrupted run with this output file and start "
                "over; without this flag, the same command continues the interrupted run"},
@@ -339,19 +323,6 @@ void set_calibration(const Options& options, QuantizeOptions& checkpoint) {
   calibration.seed = static_cast<std::uint64_t>(options.integer("seed"));
   if (options.given("max-ram"))
     checkpoint.max_ram = parse_size("--max-ram", options.text("max-ram"));
-  if (options.given("save-stats")) checkpoint.save_stats = options.text("save-stats");
-  if (options.given("load-stats")) {
-    const std::string& name = options.text("load-stats");
-    require(name.find(',') == std::string::npos || std::filesystem::exists(name), "--load-stats ",
-            printable(name),
-            ": expected one file; statistics of several texts are those of --calibration with the "
-            "texts in one file");
-    checkpoint.load_stats = name;
-  }
-  for (const char* flag : {"calibration", "samples", "length", "seed", "save-stats"}) {
-    require(checkpoint.load_stats.empty() || !options.given(flag), "--", flag,
-            " and --load-stats: the statistics come from the file; leave one out");
-  }
 }
 
 // Returns whether a quantized checkpoint keeps its codes: no flag except --act and --tensor-type
@@ -378,8 +349,8 @@ void set_recipe(const Options& options, const std::filesystem::path& folder, Qua
             " say the same things; leave one of them out");
   }
   apply_recipe(recipe, import_config(folder), job);
-  job.fit_windows = recipe.few_windows_suffice && job.load_stats.empty() &&
-                    !options.given("samples") && !options.given("length");
+  job.fit_windows =
+      recipe.few_windows_suffice && !options.given("samples") && !options.given("length");
 }
 
 // Parses "90s", "3m" or "2h"; a number without a unit is in seconds.
@@ -395,7 +366,7 @@ double parse_time(const std::string& text) {
 void set_time(const Options& options, QuantizeOptions& job) {
   if (!options.given("time")) return;
   job.seconds = parse_time(options.text("time"));
-  for (const char* flag : {"samples", "length", "load-stats"}) {
+  for (const char* flag : {"samples", "length"}) {
     require(!options.given(flag), "--time and --", flag, ": --time says how much text to read");
   }
   require(job.fit_windows,
@@ -415,13 +386,9 @@ QuantizeOptions checkpoint_options(const Options& options) {
   checkpoint.true_sequential = options.flag("true-sequential");
   checkpoint.correct_bias = options.flag("bias-correction");
   checkpoint.resume = !options.flag("restart");
-  checkpoint.keep_blocks = options.flag("resume");
-  require(checkpoint.resume || !options.flag("resume"),
-          "--restart removes what --resume goes on with: give one of them");
   set_smoothing(options, checkpoint);
   set_overrides(options, checkpoint);
   set_calibration(options, checkpoint);
-  checkpoint.fold_attention_biases = options.flag("fold-biases");
   checkpoint.measure_keys = options.flag("measure-keys");
   checkpoint.fix_mistral_regex = options.flag("fix-mistral-regex");
   return checkpoint;
@@ -432,7 +399,16 @@ std::span<const ForeignOption> removed_flags() {
   static const std::vector<ForeignOption> kAll = {
       {.words = "--hadamard --hadamard-seeds",
        .use = ForeignUse::refused,
-       .text = "rotations are no longer supported; --recipe q8 (SmoothQuant) handles outliers"}};
+       .text = "rotations are no longer supported; --recipe q8 (SmoothQuant) handles outliers"},
+      {.words = "--fold-biases",
+       .use = ForeignUse::refused,
+       .text = "int8 and int4 caches subtract the biases of keys without it; leave it out"},
+      {.words = "--resume",
+       .use = ForeignUse::refused,
+       .text = "runs with calibration and searches continue by themselves; leave it out"},
+      {.words = "--save-stats --load-stats",
+       .use = ForeignUse::refused,
+       .text = "statistics are no longer stored; leave it out, and each run gathers its own"}};
   return kAll;
 }
 

@@ -25,10 +25,9 @@ void require_shared_folds(const Options& options, const QuantizeOptions& checkpo
           "--method gptq+ or rtn, or a fixed --smooth 0.5");
   // The inputs of GPTQ come from layers quantized at one width, so scales only fit that width.
   const bool gptq = checkpoint.method == "gptq" || checkpoint.method == "gptq+";
-  require(
-      !checkpoint.fold || !gptq || !checkpoint.true_sequential || !checkpoint.load_stats.empty(),
-      "--search: with --smooth, ", checkpoint.method,
-      " must not depend on the bits of the layers before; add --no-true-sequential");
+  require(!checkpoint.fold || !gptq || !checkpoint.true_sequential, "--search: with --smooth, ",
+          checkpoint.method,
+          " must not depend on the bits of the layers before; add --no-true-sequential");
 }
 
 // Returns the memory target of --fit: a run of leq-run with one sequence.

@@ -1,21 +1,17 @@
 // Calibration: the texts and their windows, the hidden states between blocks, and the statistics
-// that are gathered of the inputs X [T][K] of one linear, with files of them.
+// that are gathered of the inputs X [T][K] of one linear.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "base/file.h"
 #include "base/json.h"
 #include "base/thread_pool.h"
-#include "model/model_config.h"
 #include "quantize/linear_algebra/matrix.h"
 #include "tokenizer/tokenizer.h"
 
@@ -47,6 +43,8 @@ struct CalibrationData {
 
   std::int64_t tokens() const { return std::ssize(windows) * length; }
 };
+// Describes a calibration as files store it: {"text", "text_sha256", "samples", "length", "seed"}.
+Json calibration_json(const CalibrationData& data);
 
 // Cuts windows that start at random tokens of the text. If the tokenizer adds a BOS, each window
 // starts with one. A text shorter than one window gives shorter windows, which `note` reports.
@@ -151,15 +149,7 @@ void add_hessian(InputStatistics& statistics, std::span<const float> x, const Ti
 // each column, because this value may not be among the samples.
 void divide_inputs(InputStatistics& statistics, std::span<const float> scale);
 
-// Relative difference between two halves of the data, for the largest magnitudes and for the mean
-// squares: mean over columns of |a - b| / (a + b); 0 = equal.
-struct HalvesDifference {
-  double absmax = 0;
-  double square_mean = 0;
-};
-HalvesDifference compare_halves(const InputStatistics& first, const InputStatistics& second);
-
-// Calls visit(span) for every array of the statistics, in the order of a statistics file.
+// Calls visit(span) for every array of the statistics except X^T X.
 template <class Statistics, class Visit>
 void each_array(Statistics& statistics, const Visit& visit) {
   visit(std::span(statistics.absmax));
@@ -169,73 +159,14 @@ void each_array(Statistics& statistics, const Visit& visit) {
   visit(std::span(statistics.histogram.counts));
   visit(std::span(statistics.largest_token));
   visit(std::span(statistics.samples));
-  visit(std::span(statistics.hessian));
 }
 
 // Resizes every array for K columns; new numbers are 0. Returns the bytes of all arrays.
-std::size_t resize_arrays(InputStatistics& statistics, std::int64_t columns, std::int64_t samples,
-                          bool hessian);
+std::size_t resize_arrays(InputStatistics& statistics, std::int64_t columns, std::int64_t samples);
 // Copies the numbers of every array, in order, from as many bytes.
 void fill_arrays(InputStatistics& statistics, std::span<const std::byte> bytes);
 
-// Adds `more` to `into`, including X^T X if `more` has it; appends the samples. Throws Error if K
-// differs.
+// Adds `more` to `into`, except X^T X; appends the samples. Throws Error if K differs.
 void merge(InputStatistics& into, const InputStatistics& more);
-
-// A file of the statistics of a model's linear inputs, which can be used again.
-//
-//   preamble 64 bytes: magic, version, checksum of the identity, its size, number of records
-//   identity: JSON with the model's configuration and a checksum of its weights, and the text
-//   records: header {layer, reader, columns, tokens, samples, flags, bytes, checksum}, then
-//            absmax f32, abs_sum, sum, square_sum f64 [K], histogram u64, largest_token f32 [K],
-//            samples f32, X^T X f64 where it was gathered
-
-// Identifies the model and the data from which statistics were gathered.
-struct StatisticsIdentity {
-  ModelConfig config;
-  std::string weights;  // checksum of some of the model's weights
-  std::string text;     // name of the calibration text
-  std::string text_sha256;
-  std::int64_t samples = 0;
-  std::int64_t length = 0;
-  std::uint64_t seed = 0;
-  bool hessian = false;
-};
-
-// Describes a calibration as files store it: {"text", "text_sha256", "samples", "length", "seed"}.
-Json calibration_json(const StatisticsIdentity& identity);
-
-// Writes record by record. The file gets its final name once it is complete.
-class StatisticsWriter {
- public:
-  StatisticsWriter(const std::filesystem::path& path, const StatisticsIdentity& identity);
-  void add(std::int64_t layer, std::size_t site, const InputStatistics& statistics);
-  void finish();
-
- private:
-  AtomicFile file_;
-  std::string identity_;
-  std::uint64_t records_ = 0;
-};
-
-// Reads a file on demand.
-class StatisticsReader {
- public:
-  // Throws Error naming the file if it is damaged or truncated, of another model than `config` with
-  // weights `weights`, or without X^T X although `hessian` is set.
-  StatisticsReader(const std::filesystem::path& path, const ModelConfig& config,
-                   const std::string& weights, bool hessian);
-
-  InputStatistics read(std::int64_t layer, std::size_t site) const;
-  const StatisticsIdentity& identity() const { return identity_; }
-
- private:
-  void read_tables();  // throws Error if the file is no file of statistics
-
-  MappedFile map_;
-  StatisticsIdentity identity_;
-  std::map<std::pair<std::uint64_t, std::uint64_t>, std::size_t> offsets_;  // of record headers
-  bool hessian_ = false;
-};
 
 }  // namespace leq

@@ -13,18 +13,17 @@
 
 namespace leq {
 
-template <class Real>
-void add_lane_product(const SlicedMatrix<Real>& f, const LaneProduct<Real>& product) {
-  const auto add = product_kernel<Real>();
+void add_lane_product(const SlicedMatrix& f, const LaneProduct& product) {
+  const auto add = tile_kernels().add_product_f32;
   const auto& [depth, columns, b, b_first, c, c_first, panels] = product;
   for (std::int64_t k = depth.first; k < depth.last;) {
     const std::int64_t end = std::min(depth.last, (k / kTileDepth + 1) * kTileDepth);
     for (std::int64_t panel = 0; panel < panels; ++panel) {
-      TileProduct<Real> tile = {.a_stride = kTileRows,
-                                .b = b.at(panel, k - b_first),
-                                .depth = end - k,
-                                .c_stride = kPanelLanes<Real>};
-      const Real* const ahead =
+      TileProduct<float> tile = {.a_stride = kTileRows,
+                                 .b = b.at(panel, k - b_first),
+                                 .depth = end - k,
+                                 .c_stride = kPanelLanes<float>};
+      const float* const ahead =
           panel + 1 < panels || end == depth.last ? nullptr : f.slice(end, columns.first);
       for (std::int64_t j = columns.first; j < columns.last; j += kTileRows) {
         tile.a = f.slice(k, j);
@@ -36,9 +35,6 @@ void add_lane_product(const SlicedMatrix<Real>& f, const LaneProduct<Real>& prod
     k = end;
   }
 }
-
-template void add_lane_product(const SlicedMatrix<float>&, const LaneProduct<float>&);
-template void add_lane_product(const SlicedMatrix<double>&, const LaneProduct<double>&);
 
 // X^T X: tokens are packed once into panels of 48 columns. Tiles of the upper triangle are products
 // of two of these panels, because both operands of a product have this layout.
@@ -53,10 +49,10 @@ constexpr std::int64_t kTileColumns = kTilePanels * kSumLanes;
 // The tokens of a shard, packed as [T / 128][panels][128][48].
 class PackedTokens {
  public:
-  PackedTokens(std::int64_t most_tokens, std::int64_t columns)
+  PackedTokens(std::int64_t max_tokens, std::int64_t columns)
       : columns_(columns),
         panels_((columns + kSumLanes - 1) / kSumLanes),
-        buffer_(static_cast<std::uint64_t>((most_tokens + kTileDepth - 1) / kTileDepth * panels_ *
+        buffer_(static_cast<std::uint64_t>((max_tokens + kTileDepth - 1) / kTileDepth * panels_ *
                                            kTileDepth) *
                     kPanelBytes,
                 "X^T X") {}

@@ -33,19 +33,18 @@ struct TileProduct {
 
 // Rounds one column of weights in all lanes of a panel; each lane is one weight row. Every pointer
 // except `factor` points to [lanes].
-template <class Real>
 struct RoundColumn {
   // The target is targets + sum over q < before of differences[q - before] * factor[q * 8].
-  const Real* targets = nullptr;
-  const Real* factor = nullptr;
+  const float* targets = nullptr;
+  const float* factor = nullptr;
   std::int64_t before = 0;
-  const Real* weights = nullptr;
+  const float* weights = nullptr;
   const float* scales = nullptr;
   const float* divisors = nullptr;
   const float* zeros = nullptr;
-  float low = 0, high = 0;      // limits of codes
-  double pivot = 0;             // factor on the losses
-  Real* differences = nullptr;  // weight - value; preceded by those of earlier columns
+  float low = 0, high = 0;       // limits of codes
+  double pivot = 0;              // factor on the losses
+  float* differences = nullptr;  // weight - value; preceded by those of earlier columns
   std::int16_t* codes = nullptr;
   double* losses = nullptr;  // losses += pivot * (target - value)^2
 };
@@ -73,8 +72,7 @@ struct TileKernels {
   // on its diagonal: x_k := (x_k + sum over m > k of triangle[m][k] x_m) * triangle[k][k].
   void (*solve)(const double* triangle, double* x) noexcept;
   // Rounds to codes as nearest_code does.
-  void (*round_f32)(const RoundColumn<float>&) noexcept;
-  void (*round_f64)(const RoundColumn<double>&) noexcept;
+  void (*round)(const RoundColumn&) noexcept;
   // Returns the number of codes that moved.
   std::int64_t (*move)(const MoveColumn&) noexcept;
   // sums [lanes] += sum over k of a[k] b[k], both [count][lanes]; 16 products at a time in f32.
@@ -92,14 +90,6 @@ auto product_kernel() {
     return tile_kernels().add_product_f32;
   } else {
     return tile_kernels().add_product_f64;
-  }
-}
-template <class Real>
-auto round_kernel() {
-  if constexpr (std::is_same_v<Real, float>) {
-    return tile_kernels().round_f32;
-  } else {
-    return tile_kernels().round_f64;
   }
 }
 

@@ -16,10 +16,10 @@ namespace {
 
 constexpr std::int64_t kBlock = 128;  // columns that share eight f16 parameters
 constexpr std::int64_t kNumbers = 8;
-constexpr std::int64_t kTaskRows = 64;    // rows with one matrix product for feedback
-constexpr std::size_t kMostSalient = 49;  // limit of salient columns per block
-constexpr int kThresholds = 81;           // quantiles 0.10, 0.11 ... 0.90 to try
-constexpr double kMostDamping = 1.0;
+constexpr std::int64_t kTaskRows = 64;   // rows with one matrix product for feedback
+constexpr std::size_t kMaxSalient = 49;  // limit of salient columns per block
+constexpr int kThresholds = 81;          // quantiles 0.10, 0.11 ... 0.90 to try
+constexpr double kMaxDamping = 1.0;
 
 // Damped H = V V^T with V upper triangular. The output error of a row with weight errors d is sum_i
 // (sum_{j<=i} d_j V_ji)^2, so that term i depends only on the errors of columns 0 ... i.
@@ -42,7 +42,7 @@ Feedback make_feedback(const MethodInput& input, std::string& note) {
           input.name, ": method billm needs X^T X of ", n,
           " input columns; calibrate, or use method nf4");
   double damping = input.options.damping;
-  while (damping <= kMostDamping) {
+  while (damping <= kMaxDamping) {
     LowerMatrix l(n);
     for (std::int64_t i = 0; i < n; ++i) {
       const double* from = input.statistics->hessian.data() + i * n;
@@ -141,7 +141,7 @@ void choose_salient(BlockWork& work, const Feedback& feedback, ThreadPool* pool)
   std::iota(work.order.begin(), work.order.end(), std::size_t{0});
   std::stable_sort(work.order.begin(), work.order.end(),
                    [&](std::size_t a, std::size_t b) { return salience[a] > salience[b]; });
-  const std::size_t choices = std::min(kMostSalient, salience.size() - 1);
+  const std::size_t choices = std::min(kMaxSalient, salience.size() - 1);
   if (choices == 0) return;
   std::vector<double> errors(static_cast<std::size_t>(work.rows) * choices);
   for_rows(pool, work.rows, [&](std::int64_t row) {

@@ -89,13 +89,12 @@ constexpr std::int64_t kStepColumns =
     kTileRows;  // columns rounded one by one between matrix products
 
 // The rows of one task, stored in the lanes of panels.
-template <class Real>
 class FeedbackRows {
  public:
-  static constexpr std::int64_t kLanes = kPanelLanes<Real>;
+  static constexpr std::int64_t kLanes = kPanelLanes<float>;
   static constexpr std::int64_t kRows = kTaskPanels * kLanes;
 
-  FeedbackRows(const MethodInput& input, const Ranges& ranges, const Feedback<Real>& feedback,
+  FeedbackRows(const MethodInput& input, const Ranges& ranges, const Feedback& feedback,
                std::int64_t first)
       : feedback_(feedback),
         limits_(ranges.limits),
@@ -152,20 +151,20 @@ class FeedbackRows {
   // Adds (differences of the columns in `depth`) times A to the targets of `columns`. `from`: row
   // of the first of `columns` in targets_.
   void feed_back(IndexRange depth, IndexRange columns, std::int64_t from) {
-    add_lane_product(feedback_.factor, LaneProduct<Real>{.depth = depth,
-                                                         .columns = columns,
-                                                         .b = differences_,
-                                                         .c = targets_,
-                                                         .c_first = from,
-                                                         .panels = panels_});
+    add_lane_product(feedback_.factor, LaneProduct{.depth = depth,
+                                                   .columns = columns,
+                                                   .b = differences_,
+                                                   .c = targets_,
+                                                   .c_first = from,
+                                                   .panels = panels_});
   }
 
   // Rounds the i-th column in rounding order. `start`: first column of the current step.
-  void round_column(std::int64_t panel, std::int64_t i, std::int64_t start, const Real* targets) {
+  void round_column(std::int64_t panel, std::int64_t i, std::int64_t start, const float* targets) {
     const std::int64_t column = feedback_.order[at(i)];
     const LaneRanges& ranges = ranges_[at(panel)];
     const std::size_t range = at(ranges.index(column));
-    round_kernel<Real>()({.targets = targets,
+    tile_kernels().round({.targets = targets,
                           .factor = feedback_.factor.slice(start, start) + (i - start),
                           .before = i - start,
                           .weights = weight_.at(panel, column),
@@ -180,12 +179,12 @@ class FeedbackRows {
                           .losses = &losses_[at(panel * kLanes)]});
   }
 
-  const Feedback<Real>& feedback_;
+  const Feedback& feedback_;
   CodeLimits limits_;
   std::int64_t columns_, first_, count_, panels_;
-  LanePanels<Real> weight_;          // columns in stored order
-  LanePanels<Real> differences_;     // w - q, columns in rounding order
-  LanePanels<Real> targets_;         // targets of a block: w plus the errors fed back
+  LanePanels<float> weight_;         // columns in stored order
+  LanePanels<float> differences_;    // w - q, columns in rounding order
+  LanePanels<float> targets_;        // targets of a block: w plus the errors fed back
   std::vector<LaneRanges> ranges_;   // ranges of each panel
   std::vector<std::int16_t> codes_;  // [panels][K][lanes], columns in stored order
   std::vector<double> losses_;       // [panels][lanes]
@@ -193,15 +192,14 @@ class FeedbackRows {
 
 }  // namespace
 
-template <class Real>
 FeedbackCodes choose_with_feedback(const MethodInput& input, const Ranges& ranges,
-                                   const Feedback<Real>& feedback, ThreadPool& pool) {
-  constexpr std::int64_t kTaskRows = FeedbackRows<Real>::kRows;
+                                   const Feedback& feedback, ThreadPool& pool) {
+  constexpr std::int64_t kTaskRows = FeedbackRows::kRows;
   FeedbackCodes result;
   result.codes.resize(at(input.rows * input.columns));
   result.losses.resize(at(input.rows));
   pool.run((input.rows + kTaskRows - 1) / kTaskRows, [&](std::int64_t task, int) {
-    FeedbackRows<Real> rows(input, ranges, feedback, task * kTaskRows);
+    FeedbackRows rows(input, ranges, feedback, task * kTaskRows);
     for (std::int64_t block = 0; block < input.columns; block += kBlockDepth)
       rows.round_block(block);
     rows.store(result);
@@ -209,18 +207,13 @@ FeedbackCodes choose_with_feedback(const MethodInput& input, const Ranges& range
   return result;
 }
 
-template FeedbackCodes choose_with_feedback(const MethodInput&, const Ranges&,
-                                            const Feedback<float>&, ThreadPool&);
-template FeedbackCodes choose_with_feedback(const MethodInput&, const Ranges&,
-                                            const Feedback<double>&, ThreadPool&);
-
-RowChoice feedback_choice(const MethodInput& input, Ranges ranges, const Feedback<float>& feedback,
+RowChoice feedback_choice(const MethodInput& input, Ranges ranges, const Feedback& feedback,
                           ThreadPool& pool) {
   FeedbackCodes found = choose_with_feedback(input, ranges, feedback, pool);
   return {std::move(ranges), std::move(found.codes), std::move(found.losses)};
 }
 
-std::string damping_note(const MethodInput& input, const std::optional<Feedback<float>>& feedback) {
+std::string damping_note(const MethodInput& input, const std::optional<Feedback>& feedback) {
   constexpr std::string_view kAdvice = "more calibration tokens would help";
   std::ostringstream note;
   if (!feedback) {
@@ -232,8 +225,6 @@ std::string damping_note(const MethodInput& input, const std::optional<Feedback<
   return note.str();
 }
 
-bool supports_gptq(const QuantScheme& scheme) { return scheme.is_integer(); }
-
 MethodResult choose_gptq(const MethodInput& input) {
   if (input.scheme.is_super()) return choose_super_gptq(input, 0);
   ThreadPool alone(1);
@@ -243,7 +234,7 @@ MethodResult choose_gptq(const MethodInput& input) {
   RowChoice choice;
   std::string note;
   {
-    const auto feedback = factor_hessian<float>(input, pool);
+    const auto feedback = factor_hessian(input, pool);
     note = damping_note(input, feedback);
     if (!feedback) return {nearest_codes(input, weighted), note};
     share_scale_mul(plain, weighted, input.scheme);
@@ -253,16 +244,6 @@ MethodResult choose_gptq(const MethodInput& input) {
   choice.losses = row_losses(input, choice.ranges, choice.codes, hessian, pool);
   take_better_rows(nearest_choice(input, weighted, hessian, pool), input, choice);
   return result_of(std::move(choice), input, hessian, std::move(note), pool);
-}
-
-QuantMethod gptq_method() {
-  return {.name = "gptq",
-          .summary = "compensates rounding errors in later columns (int, uint and k types)",
-          .needs = Needs::hessian,
-          .supports = supports_gptq,
-          .choose = choose_gptq,
-          .divides_rows = true,
-          .own_type = "int4-g128"};
 }
 
 namespace {
@@ -367,7 +348,7 @@ MethodResult choose_super_gptq(const MethodInput& input, int descent_passes) {
   RowChoice choice;
   std::string note;
   {
-    const auto feedback = factor_hessian<float>(input, pool);
+    const auto feedback = factor_hessian(input, pool);
     note = damping_note(input, feedback);
     if (!feedback) {
       ChosenCodes nearest = nearest_codes(shifted, super.ranges);
@@ -407,7 +388,7 @@ MethodResult choose_gptq_plus(const MethodInput& input) {
   RowChoice choice, safe;
   std::string note;
   {
-    const auto feedback = factor_hessian<float>(input, pool);
+    const auto feedback = factor_hessian(input, pool);
     note = damping_note(input, feedback);
     if (!feedback) return {nearest_codes(input, weighted), note};
     safe = feedback_choice(input, std::move(plain), *feedback, pool);
@@ -422,16 +403,6 @@ MethodResult choose_gptq_plus(const MethodInput& input) {
   take_better_rows(safe, input, choice);
   take_better_rows(nearest_choice(input, weighted, hessian, pool), input, choice);
   return result_of(std::move(choice), input, hessian, std::move(note), pool);
-}
-
-QuantMethod gptq_plus_method() {
-  return {.name = "gptq+",
-          .summary = "gptq with weighted ranges, coordinate descent and refitted scales",
-          .needs = Needs::hessian,
-          .supports = supports_gptq,
-          .choose = choose_gptq_plus,
-          .divides_rows = true,
-          .own_type = "int4-g128"};
 }
 
 }  // namespace leq

@@ -72,19 +72,16 @@ struct FeedbackCodes {
 };
 
 // Chooses codes of input.weight in fixed ranges, in the column order feedback.order. The loss is
-// accumulated as the sum of D_i e_i^2, which tests verify. Real: type of the compensated errors.
-template <class Real>
+// accumulated as the sum of D_i e_i^2, which tests verify.
 FeedbackCodes choose_with_feedback(const MethodInput& input, const Ranges& ranges,
-                                   const Feedback<Real>& feedback, ThreadPool& pool);
+                                   const Feedback& feedback, ThreadPool& pool);
 
 // Chooses codes with feedback; returns them with the ranges and the loss of each row.
-RowChoice feedback_choice(const MethodInput& input, Ranges ranges, const Feedback<float>& feedback,
+RowChoice feedback_choice(const MethodInput& input, Ranges ranges, const Feedback& feedback,
                           ThreadPool& pool);
 
 // A note for the user if damping was raised or H has no factor; otherwise empty.
-std::string damping_note(const MethodInput& input, const std::optional<Feedback<float>>& feedback);
-
-bool supports_gptq(const QuantScheme& scheme);
+std::string damping_note(const MethodInput& input, const std::optional<Feedback>& feedback);
 
 // Method "gptq": plain ranges, then feedback. A row takes rtn's ranges and nearest codes if these
 // have less loss. If H has no factor, all rows do so and a note reports it.

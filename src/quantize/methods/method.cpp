@@ -10,6 +10,8 @@
 #include "model/linear_sites.h"
 #include "model/weights.h"
 #include "quantize/methods/gptq.h"
+#include "quantize/methods/zeroquant.h"
+#include "tensor/nf4.h"
 #include "tokenizer/pattern.h"
 
 namespace leq {
@@ -35,6 +37,17 @@ MethodResult choose_rtn(const MethodInput& input) {
   return {nearest_codes(input, weighted_ranges(input)), ""};
 }
 
+bool supports_gptq(const QuantScheme& scheme) { return scheme.is_integer(); }
+bool supports_zeroquant(const QuantScheme& scheme) {
+  return scheme.kind == CodeKind::int_ && scheme.scaling != Scaling::tensor;
+}
+
+bool supports_nf4(const QuantScheme& scheme) { return scheme.kind == CodeKind::nf4; }
+MethodResult choose_levels(const MethodInput& input) {
+  require_finite(input);
+  return {choose_nf4(input.weight, input.rows, input.columns), ""};
+}
+
 }  // namespace
 
 std::span<const QuantMethod> quant_methods() {
@@ -58,11 +71,40 @@ std::span<const QuantMethod> quant_methods() {
        .choose = choose_rtn,
        .divides_rows = true,
        .own_type = "int4-g128"},
-      zeroquant_method(),
-      zeroquant_plus_method(),
-      gptq_method(),
-      gptq_plus_method(),
-      nf4_method(),
+      {.name = "zeroquant",
+       .summary = "groups of columns by the largest |w|; with act row (int-g types)",
+       .supports = supports_zeroquant,
+       .choose = choose_absmax,
+       .divides_rows = true,
+       .own_type = "int8-g128"},
+      {.name = "zeroquant+",
+       .summary = "zeroquant with coordinate descent and refitted scales",
+       .needs = Needs::hessian,
+       .supports = supports_zeroquant,
+       .choose = choose_zeroquant_plus,
+       .teacher_inputs = true,
+       .adds_biases = true,
+       .divides_rows = true,
+       .own_type = "int8-g128"},
+      {.name = "gptq",
+       .summary = "compensates rounding errors in later columns (int, uint and k types)",
+       .needs = Needs::hessian,
+       .supports = supports_gptq,
+       .choose = choose_gptq,
+       .divides_rows = true,
+       .own_type = "int4-g128"},
+      {.name = "gptq+",
+       .summary = "gptq with weighted ranges, coordinate descent and refitted scales",
+       .needs = Needs::hessian,
+       .supports = supports_gptq,
+       .choose = choose_gptq_plus,
+       .divides_rows = true,
+       .own_type = "int4-g128"},
+      {.name = "nf4",
+       .summary = "the nearest of 16 levels of a normal distribution, blocks of 64 (type nf4)",
+       .supports = supports_nf4,
+       .choose = choose_levels,
+       .own_type = "nf4"},
       billm_method(),
   };
   return kMethods;
@@ -212,7 +254,6 @@ TensorPlanner make_planner(const PlanRequest& request, const ModelConfig& config
               " does not choose codes of ", scheme_name(plan.scheme), " (", spec.name,
               "); use another ", Setting{"type"}, " or ", Setting{"method"});
       plan.method = request.method;
-      plan.options = request.options;
       plan.label = request.label;
     }
     plans[spec.name] = std::move(plan);

@@ -81,12 +81,7 @@ std::span<const QuantMethod> quant_methods();
 // Throws Error listing all names if there is no method of this name.
 const QuantMethod& require_method(std::string_view name);
 
-// The methods with files of their own; the others are rows of the table in method.cpp.
-QuantMethod zeroquant_method();
-QuantMethod zeroquant_plus_method();
-QuantMethod gptq_method();
-QuantMethod gptq_plus_method();
-QuantMethod nf4_method();
+// Method billm (billm.cpp); the others are rows of the table in method.cpp.
 QuantMethod billm_method();
 
 // The plan of a model's tensors: the scheme, input format and method of each.
@@ -97,7 +92,6 @@ struct TensorPlan {
   ActKind act = ActKind::none;
   OnlineMode online_mode = OnlineMode::safe;  // for act online
   const QuantMethod* method = nullptr;        // nullptr: nearest codes (absmax)
-  MethodOptions options = {};
   std::string label = {};  // name of the method in the file, if not method->name: "awq"
 };
 // Called with a tensor's name, "layers.3.q", and its role.
@@ -139,7 +133,6 @@ struct PlanRequest {
   QuantScheme type;
   ActChoice act = ActChoice::automatic;
   const QuantMethod* method = nullptr;  // method of the linears of blocks
-  MethodOptions options = {};
   std::string label = {};
   std::vector<TypeOverride> overrides = {};  // the last match takes precedence
 };

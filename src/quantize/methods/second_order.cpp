@@ -135,7 +135,7 @@ std::vector<double> OutputWeights::errors(std::span<const float> rows) const {
 namespace {
 
 constexpr double kFirstRaise = 0.01;  // first damping above 0
-constexpr double kMostDamping = 1.0;
+constexpr double kMaxDamping = 1.0;
 
 constexpr std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
@@ -186,8 +186,7 @@ void gather_lower(const std::vector<double>& hessian, const std::vector<double>&
 }
 
 // Splits H = L^T L into A D A^T: A_ki = L_ik / L_ii.
-template <class Real>
-void split_factor(const LowerMatrix& l, Feedback<Real>& feedback, ThreadPool& pool) {
+void split_factor(const LowerMatrix& l, Feedback& feedback, ThreadPool& pool) {
   const std::int64_t n = std::ssize(feedback.order);
   std::vector<double> inverse(at(n));
   feedback.pivots.resize(at(n));
@@ -196,10 +195,10 @@ void split_factor(const LowerMatrix& l, Feedback<Real>& feedback, ThreadPool& po
     feedback.pivots[at(i)] = pivot * pivot;
     inverse[at(i)] = 1.0 / pivot;
   }
-  feedback.factor = slice_columns<Real>(
+  feedback.factor = slice_columns(
       n, pool, [](std::int64_t i) { return i; },
       [&](std::int64_t k, std::int64_t i) {
-        return static_cast<Real>(l.at(i, k) * inverse[at(i)]);
+        return static_cast<float>(l.at(i, k) * inverse[at(i)]);
       });
 }
 
@@ -221,7 +220,7 @@ Hessian prepare_hessian(const MethodInput& input, double damping, ThreadPool& po
   Hessian result;
   result.columns = n;
   const double* h = input.statistics->hessian.data();
-  result.values = slice_columns<float>(
+  result.values = slice_columns(
       n, pool, [n](std::int64_t) { return n; },
       [&](std::int64_t k, std::int64_t i) {
         const double value = k == i ? diagonal[at(i)] * (1.0 + added) : h[i * n + k];
@@ -242,10 +241,9 @@ Hessian loss_hessian(const MethodInput& input, ThreadPool& pool) {
   return hessian;
 }
 
-template <class Real>
-std::optional<Feedback<Real>> factor_hessian(const MethodInput& input, ThreadPool& pool) {
+std::optional<Feedback> factor_hessian(const MethodInput& input, ThreadPool& pool) {
   const std::vector<double> diagonal = positive_diagonal(input);
-  Feedback<Real> feedback;
+  Feedback feedback;
   feedback.order = column_order(diagonal, input.options.act_order);
   LowerMatrix l(input.columns);
   for (double damping = input.options.damping;;) {
@@ -256,13 +254,10 @@ std::optional<Feedback<Real>> factor_hessian(const MethodInput& input, ThreadPoo
       split_factor(l, feedback, pool);
       return feedback;
     }
-    if (damping >= kMostDamping) return std::nullopt;
-    damping = std::min(kMostDamping, damping > 0 ? damping * 10 : kFirstRaise);
+    if (damping >= kMaxDamping) return std::nullopt;
+    damping = std::min(kMaxDamping, damping > 0 ? damping * 10 : kFirstRaise);
   }
 }
-
-template std::optional<Feedback<float>> factor_hessian(const MethodInput&, ThreadPool&);
-template std::optional<Feedback<double>> factor_hessian(const MethodInput&, ThreadPool&);
 
 namespace {
 
@@ -279,11 +274,11 @@ void add_losses(const LanePanels<float>& errors, std::int64_t panels, const Hess
     const auto add = [&](IndexRange depth, std::vector<double>& sums) {
       for (std::int64_t panel = 0; panel < panels; ++panel)
         std::fill_n(product.at(panel, 0), width * kLanes, 0.0f);
-      add_lane_product(hessian.values, LaneProduct<float>{.depth = depth,
-                                                          .columns = {block, block + width},
-                                                          .b = errors,
-                                                          .c = product,
-                                                          .panels = panels});
+      add_lane_product(hessian.values, LaneProduct{.depth = depth,
+                                                   .columns = {block, block + width},
+                                                   .b = errors,
+                                                   .c = product,
+                                                   .panels = panels});
       for (std::int64_t panel = 0; panel < panels; ++panel) {
         tile_kernels().add_dots(errors.at(panel, block), product.at(panel, 0), width,
                                 &sums[at(panel * kLanes)]);
@@ -419,21 +414,21 @@ class DescentRows {
     const std::int64_t end = std::min(columns_, block + kBlockDepth);
     for (std::int64_t panel = 0; panel < panels_; ++panel)
       std::fill_n(gradients_.at(panel, 0), kBlockDepth * kLanes, 0.0f);
-    add_lane_product(hessian_.values, LaneProduct<float>{.depth = {0, columns_},
-                                                         .columns = {block, end},
-                                                         .b = errors_,
-                                                         .c = gradients_,
-                                                         .panels = panels_});
+    add_lane_product(hessian_.values, LaneProduct{.depth = {0, columns_},
+                                                  .columns = {block, end},
+                                                  .b = errors_,
+                                                  .c = gradients_,
+                                                  .panels = panels_});
     std::int64_t moves = 0;
     for (std::int64_t start = block; start < end; start += kStepColumns) {
       const std::int64_t stop = std::min(end, start + kStepColumns);
-      add_lane_product(hessian_.values, LaneProduct<float>{.depth = {block, start},
-                                                           .columns = {start, stop},
-                                                           .b = changes_,
-                                                           .b_first = block,
-                                                           .c = gradients_,
-                                                           .c_first = start - block,
-                                                           .panels = panels_});
+      add_lane_product(hessian_.values, LaneProduct{.depth = {block, start},
+                                                    .columns = {start, stop},
+                                                    .b = changes_,
+                                                    .b_first = block,
+                                                    .c = gradients_,
+                                                    .c_first = start - block,
+                                                    .panels = panels_});
       for (std::int64_t panel = 0; panel < panels_; ++panel) {
         for (std::int64_t i = start; i < stop; ++i) moves += move_column(panel, i, start, block);
       }
@@ -550,12 +545,12 @@ class Refit {
     };
     for (std::int64_t g = 0; g < groups; ++g) {
       std::fill_n(product.at(0, 0), columns * kLanes, 0.0f);
-      add_lane_product(hessian_.values, LaneProduct<float>{.depth = group(g),
-                                                           .columns = {0, columns},
-                                                           .b = level,
-                                                           .b_first = 0,
-                                                           .c = product,
-                                                           .panels = 1});
+      add_lane_product(hessian_.values, LaneProduct{.depth = group(g),
+                                                    .columns = {0, columns},
+                                                    .b = level,
+                                                    .b_first = 0,
+                                                    .c = product,
+                                                    .panels = 1});
       const auto dots = [&](const LanePanels<float>& with, IndexRange over) {
         std::array<double, at(kLanes)> sums = {};
         tile_kernels().add_dots(product.at(0, over.first), with.at(0, over.first),

@@ -25,8 +25,8 @@ double shrinkage_of(std::int64_t columns, std::int64_t tokens);
 // H in f32, for products that need no factor. Scaled by a power of two so that the mean of the
 // diagonal is near 1. Inputs that were always 0 have 1 on the diagonal.
 struct Hessian {
-  std::int64_t columns = 0;    // K
-  SlicedMatrix<float> values;  // [K][K]
+  std::int64_t columns = 0;  // K
+  SlicedMatrix values;       // [K][K]
 };
 
 // Adds `damping` + options.shrinkage times the diagonal to H. Throws Error if the statistics have
@@ -42,10 +42,9 @@ Hessian loss_hessian(const MethodInput& input, ThreadPool& pool);
 // order. The loss of a row is sum_i D_i e_i^2, e_i = d_i + sum_{j<i} d_j A_ji, d_j = w_j - q_j, so
 // that term i depends on columns 0 ... i only. Without an inverse, this is GPTQ's update:
 // e = (w - q) / U_ii, W -= e U, H^-1 = U^T U with U = D^-1/2 A^-1.
-template <class Real>
 struct Feedback {
   std::vector<std::int32_t> order;  // [K] order[i] is the i-th column to round
-  SlicedMatrix<Real> factor;        // [K][K] A above the diagonal; the rest is undefined
+  SlicedMatrix factor;              // [K][K] A above the diagonal; the rest is undefined
   std::vector<double> pivots;       // [K] D
   double damping = 0;               // share added to the diagonal, without the shrinkage
 };
@@ -53,8 +52,7 @@ struct Feedback {
 // Damping grows tenfold, up to 1, until H is positive definite; nullopt if this is not enough.
 // Ranks divide the work. If options.act_order is set, columns are ordered by descending diagonal of
 // H (stable). Throws Error as prepare_hessian does.
-template <class Real>
-std::optional<Feedback<Real>> factor_hessian(const MethodInput& input, ThreadPool& pool);
+std::optional<Feedback> factor_hessian(const MethodInput& input, ThreadPool& pool);
 
 // Error of chosen codes compared with the original weight: in the weights themselves, and in the
 // outputs for the calibration tokens.

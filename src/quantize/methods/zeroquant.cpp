@@ -1,5 +1,4 @@
-// Method zeroquant: nearest codes with a scale for each row and group of columns, for inputs with a
-// scale for each token.
+// The part of ZeroQuant that learns: bias correction and method zeroquant+.
 #include "quantize/methods/zeroquant.h"
 
 #include <utility>
@@ -12,18 +11,15 @@
 namespace leq {
 namespace {
 
-MethodResult choose_zeroquant(const MethodInput& input) {
-  return {nearest_codes(input, choose_ranges(input, fit_signed)), ""};
-}
-
 // Returns sum_k weight(n K + k) mean(x_k) for each row n: [N].
 template <class Weight>
 std::vector<float> times_mean(std::int64_t rows, std::int64_t columns,
                               const InputStatistics& statistics, ThreadPool* pool,
                               const Weight& weight) {
   require(std::ssize(statistics.sum) == columns && statistics.tokens > 0,
-          "mean inputs: expected those of ", columns, " columns, found ", statistics.sum.size(),
-          " of ", statistics.tokens, " tokens; calibrate first");
+          "the statistics have the mean inputs of ", statistics.sum.size(), " columns and ",
+          statistics.tokens, " tokens, the weights have ", columns,
+          " columns; calibrate this model");
   std::vector<float> result(static_cast<std::size_t>(rows));
   for_rows(pool, rows, [&](std::int64_t row) {
     double total = 0;
@@ -38,20 +34,6 @@ std::vector<float> times_mean(std::int64_t rows, std::int64_t columns,
 }
 
 }  // namespace
-
-bool supports_zeroquant(const QuantScheme& scheme) {
-  return scheme.kind == CodeKind::int_ && scheme.scaling != Scaling::tensor;
-}
-
-QuantMethod zeroquant_method() {
-  return {.name = "zeroquant",
-          .summary = "groups of columns by the largest |w|; with act row (int-g types)",
-          .needs = Needs::nothing,
-          .supports = supports_zeroquant,
-          .choose = choose_zeroquant,
-          .divides_rows = true,
-          .own_type = "int8-g128"};
-}
 
 std::vector<float> bias_correction(const WeightPair& pair, const InputStatistics& statistics) {
   return times_mean(pair.rows, pair.columns, statistics, pair.pool, [&](std::size_t i) {
@@ -79,18 +61,6 @@ MethodResult choose_zeroquant_plus(const MethodInput& input) {
   RowChoice choice = nearest_choice(input, plain, hessian, pool);
   take_better_rows(improved, input, choice);
   return result_of(std::move(choice), input, hessian, "", pool);
-}
-
-QuantMethod zeroquant_plus_method() {
-  return {.name = "zeroquant+",
-          .summary = "zeroquant with coordinate descent and refitted scales",
-          .needs = Needs::hessian,
-          .supports = supports_zeroquant,
-          .choose = choose_zeroquant_plus,
-          .teacher_inputs = true,
-          .adds_biases = true,
-          .divides_rows = true,
-          .own_type = "int8-g128"};
 }
 
 }  // namespace leq

@@ -9,9 +9,6 @@
 
 namespace leq {
 
-// Whether the type is symmetric and has a scale for each row or group of columns.
-bool supports_zeroquant(const QuantScheme& scheme);
-
 // The bias correction that restores the mean of the outputs for the calibration tokens, [N]:
 // b += (W - Wq) mean(x). Throws Error if the statistics have other columns or no tokens.
 std::vector<float> bias_correction(const WeightPair& pair, const InputStatistics& statistics);

@@ -58,8 +58,8 @@ std::vector<double> weight_sizes(const Site& site, const QuantScheme& scheme) {
 std::vector<double> input_sizes(const Site& site) {
   const InputStatistics& statistics = *site.statistics;
   require(std::ssize(statistics.abs_sum) == site.columns && statistics.tokens > 0, site.name,
-          ": expected mean inputs of ", site.columns, " columns, found ", statistics.abs_sum.size(),
-          "; calibrate first");
+          ": the statistics have the mean inputs of ", statistics.abs_sum.size(),
+          " columns, the weights have ", site.columns, "; calibrate this model");
   std::vector<double> of_columns = statistics.abs_sum;
   for (double& size : of_columns) size /= static_cast<double>(statistics.tokens);
   return means_by_scale(site, of_columns);
@@ -214,9 +214,9 @@ AwqScales search_scales(const Site& site, const AwqOptions& options, const Outpu
   const std::vector<float> none = best.scales;
   try_exponents(Trial(site, options, outputs, Rounding::plain_ranges, options.search_rows), options,
                 best);
-  std::int64_t most_rows = 0;
-  for (const SiteWeight& consumer : site.consumers) most_rows = std::max(most_rows, consumer.rows);
-  const Trial all(site, options, outputs, Rounding::as_stored, most_rows);
+  std::int64_t max_rows = 0;
+  for (const SiteWeight& consumer : site.consumers) max_rows = std::max(max_rows, consumer.rows);
+  const Trial all(site, options, outputs, Rounding::as_stored, max_rows);
   const double energy = all.energy();
   best.plain_error = energy > 0 ? all.error(none) / energy : 0;
   best.error = energy > 0 ? all.error(best.scales) / energy : 0;
@@ -240,7 +240,7 @@ AwqResult apply_awq(const Site& site, const AwqOptions& options) {
   Communicator& ranks = dividers(site, options.scheme);
   for (const SiteWeight& consumer : site.consumers) {
     std::vector<float> scaled = scaled_columns(consumer.values, scale);
-    const bool clips = options.clip && consumer.name != "q" && consumer.name != "k";
+    const bool clips = consumer.name != "q" && consumer.name != "k";
     if (clips) {
       const Slice own = own_rows(ranks, consumer.rows, 1);
       const auto own_values =

@@ -201,15 +201,6 @@ void fold_scales(BlockTensors& block, const SmoothingSite& site, std::span<const
   for (const std::string& part : site.exact) scale_columns(block.at(part), site, scale);
 }
 
-ModelConfig with_attention_biases_folded(ModelConfig config) {
-  for (LayerConfig& layer : config.layers) {
-    AttentionConfig* attention = layer.attention();
-    if (attention == nullptr || attention->output_gate) continue;
-    if (attention->qkv_bias) attention->output_bias = true;
-  }
-  return config;
-}
-
 ModelConfig with_linear_biases(ModelConfig config) {
   for (LayerConfig& layer : config.layers) {
     if (AttentionConfig* attention = layer.attention()) {
@@ -218,34 +209,6 @@ ModelConfig with_linear_biases(ModelConfig config) {
     if (DenseMlpConfig* mlp = layer.dense_mlp()) mlp->bias = true;
   }
   return config;
-}
-
-void fold_attention_biases(BlockTensors& block, const ModelConfig& config, std::int64_t layer) {
-  // Not possible with an output gate, because it multiplies the bias by a factor of each token.
-  if (!block.has("v.bias") || block.has("attention_gate")) return;
-  const Matrix& o = block.at("o");
-  Matrix& v_bias = block.at("v.bias");
-  const auto d = static_cast<std::size_t>(config.head_dim);
-  const auto queries_per_kv = static_cast<std::size_t>(config.heads / config.kv_heads);
-  const auto columns = static_cast<std::size_t>(o.columns);
-  if (!block.has("o.bias")) {
-    block.parts["o.bias"] = {1, o.rows, std::vector<float>(static_cast<std::size_t>(o.rows))};
-  }
-  Matrix& o_bias = block.at("o.bias");
-  for (std::size_t n = 0; n < o_bias.values.size(); ++n) {
-    double sum = o_bias.values[n];
-    for (std::size_t k = 0; k < columns; ++k) {
-      const std::size_t value = k / d / queries_per_kv * d + k % d;
-      sum += double{o.values[n * columns + k]} * double{v_bias.values[value]};
-    }
-    o_bias.values[n] = static_cast<float>(sum);
-  }
-  std::ranges::fill(v_bias.values, 0.0f);
-  // Without rotary positions, a bias of k adds the same number to all scores of a query.
-  const AttentionConfig& attention = *config.layer(layer).attention();
-  if (!attention.rope && !attention.qk_norm) {
-    std::ranges::fill(block.at("k.bias").values, 0.0f);
-  }
 }
 
 namespace {

@@ -1,5 +1,5 @@
 // Folds: rewrites of a block's f32 tensors before its weights are quantized. SmoothQuant, AWQ, an
-// equalizer, biases of attention; and the effect of rounding the inputs.
+// equalizer; and the effect of rounding the inputs.
 #pragma once
 
 #include <cstdint>
@@ -77,15 +77,6 @@ std::vector<SmoothingSite> smoothing_sites(const ModelConfig& config, std::int64
 // it, which preserves the block's function in exact arithmetic. `scale` [site.scales] must be
 // finite and > 0. Products are computed in double and rounded once.
 void fold_scales(BlockTensors& block, const SmoothingSite& site, std::span<const float> scale);
-
-// Folds the bias of v into o: o.bias += W_o repeat_kv(v.bias), v.bias = 0. This is exact,
-// because attention weights add up to 1. Without rotary positions the bias of k, which
-// shifts all scores of a query alike, becomes 0 too. Afterwards the KV cache contains no
-// biases. No effect on a block without q, k and v biases. A block without o.bias gets one,
-// as in the configuration of with_attention_biases_folded. Layers with an output gate are
-// not changed.
-void fold_attention_biases(BlockTensors& block, const ModelConfig& config, std::int64_t layer = 0);
-ModelConfig with_attention_biases_folded(ModelConfig config);
 
 // The same model with a bias on every linear of its layers; added biases are zero.
 ModelConfig with_linear_biases(ModelConfig config);
@@ -182,7 +173,6 @@ struct AwqOptions {
   // scaling over all rows, as they are stored in a file (superblock scales are fitted), because any
   // scaling of columns harms a weight whose values are already exact in such a format.
   std::int64_t search_rows = 512;
-  bool clip = true;
 };
 
 struct AwqScales {

@@ -41,8 +41,8 @@ std::vector<double> weight_peaks(const Site& site) {
 
 std::vector<double> input_peaks(const Site& site) {
   require(std::ssize(site.statistics->absmax) == site.columns, site.name,
-          ": expected the largest |x| of each of ", site.columns, " input columns, found those of ",
-          site.statistics->absmax.size(), "; calibrate first");
+          ": the statistics have the largest inputs of ", site.statistics->absmax.size(),
+          " columns, the weights have ", site.columns, "; calibrate this model");
   return largest_by_scale(site, site.statistics->absmax);
 }
 

@@ -155,16 +155,6 @@ std::uint64_t BlockRun::bytes(const ModelConfig& config, std::int64_t layer, con
   return memory.allocated();
 }
 
-ModelConfig rewritten_config(const ModelConfig& config, bool fold_attention_biases) {
-  if (!fold_attention_biases) return config;
-  const bool has_biases = std::ranges::any_of(config.layers, [](const LayerConfig& layer) {
-    return layer.attention() != nullptr && layer.attention()->qkv_bias;
-  });
-  require(has_biases, Setting{"fold_attention_biases"},
-          ": the model has no biases of q, k and v; leave it out");
-  return with_attention_biases_folded(config);
-}
-
 Matrix matrix_of(const Shape& shape) {
   Matrix matrix;
   matrix.rows = shape.size() == 2 ? shape[0] : 1;
@@ -173,24 +163,20 @@ Matrix matrix_of(const Shape& shape) {
   return matrix;
 }
 
-BlockSource::BlockSource(const ModelConfig& config, std::span<const TensorInput> tensors,
-                         bool fold_attention_biases)
-    : source_config_(config),
-      fold_attention_biases_(fold_attention_biases),
-      config_(rewritten_config(config, fold_attention_biases)) {
+BlockSource::BlockSource(const ModelConfig& config, std::span<const TensorInput> tensors)
+    : config_(config) {
   for (const TensorInput& tensor : tensors) tensors_[tensor.name] = &tensor;
 }
 
 BlockTensors BlockSource::load(std::int64_t layer) const {
   BlockTensors block;
-  for (const TensorSpec& spec : layer_tensors(source_config_, layer)) {
+  for (const TensorSpec& spec : layer_tensors(config_, layer)) {
     const TensorInput& tensor = *tensors_.at(layer_tensor(layer, spec.name));
     Matrix matrix = matrix_of(tensor.shape);
     tensor.read(0, tensor.shape.size() == 2 ? matrix.rows : matrix.columns, matrix.values);
     if (tensor.drop) tensor.drop();
     block.parts[spec.name] = std::move(matrix);
   }
-  if (fold_attention_biases_) fold_attention_biases(block, source_config_, layer);
   return block;
 }
 
@@ -269,8 +255,7 @@ class Collector final : public Observer {
       const std::vector<InputStatistics> parts = gather_statistics(site, there);
       if (wanted_.hessian) gather_inputs(site, there);
       for (std::int64_t window = 0; window < there; ++window) {
-        start_window_of(site, first + window);
-        InputStatistics& all = result_.statistics[site];
+        InputStatistics& all = result_[site];
         merge(all, parts[static_cast<std::size_t>(window)]);
         if (!wanted_.hessian) continue;
         add_hessian(all, seen_of(site, static_cast<int>(window)), wanted_.share, context_.pool);
@@ -278,28 +263,12 @@ class Collector final : public Observer {
     }
   }
 
-  PassResult finish() {
-    for (auto& [site, statistics] : result_.statistics) {
+  SiteStatistics finish() {
+    for (auto& [site, statistics] : result_) {
       statistics.largest_token.resize(static_cast<std::size_t>(statistics.columns));
     }
     if (pass_.wanted.hessian && context_.ranks.size() > 1) {
-      for (auto& [site, statistics] : result_.statistics) join_hessian(statistics);
-    }
-    for (auto& [site, statistics] : result_.statistics) {
-      const auto first = halves_.find(site);
-      if (first == halves_.end()) continue;
-      InputStatistics second;
-      second.columns = statistics.columns;
-      second.tokens = statistics.tokens - first->second.tokens;
-      second.absmax = statistics.absmax;
-      second.square_sum = statistics.square_sum;
-      for (std::size_t k = 0; k < second.square_sum.size(); ++k) {
-        second.square_sum[k] -= first->second.square_sum[k];
-        statistics.absmax[k] = std::max(statistics.absmax[k], first->second.absmax[k]);
-      }
-      const HalvesDifference difference = compare_halves(first->second, second);
-      result_.halves.absmax = std::max(result_.halves.absmax, difference.absmax);
-      result_.halves.square_mean = std::max(result_.halves.square_mean, difference.square_mean);
+      for (auto& [site, statistics] : result_) join_hessian(statistics);
     }
     return std::move(result_);
   }
@@ -328,8 +297,7 @@ class Collector final : public Observer {
   }
 
   void add(std::size_t site, std::int64_t window, std::span<const float> values) {
-    start_window_of(site, window);
-    accumulate(result_.statistics[site], rows_of(site, window, values), wanted_, place_of(site),
+    accumulate(result_[site], rows_of(site, window, values), wanted_, place_of(site),
                context_.pool);
   }
 
@@ -339,7 +307,7 @@ class Collector final : public Observer {
     if (!is_routed(site)) return {values, of.inputs, window * tokens_, total};
     // For an expert, the expected number of its tokens; the real number is counted during the pass.
     const auto expected = static_cast<std::int64_t>(static_cast<double>(total) * of.share());
-    const std::int64_t before = result_.statistics[site].tokens;
+    const std::int64_t before = result_[site].tokens;
     const std::int64_t most = before + std::ssize(values) / of.inputs;
     return {values, of.inputs, before, std::max({expected, most, std::int64_t{1}})};
   }
@@ -347,23 +315,6 @@ class Collector final : public Observer {
   // Site name for errors: "layers.3 (qkv)".
   std::string place_of(std::size_t site) const {
     return context_.block + " (" + sites_[site].name + ")";
-  }
-
-  void start_window_of(std::size_t site, std::int64_t window) {
-    // Experts are skipped, because their tokens depend on the router and not only on the text.
-    if (is_routed(site)) return;
-    if (window > 0 && window == context_.hidden.windows() / 2) start_second_half(site);
-  }
-
-  // Sums continue, so the first half's sums are saved for a later subtraction; maxima restart at 0.
-  void start_second_half(std::size_t site) {
-    InputStatistics& statistics = result_.statistics[site];
-    InputStatistics& first = halves_[site];
-    first.columns = statistics.columns;
-    first.tokens = statistics.tokens;
-    first.square_sum = statistics.square_sum;
-    first.absmax = std::move(statistics.absmax);
-    statistics.absmax.assign(first.absmax.size(), 0.0f);
   }
 
   // Buffer for the inputs of a rank's window. With one rank, all sites use the same buffer.
@@ -400,11 +351,11 @@ class Collector final : public Observer {
       const std::vector<std::byte>& bytes = all[static_cast<std::size_t>(window)];
       InputStatistics& part = parts.emplace_back();
       part.tokens = tokens_;
-      const std::size_t known = resize_arrays(part, columns, 0, false);
+      const std::size_t known = resize_arrays(part, columns, 0);
       const std::size_t row = static_cast<std::size_t>(columns) * sizeof(float);
       ensure(bytes.size() >= known && (bytes.size() - known) % row == 0, place_of(site), ": ",
              bytes.size(), " bytes of statistics for ", columns, " inputs");
-      resize_arrays(part, columns, static_cast<std::int64_t>((bytes.size() - known) / row), false);
+      resize_arrays(part, columns, static_cast<std::int64_t>((bytes.size() - known) / row));
       fill_arrays(part, bytes);
     }
     return parts;
@@ -453,14 +404,13 @@ class Collector final : public Observer {
   std::map<std::size_t, InputStatistics> of_window_;  // with several ranks: of this rank's window
   std::map<std::size_t, std::vector<float>> seen_;    // [ranks][tokens][K] in each rank's window
   std::map<std::size_t, std::vector<float>> routed_;  // expert rows of this rank's window
-  std::map<std::size_t, InputStatistics> halves_;     // absmax and square_sum of the first half
-  PassResult result_;
+  SiteStatistics result_;
 };
 
 }  // namespace
 
 // A rank runs every N-th window, the same windows in all passes, because it stores their states.
-PassResult run_pass(const PassContext& context, const Pass& pass) {
+SiteStatistics run_pass(const PassContext& context, const Pass& pass) {
   Collector collector(context, pass);
   HiddenStates& hidden = context.hidden;
   std::vector<float> states(static_cast<std::size_t>(hidden.numbers()));  // [length][W]
@@ -543,7 +493,6 @@ CalibrationMemory plan_layer(const ModelConfig& config, std::int64_t layer,
                                    : shape.hessian_together ? kBytesPerWeighed
                                                             : 0;
   memory.method = largest * kBytesPerWeight + kFixedBytes + k * k * of_hessian;
-  if (!shape.hidden) return memory;
   const auto window = static_cast<std::uint64_t>(shape.length * config.width) * sizeof(float);
   const auto input = static_cast<std::uint64_t>(shape.length * widest) * sizeof(float);
   // X^T X is computed from a packed copy of the input, which needs memory too.

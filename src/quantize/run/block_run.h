@@ -76,12 +76,8 @@ class BlockRun {
   Transformer transformer_;
 };
 
-// The unquantized blocks of a checkpoint, with attention biases folded if requested, and the hidden
-// states that are the input of the first block.
-
-// `config`, with the biases of v and k folded if requested (quantize/rewrites/fold.h). Throws Error
-// if the model has none.
-ModelConfig rewritten_config(const ModelConfig& config, bool fold_attention_biases);
+// The unquantized blocks of a checkpoint, and the hidden states that are the input of the first
+// block.
 
 // A matrix of zeros with the shape of a tensor.
 Matrix matrix_of(const Shape& shape);
@@ -89,18 +85,14 @@ Matrix matrix_of(const Shape& shape);
 class BlockSource {
  public:
   // `config` and `tensors` are those of the checkpoint and must outlive the source.
-  BlockSource(const ModelConfig& config, std::span<const TensorInput> tensors,
-              bool fold_attention_biases);
+  BlockSource(const ModelConfig& config, std::span<const TensorInput> tensors);
 
-  const ModelConfig& config() const { return config_; }  // after the fold
   BlockTensors load(std::int64_t layer) const;
   // Computes the embeddings of the first hidden.windows() windows from the unquantized tables.
   void embed(const CalibrationData& data, HiddenStates& hidden) const;
 
  private:
-  const ModelConfig& source_config_;
-  bool fold_attention_biases_;
-  ModelConfig config_;
+  const ModelConfig& config_;
   std::map<std::string, const TensorInput*> tensors_;
 };
 
@@ -123,11 +115,7 @@ struct Pass {
   bool keep = true;  // store the outputs of complete sublayers as the hidden states
 };
 
-struct PassResult {
-  std::map<std::size_t, InputStatistics> statistics;  // by site
-  // Largest difference of all sites between the first and the second half of the windows.
-  HalvesDifference halves;
-};
+using SiteStatistics = std::map<std::size_t, InputStatistics>;  // by site
 
 struct PassContext {
   BlockRun& run;
@@ -140,7 +128,7 @@ struct PassContext {
   Communicator& ranks = one_rank();
 };
 
-PassResult run_pass(const PassContext& context, const Pass& pass);
+SiteStatistics run_pass(const PassContext& context, const Pass& pass);
 
 // Memory of a calibrated run, planned before the run starts.
 
@@ -148,7 +136,6 @@ PassResult run_pass(const PassContext& context, const Pass& pass);
 struct CalibrationShape {
   std::int64_t windows = 0;
   std::int64_t length = 0;        // tokens per window
-  bool hidden = true;             // hidden states are needed, as statistics are not from a file
   bool together = true;           // statistics of all inputs of a block are held together
   bool hessian_together = false;  // X^T X of all inputs are held together
   bool hessian_of_one = false;    // X^T X of one input at a time is held to solve with it

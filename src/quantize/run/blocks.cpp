@@ -24,8 +24,6 @@
 namespace leq {
 namespace {
 
-using Statistics = std::map<std::size_t, InputStatistics>;  // by site
-
 // Data that the blocks of a run share; all referenced objects must outlive them.
 struct BlockContext {
   const ModelConfig& config;  // configuration of the written model's blocks
@@ -72,7 +70,7 @@ class BlockWork {
   const std::vector<LinearSite>& sites() const { return sites_; }
 
   // Scales input channels with options.fold and divides the statistics by the same scales.
-  void fold(Statistics& statistics);
+  void fold(SiteStatistics& statistics);
   // Called before the linears of these sites are quantized. Marks the inputs that need a scale for
   // each token (act tensor), and the experts that have too few tokens.
   void check_inputs(std::size_t site, const InputStatistics& inputs);
@@ -154,7 +152,7 @@ bool BlockWork::needs_scale_by_token(std::size_t index, const InputStatistics& i
   return false;
 }
 
-void BlockWork::fold(Statistics& statistics) {
+void BlockWork::fold(SiteStatistics& statistics) {
   const auto plan = [&](const std::string& part) { return plan_of(part); };
   for (const SmoothingSite& site : smoothing_sites(context_.config, layer_)) {
     const std::size_t index = site_of(sites_, site.consumers.front());
@@ -276,14 +274,11 @@ class Pipeline {
   Pipeline(const ImportedModel& model, const QuantizeOptions& options)
       : model_(model),
         options_(options),
-        source_(model.config, model.tensors, options.fold_attention_biases),
+        source_(model.config, model.tensors),
         config_(written_config(model.config, options)),
         workers_(options.threads),
         needs_(demands_of(config_, options.plan).needs),
         weights_(weights_checksum(model.config, model.tensors)),
-        calibrated_(wants_calibration(model.config, options)),
-        loaded_(!options.load_stats.empty()),
-        forward_(calibrated_ && !loaded_),
         sequential_(runs_sequentially(config_, options)) {
     const bool of_fold = options.fold && options.fold->wants_hessian;
     once_ = {of_fold || (needs_ == Needs::hessian && !sequential_), kSampleTokens};
@@ -292,20 +287,16 @@ class Pipeline {
   FinishedBlocks run(const std::filesystem::path& folder);
 
  private:
-  StatisticsIdentity identity_of_data() const;
-  void open_data();
   CalibrationMemory plan_memory();
   void load_finished_block(std::int64_t layer, const PartialRun& partial);
   BlockTensors load(std::int64_t layer) const;
-  Statistics statistics_once(std::int64_t layer, const BlockTensors& block);
-  void save(std::int64_t layer, const Statistics& statistics);
+  SiteStatistics statistics_once(std::int64_t layer, const BlockTensors& block);
   void count_acts(const std::vector<BlockTensor>& block);
   void report() const;
-  std::vector<BlockTensor> quantize_plainly(std::int64_t layer);
   std::vector<BlockTensor> quantize_block(std::int64_t layer);
   void quantize_sequentially(BlockWork& work);
-  void quantize_sites(BlockWork& work, const Statistics& statistics);
-  Statistics pass(std::int64_t layer, BlockRun& run, const Pass& pass);
+  void quantize_sites(BlockWork& work, const SiteStatistics& statistics);
+  SiteStatistics pass(std::int64_t layer, BlockRun& run, const Pass& pass);
   void quantize_all(PartialRun* partial, bool hidden_on_disk);
   void step(std::int64_t units);
 
@@ -316,19 +307,13 @@ class Pipeline {
   Workers workers_;
   const Needs needs_;
   const std::string weights_;  // checksum of the checkpoint's weights
-  const bool calibrated_;      // whether there are statistics
-  const bool loaded_;          // statistics are read from a file
-  const bool forward_;         // statistics are gathered by running the model
   const bool sequential_;
   StatisticsWanted once_;  // statistics to gather from the unquantized block
   CalibrationData data_;
-  std::unique_ptr<StatisticsReader> reader_;
-  std::unique_ptr<StatisticsWriter> writer_;
   std::unique_ptr<HiddenStates> hidden_;
   std::int64_t linears_ = 0, linears_by_token_ = 0;  // linears with act tensor, and those by token
-  HalvesDifference halves_;
-  ExpertTokens experts_;               // summed over all blocks
-  std::int64_t done_ = 0, total_ = 0;  // progress: work done and total
+  ExpertTokens experts_;                             // summed over all blocks
+  std::int64_t done_ = 0, total_ = 0;                // progress: work done and total
 };
 
 void Pipeline::step(std::int64_t units) {
@@ -337,36 +322,10 @@ void Pipeline::step(std::int64_t units) {
   require(!options_.stop(), ErrorKind::interrupted, "interrupted");
 }
 
-StatisticsIdentity Pipeline::identity_of_data() const {
-  return {source_.config(),
-          weights_,
-          std::filesystem::path(data_.source).filename().string(),
-          data_.text_sha256,
-          std::ssize(data_.windows),
-          data_.length,
-          data_.seed,
-          once_.hessian};
-}
-
-void Pipeline::open_data() {
-  if (forward_) {
-    data_ =
-        calibration_data(options_.calibration, Tokenizer(model_.tokenizer), model_.config.context);
-    if (!data_.note.empty()) options_.say("calibration " + data_.note);
-  }
-  if (loaded_) {
-    reader_ = std::make_unique<StatisticsReader>(options_.load_stats, source_.config(), weights_,
-                                                 once_.hessian);
-  }
-  if (options_.save_stats.empty() || !options_.ranks->leads()) return;
-  writer_ = std::make_unique<StatisticsWriter>(options_.save_stats, identity_of_data());
-}
-
 CalibrationMemory Pipeline::plan_memory() {
   CalibrationShape shape;
   shape.windows = std::ssize(data_.windows);
   shape.length = data_.length;
-  shape.hidden = forward_;
   shape.together = !sequential_ || options_.fold.has_value();
   shape.hessian_together = once_.hessian;
   shape.hessian_of_one = needs_ == Needs::hessian;
@@ -377,7 +336,7 @@ CalibrationMemory Pipeline::plan_memory() {
   for (std::int64_t layer = 0; layer < config_.layer_count(); ++layer) {
     const std::vector<LinearSite> sites = linear_sites(config_, layer);
     const std::int64_t stages = std::ssize(stages_of(sites)) + 1;
-    const std::int64_t passes = loaded_ ? 0 : sequential_ ? stages + (options_.fold ? 1 : 0) : 1;
+    const std::int64_t passes = sequential_ ? stages + (options_.fold ? 1 : 0) : 1;
     std::int64_t linears = 0;
     for (const LinearSite& site : sites) linears += std::ssize(site.coded_weights());
     total_ += passes * shape.windows + linears * std::max<std::int64_t>(1, shape.windows / 4);
@@ -393,7 +352,7 @@ BlockTensors Pipeline::load(std::int64_t layer) const {
   return block;
 }
 
-Statistics Pipeline::pass(std::int64_t layer, BlockRun& run, const Pass& pass) {
+SiteStatistics Pipeline::pass(std::int64_t layer, BlockRun& run, const Pass& pass) {
   const PassContext context = {run,
                                *hidden_,
                                *workers_.backend,
@@ -401,39 +360,20 @@ Statistics Pipeline::pass(std::int64_t layer, BlockRun& run, const Pass& pass) {
                                "layers." + std::to_string(layer),
                                [this] { step(1); },
                                *options_.ranks};
-  PassResult result = run_pass(context, pass);
-  halves_.absmax = std::max(halves_.absmax, result.halves.absmax);
-  halves_.square_mean = std::max(halves_.square_mean, result.halves.square_mean);
-  return std::move(result.statistics);
+  return run_pass(context, pass);
 }
 
-Statistics Pipeline::statistics_once(std::int64_t layer, const BlockTensors& block) {
-  Statistics statistics;
-  if (loaded_) {
-    const std::vector<LinearSite> sites = linear_sites(config_, layer);
-    for (std::size_t i = 0; i < sites.size(); ++i) {
-      statistics[i] = reader_->read(layer, i);
-    }
-    return statistics;
-  }
+SiteStatistics Pipeline::statistics_once(std::int64_t layer, const BlockTensors& block) {
   BlockRun run(config_, layer, block, *workers_.backend, data_.length);
   const Pass once = {.mlp = sequential_ ? Extent::inputs : Extent::whole,
                      .sites = all_sites(run.sites()),
                      .wanted = once_,
                      .keep = !sequential_};
-  statistics = pass(layer, run, once);
-  save(layer, statistics);
-  return statistics;
-}
-
-void Pipeline::save(std::int64_t layer, const Statistics& statistics) {
-  if (!writer_) return;
-  for (const auto& [site, of_input] : statistics) writer_->add(layer, site, of_input);
+  return pass(layer, run, once);
 }
 
 // Skips a block that an interrupted run has finished: only advances the hidden states through it.
 void Pipeline::load_finished_block(std::int64_t layer, const PartialRun& partial) {
-  if (!forward_) return;
   BlockTensors block;
   if (sequential_) {
     const std::size_t front = layer_tensor(layer, "").size();
@@ -446,12 +386,7 @@ void Pipeline::load_finished_block(std::int64_t layer, const PartialRun& partial
     block = load(layer);
   }
   BlockRun run(config_, layer, block, *workers_.backend, data_.length);
-  Pass whole;
-  if (writer_) {
-    whole.sites = all_sites(run.sites());
-    whole.wanted = once_;
-  }
-  save(layer, pass(layer, run, whole));
+  pass(layer, run, {});
 }
 
 void Pipeline::count_acts(const std::vector<BlockTensor>& block) {
@@ -465,7 +400,7 @@ void Pipeline::count_acts(const std::vector<BlockTensor>& block) {
 
 // Ranks divide the rows of each linear or, if the method does not allow that, divide the linears.
 // Every rank receives all quantized linears.
-void Pipeline::quantize_sites(BlockWork& work, const Statistics& statistics) {
+void Pipeline::quantize_sites(BlockWork& work, const SiteStatistics& statistics) {
   struct Part {
     std::string name;
     const InputStatistics& inputs;
@@ -517,22 +452,9 @@ void Pipeline::quantize_sequentially(BlockWork& work) {
   pass(layer, run, {.mixer = Extent::none});
 }
 
-// Without statistics, linears keep the codes of a quantized checkpoint where the plan says so.
-std::vector<BlockTensor> Pipeline::quantize_plainly(std::int64_t layer) {
-  std::vector<BlockTensor> block;
-  for (const TensorInput& tensor : model_.tensors) {
-    if (!tensor.name.starts_with(layer_tensor(layer, ""))) continue;
-    const TensorPlan plan = options_.plan(tensor.name, tensor.role);
-    block.push_back({tensor.name, tensor.shape, quantize_input(tensor, plan, workers_.pool)});
-    step(1);
-  }
-  return block;
-}
-
 std::vector<BlockTensor> Pipeline::quantize_block(std::int64_t layer) {
-  if (!calibrated_) return quantize_plainly(layer);
   BlockWork work({config_, options_, workers_.pool, sequential_}, layer, load(layer));
-  Statistics statistics;
+  SiteStatistics statistics;
   if (!sequential_ || options_.fold) statistics = statistics_once(layer, work.tensors());
   if (options_.fold) work.fold(statistics);
   if (sequential_) {
@@ -551,19 +473,16 @@ void Pipeline::quantize_all(PartialRun* partial, bool hidden_on_disk) {
     options_.say("resume      " + std::to_string(partial->finished()) + " of " +
                  std::to_string(config_.layer_count()) + " blocks are done");
   }
-  if (forward_) {
-    std::filesystem::path file;  // unlinked at once
-    if (hidden_on_disk && partial != nullptr) {
-      file = partial->folder() / "hidden";
-    } else if (hidden_on_disk) {
-      file =
-          std::filesystem::temp_directory_path() / ("leq-hidden-" + std::to_string(::getpid()) +
-                                                    "-" + std::to_string(options_.ranks->rank()));
-    }
-    hidden_ = std::make_unique<HiddenStates>(std::ssize(data_.windows),
-                                             data_.length * config_.width, file);
-    source_.embed(data_, *hidden_);
+  std::filesystem::path file;  // unlinked at once
+  if (hidden_on_disk && partial != nullptr) {
+    file = partial->folder() / "hidden";
+  } else if (hidden_on_disk) {
+    file = std::filesystem::temp_directory_path() / ("leq-hidden-" + std::to_string(::getpid()) +
+                                                     "-" + std::to_string(options_.ranks->rank()));
   }
+  hidden_ =
+      std::make_unique<HiddenStates>(std::ssize(data_.windows), data_.length * config_.width, file);
+  source_.embed(data_, *hidden_);
   for (std::int64_t layer = 0; layer < config_.layer_count(); ++layer) {
     if (partial != nullptr && layer < partial->finished()) {
       load_finished_block(layer, *partial);
@@ -574,26 +493,17 @@ void Pipeline::quantize_all(PartialRun* partial, bool hidden_on_disk) {
     count_acts(finished);
     if (partial != nullptr) partial->save(finished);
   }
-  if (writer_) writer_->finish();
-  if (calibrated_) report();
+  report();
 }
 
 FinishedBlocks Pipeline::run(const std::filesystem::path& folder) {
   const bool alone = options_.ranks->size() == 1;
-  bool hidden_on_disk = false;
-  Json calibration = Json::array();
-  if (calibrated_) {
-    open_data();
-    hidden_on_disk = plan_memory().hidden_on_disk > 0;  // may throw; nothing is written yet
-    calibration.push_back(calibration_json(loaded_ ? reader_->identity() : identity_of_data()));
-  } else {
-    require(alone, Setting{"keep_blocks"},
-            ": one rank alone keeps blocks without calibration; leave it or ", Setting{"ranks"},
-            " out");
-    total_ = std::ranges::count_if(model_.tensors, [](const TensorInput& tensor) {
-      return tensor.name.starts_with("layers.");
-    });
-  }
+  data_ =
+      calibration_data(options_.calibration, Tokenizer(model_.tokenizer), model_.config.context);
+  if (!data_.note.empty()) options_.say("calibration " + data_.note);
+  const bool hidden_on_disk =
+      plan_memory().hidden_on_disk > 0;  // may throw: nothing is written yet
+  Json calibration = Json::array({calibration_json(data_)});
   if (!options_.ranks->leads()) {
     quantize_all(nullptr, hidden_on_disk);
     return {};
@@ -626,33 +536,18 @@ void Pipeline::report() const {
                  " experts had fewer than " + std::to_string(kFewestExpertTokens) +
                  " tokens: their down weights are quantized by rtn");
   }
-  if (loaded_) return;
-  if (std::ssize(data_.windows) < 2) {
-    options_.say(
-        "stability   unknown, because one window cannot be compared: give a longer text or more " +
-        Setting{"samples"}.marked());
-    return;
-  }
-  options_.say(
-      "stability   the statistics of both halves of the calibration text differ by at most " +
-      fixed(100 * halves_.absmax, 1) + " % in the largest inputs, " +
-      fixed(100 * halves_.square_mean, 1) + " % in their mean squares");
 }
 
 }  // namespace
 
 ModelConfig written_config(const ModelConfig& config, const QuantizeOptions& options) {
-  ModelConfig written = rewritten_config(config, options.fold_attention_biases);
-  if (options.correct_bias && demands_of(written, options.plan).adds_biases) {
-    written = with_linear_biases(std::move(written));
-  }
-  return written;
+  const bool adds = options.correct_bias && demands_of(config, options.plan).adds_biases;
+  return adds ? with_linear_biases(config) : config;
 }
 
 bool runs_sequentially(const ModelConfig& config, const QuantizeOptions& options) {
   const Demands demands = demands_of(config, options.plan);
-  return demands.needs == Needs::hessian && options.true_sequential && options.load_stats.empty() &&
-         options.save_stats.empty() && !demands.teacher_inputs;
+  return demands.needs == Needs::hessian && options.true_sequential && !demands.teacher_inputs;
 }
 
 bool wants_calibration(const ModelConfig& config, const QuantizeOptions& options) {
@@ -663,8 +558,7 @@ bool wants_calibration(const ModelConfig& config, const QuantizeOptions& options
           ErrorKind::bad_setting, Setting{"measure_keys"},
           ": this model normalizes its keys, so their mean cannot be ",
           "computed from their inputs; leave it out");
-  return options.fold || options.fold_attention_biases || options.measure_keys ||
-         !options.load_stats.empty() || !options.save_stats.empty() ||
+  return options.fold || options.measure_keys ||
          demands_of(config, options.plan).needs != Needs::nothing;
 }
 

@@ -1,7 +1,6 @@
 // Quantizes the blocks of a model, one after another. Memory holds only one block's f32 weights,
 // its statistics and the hidden states of the calibration windows.
 //
-//   no statistics     (absmax, zeroquant, ...): each linear is read and quantized
 //   statistics once   (smoothquant, awq, rtn, zeroquant+, ...): one forward pass of the
 //                     unquantized block gathers statistics of the inputs of all its linears
 //                     and computes the hidden states for the next block
@@ -105,13 +104,11 @@ std::string weights_checksum(const ModelConfig& config, std::span<const TensorIn
 
 struct FinishedBlocks {
   std::optional<PartialRun> partial;  // set on the leader only
-  // [{"text", "text_sha256", "samples", "length", "seed"}]; empty without statistics.
-  Json calibration;
+  Json calibration;                   // [calibration_json of the text]
 };
 
-// Quantizes all blocks of the model into `folder` (OUTPUT.partial). Throws Error and keeps the
-// finished blocks for resuming, which several ranks cannot do; without calibration, throws Error if
-// there are several ranks.
+// Calibrates and quantizes all blocks of the model into `folder` (OUTPUT.partial). Throws Error and
+// keeps the finished blocks for resuming, which several ranks cannot do.
 FinishedBlocks quantize_blocks(const ImportedModel& model, const QuantizeOptions& options,
                                const std::filesystem::path& folder);
 

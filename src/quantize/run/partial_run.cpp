@@ -39,10 +39,8 @@ PackedWeight packed_copy(const StoredTensor& tensor) {
 }
 
 Json record_json(const TensorRecord& record) {
-  Json json = {{"note", record.note},
-               {"source", record.source},
-               {"fold", record.fold},
-               {"loss_of_hessian", record.loss_of_hessian}};
+  Json json = {
+      {"note", record.note}, {"fold", record.fold}, {"loss_of_hessian", record.loss_of_hessian}};
   if (record.loss) json["loss"] = *record.loss;
   return json;
 }
@@ -57,7 +55,6 @@ TensorRecord record_of(const StoredTensor& tensor, const Json& records, const st
           tensor.name);
   const Json& json = records[tensor.name];
   record.note = json_get<std::string>(json, "note", where);
-  record.source = json.value("source", "");
   record.fold = json_get<std::string>(json, "fold", where);
   record.loss_of_hessian = json_get<bool>(json, "loss_of_hessian", where);
   if (json.contains("loss")) record.loss = json_get<double>(json, "loss", where);
@@ -157,7 +154,6 @@ std::string run_identity(const ModelConfig& config, const std::string& weights,
                          const QuantizeOptions& options, const Json& texts) {
   Json json = {{"config", config_to_json(config)},
                {"weights", weights},
-               {"fold_attention_biases", options.fold_attention_biases},
                {"sequential", runs_sequentially(config, options)},
                {"correct_bias", options.correct_bias},
                {"max_static_error", options.max_static_error},
@@ -166,15 +162,8 @@ std::string run_identity(const ModelConfig& config, const std::string& weights,
   for (const TensorSpec& spec : tensor_list(config)) {
     if (!is_block_linear(spec.role)) continue;
     const TensorPlan plan = options.plan(spec.name, spec.role);
-    const auto& [damping, shrinkage, act_order, descent_passes, refit_scales] = plan.options;
-    json["plan"][spec.name] = {scheme_name(plan.scheme),
-                               act_name(plan.act),
-                               plan.method != nullptr ? plan.method->name : "absmax",
-                               damping,
-                               shrinkage,
-                               act_order,
-                               descent_passes,
-                               refit_scales};
+    json["plan"][spec.name] = {scheme_name(plan.scheme), act_name(plan.act),
+                               plan.method != nullptr ? plan.method->name : "absmax"};
   }
   return json.dump();
 }

@@ -40,7 +40,6 @@ QuantizeOptions with_plan(QuantizeOptions options, const ModelConfig& config) {
     PlanRequest request;
     request.type = require_scheme(options.type, Setting{"type"}.marked());
     request.act = options.act;
-    request.options = options.method_options;
     request.overrides = options.overrides;
     if (options.method == kSmoothQuant || options.method == kAwq) {
       request.label = options.method;
@@ -160,7 +159,6 @@ Json metadata_of(const ImportedModel& model, const QuantizeOptions& options,
     provenance["worst_loss_tensor"] = result.worst_loss_tensor;
   }
   if (options.fold) provenance["fold"] = options.fold->name;
-  if (options.fold_attention_biases) provenance["attention_biases"] = "folded";
   if (!calibration.empty()) provenance["calibration"] = calibration;
   return metadata;
 }
@@ -236,12 +234,10 @@ LeastBytes least_bytes(const ImportedModel& model, const QuantizeOptions& option
 
 std::string checkpoint_identity(const ImportedModel& model, const QuantizeOptions& request) {
   const CalibrationRequest& text = request.calibration;
-  const Json source = request.load_stats.empty()
-                          ? Json{{"text_sha256", sha256_hex(text.text)},
-                                 {"samples", text.samples},
-                                 {"length", text.length},
-                                 {"seed", text.seed}}
-                          : Json{{"statistics", request.load_stats.string()}};
+  const Json source = {{"text_sha256", sha256_hex(text.text)},
+                       {"samples", text.samples},
+                       {"length", text.length},
+                       {"seed", text.seed}};
   const QuantizeOptions options = with_plan(request, model.config);
   return run_identity(written_config(model.config, options),
                       weights_checksum(model.config, model.tensors), options,
@@ -249,9 +245,7 @@ std::string checkpoint_identity(const ImportedModel& model, const QuantizeOption
 }
 
 void keep_types(const ImportedModel& model, QuantizeOptions& options) {
-  const bool chooses = options.method != "absmax" || options.fold ||
-                       options.fold_attention_biases || options.measure_keys ||
-                       !options.load_stats.empty() || !options.save_stats.empty();
+  const bool chooses = options.method != "absmax" || options.fold || options.measure_keys;
   require(!chooses, ErrorKind::bad_setting, model.folder,
           ": its codes are carried over as they are, which leaves nothing to calibrate; name a ",
           Setting{"type"}, " or a recipe to quantize it again");
@@ -268,7 +262,7 @@ QuantizeResult quantize_imported(const ImportedModel& model, const fs::path& out
   std::unique_ptr<LeqWriter> writer;
   if (options.ranks->leads()) writer = std::make_unique<LeqWriter>(output);
   std::optional<FinishedBlocks> blocks;
-  if (wants_calibration(model.config, options) || options.keep_blocks) {
+  if (wants_calibration(model.config, options)) {
     blocks = quantize_blocks(model, options, output.string() + ".partial");
   }
   try {
@@ -321,15 +315,13 @@ class BaseFile {
 
 // All checks that can fail before the first weight is read.
 void check_run(const ImportedModel& model, const fs::path& output, const QuantizeOptions& options) {
-  std::vector<fs::path> inputs = options.texts;
-  if (!options.load_stats.empty()) inputs.push_back(options.load_stats);
   const fs::path log = options.search ? options.search->search.options.log : fs::path();
   std::set<fs::path> seen;
-  for (const fs::path& path : {output, options.save_stats, log}) {
+  for (const fs::path& path : {output, log}) {
     if (path.empty()) continue;
     check_output(path);
     require_no_input(path, model.files);
-    require_no_input(path, inputs);
+    require_no_input(path, options.texts);
     std::error_code error;
     const bool is_new = seen.insert(fs::weakly_canonical(path, error)).second;
     require(error || is_new, path.string(), ": would be written twice; choose another name");

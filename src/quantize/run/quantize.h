@@ -62,11 +62,9 @@ struct QuantizeOptions {
   std::string type = "int8";  // name of a scheme
   ActChoice act = ActChoice::automatic;
   std::string method = "absmax";  // one of checkpoint_methods()
-  MethodOptions method_options = {};
   std::vector<TypeOverride> overrides = {};
-  TensorPlanner plan = {};              // if set, replaces the plan of the five settings above
+  TensorPlanner plan = {};              // if set, replaces the plan of the four settings above
   std::optional<FoldMethod> fold = {};  // replaces the fold that the method has
-  bool fold_attention_biases = false;   // in each block first; see rewrites/fold.h
   bool keeps_types = false;             // quantize_checkpoint calls keep_types
   // Corrects biases, b += (W - Wq) mean(x); methods with adds_biases also add missing biases.
   bool correct_bias = true;
@@ -77,9 +75,7 @@ struct QuantizeOptions {
   const Recipe* recipe = nullptr;           // its limit is used for the gate
 
   CalibrationRequest calibration = {};
-  std::filesystem::path load_stats = {};  // file to read instead of a forward pass
-  std::filesystem::path save_stats = {};
-  bool true_sequential = true;  // for methods that use X^T X, except with statistics files
+  bool true_sequential = true;  // for methods that use X^T X
   // Whether the statistics of k's inputs are gathered even if no method, fold or input format needs
   // them, so that the mean of keys (kKeyMean in model/weights.h) is stored. It is also stored if
   // these statistics exist for another reason.
@@ -98,9 +94,6 @@ struct QuantizeOptions {
   // Resumes an interrupted run with the same model, text and settings; false: deletes its finished
   // blocks.
   bool resume = true;
-  // Without calibration too, finished blocks are kept for a run that resumes this one. Takes the
-  // space of the blocks twice.
-  bool keep_blocks = false;
   bool fix_mistral_regex = false;  // see fix_mistral_pattern in convert/hf_tokenizer.h
   std::vector<std::filesystem::path> texts = {};  // input files that must not be overwritten
   // The ranks that divide the work. All make the same call with the same checkpoint and options;
@@ -166,8 +159,8 @@ void keep_types(const ImportedModel& model, QuantizeOptions& options);
 void require_divisible(const QuantizeOptions& options, int ranks);
 
 // Converts a checkpoint (import_checkpoint) and writes `output` atomically. A run with calibration
-// or options.keep_blocks stores its finished blocks in OUTPUT.partial until then, a search its
-// candidates in OUTPUT.search, and a measurement the unquantized model in OUTPUT.base. Messages
+// stores its finished blocks in OUTPUT.partial until then, a search its candidates in
+// OUTPUT.search, and a measurement the unquantized model in OUTPUT.base. Messages
 // about calibration and gate, and why the gate is left out, are passed to options.say. Throws Error
 // if a setting contradicts the checkpoint, before any weight is read; if a file cannot be written,
 // is named twice or would replace an input; if max_ram is too small; and if options.stop returns

@@ -215,10 +215,8 @@ QuantizedTensor quantize_values(std::span<const float> values, std::int64_t rows
   std::optional<OutputErrors> outputs;
   if (by_method) {
     check_finite(own_values, own.first, columns, name);
-    MethodOptions options = plan.options;
-    if (statistics != nullptr && options.shrinkage == 0) {
-      options.shrinkage = shrinkage_of(columns, statistics->tokens);
-    }
+    MethodOptions options;
+    if (statistics != nullptr) options.shrinkage = shrinkage_of(columns, statistics->tokens);
     result = choose_codes(
         {name, own_values, own.count(), columns, plan.scheme, statistics, options, &pool, &ranks},
         rows, plan, outputs);
@@ -300,6 +298,7 @@ constexpr std::string_view kSource = "a tensor from another rank";
 
 class Writer {
  public:
+  explicit Writer(std::vector<std::byte>& to) : to_(to) {}
   template <class T>
   void number(T value) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -310,14 +309,11 @@ class Writer {
     bytes(list);
   }
   void text(std::string_view text) { list(as_bytes(text)); }
-  std::vector<std::byte> take() { return std::move(made_); }
 
  private:
-  void bytes(std::span<const std::byte> more) {
-    made_.insert(made_.end(), more.begin(), more.end());
-  }
+  void bytes(std::span<const std::byte> more) { to_.insert(to_.end(), more.begin(), more.end()); }
 
-  std::vector<std::byte> made_;
+  std::vector<std::byte>& to_;
 };
 
 std::vector<std::byte> read_list(ByteReader& reader) {
@@ -340,8 +336,8 @@ Value known(const std::optional<Value>& value, std::string_view what) {
 
 // Checks plane sizes, because readers would access memory past the end of a smaller plane.
 void check_planes(const PackedWeight& weight) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 30;
-  require(weight.rows > 0 && weight.rows < kMost && weight.columns > 0 && weight.columns < kMost,
+  constexpr std::int64_t kMax = std::int64_t{1} << 30;
+  require(weight.rows > 0 && weight.rows < kMax && weight.columns > 0 && weight.columns < kMax,
           kSource, ": ", weight.rows, " x ", weight.columns);
   const PlaneBytes want = plane_bytes(weight.scheme, weight.act, weight.rows, weight.columns);
   require(weight.codes.size() == want.codes && weight.scales.size() == want.scales &&
@@ -351,10 +347,10 @@ void check_planes(const PackedWeight& weight) {
 
 }  // namespace
 
-std::vector<std::byte> tensor_bytes(const QuantizedTensor& tensor) {
+void append_tensor(std::vector<std::byte>& to, const QuantizedTensor& tensor) {
   const PackedWeight& weight = tensor.weight;
   const TensorRecord& record = tensor.record;
-  Writer writer;
+  Writer writer(to);
   writer.text(scheme_name(weight.scheme));
   writer.text(act_name(weight.act));
   writer.number(weight.rows);
@@ -373,11 +369,11 @@ std::vector<std::byte> tensor_bytes(const QuantizedTensor& tensor) {
   writer.text(record.note);
   writer.text(record.source);
   writer.text(record.fold);
-  return writer.take();
 }
 
-QuantizedTensor tensor_of_bytes(std::span<const std::byte> bytes) {
-  ByteReader reader(bytes, kSource);
+namespace {
+
+QuantizedTensor read_tensor(ByteReader& reader) {
   QuantizedTensor tensor;
   PackedWeight& weight = tensor.weight;
   TensorRecord& record = tensor.record;
@@ -401,25 +397,15 @@ QuantizedTensor tensor_of_bytes(std::span<const std::byte> bytes) {
   record.note = read_text(reader);
   record.source = read_text(reader);
   record.fold = read_text(reader);
-  require(reader.left() == 0, kSource, ": ", reader.left(), " bytes too many");
   return tensor;
 }
 
-void append_tensor(std::vector<std::byte>& to, const QuantizedTensor& tensor) {
-  const std::vector<std::byte> bytes = tensor_bytes(tensor);
-  const auto size = static_cast<std::uint64_t>(bytes.size());
-  const auto front = std::as_bytes(std::span(&size, 1));
-  to.insert(to.end(), front.begin(), front.end());
-  to.insert(to.end(), bytes.begin(), bytes.end());
-}
+}  // namespace
 
 std::vector<QuantizedTensor> tensors_of_bytes(std::span<const std::byte> bytes) {
   ByteReader reader(bytes, kSource);
   std::vector<QuantizedTensor> tensors;
-  while (reader.left() > 0) {
-    const auto size = reader.read<std::uint64_t>("a size");
-    tensors.push_back(tensor_of_bytes(reader.take(size, "a tensor")));
-  }
+  while (reader.left() > 0) tensors.push_back(read_tensor(reader));
   return tensors;
 }
 

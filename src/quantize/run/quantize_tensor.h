@@ -60,15 +60,10 @@ void unpack_rows(const WeightView& weight, std::int64_t first, std::span<float> 
 // Dequantizes all rows.
 void unpack_all(const WeightView& weight, std::span<float> out, ThreadPool& pool);
 
-// Serialization of a quantized tensor, which is sent to the rank that writes the file.
+// Serialization of quantized tensors, which are sent to the rank that writes the file.
 
-std::vector<std::byte> tensor_bytes(const QuantizedTensor& tensor);
-// Throws Error if the bytes are not a valid tensor.
-QuantizedTensor tensor_of_bytes(std::span<const std::byte> bytes);
-
-// Appends one tensor, preceded by its size.
 void append_tensor(std::vector<std::byte>& to, const QuantizedTensor& tensor);
-// Returns all appended tensors, in order. Throws Error as tensor_of_bytes does.
+// Returns all appended tensors, in order. Throws Error if the bytes are not valid tensors.
 std::vector<QuantizedTensor> tensors_of_bytes(std::span<const std::byte> bytes);
 
 // Tensors that several ranks quantize: each rank quantizes its own tensors, in a common order.

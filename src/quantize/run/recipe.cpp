@@ -170,7 +170,7 @@ double measure_window_seconds(const ImportedModel& model, const CalibrationData&
   shape.sample_tokens = kSampleTokens;
   plan_calibration(model.config, shape, backend.layout(), options.max_ram);
 
-  const BlockSource source(model.config, model.tensors, false);
+  const BlockSource source(model.config, model.tensors);
   HiddenStates hidden(shape.windows, data.length * model.config.width, {});
   source.embed(data, hidden);
   const BlockTensors block = source.load(0);

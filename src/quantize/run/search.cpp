@@ -16,7 +16,6 @@ namespace fs = std::filesystem;
 
 QuantizeOptions candidate_options(const QuantizeOptions& options, std::size_t choice) {
   QuantizeOptions candidate = options;
-  candidate.keep_blocks = false;  // whole candidates are kept
   candidate.type = "int" + std::to_string(kSearchBits[choice]);
   if (choice != kEightBits) candidate.type += "-g" + std::to_string(options.search->group);
   return candidate;

@@ -22,53 +22,9 @@
 
 namespace leq {
 
-// Measures each assignment only once, within a budget, and writes the log from which an interrupted
-// search resumes.
-class SearchMeter {
- public:
-  // Reads the log if it exists. Throws Error if the log is damaged or of another problem.
-  SearchMeter(const SearchProblem& problem, const SearchOptions& options);
-
-  // Returns nullopt if the budget is spent and the assignment was not measured before.
-  std::optional<SearchPoint> measure(const Assignment& assignment);
-  // KL that unit l with a choice adds to all units at 8 bits; nullopt if the budget is spent.
-  std::optional<double> measure_alone(std::size_t unit, int choice);
-
-  bool measured(const Assignment& assignment) const { return seen_.contains(assignment); }
-  int used() const { return used_; }
-  double objective(double kl, std::uint64_t bytes) const;
-  bool fits(const Assignment& assignment) const;
-  // Objective per byte (0 if there is a size limit), and the limit (the largest number if none).
-  double price() const;
-  std::uint64_t limit() const;
-
-  const SearchProblem& problem() const { return problem_; }
-  const SearchOptions& options() const { return options_; }
-  const std::vector<SearchPoint>& trace() const { return trace_; }
-  // The measured point with the smallest objective, the first one on ties.
-  const SearchPoint& best() const { return trace_[best_]; }
-
- private:
-  void read_log(const Json& log, const std::string& source);
-  void write_log() const;
-  void count();
-
-  bool exhausted() const { return used_ >= options_.evaluations; }
-
-  const SearchProblem& problem_;
-  const SearchOptions& options_;
-  std::int64_t params_ = 0;
-  std::map<Assignment, double> known_;  // KL from the log or measured
-  std::map<std::pair<std::size_t, int>, double> known_alone_;
-  std::map<Assignment, std::size_t> seen_;  // index of each point of this run in trace_
-  std::map<std::pair<std::size_t, int>, double> measured_alone_;
-  std::vector<SearchPoint> trace_;
-  std::size_t best_ = 0;
-  int used_ = 0;
-};
-
 namespace {
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::uint64_t kLargestLog = 256u << 20;
 constexpr int kLogVersion = 1;
 
@@ -115,44 +71,74 @@ void use_log(const std::filesystem::path& path,
   }
 }
 
-}  // namespace
+// Measures each assignment only once, within a budget, and writes the log from which an interrupted
+// search resumes.
+class SearchMeter {
+ public:
+  // Reads the log if it exists. Throws Error if the log is damaged or of another problem.
+  SearchMeter(const SearchProblem& problem, const SearchOptions& options)
+      : problem_(problem), options_(options) {
+    for (const SearchUnit& unit : problem.units) params_ += unit.params;
+    if (options.log.empty() || !file_exists(options.log)) return;
+    use_log(options.log,
+            [this](const Json& log, const std::string& source) { read_log(log, source); });
+  }
 
-SearchMeter::SearchMeter(const SearchProblem& problem, const SearchOptions& options)
-    : problem_(problem), options_(options) {
-  for (const SearchUnit& unit : problem.units) params_ += unit.params;
-  if (options.log.empty() || !file_exists(options.log)) return;
-  use_log(options.log,
-          [this](const Json& log, const std::string& source) { read_log(log, source); });
-}
+  // Returns nullopt if the budget is spent and the assignment was not measured before.
+  std::optional<SearchPoint> measure(const Assignment& assignment);
+  // KL that unit l with a choice adds to all units at 8 bits; nullopt if the budget is spent.
+  std::optional<double> measure_alone(std::size_t unit, int choice) {
+    Assignment assignment(problem_.units.size(), kEightBits);
+    const auto all = measure(assignment);
+    assignment[unit] = static_cast<std::uint8_t>(choice);
+    const auto one = measure(assignment);
+    if (!all || !one) return std::nullopt;
+    return one->kl - all->kl;
+  }
 
-double SearchMeter::price() const {
-  return options_.target_bytes ? 0.0 : options_.lambda * 8 / (16.0 * static_cast<double>(params_));
-}
+  bool measured(const Assignment& assignment) const { return seen_.contains(assignment); }
+  int used() const { return static_cast<int>(trace_.size()); }
+  double objective(double kl, std::uint64_t bytes) const {
+    return bytes > limit() ? kInfinity : kl + price() * static_cast<double>(bytes);
+  }
+  bool fits(const Assignment& assignment) const {
+    return bytes_of(problem_, assignment) <= limit();
+  }
+  // Objective per byte (0 if there is a size limit), and the limit (the largest number if none).
+  double price() const {
+    return options_.target_bytes ? 0.0
+                                 : options_.lambda * 8 / (16.0 * static_cast<double>(params_));
+  }
+  std::uint64_t limit() const {
+    return options_.target_bytes.value_or(std::numeric_limits<std::uint64_t>::max());
+  }
 
-std::uint64_t SearchMeter::limit() const {
-  return options_.target_bytes.value_or(std::numeric_limits<std::uint64_t>::max());
-}
+  const SearchProblem& problem() const { return problem_; }
+  const SearchOptions& options() const { return options_; }
+  const std::vector<SearchPoint>& trace() const { return trace_; }
+  // The measured point with the smallest objective, the first one on ties.
+  const SearchPoint& best() const { return trace_[best_]; }
 
-double SearchMeter::objective(double kl, std::uint64_t bytes) const {
-  if (bytes > limit()) return std::numeric_limits<double>::infinity();
-  return kl + price() * static_cast<double>(bytes);
-}
+ private:
+  void read_log(const Json& log, const std::string& source);
+  void write_log() const;
 
-bool SearchMeter::fits(const Assignment& assignment) const {
-  return bytes_of(problem_, assignment) <= limit();
-}
-
-void SearchMeter::count() {
-  ++used_;
-  if (!options_.log.empty()) write_log();
-}
+  const SearchProblem& problem_;
+  const SearchOptions& options_;
+  std::int64_t params_ = 0;
+  std::map<Assignment, double> known_;      // KL from the log or measured
+  std::map<Assignment, std::size_t> seen_;  // index of each point of this run in trace_
+  std::vector<SearchPoint> trace_;
+  std::size_t best_ = 0;
+};
 
 std::optional<SearchPoint> SearchMeter::measure(const Assignment& assignment) {
   if (const auto seen = seen_.find(assignment); seen != seen_.end()) return trace_[seen->second];
-  if (exhausted()) return std::nullopt;
+  if (used() >= options_.evaluations) return std::nullopt;
   const auto known = known_.find(assignment);
   const double kl = known != known_.end() ? known->second : problem_.evaluate(assignment);
-  require(std::isfinite(kl), "search: KL of ", bits_text(assignment), " is not finite");
+  require(std::isfinite(kl), "search: KL of ", bits_text(assignment),
+          " is not finite; check the checkpoint, or try another ", Setting{"method"});
   SearchPoint point;
   point.assignment = assignment;
   point.kl = kl;
@@ -164,37 +150,9 @@ std::optional<SearchPoint> SearchMeter::measure(const Assignment& assignment) {
   seen_.emplace(assignment, trace_.size());
   trace_.push_back(point);
   known_.emplace(assignment, kl);
-  count();
-  if (options_.progress) options_.progress(used_, point.best_objective);
+  if (!options_.log.empty()) write_log();
+  if (options_.progress) options_.progress(used(), point.best_objective);
   return point;
-}
-
-std::optional<double> SearchMeter::measure_alone(std::size_t unit, int choice) {
-  if (!problem_.partial) {
-    Assignment assignment(problem_.units.size(), kEightBits);
-    const auto all = measure(assignment);
-    assignment[unit] = static_cast<std::uint8_t>(choice);
-    const auto one = measure(assignment);
-    if (!all || !one) return std::nullopt;
-    return one->kl - all->kl;
-  }
-  const std::pair<std::size_t, int> key = {unit, choice};
-  if (const auto seen = measured_alone_.find(key); seen != measured_alone_.end())
-    return seen->second;
-  if (exhausted()) return std::nullopt;
-  const auto known = known_alone_.find(key);
-  const double kl = known != known_alone_.end() ? known->second : problem_.partial(unit, choice);
-  require(std::isfinite(kl), "search: KL of ", problem_.units[unit].name, " alone is not finite");
-  measured_alone_.emplace(key, kl);
-  known_alone_.emplace(key, kl);
-  count();
-  return kl;
-}
-
-void check_search_log(const std::filesystem::path& log) {
-  if (log.empty()) return;
-  check_output(log);
-  if (file_exists(log)) use_log(log, [](const Json&, const std::string&) {});
 }
 
 void SearchMeter::read_log(const Json& log, const std::string& source) {
@@ -211,18 +169,12 @@ void SearchMeter::read_log(const Json& log, const std::string& source) {
     }
     known_.emplace(assignment, kl_of(entry, source));
   }
-  for (const Json& entry : list_of(log, "alone", source)) {
-    const auto unit = json_get<std::uint64_t>(entry, "unit", source);
-    require(unit < problem_.units.size(), source, ": unit ", unit, " of ", problem_.units.size());
-    const Json bits = json_get<std::int64_t>(entry, "bits", source);
-    known_alone_.emplace(std::pair(unit, choice_of(bits, source)), kl_of(entry, source));
-  }
 }
 
 // Writes all known measurements: first the points of this run, in order, then older ones.
 void SearchMeter::write_log() const {
   Json log = {{"version", kLogVersion}, {"identity", problem_.identity}};
-  Json units = Json::array(), measured = Json::array(), alone = Json::array();
+  Json units = Json::array(), measured = Json::array();
   for (const SearchUnit& unit : problem_.units) units.push_back(unit.name);
   for (const SearchPoint& point : trace_) {
     Json entry = {{"bits", bits_json(point.assignment)},
@@ -238,14 +190,8 @@ void SearchMeter::write_log() const {
       measured.push_back({{"bits", bits_json(assignment)}, {"kl", kl}});
     }
   }
-  for (const auto& [key, kl] : known_alone_) {
-    alone.push_back({{"unit", key.first},
-                     {"bits", kSearchBits[static_cast<std::size_t>(key.second)]},
-                     {"kl", kl}});
-  }
   log["units"] = std::move(units);
   log["measured"] = std::move(measured);
-  log["alone"] = std::move(alone);
   AtomicFile file(options_.log);
   file.append(as_bytes(log.dump_any(1)));
   file.commit();
@@ -254,9 +200,6 @@ void SearchMeter::write_log() const {
 // The strategies of the bit search. Each measures until it has finished or its budget is spent. The
 // result is the best point that the meter measured.
 
-namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kTolerance = 1e-4;  // relative decrease of J that counts as an improvement
 constexpr int kSweeps = 3;
 constexpr std::size_t kGridKept = 32;
@@ -426,8 +369,6 @@ LossTable measure_losses(SearchMeter& meter) {
   return losses;
 }
 
-}  // namespace
-
 // Each strategy returns its last estimate of the losses.
 LossTable search_grid(SearchMeter& meter) {
   const auto& units = meter.problem().units;
@@ -523,8 +464,6 @@ LossTable search_sens(SearchMeter& meter) {
   return losses;
 }
 
-namespace {
-
 struct StrategyRow {
   std::string_view name;
   SearchStrategy strategy;
@@ -564,7 +503,7 @@ void check(const SearchProblem& problem, const SearchOptions& options) {
 double uniform_kl_at(std::span<const SearchPoint> uniform, std::uint64_t bytes) {
   std::vector<SearchPoint> sorted(uniform.begin(), uniform.end());
   std::ranges::sort(sorted, {}, &SearchPoint::bytes);
-  double kl = std::numeric_limits<double>::infinity();
+  double kl = kInfinity;
   for (std::size_t i = 0; i < sorted.size(); ++i) {
     if (sorted[i].bytes <= bytes) kl = std::min(kl, sorted[i].kl);
     if (i + 1 == sorted.size() || sorted[i].bytes > bytes || sorted[i + 1].bytes <= bytes) continue;
@@ -573,17 +512,6 @@ double uniform_kl_at(std::span<const SearchPoint> uniform, std::uint64_t bytes) 
     kl = std::min(kl, std::lerp(sorted[i].kl, sorted[i + 1].kl, at));
   }
   return kl;
-}
-
-std::vector<SearchPoint> pareto_points(std::vector<SearchPoint> points) {
-  std::ranges::sort(points, [](const SearchPoint& a, const SearchPoint& b) {
-    return a.bytes != b.bytes ? a.bytes < b.bytes : a.kl < b.kl;
-  });
-  std::vector<SearchPoint> front;
-  for (const SearchPoint& point : points) {
-    if (front.empty() || point.kl < front.back().kl) front.push_back(point);
-  }
-  return front;
 }
 
 bool is_uniform(const Assignment& assignment) {
@@ -656,6 +584,12 @@ std::string bits_text(const Assignment& assignment) {
   return text;
 }
 
+void check_search_log(const std::filesystem::path& log) {
+  if (log.empty()) return;
+  check_output(log);
+  if (file_exists(log)) use_log(log, [](const Json&, const std::string&) {});
+}
+
 SearchResult run_search(const SearchProblem& problem, const SearchOptions& options) {
   check(problem, options);
   SearchMeter meter(problem, options);
@@ -669,7 +603,6 @@ SearchResult run_search(const SearchProblem& problem, const SearchOptions& optio
   result.losses = row->search(meter);
   result.found = meter.best();
   result.trace = meter.trace();
-  result.pareto = pareto_points(result.trace);
   result.evaluations = meter.used();
   accept(problem, result);
   return result;

@@ -38,9 +38,6 @@ struct SearchProblem {
   std::vector<SearchUnit> units;
   // KL in nats of an assignment relative to the unquantized model. Must be deterministic.
   std::function<double(const Assignment&)> evaluate;
-  // Optional. D_l(b): the KL that unit l adds at choice b while all other units have their most
-  // accurate choice, if this can be measured at less cost than by `evaluate`.
-  std::function<double(std::size_t unit, int choice)> partial = {};
 };
 
 enum class SearchStrategy : std::uint8_t { grid, entropy, greedy, sens };
@@ -81,7 +78,6 @@ struct SearchResult {
   double uniform_kl = 0;
   std::string verdict;                               // one sentence for the user
   std::array<SearchPoint, kChoices> uniform;         // all units at 2, 3, 4, 8 bits
-  std::vector<SearchPoint> pareto;                   // measured points that no smaller one beats
   std::vector<SearchPoint> trace;                    // in the order of measurements
   std::vector<std::array<double, kChoices>> losses;  // last estimate of D_l(b), 0 at 8 bits
   int evaluations = 0;
