@@ -100,7 +100,7 @@ struct EngineRequest {
   // ends as with an end token.
   std::shared_ptr<const Grammar> grammar = nullptr;
   std::vector<Token> shown = {};  // special tokens whose text is shown (tool_calls.h)
-  std::shared_ptr<const ReasoningBudget> reasoning = nullptr;  // limit on reasoning (reasoning.h)
+  std::shared_ptr<const ReasoningBudget> reasoning = nullptr;  // limit on reasoning (chat/reply.h)
   int priority = 0;                                            // higher priorities are served first
   std::optional<double> seconds = {};                          // time limit after submission
   Replay replay = {};
