@@ -1,5 +1,5 @@
-// Arguments of a decoder's operations: norms, linears, the shape of attention. The letters of the
-// shapes are defined in docs/glossary.md.
+// The operations of a decoder that every device implements (Operations), and their arguments. The
+// letters of the shapes are defined in docs/glossary.md.
 #pragma once
 
 #include <cstddef>
