@@ -1,4 +1,4 @@
-// Fills the weights of a synthetic model with random numbers.
+// Random numbers in the planes of synthetic weights, copied from a pool where that is faster.
 #include "tools/bench/parts/synthetic_fill.h"
 
 #include <algorithm>
