@@ -1,4 +1,4 @@
-// Measures the parts of a step on a stream (step_parts.h) with events between operations. Each
+// Measures the parts of a step on a stream (steps.h) with events between operations. Each
 // operation is also a named range in profilers.
 #pragma once
 

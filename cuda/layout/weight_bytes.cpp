@@ -33,6 +33,9 @@ WeightBytes weight_bytes(const WeightView& weight) {
     at.bytes = at.zeros_at + aligned(static_cast<std::int64_t>(planes.zeros));
     return at;
   }
+  const int bits = weight.scheme.bits;  // the launch functions select kernels by it
+  ensure(bits == 8 || (bits >= 2 && bits <= 4), "no GPU kernel for weights of type ",
+         scheme_name(weight.scheme));
   const std::int64_t groups = weight.padded_rows() * groups_of(weight);
   at.zeros_at = at.scales_at + aligned(groups * (weight.scheme.scaling == Scaling::group ? 2 : 4));
   at.bytes = at.zeros_at + (weight.scheme.kind == CodeKind::uint_ ? aligned(groups) : 0);

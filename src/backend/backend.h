@@ -1,4 +1,4 @@
-// Options of the GPU backends.
+// A device that runs models: the operations of a layer and the steps of a session together.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@ namespace leq {
 // results are bit-identical to the CPU's; models that lack such kernels are rejected.
 enum class Arithmetic : std::uint8_t { fast, exact };
 
+// Options of the GPU backends.
 struct GpuOptions {
   std::uint64_t memory_cap = 0;  // limit of device memory in bytes; 0: all that is free
   Arithmetic arithmetic = Arithmetic::fast;

@@ -106,6 +106,16 @@ constexpr bool rows_follow_types() {
 }
 static_assert(rows_follow_types());
 
+// Kernels for unpacked types are tables indexed by KvType, whose first types these are.
+inline constexpr std::size_t kUnpackedKvTypes = 3;
+constexpr bool unpacked_types_are_first() {
+  for (std::size_t i = 0; i < kKvSchemes.size(); ++i) {
+    if (kKvSchemes[i].packed != (i >= kUnpackedKvTypes)) return false;
+  }
+  return true;
+}
+static_assert(unpacked_types_are_first());
+
 inline constexpr KvType kExactKv = KvType::f32;  // stores what the model computed, unrounded
 inline constexpr KvType kUsualKv = KvType::f16;
 
@@ -175,7 +185,6 @@ constexpr KvResidual kv_residual(KvType keys, KvType values) {
   return {larger(k.sinks, v.sinks), larger(k.recent, v.recent), larger(k.block, v.block)};
 }
 
-// The KV cache as attention reads it: types, pages of one layer, and the rows of a batch.
 std::string_view kv_type_name(KvType type);
 // All names with a separator, for example "f32 | f16 | int8".
 std::string kv_type_names(std::string_view separator);

@@ -1,5 +1,5 @@
-// Arguments of a decoder's operations: norms, linears, the shape of attention. The letters of the
-// shapes are defined in docs/glossary.md.
+// The operations of a decoder that every device implements (Operations), and their arguments. The
+// letters of the shapes are defined in docs/glossary.md.
 #pragma once
 
 #include <cstddef>
@@ -274,7 +274,7 @@ class Operations {
   virtual void attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
                          const KvLayer& kv, const RowsFor& out) = 0;
 
-  // out [T][H_v d_v] = the output of Gated DeltaNet (decoder_parts.h) from b, a in `gates`
+  // out [T][H_v d_v] = the output of Gated DeltaNet (DeltaShape) from b, a in `gates`
   // [T][2 H_v] and q, k, v, z in `mixed` [T][channels + H_v d_v], which may be overwritten. A run
   // reads its state_from and writes its state_to.
   virtual void delta_net(Rows& mixed, Rows& gates, const BatchView& batch, const DeltaShape& shape,

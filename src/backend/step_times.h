@@ -1,5 +1,5 @@
-// A clock for the parts of a step (step_parts.h). It is read where an operation begins and ends, so
-// that all time is assigned to one part. Also the number of bytes that operations must move.
+// How a backend measures a step: a clock that assigns all time to the parts of steps.h, read where
+// an operation begins and ends, and the bytes that operations must move.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,5 @@
-// The parts into which the time of a step is divided, and what a backend reports for each part.
+// Whole steps of a backend: their operations are recorded and replayed, and their time is divided
+// into parts.
 #pragma once
 
 #include <array>
@@ -39,9 +40,6 @@ struct StepTimes {
   const PartTimes& operator[](StepPart part) const { return parts[static_cast<std::size_t>(part)]; }
 };
 
-// Steps of a decoder as a whole: they are recorded and replayed if the device can do so, and timed
-// by their parts.
-
 // The lists in host memory that the operations of one step read, and the step's owner. Two steps of
 // an owner with lists of equal lengths are the same operations on the same blocks; only the numbers
 // in the lists and the batch's positions and pages differ.
@@ -58,6 +56,8 @@ struct StepCounts {
   std::string failure;  // why a recording failed; later steps run one operation at a time
 };
 
+// Steps of a decoder as a whole: they are recorded and replayed if the device can do so, and timed
+// by their parts.
 class Steps {
  public:
   virtual ~Steps() = default;

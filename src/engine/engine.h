@@ -100,7 +100,7 @@ struct EngineRequest {
   // ends as with an end token.
   std::shared_ptr<const Grammar> grammar = nullptr;
   std::vector<Token> shown = {};  // special tokens whose text is shown (tool_calls.h)
-  std::shared_ptr<const ReasoningBudget> reasoning = nullptr;  // limit on reasoning (reasoning.h)
+  std::shared_ptr<const ReasoningBudget> reasoning = nullptr;  // limit on reasoning (chat/reply.h)
   int priority = 0;                                            // higher priorities are served first
   std::optional<double> seconds = {};                          // time limit after submission
   Replay replay = {};
@@ -211,9 +211,11 @@ class Engine {
   // request has ended, this is all but the last token of prompt and reply. Throws Error if all
   // sequences are in use or the device fails.
   SavedPrefix save_prefix(std::span<const Token> tokens);
+  // False with act online and without EngineOptions::reuse_prefixes: nothing is saved or loaded.
+  bool reuses_prefixes() const { return options_.reuse_prefixes; }
   // Adds the pages to the prefix cache, which changes only the speed of later requests. Returns
-  // false if the running requests leave too few pages. Throws Error naming `source` if tokens or
-  // sizes do not match this model, and as save_prefix does.
+  // false if the running requests leave too few pages, and unless reuses_prefixes(). Throws Error
+  // naming `source` if tokens or sizes do not match this model, and as save_prefix does.
   bool load_prefix(const SavedPrefix& prefix, std::string_view source);
 
   // Like PrefixCache::erase: frees the pages that only this text uses; returns their tokens.

@@ -46,7 +46,8 @@ class Generator {
   // Sets the sampling settings of later replies.
   void set_sampling(const SamplingSettings& sampling);
   const EngineCounts& counts() const { return engine_.counts(); }
-  // These call Engine::save_prefix and Engine::load_prefix.
+  // These call the functions of Engine.
+  bool reuses_prefixes() const { return engine_.reuses_prefixes(); }
   SavedPrefix save_prefix(std::span<const Token> tokens) { return engine_.save_prefix(tokens); }
   bool load_prefix(const SavedPrefix& prefix, std::string_view source) {
     return engine_.load_prefix(prefix, source);

@@ -1,4 +1,5 @@
-// Tracks which sequences of a session are in use.
+// The sequences of a session that are in use, and the texts of ended requests whose keys, values
+// and states are kept for requests that begin with the same tokens.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 
 namespace leq {
 
+// Tracks which sequences of a session are in use.
 class SequencePool {
  public:
   explicit SequencePool(int sequences) : taken_(static_cast<std::size_t>(sequences), false) {}

@@ -1,5 +1,5 @@
-// Durations of steps on this machine, learned from the steps themselves. They limit the prompt
-// tokens and draft tokens of a step, so that they affect the speed but never a token.
+// Which rows of which requests the next step computes, within limits learned from the durations of
+// earlier steps.
 #pragma once
 
 #include <array>
@@ -11,6 +11,8 @@
 
 namespace leq {
 
+// Durations of steps on this machine, learned from the steps themselves. They limit the prompt
+// tokens and draft tokens of a step, so that they affect the speed but never a token.
 class StepCosts {
  public:
   // Records the duration of a step with `outputs` rows that have logits (next tokens and drafts)

@@ -85,7 +85,7 @@ class Divergence {
   std::vector<std::vector<RowDivergence>> windows_;
 };
 
-class DivergenceBaseReader;  // eval/divergence.h
+class DivergenceBaseReader;
 struct DivergenceKey;
 
 struct WrittenBase {

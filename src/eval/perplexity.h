@@ -1,5 +1,5 @@
-// The data set of a perplexity run: the file, how its rows are joined, and hashes that identify the
-// measured text.
+// Perplexity of a model on a text: the text, the protocol that divides it into windows, the scores
+// of a window and their summary.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +34,8 @@ std::string_view join_name(Join join);  // "none", "hf"
 // "\n\n". White space is Unicode's, as in Python's str.strip.
 std::string join_rows(std::string_view raw);
 
+// The data set of a perplexity run: the file, how its rows are joined, and hashes that identify the
+// measured text.
 struct EvaluationText {
   std::string text;          // joined
   std::string dataset_hash;  // SHA-256 of the file

@@ -1,4 +1,4 @@
-// Interface for callers that need the inputs of a layer's linears (calibration).
+// The forward pass of a model over one batch, by the operations of a backend.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,7 @@
 
 namespace leq {
 
+// Interface for callers that need the inputs of a layer's linears (calibration).
 class Observer {
  public:
   virtual ~Observer() = default;

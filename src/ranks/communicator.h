@@ -71,7 +71,7 @@ class Communicator {
   // aborted already; null removes it. For waits that abort() cannot end by itself.
   virtual void at_abort(const std::function<void()>& end) { static_cast<void>(end); }
   // Between enter() and leave(), other ranks of this process may access this rank's memory
-  // (membership.h). leave() returns when all ranks that have entered have called it.
+  // (Membership). leave() returns when all ranks that have entered have called it.
   virtual void enter() {}
   virtual void leave() noexcept {}
 

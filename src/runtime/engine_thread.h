@@ -1,5 +1,5 @@
-// A histogram of durations with upper bounds, accumulated since the start, as Prometheus
-// expects.
+// An engine on a thread of its own: requests are submitted from any thread, and their replies,
+// counts and durations are read from any thread.
 #pragma once
 
 #include <algorithm>
@@ -23,6 +23,8 @@
 
 namespace leq {
 
+// A histogram of durations with upper bounds, accumulated since the start, as Prometheus
+// expects.
 struct TimeHistogram {
   static constexpr std::array kBounds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,   0.25, 0.5,
                                          1.0,   2.5,    5.0,   10.0, 25.0,  50.0, 100.0, 250.0};

@@ -1,4 +1,5 @@
-// Computes the limits of a session from the caller's settings and the model's file.
+// Opens a model for running: backend, ranks, draft model and a session with its limits; and plans
+// its memory from the header of the file.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Cuts of a row's candidates that the host computes for every device (docs/sampling.md). Sums are
-// sums of integers, so that no order of work changes them.
+// Sampling on the host (HostSampler), and the cuts of a row's candidates that it computes for every
+// device (docs/sampling.md). Sums are sums of integers, so that no order of work changes them.
 #include "sampling/sample.h"
 
 #include <algorithm>

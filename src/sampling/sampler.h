@@ -1,5 +1,5 @@
-// DRY, "don't repeat yourself": a token that would extend a sequence which already occurred in the
-// text gets a penalty that grows with the sequence's length (docs/sampling.md).
+// The sampler of one request: from its settings, its text and its grammar, the rule, bans and
+// penalties by which a backend draws the next token.
 #pragma once
 
 #include <cstddef>
@@ -36,8 +36,10 @@ class DryBreakers {
 // Whether the settings enable DRY.
 bool uses_dry(const SamplingSettings& settings);
 
-// Computes the penalties after `context`: token ids below `vocabulary`, ascending and unique, each
-// with the value to subtract from its logit. Scratch is reused between calls.
+// DRY, "don't repeat yourself": a token that would extend a sequence which already occurred in the
+// text gets a penalty that grows with the sequence's length (docs/sampling.md).
+// This class computes the penalties after `context`: token ids below `vocabulary`, ascending and
+// unique, each with the value to subtract from its logit. Scratch is reused between calls.
 class DryPenalty {
  public:
   std::span<const LogitChange> changes(std::span<const Token> context,

@@ -1,5 +1,4 @@
-// Codes, scales and zero points of one weight [N][K] as chosen by a method, row-major. pack_codes
-// stores them in panels.
+// Weights as methods choose them and as a file stores them: codes are chosen, rounded and packed.
 #pragma once
 
 #include <array>
@@ -13,6 +12,8 @@
 
 namespace leq {
 
+// Codes, scales and zero points of one weight [N][K] as chosen by a method, row-major. pack_codes
+// stores them in panels.
 struct ChosenCodes {
   // [N][K]. int: signed, [-127, 127] at 8 bits, otherwise [-2^(b-1), 2^(b-1) - 1];
   // uint: [0, 2^b - 1]; nf4: index of the level; b1: bit 0 is the sign (1 = plus), bit 1 is the

@@ -1,4 +1,5 @@
-// The element types that tensors are stored in.
+// The types in which numbers are stored: elements of tensors, schemes of quantized weights, and the
+// codes of the inputs of linears.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +11,7 @@
 
 namespace leq {
 
+// The element types that tensors are stored in.
 enum class DType : std::uint8_t { f32, f16, bf16, i8, u8, i16, i32 };
 
 std::string_view dtype_name(DType dtype);  // "bf16"

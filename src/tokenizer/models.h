@@ -1,5 +1,4 @@
-// Byte pair merging: of all adjacent symbols that have a merge, the pair with the lowest rank
-// (among equal ranks the leftmost) is merged, until there is none left.
+// The models that encode one piece of a text: byte-level BPE, BPE of SentencePiece, and unigram.
 #pragma once
 
 #include <array>
@@ -12,6 +11,8 @@
 
 namespace leq {
 
+// Byte pair merging: of all adjacent symbols that have a merge, the pair with the lowest rank
+// (among equal ranks the leftmost) is merged, until there is none left.
 class Merger {
  public:
   // Merges `symbols` in place. A symbol kEmptySlot is never merged. Short inputs are searched

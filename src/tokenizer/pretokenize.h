@@ -1,4 +1,4 @@
-// Normalizes text before it is split: NFC, and the literal rules of a tokenizer's normalizers.
+// The steps before a tokenizer's model: normalizing a text and splitting it into words.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +23,7 @@ struct NormalizeOptions {
   std::string_view source;    // file of the steps, for errors
 };
 
+// Normalizes text before it is split: NFC, and the literal rules of a tokenizer's normalizers.
 // `text` must be well-formed UTF-8. The result is `text` itself if nothing changes, otherwise a
 // view of `buffer`. Throws Error naming source and step if a text would exceed max_bytes, before
 // allocating more memory than that.

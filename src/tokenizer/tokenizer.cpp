@@ -1,4 +1,5 @@
-// Finds added tokens in a text, leftmost first, then longest, as in Hugging Face's tokenizers.
+// Encoding and decoding: added tokens are found first, the text between them is normalized, split
+// and encoded by the model, and the tokens of frequent words are cached.
 #include "tokenizer/tokenizer.h"
 
 #include <utf8proc.h>
@@ -52,6 +53,7 @@ class SpecialScope {
   bool everywhere_;
 };
 
+// Finds added tokens in a text, leftmost first, then longest, as in Hugging Face's tokenizers.
 class AddedTokenMatcher {
  public:
   // `normalized`: match the tokens of normalized text, otherwise those of raw text.

@@ -59,7 +59,7 @@ std::vector<float> input(std::uint64_t text, std::int64_t t, std::int64_t width,
   return row;
 }
 
-// Evaluates the formulas of decoder_parts.h in double.
+// Evaluates the formulas of DeltaShape (operations.h) in double.
 std::vector<double> naive(const Layer& layer, std::uint64_t text, std::int64_t length) {
   const DeltaShape s = layer.shape();
   const std::int64_t channels = s.channels(), dk = s.key_dim, dv = s.value_dim;

@@ -251,7 +251,7 @@ TEST_F(DivergenceBase, KlOfAModelWithItselfThroughTheFileIsTiny) {
     largest = std::max(largest, row.kl);
     EXPECT_TRUE(row.same_top);
     EXPECT_EQ(row.nll_base, exact.nll);
-    // The bound is stated in divergence_base.h; it applies twice, for rounding and for rescaling.
+    // The bound is stated in divergence.h; it applies twice, for rounding and for rescaling.
     for (std::size_t t = 0; t < exact.log_probs.size(); ++t) {
       if (exact.log_probs[t] < -kDeepestLogProb) continue;
       EXPECT_NEAR(base.log_probs[t], exact.log_probs[t], 6.2e-4);

@@ -107,6 +107,11 @@ std::int64_t load_prompt_cache(const PromptCacheFile& file, const PrefixOwner& o
     if (file.read_only) leave_out(file, "there is no such file");
     return 0;
   }
+  if (!generator.reuses_prefixes()) {
+    note("--prompt-cache " + printable(file.path.string()) +
+         " is not used: with act online, codes depend on earlier steps");
+    return 0;
+  }
   const PrefixFile saved(file.path);
   if (const std::string reason = saved->reason_against(owner); !reason.empty()) {
     leave_out(file, reason);

@@ -1,6 +1,7 @@
 // Selection of the attention kernel.
 #include <algorithm>
 
+#include "base/error.h"
 #include "cuda/kernels/attention/attention_launch.h"
 
 namespace leq::LEQ_GPU {
@@ -23,8 +24,10 @@ void launch_type(const AttentionArguments& a, const AttentionPlan& plan, rt::Str
       return launch_packed_attention<4, 64>(a, plan, stream);
     case KvType::simq2:
       return launch_packed_attention<2, 32>(a, plan, stream);
-    default:
+    case KvType::f16:
       return launch_tensor_attention<KvType::f16, KvType::f16>(a, plan, stream);
+    default:
+      ensure(false, "attention: no tensor-core kernel for ", kv_type_name(a.keys.type));
   }
 }
 

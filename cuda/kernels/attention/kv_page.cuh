@@ -8,17 +8,13 @@
 
 namespace leq::LEQ_GPU {
 
-// The first rows of the table of schemes are those that a GPU stores unpacked.
-inline constexpr std::size_t kStoredSchemes = 3;
-static_assert(!kKvSchemes[kStoredSchemes - 1].packed && kKvSchemes[kStoredSchemes].packed);
-
 // Looks up a type that is known at run time in the table of schemes (backend/kv_types.h). The rows
 // are compared one by one, because device code cannot index the table.
 template <std::size_t row = 0>
 constexpr int stored_number_bytes(KvType type) {
   constexpr KvType kType = kKvSchemes[row].type;
   constexpr int kBytes = kKvSchemes[row].bits / 8;
-  if constexpr (row + 1 == kStoredSchemes) {
+  if constexpr (row + 1 == kUnpackedKvTypes) {
     return kBytes;
   } else {
     return type == kType ? kBytes : stored_number_bytes<row + 1>(type);
@@ -28,7 +24,7 @@ template <std::size_t row = 0>
 constexpr bool stored_coded(KvType type) {
   constexpr KvType kType = kKvSchemes[row].type;
   constexpr bool kCoded = kKvSchemes[row].coded();
-  if constexpr (row + 1 == kStoredSchemes) {
+  if constexpr (row + 1 == kUnpackedKvTypes) {
     return kCoded && type == kType;
   } else {
     return (kCoded && type == kType) || stored_coded<row + 1>(type);

@@ -1,4 +1,5 @@
-// Scales, divisors and zero points of a panel's rows, by lane.
+// Parts of GPTQ and of the methods that start from it: choosing a row's codes with feedback of
+// errors, the comparison with nearest codes, and the variants for superblocks.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +14,8 @@
 
 namespace leq {
 
-// Each array is [G][lanes]. Unused lanes have scale 1 and zero point 0.
+// Scales, divisors and zero points of a panel's rows, by lane. Each array is [G][lanes]. Unused
+// lanes have scale 1 and zero point 0.
 struct LaneRanges {
   LaneRanges(const Ranges& ranges, std::int64_t first, std::int64_t count, std::int64_t lanes)
       : lanes_(lanes), group_(ranges.group) {

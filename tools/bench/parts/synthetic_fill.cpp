@@ -1,5 +1,4 @@
-// Integer codes are copied from a pool of random blocks of 64 rows x 128 columns with known sums,
-// so that filling a model of 7 GB takes seconds. A hash of the position selects the block.
+// Random numbers in the planes of synthetic weights, copied from a pool where that is faster.
 #include "tools/bench/parts/synthetic_fill.h"
 
 #include <algorithm>
@@ -23,6 +22,8 @@ constexpr std::int64_t kSumColumns = 32;  // width of the finest group
 constexpr std::uint32_t kBlocks = 128;    // 1 MB of int8: fits in the L2 cache
 constexpr std::size_t kPoolFloats = 1 << 17;
 
+// Integer codes are copied from a pool of random blocks of 64 rows x 128 columns with known sums,
+// so that filling a model of 7 GB takes seconds. A hash of the position selects the block.
 struct RandomBlock {
   std::vector<std::uint8_t>
       bytes;  // in panel layout; codes of 3 bits as two planes, one after the other

@@ -4,11 +4,18 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "base/error.h"
 
 namespace leq::cpu {
 namespace {
+
+// Every type has kernels: an unpacked one in AttentionKernels::kv, a packed one in PackedKernels.
+static_assert(std::extent_v<decltype(AttentionKernels::kv)> == kUnpackedKvTypes);
+static_assert(std::ranges::all_of(kKvSchemes, [](const KvScheme& scheme) {
+  return !scheme.packed || scheme.bits == 8 || scheme.bits == 4 || scheme.bits == 2;
+}));
 
 const KvKernels& kernels_of(const AttentionKernels& kernels, KvType type) {
   return kernels.kv[static_cast<std::size_t>(type)];

@@ -115,7 +115,7 @@ void run_kernel(const MatmulKernels& kernels, const QuantScheme& scheme, const I
       return kernels.bits3(panel);
     case 4:
       return kernels.bits4(panel);
-    default:
+    default:  // 8, as check_inputs has found
       break;
   }
   if (scheme.kind == CodeKind::uint_) {
@@ -280,6 +280,9 @@ void check_inputs(const Linear& linear, const Rows& x) {
     const QuantScheme& scheme = segment.weight.scheme;
     ensure(x.format.offset_codes != scheme.is_offset(), linear.name,
            ": inputs have the wrong code offset for ", scheme_name(scheme), " weights");
+    const int bits = scheme.bits;
+    ensure(scheme.is_super() || bits == 8 || (bits >= 2 && bits <= 4), linear.name,
+           ": no kernel for int8 inputs and ", scheme_name(scheme), " weights");
   }
 }
 
