@@ -17,9 +17,11 @@
 #include "eval/report.h"
 #include "tools/common/kv_choice.h"
 #include "tools/common/llama_flags.h"
+#include "tools/common/mains.h"
 #include "tools/common/model_file.h"
 #include "tools/common/model_options.h"
 #include "tools/common/model_setup.h"
+#include "tools/common/pull.h"
 #include "tools/perplexity/kl_by.h"
 
 namespace leq {
@@ -170,6 +172,7 @@ ToolSpec tool_spec() {
                .help = "compare the model with the one that wrote --kl-divergence-base"},
           }));
   add_options(tool, model_options({"ctx-size", "parallel"}));
+  add_options(tool, hub_options());
   tool.foreign = llama_flags();
   tool.answers.push_back(list_devices_answer());
   return tool;
@@ -352,7 +355,7 @@ int perplexity(const Options& options) {
 }  // namespace
 }  // namespace leq
 
-int main(int argc, char** argv) {
+int leq::perplexity_main(int argc, char** argv) {
   return leq::run_tool(
       "leq-perplexity", leq::tool_spec, argc, argv,
       [](const leq::Options& options) { return leq::with_model_files(options, leq::perplexity); });
