@@ -1,5 +1,5 @@
 # leq_hub: src/hub, downloads by libcurl. A separate library because only the tools download. libcurl is loaded at run
-# time (src/hub/http.h), so that only its headers are needed here; a static program cannot load it.
+# time (src/hub/web_client.h), so that only its headers are needed here; a static program cannot load it.
 find_path(LEQ_CURL_INCLUDE curl/curl.h)
 set(transport curl)
 if(NOT LEQ_CURL_INCLUDE OR LEQ_STATIC)

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "hub/http.h"
+#include "hub/web_client.h"
 #include "hub/hub.h"
 #include "hub/requests.h"
 
@@ -61,10 +61,10 @@ std::string origin_of(const std::string& url) {
 
 // The metadata of a file are in the first answer that is no redirect within the hub; that to the
 // store of large files is another host's, or has the size and hash of the file.
-HttpResponse head_of(HttpClient& client, std::string url, const std::string& token,
+WebResponse head_of(WebClient& client, std::string url, const std::string& token,
                      const HubEvents& events) {
   for (int redirects = 0;; ++redirects) {
-    HttpResponse response =
+    WebResponse response =
         send_patiently(client, {.url = url, .token = token, .head = true}, events.say);
     const std::string target = response.header("location");
     const bool within = response.status >= 300 && response.status < 400 &&
@@ -162,7 +162,7 @@ Hub::Blob Hub::find_blob(const HubRepository& repository, const HubFile& file) {
   blob.what = repository.name + ": " + file.name;
   blob.url = settings_.endpoint + "/" + url_path(repository.name) + "/resolve/" +
              repository.commit + "/" + url_path(file.name);
-  const HttpResponse head = head_of(client(), blob.url, settings_.token, events_);
+  const WebResponse head = head_of(client(), blob.url, settings_.token, events_);
   if (head.status == 404 && head.header("x-repo-commit") == repository.commit) {
     const fs::path marker = folder(repository.name) / ".no_exist" / repository.commit / file.name;
     fs::create_directories(marker.parent_path());
@@ -220,8 +220,8 @@ void Hub::check_hash(const Blob& blob, const fs::path& file) const {
 
 bool Hub::receive(const Blob& blob, int descriptor, std::string& failure, double& wait_seconds) {
   std::uint64_t have = bytes_of(blob.incomplete);
-  HttpRequest request = {.url = blob.url, .token = settings_.token, .first = have};
-  request.receive = [&](const HttpResponse& response, std::span<const std::byte> part) {
+  WebRequest request = {.url = blob.url, .token = settings_.token, .first = have};
+  request.receive = [&](const WebResponse& response, std::span<const std::byte> part) {
     if (response.status != 200 && response.status != 206) return;  // the text of an error
     if (response.status == 200 && request.first > 0) {             // ranges are not supported
       require(::ftruncate(descriptor, 0) == 0, ErrorKind::io, blob.incomplete.string(), ": ",
@@ -240,7 +240,7 @@ bool Hub::receive(const Blob& blob, int descriptor, std::string& failure, double
     have += part.size();
     add_bytes(std::ssize(part));
   };
-  const HttpResponse response = client().send(request);
+  const WebResponse response = client().send(request);
   const bool ended = response.failure.empty() && (response.status == 200 || response.status == 206);
   if (ended && (blob.bytes == 0 || have == blob.bytes)) return true;
   failure = ended ? "the connection ended early" : reason_of(response);

@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "hub/http.h"
+#include "hub/web_client.h"
 #include "hub/requests.h"
 
 namespace leq {
@@ -35,7 +35,7 @@ bool is_safe_name(const std::string& name) {
 }
 
 HubRepository read_listing(const std::string& name, const std::string& revision,
-                           const HttpResponse& response, const std::string& url) {
+                           const WebResponse& response, const std::string& url) {
   HubRepository repository = {.name = name, .revision = revision};
   const Json json = parse_json(response.body, url);
   repository.commit = json_get<std::string>(json, "sha", url);
@@ -60,8 +60,8 @@ Hub::Hub(HubSettings settings, HubEvents events)
     : settings_(std::move(settings)), events_(std::move(events)) {}
 Hub::~Hub() = default;
 
-HttpClient& Hub::client() {
-  if (!client_) client_ = std::make_unique<HttpClient>();
+WebClient& Hub::client() {
+  if (!client_) client_ = std::make_unique<WebClient>();
   return *client_;
 }
 
@@ -105,7 +105,7 @@ HubRepository Hub::list(const std::string& name, const std::string& revision) {
   }
   const std::string url = settings_.endpoint + "/api/models/" + url_path(name) + "/revision/" +
                           url_part(revision) + "?blobs=true";
-  const HttpResponse response =
+  const WebResponse response =
       send_patiently(client(), {.url = url, .token = settings_.token}, events_.say);
   const bool unreachable = !response.failure.empty() || response.status >= 500;
   if (unreachable) {

@@ -19,7 +19,7 @@
 
 namespace leq {
 
-class HttpClient;
+class WebClient;
 
 struct HubSettings {
   std::string endpoint;         // without a slash at its end
@@ -84,7 +84,7 @@ class Hub {
 
  private:
   struct Blob;
-  HttpClient& client();
+  WebClient& client();
   std::optional<HubRepository> cached(const std::string& name, const std::string& revision) const;
   void keep_ref(const HubRepository& repository) const;
   void check_space(const HubRepository& repository, const std::vector<HubFile>& missing,
@@ -99,7 +99,7 @@ class Hub {
 
   HubSettings settings_;
   HubEvents events_;
-  std::unique_ptr<HttpClient> client_;
+  std::unique_ptr<WebClient> client_;
   std::uint64_t done_ = 0, total_ = 0;
 };
 

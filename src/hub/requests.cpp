@@ -60,7 +60,7 @@ constexpr std::array kAnswers = {
 std::string url_path(std::string_view path) { return encoded(path, true); }
 std::string url_part(std::string_view part) { return encoded(part, false); }
 
-double wanted_wait(const HttpResponse& response, double fallback) {
+double wanted_wait(const WebResponse& response, double fallback) {
   const auto seconds = parse_double(response.header("retry-after"));
   return seconds ? std::clamp(*seconds, 0.0, kMaxWaitSeconds) : fallback;
 }
@@ -71,24 +71,24 @@ void wait_for_hub(double seconds, const std::string& why,
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 
-HttpResponse send_patiently(HttpClient& client, const HttpRequest& request,
+WebResponse send_patiently(WebClient& client, const WebRequest& request,
                             const std::function<void(const std::string&)>& say) {
   double wait = kFirstWaitSeconds;
   for (int attempt = 1;; ++attempt, wait *= 2) {
-    HttpResponse response = client.send(request);
+    WebResponse response = client.send(request);
     const bool busy = response.status == 429 || response.status >= 500;
     if (!busy || attempt == kAttempts) return response;
     wait_for_hub(wanted_wait(response, wait), reason_of(response), say);
   }
 }
 
-std::string reason_of(const HttpResponse& response) {
+std::string reason_of(const WebResponse& response) {
   if (!response.failure.empty()) return response.failure;
   const std::string words = response.header("x-error-message");
   return "HTTP " + std::to_string(response.status) + (words.empty() ? "" : ", " + printable(words));
 }
 
-void require_success(const HttpResponse& response, const std::string& what, const std::string& url,
+void require_success(const WebResponse& response, const std::string& what, const std::string& url,
                      bool has_token) {
   require(response.failure.empty(), ErrorKind::io, what, ": ", url, ": ", response.failure,
           "; the same command continues a download");

@@ -154,7 +154,7 @@ std::optional<KeptModel> find_kept(const std::string& name) {
   std::error_code error;
   for (const KeptModel& model : kept_models()) {
     const std::string known = lower(model.name);
-    if (known == wanted) return model;
+    if (known == wanted || lower(model.path.stem().string()) == wanted) return model;
     if (!hub || !hub->tag.empty() || !known.starts_with(wanted)) continue;
     if (!found ||
         fs::last_write_time(model.path, error) > fs::last_write_time(found->path, error)) {

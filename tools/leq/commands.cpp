@@ -15,7 +15,7 @@
 #include "base/table.h"
 #include "base/text.h"
 #include "format/leq_reader.h"
-#include "hub/http.h"
+#include "hub/web_client.h"
 #include "hub/hub.h"
 #include "tools/common/options.h"
 #include "tools/common/pull.h"
@@ -202,9 +202,9 @@ int ps(const Options& options) {
   const std::string server =
       "http://" + options.text("host") + ":" + std::to_string(options.integer("port"));
   const std::string url = server + "/v1/models";
-  HttpRequest request = {.url = url};
+  WebRequest request = {.url = url};
   if (options.given("api-key")) request.token = options.text("api-key");
-  const HttpResponse response = HttpClient().send(request);
+  const WebResponse response = WebClient().send(request);
   require(response.failure.empty(), ErrorKind::io, server, ": ", response.failure,
           "; `leq serve` starts a server");
   require(response.status == 200, ErrorKind::io, url, ": HTTP ", response.status,

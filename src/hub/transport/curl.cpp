@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/version.h"
-#include "hub/http.h"
+#include "hub/web_client.h"
 
 namespace leq {
 namespace {
@@ -70,8 +70,8 @@ std::string lower(std::string_view text) {
 
 // A request in progress, as libcurl's callbacks see it. Exceptions must not pass through libcurl.
 struct Transfer {
-  const HttpRequest& request;
-  HttpResponse response = {};
+  const WebRequest& request;
+  WebResponse response = {};
   std::exception_ptr thrown = {};
 };
 
@@ -110,23 +110,23 @@ std::size_t take_body(char* data, std::size_t size, std::size_t count, void* use
 
 }  // namespace
 
-std::string HttpResponse::header(const std::string& name) const {
+std::string WebResponse::header(const std::string& name) const {
   const auto found = headers.find(name);
   return found == headers.end() ? "" : found->second;
 }
 
-struct HttpClient::State {
+struct WebClient::State {
   CURL* handle = nullptr;
 };
 
-HttpClient::HttpClient() : state_(std::make_unique<State>()) {
+WebClient::WebClient() : state_(std::make_unique<State>()) {
   state_->handle = curl().init();
   require(state_->handle != nullptr, ErrorKind::no_memory, "libcurl: cannot make a handle");
 }
 
-HttpClient::~HttpClient() { curl().cleanup(state_->handle); }
+WebClient::~WebClient() { curl().cleanup(state_->handle); }
 
-HttpResponse HttpClient::send(const HttpRequest& request) {
+WebResponse WebClient::send(const WebRequest& request) {
   CURL* const handle = state_->handle;
   curl().reset(handle);  // keeps connections
   Transfer transfer = {request};

@@ -1,17 +1,17 @@
 // The HTTP client of builds without libcurl.
 #include "base/error.h"
-#include "hub/http.h"
+#include "hub/web_client.h"
 
 namespace leq {
 
-struct HttpClient::State {};
+struct WebClient::State {};
 
-HttpClient::HttpClient() {
+WebClient::WebClient() {
   fail(ErrorKind::io,
        "this build of leq has no libcurl, and cannot download: build it where "
        "libcurl4-openssl-dev is installed, or fetch the model with `hf download REPOSITORY`");
 }
-HttpClient::~HttpClient() = default;
-HttpResponse HttpClient::send(const HttpRequest&) { return {}; }
+WebClient::~WebClient() = default;
+WebResponse WebClient::send(const WebRequest&) { return {}; }
 
 }  // namespace leq
