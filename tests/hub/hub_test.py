@@ -87,7 +87,7 @@ class OneCommand(HubCase):
     def test_a_reply_by_name(self):
         run = self.leq("run", "tales/Story-5M", "-p", "Once upon a time", "-n", "12", "--temp", "0")
         self.assertTrue(run.stdout.startswith("Once upon a time"), run.stdout)
-        self.assertRegex(run.stderr, r"quantizing tales/Story-5M:int8-g128: about [0-9.]+ MB, without calibration")
+        self.assertRegex(run.stderr, r"quantizing tales/Story-5M:int8-g128: about [0-9.]+ MB, about \d+ s without calibration")
         requests = len(self.hub.requests)
         again = self.leq("run", "tales/Story-5M", "-p", "Once upon a time", "-n", "12", "--temp", "0")
         self.assertEqual(again.stdout, run.stdout)

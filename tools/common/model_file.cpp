@@ -43,16 +43,6 @@ std::string file_for(const fs::path& folder) {
   return typed(nameless ? fs::path("model.leq") : fs::path(name.string() + ".leq"));
 }
 
-// Returns whether this is a hub name such as "Qwen/Qwen3-0.6B": two valid parts, no existing path.
-bool is_hub_name(const std::string& path) {
-  const auto slash = path.find('/');
-  if (slash == std::string::npos || slash == 0 || slash + 1 == path.size()) return false;
-  const bool one = path.find('/', slash + 1) == std::string::npos;
-  std::error_code ignored;
-  return one && path[0] != '.' && path[0] != '~' && std::ranges::all_of(path, is_plain) &&
-         !path.ends_with(".leq") && !fs::exists(path.substr(0, slash), ignored);
-}
-
 std::string quantize_command(const fs::path& folder) {
   return "`leq-quantize " + typed(without_slash(folder)) + " -o " + file_for(folder) + "`";
 }
@@ -80,7 +70,7 @@ std::string files_beside(const fs::path& path) {
 }
 
 [[noreturn]] void fail_missing(const std::string& place, const std::string& path, bool runs) {
-  require(!is_hub_name(path), place, ": no such file; the model of that name on the Hugging Face ",
+  require(!is_on_hub(path), place, ": no such file; the model of that name on the Hugging Face ",
           "hub is downloaded and run by `leq run ", path, "`");
   fail(ErrorKind::io, place, ": no such file or folder", runs ? files_beside(path) : "");
 }

@@ -102,6 +102,12 @@ std::optional<HubName> parse_hub_name(std::string_view text) {
   return name;
 }
 
+bool is_on_hub(const std::string& name) {
+  std::error_code error;
+  const auto slash = name.find('/');
+  return parse_hub_name(name) && (slash == name.npos || !fs::exists(name.substr(0, slash), error));
+}
+
 std::vector<std::string> short_names() {
   std::vector<std::string> names;
   for (const ShortName& known : kShortNames) names.emplace_back(known.name);

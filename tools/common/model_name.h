@@ -19,6 +19,8 @@ struct HubName {
 };
 // nullopt if the text is neither a short name nor has the form of a hub name.
 std::optional<HubName> parse_hub_name(std::string_view text);
+// Whether a name that is no file may be on the hub: its first part is not a folder here.
+bool is_on_hub(const std::string& name);
 // The short names, for help: "qwen3:0.6b".
 std::vector<std::string> short_names();
 

@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/progress.h"
 #include "base/text.h"
+#include "base/thread_pool.h"
 #include "convert/import.h"
 #include "quantize/run/quantize.h"
 #include "tools/common/setting_flags.h"
@@ -146,11 +147,29 @@ void check_tag(const std::string& repository, const std::string& tag) {
        "checkpoint: expected ", join(names, " | "), ", or a type as int8-g128, q4_k or bf16");
 }
 
-void quantize_to(const fs::path& checkpoint, const std::string& tag, const fs::path& output,
-                 const std::string& name) {
+// An estimate of the time for quantizing.
+std::string time_text(const fs::path& checkpoint, const QuantizeOptions& job) {
+  if (job.recipe != nullptr && job.recipe->few_windows_suffice) {
+    return "up to 3 min of calibration, then the choice of codes and a measurement";
+  }
+  constexpr double kSecondsPerGb = 6;  // of one core, measured
+  double gb = 0;
+  for (const auto& file : fs::directory_iterator(
+           fs::is_directory(checkpoint) ? checkpoint : checkpoint.parent_path())) {
+    const bool weights = fs::is_directory(checkpoint) ? file.path().extension() == ".safetensors"
+                                                      : file.path() == checkpoint;
+    if (weights) gb += static_cast<double>(fs::file_size(file.path())) / 1e9;
+  }
+  const double seconds = std::max(1.0, gb * kSecondsPerGb / usable_cores());
+  return "about " + fixed(seconds, 0) + " s" +
+         (job.recipe == nullptr && !job.keeps_types
+              ? " without calibration text (--recipe q8 and q4 calibrate, for minutes)"
+              : "");
+}
+
+void quantize_to(const fs::path& checkpoint, const std::string& tag, const KeptModel& kept) {
   QuantizeOptions job;
   choose_quantization(tag, checkpoint, job);
-  const bool plain = job.recipe == nullptr && !job.keeps_types;
   std::uint64_t bytes = 0;
   {
     const ImportedModel model = import_checkpoint(checkpoint);
@@ -158,12 +177,8 @@ void quantize_to(const fs::path& checkpoint, const std::string& tag, const fs::p
     if (sized.keeps_types) keep_types(model, sized);
     bytes = least_bytes(model, sized).all;
   }
-  std::cerr << "quantizing " << name << ": about " << human_bytes(bytes)
-            << (plain ? ", without calibration text (--recipe q8 or q4 calibrates, for minutes)"
-                : job.recipe != nullptr && job.recipe->few_windows_suffice
-                    ? ", with calibration text of about 3 minutes, then measured"
-                    : "")
-            << '\n';
+  std::cerr << (job.keeps_types ? "converting " : "quantizing ") << kept.name << ": about "
+            << human_bytes(bytes) << ", " << time_text(checkpoint, job) << '\n';
   std::optional<Progress> line;
   std::string current;
   job.say = [&](const std::string& text) {
@@ -177,7 +192,7 @@ void quantize_to(const fs::path& checkpoint, const std::string& tag, const fs::p
     line->update(done);
     if (done == total) line->clear();
   };
-  quantize_checkpoint(checkpoint, output, job);
+  quantize_checkpoint(checkpoint, kept.path, job);
 }
 
 Json origin_json(const HubRepository& repository, const HubChoice& choice) {
@@ -267,6 +282,24 @@ std::string origin_of(const fs::path& file) {
          json_get<std::string>(origin, "commit", path.string());
 }
 
+Download::Download(const HubName& name, const std::string& tag, const std::string& file) {
+  auto line = std::make_shared<std::optional<Progress>>();
+  Hub hub(hub_settings(), printed_events(line));
+  repository = hub.list(name.repository, name.revision);
+  choice = choose_files(repository, tag, file);
+  const bool is_gguf = !choice.gguf.empty();
+  if (!is_gguf) {  // an unsupported architecture is refused before the weights are downloaded
+    std::vector<HubFile> small;
+    std::ranges::copy_if(choice.files, std::back_inserter(small),
+                         [](const HubFile& one) { return !one.name.ends_with(".safetensors"); });
+    (void)import_config(hub.fetch(repository, small));
+  }
+  std::uint64_t bytes = 0;
+  for (const HubFile& one : choice.files) bytes += one.bytes;
+  path = hub.fetch(repository, choice.files, is_gguf ? bytes : bytes / 2);
+  if (is_gguf) path /= choice.gguf;
+}
+
 KeptModel pull_model(const HubName& name, const Options& options, bool update) {
   if (options.given("hf-token")) ::setenv("HF_TOKEN", options.text("hf-token").c_str(), 1);
   if (options.flag("offline")) ::setenv("HF_HUB_OFFLINE", "1", 1);
@@ -276,37 +309,30 @@ KeptModel pull_model(const HubName& name, const Options& options, bool update) {
     const std::string known = name.repository + (tag.empty() ? "" : ":" + tag);
     if (auto kept = find_kept(known)) return *kept;
   }
-  auto line = std::make_shared<std::optional<Progress>>();
-  Hub hub(hub_settings(), printed_events(line));
-  const HubRepository repository = hub.list(name.repository, name.revision);
-  HubChoice choice = choose_files(repository, tag, file);
-  const bool is_gguf = !choice.gguf.empty();
-  if (!is_gguf) {  // an unsupported architecture is refused before the weights are downloaded
-    std::vector<HubFile> small;
-    std::ranges::copy_if(choice.files, std::back_inserter(small),
-                         [](const HubFile& one) { return !one.name.ends_with(".safetensors"); });
-    const fs::path folder = hub.fetch(repository, small);
-    (void)import_config(folder);
-  }
-  std::uint64_t bytes = 0;
-  for (const HubFile& one : choice.files) bytes += one.bytes;
-  const fs::path snapshot = hub.fetch(repository, choice.files, is_gguf ? bytes : bytes / 2);
-  const fs::path source = is_gguf ? snapshot / choice.gguf : snapshot;
-  if (choice.tag.empty()) choice.tag = holds_codes(source) ? kKeptTag : kDefaultType;
-  const KeptModel model = {repository.name + ":" + choice.tag,
-                           kept_file(repository.name, choice.tag)};
-  fs::create_directories(model.path.parent_path());
+  const Download download(name, tag, file);
+  const auto& [repository, choice, path] = download;
+  const std::string kept_tag = !choice.tag.empty() ? choice.tag
+                               : holds_codes(path) ? kKeptTag
+                                                   : kDefaultType;
+  const KeptModel model = {repository.name + ":" + kept_tag, kept_file(repository.name, kept_tag)};
   const FileLock lock(
       model.path.parent_path() / ".locks" / (model.path.filename().string() + ".lock"),
       [&] { std::cerr << model.name << ": another program makes it; waiting\n"; });
   const std::string origin = repository.name + "@" + repository.commit;
   if (file_exists(model.path) && origin_of(model.path) == origin) return model;
-  quantize_to(source, is_gguf ? kKeptTag : choice.tag, model.path, model.name);
+  quantize_to(path, choice.gguf.empty() ? kept_tag : kKeptTag, model);
   AtomicFile written(origin_file(model.path));
   const std::string text = origin_json(repository, choice).dump() + "\n";
   written.append(std::as_bytes(std::span(text)));
   written.commit();
   return model;
+}
+
+std::string checkpoint_by_name(const std::string& name) {
+  std::error_code error;
+  if (fs::exists(name, error) || !is_on_hub(name)) return name;
+  const HubName hub = *parse_hub_name(name);
+  return Download(hub, hub.tag, "").path.string();
 }
 
 std::string model_by_name(const std::string& name, const Options& options) {
@@ -315,10 +341,7 @@ std::string model_by_name(const std::string& name, const Options& options) {
   if (!options.given("recipe") && !options.given("hf-file")) {
     if (const auto kept = find_kept(name)) return kept->path.string();
   }
-  const auto hub = parse_hub_name(name);
-  if (hub && (name.find('/') == name.npos || !fs::exists(name.substr(0, name.find('/')), error))) {
-    return pull_model(*hub, options, false).path.string();
-  }
+  if (is_on_hub(name)) return pull_model(*parse_hub_name(name), options, false).path.string();
   fail(ErrorKind::io, "'", printable(name), "': no model of this name: expected a file, a name of ",
        "`leq ls`, or a model on the Hugging Face hub as Qwen/Qwen3-0.6B");
 }

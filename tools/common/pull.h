@@ -34,12 +34,25 @@ struct HubChoice {
 HubChoice choose_files(const HubRepository& repository, const std::string& tag,
                        const std::string& file);
 
+// The files of a model, downloaded into the hub's cache.
+struct Download {
+  HubRepository repository;
+  HubChoice choice;
+  std::filesystem::path path;  // a checkpoint folder, or a GGUF file
+
+  // Prints progress. Throws Error, also if leq does not run the checkpoint's architecture.
+  Download(const HubName& name, const std::string& tag, const std::string& file);
+};
+
 // Returns the model's file in the models folder, which is made if it is missing or, with `update`,
 // if the hub has another commit. `options` has download_options().
 KeptModel pull_model(const HubName& name, const Options& options, bool update);
 // The file of a model by any name: a path, a model of the models folder, or a hub name, which is
 // pulled. Throws Error if it is none of these.
 std::string model_by_name(const std::string& name, const Options& options);
+
+// The same for a checkpoint, which is not quantized; returns other names as they are.
+std::string checkpoint_by_name(const std::string& name);
 
 // The repository and commit of which a file of the models folder was made; "" if it was not.
 std::string origin_of(const std::filesystem::path& file);

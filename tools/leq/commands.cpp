@@ -15,8 +15,8 @@
 #include "base/table.h"
 #include "base/text.h"
 #include "format/leq_reader.h"
-#include "hub/web_client.h"
 #include "hub/hub.h"
+#include "hub/web_client.h"
 #include "tools/common/options.h"
 #include "tools/common/pull.h"
 
@@ -202,7 +202,7 @@ int ps(const Options& options) {
   const std::string server =
       "http://" + options.text("host") + ":" + std::to_string(options.integer("port"));
   const std::string url = server + "/v1/models";
-  WebRequest request = {.url = url};
+  WebRequest request = {.url = url, .proxies = false};
   if (options.given("api-key")) request.token = options.text("api-key");
   const WebResponse response = WebClient().send(request);
   require(response.failure.empty(), ErrorKind::io, server, ": ", response.failure,

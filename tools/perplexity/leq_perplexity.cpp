@@ -173,6 +173,7 @@ ToolSpec tool_spec() {
           }));
   add_options(tool, model_options({"ctx-size", "parallel"}));
   add_options(tool, hub_options());
+  tool.max_positionals = 1;  // the model
   tool.foreign = llama_flags();
   tool.answers.push_back(list_devices_answer());
   return tool;

@@ -158,6 +158,8 @@ void serve_folder(Options& options) {
 int run_by_names(const Options& given) {
   Options options = given;
   const bool named = options.given("model") || options.given("hf-repo");
+  require(!options.given("hf-repo") || !options.given("models-dir"),
+          "-hf and --models-dir contradict each other: leave one out");
   if (!options.given("models-dir") && !named && options.positionals().size() != 1) {
     serve_folder(options);
   }

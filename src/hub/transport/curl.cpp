@@ -149,6 +149,7 @@ WebResponse WebClient::send(const WebRequest& request) {
   set(CURLOPT_WRITEFUNCTION, take_body);
   set(CURLOPT_WRITEDATA, &transfer);
   if (const char* certificates = std::getenv("SSL_CERT_FILE")) set(CURLOPT_CAINFO, certificates);
+  if (!request.proxies) set(CURLOPT_NOPROXY, "*");
   if (request.first > 0) set(CURLOPT_RANGE, (std::to_string(request.first) + "-").c_str());
   if (!request.token.empty()) {  // libcurl sends it to the first host alone
     set(CURLOPT_HTTPAUTH, static_cast<long>(CURLAUTH_BEARER));
