@@ -110,6 +110,14 @@ class OneCommand(HubCase):
         self.assertIn("no model of this name", self.refused("run", "Why is the sky blue?"))
         self.assertIn("a model is missing", self.refused("run"))
 
+    def test_quantize_by_name(self):
+        file = self.folder / "x.leq"
+        self.leq("quantize", "tales/Story-5M", "-o", str(file), "--type", "int8")
+        by_hand = self.folder / "y.leq"
+        self.leq("quantize", str(STORYTELLER), "-o", str(by_hand), "--type", "int8")
+        reply = [self.leq("run", str(f), "-p", "Once", "-n", "9", "--temp", "0").stdout for f in (file, by_hand)]
+        self.assertEqual(*reply)
+
     def test_files_that_are_fetched(self):
         self.pull()
         snapshot = self.cache / "snapshots" / self.hub.repositories["tales/Story-5M"].commit
