@@ -10,8 +10,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "hub/web_client.h"
 #include "hub/requests.h"
+#include "hub/web_client.h"
 
 namespace leq {
 namespace {
@@ -34,10 +34,12 @@ bool is_safe_name(const std::string& name) {
   });
 }
 
+}  // namespace
+
 HubRepository read_listing(const std::string& name, const std::string& revision,
-                           const WebResponse& response, const std::string& url) {
+                           std::string_view text, const std::string& url) {
   HubRepository repository = {.name = name, .revision = revision};
-  const Json json = parse_json(response.body, url);
+  const Json json = parse_json(text, url);
   repository.commit = json_get<std::string>(json, "sha", url);
   require(is_commit(repository.commit), url,
           ": 'sha' is no commit: ", printable(repository.commit));
@@ -53,8 +55,6 @@ HubRepository read_listing(const std::string& name, const std::string& revision,
   }
   return repository;
 }
-
-}  // namespace
 
 Hub::Hub(HubSettings settings, HubEvents events)
     : settings_(std::move(settings)), events_(std::move(events)) {}
@@ -116,7 +116,7 @@ HubRepository Hub::list(const std::string& name, const std::string& revision) {
     }
   }
   require_success(response, name, url, !settings_.token.empty());
-  return read_listing(name, revision, response, url);
+  return read_listing(name, revision, response.body, url);
 }
 
 // Names the commit of a branch, once its files are here.

@@ -44,6 +44,11 @@ struct HubRepository {
   std::vector<HubFile> files;
 };
 
+// Reads the hub's answer to /api/models/NAME/revision/REVISION, which is not trusted. Throws Error
+// that names `url`, also if a file's name is not a path below a folder.
+HubRepository read_listing(const std::string& name, const std::string& revision,
+                           std::string_view text, const std::string& url);
+
 struct HubEvents {
   // Bytes of all files that were to be downloaded.
   std::function<void(std::uint64_t done, std::uint64_t total)> progress = [](auto, auto) {};

@@ -37,6 +37,7 @@ class FakeHub:
         self.no_ranges = False
         self.claimed_bytes = None  # the size that listings and metadata claim of large files
         self.slow = 0  # seconds between the halves of a large file
+        self.proxied = 0  # requests to this server as a proxy
         self.moved = {}  # old repository name -> new one
         self.lock = threading.Lock()
         self.store = self._serve(self._store_handler())
@@ -67,6 +68,9 @@ class FakeHub:
                 if busy:
                     headers = {"Retry-After": busy[1]} if busy[1] is not None else {}
                     return self.reply(busy[0], b"busy", headers, body)
+                if self.path.startswith("http://"):  # asked as a proxy
+                    hub.proxied += 1
+                    self.path = "/" + self.path.split("/", 3)[3]
                 path, _, query = urllib.parse.unquote(self.path).partition("?")
                 parts = path.strip("/").split("/")
                 if parts[:2] == ["api", "models"] and len(parts) >= 6 and parts[4] == "revision":

@@ -141,6 +141,7 @@ class OneCommand(HubCase):
         self.assertRegex(table[0], r"^NAME +SIZE +TYPE +KL +ORIGIN$")
         self.assertEqual(len(table), 4)
         self.assertIn("int8-g128", self.leq("show", "tales/Story-5M:int8-g128").stdout)
+        self.assertIn("name one of them: tales/Story-5M:int8-g128, tales/Story-5M:q4_k", self.refused("rm", "tales/Story-5M"))
         removed = self.leq("rm", "tales/Story-5M:q4_k")
         self.assertIn(str(self.cache), removed.stderr)
         self.assertFalse(self.kept("q4_k").exists())
@@ -291,6 +292,27 @@ class Failures(HubCase):
         self.pull()
         self.assertEqual([r for _, _, _, r in self.hub.store_requests], ["bytes=2000-"])
         self.assertFalse(part.exists())
+
+    def test_a_killed_download_is_resumed(self):
+        self.hub.slow = 60
+        part = pathlib.Path(str(self.blob()) + ".incomplete")
+        with subprocess.Popen([TOOLS / "leq", "pull", "tales/Story-5M"], stderr=subprocess.DEVNULL,
+                              env=self.environment()) as process:
+            limit = time.monotonic() + 60
+            while not (part.exists() and part.stat().st_size > 1000000) and time.monotonic() < limit:
+                time.sleep(0.05)
+            process.kill()
+        self.hub.slow, self.hub.store_requests = 0, []
+        have = part.stat().st_size
+        self.assertGreater(have, 1000000)
+        self.pull()
+        self.assertEqual([r for _, _, _, r in self.hub.store_requests], ["bytes=%d-" % have])
+        self.assertEqual(self.blob().read_bytes(), CHECKPOINT["model.safetensors"])
+
+    def test_a_proxy(self):
+        self.pull(env={"HF_ENDPOINT": "http://hub.invalid", "http_proxy": self.hub.url, "no_proxy": "localhost"})
+        self.assertEqual(self.hub.proxied, len(self.hub.requests))
+        self.assertGreater(self.hub.proxied, 5)
 
     def test_a_server_without_ranges(self):
         self.hub.cut, self.hub.no_ranges = [1000], True

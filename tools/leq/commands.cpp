@@ -148,11 +148,23 @@ ToolSpec remove_spec() {
   return spec;
 }
 
+// Throws Error if the name, without a tag, is that of several models.
+void require_one(const std::string& name) {
+  const auto hub = parse_hub_name(name);
+  if (!hub || !hub->tag.empty()) return;
+  std::vector<std::string> names;
+  for (const KeptModel& model : kept_models()) {
+    if (model.name.starts_with(hub->repository + ":")) names.push_back(model.name);
+  }
+  require(names.size() < 2, name, ": name one of them: ", join(names));
+}
+
 int remove(const Options& options) {
   require(!options.positionals().empty(), "expected a model's name; `leq ls` lists them");
   for (const std::string& name : options.positionals()) {
     const auto model = find_kept(name);
     require(model.has_value(), printable(name), ": no such model; `leq ls` lists the models");
+    require_one(name);
     const std::string origin = origin_of(model->path);
     fs::remove(model->path);
     fs::remove(origin_file(model->path));
