@@ -57,6 +57,11 @@ constexpr std::array kAnswers = {
 
 }  // namespace
 
+std::string WebResponse::header(const std::string& name) const {
+  const auto found = headers.find(name);
+  return found == headers.end() ? "" : found->second;
+}
+
 std::string url_path(std::string_view path) { return encoded(path, true); }
 std::string url_part(std::string_view part) { return encoded(part, false); }
 

@@ -110,11 +110,6 @@ std::size_t take_body(char* data, std::size_t size, std::size_t count, void* use
 
 }  // namespace
 
-std::string WebResponse::header(const std::string& name) const {
-  const auto found = headers.find(name);
-  return found == headers.end() ? "" : found->second;
-}
-
 struct WebClient::State {
   CURL* handle = nullptr;
 };
