@@ -105,6 +105,13 @@ class OneCommand(HubCase):
                       ["-m", "tales/Story-5M"], [str(self.kept())], ["tales--Story-5M--int8-g128.leq"]):
             run = self.leq(*words, "-p", "Once", "-n", "1", command="leq-run")
             self.assertIn("5.5 M parameters", run.stderr, words)
+        run = self.leq("run", "tales/Story-5M", "Once", "-n", "1", env={"LEQ_ARG_MODEL": "/nothing.leq"})
+        self.assertIn("5.5 M parameters", run.stderr)
+        text = str(STORYTELLER / "heldout.txt")
+        by_name = self.leq("perplexity", "tales/Story-5M", "-f", text, "--window", "64", "--chunks", "2")
+        by_file = self.leq("perplexity", "-m", str(self.kept()), "-f", text, "--window", "64", "--chunks", "2")
+        self.assertEqual(re.findall("[0-9]+[.][0-9]{3,}", by_name.stdout), re.findall("[0-9]+[.][0-9]{3,}", by_file.stdout))
+        self.assertIn("both name a model", self.refused("perplexity", "x.leq", "-m", str(self.kept()), "-f", text))
         self.assertIn("-m and -hf both name a model",
                       self.refused("run", "-m", "x.leq", "-hf", "tales/Story-5M"))
         self.assertIn("no model of this name", self.refused("run", "Why is the sky blue?"))

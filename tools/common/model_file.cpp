@@ -146,7 +146,8 @@ void choose_model(Options& options) {
     require(name.has_value(), "-hf ", printable(options.text("hf-repo")),
             ": expected USER/REPOSITORY or USER/REPOSITORY:TAG");
     options.set_text("model", pull_model(*name, options, false).path.string());
-  } else if (!options.given("model")) {
+  } else if (!options.given("model") ||  // a model and a prompt win over LEQ_ARG_MODEL
+             (options.from_environment("model") && options.positionals().size() > 1)) {
     require(!options.positionals().empty(), "a model is missing: give its name or file, as -m ",
             "model.leq or -hf Qwen/Qwen3-0.6B; `leq ls` lists the models that are here");
     options.set_text("model", model_by_name(options.take_positional(), options));

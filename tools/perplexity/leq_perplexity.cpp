@@ -308,6 +308,9 @@ void print_report(const Options& options, const PerplexityReport& report,
 }
 
 int perplexity(const Options& options) {
+  require(options.positionals().empty(), "-m and '",
+          options.positionals().empty() ? "" : printable(options.positionals().front()),
+          "' both name a model: leave one out");
   if (options.given("choices")) return answer_choices(options);
   require(options.given("file"), "-f: missing; give a text, or questions with --choices");
   const ProtocolRequest request = request_from(options);
