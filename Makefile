@@ -1,7 +1,7 @@
 # Shortcuts for CMake and ctest: `make demo`, `make`, `make test`.
 JOBS ?= $(shell nproc)
 PACKAGES = build-essential cmake ninja-build pkg-config nlohmann-json3-dev libcxxopts-dev libpcre2-dev \
-	libutf8proc-dev libxxhash-dev libssl-dev libedit-dev
+	libutf8proc-dev libxxhash-dev libssl-dev libedit-dev libcurl4-openssl-dev
 # For ranks as processes (MPI); the demo does not need it.
 RANK_PACKAGES = libopenmpi-dev openmpi-bin
 TEST_PACKAGES = libgtest-dev libbenchmark-dev libsentencepiece-dev libcpp-httplib-dev python3-dev python3-venv

@@ -6,6 +6,7 @@ file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp
   ${PROJECT_SOURCE_DIR}/cuda/layout/*.cpp)  # the memory layout on GPUs: all builds plan for it
 list(FILTER sources EXCLUDE REGEX "/src/runtime/devices/")  # cuda/CMakeLists.txt chooses
 list(FILTER sources EXCLUDE REGEX "/src/server/")            # cmake/server.cmake
+list(FILTER sources EXCLUDE REGEX "/src/hub/")               # cmake/hub.cmake
 list(FILTER sources EXCLUDE REGEX "/src/ranks/mpi/")          # cmake/mpi.cmake
 list(FILTER sources EXCLUDE REGEX "/src/capi/")              # cmake/capi.cmake
 set(processor_sources ${sources})

@@ -19,6 +19,8 @@ if(TARGET leq_mpi)
 endif()
 set(CPACK_DEBIAN_UNSPECIFIED_PACKAGE_NAME leq)
 set(CPACK_DEBIAN_UNSPECIFIED_PACKAGE_SUGGESTS leq-mpi)
+# Loaded for downloads only, so that dpkg-shlibdeps does not find it.
+set(CPACK_DEBIAN_UNSPECIFIED_PACKAGE_RECOMMENDS "libcurl4t64 | libcurl4, ca-certificates")
 foreach(component dev mpi)
   string(TOUPPER ${component} upper)
   set(CPACK_DEBIAN_${upper}_PACKAGE_NAME leq-${component})

@@ -21,11 +21,11 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMaxLines = 800;
 
 const std::map<std::string, int> kLines = {
-    {"base", 0},     {"tensor", 1},    {"format", 2},      {"tokenizer", 2}, {"ranks", 2},
-    {"sampling", 3}, {"grammar", 3},   {"backend", 4},     {"cache", 5},     {"cuda", 5},
-    {"model", 6},    {"chat", 7},      {"quantize", 7},    {"families", 7},  {"engine", 8},
-    {"eval", 8},     {"convert", 8},   {"runtime", 9},     {"server", 10},   {"tools", 11},
-    {"capi", 11},    {"examples", 11}, {"quantize/run", 9}};
+    {"base", 0},     {"tensor", 1},  {"format", 2},    {"tokenizer", 2},   {"ranks", 2},
+    {"sampling", 3}, {"grammar", 3}, {"hub", 3},       {"backend", 4},     {"cache", 5},
+    {"cuda", 5},     {"model", 6},   {"chat", 7},      {"quantize", 7},    {"families", 7},
+    {"engine", 8},   {"eval", 8},    {"convert", 8},   {"runtime", 9},     {"server", 10},
+    {"tools", 11},   {"capi", 11},   {"examples", 11}, {"quantize/run", 9}};
 
 // Returns the module of a path relative to the source folder; "" for files outside the modules. A
 // module of two folders is within another module's folder, and not part of that module.

@@ -66,7 +66,7 @@ make_targets() {
   return 1
 }
 
-program() { find -H "$built" -type f -name "$1" -perm -u+x | head -n 1; }
+program() { find -H "$built" -xtype f -name "$1" -perm -u+x | head -n 1; }
 
 # table TARGET FILE.md: builds and runs one program; its table is shown and kept.
 table() {

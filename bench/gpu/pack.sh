@@ -9,7 +9,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 folder=${1:?"usage: $0 FOLDER (for pack.tar.xz)"}
 build=${LEQ_GPU_BUILD:-$root/build/pack}
 programs="ptx_conformance cuda_device_tests sim_model_tests conformance_tests gpu_agree gpu_ceilings gpu_gemv
-  gpu_attention gpu_gemm leq-bench"
+  gpu_attention gpu_gemm leq-bench_alone"
 most_kib=${LEQ_PACK_MOST_KIB:-24576}
 command -v nvcc > /dev/null || PATH=$PATH:/usr/local/cuda/bin
 command -v nvcc > /dev/null || { echo "pack: nvcc not found; install the CUDA toolkit" >&2; exit 1; }
@@ -42,6 +42,7 @@ contents=$(mktemp -d)
 trap 'rm -rf "$contents"' EXIT
 for program in $programs; do
   found=$(find "$build" -type f -name "$program" -perm -u+x | head -n 1)
+  program=${program%_alone}
   strip -s -o "$contents/$program" "$found"
   # Nothing but the C library may be missing on the machine to come.
   needs=$(objdump -p "$contents/$program" | awk '$1 == "NEEDED" { print $2 }' |

@@ -53,7 +53,7 @@ for script in first.sh sanitize.sh; do
 done
 # A program that is built must be one that CMake knows: by name, or by the folder of its sources.
 for program in "$work"/build/*; do
-  name=$(basename "$program")
+  name=$(basename "$program" _alone)
   [ "$name" = CMakeCache.txt ] && continue
   grep -qw -- "$name" "$source/bench/gpu/CMakeLists.txt" "$source/tests/CMakeLists.txt" ||
     [ -d "$source/tests/${name%_tests}" ] || [ -d "$source/tools/${name#leq-}" ] || fail "no target $name"

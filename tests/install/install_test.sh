@@ -24,7 +24,7 @@ echo "$static"
 [ "${#static}" -gt 60 ] || { echo "install: no story was told"; exit 1; }
 [ "$static" = "$shared" ] || { echo "install: shared: $shared"; exit 1; }
 [ "$static" = "$tool" ] || { echo "install: leq-run: $tool"; exit 1; }
-for page in man/man1/leq-run.1 bash-completion/completions/leq-quantize \
+for page in man/man1/leq.1 man/man1/leq-run.1 bash-completion/completions/leq-quantize \
   zsh/site-functions/_leq-bench fish/vendor_completions.d/leq-inspect.fish; do
   [ -s "$work/prefix/share/$page" ] || { echo "install: no share/$page"; exit 1; }
 done

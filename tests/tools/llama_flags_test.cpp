@@ -162,7 +162,7 @@ TEST(LlamaFlags, AdviceIsAboutTheWordThatWasTyped) {
     EXPECT_NE(answer.find("-dev cuda:1"), std::string::npos) << answer;
     EXPECT_EQ(answer.find("did you mean"), std::string::npos) << answer;
   }
-  EXPECT_NE(answer_to("-hf").find("hf download"), std::string::npos);
+  EXPECT_NE(answer_to("-mu").find("-hf USER/MODEL"), std::string::npos);
   EXPECT_NE(answer_to("--lora").find("no adapters"), std::string::npos);
   const std::string advice = test::run_program("leq-bench", {"--grammar"}).err;
   EXPECT_NE(advice.find("leq-run takes grammars"), std::string::npos) << advice;

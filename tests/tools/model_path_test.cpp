@@ -75,13 +75,12 @@ TEST_F(ModelPath, CommandsCanBePastedIntoAShell) {
 
 TEST_F(ModelPath, ANameOfTheHubIsDownloadedFirst) {
   EXPECT_EQ(model("Qwen/Qwen3-0.6B"),
-            "-m Qwen/Qwen3-0.6B: no such file; for the model of that name on the Hugging Face hub: "
-            "`hf download Qwen/Qwen3-0.6B --local-dir Qwen3-0.6B`, then "
-            "`leq-quantize Qwen3-0.6B -o Qwen3-0.6B.leq`");
-  EXPECT_TRUE(checkpoint("Qwen/Qwen3-0.6B").starts_with("Qwen/Qwen3-0.6B: no such file; for the"));
+            "-m Qwen/Qwen3-0.6B: no such file; the model of that name on the Hugging Face hub is "
+            "downloaded and run by `leq run Qwen/Qwen3-0.6B`");
+  EXPECT_TRUE(checkpoint("Qwen/Qwen3-0.6B").starts_with("Qwen/Qwen3-0.6B: no such file; the"));
   // An existing folder, a file's name and other paths are not treated as names on the hub.
   for (const char* path : {"Tiny-1B/other", "Qwen/x.leq", "./x", "/no/x", "a/b/c", "~/x"}) {
-    EXPECT_EQ(model(path).find("hf download"), std::string::npos) << path;
+    EXPECT_EQ(model(path).find("Hugging Face hub"), std::string::npos) << path;
     EXPECT_NE(model(path).find("no such file or folder"), std::string::npos) << path;
   }
 }

@@ -230,8 +230,9 @@ TEST(Options, AHiddenOptionIsStillTaken) {
             "unknown option --thread-batch; did you mean --threads-batch?");
 }
 
-TEST(Options, MissingModelIsNamed) {
-  const ToolSpec tool = sample_tool();
+TEST(Options, MissingOptionIsNamed) {
+  ToolSpec tool = sample_tool();
+  tool.options.front().required = true;
   EXPECT_EQ(test::error_of(
                 [&] { parse_options(tool, {}, [](const std::string&) { return std::nullopt; }); }),
             "missing option -m, --model FILE; see leq-sample --help");

@@ -169,7 +169,11 @@ TEST(LeqServer, RefusesAFolderThatDoesNotGoWithOtherFlags) {
     return run.err;
   };
   const std::string here = folder().path().string();
-  EXPECT_NE(error_of({}).find("missing option -m, --model FILE or --models-dir DIR"),
+  const TemporaryFolder empty;
+  ::setenv("LEQ_MODELS", empty.path().c_str(), 1);
+  EXPECT_NE(error_of({}).find("no model: give one as"), std::string::npos);
+  ::unsetenv("LEQ_MODELS");
+  EXPECT_NE(error_of({"--models-dir", here, "-hf", "a/b"}).find("-hf and --models-dir"),
             std::string::npos);
   EXPECT_NE(error_of({"--models-dir", "/no/such"}).find("--models-dir /no/such: expected a folder"),
             std::string::npos);

@@ -31,6 +31,7 @@
 #include "tools/bench/traffic.h"
 #include "tools/common/device_choice.h"
 #include "tools/common/kv_choice.h"
+#include "tools/common/mains.h"
 #include "tools/common/model_file.h"
 #include "tools/common/model_options.h"
 
@@ -476,7 +477,7 @@ int run(const Options& options) {
 }  // namespace
 }  // namespace leq
 
-int main(int argc, char** argv) {
+int leq::bench_main(int argc, char** argv) {
   return leq::run_tool("leq-bench", leq::tool_spec, argc, argv, [](const leq::Options& options) {
     return leq::with_model_files(options, leq::run);
   });

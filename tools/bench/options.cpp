@@ -32,6 +32,9 @@ std::span<const ForeignOption> foreign_flags() {
   static const std::vector<ForeignOption> kAll = [] {
     const std::span<const ForeignOption> llama = llama_flags();
     std::vector<ForeignOption> all(llama.begin(), llama.end());
+    all.push_back({.words = "--offline"});
+    all.push_back({"-hf -hfr --hf-repo -hff --hf-file -hft --hf-token", ForeignUse::refused,
+                   "`leq pull NAME` downloads a model, and -m NAME names it here"});
     all.push_back({"--tp-plan", ForeignUse::refused,
                    "speeds of GPUs are no longer estimated; --tp 1,2 measures ranks"});
     return all;

@@ -13,7 +13,7 @@ std::vector<ForeignOption> silent_flags() {
   return {
       {.words = "-fa --flash-attn", .value_may_follow = true},
       {.words = "-i --interactive -if --interactive-first"},
-      {.words = "--jinja --no-jinja --simple-io --offline"},
+      {.words = "--jinja --no-jinja --simple-io"},
       {.words = "--warmup --no-warmup"},
       {.words = "--perf --no-perf --show-timings --no-show-timings"},
       {.words = "--log-disable --log-prefix --no-log-prefix --log-timestamps --no-log-timestamps"},
@@ -69,8 +69,7 @@ std::vector<ForeignOption> refused_flags() {
   constexpr std::string_view kOneDevice =
       "a model runs on one device as a whole; -dev cuda:1 chooses it, --list-devices shows them";
   constexpr std::string_view kNoDownload =
-      "leq downloads nothing: get the checkpoint with `hf download USER/MODEL --local-dir MODEL`, "
-      "then `leq-quantize MODEL -o model.leq`, and run that with -m";
+      "models are downloaded from the Hugging Face hub: -hf USER/MODEL";
   constexpr std::string_view kNoDraft =
       "-md FILE names a draft model, and the text is the same without one: leave this out";
   constexpr std::string_view kGrammar =
@@ -87,12 +86,11 @@ std::vector<ForeignOption> refused_flags() {
   return {
       {"-sm --split-mode -ts --tensor-split -mg --main-gpu", kRefused, kOneDevice},
       {"-ot --override-tensor -cmoe --cpu-moe -ncmoe --n-cpu-moe --rpc", kRefused, kOneDevice},
-      {"-hf -hfr --hf-repo -hff --hf-file -hft --hf-token -mu --model-url -dr --docker-repo",
-       kRefused, kNoDownload},
+      {"-mu --model-url -dr --docker-repo", kRefused, kNoDownload},
       {"--gpt-oss-20b-default --gpt-oss-120b-default --vision-gemma-4b-default "
        "--vision-gemma-12b-default",
        kRefused, kNoDownload},
-      {"-cl --cache-list", kRefused, "there is no cache of models: ls *.leq"},
+      {"-cl --cache-list", kRefused, "`leq ls` lists the models"},
       {"-md --model-draft --spec-draft-model --draft --draft-n --draft-max --spec-draft-n-max",
        kRefused, "no reply is written here: leq-run and leq-bench take draft models"},
       {"--spec-type --spec-default", kRefused, kNoDraft},

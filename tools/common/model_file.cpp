@@ -11,9 +11,10 @@
 #include "base/error.h"
 #include "base/progress.h"
 #include "base/text.h"
-#include "quantize/run/quantize.h"
 #include "format/gguf_source.h"
 #include "format/leq_layout.h"
+#include "quantize/run/quantize.h"
+#include "tools/common/pull.h"
 
 namespace leq {
 namespace {
@@ -40,16 +41,6 @@ std::string file_for(const fs::path& folder) {
   const fs::path name = without_slash(folder).filename();
   const bool nameless = name.empty() || name == "." || name == "..";
   return typed(nameless ? fs::path("model.leq") : fs::path(name.string() + ".leq"));
-}
-
-// Returns whether this is a hub name such as "Qwen/Qwen3-0.6B": two valid parts, no existing path.
-bool is_hub_name(const std::string& path) {
-  const auto slash = path.find('/');
-  if (slash == std::string::npos || slash == 0 || slash + 1 == path.size()) return false;
-  const bool one = path.find('/', slash + 1) == std::string::npos;
-  std::error_code ignored;
-  return one && path[0] != '.' && path[0] != '~' && std::ranges::all_of(path, is_plain) &&
-         !path.ends_with(".leq") && !fs::exists(path.substr(0, slash), ignored);
 }
 
 std::string quantize_command(const fs::path& folder) {
@@ -79,10 +70,17 @@ std::string files_beside(const fs::path& path) {
 }
 
 [[noreturn]] void fail_missing(const std::string& place, const std::string& path, bool runs) {
-  require(!is_hub_name(path), place, ": no such file; for the model of that name on the Hugging ",
-          "Face hub: `hf download ", path, " --local-dir ", fs::path(path).filename().string(),
-          "`, then ", quantize_command(fs::path(path).filename()));
+  require(!is_on_hub(path), place, ": no such file; the model of that name on the Hugging Face ",
+          "hub is downloaded and run by `leq run ", path, "`");
   fail(ErrorKind::io, place, ": no such file or folder", runs ? files_beside(path) : "");
+}
+
+// A name that is no file may be that of a model in the models folder.
+std::string kept_path(const std::string& given) {
+  std::error_code error;
+  if (fs::exists(given, error)) return given;
+  const auto kept = find_kept(given);
+  return kept ? kept->path.string() : given;
 }
 
 }  // namespace
@@ -140,12 +138,30 @@ void check_checkpoint_folder(const std::string& path) {
        "tokenizer.json or tokenizer.model, or a GGUF file");
 }
 
+void choose_model(Options& options) {
+  if (!options.declares("hf-repo")) return;
+  if (options.given("hf-repo")) {
+    require(!options.given("model"), "-m and -hf both name a model: leave one out");
+    const auto name = parse_hub_name(options.text("hf-repo"));
+    require(name.has_value(), "-hf ", printable(options.text("hf-repo")),
+            ": expected USER/REPOSITORY or USER/REPOSITORY:TAG");
+    options.set_text("model", pull_model(*name, options, false).path.string());
+  } else if (!options.given("model") ||  // a model and a prompt win over LEQ_ARG_MODEL
+             (options.from_environment("model") && options.positionals().size() > 1)) {
+    require(!options.positionals().empty(), "a model is missing: give its name or file, as -m ",
+            "model.leq or -hf Qwen/Qwen3-0.6B; `leq ls` lists the models that are here");
+    options.set_text("model", model_by_name(options.take_positional(), options));
+  }
+}
+
 int with_model_files(const Options& options, const std::function<int(const Options&)>& body) {
   Options resolved = options;
+  choose_model(resolved);
   std::vector<NamelessFile> in_memory;  // kept until the tool ends
   for (const char* name : {"model", "model-draft"}) {
     if (!options.declares(name)) continue;
-    resolved.replace_texts(name, [&](const std::string& path) -> std::string {
+    resolved.replace_texts(name, [&](const std::string& given) {
+      const std::string path = kept_path(given);
       if (!begins_as_gguf_file(path)) return path;
       std::optional<Progress> line;
       ConversionEvents events;

@@ -21,8 +21,12 @@ void check_model_file(const std::string& word, const std::string& path);
 // Throws Error if the path is not a folder or the folder contains no checkpoint.
 void check_checkpoint_folder(const std::string& path);
 
-// Calls `body` with options in which -m and -md (if the tool has them) name .leq files: a GGUF file
-// is replaced by its conversion (quantize/run/quantize.h) in the cache folder or, with
+// Sets -m to the file of the model that -hf or the first positional names, which may be downloaded.
+void choose_model(Options& options);
+
+// Calls choose_model, and `body` with options in which -m and -md (if the tool has them) name .leq
+// files: a GGUF file is replaced by its conversion (quantize/run/quantize.h) in the cache folder
+// or, with
 // --no-cache, in memory until the tool ends. Returns the result of `body`.
 int with_model_files(const Options& options, const std::function<int(const Options&)>& body);
 

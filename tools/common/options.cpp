@@ -449,6 +449,13 @@ void Options::set_text(std::string_view name, const std::string& text) {
   value.texts = {text};
 }
 
+std::string Options::take_positional() {
+  ensure(!positionals_.empty(), "no positional is left");
+  std::string first = std::move(positionals_.front());
+  positionals_.erase(positionals_.begin());
+  return first;
+}
+
 std::int64_t Options::integer(std::string_view name) const {
   return *parse_int(value(name, OptionKind::integer).texts[0]);
 }

@@ -18,6 +18,7 @@
 #include "runtime/runtime.h"
 #include "tools/common/device_choice.h"
 #include "tools/common/kv_choice.h"
+#include "tools/common/mains.h"
 #include "tools/common/model_file.h"
 #include "tools/common/model_options.h"
 #include "tools/common/options.h"
@@ -240,6 +241,6 @@ int run(const Options& options) {
 }  // namespace
 }  // namespace leq
 
-int main(int argc, char** argv) {
+int leq::inspect_main(int argc, char** argv) {
   return leq::run_tool("leq-inspect", leq::tool_spec, argc, argv, leq::run);
 }

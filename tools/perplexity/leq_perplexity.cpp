@@ -16,9 +16,11 @@
 #include "eval/report.h"
 #include "tools/common/kv_choice.h"
 #include "tools/common/llama_flags.h"
+#include "tools/common/mains.h"
 #include "tools/common/model_file.h"
 #include "tools/common/model_options.h"
 #include "tools/common/model_setup.h"
+#include "tools/common/pull.h"
 #include "tools/perplexity/kl_by.h"
 
 namespace leq {
@@ -112,6 +114,8 @@ ToolSpec tool_spec() {
                .help = "compare the model with the one that wrote --kl-divergence-base"},
           }));
   add_options(tool, model_options({"ctx-size", "parallel"}));
+  add_options(tool, hub_options());
+  tool.max_positionals = 1;  // the model
   tool.foreign = llama_flags();
   tool.answers.push_back(list_devices_answer());
   return tool;
@@ -246,6 +250,10 @@ void print_report(const Options& options, const PerplexityReport& report,
 }
 
 int perplexity(const Options& options) {
+  require(options.positionals().empty(), "-m and '",
+          options.positionals().empty() ? "" : printable(options.positionals().front()),
+          "' both name a model: leave one out");
+  require(options.given("file"), "-f: missing; give a text");
   const ProtocolRequest request = request_from(options);
   const std::unique_ptr<DivergenceBaseReader> base = open_base(options);
   const Runtime setup = set_up_model(options, [&](const Model& model, RunLimits& limits) {
@@ -292,7 +300,7 @@ int perplexity(const Options& options) {
 }  // namespace
 }  // namespace leq
 
-int main(int argc, char** argv) {
+int leq::perplexity_main(int argc, char** argv) {
   return leq::run_tool(
       "leq-perplexity", leq::tool_spec, argc, argv,
       [](const leq::Options& options) { return leq::with_model_files(options, leq::perplexity); });

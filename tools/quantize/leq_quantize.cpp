@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "tools/common/device_choice.h"
 #include "tools/common/interrupt.h"
+#include "tools/common/mains.h"
 #include "tools/common/setting_flags.h"
 #include "tools/quantize/options.h"
 #include "tools/quantize/ranks.h"
@@ -108,6 +109,6 @@ int quantize(const Options& options) {
 }  // namespace
 }  // namespace leq
 
-int main(int argc, char** argv) {
+int leq::quantize_main(int argc, char** argv) {
   return leq::run_tool("leq-quantize", leq::tool_spec, argc, argv, leq::quantize);
 }

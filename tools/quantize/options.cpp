@@ -11,6 +11,7 @@
 #include "quantize/rewrites/fold.h"
 #include "tools/common/device_choice.h"
 #include "tools/common/model_file.h"
+#include "tools/common/pull.h"
 
 namespace leq {
 namespace {
@@ -422,6 +423,7 @@ const ToolSpec& quantize_tool() {
     tool.usage = {"HF_DIR -o model.leq",
                   "model.gguf -o model.leq",
                   "HF_DIR -o model.leq --recipe q4",
+                  "Qwen/Qwen3-0.6B -o model.leq           (downloads it)",
                   "HF_DIR -o model.leq --type int4-g128",
                   "HF_DIR -o model.leq --method gptq+ --bits 4 --group 64 --calibration text.txt",
                   "HF_DIR -o model.leq --method gptq+ --search sens --target-bpw 4.25"};
@@ -452,7 +454,8 @@ QuantizeCommand quantize_command(const Options& options) {
   require(!options.positionals().empty(),
           "HF_DIR is missing: the folder with config.json and *.safetensors, or a GGUF file");
   QuantizeCommand command;
-  const std::filesystem::path& folder = command.checkpoint = options.positionals().front();
+  const std::filesystem::path& folder = command.checkpoint =
+      checkpoint_by_name(options.positionals().front());
   check_checkpoint_folder(folder.string());
   command.output = options.text("output");
   require(!command.output.empty(), "-o: expected the name of a file to write, found nothing");

@@ -16,6 +16,7 @@
 #include "engine/receipt.h"
 #include "runtime/runtime.h"
 #include "tools/common/interrupt.h"
+#include "tools/common/mains.h"
 #include "tools/common/model_file.h"
 #include "tools/common/model_options.h"
 #include "tools/common/model_setup.h"
@@ -304,7 +305,7 @@ int run_with(const Options& options) {
 }  // namespace
 }  // namespace leq::run
 
-int main(int argc, char** argv) {
+int leq::run_main(int argc, char** argv) {
   return leq::run_tool("leq-run", leq::run::tool_spec, argc, argv, [](const leq::Options& options) {
     return leq::with_model_files(options, leq::run::run_with);
   });

@@ -12,6 +12,7 @@
 #include "chat/chat_template.h"
 #include "tools/common/llama_flags.h"
 #include "tools/common/model_options.h"
+#include "tools/common/pull.h"
 #include "tools/run/prompt.h"
 
 namespace leq::run {
@@ -285,10 +286,11 @@ ToolSpec run_tool_spec() {
   spec.summary = "completes a text or chats with a model";
   spec.foreign = llama_flags();
   spec.max_positionals = std::numeric_limits<std::size_t>::max();  // rejected later, with advice
-  spec.usage = {"-m model.leq \"Why is the sky blue?\"", "-m model.leq -p \"Once upon a time\"",
-                "-m model.leq -f prompt.txt -n 200",
-                "-m model.leq                           (a chat)"};
+  spec.usage = {"MODEL                                  (a chat)", "MODEL \"Why is the sky blue?\"",
+                "-m model.leq -p \"Once upon a time\"", "-m model.leq -f prompt.txt -n 200"};
+  spec.advice = std::string(kModelNames);
   add_options(spec, model_options());
+  add_options(spec, hub_options());
   add_options(spec, in_group("Prompt", prompt_options()));
   add_options(spec, in_group("Generation", generation_options()));
   add_options(spec, in_group("Grammar", grammar_options()));

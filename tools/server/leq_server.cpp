@@ -15,8 +15,10 @@
 #include "runtime/runtime.h"
 #include "server/server.h"
 #include "tools/common/device_choice.h"
+#include "tools/common/mains.h"
 #include "tools/common/model_file.h"
 #include "tools/common/model_setup.h"
+#include "tools/common/pull.h"
 #include "tools/common/setting_flags.h"
 #include "tools/server/models.h"
 #include "tools/server/options.h"
@@ -124,8 +126,6 @@ int run_with_folder(const Options& options, const ServerOptions& wanted) {
 
 int run_with(const Options& options) {
   const bool has_folder = options.given("models-dir");
-  require(has_folder || options.given("model"),
-          "missing option -m, --model FILE or --models-dir DIR; see leq-server --help");
   require(!ranks_are_processes(rank_count(options), device_name(options)), "--tp ",
           options.integer("tp"),
           ": the server's ranks are threads of one process; start it without mpirun");
@@ -137,6 +137,41 @@ int run_with(const Options& options) {
   return has_folder ? run_with_folder(options, wanted) : run_with_one(options, std::move(wanted));
 }
 
+// Several names, or none: the models folder is served, and the first name is the default.
+void serve_folder(Options& options) {
+  const std::filesystem::path folder = models_folder();
+  require(
+      !options.positionals().empty() || !kept_models().empty(),
+      "no model: give one as `leq serve Qwen/Qwen3-0.6B` or -m model.leq, or a folder of models "
+      "as --models-dir DIR (",
+      folder.string(), " has none)");
+  for (bool first = true; !options.positionals().empty(); first = false) {
+    const std::string name = options.take_positional();
+    const std::filesystem::path file = model_by_name(name, options);
+    require(file.parent_path() == folder, printable(name), ": several models are served from one ",
+            "folder, and this file is not in ", folder.string(), "; use --models-dir DIR");
+    if (first) options.set_text("model", file.string());
+  }
+  options.set_text("models-dir", folder.string());
+}
+
+int run_by_names(const Options& given) {
+  Options options = given;
+  const bool named = options.given("model") || options.given("hf-repo");
+  require(!options.given("hf-repo") || !options.given("models-dir"),
+          "-hf and --models-dir contradict each other: leave one out");
+  if (!options.given("models-dir") && !named && options.positionals().size() != 1) {
+    serve_folder(options);
+  }
+  require(options.positionals().empty() || !(named || options.given("models-dir")),
+          "unexpected argument '",
+          options.positionals().empty() ? "" : printable(options.positionals().front()),
+          "' beside -m, -hf or --models-dir");
+  if (options.given("models-dir")) return run_with(options);
+  if (!options.given("alias") && !named) options.set_text("alias", options.positionals().front());
+  return with_model_files(options, run_with);
+}
+
 ToolSpec tool_spec() {
   ToolSpec spec = server_tool_spec();
   spec.answers.push_back(list_devices_answer());
@@ -146,11 +181,6 @@ ToolSpec tool_spec() {
 }  // namespace
 }  // namespace leq::server_tool
 
-int main(int argc, char** argv) {
-  return leq::run_tool("leq-server", leq::server_tool::tool_spec, argc, argv,
-                       [](const leq::Options& options) {
-                         return options.given("models-dir")
-                                    ? leq::server_tool::run_with(options)
-                                    : leq::with_model_files(options, leq::server_tool::run_with);
-                       });
+int leq::server_main(int argc, char** argv) {
+  return run_tool("leq-server", server_tool::tool_spec, argc, argv, server_tool::run_by_names);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "chat/chat_template.h"
 #include "tools/common/llama_flags.h"
 #include "tools/common/model_options.h"
+#include "tools/common/pull.h"
 
 namespace leq::server_tool {
 namespace {
@@ -246,7 +248,6 @@ std::vector<Option> reply_options() {
 std::vector<Option> adapted(std::vector<Option> options) {
   for (Option& option : options) {
     if (option.name == "parallel") option.fallback = "4";
-    if (option.name == "model") option.required = false;  // --models-dir replaces it
     if (option.name == "seed") {
       option.help =
           "seed of the random numbers if the request sets none; -1: a new one for each request";
@@ -302,10 +303,14 @@ ToolSpec server_tool_spec() {
   ToolSpec spec;
   spec.name = "leq-server";
   spec.summary = "answers the APIs of OpenAI and Anthropic, and serves a page to chat with";
+  spec.advice = std::string(kModelNames);
   spec.foreign = llama_server_flags();
-  spec.usage = {"-m model.leq", "-m model.leq -np 8 -c 32768 --host 0.0.0.0 --api-key KEY",
+  spec.max_positionals = std::numeric_limits<std::size_t>::max();
+  spec.usage = {"MODEL...                               (without MODEL: all of `leq ls`)",
+                "-m model.leq", "-m model.leq -np 8 -c 32768 --host 0.0.0.0 --api-key KEY",
                 "--models-dir models --models-memory 16G"};
   add_options(spec, adapted(model_options()));
+  add_options(spec, hub_options());
   add_options(spec, in_group("Models", folder_options()));
   add_options(spec, in_group("Server", address_options()));
   add_options(spec, in_group("Access", access_options()));

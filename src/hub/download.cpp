@@ -1,0 +1,289 @@
+// Downloads files of a repository into the hub's cache.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "hub/web_client.h"
+#include "hub/hub.h"
+#include "hub/requests.h"
+
+namespace leq {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kMaxFailures = 5;  // in a row without a new byte
+constexpr int kMaxRedirects = 5;
+
+// An ETag without quotes and the mark of weak ones.
+std::string plain_etag(std::string etag) {
+  if (etag.starts_with("W/")) etag.erase(0, 2);
+  if (etag.size() >= 2 && etag.front() == '"' && etag.back() == '"') {
+    etag = etag.substr(1, etag.size() - 2);
+  }
+  return etag;
+}
+
+bool is_file_name(const std::string& text) {
+  return !text.empty() && text.size() <= 200 && text.front() != '.' &&
+         std::ranges::all_of(text, [](unsigned char c) {
+           return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
+         });
+}
+
+bool is_sha256(const std::string& text) {
+  return text.size() == 64 && std::ranges::all_of(text, [](unsigned char c) {
+           return std::isdigit(c) != 0 || (c >= 'a' && c <= 'f');
+         });
+}
+
+std::uint64_t bytes_of(const fs::path& file) {
+  std::error_code missing;
+  const std::uintmax_t bytes = fs::file_size(file, missing);
+  return missing ? 0 : bytes;
+}
+
+// "https://host/a/b" -> "https://host"
+std::string origin_of(const std::string& url) {
+  const auto host = url.find("://");
+  return url.substr(0, url.find('/', host == url.npos ? 0 : host + 3));
+}
+
+// The metadata of a file are in the first answer that is no redirect within the hub; that to the
+// store of large files is another host's, or has the size and hash of the file.
+WebResponse head_of(WebClient& client, std::string url, const std::string& token,
+                     const HubEvents& events) {
+  for (int redirects = 0;; ++redirects) {
+    WebResponse response =
+        send_patiently(client, {.url = url, .token = token, .head = true}, events.say);
+    const std::string target = response.header("location");
+    const bool within = response.status >= 300 && response.status < 400 &&
+                        target.starts_with('/') && response.header("x-linked-etag").empty();
+    if (!within || redirects == kMaxRedirects) return response;
+    url = origin_of(url) + target;
+  }
+}
+
+// A file that is open for appending.
+struct Descriptor {
+  int number;
+  explicit Descriptor(const fs::path& file)
+      : number(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
+    require(number >= 0, ErrorKind::io, file.string(), ": ", std::strerror(errno));
+  }
+  ~Descriptor() { ::close(number); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+};
+
+void write_all(int descriptor, std::span<const std::byte> bytes, const fs::path& file) {
+  while (!bytes.empty()) {
+    const ssize_t wrote = ::write(descriptor, bytes.data(), bytes.size());
+    if (wrote < 0 && errno == EINTR) continue;
+    require(wrote > 0, ErrorKind::io, file.string(), ": ", std::strerror(errno),
+            "; free some space, and the same command continues");
+    bytes = bytes.subspan(static_cast<std::size_t>(wrote));
+  }
+}
+
+}  // namespace
+
+// A file's content in the cache.
+struct Hub::Blob {
+  std::string what;  // "Qwen/Qwen3-0.6B: model.safetensors"
+  std::string url;
+  std::string etag;
+  fs::path path, incomplete;
+  std::uint64_t bytes = 0;  // 0: not known
+};
+
+void Hub::add_bytes(std::int64_t bytes) {
+  done_ += static_cast<std::uint64_t>(bytes);
+  events_.progress(std::min(done_, total_), total_);
+}
+
+void Hub::check_space(const HubRepository& repository, const std::vector<HubFile>& missing,
+                      std::uint64_t bytes_beside) const {
+  const fs::path blobs = folder(repository.name) / "blobs";
+  std::uint64_t need = bytes_beside;
+  for (const HubFile& file : missing) {
+    std::uint64_t here = 0;
+    if (is_sha256(file.sha256)) {
+      here =
+          std::max(bytes_of(blobs / file.sha256), bytes_of(blobs / (file.sha256 + ".incomplete")));
+    }
+    const std::uint64_t rest = file.bytes - std::min(file.bytes, here);
+    need = rest > std::numeric_limits<std::uint64_t>::max() - need
+               ? std::numeric_limits<std::uint64_t>::max()
+               : need + rest;
+  }
+  std::error_code unknown;
+  const fs::space_info space = fs::space(blobs, unknown);
+  require(unknown || need <= space.available, ErrorKind::io, repository.name, ": needs ",
+          human_bytes(need), " for downloads and the model made of them, and only ",
+          human_bytes(space.available), " are free in ", settings_.cache.string(),
+          "; free some space, or set HF_HOME to a folder on another disk");
+}
+
+fs::path Hub::fetch(const HubRepository& repository, const std::vector<HubFile>& files,
+                    std::uint64_t bytes_beside) {
+  const fs::path snapshot = folder(repository.name) / "snapshots" / repository.commit;
+  std::vector<HubFile> missing;
+  for (const HubFile& file : files) {
+    if (!file_exists(snapshot / file.name)) missing.push_back(file);
+  }
+  if (missing.empty()) {
+    keep_ref(repository);
+    return snapshot;
+  }
+  require(!settings_.offline, ErrorKind::io, repository.name, ": ", missing.front().name,
+          " is not in ", settings_.cache.string(), ", and HF_HUB_OFFLINE forbids downloads");
+  fs::create_directories(folder(repository.name) / "blobs");
+  check_space(repository, missing, bytes_beside);
+  done_ = total_ = 0;
+  for (const HubFile& file : missing) total_ += file.bytes;
+  for (const HubFile& file : missing) fetch_file(repository, file);
+  keep_ref(repository);
+  return snapshot;
+}
+
+Hub::Blob Hub::find_blob(const HubRepository& repository, const HubFile& file) {
+  Blob blob;
+  blob.what = repository.name + ": " + file.name;
+  blob.url = settings_.endpoint + "/" + url_path(repository.name) + "/resolve/" +
+             repository.commit + "/" + url_path(file.name);
+  const WebResponse head = head_of(client(), blob.url, settings_.token, events_);
+  if (head.status == 404 && head.header("x-repo-commit") == repository.commit) {
+    const fs::path marker = folder(repository.name) / ".no_exist" / repository.commit / file.name;
+    fs::create_directories(marker.parent_path());
+    const Descriptor made(marker);
+  }
+  require_success(head, blob.what, blob.url, !settings_.token.empty());
+  const std::string linked = head.header("x-linked-etag");
+  blob.etag = plain_etag(linked.empty() ? head.header("etag") : linked);
+  require(is_file_name(blob.etag), ErrorKind::io, blob.what, ": ", blob.url, ": the answer has no ",
+          "valid ETag; it is not a hub's, or a proxy changed it");
+  require(!is_sha256(file.sha256) || blob.etag == file.sha256, ErrorKind::io, blob.what,
+          ": the hub lists SHA-256 ", file.sha256, " and sends the file ", blob.etag);
+  const bool moved = head.status >= 300;
+  const std::string size =
+      linked.empty() && !moved ? head.header("content-length") : head.header("x-linked-size");
+  blob.bytes =
+      static_cast<std::uint64_t>(parse_int(size).value_or(static_cast<std::int64_t>(file.bytes)));
+  blob.path = folder(repository.name) / "blobs" / blob.etag;
+  blob.incomplete = fs::path(blob.path.string() + ".incomplete");
+  return blob;
+}
+
+void Hub::fetch_file(const HubRepository& repository, const HubFile& file) {
+  const Blob blob = find_blob(repository, file);
+  const FileLock lock(
+      settings_.cache / ".locks" / folder(repository.name).filename() / (blob.etag + ".lock"),
+      [&] { events_.say(blob.what + ": another program downloads it; waiting"); });
+  if (file_exists(blob.path)) {
+    add_bytes(static_cast<std::int64_t>(file.bytes));
+  } else {
+    fetch_blob(blob);
+  }
+  const fs::path link = folder(repository.name) / "snapshots" / repository.commit / file.name;
+  fs::create_directories(link.parent_path());
+  if (!file_exists(link)) {
+    std::error_code error;
+    fs::remove(link, error);  // a link whose blob was removed
+    fs::create_symlink(fs::relative(blob.path, link.parent_path()), link);
+  }
+}
+
+void Hub::check_hash(const Blob& blob, const fs::path& file) const {
+  if (!is_sha256(blob.etag)) return;
+  std::string found;
+  {
+    const MappedFile mapped(file);
+    found =
+        sha256_hex({reinterpret_cast<const char*>(mapped.bytes().data()), mapped.bytes().size()});
+  }
+  if (found == blob.etag) return;
+  fs::remove(file);
+  fail(ErrorKind::io, blob.what, ": SHA-256 of the download: expected ", blob.etag, ", found ",
+       found, "; the download was removed, try again");
+}
+
+bool Hub::receive(const Blob& blob, int descriptor, std::string& failure, double& wait_seconds) {
+  std::uint64_t have = bytes_of(blob.incomplete);
+  WebRequest request = {.url = blob.url, .token = settings_.token, .first = have};
+  request.receive = [&](const WebResponse& response, std::span<const std::byte> part) {
+    if (response.status != 200 && response.status != 206) return;  // the text of an error
+    if (response.status == 200 && request.first > 0) {             // ranges are not supported
+      require(::ftruncate(descriptor, 0) == 0, ErrorKind::io, blob.incomplete.string(), ": ",
+              std::strerror(errno));
+      add_bytes(-static_cast<std::int64_t>(have));
+      request.first = have = 0;
+    }
+    require(
+        response.status == 200 || response.header("content-range")
+                                      .starts_with("bytes " + std::to_string(request.first) + "-"),
+        ErrorKind::io, blob.what, ": asked for bytes from ", request.first, ", found ",
+        printable(response.header("content-range")));
+    require(blob.bytes == 0 || have + part.size() <= blob.bytes, ErrorKind::io, blob.what,
+            ": expected ", blob.bytes, " bytes, found more");
+    write_all(descriptor, part, blob.incomplete);
+    have += part.size();
+    add_bytes(std::ssize(part));
+  };
+  const WebResponse response = client().send(request);
+  const bool ended = response.failure.empty() && (response.status == 200 || response.status == 206);
+  if (ended && (blob.bytes == 0 || have == blob.bytes)) return true;
+  failure = ended ? "the connection ended early" : reason_of(response);
+  if (response.status == 416) {  // more is here than there
+    require(::ftruncate(descriptor, 0) == 0, ErrorKind::io, blob.incomplete.string(), ": ",
+            std::strerror(errno));
+    add_bytes(-static_cast<std::int64_t>(have));
+  } else if (response.status >= 400 && response.status < 500 && response.status != 408 &&
+             response.status != 429) {
+    require_success(response, blob.what, blob.url, !settings_.token.empty());
+  }
+  wait_seconds = wanted_wait(response, wait_seconds);
+  return false;
+}
+
+void Hub::fetch_blob(const Blob& blob) {
+  const Descriptor file(blob.incomplete);
+  std::uint64_t have = bytes_of(blob.incomplete);
+  if (blob.bytes > 0 && have > blob.bytes) {
+    require(::ftruncate(file.number, 0) == 0, ErrorKind::io, blob.incomplete.string(), ": ",
+            std::strerror(errno));
+    have = 0;
+  }
+  add_bytes(static_cast<std::int64_t>(have));
+  bool complete = blob.bytes > 0 && have == blob.bytes;
+  std::string failure;
+  double backoff = kFirstWaitSeconds;
+  for (int failures = 0; !complete;) {
+    double wait = backoff;
+    complete = receive(blob, file.number, failure, wait);
+    if (complete) break;
+    const std::uint64_t now = bytes_of(blob.incomplete);
+    failures = now > have ? 1 : failures + 1;
+    backoff = now > have ? kFirstWaitSeconds : 2 * backoff;
+    have = now;
+    require(failures < kMaxFailures, ErrorKind::io, blob.what, ": ", failure, ", ", kMaxFailures,
+            " times; the same command continues");
+    wait_for_hub(wait, blob.what + ": " + failure, events_.say);
+  }
+  check_hash(blob, blob.incomplete);
+  require(::fsync(file.number) == 0, ErrorKind::io, blob.incomplete.string(), ": ",
+          std::strerror(errno));
+  fs::rename(blob.incomplete, blob.path);
+}
+
+}  // namespace leq

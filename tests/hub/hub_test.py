@@ -1,0 +1,430 @@
+#!/usr/bin/env python3
+"""leq against a server that speaks the hub's API (fake_hub.py): only HF_ENDPOINT differs from the real hub. The oracle of
+the cache's layout is huggingface_hub, without which its tests are skipped.
+
+hub_test.py TOOLS SOURCE WRITE_GGUF [unittest's arguments]"""
+import hashlib
+import importlib.util
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import fake_hub
+
+TOOLS, SOURCE, WRITE_GGUF = (pathlib.Path(word).resolve() for word in sys.argv[1:4])
+STORYTELLER = SOURCE / "examples" / "storyteller"
+CHECKPOINT = {
+    name: (STORYTELLER / name).read_bytes()
+    for name in ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors")
+}
+HAS_CLIENT = importlib.util.find_spec("huggingface_hub") is not None
+
+
+def gguf_file():
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([WRITE_GGUF, STORYTELLER, f"{folder}/x.gguf"], check=True)
+        return pathlib.Path(folder, "x.gguf").read_bytes()
+
+
+class HubCase(unittest.TestCase):
+    gguf = None
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.hub = fake_hub.FakeHub()
+        self.addCleanup(self.hub.close)
+        extra = {".gitattributes": b"x", "README.md": b"a story", "original/consolidated.00.pth": b"x" * 1000,
+                 "consolidated.safetensors": b"x" * 1000}
+        self.hub.repositories["tales/Story-5M"] = fake_hub.Repository({**CHECKPOINT, **extra})
+        self.models = self.folder / "models"
+        self.cache = self.folder / "hf" / "hub" / "models--tales--Story-5M"
+
+    def environment(self, more={}):
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "LEQ_", "HUGGING"))}
+        return {**kept, "HOME": str(self.folder), "HF_HOME": str(self.folder / "hf"), "LEQ_MODELS": str(self.models),
+                "HF_ENDPOINT": self.hub.url, "no_proxy": "*", **more}
+
+    def leq(self, *words, env={}, status=0, command="leq"):
+        run = subprocess.run([TOOLS / command, *words], capture_output=True, text=True, env=self.environment(env),
+                             stdin=subprocess.DEVNULL, timeout=300)
+        self.assertEqual(run.returncode, status, run.stdout + run.stderr)
+        return run
+
+    def refused(self, *words, env={}):
+        """The one line of an error."""
+        run = self.leq(*words, env=env, status=1)
+        lines = [line for line in run.stderr.splitlines() if ": error: " in line]
+        self.assertEqual(len(lines), 1, run.stderr)
+        return lines[0]
+
+    def pull(self, *words, **more):
+        return self.leq("pull", "tales/Story-5M", *words, **more)
+
+    def blob(self):
+        return self.cache / "blobs" / hashlib.sha256(CHECKPOINT["model.safetensors"]).hexdigest()
+
+    def kept(self, tag="int8-g128"):
+        return self.models / f"tales--Story-5M--{tag}.leq"
+
+    def add_gguf(self):
+        HubCase.gguf = HubCase.gguf or gguf_file()
+        self.hub.repositories["tales/Story-5M-GGUF"] = fake_hub.Repository(
+            {"README.md": b"x", "Story-5M-Q4_K_M.gguf": HubCase.gguf, "Story-5M-F32.gguf": HubCase.gguf,
+             "mmproj-F16.gguf": b"x"})
+
+
+class OneCommand(HubCase):
+    def test_a_reply_by_name(self):
+        run = self.leq("run", "tales/Story-5M", "-p", "Once upon a time", "-n", "12", "--temp", "0")
+        self.assertTrue(run.stdout.startswith("Once upon a time"), run.stdout)
+        self.assertRegex(run.stderr, r"quantizing tales/Story-5M:int8-g128: about [0-9.]+ MB, about \d+ s without calibration")
+        requests = len(self.hub.requests)
+        again = self.leq("run", "tales/Story-5M", "-p", "Once upon a time", "-n", "12", "--temp", "0")
+        self.assertEqual(again.stdout, run.stdout)
+        self.assertEqual(len(self.hub.requests), requests, "the second run needs no network")
+        # The same file as by hand.
+        by_hand = self.folder / "x.leq"
+        self.leq("quantize", str(STORYTELLER), "-o", str(by_hand), "--type", "int8-g128")
+        written = self.leq("run", "-m", str(by_hand), "-p", "Once upon a time", "-n", "12", "--temp", "0")
+        self.assertEqual(written.stdout, run.stdout)
+
+    def test_names(self):
+        self.pull()
+        for words in (["tales/Story-5M"], ["tales/story-5m:INT8-G128"], ["hf.co/tales/Story-5M"],
+                      ["https://huggingface.co/tales/Story-5M:int8-g128"], ["-hf", "tales/Story-5M"],
+                      ["-m", "tales/Story-5M"], [str(self.kept())], ["tales--Story-5M--int8-g128.leq"]):
+            run = self.leq(*words, "-p", "Once", "-n", "1", command="leq-run")
+            self.assertIn("5.5 M parameters", run.stderr, words)
+        run = self.leq("run", "tales/Story-5M", "Once", "-n", "1", env={"LEQ_ARG_MODEL": "/nothing.leq"})
+        self.assertIn("5.5 M parameters", run.stderr)
+        text = str(STORYTELLER / "heldout.txt")
+        by_name = self.leq("perplexity", "tales/Story-5M", "-f", text, "--window", "64", "--chunks", "2")
+        by_file = self.leq("perplexity", "-m", str(self.kept()), "-f", text, "--window", "64", "--chunks", "2")
+        self.assertEqual(re.findall("[0-9]+[.][0-9]{3,}", by_name.stdout), re.findall("[0-9]+[.][0-9]{3,}", by_file.stdout))
+        self.assertIn("both name a model", self.refused("perplexity", "x.leq", "-m", str(self.kept()), "-f", text))
+        self.assertIn("-m and -hf both name a model",
+                      self.refused("run", "-m", "x.leq", "-hf", "tales/Story-5M"))
+        self.assertIn("no model of this name", self.refused("run", "Why is the sky blue?"))
+        self.assertIn("a model is missing", self.refused("run"))
+
+    def test_quantize_by_name(self):
+        file = self.folder / "x.leq"
+        self.leq("quantize", "tales/Story-5M", "-o", str(file), "--type", "int8")
+        by_hand = self.folder / "y.leq"
+        self.leq("quantize", str(STORYTELLER), "-o", str(by_hand), "--type", "int8")
+        reply = [self.leq("run", str(f), "-p", "Once", "-n", "9", "--temp", "0").stdout for f in (file, by_hand)]
+        self.assertEqual(*reply)
+
+    def test_files_that_are_fetched(self):
+        self.pull()
+        snapshot = self.cache / "snapshots" / self.hub.repositories["tales/Story-5M"].commit
+        self.assertEqual({p.name for p in snapshot.iterdir()}, set(CHECKPOINT))
+        for name, data in CHECKPOINT.items():
+            self.assertEqual((snapshot / name).read_bytes(), data)
+
+    def test_list_show_and_remove(self):
+        self.assertIn("no models", self.leq("ls").stderr)
+        self.pull()
+        self.pull("--recipe", "q4_k")
+        (self.models / "broken.leq").write_bytes(b"x")
+        commit = self.hub.repositories["tales/Story-5M"].commit
+        rows = json.loads(self.leq("ls", "--json").stdout)
+        self.assertEqual([row["name"] for row in rows], ["broken", "tales/Story-5M:int8-g128", "tales/Story-5M:q4_k"])
+        self.assertIn("error", rows[0])
+        self.assertEqual([row["type"] for row in rows[1:]], ["int8-g128", "q4_k"])
+        self.assertEqual(rows[1]["bytes"], self.kept().stat().st_size)
+        self.assertEqual(rows[1]["origin"], "tales/Story-5M@" + commit)
+        table = self.leq("ls").stdout.splitlines()
+        self.assertRegex(table[0], r"^NAME +SIZE +TYPE +KL +ORIGIN$")
+        self.assertEqual(len(table), 4)
+        self.assertIn("int8-g128", self.leq("show", "tales/Story-5M:int8-g128").stdout)
+        self.assertIn("name one of them: tales/Story-5M:int8-g128, tales/Story-5M:q4_k", self.refused("rm", "tales/Story-5M"))
+        removed = self.leq("rm", "tales/Story-5M:q4_k")
+        self.assertIn(str(self.cache), removed.stderr)
+        self.assertFalse(self.kept("q4_k").exists())
+        self.leq("rm", "tales/Story-5M", "--downloads")
+        self.assertFalse(self.kept().exists() or self.cache.exists())
+        self.assertIn("no such model", self.refused("rm", "tales/Story-5M"))
+
+    def test_a_recipe_is_measured(self):
+        run = self.pull("--recipe", "q8")
+        self.assertIn("gate", run.stderr)
+        row = json.loads(self.leq("ls", "--json").stdout)[0]
+        self.assertEqual(row["name"], "tales/Story-5M:q8")
+        self.assertLess(float(row["kl"]), 0.005)
+        # Without a tag the file that is there is used, and the tag asks for another one.
+        self.assertNotIn("quantizing", self.leq("run", "tales/Story-5M", "-p", "A", "-n", "1").stderr)
+        self.assertIn("quantizing", self.leq("run", "tales/Story-5M:bf16", "-p", "A", "-n", "1").stderr)
+        self.assertIn("no quantization", self.refused("run", "tales/Story-5M:Q9_K"))
+
+    def test_a_newer_commit(self):
+        self.pull()
+        before = self.kept().stat()
+        self.pull()
+        self.assertEqual(self.kept().stat().st_mtime_ns, before.st_mtime_ns)
+        self.hub.repositories["tales/Story-5M"].commit = "d" * 40
+        self.pull()
+        self.assertNotEqual(self.kept().stat().st_ino, before.st_ino)
+        self.assertEqual((self.cache / "refs" / "main").read_text(), "d" * 40)
+        self.assertEqual(len(self.hub.store_requests), 1, "the weights did not change")
+
+    def test_serve(self):
+        with subprocess.Popen([TOOLS / "leq", "serve", "tales/Story-5M", "--port", "0", "-c", "512"], text=True,
+                              stderr=subprocess.PIPE, env=self.environment()) as server:
+            try:
+                port = None
+                for line in server.stderr:
+                    if found := re.search(r"listening on http://127\.0\.0\.1:(\d+)", line):
+                        port = found[1]
+                        break
+                self.assertIsNotNone(port)
+                self.assertRegex(self.leq("ps", "--port", port).stdout, r"^tales/Story-5M  loaded")
+            finally:
+                server.terminate()
+                server.stderr.read()
+        self.assertIn("leq serve", self.refused("ps", "--port", port))
+
+    def test_serve_the_folder(self):
+        self.assertIn("no model", self.refused("serve"))
+        self.pull()
+        with subprocess.Popen([TOOLS / "leq", "serve", "--port", "0", "-c", "512"], text=True, stderr=subprocess.PIPE,
+                              env=self.environment()) as server:
+            try:
+                first = server.stderr.readline()
+                self.assertIn("1 models, loaded on demand", first)
+            finally:
+                server.terminate()
+                server.stderr.read()
+
+
+class Gguf(HubCase):
+    def setUp(self):
+        super().setUp()
+        self.add_gguf()
+
+    def test_the_default_and_a_tag(self):
+        run = self.leq("run", "-hf", "tales/Story-5M-GGUF", "-p", "once", "-n", "4", "--temp", "0")
+        self.assertTrue((self.models / "tales--Story-5M-GGUF--Q4_K_M.leq").exists(), run.stderr)
+        row = json.loads(self.leq("ls", "--json").stdout)[0]
+        self.assertEqual((row["name"], row["type"]), ("tales/Story-5M-GGUF:Q4_K_M", "f32"))  # its own numbers
+        self.leq("pull", "hf.co/tales/Story-5M-GGUF:f32")
+        self.assertTrue((self.models / "tales--Story-5M-GGUF--F32.leq").exists())
+        self.assertIn("it has Q4_K_M, F32", self.refused("pull", "tales/Story-5M-GGUF:Q2_K"))
+
+    def test_a_file(self):
+        self.leq("run", "-hf", "tales/Story-5M-GGUF", "-hff", "Story-5M-F32.gguf", "-p", "once", "-n", "1")
+        self.assertTrue((self.models / "tales--Story-5M-GGUF--F32.leq").exists())
+        self.assertIn("no GGUF file x.gguf", self.refused("run", "-hf", "tales/Story-5M-GGUF", "-hff", "x.gguf"))
+
+    def test_nothing_to_run(self):
+        self.hub.repositories["tales/Old"] = fake_hub.Repository({"config.json": b"{}", "pytorch_model.bin": b"x"})
+        self.assertIn("neither *.safetensors", self.refused("pull", "tales/Old"))
+        unknown = dict(CHECKPOINT)
+        unknown["config.json"] = unknown["config.json"].replace(b'"llama"', b'"bloomy"')
+        self.hub.repositories["tales/Other"] = fake_hub.Repository(unknown)
+        self.assertIn("bloomy", self.refused("pull", "tales/Other"))
+        self.assertEqual(self.hub.store_requests, [], "refused before the weights are downloaded")
+
+
+class Failures(HubCase):
+    def test_words_for_refusals(self):
+        hub = self.hub
+        self.assertRegex(self.refused("pull", "tales/Nothing"), "no such repository, or it is private.*HF_TOKEN")
+        self.assertIn("no such revision", self.refused("pull", "tales/Story-5M@v9"))
+        hub.repositories["tales/Story-5M"].gated = True
+        self.assertIn("access must be granted", self.refused("pull", "tales/Story-5M"))
+        hub.repositories["tales/Story-5M"].private = "secret"
+        self.assertIn("a token was sent", self.refused("pull", "tales/Story-5M", env={"HF_TOKEN": "wrong"}))
+        self.assertIn("unsafe file name", self.unsafe("../../escape.json"))
+        self.assertIn("unsafe file name", self.unsafe("/etc/passwd"))
+        self.assertEqual(list(self.folder.rglob("escape.json")), [])
+
+    def unsafe(self, name):
+        self.hub.repositories["tales/Evil"] = fake_hub.Repository({**CHECKPOINT, name: b"x"})
+        return self.refused("pull", "tales/Evil")
+
+    def test_a_file_that_is_listed_and_missing(self):
+        repository = self.hub.repositories["tales/Story-5M"]
+        class Partial(dict):
+            def __contains__(self, name):
+                return name != "tokenizer.json" and dict.__contains__(self, name)
+        repository.files = Partial(repository.files)
+        self.assertIn("tokenizer.json: has no such file", self.refused("pull", "tales/Story-5M"))
+        self.assertTrue((self.cache / ".no_exist" / repository.commit / "tokenizer.json").exists())
+
+    def test_tokens(self):
+        self.hub.repositories["tales/Story-5M"].private = "secret"
+        (self.folder / "hf").mkdir()
+        (self.folder / "hf" / "token").write_text("secret\n")
+        self.pull()
+        self.assertEqual({token for _, _, token, _ in self.hub.requests}, {"secret"})
+        self.assertEqual({token for _, _, token, _ in self.hub.store_requests}, {None}, "the store gets no token")
+        self.leq("rm", "tales/Story-5M", "--downloads")
+        self.pull("-hft", "secret", env={"HF_TOKEN_PATH": "/nothing"})
+
+    def test_busy(self):
+        self.hub.busy = [(429, "1"), (503, None), (429, "0")]
+        start = time.monotonic()
+        self.pull()
+        self.assertGreater(time.monotonic() - start, 1)
+        self.hub.busy = [(429, "0")] * 5
+        self.assertIn("limits the number of requests", self.refused("pull", "tales/Story-5M"))
+
+    def test_cut_connections_are_resumed(self):
+        whole = len(CHECKPOINT["model.safetensors"])
+        self.hub.cut = [1000, 0, 500000]
+        run = self.pull()
+        ranges = [r for _, _, _, r in self.hub.store_requests]
+        self.assertEqual(ranges, [None, "bytes=1000-", "bytes=1000-", "bytes=501000-"])
+        self.assertEqual(self.blob().read_bytes(), CHECKPOINT["model.safetensors"])
+        self.assertEqual(self.blob().stat().st_size, whole)
+
+    def test_a_server_that_always_cuts(self):
+        self.hub.cut = [2000] + [0] * 20
+        line = self.refused("pull", "tales/Story-5M")
+        self.assertIn("the same command continues", line)
+        part = pathlib.Path(str(self.blob()) + ".incomplete")
+        self.assertEqual(part.read_bytes(), CHECKPOINT["model.safetensors"][:2000])
+        self.hub.cut, self.hub.store_requests = [], []
+        self.pull()
+        self.assertEqual([r for _, _, _, r in self.hub.store_requests], ["bytes=2000-"])
+        self.assertFalse(part.exists())
+
+    def test_a_killed_download_is_resumed(self):
+        self.hub.slow = 60
+        part = pathlib.Path(str(self.blob()) + ".incomplete")
+        with subprocess.Popen([TOOLS / "leq", "pull", "tales/Story-5M"], stderr=subprocess.DEVNULL,
+                              env=self.environment()) as process:
+            limit = time.monotonic() + 60
+            while not (part.exists() and part.stat().st_size > 1000000) and time.monotonic() < limit:
+                time.sleep(0.05)
+            process.kill()
+        self.hub.slow, self.hub.store_requests = 0, []
+        have = part.stat().st_size
+        self.assertGreater(have, 1000000)
+        self.pull()
+        self.assertEqual([r for _, _, _, r in self.hub.store_requests], ["bytes=%d-" % have])
+        self.assertEqual(self.blob().read_bytes(), CHECKPOINT["model.safetensors"])
+
+    def test_a_proxy(self):
+        self.pull(env={"HF_ENDPOINT": "http://hub.invalid", "http_proxy": self.hub.url, "no_proxy": "localhost"})
+        self.assertEqual(self.hub.proxied, len(self.hub.requests))
+        self.assertGreater(self.hub.proxied, 5)
+
+    def test_a_server_without_ranges(self):
+        self.hub.cut, self.hub.no_ranges = [1000], True
+        self.pull()
+        self.assertEqual(self.blob().read_bytes(), CHECKPOINT["model.safetensors"])
+
+    def test_a_wrong_hash(self):
+        self.hub.wrong_bytes = True
+        self.assertRegex(self.refused("pull", "tales/Story-5M"), "SHA-256 of the download: expected .*, found ")
+        self.assertFalse(self.blob().exists() or pathlib.Path(str(self.blob()) + ".incomplete").exists())
+        self.assertFalse(self.kept().exists())
+        self.hub.wrong_bytes = False
+        self.pull()
+
+    def test_too_little_space(self):
+        self.hub.claimed_bytes = 1 << 60
+        line = self.refused("pull", "tales/Story-5M")
+        self.assertRegex(line, r"needs [0-9.,]+ [A-Z]B .* only .* are free in .*HF_HOME")
+        self.assertEqual(self.hub.store_requests, [])
+
+    def test_more_bytes_than_promised(self):
+        self.hub.claimed_bytes = 1000
+        self.assertIn("expected 1000 bytes, found more", self.refused("pull", "tales/Story-5M"))
+
+    def test_a_renamed_repository(self):
+        self.hub.moved["tales/Story-Old"] = "tales/Story-5M"
+        self.leq("run", "tales/Story-Old", "-p", "Once", "-n", "1")
+        self.assertTrue((self.models / "tales--Story-Old--int8-g128.leq").exists())
+
+    def test_no_network(self):
+        dead = {"HF_ENDPOINT": "http://127.0.0.1:9"}
+        self.assertIn("127.0.0.1:9", self.refused("pull", "tales/Story-5M", env=dead))
+        offline = {"HF_HUB_OFFLINE": "1"}
+        self.assertIn("HF_HUB_OFFLINE", self.refused("pull", "tales/Story-5M", env=offline))
+        self.pull()
+        self.leq("rm", "tales/Story-5M")
+        self.assertIn("cannot be reached", self.pull(env=dead).stderr)
+        self.leq("rm", "tales/Story-5M")
+        requests = len(self.hub.requests)
+        self.pull(env=offline)
+        self.leq("run", "tales/Story-5M:bf16", "--offline", "-p", "A", "-n", "1")
+        self.assertEqual(len(self.hub.requests), requests)
+
+
+class TogetherWithOthers(HubCase):
+    def test_two_processes_at_once(self):
+        self.hub.slow = 1
+        runs = [None, None]
+
+        def start(i):
+            runs[i] = self.leq("run", "tales/Story-5M", "-p", "Once upon a time", "-n", "5", "--temp", "0")
+
+        threads = [threading.Thread(target=start, args=(i,)) for i in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(runs[0].stdout, runs[1].stdout)
+        self.assertEqual(len(self.hub.store_requests), 1, "the weights are downloaded once")
+        self.assertIn("another program", runs[0].stderr + runs[1].stderr)
+        quantized = [run for run in runs if "quantizing" in run.stderr]
+        self.assertEqual(len(quantized), 1)
+
+    @unittest.skipUnless(HAS_CLIENT, "huggingface_hub is not installed")
+    def test_what_the_client_downloaded_is_used(self):
+        self.client("snapshot_download('tales/Story-5M')")
+        bodies = len(self.hub.bodies()) + len(self.hub.store_requests)
+        before = self.tree()
+        self.pull()
+        self.assertEqual(len(self.hub.bodies()) + len(self.hub.store_requests), bodies)
+        self.assertEqual(self.tree(), before, "nothing in the client's cache changed")
+
+    @unittest.skipUnless(HAS_CLIENT, "huggingface_hub is not installed")
+    def test_the_client_uses_what_leq_downloaded(self):
+        self.pull()
+        bodies = len(self.hub.bodies()) + len(self.hub.store_requests)
+        path = self.client("print(snapshot_download('tales/Story-5M', allow_patterns=%r))" % list(CHECKPOINT))
+        self.assertEqual(len(self.hub.bodies()) + len(self.hub.store_requests), bodies)
+        self.assertEqual(path.strip(), str(self.cache / "snapshots" / self.hub.repositories["tales/Story-5M"].commit))
+        scan = self.client("i = scan_cache_dir(); r, = i.repos; v, = r.revisions; "
+                           "print(len(i.warnings), r.repo_id, sorted(f.file_name for f in v.files), v.refs)")
+        self.assertEqual(scan.strip(), "0 tales/Story-5M %r frozenset({'main'})" % sorted(CHECKPOINT))
+        # The same layout, file by file, as the client's own.
+        mine = self.tree()
+        shutil.rmtree(self.cache)
+        self.client("snapshot_download('tales/Story-5M', allow_patterns=%r)" % list(CHECKPOINT))
+        theirs = {k: v for k, v in self.tree().items() if k.startswith(("blobs", "snapshots", "refs"))}
+        self.assertEqual({k: v for k, v in mine.items() if k in theirs or k.startswith(("blobs", "snapshots", "refs"))}, theirs)
+
+    def tree(self):
+        """Files of the cache: their bytes' hash, or where a link points to."""
+        found = {}
+        for path in sorted(self.cache.rglob("*")):
+            if path.is_symlink():
+                found[str(path.relative_to(self.cache))] = os.readlink(path)
+            elif path.is_file():
+                found[str(path.relative_to(self.cache))] = hashlib.sha256(path.read_bytes()).hexdigest()
+        return found
+
+    def client(self, code):
+        run = subprocess.run([sys.executable, "-c", "from huggingface_hub import *; " + code], capture_output=True,
+                             text=True, env=self.environment(), timeout=120)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        return run.stdout
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[4:]])

@@ -1,0 +1,120 @@
+// Names of models on the hub and in the models folder, and which files of a repository are a model.
+#include "tools/common/model_name.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "errors.h"
+#include "hub/hub.h"
+#include "temporary_folder.h"
+#include "tools/common/pull.h"
+
+namespace leq {
+namespace {
+
+TEST(ModelName, HasRepositoryTagAndRevision) {
+  struct Case {
+    const char *text, *repository, *tag, *revision;
+  };
+  for (const Case& c : {Case{"Qwen/Qwen3-0.6B", "Qwen/Qwen3-0.6B", "", "main"},
+                        {"hf.co/a/b-GGUF:Q4_K_M", "a/b-GGUF", "Q4_K_M", "main"},
+                        {"https://huggingface.co/a/b", "a/b", "", "main"},
+                        {"a/b:q8@v1.0", "a/b", "q8", "v1.0"},
+                        {"qwen3:0.6b", "Qwen/Qwen3-0.6B", "", "main"},
+                        {"Qwen3", "Qwen/Qwen3-0.6B", "", "main"}}) {
+    const auto name = parse_hub_name(c.text);
+    ASSERT_TRUE(name.has_value()) << c.text;
+    EXPECT_EQ(name->repository, c.repository) << c.text;
+    EXPECT_EQ(name->tag, c.tag) << c.text;
+    EXPECT_EQ(name->revision, c.revision) << c.text;
+  }
+  for (const char* text : {"", "a", "a/b/c", "/a/b", "./a/b", "~/a", "a/b.leq", "a/b.gguf", "a /b",
+                           "a/b:", "a/b:x y", "../b", "a/..", "a--b/c", "Why is the sky blue?"}) {
+    EXPECT_FALSE(parse_hub_name(text).has_value()) << text;
+  }
+}
+
+TEST(ModelName, OfAShortNameIsARepository) {
+  for (const std::string& name : short_names()) {
+    const auto hub = parse_hub_name(name);
+    ASSERT_TRUE(hub.has_value()) << name;
+    EXPECT_EQ(parse_hub_name(hub->repository)->repository, hub->repository) << name;
+  }
+}
+
+TEST(ModelName, FindsFilesOfTheModelsFolder) {
+  const test::TemporaryFolder folder;
+  ::setenv("LEQ_MODELS", folder.path().c_str(), 1);
+  folder.write("a--b--q8.leq", "");
+  folder.write("a--b-c--q4.leq", "");
+  folder.write("mine.leq", "");
+  folder.write("other.gguf", "");
+  std::vector<std::string> names;
+  for (const KeptModel& model : kept_models()) names.push_back(model.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"a/b-c:q4", "a/b:q8", "mine"}));
+  EXPECT_EQ(find_kept("A/B")->name, "a/b:q8");
+  EXPECT_EQ(find_kept("mine.leq")->name, "mine");
+  EXPECT_EQ(kept_file("a/b", "q8"), find_kept("a/b:q8")->path);
+  EXPECT_FALSE(find_kept("a/b:q4"));
+  EXPECT_FALSE(find_kept("a/b-"));
+  ::unsetenv("LEQ_MODELS");
+}
+
+HubRepository repository_of(const std::vector<std::string>& files) {
+  HubRepository repository = {.name = "a/b"};
+  for (const std::string& file : files) repository.files.push_back({.name = file});
+  return repository;
+}
+
+std::vector<std::string> chosen(const std::vector<std::string>& files, const std::string& tag) {
+  std::vector<std::string> names;
+  for (const HubFile& file : choose_files(repository_of(files), tag, "").files) {
+    names.push_back(file.name);
+  }
+  return names;
+}
+
+using Names = std::vector<std::string>;
+
+TEST(ModelFiles, OfGgufAreTheOnesOfATypeWithAllParts) {
+  const Names files = {"README.md",
+                       "m-Q4_K_S.gguf",
+                       "m-Q4_K_M.gguf",
+                       "m.IQ4_XS.gguf",
+                       "mmproj-m-Q8_0.gguf",
+                       "BF16/m-BF16-00001-of-00002.gguf",
+                       "BF16/m-BF16-00002-of-00002.gguf"};
+  EXPECT_EQ(chosen(files, ""), Names{"m-Q4_K_M.gguf"});
+  EXPECT_EQ(chosen(files, "iq4_xs"), Names{"m.IQ4_XS.gguf"});
+  EXPECT_EQ(chosen(files, "BF16"), (Names{files[5], files[6]}));
+  EXPECT_EQ(choose_files(repository_of(files), "bf16", "").gguf, files[5]);
+  EXPECT_NE(test::error_of([&] { chosen(files, "Q8_0"); }).find("Q4_K_S, Q4_K_M, IQ4_XS, BF16"),
+            std::string::npos);
+  EXPECT_EQ(chosen({"story.gguf", "README.md"}, ""), Names{"story.gguf"});
+}
+
+TEST(ModelFiles, OfACheckpointAreThoseOfItsOwnFolder) {
+  const Names files = {"config.json",
+                       "model-00001-of-00002.safetensors",
+                       "model-00002-of-00002.safetensors",
+                       "model.safetensors.index.json",
+                       "tokenizer.json",
+                       "chat_template.jinja"};
+  Names more = files;
+  for (const char* other : {"README.md", "consolidated.safetensors", "original/model.safetensors",
+                            "pytorch_model.bin", "m-Q8_0.gguf"}) {
+    more.emplace_back(other);
+  }
+  EXPECT_EQ(chosen(more, ""), files);
+  EXPECT_EQ(chosen(more, "q4"), files);
+  EXPECT_EQ(chosen(more, "q8_0"), Names{"m-Q8_0.gguf"});
+  EXPECT_NE(test::error_of([&] { chosen(more, "q9"); }).find("q8 | q4"), std::string::npos);
+  EXPECT_NE(test::error_of([&] { chosen({"pytorch_model.bin"}, ""); }).find("neither"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace leq

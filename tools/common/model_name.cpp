@@ -1,0 +1,173 @@
+#include "tools/common/model_name.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdlib>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace leq {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kBetween = "--";  // no name on the hub has it
+
+// The sizes of a family; the first is that of the name without a size.
+struct ShortName {
+  std::string_view name, repository;
+};
+constexpr std::array kShortNames = {
+    ShortName{"qwen3:0.6b", "Qwen/Qwen3-0.6B"},
+    ShortName{"qwen3:1.7b", "Qwen/Qwen3-1.7B"},
+    ShortName{"qwen3:4b", "Qwen/Qwen3-4B"},
+    ShortName{"qwen3:8b", "Qwen/Qwen3-8B"},
+    ShortName{"qwen3:14b", "Qwen/Qwen3-14B"},
+    ShortName{"qwen3:32b", "Qwen/Qwen3-32B"},
+    ShortName{"qwen3:30b-a3b", "Qwen/Qwen3-30B-A3B"},
+    ShortName{"qwen2.5:1.5b", "Qwen/Qwen2.5-1.5B-Instruct"},
+    ShortName{"qwen2.5:0.5b", "Qwen/Qwen2.5-0.5B-Instruct"},
+    ShortName{"qwen2.5:3b", "Qwen/Qwen2.5-3B-Instruct"},
+    ShortName{"qwen2.5:7b", "Qwen/Qwen2.5-7B-Instruct"},
+    ShortName{"smollm2:360m", "HuggingFaceTB/SmolLM2-360M-Instruct"},
+    ShortName{"smollm2:135m", "HuggingFaceTB/SmolLM2-135M-Instruct"},
+    ShortName{"smollm2:1.7b", "HuggingFaceTB/SmolLM2-1.7B-Instruct"},
+    ShortName{"llama3.2:1b", "meta-llama/Llama-3.2-1B-Instruct"},
+    ShortName{"llama3.2:3b", "meta-llama/Llama-3.2-3B-Instruct"},
+    ShortName{"llama3.1:8b", "meta-llama/Llama-3.1-8B-Instruct"},
+    ShortName{"tinyllama:1.1b", "TinyLlama/TinyLlama-1.1B-Chat-v1.0"},
+    ShortName{"mistral:7b", "mistralai/Mistral-7B-Instruct-v0.3"},
+    ShortName{"mixtral:8x7b", "mistralai/Mixtral-8x7B-Instruct-v0.1"},
+    ShortName{"gpt2:124m", "openai-community/gpt2"},
+};
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  std::ranges::transform(out, out.begin(), [](unsigned char c) { return std::tolower(c); });
+  return out;
+}
+
+bool is_name_part(std::string_view text) {
+  return !text.empty() && text.front() != '.' && text.front() != '-' &&
+         text.find(kBetween) == text.npos && std::ranges::all_of(text, [](unsigned char c) {
+           return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
+         });
+}
+
+// Removes what begins with `mark` from `text` and returns it, without the mark.
+std::string take_after(std::string& text, char mark) {
+  const auto at = text.find(mark);
+  if (at == text.npos) return "";
+  const std::string taken = text.substr(at + 1);
+  text.erase(at);
+  return taken;
+}
+
+std::optional<HubName> expand_short(std::string_view text) {
+  const std::string wanted = lower(text);
+  for (const ShortName& known : kShortNames) {
+    if (wanted == known.name || wanted == known.name.substr(0, known.name.find(':'))) {
+      return HubName{.repository = std::string(known.repository)};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<HubName> parse_hub_name(std::string_view text) {
+  if (auto name = expand_short(text)) return name;
+  std::string rest(text);
+  for (const std::string_view host :
+       {"https://huggingface.co/", "https://hf.co/", "huggingface.co/", "hf.co/"}) {
+    if (rest.starts_with(host)) {
+      rest.erase(0, host.size());
+      break;
+    }
+  }
+  HubName name;
+  if (const std::string revision = take_after(rest, '@'); !revision.empty()) {
+    name.revision = revision;
+  }
+  const bool tagged = rest.find(':') != rest.npos;
+  name.tag = take_after(rest, ':');
+  name.repository = rest;
+  const auto parts = split(rest, "/");
+  const bool valid = parts.size() == 2 && is_name_part(parts[0]) && is_name_part(parts[1]) &&
+                     (!tagged || is_name_part(name.tag));
+  if (!valid || rest.ends_with(".leq") || rest.ends_with(".gguf")) return std::nullopt;
+  return name;
+}
+
+bool is_on_hub(const std::string& name) {
+  std::error_code error;
+  const auto slash = name.find('/');
+  return parse_hub_name(name) && (slash == name.npos || !fs::exists(name.substr(0, slash), error));
+}
+
+std::vector<std::string> short_names() {
+  std::vector<std::string> names;
+  for (const ShortName& known : kShortNames) names.emplace_back(known.name);
+  return names;
+}
+
+fs::path models_folder() {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return fs::path(value == nullptr ? "" : value);
+  };
+  if (const fs::path models = variable("LEQ_MODELS"); !models.empty()) return models;
+  if (const fs::path data = variable("XDG_DATA_HOME"); data.is_absolute()) {
+    return data / "leq" / "models";
+  }
+  const fs::path home = variable("HOME");
+  require(home.is_absolute(), ErrorKind::io,
+          "models are kept in a folder: set LEQ_MODELS, XDG_DATA_HOME or HOME");
+  return home / ".local" / "share" / "leq" / "models";
+}
+
+std::vector<KeptModel> kept_models() {
+  std::vector<KeptModel> models;
+  std::error_code error;
+  for (fs::directory_iterator it(models_folder(), error), end; !error && it != end;
+       it.increment(error)) {
+    if (it->path().extension() != ".leq") continue;
+    const std::string stem = it->path().stem().string();
+    const auto parts = split(stem, kBetween);
+    models.push_back({parts.size() == 3 ? std::string(parts[0]) + '/' + std::string(parts[1]) +
+                                              ':' + std::string(parts[2])
+                                        : stem,
+                      it->path()});
+  }
+  std::ranges::sort(models, {}, &KeptModel::name);
+  return models;
+}
+
+fs::path kept_file(const std::string& repository, const std::string& tag) {
+  return models_folder() /
+         (replace_all(repository, "/", kBetween) + std::string(kBetween) + tag + ".leq");
+}
+
+std::optional<KeptModel> find_kept(const std::string& name) {
+  const auto hub = parse_hub_name(name);
+  const std::string wanted = lower(hub                      ? hub->repository + ":" + hub->tag
+                                   : name.ends_with(".leq") ? name.substr(0, name.size() - 4)
+                                                            : name);
+  std::optional<KeptModel> found;
+  std::error_code error;
+  for (const KeptModel& model : kept_models()) {
+    const std::string known = lower(model.name);
+    if (known == wanted || lower(model.path.stem().string()) == wanted) return model;
+    if (!hub || !hub->tag.empty() || !known.starts_with(wanted)) continue;
+    if (!found ||
+        fs::last_write_time(model.path, error) > fs::last_write_time(found->path, error)) {
+      found = model;
+    }
+  }
+  return found;
+}
+
+}  // namespace leq

@@ -1,0 +1,43 @@
+// Names of models: hub names, short names, and the files of the models folder, which are made of
+// repositories of the hub.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace leq {
+
+// A model on the hub: "Qwen/Qwen3-0.6B", "hf.co/org/repo:Q4_K_M@revision", or a short name,
+// "qwen3:0.6b".
+struct HubName {
+  std::string repository;  // "Qwen/Qwen3-0.6B"
+  std::string tag;         // a GGUF file's type, a recipe or a type; empty: the default
+  std::string revision = "main";
+};
+// nullopt if the text is neither a short name nor has the form of a hub name.
+std::optional<HubName> parse_hub_name(std::string_view text);
+// Whether a name that is no file may be on the hub: its first part is not a folder here.
+bool is_on_hub(const std::string& name);
+// The short names, for help: "qwen3:0.6b".
+std::vector<std::string> short_names();
+
+// $LEQ_MODELS, otherwise leq/models in $XDG_DATA_HOME or ~/.local/share. Throws Error if none of
+// these variables is set.
+std::filesystem::path models_folder();
+
+// A .leq file in the models folder.
+struct KeptModel {
+  std::string name;  // "Qwen/Qwen3-0.6B:int8-g128", or the file's name without .leq
+  std::filesystem::path path;
+};
+std::vector<KeptModel> kept_models();  // sorted by name
+// The file for a repository and a tag: ORG--NAME--TAG.leq, whose name is REPOSITORY:TAG.
+std::filesystem::path kept_file(const std::string& repository, const std::string& tag);
+// The file of a model in the models folder, by any of its names. Without a tag, the newest file of
+// the repository.
+std::optional<KeptModel> find_kept(const std::string& name);
+
+}  // namespace leq

@@ -1,0 +1,349 @@
+#include "tools/common/pull.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/progress.h"
+#include "base/text.h"
+#include "base/thread_pool.h"
+#include "convert/import.h"
+#include "quantize/run/quantize.h"
+#include "tools/common/setting_flags.h"
+
+namespace leq {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kDefaultType = "int8-g128";  // rounds to nearest: no calibration text
+constexpr const char* kKeptTag = "kept";           // a checkpoint that is quantized already
+constexpr std::string_view kDefaultGguf = "Q4_K_M";
+constexpr std::uint64_t kMaxOriginBytes = 64u << 10;
+
+bool same_letters(std::string_view a, std::string_view b) {
+  return std::ranges::equal(
+      a, b, [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
+}
+
+std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+// The type at the end of a GGUF file's name: "Q4_K_M" of "a-Q4_K_M.gguf" or of its first part,
+// "a-Q4_K_M-00001-of-00003.gguf"; the whole name if it ends with no type.
+std::string gguf_label(const std::string& path) {
+  std::string stem = file_name(path);
+  stem.erase(stem.size() - std::string_view(".gguf").size());
+  if (const auto part = stem.rfind("-of-"); part != stem.npos && part > 6) stem.erase(part - 6);
+  const auto at = stem.find_last_of("-.");
+  const std::string end = at == stem.npos ? stem : stem.substr(at + 1);
+  const bool is_type = end.size() > 1 &&
+                       std::string_view("QIFBTMqifbtm").find(end[0]) != std::string_view::npos &&
+                       std::ranges::any_of(end, [](unsigned char c) { return std::isdigit(c); });
+  return is_type ? end : stem;
+}
+
+// GGUF models of a repository: one file, or the first of its parts.
+std::vector<HubFile> gguf_models(const HubRepository& repository) {
+  std::vector<HubFile> found;
+  for (const HubFile& file : repository.files) {
+    const std::string name = file_name(file.name);
+    const auto part = name.rfind("-of-");
+    const bool later_part =
+        part != name.npos && part > 6 && !name.substr(0, part).ends_with("-00001");
+    if (!name.ends_with(".gguf") || later_part || name.find("mmproj") != name.npos ||
+        name.find("imatrix") != name.npos) {
+      continue;
+    }
+    found.push_back(file);
+  }
+  return found;
+}
+
+HubChoice gguf_choice(const HubRepository& repository, const HubFile& first) {
+  HubChoice choice = {.gguf = first.name, .tag = gguf_label(first.name)};
+  const auto part = first.name.rfind("-00001-of-");
+  for (const HubFile& file : repository.files) {
+    const bool same = part == first.name.npos
+                          ? file.name == first.name
+                          : file.name.ends_with(".gguf") &&
+                                file.name.substr(0, part) == first.name.substr(0, part) &&
+                                file.name.size() == first.name.size();
+    if (same) choice.files.push_back(file);
+  }
+  return choice;
+}
+
+// The files of a checkpoint: those of the repository's own folder that readers look for. A copy of
+// the weights in another program's form is left out.
+HubChoice checkpoint_choice(const HubRepository& repository) {
+  constexpr std::array<std::string_view, 6> kEndings = {".json", ".safetensors", ".model",
+                                                        ".txt",  ".tiktoken",    ".jinja"};
+  HubChoice choice;
+  for (const HubFile& file : repository.files) {
+    const bool used = std::ranges::any_of(
+        kEndings, [&](std::string_view ending) { return file.name.ends_with(ending); });
+    if (!used || file.name.find('/') != file.name.npos) continue;
+    if (file.name.starts_with("consolidated")) continue;
+    choice.files.push_back(file);
+  }
+  return choice;
+}
+
+bool has_weights(const HubChoice& checkpoint) {
+  return std::ranges::any_of(
+      checkpoint.files, [](const HubFile& file) { return file.name.ends_with(".safetensors"); });
+}
+
+// Makes HubEvents that print lines and a progress line.
+HubEvents printed_events(std::shared_ptr<std::optional<Progress>> line) {
+  HubEvents events;
+  events.say = [line](const std::string& text) {
+    if (*line) (*line)->clear();
+    std::cerr << text << '\n';
+  };
+  events.progress = [line](std::uint64_t done, std::uint64_t total) {
+    if (!*line) line->emplace("downloading", static_cast<std::int64_t>(total), "bytes");
+    (*line)->update(static_cast<std::int64_t>(done));
+    if (done == total) line->reset();
+  };
+  return events;
+}
+
+// Sets what a tag of a checkpoint says: a recipe, or a type without calibration.
+void choose_quantization(const std::string& tag, const fs::path& folder, QuantizeOptions& job) {
+  job.keeps_types = tag == kKeptTag;
+  if (job.keeps_types) return;
+  const auto recipe = std::ranges::find(recipes(), tag, &Recipe::name);
+  if (recipe == recipes().end()) {
+    job.type = tag;
+    return;
+  }
+  apply_recipe(*recipe, import_config(folder), job);
+  job.fit_windows = recipe->few_windows_suffice;
+  job.measure = true;
+  job.gate_text = built_in_gate_text();
+}
+
+// Throws Error before a download if the tag names no quantization.
+void check_tag(const std::string& repository, const std::string& tag) {
+  const auto recipe = std::ranges::find(recipes(), tag, &Recipe::name);
+  if (recipe == recipes().end() ? tag == kKeptTag || parse_scheme(tag).has_value()
+                                : !recipe->searches) {
+    return;
+  }
+  std::vector<std::string> names;
+  for (const Recipe& known : recipes()) {
+    if (!known.searches) names.push_back(known.name);
+  }
+  fail(repository, ": '", printable(tag), "' is no GGUF file of it, and no quantization of its ",
+       "checkpoint: expected ", join(names, " | "), ", or a type as int8-g128, q4_k or bf16");
+}
+
+// An estimate of the time for quantizing.
+std::string time_text(const fs::path& checkpoint, const QuantizeOptions& job) {
+  if (job.recipe != nullptr && job.recipe->few_windows_suffice) {
+    return "up to 3 min of calibration, then the choice of codes and a measurement";
+  }
+  constexpr double kSecondsPerGb = 6;  // of one core, measured
+  double gb = 0;
+  for (const auto& file : fs::directory_iterator(
+           fs::is_directory(checkpoint) ? checkpoint : checkpoint.parent_path())) {
+    const bool weights = fs::is_directory(checkpoint) ? file.path().extension() == ".safetensors"
+                                                      : file.path() == checkpoint;
+    if (weights) gb += static_cast<double>(fs::file_size(file.path())) / 1e9;
+  }
+  const double seconds = std::max(1.0, gb * kSecondsPerGb / usable_cores());
+  return "about " + fixed(seconds, 0) + " s" +
+         (job.recipe == nullptr && !job.keeps_types
+              ? " without calibration text (--recipe q8 and q4 calibrate, for minutes)"
+              : "");
+}
+
+void quantize_to(const fs::path& checkpoint, const std::string& tag, const KeptModel& kept) {
+  QuantizeOptions job;
+  choose_quantization(tag, checkpoint, job);
+  std::uint64_t bytes = 0;
+  {
+    const ImportedModel model = import_checkpoint(checkpoint);
+    QuantizeOptions sized = job;
+    if (sized.keeps_types) keep_types(model, sized);
+    bytes = least_bytes(model, sized).all;
+  }
+  std::cerr << (job.keeps_types ? "converting " : "quantizing ") << kept.name << ": about "
+            << human_bytes(bytes) << ", " << time_text(checkpoint, job) << '\n';
+  std::optional<Progress> line;
+  std::string current;
+  job.say = [&](const std::string& text) {
+    if (line) line->clear();
+    std::cerr << with_flags(text) << '\n';
+  };
+  job.progress = [&](std::string_view work, std::int64_t done, std::int64_t total, const auto&) {
+    if (work != current) line.reset();
+    current = work;
+    if (!line) line.emplace(current, total, work == "gate" ? "windows" : "steps");
+    line->update(done);
+    if (done == total) line->clear();
+  };
+  quantize_checkpoint(checkpoint, kept.path, job);
+}
+
+Json origin_json(const HubRepository& repository, const HubChoice& choice) {
+  return {{"repository", repository.name}, {"commit", repository.commit}, {"file", choice.gguf}};
+}
+
+std::string tag_of(const HubName& name, const Options& options) {
+  if (!options.given("recipe")) return name.tag;
+  require(name.tag.empty(), "--recipe ", options.text("recipe"), " and the tag '", name.tag,
+          "' say the same thing: leave one out");
+  return options.text("recipe");
+}
+
+}  // namespace
+
+std::vector<Option> download_options() {
+  return in_group(
+      "Hugging Face hub",
+      {{.name = "recipe",
+        .kind = OptionKind::text,
+        .value_name = "NAME",
+        .help = "how a downloaded checkpoint is quantized: q8 or q4 calibrate for minutes, a type "
+                "as int8-g128, q4_k or bf16 does not (default int8-g128)",
+        .suggestions = {"q8", "q4", "q4-small", "int8-g128", "q4_k", "bf16"}},
+       {.name = "hf-file",
+        .spellings = "-hff",
+        .kind = OptionKind::text,
+        .value_name = "FILE",
+        .help = "the GGUF file of the repository"},
+       {.name = "hf-token",
+        .spellings = "-hft",
+        .kind = OptionKind::text,
+        .value_name = "TOKEN",
+        .help = "token for private and gated repositories (default: HF_TOKEN, or that of `hf auth "
+                "login`)"},
+       {.name = "offline", .help = "download nothing"}});
+}
+
+std::vector<Option> hub_options() {
+  std::vector<Option> options = in_group(
+      "Hugging Face hub",
+      {{.name = "hf-repo",
+        .spellings = "-hf -hfr",
+        .kind = OptionKind::text,
+        .value_name = "REPOSITORY[:TAG]",
+        .help = "instead of -m: a repository of GGUF files (TAG: the type, default Q4_K_M) or "
+                "safetensors (TAG: as --recipe), downloaded once"}});
+  for (Option& option : download_options()) options.push_back(std::move(option));
+  return options;
+}
+
+HubChoice choose_files(const HubRepository& repository, const std::string& tag,
+                       const std::string& file) {
+  const std::vector<HubFile> models = gguf_models(repository);
+  HubChoice checkpoint = checkpoint_choice(repository);
+  const bool has_checkpoint = has_weights(checkpoint);
+  if (tag.empty() && file.empty() && has_checkpoint) return checkpoint;
+  const std::string wanted = tag.empty() && file.empty() ? std::string(kDefaultGguf) : tag;
+  for (const HubFile& model : models) {
+    if (file.empty() ? same_letters(gguf_label(model.name), wanted) : model.name == file) {
+      return gguf_choice(repository, model);
+    }
+  }
+  if (file.empty() && has_checkpoint) {
+    check_tag(repository.name, tag);
+    checkpoint.tag = tag;
+    return checkpoint;
+  }
+  require(!models.empty(), repository.name,
+          ": has neither *.safetensors in its own folder nor GGUF files");
+  if (tag.empty() && file.empty()) return gguf_choice(repository, models.front());
+  std::vector<std::string> labels;
+  for (const HubFile& model : models) {
+    labels.push_back(file.empty() ? gguf_label(model.name) : model.name);
+  }
+  fail(repository.name, ": has no GGUF file ", file.empty() ? tag : file, "; it has ",
+       join(labels));
+}
+
+fs::path origin_file(const fs::path& file) { return fs::path(file.string() + ".origin"); }
+
+std::string origin_of(const fs::path& file) {
+  const fs::path path = origin_file(file);
+  if (!file_exists(path)) return "";
+  const Json origin = parse_json(read_file(path, kMaxOriginBytes), path.string());
+  return json_get<std::string>(origin, "repository", path.string()) + "@" +
+         json_get<std::string>(origin, "commit", path.string());
+}
+
+Download::Download(const HubName& name, const std::string& tag, const std::string& file) {
+  auto line = std::make_shared<std::optional<Progress>>();
+  Hub hub(hub_settings(), printed_events(line));
+  repository = hub.list(name.repository, name.revision);
+  choice = choose_files(repository, tag, file);
+  const bool is_gguf = !choice.gguf.empty();
+  if (!is_gguf) {  // an unsupported architecture is refused before the weights are downloaded
+    std::vector<HubFile> small;
+    std::ranges::copy_if(choice.files, std::back_inserter(small),
+                         [](const HubFile& one) { return !one.name.ends_with(".safetensors"); });
+    (void)import_config(hub.fetch(repository, small));
+  }
+  std::uint64_t bytes = 0;
+  for (const HubFile& one : choice.files) bytes += one.bytes;
+  path = hub.fetch(repository, choice.files, is_gguf ? bytes : bytes / 2);
+  if (is_gguf) path /= choice.gguf;
+}
+
+KeptModel pull_model(const HubName& name, const Options& options, bool update) {
+  if (options.given("hf-token")) ::setenv("HF_TOKEN", options.text("hf-token").c_str(), 1);
+  if (options.flag("offline")) ::setenv("HF_HUB_OFFLINE", "1", 1);
+  const std::string tag = tag_of(name, options);
+  const std::string file = options.given("hf-file") ? options.text("hf-file") : "";
+  if (!update && file.empty()) {
+    const std::string known = name.repository + (tag.empty() ? "" : ":" + tag);
+    if (auto kept = find_kept(known)) return *kept;
+  }
+  const Download download(name, tag, file);
+  const auto& [repository, choice, path] = download;
+  const std::string kept_tag = !choice.tag.empty() ? choice.tag
+                               : holds_codes(path) ? kKeptTag
+                                                   : kDefaultType;
+  const KeptModel model = {repository.name + ":" + kept_tag, kept_file(repository.name, kept_tag)};
+  const FileLock lock(
+      model.path.parent_path() / ".locks" / (model.path.filename().string() + ".lock"),
+      [&] { std::cerr << model.name << ": another program makes it; waiting\n"; });
+  const std::string origin = repository.name + "@" + repository.commit;
+  if (file_exists(model.path) && origin_of(model.path) == origin) return model;
+  quantize_to(path, choice.gguf.empty() ? kept_tag : kKeptTag, model);
+  AtomicFile written(origin_file(model.path));
+  const std::string text = origin_json(repository, choice).dump() + "\n";
+  written.append(std::as_bytes(std::span(text)));
+  written.commit();
+  return model;
+}
+
+std::string checkpoint_by_name(const std::string& name) {
+  std::error_code error;
+  if (fs::exists(name, error) || !is_on_hub(name)) return name;
+  const HubName hub = *parse_hub_name(name);
+  return Download(hub, hub.tag, "").path.string();
+}
+
+std::string model_by_name(const std::string& name, const Options& options) {
+  std::error_code error;
+  if (fs::exists(name, error)) return name;
+  if (!options.given("recipe") && !options.given("hf-file")) {
+    if (const auto kept = find_kept(name)) return kept->path.string();
+  }
+  if (is_on_hub(name)) return pull_model(*parse_hub_name(name), options, false).path.string();
+  fail(ErrorKind::io, "'", printable(name), "': no model of this name: expected a file, a name of ",
+       "`leq ls`, or a model on the Hugging Face hub as Qwen/Qwen3-0.6B");
+}
+
+}  // namespace leq
