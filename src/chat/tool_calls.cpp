@@ -269,13 +269,14 @@ void ReplyReader::emit(std::string_view text) {
 void ReplyReader::add_arguments(std::string_view text) {
   if (text.empty()) return;
   if (out_.calls.empty() || out_.calls.back().index + 1 != calls_) {
-    out_.calls.push_back({.index = calls_ - 1});
+    out_.calls.push_back({.index = calls_ - 1, .after = out_.content.size()});
   }
   out_.calls.back().arguments += text;
 }
 
 void ReplyReader::begin_call(std::string_view name, std::size_t drop) {
-  out_.calls.push_back({.index = calls_++, .name = std::string(name)});
+  out_.calls.push_back(
+      {.index = calls_++, .name = std::string(name), .after = out_.content.size()});
   name_ = name;
   held_.erase(0, drop);
   opened_.clear();

@@ -72,6 +72,7 @@ struct ToolCallPiece {
   // The next part of a JSON object's text. All parts of a call form one object, unless the reply
   // was cut off within it.
   std::string arguments = {};
+  std::size_t after = 0;  // bytes of the piece's content that come before
 };
 
 struct ReplyPiece {

@@ -1,5 +1,6 @@
 #include "chat/tool_grammar.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
@@ -95,17 +96,18 @@ Expr after_reasoning(GrammarBuilder& builder, const ReplyStyle& style, std::stri
 
 class CallGrammar {
  public:
-  CallGrammar(const ReplyStyle& style, JsonNode tools, CallCount count, std::string_view source,
-              SchemaNotes* notes)
-      : style_(style), count_(count), builder_(source), parts_(builder_) {
-    for (const JsonNode tool : tools) {
-      tools_.push_back(read_tool(tool, tools_.size(), source, notes));
+  CallGrammar(const ReplyStyle& style, const CallRules& rules, SchemaNotes* notes)
+      : style_(style), count_(rules.count), builder_(rules.source), parts_(builder_) {
+    for (const JsonNode node : rules.tools) {
+      Tool tool = read_tool(node, tools_.size(), rules.source, notes);
+      const bool may_be_called =
+          rules.only.empty() || std::ranges::find(rules.only, tool.name) != rules.only.end();
+      if (may_be_called) tools_.push_back(std::move(tool));
     }
   }
 
   // Optional reasoning, followed by one call, or by any number of calls and answers.
-  std::shared_ptr<const Grammar> make_forced(std::string_view only, std::string_view prompt) {
-    std::erase_if(tools_, [&](const Tool& tool) { return !only.empty() && tool.name != only; });
+  std::shared_ptr<const Grammar> make_forced(std::string_view prompt) {
     return finish(after_reasoning(builder_, style_, prompt, json_call(builder_.nothing())));
   }
 
@@ -371,17 +373,15 @@ class CallGrammar {
 
 }  // namespace
 
-std::shared_ptr<const Grammar> tool_grammar(const ReplyStyle& style, JsonNode tools,
-                                            std::string_view prompt, CallCount count,
-                                            std::string_view source, SchemaNotes* notes) {
+std::shared_ptr<const Grammar> tool_grammar(const ReplyStyle& style, const CallRules& rules,
+                                            std::string_view prompt, SchemaNotes* notes) {
   if (style.tools == ToolCallStyle::none) return nullptr;
-  return CallGrammar(style, tools, count, source, notes).make(begins_with_reasoning(style, prompt));
+  return CallGrammar(style, rules, notes).make(begins_with_reasoning(style, prompt));
 }
 
-std::shared_ptr<const Grammar> forced_call_grammar(const ReplyStyle& style, JsonNode tools,
-                                                   std::string_view only, std::string_view prompt,
-                                                   std::string_view source, SchemaNotes* notes) {
-  return CallGrammar(style, tools, CallCount::one, source, notes).make_forced(only, prompt);
+std::shared_ptr<const Grammar> forced_call_grammar(const ReplyStyle& style, const CallRules& rules,
+                                                   std::string_view prompt, SchemaNotes* notes) {
+  return CallGrammar(style, rules, notes).make_forced(prompt);
 }
 
 std::shared_ptr<const Grammar> answer_grammar(const ReplyStyle& style, const AnswerSchema& answer,
@@ -394,11 +394,11 @@ std::shared_ptr<const Grammar> answer_grammar(const ReplyStyle& style, const Ans
   return builder.finish(root);
 }
 
-std::shared_ptr<const Grammar> call_or_answer_grammar(const ReplyStyle& style, JsonNode tools,
+std::shared_ptr<const Grammar> call_or_answer_grammar(const ReplyStyle& style,
+                                                      const CallRules& rules,
                                                       const AnswerSchema& answer,
-                                                      std::string_view prompt, CallCount count,
-                                                      std::string_view source, SchemaNotes* notes) {
-  return CallGrammar(style, tools, count, source, notes).make_or_answer(answer, prompt, notes);
+                                                      std::string_view prompt, SchemaNotes* notes) {
+  return CallGrammar(style, rules, notes).make_or_answer(answer, prompt, notes);
 }
 
 }  // namespace leq

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <random>
 #include <utility>
 
@@ -30,6 +31,39 @@ std::string warning_header(const std::vector<std::string>& notes) {
   for (const char c : text.substr(0, kMostWarningBytes)) line += c >= ' ' && c < 0x7f ? c : '?';
   return line;
 }
+
+// Reads a custom tool's input, which the model writes as {"input": "..."}, from pieces of that.
+class InputReader {
+ public:
+  std::string push(std::string_view piece) {
+    held_ += piece;
+    if (!begun_) {
+      const std::size_t quote = held_.find('"', std::min(held_.find(':'), held_.size()));
+      if (quote == std::string::npos) return "";
+      held_.erase(0, quote + 1);
+      begun_ = true;
+    }
+    std::size_t whole = 0;  // bytes before the end of the text, or before an escape that is open
+    while (!ended_ && whole < held_.size()) {
+      const std::string_view rest = std::string_view(held_).substr(whole);
+      ended_ = rest[0] == '"';
+      constexpr std::string_view kHighSurrogates = "89abAB";
+      std::size_t bytes = rest[0] != '\\' ? 1 : rest.substr(1, 1) == "u" ? 6 : 2;
+      const bool is_pair = bytes == 6 && rest.size() > 3 && (rest[2] == 'd' || rest[2] == 'D') &&
+                           kHighSurrogates.find(rest[3]) != std::string_view::npos;
+      if (is_pair) bytes = 12;
+      if (ended_ || rest.size() < bytes) break;
+      whole += bytes;
+    }
+    const std::string text = '"' + held_.substr(0, whole) + '"';
+    held_.erase(0, ended_ ? held_.size() : whole);
+    return parse_json(text, "the input").text();
+  }
+
+ private:
+  std::string held_;
+  bool begun_ = false, ended_ = false;
+};
 
 // The replies of one call while they are generated.
 class Generation {
@@ -159,8 +193,7 @@ class Generation {
 
   bool take(ReplyUpdate update) {
     Choice& choice = choices_[update.reply];
-    const ChoicePiece piece = read(update.reply, update);
-    if (!add(choice, piece)) return false;
+    if (!add(choice, read(update.reply, update))) return false;
     if (!update.end) return true;
     choice.end = std::move(*update.end);
     ++ended_;
@@ -189,15 +222,22 @@ class Generation {
   }
 
   // Adds the piece to the choice and sends it to the client of a stream.
-  bool add(Choice& choice, const ChoicePiece& piece) {
+  bool add(Choice& choice, ChoicePiece piece) {
+    const std::size_t known = choice.content.size();
     choice.reasoning += piece.reasoning;
     choice.content += piece.content;
-    for (const ToolCallPiece& call : piece.calls) {
+    for (ToolCallPiece& call : piece.calls) {
       if (call.index >= choice.calls.size()) {
         choice.calls.resize(call.index + 1);
         choice.calls.back().id = "call_" + random_id();
+        choice.calls.back().name = call.name;
+        choice.calls.back().after = known + call.after;
+        const auto alias = std::ranges::find(call_.aliases, call.name, &ToolAlias::shown);
+        if (alias != call_.aliases.end()) choice.calls.back().alias = &*alias;
       }
-      choice.calls[call.index].name += call.name;
+      if (choice.calls[call.index].is_custom()) {
+        call.arguments = inputs_[{choice.index, call.index}].push(call.arguments);
+      }
       choice.calls[call.index].arguments += call.arguments;
     }
     choice.tokens.insert(choice.tokens.end(), piece.tokens.begin(), piece.tokens.end());
@@ -266,8 +306,9 @@ class Generation {
   Stopwatch since_write_;
   bool is_connected_ = false;
   std::vector<Choice> choices_;
-  std::vector<ReplyReader> readers_;  // one per choice of a chat
-  std::vector<std::string> held_;     // texts of forced calls, parsed when they are complete
+  std::vector<ReplyReader> readers_;                                   // one per choice of a chat
+  std::map<std::pair<std::size_t, std::size_t>, InputReader> inputs_;  // by choice and call
+  std::vector<std::string> held_;  // texts of forced calls, parsed when they are complete
   std::size_t ended_ = 0;
   std::optional<Error> error_;
 };

@@ -23,12 +23,9 @@ std::string special_text(const Tokenizer& tokenizer, Token id) {
   return tokenizer.decode(ids, true);
 }
 
-bool is_foreign(CallStyle style) {
-  return style == CallStyle::responses || style == CallStyle::messages;
-}
-
-// The request as a chat, if it is foreign.
+// The request as a chat of functions; its body is null if the request is one.
 ForeignChat foreign_chat(CallStyle style, JsonNode body) {
+  if (style == CallStyle::chat) return chat_of_chat(body);
   if (style == CallStyle::responses) return chat_of_responses(body);
   if (style == CallStyle::messages) return chat_of_messages(body);
   return {};
@@ -75,8 +72,9 @@ void send_json(HttpExchange& exchange, const Json& json) {
 void ModelApi::generate(HttpExchange& exchange, JsonNode body, CallStyle style) const {
   const ForeignChat foreign = foreign_chat(style, body);
   GenerationCall call =
-      read_generation_call(style, is_foreign(style) ? JsonNode(foreign.body) : body, model_);
+      read_generation_call(style, foreign.body.is_null() ? body : JsonNode(foreign.body), model_);
   call.asked = body;
+  call.aliases = foreign.aliases;
   call.notes.insert(call.notes.begin(), foreign.notes.begin(), foreign.notes.end());
   for (std::string& note : call.notes) note = spelled(note);
   answer_generation(exchange, std::move(call), model_, engine_, times_);
@@ -173,7 +171,7 @@ void ModelApi::apply_template(HttpExchange& exchange, JsonNode body) const {
 
 void ModelApi::count_tokens(HttpExchange& exchange, JsonNode body, CallStyle style) const {
   const ForeignChat foreign = foreign_chat(style, body);
-  const auto parts = render_chat(is_foreign(style) ? JsonNode(foreign.body) : body, model_);
+  const auto parts = render_chat(foreign.body.is_null() ? body : JsonNode(foreign.body), model_);
   Json counted = Json::object();
   if (style != CallStyle::messages) counted["object"] = "response.input_tokens";
   counted["input_tokens"] = model_.tokenizer.encode_parts(parts).size();

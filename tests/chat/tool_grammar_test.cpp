@@ -43,7 +43,9 @@ struct Watched {
 class Automaton {
  public:
   explicit Automaton(const Watched& watched) : tree_(parse_json(watched.tools, "tools")) {
-    automaton_.emplace(tool_grammar(watched.style, tree_, watched.prompt, watched.count, "tools"));
+    automaton_.emplace(tool_grammar(watched.style,
+                                    {.tools = tree_, .source = "tools", .count = watched.count},
+                                    watched.prompt));
   }
   // Returns the state after the text, or kDead if the text is not allowed.
   GrammarAutomaton::State after(std::string_view text) {
@@ -211,7 +213,7 @@ TEST(ToolGrammar, AnythingIsFreeWithoutAMark) {
     EXPECT_TRUE(automaton.accepts(""));
   }
   const Json tools = parse_json(kTools, "tools");
-  EXPECT_EQ(tool_grammar({}, tools, "", CallCount::any, "tools"), nullptr);
+  EXPECT_EQ(tool_grammar({}, {.tools = tools, .source = "tools"}, ""), nullptr);
 }
 
 // Marks that overlap themselves and each other; compared with a plain search for each mark.

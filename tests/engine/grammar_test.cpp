@@ -160,7 +160,8 @@ TEST_F(EngineGrammar, AToolsGrammarHoldsCallsAloneWithDraftsAndWithout) {
       ["colour", "note"]}}}])",
       "tools");
   const ReplyStyle style = {.tools = ToolCallStyle::hermes};
-  const auto grammar = tool_grammar(style, tools, "", CallCount::one, "tools");
+  const auto grammar =
+      tool_grammar(style, {.tools = tools, .source = "tools", .count = CallCount::one}, "");
   std::vector<EngineRequest> requests;
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     requests.push_back(request(seed, grammar));

@@ -212,7 +212,7 @@ TEST(Responses, RefuseByNameWhatTheyDoNotKeep) {
       {R"({})", "input"},
       {R"({"input":"x","tool_choice":{"type":"mcp"}})", "tool_choice"},
       {R"({"input":"x","reasoning":{"effort":"enormous"}})", "reasoning_effort"},
-      {R"({"input":"x","max_output_tokens":"many"})", "max_tokens"}};
+      {R"({"input":"x","max_output_tokens":"many"})", "max_output_tokens"}};
   for (const auto& [body, param] : cases) {
     const auto answer = hermes().served().post("/v1/responses", body);
     EXPECT_EQ(answer.status, 400) << body << answer.body;
