@@ -30,7 +30,7 @@ struct CallRules {
 std::shared_ptr<const Grammar> tool_grammar(const ReplyStyle& style, const CallRules& rules,
                                             std::string_view prompt, SchemaNotes* notes = nullptr);
 
-// The reply is one call, {"name": ..., "arguments": {...}}, after reasoning if the style has any.
+// The reply is one call or more in the style's notation, after reasoning if the style has any.
 std::shared_ptr<const Grammar> forced_call_grammar(const ReplyStyle& style, const CallRules& rules,
                                                    std::string_view prompt,
                                                    SchemaNotes* notes = nullptr);

@@ -156,16 +156,13 @@ class Generation {
         Choice choice;
         choice.index = choices_.size();
         choice.prompt = prompt;
-        if (call_.use == ReplyUse::forced) {
-          readers_.emplace_back(model_.style, call_.prompt_texts[prompt], false);
-        } else if (call_.use == ReplyUse::read) {
-          readers_.emplace_back(model_.style, call_.prompt_texts[prompt], call_.with_tools,
+        if (call_.use == ReplyUse::read) {
+          readers_.emplace_back(call_.reading, call_.prompt_texts[prompt], call_.with_tools,
                                 call_.tools);
         }
         choices_.push_back(std::move(choice));
       }
     }
-    held_.resize(choices_.size());
   }
 
   bool begin_stream() {
@@ -217,7 +214,6 @@ class Generation {
     } else {
       static_cast<ReplyPiece&>(piece) = readers_[index].push(update.text);
     }
-    if (call_.use == ReplyUse::forced) held_[index] += std::exchange(piece.content, {});
     return piece;
   }
 
@@ -258,26 +254,8 @@ class Generation {
     if (call_.use != ReplyUse::plain) {
       static_cast<ReplyPiece&>(rest) = readers_[choice.index].finish();
     }
-    if (call_.use == ReplyUse::forced) {
-      held_[choice.index] += std::exchange(rest.content, {});
-      read_forced_call(choice, rest);
-    }
     if (!add(choice, rest)) return false;
     return !call_.stream || write(writer_->end(choice));
-  }
-
-  // A truncated call becomes content, so that its text is not lost.
-  void read_forced_call(Choice& choice, ChoicePiece& piece) const {
-    const std::string& text = held_[choice.index];
-    try {
-      const Json parsed = parse_json(text, "the call", kBodyLimits);
-      const JsonNode call = parsed;
-      piece.calls.push_back({.index = 0,
-                             .name = call.find("name").text(),
-                             .arguments = call.find("arguments").dump()});
-    } catch (const Error&) {
-      piece.content = text;
-    }
   }
 
   // The first token has no context, so its log probability is NaN.
@@ -308,7 +286,6 @@ class Generation {
   std::vector<Choice> choices_;
   std::vector<ReplyReader> readers_;                                   // one per choice of a chat
   std::map<std::pair<std::size_t, std::size_t>, InputReader> inputs_;  // by choice and call
-  std::vector<std::string> held_;  // texts of forced calls, parsed when they are complete
   std::size_t ended_ = 0;
   std::optional<Error> error_;
 };

@@ -221,6 +221,7 @@ struct ToolChoice {
   };
   Use use = Use::none;
   std::vector<std::string> only = {};  // the tools that may be called; empty: all
+  bool named = false;                  // forced: one call of this tool
 };
 
 constexpr std::size_t kMostTools = 256;
@@ -268,7 +269,7 @@ ToolChoice read_tool_choice(JsonNode body) {
     };
     if (!allowed) {
       add(wanted);
-      return {ToolChoice::Use::forced, std::move(only)};
+      return {ToolChoice::Use::forced, std::move(only), true};
     }
     for (const JsonNode one : given_field(allowed, "tools")) add(one);
     if (only.empty()) field_error("tool_choice", "at least one allowed tool", wanted);
@@ -380,12 +381,15 @@ void set_chat_grammar(JsonNode body, const AnswerFormat& format, const ToolChoic
                       const ApiModel& model, GenerationCall& call) {
   const bool formatted = format.kind != Kind::any;
   call.use = ReplyUse::read;
+  call.reading = model.style;
+  // Under these grammars a call in reasoning is text: the call or answer comes after it.
+  if (formatted || choice.use == ToolChoice::Use::forced) call.reading.calls_end_reasoning = false;
   call.with_tools = choice.use != ToolChoice::Use::none;
   if (call.with_tools) call.tools = body.find("tools");
   const JsonNode tools = given_field(body, "tools"),
                  several = given_field(body, "parallel_tool_calls");
-  const bool one = several && !flag_field(body, "parallel_tool_calls");
-  const ReplyStyle& style = model.style;
+  const bool one = choice.named || (several && !flag_field(body, "parallel_tool_calls"));
+  const ReplyStyle& style = call.reading;
   const std::string& prompt = call.prompt_texts.front();
   const ReasoningState thinking = reasoning_after(style, prompt);
   const std::string source = marked_field("tools"), named = "calls " + join(choice.only) + " ",
@@ -398,10 +402,9 @@ void set_chat_grammar(JsonNode body, const AnswerFormat& format, const ToolChoic
   if (choice.use == ToolChoice::Use::forced) {
     if (formatted) field_error(format.member, "contradicts tool_choice: leave one out");
     set_grammar(
-        model, call, key_of("forced " + named, thinking) + tools.dump(),
+        model, call, key_of("forced " + named, thinking, one) + tools.dump(),
         [&](SchemaNotes* notes) { return forced_call_grammar(style, rules, prompt, notes); });
-    show_reasoning(model, call);
-    call.use = ReplyUse::forced;
+    call.shown = shown_tokens(style, model.tokenizer);
   } else if (format.kind == Kind::gbnf) {
     if (call.with_tools) field_error("grammar", "contradicts tools: leave one out");
     set_gbnf(format, model, call);
@@ -594,7 +597,9 @@ void read_chat(JsonNode body, const AnswerFormat& format, const ApiModel& model,
   model.chat->add_stops(model.tokenizer, call.stop);
   set_chat_grammar(body, format, choice, model, call);
   if (thinking.tokens < 0) return;
-  auto budget = reasoning_budget(model.style, call.prompt_texts.front(), model.tokenizer,
+  ReplyStyle style = call.reading;
+  if (!call.with_tools) style.calls_end_reasoning = false;
+  auto budget = reasoning_budget(style, call.prompt_texts.front(), model.tokenizer,
                                  thinking.tokens > 0 ? model.reasoning_words : std::string());
   if (budget == nullptr) return;
   budget->tokens = thinking.tokens;

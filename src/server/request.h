@@ -107,9 +107,8 @@ constexpr bool is_chat(CallStyle style) {
 
 // How a reply's text is split into content and tool calls.
 enum class ReplyUse : std::uint8_t {
-  plain,   // all of it is content
-  read,    // split into content, reasoning and calls (tool_calls.h)
-  forced,  // it is one call {"name", "arguments"}, which the client required
+  plain,  // all of it is content
+  read,   // split into content, reasoning and calls (tool_calls.h)
 };
 
 // A tool that the model is shown under another name or as another kind than the client's.
@@ -130,6 +129,7 @@ struct GenerationCall {
   std::vector<Token> banned, shown;
   std::shared_ptr<const Grammar> grammar;
   ReplyUse use = ReplyUse::plain;
+  ReplyStyle reading = {};  // how the reply is read
   bool with_tools = false;
   JsonNode tools = {};  // from the body, which must outlive the call
   std::vector<ToolAlias> aliases = {};

@@ -132,7 +132,8 @@ TEST(Responses, StreamTheEventsOfTheirItems) {
 }
 
 TEST(Responses, CallFunctionsAndReadTheirOutputs) {
-  Json body = response_body({{"max_output_tokens", 200}, {"tool_choice", "required"}});
+  Json body = response_body(
+      {{"max_output_tokens", 200}, {"tool_choice", "required"}, {"parallel_tool_calls", false}});
   body["tools"] = Json::array({{{"type", "function"},
                                 {"name", "weather"},
                                 {"parameters", parse_json(kWeather, "w")},

@@ -39,7 +39,8 @@ class Caller {
 
   static constexpr const char* kTools = R"([{"type": "function", "function": {"name": "paint",
       "parameters": {"type": "object", "properties": {"colour": {"enum": ["red", "blue"]},
-      "coats": {"type": "integer", "minimum": 1, "maximum": 9}}, "required": ["colour", "coats"]}}}])";
+      "coats": {"type": "integer", "minimum": 1, "maximum": 9}}, "required": ["colour", "coats"],
+      "additionalProperties": false}}}])";
 
  private:
   CallingModel model_;
