@@ -157,7 +157,7 @@ TEST_F(EngineGrammar, AToolsGrammarHoldsCallsAloneWithDraftsAndWithout) {
   const Json tools = parse_json(
       R"([{"function": {"name": "paint", "parameters": {"type": "object", "properties": {"colour":
       {"enum": ["red", "blue"]}, "note": {"type": "string", "maxLength": 20}}, "required":
-      ["colour", "note"]}}}])",
+      ["colour", "note"], "additionalProperties": false}}}])",
       "tools");
   const ReplyStyle style = {.tools = ToolCallStyle::hermes};
   const auto grammar =
