@@ -45,6 +45,8 @@ struct JinjaInput {
   bool reasoning_blocks = false;
   ToolArguments arguments = ToolArguments::objects;
   bool null_is_empty = false;  // a content that is null or absent becomes ""
+  // Functions get the members that the API allows to leave out; no tools become an empty list.
+  bool full_tools = false;
 };
 
 // Reads `thinking`: "dropped" removes the reasoning of earlier replies,
@@ -291,11 +293,16 @@ const Value* member(const Value& value, std::string_view key) {
   return value.is_dict() ? value.dict->find(key) : nullptr;
 }
 
+// The object with the member, which is added if it is absent.
 Value with_member(Context& context, const Value& object, std::string_view key, const Value& value) {
   Dict changed = *object.dict;
+  bool found = false;
   for (auto& [name, held] : changed.items) {
-    if (name.is_text() && name.bytes() == key) held = value;
+    if (!name.is_text() || name.bytes() != key) continue;
+    held = value;
+    found = true;
   }
+  if (!found) changed.items.emplace_back(context.heap.text(Text::foreign(key)), value);
   return context.heap.dict(std::move(changed));
 }
 
@@ -338,12 +345,29 @@ Value call_with_arguments(Context& context, const Value& call, ToolArguments sty
 
 Value with_content(Context& context, const Value& message) {
   const Value* content = member(message, "content");
-  const Value empty = context.heap.text(Text::foreign(""));
   if (content != nullptr && !content->is_none()) return message;
-  if (content != nullptr) return with_member(context, message, "content", empty);
-  Dict longer = *message.dict;
-  longer.items.emplace_back(context.heap.text(Text::foreign("content")), empty);
-  return context.heap.dict(std::move(longer));
+  return with_member(context, message, "content", context.heap.text(Text::foreign("")));
+}
+
+// The tools, with a description and parameters in each function.
+Value full_tools(Context& context, const Value& tools) {
+  static const Json kOptional = parse_json(
+      R"({"description":"","parameters":{"type":"object","properties":{}}})", "a function");
+  if (tools.is_none()) return context.heap.list({});
+  std::vector<Value> full;
+  if (!tools.is_list()) return tools;
+  for (const Value& tool : tools.list->items) {
+    const Value* function = member(tool, "function");
+    if (function == nullptr || !function->is_dict()) return tools;
+    Value whole = *function;
+    for (const JsonNode one : JsonNode(kOptional)) {
+      const Value* known = member(whole, one.key());
+      if (known != nullptr && !known->is_none()) continue;
+      whole = with_member(context, whole, one.key(), value_of(context, one));
+    }
+    full.push_back(with_member(context, tool, "function", whole));
+  }
+  return context.heap.list(std::move(full));
 }
 
 Value with_reasoning_block(Context& context, const Value& message) {
@@ -403,7 +427,8 @@ jinja::Variables variables_of(Context& context, const JinjaInput& input) {
   const auto own = [&](std::string_view text) { return context.heap.text(Text::own(text)); };
   jinja::Variables variables = {
       {"messages", messages_value(context, input)},
-      {"tools", value_of(context, input.tools)},
+      {"tools", input.full_tools ? full_tools(context, value_of(context, input.tools))
+                                 : value_of(context, input.tools)},
       {"documents", jinja::none_value()},
       {"bos_token", own(options.bos)},
       {"eos_token", own(options.eos)},
@@ -504,8 +529,9 @@ std::vector<ChatMessage> plain_messages(JsonNode messages, std::string_view form
   return plain;
 }
 
-// Some templates concatenate a content, or the arguments of earlier calls, with text. If plain
-// rendering fails, variants with strings are tried. If all fail, the first error is reported.
+// Some templates concatenate a content, the arguments of earlier calls or a tool's description with
+// text, or expect tools. If plain rendering fails, variants with strings are tried. If all fail,
+// the first error is reported.
 std::vector<TextPart> render_adapted(const JinjaTemplate& jinja, JinjaInput input) {
   bool has_calls = false, has_no_content = false;
   for (const JsonNode message : input.messages) {
@@ -514,16 +540,15 @@ std::vector<TextPart> render_adapted(const JinjaTemplate& jinja, JinjaInput inpu
     has_no_content = has_no_content || !content || content.is_null();
   }
   std::vector<JinjaInput> variants = {input};
-  if (has_calls) {
-    variants.push_back(input);
-    variants.back().arguments = ToolArguments::texts;
-  }
-  if (has_no_content) {
-    for (std::size_t i = 0, count = variants.size(); i < count; ++i) {
+  const auto add = [&](bool useful, const auto& change) {
+    for (std::size_t i = 0, count = useful ? variants.size() : 0; i < count; ++i) {
       variants.push_back(variants[i]);
-      variants.back().null_is_empty = true;
+      change(variants.back());
     }
-  }
+  };
+  add(has_calls, [](JinjaInput& one) { one.arguments = ToolArguments::texts; });
+  add(has_no_content, [](JinjaInput& one) { one.null_is_empty = true; });
+  add(true, [](JinjaInput& one) { one.full_tools = true; });
   std::optional<Error> first;
   for (const JinjaInput& variant : variants) {
     try {

@@ -23,6 +23,7 @@ std::shared_ptr<ReasoningBudget> reasoning_budget(const ReplyStyle& style, std::
   budget->begin = style.think_begin;
   budget->end = style.think_end;
   budget->begun = thinking == ReasoningState::begun;
+  for (const std::string_view mark : marks_in_reasoning(style)) budget->calls.emplace_back(mark);
   const std::vector<TextPart> closing = {{std::string(words) + style.think_end + "\n\n", true}};
   budget->closing = tokenizer.encode_parts(closing);
   return budget;
@@ -64,13 +65,18 @@ void ReasoningWatch::read(std::string_view text) {
     place_ = Place::reasoning;
     tail_.erase(0, first + budget_->begin.size());
   }
-  if (tail_.find(budget_->end) != std::string::npos) {
+  std::size_t longest = budget_->end.size();
+  bool is_over = tail_.find(budget_->end) != std::string::npos;
+  for (const std::string& mark : budget_->calls) {
+    is_over = is_over || tail_.find(mark) != std::string::npos;
+    longest = std::max(longest, mark.size());
+  }
+  if (is_over) {
     place_ = Place::answer;
     tail_.clear();
     return;
   }
-  const std::size_t kept = std::min(tail_.size(), budget_->end.size() - 1);
-  tail_.erase(0, tail_.size() - kept);
+  tail_.erase(0, tail_.size() - std::min(tail_.size(), longest - 1));
 }
 
 void check_prompt(std::span<const Token> prompt, std::size_t vocabulary, std::int64_t context) {

@@ -37,8 +37,9 @@ ReasoningState reasoning_after(const ReplyStyle& style, std::string_view prompt)
 
 // The token limit of reasoning, after which the reply is forced to continue with `closing`.
 struct ReasoningBudget {
-  std::string begin, end;  // the marks around reasoning
-  bool begun = false;      // whether the prompt has begun the reasoning
+  std::string begin, end;               // the marks around reasoning
+  std::vector<std::string> calls = {};  // texts that also end it (marks_in_reasoning)
+  bool begun = false;                   // whether the prompt has begun the reasoning
   std::int64_t tokens = 0;
   std::vector<Token> closing;
   std::size_t vocabulary = 0;  // number of logits

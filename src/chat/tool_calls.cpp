@@ -28,6 +28,24 @@ std::size_t open_tail(std::string_view text, std::string_view mark) {
   return 0;
 }
 
+// The text as JSON writes it in a string, without quotes.
+std::string escaped(std::string_view text) {
+  const std::string quoted = Json(text).dump_any();
+  return quoted.substr(1, quoted.size() - 2);
+}
+
+// Number of bytes at the end of the text that may begin a character of more bytes.
+std::size_t open_character(std::string_view text) {
+  constexpr std::size_t kMostBytes = 4;
+  for (std::size_t length = 1; length <= std::min(text.size(), kMostBytes - 1); ++length) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - length]);
+    if (byte < 0x80) return 0;
+    const std::size_t whole = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2;
+    if (byte >= 0xc0) return whole > length ? length : 0;
+  }
+  return 0;
+}
+
 // The members of {"name": ..., "arguments": {...}}, as far as the text so far contains them.
 struct CallHead {
   enum class State : std::uint8_t {
@@ -198,6 +216,22 @@ std::vector<Token> shown_tokens(const ReplyStyle& style, const Tokenizer& tokeni
   return tokens;
 }
 
+std::vector<std::string_view> marks_in_reasoning(const ReplyStyle& style) {
+  if (!style.calls_end_reasoning) return {};
+  switch (style.tools) {
+    case ToolCallStyle::hermes:
+      return {"<tool_call>\n{", "<tool_call>{"};
+    case ToolCallStyle::xml:
+      return {"<tool_call>\n<function=", "<tool_call><function="};
+    case ToolCallStyle::mistral:
+      return {kMistralCalls};
+    case ToolCallStyle::deepseek:
+      return {kDeepSeekCalls};
+    default:
+      return {};
+  }
+}
+
 bool begins_with_reasoning(const ReplyStyle& style, std::string_view prompt) {
   prompt.remove_suffix(space_at_end(prompt));
   return !style.think_begin.empty() && prompt.ends_with(style.think_begin);
@@ -221,7 +255,7 @@ ReplyPiece ReplyReader::finish() {
   ended_ = true;
   while (step()) {
   }
-  if (place_ == Place::head) treat_as_content();
+  if (place_ == Place::head) end_head();
   if (place_ == Place::reasoning) {
     out_.reasoning += held_;
   } else if (place_ == Place::content || place_ == Place::start) {
@@ -230,6 +264,31 @@ ReplyPiece ReplyReader::finish() {
   }
   held_.clear();
   return std::exchange(out_, {});
+}
+
+bool ReplyReader::is_tool(std::string_view name) const {
+  for (const JsonNode tool : tools_) {
+    const JsonNode known = tool.find("function").find("name");
+    if (known.is_string() && known.text() == name) return true;
+  }
+  return false;
+}
+
+// Ends a head that was cut off.
+void ReplyReader::end_head() {
+  const bool is_name =
+      style_.tools != ToolCallStyle::mistral || trim(held_).find(' ') == std::string_view::npos;
+  const bool marked = held_.starts_with(kFunction) ||
+                      (!opened_.empty() && (is_name || trim(held_).starts_with('{')));
+  const CallHead head = read_call_head(held_);
+  std::string name = head.state == CallHead::State::open ? head.name : "";
+  if (style_.tools == ToolCallStyle::mistral && name.empty()) {
+    const std::size_t args = held_.find(kArgs);
+    if (args < held_.size()) name = trim(held_.substr(0, std::min(args, held_.find(kCallId))));
+  }
+  if (!name.empty() && (marked || is_tool(name)))
+    return begin_call(std::string(name), held_.size());
+  if (!marked) treat_as_content();
 }
 
 bool ReplyReader::step() {
@@ -269,13 +328,14 @@ void ReplyReader::emit(std::string_view text) {
 void ReplyReader::add_arguments(std::string_view text) {
   if (text.empty()) return;
   if (out_.calls.empty() || out_.calls.back().index + 1 != calls_) {
-    out_.calls.push_back({.index = calls_ - 1});
+    out_.calls.push_back({.index = calls_ - 1, .after = out_.content.size()});
   }
   out_.calls.back().arguments += text;
 }
 
 void ReplyReader::begin_call(std::string_view name, std::size_t drop) {
-  out_.calls.push_back({.index = calls_++, .name = std::string(name)});
+  out_.calls.push_back(
+      {.index = calls_++, .name = std::string(name), .after = out_.content.size()});
   name_ = name;
   held_.erase(0, drop);
   opened_.clear();
@@ -331,9 +391,16 @@ bool ReplyReader::read_start() {
 
 bool ReplyReader::read_reasoning() {
   if (!any_reasoning_) skip_space();  // before the first one
-  const std::size_t end = held_.find(style_.think_end);
+  std::size_t end = held_.find(style_.think_end), open = open_tail(held_, style_.think_end);
+  bool is_call = false;
+  for (const std::string_view mark : marks_in_reasoning(style_)) {
+    const std::size_t at = held_.find(mark);
+    is_call = is_call || at < end;
+    end = std::min(end, at);
+    open = std::max(open, open_tail(held_, mark));
+  }
   if (end == std::string::npos) {
-    const std::size_t sure = held_.size() - open_tail(held_, style_.think_end);
+    const std::size_t sure = held_.size() - open;
     const std::size_t keep = sure - space_at_end(std::string_view(held_).substr(0, sure));
     out_.reasoning += held_.substr(0, keep);
     any_reasoning_ = any_reasoning_ || keep > 0;
@@ -342,8 +409,8 @@ bool ReplyReader::read_reasoning() {
   }
   const std::string_view text = std::string_view(held_).substr(0, end);
   out_.reasoning += text.substr(0, text.size() - space_at_end(text));
-  held_.erase(0, end + style_.think_end.size());
-  place_ = Place::start;
+  held_.erase(0, end + (is_call ? 0 : style_.think_end.size()));
+  place_ = is_call ? Place::content : Place::start;
   style_.think_begin.clear();  // only once
   reasoning_ = true;
   return true;
@@ -530,23 +597,47 @@ bool ReplyReader::read_arguments() {
   return depth_.closed();
 }
 
+JsonNode ReplyReader::schema() const {
+  for (const JsonNode tool : tools_) {
+    const JsonNode function = tool.find("function");
+    const JsonNode name = function.find("name");
+    if (name.is_string() && name.text() == name_) return function.find("parameters");
+  }
+  return {};
+}
+
 // The value of one argument as JSON: a string if its tool's schema allows one.
 std::string ReplyReader::argument_value(std::string_view key, std::string_view text) const {
   const auto json = json_of(text);
   if (!json || json->is_string()) return Json(text).dump_any();
-  for (const JsonNode tool : tools_) {
-    const JsonNode function = tool.find("function");
-    const JsonNode name = function.find("name");
-    if (!name.is_string() || name.text() != name_) continue;
-    const JsonNode schema = function.find("parameters");
-    const JsonNode property = schema.find("properties").find(key);
-    const bool null = json->is_null() && allows_null(property, schema);
-    if (!null && text_use(property, schema) == TextUse::allowed) return Json(text).dump_any();
-  }
+  const JsonNode property = schema().find("properties").find(key);
+  const bool null = json->is_null() && allows_null(property, schema());
+  if (!null && text_use(property, schema()) == TextUse::allowed) return Json(text).dump_any();
   return std::string(trim(text));
 }
 
+// A parameter that is a text in any case is passed on as it comes.
+bool ReplyReader::read_text_parameter() {
+  constexpr std::string_view kLastLine = "\n</parameter>";
+  const std::size_t end = held_.find(kParameterEnd);
+  const bool is_whole = end != std::string::npos;
+  std::size_t sure = end;
+  if (!is_whole) {
+    const std::size_t open = std::max(open_tail(held_, kLastLine), open_tail(held_, kParameterEnd));
+    sure = held_.size() - (ended_ ? 0 : std::max(open, open_character(held_)));
+  } else if (end > 0 && held_[end - 1] == '\n') {
+    sure = end - 1;
+  }
+  add_arguments(escaped(std::string_view(held_).substr(0, sure)));
+  held_.erase(0, is_whole ? end + kParameterEnd.size() : sure);
+  if (!is_whole) return false;
+  add_arguments("\"");
+  in_text_ = false;
+  return true;
+}
+
 bool ReplyReader::read_parameters() {
+  if (in_text_) return read_text_parameter();
   skip_space();
   if (held_.empty() || waits_for(kParameter) || waits_for(kFunctionEnd)) return false;
   if (!held_.starts_with(kParameter)) {
@@ -558,9 +649,19 @@ bool ReplyReader::read_parameters() {
   }
   const std::size_t end = held_.find(kParameterEnd);
   const std::size_t open = held_.find('>');
-  if (end == std::string::npos || open == std::string::npos || open > end) return false;
+  if (open == std::string::npos || open > end) return false;
   const std::string key(
       trim(std::string_view(held_).substr(kParameter.size(), open - kParameter.size())));
+  const JsonNode property = schema().find("properties").find(key);
+  if (property && text_use(property, schema()) == TextUse::allowed &&
+      !allows_null(property, schema())) {
+    if (open + 1 == held_.size()) return false;
+    add_arguments((any_parameter_ ? ", " : "") + Json(key).dump_any() + ": \"");
+    held_.erase(0, open + (held_[open + 1] == '\n' ? 2 : 1));
+    any_parameter_ = in_text_ = true;
+    return true;
+  }
+  if (end == std::string::npos) return false;
   std::string_view value = std::string_view(held_).substr(open + 1, end - open - 1);
   if (value.starts_with('\n')) value.remove_prefix(1);
   if (value.ends_with('\n')) value.remove_suffix(1);

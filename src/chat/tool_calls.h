@@ -41,10 +41,15 @@ struct ReplyStyle {
   ToolCallStyle tools = ToolCallStyle::none;
   // The marks around reasoning; empty: none.
   std::string think_begin, think_end;
+  bool calls_end_reasoning = true;  // a call in reasoning that was not ended ends it
 };
 
 // How a model with this template writes calls and reasoning, judging by the template's marks.
 ReplyStyle reply_style(std::string_view chat_template);
+
+// The texts that end reasoning because a call begins: its mark and, if it may be mentioned in
+// reasoning, the next characters of a call.
+std::vector<std::string_view> marks_in_reasoning(const ReplyStyle& style);
 
 // Special tokens that must appear in a reply's text, because calls begin with them
 // (EngineRequest::shown).
@@ -72,6 +77,7 @@ struct ToolCallPiece {
   // The next part of a JSON object's text. All parts of a call form one object, unless the reply
   // was cut off within it.
   std::string arguments = {};
+  std::size_t after = 0;  // bytes of the piece's content that come before
 };
 
 struct ReplyPiece {
@@ -91,8 +97,8 @@ class ReplyReader {
               JsonNode tools = {});
 
   ReplyPiece push(std::string_view text);
-  // Returns the withheld text. A call that was cut off before its name was known, or an invalid
-  // call, is returned as content.
+  // Returns the withheld text. A call that was cut off is a call if its name is known, and nothing
+  // otherwise; an invalid call is content.
   ReplyPiece finish();
 
   std::size_t calls() const { return calls_; }  // number of calls begun so far
@@ -122,6 +128,9 @@ class ReplyReader {
   bool read_python_head();
   bool read_arguments();
   bool read_parameters();
+  bool read_text_parameter();
+  void end_head();
+  bool is_tool(std::string_view name) const;
   bool read_tail();
   bool read_between();
 
@@ -134,6 +143,8 @@ class ReplyReader {
   void emit(std::string_view text);
   std::string_view mark() const;
   std::string argument_value(std::string_view key, std::string_view text) const;
+  // The current call's schema of arguments; nothing: unknown.
+  JsonNode schema() const;
 
   ReplyStyle style_;
   JsonNode tools_;
@@ -145,7 +156,7 @@ class ReplyReader {
   bool ended_ = false;
   bool python_ = false;
   JsonDepth depth_, rest_;
-  bool any_parameter_ = false;
+  bool any_parameter_ = false, in_text_ = false;  // in_text_: within a parameter that is a text
   bool reasoning_ = false, any_reasoning_ = false;
   std::size_t calls_ = 0;
   ReplyPiece out_;

@@ -1,5 +1,6 @@
 #include "chat/tool_grammar.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
@@ -95,22 +96,20 @@ Expr after_reasoning(GrammarBuilder& builder, const ReplyStyle& style, std::stri
 
 class CallGrammar {
  public:
-  CallGrammar(const ReplyStyle& style, JsonNode tools, CallCount count, std::string_view source,
-              SchemaNotes* notes)
-      : style_(style), count_(count), builder_(source), parts_(builder_) {
-    for (const JsonNode tool : tools) {
-      tools_.push_back(read_tool(tool, tools_.size(), source, notes));
+  CallGrammar(const ReplyStyle& style, const CallRules& rules, SchemaNotes* notes)
+      : style_(style), count_(rules.count), builder_(rules.source), parts_(builder_) {
+    for (const JsonNode node : rules.tools) {
+      Tool tool = read_tool(node, tools_.size(), rules.source, notes);
+      const bool may_be_called =
+          rules.only.empty() || std::ranges::find(rules.only, tool.name) != rules.only.end();
+      if (may_be_called) tools_.push_back(std::move(tool));
     }
   }
 
-  // Optional reasoning, followed by one call, or by any number of calls and answers.
-  std::shared_ptr<const Grammar> make_forced(std::string_view only, std::string_view prompt) {
-    std::erase_if(tools_, [&](const Tool& tool) { return !only.empty() && tool.name != only; });
-    return finish(after_reasoning(builder_, style_, prompt, json_call(builder_.nothing())));
-  }
-
-  std::shared_ptr<const Grammar> make_or_answer(const AnswerSchema& answer, std::string_view prompt,
-                                                SchemaNotes* notes) {
+  // Optional reasoning, followed by calls, or by an answer if there is one.
+  std::shared_ptr<const Grammar> make_calls(const AnswerSchema* answer, std::string_view prompt,
+                                            SchemaNotes* notes) {
+    open_ = answer != nullptr;  // a call that is forced keeps to what its schema names
     std::vector<WatchMode> modes(kModes);
     add_marks(modes);
     std::vector<Expr> calls;
@@ -125,9 +124,11 @@ class CallGrammar {
     const bool one = count_ == CallCount::one || style_.tools == ToolCallStyle::llama3;
     const Expr more =
         builder_.repeat(builder_.sequence({blanks(builder_), call}), 0, one ? 0 : kNoLimit);
-    const Expr held = answer_value(builder_, parts_, answer, "answer ", notes);
-    return finish(after_reasoning(builder_, style_, prompt,
-                                  builder_.choice({builder_.sequence({call, more}), held})));
+    std::vector<Expr> ways = {builder_.sequence({call, more})};
+    if (answer != nullptr) {
+      ways.push_back(answer_value(builder_, parts_, *answer, "answer ", notes));
+    }
+    return finish(after_reasoning(builder_, style_, prompt, builder_.choice(std::move(ways))));
   }
 
   std::shared_ptr<const Grammar> make(bool in_reasoning) {
@@ -138,6 +139,10 @@ class CallGrammar {
     if (!style_.think_begin.empty()) {
       first = in_reasoning ? kReasoning : kStart;
       modes[kReasoning].anywhere = {{style_.think_end, {}, kAnswer}};
+      for (const std::string_view mark : marks_in_reasoning(style_)) {
+        modes[kReasoning].anywhere.push_back(
+            {std::string(mark), opened_call(modes[kAnswer]), next(kAnswer)});
+      }
       modes[kStart] = modes[kAnswer];
       modes[kStart].at_start.push_back(
           {std::string(1, kAnyBlanks) + style_.think_begin, {}, kReasoning});
@@ -212,13 +217,27 @@ class CallGrammar {
     }
   }
 
+  // The rule of the text after a mark of a call in reasoning.
+  std::int32_t opened_call(const WatchMode& answer) {
+    constexpr std::string_view kName = "call in reasoning";
+    const std::int32_t known = builder_.rule(kName);
+    if (builder_.is_defined(known)) return known;
+    Expr rest = builder_.call(*answer.anywhere.back().rule);  // in xml: after <function=
+    if (style_.tools == ToolCallStyle::hermes) rest = json_call(builder_.nothing(), true);
+    const bool has_end =
+        style_.tools == ToolCallStyle::hermes || style_.tools == ToolCallStyle::xml;
+    if (has_end) rest = builder_.sequence({rest, space(), text(kHermesCallEnd)});
+    return define(kName, rest);
+  }
+
   Expr arguments(const Tool& tool) {
     if (!tool.schema) return parts_.object();
     const std::int32_t known = builder_.rule(tool.prefix + "arguments");
     if (!builder_.is_defined(known)) {
       builder_.define(
-          known, builder_.call(add_schema(builder_, parts_,
-                                          {tool.schema, tool.source, tool.prefix, &reported_})));
+          known,
+          builder_.call(add_schema(
+              builder_, parts_, {tool.schema, tool.source, tool.prefix, &reported_, true, open_})));
     }
     return builder_.call(known);
   }
@@ -229,10 +248,11 @@ class CallGrammar {
     return watched_text(builder_, {free, {.closed = true}}, 0, WatchEnd::closed);
   }
 
-  // The text {"name": ..., "arguments": {...}}, with `rest` after the arguments.
-  Expr json_call(Expr rest) {
+  // The text {"name": ..., "arguments": {...}}, with `rest` after the arguments. `opened`: without
+  // its first bracket.
+  Expr json_call(Expr rest, bool opened = false) {
     return any_tool([&](const Tool& tool) {
-      return builder_.sequence({text("{"), space(), key("name"), text("\""),
+      return builder_.sequence({text(opened ? "" : "{"), space(), key("name"), text("\""),
                                 parts_.written(tool.name), text("\","), space(), key("arguments"),
                                 arguments(tool), rest, space(), text("}")});
     });
@@ -270,35 +290,42 @@ class CallGrammar {
                        text(kDeepSeekCallsEnd)});
   }
 
-  // Parameters in the schema's order, as in JSON. Other restrictions of strings are not enforced.
+  // Parameters in any order. Other restrictions of strings are not enforced.
   Expr parameters(const Tool& tool) {
     GrammarBuilder& b = builder_;
     const JsonNode properties = tool.schema.find("properties");
-    if (!properties && is_flag(tool.schema.find("additionalProperties"), false)) return b.nothing();
-    if (!properties) {
-      const Expr name = b.repeat(b.chars(inverted({{'\n', '\n'}, {'>', '>'}})), 1, kNoLimit);
-      const Expr any = b.sequence({space(), text(kParameter), name, text(">\n"),
-                                   b.call(define(tool.prefix + "value", until(kParameterEnd)))});
-      return b.repeat(any, 0, kNoLimit);
-    }
     std::vector<SchemaPlace> places;
+    std::vector<std::string_view> names;
     for (const JsonNode p : properties) {
       places.push_back(
           {p, "#/properties/" + replace_all(replace_all(p.key(), "~", "~0"), "/", "~1")});
+      names.push_back(p.key());
     }
-    const auto rules =
-        add_schema(b, parts_, {tool.schema, tool.source, tool.prefix, &reported_}, places);
-    std::vector<Expr> all;
-    for (std::size_t i = 0; i < properties.size(); ++i) {
-      const JsonNode p = properties[i];
+    std::vector<std::int32_t> rules;
+    if (!places.empty()) {
+      rules = add_schema(b, parts_,
+                         {tool.schema, tool.source, tool.prefix, &reported_, true, open_}, places);
+    }
+    Grammar::Set set;
+    for (std::size_t i = 0; i < places.size(); ++i) {
       bool required = false;
       for (const JsonNode r : tool.schema.find("required")) {
-        required = required || (r.is_string() && r.text() == p.key());
+        required = required || (r.is_string() && r.text() == names[i]);
       }
-      const Expr one = parameter(tool, p, rules[i]);
-      all.push_back(required ? one : b.optional(one));
+      const Expr one = parameter(tool, properties[i], rules[i]);
+      set.members.push_back(
+          {define(tool.prefix + "parameter " + std::to_string(i), one), required});
     }
-    return b.sequence(std::move(all));
+    const JsonNode more = tool.schema.find("additionalProperties");
+    const bool is_closed = is_flag(more, false) || (!open_ && !more && properties.size() > 0) ||
+                           is_flag(tool.schema.find("unevaluatedProperties"), false);
+    if (!is_closed || tool.schema.find("patternProperties").size() > 0) {
+      const Expr name = parts_.name_but(names, inverted({{'\n', '\n'}, {'>', '>'}}));
+      const Expr any = b.sequence({space(), text(kParameter), name, text(">\n"),
+                                   b.call(define(tool.prefix + "value", until(kParameterEnd)))});
+      set.other = define(tool.prefix + "other", any);
+    }
+    return b.set(std::move(set));
   }
 
   Expr parameter(const Tool& tool, JsonNode property, std::int32_t rule) {
@@ -363,6 +390,7 @@ class CallGrammar {
 
   ReplyStyle style_;
   CallCount count_;
+  bool open_ = true;  // arguments that the schema does not name are allowed if it is open
   GrammarBuilder builder_;
   JsonParts parts_;
   std::vector<Tool> tools_;
@@ -371,17 +399,15 @@ class CallGrammar {
 
 }  // namespace
 
-std::shared_ptr<const Grammar> tool_grammar(const ReplyStyle& style, JsonNode tools,
-                                            std::string_view prompt, CallCount count,
-                                            std::string_view source, SchemaNotes* notes) {
+std::shared_ptr<const Grammar> tool_grammar(const ReplyStyle& style, const CallRules& rules,
+                                            std::string_view prompt, SchemaNotes* notes) {
   if (style.tools == ToolCallStyle::none) return nullptr;
-  return CallGrammar(style, tools, count, source, notes).make(begins_with_reasoning(style, prompt));
+  return CallGrammar(style, rules, notes).make(begins_with_reasoning(style, prompt));
 }
 
-std::shared_ptr<const Grammar> forced_call_grammar(const ReplyStyle& style, JsonNode tools,
-                                                   std::string_view only, std::string_view prompt,
-                                                   std::string_view source, SchemaNotes* notes) {
-  return CallGrammar(style, tools, CallCount::one, source, notes).make_forced(only, prompt);
+std::shared_ptr<const Grammar> forced_call_grammar(const ReplyStyle& style, const CallRules& rules,
+                                                   std::string_view prompt, SchemaNotes* notes) {
+  return CallGrammar(style, rules, notes).make_calls(nullptr, prompt, notes);
 }
 
 std::shared_ptr<const Grammar> answer_grammar(const ReplyStyle& style, const AnswerSchema& answer,
@@ -394,11 +420,11 @@ std::shared_ptr<const Grammar> answer_grammar(const ReplyStyle& style, const Ans
   return builder.finish(root);
 }
 
-std::shared_ptr<const Grammar> call_or_answer_grammar(const ReplyStyle& style, JsonNode tools,
+std::shared_ptr<const Grammar> call_or_answer_grammar(const ReplyStyle& style,
+                                                      const CallRules& rules,
                                                       const AnswerSchema& answer,
-                                                      std::string_view prompt, CallCount count,
-                                                      std::string_view source, SchemaNotes* notes) {
-  return CallGrammar(style, tools, count, source, notes).make_or_answer(answer, prompt, notes);
+                                                      std::string_view prompt, SchemaNotes* notes) {
+  return CallGrammar(style, rules, notes).make_calls(&answer, prompt, notes);
 }
 
 }  // namespace leq

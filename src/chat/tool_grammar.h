@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string>
 #include <string_view>
 
 #include "base/json.h"
@@ -15,19 +17,22 @@ namespace leq {
 
 enum class CallCount : std::uint8_t { one, any };  // calls in a reply; `one` ends the reply
 
-// `tools`: as in ChatRequest, each with a named function; `prompt`: as for ReplyReader. Null if the
-// style has no calls. Unsupported parts of a schema are ignored and noted (SchemaNotes; an invalid
-// schema allows any object). If the tool has "strict": true, they throw Error naming `source`, the
-// tool and the keyword.
-std::shared_ptr<const Grammar> tool_grammar(const ReplyStyle& style, JsonNode tools,
-                                            std::string_view prompt, CallCount count,
-                                            std::string_view source, SchemaNotes* notes = nullptr);
+struct CallRules {
+  JsonNode tools = {};           // as in ChatRequest, each with a named function
+  std::string_view source = {};  // names the tools in errors
+  CallCount count = CallCount::any;
+  std::span<const std::string> only = {};  // names of the tools that may be called; empty: all
+};
 
-// The reply is one call, {"name": ..., "arguments": {...}}, of the tool `only` (of any tool if it
-// is empty), after reasoning if the style has any.
-std::shared_ptr<const Grammar> forced_call_grammar(const ReplyStyle& style, JsonNode tools,
-                                                   std::string_view only, std::string_view prompt,
-                                                   std::string_view source,
+// `prompt`: as for ReplyReader. Null if the style has no calls. Unsupported parts of a schema are
+// ignored and noted (SchemaNotes; an invalid schema allows any object). If the tool has
+// "strict": true, they throw Error naming the source, the tool and the keyword.
+std::shared_ptr<const Grammar> tool_grammar(const ReplyStyle& style, const CallRules& rules,
+                                            std::string_view prompt, SchemaNotes* notes = nullptr);
+
+// The reply is one call or more in the style's notation, after reasoning if the style has any.
+std::shared_ptr<const Grammar> forced_call_grammar(const ReplyStyle& style, const CallRules& rules,
+                                                   std::string_view prompt,
                                                    SchemaNotes* notes = nullptr);
 
 // The schema of an answer; if `schema` is nothing, the answer may be any object.
@@ -42,10 +47,10 @@ std::shared_ptr<const Grammar> answer_grammar(const ReplyStyle& style, const Ans
                                               std::string_view prompt,
                                               SchemaNotes* notes = nullptr);
 // The reply is calls in the style's notation or an answer, after reasoning. `style` has calls.
-std::shared_ptr<const Grammar> call_or_answer_grammar(const ReplyStyle& style, JsonNode tools,
+std::shared_ptr<const Grammar> call_or_answer_grammar(const ReplyStyle& style,
+                                                      const CallRules& rules,
                                                       const AnswerSchema& answer,
-                                                      std::string_view prompt, CallCount count,
-                                                      std::string_view source,
+                                                      std::string_view prompt,
                                                       SchemaNotes* notes = nullptr);
 
 }  // namespace leq

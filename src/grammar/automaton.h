@@ -4,7 +4,10 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -66,10 +69,33 @@ class GrammarAutomaton {
   // The state of all stacks that can be reached from open_ without reading a byte (the closure).
   State close();
   State state_of(Info info);
-  bool only_ends(std::int32_t place) const { return only_ends_[static_cast<std::size_t>(place)]; }
+  bool only_ends(std::int32_t place) const {
+    return static_cast<std::size_t>(place) < only_ends_.size() &&
+           only_ends_[static_cast<std::size_t>(place)];
+  }
+  // The place of a set in which some members are still to come. Such places are made when they are
+  // reached, because a set has as many as it has subsets.
+  enum class SetPhase : std::uint8_t { start, after_member, after_comma };
+  struct SetPlace {
+    std::int32_t set = 0;
+    SetPhase phase = SetPhase::start;
+    std::vector<bool> left = {};  // by member
+    auto operator<=>(const SetPlace&) const = default;
+  };
+  std::int32_t set_place(SetPlace place);
+  Grammar::Place expanded(const SetPlace& place);
+  // The edges, calls and skips at a place. Valid until the next call.
+  const Grammar::Place& place_at(std::int32_t place);
 
   std::shared_ptr<const Grammar> grammar_;
-  std::vector<bool> only_ends_;  // by place: only the end of its rule can follow
+  std::map<SetPlace, std::int32_t> set_ids_;
+  struct MadePlace {
+    SetPlace of;
+    Grammar::Place place = {};
+    bool is_made = false;
+  };
+  std::deque<MadePlace> made_places_;  // their indices follow those of the grammar's places
+  std::vector<bool> only_ends_;        // by place: only the end of its rule can follow
   std::array<std::uint16_t, 256> class_of_ = {};
   std::size_t classes_ = 0;
   std::vector<StackNode> stacks_;

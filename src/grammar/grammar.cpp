@@ -120,6 +120,10 @@ GrammarBuilder::Expr GrammarBuilder::machine(std::vector<ByteState> states) {
   return add({.kind = Kind::machine, .states = std::move(states)});
 }
 
+GrammarBuilder::Expr GrammarBuilder::set(Grammar::Set members) {
+  return add({.kind = Kind::set, .members = std::move(members)});
+}
+
 std::int32_t GrammarBuilder::rule(std::string_view name) {
   const auto known = names_.find(name);
   if (known != names_.end()) return known->second;
@@ -150,6 +154,7 @@ std::shared_ptr<const Grammar> GrammarBuilder::finish(std::int32_t root) {
   require(drop_dead_ends(places_, starts_, root), source_, ": no text fits");
   std::shared_ptr<Grammar> grammar(new Grammar());
   grammar->places_ = std::move(places_);
+  grammar->sets_ = std::move(sets_);
   grammar->starts_ = std::move(starts_);
   grammar->root_ = root;
   return grammar;
@@ -199,6 +204,8 @@ void GrammarBuilder::emit(Expr expression, std::int32_t from, std::int32_t to) {
       return;
     case Kind::machine:
       return emit_machine(node, from, to);
+    case Kind::set:
+      return emit_set(node, from, to);
   }
 }
 
@@ -241,6 +248,31 @@ void GrammarBuilder::emit_machine(const Node& node, std::int32_t from, std::int3
       here.calls.push_back({call.rule, own_of(call.back)});
     if (node.states[i].ends) here.skips.push_back(to);
   }
+}
+
+// The automaton expands sets (GrammarAutomaton::set_place). The static places, one order of the
+// required members and then any others, decide which rules can be reached and end.
+void GrammarBuilder::emit_set(const Node& node, std::int32_t from, std::int32_t to) {
+  const std::int32_t begin = place(), loop = place();
+  at(from).skips.push_back(begin);
+  at(begin).set = static_cast<std::int32_t>(sets_.size());
+  std::int32_t here = begin;
+  for (const Grammar::Set::Member& member : node.members.members) {
+    if (!member.required) {
+      at(loop).calls.push_back({member.rule, loop});
+      continue;
+    }
+    const std::int32_t next = place();
+    at(here).calls.push_back({member.rule, next});
+    here = next;
+  }
+  for (const std::int32_t rule : {node.members.other, node.members.comma}) {
+    if (rule >= 0) at(loop).calls.push_back({rule, loop});
+  }
+  at(here).skips.push_back(loop);
+  at(loop).skips.push_back(to);
+  sets_.push_back(node.members);
+  sets_.back().end = to;
 }
 
 void GrammarBuilder::emit_chars(std::span<const CharRange> ranges, std::int32_t from,

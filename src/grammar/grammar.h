@@ -38,6 +38,17 @@ class Grammar {
     std::vector<Call> calls;
     std::vector<std::int32_t> skips;  // places reached without reading a byte
     bool ends = false;
+    std::int32_t set = -1;  // index in sets(): the set begins here; its static edges do not count
+  };
+  // Members in any order, each at most once, and any number of others.
+  struct Set {
+    struct Member {
+      std::int32_t rule = 0;
+      bool required = false;
+    };
+    std::vector<Member> members;
+    std::int32_t other = -1, comma = -1;  // rules of other members, and between two; -1: none
+    std::int32_t end = 0;                 // the place after the set
   };
 
   // Reads llama.cpp's GBNF, whose start rule is "root". Throws Error naming `source`, the line and
@@ -63,6 +74,7 @@ class Grammar {
                                                      const std::bitset<256>& bytes);
 
   const std::vector<Place>& places() const { return places_; }
+  const std::vector<Set>& sets() const { return sets_; }
   std::int32_t start_of(std::int32_t rule) const { return starts_[static_cast<std::size_t>(rule)]; }
   std::int32_t root() const { return root_; }  // index of the start rule
 
@@ -73,6 +85,7 @@ class Grammar {
   Grammar() = default;
 
   std::vector<Place> places_;
+  std::vector<Set> sets_;
   std::vector<std::int32_t> starts_;  // first place of each rule
   std::int32_t root_ = 0;
 };
@@ -114,6 +127,8 @@ class GrammarBuilder {
     bool ends = false;
   };
   Expr machine(std::vector<ByteState> states);
+  // `members`: its `end` is ignored. No member is an empty text.
+  Expr set(Grammar::Set members);
   Expr nothing() { return sequence({}); }
 
   // The rule of this name, created if it is new; it must be defined exactly once before finish().
@@ -129,7 +144,7 @@ class GrammarBuilder {
   std::shared_ptr<const Grammar> finish(std::int32_t root);
 
  private:
-  enum class Kind : std::uint8_t { text, chars, sequence, choice, repeat, call, machine };
+  enum class Kind : std::uint8_t { text, chars, sequence, choice, repeat, call, machine, set };
   struct Node {
     Kind kind = Kind::text;
     std::uint32_t depth = 1;
@@ -139,6 +154,7 @@ class GrammarBuilder {
     std::vector<CharRange> ranges = {};
     std::vector<Expr> parts = {};
     std::vector<ByteState> states = {};
+    Grammar::Set members = {};
   };
   struct Rule {
     std::string name;
@@ -155,6 +171,7 @@ class GrammarBuilder {
   void emit_range(CharRange range, std::int32_t from, std::int32_t to);
   void emit_repeat(const Node& node, std::int32_t from, std::int32_t to);
   void emit_machine(const Node& node, std::int32_t from, std::int32_t to);
+  void emit_set(const Node& node, std::int32_t from, std::int32_t to);
   void refuse_left_recursion();
   // `begins`: for each rule, the rules that it may begin with.
   void refuse_rings(const std::vector<std::vector<std::int32_t>>& begins);
@@ -164,6 +181,7 @@ class GrammarBuilder {
   std::vector<Rule> rules_;
   std::map<std::string, std::int32_t, std::less<>> names_;
   std::vector<Grammar::Place> places_;
+  std::vector<Grammar::Set> sets_;
   std::vector<std::int32_t> starts_;
 };
 

@@ -449,6 +449,17 @@ Expr JsonParts::written_chars(std::vector<CharRange> ranges) {
 // Follows the prefix tree of the taken names: once a string has left the tree, it may be anything;
 // within the tree it may end at any node where no name ends.
 Expr JsonParts::string_but(std::vector<std::string_view> taken) {
+  return builder_.sequence(
+      {builder_.text("\""), text_but(taken, kPlain, true), builder_.text("\"")});
+}
+
+Expr JsonParts::name_but(const std::vector<std::string_view>& taken,
+                         const std::vector<CharRange>& chars) {
+  return text_but(taken, chars, false);
+}
+
+Expr JsonParts::text_but(const std::vector<std::string_view>& taken,
+                         const std::vector<CharRange>& chars, bool in_json) {
   struct Branch {
     std::map<char32_t, std::size_t> next;
     bool ends = false;
@@ -476,20 +487,20 @@ Expr JsonParts::string_but(std::vector<std::string_view> taken) {
   GrammarBuilder& b = builder_;
   const std::string prefix = "json key " + std::to_string(builder_.rules()) + " ";
   const auto rule_of = [&](std::size_t i) { return b.rule(prefix + std::to_string(i)); };
-  const Expr plain = b.repeat(b.chars(kPlain), 0, GrammarBuilder::kNoLimit);
+  const Expr rest = b.repeat(in_json ? character() : b.chars(chars), 0, GrammarBuilder::kNoLimit);
   for (std::size_t i = 0; i < tree.size(); ++i) {
     std::vector<CharRange> on;
     std::vector<Expr> ways;
     for (const auto& [c, next] : tree[i].next) {
       on.push_back({c, c});
-      if (escape_of(c).empty())
+      if (!in_json || escape_of(c).empty())
         ways.push_back(b.sequence({b.chars({{c, c}}), b.call(rule_of(next))}));
     }
-    ways.push_back(b.sequence({b.chars(common(inverted(on), kPlain)), plain}));
-    if (!tree[i].ends) ways.push_back(b.nothing());
+    ways.push_back(b.sequence({b.chars(common(inverted(on), chars)), rest}));
+    if (!tree[i].ends && (in_json || i > 0)) ways.push_back(b.nothing());
     b.define(rule_of(i), b.choice(std::move(ways)));
   }
-  return b.sequence({b.text("\""), b.call(rule_of(0)), b.text("\"")});
+  return b.call(rule_of(0));
 }
 
 std::string_view format_pattern(std::string_view format) {

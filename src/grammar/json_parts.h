@@ -41,10 +41,14 @@ class JsonParts {
   Expr written(std::string_view text);
   // One of these characters, as JSON writes it in a string.
   Expr written_chars(std::vector<CharRange> ranges);
-  // A quoted string without escapes that differs from all of these.
+  // A quoted string that differs from all of these.
   Expr string_but(std::vector<std::string_view> taken);
+  // A text of these characters, not empty, that differs from all of these.
+  Expr name_but(const std::vector<std::string_view>& taken, const std::vector<CharRange>& chars);
 
  private:
+  Expr text_but(const std::vector<std::string_view>& taken, const std::vector<CharRange>& chars,
+                bool in_json);
   // The rule of this name, made on first use.
   template <class Make>
   Expr rule(std::string_view name, const Make& make);

@@ -19,63 +19,6 @@ using Expr = GrammarBuilder::Expr;
 constexpr JsonLimits kSchemaLimits = {.bytes = 4u << 20, .values = 50'000};
 constexpr std::size_t kMaxNotes = 20;
 
-// Keywords that do not restrict values.
-constexpr std::array<std::string_view, 24> kNotes = {
-    "title",      "description",     "default",          "examples",       "example",
-    "deprecated", "readOnly",        "writeOnly",        "$schema",        "$id",
-    "$comment",   "$defs",           "definitions",      "$anchor",        "format",
-    "id",         "$vocabulary",     "contentMediaType", "discriminator",  "externalDocs",
-    "xml",        "contentEncoding", "contentSchema",    "$dynamicAnchor",
-};
-
-bool is_note(std::string_view keyword) {
-  return keyword.starts_with("x-") || std::ranges::find(kNotes, keyword) != kNotes.end();
-}
-
-// The keywords that restrict values of one type only.
-struct TypeKeywords {
-  std::string_view type;
-  std::vector<std::string_view> keywords;
-};
-const std::array<TypeKeywords, 4> kTypeKeywords = {{
-    {"object",
-     {"properties", "required", "additionalProperties", "propertyNames", "patternProperties",
-      "minProperties", "maxProperties", "dependentRequired", "dependentSchemas",
-      "unevaluatedProperties"}},
-    {"array",
-     {"items", "prefixItems", "minItems", "maxItems", "uniqueItems", "additionalItems", "contains",
-      "unevaluatedItems"}},
-    {"string", {"pattern", "minLength", "maxLength"}},
-    {"number", {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}},
-}};
-
-std::string_view type_of_keyword(std::string_view keyword) {
-  for (const auto& [type, keywords] : kTypeKeywords) {
-    if (std::ranges::find(keywords, keyword) != keywords.end()) return type;
-  }
-  return "";
-}
-
-bool may_be(JsonNode type, std::string_view wanted) {
-  const auto is = [&](std::string_view name) {
-    return name == wanted || (name == "integer" && wanted == "number");
-  };
-  if (type.is_string()) return is(type.text());
-  for (const JsonNode one : type) {
-    if (!one.is_string() || is(one.text())) return true;
-  }
-  return !type.is_array();
-}
-
-// Whether the schema has no keywords other than these, `type` and notes.
-bool has_only(JsonNode schema, std::initializer_list<std::string_view> keywords) {
-  for (const JsonNode k : schema) {
-    const bool known = std::ranges::find(keywords, k.key()) != keywords.end();
-    if (!known && k.key() != "type" && !is_note(k.key())) return false;
-  }
-  return true;
-}
-
 bool is_flag(JsonNode node, bool value) { return node.is_boolean() && node.boolean() == value; }
 
 // Whether the schema is {}, true, or {"type": "string"}, which every property name satisfies.
@@ -94,6 +37,8 @@ class SchemaReader {
         source_(source.name),
         prefix_(source.prefix),
         notes_(source.notes),
+        any_order_(source.any_order),
+        open_(source.open),
         builder_(builder),
         parts_(parts) {}
 
@@ -242,15 +187,6 @@ class SchemaReader {
     return typed(schema, implied_type(schema));
   }
 
-  std::string_view implied_type(JsonNode schema) const {
-    for (const auto& [type, keywords] : kTypeKeywords) {
-      for (const std::string_view keyword : keywords) {
-        if (schema.find(keyword)) return type;
-      }
-    }
-    return "";
-  }
-
   Expr typed(JsonNode schema, std::string_view type) {
     const std::initializer_list<std::string_view> kTyped = {
         "type",          "properties",        "required",         "additionalProperties",
@@ -378,7 +314,7 @@ class SchemaReader {
       take_properties(target, all, closed);
     }
     if (closed) unsupported("additionalProperties within 'allOf' is not supported");
-    return object_of(all, JsonNode(), Others::refused);
+    return object_of(all, JsonNode(), open_ ? Others::allowed : Others::refused);
   }
 
   // Whether the keyword, with its given value, is satisfied by all values.
@@ -468,7 +404,11 @@ class SchemaReader {
       note_ignored("the keyword 'maxProperties'");
     }
     // If a schema names properties, others are allowed only if additionalProperties is given.
-    const bool open = more ? !refuses_more : all.empty();
+    bool open = more ? !refuses_more : all.empty();
+    if (open_) {
+      const bool is_closed = refuses_more || is_flag(schema.find("unevaluatedProperties"), false);
+      open = !is_closed || (patterns && patterns.size() > 0);
+    }
     return object_of(all, more, open ? Others::allowed : Others::refused);
   }
 
@@ -513,10 +453,36 @@ class SchemaReader {
     return b.sequence({b.text("{"), parts_.space(), inner, b.text("}")});
   }
 
+  Expr object_in_any_order(const std::vector<Property>& all, JsonNode more, Others others) {
+    GrammarBuilder& b = builder_;
+    const std::string prefix = prefix_ + "set " + std::to_string(objects_++) + " ";
+    const auto define = [&](const std::string& name, Expr expression) {
+      const std::int32_t rule = b.rule(prefix + name);
+      b.define(rule, expression);
+      return rule;
+    };
+    Grammar::Set set;
+    std::vector<std::string_view> names;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      names.push_back(all[i].name);
+      set.members.push_back({define(std::to_string(i), member_of(all[i])), all[i].required});
+    }
+    set.comma = define("comma", b.sequence({b.text(","), parts_.space()}));
+    if (others == Others::allowed) {
+      const Step step(*this, "additionalProperties");
+      const Expr key = names.empty() ? parts_.string() : parts_.string_but(names);
+      const Expr held = more.is_object() ? value(more) : parts_.value();
+      set.other = define("other", b.sequence({key, b.text(":"), parts_.space(), held}));
+    }
+    return b.sequence(
+        {b.text("{"), parts_.space(), b.set(std::move(set)), parts_.space(), b.text("}")});
+  }
+
   // `more`: the schema of further properties, if they are allowed.
   Expr object_of(const std::vector<Property>& all, JsonNode more, Others others) {
     GrammarBuilder& b = builder_;
     const Step step(*this, "properties");
+    if (any_order_) return object_in_any_order(all, more, others);
     const std::string prefix = prefix_ + "members " + std::to_string(objects_++) + " ";
     // One rule for each number of properties handled so far and for whether one of them was
     // written.
@@ -755,6 +721,7 @@ class SchemaReader {
   std::string_view source_;
   std::string prefix_;  // prefix of its rules' names
   SchemaNotes* notes_;
+  bool any_order_, open_;
   GrammarBuilder& builder_;
   JsonParts& parts_;
   std::string place_ = "#";

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,6 +12,16 @@
 #include "grammar/json_parts.h"
 
 namespace leq {
+
+// Whether a keyword restricts no values, and the type whose values alone it restricts ("": any).
+bool is_note(std::string_view keyword);
+std::string_view type_of_keyword(std::string_view keyword);
+// The type that a schema without `type` means by its keywords; empty: any.
+std::string_view implied_type(JsonNode schema);
+// Whether a schema's `type` allows values of this type.
+bool may_be(JsonNode type, std::string_view wanted);
+// Whether the schema has no keywords other than these, `type` and notes.
+bool has_only(JsonNode schema, std::initializer_list<std::string_view> keywords);
 
 // Whether the value has the type, or one of the types if `type` is a list.
 bool has_type(JsonNode value, JsonNode type);
@@ -34,6 +45,10 @@ struct SchemaSource {
   // If null, an unsupported keyword throws Error (strict). Otherwise the keyword is ignored and a
   // line is added here.
   SchemaNotes* notes = nullptr;
+  bool any_order = false;  // objects have their properties in any order, not in the schema's
+  // Objects have further properties unless the schema forbids these; otherwise they have them only
+  // if there is additionalProperties.
+  bool open = false;
 };
 
 // A schema within the root, and its path there: "#", "#/properties/name".

@@ -26,12 +26,13 @@ GrammarAutomaton::GrammarAutomaton(std::shared_ptr<const Grammar> grammar)
   // Marks places from which only the end of their rule can be reached.
   only_ends_.resize(places.size());
   for (std::size_t i = 0; i < places.size(); ++i) {
-    only_ends_[i] = places[i].ends && places[i].edges.empty() && places[i].calls.empty() &&
-                    places[i].skips.empty();
+    only_ends_[i] = places[i].set < 0 && places[i].ends && places[i].edges.empty() &&
+                    places[i].calls.empty() && places[i].skips.empty();
   }
   for (std::size_t i = 0; i < places.size(); ++i) {  // also places whose only skip leads to one
     const auto& p = places[i];
-    if (p.ends || !p.edges.empty() || !p.calls.empty() || p.skips.size() != 1) continue;
+    if (p.set >= 0 || p.ends || !p.edges.empty() || !p.calls.empty() || p.skips.size() != 1)
+      continue;
     only_ends_[i] = only_ends_[static_cast<std::size_t>(p.skips[0])];
   }
   // Bytes that no edge distinguishes form one class.
@@ -64,6 +65,54 @@ GrammarAutomaton::Stack GrammarAutomaton::stack_of(std::int32_t place, Stack bel
   return found->second;
 }
 
+std::int32_t GrammarAutomaton::set_place(SetPlace place) {
+  const auto next = static_cast<std::int32_t>(grammar_->places().size() + made_places_.size());
+  const auto [known, is_new] = set_ids_.emplace(std::move(place), next);
+  if (is_new) made_places_.push_back({known->first});
+  return known->second;
+}
+
+Grammar::Place GrammarAutomaton::expanded(const SetPlace& here) {
+  const Grammar::Set& set = grammar_->sets()[static_cast<std::size_t>(here.set)];
+  Grammar::Place place;
+  bool may_end = here.phase != SetPhase::after_comma, any = set.other >= 0;
+  for (std::size_t i = 0; i < set.members.size(); ++i) {
+    may_end = may_end && !(here.left[i] && set.members[i].required);
+    any = any || here.left[i];
+  }
+  if (may_end) place.skips.push_back(set.end);
+  if (here.phase == SetPhase::after_member && set.comma >= 0) {
+    if (any) {
+      place.calls.push_back({set.comma, set_place({here.set, SetPhase::after_comma, here.left})});
+    }
+    return place;
+  }
+  for (std::size_t i = 0; i < set.members.size(); ++i) {
+    if (!here.left[i]) continue;
+    SetPlace next = {here.set, SetPhase::after_member, here.left};
+    next.left[i] = false;
+    place.calls.push_back({set.members[i].rule, set_place(std::move(next))});
+  }
+  if (set.other >= 0) {
+    place.calls.push_back({set.other, set_place({here.set, SetPhase::after_member, here.left})});
+  }
+  return place;
+}
+
+const Grammar::Place& GrammarAutomaton::place_at(std::int32_t id) {
+  const auto& places = grammar_->places();
+  auto at = static_cast<std::size_t>(id);
+  if (at < places.size() && places[at].set < 0) return places[at];
+  if (at < places.size()) {
+    const auto set = static_cast<std::size_t>(places[at].set);
+    const std::vector<bool> all(grammar_->sets()[set].members.size(), true);
+    at = static_cast<std::size_t>(set_place({places[at].set, SetPhase::start, all}));
+  }
+  MadePlace& made = made_places_[at - places.size()];
+  if (!std::exchange(made.is_made, true)) made.place = expanded(made.of);
+  return made.place;
+}
+
 GrammarAutomaton::State GrammarAutomaton::close() {
   Info made;
   ++turn_;
@@ -78,7 +127,7 @@ GrammarAutomaton::State GrammarAutomaton::close() {
     if (static_cast<std::size_t>(stack) >= seen_.size()) seen_.resize(stacks_.size());
     if (std::exchange(seen_[static_cast<std::size_t>(stack)], turn_) == turn_) continue;
     const StackNode here = node(stack);
-    const Grammar::Place& place = grammar_->places()[static_cast<std::size_t>(here.place)];
+    const Grammar::Place& place = place_at(here.place);
     if (!place.edges.empty()) made.tops.push_back(stack);
     if (place.ends) open_.push_back(here.below);
     for (const std::int32_t to : place.skips) open_.push_back(stack_of(to, here.below));

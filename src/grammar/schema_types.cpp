@@ -1,13 +1,41 @@
-// Properties of a JSON schema that need no grammar.
+// Properties of a JSON schema and its keywords that need no grammar.
 #include "grammar/json_schema.h"
 
 #include <algorithm>
+#include <array>
+#include <initializer_list>
 #include <set>
 
 #include "base/text.h"
 
 namespace leq {
 namespace {
+
+// Keywords that do not restrict values.
+constexpr std::array<std::string_view, 24> kNotes = {
+    "title",      "description",     "default",          "examples",       "example",
+    "deprecated", "readOnly",        "writeOnly",        "$schema",        "$id",
+    "$comment",   "$defs",           "definitions",      "$anchor",        "format",
+    "id",         "$vocabulary",     "contentMediaType", "discriminator",  "externalDocs",
+    "xml",        "contentEncoding", "contentSchema",    "$dynamicAnchor",
+};
+
+// The keywords that restrict values of one type only.
+struct TypeKeywords {
+  std::string_view type;
+  std::vector<std::string_view> keywords;
+};
+const std::array<TypeKeywords, 4> kTypeKeywords = {{
+    {"object",
+     {"properties", "required", "additionalProperties", "propertyNames", "patternProperties",
+      "minProperties", "maxProperties", "dependentRequired", "dependentSchemas",
+      "unevaluatedProperties"}},
+    {"array",
+     {"items", "prefixItems", "minItems", "maxItems", "uniqueItems", "additionalItems", "contains",
+      "unevaluatedItems"}},
+    {"string", {"pattern", "minLength", "maxLength"}},
+    {"number", {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}},
+}};
 
 std::set<std::string> constants_of(JsonNode schema) {
   std::set<std::string> found;
@@ -85,6 +113,45 @@ std::set<std::string> all_types(JsonNode schema, JsonNode root, int depth) {
 }
 
 }  // namespace
+
+bool is_note(std::string_view keyword) {
+  return keyword.starts_with("x-") || std::ranges::find(kNotes, keyword) != kNotes.end();
+}
+
+std::string_view type_of_keyword(std::string_view keyword) {
+  for (const auto& [type, keywords] : kTypeKeywords) {
+    if (std::ranges::find(keywords, keyword) != keywords.end()) return type;
+  }
+  return "";
+}
+
+bool may_be(JsonNode type, std::string_view wanted) {
+  const auto is = [&](std::string_view name) {
+    return name == wanted || (name == "integer" && wanted == "number");
+  };
+  if (type.is_string()) return is(type.text());
+  for (const JsonNode one : type) {
+    if (!one.is_string() || is(one.text())) return true;
+  }
+  return !type.is_array();
+}
+
+bool has_only(JsonNode schema, std::initializer_list<std::string_view> keywords) {
+  for (const JsonNode k : schema) {
+    const bool known = std::ranges::find(keywords, k.key()) != keywords.end();
+    if (!known && k.key() != "type" && !is_note(k.key())) return false;
+  }
+  return true;
+}
+
+std::string_view implied_type(JsonNode schema) {
+  for (const auto& [type, keywords] : kTypeKeywords) {
+    for (const std::string_view keyword : keywords) {
+      if (schema.find(keyword)) return type;
+    }
+  }
+  return "";
+}
 
 TextUse text_use(JsonNode schema, JsonNode root) {
   const auto types = all_types(schema, root, 0);

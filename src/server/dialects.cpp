@@ -29,19 +29,81 @@ Json function_of(JsonNode tool, std::span<const CopiedMember> members) {
   return {{"type", "function"}, {"function", std::move(function)}};
 }
 
-bool names_tool(JsonNode list, JsonNode tool) {
-  const JsonNode own = tool.find("name");
-  for (const JsonNode one : list) {
-    const JsonNode name = one.find("name");
-    if (name.is_string() && own.is_string() && name.text() == own.text()) return true;
+// A custom tool, whose input is any text, as a function with one argument.
+Json function_of_custom(JsonNode tool, std::string_view shown) {
+  static const Json kInput = parse_json(
+      R"({"type":"object","properties":{"input":{"type":"string"}},"required":["input"],)"
+      R"("additionalProperties":false})",
+      "the input of a custom tool");
+  std::string description = text_field(tool, "description").value_or("");
+  JsonNode format = object_field(tool, "format");
+  if (const JsonNode nested = object_field(format, "grammar")) format = nested;
+  if (const auto grammar = text_field(format, "definition")) {
+    description += "\nThe input is of this grammar (" + text_field(format, "syntax").value_or("") +
+                   "):\n" + *grammar;
   }
-  return false;
+  return {{"type", "function"},
+          {"function",
+           {{"name", shown}, {"description", std::move(description)}, {"parameters", kInput}}}};
+}
+
+bool is_custom(JsonNode tool) {
+  const JsonNode type = tool.find("type");
+  return type.is_string() && type.text() == "custom" && tool.find("custom").is_object();
 }
 
 }  // namespace
 
+ForeignChat chat_of_chat(JsonNode body) {
+  ForeignChat chat;
+  const JsonNode given = body.find("tools");
+  bool any = false;
+  for (const JsonNode tool : given.is_array() ? given : JsonNode()) any = any || is_custom(tool);
+  if (!any) return chat;
+  chat.body = body.value();
+  for (Json& tool : chat.body["tools"]) {
+    if (!is_custom(tool)) continue;
+    const Json custom = tool["custom"];
+    const std::string name = text_field(custom, "name").value_or("");
+    tool = function_of_custom(custom, name);
+    chat.aliases.push_back({.shown = name, .name = name, .custom = true});
+  }
+  const auto rename = [](Json& object, auto&& members) {
+    if (!is_custom(object)) return;
+    const JsonNode custom = object["custom"];
+    Json function = members(custom);
+    object["type"] = "function";
+    object["function"] = std::move(function);
+    object.erase("custom");
+  };
+  const auto name_in = [](JsonNode custom) { return text_field(custom, "name").value_or(""); };
+  if (body.find("tool_choice").is_object()) {
+    rename(chat.body["tool_choice"], [&](JsonNode custom) {
+      return Json::object({{"name", name_in(custom)}});
+    });
+  }
+  for (Json& message : chat.body["messages"]) {
+    if (!JsonNode(message).find("tool_calls").is_array()) continue;
+    for (Json& call : message["tool_calls"]) {
+      rename(call, [&](JsonNode custom) {
+        const Json input = {{"input", text_field(custom, "input").value_or("")}};
+        return Json{{"name", name_in(custom)}, {"arguments", input.dump_any()}};
+      });
+    }
+  }
+  return chat;
+}
+
 ChatBuilder::ChatBuilder(JsonNode body) : body_(body) {
   require(body.is_object(), ErrorKind::bad_input, "the request body: expected a JSON object");
+  refuse_members(body);
+  (void)whole_field(body, "n", 1, 1);
+  for (const std::string_view name : {"logprobs", "top_logprobs"}) {
+    const JsonNode found = given_field(body, name);
+    const bool is_off =
+        (found.is_boolean() && !found.boolean()) || (found.is_number() && found.number() == 0);
+    if (found && !is_off) chat_.notes.push_back(std::string(name) + ": is ignored by this API");
+  }
 }
 
 void ChatBuilder::set_given(std::string_view name, JsonNode value) {
@@ -52,21 +114,30 @@ void ChatBuilder::copy_members(std::span<const CopiedMember> members) {
   for (const CopiedMember& member : members) set_given(member.as, given_field(body_, member.name));
 }
 
-bool ChatBuilder::read_tools(const ToolRules& rules, JsonNode allowed) {
+void ChatBuilder::add_tool(const ToolRules& rules, JsonNode tool, const std::string& space,
+                           Json& list) {
+  if (!tool.is_object()) field_error("tools", "objects", tool);
+  const std::string type = text_field(tool, "type").value_or(std::string(rules.fallback)),
+                    name = text_field(tool, "name").value_or(""), shown = shown_name(space, name);
+  const bool is_function = type == rules.function, is_input = !is_function && type == "custom";
+  if (type == "namespace" && space.empty()) {
+    for (const JsonNode inner : given_field(tool, "tools")) add_tool(rules, inner, name, list);
+  } else if (is_function || is_input) {
+    list.push_back(is_input ? function_of_custom(tool, shown) : function_of(tool, rules.members));
+    if (!is_input && !space.empty()) list[list.size() - 1]["function"]["name"] = shown;
+    if (is_input || !space.empty()) chat_.aliases.push_back({shown, name, space, is_input});
+  } else {
+    chat_.notes.push_back("tools: " + printable(name.empty() ? type : name) +
+                          " is left out: only " + std::string(rules.supported) +
+                          " are supported, not " + printable(type));
+  }
+}
+
+bool ChatBuilder::read_tools(const ToolRules& rules) {
   const JsonNode tools = given_field(body_, "tools");
   if (tools && !tools.is_array()) field_error("tools", "an array", tools);
   Json list = Json::array();
-  for (const JsonNode tool : tools) {
-    if (!tool.is_object()) field_error("tools", "objects", tool);
-    const std::string type = text_field(tool, "type").value_or(std::string(rules.fallback));
-    if (type != rules.function) {
-      chat_.notes.push_back("tools: " + printable(text_field(tool, "name").value_or(type)) +
-                            " is left out: only " + std::string(rules.supported) +
-                            " are supported, not " + printable(type));
-    } else if (!allowed || names_tool(allowed, tool)) {
-      list.push_back(function_of(tool, rules.members));
-    }
-  }
+  for (const JsonNode tool : tools) add_tool(rules, tool, "", list);
   const bool any = !list.empty();
   if (any) chat_.body["tools"] = std::move(list);
   return any;
@@ -75,6 +146,49 @@ bool ChatBuilder::read_tools(const ToolRules& rules, JsonNode allowed) {
 void ChatBuilder::choose_function(JsonNode choice) {
   static constexpr std::array kName = {CopiedMember{"name", "name"}};
   chat_.body["tool_choice"] = function_of(choice, kName);
+}
+
+void ChatBuilder::choose_allowed(JsonNode choice) {
+  Json tools = Json::array();
+  for (const JsonNode one : given_field(choice, "tools")) {
+    // A tool that was left out cannot be called anyway; a namespace allows all of its tools.
+    const std::string name = text_field(one, "name").value_or("");
+    const std::string space = text_field(one, "namespace").value_or("");
+    for (const JsonNode tool :
+         chat_.body.contains("tools") ? JsonNode(chat_.body["tools"]) : JsonNode()) {
+      const std::string& shown = tool.find("function").find("name").text();
+      const auto alias = std::ranges::find(chat_.aliases, shown, &ToolAlias::shown);
+      const bool in_space = alias != chat_.aliases.end() && alias->space == name;
+      if (shown == shown_name(space, name) || (in_space && !name.empty())) {
+        tools.push_back({{"type", "function"}, {"function", Json::object({{"name", shown}})}});
+      }
+    }
+  }
+  chat_.body["tool_choice"] = {
+      {"type", "allowed_tools"},
+      {"allowed_tools",
+       {{"mode", text_field(choice, "mode").value_or("auto")}, {"tools", std::move(tools)}}}};
+}
+
+std::string ChatBuilder::read_text(JsonNode content, std::string_view member,
+                                   std::string_view separator, bool must_read) {
+  std::vector<std::string> unread;
+  std::string text = content_text(content, separator, unread);
+  if (unread.empty()) return text;
+  if (must_read) {
+    field_error(member, "a part of the type " + unread.front() +
+                            " is not supported: the model reads texts");
+  }
+  std::string note = std::string(member) + ": " + unread_note(unread);
+  if (std::ranges::find(chat_.notes, note) == chat_.notes.end()) {
+    chat_.notes.push_back(std::move(note));
+  }
+  return text;
+}
+
+std::string shown_name(std::string_view space, std::string_view name) {
+  const bool joined = space.empty() || space.ends_with("__");
+  return std::string(space) + (joined ? "" : "__") + std::string(name);
 }
 
 void ChatBuilder::add(Json text) {
@@ -167,20 +281,26 @@ std::string ItemWriter::next(Kind kind, const Choice::Call* call) {
 
 std::string ItemWriter::more(const Choice& choice, const ChoicePiece& piece) {
   std::string events;
-  const auto add = [&](Kind kind, const std::string& text) {
+  const auto add = [&](Kind kind, std::string_view text) {
     if (text.empty()) return;
     if (kind_ != kind) events += next(kind, nullptr);
-    events += extend(text);
+    events += extend(std::string(text));
   };
   add(Kind::reasoning, piece.reasoning);
-  add(Kind::text, piece.content);
+  std::size_t said = 0;  // bytes of the content
+  const auto say_up_to = [&](std::size_t end) {
+    add(Kind::text, std::string_view(piece.content).substr(said, end - said));
+    said = end;
+  };
   for (const ToolCallPiece& call : piece.calls) {
+    say_up_to(call.after);
     if (kind_ != Kind::call || call_index_ != call.index) {
       events += next(Kind::call, &choice.calls[call.index]);
       call_index_ = call.index;
     }
     if (!call.arguments.empty()) events += extend(call.arguments);
   }
+  say_up_to(piece.content.size());
   return events;
 }
 

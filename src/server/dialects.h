@@ -16,9 +16,13 @@
 namespace leq {
 
 struct ForeignChat {
-  Json body;
-  std::vector<std::string> notes;  // members that were ignored
+  Json body = {};
+  std::vector<std::string> notes = {};  // what was ignored or rewritten
+  std::vector<ToolAlias> aliases = {};
 };
+
+// A chat with custom tools as one with functions; without them, the body is null: the request's.
+ForeignChat chat_of_chat(JsonNode body);
 
 // OpenAI's /v1/responses, stateless: requests that refer to earlier responses are rejected. Throws
 // Error naming the member at fault.
@@ -39,6 +43,7 @@ struct CopiedMember {
 // beginning: many templates reject two successive messages of one role.
 class ChatBuilder {
  public:
+  // Throws Error for members that no chat supports.
   explicit ChatBuilder(JsonNode body);
 
  protected:
@@ -56,21 +61,27 @@ class ChatBuilder {
   // Copies each of the members of the request that is present.
   void copy_members(std::span<const CopiedMember> members);
   // Adds a tool with the given members of `tool` if its type (`fallback`: if it has none) is
-  // `function`. Any other tool is left out with a note that only `supported` are supported.
+  // `function`. Custom tools and those of a namespace become functions. Any other tool is left out
+  // with a note that only `supported` are supported.
   struct ToolRules {
     std::string_view function, fallback, supported;
     std::span<const CopiedMember> members;
   };
-  // Reads "tools"; returns whether any was added. `allowed`: if it is given, a list of the objects
-  // that name the tools to add.
-  bool read_tools(const ToolRules& rules, JsonNode allowed = {});
-  // Sets the tool choice to the function that `choice` names.
+  // Reads "tools"; returns whether any was added.
+  bool read_tools(const ToolRules& rules);
+  // Sets the tool choice to the tool, or those, that `choice` names.
   void choose_function(JsonNode choice);
+  void choose_allowed(JsonNode choice);
+  // The text of a content. A part without text is described in words, with a note, unless
+  // `must_read`: then it throws Error.
+  std::string read_text(JsonNode content, std::string_view member, std::string_view separator,
+                        bool must_read);
 
   JsonNode body_;
-  ForeignChat chat_ = {.body = Json::object(), .notes = {}};
+  ForeignChat chat_ = {.body = Json::object()};
 
  private:
+  void add_tool(const ToolRules& rules, JsonNode tool, const std::string& space, Json& list);
   void end_turn();
   void add(Json message);
   Json messages_ = Json::array();
@@ -86,7 +97,12 @@ struct Choice {
   std::size_t prompt = 0;  // index of its prompt in the call
   std::string reasoning, content;
   struct Call {
-    std::string id, name, arguments;
+    std::string id, name, arguments;   // `arguments` of a custom tool: its input
+    const ToolAlias* alias = nullptr;  // null: the client knows the tool as the model does
+    std::size_t after = 0;             // bytes of the content before the call
+
+    bool is_custom() const { return alias != nullptr && alias->custom; }
+    const std::string& client_name() const { return alias != nullptr ? alias->name : name; }
   };
   std::vector<Call> calls;
   std::vector<TokenLogprobs> logprobs;
@@ -169,6 +185,8 @@ std::unique_ptr<ReplyWriter> responses_writer(const GenerationCall& call, const 
 std::unique_ptr<ReplyWriter> messages_writer(const GenerationCall& call, const ApiModel& model);
 std::unique_ptr<ReplyWriter> ollama_writer(const GenerationCall& call, const ApiModel& model);
 
+// The name that the model is shown for a tool of a namespace.
+std::string shown_name(std::string_view space, std::string_view name);
 // A server-sent event with its data, and with "event: NAME" unless the name is empty.
 std::string sent_event(std::string_view name, std::string_view json);
 std::string sent_event(std::string_view json);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <random>
 #include <utility>
 
@@ -47,6 +48,39 @@ std::unique_ptr<ReplyWriter> writer_of(const GenerationCall& call, const ApiMode
   }
   return openai_writer(call, model);
 }
+
+// Reads a custom tool's input, which the model writes as {"input": "..."}, from pieces of that.
+class InputReader {
+ public:
+  std::string push(std::string_view piece) {
+    held_ += piece;
+    if (!begun_) {
+      const std::size_t quote = held_.find('"', std::min(held_.find(':'), held_.size()));
+      if (quote == std::string::npos) return "";
+      held_.erase(0, quote + 1);
+      begun_ = true;
+    }
+    std::size_t whole = 0;  // bytes before the end of the text, or before an escape that is open
+    while (!ended_ && whole < held_.size()) {
+      const std::string_view rest = std::string_view(held_).substr(whole);
+      ended_ = rest[0] == '"';
+      constexpr std::string_view kHighSurrogates = "89abAB";
+      std::size_t bytes = rest[0] != '\\' ? 1 : rest.substr(1, 1) == "u" ? 6 : 2;
+      const bool is_pair = bytes == 6 && rest.size() > 3 && (rest[2] == 'd' || rest[2] == 'D') &&
+                           kHighSurrogates.find(rest[3]) != std::string_view::npos;
+      if (is_pair) bytes = 12;
+      if (ended_ || rest.size() < bytes) break;
+      whole += bytes;
+    }
+    const std::string text = '"' + held_.substr(0, whole) + '"';
+    held_.erase(0, ended_ ? held_.size() : whole);
+    return parse_json(text, "the input").text();
+  }
+
+ private:
+  std::string held_;
+  bool begun_ = false, ended_ = false;
+};
 
 // The replies of one call while they are generated.
 class Generation {
@@ -137,16 +171,13 @@ class Generation {
         Choice choice;
         choice.index = choices_.size();
         choice.prompt = prompt;
-        if (call_.use == ReplyUse::forced) {
-          readers_.emplace_back(model_.style, call_.prompt_texts[prompt], false);
-        } else if (call_.use == ReplyUse::read) {
-          readers_.emplace_back(model_.style, call_.prompt_texts[prompt], call_.with_tools,
+        if (call_.use == ReplyUse::read) {
+          readers_.emplace_back(call_.reading, call_.prompt_texts[prompt], call_.with_tools,
                                 call_.tools);
         }
         choices_.push_back(std::move(choice));
       }
     }
-    held_.resize(choices_.size());
   }
 
   bool begin_stream() {
@@ -174,8 +205,7 @@ class Generation {
 
   bool take(ReplyUpdate update) {
     Choice& choice = choices_[update.reply];
-    const ChoicePiece piece = read(update.reply, update);
-    if (!add(choice, piece)) return false;
+    if (!add(choice, read(update.reply, update))) return false;
     if (!update.end) return true;
     choice.end = std::move(*update.end);
     ++ended_;
@@ -199,20 +229,26 @@ class Generation {
     } else {
       static_cast<ReplyPiece&>(piece) = readers_[index].push(update.text);
     }
-    if (call_.use == ReplyUse::forced) held_[index] += std::exchange(piece.content, {});
     return piece;
   }
 
   // Adds the piece to the choice and sends it to the client of a stream.
-  bool add(Choice& choice, const ChoicePiece& piece) {
+  bool add(Choice& choice, ChoicePiece piece) {
+    const std::size_t known = choice.content.size();
     choice.reasoning += piece.reasoning;
     choice.content += piece.content;
-    for (const ToolCallPiece& call : piece.calls) {
+    for (ToolCallPiece& call : piece.calls) {
       if (call.index >= choice.calls.size()) {
         choice.calls.resize(call.index + 1);
         choice.calls.back().id = "call_" + random_id();
+        choice.calls.back().name = call.name;
+        choice.calls.back().after = known + call.after;
+        const auto alias = std::ranges::find(call_.aliases, call.name, &ToolAlias::shown);
+        if (alias != call_.aliases.end()) choice.calls.back().alias = &*alias;
       }
-      choice.calls[call.index].name += call.name;
+      if (choice.calls[call.index].is_custom()) {
+        call.arguments = inputs_[{choice.index, call.index}].push(call.arguments);
+      }
       choice.calls[call.index].arguments += call.arguments;
     }
     choice.tokens.insert(choice.tokens.end(), piece.tokens.begin(), piece.tokens.end());
@@ -233,26 +269,8 @@ class Generation {
     if (call_.use != ReplyUse::plain) {
       static_cast<ReplyPiece&>(rest) = readers_[choice.index].finish();
     }
-    if (call_.use == ReplyUse::forced) {
-      held_[choice.index] += std::exchange(rest.content, {});
-      read_forced_call(choice, rest);
-    }
     if (!add(choice, rest)) return false;
     return !call_.stream || write(writer_->end(choice));
-  }
-
-  // A truncated call becomes content, so that its text is not lost.
-  void read_forced_call(Choice& choice, ChoicePiece& piece) const {
-    const std::string& text = held_[choice.index];
-    try {
-      const Json parsed = parse_json(text, "the call", kBodyLimits);
-      const JsonNode call = parsed;
-      piece.calls.push_back({.index = 0,
-                             .name = call.find("name").text(),
-                             .arguments = call.find("arguments").dump()});
-    } catch (const Error&) {
-      piece.content = text;
-    }
   }
 
   // The first token has no context, so its log probability is NaN.
@@ -281,8 +299,8 @@ class Generation {
   Stopwatch since_write_;
   bool is_connected_ = false;
   std::vector<Choice> choices_;
-  std::vector<ReplyReader> readers_;  // one per choice of a chat
-  std::vector<std::string> held_;     // texts of forced calls, parsed when they are complete
+  std::vector<ReplyReader> readers_;                                   // one per choice of a chat
+  std::map<std::pair<std::size_t, std::size_t>, InputReader> inputs_;  // by choice and call
   std::size_t ended_ = 0;
   std::optional<Error> error_;
 };

@@ -14,7 +14,13 @@ constexpr std::array kKeptOfMessages = {
     CopiedMember{"top_k", "top_k"},
     CopiedMember{"min_p", "min_p"},
     CopiedMember{"seed", "seed"},
+    CopiedMember{"stop", "stop"},
     CopiedMember{"stop_sequences", "stop"},
+    CopiedMember{"response_format", "response_format"},
+    CopiedMember{"json_schema", "json_schema"},
+    CopiedMember{"grammar", "grammar"},
+    CopiedMember{"continue_final_message", "continue_final_message"},
+    CopiedMember{"add_generation_prompt", "add_generation_prompt"},
     CopiedMember{"stream", "stream"},
     CopiedMember{"max_tokens", "max_tokens"},
     CopiedMember{"chat_template_kwargs", "chat_template_kwargs"},
@@ -26,21 +32,6 @@ constexpr std::array kKeptOfTool = {
     CopiedMember{"strict", "strict"},
 };
 
-[[noreturn]] void no_such_block(std::string_view member, const std::string& type) {
-  field_error(member, "a block of the type " + printable(type) +
-                          " is not supported: the model reads texts");
-}
-
-// The text of a text block; nullopt for other kinds. cache_control is ignored, because cached
-// prefixes are found automatically.
-std::optional<std::string> block_text(JsonNode block, const std::string& type) {
-  if (type == "text") return text_field(block, "text").value_or("");
-  if (type != "document") return std::nullopt;
-  const JsonNode source = object_field(block, "source");
-  if (text_field(source, "type").value_or("") != "text") return std::nullopt;
-  return text_field(source, "data").value_or("");
-}
-
 std::string type_of_block(JsonNode block, std::string_view member) {
   if (!block.is_object()) field_error(member, "objects with a type as blocks", block);
   return text_field(block, "type").value_or("text");
@@ -50,22 +41,6 @@ std::string type_of_block(JsonNode block, std::string_view member) {
 // differs in each request, so that no cached prefix would match.
 bool is_billing_header(std::string_view text) {
   return text.starts_with("x-anthropic-billing-header:");
-}
-
-// A content that is a text or a list of text blocks, joined with newlines.
-std::string texts_of(JsonNode content, std::string_view member) {
-  if (!content || content.is_null()) return "";
-  if (content.is_string()) return content.text();
-  if (!content.is_array()) field_error(member, "a text or a list of blocks", content);
-  std::string all;
-  for (const JsonNode block : content) {
-    const std::string type = type_of_block(block, member);
-    const auto text = block_text(block, type);
-    if (!text) no_such_block(member, type);
-    if (member == "system" && is_billing_header(*text)) continue;
-    all += (all.empty() ? "" : "\n") + *text;
-  }
-  return all;
 }
 
 class MessagesReader : public ChatBuilder {
@@ -80,6 +55,9 @@ class MessagesReader : public ChatBuilder {
                             .members = kKeptOfTool}));
     read_thinking();
     copy_members(kKeptOfMessages);
+    if (const JsonNode stops = given_field(body_, "stop_sequences"); stops && !stops.is_array()) {
+      field_error("stop_sequences", "an array of texts", stops);
+    }
     const JsonNode servers = given_field(body_, "mcp_servers");
     if (servers.size() > 0)
       field_error("mcp_servers", "is not supported: the server asks no other");
@@ -88,22 +66,36 @@ class MessagesReader : public ChatBuilder {
 
  private:
   void read_messages() {
-    const std::string lead = texts_of(given_field(body_, "system"), "system");
+    std::string lead;
+    const JsonNode given = given_field(body_, "system");
+    if (given.is_array()) {
+      for (const JsonNode block : given) {
+        const std::string text = read_text(block, "system", "", true);
+        if (!is_billing_header(text)) lead += (lead.empty() ? "" : "\n") + text;
+      }
+    } else {
+      lead = read_text(given, "system", "", true);
+    }
     if (!lead.empty()) system(lead);
     const JsonNode messages = given_field(body_, "messages");
     if (!messages || !messages.is_array()) {
       field_error("messages", "an array of messages", messages);
     }
     if (messages.size() == 0) field_error("messages", "expected at least one message");
-    for (const JsonNode one : messages) {
+    std::size_t replied = 0;  // number of messages up to the last reply
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+      if (text_field(messages[i], "role") == "assistant") replied = i + 1;
+    }
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+      const JsonNode one = messages[i];
       if (!one.is_object()) field_error("messages", "objects with a role", one);
       const std::string role = text_field(one, "role").value_or("");
       if (role == "assistant") {
         read_assistant(one.find("content"));
       } else if (role == "user") {
-        read_user(one.find("content"));
+        read_user(one.find("content"), i >= replied);
       } else if (role == "system") {
-        system(texts_of(one.find("content"), "messages"));
+        system(read_text(one.find("content"), "messages", "\n", false));
       } else {
         field_error("messages", "the roles user, assistant and system", one.find("role"));
       }
@@ -111,9 +103,10 @@ class MessagesReader : public ChatBuilder {
     finish_messages();
   }
 
-  // Tool results come first, then the user's text.
-  void read_user(JsonNode content) {
-    if (!content.is_array()) return user(texts_of(content, "messages"));
+  // Tool results come first, then the user's text, which the model must be able to read if it is
+  // not answered yet.
+  void read_user(JsonNode content, bool must_read) {
+    if (!content.is_array()) return user(read_text(content, "messages", "\n", must_read));
     std::string said;
     bool any = content.size() == 0;
     for (const JsonNode block : content) {
@@ -121,19 +114,17 @@ class MessagesReader : public ChatBuilder {
       if (type == "tool_result") {
         const auto id = text_field(block, "tool_use_id");
         if (!id) field_error("messages", "tool_use_id in a tool_result", block);
-        tool_result(*id, texts_of(block.find("content"), "messages"));
+        tool_result(*id, read_text(block.find("content"), "messages", "\n", false));
         continue;
       }
-      const auto text = block_text(block, type);
-      if (!text) no_such_block("messages", type);
-      said += (any ? "\n" : "") + *text;
+      said += (any ? "\n" : "") + read_text(block, "messages", "\n", must_read);
       any = true;
     }
     if (any) user(said);
   }
 
   void read_assistant(JsonNode content) {
-    if (!content.is_array()) return assistant(texts_of(content, "messages"));
+    if (!content.is_array()) return assistant(read_text(content, "messages", "\n", false));
     for (const JsonNode block : content) {
       const std::string type = type_of_block(block, "messages");
       if (type == "thinking") {
@@ -144,9 +135,7 @@ class MessagesReader : public ChatBuilder {
         const JsonNode input = given_field(block, "input");
         call(*id, *name, input ? input.dump() : "{}");
       } else if (type != "redacted_thinking") {
-        const auto text = block_text(block, type);
-        if (!text) no_such_block("messages", type);
-        assistant(*text);
+        assistant(read_text(block, "messages", "\n", false));
       }
     }
   }
@@ -171,6 +160,9 @@ class MessagesReader : public ChatBuilder {
   void read_thinking() {
     const JsonNode thinking = object_field(body_, "thinking");
     const std::string type = text_field(thinking, "type").value_or("");
+    if (thinking && type != "disabled" && type != "enabled" && type != "adaptive") {
+      field_error("thinking", "the type enabled, adaptive or disabled", thinking);
+    }
     const JsonNode output = object_field(body_, "output_config");
     if (type == "disabled") {
       chat_.body["reasoning_effort"] = "none";
@@ -209,6 +201,36 @@ Json stop_sequence(const Choice& choice) {
   return choice.end.stop_string.empty() ? Json() : Json(choice.end.stop_string);
 }
 
+// The object of a call's arguments. If the reply was cut off in them, what there is of them: open
+// strings and brackets are closed, a value that is no whole one is left out.
+Json completed_object(std::string_view text) {
+  std::string closers, closers_before;  // of the brackets that are open, the innermost first
+  std::size_t before = 0;               // the end of the last whole member or element
+  bool in_string = false, escaped = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      in_string = escaped || c != '"';
+      escaped = !escaped && c == '\\';
+      continue;
+    }
+    in_string = c == '"';
+    if (c == '}' || c == ']') closers.erase(0, 1);
+    if (c == '{' || c == '[') closers.insert(closers.begin(), c == '{' ? '}' : ']');
+    if (c != ',' && c != '{' && c != '[') continue;
+    before = c == ',' ? i : i + 1;
+    closers_before = closers;
+  }
+  const std::string open = std::string(text) + (in_string ? "\"" : "") + closers;
+  for (const std::string& one : {open, std::string(text.substr(0, before)) + closers_before}) {
+    try {
+      if (Json object = parse_json(one, "the call"); object.is_object()) return object;
+    } catch (const Error&) {  // the text ends within a name, a number, a word or an escape
+    }
+  }
+  return Json::object();
+}
+
 // The id of a call in Anthropic's format.
 std::string tool_use_id(const Choice::Call& call) {
   return "toolu_" + call.id.substr(call.id.find('_') + 1);
@@ -244,20 +266,20 @@ class MessagesWriter : public ItemWriter {
       content.push_back(
           {{"type", "thinking"}, {"thinking", choice.reasoning}, {"signature", "none"}});
     }
-    if (!choice.content.empty()) {
-      content.push_back({{"type", "text"}, {"text", choice.content}});
-    }
+    std::size_t said = 0;  // bytes of the content
+    const auto say_up_to = [&](std::size_t end) {
+      if (end == said) return;
+      content.push_back({{"type", "text"}, {"text", choice.content.substr(said, end - said)}});
+      said = end;
+    };
     for (const Choice::Call& call : choice.calls) {
-      Json input = Json::object();
-      try {
-        input = parse_json(call.arguments, "the call");
-      } catch (const Error&) {  // from a truncated call
-      }
+      say_up_to(call.after);
       content.push_back({{"type", "tool_use"},
                          {"id", tool_use_id(call)},
-                         {"name", call.name},
-                         {"input", std::move(input)}});
+                         {"name", call.client_name()},
+                         {"input", completed_object(call.arguments)}});
     }
+    say_up_to(choice.content.size());
     Json json = message_json(choice, std::move(content));
     json["usage"] = usage_json(choices);
     return json.dump_any();
@@ -276,7 +298,7 @@ class MessagesWriter : public ItemWriter {
     if (call != nullptr) {
       block = {{"type", "tool_use"},
                {"id", tool_use_id(*call)},
-               {"name", call->name},
+               {"name", call->client_name()},
                {"input", Json::object()}};
     } else if (kind_ == Kind::reasoning) {
       block = {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}};

@@ -23,13 +23,14 @@ std::string special_text(const Tokenizer& tokenizer, Token id) {
   return tokenizer.decode(ids, true);
 }
 
-// The request as a chat, if it is foreign.
-std::optional<ForeignChat> foreign_chat(CallStyle style, JsonNode body) {
+// The request as a chat of functions; its body is null if the request is one.
+ForeignChat foreign_chat(CallStyle style, JsonNode body) {
+  if (style == CallStyle::chat) return chat_of_chat(body);
   if (style == CallStyle::responses) return chat_of_responses(body);
   if (style == CallStyle::messages) return chat_of_messages(body);
   if (style == CallStyle::ollama_chat) return chat_of_ollama_chat(body);
   if (style == CallStyle::ollama_generate) return chat_of_ollama_generate(body);
-  return std::nullopt;
+  return {};
 }
 
 // A family in the form of GGUF's architectures: "qwen3.5" for "Qwen 3.5".
@@ -87,13 +88,14 @@ void send_json(HttpExchange& exchange, const Json& json) {
 }
 
 void ModelApi::generate(HttpExchange& exchange, JsonNode body, CallStyle style) const {
-  const std::optional<ForeignChat> foreign = foreign_chat(style, body);
-  const JsonNode asked = foreign ? JsonNode(foreign->body) : body;
+  const ForeignChat foreign = foreign_chat(style, body);
+  const JsonNode asked = foreign.body.is_null() ? body : JsonNode(foreign.body);
   const bool is_raw = style == CallStyle::ollama_generate && given_field(asked, "prompt");
   GenerationCall call = read_generation_call(is_raw ? CallStyle::text : style, asked, model_);
   call.style = style;
   call.asked = body;
-  if (foreign) call.notes.insert(call.notes.begin(), foreign->notes.begin(), foreign->notes.end());
+  call.aliases = foreign.aliases;
+  call.notes.insert(call.notes.begin(), foreign.notes.begin(), foreign.notes.end());
   for (std::string& note : call.notes) note = spelled(note);
   answer_generation(exchange, std::move(call), model_, engine_, times_);
 }
@@ -188,8 +190,8 @@ void ModelApi::apply_template(HttpExchange& exchange, JsonNode body) const {
 }
 
 void ModelApi::count_tokens(HttpExchange& exchange, JsonNode body, CallStyle style) const {
-  const std::optional<ForeignChat> foreign = foreign_chat(style, body);
-  const auto parts = render_chat(foreign ? JsonNode(foreign->body) : body, model_);
+  const ForeignChat foreign = foreign_chat(style, body);
+  const auto parts = render_chat(foreign.body.is_null() ? body : JsonNode(foreign.body), model_);
   Json counted = Json::object();
   if (style != CallStyle::messages) counted["object"] = "response.input_tokens";
   counted["input_tokens"] = model_.tokenizer.encode_parts(parts).size();

@@ -24,14 +24,16 @@ std::string_view stop_type(const Choice& choice) {
 
 // The first piece of a call has its id and name; later pieces extend its arguments.
 Json tool_piece_json(const ToolCallPiece& piece, const Choice& choice) {
-  Json function = Json::object({{"arguments", piece.arguments}});
+  const Choice::Call& whole = choice.calls[piece.index];
+  const char* kind = whole.is_custom() ? "custom" : "function";
+  Json function = Json::object({{whole.is_custom() ? "input" : "arguments", piece.arguments}});
   Json call = Json::object({{"index", piece.index}});
   if (!piece.name.empty()) {
-    function["name"] = piece.name;
-    call["id"] = choice.calls[piece.index].id;
-    call["type"] = "function";
+    function["name"] = whole.client_name();
+    call["id"] = whole.id;
+    call["type"] = kind;
   }
-  call["function"] = std::move(function);
+  call[kind] = std::move(function);
   return call;
 }
 
@@ -199,9 +201,12 @@ class OpenAiWriter : public ReplyWriter {
     if (!choice.calls.empty()) {
       Json calls = Json::array();
       for (const Choice::Call& call : choice.calls) {
+        const char* kind = call.is_custom() ? "custom" : "function";
         calls.push_back({{"id", call.id},
-                         {"type", "function"},
-                         {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
+                         {"type", kind},
+                         {kind,
+                          {{"name", call.client_name()},
+                           {call.is_custom() ? "input" : "arguments", call.arguments}}}});
       }
       message["tool_calls"] = std::move(calls);
       if (choice.content.empty()) message["content"] = nullptr;

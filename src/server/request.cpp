@@ -87,10 +87,34 @@ constexpr std::array kRefusedOfChats = {
     RefusedMember{"functions", "is not supported; use tools"},
     RefusedMember{"function_call", "is not supported; use tool_choice"},
     RefusedMember{"audio", "is not supported: replies are texts"},
+    RefusedMember{"suffix", "is not supported: a reply goes on from its prompt"},
     RefusedMember{"web_search_options", "is not supported: the server searches nothing"},
 };
 
+void refuse_best_of(JsonNode body) {
+  const auto best = whole_field(body, "best_of", 1, kMostTokensRequested);
+  if (best && *best > whole_field(body, "n", 1, kMostTokensRequested).value_or(1)) {
+    field_error("best_of", "is not supported; ask for n replies and choose");
+  }
+}
+
 }  // namespace
+
+void refuse_members(JsonNode body) {
+  for (const RefusedMember& member : kRefusedOfChats) {
+    const JsonNode found = given_field(body, member.name);
+    const bool is_empty =
+        (found.is_array() && found.size() == 0) || (found.is_string() && found.text().empty());
+    if (found && !is_empty) field_error(member.name, member.advice);
+  }
+  const JsonNode modalities = given_field(body, "modalities");
+  for (const JsonNode one : modalities) {
+    if (!one.is_string() || one.text() != "text") {
+      field_error("modalities", "only text is supported: replies are texts");
+    }
+  }
+  refuse_best_of(body);
+}
 
 SamplingSettings read_sampling(JsonNode body, const ApiModel& model, bool& has_seed) {
   SamplingSettings sampling = model.sampling;
@@ -179,30 +203,13 @@ ThinkingSettings read_thinking(JsonNode body, const ApiModel& model) {
   return thinking;
 }
 
-// Rejects unsupported members that would change the reply.
 void refuse_members(CallStyle style, JsonNode body) {
-  if (is_chat(style)) {
-    for (const RefusedMember& member : kRefusedOfChats) {
-      const JsonNode found = given_field(body, member.name);
-      const bool is_empty_list = found.is_array() && found.size() == 0;
-      if (found && !is_empty_list) field_error(member.name, member.advice);
-    }
-    const JsonNode modalities = given_field(body, "modalities");
-    for (const JsonNode one : modalities) {
-      if (!one.is_string() || one.text() != "text") {
-        field_error("modalities", "only text is supported: replies are texts");
-      }
-    }
+  if (is_chat(style)) return leq::refuse_members(body);
+  if (style != CallStyle::text) return;
+  if (!text_field(body, "suffix").value_or("").empty()) {
+    field_error("suffix", "is not supported: a reply goes on from its prompt");
   }
-  if (style == CallStyle::text) {
-    if (!text_field(body, "suffix").value_or("").empty()) {
-      field_error("suffix", "is not supported: a reply goes on from its prompt");
-    }
-    const auto best = whole_field(body, "best_of", 1, kMostTokensRequested);
-    if (best && *best > whole_field(body, "n", 1, kMostTokensRequested).value_or(1)) {
-      field_error("best_of", "is not supported; ask for n replies and choose");
-    }
-  }
+  refuse_best_of(body);
 }
 
 // Which tools a model may or must call, from "tools" and "tool_choice" of a request.
@@ -213,7 +220,8 @@ struct ToolChoice {
     forced,  // the reply must be a call
   };
   Use use = Use::none;
-  std::string only = {};  // forced: the name of the tool; empty: any tool
+  std::vector<std::string> only = {};  // the tools that may be called; empty: all
+  bool named = false;                  // forced: one call of this tool
 };
 
 constexpr std::size_t kMostTools = 256;
@@ -246,24 +254,36 @@ ToolChoice read_tool_choice(JsonNode body) {
     name_of(tool);
     object_field(function_of(tool), "parameters");
   }
-  const std::string word = wanted && wanted.is_string() ? wanted.text() : "";
+  std::string word = wanted && wanted.is_string() ? wanted.text() : "";
+  std::vector<std::string> only;
   if (wanted && wanted.is_object()) {
-    const auto name = text_field(object_field(wanted, "function"), "name");
-    if (!name || name->empty()) field_error("tool_choice", "a function with a name", wanted);
-    if (!has_tools) field_error("tool_choice", "there are no tools to choose from");
-    bool is_there = false;
-    for (const JsonNode tool : tools) is_there |= name_of(tool) == *name;
-    if (!is_there) field_error("tool_choice", "there is no tool of this name");
-    return {ToolChoice::Use::forced, *name};
+    const JsonNode allowed = object_field(wanted, "allowed_tools");
+    const auto add = [&](JsonNode one) {
+      const auto name = text_field(object_field(one, "function"), "name");
+      if (!name || name->empty()) field_error("tool_choice", "a function with a name", wanted);
+      if (!has_tools) field_error("tool_choice", "there are no tools to choose from");
+      bool is_there = false;
+      for (const JsonNode tool : tools) is_there |= name_of(tool) == *name;
+      if (!is_there) field_error("tool_choice", "there is no tool of this name");
+      only.push_back(*name);
+    };
+    if (!allowed) {
+      add(wanted);
+      return {ToolChoice::Use::forced, std::move(only), true};
+    }
+    for (const JsonNode one : given_field(allowed, "tools")) add(one);
+    if (only.empty()) field_error("tool_choice", "at least one allowed tool", wanted);
+    word = text_field(allowed, "mode").value_or("auto");
   }
   if (wanted && word != "none" && word != "auto" && word != "required") {
-    field_error("tool_choice", "none, auto, required or a function", wanted);
+    field_error("tool_choice", "none, auto, required, a function or allowed_tools", wanted);
   }
   if (word == "required") {
     if (!has_tools) field_error("tool_choice", "there are no tools to choose from");
-    return {ToolChoice::Use::forced};
+    return {ToolChoice::Use::forced, std::move(only)};
   }
-  return {has_tools && word != "none" ? ToolChoice::Use::free : ToolChoice::Use::none};
+  return {has_tools && word != "none" ? ToolChoice::Use::free : ToolChoice::Use::none,
+          std::move(only)};
 }
 
 // Constraints on a call's reply: grammars from "response_format", "json_schema", "grammar", "tools"
@@ -361,38 +381,38 @@ void set_chat_grammar(JsonNode body, const AnswerFormat& format, const ToolChoic
                       const ApiModel& model, GenerationCall& call) {
   const bool formatted = format.kind != Kind::any;
   call.use = ReplyUse::read;
+  call.reading = model.style;
+  // Under these grammars a call in reasoning is text: the call or answer comes after it.
+  if (formatted || choice.use == ToolChoice::Use::forced) call.reading.calls_end_reasoning = false;
   call.with_tools = choice.use != ToolChoice::Use::none;
   if (call.with_tools) call.tools = body.find("tools");
   const JsonNode tools = given_field(body, "tools"),
                  several = given_field(body, "parallel_tool_calls");
-  const bool one = several && !flag_field(body, "parallel_tool_calls");
-  const CallCount count = one ? CallCount::one : CallCount::any;
-  const ReplyStyle& style = model.style;
+  const bool one = choice.named || (several && !flag_field(body, "parallel_tool_calls"));
+  const ReplyStyle& style = call.reading;
   const std::string& prompt = call.prompt_texts.front();
   const ReasoningState thinking = reasoning_after(style, prompt);
-  const std::string source = marked_field("tools"), member = marked_field(format.member);
+  const std::string source = marked_field("tools"), named = "calls " + join(choice.only) + " ",
+                    member = marked_field(format.member);
+  const CallRules rules = {.tools = tools,
+                           .source = source,
+                           .count = one ? CallCount::one : CallCount::any,
+                           .only = choice.only};
   const AnswerSchema answer = {format.schema, member, format.strict};
   if (choice.use == ToolChoice::Use::forced) {
     if (formatted) field_error(format.member, "contradicts tool_choice: leave one out");
-    set_grammar(model, call, key_of("forced", thinking) + choice.only + ' ' + tools.dump(),
-                [&](SchemaNotes* notes) {
-                  return forced_call_grammar(style, tools, choice.only, prompt, source, notes);
-                });
-    show_reasoning(model, call);
-    call.use = ReplyUse::forced;
+    set_grammar(
+        model, call, key_of("forced " + named, thinking, one) + tools.dump(),
+        [&](SchemaNotes* notes) { return forced_call_grammar(style, rules, prompt, notes); });
+    call.shown = shown_tokens(style, model.tokenizer);
   } else if (format.kind == Kind::gbnf) {
     if (call.with_tools) field_error("grammar", "contradicts tools: leave one out");
     set_gbnf(format, model, call);
     call.use = ReplyUse::plain;
   } else if (formatted && call.with_tools) {
-    if (style.tools == ToolCallStyle::none) {
-      field_error(format.member,
-                  "how this model's template writes calls is not known, so tools and a format "
-                  "exclude each other: leave one out");
-    }
-    const std::string key = key_of("call or answer", thinking, one) + format.key();
+    const std::string key = key_of("answer or " + named, thinking, one) + format.key();
     set_grammar(model, call, key + ' ' + tools.dump(), [&](SchemaNotes* notes) {
-      return call_or_answer_grammar(style, tools, answer, prompt, count, source, notes);
+      return call_or_answer_grammar(style, rules, answer, prompt, notes);
     });
     call.shown = shown_tokens(style, model.tokenizer);
   } else if (formatted) {
@@ -406,10 +426,8 @@ void set_chat_grammar(JsonNode body, const AnswerFormat& format, const ToolChoic
   } else if (call.with_tools) {
     // Any text is allowed before a tool call, in addition to calls.
     call.shown = shown_tokens(style, model.tokenizer);
-    set_grammar(model, call, key_of("calls", thinking, one) + tools.dump(),
-                [&](SchemaNotes* notes) {
-                  return tool_grammar(style, tools, prompt, count, source, notes);
-                });
+    set_grammar(model, call, key_of(named, thinking, one) + tools.dump(),
+                [&](SchemaNotes* notes) { return tool_grammar(style, rules, prompt, notes); });
   }
 }
 
@@ -418,16 +436,20 @@ void set_chat_grammar(JsonNode body, const AnswerFormat& format, const ToolChoic
 constexpr std::string_view kContinueFinal = "continue_final_message",
                            kAddPrompt = "add_generation_prompt";
 
-// Whether the reply continues the last message. Throws Error if that is not possible.
+// Whether the reply continues the last message: if the request says so, or if it says nothing and
+// ends with a text of the assistant. Throws Error if that is not possible.
 bool continues_last_message(JsonNode body, JsonNode messages) {
+  const JsonNode last = messages.last(), role = last.find("role"), content = last.find("content");
+  const bool is_text =
+      role.is_string() && role.text() == "assistant" && last.find("tool_calls").size() == 0;
+  if (!given_field(body, kContinueFinal) && !given_field(body, kAddPrompt)) {
+    return is_text && content.is_string() && !trim(content.text()).empty();
+  }
   if (!flag_field(body, kContinueFinal)) return false;
   if (flag_field(body, kAddPrompt)) {
     field_error(kContinueFinal, "contradicts add_generation_prompt: leave one out");
   }
-  const JsonNode last = messages.last(), role = last.find("role");
-  if (!role.is_string() || role.text() != "assistant" || last.find("tool_calls").size() > 0) {
-    field_error(kContinueFinal, "expected a text of the assistant as the last message");
-  }
+  if (!is_text) field_error(kContinueFinal, "expected a text of the assistant as the last message");
   return true;
 }
 
@@ -445,11 +467,6 @@ JsonNode template_variables(JsonNode body) {
     field_error(kName, "may not set " + one.key() + ", which the request's own members say");
   }
   return variables;
-}
-
-bool is_of_developer(JsonNode message) {
-  const JsonNode role = message.find("role");
-  return role.is_string() && role.text() == "developer";
 }
 
 // The first message with which rendering fails with the same error (binary search); nullopt if none
@@ -480,23 +497,14 @@ std::optional<std::size_t> message_at_fault(const ChatTemplate& chat, const Chat
   return request.messages.size() > 1 && fails(low) ? std::optional(low - 1) : std::nullopt;
 }
 
+// `asked`: number of messages of the client, whose places are those of the request if as many.
 std::vector<TextPart> render_checked(const ChatTemplate& chat, const ChatRequest& request,
-                                     const ChatOptions& options) {
-  for (const JsonNode message : request.messages) {
-    if (!message.is_object()) field_error("messages", "objects with a role", message);
-    const JsonNode content = message.find("content");
-    for (const JsonNode part : content.is_array() ? content : JsonNode()) {
-      const JsonNode type = part.find("type");
-      if (!type.is_string() || type.text() == "text") continue;
-      field_error("messages", "a part of the type " + printable(type.text()) +
-                                  " is not supported: the model reads texts");
-    }
-  }
+                                     const ChatOptions& options, std::size_t asked) {
   try {
     return chat.render(request, options);
   } catch (const Error& error) {
     const auto place = message_at_fault(chat, request, options, error.what());
-    if (!place) throw;
+    if (!place || request.messages.size() != asked) throw;
     throw Error(marked_field("messages") + "[" + std::to_string(*place) + "]: " + error.what(),
                 ErrorKind::bad_setting);
   }
@@ -506,6 +514,7 @@ struct RenderedChat {
   std::vector<TextPart> parts;
   ToolChoice choice;
   ThinkingSettings thinking;
+  std::vector<std::string> notes;
 };
 
 RenderedChat rendered(JsonNode body, const ApiModel& model) {
@@ -518,41 +527,41 @@ RenderedChat rendered(JsonNode body, const ApiModel& model) {
     field_error("messages", "an array of messages", request.messages);
   }
   if (request.messages.size() == 0) field_error("messages", "expected at least one message");
-  const ToolChoice choice = read_tool_choice(body);
-  const bool shows_tools = model.template_has_tools || model.style.tools != ToolCallStyle::none;
-  if (choice.use == ToolChoice::Use::free && !shows_tools) {
-    field_error("tools",
-                "this model's chat template does not show tools to the model; leave them "
-                "out, or require a call with tool_choice");
+  for (const JsonNode message : request.messages) {
+    if (!message.is_object()) field_error("messages", "objects with a role", message);
   }
+  const ToolChoice choice = read_tool_choice(body);
   if (choice.use != ToolChoice::Use::none) request.tools = body.find("tools");
   request.variables = template_variables(body);
   ChatOptions options = model.rendering;
   const ThinkingSettings thinking = read_thinking(body, model);
   if (thinking.enabled) options.enable_thinking = *thinking.enabled;
+  AdaptedChat adapted = adapt_chat(request.messages, request.tools, model.takes, model.style.tools);
+  if (!adapted.unread.empty()) {
+    field_error("messages", "a part of the type " + adapted.unread +
+                                " is not supported: the model reads texts");
+  }
+  const std::size_t asked = request.messages.size();
+  if (adapted.messages) request.messages = *adapted.messages;
+  if (adapted.tools) request.tools = *adapted.tools;
   const bool continues = continues_last_message(body, request.messages);
   const bool asks = !given_field(body, kAddPrompt) || flag_field(body, kAddPrompt);
   options.ask_for_reply = asks && !continues;
-  Json roles, variables;
-  // Every template supports the role "system", few "developer".
-  if (!model.template_has_developer &&
-      std::ranges::any_of(request.messages.value(), is_of_developer)) {
-    roles = request.messages.value();
-    for (Json& message : roles) {
-      if (is_of_developer(message)) message["role"] = "system";
-    }
-    request.messages = roles;
-  }
+  Json variables;
   if (!thinking.effort.empty()) {  // a variable that some templates use
     variables = request.variables ? request.variables.value() : Json::object();
     if (!variables.contains("reasoning_effort")) variables["reasoning_effort"] = thinking.effort;
     request.variables = variables;
   }
-  std::vector<TextPart> parts = render_checked(*model.chat, request, options);
+  std::vector<TextPart> parts = render_checked(*model.chat, request, options, asked);
   if (continues && !reopen_last_message(parts, request.messages)) {
-    field_error(kContinueFinal, "the chat template does not end with the last message's text");
+    const std::string reason = "the chat template does not end with the last message's text";
+    if (flag_field(body, kContinueFinal)) field_error(kContinueFinal, reason);
+    adapted.notes.push_back("messages: " + reason + "; a new reply begins");
+    options.ask_for_reply = true;
+    parts = render_checked(*model.chat, request, options, asked);
   }
-  return {std::move(parts), choice, thinking};
+  return {std::move(parts), choice, thinking, std::move(adapted.notes)};
 }
 
 std::optional<Token> token_id(JsonNode node, const ApiModel& model) {
@@ -581,13 +590,16 @@ std::vector<Token> read_prompt(JsonNode node, std::string_view name, const ApiMo
 
 void read_chat(JsonNode body, const AnswerFormat& format, const ApiModel& model,
                GenerationCall& call) {
-  const auto [parts, choice, thinking] = rendered(body, model);
+  const auto [parts, choice, thinking, notes] = rendered(body, model);
+  call.notes = notes;
   call.prompts.push_back(model.tokenizer.encode_parts(parts));
   call.prompt_texts.push_back(joined(parts));
   model.chat->add_stops(model.tokenizer, call.stop);
   set_chat_grammar(body, format, choice, model, call);
   if (thinking.tokens < 0) return;
-  auto budget = reasoning_budget(model.style, call.prompt_texts.front(), model.tokenizer,
+  ReplyStyle style = call.reading;
+  if (!call.with_tools) style.calls_end_reasoning = false;
+  auto budget = reasoning_budget(style, call.prompt_texts.front(), model.tokenizer,
                                  thinking.tokens > 0 ? model.reasoning_words : std::string());
   if (budget == nullptr) return;
   budget->tokens = thinking.tokens;
@@ -661,6 +673,15 @@ std::string model_name_of(const std::string& path) {
   return name;
 }
 
+void set_style(ApiModel& api, std::string_view chat_template) {
+  api.style = reply_style(chat_template);
+  if (api.chat != nullptr) api.takes = takes_of(*api.chat, api.rendering, api.style.tools);
+  // Without the word, the template shows any role, and the model does not know this one.
+  api.takes.developer &= chat_template.find("developer") != std::string_view::npos;
+  // Calls of which the template knows nothing are in Hermes' notation, which the prompt describes.
+  if (api.style.tools == ToolCallStyle::none) api.style.tools = ToolCallStyle::hermes;
+}
+
 ApiModel api_model_of(const Model& model, const std::string& format) {
   ApiModel api = {.tokenizer = model.tokenizer()};
   if (!format.empty()) {
@@ -678,12 +699,9 @@ ApiModel api_model_of(const Model& model, const std::string& format) {
   api.vocabulary = static_cast<std::size_t>(model.config().vocab);
   api.name = model_name_of(model.file().name());
   api.grammars = std::make_shared<GrammarStore>();
-  api.style = reply_style(model.chat_template());
   api.rendering = chat_options(model.tokenizer());
-  // Named formats do not support tools; a model's template does if it uses the variable `tools`.
-  const std::string own = format.empty() ? model.chat_template() : std::string();
-  api.template_has_tools = own.find("tools") != std::string::npos;
-  api.template_has_developer = own.find("developer") != std::string::npos;
+  set_style(api, model.chat_template());
+  if (!format.empty()) api.takes.tools = api.takes.calls = false;
   api.created = std::time(nullptr);
   api.stop.end_tokens = model.end_tokens();
   return api;

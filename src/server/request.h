@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "chat/adapt.h"
 #include "chat/chat_template.h"
 #include "chat/reply.h"
 #include "chat/tool_calls.h"
@@ -75,12 +76,11 @@ struct ApiModel {
   // cut off at the limit.
   std::int64_t reasoning_tokens = -1;
   std::string reasoning_words = std::string(kReasoningWords);
-  std::string chat_error = {};          // why chats are unavailable, if `chat` is null
-  bool template_has_tools = true;       // the template renders tools
-  bool template_has_developer = false;  // the template supports the role "developer"
-  std::int64_t created = 0;             // seconds since 1970
-  std::int64_t slots = 1;               // number of slots, to check indices
-  std::int64_t most_choices = 16;       // maximum replies per request
+  std::string chat_error = {};     // why chats are unavailable, if `chat` is null
+  TemplateTakes takes = {};        // what the template shows of a conversation
+  std::int64_t created = 0;        // seconds since 1970
+  std::int64_t slots = 1;          // number of slots, to check indices
+  std::int64_t most_choices = 16;  // maximum replies per request
   std::int64_t most_logprobs = 20;
 };
 
@@ -89,6 +89,8 @@ struct ApiModel {
 // caller sets sampling and slots. Throws Error if the file has no tokenizer or the format is
 // unknown.
 ApiModel api_model_of(const Model& model, const std::string& format = "");
+// Sets what depends on the text of the model's own template and on `chat` and `rendering`.
+void set_style(ApiModel& api, std::string_view chat_template);
 // The model's name for its path: "folder/story.leq" or "folder/story.gguf" -> "story".
 std::string model_name_of(const std::string& path);
 
@@ -107,9 +109,15 @@ constexpr bool is_chat(CallStyle style) {
 
 // How a reply's text is split into content and tool calls.
 enum class ReplyUse : std::uint8_t {
-  plain,   // all of it is content
-  read,    // split into content, reasoning and calls (tool_calls.h)
-  forced,  // it is one call {"name", "arguments"}, which the client required
+  plain,  // all of it is content
+  read,   // split into content, reasoning and calls (tool_calls.h)
+};
+
+// A tool that the model is shown under another name or as another kind than the client's.
+struct ToolAlias {
+  std::string shown, name;  // the model's and the client's name
+  std::string space = {};   // the client's namespace; empty: none
+  bool custom = false;      // its input is one text, for the model the argument "input"
 };
 
 struct GenerationCall {
@@ -123,8 +131,10 @@ struct GenerationCall {
   std::vector<Token> banned, shown;
   std::shared_ptr<const Grammar> grammar;
   ReplyUse use = ReplyUse::plain;
+  ReplyStyle reading = {};  // how the reply is read
   bool with_tools = false;
-  JsonNode tools = {};                  // from the body, which must outlive the call
+  JsonNode tools = {};  // from the body, which must outlive the call
+  std::vector<ToolAlias> aliases = {};
   JsonNode asked = {};                  // the original request, if it was converted to a chat
   std::vector<std::string> notes = {};  // requested features that the reply lacks
   std::shared_ptr<const ReasoningBudget> reasoning;
@@ -140,6 +150,8 @@ struct GenerationCall {
 // `body` must outlive the call.
 GenerationCall read_generation_call(CallStyle style, JsonNode body, const ApiModel& model);
 
+// Rejects unsupported members that would change a chat's reply, in any API.
+void refuse_members(JsonNode body);
 SamplingSettings read_sampling(JsonNode body, const ApiModel& model, bool& has_seed);
 StopRules read_stop(JsonNode body, const ApiModel& model);
 

@@ -1,5 +1,7 @@
 // Requests and replies of /v1/responses, OpenAI's second API.
 #include <array>
+#include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "base/text.h"
@@ -22,6 +24,11 @@ constexpr std::array kKept = {
     CopiedMember{"thinking_budget_tokens", "thinking_budget_tokens"},
     CopiedMember{"frequency_penalty", "frequency_penalty"},
     CopiedMember{"presence_penalty", "presence_penalty"},
+    CopiedMember{"response_format", "response_format"},
+    CopiedMember{"json_schema", "json_schema"},
+    CopiedMember{"grammar", "grammar"},
+    CopiedMember{"continue_final_message", "continue_final_message"},
+    CopiedMember{"add_generation_prompt", "add_generation_prompt"},
 };
 constexpr std::array kKeptOfFunction = {
     CopiedMember{"name", "name"},
@@ -37,25 +44,11 @@ std::string type_of(JsonNode item, std::string_view fallback) {
   return text_field(item, "type").value_or(std::string(fallback));
 }
 
-// A content that is a text or a list of text parts, joined.
-std::string content_text(JsonNode content, std::string_view member) {
-  if (content.is_string()) return content.text();
-  if (!content || content.is_null()) return "";
-  if (!content.is_array()) field_error(member, "a text or a list of parts", content);
-  std::string text;
-  for (const JsonNode part : content) {
-    if (!part.is_object()) field_error(member, "objects with a type as parts", part);
-    const std::string type = type_of(part, "");
-    if (type == "refusal") {
-      text += text_field(part, "refusal").value_or("");
-    } else if (type.ends_with("text")) {
-      text += text_field(part, "text").value_or("");
-    } else {
-      field_error(member, "a part of the type " + printable(type) +
-                              " is not supported: the model reads texts");
-    }
-  }
-  return text;
+// Whether the item is one that the model has written.
+bool is_reply(JsonNode item) {
+  const JsonNode role = item.find("role"), type = item.find("type");
+  return (role.is_string() && role.text() == "assistant") ||
+         (type.is_string() && type.text().ends_with("_call"));
 }
 
 class ResponsesReader : public ChatBuilder {
@@ -71,15 +64,16 @@ class ResponsesReader : public ChatBuilder {
                     "conversation as input");
       }
     }
+    (void)whole_field(body_, "max_output_tokens", 1, std::numeric_limits<std::int64_t>::max());
+    (void)object_field(body_, "metadata");
     read_input();
-    const JsonNode choice = given_field(body_, "tool_choice");
-    read_choice(choice, read_tools({.function = "function",
-                                    .fallback = "",
-                                    .supported = "functions",
-                                    .members = kKeptOfFunction},
-                                   choice.is_object() ? choice.find("tools") : JsonNode()));
-    read_format();
+    read_choice(given_field(body_, "tool_choice"), read_tools({.function = "function",
+                                                               .fallback = "",
+                                                               .supported = "functions",
+                                                               .members = kKeptOfFunction}));
     copy_members(kKept);
+    read_format();
+    note_ignored();
     const JsonNode reasoning = object_field(body_, "reasoning");
     set_given("reasoning_effort", given_field(reasoning, "effort"));
     return std::move(chat_);
@@ -93,39 +87,49 @@ class ResponsesReader : public ChatBuilder {
       field_error("input", "a text or a list of items", input);
     }
     if (input.is_string()) user(input.text());
-    for (const JsonNode item : input) {
-      if (!item.is_object()) field_error("input", "objects as items", item);
-      read_item(item, type_of(item, "message"));
+    std::size_t replied = 0;  // number of items up to the last one of the model
+    for (std::size_t i = 0; i < input.size(); ++i) {
+      if (is_reply(input[i])) replied = i + 1;
+    }
+    for (std::size_t i = 0; i < input.size(); ++i) {
+      if (!input[i].is_object()) field_error("input", "objects as items", input[i]);
+      read_item(input[i], type_of(input[i], "message"), i >= replied);
     }
     if (empty()) field_error("input", "at least one item", input);
     finish_messages();
   }
 
-  void read_item(JsonNode item, const std::string& type) {
-    if (type == "message") return read_message(item);
+  void read_item(JsonNode item, const std::string& type, bool must_read) {
+    if (type == "message") return read_message(item, must_read);
     if (type == "function_call" || type == "custom_tool_call") {
       const bool custom = type == "custom_tool_call";
       const std::string input = text_field(item, custom ? "input" : "arguments").value_or("");
-      return call(needed(item, "call_id"), needed(item, "name"),
+      const std::string space = text_field(item, "namespace").value_or("");
+      return call(needed(item, "call_id"), shown_name(space, needed(item, "name")),
                   custom ? Json::object({{"input", input}}).dump_any() : input);
     }
     if (type == "function_call_output" || type == "custom_tool_call_output") {
-      return tool_result(needed(item, "call_id"), content_text(item.find("output"), "input"));
+      return tool_result(needed(item, "call_id"), text_of(item.find("output"), false));
     }
     if (type == "reasoning") {
-      const std::string whole = content_text(given_field(item, "content"), "input");
-      const std::string summary = content_text(given_field(item, "summary"), "input");
+      const std::string whole = text_of(given_field(item, "content"), false);
+      const std::string summary = text_of(given_field(item, "summary"), false);
       return reasoning(whole.empty() ? summary : whole);
     }
     if (type == "item_reference") {
       field_error("input", "item_reference is not supported: nothing is kept between requests");
     }
-    chat_.notes.push_back("input: an item of the type " + printable(type) + " is left out");
+    // Another call, or the result of one, that a server has run.
+    assistant(text_of(item, false));
   }
 
-  void read_message(JsonNode item) {
+  std::string text_of(JsonNode content, bool must_read) {
+    return read_text(content, "input", "", must_read);
+  }
+
+  void read_message(JsonNode item, bool must_read) {
     const std::string role = text_field(item, "role").value_or("user");
-    const std::string text = content_text(item.find("content"), "input");
+    const std::string text = text_of(item.find("content"), must_read && role == "user");
     if (role == "assistant") return assistant(text);
     if (role == "user") return user(text);
     if (role == "system" || role == "developer") return system(text);
@@ -146,11 +150,24 @@ class ResponsesReader : public ChatBuilder {
     }
     const std::string type = choice.is_object() ? type_of(choice, "") : "";
     if (type == "allowed_tools") {
-      chat_.body["tool_choice"] = text_field(choice, "mode").value_or("auto");
-    } else if (type == "function") {
+      choose_allowed(choice);
+    } else if (type == "function" || type == "custom") {
       choose_function(choice);
     } else {
       field_error("tool_choice", "none, auto, required, a function or allowed_tools", choice);
+    }
+  }
+
+  // Members that change nothing here, unlike in OpenAI's service.
+  void note_ignored() {
+    const JsonNode truncation = given_field(body_, "truncation");
+    if (truncation.is_string() && truncation.text() == "auto") {
+      chat_.notes.push_back(
+          "truncation: a conversation is never cut, but refused if it is too long");
+    }
+    for (const JsonNode one : given_field(body_, "include")) {
+      if (!one.is_string() || !one.text().ends_with("logprobs")) continue;
+      chat_.notes.push_back("include: " + printable(one.text()) + " is not written by this API");
     }
   }
 
@@ -197,7 +214,10 @@ class ResponsesWriter : public ItemWriter {
     all.reasoning = choice.reasoning;
     all.content = choice.content;
     for (std::size_t i = 0; i < choice.calls.size(); ++i) {
-      all.calls.push_back({i, choice.calls[i].name, choice.calls[i].arguments});
+      all.calls.push_back({.index = i,
+                           .name = choice.calls[i].name,
+                           .arguments = choice.calls[i].arguments,
+                           .after = choice.calls[i].after});
     }
     (void)more(choice, all);
     (void)end(choice);
@@ -207,8 +227,8 @@ class ResponsesWriter : public ItemWriter {
  private:
   // The current item.
   struct Item {
-    std::string id, text;       // text: includes the arguments of a call
-    std::string name, call_id;  // used only for a call
+    std::string id, text;  // text: includes the arguments of a call
+    Choice::Call call;
   };
 
   std::string event(const std::string& type, Json members) {
@@ -228,12 +248,10 @@ class ResponsesWriter : public ItemWriter {
   std::string open(const Choice::Call* call) override {
     item_.id = (kind_ == Kind::reasoning ? "rs_"
                 : kind_ == Kind::text    ? "msg_"
+                : call->is_custom()      ? "ctc_"
                                          : "fc_") +
                random_id();
-    if (call != nullptr) {
-      item_.name = call->name;
-      item_.call_id = call->id;
-    }
+    if (call != nullptr) item_.call = *call;
     Json begun = item_json(true);
     begun["status"] = "in_progress";
     if (kind_ != Kind::call) begun["content"] = Json::array();
@@ -247,7 +265,7 @@ class ResponsesWriter : public ItemWriter {
     item_.text += text;
     Json members = {{"delta", text}};
     if (kind_ == Kind::call) {
-      return item_event("response.function_call_arguments.delta", std::move(members), false);
+      return item_event(call_type() + ".delta", std::move(members), false);
     }
     if (kind_ == Kind::text) members["logprobs"] = Json::array();
     return item_event(part_type() + ".delta", std::move(members), true);
@@ -257,8 +275,10 @@ class ResponsesWriter : public ItemWriter {
     if (kind_ == Kind::none) return "";
     std::string events;
     if (kind_ == Kind::call) {
-      events = item_event("response.function_call_arguments.done",
-                          {{"arguments", item_.text}, {"name", item_.name}}, false);
+      Json done = item_.call.is_custom()
+                      ? Json::object({{"input", item_.text}})
+                      : Json{{"arguments", item_.text}, {"name", item_.call.client_name()}};
+      events = item_event(call_type() + ".done", std::move(done), false);
     } else {
       Json done = {{"text", item_.text}};
       if (kind_ == Kind::text) done["logprobs"] = Json::array();
@@ -277,8 +297,16 @@ class ResponsesWriter : public ItemWriter {
   Json item_json(bool is_whole) const {
     const char* status = is_whole ? "completed" : "incomplete";
     if (kind_ == Kind::call) {
-      return {{"type", "function_call"}, {"id", item_.id},          {"call_id", item_.call_id},
-              {"name", item_.name},      {"arguments", item_.text}, {"status", status}};
+      const Choice::Call& call = item_.call;
+      Json item = {{"type", call.is_custom() ? "custom_tool_call" : "function_call"},
+                   {"id", item_.id},
+                   {"call_id", call.id},
+                   {"name", call.client_name()},
+                   {call.is_custom() ? "input" : "arguments", item_.text},
+                   {"status", status}};
+      if (call.alias != nullptr && !call.alias->space.empty())
+        item["namespace"] = call.alias->space;
+      return item;
     }
     Json content = Json::array({part_json(item_.text)});
     if (kind_ == Kind::reasoning) {
@@ -353,6 +381,11 @@ class ResponsesWriter : public ItemWriter {
   // The prefix of the event types of a part.
   std::string part_type() const {
     return kind_ == Kind::reasoning ? "response.reasoning_text" : "response.output_text";
+  }
+
+  std::string call_type() const {
+    return item_.call.is_custom() ? "response.custom_tool_call_input"
+                                  : "response.function_call_arguments";
   }
 
   std::int64_t events_ = 0;

@@ -24,10 +24,11 @@ namespace {
 constexpr std::string_view kTools = R"([
   {"type": "function", "function": {"name": "weather", "parameters": {"type": "object",
     "properties": {"town": {"type": "string"}, "days": {"type": "integer", "minimum": 1, "maximum": 9},
-    "unit": {"type": "string", "enum": ["C", "F"]}}, "required": ["town", "days"]}}},
+    "unit": {"type": "string", "enum": ["C", "F"]}}, "required": ["town", "days"],
+    "additionalProperties": false}}},
   {"type": "function", "function": {"name": "weather_map", "parameters": {"type": "object",
     "properties": {"tags": {"type": "array", "items": {"type": "boolean"}, "maxItems": 3}},
-    "required": ["tags"]}}},
+    "required": ["tags"], "additionalProperties": false}}},
   {"type": "function", "function": {"name": "now"}}])";
 
 constexpr std::array kStyles = {ToolCallStyle::hermes, ToolCallStyle::xml, ToolCallStyle::llama3,
@@ -43,7 +44,9 @@ struct Watched {
 class Automaton {
  public:
   explicit Automaton(const Watched& watched) : tree_(parse_json(watched.tools, "tools")) {
-    automaton_.emplace(tool_grammar(watched.style, tree_, watched.prompt, watched.count, "tools"));
+    automaton_.emplace(tool_grammar(watched.style,
+                                    {.tools = tree_, .source = "tools", .count = watched.count},
+                                    watched.prompt));
   }
   // Returns the state after the text, or kDead if the text is not allowed.
   GrammarAutomaton::State after(std::string_view text) {
@@ -211,7 +214,7 @@ TEST(ToolGrammar, AnythingIsFreeWithoutAMark) {
     EXPECT_TRUE(automaton.accepts(""));
   }
   const Json tools = parse_json(kTools, "tools");
-  EXPECT_EQ(tool_grammar({}, tools, "", CallCount::any, "tools"), nullptr);
+  EXPECT_EQ(tool_grammar({}, {.tools = tools, .source = "tools"}, ""), nullptr);
 }
 
 // Marks that overlap themselves and each other; compared with a plain search for each mark.
@@ -328,6 +331,70 @@ TEST(ToolGrammar, WhateverItAllowsIsAValidCall) {
       EXPECT_TRUE(is_valid(told.calls[0].first, parse_json(told.calls[0].second, "call"))) << text;
     }
     EXPECT_GT(whole, 20);
+  }
+}
+
+// 600 replies with arguments in any order, undeclared ones among them, written by plain code: each
+// is allowed in its style, and read back without one lost or invented.
+TEST(ToolGrammar, ArgumentsInAnyOrderAndUndeclaredOnesAreKept) {
+  constexpr std::string_view kOpen =
+      R"([{"function": {"name": "edit", "parameters": {"type": "object",
+    "properties": {"path": {"type": "string"}, "line": {"type": "integer"},
+    "flags": {"type": "array", "items": {"type": "string"}}, "all": {"type": "boolean"},
+    "how": {"enum": ["fast", "slow"]}, "at": {"type": "object", "properties":
+    {"x": {"type": "number"}, "y": {"type": "number"}}, "required": ["y"]}},
+    "required": ["line", "path"]}}}])";
+  const std::vector<std::pair<std::string, std::vector<std::string>>> values = {
+      {"path", {R"("a\"b\n\u00e9")", R"("true")", R"("7")", R"("")"}},
+      {"line", {"7", "-12"}},
+      {"flags", {R"([])", R"(["x", "y z"])"}},
+      {"all", {"true", "false"}},
+      {"how", {R"("slow")"}},
+      {"at", {R"({"y": 1.5})", R"({"z": null, "y": 2, "x": 3})"}},
+      {"pathology", {R"("near")", R"({"k": [1]})"}},
+      {"tall", {R"("x < y")"}}};
+  Random random(11);
+  for (const ToolCallStyle style : kStyles) {
+    const Watched watched = {.style = {style}, .tools = std::string(kOpen)};
+    Automaton automaton(watched);
+    for (int turn = 0; turn < 120; ++turn) {
+      std::vector<std::size_t> order;
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        if (i < 2 || random.bits() % 2 == 0) order.push_back(i);
+      }
+      for (std::size_t i = order.size(); i > 1; --i) {
+        std::swap(order[i - 1], order[random.bits() % i]);
+      }
+      std::string json = "{", xml;
+      for (const std::size_t i : order) {
+        const auto& [name, ways] = values[i];
+        const std::string& value = ways[random.bits() % ways.size()];
+        json += (json.size() > 1 ? ", \"" : "\"") + name + "\": " + value;
+        const Json parsed = parse_json(value, "value");
+        xml += "<parameter=" + name + ">\n" + (parsed.is_string() ? parsed.text() : value) +
+               "\n</parameter>\n";
+      }
+      json += "}";
+      const std::string text =
+          style == ToolCallStyle::hermes
+              ? "<tool_call>\n{\"name\": \"edit\", \"arguments\": " + json + "}\n</tool_call>"
+          : style == ToolCallStyle::xml
+              ? "<tool_call>\n<function=edit>\n" + xml + "</function>\n</tool_call>"
+          : style == ToolCallStyle::llama3 ? "{\"name\": \"edit\", \"parameters\": " + json + "}"
+          : style == ToolCallStyle::mistral
+              ? "[TOOL_CALLS]edit[ARGS]" + json
+              : "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>edit<｜tool▁sep｜>" + json +
+                    "<｜tool▁call▁end｜><｜tool▁calls▁end｜>";
+      ASSERT_TRUE(automaton.accepts(text)) << text;
+      const Told told = read(watched, automaton.tools(), text);
+      ASSERT_EQ(told.calls.size(), 1u) << text;
+      EXPECT_EQ(parse_json(told.calls[0].second, "call"), parse_json(json, "json")) << text;
+    }
+    // A required argument is not left out, none is written twice.
+    if (style != ToolCallStyle::mistral) continue;
+    EXPECT_FALSE(automaton.reads("[TOOL_CALLS]edit[ARGS]{\"path\": \"x\", \"all\": true}"));
+    EXPECT_FALSE(automaton.reads("[TOOL_CALLS]edit[ARGS]{\"path\": \"x\", \"path\": "));
+    EXPECT_TRUE(automaton.reads("[TOOL_CALLS]edit[ARGS]{\"line\": 1, \"paths\": 2, \"pa"));
   }
 }
 

@@ -157,10 +157,11 @@ TEST_F(EngineGrammar, AToolsGrammarHoldsCallsAloneWithDraftsAndWithout) {
   const Json tools = parse_json(
       R"([{"function": {"name": "paint", "parameters": {"type": "object", "properties": {"colour":
       {"enum": ["red", "blue"]}, "note": {"type": "string", "maxLength": 20}}, "required":
-      ["colour", "note"]}}}])",
+      ["colour", "note"], "additionalProperties": false}}}])",
       "tools");
   const ReplyStyle style = {.tools = ToolCallStyle::hermes};
-  const auto grammar = tool_grammar(style, tools, "", CallCount::one, "tools");
+  const auto grammar =
+      tool_grammar(style, {.tools = tools, .source = "tools", .count = CallCount::one}, "");
   std::vector<EngineRequest> requests;
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     requests.push_back(request(seed, grammar));

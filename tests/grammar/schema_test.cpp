@@ -241,24 +241,30 @@ constexpr const char* kTools = R"([{"function":{"name":"f","parameters":{"type":
 TEST(ForcedCalls, ReferencesResolveWithinTheToolsOwnSchema) {
   const Json tools = parse_json(kTools, "tools");
   SchemaNotes notes;
-  const auto any = forced_call_grammar({}, tools, "", "", "tools", &notes);
-  EXPECT_TRUE(takes(any, R"({"name": "f", "arguments": {"c": "red"}})"));
-  EXPECT_FALSE(takes(any, R"({"name": "f", "arguments": {"c": "green"}})"));
+  const auto any =
+      forced_call_grammar({ToolCallStyle::hermes}, {.tools = tools, .source = "tools"}, "", &notes);
+  EXPECT_TRUE(takes(any, R"(<tool_call>{"name": "f", "arguments": {"c": "red"}}</tool_call>)"));
+  EXPECT_FALSE(takes(any, R"(<tool_call>{"name": "f", "arguments": {"c": "green"}}</tool_call>)"));
   ASSERT_EQ(notes.size(), 2u);  // unsupported and invalid tool schemas are noted
   EXPECT_NE(notes[0].find("tools: i: #/properties/n: the keyword 'multipleOf'"), std::string::npos);
   EXPECT_NE(notes[1].find("tools: j: expected 'parameters' of the type object"), std::string::npos);
-  const auto only = forced_call_grammar({}, tools, "h", "", "tools", &notes);
-  EXPECT_TRUE(takes(only, R"({"name": "h", "arguments": {}})"));
-  EXPECT_FALSE(takes(only, R"({"name": "h", "arguments": {"a": 1}})"));
-  EXPECT_FALSE(takes(only, R"({"name": "f", "arguments": {"c": "red"}})"));
+  const std::vector<std::string> h = {"h"};
+  const auto only = forced_call_grammar({ToolCallStyle::hermes},
+                                        {.tools = tools, .source = "tools", .only = h}, "", &notes);
+  EXPECT_TRUE(takes(only, R"(<tool_call>{"name": "h", "arguments": {}}</tool_call>)"));
+  EXPECT_FALSE(takes(only, R"(<tool_call>{"name": "h", "arguments": {"a": 1}}</tool_call>)"));
+  EXPECT_FALSE(takes(only, R"(<tool_call>{"name": "f", "arguments": {"c": "red"}}</tool_call>)"));
 }
 
 TEST(ForcedCalls, ArgumentsOfAnEmptySchemaAreAnObject) {
   const Json tools = parse_json(kTools, "tools");
-  const auto any = forced_call_grammar({}, tools, "g", "", "tools");
-  EXPECT_TRUE(takes(any, R"({"name": "g", "arguments": {"a": [1]}})"));
+  const std::vector<std::string> g = {"g"};
+  const auto any = forced_call_grammar({ToolCallStyle::hermes},
+                                       {.tools = tools, .source = "tools", .only = g}, "");
+  EXPECT_TRUE(takes(any, R"(<tool_call>{"name": "g", "arguments": {"a": [1]}}</tool_call>)"));
   for (const char* other : {"1", "\"x\"", "[]", "null"}) {
-    EXPECT_FALSE(takes(any, R"({"name": "g", "arguments": )" + std::string(other) + "}"));
+    EXPECT_FALSE(takes(
+        any, R"(<tool_call>{"name": "g", "arguments": )" + std::string(other) + "}</tool_call>"));
   }
 }
 
@@ -295,11 +301,15 @@ TEST(AnswersAfterReasoning, SoDoForcedCallsAndCallsBesideAnAnswer) {
   for (const auto& [way, call] : calls) {
     const ReplyStyle style = {way, "<think>", "</think>"};
     SchemaNotes notes;
-    const auto forced = forced_call_grammar(style, tools, "h", "<think>", "tools", &notes);
-    EXPECT_TRUE(takes(forced, "Hm.</think>\n\n{\"name\": \"h\", \"arguments\": {}}"));
-    EXPECT_FALSE(takes(forced, "{\"name\": \"h\", \"arguments\": {}}"));
-    const auto both = call_or_answer_grammar(style, tools, {schema, "s"}, "<think>", CallCount::any,
-                                             "tools", &notes);
+    const std::vector<std::string> h = {"h"};
+    const CallRules rules = {.tools = tools, .source = "tools", .only = h};
+    const auto forced = forced_call_grammar(style, rules, "<think>", &notes);
+    EXPECT_TRUE(takes(forced, "Hm.</think>\n\n" + call)) << call;
+    EXPECT_FALSE(takes(forced, call)) << call;
+    EXPECT_FALSE(takes(forced, "Hm.</think>{\"n\": 3}")) << call;
+    const bool several = way != ToolCallStyle::llama3;
+    EXPECT_EQ(takes(forced, "Hm.</think>\n\n" + call + "\n" + call), several) << call;
+    const auto both = call_or_answer_grammar(style, rules, {schema, "s"}, "<think>", &notes);
     EXPECT_TRUE(takes(both, "Hm.</think>\n\n" + call)) << call;
     EXPECT_TRUE(takes(both, "Hm.</think>{\"n\": 3}")) << call;
     EXPECT_FALSE(takes(both, "Hm.</think>Well, {\"n\": 3}")) << call;

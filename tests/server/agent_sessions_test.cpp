@@ -176,7 +176,7 @@ TEST(CodexSession, GoesOnWithTheItemsOfItsReplies) {
 TEST(CodexSession, IsToldWhatIsLeftOutAndWhatIsTooLong) {
   const Reply reply = ask("/v1/responses", kCodexHeaders,
                           codex_request(Json::array({input_message("user", "Hi")})));
-  EXPECT_NE(reply.head.find("X-Leq-Warnings: tools: apply_patch is left out"), std::string::npos)
+  EXPECT_NE(reply.head.find("X-Leq-Warnings: tools: web_search is left out"), std::string::npos)
       << reply.head;
   std::string text;
   for (int i = 0; i < 3000; ++i) text += " word";

@@ -132,7 +132,8 @@ TEST(Responses, StreamTheEventsOfTheirItems) {
 }
 
 TEST(Responses, CallFunctionsAndReadTheirOutputs) {
-  Json body = response_body({{"max_output_tokens", 200}, {"tool_choice", "required"}});
+  Json body = response_body(
+      {{"max_output_tokens", 200}, {"tool_choice", "required"}, {"parallel_tool_calls", false}});
   body["tools"] = Json::array({{{"type", "function"},
                                 {"name", "weather"},
                                 {"parameters", parse_json(kWeather, "w")},
@@ -212,7 +213,7 @@ TEST(Responses, RefuseByNameWhatTheyDoNotKeep) {
       {R"({})", "input"},
       {R"({"input":"x","tool_choice":{"type":"mcp"}})", "tool_choice"},
       {R"({"input":"x","reasoning":{"effort":"enormous"}})", "reasoning_effort"},
-      {R"({"input":"x","max_output_tokens":"many"})", "max_tokens"}};
+      {R"({"input":"x","max_output_tokens":"many"})", "max_output_tokens"}};
   for (const auto& [body, param] : cases) {
     const auto answer = hermes().served().post("/v1/responses", body);
     EXPECT_EQ(answer.status, 400) << body << answer.body;
@@ -317,6 +318,72 @@ TEST(Messages, UseToolsAndReadTheirResults) {
       R"({"role":"tool","tool_call_id":"t1","content":"rain"},{"role":"user","content":"So?"}]})");
   ASSERT_EQ(counted.status, 200) << counted.body;
   EXPECT_EQ(counted.json["input_tokens"], expected.json["input_tokens"]);
+}
+
+// A cut call's input is what was written of it, as an object; it is streamed piece by piece.
+TEST(Messages, ACutCallHasWhatThereIs) {
+  Json body =
+      message_body({{"max_tokens", 60}, {"tool_choice", {{"type", "tool"}, {"name", "write"}}}});
+  body["tools"] = Json::array(
+      {{{"name", "write"},
+        {"input_schema",
+         parse_json(
+             R"({"type":"object","properties":{"text":{"type":"string","minLength":900}},"required":["text"]})",
+             "w")}}});
+  const auto answer = hermes().served().post("/v1/messages", body);
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(answer.json["stop_reason"].text(), "max_tokens");
+  ASSERT_EQ(answer.json["content"].size(), 1u) << answer.body;
+  const std::string& text = answer.json["content"][0]["input"]["text"].text();
+  EXPECT_GT(text.size(), 20u);
+  body["stream"] = true;
+  std::string partial;
+  std::size_t pieces = 0;
+  for (const Event& event : named_events(hermes().served().post("/v1/messages", body).body)) {
+    if (event.name != "content_block_delta") continue;
+    partial += event.data["delta"]["partial_json"].text();
+    ++pieces;
+  }
+  EXPECT_GT(pieces, 10u);
+  EXPECT_EQ(parse_json(partial + "\"}", "input")["text"].text(), text);
+}
+
+// Codex' custom tools have a text as input, tools of a namespace its name and their own.
+TEST(Responses, KnowCustomToolsAndNamespaces) {
+  Json body = response_body({{"max_output_tokens", 120}});
+  body["tools"] = parse_json(
+      R"([{"type":"custom","name":"apply_patch","description":"A patch."},
+          {"type":"namespace","name":"mcp__fs","description":"Files.","tools":[
+          {"type":"function","name":"read","parameters":{"type":"object","properties":{"n":{"type":"integer"}},
+          "required":["n"],"additionalProperties":false}}]}])",
+      "tools");
+  body["tool_choice"] = parse_json(
+      R"({"type":"allowed_tools","mode":"required","tools":[{"type":"function","namespace":"mcp__fs","name":"read"}]})",
+      "choice");
+  body["parallel_tool_calls"] = false;
+  const auto read = hermes().served().post("/v1/responses", body);
+  ASSERT_EQ(read.status, 200) << read.body;
+  const Json& call = read.json["output"][0];
+  EXPECT_EQ(call["type"].text(), "function_call");
+  EXPECT_EQ(call["name"].text(), "read");
+  EXPECT_EQ(call["namespace"].text(), "mcp__fs");
+  EXPECT_TRUE(parse_json(call["arguments"].text(), "a")["n"].is_number_integer());
+
+  body["tool_choice"] = {{"type", "custom"}, {"name", "apply_patch"}};
+  const auto patch = hermes().served().post("/v1/responses", body);
+  ASSERT_EQ(patch.status, 200) << patch.body;
+  const Json& item = patch.json["output"][0];
+  EXPECT_EQ(item["type"].text(), "custom_tool_call");
+  EXPECT_EQ(item["name"].text(), "apply_patch");
+  EXPECT_FALSE(item.contains("arguments"));
+  body["stream"] = true;
+  std::string input, done;
+  for (const Event& event : named_events(hermes().served().post("/v1/responses", body).body)) {
+    if (event.name == "response.custom_tool_call_input.delta") input += event.data["delta"].text();
+    if (event.name == "response.custom_tool_call_input.done") done = event.data["input"].text();
+  }
+  EXPECT_EQ(input, item["input"].text());
+  EXPECT_EQ(done, input);
 }
 
 TEST(Messages, TellErrorsInAnthropicsForm) {

@@ -56,9 +56,10 @@ TEST(ThinkingRules, AFormatBeginsAfterTheReasoning) {
 
 TEST(ThinkingRules, ARequiredCallComesAfterTheReasoning) {
   for (const char* stream : {"false", "true"}) {
-    const auto answer =
-        ask(thinker(), R"("tool_choice":"required","thinking_budget_tokens":10,"stream":)" +
-                           std::string(stream) + R"(,"tools":)" + tool(kPlan));
+    const auto answer = ask(
+        thinker(),
+        R"("tool_choice":"required","parallel_tool_calls":false,"thinking_budget_tokens":10,"stream":)" +
+            std::string(stream) + R"(,"tools":)" + tool(kPlan));
     ASSERT_EQ(answer.status, 200) << answer.body;
     EXPECT_NE(answer.body.find("reasoning_content"), std::string::npos) << answer.body;
     EXPECT_NE(answer.body.find(R"("name":"f")"), std::string::npos) << answer.body;
@@ -119,8 +120,9 @@ TEST(ToolRules, AFormatBesideToolsIsACallOrTheSchema) {
                                       R"(":1000},"parallel_tool_calls":false)");
   EXPECT_EQ(call.json["choices"][0]["message"]["tool_calls"][0]["function"]["name"].text(), "f")
       << call.body;
+  // A template that knows no calls: in Hermes' notation.
   const auto unknown = plain().post(kChat, asked(both));
-  EXPECT_EQ(unknown.status, 400);
+  EXPECT_EQ(unknown.status, 200) << unknown.body;
 }
 
 TEST(ToolRules, AForcedToolsReferencesAndEmptyParametersAreUnderstood) {
@@ -134,6 +136,84 @@ TEST(ToolRules, AForcedToolsReferencesAndEmptyParametersAreUnderstood) {
     const std::string colour = parse_json(arguments, "a")["c"].text();
     EXPECT_TRUE(colour == "red" || colour == "blue") << arguments;
   }
+}
+
+// A call that the limit cuts is a call with what there is, its text never content.
+TEST(ToolRules, ACallThatIsCutIsACall) {
+  const std::string named =
+      R"("tool_choice":"required","tools":)" +
+      tool(
+          R"({"type":"object","properties":{"n":{"type":"string","minLength":400}},"required":["n"]})");
+  for (const int most : {1, 4, 12, 25}) {
+    const std::string body =
+        "{" + kUser + R"(,"seed":3,"max_tokens":)" + std::to_string(most) + "," + named;
+    const auto answer = hermes().served().post(kChat, body + "}");
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    const Json& choice = answer.json["choices"][0];
+    EXPECT_EQ(choice["finish_reason"].text(), "length");
+    const Json& message = choice["message"];
+    EXPECT_TRUE(message["content"].is_null() || message["content"].text().empty()) << answer.body;
+    bool done = false;
+    std::string arguments;
+    for (const Json& event :
+         events_of(hermes().served().post(kChat, body + R"(,"stream":true})").body, &done)) {
+      const Json& delta = event["choices"][0]["delta"];
+      EXPECT_EQ(delta.contains("content") ? delta["content"].text() : "", "");
+      if (delta.contains("tool_calls")) {
+        arguments += delta["tool_calls"][0]["function"]["arguments"].text();
+      }
+    }
+    EXPECT_TRUE(done);
+    if (message.contains("tool_calls")) {
+      EXPECT_EQ(message["tool_calls"][0]["function"]["arguments"].text(), arguments);
+    }
+  }
+}
+
+// Only the allowed tools are called; the prompt describes all, so that its beginning stays cached.
+TEST(ToolRules, AllowedToolsAreTheOnesThatAreCalled) {
+  const std::string two =
+      R"("parallel_tool_calls":false,"tools":[{"type":"function","function":{"name":"f","parameters":)" +
+      kPlan + R"(}},{"type":"custom","custom":{"name":"note","description":"Notes."}}])";
+  for (const char* name : {"f", "note"}) {
+    const std::string choice =
+        R"(,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[{"type":"function","function":{"name":")" +
+        std::string(name) + R"("}}]}})";
+    const auto answer = ask(hermes(), two + choice);
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    const Json& call = answer.json["choices"][0]["message"]["tool_calls"][0];
+    const char* kind = name == std::string("f") ? "function" : "custom";
+    EXPECT_EQ(call["type"].text(), kind);
+    EXPECT_EQ(call[kind]["name"].text(), name);
+    if (call["type"].text() == "custom") {
+      // The input is the text itself, not JSON around it.
+      EXPECT_FALSE(call["custom"]["input"].text().starts_with("{\"input\"")) << answer.body;
+    }
+  }
+}
+
+// A last message of the assistant is continued in every chat API, as with continue_final_message.
+TEST(Prefill, IsContinuedInAllApis) {
+  const std::string begun = "Once upon a time, there was a little gi";
+  const Json messages = Json::array(
+      {{{"role", "user"}, {"content", "hi"}}, {{"role", "assistant"}, {"content", begun}}});
+  const Json settings = {{"temperature", 0}, {"max_tokens", 8}, {"messages", messages}};
+  Json asked = settings;
+  asked["continue_final_message"] = true;
+  const auto expected = hermes().served().post(kChat, asked);
+  ASSERT_EQ(expected.status, 200) << expected.body;
+  const std::string& text = expected.json["choices"][0]["message"]["content"].text();
+  EXPECT_EQ(hermes().served().post(kChat, settings).json["choices"][0]["message"]["content"].text(),
+            text);
+  EXPECT_EQ(hermes().served().post("/v1/messages", settings).json["content"][0]["text"].text(),
+            text);
+  const auto response = hermes().served().post(
+      "/v1/responses", Json{{"temperature", 0}, {"max_output_tokens", 8}, {"input", messages}});
+  EXPECT_EQ(response.json["output"][0]["content"][0]["text"].text(), text) << response.body;
+  asked = settings;
+  asked["add_generation_prompt"] = true;
+  EXPECT_NE(hermes().served().post(kChat, asked).json["choices"][0]["message"]["content"].text(),
+            text);
 }
 
 TEST(ToolRules, ASchemaThatIsNotHeldIsSaid) {
@@ -172,7 +252,13 @@ TEST(Refusals, NameWhatWouldBeIgnored) {
       {kChat, asked(R"("modalities":["text","audio"])"), "modalities"},
       {kChat, asked(R"("audio":{"voice":"alloy"})"), "audio"},
       {kChat, asked(R"("web_search_options":{})"), "web_search_options"},
-      {kChat, asked(R"("tools":)" + tool(kPlan)), "tools"},
+      {kChat, asked(R"("suffix":"y")"), "suffix"},
+      {"/v1/responses", R"({"input":"x","functions":[{"name":"f"}]})", "functions"},
+      {"/v1/responses", R"({"input":"x","suffix":"y"})", "suffix"},
+      {"/v1/responses", R"({"input":"x","n":2})", "n"},
+      {"/v1/responses", R"({"input":"x","modalities":["audio"]})", "modalities"},
+      {"/v1/responses", R"({"input":"x","max_output_tokens":0})", "max_output_tokens"},
+      {"/v1/responses", R"({"input":"x","metadata":"x"})", "metadata"},
       {text, R"({"prompt":"x","suffix":"y"})", "suffix"},
       {text, R"({"prompt":"x","best_of":3})", "best_of"},
       {kChat, asked(R"("reasoning_effort":"very")"), "reasoning_effort"},
@@ -213,7 +299,8 @@ TEST(NullContent, IsAnEmptyTextWhereATemplateConcatenatesIt) {
   const std::string empty = prompt(R"({"role":"assistant","content":"",)" + calls);
   EXPECT_EQ(prompt(R"({"role":"assistant","content":null,)" + calls), empty);
   EXPECT_EQ(prompt(R"({"role":"assistant",)" + calls), empty);
-  EXPECT_NE(empty.find("<|im_start|>assistant\n<|im_end|>"), std::string::npos) << empty;
+  EXPECT_NE(empty.find("<|im_start|>assistant\n<tool_call>\n{\"name\": \"f\""), std::string::npos)
+      << empty;
   const auto wrong = model.served().post(
       "/apply-template",
       R"({"messages":[{"role":"user","content":"x"},{"role":"user","content":7},{"role":"user","content":"y"}]})");

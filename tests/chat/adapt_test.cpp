@@ -1,0 +1,89 @@
+// Conversations as agents send them, shown by the templates of models. The expected texts are what
+// Jinja2 makes of conversations that the template takes (adapted/oracle.py).
+#include "chat/adapt.h"
+
+#include <gtest/gtest.h>
+
+#include <ctime>
+
+#include "base/file.h"
+#include "shared_data.h"
+
+namespace leq {
+namespace {
+
+ChatOptions options() {
+  ChatOptions options = {.bos = "<s>", .eos = "</s>"};
+  std::tm now = {};  // as in jinja/oracle.py
+  now.tm_year = 125;
+  now.tm_mon = 2;
+  now.tm_mday = 5;
+  now.tm_hour = 14;
+  now.tm_wday = 3;
+  options.now = now;
+  return options;
+}
+
+struct Shown {
+  std::string text;
+  AdaptedChat adapted;
+};
+
+Shown shown(const std::string& jinja, JsonNode sent) {
+  const ChatTemplate chat = ChatTemplate::of_model(jinja, "template");
+  ToolCallStyle style = reply_style(jinja).tools;
+  TemplateTakes takes = takes_of(chat, options(), style);
+  takes.developer = takes.developer && jinja.find("developer") != std::string::npos;
+  if (style == ToolCallStyle::none) style = ToolCallStyle::hermes;
+  ChatRequest request = {.messages = sent.find("messages"), .tools = sent.find("tools")};
+  Shown shown = {.text = {}, .adapted = adapt_chat(request.messages, request.tools, takes, style)};
+  if (shown.adapted.messages) request.messages = *shown.adapted.messages;
+  if (shown.adapted.tools) request.tools = *shown.adapted.tools;
+  shown.text = joined(chat.render(request, options()));
+  return shown;
+}
+
+TEST(AdaptedChat, IsWhatJinjaMakesOfOneThatTheTemplateTakes) {
+  LEQ_SHARED_OR_SKIP(folder, "data/chat/templates");
+  const Json cases = parse_json(
+      read_file(std::string(LEQ_SOURCE_DIR) + "/tests/chat/adapted/cases.json", 1 << 20), "cases");
+  for (const Json& one : cases) {
+    const std::string name = one["name"].text() + ", " + one["template"].text();
+    const Shown found = shown(read_file(folder / one["template"].text(), 1 << 20), one["sent"]);
+    EXPECT_EQ(found.text, one["text"].text()) << name;
+  }
+}
+
+TEST(AdaptedChat, IsTheClientsOwnWhereTheTemplateTakesIt) {
+  const std::string any =
+      "{% for m in messages %}{{ m.role ~ m.content ~ (m.tool_calls | default([]) | tojson) }}"
+      "{% endfor %}{{ tools | tojson }}{# <tool_call> developer #}";
+  const Json sent = parse_json(R"({"messages": [{"role": "developer", "content": "a"},
+      {"role": "user", "content": "b"}, {"role": "system", "content": "c"}]})",
+                               "sent");
+  const Shown found = shown(any, sent);
+  EXPECT_FALSE(found.adapted.messages);
+  EXPECT_FALSE(found.adapted.tools);
+  EXPECT_TRUE(found.adapted.notes.empty());
+}
+
+TEST(AdaptedChat, NamesAPartWithoutTextThatIsNotAnsweredYet) {
+  const std::string image = R"({"type": "image_url", "image_url": {"url": "data:x"}})";
+  const auto sent = [&](const std::string& rest) {
+    return parse_json(R"({"messages": [{"role": "user", "content": [)" + image + "]}" + rest + "]}",
+                      "sent");
+  };
+  const std::string any = "{% for m in messages %}{{ m.role ~ m.content }}{% endfor %}";
+  const Json last = sent("");
+  EXPECT_EQ(shown(any, last).adapted.unread, "image_url");
+  const Json answered =
+      sent(R"(,{"role": "assistant", "content": "x"}, {"role": "user", "content": "y"})");
+  const Shown later = shown(any, answered);
+  EXPECT_EQ(later.adapted.unread, "");
+  EXPECT_EQ(later.text, "user[image_url: this model reads texts only]assistantxusery");
+  ASSERT_EQ(later.adapted.notes.size(), 1u);
+  EXPECT_NE(later.adapted.notes[0].find("image_url"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace leq
