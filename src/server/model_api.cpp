@@ -279,7 +279,7 @@ Json ModelApi::ollama_details() const {
 void ModelApi::ollama_show(HttpExchange& exchange, JsonNode) const {
   const ModelConfig& config = hosted_.model().config();
   std::vector<std::string> capabilities = {"completion"};
-  if (model_.chat != nullptr && model_.template_has_tools) capabilities.emplace_back("tools");
+  if (model_.chat != nullptr) capabilities.emplace_back("tools");
   if (!model_.style.think_begin.empty()) capabilities.emplace_back("thinking");
   const std::string family = architecture_text(config.family);
   Json about = {{"general.architecture", family},
