@@ -80,7 +80,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     leq::JsonNode body = tree;
     if (style == leq::CallStyle::responses) foreign = leq::chat_of_responses(body);
     if (style == leq::CallStyle::messages) foreign = leq::chat_of_messages(body);
-    if (leq::is_chat(style) && style != leq::CallStyle::chat) body = foreign.body;
+    if (style == leq::CallStyle::chat) foreign = leq::chat_of_chat(body);
+    if (!foreign.body.is_null()) body = foreign.body;
     const leq::GenerationCall call = leq::read_generation_call(style, body, model);
     if (call.prompts.empty() || call.choices == 0) std::abort();
     for (const auto& prompt : call.prompts) {

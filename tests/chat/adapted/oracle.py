@@ -39,8 +39,6 @@ def main(folder):
         text = (pathlib.Path(folder) / case["template"]).read_bytes().decode()
         template, blocks = env.from_string(text), "['thinking']" in text
         case["text"] = oracle.render(template, shown, blocks)
-        if case["text"] is None:  # Hermes' template needs a list of tools
-            case["text"] = oracle.render(template, {"tools": [], **shown}, blocks)
         assert case["text"] is not None, case
     lines = ",\n".join(json.dumps(case, ensure_ascii=False) for case in cases)
     path.write_text("[\n" + lines + "\n]\n")

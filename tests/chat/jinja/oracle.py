@@ -9,6 +9,7 @@ The tests compare with it where python3 and jinja2 are there; renderings.json wa
 """
 import datetime
 import hashlib
+import itertools
 import json
 import pathlib
 import sys
@@ -74,14 +75,33 @@ def plain(message, arguments, nulls, blocks):
     return message
 
 
+def full(tools):
+    """Tools with the members that the API allows to leave out; a list where there are none."""
+    whole = []
+    for tool in tools or []:
+        function = tool.get("function")
+        if not isinstance(function, dict):
+            return tools
+        function = dict(function)
+        if function.get("description") is None:
+            function["description"] = ""
+        if function.get("parameters") is None:
+            function["parameters"] = {"type": "object", "properties": {}}
+        whole.append({**tool, "function": function})
+    return whole
+
+
 def render(template, conversation, blocks):
-    for nulls, arguments in (("null", "objects"), ("null", "texts"), ("empty", "objects"), ("empty", "texts")):
+    for tools, nulls, arguments in itertools.product(("given", "full"), ("null", "empty"),
+                                                     ("objects", "texts")):
         messages = [plain(message, arguments, nulls, blocks)
                     for message in conversation["messages"]]
-        variables = {"messages": messages, "tools": conversation.get("tools"), "documents": None,
+        variables = {"messages": messages, "documents": None, "tools": conversation.get("tools"),
                      "bos_token": "<s>", "eos_token": "</s>",
                      "add_generation_prompt": conversation.get("add_generation_prompt", True),
                      "enable_thinking": conversation.get("enable_thinking", True)}
+        if tools == "full":
+            variables["tools"] = full(variables["tools"])
         variables.update(conversation.get("variables", {}))
         try:
             return template.render(**variables)
