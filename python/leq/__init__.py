@@ -6,23 +6,22 @@
 
 import json as _json
 import logging as _logging
-import os as _os
 
 from . import _leq
 from ._leq import Cancel, __version__
 from .errors import (ContextFullError, DeviceError, Error, FileError, InputError, InternalError,
-                     InterruptedError, OutOfMemoryError, SettingError, UsageError)
+                     InterruptedError, OutOfMemoryError, SettingError, UsageError, WrongTypeError)
 from .aio import AsyncModel, AsyncStream
 from .model import Divergence, Model, Perplexity, _session_settings, _set_all
 from .replies import Piece, ReceiptDifference, Reply
 from .streams import Stream
-from .tokenizer import Tokenizer
+from .tokenizer import Tokenizer, path_bytes as _path_bytes
 
 __all__ = ["Model", "AsyncModel", "Tokenizer", "Reply", "Piece", "Stream", "AsyncStream",
            "ReceiptDifference", "Perplexity", "Divergence", "Cancel",
            "quantize", "inspect", "plan_memory", "Error", "InputError", "SettingError",
            "OutOfMemoryError", "DeviceError", "FileError", "InterruptedError", "InternalError",
-           "UsageError", "ContextFullError", "__version__"]
+           "UsageError", "ContextFullError", "WrongTypeError", "__version__"]
 
 
 def quantize(checkpoint, output, *, recipe=None, method=None, type=None, calibration=None,
@@ -42,24 +41,23 @@ def quantize(checkpoint, output, *, recipe=None, method=None, type=None, calibra
     Returns a dict: file_bytes, parameters, bits_per_weight, worst_error, and kl in nats where
     judge=True measured it."""
     settings = _leq.QuantizeSettings()
-    settings.recipe, settings.method, settings.type = recipe, method, type
     if calibration is not None and not isinstance(calibration, str):
         calibration = "\n\n".join(calibration)
     settings.calibration = calibration
-    _set_all(settings, options, "quantize")
-    return _leq.quantize(_os.fspath(checkpoint), _os.fspath(output), settings, progress,
+    _set_all(settings, {"recipe": recipe, "method": method, "type": type, **options}, "quantize")
+    return _leq.quantize(_path_bytes(checkpoint), _path_bytes(output), settings, progress,
                          say or _logging.getLogger("leq").info)
 
 
 def inspect(path):
     """What is in a .leq file, as a dict, without loading its weights."""
-    return _json.loads(_leq.Model(_os.fspath(path), load=1).inspect())
+    return _json.loads(_leq.Model(_path_bytes(path), load=1).inspect())
 
 
 def plan_memory(path, *, context=0, sequences=1, threads=0, key_type=None, value_type=None,
                 device=None, speculate=True, logit_rows=64):
     """The bytes that Model(path, ...) will take, from the file's header: a dict of weight_bytes, kv_bytes,
     scratch_bytes, total_bytes, and of available_bytes on this machine."""
-    return _leq.plan_memory(_os.fspath(path),
-                            _session_settings(context, sequences, threads, key_type, value_type,
-                                              device, speculate, logit_rows))
+    return _leq.plan_memory(_path_bytes(path), _session_settings(
+        speculate, context=context, sequences=sequences, threads=threads, key_type=key_type,
+        value_type=value_type, device=device, logit_rows=logit_rows))

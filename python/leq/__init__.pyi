@@ -17,6 +17,7 @@ from .errors import (
     OutOfMemoryError as OutOfMemoryError,
     SettingError as SettingError,
     UsageError as UsageError,
+    WrongTypeError as WrongTypeError,
 )
 
 __version__: str
@@ -118,19 +119,19 @@ class Model:
     def from_pretrained(cls, repo: str, *, type: str | None = ..., recipe: str | None = ...,
                         revision: str | None = ..., cache_dir: _Path | None = ..., **options: Any) -> Model: ...
     @overload
-    def generate(self, prompt: str | bytes, *, max_tokens: int = ..., grammar: str | None = ...,
+    def generate(self, prompt: str | bytes, *, max_tokens: int | None = ..., grammar: str | None = ...,
                  schema: dict[str, Any] | str | None = ..., logprobs: int = ..., receipt: bool = ...,
                  cancel: Cancel | None = ..., **settings: Any) -> Reply: ...
     @overload
-    def generate(self, prompt: Sequence[int], *, max_tokens: int = ..., grammar: str | None = ...,
+    def generate(self, prompt: Sequence[int], *, max_tokens: int | None = ..., grammar: str | None = ...,
                  schema: dict[str, Any] | str | None = ..., logprobs: int = ..., receipt: bool = ...,
                  cancel: Cancel | None = ..., **settings: Any) -> Reply: ...
     @overload
-    def generate(self, prompt: Sequence[str] | Sequence[Sequence[int]], *, max_tokens: int = ...,
+    def generate(self, prompt: Sequence[str] | Sequence[Sequence[int]], *, max_tokens: int | None = ...,
                  grammar: str | None = ..., schema: dict[str, Any] | str | None = ..., logprobs: int = ...,
                  receipt: bool = ..., cancel: Cancel | None = ..., **settings: Any) -> list[Reply]: ...
     __call__ = generate
-    def stream(self, prompt: _Prompt, *, max_tokens: int = ..., grammar: str | None = ...,
+    def stream(self, prompt: _Prompt, *, max_tokens: int | None = ..., grammar: str | None = ...,
                schema: dict[str, Any] | str | None = ..., logprobs: int = ..., **settings: Any) -> Stream[Piece]: ...
     def check_receipt(self, receipt: str | bytes) -> ReceiptDifference | None: ...
     def create_chat_completion(self, messages: Iterable[dict[str, Any]], *, stream: bool = ..., **request: Any) -> Any: ...

@@ -1,7 +1,9 @@
 """Exceptions by kind. All are leq.Error; each is also the built-in class that fits."""
 
+import operator
+
 __all__ = ["Error", "InputError", "SettingError", "OutOfMemoryError", "DeviceError", "FileError",
-           "InterruptedError", "InternalError", "UsageError", "ContextFullError"]
+           "InterruptedError", "InternalError", "UsageError", "ContextFullError", "WrongTypeError"]
 
 
 class Error(Exception):
@@ -46,6 +48,23 @@ class UsageError(Error, RuntimeError):
 
 class ContextFullError(InputError):
     """A prompt leaves no room for a reply."""
+
+
+class WrongTypeError(Error, TypeError):
+    """A value is not of the type that a setting or a text has."""
+
+
+def whole(name, value, bits=64):
+    """`value` as an int of so many bits."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or not -2**(bits - 1) <= number < 2**(bits - 1):
+        error = WrongTypeError(f"{name} {value!r}: expected a whole number of at most {bits} bits")
+        error.setting = name
+        raise error
+    return number
 
 
 # By the status codes of leq.h.

@@ -9,10 +9,11 @@ import numpy
 from . import _leq, errors
 from .replies import Piece, ReceiptDifference, reply_of
 from .streams import Stream
-from .tokenizer import Tokenizer, json_bytes, text_bytes
+from .tokenizer import Tokenizer, json_bytes, path_bytes, text_bytes, token_list
 
 _LOAD = {"auto": 0, "map": 1, "read": 2}
 _LAST, _ALL, _NONE = 0, 1, 2
+_KINDS = {int: "a whole number", float: "a number", bool: "True or False", type(None): "a text"}
 
 
 @dataclass(frozen=True)
@@ -43,18 +44,26 @@ class Divergence:
     scored: int
 
 
-def _session_settings(context, sequences, threads, key_type, value_type, device, speculate,
-                      logit_rows):
+def _session_settings(speculate, **options):
     settings = _leq.SessionSettings()
-    settings.context = context
-    settings.sequences = sequences
-    settings.threads = threads
-    settings.key_type = key_type
-    settings.value_type = value_type
-    settings.device = device
-    settings.speculate = {True: "auto", False: "off"}.get(speculate, speculate)
-    settings.logit_rows = logit_rows
+    if isinstance(speculate, bool):
+        speculate = "auto" if speculate else "off"
+    _set_all(settings, {"speculate": speculate, **options}, "a model")
     return settings
+
+
+class _Opened:
+    """The native model, until it is closed; called by what uses it."""
+
+    def __init__(self, native, path):
+        self.native, self.path, self.pid = native, path, os.getpid()
+
+    def __call__(self):
+        if self.native is None:
+            raise errors.UsageError(f"{self.path}: the model was closed")
+        if os.getpid() != self.pid:
+            raise errors.UsageError(f"{self.path}: was opened before fork(); open it in this process")
+        return self.native
 
 
 class Model:
@@ -83,19 +92,18 @@ class Model:
                  progress=None):
         if load not in _LOAD:
             raise errors.SettingError(f"load {load!r}: expected auto, map or read")
-        self._pid = os.getpid()
         content = bytes(path) if isinstance(path, (bytes, bytearray, memoryview)) else None
-        self.path = os.fspath(path) if content is None else "(memory)"
-        self._model = _leq.Model(self.path, content, _LOAD[load],
-                                 cache=None if cache is None else os.fspath(cache),
-                                 progress=progress)
-        self.info = self._model.info()
+        name = b"(memory)" if content is not None else path_bytes(path)
+        self.path = "(memory)" if content is not None else os.fspath(path)
+        native = _leq.Model(name, content, _LOAD[load],
+                            cache=None if cache is None else path_bytes(cache), progress=progress)
+        self._opened = _Opened(native, self.path)
+        self.info = native.info()
         if context == 0:
-            context = min(self.info["context"], 8192) * sequences
-        self._session = None
-        self._session = _leq.Session(
-            self._model, _session_settings(context, sequences, threads, key_type, value_type,
-                                           device, speculate, logit_rows))
+            context = min(self.info["context"], 8192) * errors.whole("sequences", sequences)
+        self._session = _leq.Session(native, _session_settings(
+            speculate, context=context, sequences=sequences, threads=threads, key_type=key_type,
+            value_type=value_type, device=device, logit_rows=logit_rows))
         self._threads, self._device = threads, device
         self._kv = key_type, value_type
         self.tokenizer = Tokenizer(self._opened)
@@ -111,13 +119,13 @@ class Model:
 
     # ---- Replies ----
 
-    def generate(self, prompt, *, max_tokens=0, grammar=None, schema=None, logprobs=0,
+    def generate(self, prompt, *, max_tokens=None, grammar=None, schema=None, logprobs=0,
                  receipt=False, cancel=None, **settings):
         """A Reply to a prompt, or a list of them to a list of prompts, in their order.
 
         A prompt is a text or a list of ids. Several are written together, each as if it were alone.
 
-        max_tokens  0: until the model ends or the context is full
+        max_tokens  None, 0 or -1: until the model ends or the context is full
         grammar     GBNF; schema: a JSON schema, as a dict or text
         logprobs    n: of each token, and of the n most probable ones in its place
         receipt     True: reply.receipt, JSON that check_receipt() verifies (docs/receipts.md)
@@ -126,24 +134,27 @@ class Model:
                     docs/sampling.md; what is left out is as the model has it
 
         Ctrl-C ends it before its next token."""
-        many = not isinstance(prompt, (str, bytes)) and (
-            len(prompt) == 0 or not isinstance(prompt[0], (int, numpy.integer)))
+        many = _is_several(prompt)
         prompts = [self._tokens(one) for one in (prompt if many else [prompt])]
+        if cancel is not None and not isinstance(cancel, _leq.Cancel):
+            raise errors.WrongTypeError(f"cancel: expected a leq.Cancel, found {cancel!r}")
         if not prompts:
             return []
         found = self._opened_session().generate(
-            prompts, _settings_json(settings), max_tokens, logprobs, receipt,
+            prompts, _settings_json(settings), _most(max_tokens),
+            errors.whole("logprobs", logprobs, 32), bool(receipt),
             _grammar(grammar, schema), cancel, None)
         replies = [reply_of(one, len(ids)) for one, ids in zip(found, prompts)]
         return replies if many else replies[0]
 
     __call__ = generate
 
-    def stream(self, prompt, *, max_tokens=0, grammar=None, schema=None, logprobs=0, **settings):
+    def stream(self, prompt, *, max_tokens=None, grammar=None, schema=None, logprobs=0, **settings):
         """An iterator of Piece. Closing it cancels the reply; `.reply` has it whole in the end."""
         tokens = self._tokens(prompt)
         session, rules = self._opened_session(), _grammar(grammar, schema)
-        given = _settings_json(settings)
+        given, most = _settings_json(settings), _most(max_tokens)
+        logprobs = errors.whole("logprobs", logprobs, 32)
 
         def work(put, cancel):
             waiting, sums, offset = [], [], 0  # of tokens that are no whole characters yet
@@ -158,7 +169,7 @@ class Model:
                     waiting.clear()
                     sums.clear()
                 return False
-            [reply] = session.generate([tokens], given, max_tokens, logprobs, False, rules, cancel,
+            [reply] = session.generate([tokens], given, most, logprobs, False, rules, cancel,
                                        on_piece)
             return reply_of(reply, len(tokens))
 
@@ -167,7 +178,7 @@ class Model:
     def check_receipt(self, receipt):
         """None where this model, generating the receipt's reply again, comes to the same tokens and
         logits; else a ReceiptDifference. What was fed is forgotten."""
-        found = self._opened_session().check_receipt(text_bytes(receipt))
+        found = self._opened_session().check_receipt(text_bytes(receipt, "receipt"))
         return None if found.pop("same") else ReceiptDifference(**found)
 
     def create_chat_completion(self, messages, *, stream=False, **request):
@@ -200,8 +211,9 @@ class Model:
     def embed(self, text, *, normalize=True):
         """float32 [W] of a text, or [texts, W] of a list of them: the mean of the last hidden states,
         scaled to a length of 1 unless `normalize` is false."""
-        if not isinstance(text, (str, bytes)) and not (len(text) and isinstance(text[0], int)):
-            return numpy.stack([self.embed(one, normalize=normalize) for one in text])
+        if _is_several(text):
+            rows = [self.embed(one, normalize=normalize) for one in text]
+            return numpy.array(rows, numpy.float32).reshape(len(rows), self.info["width"])
         mean = self._opened_session().embed(self._tokens(text), self.info["width"])
         if not normalize:
             return mean
@@ -228,7 +240,7 @@ class Model:
 
         generate() and feed() share one KV cache: each discards the positions that
         the other has fed."""
-        rows = self._opened_session().feed([int(token) for token in tokens], _ALL if all else _LAST)
+        rows = self._opened_session().feed(token_list(tokens, "tokens"), _ALL if all else _LAST)
         return rows if all else rows[0]
 
     def embed_tokens(self, tokens):
@@ -254,12 +266,15 @@ class Model:
 
     def rewind(self, position):
         """Forgets what was fed from `position` on; returns the position that is left."""
+        position = errors.whole("position", position)
+        if position < 0:
+            raise errors.SettingError(f"position {position}: expected 0 or more")
         return self._opened_session().rewind(position)
 
     def sample(self, row, context=(), index=0, **settings):
         """A token drawn from a row of logits [V], as generate() draws the reply's token `index`."""
         row = numpy.ascontiguousarray(row, dtype=numpy.float32)
-        return self._opened().sample(row, [int(token) for token in context], index,
+        return self._opened().sample(row, token_list(context, "context"), index,
                                      _settings_json(settings))
 
     def perplexity(self, text, *, progress=None, **options):
@@ -285,11 +300,11 @@ class Model:
 
     def save_state(self, prompt, path):
         """Keeps what was fed of a prompt in a file; returns of how many tokens."""
-        return self._opened_session().save_state(self._tokens(prompt), os.fspath(path))
+        return self._opened_session().save_state(self._tokens(prompt), path_bytes(path))
 
     def load_state(self, path):
         """Prompts that begin as the saved one need not feed it again."""
-        return self._opened_session().load_state(os.fspath(path))
+        return self._opened_session().load_state(path_bytes(path))
 
     def inspect(self):
         """What leq-inspect --json prints, as a dict."""
@@ -301,7 +316,7 @@ class Model:
 
     def close(self):
         """Gives the memory back. What others still write with it ends first."""
-        self._session = self._model = None
+        self._session = self._opened.native = None
 
     def __enter__(self):
         return self
@@ -312,13 +327,6 @@ class Model:
     def __repr__(self):
         return f"leq.Model({self.path!r})"
 
-    def _opened(self):
-        if self._model is None:
-            raise errors.UsageError(f"{self.path}: the model was closed")
-        if os.getpid() != self._pid:
-            raise errors.UsageError(f"{self.path}: was opened before fork(); open it in this process")
-        return self._model
-
     def _opened_session(self):
         self._opened()
         return self._session
@@ -326,7 +334,18 @@ class Model:
     def _tokens(self, prompt):
         if isinstance(prompt, (str, bytes)):
             return self.tokenizer.encode(prompt)
-        return [int(token) for token in prompt]
+        return token_list(prompt)
+
+
+def _is_several(prompts):
+    """Whether these are texts or lists of ids, and not one of them."""
+    if isinstance(prompts, (str, bytes)) or not hasattr(prompts, "__len__"):
+        return False
+    return len(prompts) == 0 or not isinstance(prompts[0], (int, numpy.integer))
+
+
+def _most(max_tokens):
+    return 0 if max_tokens is None else max(0, errors.whole("max_tokens", max_tokens))
 
 
 def _settings_json(settings):
@@ -337,15 +356,23 @@ def _set_all(target, options, where):
     for name, value in options.items():
         if name.startswith("_") or not hasattr(target, name):
             raise errors.SettingError(f"{name}: {where} has no such setting")
-        setattr(target, name, value)
+        kind = _KINDS[type(getattr(target, name))]
+        try:
+            if isinstance(value, str) and "\0" in value:
+                raise TypeError
+            setattr(target, name, value)
+        except TypeError:
+            error = errors.WrongTypeError(f"{name} {value!r}: expected {kind}")
+            error.setting = name
+            raise error from None
 
 
 def _grammar(grammar, schema):
     if grammar is not None and schema is not None:
         raise errors.SettingError("grammar and schema: give one of the two")
     if grammar is not None:
-        return _leq.Grammar(text_bytes(grammar), "gbnf")
+        return _leq.Grammar(text_bytes(grammar, "grammar"), "gbnf")
     if schema is None:
         return None
-    text = schema if isinstance(schema, (str, bytes)) else json.dumps(schema)
+    text = schema if isinstance(schema, (str, bytes)) else json_bytes(schema)
     return _leq.Grammar(text_bytes(text), "schema", True)

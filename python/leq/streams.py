@@ -1,6 +1,8 @@
 """Iterators over what a call writes: the call runs in a thread of its own, and ends with its iterator."""
 
 import atexit
+import contextlib
+import os
 import queue
 import threading
 import weakref
@@ -13,15 +15,28 @@ _open = weakref.WeakSet()
 
 
 @atexit.register
-def _close_all():
-    # Before Python stops the threads that they wait for.
+def _end_all():
+    # Before Python stops the threads that run calls: their replies end.
+    _leq.end_calls()
     for stream in list(_open):
-        stream.close()
+        stream._ended = True
+        with contextlib.suppress(queue.Empty):
+            while True:  # the thread may wait for room
+                stream._queue.get_nowait()
+    _leq.wait_for_calls(10)
+
+
+def _forget_all():  # in a forked process, which has none of the threads
+    for stream in list(_open):
+        stream._ended = True
+
+
+os.register_at_fork(after_in_child=_forget_all)
 
 
 class Stream:
     """Yields what `work(put, cancel)` puts. close(), the end of a with block, or being collected
-    cancels it before its next token."""
+    cancels it before its next token. Several threads may read it, and any may close it."""
 
     def __init__(self, work):
         self._cancel = _leq.Cancel()
@@ -55,10 +70,12 @@ class Stream:
             raise
         if piece is not _DONE:
             return piece
-        self._ended = True
-        self._thread.join()
-        if self._state["error"] is not None:
-            raise self._state["error"]
+        self._queue.put(_DONE)  # for other threads that wait
+        if not self._ended:
+            self._ended = True
+            self._thread.join()
+            if self._state["error"] is not None:
+                raise self._state["error"]
         raise StopIteration
 
     @property
@@ -76,8 +93,11 @@ class Stream:
             return
         self._ended = True
         self._cancel.request()
+        if threading.current_thread() is self._thread:  # which collects garbage; it ends by itself
+            return
         while self._queue.get() is not _DONE:
             pass
+        self._queue.put(_DONE)  # for threads that read it
         self._thread.join()
 
     def __enter__(self):

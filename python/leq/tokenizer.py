@@ -1,22 +1,49 @@
 """A model's tokenizer and chat template."""
 
 import json
+import os
 
 from . import errors
 
 _PLAIN, _NO_BOS = 1, 2
 
 
-def text_bytes(text):
+def text_bytes(text, name="text"):
     """UTF-8 of a str; bytes as they are."""
-    return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else bytes(text)
+    if isinstance(text, str):
+        return text.encode("utf-8", "surrogateescape")
+    if not isinstance(text, (bytes, bytearray, memoryview)):
+        raise errors.WrongTypeError(f"{name}: expected a text, found {text!r}")
+    return bytes(text)
+
+
+def path_bytes(path):
+    """A path as the system has it."""
+    try:
+        found = os.fsencode(path)
+    except TypeError:
+        raise errors.WrongTypeError(f"path: expected the name of a file, found {path!r}") from None
+    if b"\0" in found:
+        raise errors.InputError(f"path {path!r}: a name has no zero byte")
+    return found
+
+
+def token_list(tokens, name="prompt"):
+    """Ids as a list of ints."""
+    try:
+        return [errors.whole(name, token, 32) for token in tokens]
+    except TypeError as wrong:
+        if isinstance(wrong, errors.Error):
+            raise
+        raise errors.WrongTypeError(
+            f"{name}: expected a text or a list of ids, found {tokens!r}") from None
 
 
 class Tokenizer:
     """Text to ids and back, as the tools do it. Thread-safe."""
 
     def __init__(self, native):
-        self._native = native
+        self._native = native  # called for the model; not the Model, which would never be freed
         info = native().info()
         self.bos, self.eos = info["bos"], info["eos"]  # ids; -1 for none
         self.adds_bos = info["adds_bos"]
@@ -31,7 +58,7 @@ class Tokenizer:
 
     def decode_bytes(self, tokens, skip_special_tokens=True):
         """The bytes of a sequence, which may end inside a character."""
-        return self._native().detokenize(list(tokens), not skip_special_tokens)
+        return self._native().detokenize(token_list(tokens, "tokens"), not skip_special_tokens)
 
     def decode(self, tokens, skip_special_tokens=True):
         """The text of a sequence; bytes that are no text become U+FFFD."""

@@ -9,6 +9,10 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -36,15 +40,43 @@ T sized() {
   return value;
 }
 
+// While Python exits, calls of other threads end early, and these threads stay where they are:
+// Python would end them by unwinding their stacks, which C++ does not survive.
+inline std::atomic<unsigned long> exiting_thread = 0;  // the one that ends Python; 0: none yet
+inline std::atomic<int> calls = 0;                     // running in the library, not in a callback
+
+inline bool must_end() {
+  return exiting_thread != 0 && exiting_thread != PyThread_get_thread_ident();
+}
+
+[[noreturn]] inline void stay() {
+  while (true) ::pause();
+}
+
+// Calls `take`, which takes the GIL, or stays.
+template <class Take>
+auto take_gil(Take take) {
+  try {
+    return take();
+  } catch (...) {  // pthread_exit; leaving this block would abort
+    stay();
+  }
+}
+
 // Calls `call(&error)` without the GIL; throws Failed if its status is not LEQ_OK.
 template <class Call>
 void run(Call call) {
   auto error = sized<leq_error>();
-  leq_status status = LEQ_OK;
-  {
-    const nb::gil_scoped_release release;
-    status = call(&error);
+  ++calls;
+  PyThreadState* state = PyEval_SaveThread();
+  if (must_end()) {
+    --calls;
+    stay();
   }
+  const leq_status status = call(&error);
+  --calls;
+  if (must_end()) stay();
+  take_gil([&] { PyEval_RestoreThread(state); });
   if (status != LEQ_OK) throw Failed{status, error.text, error.setting};
 }
 
@@ -63,17 +95,13 @@ class Watcher {
   // Runs `work` with the GIL; returns 0 to continue the call, 1 to end it (also on an exception).
   template <class Work>
   std::int32_t look(Work work) noexcept {
-    const nb::gil_scoped_acquire acquire;
-    if (raised_) return 1;
-    try {
-      if (PyErr_CheckSignals() != 0) throw nb::python_error();
-      return work() ? 1 : 0;
-    } catch (nb::python_error& error) {
-      raised_.emplace(std::move(error));
-    } catch (...) {
-      failed_ = true;
-    }
-    return 1;
+    if (must_end()) return 1;
+    --calls;
+    const PyGILState_STATE gil = take_gil([] { return PyGILState_Ensure(); });
+    const std::int32_t ends = look_with_gil(work);
+    PyGILState_Release(gil);
+    ++calls;
+    return must_end() ? 1 : ends;
   }
   // Raises the stored exception; requires the GIL, after the call.
   void raise() {
@@ -82,6 +110,22 @@ class Watcher {
   }
 
  private:
+  template <class Work>
+  std::int32_t look_with_gil(Work work) {
+    if (raised_) return 1;
+    try {
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+      return work() ? 1 : 0;
+    } catch (nb::python_error& error) {
+      raised_.emplace(std::move(error));
+    } catch (const std::exception&) {
+      failed_ = true;
+    } catch (...) {  // pthread_exit in Python code
+      stay();
+    }
+    return 1;
+  }
+
   std::optional<nb::python_error> raised_;
   bool failed_ = false;
 };
@@ -150,8 +194,8 @@ class Model {
  public:
   // Opens a file if `bytes` is None, otherwise a .leq file in memory; `progress` is a callable of
   // (work, done, total), or None.
-  Model(const std::string& path, nb::object bytes, int load, bool lock,
-        const std::optional<std::string>& cache, nb::object progress);
+  Model(nb::bytes path, nb::object bytes, int load, bool lock, std::optional<nb::bytes> cache,
+        nb::object progress);
   ~Model() { leq_close(handle_); }
   Model(const Model&) = delete;
   leq_model* get() const { return handle_; }

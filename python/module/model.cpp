@@ -123,19 +123,19 @@ leq_token sample(const Model& model, const Row& row, const Tokens& context, std:
 
 }  // namespace
 
-Model::Model(const std::string& path, nb::object bytes, int load, bool lock,
-             const std::optional<std::string>& cache, nb::object progress) {
+Model::Model(nb::bytes path, nb::object bytes, int load, bool lock, std::optional<nb::bytes> cache,
+             nb::object progress) {
   ProgressSink sink = {{}, progress, nb::none()};
   auto options = sized<leq_open_options>();
   options.load = load;
   options.lock = lock ? 1 : 0;
-  options.cache = or_null(cache);
+  options.cache = cache ? cache->c_str() : nullptr;
   options.on_progress = ProgressSink::on_progress;
   options.user = &sink;
   if (bytes.is_none()) {
-    run_watched(sink.watcher, [&](leq_error* error) {
-      return leq_open(path.c_str(), &options, &handle_, error);
-    });
+    const char* name = path.c_str();
+    run_watched(sink.watcher,
+                [&](leq_error* error) { return leq_open(name, &options, &handle_, error); });
     return;
   }
   const auto held = nb::cast<nb::bytes>(bytes);
@@ -161,8 +161,7 @@ void bind_model(nb::module_& module) {
       .def(nb::init<nb::bytes, const std::string&, bool>(), nb::arg("text"), nb::arg("kind"),
            nb::arg("strict") = false);
   nb::class_<Model>(module, "Model")
-      .def(nb::init<const std::string&, nb::object, int, bool, const std::optional<std::string>&,
-                    nb::object>(),
+      .def(nb::init<nb::bytes, nb::object, int, bool, std::optional<nb::bytes>, nb::object>(),
            nb::arg("path"), nb::arg("bytes").none() = nb::none(), nb::arg("load") = 0,
            nb::arg("lock") = false, nb::arg("cache").none() = nb::none(),
            nb::arg("progress").none() = nb::none())

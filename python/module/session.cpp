@@ -265,7 +265,7 @@ std::size_t rewind(const Session& session, std::size_t position) {
   return left;
 }
 
-std::size_t save_state(const Session& session, const Tokens& tokens, const std::string& path) {
+std::size_t save_state(const Session& session, const Tokens& tokens, nb::bytes path) {
   std::size_t kept = 0;
   run([&](leq_error* error) {
     return leq_save_state(session.get(), tokens.data(), tokens.size(), path.c_str(), &kept, error);
@@ -273,7 +273,7 @@ std::size_t save_state(const Session& session, const Tokens& tokens, const std::
   return kept;
 }
 
-std::size_t load_state(const Session& session, const std::string& path) {
+std::size_t load_state(const Session& session, nb::bytes path) {
   std::size_t kept = 0;
   run([&](leq_error* error) { return leq_load_state(session.get(), path.c_str(), &kept, error); });
   return kept;
@@ -293,7 +293,7 @@ nb::dict check_receipt(const Session& session, nb::bytes receipt) {
   return result;
 }
 
-nb::dict plan_memory(const std::string& path, const SessionSettings& settings) {
+nb::dict plan_memory(nb::bytes path, const SessionSettings& settings) {
   const leq_session_options options = options_of(settings);
   auto found = sized<leq_memory_plan>();
   run([&](leq_error* error) { return leq_plan_memory(path.c_str(), &options, &found, error); });

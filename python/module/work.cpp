@@ -77,8 +77,8 @@ struct QuantizeSettings {
   bool judge = false, restart = false;
 };
 
-nb::dict quantize(const std::string& checkpoint, const std::string& output,
-                  const QuantizeSettings& settings, nb::object progress, nb::object say) {
+nb::dict quantize(nb::bytes checkpoint, nb::bytes output, const QuantizeSettings& settings,
+                  nb::object progress, nb::object say) {
   ProgressSink sink = {{}, progress, say};
   auto options = sized<leq_quantize_options>();
   options.threads = settings.threads;

@@ -11,6 +11,7 @@ import threading
 import time
 import unittest
 import warnings
+import weakref
 
 import leq
 import numpy
@@ -114,6 +115,94 @@ class Replies(unittest.TestCase):
             done = model.create_completion(PROMPT, max_tokens=6, temperature=0)
             self.assertEqual(done["choices"][0]["text"],
                              model.generate(PROMPT, max_tokens=6, temperature=0).text)
+
+
+def resident_bytes():
+    return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def run_to_its_end(script):
+    """Exit status, output and errors of a Python program that ends while its threads still run."""
+    done = subprocess.run([sys.executable, "-c", "import leq, os, sys, threading, time\n"
+                           "model = leq.Model(sys.argv[1], context=1024)\n" + script, PATH],
+                          capture_output=True, timeout=60)
+    return done.returncode, done.stdout, done.stderr
+
+
+class Ends(unittest.TestCase):
+    def test_a_model_is_freed_with_its_last_reference(self):
+        gc.disable()  # no collector helps
+        try:
+            sizes = []
+            for _ in range(24):
+                model = open_model(load="read")
+                model.generate("a", max_tokens=1)
+                model.tokenizer.encode("a")
+                list(model.stream("a", max_tokens=2))
+                gone = weakref.ref(model)
+                del model
+                self.assertIsNone(gone())
+                sizes.append(resident_bytes())
+        finally:
+            gc.enable()
+        self.assertLess(sizes[-1] - sizes[3], 4 * PATH.stat().st_size)  # of 20 models
+
+    def test_a_tokenizer_outlives_its_model(self):
+        model = open_model()
+        tokenizer, ids = model.tokenizer, model.tokenizer.encode(PROMPT)
+        del model
+        self.assertEqual(tokenizer.encode(PROMPT), ids)
+
+    def test_any_thread_may_close_a_stream(self):
+        with open_model() as model:
+            stream = model.stream(PROMPT, ignore_eos=True)
+            pieces = []
+            readers = [threading.Thread(target=lambda: pieces.extend(stream), daemon=True)
+                       for _ in range(3)]
+            [reader.start() for reader in readers]
+            while not pieces:
+                time.sleep(0.001)
+            closer = threading.Thread(target=stream.close, daemon=True)
+            closer.start()
+            for thread in [closer, *readers]:
+                thread.join(30)
+                self.assertFalse(thread.is_alive())
+            self.assertEqual(list(stream), [])
+
+    def test_readers_of_one_stream_share_its_pieces(self):
+        with open_model() as model:
+            whole = model.generate(PROMPT, max_tokens=40, seed=1, ignore_eos=True)
+            stream, pieces = model.stream(PROMPT, max_tokens=40, seed=1, ignore_eos=True), []
+            readers = [threading.Thread(target=lambda: pieces.extend(stream), daemon=True)
+                       for _ in range(4)]
+            [reader.start() for reader in readers]
+            [reader.join(30) for reader in readers]
+            self.assertFalse(any(reader.is_alive() for reader in readers))
+            self.assertEqual("".join(piece.text for piece in sorted(pieces, key=lambda p: p.offset)),
+                             whole.text)
+
+    def test_a_program_ends_whatever_its_daemon_threads_do(self):
+        works = {
+            "generate": "model.generate('Once', ignore_eos=True)",
+            "stream": "[0 for piece in model.stream('Once', ignore_eos=True)]",
+            "stalled": "held.append(model.stream('Once', ignore_eos=True)); time.sleep(99)",
+            "feed": "model.feed([5] * 64); model.rewind(0)",
+            "callback": "model.perplexity('a dog ' * 3000, window=64, progress=lambda *_: time.sleep(0.01))",
+            "chat": "list(model.create_completion('Once', stream=True, ignore_eos=True))",
+        }
+        for name, work in works.items():
+            with self.subTest(name):
+                self.assertEqual(run_to_its_end(
+                    f"held = []\ndef run():\n  while True: {work}\n"
+                    "for _ in range(2): threading.Thread(target=run, daemon=True).start()\n"
+                    "time.sleep(0.3)\n"), (0, b"", b""))
+
+    def test_a_forked_process_ends(self):
+        self.assertEqual(run_to_its_end(
+            "stream = model.stream('Once', ignore_eos=True)\nnext(stream)\n"
+            "import warnings; warnings.simplefilter('ignore')\n"
+            "child = os.fork()\nif child == 0: os._exit(len(list(stream)))\n"
+            "assert os.waitpid(child, 0)[1] == 0\nstream.close()\n"), (0, b"", b""))
 
 
 class Numbers(unittest.TestCase):
@@ -238,6 +327,50 @@ class Refusals(unittest.TestCase):
                 model.generate("a", top_p=3)
             self.assertEqual(caught.exception.setting, "top_p")
 
+    def test_wrong_types_are_told_with_their_setting(self):
+        with open_model() as model:
+            for words, call in (
+                    ("max_tokens", lambda: model.generate("a", max_tokens="5")),
+                    ("max_tokens", lambda: model.stream("a", max_tokens=1.5)),
+                    ("logprobs", lambda: model.generate("a", logprobs=2**40)),
+                    ("grammar", lambda: model.generate("a", grammar=5)),
+                    ("cancel", lambda: model.generate("a", cancel=5)),
+                    ("prompt", lambda: model.generate(5)),
+                    ("prompt", lambda: model.generate([1, 2.5])),
+                    ("text", lambda: model.tokenizer.encode(5)),
+                    ("tokens", lambda: model.tokenizer.decode(["a"])),
+                    ("tokens", lambda: model.feed(3)),
+                    ("position", lambda: model.rewind("a")),
+                    ("window", lambda: model.perplexity("a", window="a")),
+                    ("protocol", lambda: model.perplexity("a", protocol=3)),
+                    ("threads", lambda: leq.Model(PATH, threads="two")),
+                    ("context", lambda: leq.Model(PATH, context=2**70)),
+                    ("key_type", lambda: leq.Model(PATH, key_type=8)),
+                    ("key_type", lambda: leq.Model(PATH, key_type="f16\0")),
+                    ("path", lambda: leq.Model(5.5)),
+                    ("judge", lambda: leq.quantize(STORY, "/tmp/x.leq", judge="no"))):
+                with self.assertRaises(leq.WrongTypeError) as caught:
+                    call()
+                self.assertIsInstance(caught.exception, TypeError)
+                self.assertTrue(str(caught.exception).startswith(words), caught.exception)
+            unlimited = [model.generate(PROMPT, max_tokens=n, temperature=0).text for n in (None, 0, -1)]
+            self.assertEqual(len(set(unlimited)), 1)
+            self.assertEqual(model.embed([]).shape, (0, model.info["width"]))
+
+    def test_names_of_files_are_the_systems(self):
+        odd = os.fsdecode(os.fsencode(WORK.name) + b"/\xff.leq")
+        os.link(PATH, odd)
+        with leq.Model(odd) as model:
+            model.generate("The dog", max_tokens=2)
+            model.save_state("The dog", odd + ".leqprm")
+        self.assertTrue(os.path.exists(odd + ".leqprm"))
+        with self.assertRaises(leq.FileError) as caught:
+            leq.Model(odd + ".none")
+        self.assertIn("\\xff.leq.none", str(caught.exception))
+        for call in (lambda: leq.Model(f"{PATH}\0b"), lambda: leq.inspect(f"{PATH}\0b"),
+                     lambda: leq.quantize(STORY, f"{PATH}\0b"), lambda: leq.plan_memory(f"{PATH}\0")):
+            self.assertRaises(ValueError, call)
+
     def test_a_closed_model_is_told(self):
         model = open_model()
         tokenizer = model.tokenizer
@@ -258,6 +391,8 @@ class Refusals(unittest.TestCase):
             self.assertRaises(KeyError, model.perplexity, "a dog " * 300, window=64, progress=fail)
         self.assertRaises(KeyError, leq.quantize, STORY, pathlib.Path(WORK.name) / "no.leq",
                           type="int8", progress=fail)
+        self.assertRaises(KeyError, leq.quantize, STORY, pathlib.Path(WORK.name) / "no.leq",
+                          type="int4-g64", method="gptq", samples=1, length=32, say=fail)
 
     def test_a_forked_process_is_told(self):
         with open_model() as model:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy
 
 from .. import _leq
+from ..tokenizer import path_bytes
 
 _SCHEME = re.compile(r"(u?)int(\d)(?:-g(\d+)|-tensor)?")
 
@@ -50,7 +51,7 @@ class Source:
     """An opened file whose checksums were compared: damage would be harder to find later."""
 
     def __init__(self, path):
-        self._model = _leq.Model(os.fspath(path), load=1)
+        self._model = _leq.Model(path_bytes(path), load=1)
         self._model.verify()
         said = json.loads(self._model.inspect())
         self.facts = json.loads(self._model.describe())
