@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/control_group.h"
 #include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/topology.h"
@@ -295,6 +296,14 @@ void ThreadPool::run_tasks(std::int64_t tasks, TaskFunction function, void* cont
   if (state_->error) std::rethrow_exception(std::exchange(state_->error, nullptr));
 }
 
-int usable_cores() { return static_cast<int>(usable_core_list().size()); }
+int usable_cores() {
+  static const int kCores = [] {
+    const auto cores = static_cast<int>(usable_core_list().size());
+    // Rounded down: a thread that waits for its share of time makes all others wait.
+    const double quota = read_control_groups().cores.value_or(cores);
+    return std::max(1, static_cast<int>(std::min<double>(cores, quota)));
+  }();
+  return kCores;
+}
 
 }  // namespace leq

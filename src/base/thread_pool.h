@@ -54,7 +54,8 @@ class ThreadPool {
   std::unique_ptr<State> state_;
 };
 
-// Cores that this process may use (its affinity mask), at least 1.
+// The number of cores that this process may use: the least of its affinity mask and the CFS quota of
+// its control groups, at least 1.
 int usable_cores();
 
 // Shares of a loop's tasks, in proportion to the measured speed of each thread. Threads of about

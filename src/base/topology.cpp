@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "base/thread_pool.h"
 
 namespace leq {
 namespace {
@@ -126,8 +127,9 @@ Topology machine_topology(NumaMode mode) {
 
 int threads_for(int asked, NumaMode mode) {
   if (asked > 0) return asked;
-  if (mode != NumaMode::isolate) return static_cast<int>(usable_core_list().size());
-  return static_cast<int>(machine_topology(mode).nodes.front().cores.size());
+  if (mode != NumaMode::isolate) return usable_cores();
+  return std::min(usable_cores(),
+                  static_cast<int>(machine_topology(mode).nodes.front().cores.size()));
 }
 
 int ThreadPlaces::first_thread(int node) const {

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <string>
 
+#include "base/control_group.h"
 #include "base/error.h"
 #include "base/huge_pages.h"
 #include "base/text.h"
@@ -24,14 +25,6 @@ constexpr int kReadThreads = 4;                // copying from the page cache is
 constexpr std::size_t kMapBytes = 4u << 20;    // mapped ahead in one call: two huge pages
 constexpr std::size_t kLookBytes = 64u << 20;  // mapped first to decide how to load the rest
 constexpr std::uint64_t kMargin = 1'000'000'000;
-
-std::optional<std::uint64_t> first_number(const char* path) {
-  std::ifstream file(path);
-  std::string word;
-  if (!(file >> word)) return std::nullopt;
-  const auto value = parse_int(word);  // "max": no limit
-  return value && *value >= 0 ? std::optional(static_cast<std::uint64_t>(*value)) : std::nullopt;
-}
 
 std::optional<std::uint64_t> system_available() {
   std::ifstream info("/proc/meminfo");
@@ -140,10 +133,8 @@ bool should_read(const LoadOptions& options, std::span<const std::byte> mapping)
 
 std::optional<std::uint64_t> available_memory() {
   const auto available = system_available();
-  const auto limit = first_number("/sys/fs/cgroup/memory.max");
-  const auto used = first_number("/sys/fs/cgroup/memory.current");
-  if (!available || !limit || !used) return available;
-  return std::min(*available, *limit - std::min(*used, *limit));
+  const auto left = read_control_groups().bytes;
+  return available && left ? std::min(*available, *left) : available;
 }
 
 LoadedFile::LoadedFile(const std::filesystem::path& path, const LoadOptions& options,

@@ -9,6 +9,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "base/thread_pool.h"
+#include "base/topology.h"
 #include "cache/kv_cache.h"
 #include "engine/engine.h"
 #include "engine/speculation.h"
@@ -191,6 +193,11 @@ void open(const RuntimeOptions& options, Runtime& runtime) {
   runtime.note = std::move(fit.note);
   if (const std::string beyond = beyond_measured(*runtime.model, fit.limits); !beyond.empty()) {
     runtime.note += (runtime.note.empty() ? "" : "\n") + beyond;
+  }
+  if (runtime.threads == usable_cores() && usable_cores() < std::ssize(usable_core_list())) {
+    runtime.note += (runtime.note.empty() ? "" : "\n") + std::to_string(runtime.threads) + " of " +
+                    std::to_string(usable_core_list().size()) +
+                    " cores are used: the control group's CPU quota is no more";
   }
   if (runtime.processes != nullptr && !runtime.processes->leads()) {
     follow_process(runtime, fit.limits);
