@@ -105,7 +105,6 @@ template <bool whole>
 __global__ void __launch_bounds__(kThreads, 4)
     norm_rows(const LEQ_GRID_CONSTANT NormArguments a, int columns) {
   LEQ_BOUNDS(kThreads);
-  LEQ_DYNAMIC_SHARED(float, row);
   ptx::let_successor_start();
   const int width = static_cast<int>(a.width), begin = static_cast<int>(blockIdx.y) * columns;
   const int last = min(begin + columns, static_cast<int>(padded_columns(width)));
@@ -124,12 +123,16 @@ __global__ void __launch_bounds__(kThreads, 4)
     }
     if (a.out.values != nullptr) store_quad(a.out.values + token * a.out.stride, k, width, y);
     if constexpr (whole) {
+      LEQ_DYNAMIC_SHARED(float, row);
       *reinterpret_cast<Quad*>(row + k) = y;
     } else if (a.quantize.out.codes != nullptr) {
       quantize_quad(y, token, k - static_cast<int>(threadIdx.x % 32) * 4, a.quantize);
     }
   }
-  if constexpr (whole) finish_row(row, token, a.width, a.quantize);
+  if constexpr (whole) {
+    LEQ_DYNAMIC_SHARED(float, row);
+    finish_row(row, token, a.width, a.quantize);
+  }
 }
 
 }  // namespace
