@@ -11,7 +11,7 @@ namespace leq::LEQ_GPU {
 namespace {
 
 // With more outputs, 9 to 16 tokens are faster in tiles of 64 outputs (int_gemm.cuh), which share
-// the inputs; with fewer, these are too few blocks. Measured on an H200.
+// the inputs; with fewer, these are too few blocks. Estimated from measurements on an H200.
 std::int64_t most_tokens(const IntMatmul& a) {
   const std::int64_t most_outputs = a.segments[0].weight.bits == 4 ? 16384 : 132 * 64;
   return (outputs_of(a) < most_outputs ? 2 : 1) * kSideTokens;
