@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void launch_quantize(const QuantizeArguments& a, rt::Stream& stream) {
-  if (a.tokens <= 0) return;
+  if (a.tokens <= 0 || a.width <= 0) return;  // a rank may have no columns
   const auto tokens = static_cast<unsigned>(a.tokens);
   if (!has_own_groups(a.quantize)) {
     return rt::run(stream, {"quantize_rows", dim3(tokens), dim3(kThreads), 0, rt::Start::early},
