@@ -36,7 +36,7 @@ void read_settings(JsonNode body, ForeignChat& chat) {
   const auto limit = whole_field(options, "num_predict", -2, 1 << 30);
   if (limit && *limit >= 0) chat.body["max_tokens"] = *limit;
   if (given_field(options, "num_ctx")) {
-    chat.notes.emplace_back("options: num_ctx is ignored; the server's -c sets the context");
+    chat.notes.emplace_back("options: num_ctx is ignored; the context is the server's");
   }
   if (const JsonNode format = given_field(body, "format")) {
     if (format.is_object()) {

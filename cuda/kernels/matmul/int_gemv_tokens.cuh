@@ -297,8 +297,8 @@ __global__ void __launch_bounds__(kGroupWarps * 32, 2)
   ptx::wait_for_predecessor();
   loop.load_tokens(next);
   const TokenOutput<sides> output;
-  constexpr int kUnrolled = sides == 1 ? 2 : 1;  // two sides would spill
-  WaitingPair* const mine = waiting + threadIdx.x % 32;  // the lane's entry for group 0
+  [[maybe_unused]] constexpr int kUnrolled = sides == 1 ? 2 : 1;  // two sides would spill
+  WaitingPair* const mine = waiting + threadIdx.x % 32;           // the lane's entry for group 0
   float f = 0;
   for (int first = 0; first < loop.groups; first += kRound) {
     const int last = min(first + kRound, loop.groups);
