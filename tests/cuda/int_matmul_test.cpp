@@ -67,6 +67,18 @@ INSTANTIATE_TEST_SUITE_P(
                     IntCase{2, false, 128, 0, 5, 640, {40}, Finish::gelu},
                     IntCase{2, true, 128, 128, 8, 4300, {33, 16}}));
 
+// Nine to sixteen tokens: a side of eight and what is left of another.
+INSTANTIATE_TEST_SUITE_P(
+    TwoSides, IntMatmulTest,
+    testing::Values(IntCase{8, true, 128, 128, 9, 17 * 128, {40}, Finish::add},
+                    IntCase{8, false, 0, 128, 16, 1000, {23, 23}, Finish::swiglu},
+                    IntCase{4, false, 128, 128, 16, 1000, {25, 25}, Finish::swiglu},
+                    IntCase{4, true, 128, 0, 11, 33 * 128 - 5, {24, 7, 16}},
+                    IntCase{3, false, 128, 128, 9, 640, {40}, Finish::add},
+                    IntCase{3, true, 128, 0, 15, 5000, {9, 9}, Finish::swiglu},
+                    IntCase{2, false, 128, 0, 12, 640, {40}, Finish::gelu},
+                    IntCase{2, true, 128, 128, 16, 4300, {33, 16}}));
+
 // For one token, the kernel processes two groups at a time: tests odd numbers of groups, one group,
 // as many as the kernel's queue holds (256), and one more.
 INSTANTIATE_TEST_SUITE_P(PairsOfGroups, IntMatmulTest,
