@@ -1,7 +1,7 @@
 // ---- What the browser keeps ---------------------------------------------------------------------
 // Each conversation under a name of its own, so that tabs never write over each other's.
 
-// What stands in for storage where the browser refuses it (blocked site data, a sandboxed frame).
+// Storage of this page alone, where the browser refuses its own (blocked site data, a sandboxed frame).
 class PageStorage {
   texts = new Map();
   get length() { return this.texts.size; }

@@ -415,7 +415,7 @@ TemplateTakes takes_of(const ChatTemplate& chat, const ChatOptions& options, Too
 }
 
 std::string unread_note(const std::vector<std::string>& types) {
-  return "the model reads texts only; it is told in words of parts of the type " + types.front();
+  return "the model reads texts only; a description replaces parts of the type " + types.front();
 }
 
 std::string content_text(JsonNode content, std::string_view separator,

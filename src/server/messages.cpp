@@ -201,36 +201,6 @@ Json stop_sequence(const Choice& choice) {
   return choice.end.stop_string.empty() ? Json() : Json(choice.end.stop_string);
 }
 
-// The object of a call's arguments. If the reply was cut off in them, what there is of them: open
-// strings and brackets are closed, a value that is no whole one is left out.
-Json completed_object(std::string_view text) {
-  std::string closers, closers_before;  // of the brackets that are open, the innermost first
-  std::size_t before = 0;               // the end of the last whole member or element
-  bool in_string = false, escaped = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      in_string = escaped || c != '"';
-      escaped = !escaped && c == '\\';
-      continue;
-    }
-    in_string = c == '"';
-    if (c == '}' || c == ']') closers.erase(0, 1);
-    if (c == '{' || c == '[') closers.insert(closers.begin(), c == '{' ? '}' : ']');
-    if (c != ',' && c != '{' && c != '[') continue;
-    before = c == ',' ? i : i + 1;
-    closers_before = closers;
-  }
-  const std::string open = std::string(text) + (in_string ? "\"" : "") + closers;
-  for (const std::string& one : {open, std::string(text.substr(0, before)) + closers_before}) {
-    try {
-      if (Json object = parse_json(one, "the call"); object.is_object()) return object;
-    } catch (const Error&) {  // the text ends within a name, a number, a word or an escape
-    }
-  }
-  return Json::object();
-}
-
 // The id of a call in Anthropic's format.
 std::string tool_use_id(const Choice::Call& call) {
   return "toolu_" + call.id.substr(call.id.find('_') + 1);

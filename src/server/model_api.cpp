@@ -214,55 +214,54 @@ std::vector<float> ModelApi::embed(const std::vector<Token>& tokens,
   return std::move(text.mean);
 }
 
-// Embeddings are cut to the first `dimensions` numbers, if given, and scaled to a length of 1.
+// Embeddings of the texts in `member`, cut to the first "dimensions" numbers, if given, and scaled
+// to a length of 1; nullopt if the client has left.
+std::optional<ModelApi::Embeddings> ModelApi::embeddings_of(HttpExchange& exchange, JsonNode body,
+                                                            std::string_view member) const {
+  const std::int64_t width = hosted_.model().config().width;
+  const auto dimensions =
+      static_cast<std::size_t>(whole_field(body, "dimensions", 1, width).value_or(width));
+  Embeddings all;
+  for (const std::vector<Token>& prompt : read_prompts(body, member, model_, kMostInputs)) {
+    std::vector<float>& numbers = all.rows.emplace_back(embed(prompt, member));
+    numbers.resize(dimensions);
+    normalize(numbers);
+    all.tokens += prompt.size();
+    if (!exchange.client_is_there()) return std::nullopt;
+  }
+  return all;
+}
+
 void ModelApi::embeddings(HttpExchange& exchange, JsonNode body) const {
   const std::string format = text_field(body, "encoding_format").value_or("float");
   if (format != "float" && format != "base64") {
     field_error("encoding_format", "float or base64", body.find("encoding_format"));
   }
-  const std::int64_t width = hosted_.model().config().width;
-  const auto dimensions =
-      static_cast<std::size_t>(whole_field(body, "dimensions", 1, width).value_or(width));
-  const auto prompts = read_prompts(body, "input", model_, kMostInputs);
+  const auto all = embeddings_of(exchange, body, "input");
+  if (!all) return;
   Json data = Json::array();
-  std::size_t tokens = 0;
-  for (const std::vector<Token>& prompt : prompts) {
-    std::vector<float> numbers = embed(prompt, "input");
-    numbers.resize(dimensions);
-    normalize(numbers);
-    tokens += prompt.size();
+  for (const std::vector<float>& numbers : all->rows) {
     Json embedding = format == "base64" ? Json(base64_numbers(numbers)) : Json(numbers);
     data.push_back(
         {{"object", "embedding"}, {"index", data.size()}, {"embedding", std::move(embedding)}});
-    if (!exchange.client_is_there()) return;
   }
   send_json(exchange, {{"object", "list"},
                        {"data", std::move(data)},
                        {"model", model_.name},
-                       {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}});
+                       {"usage", {{"prompt_tokens", all->tokens}, {"total_tokens", all->tokens}}}});
 }
 
 // Ollama's /api/embed takes "input", a text or a list, and its older /api/embeddings one "prompt".
 void ModelApi::ollama_embed(HttpExchange& exchange, JsonNode body) const {
   const bool is_old = !given_field(body, "input");
-  const std::string_view member = is_old ? "prompt" : "input";
-  const std::int64_t width = hosted_.model().config().width;
-  const auto dimensions =
-      static_cast<std::size_t>(whole_field(body, "dimensions", 1, width).value_or(width));
-  Json all = Json::array();
-  std::size_t tokens = 0;
-  for (const std::vector<Token>& prompt : read_prompts(body, member, model_, kMostInputs)) {
-    std::vector<float> numbers = embed(prompt, member);
-    numbers.resize(dimensions);
-    normalize(numbers);
-    tokens += prompt.size();
-    all.push_back(Json(numbers));
-    if (!exchange.client_is_there()) return;
-  }
-  if (is_old) return send_json(exchange, Json::object({{"embedding", all[0]}}));
-  send_json(
-      exchange,
-      {{"model", model_.name}, {"embeddings", std::move(all)}, {"prompt_eval_count", tokens}});
+  const auto all = embeddings_of(exchange, body, is_old ? "prompt" : "input");
+  if (!all) return;
+  Json rows = Json::array();
+  for (const std::vector<float>& numbers : all->rows) rows.push_back(Json(numbers));
+  if (is_old) return send_json(exchange, Json::object({{"embedding", rows[0]}}));
+  send_json(exchange, {{"model", model_.name},
+                       {"embeddings", std::move(rows)},
+                       {"prompt_eval_count", all->tokens}});
 }
 
 Json ModelApi::ollama_details() const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,6 +54,12 @@ class ModelApi {
   Json restore_slot(std::size_t slot, const std::string& name) const;
   Json erase_slot(std::size_t slot) const;
   std::vector<float> embed(const std::vector<Token>& tokens, std::string_view member) const;
+  struct Embeddings {
+    std::vector<std::vector<float>> rows;
+    std::size_t tokens = 0;
+  };
+  std::optional<Embeddings> embeddings_of(HttpExchange& exchange, JsonNode body,
+                                          std::string_view member) const;
 
   const ApiModel& model_;
   EngineThread& engine_;

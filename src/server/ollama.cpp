@@ -162,13 +162,8 @@ class OllamaWriter : public ReplyWriter {
   static Json calls_json(const Choice& choice) {
     Json calls = Json::array();
     for (const Choice::Call& call : choice.calls) {
-      Json arguments = Json::object();
-      try {
-        arguments = parse_json(call.arguments, "the call");
-      } catch (const Error&) {  // from a truncated call
-      }
-      calls.push_back(
-          Json::object({{"function", {{"name", call.name}, {"arguments", std::move(arguments)}}}}));
+      calls.push_back(Json::object(
+          {{"function", {{"name", call.name}, {"arguments", completed_object(call.arguments)}}}}));
     }
     return calls;
   }

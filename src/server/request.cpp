@@ -83,11 +83,12 @@ constexpr std::array kEfforts = {
 struct RefusedMember {
   std::string_view name, advice;
 };
+constexpr std::string_view kNoSuffix = "is not supported: a reply continues its prompt";
 constexpr std::array kRefusedOfChats = {
     RefusedMember{"functions", "is not supported; use tools"},
     RefusedMember{"function_call", "is not supported; use tool_choice"},
     RefusedMember{"audio", "is not supported: replies are texts"},
-    RefusedMember{"suffix", "is not supported: a reply goes on from its prompt"},
+    RefusedMember{"suffix", kNoSuffix},
     RefusedMember{"web_search_options", "is not supported: the server searches nothing"},
 };
 
@@ -207,7 +208,7 @@ void refuse_members(CallStyle style, JsonNode body) {
   if (is_chat(style)) return leq::refuse_members(body);
   if (style != CallStyle::text) return;
   if (!text_field(body, "suffix").value_or("").empty()) {
-    field_error("suffix", "is not supported: a reply goes on from its prompt");
+    field_error("suffix", kNoSuffix);
   }
   refuse_best_of(body);
 }

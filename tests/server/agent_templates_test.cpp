@@ -180,7 +180,7 @@ TEST_P(AgentsOn, EveryTurnIsAnsweredAndLosesNoText) {
     });
     EXPECT_EQ(loses && !is_mistral, false);
     for (const std::string& word : turn.words) {
-      if (loses && word == "Word-five.") continue;  // beside a call; the client is told
+      if (loses && word == "Word-five.") continue;  // beside a call; a warning reports it
       EXPECT_NE(call.prompt_texts[0].find(word), std::string::npos)
           << word << " in " << call.prompt_texts[0];
     }
