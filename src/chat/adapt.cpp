@@ -23,6 +23,12 @@ constexpr std::string_view kProbedTools =
     R"({"type":"object","properties":{"leqword3":{"type":"string","description":"d"}},)"
     R"("required":["leqword3"]}}}])";
 
+// CALL in a probe: a call of the tool and its result.
+constexpr std::string_view kProbedCall =
+    R"({"role":"assistant","content":"","tool_calls":[{"id":"abcdefghi","type":"function",)"
+    R"("function":{"name":"leqword1","arguments":{"leqword3":"leqword5"}}}]},)"
+    R"({"role":"tool","tool_call_id":"abcdefghi","name":"leqword1","content":"leqword6"})";
+
 constexpr std::array kProbes = {
     Probe{&TemplateTakes::system,
           R"([{"role":"system","content":"leqword1"},{"role":"user","content":"leqword2"}])", "[]",
@@ -49,18 +55,10 @@ constexpr std::array kProbes = {
               {"role":"user","content":"leqword5"}])",
           "[]", 5},
     Probe{&TemplateTakes::tools, R"([{"role":"user","content":"leqword4"}])", kProbedTools, 4},
-    Probe{&TemplateTakes::calls,
-          R"([{"role":"user","content":"leqword4"},{"role":"assistant","content":"","tool_calls":
-              [{"id":"abcdefghi","type":"function","function":{"name":"leqword1","arguments":
-              {"leqword3":"leqword5"}}}]},{"role":"tool","tool_call_id":"abcdefghi",
-              "name":"leqword1","content":"leqword6"}])",
-          kProbedTools, 6},
+    Probe{&TemplateTakes::calls, R"([{"role":"user","content":"leqword4"},CALL])", kProbedTools, 6},
     Probe{&TemplateTakes::guided,
           R"([{"role":"system","content":"leqword7"},{"role":"user","content":"leqword4"},
-              {"role":"assistant","content":"","tool_calls":
-              [{"id":"abcdefghi","type":"function","function":{"name":"leqword1","arguments":
-              {"leqword3":"leqword5"}}}]},{"role":"tool","tool_call_id":"abcdefghi",
-              "name":"leqword1","content":"leqword6"}])",
+              CALL])",
           kProbedTools, 7},
     Probe{&TemplateTakes::says,
           R"([{"role":"user","content":"leqword4"},
@@ -71,17 +69,11 @@ constexpr std::array kProbes = {
           kProbedTools, 7},
     Probe{&TemplateTakes::splits,
           R"([{"role":"user","content":"leqword4"},{"role":"assistant","content":"leqword7"},
-              {"role":"assistant","content":"","tool_calls":
-              [{"id":"abcdefghi","type":"function","function":{"name":"leqword1","arguments":
-              {"leqword3":"leqword5"}}}]},{"role":"tool","tool_call_id":"abcdefghi",
-              "name":"leqword1","content":"leqword6"},
+              CALL,
               {"role":"assistant","content":"leqword8"},{"role":"user","content":"leqword9"}])",
           kProbedTools, 9},
     Probe{&TemplateTakes::asides,
-          R"([{"role":"user","content":"leqword4"},{"role":"assistant","content":"","tool_calls":
-              [{"id":"abcdefghi","type":"function","function":{"name":"leqword1","arguments":
-              {"leqword3":"leqword5"}}}]},{"role":"tool","tool_call_id":"abcdefghi",
-              "name":"leqword1","content":"leqword6"},{"role":"user","content":"leqword7"}])",
+          R"([{"role":"user","content":"leqword4"},CALL,{"role":"user","content":"leqword7"}])",
           kProbedTools, 7},
     Probe{&TemplateTakes::ids,
           R"([{"role":"user","content":"leqword4"},{"role":"assistant","content":"","tool_calls":
@@ -93,7 +85,7 @@ constexpr std::array kProbes = {
 };
 
 bool shows(const ChatTemplate& chat, const ChatOptions& options, const Probe& probe) {
-  const Json messages = parse_json(probe.messages, "a probe"),
+  const Json messages = parse_json(replace_all(probe.messages, "CALL", kProbedCall), "a probe"),
              tools = parse_json(probe.tools, "a probe");
   try {
     const std::string text = joined(chat.render(
