@@ -63,7 +63,7 @@ def values(file, name):
     """A tensor's dequantized values [rows, columns], as leq's kernels take them."""
     shape = next(tensor["shape"] for tensor in leq.inspect(file)["tensors"] if tensor["name"] == name)
     out = numpy.empty(shape, numpy.float32)
-    leq._leq.Model(str(file), load=1).tensor_floats(name, out)
+    leq._leq.Model(os.fsencode(file), load=1).tensor_floats(name, out)
     return out
 
 

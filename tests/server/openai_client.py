@@ -72,16 +72,21 @@ def tools(client):
     for choice in ("required", {"type": "function", "function": {"name": "weather"}}):
         reply = client.chat.completions.create(model=MODEL, messages=ASK, tools=[TOOL], seed=2,
                                                tool_choice=choice, max_tokens=200)
-        [call] = reply.choices[0].message.tool_calls
-        check(call.function.name == "weather" and "city" in json.loads(call.function.arguments),
-              f"a tool is called: {call.function.arguments}")
-        check(reply.choices[0].finish_reason == "tool_calls" and call.id, "and it says so")
+        calls = reply.choices[0].message.tool_calls
+        for call in calls:
+            check(call.function.name == "weather" and call.id, "a tool is called")
+            check("city" in json.loads(call.function.arguments), f"with arguments: {call.function.arguments}")
+        check(reply.choices[0].finish_reason == "tool_calls", "and it says so")
+        check(len({call.id for call in calls}) == len(calls), "each call has its id")
     stream = client.chat.completions.create(model=MODEL, messages=ASK, tools=[TOOL], seed=2,
                                             tool_choice="required", max_tokens=200, stream=True)
-    deltas = [c.choices[0].delta.tool_calls[0] for c in stream
-              if c.choices and c.choices[0].delta.tool_calls]
-    check(deltas[0].function.name == "weather" and deltas[0].id, "a call in a stream")
-    check("city" in json.loads("".join(d.function.arguments or "" for d in deltas)), "its arguments")
+    called = {}  # [name, id, arguments] by the call's index
+    for chunk in stream:
+        for part in (chunk.choices[0].delta.tool_calls or []) if chunk.choices else []:
+            call = called.setdefault(part.index, [part.function.name, part.id, ""])
+            call[2] += part.function.arguments or ""
+    check(called and all(name == "weather" and id for name, id, _ in called.values()), "calls in a stream")
+    check(all("city" in json.loads(arguments) for *_, arguments in called.values()), "their arguments")
 
 
 def others(client):
