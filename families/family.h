@@ -20,7 +20,7 @@ struct ConfigKeys {
   const char* layers;
   const char* heads;
   const char* kv_heads;  // absent or null in the file: as many as heads
-  const char* head_dim;  // absent or null in the file: default_head_dim, or width / heads
+  const char* head_dim;  // absent or null in the file: width / heads
   const char* hidden;    // absent or null in the file: 4 x width where hidden_is_optional
   const char* vocab;
   const char* context;
@@ -31,12 +31,10 @@ struct ConfigKeys {
 // The layers with a sliding attention window, where config.json has no layer_types.
 enum class WindowRule : std::uint8_t {
   none,
-  named,            // sliding_window, none where the key is absent (Ministral 3, Mixtral)
-  all_layers,       // sliding_window, 4096 where the key is absent (Mistral)
-  upper_layers,     // sliding_window from layer max_window_layers on, if use_sliding_window (Qwen)
-  switched,         // sliding_window on all layers, if use_sliding_window (Qwen's experts)
-  all_but_fourths,  // sliding_window, but for every fourth layer counted from the last (Muse
-                    // Glimmer)
+  named,         // sliding_window, none where the key is absent (Ministral 3, Mixtral)
+  all_layers,    // sliding_window, 4096 where the key is absent (Mistral)
+  upper_layers,  // sliding_window from layer max_window_layers on, if use_sliding_window (Qwen)
+  switched,      // sliding_window on all layers, if use_sliding_window (Qwen's experts)
 };
 
 // Maps row `row` of leq's tensor to its row in the stored tensor, where heads of several linears
@@ -116,9 +114,7 @@ struct Family {
   bool hidden_is_optional = false;
   bool tied_by_default = false;
   bool qk_norm = false;
-  std::int64_t default_head_dim = 0;
-  std::int64_t default_context = 0;    // if config.json has none; 0: it must have one
-  std::string_view default_rope = {};  // rope_parameters as JSON, if config.json has none
+  std::string_view defaults = {};  // values of keys that config.json does not have, as JSON
   WindowRule windows = WindowRule::none;
   bool output_gate = false;  // attention has an output gate
   // Rotary share of a head if partial_rotary_factor is absent; nullopt: the key must be 1 or
@@ -126,6 +122,9 @@ struct Family {
   std::optional<double> partial_rotary = {};
   const DeltaKeys* delta = nullptr;
   std::optional<ExpertKeys> experts = {};
+  // Adds, to a config.json with defaults, the keys that transformers computes from others when it
+  // reads the file, such as layer_types. Throws Error naming `source` and the key.
+  void (*complete)(Json& json, std::string_view source) = nullptr;
   // Reads what only this family's keys say into a configuration that is otherwise complete. Throws
   // Error naming `source` and the key. `json`: config.json with defaults; null: there is nothing.
   void (*finish)(const Json& json, std::string_view source, ModelConfig& config) = nullptr;

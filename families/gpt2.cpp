@@ -26,7 +26,6 @@ const Family kGpt2 = {
     .hidden_is_optional = true,
     .tied_by_default = true,
     .qk_norm = false,
-    .default_head_dim = 0,
     .windows = WindowRule::none,
     .qkv_bias = true,
     .output_bias = true,

@@ -6,7 +6,7 @@ namespace leq {
 extern const Family kMistral;
 const Family kMistral = [] {
   Family family = llama_like("Mistral", "mistral", "MistralForCausalLM");
-  family.default_context = 131072;
+  family.defaults = R"({"max_position_embeddings": 131072})";
   family.windows = WindowRule::all_layers;
   return family;
 }();

@@ -2,6 +2,7 @@
 // attention and no RoPE; norms of embeddings, heads and sublayer outputs; an output gate of
 // attention; capped logits.
 #include "base/error.h"
+#include "families/layer_types.h"
 #include "families/llama.h"
 
 namespace leq {
@@ -35,8 +36,10 @@ std::vector<TensorRule> muse_tensors() {
   };
 }
 
-// Of every four layers, counted from the last, one has no RoPE. layer_rope_theta says so layer by
-// layer, where 0 means none.
+// Of every four layers, counted from the last, one has full attention and no RoPE.
+bool is_full(std::int64_t layer, std::int64_t layers) { return (layers - 1 - layer) % 4 == 0; }
+
+// layer_rope_theta says layer by layer where there is RoPE; 0 means none.
 void read_rope_layers(const Json& json, std::string_view source, ModelConfig& config) {
   constexpr const char* kThetas = "layer_rope_theta";
   const std::int64_t layers = config.layer_count();
@@ -50,7 +53,7 @@ void read_rope_layers(const Json& json, std::string_view source, ModelConfig& co
       require(theta.is_number(), source, ": ", kThetas, "[", i, "]: expected a number");
       rope->theta = theta.get<double>();
     }
-    if (thetas != nullptr ? rope->theta == 0 : (layers - 1 - i) % 4 == 0) rope.reset();
+    if (thetas != nullptr ? rope->theta == 0 : is_full(i, layers)) rope.reset();
   }
 }
 
@@ -74,11 +77,13 @@ const Family kMuseGlimmer = [] {
   Family family = llama_like("Muse Glimmer", "muse_glimmer_text", "MuseGlimmerForCausalLM");
   family.keys.activation = "hidden_activation";
   family.tensors = muse_tensors();
-  family.default_head_dim = 128;
-  family.windows = WindowRule::all_but_fourths;
+  family.defaults =
+      R"({"head_dim": 128, "max_position_embeddings": 131072, "sliding_window": 2048})";
+  family.complete = [](Json& json, std::string_view source) {
+    list_layer_types(json, source, is_full);
+  };
   family.qk_norm = true;
   family.output_gate = true;
-  family.default_context = 131072;
   family.finish = read_muse;
   family.computes = {"final_logit_softcapping"};
   family.fixed = {{"attention_bias", false}};

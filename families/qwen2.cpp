@@ -6,7 +6,7 @@ namespace leq {
 extern const Family kQwen2;
 const Family kQwen2 = [] {
   Family family = llama_like("Qwen2", "qwen2", "Qwen2ForCausalLM");
-  family.default_context = 32768;
+  family.defaults = R"({"max_position_embeddings": 32768})";
   family.qkv_bias = true;
   family.windows = WindowRule::upper_layers;
   return family;

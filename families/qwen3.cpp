@@ -6,9 +6,8 @@ namespace leq {
 extern const Family kQwen3;
 const Family kQwen3 = [] {
   Family family = llama_like("Qwen3", "qwen3", "Qwen3ForCausalLM");
-  family.default_context = 32768;
+  family.defaults = R"({"max_position_embeddings": 32768, "head_dim": 128})";
   family.qk_norm = true;
-  family.default_head_dim = 128;
   family.attention_bias_key = "attention_bias";
   family.windows = WindowRule::upper_layers;
   return family;

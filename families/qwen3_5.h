@@ -76,8 +76,7 @@ inline Family qwen3_5_like(std::string_view name, std::string_view model_type,
   family.tensors = qwen3_5_common_tensors();
   family.qk_norm = true;
   family.output_gate = true;
-  family.default_head_dim = 256;
-  family.default_context = 32768;
+  family.defaults = R"({"max_position_embeddings": 32768, "head_dim": 256})";
   family.partial_rotary = 0.25;
   family.delta = &kQwenDeltaKeys;
   family.fixed = {{"attention_bias", false}};

@@ -7,7 +7,7 @@ namespace leq {
 extern const Family kQwen3Moe;
 const Family kQwen3Moe = [] {
   Family family = llama_like("Qwen3-MoE", "qwen3_moe", "Qwen3MoeForCausalLM");
-  family.default_context = 32768;
+  family.defaults = R"({"max_position_embeddings": 32768})";
   family.qk_norm = true;
   family.attention_bias_key = "attention_bias";
   family.windows = WindowRule::switched;

@@ -5,6 +5,7 @@
 
 namespace leq {
 
+extern const Family kGemma3;
 extern const Family kGpt2;
 extern const Family kLlama;
 extern const Family kMinistral3;
@@ -19,9 +20,9 @@ extern const Family kQwen3_5;
 extern const Family kQwen3_5Moe;
 
 std::span<const Family* const> families() {
-  static constexpr std::array<const Family*, 12> kFamilies = {
-      &kGpt2,  &kLlama, &kMinistral3, &kMistral,   &kMixtral, &kMuseGlimmer,
-      &kQwen2, &kQwen3, &kQwen3Moe,   &kQwen3Next, &kQwen3_5, &kQwen3_5Moe};
+  static constexpr std::array<const Family*, 13> kFamilies = {
+      &kGemma3, &kGpt2,  &kLlama,    &kMinistral3, &kMistral, &kMixtral,   &kMuseGlimmer,
+      &kQwen2,  &kQwen3, &kQwen3Moe, &kQwen3Next,  &kQwen3_5, &kQwen3_5Moe};
   return kFamilies;
 }
 

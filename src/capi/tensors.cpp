@@ -5,8 +5,8 @@
 #include "base/text.h"
 #include "capi/internal.h"
 #include "families/family.h"
-#include "model/model_config.h"
 #include "model/linear_sites.h"
+#include "model/model_config.h"
 #include "model/rope.h"
 #include "tensor/pack.h"
 
@@ -46,8 +46,7 @@ void copy_codes(const WeightView& weight, std::uint8_t* codes, float* scales, st
 
 Json key_or_null(const char* key) { return key != nullptr ? Json(key) : Json(); }
 
-constexpr std::array kWindowRules = {"none",         "named",    "all_layers",
-                                     "upper_layers", "switched", "all_but_fourths"};
+constexpr std::array kWindowRules = {"none", "named", "all_layers", "upper_layers", "switched"};
 
 Json keys_json(const Family& family) {
   Json json = Json::object();

@@ -262,6 +262,7 @@ void read_gguf_delta(const GgufMetadata& metadata, const std::string& prefix, co
 }
 
 class Keys;
+void read_gemma3(const Keys& keys, Json& config);
 void read_muse(const Keys& keys, Json& config);
 
 // A value of general.architecture and the corresponding model_type of config.json.
@@ -274,7 +275,7 @@ struct Architecture {
   std::string_view plain = {};     // model_type if RoPE is unscaled
   void (*read_own)(const Keys& keys, Json& config) = nullptr;  // keys that only it has
 };
-constexpr std::array<Architecture, 10> kArchitectures = {{
+constexpr std::array<Architecture, 11> kArchitectures = {{
     {"llama", "llama", "mistral", "mixtral", true},
     {"mistral3", "ministral3", {}, {}, true, "mistral"},
     {"qwen2", "qwen2"},
@@ -284,6 +285,7 @@ constexpr std::array<Architecture, 10> kArchitectures = {{
     {"qwen35", "qwen3_5_text"},
     {"qwen35moe", "qwen3_5_moe_text", {}, "qwen3_5_moe_text"},
     {"muse-glimmer", "muse_glimmer_text", "muse_glimmer_text", {}, true, {}, read_muse},
+    {"gemma3", "gemma3_text", "gemma3_text", {}, false, {}, read_gemma3},
     {"gpt2", "gpt2"},
 }};
 
@@ -520,27 +522,58 @@ void read_experts(const GgufSource& source, const Keys& keys, const Family& fami
   config[names.dense_layers] = std::move(dense);
 }
 
-// Muse Glimmer: the layers with a window are those with RoPE. A pattern given as a number n means
-// n - 1 layers with a window and RoPE, then one layer without either.
-void read_muse(const Keys& keys, Json& config) {
+// Whether each layer has a window, by attention.sliding_window_pattern: a flag for each layer, or a
+// number n, which means n - 1 layers with a window, then one without.
+std::vector<bool> windowed_layers(const Keys& keys, std::int64_t default_period) {
   const GgufMetadata& metadata = keys.metadata();
-  config["output_multiplier"] = keys.number("logit_scale");
-  config["final_logit_softcapping"] = keys.number("final_logit_softcapping");
-  config["sliding_window"] = keys.count("attention.sliding_window");
-  const double theta = config["rope_theta"].get<double>();
-  const double windowed = metadata.number(keys.prefix() + "rope.freq_base_swa").value_or(theta);
   const std::string pattern = keys.prefix() + "attention.sliding_window_pattern";
   const auto found = metadata.values().find(pattern);
   const bool listed = found != metadata.values().end() && found->second.kind == GgufKind::array;
   const std::vector<std::int64_t> flags =
       listed ? metadata.integers(pattern) : std::vector<std::int64_t>();
-  const std::int64_t period = listed ? 0 : metadata.integer(pattern).value_or(4);
+  const std::int64_t period = listed ? 0 : metadata.integer(pattern).value_or(default_period);
   require(listed ? std::ssize(flags) == layer_count(keys) : period > 0, metadata.source(), ": key ",
           pattern, ": expected a number above 0 or a flag for each of ", layer_count(keys),
           " layers");
+  std::vector<bool> windowed;
   for (std::int64_t i = 0; i < layer_count(keys); ++i) {
-    const bool near = listed ? flags[static_cast<std::size_t>(i)] != 0 : (i + 1) % period != 0;
-    config["layer_types"].push_back(near ? "sliding_attention" : "full_attention");
+    windowed.push_back(listed ? flags[static_cast<std::size_t>(i)] != 0 : (i + 1) % period != 0);
+  }
+  return windowed;
+}
+
+// Sets the keys of windows; returns whether each layer has one.
+std::vector<bool> read_windows(const Keys& keys, std::int64_t default_period, Json& config) {
+  config["sliding_window"] = keys.count("attention.sliding_window");
+  const std::vector<bool> windowed = windowed_layers(keys, default_period);
+  for (const bool one : windowed) {
+    config["layer_types"].push_back(one ? "sliding_attention" : "full_attention");
+  }
+  return windowed;
+}
+
+// Files do not have the scale of queries: as in llama.cpp, it follows from the model's size.
+void read_gemma3(const Keys& keys, Json& config) {
+  constexpr std::int64_t kLayersOf27B = 62;
+  const GgufMetadata& metadata = keys.metadata();
+  read_windows(keys, 6, config);
+  config["rope_local_base_freq"] =
+      metadata.number(keys.prefix() + "rope.freq_base_swa").value_or(kDefaultTheta);
+  const std::int64_t of_width = keys.count("embedding_length") / keys.count("attention.head_count");
+  config["query_pre_attn_scalar"] =
+      layer_count(keys) == kLayersOf27B ? Json(of_width) : config["head_dim"];
+  const double cap = metadata.number(keys.prefix() + "final_logit_softcapping").value_or(0);
+  if (cap != 0) config["final_logit_softcapping"] = cap;
+}
+
+// Muse Glimmer: the layers with a window are those with RoPE.
+void read_muse(const Keys& keys, Json& config) {
+  config["output_multiplier"] = keys.number("logit_scale");
+  config["final_logit_softcapping"] = keys.number("final_logit_softcapping");
+  const double theta = config["rope_theta"].get<double>();
+  const double windowed =
+      keys.metadata().number(keys.prefix() + "rope.freq_base_swa").value_or(theta);
+  for (const bool near : read_windows(keys, 4, config)) {
     config["layer_rope_theta"].push_back(near ? windowed : 0);
   }
 }

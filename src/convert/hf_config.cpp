@@ -138,6 +138,27 @@ Json common_rope(const Json& config, const Family* family, std::string_view sour
   return used;
 }
 
+// Sets what transformers sets where a key is absent, and where some are null.
+void set_defaults(const Family& family, Json& config, std::string_view source) {
+  // A null head_dim means hidden size / heads; an absent key means the family's default.
+  const Json* head = config.find("head_dim");
+  if (head != config.end() && head->is_null() && config.find_given("hidden_size") != nullptr &&
+      config.find_given("num_attention_heads") != nullptr &&
+      config["num_attention_heads"].is_number() && config["hidden_size"].is_number()) {
+    const auto heads = config["num_attention_heads"].get<std::int64_t>();
+    const auto width = config["hidden_size"].get<std::int64_t>();
+    if (heads > 0 && width % heads == 0) config["head_dim"] = width / heads;
+  }
+  if (!family.defaults.empty()) {
+    const Json defaults = parse_json(family.defaults, source);
+    for (const auto& [key, value] : defaults.items()) {
+      const bool older = key == "rope_parameters" && config.find_given("rope_scaling") != nullptr;
+      if (config.find_given(key) == nullptr && !older) config[key] = value;
+    }
+  }
+  if (family.complete != nullptr) family.complete(config, source);
+}
+
 // The config with transformers' defaults for absent and null keys, and the rope settings of the
 // kinds of layers merged into one object, "rope_parameters", if they are equal.
 Json complete_hf_config(Json config, std::string_view source) {
@@ -146,7 +167,10 @@ Json complete_hf_config(Json config, std::string_view source) {
   // Keys are checked only for known families, because others may use them with another meaning.
   const Family* family =
       named != config.end() && named->is_string() ? find_family(named->text()) : nullptr;
-  if (family != nullptr) refuse_changing_keys(config, *family, "", source);
+  if (family != nullptr) {
+    refuse_changing_keys(config, *family, "", source);
+    set_defaults(*family, config, source);
+  }
   const Json* scaling = config.find_given("rope_scaling");
   if (scaling != nullptr) check_rope(*scaling, family, source);
   if (config.find_given("rope_parameters") != nullptr) {
@@ -157,21 +181,6 @@ Json complete_hf_config(Json config, std::string_view source) {
             printable(scaling == nullptr ? "" : scaling->dump()), " and ", printable(rope.dump()),
             "; remove one of them");
     config["rope_parameters"] = rope;
-  } else if (scaling == nullptr && family != nullptr && !family->default_rope.empty()) {
-    config["rope_parameters"] = parse_json(family->default_rope, source);
-  }
-  if (family != nullptr && family->default_context > 0 &&
-      config.find_given(family->keys.context) == nullptr) {
-    config[family->keys.context] = family->default_context;
-  }
-  // A null head_dim means hidden size / heads; an absent key means the family's default.
-  const Json* head = config.find("head_dim");
-  if (head != config.end() && head->is_null() && config.find_given("hidden_size") != nullptr &&
-      config.find_given("num_attention_heads") != nullptr &&
-      config["num_attention_heads"].is_number() && config["hidden_size"].is_number()) {
-    const auto heads = config["num_attention_heads"].get<std::int64_t>();
-    const auto width = config["hidden_size"].get<std::int64_t>();
-    if (heads > 0 && width % heads == 0) config["head_dim"] = width / heads;
   }
   return config;
 }
@@ -185,16 +194,17 @@ constexpr std::array<std::string_view, 7> kCommonKeys = {
 struct DefaultText {
   std::string_view wrapper, text;
 };
-constexpr std::array<DefaultText, 5> kDefaultTexts = {{{"mistral3", "mistral"},
+constexpr std::array<DefaultText, 6> kDefaultTexts = {{{"mistral3", "mistral"},
                                                        {"llava", "llama"},
                                                        {"qwen3_5", "qwen3_5_text"},
                                                        {"qwen3_5_moe", "qwen3_5_moe_text"},
-                                                       {"muse_glimmer", "muse_glimmer_text"}}};
+                                                       {"muse_glimmer", "muse_glimmer_text"},
+                                                       {"gemma3", "gemma3_text"}}};
 
 struct NotRun {
   std::string_view model_type, what;
 };
-constexpr std::array<NotRun, 23> kNotRun = {{
+constexpr std::array<NotRun, 21> kNotRun = {{
     {"mistral4", "Mistral Small 4: multi-head latent attention and a mixture of experts"},
     {"mistral_large4", "Mistral Large 4: multi-head latent attention and a mixture of experts"},
     {"llama4", "Llama 4: a mixture of experts, attention in chunks"},
@@ -207,8 +217,6 @@ constexpr std::array<NotRun, 23> kNotRun = {{
     {"deepseek_v2", "DeepSeek V2: multi-head latent attention and a mixture of experts"},
     {"deepseek_v3", "DeepSeek V3: multi-head latent attention and a mixture of experts"},
     {"gemma2", "Gemma 2: capped attention scores"},
-    {"gemma3", "Gemma 3: no family reads its keys and tensor names yet"},
-    {"gemma3_text", "Gemma 3: no family reads its keys and tensor names yet"},
     {"gemma4", "Gemma 4: inputs for each layer"},
     {"gemma4_text", "Gemma 4: inputs for each layer"},
     {"gpt_oss", "gpt-oss: a mixture of experts, attention sinks"},
@@ -451,21 +459,17 @@ void read_rope(const Json& json, const Family& family, ModelConfig& config,
   }
 }
 
-// The attention window of layer `layer` of `layers` by the family's own rule.
+// The attention window of layer `layer` by the family's own rule.
 std::int32_t ruled_window(const Json& json, WindowRule rule, std::int64_t layer,
-                          std::int64_t layers, std::string_view source) {
-  const std::int64_t default_window = rule == WindowRule::named             ? 0
-                                      : rule == WindowRule::all_but_fourths ? 2048
-                                                                            : 4096;
+                          std::string_view source) {
+  const std::int64_t default_window = rule == WindowRule::named ? 0 : 4096;
   if (rule == WindowRule::none) return 0;
-  if (rule == WindowRule::all_but_fourths && (layers - 1 - layer) % 4 == 0) return 0;
   const auto key = json.find("sliding_window");
   const auto window = key == json.end() ? default_window
                       : key->is_null()  ? 0
                                         : json_get<std::int64_t>(json, "sliding_window", source);
   require(window >= 0 && window <= 1 << 30, source, ": sliding_window = ", window);
-  if (rule == WindowRule::all_layers || rule == WindowRule::named ||
-      rule == WindowRule::all_but_fourths) {
+  if (rule == WindowRule::all_layers || rule == WindowRule::named) {
     return static_cast<std::int32_t>(window);
   }
   if (!json_get_or<bool>(json, "use_sliding_window", false, source)) return 0;
@@ -481,7 +485,7 @@ void read_windows(const Json& json, const Family& family, UniformLayers& layers,
   require(types == nullptr || (types->is_array() && std::ssize(*types) == layers.count), source,
           ": layer_types: expected a list of ", layers.count, " names");
   for (std::int64_t i = 0; i < layers.count; ++i) {
-    std::int32_t window = ruled_window(json, family.windows, i, layers.count, source);
+    std::int32_t window = ruled_window(json, family.windows, i, source);
     if (types != nullptr) {
       const Json& name = (*types)[static_cast<std::size_t>(i)];
       const bool recurrent = name == "linear_attention" && family.delta != nullptr;
@@ -569,13 +573,11 @@ ModelConfig import_hf_config(std::string_view json_text, std::string_view source
   require(config.heads >= 1 && config.width >= 1, source, ": ", config.heads, " heads, width ",
           config.width);
   config.kv_heads = count_or(keys.kv_heads, config.heads);
-  if (!has(json, keys.head_dim) && family.default_head_dim == 0) {
+  if (!has(json, keys.head_dim)) {
     require(config.width % config.heads == 0, source, ": width ", config.width,
             " is no multiple of ", config.heads, " heads, and head_dim is not given");
   }
-  config.head_dim =
-      count_or(keys.head_dim,
-               family.default_head_dim > 0 ? family.default_head_dim : config.width / config.heads);
+  config.head_dim = count_or(keys.head_dim, config.width / config.heads);
   layers.mlp.hidden =
       family.hidden_is_optional ? count_or(keys.hidden, 4 * config.width) : count(keys.hidden);
   config.vocab = count(keys.vocab);

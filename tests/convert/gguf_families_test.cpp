@@ -26,7 +26,7 @@ struct Written {
   bool joined = false;      // b and a in one tensor
   bool pairs = false;       // q and k in rotary pairs
   std::int64_t drafts = 0;  // number of multi-token prediction layers
-  bool listed = true;       // Muse Glimmer's windows: a flag for each layer, or a period
+  std::int64_t period = 0;  // of layers without a window; 0: a flag for each layer
   bool k_out = false;       // delta_out in blocks of Q4_K with random codes
   test::WriteAs as = test::WriteAs::f32;
 };
@@ -106,12 +106,17 @@ class Converter {
       u32("ssm.inner_size", delta->values());
       u32("full_attention_interval", 4);
     }
-    if (config.logit_cap.cap > 0) add_muse_keys();
-    const RopeScaling scaling = config.ropes().at(0).scaling;
-    if (scaling.kind != RopeScalingKind::yarn) return;
+    if (config.logit_cap.cap > 0) {
+      writer_.f32(how_.arch + ".logit_scale", static_cast<float>(config.logit_cap.scale));
+      writer_.f32(how_.arch + ".final_logit_softcapping", static_cast<float>(config.logit_cap.cap));
+    }
+    if (config.post_norm_eps > 0) add_pattern();
+    const RopeScaling scaling = config.ropes().back().scaling;
+    if (scaling.kind == RopeScalingKind::none) return;
     const std::string rope = how_.arch + ".rope.scaling.";
-    writer_.text(rope + "type", "yarn");
+    writer_.text(rope + "type", rope_scaling_name(scaling.kind));
     writer_.f32(rope + "factor", static_cast<float>(scaling.factor));
+    if (scaling.kind != RopeScalingKind::yarn) return;
     u32("rope.scaling.original_context_length", scaling.original_context);
     writer_.f32(rope + "yarn_beta_fast", static_cast<float>(scaling.beta_fast));
     writer_.f32(rope + "yarn_beta_slow", static_cast<float>(scaling.beta_slow));
@@ -120,17 +125,15 @@ class Converter {
                 static_cast<float>(config.temperature().beta));
   }
 
-  void add_muse_keys() {
+  void add_pattern() {
     const ModelConfig& config = model_.config;
     const std::string pattern = how_.arch + ".attention.sliding_window_pattern";
-    writer_.f32(how_.arch + ".logit_scale", static_cast<float>(config.logit_cap.scale));
-    writer_.f32(how_.arch + ".final_logit_softcapping", static_cast<float>(config.logit_cap.cap));
     std::vector<std::uint8_t> near;
     for (std::int64_t i = 0; i < config.layer_count(); ++i) near.push_back(config.window(i) > 0);
-    if (how_.listed) {
+    if (how_.period == 0) {
       writer_.list(pattern, test::kBool, near);
     } else {
-      writer_.u32(pattern, 4);
+      writer_.u32(pattern, static_cast<std::uint32_t>(how_.period));
     }
   }
 
@@ -194,6 +197,12 @@ class Converter {
 
   test::Rows stored(const std::string& part, test::Rows rows) const {
     if (how_.pairs && part == "k") return test::paired(rows, model_.config.kv_heads);
+    const AttentionConfig* attention = model_.config.layer(0).attention();
+    if (part == "q_norm" && attention != nullptr && attention->query_scale != 0) {
+      // GGUF has no scale of queries, which gains of their norm can replace.
+      const double root = std::sqrt(static_cast<double>(model_.config.head_dim));
+      for (float& gain : rows.values) gain *= static_cast<float>(attention->query_scale * root);
+    }
     if (part.rfind("delta_", 0) != 0) return rows;
     const DeltaNetConfig& delta = *model_.config.delta_net();
     const std::int64_t keys = 2 * delta.keys();
@@ -313,6 +322,8 @@ TEST(GgufFamilies, ComputeWhatTransformersComputesWithTheirCheckpoints) {
                                {"qwen3-next", {.arch = "qwen3next", .joined = true}},
                                {"ministral-3", {.arch = "mistral3", .pairs = true}},
                                {"muse-glimmer", {.arch = "muse-glimmer", .pairs = true}},
+                               {"gemma-3", {.arch = "gemma3"}},
+                               {"gemma-3", {.arch = "gemma3", .period = 3}},
                                {"mixtral", {.arch = "llama", .pairs = true}}}) {
     SCOPED_TRACE(one.golden);
     const ImportedModel want = import_hf(test::family_folder(one.golden));
@@ -363,8 +374,8 @@ TEST(GgufFamilies, CodesOfHybridsAreKept) {
 TEST(GgufFamilies, WindowsOfMuseGlimmerComeFromTheirPattern) {
   const ImportedModel want = import_hf(test::family_folder("muse-glimmer"));
   const test::TemporaryFolder folder;
-  const auto windows = [&](bool listed) {
-    const Written how = {.arch = "muse-glimmer", .pairs = true, .listed = listed};
+  const auto windows = [&](std::int64_t period) {
+    const Written how = {.arch = "muse-glimmer", .pairs = true, .period = period};
     const ModelConfig config =
         import_gguf_config(folder.write("m.gguf", Converter(want, how).bytes()));
     std::vector<std::int32_t> all;
@@ -374,8 +385,24 @@ TEST(GgufFamilies, WindowsOfMuseGlimmerComeFromTheirPattern) {
     }
     return all;
   };
-  EXPECT_EQ(windows(true), (std::vector<std::int32_t>{8, 0, 8, 8, 8, 0}));
-  EXPECT_EQ(windows(false), (std::vector<std::int32_t>{8, 8, 8, 0, 8, 8}));
+  EXPECT_EQ(windows(0), (std::vector<std::int32_t>{8, 0, 8, 8, 8, 0}));
+  EXPECT_EQ(windows(4), (std::vector<std::int32_t>{8, 8, 8, 0, 8, 8}));
+}
+
+// Files of Gemma 3 do not have the scale of queries; that of 27B, with 62 layers, is another.
+TEST(GgufFamilies, QueryScaleOfGemma3FollowsFromTheNumberOfLayers) {
+  ImportedModel want = import_hf(test::family_folder("gemma-3"));
+  const test::TemporaryFolder folder;
+  const auto query_scale = [&](std::size_t layers) {
+    want.config.layers.resize(layers, want.config.layer(0));
+    const Written how = {.arch = "gemma3", .period = 6};
+    const ModelConfig config =
+        import_gguf_config(folder.write("m.gguf", Converter(want, how).bytes()));
+    EXPECT_EQ(config.layer(5).attention()->rope->theta, 1e6);
+    return config.layer(0).attention()->query_scale;
+  };
+  EXPECT_EQ(query_scale(7), 0);  // 1 / sqrt(head_dim)
+  EXPECT_DOUBLE_EQ(query_scale(62), 1 / std::sqrt(32.0 / 4));
 }
 
 // A superblock of 256 columns spans two heads that are moved apart, so its codes cannot be kept.

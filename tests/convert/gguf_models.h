@@ -131,8 +131,8 @@ inline void add_config(GgufWriter& writer, const ModelConfig& config, const std:
   writer.f32(arch + (config.norm == NormKind::rms ? ".attention.layer_norm_rms_epsilon"
                                                   : ".attention.layer_norm_epsilon"),
              config.norm_eps);
-  if (!config.ropes().empty()) {
-    writer.f32(arch + ".rope.freq_base", static_cast<float>(config.ropes()[0].theta));
+  if (!config.ropes().empty()) {  // of two, the second is that of layers without a window
+    writer.f32(arch + ".rope.freq_base", static_cast<float>(config.ropes().back().theta));
   }
   if (config.window(0) > 0) {
     u32("attention.sliding_window", config.window(0));

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "base/error.h"
@@ -156,6 +157,52 @@ TEST(HfConfig, SurvivesTheConfigWrittenIntoAFile) {
                           {"original_max_position_embeddings", 512}};
   const ModelConfig config = read(json);
   EXPECT_EQ(config_from_json(config_to_json(config), "again"), config);
+}
+
+// config.json of 4B as it is on the hub: transformers' defaults and keys of its version 4.
+TEST(HfConfig, Gemma3IsReadFromFewKeys) {
+  const auto with = [](const char* key, const Json& value) {
+    Json text = {{"model_type", "gemma3_text"},
+                 {"hidden_size", 2560},
+                 {"num_hidden_layers", 34},
+                 {"intermediate_size", 10240},
+                 {"rope_scaling", {{"factor", 8.0}, {"rope_type", "linear"}}},
+                 {"sliding_window", 1024}};
+    text[key] = value;
+    const Json config = {{"architectures", {"Gemma3ForConditionalGeneration"}},
+                         {"model_type", "gemma3"},
+                         {"text_config", text}};
+    return import_hf_config(config.dump(), "config.json");
+  };
+  const ModelConfig config = with("use_cache", true);
+  EXPECT_TRUE(config.tied);
+  EXPECT_EQ(config.vocab, 262208);
+  EXPECT_EQ(config.context, 131072);
+  EXPECT_EQ(config.heads, 8);
+  EXPECT_EQ(config.kv_heads, 4);
+  EXPECT_EQ(config.head_dim, 256);
+  EXPECT_EQ(config.norm_eps, 1e-6f);
+  EXPECT_EQ(config.post_norm_eps, 1e-6f);
+  EXPECT_DOUBLE_EQ(config.embedding_scale, std::sqrt(2560.0));
+  const RopeConfig near = {.theta = 1e4};
+  const RopeConfig far = {.theta = 1e6, .scaling = {.kind = RopeScalingKind::linear, .factor = 8}};
+  for (std::int64_t i = 0; i < 34; ++i) {
+    const bool full = i % 6 == 5;
+    EXPECT_EQ(config.window(i), full ? 0 : 1024) << i;
+    EXPECT_EQ(config.layer(i).attention()->rope, full ? far : near) << i;
+    EXPECT_EQ(config.layer(i).dense_mlp()->activation, Activation::gelu_tanh);
+    EXPECT_EQ(config.layer(i).attention()->query_scale, 0);  // 1 / sqrt(head_dim)
+  }
+  EXPECT_DOUBLE_EQ(with("query_pre_attn_scalar", 168).layer(0).attention()->query_scale,
+                   1 / std::sqrt(168.0));
+  EXPECT_EQ(with("sliding_window_pattern", 2).window(1), 0);
+  EXPECT_EQ(with("rope_local_base_freq", 5e3).layer(0).attention()->rope->theta, 5e3);
+  EXPECT_EQ(with("final_logit_softcapping", 30.0).logit_cap, (LogitCap{1, 30}));
+  EXPECT_THROW(with("attn_logit_softcapping", 50.0), Error);
+  EXPECT_THROW(with("use_bidirectional_attention", true), Error);
+  EXPECT_THROW(with("sliding_window_pattern", 0), Error);
+  EXPECT_THROW(with("num_hidden_layers", 1e9), Error);
+  EXPECT_THROW(with("query_pre_attn_scalar", 0), Error);
 }
 
 // Values of Muse Glimmer's keys that are not supported are refused with the key's name.

@@ -72,6 +72,19 @@ def mixtral():
     return transformers.MixtralForCausalLM(config)
 
 
+def gemma3():
+    text = dense(num_hidden_layers=7, sliding_window=8, query_pre_attn_scalar=24,
+                 layer_types=["full_attention" if i % 3 == 2 else "sliding_attention" for i in range(7)],
+                 rope_parameters={"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+                                  "sliding_attention": rope(1e4)})
+    text["tie_word_embeddings"] = True
+    vision = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+                  image_size=28, patch_size=14)
+    config = transformers.Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=4,
+                                       image_token_index=94, boi_token_index=95, eoi_token_index=95)
+    return transformers.Gemma3ForConditionalGeneration(config)
+
+
 # Positions whose logits are kept; a text is as long as the last of them needs.
 CASES = {
     "muse-glimmer": (muse_glimmer, list(range(65))),
@@ -79,6 +92,7 @@ CASES = {
     "qwen3.5-moe": (qwen3_5_moe, list(range(65))),
     "qwen3-next": (qwen3_next, list(range(65))),
     "mixtral": (mixtral, list(range(65))),
+    "gemma-3": (gemma3, list(range(65))),
 }
 
 

@@ -1,0 +1,25 @@
+// layer_types of families whose older config.json has a rule instead of the list.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "base/json.h"
+#include "model/model_config.h"
+
+namespace leq {
+
+// Sets layer_types where it is absent: is_full(layer, layers) says which layers have no window.
+template <class IsFull>
+void list_layer_types(Json& json, std::string_view source, const IsFull& is_full) {
+  if (json.find_given("layer_types") != nullptr) return;
+  const auto layers = json_get<std::int64_t>(json, "num_hidden_layers", source);
+  check_layer_count(layers, source, [](std::string_view) { return "num_hidden_layers"; });
+  Json types = Json::array();
+  for (std::int64_t i = 0; i < layers; ++i) {
+    types.push_back(is_full(i, layers) ? "full_attention" : "sliding_attention");
+  }
+  json["layer_types"] = std::move(types);
+}
+
+}  // namespace leq
