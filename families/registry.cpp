@@ -18,11 +18,12 @@ extern const Family kQwen3Moe;
 extern const Family kQwen3Next;
 extern const Family kQwen3_5;
 extern const Family kQwen3_5Moe;
+extern const Family kSmolLm3;
 
 std::span<const Family* const> families() {
-  static constexpr std::array<const Family*, 13> kFamilies = {
-      &kGemma3, &kGpt2,  &kLlama,    &kMinistral3, &kMistral, &kMixtral,   &kMuseGlimmer,
-      &kQwen2,  &kQwen3, &kQwen3Moe, &kQwen3Next,  &kQwen3_5, &kQwen3_5Moe};
+  static constexpr std::array<const Family*, 14> kFamilies = {
+      &kGemma3, &kGpt2,  &kLlama,    &kMinistral3, &kMistral, &kMixtral,    &kMuseGlimmer,
+      &kQwen2,  &kQwen3, &kQwen3Moe, &kQwen3Next,  &kQwen3_5, &kQwen3_5Moe, &kSmolLm3};
   return kFamilies;
 }
 

@@ -275,7 +275,7 @@ struct Architecture {
   std::string_view plain = {};     // model_type if RoPE is unscaled
   void (*read_own)(const Keys& keys, Json& config) = nullptr;  // keys that only it has
 };
-constexpr std::array<Architecture, 11> kArchitectures = {{
+constexpr std::array<Architecture, 12> kArchitectures = {{
     {"llama", "llama", "mistral", "mixtral", true},
     {"mistral3", "ministral3", {}, {}, true, "mistral"},
     {"qwen2", "qwen2"},
@@ -286,6 +286,7 @@ constexpr std::array<Architecture, 11> kArchitectures = {{
     {"qwen35moe", "qwen3_5_moe_text", {}, "qwen3_5_moe_text"},
     {"muse-glimmer", "muse_glimmer_text", "muse_glimmer_text", {}, true, {}, read_muse},
     {"gemma3", "gemma3_text", "gemma3_text", {}, false, {}, read_gemma3},
+    {"smollm3", "smollm3", {}, {}, true},
     {"gpt2", "gpt2"},
 }};
 

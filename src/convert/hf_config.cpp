@@ -204,7 +204,7 @@ constexpr std::array<DefaultText, 6> kDefaultTexts = {{{"mistral3", "mistral"},
 struct NotRun {
   std::string_view model_type, what;
 };
-constexpr std::array<NotRun, 21> kNotRun = {{
+constexpr std::array<NotRun, 20> kNotRun = {{
     {"mistral4", "Mistral Small 4: multi-head latent attention and a mixture of experts"},
     {"mistral_large4", "Mistral Large 4: multi-head latent attention and a mixture of experts"},
     {"llama4", "Llama 4: a mixture of experts, attention in chunks"},
@@ -225,7 +225,6 @@ constexpr std::array<NotRun, 21> kNotRun = {{
     {"granite", "Granite: multipliers of residuals and logits"},
     {"olmo2", "OLMo 2: no norms before its sublayers, norms of q and k over all heads"},
     {"cohere2", "Command R7B: attention and MLP side by side"},
-    {"smollm3", "SmolLM 3: no family reads no_rope_layers yet"},
 }};
 
 bool writes_text(std::string_view architecture) {

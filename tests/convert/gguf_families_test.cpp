@@ -322,6 +322,7 @@ TEST(GgufFamilies, ComputeWhatTransformersComputesWithTheirCheckpoints) {
                                {"qwen3-next", {.arch = "qwen3next", .joined = true}},
                                {"ministral-3", {.arch = "mistral3", .pairs = true}},
                                {"muse-glimmer", {.arch = "muse-glimmer", .pairs = true}},
+                               {"smollm3", {.arch = "smollm3", .pairs = true}},
                                {"gemma-3", {.arch = "gemma3"}},
                                {"gemma-3", {.arch = "gemma3", .period = 3}},
                                {"mixtral", {.arch = "llama", .pairs = true}}}) {

@@ -205,6 +205,38 @@ TEST(HfConfig, Gemma3IsReadFromFewKeys) {
   EXPECT_THROW(with("query_pre_attn_scalar", 0), Error);
 }
 
+// Which layers have RoPE is a list or an interval; those without may have a window.
+TEST(HfConfig, SmolLm3HasLayersWithoutRope) {
+  const auto with = [](const Json& more) {
+    Json json = llama();
+    json["model_type"] = "smollm3";
+    json["architectures"] = {"SmolLM3ForCausalLM"};
+    json["num_hidden_layers"] = 4;
+    for (const auto& [key, value] : more.items()) json[key] = value;
+    return read(json);
+  };
+  const auto ropes = [](const ModelConfig& config) {
+    std::vector<bool> found;
+    for (const LayerConfig& layer : config.layers) {
+      found.push_back(layer.attention()->rope.has_value());
+    }
+    return found;
+  };
+  using Flags = std::vector<bool>;
+  EXPECT_EQ(ropes(with(Json::object())), (Flags{true, true, true, false}));
+  EXPECT_EQ(ropes(with({{"no_rope_layer_interval", 2}})), (Flags{true, false, true, false}));
+  const ModelConfig listed = with({{"no_rope_layers", {0, 1, 1, 0}}});
+  EXPECT_EQ(ropes(listed), (Flags{false, true, true, false}));
+  EXPECT_EQ(listed.window(0), 0);
+  const ModelConfig windows = with(
+      {{"no_rope_layers", {0, 1, 1, 0}}, {"use_sliding_window", true}, {"sliding_window", 64}});
+  EXPECT_EQ(windows.window(0), 64);
+  EXPECT_EQ(windows.window(1), 0);
+  EXPECT_THROW(with({{"no_rope_layers", {0, 1, 1}}}), Error);
+  EXPECT_THROW(with({{"no_rope_layers", {0, 1, 1, 2}}}), Error);
+  EXPECT_THROW(with({{"no_rope_layer_interval", 0}}), Error);
+}
+
 // Values of Muse Glimmer's keys that are not supported are refused with the key's name.
 TEST(HfConfig, MuseGlimmerIsReadOrRefusedByKey) {
   const auto path =

@@ -85,6 +85,11 @@ def gemma3():
     return transformers.Gemma3ForConditionalGeneration(config)
 
 
+def smollm3():
+    config = transformers.SmolLM3Config(**dense(num_hidden_layers=5), rope_parameters=rope(5e4))
+    return transformers.SmolLM3ForCausalLM(config)
+
+
 # Positions whose logits are kept; a text is as long as the last of them needs.
 CASES = {
     "muse-glimmer": (muse_glimmer, list(range(65))),
@@ -93,6 +98,7 @@ CASES = {
     "qwen3-next": (qwen3_next, list(range(65))),
     "mixtral": (mixtral, list(range(65))),
     "gemma-3": (gemma3, list(range(65))),
+    "smollm3": (smollm3, list(range(65))),
 }
 
 
