@@ -72,7 +72,8 @@ struct TensorLayout {
   bool transposed = false;  // stored [K][N]
   int part = 0;             // of `parts` equal groups of output channels joined in one tensor
   int parts = 1;
-  int column_part = 0;  // of `column_parts` equal groups of inputs joined in one tensor
+  bool interleaved = false;  // rows of the parts alternate
+  int column_part = 0;       // of `column_parts` equal groups of inputs joined in one tensor
   int column_parts = 1;
   bool stacked = false;               // [E][parts N][K], all experts in one tensor
   bool taps_first = false;            // stored [channels][1][taps]; leq: [taps][channels]

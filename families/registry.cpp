@@ -7,6 +7,7 @@ namespace leq {
 
 extern const Family kGemma3;
 extern const Family kGpt2;
+extern const Family kGptOss;
 extern const Family kLlama;
 extern const Family kMinistral3;
 extern const Family kMistral;
@@ -21,8 +22,8 @@ extern const Family kQwen3_5Moe;
 extern const Family kSmolLm3;
 
 std::span<const Family* const> families() {
-  static constexpr std::array<const Family*, 14> kFamilies = {
-      &kGemma3, &kGpt2,  &kLlama,    &kMinistral3, &kMistral, &kMixtral,    &kMuseGlimmer,
+  static constexpr std::array<const Family*, 15> kFamilies = {
+      &kGemma3, &kGpt2, &kGptOss, &kLlama,    &kMinistral3, &kMistral, &kMixtral,    &kMuseGlimmer,
       &kQwen2,  &kQwen3, &kQwen3Moe, &kQwen3Next,  &kQwen3_5, &kQwen3_5Moe, &kSmolLm3};
   return kFamilies;
 }

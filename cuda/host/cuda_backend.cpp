@@ -157,7 +157,7 @@ class CudaBackend final : public Backend {
     const RowsFor target(out, experts.down(0));
     expert_products_ = plain_rows(grouped);
     if (routes.in_place())
-      return linear(x, routes.tokens, first, Epilogue::gated(Activation::silu), target);
+      return linear(x, routes.tokens, first, Epilogue::gated(experts.activation), target);
     check_linear_inputs(first, x);
     DeviceExperts::check_readers(experts, std::ssize(routes.first) - 1);
     require_capacity(first.name, routes.rows(), out);
@@ -166,7 +166,7 @@ class CudaBackend final : public Backend {
       const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(first); });
       const bool in_groups = experts_.group(x, routes, first, grouped);
       coded = experts_.multiply(in_groups ? grouped : x, routes, experts.gate_up,
-                                Epilogue::gated(Activation::silu), out, [&] {
+                                Epilogue::gated(experts.activation), out, [&] {
                                   if (!RowFinish::takes_codes(target)) return OutputCodes();
                                   return rows_.codes_of_outputs(target, routes.rows(), first.name);
                                 });

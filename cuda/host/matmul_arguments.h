@@ -1,6 +1,7 @@
 // Converts a linear to arguments of the matmul kernels.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <type_traits>
 #include <vector>
@@ -18,8 +19,9 @@ bool is_one_launch(const Linear& linear);
 std::vector<Linear> launched_parts(const Linear& linear);
 
 inline Finish finish_of(const Epilogue& epilogue) {
+  constexpr std::array kGated = {Finish::swiglu, Finish::geglu, Finish::clamped_swiglu};
+  if (epilogue.is_gated()) return kGated[static_cast<std::size_t>(epilogue.activation)];
   const bool silu = epilogue.activation == Activation::silu;
-  if (epilogue.is_gated()) return silu ? Finish::swiglu : Finish::geglu;
   if (epilogue.kind == Epilogue::Kind::activated) return silu ? Finish::silu : Finish::gelu;
   return epilogue == Epilogue::add ? Finish::add : Finish::store;
 }

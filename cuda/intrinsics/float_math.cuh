@@ -35,6 +35,15 @@ __device__ __forceinline__ float device_gelu(float x) {
   return x / (1.0f + device_exp(-2.0f * u));
 }
 
+// base/float_math.h: clamped_swiglu
+__device__ __forceinline__ float device_clamped_swiglu(float gate, float up) {
+  constexpr float kLimit = kClampedSwigluLimit;
+  const float g = gate > kLimit ? kLimit : gate;
+  const float above = up < -kLimit ? -kLimit : up;
+  const float u = above > kLimit ? kLimit : above;
+  return g / (1.0f + device_exp(-(kClampedSwigluScale * g))) * (u + 1.0f);
+}
+
 // cap * tanh(scale * x / cap)
 __device__ __forceinline__ float device_capped(float x, float scale, float cap) {
   const float size = fabsf(x);

@@ -182,9 +182,12 @@ enum class Finish : std::uint8_t {
   gelu,    // out = gelu_new(y)
   geglu,   // two segments: out = gelu_new(gate) * up, N / 2 columns
   silu,    // out = silu(y)
+  clamped_swiglu,  // two segments: out = clamped_swiglu(gate, up), N / 2 columns
 };
 // Whether rows of gate and of up form one output.
-constexpr bool is_gated(Finish how) { return how == Finish::swiglu || how == Finish::geglu; }
+constexpr bool is_gated(Finish how) {
+  return how == Finish::swiglu || how == Finish::geglu || how == Finish::clamped_swiglu;
+}
 
 inline constexpr int kMostSegments = 3;
 
@@ -327,6 +330,7 @@ struct AttentionHeads {
   // Query heads per kv head in the model, and the index of this rank's first head in its group,
   // because ranks may share a kv head.
   int group = 1, first_head = 0;
+  const float* sink_logits = nullptr;  // [H], scores that only add to the sums of weights; null: none
 };
 
 // For q and k of qkv [T][(H + 2 H_kv) d]: norm of each head (unless gain is null), rotation by the

@@ -49,8 +49,9 @@ struct Linear {
   std::span<const LinearSegment> parts() const { return segments; }
 };
 
-// The function f of an MLP; base/float_math.h has the formulas.
-enum class Activation : std::uint8_t { silu, gelu_tanh };
+// The function f of an MLP; base/float_math.h has the formulas. clamped_swiglu is a function of gate
+// and up, so that it is only used in gated MLPs.
+enum class Activation : std::uint8_t { silu, gelu_tanh, clamped_swiglu };
 
 // The function applied to y = x W^T + b. What an activation gives is quantized as out's format
 // says.
@@ -58,7 +59,7 @@ struct Epilogue {
   enum class Kind : std::uint8_t {
     none,       // out = y
     add,        // out += y (the residual stream)
-    gated,      // segments gate and up: out = f(gate) * up
+    gated,      // segments gate and up: out = f(gate) * up, or f(gate, up)
     activated,  // out = f(y)
   };
   Kind kind = Kind::none;
@@ -87,6 +88,7 @@ struct AttentionShape {
   bool tempered = false;              // q is multiplied by the RopeTable's query_factors, not by:
   float query_scale = 0;              // the factor of q; 0: 1 / sqrt(d)
   const float* key_offset = nullptr;  // [H_kv d], subtracted from stored keys; null: none
+  const float* sink_logits = nullptr; // [H], one more score of each softmax; null: none
   // If ranks share the heads of a model, a rank's heads may begin or end within a kv head:
   int group = 0;       // query heads of a kv head in the model; 0: H / H_kv
   int first_head = 0;  // index of this rank's first query head in its kv head's group
@@ -189,6 +191,7 @@ using ExpertReader = std::function<RowsConsumer(std::int64_t expert)>;
 struct ExpertLinears {
   ExpertLinear gate_up;  // segments gate, up
   ExpertReader down;
+  Activation activation = Activation::silu;
 };
 
 // The input rows of experts' down linears.
@@ -255,8 +258,8 @@ class Operations {
   // Chooses the experts of each row (route_rows) and groups the rows by expert.
   virtual void route(const Rows& logits, std::int64_t tokens, const Routing& routing,
                      std::string_view site, ExpertRoutes& routes, ExpertRoutes* shared) = 0;
-  // out [R][F] = silu(gate_e x[token]) * up_e x[token] for the rows of each group. `grouped`
-  // [R][W], which has the format of x, is scratch for the grouped rows.
+  // out [R][F] = f(gate_e x[token]) * up_e x[token] for the rows of each group. `grouped` [R][W],
+  // which has the format of x, is scratch for the grouped rows.
   virtual void experts_gated(const Rows& x, const ExpertRoutes& routes,
                              const ExpertLinears& experts, Rows& grouped, Rows& out) = 0;
   // x[token] += weight * (down_e products) for each group, with experts in ascending order: first
@@ -270,7 +273,8 @@ class Operations {
   // stored in the cache, and blocks that the batch itself completes are encoded.
   virtual void rope_append(Rows& qkv, const BatchView& batch, const AttentionShape& shape,
                            RopeTable& rope, const KvLayer& kv) = 0;
-  // out [T][H d] = softmax(q k^T) v over each row's visible positions, read from the cache.
+  // out [T][H d] = softmax(q k^T) v over each row's visible positions, read from the cache. A
+  // head's sink adds exp(sink) to the softmax's sum and nothing to its product with v.
   virtual void attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
                          const KvLayer& kv, const RowsFor& out) = 0;
 

@@ -72,6 +72,17 @@ inline constexpr float kGeluScale = 0.79788456f;  // sqrt(2 / pi)
   return x / (1.0f + leq_exp(-2.0f * u));
 }
 
+// gpt-oss's gated product: g = min(gate, 7), u = up within [-7, 7],
+// (g / (1 + exp(-1.702 g))) * (u + 1). NaN is kept.
+inline constexpr float kClampedSwigluLimit = 7.0f, kClampedSwigluScale = 1.702f;
+[[maybe_unused]] static float clamped_swiglu(float gate, float up) noexcept {
+  constexpr float kLimit = kClampedSwigluLimit;
+  const float g = gate > kLimit ? kLimit : gate;
+  const float above = up < -kLimit ? -kLimit : up;
+  const float u = above > kLimit ? kLimit : above;
+  return g / (1.0f + leq_exp(-(kClampedSwigluScale * g))) * (u + 1.0f);
+}
+
 // cap * tanh(scale * x / cap): u = |x| * scale / cap, t = leq_exp(-2 u), cap * (1 - t) / (1 + t)
 // with the sign of x. Infinity and NaN are returned unchanged.
 [[maybe_unused]] static float capped(float x, float scale, float cap) noexcept {

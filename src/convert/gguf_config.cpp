@@ -263,6 +263,7 @@ void read_gguf_delta(const GgufMetadata& metadata, const std::string& prefix, co
 
 class Keys;
 void read_gemma3(const Keys& keys, Json& config);
+void read_gpt_oss(const Keys& keys, Json& config);
 void read_muse(const Keys& keys, Json& config);
 
 // A value of general.architecture and the corresponding model_type of config.json.
@@ -275,7 +276,7 @@ struct Architecture {
   std::string_view plain = {};     // model_type if RoPE is unscaled
   void (*read_own)(const Keys& keys, Json& config) = nullptr;  // keys that only it has
 };
-constexpr std::array<Architecture, 12> kArchitectures = {{
+constexpr std::array<Architecture, 13> kArchitectures = {{
     {"llama", "llama", "mistral", "mixtral", true},
     {"mistral3", "ministral3", {}, {}, true, "mistral"},
     {"qwen2", "qwen2"},
@@ -286,6 +287,7 @@ constexpr std::array<Architecture, 12> kArchitectures = {{
     {"qwen35moe", "qwen3_5_moe_text", {}, "qwen3_5_moe_text"},
     {"muse-glimmer", "muse_glimmer_text", "muse_glimmer_text", {}, true, {}, read_muse},
     {"gemma3", "gemma3_text", "gemma3_text", {}, false, {}, read_gemma3},
+    {"gpt-oss", "gpt_oss", "gpt_oss", "gpt_oss", false, {}, read_gpt_oss},
     {"smollm3", "smollm3", {}, {}, true},
     {"gpt2", "gpt2"},
 }};
@@ -311,7 +313,7 @@ const Architecture& architecture_of(const GgufMetadata& metadata) {
 }
 
 // leq's tensor names and those of GGUF, without ".weight" and ".bias".
-constexpr std::array<std::pair<std::string_view, std::string_view>, 18> kTensorNames = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 19> kTensorNames = {{
     {"token_embedding", "token_embd"},
     {"position_embedding", "position_embd"},
     {"final_norm", "output_norm"},
@@ -323,6 +325,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 18> kTensorN
     {"layers.{}.k_norm", "blk.{}.attn_k_norm"},
     {"layers.{}.attention_gate", "blk.{}.attn_gate"},
     {"layers.{}.o", "blk.{}.attn_output"},
+    {"layers.{}.attention_sinks", "blk.{}.attn_sinks"},
     {"layers.{}.attention_post_norm", "blk.{}.post_attention_norm"},
     {"layers.{}.mlp_norm", "blk.{}.ffn_norm"},
     {"layers.{}.gate", "blk.{}.ffn_gate"},
@@ -346,12 +349,18 @@ std::string gguf_name(const TensorRule& rule) {
 // The GGUF name of a tensor rule in the model's architecture.
 std::string gguf_name(const TensorRule& rule, const GgufModel& model) {
   const std::string_view of_delta = gguf_delta_name(rule, model.family);
+  const bool gpt_oss = model.family.model_type == "gpt_oss";
+  if (gpt_oss && rule.leq == "layers.{}.mlp_norm") return "blk.{}.post_attention_norm.weight";
   return of_delta.empty() ? gguf_name(rule) : std::string(of_delta);
 }
 
 // Expert tensors: one tensor for all experts, or one per expert as older converters wrote them.
-constexpr std::array<TensorRule, 13> kExpertRules = {{
+constexpr std::array<TensorRule, 17> kExpertRules = {{
     {"layers.{}.router", "blk.{}.ffn_gate_inp.weight"},
+    {"layers.{}.router.bias", "blk.{}.ffn_gate_inp.bias"},
+    {"layers.{}.experts.{}.gate.bias", "blk.{}.ffn_gate_exps.bias", {.stacked = true}},
+    {"layers.{}.experts.{}.up.bias", "blk.{}.ffn_up_exps.bias", {.stacked = true}},
+    {"layers.{}.experts.{}.down.bias", "blk.{}.ffn_down_exps.bias", {.stacked = true}},
     {"layers.{}.experts.{}.gate",
      "blk.{}.ffn_gate_up_exps.weight",
      {.part = 0, .parts = 2, .stacked = true}},
@@ -565,6 +574,12 @@ void read_gemma3(const Keys& keys, Json& config) {
       layer_count(keys) == kLayersOf27B ? Json(of_width) : config["head_dim"];
   const double cap = metadata.number(keys.prefix() + "final_logit_softcapping").value_or(0);
   if (cap != 0) config["final_logit_softcapping"] = cap;
+}
+
+// Files do not say that the correction range of YaRN is not rounded.
+void read_gpt_oss(const Keys& keys, Json& config) {
+  read_windows(keys, 2, config);
+  if (config.find_given("rope_scaling") != nullptr) config["rope_scaling"]["truncate"] = false;
 }
 
 // Muse Glimmer: the layers with a window are those with RoPE.

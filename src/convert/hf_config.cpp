@@ -204,7 +204,7 @@ constexpr std::array<DefaultText, 6> kDefaultTexts = {{{"mistral3", "mistral"},
 struct NotRun {
   std::string_view model_type, what;
 };
-constexpr std::array<NotRun, 20> kNotRun = {{
+constexpr std::array<NotRun, 19> kNotRun = {{
     {"mistral4", "Mistral Small 4: multi-head latent attention and a mixture of experts"},
     {"mistral_large4", "Mistral Large 4: multi-head latent attention and a mixture of experts"},
     {"llama4", "Llama 4: a mixture of experts, attention in chunks"},
@@ -219,7 +219,6 @@ constexpr std::array<NotRun, 20> kNotRun = {{
     {"gemma2", "Gemma 2: capped attention scores"},
     {"gemma4", "Gemma 4: inputs for each layer"},
     {"gemma4_text", "Gemma 4: inputs for each layer"},
-    {"gpt_oss", "gpt-oss: a mixture of experts, attention sinks"},
     {"phi3", "Phi 3 and 4: q, k, v and gate, up in joined tensors, LongRoPE"},
     {"glm4", "GLM 4: RoPE in pairs of neighbours"},
     {"granite", "Granite: multipliers of residuals and logits"},

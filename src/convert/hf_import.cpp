@@ -176,8 +176,9 @@ std::int64_t columns_of(const Shape& shape) { return shape.size() == 2 ? shape[1
 
 // The row and column in the stored tensor for leq's row `row` and column `column`.
 std::int64_t stored_row(const StoredRows& rows, std::int64_t row) {
-  return rows.rule.layout.order != nullptr ? rows.rule.layout.order->row(*rows.config, row)
-                                           : rows.first_row + row;
+  const TensorLayout& layout = rows.rule.layout;
+  if (layout.order != nullptr) return layout.order->row(*rows.config, row);
+  return rows.first_row + row * (layout.interleaved ? layout.parts : 1);
 }
 std::int64_t stored_column(const StoredRows& rows, std::int64_t column) {
   return rows.rule.layout.columns->row(*rows.config, column);
@@ -212,7 +213,8 @@ auto read_rows(const Rows& rows) {
     const TensorRule& rule = rows->rule;
     const std::int64_t columns = columns_of(rows->shape);
     const auto width = static_cast<std::size_t>(columns);
-    const bool at_once = rule.layout.order == nullptr && rule.layout.column_parts == 1;
+    const bool at_once = rule.layout.order == nullptr && !rule.layout.interleaved &&
+                         rule.layout.column_parts == 1;
     if (at_once) {
       rows->source.read(rows->tensor, (rows->first_row + first) * columns,
                         out.first(static_cast<std::size_t>(count) * width));
@@ -232,11 +234,14 @@ auto read_transposed(const Rows& rows) {
   return [rows](std::int64_t first, std::int64_t count, std::span<float> out) {
     const std::int64_t columns = columns_of(rows->shape);
     const std::int64_t stored = rows->rule.layout.parts * rows->shape[0];
-    std::vector<float> line(static_cast<std::size_t>(count));
+    const std::int64_t step = rows->rule.layout.interleaved ? rows->rule.layout.parts : 1;
+    const std::int64_t expert = rows->first_row / stored;
+    const std::int64_t begin = rows->first_row % stored + first * step;
+    std::vector<float> line(static_cast<std::size_t>((count - 1) * step + 1));
     for (std::int64_t k = 0; k < columns; ++k) {
-      rows->source.read(rows->tensor, k * stored + rows->first_row + first, line);
+      rows->source.read(rows->tensor, (expert * columns + k) * stored + begin, line);
       for (std::int64_t n = 0; n < count; ++n) {
-        out[static_cast<std::size_t>(n * columns + k)] = line[static_cast<std::size_t>(n)];
+        out[static_cast<std::size_t>(n * columns + k)] = line[static_cast<std::size_t>(n * step)];
       }
     }
   };
@@ -292,7 +297,8 @@ auto read_code_rows(const Rows& rows) {
   return
       [rows](const QuantScheme& scheme, std::int64_t first, std::int64_t count, ChosenCodes& out) {
         const TensorRule& rule = rows->rule;
-        if (rule.layout.order == nullptr && rule.layout.columns == nullptr) {
+        if (rule.layout.order == nullptr && !rule.layout.interleaved &&
+            rule.layout.columns == nullptr) {
           return rows->source.read_codes(rows->tensor, scheme, rows->first_row + first, count, out);
         }
         out = {};
@@ -481,9 +487,12 @@ class TensorImporter {
     imported.name = spec.name;
     imported.shape = spec.shape;
     imported.role = spec.role;
+    const auto& layout = rule.layout;
+    const std::int64_t first_row =
+        layout.interleaved ? expert * layout.parts * spec.shape[0] + layout.part
+                           : (expert * layout.parts + layout.part) * spec.shape[0];
     RowReaders rows =
-        row_readers({source_, tensor, rule, shared_config_, spec.shape,
-                     (expert * rule.layout.parts + rule.layout.part) * spec.shape[0]});
+        row_readers({source_, tensor, rule, shared_config_, spec.shape, first_row});
     imported.read = std::move(rows.read);
     imported.read_codes = std::move(rows.read_codes);
     imported.own_scheme = rows.own_scheme;

@@ -11,7 +11,7 @@ namespace leq {
 namespace {
 
 constexpr std::string_view kRead =
-    "; read are fp8, fbgemm_fp8, gptq, awq, compressed-tensors and modelopt";
+    "; read are fp8, fbgemm_fp8, gptq, awq, compressed-tensors, modelopt and mxfp4";
 
 std::string text_of(const Json& object, std::string_view key, std::string_view place) {
   const Json* value = object.find_given(key);
@@ -118,6 +118,9 @@ PackedOptions read_modelopt(const Json& config, std::string_view place) {
   return options;
 }
 
+// The experts of gpt-oss; their settings are in their tensors.
+PackedOptions read_mxfp4(const Json&, std::string_view) { return {.method = PackedMethod::mxfp4}; }
+
 void check_format(const std::string& format, std::string_view place) {
   constexpr std::array<std::string_view, 10> kFormats = {"",
                                                          "dense",
@@ -174,14 +177,15 @@ struct Reader {
   std::string_view method;
   PackedOptions (*read)(const Json& config, std::string_view place);
 };
-constexpr std::array<Reader, 8> kReaders = {{{"fp8", read_fp8},
+constexpr std::array<Reader, 9> kReaders = {{{"fp8", read_fp8},
                                              {"fbgemm_fp8", read_fp8},
                                              {"gptq", read_gptq},
                                              {"awq", read_awq},
                                              {"auto-round", read_auto_round},
                                              {"intel/auto-round", read_auto_round},
                                              {"compressed-tensors", read_compressed_tensors},
-                                             {"modelopt", read_modelopt}}};
+                                             {"modelopt", read_modelopt},
+                                             {"mxfp4", read_mxfp4}}};
 
 }  // namespace
 

@@ -122,6 +122,10 @@ class MatrixMaker {
   PackedMatrix make() {
     const SourceTensor& codes = parts_.packed != nullptr ? *parts_.packed : *parts_.weight;
     matrix_.codes = &codes;
+    if (options_.method == PackedMethod::mxfp4) {
+      make_blocks();
+      return std::move(matrix_);
+    }
     require_matrix(codes);
     require(parts_.packed == nullptr || parts_.weight == nullptr, codes.place, ": tensor ",
             printable(codes.name), ": there is also ",
@@ -314,6 +318,31 @@ class MatrixMaker {
     name(is_mx ? "MXFP4" : "NVFP4");
   }
 
+  // Codes [E][N][K / 32][16] with a scale for each block, as a matrix of E N rows.
+  void make_blocks() {
+    const SourceTensor& codes = *matrix_.codes;
+    const bool fits = codes.shape.size() == 4 && codes.shape[3] == 16 && codes.shape[0] > 0 &&
+                      codes.shape[1] > 0 && codes.shape[2] > 0;
+    require(fits && is_type(codes, "U8"), codes.place, ": tensor ", printable(codes.name),
+            ": expected U8 blocks [experts, rows, blocks, 16], found ", printable(codes.file_dtype),
+            " ", shape_text(codes.shape));
+    require(parts_.scale != nullptr, codes.place, ": tensor ", printable(codes.name),
+            ": there is no tensor of scales beside it");
+    const SourceTensor& scale = *parts_.scale;
+    require_type(scale, "U8", is_type(scale, "U8"));
+    require_shape(scale, {codes.shape[0], codes.shape[1], codes.shape[2]});
+    matrix_.form = CodeForm::float4_e2m1;
+    matrix_.bits = 4;
+    matrix_.rows = codes.shape[0] * codes.shape[1];
+    matrix_.columns = codes.shape[2] * 32;
+    matrix_.scales = {.tensor = &scale,
+                      .is_exponent = true,
+                      .columns = 32,
+                      .row_stride = codes.shape[2],
+                      .column_stride = 1};
+    name("MXFP4");
+  }
+
   void set_common_scale() {
     const SourceTensor& common = *parts_.common_scale;
     require_type(common, "F32", common.dtype == DType::f32);
@@ -408,7 +437,15 @@ class MatrixMaker {
   PackedMatrix matrix_;
 };
 
-std::optional<PackedName> packed_name(std::string_view tensor) {
+std::optional<PackedName> packed_name(std::string_view tensor, PackedMethod method) {
+  if (method == PackedMethod::mxfp4) {
+    constexpr std::string_view kBlocks = "_blocks", kScales = "_scales";
+    const bool codes = tensor.ends_with(kBlocks);
+    if (!codes && !tensor.ends_with(kScales)) return std::nullopt;
+    const std::size_t length = tensor.size() - (codes ? kBlocks : kScales).size();
+    return PackedName{std::string(tensor.substr(0, length)),
+                      codes ? PackedRole::packed : PackedRole::scale};
+  }
   const std::size_t dot = tensor.rfind('.');
   if (dot == std::string_view::npos) return std::nullopt;
   const auto* found = std::ranges::find(kSuffixes, tensor.substr(dot + 1), &Suffix::ending);
@@ -450,6 +487,9 @@ SourceTensor weight_of(const PackedParts& parts, const PackedMatrix& matrix) {
   tensor.name = parts.module + ".weight";
   tensor.dtype = DType::u8;
   tensor.shape = {matrix.rows, matrix.columns};
+  if (const Shape& stored = matrix.codes->shape; stored.size() == 4) {
+    tensor.shape = {stored[0], stored[1], matrix.columns};
+  }
   tensor.file_dtype = matrix.type;
   return tensor;
 }
@@ -469,8 +509,8 @@ void refuse_scales(const PackedParts& parts) {
 }  // namespace
 
 std::string_view packed_method_name(PackedMethod method) {
-  constexpr std::array<std::string_view, 5> kNames = {"FP8", "GPTQ", "AWQ", "compressed-tensors",
-                                                      "ModelOpt"};
+  constexpr std::array<std::string_view, 6> kNames = {"FP8", "GPTQ", "AWQ", "compressed-tensors",
+                                                      "ModelOpt", "MXFP4"};
   return kNames[static_cast<std::size_t>(method)];
 }
 
@@ -478,7 +518,7 @@ PackedSource::PackedSource(std::unique_ptr<TensorSource> files, const PackedOpti
     : files_(std::move(files)), options_(options) {
   std::map<std::string, PackedParts> modules;
   for (const SourceTensor& tensor : files_->tensors()) {
-    const auto name = packed_name(tensor.name);
+    const auto name = packed_name(tensor.name, options.method);
     if (!name) {
       add(tensor);
       matrices_.push_back(nullptr);

@@ -1,5 +1,6 @@
 // The tensors of a quantized safetensors checkpoint as a TensorSource in which every weight is one
-// tensor: "X.weight" from X.qweight, X.scales, X.qzeros and X.g_idx.
+// tensor: "X.weight" from X.qweight, X.scales, X.qzeros and X.g_idx. The experts of gpt-oss, in blocks
+// of MXFP4, are one tensor "X.weight" [E][N][K] from X_blocks [E][N][K / 32][16] and X_scales.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@
 
 namespace leq {
 
-enum class PackedMethod : std::uint8_t { fp8, gptq, awq, compressed_tensors, modelopt };
+enum class PackedMethod : std::uint8_t { fp8, gptq, awq, compressed_tensors, modelopt, mxfp4 };
 
 // Settings from config.json that cannot be derived from the tensors.
 struct PackedOptions {

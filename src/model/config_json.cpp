@@ -109,10 +109,24 @@ void flags_from_json(const Json& json, const Json& model, std::string_view sourc
   }
 }
 
-constexpr std::array<std::string_view, 2> kActivationNames = {"silu", "gelu_tanh"};
+constexpr std::array<std::string_view, 3> kActivationNames = {"silu", "gelu_tanh", "clamped_swiglu"};
 
 // The activation of files without the key.
 Activation usual_activation(bool gated) { return gated ? Activation::silu : Activation::gelu_tanh; }
+
+void activation_to_json(Activation activation, Activation usual, Json& json) {
+  if (activation == usual) return;
+  json["activation"] = kActivationNames[static_cast<std::size_t>(activation)];
+}
+
+Activation activation_from_json(const Json& json, Activation usual, std::string_view source) {
+  if (json.find_given("activation") == nullptr) return usual;
+  const auto name = json_get<std::string>(json, "activation", source);
+  const auto found = std::ranges::find(kActivationNames, name);
+  require(found != kActivationNames.end(), source, ": activation \"", printable(name),
+          "\" is not known");
+  return static_cast<Activation>(found - kActivationNames.begin());
+}
 
 std::int32_t window_from_json(const Json& json, std::string_view source) {
   require(json.is_number_integer(), source, ": windows: expected whole numbers");
@@ -162,6 +176,7 @@ Json to_json(const AttentionConfig& attention) {
                            {"period", attention.temperature.period}};
   }
   if (attention.query_scale != 0) json["query_scale"] = attention.query_scale;
+  if (attention.sinks) json["sinks"] = true;
   return json;
 }
 
@@ -190,6 +205,7 @@ AttentionConfig attention_from_json(const Json& mixer, const Json& model, std::s
   attention.output_gate = json_get_or<bool>(mixer, "output_gate", false, source);
   attention.temperature = temperature_from_json(mixer, source);
   attention.query_scale = json_get_or<double>(mixer, "query_scale", 0, source);
+  attention.sinks = json_get_or<bool>(mixer, "sinks", false, source);
   return attention;
 }
 
@@ -220,9 +236,7 @@ DeltaNetConfig delta_from_json(const Json& mixer, std::string_view source) {
 Json to_json(const DenseMlpConfig& mlp) {
   Json json = {
       {"kind", kDenseKind}, {"hidden", mlp.hidden}, {"gated", mlp.gated}, {"bias", mlp.bias}};
-  if (mlp.activation != usual_activation(mlp.gated)) {
-    json["activation"] = kActivationNames[static_cast<std::size_t>(mlp.activation)];
-  }
+  activation_to_json(mlp.activation, usual_activation(mlp.gated), json);
   return json;
 }
 
@@ -231,13 +245,7 @@ DenseMlpConfig dense_from_json(const Json& json, std::string_view source) {
   mlp.hidden = json_get<std::int64_t>(json, "hidden", source);
   mlp.gated = json_get<bool>(json, "gated", source);
   mlp.bias = json_get<bool>(json, "bias", source);
-  mlp.activation = usual_activation(mlp.gated);
-  if (json.find_given("activation") == nullptr) return mlp;
-  const auto name = json_get<std::string>(json, "activation", source);
-  const auto found = std::ranges::find(kActivationNames, name);
-  require(found != kActivationNames.end(), source, ": activation \"", printable(name),
-          "\" is not known");
-  mlp.activation = static_cast<Activation>(found - kActivationNames.begin());
+  mlp.activation = activation_from_json(json, usual_activation(mlp.gated), source);
   return mlp;
 }
 
@@ -254,6 +262,8 @@ constexpr std::array<ExpertCount, 4> kExpertCounts = {
 Json to_json(const ExpertsMlpConfig& mlp) {
   Json json = {{"kind", kExpertsKind}, {"normalized", mlp.normalized}};
   for (const auto& field : kExpertCounts) json[field.name] = mlp.*field.member;
+  activation_to_json(mlp.activation, Activation::silu, json);
+  if (mlp.bias) json["bias"] = true;
   return json;
 }
 
@@ -263,6 +273,8 @@ ExpertsMlpConfig experts_from_json(const Json& mlp, std::string_view source) {
   for (const auto& field : kExpertCounts) {
     experts.*field.member = json_get<std::int64_t>(mlp, field.name, source);
   }
+  experts.activation = activation_from_json(mlp, Activation::silu, source);
+  experts.bias = json_get_or<bool>(mlp, "bias", false, source);
   return experts;
 }
 
@@ -319,7 +331,7 @@ std::optional<UniformLayers> version_1_0_layers(const ModelConfig& config) {
   if (!uniform) return uniform;
   const AttentionConfig& attention = uniform->attention;
   const bool newer = (attention.rope && attention.rope->dims > 0) || attention.output_gate ||
-                     attention.temperature.period != 0 || attention.query_scale != 0 ||
+                     attention.temperature.period != 0 || attention.query_scale != 0 || attention.sinks ||
                      uniform->mlp.activation != usual_activation(uniform->mlp.gated) ||
                      has_several_ropes(config);
   if (newer || attention.rope.has_value() == config.learned_positions) uniform.reset();
@@ -423,11 +435,16 @@ std::vector<std::string> required_features(const ModelConfig& config) {
   if (has_several_ropes(config)) features.emplace_back("layer_rope");
   add("query_scale", [](const auto& one) { return one.query_scale != 0; });
   if (config.embedding_scale != 1) features.emplace_back("embedding_scale");
-  const bool newer = std::ranges::any_of(config.layers, [](const LayerConfig& layer) {
-    const DenseMlpConfig* mlp = layer.dense_mlp();
-    return mlp != nullptr && mlp->activation != usual_activation(mlp->gated);
-  });
+  add("sinks", [](const auto& one) { return one.sinks; });
+  bool newer = false, expert_bias = false;
+  for (const LayerConfig& layer : config.layers) {
+    const auto [dense, experts] = std::pair(layer.dense_mlp(), layer.experts_mlp());
+    newer |= dense != nullptr ? dense->activation != usual_activation(dense->gated)
+                              : experts->activation != Activation::silu;
+    expert_bias |= experts != nullptr && experts->bias;
+  }
   if (newer) features.emplace_back("activation");
+  if (expert_bias) features.emplace_back("expert_bias");
   return features;
 }
 
@@ -582,6 +599,8 @@ void check_layers(const ModelConfig& config, std::string_view source, const Fiel
     require(mlp == nullptr || (mlp->hidden >= 1 && mlp->hidden <= kWidestMlp), place, ": ",
             spell("hidden"), " = ", mlp == nullptr ? 0 : mlp->hidden, ": expected 1 to ",
             kWidestMlp);
+    require(mlp == nullptr || mlp->gated || mlp->activation != Activation::clamped_swiglu, place,
+            ": activation clamped_swiglu needs a gated MLP");
     if (config.layer(i).experts_mlp()) check_experts(config, *config.layer(i).experts_mlp(), place);
   }
 }

@@ -43,7 +43,7 @@ struct ExpertsRun {
         if (ranks.alone()) return whole;
         return slice_consumer(whole, product.whole.rows, ranks.own().mlp(down(expert).inputs));
       };
-      backend.experts_gated(normed, routes, {gate_up, reader},
+      backend.experts_gated(normed, routes, {gate_up, reader, weights.config.activation},
                             work.grouped_input_of(weights.gate_up.front()), product.own.rows);
       ranks.gather(product, routes.rows(), Receivers::all, down(0).name);
     };

@@ -38,6 +38,7 @@ void add_sites(const ModelConfig& config, const AttentionConfig& attention,
     qkv.head_norms = {{"q_norm", config.head_dim, config.norm},
                       {"k_norm", config.head_dim, config.norm}};
   }
+  if (attention.sinks) qkv.vectors.push_back({"attention_sinks", config.heads});
   sites.push_back(std::move(qkv));
   sites.push_back({"o", Sublayer::mixer, query, Axis::query_heads});
   sites.back().weights = {{"o", config.width, Axis::stream, attention.output_bias}};
@@ -62,6 +63,8 @@ void add_sites(const ModelConfig& config, const DeltaNetConfig& delta,
   sites.back().weights = {{"delta_out", config.width, Axis::stream}};
 }
 
+bool linear_in_up(Activation f) { return f != Activation::clamped_swiglu; }
+
 // gate_up: [W -> 2 F], or only up: [W -> F]; down: [F -> W]
 void add_sites(const ModelConfig& config, const DenseMlpConfig& mlp,
                std::vector<LinearSite>& sites) {
@@ -72,21 +75,22 @@ void add_sites(const ModelConfig& config, const DenseMlpConfig& mlp,
   sites.push_back({"down", Sublayer::mlp, mlp.hidden, Axis::mlp});
   sites.back().weights = {{"down", config.width, Axis::stream, mlp.bias}};
   // A gated product is linear in up, so that up can absorb a scale; activations are not linear.
-  if (mlp.gated) sites.back().producer = "up";
+  if (mlp.gated && linear_in_up(mlp.activation)) sites.back().producer = "up";
   add_post_norm(config, "mlp_post_norm", sites.back());
 }
 
-void add_gated(const std::string& of, std::int64_t hidden, double share, LinearSite& site) {
-  site.weights.push_back({of + "gate", hidden, Axis::mlp, false, false, share});
-  site.weights.push_back({of + "up", hidden, Axis::mlp, false, false, share});
+void add_gated(const std::string& of, std::int64_t hidden, bool bias, double share,
+               LinearSite& site) {
+  site.weights.push_back({of + "gate", hidden, Axis::mlp, bias, false, share});
+  site.weights.push_back({of + "up", hidden, Axis::mlp, bias, false, share});
 }
 
 // down of one expert: [F -> W]
-LinearSite down_of(const ModelConfig& config, const std::string& of, std::int64_t hidden,
-                   double share) {
+LinearSite down_of(const ModelConfig& config, const ExpertsMlpConfig& mlp, const std::string& of,
+                   std::int64_t hidden, double share) {
   LinearSite down = {of + "down", Sublayer::mlp, hidden, Axis::mlp};
-  down.weights = {{of + "down", config.width, Axis::stream, false, false, share}};
-  down.producer = of + "up";
+  down.weights = {{of + "down", config.width, Axis::stream, mlp.bias, false, share}};
+  if (linear_in_up(mlp.activation)) down.producer = of + "up";
   return down;
 }
 
@@ -95,19 +99,21 @@ LinearSite down_of(const ModelConfig& config, const std::string& of, std::int64_
 void add_sites(const ModelConfig& config, const ExpertsMlpConfig& mlp,
                std::vector<LinearSite>& sites) {
   LinearSite first = normed_site(config, "experts", Sublayer::mlp, "mlp_norm");
-  first.weights.push_back({"router", mlp.experts, Axis::whole, false, true});
+  first.weights.push_back({"router", mlp.experts, Axis::whole, mlp.bias, true});
   if (mlp.shared_hidden > 0) first.weights.push_back({"shared_gate", 1, Axis::whole, false, true});
   const double share = static_cast<double>(mlp.active) / static_cast<double>(mlp.experts);
   for (std::int64_t e = 0; e < mlp.experts; ++e) {
-    add_gated(expert_part(e, ""), mlp.hidden, share, first);
+    add_gated(expert_part(e, ""), mlp.hidden, mlp.bias, share, first);
   }
-  if (mlp.shared_hidden > 0) add_gated("shared.", mlp.shared_hidden, 1, first);
+  if (mlp.shared_hidden > 0) add_gated("shared.", mlp.shared_hidden, mlp.bias, 1, first);
   sites.push_back(std::move(first));
   for (std::int64_t e = 0; e < mlp.experts; ++e) {
-    sites.push_back(down_of(config, expert_part(e, ""), mlp.hidden, share));
+    sites.push_back(down_of(config, mlp, expert_part(e, ""), mlp.hidden, share));
     sites.back().block = "experts.down";
   }
-  if (mlp.shared_hidden > 0) sites.push_back(down_of(config, "shared.", mlp.shared_hidden, 1));
+  if (mlp.shared_hidden > 0) {
+    sites.push_back(down_of(config, mlp, "shared.", mlp.shared_hidden, 1));
+  }
 }
 
 }  // namespace

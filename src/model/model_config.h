@@ -79,6 +79,7 @@ struct AttentionConfig {
   bool output_gate = false;
   QueryTemperature temperature = {};
   double query_scale = 0;  // factor on q k^T; 0: 1 / sqrt(d)
+  bool sinks = false;      // each head has a learned score that only adds to the softmax's sum
 
   bool operator==(const AttentionConfig&) const = default;
 };
@@ -109,7 +110,7 @@ struct DenseMlpConfig {
 };
 
 // A mixture of gated MLPs. A router picks k of them for each row: p = softmax(router(x)); the k
-// largest p are chosen, on ties the lower id; y = sum of p_e * down_e(swiglu(gate_e x, up_e x)) in
+// largest p are chosen, on ties the lower id; y = sum of p_e * down_e(f(gate_e x) * up_e x) in
 // ascending order of e.
 struct ExpertsMlpConfig {
   std::int64_t experts = 0;        // E
@@ -117,6 +118,8 @@ struct ExpertsMlpConfig {
   std::int64_t hidden = 0;         // F of each expert
   bool normalized = false;         // the k probabilities are divided by their sum
   std::int64_t shared_hidden = 0;  // F of the shared expert, times sigmoid(gate x); 0 = none
+  Activation activation = Activation::silu;  // f
+  bool bias = false;                         // router, gate, up and down have biases
 
   bool operator==(const ExpertsMlpConfig&) const = default;
 };

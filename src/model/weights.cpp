@@ -67,6 +67,7 @@ class Binder {
       attention.q_norm = norm(place.at("q_norm"), config_.norm);
       attention.k_norm = norm(place.at("k_norm"), config_.norm);
     }
+    if (config.sinks) attention.sinks = vector(place.at("attention_sinks"), {config_.heads});
     attention.o = linear(place, site + 1);
     attention.post_norm = post_norm(place.at("attention_post_norm"));
     return attention;

@@ -38,6 +38,7 @@ struct AttentionWeights {
   std::vector<float> key_bias;        // bias of segment k [H_kv d] on the host; empty: none
   std::vector<float> key_centre;      // see kv_layers.h; [H_kv d] on the host; empty: none
   const float* key_offset = nullptr;  // key_centre in the device's memory
+  const float* sinks = nullptr;       // [H] of all ranks; null: none
   LayerLinear o;
   std::optional<Norm> post_norm;  // norm of o's output
 };

@@ -158,6 +158,7 @@ AttentionShape attention_shape(const ModelConfig& config, const AttentionWeights
   shape.query_scale = static_cast<float>(weights.config.query_scale);
   shape.output_gate = weights.config.output_gate;
   shape.tempered = weights.config.temperature.period != 0;
+  if (weights.sinks != nullptr) shape.sink_logits = weights.sinks + share.heads.first;
   if (weights.key_offset != nullptr) {
     shape.key_offset = weights.key_offset + share.kv_heads.first * config.head_dim;
   }

@@ -267,6 +267,10 @@ TEST(Linear, AddsToTheResidual) {
 }
 
 double silu(double x) { return x / (1.0 + std::exp(-x)); }
+double clamped_swiglu(double gate, double up) {
+  const double g = std::min(gate, 7.0), u = std::min(7.0, std::max(-7.0, up));
+  return g / (1.0 + std::exp(-1.702 * g)) * (u + 1.0);
+}
 double gelu(double x) {
   return 0.5 * x * (1.0 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
 }
@@ -284,6 +288,14 @@ TEST(Linear, AppliesActivationsAndGates) {
       const auto backend = make_cpu_backend({.threads = 2, .isa = supported_isas().back()});
       const auto two = gated.products(x);
       const auto one = plain.products(x);
+      const auto clamped =
+          run(*backend, gated.linear, x, tokens, Epilogue::gated(Activation::clamped_swiglu));
+      for (std::int64_t i = 0; i < tokens * width; ++i) {
+        const auto at = static_cast<std::size_t>(i / width * 2 * width + i % width);
+        const double want = clamped_swiglu(two[at], two[at + static_cast<std::size_t>(width)]);
+        EXPECT_NEAR(clamped[static_cast<std::size_t>(i)], want,
+                    kActivationTolerance * std::max(1.0, std::abs(want)));
+      }
       for (const Activation f : {Activation::silu, Activation::gelu_tanh}) {
         const auto by = [f](double y) { return f == Activation::silu ? silu(y) : gelu(y); };
         const auto product = run(*backend, gated.linear, x, tokens, Epilogue::gated(f));

@@ -165,14 +165,17 @@ TEST_P(LinearConformance, EpiloguesFollowTheirFormulas) {
   for (std::size_t i = 0; i < y.size(); ++i) ASSERT_EQ(activated[i], gelu_new(y[i]));
 
   Rows gated = backend->allocate_rows(p.tokens, 100, {});
-  for (const Activation f : {Activation::silu, Activation::gelu_tanh}) {
+  for (const Activation f :
+       {Activation::silu, Activation::gelu_tanh, Activation::clamped_swiglu}) {
     backend->linear(x, p.tokens, made.linear, Epilogue::gated(f), gated);
     const auto products = values_of(gated, p.tokens);
     for (std::size_t t = 0; t < 3; ++t) {
       for (std::size_t n = 0; n < 100; ++n) {
         const float gate = y[t * 200 + n], up = y[t * 200 + 100 + n];
-        ASSERT_EQ(products[t * 100 + n],
-                  (f == Activation::silu ? silu(gate) : gelu_new(gate)) * up);
+        const float want = f == Activation::silu        ? silu(gate) * up
+                           : f == Activation::gelu_tanh ? gelu_new(gate) * up
+                                                        : clamped_swiglu(gate, up);
+        ASSERT_EQ(products[t * 100 + n], want);
       }
     }
   }

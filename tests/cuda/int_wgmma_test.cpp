@@ -33,6 +33,7 @@ INSTANTIATE_TEST_SUITE_P(
                     IntCase{8, false, 0, 0, 129, 640, {65, 65}, Finish::swiglu},
                     IntCase{8, false, 0, 0, 66, 300, {140}, Finish::gelu},
                     IntCase{8, false, 0, 0, 70, 300, {65, 65}, Finish::geglu},
+                    IntCase{8, false, 0, 0, 70, 300, {65, 65}, Finish::clamped_swiglu},
                     IntCase{8, false, 0, 128, 131, 1000, {50}, Finish::add},
                     IntCase{8, false, 128, 0, 65, 640, {70, 70}, Finish::swiglu},
                     IntCase{8, false, 128, 128, 100, 900, {33, 130}, Finish::gelu}));

@@ -191,6 +191,7 @@ INSTANTIATE_TEST_SUITE_P(
                     SuperCase{4, 32, 6, 300, {70}, Finish::add},
                     SuperCase{5, 128, 1, 256, {20, 20}, Finish::swiglu},
                     SuperCase{4, 128, 1, 256, {20, 20}, Finish::geglu},
+                    SuperCase{4, 128, 1, 256, {20, 20}, Finish::clamped_swiglu},
                     SuperCase{5, 0, 3, 768, {33}, Finish::gelu}, SuperCase{6, 32, 1, 2304, {64}},
                     SuperCase{6, 128, 1, 300, {90}, Finish::add},
                     SuperCase{4, 32, 1, 4500, {20, 9}}, SuperCase{4, 128, 1, 17000, {17}},

@@ -26,22 +26,25 @@ TEST_P(FamilyGoldensOf, LogitsAreThoseOfTransformers) {
 }
 
 // Layers that normalize sublayer outputs gather the stream before and after the sublayer.
+// Ranks have the sinks of their heads and the biases of their rows.
 TEST(FamilyGoldens, RanksGiveTheLogitsOfOne) {
-  const test::FamilyGolden golden("muse-glimmer");
-  const test::TemporaryFolder scratch;
-  const Model model = test::f32_model(test::family_folder("muse-glimmer"), scratch);
-  const RunLimits limits = golden.limits(model, 20);
-  test::RankedModel alone(model, 1, 1, limits);
-  const auto want = golden.run(alone.session, 20);
-  for (const int ranks : {2, 3, 4}) {
-    test::RankedModel ranked(model, ranks, 1, limits);
-    EXPECT_EQ(want, golden.run(ranked.session, 20)) << ranks << " ranks";
+  for (const char* family : {"muse-glimmer", "gpt-oss"}) {
+    const test::FamilyGolden golden(family);
+    const test::TemporaryFolder scratch;
+    const Model model = test::f32_model(test::family_folder(family), scratch);
+    const RunLimits limits = golden.limits(model, 20);
+    test::RankedModel alone(model, 1, 1, limits);
+    const auto want = golden.run(alone.session, 20);
+    for (const int ranks : {2, 3, 4}) {
+      test::RankedModel ranked(model, ranks, 1, limits);
+      EXPECT_EQ(want, golden.run(ranked.session, 20)) << family << ", " << ranks << " ranks";
+    }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, FamilyGoldensOf,
                          testing::Values("muse-glimmer", "ministral-3", "qwen3.5-moe", "qwen3-next",
-                                         "mixtral", "gemma-3", "smollm3"),
+                                         "mixtral", "gemma-3", "smollm3", "gpt-oss"),
                          [](const auto& name) {
                            std::string text = name.param;
                            std::erase_if(text, [](char c) { return c == '-' || c == '.'; });

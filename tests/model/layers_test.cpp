@@ -73,6 +73,37 @@ ModelConfig two_ropes() {
   return config;
 }
 
+// As in gpt-oss: sinks of attention, windows in every second layer, clamped SwiGLU, and biases of
+// experts and router.
+ModelConfig with_sinks() {
+  ModelConfig config = plain();
+  const ExpertsMlpConfig experts = {.experts = 6,
+                                    .active = 2,
+                                    .hidden = 64,
+                                    .normalized = true,
+                                    .activation = Activation::clamped_swiglu,
+                                    .bias = true};
+  const DenseMlpConfig dense = {
+      .hidden = 96, .activation = Activation::clamped_swiglu, .bias = true};
+  const AttentionConfig full = {.qkv_bias = true, .output_bias = true, .sinks = true};
+  AttentionConfig windowed = full;
+  windowed.window = 5;
+  config.layers = {{windowed, experts}, {full, dense}, {AttentionConfig{.window = 7}, experts}};
+  return config;
+}
+
+TEST(LayerConfigs, WithSinksAndBiasesOfExpertsComeBack) {
+  const ModelConfig config = with_sinks();
+  EXPECT_EQ(config_from_json(parse_json(config_to_json(config).dump(), "text"), "again"), config);
+  EXPECT_EQ(required_features(config), (std::vector<std::string>{"layers", "experts", "sinks",
+                                                                 "activation", "expert_bias"}));
+  EXPECT_EQ(linear_sites(config, 0).back().producer, "") << "up + 1 takes no scale";
+  ModelConfig ungated = config;
+  ungated.layers[1].dense_mlp()->gated = false;
+  test::expect_error([&] { config_from_json(config_to_json(ungated), "file"); },
+                     {"layers[1]", "clamped_swiglu", "gated"});
+}
+
 TEST(LayerConfigs, WithSeveralRulesOfPositionsHaveThemLayerByLayer) {
   ModelConfig config = two_ropes();
   const Json json = config_to_json(config);
@@ -267,7 +298,8 @@ TEST(LinearSites, ListEveryLinearOfALayerOnceInTheOrderOfTheForwardPass) {
 }
 
 TEST(LayersThatDiffer, ComputeWhatANaiveTransformerDoes) {
-  for (ModelConfig config : {plain(), mixed(), two_ropes(), hybrid(1), hybrid(2), hybrid(3)}) {
+  for (ModelConfig config : {plain(), mixed(), two_ropes(), with_sinks(), hybrid(1), hybrid(2),
+                             hybrid(3)}) {
     for (const bool learned : {false, true}) {
       config.learned_positions = learned;
       const test::ModelTensors model = test::random_tensors(config);

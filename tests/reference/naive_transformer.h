@@ -149,8 +149,9 @@ class NaiveTransformer {
                           (rotations * 2 * std::numbers::pi)) /
                  (2 * std::log(base));
         };
-        const double low = std::max(0.0, std::floor(dim_of(s.beta_fast)));
-        const double high = std::min(d - 1, std::ceil(dim_of(s.beta_slow)));
+        const double from = dim_of(s.beta_fast), to = dim_of(s.beta_slow);
+        const double low = std::max(0.0, s.truncate ? std::floor(from) : from);
+        const double high = std::min(d - 1, s.truncate ? std::ceil(to) : to);
         const double stretch =
             std::min(1.0, std::max(0.0, (static_cast<double>(i) - low) / (high - low)));
         double factor = s.attention_factor > 0 ? s.attention_factor : 0.1 * std::log(s.factor) + 1;
@@ -322,16 +323,10 @@ class NaiveTransformer {
       const DenseMlpConfig& mlp = *layer.dense_mlp();
       if (on_input) on_input(at + "gate_up", h);
       auto up = linear(h, at + "up", mlp.hidden);
-      const auto f = [&](double u) {
-        if (mlp.activation == Activation::silu) return u / (1 + std::exp(-u));
-        return 0.5 * u *
-               (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (u + 0.044715 * u * u * u)));
-      };
       if (mlp.gated) {
-        const auto gate = linear(h, at + "gate", mlp.hidden);
-        for (std::size_t i = 0; i < up.size(); ++i) up[i] *= f(gate[i]);
+        up = gated(mlp.activation, linear(h, at + "gate", mlp.hidden), up);
       } else {
-        for (double& u : up) u = f(u);
+        for (double& u : up) u = activated(mlp.activation, u);
       }
       const auto divided = tensors_.find(at + "down.inv_smooth");
       for (std::size_t i = 0; divided != tensors_.end() && i < up.size(); ++i) {
@@ -342,12 +337,27 @@ class NaiveTransformer {
     }
   }
 
-  // state += weight * down(silu(gate h) * up h)
-  void expert(const std::string& at, std::int64_t hidden, double weight,
+  static double activated(Activation f, double u) {
+    if (f == Activation::silu) return u / (1 + std::exp(-u));
+    return 0.5 * u * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (u + 0.044715 * u * u * u)));
+  }
+  static std::vector<double> gated(Activation f, const std::vector<double>& gate,
+                                   std::vector<double> up) {
+    for (std::size_t i = 0; i < up.size(); ++i) {
+      if (f == Activation::clamped_swiglu) {
+        const double g = std::min(gate[i], 7.0), u = std::min(7.0, std::max(-7.0, up[i]));
+        up[i] = g / (1 + std::exp(-1.702 * g)) * (u + 1);
+      } else {
+        up[i] *= activated(f, gate[i]);
+      }
+    }
+    return up;
+  }
+
+  // state += weight * down(f(gate h) * up h)
+  void expert(Activation f, const std::string& at, std::int64_t hidden, double weight,
               const std::vector<double>& h, std::vector<double>& state) const {
-    auto up = linear(h, at + "up", hidden);
-    const auto gate = linear(h, at + "gate", hidden);
-    for (std::size_t i = 0; i < up.size(); ++i) up[i] *= gate[i] / (1 + std::exp(-gate[i]));
+    auto up = gated(f, linear(h, at + "gate", hidden), linear(h, at + "up", hidden));
     if (on_input) on_input(at + "down", up);
     const auto y = linear(up, at + "down", c_.width);
     for (std::size_t i = 0; i < y.size(); ++i) state[i] += weight * y[i];
@@ -372,11 +382,12 @@ class NaiveTransformer {
     for (const auto& [e, weight] : chosen) total += weight;
     if (!mlp.normalized) total = 1;
     for (const auto& [e, weight] : chosen) {
-      expert(at + "experts." + std::to_string(e) + ".", mlp.hidden, weight / total, h, state);
+      expert(mlp.activation, at + "experts." + std::to_string(e) + ".", mlp.hidden, weight / total,
+             h, state);
     }
     if (mlp.shared_hidden == 0) return;
     const double gate = linear(h, at + "shared_gate", 1)[0];
-    expert(at + "shared.", mlp.shared_hidden, 1 / (1 + std::exp(-gate)), h, state);
+    expert(mlp.activation, at + "shared.", mlp.shared_hidden, 1 / (1 + std::exp(-gate)), h, state);
   }
 
   void attend(std::int64_t l, std::size_t t, std::int64_t h, const Matrix& q, const Matrix& k,
@@ -396,6 +407,10 @@ class NaiveTransformer {
       largest = std::max(largest, score.back());
     }
     for (double& s : score) sum += s = std::exp(s - largest);
+    if (c_.layer(l).attention()->sinks) {
+      const std::string name = "layers." + std::to_string(l) + ".attention_sinks";
+      sum += std::exp(tensor(name)[static_cast<std::size_t>(h)] - largest);
+    }
     for (std::size_t j = first; j <= t; ++j) {
       for (std::size_t i = 0; i < d; ++i) mixed[from + i] += score[j - first] / sum * v[j][kv + i];
     }

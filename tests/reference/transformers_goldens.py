@@ -90,6 +90,14 @@ def smollm3():
     return transformers.SmolLM3ForCausalLM(config)
 
 
+def gpt_oss():
+    text = dense(num_hidden_layers=4, sliding_window=8, num_local_experts=5, num_experts_per_tok=2,
+                 rope_parameters={"rope_type": "yarn", "rope_theta": 150000.0, "factor": 32.0, "beta_fast": 32.0,
+                                  "beta_slow": 1.0, "truncate": False, "original_max_position_embeddings": 32})
+    text.update(intermediate_size=32)
+    return transformers.GptOssForCausalLM(transformers.GptOssConfig(**text))
+
+
 # Positions whose logits are kept; a text is as long as the last of them needs.
 CASES = {
     "muse-glimmer": (muse_glimmer, list(range(65))),
@@ -99,6 +107,7 @@ CASES = {
     "mixtral": (mixtral, list(range(65))),
     "gemma-3": (gemma3, list(range(65))),
     "smollm3": (smollm3, list(range(65))),
+    "gpt-oss": (gpt_oss, list(range(65))),
 }
 
 

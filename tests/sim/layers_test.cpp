@@ -33,13 +33,35 @@ ModelConfig two_ropes() {
   return config;
 }
 
+// As in gpt-oss: sinks of attention, clamped SwiGLU, and biases of experts and router.
+ModelConfig with_sinks() {
+  ModelConfig config = two_ropes();
+  const ExpertsMlpConfig experts = {.experts = 6,
+                                    .active = 2,
+                                    .hidden = 64,
+                                    .normalized = true,
+                                    .activation = Activation::clamped_swiglu,
+                                    .bias = true};
+  const DenseMlpConfig dense = {
+      .hidden = 96, .activation = Activation::clamped_swiglu, .bias = true};
+  const AttentionConfig full = {.qkv_bias = true, .output_bias = true, .sinks = true};
+  AttentionConfig windowed = full;
+  windowed.window = 5;
+  config.layers = {{windowed, experts}, {full, dense}, {AttentionConfig{.window = 7}, experts}};
+  config.post_norm_eps = 0;
+  return config;
+}
+
 class LayersOnGpu : public testing::TestWithParam<std::string> {};
 
 TEST_P(LayersOnGpu, OfSeveralRulesComputeWhatANaiveTransformerDoes) {
-  const test::ModelTensors model = test::random_tensors(two_ropes());
-  const auto ids = test::random_ids(24, model.config.vocab);
-  const auto want = test::naive_logits(model, ids);
-  EXPECT_LT(test::relative_difference(want, test::engine_logits(model, ids, GetParam())), 1e-4);
+  for (const ModelConfig& config : {two_ropes(), with_sinks()}) {
+    const test::ModelTensors model = test::random_tensors(config);
+    const auto ids = test::random_ids(24, config.vocab);
+    const auto want = test::naive_logits(model, ids);
+    EXPECT_LT(test::relative_difference(want, test::engine_logits(model, ids, GetParam())), 1e-4)
+        << describe(config);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, LayersOnGpu, testing::ValuesIn(test::gpu_devices()),

@@ -24,9 +24,10 @@ __device__ __forceinline__ void store_queries(const Work<queries>& work,
     const float* const out = work.out + q * work.layout.query_stride;
     if (!plan.split) {
       float* const to = work.a.out.values + row * work.a.out.stride + head * dims;
-      const float inverse = 1.0f / work.facts->total[q];
+      const float factor = output_factor<ExactJoin>(work.a.heads, head, work.facts->largest[q],
+                                                   work.facts->total[q]);
       for (int c = static_cast<int>(threadIdx.x); c < dims; c += kAttentionThreads)
-        to[c] = out[c] * inverse;
+        to[c] = out[c] * factor;
       continue;
     }
     float* const record =

@@ -17,8 +17,9 @@ inline constexpr int kJoinThreads = 128;
 // the current M and L (initially kStart and 0) and the m of the next span. Its `largest` is
 // M' = max(M, m); `keep` is the factor of the sums so far, `take` that of the next span.
 template <class Rule>
-__device__ __forceinline__ float join_column(const float* records, int dims, Positions seen,
-                                             int c) {
+__device__ __forceinline__ float join_column(const float* records, const AttentionHeads& heads,
+                                             std::int64_t head, Positions seen, int c) {
+  const int dims = heads.head_dim;
   float out = 0, largest = Rule::kStart, total = 0;
 #pragma unroll 4
   for (int span = seen.first / kSpanTokens; span <= (seen.last - 1) / kSpanTokens; ++span) {
@@ -29,7 +30,7 @@ __device__ __forceinline__ float join_column(const float* records, int dims, Pos
     total = fmaf(more, rule.take, total * rule.keep);
     largest = rule.largest;
   }
-  return out * (1.0f / total);
+  return out * output_factor<Rule>(heads, head, largest, total);
 }
 
 // Called when a block has finished its last span. The last of the blocks that share the queries
@@ -53,7 +54,7 @@ __device__ __forceinline__ void complete_queries(const AttentionArguments& a,
           (std::int64_t{first_record(plan, block) + query / block.heads} * a.heads.heads + head) *
               plan.spans * (dims + 2);
       a.out.values[row * a.out.stride + head * dims + c] =
-          join_column<Rule>(records, dims, block.visible_to(query), c);
+          join_column<Rule>(records, a.heads, head, block.visible_to(query), c);
     }
   }
   if (a.codes.quantize.out.codes == nullptr) return;
@@ -86,7 +87,7 @@ __global__ void __launch_bounds__(kJoinThreads)
       a.scratch + (std::int64_t{blockIdx.x} * a.heads.heads + head) * plan.spans * (dims + 2);
   for (int c = static_cast<int>(threadIdx.x); c < dims; c += kJoinThreads) {
     a.out.values[row * a.out.stride + std::int64_t{head} * dims + c] =
-        join_column<Rule>(records, dims, seen, c);
+        join_column<Rule>(records, a.heads, head, seen, c);
   }
 }
 

@@ -184,6 +184,7 @@ struct ExactJoin {
       : largest(total == 0.0f ? more : fmaxf(before, more)),
         keep(total == 0.0f ? 0.0f : device_exp(before - largest)),
         take(device_exp(more - largest)) {}
+  static __device__ __forceinline__ float score(float sink) { return sink; }
 };
 
 // One warp per query computes the span's m and l, and the factors that join it to earlier spans.

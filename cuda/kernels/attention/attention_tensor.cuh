@@ -34,7 +34,7 @@ __device__ __forceinline__ void finish_span(const AttentionArguments& a, const A
       const std::int64_t head = block.head + query % block.heads;
       if (!plan.split) {
         float* const out = a.out.values + row * a.out.stride + head * dims;
-        joined.add(warp, i, half, total, first, last, dims, there ? out : nullptr);
+        joined.add(warp, i, half, total, first, last, a.heads, head, there ? out : nullptr);
       } else if (there) {
         float* const record =
             a.scratch +
@@ -80,19 +80,6 @@ __device__ __forceinline__ void use_tile(const QueryBlock& block, const VisibleT
   weigh_tile<Shape>(warp, scores, memory, stage, weights);
   add_tile<Shape>(memory, stage, weights, warp);
 }
-
-// Joins spans in the same way as Joined (attention_tile_values.cuh).
-struct TensorJoin {
-  static constexpr float kStart = kMaskedScore;
-  float largest, keep, take;
-
-  __device__ __forceinline__ TensorJoin(float before, float, float more) {
-    const Join join(before, more);
-    largest = join.largest;
-    keep = join.keep;
-    take = join.take(more);
-  }
-};
 
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)

@@ -279,6 +279,20 @@ struct Join {
   }
 };
 
+// Joins spans in the same way as Joined (attention_tile_values.cuh).
+struct TensorJoin {
+  static constexpr float kStart = kMaskedScore;
+  float largest, keep, take;
+
+  __device__ __forceinline__ TensorJoin(float before, float, float more) {
+    const Join join(before, more);
+    largest = join.largest;
+    keep = join.keep;
+    take = join.take(more);
+  }
+  static __device__ __forceinline__ float score(float sink) { return sink * kLog2E; }
+};
+
 // The barrier and the shared memory of two warps that share queries.
 template <class Shape>
 __device__ __forceinline__ void sync_pair(const WarpRows<Shape>& warp) {

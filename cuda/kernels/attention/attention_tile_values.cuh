@@ -197,7 +197,8 @@ struct Joined {
   // Computes O = fma(o, b, O a), after the last span times 1 / L. `more` is l. out is null if the
   // query does not exist.
   __device__ __forceinline__ void add(const WarpRows<Shape>& warp, int tile, int half, float more,
-                                      bool first, bool last, int dims, float* out) {
+                                      bool first, bool last, const AttentionHeads& heads,
+                                      std::int64_t head, float* out) {
     const int lane = static_cast<int>(threadIdx.x % 32), owner = lane / 4 * 4 + 2 * tile + half;
     const float most = warp.largest[tile][half];
     const Join join(__shfl_sync(kEveryLane, largest, owner), most);
@@ -208,11 +209,11 @@ struct Joined {
       total = sum;
     }
     if (out == nullptr) return;
-    const float factor = last ? 1.0f / sum : 1.0f;
+    const float factor = last ? output_factor<TensorJoin>(heads, head, join.largest, sum) : 1.0f;
 #pragma unroll
     for (int index = 0; index < Shape::kColumns / 8; ++index) {
       const ColumnPair<Shape> pair(warp.first_column, index);
-      if (pair.column >= dims) continue;
+      if (pair.column >= heads.head_dim) continue;
       auto* const to = reinterpret_cast<float2*>(out + pair.column);
       const float2 before = first ? float2{0.0f, 0.0f} : *to, o = pair.of(warp.out[tile], half);
       *to = {fmaf(o.x, take, before.x * join.keep) * factor,

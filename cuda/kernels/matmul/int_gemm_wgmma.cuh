@@ -186,6 +186,8 @@ struct WarpgroupTile {
         return finish_as<Finish::geglu>(a, rows, out);
       case Finish::silu:
         return finish_as<Finish::silu>(a, rows, out);
+      case Finish::clamped_swiglu:
+        return finish_as<Finish::clamped_swiglu>(a, rows, out);
     }
   }
   // Writes 32 tokens at a time through shared memory, so that neighbouring lanes write neighbouring

@@ -96,6 +96,7 @@ __device__ __forceinline__ float finished(Finish how, float y, float up, float b
   if (how == Finish::add) return before + y;
   if (how == Finish::swiglu) return device_silu(y) * up;
   if (how == Finish::geglu) return device_gelu(y) * up;
+  if (how == Finish::clamped_swiglu) return device_clamped_swiglu(y, up);
   if (how == Finish::silu) return device_silu(y);
   return how == Finish::gelu ? device_gelu(y) : y;
 }

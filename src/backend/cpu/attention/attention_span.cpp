@@ -358,13 +358,27 @@ void merge_records(const HeadBlock& head, const float* records, float* totals) {
   }
 }
 
+// The factor of o: 1 / l; with a sink s and M' = max(m, s): a / fma(l, a, exp(s - M')), where
+// a = exp(m - M').
+float output_factor(const HeadBlock& head, int query, float m, float l) {
+  if (head.shape.sink_logits == nullptr) return 1.0f / l;
+  const int group = head.readers.count, of_head = query % head.head_queries();
+  const int kv_head = query / head.head_queries();
+  const float s = head.shape.sink_logits[head.readers.first + kv_head * group + of_head % group];
+  const float joint = m > s ? m : s;
+  const auto factor = [&](float x) { return x == joint ? 1.0f : leq_exp(x - joint); };
+  const float a = factor(m);
+  return a / std::fma(l, a, factor(s));
+}
+
 void finish_records(const HeadBlock& head, const float* totals, float* values,
                     std::int64_t value_stride) {
   const std::int64_t dims = head.shape.head_dim, size = head.plan.record_floats;
   for (int query = 0; query < head.queries(); ++query) {
     const float* total = totals + query * size;
     float* out = values + query_offset(head, query, value_stride);
-    head.kernels.scale(total, 1.0f / total[size - 15], dims, out);
+    head.kernels.scale(total, output_factor(head, query, total[size - 16], total[size - 15]), dims,
+                       out);
     if (kv_scheme(head.kv.value_type).rotated) rotate_head(head.packed, out, head.shape.head_dim);
     if (!head.shape.output_gate) continue;
     const float* gates = head.qkv.values + gates_at(head.shape);

@@ -299,8 +299,8 @@ struct RowKernels {
   // out = ((x - mean) * r) * gain + beta, r from the mean of squared differences; out may be x
   void (*layer_norm)(const float* x, const float* gain, const float* beta, float eps,
                      std::int64_t n, float* out) noexcept;
-  // By Activation f: out = f(gate) * up; out may be gate or up
-  void (*gated[2])(const float* gate, const float* up, std::int64_t n, float* out) noexcept;
+  // By Activation f: out = f(gate) * up or f(gate, up); out may be gate or up
+  void (*gated[3])(const float* gate, const float* up, std::int64_t n, float* out) noexcept;
   // By Activation f: out = f(x); out may be x
   void (*activated[2])(const float* x, std::int64_t n, float* out) noexcept;
   // x = x * sigmoid(gate), computed with one division: x / (1 + exp(-gate))

@@ -125,6 +125,17 @@ void gated(const float* gate, const float* up, std::int64_t n, float* out) noexc
   });
 }
 
+template <class R>
+void gated_clamped(const float* gate, const float* up, std::int64_t n, float* out) noexcept {
+  const typename R::Floats high = R::repeat(kClampedSwigluLimit), low = -high;
+  for_registers<R>(n, [=](std::int64_t k, auto lanes) {
+    const typename R::Floats x = lanes.load(gate + k), y = lanes.load(up + k);
+    const typename R::Floats g = x > high ? high : x, above = y < low ? low : y;
+    const typename R::Floats u = above > high ? high : above;
+    lanes.store(out + k, times_sigmoid<R>(g, g * kClampedSwigluScale) * (u + 1.0f));
+  });
+}
+
 template <class R, class F>
 void activated(const float* x, std::int64_t n, float* out) noexcept {
   for_registers<R>(
@@ -154,7 +165,8 @@ constexpr RowKernels kRowKernels = {.add = add<R>,
                                     .multiply = multiply<R>,
                                     .rms_norm = rms_norm<R>,
                                     .layer_norm = layer_norm<R>,
-                                    .gated = {gated<R, Silu<R>>, gated<R, GeluTanh<R>>},
+                                    .gated = {gated<R, Silu<R>>, gated<R, GeluTanh<R>>,
+                                              gated_clamped<R>},
                                     .activated = {activated<R, Silu<R>>, activated<R, GeluTanh<R>>},
                                     .gate = gate<R>,
                                     .absmax = absmax<R>,

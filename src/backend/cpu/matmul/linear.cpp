@@ -466,7 +466,7 @@ void run_experts_gated(const LinearContext& context, const Rows& x, const Expert
               : in_place ? slice_tokens(x, rows)
                          : slice_tokens(grouped, rows);
     Group& group = groups.emplace_back(context, std::move(in), rows.count(), linear,
-                                       Epilogue::gated(Activation::silu), slice_tokens(out, rows),
+                                       Epilogue::gated(experts.activation), slice_tokens(out, rows),
                                        experts.down(expert));
     check_job(group.job);
   }
