@@ -34,6 +34,7 @@ struct Written {
 // Names of tensors in leq and in llama.cpp, written by hand.
 const std::map<std::string, std::string> kNames = {
     {"attention_norm", "attn_norm.weight"},
+    {"attention_sinks", "attn_sinks.weight"},
     {"delta_in_norm", "attn_norm.weight"},
     {"k", "attn_k.weight"},
     {"v", "attn_v.weight"},
@@ -229,12 +230,16 @@ class Converter {
       const std::string part = tensor.name.substr(from.size());
       const test::Rows& rows = tensors_.at(tensor.name);
       if (part.rfind("experts.", 0) == 0) {
-        experts[part.substr(part.rfind('.') + 1)].push_back(rows);
+        experts[part.substr(part.find('.', 8) + 1)].push_back(rows);
+      } else if (part.ends_with(".bias")) {
+        const std::string weight = part == "q.bias" ? "attn_q.weight"
+                                                    : kNames.at(part.substr(0, part.size() - 5));
+        put(to + weight.substr(0, weight.size() - 6) + "bias", rows);
       } else if (part == "q") {
         put(to + "attn_q.weight", joined_query(from, rows));
       } else if (part == "mlp_norm") {
-        put(to + (model_.config.delta_net() ? "post_attention_norm.weight" : "ffn_norm.weight"),
-            rows);
+        const bool after = model_.config.delta_net() || how_.arch == "gpt-oss";
+        put(to + (after ? "post_attention_norm.weight" : "ffn_norm.weight"), rows);
       } else if (how_.joined && (part == "delta_b" || part == "delta_a")) {
         if (part == "delta_b") put(to + "ssm_ba.weight", joined_gates(from));
       } else if (part != "attention_gate" || !joins_gate()) {
@@ -290,11 +295,16 @@ class Converter {
           if (e == 0) rows += one.rows;
         }
       }
-      put(to + name,
-          {static_cast<std::uint64_t>(experts.at(parts[0])[0].columns),
-           static_cast<std::uint64_t>(rows), count},
-          values);
+      std::vector<std::uint64_t> dims = {
+          static_cast<std::uint64_t>(experts.at(parts[0])[0].columns),
+          static_cast<std::uint64_t>(rows), count};
+      if (parts[0].ends_with(".bias")) dims.erase(dims.begin());
+      put(to + name, dims, values);
     };
+    for (const std::string part : {"gate", "up", "down"}) {
+      if (!experts.contains(part + ".bias")) break;
+      put_all("ffn_" + part + "_exps.bias", {part + ".bias"});
+    }
     if (how_.fused) {
       put_all("ffn_gate_up_exps.weight", {"gate", "up"});
     } else {
@@ -323,6 +333,7 @@ TEST(GgufFamilies, ComputeWhatTransformersComputesWithTheirCheckpoints) {
                                {"ministral-3", {.arch = "mistral3", .pairs = true}},
                                {"muse-glimmer", {.arch = "muse-glimmer", .pairs = true}},
                                {"smollm3", {.arch = "smollm3", .pairs = true}},
+                               {"gpt-oss", {.arch = "gpt-oss"}},
                                {"gemma-3", {.arch = "gemma3"}},
                                {"gemma-3", {.arch = "gemma3", .period = 3}},
                                {"mixtral", {.arch = "llama", .pairs = true}}}) {

@@ -14,6 +14,7 @@
 #include "format/packed_matrix.h"
 #include "format/packed_source.h"
 #include "format/tensor_source.h"
+#include "reference/family_golden.h"
 #include "tensor/pack.h"
 
 namespace leq::packed {
@@ -281,6 +282,68 @@ TEST(PackedWeights, OfFloat4InGroups) {
     EXPECT_EQ(scheme_of(source, "x.weight"), is_mx ? "int8-g32" : "none");
     if (is_mx) expect_exact(source, "x.weight");
   }
+}
+
+// The experts of gpt-oss: blocks of MXFP4 are the numbers that a folder in floats has, transposed.
+TEST(PackedWeights, OfExpertsInBlocksOfFloat4) {
+  constexpr double kSizes[8] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  PackedFolder packed, plain;
+  const auto folder = test::family_folder("gpt-oss");
+  const auto stored = open_safetensors(folder);
+  Random random(17);
+  for (const SourceTensor& tensor : stored->tensors()) {
+    if (tensor.name.ends_with("_proj") && tensor.shape.size() == 3) {
+      const std::int64_t experts = tensor.shape[0], columns = tensor.shape[1],
+                         rows = tensor.shape[2];
+      std::string blocks, scales;
+      std::vector<float> values(static_cast<std::size_t>(experts * columns * rows));
+      for (std::int64_t e = 0; e < experts; ++e) {
+        for (std::int64_t n = 0; n < rows; ++n) {
+          int scale = 0, pair = 0;
+          for (std::int64_t k = 0; k < columns; ++k) {
+            if (k % 32 == 0) scales += static_cast<char>(scale = 120 + static_cast<int>(random.below(8)));
+            const auto code = static_cast<int>(random.below(16));
+            const double size = kSizes[code & 7] * (code & 8 ? -1 : 1);
+            values[static_cast<std::size_t>((e * columns + k) * rows + n)] =
+                static_cast<float>(std::ldexp(size, scale - 127));
+            pair |= code << (k % 2 * 4);
+            if (k % 2 == 0) continue;
+            blocks += static_cast<char>(pair);
+            pair = 0;
+          }
+        }
+      }
+      packed.add(tensor.name + "_blocks", {"U8", {experts, rows, columns / 32, 16}, blocks});
+      packed.add(tensor.name + "_scales", {"U8", {experts, rows, columns / 32}, scales});
+      plain.add(tensor.name, {"F32", tensor.shape, test::floats_as("F32", values)});
+    } else {
+      const std::string bytes(reinterpret_cast<const char*>(tensor.bytes.data()),
+                              tensor.bytes.size());
+      for (PackedFolder* to : {&packed, &plain}) to->add(tensor.name, {"BF16", tensor.shape, bytes});
+    }
+  }
+  Json config = parse_json(read_file(folder / "config.json", 1 << 20), "config.json");
+  std::vector<ImportedModel> models;
+  for (PackedFolder* from : {&plain, &packed}) {
+    models.push_back(import_hf(from->write(config)));
+    config["quantization_config"] = {{"quant_method", "mxfp4"}};
+  }
+  ASSERT_EQ(models[0].tensors.size(), models[1].tensors.size());
+  std::int64_t kept = 0;
+  for (std::size_t i = 0; i < models[0].tensors.size(); ++i) {
+    const TensorInput &want = models[0].tensors[i], &found = models[1].tensors[i];
+    const std::int64_t columns = want.shape.size() == 2 ? want.shape[1] : 1;
+    std::vector<float> a(static_cast<std::size_t>(want.shape[0] * columns)), b(a.size());
+    want.read(0, want.shape[0], a);
+    found.read(0, want.shape[0], b);
+    EXPECT_EQ(a, b) << want.name;
+    if (!found.own_scheme || found.own_scheme->is_float()) continue;
+    EXPECT_EQ(scheme_name(*found.own_scheme), "int8-g32");
+    ChosenCodes codes;
+    EXPECT_TRUE(found.read_codes(*found.own_scheme, 0, want.shape[0], codes));
+    ++kept;
+  }
+  EXPECT_EQ(kept, 4 * 5 * 3) << "layers, experts, linears";
 }
 
 // ---- errors

@@ -51,6 +51,8 @@ def family_of(source):
     if config.post_norm_eps or config.logit_cap:
         raise InputError(f"{config.family}: norms behind sublayers and capped logits are not written back")
     common = _common_layers(source)
+    if common.attention.get("sinks"):
+        raise InputError(f"{config.family}: attention sinks and biases of experts are not written back")
     own_layers = common.delta or common.experts or "temperature" in common.attention
     checkpoint = source.checkpoint("" if own_layers else _model_type(config, common))
     _check_biases(checkpoint, common)
