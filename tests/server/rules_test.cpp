@@ -311,6 +311,19 @@ TEST(NullContent, IsAnEmptyTextWhereATemplateConcatenatesIt) {
   EXPECT_NE(message.find("cannot concatenate string and integer"), std::string::npos) << message;
 }
 
+TEST(IgnoreEos, BansTheTokenThatTheTemplateWritesAfterAReply) {
+  ApiModel model = {.tokenizer = story_model().tokenizer()};
+  model.vocabulary = model.tokenizer.size();
+  model.stop.end_tokens = story_model().end_tokens();  // </s>, 2
+  model.chat = std::make_shared<const ChatTemplate>(ChatTemplate::of_model(
+      "{% for m in messages %}{{ m.role + ': ' + m.content + '<s>' }}{% endfor %}", "template"));
+  const Json body = {{"messages", Json::array({{{"role", "user"}, {"content", "x"}}})},
+                     {"ignore_eos", true}};
+  const GenerationCall call = read_generation_call(CallStyle::chat, body, model);
+  EXPECT_EQ(call.banned, (std::vector<Token>{2, 1}));
+  EXPECT_EQ(call.stop.end_tokens, call.banned);
+}
+
 TEST(EchoedPrompts, HaveTheProbabilitiesOfTheirTokens) {
   const std::string prompt = "Once upon a time";
   const auto echoed = plain().post(
