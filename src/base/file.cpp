@@ -233,7 +233,7 @@ MappedFile::MappedFile(const fs::path& path) : name_(path.string()) {
   require(mapping != MAP_FAILED, ErrorKind::io, name_, ": cannot map ", size_,
           " bytes: ", std::strerror(errno));
   data_ = static_cast<const std::byte*>(mapping);
-  name_mapping(data_, size_, name_);
+  lost_ = name_mapping(data_, size_, name_);
 }
 
 MappedFile::~MappedFile() {
@@ -245,13 +245,20 @@ MappedFile::~MappedFile() {
 MappedFile::MappedFile(MappedFile&& other) noexcept
     : name_(std::move(other.name_)),
       data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)) {}
+      size_(std::exchange(other.size_, 0)),
+      lost_(std::exchange(other.lost_, nullptr)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(name_, other.name_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(lost_, other.lost_);
   return *this;
+}
+
+void MappedFile::require_whole() const {
+  require(is_whole(), ErrorKind::io, name_,
+          ": the file became shorter, or its disk failed, while it was in use");
 }
 
 void MappedFile::drop(std::span<const std::byte> part) const {

@@ -1,6 +1,7 @@
 // Files: read-only mappings, whole-file reads, and atomic writes (all of a file or nothing).
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -20,7 +21,8 @@ std::vector<std::string> file_names(const std::filesystem::path& folder);
 
 // A read-only memory mapping of a whole regular file; other kinds of files are refused without
 // blocking. Move-only; the bytes are valid as long as the object exists. If the file is truncated
-// meanwhile, a program that called watch_mappings (base/mapping_watch.h) ends with an error.
+// meanwhile, a program that called watch_mappings (base/mapping_watch.h) ends with an error, or the
+// bytes become zeros.
 class MappedFile {
  public:
   explicit MappedFile(const std::filesystem::path& path);
@@ -30,6 +32,9 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::string& name() const { return name_; }
+  // Whether all bytes that were read so far are the file's.
+  bool is_whole() const { return lost_ == nullptr || !*lost_; }
+  void require_whole() const;  // throws Error naming the file
 
   // Advises the kernel that a part will not be read again soon, so that streaming through a file
   // larger than memory does not grow the resident set. Parts are shrunk to whole pages.
@@ -41,6 +46,7 @@ class MappedFile {
   std::string name_;
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
+  const std::atomic<bool>* lost_ = nullptr;
 };
 
 // Reads a whole regular file of at most `max_bytes`; errors name the path and the limit.

@@ -559,6 +559,7 @@ std::vector<float> Engine::embed(std::span<const Token> tokens) {
 void Engine::embed_chunk(EmbeddedText& text) {
   finish_ahead();
   embedder_.advance(text, running() > 0);
+  options_.check_step();
 }
 
 }  // namespace leq

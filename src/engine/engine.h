@@ -64,6 +64,8 @@ struct EngineOptions {
   // A step that prefills while other requests draw tokens may take at most this many times as
   // long as the same step without prompts, times prompts_per_writer() (scheduler.h).
   double prompt_slowdown = 1.5;
+  // Called after each step; if it throws Error, the step's results are wrong and its replies fail.
+  std::function<void()> check_step = [] {};
 };
 
 struct EngineReply : FinishedReply {

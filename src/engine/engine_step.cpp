@@ -44,6 +44,7 @@ void Engine::run(std::vector<Feed> parts) {
     fetch_logits(parts, *logits);
     fetch_hidden();
     if (batch_.outputs.empty()) transformer.backend().synchronize();
+    options_.check_step();
   } catch (const Error& error) {  // an error of the device, not of a request
     return fail(parts, error);
   }

@@ -10,7 +10,7 @@
 namespace leq {
 namespace {
 
-constexpr std::int64_t kStateInterval = 4096;
+constexpr std::int64_t kStateInterval = 512;  // least distance; the usual chunk of a prompt
 // Least distance in tokens between the marks of later messages, because each mark ends a step.
 constexpr std::int64_t kMessageInterval = 512;
 
@@ -54,7 +54,9 @@ std::vector<std::int64_t> state_marks(std::span<const Token> prompt, const Token
     last = std::ssize(prompt) - 1;
   }
   if (last <= 0) return {};
-  for (std::int64_t at = kStateInterval; at < last; at += kStateInterval) marks.push_back(at);
+  std::int64_t interval = kStateInterval;
+  while (last / interval > std::max<std::int64_t>(1, (most - 2) / 2)) interval *= 2;
+  for (std::int64_t at = interval; at < last; at += interval) marks.push_back(at);
   std::erase(marks, first);
   std::ranges::sort(marks);
   marks.erase(std::unique(marks.begin(), marks.end()), marks.end());

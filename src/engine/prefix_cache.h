@@ -53,7 +53,8 @@ class SequencePool {
 //   prompt's last token, for requests with the same prompt;
 // - before the second occurrence of that token, the end of the first message: a system message that
 //   other chats share;
-// - the last ones, as many as fit, of the ends of later messages and multiples of 4096.
+// - the last ones, as many as fit, of the ends of later messages and the multiples of the least of
+//   512, 1024, 2048 ... that takes at most half of these places: they are spread over the prompt.
 std::vector<std::int64_t> state_marks(std::span<const Token> prompt, const Tokenizer& tokenizer,
                                       std::int64_t most);
 

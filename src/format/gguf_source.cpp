@@ -135,7 +135,9 @@ void GgufSource::unpair_rows(std::string_view name, std::int64_t heads) {
 }
 
 void GgufSource::drop(const SourceTensor& tensor) const {
-  files_[details_[place_of(tensor)].file].drop(tensor.bytes);
+  const MappedFile& file = files_[details_[place_of(tensor)].file];
+  file.drop(tensor.bytes);
+  file.require_whole();
 }
 
 std::optional<QuantScheme> GgufSource::own_scheme(const SourceTensor& tensor) const {

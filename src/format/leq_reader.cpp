@@ -322,6 +322,7 @@ LeqReader::LeqReader(LeqReader&&) noexcept = default;
 const std::string& LeqReader::name() const { return state_->name; }
 std::uint64_t LeqReader::file_bytes() const { return state_->bytes.size(); }
 bool LeqReader::mapped() const { return state_->file != nullptr && state_->file->mapped(); }
+bool LeqReader::is_whole() const { return state_->file == nullptr || state_->file->is_whole(); }
 std::uint64_t LeqReader::fingerprint() const { return state_->fingerprint; }
 std::uint32_t LeqReader::minor_version() const { return state_->minor_version; }
 const Json& LeqReader::metadata() const { return state_->metadata; }

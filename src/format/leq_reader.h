@@ -65,6 +65,8 @@ class LeqReader {
   const std::string& name() const;
   std::uint64_t file_bytes() const;
   bool mapped() const;  // false: read into memory
+  // False once the file became shorter while it was mapped (base/mapping_watch.h).
+  bool is_whole() const;
   // Identifies the file's content: the checksum of its JSON, which contains all other checksums.
   std::uint64_t fingerprint() const;
   std::uint32_t minor_version() const;  // the file's format version

@@ -143,6 +143,7 @@ LoadedFile::LoadedFile(const std::filesystem::path& path, const LoadOptions& opt
   const std::size_t size = mapping_->bytes().size();
   ask_for_huge_pages(mapping_->bytes().data(), size);
   check(mapping_->bytes());
+  mapping_->require_whole();
   if (should_read(options, mapping_->bytes())) {
     mapping_.reset();
     buffer_ = read_whole(path, size, options.progress);

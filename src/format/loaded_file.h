@@ -29,6 +29,7 @@ class LoadedFile {
 
   std::span<const std::byte> bytes() const;
   bool mapped() const { return mapping_.has_value(); }
+  bool is_whole() const { return !mapping_ || mapping_->is_whole(); }  // see MappedFile
 
  private:
   std::optional<MappedFile> mapping_;

@@ -77,11 +77,23 @@ KvType default_kv_type(std::string_view model_type) {
   return model_type == "f32" ? kExactKv : kUsualKv;
 }
 
+namespace {
+
+std::int64_t default_kept_states(const ModelConfig& config) {
+  if (config.delta_net() == nullptr) return kFewestKeptStates;
+  const auto each =
+      static_cast<std::int64_t>(fixed_state_bytes(config, place_of(config, 0, 1).own()));
+  return std::clamp(kKeptStateBytes / each, kFewestKeptStates, kMostKeptStates);
+}
+
+}  // namespace
+
 RunLimits resolve_limits(RunLimits limits, const ModelConfig& config) {
   const std::int64_t longest = largest_context(config);
   require_range(Setting{"sequences"}, limits.sequences, 1, 4096);
   if (limits.context == 0)
-    limits.context = std::min(config.context, kDefaultContext) * limits.sequences;
+    limits.context = std::min(config.context, kDefaultContext) *
+                     (limits.sequence_context == 0 ? limits.sequences : 1);
   require(limits.context > 0 && limits.context / limits.sequences >= 1, Setting{"context"}, " ",
           limits.context, ": expected at least one position for each of ", limits.sequences,
           " sequences");
@@ -100,6 +112,7 @@ RunLimits resolve_limits(RunLimits limits, const ModelConfig& config) {
   limits.batch_tokens = std::min(limits.batch_tokens, limits.context);
   if (limits.kv_sinks) require_range(Setting{"kv_sinks"}, *limits.kv_sinks, 0, kPageTokens);
   if (limits.kv_recent) require_range(Setting{"kv_recent"}, *limits.kv_recent, 0, 1 << 20);
+  if (limits.kept_states == -1) limits.kept_states = default_kept_states(config);
   require_range(Setting{"kept_states"}, limits.kept_states, 0, kMaxKeptStates);
   require_range("output rows", limits.output_tokens, 1, 1 << 16);
   limits.output_tokens = std::min(limits.output_tokens, limits.batch_tokens);

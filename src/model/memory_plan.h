@@ -22,11 +22,14 @@
 
 namespace leq {
 
-inline constexpr std::int64_t kDefaultKeptStates = 8;
+// Fixed states that are kept by default: as many as these bytes hold, within these numbers.
+inline constexpr std::int64_t kFewestKeptStates = 8, kMostKeptStates = 64;
+inline constexpr std::int64_t kKeptStateBytes = 512'000'000;
 inline constexpr std::int64_t kMaxKeptStates = 4096;
 
 struct RunLimits {
-  std::int64_t context = 0;  // total positions of all sequences; 0 = min(model, 8192)
+  // Total positions of all sequences; 0 = min(model, 8192), for each sequence if they have shares.
+  std::int64_t context = 0;
   int sequences = 1;
   // Limit on the positions of one sequence; 0 = an equal share of `context`. With more than a
   // share, sequences compete for the positions.
@@ -40,8 +43,9 @@ struct RunLimits {
   // whole blocks; nullopt: the defaults of the type.
   std::optional<int> kv_sinks = {}, kv_recent = {};
   // For models with fixed states (Gated DeltaNet): number of states kept beside those of running
-  // sequences, so that texts with a common beginning need not be computed from the start.
-  std::int64_t kept_states = kDefaultKeptStates;
+  // sequences, so that texts with a common beginning need not be computed from the start; -1: the
+  // default.
+  std::int64_t kept_states = -1;
 };
 
 struct MemoryPlan {
@@ -55,7 +59,7 @@ struct MemoryPlan {
 // Default KV type of a model: f32 if the file has type f32, otherwise f16.
 KvType default_kv_type(std::string_view model_type);
 
-// Sets a missing context to min(model, 8192) and checks all limits against the model. Throws Error
+// Sets a missing context to the default and checks all limits against the model. Throws Error
 // naming the setting, its value and the valid range.
 RunLimits resolve_limits(RunLimits limits, const ModelConfig& config);
 

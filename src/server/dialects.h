@@ -150,8 +150,9 @@ class ReplyWriter {
   // A whole reply.
   virtual std::string whole(const std::vector<Choice>& choices) = 0;
 
- protected:
   TokenCounts count_tokens(const std::vector<Choice>& choices) const;
+
+ protected:
   // Adds the call's notes on features that the reply lacks, if there are any.
   void add_warnings(Json& json) const;
 

@@ -105,6 +105,10 @@ class Generation {
       throw;
     }
     if (ended_ < choices_.size()) engine_.cancel(ids);
+    const TokenCounts counts = writer_->count_tokens(choices_);
+    exchange_.facts.prompt_tokens = counts.prompt;
+    exchange_.facts.cached_tokens = counts.cached;
+    for (const Choice& choice : choices_) exchange_.facts.reply_tokens += std::ssize(choice.tokens);
     if (!is_connected_) {
       if (call_.stream) return;
       throw ApiError(503, "the client went away", "");  // it cannot be told

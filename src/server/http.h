@@ -101,9 +101,17 @@ struct HttpReply {
 };
 
 // A request that must be answered exactly once, with reply() or as a stream.
+// What handlers tell about a request for its line in the log.
+struct RequestFacts {
+  std::string model;  // empty: the request used none
+  std::int64_t prompt_tokens = 0, cached_tokens = 0, reply_tokens = 0;
+};
+
 class HttpExchange {
  public:
   virtual ~HttpExchange() = default;
+
+  RequestFacts facts;
 
   virtual const HttpRequest& request() const = 0;
   virtual void reply(const HttpReply& reply) = 0;

@@ -227,6 +227,7 @@ std::optional<ModelApi::Embeddings> ModelApi::embeddings_of(HttpExchange& exchan
     numbers.resize(dimensions);
     normalize(numbers);
     all.tokens += prompt.size();
+    exchange.facts.prompt_tokens = static_cast<std::int64_t>(all.tokens);
     if (!exchange.client_is_there()) return std::nullopt;
   }
   return all;

@@ -102,7 +102,8 @@ HostedModel::HostedModel(const Model& model, Session& session, const HostOptions
       keeps_texts_(slot_files_.has_value()),
       template_text_(options.chat_template.empty() ? model.chat_template() : options.chat_template),
       api_(api_model(model, limits_, options)),
-      engine_(session, model.tokenizer(), options.engine, most_requests(limits_, options)) {
+      engine_(session, model.tokenizer(), checked(options.engine),
+              most_requests(limits_, options)) {
   require(session.transformer().online().empty() || limits_.sequences == 1, Setting{"sequences"},
           ' ', limits_.sequences, ": this model's activations remember one sequence; use ",
           Setting{"sequences"}, " 1");
@@ -110,6 +111,21 @@ HostedModel::HostedModel(const Model& model, Session& session, const HostOptions
     say_(api_.name + ": no chats, only completions: " + api_.chat_error);
   }
   read_kept();
+}
+
+EngineOptions HostedModel::checked(EngineOptions options) const {
+  options.check_step = [this] {
+    if (model_.file().is_whole()) return;
+    throw Error("the model " + api_.name + " has failed: its file became shorter, or its disk " +
+                    "failed, while it was in use",
+                ErrorKind::io);
+  };
+  return options;
+}
+
+std::optional<std::string> HostedModel::failure() const {
+  if (model_.file().is_whole()) return engine_.failure();
+  return api_.name + ": the file became shorter, or its disk failed, while it was in use";
 }
 
 void HostedModel::end(double seconds) {
@@ -135,7 +151,7 @@ void HostedModel::read_kept() {
 }
 
 void HostedModel::write_kept() {
-  if (!std::exchange(keeps_texts_, false)) return;
+  if (!std::exchange(keeps_texts_, false) || failure()) return;
   const SlotFiles& files = *slot_files_;
   try {
     engine_.with_idle_sequence([&](Engine& engine) {
@@ -232,6 +248,11 @@ bool is_replaced(const ModelFile& file) {
   return !error && time.time_since_epoch().count() != file.changed;
 }
 
+ApiError not_found(std::string_view name) {
+  return ApiError(404, "there is no model " + printable(std::string(name)) + " here",
+                  "model_not_found");
+}
+
 }  // namespace
 
 // Members are destroyed in reverse order, so `hosted` ends before `runnable`, which it references.
@@ -251,7 +272,9 @@ struct ModelPool::Entry {
   std::size_t users = 0;    // number of leases
   std::size_t waiting = 0;  // requests waiting for a lease
   std::int64_t last_use = 0;
-  std::string error = {};  // set by a permanent failure
+  Stopwatch since_use = {};
+  std::optional<double> idle_seconds = {};  // from the last request that said one
+  std::string error = {};                   // set by a permanent failure
   std::string error_code = {};
 };
 
@@ -261,7 +284,8 @@ struct ModelPool::Waiting {
 };
 
 std::string_view state_name(ModelState state) {
-  constexpr std::string_view kNames[] = {"unloaded", "loading", "loaded", "unloading", "failed"};
+  constexpr std::string_view kNames[] = {"unloaded",  "loading", "loaded",
+                                         "unloading", "failed",  "sleeping"};
   return kNames[static_cast<std::size_t>(state)];
 }
 
@@ -287,19 +311,61 @@ ModelPool::ModelPool(const PoolOptions& options, ModelLoader loader)
     file.path = *options_.file;
     file.name = options_.file_name.empty() ? model_name_of(file.path) : options_.file_name;
     file.bytes = fs::file_size(file.path, error);
-    file.changed = fs::last_write_time(file.path, error).time_since_epoch().count();
+    const fs::file_time_type time = fs::last_write_time(file.path, error);
+    file.changed = time.time_since_epoch().count();
+    file.created = unix_seconds(time);
   }
   rescan();
   if (default_ != nullptr) {
     Lock lock(mutex_);
     load(*default_, lock, [] { return true; });
   }
+  idle_thread_ = std::thread([this] { unload_idle(); });
 }
 
-ModelPool::~ModelPool() = default;
+ModelPool::~ModelPool() {
+  if (!idle_thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  idle_thread_.join();
+}
 
 bool ModelPool::is_in_use(const Entry& entry) {
-  return entry.state != ModelState::unloaded && entry.state != ModelState::failed;
+  return entry.state == ModelState::loading || entry.state == ModelState::loaded ||
+         entry.state == ModelState::unloading;
+}
+
+bool ModelPool::is_pinned(const Entry& entry) const {
+  return std::ranges::find(options_.pinned, entry.file.name) != options_.pinned.end();
+}
+
+double ModelPool::idle_seconds(const Entry& entry) const {
+  if (is_pinned(entry)) return kNeverIdle;
+  const auto own = options_.idle_seconds_of.find(entry.file.name);
+  return entry.idle_seconds.value_or(own != options_.idle_seconds_of.end() ? own->second
+                                                                           : options_.idle_seconds);
+}
+
+void ModelPool::unload_idle() {
+  Lock lock(mutex_);
+  while (!stopping_) {
+    double next = 3600;
+    Entry* due = nullptr;
+    for (Entry& entry : entries_) {
+      if (entry.state != ModelState::loaded || entry.users + entry.waiting > 0) continue;
+      const double left = idle_seconds(entry) - entry.since_use.seconds();
+      if (left <= 0) due = &entry;
+      next = std::min(next, left);
+    }
+    if (due != nullptr) {
+      drop(*due, lock, ModelState::sleeping);
+    } else {
+      changed_.wait_for(lock, std::chrono::duration<double>(next));
+    }
+  }
 }
 
 // Updates the list of files; a model that is in use keeps its entry.
@@ -347,19 +413,19 @@ ModelPool::Entry& ModelPool::entry_of(std::string_view name) {
   }
   if (found != nullptr) return *found;
   if (name.empty()) field_error("model", "expected the name of one of the models (GET /v1/models)");
-  throw ApiError(404, "there is no model " + printable(std::string(name)) + " here",
-                 "model_not_found");
+  throw not_found(name);
 }
 
-ModelPool::Lease ModelPool::lease_of(Entry& entry) {
+ModelPool::Lease ModelPool::lease_of(Entry& entry, bool is_use) {
   ++entry.users;
-  return {&entry.loaded->hosted, Release{this, &entry}};
+  return {&entry.loaded->hosted, Release{this, &entry, is_use}};
 }
 
-void ModelPool::release(Entry& entry) {
+void ModelPool::release(Entry& entry, bool is_use) {
   {
     const std::lock_guard lock(mutex_);
     --entry.users;
+    if (is_use) entry.since_use.restart();
   }
   changed_.notify_all();
 }
@@ -370,10 +436,12 @@ bool ModelPool::may_use(const Entry& entry) const {
          memory_queue_.front()->since.seconds() < kFairSeconds;
 }
 
-ModelPool::Lease ModelPool::lease(std::string_view name, const std::function<bool()>& is_wanted) {
+ModelPool::Lease ModelPool::lease(std::string_view name, const std::function<bool()>& is_wanted,
+                                  std::optional<double> idle_seconds) {
   Lock lock(mutex_);
   Entry& entry = entry_of(name);
-  if (has_one_model()) return lease_of(entry);
+  if (idle_seconds) entry.idle_seconds = idle_seconds;
+  if (!loader_.load) return lease_of(entry);
   check_running();
   std::size_t requests = 0;
   for (const Entry& each : entries_) requests += each.users + each.waiting;
@@ -394,6 +462,23 @@ ModelPool::Lease ModelPool::lease(std::string_view name, const std::function<boo
   }
 }
 
+void ModelPool::unload(std::string_view name, const std::function<bool()>& is_wanted) {
+  Lock lock(mutex_);
+  Entry& entry = entry_of(name);
+  if (!loader_.load || is_pinned(entry)) {
+    throw ApiError(400, "the model " + entry.file.name + " stays loaded", "model_stays_loaded");
+  }
+  ++entry.waiting;  // keeps the entry
+  while (is_in_use(entry) && is_wanted()) {
+    if (entry.state == ModelState::loaded && entry.users == 0) {
+      drop(entry, lock);
+    } else {
+      changed_.wait_for(lock, kModelLook);
+    }
+  }
+  --entry.waiting;
+}
+
 void ModelPool::check_running() const {
   if (stopping_) throw Busy("the server is shutting down", true);
 }
@@ -403,18 +488,19 @@ ModelPool::Lease ModelPool::wait_for(Entry& entry, Lock& lock,
   while (true) {
     check_running();
     if (entry.state == ModelState::loaded) {
-      const bool is_over =
-          entry.loaded->hosted.engine().failure().has_value() || is_replaced(entry.file);
-      if (is_over && entry.users == 0) {
+      const bool has_failed = entry.loaded->hosted.failure().has_value();
+      if ((has_failed || is_replaced(entry.file)) && entry.users == 0) {
         drop(entry, lock);
         rescan();
         continue;
       }
-      if (may_use(entry)) {
+      if (!has_failed && may_use(entry)) {
         entry.last_use = ++uses_;
         return lease_of(entry);
       }
-    } else if (entry.state == ModelState::unloaded || entry.state == ModelState::failed) {
+    } else if (!is_in_use(entry)) {
+      std::error_code error;
+      if (!fs::exists(entry.file.path, error) && !error) throw not_found(entry.file.name);
       if (entry.state == ModelState::failed) throw ApiError(500, entry.error, entry.error_code);
       load(entry, lock, is_wanted);
       if (entry.state == ModelState::loaded) continue;
@@ -429,7 +515,7 @@ std::vector<ModelPool::Lease> ModelPool::loaded() {
   std::vector<Lease> leases;
   leases.reserve(entries_.size());
   for (Entry& entry : entries_) {
-    if (entry.state == ModelState::loaded) leases.push_back(lease_of(entry));
+    if (entry.state == ModelState::loaded) leases.push_back(lease_of(entry, false));
   }
   return leases;
 }
@@ -439,9 +525,20 @@ std::vector<ModelStatus> ModelPool::list() {
   rescan();
   std::vector<ModelStatus> all;
   for (const Entry& entry : entries_) {
-    all.push_back({entry.file, entry.state,
-                   entry.state == ModelState::failed ? entry.error : std::string(),
-                   entry.has_place ? entry.bytes : 0, &entry == default_});
+    ModelStatus& status = all.emplace_back();
+    status.file = entry.file;
+    status.state = entry.state;
+    if (entry.state == ModelState::failed) status.error = entry.error;
+    if (entry.state == ModelState::loaded) {
+      const auto failure = entry.loaded->hosted.failure();
+      if (failure) status.state = ModelState::failed;
+      status.error = failure.value_or("");
+      const double idle = entry.users > 0 ? 0 : entry.since_use.seconds();
+      status.idle_seconds = std::max(0.0, idle_seconds(entry) - idle);
+    }
+    status.memory_bytes = entry.has_place ? entry.bytes : 0;
+    status.is_default = &entry == default_;
+    status.is_pinned = is_pinned(entry);
   }
   std::ranges::stable_sort(
       all, {}, [](const ModelStatus& one) { return std::pair(!one.is_default, one.file.name); });
@@ -458,7 +555,7 @@ PoolCounts ModelPool::counts() {
 }
 
 std::optional<std::string> ModelPool::failure() {
-  return has_one_model() ? default_->loaded->hosted.engine().failure() : std::nullopt;
+  return !loader_.load ? default_->loaded->hosted.failure() : std::nullopt;
 }
 
 bool ModelPool::stopping() {
@@ -495,6 +592,7 @@ void ModelPool::load(Entry& entry, Lock& lock, const std::function<bool()>& is_w
                          human_bytes(options_.memory_bytes) + " together",
                      "model_too_large");
     }
+    require_space_beside_pinned(entry, bytes);
     if (!reserve_memory(entry, bytes, lock, is_wanted))
       return set_state(entry, ModelState::unloaded);
     lock.unlock();
@@ -503,19 +601,20 @@ void ModelPool::load(Entry& entry, Lock& lock, const std::function<bool()>& is_w
     auto loaded = std::make_unique<Loaded>(std::move(runnable));
     lock.lock();
     entry.loaded = std::move(loaded);
+    entry.since_use.restart();
   } catch (const std::exception& error) {
     if (!lock.owns_lock()) lock.lock();
     fail_load(entry, error);
   }
   ++counts_.loads;
   set_state(entry, ModelState::loaded);
-  options_.say(entry.file.name + ": loaded in " + fixed(watch.seconds(), 1) + " s, " +
-               human_bytes(entry.bytes));
+  options_.say(entry.file.name + ": loaded in " + fixed(watch.seconds(), 1) + " s" +
+               (entry.bytes > 0 ? ", " + human_bytes(entry.bytes) : std::string()));
 }
 
 void ModelPool::set_state(Entry& entry, ModelState state) {
   entry.state = state;
-  if (state == ModelState::unloaded || state == ModelState::failed) entry.has_place = false;
+  if (!is_in_use(entry)) entry.has_place = false;
   changed_.notify_all();
 }
 
@@ -584,14 +683,14 @@ bool ModelPool::reserve_memory(Entry& entry, std::uint64_t bytes, Lock& lock,
 bool ModelPool::drop_oldest(Lock& lock) {
   Entry* oldest = nullptr;
   for (Entry& entry : entries_) {
-    if (entry.state != ModelState::loaded || entry.users > 0) continue;
+    if (entry.state != ModelState::loaded || entry.users > 0 || is_pinned(entry)) continue;
     if (oldest == nullptr || entry.last_use < oldest->last_use) oldest = &entry;
   }
   if (oldest != nullptr) drop(*oldest, lock);
   return oldest != nullptr;
 }
 
-void ModelPool::drop(Entry& entry, Lock& lock) {
+void ModelPool::drop(Entry& entry, Lock& lock, ModelState next) {
   std::unique_ptr<Loaded> loaded = std::move(entry.loaded);
   set_state(entry, ModelState::unloading);
   lock.unlock();
@@ -603,8 +702,24 @@ void ModelPool::drop(Entry& entry, Lock& lock) {
   malloc_trim(0);
   lock.lock();
   ++counts_.drops;
-  options_.say(entry.file.name + ": unloaded");
-  set_state(entry, ModelState::unloaded);
+  entry.idle_seconds.reset();
+  options_.say(entry.file.name +
+               (next == ModelState::sleeping ? ": unloaded, it was idle" : ": unloaded"));
+  set_state(entry, next);
+}
+
+// Memory of pinned models never becomes free, so nobody waits for it.
+void ModelPool::require_space_beside_pinned(const Entry& entry, std::uint64_t bytes) const {
+  std::size_t places = 1;
+  std::uint64_t pinned = bytes;
+  for (const Entry& other : entries_) {
+    if (&other == &entry || !other.has_place || !is_pinned(other)) continue;
+    ++places;
+    pinned += other.bytes;
+  }
+  if (places <= options_.models && pinned <= options_.memory_bytes) return;
+  throw ApiError(500, entry.file.name + ": there is no room beside the pinned models",
+                 "model_too_large");
 }
 
 std::uint64_t ModelPool::used_bytes() const {

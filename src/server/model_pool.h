@@ -1,6 +1,7 @@
-// The models of one server: either a single model that stays loaded, or the files of a folder, each
-// loaded on its first request. When another model needs the memory, the least recently used one is
-// unloaded. A model is never unloaded while a request uses it.
+// The models of one server: either a single model, or the files of a folder, each loaded on its
+// first request. When another model needs the memory, the least recently used one is unloaded;
+// models without requests may be unloaded after a time. A model is never unloaded while a request
+// uses it.
 #pragma once
 
 #include <condition_variable>
@@ -8,12 +9,15 @@
 #include <deque>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "engine/engine.h"
@@ -83,6 +87,8 @@ class HostedModel {
   EngineThread& engine() { return engine_; }
   const std::optional<SlotFiles>& slot_files() const { return slot_files_; }
   const std::string& template_text() const { return template_text_; }  // or the format's name
+  // Why no more requests can be answered: the engine ended, or the mapped file became shorter.
+  std::optional<std::string> failure() const;
 
   // Stops accepting requests. Running replies may finish within `seconds`; then they are
   // interrupted. Writes the prefix cache's texts to the slot folder, if there is one.
@@ -91,6 +97,8 @@ class HostedModel {
  private:
   void read_kept();
   void write_kept();
+
+  EngineOptions checked(EngineOptions options) const;
 
   const Model& model_;
   RunLimits limits_;
@@ -132,25 +140,33 @@ struct ModelLoader {
   std::function<RunnableModel(const std::filesystem::path&)> load;
 };
 
+inline constexpr double kNeverIdle = std::numeric_limits<double>::infinity();
+
 struct PoolOptions {
-  std::filesystem::path folder;
+  std::filesystem::path folder;               // empty: `file` is the only model, under any name
   std::optional<std::filesystem::path> file;  // the default model; may be outside the folder
   std::string file_name;                      // the default model's name; empty: its file's name
   std::uint64_t memory_bytes = 0;             // limit for all loaded models together
   std::size_t models = 4;                     // limit of models loaded at the same time
   std::size_t requests = 68;                  // limit of a model's running and queued requests
+  // Seconds without requests after which a model is unloaded, until its next request.
+  double idle_seconds = kNeverIdle;
+  std::map<std::string, double> idle_seconds_of = {};  // of models with a time of their own
+  std::vector<std::string> pinned = {};                // models that stay loaded once they are
   std::function<void(const std::string& line)> say = [](const std::string&) {};
 };
 
-enum class ModelState : std::uint8_t { unloaded, loading, loaded, unloading, failed };
+// `sleeping`: unloaded because it was idle.
+enum class ModelState : std::uint8_t { unloaded, loading, loaded, unloading, failed, sleeping };
 std::string_view state_name(ModelState state);
 
 struct ModelStatus {
   ModelFile file;
   ModelState state = ModelState::unloaded;
-  std::string error;               // set if loading failed
+  std::string error;               // set if it failed
   std::uint64_t memory_bytes = 0;  // set if it is loaded
-  bool is_default = false;
+  bool is_default = false, is_pinned = false;
+  double idle_seconds = kNeverIdle;  // until it is unloaded, if no request comes
 };
 
 struct PoolCounts {
@@ -166,7 +182,8 @@ class ModelPool {
   struct Release {
     ModelPool* pool = nullptr;
     Entry* entry = nullptr;
-    void operator()(HostedModel*) const { pool->release(*entry); }
+    bool is_use = true;
+    void operator()(HostedModel*) const { pool->release(*entry, is_use); }
   };
   // Keeps a model loaded while it exists.
   using Lease = std::unique_ptr<HostedModel, Release>;
@@ -180,19 +197,24 @@ class ModelPool {
 
   // Returns the model of this name (the default model if it is empty), loading it if necessary;
   // concurrent requests share one load. If models in use occupy the memory, it waits until one is
-  // idle; returns nullptr once `is_wanted` reports that no client is waiting. Throws ApiError 404
-  // model_not_found, 500 model_load_failed or model_too_large, and Busy.
-  Lease lease(std::string_view name, const std::function<bool()>& is_wanted);
+  // idle; returns nullptr once `is_wanted` reports that no client is waiting. `idle_seconds`: the
+  // model's from now on. Throws ApiError 404 model_not_found, 500 model_load_failed or
+  // model_too_large, and Busy.
+  Lease lease(std::string_view name, const std::function<bool()>& is_wanted,
+              std::optional<double> idle_seconds = {});
+  // Unloads the model once no request uses it, or nothing if it is not loaded; returns early as
+  // lease does. Throws ApiError 404 model_not_found, and 400 if the model must stay loaded.
+  void unload(std::string_view name, const std::function<bool()>& is_wanted);
   // The models that are currently loaded; the call does not count as a use.
   std::vector<Lease> loaded();
 
-  bool has_one_model() const { return !loader_.load; }
+  bool has_one_model() const { return options_.folder.empty(); }
   // All models by name, including files that are new in the folder.
   std::vector<ModelStatus> list();
   PoolCounts counts();
   // The limit of running and queued requests of all models that may be loaded together.
   std::size_t most_requests() const { return most_requests_; }
-  // The reason why the engine of the only model ended unexpectedly.
+  // The reason why the only model can answer no more requests and is not loaded again.
   std::optional<std::string> failure();
 
   // Stops accepting requests. Running replies may finish within `seconds`; then they are
@@ -205,10 +227,13 @@ class ModelPool {
 
   using Lock = std::unique_lock<std::mutex>;
   static bool is_in_use(const Entry& entry);  // loaded, or being loaded or unloaded
+  bool is_pinned(const Entry& entry) const;
+  double idle_seconds(const Entry& entry) const;
+  void unload_idle();
   void rescan();
   Entry& entry_of(std::string_view name);
-  Lease lease_of(Entry& entry);
-  void release(Entry& entry);
+  Lease lease_of(Entry& entry, bool is_use = true);
+  void release(Entry& entry, bool is_use);
   bool may_use(const Entry& entry) const;
   void check_running() const;
   Lease wait_for(Entry& entry, Lock& lock, const std::function<bool()>& is_wanted);
@@ -216,10 +241,11 @@ class ModelPool {
   bool reserve_memory(Entry& entry, std::uint64_t bytes, Lock& lock,
                       const std::function<bool()>& is_wanted);
   bool drop_oldest(Lock& lock);
-  void drop(Entry& entry, Lock& lock);
+  void drop(Entry& entry, Lock& lock, ModelState next = ModelState::unloaded);
   void set_state(Entry& entry, ModelState state);
   [[noreturn]] void fail_load(Entry& entry, const std::exception& error);
   std::uint64_t used_bytes() const;
+  void require_space_beside_pinned(const Entry& entry, std::uint64_t bytes) const;
 
   PoolOptions options_;
   ModelLoader loader_;
@@ -233,6 +259,7 @@ class ModelPool {
   std::int64_t uses_ = 0;              // number of the last use, for LRU
   PoolCounts counts_;
   bool stopping_ = false;
+  std::thread idle_thread_;  // unloads idle models
 };
 
 }  // namespace leq

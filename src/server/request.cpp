@@ -652,17 +652,17 @@ GenerationCall read_generation_call(CallStyle style, JsonNode body, const ApiMod
   call.include_usage = flag_field(options, "include_usage");
   const auto choices = whole_field(body, "n", 1, model.most_choices);
   call.choices = static_cast<std::uint32_t>(choices.value_or(1));
-  if (flag_field(body, "ignore_eos")) call.banned = call.stop.end_tokens;
   call.return_tokens = flag_field(body, "return_tokens");
   const auto slot = whole_field(body, "id_slot", -1, model.slots - 1);
   if (slot && *slot >= 0) call.slot = static_cast<std::size_t>(*slot);
   if (is_chat(style)) {
     read_chat(body, format, model, call);
-    return call;
+  } else {
+    set_text_grammar(format, model, call);
+    call.prompts = read_prompts(body, "prompt", model);
+    call.echo = flag_field(body, "echo");
   }
-  set_text_grammar(format, model, call);
-  call.prompts = read_prompts(body, "prompt", model);
-  call.echo = flag_field(body, "echo");
+  if (flag_field(body, "ignore_eos")) call.banned = call.stop.end_tokens;
   return call;
 }
 

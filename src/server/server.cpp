@@ -6,11 +6,14 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
+#include <ctime>
 #include <exception>
 #include <utility>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "base/text.h"
+#include "server/dialects.h"
 #include "server/fields.h"
 #include "server/model_api.h"
 #include "server/page_texts.h"
@@ -31,15 +34,20 @@ class SiteExchange : public HttpExchange {
     headers_.emplace_back("X-Content-Type-Options", "nosniff");
   }
   const HttpRequest& request() const override { return inner_.request(); }
-  void reply(const HttpReply& reply) override { inner_.reply(with_headers(reply)); }
+  void reply(const HttpReply& reply) override {
+    status_ = reply.status;
+    inner_.reply(with_headers(reply));
+  }
   bool begin_stream(const HttpReply& head) override {
     begun_ = true;
+    status_ = head.status;
     return inner_.begin_stream(with_headers(head));
   }
   bool write(std::string_view piece) override { return inner_.write(piece); }
   bool end_stream() override { return inner_.end_stream(); }
   bool client_is_there() override { return inner_.client_is_there(); }
   bool begun() const { return begun_; }
+  int status() const { return status_; }
 
  private:
   HttpReply with_headers(HttpReply reply) const {
@@ -49,6 +57,7 @@ class SiteExchange : public HttpExchange {
   HttpExchange& inner_;
   HttpHeaders headers_;
   bool begun_ = false;
+  int status_ = 0;
 };
 
 // The path in the form used by the table of routes.
@@ -231,7 +240,7 @@ std::string pool_metrics_text(const PoolCounts& counts) {
   return metric("models_loaded", "gauge", "models in memory", counts.loaded) +
          metric("models_memory_bytes", "gauge", "memory of loaded models", counts.memory_bytes) +
          metric("model_loads_total", "counter", "models loaded", counts.loads) +
-         metric("model_unloads_total", "counter", "models unloaded for others", counts.drops) +
+         metric("model_unloads_total", "counter", "models unloaded", counts.drops) +
          metric("model_load_failures_total", "counter", "models that could not be loaded",
                 counts.failures);
 }
@@ -239,6 +248,7 @@ std::string pool_metrics_text(const PoolCounts& counts) {
 Json status_json(const ModelStatus& status) {
   Json json = {{"value", state_name(status.state)}};
   if (status.memory_bytes > 0) json["memory_bytes"] = status.memory_bytes;
+  if (status.is_pinned) json["pinned"] = true;
   if (!status.error.empty()) json["error"] = status.error;
   return json;
 }
@@ -273,6 +283,49 @@ Json ollama_model_json(const ModelStatus& status, HostedModel* hosted) {
           {"size", bytes},
           {"digest", sha256_hex(name + std::to_string(bytes) + std::to_string(created))},
           {"details", hosted != nullptr ? ModelApi(*hosted, {}).ollama_details() : Json::object()}};
+}
+
+// A time as Ollama's clients write it: seconds, or a text such as "1h30m", "90s" or "-1".
+double read_duration(JsonNode value, std::string_view member) {
+  struct Unit {
+    std::string_view name;
+    double seconds;
+  };
+  constexpr Unit kUnits[] = {{"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}, {"h", 3600},
+                             {"m", 60},    {"s", 1},     {"", 1}};
+  if (value.is_number()) return value.number();
+  std::string text = value.is_string() ? value.text() : "";
+  const bool is_negative = text.starts_with("-");
+  std::string_view rest = std::string_view(text).substr(is_negative ? 1 : 0);
+  double seconds = 0;
+  do {
+    const std::size_t digits = std::min(rest.find_first_not_of("0123456789."), rest.size());
+    const auto count = parse_double(rest.substr(0, digits));
+    if (!count) field_error(member, "seconds, or a time as 5m", value);
+    rest.remove_prefix(digits);
+    const auto* unit =
+        std::ranges::find_if(kUnits, [&](const Unit& one) { return rest.starts_with(one.name); });
+    seconds += *count * unit->seconds;
+    rest.remove_prefix(unit->name.size());
+  } while (!rest.empty());
+  return is_negative ? -seconds : seconds;
+}
+
+// Seconds that the model stays loaded without requests; a negative time: for ever.
+std::optional<double> read_keep_alive(JsonNode body) {
+  const JsonNode value = given_field(body, "keep_alive");
+  if (!value) return std::nullopt;
+  const double seconds = read_duration(value, "keep_alive");
+  return seconds < 0 ? kNeverIdle : seconds;
+}
+
+std::string without_tag(std::string name) {
+  if (name.ends_with(kLatest)) name.resize(name.size() - kLatest.size());
+  return name;
+}
+
+[[noreturn]] void client_left() {
+  throw ApiError(503, "the client went away", "");  // it cannot be told
 }
 
 }  // namespace
@@ -331,6 +384,8 @@ std::span<const Server::Route> Server::routes() {
       Route{"GET", "/v1/models", &Server::list_models},
       Route{"GET", "/models", &Server::list_models},
       Route{"GET", "/v1/models/NAME", &Server::one_model},
+      Route{"POST", "/models/load", &Server::load_model},
+      Route{"POST", "/models/unload", &Server::unload_model},
       Route{"POST", "/v1/chat/completions", &ModelApi::generate<CallStyle::chat>},
       Route{"POST", "/chat/completions", &ModelApi::generate<CallStyle::chat>},
       Route{"POST", "/v1/completions", &ModelApi::generate<CallStyle::text>},
@@ -389,6 +444,7 @@ const Server::Route& Server::route_of(const HttpRequest& request) {
 
 void Server::answer(HttpExchange& exchange) {
   SiteExchange site(exchange, site_headers(exchange.request(), options_.access));
+  const Stopwatch watch;
   try {
     answer_checked(site);
   } catch (const std::exception& error) {
@@ -399,10 +455,28 @@ void Server::answer(HttpExchange& exchange) {
     if (path.starts_with("/api/")) reply = ollama_form(std::move(reply));
     site.reply(reply);
   }
+  log(exchange.request(), site.status(), watch.seconds(), site.facts);
   // Returns the memory of a large request to the system, because each worker has a malloc arena of
   // its own that would retain it.
   constexpr std::size_t kLargeBody = 256 << 10;
   if (exchange.request().body.size() >= kLargeBody) malloc_trim(0);
+}
+
+// Only the server's own words for a path are logged, since a client's may contain texts.
+void Server::log(const HttpRequest& request, int status, double seconds,
+                 const RequestFacts& facts) const {
+  if (!options_.logs_requests) return;
+  const std::string_view path = pattern_of(request);
+  const bool is_known =
+      std::ranges::any_of(routes(), [&](const Route& route) { return route.path == path; });
+  constexpr std::string_view kMethods[] = {"GET", "POST", "HEAD", "OPTIONS"};
+  const auto* method = std::ranges::find(kMethods, request.method);
+  options_.say(
+      time_text(std::time(nullptr)) + ' ' + (method != std::end(kMethods) ? request.method : "-") +
+      ' ' + std::string(is_known ? path : "-") + ' ' +
+      (facts.model.empty() ? "-" : printable(facts.model)) + ' ' + std::to_string(status) + " in " +
+      std::to_string(facts.prompt_tokens) + " cached " + std::to_string(facts.cached_tokens) +
+      " out " + std::to_string(facts.reply_tokens) + ' ' + fixed(seconds * 1e3, 1) + " ms");
 }
 
 std::optional<HttpReply> Server::check_head(const HttpRequest& request) const {
@@ -413,7 +487,9 @@ std::optional<HttpReply> Server::check_head(const HttpRequest& request) const {
     }
     return std::nullopt;
   } catch (const Error& error) {
-    return error_reply(error);
+    HttpReply reply = error_reply(error);
+    log(request, reply.status, 0, {});
+    return reply;
   }
 }
 
@@ -440,14 +516,62 @@ void Server::answer_with_model(HttpExchange& exchange, const Route& route) {
   if (!models_.has_one_model()) {
     wanted = request.query_value("model");
     if (wanted.empty() && body) wanted = text_field(body, "model").value_or("");
-    if (request.path.starts_with("/api/") && wanted.ends_with(kLatest)) {
-      wanted.resize(wanted.size() - kLatest.size());
-    }
   }
-  const ModelPool::Lease lease = models_.lease(wanted, [&] { return exchange.client_is_there(); });
-  if (lease == nullptr) throw ApiError(503, "the client went away", "");  // it cannot be told
+  std::optional<double> idle_seconds;
+  if (request.path.starts_with("/api/")) {
+    wanted = without_tag(wanted);
+    idle_seconds = read_keep_alive(body);
+    if (ollama_only_loads(exchange, body, wanted)) return;
+  }
+  const ModelPool::Lease lease = models_.lease(
+      wanted, [&] { return exchange.client_is_there(); }, idle_seconds);
+  if (lease == nullptr) client_left();
+  exchange.facts.model = lease->api().name;
   (ModelApi(*lease, {options_.most_seconds, options_.ping_seconds}).*route.with_model)(exchange,
                                                                                        body);
+}
+
+void Server::load_model(HttpExchange& exchange) {
+  const Json body = parse_request_object(exchange.request().body);
+  const auto is_wanted = [&] { return exchange.client_is_there(); };
+  if (models_.lease(text_field(body, "model").value_or(""), is_wanted) == nullptr) client_left();
+  send_json(exchange, Json::object({{"success", true}}));
+}
+
+void Server::unload_model(HttpExchange& exchange) {
+  const Json body = parse_request_object(exchange.request().body);
+  models_.unload(text_field(body, "model").value_or(""),
+                 [&] { return exchange.client_is_there(); });
+  send_json(exchange, Json::object({{"success", true}}));
+}
+
+bool Server::ollama_only_loads(HttpExchange& exchange, JsonNode body, const std::string& model) {
+  const bool is_chat = exchange.request().path == "/api/chat";
+  if (!is_chat && exchange.request().path != "/api/generate") return false;
+  const JsonNode question = given_field(body, is_chat ? "messages" : "prompt");
+  const bool has_question = is_chat
+                                ? question.size() > 0
+                                : question && !(question.is_string() && question.text().empty());
+  if (has_question) return false;
+  const auto is_wanted = [&] { return exchange.client_is_there(); };
+  const auto idle_seconds = read_keep_alive(body);
+  const bool unloads = idle_seconds && *idle_seconds == 0;
+  if (unloads) {
+    models_.unload(model, is_wanted);
+  } else if (models_.lease(model, is_wanted, idle_seconds) == nullptr) {
+    client_left();
+  }
+  Json reply = {{"model", text_field(body, "model").value_or(model)},
+                {"created_at", time_text(std::time(nullptr))},
+                {"done", true},
+                {"done_reason", unloads ? "unload" : "load"}};
+  if (is_chat) {
+    reply["message"] = Json::object({{"role", "assistant"}, {"content", ""}});
+  } else {
+    reply["response"] = "";
+  }
+  send_json(exchange, reply);
+  return true;
 }
 
 void Server::page(HttpExchange& exchange) {
@@ -496,7 +620,10 @@ void Server::ollama_models(HttpExchange& exchange) {
     if (only_loaded && found == loaded.end()) continue;
     Json one = ollama_model_json(status, found == loaded.end() ? nullptr : found->get());
     if (only_loaded) {
-      one["expires_at"] = "9999-12-31T23:59:59Z";
+      const bool expires = status.idle_seconds < 1e9;
+      one["expires_at"] =
+          expires ? time_text(std::time(nullptr) + static_cast<std::int64_t>(status.idle_seconds))
+                  : "9999-12-31T23:59:59Z";
       one["size_vram"] = 0;
     }
     all.push_back(std::move(one));

@@ -22,6 +22,7 @@ struct ServerOptions : HostOptions {
   std::optional<double> most_seconds;  // time limit of a reply
   double ping_seconds = 15;            // longest interval without data in a stream
   bool with_page = true, with_metrics = true, with_slots = true;
+  bool logs_requests = false;  // one line for each, to `say`; no texts and no keys
 };
 
 class Server {
@@ -54,6 +55,7 @@ class Server {
   // Rejects unauthorized requests before their body is read.
   std::optional<HttpReply> check_head(const HttpRequest& request) const;
   void answer_checked(HttpExchange& exchange);
+  void log(const HttpRequest& request, int status, double seconds, const RequestFacts& facts) const;
   void answer_with_model(HttpExchange& exchange, const Route& route);
 
   void page(HttpExchange& exchange);
@@ -62,6 +64,10 @@ class Server {
   void one_model(HttpExchange& exchange);
   void ollama_models(HttpExchange& exchange);
   void ollama_version(HttpExchange& exchange);
+  void load_model(HttpExchange& exchange);
+  void unload_model(HttpExchange& exchange);
+  // A request without a question, which only loads or unloads; false if it is another one.
+  bool ollama_only_loads(HttpExchange& exchange, JsonNode body, const std::string& model);
   std::vector<Json> model_list();
   void slots(HttpExchange& exchange);
   void metrics(HttpExchange& exchange);

@@ -138,6 +138,25 @@ TEST(MappedFile, AFileThatBecomesShorterEndsTheProgramInOneLine) {
       "^leq-test: error: .*model.leq: cannot read at offset 1048575: the file became shorter");
 }
 
+TEST(MappedFile, AFileThatBecomesShorterIsZerosWhereTheProgramGoesOn) {
+  const test::TemporaryFolder folder;
+  const fs::path path = folder.path() / "model.leq";
+  write_text(path, std::string(1 << 20, 'x'));
+  const auto child = [&] {
+    watch_mappings("leq-test", LostPages::read_zeros);
+    const MappedFile file(path), other(path);
+    const bool was_whole = file.is_whole();
+    fs::resize_file(path, 4096);
+    const bool is_zero = file.bytes()[(1 << 20) - 1] == std::byte{0};
+    const bool good = was_whole && is_zero && !file.is_whole() && other.is_whole();
+    std::_Exit(good && file.bytes()[0] == std::byte{0} ? 7 : 8);
+  };
+  EXPECT_EXIT(
+      child(), testing::ExitedWithCode(7),
+      "^leq-test: error: .*model.leq: cannot read at offset 1048575: the file became shorter"
+      ", or its disk failed, while it was in use\n$");
+}
+
 TEST(AtomicFile, AppearsOnlyAtCommit) {
   const test::TemporaryFolder folder;
   const auto target = folder.path() / "model.leq";

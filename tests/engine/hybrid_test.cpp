@@ -277,6 +277,8 @@ TEST(StateMarks, LieAtIntervalsAndBeforeTheReply) {
   const std::vector<Token> longer(10000, plain[0]);
   EXPECT_EQ(state_marks(longer, model.tokenizer(), 8),
             (std::vector<std::int64_t>{4096, 8192, 9999}));
+  EXPECT_EQ(state_marks(std::vector<Token>(1800, plain[0]), model.tokenizer(), 8),
+            (std::vector<std::int64_t>{512, 1024, 1536, 1799}));
   EXPECT_EQ(next_mark(std::vector<std::int64_t>{5, 9}, 5), 9);
   EXPECT_EQ(next_mark(std::vector<std::int64_t>{5, 9}, 9), 0);
   EXPECT_TRUE(state_marks(std::vector<Token>{3}, model.tokenizer(), 8).empty());
@@ -299,7 +301,7 @@ TEST(StateMarks, LieAtEndsOfMessagesAndTheSystemMessageStays) {
     return state_marks(prompt, model.tokenizer(), most);
   };
   // Marks at ends of messages of 30 and 20 tokens are too close to others; only the last is kept.
-  EXPECT_EQ(marks(8), (std::vector<std::int64_t>{100, 1030, 1630, 4096, 4630, 4650}));
+  EXPECT_EQ(marks(8), (std::vector<std::int64_t>{100, 1030, 1630, 2048, 4096, 4630, 4650}));
   EXPECT_EQ(marks(4), (std::vector<std::int64_t>{100, 4096, 4630, 4650}));
   EXPECT_EQ(marks(0), (std::vector<std::int64_t>{100, 4650}));
 }

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/mapping_watch.h"
 #include "server/raw_client.h"
 #include "server/served_model.h"
 #include "temporary_folder.h"
@@ -30,8 +31,8 @@ fs::path file_of(const std::string& type) {
 }
 
 struct RunningModel {
-  explicit RunningModel(const fs::path& path)
-      : model(path, {}),
+  explicit RunningModel(const fs::path& path, LoadMode mode = LoadMode::automatic)
+      : model(path, {.mode = mode}),
         backend(make_backend({.device = "cpu", .threads = 1})),
         session(model, *backend, limits(model)) {}
   static RunLimits limits(const Model& model) {
@@ -46,8 +47,9 @@ struct RunningModel {
 // A server with its own folder of models: int8, int4 and f16 variants of the storyteller.
 class FolderServer {
  public:
-  explicit FolderServer(std::uint64_t models_in_memory = 2, const std::string& file = "",
-                        std::size_t waiting = 64) {
+  explicit FolderServer(
+      std::uint64_t models_in_memory = 2, const std::string& file = "", std::size_t waiting = 64,
+      const std::function<void(PoolOptions&)>& change = [](PoolOptions&) {}) {
     fs::copy_file(file_of("int8"), folder / "int8.leq");
     fs::copy_file(file_of("int4-g64"), folder / "int4.leq");
     fs::copy_file(file_of("f16"), folder / "f16.leq");
@@ -57,6 +59,7 @@ class FolderServer {
     pool.memory_bytes = models_in_memory * kBytesOfOne;
     pool.requests = waiting;
     if (!file.empty()) pool.file = folder / file;
+    change(pool);
     server = std::make_unique<Server>(pool, loader(options), options);
   }
 
@@ -69,7 +72,7 @@ class FolderServer {
     loader.load = [this, options](const fs::path& path) {
       const std::lock_guard lock(mutex);
       ++loads[path.stem()];
-      auto running = std::make_shared<RunningModel>(path);
+      auto running = std::make_shared<RunningModel>(path, mode);
       RunnableModel runnable = {running, &running->model, &running->session, options};
       return runnable;
     };
@@ -111,6 +114,7 @@ class FolderServer {
 
   TemporaryFolder folder;
   std::atomic<std::uint64_t> f16_bytes = kBytesOfOne;
+  LoadMode mode = LoadMode::automatic;
   std::mutex mutex;
   std::map<std::string, int> loads;
   std::unique_ptr<Server> server;
@@ -290,6 +294,134 @@ TEST(ModelsOfAFolder, AFileThatIsReplacedIsReadAgain) {
   fs::rename(models.folder / "new", models.folder / "int8.leq");
   EXPECT_EQ(text_of(models.complete("int8")), alone("int4-g64"));
   EXPECT_EQ(models.loads_of("int8"), 2);
+}
+
+// The mapped file becomes shorter while a reply reads it: the system reports that by SIGBUS.
+TEST(ModelsOfAFolder, AMappedFileThatBecomesShorterFailsItsModelAlone) {
+  if (*LEQ_SANITIZE != '\0') GTEST_SKIP() << "sanitizers handle the signal themselves";
+  watch_mappings("models-test", LostPages::read_zeros);
+  FolderServer models;
+  models.mode = LoadMode::map;
+  const std::string expected = text_of(models.complete("int4"));
+  RawClient fails(models.server->port()), goes_on(models.server->port());
+  const auto stream_of = [](const std::string& model) {
+    return plain_request("POST", "/v1/completions", replace_all(kLongStream, "int8", model));
+  };
+  goes_on.send(stream_of("int4"));
+  fails.send(stream_of("int8"));
+  fails.read_until("data: ");
+  fs::resize_file(models.folder / "int8.leq", 0);
+  const std::string failed = fails.read_all(60), other = goes_on.read_all(60);
+  EXPECT_NE(failed.find("the model int8 has failed: its file became shorter"), std::string::npos)
+      << failed.substr(0, 2000);
+  EXPECT_NE(other.find("\"finish_reason\":\"length\""), std::string::npos);
+  EXPECT_EQ(models.states()["int8"], "failed");
+  EXPECT_EQ(models.states()["int4"], "loaded");
+  const auto [status, json] = models.complete("int8");
+  EXPECT_EQ(status, 500);
+  EXPECT_EQ(json["error"]["code"].text(), "model_load_failed");
+  EXPECT_EQ(text_of(models.complete("int4")), expected);
+  EXPECT_EQ(models.loads_of("int4"), 1);
+  fs::copy_file(file_of("int8"), models.folder / "whole");
+  fs::rename(models.folder / "whole", models.folder / "int8.leq");
+  EXPECT_EQ(text_of(models.complete("int8")), alone("int8"));
+  watch_mappings("models-test");
+}
+
+// Waits until the model has this state.
+void await(const FolderServer& models, const std::string& name, const std::string& state) {
+  for (int i = 0; i < 1000 && models.states()[name] != state; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(models.states()[name], state) << name;
+}
+
+TEST(ModelsOfAFolder, AnIdleModelSleepsUntilItsNextRequest) {
+  FolderServer models(3, "", 64, [](PoolOptions& pool) {
+    pool.idle_seconds = 0.2;
+    pool.idle_seconds_of = {{"int4", kNeverIdle}};
+    pool.pinned = {"f16"};
+  });
+  const std::string expected = text_of(models.complete("int8"));
+  for (const char* name : {"int4", "f16"}) (void)models.complete(name, 2);
+  RawClient stream(models.server->port());
+  stream.send(plain_request("POST", "/v1/completions", kLongStream));
+  stream.read_until("data: ");
+  EXPECT_EQ(models.states()["int8"], "loaded");
+  EXPECT_NE(stream.read_all(60).find("data: [DONE]"), std::string::npos);
+  const int loads = models.loads_of("int8");  // nothing was unloaded while its reply ran
+  await(models, "int8", "sleeping");
+  EXPECT_EQ(models.server->models().counts().memory_bytes, 2 * kBytesOfOne);
+  EXPECT_EQ(models.states()["int4"], "loaded");
+  EXPECT_EQ(models.states()["f16"], "loaded");
+  EXPECT_EQ(text_of(models.complete("int8")), expected);
+  EXPECT_EQ(models.loads_of("int8"), loads + 1);
+  EXPECT_EQ(models.loads_of("int4") + models.loads_of("f16"), 2);
+}
+
+TEST(ModelsOfAFolder, RequestsLoadAndUnload) {
+  FolderServer models(2, "", 64, [](PoolOptions& pool) { pool.pinned = {"int4", "f16"}; });
+  EXPECT_EQ(models.post("/models/load", R"({"model":"int8"})").second.dump(),
+            R"({"success":true})");
+  EXPECT_EQ(models.states()["int8"], "loaded");
+  EXPECT_EQ(models.post("/models/unload", R"({"model":"int8"})").second.dump(),
+            R"({"success":true})");
+  EXPECT_EQ(models.states()["int8"], "unloaded");
+  EXPECT_EQ(models.post("/models/unload", R"({"model":"int8"})").first, 200);  // as it is
+  EXPECT_EQ(models.post("/models/load", R"({"model":"nope"})").first, 404);
+  EXPECT_EQ(models.post("/models/unload", R"({"model":"nope"})").first, 404);
+  for (const char* name : {"int4", "f16"}) (void)models.complete(name, 2);
+  EXPECT_EQ(models.post("/models/unload", R"({"model":"f16"})").first, 400);
+  const auto [status, json] = models.complete("int8", 2);  // both places are taken for ever
+  EXPECT_EQ(status, 500);
+  EXPECT_EQ(json["error"]["code"].text(), "model_too_large");
+}
+
+TEST(ModelsOfAFolder, KeepAliveOfOllamasClients) {
+  const FolderServer models;
+  const auto ask = [&](const std::string& members) {
+    return models.post("/api/generate",
+                       R"({"model":"int8:latest","stream":false,)" + members + "}");
+  };
+  const auto expires = [&] {
+    return parse_json(models.text("/api/ps"), "ps")["models"][0]["expires_at"].text();
+  };
+  EXPECT_EQ(ask(R"("keep_alive":-1)").second["done_reason"].text(), "load");
+  EXPECT_EQ(models.states()["int8"], "loaded");
+  EXPECT_TRUE(expires().starts_with("9999"));
+  EXPECT_EQ(ask(R"("prompt":"x","options":{"num_predict":2},"keep_alive":"1h30m")").first, 200);
+  EXPECT_FALSE(expires().starts_with("9999"));
+  EXPECT_EQ(ask(R"("keep_alive":0)").second["done_reason"].text(), "unload");
+  EXPECT_EQ(models.states()["int8"], "unloaded");
+  EXPECT_EQ(parse_json(models.text("/api/ps"), "ps")["models"].size(), 0u);
+  EXPECT_EQ(ask(R"("prompt":"x","options":{"num_predict":2},"keep_alive":"0s")").first, 200);
+  await(models, "int8", "sleeping");
+  EXPECT_EQ(ask(R"("keep_alive":"soon")").first, 400);
+}
+
+TEST(ModelsOfAFolder, ARemovedFileIsNotFound) {
+  FolderServer models(2, "int4.leq");
+  for (const char* name : {"int8", "int4"}) {
+    (void)models.complete(name, 2);
+    EXPECT_EQ(models.post("/models/unload", Json::object({{"model", name}}).dump()).first, 200);
+    fs::remove(models.folder / (std::string(name) + ".leq"));
+    EXPECT_EQ(models.complete(name, 2).first, 404) << name;
+  }
+  EXPECT_EQ(models.states().contains("int8"), false);
+}
+
+// A server of one file, which sleeps too; any name is its own.
+TEST(ModelsOfAFolder, TheOnlyModelSleepsAndWakes) {
+  FolderServer models(9, "int8.leq", 64, [](PoolOptions& pool) {
+    pool.folder.clear();
+    pool.idle_seconds = 0.1;
+  });
+  const std::string expected = text_of(models.complete("any"));
+  EXPECT_EQ(models.states().size(), 1u);
+  await(models, "int8", "sleeping");
+  EXPECT_NE(models.text("/health").find("ok"), std::string::npos);
+  EXPECT_EQ(models.states()["int8"], "sleeping");
+  EXPECT_EQ(text_of(models.complete("")), expected);
 }
 
 TEST(ModelsOfAFolder, AModelLargerThanAllMemoryIsRefused) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <mutex>
 
 #include "server/access.h"
 #include "server/calling_model.h"
@@ -309,6 +310,64 @@ TEST(NullContent, IsAnEmptyTextWhereATemplateConcatenatesIt) {
   const std::string& message = wrong.json["error"]["message"].text();
   EXPECT_TRUE(message.starts_with("messages[1]: ")) << message;
   EXPECT_NE(message.find("cannot concatenate string and integer"), std::string::npos) << message;
+}
+
+TEST(RequestLog, HasALinePerRequestWithoutTextsAndKeys) {
+  std::mutex mutex;
+  std::vector<std::string> lines;
+  ServerOptions options = story_options();
+  options.logs_requests = true;
+  options.access.keys = {"sesame"};
+  options.say = [&](const std::string& line) {
+    const std::lock_guard lock(mutex);
+    lines.push_back(line);
+  };
+  {
+    const ServedModel served(1, options);
+    const httplib::Headers key = {{"Authorization", "Bearer sesame"}};
+    const std::string body = R"({"prompt":"Once upon a fox","max_tokens":7,"ignore_eos":true})";
+    EXPECT_EQ(served.post("/v1/completions", body, key).status, 200);
+    EXPECT_EQ(
+        served.post("/v1/completions", body.substr(0, body.size() - 1) + R"(,"stream":true})", key)
+            .status,
+        200);
+    EXPECT_EQ(served.post("/v1/completions", R"({"prompt":7})", key).status, 400);
+    EXPECT_EQ(served.get("/fox/secret?key=sesame", key).status, 404);
+    EXPECT_EQ(served.get("/v1/models/fox", key).status, 404);
+    EXPECT_EQ(served.get("/v1/models", {{"Authorization", "Bearer wrong"}}).status, 401);
+  }
+  const auto tokens = std::ssize(story_model().tokenizer().encode(
+      "Once upon a fox", {.add_bos = story_model().tokenizer().add_bos()}));
+  const std::string name = model_name_of(story_model().file().name());
+  const std::string in = std::to_string(tokens), known = std::to_string(tokens - 1);
+  const std::vector<std::string> expected = {
+      " POST /v1/completions " + name + " 200 in " + in + " cached 0 out 7 ",
+      " POST /v1/completions " + name + " 200 in " + in + " cached " + known + " out 7 ",
+      " POST /v1/completions " + name + " 400 in 0 cached 0 out 0 ",
+      " GET - - 404 in 0 cached 0 out 0 ",
+      " GET /v1/models/NAME - 404 in 0 cached 0 out 0 ",
+      " GET /v1/models - 401 in 0 cached 0 out 0 "};
+  ASSERT_EQ(lines.size(), expected.size());
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    EXPECT_NE(lines[i].find("Z" + expected[i]), std::string::npos) << lines[i];
+    EXPECT_TRUE(lines[i].ends_with(" ms")) << lines[i];
+    for (const char* secret : {"fox", "sesame", "wrong", "secret"}) {
+      EXPECT_EQ(lines[i].find(secret), std::string::npos) << lines[i];
+    }
+  }
+}
+
+TEST(IgnoreEos, BansTheTokenThatTheTemplateWritesAfterAReply) {
+  ApiModel model = {.tokenizer = story_model().tokenizer()};
+  model.vocabulary = model.tokenizer.size();
+  model.stop.end_tokens = story_model().end_tokens();  // </s>, 2
+  model.chat = std::make_shared<const ChatTemplate>(ChatTemplate::of_model(
+      "{% for m in messages %}{{ m.role + ': ' + m.content + '<s>' }}{% endfor %}", "template"));
+  const Json body = {{"messages", Json::array({{{"role", "user"}, {"content", "x"}}})},
+                     {"ignore_eos", true}};
+  const GenerationCall call = read_generation_call(CallStyle::chat, body, model);
+  EXPECT_EQ(call.banned, (std::vector<Token>{2, 1}));
+  EXPECT_EQ(call.stop.end_tokens, call.banned);
 }
 
 TEST(EchoedPrompts, HaveTheProbabilitiesOfTheirTokens) {

@@ -254,6 +254,84 @@ TEST_F(Slots, TextsOfHybridsAreKeptFromOneRunToTheNext) {
   EXPECT_EQ(cached(chat(served, "Why?")), cached(other)) << "the system message";
 }
 
+// A long conversation of a hybrid: after a restart, and in another server that restores the slot, a
+// regenerated turn, edited ones and another chat feed as few tokens as in the server that goes on.
+TEST_F(Slots, AConversationOfAHybridIsEditedAfterARestartAsBefore) {
+  LEQ_SHARED_OR_SKIP(checkpoint, "models/qwen35-tiny");
+  const Model model(quantized(checkpoint, "int8"), {});
+  struct Reply {
+    std::string text;
+    std::int64_t prompt = 0, cached = 0;
+  };
+  const auto ask = [](const ServedModel& served, const Json& messages) {
+    const auto answer = served.post("/v1/chat/completions",
+                                    {{"messages", messages}, {"max_tokens", 10}, {"seed", 3}});
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    const Json& usage = answer.json["usage"];
+    return Reply{answer.json["choices"][0]["message"]["content"].text(),
+                 usage["prompt_tokens"].get<std::int64_t>(),
+                 usage["prompt_tokens_details"]["cached_tokens"].get<std::int64_t>()};
+  };
+  const auto user = [](const std::string& text) {
+    return Json{{"role", "user"}, {"content", text}};
+  };
+  std::string long_story;  // several hundred tokens
+  for (int i = 0; i < 8; ++i) long_story += std::to_string(i) + ". " + kStory + " ";
+  const Json system = {{"role", "system"}, {"content", kStory}};
+  Json before = Json::array({system});  // the conversation before its last turn
+  const auto converse = [&](const ServedModel& served) {
+    before = Json::array({system});
+    for (const std::string& text : {std::string("Who?"), long_story, std::string("And then?")}) {
+      before.push_back(user(text));
+      before.push_back({{"role", "assistant"}, {"content", ask(served, before).text}});
+    }
+    Json all = before;
+    all.push_back(user("Why was that?"));
+    ask(served, all);
+    return all;
+  };
+  std::vector<Reply> expected;
+  std::vector<Json> requests;
+  {
+    const ServedModel served(2, story_options(), model);
+    requests.push_back(converse(served));  // regenerated
+    Json edited = before, second = Json::array({system, before[1], before[2]});
+    edited.push_back(user("Where was that?"));
+    requests.push_back(edited);
+    second.push_back(user(long_story.substr(0, long_story.size() - 60) + " and slept."));
+    requests.push_back(second);
+    requests.push_back(Json::array({system, user("Sing of the owl.")}));
+    for (const Json& request : requests) expected.push_back(ask(served, request));
+  }
+  EXPECT_GT(expected[0].cached, expected[0].prompt - 8) << "all but the reply's beginning";
+  EXPECT_GT(expected[1].cached, expected[1].prompt - 24) << "up to the edited question";
+  EXPECT_GT(expected[2].cached, expected[2].prompt - 560) << "up to a mark in the long message";
+  EXPECT_GT(expected[2].cached, 512);
+  EXPECT_GT(expected[3].cached, 0) << "the system message";
+  { converse(ServedModel(2, options(), model)); }
+  const ServedModel restarted(2, options(), model);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const Reply again = ask(restarted, requests[i]);
+    const Reply fresh = ask(ServedModel(2, story_options(), model), requests[i]);
+    EXPECT_EQ(fresh.cached, 0);
+    EXPECT_EQ(expected[i].text, fresh.text) << i;
+    EXPECT_EQ(again.text, fresh.text) << i;
+    EXPECT_EQ(again.cached, expected[i].cached) << i;
+  }
+  const TemporaryFolder slots;  // without the texts of the run before
+  ServerOptions with_slots = story_options();
+  with_slots.slot_folder = slots.path();
+  const ServedModel saver(1, with_slots, model), restoring(1, with_slots, model);
+  converse(saver);
+  EXPECT_EQ(act(saver, "0", "save", "conversation").status, 200);
+  EXPECT_EQ(act(restoring, "0", "restore", "conversation").status, 200);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const Reply again = ask(restoring, requests[i]);
+    EXPECT_EQ(again.text, expected[i].text) << i;
+    EXPECT_EQ(again.cached, expected[i].cached) << i;
+  }
+}
+
 TEST_F(Slots, AServerStartsWithoutTextsThatAreDamaged) {
   { complete(ServedModel(2, options())); }
   const std::vector<std::string> names = file_names(folder_.path());

@@ -50,6 +50,7 @@ std::uint64_t peak_of_a_full_run(const std::string& path, const FitCase& c) {
   RunLimits limits;
   limits.context = c.context;
   limits.sequences = c.sequences;
+  if (c.sequences > 1) limits.sequence_context = c.context;  // shared, as in the tools
   limits.batch_tokens = c.batch_tokens;
   limits.output_tokens = c.sequences + kMaxDraftTokens;  // as in leq-run
   limits.key_type = c.key_type;

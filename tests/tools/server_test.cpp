@@ -162,6 +162,72 @@ TEST(LeqServer, ServesTheModelsOfAFolderWithinItsMemory) {
   EXPECT_NE(said.find("three cannot be loaded"), std::string::npos) << said;
 }
 
+Json get(int port, const std::string& path) {
+  RawClient client(port);
+  client.send(plain_request("GET", path));
+  const std::string answer = client.read_all(10);
+  return parse_json(answer.substr(answer.find("\r\n\r\n") + 4), "the answer");
+}
+
+TEST(LeqServer, AServedModelTakesWhatInspectPlans) {
+  const TemporaryFolder models;
+  std::filesystem::copy_file(story_file(), models / "one.leq");
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"-t", "1"}, {"-t", "1", "-c", "512", "-ctk", "int8"}}) {
+    std::vector<std::string> plan = {"--fit", "--json", "-np", "4"},
+                             serve = {"--models-dir", models.path().string(), "--port", "0"};
+    plan.insert(plan.begin(), models / "one.leq");
+    plan.insert(plan.end(), words.begin(), words.end());
+    serve.insert(serve.end(), words.begin(), words.end());
+    const Running running = start_with(serve);
+    EXPECT_NE(ask(running.port, R"({"prompt":"Once","max_tokens":3,"model":"one"})").find("200"),
+              std::string::npos);
+    const Json planned = parse_json(run_program("leq-inspect", plan).out, "the plan");
+    EXPECT_EQ(get(running.port, "/v1/models/one")["status"]["memory_bytes"].dump(),
+              planned["total_bytes"].dump());
+    EXPECT_EQ(get(running.port, "/props?model=one")["default_generation_settings"]["n_ctx"].dump(),
+              planned["context"].dump());
+  }
+}
+
+TEST(LeqServer, GoesOnWhenAMappedFileBecomesShorter) {
+  const TemporaryFolder models;
+  for (const char* name : {"one.leq", "two.leq"}) {
+    std::filesystem::copy_file(story_file(), models / name);
+  }
+  const Running running = start_with({"--models-dir", models.path().string(), "--port", "0",
+                                      "--mmap", "--sleep-idle-seconds", "two=0.2"});
+  RawClient client(running.port);
+  client.send(plain_request("POST", "/v1/completions",
+                            R"({"model":"one","prompt":"Once","ignore_eos":true,"stream":true,)"
+                            R"("max_tokens":900,"seed":4})"));
+  client.read_until("data: ");
+  std::filesystem::resize_file(models / "one.leq", 0);
+  EXPECT_NE(client.read_all(60).find("the model one has failed: its file became shorter"),
+            std::string::npos);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_NE(ask(running.port, R"({"prompt":"Once","max_tokens":3,"model":"two"})").find("200"),
+              std::string::npos);
+    EXPECT_TRUE(running.process->wait_for_error("two: unloaded, it was idle"));
+  }
+  EXPECT_NE(ask(running.port, R"({"prompt":"Once","model":"one"})").find("model_load_failed"),
+            std::string::npos);
+  running.process->signal(SIGTERM);
+  EXPECT_EQ(running.process->finish(), 0) << running.process->err;
+}
+
+TEST(LeqServer, TheOnlyModelSleepsAndWakes) {
+  const Running running = start({"--port", "0", "--sleep-idle-seconds", "0.2", "-a", "tale"});
+  for (int i = 0; i < 2; ++i) {
+    const std::string answer = ask(running.port, R"({"prompt":"Once","max_tokens":3})");
+    EXPECT_NE(answer.find("\"model\":\"tale\""), std::string::npos) << answer;
+    EXPECT_TRUE(running.process->wait_for_error("tale: unloaded, it was idle"));
+    EXPECT_EQ(get(running.port, "/v1/models")["data"][0]["status"]["value"].text(), "sleeping");
+  }
+  running.process->signal(SIGTERM);
+  EXPECT_EQ(running.process->finish(), 0) << running.process->err;
+}
+
 TEST(LeqServer, RefusesAFolderThatDoesNotGoWithOtherFlags) {
   const auto error_of = [](std::vector<std::string> words) {
     const ToolRun run = run_program("leq-server", words);
@@ -180,6 +246,15 @@ TEST(LeqServer, RefusesAFolderThatDoesNotGoWithOtherFlags) {
   EXPECT_NE(error_of({"--models-dir", here, "--tp", "2"}).find("--tp 2"), std::string::npos);
   EXPECT_NE(error_of({"--models-dir", here, "-md", story_file()}).find("-md"), std::string::npos);
   EXPECT_NE(error_of({"--models-dir", here, "--models-memory", "much"}).find("as 16G"),
+            std::string::npos);
+  EXPECT_NE(error_of({"--models-dir", here, "--pin", "nope"}).find("--pin nope"),
+            std::string::npos);
+  EXPECT_NE(
+      error_of({"--models-dir", here, "--sleep-idle-seconds", "nope=5"}).find("no such model"),
+      std::string::npos);
+  EXPECT_NE(error_of({"-m", story_file(), "--sleep-idle-seconds", "soon"}).find("expected seconds"),
+            std::string::npos);
+  EXPECT_NE(error_of({"-m", story_file(), "--pin", "story"}).find("--models-dir"),
             std::string::npos);
   EXPECT_NE(error_of({"--models-dir", here, "-m", "nope.leq"}).find("no such file"),
             std::string::npos);

@@ -58,9 +58,12 @@ std::vector<Option> kv_detail_options() {
       {.name = "ctx-checkpoints",
        .kind = OptionKind::integer,
        .value_name = "N",
-       .help = "models with recurrent layers (Qwen3.5): number of saved states of earlier prompts "
-               "and replies; a prompt with the same prefix continues from such a state (default " +
-               std::to_string(kDefaultKeptStates) + ")",
+       .help =
+           "models with recurrent layers (Qwen3.5): number of saved states of earlier prompts "
+           "and replies; a prompt with the same prefix continues from such a state (default: as "
+           "many as fit in " +
+           human_bytes(kKeptStateBytes) + ", " + std::to_string(kFewestKeptStates) + " to " +
+           std::to_string(kMostKeptStates) + ")",
        .minimum = 0,
        .maximum = kMaxKeptStates},
       {.name = "kv-layers",

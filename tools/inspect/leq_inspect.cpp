@@ -168,6 +168,8 @@ RunLimits limits_of(const Options& options, const Model& model) {
   RunLimits limits;
   limits.context = options.integer("ctx-size");
   limits.sequences = static_cast<int>(options.integer("parallel"));
+  // As leq-server and leq-run do: sequences share the positions.
+  if (limits.sequences > 1) limits.sequence_context = std::numeric_limits<std::int64_t>::max();
   limits.output_tokens = reply_rows(
       limits.sequences, options.text("speculate") == "off" ? Drafting::off : Drafting::from_text);
   limits.batch_tokens = std::min(options.integer("batch-size"), options.integer("ubatch-size"));

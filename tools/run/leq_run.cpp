@@ -260,7 +260,7 @@ int run_with(const Options& options) {
   const auto adjust = [&](const Model& model, RunLimits& limits) {
     limits.context = options.integer("ctx-size");
     limits.sequences = static_cast<int>(options.integer("parallel"));
-    if (args.many) limits.sequence_context = std::numeric_limits<std::int64_t>::max();
+    if (limits.sequences > 1) limits.sequence_context = std::numeric_limits<std::int64_t>::max();
     const Drafting drafting = !args.speculate ? Drafting::off
                               : args.draft_model || drafts_by_mtp(options, model)
                                   ? Drafting::by_model

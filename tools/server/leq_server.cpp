@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/mapping_watch.h"
 #include "base/text.h"
 #include "runtime/runtime.h"
 #include "server/server.h"
@@ -26,7 +27,8 @@
 namespace leq::server_tool {
 namespace {
 
-void note(const std::string& text) { std::cerr << "leq-server: " << text << std::endl; }
+// Writes the line as a whole, because several threads write lines.
+void note(const std::string& text) { std::cerr << "leq-server: " + text + '\n' << std::flush; }
 
 int g_signal_pipe[2] = {-1, -1};
 
@@ -116,16 +118,17 @@ int run_with_one(const Options& options, ServerOptions wanted) {
   return serve_from(server, options, wanted);
 }
 
-int run_with_folder(const Options& options, const ServerOptions& wanted) {
+int run_with_pool(const Options& options, const ServerOptions& wanted) {
   const PoolOptions pool = pool_options(options, wanted);
-  Server server(pool, folder_loader(options, wanted, pool.memory_bytes), wanted);
-  note(pool.folder.string() + ": " + std::to_string(server.models().list().size()) +
-       " models, loaded on demand within " + human_bytes(pool.memory_bytes));
+  Server server(pool, pool_loader(options, wanted, pool.memory_bytes), wanted);
+  if (!pool.folder.empty()) {
+    note(pool.folder.string() + ": " + std::to_string(server.models().list().size()) +
+         " models, loaded on demand within " + human_bytes(pool.memory_bytes));
+  }
   return serve_from(server, options, wanted);
 }
 
 int run_with(const Options& options) {
-  const bool has_folder = options.given("models-dir");
   require(!ranks_are_processes(rank_count(options), device_name(options)), "--tp ",
           options.integer("tp"),
           ": the server's ranks are threads of one process; start it without mpirun");
@@ -134,7 +137,11 @@ int run_with(const Options& options) {
   raise_descriptor_limit();
   return_large_blocks();
   std::signal(SIGPIPE, SIG_IGN);  // a write to a closed connection must not end the server
-  return has_folder ? run_with_folder(options, wanted) : run_with_one(options, std::move(wanted));
+  watch_mappings("leq-server", LostPages::read_zeros);
+  const bool has_pool = options.given("models-dir") || options.given("sleep-idle-seconds");
+  if (has_pool) return run_with_pool(options, wanted);
+  require(!options.given("pin"), "--pin names models of --models-dir, and there is none");
+  return run_with_one(options, std::move(wanted));
 }
 
 // Several names, or none: the models folder is served, and the first name is the default.

@@ -47,6 +47,32 @@ std::uint64_t memory_of_models(const Options& options) {
   return *available - *available / kShareForOthers;
 }
 
+// --sleep-idle-seconds: "N" for all models, "NAME=N" for one.
+void read_idle_seconds(const Options& options, PoolOptions& pool) {
+  for (const std::string& text : options.list("sleep-idle-seconds")) {
+    const std::size_t at = text.rfind('=') + 1;  // 0 if there is none
+    const auto number = parse_double(std::string_view(text).substr(at));
+    require(number && *number >= -1 && *number <= 1e9, "--sleep-idle-seconds ", printable(text),
+            ": expected seconds, or a model's name and seconds as small=60");
+    const double seconds = *number < 0 ? kNeverIdle : *number;
+    (at == 0 ? pool.idle_seconds : pool.idle_seconds_of[text.substr(0, at - 1)]) = seconds;
+  }
+}
+
+void require_models(const PoolOptions& pool) {
+  const std::vector<ModelFile> files = models_in(pool.folder);
+  const auto require_model = [&](std::string_view flag, const std::string& name) {
+    const bool is_default =
+        pool.file && name == (pool.file_name.empty() ? model_name_of(*pool.file) : pool.file_name);
+    require(is_default || std::ranges::find(files, name, &ModelFile::name) != files.end(), flag,
+            " ", printable(name), ": there is no such model in ", pool.folder.string());
+  };
+  for (const std::string& name : pool.pinned) require_model("--pin", name);
+  for (const auto& [name, seconds] : pool.idle_seconds_of) {
+    require_model("--sleep-idle-seconds", name);
+  }
+}
+
 // Returns the options with a file of the folder as the value of -m.
 Options with_model(const Options& options, const fs::path& file) {
   require(!begins_as_gguf_file(file) || options.flag("cache"), file.string(),
@@ -74,11 +100,25 @@ void finish_host_options(const Options& options, const Runtime& setup, HostOptio
 }
 
 PoolOptions pool_options(const Options& options, const HostOptions& host) {
+  PoolOptions pool;
+  pool.pinned = options.list("pin");
+  read_idle_seconds(options, pool);
+  pool.requests = static_cast<std::size_t>(options.integer("parallel")) + host.most_waiting;
+  pool.say = host.say;
+  if (!options.given("models-dir")) {
+    require(pool.pinned.empty() && pool.idle_seconds_of.empty(), "--pin and --sleep-idle-seconds ",
+            "NAME=N name models of --models-dir, and there is none");
+    check_model_file("-m", options.text("model"));
+    pool.file = options.text("model");
+    pool.file_name = host.name;
+    pool.memory_bytes = std::numeric_limits<std::uint64_t>::max();
+    pool.models = 1;
+    return pool;
+  }
   require(!options.given("model-draft"),
           "-md: a draft model belongs to one model; start that one without --models-dir");
   require(rank_count(options) == 1, "--tp ", options.integer("tp"),
           ": the models of --models-dir run on one rank each");
-  PoolOptions pool;
   pool.folder = options.text("models-dir");
   std::error_code error;
   require(fs::is_directory(pool.folder, error), "--models-dir ",
@@ -93,16 +133,16 @@ PoolOptions pool_options(const Options& options, const HostOptions& host) {
   pool.memory_bytes = memory_of_models(options);
   pool.models = static_cast<std::size_t>(options.integer("models-max"));
   if (pool.models == 0) pool.models = std::numeric_limits<std::size_t>::max();
-  pool.requests = static_cast<std::size_t>(options.integer("parallel")) + host.most_waiting;
-  pool.say = host.say;
+  require_models(pool);
   return pool;
 }
 
-ModelLoader folder_loader(const Options& options, const HostOptions& host,
-                          std::uint64_t memory_bytes) {
+ModelLoader pool_loader(const Options& options, const HostOptions& host,
+                        std::uint64_t memory_bytes) {
   ModelLoader loader;
   loader.plan = [=](const fs::path& file) {
     std::uint64_t bytes = 0;
+    if (!options.given("models-dir")) return bytes;  // nothing is unloaded for the only model
     with_model_files(with_model(options, file), [&](const Options& one) {
       bytes = planned_bytes(one, server_limits(one), memory_bytes);
       return 0;
@@ -113,7 +153,9 @@ ModelLoader folder_loader(const Options& options, const HostOptions& host,
     RunnableModel runnable;
     runnable.options = host;
     with_model_files(with_model(options, file), [&](const Options& one) {
-      auto setup = std::make_shared<Runtime>(set_up_model(one, server_limits(one)));
+      std::optional<fs::path> draft;
+      if (one.given("model-draft")) draft = one.text("model-draft");
+      auto setup = std::make_shared<Runtime>(set_up_model(one, server_limits(one), draft));
       if (!setup->note.empty()) host.say(setup->note);
       finish_host_options(one, *setup, runnable.options);
       runnable.model = setup->model.get();

@@ -14,11 +14,12 @@ AdjustLimits server_limits(const Options& options);
 // Sets the sampling and engine options that depend on the model.
 void finish_host_options(const Options& options, const Runtime& setup, HostOptions& host);
 
-// Returns the options of --models-dir and related flags. Throws Error if they contradict others.
+// Returns the options of --models-dir and related flags, or of one model that is loaded again after
+// it was idle. Throws Error if they contradict others.
 PoolOptions pool_options(const Options& options, const HostOptions& host);
 
-// Returns a loader of the folder's files, like -m. `host`: options for every model.
-ModelLoader folder_loader(const Options& options, const HostOptions& host,
-                          std::uint64_t memory_bytes);
+// Returns a loader of the pool's files, like -m. `host`: options for every model.
+ModelLoader pool_loader(const Options& options, const HostOptions& host,
+                        std::uint64_t memory_bytes);
 
 }  // namespace leq::server_tool

@@ -35,7 +35,6 @@ std::vector<ForeignOption> own_flags() {
        1},
       {"--cache-reuse -sps --slot-prompt-similarity", kNoted,
        "does nothing: a prompt begins with the pages of the longest beginning that is there", 1},
-      {"--sleep-idle-seconds", kNoted, "does nothing: the model stays where it is", 1},
       {"--grammar --grammar-file -j --json-schema -jf --json-schema-file", kRefused,
        "each request says it: response_format, json_schema or grammar"},
       {"--pooling", kRefused, "an embedding is the mean over a text's tokens: leave this out", 1},
@@ -100,6 +99,9 @@ std::vector<Option> address_options() {
        .fallback = "true",
        .help = "do not serve metrics for Prometheus under /metrics"},
       {.name = "slots", .fallback = "true", .help = "do not list running requests under /slots"},
+      {.name = "log-requests",
+       .help = "write a line per request to standard error: time, path, model, status, tokens of "
+               "the prompt (in, cached) and of the reply, duration; no texts"},
   };
 }
 
@@ -122,6 +124,15 @@ std::vector<Option> folder_options() {
        .help = "maximum number of loaded models; 0: any number",
        .minimum = 0,
        .maximum = 1024},
+      {.name = "sleep-idle-seconds",
+       .kind = Kind::list,
+       .value_name = "[NAME=]N",
+       .help = "unload a model after N seconds without requests, until its next request; -1: "
+               "never; with NAME=: this model; may be given several times"},
+      {.name = "pin",
+       .kind = Kind::list,
+       .value_name = "NAME",
+       .help = "a model of --models-dir that stays loaded once it is; may be given several times"},
   };
 }
 
@@ -353,6 +364,7 @@ ServerOptions read_server_options(const Options& options) {
   server.with_page = options.flag("webui");
   server.with_metrics = options.flag("metrics");
   server.with_slots = options.flag("slots");
+  server.logs_requests = options.flag("log-requests");
   const std::int64_t seed = options.integer("seed");
   if (seed >= 0) server.seed = static_cast<std::uint64_t>(seed);
   return server;
