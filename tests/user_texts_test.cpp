@@ -22,7 +22,7 @@ constexpr std::array<UserText, 21> kTexts = {{
     {"src/server/server.cpp", "unknown path "},
     {"src/server/server.cpp", " is not allowed for "},
     {"src/base/json.cpp", "duplicate key "},
-    {"src/server/fields.cpp", "the request body is empty; expected a JSON object"},
+    {"src/server/fields.cpp", " is empty; expected a JSON object"},
     {"tools/server/leq_server.cpp", "warning: no API key: anyone who can reach "},
     {"tools/server/leq_server.cpp", " parallel sequences, "},
     {"tools/server/leq_server.cpp", "shutting down: waiting up to "},

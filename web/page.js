@@ -6,7 +6,7 @@ const state = {
   conversations: [],
   current: null,
   settings: kept.read('settings', {}),
-  running: null,  // the AbortController of the reply in work
+  running: new Map(),  // the AbortControllers of replies in work, by conversation
   editing: null,  // the place of the message that is being edited
   context: 0,     // tokens of a conversation at most; 0: not known
 };
@@ -26,6 +26,8 @@ function node(name, attributes = {}, ...children) {
   return made;
 }
 
+const isRunning = () => state.running.has(state.current);
+
 // For screen readers.
 function say(text) { $('status').textContent = text; }
 
@@ -39,7 +41,8 @@ function notify(text) {
 // ---- Conversations ------------------------------------------------------------------------------
 
 function save(conversation = state.current) {
-  if (conversation.messages.length > 0) keepConversation(conversation);
+  const isHere = state.conversations.includes(conversation);  // not deleted while its reply was in work
+  if (isHere && conversation.messages.length > 0) keepConversation(conversation);
 }
 
 function titleOf(conversation) {
@@ -49,7 +52,6 @@ function titleOf(conversation) {
 }
 
 function startConversation() {
-  stop();
   endEdit();
   const empty = state.conversations.find((one) => one.messages.length === 0);
   state.current = empty || {id: newId(), messages: []};
@@ -60,7 +62,6 @@ function startConversation() {
 }
 
 function openConversation(conversation) {
-  stop();
   state.current = conversation;
   endEdit();
   closeMenu();
@@ -69,6 +70,7 @@ function openConversation(conversation) {
 
 function removeConversation(conversation) {
   if (!confirm('Delete “' + titleOf(conversation) + '”?')) return;
+  state.running.get(conversation)?.abort();
   state.conversations = state.conversations.filter((one) => one !== conversation);
   kept.remove('chat.' + conversation.id);
   if (state.current === conversation) startConversation();
@@ -159,12 +161,18 @@ function showMessages() {
   if (messages.length === 0) {
     box.append(node('p', {class: 'empty'}, 'Ask something. Enter sends, Shift+Enter begins a new line.'));
   }
+  if (isRunning()) {
+    box.lastElementChild.setAttribute('aria-busy', 'true');
+    box.lastElementChild.firstChild.classList.add('busy');
+  }
   box.scrollTop = box.scrollHeight;
 }
 
 function showAll() {
   showList();
   showMessages();
+  $('send').hidden = isRunning();
+  $('stop').hidden = !isRunning();
 }
 
 // ---- Versions ------------------------------------------------------------------------------------
@@ -196,7 +204,7 @@ function putVersion(all, place) {
 }
 
 function showVersion(index, place) {
-  if (state.running) return;
+  if (isRunning()) return;
   putVersion(takeVersions(index), place);
   save();
   showAll();
@@ -232,7 +240,7 @@ function endEdit() {
 }
 
 function regenerate() {
-  if (state.running) return;
+  if (isRunning()) return;
   const {messages} = state.current;
   const last = messages.findLastIndex((message) => message.role === 'user');
   if (last >= 0) ask({index: last + 1});
@@ -240,7 +248,7 @@ function regenerate() {
 
 function proceed() {
   const last = state.current.messages.at(-1);
-  if (!state.running && last?.role === 'assistant') ask({into: last});
+  if (!isRunning() && last?.role === 'assistant') ask({into: last});
 }
 
 // ---- Asking the server --------------------------------------------------------------------------
@@ -307,32 +315,33 @@ async function* events(response) {
   }
 }
 
-function take(event, message) {
+function take(event, message, conversation) {
   if (event.error) throw new Error(event.error.message);
   const delta = event.choices?.[0]?.delta || {};
   message.content += delta.content || '';
   message.thoughts += delta.reasoning_content || '';
   if (event.warnings) notify(event.warnings.join('; '));
   if (event.timings) {
-    showSpeed(event.timings);
-    message.stats = $('speed').textContent;
+    const used = event.timings.cache_n + event.timings.prompt_n + event.timings.predicted_n;
+    message.stats = speedText(event.timings, used);
+    if (state.current !== conversation) return;
+    $('speed').textContent = message.stats;
+    $('speed').title = state.context ? used + ' of ' + state.context + ' tokens of context are used' : '';
   }
 }
 
 // Tokens of the reply, its speed, and how full the context is.
-function showSpeed(timings) {
+function speedText(timings, used) {
   const rate = timings.predicted_per_second;
-  const used = timings.cache_n + timings.prompt_n + timings.predicted_n;
-  $('speed').textContent = [
+  return [
     timings.predicted_n + ' tokens',
     rate > 0 ? rate.toFixed(1) + ' tokens/s' : '',
     state.context ? 'context ' + Math.min(100, Math.ceil(100 * used / state.context)) + ' %' : '',
   ].filter((part) => part !== '').join(', ');
-  $('speed').title = state.context ? used + ' of ' + state.context + ' tokens of context are used' : '';
 }
 
 // A new version of what stands at `index`, or more of the reply `into`. The reply is a part of the
-// conversation from its first letter on, so that no reload loses it.
+// conversation from its first letter on, so that no reload loses it; it goes on while another conversation is open.
 async function ask({index = state.current.messages.length, into = null} = {}) {
   const conversation = state.current;
   let body;
@@ -342,23 +351,20 @@ async function ask({index = state.current.messages.length, into = null} = {}) {
     return notify('The schema in Settings is not JSON: ' + error.message);
   }
   const running = new AbortController();
-  state.running = running;
+  state.running.set(conversation, running);
   const message = into || {role: 'assistant', content: '', thoughts: ''};
   const before = message.content;
   if (!into) addVersion(index, message);
   showAll();
-  setBusy(true);
-  const shown = $('messages').lastElementChild;
-  shown.setAttribute('aria-busy', 'true');
-  shown.firstChild.classList.add('busy');
-  const draw = drawing(shown.firstChild, message);
+  say('The model is writing.');
+  const draw = drawing(conversation, message);
   let saved = performance.now();
   try {
     const response = await fetch('v1/chat/completions', {
       method: 'POST', headers: headers(), body: JSON.stringify(body), signal: running.signal});
     if (!response.ok) throw new Error(await errorOf(response));
     for await (const event of events(response)) {
-      take(event, message);
+      take(event, message, conversation);
       draw();
       if (performance.now() - saved > 1000) {
         save(conversation);
@@ -370,11 +376,8 @@ async function ask({index = state.current.messages.length, into = null} = {}) {
     if (error.name === 'AbortError') say('Stopped.');
     else if (!state.leaving) fail(conversation, message, error);
   }
+  state.running.delete(conversation);
   finish(conversation, message, before, into === null);
-  if (state.running === running) {
-    state.running = null;
-    setBusy(false);
-  }
   if (state.current === conversation) showAll();
 }
 
@@ -399,34 +402,29 @@ function fail(conversation, message, error) {
 }
 
 // Draws at most once for each frame, and keeps to the end where the reader is there.
-function drawing(body, message) {
+function drawing(conversation, message) {
   let waiting = false;
   return () => {
     if (waiting) return;
     waiting = true;
     requestAnimationFrame(() => {
       waiting = false;
+      if (state.current !== conversation || !isRunning()) return;
       const box = $('messages');
       const atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 80;
-      fillReply(body, message);
+      fillReply(box.lastElementChild.firstChild, message);
       if (atEnd) box.scrollTop = box.scrollHeight;
     });
   };
 }
 
 function stop() {
-  if (state.running) state.running.abort();
-}
-
-function setBusy(busy) {
-  $('send').hidden = busy;
-  $('stop').hidden = !busy;
-  if (busy) say('The model is writing.');
+  state.running.get(state.current)?.abort();
 }
 
 function send() {
   const text = $('input').value.trim();
-  if (text === '' || state.running) return;
+  if (text === '' || isRunning()) return;
   const index = state.editing ?? state.current.messages.length;
   const role = state.current.messages[index]?.role || 'user';
   if (state.editing !== null) endEdit();
@@ -626,7 +624,7 @@ window.addEventListener('storage', takeFromOtherTab);
 // A page that is left ends its requests, which is no failure.
 window.addEventListener('pagehide', () => {
   state.leaving = true;
-  if (state.running) save();
+  for (const conversation of state.running.keys()) save(conversation);
 });
 window.addEventListener('pageshow', () => { state.leaving = false; });
 

@@ -83,7 +83,9 @@ function takeFromOtherTab(event) {
   if (!event.key || !event.key.startsWith(CHAT)) return;
   const id = event.key.slice(CHAT.length);
   const known = state.conversations.findIndex((one) => one.id === id);
+  // What is open, or in work, is this page's own.
   const open = known >= 0 && state.conversations[known] === state.current;
+  if (!open && state.running.has(state.conversations[known])) return;
   const stored = kept.read('chat.' + id, null);
   if (stored === null) {
     if (known >= 0 && !open) state.conversations.splice(known, 1);
@@ -92,7 +94,7 @@ function takeFromOtherTab(event) {
     state.conversations.push(stored);
   } else if (!open) {
     state.conversations[known] = stored;
-  } else if (!state.running) {
+  } else if (!isRunning()) {
     Object.assign(state.current, stored);
     showMessages();
   }

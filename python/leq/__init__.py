@@ -7,7 +7,7 @@
 import json as _json
 import logging as _logging
 
-from . import _leq
+from . import _leq, types
 from ._leq import Cancel, __version__
 from .errors import (ContextFullError, DeviceError, Error, FileError, InputError, InternalError,
                      InterruptedError, OutOfMemoryError, SettingError, UsageError, WrongTypeError)
@@ -21,7 +21,7 @@ __all__ = ["Model", "AsyncModel", "Tokenizer", "Reply", "Piece", "Stream", "Asyn
            "ReceiptDifference", "Perplexity", "Divergence", "Cancel",
            "quantize", "inspect", "plan_memory", "Error", "InputError", "SettingError",
            "OutOfMemoryError", "DeviceError", "FileError", "InterruptedError", "InternalError",
-           "UsageError", "ContextFullError", "WrongTypeError", "__version__"]
+           "UsageError", "ContextFullError", "WrongTypeError", "types", "__version__"]
 
 
 def quantize(checkpoint, output, *, recipe=None, method=None, type=None, calibration=None,

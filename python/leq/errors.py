@@ -54,6 +54,13 @@ class WrongTypeError(Error, TypeError):
     """A value is not of the type that a setting or a text has."""
 
 
+def about(kind, name, text):
+    """An error of a setting, whose name the text begins with."""
+    error = kind(f"{name}{text}")
+    error.setting = name
+    return error
+
+
 def whole(name, value, bits=64):
     """`value` as an int of so many bits."""
     try:
@@ -61,9 +68,7 @@ def whole(name, value, bits=64):
     except TypeError:
         number = None
     if number is None or not -2**(bits - 1) <= number < 2**(bits - 1):
-        error = WrongTypeError(f"{name} {value!r}: expected a whole number of at most {bits} bits")
-        error.setting = name
-        raise error
+        raise about(WrongTypeError, name, f" {value!r}: expected a whole number of at most {bits} bits")
     return number
 
 

@@ -91,7 +91,7 @@ class Model:
                  device=None, speculate=True, load="auto", logit_rows=64, cache=None,
                  progress=None):
         if load not in _LOAD:
-            raise errors.SettingError(f"load {load!r}: expected auto, map or read")
+            raise errors.about(errors.SettingError, "load", f" {load!r}: expected auto, map or read")
         content = bytes(path) if isinstance(path, (bytes, bytearray, memoryview)) else None
         name = b"(memory)" if content is not None else path_bytes(path)
         self.path = "(memory)" if content is not None else os.fspath(path)
@@ -137,7 +137,7 @@ class Model:
         many = _is_several(prompt)
         prompts = [self._tokens(one) for one in (prompt if many else [prompt])]
         if cancel is not None and not isinstance(cancel, _leq.Cancel):
-            raise errors.WrongTypeError(f"cancel: expected a leq.Cancel, found {cancel!r}")
+            raise errors.about(errors.WrongTypeError, "cancel", f": expected a leq.Cancel, found {cancel!r}")
         if not prompts:
             return []
         found = self._opened_session().generate(
@@ -268,7 +268,7 @@ class Model:
         """Forgets what was fed from `position` on; returns the position that is left."""
         position = errors.whole("position", position)
         if position < 0:
-            raise errors.SettingError(f"position {position}: expected 0 or more")
+            raise errors.about(errors.SettingError, "position", f" {position}: expected 0 or more")
         return self._opened_session().rewind(position)
 
     def sample(self, row, context=(), index=0, **settings):
@@ -355,24 +355,27 @@ def _settings_json(settings):
 def _set_all(target, options, where):
     for name, value in options.items():
         if name.startswith("_") or not hasattr(target, name):
-            raise errors.SettingError(f"{name}: {where} has no such setting")
+            raise errors.about(errors.SettingError, name, f": {where} has no such setting")
         kind = _KINDS[type(getattr(target, name))]
         try:
             if isinstance(value, str) and "\0" in value:
                 raise TypeError
             setattr(target, name, value)
         except TypeError:
-            error = errors.WrongTypeError(f"{name} {value!r}: expected {kind}")
-            error.setting = name
-            raise error from None
+            raise errors.about(errors.WrongTypeError, name, f" {value!r}: expected {kind}") from None
 
 
 def _grammar(grammar, schema):
     if grammar is not None and schema is not None:
-        raise errors.SettingError("grammar and schema: give one of the two")
-    if grammar is not None:
-        return _leq.Grammar(text_bytes(grammar, "grammar"), "gbnf")
-    if schema is None:
+        raise errors.about(errors.SettingError, "grammar", " and schema: give one of the two")
+    if grammar is None and schema is None:
         return None
-    text = schema if isinstance(schema, (str, bytes)) else json_bytes(schema)
-    return _leq.Grammar(text_bytes(text), "schema", True)
+    name = "schema" if grammar is None else "grammar"
+    try:
+        if grammar is not None:
+            return _leq.Grammar(text_bytes(grammar, name), "gbnf")
+        text = schema if isinstance(schema, (str, bytes)) else json_bytes(schema, name)
+        return _leq.Grammar(text_bytes(text, name), "schema", True)
+    except errors.Error as error:
+        error.setting = name
+        raise

@@ -13,7 +13,7 @@ def text_bytes(text, name="text"):
     if isinstance(text, str):
         return text.encode("utf-8", "surrogateescape")
     if not isinstance(text, (bytes, bytearray, memoryview)):
-        raise errors.WrongTypeError(f"{name}: expected a text, found {text!r}")
+        raise errors.about(errors.WrongTypeError, name, f": expected a text, found {text!r}")
     return bytes(text)
 
 
@@ -22,9 +22,9 @@ def path_bytes(path):
     try:
         found = os.fsencode(path)
     except TypeError:
-        raise errors.WrongTypeError(f"path: expected the name of a file, found {path!r}") from None
+        raise errors.about(errors.WrongTypeError, "path", f": expected the name of a file, found {path!r}") from None
     if b"\0" in found:
-        raise errors.InputError(f"path {path!r}: a name has no zero byte")
+        raise errors.about(errors.InputError, "path", f" {path!r}: a name has no zero byte")
     return found
 
 
@@ -35,8 +35,8 @@ def token_list(tokens, name="prompt"):
     except TypeError as wrong:
         if isinstance(wrong, errors.Error):
             raise
-        raise errors.WrongTypeError(
-            f"{name}: expected a text or a list of ids, found {tokens!r}") from None
+        raise errors.about(errors.WrongTypeError, name,
+                           f": expected a text or a list of ids, found {tokens!r}") from None
 
 
 class Tokenizer:
@@ -81,9 +81,12 @@ class Tokenizer:
         return self.encode(text, **options)
 
 
-def json_bytes(value):
-    """JSON in UTF-8; what it cannot hold is an InputError."""
+def json_bytes(value, name=""):
+    """JSON in UTF-8; what it cannot hold is an InputError, which names the member of a dict without `name`."""
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
     except (TypeError, ValueError) as wrong:
-        raise errors.InputError(f"not JSON: {wrong}") from None
+        if not name and isinstance(value, dict):
+            for member, one in value.items():
+                json_bytes(one, str(member))
+        raise errors.about(errors.InputError, name, (": " if name else "") + f"not JSON: {wrong}") from None

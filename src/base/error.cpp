@@ -12,7 +12,9 @@ constexpr char kMarkBegin = '\x02';
 constexpr char kMarkEnd = '\x03';
 constexpr int kStreamDigits = 6;  // significant digits of a number, as streams print it by default
 
-bool is_name_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; }
+bool is_name_letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+}
 
 // The setting's name if a mark begins at `begin`, otherwise nullopt.
 std::optional<std::string_view> name_at(std::string_view text, std::size_t begin) {

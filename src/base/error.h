@@ -26,7 +26,7 @@ enum class ErrorKind : std::uint8_t {
 // that each program can replace it by its own spelling: the library writes "context 9000: expected
 // ...", a command-line tool writes the flag.
 struct Setting {
-  std::string_view name;  // a-z, 0-9 and _
+  std::string_view name;  // a-z, 0-9, _ and .
   std::string marked() const;
 };
 

@@ -23,8 +23,8 @@ constexpr std::array<std::string_view, 9> kOthers = {
 }  // namespace
 
 DrawSettings read_settings(const char* json, const ApiModel& model) {
-  const Json tree =
-      parse_request_object(json == nullptr ? std::string_view("{}") : std::string_view(json));
+  const Json tree = parse_request_object(
+      json == nullptr ? std::string_view("{}") : std::string_view(json), "the settings");
   const JsonNode body = tree;
   // Unknown names are errors, because a misspelled setting would otherwise be silently ignored.
   for (const JsonNode one : body) {

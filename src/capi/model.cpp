@@ -198,7 +198,7 @@ std::vector<TextPart> rendered(const OpenModel& model, std::string_view request)
   const ApiModel api = model.api(1);
   require(api.chat != nullptr, api.name, ": ", api.chat_error);
   const Json tree = parse_request_object(request);
-  return render_chat(tree, api);
+  return render_chat(CallStyle::chat, tree, api);
 }
 
 leq_memory_plan memory_plan(const char* path, const leq_session_options& options) {
@@ -365,8 +365,7 @@ leq_status leq_grammar_from_gbnf(const char* text, size_t bytes, leq_grammar** g
   if (grammar != nullptr) *grammar = nullptr;
   return guarded(error, [&] {
     require_use(grammar != nullptr, "grammar is NULL");
-    *grammar =
-        new leq_grammar(Grammar::from_gbnf(text_argument(text, bytes, "text"), "the grammar"));
+    *grammar = new leq_grammar(Grammar::from_gbnf(text_argument(text, bytes, "text"), "grammar"));
   });
 }
 
@@ -376,8 +375,8 @@ leq_status leq_grammar_from_schema(const char* text, size_t bytes, int32_t stric
   return guarded(error, [&] {
     require_use(grammar != nullptr, "grammar is NULL");
     SchemaNotes notes;
-    *grammar = new leq_grammar(Grammar::from_json_schema(
-        text_argument(text, bytes, "text"), "the schema", strict != 0 ? nullptr : &notes));
+    *grammar = new leq_grammar(Grammar::from_json_schema(text_argument(text, bytes, "text"),
+                                                         "schema", strict != 0 ? nullptr : &notes));
   });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -147,6 +148,7 @@ class Adapter {
 
   AdaptedChat adapt() {
     read_parts();
+    say_orphans();
     if (!takes_.developer && any([](JsonNode m) { return has_role(m, "developer"); })) {
       for (Json& message : list()) {
         if (has_role(message, "developer")) message["role"] = "system";
@@ -178,7 +180,9 @@ class Adapter {
     if (!done_.messages) done_.messages = messages_.value();
     return *done_.messages;
   }
-  void note(std::string_view text) { done_.notes.push_back("messages: " + std::string(text)); }
+  void note(std::string_view text) {
+    done_.notes.push_back(Setting{"messages"}.marked() + ": " + std::string(text));
+  }
 
   void read_parts() {
     std::size_t replied = 0;  // number of messages up to the last reply
@@ -199,12 +203,32 @@ class Adapter {
     if (!types.empty()) note(unread_note(types));
   }
 
+  static void say_result(Json& message) {
+    message = {{"role", "user"},
+               {"content", "<tool_response>\n" + text_in(message) + "\n</tool_response>"}};
+  }
+
+  // Results without their calls, with which a conversation begins that was cut.
+  void say_orphans() {
+    std::set<std::string> ids;  // of calls; "": a call without one
+    std::vector<std::size_t> orphans;
+    for (std::size_t i = 0; i < size(); ++i) {
+      const JsonNode message = at(i), answered = message.find("tool_call_id");
+      for (const JsonNode call : message.find("tool_calls")) {
+        const JsonNode id = call.find("id");
+        ids.insert(id.is_string() ? id.text() : "");
+      }
+      const bool known =
+          answered.is_string() ? ids.contains(answered.text()) || ids.contains("") : !ids.empty();
+      if (has_role(message, "tool") && !known) orphans.push_back(i);
+    }
+    for (const std::size_t i : orphans) say_result(list()[i]);
+    if (!orphans.empty()) note("a tool's result without its call is written as a text of the user");
+  }
+
   void say_calls() {
     for (Json& message : list()) {
-      if (has_role(message, "tool")) {
-        message = {{"role", "user"},
-                   {"content", "<tool_response>\n" + text_in(message) + "\n</tool_response>"}};
-      }
+      if (has_role(message, "tool")) say_result(message);
       if (JsonNode(message).find("tool_calls").size() == 0) continue;
       std::string calls;
       for (const JsonNode call : JsonNode(message).find("tool_calls")) {
@@ -287,9 +311,11 @@ class Adapter {
   }
 
   std::size_t size() const { return done_.messages ? done_.messages->size() : messages_.size(); }
+  JsonNode at(std::size_t i) const {
+    return (done_.messages ? JsonNode(*done_.messages) : messages_)[i];
+  }
   bool is_system(std::size_t i) const {
-    const JsonNode all = done_.messages ? JsonNode(*done_.messages) : messages_;
-    return has_role(all[i], "system") || has_role(all[i], "developer");
+    return has_role(at(i), "system") || has_role(at(i), "developer");
   }
 
   // Joins each message to the one before it if `joins` says so.

@@ -54,6 +54,13 @@ bool is_custom(JsonNode tool) {
 
 }  // namespace
 
+std::string ForeignChat::in_its_names(std::string text) const {
+  for (const CopiedMember& member : names) {
+    text = replace_all(text, marked_field(member.as), marked_field(member.name));
+  }
+  return text;
+}
+
 ForeignChat chat_of_chat(JsonNode body) {
   ForeignChat chat;
   const JsonNode given = body.find("tools");
@@ -106,12 +113,14 @@ ChatBuilder::ChatBuilder(JsonNode body) : body_(body) {
   }
 }
 
-void ChatBuilder::set_given(std::string_view name, JsonNode value) {
-  copy_given(chat_.body, name, value);
+void ChatBuilder::set_given(const CopiedMember& member, JsonNode value) {
+  if (!value || value.is_null()) return;
+  chat_.body[member.as] = value.value();
+  chat_.names.push_back(member);
 }
 
 void ChatBuilder::copy_members(std::span<const CopiedMember> members) {
-  for (const CopiedMember& member : members) set_given(member.as, given_field(body_, member.name));
+  for (const CopiedMember& member : members) set_given(member, given_field(body_, member.name));
 }
 
 void ChatBuilder::add_tool(const ToolRules& rules, JsonNode tool, const std::string& space,
@@ -123,6 +132,7 @@ void ChatBuilder::add_tool(const ToolRules& rules, JsonNode tool, const std::str
   if (type == "namespace" && space.empty()) {
     for (const JsonNode inner : given_field(tool, "tools")) add_tool(rules, inner, name, list);
   } else if (is_function || is_input) {
+    if (name.empty()) field_error("tools", "a name in each tool", tool);
     list.push_back(is_input ? function_of_custom(tool, shown) : function_of(tool, rules.members));
     if (!is_input && !space.empty()) list[list.size() - 1]["function"]["name"] = shown;
     if (is_input || !space.empty()) chat_.aliases.push_back({shown, name, space, is_input});
@@ -138,6 +148,7 @@ bool ChatBuilder::read_tools(const ToolRules& rules) {
   if (tools && !tools.is_array()) field_error("tools", "an array", tools);
   Json list = Json::array();
   for (const JsonNode tool : tools) add_tool(rules, tool, "", list);
+  chat_.names.insert(chat_.names.end(), rules.members.begin(), rules.members.end());
   const bool any = !list.empty();
   if (any) chat_.body["tools"] = std::move(list);
   return any;

@@ -15,10 +15,19 @@
 
 namespace leq {
 
+// The name of a member in the foreign request, and its name in a chat request.
+struct CopiedMember {
+  std::string_view name, as;
+};
+
 struct ForeignChat {
   Json body = {};
   std::vector<std::string> notes = {};  // what was ignored or rewritten
   std::vector<ToolAlias> aliases = {};
+  std::vector<CopiedMember> names = {};  // of members that have other names in the chat
+
+  // A text whose marked names (marked_field) are those of the chat, with the client's names.
+  std::string in_its_names(std::string text) const;
 };
 
 // A chat with custom tools as one with functions; without them, the body is null: the request's.
@@ -32,11 +41,6 @@ ForeignChat chat_of_messages(JsonNode body);
 // Ollama's /api/chat, and /api/generate, which is a prompt and not a chat if it is "raw".
 ForeignChat chat_of_ollama_chat(JsonNode body);
 ForeignChat chat_of_ollama_generate(JsonNode body);
-
-// The name of a member in the foreign request, and its name in a chat request.
-struct CopiedMember {
-  std::string_view name, as;
-};
 
 // Builds the body of a chat request. Adjacent reasoning, texts and calls of the assistant are
 // merged into one message, as are adjacent texts of the user, and the system texts at the
@@ -57,7 +61,7 @@ class ChatBuilder {
   void finish_messages();
 
   // Sets a member of the chat unless `value` is null or nothing.
-  void set_given(std::string_view name, JsonNode value);
+  void set_given(const CopiedMember& member, JsonNode value);
   // Copies each of the members of the request that is present.
   void copy_members(std::span<const CopiedMember> members);
   // Adds a tool with the given members of `tool` if its type (`fallback`: if it has none) is
@@ -91,6 +95,12 @@ class ChatBuilder {
   Json calls_ = Json::array();
 };
 
+// A token's log probabilities, its text in the reply, and the characters before it.
+struct PlacedLogprobs : TokenLogprobs {
+  std::string text;
+  std::int64_t offset = 0;
+};
+
 // One reply of a call, as far as it has been generated.
 struct Choice {
   std::size_t index = 0;
@@ -105,12 +115,11 @@ struct Choice {
     const std::string& client_name() const { return alias != nullptr ? alias->name : name; }
   };
   std::vector<Call> calls;
-  std::vector<TokenLogprobs> logprobs;
+  std::vector<PlacedLogprobs> logprobs;
   std::vector<Token> tokens;
   std::int64_t logprob_characters = 0;  // number of characters before the next token
   std::int64_t reasoning_tokens = 0;
-  EngineReply end;                     // set when the reply ends
-  std::string_view interruption = {};  // the cause of an interruption; empty: none
+  EngineReply end;  // set when the reply ends
 
   // Whether the model ended the reply, by an end token or a stop string.
   bool is_complete() const {
@@ -120,7 +129,7 @@ struct Choice {
 
 // An addition to a choice.
 struct ChoicePiece : ReplyPiece {
-  std::vector<TokenLogprobs> logprobs;
+  std::vector<PlacedLogprobs> logprobs;
   std::vector<Token> tokens;
 };
 

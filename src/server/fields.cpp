@@ -9,11 +9,10 @@
 
 namespace leq {
 
-Json parse_request_object(std::string_view body) {
-  require(!trim(body).empty(), ErrorKind::bad_input,
-          "the request body is empty; expected a JSON object");
-  Json tree = parse_json(body, "the request body", kBodyLimits);
-  require(tree.is_object(), ErrorKind::bad_input, "the request body: expected a JSON object");
+Json parse_request_object(std::string_view body, std::string_view what) {
+  require(!trim(body).empty(), ErrorKind::bad_input, what, " is empty; expected a JSON object");
+  Json tree = parse_json(body, what, kBodyLimits);
+  require(tree.is_object(), ErrorKind::bad_input, what, ": expected a JSON object");
   return tree;
 }
 

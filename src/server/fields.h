@@ -18,8 +18,9 @@ namespace leq {
 // Limits on a body's JSON, which together with the limits on HTTP bound its memory.
 inline constexpr JsonLimits kBodyLimits = {.bytes = 64 << 20, .values = 300'000};
 
-// Parses a request's body. Throws Error if it is not a JSON object.
-Json parse_request_object(std::string_view body);
+// Parses a request's body, or another text of the name `what`. Throws Error if it is not a JSON
+// object.
+Json parse_request_object(std::string_view body, std::string_view what = "the request body");
 
 // These throw Error naming the member if it is present but has another type. null counts as absent.
 std::optional<double> number_field(JsonNode object, std::string_view name);

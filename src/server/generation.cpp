@@ -202,7 +202,7 @@ class Generation {
       if (call_.top_logprobs >= 0 && is_new) logprobs = prompt_logprobs(prompt);
       ChoicePiece piece;
       piece.content = model_.tokenizer.decode(prompt, false);
-      piece.logprobs = logprobs;
+      piece.logprobs = placed(choice, logprobs, model_.tokenizer.strips_leading_space());
       return add(choice, piece);
     });
   }
@@ -214,7 +214,9 @@ class Generation {
     choice.end = std::move(*update.end);
     ++ended_;
     if (choice.end.stopped == StopReason::interrupted) {
-      choice.interruption = engine_.draining() ? "shutdown" : "timeout";
+      const std::string note = engine_.draining() ? "the server's shutdown ended the reply"
+                                                  : "the server's time limit ended the reply";
+      if (std::ranges::find(call_.notes, note) == call_.notes.end()) call_.notes.push_back(note);
     }
     if (choice.end.stopped == StopReason::failed) {
       error_ = choice.end.error ? *choice.end.error : Error("the reply failed");
@@ -223,10 +225,25 @@ class Generation {
     return finish(choice);
   }
 
+  // `drop_space`: decoding these tokens removes a space at their beginning.
+  std::vector<PlacedLogprobs> placed(Choice& choice, const std::vector<TokenLogprobs>& tokens,
+                                     bool drop_space) {
+    std::vector<PlacedLogprobs> all;
+    for (const TokenLogprobs& token : tokens) {
+      std::string text = model_.tokenizer.token_bytes(token.id);
+      if (drop_space && text.starts_with(' ')) text.erase(0, 1);
+      drop_space = drop_space && model_.tokenizer.token_bytes(token.id).empty();
+      const std::int64_t characters = characters_begun(text);
+      all.push_back({token, std::move(text), choice.logprob_characters});
+      choice.logprob_characters += characters;
+    }
+    return all;
+  }
+
   // Splits the text of one step into content, reasoning and calls.
   ChoicePiece read(std::size_t index, const ReplyUpdate& update) {
     ChoicePiece piece;
-    piece.logprobs = update.logprobs;
+    piece.logprobs = placed(choices_[index], update.logprobs, false);
     piece.tokens = update.tokens;
     if (call_.use == ReplyUse::plain) {
       piece.content = update.text;
@@ -259,9 +276,6 @@ class Generation {
     choice.logprobs.insert(choice.logprobs.end(), piece.logprobs.begin(), piece.logprobs.end());
     const bool has_more = !piece.empty() || (call_.top_logprobs >= 0 && !piece.logprobs.empty());
     const bool sent = !call_.stream || !has_more || write(writer_->more(choice, piece));
-    for (const TokenLogprobs& token : piece.logprobs) {
-      choice.logprob_characters += characters_begun(model_.tokenizer.token_bytes(token.id));
-    }
     const bool only_reasoning =
         !piece.reasoning.empty() && piece.content.empty() && piece.calls.empty();
     if (only_reasoning) choice.reasoning_tokens += std::ssize(piece.tokens);
@@ -296,7 +310,7 @@ class Generation {
   }
 
   HttpExchange& exchange_;
-  const GenerationCall call_;
+  GenerationCall call_;
   const ApiModel& model_;
   EngineThread& engine_;
   std::unique_ptr<ReplyWriter> writer_;
@@ -321,6 +335,7 @@ void answer_generation(HttpExchange& exchange, GenerationCall call, const ApiMod
                        std::to_string(engine.context()),
                    "context_length_exceeded");
   }
+  for (std::string& note : call.notes) note = spelled(note);
   Generation(exchange, std::move(call), model, engine).answer(times);
 }
 

@@ -1,5 +1,6 @@
 // Requests and replies of /v1/messages, Anthropic's API.
 #include <array>
+#include <cstdint>
 #include <utility>
 
 #include "base/text.h"
@@ -53,7 +54,9 @@ class MessagesReader : public ChatBuilder {
                             .fallback = "custom",
                             .supported = "tools with an input_schema",
                             .members = kKeptOfTool}));
-    read_thinking();
+    const auto most = whole_field(body_, "max_tokens", 1, kMostTokensRequested);
+    if (!most) chat_.notes.emplace_back("max_tokens: is missing; the server's limit applies");
+    read_thinking(most.value_or(kMostTokensRequested));
     copy_members(kKeptOfMessages);
     if (const JsonNode stops = given_field(body_, "stop_sequences"); stops && !stops.is_array()) {
       field_error("stop_sequences", "an array of texts", stops);
@@ -157,7 +160,8 @@ class MessagesReader : public ChatBuilder {
     }
   }
 
-  void read_thinking() {
+  // `most`: tokens of the reply.
+  void read_thinking(std::int64_t most) {
     const JsonNode thinking = object_field(body_, "thinking");
     const std::string type = text_field(thinking, "type").value_or("");
     if (thinking && type != "disabled" && type != "enabled" && type != "adaptive") {
@@ -167,12 +171,17 @@ class MessagesReader : public ChatBuilder {
     if (type == "disabled") {
       chat_.body["reasoning_effort"] = "none";
     } else {
-      set_given("reasoning_effort", given_field(output, "effort"));
-      set_given("thinking_budget_tokens", given_field(thinking, "budget_tokens"));
+      set_given({"output_config.effort", "reasoning_effort"}, given_field(output, "effort"));
+      const JsonNode budget = given_field(thinking, "budget_tokens");
+      set_given({"thinking.budget_tokens", "thinking_budget_tokens"}, budget);
+      if (budget.is_number() && budget.number() >= static_cast<double>(most)) {
+        field_error("thinking.budget_tokens", "fewer than max_tokens", budget);
+      }
     }
-    JsonNode format = object_field(output, "format");
-    if (!format) format = object_field(body_, "output_format");
+    const JsonNode inner = object_field(output, "format");
+    const JsonNode format = inner ? inner : object_field(body_, "output_format");
     if (!format) return;
+    chat_.names.push_back({inner ? "output_config.format" : "output_format", "response_format"});
     Json schema = Json::object();
     if (const JsonNode given = given_field(format, "schema")) schema["schema"] = given.value();
     chat_.body["response_format"] = {{"type", text_field(format, "type").value_or("")},
@@ -194,7 +203,7 @@ Json stop_reason(const Choice& choice) {
     default:
       break;
   }
-  return choice.interruption.empty() ? Json("max_tokens") : Json(choice.interruption);
+  return "max_tokens";
 }
 
 Json stop_sequence(const Choice& choice) {
@@ -219,10 +228,11 @@ class MessagesWriter : public ItemWriter {
   std::string end(const Choice&) override { return close(true); }
   std::string finish(const std::vector<Choice>& choices) override {
     const Choice& choice = choices.front();
-    const Json delta = {{"stop_reason", stop_reason(choice)},
-                        {"stop_sequence", stop_sequence(choice)}};
-    return event("message_delta", {{"delta", delta}, {"usage", usage_json(choices)}}) +
-           event("message_stop", Json::object());
+    Json last = {
+        {"delta", {{"stop_reason", stop_reason(choice)}, {"stop_sequence", stop_sequence(choice)}}},
+        {"usage", usage_json(choices)}};
+    add_warnings(last);
+    return event("message_delta", std::move(last)) + event("message_stop", Json::object());
   }
 
   std::string failed(const Error& error) override {

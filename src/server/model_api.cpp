@@ -33,6 +33,18 @@ ForeignChat foreign_chat(CallStyle style, JsonNode body) {
   return {};
 }
 
+// The result of `read`, whose errors name members as the client does.
+template <class Read>
+auto with_names(const ForeignChat& foreign, const Read& read) {
+  try {
+    return read();
+  } catch (const ApiError&) {
+    throw;
+  } catch (const Error& error) {
+    throw Error(foreign.in_its_names(error.marked()), error.kind());
+  }
+}
+
 // A family in the form of GGUF's architectures: "qwen3.5" for "Qwen 3.5".
 std::string architecture_text(std::string_view family) {
   std::string text;
@@ -91,12 +103,14 @@ void ModelApi::generate(HttpExchange& exchange, JsonNode body, CallStyle style) 
   const ForeignChat foreign = foreign_chat(style, body);
   const JsonNode asked = foreign.body.is_null() ? body : JsonNode(foreign.body);
   const bool is_raw = style == CallStyle::ollama_generate && given_field(asked, "prompt");
-  GenerationCall call = read_generation_call(is_raw ? CallStyle::text : style, asked, model_);
+  GenerationCall call = with_names(foreign, [&] {
+    return read_generation_call(is_raw ? CallStyle::text : style, asked, model_);
+  });
   call.style = style;
   call.asked = body;
   call.aliases = foreign.aliases;
+  for (std::string& note : call.notes) note = foreign.in_its_names(note);
   call.notes.insert(call.notes.begin(), foreign.notes.begin(), foreign.notes.end());
-  for (std::string& note : call.notes) note = spelled(note);
   answer_generation(exchange, std::move(call), model_, engine_, times_);
 }
 
@@ -186,12 +200,14 @@ void ModelApi::detokenize(HttpExchange& exchange, JsonNode body) const {
 }
 
 void ModelApi::apply_template(HttpExchange& exchange, JsonNode body) const {
-  send_json(exchange, Json::object({{"prompt", joined(render_chat(body, model_))}}));
+  send_json(exchange,
+            Json::object({{"prompt", joined(render_chat(CallStyle::chat, body, model_))}}));
 }
 
 void ModelApi::count_tokens(HttpExchange& exchange, JsonNode body, CallStyle style) const {
   const ForeignChat foreign = foreign_chat(style, body);
-  const auto parts = render_chat(foreign.body.is_null() ? body : JsonNode(foreign.body), model_);
+  const JsonNode asked = foreign.body.is_null() ? body : JsonNode(foreign.body);
+  const auto parts = with_names(foreign, [&] { return render_chat(style, asked, model_); });
   Json counted = Json::object();
   if (style != CallStyle::messages) counted["object"] = "response.input_tokens";
   counted["input_tokens"] = model_.tokenizer.encode_parts(parts).size();
@@ -250,6 +266,17 @@ void ModelApi::embeddings(HttpExchange& exchange, JsonNode body) const {
                        {"data", std::move(data)},
                        {"model", model_.name},
                        {"usage", {{"prompt_tokens", all->tokens}, {"total_tokens", all->tokens}}}});
+}
+
+void ModelApi::native_embeddings(HttpExchange& exchange, JsonNode body) const {
+  const auto all =
+      embeddings_of(exchange, body, given_field(body, "content") ? "content" : "input");
+  if (!all) return;
+  Json list = Json::array();
+  for (const std::vector<float>& numbers : all->rows) {
+    list.push_back({{"index", list.size()}, {"embedding", Json::array({Json(numbers)})}});
+  }
+  send_json(exchange, list);
 }
 
 // Ollama's /api/embed takes "input", a text or a list, and its older /api/embeddings one "prompt".

@@ -33,6 +33,7 @@ class ModelApi {
     count_tokens(exchange, body, style);
   }
   void embeddings(HttpExchange& exchange, JsonNode body) const;
+  void native_embeddings(HttpExchange& exchange, JsonNode body) const;  // llama-server's
   void rerank(HttpExchange& exchange, JsonNode body) const;
   void tokenize(HttpExchange& exchange, JsonNode body) const;
   void detokenize(HttpExchange& exchange, JsonNode body) const;

@@ -38,6 +38,9 @@ void read_settings(JsonNode body, ForeignChat& chat) {
   if (given_field(options, "num_ctx")) {
     chat.notes.emplace_back("options: num_ctx is ignored; the context is the server's");
   }
+  chat.names.insert(chat.names.end(), {{"options.num_predict", "max_tokens"},
+                                       {"format", "response_format"},
+                                       {"think", "reasoning_effort"}});
   if (const JsonNode format = given_field(body, "format")) {
     if (format.is_object()) {
       chat.body["response_format"] = {
@@ -230,6 +233,7 @@ ForeignChat chat_of_ollama_generate(JsonNode body) {
     const std::string system = text_field(body, "system").value_or("");
     if (!system.empty()) messages.push_back({{"role", "system"}, {"content", system}});
     messages.push_back({{"role", "user"}, {"content", prompt}});
+    chat.names.push_back({"prompt", "messages"});
     chat.body["messages"] = std::move(messages);
   }
   read_settings(body, chat);

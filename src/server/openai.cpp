@@ -11,14 +11,13 @@ namespace {
 
 std::string_view finish_reason(const Choice& choice) {
   if (choice.is_complete()) return choice.calls.empty() ? "stop" : "tool_calls";
-  return choice.interruption.empty() ? "length" : choice.interruption;
+  return "length";
 }
 
 // The reason why a reply ended, under llama-server's names.
 std::string_view stop_type(const Choice& choice) {
   const StopReason reason = choice.end.stopped;
   if (reason == StopReason::end_token) return "eos";
-  if (!choice.interruption.empty()) return choice.interruption;
   return reason == StopReason::stop_string ? "word" : "limit";
 }
 
@@ -97,7 +96,7 @@ class OpenAiWriter : public ReplyWriter {
                    {"content", piece.content},
                    {"stop", false},
                    {"tokens", piece.tokens}};
-      if (probable) json["completion_probabilities"] = logprobs_json(piece.logprobs, 0);
+      if (probable) json["completion_probabilities"] = logprobs_json(piece.logprobs);
       return data(json);
     }
     Json content = piece.content;
@@ -110,9 +109,7 @@ class OpenAiWriter : public ReplyWriter {
       if (!piece.calls.empty()) content["tool_calls"] = std::move(calls);
     }
     Json json = chunk_of(choice, std::move(content), nullptr);
-    if (probable) {
-      json["choices"][0]["logprobs"] = logprobs_json(piece.logprobs, choice.logprob_characters);
-    }
+    if (probable) json["choices"][0]["logprobs"] = logprobs_json(piece.logprobs);
     return data(json);
   }
 
@@ -148,7 +145,7 @@ class OpenAiWriter : public ReplyWriter {
       for (const Choice& choice : choices) {
         Json one = native_end(choice);
         if (call_.top_logprobs >= 0) {
-          one["completion_probabilities"] = logprobs_json(choice.logprobs, 0);
+          one["completion_probabilities"] = logprobs_json(choice.logprobs);
         }
         list.push_back(std::move(one));
       }
@@ -188,10 +185,9 @@ class OpenAiWriter : public ReplyWriter {
   }
 
   Json whole_choice(const Choice& choice) const {
-    Json json = {
-        {"index", choice.index},
-        {"finish_reason", finish_reason(choice)},
-        {"logprobs", call_.top_logprobs >= 0 ? logprobs_json(choice.logprobs, 0) : Json()}};
+    Json json = {{"index", choice.index},
+                 {"finish_reason", finish_reason(choice)},
+                 {"logprobs", call_.top_logprobs >= 0 ? logprobs_json(choice.logprobs) : Json()}};
     if (call_.style == CallStyle::text) {
       json["text"] = choice.content;
       return json;
@@ -217,18 +213,21 @@ class OpenAiWriter : public ReplyWriter {
 
   Json native_end(const Choice& choice) const {
     const EngineReply& end = choice.end;
-    return {{"index", choice.index},
-            {"content", call_.stream ? "" : choice.content},
-            {"tokens", call_.return_tokens && !call_.stream ? Json(choice.tokens) : Json::array()},
-            {"stop", true},
-            {"model", model_.name},
-            {"stop_type", stop_type(choice)},
-            {"stopping_word", end.stop_string},
-            {"tokens_predicted", end.tokens.size()},
-            {"tokens_evaluated", call_.prompts[choice.prompt].size()},
-            {"tokens_cached", end.cached_tokens},
-            {"truncated", end.stopped == StopReason::context_full},
-            {"timings", timings_json(end)}};
+    const bool with_tokens = call_.return_tokens && !call_.stream;
+    Json json = {{"index", choice.index},
+                 {"content", call_.stream ? "" : choice.content},
+                 {"tokens", with_tokens ? Json(choice.tokens) : Json::array()},
+                 {"stop", true},
+                 {"model", model_.name},
+                 {"stop_type", stop_type(choice)},
+                 {"stopping_word", end.stop_string},
+                 {"tokens_predicted", end.tokens.size()},
+                 {"tokens_evaluated", call_.prompts[choice.prompt].size()},
+                 {"tokens_cached", end.cached_tokens},
+                 {"truncated", end.stopped == StopReason::context_full},
+                 {"timings", timings_json(end)}};
+    add_warnings(json);
+    return json;
   }
 
   Json usage_json(const std::vector<Choice>& choices) const {
@@ -243,10 +242,10 @@ class OpenAiWriter : public ReplyWriter {
     return usage;
   }
 
-  Json logprobs_json(const std::vector<TokenLogprobs>& tokens, std::int64_t offset) const {
-    if (call_.style == CallStyle::text) return text_logprobs(tokens, offset);
+  Json logprobs_json(const std::vector<PlacedLogprobs>& tokens) const {
+    if (call_.style == CallStyle::text) return text_logprobs(tokens);
     Json list = Json::array();
-    for (const TokenLogprobs& token : tokens) {
+    for (const PlacedLogprobs& token : tokens) {
       Json one = token_json(token), top = Json::array();
       for (const TokenLogprob& other : token.top) top.push_back(token_json(other));
       one["top_logprobs"] = std::move(top);
@@ -256,16 +255,14 @@ class OpenAiWriter : public ReplyWriter {
     return {{"content", std::move(list)}, {"refusal", nullptr}};
   }
 
-  Json text_logprobs(const std::vector<TokenLogprobs>& tokens, std::int64_t offset) const {
+  Json text_logprobs(const std::vector<PlacedLogprobs>& tokens) const {
     Json texts = Json::array(), values = Json::array(), tops = Json::array(),
          offsets = Json::array();
-    for (const TokenLogprobs& token : tokens) {
-      const std::string text = model_.tokenizer.token_bytes(token.id);
-      texts.push_back(shown_token(text));
+    for (const PlacedLogprobs& token : tokens) {
+      texts.push_back(shown_token(token.text));
       values.push_back(logprob_json(token));
       tops.push_back(std::isnan(token.logprob) ? Json() : tops_json(token.top));
-      offsets.push_back(offset);
-      offset += characters_begun(text);
+      offsets.push_back(token.offset);
     }
     return {{"tokens", std::move(texts)},
             {"token_logprobs", std::move(values)},

@@ -12,7 +12,6 @@
 namespace leq {
 namespace {
 
-constexpr std::int64_t kMostTokensRequested = 0x7fffffff;
 constexpr std::size_t kMostStops = 32;
 constexpr std::size_t kMostStopBytes = 1024;
 constexpr std::size_t kMostBiases = 1024;
@@ -183,13 +182,14 @@ ThinkingSettings read_thinking(JsonNode body, const ApiModel& model) {
   const JsonNode variables = object_field(body, "chat_template_kwargs");
   const JsonNode enabled = given_field(variables, "enable_thinking");
   if (enabled && enabled.is_boolean()) thinking.enabled = enabled.boolean();
-  auto effort = text_field(body, "reasoning_effort");
-  if (!effort) effort = text_field(object_field(body, "reasoning"), "effort");
+  const JsonNode nested = given_field(object_field(body, "reasoning"), "effort"),
+                 flat = given_field(body, "reasoning_effort"), effort = flat ? flat : nested;
   if (effort) {
-    const auto* found = std::ranges::find(kEfforts, *effort, &Effort::name);
+    const auto* found =
+        std::ranges::find(kEfforts, effort.is_string() ? effort.text() : "", &Effort::name);
     if (found == kEfforts.end()) {
-      field_error("reasoning_effort", "none, minimal, low, medium, high or xhigh",
-                  given_field(body, "reasoning_effort"));
+      field_error(flat ? "reasoning_effort" : "reasoning.effort",
+                  "none, minimal, low, medium, high, xhigh or max", effort);
     }
     thinking.effort = found->name;
     if (found->tokens >= 0) thinking.tokens = found->tokens;
@@ -370,13 +370,6 @@ void set_text_grammar(const AnswerFormat& format, const ApiModel& model, Generat
               });
 }
 
-// Shows only the special tokens of reasoning; text that looks like a tool call is content.
-void show_reasoning(const ApiModel& model, GenerationCall& call) {
-  ReplyStyle style = model.style;
-  style.tools = ToolCallStyle::none;
-  call.shown = shown_tokens(style, model.tokenizer);
-}
-
 // Sets grammar, use, tools and notes of a chat whose prompt is already rendered.
 void set_chat_grammar(JsonNode body, const AnswerFormat& format, const ToolChoice& choice,
                       const ApiModel& model, GenerationCall& call) {
@@ -391,6 +384,10 @@ void set_chat_grammar(JsonNode body, const AnswerFormat& format, const ToolChoic
                  several = given_field(body, "parallel_tool_calls");
   const bool one = choice.named || (several && !flag_field(body, "parallel_tool_calls"));
   const ReplyStyle& style = call.reading;
+  // Without tools only the marks of reasoning are shown; text that looks like a call is content.
+  ReplyStyle marks = style;
+  if (!call.with_tools) marks.tools = ToolCallStyle::none;
+  call.shown = shown_tokens(marks, model.tokenizer);
   const std::string& prompt = call.prompt_texts.front();
   const ReasoningState thinking = reasoning_after(style, prompt);
   const std::string source = marked_field("tools"), named = "calls " + join(choice.only) + " ",
@@ -405,7 +402,6 @@ void set_chat_grammar(JsonNode body, const AnswerFormat& format, const ToolChoic
     set_grammar(
         model, call, key_of("forced " + named, thinking, one) + tools.dump(),
         [&](SchemaNotes* notes) { return forced_call_grammar(style, rules, prompt, notes); });
-    call.shown = shown_tokens(style, model.tokenizer);
   } else if (format.kind == Kind::gbnf) {
     if (call.with_tools) field_error("grammar", "contradicts tools: leave one out");
     set_gbnf(format, model, call);
@@ -415,18 +411,12 @@ void set_chat_grammar(JsonNode body, const AnswerFormat& format, const ToolChoic
     set_grammar(model, call, key + ' ' + tools.dump(), [&](SchemaNotes* notes) {
       return call_or_answer_grammar(style, rules, answer, prompt, notes);
     });
-    call.shown = shown_tokens(style, model.tokenizer);
   } else if (formatted) {
     set_grammar(model, call, key_of("answer", thinking) + format.key(),
                 [&](SchemaNotes* notes) { return answer_grammar(style, answer, prompt, notes); });
-    if (thinking == ReasoningState::none) {
-      call.use = ReplyUse::plain;
-    } else {
-      show_reasoning(model, call);
-    }
+    if (thinking == ReasoningState::none) call.use = ReplyUse::plain;
   } else if (call.with_tools) {
     // Any text is allowed before a tool call, in addition to calls.
-    call.shown = shown_tokens(style, model.tokenizer);
     set_grammar(model, call, key_of(named, thinking, one) + tools.dump(),
                 [&](SchemaNotes* notes) { return tool_grammar(style, rules, prompt, notes); });
   }
@@ -498,14 +488,28 @@ std::optional<std::size_t> message_at_fault(const ChatTemplate& chat, const Chat
   return request.messages.size() > 1 && fails(low) ? std::optional(low - 1) : std::nullopt;
 }
 
-// `asked`: number of messages of the client, whose places are those of the request if as many.
+// Whether rendering fails with the same error whatever the messages are.
+bool fails_anyway(const ChatTemplate& chat, ChatRequest request, const ChatOptions& options,
+                  const std::string& error) {
+  const Json plain = Json::array({{{"role", "user"}, {"content", "x"}}});
+  request.messages = plain;
+  try {
+    (void)chat.render(request, options);
+    return false;
+  } catch (const Error& other) {
+    return error == other.what();
+  }
+}
+
+// `placed`: whether the places of the messages are those of the client's.
 std::vector<TextPart> render_checked(const ChatTemplate& chat, const ChatRequest& request,
-                                     const ChatOptions& options, std::size_t asked) {
+                                     const ChatOptions& options, bool placed) {
   try {
     return chat.render(request, options);
   } catch (const Error& error) {
+    if (!placed || fails_anyway(chat, request, options, error.what())) throw;
     const auto place = message_at_fault(chat, request, options, error.what());
-    if (!place || request.messages.size() != asked) throw;
+    if (!place) throw;
     throw Error(marked_field("messages") + "[" + std::to_string(*place) + "]: " + error.what(),
                 ErrorKind::bad_setting);
   }
@@ -518,7 +522,7 @@ struct RenderedChat {
   std::vector<std::string> notes;
 };
 
-RenderedChat rendered(JsonNode body, const ApiModel& model) {
+RenderedChat rendered(CallStyle style, JsonNode body, const ApiModel& model) {
   require(model.chat != nullptr, model.name, ": ",
           model.chat_error.empty() ? "the model has no chat template" : model.chat_error,
           "; start the server with ", Setting{"chat_template"}, ", or use /v1/completions");
@@ -544,6 +548,7 @@ RenderedChat rendered(JsonNode body, const ApiModel& model) {
   }
   const std::size_t asked = request.messages.size();
   if (adapted.messages) request.messages = *adapted.messages;
+  const bool placed = style == CallStyle::chat && request.messages.size() == asked;
   if (adapted.tools) request.tools = *adapted.tools;
   const bool continues = continues_last_message(body, request.messages);
   const bool asks = !given_field(body, kAddPrompt) || flag_field(body, kAddPrompt);
@@ -554,13 +559,13 @@ RenderedChat rendered(JsonNode body, const ApiModel& model) {
     if (!variables.contains("reasoning_effort")) variables["reasoning_effort"] = thinking.effort;
     request.variables = variables;
   }
-  std::vector<TextPart> parts = render_checked(*model.chat, request, options, asked);
+  std::vector<TextPart> parts = render_checked(*model.chat, request, options, placed);
   if (continues && !reopen_last_message(parts, request.messages)) {
     const std::string reason = "the chat template does not end with the last message's text";
     if (flag_field(body, kContinueFinal)) field_error(kContinueFinal, reason);
-    adapted.notes.push_back("messages: " + reason + "; a new reply begins");
+    adapted.notes.push_back(marked_field("messages") + ": " + reason + "; a new reply begins");
     options.ask_for_reply = true;
-    parts = render_checked(*model.chat, request, options, asked);
+    parts = render_checked(*model.chat, request, options, placed);
   }
   return {std::move(parts), choice, thinking, std::move(adapted.notes)};
 }
@@ -589,16 +594,28 @@ std::vector<Token> read_prompt(JsonNode node, std::string_view name, const ApiMo
   return tokens;
 }
 
+// With llama-server's reasoning_format "none", the reply's text is returned as the model writes it.
+bool wants_raw_reasoning(JsonNode body) {
+  constexpr std::string_view kName = "reasoning_format";
+  const std::string format = text_field(body, kName).value_or("auto");
+  if (format != "none" && format != "auto" && format != "deepseek") {
+    field_error(kName, "none, auto or deepseek", body.find(kName));
+  }
+  return format == "none";
+}
+
 void read_chat(JsonNode body, const AnswerFormat& format, const ApiModel& model,
                GenerationCall& call) {
-  const auto [parts, choice, thinking, notes] = rendered(body, model);
+  const bool is_raw = wants_raw_reasoning(body);
+  const auto [parts, choice, thinking, notes] = rendered(call.style, body, model);
   call.notes = notes;
   call.prompts.push_back(model.tokenizer.encode_parts(parts));
   call.prompt_texts.push_back(joined(parts));
   model.chat->add_stops(model.tokenizer, call.stop);
   set_chat_grammar(body, format, choice, model, call);
-  if (thinking.tokens < 0) return;
   ReplyStyle style = call.reading;
+  if (is_raw) call.reading.think_begin = call.reading.think_end = "";
+  if (thinking.tokens < 0) return;
   if (!call.with_tools) style.calls_end_reasoning = false;
   auto budget = reasoning_budget(style, call.prompt_texts.front(), model.tokenizer,
                                  thinking.tokens > 0 ? model.reasoning_words : std::string());
@@ -610,8 +627,8 @@ void read_chat(JsonNode body, const AnswerFormat& format, const ApiModel& model,
 
 }  // namespace
 
-std::vector<TextPart> render_chat(JsonNode body, const ApiModel& model) {
-  return rendered(body, model).parts;
+std::vector<TextPart> render_chat(CallStyle style, JsonNode body, const ApiModel& model) {
+  return rendered(style, body, model).parts;
 }
 
 std::vector<std::vector<Token>> read_prompts(JsonNode body, std::string_view name,

@@ -94,6 +94,9 @@ void set_style(ApiModel& api, std::string_view chat_template);
 // The model's name for its path: "folder/story.leq" or "folder/story.gguf" -> "story".
 std::string model_name_of(const std::string& path);
 
+// The highest limit on the tokens of a reply that a request may give.
+inline constexpr std::int64_t kMostTokensRequested = 0x7fffffff;
+
 enum class CallStyle : std::uint8_t {
   chat,             // /v1/chat/completions
   text,             // /v1/completions
@@ -156,8 +159,8 @@ SamplingSettings read_sampling(JsonNode body, const ApiModel& model, bool& has_s
 StopRules read_stop(JsonNode body, const ApiModel& model);
 
 // Renders "messages", "tools" and the template's variables of a body as text parts. Throws Error
-// naming the message at fault, if it is known.
-std::vector<TextPart> render_chat(JsonNode body, const ApiModel& model);
+// naming the message at fault, if it is known and the messages are the client's.
+std::vector<TextPart> render_chat(CallStyle style, JsonNode body, const ApiModel& model);
 
 // Reads the prompts from "prompt" or "input": one text, ids, a mix of texts and ids, or an array of
 // these. Special tokens in texts are recognized; BOS is prepended like the tokenizer does.

@@ -1,7 +1,6 @@
 // Requests and replies of /v1/responses, OpenAI's second API.
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <utility>
 
 #include "base/text.h"
@@ -36,9 +35,16 @@ constexpr std::array kKeptOfFunction = {
     CopiedMember{"parameters", "parameters"},
     CopiedMember{"strict", "strict"},
 };
-// Members that refer to stored state of earlier requests, which this server does not keep.
-constexpr std::array<std::string_view, 4> kStateful = {"previous_response_id", "conversation",
-                                                       "prompt", "background"};
+// Members that need what this server does not keep.
+struct Stateful {
+  std::string_view name, reason;
+};
+constexpr std::string_view kNoConversation =
+    "nothing is kept between requests; send the whole conversation as input";
+constexpr std::array kStateful = {
+    Stateful{"previous_response_id", kNoConversation}, Stateful{"conversation", kNoConversation},
+    Stateful{"prompt", "the server stores no prompts; send its text as instructions or input"},
+    Stateful{"background", "a response is sent when it is complete, or streamed"}};
 
 std::string type_of(JsonNode item, std::string_view fallback) {
   return text_field(item, "type").value_or(std::string(fallback));
@@ -56,16 +62,18 @@ class ResponsesReader : public ChatBuilder {
   using ChatBuilder::ChatBuilder;
 
   ForeignChat read() {
-    for (const std::string_view name : kStateful) {
+    for (const auto& [name, reason] : kStateful) {
       const JsonNode found = given_field(body_, name);
       if (found && !(found.is_boolean() && !found.boolean())) {
-        field_error(name,
-                    "is not supported: nothing is kept between requests; send the whole "
-                    "conversation as input");
+        field_error(name, "is not supported: " + std::string(reason));
       }
     }
-    (void)whole_field(body_, "max_output_tokens", 1, std::numeric_limits<std::int64_t>::max());
-    (void)object_field(body_, "metadata");
+    (void)whole_field(body_, "max_output_tokens", 1, kMostTokensRequested);
+    const JsonNode metadata = object_field(body_, "metadata");
+    for (const JsonNode one : metadata) {
+      if (!one.is_string()) field_error("metadata", "an object of strings", metadata);
+    }
+    chat_.names.push_back({"input", "messages"});
     read_input();
     read_choice(given_field(body_, "tool_choice"), read_tools({.function = "function",
                                                                .fallback = "",
@@ -75,7 +83,7 @@ class ResponsesReader : public ChatBuilder {
     read_format();
     note_ignored();
     const JsonNode reasoning = object_field(body_, "reasoning");
-    set_given("reasoning_effort", given_field(reasoning, "effort"));
+    set_given({"reasoning.effort", "reasoning_effort"}, given_field(reasoning, "effort"));
     return std::move(chat_);
   }
 
@@ -174,6 +182,7 @@ class ResponsesReader : public ChatBuilder {
   void read_format() {
     const JsonNode format = object_field(object_field(body_, "text"), "format");
     if (!format) return;
+    chat_.names.push_back({"text.format", "response_format"});
     if (type_of(format, "text") == "json_schema") {
       chat_.body["response_format"] = {{"type", "json_schema"}, {"json_schema", format.value()}};
     } else {
@@ -372,9 +381,7 @@ class ResponsesWriter : public ItemWriter {
               {"total_tokens", counts.prompt + counts.reply}};
     const Choice& choice = choices.front();
     if (choice.is_complete()) return "completed";
-    const std::string why =
-        choice.interruption.empty() ? "max_output_tokens" : std::string(choice.interruption);
-    incomplete_ = Json::object({{"reason", why}});
+    incomplete_ = Json::object({{"reason", "max_output_tokens"}});
     return "incomplete";
   }
 

@@ -402,6 +402,7 @@ std::span<const Server::Route> Server::routes() {
       Route{"POST", "/rerank", &ModelApi::rerank},
       Route{"POST", "/v1/embeddings", &ModelApi::embeddings},
       Route{"POST", "/embeddings", &ModelApi::embeddings},
+      Route{"POST", "/embedding", &ModelApi::native_embeddings},
       Route{"POST", "/tokenize", &ModelApi::tokenize},
       Route{"POST", "/detokenize", &ModelApi::detokenize},
       Route{"POST", "/apply-template", &ModelApi::apply_template},

@@ -270,7 +270,7 @@ TEST(CApiMisuse, TokensAndTextsThatAreNoneAreTold) {
                 "object");
   leq_grammar* grammar = nullptr;
   EXPECT_STATUS(leq_grammar_from_gbnf("root ::= (", 10, &grammar, &error), LEQ_BAD_INPUT,
-                "the grammar");
+                "grammar: ");
   EXPECT_STATUS(leq_rewind(session.get(), 9, nullptr, &error), LEQ_MISUSE, "position 9");
 }
 

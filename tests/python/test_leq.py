@@ -4,18 +4,20 @@ import gc
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+import typing
 import unittest
 import warnings
 import weakref
 
 import leq
 import numpy
-from story import PATH, PROMPT, STORY, WORK, open_model, setUpModule, tearDownModule  # noqa: F401
+from story import PATH, PROMPT, SOURCE, STORY, WORK, open_model, setUpModule, tearDownModule  # noqa: F401
 
 
 class Replies(unittest.TestCase):
@@ -323,9 +325,26 @@ class Refusals(unittest.TestCase):
                 self.assertIsInstance(caught.exception, builtin)
                 self.assertIsInstance(caught.exception, leq.Error)
                 self.assertTrue(str(caught.exception))
-            with self.assertRaises(leq.SettingError) as caught:
-                model.generate("a", top_p=3)
-            self.assertEqual(caught.exception.setting, "top_p")
+            messages = [{"role": "user", "content": "a"}]
+            for setting, call in (
+                    ("top_p", lambda: model.generate("a", top_p=3)),
+                    ("temprature", lambda: model.generate("a", temprature=1)),
+                    ("stop", lambda: model.generate("a", stop=object())),
+                    ("schema", lambda: model.generate("a", schema={"type": {1}})),
+                    ("schema", lambda: model.generate("a", schema={"type": 3})),
+                    ("grammar", lambda: model.generate("a", grammar="root ::= (")),
+                    ("windw", lambda: model.perplexity("a", windw=3)),
+                    ("load", lambda: leq.Model(PATH, load="slowly")),
+                    ("key_type", lambda: leq.Model(PATH, key_type="int7")),
+                    ("top_p", lambda: model.create_chat_completion(messages, top_p=3)),
+                    ("response_format", lambda: model.create_chat_completion(messages, response_format={1})),
+                    ("response_format", lambda: model.create_chat_completion(
+                        messages, response_format={"type": "json_schema", "json_schema": {
+                            "name": "x", "strict": True, "schema": {"multipleOf": 7}}}))):
+                with self.assertRaises(leq.Error) as caught:
+                    call()
+                self.assertEqual(caught.exception.setting, setting)
+                self.assertTrue(str(caught.exception).startswith(setting), caught.exception)
 
     def test_wrong_types_are_told_with_their_setting(self):
         with open_model() as model:
@@ -433,6 +452,65 @@ class Refusals(unittest.TestCase):
             import huggingface_hub  # noqa: F401
         except ImportError:
             self.assertRaises(leq.UsageError, leq.Model.from_pretrained, "org/name")
+
+
+class Types(unittest.TestCase):
+    def test_each_setting_of_a_reply_has_a_type(self):
+        typed = set(typing.get_type_hints(leq.types.Settings))
+        source = (SOURCE / "src/sampling/settings.h").read_text()
+        listed = (SOURCE / "src/capi/generate.cpp").read_text().partition("kOthers = {")[2].partition("}")[0]
+        accepted = set(re.findall(r'\.(?:name|config_key) = "(\w+)"', source)) | set(re.findall(r'"(\w+)"', listed))
+        self.assertEqual(typed, accepted - {"max_tokens"})  # a parameter of its own
+        with open_model() as model:
+            model.generate(PROMPT, max_tokens=1, **dict.fromkeys(typed))
+            self.assertRaises(leq.SettingError, model.generate, PROMPT, other=None)
+
+    def test_other_settings_have_types(self):
+        for hints, native, own in ((leq.types.MeasureOptions, leq._leq.MeasureSettings, set()),
+                                   (leq.types.QuantizeOptions, leq._leq.QuantizeSettings,
+                                    {"recipe", "method", "type", "calibration"})):
+            self.assertEqual(set(typing.get_type_hints(hints)) | own,
+                             {name for name in vars(native) if not name.startswith("_")})
+
+    def test_results_have_the_members_of_their_types(self):
+        def check(value, hint):
+            hint = typing.get_args(hint) if typing.get_origin(hint) is typing.Union else (hint,)
+            kinds = [typing.get_origin(one) or one for one in hint]
+            if value is None:
+                self.assertIn(type(None), kinds)
+                return
+            one, kind = next((one, kind) for one, kind in zip(hint, kinds) if kind is not type(None))
+            if typing.is_typeddict(kind):
+                members = typing.get_type_hints(kind)
+                self.assertLessEqual(set(value), set(members), kind)
+                self.assertLessEqual(kind.__required_keys__, set(value), kind)
+                for name, member in value.items():
+                    check(member, members[name])
+            elif kind is list:
+                for member in value:
+                    check(member, typing.get_args(one)[0])
+            elif kind is typing.Literal:
+                self.assertIn(value, typing.get_args(one))
+            elif kind is float:
+                self.assertIsInstance(value, (int, float))
+            elif kind is not typing.Any:
+                self.assertIsInstance(value, kind)
+
+        types, messages = leq.types, [{"role": "user", "content": "Hi"}]
+        tool = {"type": "function", "function": {"name": "f", "parameters": {
+            "type": "object", "properties": {"a": {"enum": [1]}}, "required": ["a"],
+            "additionalProperties": False}}}
+        with open_model() as model:
+            for request in ({"max_tokens": 3}, {"max_tokens": 3, "logprobs": True, "top_logprobs": 2},
+                            {"tools": [tool], "tool_choice": "required", "max_tokens": 60}):
+                check(model.create_chat_completion(messages, **request), types.ChatCompletion)
+                for chunk in model.create_chat_completion(messages, stream=True, **request):
+                    check(chunk, types.ChatChunk)
+            for request in ({}, {"logprobs": 2, "echo": True}, {"stream_options": {"include_usage": True}}):
+                check(model.create_completion(PROMPT, max_tokens=3, **request), types.Completion)
+                for chunk in model.create_completion(PROMPT, max_tokens=3, stream=True, **request):
+                    check(chunk, types.CompletionChunk)
+            check(model.create_embedding("a dog"), types.Embeddings)
 
 
 if __name__ == "__main__":

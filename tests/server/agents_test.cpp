@@ -212,7 +212,7 @@ TEST(Responses, RefuseByNameWhatTheyDoNotKeep) {
       {R"({"input":[]})", "input"},
       {R"({})", "input"},
       {R"({"input":"x","tool_choice":{"type":"mcp"}})", "tool_choice"},
-      {R"({"input":"x","reasoning":{"effort":"enormous"}})", "reasoning_effort"},
+      {R"({"input":"x","reasoning":{"effort":"enormous"}})", "reasoning.effort"},
       {R"({"input":"x","max_output_tokens":"many"})", "max_output_tokens"}};
   for (const auto& [body, param] : cases) {
     const auto answer = hermes().served().post("/v1/responses", body);
@@ -387,12 +387,26 @@ TEST(Responses, KnowCustomToolsAndNamespaces) {
 }
 
 TEST(Messages, TellErrorsInAnthropicsForm) {
+  const auto asked = [](const std::string& more) {
+    return R"({"messages":[{"role":"user","content":"x"}],)" + more + "}";
+  };
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"{}", "messages"},
       {R"({"messages":[{"role":"user","content":[{"type":"image","source":{}}]}]})", "image"},
       {R"({"messages":[{"role":"robot","content":"x"}]})", "roles"},
-      {R"({"messages":[{"role":"user","content":"x"}],"max_tokens":"x"})", "max_tokens"},
-      {R"({"messages":[{"role":"user","content":"x"}],"mcp_servers":[{}]})", "mcp_servers"}};
+      {asked(R"("max_tokens":"x")"), "max_tokens: "},
+      {asked(R"("max_tokens":0)"), "max_tokens: "},
+      {asked(R"("stop_sequences":"abc")"), "stop_sequences: "},
+      {asked(R"("stop_sequences":[5])"), "stop_sequences: "},
+      {asked(R"("thinking":{"type":"foo"})"), "thinking: "},
+      {asked(R"("max_tokens":9,"thinking":{"type":"enabled","budget_tokens":9})"),
+       "thinking.budget_tokens: expected fewer than max_tokens, found 9"},
+      {asked(R"("thinking":{"type":"enabled","budget_tokens":"x"})"), "thinking.budget_tokens: "},
+      {asked(R"("output_config":{"effort":"very"})"), "output_config.effort: "},
+      {asked(R"("output_config":{"format":{"type":"x"}})"), "output_config.format: "},
+      {asked(R"("tools":[{"name":"f","input_schema":5}])"), "input_schema: "},
+      {asked(R"("tools":[{"input_schema":{}}])"), R"(found {"input_schema":{}})"},
+      {asked(R"("mcp_servers":[{}])"), "mcp_servers"}};
   for (const auto& [body, part] : cases) {
     const auto answer = hermes().served().post("/v1/messages", body);
     EXPECT_EQ(answer.status, 400) << answer.body;
@@ -400,6 +414,46 @@ TEST(Messages, TellErrorsInAnthropicsForm) {
     EXPECT_EQ(answer.json["error"]["type"].text(), "invalid_request_error");
     EXPECT_NE(answer.json["error"]["message"].text().find(part), std::string::npos) << answer.body;
   }
+}
+
+// A request without max_tokens, which Anthropic's service refuses, is answered with a warning.
+TEST(Messages, NeedNoLimit) {
+  ServerOptions options = story_options();
+  options.max_tokens = 3;
+  const CallingModel model({.name = "caller-limited", .chat_template = kHermesTemplate}, options);
+  const auto answer =
+      model.served().post("/v1/messages", R"({"messages":[{"role":"user","content":"x"}]})");
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(answer.json["usage"]["output_tokens"].get<int>(), 3);
+  EXPECT_NE(answer.json["warnings"][0].text().find("max_tokens: "), std::string::npos);
+}
+
+// A tool's result whose call is not in the conversation keeps its text.
+TEST(Orphans, AreTextsOfTheUserInAllApis) {
+  const std::string result = R"({"role":"tool","tool_call_id":"call_9","content":"It rains."})";
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"/v1/chat/completions", R"({"messages":[)" + result + "]"},
+      {"/v1/chat/completions",
+       R"({"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"","tool_calls":[)"
+       R"({"id":"call_1","type":"function","function":{"name":"f","arguments":"{}"}}]},)" +
+           result + "]"},
+      {"/v1/responses",
+       R"({"input":[{"type":"function_call_output","call_id":"call_9","output":"It rains."}])"},
+      {"/v1/messages",
+       R"({"messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"call_9","content":"It rains."}]}])"},
+      {"/api/chat", R"({"stream":false,"options":{"num_predict":2},"messages":[)" + result + "]"}};
+  for (const auto& [path, body] : cases) {
+    const char* most = path == "/v1/responses" ? "max_output_tokens" : "max_tokens";
+    const auto answer = hermes().served().post(path, body + R"(,")" + most + R"(":2})");
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    const std::string warning = answer.headers.find("X-Leq-Warnings")->second,
+                      member = path == "/v1/responses" ? "input" : "messages";
+    EXPECT_NE(warning.find(member + ": a tool's result without its call"), std::string::npos)
+        << warning;
+  }
+  const std::string said =
+      R"({"role":"user","content":"<tool_response>\nIt rains.\n</tool_response>"})";
+  EXPECT_EQ(prompt_of(hermes(), "[" + result + "]"), prompt_of(hermes(), "[" + said + "]"));
 }
 
 TEST(Rerank, OrdersDocumentsByTheCosineOfTheirEmbeddings) {

@@ -200,7 +200,7 @@ def versions(browser):
     check(stored == 4, "and nothing was cut in the store")
     before = texts(browser)[-1]
     press_action(browser, "Go on with this reply")
-    browser.wait("!state.running", "a reply goes on")
+    browser.wait("!isRunning()", "a reply goes on")
     check(texts(browser)[-1].startswith(before[:-1]), "from its text")
 
 
@@ -249,7 +249,7 @@ def keep(browser, url):
     browser.wait(REPLIED % 1, "it has its reply")
     browser.command("POST", "/window", {"handle": first})
     browser.keys("From the first tab." + ENTER)
-    browser.wait("!state.running", "the first tab has one too")
+    browser.wait("!isRunning()", "the first tab has one too")
     kept = browser.run("return readConversations().flatMap(c => c.messages.map(m => m.content)).join('|')")
     check("From the second tab." in kept and "From the first tab." in kept and mine[0] in kept, "both are kept")
     # The same conversation, changed in both.
@@ -276,6 +276,36 @@ def keep(browser, url):
     count = browser.run("const n = state.conversations.length; importText(JSON.stringify({leq: 1, conversations:"
                         " [{id: 'x', messages: [{role: 'user', content: 'Imported.'}]}]})); return state.conversations.length - n")
     check(count == 1, "import")
+
+
+def leave(browser):
+    """A reply goes on while another conversation is open, and there is one in each."""
+    browser.run("state.settings = {max_tokens: 300}; document.getElementById('new').click()")
+    browser.keys("A long one." + ENTER)
+    browser.wait("state.current.messages.at(-1).content.length > 20", "a reply begins")
+    browser.run("window.left = state.current; document.getElementById('new').click()")
+    check(browser.run("return [$('stop').hidden, state.running.has(left)]") == [True, True],
+          "it goes on when its conversation is left")
+    known = browser.run("return left.messages.at(-1).content.length")
+    browser.keys("A second one." + ENTER)
+    browser.wait(f"left.messages.at(-1).content.length > {known + 20}", "its text grows")
+    browser.run("openConversation(left)")
+    check(texts(browser)[0] == "A long one.", "it is opened again")
+    shown = "document.querySelector('article.assistant .body').innerText.length"
+    browser.wait(f"!isRunning() || {shown} > {known}", "and its text is shown")
+    browser.wait("state.running.size == 0", "both end")
+    replies = browser.run("return readConversations().slice(0, 2).map(c => c.messages.map(m => m.content))")
+    check(sorted(one[0] for one in replies) == ["A long one.", "A second one."] and
+          all(len(one) == 2 and len(one[1]) > 100 for one in replies), "both are kept")
+    check(browser.run("return $('stop').hidden && !$('send').hidden"), "the next message can be sent")
+    browser.run("state.settings = {max_tokens: 4000}; document.getElementById('new').click()")
+    browser.keys("Not this one." + ENTER)
+    browser.wait("state.current.messages.at(-1).content.length > 20", "a reply of what is deleted")
+    browser.run("window.confirm = () => true; removeConversation(state.current)")
+    browser.wait("state.running.size == 0", "ends")
+    check("Not this one." not in browser.run("return readConversations().map(c => c.messages[0].content).join()"),
+          "and does not come back")
+    browser.run("state.settings = {}")
 
 
 def stop(browser):
@@ -444,6 +474,7 @@ def main():
             change(browser)
             details(browser)
             versions(browser)
+            leave(browser)
             stop(browser)
             escape(browser)
             marks(browser)

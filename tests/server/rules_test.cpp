@@ -245,6 +245,39 @@ TEST(ToolRules, ASchemaThatIsNotHeldIsSaid) {
   }
 }
 
+// llama-server's member: with "none" the thoughts stay in the content as the model writes them.
+TEST(ThinkingRules, TheFormatOfReasoningIsChosen) {
+  const std::string more = R"("temperature":0,"thinking_budget_tokens":10)";
+  const Json whole = ask(thinker(), more).json["choices"][0]["message"];
+  for (const char* same : {"auto", "deepseek"}) {
+    const auto answer = ask(thinker(), more + R"(,"reasoning_format":")" + same + "\"");
+    EXPECT_EQ(answer.json["choices"][0]["message"], whole) << answer.body;
+  }
+  const auto raw = ask(thinker(), more + R"(,"reasoning_format":"none")");
+  ASSERT_EQ(raw.status, 200) << raw.body;
+  const Json& message = raw.json["choices"][0]["message"];
+  EXPECT_FALSE(message.contains("reasoning_content"));
+  const std::string& text = message["content"].text();
+  const std::size_t end = text.find("</think>");
+  ASSERT_NE(end, std::string::npos) << text;
+  EXPECT_EQ(trim(text.substr(0, end)), whole["reasoning_content"].text());
+  EXPECT_EQ(trim(text.substr(end + 8)), trim(whole["content"].text()));
+}
+
+// Marks of reasoning that are control tokens are seen in chats without tools, too.
+TEST(ThinkingRules, MarksMayBeControlTokens) {
+  const CallingModel model({.name = "caller-marks",
+                            .mark = "[THINK]",
+                            .special = true,
+                            .chat_template =
+                                "{# [/THINK] #}{% for m in messages %}{{ m['content'] }}"
+                                "{% endfor %}"});
+  const auto answer = ask(
+      model, R"("logit_bias":{")" + std::to_string(model.token()) + R"(":1000})");
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_TRUE(answer.json["choices"][0]["message"].contains("reasoning_content")) << answer.body;
+}
+
 TEST(Refusals, NameWhatWouldBeIgnored) {
   const std::string text = "/v1/completions";
   const std::vector<std::array<std::string, 3>> cases = {
@@ -259,7 +292,16 @@ TEST(Refusals, NameWhatWouldBeIgnored) {
       {"/v1/responses", R"({"input":"x","n":2})", "n"},
       {"/v1/responses", R"({"input":"x","modalities":["audio"]})", "modalities"},
       {"/v1/responses", R"({"input":"x","max_output_tokens":0})", "max_output_tokens"},
+      {"/v1/responses", R"({"input":"x","max_output_tokens":-1})", "max_output_tokens"},
+      {"/v1/responses", R"({"input":"x","max_output_tokens":1e12})", "max_output_tokens"},
       {"/v1/responses", R"({"input":"x","metadata":"x"})", "metadata"},
+      {"/v1/responses", R"({"input":"x","metadata":{"x":1}})", "metadata"},
+      {"/v1/responses", R"({"input":"x","text":{"format":{"type":"x"}}})", "text.format"},
+      {"/v1/responses", R"({"input":"x","text":{"format":{"type":"json_schema"}}})", "text.format"},
+      {"/v1/responses", R"({"input":"x","tools":[{"type":"function","function":{"name":"f"}}]})",
+       "tools"},
+      {kChat, asked(R"("reasoning":{"effort":"very"})"), "reasoning.effort"},
+      {kChat, asked(R"("reasoning_format":"x")"), "reasoning_format"},
       {text, R"({"prompt":"x","suffix":"y"})", "suffix"},
       {text, R"({"prompt":"x","best_of":3})", "best_of"},
       {kChat, asked(R"("reasoning_effort":"very")"), "reasoning_effort"},
@@ -273,6 +315,13 @@ TEST(Refusals, NameWhatWouldBeIgnored) {
     EXPECT_EQ(answer.status, 400) << body;
     ASSERT_TRUE(answer.json.is_object()) << answer.body;
     EXPECT_EQ(answer.json["error"]["param"].text(), param) << answer.body;
+  }
+  for (const auto& [body, name] : std::vector<std::pair<std::string, std::string>>{
+           {R"({"messages":[{"role":"user","content":"x"}],"format":{"type":7}})", "format: "},
+           {R"({"messages":[{"role":"user","content":"x"}],"think":"very"})", "think: "}}) {
+    const auto answer = plain().post("/api/chat", body);
+    EXPECT_EQ(answer.status, 400) << body;
+    EXPECT_TRUE(answer.json["error"].text().starts_with(name)) << answer.body;
   }
   for (const std::string& body :
        {asked(R"("functions":[],"modalities":["text"],"audio":null)"),
@@ -407,6 +456,37 @@ TEST(EchoedPrompts, HaveTheProbabilitiesOfTheirTokens) {
             none.json["choices"][1]["logprobs"]["tokens"]);
 }
 
+// The text from a token's offset on begins with the token, also where decoding drops a space.
+TEST(TextLogprobs, OffsetsAreThoseOfTheText) {
+  ASSERT_TRUE(story_model().tokenizer().strips_leading_space());
+  for (const char* prompt : {"Once upon a time", " Once", "  x y", "Tom\n said"}) {
+    for (const bool echo : {true, false}) {
+      Json body = {
+          {"prompt", prompt}, {"echo", echo}, {"logprobs", 0}, {"max_tokens", 6}, {"seed", 1}};
+      const auto answer = plain().post("/v1/completions", body);
+      ASSERT_EQ(answer.status, 200) << answer.body;
+      const Json& choice = answer.json["choices"][0];
+      const Json& tokens = choice["logprobs"]["tokens"];
+      const Json& offsets = choice["logprobs"]["text_offset"];
+      const std::string& text = choice["text"].text();  // of ASCII
+      ASSERT_GE(tokens.size(), 6u);
+      for (std::size_t i = 0; i < tokens.size(); ++i) {
+        EXPECT_TRUE(text.substr(offsets[i].get<std::size_t>()).starts_with(tokens[i].text()))
+            << i << " in " << answer.body;
+      }
+      body["stream"] = true;
+      bool done = false;
+      Json streamed = Json::array();
+      for (const Json& event : events_of(plain().post("/v1/completions", body).body, &done)) {
+        const Json& part = event["choices"][0]["logprobs"];
+        if (part.is_null()) continue;
+        for (const JsonNode one : JsonNode(part["text_offset"])) streamed.push_back(one.value());
+      }
+      EXPECT_EQ(streamed, offsets);
+    }
+  }
+}
+
 TEST(TextLogprobs, OffsetsCountCharactersAndKeysAreDistinct) {
   const std::string prompt = "Zoë – 日本 x";
   const auto answer = plain().post(
@@ -432,9 +512,15 @@ TEST(InterruptedReplies, SayWhatEndedThem) {
   options.most_seconds = 0.05;
   const ServedModel hasty(1, options);
   const std::string body = R"({"prompt":"Once","ignore_eos":true,"max_tokens":1000})";
-  EXPECT_EQ(hasty.post("/v1/completions", body).json["choices"][0]["finish_reason"].text(),
-            "timeout");
-  EXPECT_EQ(hasty.post("/completion", body).json["stop_type"].text(), "timeout");
+  // The reasons are those of the APIs; a warning has the cause.
+  const std::string cause = "the server's time limit ended the reply";
+  const auto text = hasty.post("/v1/completions", body);
+  EXPECT_EQ(text.json["choices"][0]["finish_reason"].text(), "length");
+  EXPECT_EQ(text.json["warnings"][0].text(), cause);
+  EXPECT_EQ(text.headers.find("X-Leq-Warnings")->second, cause);
+  const auto native = hasty.post("/completion", body);
+  EXPECT_EQ(native.json["stop_type"].text(), "limit");
+  EXPECT_EQ(native.json["warnings"][0].text(), cause);
   ServedModel drained(1);
   RawClient client(drained.port());
   const std::string stream =
@@ -444,7 +530,10 @@ TEST(InterruptedReplies, SayWhatEndedThem) {
       std::to_string(stream.size()) + "\r\n\r\n" + stream);
   client.read_until("data: ");
   drained.server().stop(0);
-  EXPECT_NE(client.read_all().find("\"finish_reason\":\"shutdown\""), std::string::npos);
+  const std::string all = client.read_all();
+  EXPECT_NE(all.find("\"finish_reason\":\"length\""), std::string::npos);
+  EXPECT_NE(all.find("\"warnings\":[\"the server's shutdown ended the reply\"]"),
+            std::string::npos);
 }
 
 TEST(Shutdown, IsToldByHealthAndToNewRequests) {
@@ -469,6 +558,18 @@ TEST(Shutdown, IsToldByHealthAndToNewRequests) {
   stopping.join();
   EXPECT_NE(answer.find("\"code\":\"shutting_down\""), std::string::npos) << answer;
   EXPECT_NE(refused.find("\"code\":\"shutting_down\""), std::string::npos) << refused;
+}
+
+TEST(NativeEmbeddings, HaveLlamaServersForm) {
+  const auto answer = plain().post("/embedding", R"({"content":["a cat","the sea"]})");
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  const auto known = plain().post("/v1/embeddings", R"({"input":["a cat","the sea"]})");
+  ASSERT_EQ(answer.json.size(), 2u);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(answer.json[i]["index"].get<std::size_t>(), i);
+    EXPECT_EQ(answer.json[i]["embedding"][0], known.json["data"][i]["embedding"]);
+  }
+  EXPECT_EQ(plain().post("/embedding", "{}").json["error"]["param"].text(), "input");
 }
 
 TEST(CrossOrigin, APreflightIsAnsweredWithTheHeadersThatItAsksFor) {
@@ -574,6 +675,31 @@ TEST(HttpManners, ErrorsHaveTheStatusAndHeadersOfHttp) {
   const auto empty = plain().post(kChat, "");
   EXPECT_EQ(empty.json["error"]["message"].text(),
             "the request body is empty; expected a JSON object");
+}
+
+// An error that any conversation gets names no message; one in a converted request names no place,
+// which would not be the client's.
+TEST(BrokenTemplate, NamesNoMessageThatIsNotAtFault) {
+  const CallingModel model({.name = "caller-ranges",
+                            .chat_template = "{{ range(999999999) | list }}{% for m in messages %}"
+                                             "{{ m.content }}{% endfor %}"});
+  const Json messages = Json::array({{{"role", "user"}, {"content", "a"}},
+                                     {{"role", "assistant"}, {"content", "b"}},
+                                     {{"role", "user"}, {"content", "c"}}});
+  const auto answer = model.served().post(kChat, Json::object({{"messages", messages}}));
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_EQ(answer.json["error"]["message"].text().find("messages"), std::string::npos)
+      << answer.body;
+  const CallingModel picky({.name = "caller-picky",
+                            .chat_template =
+                                "{% for m in messages %}{{ m.content }}{% if m.content == 'b' %}"
+                                "{{ raise_exception('no b') }}{% endif %}{% endfor %}"});
+  const auto placed = picky.served().post(kChat, Json::object({{"messages", messages}}));
+  EXPECT_TRUE(placed.json["error"]["message"].text().starts_with("messages[1]: ")) << placed.body;
+  const auto foreign = picky.served().post("/v1/responses", Json::object({{"input", messages}}));
+  EXPECT_EQ(foreign.status, 400);
+  EXPECT_EQ(foreign.json["error"]["message"].text().find("messages["), std::string::npos)
+      << foreign.body;
 }
 
 TEST(BrokenTemplate, IsToldWithItsReason) {
