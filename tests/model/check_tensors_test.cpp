@@ -137,5 +137,20 @@ TEST_F(CheckTensors, EndTokensAndSamplingAreInTheirRanges) {
             "");
 }
 
+TEST_F(CheckTensors, EmbeddingsAreMadeInAKnownWay) {
+  const auto error_of_embedding = [&](const Json& embedding) {
+    return error_with([&](Json& metadata) { metadata["embedding"] = embedding; });
+  };
+  EXPECT_EQ(error_of_embedding({{"normalize", false}, {"pooling", "last"}, {"end_token", 100}}), "");
+  EXPECT_NE(error_of_embedding({{"normalize", true}, {"end_token", 101}}).find("end_token 101"),
+            std::string::npos);
+  EXPECT_NE(error_of_embedding({{"normalize", true}, {"end_token", -2}}).find("end_token -2"),
+            std::string::npos);
+  EXPECT_NE(error_of_embedding({{"normalize", true}, {"pooling", "max"}}).find("pooling max"),
+            std::string::npos);
+  EXPECT_NE(error_of_embedding(Json::object()).find("normalize"), std::string::npos);
+  EXPECT_NE(error_of_embedding(Json::array({1})).find("embedding"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace leq
