@@ -29,7 +29,7 @@ constexpr std::array<PoolingMode, 3> kModes = {{{"mean", "mean_tokens", Pooling:
                                                 {"cls", "cls_token", Pooling::cls}}};
 constexpr std::string_view kFlag = "pooling_mode_";
 
-Json read_object(const fs::path& path) {
+Json read_settings(const fs::path& path) {
   Json json = parse_json(read_file(path, kMaxBytes), path.string());
   require(json.is_object(), path.string(), ": expected an object, found ", json.type_name());
   return json;
@@ -64,7 +64,7 @@ std::string pooling_mode(const Json& config, const std::string& source) {
 
 Pooling read_pooling(const fs::path& path) {
   const std::string source = path.string();
-  const std::string mode = pooling_mode(read_object(path), source);
+  const std::string mode = pooling_mode(read_settings(path), source);
   const auto* found = std::ranges::find(kModes, mode, &PoolingMode::name);
   require(found != kModes.end(), source, ": pooling ", printable(mode),
           " is not supported; supported are mean, lasttoken and cls");
@@ -74,7 +74,7 @@ Pooling read_pooling(const fs::path& path) {
 // Only the form of Qwen3-Reranker's prompts is known, which asks for a yes or no.
 void check_score(const fs::path& path, const TokenizerSpec& tokenizer) {
   const std::string source = path.string();
-  const Json config = read_object(path);
+  const Json config = read_settings(path);
   const auto piece = [&](const char* key) {
     const auto id = json_get<std::int64_t>(config, key, source);
     require(id >= 0 && id < std::ssize(tokenizer.pieces), source, ": ", key, " ", id,
@@ -89,7 +89,7 @@ void note_prompt(const fs::path& folder, std::vector<std::string>& notes) {
   const fs::path path = folder / "config_sentence_transformers.json";
   if (!file_exists(path)) return;
   const auto name =
-      json_get_or<std::string>(read_object(path), "default_prompt_name", "", path.string());
+      json_get_or<std::string>(read_settings(path), "default_prompt_name", "", path.string());
   if (!name.empty()) {
     notes.push_back("embeddings: the prompt " + printable(name) +
                     " is not put in front of texts: write it there");

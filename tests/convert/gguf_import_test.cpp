@@ -262,8 +262,8 @@ TEST_F(SmallGguf, PoolingIsByKey) {
   EXPECT_NE(error_of(writer).find("only Qwen3-Reranker"), std::string::npos) << error_of(writer);
 }
 
-// Pitfall: llama.cpp's converter keeps only the head's rows of yes and no. They must be those of the
-// token embedding, which is then the head.
+// Pitfall: llama.cpp's converter keeps only the head's rows of yes and no. They must be those of
+// the token embedding, which is then the head.
 TEST_F(SmallGguf, RankingHeadIsTheEmbeddings) {
   RandomCheckpoint checkpoint(folder_ / "tied");
   config_["tie_word_embeddings"] = true;

@@ -8,10 +8,10 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "quantize/run/quantize.h"
 #include "errors.h"
 #include "format/leq_writer.h"
 #include "model/open_model.h"
+#include "quantize/run/quantize.h"
 #include "reference/random_checkpoint.h"
 #include "temporary_folder.h"
 
@@ -141,7 +141,8 @@ TEST_F(CheckTensors, EmbeddingsAreMadeInAKnownWay) {
   const auto error_of_embedding = [&](const Json& embedding) {
     return error_with([&](Json& metadata) { metadata["embedding"] = embedding; });
   };
-  EXPECT_EQ(error_of_embedding({{"normalize", false}, {"pooling", "last"}, {"end_token", 100}}), "");
+  EXPECT_EQ(error_of_embedding({{"normalize", false}, {"pooling", "last"}, {"end_token", 100}}),
+            "");
   EXPECT_NE(error_of_embedding({{"normalize", true}, {"end_token", 101}}).find("end_token 101"),
             std::string::npos);
   EXPECT_NE(error_of_embedding({{"normalize", true}, {"end_token", -2}}).find("end_token -2"),

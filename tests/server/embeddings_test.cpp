@@ -208,7 +208,7 @@ TEST(RerankGoldens, AreTheProbabilitiesOfYes) {
   named.remove("1_Pooling");
   saved.write("modules.json",
               Json::array({module("Transformer", ""), module("LogitScore", "1_LogitScore")}));
-  const Model model = saved.model();
+  const Model model = named.model();
   const auto id = [](const char* word, const Model& of) { return of.tokenizer().encode(word, {}); };
   const auto yes = id("yes", model), no = id("no", model);
   ASSERT_EQ(yes.size() + no.size(), 2u);
