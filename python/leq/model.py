@@ -2,6 +2,7 @@
 
 import json
 import os
+import warnings
 from dataclasses import dataclass
 
 import numpy
@@ -83,13 +84,15 @@ class Model:
                 are kept in memory
     progress    called with (work, done, total) during a conversion
     logit_rows  rows that logits() gets in one step: more is faster and takes memory
+    pooling     how embed() makes one vector of a text: "mean", "last" (token), "cls" (the first one) or
+                "none" (a vector per token); None: as the model's file says, otherwise the mean
 
     Several models may be open at once, each with its threads. A model may be used by several threads;
     its replies share batches then. Raises leq.Error."""
 
     def __init__(self, path, *, context=0, sequences=1, threads=0, key_type=None, value_type=None,
                  device=None, speculate=True, load="auto", logit_rows=64, cache=None,
-                 progress=None):
+                 progress=None, pooling=None):
         if load not in _LOAD:
             raise errors.about(errors.SettingError, "load", f" {load!r}: expected auto, map or read")
         content = bytes(path) if isinstance(path, (bytes, bytearray, memoryview)) else None
@@ -103,7 +106,8 @@ class Model:
             context = min(self.info["context"], 8192) * errors.whole("sequences", sequences)
         self._session = _leq.Session(native, _session_settings(
             speculate, context=context, sequences=sequences, threads=threads, key_type=key_type,
-            value_type=value_type, device=device, logit_rows=logit_rows))
+            value_type=value_type, device=device, logit_rows=logit_rows, pooling=pooling))
+        self._pooling = pooling or self.info["pooling"]
         self._threads, self._device = threads, device
         self._kv = key_type, value_type
         self.tokenizer = Tokenizer(self._opened)
@@ -208,22 +212,45 @@ class Model:
 
     # ---- Numbers ----
 
-    def embed(self, text, *, normalize=True):
-        """float32 [W] of a text, or [texts, W] of a list of them: the mean of the last hidden states,
-        scaled to a length of 1 unless `normalize` is false."""
-        if _is_several(text):
-            rows = [self.embed(one, normalize=normalize) for one in text]
-            return numpy.array(rows, numpy.float32).reshape(len(rows), self.info["width"])
-        mean = self._opened_session().embed(self._tokens(text), self.info["width"])
-        if not normalize:
-            return mean
-        length = float(numpy.sqrt(numpy.sum(mean.astype(numpy.float64) ** 2)))
-        return mean / numpy.float32(length) if length > 0 else mean
+    def embed(self, text, *, normalize=None, dimensions=None):
+        """float32 [W] of a text, or [texts, W] of a list of them: the pooled last hidden states. With the
+        pooling "none" it is [tokens, W], or a list of these.
+
+        A text ends with the token that the model's embeddings need; ids are taken as they are.
+
+        normalize   scaled to a length of 1; None: as the model's file says, otherwise True
+        dimensions  only the first numbers, scaled after that"""
+        if normalize is None:
+            normalize = self.info["normalizes"] and self._pooling != "none"
+        if self._pooling is None:
+            warnings.warn(f"{self.path} does not say how its embeddings are pooled: mean is used, which is "
+                          "wrong for many models; Model(pooling=...) sets it", stacklevel=2)
+        if not _is_several(text):
+            return self._embed(text, normalize, dimensions)
+        rows = [self._embed(one, normalize, dimensions) for one in text]
+        if self._pooling == "none":
+            return rows
+        return numpy.array(rows, numpy.float32).reshape(len(rows), dimensions or self.info["width"])
+
+    def _embedding_tokens(self, text):
+        ends = self.info["embedding_end"] >= 0 and isinstance(text, (str, bytes))
+        return self._tokens(text) + ([self.info["embedding_end"]] if ends else [])
+
+    def _embed(self, text, normalize, dimensions):
+        tokens, width = self._embedding_tokens(text), self.info["width"]
+        if dimensions is not None and not 1 <= dimensions <= width:
+            raise errors.SettingError(f"dimensions {dimensions}: expected 1 to {width}")
+        rows = len(tokens) if self._pooling == "none" else 1
+        found = self._opened_session().embed(tokens, width, rows).reshape(rows, width)[:, :dimensions]
+        if normalize:
+            lengths = numpy.sqrt(numpy.sum(found.astype(numpy.float64) ** 2, axis=1, keepdims=True))
+            found = found / numpy.where(lengths > 0, lengths, 1).astype(numpy.float32)
+        return found if self._pooling == "none" else found[0]
 
     def create_embedding(self, input):
         """As OpenAI's: a dict of "object": "list"."""
         texts = [input] if isinstance(input, (str, bytes)) else list(input)
-        count = sum(len(self._tokens(text)) for text in texts)
+        count = sum(len(self._embedding_tokens(text)) for text in texts)
         data = [{"object": "embedding", "index": i, "embedding": self.embed(text).tolist()}
                 for i, text in enumerate(texts)]
         return {"object": "list", "data": data, "model": os.path.basename(self.path),

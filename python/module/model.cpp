@@ -26,6 +26,9 @@ nb::dict info(const Model& model) {
   info["has_tokenizer"] = found.has_tokenizer != 0;
   info["adds_bos"] = found.adds_bos != 0;
   info["has_chat_template"] = found.has_chat_template != 0;
+  info["pooling"] = found.pooling == nullptr ? nb::object(nb::none()) : nb::str(found.pooling);
+  info["embedding_end"] = found.embedding_end;
+  info["normalizes"] = found.normalizes != 0;
   return info;
 }
 

@@ -10,7 +10,7 @@ struct SessionSettings {
   int threads = 0;
   std::int64_t context = 0, sequence_context = 0;
   int sequences = 0, batch_tokens = 0, logit_rows = 0;
-  std::optional<std::string> key_type, value_type, device, speculate;
+  std::optional<std::string> key_type, value_type, device, speculate, pooling;
 };
 
 leq_session_options options_of(const SessionSettings& settings) {
@@ -25,6 +25,7 @@ leq_session_options options_of(const SessionSettings& settings) {
   options.value_type = or_null(settings.value_type);
   options.device = or_null(settings.device);
   options.speculate = or_null(settings.speculate);
+  options.pooling = or_null(settings.pooling);
   return options;
 }
 
@@ -169,14 +170,15 @@ nb::object respond(const Session& session, const std::string& form, nb::bytes re
 
 using Numbers = nb::ndarray<nb::numpy, float, nb::ndim<1>>;
 
-Numbers embed(const Session& session, const Tokens& tokens, std::size_t width) {
-  auto numbers = std::make_unique<float[]>(width);
+// `rows`: 1, or the number of tokens if each has a vector.
+Numbers embed(const Session& session, const Tokens& tokens, std::size_t width, std::size_t rows) {
+  auto numbers = std::make_unique<float[]>(rows * width);
   run([&](leq_error* error) {
     return leq_embed(session.get(), tokens.data(), tokens.size(), numbers.get(), width, error);
   });
   float* data = numbers.release();
   const nb::capsule owner(data, [](void* block) noexcept { delete[] static_cast<float*>(block); });
-  return Numbers(data, {width}, owner);
+  return Numbers(data, {rows * width}, owner);
 }
 
 using Logits = nb::ndarray<nb::numpy, const float, nb::ndim<2>>;
@@ -319,6 +321,7 @@ void bind_session(nb::module_& module) {
       .def_rw("batch_tokens", &SessionSettings::batch_tokens)
       .def_rw("logit_rows", &SessionSettings::logit_rows)
       .def_rw("speculate", &SessionSettings::speculate, nb::arg().none())
+      .def_rw("pooling", &SessionSettings::pooling, nb::arg().none())
       .def_rw("key_type", &SessionSettings::key_type, nb::arg().none())
       .def_rw("value_type", &SessionSettings::value_type, nb::arg().none())
       .def_rw("device", &SessionSettings::device, nb::arg().none());
@@ -330,7 +333,7 @@ void bind_session(nb::module_& module) {
            nb::arg("on_piece").none() = nb::none())
       .def("respond", &respond, nb::arg("form"), nb::arg("request"),
            nb::arg("cancel").none() = nb::none(), nb::arg("on_event").none() = nb::none())
-      .def("embed", &embed, nb::arg("tokens"), nb::arg("width"))
+      .def("embed", &embed, nb::arg("tokens"), nb::arg("width"), nb::arg("rows"))
       .def("feed", &feed, nb::arg("tokens"), nb::arg("which"))
       .def("embed_tokens", &embed_tokens, nb::arg("tokens"), nb::arg("width"))
       .def("run_layer", &run_layer, nb::arg("layer"), nb::arg("hidden").noconvert(),

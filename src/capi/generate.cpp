@@ -65,6 +65,15 @@ void choose_drafts(const leq_session_options& options, const Model& model,
   request.drafts_by_mtp = request.speculate && how != "ngram" && model.mtp() != nullptr;
 }
 
+Pooling pooling_of(const leq_session_options& options, const Model& model) {
+  if (options.pooling == nullptr) return model.embedding().pooling.value_or(Pooling::mean);
+  const auto pooling = parse_pooling(options.pooling);
+  require(pooling.has_value() && *pooling != Pooling::rank, ErrorKind::bad_setting,
+          Setting{"pooling"}, ' ', printable(options.pooling),
+          ": expected mean, last, cls or none");
+  return *pooling;
+}
+
 }  // namespace
 
 OpenModel::OpenModel(const std::string& path, const LoadOptions& options) : model_(path, options) {
@@ -98,6 +107,7 @@ SessionRequest session_request(const leq_session_options& options, const Model& 
   require((options.flags & ~std::uint32_t{LEQ_NO_SPECULATION}) == 0, ErrorKind::bad_setting,
           "flags ", options.flags, ": one that this version does not know");
   choose_drafts(options, model, request);
+  request.pooling = pooling_of(options, model);
   RunLimits& limits = request.limits;
   limits.context = whole(options.context, kMostContext, Setting{"context"});
   limits.sequences = std::max(1, whole(options.sequences, kMostSequences, Setting{"sequences"}));
@@ -127,6 +137,7 @@ leq_session::leq_session(std::shared_ptr<const OpenModel> model, const SessionRe
                         .device = request.device,
                         .limits = [&](const Model&) { return request.limits; },
                         .drafts_by_mtp = [&](const Model&) { return request.drafts_by_mtp; }})),
+      pooling_(request.pooling),
       options_({.speculate = request.speculate,
                 .find_drafts = request.find_drafts,
                 .draft = runtime_.draft_session.get()}) {
@@ -398,15 +409,17 @@ leq_reply reply_of(const KeptReply& kept, const leq_replies& replies) {
 }
 
 std::vector<float> embedding(leq_session& session, std::span<const Token> tokens) {
-  EmbeddedText text = {.tokens = {tokens.begin(), tokens.end()}};
+  EmbeddedText text = {.tokens = {tokens.begin(), tokens.end()}, .pooling = session.pooling()};
   require(!tokens.empty(), "tokens: an embedding needs one or more");
+  require(session.pooling() != Pooling::rank, session.model().file().name(),
+          ": ranks documents and has no embeddings; choose one with ", Setting{"pooling"});
   if (std::ssize(tokens) > session.context()) {
     throw StatusError(LEQ_CONTEXT_FULL, "a text of " + std::to_string(tokens.size()) +
                                             " tokens does not fit a context of " +
                                             std::to_string(session.context()));
   }
   session.with_engine([&](EngineThread& engine) { feed_text(engine, text); });
-  return std::move(text.mean);
+  return std::move(text.values);
 }
 
 std::size_t save_state(leq_session& session, std::span<const Token> tokens, const char* path) {
@@ -586,8 +599,8 @@ leq_status leq_embed(leq_session* session, const leq_token* tokens, size_t count
     if (width != want) {
       misuse("width " + std::to_string(width) + ": expected the model's, " + std::to_string(want));
     }
-    const std::vector<float> mean = embedding(live, tokens_argument(tokens, count));
-    std::ranges::copy(mean, numbers);
+    const std::vector<float> pooled = embedding(live, tokens_argument(tokens, count));
+    std::ranges::copy(pooled, numbers);
   });
 }
 

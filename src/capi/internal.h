@@ -162,6 +162,7 @@ struct SessionRequest {
   bool speculate = true;
   bool find_drafts = true;     // by n-grams of the text
   bool drafts_by_mtp = false;  // with the model's MTP head
+  Pooling pooling = Pooling::mean;
 };
 // Converts the options of a session. Throws Error naming an option that is out of range.
 SessionRequest session_request(const leq_session_options& options, const Model& model);
@@ -195,6 +196,7 @@ struct leq_session : leq::capi::HandleOf<leq::capi::HandleKind::session> {
   leq::ApiModel api() { return model_->api(session().limits().sequences); }
   leq::Session& session() { return *runtime_.session; }
   std::int64_t context() const { return runtime_.session->limits().context; }
+  leq::Pooling pooling() const { return pooling_; }
 
   // Calls `work` with the engine's thread; several threads may call this concurrently.
   void with_engine(const std::function<void(leq::EngineThread&)>& work);
@@ -207,6 +209,7 @@ struct leq_session : leq::capi::HandleOf<leq::capi::HandleKind::session> {
 
   std::shared_ptr<const leq::capi::OpenModel> model_;
   leq::Runtime runtime_;
+  leq::Pooling pooling_;
   leq::EngineOptions options_;
   mutable std::mutex mutex_;
   std::unique_ptr<leq::EngineThread> engine_;

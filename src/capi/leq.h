@@ -126,6 +126,12 @@ typedef struct leq_model_info {
   int32_t adds_bos;
   int32_t has_chat_template;
   int32_t reserved;
+  /* Embeddings as the file says: the pooling, also "rank" for a model that judges documents (NULL:
+   * the file does not say); the token after each text (-1: none); whether they have a length of 1
+   */
+  const char* pooling;
+  leq_token embedding_end;
+  int32_t normalizes;
 } leq_model_info;
 LEQ_API leq_status leq_model_get_info(const leq_model* model, leq_model_info* info,
                                       leq_error* error);
@@ -211,6 +217,9 @@ typedef struct leq_session_options {
    * "mtp" (the model's multi-token prediction head), "auto" (both, if the model has such a head)
    * or "off"; NULL: auto */
   const char* speculate;
+  /* Of leq_embed: "mean" over the tokens, the "last" one, "cls" (the first one) or "none" (a vector
+   * per token); NULL: as the model's file says, otherwise the mean */
+  const char* pooling;
 } leq_session_options;
 
 LEQ_API leq_status leq_session_new(leq_model* model, const leq_session_options* options,
@@ -349,8 +358,9 @@ LEQ_API leq_status leq_completion(leq_session* session, const char* request, siz
 
 /* ---- Embeddings ---- */
 
-/* The mean over the tokens of the last hidden states after the final norm; `numbers` has `width`
- * elements, which is the model's width. */
+/* The last hidden states after the final norm, pooled as leq_session_options says; `numbers` has
+ * `width` elements, which is the model's width, and with the pooling "none" `count` times as many.
+ */
 LEQ_API leq_status leq_embed(leq_session* session, const leq_token* tokens, size_t count,
                              float* numbers, size_t width, leq_error* error);
 
@@ -396,8 +406,8 @@ LEQ_API leq_status leq_sample(const leq_model* model, const float* row, size_t c
 
 /* ---- Layer by layer ----
  * On the hidden states [count][width] of one text from its first token on: f32, `width` that of the
- * model, `count` at most the session's batch_tokens and context. These calls need the session alone,
- * as leq_feed does, and clear its cache. */
+ * model, `count` at most the session's batch_tokens and context. These calls need the session
+ * alone, as leq_feed does, and clear its cache. */
 
 /* The embeddings of tokens: the input of layer 0. */
 LEQ_API leq_status leq_embed_tokens(leq_session* session, const leq_token* tokens, size_t count,
@@ -409,8 +419,7 @@ typedef void (*leq_on_input)(void* user, const char* site, const float* rows, si
 /* Replaces the hidden states before a layer by those after it. `on_input` may be NULL; it needs a
  * session on the CPU. */
 LEQ_API leq_status leq_run_layer(leq_session* session, int64_t layer, float* hidden, size_t count,
-                                 size_t width, leq_on_input on_input, void* user,
-                                 leq_error* error);
+                                 size_t width, leq_on_input on_input, void* user, leq_error* error);
 /* The logits of hidden states after the last layer. */
 LEQ_API leq_status leq_run_head(leq_session* session, const float* hidden, size_t count,
                                 size_t width, leq_logits** logits, leq_error* error);
@@ -484,7 +493,7 @@ typedef struct leq_quantize_options {
   leq_on_line on_line;
   void* user;
   double target_bpw; /* recipe auto: bits per weight, including scales; 0: 4.25 */
-  const char* act;   /* how inputs are quantized: "none", "row", "online", ...; NULL: the method's */
+  const char* act; /* how inputs are quantized: "none", "row", "online", ...; NULL: the method's */
   int32_t search_evaluations; /* recipe auto: measurements of KL; 0: 96 */
   int32_t search_windows;     /* recipe auto: windows of 512 tokens to measure on; 0: 16 */
 } leq_quantize_options;

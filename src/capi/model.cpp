@@ -169,6 +169,10 @@ leq_model_info info_of(const Model& model) {
   info.file_bytes = model.file().file_bytes();
   info.bits_per_weight = model.bits_per_weight();
   info.bos = info.eos = kNoToken;
+  const EmbeddingRules& embedding = model.embedding();
+  if (embedding.pooling) info.pooling = pooling_name(*embedding.pooling).data();
+  info.embedding_end = embedding.end;
+  info.normalizes = embedding.normalize ? 1 : 0;
   info.has_tokenizer = model.has_tokenizer() ? 1 : 0;
   info.has_chat_template = model.chat_template().empty() ? 0 : 1;
   if (!model.has_tokenizer()) return info;

@@ -412,7 +412,7 @@ void name_tensors(const Family& family, GgufModel& model) {
   }
   model.family.prefixes = {""};
   model.family.head = "output.weight";
-  model.family.ignored = {"rope_freqs.weight", ".attn_rot_embd"};
+  model.family.ignored = {"rope_freqs.weight", ".attn_rot_embd", "cls.output.weight"};
 }
 
 // Reads the metadata keys of one architecture, such as "llama.block_count".

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "convert/embedding_files.h"
 #include "convert/gguf_config.h"
 #include "convert/gguf_tokenizer.h"
 #include "convert/hf_import.h"
@@ -73,6 +74,8 @@ ImportedModel import_gguf(const std::filesystem::path& path) {
     require(std::ssize(model.tokenizer.pieces) <= model.config.vocab, path.string(),
             ": the tokenizer has ", model.tokenizer.pieces.size(), " ids, the model only ",
             model.config.vocab);
+    model.embedding = read_gguf_embedding(*source, model.tokenizer);
+    if (model.tokenizer.add_eos) model.embedding.end = model.tokenizer.eos;
     model.chat_template = read_gguf_template(metadata);
     model.generation = read_gguf_generation(metadata, model.tokenizer);
   }

@@ -241,6 +241,14 @@ void check_architectures(const Json& wrapper, std::string_view source) {
   }
 }
 
+// The name of the model without its head, as embedding models are often stored:
+// "Qwen3ForCausalLM" -> "Qwen3Model".
+std::string without_head(std::string_view architecture) {
+  constexpr std::string_view kEnd = "ForCausalLM";
+  if (!architecture.ends_with(kEnd)) return std::string(architecture);
+  return std::string(architecture.substr(0, architecture.size() - kEnd.size())) + "Model";
+}
+
 // What a model_type is that leq recognizes but does not support; empty if it is unknown.
 std::string_view known_but_not_run(std::string_view model_type) {
   const auto* found = std::ranges::find(kNotRun, model_type, &NotRun::model_type);
@@ -356,9 +364,11 @@ const Family& family_of(const Json& json, std::string_view source) {
   for (const auto& name : *names) {
     require(name.is_string(), source, ": architectures: expected a list of names");
     const auto& text = name.text();
-    const auto& known = family->architectures;
-    require(std::find(known.begin(), known.end(), text) != known.end(), source, ": architecture \"",
-            printable(text), "\" is not supported; expected ", known.front());
+    const bool known = std::ranges::any_of(family->architectures, [&](std::string_view one) {
+      return text == one || text == without_head(one);
+    });
+    require(known, source, ": architecture \"", printable(text), "\" is not supported; expected ",
+            family->architectures.front());
   }
   return *family;
 }

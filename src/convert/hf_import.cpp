@@ -18,6 +18,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "convert/checkpoint_names.h"
+#include "convert/embedding_files.h"
 #include "convert/hf_tokenizer.h"
 #include "convert/quantization_config.h"
 #include "convert/tokenizer_import.h"
@@ -670,6 +671,8 @@ ImportedModel import_hf(const fs::path& folder) {
     model.notes.push_back(std::move(note));
   }
   model.has_tokenizer = true;
+  model.embedding = read_embedding_files(folder, tokenizer.spec, model.notes);
+  if (tokenizer.end < std::ssize(tokenizer.spec.pieces)) model.embedding.end = tokenizer.end;
   model.tokenizer = std::move(tokenizer.spec);
   model.chat_template = std::move(tokenizer.chat_template);
   model.generation = read_generation(folder, config);

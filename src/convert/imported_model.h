@@ -22,6 +22,7 @@ struct ImportedModel {
   TokenizerSpec tokenizer;
   std::string chat_template;
   GenerationDefaults generation;
+  EmbeddingRules embedding;
   std::unique_ptr<TensorSource> source;      // must outlive the readers in `tensors`
   DType dtype = DType::f32;                  // represents every number; f32 if tensors differ
   std::string description;                   // "LlamaForCausalLM, bf16"

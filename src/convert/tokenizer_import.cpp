@@ -462,7 +462,7 @@ bool class_adds_bos(const TokenizerConfig& config, bool otherwise) {
   return known == nullptr ? otherwise : known->add_bos;
 }
 
-TokenizerSpec import_json(const TokenizerFile& file, const TokenizerConfig& config) {
+TokenizerSpec import_json(const TokenizerFile& file, const TokenizerConfig& config, Token& end) {
   const std::string text = read_file(file.path, kMaxTokenizerFileBytes);
   HfTokenizer read = read_hf_tokenizer(text, file.path.string());
   TokenizerSpec& spec = read.spec;
@@ -471,6 +471,7 @@ TokenizerSpec import_json(const TokenizerFile& file, const TokenizerConfig& conf
   spec.add_bos =
       read.around.present ? read.around.front != kNoToken : class_adds_bos(config, false);
   spec.add_eos = read.around.back != kNoToken;
+  end = read.around.back;
   return std::move(spec);
 }
 
@@ -527,10 +528,10 @@ TokenizerSpec import_vocab_merges(const TokenizerFiles& files, TokenizerConfig& 
 }
 
 TokenizerSpec import_file(const TokenizerFiles& files, TokenizerConfig& config,
-                          std::string_view pretokenizer) {
+                          std::string_view pretokenizer, Token& end) {
   switch (files.main.format) {
     case TokenizerFormat::tokenizer_json:
-      return import_json(files.main, config);
+      return import_json(files.main, config, end);
     case TokenizerFormat::sentencepiece:
       return import_sentencepiece(files.main, config);
     case TokenizerFormat::ranks:
@@ -550,10 +551,11 @@ ImportedTokenizer import_tokenizer(const std::filesystem::path& path,
   TokenizerConfig config = read_tokenizer_config(folder);
   ImportedTokenizer imported;
   imported.file = files.main.path;
-  imported.spec = import_file(files, config, pretokenizer);
+  imported.spec = import_file(files, config, pretokenizer, imported.end);
   apply_tokenizer_config(config, imported.spec);
   if (imported.spec.bos == kNoToken) imported.spec.add_bos = false;
   if (imported.spec.eos == kNoToken) imported.spec.add_eos = false;
+  if (imported.end == kNoToken && imported.spec.add_eos) imported.end = imported.spec.eos;
   // Compiles the patterns immediately, so that errors name the tokenizer's file.
   const PreTokenizerChain checked(imported.spec.pre_tokenizers, files.main.path.string());
   imported.spec.source = files.main.path.filename().string();

@@ -32,6 +32,7 @@ struct ImportedTokenizer {
   TokenizerSpec spec;
   std::string chat_template;   // the default one; empty if there is none
   std::filesystem::path file;  // the file that contains the pieces
+  Token end = kNoToken;        // what the tokenizer adds after a text, which need not be eos
 };
 
 // Reads the tokenizer of a model folder or a single file: tokenizer.json, sentencepiece's

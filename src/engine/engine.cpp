@@ -74,6 +74,10 @@ std::vector<std::size_t> first_and_last(std::size_t count, std::size_t most) {
   return chosen;
 }
 
+bool wants_all_rows(const EmbeddedText& text) {
+  return text.top || text.pooling == Pooling::mean || text.pooling == Pooling::none;
+}
+
 }  // namespace
 
 Embedder::Embedder(Session& session, PrefixCache& prefixes, SequencePool& sequences)
@@ -92,9 +96,8 @@ void Embedder::advance(EmbeddedText& text, bool has_running) {
   }
   if (text.fed < text.tokens.size()) return;
   leave(text);
-  if (text.top) return;
   for (const double sum : text.sums) {
-    text.mean.push_back(static_cast<float>(sum / static_cast<double>(text.tokens.size())));
+    text.values.push_back(static_cast<float>(sum / static_cast<double>(text.tokens.size())));
   }
 }
 
@@ -111,6 +114,7 @@ void Embedder::begin(EmbeddedText& text) {
   text.id = ++last_text_;
   text.fed = 0;
   text.sums.clear();
+  text.values.clear();
   text.logprobs.clear();
   texts_[static_cast<std::size_t>(text.sequence)] = text.id;
 }
@@ -137,30 +141,60 @@ bool Embedder::drop_all() {
 void Embedder::prefill_chunk(EmbeddedText& text, bool has_running) {
   const SequenceState state = session_.state();
   const RunLimits& limits = session_.limits();
-  const auto most = static_cast<std::size_t>(std::min(limits.batch_tokens, limits.output_tokens));
+  const bool all_rows = wants_all_rows(text);
+  const auto most = static_cast<std::size_t>(
+      all_rows ? std::min(limits.batch_tokens, limits.output_tokens) : limits.batch_tokens);
   const auto rest = std::span<const Token>(text.tokens).subspan(text.fed);
   const auto part = rest.first(std::min(most, rest.size()));
   const std::int64_t pages = state.pages().pages_to_append(text.sequence, std::ssize(part));
   prefixes_.make_free(pages);
   prefixes_.make_states_free(1);
   if (state.pages().free_pages() < pages && has_running) return;  // replies end and free pages
-  batch_.clear();
-  batch_.add(text.sequence, part.data(), std::ssize(part), Batch::Want::all);
+  add_rows(text, part);
   if (text.top) {
     add_logprobs(text, part);
+  } else if (text.pooling == Pooling::rank) {
+    add_answers(text);
   } else {
-    add_hidden(text, part);
+    add_hidden(text);
   }
   text.fed += part.size();
 }
 
-void Embedder::add_hidden(EmbeddedText& text, std::span<const Token> part) {
+// Sets the batch, whose outputs are the tokens that count.
+void Embedder::add_rows(EmbeddedText& text, std::span<const Token> part) {
+  batch_.clear();
+  batch_.add(text.sequence, part.data(), std::ssize(part),
+             wants_all_rows(text) ? Batch::Want::all : Batch::Want::none);
+  if (wants_all_rows(text)) return;
+  const bool first = text.pooling == Pooling::cls;
+  if (first && text.fed == 0) batch_.outputs = {0};
+  const bool ends = text.fed + part.size() == text.tokens.size();
+  if (!first && ends) batch_.outputs = {static_cast<std::int32_t>(part.size() - 1)};
+}
+
+void Embedder::add_hidden(EmbeddedText& text) {
   const auto width = static_cast<std::size_t>(session_.transformer().config().width);
   const Rows& hidden = session_.transformer().hidden(batch_, session_.state());
-  std::vector<float> rows(part.size() * width);
-  session_.transformer().backend().download(hidden, std::ssize(part), rows);
+  std::vector<float> rows(batch_.outputs.size() * width);
+  if (rows.empty()) return;
+  session_.transformer().backend().download(hidden, std::ssize(batch_.outputs), rows);
+  if (text.pooling != Pooling::mean) {
+    text.values.insert(text.values.end(), rows.begin(), rows.end());
+    return;
+  }
   text.sums.resize(width, 0.0);
   for (std::size_t i = 0; i < rows.size(); ++i) text.sums[i % width] += double{rows[i]};
+}
+
+void Embedder::add_answers(EmbeddedText& text) {
+  const Rows& logits = session_.transformer().forward(batch_, session_.state());
+  if (batch_.outputs.empty()) return;
+  std::vector<float> row(static_cast<std::size_t>(session_.transformer().config().vocab));
+  session_.transformer().backend().download(logits, 1, row);
+  for (const Token id : text.answers) {
+    text.values.push_back(row.at(static_cast<std::size_t>(id)));
+  }
 }
 
 // Row i of the logits holds the probabilities of token i + 1.
@@ -550,10 +584,10 @@ void Engine::load_states(const SavedPrefix& prefix, std::int32_t sequence) {
   prefixes_.find(prefix.tokens, true);  // the end was used last
 }
 
-std::vector<float> Engine::embed(std::span<const Token> tokens) {
-  EmbeddedText text = {.tokens = {tokens.begin(), tokens.end()}};
+std::vector<float> Engine::embed(std::span<const Token> tokens, Pooling pooling) {
+  EmbeddedText text = {.tokens = {tokens.begin(), tokens.end()}, .pooling = pooling};
   while (!text.done()) embed_chunk(text);
-  return text.mean;
+  return std::move(text.values);
 }
 
 void Engine::embed_chunk(EmbeddedText& text) {

@@ -23,6 +23,7 @@
 #include "engine/speculation.h"
 #include "grammar/grammar.h"
 #include "grammar/matcher.h"
+#include "model/pooling.h"
 #include "model/session.h"
 
 namespace leq {
@@ -120,12 +121,15 @@ struct EngineRequest {
   std::function<void(const EngineReply&)> on_end = [](const EngineReply&) {};
 };
 
-// The caller sets `tokens` and `top` and reads `mean` or `logprobs`; the embedder uses the rest.
+// The caller sets the first members and reads `values` or `logprobs`; the embedder uses the rest.
 struct EmbeddedText {
   std::vector<Token> tokens;
+  Pooling pooling = Pooling::mean;
+  // With Pooling::rank, `values` are the logits of these tokens after the text.
+  std::vector<Token> answers = {};
   // If set, log probabilities of the tokens are computed, each with `*top` alternatives.
   std::optional<int> top = {};
-  std::vector<float> mean = {};              // [W]
+  std::vector<float> values = {};            // [W]; [tokens, W] with Pooling::none
   std::vector<TokenLogprobs> logprobs = {};  // [tokens - 1] for the tokens after the first
   std::vector<double> sums = {};
   std::size_t fed = 0;
@@ -135,8 +139,8 @@ struct EmbeddedText {
   bool done() const { return !tokens.empty() && sequence < 0 && fed == tokens.size(); }
 };
 
-// Embeds a text as one vector, the mean over its tokens of the normed last hidden states, or
-// computes the probabilities of its tokens. It prefills the text on an idle sequence, one chunk
+// Embeds a text, whose normed last hidden states are pooled to one vector, or computes the
+// probabilities of its tokens or of an answer. It prefills the text on an idle sequence, one chunk
 // per call.
 class Embedder {
  public:
@@ -153,7 +157,9 @@ class Embedder {
  private:
   void begin(EmbeddedText& text);
   void prefill_chunk(EmbeddedText& text, bool has_running);
-  void add_hidden(EmbeddedText& text, std::span<const Token> part);
+  void add_rows(EmbeddedText& text, std::span<const Token> part);
+  void add_hidden(EmbeddedText& text);
+  void add_answers(EmbeddedText& text);
   void add_logprobs(EmbeddedText& text, std::span<const Token> part);
   void leave(EmbeddedText& text);
 
@@ -225,9 +231,9 @@ class Engine {
   // Whether a sequence is free, which save_prefix, load_prefix and embed need.
   bool has_idle_sequence() const { return sequences_.has_idle(); }
 
-  // The mean over the tokens of the normed last hidden states [W]. Running requests wait until this
-  // call returns. Throws Error as submit and save_prefix do.
-  std::vector<float> embed(std::span<const Token> tokens);
+  // The pooled normed last hidden states [W]. Running requests wait until this call returns. Throws
+  // Error as submit and save_prefix do.
+  std::vector<float> embed(std::span<const Token> tokens, Pooling pooling = Pooling::mean);
   // Like embed, but prefills one chunk per call until `text.done()`; step() may be called in
   // between. The text keeps a sequence until it is done or an error is thrown. Replies have
   // priority: if no page is free, the text waits or starts again.

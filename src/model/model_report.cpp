@@ -206,6 +206,9 @@ std::string inspect_text(const Model& model) {
   text += "\ntokenizer\n  " + (model.has_tokenizer() ? model.tokenizer().summary() : "none") +
           "\n  chat template  " + template_summary(model) + '\n';
   text += "\ngeneration\n" + listing(generation_to_json(model.generation()));
+  if (model.file().metadata().contains("embedding")) {
+    text += "\nembedding\n" + listing(section(model, "embedding"));
+  }
   if (model.kv_evidence()) text += "\nKV cache\n" + listing(section(model, "kv_cache"));
   text += "\nprovenance\n" + listing(section(model, "provenance"));
   text += '\n' + tensor_table(model) + '\n' + total_table(model);
@@ -235,6 +238,7 @@ std::string inspect_json(const Model& model) {
       {"tokenizer", tokenizer_json(model)},
       {"chat_template", model.chat_template()},
       {"generation", generation_to_json(model.generation())},
+      {"embedding", embedding_to_json(model.embedding())},
       {"kv_cache", section(model, "kv_cache")},
       {"provenance", section(model, "provenance")},
       {"totals", std::move(totals)},

@@ -109,6 +109,12 @@ Model::Model(const std::filesystem::path& path, const LoadOptions& options) : fi
             ": expected an id from 0 to ", config_.vocab - 1);
   }
   const Json& metadata = file_.metadata();
+  if (metadata.contains("embedding")) {
+    const std::string place = file_.name() + ": embedding";
+    embedding_ = embedding_from_json(section(file_, "embedding"), place);
+    require(embedding_.end >= kNoToken && embedding_.end < config_.vocab, place, ": end_token ", embedding_.end,
+            ": expected an id below ", config_.vocab);
+  }
   if (metadata.contains("kv_cache")) {
     kv_evidence_ = kv_evidence_from_json(section(file_, "kv_cache"), file_.name() + ": kv_cache");
   }

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "format/leq_reader.h"
 #include "model/model_config.h"
+#include "model/pooling.h"
 #include "model/weights.h"
 #include "sampling/settings.h"
 #include "tokenizer/tokenizer.h"
@@ -25,8 +26,8 @@ struct GenerationDefaults {
 };
 
 // Reads the sampling settings that a model may define. Each has the key of generation_config.json
-// or the setting's own name. Throws Error naming `source` and the key if a value is not a number, not
-// a whole number where one is needed, or out of range.
+// or the setting's own name. Throws Error naming `source` and the key if a value is not a number,
+// not a whole number where one is needed, or out of range.
 PerKnob<double> sampling_from_json(const Json& json, std::string_view SamplingKnob::*key,
                                    std::string_view source);
 
@@ -60,6 +61,7 @@ class Model {
   const Tokenizer& tokenizer() const;  // throws Error if the file has none
   bool has_tokenizer() const { return tokenizer_ != nullptr; }
   const GenerationDefaults& generation() const { return generation_; }
+  const EmbeddingRules& embedding() const { return embedding_; }
   // Tokens that end a text: those of the generation defaults or, without these, the tokenizer's.
   std::vector<Token> end_tokens() const;
   const std::optional<KvEvidence>& kv_evidence() const { return kv_evidence_; }
@@ -74,6 +76,7 @@ class Model {
   std::optional<ModelConfig> mtp_;
   std::unique_ptr<Tokenizer> tokenizer_;
   GenerationDefaults generation_;
+  EmbeddingRules embedding_;
   std::optional<KvEvidence> kv_evidence_;
   std::string chat_template_;
   std::string type_;

@@ -152,7 +152,7 @@ void Transformer::run(RankStep::Wanted wanted, const Batch& batch, const KvLayer
   };
   if (wanted == RankStep::Wanted::hidden) {
     layers();
-    decoder_.final_norm(batch.outputs);
+    if (!batch.outputs.empty()) decoder_.final_norm(batch.outputs);
   } else if (decoder_.observed()) {
     logits();
   } else {

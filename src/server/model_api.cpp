@@ -61,36 +61,6 @@ std::string parameters_text(std::uint64_t count) {
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + (billions ? "B" : "M");
 }
 
-constexpr std::size_t kMostInputs = 2048;
-
-// Base64 of little-endian f32 numbers, the "base64" encoding of the OpenAI API.
-std::string base64_numbers(std::span<const float> numbers) {
-  static_assert(std::endian::native == std::endian::little);
-  return base64_of({reinterpret_cast<const char*>(numbers.data()), numbers.size_bytes()});
-}
-
-// Scales to a length of 1; zeros stay zeros.
-void normalize(std::vector<float>& numbers) {
-  double sum = 0;
-  for (const float x : numbers) sum += double{x} * double{x};
-  if (sum == 0) return;
-  const double scale = 1 / std::sqrt(sum);
-  for (float& x : numbers) x = static_cast<float>(double{x} * scale);
-}
-
-double product(const std::vector<float>& a, const std::vector<float>& b) {
-  double sum = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) sum += double{a[i]} * double{b[i]};
-  return sum;
-}
-
-// The text of a document, which is a string or {"text": ...}.
-std::string document_text(JsonNode node) {
-  const JsonNode text = node.is_object() ? node.find("text") : node;
-  if (!text || !text.is_string()) field_error("documents", "texts, or objects with a text", node);
-  return text.text();
-}
-
 }  // namespace
 
 void send_json(HttpExchange& exchange, const Json& json) {
@@ -214,84 +184,6 @@ void ModelApi::count_tokens(HttpExchange& exchange, JsonNode body, CallStyle sty
   send_json(exchange, counted);
 }
 
-// Embeddings of texts, and documents ranked by their similarity to a query.
-
-std::vector<float> ModelApi::embed(const std::vector<Token>& tokens,
-                                   std::string_view member) const {
-  if (tokens.empty()) field_error(member, "a text of at least one token");
-  if (std::ssize(tokens) > engine_.context()) {
-    throw ApiError(400,
-                   std::string(member) + ": a text of " + std::to_string(tokens.size()) +
-                       " tokens in a context of " + std::to_string(engine_.context()),
-                   "context_length_exceeded");
-  }
-  EmbeddedText text = {.tokens = tokens};
-  feed_text(engine_, text);
-  return std::move(text.mean);
-}
-
-// Embeddings of the texts in `member`, cut to the first "dimensions" numbers, if given, and scaled
-// to a length of 1; nullopt if the client has left.
-std::optional<ModelApi::Embeddings> ModelApi::embeddings_of(HttpExchange& exchange, JsonNode body,
-                                                            std::string_view member) const {
-  const std::int64_t width = hosted_.model().config().width;
-  const auto dimensions =
-      static_cast<std::size_t>(whole_field(body, "dimensions", 1, width).value_or(width));
-  Embeddings all;
-  for (const std::vector<Token>& prompt : read_prompts(body, member, model_, kMostInputs)) {
-    std::vector<float>& numbers = all.rows.emplace_back(embed(prompt, member));
-    numbers.resize(dimensions);
-    normalize(numbers);
-    all.tokens += prompt.size();
-    exchange.facts.prompt_tokens = static_cast<std::int64_t>(all.tokens);
-    if (!exchange.client_is_there()) return std::nullopt;
-  }
-  return all;
-}
-
-void ModelApi::embeddings(HttpExchange& exchange, JsonNode body) const {
-  const std::string format = text_field(body, "encoding_format").value_or("float");
-  if (format != "float" && format != "base64") {
-    field_error("encoding_format", "float or base64", body.find("encoding_format"));
-  }
-  const auto all = embeddings_of(exchange, body, "input");
-  if (!all) return;
-  Json data = Json::array();
-  for (const std::vector<float>& numbers : all->rows) {
-    Json embedding = format == "base64" ? Json(base64_numbers(numbers)) : Json(numbers);
-    data.push_back(
-        {{"object", "embedding"}, {"index", data.size()}, {"embedding", std::move(embedding)}});
-  }
-  send_json(exchange, {{"object", "list"},
-                       {"data", std::move(data)},
-                       {"model", model_.name},
-                       {"usage", {{"prompt_tokens", all->tokens}, {"total_tokens", all->tokens}}}});
-}
-
-void ModelApi::native_embeddings(HttpExchange& exchange, JsonNode body) const {
-  const auto all =
-      embeddings_of(exchange, body, given_field(body, "content") ? "content" : "input");
-  if (!all) return;
-  Json list = Json::array();
-  for (const std::vector<float>& numbers : all->rows) {
-    list.push_back({{"index", list.size()}, {"embedding", Json::array({Json(numbers)})}});
-  }
-  send_json(exchange, list);
-}
-
-// Ollama's /api/embed takes "input", a text or a list, and its older /api/embeddings one "prompt".
-void ModelApi::ollama_embed(HttpExchange& exchange, JsonNode body) const {
-  const bool is_old = !given_field(body, "input");
-  const auto all = embeddings_of(exchange, body, is_old ? "prompt" : "input");
-  if (!all) return;
-  Json rows = Json::array();
-  for (const std::vector<float>& numbers : all->rows) rows.push_back(Json(numbers));
-  if (is_old) return send_json(exchange, Json::object({{"embedding", rows[0]}}));
-  send_json(exchange, {{"model", model_.name},
-                       {"embeddings", std::move(rows)},
-                       {"prompt_eval_count", all->tokens}});
-}
-
 Json ModelApi::ollama_details() const {
   const Model& model = hosted_.model();
   const std::string family = architecture_text(model.config().family);
@@ -321,50 +213,6 @@ void ModelApi::ollama_show(HttpExchange& exchange, JsonNode) const {
                        {"details", ollama_details()},
                        {"model_info", std::move(about)},
                        {"capabilities", Json(capabilities)}});
-}
-
-// Ranks by the cosine between the embeddings of query and document.
-void ModelApi::rerank(HttpExchange& exchange, JsonNode body) const {
-  const JsonNode documents = given_field(body, "documents");
-  const auto query = text_field(body, "query");
-  if (!query) field_error("query", "a text", JsonNode());
-  if (!documents || !documents.is_array() || documents.size() == 0 ||
-      documents.size() > kMostInputs) {
-    field_error("documents", "a list of 1 to " + std::to_string(kMostInputs) + " texts");
-  }
-  const auto most = whole_field(body, "top_n", 1, 1 << 30).value_or(1 << 30);
-  const bool with_texts = flag_field(body, "return_documents");
-  std::int64_t tokens = 0;
-  const auto vector_of = [&](const std::string& text, std::string_view member) {
-    const auto ids = model_.tokenizer.encode(text, {.add_bos = model_.tokenizer.add_bos()});
-    tokens += std::ssize(ids);
-    std::vector<float> numbers = embed(ids, member);
-    normalize(numbers);
-    return numbers;
-  };
-  const std::vector<float> wanted = vector_of(*query, "query");
-  std::vector<std::string> texts;
-  std::vector<double> scores;
-  for (const JsonNode one : documents) {
-    texts.push_back(document_text(one));
-    scores.push_back(product(wanted, vector_of(texts.back(), "documents")));
-    if (!exchange.client_is_there()) return;
-  }
-  std::vector<std::size_t> order(scores.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order,
-                           [&](std::size_t a, std::size_t b) { return scores[a] > scores[b]; });
-  Json results = Json::array();
-  for (const std::size_t i : order) {
-    if (std::ssize(results) >= most) break;
-    Json result = {{"index", i}, {"relevance_score", scores[i]}};
-    if (with_texts) result["document"] = Json::object({{"text", texts[i]}});
-    results.push_back(std::move(result));
-  }
-  send_json(exchange, {{"object", "list"},
-                       {"model", model_.name},
-                       {"results", std::move(results)},
-                       {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}});
 }
 
 // Slots are saved to files and restored, compatible with llama-server. A slot is only the last text

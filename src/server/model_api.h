@@ -1,4 +1,4 @@
-// Endpoints of one model: replies, tokenization, embeddings, slots.
+// Endpoints of one model: replies, tokenization, slots; and embeddings (embeddings.cpp).
 #pragma once
 
 #include <cstddef>
@@ -54,13 +54,25 @@ class ModelApi {
   Json save_slot(std::size_t slot, const std::string& name) const;
   Json restore_slot(std::size_t slot, const std::string& name) const;
   Json erase_slot(std::size_t slot) const;
+  Pooling pooling() const;
+  std::vector<float> values_of(EmbeddedText text, std::string_view member) const;
   std::vector<float> embed(const std::vector<Token>& tokens, std::string_view member) const;
   struct Embeddings {
-    std::vector<std::vector<float>> rows;
-    std::size_t tokens = 0;
+    std::vector<std::vector<float>> rows;  // [dimensions], or [tokens, dimensions]
+    std::size_t dimensions = 0, tokens = 0;
+    std::vector<std::string> warnings = {};
   };
   std::optional<Embeddings> embeddings_of(HttpExchange& exchange, JsonNode body,
                                           std::string_view member) const;
+  struct Scores {
+    std::vector<double> values;  // [documents], fewer if the client has left
+    std::size_t tokens = 0;
+  };
+  Scores cosines(HttpExchange& exchange, const std::string& query,
+                 const std::vector<std::string>& documents) const;
+  Scores judgements(HttpExchange& exchange, const std::string& query,
+                    const std::vector<std::string>& documents,
+                    const std::string& instruction) const;
 
   const ApiModel& model_;
   EngineThread& engine_;

@@ -89,6 +89,7 @@ ApiModel api_model(const Model& model, const RunLimits& limits, const HostOption
   api.reasoning_tokens = options.reasoning_tokens;
   api.reasoning_words = options.reasoning_words;
   api.stop.max_tokens = options.max_tokens;
+  if (options.pooling) api.embedding.pooling = options.pooling;
   return api;
 }
 

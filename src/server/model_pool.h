@@ -66,7 +66,8 @@ struct HostOptions {
   bool enable_thinking = true;
   std::int64_t reasoning_tokens = -1;  // limit of reasoning tokens; -1: no limit
   std::string reasoning_words = std::string(kReasoningWords);  // inserted at a cutoff
-  std::size_t most_waiting = 64;  // limit of queued replies; more are rejected
+  std::optional<Pooling> pooling;  // of embeddings; nullopt: as the model's file says
+  std::size_t most_waiting = 64;   // limit of queued replies; more are rejected
   // Folder for saved slots and for the prefix cache's texts, which are stored between runs.
   std::optional<std::filesystem::path> slot_folder;
   // Receives log lines about stored texts that were read or written, including errors.

@@ -576,10 +576,11 @@ std::optional<Token> token_id(JsonNode node, const ApiModel& model) {
   return static_cast<Token>(*id);
 }
 
-// Reads one prompt: a text, or a list of ids and texts.
-std::vector<Token> read_prompt(JsonNode node, std::string_view name, const ApiModel& model) {
+// Reads one prompt: a text, after which `end` follows, or a list of ids and texts.
+std::vector<Token> read_prompt(JsonNode node, std::string_view name, const ApiModel& model,
+                               Token end) {
   const bool bos = model.tokenizer.add_bos();
-  if (node.is_string()) return model.tokenizer.encode(node.text(), {.add_bos = bos});
+  if (node.is_string()) return encode_text(node.text(), model, end);
   std::vector<Token> tokens;
   for (const JsonNode one : node) {
     if (const auto id = token_id(one, model)) {
@@ -627,12 +628,18 @@ void read_chat(JsonNode body, const AnswerFormat& format, const ApiModel& model,
 
 }  // namespace
 
+std::vector<Token> encode_text(std::string_view text, const ApiModel& model, Token end) {
+  auto tokens = model.tokenizer.encode(text, {.add_bos = model.tokenizer.add_bos()});
+  if (end != kNoToken) tokens.push_back(end);
+  return tokens;
+}
+
 std::vector<TextPart> render_chat(CallStyle style, JsonNode body, const ApiModel& model) {
   return rendered(style, body, model).parts;
 }
 
 std::vector<std::vector<Token>> read_prompts(JsonNode body, std::string_view name,
-                                             const ApiModel& model, std::size_t most) {
+                                             const ApiModel& model, std::size_t most, Token end) {
   const JsonNode found = given_field(body, name);
   constexpr std::string_view kExpected = "a text, an array of ids, or an array of these";
   if (!found || (!found.is_string() && !found.is_array()) ||
@@ -642,7 +649,7 @@ std::vector<std::vector<Token>> read_prompts(JsonNode body, std::string_view nam
   bool has_ids = false;
   for (const JsonNode one : found) has_ids |= one.is_number();
   // An array of texts is several prompts; an array that contains ids is a single prompt.
-  if (found.is_string() || has_ids) return {read_prompt(found, name, model)};
+  if (found.is_string() || has_ids) return {read_prompt(found, name, model, end)};
   if (found.size() > most) {
     field_error(name, "at most " + std::to_string(most) + " prompts, found " +
                           std::to_string(found.size()));
@@ -650,7 +657,7 @@ std::vector<std::vector<Token>> read_prompts(JsonNode body, std::string_view nam
   std::vector<std::vector<Token>> prompts;
   for (const JsonNode one : found) {
     if (!one.is_string() && !one.is_array()) field_error(name, kExpected, one);
-    prompts.push_back(read_prompt(one, name, model));
+    prompts.push_back(read_prompt(one, name, model, end));
   }
   return prompts;
 }
@@ -722,6 +729,7 @@ ApiModel api_model_of(const Model& model, const std::string& format) {
   if (!format.empty()) api.takes.tools = api.takes.calls = false;
   api.created = std::time(nullptr);
   api.stop.end_tokens = model.end_tokens();
+  api.embedding = model.embedding();
   return api;
 }
 

@@ -82,6 +82,7 @@ struct ApiModel {
   std::int64_t slots = 1;          // number of slots, to check indices
   std::int64_t most_choices = 16;  // maximum replies per request
   std::int64_t most_logprobs = 20;
+  EmbeddingRules embedding = {};
 };
 
 // The properties that the model's file alone determines. `format`: the name of a chat format;
@@ -163,9 +164,13 @@ StopRules read_stop(JsonNode body, const ApiModel& model);
 std::vector<TextPart> render_chat(CallStyle style, JsonNode body, const ApiModel& model);
 
 // Reads the prompts from "prompt" or "input": one text, ids, a mix of texts and ids, or an array of
-// these. Special tokens in texts are recognized; BOS is prepended like the tokenizer does.
+// these. Special tokens in texts are recognized; BOS is prepended like the tokenizer does. `end`
+// follows prompts that are a text.
 std::vector<std::vector<Token>> read_prompts(JsonNode body, std::string_view name,
-                                             const ApiModel& model, std::size_t most = 256);
+                                             const ApiModel& model, std::size_t most = 256,
+                                             Token end = kNoToken);
+// A text's tokens, with BOS like the tokenizer does and `end` unless it is kNoToken.
+std::vector<Token> encode_text(std::string_view text, const ApiModel& model, Token end);
 
 struct ReplyTimes {
   std::optional<double> most_seconds = {};  // time limit of a reply

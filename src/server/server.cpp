@@ -400,6 +400,7 @@ std::span<const Server::Route> Server::routes() {
       Route{"POST", "/v1/rerank", &ModelApi::rerank},
       Route{"POST", "/v1/reranking", &ModelApi::rerank},
       Route{"POST", "/rerank", &ModelApi::rerank},
+      Route{"POST", "/v2/rerank", &ModelApi::rerank},
       Route{"POST", "/v1/embeddings", &ModelApi::embeddings},
       Route{"POST", "/embeddings", &ModelApi::embeddings},
       Route{"POST", "/embedding", &ModelApi::native_embeddings},

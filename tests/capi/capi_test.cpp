@@ -256,6 +256,36 @@ TEST(CApi, AnEmbeddingIsTheEngines) {
   EXPECT_EQ(mean, engine.embed(tokens));
 }
 
+TEST(CApi, EmbeddingsArePooledAsTheSessionSays) {
+  const auto model = open_model();
+  const auto tokens = tokenize(model.get(), kPrompt);
+  Native native;
+  Engine engine(native.session(), native.model().tokenizer(), {});
+  const auto width = static_cast<std::size_t>(native.model().config().width);
+  auto options = sized<leq_session_options>();
+  leq_error error = no_error();
+  for (const char* name : {"mean", "last", "cls", "none"}) {
+    const Pooling pooling = *parse_pooling(name);
+    options.pooling = name;
+    leq_session* session = nullptr;
+    ASSERT_EQ(leq_session_new(model.get(), &options, &session, &error), LEQ_OK) << error.text;
+    std::vector<float> numbers(pooling == Pooling::none ? tokens.size() * width : width);
+    EXPECT_EQ(leq_embed(session, tokens.data(), tokens.size(), numbers.data(), width, &error),
+              LEQ_OK)
+        << error.text;
+    EXPECT_EQ(numbers, engine.embed(tokens, pooling)) << name;
+    leq_session_close(session);
+  }
+  options.pooling = "max";
+  leq_session* none = nullptr;
+  EXPECT_EQ(leq_session_new(model.get(), &options, &none, &error), LEQ_BAD_SETTING);
+  EXPECT_NE(std::string(error.text).find("max: expected mean"), std::string::npos) << error.text;
+  auto info = sized<leq_model_info>();
+  ASSERT_EQ(leq_model_get_info(model.get(), &info, &error), LEQ_OK);
+  EXPECT_EQ(info.pooling, nullptr);
+  EXPECT_EQ(info.embedding_end, -1);
+}
+
 TEST(CApi, SeveralThreadsShareASessionAndGetWhatTheyGetAlone) {
   const auto model = open_model();
   const auto session = new_session(model.get(), 3, 3072);

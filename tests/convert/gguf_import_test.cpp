@@ -241,6 +241,59 @@ TEST_F(SmallGguf, ScalingsByKeys) {
   EXPECT_NE(error_of(writer).find("original_context_length is missing"), std::string::npos);
 }
 
+TEST_F(SmallGguf, PoolingIsByKey) {
+  EXPECT_EQ(read(start()).embedding, EmbeddingRules());
+  constexpr std::array<Pooling, 4> kTypes = {Pooling::none, Pooling::mean, Pooling::cls,
+                                             Pooling::last};
+  for (std::uint32_t type = 0; type < kTypes.size(); ++type) {
+    GgufWriter writer = start();
+    writer.u32("llama.pooling_type", type);
+    writer.add("tokenizer.ggml.add_eos_token", test::kBool, raw<std::uint8_t>(1));
+    const EmbeddingRules rules = read(writer).embedding;
+    EXPECT_EQ(rules.pooling, kTypes[type]);
+    EXPECT_EQ(rules.end, 94);
+    EXPECT_TRUE(rules.normalize);
+  }
+  GgufWriter writer = start();
+  writer.u32("llama.pooling_type", 7);
+  EXPECT_NE(error_of(writer).find("llama.pooling_type = 7 is not supported"), std::string::npos);
+  writer = start();
+  writer.u32("llama.pooling_type", 4);
+  EXPECT_NE(error_of(writer).find("only Qwen3-Reranker"), std::string::npos) << error_of(writer);
+}
+
+// Pitfall: llama.cpp's converter keeps only the head's rows of yes and no. They must be those of
+// the token embedding, which is then the head.
+TEST_F(SmallGguf, RankingHeadIsTheEmbeddings) {
+  RandomCheckpoint checkpoint(folder_ / "tied");
+  config_["tie_word_embeddings"] = true;
+  checkpoint.add_llama(config_, {});
+  model_ = import_hf(checkpoint.write(config_));
+  const auto& table = model_.tensors.front();
+  const std::vector<float> values = test::rows_of(table).values;
+  const auto width = static_cast<std::size_t>(table.shape[1]);
+  for (const std::size_t row : {std::size_t{95}, std::size_t{20}}) {
+    GgufWriter writer = start();
+    std::vector<std::string> tokens;
+    for (int i = 0; i < 94; ++i) tokens.emplace_back(1, static_cast<char>('!' + i));
+    tokens.insert(tokens.end(), {"<|im_end|>", "yes", "no"});
+    writer.text("tokenizer.ggml.model", "gpt2");
+    writer.text("tokenizer.ggml.pre", "gpt-2");
+    writer.texts("tokenizer.ggml.tokens", tokens);
+    writer.texts("tokenizer.ggml.merges", {});
+    writer.u32("tokenizer.ggml.eos_token_id", 94);
+    writer.u32("llama.pooling_type", 4);
+    std::vector<float> rows(values.begin() + static_cast<std::ptrdiff_t>(row * width),
+                            values.begin() + static_cast<std::ptrdiff_t>((row + 2) * width));
+    writer.tensor("cls.output.weight", {width, 2}, 0, test::f32_bytes(rows));
+    if (row == 95) {
+      EXPECT_EQ(read(writer, false).embedding.pooling, Pooling::rank);
+    } else {
+      EXPECT_NE(error_of(writer, false).find("cut down to cls.output.weight"), std::string::npos);
+    }
+  }
+}
+
 // Pitfall: counts have any integer width, or are lists with one number for each layer.
 TEST_F(SmallGguf, CountsOfOtherWidths) {
   GgufWriter writer;

@@ -56,7 +56,20 @@ void expect_what_the_head_reads(const std::filesystem::path& folder) {
     EXPECT_NEAR(mean[k], sum / static_cast<double>(ids.size()), 1e-5) << k;
   }
   const auto chunks = session_of(model, *backend, 3);
-  EXPECT_EQ(Engine(*chunks, model.tokenizer(), {}).embed(ids), mean);
+  Engine in_chunks(*chunks, model.tokenizer(), {});
+  EXPECT_EQ(in_chunks.embed(ids), mean);
+  for (Engine* one : {&engine, &in_chunks}) {
+    EXPECT_EQ(one->embed(ids, Pooling::last),
+              std::vector<float>(rows.end() - std::ssize(mean), rows.end()));
+    EXPECT_EQ(one->embed(ids, Pooling::cls),
+              std::vector<float>(rows.begin(), rows.begin() + std::ssize(mean)));
+    EXPECT_EQ(one->embed(ids, Pooling::none), rows);
+    EmbeddedText judged = {.tokens = ids, .pooling = Pooling::rank, .answers = {7, 300}};
+    while (!judged.done()) one->embed_chunk(judged);
+    ASSERT_EQ(judged.values.size(), 2u);
+    EXPECT_NEAR(judged.values[0], expected.back()[7], kTolerance);
+    EXPECT_NEAR(judged.values[1], expected.back()[300], kTolerance);
+  }
 }
 
 TEST(EmbeddingsOfModels, AreWhatTheHeadReads) {
@@ -142,7 +155,7 @@ TEST_F(Embeddings, ComeChunkByChunkBetweenSteps) {
     EXPECT_EQ(written, before + 1);
   }
   EXPECT_EQ(chunks, (std::ssize(ids_) + 3) / 4);
-  EXPECT_EQ(text.mean, expected);
+  EXPECT_EQ(text.values, expected);
   while (other.step()) {
   }
   EXPECT_EQ(ended, 2);
@@ -181,7 +194,7 @@ TEST_F(Embeddings, GiveWayToRepliesWherePagesRunOut) {
       engine.step();
       engine.embed_chunk(text);
     }
-    EXPECT_EQ(text.mean, expected);
+    EXPECT_EQ(text.values, expected);
     while (engine.step()) {
     }
     EXPECT_EQ(ended.tokens, reply);

@@ -8,10 +8,10 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "quantize/run/quantize.h"
 #include "errors.h"
 #include "format/leq_writer.h"
 #include "model/open_model.h"
+#include "quantize/run/quantize.h"
 #include "reference/random_checkpoint.h"
 #include "temporary_folder.h"
 
@@ -135,6 +135,22 @@ TEST_F(CheckTensors, EndTokensAndSamplingAreInTheirRanges) {
               metadata["generation"]["top_k"] = 20;
             }),
             "");
+}
+
+TEST_F(CheckTensors, EmbeddingsAreMadeInAKnownWay) {
+  const auto error_of_embedding = [&](const Json& embedding) {
+    return error_with([&](Json& metadata) { metadata["embedding"] = embedding; });
+  };
+  EXPECT_EQ(error_of_embedding({{"normalize", false}, {"pooling", "last"}, {"end_token", 100}}),
+            "");
+  EXPECT_NE(error_of_embedding({{"normalize", true}, {"end_token", 101}}).find("end_token 101"),
+            std::string::npos);
+  EXPECT_NE(error_of_embedding({{"normalize", true}, {"end_token", -2}}).find("end_token -2"),
+            std::string::npos);
+  EXPECT_NE(error_of_embedding({{"normalize", true}, {"pooling", "max"}}).find("pooling max"),
+            std::string::npos);
+  EXPECT_NE(error_of_embedding(Json::object()).find("normalize"), std::string::npos);
+  EXPECT_NE(error_of_embedding(Json::array({1})).find("embedding"), std::string::npos);
 }
 
 }  // namespace

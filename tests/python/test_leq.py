@@ -251,6 +251,30 @@ class Numbers(unittest.TestCase):
             numpy.testing.assert_allclose(mean / numpy.linalg.norm(mean), both[0], atol=1e-6)
             answer = model.create_embedding("a small dog")
             numpy.testing.assert_array_equal(numpy.float32(answer["data"][0]["embedding"]), both[0])
+            short = model.embed("a small dog", dimensions=8)
+            numpy.testing.assert_allclose(short, mean[:8] / numpy.linalg.norm(mean[:8]), atol=1e-6)
+            with self.assertRaises(leq.SettingError):
+                model.embed("a small dog", dimensions=0)
+            with self.assertWarnsRegex(UserWarning, "pooled"):
+                model.embed("a small dog")
+        with open_model(pooling="none") as model:
+            rows = model.embed("a small dog")
+            self.assertEqual(rows.shape, (len(model.tokenizer.encode("a small dog")), model.info["width"]))
+            numpy.testing.assert_allclose(rows.mean(0), mean, atol=1e-5)
+
+    def test_embeddings_of_sentence_transformers(self):
+        folder = SOURCE / "tests/golden/embeddings"
+        golden = json.loads((folder / "golden.json").read_text())
+        file = pathlib.Path(WORK.name) / "embeddings.leq"
+        leq.quantize(folder, file, type="f32")
+        options = {"key_type": "f32", "value_type": "f32", "context": 512}
+        with leq.Model(file, **options) as model, warnings.catch_warnings():
+            warnings.simplefilter("error")
+            numpy.testing.assert_allclose(model.embed(golden["texts"]), golden["last"], atol=1e-5)
+            numpy.testing.assert_allclose(model.embed(golden["texts"], dimensions=8), golden["last_of_8"],
+                                          atol=1e-5)
+        with leq.Model(file, pooling="mean", **options) as model:
+            numpy.testing.assert_allclose(model.embed(golden["texts"]), golden["mean"], atol=1e-5)
 
     def test_states_in_files(self):
         file = pathlib.Path(WORK.name) / "prompt.leqprm"

@@ -23,8 +23,10 @@ inline const Model& story_model() {
   return model;
 }
 
-inline RunLimits story_limits(int sequences, const Model& model = story_model()) {
+inline RunLimits story_limits(int sequences, const Model& model = story_model(),
+                              KvType kv = kUsualKv) {
   RunLimits limits;
+  limits.key_type = limits.value_type = kv;
   limits.sequences = sequences;
   limits.context = 1024 * sequences;
   limits.sequence_context = 1024;
@@ -47,11 +49,11 @@ inline ServerOptions story_options() {
 class ServedModel {
  public:
   explicit ServedModel(int sequences = 4, const ServerOptions& options = story_options(),
-                       const Model& model = story_model(), int ranks = 1)
+                       const Model& model = story_model(), int ranks = 1, KvType kv = kUsualKv)
       : backend_(make_backend({.device = "cpu", .threads = 2})),
-        followers_(model, follower_backends(ranks, 1, chosen_isa()), story_limits(sequences, model),
-                   {.threads = ranks + 1}),
-        session_(model, *backend_, story_limits(sequences, model), followers_.leader()),
+        followers_(model, follower_backends(ranks, 1, chosen_isa()),
+                   story_limits(sequences, model, kv), {.threads = ranks + 1}),
+        session_(model, *backend_, story_limits(sequences, model, kv), followers_.leader()),
         server_(std::make_unique<Server>(model, session_, options)) {}
 
   Server& server() { return *server_; }

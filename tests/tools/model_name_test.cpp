@@ -102,10 +102,13 @@ TEST(ModelFiles, OfACheckpointAreThoseOfItsOwnFolder) {
                        "model-00002-of-00002.safetensors",
                        "model.safetensors.index.json",
                        "tokenizer.json",
-                       "chat_template.jinja"};
+                       "chat_template.jinja",
+                       "modules.json",
+                       "1_Pooling/config.json"};
   Names more = files;
-  for (const char* other : {"README.md", "consolidated.safetensors", "original/model.safetensors",
-                            "pytorch_model.bin", "m-Q8_0.gguf"}) {
+  for (const char* other :
+       {"README.md", "consolidated.safetensors", "original/model.safetensors",
+        "original/config.json", "2_Dense/model.safetensors", "pytorch_model.bin", "m-Q8_0.gguf"}) {
     more.emplace_back(other);
   }
   EXPECT_EQ(chosen(more, ""), files);

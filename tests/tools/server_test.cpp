@@ -266,6 +266,7 @@ TEST(LeqServer, KnowsTheFlagsOfLlamaServer) {
   EXPECT_NE(running.process->err.find("--threads-http: does nothing"), std::string::npos)
       << running.process->err;
   expect_error({"--slot-save-path", "x"}, "--slot-save-path x: expected a folder");
+  expect_error({"--pooling", "max"}, "--pooling: expected mean | last | cls | none | rank");
 }
 
 }  // namespace

@@ -81,8 +81,14 @@ HubChoice gguf_choice(const HubRepository& repository, const HubFile& first) {
   return choice;
 }
 
-// The files of a checkpoint: those of the repository's own folder that readers look for. A copy of
-// the weights in another program's form is left out.
+// Whether the file configures a module of sentence-transformers: "1_Pooling/config.json".
+bool configures_module(std::string_view name) {
+  return name >= "0" && name < ":" && name.ends_with("/config.json") &&
+         std::ranges::count(name, '/') == 1;
+}
+
+// The files of a checkpoint: those of the repository's own folder that readers look for, and the
+// modules' settings. A copy of the weights in another program's form is left out.
 HubChoice checkpoint_choice(const HubRepository& repository) {
   constexpr std::array<std::string_view, 6> kEndings = {".json", ".safetensors", ".model",
                                                         ".txt",  ".tiktoken",    ".jinja"};
@@ -90,7 +96,8 @@ HubChoice checkpoint_choice(const HubRepository& repository) {
   for (const HubFile& file : repository.files) {
     const bool used = std::ranges::any_of(
         kEndings, [&](std::string_view ending) { return file.name.ends_with(ending); });
-    if (!used || file.name.find('/') != file.name.npos) continue;
+    const bool inside = file.name.find('/') != file.name.npos;
+    if (!used || (inside && !configures_module(file.name))) continue;
     if (file.name.starts_with("consolidated")) continue;
     choice.files.push_back(file);
   }

@@ -37,7 +37,6 @@ std::vector<ForeignOption> own_flags() {
        "does nothing: a prompt begins with the pages of the longest beginning that is there", 1},
       {"--grammar --grammar-file -j --json-schema -jf --json-schema-file", kRefused,
        "each request says it: response_format, json_schema or grammar"},
-      {"--pooling", kRefused, "an embedding is the mean over a text's tokens: leave this out", 1},
       {.words = "--rerank --reranking"},
       {"--path --api-prefix --media-path --webui-config --webui-config-file", kRefused,
        "the page and the paths are as docs/server.md has them; a proxy in front can change them",
@@ -252,6 +251,12 @@ std::vector<Option> reply_options() {
        .kind = Kind::text,
        .value_name = "TEXT",
        .help = "text that ends the reasoning when it reaches --reasoning-budget"},
+      {.name = "pooling",
+       .kind = Kind::text,
+       .value_name = pooling_names("|"),
+       .help = "how a text's hidden states become its embedding, instead of what the model's file "
+               "says; rank: /v1/rerank asks the model for yes or no",
+       .choices = {"mean", "last", "cls", "none", "rank"}},
   };
 }
 
@@ -350,6 +355,7 @@ ServerOptions read_server_options(const Options& options) {
   if (options.given("reasoning-budget-message")) {
     server.reasoning_words = options.text("reasoning-budget-message");
   }
+  if (options.given("pooling")) server.pooling = parse_pooling(options.text("pooling"));
   server.ping_seconds = options.real("sse-ping-interval");
   if (server.ping_seconds < 0) server.ping_seconds = kMaxSeconds;
   server.max_tokens = options.integer("n-predict");

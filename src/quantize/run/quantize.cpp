@@ -142,6 +142,7 @@ Json metadata_of(const ImportedModel& model, const QuantizeOptions& options,
   Json metadata = Json::object();
   metadata["config"] = config_to_json(written_config(model.config, options));
   metadata["generation"] = generation_to_json(model.generation);
+  metadata["embedding"] = embedding_to_json(model.embedding);
   metadata["chat_template"] = model.chat_template;
   metadata["tokenizer"] = model.has_tokenizer;
   const bool floats = require_scheme(options.type, Setting{"type"}.marked()).is_float();

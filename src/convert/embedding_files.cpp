@@ -1,0 +1,188 @@
+#include "convert/embedding_files.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
+
+namespace leq {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMaxBytes = 1 << 20;
+
+// sentence-transformers' names of what leq does too, and the flags of its older files.
+struct PoolingMode {
+  std::string_view name, flag;
+  Pooling pooling;
+};
+constexpr std::array<PoolingMode, 3> kModes = {{{"mean", "mean_tokens", Pooling::mean},
+                                                {"lasttoken", "lasttoken", Pooling::last},
+                                                {"cls", "cls_token", Pooling::cls}}};
+constexpr std::string_view kFlag = "pooling_mode_";
+
+Json read_settings(const fs::path& path) {
+  Json json = parse_json(read_file(path, kMaxBytes), path.string());
+  require(json.is_object(), path.string(), ": expected an object, found ", json.type_name());
+  return json;
+}
+
+// The folder of a module, which is inside the checkpoint's.
+fs::path config_of(const fs::path& folder, const Json& module, std::string_view source) {
+  const auto name = json_get<std::string>(module, "path", source);
+  require(!name.empty() && name != ".." && fs::path(name).filename() == name, source, ": path ",
+          printable(name), ": expected the name of a folder");
+  return folder / name / "config.json";
+}
+
+std::string pooling_mode(const Json& config, const std::string& source) {
+  if (config.contains("pooling_mode")) {
+    const Json& mode = config["pooling_mode"];
+    if (mode.is_string()) return mode.get<std::string>();
+    require(mode.is_array() && mode.size() == 1, source, ": pooling_mode ", mode.dump(),
+            ": several at once are not supported");
+    return json_get<std::string>(Json::object({{"mode", mode[0]}}), "mode", source);
+  }
+  std::vector<std::string> flags;
+  for (const auto& [key, value] : config.items()) {
+    if (!key.starts_with(kFlag) || !value.is_boolean() || !value.get<bool>()) continue;
+    flags.push_back(key.substr(kFlag.size()));
+  }
+  require(flags.size() <= 1, source, ": several poolings at once are not supported: ", join(flags));
+  if (flags.empty()) return "mean";  // as sentence-transformers does
+  const auto* found = std::ranges::find(kModes, flags[0], &PoolingMode::flag);
+  return found == kModes.end() ? flags[0] : std::string(found->name);
+}
+
+Pooling read_pooling(const fs::path& path) {
+  const std::string source = path.string();
+  const std::string mode = pooling_mode(read_settings(path), source);
+  const auto* found = std::ranges::find(kModes, mode, &PoolingMode::name);
+  require(found != kModes.end(), source, ": pooling ", printable(mode),
+          " is not supported; supported are mean, lasttoken and cls");
+  return found->pooling;
+}
+
+// Only the form of Qwen3-Reranker's prompts is known, which asks for a yes or no.
+void check_score(const fs::path& path, const TokenizerSpec& tokenizer) {
+  const std::string source = path.string();
+  const Json config = read_settings(path);
+  const auto piece = [&](const char* key) {
+    const auto id = json_get<std::int64_t>(config, key, source);
+    require(id >= 0 && id < std::ssize(tokenizer.pieces), source, ": ", key, " ", id,
+            ": the tokenizer has no such token");
+    return tokenizer.pieces[static_cast<std::size_t>(id)];
+  };
+  require(piece("true_token_id") == "yes" && piece("false_token_id") == "no", source,
+          ": rerankers that do not answer yes or no (Qwen3-Reranker) are not supported");
+}
+
+void note_prompt(const fs::path& folder, std::vector<std::string>& notes) {
+  const fs::path path = folder / "config_sentence_transformers.json";
+  if (!file_exists(path)) return;
+  const auto name =
+      json_get_or<std::string>(read_settings(path), "default_prompt_name", "", path.string());
+  if (!name.empty()) {
+    notes.push_back("embeddings: the prompt " + printable(name) +
+                    " is not put in front of texts: write it there");
+  }
+}
+
+// The checkpoints of Qwen3-Reranker are those of a chat model, and only their names tell.
+bool is_named_reranker(const fs::path& folder) {
+  std::error_code unknown;
+  const std::string path = fs::absolute(folder, unknown).string();
+  return path.find("Qwen3-Reranker") != std::string::npos ||
+         path.find("qwen3-reranker") != std::string::npos;
+}
+
+float cosine(std::span<const float> a, std::span<const float> b) {
+  double product = 0, squares = 0, others = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    product += double{a[i]} * double{b[i]};
+    squares += double{a[i]} * double{a[i]};
+    others += double{b[i]} * double{b[i]};
+  }
+  return static_cast<float>(product / std::sqrt(squares * others));
+}
+
+// llama.cpp's converter copies the head's rows of "yes" and "no" to cls.output.weight, and leaves
+// out the rest of a head that is not the embedding, which leq needs.
+void check_ranking_head(const GgufSource& source, const TokenizerSpec& tokenizer) {
+  const SourceTensor* scores = source.find("cls.output.weight");
+  const SourceTensor* table = source.find("token_embd.weight");
+  const std::string& place = source.metadata().source();
+  const auto yes = std::ranges::find(tokenizer.pieces, "yes");
+  require(yes != tokenizer.pieces.end(), place,
+          ": pooling_type 4 (rank) without a token \"yes\": ", "only Qwen3-Reranker is supported");
+  if (scores == nullptr || table == nullptr || source.find("output.weight") != nullptr) return;
+  require(
+      scores->shape.size() == 2 && table->shape.size() == 2 && scores->shape[1] == table->shape[1],
+      place, ": cls.output.weight ", shape_text(scores->shape), ": expected two rows as of ",
+      shape_text(table->shape));
+  std::vector<float> row(static_cast<std::size_t>(table->shape[1])), own = row;
+  source.read(*scores, 0, row);
+  source.read(*table, (yes - tokenizer.pieces.begin()) * table->shape[1], own);
+  require(cosine(row, own) > 0.5f, place, ": its head is cut down to cls.output.weight, which is ",
+          "not supported; convert the checkpoint's folder");
+}
+
+}  // namespace
+
+EmbeddingRules read_embedding_files(const fs::path& folder, const TokenizerSpec& tokenizer,
+                                    std::vector<std::string>& notes) {
+  EmbeddingRules rules;
+  const fs::path path = folder / "modules.json", pooling = folder / "1_Pooling" / "config.json";
+  if (!file_exists(path)) {
+    if (file_exists(pooling)) rules.pooling = read_pooling(pooling);
+    if (!rules.pooling && is_named_reranker(folder)) rules.pooling = Pooling::rank;
+    return rules;
+  }
+  const std::string source = path.string();
+  const Json modules = parse_json(read_file(path, kMaxBytes), source);
+  require(modules.is_array(), source, ": expected a list of modules, found ", modules.type_name());
+  rules.normalize = false;
+  for (const Json& module : modules) {
+    const auto type = json_get<std::string>(module, "type", source);
+    const std::string_view kind = std::string_view(type).substr(type.rfind('.') + 1);
+    if (kind == "Pooling") {
+      rules.pooling = read_pooling(config_of(folder, module, source));
+    } else if (kind == "Normalize") {
+      rules.normalize = true;
+    } else if (kind == "LogitScore") {
+      check_score(config_of(folder, module, source), tokenizer);
+      rules.pooling = Pooling::rank;
+    } else {
+      require(kind == "Transformer", source, ": module ", printable(type),
+              " is not supported; supported are Transformer, Pooling, Normalize and LogitScore");
+    }
+  }
+  note_prompt(folder, notes);
+  return rules;
+}
+
+EmbeddingRules read_gguf_embedding(const GgufSource& source, const TokenizerSpec& tokenizer) {
+  constexpr std::array<Pooling, 5> kTypes = {Pooling::none, Pooling::mean, Pooling::cls,
+                                             Pooling::last, Pooling::rank};
+  const GgufMetadata& metadata = source.metadata();
+  const std::string key =
+      std::string(metadata.text("general.architecture").value_or("")) + ".pooling_type";
+  EmbeddingRules rules;
+  const auto type = metadata.integer(key);
+  if (!type || *type == -1) return rules;
+  require(*type >= 0 && *type < std::ssize(kTypes), metadata.source(), ": ", key, " = ", *type,
+          " is not supported; supported are 0 (none), 1 (mean), 2 (cls), 3 (last) and 4 (rank)");
+  rules.pooling = kTypes[static_cast<std::size_t>(*type)];
+  if (rules.pooling == Pooling::rank) check_ranking_head(source, tokenizer);
+  return rules;
+}
+
+}  // namespace leq
