@@ -117,6 +117,7 @@ struct Family {
   bool tied_by_default = false;
   bool qk_norm = false;
   std::int64_t default_head_dim = 0;
+  float default_norm_eps = 1e-6f;
   std::int64_t default_context = 0;    // if config.json has none; 0: it must have one
   std::string_view default_rope = {};  // rope_parameters as JSON, if config.json has none
   WindowRule windows = WindowRule::none;

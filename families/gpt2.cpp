@@ -27,6 +27,7 @@ const Family kGpt2 = {
     .tied_by_default = true,
     .qk_norm = false,
     .default_head_dim = 0,
+    .default_norm_eps = 1e-5f,
     .windows = WindowRule::none,
     .qkv_bias = true,
     .output_bias = true,

@@ -27,6 +27,7 @@ const Family kMinistral3 = [] {
   Family family = llama_like("Ministral 3", "ministral3", "Ministral3ForCausalLM");
   family.windows = WindowRule::named;
   family.default_head_dim = 128;
+  family.default_norm_eps = 1e-5f;
   family.default_context = 262144;
   family.default_rope = R"({"rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "mscale": 1.0,
     "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1, "beta_fast": 32.0, "beta_slow": 1.0,

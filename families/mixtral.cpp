@@ -8,6 +8,7 @@ extern const Family kMixtral;
 const Family kMixtral = [] {
   Family family = llama_like("Mixtral", "mixtral", "MixtralForCausalLM");
   family.default_context = 131072;
+  family.default_norm_eps = 1e-5f;
   family.windows = WindowRule::named;
   family.experts = ExpertKeys{.experts = "num_local_experts",
                               .active = "num_experts_per_tok",

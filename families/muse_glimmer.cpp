@@ -75,6 +75,7 @@ const Family kMuseGlimmer = [] {
   family.keys.activation = "hidden_activation";
   family.tensors = muse_tensors();
   family.default_head_dim = 128;
+  family.default_norm_eps = 1e-5f;
   family.windows = WindowRule::all_but_fourths;
   family.qk_norm = true;
   family.output_gate = true;

@@ -76,7 +76,8 @@ LEQ_API void leq_free(void* block); /* NULL is allowed */
 typedef struct leq_cancel leq_cancel;
 LEQ_API leq_cancel* leq_cancel_new(void); /* NULL if out of memory */
 /* Calls with this handle end before their next token or within a tenth of a second. They return
- * LEQ_INTERRUPTED; replies have LEQ_STOP_INTERRUPTED. */
+ * LEQ_INTERRUPTED, except leq_generate: it returns LEQ_OK, and its replies have
+ * LEQ_STOP_INTERRUPTED. */
 LEQ_API void leq_cancel_request(leq_cancel* cancel);
 LEQ_API void leq_cancel_reset(leq_cancel* cancel);
 LEQ_API void leq_cancel_free(leq_cancel* cancel);
@@ -396,8 +397,8 @@ LEQ_API leq_status leq_sample(const leq_model* model, const float* row, size_t c
 
 /* ---- Layer by layer ----
  * On the hidden states [count][width] of one text from its first token on: f32, `width` that of the
- * model, `count` at most the session's batch_tokens and context. These calls need the session alone,
- * as leq_feed does, and clear its cache. */
+ * model, `count` at most the session's batch_tokens and context. These calls need the session
+ * alone, as leq_feed does, and clear its cache. */
 
 /* The embeddings of tokens: the input of layer 0. */
 LEQ_API leq_status leq_embed_tokens(leq_session* session, const leq_token* tokens, size_t count,
@@ -409,8 +410,7 @@ typedef void (*leq_on_input)(void* user, const char* site, const float* rows, si
 /* Replaces the hidden states before a layer by those after it. `on_input` may be NULL; it needs a
  * session on the CPU. */
 LEQ_API leq_status leq_run_layer(leq_session* session, int64_t layer, float* hidden, size_t count,
-                                 size_t width, leq_on_input on_input, void* user,
-                                 leq_error* error);
+                                 size_t width, leq_on_input on_input, void* user, leq_error* error);
 /* The logits of hidden states after the last layer. */
 LEQ_API leq_status leq_run_head(leq_session* session, const float* hidden, size_t count,
                                 size_t width, leq_logits** logits, leq_error* error);
@@ -484,7 +484,7 @@ typedef struct leq_quantize_options {
   leq_on_line on_line;
   void* user;
   double target_bpw; /* recipe auto: bits per weight, including scales; 0: 4.25 */
-  const char* act;   /* how inputs are quantized: "none", "row", "online", ...; NULL: the method's */
+  const char* act; /* how inputs are quantized: "none", "row", "online", ...; NULL: the method's */
   int32_t search_evaluations; /* recipe auto: measurements of KL; 0: 96 */
   int32_t search_windows;     /* recipe auto: windows of 512 tokens to measure on; 0: 16 */
 } leq_quantize_options;
