@@ -26,6 +26,7 @@ const Family kGpt2 = {
     .hidden_is_optional = true,
     .tied_by_default = true,
     .qk_norm = false,
+    .defaults = R"({"layer_norm_epsilon": 1e-5})",
     .windows = WindowRule::none,
     .qkv_bias = true,
     .output_bias = true,

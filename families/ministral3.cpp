@@ -26,7 +26,7 @@ extern const Family kMinistral3;
 const Family kMinistral3 = [] {
   Family family = llama_like("Ministral 3", "ministral3", "Ministral3ForCausalLM");
   family.windows = WindowRule::named;
-  family.defaults = R"({"head_dim": 128, "max_position_embeddings": 262144, "rope_parameters": {
+  family.defaults = R"({"head_dim": 128, "rms_norm_eps": 1e-5, "max_position_embeddings": 262144, "rope_parameters": {
     "rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "mscale": 1.0, "mscale_all_dim": 1.0,
     "llama_4_scaling_beta": 0.1, "beta_fast": 32.0, "beta_slow": 1.0,
     "original_max_position_embeddings": 16384}})";

@@ -77,8 +77,8 @@ const Family kMuseGlimmer = [] {
   Family family = llama_like("Muse Glimmer", "muse_glimmer_text", "MuseGlimmerForCausalLM");
   family.keys.activation = "hidden_activation";
   family.tensors = muse_tensors();
-  family.defaults =
-      R"({"head_dim": 128, "max_position_embeddings": 131072, "sliding_window": 2048})";
+  family.defaults = R"({"head_dim": 128, "max_position_embeddings": 131072,
+    "sliding_window": 2048, "rms_norm_eps": 1e-5})";
   family.complete = [](Json& json, std::string_view source) {
     list_layer_types(json, source, is_full);
   };

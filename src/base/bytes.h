@@ -2,6 +2,7 @@
 // sum can overflow; errors name the source and the offset.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -51,6 +52,10 @@ class ByteReader {
 
 inline std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+inline bool are_zeros(std::span<const std::byte> bytes) {
+  return std::ranges::all_of(bytes, [](std::byte byte) { return byte == std::byte{0}; });
 }
 
 inline std::span<const std::byte> as_bytes(std::string_view text) {

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <optional>
 
+#include "base/text.h"
+
 namespace leq {
 namespace {
 
@@ -25,12 +27,22 @@ std::optional<std::string_view> name_at(std::string_view text, std::size_t begin
   return text.substr(begin + 1, end - begin - 1);
 }
 
-// what() would end at a NUL byte, so NUL bytes in names and external text are escaped.
-std::string without_nul(std::string text) {
-  for (auto at = text.find('\0'); at != std::string::npos; at = text.find('\0', at)) {
-    text.replace(at, 1, "\\x00");
+// what() would end at a NUL byte, and readers expect UTF-8, so NUL bytes and bytes that are not
+// UTF-8 in names and external text are escaped.
+std::string readable(std::string_view text) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t length = text[0] == '\0' ? 0 : utf8_length(text);
+    if (length == 0) {
+      const auto byte = static_cast<unsigned char>(text[0]);
+      out += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
+    } else {
+      out += text.substr(0, length);
+    }
+    text.remove_prefix(length == 0 ? 1 : length);
   }
-  return text;
+  return out;
 }
 
 std::string own_name(std::string_view name) { return std::string(name); }
@@ -66,7 +78,7 @@ std::string spelled(std::string_view marked, SettingSpeller speller) {
 std::string spelled(std::string_view marked) { return spelled(marked, own_name); }
 
 Error::Error(const std::string& marked, ErrorKind kind)
-    : std::runtime_error(spelled(without_nul(marked))), marked_(without_nul(marked)), kind_(kind) {}
+    : std::runtime_error(spelled(readable(marked))), marked_(readable(marked)), kind_(kind) {}
 
 std::string Error::setting() const {
   const std::string_view text = marked();

@@ -9,6 +9,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -291,6 +292,15 @@ void refuse_lfs_pointer(std::string_view beginning, std::string_view source) {
           "folder");
 }
 
+void refuse_lfs_pointer(const fs::path& path) {
+  std::error_code none;
+  if (!fs::is_regular_file(path, none)) return;  // opening a pipe would block
+  std::array<char, kLfsPointerBytes> bytes{};
+  std::ifstream file(path, std::ios::binary);
+  file.read(bytes.data(), bytes.size());
+  refuse_lfs_pointer({bytes.data(), static_cast<std::size_t>(file.gcount())}, path.string());
+}
+
 std::string read_text_file(const fs::path& path, std::uint64_t max_bytes) {
   const OpenFile file(path, O_RDONLY | O_NOCTTY);
   require(!S_ISDIR(file.mode()), path.string(), ": expected a text, found a folder");
@@ -313,6 +323,8 @@ bool may_replace(const fs::path& target, const fs::path& folder) {
 void check_output(const fs::path& target) {
   require(!target.empty(), "the name of the file to write is empty");
   const std::string name = target.string();
+  require(name != "-", ErrorKind::io,
+          "-: files are not written to standard output; name a file (./- is one of this name)");
   require(target.has_filename(), ErrorKind::io, name,
           ": is the name of a folder, expected that of a file to write");
   std::error_code error;
@@ -349,7 +361,9 @@ void require_no_input(const fs::path& target, std::span<const fs::path> inputs) 
 AtomicFile::AtomicFile(fs::path target) : target_(std::move(target)) {
   check_output(target_);
   remove_leftovers(target_);
-  descriptor_ = ::open(folder_of(target_).c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0644);
+  if (::access("/proc/self/fd", X_OK) == 0) {  // needed to name the file
+    descriptor_ = ::open(folder_of(target_).c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0644);
+  }
   if (descriptor_ < 0) {
     temporary_ = temporary_name(target_);
     descriptor_ = ::open(temporary_.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0644);
@@ -417,8 +431,8 @@ NamelessFile::NamelessFile(const std::filesystem::path& file)
   std::filesystem::remove(file, ignored);
 }
 
-NamelessFile::NamelessFile(std::span<const std::byte> bytes)
-    : descriptor_(::memfd_create("leq", MFD_CLOEXEC)) {
+NamelessFile::NamelessFile(std::span<const std::byte> bytes, const char* name)
+    : descriptor_(::memfd_create(name, MFD_CLOEXEC)) {
   require(descriptor_ >= 0, ErrorKind::io, "a file in memory: ", std::strerror(errno));
   constexpr std::size_t kMaxAtOnce = std::size_t{1} << 30;
   while (!bytes.empty()) {
@@ -431,6 +445,17 @@ NamelessFile::NamelessFile(std::span<const std::byte> bytes)
     }
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
+}
+
+std::string shown_name(const fs::path& path) {
+  std::string name = path.string();
+  if (!name.starts_with(kDescriptors)) return name;
+  constexpr std::string_view kDeleted = " (deleted)", kInMemory = "/memfd:";
+  std::error_code error;
+  std::string target = fs::read_symlink(path, error).string();
+  if (error || !target.ends_with(kDeleted)) return name;
+  target.resize(target.size() - kDeleted.size());
+  return target.substr(target.starts_with(kInMemory) ? kInMemory.size() : target.rfind('/') + 1);
 }
 
 NamelessFile::~NamelessFile() {

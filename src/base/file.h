@@ -96,6 +96,10 @@ inline constexpr std::size_t kLfsPointerBytes = 64;  // enough to recognize a po
 
 // Throws Error naming `source` if `beginning` is that of a pointer file. read_file calls it.
 void refuse_lfs_pointer(std::string_view beginning, std::string_view source);
+// The same of a file; a path that cannot be read as one is no pointer.
+void refuse_lfs_pointer(const std::filesystem::path& path);
+
+inline constexpr std::string_view kDescriptors = "/proc/self/fd/";
 
 // An open file without a name, which is deleted when its last descriptor is closed.
 class NamelessFile {
@@ -103,17 +107,20 @@ class NamelessFile {
   // Opens a file, then removes its name. Throws Error if it cannot be opened.
   explicit NamelessFile(const std::filesystem::path& file);
   // A file in memory that contains `bytes`. Throws Error if there is not enough memory.
-  explicit NamelessFile(std::span<const std::byte> bytes);
+  NamelessFile(std::span<const std::byte> bytes, const char* name);
   ~NamelessFile();
   NamelessFile(NamelessFile&& other) noexcept;
   NamelessFile& operator=(NamelessFile&&) = delete;
 
   // The path by which this process can open the file.
-  std::string path() const { return "/proc/self/fd/" + std::to_string(descriptor_); }
+  std::string path() const { return std::string(kDescriptors) + std::to_string(descriptor_); }
 
  private:
   int descriptor_;
 };
+
+// The name of a file for messages: its path, or the former name of a NamelessFile.
+std::string shown_name(const std::filesystem::path& path);
 
 // A folder beside an output for intermediate files (OUTPUT.partial), locked by one program at a
 // time.

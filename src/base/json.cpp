@@ -56,7 +56,8 @@ class JsonParser : public nlohmann::json_sax<nlohmann::json> {
   bool parse_error(std::size_t offset, const std::string&,
                    const nlohmann::detail::exception& error) override {
     const bool syntax = dynamic_cast<const nlohmann::json::parse_error*>(&error) != nullptr;
-    fail(source_, ": invalid JSON at offset ", offset, " of ", text_.size(), " bytes",
+    // `offset` counts the bytes read, with the one that is wrong.
+    fail(source_, ": invalid JSON at offset ", offset - 1, " of ", text_.size(), " bytes",
          syntax ? "" : ": a number that is too large");
   }
 

@@ -23,7 +23,7 @@ constexpr std::string_view kVision = "a vision tower", kAudio = "an audio tower"
                            kAhead = "a head of multi-token prediction";
 constexpr std::array<std::string_view, 4> kMtpPrefixes = {
     "mtp.", "model.mtp.", "language_model.mtp.", "model.language_model.mtp."};
-constexpr std::array<OtherModel, 22> kOtherModels = {{
+constexpr std::array<OtherModel, 26> kOtherModels = {{
     {"model.visual.", kVision},
     {"visual.", kVision},
     {"model.vision_tower.", kVision},
@@ -42,6 +42,10 @@ constexpr std::array<OtherModel, 22> kOtherModels = {{
     {"vision_projection.", kProjector},
     {"vision_language_adapter.", kProjector},
     {"patch_merger.", kProjector},
+    {"v.", kVision},  // GGUF's names
+    {"a.", kAudio},
+    {"mm.", kProjector},
+    {"resampler.", kProjector},
     {"model.mtp.", kAhead},
     {"mtp.", kAhead},
     {"language_model.mtp.", kAhead},

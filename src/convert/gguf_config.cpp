@@ -56,7 +56,7 @@ Json scaling_of_divisors(const SourceTensor& tensor, const GgufSource& source, d
   source.read(tensor, 0, divisors);
   const double factor = static_cast<double>(*std::ranges::max_element(divisors));
   if (factor == 1 && std::ranges::all_of(divisors, [](float x) { return x == 1; })) return {};
-  for (std::int64_t context = 1024; context <= 1 << 20; context *= 2) {
+  for (std::int64_t context = 64; context <= 1 << 20; context *= 2) {
     if (!follows_llama3(divisors, theta, factor, static_cast<double>(context))) continue;
     return {{"rope_type", "llama3"},
             {"factor", factor},
@@ -237,6 +237,10 @@ void store_delta_as_gguf(Family& family) {
     if (!joins_gates(family)) store_interleaved(rule);
   }
   if (joins_gates(family)) store_as_next(family);
+  const auto bias = std::ranges::find(family.tensors, "layers.{}.delta_dt_bias", &TensorRule::leq);
+  TensorRule plain = *bias;
+  plain.source = "blk.{}.ssm_dt";  // Ollama's name
+  family.tensors.push_back(plain);
 }
 
 // Converts ssm.* and full_attention_interval to keys of config.json. `prefix`: "qwen35.".
@@ -259,6 +263,11 @@ void read_gguf_delta(const GgufMetadata& metadata, const std::string& prefix, co
   config[keys.value_dim] = inner / heads;
   config[keys.taps] = count("ssm.conv_kernel");
   config[keys.interval] = metadata.equal_integer(prefix + "full_attention_interval").value_or(4);
+  // Ollama's key for the order of value heads. Both orders are the same if a key head has one.
+  const bool tiled = metadata.flag(prefix + "ssm.v_head_reordered").value_or(!joins_gates(family));
+  require(tiled != joins_gates(family) || heads == config[keys.key_heads].get<std::int64_t>(),
+          metadata.source(), ": key ", prefix, "ssm.v_head_reordered is ", tiled ? "true" : "false",
+          ", which is not supported for ", family.name);
 }
 
 class Keys;
@@ -434,6 +443,24 @@ class Keys {
     require(value.has_value(), metadata_.source(), ": key ", prefix_, key, " is missing");
     return *value;
   }
+  // The heads of keys and values. In hybrids, an array may have 0 for the layers without attention.
+  std::int64_t kv_heads() const {
+    const std::string key = prefix_ + "attention.head_count_kv";
+    const auto found = metadata_.values().find(key);
+    const bool listed = found != metadata_.values().end() && found->second.kind == GgufKind::array;
+    const auto interval = metadata_.equal_integer(prefix_ + "full_attention_interval");
+    if (!listed || !metadata_.has(prefix_ + "ssm.state_size")) {
+      return count_if_there("attention.head_count_kv").value_or(count("attention.head_count"));
+    }
+    const std::vector<std::int64_t> all = metadata_.integers(key);
+    const std::int64_t most = all.empty() ? 0 : std::ranges::max(all);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const bool attends = (static_cast<std::int64_t>(i) + 1) % interval.value_or(4) == 0;
+      require(all[i] == most || (all[i] == 0 && !attends), metadata_.source(), ": key ", key,
+              " has ", all[i], " for layer ", i, ", expected ", most, attends ? "" : " or 0");
+    }
+    return most;
+  }
   const GgufMetadata& metadata() const { return metadata_; }
   const std::string& prefix() const { return prefix_; }
 
@@ -480,7 +507,7 @@ void read_heads(const Keys& keys, const Family& family, Json& config) {
   require(head_dim == value_dim, source, ": keys of ", head_dim, " columns and values of ",
           value_dim, " are not supported");
   set(config, family.keys.heads, heads);
-  set(config, family.keys.kv_heads, keys.count_if_there("attention.head_count_kv").value_or(heads));
+  set(config, family.keys.kv_heads, keys.kv_heads());
   set(config, family.keys.head_dim, head_dim);
   require(family.keys.head_dim != nullptr || head_dim * heads == width, source, ": heads of ",
           head_dim, " columns in a ", family.name, " model of width ", width);
@@ -522,7 +549,9 @@ void read_experts(const GgufSource& source, const Keys& keys, const Family& fami
   }
   set(config, names.shared_hidden,
       keys.count_if_there("expert_shared_feed_forward_length").value_or(0));
-  set(config, names.normalized, true);  // as in llama.cpp
+  // llama.cpp always normalizes; the key is Ollama's.
+  set(config, names.normalized,
+      keys.metadata().flag(keys.prefix() + "norm_top_k_prob").value_or(true));
   if (names.dense_layers == nullptr) return;
   Json dense = Json::array();
   for (std::int64_t layer = 0; layer < layer_count(keys); ++layer) {
@@ -650,8 +679,7 @@ GgufModel read_gguf_model(const GgufSource& source) {
   model.config_json = config.dump();
   if (architecture.paired_rows) {
     model.paired_heads = keys.count("attention.head_count");
-    model.paired_kv_heads =
-        keys.count_if_there("attention.head_count_kv").value_or(model.paired_heads);
+    model.paired_kv_heads = keys.kv_heads();
   }
   return model;
 }

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "convert/checkpoint_names.h"
 #include "convert/embedding_files.h"
 #include "convert/gguf_config.h"
 #include "convert/gguf_tokenizer.h"
@@ -66,6 +67,9 @@ ImportedModel import_gguf(const std::filesystem::path& path) {
   if (!found.left_out.empty()) {
     model.notes.push_back("left out: " + std::to_string(found.left_out.size()) +
                           " layers that guess ahead; the model without them is run");
+  }
+  if (std::string note = left_out_note(*source, false); !note.empty()) {
+    model.notes.push_back(std::move(note));
   }
   const GgufMetadata& metadata = source->metadata();
   if (metadata.text("tokenizer.ggml.model").value_or("none") != "none") {

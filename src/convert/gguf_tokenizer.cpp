@@ -32,7 +32,7 @@ struct GgufPreTokenizer {
   bool ignore_merges = false;
   bool add_bos = false;  // default if the key is absent
 };
-constexpr std::array<GgufPreTokenizer, 19> kGgufPreTokenizers = {{
+constexpr std::array<GgufPreTokenizer, 25> kGgufPreTokenizers = {{
     {"gpt-2", "gpt-2"},
     {"phi-2", "gpt-2"},
     {"mpt", "gpt-2"},
@@ -46,11 +46,17 @@ constexpr std::array<GgufPreTokenizer, 19> kGgufPreTokenizers = {{
     {"llama3", "llama-3", {}, false, true, true},
     {"llama-v3", "llama-3", {}, false, true, true},
     {"falcon3", "llama-3", {}, false, true, true},
+    {"pixtral", "llama-3", {}, false, true, true},
+    {"midm-2.0", "llama-3", {}, false, true, true},
     {"smaug-bpe", "llama-3"},
     {"qwen2", "qwen2"},
     {"qwen35", "qwen35"},
     {"deepseek-r1-qwen", "qwen2"},
     {"megrez", "qwen2"},
+    {"gpt-4o", "gpt-4o"},
+    {"llama4", "gpt-4o"},
+    {"seed-coder", "seed-coder"},
+    {"deepseek-coder", "deepseek-coder"},
     {"tekken", "", kTekkenPattern, false, true, true},
 }};
 

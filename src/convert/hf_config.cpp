@@ -591,7 +591,7 @@ ModelConfig import_hf_config(std::string_view json_text, std::string_view source
   config.vocab = count(keys.vocab);
   config.context = count(keys.context);
   config.norm = family.norm;
-  config.norm_eps = json_get<float>(json, keys.norm_eps, source);
+  config.norm_eps = json_get_or<float>(json, keys.norm_eps, 1e-6f, source);
   config.learned_positions = !family.rotary;
   layers.attention.rope.reset();
   layers.attention.qk_norm = family.qk_norm;

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -401,6 +402,7 @@ class TensorImporter {
     std::vector<TensorInput> tensors;
     for (const TensorSpec& spec : tensor_list(config_)) tensors.push_back(import_one(spec));
     refuse_unused();
+    refuse_empty();
     return tensors;
   }
 
@@ -502,6 +504,21 @@ class TensorImporter {
     return imported;
   }
 
+  // The end of a preallocated file that was not downloaded whole consists of zeros.
+  void refuse_empty() const {
+    std::vector<std::string> empty;
+    for (const std::string& name : used_) {
+      const SourceTensor& tensor = *source_.find(name);
+      if (tensor.shape.size() >= 2 && !tensor.bytes.empty() && are_zeros(tensor.bytes)) {
+        empty.push_back(printable(name));
+      }
+    }
+    require(empty.empty(), place_, ": all bytes of ", empty.size(), " weights are zero, as ",
+            empty.empty() ? "" : empty.front(), " at ",
+            empty.empty() ? "" : source_.find(empty.front())->place,
+            "; the file was not downloaded whole, download it again");
+  }
+
   // Quantization tools add a bias to every linear; it is all zeros if the model has none.
   bool is_zero_bias(const SourceTensor& tensor) const {
     if (!source_.has_types() || !tensor.name.ends_with(".bias")) return false;
@@ -591,10 +608,17 @@ void drop_ends_beyond(ImportedModel& model) {
 }
 
 std::string read_config(const fs::path& folder) {
-  require(file_exists(folder / "config.json"), folder.string(),
-          ": is no checkpoint folder; one holds config.json, *.safetensors and tokenizer.json or "
-          "tokenizer.model");
-  return read_file(folder / "config.json", kMaxModelConfigBytes);
+  const fs::path path = folder / "config.json";
+  if (!file_exists(path)) {
+    refuse_adapter(folder);
+    refuse_lfs_pointer(folder);
+    fail(folder.string(),
+         ": is no checkpoint folder; one holds config.json, *.safetensors and tokenizer.json or "
+         "tokenizer.model");
+  }
+  std::string text = read_file(path, kMaxModelConfigBytes);
+  Json config = parse_json(text, path.string());
+  return add_side_file(folder, config) ? config.dump() : text;
 }
 
 // The files of a checkpoint folder, except .leq files, which are outputs of earlier conversions.

@@ -19,7 +19,9 @@
 namespace leq {
 namespace {
 
-constexpr std::string_view kWordClass = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
+// Of the other numbers (No), Oniguruma's \w has those of Latin-1 alone.
+constexpr std::string_view kWordClass =
+    "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";
 constexpr std::string_view kHexClass = "0-9a-fA-F";
 
 class Translation {
@@ -81,6 +83,23 @@ class Translation {
         const std::string other =
             "(?<=" + word + ")(?!" + word + ")|(?<!" + word + ")(?=" + word + ")";
         return put("(?:" + (letter == 'b' ? other : same) + ")", 2);
+      }
+      case 'u': {
+        const std::string_view digits = rest().substr(2, 4);
+        const auto is_hex = [](char c) {
+          return std::isxdigit(static_cast<unsigned char>(c)) != 0;
+        };
+        if (digits.size() < 4 || !std::ranges::all_of(digits, is_hex))
+          refuse("a \\u without 4 digits");
+        return put("\\x{" + std::string(digits) + "}", 6);
+      }
+      case 'p':
+      case 'P':
+      case 'x': {  // the braces are part of the escape
+        const std::size_t end = rest().find('}');
+        const bool named = rest().substr(2).starts_with('{') && end != std::string_view::npos;
+        const std::size_t taken = named ? end + 1 : 2;
+        return put(rest().substr(0, taken), taken);
       }
       default:
         return put(rest().substr(0, 2), 2);

@@ -5,13 +5,14 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 
 namespace leq {
 namespace {
 
 constexpr std::string_view kRead =
-    "; read are fp8, fbgemm_fp8, gptq, awq, compressed-tensors, modelopt and mxfp4";
+    "; read are fp8, fbgemm_fp8, gptq, awq, auto-round, compressed-tensors, modelopt and mxfp4";
 
 std::string text_of(const Json& object, std::string_view key, std::string_view place) {
   const Json* value = object.find_given(key);
@@ -96,25 +97,53 @@ PackedOptions read_fp8(const Json& config, std::string_view place) {
   return options;
 }
 
-// AutoRound stores weights in layouts of other methods, which `config` names.
+// The words in the names of AutoRound's packings ("auto_round:gptq:exllamav2"), and the layout that
+// they stand for; kernels say nothing about it.
+struct AutoRoundWord {
+  std::string_view word, layout;
+};
+constexpr std::array<AutoRoundWord, 12> kAutoRoundWords = {{{"auto_awq", "awq"},
+                                                            {"awq", "awq"},
+                                                            {"auto_gptq", "gptq"},
+                                                            {"gptq", "gptq"},
+                                                            {"gptqmodel", "gptq_v2"},
+                                                            {"auto_round", ""},
+                                                            {"autoround", ""},
+                                                            {"exllamav2", ""},
+                                                            {"tritonv2", ""},
+                                                            {"triton", ""},
+                                                            {"torch", ""},
+                                                            {"cuda", ""}}};
+
+// AutoRound stores weights in layouts of other methods, which `config` names: by `backend` in older
+// checkpoints. Its own layout stores zero points as they are.
 PackedOptions read_auto_round(const Json& config, std::string_view place) {
-  const std::string packing = text_of(config, "packing_format", place);
-  if (packing == "auto_round:auto_awq") return read_awq(config, place);
-  require(packing == "auto_round:auto_gptq", place, ": auto-round: packing_format ",
-          printable(packing), " is not read; expected auto_round:auto_gptq or auto_round:auto_awq");
+  std::string packing = text_of(config, "packing_format", place);
+  if (packing.empty()) packing = text_of(config, "backend", place);
+  require(!packing.empty(), place, ": auto-round: packing_format is missing");
+  std::string_view layout = "gptq_v2";
+  for (const std::string_view word : split(packing, ":")) {
+    const auto* known = std::ranges::find(kAutoRoundWords, word, &AutoRoundWord::word);
+    require(known != kAutoRoundWords.end(), place, ": auto-round: packing_format ",
+            printable(packing),
+            " is not read; expected auto_round, alone or with auto_gptq, gptqmodel or auto_awq");
+    if (!known->layout.empty()) layout = known->layout;
+  }
+  if (layout == "awq") return read_awq(config, place);
   Json gptq = config;
-  gptq["checkpoint_format"] = "gptq";
+  gptq["checkpoint_format"] = layout;
   return read_gptq(gptq, place);
 }
 
 PackedOptions read_modelopt(const Json& config, std::string_view place) {
   const std::string algorithm = text_of(config, "quant_algo", place);
-  require(algorithm == "FP8" || algorithm == "NVFP4", place, ": modelopt: quant_algo ",
-          printable(algorithm), " is not read; expected FP8 or NVFP4");
+  require(algorithm == "FP8" || algorithm == "NVFP4" || algorithm == "MXFP4", place,
+          ": modelopt: quant_algo ", printable(algorithm),
+          " is not read; expected FP8, NVFP4 or MXFP4");
   PackedOptions options;
   options.method = PackedMethod::modelopt;
   options.group = number_of(config, {"group_size"}, place);
-  if (options.group == 0 && algorithm == "NVFP4") options.group = 16;
+  if (options.group == 0 && algorithm != "FP8") options.group = algorithm == "NVFP4" ? 16 : 32;
   return options;
 }
 
@@ -187,7 +216,44 @@ constexpr std::array<Reader, 9> kReaders = {{{"fp8", read_fp8},
                                              {"modelopt", read_modelopt},
                                              {"mxfp4", read_mxfp4}}};
 
+// Files in which older tools wrote what is now in config.json's quantization_config.
+struct SideFile {
+  std::string_view name, method;
+  std::string_view member;  // the member that has the settings; empty: the file itself
+};
+constexpr std::array<SideFile, 3> kSideFiles = {
+    {{"hf_quant_config.json", "modelopt", "quantization"},
+     {"quantize_config.json", "gptq", ""},
+     {"quant_config.json", "awq", ""}}};
+constexpr std::uint64_t kMaxSideFileBytes = 16 << 20;
+
 }  // namespace
+
+bool add_side_file(const std::filesystem::path& folder, Json& config) {
+  constexpr const char* kKey = "quantization_config";
+  const Json* text = config.find_given("text_config");
+  const bool has_own =
+      config.find_given(kKey) != nullptr || (text != nullptr && text->find_given(kKey) != nullptr);
+  if (has_own || !config.is_object()) return false;
+  for (const SideFile& file : kSideFiles) {
+    const std::filesystem::path path = folder / file.name;
+    if (!file_exists(path)) continue;
+    const std::string place = path.string();
+    const Json whole = parse_json(read_file(path, kMaxSideFileBytes), place);
+    const Json* settings = &whole;
+    if (!file.member.empty()) settings = whole.find_given(file.member);
+    require(settings != nullptr && settings->is_object(), place, ": expected an object",
+            file.member.empty() ? "" : " \"", file.member, file.member.empty() ? "" : "\"");
+    Json added = *settings;
+    // Without an algorithm, ModelOpt has quantized the KV cache alone.
+    if (file.method == "modelopt" && added.find_given("quant_algo") == nullptr) return false;
+    if (added.find_given("quant_method") == nullptr) added["quant_method"] = file.method;
+    config[kKey] = std::move(added);
+    read_quantization_config(config, place);  // its errors name this file
+    return true;
+  }
+  return false;
+}
 
 std::optional<PackedOptions> read_quantization_config(const Json& config, std::string_view source) {
   const Json* quantization = config.find_given("quantization_config");

@@ -2,6 +2,7 @@
 // decode its tensors.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string_view>
 
@@ -13,5 +14,10 @@ namespace leq {
 // Returns nullopt if the config has none. Throws Error naming `source` and the unsupported method,
 // format or setting.
 std::optional<PackedOptions> read_quantization_config(const Json& config, std::string_view source);
+
+// Adds the quantization_config that older tools wrote to a file of its own (hf_quant_config.json of
+// ModelOpt, quantize_config.json of AutoGPTQ, quant_config.json of AutoAWQ) if the config has none.
+// Returns whether it did. Throws Error like read_quantization_config, naming that file.
+bool add_side_file(const std::filesystem::path& folder, Json& config);
 
 }  // namespace leq

@@ -30,25 +30,40 @@ std::map<char32_t, char> make_printable_alphabet() {
 
 struct NamedPreTokenizer {
   std::string_view name;
-  std::string_view pattern;
   bool nfc;
+  std::array<std::string_view, 5> patterns;  // steps, each of which splits the pieces of the former
 };
 
-constexpr std::array<NamedPreTokenizer, 4> kPreTokenizers = {{
-    {"gpt-2", kGpt2Pattern, false},
+constexpr std::array<NamedPreTokenizer, 7> kPreTokenizers = {{
+    {"gpt-2", false, {kGpt2Pattern}},
     {"llama-3",
-     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
-     " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-     false},
+     false,
+     {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
+      " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},
     {"qwen2",
-     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
-     " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-     true},
+     true,
+     {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
+      " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},
     // In this pattern, letters include their combining marks.
     {"qwen35",
-     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}|"
-     " ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-     true},
+     true,
+     {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}|"
+      " ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},
+    {"gpt-4o",
+     false,
+     {"[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*"
+      "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+      "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+"
+      "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\\p{N}{1,3}|"
+      " ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},
+    {"seed-coder",
+     false,
+     {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
+      " ?[^\\s\\p{L}\\p{N}\\r\\n]+|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},
+    {"deepseek-coder",
+     false,
+     {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+",
+      "[\\x{4e00}-\\x{9fa5}\\x{800}-\\x{4e00}\\x{ac00}-\\x{d7ff}]+", "\\p{N}"}},
 }};
 
 }  // namespace
@@ -73,9 +88,13 @@ void set_pretokenizer(TokenizerSpec& spec, std::string_view name) {
     if (known.name == name) {
       spec.normalizers.clear();
       if (known.nfc) spec.normalizers.push_back({Normalizer::Kind::nfc, "", ""});
-      PreTokenizer step;
-      step.pattern = known.pattern;
-      spec.pre_tokenizers = {step};
+      spec.pre_tokenizers.clear();
+      for (const std::string_view pattern : known.patterns) {
+        if (pattern.empty()) break;
+        PreTokenizer step;
+        step.pattern = pattern;
+        spec.pre_tokenizers.push_back(step);
+      }
       return;
     }
     names.emplace_back(known.name);

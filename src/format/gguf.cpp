@@ -195,8 +195,8 @@ class GgufParser {
       end = tensor->offset + tensor->bytes.size();
     }
     end = (end + file.alignment - 1) / file.alignment * file.alignment;
-    require(bytes_.size() <= end, source_, ": ",
-            bytes_.size() - std::min<std::uint64_t>(bytes_.size(), end),
+    const auto rest = bytes_.subspan(std::min<std::uint64_t>(bytes_.size(), end));
+    require(are_zeros(rest), source_, ": ", rest.size(),
             " bytes after the last tensor; parts that were joined with cat are no GGUF file: keep "
             "them apart and name the first");
   }

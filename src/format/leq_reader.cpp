@@ -14,6 +14,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "format/leq_layout.h"
@@ -299,7 +300,7 @@ struct LeqReader::State {
 
 LeqReader::LeqReader(const std::filesystem::path& path, const LoadOptions& options)
     : state_(std::make_unique<State>()) {
-  state_->name = path.string();
+  state_->name = shown_name(path);
   // Rejects an invalid file before its gigabytes are read.
   const auto check = [&](std::span<const std::byte> bytes) {
     parse_preamble(bytes, bytes.size(), state_->name);

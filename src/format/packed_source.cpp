@@ -518,6 +518,10 @@ PackedSource::PackedSource(std::unique_ptr<TensorSource> files, const PackedOpti
     : files_(std::move(files)), options_(options) {
   std::map<std::string, PackedParts> modules;
   for (const SourceTensor& tensor : files_->tensors()) {
+    require(tensor.shape.size() != 3 || !tensor.name.ends_with("_packed"), tensor.place,
+            ": tensor ", printable(tensor.name),
+            " holds the codes of all experts, as llm-compressor 0.12 joins them, which is not "
+            "read; quantize the model with a version that writes each expert");
     const auto name = packed_name(tensor.name, options.method);
     if (!name) {
       add(tensor);

@@ -309,9 +309,7 @@ fs::path find_in_folder(const fs::path& folder) {
   for (const char* name : {"model.safetensors.index.json", "model.safetensors"}) {
     if (file_exists(folder / name)) return folder / name;
   }
-  require(!file_exists(folder / "adapter_config.json"), folder.string(),
-          ": is an adapter (adapter_config.json), not a model; merge it into its base model first "
-          "(docs/quantizing.md#adapters)");
+  refuse_adapter(folder);
   const bool has_pickle = file_exists(folder / "pytorch_model.bin") ||
                           file_exists(folder / "pytorch_model.bin.index.json");
   fail(folder.string(), ": no model.safetensors and no model.safetensors.index.json here",
@@ -320,6 +318,12 @@ fs::path find_in_folder(const fs::path& folder) {
 }
 
 }  // namespace
+
+void refuse_adapter(const fs::path& folder) {
+  require(!file_exists(folder / "adapter_config.json"), folder.string(),
+          ": is an adapter (adapter_config.json), not a model; merge it into its base model first "
+          "(docs/quantizing.md#adapters)");
+}
 
 std::unique_ptr<TensorSource> open_safetensors(const fs::path& path,
                                                std::vector<std::string>* notes) {

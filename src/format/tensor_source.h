@@ -76,6 +76,9 @@ void read_floats(const SourceTensor& tensor, std::int64_t first, std::span<float
 
 // Reads safetensors, one file or the shards of an index. Safe on untrusted bytes.
 
+// Throws Error if the folder is a PEFT adapter.
+void refuse_adapter(const std::filesystem::path& folder);
+
 // `path`: a .safetensors file, a model.safetensors.index.json, or a folder with either (the index
 // takes precedence). Throws Error naming file, offset and tensor: bad header, overlapping or
 // missing bytes, a dtype other than F32, F16, BF16 or an integer type, or a shard of the index that

@@ -196,9 +196,9 @@ std::vector<RequestId> EngineThread::start(Engine& engine, EngineCall& call) {
   if (draining || writing_.size() + wanted > max_requests_) {
     ++totals_.refused;
     if (draining) throw Busy("the server is shutting down", true);
-    throw Busy(std::to_string(writing_.size()) + " replies are being written or waited for, and " +
-                   std::to_string(wanted) + " more do not fit in the queue of " +
-                   std::to_string(max_requests_) + "; try again later",
+    throw Busy(std::to_string(writing_.size()) + " of at most " + std::to_string(max_requests_) +
+                   " replies are being written or waited for, and " + std::to_string(wanted) +
+                   " more do not fit; try again later",
                false);
   }
   std::vector<RequestId> ids;

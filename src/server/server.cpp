@@ -517,7 +517,12 @@ void Server::answer_with_model(HttpExchange& exchange, const Route& route) {
   std::string wanted;
   if (!models_.has_one_model()) {
     wanted = request.query_value("model");
-    if (wanted.empty() && body) wanted = text_field(body, "model").value_or("");
+    const std::string named = body ? text_field(body, "model").value_or("") : "";
+    if (!wanted.empty() && !named.empty() && wanted != named) {
+      field_error("model", "the body names " + printable(named) + ", the query " +
+                               printable(wanted) + ": name one model");
+    }
+    if (wanted.empty()) wanted = named;
   }
   std::optional<double> idle_seconds;
   if (request.path.starts_with("/api/")) {

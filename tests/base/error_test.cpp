@@ -155,6 +155,10 @@ TEST(Error, ANulInATextEndsNoMessage) {
             "a\\x00b\\x00-c c");
 }
 
+TEST(Error, BytesThatAreNotUtf8AreEscaped) {
+  EXPECT_EQ(text_of("/tmp/\xff\xc3\xa9\xc3: no"), "/tmp/\\xff\xc3\xa9\\xc3: no");
+}
+
 TEST(Error, CopiesSayTheSame) {
   const Error first = error_of(ErrorKind::no_memory, Setting{"max_ram"}, " 1 GB");
   Error second("another");

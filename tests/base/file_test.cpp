@@ -157,6 +157,17 @@ TEST(MappedFile, AFileThatBecomesShorterIsZerosWhereTheProgramGoesOn) {
       ", or its disk failed, while it was in use\n$");
 }
 
+TEST(NamelessFile, IsShownByItsFormerName) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.write("a model (1).gguf", "x");
+  EXPECT_EQ(shown_name(path), path);
+  const NamelessFile named{fs::path(path)};
+  EXPECT_EQ(shown_name(named.path()), "a model (1).gguf");
+  const NamelessFile in_memory({}, "bytes");
+  EXPECT_EQ(shown_name(in_memory.path()), "bytes");
+  EXPECT_EQ(shown_name("/proc/self/fd/99999"), "/proc/self/fd/99999");
+}
+
 TEST(AtomicFile, AppearsOnlyAtCommit) {
   const test::TemporaryFolder folder;
   const auto target = folder.path() / "model.leq";
@@ -229,6 +240,7 @@ TEST(AtomicFile, RefusesWhatIsNoPlaceForAFile) {
             place + "/pipe: is a pipe, expected the name of a file to write");
   EXPECT_EQ(message("/dev/null"), "/dev/null: is a device, expected the name of a file to write");
   EXPECT_EQ(message(""), "the name of the file to write is empty");
+  EXPECT_NE(message("-").find("not written to standard output"), std::string::npos);
   EXPECT_EQ(message(folder.path() / "a" / ""),
             place + "/a/: is the name of a folder, expected that of a file to write");
   EXPECT_NE(message(folder.path() / std::string(300, 'n')).find("File name too long"),

@@ -77,7 +77,9 @@ TEST(ParseJson, AZeroByteDoesNotEndTheText) {
 TEST(ParseJson, SpeaksItsOwnWords) {
   const std::string message = parse_error_of("{\"a\": 1e999}");
   EXPECT_EQ(message,
-            "config.json: invalid JSON at offset 11 of 12 bytes: a number that is too large");
+            "config.json: invalid JSON at offset 10 of 12 bytes: a number that is too large");
+  EXPECT_EQ(parse_error_of("{"), "config.json: invalid JSON at offset 1 of 1 bytes");
+  EXPECT_EQ(parse_error_of("[x]"), "config.json: invalid JSON at offset 1 of 3 bytes");
 }
 
 TEST(JsonGet, ChecksPresenceAndType) {

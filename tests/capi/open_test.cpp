@@ -44,7 +44,9 @@ TEST(CApiOpen, WhatIsNoFileInMemoryIsTold) {
   EXPECT_EQ(leq_open_memory(bytes.data(), bytes.size(), nullptr, nullptr, nullptr), LEQ_MISUSE);
   EXPECT_EQ(leq_open_memory(bytes.data(), ~std::size_t{0}, nullptr, &model, nullptr), LEQ_MISUSE);
   for (const std::size_t size : {std::size_t{0}, std::size_t{100}, bytes.size() / 2}) {
-    EXPECT_EQ(leq_open_memory(bytes.data(), size, nullptr, &model, nullptr), LEQ_BAD_INPUT);
+    leq_error error = no_error();
+    EXPECT_EQ(leq_open_memory(bytes.data(), size, nullptr, &model, &error), LEQ_BAD_INPUT);
+    EXPECT_EQ(std::string_view(error.text).find("/proc/"), std::string_view::npos) << error.text;
     EXPECT_EQ(model, nullptr);
   }
 }

@@ -324,6 +324,7 @@ TEST(Jinja, WritesTitlesFormatsAndCounts) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"{{ \"they're o'NEIL (a-b) x_y\"|title }}", "They're O'neil (A-B) X_y"},
       {"{{ \"they're\".title() }}", "They'Re"},
+      {"{{ 'straße ßa é'|upper }} {{ 'ßa'|capitalize }} {{ 'aß'|title }}", "STRASSE SSA É Ssa Aß"},
       {"{{ '%s and %d'|format('a', 3) }}", "a and 3"},
       {"{{ 'one two, three_4'|wordcount }}", "3"},
       {"{{ '{} {} {{}} {n}'.format('a', 'b', n=3) }}", "a b {} 3"},

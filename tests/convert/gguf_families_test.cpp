@@ -10,6 +10,7 @@
 #include "convert/gguf_import.h"
 #include "convert/gguf_models.h"
 #include "convert/hf_import.h"
+#include "errors.h"
 #include "format/gguf_source.h"
 #include "reference/family_golden.h"
 #include "reference/small_hybrid.h"
@@ -28,6 +29,7 @@ struct Written {
   std::int64_t drafts = 0;  // number of multi-token prediction layers
   std::int64_t period = 0;  // of layers without a window; 0: a flag for each layer
   bool k_out = false;       // delta_out in blocks of Q4_K with random codes
+  bool ollama = false;      // Ollama's names and keys, and its tensors of other models
   test::WriteAs as = test::WriteAs::f32;
 };
 
@@ -80,6 +82,12 @@ class Converter {
       put(at + "attn_k.weight", tensors_.at("token_embedding"));
       put(at + "nextn.eh_proj.weight", tensors_.at("token_embedding"));
     }
+    if (how_.ollama) {
+      for (const char* name : {"v.blk.0.attn_q.weight", "v.patch_embed.weight", "mm.0.weight",
+                               "mtp.layers.0.attn_k.weight", "mtp.fc.weight"}) {
+        put(name, tensors_.at("token_embedding"));
+      }
+    }
     return writer_.bytes();
   }
 
@@ -92,8 +100,19 @@ class Converter {
     const ModelConfig& config = model_.config;
     ModelConfig written = config;
     written.layers.resize(config.layers.size() + static_cast<std::size_t>(how_.drafts));
+    if (how_.ollama) written.kv_heads = written.heads;  // writes no key
     test::add_config(writer_, written, how_.arch);
     if (how_.drafts > 0) u32("nextn_predict_layers", how_.drafts);
+    if (how_.ollama) {
+      std::vector<std::uint32_t> heads;  // 0 in layers without attention
+      for (std::int64_t i = 0; i < config.layer_count(); ++i) {
+        const bool attends = config.layer(i).attention() != nullptr;
+        heads.push_back(attends ? static_cast<std::uint32_t>(config.kv_heads) : 0);
+      }
+      writer_.list(how_.arch + ".attention.head_count_kv", test::kU32, heads);
+      writer_.flag(how_.arch + ".ssm.v_head_reordered", how_.tiled);
+      u32("vision.block_count", 1);
+    }
     u32("rope.dimension_count", config.rope_dims(config.ropes().at(0)));
     const ExpertsMlpConfig* experts = config.layer(0).experts_mlp();
     if (experts != nullptr && experts->shared_hidden > 0) {
@@ -243,7 +262,8 @@ class Converter {
       } else if (how_.joined && (part == "delta_b" || part == "delta_a")) {
         if (part == "delta_b") put(to + "ssm_ba.weight", joined_gates(from));
       } else if (part != "attention_gate" || !joins_gate()) {
-        put(to + kNames.at(part), stored(part, rows));
+        const bool plain = how_.ollama && part == "delta_dt_bias";
+        put(to + (plain ? "ssm_dt" : kNames.at(part)), stored(part, rows));
       }
     }
     if (!experts.empty()) add_experts(to, experts);
@@ -329,7 +349,9 @@ TEST(GgufFamilies, ComputeWhatTransformersComputesWithTheirCheckpoints) {
   for (const GoldenFile& one :
        std::vector<GoldenFile>{{"qwen3.5-moe", {.arch = "qwen35moe", .tiled = true}},
                                {"qwen3.5-moe", {.arch = "qwen35moe", .tiled = true, .fused = true}},
+                               {"qwen3.5-moe", {.arch = "qwen35moe", .tiled = true, .ollama = true}},
                                {"qwen3-next", {.arch = "qwen3next", .joined = true}},
+                               {"qwen3-next", {.arch = "qwen3next", .joined = true, .ollama = true}},
                                {"ministral-3", {.arch = "mistral3", .pairs = true}},
                                {"muse-glimmer", {.arch = "muse-glimmer", .pairs = true}},
                                {"smollm3", {.arch = "smollm3", .pairs = true}},
@@ -442,6 +464,21 @@ TEST(GgufFamilies, KTypesWhoseColumnsMoveAreReadAsNumbers) {
     const std::size_t row = i / 512, head = i % 512 / 128;
     ASSERT_EQ(values[i], raw[row * 512 + kPlaces[head] * 128 + i % 128]) << i;
   }
+}
+
+TEST(GgufFamilies, OllamasFilesSayWhatIsLeftOutAndAreRefusedByTheirKeys) {
+  const ImportedModel want = import_hf(test::family_folder("qwen3.5-moe"));
+  const test::TemporaryFolder folder;
+  const auto path = [&](bool tiled) {
+    const Written how = {.arch = "qwen35moe", .tiled = tiled, .ollama = true};
+    return folder.write("m.gguf", Converter(want, how).bytes());
+  };
+  const ImportedModel got = import_gguf(path(true));
+  ASSERT_EQ(got.notes.size(), 1u);
+  EXPECT_EQ(got.notes[0],
+            "left out: 2 tensors of a head of multi-token prediction, 2 tensors of a vision tower, "
+            "1 tensor of its projector; the text model alone is run");
+  test::expect_error([&] { import_gguf(path(false)); }, {"ssm.v_head_reordered is false"});
 }
 
 // block_count includes multi-token prediction layers, which are reported and not imported.

@@ -172,15 +172,15 @@ TEST(GgufImport, TrainedModels) {
 
 // Pitfall: Llama 3's scaling is stored as a tensor of divisors, computed in f32 as by converters.
 TEST_F(SmallGguf, DivisorsAreLlama3Scaling) {
-  for (const double factor : {8.0, 32.0}) {
+  for (const auto& [factor, context] : {std::pair(8.0, 8192.0), {32.0, 8192.0}, {8.0, 512.0}}) {
     std::vector<float> divisors;
     for (int i = 0; i < 8; ++i) {
       const double wavelength = 2 * std::numbers::pi * std::pow(10000.0, i / 8.0);
-      const double low = 8192 / 1.0, high = 8192 / 4.0;
+      const double low = context / 1.0, high = context / 4.0;
       double divisor = 1;
       if (wavelength > low) divisor = factor;
       if (wavelength <= low && wavelength >= high) {
-        const double smooth = (8192 / wavelength - 1) / 3;
+        const double smooth = (context / wavelength - 1) / 3;
         divisor = 1 / ((1 - smooth) / factor + smooth);
       }
       divisors.push_back(static_cast<float>(divisor));
@@ -193,7 +193,7 @@ TEST_F(SmallGguf, DivisorsAreLlama3Scaling) {
     EXPECT_EQ(scaling.factor, factor);
     EXPECT_EQ(scaling.low_freq_factor, 1);
     EXPECT_EQ(scaling.high_freq_factor, 4);
-    EXPECT_EQ(scaling.original_context, 8192);
+    EXPECT_EQ(static_cast<double>(scaling.original_context), context);
   }
 }
 
@@ -332,6 +332,17 @@ TEST_F(SmallGguf, WhatIsNoModelIsRefusedByName) {
   writer.text("general.architecture", "falcon");
   EXPECT_NE(error_of(writer).find("architecture falcon is not supported; supported are llama"),
             std::string::npos);
+}
+
+// A preallocated file whose end never came.
+TEST_F(SmallGguf, AFileWhoseEndIsZerosIsRefusedByItsWeights) {
+  GgufWriter writer = start();
+  add_letters(writer);
+  add_tensors(writer, model_, true);
+  std::string bytes = writer.bytes();
+  for (std::size_t i = bytes.size() / 2; i < bytes.size(); ++i) bytes[i] = '\0';
+  test::expect_error([&] { import_gguf(folder_.write("half.gguf", bytes)); },
+                     {"half.gguf: all bytes of ", " weights are zero, as blk.", " at offset "});
 }
 
 TEST_F(SmallGguf, WhatIsNotComputedIsRefusedByKey) {

@@ -35,6 +35,16 @@ Json llama() {
 
 ModelConfig read(const Json& json) { return import_hf_config(json.dump(), "config.json"); }
 
+// The classes' defaults in transformers 5.24.
+TEST(HfConfig, ANormWithoutEpsilonHasItsClassesDefault) {
+  Json config = llama();
+  config.erase("rms_norm_eps");
+  EXPECT_EQ(read(config).norm_eps, 1e-6f);
+  config["model_type"] = "ministral3";
+  config["architectures"] = {"Ministral3ForCausalLM"};
+  EXPECT_EQ(read(config).norm_eps, 1e-5f);
+}
+
 TEST(HfConfig, ReadsEveryPublicConfigOfOurFamilies) {
   LEQ_SHARED_OR_SKIP(folder, "data/configs");
   struct Want {

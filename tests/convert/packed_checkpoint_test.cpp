@@ -455,6 +455,7 @@ TEST(QuantizationConfigs, OfMethodsThatAreNotReadAreRefusedByName) {
            {{{"quant_method", "modelopt"}, {"quant_algo", "W4A8_AWQ"}}, "W4A8_AWQ"},
            {{{"quant_method", "auto-round"}, {"packing_format", "auto_round:llm"}},
             "auto_round:llm"},
+           {{{"quant_method", "auto-round"}}, "packing_format is missing"},
            {{{"quant_method", "compressed-tensors"}}, "config_groups"},
            {{{"quant_method", "compressed-tensors"}, {"format", "marlin-24"}}, "marlin-24"},
            {{{"quant_method", "compressed-tensors"},
@@ -482,10 +483,25 @@ TEST(QuantizationConfigs, SayHowTensorsAreRead) {
   EXPECT_EQ(one.group, 64);
   EXPECT_FALSE(read({{"quant_method", "gptq"}, {"bits", 4}, {"checkpoint_format", "gptq_v2"}})
                    .zeros_plus_one);
-  const PackedOptions round = read(
-      {{"quant_method", "auto-round"}, {"bits", 4}, {"packing_format", "auto_round:auto_gptq"}});
-  EXPECT_EQ(round.method, PackedMethod::gptq);
-  EXPECT_TRUE(round.zeros_plus_one);
+  struct Packing {
+    const char *key, *name;
+    PackedMethod method;
+    bool zeros_plus_one;
+  };
+  for (const Packing& one :
+       std::vector<Packing>{{"packing_format", "auto_round:auto_gptq", PackedMethod::gptq, true},
+                            {"packing_format", "auto_round", PackedMethod::gptq, false},
+                            {"packing_format", "auto_round:gptqmodel", PackedMethod::gptq, false},
+                            {"packing_format", "auto_round:exllamav2", PackedMethod::gptq, false},
+                            {"packing_format", "auto_round:auto_awq", PackedMethod::awq, false},
+                            {"backend", "auto_round:gptq:exllamav2", PackedMethod::gptq, true},
+                            {"backend", "autoround:exllamav2", PackedMethod::gptq, false}}) {
+    const PackedOptions round =
+        read({{"quant_method", "intel/auto-round"}, {"bits", 4}, {one.key, one.name}});
+    EXPECT_EQ(round.method, one.method) << one.name;
+    EXPECT_EQ(round.zeros_plus_one, one.zeros_plus_one) << one.name;
+  }
+  EXPECT_EQ(read({{"quant_method", "modelopt"}, {"quant_algo", "MXFP4"}}).group, 32);
   const PackedOptions block = read({{"quant_method", "fp8"}, {"weight_block_size", {64, 32}}});
   EXPECT_EQ(block.block_rows, 64);
   EXPECT_EQ(block.block_columns, 32);
@@ -555,6 +571,114 @@ TEST(PackedCheckpoints, KeepTheirOwnNumbers) {
                     {"config_groups", {{"group_0", {{"weights", weights}}}}}},
                    "uint8", "int8 row");
   }
+}
+
+// Older tools wrote the settings to a file of its own.
+TEST(PackedCheckpoints, AreReadWithTheirSideFiles) {
+  const IntegerWeight any = random_integers(kWidth, kWidth, 4, 32, false, 22);
+  struct Case {
+    const char* file;
+    Json settings;
+    Parts (*parts)(const IntegerWeight&);
+  };
+  const auto gptq_of = [](const IntegerWeight& w) { return test::gptq_parts(w, true); };
+  const auto awq_of = [](const IntegerWeight& w) { return test::awq_parts(w); };
+  for (const Case& one : std::vector<Case>{
+           {"quantize_config.json",
+            {{"bits", 4}, {"group_size", 32}, {"desc_act", false}},
+            gptq_of},
+           {"quant_config.json",
+            {{"w_bit", 4}, {"q_group_size", 32}, {"zero_point", true}, {"version", "GEMM"}},
+            awq_of}}) {
+    SCOPED_TRACE(one.file);
+    PackedFolder folder;
+    add_llama(folder, [&](int n, int k) {
+      return one.parts(n == kWidth && k == kWidth ? any : random_integers(n, k, 4, 32, false, 23));
+    });
+    const auto path = folder.write(small_llama(nullptr));
+    folder.folder().write(one.file, one.settings.dump());
+    EXPECT_TRUE(holds_codes(path));
+    const ImportedModel model = import_checkpoint(path);
+    const auto q = std::ranges::find(model.tensors, "layers.0.q", &TensorInput::name);
+    ASSERT_NE(q, model.tensors.end());
+    std::vector<float> values(std::size_t{kWidth} * kWidth);
+    q->read(0, kWidth, values);
+    EXPECT_EQ(values, any.values());
+    folder.folder().write(one.file, R"({"bits": 5, "w_bit": 5})");
+    test::expect_error([&] { import_checkpoint(path); }, {one.file, "bits = 5"});
+  }
+}
+
+TEST(PackedCheckpoints, OfModelOptAreReadWithTheirSideFile) {
+  PackedFolder folder;
+  const auto add = [&](bool quantized) {
+    add_llama(folder, [&](int n, int k) {
+      Parts parts;
+      const auto count = static_cast<std::size_t>(n * k);
+      if (quantized) {
+        parts["weight"] = {"F8_E4M3", {n, k}, std::string(count, '\x31')};
+        parts["weight_scale"] = {"F32", {}, test::floats_as("F32", {0.25f})};
+        parts["input_scale"] = {"F32", {}, test::floats_as("F32", {1.0f})};
+      } else {
+        parts["weight"] = {"F32", {n, k}, test::floats_as("F32", std::vector<float>(count, 0.5f))};
+      }
+      return parts;
+    });
+    return folder.write(small_llama(nullptr));
+  };
+  const auto settings = [](const Json& algorithm) {
+    return Json({{"producer", {{"name", "modelopt"}}},
+                 {"quantization", {{"quant_algo", algorithm}, {"kv_cache_quant_algo", "FP8"}}}});
+  };
+  const auto path = add(true);
+  folder.folder().write("hf_quant_config.json", settings("FP8").dump());
+  EXPECT_EQ(import_checkpoint(path).notes.at(0),
+            "quantized by ModelOpt: 7 weights, F8_E4M3 tensor");
+  folder.folder().write("hf_quant_config.json", settings("W4A8_AWQ").dump());
+  test::expect_error([&] { import_checkpoint(path); }, {"hf_quant_config.json", "W4A8_AWQ"});
+  folder.tensors().clear();
+  add(false);
+  folder.folder().write("hf_quant_config.json", settings(nullptr).dump());
+  EXPECT_TRUE(import_checkpoint(path).notes.empty());
+}
+
+// The layout of ModelOpt: codes and scales are bytes named as those of other weights.
+TEST(PackedCheckpoints, OfModelOptsMxfp4KeepTheirNumbers) {
+  PackedFolder folder;
+  add_llama(folder, [](int n, int k) {
+    Random random(24);
+    Parts parts;
+    std::string codes, scales;
+    for (int i = 0; i < n * k / 2; ++i) codes += static_cast<char>(random.below(256));
+    for (int i = 0; i < n * k / 32; ++i) scales += static_cast<char>(115 + random.below(8));
+    parts["weight"] = {"U8", {n, k / 2}, codes};
+    parts["weight_scale"] = {"U8", {n, k / 32}, scales};
+    return parts;
+  });
+  expect_carried(folder, {{"quant_method", "modelopt"}, {"quant_algo", "MXFP4"}}, "int8-g32",
+                 "MXFP4 g32");
+}
+
+TEST(PackedCheckpoints, OfJoinedExpertsAreRefusedByName) {
+  PackedFolder folder;
+  folder.add("m.experts.gate_up_proj_packed", {"I32", {2, 4, 1}, std::string(32, '\1')});
+  PackedOptions options;
+  options.method = PackedMethod::compressed_tensors;
+  EXPECT_NE(error_of(folder, options).find("gate_up_proj_packed holds the codes of all experts"),
+            std::string::npos)
+      << error_of(folder, options);
+}
+
+// What is no checkpoint at all is named by what it is.
+TEST(Checkpoints, AdaptersAndPointersAreNamed) {
+  const test::TemporaryFolder folder;
+  folder.write("adapter_config.json", "{}");
+  folder.write("adapter_model.safetensors", "");
+  test::expect_error([&] { import_checkpoint(folder.path()); }, {"is an adapter"});
+  const auto pointer =
+      folder.write("m.gguf", "version https://git-lfs.github.com/spec/v1\noid sha256:1\n");
+  test::expect_error([&] { import_checkpoint(pointer); }, {"is a Git LFS pointer"});
+  test::expect_error([&] { const LeqReader reader(pointer, {}); }, {"is a Git LFS pointer"});
 }
 
 TEST(PackedCheckpoints, OfFloat8AreQuantizedLikeOthers) {

@@ -251,7 +251,8 @@ TEST(Gguf, BadFilesAreRefusedByWhatIsWrong) {
 
 TEST(Gguf, JoinedPartsAreRefused) {
   const std::string bytes = good_gguf().bytes();
-  EXPECT_EQ(gguf_error(bytes + std::string(28, '\0')), "");  // the padding that writers add
+  EXPECT_EQ(gguf_error(bytes + std::string(28, '\0')), "");    // the padding that writers add
+  EXPECT_EQ(gguf_error(bytes + std::string(5000, '\0')), "");  // of a preallocated file
   const std::string error = gguf_error(bytes + bytes);
   EXPECT_NE(error.find("joined with cat"), std::string::npos) << error;
 }

@@ -41,6 +41,7 @@ TEST(GateReport, SaysHowFarOffTheBuiltInTextMayBe) {
   gate.text = built_in_gate_text().name;
   EXPECT_NE(gate_report(gate, nullptr).find("built-in text (other texts: up to 1.5 times as much)"),
             std::string::npos);
+  EXPECT_EQ(gate_report(gate, nullptr).find("perplexity"), std::string::npos);
 }
 
 // The advised options were measured to lose less (bench/results/quality-smollm2.md).

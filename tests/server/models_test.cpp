@@ -468,6 +468,16 @@ TEST(ModelsOfAFolder, MetricsAndSlotsNameTheModel) {
   EXPECT_NE(models.text("/props?model=int8").find("\"model_alias\":\"int8\""), std::string::npos);
 }
 
+TEST(ModelsOfAFolder, AQueryAndABodyNameOneModel) {
+  const FolderServer models;
+  const std::string body = R"({"model": "int8", "prompt": "x", "max_tokens": 1})";
+  EXPECT_EQ(models.post("/v1/completions?model=int8", body).first, 200);
+  const auto [status, reply] = models.post("/v1/completions?model=int4", body);
+  EXPECT_EQ(status, 400);
+  EXPECT_NE(reply["error"]["message"].text().find("the body names int8, the query int4"),
+            std::string::npos);
+}
+
 TEST(ModelsOfAFolder, StopsWhileRepliesRunAndRequestsWait) {
   FolderServer models(1);
   RawClient stream(models.server->port()), waits(models.server->port());

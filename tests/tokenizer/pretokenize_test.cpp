@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "convert/hf_tokenizer.h"
 #include "convert/tokenizer_parts.h"
 #include "errors.h"
 
@@ -160,23 +161,29 @@ TEST(Pattern, QuotedLiteralsMatchThemselves) {
 }
 
 // Expected pieces are from oracle/patterns.py: letters with marks, words that are split by case.
-TEST(PreTokenizer, WordsOfQwen35AndTekkenAreThoseOfTokenizers) {
+// Cases whose name is no pre-tokenizer's have their pattern as name, in Oniguruma's syntax.
+TEST(PreTokenizer, WordsOfKnownPatternsAreThoseOfTokenizers) {
   const auto path = std::filesystem::path(LEQ_SOURCE_DIR) / "tests/tokenizer/patterns.json";
   const Json all = parse_json(read_file(path, 1 << 22), "patterns.json");
-  TokenizerSpec qwen;
-  set_pretokenizer(qwen, "qwen35");
-  const std::map<std::string, std::vector<PreTokenizer>> steps = {
-      {"qwen35", qwen.pre_tokenizers},
+  std::map<std::string, std::vector<PreTokenizer>> steps = {
       {"tekken", {split_by(std::string(kTekkenPattern), Behavior::isolated)}}};
+  for (const char* name : {"qwen35", "gpt-4o", "seed-coder", "deepseek-coder"}) {
+    TokenizerSpec spec;
+    set_pretokenizer(spec, name);
+    steps[name] = spec.pre_tokenizers;
+  }
   std::size_t compared = 0;
   for (const auto& [name, cases] : all.items()) {
+    if (!steps.contains(name)) {
+      steps[name] = {split_by(translated_oniguruma(name, "test"), Behavior::isolated)};
+    }
     for (const Json& one : cases) {
       EXPECT_EQ(cut(steps.at(name), one["text"].text()), one["words"].get<Pieces>())
           << name << ": " << one["text"].text();
       ++compared;
     }
   }
-  EXPECT_GT(compared, 300u);
+  EXPECT_GT(compared, 600u);
 }
 
 }  // namespace

@@ -126,6 +126,9 @@ TEST(LeqServer, SaysWhatItCannotDo) {
                "/etc/hostname: expected a certificate");
   expect_error({"--api-key", "two words"}, "--api-key: expected visible letters");
   expect_error({"--api-key-file", "/no/such"}, "/no/such");
+  for (const char* site : {"example.org", "https://example.org/", "://x", "https://"}) {
+    expect_error({"--cors-origin", site}, std::string("--cors-origin ") + site + ": expected");
+  }
   expect_error({"--max-body", "much"}, "--max-body much");
   expect_error({"--chat-template", "nothing"}, "nothing");
   expect_error({"--temp", "-1"}, "--temp");

@@ -102,6 +102,7 @@ void check_model_file(const std::string& word, const std::string& path) {
     require(!is_checkpoint(path), place,
             ": is a checkpoint folder, and a .leq file is what runs: ", quantize_command(path),
             " makes one");
+    refuse_adapter(path);
     fail(place, ": is a folder without config.json, expected a .leq file");
   }
   const fs::path parent = fs::path(path).parent_path();
@@ -112,6 +113,7 @@ void check_model_file(const std::string& word, const std::string& path) {
   require(!begins_as_gguf_file(path), place,
           ": is a GGUF file, and a .leq file is what is looked into: ", "`leq-quantize ",
           typed(path), " -o ", file_for(fs::path(path).replace_extension()), "` makes one");
+  refuse_lfs_pointer(path);
   require(extension != ".gguf" || begins_as_leq_file(path), place,
           ": has the name of a GGUF file and does not begin as one does");
 }
@@ -122,6 +124,7 @@ void check_checkpoint_folder(const std::string& path) {
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found) fail_missing(place, path, false);
   if (status.type() == fs::file_type::directory || error || begins_as_gguf_file(path)) return;
+  refuse_lfs_pointer(path);
   const std::string extension = fs::path(path).extension().string();
   const fs::path parent = fs::path(path).parent_path();
   const fs::path folder = parent.empty() ? fs::path(".") : parent;

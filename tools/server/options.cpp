@@ -342,6 +342,14 @@ ServerOptions read_server_options(const Options& options) {
   read_http(options, server.http);
   server.access.keys = read_keys(options);
   server.access.origins = options.list("cors-origin");
+  for (const std::string& origin : server.access.origins) {
+    const std::size_t host = origin.find("://");
+    require(origin == "*" || origin == "null" ||
+                (host != std::string::npos && host > 0 && host + 3 < origin.size() &&
+                 origin.find('/', host + 3) == std::string::npos),
+            "--cors-origin ", printable(origin),
+            ": expected * or a scheme and a host, as browsers send them: https://example.org");
+  }
   allow_own_names(server.access, server.http.host);
   if (!server.access.hosts.empty()) {
     const auto& more = options.list("allow-host");

@@ -1,5 +1,6 @@
 """Files of an exported folder, each complete or absent."""
 
+import contextlib
 import errno
 import json
 import os
@@ -20,6 +21,8 @@ class AtomicFile:
         self.target, self.size, self._temporary = os.fspath(target), 0, None
         _check_output(self.target)
         try:
+            if not os.path.isdir("/proc/self/fd"):  # needed to name the file
+                raise OSError(errno.EOPNOTSUPP, "no /proc")
             folder = os.path.dirname(self.target) or "."
             self._file = os.fdopen(os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o644), "wb")
         except OSError as error:
@@ -83,11 +86,12 @@ def _check_output(target):
 
 
 class Folder:
-    """An exported folder, made where it is missing. `last` is the file that is written last, without which
-    the folder is incomplete: that of an earlier export is removed first."""
+    """An exported folder, made where it is missing, and then removed if the `with` block fails. `last` is the
+    file that is written last, without which the folder is incomplete: that of an earlier export is removed first."""
 
     def __init__(self, path, last):
         self.path, self.files, self.bytes = os.fspath(path), [], 0
+        self._is_new = not os.path.lexists(self.path)
         try:
             os.makedirs(self.path, exist_ok=True)
         except OSError as error:
@@ -96,6 +100,17 @@ class Folder:
         last = os.path.join(self.path, last)
         if os.path.isfile(last) and not os.path.islink(last):
             os.unlink(last)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, failure, *_):
+        if failure is None or not self._is_new:
+            return
+        with contextlib.suppress(OSError):
+            for name in self.files:
+                os.unlink(os.path.join(self.path, name))
+            os.rmdir(self.path)
 
     def file(self, name):
         return AtomicFile(os.path.join(self.path, name))

@@ -37,12 +37,12 @@ def export_huggingface(path, folder, *, compressed=False, inputs="auto"):
     notes = ["the head of multi-token prediction is left out"] if source.config.mtp else []
     files = {"generation_config.json": _text(generation_config(source)),
              **tokenizer_files(source, "transformers", notes), "config.json": _text(config)}
-    written = Folder(folder, "config.json")
-    with written.file(_WEIGHTS_FILE) as file:
-        write_safetensors(file, tensors)
-        written.commit(_WEIGHTS_FILE, file)
-    for name, text in files.items():
-        written.write(name, text)
+    with Folder(folder, "config.json") as written:
+        with written.file(_WEIGHTS_FILE) as file:
+            write_safetensors(file, tensors)
+            written.commit(_WEIGHTS_FILE, file)
+        for name, text in files.items():
+            written.write(name, text)
     return written, notes
 
 

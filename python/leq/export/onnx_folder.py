@@ -40,20 +40,20 @@ def export_onnx(path, folder, *, target="onnxruntime", inputs="auto", past=True,
     check_target(source, target, options.quantized_inputs)
     notes = []
     others = _genai_files(source, options.context, notes) if target.contrib else {}
-    written = Folder(folder, _MODEL_FILE)
-    with written.file(DATA_FILE) as data:
-        graph = Graph(data)
-        add_decoder(source, target, options, graph)
-        check_operators(graph.nodes, target)
-        written.commit(DATA_FILE, data)
-    for name, text in others.items():
-        written.write(name, text)
-    model = graph.model(source.config.family, opset, _leq.__version__,
-                        {"leq.target": target.name, "leq.type": source.type})
-    with written.file(_MODEL_FILE) as file:
-        file.append(model.SerializeToString())
-        onnx.checker.check_model(file.named())
-        written.commit(_MODEL_FILE, file)
+    with Folder(folder, _MODEL_FILE) as written:
+        with written.file(DATA_FILE) as data:
+            graph = Graph(data)
+            add_decoder(source, target, options, graph)
+            check_operators(graph.nodes, target)
+            written.commit(DATA_FILE, data)
+        for name, text in others.items():
+            written.write(name, text)
+        model = graph.model(source.config.family, opset, _leq.__version__,
+                            {"leq.target": target.name, "leq.type": source.type})
+        with written.file(_MODEL_FILE) as file:
+            file.append(model.SerializeToString())
+            onnx.checker.check_model(file.named())
+            written.commit(_MODEL_FILE, file)
     return written, notes + _notes(source)
 
 

@@ -340,6 +340,12 @@ std::string changed_case(std::string_view text, std::string_view how) {
     }
     const auto c = static_cast<utf8proc_int32_t>(decode_utf8(text));
     const bool begins = how == "title" ? !in_word : how == "capitalize" && out.empty();
+    if (c == 0xdf && (how == "upper" || begins)) {  // ß, as in Python
+      out += how == "upper" ? "SS" : "Ss";
+      in_word = true;
+      text.remove_prefix(length);
+      continue;
+    }
     const auto changed = how == "upper" ? utf8proc_toupper(c)
                          : begins       ? utf8proc_totitle(c)
                                         : utf8proc_tolower(c);

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <memory>
 #include <system_error>
 
 #include "base/error.h"
@@ -76,11 +77,19 @@ fs::path convert_in_cache(const fs::path& gguf, const fs::path& cache,
 
 NamelessFile convert_in_memory(const fs::path& gguf, const ConversionEvents& events) {
   std::error_code none;
-  const fs::path folder =
+  const fs::path memory =
       fs::is_directory(kMemoryFolder, none) ? fs::path(kMemoryFolder) : fs::temp_directory_path();
   static std::atomic<int> count = 0;  // several threads may convert the same file
-  const fs::path file = folder / ("leq-" + std::to_string(::getpid()) + "-" +
-                                  std::to_string(++count) + "-" + conversion_name(gguf));
+  const fs::path folder =
+      memory / ("leq-" + std::to_string(::getpid()) + "-" + std::to_string(++count));
+  fs::create_directory(folder, none);
+  require(!none, ErrorKind::io, folder.string(), ": cannot be made (", none.message(), ")");
+  const auto remove = [](const fs::path* made) {
+    std::error_code ignored;
+    fs::remove_all(*made, ignored);
+  };
+  const std::unique_ptr<const fs::path, decltype(remove)> removed(&folder, remove);
+  const fs::path file = folder / gguf.filename();  // the name in messages
   convert(gguf, file, events);
   return NamelessFile(file);
 }

@@ -1,5 +1,6 @@
-"""Words of Qwen 3.5's and Mistral's (tekken) split patterns as Hugging Face's tokenizers cuts them,
-with the patterns that transformers 5.24 has: tests/tokenizer/patterns.json.
+"""Words of split patterns as Hugging Face's tokenizers cuts them: tests/tokenizer/patterns.json. Those
+of Qwen 3.5 and Mistral (tekken) are transformers 5.24's, the others those of the models'
+tokenizer.json.
 
     python patterns.py ../patterns.json    (tokenizers, transformers)
 """
@@ -23,6 +24,18 @@ TEXTS = [
     "", " ", "\n", "\u00a0\u2003\u3000x"]
 
 
+OTHERS = {
+    "gpt-4o": [r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+               r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+               r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+               r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+               r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"],
+    "seed-coder": [r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|"
+                   r"\s*[\r\n]+|\s+(?!\S)|\s+"],
+    "deepseek-coder": ["[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-\ud7ff]+"],
+}
+
+
 def tekken():
     source = inspect.getsource(tokenization_utils_tokenizers)
     return next(p for p in re.findall(r'r"([^"]+)"', source) if r"\p{Lu}\p{Lt}" in p)
@@ -41,6 +54,18 @@ def main():
         cut = pre_tokenizers.Split(Regex(pattern), "isolated")
         out[name] = [{"text": text, "words": [word for word, _ in cut.pre_tokenize_str(text)]}
                      for text in texts]
+    for name, patterns in OTHERS.items():
+        steps = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns]
+        if name == "deepseek-coder":
+            steps.append(pre_tokenizers.Digits(individual_digits=True))
+        cut = pre_tokenizers.Sequence(steps)
+        out[name] = [{"text": text, "words": [word for word, _ in cut.pre_tokenize_str(text)]}
+                     for text in texts[:len(TEXTS) + 40]]
+    for pattern in [r"\w+", r"\p{^L}+", r"[\u00b9\u672c]+", r"\x{e9}+"]:  # in Oniguruma's syntax
+        cut = pre_tokenizers.Split(Regex(pattern), "isolated")
+        out[pattern] = [{"text": text, "words": [word for word, _ in cut.pre_tokenize_str(text)]}
+                        for text in [*TEXTS, "".join(map(chr, [*range(0xa0, 0x100), *range(0x2070, 0x208a)])),
+                                     "\u2460\u24b6\u09f4\u0660\u2160", "caf\u00e9\u00e9 \u00b9\u672c\u672c"]]
     with open(sys.argv[1], "w") as file:
         json.dump(out, file, indent=0, ensure_ascii=False)
         file.write("\n")
