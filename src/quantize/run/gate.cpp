@@ -111,10 +111,14 @@ std::string gate_line(const GateResult& gate) {
   const DivergenceResult& result = gate.divergence;
   std::string line = "gate        KL " + fixed(result.kl_mean.value, 5) + " +- " +
                      fixed(result.kl_mean.error, 5) + " nats, same first choice " +
-                     fixed(100 * result.same_top1.value, 1) + " %, perplexity " +
-                     fixed(result.ppl.value, 3) + " (unquantized " +
-                     fixed(result.ppl_base.value, 3) + "), " + std::to_string(result.windows) +
-                     " windows of " + std::to_string(gate.window) + " tokens of " + gate.text;
+                     fixed(100 * result.same_top1.value, 1) + " %, ";
+  // Perplexity on the built-in text, code and tables, looks odd beside that on prose.
+  if (gate.text != kBuiltIn) {
+    line += "perplexity " + fixed(result.ppl.value, 3) + " (unquantized " +
+            fixed(result.ppl_base.value, 3) + "), ";
+  }
+  line += std::to_string(result.windows) + " windows of " + std::to_string(gate.window) +
+          " tokens of " + gate.text;
   if (gate.text == kBuiltIn) {
     line += " (other texts: up to " + fixed(kOtherTexts, 1) + " times as much)";
   }
