@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -22,10 +23,7 @@ namespace {
 
 // A word without a dot or slash is the name of a chat, anything else a file.
 std::filesystem::path chat_path(std::string_view name) {
-  if (!is_chat_name(name)) return name;
-  std::filesystem::path path = named_chat_path(name);
-  std::filesystem::create_directories(path.parent_path());
-  return path;
+  return is_chat_name(name) ? named_chat_path(name) : std::filesystem::path(name);
 }
 
 // Line breaks stay, other characters that command a terminal do not.
@@ -152,9 +150,7 @@ void ChatLoop::run() {
   }
   std::string message;
   while (!leaving_ && read_message(message)) {
-    const bool was_turn = handle(message);
-    save_named();
-    if (was_turn && options_.single_turn) return;
+    if (handle(message) && options_.single_turn) return;
   }
 }
 
@@ -201,10 +197,15 @@ bool ChatLoop::read_message(std::string& message) {
 bool ChatLoop::handle(const std::string& message) {
   if (trim(message).empty()) return false;
   try {
-    if (message.starts_with('/')) return run_command(message);
-    check_utf8(message, "the message");
-    say(message);
-    return true;
+    const bool is_command = message.starts_with('/');
+    if (is_command) {
+      run_command(message);
+    } else {
+      check_utf8(message, "the message");
+      say(message);
+    }
+    save_named();
+    return !is_command;
   } catch (const Error& error) {
     printer_.end_line();
     // Messages from a pipe depend on the success of earlier ones, so the error ends the chat.
@@ -225,7 +226,7 @@ void ChatLoop::fail_unknown(std::string_view name) {
        "/help lists them; ", "a message may begin with a slash after a space");
 }
 
-bool ChatLoop::run_command(std::string_view line) {
+void ChatLoop::run_command(std::string_view line) {
   const std::size_t space = std::min(line.find_first_of(" \t\n"), line.size());
   const std::string_view name = line.substr(0, space);
   const Command* found = find(commands(), name);
@@ -234,7 +235,6 @@ bool ChatLoop::run_command(std::string_view line) {
   require(!found->argument.empty() || argument.empty(), name, " takes no argument, found '",
           printable(argument), "'");
   (this->*found->run)(argument);
-  return false;
 }
 
 void ChatLoop::turn(
@@ -416,6 +416,9 @@ void ChatLoop::attach(std::string_view path) {
 }
 
 void ChatLoop::write_chat(const std::filesystem::path& path) const {
+  const std::filesystem::path folder = path.parent_path();
+  std::error_code ignored;  // writing fails then
+  if (folder == named_chat_folder()) std::filesystem::create_directories(folder, ignored);
   save_chat(path, {options_.model.filename().string(), options_.template_name, session_.state(),
                    generator_.sampling()});
 }

@@ -50,7 +50,7 @@ class ChatLoop {
 
   bool read_message(std::string& message);
   bool handle(const std::string& message);
-  bool run_command(std::string_view line);
+  void run_command(std::string_view line);
   static const Command* find(const std::vector<Command>& commands, std::string_view word);
   static void print(const std::vector<Command>& commands, std::string_view before);
   [[noreturn]] static void fail_unknown(std::string_view name);

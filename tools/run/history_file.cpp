@@ -74,18 +74,19 @@ bool is_chat_name(std::string_view name) {
          });
 }
 
+fs::path named_chat_folder() { return state_folder() / "chats"; }
+
 fs::path named_chat_path(std::string_view name) {
   require(is_chat_name(name), "'", printable(name),
           "' is not a chat's name: expected letters, digits, - and _");
-  const fs::path folder = state_folder();
-  require(!folder.empty(), "there is no folder for chats: set HOME or XDG_STATE_HOME");
-  return folder / "chats" / (std::string(name) + ".json");
+  require(!state_folder().empty(), "there is no folder for chats: set HOME or XDG_STATE_HOME");
+  return named_chat_folder() / (std::string(name) + ".json");
 }
 
 std::vector<std::string> saved_chat_names() {
   std::vector<std::string> names;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(state_folder() / "chats", error)) {
+  for (const auto& entry : fs::directory_iterator(named_chat_folder(), error)) {
     const std::string name = entry.path().stem().string();
     if (entry.path().extension() == ".json" && is_chat_name(name)) names.push_back(name);
   }

@@ -19,6 +19,7 @@ std::filesystem::path history_path();
 // The file of a chat saved by name. Throws Error if it is no name: letters, digits, '-' and '_'.
 std::filesystem::path named_chat_path(std::string_view name);
 bool is_chat_name(std::string_view name);
+std::filesystem::path named_chat_folder();
 std::vector<std::string> saved_chat_names();  // sorted
 
 // Both functions fail silently, because history is only a convenience. read_history returns the

@@ -239,10 +239,7 @@ int chat(const Run& run, const ChatTemplate& format, std::optional<std::string> 
   };
   options.on_prompt = [&](std::int64_t fed, std::int64_t all) { printer.feeding(fed, all); };
   std::filesystem::path saved_as;
-  if (run.args.chat_name) {
-    saved_as = named_chat_path(*run.args.chat_name);
-    std::filesystem::create_directories(saved_as.parent_path());
-  }
+  if (run.args.chat_name) saved_as = named_chat_path(*run.args.chat_name);
   ChatSession session(run.generator, run.model().tokenizer(), format, options);
   if (run.args.system) session.set_system(*run.args.system);
   report_start(run.args, run.setup, run.sampling);
