@@ -34,10 +34,10 @@ if [ "${2:-}" = quick ]; then
 fi
 echo "--- the same model with 4 bits, by recipe"
 "$tools/leq-quantize" "$model" -o "$folder/q4.leq" --recipe q4 --samples 32
+"$tools/leq-run" -m "$folder/q4.leq" -cnv -st -p "Why is the sky blue? Answer in two sentences." -n 80 --temp 0
 text=${WIKITEXT:-wiki.test.raw}
-if [ -f "$text" ]; then
-  echo "--- perplexity of $text"
-  "$tools/leq-perplexity" -m "$model" -f "$text" --chunks 20
-else
-  echo "real: perplexity NOT RUN: no $text (WIKITEXT=FILE names it)"
-fi
+[ -f "$text" ] || [ -n "${WIKITEXT:-}" ] || text=$(dirname "$0")/../storyteller/heldout.txt
+for file in "$model" "$folder/q4.leq"; do
+  echo "--- perplexity of $file on $text"
+  "$tools/leq-perplexity" -m "$file" -f "$text" --chunks 20
+done

@@ -12,10 +12,14 @@
 namespace leq::capi {
 namespace {
 
-ProtocolRequest protocol_of(const leq_perplexity_options& options) {
+ProtocolRequest protocol_of(const leq_perplexity_options& options, std::string_view text) {
   ProtocolRequest request;
   if (options.protocol != nullptr) request.protocol = options.protocol;
-  if (options.join != nullptr) request.join = options.join;
+  if (options.join != nullptr) {
+    request.join = options.join;
+  } else if (default_join(sha256_hex(text)) == Join::none) {
+    request.join = "none";
+  }
   if (options.window != 0) request.window = options.window;
   if (options.stride != 0) request.stride = options.stride;
   request.chunks = options.chunks;
@@ -45,7 +49,7 @@ struct MeasuredText {
   Token window_bos = kNoToken;
 
   MeasuredText(const Model& model, std::string_view text, const leq_perplexity_options& options)
-      : settings(resolve_protocol(protocol_of(options), model.config().context)) {
+      : settings(resolve_protocol(protocol_of(options, text), model.config().context)) {
     require(!text.empty(), "the text is empty");
     const auto invalid = first_invalid_utf8(text);
     require(!invalid, "the text: the byte at offset ", invalid.value_or(0), " is not UTF-8");
@@ -141,9 +145,9 @@ void set_recipe(const leq_quantize_options& options, const std::filesystem::path
   if (chosen) return;
   job.keeps_types = options.recipe == nullptr && options.target_bpw == 0 && holds_codes(folder);
   if (job.keeps_types) return;
-  apply_recipe(require_recipe(options.recipe == nullptr ? kDefaultRecipe
-                                                        : std::string_view(options.recipe)),
-               import_config(folder), job);
+  apply_recipe(
+      require_recipe(options.recipe == nullptr ? kDefaultRecipe : std::string_view(options.recipe)),
+      import_config(folder), job);
   job.fit_windows = job.recipe->few_windows_suffice && options.samples == 0 && options.length == 0;
 }
 
@@ -175,7 +179,7 @@ void set_search(const leq_quantize_options& options, QuantizeOptions& job) {
   if (!searches) return;
   MixedSearch& search = job.search.emplace().search;
   search.text = job.calibration.text.empty() ? std::string(built_in_calibration_text())
-                                                        : job.calibration.text;
+                                             : job.calibration.text;
   search.threads = options.threads;
   search.target_bpw = options.target_bpw > 0 ? options.target_bpw : kAutoBits;
   if (options.search_evaluations > 0) search.options.evaluations = options.search_evaluations;

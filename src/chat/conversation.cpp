@@ -39,12 +39,13 @@ void save_chat(const std::filesystem::path& path, const ChatFile& file) {
   for (const ChatMessage& m : file.chat.messages) {
     messages.push_back({{"role", m.role}, {"content", m.content}});
   }
-  const Json json = {{"leq_chat", kVersion},
-                     {"model", file.model},
-                     {"chat_template", file.format},
-                     {"replies", file.chat.replies},
-                     {"settings", sampling_to_json(file.sampling)},
-                     {"messages", std::move(messages)}};
+  Json json = {{"leq_chat", kVersion},
+               {"model", file.model},
+               {"chat_template", file.format},
+               {"replies", file.chat.replies},
+               {"settings", sampling_to_json(file.sampling)},
+               {"messages", std::move(messages)}};
+  if (file.chat.left_out > 0) json["left_out"] = file.chat.left_out;
   const std::string text = json.dump(2) + "\n";
   AtomicFile out(path);
   out.append(std::as_bytes(std::span(text)));
@@ -67,6 +68,14 @@ ChatFile load_chat(const std::filesystem::path& path) {
       sampling_from_json(json_member(json, "settings", Json::Type::object, source), source);
   file.chat.messages =
       messages_from_json(json_member(json, "messages", Json::Type::array, source), source);
+  if (!json.contains("left_out")) return file;
+  const std::vector<ChatMessage>& messages = file.chat.messages;
+  file.chat.left_out = static_cast<std::size_t>(
+      json_whole(json, "left_out", 0, static_cast<std::int64_t>(messages.size()), source));
+  const std::size_t kept = file.chat.left_out + (file.chat.has_system() ? 1 : 0);
+  require(kept < messages.size() && messages[kept].role == "user", source,
+          ": left_out: expected a number of messages before one of the user, found ",
+          file.chat.left_out);
   return file;
 }
 

@@ -2,6 +2,7 @@
 // read.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -14,13 +15,18 @@ namespace leq {
 struct ChatMessage {
   std::string role;  // "system", "user" or "assistant"
   std::string content;
+
+  bool operator==(const ChatMessage&) const = default;
 };
 
 // The state of a conversation, enough to continue it in another process.
 struct ChatState {
   std::vector<ChatMessage> messages;  // beginning with the system prompt, if there is one
   std::uint32_t replies = 0;          // number of replies so far, including regenerated ones
+  std::size_t left_out =
+      0;  // oldest messages after the system prompt that the model no longer gets
 
+  bool has_system() const { return !messages.empty() && messages.front().role == "system"; }
   bool operator==(const ChatState&) const = default;
 };
 

@@ -90,6 +90,18 @@ void check_prompt(std::span<const Token> prompt, std::size_t vocabulary, std::in
           ": shorten it, or try a larger ", Setting{"context"});
 }
 
+void FinishedReply::add(const FinishedReply& rest) {
+  tokens.insert(tokens.end(), rest.tokens.begin(), rest.tokens.end());
+  text += rest.text;
+  stopped = rest.stopped;
+  stop_string = rest.stop_string;
+  cached_tokens += rest.cached_tokens;
+  fed_tokens += rest.fed_tokens;
+  prompt_seconds += rest.prompt_seconds;
+  decoded_tokens += rest.decoded_tokens;
+  reply_seconds += rest.reply_seconds;
+}
+
 Reply::Reply(const Tokenizer& tokenizer, std::span<const Token> prompt, const Sampler& sampler,
              ReplyRules rules)
     : tokenizer_(&tokenizer),

@@ -107,6 +107,9 @@ struct FinishedReply {
   std::int64_t decoded_tokens = 0;  // reply tokens fed to sample the next one
   double reply_seconds = 0;         // from the first sampled token on
 
+  // Adds the rest of a reply that was written in two parts.
+  void add(const FinishedReply& rest);
+
   double prompt_tokens_per_second() const { return rate(fed_tokens, prompt_seconds); }
   // 0 if no token was decoded.
   double reply_tokens_per_second() const { return rate(decoded_tokens, reply_seconds); }

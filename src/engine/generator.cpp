@@ -28,10 +28,6 @@ TextSink without_first_space(const TextSink& on_text) {
   };
 }
 
-bool has_system(const ChatState& state) {
-  return !state.messages.empty() && state.messages.front().role == "system";
-}
-
 }  // namespace
 
 Generator::Generator(Session& session, const Tokenizer& tokenizer, const GeneratorOptions& options)
@@ -71,24 +67,71 @@ ChatSession::ChatSession(Generator& generator, const Tokenizer& tokenizer,
   format_.add_stops(tokenizer_, options_.stop);
 }
 
+std::vector<Token> ChatSession::prompt_of(const std::vector<ChatMessage>& messages,
+                                          std::size_t left_out) const {
+  std::vector<ChatMessage> kept = messages;
+  const auto first = kept.begin() + (messages.front().role == "system" ? 1 : 0);
+  kept.erase(first, first + static_cast<std::ptrdiff_t>(left_out));
+  return tokenizer_.encode_parts(format_.render(kept, options_.rendering));
+}
+
+// Leaves out turns until the prompt takes half of the context, or only the last message is left.
+// Returns the prompt, which ends with the reply so far; an empty one if it would be no shorter.
+std::vector<Token> ChatSession::shorter_prompt(const std::vector<ChatMessage>& messages,
+                                               std::size_t& left_out,
+                                               std::span<const Token> reply) const {
+  const std::size_t first = messages.front().role == "system" ? 1 : 0;
+  std::vector<Token> prompt;
+  for (std::size_t at = first + left_out + 1; at < messages.size(); ++at) {
+    if (messages[at].role != "user") continue;
+    left_out = at - first;
+    prompt = prompt_of(messages, left_out);
+    prompt.insert(prompt.end(), reply.begin(), reply.end());
+    if (2 * std::ssize(prompt) <= generator_.context()) break;
+  }
+  return prompt;
+}
+
 // Runs one turn: generates the reply to `messages`; stores the messages and the reply in the state.
 FinishedReply ChatSession::write(std::vector<ChatMessage> messages, const TextSink& on_text,
                                  const std::atomic<bool>& interrupted) {
+  std::size_t left_out = state_.left_out;
   EngineRequest request;
-  request.prompt = tokenizer_.encode_parts(format_.render(messages, options_.rendering));
+  request.prompt = prompt_of(messages, left_out);
+  if (std::ssize(request.prompt) >= generator_.context()) {
+    std::vector<Token> shorter = shorter_prompt(messages, left_out, {});
+    if (!shorter.empty()) request.prompt = std::move(shorter);
+  }
   require(std::ssize(request.prompt) < generator_.context(), "the conversation has ",
           request.prompt.size(), " tokens, which leaves no room for a reply in a context of ",
           generator_.context(), ": begin a new one, or start with a larger ", Setting{"context"});
+  if (left_out != state_.left_out) options_.on_left_out(left_out);
   request.stop = options_.stop;
   request.grammar = options_.grammar;
   request.reply = state_.replies;
   request.on_prompt = options_.on_prompt;
   request.on_text = without_first_space(on_text);
-  FinishedReply reply = generator_.generate(std::move(request), &interrupted);
+  FinishedReply reply = generator_.generate(request, &interrupted);
   ++state_.replies;
+  // The rest of a reply is sampled with the random numbers of the next reply.
+  while (reply.stopped == StopReason::context_full && options_.grammar == nullptr) {
+    std::size_t more = left_out;
+    request.prompt = shorter_prompt(messages, more, reply.tokens);
+    if (request.prompt.empty() || std::ssize(request.prompt) >= generator_.context()) break;
+    left_out = more;
+    options_.on_left_out(left_out);
+    if (options_.stop.max_tokens >= 0) {
+      request.stop.max_tokens = options_.stop.max_tokens - std::ssize(reply.tokens);
+    }
+    request.reply = state_.replies;
+    request.on_text = on_text;
+    reply.add(generator_.generate(request, &interrupted));
+    ++state_.replies;
+  }
   if (reply.stopped == StopReason::interrupted && reply.tokens.empty()) return reply;
   messages.push_back({"assistant", reply.text});
   state_.messages = std::move(messages);
+  state_.left_out = left_out;
   return reply;
 }
 
@@ -109,14 +152,15 @@ FinishedReply ChatSession::regenerate(const TextSink& on_text,
 }
 
 void ChatSession::reset() {
-  const bool keep = has_system(state_);
+  const bool keep = state_.has_system();
   state_.messages.resize(keep ? 1 : 0);
   state_.replies = 0;
+  state_.left_out = 0;
 }
 
 void ChatSession::set_system(std::string_view text) {
   ChatState changed = state_;
-  if (has_system(changed)) changed.messages.erase(changed.messages.begin());
+  if (changed.has_system()) changed.messages.erase(changed.messages.begin());
   if (!text.empty()) {
     changed.messages.insert(changed.messages.begin(), {"system", std::string(text)});
   }
@@ -124,14 +168,14 @@ void ChatSession::set_system(std::string_view text) {
 }
 
 std::string_view ChatSession::system() const {
-  return has_system(state_) ? std::string_view(state_.messages.front().content) : "";
+  return state_.has_system() ? std::string_view(state_.messages.front().content) : "";
 }
 
 void ChatSession::restore(ChatState state) {
   // Renders a next turn, since a template that does not support system prompts throws only then.
   std::vector<ChatMessage> probe = state.messages;
   if (probe.empty() || probe.back().role != "user") probe.push_back({"user", "?"});
-  (void)format_.render(probe, options_.rendering);
+  (void)prompt_of(probe, state.left_out);
   state_ = std::move(state);
 }
 

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -68,6 +70,8 @@ struct ChatSessionOptions {
   StopRules stop;                                            // the template's end of reply is added
   std::shared_ptr<const Grammar> grammar = nullptr;          // constrains each reply
   PromptSink on_prompt = [](std::int64_t, std::int64_t) {};  // called as EngineRequest::on_prompt
+  // Called when the oldest messages are left out from here on; with their number.
+  std::function<void(std::size_t)> on_left_out = [](std::size_t) {};
 };
 
 class ChatSession {
@@ -76,9 +80,11 @@ class ChatSession {
   ChatSession(Generator& generator, const Tokenizer& tokenizer, const ChatTemplate& format,
               const ChatSessionOptions& options);
 
-  // Runs one turn: adds the message and the reply to the conversation. If the reply cannot be
-  // written (the context is too small) or is interrupted before its first token, the conversation
-  // stays as it was before the call. The text passed to `on_text` begins without white space.
+  // Runs one turn: adds the message and the reply to the conversation. If the context is full, the
+  // oldest turns are left out until half of it is free, and a reply without a grammar goes on. If
+  // the reply cannot be written (one turn is larger than the context) or is interrupted before its
+  // first token, the conversation stays as it was before the call. The text passed to `on_text`
+  // begins without white space.
   FinishedReply say(std::string_view message, const TextSink& on_text,
                     const std::atomic<bool>& interrupted);
   // Generates the last reply again with new random numbers. Throws Error if there is no reply yet.
@@ -92,10 +98,16 @@ class ChatSession {
   std::string_view system() const;  // empty if none
 
   const ChatState& state() const { return state_; }
+  // May be changed between turns.
+  ChatSessionOptions& options() { return options_; }
   // Replaces the conversation. Throws Error if the template cannot render its messages.
   void restore(ChatState state);
 
  private:
+  std::vector<Token> prompt_of(const std::vector<ChatMessage>& messages,
+                               std::size_t left_out) const;
+  std::vector<Token> shorter_prompt(const std::vector<ChatMessage>& messages, std::size_t& left_out,
+                                    std::span<const Token> reply) const;
   FinishedReply write(std::vector<ChatMessage> messages, const TextSink& on_text,
                       const std::atomic<bool>& interrupted);
 

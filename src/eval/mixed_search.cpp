@@ -13,6 +13,7 @@
 #include "backend/cpu/workers.h"
 #include "backend/layout.h"
 #include "base/error.h"
+#include "base/given_bytes.h"
 #include "base/json.h"
 #include "base/stopwatch.h"
 #include "base/table.h"
@@ -326,7 +327,7 @@ std::string cache_text(KvType keys, KvType values) {
 }
 
 std::string request_text(const FitRequest& request) {
-  return human_bytes(request.bytes) + " with a context of " + with_commas(request.limits.context);
+  return given_bytes(request.bytes) + " with a context of " + with_commas(request.limits.context);
 }
 
 // Searches for the bit widths of the weights and the type of the KV cache with the least loss

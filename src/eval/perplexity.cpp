@@ -167,9 +167,12 @@ std::string join_rows(std::string_view raw) {
   return text;
 }
 
-EvaluationText read_evaluation_text(const std::filesystem::path& path, Join join) {
+Join default_join(std::string_view dataset_hash) {
+  return dataset_hash == kWikitext2TestSha256 ? Join::hf : Join::none;
+}
+
+EvaluationText read_evaluation_text(const std::filesystem::path& path, std::optional<Join> join) {
   EvaluationText out;
-  out.join = join;
   std::string raw = read_text_file(path, kLargestFile);
   require(!raw.empty(), path.string(), ": the file is empty; a text to measure is needed");
   if (const auto offset = first_invalid_utf8(raw)) {
@@ -177,7 +180,8 @@ EvaluationText read_evaluation_text(const std::filesystem::path& path, Join join
          printable(raw.substr(*offset, 1)), "); convert the file to UTF-8");
   }
   out.dataset_hash = sha256_hex(raw);
-  out.text = join == Join::hf ? join_rows(raw) : std::move(raw);
+  out.join = join.value_or(default_join(out.dataset_hash));
+  out.text = out.join == Join::hf ? join_rows(raw) : std::move(raw);
   out.text_sha256 = sha256_hex(out.text);
   return out;
 }

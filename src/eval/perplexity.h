@@ -43,8 +43,12 @@ struct EvaluationText {
   Join join = Join::none;
 };
 
-// Throws Error naming the file if it cannot be read, is empty, or is not valid UTF-8 (with offset).
-EvaluationText read_evaluation_text(const std::filesystem::path& path, Join join);
+// hf for wiki.test.raw, whose lines are rows of a data set; none for other texts.
+Join default_join(std::string_view dataset_hash);
+
+// Without a join, default_join. Throws Error naming the file if it cannot be read, is empty, or is
+// not valid UTF-8 (with offset).
+EvaluationText read_evaluation_text(const std::filesystem::path& path, std::optional<Join> join);
 
 // Perplexity protocols: how a text is divided into windows of tokens, and which of these tokens are
 // scored.
@@ -58,7 +62,7 @@ std::string_view protocol_name(Protocol protocol);  // "hf", "hf-stride", "llama
 // Settings as given by a user. For those that are absent the protocol's defaults apply.
 struct ProtocolRequest {
   std::string protocol = "hf";
-  std::optional<std::string> join = {};     // default hf; not for llamacpp-512
+  std::optional<std::string> join = {};  // default hf, but see default_join; not for llamacpp-512
   std::optional<std::int64_t> window = {};  // default min(context, 2048)
   std::optional<std::int64_t> stride = {};  // default 512; window/2 for windows below 1024
   std::int64_t chunks = 0;                  // number of windows to use; 0 = all

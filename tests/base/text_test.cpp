@@ -4,6 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
+#include <string>
+
+#include "base/given_bytes.h"
 
 namespace leq {
 namespace {
@@ -79,6 +83,18 @@ TEST(HumanBytes, ThreeDigitsInDecimalUnits) {
   EXPECT_EQ(human_bytes(999'600), "1.00 MB");
   EXPECT_EQ(human_bytes(1'100'000'000), "1.10 GB");
   EXPECT_EQ(human_bytes(5'000'000'000'000), "5.00 TB");
+}
+
+TEST(Text, SizesThatAUserGaveComeBackAsTyped) {
+  for (const auto& [typed, shown] : std::map<std::string, std::string>{{"50M", "50M (52.4 MB)"},
+                                                                       {"24G", "24G (25.8 GB)"},
+                                                                       {"1.5GiB", "1.5G (1.61 GB)"},
+                                                                       {"64k", "64k (65.5 kB)"},
+                                                                       {"1000", "1.00 kB"},
+                                                                       {"500000000", "500 MB"},
+                                                                       {"1024M", "1G (1.07 GB)"}}) {
+    EXPECT_EQ(given_bytes(parse_bytes(typed).value()), shown) << typed;
+  }
 }
 
 TEST(Fixed, IsIndependentOfTheLocaleAndNamesWhatIsNoNumber) {

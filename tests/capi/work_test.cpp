@@ -28,7 +28,7 @@ TEST(CApi, PerplexityAndDivergenceAreThoseOfTheLibrary) {
   const ProtocolSettings settings =
       resolve_protocol({.window = 128, .chunks = 3}, native.model().config().context);
   const auto tokens =
-      encode_text(native.model().tokenizer(), read_evaluation_text(file, settings.join).text);
+      encode_text(native.model().tokenizer(), read_evaluation_text(file, Join::none).text);
   const auto windows = plan_windows(settings, std::ssize(tokens));
   ThreadPool pool(1);
   const PerplexityResult expected =

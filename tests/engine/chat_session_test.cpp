@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "errors.h"
@@ -148,6 +149,73 @@ TEST(ChatSession, AFullContextLeavesTheConversationAsItWas) {
   EXPECT_EQ(error->setting(), "context");
   EXPECT_EQ(chat.session.state().messages.size(), before.messages.size());
   EXPECT_EQ(chat.session.state().replies, before.replies);
+}
+
+// The oracle is a new chat that never had the messages left out.
+TEST(ChatSession, AFullContextLeavesOutTheOldestTurns) {
+  LEQ_SHARED_OR_SKIP(folder, "models/qwen2-tiny");
+  Chat chat(folder, 128, 12);
+  chat.session.set_system("Tell fairy tales.");
+  std::vector<std::size_t> told;
+  chat.session.options().on_left_out = [&](std::size_t messages) { told.push_back(messages); };
+  ChatState before;
+  FinishedReply reply;
+  for (int turn = 0; turn < 12 && told.empty(); ++turn) {
+    before = chat.session.state();
+    reply = chat.say("Tell me the story number " + std::to_string(turn) + ", please.");
+  }
+  ASSERT_EQ(told.size(), 1u);
+  const ChatState& after = chat.session.state();
+  EXPECT_EQ(after.left_out, told[0]);
+  EXPECT_EQ(after.messages.size(), before.messages.size() + 2);  // none is forgotten
+  ASSERT_EQ(after.messages[1 + told[0]].role, "user");
+  if (reply.tokens.size() + reply.fed_tokens + reply.cached_tokens > 128) return;
+  ChatState kept = before;
+  kept.messages.erase(kept.messages.begin() + 1,
+                      kept.messages.begin() + 1 + static_cast<std::ptrdiff_t>(told[0]));
+  kept.left_out = 0;
+  Chat fresh(folder, 128, 12);
+  fresh.session.restore(kept);
+  const FinishedReply alone = fresh.say(after.messages[after.messages.size() - 2].content);
+  EXPECT_EQ(reply.tokens, alone.tokens);
+  EXPECT_LT(2 * (alone.fed_tokens + alone.cached_tokens), 128 + 2);
+}
+
+// A reply that fills the context goes on after the start was left out; the two parts are those of
+// the prompts that this test renders itself.
+TEST(ChatSession, AReplyGoesOnWhenTheContextIsFull) {
+  LEQ_SHARED_OR_SKIP(folder, "models/qwen2-tiny");
+  Chat chat(folder, 128, 100);
+  ASSERT_EQ(chat.say("Hello!").stopped, StopReason::token_limit);
+  const ChatState before = chat.session.state();
+  std::size_t told = 0;
+  chat.session.options().on_left_out = [&](std::size_t messages) { told = messages; };
+  const FinishedReply reply = chat.say("More!");
+  EXPECT_EQ(told, 2u);
+  EXPECT_EQ(reply.stopped, StopReason::token_limit);
+  EXPECT_EQ(reply.tokens.size(), 100u);
+  EXPECT_EQ(chat.session.state().replies, before.replies + 2);
+
+  Chat other(folder, 128, 100);
+  const auto prompt = [&](std::vector<ChatMessage> messages) {
+    return other.model.tokenizer().encode_parts(
+        other.format.render(messages, chat_options(other.model.tokenizer())));
+  };
+  EngineRequest request;
+  request.prompt = prompt({before.messages[0], before.messages[1], {"user", "More!"}});
+  request.stop = Chat::options(other.model, -1).stop;
+  other.format.add_stops(other.model.tokenizer(), request.stop);
+  request.reply = before.replies;
+  const std::vector<Token> first = other.generator.generate(request).tokens;
+  ASSERT_LT(first.size(), 100u);
+  request.prompt = prompt({{"user", "More!"}});
+  request.prompt.insert(request.prompt.end(), first.begin(), first.end());
+  request.stop.max_tokens = 100 - std::ssize(first);
+  request.reply = before.replies + 1;
+  std::vector<Token> all = first;
+  const std::vector<Token> rest = other.generator.generate(request).tokens;
+  all.insert(all.end(), rest.begin(), rest.end());
+  EXPECT_EQ(reply.tokens, all);
 }
 
 TEST(ChatSession, ThereIsNothingToRegenerateAtTheStart) {

@@ -39,6 +39,7 @@ TEST(GateReport, SaysHowFarOffTheBuiltInTextMayBe) {
   GateResult gate = sample(0.1);
   EXPECT_EQ(gate_report(gate, nullptr).find("other texts"), std::string::npos);
   gate.text = built_in_gate_text().name;
+  EXPECT_EQ(gate_report(gate, nullptr).find("perplexity"), std::string::npos);  // it is code too
   EXPECT_NE(gate_report(gate, nullptr).find("built-in text (other texts: up to 1.5 times as much)"),
             std::string::npos);
   EXPECT_EQ(gate_report(gate, nullptr).find("perplexity"), std::string::npos);

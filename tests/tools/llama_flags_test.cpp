@@ -63,7 +63,8 @@ constexpr std::string_view kFlags =
     // These are flags of earlier versions.
     "-i --interactive -if --interactive-first --in-prefix --in-suffix --in-prefix-bos "
     "--prompt-cache --prompt-cache-all --prompt-cache-ro -gan --grp-attn-n -gaw --grp-attn-w "
-    "--tfs --penalize-nl --no-penalize-nl -ld --logdir";
+    "--tfs --penalize-nl --no-penalize-nl -ld --logdir --usage --license -hfv -hffv -ptc "
+    "--print-token-count --lora-init-without-apply";
 
 // Runs leq-run with only this flag; if it is an option, the error names a missing argument.
 std::string answer_to(const std::string& flag) { return test::run_program("leq-run", {flag}).err; }

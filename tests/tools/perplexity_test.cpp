@@ -43,7 +43,7 @@ class LeqPerplexity : public ::testing::Test {
 };
 
 TEST_F(LeqPerplexity, JsonIsOneObjectOnStdout) {
-  const ToolRun found = run({"--join", "none", "-o", "json"});
+  const ToolRun found = run({"-o", "json"});  // its lines are not known to be rows: join none
   ASSERT_EQ(found.status, 0) << found.err;
   const Json json = parse_json(found.out, "stdout");
   ASSERT_TRUE(json.is_object());
@@ -88,7 +88,7 @@ TEST_F(LeqPerplexity, ComparesEqualMeasurementsAndRefusesOthers) {
   EXPECT_NEAR(json.at("ratio").get<double>(), 1.0, 0.05);
   EXPECT_NE(json.at("ratio").get<double>(), 1.0);
   EXPECT_EQ(json.at("cache_type_k").get<std::string>(), "int8");
-  expect_error(run({"--against", other, "--join", "none"}), "join is none here and hf in ");
+  expect_error(run({"--against", other, "--join", "hf"}), "join is hf here and none in ");
   expect_error(run({"--against", folder.write("bad.json", "{}")}), "protocol");
 }
 
@@ -149,7 +149,7 @@ TEST_F(LeqPerplexity, KlDivergenceRefusesWhatDoesNotBelongTogether) {
     words.insert(words.end(), {"--kl-divergence-base", file, "--kl-divergence"});
     return run(words);
   };
-  expect_error(compared(base, {"--join", "none"}), "join is ");
+  expect_error(compared(base, {"--join", "hf"}), "join is ");
   expect_error(compared(base, {"--protocol", "hf-stride"}), "is hf in the base file");
   expect_error(compared("/no/such/base", {}), "/no/such/base");
   const std::string bytes = read_bytes(base);

@@ -166,6 +166,11 @@ TEST_F(Quantize, ASearchMixesBitsWithinItsTarget) {
   const ToolRun run = quantize({"--method", "rtn", "--search", "sens", "--target-bpw", "3.5",
                                 "--search-evals", "12", "--group", "64", "--search-text", text});
   ASSERT_EQ(run.status, 0) << run.err;
+  const std::size_t told =
+      run.err.find("search      4 candidates, then 12 measurements of 16 windows");
+  const std::size_t about = run.err.find(": about ", told);
+  ASSERT_NE(about, std::string::npos) << run.err;
+  EXPECT_LT(about, run.err.find('\n', told));
   const Json search = inspected().at("provenance").at("search");
   EXPECT_LE(search.at("chosen").at("bits_per_weight").get<double>(), 3.5);
   EXPECT_EQ(search.at("uniform").size(), 4u);
@@ -180,7 +185,8 @@ TEST_F(Quantize, WeightsAndCacheAreFittedTogether) {
       quantize({"--method", "rtn", "--search", "sens", "--fit", "13M", "-c", "1024",
                 "--search-evals", "12", "--group", "64", "--search-text", text, "--gate"});
   ASSERT_EQ(run.status, 0) << run.err;
-  EXPECT_NE(run.err.find("within 13.6 MB with a context of 1,024"), std::string::npos) << run.err;
+  EXPECT_NE(run.err.find("within 13M (13.6 MB) with a context of 1,024"), std::string::npos)
+      << run.err;
   const Json found = inspected();
   const Json& cache = found.at("kv_cache");
   EXPECT_EQ(cache.at("keys"), "int8") << run.err;
@@ -308,6 +314,12 @@ TEST_F(Quantize, RefusesFlagsThatContradictEachOther) {
   expect_error({"--recipe", "q5"}, "q8");
   expect_error({"--type", "Q4_K_M"}, "--type Q4_K_M: is a type of llama.cpp; use --recipe q4");
   expect_error({"--recipe", "Q8_0"}, "--recipe Q8_0: is a type of llama.cpp; use --recipe q8");
+  for (const auto& [words, advice] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"a", "b.leq", "Q4_K_M"}, "`leq-quantize a -o b.leq --recipe q4`"},
+           {{"a", "b.leq"}, "`leq-quantize a -o b.leq`"},
+           {{"a", "-o", "b.leq", "Q8_0"}, "`leq-quantize a -o b.leq --recipe q8`"}}) {
+    test::expect_tool_error(run_program("leq-quantize", words), {"unexpected argument", advice});
+  }
   expect_error({"--recipe", "q4", "--time", "soon"},
                "--time soon: expected a time as 90s, 3m or 2h");
   expect_error({"--recipe", "q4", "--time", "3m", "--samples", "8"}, "--time and --samples");

@@ -30,11 +30,13 @@ std::vector<ForeignOption> silent_flags() {
 }
 
 std::vector<ForeignOption> noted_flags() {
+  constexpr std::string_view kFullContext =
+      "does nothing: when the context is full, a chat of leq-run leaves out its oldest turns, and "
+      "any other reply ends; a larger -c holds more";
   return {
-      {"--keep", kNoted, "does nothing: a full context ends the reply, and no token is thrown away",
-       1},
-      {"--context-shift", kNoted,
-       "does nothing: a full context ends the reply; a larger -c holds more"},
+      {"--keep", kNoted, kFullContext, 1},
+      {"--context-shift", kNoted, kFullContext},
+      {"-ptc --print-token-count", kNoted, "does nothing: tokens are counted at the end", 1},
       {"-kvo --kv-offload -nkvo --no-kv-offload", kNoted,
        "does nothing: the KV cache lies where the model is (-dev)"},
       {"--check-tensors", kNoted, "does nothing: leq-inspect --verify checks a file"},
@@ -114,7 +116,7 @@ std::vector<ForeignOption> refused_flags() {
        "-lcs --lookup-cache-static -lcd --lookup-cache-dynamic",
        kRefused, kNoDraft},
       {"--grammar --grammar-file -j --json-schema -jf --json-schema-file", kRefused, kGrammar},
-      {"--lora --lora-scaled", kRefused, kLora},
+      {"--lora --lora-scaled --lora-init-without-apply", kRefused, kLora},
       {"--control-vector --control-vector-scaled --control-vector-layer-range", kRefused,
        "there are no control vectors here: say in -sys what they are to do"},
       {"--rope-scaling --rope-scale --rope-freq-base --rope-freq-scale --yarn-orig-ctx "
@@ -139,6 +141,7 @@ std::vector<ForeignOption> refused_flags() {
        "leq-server limits reasoning; --enable-thinking off leaves it out"},
       {"-rea --reasoning --reasoning-effort --reasoning-preserve --no-reasoning-preserve", kRefused,
        "--enable-thinking on|off says whether the model thinks before it answers"},
+      {"-hfv -hfrv --hf-repo-v -hffv --hf-file-v -mv --model-vocoder", kRefused, kText},
       {"-mm --mmproj -mmu --mmproj-url -mmdev --mmproj-device --mmproj-offload "
        "--no-mmproj-offload --image --audio --video --image-min-tokens --image-max-tokens",
        kRefused, kText},
@@ -150,6 +153,8 @@ std::vector<ForeignOption> refused_flags() {
        "leq-run --prompt-cache FILE keeps a prompt; in a chat /save FILE keeps a conversation"},
       {"--prompt-cache-all --prompt-cache-ro", kRefused, "leq-run --prompt-cache FILE takes it"},
       {"--server-base", kRefused, "there is no server here: the model of -m runs in this program"},
+      {"--usage", kRefused, "write --help"},
+      {"--license", kRefused, "leq has the licence of its file LICENSE"},
       {"--completion-bash", kRefused, "write --completion bash"},
   };
 }

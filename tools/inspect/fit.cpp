@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/given_bytes.h"
 #include "base/json.h"
 #include "base/table.h"
 #include "base/text.h"
@@ -136,7 +137,7 @@ std::string fit_text(const FitReport& report) {
   text += table.text();
   if (!report.available_bytes) return text;
   const bool fits = largest_part(report) <= *report.available_bytes;
-  text += '\n' + human_bytes(*report.available_bytes) + " are free" + where_free(report) + ": " +
+  text += '\n' + given_bytes(*report.available_bytes) + " are free" + where_free(report) + ": " +
           (fits ? "it fits" : "it does not fit");
   if (report.ranks.empty()) {
     text += "; the largest context that does is " + with_commas(report.largest_context);

@@ -124,8 +124,8 @@ std::vector<Option> fit_options() {
 ToolSpec tool_spec() {
   ToolSpec tool;
   tool.name = "leq-inspect";
-  tool.summary = "shows what a .leq file holds, plans memory, tokenizes text";
-  tool.usage = {"model.leq [--json | --verify]", "model.leq --fit [-dev cuda --vram 24G]",
+  tool.summary = "shows what a .leq or GGUF file holds, plans memory, tokenizes text";
+  tool.usage = {"model.leq [--json | --verify]", "model.gguf --fit [-dev cuda --vram 24G]",
                 "PATH --tokenize FILE", "model.leq --check-receipt FILE"};
   tool.max_positionals = 1;
   tool.options = in_group(
@@ -200,21 +200,8 @@ void verify(const Model& model, std::ostream& out) {
       << fixed(static_cast<double>(bytes) / seconds / 1e9, 2) << " GB/s)\n";
 }
 
-int run(const Options& options) {
-  require(
-      options.positionals().size() + (options.given("model") ? 1 : 0) == 1,
-      "a path must be given, once: leq-inspect model.leq, or -m model.leq; see leq-inspect --help");
-  const std::string& path =
-      options.given("model") ? options.text("model") : options.positionals().front();
-  if (options.has("tokenize")) {
-    EncodeOptions encode;
-    encode.parse_special = options.flag("special");
-    encode.add_bos = options.flag("bos");
-    const std::string pretokenizer =
-        options.has("pretokenizer") ? options.text("pretokenizer") : "";
-    std::cout << tokenize_file(path, options.text("tokenize"), pretokenizer, encode);
-    return 0;
-  }
+int inspect(const Options& options) {
+  const std::string& path = options.text("model");
   check_model_file("", path);
   if (options.has("check-receipt")) {
     std::cout << check_receipt_file(options.text("check-receipt"), path, options);
@@ -237,6 +224,21 @@ int run(const Options& options) {
   } else if (!options.flag("verify")) {
     std::cout << inspect_text(model);
   }
+  return 0;
+}
+
+int run(const Options& options) {
+  require(
+      options.positionals().size() + (options.given("model") ? 1 : 0) == 1,
+      "a path must be given, once: leq-inspect model.leq, or -m model.leq; see leq-inspect --help");
+  Options named = options;
+  if (!options.given("model")) named.set_text("model", named.take_positional());
+  if (!options.has("tokenize")) return with_model_files(named, inspect);
+  EncodeOptions encode;
+  encode.parse_special = options.flag("special");
+  encode.add_bos = options.flag("bos");
+  const std::string pretokenizer = options.has("pretokenizer") ? options.text("pretokenizer") : "";
+  std::cout << tokenize_file(named.text("model"), options.text("tokenize"), pretokenizer, encode);
   return 0;
 }
 

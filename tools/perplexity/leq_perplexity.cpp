@@ -72,7 +72,8 @@ ToolSpec tool_spec() {
               {.name = "join",
                .kind = OptionKind::text,
                .value_name = "RULE",
-               .help = "how rows become one text (default hf; none for llamacpp-512)",
+               .help = "whether lines are rows, joined by empty lines: hf, or none (default hf for "
+                       "wiki.test.raw with a hf protocol, else none)",
                .choices = {"hf", "none"}},
               {.name = "stride",
                .spellings = "--ppl-stride",
@@ -254,14 +255,19 @@ int perplexity(const Options& options) {
           options.positionals().empty() ? "" : printable(options.positionals().front()),
           "' both name a model: leave one out");
   require(options.given("file"), "-f: missing; give a text");
-  const ProtocolRequest request = request_from(options);
+  ProtocolRequest request = request_from(options);
+  std::optional<Join> join;
+  if (request.join || request.protocol == "llamacpp-512") {
+    join = request.join == "hf" ? Join::hf : Join::none;
+  }
+  const EvaluationText text = read_evaluation_text(options.text("file"), join);
+  request.join = join_name(text.join);
   const std::unique_ptr<DivergenceBaseReader> base = open_base(options);
   const Runtime setup = set_up_model(options, [&](const Model& model, RunLimits& limits) {
     limits.context = resolve_protocol(request, longest_window(model)).window;
     limits.output_tokens = kOutputRows;
   });
   const ProtocolSettings settings = resolve_protocol(request, longest_window(*setup.model));
-  const EvaluationText text = read_evaluation_text(options.text("file"), settings.join);
   PerplexityReport report = start_report(options, setup, text, settings);
   const std::vector<Token> tokens = encode_text(setup.model->tokenizer(), text.text);
   const std::vector<Window> windows =

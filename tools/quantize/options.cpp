@@ -215,15 +215,38 @@ constexpr LlamaType kLlamaTypes[] = {
     {"F32", "--type f32"},
 };
 
-// Refuses names of llama.cpp's types, with advice; q4_k, q5_k and q6_k are types here too.
-void refuse_llama_type(const char* flag, const std::string& name) {
+// The flags for a type of llama.cpp; empty if it is none. q4_k, q5_k and q6_k are types here too.
+std::string_view llama_advice(const std::string& name) {
   std::string upper = name;
   std::ranges::transform(upper, upper.begin(),
                          [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
   for (const LlamaType& type : kLlamaTypes) {
-    require(!upper.starts_with(type.begins), flag, " ", printable(name),
-            ": is a type of llama.cpp; use ", type.advice);
+    if (upper.starts_with(type.begins)) return type.advice;
   }
+  return {};
+}
+
+void refuse_llama_type(const char* flag, const std::string& name) {
+  const std::string_view advice = llama_advice(name);
+  require(advice.empty(), flag, " ", printable(name), ": is a type of llama.cpp; use ", advice);
+}
+
+// Words without a flag: the checkpoint, after which llama-quantize's users type the output and the
+// type.
+void check_positionals(const Options& options) {
+  const std::vector<std::string>& words = options.positionals();
+  require(!words.empty(),
+          "HF_DIR is missing: the folder with config.json and *.safetensors, or a GGUF file");
+  if (words.size() > 1) {
+    const bool named = options.given("output");  // then a second word is the type
+    const std::string& type = words.back();
+    const std::string_view advice = named || words.size() > 2 ? llama_advice(type) : "";
+    fail("unexpected argument '", printable(words[1]), "': write `leq-quantize ",
+         printable(words[0], 4096), " -o ",
+         printable(named ? options.text("output") : words[1], 4096), advice.empty() ? "" : " ",
+         advice, "`");
+  }
+  require(options.given("output"), "missing option -o, --output FILE; see leq-quantize --help");
 }
 
 void check_names(const Options& options) {
@@ -431,14 +454,13 @@ const ToolSpec& quantize_tool() {
         "Which type? Without a flag the file gets 8-bit weights (recipe q8), about as exact as the "
         "checkpoint and half of its f16 size; --recipe q4 halves that again for a small loss, and "
         "both measure the loss.";
-    tool.max_positionals = 1;
+    tool.max_positionals = 3;  // more than one is refused with advice
     add_options(tool, in_group("Files", {{.name = "output",
                                           .spellings = "-o",
                                           .kind = OptionKind::text,
                                           .value_name = "FILE",
                                           .help = "the file to write; appears complete or not at "
-                                                  "all",
-                                          .required = true}}));
+                                                  "all"}}));
     add_options(tool, in_group("Quantization", quantization_flags()));
     add_options(tool, in_group("Calibration", calibration_flags()));
     add_options(tool, in_group("Run", run_flags()));
@@ -451,8 +473,7 @@ const ToolSpec& quantize_tool() {
 
 QuantizeCommand quantize_command(const Options& options) {
   check_names(options);
-  require(!options.positionals().empty(),
-          "HF_DIR is missing: the folder with config.json and *.safetensors, or a GGUF file");
+  check_positionals(options);
   QuantizeCommand command;
   const std::filesystem::path& folder = command.checkpoint =
       checkpoint_by_name(options.positionals().front());

@@ -19,11 +19,16 @@ namespace leq::run {
 
 struct ChatLoopOptions {
   std::optional<std::string> first_message;
+  std::optional<std::string> system;  // wins over that of a saved chat
   bool single_turn = false;
   bool multi_line = false;
   bool verbose = false;
+  bool colored = false;
   std::filesystem::path model;
+  std::string model_line;
+  std::string_view chat_template;
   std::string template_name;
+  std::filesystem::path saved_as;  // read at the start, written after every turn; empty: not saved
 };
 
 class ChatLoop {
@@ -37,12 +42,17 @@ class ChatLoop {
   void run();
 
  private:
+  // Commands, the words of /set and of /show. The words of a row are separated by spaces.
   struct Command;
   static const std::vector<Command>& commands();
+  static const std::vector<Command>& switches();
+  static const std::vector<Command>& views();
 
   bool read_message(std::string& message);
   bool handle(const std::string& message);
-  bool run_command(std::string_view line);
+  void run_command(std::string_view line);
+  static const Command* find(const std::vector<Command>& commands, std::string_view word);
+  static void print(const std::vector<Command>& commands, std::string_view before);
   [[noreturn]] static void fail_unknown(std::string_view name);
   void turn(const std::function<FinishedReply(const TextSink&, const std::atomic<bool>&)>& write);
   void say(const std::string& message);
@@ -53,8 +63,28 @@ class ChatLoop {
   void system(std::string_view text);
   void regenerate(std::string_view);
   void set(std::string_view text);
+  void set_knob_of(std::string_view text);
+  void set_format(std::string_view text);
+  void show(std::string_view text);
+  void show_model(std::string_view);
+  void show_settings(std::string_view);
+  void show_template(std::string_view);
+  void show_messages(std::string_view);
+  void show_chats(std::string_view);
+  void attach(std::string_view path);
   void save(std::string_view path);
   void load(std::string_view path);
+  void write_chat(const std::filesystem::path& path) const;
+  void save_named();
+  std::string read_chat(const std::filesystem::path& path, bool with_settings);
+  template <bool on>
+  void set_thinking(std::string_view);
+  template <bool on>
+  void set_verbose(std::string_view);
+  template <bool on>
+  void set_wrap(std::string_view);
+  template <bool on>
+  void set_history(std::string_view);
   void leave(std::string_view);
 
   ChatSession& session_;
@@ -65,6 +95,8 @@ class ChatLoop {
   std::unique_ptr<LineReader> reader_;
   bool leaving_ = false;
   bool interrupted_once_ = false;
+  ChatState saved_;       // as in the file of options_.saved_as
+  std::string attached_;  // put before the next message
 };
 
 }  // namespace leq::run

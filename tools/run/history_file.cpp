@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <span>
 #include <system_error>
@@ -19,6 +20,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxHistoryBytes = 16 << 20;
+
+fs::path variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
 
 std::string line_of(const std::string& text) { return Json(text).dump_any() + '\n'; }
 
@@ -47,17 +53,45 @@ void rewrite(const fs::path& path, std::span<const std::string> lines) {
 
 }  // namespace
 
+fs::path state_folder() {
+  if (const fs::path state = variable("XDG_STATE_HOME"); state.is_absolute()) return state / "leq";
+  const fs::path home = variable("HOME");
+  return home.is_absolute() ? home / ".local" / "state" / "leq" : fs::path();
+}
+
 fs::path history_path() {
-  const auto folder = [](const char* name) {
-    const char* value = std::getenv(name);
-    return fs::path(value == nullptr ? "" : value);
-  };
-  if (std::getenv("LEQ_HISTORY") != nullptr) return folder("LEQ_HISTORY");
-  if (const fs::path state = folder("XDG_STATE_HOME"); state.is_absolute()) {
-    return state / "leq" / "history";
+  if (std::getenv("LEQ_HISTORY") != nullptr) return variable("LEQ_HISTORY");
+  const fs::path folder = state_folder();
+  return folder.empty() ? folder : folder / "history";
+}
+
+bool is_chat_name(std::string_view name) {
+  constexpr std::size_t kMaxName = 64;
+  return !name.empty() && name.size() <= kMaxName && name.front() != '-' &&
+         std::ranges::all_of(name, [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  c == '-' || c == '_';
+         });
+}
+
+fs::path named_chat_folder() { return state_folder() / "chats"; }
+
+fs::path named_chat_path(std::string_view name) {
+  require(is_chat_name(name), "'", printable(name),
+          "' is not a chat's name: expected letters, digits, - and _");
+  require(!state_folder().empty(), "there is no folder for chats: set HOME or XDG_STATE_HOME");
+  return named_chat_folder() / (std::string(name) + ".json");
+}
+
+std::vector<std::string> saved_chat_names() {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(named_chat_folder(), error)) {
+    const std::string name = entry.path().stem().string();
+    if (entry.path().extension() == ".json" && is_chat_name(name)) names.push_back(name);
   }
-  const fs::path home = folder("HOME");
-  return home.is_absolute() ? home / ".local" / "state" / "leq" / "history" : fs::path();
+  std::ranges::sort(names);
+  return names;
 }
 
 std::vector<std::string> read_history(const fs::path& path) {

@@ -22,6 +22,7 @@
 #include "tools/common/model_setup.h"
 #include "tools/common/setting_flags.h"
 #include "tools/run/chat.h"
+#include "tools/run/history_file.h"
 #include "tools/run/many.h"
 #include "tools/run/options.h"
 #include "tools/run/output.h"
@@ -186,7 +187,7 @@ int complete(const Run& run, const std::string& prompt) {
   if (ids.size() > 1 && ids[0] == run.model().tokenizer().bos() && ids[1] == ids[0]) {
     note("the prompt begins with the token that is put in front anyway: it is there twice now");
   }
-  ReplyPrinter printer(choose_colors(run.args.color));
+  ReplyPrinter printer(choose_colors(run.args.color.value_or(false)), false);
   if (run.args.display_prompt) printer.prompt(prompt);
   const InterruptScope scope;
   EngineRequest request;
@@ -228,19 +229,33 @@ int chat(const Run& run, const ChatTemplate& format, std::optional<std::string> 
   options.rendering.enable_thinking = run.args.thinking;
   options.stop = run.ending.stop;
   options.grammar = run.args.grammar;
-  ReplyPrinter printer(choose_colors(run.args.color));
+  const Colors colors = choose_colors(run.args.color.value_or(allows_colors()));
+  ReplyPrinter printer(colors, true);
+  options.on_left_out = [&](std::size_t messages) {
+    printer.finish();
+    note("the context of " + with_commas(run.generator.context()) +
+         " positions is full: the first " + std::to_string(messages) +
+         " messages are left out from here on; a larger -c holds more");
+  };
   options.on_prompt = [&](std::int64_t fed, std::int64_t all) { printer.feeding(fed, all); };
+  std::filesystem::path saved_as;
+  if (run.args.chat_name) saved_as = named_chat_path(*run.args.chat_name);
   ChatSession session(run.generator, run.model().tokenizer(), format, options);
   if (run.args.system) session.set_system(*run.args.system);
   report_start(run.args, run.setup, run.sampling);
   RunTotals totals;
   ChatLoop loop(session, run.generator, printer, totals,
                 {.first_message = std::move(first),
+                 .system = run.args.system,
                  .single_turn = run.args.single_turn,
                  .multi_line = run.args.multi_line,
                  .verbose = run.args.verbose,
+                 .colored = colors == Colors::on,
                  .model = run.args.model,
-                 .template_name = std::string(format.name())});
+                 .model_line = model_line(run.model()),
+                 .chat_template = run.model().chat_template(),
+                 .template_name = std::string(format.name()),
+                 .saved_as = saved_as});
   loop.run();
   report_end(run, totals);
   return 0;
@@ -256,7 +271,8 @@ int run_with(const Options& options) {
   RunArgs args = read_args(options);
   check_model_file("-m", options.text("model"));  // before reading a prompt
   const std::optional<std::string> prompt = args.many ? std::nullopt : given_prompt(args);
-  watch_interrupts(choose_colors(args.color) == Colors::on ? kColorsOff : "");
+  watch_interrupts(choose_colors(args.color.value_or(allows_colors())) == Colors::on ? kColorsOff
+                                                                                     : "");
   const auto adjust = [&](const Model& model, RunLimits& limits) {
     limits.context = options.integer("ctx-size");
     limits.sequences = static_cast<int>(options.integer("parallel"));

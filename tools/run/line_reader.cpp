@@ -22,8 +22,8 @@ class PipeReader : public LineReader {
 
 }  // namespace
 
-std::unique_ptr<LineReader> make_line_reader() {
-  if (isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1) return make_terminal_reader();
+std::unique_ptr<LineReader> make_line_reader(bool colored) {
+  if (isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1) return make_terminal_reader(colored);
   return std::make_unique<PipeReader>();
 }
 

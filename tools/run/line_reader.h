@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace leq::run {
 
@@ -20,9 +21,14 @@ class LineReader {
   // `prompt` is shown only on a terminal.
   virtual Line read(const std::string& prompt) = 0;
   virtual bool is_terminal() const = 0;
+  // Whether lines are added to the history.
+  virtual void keep_history(bool) {}
 };
 
-// Uses libedit if standard input and standard error are a terminal.
-std::unique_ptr<LineReader> make_line_reader();
+// Uses libedit if standard input and standard error are a terminal. `colored` sets prompts and
+// typed text apart.
+std::unique_ptr<LineReader> make_line_reader(bool colored);
+
+inline constexpr std::string_view kTypedStyle = "\033[1;32m";
 
 }  // namespace leq::run

@@ -13,6 +13,7 @@
 #include "tools/common/llama_flags.h"
 #include "tools/common/model_options.h"
 #include "tools/common/pull.h"
+#include "tools/run/history_file.h"
 #include "tools/run/prompt.h"
 
 namespace leq::run {
@@ -74,7 +75,9 @@ std::vector<Option> generation_options() {
       {.name = "ignore-eos", .help = "do not stop at the model's end-of-sequence token"},
       {.name = "color",
        .spellings = "-co",
-       .help = "use colors, where standard output is a terminal; reasoning is dimmed",
+       .fallback = "auto",
+       .help = "use colors, where standard output is a terminal (default: in a chat); reasoning is "
+               "dimmed, Markdown's bold and code are shown",
        .value_may_follow = true},
       {.name = "receipt",
        .kind = Kind::text,
@@ -157,6 +160,11 @@ std::vector<Option> chat_options() {
        .kind = Kind::text,
        .value_name = "FILE",
        .help = "read the system prompt from a file, without one newline at its end"},
+      {.name = "chat",
+       .kind = Kind::text,
+       .value_name = "NAME",
+       .help = "go on with the chat of this name, which is saved after every turn in "
+               "~/.local/state/leq/chats"},
       {.name = "multiline-input",
        .spellings = "-mli",
        .help = "allow messages of several lines: a message ends at a line that ends with a "
@@ -263,17 +271,23 @@ void read_text(const Options& options, RunArgs& args) {
   args.ignore_eos = options.flag("ignore-eos");
   args.parse_special = options.flag("special");
   args.display_prompt = options.flag("display-prompt");
-  args.color = options.flag("color") && !(options.from_environment("color") && asks_for_no_color());
+  if (options.has("color")) {
+    args.color =
+        options.flag("color") && !(options.from_environment("color") && asks_for_no_color());
+  }
   args.verbose = options.flag("verbose");
 }
 
 // -st and -sys only make sense in a chat, so they select chat mode.
 Mode read_mode(const Options& options) {
   const bool system = options.given("system-prompt") || options.given("system-prompt-file");
-  const bool chat_words = options.flag("single-turn") || system;
+  const bool chat_words = options.flag("single-turn") || options.given("chat") || system;
   if (!options.has("conversation")) return chat_words ? Mode::chat : Mode::automatic;
   const bool chat = options.flag("conversation");
-  require(chat || !chat_words, "-no-cnv and ", options.flag("single-turn") ? "-st" : "-sys",
+  require(chat || !chat_words, "-no-cnv and ",
+          options.flag("single-turn") ? "-st"
+          : system                    ? "-sys"
+                                      : "--chat",
           " contradict each other: leave one out");
   return chat ? Mode::chat : Mode::completion;
 }
@@ -309,6 +323,10 @@ RunArgs read_args(const Options& options) {
   read_text(options, args);
   args.single_turn = options.flag("single-turn");
   args.multi_line = options.flag("multiline-input");
+  if (options.given("chat")) {
+    args.chat_name = options.text("chat");
+    (void)named_chat_path(*args.chat_name);  // checked before the model is loaded
+  }
   if (options.given("chat-template")) {
     args.chat_template = options.text("chat-template");
     (void)ChatTemplate::by_name(args.chat_template);  // checked even if there is no chat

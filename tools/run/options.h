@@ -31,13 +31,14 @@ struct RunArgs {
   std::optional<std::string> system;
   bool single_turn = false;
   bool multi_line = false;
+  std::optional<std::string> chat_name;
 
   std::int64_t max_tokens = -1;
   std::vector<std::string> stop_strings;
   bool ignore_eos = false;
   bool parse_special = true;
   bool display_prompt = true;
-  bool color = false;
+  std::optional<bool> color;  // none: in a chat, if the environment allows it
   bool verbose = false;
   std::string chat_template;  // a named format; empty: the model's own template
   bool thinking = true;

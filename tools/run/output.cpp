@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -14,10 +15,7 @@
 namespace leq::run {
 namespace {
 
-constexpr std::string_view kDim = "\033[2m";
 constexpr std::string_view kGreen = "\033[32m";
-constexpr std::string_view kThinkBegins = "<think>";
-constexpr std::string_view kThinkEnds = "</think>";
 
 // Returns whether standard output and standard error are the same stream (2>&1).
 bool is_one_stream() {
@@ -32,12 +30,28 @@ Colors choose_colors(bool wanted) {
   return wanted && isatty(STDOUT_FILENO) == 1 ? Colors::on : Colors::off;
 }
 
+bool allows_colors() {
+  const auto value = [](const char* name) {
+    const char* text = std::getenv(name);
+    return std::string_view(text == nullptr ? "" : text);
+  };
+  return value("NO_COLOR").empty() && !value("TERM").empty() && value("TERM") != "dumb";
+}
+
+ReplyPrinter::ReplyPrinter(Colors colors, bool chat)
+    : colors_(colors),
+      on_terminal_(isatty(STDOUT_FILENO) == 1),
+      screen_({.styles = colors == Colors::on, .markdown = chat, .wrap = chat}) {
+  if (on_terminal_) use_utf8_characters();
+}
+
 void ReplyPrinter::write(std::string_view text) {
   if (text.empty()) return;
   const bool written =
       std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
   require(written, "stdout: cannot write: ", std::strerror(errno));
-  line_open_ = text.back() != '\n';
+  while (text.ends_with(kColorsOff)) text.remove_suffix(kColorsOff.size());
+  if (!text.empty()) line_open_ = text.back() != '\n';
 }
 
 void ReplyPrinter::write_code(std::string_view code) {
@@ -64,18 +78,9 @@ void ReplyPrinter::begin() {
 
 void ReplyPrinter::reply(std::string_view text) {
   begin();
-  while (!text.empty()) {
-    const std::string_view tag = thinking_ ? kThinkEnds : kThinkBegins;
-    const std::size_t found = colors_ == Colors::on ? text.find(tag) : std::string_view::npos;
-    if (found == std::string_view::npos) return write(text);
-    // The tags themselves are dimmed, too.
-    const std::size_t cut = thinking_ ? found + tag.size() : found;
-    write(text.substr(0, cut));
-    write_code(thinking_ ? kColorsOff : kDim);
-    if (!thinking_) write(tag);
-    text.remove_prefix(found + tag.size());
-    thinking_ = !thinking_;
-  }
+  if (!on_terminal_) return write(text);
+  screen_.set_columns(terminal_columns());
+  write(screen_.feed(text));
 }
 
 void ReplyPrinter::end_line() {
@@ -84,9 +89,8 @@ void ReplyPrinter::end_line() {
 
 void ReplyPrinter::finish() {
   begin();
-  write_code(kColorsOff);
-  thinking_ = false;
-  if (isatty(STDOUT_FILENO) == 1) {
+  if (on_terminal_) {
+    write(screen_.finish());
     end_line();
   } else if (line_open_ && (is_one_stream() || isatty(STDERR_FILENO) == 1)) {
     std::fputc('\n', stderr);  // not to stdout, so that the reply's text is unchanged

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/progress.h"
+#include "tools/run/screen_text.h"
 
 namespace leq::run {
 
@@ -15,17 +16,20 @@ enum class Colors { off, on };
 
 // Returns colours if `wanted` and standard output is a terminal; pipes must not get escape codes.
 Colors choose_colors(bool wanted);
+// Whether the environment lets a chat use colours that no flag asks for (NO_COLOR, TERM).
+bool allows_colors();
 
 // Resets colours; also used when the program ends.
 inline constexpr std::string_view kColorsOff = "\033[0m";
 
 class ReplyPrinter {
  public:
-  explicit ReplyPrinter(Colors colors) : colors_(colors) {}
+  // On a terminal the replies of a chat are wrapped, and their Markdown becomes styles.
+  ReplyPrinter(Colors colors, bool chat);
 
-  // Throws Error if standard output cannot be written. Text between <think> and </think> is
-  // dimmed.
+  // Throws Error if standard output cannot be written.
   void reply(std::string_view text);
+  void set_wrap(bool on) { screen_.set_wrap(on); }
   // Sets the prompt of a completion, which is printed once all of it is fed.
   void prompt(std::string_view text) { prompt_ = text; }
   // Shows the progress of feeding the prompt as a line on a terminal, until the first text.
@@ -41,9 +45,10 @@ class ReplyPrinter {
   void write_code(std::string_view code);
 
   Colors colors_;
+  bool on_terminal_;
+  ScreenText screen_;
   std::string prompt_;
   std::optional<Progress> progress_;
-  bool thinking_ = false;
   bool line_open_ = false;
 };
 

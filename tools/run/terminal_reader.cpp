@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <clocale>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -19,6 +18,7 @@
 #include "base/text.h"
 #include "tools/common/interrupt.h"
 #include "tools/run/history_file.h"
+#include "tools/run/screen_text.h"
 
 namespace leq::run {
 namespace {
@@ -30,6 +30,9 @@ constexpr int kLooksAtTheEnd = 3;
 
 // These keys are read as bytes, because only one of several signals in a burst would arrive.
 constexpr char kCtrlC = '\003', kCtrlZ = '\032', kCtrlBackslash = '\034';
+
+// Encloses the codes in a prompt that take no columns.
+constexpr char kCodeMark = '\001';
 
 constexpr std::string_view kPasteEnds = "\033[201~";
 
@@ -56,12 +59,6 @@ class SignalScope {
  private:
   struct sigaction resized_before_ = {}, continued_before_ = {};
 };
-
-std::size_t columns_now() {
-  winsize size = {};
-  constexpr std::size_t kUnknown = 80;
-  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUnknown;
-}
 
 // Returns the row of the text's end relative to its first row, on a terminal of `columns` columns.
 std::size_t rows_below(const std::string& text, std::size_t columns) {
@@ -100,13 +97,11 @@ std::string pasted_text(std::string text) {
 
 class TerminalReader : public LineReader {
  public:
-  TerminalReader() {
-    // libedit takes the character set from the locale; number formatting stays in the C locale.
-    if (std::setlocale(LC_CTYPE, "") == nullptr || MB_CUR_MAX == 1) {
-      std::setlocale(LC_CTYPE, "C.UTF-8");
-    }
+  explicit TerminalReader(bool colored) {
+    use_utf8_characters();  // libedit takes the character set from the locale
     const char* terminal = std::getenv("TERM");
     knows_codes_ = terminal != nullptr && std::string_view(terminal) != "dumb";
+    colored_ = colored && knows_codes_;
     edit_.reset(el_init("leq-run", stdin, stderr, stderr));
     history_.reset(history_init());
     require(edit_ != nullptr && history_ != nullptr, "libedit: cannot set up line editing");
@@ -118,7 +113,7 @@ class TerminalReader : public LineReader {
     el_set(edit_.get(), EL_CLIENTDATA, this);
     el_set(edit_.get(), EL_EDITOR, "emacs");
     el_set(edit_.get(), EL_HIST, history, history_.get());
-    el_set(edit_.get(), EL_PROMPT, &TerminalReader::prompt);
+    el_set(edit_.get(), EL_PROMPT_ESC, &TerminalReader::prompt, kCodeMark);
     el_set(edit_.get(), EL_GETCFN, &TerminalReader::next_character);
     el_set(edit_.get(), EL_SETTY, "-d", "-isig", nullptr);
     // The wide function is used because el_set would copy the texts and never free them.
@@ -128,6 +123,10 @@ class TerminalReader : public LineReader {
 
   Line read(const std::string& prompt) override {
     prompt_ = prompt;
+    shown_prompt_ = prompt;
+    if (colored_) {
+      shown_prompt_ = kCodeMark + std::string(kTypedStyle) + kCodeMark + prompt;
+    }
     el_resize(edit_.get());
     const InterruptScope scope;
     const SignalScope signals;
@@ -138,6 +137,7 @@ class TerminalReader : public LineReader {
     const char* text = el_gets(edit_.get(), &count);
     interrupts_ = nullptr;
     mark_pastes(false);
+    if (colored_) std::fputs("\033[0m", stderr);
     if (interrupted_ || scope.interrupted()) {
       std::fputs("^C\n", stderr);
       const LineInfo* typed = el_line(edit_.get());
@@ -153,6 +153,7 @@ class TerminalReader : public LineReader {
     return line;
   }
   bool is_terminal() const override { return true; }
+  void keep_history(bool on) override { keeps_history_ = on; }
 
  private:
   static TerminalReader& self(EditLine* edit) {
@@ -160,7 +161,7 @@ class TerminalReader : public LineReader {
     el_get(edit, EL_CLIENTDATA, &data);
     return *static_cast<TerminalReader*>(data);
   }
-  static char* prompt(EditLine* edit) { return self(edit).prompt_.data(); }
+  static char* prompt(EditLine* edit) { return self(edit).shown_prompt_.data(); }
 
   // Switches the terminal's bracketed paste mode.
   void mark_pastes(bool on) const {
@@ -186,7 +187,7 @@ class TerminalReader : public LineReader {
     if (knows_codes_) {
       const LineInfo* typed = el_line(edit_.get());
       const std::string before = prompt_ + std::string(typed->buffer, typed->cursor);
-      const std::size_t rows = rows_below(before, columns_now());
+      const std::size_t rows = rows_below(before, terminal_columns());
       if (rows > 0) std::fprintf(stderr, "\033[%zuA", rows);
       std::fputs("\r\033[J", stderr);
     }
@@ -273,7 +274,7 @@ class TerminalReader : public LineReader {
   }
 
   void remember(const std::string& text) {
-    if (text.empty()) return;
+    if (text.empty() || !keeps_history_) return;
     append_history(history_path(), text);
     HistEvent event;
     history(history_.get(), &event, H_ENTER, text.c_str());
@@ -285,7 +286,9 @@ class TerminalReader : public LineReader {
   };
   std::unique_ptr<History, Close> history_;
   std::unique_ptr<EditLine, Close> edit_;
-  std::string prompt_;
+  std::string prompt_, shown_prompt_;
+  bool keeps_history_ = true;
+  bool colored_ = false;
   bool knows_codes_ = false;
   bool interrupted_ = false;
   const InterruptScope* interrupts_ = nullptr;
@@ -293,6 +296,8 @@ class TerminalReader : public LineReader {
 
 }  // namespace
 
-std::unique_ptr<LineReader> make_terminal_reader() { return std::make_unique<TerminalReader>(); }
+std::unique_ptr<LineReader> make_terminal_reader(bool colored) {
+  return std::make_unique<TerminalReader>(colored);
+}
 
 }  // namespace leq::run

@@ -124,7 +124,8 @@ def parser():
     add("-c", "--window", "--ctx-size", metavar="N", type=_number(2), help="tokens in a window (default: the model's "
         "context, at most 2048); --quick 256")
     add("--chunks", metavar="N", type=_number(0), help="measure the first N windows only; 0: all (default 16, --quick 8)")
-    add("--join", choices=("hf", "none"), help="how rows become one text (default hf; none for llamacpp-512)")
+    add("--join", choices=("hf", "none"), help="whether lines are rows, joined by empty lines: hf, or none "
+        "(default hf for wiki.test.raw with a hf protocol, else none)")
     add("--calibration", metavar="FILE", help="plain text to calibrate on; default: a built-in text")
     add("--samples", metavar="N", type=_number(1, 1 << 20), help="number of calibration windows (default 32, --quick 8)")
     add("--parts", metavar="LIST", type=_words(_PARTS), default=list(_PARTS), help="what is measured beside files and "

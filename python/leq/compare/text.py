@@ -78,8 +78,12 @@ def _plan(protocol, window, stride, chunks, tokens):
     return windows
 
 
-def resolve(protocol, join, window, context):
-    """The join and the window of a protocol for a model of `context` positions, checked."""
+_WIKITEXT = "173c87a53759e0201f33e0ccf978e510c2042d7f2cb78229d9a50d79b9e7dd08"  # of wiki.test.raw
+
+
+def resolve(text, protocol, join, window, context):
+    """The join and the window of a protocol for a model of `context` positions, checked. Only the lines of wiki.test.raw
+    are known to be rows of a data set."""
     if protocol == "llamacpp-512":
         if join == "hf":
             raise SettingError("--join hf: protocol llamacpp-512 takes the file as it is; leave --join out")
@@ -91,11 +95,11 @@ def resolve(protocol, join, window, context):
     window = window or min(context, 2048)
     if not 2 <= window <= context:
         raise SettingError(f"--window {window}: expected 2 to the model's context of {context}")
-    return join or "hf", window
+    return join or ("hf" if hash_of(text) == _WIKITEXT else "none"), window
 
 
 def windows_of(text, source, protocol, join, window, chunks, tokenizer, context):
-    join, window = resolve(protocol, join, window, context)
+    join, window = resolve(text, protocol, join, window, context)
     tokens = tokenizer.encode(join_rows(text) if join == "hf" else text)
     stride = (window // 2 if window < 1024 else 512) if protocol == "hf-stride" else window
     if len(tokens) < window:

@@ -10,6 +10,7 @@
 
 #include "backend/layout.h"
 #include "base/error.h"
+#include "base/given_bytes.h"
 #include "base/text.h"
 #include "model/linear_sites.h"
 #include "model/memory_plan.h"
@@ -518,7 +519,7 @@ CalibrationMemory plan_calibration(const ModelConfig& config, const CalibrationS
   }
   if (limit > 0 && memory.total() > limit) std::swap(memory.hidden, memory.hidden_on_disk);
   require(limit == 0 || memory.total() <= limit, ErrorKind::no_memory, Setting{"max_ram"}, " ",
-          human_bytes(limit), ": calibration needs ", describe(memory),
+          given_bytes(limit), ": calibration needs ", describe(memory),
           "; raise it, take a smaller ", Setting{"length"}, ", or another method");
   return memory;
 }

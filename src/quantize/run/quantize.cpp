@@ -370,6 +370,39 @@ std::int64_t fit_windows(const ImportedModel& model, const fs::path& output,
   return windows_within(kGateSeconds, 2 * seconds, kFittedGateWindows);
 }
 
+// Tells before a search how long it will take, from a few windows of its text.
+void say_search_time(const ImportedModel& model, const QuantizeOptions& options) {
+  const MixedSearch& search = options.search->search;
+  CalibrationRequest text = options.calibration;
+  text.text = search.text;
+  text.samples = kTimedWindows;
+  text.length = std::min(search.window, model.config.context);
+  double seconds = 0;
+  try {
+    const CalibrationData data =
+        calibration_data(text, Tokenizer(model.tokenizer), model.config.context);
+    seconds = measure_window_seconds(model, data, options);
+  } catch (const Error&) {
+    return;  // the search itself says what is wrong with its text
+  }
+  const ChoosingWork work = options.recipe == nullptr ? ChoosingWork() : options.recipe->work;
+  const double windows = wants_calibration(model.config, options)
+                             ? static_cast<double>(options.calibration.samples)
+                             : 0;
+  const double candidate =
+      windows * seconds + choosing_seconds(model.config, work, seconds, text.length);
+  const double measuring = static_cast<double>(search.options.evaluations) *
+                           static_cast<double>(search.windows) * seconds;
+  const double minutes = (static_cast<double>(kChoices) * candidate + measuring) / 60;
+  options.say("search      " + std::to_string(kChoices) + " candidates" +
+              (windows > 0 ? " of " + fixed(windows, 0) + " calibration windows" : "") +
+              ", then " + std::to_string(search.options.evaluations) + " measurements of " +
+              std::to_string(search.windows) + " windows: about " +
+              (minutes < 1 ? fixed(60 * minutes, 0) + " s" : fixed(minutes, 0) + " min") + "; " +
+              Setting{"samples"}.marked() + " and " + Setting{"evaluations"}.marked() +
+              " make it shorter");
+}
+
 // Broadcasts the leader's number of windows to all ranks.
 void agree_on_windows(QuantizeOptions& options) {
   std::int64_t& samples = options.calibration.samples;
@@ -432,6 +465,7 @@ QuantizeResult lead(const ImportedModel& model, const fs::path& output, Quantize
   if (options.fit_windows) agree_on_windows(options);
   QuantizeResult result;
   if (options.search) {
+    say_search_time(model, options);
     result.search = quantize_by_search(model, output, options, base.path());
     result.description = model.description;
     result.parameters = parameter_count(model.config);

@@ -3,6 +3,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/given_bytes.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "model/linear_sites.h"
@@ -64,7 +65,7 @@ void check_search(const ImportedModel& model, const QuantizeOptions& options) {
     const std::uint64_t cache = smallest_cache_bytes(model.config, layout, fit->limits);
     const std::uint64_t weights = rest + least.block_linears;
     require(fit->bytes >= weights + cache, ErrorKind::no_memory, Setting{"fit"}, " ",
-            human_bytes(fit->bytes), ": with the fewest bits the tensors take at least ",
+            given_bytes(fit->bytes), ": with the fewest bits the tensors take at least ",
             human_bytes(weights), ", the smallest cache of ", with_commas(fit->limits.context),
             " positions ", human_bytes(cache), "; give more memory or a shorter ",
             Setting{"context"});
