@@ -1,7 +1,5 @@
 #include "server/server.h"
 
-#include <malloc.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -10,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/system.h"
 #include "base/text.h"
 #include "server/fields.h"
 #include "server/model_api.h"
@@ -402,7 +401,7 @@ void Server::answer(HttpExchange& exchange) {
   // Returns the memory of a large request to the system, because each worker has a malloc arena of
   // its own that would retain it.
   constexpr std::size_t kLargeBody = 256 << 10;
-  if (exchange.request().body.size() >= kLargeBody) malloc_trim(0);
+  if (exchange.request().body.size() >= kLargeBody) system::return_freed_memory();
 }
 
 std::optional<HttpReply> Server::check_head(const HttpRequest& request) const {
