@@ -2,7 +2,7 @@
 # Wheels and the tarball for any Linux with glibc 2.28 (of 2018) or newer, into dist: compiled by zig's clang for that
 # glibc and linked with libraries.sh's archives. Needs cmake, ninja, apt and python3 with pip and venv; ccache makes it faster.
 #   portable.sh [ARCHITECTURE]    x86_64 | aarch64; without: this machine's
-#   PYTHONS="python3.9 ..."       one wheel for each version before 3.12, and one (abi3) for all from 3.12 on
+#   PYTHONS="python3.9 ..."       oldest first; one wheel for each version before 3.12, and one (abi3) for all from 3.12 on
 set -euo pipefail
 cd "$(dirname "$0")/.."
 architecture=${1:-$(uname -m)}
@@ -50,6 +50,9 @@ set(CMAKE_AR $folder/bin/ar)
 set(CMAKE_RANLIB $folder/bin/ranlib)
 set(CMAKE_FIND_ROOT_PATH $folder/libraries)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_EXE_LINKER_FLAGS_INIT -s)
+set(CMAKE_MODULE_LINKER_FLAGS_INIT -s)
+set(CMAKE_STRIP true)  # done by the linker
 set(LEQ_STATIC ON CACHE BOOL "" FORCE)
 TOOLCHAIN
 if [ "$architecture" != "$(uname -m)" ]; then
@@ -68,12 +71,19 @@ export CMAKE_TOOLCHAIN_FILE=$folder/toolchain.cmake CMAKE_GENERATOR=Ninja CMAKE_
 mkdir -p dist "$folder/wheels"
 rm -f "$folder"/wheels/*
 made_abi3=
+# The build's Python packages at one path for all Pythons, the oldest of which chooses them: a new path would make
+# scikit-build-core compile everything again.
+packages=$folder/packages
+[ -d "$packages/nanobind" ] || "${pythons[0]}" -m pip install -q --target "$packages" 'scikit-build-core>=0.11' 'nanobind>=2.4'
+export PYTHONPATH=$packages
 for python in "${pythons[@]}"; do
-  suffix=$("$python" -c 'import sys; print("cpython-%d%d" % sys.version_info[:2] if sys.version_info < (3, 12) else "abi3")')
-  [ "$suffix" != abi3 ] || { [ -z "$made_abi3" ] || continue; made_abi3=yes; }
-  [ "$suffix" = abi3 ] || suffix=$suffix-$architecture-linux-gnu
-  SETUPTOOLS_EXT_SUFFIX=.$suffix.so "$python" -m pip wheel -q --no-deps -w "$folder/wheels" -C build-dir="$build" .
+  abi=$("$python" -c 'import sys; print("cpython-%d%d" % sys.version_info[:2] if sys.version_info < (3, 12) else "abi3")')
+  [ "$abi" != abi3 ] || { [ -z "$made_abi3" ] || continue; made_abi3=yes; }
+  [ "$architecture" = "$(uname -m)" ] || export SETUPTOOLS_EXT_SUFFIX=.$abi-$architecture-linux-gnu.so
+  [ ! -f "$build/CMakeCache.txt" ] || sed -i -E '/^(NB_|_?Python|nanobind)/d' "$build/CMakeCache.txt"
+  "$python" -m pip wheel -q --no-deps --no-build-isolation -w "$folder/wheels" --config-settings=build-dir="$build" .
 done
+unset PYTHONPATH
 for wheel in "$folder"/wheels/*.whl; do
   auditwheel show "$wheel"
   auditwheel repair --plat "manylinux_2_28_$architecture" -w dist "$wheel"
