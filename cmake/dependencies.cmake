@@ -11,7 +11,10 @@ leq_require(OPENSSL_FOUND "OpenSSL's libcrypto" libssl-dev)
 include(cmake/libraries.cmake)
 leq_system_library(leq_libedit histedit.h edit libedit-dev)
 if(LEQ_STATIC)  # libraries that libedit.so is linked with
-  target_link_libraries(leq_libedit INTERFACE tinfo bsd md)
+  foreach(name tinfo bsd md)
+    find_library(leq_${name}_LIBRARY ${name} REQUIRED)
+    target_link_libraries(leq_libedit INTERFACE ${leq_${name}_LIBRARY})
+  endforeach()
 endif()
 
 find_path(LEQ_JSON_INCLUDE nlohmann/json.hpp)

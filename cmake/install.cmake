@@ -36,3 +36,10 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/leqConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/leqConfig.cmake ${PROJECT_BINARY_DIR}/leqConfigVersion.cmake
   cmake/libraries.cmake DESTINATION ${package} COMPONENT dev)
+
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
+if(LEQ_SERVICE)
+  configure_file(packaging/systemd/leq-server.service generated/package/leq-server.service @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/generated/package/leq-server.service DESTINATION lib/systemd/system)
+  install(FILES packaging/systemd/server.conf DESTINATION /etc/leq)
+endif()

@@ -19,16 +19,17 @@ endfunction()
 # -falign-loops=64: the same AVX2 loop took 7 % more time at an unlucky offset in its cache line.
 # -Wno-*uninitialized: g++ 12's AVX-512 header reads a value that is undefined on purpose.
 # -fno-schedule-insns: on ARM g++ 12's scheduler moves loads up until the accumulators no longer fit in registers.
-set(avx512 -march=x86-64-v4 -mprefer-vector-width=512 -O3 -Wno-uninitialized -Wno-maybe-uninitialized)
+set(avx512 -march=x86-64-v4 -mprefer-vector-width=512 -O3 $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 set(leq_flags_v3 -march=x86-64-v3 -O3)
 set(leq_flags_avx2 -march=x86-64-v3 -O3 -falign-loops=64)
 set(leq_flags_avxvnni -march=x86-64-v3 -mavxvnni -O3 -falign-loops=64)
 set(leq_flags_avx512 ${avx512} -falign-loops=64)
 set(leq_flags_avx512vnni ${avx512} -mavx512vnni)
 set(leq_flags_avx512amx ${avx512} -mavx512vnni -mamx-tile -mamx-int8)
-set(leq_flags_neon -O3 -fno-schedule-insns)
-set(leq_flags_dotprod -march=armv8.2-a+dotprod -O3 -fno-schedule-insns)
-set(leq_flags_i8mm -march=armv8.2-a+dotprod+i8mm -O3 -fno-schedule-insns)
+set(unscheduled $<$<CXX_COMPILER_ID:GNU>:-fno-schedule-insns>)
+set(leq_flags_neon -O3 ${unscheduled})
+set(leq_flags_dotprod -march=armv8.2-a+dotprod -O3 ${unscheduled})
+set(leq_flags_i8mm -march=armv8.2-a+dotprod+i8mm -O3 ${unscheduled})
 
 set(kernels backend/cpu/kernels/${LEQ_PROCESSOR})
 set(tiles quantize/linear_algebra/${LEQ_PROCESSOR}/tile_kernels)

@@ -11,6 +11,8 @@ list(FILTER sources EXCLUDE REGEX "/src/ranks/mpi/")          # cmake/mpi.cmake
 list(FILTER sources EXCLUDE REGEX "/src/capi/")              # cmake/capi.cmake
 set(processor_sources ${sources})
 list(FILTER processor_sources INCLUDE REGEX "/${LEQ_PROCESSOR}/[^/]+$")
+list(FILTER sources EXCLUDE REGEX "/(linux|macos)/[^/]+$")
+list(APPEND sources ${PROJECT_SOURCE_DIR}/src/base/${LEQ_SYSTEM}/system.cpp)
 list(FILTER sources EXCLUDE REGEX "/(x86|arm|generic)/[^/]+$")
 
 # Libraries that the objects are compiled and linked with.

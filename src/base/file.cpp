@@ -6,7 +6,6 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 #include <algorithm>
 #include <array>
@@ -25,6 +24,7 @@
 
 #include "base/error.h"
 #include "base/mapping_watch.h"
+#include "base/system.h"
 #include "base/text.h"
 
 namespace leq {
@@ -361,9 +361,7 @@ void require_no_input(const fs::path& target, std::span<const fs::path> inputs) 
 AtomicFile::AtomicFile(fs::path target) : target_(std::move(target)) {
   check_output(target_);
   remove_leftovers(target_);
-  if (::access("/proc/self/fd", X_OK) == 0) {  // needed to name the file
-    descriptor_ = ::open(folder_of(target_).c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0644);
-  }
+  descriptor_ = system::open_nameless(folder_of(target_));
   if (descriptor_ < 0) {
     temporary_ = temporary_name(target_);
     descriptor_ = ::open(temporary_.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0644);
@@ -408,14 +406,11 @@ void AtomicFile::commit() {
   if (::fsync(descriptor_) != 0) fail(ErrorKind::io, name, ": cannot sync: ", std::strerror(errno));
   check_output(target_);  // the target may have changed since the constructor
   if (temporary_.empty()) {
-    const std::string source = "/proc/self/fd/" + std::to_string(descriptor_);
-    const auto give_name = [&](const fs::path& path) {
-      return ::linkat(AT_FDCWD, source.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0;
-    };
-    if (give_name(target_)) return;  // the usual case: no such file yet, and nothing to clean up
+    if (system::give_name(descriptor_, target_))
+      return;  // the usual case: no such file yet, and nothing to clean up
     fs::path named = temporary_name(target_);
     ::unlink(named.c_str());
-    if (!give_name(named))
+    if (!system::give_name(descriptor_, named))
       fail(ErrorKind::io, named.string(), ": cannot name the file: ", std::strerror(errno));
     temporary_ = std::move(named);  // a failed copy would leave the file behind
   }
@@ -432,7 +427,7 @@ NamelessFile::NamelessFile(const std::filesystem::path& file)
 }
 
 NamelessFile::NamelessFile(std::span<const std::byte> bytes, const char* name)
-    : descriptor_(::memfd_create(name, MFD_CLOEXEC)) {
+    : descriptor_(system::open_in_memory(name)) {
   require(descriptor_ >= 0, ErrorKind::io, "a file in memory: ", std::strerror(errno));
   constexpr std::size_t kMaxAtOnce = std::size_t{1} << 30;
   while (!bytes.empty()) {
@@ -468,19 +463,11 @@ NamelessFile::NamelessFile(NamelessFile&& other) noexcept
 namespace {
 namespace fs = std::filesystem;
 
-// The name of a file in /proc/locks, such as "08:01:1234".
-std::string lock_name(const struct stat& status) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%02x:%02x:%llu", ::major(status.st_dev), ::minor(status.st_dev),
-                static_cast<unsigned long long>(status.st_ino));
-  return text;
-}
-
 // Returns " (process 123)", or "" if the number is not valid, as on layered file systems.
 std::string owner_of(int descriptor) {
   struct stat status = {};
   if (::fstat(descriptor, &status) != 0) return "";
-  const std::string name = lock_name(status);
+  const std::string name = system::lock_name(status);
   std::ifstream locks("/proc/locks");
   for (std::string line; std::getline(locks, line);) {
     std::vector<std::string_view> words;  // "1:", "FLOCK", "ADVISORY", "WRITE", pid, file, ...

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/system.h"
 #include "base/text.h"
 
 namespace leq {
@@ -40,7 +41,7 @@ std::byte* map_huge_pages(std::size_t bytes) noexcept {
   const std::size_t before = rounded(address, kHugePageBytes) - address;
   if (before > 0) ::munmap(first, before);
   if (before < kHugePageBytes) ::munmap(first + before + wanted, kHugePageBytes - before);
-  ::madvise(first + before, wanted, MADV_HUGEPAGE);  // only a hint: small pages work too
+  system::ask_for_huge_pages(first + before, wanted);  // only a hint: small pages work too
   return first + before;
 }
 
@@ -49,11 +50,11 @@ void unmap_huge_pages(std::byte* data, std::size_t bytes) noexcept {
 }
 
 void ask_for_huge_pages(const std::byte* data, std::size_t bytes) noexcept {
-  ::madvise(const_cast<std::byte*>(data), bytes, MADV_HUGEPAGE);
+  system::ask_for_huge_pages(const_cast<std::byte*>(data), bytes);
 }
 
 void map_ahead(const std::byte* data, std::size_t bytes) noexcept {
-  ::madvise(const_cast<std::byte*>(data), rounded(bytes, kSmallPage), MADV_POPULATE_READ);
+  system::map_pages(const_cast<std::byte*>(data), rounded(bytes, kSmallPage));
 }
 
 std::size_t bytes_in_huge_pages(const std::byte* data) {

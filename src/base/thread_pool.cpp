@@ -1,8 +1,5 @@
 #include "base/thread_pool.h"
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -17,6 +14,7 @@
 #include "base/control_group.h"
 #include "base/cpu_features.h"
 #include "base/error.h"
+#include "base/system.h"
 #include "base/topology.h"
 
 namespace leq {
@@ -66,16 +64,6 @@ namespace {
 // two parallel loops of a forward pass there are only a few microseconds.
 constexpr int kSpins = 2000;
 constexpr int kMaxThreads = 1024;
-
-void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t while_equal) {
-  ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT_PRIVATE, while_equal,
-            nullptr, nullptr, 0);
-}
-
-void futex_wake(std::atomic<std::uint32_t>& word, int waiters) {
-  ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAKE_PRIVATE, waiters,
-            nullptr, nullptr, 0);
-}
 
 }  // namespace
 
@@ -178,7 +166,7 @@ struct ThreadPool::State {
       }
       if (now == seen) {
         sleepers.fetch_add(1, std::memory_order_seq_cst);
-        futex_wait(epoch, seen);
+        system::wait_while(epoch, seen);
         sleepers.fetch_sub(1, std::memory_order_seq_cst);
         continue;
       }
@@ -191,7 +179,7 @@ struct ThreadPool::State {
   void end_workers() {
     stop.store(true, std::memory_order_release);
     epoch.store(epoch.load() + 1, std::memory_order_seq_cst);
-    futex_wake(epoch, static_cast<int>(workers.size()));
+    system::wake_all(epoch);
     for (std::thread& worker : workers) worker.join();
   }
 
@@ -199,7 +187,7 @@ struct ThreadPool::State {
   void announce(std::uint32_t next) {
     epoch.store(next, std::memory_order_seq_cst);
     if (sleepers.load(std::memory_order_seq_cst) == 0) return;
-    futex_wake(epoch, static_cast<int>(workers.size()));
+    system::wake_all(epoch);
   }
 
   // Divides `total` tasks into shares of epoch `next`. The old shares are closed before the loop's

@@ -1,13 +1,12 @@
 #include "base/topology.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <fstream>
 #include <numeric>
 #include <string>
 
 #include "base/error.h"
+#include "base/system.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
 
@@ -84,14 +83,7 @@ std::optional<std::vector<int>> parse_core_list(std::string_view text) {
 
 const std::vector<int>& usable_core_list() {
   static const std::vector<int> kCores = [] {
-    cpu_set_t mask;
-    CPU_ZERO(&mask);
-    std::vector<int> cores;
-    if (::sched_getaffinity(0, sizeof mask, &mask) == 0) {
-      for (int core = 0; core < CPU_SETSIZE; ++core) {
-        if (CPU_ISSET(static_cast<std::size_t>(core), &mask)) cores.push_back(core);
-      }
-    }
+    std::vector<int> cores = system::usable_cores();
     if (cores.empty()) cores.push_back(0);
     return cores;
   }();
@@ -120,7 +112,7 @@ Topology read_topology(const std::filesystem::path& folder, std::span<const int>
 
 Topology machine_topology(NumaMode mode) {
   // The core of the first call, because the thread may be pinned elsewhere later.
-  static const int kFirstCore = ::sched_getcpu();
+  static const int kFirstCore = system::current_core();
   return topology_for(read_topology("/sys/devices/system/node", usable_core_list()), mode,
                       kFirstCore);
 }
@@ -172,13 +164,6 @@ ThreadPlaces place_threads(Topology topology, int threads) {
   return places;
 }
 
-bool run_on(std::span<const int> cores) {
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  for (const int core : cores) {
-    if (core >= 0 && core < CPU_SETSIZE) CPU_SET(static_cast<std::size_t>(core), &mask);
-  }
-  return ::sched_setaffinity(0, sizeof mask, &mask) == 0;
-}
+bool run_on(std::span<const int> cores) { return system::run_on(cores); }
 
 }  // namespace leq

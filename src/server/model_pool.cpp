@@ -1,7 +1,5 @@
 #include "server/model_pool.h"
 
-#include <malloc.h>
-
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -12,6 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/stopwatch.h"
+#include "base/system.h"
 #include "base/text.h"
 #include "format/leq_layout.h"
 
@@ -700,7 +699,7 @@ void ModelPool::drop(Entry& entry, Lock& lock, ModelState next) {
   } catch (const std::exception&) {  // the stored texts only save time
   }
   loaded.reset();
-  malloc_trim(0);
+  system::return_freed_memory();
   lock.lock();
   ++counts_.drops;
   entry.idle_seconds.reset();

@@ -114,9 +114,9 @@ class HostedModel {
 struct ModelFile {
   std::string name;  // the file's name without .leq or .gguf
   std::filesystem::path path;
-  std::uint64_t bytes = 0;   // sum over all parts of a GGUF file
-  std::int64_t changed = 0;  // modification time in the file system's clock
-  std::int64_t created = 0;  // modification time in seconds since 1970
+  std::uint64_t bytes = 0;                           // sum over all parts of a GGUF file
+  std::filesystem::file_time_type::rep changed = 0;  // modification time
+  std::int64_t created = 0;                          // modification time in seconds since 1970
   bool operator==(const ModelFile&) const = default;
 };
 

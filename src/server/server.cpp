@@ -1,7 +1,5 @@
 #include "server/server.h"
 
-#include <malloc.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -12,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/stopwatch.h"
+#include "base/system.h"
 #include "base/text.h"
 #include "server/dialects.h"
 #include "server/fields.h"
@@ -461,7 +460,7 @@ void Server::answer(HttpExchange& exchange) {
   // Returns the memory of a large request to the system, because each worker has a malloc arena of
   // its own that would retain it.
   constexpr std::size_t kLargeBody = 256 << 10;
-  if (exchange.request().body.size() >= kLargeBody) malloc_trim(0);
+  if (exchange.request().body.size() >= kLargeBody) system::return_freed_memory();
 }
 
 // Only the server's own words for a path are logged, since a client's may contain texts.

@@ -15,12 +15,17 @@ clean_root() {
 }
 in_root() { LC_ALL=C chroot "$root" "$@"; }
 
-# Quantizes the project's model and tells a story with the tools on PATH in the root; prints it.
-story_in_root() {
-  cp -r "$source/examples/storyteller" "$root/storyteller"
-  in_root "${1}leq-quantize" storyteller -o /story.leq --type int8 2> /dev/null
-  local story
-  story=$(in_root "${1}leq-run" -m /story.leq -p "Once upon a time" -n 32 --temp 0 2> /dev/null)
-  [ ${#story} -gt 40 ] || { echo "no story was told: $story"; exit 1; }
+# first_reply LEQ: the storyteller downloaded from a server like the hub, quantized and asked by one command in the root;
+# prints the reply and the time. LEQ is the program there.
+first_reply() {
+  python3 "$source/tests/package/serve_story.py" "$source/examples/storyteller" > "$root/hub" &
+  local server=$! story begin=$EPOCHREALTIME
+  while [ ! -s "$root/hub" ]; do sleep 0.1; done
+  begin=$EPOCHREALTIME
+  story=$(in_root env HOME=/root no_proxy=127.0.0.1 HF_ENDPOINT="$(cat "$root/hub")" \
+    "$1" run tales/Story-5M "Once upon a time" -n 32 --temp 0 2> "$root/errors") || story="FAILED $(cat "$root/errors")"
+  kill $server
+  [ ${#story} -gt 40 ] && [ "${story#FAILED}" = "$story" ] || { echo "no story was told: $story"; return 1; }
   echo "$story"
+  awk -v a="$begin" -v b="$EPOCHREALTIME" 'BEGIN { printf "(the first reply after %.1f s)\n", b - a }'
 }

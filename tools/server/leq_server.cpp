@@ -1,5 +1,4 @@
 // leq-server: serves models through the OpenAI API, with a chat page.
-#include <malloc.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/mapping_watch.h"
+#include "base/system.h"
 #include "base/text.h"
 #include "runtime/runtime.h"
 #include "server/server.h"
@@ -56,7 +56,7 @@ bool signal_received(int milliseconds) {
 
 // Fixes the malloc threshold above which freed blocks are returned to the system; by default,
 // malloc raises it up to 32 MiB as blocks are freed.
-void return_large_blocks() { mallopt(M_MMAP_THRESHOLD, 2 << 20); }
+void return_large_blocks() { system::return_freed_blocks(2 << 20); }
 
 // Raises the limit of file descriptors to its maximum, because each connection needs one.
 void raise_descriptor_limit() {

@@ -1,24 +1,16 @@
 #include "backend/cpu/memory.h"
 
-#include <linux/mempolicy.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#include <array>
-#include <climits>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 
 #include "base/error.h"
 #include "base/huge_pages.h"
+#include "base/system.h"
 #include "base/text.h"
 
 namespace leq::cpu {
 namespace {
-
-constexpr std::size_t kMostNodes = 1024;
-constexpr std::size_t kWordBits = sizeof(unsigned long) * CHAR_BIT;
 
 // The huge pages that begin in [first, last).
 PagesOfNode pages_between(const std::byte* first, const std::byte* last, std::vector<int> nodes) {
@@ -73,13 +65,7 @@ void WeightPlaces::add_plane(const std::byte* plane, std::size_t bytes,
 }
 
 void move_pages(const PagesOfNode& pages) noexcept {
-  std::array<unsigned long, kMostNodes / kWordBits> mask = {};
-  for (const int node : pages.nodes) {
-    const auto bit = static_cast<std::size_t>(node);
-    if (bit < kMostNodes) mask[bit / kWordBits] |= 1ul << (bit % kWordBits);
-  }
-  const int policy = pages.nodes.size() == 1 ? MPOL_PREFERRED : MPOL_INTERLEAVE;
-  ::syscall(SYS_mbind, pages.first, pages.bytes, policy, mask.data(), kMostNodes, MPOL_MF_MOVE);
+  system::move_to_nodes(pages.first, pages.bytes, pages.nodes);
 }
 
 namespace {

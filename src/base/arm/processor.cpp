@@ -1,17 +1,14 @@
-// The features of aarch64 processors, as the Linux kernel reports them.
-#include <asm/hwcap.h>
-#include <sys/auxv.h>
-
+// The features of aarch64 processors, as the operating system reports them.
 #include "base/cpu_features.h"
+#include "base/system.h"
 
 namespace leq {
 
 std::vector<Isa> supported_isas() {
   std::vector<Isa> isas = {Isa::portable, Isa::neon};  // every aarch64 processor has NEON
-  if ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0) isas.push_back(Isa::dotprod);
-  if (isas.back() == Isa::dotprod && (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0) {
-    isas.push_back(Isa::i8mm);
-  }
+  if (!system::has_arm_dotprod()) return isas;
+  isas.push_back(Isa::dotprod);
+  if (system::has_arm_i8mm()) isas.push_back(Isa::i8mm);
   return isas;
 }
 

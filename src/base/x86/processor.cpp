@@ -8,30 +8,47 @@
 namespace leq {
 namespace {
 
-bool has_f16c() {  // not every compiler's __builtin_cpu_supports has it
+struct Registers {
   unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+};
+
+// What the processor answers to cpuid; all 0 if it does not know the leaf. Not
+// __builtin_cpu_supports, which knows other features in each compiler, and none in zig's.
+Registers cpuid(unsigned leaf, unsigned part = 0) {
+  Registers found;
+  return __get_cpuid_count(leaf, part, &found.a, &found.b, &found.c, &found.d) != 0 ? found
+                                                                                    : Registers{};
+}
+
+constexpr bool has_all(unsigned bits, unsigned wanted) { return (bits & wanted) == wanted; }
+
+// Returns whether the operating system saves these registers for each thread (bits of XCR0).
+bool are_saved(unsigned wanted) {
+  if (!has_all(cpuid(1).c, bit_OSXSAVE)) return false;
+  unsigned low = 0, high = 0;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return has_all(low, wanted);
 }
 
 bool has_v3() {
-  __builtin_cpu_init();
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c() &&
-         __builtin_cpu_supports("bmi2");
+  constexpr unsigned kSseAndAvx = 0x6;
+  return are_saved(kSseAndAvx) && has_all(cpuid(1).c, bit_FMA | bit_F16C) &&
+         has_all(cpuid(7).b, bit_AVX2 | bit_BMI2);
 }
 
-bool has_avxvnni() {  // not in every __builtin_cpu_supports either
+bool has_avxvnni() {
   constexpr unsigned kAvxVnni = 1u << 4;
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return has_v3() && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kAvxVnni) != 0;
+  return has_v3() && has_all(cpuid(7, 1).a, kAvxVnni);
 }
 
 bool has_v4() {
-  return has_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512cd");
+  constexpr unsigned kMasksAndZmm = 0xe0;
+  return has_v3() && are_saved(kMasksAndZmm) &&
+         has_all(cpuid(7).b,
+                 bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ | bit_AVX512CD);
 }
 
-bool has_avx512vnni() { return has_v4() && __builtin_cpu_supports("avx512vnni"); }
+bool has_avx512vnni() { return has_v4() && has_all(cpuid(7).c, bit_AVX512VNNI); }
 
 // Asks Linux for permission to use AMX tiles in all threads of this process (idempotent). The
 // kernel refuses if it is too old or if a signal stack is too small for the tiles.
@@ -42,10 +59,8 @@ bool tiles_are_permitted() {
 }
 
 bool has_avx512amx() {
-  constexpr unsigned kTile = 1u << 24, kInt8 = 1u << 25;  // bits in edx of leaf 7
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  if (!has_avx512vnni() || __get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
-  return (d & kTile) != 0 && (d & kInt8) != 0 && tiles_are_permitted();
+  constexpr unsigned kTileAndInt8 = 1u << 24 | 1u << 25;
+  return has_avx512vnni() && has_all(cpuid(7).d, kTileAndInt8) && tiles_are_permitted();
 }
 
 }  // namespace
@@ -64,10 +79,9 @@ void pause_briefly() noexcept { __builtin_ia32_pause(); }
 
 Fetch best_fetch() {
   constexpr unsigned kZen4 = 0x19, kZen5 = 0x1a;  // base family (15) plus extended family
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  if (__get_cpuid(0, &a, &b, &c, &d) == 0 || b != signature_AMD_ebx) return Fetch::twice;
-  __get_cpuid(1, &a, &b, &c, &d);
-  const unsigned family = (a >> 8 & 0xf) + (a >> 20 & 0xff);
+  if (cpuid(0).b != signature_AMD_ebx) return Fetch::twice;
+  const unsigned version = cpuid(1).a;
+  const unsigned family = (version >> 8 & 0xf) + (version >> 20 & 0xff);
   if (family == kZen5) return Fetch::once;
   return family == kZen4 ? Fetch::never : Fetch::twice;
 }

@@ -1,60 +1,25 @@
 // The HTTP client by libcurl.
-#include <curl/curl.h>
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "hub/transport/curl_calls.h"
 #include "hub/web_client.h"
 
 namespace leq {
 namespace {
 
-constexpr const char* kCurlLibrary = "libcurl.so.4";
 constexpr long kMaxRedirects = 10;
 constexpr long kConnectSeconds = 20;
 constexpr long kSilentSeconds = 60;  // a connection without data for so long is given up
 
-struct CurlCalls {
-  decltype(&curl_global_init) global_init = nullptr;
-  decltype(&curl_easy_init) init = nullptr;
-  decltype(&curl_easy_reset) reset = nullptr;
-  decltype(&curl_easy_setopt) set = nullptr;
-  decltype(&curl_easy_perform) perform = nullptr;
-  decltype(&curl_easy_cleanup) cleanup = nullptr;
-  decltype(&curl_easy_strerror) text = nullptr;
-  decltype(&curl_slist_append) append = nullptr;
-  decltype(&curl_slist_free_all) free_list = nullptr;
-};
-
-template <class Function>
-void find(void* library, const char* name, Function*& function) {
-  void* const symbol = ::dlsym(library, name);
-  require(symbol != nullptr, ErrorKind::io, kCurlLibrary, " has no ", name);
-  std::memcpy(&function, &symbol, sizeof symbol);
-}
-
 const CurlCalls& curl() {
   static const CurlCalls calls = [] {
-    void* const library = ::dlopen(kCurlLibrary, RTLD_NOW | RTLD_LOCAL);
-    require(library != nullptr, ErrorKind::io, "downloads need ", kCurlLibrary,
-            ": apt install libcurl4, or fetch the model with `hf download REPOSITORY`");
-    CurlCalls found;
-    find(library, "curl_global_init", found.global_init);
-    find(library, "curl_easy_init", found.init);
-    find(library, "curl_easy_reset", found.reset);
-    find(library, "curl_easy_setopt", found.set);
-    find(library, "curl_easy_perform", found.perform);
-    find(library, "curl_easy_cleanup", found.cleanup);
-    find(library, "curl_easy_strerror", found.text);
-    find(library, "curl_slist_append", found.append);
-    find(library, "curl_slist_free_all", found.free_list);
+    CurlCalls found = find_curl();
     require(found.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK, ErrorKind::io,
             "libcurl: cannot be initialized");
     return found;
@@ -143,7 +108,9 @@ WebResponse WebClient::send(const WebRequest& request) {
   set(CURLOPT_HEADERDATA, &transfer);
   set(CURLOPT_WRITEFUNCTION, take_body);
   set(CURLOPT_WRITEDATA, &transfer);
-  if (const char* certificates = std::getenv("SSL_CERT_FILE")) set(CURLOPT_CAINFO, certificates);
+  const char* const chosen = std::getenv("SSL_CERT_FILE");
+  const std::string certificates = chosen != nullptr ? chosen : curl().certificates;
+  if (!certificates.empty()) set(CURLOPT_CAINFO, certificates.c_str());
   if (!request.proxies) set(CURLOPT_NOPROXY, "*");
   if (request.first > 0) set(CURLOPT_RANGE, (std::to_string(request.first) + "-").c_str());
   if (!request.token.empty()) {  // libcurl sends it to the first host alone

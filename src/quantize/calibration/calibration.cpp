@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/random.h"
+#include "base/system.h"
 #include "base/text.h"
 #include "model/linear_sites.h"
 #include "model/weights.h"
@@ -117,7 +118,7 @@ HiddenStates::HiddenStates(std::int64_t windows, std::int64_t numbers,
           ": cannot be made: ", std::strerror(errno));
   ::unlink(file.c_str());
   const auto bytes = static_cast<off_t>(windows * numbers) * static_cast<off_t>(sizeof(float));
-  const int error = ::posix_fallocate(descriptor_, 0, bytes);
+  const int error = system::reserve_space(descriptor_, bytes);
   if (error == 0) return;
   ::close(descriptor_);
   fail(ErrorKind::io, file.string(), ": no room for the ", bytes,

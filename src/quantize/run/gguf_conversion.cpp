@@ -40,9 +40,10 @@ std::string conversion_name(const fs::path& gguf) {
   std::string identity = std::string(kVersion) + '\n' + kRules;
   for (const fs::path& part : source.paths()) {
     std::error_code error;
+    const auto changed = fs::last_write_time(part, error).time_since_epoch();
     identity += '\n' + fs::canonical(part, error).string() + '\n' +
                 std::to_string(fs::file_size(part, error)) + '\n' +
-                std::to_string(fs::last_write_time(part, error).time_since_epoch().count());
+                std::to_string(static_cast<std::int64_t>(changed.count()));
   }
   return gguf.stem().string() + "-" + sha256_hex(identity).substr(0, 16) + ".leq";
 }
