@@ -1,6 +1,6 @@
 // gpt-oss 20B and 120B: experts in every layer with biases and a clamped SwiGLU, attention with
-// sinks and biases, and a window in every second layer. Experts are stored transposed in 16 bits, or
-// in blocks of MXFP4 (format/packed_source.h).
+// sinks and biases, and a window in every second layer. Experts are stored transposed in 16 bits,
+// or in blocks of MXFP4 (format/packed_source.h).
 #include "base/error.h"
 #include "families/layer_types.h"
 #include "families/llama.h"
@@ -49,8 +49,8 @@ void complete_gpt_oss(Json& json, std::string_view source) {
 void read_gpt_oss(const Json& json, std::string_view source, ModelConfig& config) {
   const auto limit = json_get_or<double>(json, "swiglu_limit", 7, source);
   const auto alpha = json_get_or<double>(json, "swiglu_alpha", 1.702, source);
-  require(limit == 7 && alpha == 1.702, source, ": swiglu_limit = ", limit, ", swiglu_alpha = ",
-          alpha, ": expected 7 and 1.702");
+  require(limit == 7 && alpha == 1.702, source, ": swiglu_limit = ", limit,
+          ", swiglu_alpha = ", alpha, ": expected 7 and 1.702");
   for (LayerConfig& layer : config.layers) {
     layer.attention()->sinks = true;
     layer.experts_mlp()->activation = Activation::clamped_swiglu;

@@ -23,8 +23,9 @@ extern const Family kSmolLm3;
 
 std::span<const Family* const> families() {
   static constexpr std::array<const Family*, 15> kFamilies = {
-      &kGemma3, &kGpt2, &kGptOss, &kLlama,    &kMinistral3, &kMistral, &kMixtral,    &kMuseGlimmer,
-      &kQwen2,  &kQwen3, &kQwen3Moe, &kQwen3Next,  &kQwen3_5, &kQwen3_5Moe, &kSmolLm3};
+      &kGemma3,   &kGpt2,      &kGptOss,      &kLlama,      &kMinistral3,
+      &kMistral,  &kMixtral,   &kMuseGlimmer, &kQwen2,      &kQwen3,
+      &kQwen3Moe, &kQwen3Next, &kQwen3_5,     &kQwen3_5Moe, &kSmolLm3};
   return kFamilies;
 }
 

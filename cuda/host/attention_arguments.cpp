@@ -8,7 +8,7 @@
 namespace leq::LEQ_GPU {
 
 AttentionHeads heads_of(const AttentionShape& shape) {
-  return {shape.heads,        shape.kv_heads,   shape.head_dim, shape.window,
+  return {shape.heads,        shape.kv_heads,   shape.head_dim,   shape.window,
           query_group(shape), shape.first_head, shape.sink_logits};
 }
 

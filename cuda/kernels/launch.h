@@ -176,12 +176,12 @@ void launch_embed(const EmbedArguments& a, rt::Stream& stream);
 
 // The epilogue applied to y = x W^T + bias.
 enum class Finish : std::uint8_t {
-  store,   // out = y
-  add,     // out = out + y
-  swiglu,  // two segments: out = silu(gate) * up, N / 2 columns
-  gelu,    // out = gelu_new(y)
-  geglu,   // two segments: out = gelu_new(gate) * up, N / 2 columns
-  silu,    // out = silu(y)
+  store,           // out = y
+  add,             // out = out + y
+  swiglu,          // two segments: out = silu(gate) * up, N / 2 columns
+  gelu,            // out = gelu_new(y)
+  geglu,           // two segments: out = gelu_new(gate) * up, N / 2 columns
+  silu,            // out = silu(y)
   clamped_swiglu,  // two segments: out = clamped_swiglu(gate, up), N / 2 columns
 };
 // Whether rows of gate and of up form one output.
@@ -330,7 +330,8 @@ struct AttentionHeads {
   // Query heads per kv head in the model, and the index of this rank's first head in its group,
   // because ranks may share a kv head.
   int group = 1, first_head = 0;
-  const float* sink_logits = nullptr;  // [H], scores that only add to the sums of weights; null: none
+  const float* sink_logits =
+      nullptr;  // [H], scores that only add to the sums of weights; null: none
 };
 
 // For q and k of qkv [T][(H + 2 H_kv) d]: norm of each head (unless gain is null), rotation by the

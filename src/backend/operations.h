@@ -49,8 +49,8 @@ struct Linear {
   std::span<const LinearSegment> parts() const { return segments; }
 };
 
-// The function f of an MLP; base/float_math.h has the formulas. clamped_swiglu is a function of gate
-// and up, so that it is only used in gated MLPs.
+// The function f of an MLP; base/float_math.h has the formulas. clamped_swiglu is a function of
+// gate and up, so that it is only used in gated MLPs.
 enum class Activation : std::uint8_t { silu, gelu_tanh, clamped_swiglu };
 
 // The function applied to y = x W^T + b. What an activation gives is quantized as out's format
@@ -83,12 +83,12 @@ struct AttentionShape {
   const Norm* q_norm = nullptr;  // norm of each head (Qwen3), or null
   const Norm* k_norm = nullptr;
   bool rotary = true;
-  int rotary_dims = 0;                // RoPE rotates the first rotary_dims numbers; 0: all
-  bool output_gate = false;           // a row has H d gates after v: out * sigmoid(gate)
-  bool tempered = false;              // q is multiplied by the RopeTable's query_factors, not by:
-  float query_scale = 0;              // the factor of q; 0: 1 / sqrt(d)
-  const float* key_offset = nullptr;  // [H_kv d], subtracted from stored keys; null: none
-  const float* sink_logits = nullptr; // [H], one more score of each softmax; null: none
+  int rotary_dims = 0;                 // RoPE rotates the first rotary_dims numbers; 0: all
+  bool output_gate = false;            // a row has H d gates after v: out * sigmoid(gate)
+  bool tempered = false;               // q is multiplied by the RopeTable's query_factors, not by:
+  float query_scale = 0;               // the factor of q; 0: 1 / sqrt(d)
+  const float* key_offset = nullptr;   // [H_kv d], subtracted from stored keys; null: none
+  const float* sink_logits = nullptr;  // [H], one more score of each softmax; null: none
   // If ranks share the heads of a model, a rank's heads may begin or end within a kv head:
   int group = 0;       // query heads of a kv head in the model; 0: H / H_kv
   int first_head = 0;  // index of this rank's first query head in its kv head's group

@@ -215,8 +215,8 @@ auto read_rows(const Rows& rows) {
     const TensorRule& rule = rows->rule;
     const std::int64_t columns = columns_of(rows->shape);
     const auto width = static_cast<std::size_t>(columns);
-    const bool at_once = rule.layout.order == nullptr && !rule.layout.interleaved &&
-                         rule.layout.column_parts == 1;
+    const bool at_once =
+        rule.layout.order == nullptr && !rule.layout.interleaved && rule.layout.column_parts == 1;
     if (at_once) {
       rows->source.read(rows->tensor, (rows->first_row + first) * columns,
                         out.first(static_cast<std::size_t>(count) * width));
@@ -491,11 +491,10 @@ class TensorImporter {
     imported.shape = spec.shape;
     imported.role = spec.role;
     const auto& layout = rule.layout;
-    const std::int64_t first_row =
-        layout.interleaved ? expert * layout.parts * spec.shape[0] + layout.part
-                           : (expert * layout.parts + layout.part) * spec.shape[0];
-    RowReaders rows =
-        row_readers({source_, tensor, rule, shared_config_, spec.shape, first_row});
+    const std::int64_t first_row = layout.interleaved
+                                       ? expert * layout.parts * spec.shape[0] + layout.part
+                                       : (expert * layout.parts + layout.part) * spec.shape[0];
+    RowReaders rows = row_readers({source_, tensor, rule, shared_config_, spec.shape, first_row});
     imported.read = std::move(rows.read);
     imported.read_codes = std::move(rows.read_codes);
     imported.own_scheme = rows.own_scheme;

@@ -509,8 +509,8 @@ void refuse_scales(const PackedParts& parts) {
 }  // namespace
 
 std::string_view packed_method_name(PackedMethod method) {
-  constexpr std::array<std::string_view, 6> kNames = {"FP8", "GPTQ", "AWQ", "compressed-tensors",
-                                                      "ModelOpt", "MXFP4"};
+  constexpr std::array<std::string_view, 6> kNames = {
+      "FP8", "GPTQ", "AWQ", "compressed-tensors", "ModelOpt", "MXFP4"};
   return kNames[static_cast<std::size_t>(method)];
 }
 

@@ -1,6 +1,7 @@
 // The tensors of a quantized safetensors checkpoint as a TensorSource in which every weight is one
-// tensor: "X.weight" from X.qweight, X.scales, X.qzeros and X.g_idx. The experts of gpt-oss, in blocks
-// of MXFP4, are one tensor "X.weight" [E][N][K] from X_blocks [E][N][K / 32][16] and X_scales.
+// tensor: "X.weight" from X.qweight, X.scales, X.qzeros and X.g_idx. The experts of gpt-oss, in
+// blocks of MXFP4, are one tensor "X.weight" [E][N][K] from X_blocks [E][N][K / 32][16] and
+// X_scales.
 #pragma once
 
 #include <cstdint>

@@ -109,7 +109,8 @@ void flags_from_json(const Json& json, const Json& model, std::string_view sourc
   }
 }
 
-constexpr std::array<std::string_view, 3> kActivationNames = {"silu", "gelu_tanh", "clamped_swiglu"};
+constexpr std::array<std::string_view, 3> kActivationNames = {"silu", "gelu_tanh",
+                                                              "clamped_swiglu"};
 
 // The activation of files without the key.
 Activation usual_activation(bool gated) { return gated ? Activation::silu : Activation::gelu_tanh; }
@@ -330,10 +331,10 @@ std::optional<UniformLayers> version_1_0_layers(const ModelConfig& config) {
   auto uniform = uniform_layers(config.layers);
   if (!uniform) return uniform;
   const AttentionConfig& attention = uniform->attention;
-  const bool newer = (attention.rope && attention.rope->dims > 0) || attention.output_gate ||
-                     attention.temperature.period != 0 || attention.query_scale != 0 || attention.sinks ||
-                     uniform->mlp.activation != usual_activation(uniform->mlp.gated) ||
-                     has_several_ropes(config);
+  const bool newer =
+      (attention.rope && attention.rope->dims > 0) || attention.output_gate ||
+      attention.temperature.period != 0 || attention.query_scale != 0 || attention.sinks ||
+      uniform->mlp.activation != usual_activation(uniform->mlp.gated) || has_several_ropes(config);
   if (newer || attention.rope.has_value() == config.learned_positions) uniform.reset();
   return uniform;
 }

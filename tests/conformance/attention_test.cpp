@@ -20,11 +20,13 @@ class AttentionConformance : public test::Conformance {
  protected:
   static constexpr float kBase = 10000.0f;
 
-  void start(const Case& c, std::int64_t length) {
+  void start(const Case& c, std::int64_t length, bool has_sinks = false) {
     c_ = c;
+    sinks_ = has_sinks ? test::random_numbers(c.heads, 32) : std::vector<float>();
     shape_ = {c.heads, c.kv_heads, c.head_dim, c.window, nullptr, nullptr, true};
     norm_.gain = upload_vector(test::random_numbers(c.head_dim, 31));
     norm_.width = c.head_dim;
+    if (has_sinks) shape_.sink_logits = upload_vector(sinks_);
     if (c.normed) shape_.q_norm = shape_.k_norm = &norm_;
     inv_freq_.clear();
     for (int i = 0; i < c.head_dim / 2; ++i) {
@@ -103,6 +105,7 @@ class AttentionConformance : public test::Conformance {
       total += p;
       for (std::size_t c = 0; c < q.size(); ++c) out[c] += p * v[c];
     }
+    if (!sinks_.empty()) total += std::exp(double{sinks_[static_cast<std::size_t>(query)]});
     for (double& o : out) o /= total;
     return out;
   }
@@ -114,7 +117,7 @@ class AttentionConformance : public test::Conformance {
   Case c_ = {};
   AttentionShape shape_;
   Norm norm_;
-  std::vector<float> inv_freq_;
+  std::vector<float> inv_freq_, sinks_;
   RopeTable rope_;
   KvLayer kv_;
 
@@ -207,18 +210,22 @@ TEST_P(AttentionConformance, AgreesWithDoubleForHeadsGroupsWindowsAndTypes) {
                         Case{5, 1, 32, 70, KvType::f16, KvType::int8, false},
                         Case{8, 2, 16, 33, KvType::int8, KvType::f16, false},
                         Case{3, 3, 20, 0, KvType::int8, KvType::int8, true},
+                        Case{4, 2, 32, 0, KvType::int8, KvType::int8, false},
                         Case{4, 1, 80, 64, KvType::f32, KvType::int8, false}}) {
-    start(c, 150);
-    const auto qkv = random_qkv(150);
-    const auto found = run(qkv, 67);
-    const auto d = static_cast<std::size_t>(c.head_dim);
-    for (const std::int64_t row : {0, 1, 63, 64, 66, 67, 149}) {
-      for (int query = 0; query < c.heads; ++query) {
-        const auto want = expected(qkv, row, query);
-        for (std::size_t k = 0; k < d; ++k) {
-          const auto at = (static_cast<std::size_t>(row * c.heads + query)) * d + k;
-          ASSERT_NEAR(found[at], want[k], tolerance_of(c))
-              << "heads of " << d << ", row " << row << ", head " << query;
+    for (const bool has_sinks : {false, true}) {
+      start(c, 150, has_sinks);
+      const auto qkv = random_qkv(150);
+      const auto found = run(qkv, 67);
+      const auto d = static_cast<std::size_t>(c.head_dim);
+      for (const std::int64_t row : {0, 1, 63, 64, 66, 67, 149}) {
+        for (int query = 0; query < c.heads; ++query) {
+          const auto want = expected(qkv, row, query);
+          for (std::size_t k = 0; k < d; ++k) {
+            const auto at = (static_cast<std::size_t>(row * c.heads + query)) * d + k;
+            ASSERT_NEAR(found[at], want[k], tolerance_of(c))
+                << "heads of " << d << ", row " << row << ", head " << query << ", sinks "
+                << has_sinks;
+          }
         }
       }
     }
@@ -226,7 +233,7 @@ TEST_P(AttentionConformance, AgreesWithDoubleForHeadsGroupsWindowsAndTypes) {
 }
 
 TEST_P(AttentionConformance, LongContextsAgreeWithDouble) {
-  start({2, 1, 32, 0, KvType::f32, KvType::f32, false}, 1100);
+  start({2, 1, 32, 0, KvType::f32, KvType::f32, false}, 1100, true);
   const auto qkv = random_qkv(1100);
   const auto found = run(qkv, 1100);
   for (const std::int64_t row : {511, 512, 513, 1023, 1024, 1099}) {

@@ -251,8 +251,8 @@ class Converter {
       if (part.rfind("experts.", 0) == 0) {
         experts[part.substr(part.find('.', 8) + 1)].push_back(rows);
       } else if (part.ends_with(".bias")) {
-        const std::string weight = part == "q.bias" ? "attn_q.weight"
-                                                    : kNames.at(part.substr(0, part.size() - 5));
+        const std::string weight =
+            part == "q.bias" ? "attn_q.weight" : kNames.at(part.substr(0, part.size() - 5));
         put(to + weight.substr(0, weight.size() - 6) + "bias", rows);
       } else if (part == "q") {
         put(to + "attn_q.weight", joined_query(from, rows));

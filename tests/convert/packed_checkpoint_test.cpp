@@ -301,7 +301,8 @@ TEST(PackedWeights, OfExpertsInBlocksOfFloat4) {
         for (std::int64_t n = 0; n < rows; ++n) {
           int scale = 0, pair = 0;
           for (std::int64_t k = 0; k < columns; ++k) {
-            if (k % 32 == 0) scales += static_cast<char>(scale = 120 + static_cast<int>(random.below(8)));
+            if (k % 32 == 0)
+              scales += static_cast<char>(scale = 120 + static_cast<int>(random.below(8)));
             const auto code = static_cast<int>(random.below(16));
             const double size = kSizes[code & 7] * (code & 8 ? -1 : 1);
             values[static_cast<std::size_t>((e * columns + k) * rows + n)] =
@@ -319,7 +320,8 @@ TEST(PackedWeights, OfExpertsInBlocksOfFloat4) {
     } else {
       const std::string bytes(reinterpret_cast<const char*>(tensor.bytes.data()),
                               tensor.bytes.size());
-      for (PackedFolder* to : {&packed, &plain}) to->add(tensor.name, {"BF16", tensor.shape, bytes});
+      for (PackedFolder* to : {&packed, &plain})
+        to->add(tensor.name, {"BF16", tensor.shape, bytes});
     }
   }
   Json config = parse_json(read_file(folder / "config.json", 1 << 20), "config.json");
@@ -338,7 +340,7 @@ TEST(PackedWeights, OfExpertsInBlocksOfFloat4) {
     found.read(0, want.shape[0], b);
     EXPECT_EQ(a, b) << want.name;
     if (!found.own_scheme || found.own_scheme->is_float()) continue;
-    EXPECT_EQ(scheme_name(*found.own_scheme), "int8-g32");
+    EXPECT_EQ(scheme_name(*found.own_scheme), "int8-g128");  // a block is a row of 32 columns
     ChosenCodes codes;
     EXPECT_TRUE(found.read_codes(*found.own_scheme, 0, want.shape[0], codes));
     ++kept;

@@ -95,8 +95,8 @@ ModelConfig with_sinks() {
 TEST(LayerConfigs, WithSinksAndBiasesOfExpertsComeBack) {
   const ModelConfig config = with_sinks();
   EXPECT_EQ(config_from_json(parse_json(config_to_json(config).dump(), "text"), "again"), config);
-  EXPECT_EQ(required_features(config), (std::vector<std::string>{"layers", "experts", "sinks",
-                                                                 "activation", "expert_bias"}));
+  EXPECT_EQ(required_features(config),
+            (std::vector<std::string>{"layers", "experts", "sinks", "activation", "expert_bias"}));
   EXPECT_EQ(linear_sites(config, 0).back().producer, "") << "up + 1 takes no scale";
   ModelConfig ungated = config;
   ungated.layers[1].dense_mlp()->gated = false;
@@ -298,8 +298,8 @@ TEST(LinearSites, ListEveryLinearOfALayerOnceInTheOrderOfTheForwardPass) {
 }
 
 TEST(LayersThatDiffer, ComputeWhatANaiveTransformerDoes) {
-  for (ModelConfig config : {plain(), mixed(), two_ropes(), with_sinks(), hybrid(1), hybrid(2),
-                             hybrid(3)}) {
+  for (ModelConfig config :
+       {plain(), mixed(), two_ropes(), with_sinks(), hybrid(1), hybrid(2), hybrid(3)}) {
     for (const bool learned : {false, true}) {
       config.learned_positions = learned;
       const test::ModelTensors model = test::random_tensors(config);

@@ -5,8 +5,11 @@
 #include <string>
 
 #include "gpu_devices.h"
+#include "models_fixture.h"
+#include "reference/family_golden.h"
 #include "reference/model_tensors.h"
 #include "reference/random_models.h"
+#include "sim/engine.h"
 
 namespace leq {
 namespace {
@@ -33,22 +36,14 @@ ModelConfig two_ropes() {
   return config;
 }
 
-// As in gpt-oss: sinks of attention, clamped SwiGLU, and biases of experts and router.
+// As in gpt-oss, without its experts: sinks of attention and clamped SwiGLU.
 ModelConfig with_sinks() {
   ModelConfig config = two_ropes();
-  const ExpertsMlpConfig experts = {.experts = 6,
-                                    .active = 2,
-                                    .hidden = 64,
-                                    .normalized = true,
-                                    .activation = Activation::clamped_swiglu,
-                                    .bias = true};
-  const DenseMlpConfig dense = {
-      .hidden = 96, .activation = Activation::clamped_swiglu, .bias = true};
+  const DenseMlpConfig mlp = {.hidden = 96, .activation = Activation::clamped_swiglu, .bias = true};
   const AttentionConfig full = {.qkv_bias = true, .output_bias = true, .sinks = true};
   AttentionConfig windowed = full;
   windowed.window = 5;
-  config.layers = {{windowed, experts}, {full, dense}, {AttentionConfig{.window = 7}, experts}};
-  config.post_norm_eps = 0;
+  config.layers = {{windowed, mlp}, {full, mlp}, {AttentionConfig{.window = 7}, mlp}};
   return config;
 }
 
@@ -61,6 +56,17 @@ TEST_P(LayersOnGpu, OfSeveralRulesComputeWhatANaiveTransformerDoes) {
     const auto want = test::naive_logits(model, ids);
     EXPECT_LT(test::relative_difference(want, test::engine_logits(model, ids, GetParam())), 1e-4)
         << describe(config);
+  }
+}
+
+// gpt-oss: sinks, and experts with biases and clamped SwiGLU, have the CPU's bits.
+TEST_P(LayersOnGpu, OfGptOssHaveTheCpusBits) {
+  const auto file = test::quantized(test::family_folder("gpt-oss"), "int8-g128");
+  const auto ids = test::random_ids(60, 94);
+  for (const KvType type : {KvType::f32, KvType::f16, KvType::int8, KvType::simq4}) {
+    test::Engine cpu("cpu", file, {type, type});
+    test::Engine gpu(GetParam(), file, {type, type}, 1, Arithmetic::exact);
+    EXPECT_EQ(cpu.logits(ids, 50, 50), gpu.logits(ids, 50, 50)) << kv_type_name(type);
   }
 }
 

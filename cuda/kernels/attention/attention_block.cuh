@@ -174,8 +174,8 @@ struct KvTiles {
   }
 };
 
-// The factor of o from a query's M and L: 1 / L; with a sink s of the head a / fma(L, a, exp(s - M')),
-// where M' = max(M, s) and a = exp(M - M'). Rule::score converts s to the unit of M.
+// The factor of o from a query's M and L: 1 / L; with a sink s of the head a / fma(L, a, exp(s -
+// M')), where M' = max(M, s) and a = exp(M - M'). Rule::score converts s to the unit of M.
 template <class Rule>
 __device__ __forceinline__ float output_factor(const AttentionHeads& heads, std::int64_t head,
                                                float largest, float total) {

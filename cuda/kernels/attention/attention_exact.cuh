@@ -25,7 +25,7 @@ __device__ __forceinline__ void store_queries(const Work<queries>& work,
     if (!plan.split) {
       float* const to = work.a.out.values + row * work.a.out.stride + head * dims;
       const float factor = output_factor<ExactJoin>(work.a.heads, head, work.facts->largest[q],
-                                                   work.facts->total[q]);
+                                                    work.facts->total[q]);
       for (int c = static_cast<int>(threadIdx.x); c < dims; c += kAttentionThreads)
         to[c] = out[c] * factor;
       continue;

@@ -345,7 +345,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     add_shifts(warp);
     finish_span(a, plan, block, span == first_span, span == last_span, warp, joined);
   }
-  complete_queries<TensorJoin>(a, plan, block);
+  complete_queries<TensorJoin<Shape>>(a, plan, block);
 }
 
 template <int bits, int group, int dims>

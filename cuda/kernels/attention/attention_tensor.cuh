@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     __syncthreads();
     loader.load_next();
   }
-  complete_queries<TensorJoin>(a, plan, block);
+  complete_queries<TensorJoin<Shape>>(a, plan, block);
 }
 
 inline constexpr int kSharedEverywhere = 99 << 10;  // shared memory of a block on the smallest GPUs

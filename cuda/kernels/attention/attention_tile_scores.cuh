@@ -280,6 +280,7 @@ struct Join {
 };
 
 // Joins spans in the same way as Joined (attention_tile_values.cuh).
+template <class Shape>
 struct TensorJoin {
   static constexpr float kStart = kMaskedScore;
   float largest, keep, take;
@@ -290,7 +291,9 @@ struct TensorJoin {
     keep = join.keep;
     take = join.take(more);
   }
-  static __device__ __forceinline__ float score(float sink) { return sink * kLog2E; }
+  static __device__ __forceinline__ float score(float sink) {
+    return fmaf(sink, kLog2E, Shape::kWeightBits);  // sums of weights have this factor
+  }
 };
 
 // The barrier and the shared memory of two warps that share queries.

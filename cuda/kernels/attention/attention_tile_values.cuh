@@ -209,7 +209,8 @@ struct Joined {
       total = sum;
     }
     if (out == nullptr) return;
-    const float factor = last ? output_factor<TensorJoin>(heads, head, join.largest, sum) : 1.0f;
+    const float factor =
+        last ? output_factor<TensorJoin<Shape>>(heads, head, join.largest, sum) : 1.0f;
 #pragma unroll
     for (int index = 0; index < Shape::kColumns / 8; ++index) {
       const ColumnPair<Shape> pair(warp.first_column, index);

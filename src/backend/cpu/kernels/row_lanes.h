@@ -161,16 +161,16 @@ float absmax(const float* x, std::int64_t n) noexcept {
 }
 
 template <class R>
-constexpr RowKernels kRowKernels = {.add = add<R>,
-                                    .multiply = multiply<R>,
-                                    .rms_norm = rms_norm<R>,
-                                    .layer_norm = layer_norm<R>,
-                                    .gated = {gated<R, Silu<R>>, gated<R, GeluTanh<R>>,
-                                              gated_clamped<R>},
-                                    .activated = {activated<R, Silu<R>>, activated<R, GeluTanh<R>>},
-                                    .gate = gate<R>,
-                                    .absmax = absmax<R>,
-                                    .quantize = R::quantize};
+constexpr RowKernels kRowKernels = {
+    .add = add<R>,
+    .multiply = multiply<R>,
+    .rms_norm = rms_norm<R>,
+    .layer_norm = layer_norm<R>,
+    .gated = {gated<R, Silu<R>>, gated<R, GeluTanh<R>>, gated_clamped<R>},
+    .activated = {activated<R, Silu<R>>, activated<R, GeluTanh<R>>},
+    .gate = gate<R>,
+    .absmax = absmax<R>,
+    .quantize = R::quantize};
 
 }  // namespace
 }  // namespace leq::cpu
