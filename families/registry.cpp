@@ -7,6 +7,8 @@ namespace leq {
 
 extern const Family kGemma3;
 extern const Family kGpt2;
+extern const Family kGranite;
+extern const Family kGranite4;
 extern const Family kLlama;
 extern const Family kMinistral3;
 extern const Family kMistral;
@@ -21,9 +23,10 @@ extern const Family kQwen3_5Moe;
 extern const Family kSmolLm3;
 
 std::span<const Family* const> families() {
-  static constexpr std::array<const Family*, 14> kFamilies = {
-      &kGemma3, &kGpt2,  &kLlama,    &kMinistral3, &kMistral, &kMixtral,    &kMuseGlimmer,
-      &kQwen2,  &kQwen3, &kQwen3Moe, &kQwen3Next,  &kQwen3_5, &kQwen3_5Moe, &kSmolLm3};
+  static constexpr std::array<const Family*, 16> kFamilies = {
+      &kGemma3,    &kGranite, &kGranite4,    &kGpt2,   &kLlama, &kMinistral3,
+      &kMistral,   &kMixtral, &kMuseGlimmer, &kQwen2,  &kQwen3, &kQwen3Moe,
+      &kQwen3Next, &kQwen3_5, &kQwen3_5Moe,  &kSmolLm3};
   return kFamilies;
 }
 

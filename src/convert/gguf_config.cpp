@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "convert/hf_import.h"
 #include "families/family.h"
 #include "format/gguf.h"
 #include "format/gguf_source.h"
@@ -262,6 +263,7 @@ void read_gguf_delta(const GgufMetadata& metadata, const std::string& prefix, co
 }
 
 class Keys;
+void read_granite(const Keys& keys, Json& config);
 void read_gemma3(const Keys& keys, Json& config);
 void read_muse(const Keys& keys, Json& config);
 
@@ -274,8 +276,9 @@ struct Architecture {
   bool paired_rows = false;        // q and k rows are in llama.cpp's RoPE order
   std::string_view plain = {};     // model_type if RoPE is unscaled
   void (*read_own)(const Keys& keys, Json& config) = nullptr;  // keys that only it has
+  std::array<std::string_view, 4> own_keys = {};               // of these, those that others refuse
 };
-constexpr std::array<Architecture, 12> kArchitectures = {{
+constexpr std::array<Architecture, 13> kArchitectures = {{
     {"llama", "llama", "mistral", "mixtral", true},
     {"mistral3", "ministral3", {}, {}, true, "mistral"},
     {"qwen2", "qwen2"},
@@ -284,8 +287,30 @@ constexpr std::array<Architecture, 12> kArchitectures = {{
     {"qwen3next", "qwen3_next", {}, "qwen3_next"},
     {"qwen35", "qwen3_5_text"},
     {"qwen35moe", "qwen3_5_moe_text", {}, "qwen3_5_moe_text"},
-    {"muse-glimmer", "muse_glimmer_text", "muse_glimmer_text", {}, true, {}, read_muse},
-    {"gemma3", "gemma3_text", "gemma3_text", {}, false, {}, read_gemma3},
+    {"muse-glimmer",
+     "muse_glimmer_text",
+     "muse_glimmer_text",
+     {},
+     true,
+     {},
+     read_muse,
+     {"final_logit_softcapping", "logit_scale"}},
+    {"gemma3",
+     "gemma3_text",
+     "gemma3_text",
+     {},
+     false,
+     {},
+     read_gemma3,
+     {"final_logit_softcapping"}},
+    {"granite",
+     "granite",
+     {},
+     {},
+     true,
+     {},
+     read_granite,
+     {"logit_scale", "residual_scale", "embedding_scale", "attention.scale"}},
     {"smollm3", "smollm3", {}, {}, true},
     {"gpt2", "gpt2"},
 }};
@@ -394,7 +419,8 @@ void name_tensors(const Family& family, GgufModel& model) {
     TensorRule& rule = model.family.tensors[i];
     rule.source = model.names[i];
     rule.layout.transposed = false;
-    rule.transform = {.normed_rows = rule.transform.normed_rows};
+    rule.transform = {.normed_rows = rule.transform.normed_rows,
+                      .divisor_key = rule.transform.divisor_key};
   }
   store_delta_as_gguf(model.family);
   if (family.experts) {
@@ -448,8 +474,7 @@ void refuse_features(const Keys& keys, const Architecture& architecture) {
                           "attn_logit_softcapping", "final_logit_softcapping", "logit_scale",
                           "residual_scale", "embedding_scale", "attention.scale"}) {
     const std::string_view name = key;
-    const bool caps = name == "final_logit_softcapping" || name == "logit_scale";
-    if (caps && architecture.read_own != nullptr) continue;
+    if (std::ranges::find(architecture.own_keys, name) != architecture.own_keys.end()) continue;
     const auto value = keys.metadata().number(keys.prefix() + key);
     require(!value || *value == 0 || (*value == 1 && name.ends_with("scale")), source, ": ",
             keys.prefix(), key, " = ", value.value_or(0), " is not supported");
@@ -567,6 +592,19 @@ void read_gemma3(const Keys& keys, Json& config) {
   if (cap != 0) config["final_logit_softcapping"] = cap;
 }
 
+// Granite's factors; those that are absent have no effect, except for queries: 1 / sqrt(head_dim).
+void read_granite(const Keys& keys, Json& config) {
+  const GgufMetadata& metadata = keys.metadata();
+  const auto read = [&](const char* gguf, const char* key, double otherwise) {
+    config[key] = metadata.number(keys.prefix() + gguf).value_or(otherwise);
+  };
+  const auto width = static_cast<double>(config["head_dim"].get<std::int64_t>());
+  read("attention.scale", "attention_multiplier", 1 / std::sqrt(width));
+  read("embedding_scale", "embedding_multiplier", 1);
+  read("residual_scale", "residual_multiplier", 1);
+  read("logit_scale", "logits_scaling", 1);
+}
+
 // Muse Glimmer: the layers with a window are those with RoPE.
 void read_muse(const Keys& keys, Json& config) {
   config["output_multiplier"] = keys.number("logit_scale");
@@ -632,6 +670,7 @@ GgufModel read_gguf_model(const GgufSource& source) {
   Json config = config_of(source, keys, *family);
   if (family->rotary) read_gguf_rope(source, keys.prefix(), config);
   if (architecture.read_own != nullptr) architecture.read_own(keys, config);
+  read_constants(config, metadata.source(), model.family);
   model.config_json = config.dump();
   if (architecture.paired_rows) {
     model.paired_heads = keys.count("attention.head_count");

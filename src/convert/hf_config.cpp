@@ -204,7 +204,7 @@ constexpr std::array<DefaultText, 6> kDefaultTexts = {{{"mistral3", "mistral"},
 struct NotRun {
   std::string_view model_type, what;
 };
-constexpr std::array<NotRun, 20> kNotRun = {{
+constexpr std::array<NotRun, 19> kNotRun = {{
     {"mistral4", "Mistral Small 4: multi-head latent attention and a mixture of experts"},
     {"mistral_large4", "Mistral Large 4: multi-head latent attention and a mixture of experts"},
     {"llama4", "Llama 4: a mixture of experts, attention in chunks"},
@@ -222,7 +222,6 @@ constexpr std::array<NotRun, 20> kNotRun = {{
     {"gpt_oss", "gpt-oss: a mixture of experts, attention sinks"},
     {"phi3", "Phi 3 and 4: q, k, v and gate, up in joined tensors, LongRoPE"},
     {"glm4", "GLM 4: RoPE in pairs of neighbours"},
-    {"granite", "Granite: multipliers of residuals and logits"},
     {"olmo2", "OLMo 2: no norms before its sublayers, norms of q and k over all heads"},
     {"cohere2", "Command R7B: attention and MLP side by side"},
 }};
@@ -543,12 +542,14 @@ Json text_config_of(Json config, std::string_view source) {
 
 void read_constants(const Json& json, std::string_view source, Family& family) {
   for (TensorRule& rule : family.tensors) {
-    const char* key = rule.transform.constant_key;
-    if (key == nullptr) continue;
-    const auto value = json_get_or<float>(json, key, rule.transform.constant, source);
-    require(std::isfinite(value) && value > 0 && value <= 1e6f, source, ": ", key, " = ", value,
-            ": expected above 0, at most 1e6");
-    rule.transform.constant = value;
+    const auto read = [&](const char* key, float& number) {
+      if (key == nullptr) return;
+      number = json_get_or<float>(json, key, number, source);
+      require(std::isfinite(number) && number > 0 && number <= 1e6f, source, ": ", key, " = ",
+              number, ": expected above 0, at most 1e6");
+    };
+    read(rule.transform.constant_key, rule.transform.constant);
+    read(rule.transform.divisor_key, rule.transform.divisor);
   }
 }
 

@@ -31,6 +31,9 @@ struct Written {
   test::WriteAs as = test::WriteAs::f32;
 };
 
+// The factors of the checkpoint tests/golden/families/granite, which leq folds into others.
+constexpr double kEmbeddings = 0.5, kQueries = 0.35, kOutputs = 0.7, kLogits = 3;
+
 // Names of tensors in leq and in llama.cpp, written by hand.
 const std::map<std::string, std::string> kNames = {
     {"attention_norm", "attn_norm.weight"},
@@ -71,6 +74,9 @@ class Converter {
     add_keys();
     test::add_letters(writer_);
     put("token_embd.weight", tensors_.at("token_embedding"));
+    if (is_granite()) {
+      for (float& gain : tensors_.at("final_norm").values) gain *= static_cast<float>(kLogits);
+    }
     put("output_norm.weight", tensors_.at("final_norm"));
     if (!model_.config.tied) put("output.weight", tensors_.at("head"));
     for (std::int64_t layer = 0; layer < model_.config.layer_count(); ++layer) add_layer(layer);
@@ -91,6 +97,13 @@ class Converter {
     const ModelConfig& config = model_.config;
     ModelConfig written = config;
     written.layers.resize(config.layers.size() + static_cast<std::size_t>(how_.drafts));
+    if (is_granite()) {
+      written.norm_eps = static_cast<float>(double{config.norm_eps} * kOutputs * kOutputs);
+      writer_.f32("granite.attention.scale", static_cast<float>(kQueries));
+      writer_.f32("granite.embedding_scale", static_cast<float>(kEmbeddings));
+      writer_.f32("granite.residual_scale", static_cast<float>(kOutputs));
+      writer_.f32("granite.logit_scale", static_cast<float>(kLogits));
+    }
     test::add_config(writer_, written, how_.arch);
     if (how_.drafts > 0) u32("nextn_predict_layers", how_.drafts);
     u32("rope.dimension_count", config.rope_dims(config.ropes().at(0)));
@@ -124,6 +137,8 @@ class Converter {
     writer_.f32(how_.arch + ".attention.temperature_scale",
                 static_cast<float>(config.temperature().beta));
   }
+
+  bool is_granite() const { return how_.arch == "granite"; }
 
   void add_pattern() {
     const ModelConfig& config = model_.config;
@@ -323,6 +338,7 @@ TEST(GgufFamilies, ComputeWhatTransformersComputesWithTheirCheckpoints) {
                                {"ministral-3", {.arch = "mistral3", .pairs = true}},
                                {"muse-glimmer", {.arch = "muse-glimmer", .pairs = true}},
                                {"smollm3", {.arch = "smollm3", .pairs = true}},
+                               {"granite", {.arch = "granite", .pairs = true}},
                                {"gemma-3", {.arch = "gemma3"}},
                                {"gemma-3", {.arch = "gemma3", .period = 3}},
                                {"mixtral", {.arch = "llama", .pairs = true}}}) {

@@ -237,6 +237,51 @@ TEST(HfConfig, SmolLm3HasLayersWithoutRope) {
   EXPECT_THROW(with({{"no_rope_layer_interval", 0}}), Error);
 }
 
+// A factor on sublayer outputs becomes one on embeddings, and the eps of norms.
+TEST(HfConfig, FactorsOfGraniteAreFolded) {
+  const auto with = [](const char* key, const Json& value) {
+    Json json = llama();
+    json["model_type"] = "granite";
+    json["architectures"] = {"GraniteForCausalLM"};
+    json["embedding_multiplier"] = 12;
+    json["attention_multiplier"] = 0.015625;
+    json["residual_multiplier"] = 0.25;
+    json["logits_scaling"] = 16;
+    json[key] = value;
+    return read(json);
+  };
+  const ModelConfig config = with("use_cache", true);
+  EXPECT_EQ(config.embedding_scale, 48);
+  EXPECT_FLOAT_EQ(config.norm_eps, 16e-5f);
+  EXPECT_EQ(config.layer(21).attention()->query_scale, 0.015625);
+  EXPECT_EQ(with("attention_multiplier", nullptr).layer(0).attention()->query_scale, 1);
+  EXPECT_THROW(with("residual_multiplier", 0), Error);
+  EXPECT_THROW(with("scale_emb", 12), Error);
+}
+
+TEST(HfConfig, Granite4IsReadWhereItIsDense) {
+  const auto with = [](const char* key, const Json& value) {
+    Json json = llama();
+    json["model_type"] = "granitemoehybrid";
+    json["architectures"] = {"GraniteMoeHybridForCausalLM"};
+    json["num_hidden_layers"] = 2;
+    json["num_local_experts"] = 0;
+    json["shared_intermediate_size"] = 8192;
+    json["position_embedding_type"] = "rope";
+    json["layer_types"] = {"attention", "attention"};
+    json[key] = value;
+    return read(json);
+  };
+  const ModelConfig config = with("use_cache", true);
+  EXPECT_EQ(config.widest_mlp(), 8192);
+  EXPECT_TRUE(config.layer(0).attention()->rope.has_value());
+  EXPECT_FALSE(with("position_embedding_type", "nope").layer(0).attention()->rope.has_value());
+  EXPECT_THROW(with("num_local_experts", 8), Error);
+  EXPECT_THROW(with("num_local_experts", nullptr), Error);
+  EXPECT_THROW(with("layer_types", {"attention", "mamba"}), Error);
+  EXPECT_THROW(with("layer_types", nullptr), Error);
+}
+
 // Values of Muse Glimmer's keys that are not supported are refused with the key's name.
 TEST(HfConfig, MuseGlimmerIsReadOrRefusedByKey) {
   const auto path =

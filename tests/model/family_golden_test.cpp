@@ -41,7 +41,7 @@ TEST(FamilyGoldens, RanksGiveTheLogitsOfOne) {
 
 INSTANTIATE_TEST_SUITE_P(Families, FamilyGoldensOf,
                          testing::Values("muse-glimmer", "ministral-3", "qwen3.5-moe", "qwen3-next",
-                                         "mixtral", "gemma-3", "smollm3"),
+                                         "mixtral", "gemma-3", "smollm3", "granite", "granite-4"),
                          [](const auto& name) {
                            std::string text = name.param;
                            std::erase_if(text, [](char c) { return c == '-' || c == '.'; });

@@ -85,6 +85,22 @@ def gemma3():
     return transformers.Gemma3ForConditionalGeneration(config)
 
 
+GRANITE = dict(embedding_multiplier=0.5, attention_multiplier=0.35, residual_multiplier=0.7,
+               logits_scaling=3.0, rms_norm_eps=0.05, rope_parameters=rope(5e4))
+
+
+def granite():
+    config = transformers.GraniteConfig(**dense(num_hidden_layers=3), **GRANITE)
+    return transformers.GraniteForCausalLM(config)
+
+
+def granite4():
+    config = transformers.GraniteMoeHybridConfig(
+        **dense(num_hidden_layers=3), **GRANITE, num_local_experts=0, shared_intermediate_size=40,
+        position_embedding_type="rope", layer_types=["full_attention"] * 3, mamba_n_heads=4)
+    return transformers.GraniteMoeHybridForCausalLM(config)
+
+
 def smollm3():
     config = transformers.SmolLM3Config(**dense(num_hidden_layers=5), rope_parameters=rope(5e4))
     return transformers.SmolLM3ForCausalLM(config)
@@ -99,6 +115,8 @@ CASES = {
     "mixtral": (mixtral, list(range(65))),
     "gemma-3": (gemma3, list(range(65))),
     "smollm3": (smollm3, list(range(65))),
+    "granite": (granite, list(range(65))),
+    "granite-4": (granite4, list(range(65))),
 }
 
 
