@@ -14,6 +14,7 @@ extern const Family kMinistral3;
 extern const Family kMistral;
 extern const Family kMixtral;
 extern const Family kMuseGlimmer;
+extern const Family kPhi3;
 extern const Family kQwen2;
 extern const Family kQwen3;
 extern const Family kQwen3Moe;
@@ -23,10 +24,10 @@ extern const Family kQwen3_5Moe;
 extern const Family kSmolLm3;
 
 std::span<const Family* const> families() {
-  static constexpr std::array<const Family*, 16> kFamilies = {
-      &kGemma3,    &kGranite, &kGranite4,    &kGpt2,   &kLlama, &kMinistral3,
-      &kMistral,   &kMixtral, &kMuseGlimmer, &kQwen2,  &kQwen3, &kQwen3Moe,
-      &kQwen3Next, &kQwen3_5, &kQwen3_5Moe,  &kSmolLm3};
+  static constexpr std::array<const Family*, 17> kFamilies = {
+      &kGemma3,   &kGranite,   &kGranite4,    &kGpt2,       &kLlama,  &kMinistral3,
+      &kMistral,  &kMixtral,   &kMuseGlimmer, &kPhi3,       &kQwen2,  &kQwen3,
+      &kQwen3Moe, &kQwen3Next, &kQwen3_5,     &kQwen3_5Moe, &kSmolLm3};
   return kFamilies;
 }
 

@@ -48,13 +48,21 @@ bool follows_llama3(const std::vector<float>& divisors, double theta, double fac
   return true;
 }
 
+constexpr const char *kLongFactors = "rope_factors_long.weight",
+                     *kShortFactors = "rope_factors_short.weight";
+
+std::vector<float> factors_of(const GgufSource& source, const SourceTensor& tensor) {
+  require(tensor.shape.size() == 1 && tensor.shape[0] <= 4096, tensor.place, ": tensor ",
+          tensor.name, " has shape ", shape_text(tensor.shape),
+          ", expected one number for each pair of columns");
+  std::vector<float> factors(static_cast<std::size_t>(tensor.shape[0]));
+  source.read(tensor, 0, factors);
+  return factors;
+}
+
 // The tensor contains only the divisors; factor and original context are reconstructed from them.
 Json scaling_of_divisors(const SourceTensor& tensor, const GgufSource& source, double theta) {
-  require(tensor.shape.size() == 1 && tensor.shape[0] <= 4096, tensor.place,
-          ": tensor rope_freqs.weight has shape ", shape_text(tensor.shape),
-          ", expected one number for each pair of columns");
-  std::vector<float> divisors(static_cast<std::size_t>(tensor.shape[0]));
-  source.read(tensor, 0, divisors);
+  const std::vector<float> divisors = factors_of(source, tensor);
   const double factor = static_cast<double>(*std::ranges::max_element(divisors));
   if (factor == 1 && std::ranges::all_of(divisors, [](float x) { return x == 1; })) return {};
   for (std::int64_t context = 1024; context <= 1 << 20; context *= 2) {
@@ -91,6 +99,25 @@ Json yarn_of(const GgufMetadata& metadata, const std::string& prefix, double fac
   return scaling;
 }
 
+// LongRoPE: divisors of frequencies as tensors; attn_factor is the factor on cosines and sines.
+Json longrope_of(const GgufSource& source, const std::string& prefix) {
+  const GgufMetadata& metadata = source.metadata();
+  const auto original = metadata.integer(prefix + "original_context_length");
+  require(original.has_value(), metadata.source(), ": key ", prefix,
+          "original_context_length is missing, which longrope needs");
+  const auto factors = [&](const char* name) {
+    const SourceTensor* tensor = source.find(name);
+    require(tensor != nullptr, metadata.source(), ": tensor ", name, " is missing");
+    return factors_of(source, *tensor);
+  };
+  return {{"rope_type", "longrope"},
+          {"long_factor", factors(kLongFactors)},
+          {"short_factor", factors(kShortFactors)},
+          {"original_max_position_embeddings", *original},
+          {"factor", 1.0},
+          {"attention_factor", metadata.number(prefix + "attn_factor").value_or(1)}};
+}
+
 // Ministral 3's query temperature, which increases with the position.
 void add_temperature(const GgufMetadata& metadata, const std::string& architecture, Json& scaling) {
   const std::string prefix = architecture + "attention.temperature_";
@@ -109,12 +136,11 @@ void read_gguf_rope(const GgufSource& source, const std::string& architecture, J
   const GgufMetadata& metadata = source.metadata();
   const double theta = metadata.number(architecture + "rope.freq_base").value_or(kDefaultTheta);
   config["rope_theta"] = theta;
-  for (const char* name : {"rope_factors_long.weight", "rope_factors_short.weight"}) {
-    const SourceTensor* tensor = source.find(name);
-    require(tensor == nullptr, tensor == nullptr ? "" : tensor->place, ": tensor ", name,
-            ": LongRoPE is not supported");
-  }
   const std::string prefix = architecture + "rope.scaling.";
+  if (source.find(kLongFactors) != nullptr) {
+    config["rope_scaling"] = longrope_of(source, prefix);
+    return;
+  }
   std::string_view type = metadata.text(prefix + "type").value_or("none");
   double factor = metadata.number(prefix + "factor").value_or(1);
   // Older files have only this key for linear scaling instead of rope.scaling.*.
@@ -278,7 +304,7 @@ struct Architecture {
   void (*read_own)(const Keys& keys, Json& config) = nullptr;  // keys that only it has
   std::array<std::string_view, 4> own_keys = {};               // of these, those that others refuse
 };
-constexpr std::array<Architecture, 13> kArchitectures = {{
+constexpr std::array<Architecture, 14> kArchitectures = {{
     {"llama", "llama", "mistral", "mixtral", true},
     {"mistral3", "ministral3", {}, {}, true, "mistral"},
     {"qwen2", "qwen2"},
@@ -303,6 +329,7 @@ constexpr std::array<Architecture, 13> kArchitectures = {{
      {},
      read_gemma3,
      {"final_logit_softcapping"}},
+    {"phi3", "phi3", "phi3"},
     {"granite",
      "granite",
      {},
@@ -364,7 +391,10 @@ std::string gguf_name(const TensorRule& rule) {
   const auto found =
       std::ranges::find(kTensorNames, base, [](const auto& pair) { return pair.first; });
   ensure(found != kTensorNames.end(), "GGUF has no name for tensor ", rule.leq);
-  const std::string name(rule.layout.parts > 1 ? "blk.{}.attn_qkv" : found->second);
+  const bool of_mlp = base == "layers.{}.gate" || base == "layers.{}.up";
+  const std::string name(rule.layout.parts == 1 ? found->second
+                         : of_mlp               ? "blk.{}.ffn_up"
+                                                : "blk.{}.attn_qkv");
   return name + (bias ? ".bias" : ".weight");
 }
 
@@ -429,7 +459,7 @@ void name_tensors(const Family& family, GgufModel& model) {
   }
   model.family.prefixes = {""};
   model.family.head = "output.weight";
-  model.family.ignored = {"rope_freqs.weight", ".attn_rot_embd"};
+  model.family.ignored = {"rope_freqs.weight", kLongFactors, kShortFactors, ".attn_rot_embd"};
 }
 
 // Reads the metadata keys of one architecture, such as "llama.block_count".

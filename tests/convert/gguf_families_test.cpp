@@ -26,6 +26,7 @@ struct Written {
   bool joined = false;      // b and a in one tensor
   bool pairs = false;       // q and k in rotary pairs
   std::int64_t drafts = 0;  // number of multi-token prediction layers
+  bool phi = false;         // q, k, v and gate, up are joined
   std::int64_t period = 0;  // of layers without a window; 0: a flag for each layer
   bool k_out = false;       // delta_out in blocks of Q4_K with random codes
   test::WriteAs as = test::WriteAs::f32;
@@ -127,6 +128,17 @@ class Converter {
     const RopeScaling scaling = config.ropes().back().scaling;
     if (scaling.kind == RopeScalingKind::none) return;
     const std::string rope = how_.arch + ".rope.scaling.";
+    if (scaling.kind == RopeScalingKind::longrope) {
+      u32("rope.scaling.original_context_length", scaling.original_context);
+      const double stretch = std::log(scaling.factor) / std::log(scaling.original_context);
+      writer_.f32(rope + "attn_factor", static_cast<float>(std::sqrt(1 + stretch)));
+      const auto put_factors = [&](const std::string& name, const std::vector<double>& factors) {
+        put(name, {factors.size()}, std::vector<float>(factors.begin(), factors.end()));
+      };
+      put_factors("rope_factors_long.weight", scaling.long_factor);
+      put_factors("rope_factors_short.weight", scaling.short_factor);
+      return;
+    }
     writer_.text(rope + "type", rope_scaling_name(scaling.kind));
     writer_.f32(rope + "factor", static_cast<float>(scaling.factor));
     if (scaling.kind != RopeScalingKind::yarn) return;
@@ -245,6 +257,11 @@ class Converter {
       const test::Rows& rows = tensors_.at(tensor.name);
       if (part.rfind("experts.", 0) == 0) {
         experts[part.substr(part.rfind('.') + 1)].push_back(rows);
+      } else if (how_.phi && (part == "q" || part == "up")) {
+        put(to + (part == "q" ? "attn_qkv.weight" : "ffn_up.weight"),
+            part == "q" ? joined(from, {"q", "k", "v"}) : joined(from, {"gate", "up"}));
+      } else if (how_.phi && (part == "k" || part == "v" || part == "gate")) {
+        continue;
       } else if (part == "q") {
         put(to + "attn_q.weight", joined_query(from, rows));
       } else if (part == "mlp_norm") {
@@ -257,6 +274,17 @@ class Converter {
       }
     }
     if (!experts.empty()) add_experts(to, experts);
+  }
+
+  test::Rows joined(const std::string& from, const std::vector<std::string>& parts) const {
+    test::Rows all;
+    for (const std::string& part : parts) {
+      const test::Rows& rows = tensors_.at(from + part);
+      all.rows += rows.rows;
+      all.columns = rows.columns;
+      all.values.insert(all.values.end(), rows.values.begin(), rows.values.end());
+    }
+    return all;
   }
 
   bool joins_gate() const { return model_.config.delta_net() != nullptr; }
@@ -339,6 +367,8 @@ TEST(GgufFamilies, ComputeWhatTransformersComputesWithTheirCheckpoints) {
                                {"muse-glimmer", {.arch = "muse-glimmer", .pairs = true}},
                                {"smollm3", {.arch = "smollm3", .pairs = true}},
                                {"granite", {.arch = "granite", .pairs = true}},
+                               {"phi-3", {.arch = "phi3", .phi = true}},
+                               {"phi-3-short", {.arch = "phi3", .phi = true}},
                                {"gemma-3", {.arch = "gemma3"}},
                                {"gemma-3", {.arch = "gemma3", .period = 3}},
                                {"mixtral", {.arch = "llama", .pairs = true}}}) {

@@ -101,6 +101,17 @@ def granite4():
     return transformers.GraniteMoeHybridForCausalLM(config)
 
 
+def phi3():
+    """With LongRoPE's factors of long texts where the text is longer than 32."""
+    pairs = range(6)
+    config = transformers.Phi3Config(
+        **dense(num_hidden_layers=2) | {"hidden_size": 64}, sliding_window=20, original_max_position_embeddings=32,
+        rope_parameters={"rope_type": "longrope", "rope_theta": 1e4, "partial_rotary_factor": 0.75,
+                         "short_factor": [1 + 0.1 * i for i in pairs],
+                         "long_factor": [1 + 1.5 * i for i in pairs]})
+    return transformers.Phi3ForCausalLM(config)
+
+
 def smollm3():
     config = transformers.SmolLM3Config(**dense(num_hidden_layers=5), rope_parameters=rope(5e4))
     return transformers.SmolLM3ForCausalLM(config)
@@ -115,6 +126,8 @@ CASES = {
     "mixtral": (mixtral, list(range(65))),
     "gemma-3": (gemma3, list(range(65))),
     "smollm3": (smollm3, list(range(65))),
+    "phi-3": (phi3, list(range(65))),
+    "phi-3-short": (phi3, list(range(32))),
     "granite": (granite, list(range(65))),
     "granite-4": (granite4, list(range(65))),
 }
