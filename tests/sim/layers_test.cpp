@@ -5,6 +5,7 @@
 #include <string>
 
 #include "gpu_devices.h"
+#include "reference/family_golden.h"
 #include "reference/model_tensors.h"
 #include "reference/random_models.h"
 
@@ -40,6 +41,19 @@ TEST_P(LayersOnGpu, OfSeveralRulesComputeWhatANaiveTransformerDoes) {
   const auto ids = test::random_ids(24, model.config.vocab);
   const auto want = test::naive_logits(model, ids);
   EXPECT_LT(test::relative_difference(want, test::engine_logits(model, ids, GetParam())), 1e-4);
+}
+
+TEST_P(LayersOnGpu, FamiliesComputeWhatTransformersDoes) {
+  const auto backend = make_backend({.device = GetParam()});
+  for (const char* name : {"muse-glimmer", "gemma-3", "smollm3", "granite", "granite-4", "phi-3"}) {
+    SCOPED_TRACE(name);
+    const test::FamilyGolden golden(name);
+    const test::TemporaryFolder scratch;
+    const Model model = test::f32_model(test::family_folder(name), scratch);
+    const auto whole = golden.run(model, *backend, 512);
+    EXPECT_LT(golden.difference(whole), 1e-4);
+    EXPECT_EQ(whole, golden.run(model, *backend, 7));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, LayersOnGpu, testing::ValuesIn(test::gpu_devices()),
