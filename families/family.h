@@ -88,8 +88,10 @@ struct TensorTransform {
   bool normed_rows = false;            // each row is divided by its RMS (RMS norm without gain)
   float constant = 0;                  // all numbers of a tensor without a source; 0 = it has one
   const char* constant_key = nullptr;  // key of config.json with another constant, if given
+  float divisor = 1;                   // of all numbers
+  const char* divisor_key = nullptr;   // key of config.json with another divisor, if given
 
-  bool computes() const { return added != 0 || log_of_negative || normed_rows; }
+  bool computes() const { return added != 0 || log_of_negative || normed_rows || divisor != 1; }
 };
 inline constexpr TensorTransform kAroundZero = {.added = 1};
 

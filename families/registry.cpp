@@ -8,11 +8,14 @@ namespace leq {
 extern const Family kGemma3;
 extern const Family kGpt2;
 extern const Family kGptOss;
+extern const Family kGranite;
+extern const Family kGranite4;
 extern const Family kLlama;
 extern const Family kMinistral3;
 extern const Family kMistral;
 extern const Family kMixtral;
 extern const Family kMuseGlimmer;
+extern const Family kPhi3;
 extern const Family kQwen2;
 extern const Family kQwen3;
 extern const Family kQwen3Moe;
@@ -22,10 +25,10 @@ extern const Family kQwen3_5Moe;
 extern const Family kSmolLm3;
 
 std::span<const Family* const> families() {
-  static constexpr std::array<const Family*, 15> kFamilies = {
-      &kGemma3,   &kGpt2,      &kGptOss,      &kLlama,      &kMinistral3,
-      &kMistral,  &kMixtral,   &kMuseGlimmer, &kQwen2,      &kQwen3,
-      &kQwen3Moe, &kQwen3Next, &kQwen3_5,     &kQwen3_5Moe, &kSmolLm3};
+  static constexpr std::array<const Family*, 18> kFamilies = {
+      &kGemma3,     &kGptOss,   &kGranite,   &kGranite4,    &kGpt2,       &kLlama,
+      &kMinistral3, &kMistral,  &kMixtral,   &kMuseGlimmer, &kPhi3,       &kQwen2,
+      &kQwen3,      &kQwen3Moe, &kQwen3Next, &kQwen3_5,     &kQwen3_5Moe, &kSmolLm3};
   return kFamilies;
 }
 

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "convert/hf_import.h"
 #include "families/family.h"
 #include "format/gguf.h"
 #include "format/gguf_source.h"
@@ -47,13 +48,21 @@ bool follows_llama3(const std::vector<float>& divisors, double theta, double fac
   return true;
 }
 
+constexpr const char *kLongFactors = "rope_factors_long.weight",
+                     *kShortFactors = "rope_factors_short.weight";
+
+std::vector<float> factors_of(const GgufSource& source, const SourceTensor& tensor) {
+  require(tensor.shape.size() == 1 && tensor.shape[0] <= 4096, tensor.place, ": tensor ",
+          tensor.name, " has shape ", shape_text(tensor.shape),
+          ", expected one number for each pair of columns");
+  std::vector<float> factors(static_cast<std::size_t>(tensor.shape[0]));
+  source.read(tensor, 0, factors);
+  return factors;
+}
+
 // The tensor contains only the divisors; factor and original context are reconstructed from them.
 Json scaling_of_divisors(const SourceTensor& tensor, const GgufSource& source, double theta) {
-  require(tensor.shape.size() == 1 && tensor.shape[0] <= 4096, tensor.place,
-          ": tensor rope_freqs.weight has shape ", shape_text(tensor.shape),
-          ", expected one number for each pair of columns");
-  std::vector<float> divisors(static_cast<std::size_t>(tensor.shape[0]));
-  source.read(tensor, 0, divisors);
+  const std::vector<float> divisors = factors_of(source, tensor);
   const double factor = static_cast<double>(*std::ranges::max_element(divisors));
   if (factor == 1 && std::ranges::all_of(divisors, [](float x) { return x == 1; })) return {};
   for (std::int64_t context = 64; context <= 1 << 20; context *= 2) {
@@ -90,6 +99,25 @@ Json yarn_of(const GgufMetadata& metadata, const std::string& prefix, double fac
   return scaling;
 }
 
+// LongRoPE: divisors of frequencies as tensors; attn_factor is the factor on cosines and sines.
+Json longrope_of(const GgufSource& source, const std::string& prefix) {
+  const GgufMetadata& metadata = source.metadata();
+  const auto original = metadata.integer(prefix + "original_context_length");
+  require(original.has_value(), metadata.source(), ": key ", prefix,
+          "original_context_length is missing, which longrope needs");
+  const auto factors = [&](const char* name) {
+    const SourceTensor* tensor = source.find(name);
+    require(tensor != nullptr, metadata.source(), ": tensor ", name, " is missing");
+    return factors_of(source, *tensor);
+  };
+  return {{"rope_type", "longrope"},
+          {"long_factor", factors(kLongFactors)},
+          {"short_factor", factors(kShortFactors)},
+          {"original_max_position_embeddings", *original},
+          {"factor", 1.0},
+          {"attention_factor", metadata.number(prefix + "attn_factor").value_or(1)}};
+}
+
 // Ministral 3's query temperature, which increases with the position.
 void add_temperature(const GgufMetadata& metadata, const std::string& architecture, Json& scaling) {
   const std::string prefix = architecture + "attention.temperature_";
@@ -108,12 +136,11 @@ void read_gguf_rope(const GgufSource& source, const std::string& architecture, J
   const GgufMetadata& metadata = source.metadata();
   const double theta = metadata.number(architecture + "rope.freq_base").value_or(kDefaultTheta);
   config["rope_theta"] = theta;
-  for (const char* name : {"rope_factors_long.weight", "rope_factors_short.weight"}) {
-    const SourceTensor* tensor = source.find(name);
-    require(tensor == nullptr, tensor == nullptr ? "" : tensor->place, ": tensor ", name,
-            ": LongRoPE is not supported");
-  }
   const std::string prefix = architecture + "rope.scaling.";
+  if (source.find(kLongFactors) != nullptr) {
+    config["rope_scaling"] = longrope_of(source, prefix);
+    return;
+  }
   std::string_view type = metadata.text(prefix + "type").value_or("none");
   double factor = metadata.number(prefix + "factor").value_or(1);
   // Older files have only this key for linear scaling instead of rope.scaling.*.
@@ -271,6 +298,7 @@ void read_gguf_delta(const GgufMetadata& metadata, const std::string& prefix, co
 }
 
 class Keys;
+void read_granite(const Keys& keys, Json& config);
 void read_gemma3(const Keys& keys, Json& config);
 void read_gpt_oss(const Keys& keys, Json& config);
 void read_muse(const Keys& keys, Json& config);
@@ -284,8 +312,9 @@ struct Architecture {
   bool paired_rows = false;        // q and k rows are in llama.cpp's RoPE order
   std::string_view plain = {};     // model_type if RoPE is unscaled
   void (*read_own)(const Keys& keys, Json& config) = nullptr;  // keys that only it has
+  std::array<std::string_view, 4> own_keys = {};               // of these, those that others refuse
 };
-constexpr std::array<Architecture, 13> kArchitectures = {{
+constexpr std::array<Architecture, 15> kArchitectures = {{
     {"llama", "llama", "mistral", "mixtral", true},
     {"mistral3", "ministral3", {}, {}, true, "mistral"},
     {"qwen2", "qwen2"},
@@ -294,9 +323,32 @@ constexpr std::array<Architecture, 13> kArchitectures = {{
     {"qwen3next", "qwen3_next", {}, "qwen3_next"},
     {"qwen35", "qwen3_5_text"},
     {"qwen35moe", "qwen3_5_moe_text", {}, "qwen3_5_moe_text"},
-    {"muse-glimmer", "muse_glimmer_text", "muse_glimmer_text", {}, true, {}, read_muse},
-    {"gemma3", "gemma3_text", "gemma3_text", {}, false, {}, read_gemma3},
+    {"muse-glimmer",
+     "muse_glimmer_text",
+     "muse_glimmer_text",
+     {},
+     true,
+     {},
+     read_muse,
+     {"final_logit_softcapping", "logit_scale"}},
+    {"gemma3",
+     "gemma3_text",
+     "gemma3_text",
+     {},
+     false,
+     {},
+     read_gemma3,
+     {"final_logit_softcapping"}},
     {"gpt-oss", "gpt_oss", "gpt_oss", "gpt_oss", false, {}, read_gpt_oss},
+    {"phi3", "phi3", "phi3"},
+    {"granite",
+     "granite",
+     {},
+     {},
+     true,
+     {},
+     read_granite,
+     {"logit_scale", "residual_scale", "embedding_scale", "attention.scale"}},
     {"smollm3", "smollm3", {}, {}, true},
     {"gpt2", "gpt2"},
 }};
@@ -351,7 +403,10 @@ std::string gguf_name(const TensorRule& rule) {
   const auto found =
       std::ranges::find(kTensorNames, base, [](const auto& pair) { return pair.first; });
   ensure(found != kTensorNames.end(), "GGUF has no name for tensor ", rule.leq);
-  const std::string name(rule.layout.parts > 1 ? "blk.{}.attn_qkv" : found->second);
+  const bool of_mlp = base == "layers.{}.gate" || base == "layers.{}.up";
+  const std::string name(rule.layout.parts == 1 ? found->second
+                         : of_mlp               ? "blk.{}.ffn_up"
+                                                : "blk.{}.attn_qkv");
   return name + (bias ? ".bias" : ".weight");
 }
 
@@ -412,7 +467,8 @@ void name_tensors(const Family& family, GgufModel& model) {
     TensorRule& rule = model.family.tensors[i];
     rule.source = model.names[i];
     rule.layout.transposed = false;
-    rule.transform = {.normed_rows = rule.transform.normed_rows};
+    rule.transform = {.normed_rows = rule.transform.normed_rows,
+                      .divisor_key = rule.transform.divisor_key};
   }
   store_delta_as_gguf(model.family);
   if (family.experts) {
@@ -421,7 +477,8 @@ void name_tensors(const Family& family, GgufModel& model) {
   }
   model.family.prefixes = {""};
   model.family.head = "output.weight";
-  model.family.ignored = {"rope_freqs.weight", ".attn_rot_embd", "cls.output.weight"};
+  model.family.ignored = {"rope_freqs.weight", kLongFactors, kShortFactors, ".attn_rot_embd",
+                          "cls.output.weight"};
 }
 
 // Reads the metadata keys of one architecture, such as "llama.block_count".
@@ -484,8 +541,7 @@ void refuse_features(const Keys& keys, const Architecture& architecture) {
                           "attn_logit_softcapping", "final_logit_softcapping", "logit_scale",
                           "residual_scale", "embedding_scale", "attention.scale"}) {
     const std::string_view name = key;
-    const bool caps = name == "final_logit_softcapping" || name == "logit_scale";
-    if (caps && architecture.read_own != nullptr) continue;
+    if (std::ranges::find(architecture.own_keys, name) != architecture.own_keys.end()) continue;
     const auto value = keys.metadata().number(keys.prefix() + key);
     require(!value || *value == 0 || (*value == 1 && name.ends_with("scale")), source, ": ",
             keys.prefix(), key, " = ", value.value_or(0), " is not supported");
@@ -611,6 +667,19 @@ void read_gpt_oss(const Keys& keys, Json& config) {
   if (config.find_given("rope_scaling") != nullptr) config["rope_scaling"]["truncate"] = false;
 }
 
+// Granite's factors; those that are absent have no effect, except for queries: 1 / sqrt(head_dim).
+void read_granite(const Keys& keys, Json& config) {
+  const GgufMetadata& metadata = keys.metadata();
+  const auto read = [&](const char* gguf, const char* key, double otherwise) {
+    config[key] = metadata.number(keys.prefix() + gguf).value_or(otherwise);
+  };
+  const auto width = static_cast<double>(config["head_dim"].get<std::int64_t>());
+  read("attention.scale", "attention_multiplier", 1 / std::sqrt(width));
+  read("embedding_scale", "embedding_multiplier", 1);
+  read("residual_scale", "residual_multiplier", 1);
+  read("logit_scale", "logits_scaling", 1);
+}
+
 // Muse Glimmer: the layers with a window are those with RoPE.
 void read_muse(const Keys& keys, Json& config) {
   config["output_multiplier"] = keys.number("logit_scale");
@@ -676,6 +745,7 @@ GgufModel read_gguf_model(const GgufSource& source) {
   Json config = config_of(source, keys, *family);
   if (family->rotary) read_gguf_rope(source, keys.prefix(), config);
   if (architecture.read_own != nullptr) architecture.read_own(keys, config);
+  read_constants(config, metadata.source(), model.family);
   model.config_json = config.dump();
   if (architecture.paired_rows) {
     model.paired_heads = keys.count("attention.head_count");

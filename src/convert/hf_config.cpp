@@ -36,7 +36,7 @@ constexpr std::array<ChangingKey, 12> kChangingKeys = {{{"attention_multiplier",
 
 // Known keys of rope parameters besides rope_scaling_fields(): those that are read, and those
 // without effect on text models.
-constexpr std::array<std::string_view, 12> kRopeKeys = {"rope_type",
+constexpr std::array<std::string_view, 14> kRopeKeys = {"rope_type",
                                                         "type",
                                                         "rope_theta",
                                                         "truncate",
@@ -47,6 +47,8 @@ constexpr std::array<std::string_view, 12> kRopeKeys = {"rope_type",
                                                         "mrope_interleaved",
                                                         "partial_rotary_factor",
                                                         "llama_4_scaling_beta",
+                                                        "short_factor",
+                                                        "long_factor",
                                                         "name"};
 
 // `table`: what precedes the keys of this object in Family::computes.
@@ -80,11 +82,7 @@ bool ropes_agree(const Json& a, const Json& b) {
   return true;
 }
 
-// Checks only supported types: other types may have other keys, and are refused later by
-// name.
 void refuse_unknown_rope_keys(const Json& rope, std::string_view source) {
-  const std::string kind = kind_of(rope);
-  if (kind == "longrope" || kind == "su") return;
   for (const auto& [key, value] : rope.items()) {
     if (value.is_null() || value.is_object()) continue;
     const auto same = [&](const auto& field) { return key == field.name; };
@@ -204,7 +202,7 @@ constexpr std::array<DefaultText, 6> kDefaultTexts = {{{"mistral3", "mistral"},
 struct NotRun {
   std::string_view model_type, what;
 };
-constexpr std::array<NotRun, 19> kNotRun = {{
+constexpr std::array<NotRun, 17> kNotRun = {{
     {"mistral4", "Mistral Small 4: multi-head latent attention and a mixture of experts"},
     {"mistral_large4", "Mistral Large 4: multi-head latent attention and a mixture of experts"},
     {"llama4", "Llama 4: a mixture of experts, attention in chunks"},
@@ -219,9 +217,7 @@ constexpr std::array<NotRun, 19> kNotRun = {{
     {"gemma2", "Gemma 2: capped attention scores"},
     {"gemma4", "Gemma 4: inputs for each layer"},
     {"gemma4_text", "Gemma 4: inputs for each layer"},
-    {"phi3", "Phi 3 and 4: q, k, v and gate, up in joined tensors, LongRoPE"},
     {"glm4", "GLM 4: RoPE in pairs of neighbours"},
-    {"granite", "Granite: multipliers of residuals and logits"},
     {"olmo2", "OLMo 2: no norms before its sublayers, norms of q and k over all heads"},
     {"cohere2", "Command R7B: attention and MLP side by side"},
 }};
@@ -405,7 +401,7 @@ RopeScaling scaling_of(const Json& json, std::string_view source) {
   if (type == "default" || type == "mrope") return scaling;
   const auto kind = parse_rope_scaling(type);
   require(kind && *kind != RopeScalingKind::none, source, ": rope_scaling type ", printable(type),
-          " is not supported; supported are linear, dynamic, llama3, yarn");
+          " is not supported; supported are linear, dynamic, llama3, yarn, longrope");
   scaling.kind = *kind;
   scaling.factor = json_get<double>(json, "factor", source);
   for (const RopeScalingField& field : rope_scaling_fields()) {
@@ -414,6 +410,7 @@ RopeScaling scaling_of(const Json& json, std::string_view source) {
   scaling.truncate = json_get_or<bool>(json, "truncate", true, source);
   scaling.original_context =
       json_get_or<std::int64_t>(json, "original_max_position_embeddings", 0, source);
+  if (scaling.kind == RopeScalingKind::longrope) read_rope_factors(json, source, scaling);
   // For dynamic scaling transformers 4 uses the model's context length and ignores other keys.
   if (scaling.kind == RopeScalingKind::dynamic) scaling.original_context = 0;
   return scaling;
@@ -552,12 +549,14 @@ Json text_config_of(Json config, std::string_view source) {
 
 void read_constants(const Json& json, std::string_view source, Family& family) {
   for (TensorRule& rule : family.tensors) {
-    const char* key = rule.transform.constant_key;
-    if (key == nullptr) continue;
-    const auto value = json_get_or<float>(json, key, rule.transform.constant, source);
-    require(std::isfinite(value) && value > 0 && value <= 1e6f, source, ": ", key, " = ", value,
-            ": expected above 0, at most 1e6");
-    rule.transform.constant = value;
+    const auto read = [&](const char* key, float& number) {
+      if (key == nullptr) return;
+      number = json_get_or<float>(json, key, number, source);
+      require(std::isfinite(number) && number > 0 && number <= 1e6f, source, ": ", key, " = ",
+              number, ": expected above 0, at most 1e6");
+    };
+    read(rule.transform.constant_key, rule.transform.constant);
+    read(rule.transform.divisor_key, rule.transform.divisor);
   }
 }
 

@@ -193,6 +193,9 @@ void finish_row(const StoredRows& rows, std::span<float> row) {
   if (rule.transform.added != 0) {
     for (float& number : row) number = number + rule.transform.added;
   }
+  if (rule.transform.divisor != 1) {
+    for (float& number : row) number /= rule.transform.divisor;
+  }
   if (rule.transform.log_of_negative) {
     for (float& number : row) number = static_cast<float>(std::log(-double{number}));
   }

@@ -81,6 +81,9 @@ PrefixOwner prefix_owner(const Model& model, Session& session) {
   if (const FixedStates* fixed = session.state().fixed()) {
     layout += ", states of " + std::to_string(fixed->whole_bytes()) + " bytes";
   }
+  // Keys depend on a scaling that the context of the run has fixed.
+  const std::string rope = session.transformer().rope_note();
+  if (!rope.empty()) layout += ", " + rope;
   return {model.file().fingerprint(), std::move(layout)};
 }
 

@@ -44,14 +44,24 @@ constexpr std::array<RopeScalingField, 8> kScalingFields = {
 
 constexpr std::int64_t kLargestWindow = 1 << 30;
 
-constexpr std::array<std::string_view, 5> kScalingNames = {"none", "linear", "dynamic", "llama3",
-                                                           "yarn"};
+constexpr std::array<std::string_view, 6> kScalingNames = {"none",   "linear", "dynamic",
+                                                           "llama3", "yarn",   "longrope"};
+
+struct FactorList {
+  const char* name;
+  std::vector<double> RopeScaling::*member;
+};
+constexpr std::array<FactorList, 2> kFactorLists = {
+    {{"short_factor", &RopeScaling::short_factor}, {"long_factor", &RopeScaling::long_factor}}};
 
 Json scaling_to_json(const RopeScaling& scaling) {
   Json json = {{"type", kScalingNames[static_cast<std::size_t>(scaling.kind)]},
                {"original_context", scaling.original_context},
                {"truncate", scaling.truncate}};
   for (const auto& field : kScalingFields) json[field.name] = scaling.*field.member;
+  for (const auto& [name, member] : kFactorLists) {
+    if (scaling.kind == RopeScalingKind::longrope) json[name] = scaling.*member;
+  }
   return json;
 }
 
@@ -66,6 +76,7 @@ RopeScaling scaling_from_json(const Json& json, std::string_view source) {
   }
   scaling.original_context = json_get_or<std::int64_t>(json, "original_context", 0, source);
   scaling.truncate = json_get_or<bool>(json, "truncate", true, source);
+  if (scaling.kind == RopeScalingKind::longrope) read_rope_factors(json, source, scaling);
   return scaling;
 }
 
@@ -384,6 +395,18 @@ LogitCap logit_cap_from_json(const Json& json, std::string_view source) {
 
 std::span<const RopeScalingField> rope_scaling_fields() { return kScalingFields; }
 
+void read_rope_factors(const Json& json, std::string_view source, RopeScaling& scaling) {
+  for (const auto& [name, member] : kFactorLists) {
+    const Json* list = json.find_given(name);
+    require(list != nullptr && list->is_array(), source, ": ", name,
+            ": expected a list of numbers");
+    for (const Json& number : *list) {
+      require(number.is_number(), source, ": ", name, ": expected a list of numbers");
+      (scaling.*member).push_back(number.get<double>());
+    }
+  }
+}
+
 std::string_view rope_scaling_name(RopeScalingKind kind) {
   return kScalingNames[static_cast<std::size_t>(kind)];
 }
@@ -481,6 +504,20 @@ constexpr std::int64_t kMaxLayers = 4096;
 constexpr std::int64_t kWidestMlp = 1 << 22;
 constexpr std::int64_t kMaxExperts = 4096;
 
+void check_longrope(const RopeScaling& scaling, std::int64_t dims, std::string_view source) {
+  require(scaling.original_context > 1, source,
+          ": rope_scaling longrope needs original_max_position_embeddings above 1");
+  for (const auto& [name, member] : kFactorLists) {
+    const std::vector<double>& factors = scaling.*member;
+    require(std::ssize(factors) == dims / 2, source, ": rope_scaling ", name, " has ",
+            factors.size(), " numbers: expected ", dims / 2);
+    for (const double factor : factors) {
+      require(std::isfinite(factor) && factor >= 1e-3 && factor <= 1e6, source, ": rope_scaling ",
+              name, " has ", factor, ": expected 0.001 to 1e6");
+    }
+  }
+}
+
 void check_scaling(const RopeScaling& scaling, std::int64_t head_dim, std::string_view source) {
   if (scaling.kind == RopeScalingKind::none) return;
   for (const auto& field : kScalingFields) {
@@ -499,6 +536,7 @@ void check_scaling(const RopeScaling& scaling, std::int64_t head_dim, std::strin
             source, ": rope_scaling llama3 needs 0 < low_freq_factor < high_freq_factor, found ",
             scaling.low_freq_factor, " and ", scaling.high_freq_factor);
   }
+  if (scaling.kind == RopeScalingKind::longrope) check_longrope(scaling, head_dim, source);
   require(scaling.kind != RopeScalingKind::dynamic || head_dim > 2, source,
           ": rope_scaling dynamic needs a head_dim above 2");
 }

@@ -29,7 +29,7 @@ struct QueryTemperature {
   bool operator==(const QueryTemperature&) const = default;
 };
 
-enum class RopeScalingKind : std::uint8_t { none, linear, dynamic, llama3, yarn };
+enum class RopeScalingKind : std::uint8_t { none, linear, dynamic, llama3, yarn, longrope };
 
 // Parameters of Hugging Face's rope_scaling / rope_parameters, with the same names.
 struct RopeScaling {
@@ -38,12 +38,15 @@ struct RopeScaling {
   double low_freq_factor = 1.0;       // llama3
   double high_freq_factor = 4.0;      // llama3
   std::int64_t original_context = 0;  // original_max_position_embeddings; 0 = not given
-  double attention_factor = 0.0;      // yarn; 0 = not given
+  double attention_factor = 0.0;      // yarn and longrope; 0 = not given
   double beta_fast = 32.0;            // yarn
   double beta_slow = 1.0;             // yarn
   double mscale = 0.0;                // yarn; 0 = not given
   double mscale_all_dim = 0.0;        // yarn; 0 = not given
   bool truncate = true;               // yarn: round the correction range to whole dimensions
+  // longrope: divisors of frequencies, for contexts up to the original one and for longer ones
+  std::vector<double> short_factor = {};
+  std::vector<double> long_factor = {};
 
   bool operator==(const RopeScaling&) const = default;
 };
@@ -54,6 +57,8 @@ struct RopeScalingField {
   double RopeScaling::*member;
 };
 std::span<const RopeScalingField> rope_scaling_fields();
+// Reads the lists of longrope. Throws Error if they are no lists of numbers.
+void read_rope_factors(const Json& json, std::string_view source, RopeScaling& scaling);
 std::string_view rope_scaling_name(RopeScalingKind kind);  // "none", "linear", ...
 std::optional<RopeScalingKind> parse_rope_scaling(std::string_view name);
 

@@ -85,6 +85,22 @@ float scale_yarn(std::vector<float>& inv_freq, const ModelConfig& config, const 
   return static_cast<float>(yarn_mscale(scaling.factor, 1.0));
 }
 
+// LongRoPE (Ding et al. 2024): each frequency has its own divisor, for short and for long contexts.
+float scale_longrope(std::vector<float>& inv_freq, const RopeScaling& scaling, double theta,
+                     bool is_long) {
+  const std::vector<double>& factors = is_long ? scaling.long_factor : scaling.short_factor;
+  const auto dims = static_cast<float>(2 * inv_freq.size());
+  for (std::size_t i = 0; i < inv_freq.size(); ++i) {
+    const float exponent = static_cast<float>(2 * i) / dims;
+    const auto power = static_cast<float>(std::pow(theta, static_cast<double>(exponent)));
+    inv_freq[i] = 1.0f / (static_cast<float>(factors[i]) * power);
+  }
+  if (scaling.attention_factor > 0) return static_cast<float>(scaling.attention_factor);
+  if (scaling.factor <= 1) return 1;
+  const auto original = static_cast<double>(scaling.original_context);
+  return static_cast<float>(std::sqrt(1 + std::log(scaling.factor) / std::log(original)));
+}
+
 // NTK-aware base for the context in use ("dynamic" in Hugging Face's transformers).
 double dynamic_base(const ModelConfig& config, const RopeConfig& rope, std::int64_t context) {
   const std::int64_t original = rope.scaling.original_context;
@@ -114,6 +130,12 @@ RopeFrequencies rope_frequencies(const ModelConfig& config, const RopeConfig& ro
   if (scaling.kind == RopeScalingKind::llama3) scale_llama3(result.inv_freq, scaling);
   if (scaling.kind == RopeScalingKind::yarn) {
     result.attention_factor = scale_yarn(result.inv_freq, config, rope);
+  }
+  if (scaling.kind == RopeScalingKind::longrope) {
+    const bool is_long = context > scaling.original_context;
+    result.attention_factor = scale_longrope(result.inv_freq, scaling, rope.theta, is_long);
+    result.note = std::string("longrope scaling: factors of contexts ") +
+                  (is_long ? "above " : "up to ") + std::to_string(scaling.original_context);
   }
   return result;
 }

@@ -27,11 +27,15 @@ struct Written {
   bool joined = false;      // b and a in one tensor
   bool pairs = false;       // q and k in rotary pairs
   std::int64_t drafts = 0;  // number of multi-token prediction layers
+  bool phi = false;         // q, k, v and gate, up are joined
   std::int64_t period = 0;  // of layers without a window; 0: a flag for each layer
   bool k_out = false;       // delta_out in blocks of Q4_K with random codes
   bool ollama = false;      // Ollama's names and keys, and its tensors of other models
   test::WriteAs as = test::WriteAs::f32;
 };
+
+// The factors of the checkpoint tests/golden/families/granite, which leq folds into others.
+constexpr double kEmbeddings = 0.5, kQueries = 0.35, kOutputs = 0.7, kLogits = 3;
 
 // Names of tensors in leq and in llama.cpp, written by hand.
 const std::map<std::string, std::string> kNames = {
@@ -74,6 +78,9 @@ class Converter {
     add_keys();
     test::add_letters(writer_);
     put("token_embd.weight", tensors_.at("token_embedding"));
+    if (is_granite()) {
+      for (float& gain : tensors_.at("final_norm").values) gain *= static_cast<float>(kLogits);
+    }
     put("output_norm.weight", tensors_.at("final_norm"));
     if (!model_.config.tied) put("output.weight", tensors_.at("head"));
     for (std::int64_t layer = 0; layer < model_.config.layer_count(); ++layer) add_layer(layer);
@@ -101,6 +108,13 @@ class Converter {
     ModelConfig written = config;
     written.layers.resize(config.layers.size() + static_cast<std::size_t>(how_.drafts));
     if (how_.ollama) written.kv_heads = written.heads;  // writes no key
+    if (is_granite()) {
+      written.norm_eps = static_cast<float>(double{config.norm_eps} * kOutputs * kOutputs);
+      writer_.f32("granite.attention.scale", static_cast<float>(kQueries));
+      writer_.f32("granite.embedding_scale", static_cast<float>(kEmbeddings));
+      writer_.f32("granite.residual_scale", static_cast<float>(kOutputs));
+      writer_.f32("granite.logit_scale", static_cast<float>(kLogits));
+    }
     test::add_config(writer_, written, how_.arch);
     if (how_.drafts > 0) u32("nextn_predict_layers", how_.drafts);
     if (how_.ollama) {
@@ -134,6 +148,17 @@ class Converter {
     const RopeScaling scaling = config.ropes().back().scaling;
     if (scaling.kind == RopeScalingKind::none) return;
     const std::string rope = how_.arch + ".rope.scaling.";
+    if (scaling.kind == RopeScalingKind::longrope) {
+      u32("rope.scaling.original_context_length", scaling.original_context);
+      const double stretch = std::log(scaling.factor) / std::log(scaling.original_context);
+      writer_.f32(rope + "attn_factor", static_cast<float>(std::sqrt(1 + stretch)));
+      const auto put_factors = [&](const std::string& name, const std::vector<double>& factors) {
+        put(name, {factors.size()}, std::vector<float>(factors.begin(), factors.end()));
+      };
+      put_factors("rope_factors_long.weight", scaling.long_factor);
+      put_factors("rope_factors_short.weight", scaling.short_factor);
+      return;
+    }
     writer_.text(rope + "type", rope_scaling_name(scaling.kind));
     writer_.f32(rope + "factor", static_cast<float>(scaling.factor));
     if (scaling.kind != RopeScalingKind::yarn) return;
@@ -144,6 +169,8 @@ class Converter {
     writer_.f32(how_.arch + ".attention.temperature_scale",
                 static_cast<float>(config.temperature().beta));
   }
+
+  bool is_granite() const { return how_.arch == "granite"; }
 
   void add_pattern() {
     const ModelConfig& config = model_.config;
@@ -254,6 +281,11 @@ class Converter {
         const std::string weight =
             part == "q.bias" ? "attn_q.weight" : kNames.at(part.substr(0, part.size() - 5));
         put(to + weight.substr(0, weight.size() - 6) + "bias", rows);
+      } else if (how_.phi && (part == "q" || part == "up")) {
+        put(to + (part == "q" ? "attn_qkv.weight" : "ffn_up.weight"),
+            part == "q" ? joined(from, {"q", "k", "v"}) : joined(from, {"gate", "up"}));
+      } else if (how_.phi && (part == "k" || part == "v" || part == "gate")) {
+        continue;
       } else if (part == "q") {
         put(to + "attn_q.weight", joined_query(from, rows));
       } else if (part == "mlp_norm") {
@@ -267,6 +299,17 @@ class Converter {
       }
     }
     if (!experts.empty()) add_experts(to, experts);
+  }
+
+  test::Rows joined(const std::string& from, const std::vector<std::string>& parts) const {
+    test::Rows all;
+    for (const std::string& part : parts) {
+      const test::Rows& rows = tensors_.at(from + part);
+      all.rows += rows.rows;
+      all.columns = rows.columns;
+      all.values.insert(all.values.end(), rows.values.begin(), rows.values.end());
+    }
+    return all;
   }
 
   bool joins_gate() const { return model_.config.delta_net() != nullptr; }
@@ -356,6 +399,9 @@ TEST(GgufFamilies, ComputeWhatTransformersComputesWithTheirCheckpoints) {
                                {"muse-glimmer", {.arch = "muse-glimmer", .pairs = true}},
                                {"smollm3", {.arch = "smollm3", .pairs = true}},
                                {"gpt-oss", {.arch = "gpt-oss"}},
+                               {"granite", {.arch = "granite", .pairs = true}},
+                               {"phi-3", {.arch = "phi3", .phi = true}},
+                               {"phi-3-short", {.arch = "phi3", .phi = true}},
                                {"gemma-3", {.arch = "gemma3"}},
                                {"gemma-3", {.arch = "gemma3", .period = 3}},
                                {"mixtral", {.arch = "llama", .pairs = true}}}) {

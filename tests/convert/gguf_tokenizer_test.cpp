@@ -152,5 +152,55 @@ TEST(GgufTokenizer, VocabulariesOfLlamaCpp) {
   }
 }
 
+// A tokenizer of Gemma's form (tests/tokenizer/oracle/gemma.py), as tokenizer.json and as GGUF's
+// pieces with scores: spaces become marks, none is prepended; line ends and blanks are
+// user-defined.
+TEST_F(SmallGguf, TokenizersOfGemmaGiveTheIdsOfTokenizers) {
+  const Json all =
+      test::load_json(std::filesystem::path(LEQ_SOURCE_DIR) / "tests/tokenizer/gemma.json");
+  const Json& json = all["tokenizer"];
+  const test::FolderOf folder;
+  folder.write("tokenizer.json", json.dump());
+  std::vector<std::string> tokens(json["model"]["vocab"].size());
+  for (const auto& [piece, id] : json["model"]["vocab"].items()) {
+    tokens[id.get<std::size_t>()] = piece;
+  }
+  std::vector<float> scores(tokens.size(), -1e4f);
+  std::vector<std::int32_t> types(tokens.size(), 1);
+  for (std::size_t i = 0; i < json["model"]["merges"].size(); ++i) {
+    const Json& merge = json["model"]["merges"][i];
+    const std::string piece = merge[0].text() + merge[1].text();
+    scores[json["model"]["vocab"][piece].get<std::size_t>()] = -static_cast<float>(i);
+  }
+  for (std::size_t id = 0; id < tokens.size(); ++id) {
+    if (tokens[id].starts_with("<0x")) types[id] = 6;
+  }
+  for (const Json& added : json["added_tokens"]) {
+    types[added["id"].get<std::size_t>()] = added["special"] == true ? 3 : 4;
+  }
+  types[3] = 2;  // <unk>
+  GgufWriter writer = start();
+  writer.text("tokenizer.ggml.model", "llama");
+  writer.texts("tokenizer.ggml.tokens", tokens);
+  writer.list("tokenizer.ggml.scores", test::kF32, scores);
+  writer.list("tokenizer.ggml.token_type", test::kI32, types);
+  writer.flag("tokenizer.ggml.add_space_prefix", false);
+  writer.u32("tokenizer.ggml.bos_token_id", 2);
+  writer.u32("tokenizer.ggml.eos_token_id", 1);
+  const GgufSource source(folder_.write("gemma.gguf", writer.bytes()));
+  const Tokenizer of_gguf(read_gguf_tokenizer(source.metadata()));
+  const Tokenizer of_json = test::open_tokenizer(folder.path());
+  EXPECT_GT(all["cases"].size(), 20u);
+  for (const Json& one : all["cases"]) {
+    const auto ids = test::ids_of(one["ids"]);
+    EncodeOptions options;
+    options.add_bos = true;
+    EXPECT_EQ(of_json.encode(one["text"].text(), options), ids) << one["text"].text();
+    EXPECT_EQ(of_gguf.encode(one["text"].text(), options), ids) << one["text"].text();
+    EXPECT_EQ(of_json.decode(ids, false), one["decoded"].text());
+    EXPECT_EQ(of_gguf.decode(ids, false), one["decoded"].text());
+  }
+}
+
 }  // namespace
 }  // namespace leq

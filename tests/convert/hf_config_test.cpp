@@ -125,7 +125,7 @@ TEST(HfConfig, RefusesWhatItDoesNotComputeByName) {
     return error_of(json);
   };
   EXPECT_NE(with("rope_scaling", {{"rope_type", "longrope"}, {"factor", 2.0}})
-                .find("rope_scaling type longrope"),
+                .find("short_factor: expected a list"),
             std::string::npos);
   EXPECT_NE(with("hidden_act", "gelu").find("hidden_act \"gelu\""), std::string::npos);
   EXPECT_NE(with("quantization_config", {{"quant_method", "aqlm"}}).find("aqlm"),
@@ -245,6 +245,87 @@ TEST(HfConfig, SmolLm3HasLayersWithoutRope) {
   EXPECT_THROW(with({{"no_rope_layers", {0, 1, 1}}}), Error);
   EXPECT_THROW(with({{"no_rope_layers", {0, 1, 1, 2}}}), Error);
   EXPECT_THROW(with({{"no_rope_layer_interval", 0}}), Error);
+}
+
+// A factor on sublayer outputs becomes one on embeddings, and the eps of norms.
+TEST(HfConfig, FactorsOfGraniteAreFolded) {
+  const auto with = [](const char* key, const Json& value) {
+    Json json = llama();
+    json["model_type"] = "granite";
+    json["architectures"] = {"GraniteForCausalLM"};
+    json["embedding_multiplier"] = 12;
+    json["attention_multiplier"] = 0.015625;
+    json["residual_multiplier"] = 0.25;
+    json["logits_scaling"] = 16;
+    json[key] = value;
+    return read(json);
+  };
+  const ModelConfig config = with("use_cache", true);
+  EXPECT_EQ(config.embedding_scale, 48);
+  EXPECT_FLOAT_EQ(config.norm_eps, 16e-5f);
+  EXPECT_EQ(config.layer(21).attention()->query_scale, 0.015625);
+  EXPECT_EQ(with("attention_multiplier", nullptr).layer(0).attention()->query_scale, 1);
+  EXPECT_THROW(with("residual_multiplier", 0), Error);
+  EXPECT_THROW(with("scale_emb", 12), Error);
+}
+
+TEST(HfConfig, Granite4IsReadWhereItIsDense) {
+  const auto with = [](const char* key, const Json& value) {
+    Json json = llama();
+    json["model_type"] = "granitemoehybrid";
+    json["architectures"] = {"GraniteMoeHybridForCausalLM"};
+    json["num_hidden_layers"] = 2;
+    json["num_local_experts"] = 0;
+    json["shared_intermediate_size"] = 8192;
+    json["position_embedding_type"] = "rope";
+    json["layer_types"] = {"attention", "attention"};
+    json[key] = value;
+    return read(json);
+  };
+  const ModelConfig config = with("use_cache", true);
+  EXPECT_EQ(config.widest_mlp(), 8192);
+  EXPECT_TRUE(config.layer(0).attention()->rope.has_value());
+  EXPECT_FALSE(with("position_embedding_type", "nope").layer(0).attention()->rope.has_value());
+  EXPECT_THROW(with("num_local_experts", 8), Error);
+  EXPECT_THROW(with("num_local_experts", nullptr), Error);
+  EXPECT_THROW(with("layer_types", {"attention", "mamba"}), Error);
+  EXPECT_THROW(with("layer_types", nullptr), Error);
+}
+
+// Phi's LongRoPE: older names, and numbers at the top level or that follow from others.
+TEST(HfConfig, LongRopeOfPhi) {
+  const auto with = [](const char* key, const Json& value, const char* type = "longrope") {
+    Json json = llama();
+    json["model_type"] = "phi3";
+    json["architectures"] = {"Phi3ForCausalLM"};
+    json["hidden_size"] = 32 * 8;
+    json["max_position_embeddings"] = 131072;
+    json["original_max_position_embeddings"] = 4096;
+    json["partial_rotary_factor"] = 0.75;
+    json["rope_scaling"] = {
+        {"type", type}, {"short_factor", {1.0, 1.5, 2.0}}, {"long_factor", {1, 16, 64}}};
+    json[key] = value;
+    return read(json);
+  };
+  RopeScaling want = {.kind = RopeScalingKind::longrope, .factor = 32, .original_context = 4096};
+  want.short_factor = {1, 1.5, 2};
+  want.long_factor = {1, 16, 64};
+  for (const char* type : {"longrope", "su", "yarn"}) {
+    const ModelConfig config = with("use_cache", true, type);
+    EXPECT_EQ(config.ropes().at(0).scaling, want) << type;
+    EXPECT_EQ(config.ropes().at(0).dims, 6);
+    EXPECT_EQ(config_from_json(config_to_json(config), "again"), config);
+  }
+  EXPECT_EQ(with("original_max_position_embeddings", nullptr).ropes().at(0).scaling, want);
+  EXPECT_EQ(with("rope_scaling", nullptr).ropes().at(0).scaling, RopeScaling());
+  EXPECT_EQ(with("sliding_window", 2047).window(3), 2047);
+  EXPECT_THROW(with("partial_rotary_factor", 1.0), Error);  // needs four numbers
+  EXPECT_THROW(with("original_max_position_embeddings", 0), Error);
+  const Json negative = {
+      {"type", "longrope"}, {"short_factor", {1, 1, 1}}, {"long_factor", {1, 1, -1}}};
+  EXPECT_THROW(with("rope_scaling", negative), Error);
+  const Json text = {{"type", "longrope"}, {"short_factor", {1, 1, 1}}, {"long_factor", "1"}};
+  EXPECT_THROW(with("rope_scaling", text), Error);
 }
 
 // Values of Muse Glimmer's keys that are not supported are refused with the key's name.

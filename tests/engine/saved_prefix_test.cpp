@@ -17,6 +17,7 @@
 #include "engine/generator.h"
 #include "format/leq_layout.h"
 #include "models_fixture.h"
+#include "reference/family_golden.h"
 #include "runtime/make_backend.h"
 #include "shared_data.h"
 #include "temporary_folder.h"
@@ -271,6 +272,21 @@ INSTANTIATE_TEST_SUITE_P(Kv, SavedPrefixes,
                                          SavedCase{"storyteller", KvType::simq4},
                                          SavedCase{"qwen3moe-tiny", KvType::f16},
                                          SavedCase{"qwen3moe-tiny", KvType::simq4}));
+
+// LongRoPE has other keys in contexts above the original one, which is 32 in this model.
+TEST(SavedPrefixes, OfAnotherScalingOfRopeAreAnothers) {
+  const test::TemporaryFolder scratch;
+  const Model model = test::f32_model(test::family_folder("phi-3"), scratch);
+  const auto backend = make_backend({.device = "cpu", .threads = 1});
+  const auto layout = [&](std::int64_t context) {
+    RunLimits limits;
+    limits.context = context;
+    Session session(model, *backend, resolve_limits(limits, model.config()));
+    return prefix_owner(model, session).layout;
+  };
+  EXPECT_NE(layout(32), layout(33));
+  EXPECT_EQ(layout(33), layout(64));
+}
 
 }  // namespace
 }  // namespace leq

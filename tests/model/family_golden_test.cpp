@@ -28,23 +28,25 @@ TEST_P(FamilyGoldensOf, LogitsAreThoseOfTransformers) {
 // Layers that normalize sublayer outputs gather the stream before and after the sublayer.
 // Ranks have the sinks of their heads and the biases of their rows.
 TEST(FamilyGoldens, RanksGiveTheLogitsOfOne) {
-  for (const char* family : {"muse-glimmer", "gpt-oss"}) {
-    const test::FamilyGolden golden(family);
+  for (const char* name : {"muse-glimmer", "gemma-3", "gpt-oss", "granite", "phi-3"}) {
+    SCOPED_TRACE(name);
+    const test::FamilyGolden golden(name);
     const test::TemporaryFolder scratch;
-    const Model model = test::f32_model(test::family_folder(family), scratch);
+    const Model model = test::f32_model(test::family_folder(name), scratch);
     const RunLimits limits = golden.limits(model, 20);
     test::RankedModel alone(model, 1, 1, limits);
     const auto want = golden.run(alone.session, 20);
     for (const int ranks : {2, 3, 4}) {
       test::RankedModel ranked(model, ranks, 1, limits);
-      EXPECT_EQ(want, golden.run(ranked.session, 20)) << family << ", " << ranks << " ranks";
+      EXPECT_EQ(want, golden.run(ranked.session, 20)) << ranks << " ranks";
     }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, FamilyGoldensOf,
                          testing::Values("muse-glimmer", "ministral-3", "qwen3.5-moe", "qwen3-next",
-                                         "mixtral", "gemma-3", "smollm3", "gpt-oss"),
+                                         "mixtral", "gemma-3", "smollm3", "gpt-oss", "granite",
+                                         "granite-4", "phi-3", "phi-3-short"),
                          [](const auto& name) {
                            std::string text = name.param;
                            std::erase_if(text, [](char c) { return c == '-' || c == '.'; });

@@ -85,6 +85,33 @@ def gemma3():
     return transformers.Gemma3ForConditionalGeneration(config)
 
 
+GRANITE = dict(embedding_multiplier=0.5, attention_multiplier=0.35, residual_multiplier=0.7,
+               logits_scaling=3.0, rms_norm_eps=0.05, rope_parameters=rope(5e4))
+
+
+def granite():
+    config = transformers.GraniteConfig(**dense(num_hidden_layers=3), **GRANITE)
+    return transformers.GraniteForCausalLM(config)
+
+
+def granite4():
+    config = transformers.GraniteMoeHybridConfig(
+        **dense(num_hidden_layers=3), **GRANITE, num_local_experts=0, shared_intermediate_size=40,
+        position_embedding_type="rope", layer_types=["full_attention"] * 3, mamba_n_heads=4)
+    return transformers.GraniteMoeHybridForCausalLM(config)
+
+
+def phi3():
+    """With LongRoPE's factors of long texts where the text is longer than 32."""
+    pairs = range(6)
+    config = transformers.Phi3Config(
+        **dense(num_hidden_layers=2) | {"hidden_size": 64}, sliding_window=20, original_max_position_embeddings=32,
+        rope_parameters={"rope_type": "longrope", "rope_theta": 1e4, "partial_rotary_factor": 0.75,
+                         "short_factor": [1 + 0.1 * i for i in pairs],
+                         "long_factor": [1 + 1.5 * i for i in pairs]})
+    return transformers.Phi3ForCausalLM(config)
+
+
 def smollm3():
     config = transformers.SmolLM3Config(**dense(num_hidden_layers=5), rope_parameters=rope(5e4))
     return transformers.SmolLM3ForCausalLM(config)
@@ -108,6 +135,10 @@ CASES = {
     "gemma-3": (gemma3, list(range(65))),
     "smollm3": (smollm3, list(range(65))),
     "gpt-oss": (gpt_oss, list(range(65))),
+    "phi-3": (phi3, list(range(65))),
+    "phi-3-short": (phi3, list(range(32))),
+    "granite": (granite, list(range(65))),
+    "granite-4": (granite4, list(range(65))),
 }
 
 

@@ -70,6 +70,19 @@ TEST_P(LayersOnGpu, OfGptOssHaveTheCpusBits) {
   }
 }
 
+TEST_P(LayersOnGpu, FamiliesComputeWhatTransformersDoes) {
+  const auto backend = make_backend({.device = GetParam()});
+  for (const char* name : {"muse-glimmer", "gemma-3", "smollm3", "granite", "granite-4", "phi-3"}) {
+    SCOPED_TRACE(name);
+    const test::FamilyGolden golden(name);
+    const test::TemporaryFolder scratch;
+    const Model model = test::f32_model(test::family_folder(name), scratch);
+    const auto whole = golden.run(model, *backend, 512);
+    EXPECT_LT(golden.difference(whole), 1e-4);
+    EXPECT_EQ(whole, golden.run(model, *backend, 7));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, LayersOnGpu, testing::ValuesIn(test::gpu_devices()),
                          [](const auto& item) { return test::test_name(item.param); });
 
