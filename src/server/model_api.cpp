@@ -91,7 +91,8 @@ void ModelApi::generate(HttpExchange& exchange, JsonNode body, CallStyle style) 
   const ForeignChat foreign = foreign_chat(style, body);
   const JsonNode asked = foreign.body.is_null() ? body : JsonNode(foreign.body);
   const bool is_raw = style == CallStyle::ollama_generate && given_field(asked, "prompt");
-  GenerationCall call = read_generation_call(is_raw ? CallStyle::text : style, asked, model_);
+  GenerationCall call = read_generation_call(is_raw ? CallStyle::text : style, asked, model_,
+                                             [&] { return !exchange.client_is_there(); });
   call.style = style;
   call.asked = body;
   call.aliases = foreign.aliases;

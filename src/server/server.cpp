@@ -401,7 +401,7 @@ void Server::answer(HttpExchange& exchange) {
   }
   // Returns the memory of a large request to the system, because each worker has a malloc arena of
   // its own that would retain it.
-  constexpr std::size_t kLargeBody = 256 << 10;
+  constexpr std::size_t kLargeBody = 64 << 10;
   if (exchange.request().body.size() >= kLargeBody) malloc_trim(0);
 }
 
