@@ -25,10 +25,6 @@ struct Tool {
   std::string prefix = {};  // prefix of its rules' names
 };
 
-bool is_flag(JsonNode node, bool value) {
-  return node && node.is_boolean() && node.boolean() == value;
-}
-
 // Whether the schema allows only objects, which arguments must be.
 bool is_of_objects(JsonNode schema) {
   for (const char* keyword : {"type", "properties", "required", "additionalProperties", "$ref",
@@ -38,10 +34,10 @@ bool is_of_objects(JsonNode schema) {
   return false;
 }
 
-Tool read_tool(JsonNode node, std::size_t index, std::string_view source, SchemaNotes* notes) {
+Tool read_tool(JsonNode node, std::size_t index, const CallRules& rules, SchemaNotes* notes) {
   const JsonNode function = node.find("function");
   Tool tool = {function.find("name").text()};
-  tool.source = std::string(source) + ": " + printable(tool.name);
+  tool.source = std::string(rules.source) + ": " + printable(tool.name);
   tool.prefix = "tool " + std::to_string(index) + " ";
   const JsonNode parameters = function.find("parameters");
   static const Json no_arguments =
@@ -55,9 +51,10 @@ Tool read_tool(JsonNode node, std::size_t index, std::string_view source, Schema
     const JsonNode type = tool.schema.find("type");
     require(!type || (type.is_string() && type.text() == "object"), tool.source,
             ": expected 'parameters' of the type object");
-    (void)Grammar::from_json_schema(tool.schema, tool.source, strict ? nullptr : &own);
+    (void)Grammar::from_json_schema(tool.schema, tool.source, strict ? nullptr : &own,
+                                    rules.stopped);
   } catch (const Error& error) {
-    if (strict) throw;
+    if (strict || error.kind() == ErrorKind::interrupted) throw;
     own = {std::string(error.marked()) + "; any object is accepted as its arguments"};
     tool.schema = {};
   }
@@ -97,9 +94,12 @@ Expr after_reasoning(GrammarBuilder& builder, const ReplyStyle& style, std::stri
 class CallGrammar {
  public:
   CallGrammar(const ReplyStyle& style, const CallRules& rules, SchemaNotes* notes)
-      : style_(style), count_(rules.count), builder_(rules.source), parts_(builder_) {
+      : style_(style),
+        count_(rules.count),
+        builder_(rules.source, rules.stopped),
+        parts_(builder_) {
     for (const JsonNode node : rules.tools) {
-      Tool tool = read_tool(node, tools_.size(), rules.source, notes);
+      Tool tool = read_tool(node, tools_.size(), rules, notes);
       const bool may_be_called =
           rules.only.empty() || std::ranges::find(rules.only, tool.name) != rules.only.end();
       if (may_be_called) tools_.push_back(std::move(tool));
@@ -412,7 +412,7 @@ std::shared_ptr<const Grammar> forced_call_grammar(const ReplyStyle& style, cons
 
 std::shared_ptr<const Grammar> answer_grammar(const ReplyStyle& style, const AnswerSchema& answer,
                                               std::string_view prompt, SchemaNotes* notes) {
-  GrammarBuilder builder(answer.source);
+  GrammarBuilder builder(answer.source, answer.stopped);
   JsonParts parts(builder);
   const Expr held = answer_value(builder, parts, answer, "", notes);
   const std::int32_t root = builder.rule("reply");

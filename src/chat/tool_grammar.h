@@ -22,6 +22,7 @@ struct CallRules {
   std::string_view source = {};  // names the tools in errors
   CallCount count = CallCount::any;
   std::span<const std::string> only = {};  // names of the tools that may be called; empty: all
+  GrammarStop stopped = {};
 };
 
 // `prompt`: as for ReplyReader. Null if the style has no calls. Unsupported parts of a schema are
@@ -40,6 +41,7 @@ struct AnswerSchema {
   JsonNode schema = {};
   std::string_view source;
   bool strict = false;
+  GrammarStop stopped = {};
 };
 
 // The reply is an answer, after optional reasoning.

@@ -52,7 +52,8 @@ std::vector<TokenLogprobs> token_logprobs(std::span<const Token> tokens,
 
 namespace {
 
-constexpr std::size_t kMaxGrammars = 4;  // each may take some hundred megabytes
+constexpr std::size_t kMaxGrammars = 4;
+constexpr std::size_t kMaxGrammarBytes = 128 << 20;  // kept beside the latest one
 
 // With act online, disables prefix reuse and speculation, because scales depend on earlier steps.
 EngineOptions usable(EngineOptions options, Session& session) {
@@ -237,7 +238,12 @@ std::shared_ptr<GrammarMatcher> Engine::matcher_of(const std::shared_ptr<const G
   });
   if (known != grammars_.end()) return known->matcher;
   if (!trie_) trie_ = make_token_trie(tokenizer_, vocabulary_);
-  if (grammars_.size() == kMaxGrammars) grammars_.pop_front();
+  std::size_t bytes = 0;
+  for (const KnownGrammar& one : grammars_) bytes += one.matcher->bytes();
+  while (!grammars_.empty() && (grammars_.size() >= kMaxGrammars || bytes > kMaxGrammarBytes)) {
+    bytes -= grammars_.front().matcher->bytes();
+    grammars_.pop_front();
+  }
   auto matcher = std::make_shared<GrammarMatcher>(grammar, trie_, texts);
   grammars_.push_back({grammar, std::move(texts), std::move(matcher)});
   return grammars_.back().matcher;

@@ -40,6 +40,8 @@ class GrammarAutomaton {
   bool leaves(State state) const { return info(state).leaves; }
   bool can_read(State state) const { return !info(state).tops.empty(); }
 
+  std::size_t bytes() const;  // of memory, about
+
   // The stacks whose top place can read a byte, sorted by id.
   const std::vector<Stack>& tops(State state) const { return info(state).tops; }
   std::int32_t place_of(Stack stack) const { return node(stack).place; }
@@ -83,17 +85,18 @@ class GrammarAutomaton {
     auto operator<=>(const SetPlace&) const = default;
   };
   std::int32_t set_place(SetPlace place);
-  Grammar::Place expanded(const SetPlace& place);
-  // The edges, calls and skips at a place. Valid until the next call.
-  const Grammar::Place& place_at(std::int32_t place);
+  struct MadePlace {
+    SetPlace of;
+    std::vector<Grammar::Call> calls = {};
+    std::vector<std::int32_t> skips = {};
+    bool is_made = false;
+  };
+  void expand(MadePlace& made);
+  // The edges, calls and skips at a place.
+  Grammar::Place place_at(std::int32_t place);
 
   std::shared_ptr<const Grammar> grammar_;
   std::map<SetPlace, std::int32_t> set_ids_;
-  struct MadePlace {
-    SetPlace of;
-    Grammar::Place place = {};
-    bool is_made = false;
-  };
   std::deque<MadePlace> made_places_;  // their indices follow those of the grammar's places
   std::vector<bool> only_ends_;        // by place: only the end of its rule can follow
   std::array<std::uint16_t, 256> class_of_ = {};

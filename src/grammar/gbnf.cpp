@@ -22,8 +22,8 @@ bool is_name(char c) {
 
 class GbnfReader {
  public:
-  GbnfReader(std::string_view text, std::string_view source)
-      : text_(text), source_(source), builder_(source) {}
+  GbnfReader(std::string_view text, std::string_view source, GrammarStop stopped)
+      : text_(text), source_(source), builder_(source, std::move(stopped)) {}
 
   std::shared_ptr<const Grammar> read() {
     require(text_.size() <= kMaxBytes, source_, ": a grammar of ", text_.size(), " bytes, at most ",
@@ -236,8 +236,9 @@ class GbnfReader {
 
 }  // namespace
 
-std::shared_ptr<const Grammar> Grammar::from_gbnf(std::string_view text, std::string_view source) {
-  return GbnfReader(text, source).read();
+std::shared_ptr<const Grammar> Grammar::from_gbnf(std::string_view text, std::string_view source,
+                                                  GrammarStop stopped) {
+  return GbnfReader(text, source, std::move(stopped)).read();
 }
 
 }  // namespace leq

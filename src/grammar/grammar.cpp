@@ -14,60 +14,92 @@ namespace {
 constexpr std::uint32_t kMaxDepth = 400;  // nesting of an expression
 constexpr std::size_t kMaxNodes = 2'000'000;
 
-using Places = std::vector<Grammar::Place>;
+}  // namespace
 
-// For each place, the places that can reach an end if this place can.
-std::vector<std::vector<std::int32_t>> places_before(const Places& places,
-                                                     std::span<const std::int32_t> starts) {
-  std::vector<std::vector<std::int32_t>> before(places.size());
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    const auto add_before = [&](std::int32_t to) {
-      before[static_cast<std::size_t>(to)].push_back(static_cast<std::int32_t>(i));
-    };
-    for (const std::int32_t to : places[i].skips) add_before(to);
-    for (const auto& edge : places[i].edges) add_before(edge.to);
-    for (const auto& call : places[i].calls) {
-      add_before(call.back);
-      add_before(starts[static_cast<std::size_t>(call.rule)]);
+Grammar::Place Grammar::place(std::int32_t index) const {
+  const Firsts& own = places_[static_cast<std::size_t>(index)];
+  const Firsts& next = places_[static_cast<std::size_t>(index) + 1];
+  return {std::span(edges_).subspan(own.edges, next.edges - own.edges),
+          std::span(calls_).subspan(own.calls, next.calls - own.calls),
+          std::span(skips_).subspan(own.skips, next.skips - own.skips), own.ends, own.set};
+}
+
+std::size_t Grammar::bytes() const {
+  std::size_t bytes = places_.size() * sizeof(Firsts) + edges_.size() * sizeof(Edge) +
+                      calls_.size() * sizeof(Call) + skips_.size() * sizeof(std::int32_t) +
+                      starts_.size() * sizeof(std::int32_t);
+  for (const Set& set : sets_) bytes += sizeof(Set) + set.members.size() * sizeof(Set::Member);
+  return bytes;
+}
+
+Grammar::Before Grammar::before() const {
+  Before before;
+  const auto visit = [&](const auto& pair) {
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(places()); ++i) {
+      const Place here = place(i);
+      for (const std::int32_t to : here.skips) pair(i, to);
+      for (const auto& edge : here.edges) pair(i, edge.to);
+      for (const auto& call : here.calls) {
+        pair(i, call.back);
+        pair(i, start_of(call.rule));
+      }
     }
-  }
+  };
+  auto& [firsts, places_before] = before;
+  firsts.resize(places_.size());
+  visit([&](std::int32_t, std::int32_t to) { ++firsts[static_cast<std::size_t>(to)]; });
+  // Each first index begins at the end of its list, and is moved to its beginning as it is filled.
+  std::partial_sum(firsts.begin(), firsts.end(), firsts.begin());
+  places_before.resize(firsts.back());
+  visit([&](std::int32_t from, std::int32_t to) {
+    places_before[--firsts[static_cast<std::size_t>(to)]] = from;
+  });
   return before;
 }
 
-// Removes all edges, calls and skips from which no end can be reached, so that every allowed prefix
-// can be continued to a complete text. `starts`: the first place of each rule. Returns false if the
-// rule `root` then matches no text.
-bool drop_dead_ends(Places& places, std::span<const std::int32_t> starts, std::int32_t root) {
-  std::vector<bool> ends(places.size(), false);
+template <class Item, class Keeps>
+void Grammar::keep(std::vector<Item>& items, std::uint32_t Firsts::*first, const Keeps& keeps) {
+  std::uint32_t kept = 0;
+  for (std::size_t i = 0; i + 1 < places_.size(); ++i) {
+    const std::uint32_t from = std::exchange(places_[i].*first, kept), to = places_[i + 1].*first;
+    for (std::uint32_t k = from; k < to; ++k) {
+      if (keeps(items[k])) items[kept++] = items[k];
+    }
+  }
+  places_.back().*first = kept;
+  items.resize(kept);
+  items.shrink_to_fit();
+}
+
+bool Grammar::drop_dead_ends() {
+  std::vector<bool> ends(places(), false);
   const auto leads = [&](std::int32_t p) { return ends[static_cast<std::size_t>(p)]; };
-  const auto edge_leads = [&](const Grammar::Edge& edge) { return leads(edge.to); };
-  const auto call_leads = [&](const Grammar::Place::Call& call) {
-    return leads(call.back) && leads(starts[static_cast<std::size_t>(call.rule)]);
+  const auto edge_leads = [&](const Edge& edge) { return leads(edge.to); };
+  const auto call_leads = [&](const Call& call) {
+    return leads(call.back) && leads(start_of(call.rule));
   };
-  const std::vector<std::vector<std::int32_t>> before = places_before(places, starts);
+  const Before lists = before();
   std::vector<std::size_t> work;
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    if (places[i].ends) work.push_back(i);
+  for (std::size_t i = 0; i < places(); ++i) {
+    if (places_[i].ends) work.push_back(i);
   }
   while (!work.empty()) {
     const std::size_t i = work.back();
     work.pop_back();
     if (ends[i]) continue;
-    const Grammar::Place& here = places[i];
+    const Place here = place(static_cast<std::int32_t>(i));
     ends[i] = here.ends || std::ranges::any_of(here.skips, leads) ||
               std::ranges::any_of(here.edges, edge_leads) ||
               std::ranges::any_of(here.calls, call_leads);
-    if (ends[i]) work.insert(work.end(), before[i].begin(), before[i].end());
+    if (!ends[i]) continue;
+    const auto from = lists.places.begin();
+    work.insert(work.end(), from + lists.firsts[i], from + lists.firsts[i + 1]);
   }
-  for (Grammar::Place& place : places) {
-    std::erase_if(place.skips, [&](std::int32_t to) { return !leads(to); });
-    std::erase_if(place.edges, [&](const auto& edge) { return !edge_leads(edge); });
-    std::erase_if(place.calls, [&](const auto& call) { return !call_leads(call); });
-  }
-  return leads(starts[static_cast<std::size_t>(root)]);
+  keep(skips_, &Firsts::skips, leads);
+  keep(edges_, &Firsts::edges, edge_leads);
+  keep(calls_, &Firsts::calls, call_leads);
+  return leads(start_of(root_));
 }
-
-}  // namespace
 
 std::vector<CharRange> inverted(std::vector<CharRange> ranges) {
   std::ranges::sort(ranges, {}, &CharRange::first);
@@ -81,9 +113,19 @@ std::vector<CharRange> inverted(std::vector<CharRange> ranges) {
   return others;
 }
 
-GrammarBuilder::GrammarBuilder(std::string_view source) : source_(source) {}
+GrammarBuilder::GrammarBuilder(std::string_view source, GrammarStop stopped)
+    : source_(source), stopped_(std::move(stopped)) {}
+
+void GrammarBuilder::look() const {
+  require(!stopped_ || !stopped_(), ErrorKind::interrupted, source_, ": the work was stopped");
+}
+
+void GrammarBuilder::count_step() {
+  if (++steps_ % kStepsOfALook == 0) look();
+}
 
 GrammarBuilder::Expr GrammarBuilder::add(Node node) {
+  count_step();
   for (const Expr part : node.parts) node.depth = std::max(node.depth, nodes_[part].depth + 1);
   require(node.depth <= kMaxDepth, source_, ": nested deeper than ", kMaxDepth);
   require(nodes_.size() < kMaxNodes, source_, ": a grammar of more than ", kMaxNodes, " parts");
@@ -115,6 +157,12 @@ GrammarBuilder::Expr GrammarBuilder::call(std::int32_t rule) {
   return add({.kind = Kind::call, .rule = rule});
 }
 
+GrammarBuilder::Expr GrammarBuilder::words(std::vector<Word> words) {
+  std::ranges::sort(words);
+  words.erase(std::ranges::unique(words).begin(), words.end());
+  return add({.kind = Kind::words, .words = std::move(words)});
+}
+
 GrammarBuilder::Expr GrammarBuilder::machine(std::vector<ByteState> states) {
   ensure(!states.empty(), "grammar: a machine without states");
   return add({.kind = Kind::machine, .states = std::move(states)});
@@ -140,6 +188,22 @@ void GrammarBuilder::define(std::int32_t rule, Expr expression) {
   defined.defined = true;
 }
 
+template <class Item>
+std::vector<Item> GrammarBuilder::in_order(std::vector<From<Item>>& items,
+                                           std::uint32_t Grammar::Firsts::*first,
+                                           Grammar& grammar) {
+  auto& places = grammar.places_;
+  for (const auto& [place, item] : items) ++(places[static_cast<std::size_t>(place)].*first);
+  std::uint32_t end = 0;
+  for (auto& place : places) place.*first = end += place.*first;
+  std::vector<Item> ordered(items.size());
+  for (auto at = items.rbegin(); at != items.rend(); ++at) {
+    ordered[--(places[static_cast<std::size_t>(at->place)].*first)] = at->item;
+  }
+  items = {};
+  return ordered;
+}
+
 std::shared_ptr<const Grammar> GrammarBuilder::finish(std::int32_t root) {
   for (const Rule& rule : rules_) {
     require(rule.defined, source_, ": the rule ", printable(rule.name), " is not defined");
@@ -147,20 +211,26 @@ std::shared_ptr<const Grammar> GrammarBuilder::finish(std::int32_t root) {
   }
   for (std::size_t i = 0; i < rules_.size(); ++i) {
     const std::int32_t end = place();
-    at(end).ends = true;
+    places_[static_cast<std::size_t>(end)].ends = true;
     emit(rules_[i].expression, starts_[i], end);
   }
-  refuse_left_recursion();
-  require(drop_dead_ends(places_, starts_, root), source_, ": no text fits");
   std::shared_ptr<Grammar> grammar(new Grammar());
   grammar->places_ = std::move(places_);
+  grammar->places_.emplace_back();
+  grammar->places_.shrink_to_fit();
+  grammar->edges_ = in_order(edges_, &Grammar::Firsts::edges, *grammar);
+  grammar->calls_ = in_order(calls_, &Grammar::Firsts::calls, *grammar);
+  grammar->skips_ = in_order(skips_, &Grammar::Firsts::skips, *grammar);
   grammar->sets_ = std::move(sets_);
   grammar->starts_ = std::move(starts_);
   grammar->root_ = root;
+  refuse_left_recursion(*grammar);
+  require(grammar->drop_dead_ends(), source_, ": no text fits");
   return grammar;
 }
 
 std::int32_t GrammarBuilder::place() {
+  count_step();
   require(places_.size() < Grammar::kMaxPlaces, source_, ": a grammar of more than ",
           Grammar::kMaxPlaces, " places; shorten what it counts");
   places_.emplace_back();
@@ -174,10 +244,10 @@ void GrammarBuilder::emit(Expr expression, std::int32_t from, std::int32_t to) {
       for (std::size_t i = 0; i < node.bytes.size(); ++i) {
         const std::int32_t next = i + 1 < node.bytes.size() ? place() : to;
         const auto byte = static_cast<std::uint8_t>(node.bytes[i]);
-        at(from).edges.push_back({byte, byte, next});
+        edge(from, {byte, byte, next});
         from = next;
       }
-      if (node.bytes.empty()) at(from).skips.push_back(to);
+      if (node.bytes.empty()) skip(from, to);
       return;
     case Kind::chars:
       return emit_chars(node.ranges, from, to);
@@ -187,21 +257,23 @@ void GrammarBuilder::emit(Expr expression, std::int32_t from, std::int32_t to) {
         emit(node.parts[i], from, next);
         from = next;
       }
-      if (node.parts.empty()) at(from).skips.push_back(to);
+      if (node.parts.empty()) skip(from, to);
       return;
     case Kind::choice:
       for (const Expr part : node.parts) {
         // Each part starts at a place of its own, because a part may loop back to its start.
         const std::int32_t own = place();
-        at(from).skips.push_back(own);
+        skip(from, own);
         emit(part, own, to);
       }
       return;
     case Kind::repeat:
       return emit_repeat(node, from, to);
     case Kind::call:
-      at(from).calls.push_back({node.rule, to});
+      call_from(from, {node.rule, to});
       return;
+    case Kind::words:
+      return emit_words(node, from, to);
     case Kind::machine:
       return emit_machine(node, from, to);
     case Kind::set:
@@ -218,35 +290,60 @@ void GrammarBuilder::emit_repeat(const Node& node, std::int32_t from, std::int32
   }
   if (node.most == kNoLimit) {
     const std::int32_t turn = place();
-    at(from).skips.push_back(turn);
-    at(turn).skips.push_back(to);
+    skip(from, turn);
+    skip(turn, to);
     const std::int32_t begin = place();
-    at(turn).skips.push_back(begin);
+    skip(turn, begin);
     emit(part, begin, turn);
     return;
   }
   for (std::int64_t i = node.least; i < node.most; ++i) {
-    at(from).skips.push_back(to);
+    skip(from, to);
     const std::int32_t begin = place(), next = place();
-    at(from).skips.push_back(begin);
+    skip(from, begin);
     emit(part, begin, next);
     from = next;
   }
-  at(from).skips.push_back(to);
+  skip(from, to);
+}
+
+// The words are sorted, so that each one continues along the places of the previous one.
+void GrammarBuilder::emit_words(const Node& node, std::int32_t from, std::int32_t to) {
+  std::vector<std::int32_t> path = {from};  // the place after each byte of the previous word
+  std::string_view before;
+  for (std::size_t w = 0; w < node.words.size(); ++w) {
+    const auto& [text, rule] = node.words[w];
+    const bool goes_on =
+        rule != kNoRule || (w + 1 < node.words.size() && node.words[w + 1].text.starts_with(text));
+    const auto common =
+        static_cast<std::size_t>(std::ranges::mismatch(before, text).in1 - before.begin());
+    path.resize(common + 1);
+    for (std::size_t i = common; i < text.size(); ++i) {
+      const std::int32_t next = i + 1 < text.size() || goes_on ? place() : to;
+      const auto byte = static_cast<std::uint8_t>(text[i]);
+      edge(path.back(), {byte, byte, next});
+      path.push_back(next);
+    }
+    if (rule != kNoRule) {
+      call_from(path.back(), {rule, to});
+    } else if (path.back() != to) {
+      skip(path.back(), to);
+    }
+    before = text;
+  }
 }
 
 void GrammarBuilder::emit_machine(const Node& node, std::int32_t from, std::int32_t to) {
   std::vector<std::int32_t> own(node.states.size());
   for (std::int32_t& state : own) state = place();
-  at(from).skips.push_back(own[0]);
+  skip(from, own[0]);
   const auto own_of = [&](std::int32_t state) { return own[static_cast<std::size_t>(state)]; };
   for (std::size_t i = 0; i < own.size(); ++i) {
-    Grammar::Place& here = at(own[i]);
-    for (const auto& edge : node.states[i].edges)
-      here.edges.push_back({edge.first, edge.last, own_of(edge.to)});
-    for (const auto& call : node.states[i].calls)
-      here.calls.push_back({call.rule, own_of(call.back)});
-    if (node.states[i].ends) here.skips.push_back(to);
+    for (const auto& [first, last, next] : node.states[i].edges) {
+      edge(own[i], {first, last, own_of(next)});
+    }
+    for (const auto& [rule, back] : node.states[i].calls) call_from(own[i], {rule, own_of(back)});
+    if (node.states[i].ends) skip(own[i], to);
   }
 }
 
@@ -254,23 +351,23 @@ void GrammarBuilder::emit_machine(const Node& node, std::int32_t from, std::int3
 // required members and then any others, decide which rules can be reached and end.
 void GrammarBuilder::emit_set(const Node& node, std::int32_t from, std::int32_t to) {
   const std::int32_t begin = place(), loop = place();
-  at(from).skips.push_back(begin);
-  at(begin).set = static_cast<std::int32_t>(sets_.size());
+  skip(from, begin);
+  places_[static_cast<std::size_t>(begin)].set = static_cast<std::int32_t>(sets_.size());
   std::int32_t here = begin;
   for (const Grammar::Set::Member& member : node.members.members) {
     if (!member.required) {
-      at(loop).calls.push_back({member.rule, loop});
+      call_from(loop, {member.rule, loop});
       continue;
     }
     const std::int32_t next = place();
-    at(here).calls.push_back({member.rule, next});
+    call_from(here, {member.rule, next});
     here = next;
   }
   for (const std::int32_t rule : {node.members.other, node.members.comma}) {
-    if (rule >= 0) at(loop).calls.push_back({rule, loop});
+    if (rule >= 0) call_from(loop, {rule, loop});
   }
-  at(here).skips.push_back(loop);
-  at(loop).skips.push_back(to);
+  skip(here, loop);
+  skip(loop, to);
   sets_.push_back(node.members);
   sets_.back().end = to;
 }
@@ -316,8 +413,7 @@ void GrammarBuilder::emit_range(CharRange range, std::int32_t from, std::int32_t
     std::int32_t here = from;
     for (std::size_t i = 0; i < first.size(); ++i) {
       const std::int32_t next = i + 1 < first.size() ? place() : to;
-      at(here).edges.push_back(
-          {static_cast<std::uint8_t>(first[i]), static_cast<std::uint8_t>(last[i]), next});
+      edge(here, {static_cast<std::uint8_t>(first[i]), static_cast<std::uint8_t>(last[i]), next});
       here = next;
     }
   }
@@ -325,11 +421,11 @@ void GrammarBuilder::emit_range(CharRange range, std::int32_t from, std::int32_t
 
 // Refuses a rule that can begin with itself, which would be called endlessly. Calls of rules that
 // may be empty are followed by what comes after them.
-void GrammarBuilder::refuse_left_recursion() {
+void GrammarBuilder::refuse_left_recursion(const Grammar& grammar) {
   std::vector<bool> empty(rules_.size(), false);
   std::vector<std::vector<std::int32_t>> begins(rules_.size());  // rules that a rule begins with
   std::vector<std::vector<std::size_t>> waiting(rules_.size());  // to revisit if it may be empty
-  std::vector<std::size_t> seen(places_.size(), 0);
+  std::vector<std::size_t> seen(grammar.places(), 0);
   std::size_t turn = 0;
   std::vector<std::size_t> work(rules_.size());
   std::iota(work.begin(), work.end(), 0);
@@ -339,14 +435,16 @@ void GrammarBuilder::refuse_left_recursion() {
     ++turn;
     begins[r].clear();
     bool may_be_empty = false;
-    std::vector<std::int32_t> open = {starts_[r]};
+    std::vector<std::int32_t> open = {grammar.starts_[r]};
     while (!open.empty()) {
       const std::int32_t p = open.back();
       open.pop_back();
       if (std::exchange(seen[static_cast<std::size_t>(p)], turn) == turn) continue;
-      may_be_empty = may_be_empty || at(p).ends;
-      open.insert(open.end(), at(p).skips.begin(), at(p).skips.end());
-      for (const auto& call : at(p).calls) {
+      count_step();
+      const Grammar::Place here = grammar.place(p);
+      may_be_empty = may_be_empty || here.ends;
+      open.insert(open.end(), here.skips.begin(), here.skips.end());
+      for (const auto& call : here.calls) {
         const auto called = static_cast<std::size_t>(call.rule);
         begins[r].push_back(call.rule);
         if (empty[called]) {
@@ -418,17 +516,18 @@ bool takes_only(const Edge& edge, const std::bitset<256>& bytes) {
 
 std::shared_ptr<const Grammar> Grammar::written_with(std::shared_ptr<const Grammar> grammar,
                                                      const std::bitset<256>& bytes) {
-  const bool whole = std::ranges::all_of(grammar->places_, [&](const Place& place) {
-    return std::ranges::all_of(place.edges, [&](const Edge& e) { return takes_only(e, bytes); });
-  });
-  if (whole) return grammar;
+  const auto is_whole = [&](const Edge& edge) { return takes_only(edge, bytes); };
+  if (std::ranges::all_of(grammar->edges_, is_whole)) return grammar;
   const std::shared_ptr<Grammar> left(new Grammar(*grammar));
-  for (Place& place : left->places_) {
-    std::vector<Edge> edges;
-    for (const Edge& edge : place.edges) append_parts(edges, edge, bytes);
-    place.edges = std::move(edges);
+  left->edges_.clear();
+  for (std::size_t i = 0; i < grammar->places(); ++i) {
+    left->places_[i].edges = static_cast<std::uint32_t>(left->edges_.size());
+    for (const Edge& edge : grammar->place(static_cast<std::int32_t>(i)).edges) {
+      append_parts(left->edges_, edge, bytes);
+    }
   }
-  return drop_dead_ends(left->places_, left->starts_, left->root_) ? left : nullptr;
+  left->places_.back().edges = static_cast<std::uint32_t>(left->edges_.size());
+  return left->drop_dead_ends() ? left : nullptr;
 }
 
 }  // namespace leq

@@ -390,6 +390,42 @@ Expr JsonParts::array() {
   });
 }
 
+Expr JsonParts::list(const std::vector<Expr>& first, std::optional<Expr> rest, std::int64_t least,
+                     std::int64_t most) {
+  GrammarBuilder& b = builder_;
+  // Built from the last element to the first; an element may be the last one once minItems is
+  // met.
+  const auto prefixes = std::ssize(first);
+  const bool unlimited = most == GrammarBuilder::kNoLimit;
+  const std::int64_t fixed = unlimited ? prefixes : std::min(prefixes, most);
+  Expr tail = b.nothing();
+  if (rest && (unlimited || most > prefixes)) {
+    const Expr next = b.sequence({b.text(","), space(), *rest});
+    const std::int64_t need = std::max<std::int64_t>(least - prefixes, 0);
+    const std::int64_t most_left = unlimited ? most : most - prefixes;
+    if (prefixes == 0) {
+      tail = b.sequence({*rest, b.repeat(next, std::max<std::int64_t>(need - 1, 0),
+                                         unlimited ? most_left : most_left - 1)});
+      if (need == 0) tail = b.optional(tail);
+    } else {
+      tail = b.repeat(next, need, most_left);
+    }
+  }
+  // Each element is a rule of its own, because a long list would nest too deeply as an
+  // expression.
+  for (std::int64_t at = fixed; at-- > 0;) {
+    std::vector<Expr> parts;
+    if (at > 0) parts = {b.text(","), space()};
+    parts.push_back(first[static_cast<std::size_t>(at)]);
+    parts.push_back(tail);
+    const std::int32_t rule = b.rule("items " + std::to_string(b.rules()));
+    const Expr whole = b.sequence(std::move(parts));
+    b.define(rule, at < least ? whole : b.optional(whole));
+    tail = b.call(rule);
+  }
+  return b.sequence({b.text("["), space(), tail, space(), b.text("]")});
+}
+
 Expr JsonParts::integer() { return integer_in(builder_, {}); }
 
 Expr JsonParts::number() {
@@ -415,25 +451,9 @@ Expr JsonParts::written(std::string_view text) {
 
 Expr JsonParts::one_of(std::span<const std::string> texts) {
   if (texts.size() == 1) return builder_.text(texts[0]);
-  std::vector<GrammarBuilder::ByteState> tree(1);
-  std::vector<std::map<std::uint8_t, std::int32_t>> next(1);
-  for (const std::string& text : texts) {
-    std::int32_t at = 0;
-    for (const char c : text) {
-      const auto byte = static_cast<std::uint8_t>(c);
-      const auto [known, is_new] = next[static_cast<std::size_t>(at)].try_emplace(
-          byte, static_cast<std::int32_t>(tree.size()));
-      const std::int32_t to = known->second;
-      if (is_new) {
-        tree[static_cast<std::size_t>(at)].edges.push_back({byte, byte, to});
-        tree.emplace_back();
-        next.emplace_back();
-      }
-      at = to;
-    }
-    tree[static_cast<std::size_t>(at)].ends = true;
-  }
-  return builder_.machine(std::move(tree));
+  std::vector<GrammarBuilder::Word> words;
+  for (const std::string& text : texts) words.push_back({text});
+  return builder_.words(std::move(words));
 }
 
 Expr JsonParts::written_chars(std::vector<CharRange> ranges) {
@@ -501,26 +521,6 @@ Expr JsonParts::text_but(const std::vector<std::string_view>& taken,
     b.define(rule_of(i), b.choice(std::move(ways)));
   }
   return b.call(rule_of(0));
-}
-
-std::string_view format_pattern(std::string_view format) {
-  // The pattern matches only existing days of years 1000 to 2999, with 29 February in leap years.
-  static const std::string kLeap =
-      "(?:[12][0-9](?:0[48]|[2468][048]|[13579][26])|(?:1[26]|2[048])00)";
-  static const std::string kDate =
-      "(?:[12][0-9]{3}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|"
-      "(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))|" +
-      kLeap + "-02-29)";
-  static const std::string kTime =
-      "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{1,9})?"
-      "(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])";
-  static const std::map<std::string, std::string, std::less<>> kPatterns = {
-      {"date", "^" + kDate + "$"},
-      {"time", "^" + kTime + "$"},
-      {"date-time", "^" + kDate + "T" + kTime + "$"},
-      {"uuid", "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"}};
-  const auto found = kPatterns.find(format);
-  return found == kPatterns.end() ? std::string_view() : std::string_view(found->second);
 }
 
 // The reader of JSON Schema's `pattern`: the part of ECMA-262 syntax that describes regular

@@ -28,6 +28,9 @@ class JsonParts {
   Expr value();      // any value
   Expr object();     // any object
   Expr array();
+  // An array that begins with elements `first` and goes on with `rest`, if there is any.
+  Expr list(const std::vector<Expr>& first, std::optional<Expr> rest, std::int64_t least,
+            std::int64_t most);
   Expr null() { return builder_.text("null"); }
   Expr boolean() { return builder_.choice({builder_.text("true"), builder_.text("false")}); }
   Expr number();   // up to 20 digits before and after the point, a 2-digit exponent
@@ -62,9 +65,6 @@ class JsonParts {
 // unsupported syntax: lookaround, backreferences, \b, \p.
 GrammarBuilder::Expr pattern_expression(GrammarBuilder& builder, JsonParts& parts,
                                         std::string_view pattern, std::string_view place);
-
-// The pattern of a format (date, date-time, time, uuid); empty if the format is not supported.
-std::string_view format_pattern(std::string_view format);
 
 // JSON numbers within bounds. Bounds are strings of decimal digits, so that they are not limited to
 // int64 or double. A range takes some hundred places whatever its bounds are.

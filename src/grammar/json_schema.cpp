@@ -2,14 +2,18 @@
 #include "grammar/json_schema.h"
 
 #include <algorithm>
-#include <array>
+#include <deque>
 #include <initializer_list>
+#include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "grammar/automaton.h"
+#include "grammar/schema_texts.h"
 
 namespace leq {
 namespace {
@@ -18,16 +22,6 @@ using Expr = GrammarBuilder::Expr;
 
 constexpr JsonLimits kSchemaLimits = {.bytes = 4u << 20, .values = 50'000};
 constexpr std::size_t kMaxNotes = 20;
-
-bool is_flag(JsonNode node, bool value) { return node.is_boolean() && node.boolean() == value; }
-
-// Whether the schema is {}, true, or {"type": "string"}, which every property name satisfies.
-bool allows_any_name(JsonNode schema) {
-  if (is_flag(schema, true)) return true;
-  if (!schema.is_object() || schema.size() > 1) return false;
-  const JsonNode type = schema.find("type");
-  return schema.size() == 0 || (type.is_string() && type.text() == "string");
-}
 
 // Reads one JSON schema (draft 2020-12) into rules of a grammar.
 class SchemaReader {
@@ -40,31 +34,47 @@ class SchemaReader {
         any_order_(source.any_order),
         open_(source.open),
         builder_(builder),
-        parts_(parts) {}
+        parts_(parts),
+        texts_(builder, parts, source.name, work_) {}
 
   std::vector<std::int32_t> read(std::span<const SchemaPlace> wanted) {
     std::vector<std::int32_t> rules;
     for (const SchemaPlace& place : wanted) rules.push_back(rule_of(place.schema, place.path));
     // A loop instead of recursion, because schemas may refer to each other in chains of any length.
     while (!waiting_.empty()) {
-      const Waiting next = waiting_.back();
-      waiting_.pop_back();
+      const Waiting next = std::move(waiting_.front());
+      waiting_.pop_front();
       place_ = next.place;
-      builder_.define(next.rule, value(next.schema));
+      const bool whole = next.part == Part::whole;
+      builder_.define(next.rule, whole ? value(next.schema) : object(next.schema, 1));
     }
     return rules;
   }
 
  private:
+  // What of a schema's value is a rule: all of it, or an object after its first property.
+  enum class Part : std::uint8_t { whole, after_first };
   struct Waiting {
     std::int32_t rule;
     JsonNode schema;
     std::string place;
+    Part part;
   };
   struct Property {
     std::string_view name;
     JsonNode schema;  // nothing: any value
     bool required = false;
+  };
+  struct Properties {
+    std::vector<Property> all;
+    std::map<std::string_view, std::size_t> by_name;  // indices into all
+  };
+  // The names that a schema's properties may have.
+  struct Names {
+    SchemaTexts::Language strings = {};
+    std::unique_ptr<GrammarAutomaton> automaton = {};
+    std::vector<std::string> constants = {};  // as JSON, if there are no others
+    bool is_few = false;                      // constants, and not many
   };
   // Thrown for a valid schema that a grammar cannot express.
   struct Unsupported {
@@ -77,7 +87,8 @@ class SchemaReader {
    public:
     Step(SchemaReader& reader, std::string_view name)
         : reader_(reader), length_(reader.place_.size()) {
-      reader_.place_ += "/" + printable(name);
+      constexpr std::size_t kLongest = 240;  // each subschema keeps its path for a while
+      if (length_ < kLongest) reader_.place_ += "/" + printable(name);
     }
     ~Step() { reader_.place_.resize(length_); }
     Step(const Step&) = delete;
@@ -101,9 +112,9 @@ class SchemaReader {
 
   void note(std::string_view text) {
     std::string line = std::string(source_) + ": " + place_ + ": " + std::string(text);
-    if (notes_->size() < kMaxNotes && std::ranges::find(*notes_, line) == notes_->end()) {
-      notes_->push_back(std::move(line));
-    }
+    if (notes_->size() > kMaxNotes || std::ranges::find(*notes_, line) != notes_->end()) return;
+    const bool full = notes_->size() == kMaxNotes;
+    notes_->push_back(full ? std::string(source_) + ": more is not enforced" : std::move(line));
   }
 
   // Throws Unsupported; in loose mode the caller then enforces only the type.
@@ -112,11 +123,22 @@ class SchemaReader {
     throw Unsupported{what};
   }
 
-  std::int32_t rule_of(JsonNode schema, const std::string& place) {
-    const std::string name = prefix_ + "schema " + place;
-    const std::int32_t rule = builder_.rule(name);
-    if (asked_.insert(rule).second) waiting_.push_back({rule, schema, place});
-    return rule;
+  std::int32_t rule_of(JsonNode schema, const std::string& place, Part part = Part::whole) {
+    const auto [known, is_new] = rules_.try_emplace({&schema.value(), part});
+    if (!is_new) return known->second;
+    std::string name = prefix_ + "schema " + place + (part == Part::whole ? "" : " rest");
+    // Paths are cut where they are long, so that two schemas may have the same one.
+    if (!names_of_rules_.insert(name).second) name += " " + std::to_string(builder_.rules());
+    known->second = builder_.rule(name);
+    waiting_.push_back({known->second, schema, place, part});
+    return known->second;
+  }
+
+  // A subschema, as a rule of its own unless it is small: an expression that holds it several times
+  // holds only calls, so that nesting does not multiply it.
+  Expr part(JsonNode schema) {
+    const bool small = !schema.is_object() || has_only(schema, {"$ref"});
+    return small ? value(schema) : builder_.call(rule_of(schema, place_));
   }
 
   // Reports ignored keywords, except those that do not restrict values of the schema's type.
@@ -127,6 +149,7 @@ class SchemaReader {
       const std::string_view applies_to = type_of_keyword(k.key());
       if (type && !applies_to.empty() && !may_be(type, applies_to)) continue;
       if (restricts_nothing(schema, k)) continue;
+      if (k.key() == "uniqueItems" && is_of_constants(schema)) continue;
       note_ignored("the keyword '" + printable(k.key()) + "'");
     }
   }
@@ -174,9 +197,10 @@ class SchemaReader {
     const JsonNode type = schema.find("type");
     if (type.is_array()) {  // each type is built from the keywords that apply to it
       std::vector<Expr> ways;
+      std::set<std::string_view> known;
       for (const JsonNode one : type) {
         if (!one.is_string()) wrong("expected the types to be texts");
-        ways.push_back(typed(schema, one.text()));
+        if (known.insert(one.text()).second) ways.push_back(typed(schema, one.text()));
       }
       return builder_.choice(std::move(ways));
     }
@@ -189,13 +213,34 @@ class SchemaReader {
 
   Expr typed(JsonNode schema, std::string_view type) {
     const std::initializer_list<std::string_view> kTyped = {
-        "type",          "properties",        "required",         "additionalProperties",
-        "propertyNames", "patternProperties", "minProperties",    "maxProperties",
-        "items",         "prefixItems",       "additionalItems",  "minItems",
-        "maxItems",      "minLength",         "maxLength",        "pattern",
-        "minimum",       "maximum",           "exclusiveMinimum", "exclusiveMaximum",
+        "type",
+        "properties",
+        "required",
+        "additionalProperties",
+        "propertyNames",
+        "patternProperties",
+        "minProperties",
+        "maxProperties",
+        "items",
+        "prefixItems",
+        "additionalItems",
+        "minItems",
+        "maxItems",
+        "minLength",
+        "maxLength",
+        "pattern",
+        "format",
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+        "not",
     };
     check_keywords(schema, kTyped);
+    if (type != "string" && refuses_some(schema.find("not"), type)) {
+      note_ignored("the keyword 'not'");
+    }
     if (type.empty()) return parts_.value();
     if (type == "null") return parts_.null();
     if (type == "boolean") return parts_.boolean();
@@ -223,19 +268,13 @@ class SchemaReader {
     }
     JsonNode at = root_;
     std::string place = "#";
-    if (name == "#") return {at, place};
-    if (!name.starts_with("#/"))
+    if (name != "#" && !name.starts_with("#/"))
       unsupported("$ref '" + printable(name) + "': expected #/ and a path");
-    for (const std::string_view step : split(name.substr(2), "/")) {
-      const std::string key = replace_all(replace_all(step, "~1", "/"), "~0", "~");
-      JsonNode next = at.find(key);
-      if (at.is_array()) {
-        const auto index = parse_int(key);
-        next = index && *index >= 0 ? at[static_cast<std::size_t>(*index)] : JsonNode();
-      }
+    for (const std::string& key : pointer_steps(name)) {
+      const JsonNode next = step_into(at, key);
       if (!next) wrong("$ref '", printable(name), "': there is no '", printable(key), "'");
       at = next;
-      place += "/" + std::string(step);
+      place += "/" + printable(key);
     }
     return {at, place};
   }
@@ -248,7 +287,10 @@ class SchemaReader {
     const JsonNode type = schema.find("type");
     std::vector<Expr> ways;
     std::vector<std::string> constants;  // alternatives that are constants only
-    std::set<std::string> known;
+    // Alternatives that are objects whose first property is a constant of theirs share the text up
+    // to it; by that property's name.
+    std::map<std::string_view, std::vector<GrammarBuilder::Word>> tagged;
+    if (keyword == "oneOf") require_disjoint(list);
     for (std::size_t i = 0; i < list.size(); ++i) {
       const JsonNode one = list[i];
       const Step inner(*this, std::to_string(i));
@@ -258,31 +300,54 @@ class SchemaReader {
         note_ignored("a 'type' beside '" + std::string(keyword) +
                      "' that an alternative does not repeat");
       }
-      const std::size_t before = constants.size();
       if ((one.find("const") || one.find("enum")) && has_only(one, {"const", "enum"})) {
         add_constants(one, own, constants);
-      } else {
+      } else if (!add_tagged(one, tagged)) {
         ways.push_back(value(one));
       }
-      bool is_new = ways.empty();  // constants are compared with all others at once
-      for (std::size_t c = before; c < constants.size(); ++c) {
-        is_new = known.insert(constants[c]).second && is_new;
-      }
-      if (keyword == "oneOf" && !is_new) require_disjoint(list, i);
     }
     if (!constants.empty()) ways.push_back(parts_.one_of(constants));
-    return builder_.choice(std::move(ways));
+    GrammarBuilder& b = builder_;
+    for (auto& [name, words] : tagged) {
+      ways.push_back(b.sequence({b.text("{"), parts_.space(), b.text("\""), parts_.written(name),
+                                 b.text("\":"), parts_.space(), b.words(std::move(words))}));
+    }
+    return b.choice(std::move(ways));
+  }
+
+  // Adds the constants of the first property, each followed by the rest of the object; false if the
+  // alternative is no such object.
+  bool add_tagged(JsonNode one,
+                  std::map<std::string_view, std::vector<GrammarBuilder::Word>>& tagged) {
+    if (any_order_ || !one.is_object()) return false;
+    const JsonNode name = one.find("$ref");
+    const bool refers = name.is_string() && name.text().starts_with("#/") && one.size() == 1;
+    const auto [schema, place] = refers ? resolve(name.text()) : std::pair(one, place_);
+    const JsonNode first = schema.find("properties").first(), type = schema.find("type");
+    const bool is_object = type ? type.is_string() && type.text() == "object" : bool{first};
+    if (!is_object || !has_only(schema, {"properties", "required", "additionalProperties"}) ||
+        !(first.find("const") || first.find("enum")) || !has_only(first, {"const", "enum"}) ||
+        !requires_property(schema, first.key())) {
+      return false;
+    }
+    std::vector<std::string> constants;
+    add_constants(first, first.find("type"), constants);
+    const std::int32_t rest = rule_of(schema, place, Part::after_first);
+    for (std::string& text : constants) tagged[first.key()].push_back({std::move(text), rest});
+    return true;
   }
 
   // oneOf requires that exactly one alternative is valid, which a grammar cannot check.
-  void require_disjoint(JsonNode list, std::size_t place) {
-    for (std::size_t i = 0; i < place; ++i) {
-      if (disjoint(target_of(list[place]), target_of(list[i]))) continue;
-      if (notes_ != nullptr) return note_ignored("that no other alternative of 'oneOf' holds");
-      wrong("it may hold together with alternative ", i,
-            " of 'oneOf': give both a different type, or a required property with different "
-            "constants, or write anyOf");
-    }
+  void require_disjoint(JsonNode list) {
+    std::vector<JsonNode> targets;
+    for (const JsonNode one : list) targets.push_back(target_of(one));
+    const auto both = may_hold_together(targets);
+    if (!both) return;
+    const Step step(*this, std::to_string(both->second));
+    if (notes_ != nullptr) return note_ignored("that no other alternative of 'oneOf' holds");
+    wrong("it may hold together with alternative ", both->first,
+          " of 'oneOf': give both a different type, or a required property with different "
+          "constants, or write anyOf");
   }
 
   JsonNode target_of(JsonNode schema) const {
@@ -303,46 +368,25 @@ class SchemaReader {
       only = only && (k.key() == "allOf" || is_note(k.key()));
     }
     const Step step(*this, "allOf");
-    if (only) return value(list.first());
-    std::vector<Property> all;
+    if (only) {
+      const Step first(*this, "0");
+      return value(list.first());
+    }
+    Properties all;
     bool closed = false;
     check_keywords(schema, {"allOf", "type", "properties", "required", "additionalProperties"});
     take_properties(schema, all, closed);
     for (const JsonNode one : list) {
       const JsonNode target = target_of(one);
+      if (one.find("$ref")) check_keywords(one, {"$ref"});
       check_keywords(target, {"type", "properties", "required", "additionalProperties"});
       take_properties(target, all, closed);
     }
     if (closed) unsupported("additionalProperties within 'allOf' is not supported");
-    return object_of(all, JsonNode(), open_ ? Others::allowed : Others::refused);
+    return object_of(all.all, JsonNode(), open_ ? Others::allowed : Others::refused, 0);
   }
 
-  // Whether the keyword, with its given value, is satisfied by all values.
-  bool restricts_nothing(JsonNode schema, JsonNode keyword) const {
-    const std::string_view name = keyword.key();
-    const auto whole = keyword.is_number() ? keyword.whole() : std::nullopt;
-    const JsonNode type = schema.find("type");
-    if (name == "uniqueItems") {
-      const JsonNode most = schema.find("maxItems");
-      return is_flag(keyword, false) || (most.is_number() && most.number() <= 1);
-    }
-    if (name == "multipleOf") return whole == 1 && type.is_string() && type.text() == "integer";
-    if (name == "not") return is_flag(keyword, false);
-    if (name == "if") return !schema.find("then") && !schema.find("else");
-    if (name == "then" || name == "else") return !schema.find("if");
-    if (name == "minContains" || name == "maxContains") return !schema.find("contains");
-    if (name == "dependentRequired" || name == "dependentSchemas" || name == "dependencies") {
-      return keyword.is_object() && keyword.size() == 0;
-    }
-    // If properties are named, the grammar allows others only if additionalProperties is given.
-    if (name == "unevaluatedProperties") {
-      return is_flag(keyword, true) ||
-             (schema.find("properties") && !schema.find("additionalProperties"));
-    }
-    return name == "unevaluatedItems" && is_flag(keyword, true);
-  }
-
-  void take_properties(JsonNode schema, std::vector<Property>& all, bool& closed) {
+  void take_properties(JsonNode schema, Properties& all, bool& closed) {
     const JsonNode type = schema.find("type");
     if (type && !(type.is_string() && type.text() == "object")) {
       unsupported("'allOf' is supported for objects alone");
@@ -353,36 +397,48 @@ class SchemaReader {
   }
 
   // Properties in the schema's order, followed by those that are only listed in `required`.
-  void collect(JsonNode schema, std::vector<Property>& all) const {
+  void collect(JsonNode schema, Properties& found) const {
     const JsonNode properties = schema.find("properties"), required = schema.find("required");
     if (properties && !properties.is_object()) wrong("expected 'properties' to be an object");
     // In draft 3 `required` is a boolean of each property, which is ignored.
     if (required && !required.is_array() && !required.is_boolean()) {
       wrong("expected 'required' to be a list");
     }
-    std::set<std::string_view> names;
-    for (const Property& p : all) names.insert(p.name);
+    auto& [all, by_name] = found;
     for (const JsonNode p : properties) {
-      if (!names.insert(p.key()).second) {
+      if (!by_name.emplace(p.key(), all.size()).second) {
         unsupported("the property '" + printable(p.key()) + "' occurs twice");
       }
       all.push_back({p.key(), p, false});
     }
-    std::set<std::string_view> wanted;
     for (const JsonNode r : required) {
       if (!r.is_string()) wrong("expected the names in 'required' to be texts");
-      wanted.insert(r.text());
-      if (names.insert(r.text()).second) all.push_back({r.text(), JsonNode(), false});
+      const auto [known, is_new] = by_name.emplace(r.text(), all.size());
+      if (is_new) all.push_back({r.text(), JsonNode(), false});
+      all[known->second].required = true;
     }
-    for (Property& p : all) p.required = p.required || wanted.contains(p.name);
   }
 
-  Expr object(JsonNode schema) {
+  // `begun`: the number of properties that are already written.
+  Expr object(JsonNode schema, std::size_t begun = 0) {
     const JsonNode more = schema.find("additionalProperties");
-    std::vector<Property> all;
-    collect(schema, all);
+    Properties properties;
+    collect(schema, properties);
+    std::vector<Property>& all = properties.all;
+    const Names* const names = names_of(schema);
+    if (names != nullptr) {  // an optional property whose name is not allowed cannot be written
+      std::erase_if(all, [&](const Property& p) {
+        const auto state =
+            names->automaton->after(names->automaton->start(), Json(p.name).dump_any());
+        if (state != GrammarAutomaton::kDead && names->automaton->may_end(state)) return false;
+        if (p.required) {
+          unsupported("'" + printable(p.name) + "' is required, and propertyNames allows it not");
+        }
+        return true;
+      });
+    }
     if (all.empty()) {
-      if (const auto found = dictionary(schema)) return *found;
+      if (const auto found = dictionary(schema, names)) return *found;
     }
     const bool refuses_more = is_flag(more, false);
     std::int64_t required = 0;
@@ -392,10 +448,7 @@ class SchemaReader {
         wrong("'", printable(p.name), "' is required, and additionalProperties allows it not");
       }
     }
-    const JsonNode names = schema.find("propertyNames"),
-                   patterns = schema.find("patternProperties");
-    if (names && !allows_any_name(names) && !refuses_more)
-      note_ignored("the keyword 'propertyNames'");
+    const JsonNode patterns = schema.find("patternProperties");
     if (patterns && patterns.size() > 0) note_ignored("the keyword 'patternProperties'");
     if (count(schema, "minProperties", 0) > required) note_ignored("the keyword 'minProperties'");
     const std::int64_t most = count(schema, "maxProperties", GrammarBuilder::kNoLimit);
@@ -409,20 +462,19 @@ class SchemaReader {
       const bool is_closed = refuses_more || is_flag(schema.find("unevaluatedProperties"), false);
       open = !is_closed || (patterns && patterns.size() > 0);
     }
-    return object_of(all, more, open ? Others::allowed : Others::refused);
+    return object_of(all, more, open ? Others::allowed : Others::refused, begun, names);
   }
 
   // An object without named properties whose property names or number of properties are restricted;
   // nullopt if neither is restricted or the restriction cannot be enforced.
-  std::optional<Expr> dictionary(JsonNode schema) {
+  std::optional<Expr> dictionary(JsonNode schema, const Names* names) {
     GrammarBuilder& b = builder_;
     const JsonNode more = schema.find("additionalProperties"),
-                   names = target_of(schema.find("propertyNames")),
                    patterns = schema.find("patternProperties");
     const std::int64_t least = count(schema, "minProperties", 0);
     const std::int64_t most = count(schema, "maxProperties", GrammarBuilder::kNoLimit);
     const bool has_patterns = patterns.is_object() && patterns.size() > 0;
-    const bool has_names = names && !allows_any_name(names) && !has_patterns;
+    const bool has_names = names != nullptr && !has_patterns;
     const bool counted = least > 0 || most != GrammarBuilder::kNoLimit;
     if (!has_names && !counted && !has_patterns) return std::nullopt;
     // Patterns are not supported if a name could match several of these schemas.
@@ -431,19 +483,23 @@ class SchemaReader {
     if (most != GrammarBuilder::kNoLimit && most < least) {
       wrong("maxProperties is less than minProperties");
     }
-    Expr key = parts_.string();
-    if (has_names) {
-      const Step step(*this, "propertyNames");
-      key = names.find("enum") || names.find("const") ? constants(names) : typed(names, "string");
+    // A name that is repeated counts once; few names are not repeated.
+    if (has_names && names->is_few) {
+      const Step step(*this, "additionalProperties");
+      const Expr after =
+          b.sequence({b.text(":"), parts_.space(), more.is_object() ? part(more) : parts_.value()});
+      return listed("{", names->constants, after, least, most, "}");
     }
+    if (least > 1) note_ignored("'minProperties' above 1");
+    Expr key = key_but({}, has_names ? names : nullptr);
     if (has_patterns) {
-      const auto inside = pattern(patterns.first().key());
-      if (inside) key = b.sequence({b.text("\""), *inside, b.text("\"")});
+      if (names != nullptr) note_ignored("the keyword 'propertyNames'");
+      key = texts_.string({.pattern = patterns.first().key()}, refuse_part());
     }
     const JsonNode held = has_patterns ? patterns.first() : more;
     const Step step(*this, has_patterns ? "patternProperties" : "additionalProperties");
     const Expr member = b.sequence(
-        {key, b.text(":"), parts_.space(), held.is_object() ? value(held) : parts_.value()});
+        {key, b.text(":"), parts_.space(), held.is_object() ? part(held) : parts_.value()});
     const Expr next = b.sequence({b.text(","), parts_.space(), member});
     const std::int64_t most_left =
         most == GrammarBuilder::kNoLimit ? most : std::max<std::int64_t>(most - 1, 0);
@@ -453,7 +509,54 @@ class SchemaReader {
     return b.sequence({b.text("{"), parts_.space(), inner, b.text("}")});
   }
 
-  Expr object_in_any_order(const std::vector<Property>& all, JsonNode more, Others others) {
+  // The names that `propertyNames` allows; null: any.
+  const Names* names_of(JsonNode schema) {
+    if (const JsonNode any = schema.find("propertyNames"); !any || allows_any_name(any))
+      return nullptr;
+    const Step step(*this, "propertyNames");
+    const JsonNode names = target_of(schema.find("propertyNames"));
+    if (const auto known = names_.find(&names.value()); known != names_.end())
+      return &known->second;
+    Names made;
+    if (schema.find("propertyNames").find("$ref"))
+      check_keywords(schema.find("propertyNames"), {"$ref"});
+    if (!names.is_object()) wrong("expected a schema of texts");
+    if (names.find("enum") || names.find("const")) {
+      check_keywords(names, {"enum", "const", "type"});
+      made.is_few = are_few(names);
+      add_constants(names, names.find("type"), made.constants);
+      std::erase_if(made.constants, [](const std::string& text) { return text[0] != '"'; });
+      made.strings = texts_.alone(
+          [&](GrammarBuilder&, JsonParts& parts) { return parts.one_of(made.constants); });
+    } else {
+      check_keywords(names, {"type", "pattern", "format", "minLength", "maxLength", "not"});
+      const TextRules rules = text_rules(names);
+      made.strings = texts_.alone([&](GrammarBuilder& b, JsonParts& parts) {
+        return SchemaTexts(b, parts, source_, work_).string(rules, refuse_part());
+      });
+    }
+    made.automaton = std::make_unique<GrammarAutomaton>(made.strings);
+    return &names_.emplace(&names.value(), std::move(made)).first->second;
+  }
+
+  // The name of a property that has none of these names.
+  Expr key_but(const std::vector<std::string_view>& taken, const Names* names) {
+    if (names != nullptr) {
+      if (const auto key = texts_.string_but(names->strings, taken)) return *key;
+      note_ignored("the keyword 'propertyNames'");
+    }
+    return taken.empty() ? parts_.string() : parts_.string_but(taken);
+  }
+
+  SchemaTexts::Refuse refuse_part() {
+    return [this](const std::string& what, const std::string& why) {
+      if (notes_ == nullptr) wrong(what, " is not supported here: ", why);
+      note(what + " is not enforced");
+    };
+  }
+
+  Expr object_in_any_order(const std::vector<Property>& all, JsonNode more, Others others,
+                           const Names* key_names) {
     GrammarBuilder& b = builder_;
     const std::string prefix = prefix_ + "set " + std::to_string(objects_++) + " ";
     const auto define = [&](const std::string& name, Expr expression) {
@@ -470,8 +573,8 @@ class SchemaReader {
     set.comma = define("comma", b.sequence({b.text(","), parts_.space()}));
     if (others == Others::allowed) {
       const Step step(*this, "additionalProperties");
-      const Expr key = names.empty() ? parts_.string() : parts_.string_but(names);
-      const Expr held = more.is_object() ? value(more) : parts_.value();
+      const Expr key = key_but(names, key_names);
+      const Expr held = more.is_object() ? part(more) : parts_.value();
       set.other = define("other", b.sequence({key, b.text(":"), parts_.space(), held}));
     }
     return b.sequence(
@@ -479,23 +582,24 @@ class SchemaReader {
   }
 
   // `more`: the schema of further properties, if they are allowed.
-  Expr object_of(const std::vector<Property>& all, JsonNode more, Others others) {
+  Expr object_of(const std::vector<Property>& all, JsonNode more, Others others, std::size_t begun,
+                 const Names* names = nullptr) {
     GrammarBuilder& b = builder_;
-    const Step step(*this, "properties");
-    if (any_order_) return object_in_any_order(all, more, others);
+    if (any_order_) return object_in_any_order(all, more, others, names);
     const std::string prefix = prefix_ + "members " + std::to_string(objects_++) + " ";
     // One rule for each number of properties handled so far and for whether one of them was
     // written.
     const auto rule_at = [&](std::size_t i, bool any) {
       return b.rule(prefix + std::to_string(i) + (any ? " more" : ""));
     };
-    for (std::size_t i = 0; i <= all.size(); ++i) {
+    bool maybe_none = begun == 0;  // whether all properties so far may have been left out
+    for (std::size_t i = begun; i <= all.size(); ++i) {
       std::optional<Expr> member;
       if (i < all.size()) member = member_of(all[i]);
       for (const bool any : {false, true}) {
-        if (any && i == 0) continue;
+        if (any ? i == 0 : !maybe_none) continue;
         if (i == all.size()) {
-          b.define(rule_at(i, any), other_members(all, more, others, any));
+          b.define(rule_at(i, any), other_members(all, more, others, any, names));
           continue;
         }
         std::vector<Expr> parts;
@@ -506,27 +610,31 @@ class SchemaReader {
         if (!all[i].required) ways.push_back(b.call(rule_at(i + 1, any)));
         b.define(rule_at(i, any), b.choice(std::move(ways)));
       }
+      maybe_none = maybe_none && i < all.size() && !all[i].required;
     }
-    return b.sequence({b.text("{"), parts_.space(), b.call(rule_at(0, false)), b.text("}")});
+    const Expr members = b.call(rule_at(begun, begun > 0));
+    if (begun > 0) return b.sequence({members, b.text("}")});
+    return b.sequence({b.text("{"), parts_.space(), members, b.text("}")});
   }
 
   Expr member_of(const Property& property) {
     GrammarBuilder& b = builder_;
-    const Step step(*this, property.name);
+    const Step step(*this, "properties"), own(*this, property.name);
     return b.sequence({b.text("\""), parts_.written(property.name), b.text("\":"), parts_.space(),
-                       property.schema ? value(property.schema) : parts_.value()});
+                       property.schema ? part(property.schema) : parts_.value()});
   }
 
   // Further properties up to the closing bracket, including the white space before it.
-  Expr other_members(const std::vector<Property>& all, JsonNode more, Others others, bool any) {
+  Expr other_members(const std::vector<Property>& all, JsonNode more, Others others, bool any,
+                     const Names* key_names) {
     GrammarBuilder& b = builder_;
     const Expr close = any ? parts_.space() : b.nothing();
     if (others == Others::refused) return close;
     std::vector<std::string_view> names;
     for (const Property& p : all) names.push_back(p.name);
     const Step step(*this, "additionalProperties");
-    const Expr key = names.empty() ? parts_.string() : parts_.string_but(names);
-    const Expr held = more.is_object() ? value(more) : parts_.value();
+    const Expr key = key_but(names, key_names);
+    const Expr held = more.is_object() ? part(more) : parts_.value();
     const Expr member = b.sequence({key, b.text(":"), parts_.space(), held});
     const Expr next = b.sequence({b.text(","), parts_.space(), member});
     const Expr list = b.repeat(next, 0, GrammarBuilder::kNoLimit);
@@ -546,59 +654,44 @@ class SchemaReader {
     const std::int64_t least = count(schema, "minItems", 0);
     const std::int64_t most = count(schema, "maxItems", GrammarBuilder::kNoLimit);
     if (most != GrammarBuilder::kNoLimit && most < least) wrong("maxItems is less than minItems");
+    if (is_flag(schema.find("uniqueItems"), true) && is_of_constants(schema)) {
+      const JsonNode held = target_of(items);
+      std::vector<std::string> constants;
+      add_constants(held, held.find("type"), constants);
+      return listed("[", constants, {}, least, most, "]");
+    }
     std::vector<Expr> first;
     std::int64_t i = 0;
     for (const JsonNode p : prefix) {
-      const Step step(*this, "prefixItems/" + std::to_string(i++));
-      first.push_back(value(p));
+      const Step step(*this, "prefixItems"), own(*this, std::to_string(i++));
+      first.push_back(part(p));
     }
     std::optional<Expr> rest;
     if (items.is_object() || is_flag(items, true) || (!items && !prefix)) {
       const Step step(*this, "items");
-      rest = items.is_object() ? value(items) : parts_.value();
+      rest = items.is_object() ? part(items) : parts_.value();
     } else if (items && !items.is_boolean()) {
       wrong("expected 'items' to be a schema");
     }
     // If minItems exceeds the prefix, the further elements may be anything, as the draft says.
     if (!items && prefix && least > std::ssize(first)) rest = parts_.value();
     if (!rest && least > std::ssize(first)) wrong("minItems is more than there are prefixItems");
-    return items_from(first, rest, least, most);
+    return parts_.list(first, rest, least, most);
   }
 
-  Expr items_from(const std::vector<Expr>& first, std::optional<Expr> rest, std::int64_t least,
-                  std::int64_t most) {
-    GrammarBuilder& b = builder_;
-    // Built from the last element to the first; an element may be the last one once minItems is
-    // met.
-    const auto prefixes = std::ssize(first);
-    const bool unlimited = most == GrammarBuilder::kNoLimit;
-    const std::int64_t fixed = unlimited ? prefixes : std::min(prefixes, most);
-    Expr tail = b.nothing();
-    if (rest && (unlimited || most > prefixes)) {
-      const Expr next = b.sequence({b.text(","), parts_.space(), *rest});
-      const std::int64_t need = std::max<std::int64_t>(least - prefixes, 0);
-      const std::int64_t most_left = unlimited ? most : most - prefixes;
-      if (prefixes == 0) {
-        tail = b.sequence({*rest, b.repeat(next, std::max<std::int64_t>(need - 1, 0),
-                                           unlimited ? most_left : most_left - 1)});
-        if (need == 0) tail = b.optional(tail);
-      } else {
-        tail = b.repeat(next, need, most_left);
-      }
-    }
-    // Each element is a rule of its own, because a long list would nest too deeply as an
-    // expression.
-    for (std::int64_t at = fixed; at-- > 0;) {
-      std::vector<Expr> parts;
-      if (at > 0) parts = {b.text(","), parts_.space()};
-      parts.push_back(first[static_cast<std::size_t>(at)]);
-      parts.push_back(tail);
-      const std::int32_t rule = b.rule("items " + std::to_string(b.rules()));
-      const Expr whole = b.sequence(std::move(parts));
-      b.define(rule, at < least ? whole : b.optional(whole));
-      tail = b.call(rule);
-    }
-    return b.sequence({b.text("["), parts_.space(), tail, parts_.space(), b.text("]")});
+  // Whether an array's elements are among some constants.
+  bool is_of_constants(JsonNode schema) const {
+    const JsonNode items = schema.find("items");
+    return !schema.find("prefixItems") && items.is_object() &&
+           (items.size() == 1 || !items.find("$ref")) && are_few(target_of(items));
+  }
+
+  Expr listed(std::string_view open, const std::vector<std::string>& constants,
+              std::optional<Expr> after, std::int64_t least, std::int64_t most,
+              std::string_view close) {
+    const auto found = texts_.each_once(open, constants, after, least, most, close);
+    if (!found) wrong("there are fewer constants than are required");
+    return *found;
   }
 
   std::int64_t count(JsonNode schema, std::string_view keyword, std::int64_t fallback) const {
@@ -625,96 +718,65 @@ class SchemaReader {
     return parts_.one_of(texts);
   }
 
-  // Adds the constants of the given type; if there are both `const` and `enum`, only the const.
-  void add_constants(JsonNode schema, JsonNode type, std::vector<std::string>& texts) const {
-    const JsonNode list = schema.find("enum"), one = schema.find("const");
-    const std::string only = one ? one.dump() : std::string();
-    const std::size_t values = list ? list.size() : one ? 1 : 0;
-    for (std::size_t i = 0; i < values; ++i) {
-      const JsonNode v = list ? list[i] : one;
-      if (type && !has_type(v, type)) continue;
-      std::string text = v.dump();
-      if (!one || text == only) texts.push_back(std::move(text));
+  Expr string(JsonNode schema) { return texts_.string(text_rules(schema), refuse_part()); }
+
+  TextRules text_rules(JsonNode schema) {
+    const JsonNode pattern = schema.find("pattern"), format = schema.find("format"),
+                   no = schema.find("not");
+    TextRules rules = {.least = count(schema, "minLength", 0),
+                       .most = count(schema, "maxLength", GrammarBuilder::kNoLimit)};
+    if (pattern && !pattern.is_string()) wrong("expected 'pattern' to be a text");
+    if (rules.most != GrammarBuilder::kNoLimit && rules.most < rules.least) {
+      wrong("maxLength is less than minLength");
     }
+    if (pattern) rules.pattern = pattern.text();
+    if (format.is_string()) rules.format = format.text();
+    if (use_of_format(rules.format) == FormatUse::unheld) {
+      note_ignored("the format '" + std::string(rules.format) + "'");
+    }
+    if (refuses_some(no, "string")) {
+      const JsonNode one = no.find("const"), list = no.find("enum");
+      if (no.is_object() && has_only(no, {"const", "enum"}) && !no.find("type") && !one != !list) {
+        if (one.is_string()) rules.but.push_back(one.text());
+        for (const JsonNode text : list) {
+          if (text.is_string()) rules.but.push_back(text.text());
+        }
+      } else {
+        note_ignored("the keyword 'not'");
+      }
+    }
+    return rules;
   }
 
-  // Returns nullopt if the pattern is not supported, and notes this.
-  std::optional<Expr> pattern(std::string_view expression) {
-    const std::string place = std::string(source_) + ": " + place_;
-    if (notes_ == nullptr) return pattern_expression(builder_, parts_, expression, place);
-    try {
-      return pattern_expression(builder_, parts_, expression, place);
-    } catch (const Error&) {
-      note_ignored("the keyword 'pattern'");
-      return std::nullopt;
-    }
-  }
-
-  // Only one of pattern, the format's pattern and the lengths is enforced, in this order of
-  // priority; the others are noted, except a format, because by the draft it does not restrict
-  // values.
-  Expr string(JsonNode schema) {
-    GrammarBuilder& b = builder_;
-    const JsonNode wanted = schema.find("pattern"), format = schema.find("format");
-    const std::int64_t least = count(schema, "minLength", 0);
-    const std::int64_t most = count(schema, "maxLength", GrammarBuilder::kNoLimit);
-    const bool counted = least > 0 || most != GrammarBuilder::kNoLimit;
-    if (wanted && !wanted.is_string()) wrong("expected 'pattern' to be a text");
-    if (most != GrammarBuilder::kNoLimit && most < least) wrong("maxLength is less than minLength");
-    std::optional<Expr> inside;
-    if (wanted) inside = pattern(wanted.text());
-    const std::string_view known =
-        format.is_string() ? format_pattern(format.text()) : std::string_view();
-    if (!inside && !known.empty() && (wanted || !counted)) inside = pattern(known);
-    if (inside) {
-      if (counted) note_ignored("a length beside 'pattern' or 'format'");
-      return b.sequence({b.text("\""), *inside, b.text("\"")});
-    }
-    if (!counted) return parts_.string();
-    return b.sequence({b.text("\""), b.repeat(parts_.character(), least, most), b.text("\"")});
-  }
-
-  // The tighter one of each pair of bounds. In draft 4, boolean flags make a bound exclusive.
-  NumberRange range_of(JsonNode schema) const {
-    NumberRange range;
-    const auto take = [&](std::string_view keyword, std::optional<Decimal>& bound, bool& out,
-                          bool exclusive, int inward) {
-      const JsonNode node = schema.find(keyword);
-      if (!node || (exclusive && node.is_boolean())) return;
-      if (!node.is_number()) wrong("expected '", keyword, "' to be a number");
-      const Decimal value = decimal_of(node);
-      const int order = bound ? compare(value, *bound) * inward : 1;
-      if (order > 0) out = exclusive;
-      if (order == 0) out = out || exclusive;
-      if (order > 0) bound = value;
-    };
-    take("minimum", range.least, range.above_least, false, 1);
-    take("exclusiveMinimum", range.least, range.above_least, true, 1);
-    take("maximum", range.most, range.below_most, false, -1);
-    take("exclusiveMaximum", range.most, range.below_most, true, -1);
-    const auto is_true = [&](std::string_view keyword) {
-      const JsonNode node = schema.find(keyword);
-      return node.is_boolean() && node.boolean();
-    };
-    range.above_least = range.above_least || is_true("exclusiveMinimum");
-    range.below_most = range.below_most || is_true("exclusiveMaximum");
-    if (is_empty(range)) {
-      wrong("no number is between ", text_of(*range.least), " and ", text_of(*range.most));
-    }
-    return range;
+  NumberRange numbers(JsonNode schema) const {
+    return range_of(schema, [this](const std::string& mistake) { wrong(mistake); });
   }
 
   Expr integer(JsonNode schema) {
-    const NumberRange range = whole_range(range_of(schema));
+    const NumberRange range = whole_range(numbers(schema));
     if (is_empty(range)) {
       wrong("no whole number is between ", text_of(*range.least), " and ", text_of(*range.most));
     }
-    return integer_in(builder_, range);
+    return multiples(schema, [&](GrammarBuilder& b, JsonParts&) { return integer_in(b, range); });
   }
 
   Expr number(JsonNode schema) {
-    const NumberRange range = range_of(schema);
-    return !range.least && !range.most ? parts_.number() : number_in(builder_, range);
+    const NumberRange range = numbers(schema);
+    const bool any = !range.least && !range.most;
+    return multiples(schema, [&](GrammarBuilder& b, JsonParts& parts) {
+      return any ? parts.number() : number_in(b, range);
+    });
+  }
+
+  // The numbers of a range that `multipleOf` allows.
+  Expr multiples(JsonNode schema, const SchemaTexts::MakeRange& range) {
+    const JsonNode step = schema.find("multipleOf"), type = schema.find("type");
+    const bool of_one = step && step.whole() == 1 && type.is_string() && type.text() == "integer";
+    if (!step || of_one) return range(builder_, parts_);
+    if (!step.is_number() || !(step.number() > 0)) wrong("expected 'multipleOf' to be above 0");
+    if (const auto found = texts_.multiples(decimal_of(step), range)) return *found;
+    note_ignored("the keyword 'multipleOf'");
+    return range(builder_, parts_);
   }
 
   JsonNode root_;
@@ -724,10 +786,14 @@ class SchemaReader {
   bool any_order_, open_;
   GrammarBuilder& builder_;
   JsonParts& parts_;
+  std::size_t work_ = 0;
+  SchemaTexts texts_;
   std::string place_ = "#";
-  std::vector<Waiting> waiting_;
+  std::deque<Waiting> waiting_;
   std::size_t objects_ = 0;  // number of objects so far
-  std::set<std::int32_t> asked_;
+  std::map<std::pair<const Json*, Part>, std::int32_t> rules_;
+  std::set<std::string> names_of_rules_;
+  std::map<const Json*, Names> names_;  // by their schema
 };
 
 }  // namespace
@@ -745,8 +811,8 @@ std::int32_t add_schema(GrammarBuilder& builder, JsonParts& parts, const SchemaS
 }
 
 std::shared_ptr<const Grammar> Grammar::from_json_schema(JsonNode schema, std::string_view source,
-                                                         SchemaNotes* notes) {
-  GrammarBuilder builder(source);
+                                                         SchemaNotes* notes, GrammarStop stopped) {
+  GrammarBuilder builder(source, std::move(stopped));
   JsonParts parts(builder);
   return builder.finish(add_schema(builder, parts, {schema, source, "", notes}));
 }

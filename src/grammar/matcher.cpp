@@ -22,27 +22,26 @@ constexpr std::size_t kMaxKept = 20'000'000;  // limit of tops plus transitions 
 
 GrammarAutomaton::GrammarAutomaton(std::shared_ptr<const Grammar> grammar)
     : grammar_(std::move(grammar)) {
-  const auto& places = grammar_->places();
+  const auto places = static_cast<std::int32_t>(grammar_->places());
   // Marks places from which only the end of their rule can be reached.
-  only_ends_.resize(places.size());
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    only_ends_[i] = places[i].set < 0 && places[i].ends && places[i].edges.empty() &&
-                    places[i].calls.empty() && places[i].skips.empty();
-  }
-  for (std::size_t i = 0; i < places.size(); ++i) {  // also places whose only skip leads to one
-    const auto& p = places[i];
-    if (p.set >= 0 || p.ends || !p.edges.empty() || !p.calls.empty() || p.skips.size() != 1)
-      continue;
-    only_ends_[i] = only_ends_[static_cast<std::size_t>(p.skips[0])];
-  }
-  // Bytes that no edge distinguishes form one class.
+  only_ends_.resize(grammar_->places());
   std::array<bool, 257> begins = {};
-  for (const auto& p : places) {
+  for (std::int32_t i = 0; i < places; ++i) {
+    const Grammar::Place p = grammar_->place(i);
+    only_ends_[static_cast<std::size_t>(i)] =
+        p.set < 0 && p.ends && p.edges.empty() && p.calls.empty() && p.skips.empty();
     for (const auto& edge : p.edges) {
       begins[edge.first] = true;
       begins[std::size_t{edge.last} + 1] = true;
     }
   }
+  for (std::int32_t i = 0; i < places; ++i) {  // also places whose only skip leads to one
+    const Grammar::Place p = grammar_->place(i);
+    if (p.set >= 0 || p.ends || !p.edges.empty() || !p.calls.empty() || p.skips.size() != 1)
+      continue;
+    only_ends_[static_cast<std::size_t>(i)] = only_ends(p.skips[0]);
+  }
+  // Bytes that no edge distinguishes form one class.
   for (std::size_t byte = 0; byte < 256; ++byte) {
     if (byte > 0 && begins[byte]) ++classes_;
     class_of_[byte] = static_cast<std::uint16_t>(classes_);
@@ -66,29 +65,31 @@ GrammarAutomaton::Stack GrammarAutomaton::stack_of(std::int32_t place, Stack bel
 }
 
 std::int32_t GrammarAutomaton::set_place(SetPlace place) {
-  const auto next = static_cast<std::int32_t>(grammar_->places().size() + made_places_.size());
+  const auto next = static_cast<std::int32_t>(grammar_->places() + made_places_.size());
   const auto [known, is_new] = set_ids_.emplace(std::move(place), next);
   if (is_new) made_places_.push_back({known->first});
   return known->second;
 }
 
-Grammar::Place GrammarAutomaton::expanded(const SetPlace& here) {
+void GrammarAutomaton::expand(MadePlace& place) {
+  const SetPlace& here = place.of;
   const Grammar::Set& set = grammar_->sets()[static_cast<std::size_t>(here.set)];
-  Grammar::Place place;
-  bool may_end = here.phase != SetPhase::after_comma, any = set.other >= 0;
+  const auto taken = static_cast<std::size_t>(std::ranges::count(here.left, false));
+  const bool more = taken < set.most;
+  bool may_end = here.phase != SetPhase::after_comma && taken >= set.least, any = set.other >= 0;
   for (std::size_t i = 0; i < set.members.size(); ++i) {
     may_end = may_end && !(here.left[i] && set.members[i].required);
-    any = any || here.left[i];
+    any = any || (here.left[i] && more);
   }
   if (may_end) place.skips.push_back(set.end);
   if (here.phase == SetPhase::after_member && set.comma >= 0) {
     if (any) {
       place.calls.push_back({set.comma, set_place({here.set, SetPhase::after_comma, here.left})});
     }
-    return place;
+    return;
   }
   for (std::size_t i = 0; i < set.members.size(); ++i) {
-    if (!here.left[i]) continue;
+    if (!here.left[i] || !more) continue;
     SetPlace next = {here.set, SetPhase::after_member, here.left};
     next.left[i] = false;
     place.calls.push_back({set.members[i].rule, set_place(std::move(next))});
@@ -96,21 +97,31 @@ Grammar::Place GrammarAutomaton::expanded(const SetPlace& here) {
   if (set.other >= 0) {
     place.calls.push_back({set.other, set_place({here.set, SetPhase::after_member, here.left})});
   }
-  return place;
 }
 
-const Grammar::Place& GrammarAutomaton::place_at(std::int32_t id) {
-  const auto& places = grammar_->places();
+Grammar::Place GrammarAutomaton::place_at(std::int32_t id) {
+  const std::size_t own = grammar_->places();
   auto at = static_cast<std::size_t>(id);
-  if (at < places.size() && places[at].set < 0) return places[at];
-  if (at < places.size()) {
-    const auto set = static_cast<std::size_t>(places[at].set);
+  if (at < own) {
+    const Grammar::Place place = grammar_->place(id);
+    if (place.set < 0) return place;
+    const auto set = static_cast<std::size_t>(place.set);
     const std::vector<bool> all(grammar_->sets()[set].members.size(), true);
-    at = static_cast<std::size_t>(set_place({places[at].set, SetPhase::start, all}));
+    at = static_cast<std::size_t>(set_place({place.set, SetPhase::start, all}));
   }
-  MadePlace& made = made_places_[at - places.size()];
-  if (!std::exchange(made.is_made, true)) made.place = expanded(made.of);
-  return made.place;
+  MadePlace& made = made_places_[at - own];
+  if (!std::exchange(made.is_made, true)) expand(made);
+  return {{}, made.calls, made.skips};
+}
+
+std::size_t GrammarAutomaton::bytes() const {
+  constexpr std::size_t kEntry = 48;  // of a hash table, about
+  std::size_t bytes = grammar_->bytes() + stacks_.size() * (sizeof(StackNode) + kEntry) +
+                      states_.size() * (sizeof(Info) + kEntry) + 4 * (kept_ + next_.size());
+  for (const MadePlace& made : made_places_) {
+    bytes += sizeof(MadePlace) + kEntry + made.of.left.size() / 4 + 12 * made.calls.size();
+  }
+  return bytes;
 }
 
 GrammarAutomaton::State GrammarAutomaton::close() {
@@ -127,7 +138,7 @@ GrammarAutomaton::State GrammarAutomaton::close() {
     if (static_cast<std::size_t>(stack) >= seen_.size()) seen_.resize(stacks_.size());
     if (std::exchange(seen_[static_cast<std::size_t>(stack)], turn_) == turn_) continue;
     const StackNode here = node(stack);
-    const Grammar::Place& place = place_at(here.place);
+    const Grammar::Place place = place_at(here.place);
     if (!place.edges.empty()) made.tops.push_back(stack);
     if (place.ends) open_.push_back(here.below);
     for (const std::int32_t to : place.skips) open_.push_back(stack_of(to, here.below));
@@ -169,7 +180,7 @@ GrammarAutomaton::State GrammarAutomaton::find_next(State state, std::uint8_t by
   open_.clear();
   for (const Stack stack : info(state).tops) {
     const StackNode here = node(stack);
-    for (const auto& edge : grammar_->places()[static_cast<std::size_t>(here.place)].edges) {
+    for (const auto& edge : grammar_->place(here.place).edges) {
       if (byte >= edge.first && byte <= edge.last) open_.push_back(stack_of(edge.to, here.below));
     }
   }
@@ -318,6 +329,7 @@ struct GrammarMatcher::Parts {
   std::shared_ptr<const TokenTrie> trie;
   GrammarAutomaton automaton;
   std::unordered_map<std::int32_t, LocalMask> local;  // by place
+  std::size_t kept_nodes = 0;                         // in `leaving` of all of them
   struct WholeMask {
     Mask tokens;
     bool all = false;  // all tokens that have text are allowed
@@ -362,12 +374,20 @@ struct GrammarMatcher::Parts {
     }
   }
 
+  std::size_t bytes() const {
+    return automaton.bytes() + (local.size() + whole.size()) * (8 * words() + 128) + 4 * kept_nodes;
+  }
+
   const LocalMask& local_mask(std::int32_t place) {
     const auto known = local.find(place);
     if (known != local.end()) return known->second;
-    if (local.size() > most_masks()) local.clear();
+    if (local.size() > most_masks() || 4 * kept_nodes > kKeptMaskBytes) {
+      local.clear();
+      kept_nodes = 0;
+    }
     LocalMask made = {Mask(words()), {}};
     mark_allowed(0, automaton.local_start(place), made.tokens, &made.leaving);
+    kept_nodes += made.leaving.size();
     return local.emplace(place, std::move(made)).first->second;
   }
 
@@ -432,6 +452,8 @@ GrammarMatcher::GrammarMatcher(std::shared_ptr<const Grammar> grammar,
 GrammarMatcher::~GrammarMatcher() = default;
 
 std::size_t GrammarMatcher::words() const { return parts_->words(); }
+
+std::size_t GrammarMatcher::bytes() const { return parts_->bytes(); }
 
 GrammarState GrammarMatcher::start() const { return parts_->automaton.start(); }
 

@@ -44,6 +44,7 @@ class GrammarMatcher {
   GrammarMatcher& operator=(const GrammarMatcher&) = delete;
 
   std::size_t words() const;  // words of a mask: ceil(V / 64)
+  std::size_t bytes() const;  // of memory, about, with the grammar and the masks so far
   GrammarState start() const;
   // The state after one more token, or after bytes. A token without text leaves the state unchanged
   // if allows_all, otherwise gives kOutOfGrammar. Throws Error if the grammar is so ambiguous that

@@ -74,7 +74,8 @@ void ModelApi::generate(HttpExchange& exchange, JsonNode body, CallStyle style) 
   const JsonNode asked = foreign.body.is_null() ? body : JsonNode(foreign.body);
   const bool is_raw = style == CallStyle::ollama_generate && given_field(asked, "prompt");
   GenerationCall call = with_names(foreign, [&] {
-    return read_generation_call(is_raw ? CallStyle::text : style, asked, model_);
+    return read_generation_call(is_raw ? CallStyle::text : style, asked, model_,
+                                [&] { return !exchange.client_is_there(); });
   });
   call.style = style;
   call.asked = body;

@@ -342,7 +342,8 @@ void set_grammar(const ApiModel& model, GenerationCall& call, const std::string&
     made.grammar = make(&made.notes);
     return made;
   };
-  CompiledGrammar made = model.grammars == nullptr ? compile() : model.grammars->get(key, compile);
+  CompiledGrammar made =
+      model.grammars == nullptr ? compile() : model.grammars->get(key, compile, call.stopped);
   call.grammar = std::move(made.grammar);
   call.notes.insert(call.notes.end(), made.notes.begin(), made.notes.end());
 }
@@ -355,7 +356,7 @@ std::string key_of(std::string_view kind, ReasoningState thinking, bool flag = f
 
 void set_gbnf(const AnswerFormat& format, const ApiModel& model, GenerationCall& call) {
   set_grammar(model, call, "gbnf " + format.gbnf, [&](SchemaNotes*) {
-    return Grammar::from_gbnf(format.gbnf, marked_field("grammar"));
+    return Grammar::from_gbnf(format.gbnf, marked_field("grammar"), call.stopped);
   });
 }
 
@@ -364,10 +365,10 @@ void set_text_grammar(const AnswerFormat& format, const ApiModel& model, Generat
   if (format.kind == Kind::any) return;
   if (format.kind == Kind::gbnf) return set_gbnf(format, model, call);
   const std::string member = marked_field(format.member);
-  set_grammar(model, call, key_of("text", ReasoningState::none) + format.key(),
-              [&](SchemaNotes* notes) {
-                return answer_grammar({}, {format.schema, member, format.strict}, "", notes);
-              });
+  set_grammar(
+      model, call, key_of("text", ReasoningState::none) + format.key(), [&](SchemaNotes* notes) {
+        return answer_grammar({}, {format.schema, member, format.strict, call.stopped}, "", notes);
+      });
 }
 
 // Sets grammar, use, tools and notes of a chat whose prompt is already rendered.
@@ -395,8 +396,9 @@ void set_chat_grammar(JsonNode body, const AnswerFormat& format, const ToolChoic
   const CallRules rules = {.tools = tools,
                            .source = source,
                            .count = one ? CallCount::one : CallCount::any,
-                           .only = choice.only};
-  const AnswerSchema answer = {format.schema, member, format.strict};
+                           .only = choice.only,
+                           .stopped = call.stopped};
+  const AnswerSchema answer = {format.schema, member, format.strict, call.stopped};
   if (choice.use == ToolChoice::Use::forced) {
     if (formatted) field_error(format.member, "contradicts tool_choice: leave one out");
     set_grammar(
@@ -662,9 +664,11 @@ std::vector<std::vector<Token>> read_prompts(JsonNode body, std::string_view nam
   return prompts;
 }
 
-GenerationCall read_generation_call(CallStyle style, JsonNode body, const ApiModel& model) {
+GenerationCall read_generation_call(CallStyle style, JsonNode body, const ApiModel& model,
+                                    GrammarStop stopped) {
   require(body.is_object(), ErrorKind::bad_input, "the request body: expected a JSON object");
   GenerationCall call;
+  call.stopped = std::move(stopped);
   call.style = style;
   call.sampling = read_sampling(body, model, call.has_seed);
   call.stop = read_stop(body, model);
@@ -740,18 +744,49 @@ const CompiledGrammar* GrammarStore::find(const std::string& text) {
   return &found->compiled;
 }
 
-CompiledGrammar GrammarStore::get(const std::string& text, const Compile& compile) {
+CompiledGrammar GrammarStore::get(const std::string& text, const Compile& compile,
+                                  const GrammarStop& stopped) {
+  constexpr auto kLook = std::chrono::milliseconds(100);  // between two looks at `stopped`
+  CompiledGrammar made;
   {
-    const std::lock_guard lock(mutex_);
-    if (const auto* known = find(text)) return *known;
+    std::unique_lock lock(mutex_);
+    while (true) {
+      if (const auto* known = find(text)) return *known;
+      if (compiling_ < kMostAtOnce) break;
+      ended_.wait_for(lock, kLook);
+      require(!stopped || !stopped(), ErrorKind::interrupted, "the client has left");
+    }
+    ++compiling_;
   }
-  CompiledGrammar made = compile();
-  if (text.size() > kMostBytes) return made;
+  const auto end = [&] {
+    const std::lock_guard lock(mutex_);
+    --compiling_;
+    ended_.notify_all();
+  };
+  try {
+    made = compile();
+  } catch (...) {
+    end();
+    throw;
+  }
+  end();
+  std::size_t bytes = text.size() + (made.grammar ? made.grammar->bytes() : 0);
+  for (const std::string& note : made.notes) bytes += note.size();
+  if (bytes > kMostBytesOfOne) return made;
   const std::lock_guard lock(mutex_);
   if (const auto* known = find(text)) return *known;  // another thread has compiled it meanwhile
-  known_.push_front({text, made});
-  if (known_.size() > kMostGrammars) known_.pop_back();
+  known_.push_front({text, made, bytes});
+  bytes_ += bytes;
+  while (known_.size() > kMostGrammars || bytes_ > kMostBytes) {
+    bytes_ -= known_.back().bytes;
+    known_.pop_back();
+  }
   return made;
+}
+
+std::size_t GrammarStore::bytes() {
+  const std::lock_guard lock(mutex_);
+  return bytes_;
 }
 
 }  // namespace leq

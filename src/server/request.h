@@ -2,6 +2,7 @@
 // settings, and answered by the engine.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -37,26 +38,35 @@ struct CompiledGrammar {
 };
 
 // A cache of compiled grammars: requests with the same schema text share one grammar object, and
-// with it the token masks that the engine has computed for it.
+// with it the token masks that the engine has computed for it. Few are compiled at once, so that
+// requests without a grammar go on.
 class GrammarStore {
  public:
   using Compile = std::function<CompiledGrammar()>;
 
   // The cached grammar for this text, or the result of `compile`, which runs in the caller's thread
-  // without blocking other callers. If it throws, the exception propagates and nothing is cached.
-  CompiledGrammar get(const std::string& text, const Compile& compile);
+  // once fewer than kMostAtOnce others compile. If it throws, the exception propagates and nothing
+  // is cached. Throws Error (interrupted) if `stopped` becomes true during the wait.
+  CompiledGrammar get(const std::string& text, const Compile& compile,
+                      const GrammarStop& stopped = {});
+  std::size_t bytes();  // of the texts and grammars that are kept
 
   static constexpr std::size_t kMostGrammars = 32;
-  static constexpr std::size_t kMostBytes = 1 << 20;  // maximum length of a cached text
+  static constexpr std::size_t kMostAtOnce = 2;
+  static constexpr std::size_t kMostBytes = 32 << 20;             // of all texts and grammars
+  static constexpr std::size_t kMostBytesOfOne = kMostBytes / 4;  // larger ones are not kept
 
  private:
   struct Known {
     std::string text;
     CompiledGrammar compiled;
+    std::size_t bytes = 0;
   };
   const CompiledGrammar* find(const std::string& text);
 
   std::mutex mutex_;
+  std::condition_variable ended_;  // a compilation has
+  std::size_t compiling_ = 0, bytes_ = 0;
   std::list<Known> known_;  // most recently used first
 };
 
@@ -148,11 +158,14 @@ struct GenerationCall {
   bool echo = false;
   bool return_tokens = false;
   std::optional<std::size_t> slot;  // where the final text is stored; nullopt: any slot
+  GrammarStop stopped;              // whether the client has left while the grammar is compiled
 };
 
 // The functions that read a body throw Error naming the member at fault.
-// `body` must outlive the call.
-GenerationCall read_generation_call(CallStyle style, JsonNode body, const ApiModel& model);
+// `body` must outlive the call. Throws Error (interrupted) once `stopped` is true while a grammar
+// is compiled.
+GenerationCall read_generation_call(CallStyle style, JsonNode body, const ApiModel& model,
+                                    GrammarStop stopped = {});
 
 // Rejects unsupported members that would change a chat's reply, in any API.
 void refuse_members(JsonNode body);

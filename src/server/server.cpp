@@ -459,7 +459,7 @@ void Server::answer(HttpExchange& exchange) {
   log(exchange.request(), site.status(), watch.seconds(), site.facts);
   // Returns the memory of a large request to the system, because each worker has a malloc arena of
   // its own that would retain it.
-  constexpr std::size_t kLargeBody = 256 << 10;
+  constexpr std::size_t kLargeBody = 64 << 10;
   if (exchange.request().body.size() >= kLargeBody) system::return_freed_memory();
 }
 

@@ -2,6 +2,7 @@
 // nothing, and the notes about keywords that are not enforced.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -54,7 +55,7 @@ TEST(SchemaBounds, SixtyFourBitsAreHeldExactlyAndSmall) {
       continue;
     }
     const auto grammar = Grammar::from_json_schema(one.schema, "s");
-    EXPECT_LT(grammar->places().size(), 4000u) << one.schema;
+    EXPECT_LT(grammar->places(), 4000u) << one.schema;
     for (const auto& text : one.inside) EXPECT_TRUE(takes(grammar, text)) << one.schema << text;
     for (const auto& text : one.outside) EXPECT_FALSE(takes(grammar, text)) << one.schema << text;
   }
@@ -164,9 +165,13 @@ const std::vector<Written>& written_schemas() {
        ""},
       {R"({"type":"array","items":{"type":"integer"},"uniqueItems":false})", {"[1,1]"}, {}, ""},
       {R"({"type":"integer","multipleOf":1})", {"3"}, {"1.5"}, ""},
-      {R"({"type":"string","format":"date-time","pattern":"^\\d{4}-\\d\\dZ$"})",
-       {R"("2025-01Z")"},
-       {R"("2025")"},
+      {R"({"type":"string","format":"date","pattern":"-02-..$","minLength":2})",
+       {R"("2025-02-28")", R"("2024-02-29")"},
+       {R"("2025-03-28")", R"("2025-02-29")", R"("-02-28")"},
+       ""},
+      {R"({"type":"string","pattern":"^a*b?$","maxLength":3,"not":{"enum":["aab",4]}})",
+       {R"("aaa")", R"("ab")", R"("")"},
+       {R"("aab")", R"("aaaa")", R"("c")"},
        ""},
       {R"({"type":"string","minLength":2,"minimum":3,"items":{}})", {R"("ab")"}, {R"("a")"}, ""},
       {R"({"type":"string","pattern":"^(?!\\.)a+$","format":"uuid"})",
@@ -174,21 +179,60 @@ const std::vector<Written>& written_schemas() {
        {"1"},
        "'pattern' is not enforced"},
       {R"({"type":"string","format":"email","pattern":"^(?!\\.)a+$"})",
-       {R"("anything")"},
+       {R"("a.b@c-d.org")"},
+       {"1", R"("anything")", R"("a..b@c.org")"},
+       "'pattern' is not enforced"},
+      {R"({"type":"string","format":"iri"})",
+       {R"("x")"},
+       {"1"},
+       "the format 'iri' is not enforced"},
+      {R"({"type":"string","format":"password"})", {R"("x")"}, {"1"}, ""},
+      {R"({"type":"integer","format":"int32"})", {"1"}, {"1.5"}, ""},
+      {R"({"type":"string","pattern":"["})", {R"("x")"}, {"1"}, "'pattern' is not enforced"},
+      {R"({"type":"string","pattern":"(?:a|b){0,2000}.{0,2000}c"})",
+       {R"("x")"},
        {"1"},
        "'pattern' is not enforced"},
       {R"({"type":"array","items":{"type":"integer"},"uniqueItems":true})",
        {"[1,1]"},
        {"[\"a\"]"},
        "'uniqueItems' is not enforced"},
+      {R"({"type":"array","items":{"enum":["a","b","c",1,1.0]},"uniqueItems":true,"minItems":1,"maxItems":3})",
+       {R"(["a"])", R"(["c", "a"])", R"([1,"b","c"])"},
+       {"[]", R"(["a","a"])", "[1,1.0]", R"(["a","b","c",1])", R"(["d"])", R"(["a",])"},
+       ""},
       {R"({"type":"number","multipleOf":0.01,"minimum":0})",
-       {"0.015"},
-       {"-1"},
-       "'multipleOf' is not enforced"},
+       {"0", "0.01", "12.5", "3", "0.99"},
+       {"0.015", "-1", "0.", "1e2"},
+       ""},
+      {R"({"type":"integer","multipleOf":7,"maximum":70,"exclusiveMinimum":-14})",
+       {"0", "7", "70", "-7", "63"},
+       {"-14", "1", "77", "07"},
+       ""},
+      {R"({"type":"number","multipleOf":2.5})",
+       {"-2.5", "5", "10", "7.5"},
+       {"1", "2.25", "3.5"},
+       ""},
+      {R"({"type":"number","multipleOf":1009})", {"1"}, {"\"x\""}, "'multipleOf' is not enforced"},
       {R"({"type":"object","properties":{"a":{"type":"string","not":{"const":"x"}}},"required":["a"]})",
-       {R"({"a":"x"})"},
+       {R"({"a":"y"})", R"({"a":""})", R"({"a":"xx"})"},
+       {"{}", R"({"a":"x"})"},
+       ""},
+      {R"({"type":"integer","not":{"const":"x"}})", {"1"}, {"\"x\""}, ""},
+      {R"({"type":"integer","not":{"const":3}})", {"3"}, {"\"x\""}, "'not' is not enforced"},
+      {R"({"type":"object","properties":{"a":{},"B":{}},"propertyNames":{"pattern":"^[a-z]$"},"additionalProperties":{"type":"null"}})",
+       {R"({"a":1,"c":null})", "{}"},
+       {R"({"B":1})", R"({"B":null})", R"({"cc":null})", R"({"c":1})"},
+       ""},
+      {R"({"type":"object","properties":{"A":{}},"required":["A"],"propertyNames":{"pattern":"^[a-z]*$"}})",
        {"{}"},
-       "#/properties/a: the keyword 'not' is not enforced"},
+       {"1"},
+       "only the type is enforced"},
+      {R"({"$ref":"#/$defs/a%20b%C3%A9~1","$defs":{"a bé/":{"type":"null"}}})",
+       {"null"},
+       {"1"},
+       ""},
+      {R"({"oneOf":[{"const":1},{"const":1.0}]})", {"1"}, {"2"}, "'oneOf'"},
       {R"({"type":"object","properties":{"a":{"type":"integer"}},"if":{"required":["a"]},"then":{}})",
        {R"({"a":1})"},
        {R"({"a":"x"})"},
@@ -232,11 +276,164 @@ TEST(LooseSchemas, AMistakeIsAnErrorAllTheSame) {
   }
 }
 
+TEST(LooseSchemas, WhatIsNotHeldIsSaidHoweverMuchItIs) {
+  Json properties = Json::object();
+  for (int i = 0; i < 60; ++i) properties["p" + std::to_string(i)] = {{"contains", 1}};
+  SchemaNotes notes;
+  (void)Grammar::from_json_schema(Json::object({{"properties", properties}}).dump(), "s", &notes);
+  ASSERT_EQ(notes.size(), 21u);
+  EXPECT_EQ(notes.back(), "s: more is not enforced");
+}
+
+struct Format {
+  const char* name;
+  std::vector<const char*> valid, invalid;
+};
+
+TEST(SchemaFormats, OfTheStrictListAreHeld) {
+  const std::vector<Format> formats = {
+      {"date", {"2024-02-29", "1999-12-31"}, {"2023-02-29", "2024-13-01", "2024-1-1"}},
+      {"time", {"00:00:00Z", "23:59:59.25+01:00"}, {"24:00:00Z", "12:00:00", "1:00:00Z"}},
+      {"date-time", {"2024-02-29T01:02:03Z"}, {"2024-02-30T01:02:03Z", "2024-02-29"}},
+      {"duration",
+       {"P1Y2M3D", "P3W", "PT1H", "PT5M2S", "P1DT12H", "P2M"},
+       {"P", "P1DT", "PT", "P1Y2D", "P1W2D", "PT1H2S", "P1H", "1D"}},
+      {"email",
+       {"a@b.de", "first.last+tag@mail.example-site.co.uk"},
+       {"a", "@b.de", "a@", "a b@c.de", "a@b..de", ".a@b.de", "a@-b.de", "a@b"}},
+      {"hostname",
+       {"localhost", "a.b.example.com", "my-host"},
+       {"", "-a", "a-", "a..b", "a_b", ".a", "a.b."}},
+      {"ipv4", {"0.0.0.0", "255.255.255.255", "192.168.1.10"}, {"256.1.1.1", "1.1.1", "01.1.1.1"}},
+      {"ipv6",
+       {"::", "::1", "1::", "2001:db8::8a2e:370:7334", "1:2:3:4:5:6:7:8",
+        "1:2:3:4:5:6::", "::2:3:4:5:6:7", "1::8"},
+       {"1:2:3:4:5:6:7", "1::2::3", ":1", "1:", "12345::", "g::", "1:2:3:4:5:6:7:8:9", ":::"}},
+      {"uri",
+       {"https://example.com/a/b?q=1#f", "mailto:a@b.de", "urn:isbn:123", "http://a.b:80"},
+       {"example.com/a", "https://", "https://a b", "://x", "1a:b"}},
+      {"uuid", {"123e4567-e89b-12d3-a456-426614174000"}, {"123e4567e89b12d3a456426614174000"}}};
+  for (const Format& format : formats) {
+    const std::string schema = Json{{"type", "string"}, {"format", format.name}}.dump();
+    const auto grammar = Grammar::from_json_schema(schema, "s");  // strict
+    for (const char* text : format.valid) {
+      EXPECT_TRUE(takes(grammar, Json(text).dump())) << format.name << " " << text;
+    }
+    for (const char* text : format.invalid) {
+      EXPECT_FALSE(takes(grammar, Json(text).dump())) << format.name << " " << text;
+    }
+  }
+}
+
+std::size_t most_tops(const std::shared_ptr<const Grammar>& grammar, std::string_view text) {
+  GrammarAutomaton automaton(grammar);
+  auto state = automaton.start();
+  std::size_t most = automaton.tops(state).size();
+  for (const char byte : text) {
+    state = automaton.after(state, std::string_view(&byte, 1));
+    if (state == GrammarAutomaton::kDead) return 0;
+    most = std::max(most, automaton.tops(state).size());
+  }
+  return automaton.may_end(state) ? most : 0;
+}
+
+TEST(SchemaAlternatives, OfThousandsOfTaggedObjectsShareTheirBeginning) {
+  for (const bool referred : {false, true}) {
+    Json list = Json::array(), defs = Json::object();
+    for (int i = 0; i < 2'500; ++i) {
+      const std::string name = "k" + std::to_string(i);
+      const Json one = {{"type", "object"},
+                        {"properties", {{"t", {{"const", name}}}, {"v", {{"const", i}}}}},
+                        {"required", Json::array({"t", "v"})},
+                        {"additionalProperties", false}};
+      if (referred) defs[name] = one;
+      list.push_back(referred ? Json{{"$ref", "#/$defs/" + name}} : one);
+    }
+    for (const char* keyword : {"anyOf", "oneOf"}) {
+      const Json schema = Json::object({{keyword, list}, {"$defs", defs}});
+      const auto grammar = Grammar::from_json_schema(schema.dump(), "s");  // strict
+      const std::size_t most = most_tops(grammar, R"({"t": "k1234", "v": 1234})");
+      EXPECT_GT(most, 0u);
+      EXPECT_LT(most, 60u);
+      EXPECT_FALSE(takes(grammar, R"({"t": "k1234", "v": 1235})"));
+      EXPECT_FALSE(takes(grammar, R"({"t": "k2500", "v": 2500})"));
+      EXPECT_FALSE(takes(grammar, R"({"v": 1234, "t": "k1234"})"));
+    }
+  }
+}
+
+TEST(SchemaAlternatives, ThatMayHoldTogetherAreFoundAmongMany) {
+  const auto object = [](const std::string& kind) {
+    return Json{{"type", "object"},
+                {"properties", {{"x", {{"type", "integer"}}}, {"kind", {{"const", kind}}}}},
+                {"required", Json::array({"kind"})}};
+  };
+  Json list = Json::array();
+  for (int i = 0; i < 100; ++i) list.push_back(object("k" + std::to_string(i)));
+  list.push_back({{"type", "string"}});
+  EXPECT_NO_THROW(Grammar::from_json_schema(Json::object({{"oneOf", list}}).dump(), "s"));
+  for (const Json& more :
+       {object("k7"), Json{{"type", "object"}}, Json{{"const", "text"}}, Json(true)}) {
+    Json longer = list;
+    longer.push_back(more);
+    const std::string schema = Json::object({{"oneOf", longer}}).dump();
+    EXPECT_THROW(Grammar::from_json_schema(schema, "s"), Error) << more;
+    SchemaNotes notes;
+    EXPECT_NO_THROW(Grammar::from_json_schema(schema, "s", &notes));
+    ASSERT_EQ(notes.size(), 1u) << more;
+    EXPECT_NE(notes[0].find("other alternative of 'oneOf'"), std::string::npos) << notes[0];
+  }
+}
+
+TEST(SchemaSizes, GrowWithTheSchemaHoweverItNests) {
+  std::string array = R"({"type":"integer"})", object = array, list, open;
+  for (int i = 0; i < 28; ++i) {
+    array = R"({"type":"array","minItems":1,"items":)" + array + "}";
+    object = R"({"type":"object","properties":{"a":{"type":"null"},"b":)" + object + "}}";
+    list += "[";
+  }
+  const auto arrays = Grammar::from_json_schema(array, "s");
+  EXPECT_LT(arrays->places(), 4'000u);
+  EXPECT_TRUE(takes(arrays, list + "7" + std::string(28, ']')));
+  EXPECT_FALSE(takes(arrays, list + "]" + std::string(27, ']')));
+  EXPECT_LT(Grammar::from_json_schema(object, "s")->places(), 6'000u);
+  // Long names that differ only at their ends are different schemas.
+  const std::string name(200, 'n');
+  const auto both =
+      Grammar::from_json_schema(R"({"properties":{")" + name + R"(1":{"type":["null"]},")" + name +
+                                    R"(2":{"type":["boolean"]}}})",
+                                "s");
+  EXPECT_TRUE(takes(both, "{\"" + name + "2\":true}"));
+  EXPECT_FALSE(takes(both, "{\"" + name + "2\":null}"));
+}
+
+TEST(SchemaWork, EndsWhenItIsStopped) {
+  Json values = Json::array();
+  for (int i = 0; i < 20'000; ++i) values.push_back("value " + std::to_string(i * 7919 % 1000003));
+  const Json schema = Json{{"enum", values}};
+  std::size_t looks = 0;
+  const auto after = [&](std::size_t most) {
+    looks = 0;
+    return [&looks, most] { return ++looks > most; };
+  };
+  EXPECT_NO_THROW(Grammar::from_json_schema(schema, "s", nullptr, after(SIZE_MAX)));
+  EXPECT_GT(looks, 5u);
+  for (const std::size_t most : {0u, 3u}) {
+    try {
+      (void)Grammar::from_json_schema(schema, "s", nullptr, after(most));
+      ADD_FAILURE() << most;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::interrupted);
+      EXPECT_EQ(looks, most + 1);
+    }
+  }
+}
+
 constexpr const char* kTools = R"([{"function":{"name":"f","parameters":{"type":"object",
   "properties":{"c":{"$ref":"#/$defs/C"}},"required":["c"],"$defs":{"C":{"enum":["red","blue"]}}}}},
   {"function":{"name":"g","parameters":{}}}, {"function":{"name":"h"}},
   {"function":{"name":"i","parameters":{"type":"object","properties":{"n":{"type":"integer",
-  "multipleOf":3}},"required":["n"]}}}, {"function":{"name":"j","parameters":{"type":"string"}}}])";
+  "multipleOf":1009}},"required":["n"]}}}, {"function":{"name":"j","parameters":{"type":"string"}}}])";
 
 TEST(ForcedCalls, ReferencesResolveWithinTheToolsOwnSchema) {
   const Json tools = parse_json(kTools, "tools");

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 #include <vector>
 
@@ -52,8 +53,44 @@ TEST_F(Store, WhatIsRefusedOrVeryLongIsNotKept) {
   EXPECT_THROW(get("root ::= ("), Error);
   EXPECT_THROW(get("root ::= ("), Error);
   EXPECT_EQ(compiled_, 2u);
-  const std::string text = grammar(1) + std::string(GrammarStore::kMostBytes, ' ');
+  const std::string text = grammar(1) + std::string(GrammarStore::kMostBytesOfOne, ' ');
   EXPECT_NE(get(text), get(text));
+}
+
+TEST_F(Store, AllThatIsKeptHasABoundInBytes) {
+  const std::string blanks(GrammarStore::kMostBytesOfOne / 2, ' ');
+  for (std::size_t i = 0; i < 20; ++i) {
+    get(grammar(i) + blanks);
+    EXPECT_GT(store_.bytes(), blanks.size());
+    EXPECT_LE(store_.bytes(), GrammarStore::kMostBytes);
+  }
+  compiled_ = 0;
+  get(grammar(19) + blanks);
+  EXPECT_EQ(compiled_, 0u);
+  get(grammar(0) + blanks);
+  EXPECT_EQ(compiled_, 1u);
+}
+
+TEST_F(Store, FewCompileAtOnceAndAWaitEndsWithItsClient) {
+  std::atomic<std::size_t> now = 0, most = 0;
+  std::atomic<bool> go_on = false;
+  const auto slow = [&]() -> CompiledGrammar {
+    const std::size_t all = ++now;
+    std::size_t before = most;
+    while (before < all && !most.compare_exchange_weak(before, all)) {
+    }
+    while (!go_on) std::this_thread::yield();
+    --now;
+    return {Grammar::from_gbnf("root ::= \"x\"", "g")};
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 6; ++i) threads.emplace_back([&, i] { store_.get(std::to_string(i), slow); });
+  while (now < GrammarStore::kMostAtOnce) std::this_thread::yield();
+  EXPECT_THROW(store_.get("left", slow, [] { return true; }), Error);
+  go_on = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(most, GrammarStore::kMostAtOnce);
+  EXPECT_TRUE(store_.get("after", slow).grammar != nullptr);
 }
 
 TEST_F(Store, ThreadsShareWhatOneOfThemMade) {
