@@ -264,8 +264,9 @@ TEST_F(Slots, AConversationOfAHybridIsEditedAfterARestartAsBefore) {
     std::int64_t prompt = 0, cached = 0;
   };
   const auto ask = [](const ServedModel& served, const Json& messages) {
-    const auto answer = served.post("/v1/chat/completions",
-                                    {{"messages", messages}, {"max_tokens", 10}, {"seed", 3}});
+    const auto answer =
+        served.post("/v1/chat/completions",
+                    {{"messages", messages}, {"max_tokens", 10}, {"seed", 3}, {"id_slot", 0}});
     EXPECT_EQ(answer.status, 200) << answer.body;
     const Json& usage = answer.json["usage"];
     return Answered{answer.json["choices"][0]["message"]["content"].text(),
@@ -306,7 +307,7 @@ TEST_F(Slots, AConversationOfAHybridIsEditedAfterARestartAsBefore) {
   EXPECT_GT(expected[0].cached, expected[0].prompt - 8) << "all but the reply's beginning";
   EXPECT_GT(expected[1].cached, expected[1].prompt - 24) << "up to the edited question";
   EXPECT_GT(expected[2].cached, expected[2].prompt - 560) << "up to a mark in the long message";
-  EXPECT_GT(expected[2].cached, 512);
+  EXPECT_GE(expected[2].cached, 512);
   EXPECT_GT(expected[3].cached, 0) << "the system message";
   { converse(ServedModel(2, options(), model)); }
   const ServedModel restarted(2, options(), model);
@@ -321,7 +322,7 @@ TEST_F(Slots, AConversationOfAHybridIsEditedAfterARestartAsBefore) {
   const TemporaryFolder slots;  // without the texts of the run before
   ServerOptions with_slots = story_options();
   with_slots.slot_folder = slots.path();
-  const ServedModel saver(1, with_slots, model), restoring(1, with_slots, model);
+  const ServedModel saver(2, with_slots, model), restoring(2, with_slots, model);
   converse(saver);
   EXPECT_EQ(act(saver, "0", "save", "conversation").status, 200);
   EXPECT_EQ(act(restoring, "0", "restore", "conversation").status, 200);
