@@ -491,11 +491,12 @@ TEST(ModelsOfAFolder, StopsWhileRepliesRunAndRequestsWait) {
   EXPECT_NE(refused.find("shutting_down"), std::string::npos) << refused;
 }
 
-// There is memory for two of three models. Each reply must be that of the requested model.
+// There is memory for two of three models, and idle ones sleep at once. Each reply must be that of
+// the requested model.
 TEST(ModelsOfAFolder, ManyClientsGetTheirModelsRepliesWhileModelsComeAndGo) {
   const char* more = std::getenv("LEQ_MODEL_REQUESTS");
   const int requests = more != nullptr ? std::atoi(more) : 8;  // per client
-  FolderServer models(2);
+  FolderServer models(2, "", 64, [](PoolOptions& pool) { pool.idle_seconds = 0.01; });
   std::map<std::string, std::string> expected;
   for (const char* name : {"int8", "int4", "f16"}) expected[name] = text_of(models.complete(name));
   EXPECT_NE(expected["int8"], expected["int4"]);

@@ -259,18 +259,19 @@ TEST_F(Slots, TextsOfHybridsAreKeptFromOneRunToTheNext) {
 TEST_F(Slots, AConversationOfAHybridIsEditedAfterARestartAsBefore) {
   LEQ_SHARED_OR_SKIP(checkpoint, "models/qwen35-tiny");
   const Model model(quantized(checkpoint, "int8"), {});
-  struct Reply {
+  struct Answered {
     std::string text;
     std::int64_t prompt = 0, cached = 0;
   };
   const auto ask = [](const ServedModel& served, const Json& messages) {
-    const auto answer = served.post("/v1/chat/completions",
-                                    {{"messages", messages}, {"max_tokens", 10}, {"seed", 3}});
+    const auto answer =
+        served.post("/v1/chat/completions",
+                    {{"messages", messages}, {"max_tokens", 10}, {"seed", 3}, {"id_slot", 0}});
     EXPECT_EQ(answer.status, 200) << answer.body;
     const Json& usage = answer.json["usage"];
-    return Reply{answer.json["choices"][0]["message"]["content"].text(),
-                 usage["prompt_tokens"].get<std::int64_t>(),
-                 usage["prompt_tokens_details"]["cached_tokens"].get<std::int64_t>()};
+    return Answered{answer.json["choices"][0]["message"]["content"].text(),
+                    usage["prompt_tokens"].get<std::int64_t>(),
+                    usage["prompt_tokens_details"]["cached_tokens"].get<std::int64_t>()};
   };
   const auto user = [](const std::string& text) {
     return Json{{"role", "user"}, {"content", text}};
@@ -290,7 +291,7 @@ TEST_F(Slots, AConversationOfAHybridIsEditedAfterARestartAsBefore) {
     ask(served, all);
     return all;
   };
-  std::vector<Reply> expected;
+  std::vector<Answered> expected;
   std::vector<Json> requests;
   {
     const ServedModel served(2, story_options(), model);
@@ -306,13 +307,13 @@ TEST_F(Slots, AConversationOfAHybridIsEditedAfterARestartAsBefore) {
   EXPECT_GT(expected[0].cached, expected[0].prompt - 8) << "all but the reply's beginning";
   EXPECT_GT(expected[1].cached, expected[1].prompt - 24) << "up to the edited question";
   EXPECT_GT(expected[2].cached, expected[2].prompt - 560) << "up to a mark in the long message";
-  EXPECT_GT(expected[2].cached, 512);
+  EXPECT_GE(expected[2].cached, 512);
   EXPECT_GT(expected[3].cached, 0) << "the system message";
   { converse(ServedModel(2, options(), model)); }
   const ServedModel restarted(2, options(), model);
   for (std::size_t i = 0; i < requests.size(); ++i) {
-    const Reply again = ask(restarted, requests[i]);
-    const Reply fresh = ask(ServedModel(2, story_options(), model), requests[i]);
+    const Answered again = ask(restarted, requests[i]);
+    const Answered fresh = ask(ServedModel(2, story_options(), model), requests[i]);
     EXPECT_EQ(fresh.cached, 0);
     EXPECT_EQ(expected[i].text, fresh.text) << i;
     EXPECT_EQ(again.text, fresh.text) << i;
@@ -321,12 +322,12 @@ TEST_F(Slots, AConversationOfAHybridIsEditedAfterARestartAsBefore) {
   const TemporaryFolder slots;  // without the texts of the run before
   ServerOptions with_slots = story_options();
   with_slots.slot_folder = slots.path();
-  const ServedModel saver(1, with_slots, model), restoring(1, with_slots, model);
+  const ServedModel saver(2, with_slots, model), restoring(2, with_slots, model);
   converse(saver);
   EXPECT_EQ(act(saver, "0", "save", "conversation").status, 200);
   EXPECT_EQ(act(restoring, "0", "restore", "conversation").status, 200);
   for (std::size_t i = 0; i < requests.size(); ++i) {
-    const Reply again = ask(restoring, requests[i]);
+    const Answered again = ask(restoring, requests[i]);
     EXPECT_EQ(again.text, expected[i].text) << i;
     EXPECT_EQ(again.cached, expected[i].cached) << i;
   }

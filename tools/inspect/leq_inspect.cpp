@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iostream>
 #include <iterator>
+#include <limits>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -170,8 +171,10 @@ RunLimits limits_of(const Options& options, const Model& model) {
   limits.sequences = static_cast<int>(options.integer("parallel"));
   // As leq-server and leq-run do: sequences share the positions.
   if (limits.sequences > 1) limits.sequence_context = std::numeric_limits<std::int64_t>::max();
-  limits.output_tokens = reply_rows(
-      limits.sequences, options.text("speculate") == "off" ? Drafting::off : Drafting::from_text);
+  const Drafting drafting = options.text("speculate") == "off" ? Drafting::off
+                            : drafts_by_mtp(options, model)    ? Drafting::by_model
+                                                               : Drafting::from_text;
+  limits.output_tokens = reply_rows(limits.sequences, drafting);
   limits.batch_tokens = std::min(options.integer("batch-size"), options.integer("ubatch-size"));
   choose_kv(options, model, limits);
   return limits;
