@@ -97,9 +97,9 @@ void note_prompt(const fs::path& folder, std::vector<std::string>& notes) {
 }
 
 // The checkpoints of Qwen3-Reranker are those of a chat model, and only their names tell.
-bool is_named_reranker(const fs::path& folder) {
+bool is_named_reranker(const fs::path& checkpoint) {
   std::error_code unknown;
-  const std::string path = fs::absolute(folder, unknown).string();
+  const std::string path = fs::absolute(checkpoint, unknown).string();
   return path.find("Qwen3-Reranker") != std::string::npos ||
          path.find("qwen3-reranker") != std::string::npos;
 }
@@ -177,7 +177,10 @@ EmbeddingRules read_gguf_embedding(const GgufSource& source, const TokenizerSpec
       std::string(metadata.text("general.architecture").value_or("")) + ".pooling_type";
   EmbeddingRules rules;
   const auto type = metadata.integer(key);
-  if (!type || *type == -1) return rules;
+  if (!type || *type == -1) {
+    if (is_named_reranker(source.paths().front())) rules.pooling = Pooling::rank;
+    return rules;
+  }
   require(*type >= 0 && *type < std::ssize(kTypes), metadata.source(), ": ", key, " = ", *type,
           " is not supported; supported are 0 (none), 1 (mean), 2 (cls), 3 (last) and 4 (rank)");
   rules.pooling = kTypes[static_cast<std::size_t>(*type)];

@@ -18,7 +18,8 @@ EmbeddingRules read_embedding_files(const std::filesystem::path& folder,
                                     const TokenizerSpec& tokenizer,
                                     std::vector<std::string>& notes);
 
-// Reads the key "pooling_type" of the architecture. The text's end is the caller's to set.
+// Reads the key "pooling_type" of the architecture; without it, the name counts as for folders. The
+// text's end is the caller's to set.
 EmbeddingRules read_gguf_embedding(const GgufSource& source, const TokenizerSpec& tokenizer);
 
 }  // namespace leq

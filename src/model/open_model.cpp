@@ -112,8 +112,8 @@ Model::Model(const std::filesystem::path& path, const LoadOptions& options) : fi
   if (metadata.contains("embedding")) {
     const std::string place = file_.name() + ": embedding";
     embedding_ = embedding_from_json(section(file_, "embedding"), place);
-    require(embedding_.end >= kNoToken && embedding_.end < config_.vocab, place, ": end_token ", embedding_.end,
-            ": expected an id below ", config_.vocab);
+    require(embedding_.end >= kNoToken && embedding_.end < config_.vocab, place, ": end_token ",
+            embedding_.end, ": expected an id below ", config_.vocab);
   }
   if (metadata.contains("kv_cache")) {
     kv_evidence_ = kv_evidence_from_json(section(file_, "kv_cache"), file_.name() + ": kv_cache");

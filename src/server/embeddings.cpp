@@ -25,10 +25,6 @@ constexpr std::string_view kInstruction =
     "Given a web search query, retrieve relevant passages that answer the query";
 constexpr std::array<std::string_view, 2> kAnswers = {"yes", "no"};
 
-constexpr const char* kUnknownPooling =
-    "the model's file does not say how its embeddings are pooled: mean is used, which is wrong for "
-    "many models; the option pooling sets it";
-
 // Base64 of little-endian f32 numbers, the "base64" encoding of the OpenAI API.
 std::string base64_numbers(std::span<const float> numbers) {
   static_assert(std::endian::native == std::endian::little);
@@ -88,6 +84,15 @@ std::vector<Token> answer_tokens(const Tokenizer& tokenizer) {
 
 Pooling ModelApi::pooling() const { return model_.embedding.pooling.value_or(Pooling::mean); }
 
+void ModelApi::send_with_warning(HttpExchange& exchange, Json answer) const {
+  if (!model_.embedding.pooling) {
+    answer["warnings"] =
+        Json::array({"the model's file does not say how its embeddings are pooled: mean is used, "
+                     "which is wrong for many models; the server's option pooling sets it"});
+  }
+  send_json(exchange, answer);
+}
+
 std::vector<float> ModelApi::values_of(EmbeddedText text, std::string_view member) const {
   if (text.tokens.empty()) field_error(member, "a text of at least one token");
   if (std::ssize(text.tokens) > engine_.context()) {
@@ -100,7 +105,6 @@ std::vector<float> ModelApi::values_of(EmbeddedText text, std::string_view membe
   return std::move(text.values);
 }
 
-// Texts end with the token that the model's embeddings need; arrays of ids are taken as they are.
 std::vector<float> ModelApi::embed(const std::vector<Token>& tokens,
                                    std::string_view member) const {
   if (pooling() == Pooling::rank) {
@@ -119,7 +123,6 @@ std::optional<ModelApi::Embeddings> ModelApi::embeddings_of(HttpExchange& exchan
   all.dimensions =
       static_cast<std::size_t>(whole_field(body, "dimensions", 1, static_cast<std::int64_t>(width))
                                    .value_or(static_cast<std::int64_t>(width)));
-  if (!model_.embedding.pooling) all.warnings.push_back(kUnknownPooling);
   for (const std::vector<Token>& prompt :
        read_prompts(body, member, model_, kMostInputs, model_.embedding.end)) {
     const std::vector<float> whole = embed(prompt, member);
@@ -156,8 +159,7 @@ void ModelApi::embeddings(HttpExchange& exchange, JsonNode body) const {
                  {"data", std::move(data)},
                  {"model", model_.name},
                  {"usage", {{"prompt_tokens", all->tokens}, {"total_tokens", all->tokens}}}};
-  if (!all->warnings.empty()) answer["warnings"] = Json(all->warnings);
-  send_json(exchange, answer);
+  send_with_warning(exchange, std::move(answer));
 }
 
 void ModelApi::native_embeddings(HttpExchange& exchange, JsonNode body) const {
@@ -184,8 +186,7 @@ void ModelApi::ollama_embed(HttpExchange& exchange, JsonNode body) const {
   if (is_old) return send_json(exchange, Json::object({{"embedding", rows[0]}}));
   Json answer = {
       {"model", model_.name}, {"embeddings", std::move(rows)}, {"prompt_eval_count", all->tokens}};
-  if (!all->warnings.empty()) answer["warnings"] = Json(all->warnings);
-  send_json(exchange, answer);
+  send_with_warning(exchange, std::move(answer));
 }
 
 // The cosines between the embeddings of query and documents.
@@ -266,10 +267,7 @@ void ModelApi::rerank(HttpExchange& exchange, JsonNode body) const {
                  {"model", model_.name},
                  {"results", std::move(results)},
                  {"usage", {{"prompt_tokens", scores.tokens}, {"total_tokens", scores.tokens}}}};
-  if (!model_.embedding.pooling) {
-    answer["warnings"] = Json(std::vector<std::string>{kUnknownPooling});
-  }
-  send_json(exchange, answer);
+  send_with_warning(exchange, std::move(answer));
 }
 
 }  // namespace leq

@@ -55,12 +55,13 @@ class ModelApi {
   Json restore_slot(std::size_t slot, const std::string& name) const;
   Json erase_slot(std::size_t slot) const;
   Pooling pooling() const;
+  // Sends a reply, with a warning if the file does not say how embeddings are pooled.
+  void send_with_warning(HttpExchange& exchange, Json answer) const;
   std::vector<float> values_of(EmbeddedText text, std::string_view member) const;
   std::vector<float> embed(const std::vector<Token>& tokens, std::string_view member) const;
   struct Embeddings {
     std::vector<std::vector<float>> rows;  // [dimensions], or [tokens, dimensions]
     std::size_t dimensions = 0, tokens = 0;
-    std::vector<std::string> warnings = {};
   };
   std::optional<Embeddings> embeddings_of(HttpExchange& exchange, JsonNode body,
                                           std::string_view member) const;
