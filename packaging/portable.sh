@@ -80,8 +80,8 @@ for python in "${pythons[@]}"; do
   abi=$("$python" -c 'import sys; print("cpython-%d%d" % sys.version_info[:2] if sys.version_info < (3, 12) else "abi3")')
   [ "$abi" != abi3 ] || { [ -z "$made_abi3" ] || continue; made_abi3=yes; }
   [ "$architecture" = "$(uname -m)" ] || export SETUPTOOLS_EXT_SUFFIX=.$abi-$architecture-linux-gnu.so
-  [ ! -f "$build/CMakeCache.txt" ] || sed -i -E '/^(NB_|_?Python|nanobind)/d' "$build/CMakeCache.txt"
-  "$python" -m pip wheel -q --no-deps --no-build-isolation -w "$folder/wheels" --config-settings=build-dir="$build" .
+  "$python" -m pip wheel -q --no-deps --no-build-isolation -w "$folder/wheels" --config-settings=build-dir="$build" \
+    --config-settings=cmake.args="-UNB_*" .
 done
 unset PYTHONPATH
 for wheel in "$folder"/wheels/*.whl; do
