@@ -16,10 +16,10 @@ namespace leq {
 LeqPreamble parse_preamble(std::span<const std::byte> bytes, std::uint64_t file_bytes,
                            std::string_view source) {
   LeqPreamble preamble = {};
+  refuse_lfs_pointer(as_text(bytes.first(std::min(bytes.size(), kLfsPointerBytes))), source);
   require(bytes.size() >= sizeof preamble, source, ": expected a .leq file, found ", bytes.size(),
           " bytes, fewer than its preamble of ", sizeof preamble);
   std::memcpy(&preamble, bytes.data(), sizeof preamble);
-  refuse_lfs_pointer(as_text(bytes.first(std::min(bytes.size(), kLfsPointerBytes))), source);
   require(preamble.magic == kLeqMagic, source,
           ": expected a .leq file, but it does not begin with \\x89LEQ; convert a Hugging Face "
           "folder with leq-quantize");

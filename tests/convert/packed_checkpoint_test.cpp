@@ -490,7 +490,7 @@ TEST(QuantizationConfigs, SayHowTensorsAreRead) {
     PackedMethod method;
     bool zeros_plus_one;
   };
-  for (const Packing& one :
+  for (const Packing& packing :
        std::vector<Packing>{{"packing_format", "auto_round:auto_gptq", PackedMethod::gptq, true},
                             {"packing_format", "auto_round", PackedMethod::gptq, false},
                             {"packing_format", "auto_round:gptqmodel", PackedMethod::gptq, false},
@@ -499,9 +499,9 @@ TEST(QuantizationConfigs, SayHowTensorsAreRead) {
                             {"backend", "auto_round:gptq:exllamav2", PackedMethod::gptq, true},
                             {"backend", "autoround:exllamav2", PackedMethod::gptq, false}}) {
     const PackedOptions round =
-        read({{"quant_method", "intel/auto-round"}, {"bits", 4}, {one.key, one.name}});
-    EXPECT_EQ(round.method, one.method) << one.name;
-    EXPECT_EQ(round.zeros_plus_one, one.zeros_plus_one) << one.name;
+        read({{"quant_method", "intel/auto-round"}, {"bits", 4}, {packing.key, packing.name}});
+    EXPECT_EQ(round.method, packing.method) << packing.name;
+    EXPECT_EQ(round.zeros_plus_one, packing.zeros_plus_one) << packing.name;
   }
   EXPECT_EQ(read({{"quant_method", "modelopt"}, {"quant_algo", "MXFP4"}}).group, 32);
   const PackedOptions block = read({{"quant_method", "fp8"}, {"weight_block_size", {64, 32}}});
