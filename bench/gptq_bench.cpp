@@ -20,7 +20,7 @@ namespace leq {
 namespace {
 
 constexpr std::int64_t kTokens = 2048;  // tokens of one measured X^T X
-constexpr std::int64_t kMostColumns = 32768;
+constexpr std::int64_t kMaxColumns = 32768;
 
 struct Shape {
   std::int64_t rows = 0, columns = 0;
@@ -30,10 +30,10 @@ Shape parse_shape(const std::string& text) {
   const auto parts = split(text, "x");
   const std::int64_t rows = parse_int(parts[0]).value_or(0);
   const std::int64_t columns = parts.size() == 1 ? rows : parse_int(parts[1]).value_or(0);
-  require(parts.size() <= 2 && rows > 0 && columns > 0 && rows <= kMostColumns &&
-              columns <= kMostColumns,
-          "expected a width or ROWSxCOLUMNS up to ", kMostColumns,
-          " as in 4096 or 2048x5632, found '", printable(text), "'");
+  require(
+      parts.size() <= 2 && rows > 0 && columns > 0 && rows <= kMaxColumns && columns <= kMaxColumns,
+      "expected a width or ROWSxCOLUMNS up to ", kMaxColumns, " as in 4096 or 2048x5632, found '",
+      printable(text), "'");
   return {rows, columns};
 }
 

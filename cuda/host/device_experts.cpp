@@ -17,10 +17,10 @@ void check_routing(const Rows& logits, std::int64_t tokens, const Routing& routi
              routing.active >= 1 && routing.active <= routing.experts,
          "router: logits of ", logits.width, " experts, expected ", routing.experts);
   const std::int64_t most = has_shared ? (logits.value_stride - 1) / 3 : logits.value_stride / 2;
-  require(routing.experts <= kMostExperts && routing.active <= most, ErrorKind::bad_setting,
+  require(routing.experts <= kMaxExperts && routing.active <= most, ErrorKind::bad_setting,
           Setting{"device"}, ": layers with ", routing.experts, " experts, ", routing.active,
-          " of a token, expected at most ", kMostExperts, " and ", most, "; use ",
-          Setting{"device"}, " cpu");
+          " of a token, expected at most ", kMaxExperts, " and ", most, "; use ", Setting{"device"},
+          " cpu");
 }
 
 std::vector<CodeSegment> segments_of(const ExpertLinear& linear, std::int64_t experts) {
@@ -47,7 +47,7 @@ std::vector<CodeSegment> segments_of(const ExpertLinear& linear, std::int64_t ex
 DeviceExperts::DeviceExperts(int device, rt::Stream& stream)
     : device_(device),
       stream_(stream),
-      groups_(device, std::size_t{2} * (kMostExperts + 1) * sizeof(std::int32_t)) {}
+      groups_(device, std::size_t{2} * (kMaxExperts + 1) * sizeof(std::int32_t)) {}
 
 void DeviceExperts::route(const Rows& logits, std::int64_t tokens, const Routing& routing,
                           const Fault& fault, ExpertRoutes& routes, ExpertRoutes* shared) {
@@ -79,7 +79,7 @@ const DeviceExperts::Routed& DeviceExperts::routed(const ExpertRoutes& routes) c
 ExpertGroups DeviceExperts::groups_of(const ExpertRoutes& routes) const {
   auto* const first = reinterpret_cast<std::int32_t*>(groups_.data());
   const auto experts = static_cast<int>(std::ssize(routes.first)) - 1;
-  return {first, first + kMostExperts + 1, experts, expert_tile_rows(routes.rows(), experts)};
+  return {first, first + kMaxExperts + 1, experts, expert_tile_rows(routes.rows(), experts)};
 }
 
 bool DeviceExperts::group(const Rows& x, const ExpertRoutes& routes, const Linear& reader,

@@ -22,18 +22,18 @@ DeviceSampler::DeviceSampler(int device, rt::Stream& stream, Staging& staging)
     : stream_(stream),
       staging_(staging),
       states_(device, kLaunchRows * sizeof(SampleState)),
-      candidates_(device, kLaunchRows * kMostCandidates * sizeof(unsigned long long)),
+      candidates_(device, kLaunchRows * kMaxCandidates * sizeof(unsigned long long)),
       saved_(device, Staging::kRingBytes / sizeof(LogitChange) * sizeof(float)),
-      tokens_(device, kMostRows * sizeof(std::int32_t)) {}
+      tokens_(device, kMaxRows * sizeof(std::int32_t)) {}
 
 void DeviceSampler::launch(const FloatRows& logits, std::int64_t vocabulary,
                            std::span<const SampleRequest> requests) {
   const std::size_t bytes = requests.size() * sizeof(std::int32_t);
-  if (pinned_.size() < bytes) pinned_ = Pinned(std::max(bytes, kMostRows * sizeof(std::int32_t)));
+  if (pinned_.size() < bytes) pinned_ = Pinned(std::max(bytes, kMaxRows * sizeof(std::int32_t)));
   downloaded_ = 0;
   FloatRows rows = logits;
   while (!requests.empty()) {
-    const auto part = requests.first(std::min(kMostRows, requests.size()));
+    const auto part = requests.first(std::min(kMaxRows, requests.size()));
     draw(rows, vocabulary, part);
     rt::copy_to_host(pinned_.data() + downloaded_ * sizeof(std::int32_t), tokens_.data(),
                      part.size() * sizeof(std::int32_t), stream_);
@@ -45,7 +45,7 @@ void DeviceSampler::launch(const FloatRows& logits, std::int64_t vocabulary,
 
 void DeviceSampler::draw(const FloatRows& logits, std::int64_t vocabulary,
                          std::span<const SampleRequest> requests) {
-  ensure(requests.size() <= kMostRows, "sampler: ", requests.size(), " rows, room for ", kMostRows);
+  ensure(requests.size() <= kMaxRows, "sampler: ", requests.size(), " rows, room for ", kMaxRows);
   rows_ = std::ssize(requests);
   ++number_;
   FloatRows rows = logits;

@@ -26,9 +26,9 @@ class DeviceSampler {
   // HostSampler::draw.
   std::span<const std::int32_t> drawn() const;
 
-  // Enqueues sampling of at most kMostRows rows, the maximum of a recorded step. The tokens stay on
+  // Enqueues sampling of at most kMaxRows rows, the maximum of a recorded step. The tokens stay on
   // the device, at tokens(), until the next call of this function or of launch.
-  static constexpr std::size_t kMostRows = StepGraphs::kMostRows;
+  static constexpr std::size_t kMaxRows = StepGraphs::kMaxRows;
   void draw(const FloatRows& logits, std::int64_t vocabulary,
             std::span<const SampleRequest> requests);
   const std::int32_t* tokens() const {

@@ -10,7 +10,7 @@ namespace leq::LEQ_GPU {
 namespace {
 
 // This is more than the number of linears of any model (a few per layer).
-constexpr std::size_t kMostScales = 1024;
+constexpr std::size_t kMaxScales = 1024;
 
 }  // namespace
 
@@ -39,10 +39,10 @@ class DeviceScales::Slot final : public DeviceScale {
 DeviceScales::DeviceScales(int device, rt::Stream& stream)
     : stream_(stream),
       copies_(rt::make_stream(device)),
-      records_(device, kMostScales * sizeof(OnlineRecord)),
+      records_(device, kMaxScales * sizeof(OnlineRecord)),
       pinned_(sizeof(OnlineRecord)),
-      free_(kMostScales),
-      was_used_(kMostScales) {
+      free_(kMaxScales),
+      was_used_(kMaxScales) {
   std::iota(free_.rbegin(), free_.rend(), std::size_t{0});
 }
 
@@ -68,7 +68,7 @@ void DeviceScales::write(std::size_t slot, const OnlineRecord& given) {
 OnlineRecord* DeviceScales::of(OnlineScale& scale) {
   const auto* held = dynamic_cast<const Slot*>(scale.on_device());
   if (held == nullptr || !held->is_of(*this)) {
-    require(!free_.empty(), "GPU: more than ", kMostScales,
+    require(!free_.empty(), "GPU: more than ", kMaxScales,
             " linears have act online; quantize with ", Setting{"act"}, " row");
     const std::size_t slot = free_.back();
     free_.pop_back();

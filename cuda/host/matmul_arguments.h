@@ -31,8 +31,8 @@ template <class Arguments>
 Arguments matmul_arguments(const Linear& linear, std::int64_t tokens, Epilogue epilogue,
                            const Rows& out) {
   Arguments a;
-  ensure(linear.segments.size() <= kMostSegments, linear.name, ": ", linear.segments.size(),
-         " weights share an input, the kernels take ", kMostSegments);
+  ensure(linear.segments.size() <= kMaxSegments, linear.name, ": ", linear.segments.size(),
+         " weights share an input, the kernels take ", kMaxSegments);
   for (const LinearSegment& segment : linear.parts()) {
     auto& made = a.segments[a.segment_count++];
     if constexpr (std::is_same_v<Arguments, FloatMatmul>) {

@@ -26,8 +26,8 @@ NcclRanks::NcclRanks(Communicator& ranks, const NcclCalls& calls, rt::Stream& st
   common_.rank = rank();
   common_.ranks = size();
   common_.slot_bytes = static_cast<std::int64_t>(slot_bytes_of(window_.size()));
-  require(size() <= kMostPeers, ErrorKind::bad_setting, Setting{"ranks"}, " ", size(), ": at most ",
-          kMostPeers, " GPUs share a model");
+  require(size() <= kMaxPeers, ErrorKind::bad_setting, Setting{"ranks"}, " ", size(), ": at most ",
+          kMaxPeers, " GPUs share a model");
   common_.windows[rank()] = window_.data();
   join();
   ranks_.at_abort([this] { end_now(); });

@@ -45,8 +45,8 @@ PeerRanks::PeerRanks(Communicator& ranks, int device, rt::Stream& stream,
       window_(window),
       end_(sizeof(ExchangeEnd)),
       membership_(ranks) {
-  require(size() <= kMostPeers, ErrorKind::bad_setting, Setting{"ranks"}, " ", size(), ": at most ",
-          kMostPeers, " GPUs push to each other");
+  require(size() <= kMaxPeers, ErrorKind::bad_setting, Setting{"ranks"}, " ", size(), ": at most ",
+          kMaxPeers, " GPUs push to each other");
   std::memset(end_.data(), 0, sizeof(ExchangeEnd));
   rt::fill_zero(window_.data(), kSlotsAt, stream_);
   rt::synchronize(stream_);

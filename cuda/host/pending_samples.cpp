@@ -39,7 +39,7 @@ std::unique_ptr<PendingSample> PendingSamples::begin(const FloatRows& logits,
                                                      std::int64_t vocabulary,
                                                      std::span<const SampleRequest> requests) {
   const auto is_hosts = [](const SampleRequest& request) { return draws_on_host(request); };
-  if (requests.empty() || requests.size() > DeviceSampler::kMostRows ||
+  if (requests.empty() || requests.size() > DeviceSampler::kMaxRows ||
       std::ranges::any_of(requests, is_hosts)) {
     return nullptr;
   }
@@ -55,7 +55,7 @@ std::unique_ptr<PendingSample> PendingSamples::begin(const FloatRows& logits,
 std::unique_ptr<PendingSamples::HostCopy> PendingSamples::take_host_copy() {
   if (idle_.empty()) {
     return std::make_unique<HostCopy>(Pinned(Faults::kWordBytes),
-                                      Pinned(DeviceSampler::kMostRows * sizeof(std::int32_t)),
+                                      Pinned(DeviceSampler::kMaxRows * sizeof(std::int32_t)),
                                       rt::make_event(device_));
   }
   std::unique_ptr<HostCopy> host_copy = std::move(idle_.back());

@@ -21,7 +21,7 @@ class PendingSamples {
       : device_(device), stream_(stream), sampler_(sampler), faults_(faults) {}
 
   // Implements Operations::begin_sample. Returns null if there are more rows than
-  // DeviceSampler::kMostRows or cutoffs that only the host supports.
+  // DeviceSampler::kMaxRows or cutoffs that only the host supports.
   std::unique_ptr<PendingSample> begin(const FloatRows& logits, std::int64_t vocabulary,
                                        std::span<const SampleRequest> requests);
 

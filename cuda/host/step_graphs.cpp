@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kSlotBytes = std::size_t{1} << 20;
 // A graph of a large model has about a megabyte. A server's number of rows changes by one at a
 // time, so the numbers in use are close together, and contexts are in one or two buckets.
-constexpr std::size_t kMostRecordings = 128;
+constexpr std::size_t kMaxRecordings = 128;
 
 // Returns the end of the bucket of contexts that contains positions below `end`.
 std::int64_t bucket_end(std::int64_t end, std::int64_t context) {
@@ -63,7 +63,7 @@ rt::GraphOwner StepGraphs::record(const std::function<void()>& operations) {
 void StepGraphs::run(const Step& step, const std::function<void()>& operations) {
   const std::int64_t tokens = step.batch.tokens;
   const bool single_rows = tokens > 0 && std::ssize(step.batch.runs) == tokens;
-  if (!enabled_ || !single_rows || tokens > kMostRows) return operations();
+  if (!enabled_ || !single_rows || tokens > kMaxRows) return operations();
   const std::vector<std::int32_t> numbers = numbers_of(step);
   if (numbers.size() * sizeof(std::int32_t) > kSlotBytes) return operations();
   staging_.send(numbers, slots_.data());
@@ -99,7 +99,7 @@ void StepGraphs::run(const Step& step, const std::function<void()>& operations) 
 
 // Evicts the least recently used recording if the cache is full.
 void StepGraphs::evict_oldest() {
-  if (recordings_.size() < kMostRecordings) return;
+  if (recordings_.size() < kMaxRecordings) return;
   recordings_.erase(std::ranges::min_element(
       recordings_, {}, [](const auto& item) { return item.second.last_use; }));
 }

@@ -18,12 +18,12 @@ namespace leq::LEQ_GPU {
 class StepGraphs {
  public:
   // For steps with more rows, the device is assumed to take longer than the host's launches.
-  static constexpr std::int64_t kMostRows = 256;
+  static constexpr std::int64_t kMaxRows = 256;
 
   StepGraphs(int device, rt::Stream& stream, Staging& staging);
 
   // Runs the operations of a step, by a graph if each of its runs has one row and there are at most
-  // kMostRows. The first step of a kind runs directly, so that its operations allocate their
+  // kMaxRows. The first step of a kind runs directly, so that its operations allocate their
   // memory; the second is recorded, and later ones are replayed. If a recording fails for any
   // reason except a bug, this and all later steps run directly, and counts() has the reason.
   void run(const Step& step, const std::function<void()>& operations);

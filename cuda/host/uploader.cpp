@@ -11,7 +11,7 @@ namespace leq::LEQ_GPU {
 namespace {
 
 // This many threads can read a file from several positions and copy at PCIe speed.
-constexpr int kMostThreads = 8;
+constexpr int kMaxThreads = 8;
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;  // unit that one thread copies
 
 // Prefetches bytes of a mapped file while other bytes are copied. This has no effect on memory that
@@ -28,7 +28,7 @@ Uploader::Uploader(int device, rt::Stream& stream, std::byte* staging, std::size
     : device_(device),
       stream_(stream),
       copies_(rt::make_stream(device)),
-      pool_(std::min(kMostThreads, usable_cores())) {
+      pool_(std::min(kMaxThreads, usable_cores())) {
   for (Slot& slot : slots_) {
     slot.copied = rt::make_event(device);
     slot.consumed = rt::make_event(device);

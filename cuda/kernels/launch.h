@@ -189,7 +189,7 @@ constexpr bool is_gated(Finish how) {
   return how == Finish::swiglu || how == Finish::geglu || how == Finish::clamped_swiglu;
 }
 
-inline constexpr int kMostSegments = 3;
+inline constexpr int kMaxSegments = 3;
 
 // One of up to three weights with the same input; segment i's outputs follow those of i - 1.
 struct CodeSegment {
@@ -207,7 +207,7 @@ struct FloatSegment {
 // docs/numerics.md, which has a formula for each combination of groupings of weights and
 // activations. All segments have the same bits and group; either all or none have zero points.
 struct IntMatmul {
-  CodeSegment segments[kMostSegments];
+  CodeSegment segments[kMaxSegments];
   int segment_count = 0;
   std::int64_t tokens = 0, columns = 0;  // T, K
   CodeRows x;
@@ -229,7 +229,7 @@ void launch_float_forms(unsigned* differences, rt::Stream& stream);
 // f32 activations x float weights. f32 weights use the chains of docs/numerics.md. 16-bit weights
 // use tensor cores, close to these chains; the order does not depend on T (float_gemm.cuh).
 struct FloatMatmul {
-  FloatSegment segments[kMostSegments];
+  FloatSegment segments[kMaxSegments];
   int segment_count = 0;
   std::int64_t tokens = 0, columns = 0;
   FloatRows values;  // for f32 weights
@@ -242,7 +242,7 @@ void launch_float_matmul(const FloatMatmul& a, rt::Stream& stream);
 // f32 activations x integer weights (act none): a weight is float(code - zero) * scale. They are
 // computed on tensor cores like 16-bit floats.
 struct WeightOnlyMatmul {
-  CodeSegment segments[kMostSegments];
+  CodeSegment segments[kMaxSegments];
   int segment_count = 0;
   std::int64_t tokens = 0, columns = 0;
   TermRows x;  // 2 terms
@@ -393,8 +393,8 @@ struct AttentionArguments {
   KvPages keys, values;
   KvCopied copied;
   float* scratch = nullptr;  // attention_scratch_bytes (cuda/layout/attention_scratch.h)
-  std::int64_t most_records = kMostRecords;  // the number that scratch was sized for
-  OutputCodes codes;                         // used if makes_codes(*this); tickets are always used
+  std::int64_t most_records = kMaxRecords;  // the number that scratch was sized for
+  OutputCodes codes;                        // used if makes_codes(*this); tickets are always used
   bool exact = false;
 };
 void launch_attention(const AttentionArguments& a, rt::Stream& stream);

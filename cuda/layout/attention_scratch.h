@@ -14,7 +14,7 @@ inline constexpr int kSpanTokens = 512;  // positions that share a softmax (docs
 inline constexpr std::int64_t kExactSplit = 263, kTensorSplit = 2112;
 
 // The most records of a launch: those of kTensorSplit pairs at 32K. More rows take more launches.
-inline constexpr std::int64_t kMostRecords = kTensorSplit * 64;
+inline constexpr std::int64_t kMaxRecords = kTensorSplit * 64;
 
 constexpr int spans_of(std::int64_t end) {
   return static_cast<int>((end + kSpanTokens - 1) / kSpanTokens);
@@ -25,7 +25,7 @@ constexpr int spans_of(std::int64_t end) {
 constexpr std::size_t attention_scratch_bytes(std::int64_t tokens, std::int64_t heads,
                                               std::int64_t kv_heads, std::int64_t head_dim,
                                               std::int64_t context,
-                                              std::int64_t most_records = kMostRecords) {
+                                              std::int64_t most_records = kMaxRecords) {
   if (heads == 0) return 0;
   const std::int64_t rows =
       std::min(tokens, std::max(kExactSplit / kv_heads, kTensorSplit / heads));

@@ -39,22 +39,22 @@ struct BarrierState {
   int bytes;  // announced bytes that have not arrived
 };
 constexpr std::uint64_t kMade = 1;
-constexpr unsigned kMostCount = (1u << 20) - 1;
-constexpr int kMostBytes = (1 << 20) - 1;
+constexpr unsigned kMaxCount = (1u << 20) - 1;
+constexpr int kMaxBytes = (1 << 20) - 1;
 
 SIMT_UNSEEN BarrierState read_state(const std::uint64_t* barrier) {
   std::uint64_t word;
   std::memcpy(&word, barrier, sizeof word);
   if (reinterpret_cast<std::uintptr_t>(barrier) % 8 != 0) stop("mbarrier: unaligned");
   if (word >> 62 != kMade) stop("mbarrier: used before its init");
-  return {static_cast<unsigned>(word >> 61 & 1), static_cast<unsigned>(word >> 41 & kMostCount),
-          static_cast<unsigned>(word >> 21 & kMostCount),
-          static_cast<int>(word & 0x1fffff) - kMostBytes};
+  return {static_cast<unsigned>(word >> 61 & 1), static_cast<unsigned>(word >> 41 & kMaxCount),
+          static_cast<unsigned>(word >> 21 & kMaxCount),
+          static_cast<int>(word & 0x1fffff) - kMaxBytes};
 }
 SIMT_UNSEEN void write_state(std::uint64_t* barrier, const BarrierState& state) {
   const std::uint64_t word = kMade << 62 | std::uint64_t{state.parity} << 61 |
                              std::uint64_t{state.pending} << 41 | std::uint64_t{state.count} << 21 |
-                             static_cast<std::uint64_t>(state.bytes + kMostBytes);
+                             static_cast<std::uint64_t>(state.bytes + kMaxBytes);
   std::memcpy(barrier, &word, sizeof word);
 }
 
@@ -69,7 +69,7 @@ SIMT_UNSEEN void change(std::uint64_t* barrier, unsigned arrivals, int bytes) {
   if (arrivals > state.pending) stop("mbarrier: more threads arrive than it was made for");
   state.pending -= arrivals;
   state.bytes += bytes;
-  if (std::abs(state.bytes) > kMostBytes) stop("mbarrier: over 2^20 - 1 bytes");
+  if (std::abs(state.bytes) > kMaxBytes) stop("mbarrier: over 2^20 - 1 bytes");
   if (state.pending == 0 && state.bytes == 0) {
     state.pending = state.count;
     state.parity ^= 1;
@@ -185,7 +185,7 @@ std::uint32_t shared_address(const void* shared) {
 }
 
 SIMT_UNSEEN void barrier_init(std::uint64_t* barrier, unsigned count) {
-  if (count == 0 || count > kMostCount) stop("mbarrier: a count of 1 to 2^20 - 1");
+  if (count == 0 || count > kMaxCount) stop("mbarrier: a count of 1 to 2^20 - 1");
   write_state(barrier, {0, count, count, 0});
 }
 

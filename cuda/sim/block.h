@@ -76,7 +76,7 @@ struct SharedVariable {
   unsigned char* data;
 };
 constexpr std::size_t kStaticLimit = std::size_t{48} << 10;
-constexpr unsigned kMostStatics = 64;
+constexpr unsigned kMaxStatics = 64;
 
 struct Free {
   void operator()(void* data) const { std::free(data); }
@@ -103,7 +103,7 @@ struct Block {
   // These are plain arrays in memory of the OS thread, because fibres look them up and
   // ThreadSanitizer should only see the kernel's own accesses.
   std::unique_ptr<void, Free> static_memory;
-  SharedVariable statics[kMostStatics];
+  SharedVariable statics[kMaxStatics];
   unsigned static_count = 0;
   std::size_t static_bytes = 0;
   char start_key = 0;

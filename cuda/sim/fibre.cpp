@@ -67,7 +67,7 @@ void tsan_switch(void*) {}
 }  // namespace
 
 Stacks::Stacks(std::uint64_t canary) : canary_(canary) {
-  void* memory = mmap(nullptr, kStackBytes * kMostThreads, PROT_READ | PROT_WRITE,
+  void* memory = mmap(nullptr, kStackBytes * kMaxThreads, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
     std::fputs("simt: no memory for the stacks of a block\n", stderr);
@@ -76,7 +76,7 @@ Stacks::Stacks(std::uint64_t canary) : canary_(canary) {
   memory_ = static_cast<std::byte*>(memory);
 }
 
-Stacks::~Stacks() { munmap(memory_, kStackBytes * kMostThreads); }
+Stacks::~Stacks() { munmap(memory_, kStackBytes * kMaxThreads); }
 
 std::byte* Stacks::at(unsigned i) {
   std::byte* stack = memory_ + i * kStackBytes;

@@ -16,7 +16,7 @@ namespace simt {
 
 // Not a multiple of 4 KB: the frames of a warp's lanes would share a few sets of the L1 cache.
 inline constexpr std::size_t kStackBytes = (64 << 10) + 4096 + 320;
-inline constexpr unsigned kMostThreads = 1024;
+inline constexpr unsigned kMaxThreads = 1024;
 
 struct Fibre {
   void* saved = nullptr;  // its stack pointer while it does not run

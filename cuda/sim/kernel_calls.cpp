@@ -136,7 +136,7 @@ SIMT_UNSEEN void* static_shared(const void* key, std::size_t bytes, std::size_t 
   const std::size_t at = (mine.static_bytes + alignment - 1) / alignment * alignment;
   mine.static_bytes = at + bytes;
   if (mine.static_bytes > kStaticLimit) stop("over 48 KB of static shared memory");
-  if (mine.static_count == kMostStatics) stop("over 64 shared variables");
+  if (mine.static_count == kMaxStatics) stop("over 64 shared variables");
   if (mine.static_bytes + mine.grid->shared_bytes > mine.grid->shared_limit) {
     stop("static and dynamic shared memory exceed what the kernel was allowed");
   }

@@ -66,7 +66,7 @@ class OnlineScale {
   // A step in which more than this share of numbers is clipped resets the range.
   static constexpr double kResetShare = 1e-3;
   // With more resets than this in 64 steps, dynamic scales are used, because inputs vary too much.
-  static constexpr int kMostResets = 8;
+  static constexpr int kMaxResets = 8;
   static constexpr float kSmallestRange = 1e-5f;  // eps0
   using State = OnlineState;
 
@@ -143,7 +143,7 @@ constexpr void end_step(OnlineState& state, const OnlineOptions& options, std::u
     ++counters.resets;
   }
   state.reset_history = state.reset_history << 1 | (reset ? 1u : 0u);
-  counters.dynamic = count_ones(state.reset_history) > OnlineScale::kMostResets;
+  counters.dynamic = count_ones(state.reset_history) > OnlineScale::kMaxResets;
   counters.clipped += clipped;
   counters.values += values;
   counters.smallest = counters.steps == 0 ? state.range : std::min(counters.smallest, state.range);

@@ -31,8 +31,9 @@ DrawSettings read_settings(const char* json, const ApiModel& model) {
     const std::string_view name = one.key();
     const bool is_known =
         std::ranges::find(kOthers, name) != kOthers.end() ||
-        std::ranges::any_of(kSamplingKnobs, [&](const SamplingKnob& knob) {
-          return name == knob.name || (!knob.config_key.empty() && name == knob.config_key);
+        std::ranges::any_of(kSamplingParameters, [&](const SamplingParameter& parameter) {
+          return name == parameter.name ||
+                 (!parameter.config_key.empty() && name == parameter.config_key);
         });
     if (!is_known) field_error(printable(name), "is no setting of a reply");
   }
@@ -46,7 +47,7 @@ DrawSettings read_settings(const char* json, const ApiModel& model) {
 namespace {
 
 // The limit of running and queued replies of all threads.
-constexpr std::size_t kMostReplies = std::size_t{1} << 24;
+constexpr std::size_t kMaxReplies = std::size_t{1} << 24;
 
 int whole(std::int64_t value, std::int64_t most, Setting setting) {
   require(value >= 0 && value <= most, setting, ' ', value, ": expected 0 (the default) to ", most);
@@ -99,23 +100,23 @@ void choose_kv_names(const char* key_type, const char* value_type, const Model& 
 }
 
 SessionRequest session_request(const leq_session_options& options, const Model& model) {
-  constexpr std::int64_t kMostThreads = 1024, kMostSequences = 4096, kMostRows = 1 << 16;
-  constexpr std::int64_t kMostContext = 1 << 30;
+  constexpr std::int64_t kMaxThreads = 1024, kMaxSequences = 4096, kMaxRows = 1 << 16;
+  constexpr std::int64_t kMaxContext = 1 << 30;
   SessionRequest request;
   if (options.device != nullptr) request.device.device = options.device;
-  request.device.threads = whole(options.threads, kMostThreads, Setting{"threads"});
+  request.device.threads = whole(options.threads, kMaxThreads, Setting{"threads"});
   require((options.flags & ~std::uint32_t{LEQ_NO_SPECULATION}) == 0, ErrorKind::bad_setting,
           "flags ", options.flags, ": one that this version does not know");
   choose_drafts(options, model, request);
   request.pooling = pooling_of(options, model);
   RunLimits& limits = request.limits;
-  limits.context = whole(options.context, kMostContext, Setting{"context"});
-  limits.sequences = std::max(1, whole(options.sequences, kMostSequences, Setting{"sequences"}));
+  limits.context = whole(options.context, kMaxContext, Setting{"context"});
+  limits.sequences = std::max(1, whole(options.sequences, kMaxSequences, Setting{"sequences"}));
   limits.sequence_context = options.sequence_context > 0 ? options.sequence_context
                                                          : std::numeric_limits<std::int64_t>::max();
   if (options.batch_tokens != 0) limits.batch_tokens = options.batch_tokens;
-  require(options.logit_rows >= 0 && options.logit_rows <= kMostRows, ErrorKind::bad_setting,
-          "logit_rows ", options.logit_rows, ": expected 0 to ", kMostRows);
+  require(options.logit_rows >= 0 && options.logit_rows <= kMaxRows, ErrorKind::bad_setting,
+          "logit_rows ", options.logit_rows, ": expected 0 to ", kMaxRows);
   limits.output_tokens = std::max<std::int64_t>(
       reply_rows(limits.sequences, !request.speculate      ? Drafting::off
                                    : request.drafts_by_mtp ? Drafting::by_model
@@ -161,7 +162,7 @@ void leq_session::with_engine(const std::function<void(EngineThread&)>& work) {
       empty_caches();
       fed_.clear();
       engine_ =
-          std::make_unique<EngineThread>(session(), model().tokenizer(), options_, kMostReplies);
+          std::make_unique<EngineThread>(session(), model().tokenizer(), options_, kMaxReplies);
     }
     ++users_;
   }
@@ -344,11 +345,11 @@ EngineCall engine_call(const ReplySettings& wanted,
 std::vector<std::span<const Token>> prompts_of(const leq_token* const* prompts,
                                                const std::size_t* counts, std::size_t count,
                                                std::int64_t context) {
-  constexpr std::size_t kMostPrompts = std::size_t{1} << 20;
+  constexpr std::size_t kMaxPrompts = std::size_t{1} << 20;
   require_use(prompts != nullptr && counts != nullptr, "prompts or counts is NULL");
-  if (count == 0 || count > kMostPrompts) {
+  if (count == 0 || count > kMaxPrompts) {
     misuse("prompt_count " + std::to_string(count) + ": expected 1 to " +
-           std::to_string(kMostPrompts));
+           std::to_string(kMaxPrompts));
   }
   std::vector<std::span<const Token>> all;
   for (std::size_t i = 0; i < count; ++i) {

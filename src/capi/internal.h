@@ -66,7 +66,7 @@ void clear(Results*... results) {
   ((results != nullptr ? void(*results = {}) : void()), ...);
 }
 
-inline constexpr std::uint32_t kMostStructBytes = 4096;
+inline constexpr std::uint32_t kMaxStructBytes = 4096;
 void check_struct_size(std::uint32_t size, const char* name);
 // The bytes beyond the known options must be 0: other values request a feature of a newer version.
 void check_rest(const void* given, std::size_t known, std::size_t size, const char* name);

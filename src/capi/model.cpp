@@ -71,7 +71,7 @@ leq_status report(leq_error* error) {
 }
 
 void check_struct_size(std::uint32_t size, const char* name) {
-  if (size >= sizeof size && size <= kMostStructBytes) return;
+  if (size >= sizeof size && size <= kMaxStructBytes) return;
   misuse(std::string(name) + ".size " + std::to_string(size) + ": set it to sizeof(" + name + ")");
 }
 
@@ -97,17 +97,17 @@ leq_token* new_tokens(std::span<const leq_token> tokens) {
   return reinterpret_cast<leq_token*>(block);
 }
 
-constexpr std::size_t kMostBytes = std::size_t{1} << 40;
+constexpr std::size_t kMaxBytes = std::size_t{1} << 40;
 
 std::string_view text_argument(const char* text, std::size_t bytes, const char* name) {
   if (text == nullptr && bytes > 0) misuse(std::string(name) + " is NULL");
-  if (bytes > kMostBytes) misuse(std::string(name) + ": " + std::to_string(bytes) + " bytes");
+  if (bytes > kMaxBytes) misuse(std::string(name) + ": " + std::to_string(bytes) + " bytes");
   return text == nullptr ? std::string_view("") : std::string_view(text, bytes);
 }
 
 std::span<const leq_token> tokens_argument(const leq_token* tokens, std::size_t count) {
   require_use(tokens != nullptr || count == 0, "tokens is NULL");
-  if (count > kMostBytes / sizeof(leq_token)) misuse("count " + std::to_string(count));
+  if (count > kMaxBytes / sizeof(leq_token)) misuse("count " + std::to_string(count));
   return {tokens, count};
 }
 

@@ -185,9 +185,9 @@ Json description(const Model& model, const char* model_type, std::int64_t contex
   Json layers = Json::array(), sampling = Json::object();
   for (const LayerConfig& layer : config.layers) layers.push_back(layer_to_json(layer));
   const Json said = generation_to_json(model.generation());
-  for (const SamplingKnob& knob : kSamplingKnobs) {
-    if (knob.config_key.empty() || !said.contains(knob.name)) continue;
-    sampling[knob.config_key] = said.at(knob.name);
+  for (const SamplingParameter& parameter : kSamplingParameters) {
+    if (parameter.config_key.empty() || !said.contains(parameter.name)) continue;
+    sampling[parameter.config_key] = said.at(parameter.name);
   }
   for (const std::string& feature : required_features(config)) {
     const bool newer = feature == "layer_rope" || feature == "query_scale" ||

@@ -36,8 +36,8 @@ std::string escaped(std::string_view text) {
 
 // Number of bytes at the end of the text that may begin a character of more bytes.
 std::size_t open_character(std::string_view text) {
-  constexpr std::size_t kMostBytes = 4;
-  for (std::size_t length = 1; length <= std::min(text.size(), kMostBytes - 1); ++length) {
+  constexpr std::size_t kMaxBytes = 4;
+  for (std::size_t length = 1; length <= std::min(text.size(), kMaxBytes - 1); ++length) {
     const auto byte = static_cast<unsigned char>(text[text.size() - length]);
     if (byte < 0x80) return 0;
     const std::size_t whole = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2;

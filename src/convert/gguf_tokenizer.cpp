@@ -328,8 +328,8 @@ GenerationDefaults read_gguf_generation(const GgufMetadata& metadata, const Toke
       sampling[row.setting] = number;
     }
   }
-  defaults.sampling =
-      sampling_from_json(sampling, &SamplingKnob::name, metadata.source() + ": general.sampling");
+  defaults.sampling = sampling_from_json(sampling, &SamplingParameter::name,
+                                         metadata.source() + ": general.sampling");
   return defaults;
 }
 

@@ -588,7 +588,7 @@ GenerationDefaults read_generation(const fs::path& folder, const Json& config) {
   if (file_exists(path)) {
     const std::string source = path.string();
     const Json json = parse_json(read_file(path, kMaxModelConfigBytes), source);
-    defaults.sampling = sampling_from_json(json, &SamplingKnob::config_key, source);
+    defaults.sampling = sampling_from_json(json, &SamplingParameter::config_key, source);
     defaults.end_tokens = token_list(json, "eos_token_id", source);
   }
   if (defaults.end_tokens.empty()) {

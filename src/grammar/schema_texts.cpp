@@ -17,11 +17,11 @@ namespace {
 using Expr = GrammarBuilder::Expr;
 using State = GrammarAutomaton::State;
 
-constexpr std::size_t kMostStates = 50'000;  // of one machine
+constexpr std::size_t kMaxStates = 50'000;  // of one machine
 // Work on one machine and on all of a schema, in stacks of the states that are followed.
-constexpr std::size_t kMostWork = 250'000, kMostWorkOfAll = 1'000'000;
-constexpr std::size_t kMostUnordered = 300;      // places of a pattern that is no machine
-constexpr std::int64_t kMostRemainders = 1'000;  // of multiples
+constexpr std::size_t kMaxWork = 250'000, kMaxWorkOfAll = 1'000'000;
+constexpr std::size_t kMaxUnordered = 300;      // places of a pattern that is no machine
+constexpr std::int64_t kMaxRemainders = 1'000;  // of multiples
 
 // Formats as patterns; where a format has several, all of them hold. Each is a subset of what the
 // format's specification allows.
@@ -113,7 +113,7 @@ SchemaTexts::Language SchemaTexts::alone(const MakeRange& make) {
 }
 
 std::optional<Expr> SchemaTexts::common(std::span<const Language> languages) {
-  if (work_ >= kMostWorkOfAll) return std::nullopt;
+  if (work_ >= kMaxWorkOfAll) return std::nullopt;
   std::deque<GrammarAutomaton> automata;
   std::map<std::vector<State>, std::int32_t> ids;
   std::vector<std::vector<State>> all;
@@ -123,7 +123,7 @@ std::optional<Expr> SchemaTexts::common(std::span<const Language> languages) {
     return known->second;
   };
   std::vector<GrammarBuilder::ByteState> made;
-  const std::size_t most_work = std::min(work_ + kMostWork, kMostWorkOfAll);
+  const std::size_t most_work = std::min(work_ + kMaxWork, kMaxWorkOfAll);
   try {
     std::vector<State> next;
     for (const Language& language : languages) {
@@ -133,7 +133,7 @@ std::optional<Expr> SchemaTexts::common(std::span<const Language> languages) {
     id_of(next);
     for (std::size_t i = 0; i < all.size(); ++i) {
       builder_.count_step();
-      if (all.size() > kMostStates || work_ > most_work) return std::nullopt;
+      if (all.size() > kMaxStates || work_ > most_work) return std::nullopt;
       GrammarBuilder::ByteState state = {.ends = true};
       for (std::size_t k = 0; k < automata.size(); ++k) {
         state.ends = state.ends && automata[k].may_end(all[i][k]);
@@ -204,14 +204,14 @@ Expr SchemaTexts::string(const TextRules& rules, const Refuse& refuse) {
   for (const auto& [what, make] : wanted) {
     std::string why;
     try {
-      require(work_ < kMostWorkOfAll, "the schema has too many of its kind");
+      require(work_ < kMaxWorkOfAll, "the schema has too many of its kind");
       held.push_back(alone(make));
       // A machine of all restrictions so far: one that makes it too large is not held.
       if (auto machine = common(held)) {
         found = machine;
         continue;
       }
-      const bool small = held.size() == 1 && held[0]->places() <= kMostUnordered;
+      const bool small = held.size() == 1 && held[0]->places() <= kMaxUnordered;
       if (small) {
         found = as_rule(make(builder_, parts_));
         if (&what == &wanted.back().first) continue;
@@ -269,10 +269,10 @@ std::optional<Expr> SchemaTexts::each_once(std::string_view open,
 // The digits so far are a number whose remainder is known. With `places` decimal places, the step
 // and the number are whole numbers of the last place.
 std::optional<Expr> SchemaTexts::multiples(const Decimal& step, const MakeRange& range) {
-  constexpr std::size_t kMostPlaces = 6;
+  constexpr std::size_t kMaxTextPlaces = 6;
   const std::size_t places = step.fraction.size();
   const auto whole = parse_int(step.whole + step.fraction);
-  if (places > kMostPlaces || !whole || *whole > kMostRemainders) return std::nullopt;
+  if (places > kMaxTextPlaces || !whole || *whole > kMaxRemainders) return std::nullopt;
   const std::int64_t steps = *whole;
   std::vector<GrammarBuilder::ByteState> states(3 + static_cast<std::size_t>(steps) * (places + 1));
   constexpr std::int32_t kSign = 1, kZero = 2;  // after "-", and after a first 0

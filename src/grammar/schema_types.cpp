@@ -374,8 +374,8 @@ Overlap common_constant(const std::vector<std::size_t>& which, const OfAlternati
 
 std::optional<std::pair<std::size_t, std::size_t>> may_hold_together(
     std::span<const JsonNode> alternatives) {
-  constexpr std::size_t kFew = 32;        // are compared in pairs
-  constexpr std::size_t kMostNames = 16;  // properties that are tried
+  constexpr std::size_t kFew = 32;       // are compared in pairs
+  constexpr std::size_t kMaxNames = 16;  // properties that are tried
   std::vector<Marks> all;
   for (const JsonNode one : alternatives) all.push_back(marks_of(one));
   if (all.size() <= kFew) {
@@ -396,7 +396,7 @@ std::optional<std::pair<std::size_t, std::size_t>> may_hold_together(
     Overlap both = common_constant(which, [&](std::size_t i) { return &all[i].constants; });
     std::size_t tried = 0;
     for (const auto& [name, tags] : all[which[0]].tags) {
-      if (!both || type != "object" || tried++ == kMostNames) break;
+      if (!both || type != "object" || tried++ == kMaxNames) break;
       both = common_constant(which, [&](std::size_t i) {
         const auto found = all[i].tags.find(name);
         return found == all[i].tags.end() ? nullptr : &found->second;

@@ -80,10 +80,10 @@ KvType default_kv_type(std::string_view model_type) {
 namespace {
 
 std::int64_t default_kept_states(const ModelConfig& config) {
-  if (config.delta_net() == nullptr) return kFewestKeptStates;
+  if (config.delta_net() == nullptr) return kMinDefaultStates;
   const auto each =
       static_cast<std::int64_t>(fixed_state_bytes(config, place_of(config, 0, 1).own()));
-  return std::clamp(kKeptStateBytes / each, kFewestKeptStates, kMostKeptStates);
+  return std::clamp(kKeptStateBytes / each, kMinDefaultStates, kMaxDefaultStates);
 }
 
 }  // namespace

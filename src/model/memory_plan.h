@@ -23,7 +23,7 @@
 namespace leq {
 
 // Fixed states that are kept by default: as many as these bytes hold, within these numbers.
-inline constexpr std::int64_t kFewestKeptStates = 8, kMostKeptStates = 64;
+inline constexpr std::int64_t kMinDefaultStates = 8, kMaxDefaultStates = 64;
 inline constexpr std::int64_t kKeptStateBytes = 512'000'000;
 inline constexpr std::int64_t kMaxKeptStates = 4096;
 

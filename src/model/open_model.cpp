@@ -20,11 +20,11 @@ const Json& section(const LeqReader& file, const char* key) {
 
 Json generation_to_json(const GenerationDefaults& defaults) {
   Json json = Json::object();
-  for (const SamplingKnob& knob : kSamplingKnobs) {
-    const auto value = defaults.sampling[knob.name];
+  for (const SamplingParameter& parameter : kSamplingParameters) {
+    const auto value = defaults.sampling[parameter.name];
     if (!value) continue;
-    Json& entry = json[std::string(knob.name)];
-    if (knob.is_whole()) {
+    Json& entry = json[std::string(parameter.name)];
+    if (parameter.is_whole()) {
       entry = static_cast<std::int64_t>(*value);
     } else {
       entry = *value;
@@ -34,20 +34,21 @@ Json generation_to_json(const GenerationDefaults& defaults) {
   return json;
 }
 
-PerKnob<double> sampling_from_json(const Json& json, std::string_view SamplingKnob::*key,
-                                   std::string_view source) {
-  PerKnob<double> values;
-  for (const SamplingKnob& knob : kSamplingKnobs) {
-    if (knob.config_key.empty()) continue;
-    const std::string name(knob.*key);
+PerParameter<double> sampling_from_json(const Json& json, std::string_view SamplingParameter::*key,
+                                        std::string_view source) {
+  PerParameter<double> values;
+  for (const SamplingParameter& parameter : kSamplingParameters) {
+    if (parameter.config_key.empty()) continue;
+    const std::string name(parameter.*key);
     const Json* found = json.find_given(name);
     if (found == nullptr) continue;
     const double value =
-        knob.is_whole() ? static_cast<double>(json_get<std::int64_t>(json, name.c_str(), source))
-                        : json_get<double>(json, name.c_str(), source);
-    require(value >= knob.least && value <= knob.most && value != knob.refused, source, ": ", name,
-            " = ", found->dump(), ": expected ", knob.range);
-    values[knob.name] = value;
+        parameter.is_whole()
+            ? static_cast<double>(json_get<std::int64_t>(json, name.c_str(), source))
+            : json_get<double>(json, name.c_str(), source);
+    require(value >= parameter.least && value <= parameter.most && value != parameter.refused,
+            source, ": ", name, " = ", found->dump(), ": expected ", parameter.range);
+    values[parameter.name] = value;
   }
   return values;
 }
@@ -63,7 +64,7 @@ Token token_from_json(const Json& json, std::string_view source) {
 
 GenerationDefaults generation_from_json(const Json& json, std::string_view source) {
   GenerationDefaults defaults;
-  defaults.sampling = sampling_from_json(json, &SamplingKnob::name, source);
+  defaults.sampling = sampling_from_json(json, &SamplingParameter::name, source);
   const auto ends = json.find("end_tokens");
   if (ends == json.end()) return defaults;
   const std::string place = std::string(source) + ": end_tokens";

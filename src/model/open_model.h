@@ -21,15 +21,15 @@ namespace leq {
 
 // Sampling defaults and end tokens from generation_config.json; absent if the file has none.
 struct GenerationDefaults {
-  PerKnob<double> sampling;  // checked: each in its range
+  PerParameter<double> sampling;  // checked: each in its range
   std::vector<Token> end_tokens;
 };
 
 // Reads the sampling settings that a model may define. Each has the key of generation_config.json
 // or the setting's own name. Throws Error naming `source` and the key if a value is not a number,
 // not a whole number where one is needed, or out of range.
-PerKnob<double> sampling_from_json(const Json& json, std::string_view SamplingKnob::*key,
-                                   std::string_view source);
+PerParameter<double> sampling_from_json(const Json& json, std::string_view SamplingParameter::*key,
+                                        std::string_view source);
 
 // Reads a token id; throws Error naming `source` if the JSON value is not a valid id.
 Token token_from_json(const Json& json, std::string_view source);

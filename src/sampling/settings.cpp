@@ -11,10 +11,10 @@ namespace {
 
 constexpr std::size_t kMaxBreakerBytes = 1000;
 
-// Throws Error if the value is outside the knob's range; NaN counts as outside.
-void check_range(const SamplingKnob& knob, double value) {
-  require(value >= knob.least && value <= knob.most && value != knob.refused, Setting{knob.name},
-          " is ", value, ", expected ", knob.range);
+// Throws Error if the value is outside the parameter's range; NaN counts as outside.
+void check_range(const SamplingParameter& parameter, double value) {
+  require(value >= parameter.least && value <= parameter.most && value != parameter.refused,
+          Setting{parameter.name}, " is ", value, ", expected ", parameter.range);
 }
 
 template <class... Cases>
@@ -26,43 +26,45 @@ Overloaded(Cases...) -> Overloaded<Cases...>;  // clang does not deduce aggregat
 
 }  // namespace
 
-std::size_t knob_index(std::string_view name) {
-  const auto found = std::ranges::find(kSamplingKnobs, name, &SamplingKnob::name);
-  ensure(found != kSamplingKnobs.end(), "no sampling setting is called ", name);
-  return static_cast<std::size_t>(found - kSamplingKnobs.begin());
+std::size_t parameter_index(std::string_view name) {
+  const auto found = std::ranges::find(kSamplingParameters, name, &SamplingParameter::name);
+  ensure(found != kSamplingParameters.end(), "no sampling setting is called ", name);
+  return static_cast<std::size_t>(found - kSamplingParameters.begin());
 }
 
-const SamplingKnob* find_knob(std::string_view word) {
+const SamplingParameter* find_parameter(std::string_view word) {
   std::string name(word);
   std::ranges::replace(name, '-', '_');
-  const auto* found = std::ranges::find_if(kSamplingKnobs, [&](const SamplingKnob& knob) {
-    return knob.name == name || knob_key(knob) == name;
-  });
-  return found == kSamplingKnobs.end() ? nullptr : found;
+  const auto* found =
+      std::ranges::find_if(kSamplingParameters, [&](const SamplingParameter& parameter) {
+        return parameter.name == name || parameter_key(parameter) == name;
+      });
+  return found == kSamplingParameters.end() ? nullptr : found;
 }
 
-std::string_view knob_key(const SamplingKnob& knob) {
-  return knob.short_name.empty() ? knob.name : knob.short_name;
+std::string_view parameter_key(const SamplingParameter& parameter) {
+  return parameter.short_name.empty() ? parameter.name : parameter.short_name;
 }
 
-std::string knob_word(const SamplingKnob& knob) {
-  std::string word(knob_key(knob));
+std::string parameter_word(const SamplingParameter& parameter) {
+  std::string word(parameter_key(parameter));
   std::ranges::replace(word, '_', '-');
   return word;
 }
 
-double knob_value(const SamplingSettings& settings, const SamplingKnob& knob) {
-  return std::visit([&](auto field) { return static_cast<double>(settings.*field); }, knob.field);
+double parameter_value(const SamplingSettings& settings, const SamplingParameter& parameter) {
+  return std::visit([&](auto field) { return static_cast<double>(settings.*field); },
+                    parameter.field);
 }
 
-void set_knob(SamplingSettings& settings, const SamplingKnob& knob, double value) {
-  if (!knob.is_whole()) value = static_cast<float>(value);  // rounded: 1.00000001 becomes 1
-  check_range(knob, value);
+void set_parameter(SamplingSettings& settings, const SamplingParameter& parameter, double value) {
+  if (!parameter.is_whole()) value = static_cast<float>(value);  // rounded: 1.00000001 becomes 1
+  check_range(parameter, value);
   std::visit(
       [&](auto field) {
         settings.*field = static_cast<std::decay_t<decltype(settings.*field)>>(value);
       },
-      knob.field);
+      parameter.field);
 }
 
 LogitBias parse_logit_bias(std::string_view text) {
@@ -91,7 +93,8 @@ std::string logit_bias_text(const LogitBias& bias) {
 }
 
 void check_settings(const SamplingSettings& settings) {
-  for (const SamplingKnob& knob : kSamplingKnobs) check_range(knob, knob_value(settings, knob));
+  for (const SamplingParameter& parameter : kSamplingParameters)
+    check_range(parameter, parameter_value(settings, parameter));
   for (const LogitBias& bias : settings.logit_bias) {
     require(bias.id >= 0 && bias.bias <= kMaxFinite, Setting{"logit_bias"}, " is ", bias.bias,
             " for token ", bias.id, ", expected a number for an id of 0 or more");
@@ -104,37 +107,41 @@ void check_settings(const SamplingSettings& settings) {
 
 SampleRule sample_rule(const SamplingSettings& settings) {
   SampleRule rule;
-  for (const SamplingKnob& knob : kSamplingKnobs) {
-    const double value = knob_value(settings, knob);
+  for (const SamplingParameter& parameter : kSamplingParameters) {
+    const double value = parameter_value(settings, parameter);
     std::visit(
         Overloaded{[](std::monostate) {},
                    [&](float SampleRule::*field) { rule.*field = static_cast<float>(value); },
                    [&](std::int32_t SampleRule::*field) {
                      rule.*field = static_cast<std::int32_t>(std::max(value, 0.0));
                    }},
-        knob.rule);
+        parameter.rule);
   }
   return rule;
 }
 
 namespace {
 
-GivenSetting choose(const SamplingKnob& knob, const GivenSampling& given,
-                    const PerKnob<double>& model) {
-  if (const auto& setting = given[knob.name]) return *setting;
-  if (const auto& value = model[knob.name]) return {*value, SettingOrigin::model};
-  return {knob_value(SamplingSettings{}, knob), SettingOrigin::fallback};
+GivenSetting choose(const SamplingParameter& parameter, const GivenSampling& given,
+                    const PerParameter<double>& model) {
+  if (const auto& setting = given[parameter.name]) return *setting;
+  if (const auto& value = model[parameter.name]) return {*value, SettingOrigin::model};
+  return {parameter_value(SamplingSettings{}, parameter), SettingOrigin::fallback};
 }
 
 // Whether to report a setting, because it has an effect or a user would expect it to have one.
-bool needs_note(const SamplingKnob& knob, SettingOrigin origin, const SamplingSettings& all) {
+bool needs_note(const SamplingParameter& parameter, SettingOrigin origin,
+                const SamplingSettings& all) {
   const bool greedy = all.temperature == 0;
-  if (knob.role == KnobRole::temperature) return true;
-  const bool is_cut = knob.role == KnobRole::cut || knob.role == KnobRole::extra_cut;
-  if (is_cut && all.mirostat != 0 && knob.name != "mirostat") return false;  // Mirostat replaces it
-  if (knob.role == KnobRole::cut) return !greedy;
+  if (parameter.role == ParameterRole::temperature) return true;
+  const bool is_cut =
+      parameter.role == ParameterRole::cut || parameter.role == ParameterRole::extra_cut;
+  if (is_cut && all.mirostat != 0 && parameter.name != "mirostat")
+    return false;  // Mirostat replaces it
+  if (parameter.role == ParameterRole::cut) return !greedy;
   if (origin == SettingOrigin::fallback) return false;
-  const bool is_off = knob_value(all, knob) == knob_value(SamplingSettings{}, knob);
+  const bool is_off =
+      parameter_value(all, parameter) == parameter_value(SamplingSettings{}, parameter);
   if (is_cut && is_off && origin == SettingOrigin::model) return false;  // common in model files
   return !greedy || (all.penalties_when_greedy && !is_cut);
 }
@@ -148,18 +155,19 @@ std::string number_text(double value) {
   return {text.data(), end.ptr};
 }
 
-SamplingChoice choose_sampling(const GivenSampling& given, const PerKnob<double>& model) {
+SamplingChoice choose_sampling(const GivenSampling& given, const PerParameter<double>& model) {
   constexpr std::array<std::string_view, 4> kOrigins = {"default", "model", "environment", "flag"};
   SamplingChoice choice;
   SamplingSettings& settings = choice.settings;
-  for (const SamplingKnob& knob : kSamplingKnobs) {
-    set_knob(settings, knob, choose(knob, given, model).value);
-    settings.penalties_when_greedy |= knob.role == KnobRole::penalty && given[knob.name];
+  for (const SamplingParameter& parameter : kSamplingParameters) {
+    set_parameter(settings, parameter, choose(parameter, given, model).value);
+    settings.penalties_when_greedy |=
+        parameter.role == ParameterRole::penalty && given[parameter.name];
   }
-  for (const SamplingKnob& knob : kSamplingKnobs) {
-    const GivenSetting chosen = choose(knob, given, model);
-    if (!needs_note(knob, chosen.origin, settings)) continue;
-    choice.notes.push_back(knob_word(knob) + " " + number_text(chosen.value) + " (" +
+  for (const SamplingParameter& parameter : kSamplingParameters) {
+    const GivenSetting chosen = choose(parameter, given, model);
+    if (!needs_note(parameter, chosen.origin, settings)) continue;
+    choice.notes.push_back(parameter_word(parameter) + " " + number_text(chosen.value) + " (" +
                            std::string(kOrigins[static_cast<std::size_t>(chosen.origin)]) + ")");
   }
   return choice;
@@ -167,10 +175,10 @@ SamplingChoice choose_sampling(const GivenSampling& given, const PerKnob<double>
 
 Json sampling_to_json(const SamplingSettings& s) {
   Json json = {{"seed", s.seed}, {"penalties_when_greedy", s.penalties_when_greedy}};
-  for (const SamplingKnob& knob : kSamplingKnobs) {
-    Json& entry = json[std::string(knob_key(knob))];
-    const double value = knob_value(s, knob);
-    if (knob.is_whole()) {
+  for (const SamplingParameter& parameter : kSamplingParameters) {
+    Json& entry = json[std::string(parameter_key(parameter))];
+    const double value = parameter_value(s, parameter);
+    if (parameter.is_whole()) {
       entry = static_cast<std::int64_t>(value);
     } else {
       entry = *parse_double(number_text(value));  // the shortest: 0.8, not 0.800000011920929
@@ -202,16 +210,16 @@ SamplingSettings sampling_from_json(const Json& json, const std::string& source)
   SamplingSettings s;
   s.seed = json_member(json, "seed", Json::Type::number_unsigned, source).get<std::uint64_t>();
   s.penalties_when_greedy = json_get<bool>(json, "penalties_when_greedy", source);
-  for (const SamplingKnob& knob : kSamplingKnobs) {
-    const std::string key(knob_key(knob));
-    if (knob.is_later && !json.contains(key)) continue;
-    const double value = knob.is_whole()
+  for (const SamplingParameter& parameter : kSamplingParameters) {
+    const std::string key(parameter_key(parameter));
+    if (parameter.is_later && !json.contains(key)) continue;
+    const double value = parameter.is_whole()
                              ? static_cast<double>(json_whole(
-                                   json, key.c_str(), static_cast<std::int64_t>(knob.least),
-                                   static_cast<std::int64_t>(knob.most), source))
+                                   json, key.c_str(), static_cast<std::int64_t>(parameter.least),
+                                   static_cast<std::int64_t>(parameter.most), source))
                              : json_get<double>(json, key.c_str(), source);
     try {
-      set_knob(s, knob, value);
+      set_parameter(s, parameter, value);
     } catch (const Error& error) {
       fail(error.kind(), source, ": settings: ", error.marked());
     }

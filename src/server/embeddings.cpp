@@ -13,7 +13,7 @@
 namespace leq {
 namespace {
 
-constexpr std::size_t kMostInputs = 2048;
+constexpr std::size_t kMaxInputs = 2048;
 
 // Qwen3-Reranker's prompt. The model answers with one of two words.
 constexpr std::string_view kJudge =
@@ -124,7 +124,7 @@ std::optional<ModelApi::Embeddings> ModelApi::embeddings_of(HttpExchange& exchan
       static_cast<std::size_t>(whole_field(body, "dimensions", 1, static_cast<std::int64_t>(width))
                                    .value_or(static_cast<std::int64_t>(width)));
   for (const std::vector<Token>& prompt :
-       read_prompts(body, member, model_, kMostInputs, model_.embedding.end)) {
+       read_prompts(body, member, model_, kMaxInputs, model_.embedding.end)) {
     const std::vector<float> whole = embed(prompt, member);
     std::vector<float>& kept = all.rows.emplace_back();
     for (std::size_t row = 0; row < whole.size(); row += width) {
@@ -240,8 +240,8 @@ void ModelApi::rerank(HttpExchange& exchange, JsonNode body) const {
   const auto query = text_field(body, "query");
   if (!query) field_error("query", "a text", JsonNode());
   if (!documents || !documents.is_array() || documents.size() == 0 ||
-      documents.size() > kMostInputs) {
-    field_error("documents", "a list of 1 to " + std::to_string(kMostInputs) + " texts");
+      documents.size() > kMaxInputs) {
+    field_error("documents", "a list of 1 to " + std::to_string(kMaxInputs) + " texts");
   }
   const auto most = whole_field(body, "top_n", 1, 1 << 30).value_or(1 << 30);
   const bool with_texts = flag_field(body, "return_documents");

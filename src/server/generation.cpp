@@ -21,14 +21,14 @@ std::uint64_t random_bits() {
   return std::uint64_t{device()} << 32 | device();
 }
 
-constexpr std::size_t kMostWarningBytes = 1000;
+constexpr std::size_t kMaxWarningBytes = 1000;
 
 // The notes as a header value, in one line of ASCII.
 std::string warning_header(const std::vector<std::string>& notes) {
   std::string text;
   for (const std::string& note : notes) text += (text.empty() ? "" : "; ") + note;
   std::string line;
-  for (const char c : text.substr(0, kMostWarningBytes)) line += c >= ' ' && c < 0x7f ? c : '?';
+  for (const char c : text.substr(0, kMaxWarningBytes)) line += c >= ' ' && c < 0x7f ? c : '?';
   return line;
 }
 

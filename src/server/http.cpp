@@ -9,7 +9,7 @@
 namespace leq {
 namespace {
 
-constexpr std::size_t kMostChunkDigits = 8;
+constexpr std::size_t kMaxChunkDigits = 8;
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
@@ -246,7 +246,7 @@ void HttpReader::end_head() {
 void HttpReader::take_chunk_size(std::string_view line) {
   const std::string_view digits = trim(line.substr(0, line.find(';')));
   const auto bytes = whole_number<std::uint64_t>(digits, 16);
-  if (!bytes || digits.size() > kMostChunkDigits) return fail(400, "a chunk without a size");
+  if (!bytes || digits.size() > kMaxChunkDigits) return fail(400, "a chunk without a size");
   if (*bytes > limits_.body_bytes - request_.body.size()) {
     return fail(413, "a body of more than " + std::to_string(limits_.body_bytes) + " bytes");
   }

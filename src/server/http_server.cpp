@@ -50,8 +50,8 @@ class TlsContext {
     SSL_CTX_set_min_proto_version(get(), TLS1_2_VERSION);
     SSL_CTX_set_mode(get(), SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     // Rejects pipes, on which OpenSSL would block, and endless files.
-    constexpr std::uint64_t kMostPemBytes = 1 << 20;
-    for (const auto& path : {certificate, key}) (void)read_file(path, kMostPemBytes);
+    constexpr std::uint64_t kMaxPemBytes = 1 << 20;
+    for (const auto& path : {certificate, key}) (void)read_file(path, kMaxPemBytes);
     require(SSL_CTX_use_certificate_chain_file(get(), certificate.c_str()) == 1,
             certificate.string(), ": expected a certificate in PEM format (", tls_error(), ")");
     require(SSL_CTX_use_PrivateKey_file(get(), key.c_str(), SSL_FILETYPE_PEM) == 1, key.string(),
@@ -113,7 +113,7 @@ class Connection {
   }
 
  private:
-  static constexpr int kMostAtOnce = 1 << 20;  // bytes per OpenSSL call, whose sizes are int
+  static constexpr int kMaxAtOnce = 1 << 20;  // bytes per OpenSSL call, whose sizes are int
   static bool may_retry() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
   Moved moved_by_tls(int result) const;
 
@@ -132,7 +132,7 @@ Connection::Moved Connection::moved_by_tls(int result) const {
 
 Connection::Moved Connection::read(char* to, std::size_t size) {
   if (tls_) {
-    const int most = static_cast<int>(std::min<std::size_t>(size, kMostAtOnce));
+    const int most = static_cast<int>(std::min<std::size_t>(size, kMaxAtOnce));
     return moved_by_tls(SSL_read(tls_.get(), to, most));
   }
   const ssize_t got = ::recv(descriptor_, to, size, MSG_DONTWAIT);
@@ -142,7 +142,7 @@ Connection::Moved Connection::read(char* to, std::size_t size) {
 
 Connection::Moved Connection::write(std::string_view text) {
   if (tls_) {
-    const int most = static_cast<int>(std::min<std::size_t>(text.size(), kMostAtOnce));
+    const int most = static_cast<int>(std::min<std::size_t>(text.size(), kMaxAtOnce));
     return moved_by_tls(SSL_write(tls_.get(), text.data(), most));
   }
   const ssize_t sent = ::send(descriptor_, text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -247,7 +247,7 @@ bool SocketExchange::begin_stream(const HttpReply& head) {
 constexpr int kTickMilliseconds = 200;  // interval between checks of deadlines
 constexpr double kLingerSeconds = 2;    // time limit for a client to read its last reply
 constexpr double kLastSeconds = 0.3;    // replaces kLingerSeconds during a shutdown
-constexpr int kMostReads = 16;          // reads per connection and wake-up
+constexpr int kMaxReads = 16;           // reads per connection and wake-up
 constexpr std::size_t kReadBytes = 32 << 10;
 constexpr std::size_t kAlwaysHeld = 64 << 10;  // bytes that every request may buffer
 
@@ -468,7 +468,7 @@ void HttpServer::EventLoop::run() {
 }
 
 void HttpServer::EventLoop::accept_all() {
-  for (int i = 0; i < kMostReads; ++i) {
+  for (int i = 0; i < kMaxReads; ++i) {
     const int accepted = accept4(listening_.number, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (accepted >= 0) {
       accept_one(accepted);
@@ -528,7 +528,7 @@ void HttpServer::EventLoop::accept_returned(Exchange pending) {
 
 void HttpServer::EventLoop::receive(Clients::iterator client) {
   std::array<char, kReadBytes> buffer;
-  for (int i = 0; i < kMostReads; ++i) {
+  for (int i = 0; i < kMaxReads; ++i) {
     const auto moved = client->second.connection->read(buffer.data(), buffer.size());
     if (moved.outcome == Connection::Outcome::ended) return drop(client);
     if (moved.outcome != Connection::Outcome::some) {

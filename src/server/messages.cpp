@@ -54,9 +54,9 @@ class MessagesReader : public ChatBuilder {
                             .fallback = "custom",
                             .supported = "tools with an input_schema",
                             .members = kKeptOfTool}));
-    const auto most = whole_field(body_, "max_tokens", 1, kMostTokensRequested);
+    const auto most = whole_field(body_, "max_tokens", 1, kMaxTokensRequested);
     if (!most) chat_.notes.emplace_back("max_tokens: is missing; the server's limit applies");
-    read_thinking(most.value_or(kMostTokensRequested));
+    read_thinking(most.value_or(kMaxTokensRequested));
     copy_members(kKeptOfMessages);
     if (const JsonNode stops = given_field(body_, "stop_sequences"); stops && !stops.is_array()) {
       field_error("stop_sequences", "an array of texts", stops);

@@ -113,8 +113,8 @@ std::vector<Json> ModelApi::slots() const {
 
 void ModelApi::props(HttpExchange& exchange, JsonNode) const {
   Json sampling = Json::object();
-  for (const SamplingKnob& knob : kSamplingKnobs) {
-    sampling[knob.name] = knob_value(model_.sampling, knob);
+  for (const SamplingParameter& parameter : kSamplingParameters) {
+    sampling[parameter.name] = parameter_value(model_.sampling, parameter);
   }
   sampling["n_predict"] = model_.stop.max_tokens;
   const Tokenizer& tokenizer = model_.tokenizer;

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kMostNameBytes = 200;
+constexpr std::size_t kMaxNameBytes = 200;
 
 bool is_plain(unsigned char c) { return c >= 0x20 && c != 0x7f && c != '/' && c != '\\'; }
 
@@ -32,10 +32,10 @@ SlotFiles::SlotFiles(fs::path folder, const PrefixOwner& owner)
 }
 
 fs::path SlotFiles::file(std::string_view name) const {
-  const bool good = !name.empty() && name.size() <= kMostNameBytes && name.front() != '.' &&
+  const bool good = !name.empty() && name.size() <= kMaxNameBytes && name.front() != '.' &&
                     std::ranges::all_of(name, is_plain) && !first_invalid_utf8(name);
   require(good, marked_field("filename"), ' ', printable(name),
-          ": expected the name of a file without a path, of at most ", kMostNameBytes,
+          ": expected the name of a file without a path, of at most ", kMaxNameBytes,
           " bytes, that does not begin with a point");
   return folder_ / name;
 }
@@ -301,8 +301,8 @@ ModelPool::ModelPool(const Model& model, Session& session, const HostOptions& op
 
 ModelPool::ModelPool(const PoolOptions& options, ModelLoader loader)
     : options_(options), loader_(std::move(loader)) {
-  constexpr std::size_t kMostAtOnce = 4;  // number of models whose requests get separate threads
-  most_requests_ = options_.requests * std::min(options_.models, kMostAtOnce);
+  constexpr std::size_t kMaxAtOnce = 4;  // number of models whose requests get separate threads
+  most_requests_ = options_.requests * std::min(options_.models, kMaxAtOnce);
   if (options_.file) {
     std::error_code error;
     entries_.emplace_back();

@@ -12,30 +12,30 @@
 namespace leq {
 namespace {
 
-constexpr std::size_t kMostStops = 32;
-constexpr std::size_t kMostStopBytes = 1024;
-constexpr std::size_t kMostBiases = 1024;
+constexpr std::size_t kMaxStops = 32;
+constexpr std::size_t kMaxStopBytes = 1024;
+constexpr std::size_t kMaxBiases = 1024;
 
 // Names of a sampling setting in other servers' APIs, accepted in addition to leq's.
-struct KnobAlias {
+struct ParameterAlias {
   std::string_view alias, name;
 };
-constexpr std::array kAliases = {KnobAlias{"mirostat_tau", "mirostat_ent"},
-                                 KnobAlias{"mirostat_eta", "mirostat_lr"}};
+constexpr std::array kAliases = {ParameterAlias{"mirostat_tau", "mirostat_ent"},
+                                 ParameterAlias{"mirostat_eta", "mirostat_lr"}};
 
-void read_knob(JsonNode body, std::string_view member, const SamplingKnob& knob,
-               SamplingSettings& sampling) {
+void read_parameter(JsonNode body, std::string_view member, const SamplingParameter& parameter,
+                    SamplingSettings& sampling) {
   const auto value = number_field(body, member);
   if (!value) return;
-  if (knob.is_whole() && !given_field(body, member).whole()) {
+  if (parameter.is_whole() && !given_field(body, member).whole()) {
     field_error(member, "a whole number", given_field(body, member));
   }
   try {
-    set_knob(sampling, knob, *value);
+    set_parameter(sampling, parameter, *value);
   } catch (const Error&) {
-    field_error(member, knob.range, given_field(body, member));
+    field_error(member, parameter.range, given_field(body, member));
   }
-  sampling.penalties_when_greedy |= knob.role == KnobRole::penalty;
+  sampling.penalties_when_greedy |= parameter.role == ParameterRole::penalty;
 }
 
 // Reads {"15043": -100}, or llama-server's form [[15043, -1.5], [29905, false]].
@@ -55,8 +55,8 @@ std::vector<LogitBias> read_biases(JsonNode body, std::size_t vocabulary) {
     const double bias = never ? double{kNoLogit} : value.number();
     biases.push_back({static_cast<std::int32_t>(*id), static_cast<float>(bias)});
   };
-  if ((!found.is_object() && !found.is_array()) || found.size() > kMostBiases) {
-    field_error(kName, "an object of at most " + std::to_string(kMostBiases) + " tokens", found);
+  if ((!found.is_object() && !found.is_array()) || found.size() > kMaxBiases) {
+    field_error(kName, "an object of at most " + std::to_string(kMaxBiases) + " tokens", found);
   }
   for (const JsonNode one : found) {
     if (found.is_object()) {
@@ -92,8 +92,8 @@ constexpr std::array kRefusedOfChats = {
 };
 
 void refuse_best_of(JsonNode body) {
-  const auto best = whole_field(body, "best_of", 1, kMostTokensRequested);
-  if (best && *best > whole_field(body, "n", 1, kMostTokensRequested).value_or(1)) {
+  const auto best = whole_field(body, "best_of", 1, kMaxTokensRequested);
+  if (best && *best > whole_field(body, "n", 1, kMaxTokensRequested).value_or(1)) {
     field_error("best_of", "is not supported; ask for n replies and choose");
   }
 }
@@ -118,14 +118,14 @@ void refuse_members(JsonNode body) {
 
 SamplingSettings read_sampling(JsonNode body, const ApiModel& model, bool& has_seed) {
   SamplingSettings sampling = model.sampling;
-  for (const SamplingKnob& knob : kSamplingKnobs) {
-    if (!knob.config_key.empty() && knob.config_key != knob.name) {
-      read_knob(body, knob.config_key, knob, sampling);
+  for (const SamplingParameter& parameter : kSamplingParameters) {
+    if (!parameter.config_key.empty() && parameter.config_key != parameter.name) {
+      read_parameter(body, parameter.config_key, parameter, sampling);
     }
-    read_knob(body, knob.name, knob, sampling);
+    read_parameter(body, parameter.name, parameter, sampling);
   }
-  for (const KnobAlias& alias : kAliases) {
-    read_knob(body, alias.alias, kSamplingKnobs[knob_index(alias.name)], sampling);
+  for (const ParameterAlias& alias : kAliases) {
+    read_parameter(body, alias.alias, kSamplingParameters[parameter_index(alias.name)], sampling);
   }
   for (const LogitBias& bias : read_biases(body, model.vocabulary)) {
     sampling.logit_bias.push_back(bias);
@@ -142,13 +142,12 @@ SamplingSettings read_sampling(JsonNode body, const ApiModel& model, bool& has_s
 
 StopRules read_stop(JsonNode body, const ApiModel& model) {
   StopRules stop = model.stop;
-  for (std::string& text : texts_field(body, "stop", kMostStops)) {
-    if (text.size() > kMostStopBytes) field_error("stop", "a text of more than 1024 bytes");
+  for (std::string& text : texts_field(body, "stop", kMaxStops)) {
+    if (text.size() > kMaxStopBytes) field_error("stop", "a text of more than 1024 bytes");
     stop.strings.push_back(std::move(text));
   }
   for (const char* name : {"n_predict", "max_tokens", "max_completion_tokens"}) {
-    if (const auto most = whole_field(body, name, -1, kMostTokensRequested))
-      stop.max_tokens = *most;
+    if (const auto most = whole_field(body, name, -1, kMaxTokensRequested)) stop.max_tokens = *most;
   }
   return stop;
 }
@@ -196,8 +195,7 @@ ThinkingSettings read_thinking(JsonNode body, const ApiModel& model) {
     if (found->tokens == 0) thinking.enabled = false;
   }
   for (const char* name : {"thinking_budget", "thinking_budget_tokens"}) {
-    if (const auto most = whole_field(body, name, -1, kMostTokensRequested))
-      thinking.tokens = *most;
+    if (const auto most = whole_field(body, name, -1, kMaxTokensRequested)) thinking.tokens = *most;
   }
   // If thinking is disabled the limit is 0, because some templates begin reasoning anyway.
   if (thinking.enabled == false) thinking.tokens = 0;
@@ -225,7 +223,7 @@ struct ToolChoice {
   bool named = false;                  // forced: one call of this tool
 };
 
-constexpr std::size_t kMostTools = 256;
+constexpr std::size_t kMaxTools = 256;
 
 JsonNode function_of(JsonNode tool) {
   const JsonNode function = tool.is_object() ? given_field(tool, "function") : JsonNode();
@@ -248,8 +246,8 @@ ToolChoice read_tool_choice(JsonNode body) {
   const JsonNode wanted = given_field(body, "tool_choice");
   const bool has_tools = tools && tools.is_array() && tools.size() > 0;
   if (tools && !tools.is_array()) field_error("tools", "an array", tools);
-  if (tools && tools.size() > kMostTools) {
-    field_error("tools", "at most " + std::to_string(kMostTools) + " tools");
+  if (tools && tools.size() > kMaxTools) {
+    field_error("tools", "at most " + std::to_string(kMaxTools) + " tools");
   }
   for (const JsonNode tool : tools) {
     name_of(tool);
@@ -752,7 +750,7 @@ CompiledGrammar GrammarStore::get(const std::string& text, const Compile& compil
     std::unique_lock lock(mutex_);
     while (true) {
       if (const auto* known = find(text)) return *known;
-      if (compiling_ < kMostAtOnce) break;
+      if (compiling_ < kMaxAtOnce) break;
       ended_.wait_for(lock, kLook);
       require(!stopped || !stopped(), ErrorKind::interrupted, "the client has left");
     }
@@ -772,12 +770,12 @@ CompiledGrammar GrammarStore::get(const std::string& text, const Compile& compil
   end();
   std::size_t bytes = text.size() + (made.grammar ? made.grammar->bytes() : 0);
   for (const std::string& note : made.notes) bytes += note.size();
-  if (bytes > kMostBytesOfOne) return made;
+  if (bytes > kMaxBytesOfOne) return made;
   const std::lock_guard lock(mutex_);
   if (const auto* known = find(text)) return *known;  // another thread has compiled it meanwhile
   known_.push_front({text, made, bytes});
   bytes_ += bytes;
-  while (known_.size() > kMostGrammars || bytes_ > kMostBytes) {
+  while (known_.size() > kMaxGrammars || bytes_ > kMaxBytes) {
     bytes_ -= known_.back().bytes;
     known_.pop_back();
   }

@@ -45,16 +45,16 @@ class GrammarStore {
   using Compile = std::function<CompiledGrammar()>;
 
   // The cached grammar for this text, or the result of `compile`, which runs in the caller's thread
-  // once fewer than kMostAtOnce others compile. If it throws, the exception propagates and nothing
+  // once fewer than kMaxAtOnce others compile. If it throws, the exception propagates and nothing
   // is cached. Throws Error (interrupted) if `stopped` becomes true during the wait.
   CompiledGrammar get(const std::string& text, const Compile& compile,
                       const GrammarStop& stopped = {});
   std::size_t bytes();  // of the texts and grammars that are kept
 
-  static constexpr std::size_t kMostGrammars = 32;
-  static constexpr std::size_t kMostAtOnce = 2;
-  static constexpr std::size_t kMostBytes = 32 << 20;             // of all texts and grammars
-  static constexpr std::size_t kMostBytesOfOne = kMostBytes / 4;  // larger ones are not kept
+  static constexpr std::size_t kMaxGrammars = 32;
+  static constexpr std::size_t kMaxAtOnce = 2;
+  static constexpr std::size_t kMaxBytes = 32 << 20;            // of all texts and grammars
+  static constexpr std::size_t kMaxBytesOfOne = kMaxBytes / 4;  // larger ones are not kept
 
  private:
   struct Known {
@@ -106,7 +106,7 @@ void set_style(ApiModel& api, std::string_view chat_template);
 std::string model_name_of(const std::string& path);
 
 // The highest limit on the tokens of a reply that a request may give.
-inline constexpr std::int64_t kMostTokensRequested = 0x7fffffff;
+inline constexpr std::int64_t kMaxTokensRequested = 0x7fffffff;
 
 enum class CallStyle : std::uint8_t {
   chat,             // /v1/chat/completions

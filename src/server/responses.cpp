@@ -68,7 +68,7 @@ class ResponsesReader : public ChatBuilder {
         field_error(name, "is not supported: " + std::string(reason));
       }
     }
-    (void)whole_field(body_, "max_output_tokens", 1, kMostTokensRequested);
+    (void)whole_field(body_, "max_output_tokens", 1, kMaxTokensRequested);
     const JsonNode metadata = object_field(body_, "metadata");
     for (const JsonNode one : metadata) {
       if (!one.is_string()) field_error("metadata", "an object of strings", metadata);

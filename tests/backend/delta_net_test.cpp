@@ -132,11 +132,11 @@ std::map<std::uint64_t, std::vector<float>> run(const Layer& layer, const Steps&
                                                 int threads) {
   const auto backend = make_cpu_backend({.threads = threads, .isa = isa});
   const DeltaShape shape = layer.shape();
-  constexpr std::int64_t kMostRows = 256;
-  backend->memory().scratch(backend->layout().delta_scratch_bytes(kMostRows, shape));
-  Rows mixed = backend->allocate_rows(kMostRows, layer.mixed_width(), {});
-  Rows gates = backend->allocate_rows(kMostRows, 2 * shape.value_heads, {});
-  Rows out = backend->allocate_rows(kMostRows, shape.values(), {});
+  constexpr std::int64_t kMaxRows = 256;
+  backend->memory().scratch(backend->layout().delta_scratch_bytes(kMaxRows, shape));
+  Rows mixed = backend->allocate_rows(kMaxRows, layer.mixed_width(), {});
+  Rows gates = backend->allocate_rows(kMaxRows, 2 * shape.value_heads, {});
+  Rows out = backend->allocate_rows(kMaxRows, shape.values(), {});
   const std::size_t bytes =
       shape.state_at + sizeof(float) * static_cast<std::size_t>(delta_state_numbers(shape));
   std::map<std::uint64_t, std::array<std::vector<std::byte>, 2>> states;

@@ -131,7 +131,7 @@ TEST(OnlineScale, TooManyResetsGiveUpFromTheNextStep) {
   OnlineScale scale(kStreaming);
   float largest = 1.0f;
   step(scale, largest);
-  for (int resets = 1; resets <= OnlineScale::kMostResets + 1; ++resets) {
+  for (int resets = 1; resets <= OnlineScale::kMaxResets + 1; ++resets) {
     EXPECT_FALSE(scale.dynamic());
     step(scale, largest *= 4, 500);
   }

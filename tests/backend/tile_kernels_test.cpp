@@ -156,11 +156,11 @@ TEST(TileKernels, ChainsOfMinima) {
   for (const int dims : kDims) {
     const auto d = static_cast<std::size_t>(dims);
     const auto query = normals(random, kQueryTile * d);
-    const auto rows = halves(random, kMostChains * d);
-    for (const int count : {1, 5, kMostChains}) {
+    const auto rows = halves(random, kMaxChains * d);
+    for (const int count : {1, 5, kMaxChains}) {
       for (int queries = 1; queries <= kQueryTile; ++queries) {
         expect_one_result(dims, queries, count, [&](Isa isa) {
-          std::vector<float> z(kQueryTile * kMostChains, -7.0f);
+          std::vector<float> z(kQueryTile * kMaxChains, -7.0f);
           ChainTile tile;
           tile.queries = queries;
           tile.dims = dims;
@@ -169,7 +169,7 @@ TEST(TileKernels, ChainsOfMinima) {
             tile.rows[i] = rows.data() + static_cast<std::size_t>(i) * d;
           for (int r = 0; r < queries; ++r) {
             tile.query[r] = query.data() + static_cast<std::size_t>(r) * d;
-            tile.z[r] = z.data() + r * kMostChains;
+            tile.z[r] = z.data() + r * kMaxChains;
           }
           packed_kernels(isa).chains(tile);
           return z;

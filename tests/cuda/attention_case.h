@@ -26,8 +26,8 @@ struct AttentionCase {
     int first_position, rows;
   };
   std::vector<Run> runs;
-  int loud = -1;                             // position of a key that is ten times as large
-  std::int64_t most_records = kMostRecords;  // of scratch: rows with more are split
+  int loud = -1;                            // position of a key that is ten times as large
+  std::int64_t most_records = kMaxRecords;  // of scratch: rows with more are split
 
   friend void PrintTo(const AttentionCase& c, std::ostream* out) {
     *out << c.heads << '/' << c.kv_heads << " heads of " << c.head_dim << ", types "

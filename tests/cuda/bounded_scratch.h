@@ -15,7 +15,7 @@ class BoundedScratch {
   // Sets the scratch of `a`, whose batch and heads must be set.
   BoundedScratch(AttentionArguments& a, std::int64_t most_records)
       : room_(floats(a, most_records)),
-        memory_(std::vector<float>(std::max(room_, floats(a, kMostRecords)), kUntouched)) {
+        memory_(std::vector<float>(std::max(room_, floats(a, kMaxRecords)), kUntouched)) {
     a.scratch = memory_.data();
     a.most_records = most_records;
   }

@@ -153,8 +153,8 @@ TEST_P(GroupRows, AStableSortByExpert) {
     std::copy_n(all.begin(), c.active, choice.begin() + t * kStride);
   }
   const DeviceArray<std::int32_t> there(choice);
-  const DeviceArray<std::int32_t> lists(std::vector<std::int32_t>(2 * (kMostExperts + 1), -1));
-  const ExpertGroups groups = {lists.data(), lists.data() + kMostExperts + 1, c.experts,
+  const DeviceArray<std::int32_t> lists(std::vector<std::int32_t>(2 * (kMaxExperts + 1), -1));
+  const ExpertGroups groups = {lists.data(), lists.data() + kMaxExperts + 1, c.experts,
                                c.tile_rows};
   write_late({there.bytes()});
   launch_group_rows(
@@ -165,11 +165,11 @@ TEST_P(GroupRows, AStableSortByExpert) {
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
     return chosen[static_cast<std::size_t>(a)] < chosen[static_cast<std::size_t>(b)];
   });
-  std::vector<std::int32_t> want_lists(2 * (kMostExperts + 1), -1);
+  std::vector<std::int32_t> want_lists(2 * (kMaxExperts + 1), -1);
   for (std::int32_t e = 0, tiles = 0; e <= c.experts; ++e) {
     want_lists[static_cast<std::size_t>(e)] = static_cast<std::int32_t>(
         std::ranges::count_if(chosen, [&](std::int32_t of) { return of < e; }));
-    want_lists[static_cast<std::size_t>(kMostExperts + 1 + e)] = tiles;
+    want_lists[static_cast<std::size_t>(kMaxExperts + 1 + e)] = tiles;
     const auto rows = static_cast<std::int32_t>(std::ranges::count(chosen, e));
     tiles += (rows + c.tile_rows - 1) / c.tile_rows;
   }

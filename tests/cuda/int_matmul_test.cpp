@@ -195,10 +195,10 @@ INSTANTIATE_TEST_SUITE_P(
 
 // With 28,672 columns of the largest codes, sums of up to 127 * 127 * 28,672 do not overflow. Tests
 // every number of bits in the dot-product kernels, then in every tile.
-constexpr int kMostColumns = 28672;
+constexpr int kMaxColumns = 28672;
 
 IntCase extreme(int bits, bool is_uint, int weight_group, int tokens, int rows) {
-  return {bits, is_uint, weight_group, 0, tokens, kMostColumns, {rows}, Finish::store, true};
+  return {bits, is_uint, weight_group, 0, tokens, kMaxColumns, {rows}, Finish::store, true};
 }
 
 class ExtremeGemvTest : public testing::TestWithParam<IntCase> {};

@@ -14,7 +14,7 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-constexpr std::int64_t kWidth = 200, kMostTokens = 5;
+constexpr std::int64_t kWidth = 200, kMaxTokens = 5;
 constexpr std::int64_t kStride = float_stride(kWidth), kPadded = padded_columns(kWidth);
 constexpr int kSumGroup = 64;
 
@@ -22,7 +22,7 @@ constexpr int kSumGroup = 64;
 std::vector<float> step_inputs(std::mt19937& random, float& size) {
   std::normal_distribution<float> normal;
   size *= std::exp(0.1f * normal(random));
-  std::vector<float> x(kMostTokens * kStride);
+  std::vector<float> x(kMaxTokens * kStride);
   for (float& value : x) value = size * normal(random);
   if (random() % 10 == 0) x[random() % x.size()] *= 30;
   return x;
@@ -91,7 +91,7 @@ class Steps {
 
   // Enqueues a step without waiting for the device.
   void run(const float* x, std::int64_t tokens) {
-    rt::copy_on_device(x_.data(), x, kMostTokens * kStride * sizeof(float), test_stream());
+    rt::copy_on_device(x_.data(), x, kMaxTokens * kStride * sizeof(float), test_stream());
     OnlineArguments a;
     a.x = {x_.data(), kStride};
     a.tokens = tokens;
@@ -119,11 +119,11 @@ class Steps {
   OnlineScale& scale_;
   DeviceScales scales_{0, test_stream()};
   OnlineRecord* record_;
-  const DeviceArray<float> x_{kMostTokens * kStride}, scales_there_{kMostTokens};
-  const DeviceArray<std::int8_t> codes_{kMostTokens * kPadded};
-  const DeviceArray<std::int32_t> sums_{kMostTokens * kPadded / kSumGroup};
-  const DeviceArray<float> largest_{kMostTokens};
-  const DeviceArray<unsigned> clipped_{kMostTokens};
+  const DeviceArray<float> x_{kMaxTokens * kStride}, scales_there_{kMaxTokens};
+  const DeviceArray<std::int8_t> codes_{kMaxTokens * kPadded};
+  const DeviceArray<std::int32_t> sums_{kMaxTokens * kPadded / kSumGroup};
+  const DeviceArray<float> largest_{kMaxTokens};
+  const DeviceArray<unsigned> clipped_{kMaxTokens};
   const DeviceArray<unsigned long long> fault_{std::vector<unsigned long long>{kNoFault}};
 };
 
@@ -139,7 +139,7 @@ TEST(OnlineOnDevice, TwoHundredStepsGiveTheBitsOfTheHost) {
       float size = 1;
       for (int step = 0; step < 200; ++step) {
         const auto x = step_inputs(random, size);
-        const std::int64_t tokens = step % 3 == 0 ? 1 : 1 + step % kMostTokens;
+        const std::int64_t tokens = step % 3 == 0 ? 1 : 1 + step % kMaxTokens;
         const DeviceArray<float> there(x);
         steps.run(there.data(), tokens);
         const Block expected = quantize_on_host(x, tokens, want), found = steps.block(tokens);
@@ -165,7 +165,7 @@ TEST(OnlineOnDevice, GivesUpWhereTheHostDoesWithoutAskingIt) {
     std::vector<std::vector<float>> inputs;
     float size = 1;
     for (int step = 0; step < 15; ++step, size *= 4) {
-      inputs.emplace_back(kMostTokens * kStride);
+      inputs.emplace_back(kMaxTokens * kStride);
       for (float& value : inputs.back()) value = size * normal(random);
     }
     std::vector<float> all;
@@ -173,7 +173,7 @@ TEST(OnlineOnDevice, GivesUpWhereTheHostDoesWithoutAskingIt) {
     const DeviceArray<float> there(all);
     Block expected;
     for (std::size_t step = 0; step < inputs.size(); ++step) {
-      steps.run(there.data() + step * kMostTokens * kStride, tokens);
+      steps.run(there.data() + step * kMaxTokens * kStride, tokens);
       expected = quantize_on_host(inputs[step], tokens, want);
     }
     const Block found = steps.block(tokens);  // the first synchronization
@@ -187,8 +187,8 @@ TEST(OnlineOnDevice, GivesUpWhereTheHostDoesWithoutAskingIt) {
 TEST(OnlineOnDevice, StepsWithABadRowAndThoseBehindThemAreForgotten) {
   for (const std::int64_t tokens : {std::int64_t{1}, std::int64_t{4}}) {
     OnlineScale scale;
-    const DeviceArray<float> good(std::vector<float>(kMostTokens * kStride, 2.0f));
-    std::vector<float> numbers(kMostTokens * kStride, 3.0f);
+    const DeviceArray<float> good(std::vector<float>(kMaxTokens * kStride, 2.0f));
+    std::vector<float> numbers(kMaxTokens * kStride, 3.0f);
     numbers[static_cast<std::size_t>((tokens - 1) * kStride + 17)] = std::nanf("");
     const DeviceArray<float> bad(numbers);
     Steps steps(scale);
@@ -204,7 +204,7 @@ TEST(OnlineOnDevice, StepsWithABadRowAndThoseBehindThemAreForgotten) {
 
 TEST(OnlineOnDevice, StatesMoveToTheDeviceAndBack) {
   OnlineScale scale, want;
-  const std::vector<float> x(kMostTokens * kStride, 2.0f);
+  const std::vector<float> x(kMaxTokens * kStride, 2.0f);
   const DeviceArray<float> there(x);
   for (int round = 0; round < 3; ++round) {
     scale.begin(5.0f);  // on the host, to which the state was copied back

@@ -187,7 +187,7 @@ TEST_P(AttentionCodes, AreThoseOfTheRows) {
   const AttentionCase& c = GetParam();
   const AttentionData data(c);
   AttentionCase at_once = c;
-  at_once.most_records = kMostRecords;
+  at_once.most_records = kMaxRecords;
   std::vector<AttentionPart> parts;
   std::int64_t rows = 0;
   for (int i = 0; i < static_cast<int>(c.runs.size()); ++i) {

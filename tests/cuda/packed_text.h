@@ -24,7 +24,7 @@ struct PackedCase {
   std::vector<int> lengths;     // lengths of the sequences
   int sinks = -1, recent = -1;  // -1: the defaults of the types
   bool exact = false;
-  std::int64_t most_records = kMostRecords;  // as in AttentionCase
+  std::int64_t most_records = kMaxRecords;  // as in AttentionCase
 
   friend void PrintTo(const PackedCase& c, std::ostream* out) {
     *out << kv_scheme(c.keys).name << '/' << kv_scheme(c.values).name << ", " << c.heads << '/'

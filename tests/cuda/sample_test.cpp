@@ -231,7 +231,7 @@ TEST_F(Sample, ListsFewTokensOfALargeVocabularyWithoutTopK) {
   const DeviceArray<SampleRule> rules_there(rules);
   const DeviceArray<SampleState> states(std::vector<SampleState>(rules.size()));
   const DeviceArray<unsigned long long> candidates(
-      std::vector<unsigned long long>(rules.size() * kMostCandidates));
+      std::vector<unsigned long long>(rules.size() * kMaxCandidates));
   const DeviceArray<std::int32_t> drawn(std::vector<std::int32_t>(rules.size()));
   SampleArguments a;
   a.logits = {logits.data(), 0};  // one row for all
@@ -246,7 +246,7 @@ TEST_F(Sample, ListsFewTokensOfALargeVocabularyWithoutTopK) {
   rt::synchronize(test_stream());
   for (const SampleState& state : states.host()) {
     EXPECT_GT(state.candidates, 0u);
-    EXPECT_LE(state.candidates, kMostCandidates);
+    EXPECT_LE(state.candidates, kMaxCandidates);
   }
   HostSampler host;
   for (std::size_t i = 0; i < rules.size(); ++i) {

@@ -23,14 +23,14 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kMostText = 4u << 20;
+constexpr std::size_t kMaxText = 4u << 20;
 
 std::string read_start(const fs::path& path) {
   std::error_code missing;
   const std::uintmax_t size = fs::file_size(path, missing);
   if (missing) return "";
   std::ifstream file(path, std::ios::binary);
-  std::string text(std::min<std::uintmax_t>(size, kMostText), '\0');
+  std::string text(std::min<std::uintmax_t>(size, kMaxText), '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(file.gcount()));
   return text;

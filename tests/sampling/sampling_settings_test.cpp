@@ -24,7 +24,9 @@ using test::error_of;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 const float kNan = std::nanf("");
 
-const SamplingKnob& knob(std::string_view name) { return kSamplingKnobs[knob_index(name)]; }
+const SamplingParameter& parameter(std::string_view name) {
+  return kSamplingParameters[parameter_index(name)];
+}
 
 TEST(SamplingSettings, RangesHoldTheirBordersAndNothingBeyond) {
   struct Case {
@@ -53,27 +55,29 @@ TEST(SamplingSettings, RangesHoldTheirBordersAndNothingBeyond) {
       {"mirostat_lr", {0, most}, {-1e-40, kInfinity, kNan}},
       {"mirostat_ent", {0, most}, {-1e-40, kInfinity, kNan}},
   };
-  EXPECT_EQ(cases.size(), kSamplingKnobs.size());
+  EXPECT_EQ(cases.size(), kSamplingParameters.size());
   for (const Case& c : cases) {
     for (const double value : c.allowed) {
       SamplingSettings settings;
-      set_knob(settings, knob(c.name), value);
-      EXPECT_EQ(knob_value(settings, knob(c.name)), double{static_cast<float>(value)}) << c.name;
+      set_parameter(settings, parameter(c.name), value);
+      EXPECT_EQ(parameter_value(settings, parameter(c.name)), double{static_cast<float>(value)})
+          << c.name;
       EXPECT_NO_THROW(check_settings(settings));
     }
     for (const double value : c.refused) {
       SamplingSettings settings;
-      EXPECT_NE(error_of([&] { set_knob(settings, knob(c.name), value); }), "")
+      EXPECT_NE(error_of([&] { set_parameter(settings, parameter(c.name), value); }), "")
           << c.name << " " << value;
-      EXPECT_EQ(knob_value(settings, knob(c.name)), knob_value({}, knob(c.name)));
+      EXPECT_EQ(parameter_value(settings, parameter(c.name)),
+                parameter_value({}, parameter(c.name)));
     }
   }
 }
 
-TEST(SamplingSettings, ErrorsNameTheKnobTheValueAndTheRange) {
+TEST(SamplingSettings, ErrorsNameTheParameterTheValueAndTheRange) {
   const auto refused = [](const char* name, double value) {
     SamplingSettings settings;
-    return error_of([&] { set_knob(settings, knob(name), value); });
+    return error_of([&] { set_parameter(settings, parameter(name), value); });
   };
   EXPECT_EQ(refused("temperature", -0.5),
             "temperature is -0.5, expected 0 (always the most probable token) or more");
@@ -84,21 +88,21 @@ TEST(SamplingSettings, ErrorsNameTheKnobTheValueAndTheRange) {
             "mirostat is 1, expected 0 (off) or 2; version 1 is no longer supported");
 }
 
-TEST(SamplingSettings, EveryKnobHasAFieldOfItsOwn) {
+TEST(SamplingSettings, EveryParameterHasAFieldOfItsOwn) {
   std::set<std::string> words;
-  for (const SamplingKnob& changed : kSamplingKnobs) {
+  for (const SamplingParameter& changed : kSamplingParameters) {
     SamplingSettings settings;
     const double other_value = changed.name == "dry_base"   ? 3
                                : changed.name == "mirostat" ? 2
                                : changed.is_whole()         ? 1
                                                             : 0.5;
-    set_knob(settings, changed, other_value);
+    set_parameter(settings, changed, other_value);
     int differences = 0;
-    for (const SamplingKnob& other : kSamplingKnobs) {
-      differences += knob_value(settings, other) != knob_value({}, other);
+    for (const SamplingParameter& other : kSamplingParameters) {
+      differences += parameter_value(settings, other) != parameter_value({}, other);
     }
     EXPECT_EQ(differences, 1) << changed.name;
-    words.insert(knob_word(changed));
+    words.insert(parameter_word(changed));
   }
   EXPECT_EQ(words,
             (std::set<std::string>{
@@ -106,12 +110,13 @@ TEST(SamplingSettings, EveryKnobHasAFieldOfItsOwn) {
                 "presence-penalty", "frequency-penalty", "typical", "top-nsigma", "xtc-probability",
                 "xtc-threshold", "dry-multiplier", "dry-base", "dry-allowed-length",
                 "dry-penalty-last-n", "mirostat", "mirostat-lr", "mirostat-ent"}));
-  EXPECT_THROW(knob_index("top-k"), Error);
-  for (const char* word : {"temp", "temperature"}) EXPECT_EQ(find_knob(word), &knob("temperature"));
+  EXPECT_THROW(parameter_index("top-k"), Error);
+  for (const char* word : {"temp", "temperature"})
+    EXPECT_EQ(find_parameter(word), &parameter("temperature"));
   for (const char* word : {"typical", "typical-p", "typical_p"}) {
-    EXPECT_EQ(find_knob(word), &knob("typical_p"));
+    EXPECT_EQ(find_parameter(word), &parameter("typical_p"));
   }
-  EXPECT_EQ(find_knob("tmp"), nullptr);
+  EXPECT_EQ(find_parameter("tmp"), nullptr);
 }
 
 TEST(SamplingSettings, BackendsGetTheirRule) {
@@ -173,7 +178,7 @@ TEST(GenerationDefaults, ComeFromGenerationConfigByItsNames) {
       "repetition_penalty": 1.2, "repeat_penalty": 9, "presence_penalty": 3, "do_sample": true,
       "typical_p": 0.9})",
                                "test");
-  const auto values = sampling_from_json(json, &SamplingKnob::config_key, "test");
+  const auto values = sampling_from_json(json, &SamplingParameter::config_key, "test");
   EXPECT_EQ(values["temperature"], 1.0);
   EXPECT_EQ(values["top_k"], 50.0);
   EXPECT_EQ(values["top_p"], std::nullopt);

@@ -28,7 +28,7 @@ TEST(Settings, DefaultsHoldWhereNothingIsGiven) {
 }
 
 TEST(Settings, TheModelsOwnWinOverDefaults) {
-  PerKnob<double> model;
+  PerParameter<double> model;
   model["temperature"] = 0.6;
   model["top_k"] = 20;
   model["repeat_penalty"] = 1.05;
@@ -43,7 +43,7 @@ TEST(Settings, TheModelsOwnWinOverDefaults) {
 }
 
 TEST(Settings, WhatTheUserGaveWinsOverTheModel) {
-  PerKnob<double> model;
+  PerParameter<double> model;
   model["temperature"] = 0.6;
   model["repeat_penalty"] = 1.05;
   GivenSampling given;
@@ -58,7 +58,7 @@ TEST(Settings, WhatTheUserGaveWinsOverTheModel) {
 }
 
 TEST(Settings, OnlyWhatHasAnEffectAtTemperatureZeroIsNoted) {
-  PerKnob<double> model;
+  PerParameter<double> model;
   model["top_p"] = 0.9;
   model["repeat_penalty"] = 1.05;
   GivenSampling given;
@@ -73,7 +73,7 @@ TEST(Settings, WhatIsOffByDefaultIsNotedWhereItIsGiven) {
   EXPECT_EQ(choose_sampling(given, {}).notes.size(), 6u);
   EXPECT_TRUE(has_note(choose_sampling(given, {}), "typical 0.5 (flag)"));
   EXPECT_TRUE(has_note(choose_sampling(given, {}), "dry-multiplier 0.8 (flag)"));
-  PerKnob<double> model;
+  PerParameter<double> model;
   model["typical_p"] = 1;
   EXPECT_EQ(choose_sampling({}, model).notes.size(), 4u);
   given["temperature"] = {0.0, SettingOrigin::flag};
@@ -91,7 +91,7 @@ TEST(Settings, MirostatStandsInPlaceOfTheCuts) {
 }
 
 TEST(Settings, RefusesAModelsSettingOutOfRange) {
-  PerKnob<double> model;
+  PerParameter<double> model;
   model["top_p"] = 1.5;
   EXPECT_THROW(choose_sampling({}, model), Error);
 }

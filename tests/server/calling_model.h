@@ -41,7 +41,7 @@ class CallingModel {
       fs::copy_file(from / name, path_ / name);
     }
     write_tokenizer(from, wanted);
-    Json config = parse_json(read_file(from / "tokenizer_config.json", kMostBytes), "config");
+    Json config = parse_json(read_file(from / "tokenizer_config.json", kMaxBytes), "config");
     config["chat_template"] = wanted.chat_template;
     config.erase("added_tokens_decoder");
     write("tokenizer_config.json", config);
@@ -54,10 +54,10 @@ class CallingModel {
   std::int64_t token() const { return token_; }
 
  private:
-  static constexpr std::uint64_t kMostBytes = 16 << 20;
+  static constexpr std::uint64_t kMaxBytes = 16 << 20;
 
   void write_tokenizer(const std::filesystem::path& from, const CallingTemplate& wanted) {
-    Json tokenizer = parse_json(read_file(from / "tokenizer.json", kMostBytes), "tokenizer.json");
+    Json tokenizer = parse_json(read_file(from / "tokenizer.json", kMaxBytes), "tokenizer.json");
     Json& model = tokenizer["model"];
     const Json merges = model["merges"];
     const Json& last = merges[merges.size() - 1];

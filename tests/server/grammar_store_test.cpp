@@ -39,7 +39,7 @@ TEST_F(Store, TheSameTextIsTheSameGrammar) {
 
 TEST_F(Store, ThoseThatWereNotUsedForLongestGo) {
   const auto first = get(grammar(0));
-  for (std::size_t i = 1; i < GrammarStore::kMostGrammars; ++i) get(grammar(i));
+  for (std::size_t i = 1; i < GrammarStore::kMaxGrammars; ++i) get(grammar(i));
   EXPECT_EQ(get(grammar(0)), first);
   get(grammar(1000));  // one more than fits: 1 is evicted, 0 was used later
   compiled_ = 0;
@@ -53,16 +53,16 @@ TEST_F(Store, WhatIsRefusedOrVeryLongIsNotKept) {
   EXPECT_THROW(get("root ::= ("), Error);
   EXPECT_THROW(get("root ::= ("), Error);
   EXPECT_EQ(compiled_, 2u);
-  const std::string text = grammar(1) + std::string(GrammarStore::kMostBytesOfOne, ' ');
+  const std::string text = grammar(1) + std::string(GrammarStore::kMaxBytesOfOne, ' ');
   EXPECT_NE(get(text), get(text));
 }
 
 TEST_F(Store, AllThatIsKeptHasABoundInBytes) {
-  const std::string blanks(GrammarStore::kMostBytesOfOne / 2, ' ');
+  const std::string blanks(GrammarStore::kMaxBytesOfOne / 2, ' ');
   for (std::size_t i = 0; i < 20; ++i) {
     get(grammar(i) + blanks);
     EXPECT_GT(store_.bytes(), blanks.size());
-    EXPECT_LE(store_.bytes(), GrammarStore::kMostBytes);
+    EXPECT_LE(store_.bytes(), GrammarStore::kMaxBytes);
   }
   compiled_ = 0;
   get(grammar(19) + blanks);
@@ -85,11 +85,11 @@ TEST_F(Store, FewCompileAtOnceAndAWaitEndsWithItsClient) {
   };
   std::vector<std::thread> threads;
   for (int i = 0; i < 6; ++i) threads.emplace_back([&, i] { store_.get(std::to_string(i), slow); });
-  while (now < GrammarStore::kMostAtOnce) std::this_thread::yield();
+  while (now < GrammarStore::kMaxAtOnce) std::this_thread::yield();
   EXPECT_THROW(store_.get("left", slow, [] { return true; }), Error);
   go_on = true;
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(most, GrammarStore::kMostAtOnce);
+  EXPECT_EQ(most, GrammarStore::kMaxAtOnce);
   EXPECT_TRUE(store_.get("after", slow).grammar != nullptr);
 }
 

@@ -30,7 +30,7 @@ constexpr const char* kVariants[] = {"storyteller-outliers", "gpt2-tiny-outliers
                                      "qwen2-tiny-kbias"};
 
 // Emulation is slow, so only the beginning of a long prompt is used; it ends within a page.
-constexpr std::size_t kMostTokens = 70;
+constexpr std::size_t kMaxTokens = 70;
 constexpr std::size_t kDecoded = 12;
 
 class GpuGolden : public testing::TestWithParam<std::tuple<std::string, const char*>> {
@@ -50,7 +50,7 @@ Json golden_of(const std::filesystem::path& folder) {
 
 std::vector<Token> head_of(const Json& prompt) {
   auto ids = prompt.at("ids").get<std::vector<Token>>();
-  ids.resize(std::min(ids.size(), kMostTokens));
+  ids.resize(std::min(ids.size(), kMaxTokens));
   return ids;
 }
 

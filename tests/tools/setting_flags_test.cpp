@@ -68,8 +68,8 @@ TEST(SettingFlags, EveryEntryIsNamedAndIsAnOptionOfATool) {
 
 TEST(SettingFlags, EverySettingOfSamplingIsAnOptionOfLeqRun) {
   const auto flags = matches(run_program("leq-run", {"--help"}).out, R"((--[a-z-]+)(?:,| [A-Z]))");
-  for (const SamplingKnob& knob : kSamplingKnobs) {
-    EXPECT_TRUE(flags.contains(flag_of(knob.name))) << knob.name;
+  for (const SamplingParameter& parameter : kSamplingParameters) {
+    EXPECT_TRUE(flags.contains(flag_of(parameter.name))) << parameter.name;
   }
   EXPECT_EQ(flag_of("temperature"), "--temp");
   EXPECT_EQ(flag_of("top_k"), "--top-k");

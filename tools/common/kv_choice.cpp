@@ -62,8 +62,8 @@ std::vector<Option> kv_detail_options() {
            "models with recurrent layers (Qwen3.5): number of saved states of earlier prompts "
            "and replies; a prompt with the same prefix continues from such a state (default: as "
            "many as fit in " +
-           human_bytes(kKeptStateBytes) + ", " + std::to_string(kFewestKeptStates) + " to " +
-           std::to_string(kMostKeptStates) + ")",
+           human_bytes(kKeptStateBytes) + ", " + std::to_string(kMinDefaultStates) + " to " +
+           std::to_string(kMaxDefaultStates) + ")",
        .minimum = 0,
        .maximum = kMaxKeptStates},
       {.name = "kv-layers",

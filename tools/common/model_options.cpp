@@ -11,9 +11,10 @@ namespace {
 constexpr double kMaxSeed = 9007199254740992.0;  // 2^53, exact in a double
 
 // The help text of a setting: "keep the N most probable tokens, 0 = all (model's, or 40)"
-std::string knob_help(const SamplingKnob& knob) {
-  const std::string own = number_text(knob_value(SamplingSettings{}, knob));
-  return std::string(knob.help) + (knob.config_key.empty() ? " (" : " (model's, or ") + own + ")";
+std::string parameter_help(const SamplingParameter& parameter) {
+  const std::string own = number_text(parameter_value(SamplingSettings{}, parameter));
+  return std::string(parameter.help) + (parameter.config_key.empty() ? " (" : " (model's, or ") +
+         own + ")";
 }
 
 std::string with_dashes(std::string_view name) {
@@ -23,15 +24,15 @@ std::string with_dashes(std::string_view name) {
 }
 
 // choose_sampling checks non-integer values, together with the model's.
-Option knob_option(const SamplingKnob& knob) {
-  Option option = {.name = knob_word(knob),
-                   .kind = knob.is_whole() ? OptionKind::integer : OptionKind::real,
-                   .value_name = std::string(knob.value_name),
-                   .help = knob_help(knob)};
-  if (!knob.short_name.empty()) option.spellings = "--" + with_dashes(knob.name);
-  if (knob.is_whole()) {
-    option.minimum = knob.least;
-    option.maximum = knob.most;
+Option parameter_option(const SamplingParameter& parameter) {
+  Option option = {.name = parameter_word(parameter),
+                   .kind = parameter.is_whole() ? OptionKind::integer : OptionKind::real,
+                   .value_name = std::string(parameter.value_name),
+                   .help = parameter_help(parameter)};
+  if (!parameter.short_name.empty()) option.spellings = "--" + with_dashes(parameter.name);
+  if (parameter.is_whole()) {
+    option.minimum = parameter.least;
+    option.maximum = parameter.most;
   }
   return option;
 }
@@ -170,17 +171,18 @@ std::vector<Option> sampling_options() {
        .help = "seed of the random numbers; -1: a new one, which is printed",
        .minimum = -1,
        .maximum = kMaxSeed}};
-  for (const SamplingKnob& knob : kSamplingKnobs) options.push_back(knob_option(knob));
+  for (const SamplingParameter& parameter : kSamplingParameters)
+    options.push_back(parameter_option(parameter));
   return in_group("Sampling", std::move(options));
 }
 
 GivenSampling read_sampling(const Options& options) {
   GivenSampling given;
-  for (const SamplingKnob& knob : kSamplingKnobs) {
-    const std::string name = knob_word(knob);
+  for (const SamplingParameter& parameter : kSamplingParameters) {
+    const std::string name = parameter_word(parameter);
     if (!options.given(name)) continue;
-    given[knob.name] = {
-        knob.is_whole() ? static_cast<double>(options.integer(name)) : options.real(name),
+    given[parameter.name] = {
+        parameter.is_whole() ? static_cast<double>(options.integer(name)) : options.real(name),
         options.from_environment(name) ? SettingOrigin::environment : SettingOrigin::flag};
   }
   return given;

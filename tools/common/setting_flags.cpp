@@ -71,8 +71,9 @@ std::span<const SettingFlag> setting_flags() { return kFlags; }
 std::string flag_of(std::string_view setting) {
   const auto* found = std::ranges::find(kFlags, setting, &SettingFlag::setting);
   if (found != std::end(kFlags)) return std::string(found->flag);
-  const auto knob = std::ranges::find(kSamplingKnobs, setting, &SamplingKnob::name);
-  return knob != kSamplingKnobs.end() ? "--" + knob_word(*knob) : std::string(setting);
+  const auto parameter = std::ranges::find(kSamplingParameters, setting, &SamplingParameter::name);
+  return parameter != kSamplingParameters.end() ? "--" + parameter_word(*parameter)
+                                                : std::string(setting);
 }
 
 std::string with_flags(const Error& error) { return with_flags(error.marked()); }

@@ -17,11 +17,11 @@
 namespace leq {
 namespace {
 
-constexpr std::size_t kMostPathBytes = 4096;
+constexpr std::size_t kMaxPathBytes = 4096;
 
 void report(const std::string& type, const QuantizeResult& result, const std::string& output,
             double seconds) {
-  const std::string name = printable(output, kMostPathBytes);
+  const std::string name = printable(output, kMaxPathBytes);
   if (result.search) {
     std::cerr << search_report(*result.search) << "wrote " << name << ", "
               << human_bytes(result.file_bytes) << '\n';

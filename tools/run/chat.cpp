@@ -64,7 +64,7 @@ const std::vector<ChatLoop::Command>& ChatLoop::commands() {
 
 const std::vector<ChatLoop::Command>& ChatLoop::switches() {
   static const std::vector<Command> kSwitches = {
-      {"parameter", "NAME VALUE", "the same as /set NAME VALUE", &ChatLoop::set_knob_of},
+      {"parameter", "NAME VALUE", "the same as /set NAME VALUE", &ChatLoop::set_parameter_of},
       {"system", "TEXT", "change the system prompt", &ChatLoop::system},
       {"format", "json", "replies are JSON", &ChatLoop::set_format},
       {"noformat", "", "replies are any text", &ChatLoop::set_format},
@@ -303,14 +303,14 @@ void ChatLoop::set(std::string_view text) {
   const std::size_t space = std::min(text.find_first_of(" \t"), text.size());
   const std::string_view rest = trim(text.substr(space));
   const Command* found = find(switches(), text.substr(0, space));
-  if (found == nullptr) return set_knob_of(text);
+  if (found == nullptr) return set_parameter_of(text);
   require(found->argument.empty() == rest.empty(), "/set ", found->words, ": ",
           found->argument.empty() ? "takes no value" : "expected ", found->argument, ", found '",
           printable(rest), "'");
   (this->*found->run)(rest);
 }
 
-void ChatLoop::set_knob_of(std::string_view text) {
+void ChatLoop::set_parameter_of(std::string_view text) {
   const std::size_t space = std::min(text.find_first_of(" \t"), text.size());
   const std::string_view name = text.substr(0, space), value = trim(text.substr(space));
   SamplingSettings settings = generator_.sampling();
@@ -322,15 +322,17 @@ void ChatLoop::set_knob_of(std::string_view text) {
     generator_.set_sampling(settings);
     return note("seed is " + std::to_string(*seed) + " from now on");
   }
-  const SamplingKnob* knob = find_knob(name);
-  require(knob != nullptr, "/set: no setting is called ", printable(name), ": /set shows them");
+  const SamplingParameter* parameter = find_parameter(name);
+  require(parameter != nullptr, "/set: no setting is called ", printable(name),
+          ": /set shows them");
   const auto number = parse_double(value);
-  require(number && (!knob->is_whole() || parse_int(value)), "/set ", printable(name),
-          ": expected ", knob->range, ", found '", printable(value), "'");
-  set_knob(settings, *knob, *number);
-  settings.penalties_when_greedy |= knob->role == KnobRole::penalty;  // requested by the user
+  require(number && (!parameter->is_whole() || parse_int(value)), "/set ", printable(name),
+          ": expected ", parameter->range, ", found '", printable(value), "'");
+  set_parameter(settings, *parameter, *number);
+  settings.penalties_when_greedy |=
+      parameter->role == ParameterRole::penalty;  // requested by the user
   generator_.set_sampling(settings);
-  note(knob_word(*knob) + " is " + number_text(*number) + " from now on");
+  note(parameter_word(*parameter) + " is " + number_text(*number) + " from now on");
 }
 
 void ChatLoop::set_format(std::string_view text) {
@@ -387,8 +389,9 @@ void ChatLoop::show_model(std::string_view) {
 void ChatLoop::show_settings(std::string_view) {
   const SamplingSettings& settings = generator_.sampling();
   std::vector<std::string> all;
-  for (const SamplingKnob& knob : kSamplingKnobs) {
-    all.push_back(knob_word(knob) + " " + number_text(knob_value(settings, knob)));
+  for (const SamplingParameter& parameter : kSamplingParameters) {
+    all.push_back(parameter_word(parameter) + " " +
+                  number_text(parameter_value(settings, parameter)));
   }
   note(join(all) + ", seed " + std::to_string(settings.seed));
 }

@@ -63,7 +63,7 @@ class ChatLoop {
   void system(std::string_view text);
   void regenerate(std::string_view);
   void set(std::string_view text);
-  void set_knob_of(std::string_view text);
+  void set_parameter_of(std::string_view text);
   void set_format(std::string_view text);
   void show(std::string_view text);
   void show_model(std::string_view);

@@ -39,12 +39,12 @@ void launch(const AttentionArguments& a, const AttentionPlan& plan, rt::Stream& 
 AttentionPlan plan_of(const AttentionArguments& a) {
   AttentionPlan plan;
   const int group = a.heads.group;
-  plan.block_heads = std::min(group, kMostQueries);
+  plan.block_heads = std::min(group, kMaxQueries);
   plan.head_blocks = (group + plan.block_heads - 1) / plan.block_heads;
   plan.spans = spans_of(a.batch.end);
   const bool few = a.batch.tokens * a.heads.kv_heads <= kExactSplit;
   plan.split = few && plan.spans > 1;
-  if (!few && a.batch.longest_run > 1) plan.block_rows = kMostQueries / plan.block_heads;
+  if (!few && a.batch.longest_run > 1) plan.block_rows = kMaxQueries / plan.block_heads;
   return plan;
 }
 
@@ -60,7 +60,7 @@ void launch_exact_attention(const AttentionArguments& a, rt::Stream& stream) {
   if (queries <= 2) return launch<2>(a, plan, stream);
   if (queries <= 4) return launch<4>(a, plan, stream);
   if (queries <= 8) return launch<8>(a, plan, stream);
-  launch<kMostQueries>(a, plan, stream);
+  launch<kMaxQueries>(a, plan, stream);
 }
 
 }  // namespace leq::LEQ_GPU

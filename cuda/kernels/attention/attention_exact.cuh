@@ -11,7 +11,7 @@
 
 namespace leq::LEQ_GPU {
 
-inline constexpr int kMostQueries = 16;  // in a block
+inline constexpr int kMaxQueries = 16;  // in a block
 
 // Writes a finished query's outputs; if spans are split, writes o, M and L to the span's record.
 template <int queries>

@@ -168,8 +168,8 @@ void launch_exact_packed(const AttentionArguments& a, const AttentionPlan& plan,
   if (queries <= 4) {
     return launch_spans(a, plan, 4, attention_packed_spans<4>, "attention_packed_spans", stream);
   }
-  launch_spans(a, plan, kMostQueries, attention_packed_spans<kMostQueries>,
-               "attention_packed_spans", stream);
+  launch_spans(a, plan, kMaxQueries, attention_packed_spans<kMaxQueries>, "attention_packed_spans",
+               stream);
 }
 
 }  // namespace leq::LEQ_GPU

@@ -11,7 +11,7 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-constexpr std::int64_t kMostRows = 32768;  // in one launch
+constexpr std::int64_t kMaxRows = 32768;  // in one launch
 static_assert(kGemvWarps == kGroupWarps);
 using RowMemory = std::uint64_t[sizeof(IntMatmul) / sizeof(std::uint64_t)];
 
@@ -102,8 +102,8 @@ void launch(const ExpertMatmul& a, rt::Stream& stream) {
             sizeof(WaitingSum);
   }
   ExpertMatmul part = a;
-  for (; part.first_row < a.rows; part.first_row += kMostRows) {
-    const std::int64_t rows = std::min(a.rows - part.first_row, kMostRows);
+  for (; part.first_row < a.rows; part.first_row += kMaxRows) {
+    const std::int64_t rows = std::min(a.rows - part.first_row, kMaxRows);
     rt::run(stream,
             {of_128 ? "expert_gemv_groups" : "expert_gemv",
              dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(rows)),

@@ -17,7 +17,7 @@ struct ExpertChoice {
   int active = 0;  // k
 };
 
-inline constexpr int kMostExperts = 1024;
+inline constexpr int kMaxExperts = 1024;
 
 // p = softmax(logits); the k largest are chosen, of equal ones the lowest numbers. Weights are p,
 // or p divided by the sum of the chosen p (docs/numerics.md). The weight of a shared expert is the
@@ -25,7 +25,7 @@ inline constexpr int kMostExperts = 1024;
 struct RouteArguments {
   ExpertChoice rows;  // logits [T][E], or [T][E + 1] with a shared expert; overwritten
   std::int64_t tokens = 0;
-  int experts = 0;  // E <= kMostExperts, 2 k <= stride; 3 k < stride with a shared expert
+  int experts = 0;  // E <= kMaxExperts, 2 k <= stride; 3 k < stride with a shared expert
   bool normalized = false, has_shared = false;
   Fault fault;
 };

@@ -16,8 +16,8 @@ struct RowParts {
   int parts, rows_of_part;
 
   RowParts(std::int64_t rows, int experts) {
-    constexpr int kMostCounts = 16384;  // 64 KB of shared memory
-    const int most = std::min(kGroupThreads / 32, kMostCounts / experts);
+    constexpr int kMaxCounts = 16384;  // 64 KB of shared memory
+    const int most = std::min(kGroupThreads / 32, kMaxCounts / experts);
     rows_of_part = static_cast<int>(round_up_to((rows + most - 1) / most, 32));
     parts = static_cast<int>((rows + rows_of_part - 1) / rows_of_part);
   }

@@ -30,7 +30,7 @@ __device__ void softmax(float* p, int experts, int lane) {
 
 // The best expert of a lane; the bits of p >= 0 are ordered as p.
 struct Candidate {
-  unsigned p = 0, expert = kMostExperts;
+  unsigned p = 0, expert = kMaxExperts;
 };
 
 // Returns the best expert 32 i + lane of those whose bit i of `taken` is 0.
@@ -39,7 +39,7 @@ __device__ Candidate best_of(const float* p, int experts, unsigned taken, int la
   for (int e = lane; e < experts; e += 32) {
     const unsigned one = __float_as_uint(p[e]);
     const bool free = (taken >> e / 32 & 1u) == 0;
-    if (free && (one > best.p || best.expert == kMostExperts)) {
+    if (free && (one > best.p || best.expert == kMaxExperts)) {
       best = {one, static_cast<unsigned>(e)};
     }
   }
@@ -53,7 +53,7 @@ __device__ unsigned choose(const float* p, int experts, int active, int lane) {
   for (int round = 0; round < active; ++round) {
     const unsigned largest = __reduce_max_sync(kEveryLane, best.p);
     const bool equal = best.p == largest;
-    const unsigned chosen = __reduce_min_sync(kEveryLane, equal ? best.expert : kMostExperts);
+    const unsigned chosen = __reduce_min_sync(kEveryLane, equal ? best.expert : kMaxExperts);
     if (best.expert != chosen) continue;
     taken |= 1u << chosen / 32;
     best = best_of(p, experts, taken, lane);

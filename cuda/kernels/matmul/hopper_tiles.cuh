@@ -26,8 +26,8 @@ struct StageMemory {
   static constexpr int kOutTokens = 32, kOutRows = 16, kOutStride = 20;
   static constexpr int kOutBytes = kOutTokens * kOutStride * 4 * 4 * kMultipliers;
 
-  static constexpr int kMostBytes = (227 << 10) - 1024 - kOutBytes - 256;
-  static constexpr int kFitting = kMostBytes / (kStageBytes + kGroupBytes);
+  static constexpr int kMaxBytes = (227 << 10) - 1024 - kOutBytes - 256;
+  static constexpr int kFitting = kMaxBytes / (kStageBytes + kGroupBytes);
   static constexpr int kStages = kFitting < 8 ? kFitting : 8;
   // The first 1,024 bytes are for rounding the address up to a multiple of 1,024.
   static constexpr int kBytes =
@@ -85,7 +85,7 @@ struct Ring {
 // The tensor maps of the operands, and the numbers of tiles of the output.
 struct HopperMaps {
   rt::TensorMap tokens;
-  rt::TensorMap weights[kMostSegments];
+  rt::TensorMap weights[kMaxSegments];
   int token_tiles, row_tiles;  // row_tiles: counted in tiles of a cluster
 
   // The rows of tile number `tile`. Tiles are ordered in bands of 8 token tiles x all rows, so that

@@ -13,8 +13,8 @@ namespace leq::LEQ_GPU {
 
 inline constexpr int kGroupColumns = 128;
 inline constexpr int kGroupWarps = 8;
-inline constexpr int kMostGroups = 768;  // in the queue of 96 KB
-inline constexpr int kGroupRows = 16;    // rows of a block
+inline constexpr int kMaxGroups = 768;  // in the queue of 96 KB
+inline constexpr int kGroupRows = 16;   // rows of a block
 
 template <int bits>
 struct GroupShape {
@@ -52,7 +52,7 @@ inline bool has_groups_of_128(const IntMatmul& a, std::int64_t of_tokens) {
   const int weights = a.segments[0].weight.group, tokens = a.x.group;
   return (weights == 128 || weights == 0) && (tokens == 128 || tokens == 0) &&
          weights + tokens > 0 &&
-         (of_tokens > 1 || (a.columns > kGroupColumns && a.columns <= kMostGroups * kGroupColumns));
+         (of_tokens > 1 || (a.columns > kGroupColumns && a.columns <= kMaxGroups * kGroupColumns));
 }
 
 // The 16 rows of a block.

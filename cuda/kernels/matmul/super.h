@@ -21,7 +21,7 @@ struct SuperSegment {
 
 // int8 activations x weights of a k type, summed as in docs/numerics.md. Segments share one `bits`.
 struct SuperMatmul {
-  SuperSegment segments[kMostSegments];
+  SuperSegment segments[kMaxSegments];
   int segment_count = 0;
   std::int64_t tokens = 0, columns = 0;  // T, K
   CodeRows x;                            // sums are not read

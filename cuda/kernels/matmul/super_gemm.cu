@@ -14,7 +14,7 @@ using SuperLarge = GemmShape<128, 128, 2, 4, 2>;
 
 // The planes of a SuperMatmul, whose other arguments are those of an int8 matmul with groups.
 struct SuperPlanes {
-  SuperWeight weights[kMostSegments];
+  SuperWeight weights[kMaxSegments];
   int scale_step = 1;  // scales of a token per group; 0 if it has one scale
 };
 

@@ -325,9 +325,9 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void launch_super_matmul(const SuperMatmul& a, rt::Stream& stream) {
-  constexpr std::int64_t kMostTokens = 8;  // two reads of the weights
+  constexpr std::int64_t kMaxTokens = 8;  // two reads of the weights
   if (a.tokens <= 0) return;
-  if (a.tokens > kMostTokens) {
+  if (a.tokens > kMaxTokens) {
     const bool large = gemm_tile(a.tokens, outputs_of(a)) == GemmTile::large;
     return launch_super_gemm(a, large, stream);
   }

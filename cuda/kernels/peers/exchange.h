@@ -27,15 +27,15 @@ struct ExchangePlane {
   std::int64_t own_stride = 0;
   std::byte* all = nullptr;  // complete rows; null if this rank does not receive
   std::int64_t stride = 0;
-  std::uint32_t first[kMostPeers] = {};  // offset of each rank's part in a row
-  std::uint32_t bytes[kMostPeers] = {};
-  std::uint32_t at[kMostPeers] = {};  // offset in a slot of each rank's parts of all rows
+  std::uint32_t first[kMaxPeers] = {};  // offset of each rank's part in a row
+  std::uint32_t bytes[kMaxPeers] = {};
+  std::uint32_t at[kMaxPeers] = {};  // offset in a slot of each rank's parts of all rows
 };
 
 struct ExchangeArguments {
   ExchangePlane planes[kExchangePlanes];
   int plane_count = 0;
-  std::byte* windows[kMostPeers] = {};  // exchange_window.h; one per rank
+  std::byte* windows[kMaxPeers] = {};  // exchange_window.h; one per rank
   int rank = 0, ranks = 0;
   int blocks = 0;  // the same on all ranks
   std::int64_t rows = 0, slot_bytes = 0;

@@ -10,9 +10,9 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-constexpr int kThreads = 256;               // a norm's sums have one lane per thread
-constexpr int kColumns = kThreads * 4;      // a quad per thread
-constexpr std::int64_t kMostBlocks = 1056;  // 8 on each of 132 multiprocessors
+constexpr int kThreads = 256;              // a norm's sums have one lane per thread
+constexpr int kColumns = kThreads * 4;     // a quad per thread
+constexpr std::int64_t kMaxBlocks = 1056;  // 8 on each of 132 multiprocessors
 
 // A lane's columns of a row: threadIdx.x + i * kThreads. The first ones are in registers, 0 past
 // the width, so that their loads are in flight together; others are read at each use.
@@ -147,7 +147,7 @@ void launch_norm(const NormArguments& a, rt::Stream& stream) {
                     static_cast<std::size_t>(padded) * sizeof(float), rt::Start::early},
                    norm_rows<true>, a, static_cast<int>(units * kColumns));
   }
-  const std::int64_t parts = std::clamp(kMostBlocks / a.tokens, std::int64_t{1}, units);
+  const std::int64_t parts = std::clamp(kMaxBlocks / a.tokens, std::int64_t{1}, units);
   const std::int64_t columns = (units + parts - 1) / parts * kColumns;
   const auto blocks = static_cast<unsigned>((padded + columns - 1) / columns);
   rt::run(stream, {"norm_rows", dim3(tokens, blocks), dim3(kThreads), 0, rt::Start::early},

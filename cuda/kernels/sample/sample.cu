@@ -9,7 +9,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr std::int64_t kBlockTokens = 4096;  // tokens of a row that one block scans
 // The last pass has one block per row, which gets the most threads if the vocabulary is large.
-constexpr int kMostDrawThreads = 1024, kFewDrawThreads = 128;
+constexpr int kMaxDrawThreads = 1024, kFewDrawThreads = 128;
 constexpr std::int64_t kLargeVocabulary = 8192;
 
 __device__ __forceinline__ bool keeps_k(const SampleRule& rule) {
@@ -160,8 +160,8 @@ __global__ void __launch_bounds__(kThreads)
   }
   __syncthreads();
   unsigned at = place + static_cast<unsigned>(before.mine);
-  SampleKey* list = a.candidates + blockIdx.y * static_cast<std::size_t>(kMostCandidates);
-  for (std::int64_t id = first + threadIdx.x; id < end && at < kMostCandidates; id += kThreads) {
+  SampleKey* list = a.candidates + blockIdx.y * static_cast<std::size_t>(kMaxCandidates);
+  for (std::int64_t id = first + threadIdx.x; id < end && at < kMaxCandidates; id += kThreads) {
     const float logit = logits[id];
     if (is_candidate(logit)) list[at++] = sample_key(order_of(logit), static_cast<unsigned>(id));
   }
@@ -175,9 +175,9 @@ __device__ unsigned draw(const SampleRow& row) {
   return static_cast<unsigned>(select_key(row, SamplePhase::draw, limit));
 }
 
-__global__ void __launch_bounds__(kMostDrawThreads)
+__global__ void __launch_bounds__(kMaxDrawThreads)
     sample_draw(const LEQ_GRID_CONSTANT SampleArguments a) {
-  LEQ_BOUNDS(kMostDrawThreads);
+  LEQ_BOUNDS(kMaxDrawThreads);
   float* logits = row_of(a, blockIdx.x);
   const SampleState& state = a.states[blockIdx.x];
   const SampleRule rule = a.rules[blockIdx.x];
@@ -187,8 +187,8 @@ __global__ void __launch_bounds__(kMostDrawThreads)
   } else if (state.best == 0) {
     drawn = kAllBanned;
   } else if (rule.temperature > 0) {
-    const bool listed = state.candidates <= kMostCandidates;
-    const SampleKey* list = a.candidates + blockIdx.x * static_cast<std::size_t>(kMostCandidates);
+    const bool listed = state.candidates <= kMaxCandidates;
+    const SampleKey* list = a.candidates + blockIdx.x * static_cast<std::size_t>(kMaxCandidates);
     drawn = static_cast<std::int32_t>(
         draw({rule, state, SampleDistance(logit_of_key(~state.best), rule), listed ? list : nullptr,
               state.candidates, logits, a.vocabulary}));
@@ -215,7 +215,7 @@ void launch_sample(const SampleArguments& a, rt::Stream& stream) {
   if (a.any_draw) {
     rt::run(stream, {"sample_candidates", parts, dim3(kThreads)}, sample_candidates, a);
   }
-  const unsigned threads = a.vocabulary > kLargeVocabulary ? kMostDrawThreads : kFewDrawThreads;
+  const unsigned threads = a.vocabulary > kLargeVocabulary ? kMaxDrawThreads : kFewDrawThreads;
   rt::run(stream, {"sample_draw", dim3(rows), dim3(threads)}, sample_draw, a);
 }
 

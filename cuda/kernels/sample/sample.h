@@ -16,13 +16,13 @@ inline constexpr int kSampleDigitBits = 11;
 inline constexpr int kSampleBins = 1 << kSampleDigitBits;
 // Capacity of a row's list of candidates. If a row has more, one block reads them again from the
 // logits; this happens with a large top_k, or if many logits are equal or nearly equal.
-inline constexpr unsigned kMostCandidates = 4096;
+inline constexpr unsigned kMaxCandidates = 4096;
 
 // State of a row between the passes; it is zeroed before the first pass.
 struct SampleState {
   unsigned long long best;  // ~key of the best token; 0 if every token is banned
   unsigned bad;             // ~id of the first logit that is NaN or +infinity; 0 if none
-  unsigned candidates;      // number of candidates, may exceed kMostCandidates
+  unsigned candidates;      // number of candidates, may exceed kMaxCandidates
   // With top-k: number of tokens by the first digit of their keys. Without top-k: masses of tokens
   // at temperature 1 by distance from the best token, for top-p.
   unsigned long long bins[kSampleBins];
@@ -39,7 +39,7 @@ struct SampleArguments {
   const std::int32_t* change_ends = nullptr;  // [rows + 1]; row r: [change_ends[r], ...[r + 1])
   float* saved = nullptr;                     // [changes]; the logits before the changes
   SampleState* states = nullptr;              // [rows]
-  unsigned long long* candidates = nullptr;   // [rows][kMostCandidates] keys, unordered
+  unsigned long long* candidates = nullptr;   // [rows][kMaxCandidates] keys, unordered
   std::int32_t* drawn = nullptr;              // [rows]; results as of HostSampler::draw
   bool any_change = false;
   bool any_draw = false;   // some row has a temperature other than 0

@@ -18,7 +18,7 @@
 namespace leq::system {
 namespace {
 
-constexpr std::size_t kMostNodes = 1024;
+constexpr std::size_t kMaxNodes = 1024;
 constexpr std::size_t kWordBits = sizeof(unsigned long) * CHAR_BIT;
 
 // The kernel's HWCAP_ASIMDDP and HWCAP2_I8MM, whose header is there on ARM only.
@@ -72,13 +72,13 @@ void map_pages(std::byte* data, std::size_t bytes) noexcept {
 }
 
 void move_to_nodes(const std::byte* data, std::size_t bytes, std::span<const int> nodes) noexcept {
-  std::array<unsigned long, kMostNodes / kWordBits> mask = {};
+  std::array<unsigned long, kMaxNodes / kWordBits> mask = {};
   for (const int node : nodes) {
     const auto bit = static_cast<std::size_t>(node);
-    if (bit < kMostNodes) mask[bit / kWordBits] |= 1ul << (bit % kWordBits);
+    if (bit < kMaxNodes) mask[bit / kWordBits] |= 1ul << (bit % kWordBits);
   }
   const int policy = nodes.size() == 1 ? MPOL_PREFERRED : MPOL_INTERLEAVE;
-  ::syscall(SYS_mbind, data, bytes, policy, mask.data(), kMostNodes, MPOL_MF_MOVE);
+  ::syscall(SYS_mbind, data, bytes, policy, mask.data(), kMaxNodes, MPOL_MF_MOVE);
 }
 
 int open_nameless(const std::filesystem::path& folder) {

@@ -20,8 +20,8 @@ std::uint64_t collectives_of_grouping(int tokens, int experts) {
       choice[static_cast<std::size_t>(t * kStride + i)] = t * kActive % experts + i;
     }
   }
-  const DeviceArray<std::int32_t> there(choice), lists(2 * (kMostExperts + 1));
-  const ExpertGroups groups = {lists.data(), lists.data() + kMostExperts + 1, experts};
+  const DeviceArray<std::int32_t> there(choice), lists(2 * (kMaxExperts + 1));
+  const ExpertGroups groups = {lists.data(), lists.data() + kMaxExperts + 1, experts};
   const std::uint64_t before = simt::collective_count();
   launch_group_rows(
       {{reinterpret_cast<float*>(there.data()), kStride, kActive}, tokens * kActive, groups},

@@ -17,8 +17,8 @@ constexpr std::int64_t kTasksPerThread = 4;
 // most, read-only loops reach 32 GB/s with pieces of 16 KB and 36 GB/s with 48 KB. A Zen 4 reads 12
 // heads of f16 in pieces of 96 KB 1.3 times as fast as in pieces of 64 and 32 KB.
 constexpr std::int64_t kPieceBytes = 128 * 1024;
-constexpr std::int64_t kMostHeads = 16;  // most kv heads that are read together
-constexpr std::int64_t kFewHeads = 4;    // heads of < 128 columns that form a long enough piece
+constexpr std::int64_t kMaxHeads = 16;  // most kv heads that are read together
+constexpr std::int64_t kFewHeads = 4;   // heads of < 128 columns that form a long enough piece
 constexpr std::int64_t kWaveSpans = 32;
 
 // Batches with fewer (rows x kv heads) than this are also divided by spans. Heads of fewer than 128
@@ -116,8 +116,7 @@ std::int64_t heads_together(const AttentionPlan& plan, const AttentionShape& sha
                             std::int64_t blocks, std::int64_t rows, std::int64_t part_bytes) {
   const std::int64_t tasks = blocks * shape.kv_heads * (plan.split ? plan.spans : 1);
   const std::int64_t shared = plan.threads > 1 ? tasks / (kTasksPerThread * plan.threads) : tasks;
-  const std::int64_t most =
-      std::min({kMostHeads, plan.block_queries / (rows * plan.group), shared});
+  const std::int64_t most = std::min({kMaxHeads, plan.block_queries / (rows * plan.group), shared});
   const std::int64_t wanted = (kPieceBytes + part_bytes - 1) / part_bytes;
   return std::max<std::int64_t>(1, std::min(wanted, most));
 }

@@ -50,7 +50,7 @@ void put_code(int bits, std::byte* numbers, CodePlace place, std::uint8_t code) 
 void encode_value(const PackedKernels& kernels, const KvScheme& scheme, const float* value,
                   int dims, std::int64_t slot, const HeadPage& page) {
   const int width = scheme.group == 0 ? dims : scheme.group;
-  std::array<std::uint8_t, kMostDims> codes;
+  std::array<std::uint8_t, kMaxDims> codes;
   for (int first = 0; first < dims; first += width) {
     kernels.encode(value + first, std::min(width, dims - first), 0, scheme.bits,
                    codes.data() + first, page.scales + first / width * kPageTokens + slot,

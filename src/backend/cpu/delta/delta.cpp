@@ -18,7 +18,7 @@ namespace {
 
 constexpr float kL2Eps = 1e-6f;
 constexpr float kLinearSoftplus = 20.0f;  // softplus(x) = x above this
-constexpr std::int64_t kMostTaps = 16;
+constexpr std::int64_t kMaxTaps = 16;
 // Below this number of values, waking other threads takes more time than it saves.
 constexpr std::int64_t kSerialNumbers = 16384;
 constexpr std::int64_t kRowsPerTask = 4;
@@ -211,7 +211,7 @@ class DeltaNet {
   // reported, because they would never leave the state.
   void convolve(const Block& block, const StateBefore& from, std::int64_t channel,
                 std::int64_t count, float* out) {
-    std::array<const float*, kMostTaps> inputs = {};
+    std::array<const float*, kMaxTaps> inputs = {};
     for (std::int64_t i = 0; i < block.tokens; ++i) {
       const std::int64_t token = block.first + i;
       if (!std::isfinite(context_.rows.absmax(row(block.row(i)) + channel, count))) {
@@ -370,7 +370,7 @@ std::size_t delta_scratch_bytes(int threads, const DeltaShape& shape) {
 
 void delta_net(const DeltaContext& context, Rows& mixed, const Rows& gates, const BatchView& batch,
                const DeltaShape& shape, const RowsFor& out) {
-  ensure(shape.taps <= kMostTaps, "delta net: ", shape.taps, " taps");
+  ensure(shape.taps <= kMaxTaps, "delta net: ", shape.taps, " taps");
   ensure(context.scratch.size() >= delta_scratch_bytes(context.pool.threads(), shape),
          "delta net: scratch of ", context.scratch.size(), " bytes, expected ",
          delta_scratch_bytes(context.pool.threads(), shape));

@@ -249,19 +249,19 @@ struct PackedValueTile {
   float* out[kQueryTile] = {};  // [d]
 };
 
-inline constexpr int kMostDims = 1024;           // dimensions of a head
-inline constexpr int kPageColumns = 64;          // positions of a page
-inline constexpr int kSpanBlocks = 16;           // blocks of 32 keys in a span
-inline constexpr int kMostChains = kSpanBlocks;  // chains in one call of PackedKernels::chains
+inline constexpr int kMaxDims = 1024;           // dimensions of a head
+inline constexpr int kPageColumns = 64;         // positions of a page
+inline constexpr int kSpanBlocks = 16;          // blocks of 32 keys in a span
+inline constexpr int kMaxChains = kSpanBlocks;  // chains in one call of PackedKernels::chains
 
 // z[q][i] = the chain fma(query[q][c], rows[i][c], z), with c ascending from z = +0.
 struct ChainTile {
   int queries = 0;
-  int dims = 0;                                 // d
-  int count = 0;                                // number of rows
-  const float* query[kQueryTile] = {};          // [d]
-  const std::uint16_t* rows[kMostChains] = {};  // [d] f16
-  float* z[kQueryTile] = {};                    // [count]
+  int dims = 0;                                // d
+  int count = 0;                               // number of rows
+  const float* query[kQueryTile] = {};         // [d]
+  const std::uint16_t* rows[kMaxChains] = {};  // [d] f16
+  float* z[kQueryTile] = {};                   // [count]
 };
 
 struct PackedKernels {

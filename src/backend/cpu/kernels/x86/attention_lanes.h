@@ -603,10 +603,10 @@ void packed_values(const PackedValueTile& tile) noexcept {
 
 // Channels [first, first + kLanes) of the rows, as columns of 16 numbers; missing numbers are +0.
 template <class L>
-void chain_columns(const ChainTile& tile, int first, float (&columns)[L::kLanes][kMostChains]) {
+void chain_columns(const ChainTile& tile, int first, float (&columns)[L::kLanes][kMaxChains]) {
   constexpr int kLanes = L::kLanes;
   const PartRegister<L> part{tile.dims - first, {}};
-  for (int row = 0; row < kMostChains; row += kLanes) {
+  for (int row = 0; row < kMaxChains; row += kLanes) {
     typename L::Floats x[kLanes];
     for (int i = 0; i < kLanes; ++i) {
       if (row + i >= tile.count) {
@@ -629,7 +629,7 @@ void chain_rows(const ChainTile& tile) noexcept {
     for (auto& sum : parts) sum = L::repeat(0.0f);
   }
   for (int first = 0; first < tile.dims; first += L::kLanes) {
-    alignas(64) float columns[L::kLanes][kMostChains];
+    alignas(64) float columns[L::kLanes][kMaxChains];
     chain_columns<L>(tile, first, columns);
     const int last = tile.dims - first < L::kLanes ? tile.dims - first : L::kLanes;
     for (int c = 0; c < last; ++c) {
@@ -639,7 +639,7 @@ void chain_rows(const ChainTile& tile) noexcept {
     }
   }
   for (int r = 0; r < R; ++r) {
-    float z[kMostChains];
+    float z[kMaxChains];
     for (int i = 0; i < L::kParts; ++i) L::store(z + i * L::kLanes, sums[r][i]);
     for (int i = 0; i < tile.count; ++i) tile.z[r][i] = z[i];
   }

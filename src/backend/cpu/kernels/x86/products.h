@@ -243,11 +243,11 @@ struct InputRows {
 
 // Products of 8-bit codes of any Source by vpmaddwd, which multiplies two pairs of 16-bit numbers.
 // Codes minus zero points, and inputs, are widened, so that all sums start at 0.
-template <class L, int kMostTokens, class Source>
+template <class L, int kMaxTokens, class Source>
 struct WordProducts : Source {
   using Lanes = L;
   using Ints = typename L::Ints;
-  static constexpr int kTokens = kMostTokens;
+  static constexpr int kTokens = kMaxTokens;
   static constexpr std::int64_t kKTileColumns = 512;
   static constexpr std::int64_t kCodeScratch = kKTileColumns * Source::kColumnBytes;
   static constexpr int kStepLines = 2;
@@ -312,12 +312,12 @@ struct WordProducts : Source {
 constexpr std::int64_t narrow_columns(int bits) { return bits == 4 ? 32 : bits == 3 ? 64 : 128; }
 
 // Exact products of codes of at most 4 bits by vpmaddubsw, which adds pairs to 16 bits.
-template <class L, int kMostTokens, int kBits>
+template <class L, int kMaxTokens, int kBits>
 struct NarrowProducts : UnpackedCodes<L, kBits>, InputRows {
   using Lanes = L;
   using Ints = typename L::Ints;
   using Source = UnpackedCodes<L, kBits>;
-  static constexpr int kTokens = kMostTokens;
+  static constexpr int kTokens = kMaxTokens;
   static constexpr std::int64_t kCodeScratch = 16 * 1024;
   static constexpr std::int64_t kKTileColumns = kCodeScratch / Source::kColumnBytes;
   static constexpr int kStepLines = 1;
@@ -374,11 +374,11 @@ struct NarrowProducts : UnpackedCodes<L, kBits>, InputRows {
 enum class Unsigned { codes, inputs };
 
 // Products of codes of any Source by vpdpbusd, which multiplies four pairs of bytes.
-template <class L, int kMostTokens, class Source, Unsigned kSide>
+template <class L, int kMaxTokens, class Source, Unsigned kSide>
 struct DotProducts : Source, InputRows {
   using Lanes = L;
   using Ints = typename L::Ints;
-  static constexpr int kTokens = kMostTokens;
+  static constexpr int kTokens = kMaxTokens;
   static constexpr std::int64_t kKTileColumns = 512;
   static constexpr std::int64_t kCodeScratch = kKTileColumns * Source::kColumnBytes;
   static constexpr int kStepLines = 2;

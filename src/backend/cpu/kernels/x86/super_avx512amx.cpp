@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kKTileSpan = 128;  // columns multiplied by all tokens of a block at a time
 constexpr std::int64_t kSubColumns = 32;  // columns that share a minimum
-constexpr std::int64_t kMostSpans = kKTileSpan / kSubColumns;
+constexpr std::int64_t kMaxSpans = kKTileSpan / kSubColumns;
 constexpr std::int64_t kUnitNumbers = 2 * kTileNumbers;  // numbers f of 32 tokens x 16 outputs
 constexpr int kQuarters = 4;                             // quarters of a panel, 16 outputs each
 
@@ -20,8 +20,8 @@ constexpr int kQuarters = 4;                             // quarters of a panel,
 struct alignas(64) KTileNumbers {
   float d[64];
   float dmin[64];
-  std::int32_t minima[kMostSpans][2][64];
-  float token_scales[kMostSpans][kBlockTokens];
+  std::int32_t minima[kMaxSpans][2][64];
+  float token_scales[kMaxSpans][kBlockTokens];
   std::int32_t input_sums[kBlockTokens][2];
 };
 
@@ -203,7 +203,7 @@ void read_numbers(const SuperPanel& panel, const TokenBlock& block, const KTile&
     floats(super + 64, numbers.dmin);
     __builtin_memset(numbers.minima, 0, sizeof numbers.minima);
     const std::uint8_t* sub = panel.sub_scales + k_tile.column / kSubColumns * 128 + 64;
-    for (std::int64_t block32 = 0; block32 < kMostSpans; ++block32, sub += 128) {
+    for (std::int64_t block32 = 0; block32 < kMaxSpans; ++block32, sub += 128) {
       std::int32_t* to = numbers.minima[block32 * kSubColumns / panel.span][block32 / 2];
       const int shift = block32 % 2 == 0 ? 0 : 16;
       for (int output = 0; output < 64; ++output) to[output] |= sub[output] << shift;
