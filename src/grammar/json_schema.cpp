@@ -141,8 +141,11 @@ class SchemaReader {
     return small ? value(schema) : builder_.call(rule_of(schema, place_));
   }
 
-  // Reports ignored keywords, except those that do not restrict values of the schema's type.
   void check_keywords(JsonNode schema, std::initializer_list<std::string_view> known) {
+    check_keywords(schema, std::span(known.begin(), known.size()));
+  }
+  // Reports ignored keywords, except those that do not restrict values of the schema's type.
+  void check_keywords(JsonNode schema, std::span<const std::string_view> known) {
     const JsonNode type = schema.find("type");
     for (const JsonNode k : schema) {
       if (is_note(k.key()) || std::ranges::find(known, k.key()) != known.end()) continue;
@@ -168,16 +171,17 @@ class SchemaReader {
 
   // A value that is checked only for its type, if the schema names one.
   Expr loose_value(JsonNode schema) {
+    static const std::map<std::string_view, Expr (JsonParts::*)()> kParts = {
+        {"object", &JsonParts::object},
+        {"array", &JsonParts::array},
+        {"string", &JsonParts::string},
+        {"integer", &JsonParts::integer},
+        {"number", &JsonParts::number}};
     const JsonNode type = schema.find("type");
-    const std::string_view name = type.is_string() ? std::string_view(type.text())
-                                  : type           ? ""
-                                                   : implied_type(schema);
-    if (name == "object") return parts_.object();
-    if (name == "array") return parts_.array();
-    if (name == "string") return parts_.string();
-    if (name == "integer") return parts_.integer();
-    if (name == "number") return parts_.number();
-    return parts_.value();
+    const auto found = kParts.find(type.is_string() ? std::string_view(type.text())
+                                   : type           ? ""
+                                                    : implied_type(schema));
+    return found == kParts.end() ? parts_.value() : (parts_.*found->second)();
   }
 
   Expr exact_value(JsonNode schema) {
@@ -212,31 +216,11 @@ class SchemaReader {
   }
 
   Expr typed(JsonNode schema, std::string_view type) {
-    const std::initializer_list<std::string_view> kTyped = {
-        "type",
-        "properties",
-        "required",
-        "additionalProperties",
-        "propertyNames",
-        "patternProperties",
-        "minProperties",
-        "maxProperties",
-        "items",
-        "prefixItems",
-        "additionalItems",
-        "minItems",
-        "maxItems",
-        "minLength",
-        "maxLength",
-        "pattern",
-        "format",
-        "minimum",
-        "maximum",
-        "exclusiveMinimum",
-        "exclusiveMaximum",
-        "multipleOf",
-        "not",
-    };
+    static const std::vector<std::string_view> kTyped = split(
+        "type properties required additionalProperties propertyNames patternProperties "
+        "minProperties maxProperties items prefixItems additionalItems minItems maxItems minLength "
+        "maxLength pattern format minimum maximum exclusiveMinimum exclusiveMaximum multipleOf not",
+        " ");
     check_keywords(schema, kTyped);
     if (type != "string" && refuses_some(schema.find("not"), type)) {
       note_ignored("the keyword 'not'");
@@ -442,11 +426,12 @@ class SchemaReader {
     }
     const bool refuses_more = is_flag(more, false);
     std::int64_t required = 0;
-    for (const Property& p : all) {
+    for (Property& p : all) {
       required += p.required ? 1 : 0;
       if (refuses_more && !p.schema) {
         wrong("'", printable(p.name), "' is required, and additionalProperties allows it not");
       }
+      if (!p.schema && more.is_object()) p.schema = more;
     }
     const JsonNode patterns = schema.find("patternProperties");
     if (patterns && patterns.size() > 0) note_ignored("the keyword 'patternProperties'");
@@ -689,9 +674,9 @@ class SchemaReader {
   Expr listed(std::string_view open, const std::vector<std::string>& constants,
               std::optional<Expr> after, std::int64_t least, std::int64_t most,
               std::string_view close) {
-    const auto found = texts_.each_once(open, constants, after, least, most, close);
-    if (!found) wrong("there are fewer constants than are required");
-    return *found;
+    if (const auto found = texts_.each_once(open, constants, after, least, most, close))
+      return *found;
+    wrong("there are fewer constants than are required");
   }
 
   std::int64_t count(JsonNode schema, std::string_view keyword, std::int64_t fallback) const {
@@ -735,12 +720,8 @@ class SchemaReader {
       note_ignored("the format '" + std::string(rules.format) + "'");
     }
     if (refuses_some(no, "string")) {
-      const JsonNode one = no.find("const"), list = no.find("enum");
-      if (no.is_object() && has_only(no, {"const", "enum"}) && !no.find("type") && !one != !list) {
-        if (one.is_string()) rules.but.push_back(one.text());
-        for (const JsonNode text : list) {
-          if (text.is_string()) rules.but.push_back(text.text());
-        }
+      if (auto texts = refused_texts(no)) {
+        rules.but = std::move(*texts);
       } else {
         note_ignored("the keyword 'not'");
       }

@@ -37,6 +37,8 @@ bool allows_any_name(JsonNode schema);
 bool restricts_nothing(JsonNode schema, JsonNode keyword);
 // Whether the value of `not` may refuse values of this type (empty: any).
 bool refuses_some(JsonNode no, std::string_view type);
+// The strings among the constants that `not` refuses; nullopt if it is not of constants only.
+std::optional<std::vector<std::string_view>> refused_texts(JsonNode no);
 // Adds the constants of the given type as JSON; if there are both `const` and `enum`, only the
 // const.
 void add_constants(JsonNode schema, JsonNode type, std::vector<std::string>& texts);

@@ -185,6 +185,17 @@ bool refuses_some(JsonNode no, std::string_view type) {
   return any;
 }
 
+std::optional<std::vector<std::string_view>> refused_texts(JsonNode no) {
+  const JsonNode one = no.find("const"), list = no.find("enum");
+  if (!has_only(no, {"const", "enum"}) || no.find("type") || !one == !list) return std::nullopt;
+  std::vector<std::string_view> texts;
+  if (one.is_string()) texts.push_back(one.text());
+  for (const JsonNode text : list) {
+    if (text.is_string()) texts.push_back(text.text());
+  }
+  return texts;
+}
+
 void add_constants(JsonNode schema, JsonNode type, std::vector<std::string>& texts) {
   const JsonNode list = schema.find("enum"), one = schema.find("const");
   const std::string only = one ? one.dump() : std::string();

@@ -15,12 +15,13 @@ namespace {
 class Store : public testing::Test {
  protected:
   std::shared_ptr<const Grammar> get(const std::string& text) {
+    const std::string begin = text.substr(0, 100);  // long texts end with blanks
     const auto compile = [&]() -> CompiledGrammar {
       ++compiled_;
-      return {Grammar::from_gbnf(text, "g"), {text + " note"}};
+      return {Grammar::from_gbnf(begin, "g"), {begin + " note"}};
     };
     const CompiledGrammar found = store_.get(text, compile);
-    EXPECT_EQ(found.notes, SchemaNotes{text + " note"});  // stored with it
+    EXPECT_EQ(found.notes, SchemaNotes{begin + " note"});  // stored with it
     return found.grammar;
   }
   static std::string grammar(std::size_t i) { return "root ::= \"" + std::to_string(i) + "\""; }

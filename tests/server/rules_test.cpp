@@ -219,7 +219,7 @@ TEST(Prefill, IsContinuedInAllApis) {
 
 TEST(ToolRules, ASchemaThatIsNotHeldIsSaid) {
   const std::string odd =
-      R"({"type":"object","properties":{"n":{"type":"integer","multipleOf":7}}})";
+      R"({"type":"object","properties":{"n":{"type":"integer","multipleOf":1009}}})";
   for (const std::string& more :
        {R"("tools":)" + tool(odd), R"("tool_choice":"required","tools":)" + tool(odd),
         R"("response_format":{"type":"json_schema","json_schema":{"name":"p","schema":)" + odd +
