@@ -45,7 +45,7 @@ cuda: release-deps
 	cmake --preset cuda
 	cmake --build build/cuda -j $(JOBS)
 
-# Tools, manual pages, completions, libraries, headers, CMake and pkg-config files: make install PREFIX=/usr/local
+# Tools, manual pages, completions, documentation, libraries, headers, CMake and pkg-config files: make install PREFIX=/usr/local
 PREFIX ?= $(HOME)/.local
 install: all
 	cmake --install build/release --prefix $(PREFIX) > /dev/null

@@ -38,6 +38,8 @@ install(FILES ${PROJECT_BINARY_DIR}/leqConfig.cmake ${PROJECT_BINARY_DIR}/leqCon
   cmake/libraries.cmake DESTINATION ${package} COMPONENT dev)
 
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
+install(FILES README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")
 if(LEQ_SERVICE)
   configure_file(packaging/systemd/leq-server.service generated/package/leq-server.service @ONLY)
   install(FILES ${PROJECT_BINARY_DIR}/generated/package/leq-server.service DESTINATION lib/systemd/system)
