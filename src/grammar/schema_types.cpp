@@ -216,7 +216,7 @@ bool are_few(JsonNode schema) {
 
 NumberRange range_of(JsonNode schema, const std::function<void(const std::string&)>& wrong) {
   NumberRange range;
-  // In draft 4, boolean flags make a bound exclusive.
+  // In draft 4, bounds are exclusive by a flag.
   const auto take = [&](std::string_view keyword, std::optional<Decimal>& bound, bool& out,
                         bool exclusive, int inward) {
     const JsonNode node = schema.find(keyword);
