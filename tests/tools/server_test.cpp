@@ -6,6 +6,7 @@
 #include <fstream>
 #include <memory>
 
+#include "base/json.h"
 #include "server/raw_client.h"
 #include "tools/process.h"
 #include "tools/tool_runner.h"
@@ -165,7 +166,7 @@ TEST(LeqServer, ServesTheModelsOfAFolderWithinItsMemory) {
   EXPECT_NE(said.find("three cannot be loaded"), std::string::npos) << said;
 }
 
-Json get(int port, const std::string& path) {
+Json fetched(int port, const std::string& path) {
   RawClient client(port);
   client.send(plain_request("GET", path));
   const std::string answer = client.read_all(10);
@@ -175,21 +176,23 @@ Json get(int port, const std::string& path) {
 TEST(LeqServer, AServedModelTakesWhatInspectPlans) {
   const TemporaryFolder models;
   std::filesystem::copy_file(story_file(), models / "one.leq");
-  for (const std::vector<std::string>& words :
-       {std::vector<std::string>{"-t", "1"}, {"-t", "1", "-c", "512", "-ctk", "int8"}}) {
+  const std::vector<std::vector<std::string>> settings = {{"-t", "1"},
+                                                          {"-t", "1", "-c", "512", "-ctk", "int8"}};
+  for (const std::vector<std::string>& words : settings) {
     std::vector<std::string> plan = {"--fit", "--json", "-np", "4"},
                              serve = {"--models-dir", models.path().string(), "--port", "0"};
-    plan.insert(plan.begin(), models / "one.leq");
+    plan.insert(plan.begin(), (models / "one.leq").string());
     plan.insert(plan.end(), words.begin(), words.end());
     serve.insert(serve.end(), words.begin(), words.end());
     const Running running = start_with(serve);
     EXPECT_NE(ask(running.port, R"({"prompt":"Once","max_tokens":3,"model":"one"})").find("200"),
               std::string::npos);
     const Json planned = parse_json(run_program("leq-inspect", plan).out, "the plan");
-    EXPECT_EQ(get(running.port, "/v1/models/one")["status"]["memory_bytes"].dump(),
+    EXPECT_EQ(fetched(running.port, "/v1/models/one")["status"]["memory_bytes"].dump(),
               planned["total_bytes"].dump());
-    EXPECT_EQ(get(running.port, "/props?model=one")["default_generation_settings"]["n_ctx"].dump(),
-              planned["context"].dump());
+    EXPECT_EQ(
+        fetched(running.port, "/props?model=one")["default_generation_settings"]["n_ctx"].dump(),
+        planned["context"].dump());
   }
 }
 
@@ -225,7 +228,7 @@ TEST(LeqServer, TheOnlyModelSleepsAndWakes) {
     const std::string answer = ask(running.port, R"({"prompt":"Once","max_tokens":3})");
     EXPECT_NE(answer.find("\"model\":\"tale\""), std::string::npos) << answer;
     EXPECT_TRUE(running.process->wait_for_error("tale: unloaded, it was idle"));
-    EXPECT_EQ(get(running.port, "/v1/models")["data"][0]["status"]["value"].text(), "sleeping");
+    EXPECT_EQ(fetched(running.port, "/v1/models")["data"][0]["status"]["value"].text(), "sleeping");
   }
   running.process->signal(SIGTERM);
   EXPECT_EQ(running.process->finish(), 0) << running.process->err;
