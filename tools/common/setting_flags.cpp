@@ -43,6 +43,7 @@ constexpr SettingFlag kFlags[] = {
     {"numa", "--numa"},
     {"output", "-o"},
     {"overrides", "--tensor-type"},
+    {"pooling", "--pooling"},
     {"port", "--port"},
     {"pretokenizer", "--pretokenizer"},
     {"prompt_and_generation", "-pg"},
