@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -171,17 +170,14 @@ class SchemaReader {
 
   // A value that is checked only for its type, if the schema names one.
   Expr loose_value(JsonNode schema) {
-    static const std::map<std::string_view, Expr (JsonParts::*)()> kParts = {
-        {"object", &JsonParts::object},
-        {"array", &JsonParts::array},
-        {"string", &JsonParts::string},
-        {"integer", &JsonParts::integer},
-        {"number", &JsonParts::number}};
     const JsonNode type = schema.find("type");
-    const auto found = kParts.find(type.is_string() ? std::string_view(type.text())
-                                   : type           ? ""
-                                                    : implied_type(schema));
-    return found == kParts.end() ? parts_.value() : (parts_.*found->second)();
+    const std::string_view name =
+        type ? (type.is_string() ? std::string_view(type.text()) : "") : implied_type(schema);
+    if (name == "object") return parts_.object();
+    if (name == "array") return parts_.array();
+    if (name == "string") return parts_.string();
+    if (name == "integer") return parts_.integer();
+    return name == "number" ? parts_.number() : parts_.value();
   }
 
   Expr exact_value(JsonNode schema) {
@@ -473,7 +469,7 @@ class SchemaReader {
       const Step step(*this, "additionalProperties");
       const Expr after =
           b.sequence({b.text(":"), parts_.space(), more.is_object() ? part(more) : parts_.value()});
-      return listed("{", names->constants, after, least, most, "}");
+      return texts_.each_once("{", names->constants, after, least, most, "}");
     }
     if (least > 1) note_ignored("'minProperties' above 1");
     Expr key = key_but({}, has_names ? names : nullptr);
@@ -643,7 +639,7 @@ class SchemaReader {
       const JsonNode held = target_of(items);
       std::vector<std::string> constants;
       add_constants(held, held.find("type"), constants);
-      return listed("[", constants, {}, least, most, "]");
+      return texts_.each_once("[", constants, {}, least, most, "]");
     }
     std::vector<Expr> first;
     std::int64_t i = 0;
@@ -669,14 +665,6 @@ class SchemaReader {
     const JsonNode items = schema.find("items");
     return !schema.find("prefixItems") && items.is_object() &&
            (items.size() == 1 || !items.find("$ref")) && are_few(target_of(items));
-  }
-
-  Expr listed(std::string_view open, const std::vector<std::string>& constants,
-              std::optional<Expr> after, std::int64_t least, std::int64_t most,
-              std::string_view close) {
-    if (const auto found = texts_.each_once(open, constants, after, least, most, close))
-      return *found;
-    wrong("there are fewer constants than are required");
   }
 
   std::int64_t count(JsonNode schema, std::string_view keyword, std::int64_t fallback) const {
@@ -771,7 +759,7 @@ class SchemaReader {
   SchemaTexts texts_;
   std::string place_ = "#";
   std::deque<Waiting> waiting_;
-  std::size_t objects_ = 0;  // number of objects so far
+  std::size_t objects_ = 0;  // so far
   std::map<std::pair<const Json*, Part>, std::int32_t> rules_;
   std::set<std::string> names_of_rules_;
   std::map<const Json*, Names> names_;  // by their schema

@@ -241,10 +241,9 @@ std::optional<Expr> SchemaTexts::string_but(const Language& strings,
   return common(both);
 }
 
-std::optional<Expr> SchemaTexts::each_once(std::string_view open,
-                                           const std::vector<std::string>& constants,
-                                           std::optional<Expr> after, std::int64_t least,
-                                           std::int64_t most, std::string_view close) {
+Expr SchemaTexts::each_once(std::string_view open, const std::vector<std::string>& constants,
+                            std::optional<Expr> after, std::int64_t least, std::int64_t most,
+                            std::string_view close) {
   GrammarBuilder& b = builder_;
   std::set<std::string> known;
   Grammar::Set set = {.least = static_cast<std::size_t>(least)};
@@ -260,7 +259,7 @@ std::optional<Expr> SchemaTexts::each_once(std::string_view open,
     const Expr item = b.text(text);
     set.members.push_back({define(after ? b.sequence({item, *after}) : item), false});
   }
-  if (set.least > set.members.size()) return std::nullopt;
+  require(set.least <= set.members.size(), source_, ": fewer constants than are required");
   set.comma = define(b.sequence({b.text(","), parts_.space()}));
   return b.sequence(
       {b.text(open), parts_.space(), b.set(std::move(set)), parts_.space(), b.text(close)});

@@ -43,11 +43,11 @@ class SchemaTexts {
   // The strings of this grammar, but for those that are taken; nullopt: not held.
   std::optional<Expr> string_but(const Language& strings,
                                  const std::vector<std::string_view>& taken);
-  // An array or object of these constants, each at most once and followed by `after`; nullopt if
-  // there are fewer than `least`.
-  std::optional<Expr> each_once(std::string_view open, const std::vector<std::string>& constants,
-                                std::optional<Expr> after, std::int64_t least, std::int64_t most,
-                                std::string_view close);
+  // An array or object of these constants, each at most once and followed by `after`. Throws Error
+  // if there are fewer than `least`.
+  Expr each_once(std::string_view open, const std::vector<std::string>& constants,
+                 std::optional<Expr> after, std::int64_t least, std::int64_t most,
+                 std::string_view close);
   // Multiples of `step`, which is above 0, among the numbers of `range`; nullopt: not held.
   // `range` adds the numbers to a builder of its own.
   using MakeRange = std::function<Expr(GrammarBuilder&, JsonParts&)>;

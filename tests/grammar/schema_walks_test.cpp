@@ -75,7 +75,7 @@ class Schemas {
     Json made = {{"type", "string"}};
     if (chance(3)) {
       made["pattern"] = one_of({"^[a-z]+$", "^a|b$", "[0-9]", "^(?:ab?){1,3}$", "^.{2,4}$",
-                                "^(?=a)b$", "^\\w+ \\w+$", "^[^a]*$"});
+                                "^(?=a)b$", "^c", "^\\w+ \\w+$", "^[^a]*$"});
     }
     if (chance(3)) {
       made["format"] = one_of({"date", "time", "date-time", "duration", "email", "hostname", "ipv4",
