@@ -97,11 +97,15 @@ OTHERS = {
         "rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "beta_fast": 32.0, "beta_slow": 1.0,
         "original_max_position_embeddings": 64, "llama_4_scaling_beta": 0.1, "mscale": 1.0,
         "mscale_all_dim": 1.0}),
+    "phi3": dict(original_max_position_embeddings=64, rope_parameters={
+        "rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.75,
+        "original_max_position_embeddings": 64, "short_factor": [1.0, 1.1, 1.2, 1.3, 1.4, 1.5],
+        "long_factor": [1.0, 2.0, 3.0, 4.0, 6.0, 8.0]}),
 }
 
 
 def other_layers(work):
-    """Experts, Gated DeltaNet, sharper queries: random weights through leq and back."""
+    """Experts, Gated DeltaNet, sharper queries, LongRoPE: random weights through leq and back."""
     for config, changes in OTHERS.items():
         try:
             source = seeded(work, config, changes)

@@ -41,6 +41,15 @@ constexpr std::array kShortNames = {
     ShortName{"tinyllama:1.1b", "TinyLlama/TinyLlama-1.1B-Chat-v1.0"},
     ShortName{"mistral:7b", "mistralai/Mistral-7B-Instruct-v0.3"},
     ShortName{"mixtral:8x7b", "mistralai/Mixtral-8x7B-Instruct-v0.1"},
+    ShortName{"gemma3:4b", "google/gemma-3-4b-it"},
+    ShortName{"gemma3:270m", "google/gemma-3-270m-it"},
+    ShortName{"gemma3:1b", "google/gemma-3-1b-it"},
+    ShortName{"gemma3:12b", "google/gemma-3-12b-it"},
+    ShortName{"gemma3:27b", "google/gemma-3-27b-it"},
+    ShortName{"smollm3:3b", "HuggingFaceTB/SmolLM3-3B"},
+    ShortName{"phi4:14b", "microsoft/phi-4"},
+    ShortName{"phi4-mini:3.8b", "microsoft/Phi-4-mini-instruct"},
+    ShortName{"granite4:3b", "ibm-granite/granite-4.0-micro"},
     ShortName{"gpt2:124m", "openai-community/gpt2"},
 };
 

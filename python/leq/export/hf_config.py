@@ -53,7 +53,8 @@ def family_of(source):
     common = _common_layers(source)
     if common.attention.get("sinks"):
         raise InputError(f"{config.family}: attention sinks and biases of experts are not written back")
-    own_layers = common.delta or common.experts or "temperature" in common.attention
+    own_layers = (common.delta or common.experts or {"temperature", "rotary_dims"} & common.attention.keys() or
+                  config.rope_scaling["type"] == "longrope")
     checkpoint = source.checkpoint("" if own_layers else _model_type(config, common))
     _check_biases(checkpoint, common)
     return checkpoint
@@ -90,6 +91,9 @@ def _rope_parameters(config, attention):
         json.update(low_freq_factor=scaling["low_freq_factor"], high_freq_factor=scaling["high_freq_factor"])
     if kind == "yarn":
         json.update({key: scaling[key] for key in ("beta_fast", "beta_slow", "truncate")})
+    if kind == "longrope":
+        json.update({key: scaling[key] for key in ("short_factor", "long_factor")})
+    if kind in ("yarn", "longrope"):
         json.update({key: scaling[key] for key in ("attention_factor", "mscale", "mscale_all_dim") if scaling[key] > 0})
     return json
 
@@ -147,6 +151,8 @@ def hf_config(source, checkpoint):
         json["rope_theta"] = config.rope_theta
         if config.rope_scaling["type"] != "none":
             json["rope_scaling"] = _rope_parameters(config, common.attention)
+        if config.rope_scaling["type"] == "longrope":
+            json["original_max_position_embeddings"] = config.rope_scaling["original_context"]
     _add_windows(source, checkpoint["windows"], common.window, json)
     if common.delta and "delta" in keys:
         _add_delta(source, keys["delta"], common.delta, json)

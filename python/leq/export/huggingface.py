@@ -116,6 +116,9 @@ def _compressed_tensors(source, checkpoint, quantized_inputs):
         if not entry["linear"]:
             continue
         tensor = source.tensors[entry["name"]]
+        if checkpoint["rules"][entry["rule"]]["parts"] > 1:
+            raise InputError(f"{tensor.name}: {checkpoint['family']} joins it with others in one tensor, which "
+                             "compressed-tensors are not written of; write floats instead")
         if tensor.name + ".inv_smooth" in source.tensors:
             raise InputError(f"{tensor.name}: a smoothing vector of its inputs has no place in compressed-tensors")
         act = tensor.act if quantized_inputs else "none"
