@@ -280,7 +280,7 @@ def keep(browser, url):
 
 def leave(browser):
     """A reply goes on while another conversation is open, and there is one in each."""
-    browser.run("state.settings = {max_tokens: 300}; document.getElementById('new').click()")
+    browser.run("state.settings = {max_tokens: 1500}; document.getElementById('new').click()")
     browser.keys("A long one." + ENTER)
     browser.wait("state.current.messages.at(-1).content.length > 20", "a reply begins")
     browser.run("window.left = state.current; document.getElementById('new').click()")

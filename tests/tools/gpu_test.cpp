@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,7 @@ TEST_F(Gpu, ThePlanIsWhatARunTakes) {
     RunLimits limits;
     limits.context = 130;
     limits.sequences = 2;
+    limits.sequence_context = std::numeric_limits<std::int64_t>::max();  // as the tools' sequences
     limits.batch_tokens = 7;
     limits.output_tokens = 2;
     limits.key_type = limits.value_type = kv;

@@ -386,9 +386,10 @@ void say_search_time(const ImportedModel& model, const QuantizeOptions& options)
     return;  // the search itself says what is wrong with its text
   }
   const ChoosingWork work = options.recipe == nullptr ? ChoosingWork() : options.recipe->work;
-  const double windows = wants_calibration(model.config, options)
-                             ? static_cast<double>(options.calibration.samples)
-                             : 0;
+  QuantizeOptions candidate_of = options;
+  candidate_of.type = "int8";
+  const bool calibrates = wants_calibration(model.config, with_plan(candidate_of, model.config));
+  const double windows = calibrates ? static_cast<double>(options.calibration.samples) : 0;
   const double candidate =
       windows * seconds + choosing_seconds(model.config, work, seconds, text.length);
   const double measuring = static_cast<double>(search.options.evaluations) *
