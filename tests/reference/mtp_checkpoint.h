@@ -29,7 +29,9 @@ inline void let_head_know(RandomCheckpoint& checkpoint) {
   for (const std::string& name : checkpoint.names()) {
     const bool adds = name.ends_with("o_proj.weight") || name.ends_with("out_proj.weight") ||
                       name.ends_with("down_proj.weight") || name.starts_with("mtp.pre_fc");
-    if (adds || name == "mtp.fc.weight") std::ranges::fill(checkpoint.values_of(name), 0.0f);
+    if (!adds && name != "mtp.fc.weight") continue;
+    std::ranges::fill(checkpoint.values_of(name), 0.0f);
+    checkpoint.values_of(name).front() = 1e-20f;  // files in which all is zero are refused
   }
   const auto fc = checkpoint.values_of("mtp.fc.weight");  // [W][2 W]
   for (std::size_t i = 0; i < kMtpWidth; ++i) fc[i * 2 * kMtpWidth + i] = 1;
