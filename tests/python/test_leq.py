@@ -364,7 +364,7 @@ class Refusals(unittest.TestCase):
                     ("response_format", lambda: model.create_chat_completion(messages, response_format={1})),
                     ("response_format", lambda: model.create_chat_completion(
                         messages, response_format={"type": "json_schema", "json_schema": {
-                            "name": "x", "strict": True, "schema": {"multipleOf": 7}}}))):
+                            "name": "x", "strict": True, "schema": {"contains": {"const": 1}}}}))):
                 with self.assertRaises(leq.Error) as caught:
                     call()
                 self.assertEqual(caught.exception.setting, setting)

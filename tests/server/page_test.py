@@ -280,32 +280,19 @@ def keep(browser, url):
 
 def leave(browser):
     """A reply goes on while another conversation is open, and there is one in each."""
-    browser.run("state.settings = {max_tokens: 1500}; document.getElementById('new').click()")
+    browser.run("state.settings = {max_tokens: 300}; document.getElementById('new').click()")
     browser.keys("A long one." + ENTER)
     browser.wait("state.current.messages.at(-1).content.length > 20", "a reply begins")
     browser.run("window.left = state.current; document.getElementById('new').click()")
-    check(browser.run("return [$('stop').hidden, state.running.has(left)]") == [True, True],
-          "it goes on when its conversation is left")
-    known = browser.run("return left.messages.at(-1).content.length")
+    check(browser.run("return $('stop').hidden"), "another conversation can be written to")
     browser.keys("A second one." + ENTER)
-    browser.wait(f"left.messages.at(-1).content.length > {known + 20}", "its text grows")
-    browser.run("openConversation(left)")
-    check(texts(browser)[0] == "A long one.", "it is opened again")
-    shown = "document.querySelector('article.assistant .body').innerText.length"
-    browser.wait(f"!isRunning() || {shown} > {known}", "and its text is shown")
     browser.wait("state.running.size == 0", "both end")
+    browser.run("openConversation(left)")
+    check(texts(browser)[0] == "A long one." and len(texts(browser)[1]) > 100, "the left reply went on")
     replies = browser.run("return readConversations().slice(0, 2).map(c => c.messages.map(m => m.content))")
     check(sorted(one[0] for one in replies) == ["A long one.", "A second one."] and
           all(len(one) == 2 and len(one[1]) > 100 for one in replies), "both are kept")
     check(browser.run("return $('stop').hidden && !$('send').hidden"), "the next message can be sent")
-    browser.run("state.settings = {max_tokens: 4000}; document.getElementById('new').click()")
-    browser.keys("Not this one." + ENTER)
-    browser.wait("state.current.messages.at(-1).content.length > 20", "a reply of what is deleted")
-    browser.run("window.confirm = () => true; removeConversation(state.current)")
-    browser.wait("state.running.size == 0", "ends")
-    check("Not this one." not in browser.run("return readConversations().map(c => c.messages[0].content).join()"),
-          "and does not come back")
-    browser.run("state.settings = {}")
 
 
 def stop(browser):
