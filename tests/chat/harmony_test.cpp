@@ -11,9 +11,12 @@
 #include "base/json.h"
 #include "chat/reply.h"
 #include "chat/tool_calls.h"
+#include "chat/tool_grammar.h"
+#include "grammar/automaton.h"
 #include "shared_data.h"
 
-namespace leq {
+// A named namespace: the folder is compiled as one file.
+namespace leq::harmony {
 namespace {
 
 using Calls = std::vector<std::pair<std::string, std::string>>;
@@ -90,6 +93,9 @@ TEST(Harmony, RepliesAreParsedAsOpenAiHarmonyParsesThem) {
 TEST(Harmony, ATruncatedReplyInventsNothing) {
   for (const auto& [text, whole] : recorded()) {
     for (std::size_t i = 0; i < text.size(); ++i) {
+      // A mark is one token, which is not cut.
+      const std::size_t mark = i == 0 ? std::string::npos : text.rfind("<|", i - 1);
+      if (mark != std::string::npos && text.find("|>", mark) + 2 > i) continue;
       const Whole found = read({text.substr(0, i)});
       EXPECT_TRUE(whole.reasoning.starts_with(found.reasoning)) << text.substr(0, i);
       ASSERT_LE(found.calls.size(), whole.calls.size()) << text.substr(0, i);
@@ -157,6 +163,50 @@ TEST(Harmony, ArgumentsComeAsTheyAreWritten) {
   }
 }
 
+// Whether the grammar allows the whole text.
+bool accepts(const std::shared_ptr<const Grammar>& grammar, std::string_view text) {
+  GrammarAutomaton automaton(grammar);
+  const auto state = automaton.after(automaton.start(), text);
+  return state != GrammarAutomaton::kDead && automaton.may_end(state);
+}
+
+TEST(Harmony, GrammarsOfCallsAndAnswers) {
+  const Json tools = parse_json(
+      R"([{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":)"
+      R"({"a":{"type":"integer"}},"required":["a"],"additionalProperties":false}}}])",
+      "tools");
+  const Json schema = parse_json(R"({"type":"integer"})", "schema");
+  const CallRules rules = {.tools = tools, .source = "tools"};
+  const AnswerSchema answer = {.schema = schema, .source = "schema"};
+  const auto free = tool_grammar(style(), rules, kPrompt),
+             forced = forced_call_grammar(style(), rules, kPrompt),
+             either = call_or_answer_grammar(style(), rules, answer, kPrompt),
+             only = answer_grammar(style(), answer, kPrompt);
+  const std::string thought = "<|channel|>analysis<|message|>a to=functions.x b<|end|>",
+                    role = "<|start|>assistant", final = "<|channel|>final<|message|>";
+  const std::string before = thought + role;
+  for (const std::string& start : {std::string(), before, before + before}) {
+    for (const std::string head :
+         {"<|channel|>commentary to=functions.f <|constrain|>json",
+          "<|channel|>commentary to=functions.f", " to=functions.f<|channel|>commentary json"}) {
+      const std::string call = start + head + "<|message|>{\"a\": ";
+      for (const auto& grammar : {free, forced, either}) {
+        EXPECT_TRUE(accepts(grammar, call + "1}")) << call;
+        EXPECT_FALSE(accepts(grammar, call + "\"\"}")) << call;
+      }
+      EXPECT_FALSE(accepts(only, call + "1}")) << call;
+    }
+    EXPECT_FALSE(accepts(free, start + "<|channel|>commentary to=functions.g<|message|>{}"));
+    EXPECT_TRUE(accepts(free, start + final + "Yes."));
+    EXPECT_FALSE(accepts(forced, start + final + "1"));
+    for (const auto& grammar : {either, only}) {
+      EXPECT_TRUE(accepts(grammar, start + final + "12"));
+      EXPECT_TRUE(accepts(grammar, start + "<|channel|>final <|constrain|>json<|message|>12"));
+      EXPECT_FALSE(accepts(grammar, start + final + "no"));
+    }
+  }
+}
+
 TEST(Harmony, TheStyleIsReadOffTheTemplate) {
   LEQ_SHARED_OR_SKIP(folder, "data/chat/templates");
   const ReplyStyle found = reply_style(read_file(folder / "openai-gpt-oss-120b.jinja", 1 << 20));
@@ -165,4 +215,4 @@ TEST(Harmony, TheStyleIsReadOffTheTemplate) {
 }
 
 }  // namespace
-}  // namespace leq
+}  // namespace leq::harmony
