@@ -110,14 +110,16 @@ struct CallWords {
 };
 constexpr CallWords kHermesWords = {"<tool_call>\n{\"name\": \"",
                                     "\", \"arguments\": ", "}\n</tool_call>"};
-constexpr std::array<CallWords, 6> kCallWords = {
+constexpr std::array<CallWords, 7> kCallWords = {
     kHermesWords,
     kHermesWords,
     kHermesWords,
     CallWords{"{\"name\": \"", "\", \"parameters\": ", "}"},
     CallWords{"[TOOL_CALLS][{\"name\": \"", "\", \"arguments\": ", "}]"},
     CallWords{"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>", "\n```json\n",
-              "\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"}};
+              "\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"},
+    CallWords{"<|start|>assistant to=functions.", "<|channel|>commentary json<|message|>",
+              "<|call|>"}};
 
 std::string call_text(ToolCallStyle style, std::string_view name, std::string_view arguments) {
   const CallWords& words = kCallWords[static_cast<std::size_t>(style)];

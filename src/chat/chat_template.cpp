@@ -17,6 +17,7 @@ struct JinjaTemplate {
   jinja::Syntax syntax;
   // Whether the template reads reasoning from blocks of a content (Ministral 3).
   bool reads_reasoning_blocks = false;
+  bool reads_thinking = false;  // whether it reads reasoning from `thinking` (gpt-oss)
 };
 
 // A named format is a Jinja text in pieces: what it sets, then the texts it shares with others.
@@ -43,6 +44,7 @@ struct JinjaInput {
   // Shows reasoning_content as a block of the content: {"type": "thinking", "thinking": ...} before
   // the text block.
   bool reasoning_blocks = false;
+  bool thinking = false;  // shows reasoning_content as `thinking`
   ToolArguments arguments = ToolArguments::objects;
   bool null_is_empty = false;  // a content that is null or absent becomes ""
   // Functions get the members that the API allows to leave out; no tools become an empty list.
@@ -387,6 +389,22 @@ Value with_reasoning_block(Context& context, const Value& message) {
   return with_member(context, message, "content", context.heap.list(std::move(blocks)));
 }
 
+// The template of gpt-oss takes either a text or reasoning beside a call: a text joins the latter.
+Value with_thinking(Context& context, Value message) {
+  const Value *reasoning = member(message, "reasoning_content"),
+              *content = member(message, "content"), *calls = member(message, "tool_calls");
+  const auto is_said = [](const Value* value) {
+    return value != nullptr && value->is_text() && !value->bytes().empty();
+  };
+  if (!is_said(reasoning) || member(message, "thinking") != nullptr) return message;
+  std::string text(reasoning->bytes());
+  if (is_said(content) && calls != nullptr && calls->is_list() && !calls->list->items.empty()) {
+    text += "\n" + std::string(content->bytes());
+    message = with_member(context, message, "content", context.heap.text(Text::foreign("")));
+  }
+  return with_member(context, message, "thinking", context.heap.text(Text::foreign(text)));
+}
+
 Value message_value(Context& context, JsonNode node, const JinjaInput& input) {
   Value message = value_of(context, node);
   require(message.is_dict(), context.source, ": a message is not an object");
@@ -396,6 +414,7 @@ Value message_value(Context& context, JsonNode node, const JinjaInput& input) {
         with_member(context, message, "content", plain_content(context, *content, context.source));
   }
   if (input.reasoning_blocks) message = with_reasoning_block(context, message);
+  if (input.thinking) message = with_thinking(context, message);
   const Value* calls = member(message, "tool_calls");
   if (calls == nullptr || !calls->is_list()) return message;
   std::vector<Value> changed;
@@ -476,7 +495,8 @@ std::shared_ptr<const JinjaTemplate> compiled(std::string_view text, std::string
           " bytes, at most ", kMaxTemplateBytes, " are accepted");
   return std::make_shared<const JinjaTemplate>(
       JinjaTemplate{std::string(source), jinja::parse(text, source),
-                    text.find("['thinking']") != std::string_view::npos});
+                    text.find("['thinking']") != std::string_view::npos,
+                    text.find("message.thinking") != std::string_view::npos});
 }
 
 // Parts that the template wrote itself may contain special tokens; parts from the conversation may
@@ -653,13 +673,19 @@ std::vector<TextPart> ChatTemplate::render(const ChatRequest& request,
                                   .tools = request.tools,
                                   .variables = request.variables,
                                   .options = options,
-                                  .reasoning_blocks = jinja_->reads_reasoning_blocks});
+                                  .reasoning_blocks = jinja_->reads_reasoning_blocks,
+                                  .thinking = jinja_->reads_thinking});
 }
 
 void ChatTemplate::add_stops(const Tokenizer& tokenizer, StopRules& rules) const {
   if (format_ == nullptr) {
     const auto id = token_after_reply(*this, tokenizer);
     if (id && !rules.is_end_token(*id)) rules.end_tokens.push_back(*id);
+    // gpt-oss ends a call with another token than an answer.
+    const auto call = tokenizer.special_id("<|call|>");
+    if (id && id == tokenizer.special_id("<|return|>") && call && !rules.is_end_token(*call)) {
+      rules.end_tokens.push_back(*call);
+    }
   } else if (format_->end == "{eos}") {
     if (tokenizer.eos() != kNoToken) rules.end_tokens.push_back(tokenizer.eos());
   } else if (const auto id = tokenizer.special_id(format_->end)) {

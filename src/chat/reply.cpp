@@ -11,6 +11,10 @@ namespace leq {
 ReasoningState reasoning_after(const ReplyStyle& style, std::string_view prompt) {
   if (style.think_begin.empty()) return ReasoningState::none;
   if (begins_with_reasoning(style, prompt)) return ReasoningState::begun;
+  if (style.channels) {
+    const bool is_new = trim(prompt).ends_with(kHarmonyRole);
+    return is_new ? ReasoningState::may : ReasoningState::none;
+  }
   return trim(prompt).ends_with(style.think_end) ? ReasoningState::none : ReasoningState::may;
 }
 
@@ -24,7 +28,12 @@ std::shared_ptr<ReasoningBudget> reasoning_budget(const ReplyStyle& style, std::
   budget->end = style.think_end;
   budget->begun = thinking == ReasoningState::begun;
   for (const std::string_view mark : marks_in_reasoning(style)) budget->calls.emplace_back(mark);
-  const std::vector<TextPart> closing = {{std::string(words) + style.think_end + "\n\n", true}};
+  std::string after = "\n\n";
+  if (style.channels) {  // calls may follow where there are any
+    after = kHarmonyRole;
+    if (style.tools == ToolCallStyle::none) after += "<|channel|>final<|message|>";
+  }
+  const std::vector<TextPart> closing = {{std::string(words) + style.think_end + after, true}};
   budget->closing = tokenizer.encode_parts(closing);
   return budget;
 }

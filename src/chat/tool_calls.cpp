@@ -7,44 +7,11 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "chat/reply_text.h"
 #include "grammar/json_schema.h"
 
 namespace leq {
 namespace {
-
-constexpr std::string_view kBlanks = " \t\r\n";
-constexpr std::size_t kMaxHeadBytes = 1 << 16;  // names of calls are shorter
-
-std::size_t space_at_end(std::string_view text) {
-  const std::size_t last = text.find_last_not_of(kBlanks);
-  return last == std::string_view::npos ? text.size() : text.size() - last - 1;
-}
-
-// Length of the longest suffix of `text` that is the beginning of `mark`.
-std::size_t open_tail(std::string_view text, std::string_view mark) {
-  for (std::size_t length = std::min(text.size(), mark.size() - 1); length > 0; --length) {
-    if (mark.starts_with(text.substr(text.size() - length))) return length;
-  }
-  return 0;
-}
-
-// The text as JSON writes it in a string, without quotes.
-std::string escaped(std::string_view text) {
-  const std::string quoted = Json(text).dump_any();
-  return quoted.substr(1, quoted.size() - 2);
-}
-
-// Number of bytes at the end of the text that may begin a character of more bytes.
-std::size_t open_character(std::string_view text) {
-  constexpr std::size_t kMaxBytes = 4;
-  for (std::size_t length = 1; length <= std::min(text.size(), kMaxBytes - 1); ++length) {
-    const auto byte = static_cast<unsigned char>(text[text.size() - length]);
-    if (byte < 0x80) return 0;
-    const std::size_t whole = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2;
-    if (byte >= 0xc0) return whole > length ? length : 0;
-  }
-  return 0;
-}
 
 // The members of {"name": ..., "arguments": {...}}, as far as the text so far contains them.
 struct CallHead {
@@ -174,6 +141,12 @@ ReplyStyle reply_style(std::string_view chat_template) {
     return chat_template.find(mark) != std::string_view::npos;
   };
   ReplyStyle style;
+  if (has(kHarmonyChannel) && has(kHarmonyMessage)) {
+    return {.tools = ToolCallStyle::harmony,
+            .think_begin = "<|channel|>analysis<|message|>",
+            .think_end = std::string(kHarmonyEnd),
+            .channels = true};
+  }
   if (has("tool▁calls▁begin")) {
     style.tools = ToolCallStyle::deepseek;
   } else if (has("[TOOL_CALLS]")) {
@@ -196,7 +169,7 @@ ReplyStyle reply_style(std::string_view chat_template) {
 }
 
 std::vector<Token> shown_tokens(const ReplyStyle& style, const Tokenizer& tokenizer) {
-  constexpr std::array<std::array<std::string_view, 5>, 6> kMarks = {{
+  constexpr std::array<std::array<std::string_view, 5>, 7> kMarks = {{
       {},
       {kHermesCall, kHermesCallEnd},
       {kHermesCall, kHermesCallEnd},
@@ -206,12 +179,14 @@ std::vector<Token> shown_tokens(const ReplyStyle& style, const Tokenizer& tokeni
   }};
   const auto& own = kMarks[static_cast<std::size_t>(style.tools)];
   std::vector<std::string_view> marks(own.begin(), own.end());
+  if (style.channels) marks.assign(kHarmonyMarks.begin(), kHarmonyMarks.end());
   marks.push_back(style.think_begin);
   marks.push_back(style.think_end);
   std::vector<Token> tokens;
   for (const std::string_view mark : marks) {
     const auto id = mark.empty() ? std::nullopt : tokenizer.special_id(mark);
-    if (id && tokenizer.type(*id) == TokenType::control) tokens.push_back(*id);
+    const bool is_known = id && std::ranges::find(tokens, *id) != tokens.end();
+    if (id && !is_known && tokenizer.type(*id) == TokenType::control) tokens.push_back(*id);
   }
   return tokens;
 }
@@ -241,7 +216,11 @@ ReplyReader::ReplyReader(const ReplyStyle& style, std::string_view prompt, bool 
                          JsonNode tools)
     : style_(style), tools_(tools) {
   if (!with_tools) style_.tools = ToolCallStyle::none;
-  if (begins_with_reasoning(style_, prompt)) place_ = Place::reasoning;
+  if (style_.channels) {
+    begin_channels(prompt);
+  } else if (begins_with_reasoning(style_, prompt)) {
+    place_ = Place::reasoning;
+  }
 }
 
 ReplyPiece ReplyReader::push(std::string_view text) {
@@ -256,9 +235,11 @@ ReplyPiece ReplyReader::finish() {
   while (step()) {
   }
   if (place_ == Place::head) end_head();
+  if (place_ == Place::header) end_header();
+  if (body_ == CallBody::code) add_arguments("\"}");
   if (place_ == Place::reasoning) {
     out_.reasoning += held_;
-  } else if (place_ == Place::content || place_ == Place::start) {
+  } else if (style_.channels || place_ == Place::content || place_ == Place::start) {
     emit(held_);
     out_.content += std::exchange(space_, {});
   }
@@ -296,7 +277,8 @@ bool ReplyReader::step() {
   constexpr std::array kSteps = {&ReplyReader::read_start,     &ReplyReader::read_reasoning,
                                  &ReplyReader::read_content,   &ReplyReader::read_head,
                                  &ReplyReader::read_arguments, &ReplyReader::read_parameters,
-                                 &ReplyReader::read_tail,      &ReplyReader::read_between};
+                                 &ReplyReader::read_tail,      &ReplyReader::read_between,
+                                 &ReplyReader::read_header,    &ReplyReader::read_message};
   return (this->*kSteps[static_cast<std::size_t>(place_)])();
 }
 
@@ -360,8 +342,8 @@ bool ReplyReader::treat_as_content() {
 }
 
 std::string_view ReplyReader::mark() const {
-  constexpr std::array<std::string_view, 6> kMarks = {"",          kHermesCall,   kHermesCall,
-                                                      kPythonCall, kMistralCalls, kDeepSeekCalls};
+  constexpr std::array<std::string_view, 7> kMarks = {
+      "", kHermesCall, kHermesCall, kPythonCall, kMistralCalls, kDeepSeekCalls, ""};
   return kMarks[static_cast<std::size_t>(style_.tools)];
 }
 
@@ -460,6 +442,7 @@ bool ReplyReader::read_head() {
     case ToolCallStyle::deepseek:
       return read_deepseek_head();
     case ToolCallStyle::none:
+    case ToolCallStyle::harmony:  // read_header
       break;
   }
   return treat_as_content();
@@ -685,8 +668,8 @@ bool ReplyReader::read_tail() {
   }
   skip_space();
   if (held_.empty()) return false;
-  constexpr std::array<std::array<std::string_view, 2>, 6> kEnds = {
-      {{}, {kHermesCallEnd}, {kHermesCallEnd}, {";"}, {}, {"```", kDeepSeekCallEnd}}};
+  constexpr std::array<std::array<std::string_view, 2>, 7> kEnds = {
+      {{}, {kHermesCallEnd}, {kHermesCallEnd}, {";"}, {}, {"```", kDeepSeekCallEnd}, {}}};
   for (const std::string_view end : kEnds[static_cast<std::size_t>(style_.tools)]) {
     if (waits_for(end)) return false;
     if (skip(end)) return true;

@@ -3,6 +3,7 @@
 // text.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -22,6 +23,7 @@ enum class ToolCallStyle : std::uint8_t {
   llama3,    // {"name": ..., "parameters": {...}}, or <|python_tag|>NAME.call(KEY="...")
   mistral,   // [TOOL_CALLS][{"name": ..., "arguments": {...}}], or [TOOL_CALLS]NAME[ARGS]{...}
   deepseek,  // <｜tool▁calls▁begin｜>...: DeepSeek-V3, R1
+  harmony,   // <|channel|>commentary to=functions.NAME<|message|>{...}<|call|>: gpt-oss
 };
 
 // The literal texts that mark tool calls in these notations.
@@ -36,12 +38,25 @@ inline constexpr std::string_view kDeepSeekCalls = "<｜tool▁calls▁begin｜>
 inline constexpr std::string_view kDeepSeekCall = "<｜tool▁call▁begin｜>",
                                   kDeepSeekCallEnd = "<｜tool▁call▁end｜>",
                                   kDeepSeekSep = "<｜tool▁sep｜>";
+inline constexpr std::string_view kHarmonyStart = "<|start|>", kHarmonyChannel = "<|channel|>",
+                                  kHarmonyMessage = "<|message|>", kHarmonyEnd = "<|end|>",
+                                  kHarmonyCall = "<|call|>";
+inline constexpr std::array kHarmonyMarks = {kHarmonyStart,
+                                             kHarmonyChannel,
+                                             kHarmonyMessage,
+                                             kHarmonyEnd,
+                                             kHarmonyCall,
+                                             std::string_view("<|constrain|>"),
+                                             std::string_view("<|return|>")};
+inline constexpr std::string_view kHarmonyRole = "<|start|>assistant";
 
 struct ReplyStyle {
   ToolCallStyle tools = ToolCallStyle::none;
   // The marks around reasoning; empty: none.
   std::string think_begin, think_end;
   bool calls_end_reasoning = true;  // a call in reasoning that was not ended ends it
+  // The reply is messages, each with a header that names its channel and its recipient (harmony).
+  bool channels = false;
 };
 
 // How a model with this template writes calls and reasoning, judging by the template's marks.
@@ -113,7 +128,12 @@ class ReplyReader {
     parameters,  // within arguments of the xml style
     tail,        // after the arguments, up to the end of the call
     between,     // between calls that share one mark
+    header,      // in the style with channels: before a message's text
+    message,     // ... and within it
   };
+  // The text of a message that is a call: an object of JSON, or a program.
+  enum class CallBody : std::uint8_t { unknown, json, code, done };
+  enum class Channel : std::uint8_t { content, reasoning, call };
 
   // Each function consumes as much of held_ as it can and returns whether more can be consumed now.
   bool step();
@@ -133,6 +153,14 @@ class ReplyReader {
   bool is_tool(std::string_view name) const;
   bool read_tail();
   bool read_between();
+  bool read_header();
+  bool read_message();
+  bool read_call_body();
+  void begin_channels(std::string_view prompt);
+  void begin_message(std::string_view header, std::size_t drop);
+  bool end_message(std::size_t mark);
+  void end_header();
+  void emit_message(std::string_view text);
 
   bool waits_for(std::string_view mark) const;
   bool skip(std::string_view mark);
@@ -158,6 +186,9 @@ class ReplyReader {
   JsonDepth depth_, rest_;
   bool any_parameter_ = false, in_text_ = false;  // in_text_: within a parameter that is a text
   bool reasoning_ = false, any_reasoning_ = false;
+  CallBody body_ = CallBody::unknown;
+  Channel channel_ = Channel::content;
+  bool any_content_ = false, joins_ = false;  // joins_: a message follows one of the same channel
   std::size_t calls_ = 0;
   ReplyPiece out_;
 };

@@ -74,6 +74,15 @@ Expr blanks(GrammarBuilder& b) {
   return b.repeat(b.chars({{'\t', '\n'}, {'\r', '\r'}, {' ', ' '}}), 0, kMaxBlanks);
 }
 
+// The answer with the header of its message, which the prompt may have written.
+Expr answer_message(GrammarBuilder& builder, const ReplyStyle& style, std::string_view prompt,
+                    Expr answer) {
+  if (!style.channels || reasoning_after(style, prompt) == ReasoningState::none) return answer;
+  const Expr kind = builder.optional(builder.text(" <|constrain|>json"));
+  return builder.sequence(
+      {builder.text("<|channel|>final"), kind, builder.text(kHarmonyMessage), answer});
+}
+
 // The answer, preceded by optional reasoning of any length if the style has reasoning.
 Expr after_reasoning(GrammarBuilder& builder, const ReplyStyle& style, std::string_view prompt,
                      Expr answer) {
@@ -81,6 +90,15 @@ Expr after_reasoning(GrammarBuilder& builder, const ReplyStyle& style, std::stri
   if (thinking == ReasoningState::none) return answer;
   const WatchMode free = {.anywhere = {{style.think_end, {}, 1}}};
   const Expr reasoning = watched_text(builder, {free, {.closed = true}}, 0, WatchEnd::closed);
+  if (style.channels) {
+    // Any number of reasoning's messages.
+    const std::int32_t turn = builder.rule("turn");
+    const Expr again =
+        builder.sequence({reasoning, builder.text(kHarmonyRole), builder.call(turn)});
+    builder.define(
+        turn, builder.choice({answer, builder.sequence({builder.text(style.think_begin), again})}));
+    return thinking == ReasoningState::begun ? again : builder.call(turn);
+  }
   // The answer is a rule of its own, so that the grammar contains it only once.
   const std::int32_t rule = builder.rule("answer");
   builder.define(rule, answer);
@@ -115,18 +133,22 @@ class CallGrammar {
     std::vector<Expr> calls;
     for (const auto* marks : {&modes[kAnswer].anywhere, &modes[kAnswer].at_start}) {
       for (const WatchMark& mark : *marks) {
+        // after_reasoning writes <|start|>assistant.
+        if (mark.text.starts_with(kHarmonyStart)) continue;
         if (mark.rule) calls.push_back(marked_call(mark));  // excludes llama3's tag of programs
       }
     }
     const Expr call = builder_.call(define("any call", builder_.choice(std::move(calls))));
     // Llama3's calls begin like JSON answers. One call is the limit: no text is both call and
     // answer.
-    const bool one = count_ == CallCount::one || style_.tools == ToolCallStyle::llama3;
+    const bool one = count_ == CallCount::one || style_.tools == ToolCallStyle::llama3 ||
+                     style_.tools == ToolCallStyle::harmony;
     const Expr more =
         builder_.repeat(builder_.sequence({blanks(builder_), call}), 0, one ? 0 : kNoLimit);
     std::vector<Expr> ways = {builder_.sequence({call, more})};
     if (answer != nullptr) {
-      ways.push_back(answer_value(builder_, parts_, *answer, "answer ", notes));
+      ways.push_back(answer_message(builder_, style_, prompt,
+                                    answer_value(builder_, parts_, *answer, "answer ", notes)));
     }
     return finish(after_reasoning(builder_, style_, prompt, builder_.choice(std::move(ways))));
   }
@@ -166,7 +188,9 @@ class CallGrammar {
     return rule;
   }
   // The mode after a call.
-  std::size_t next(std::size_t mode) const { return count_ == CallCount::one ? kEnd : mode; }
+  std::size_t next(std::size_t mode) const {
+    return count_ == CallCount::one || style_.channels ? kEnd : mode;
+  }
 
   Expr text(std::string_view bytes) { return builder_.text(bytes); }
   Expr space() { return parts_.space(); }
@@ -207,6 +231,14 @@ class CallGrammar {
         return mark(kMistralCalls, mistral_calls());
       case ToolCallStyle::deepseek:
         return mark(kDeepSeekCalls, deepseek_calls());
+      case ToolCallStyle::harmony: {
+        const std::int32_t call = define("addressed call", harmony_call());
+        // Recipients come before the channel or after it; the prompt has begun the first header.
+        answer.at_start = {{" to=functions.", call, kEnd}};
+        answer.anywhere = {{"<|channel|>commentary to=functions.", call, kEnd},
+                           {"<|start|>assistant to=functions.", call, kEnd}};
+        return;
+      }
       case ToolCallStyle::llama3:
         answer.anywhere = {{std::string(kPythonCall), {}, kPythonTag}};
         for (const Mode mode : {kAnswer, kBetween, kPythonTag}) add_llama_heads(modes[mode]);
@@ -288,6 +320,18 @@ class CallGrammar {
     const Expr whole = b.sequence({text(kDeepSeekCall), call, text(kDeepSeekCallEnd), space()});
     return b.sequence({space(), b.repeat(whole, 1, count_ == CallCount::one ? 1 : kNoLimit),
                        text(kDeepSeekCallsEnd)});
+  }
+
+  // The text after the recipient's prefix: NAME, the rest of the header, and the arguments.
+  Expr harmony_call() {
+    GrammarBuilder& b = builder_;
+    const Expr rest = b.choice({text("<|channel|>commentary json"),
+                                text("<|channel|>commentary <|constrain|>json"),
+                                text(" <|constrain|>json"), text(" json"), b.nothing()});
+    const Expr header = b.sequence({rest, text(kHarmonyMessage)});
+    return any_tool([&](const Tool& tool) {
+      return b.sequence({text(tool.name), header, arguments(tool)});
+    });
   }
 
   // Parameters in any order. Other restrictions of strings are not enforced.
@@ -416,7 +460,8 @@ std::shared_ptr<const Grammar> answer_grammar(const ReplyStyle& style, const Ans
   JsonParts parts(builder);
   const Expr held = answer_value(builder, parts, answer, "", notes);
   const std::int32_t root = builder.rule("reply");
-  builder.define(root, after_reasoning(builder, style, prompt, held));
+  builder.define(
+      root, after_reasoning(builder, style, prompt, answer_message(builder, style, prompt, held)));
   return builder.finish(root);
 }
 

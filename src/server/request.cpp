@@ -617,7 +617,7 @@ void read_chat(JsonNode body, const AnswerFormat& format, const ApiModel& model,
   ReplyStyle style = call.reading;
   if (is_raw) call.reading.think_begin = call.reading.think_end = "";
   if (thinking.tokens < 0) return;
-  if (!call.with_tools) style.calls_end_reasoning = false;
+  if (!call.with_tools) style.tools = ToolCallStyle::none;
   auto budget = reasoning_budget(style, call.prompt_texts.front(), model.tokenizer,
                                  thinking.tokens > 0 ? model.reasoning_words : std::string());
   if (budget == nullptr) return;
