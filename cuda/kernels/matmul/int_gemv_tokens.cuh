@@ -282,9 +282,13 @@ struct TokenOutput {
   }
 };
 
+// Two blocks of a multiprocessor would spill for unsigned codes of 3 bits and two sides.
+template <int bits, bool zeros, int sides>
+inline constexpr int kTokensBlocks = bits == 3 && zeros && sides == 2 ? 1 : 2;
+
 // For 1 < a.tokens <= 8 * sides, with groups of 128 columns of the weights, the tokens, or both.
 template <int bits, bool zeros, int sides>
-__global__ void __launch_bounds__(kGroupWarps * 32, 2)
+__global__ void __launch_bounds__(kGroupWarps * 32, (kTokensBlocks<bits, zeros, sides>))
     int_gemv_tokens(const LEQ_GRID_CONSTANT IntMatmul a) {
   LEQ_BOUNDS(kGroupWarps * 32);
   LEQ_DYNAMIC_SHARED(WaitingPair, waiting);
