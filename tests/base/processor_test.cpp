@@ -17,8 +17,9 @@ std::vector<std::string> flags_of_linux() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
     if (!line.starts_with("flags") && !line.starts_with("Features")) continue;
+    const std::string words = line.substr(line.find(':') + 1);
     std::vector<std::string> flags;
-    for (const auto word : split(line.substr(line.find(':') + 1), " ")) flags.emplace_back(word);
+    for (const auto word : split(words, " ")) flags.emplace_back(word);
     return flags;
   }
   return {};
