@@ -81,7 +81,7 @@ class ChatSession {
               const ChatSessionOptions& options);
 
   // Runs one turn: adds the message and the reply to the conversation. If the context is full, the
-  // oldest turns are left out until half of it is free, and a reply without a grammar goes on. If
+  // oldest turns are left out until half of it is free, and a reply without a grammar continues. If
   // the reply cannot be written (one turn is larger than the context) or is interrupted before its
   // first token, the conversation stays as it was before the call. The text passed to `on_text`
   // begins without white space.

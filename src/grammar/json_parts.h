@@ -28,7 +28,7 @@ class JsonParts {
   Expr value();      // any value
   Expr object();     // any object
   Expr array();
-  // An array that begins with elements `first` and goes on with `rest`, if there is any.
+  // An array that begins with elements `first` and continues with `rest`, if there is any.
   Expr list(const std::vector<Expr>& first, std::optional<Expr> rest, std::int64_t least,
             std::int64_t most);
   Expr null() { return builder_.text("null"); }

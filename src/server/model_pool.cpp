@@ -708,7 +708,7 @@ void ModelPool::drop(Entry& entry, Lock& lock, ModelState next) {
   set_state(entry, next);
 }
 
-// Memory of pinned models never becomes free, so nobody waits for it.
+// Memory of pinned models never becomes free, so no load waits for it.
 void ModelPool::require_space_beside_pinned(const Entry& entry, std::uint64_t bytes) const {
   std::size_t places = 1;
   std::uint64_t pinned = bytes;

@@ -13,6 +13,9 @@ clean_root() {
   mountpoint -q "$root/proc" || mount -t proc proc "$root/proc" ||
     { echo "$name: NOT RUN: /proc cannot be mounted in the root"; exit 77; }
 }
+# The home of its only user, and the model that first_reply makes there.
+home=/root
+story_file=$home/.local/share/leq/models/tales--Story-5M--int8-g128.leq
 in_root() { LC_ALL=C chroot "$root" "$@"; }
 
 # first_reply LEQ: the storyteller downloaded from a server like the hub, quantized and asked by one command in the root;
@@ -22,7 +25,7 @@ first_reply() {
   local server=$! story begin=$EPOCHREALTIME
   while [ ! -s "$root/hub" ]; do sleep 0.1; done
   begin=$EPOCHREALTIME
-  story=$(in_root env HOME=/root no_proxy=127.0.0.1 HF_ENDPOINT="$(cat "$root/hub")" \
+  story=$(in_root env HOME="$home" no_proxy=127.0.0.1 HF_ENDPOINT="$(cat "$root/hub")" \
     "$1" run tales/Story-5M "Once upon a time" -n 32 --temp 0 2> "$root/errors") || story="FAILED $(cat "$root/errors")"
   kill $server
   [ ${#story} -gt 40 ] && [ "${story#FAILED}" = "$story" ] || { echo "no story was told: $story"; return 1; }

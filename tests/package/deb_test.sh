@@ -15,7 +15,7 @@ cp "${packages[@]}" "$root/"
 in_root apt-get -qq -o APT::Install-Recommends=0 install ${packages[@]/*\//.\/} > "$root/apt.log" 2>&1 ||
   { cat "$root/apt.log"; exit 1; }
 reply=$(first_reply leq) || { echo "deb: $reply"; exit 1; }
-model=/root/.local/share/leq/models/tales--Story-5M--int8-g128.leq
+model=$story_file
 story=$(in_root leq-run -m $model -p "Once upon a time" -n 32 --temp 0 2> /dev/null)
 for file in usr/share/man/man1/leq-run.1 usr/lib/systemd/system/leq-server.service etc/leq/server.conf usr/share/doc/leq/copyright; do
   [ -f "$root/$file" ] || { echo "deb: no $file"; exit 1; }

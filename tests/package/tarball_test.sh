@@ -13,7 +13,7 @@ for file in share/man/man1/leq-run.1 share/doc/leq/licences/libcurl share/doc/le
 done
 reply=$(first_reply /leq/bin/leq) || { echo "tarball: $reply"; exit 1; }
 # A compiler's runtime that does not know the processor would leave the portable kernels alone.
-! grep -qw avx2 /proc/cpuinfo || in_root env LEQ_ISA=avx2 /leq/bin/leq-run -m /root/.local/share/leq/models/tales--Story-5M--int8-g128.leq \
+! grep -qw avx2 /proc/cpuinfo || in_root env LEQ_ISA=avx2 /leq/bin/leq-run -m "$story_file" \
   -p "Once" -n 4 > /dev/null 2>&1 || { echo "tarball: no AVX2 kernels"; exit 1; }
 for tool in "$root"/leq/bin/leq-*; do
   in_root "/leq/bin/$(basename "$tool")" --version > /dev/null || { echo "tarball: $tool does not start"; exit 1; }

@@ -18,8 +18,8 @@ reply=$(first_reply leq) || { echo "wheel: $reply"; exit 1; }
 for tool in run server quantize perplexity bench inspect; do
   [[ $(in_root leq-$tool --version) = leq-$tool\ * || $(in_root leq-$tool --version) = "leq "* ]] || { echo "wheel: leq-$tool does not start"; exit 1; }
 done
-in_python=$(in_root env HOME=/root python3 -c 'import glob, leq
-model = leq.Model(glob.glob("/root/.local/share/leq/models/*.leq")[0])
+in_python=$(in_root env HOME="$home" python3 -c 'import leq, pathlib
+model = leq.Model(next((pathlib.Path.home() / ".local/share/leq/models").glob("*.leq")))
 print(model.generate("Once upon a time", max_tokens=32, temperature=0).text)') || { echo "wheel: import leq fails"; exit 1; }
 case "$reply" in *"${in_python:0:40}"*) ;; *) echo "wheel: Python tells $in_python, leq $reply"; exit 1 ;; esac
 echo "wheel: in a clean $(in_root cat /etc/debian_version) with $(in_root python3 --version): $reply"

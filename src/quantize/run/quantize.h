@@ -139,7 +139,7 @@ struct Recipe {
   void (*apply)(QuantizeOptions& options, bool narrow) = nullptr;
   bool searches = false;             // whether the bit width of each unit is searched for
   bool few_windows_suffice = false;  // calibration uses only as many windows as fit into minutes
-  ChoosingWork work = {};            // for the time that is told beforehand
+  ChoosingWork work = {};            // for the estimate of the time
 };
 
 inline constexpr std::string_view kDefaultRecipe = "q8";
