@@ -456,6 +456,7 @@ ZeroBytes zero_bytes(const QuantScheme& scheme) {
     case 2:
       return {0xaa, 0};
     default:
+      ensure(scheme.bias() == 0, "codes with bias ", scheme.bias(), " have no code of zero here");
       return {};
   }
 }

@@ -89,11 +89,17 @@ TEST_F(GgufTools, AConversionByEarlierRulesIsNotUsed) {
   EXPECT_EQ(cached().size(), 2u);
 }
 
-TEST_F(GgufTools, IsAModelOfAServersFolder) {
+// The server calls it by its file's name, alone and as one of a folder.
+class ServedGguf : public GgufTools, public testing::WithParamInterface<bool> {};
+
+INSTANTIATE_TEST_SUITE_P(Alone, ServedGguf, testing::Bool());
+
+TEST_P(ServedGguf, IsAModelOfAServer) {
   const std::string expected = run().out;
   fs::remove_all(folder_ / "cache");
-  Process server({std::string(LEQ_TOOLS_DIR) + "/leq-server", "--models-dir",
-                  fs::path(gguf_).parent_path().string(), "--port", "0", "-t", "1"},
+  Process server({std::string(LEQ_TOOLS_DIR) + "/leq-server", GetParam() ? "-m" : "--models-dir",
+                  GetParam() ? gguf_ : fs::path(gguf_).parent_path().string(), "--port", "0", "-t",
+                  "1"},
                  Process::Input::pipe);
   constexpr std::string_view kAddress = "listening on http://127.0.0.1:";
   ASSERT_TRUE(server.wait_for_error(std::string(kAddress)) && server.wait_for_error("\n"));
@@ -107,6 +113,7 @@ TEST_F(GgufTools, IsAModelOfAServersFolder) {
     const std::size_t at = answer.find("\r\n\r\n");
     ASSERT_NE(at, std::string::npos);
     const Json reply = parse_json(answer.substr(at + 4), "the answer");
+    EXPECT_EQ(reply["model"].text(), "story");
     const std::string text = "once" + reply["content"].text();
     EXPECT_TRUE(expected == text || expected == text + "\n") << text;
   }

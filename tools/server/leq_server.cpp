@@ -5,6 +5,7 @@
 
 #include <array>
 #include <csignal>
+#include <filesystem>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -162,6 +163,16 @@ void serve_folder(Options& options) {
   options.set_text("models-dir", folder.string());
 }
 
+// A model is called as the user names it: a file without its suffix, also where a GGUF file is
+// converted into the cache.
+std::string given_name(const Options& options) {
+  if (options.given("hf-repo")) return options.text("hf-repo");
+  const std::string name =
+      options.given("model") ? options.text("model") : options.positionals().front();
+  const std::filesystem::path path(name);
+  return path.extension() == ".leq" || path.extension() == ".gguf" ? path.stem().string() : name;
+}
+
 int run_by_names(const Options& given) {
   Options options = given;
   const bool named = options.given("model") || options.given("hf-repo");
@@ -175,7 +186,7 @@ int run_by_names(const Options& given) {
           options.positionals().empty() ? "" : printable(options.positionals().front()),
           "' beside -m, -hf or --models-dir");
   if (options.given("models-dir")) return run_with(options);
-  if (!options.given("alias") && !named) options.set_text("alias", options.positionals().front());
+  if (!options.given("alias")) options.set_text("alias", given_name(options));
   return with_model_files(options, run_with);
 }
 
