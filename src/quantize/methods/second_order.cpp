@@ -103,6 +103,25 @@ double proxy_error(const OutputErrors& outputs, Communicator& ranks) {
   return ratio(sum_over_rows(ranks, outputs.errors), sum_over_rows(ranks, outputs.energies));
 }
 
+std::vector<float> mean_difference(const WeightPair& pair, const InputStatistics& statistics) {
+  require(std::ssize(statistics.sum) == pair.columns && statistics.tokens > 0,
+          "the statistics have the mean inputs of ", statistics.sum.size(), " columns and ",
+          statistics.tokens, " tokens, the weights have ", pair.columns,
+          " columns; calibrate this model");
+  std::vector<float> result(static_cast<std::size_t>(pair.rows));
+  for_rows(pair.pool, pair.rows, [&](std::int64_t row) {
+    double total = 0;
+    for (std::int64_t k = 0; k < pair.columns; ++k) {
+      const auto i = static_cast<std::size_t>(row * pair.columns + k);
+      total += (static_cast<double>(pair.wanted[i]) - static_cast<double>(pair.found[i])) *
+               statistics.sum[static_cast<std::size_t>(k)];
+    }
+    result[static_cast<std::size_t>(row)] =
+        static_cast<float>(total / static_cast<double>(statistics.tokens));
+  });
+  return result;
+}
+
 OutputWeights::OutputWeights(const InputStatistics& statistics, ThreadPool* pool)
     : statistics_(statistics), pool_(pool) {
   if (statistics.hessian.empty()) return;

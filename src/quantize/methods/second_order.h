@@ -83,6 +83,10 @@ double proxy_error(const WeightPair& pair, const InputStatistics& statistics);
 // Computes proxy_error from the errors that a method has computed for this rank's rows.
 double proxy_error(const OutputErrors& outputs, Communicator& ranks);
 
+// (W - Wq) mean(x) of each row [N] for the calibration tokens: the bias correction that restores
+// the mean of the outputs. Throws Error if the statistics have other columns or no tokens.
+std::vector<float> mean_difference(const WeightPair& pair, const InputStatistics& statistics);
+
 // Squared error in the outputs caused by weight errors d, summed over tokens: d H d^T, where H is
 // statistics.hessian or, if that is unknown, its diagonal. Products in f32. All results have the
 // same unknown factor, which does not depend on d.
