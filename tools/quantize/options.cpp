@@ -445,7 +445,7 @@ const ToolSpec& quantize_tool() {
                   "Qwen/Qwen3-0.6B -o model.leq           (downloads it)",
                   "HF_DIR -o model.leq --type int4-g128",
                   "HF_DIR -o model.leq --method gptq+ --bits 4 --group 64 --calibration text.txt",
-                  "HF_DIR -o model.leq --method gptq+ --search sens --target-bpw 4.25"};
+                  "HF_DIR -o model.leq --method gptq+ --search --target-bpw 4.25"};
     tool.advice =
         "Which type? Without a flag the file gets 8-bit weights (recipe q8), about as exact as the "
         "checkpoint and half of its f16 size; --recipe q4 halves that again for a small loss, and "

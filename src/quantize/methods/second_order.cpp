@@ -11,7 +11,6 @@
 #include "base/half.h"
 #include "quantize/linear_algebra/matrix.h"
 #include "quantize/linear_algebra/tile_kernels.h"
-#include "quantize/methods/gptq.h"
 #include "quantize/methods/method.h"
 #include "ranks/communicator.h"
 #include "tensor/code_formats.h"
@@ -130,7 +129,8 @@ OutputWeights::OutputWeights(const InputStatistics& statistics, ThreadPool* pool
   input.columns = statistics.columns;
   input.statistics = &statistics;
   ThreadPool alone(1);
-  hessian_ = loss_hessian(input, pool == nullptr ? alone : *pool);
+  hessian_ = prepare_hessian(input, 0, pool == nullptr ? alone : *pool);
+  clear_dead_inputs(statistics, *hessian_);
 }
 
 std::vector<double> OutputWeights::errors(std::span<const float> rows) const {
@@ -252,12 +252,6 @@ void clear_dead_inputs(const InputStatistics& statistics, Hessian& hessian) {
   for (std::int64_t k = 0; k < hessian.columns; ++k) {
     if (statistics.hessian[at(k * (hessian.columns + 1))] == 0) hessian.values.at(k, k) = 0;
   }
-}
-
-Hessian loss_hessian(const MethodInput& input, ThreadPool& pool) {
-  Hessian hessian = prepare_hessian(input, 0, pool);
-  clear_dead_inputs(*input.statistics, hessian);
-  return hessian;
 }
 
 std::optional<Feedback> factor_hessian(const MethodInput& input, ThreadPool& pool) {

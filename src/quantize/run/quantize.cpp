@@ -484,7 +484,7 @@ QuantizeResult lead(const ImportedModel& model, const fs::path& output, Quantize
 
 void require_divisible(const QuantizeOptions& options, int ranks) {
   require(ranks == 1 || !options.search, Setting{"ranks"}, " ", ranks,
-          ": a search is one rank's work; leave it out, or ", Setting{"strategy"});
+          ": a search is one rank's work; leave it out, or ", Setting{"search"});
 }
 
 QuantizeResult quantize_checkpoint(const fs::path& checkpoint, const fs::path& output,
