@@ -12,7 +12,6 @@
 #include "backend/cpu/workers.h"
 #include "backend/layout.h"
 #include "base/error.h"
-#include "base/given_bytes.h"
 #include "base/json.h"
 #include "base/stopwatch.h"
 #include "base/table.h"

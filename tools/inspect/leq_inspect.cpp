@@ -12,7 +12,6 @@
 #include "backend/backend.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/given_bytes.h"
 #include "base/json.h"
 #include "base/progress.h"
 #include "base/stopwatch.h"
