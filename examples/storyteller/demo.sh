@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # The demo: quantizes the storyteller in this folder, lets it tell a story, and shows what
 # quantization costs: size and perplexity on tales that it was not trained on.
-#   examples/storyteller/demo.sh BUILD_FOLDER
+#   examples/storyteller/demo.sh BUILD_FOLDER [TOOLS_FOLDER]
 set -euo pipefail
 model="$(cd "$(dirname "$0")" && pwd)"
-tools="${1:?usage: demo.sh BUILD_FOLDER}/tools"
+tools="${2:-${1:?usage: demo.sh BUILD_FOLDER [TOOLS_FOLDER]}/tools}"
 out="$1/demo"
 mkdir -p "$out"
 

@@ -31,6 +31,9 @@ std::string human_bytes(std::uint64_t bytes);
 // Sizes as users type them: "8G", "900M", "1.5GiB", "64k", "123456"; each unit is 1024 times the
 // next smaller one. nullopt on anything else.
 std::optional<std::uint64_t> parse_bytes(std::string_view text);
+// A size as parse_bytes reads it, and in decimal units: "24G (25.8 GB)"; only the latter if no
+// binary unit expresses the size in two decimals.
+std::string given_bytes(std::uint64_t bytes);
 // Formatted with a fixed number of decimals, independent of the locale.
 std::string fixed(double value, int decimals);
 // Formats 12345678 as "12,345,678".

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <limits>
 #include <map>
 #include <memory>
@@ -13,7 +12,6 @@
 #include "backend/cpu/workers.h"
 #include "backend/layout.h"
 #include "base/error.h"
-#include "base/given_bytes.h"
 #include "base/json.h"
 #include "base/stopwatch.h"
 #include "base/table.h"
@@ -23,7 +21,6 @@
 #include "format/leq_writer.h"
 #include "model/memory_plan.h"
 #include "model/session.h"
-#include "tensor/pack.h"
 
 namespace leq {
 namespace {
@@ -79,31 +76,6 @@ std::string fold_of(const LeqReader& file, const std::string& tensor) {
   return file.entry(tensor).value("fold", "");
 }
 
-// Counts of the 8-bit codes of one unit: symmetric, with one scale per row.
-struct CodeCounts {
-  std::array<double, 256> codes = {};
-  double count = 0;
-};
-
-void add_row(std::span<const float> row, CodeCounts& sums) {
-  double absmax = 0;
-  for (const float w : row) absmax = std::max(absmax, std::abs(static_cast<double>(w)));
-  for (const float w : row) {
-    const double value = static_cast<double>(w);
-    const double code = absmax > 0 ? std::nearbyint(value / absmax * 127) : 0.0;
-    sums.codes[static_cast<std::size_t>(code + 128)] += 1;
-  }
-  sums.count += static_cast<double>(row.size());
-}
-
-double entropy_of(const CodeCounts& sums) {
-  double entropy = 0;
-  for (const double count : sums.codes) {
-    if (count > 0) entropy -= count / sums.count * std::log2(count / sums.count);
-  }
-  return entropy;
-}
-
 }  // namespace
 
 MixedModel::MixedModel(const std::array<std::filesystem::path, kChoices>& candidates) {
@@ -149,9 +121,7 @@ void MixedModel::add_units() {
   }
   for (const auto& [key, names] : tensors) {
     SearchUnit unit;
-    unit.layer = key.first;
-    unit.kind = key.second;
-    unit.name = layer_tensor(unit.layer, unit.kind);
+    unit.name = layer_tensor(key.first, key.second);
     for (const std::string& name : names) {
       unit_of_.emplace(name, units_.size());
       for (std::size_t c = 0; c < kChoices; ++c) {
@@ -165,24 +135,6 @@ void MixedModel::add_units() {
     }
     units_.push_back(std::move(unit));
   }
-}
-
-void MixedModel::measure_entropy(ThreadPool& pool) {
-  const LeqReader& file = reader(files_.back());
-  pool.run(std::ssize(units_), [&](std::int64_t index, int) {
-    CodeCounts sums;
-    std::vector<float> row;
-    for (const auto& [name, owner] : unit_of_) {
-      const StoredTensor& tensor = *file.find(name);
-      if (std::cmp_not_equal(owner, index) || tensor.shape.size() != 2) continue;
-      row.resize(static_cast<std::size_t>(tensor.view.columns));
-      for (std::int64_t r = 0; r < tensor.view.rows; ++r) {
-        unpack_row(tensor.view, r, row);
-        add_row(row, sums);
-      }
-    }
-    units_[static_cast<std::size_t>(index)].entropy = entropy_of(sums);
-  });
 }
 
 const LeqReader& MixedModel::file_of(const Assignment& assignment, std::string_view name) const {
@@ -570,11 +522,10 @@ MixedSearchResult search_mixed_model(const MixedSearch& asked,
     request.base_file += ".base.kl";
   }
   Workers workers(request.threads);
-  MixedModel mixed(request.candidates);
+  const MixedModel mixed(request.candidates);
   const Model base(request.base, {.mode = LoadMode::map});
   const KlReference reference(request, base, workers);
 
-  mixed.measure_entropy(workers.pool);
   SearchProblem problem;
   problem.units = mixed.units();
   problem.identity =

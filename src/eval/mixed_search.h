@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/json.h"
-#include "base/thread_pool.h"
 #include "model/memory_plan.h"
 #include "model/open_model.h"
 #include "quantize/search/bit_search.h"
@@ -29,10 +28,8 @@ class MixedModel {
   // differ in configuration, tensors or the vectors outside the units.
   explicit MixedModel(const std::array<std::filesystem::path, kChoices>& candidates);
 
-  // Names, kinds, layers and sizes of units. Proxies are stored relative error x parameters.
+  // Names and sizes of units. Proxies are stored relative error x parameters.
   const std::vector<SearchUnit>& units() const { return units_; }
-  // Computes the entropy of the 8-bit weights, all of which are read.
-  void measure_entropy(ThreadPool& pool);
   std::uint64_t rest_bytes() const;  // bytes of tensors outside the units
   const Model& model() const { return *files_.back(); }
   std::string checksums() const;  // of all planes in all files, as a text

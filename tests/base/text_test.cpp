@@ -7,7 +7,6 @@
 #include <map>
 #include <string>
 
-#include "base/given_bytes.h"
 
 namespace leq {
 namespace {

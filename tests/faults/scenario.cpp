@@ -50,8 +50,8 @@ std::vector<Scenario> make_scenarios() {
   all.push_back({.name = "search",
                  .tool = "leq-quantize",
                  .words = with(with(quantize, calibrated),
-                               {"--search", "entropy", "--method", "rtn", "--target-size", "120000",
-                                "--group", "32", "--search-evals", "5", "--heldout", "text.txt"}),
+                               {"--search", "--method", "rtn", "--target-size", "120000", "--group",
+                                "32", "--search-evals", "5", "--heldout", "text.txt"}),
                  .copies = {"sharded", "text.txt"},
                  .outputs = {"out.leq"},
                  .resumable = true});

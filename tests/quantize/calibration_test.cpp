@@ -234,22 +234,11 @@ TEST(Calibration, AnyNumberOfThreadsGivesTheSameFile) {
   }
 }
 
-TEST(Calibration, ZeroquantPlusLearnsFromTheUnquantizedModelAlone) {
-  const test::TemporaryFolder folder;
-  const auto source = make_checkpoint(families()[2], folder.path() / "hf");
-  for (const auto& [method, once] : {std::pair{"zeroquant+", true}, {"gptq+", false}}) {
-    QuantizeOptions options = small_run(method, "int4-g32");
-    const std::string free = run_bytes(source, folder.path() / "1.leq", options);
-    options.true_sequential = false;
-    EXPECT_EQ(run_bytes(source, folder.path() / "2.leq", options) == free, once) << method;
-  }
-}
-
 TEST(Calibration, AnInterruptedRunResumesToTheSameFile) {
   const test::TemporaryFolder folder;
   const auto source = make_checkpoint(families()[4], folder.path() / "hf");
   const auto output = folder.path() / "model.leq";
-  for (const char* method : {"gptq", "smoothquant", "zeroquant+"}) {
+  for (const char* method : {"gptq", "smoothquant"}) {
     QuantizeOptions options = small_run(method, "int8");
     const std::string whole = run_bytes(source, output, options);
     std::filesystem::remove(output);

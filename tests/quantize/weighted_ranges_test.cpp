@@ -5,7 +5,6 @@
 
 #include "errors.h"
 #include "quantize/methods/method.h"
-#include "quantize/methods/zeroquant.h"
 #include "synthetic_site.h"
 
 namespace leq {
@@ -189,7 +188,7 @@ TEST(Zeroquant, BiasCorrectionKeepsTheMeanOfTheOutputs) {
   const MethodInput input = method_input(weight, kRangeColumns, "int4-g128");
   const auto found = rounded_by("zeroquant", input);
   ThreadPool pool(2);
-  const auto delta = bias_correction({weight, found, input.rows, kRangeColumns, &pool}, statistics);
+  const auto delta = mean_difference({weight, found, input.rows, kRangeColumns, &pool}, statistics);
   ASSERT_EQ(std::ssize(delta), input.rows);
   for (std::size_t n = 0; n < delta.size(); ++n) {
     double wanted = 0, got = 0;

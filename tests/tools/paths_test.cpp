@@ -84,7 +84,7 @@ TEST_F(Paths, AnOutputIsNeverAnInput) {
                     ": is read here");
   }
   expect_one_line(run_program("leq-quantize", {source, "-o", (folder_ / "a").string(), "--search",
-                                               "sens", "--method", "rtn", "--target-bpw", "4",
+                                               "--method", "rtn", "--target-bpw", "4",
                                                "--search-log", (folder_ / "a").string()}),
                   "would be written twice");
   EXPECT_TRUE(read_bytes(source + "/model.safetensors") == weights);
@@ -128,7 +128,7 @@ TEST_F(Paths, ContradictionsAreReportedBeforeWorkBegins) {
     flags.insert(flags.begin(), {kStoryteller, "-o", out, "--calibration", text, "--samples", "4"});
     return run_program("leq-quantize", flags);
   };
-  const Words search = {"--search", "sens", "--method", "rtn", "--group", "64"};
+  const Words search = {"--search", "--method", "rtn", "--group", "64"};
   const auto with_search = [&](const Words& more) {
     Words flags = search;
     flags.insert(flags.end(), more.begin(), more.end());

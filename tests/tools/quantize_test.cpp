@@ -163,7 +163,7 @@ TEST_F(Quantize, TheDeviceIsTakenAndNotOffered) {
 TEST_F(Quantize, ASearchMixesBitsWithinItsTarget) {
   const std::string text =
       folder_.write("text", test::read_bytes(kStoryteller + "/heldout.txt").substr(0, 3000));
-  const ToolRun run = quantize({"--method", "rtn", "--search", "sens", "--target-bpw", "3.5",
+  const ToolRun run = quantize({"--method", "rtn", "--search", "--target-bpw", "3.5",
                                 "--search-evals", "12", "--group", "64", "--search-text", text});
   ASSERT_EQ(run.status, 0) << run.err;
   const std::size_t told = run.err.find(", then 12 measurements of 16 windows");
@@ -181,8 +181,8 @@ TEST_F(Quantize, WeightsAndCacheAreFittedTogether) {
   const std::string text =
       folder_.write("text", test::read_bytes(kStoryteller + "/heldout.txt").substr(0, 3000));
   const ToolRun run =
-      quantize({"--method", "rtn", "--search", "sens", "--fit", "13M", "-c", "1024",
-                "--search-evals", "12", "--group", "64", "--search-text", text, "--gate"});
+      quantize({"--method", "rtn", "--search", "--fit", "13M", "-c", "1024", "--search-evals", "12",
+                "--group", "64", "--search-text", text, "--gate"});
   ASSERT_EQ(run.status, 0) << run.err;
   EXPECT_NE(run.err.find("within 13M (13.6 MB) with a context of 1,024"), std::string::npos)
       << run.err;
@@ -336,9 +336,9 @@ TEST_F(Quantize, RefusesFlagsThatContradictEachOther) {
   expect_error({"--method", "awq", "--smooth", "0.5"}, "--smooth");
   expect_error({"--smooth", "o3", "--act", "row"}, "--act");
   expect_error({"--smooth", "1.5"}, "alpha from 0 to 1");
-  expect_error({"--search", "sens", "--type", "int8"}, "--type");
+  expect_error({"--search", "--type", "int8"}, "--type");
   expect_error({"--recipe", "q4", "--target-bpw", "3"}, "--target-bpw needs a search");
-  expect_error({"--method", "awq", "--search", "sens"}, "awq");
+  expect_error({"--method", "awq", "--search"}, "awq");
   expect_error({"--fit", "1M"}, "with the fewest bits the tensors take at least");
   expect_error({"--fit", "lots"}, "8G");
   expect_error({"--fit", "8G", "-c", "100000"}, "-c 100000");

@@ -242,7 +242,7 @@ TEST_F(RunRanks, AProcessThatCannotReadTheModelTellsTheOther) {
 TEST_F(RunRanks, RefuseASearch) {
   const Finished search =
       test::run({LEQ_TOOLS_DIR "/leq-quantize", LEQ_SOURCE_DIR "/examples/storyteller", "-o",
-                 own_ / "x.leq", "--search", "sens", "--target-bpw", "4.25", "--tp", "2"},
+                 own_ / "x.leq", "--search", "--target-bpw", "4.25", "--tp", "2"},
                 "");
   EXPECT_EQ(search.status, 1);
   EXPECT_NE(search.err.find("error: --tp 2: a search is one rank's work"), std::string::npos)

@@ -10,7 +10,6 @@
 #include <string>
 
 #include "model/memory_plan.h"
-#include "quantize/search/bit_search.h"
 #include "runtime/make_backend.h"
 #include "sampling/settings.h"
 #include "source_files.h"
@@ -124,8 +123,6 @@ TEST(SettingFlags, MessagesOfTheLibraryTellFlagsToUsersOfTools) {
                 kv_type_names(", ").replace(kv_type_names(", ").rfind(", "), 2, " or ") +
                 "; the closest is int8");
   EXPECT_EQ(limits({.kv_sinks = 65}), "--kv-sink 65: expected 0 to 64");
-  EXPECT_EQ(told([] { parse_search_strategy("luck"); }),
-            "--search: expected grid | entropy | greedy | sens, found 'luck'");
   EXPECT_TRUE(told([] {
                 require_scheme("int9", Setting{"type"}.marked());
               }).starts_with("--type: unknown type \"int9\"; use one of "));

@@ -54,7 +54,7 @@ constexpr SettingFlag kFlags[] = {
     {"samples", "--samples"},
     {"sequences", "-np"},
     {"speculate", "--speculate"},
-    {"strategy", "--search"},
+    {"search", "--search"},
     {"stride", "--stride"},
     {"target_bpw", "--target-bpw"},
     {"target_size", "--target-size"},

@@ -6,19 +6,243 @@
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
+#include <limits>
+#include <map>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "base/table.h"
 #include "base/text.h"
+#include "format/leq_reader.h"
+#include "hub/hub.h"
+#include "hub/web_client.h"
 #include "tools/common/mains.h"
 #include "tools/common/options.h"
 #include "tools/common/pull.h"
-#include "tools/leq/commands.h"
 
 namespace leq {
 namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kAnyNumber = std::numeric_limits<std::size_t>::max();
+
+// --- pull
+
+ToolSpec pull_spec() {
+  ToolSpec spec;
+  spec.name = "leq pull";
+  spec.summary = "downloads models, or updates them if the hub has newer ones";
+  spec.usage = {"MODEL...", "Qwen/Qwen3-0.6B --recipe q4", "USER/REPOSITORY-GGUF:Q8_0"};
+  spec.advice = std::string(kModelNames);
+  spec.max_positionals = kAnyNumber;
+  spec.options = download_options();
+  return spec;
+}
+
+int pull(const Options& options) {
+  require(!options.positionals().empty(), "expected a model's name, as Qwen/Qwen3-0.6B");
+  for (const std::string& text : options.positionals()) {
+    const auto name = parse_hub_name(text);
+    require(name.has_value(), printable(text),
+            ": is no name on the hub: expected USER/REPOSITORY or USER/REPOSITORY:TAG");
+    const KeptModel model = pull_model(*name, options, true);
+    std::cout << model.name << "  " << model.path.string() << '\n';
+  }
+  return 0;
+}
+
+// --- ls
+
+// The type of most bytes.
+std::string main_type(const LeqReader& file) {
+  std::map<std::string, std::uint64_t> bytes;
+  for (const StoredTensor& tensor : file.tensors()) {
+    bytes[scheme_name(tensor.view.scheme)] += tensor.bytes();
+  }
+  const auto most =
+      std::ranges::max_element(bytes, {}, [](const auto& type) { return type.second; });
+  return most == bytes.end() ? "" : most->first;
+}
+
+// The KL divergence from the unquantized model, if it was measured when the file was made.
+std::string measured_kl(const LeqReader& file) {
+  const Json* provenance = file.metadata().find_given("provenance");
+  const Json* gate = provenance == nullptr ? nullptr : provenance->find_given("gate");
+  const Json* kl = gate == nullptr ? nullptr : gate->find_given("kl_mean");
+  return kl != nullptr && kl->is_number() ? fixed(kl->get<double>(), 4) : "";
+}
+
+Json described(const KeptModel& model) {
+  Json one = {{"name", model.name}, {"path", model.path.string()}};
+  try {
+    const LeqReader file(model.path, {.mode = LoadMode::map});
+    one["bytes"] = file.file_bytes();
+    one["type"] = main_type(file);
+    one["kl"] = measured_kl(file);
+    one["origin"] = origin_of(model.path);
+  } catch (const Error& error) {
+    one["error"] = std::string(error.what());
+  }
+  return one;
+}
+
+ToolSpec list_spec() {
+  ToolSpec spec;
+  spec.name = "leq ls";
+  spec.summary = "lists the models of the models folder";
+  spec.usage = {"", "--json"};
+  spec.advice =
+      "KL is the divergence from the unquantized model in nats, if it was measured (recipes "
+      "measure it). The folder is LEQ_MODELS, or leq/models in XDG_DATA_HOME or ~/.local/share; "
+      ".leq files that you put there are listed too.";
+  spec.options = {{.name = "json", .help = "print JSON"}};
+  return spec;
+}
+
+int list(const Options& options) {
+  Json models = Json::array();
+  for (const KeptModel& model : kept_models()) models.push_back(described(model));
+  if (options.flag("json")) {
+    std::cout << models.dump(2) << '\n';
+    return 0;
+  }
+  if (models.empty()) {
+    std::cerr << "leq ls: no models in " << models_folder().string()
+              << "; `leq pull Qwen/Qwen3-0.6B` downloads one\n";
+    return 0;
+  }
+  std::vector<std::vector<std::string>> rows = {{"NAME", "SIZE", "TYPE", "KL", "ORIGIN"}};
+  for (const Json& model : models) {
+    const std::string error = model.value("error", "");
+    rows.push_back({model.at("name").text(),
+                    error.empty() ? human_bytes(model.at("bytes").get<std::uint64_t>()) : "",
+                    model.value("type", ""), model.value("kl", ""),
+                    error.empty() ? model.value("origin", "") : printable(error, 200)});
+  }
+  std::vector<std::size_t> widths(rows.front().size());
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      line += row[i] + std::string(widths[i] - row[i].size() + 2, ' ');
+    }
+    std::cout << line.substr(0, line.find_last_not_of(' ') + 1) << '\n';
+  }
+  return 0;
+}
+
+// --- rm
+
+ToolSpec remove_spec() {
+  ToolSpec spec;
+  spec.name = "leq rm";
+  spec.summary = "removes models from the models folder";
+  spec.usage = {"MODEL...", "MODEL --downloads"};
+  spec.max_positionals = kAnyNumber;
+  spec.options = {{.name = "downloads",
+                   .help = "remove the repository from the hub's cache too, which other programs "
+                           "may use"}};
+  return spec;
+}
+
+// Throws Error if the name, without a tag, is that of several models.
+void require_one(const std::string& name) {
+  const auto hub = parse_hub_name(name);
+  if (!hub || !hub->tag.empty()) return;
+  std::vector<std::string> names;
+  for (const KeptModel& model : kept_models()) {
+    if (model.name.starts_with(hub->repository + ":")) names.push_back(model.name);
+  }
+  require(names.size() < 2, name, ": name one of them: ", join(names));
+}
+
+int remove(const Options& options) {
+  require(!options.positionals().empty(), "expected a model's name; `leq ls` lists them");
+  for (const std::string& name : options.positionals()) {
+    const auto model = find_kept(name);
+    require(model.has_value(), printable(name), ": no such model; `leq ls` lists the models");
+    require_one(name);
+    const std::string origin = origin_of(model->path);
+    fs::remove(model->path);
+    fs::remove(origin_file(model->path));
+    std::cout << "removed " << model->name << '\n';
+    if (origin.empty()) continue;
+    const Hub hub(hub_settings());
+    const fs::path folder = hub.folder(origin.substr(0, origin.find('@')));
+    std::error_code error;
+    if (!fs::exists(folder, error)) continue;
+    if (options.flag("downloads")) {
+      fs::remove_all(folder);
+      std::cout << "removed " << folder.string() << '\n';
+    } else {
+      std::cerr << "the download is still in " << folder.string() << " (--downloads removes it)\n";
+    }
+  }
+  return 0;
+}
+
+// --- ps
+
+ToolSpec ps_spec() {
+  ToolSpec spec;
+  spec.name = "leq ps";
+  spec.summary = "lists the models that a running server has loaded";
+  spec.usage = {"", "--host 127.0.0.1 --port 8080"};
+  spec.options = {{.name = "host",
+                   .kind = OptionKind::text,
+                   .value_name = "ADDRESS",
+                   .fallback = "127.0.0.1",
+                   .help = "address of the server"},
+                  {.name = "port",
+                   .kind = OptionKind::integer,
+                   .value_name = "N",
+                   .fallback = "8080",
+                   .help = "its port",
+                   .minimum = 1,
+                   .maximum = 65535},
+                  {.name = "api-key",
+                   .kind = OptionKind::text,
+                   .value_name = "KEY",
+                   .help = "a key that it accepts"}};
+  return spec;
+}
+
+int ps(const Options& options) {
+  const std::string server =
+      "http://" + options.text("host") + ":" + std::to_string(options.integer("port"));
+  const std::string url = server + "/v1/models";
+  WebRequest request = {.url = url, .proxies = false};
+  if (options.given("api-key")) request.token = options.text("api-key");
+  const WebResponse response = WebClient().send(request);
+  require(response.failure.empty(), ErrorKind::io, server, ": ", response.failure,
+          "; `leq serve` starts a server");
+  require(response.status == 200, ErrorKind::io, url, ": HTTP ", response.status,
+          response.status == 401 ? "; --api-key KEY" : "");
+  const Json answer = parse_json(response.body, url);
+  for (const Json& model : json_member(answer, "data", Json::Type::array, url)) {
+    const Json* status = model.find_given("status");
+    const std::string state = status == nullptr ? "" : status->value("value", "");
+    if (state == "unloaded") continue;
+    const Json* bytes = status == nullptr ? nullptr : status->find_given("memory_bytes");
+    std::cout << printable(json_get<std::string>(model, "id", url), 200) << "  " << state
+              << (bytes == nullptr ? "" : "  " + human_bytes(bytes->get<std::uint64_t>())) << '\n';
+  }
+  return 0;
+}
+
+int pull_main(int argc, char** argv) { return run_tool("leq pull", pull_spec, argc, argv, pull); }
+int list_main(int argc, char** argv) { return run_tool("leq ls", list_spec, argc, argv, list); }
+int remove_main(int argc, char** argv) {
+  return run_tool("leq rm", remove_spec, argc, argv, remove);
+}
+int ps_main(int argc, char** argv) { return run_tool("leq ps", ps_spec, argc, argv, ps); }
 
 struct Command {
   const char* name;

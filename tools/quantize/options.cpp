@@ -90,10 +90,10 @@ std::vector<Option> quantization_flags() {
        .kind = OptionKind::text,
        .value_name = "HOW",
        .help = "SmoothQuant's folds: none, search (the best alpha of each layer), a number from "
-               "0 to 1 (one alpha), o1, o2, o3 (the paper's settings), equalize (by weights "
-               "alone); or awq (the scales of that method); default search with --method "
+               "0 to 1 (one alpha), o1, o2, o3 (the paper's settings); or awq (the scales of that "
+               "method); default search with --method "
                "smoothquant, else none",
-       .suggestions = {"none", "search", "0.5", "o1", "o2", "o3", "equalize", "awq"}},
+       .suggestions = {"none", "search", "0.5", "o1", "o2", "o3", "awq"}},
       {.name = "tensor-type",
        .kind = OptionKind::list,
        .value_name = "REGEX=TYPE",
@@ -158,9 +158,6 @@ std::vector<Option> calibration_flags() {
        .fallback = "true",
        .help = "gptq: gather the statistics of each block once, before it is quantized, not again "
                "after each of its linears is quantized"},
-      {.name = "bias-correction",
-       .fallback = "true",
-       .help = "do not correct biases by the mean error of the rounded weights"},
   };
 }
 
@@ -305,8 +302,8 @@ void set_smoothing(const Options& options, QuantizeOptions& checkpoint) {
     checkpoint.fold = awq_scales_fold();
     return;
   }
-  if (how == "search" || how == "equalize") {
-    checkpoint.fold = how == "search" ? smoothing_fold(std::nullopt) : equalizer_fold();
+  if (how == "search") {
+    checkpoint.fold = smoothing_fold(std::nullopt);
     return;
   }
   for (const SmoothingPreset& preset : smoothing_presets()) {
@@ -322,7 +319,7 @@ void set_smoothing(const Options& options, QuantizeOptions& checkpoint) {
   }
   const auto alpha = parse_double(how);
   require(alpha && *alpha >= 0 && *alpha <= 1, "--smooth ", printable(how),
-          ": expected none, search, awq, equalize, o1, o2, o3 or an alpha from 0 to 1");
+          ": expected none, search, awq, o1, o2, o3 or an alpha from 0 to 1");
   checkpoint.fold = smoothing_fold(*alpha);
 }
 
@@ -408,7 +405,6 @@ QuantizeOptions checkpoint_options(const Options& options) {
   checkpoint.act = *parse_act_choice(options.text("act"));
   checkpoint.threads = static_cast<int>(options.integer("threads"));
   checkpoint.true_sequential = options.flag("true-sequential");
-  checkpoint.correct_bias = options.flag("bias-correction");
   checkpoint.resume = !options.flag("restart");
   set_smoothing(options, checkpoint);
   set_overrides(options, checkpoint);
@@ -449,7 +445,7 @@ const ToolSpec& quantize_tool() {
                   "Qwen/Qwen3-0.6B -o model.leq           (downloads it)",
                   "HF_DIR -o model.leq --type int4-g128",
                   "HF_DIR -o model.leq --method gptq+ --bits 4 --group 64 --calibration text.txt",
-                  "HF_DIR -o model.leq --method gptq+ --search sens --target-bpw 4.25"};
+                  "HF_DIR -o model.leq --method gptq+ --search --target-bpw 4.25"};
     tool.advice =
         "Which type? Without a flag the file gets 8-bit weights (recipe q8), about as exact as the "
         "checkpoint and half of its f16 size; --recipe q4 halves that again for a small loss, and "

@@ -45,13 +45,11 @@ FitRequest fit_request(const Options& options, const ModelConfig& config) {
 
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
-Option text_row(std::string name, std::string value_name, std::string help,
-                std::vector<std::string> choices = {}) {
+Option text_row(std::string name, std::string value_name, std::string help) {
   return {.name = std::move(name),
           .kind = OptionKind::text,
           .value_name = std::move(value_name),
-          .help = std::move(help),
-          .choices = std::move(choices)};
+          .help = std::move(help)};
 }
 
 // `kind`: integer, real or integers.
@@ -91,9 +89,8 @@ std::vector<Option> search_flags() {
   context.spellings = "-c";
   return in_group(
       "Search for bits",
-      {text_row("search", "HOW",
-                "choose 2, 3, 4 or 8 bits for each group of linears by measured KL divergence",
-                {"grid", "entropy", "greedy", "sens"}),
+      {{.name = "search",
+        .help = "choose 2, 3, 4 or 8 bits for each group of linears by measured KL divergence"},
        number_row(OptionKind::real, "target-bpw", "BITS", "",
                   "upper limit of the mean bits per searched weight, scales included", 2, 16),
        number_row(OptionKind::integer, "target-size", "BYTES", "",
@@ -137,8 +134,6 @@ SearchedBits searched_bits(const Options& options, const QuantizeOptions& checkp
   MixedSearch& request = bits.search;
   request.text = search_text(options, checkpoint);
   request.threads = checkpoint.threads;
-  request.options.strategy =
-      parse_search_strategy(options.given("search") ? options.text("search") : "sens");
   request.options.lambda = options.real("search-lambda");
   request.options.evaluations = static_cast<int>(options.integer("search-evals"));
   if (options.given("search-log")) request.options.log = options.text("search-log");

@@ -20,7 +20,7 @@ from . import text
 
 BASE = "base"
 EXACT_CACHE = "f32"
-METHODS = ("absmax", "zeropoint", "rtn", "zeroquant", "zeroquant+", "gptq", "gptq+", "nf4", "billm", "smoothquant",
+METHODS = ("absmax", "zeropoint", "rtn", "zeroquant", "gptq", "gptq+", "nf4", "billm", "smoothquant",
            "awq")
 RECIPES = ("q8", "q4", "q4-small", "zeroquant-w48", "auto")
 SEARCHED_BITS = 4.25  # a search's target: the bits of int4 in groups of 64

@@ -20,6 +20,14 @@ namespace {
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
+// Ranges and codes of a weight with the loss of each row, so that the best of several choices can
+// be taken for each row.
+struct RowChoice {
+  Ranges ranges;
+  std::vector<std::int16_t> codes;  // [N][K]
+  std::vector<double> losses;       // [N] d H d^T, d = w - q
+};
+
 void copy_row(const RowChoice& from, std::int64_t row, std::int64_t columns, RowChoice& to) {
   const std::int64_t groups = from.ranges.per_row;
   const auto copy = [row](const auto& source, auto& target, std::int64_t count) {
@@ -33,8 +41,7 @@ void copy_row(const RowChoice& from, std::int64_t row, std::int64_t columns, Row
   to.losses[at(row)] = from.losses[at(row)];
 }
 
-}  // namespace
-
+// Converts the scales of `left` and `right` to one scale_mul, so that a tensor can mix their rows.
 void share_scale_mul(Ranges& left, Ranges& right, const QuantScheme& scheme) {
   const float shared = std::max(left.scale_mul, right.scale_mul);
   for (Ranges* ranges : {&left, &right}) {
@@ -51,6 +58,7 @@ void share_scale_mul(Ranges& left, Ranges& right, const QuantScheme& scheme) {
   }
 }
 
+// Nearest codes in the given ranges, with losses under `hessian`.
 RowChoice nearest_choice(const MethodInput& input, const Ranges& ranges, const Hessian& hessian,
                          ThreadPool& pool) {
   RowChoice choice = {ranges, nearest_codes(input, ranges).codes, {}};
@@ -58,6 +66,8 @@ RowChoice nearest_choice(const MethodInput& input, const Ranges& ranges, const H
   return choice;
 }
 
+// Replaces rows by those of `other` with a smaller loss; all rows or none if rows share one scale.
+// The ranges of both choices must share one scale_mul, and their losses must be under one H.
 void take_better_rows(const RowChoice& other, const MethodInput& input, RowChoice& choice) {
   if (input.scheme.scaling == Scaling::tensor) {
     const auto total = [](const RowChoice& of) {
@@ -70,20 +80,6 @@ void take_better_rows(const RowChoice& other, const MethodInput& input, RowChoic
     if (other.losses[at(row)] < choice.losses[at(row)]) copy_row(other, row, input.columns, choice);
   }
 }
-
-MethodResult result_of(RowChoice choice, const MethodInput& input, const Hessian& hessian,
-                       std::string note, ThreadPool& pool) {
-  MethodResult result;
-  result.codes.codes = std::move(choice.codes);
-  result.codes.scales = std::move(choice.ranges.scales);
-  result.codes.zeros = std::move(choice.ranges.zeros);
-  result.codes.scale_mul = choice.ranges.scale_mul;
-  result.note = std::move(note);
-  result.outputs = {std::move(choice.losses), row_energies(input.weight, hessian, pool)};
-  return result;
-}
-
-namespace {
 
 constexpr std::int64_t kStepColumns =
     kTileRows;  // columns rounded one by one between matrix products
@@ -207,12 +203,9 @@ FeedbackCodes choose_with_feedback(const MethodInput& input, const Ranges& range
   return result;
 }
 
-RowChoice feedback_choice(const MethodInput& input, Ranges ranges, const Feedback& feedback,
-                          ThreadPool& pool) {
-  FeedbackCodes found = choose_with_feedback(input, ranges, feedback, pool);
-  return {std::move(ranges), std::move(found.codes), std::move(found.losses)};
-}
+namespace {
 
+// A note for the user if damping was raised or H has no factor; otherwise empty.
 std::string damping_note(const MethodInput& input, const std::optional<Feedback>& feedback) {
   constexpr std::string_view kAdvice = "more calibration tokens would help";
   std::ostringstream note;
@@ -224,31 +217,6 @@ std::string damping_note(const MethodInput& input, const std::optional<Feedback>
   }
   return note.str();
 }
-
-MethodResult choose_gptq(const MethodInput& input) {
-  if (input.scheme.is_super()) return choose_super_gptq(input, 0);
-  ThreadPool alone(1);
-  ThreadPool& pool = input.pool == nullptr ? alone : *input.pool;
-  Ranges plain = plain_ranges(input);
-  Ranges weighted = weighted_ranges(input);
-  RowChoice choice;
-  std::string note;
-  {
-    const auto feedback = factor_hessian(input, pool);
-    note = damping_note(input, feedback);
-    if (!feedback) return {nearest_codes(input, weighted), note};
-    share_scale_mul(plain, weighted, input.scheme);
-    choice = feedback_choice(input, std::move(plain), *feedback, pool);
-  }
-  const Hessian hessian = loss_hessian(input, pool);
-  choice.losses = row_losses(input, choice.ranges, choice.codes, hessian, pool);
-  take_better_rows(nearest_choice(input, weighted, hessian, pool), input, choice);
-  return result_of(std::move(choice), input, hessian, std::move(note), pool);
-}
-
-namespace {
-
-std::size_t place(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // Superblock scales as a file stores them, and as ranges of codes without zero points.
 struct SuperRanges {
@@ -268,10 +236,10 @@ SuperRanges empty_ranges(const MethodInput& input) {
   ranges.group = layout.sub_columns;
   ranges.per_row = layout.sub_blocks(input.columns);
   ranges.limits = {-result.zero, (1 << input.scheme.bits) - 1 - result.zero};
-  ranges.scales.resize(place(input.rows * ranges.per_row));
+  ranges.scales.resize(at(input.rows * ranges.per_row));
   ranges.divisors.resize(ranges.scales.size());
-  result.subs.resize(place(input.rows * ranges.per_row * layout.subs));
-  result.supers.resize(place(input.rows * layout.super_blocks(input.columns) * layout.supers));
+  result.subs.resize(at(input.rows * ranges.per_row * layout.subs));
+  result.supers.resize(at(input.rows * layout.super_blocks(input.columns) * layout.supers));
   result.shifted.assign(input.weight.begin(), input.weight.end());
   return result;
 }
@@ -288,7 +256,7 @@ void set_range(const MethodInput& input, std::int64_t row, std::int64_t column, 
   if (!has_min) return;
   const float min = supers[1] * static_cast<float>(sub[1]);
   const std::int64_t end = std::min(column + to.layout.sub_columns, input.columns);
-  for (std::int64_t k = column; k < end; ++k) to.shifted[place(row * input.columns + k)] += min;
+  for (std::int64_t k = column; k < end; ++k) to.shifted[at(row * input.columns + k)] += min;
 }
 
 void fit_row(const MethodInput& input, std::span<const float> importance, std::int64_t row,
@@ -296,14 +264,14 @@ void fit_row(const MethodInput& input, std::span<const float> importance, std::i
   const SuperLayout& layout = to.layout;
   for (std::int64_t k = 0; k < input.columns; k += kSuperColumns) {
     const std::int64_t count = std::min(kSuperColumns, input.columns - k);
-    float* supers = &to.supers[place(
-        (row * layout.super_blocks(input.columns) + k / kSuperColumns) * layout.supers)];
+    float* supers = &to.supers[at((row * layout.super_blocks(input.columns) + k / kSuperColumns) *
+                                  layout.supers)];
     std::uint8_t* subs =
-        &to.subs[place((row * to.ranges.per_row + k / layout.sub_columns) * layout.subs)];
-    fit_super(input.scheme.kind,
-              {input.weight.subspan(place(row * input.columns + k), place(count)),
-               importance.empty() ? importance : importance.subspan(place(k), place(count)), supers,
-               subs});
+        &to.subs[at((row * to.ranges.per_row + k / layout.sub_columns) * layout.subs)];
+    fit_super(
+        input.scheme.kind,
+        {input.weight.subspan(at(row * input.columns + k), at(count)),
+         importance.empty() ? importance : importance.subspan(at(k), at(count)), supers, subs});
     for (std::int64_t sub = 0; sub * layout.sub_columns < count; ++sub) {
       set_range(input, row, k + sub * layout.sub_columns, supers, subs + sub * layout.subs, to);
     }
@@ -340,69 +308,69 @@ MethodResult choose_super_rtn(const MethodInput& input) {
   return {with_supers(std::move(nearest.codes), std::move(super)), ""};
 }
 
-MethodResult choose_super_gptq(const MethodInput& input, int descent_passes) {
-  ThreadPool alone(1);
-  ThreadPool& pool = input.pool == nullptr ? alone : *input.pool;
-  SuperRanges super = super_ranges(input);
-  const MethodInput shifted = shifted_input(input, super);
-  RowChoice choice;
-  std::string note;
-  {
-    const auto feedback = factor_hessian(input, pool);
-    note = damping_note(input, feedback);
-    if (!feedback) {
-      ChosenCodes nearest = nearest_codes(shifted, super.ranges);
-      return {with_supers(std::move(nearest.codes), std::move(super)), note};
-    }
-    choice = feedback_choice(shifted, super.ranges, *feedback, pool);
-  }
-  Hessian hessian = prepare_hessian(input, 0, pool);
-  if (descent_passes > 0) {
-    descend(shifted, super.ranges, hessian, descent_passes, choice.codes, pool);
-  }
-  clear_dead_inputs(*input.statistics, hessian);
-  choice.losses = row_losses(shifted, super.ranges, choice.codes, hessian, pool);
-  take_better_rows(nearest_choice(shifted, super.ranges, hessian, pool), shifted, choice);
-  MethodResult result = result_of(std::move(choice), input, hessian, std::move(note), pool);
-  result.codes = with_supers(std::move(result.codes.codes), std::move(super));
-  return result;
-}
-
 namespace {
 
-void improve(const MethodInput& input, const Hessian& hessian, RowChoice& choice,
-             ThreadPool& pool) {
-  descend(input, choice.ranges, hessian, input.options.descent_passes, choice.codes, pool);
-  if (input.options.refit_scales) refit_scales(input, choice.codes, hessian, choice.ranges, pool);
+RowChoice feedback_choice(const MethodInput& input, Ranges ranges, const Feedback& feedback,
+                          ThreadPool& pool) {
+  FeedbackCodes found = choose_with_feedback(input, ranges, feedback, pool);
+  return {std::move(ranges), std::move(found.codes), std::move(found.losses)};
 }
 
-}  // namespace
-
-MethodResult choose_gptq_plus(const MethodInput& input) {
-  if (input.scheme.is_super()) return choose_super_gptq(input, input.options.descent_passes);
+// gptq or, with `plus`, gptq+. The fitted ranges of superblocks stay: there is one kind of ranges,
+// and their scales are not refitted.
+MethodResult choose_by_feedback(const MethodInput& input, bool plus) {
   ThreadPool alone(1);
   ThreadPool& pool = input.pool == nullptr ? alone : *input.pool;
-  Ranges plain = plain_ranges(input);
-  Ranges weighted = weighted_ranges(input);
-  share_scale_mul(plain, weighted, input.scheme);
+  std::optional<SuperRanges> super;
+  if (input.scheme.is_super()) super = super_ranges(input);
+  const MethodInput target = super ? shifted_input(input, *super) : input;
+  Ranges weighted = super ? super->ranges : weighted_ranges(input);
+  Ranges plain = super ? super->ranges : plain_ranges(input);
+  const bool both = plus && !super;
   RowChoice choice, safe;
   std::string note;
   {
     const auto feedback = factor_hessian(input, pool);
     note = damping_note(input, feedback);
-    if (!feedback) return {nearest_codes(input, weighted), note};
-    safe = feedback_choice(input, std::move(plain), *feedback, pool);
-    choice = feedback_choice(input, weighted, *feedback, pool);
+    if (!feedback) {
+      ChosenCodes nearest = nearest_codes(target, weighted);
+      if (super) nearest = with_supers(std::move(nearest.codes), std::move(*super));
+      return {std::move(nearest), note};
+    }
+    if (!super) share_scale_mul(plain, weighted, input.scheme);
+    if (both) safe = feedback_choice(target, plain, *feedback, pool);
+    choice = feedback_choice(target, plus ? weighted : plain, *feedback, pool);
+    if (both) take_better_rows(safe, target, choice);
   }
-  take_better_rows(safe, input, choice);
   Hessian hessian = prepare_hessian(input, 0, pool);
-  improve(input, hessian, choice, pool);
+  if (plus) {
+    descend(target, choice.ranges, hessian, input.options.descent_passes, choice.codes, pool);
+  }
+  if (both && input.options.refit_scales) {
+    refit_scales(target, choice.codes, hessian, choice.ranges, pool);
+  }
   clear_dead_inputs(*input.statistics, hessian);
-  safe.losses = row_losses(input, safe.ranges, safe.codes, hessian, pool);
-  choice.losses = row_losses(input, choice.ranges, choice.codes, hessian, pool);
-  take_better_rows(safe, input, choice);
-  take_better_rows(nearest_choice(input, weighted, hessian, pool), input, choice);
-  return result_of(std::move(choice), input, hessian, std::move(note), pool);
+  choice.losses = row_losses(target, choice.ranges, choice.codes, hessian, pool);
+  if (both) {
+    safe.losses = row_losses(target, safe.ranges, safe.codes, hessian, pool);
+    take_better_rows(safe, target, choice);
+  }
+  take_better_rows(nearest_choice(target, weighted, hessian, pool), target, choice);
+  MethodResult result;
+  result.codes = {.codes = std::move(choice.codes),
+                  .scales = std::move(choice.ranges.scales),
+                  .scale_mul = choice.ranges.scale_mul,
+                  .zeros = std::move(choice.ranges.zeros)};
+  if (super) result.codes = with_supers(std::move(result.codes.codes), std::move(*super));
+  result.note = std::move(note);
+  result.outputs = {std::move(choice.losses), row_energies(input.weight, hessian, pool)};
+  return result;
 }
+
+}  // namespace
+
+MethodResult choose_gptq(const MethodInput& input) { return choose_by_feedback(input, false); }
+
+MethodResult choose_gptq_plus(const MethodInput& input) { return choose_by_feedback(input, true); }
 
 }  // namespace leq

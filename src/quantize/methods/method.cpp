@@ -10,7 +10,6 @@
 #include "model/linear_sites.h"
 #include "model/weights.h"
 #include "quantize/methods/gptq.h"
-#include "quantize/methods/zeroquant.h"
 #include "tensor/nf4.h"
 #include "tokenizer/pattern.h"
 
@@ -75,15 +74,6 @@ std::span<const QuantMethod> quant_methods() {
        .summary = "groups of columns by the largest |w|; with act row (int-g types)",
        .supports = supports_zeroquant,
        .choose = choose_absmax,
-       .divides_rows = true,
-       .own_type = "int8-g128"},
-      {.name = "zeroquant+",
-       .summary = "zeroquant with coordinate descent and refitted scales",
-       .needs = Needs::hessian,
-       .supports = supports_zeroquant,
-       .choose = choose_zeroquant_plus,
-       .teacher_inputs = true,
-       .adds_biases = true,
        .divides_rows = true,
        .own_type = "int8-g128"},
       {.name = "gptq",

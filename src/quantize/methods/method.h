@@ -32,8 +32,8 @@ struct MethodOptions {
   double damping = 0.01;     // GPTQ: relative increase of H's diagonal
   double shrinkage = 0;      // share of its diagonal added to X^T X, for every use: shrinkage_of
   bool act_order = true;     // GPTQ: rounds columns by descending diagonal of H
-  int descent_passes = 3;    // GPTQ+, ZeroQuant+: passes of coordinate descent
-  bool refit_scales = true;  // GPTQ+, ZeroQuant+: refits scales for the chosen codes
+  int descent_passes = 3;    // GPTQ+: passes of coordinate descent
+  bool refit_scales = true;  // GPTQ+: refits scales for the chosen codes
 };
 
 // One weight W [N][K] with the statistics of its inputs. If ranks divide the rows, each passes its
@@ -68,8 +68,6 @@ struct QuantMethod {
   Needs needs = Needs::nothing;
   bool (*supports)(const QuantScheme& scheme) = nullptr;
   MethodResult (*choose)(const MethodInput& input) = nullptr;
-  bool teacher_inputs = false;  // uses statistics of the unquantized model, not true-sequential
-  bool adds_biases = false;     // adds missing biases for bias correction
   // Whether ranks may divide a weight's rows. Rows of a scheme without shared scales are chosen
   // independently, except for scale_mul, which choose_ranges computes over all ranks.
   bool divides_rows = false;

@@ -11,7 +11,6 @@
 #include "base/half.h"
 #include "quantize/linear_algebra/matrix.h"
 #include "quantize/linear_algebra/tile_kernels.h"
-#include "quantize/methods/gptq.h"
 #include "quantize/methods/method.h"
 #include "ranks/communicator.h"
 #include "tensor/code_formats.h"
@@ -103,6 +102,25 @@ double proxy_error(const OutputErrors& outputs, Communicator& ranks) {
   return ratio(sum_over_rows(ranks, outputs.errors), sum_over_rows(ranks, outputs.energies));
 }
 
+std::vector<float> mean_difference(const WeightPair& pair, const InputStatistics& statistics) {
+  require(std::ssize(statistics.sum) == pair.columns && statistics.tokens > 0,
+          "the statistics have the mean inputs of ", statistics.sum.size(), " columns and ",
+          statistics.tokens, " tokens, the weights have ", pair.columns,
+          " columns; calibrate this model");
+  std::vector<float> result(static_cast<std::size_t>(pair.rows));
+  for_rows(pair.pool, pair.rows, [&](std::int64_t row) {
+    double total = 0;
+    for (std::int64_t k = 0; k < pair.columns; ++k) {
+      const auto i = static_cast<std::size_t>(row * pair.columns + k);
+      total += (static_cast<double>(pair.wanted[i]) - static_cast<double>(pair.found[i])) *
+               statistics.sum[static_cast<std::size_t>(k)];
+    }
+    result[static_cast<std::size_t>(row)] =
+        static_cast<float>(total / static_cast<double>(statistics.tokens));
+  });
+  return result;
+}
+
 OutputWeights::OutputWeights(const InputStatistics& statistics, ThreadPool* pool)
     : statistics_(statistics), pool_(pool) {
   if (statistics.hessian.empty()) return;
@@ -111,7 +129,8 @@ OutputWeights::OutputWeights(const InputStatistics& statistics, ThreadPool* pool
   input.columns = statistics.columns;
   input.statistics = &statistics;
   ThreadPool alone(1);
-  hessian_ = loss_hessian(input, pool == nullptr ? alone : *pool);
+  hessian_ = prepare_hessian(input, 0, pool == nullptr ? alone : *pool);
+  clear_dead_inputs(statistics, *hessian_);
 }
 
 std::vector<double> OutputWeights::errors(std::span<const float> rows) const {
@@ -233,12 +252,6 @@ void clear_dead_inputs(const InputStatistics& statistics, Hessian& hessian) {
   for (std::int64_t k = 0; k < hessian.columns; ++k) {
     if (statistics.hessian[at(k * (hessian.columns + 1))] == 0) hessian.values.at(k, k) = 0;
   }
-}
-
-Hessian loss_hessian(const MethodInput& input, ThreadPool& pool) {
-  Hessian hessian = prepare_hessian(input, 0, pool);
-  clear_dead_inputs(*input.statistics, hessian);
-  return hessian;
 }
 
 std::optional<Feedback> factor_hessian(const MethodInput& input, ThreadPool& pool) {

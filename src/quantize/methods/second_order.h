@@ -2,6 +2,7 @@
 // tr[(W - Q) H (W - Q)^T] is the squared error of the outputs for the calibration tokens.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -35,8 +36,6 @@ Hessian prepare_hessian(const MethodInput& input, double damping, ThreadPool& po
 
 // Sets the diagonal to 0 for inputs that were always 0, because they add nothing to a loss.
 void clear_dead_inputs(const InputStatistics& statistics, Hessian& hessian);
-// H for computing losses: with shrinkage, without damping, and with dead inputs set to 0.
-Hessian loss_hessian(const MethodInput& input, ThreadPool& pool);
 
 // Damped H = A D A^T with A upper triangular and ones on its diagonal; columns are in rounding
 // order. The loss of a row is sum_i D_i e_i^2, e_i = d_i + sum_{j<i} d_j A_ji, d_j = w_j - q_j, so
@@ -83,6 +82,10 @@ double proxy_error(const WeightPair& pair, const InputStatistics& statistics);
 // Computes proxy_error from the errors that a method has computed for this rank's rows.
 double proxy_error(const OutputErrors& outputs, Communicator& ranks);
 
+// (W - Wq) mean(x) of each row [N] for the calibration tokens: the bias correction that restores
+// the mean of the outputs. Throws Error if the statistics have other columns or no tokens.
+std::vector<float> mean_difference(const WeightPair& pair, const InputStatistics& statistics);
+
 // Squared error in the outputs caused by weight errors d, summed over tokens: d H d^T, where H is
 // statistics.hessian or, if that is unknown, its diagonal. Products in f32. All results have the
 // same unknown factor, which does not depend on d.
@@ -101,6 +104,35 @@ class OutputWeights {
   const InputStatistics& statistics_;
   ThreadPool* pool_;
   std::optional<Hessian> hessian_;
+};
+
+// Scales, divisors and zero points of a panel's rows, by lane. Each array is [G][lanes]. Unused
+// lanes have scale 1 and zero point 0.
+struct LaneRanges {
+  LaneRanges(const Ranges& ranges, std::int64_t first, std::int64_t count, std::int64_t lanes)
+      : lanes_(lanes), group_(ranges.group) {
+    const auto size = static_cast<std::size_t>(ranges.per_row * lanes);
+    scales.assign(size, 1.0f);
+    divisors.assign(size, 1.0f);
+    zeros.assign(size, 0.0f);
+    for (std::int64_t row = 0; row < std::min(count, lanes); ++row) {
+      for (std::int64_t g = 0; g < ranges.per_row; ++g) {
+        const auto from = static_cast<std::size_t>((first + row) * ranges.per_row + g);
+        const auto to = static_cast<std::size_t>(g * lanes + row);
+        scales[to] = ranges.scales[from];
+        divisors[to] = ranges.divisors[from];
+        zeros[to] = static_cast<float>(ranges.zero(from));
+      }
+    }
+  }
+
+  // Index of lane 0 in the group that contains the column.
+  std::int64_t index(std::int64_t column) const { return column / group_ * lanes_; }
+
+  std::vector<float> scales, divisors, zeros;
+
+ private:
+  std::int64_t lanes_, group_;
 };
 
 // Errors W - Q of the chosen codes and the loss in the outputs. Rows are the lanes of panels.

@@ -201,16 +201,6 @@ void fold_scales(BlockTensors& block, const SmoothingSite& site, std::span<const
   for (const std::string& part : site.exact) scale_columns(block.at(part), site, scale);
 }
 
-ModelConfig with_linear_biases(ModelConfig config) {
-  for (LayerConfig& layer : config.layers) {
-    if (AttentionConfig* attention = layer.attention()) {
-      attention->qkv_bias = attention->output_bias = true;
-    }
-    if (DenseMlpConfig* mlp = layer.dense_mlp()) mlp->bias = true;
-  }
-  return config;
-}
-
 namespace {
 
 // Rows that suffice to compare exponents; the best is then compared with no scaling over all rows.
@@ -241,13 +231,6 @@ FoldMethod smoothing_fold(std::optional<double> alpha) {
   };
   return {"smoothquant, alpha " + (alpha ? fixed(*alpha, 3) : std::string("searched")), false,
           choose};
-}
-
-FoldMethod equalizer_fold() {
-  return {"equalizer", false, [](const FoldInput& input) -> FoldChoice {
-            if (!integer_plan(input)) return {};
-            return {equalizer_scales(site_of(input))};
-          }};
 }
 
 FoldMethod awq_fold() {

@@ -1,5 +1,5 @@
-// Folds: rewrites of a block's f32 tensors before its weights are quantized. SmoothQuant, AWQ, an
-// equalizer; and the effect of rounding the inputs.
+// Folds: rewrites of a block's f32 tensors before its weights are quantized: SmoothQuant
+// and AWQ; and the effect of rounding the inputs.
 #pragma once
 
 #include <cstdint>
@@ -78,9 +78,6 @@ std::vector<SmoothingSite> smoothing_sites(const ModelConfig& config, std::int64
 // finite and > 0. Products are computed in double and rounded once.
 void fold_scales(BlockTensors& block, const SmoothingSite& site, std::span<const float> scale);
 
-// The same model with a bias on every linear of its layers; added biases are zero.
-ModelConfig with_linear_biases(ModelConfig config);
-
 // One smoothing site with the weights that read its input, on which the scale searches of
 // SmoothQuant and AWQ work.
 
@@ -128,8 +125,7 @@ std::vector<float> rounded_weight(const SiteWeight& weight, std::int64_t columns
 std::vector<float> outputs(std::span<const float> x, std::span<const float> w, std::int64_t columns,
                            ThreadPool* pool, Communicator& ranks = one_rank());
 
-// The folds that belong to a method or are selected on their own: SmoothQuant, AWQ, and an
-// equalizer that needs no data.
+// The folds that belong to a method or are selected on their own: SmoothQuant and AWQ.
 
 // Linears that read one input and the statistics of that input, from which a fold is chosen.
 struct FoldInput {
@@ -153,8 +149,6 @@ struct FoldMethod {
 
 // SmoothQuant with one alpha for all sites or, without alpha, with the best of each site (or none).
 FoldMethod smoothing_fold(std::optional<double> alpha);
-// s = 1 / max |W| of each channel; ignores the inputs. For comparison.
-FoldMethod equalizer_fold();
 // AWQ: scales found by a search over exponents, then clipped groups.
 FoldMethod awq_fold();
 // AWQ's scales without clipping, for methods that choose ranges and codes. Errors are weighted by
@@ -220,9 +214,6 @@ std::span<const SmoothingPreset> smoothing_presets();
 // s_j = clamp(a_j^alpha / w_j^(1 - alpha), 1e-5, 1e5): [S]. a_j = max |x_j| and w_j = max |W_nj|
 // over all consumers and channels that share the scale, both at least 1e-5; s_j = 1 if a_j is 0.
 std::vector<float> smoothing_scales(const Site& site, double alpha);
-
-// s_j = 1 / w_j: [S]. The scaling that needs no data, for comparison.
-std::vector<float> equalizer_scales(const Site& site);
 
 // Rows of a weight that a search compares, evenly spaced. They are enough to find the best alpha,
 // at a sixth of the work for a 7B model. A tensor with one scale is compared with all rows.

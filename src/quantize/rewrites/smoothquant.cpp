@@ -53,17 +53,14 @@ struct Peaks {
   std::vector<double> inputs, weights;
 };
 
-float clamped(double scale) {
-  return static_cast<float>(std::clamp(scale, 1 / kLargestScale, kLargestScale));
-}
-
 std::vector<float> scales_at(const Peaks& peaks, double alpha) {
   std::vector<float> scales(peaks.inputs.size(), 1.0f);
   for (std::size_t j = 0; j < scales.size(); ++j) {
     if (peaks.inputs[j] == 0) continue;
     const double a = std::max(peaks.inputs[j], kSmallestPeak);
     const double w = std::max(peaks.weights[j], kSmallestPeak);
-    scales[j] = clamped(std::pow(a, alpha) / std::pow(w, 1 - alpha));
+    scales[j] = static_cast<float>(
+        std::clamp(std::pow(a, alpha) / std::pow(w, 1 - alpha), 1 / kLargestScale, kLargestScale));
   }
   return scales;
 }
@@ -161,14 +158,6 @@ std::span<const SmoothingPreset> smoothing_presets() {
 
 std::vector<float> smoothing_scales(const Site& site, double alpha) {
   return scales_at(Peaks(site), alpha);
-}
-
-std::vector<float> equalizer_scales(const Site& site) {
-  std::vector<float> scales;
-  for (const double w : weight_peaks(site)) {
-    scales.push_back(clamped(1 / std::max(w, kSmallestPeak)));
-  }
-  return scales;
 }
 
 SmoothingChoice search_smoothing(const Site& site, const SmoothingOptions& options) {

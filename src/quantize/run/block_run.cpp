@@ -10,7 +10,6 @@
 
 #include "backend/layout.h"
 #include "base/error.h"
-#include "base/given_bytes.h"
 #include "base/text.h"
 #include "model/linear_sites.h"
 #include "model/memory_plan.h"

@@ -15,7 +15,7 @@
 #include "model/weights.h"
 #include "quantize/calibration/calibration.h"
 #include "quantize/methods/method.h"
-#include "quantize/methods/zeroquant.h"
+#include "quantize/methods/second_order.h"
 #include "quantize/rewrites/fold.h"
 #include "quantize/run/block_run.h"
 #include "quantize/run/quantize_tensor.h"
@@ -26,7 +26,7 @@ namespace {
 
 // Data that the blocks of a run share; all referenced objects must outlive them.
 struct BlockContext {
-  const ModelConfig& config;  // configuration of the written model's blocks
+  const ModelConfig& config;
   const QuantizeOptions& options;
   ThreadPool& pool;
   bool sequential = false;  // quantized weights replace f32 weights immediately
@@ -194,12 +194,12 @@ void BlockWork::keep(const std::string& part, QuantizedTensor chosen,
   Matrix& weight = block_.at(part);
   const QuantizedTensor& result = done_[part] = std::move(chosen);
   const std::string bias = part + ".bias";
-  const bool corrected = context_.options.correct_bias && plan.method != nullptr &&
-                         !plan.scheme.is_float() && block_.has(bias) && !is_rare(part);
+  const bool corrected =
+      plan.method != nullptr && !plan.scheme.is_float() && block_.has(bias) && !is_rare(part);
   if (corrected) {
     std::vector<float> found(weight.values.size());
     unpack_all(result.weight.view(), found, context_.pool);
-    const std::vector<float> gain = bias_correction(
+    const std::vector<float> gain = mean_difference(
         {weight.values, found, weight.rows, weight.columns, &context_.pool}, inputs);
     std::vector<float>& values = block_.at(bias).values;
     for (std::size_t n = 0; n < gain.size(); ++n) values[n] += gain[n];
@@ -213,7 +213,10 @@ void BlockWork::note_key_mean(const InputStatistics& inputs) {
   const AttentionConfig* attention = context_.config.layer(layer_).attention();
   if (attention == nullptr || attention->qk_norm) return;
   const Matrix& weight = block_.at("k");
-  Matrix mean{1, weight.rows, mean_outputs(weight.values, inputs, context_.pool)};
+  const std::vector<float> zeros(weight.values.size());
+  Matrix mean{
+      1, weight.rows,
+      mean_difference({weight.values, zeros, weight.rows, weight.columns, &context_.pool}, inputs)};
   if (block_.has("k.bias")) {
     const std::vector<float>& bias = block_.at("k.bias").values;
     for (std::size_t n = 0; n < bias.size(); ++n) mean.values[n] += bias[n];
@@ -248,23 +251,14 @@ std::vector<BlockTensor> BlockWork::finish() {
 
 constexpr std::int64_t kChecksumRows = 16;
 
-// The statistics and data that the plans of all block linears require together.
-struct Demands {
-  Needs needs = Needs::nothing;
-  bool teacher_inputs = false;
-  bool adds_biases = false;
-};
-
-Demands demands_of(const ModelConfig& config, const TensorPlanner& plan) {
-  Demands all;
+// The statistics that the plans of all block linears require together.
+Needs needs_of(const ModelConfig& config, const TensorPlanner& plan) {
+  Needs all = Needs::nothing;
   for (const TensorSpec& spec : tensor_list(config)) {
     if (!is_block_linear(spec.role)) continue;
     const TensorPlan tensor = plan(spec.name, spec.role);
-    if (tensor.act == ActKind::tensor) all.needs = std::max(all.needs, Needs::diagonal);
-    if (tensor.method == nullptr) continue;
-    all.needs = std::max(all.needs, tensor.method->needs);
-    all.teacher_inputs = all.teacher_inputs || tensor.method->teacher_inputs;
-    all.adds_biases = all.adds_biases || tensor.method->adds_biases;
+    if (tensor.act == ActKind::tensor) all = std::max(all, Needs::diagonal);
+    if (tensor.method != nullptr) all = std::max(all, tensor.method->needs);
   }
   return all;
 }
@@ -275,9 +269,9 @@ class Pipeline {
       : model_(model),
         options_(options),
         source_(model.config, model.tensors),
-        config_(written_config(model.config, options)),
+        config_(model.config),
         workers_(options.threads),
-        needs_(demands_of(config_, options.plan).needs),
+        needs_(needs_of(config_, options.plan)),
         weights_(weights_checksum(model.config, model.tensors)),
         sequential_(runs_sequentially(config_, options)) {
     const bool of_fold = options.fold && options.fold->wants_hessian;
@@ -289,7 +283,6 @@ class Pipeline {
  private:
   CalibrationMemory plan_memory();
   void load_finished_block(std::int64_t layer, const PartialRun& partial);
-  BlockTensors load(std::int64_t layer) const;
   SiteStatistics statistics_once(std::int64_t layer, const BlockTensors& block);
   void count_acts(const std::vector<BlockTensor>& block);
   void report() const;
@@ -303,7 +296,7 @@ class Pipeline {
   const ImportedModel& model_;
   const QuantizeOptions& options_;
   const BlockSource source_;
-  const ModelConfig config_;  // configuration of the written blocks
+  const ModelConfig& config_;
   Workers workers_;
   const Needs needs_;
   const std::string weights_;  // checksum of the checkpoint's weights
@@ -344,14 +337,6 @@ CalibrationMemory Pipeline::plan_memory() {
   return memory;
 }
 
-BlockTensors Pipeline::load(std::int64_t layer) const {
-  BlockTensors block = source_.load(layer);
-  for (const TensorSpec& spec : layer_tensors(config_, layer)) {  // biases to be corrected
-    if (!block.has(spec.name)) block.parts[spec.name] = matrix_of(spec.shape);
-  }
-  return block;
-}
-
 SiteStatistics Pipeline::pass(std::int64_t layer, BlockRun& run, const Pass& pass) {
   const PassContext context = {run,
                                *hidden_,
@@ -383,7 +368,7 @@ void Pipeline::load_finished_block(std::int64_t layer, const PartialRun& partial
       block.parts[tensor.name.substr(front)] = std::move(matrix);
     }
   } else {
-    block = load(layer);
+    block = source_.load(layer);
   }
   BlockRun run(config_, layer, block, *workers_.backend, data_.length);
   pass(layer, run, {});
@@ -453,7 +438,7 @@ void Pipeline::quantize_sequentially(BlockWork& work) {
 }
 
 std::vector<BlockTensor> Pipeline::quantize_block(std::int64_t layer) {
-  BlockWork work({config_, options_, workers_.pool, sequential_}, layer, load(layer));
+  BlockWork work({config_, options_, workers_.pool, sequential_}, layer, source_.load(layer));
   SiteStatistics statistics;
   if (!sequential_ || options_.fold) statistics = statistics_once(layer, work.tensors());
   if (options_.fold) work.fold(statistics);
@@ -540,14 +525,8 @@ void Pipeline::report() const {
 
 }  // namespace
 
-ModelConfig written_config(const ModelConfig& config, const QuantizeOptions& options) {
-  const bool adds = options.correct_bias && demands_of(config, options.plan).adds_biases;
-  return adds ? with_linear_biases(config) : config;
-}
-
 bool runs_sequentially(const ModelConfig& config, const QuantizeOptions& options) {
-  const Demands demands = demands_of(config, options.plan);
-  return demands.needs == Needs::hessian && options.true_sequential && !demands.teacher_inputs;
+  return options.true_sequential && needs_of(config, options.plan) == Needs::hessian;
 }
 
 bool wants_calibration(const ModelConfig& config, const QuantizeOptions& options) {
@@ -558,8 +537,7 @@ bool wants_calibration(const ModelConfig& config, const QuantizeOptions& options
           ErrorKind::bad_setting, Setting{"measure_keys"},
           ": this model normalizes its keys, so their mean cannot be ",
           "computed from their inputs; leave it out");
-  return options.fold || options.measure_keys ||
-         demands_of(config, options.plan).needs != Needs::nothing;
+  return options.fold || options.measure_keys || needs_of(config, options.plan) != Needs::nothing;
 }
 
 std::string weights_checksum(const ModelConfig& config, std::span<const TensorInput> tensors) {

@@ -1,7 +1,7 @@
 // Quantizes the blocks of a model, one after another. Memory holds only one block's f32 weights,
 // its statistics and the hidden states of the calibration windows.
 //
-//   statistics once   (smoothquant, awq, rtn, zeroquant+, ...): one forward pass of the
+//   statistics once   (smoothquant, awq, rtn, ...): one forward pass of the
 //                     unquantized block gathers statistics of the inputs of all its linears
 //                     and computes the hidden states for the next block
 //   true-sequential   (gptq): q, k, v; then o with inputs recomputed after the quantized q, k, v;
@@ -89,9 +89,6 @@ std::string run_identity(const ModelConfig& config, const std::string& weights,
 std::optional<std::int64_t> windows_of_interrupted_run(const std::filesystem::path& folder);
 
 // The functions below read options.plan and options.fold, which must be set.
-
-// The configuration of the written model, after rewrites and with added biases.
-ModelConfig written_config(const ModelConfig& config, const QuantizeOptions& options);
 
 // Whether linears are calibrated on inputs that the quantized linears before them compute.
 bool runs_sequentially(const ModelConfig& config, const QuantizeOptions& options);

@@ -155,7 +155,6 @@ std::string run_identity(const ModelConfig& config, const std::string& weights,
   Json json = {{"config", config_to_json(config)},
                {"weights", weights},
                {"sequential", runs_sequentially(config, options)},
-               {"correct_bias", options.correct_bias},
                {"max_static_error", options.max_static_error},
                {"fold", options.fold ? options.fold->name : ""},
                {"texts", texts}};

@@ -140,7 +140,7 @@ void write_tensors(Adder* adder, std::span<const TensorInput> tensors,
 Json metadata_of(const ImportedModel& model, const QuantizeOptions& options,
                  const Json& calibration, const QuantizeResult& result) {
   Json metadata = Json::object();
-  metadata["config"] = config_to_json(written_config(model.config, options));
+  metadata["config"] = config_to_json(model.config);
   metadata["generation"] = generation_to_json(model.generation);
   metadata["embedding"] = embedding_to_json(model.embedding);
   metadata["chat_template"] = model.chat_template;
@@ -182,7 +182,7 @@ QuantizeResult write_model(const ImportedModel& model, const fs::path& output,
   for (const NamedBlob& table : tokenizer_tables(model.tokenizer)) {
     writer->add_blob(table.name, table.bytes);
   }
-  for (const std::string& feature : required_features(written_config(model.config, options))) {
+  for (const std::string& feature : required_features(model.config)) {
     writer->add_requirement(feature);
   }
   result.description = model.description;
@@ -240,8 +240,7 @@ std::string checkpoint_identity(const ImportedModel& model, const QuantizeOption
                        {"length", text.length},
                        {"seed", text.seed}};
   const QuantizeOptions options = with_plan(request, model.config);
-  return run_identity(written_config(model.config, options),
-                      weights_checksum(model.config, model.tensors), options,
+  return run_identity(model.config, weights_checksum(model.config, model.tensors), options,
                       Json::array({source}));
 }
 
@@ -396,8 +395,8 @@ void say_search_time(const ImportedModel& model, const QuantizeOptions& options)
                            static_cast<double>(search.windows) * seconds;
   const double minutes = (static_cast<double>(kChoices) * candidate + measuring) / 60;
   options.say("search      " + std::to_string(kChoices) + " candidates" +
-              (windows > 0 ? " of " + fixed(windows, 0) + " calibration windows" : "") +
-              ", then " + std::to_string(search.options.evaluations) + " measurements of " +
+              (windows > 0 ? " of " + fixed(windows, 0) + " calibration windows" : "") + ", then " +
+              std::to_string(search.options.evaluations) + " measurements of " +
               std::to_string(search.windows) + " windows: about " +
               (minutes < 1 ? fixed(60 * minutes, 0) + " s" : fixed(minutes, 0) + " min") + "; " +
               Setting{"samples"}.marked() + " and " + Setting{"evaluations"}.marked() +
@@ -485,7 +484,7 @@ QuantizeResult lead(const ImportedModel& model, const fs::path& output, Quantize
 
 void require_divisible(const QuantizeOptions& options, int ranks) {
   require(ranks == 1 || !options.search, Setting{"ranks"}, " ", ranks,
-          ": a search is one rank's work; leave it out, or ", Setting{"strategy"});
+          ": a search is one rank's work; leave it out, or ", Setting{"search"});
 }
 
 QuantizeResult quantize_checkpoint(const fs::path& checkpoint, const fs::path& output,

@@ -66,8 +66,6 @@ struct QuantizeOptions {
   TensorPlanner plan = {};              // if set, replaces the plan of the four settings above
   std::optional<FoldMethod> fold = {};  // replaces the fold that the method has
   bool keeps_types = false;             // quantize_checkpoint calls keep_types
-  // Corrects biases, b += (W - Wq) mean(x); methods with adds_biases also add missing biases.
-  bool correct_bias = true;
   // For act tensor: a linear gets a scale for each token if a fixed scale causes more than this
   // many times the output error of scales per token; 0 = never.
   double max_static_error = 0;

@@ -3,7 +3,6 @@
 #include "backend/cpu/cpu_backend.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/given_bytes.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "model/linear_sites.h"

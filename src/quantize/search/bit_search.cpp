@@ -6,7 +6,6 @@
 #include <functional>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <span>
@@ -197,30 +196,17 @@ void SearchMeter::write_log() const {
   file.commit();
 }
 
-// The strategies of the bit search. Each measures until it has finished or its budget is spent. The
-// result is the best point that the meter measured.
+// The search by sensitivity: losses of single units, a knapsack over them, then single moves.
 
 constexpr double kTolerance = 1e-4;  // relative decrease of J that counts as an improvement
-constexpr int kSweeps = 3;
-constexpr std::size_t kGridKept = 32;
-constexpr std::size_t kEndBlocks = 2;  // blocks at each end that `grid` may raise by one level
 
 std::size_t index(int value) { return static_cast<std::size_t>(value); }
 
-Assignment uniform(const SearchMeter& meter, int choice) {
-  return Assignment(meter.problem().units.size(), static_cast<std::uint8_t>(choice));
-}
-
 // KL of a uniform assignment, which every search measures first.
 double uniform_kl(SearchMeter& meter, int choice) {
-  const auto point = meter.measure(uniform(meter, choice));
+  const auto point =
+      meter.measure(Assignment(meter.problem().units.size(), static_cast<std::uint8_t>(choice)));
   return point ? point->kl : 0.0;
-}
-
-std::int64_t last_layer(const SearchProblem& problem) {
-  std::int64_t last = 0;
-  for (const SearchUnit& unit : problem.units) last = std::max(last, unit.layer);
-  return last;
 }
 
 // Additive losses that match the measured KL of the uniform points. The KL of all units at a
@@ -310,12 +296,6 @@ bool try_step(SearchMeter& meter, const Assignment& candidate, SearchPoint& curr
   return true;
 }
 
-// The point at which a descent starts: `assignment`, or the best point if that is better.
-SearchPoint start_at(SearchMeter& meter, const Assignment& assignment) {
-  const auto point = assignment.empty() ? std::nullopt : meter.measure(assignment);
-  return point && point->objective <= meter.best().objective ? *point : meter.best();
-}
-
 // Tries single moves from the current point in the order of predicted objectives, until no move
 // improves it (a coordinate-wise local optimum) or the budget is spent.
 void repair(SearchMeter& meter, const LossTable& losses, SearchPoint current) {
@@ -338,11 +318,6 @@ void repair(SearchMeter& meter, const LossTable& losses, SearchPoint current) {
       if (improved) break;
     }
   }
-}
-
-// The assignment with the least loss under the limit or, without limit, with the least J.
-Assignment best_by(SearchMeter& meter, const LossTable& losses) {
-  return solve_knapsack(meter.problem().units, losses, meter.price(), meter.limit());
 }
 
 // Measures D_l(b) while the budget lasts, first at 3 bits of every unit. The other losses are
@@ -368,113 +343,6 @@ LossTable measure_losses(SearchMeter& meter) {
   }
   return losses;
 }
-
-// Each strategy returns its last estimate of the losses.
-LossTable search_grid(SearchMeter& meter) {
-  const auto& units = meter.problem().units;
-  LossTable losses = losses_from_uniform(meter);
-  std::map<std::string, std::size_t> kinds;
-  for (const SearchUnit& unit : units) kinds.emplace(unit.kind, kinds.size());
-  const auto last = static_cast<std::size_t>(last_layer(meter.problem()));
-  std::size_t combinations = 1;
-  for (std::size_t k = 0; k < kinds.size(); ++k) combinations *= kChoices;
-  std::set<std::pair<double, Assignment>> ranked;
-  for (std::size_t combination = 0; combination < 2 * combinations; ++combination) {
-    const bool raise_ends = combination >= combinations;
-    Assignment assignment;
-    for (const SearchUnit& unit : units) {
-      std::size_t digits = combination % combinations;
-      for (std::size_t k = kinds.at(unit.kind); k > 0; --k) digits /= kChoices;
-      const auto layer = static_cast<std::size_t>(unit.layer);
-      const bool end = layer < kEndBlocks || layer + kEndBlocks > last;
-      const std::size_t choice = digits % kChoices + (raise_ends && end ? 1 : 0);
-      assignment.push_back(static_cast<std::uint8_t>(std::min<std::size_t>(choice, kEightBits)));
-    }
-    if (!meter.fits(assignment)) continue;
-    ranked.emplace(predicted_objective(meter, losses, assignment), std::move(assignment));
-    if (ranked.size() > kGridKept) ranked.erase(std::prev(ranked.end()));
-  }
-  for (const auto& [predicted, assignment] : ranked) {
-    if (!meter.measure(assignment)) break;
-  }
-  return losses;
-}
-
-LossTable search_entropy(SearchMeter& meter) {
-  const auto& units = meter.problem().units;
-  LossTable losses = losses_from_uniform(meter);
-  const std::int64_t last = last_layer(meter.problem());
-  // A unit of entropy E gets argmin_b |b - (E - c)| bits, which change where E - c is in kMiddles.
-  constexpr std::array<double, 3> kMiddles = {2.5, 3.5, 6.0};
-  std::set<double> offsets;
-  for (const SearchUnit& unit : units) {
-    for (const double middle : kMiddles) offsets.insert(unit.entropy - middle);
-  }
-  Assignment best;
-  double best_objective = kInfinity;
-  for (const double offset : offsets) {
-    Assignment assignment;
-    for (const SearchUnit& unit : units) {
-      // On ties fewer bits are chosen, so that each offset c in the set lowers one unit's width.
-      const auto above = std::ranges::count_if(
-          kMiddles, [&](double middle) { return unit.entropy - middle > offset; });
-      const bool end = unit.layer == 0 || unit.layer == last;
-      assignment.push_back(
-          static_cast<std::uint8_t>(end ? std::max<std::int64_t>(above, 2) : above));
-    }
-    if (!meter.fits(assignment)) continue;
-    // With a limit, takes the first assignment that fits (the largest); otherwise the best one.
-    const double objective = predicted_objective(meter, losses, assignment);
-    if (objective < best_objective) {
-      best_objective = objective;
-      best = assignment;
-    }
-    if (meter.options().target_bytes) break;
-  }
-  if (!best.empty()) meter.measure(best);
-  return losses;
-}
-
-LossTable search_greedy(SearchMeter& meter) {
-  LossTable losses = losses_from_uniform(meter);
-  const auto& units = meter.problem().units;
-  std::vector<std::size_t> order(units.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, std::greater{}, [&](std::size_t l) { return units[l].params; });
-  SearchPoint current = start_at(meter, uniform(meter, 2));
-  for (int sweep = 0; sweep < kSweeps; ++sweep) {
-    bool changed = false;
-    for (const std::size_t l : order) {
-      const Assignment from = current.assignment;
-      for (int choice = 0; choice < kChoices; ++choice) {
-        if (choice == from[l]) continue;
-        if (!try_step(meter, moved(meter, losses, from, l, choice), current, changed)) {
-          return losses;
-        }
-      }
-    }
-    if (!changed) break;
-  }
-  return losses;
-}
-
-LossTable search_sens(SearchMeter& meter) {
-  LossTable losses = measure_losses(meter);
-  repair(meter, losses, start_at(meter, best_by(meter, losses)));
-  return losses;
-}
-
-struct StrategyRow {
-  std::string_view name;
-  SearchStrategy strategy;
-  LossTable (*search)(SearchMeter&);
-};
-constexpr std::array<StrategyRow, 4> kStrategies = {{
-    {"grid", SearchStrategy::grid, search_grid},
-    {"entropy", SearchStrategy::entropy, search_entropy},
-    {"greedy", SearchStrategy::greedy, search_greedy},
-    {"sens", SearchStrategy::sens, search_sens},
-}};
 
 constexpr int kFewestEvaluations = 5;  // uniform points and one other assignment
 
@@ -546,13 +414,6 @@ void accept(const SearchProblem& problem, SearchResult& result) {
 
 }  // namespace
 
-SearchStrategy parse_search_strategy(std::string_view name) {
-  const auto* found = std::ranges::find(kStrategies, name, &StrategyRow::name);
-  require(found != kStrategies.end(), Setting{"strategy"},
-          ": expected grid | entropy | greedy | sens, found '", printable(name), "'");
-  return found->strategy;
-}
-
 std::uint64_t bytes_of_bpw(const SearchProblem& problem, double bits_per_weight) {
   require(std::isfinite(bits_per_weight) && bits_per_weight > 0, Setting{"target_bpw"}, " ",
           bits_per_weight, ": expected a positive number of bits");
@@ -599,8 +460,13 @@ SearchResult run_search(const SearchProblem& problem, const SearchOptions& optio
     const auto point = meter.measure(assignment);
     result.uniform[static_cast<std::size_t>(choice)] = point.value();
   }
-  const auto* row = std::ranges::find(kStrategies, options.strategy, &StrategyRow::strategy);
-  result.losses = row->search(meter);
+  result.losses = measure_losses(meter);
+  // The assignment with the least loss under the limit or, without limit, with the least J.
+  const Assignment plan =
+      solve_knapsack(problem.units, result.losses, meter.price(), meter.limit());
+  const auto point = plan.empty() ? std::nullopt : meter.measure(plan);
+  const bool better = point && point->objective <= meter.best().objective;
+  repair(meter, result.losses, better ? *point : meter.best());
   result.found = meter.best();
   result.trace = meter.trace();
   result.evaluations = meter.used();

@@ -1,5 +1,5 @@
-// Assigns bit widths to the units of a model. Strategies minimize KL divergence plus a price of
-// size, or KL under a size limit, by measuring complete assignments. Independent of the model:
+// Assigns bit widths to the units of a model: minimizes KL divergence plus a price of size, or KL
+// under a size limit, by measuring complete assignments. Independent of the model:
 // units are names, sizes and features, and a measurement is a callback.
 #pragma once
 
@@ -22,15 +22,12 @@ inline constexpr int kEightBits = 3;  // index of 8 in kSearchBits
 // An index into kSearchBits for each unit.
 using Assignment = std::vector<std::uint8_t>;
 
-// Linears that get the same bit width. Features that are unknown are 0.
+// Linears that get the same bit width. Proxies that are unknown are 0.
 struct SearchUnit {
-  std::string name;        // "layers.3.qkv"
-  std::string kind;        // the grid strategy gives units of one kind one width: "qkv", "o"
-  std::int64_t layer = 0;  // index of the block
+  std::string name;  // "layers.3.qkv"
   std::int64_t params = 0;
   std::array<std::uint64_t, kChoices> bytes{};  // stored size at each choice, ascending
   std::array<double, kChoices> proxy{};         // a data-driven loss at each choice
-  double entropy = 0;                           // entropy of the 8-bit codes, in bits
 };
 
 struct SearchProblem {
@@ -40,12 +37,7 @@ struct SearchProblem {
   std::function<double(const Assignment&)> evaluate;
 };
 
-enum class SearchStrategy : std::uint8_t { grid, entropy, greedy, sens };
-// Throws Error listing the names if there is no strategy of this name.
-SearchStrategy parse_search_strategy(std::string_view name);
-
 struct SearchOptions {
-  SearchStrategy strategy = SearchStrategy::sens;
   // J(b) = KL + lambda * 8 bytes(b) / (16 params): lambda prices the 16-bit size in nats.
   double lambda = 0.05;
   // With a limit, J is KL alone, and assignments above the limit are not measured.
