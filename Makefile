@@ -20,7 +20,7 @@ if [ -n "$$missing" ]; then echo "installing $$missing"; \
   $(SUDO) apt-get update -q && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -q -y --no-install-recommends $$missing; fi
 endef
 
-.PHONY: all release install uninstall deb portable wheel packages cuda deps demo-deps release-deps check-deps arm-deps demo real report test venv quick check-share check asan tsan portable aarch64 fuzz tidy nvcc gpu-pack hostile bench format clean
+.PHONY: all release install uninstall deb portable wheel packages cuda deps demo-deps release-deps check-deps arm-deps demo real report test venv quick check-share check asan tsan portable-kernels aarch64 fuzz tidy nvcc gpu-pack hostile bench format clean
 
 all: release
 
@@ -134,9 +134,9 @@ check-share: deps
 
 # The long checks: sanitizers, portable kernels only, 64-bit ARM, fuzzing, clang-tidy, CUDA sources for all
 # architectures, all cases of hostile input and of failing system calls.
-check: check-deps asan tsan portable aarch64 fuzz tidy nvcc hostile
+check: check-deps asan tsan portable-kernels aarch64 fuzz tidy nvcc hostile
 
-asan tsan portable: check-deps
+asan tsan portable-kernels: check-deps
 	cmake --preset $@
 	cmake --build build/$@ -j $(JOBS)
 	ctest --preset $@ -j $(JOBS)

@@ -10,7 +10,7 @@ debian=$(case $architecture in x86_64) echo amd64 ;; aarch64) echo arm64 ;; *) e
 target=$architecture-linux-gnu.2.28
 folder=$PWD/build/portable/$architecture
 build=$folder/build
-read -ra pythons <<< "${PYTHONS:-$(for v in 9 10 11 12 13 14; do command -v "python3.$v"; done || true)}"
+read -ra pythons <<< "${PYTHONS:-$(for v in 9 10 11 12 13 14; do "python3.$v" -c "" 2> /dev/null && echo "python3.$v"; done || true)}"
 
 venv=$PWD/build/portable/venv
 if [ ! -f "$venv/complete" ]; then
@@ -21,20 +21,23 @@ fi
 PATH=$venv/bin:$PATH
 zig=$("$venv/bin/python" -c 'import pathlib, ziglang; print(pathlib.Path(ziglang.__file__).parent / "zig")')
 
-# Compilers that take g++'s names of instruction sets, and ar.
+# Compilers that take g++'s names of instruction sets and its levels of optimization (zig makes -O2 of all), without
+# the debug information and frame pointers that zig adds, and ar.
 mkdir -p "$folder/bin"
 for language in cc c++; do
   cat > "$folder/bin/$language" <<COMPILER
 #!/bin/sh
+level=
 for word; do
   shift
   case \$word in
+    -O[123]) level="-Xclang \$word" ;;
     -march=x86-64-v*) word=-mcpu=x86_64_v\${word##*v} ;;
     -march=armv8.2-a+*) word=-mcpu=generic+v8_2a+\${word#*+} ;;
   esac
   set -- "\$@" "\$word"
 done
-exec $zig $language -target $target -fno-sanitize=undefined "\$@"
+exec $zig $language -target $target -fno-sanitize=undefined -g0 -fomit-frame-pointer "\$@" \$level
 COMPILER
 done
 for tool in ar ranlib; do
@@ -67,6 +70,7 @@ cp -r "$folder/libraries/licences" "$share/doc/leq"
 cp "$(dirname "$zig")/lib/libcxx/LICENSE.TXT" "$share/doc/leq/licences/libcxx"
 cp "$venv"/lib/python*/site-packages/nanobind-*/licenses/LICENSE "$share/doc/leq/licences/nanobind"
 export CMAKE_TOOLCHAIN_FILE=$folder/toolchain.cmake CMAKE_GENERATOR=Ninja CMAKE_BUILD_PARALLEL_LEVEL=${JOBS:-$(nproc)}
+export CCACHE_COMPILERCHECK=content  # the compilers above are written anew each time
 
 mkdir -p dist "$folder/wheels"
 rm -f "$folder"/wheels/*
