@@ -1,11 +1,13 @@
 // Finds third-party data and trained models that are stored next to the project, never in it. Tests
-// that need them are skipped with a visible reason if they are missing.
+// that need them are skipped with a visible reason if they are missing. The seeded checkpoints of
+// families (tests/golden/families) are models too, which are always there.
 #pragma once
 
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace leq::test {
 
@@ -21,10 +23,12 @@ inline std::optional<std::filesystem::path> shared_path(const std::string& relat
                                          : std::filesystem::path(LEQ_SOURCE_DIR) / ".." / "shared";
   const auto path = root / relative;
   if (std::filesystem::exists(path)) return path;
-  // The storyteller is part of the project and always available.
-  const auto own = std::filesystem::path(LEQ_SOURCE_DIR) / "examples";
-  if (relative == "models/storyteller") return own / "storyteller";
-  return std::nullopt;
+  const std::filesystem::path own = LEQ_SOURCE_DIR;
+  if (relative == "models/storyteller") return own / "examples/storyteller";
+  constexpr std::string_view kModels = "models/";
+  if (!relative.starts_with(kModels)) return std::nullopt;
+  const auto seeded = own / "tests/golden/families" / relative.substr(kModels.size());
+  return std::filesystem::exists(seeded) ? std::optional(seeded) : std::nullopt;
 }
 
 }  // namespace leq::test

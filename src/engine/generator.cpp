@@ -28,6 +28,45 @@ TextSink without_first_space(const TextSink& on_text) {
   };
 }
 
+// A reply as it is shown and kept.
+class ShownReply {
+ public:
+  ShownReply(const ReplyStyle& style, const TextSink& on_text) : on_text_(on_text) {
+    if (style.channels) reader_.emplace(style, "", false);
+  }
+
+  void push(std::string_view text) {
+    if (reader_) return add(reader_->push(text));
+    content_ += text;
+    on_text_(text);
+  }
+  // Returns what the conversation keeps.
+  std::string finish() {
+    if (reader_) add(reader_->finish());
+    return std::move(content_);
+  }
+
+ private:
+  void add(const ReplyPiece& piece) {
+    std::string text;
+    if (!piece.reasoning.empty()) {
+      if (!std::exchange(reasons_, true)) text = "<think>\n";
+      text += piece.reasoning;
+    }
+    if (!piece.content.empty()) {
+      if (std::exchange(reasons_, false)) text += "\n</think>\n\n";
+      text += piece.content;
+      content_ += piece.content;
+    }
+    if (!text.empty()) on_text_(text);
+  }
+
+  TextSink on_text_;
+  std::optional<ReplyReader> reader_;
+  bool reasons_ = false;
+  std::string content_;
+};
+
 }  // namespace
 
 Generator::Generator(Session& session, const Tokenizer& tokenizer, const GeneratorOptions& options)
@@ -110,7 +149,9 @@ FinishedReply ChatSession::write(std::vector<ChatMessage> messages, const TextSi
   request.grammar = options_.grammar;
   request.reply = state_.replies;
   request.on_prompt = options_.on_prompt;
-  request.on_text = without_first_space(on_text);
+  if (options_.style.channels) request.shown = shown_tokens(options_.style, tokenizer_);
+  ShownReply shown(options_.style, without_first_space(on_text));
+  request.on_text = [&](std::string_view text) { shown.push(text); };
   FinishedReply reply = generator_.generate(request, &interrupted);
   ++state_.replies;
   // The rest of a reply is sampled with the random numbers of the next reply.
@@ -124,12 +165,11 @@ FinishedReply ChatSession::write(std::vector<ChatMessage> messages, const TextSi
       request.stop.max_tokens = options_.stop.max_tokens - std::ssize(reply.tokens);
     }
     request.reply = state_.replies;
-    request.on_text = on_text;
     reply.add(generator_.generate(request, &interrupted));
     ++state_.replies;
   }
   if (reply.stopped == StopReason::interrupted && reply.tokens.empty()) return reply;
-  messages.push_back({"assistant", reply.text});
+  messages.push_back({"assistant", shown.finish()});
   state_.messages = std::move(messages);
   state_.left_out = left_out;
   return reply;

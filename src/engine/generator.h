@@ -13,6 +13,7 @@
 
 #include "chat/chat_template.h"
 #include "chat/conversation.h"
+#include "chat/tool_calls.h"
 #include "engine/engine.h"
 
 namespace leq {
@@ -67,8 +68,11 @@ class Generator {
 // and lets the generator reuse the prefix that the KV cache holds.
 struct ChatSessionOptions {
   ChatOptions rendering;
-  StopRules stop;                                            // the template's end of reply is added
-  std::shared_ptr<const Grammar> grammar = nullptr;          // constrains each reply
+  StopRules stop;                                    // the template's end of reply is added
+  std::shared_ptr<const Grammar> grammar = nullptr;  // constrains each reply
+  // If it has channels, analysis is shown between <think> and </think>, and the conversation keeps
+  // the rest. Replies of all other styles are shown and kept as they are written.
+  ReplyStyle style = {};
   PromptSink on_prompt = [](std::int64_t, std::int64_t) {};  // called as EngineRequest::on_prompt
   // Called when the oldest messages are left out from here on; with their number.
   std::function<void(std::size_t)> on_left_out = [](std::size_t) {};

@@ -3,15 +3,20 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
 #include "errors.h"
 #include "models_fixture.h"
 #include "runtime/make_backend.h"
 #include "shared_data.h"
+#include "temporary_folder.h"
 
 namespace leq {
 namespace {
@@ -243,6 +248,55 @@ TEST(ChatSession, TheFirstTextHasNoWhiteSpaceInFront) {
   ASSERT_FALSE(shown.empty());
   EXPECT_NE(shown.front(), ' ');
   EXPECT_TRUE(reply.text.ends_with(shown));
+}
+
+// The checkpoint with three of harmony's marks as its special tokens.
+std::filesystem::path with_channels(const std::filesystem::path& folder,
+                                    const test::TemporaryFolder& scratch) {
+  const auto copy = scratch.path() / "qwen2-channels";
+  std::filesystem::copy(folder, copy);
+  const auto file = copy / "tokenizer_config.json";
+  std::string text = read_file(file, 1 << 20);
+  text = replace_all(text, "<|im_start|>", "<|channel|>");
+  text = replace_all(text, "<|im_end|>", "<|message|>");
+  scratch.write("qwen2-channels/tokenizer_config.json",
+                replace_all(text, "<|endoftext|>", "<|end|>"));
+  return copy;
+}
+
+TEST(ChatSession, OfAReplyWithChannelsTheAnalysisIsShownAndNotKept) {
+  LEQ_SHARED_OR_SKIP(folder, "models/qwen2-tiny");
+  const test::TemporaryFolder scratch;
+  Chat chat(with_channels(folder, scratch), 0, 200);
+  const Token channel = chat.model.tokenizer().special_id("<|channel|>").value();
+  SamplingSettings settings = Chat::settings();
+  settings.logit_bias = {{channel, 100}};
+  chat.generator.set_sampling(settings);
+  const std::string end = "<|end|><|start|>assistant", analysis = "<|channel|>analysis<|message|>",
+                    final = "<|channel|>final<|message|>";
+  const std::string thought = "<think>\nHm. < 3\n</think>\n\n";
+  const std::vector<std::array<std::string, 3>> replies = {
+      {analysis + "Hm. < 3" + end + final + "Yes.", thought + "Yes.", "Yes."},
+      {analysis + "Hm. < 3" + end + "<|channel|>commentary<|message|>One." + end + final + "Two.",
+       thought + "One.\nTwo.", "One.\nTwo."},
+      {final + "Yes.", "Yes.", "Yes."},
+      {"Yes.", "Yes.", "Yes."},
+      {analysis + "Hm.", "<think>\nHm.", ""}};
+  for (const auto& [written, seen, kept] : replies) {
+    ChatSessionOptions& options = chat.session.options();
+    options.stop.end_tokens = {};  // the grammar ends the reply
+    options.grammar = Grammar::from_gbnf("root ::= " + Json(written).dump(), "grammar");
+    for (const bool channels : {true, false}) {
+      options.style = channels ? reply_style(analysis) : ReplyStyle();
+      std::string shown;
+      const FinishedReply reply = chat.session.say(
+          "Well?", [&](std::string_view text) { shown += text; }, kNotInterrupted);
+      EXPECT_EQ(shown, channels ? seen : written);
+      EXPECT_EQ(chat.session.state().messages.back().content, channels ? kept : written);
+      const bool marked = std::ranges::find(reply.tokens, channel) != reply.tokens.end();
+      EXPECT_EQ(marked, channels && written.starts_with("<|channel|>")) << written;
+    }
+  }
 }
 
 TEST(ChatSession, RestoreRefusesMessagesOutOfOrder) {

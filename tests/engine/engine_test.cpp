@@ -62,6 +62,7 @@ class Engines : public testing::TestWithParam<EngineCase> {
   // themselves, so that drafts can be found.
   std::vector<Wanted> requests(const Model& model, std::uint64_t seed, int count) const {
     Random random(seed);
+    const std::int64_t vocab = model.config().vocab, first = std::min<std::int64_t>(300, vocab / 2);
     const std::string text =
         "Once upon a time there was a little cat. The cat liked to play. Once upon a time there "
         "was ";
@@ -73,8 +74,7 @@ class Engines : public testing::TestWithParam<EngineCase> {
       const auto size = static_cast<std::ptrdiff_t>(1 + below(random, std::ssize(shared)));
       wanted.prompt.assign(shared.begin(), shared.begin() + size);
       for (std::int64_t more = below(random, 8); more > 0; --more) {
-        wanted.prompt.push_back(
-            static_cast<Token>(300 + below(random, model.config().vocab - 300)));
+        wanted.prompt.push_back(static_cast<Token>(first + below(random, vocab - first)));
       }
       wanted.sampling.temperature = i % 3 == 0 ? 0.0f : 0.2f * static_cast<float>(i % 5);
       wanted.sampling.repeat_penalty = i % 4 == 3 ? 1.1f : 1.0f;
@@ -88,6 +88,11 @@ class Engines : public testing::TestWithParam<EngineCase> {
       all.push_back(wanted);
     }
     return all;
+  }
+
+  // The context of a sequence.
+  static std::int64_t longest(const Model& model) {
+    return std::min<std::int64_t>(320, model.config().context);
   }
 
   // Generates one reply after another token by token, each from an empty cache, without an engine.
@@ -135,7 +140,8 @@ TEST_P(Engines, RepliesAreThoseOfARequestAlone) {
   const Model model(test::quantized(folder, "int8"), {});
   const auto backend = make_backend({.device = "cpu", .threads = 2});
   const std::vector<Wanted> wanted = requests(model, 1, 33);
-  const auto expected = alone(model, *backend, limits(320, 1, 512), wanted);
+  const std::int64_t one = longest(model);
+  const auto expected = alone(model, *backend, limits(one, 1, 512), wanted);
   struct Mix {
     std::int64_t context;
     int sequences;
@@ -143,13 +149,14 @@ TEST_P(Engines, RepliesAreThoseOfARequestAlone) {
     bool reuse, speculate;
     std::int64_t fixed;  // draft tokens; 0: as many as are worth it on this machine
   };
-  const std::vector<Mix> mixes = {{8192, 33, 512, false, false, 0}, {8192, 33, 512, true, true, 4},
-                                  {320, 1, 7, true, true, 6},       {320, 6, 64, true, true, 0},
-                                  {320, 3, 33, false, true, 3},     {640, 8, 40, true, false, 0}};
+  const std::vector<Mix> mixes = {
+      {8192, 33, 512, false, false, 0}, {8192, 33, 512, true, true, 4},
+      {one, 1, 7, true, true, 6},       {one, 6, 64, true, true, 0},
+      {one, 3, 33, false, true, 3},     {2 * one, 8, 40, true, false, 0}};
   EngineCounts all;
   for (const Mix& mix : mixes) {
     RunLimits given = limits(mix.context, mix.sequences, mix.batch);
-    given.sequence_context = 320;
+    given.sequence_context = one;
     const auto session = session_of(model, *backend, given);
     Engine engine(*session, model.tokenizer(),
                   {.reuse_prefixes = mix.reuse,
@@ -195,7 +202,8 @@ TEST_P(Engines, DraftsChangeNoReply) {
   const Model coarse(test::quantized(folder, "int2-g64"), {});
   const auto backend = make_backend({.device = "cpu", .threads = 2});
   const std::vector<Wanted> wanted = requests(model, 1, 33);
-  const auto expected = alone(model, *backend, limits(320, 1, 512), wanted);
+  const std::int64_t one = longest(model);
+  const auto expected = alone(model, *backend, limits(one, 1, 512), wanted);
   struct Mix {
     std::int64_t context;
     int sequences;
@@ -203,13 +211,13 @@ TEST_P(Engines, DraftsChangeNoReply) {
     std::int64_t fixed;  // draft tokens; 0: as many as are worth it
     const Model* draft;
   };
-  const std::vector<Mix> mixes = {{8192, 33, 512, 3, &model}, {320, 1, 7, 4, &model},
-                                  {320, 6, 64, 2, &model},    {4096, 8, 512, 0, &coarse},
-                                  {640, 6, 64, 5, &coarse},   {320, 3, 33, 16, &coarse}};
+  const std::vector<Mix> mixes = {{8192, 33, 512, 3, &model},   {one, 1, 7, 4, &model},
+                                  {one, 6, 64, 2, &model},      {4096, 8, 512, 0, &coarse},
+                                  {2 * one, 6, 64, 5, &coarse}, {one, 3, 33, 16, &coarse}};
   EngineCounts all;
   for (const Mix& mix : mixes) {
     RunLimits given = limits(mix.context, mix.sequences, mix.batch);
-    given.sequence_context = 320;
+    given.sequence_context = one;
     const auto session = session_of(model, *backend, given);
     Session draft(*mix.draft, *backend, draft_limits(session->limits(), mix.draft->config()));
     Engine engine(*session, model.tokenizer(),
@@ -250,16 +258,18 @@ TEST_P(Engines, DraftsChangeNoReply) {
   EXPECT_LT(all.right_drafts, all.drafted_tokens);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kv, Engines,
-                         testing::Values(EngineCase{"storyteller", KvType::f16},
-                                         EngineCase{"storyteller", KvType::int8},
-                                         EngineCase{"storyteller", KvType::int4},
-                                         EngineCase{"storyteller", KvType::simq4},
-                                         EngineCase{"storyteller", KvType::simq2},
-                                         EngineCase{"qwen35-tiny", KvType::f16},
-                                         EngineCase{"qwen35-tiny", KvType::int8},
-                                         EngineCase{"qwen3moe-tiny", KvType::f16},
-                                         EngineCase{"qwen3moe-tiny", KvType::simq4}));
+INSTANTIATE_TEST_SUITE_P(
+    Kv, Engines,
+    testing::Values(EngineCase{"storyteller", KvType::f16}, EngineCase{"storyteller", KvType::int8},
+                    EngineCase{"storyteller", KvType::int4},
+                    EngineCase{"storyteller", KvType::simq4},
+                    EngineCase{"storyteller", KvType::simq2},
+                    EngineCase{"qwen35-tiny", KvType::f16}, EngineCase{"qwen35-tiny", KvType::int8},
+                    EngineCase{"qwen3moe-tiny", KvType::f16},
+                    EngineCase{"qwen3moe-tiny", KvType::simq4}, EngineCase{"gemma-3", KvType::f16},
+                    EngineCase{"gemma-3", KvType::simq4}, EngineCase{"gpt-oss", KvType::f16},
+                    EngineCase{"gpt-oss", KvType::int4}, EngineCase{"smollm3", KvType::int8},
+                    EngineCase{"granite", KvType::simq8}, EngineCase{"phi-3", KvType::simq2}));
 
 class EngineRequests : public Engines {};
 INSTANTIATE_TEST_SUITE_P(Kv, EngineRequests,

@@ -118,7 +118,9 @@ TEST_P(GreedyText, EqualsTheGoldenWhereItsMarginsAreSure) {
 
 INSTANTIATE_TEST_SUITE_P(Families, GreedyText,
                          testing::Values("storyteller", "gpt2-tiny", "mistral-tiny", "qwen2-tiny",
-                                         "qwen3-tiny", "qwen35-tiny", "qwen3moe-tiny"),
+                                         "qwen3-tiny", "qwen35-tiny", "qwen3moe-tiny", "gemma-3",
+                                         "gpt-oss", "smollm3", "granite", "granite-4", "phi-3",
+                                         "mixtral"),
                          [](const auto& model) {
                            std::string name = model.param;
                            std::erase(name, '-');

@@ -187,11 +187,13 @@ class SavedPrefixes : public testing::TestWithParam<SavedCase> {
     LEQ_SHARED_OR_SKIP(folder, std::string("models/") + GetParam().model);
     model_.emplace(test::quantized(folder, "int8"), LoadOptions{});
     backend_ = make_backend({.device = "cpu", .threads = 2});
-    for (int i = 0; i < 150; ++i) prompt_.push_back(static_cast<Token>(300 + i * 31 % 700));
+    for (int i = 0; i < 150; ++i) {
+      prompt_.push_back(static_cast<Token>((300 + i * 31 % 700) % (model_->config().vocab - 3)));
+    }
   }
   std::unique_ptr<Session> session(std::int64_t context) const {
     RunLimits limits;
-    limits.context = context;
+    limits.context = std::min(context, model_->config().context);
     limits.key_type = limits.value_type = GetParam().kv;
     limits.output_tokens = 1 + kMaxDraftTokens;
     return std::make_unique<Session>(*model_, *backend_, resolve_limits(limits, model_->config()));
@@ -227,7 +229,8 @@ TEST_P(SavedPrefixes, TheReplyIsTheSameAndTheCommonBeginningIsNotFed) {
   EXPECT_EQ(again.tokens, expected.tokens);
 
   std::vector<Token> other(prompt_.begin(), prompt_.begin() + 101);
-  other.insert(other.end(), {1000, 1001, 1002});
+  const auto end = static_cast<Token>(model_->config().vocab);
+  other.insert(other.end(), {end - 3, end - 2, end - 1});
   const auto plain_session = session(256), third_session = session(256);
   Generator plain = generator(*plain_session), third = generator(*third_session);
   ASSERT_TRUE(third.load_prefix(saved, "file"));
@@ -266,12 +269,14 @@ TEST_P(SavedPrefixes, WhatIsNotOfThisModelIsRefused) {
   EXPECT_GT(reply(first, prompt_).cached_tokens, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kv, SavedPrefixes,
-                         testing::Values(SavedCase{"storyteller", KvType::f16},
-                                         SavedCase{"storyteller", KvType::int8},
-                                         SavedCase{"storyteller", KvType::simq4},
-                                         SavedCase{"qwen3moe-tiny", KvType::f16},
-                                         SavedCase{"qwen3moe-tiny", KvType::simq4}));
+INSTANTIATE_TEST_SUITE_P(
+    Kv, SavedPrefixes,
+    testing::Values(SavedCase{"storyteller", KvType::f16}, SavedCase{"storyteller", KvType::int8},
+                    SavedCase{"storyteller", KvType::simq4},
+                    SavedCase{"qwen3moe-tiny", KvType::f16},
+                    SavedCase{"qwen3moe-tiny", KvType::simq4}, SavedCase{"gemma-3", KvType::int8},
+                    SavedCase{"gpt-oss", KvType::simq4}, SavedCase{"smollm3", KvType::int4},
+                    SavedCase{"granite", KvType::f16}, SavedCase{"phi-3", KvType::simq8}));
 
 // LongRoPE has other keys in contexts above the original one, which is 32 in this model.
 TEST(SavedPrefixes, OfAnotherScalingOfRopeAreAnothers) {

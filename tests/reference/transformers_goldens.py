@@ -3,8 +3,8 @@ computes with them: tests/golden/families, read by tests/model/family_golden_tes
 
     python transformers_goldens.py ../golden/families    (torch, transformers 5.24)
 
-Weights are stored in bf16 and computed with in f32. golden.json holds `ids`, given as a rule, and
-the logits of `positions`.
+Weights are stored in bf16 and computed with in f32. golden.json holds `ids`, given as a rule,
+the logits of `positions`, and the greedy texts after some prompts.
 """
 
 import json
@@ -142,6 +142,9 @@ CASES = {
 }
 
 
+GREEDY = ("gemma-3", "smollm3", "gpt-oss", "phi-3", "granite", "granite-4", "mixtral")
+
+
 def randomize(model, generator):
     """Weights that make outputs of a size that tests can see; gains around what they are."""
     for name, weight in model.named_parameters():
@@ -158,6 +161,23 @@ def token(i):
     return (i * i * 7 + i * 13 + i // 5) % 94
 
 
+def greedy_text(model, length):
+    """As in the trained models' golden files: tokens are sure up to the first near tie."""
+    ids = [token(i) for i in range(length)]
+    sure = None
+    for count in range(40):
+        logits = model(input_ids=torch.tensor([ids])).logits[0, -1]
+        logits[[1, 95]] = -torch.inf  # the end token, and an id that is no token
+        [first, second], [best, _] = logits.topk(2)
+        if sure is None and first - second < 1e-3 * first.abs():
+            sure = count
+        ids.append(best.item())
+    reply = ids[length:]
+    sure = len(reply) if sure is None else sure
+    return {"ids": ids[:length], "greedy_ids": reply, "greedy_sure_tokens": sure,
+            "greedy_sure_text": "".join(chr(33 + i) for i in reply[:sure] if i < 94)}  # 94: <|endoftext|>
+
+
 def write(folder, make, positions):
     torch.manual_seed(0)
     model = make().eval()
@@ -169,13 +189,15 @@ def write(folder, make, positions):
     ids = torch.tensor([[token(i) for i in range(positions[-1] + 1)]])
     with torch.no_grad():
         logits = model(input_ids=ids, logits_to_keep=torch.tensor(positions)).logits[0]
+        # Longer than the texts for which Phi-3 has its short factors. An image's token is no text.
+        prompts = [greedy_text(model, length) for length in (33, 40, 60)] if folder.name in GREEDY else []
     (folder / "generation_config.json").unlink(missing_ok=True)
     (folder / "vocab.json").write_text(json.dumps({chr(33 + i): i for i in range(94)}))
     (folder / "merges.txt").write_text("#version: 0.2\n")
     rows = [[float(f"{x:.6g}") for x in row] for row in logits.tolist()]
     (folder / "golden.json").write_text(json.dumps(
         {"transformers": transformers.__version__, "ids": "(i * i * 7 + i * 13 + i // 5) % 94",
-         "positions": positions, "logits": rows}) + "\n")
+         "positions": positions, "logits": rows, "prompts": prompts}) + "\n")
     print(folder.name, "logits up to", logits.abs().max().item())
 
 

@@ -229,6 +229,7 @@ int chat(const Run& run, const ChatTemplate& format, std::optional<std::string> 
   options.rendering.enable_thinking = run.args.thinking;
   options.stop = run.ending.stop;
   options.grammar = run.args.grammar;
+  if (run.args.chat_template.empty()) options.style = reply_style(run.model().chat_template());
   const Colors colors = choose_colors(run.args.color.value_or(allows_colors()));
   ReplyPrinter printer(colors, true);
   options.on_left_out = [&](std::size_t messages) {

@@ -1,6 +1,6 @@
 """Words of split patterns as Hugging Face's tokenizers cuts them: tests/tokenizer/patterns.json. Those
 of Qwen 3.5 and Mistral (tekken) are transformers 5.24's, the others those of the models'
-tokenizer.json.
+tokenizer.json. The words of a text are its line; joined they are the text.
 
     python patterns.py ../patterns.json    (tokenizers, transformers)
 """
@@ -47,28 +47,33 @@ def random_texts(count):
     return ["".join(rng.choice(letters) for _ in range(rng.randrange(1, 24))) for _ in range(count)]
 
 
+def words(cut, texts):
+    """The words of each text, which joined are the text again."""
+    found = [[word for word, _ in cut.pre_tokenize_str(text)] for text in texts]
+    assert ["".join(one) for one in found] == texts
+    return found
+
+
 def main():
     texts = TEXTS + random_texts(150)
     out = {}
     for name, pattern in {"qwen35": PRETOKENIZE_REGEX, "tekken": tekken()}.items():
         cut = pre_tokenizers.Split(Regex(pattern), "isolated")
-        out[name] = [{"text": text, "words": [word for word, _ in cut.pre_tokenize_str(text)]}
-                     for text in texts]
+        out[name] = words(cut, texts)
     for name, patterns in OTHERS.items():
         steps = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns]
         if name == "deepseek-coder":
             steps.append(pre_tokenizers.Digits(individual_digits=True))
         cut = pre_tokenizers.Sequence(steps)
-        out[name] = [{"text": text, "words": [word for word, _ in cut.pre_tokenize_str(text)]}
-                     for text in texts[:len(TEXTS) + 40]]
+        out[name] = words(cut, texts[:len(TEXTS) + 40])
     for pattern in [r"\w+", r"\p{^L}+", r"[\u00b9\u672c]+", r"\x{e9}+"]:  # in Oniguruma's syntax
         cut = pre_tokenizers.Split(Regex(pattern), "isolated")
-        out[pattern] = [{"text": text, "words": [word for word, _ in cut.pre_tokenize_str(text)]}
-                        for text in [*TEXTS, "".join(map(chr, [*range(0xa0, 0x100), *range(0x2070, 0x208a)])),
-                                     "\u2460\u24b6\u09f4\u0660\u2160", "caf\u00e9\u00e9 \u00b9\u672c\u672c"]]
+        out[pattern] = words(cut, [*TEXTS, "".join(map(chr, [*range(0xa0, 0x100), *range(0x2070, 0x208a)])),
+                                   "\u2460\u24b6\u09f4\u0660\u2160", "caf\u00e9\u00e9 \u00b9\u672c\u672c"])
+    lists = ("%s: [\n%s\n]" % (json.dumps(name), ",\n".join(json.dumps(one, ensure_ascii=False) for one in found))
+             for name, found in out.items())
     with open(sys.argv[1], "w") as file:
-        json.dump(out, file, indent=0, ensure_ascii=False)
-        file.write("\n")
+        file.write("{\n%s\n}\n" % ",\n".join(lists))
 
 
 main()
