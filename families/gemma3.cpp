@@ -1,7 +1,9 @@
 // Gemma 3 (text): gains around zero, norms before and after sublayers and of q and k, GELU in the
 // gated MLP, scaled embeddings; five layers with a window, then one without, each kind with its own
 // RoPE.
+#include <array>
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 #include "families/layer_types.h"
@@ -27,21 +29,32 @@ std::vector<TensorRule> gemma3_tensors() {
 }
 
 // Before transformers 5, rope_theta and rope_scaling were those of layers without a window.
+struct Base {
+  const char *kind, *older_key;
+  double theta;
+};
+constexpr std::array<Base, 2> kBases = {
+    {{"full_attention", "rope_theta", 1e6}, {"sliding_attention", "rope_local_base_freq", 1e4}}};
+
 void complete_gemma3(Json& json, std::string_view source) {
   constexpr const char* kPattern = "sliding_window_pattern";
   const auto period = json_get_or<std::int64_t>(json, kPattern, 6, source);
   require(period >= 1, source, ": ", kPattern, " = ", period, ": expected at least 1");
   list_layer_types(json, source,
                    [&](std::int64_t layer, std::int64_t) { return (layer + 1) % period == 0; });
-  if (json.find_given("rope_parameters") != nullptr) return;
-  const Json* scaling = json.find_given("rope_scaling");
-  Json full = scaling == nullptr ? Json::object() : *scaling;
-  require(full.is_object(), source, ": rope_scaling: expected an object");
-  full["rope_theta"] = json_get_or<double>(json, "rope_theta", 1e6, source);
-  const auto near = json_get_or<double>(json, "rope_local_base_freq", 1e4, source);
-  json["rope_parameters"] = {{"full_attention", std::move(full)},
-                             {"sliding_attention", {{"rope_theta", near}}}};
-  json["rope_scaling"] = nullptr;
+  if (json.find_given("rope_parameters") == nullptr) {
+    json["rope_parameters"] = Json::object();
+    json["rope_parameters"]["full_attention"] = std::exchange(json["rope_scaling"], nullptr);
+  }
+  Json& ropes = json["rope_parameters"];
+  require(ropes.is_object(), source, ": rope_parameters: expected an object");
+  for (const auto& [kind, older_key, theta] : kBases) {
+    Json& rope = ropes[kind];
+    if (rope.is_null()) rope = Json::object();
+    require(rope.is_object(), source, ": rope_parameters: ", kind, ": expected an object");
+    if (rope.find_given("rope_theta") != nullptr) continue;
+    rope["rope_theta"] = json_get_or<double>(json, older_key, theta, source);
+  }
 }
 
 void read_gemma3(const Json& json, std::string_view source, ModelConfig& config) {

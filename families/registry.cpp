@@ -6,6 +6,8 @@
 namespace leq {
 
 extern const Family kGemma3;
+extern const Family kGemma4;
+extern const Family kGemma4Unified;
 extern const Family kGpt2;
 extern const Family kGptOss;
 extern const Family kGranite;
@@ -25,10 +27,10 @@ extern const Family kQwen3_5Moe;
 extern const Family kSmolLm3;
 
 std::span<const Family* const> families() {
-  static constexpr std::array<const Family*, 18> kFamilies = {
-      &kGemma3,     &kGptOss,   &kGranite,   &kGranite4,    &kGpt2,       &kLlama,
-      &kMinistral3, &kMistral,  &kMixtral,   &kMuseGlimmer, &kPhi3,       &kQwen2,
-      &kQwen3,      &kQwen3Moe, &kQwen3Next, &kQwen3_5,     &kQwen3_5Moe, &kSmolLm3};
+  static constexpr std::array<const Family*, 20> kFamilies = {
+      &kGemma3, &kGemma4,     &kGemma4Unified, &kGptOss,  &kGranite,     &kGranite4, &kGpt2,
+      &kLlama,  &kMinistral3, &kMistral,       &kMixtral, &kMuseGlimmer, &kPhi3,     &kQwen2,
+      &kQwen3,  &kQwen3Moe,   &kQwen3Next,     &kQwen3_5, &kQwen3_5Moe,  &kSmolLm3};
   return kFamilies;
 }
 

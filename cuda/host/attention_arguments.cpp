@@ -41,6 +41,10 @@ RopeAppendArguments rope_append_arguments(const AttentionShape& shape, const Rop
     a.k_gain = shape.k_norm->gain;
     a.k_eps = shape.k_norm->eps;
   }
+  if (shape.v_norm != nullptr) {
+    a.v_gain = shape.v_norm->gain;
+    a.v_eps = shape.v_norm->eps;
+  }
   if (shape.rotary) {
     a.table = reinterpret_cast<const float*>(rope.memory.data());
     a.rotary_dims = rotary_dims(shape);

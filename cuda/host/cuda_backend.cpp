@@ -134,10 +134,10 @@ class CudaBackend final : public Backend {
     }
   }
 
-  void add_rows(const Rows& y, std::int64_t tokens, Rows& x) override {
+  void add_rows(const Rows& y, std::int64_t tokens, float scale, Rows& x) override {
     const auto span = clock_.in(StepPart::quant, [&] { return 3 * moved_bytes(x, tokens); });
     check_add_rows(y, tokens, x);
-    launch_add_rows({float_rows(x), float_rows(y), tokens, x.width}, stream_);
+    launch_add_rows({float_rows(x), float_rows(y), tokens, x.width, scale}, stream_);
   }
 
   void cap_logits(Rows& logits, std::int64_t rows, float scale, float cap) override {

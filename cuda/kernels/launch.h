@@ -265,10 +265,11 @@ struct GatherArguments {
 };
 void launch_gather(const GatherArguments& a, rt::Stream& stream);
 
-// x[t] += y[t]
+// x[t] = scale * (x[t] + y[t])
 struct AddRowsArguments {
   FloatRows x, y;
   std::int64_t tokens = 0, width = 0;
+  float scale = 1;
 };
 void launch_add_rows(const AddRowsArguments& a, rt::Stream& stream);
 
@@ -334,7 +335,7 @@ struct AttentionHeads {
       nullptr;  // [H], scores that only add to the sums of weights; null: none
 };
 
-// For q and k of qkv [T][(H + 2 H_kv) d]: norm of each head (unless gain is null), rotation by the
+// For qkv [T][(H + 2 H_kv) d]: norm of each head (unless gain is null), rotation of q and k by the
 // row's position, and q times its factor, in place. k and v are written to their pages.
 struct RopeAppendArguments {
   FloatRows qkv;
@@ -342,7 +343,8 @@ struct RopeAppendArguments {
   AttentionHeads heads;
   const float* q_gain = nullptr;  // [d]
   const float* k_gain = nullptr;
-  float q_eps = 0, k_eps = 0;
+  const float* v_gain = nullptr;
+  float q_eps = 0, k_eps = 0, v_eps = 0;
   // [positions][2][r/2]: cosines, then sines, for a head's first r numbers. Null: no rotation.
   const float* table = nullptr;
   int rotary_dims = 0;                // r

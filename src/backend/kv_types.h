@@ -34,6 +34,14 @@ enum class KvAlong : std::uint8_t {
   channel,  // `block` positions of one channel
 };
 
+// The KV heads of a layer.
+struct KvHeads {
+  std::int64_t count = 0;  // H_kv
+  std::int64_t dims = 0;   // d
+
+  bool operator==(const KvHeads&) const = default;
+};
+
 struct KvScheme {
   KvType type = KvType::f32;
   std::string_view name;

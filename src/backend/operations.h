@@ -89,6 +89,7 @@ struct AttentionShape {
   float query_scale = 0;               // the factor of q; 0: 1 / sqrt(d)
   const float* key_offset = nullptr;   // [H_kv d], subtracted from stored keys; null: none
   const float* sink_logits = nullptr;  // [H], one more score of each softmax; null: none
+  const Norm* v_norm = nullptr;        // norm of each value head, or null
   // If ranks share the heads of a model, a rank's heads may begin or end within a kv head:
   int group = 0;       // query heads of a kv head in the model; 0: H / H_kv
   int first_head = 0;  // index of this rank's first query head in its kv head's group
@@ -251,8 +252,8 @@ class Operations {
   virtual void norm(const Rows& x, std::int64_t tokens, const Norm& norm, const RowsFor& out) = 0;
   virtual void linear(const Rows& x, std::int64_t tokens, const Linear& linear, Epilogue epilogue,
                       const RowsFor& out) = 0;
-  // x += y for the first `tokens` rows.
-  virtual void add_rows(const Rows& y, std::int64_t tokens, Rows& x) = 0;
+  // x = scale * (x + y) for the first `tokens` rows.
+  virtual void add_rows(const Rows& y, std::int64_t tokens, float scale, Rows& x) = 0;
   // The first `rows` rows of `logits` become cap * tanh(scale * logit / cap).
   virtual void cap_logits(Rows& logits, std::int64_t rows, float scale, float cap) = 0;
   // Chooses the experts of each row (route_rows) and groups the rows by expert.
@@ -269,7 +270,7 @@ class Operations {
   // blocks that the batch's queries read as codes and that were whole before the batch.
   virtual void quantize_kv_blocks(const BatchView& batch, const AttentionShape& shape,
                                   std::span<const KvLayer> layers) = 0;
-  // For qkv [T][(H + 2 H_kv) d]: norms of q and k, rotation and q's factor in place; k and v are
+  // For qkv [T][(H + 2 H_kv) d]: norms of q, k and v, rotation and q's factor in place; k and v are
   // stored in the cache, and blocks that the batch itself completes are encoded.
   virtual void rope_append(Rows& qkv, const BatchView& batch, const AttentionShape& shape,
                            RopeTable& rope, const KvLayer& kv) = 0;

@@ -54,6 +54,11 @@ KvType KvShape::type(std::int64_t layer, KvPart part) const {
   return own.at(static_cast<std::size_t>(layer));
 }
 
+KvHeads KvShape::heads(std::int64_t layer) const {
+  if (layer_heads.empty()) return {kv_heads, head_dim};
+  return layer_heads.at(static_cast<std::size_t>(layer));
+}
+
 KvPages::KvPages(DeviceMemory& memory, const Layout& layout, const KvShape& shape)
     : memory_(memory),
       layout_(layout),
@@ -61,22 +66,24 @@ KvPages::KvPages(DeviceMemory& memory, const Layout& layout, const KvShape& shap
       residual_(residual_of(shape)),
       count_(pages_of(shape)),
       copy_count_(copies_of(shape, residual_)) {
-  if (residual_.copies()) {
-    copy_page_bytes_ = layout.page_bytes(KvPart::keys, KvType::f16, shape.kv_heads, shape.head_dim);
-  }
   std::size_t ends[2] = {}, copies_end = 0;
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
+    const auto kv_heads = static_cast<int>(shape.heads(layer).count);
+    const auto head_dim = static_cast<int>(shape.heads(layer).dims);
     for (const KvPart part : {KvPart::keys, KvPart::values}) {
       Side& side = sides_.emplace_back();
       side.part = part;
       side.type = shape.type(layer, part);
-      side.page_bytes = layout.page_bytes(part, side.type, shape.kv_heads, shape.head_dim);
+      side.layer = static_cast<std::size_t>(layer);
+      side.page_bytes = layout.page_bytes(part, side.type, kv_heads, head_dim);
       std::size_t& end = ends[part == KvPart::keys ? 0 : 1];
       side.pages_at = end;
       end += static_cast<std::size_t>(count_) * side.page_bytes;
       side.copied = kv_scheme(side.type).blocked();
       side.copies_at = copies_end;
-      if (side.copied) copies_end += static_cast<std::size_t>(copy_count_) * copy_page_bytes_;
+      if (!side.copied) continue;
+      side.copy_page_bytes = layout.page_bytes(KvPart::keys, KvType::f16, kv_heads, head_dim);
+      copies_end += static_cast<std::size_t>(copy_count_) * side.copy_page_bytes;
     }
   }
   keys_ = Buffer(memory, ends[0]);
@@ -92,7 +99,7 @@ KvLayer KvPages::layer(std::int64_t layer, std::span<const std::int32_t> copies)
   view.residual = residual_;
   if (keys.copied) view.key_copies = copy_at(keys, 0);
   if (values.copied) view.value_copies = copy_at(values, 0);
-  view.copy_page_bytes = copy_page_bytes_;
+  view.copy_page_bytes = std::max(keys.copy_page_bytes, values.copy_page_bytes);
   view.copies = copies;
   return view;
 }
@@ -103,7 +110,7 @@ std::byte* KvPages::page_at(const Side& side, std::int32_t page) const {
 }
 
 std::byte* KvPages::copy_at(const Side& side, std::int32_t copy) const {
-  return copied_.data() + side.copies_at + static_cast<std::size_t>(copy) * copy_page_bytes_;
+  return copied_.data() + side.copies_at + static_cast<std::size_t>(copy) * side.copy_page_bytes;
 }
 
 void KvPages::copy(const PageCopy& what) {
@@ -112,7 +119,7 @@ void KvPages::copy(const PageCopy& what) {
     if (is_page && side.page_bytes > 0) {  // a rank without heads has no memory
       memory_.copy(page_at(side, what.to), page_at(side, what.from), side.page_bytes);
     } else if (!is_page && side.copied) {
-      memory_.copy(copy_at(side, what.to), copy_at(side, what.from), copy_page_bytes_);
+      memory_.copy(copy_at(side, what.to), copy_at(side, what.from), side.copy_page_bytes);
     }
   }
 }

@@ -34,10 +34,12 @@ struct KvShape {
   std::int64_t batch_tokens = 512;          // most positions that one step appends
   // [layers]; empty: key_type and value_type in all layers
   std::vector<KvType> layer_key_types = {}, layer_value_types = {};
-  std::uint32_t key_centre_check = 0;  // checksum of the key centres, for saved sequences
-  std::int64_t window = 0;             // number of newest positions that a query sees; 0: all
+  std::vector<KvHeads> layer_heads = {};  // [layers]; empty: kv_heads and head_dim in all layers
+  std::uint32_t key_centre_check = 0;     // checksum of the key centres, for saved sequences
+  std::int64_t window = 0;                // number of newest positions that a query sees; 0: all
 
   KvType type(std::int64_t layer, KvPart part) const;
+  KvHeads heads(std::int64_t layer) const;
 };
 
 // A copy of a page between steps, which all ranks that share a model repeat.
@@ -55,7 +57,7 @@ using KvCommand = std::variant<PageCopy, SequenceTransfer>;
 // The division of a model's KV heads among ranks.
 struct KvRanks {
   Communicator& ranks;
-  std::vector<Slice> heads;  // [ranks] heads of each rank; ranks may overlap
+  std::vector<std::vector<KvHeads>> heads;  // [ranks][layers] of each rank; ranks may overlap
 };
 
 class KvPages {
@@ -94,9 +96,10 @@ class KvPages {
   struct Side {
     KvPart part = KvPart::keys;
     KvType type = kUsualKv;
+    std::size_t layer = 0;
     std::size_t page_bytes = 0, pages_at = 0;
     bool copied = false;
-    std::size_t copies_at = 0;
+    std::size_t copy_page_bytes = 0, copies_at = 0;
   };
   std::byte* page_at(const Side& side, std::int32_t page) const;
   std::byte* copy_at(const Side& side, std::int32_t copy) const;
@@ -113,11 +116,10 @@ class KvPages {
   KvShape shape_;
   KvResidual residual_;
   std::int64_t count_, copy_count_;
-  std::size_t copy_page_bytes_ = 0;
   std::vector<Side> sides_;  // [layers][keys, values]
   Buffer keys_;              // keys of each layer [pages][page bytes]
   Buffer values_;
-  Buffer copied_;  // [sides with copies][copies][copy_page_bytes]
+  Buffer copied_;  // [sides with copies][copies][copy page bytes]
 };
 
 // The keys and values of all layers, for a step.

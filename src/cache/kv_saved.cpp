@@ -56,6 +56,9 @@ std::uint32_t layer_types_of(const KvShape& shape) {
     const KvType keys = shape.type(layer, KvPart::keys), values = shape.type(layer, KvPart::values);
     if (keys != shape.key_type || hash != 0) add(layer, static_cast<int>(keys));
     if (values != shape.value_type) add(layer, 128 + static_cast<int>(values));
+    if (shape.heads(layer) == shape.heads(0)) continue;
+    add(layer, static_cast<int>(shape.heads(layer).count));
+    add(layer, static_cast<int>(shape.heads(layer).dims));
   }
   return hash;
 }
@@ -65,10 +68,11 @@ std::uint32_t layer_types_of(const KvShape& shape) {
 std::vector<std::size_t> KvPages::block_bytes(const Side& side, bool copy,
                                               const KvRanks& ranks) const {
   std::vector<std::size_t> bytes;
-  for (const Slice& heads : ranks.heads) {
-    const int own = static_cast<int>(heads.count());
-    bytes.push_back(copy ? layout_.page_bytes(KvPart::keys, KvType::f16, own, shape_.head_dim)
-                         : layout_.page_bytes(side.part, side.type, own, shape_.head_dim));
+  for (const std::vector<KvHeads>& heads : ranks.heads) {
+    const auto kv_heads = static_cast<int>(heads[side.layer].count);
+    const auto head_dim = static_cast<int>(heads[side.layer].dims);
+    bytes.push_back(copy ? layout_.page_bytes(KvPart::keys, KvType::f16, kv_heads, head_dim)
+                         : layout_.page_bytes(side.part, side.type, kv_heads, head_dim));
   }
   return bytes;
 }
@@ -89,7 +93,7 @@ void KvPages::each_block(const Side& side, const SequenceTransfer& what, Visit v
   if (side.page_bytes == 0) return;  // a rank without heads
   for (const std::int32_t page : what.pages) visit(page_at(side, page), side.page_bytes);
   if (!side.copied) return;
-  for (const std::int32_t copy : what.copies) visit(copy_at(side, copy), copy_page_bytes_);
+  for (const std::int32_t copy : what.copies) visit(copy_at(side, copy), side.copy_page_bytes);
 }
 
 std::uint64_t KvPages::saved_bytes(const SequenceTransfer& what, const KvRanks& ranks) const {
@@ -144,11 +148,13 @@ std::size_t KvPages::first_not_finite(const SequenceTransfer& what, const KvRank
     const std::vector<std::size_t> of_page = block_bytes(side, false, ranks),
                                    of_copy = block_bytes(side, true, ranks);
     const KvScheme& scheme = kv_scheme(side.type);
-    const std::size_t ends =
-        2 * sizeof(std::uint16_t) * kv_scale_count(scheme, side.part, shape_.head_dim, kPageTokens);
     for (std::size_t rank = 0; rank < of_page.size(); ++rank) {
-      const auto heads = static_cast<std::size_t>(ranks.heads[rank].count());
-      const std::size_t codes = scheme.coded() ? of_page[rank] - heads * ends : 0;
+      const auto [heads, dims] = ranks.heads[rank][side.layer];
+      const std::size_t ends =
+          2 * sizeof(std::uint16_t) *
+          kv_scale_count(scheme, side.part, static_cast<int>(dims), kPageTokens);
+      const std::size_t codes =
+          scheme.coded() ? of_page[rank] - static_cast<std::size_t>(heads) * ends : 0;
       for (std::size_t i = 0; i < what.pages.size(); ++i, at += of_page[rank]) {
         const auto numbers = in.subspan(at, of_page[rank]).subspan(codes);
         if (!all_finite(numbers, !scheme.coded() && scheme.bits == 32)) return at;
@@ -162,7 +168,11 @@ std::size_t KvPages::first_not_finite(const SequenceTransfer& what, const KvRank
 }
 
 KvRanks KvCache::ranks() const {
-  return leading_ ? leading_->among : KvRanks{one_rank(), {{0, shape().kv_heads}}};
+  if (leading_) return leading_->among;
+  std::vector<KvHeads> heads;
+  for (std::int64_t layer = 0; layer < shape().layers; ++layer)
+    heads.push_back(shape().heads(layer));
+  return {one_rank(), {std::move(heads)}};
 }
 
 std::string KvCache::form() const {
@@ -170,8 +180,8 @@ std::string KvCache::form() const {
   const KvShape& own = shape();
   const KvResidual& residual = pages_.residual();
   std::string heads;
-  for (const Slice& of_rank : among.heads) {
-    heads += (heads.empty() ? "" : "+") + std::to_string(of_rank.count());
+  for (const std::vector<KvHeads>& of_rank : among.heads) {
+    heads += (heads.empty() ? "" : "+") + std::to_string(of_rank.at(0).count);
   }
   std::string text = std::string(pages_.layout_name()) + ", " + std::to_string(among.heads.size()) +
                      " ranks, keys " + std::string(kv_type_name(own.key_type)) + ", values " +

@@ -23,7 +23,7 @@ constexpr std::string_view kVision = "a vision tower", kAudio = "an audio tower"
                            kAhead = "a head of multi-token prediction";
 constexpr std::array<std::string_view, 4> kMtpPrefixes = {
     "mtp.", "model.mtp.", "language_model.mtp.", "model.language_model.mtp."};
-constexpr std::array<OtherModel, 26> kOtherModels = {{
+constexpr std::array<OtherModel, 29> kOtherModels = {{
     {"model.visual.", kVision},
     {"visual.", kVision},
     {"model.vision_tower.", kVision},
@@ -34,6 +34,9 @@ constexpr std::array<OtherModel, 26> kOtherModels = {{
     {"model.vision_encoder.", kVision},
     {"model.audio_tower.", kAudio},
     {"audio_tower.", kAudio},
+    {"model.vision_embedder.", kVision},
+    {"model.embed_vision.", kProjector},
+    {"model.embed_audio.", kProjector},
     {"model.multi_modal_projector.", kProjector},
     {"multi_modal_projector.", kProjector},
     {"model.vision_adapter.", kProjector},

@@ -192,17 +192,19 @@ constexpr std::array<std::string_view, 7> kCommonKeys = {
 struct DefaultText {
   std::string_view wrapper, text;
 };
-constexpr std::array<DefaultText, 6> kDefaultTexts = {{{"mistral3", "mistral"},
+constexpr std::array<DefaultText, 8> kDefaultTexts = {{{"mistral3", "mistral"},
                                                        {"llava", "llama"},
                                                        {"qwen3_5", "qwen3_5_text"},
                                                        {"qwen3_5_moe", "qwen3_5_moe_text"},
                                                        {"muse_glimmer", "muse_glimmer_text"},
-                                                       {"gemma3", "gemma3_text"}}};
+                                                       {"gemma3", "gemma3_text"},
+                                                       {"gemma4", "gemma4_text"},
+                                                       {"gemma4_unified", "gemma4_unified_text"}}};
 
 struct NotRun {
   std::string_view model_type, what;
 };
-constexpr std::array<NotRun, 17> kNotRun = {{
+constexpr std::array<NotRun, 15> kNotRun = {{
     {"mistral4", "Mistral Small 4: multi-head latent attention and a mixture of experts"},
     {"mistral_large4", "Mistral Large 4: multi-head latent attention and a mixture of experts"},
     {"llama4", "Llama 4: a mixture of experts, attention in chunks"},
@@ -215,8 +217,6 @@ constexpr std::array<NotRun, 17> kNotRun = {{
     {"deepseek_v2", "DeepSeek V2: multi-head latent attention and a mixture of experts"},
     {"deepseek_v3", "DeepSeek V3: multi-head latent attention and a mixture of experts"},
     {"gemma2", "Gemma 2: capped attention scores"},
-    {"gemma4", "Gemma 4: inputs for each layer"},
-    {"gemma4_text", "Gemma 4: inputs for each layer"},
     {"glm4", "GLM 4: RoPE in pairs of neighbours"},
     {"olmo2", "OLMo 2: no norms before its sublayers, norms of q and k over all heads"},
     {"cohere2", "Command R7B: attention and MLP side by side"},
@@ -401,8 +401,13 @@ RopeScaling scaling_of(const Json& json, std::string_view source) {
   if (type == "default" || type == "mrope") return scaling;
   const auto kind = parse_rope_scaling(type);
   require(kind && *kind != RopeScalingKind::none, source, ": rope_scaling type ", printable(type),
-          " is not supported; supported are linear, dynamic, llama3, yarn, longrope");
+          " is not supported; supported are linear, dynamic, llama3, yarn, longrope, proportional");
   scaling.kind = *kind;
+  if (scaling.kind == RopeScalingKind::proportional) {
+    scaling.factor = json_get_or<double>(json, "factor", 1, source);
+    scaling.rotated = json_get_or<double>(json, "partial_rotary_factor", 1, source);
+    return scaling;
+  }
   scaling.factor = json_get<double>(json, "factor", source);
   for (const RopeScalingField& field : rope_scaling_fields()) {
     scaling.*field.member = json_get_or<double>(json, field.name, scaling.*field.member, source);
@@ -425,6 +430,7 @@ RopeConfig rope_of(const Json& json, const Json& parameters, const Family& famil
   rope.theta = json_get_or<double>(json, "rope_theta", rope.theta, source);
   rope.theta = json_get_or<double>(parameters, "rope_theta", rope.theta, source);
   rope.scaling = scaling_of(parameters, source);
+  if (rope.scaling.kind == RopeScalingKind::proportional) return rope;
   if (!family.partial_rotary) {
     refuse_partial_rotary(parameters, source);
     return rope;

@@ -75,10 +75,11 @@ struct FactorSum {
 };
 
 // The producer's row that computes input k; query heads of one KV head share the rows of v.
-std::size_t producer_row(const ModelConfig& config, const LinearSite& site, std::size_t k) {
+std::size_t producer_row(const LinearSite& site, std::size_t k) {
   if (site.axis != Axis::query_heads) return k;
-  const auto d = static_cast<std::size_t>(config.head_dim);
-  const auto shared = static_cast<std::size_t>(config.heads / config.kv_heads);
+  const auto d = static_cast<std::size_t>(site.kv_heads.dims);
+  const auto shared =
+      static_cast<std::size_t>(site.inputs / site.kv_heads.dims / site.kv_heads.count);
   return k / d / shared * d + k % d;
 }
 
@@ -96,9 +97,7 @@ std::vector<float> vector_of(const Model& model, const std::string& name, std::i
 std::vector<float> fitted_factors(const Model& base, const Model& other, std::int64_t layer,
                                   const LinearSite& site) {
   std::vector<FactorSum> sums(static_cast<std::size_t>(site.inputs));
-  const auto sum_of = [&](std::size_t k) -> FactorSum& {
-    return sums[producer_row(base.config(), site, k)];
-  };
+  const auto sum_of = [&](std::size_t k) -> FactorSum& { return sums[producer_row(site, k)]; };
   for (const LinearSpec& spec : site.weights) {
     const WeightPair weight = weight_pair(base, other, layer_tensor(layer, spec.name));
     for (std::size_t i = 0; i < weight.exact.size(); ++i) {
@@ -154,7 +153,7 @@ SitePair site_pair(const Model& base, const Model& other, std::int64_t layer,
     if (consumer != sites.end()) {
       const std::vector<float> columns = input_factors(base, other, layer, *consumer);
       for (std::size_t k = 0; k < columns.size(); ++k) {
-        weight.row_factors[producer_row(base.config(), *consumer, k)] = 1 / columns[k];
+        weight.row_factors[producer_row(*consumer, k)] = 1 / columns[k];
       }
     }
     pair.weights.push_back(std::move(weight));

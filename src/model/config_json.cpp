@@ -44,8 +44,8 @@ constexpr std::array<RopeScalingField, 8> kScalingFields = {
 
 constexpr std::int64_t kLargestWindow = 1 << 30;
 
-constexpr std::array<std::string_view, 6> kScalingNames = {"none",   "linear", "dynamic",
-                                                           "llama3", "yarn",   "longrope"};
+constexpr std::array<std::string_view, 7> kScalingNames = {
+    "none", "linear", "dynamic", "llama3", "yarn", "longrope", "proportional"};
 
 struct FactorList {
   const char* name;
@@ -62,6 +62,7 @@ Json scaling_to_json(const RopeScaling& scaling) {
   for (const auto& [name, member] : kFactorLists) {
     if (scaling.kind == RopeScalingKind::longrope) json[name] = scaling.*member;
   }
+  if (scaling.kind == RopeScalingKind::proportional) json["rotated"] = scaling.rotated;
   return json;
 }
 
@@ -76,6 +77,7 @@ RopeScaling scaling_from_json(const Json& json, std::string_view source) {
   }
   scaling.original_context = json_get_or<std::int64_t>(json, "original_context", 0, source);
   scaling.truncate = json_get_or<bool>(json, "truncate", true, source);
+  scaling.rotated = json_get_or<double>(json, "rotated", 1, source);
   if (scaling.kind == RopeScalingKind::longrope) read_rope_factors(json, source, scaling);
   return scaling;
 }
@@ -189,6 +191,11 @@ Json to_json(const AttentionConfig& attention) {
   }
   if (attention.query_scale != 0) json["query_scale"] = attention.query_scale;
   if (attention.sinks) json["sinks"] = true;
+  if (attention.v_norm) json["v_norm"] = true;
+  if (attention.own_heads.count > 0) {
+    json["kv_heads"] = attention.own_heads.count;
+    json["head_dim"] = attention.own_heads.dims;
+  }
   return json;
 }
 
@@ -218,6 +225,13 @@ AttentionConfig attention_from_json(const Json& mixer, const Json& model, std::s
   attention.temperature = temperature_from_json(mixer, source);
   attention.query_scale = json_get_or<double>(mixer, "query_scale", 0, source);
   attention.sinks = json_get_or<bool>(mixer, "sinks", false, source);
+  attention.v_norm = json_get_or<bool>(mixer, "v_norm", false, source);
+  if (mixer.find_given("kv_heads") != nullptr) {
+    attention.own_heads = {json_get<std::int64_t>(mixer, "kv_heads", source),
+                           json_get<std::int64_t>(mixer, "head_dim", source)};
+    // 0 means "the model's" only in memory.
+    require(attention.own_heads.count != 0, source, ": mixer: kv_heads = 0");
+  }
   return attention;
 }
 
@@ -342,10 +356,11 @@ std::optional<UniformLayers> version_1_0_layers(const ModelConfig& config) {
   auto uniform = uniform_layers(config.layers);
   if (!uniform) return uniform;
   const AttentionConfig& attention = uniform->attention;
-  const bool newer =
-      (attention.rope && attention.rope->dims > 0) || attention.output_gate ||
-      attention.temperature.period != 0 || attention.query_scale != 0 || attention.sinks ||
-      uniform->mlp.activation != usual_activation(uniform->mlp.gated) || has_several_ropes(config);
+  const bool newer = (attention.rope && attention.rope->dims > 0) || attention.output_gate ||
+                     attention.temperature.period != 0 || attention.query_scale != 0 ||
+                     attention.sinks || attention.v_norm || attention.own_heads.count > 0 ||
+                     uniform->mlp.activation != usual_activation(uniform->mlp.gated) ||
+                     has_several_ropes(config);
   if (newer || attention.rope.has_value() == config.learned_positions) uniform.reset();
   return uniform;
 }
@@ -435,6 +450,7 @@ Json config_to_json(const ModelConfig& config) {
     json["logit_cap"] = {{"scale", config.logit_cap.scale}, {"cap", config.logit_cap.cap}};
   }
   if (config.embedding_scale != 1) json["embedding_scale"] = config.embedding_scale;
+  if (config.layer_scales) json["layer_scales"] = true;
   layers_to_json(config, json);
   if (config.mtp) json["mtp"] = layer_of(config, *config.mtp);
   return json;
@@ -460,6 +476,9 @@ std::vector<std::string> required_features(const ModelConfig& config) {
   add("query_scale", [](const auto& one) { return one.query_scale != 0; });
   if (config.embedding_scale != 1) features.emplace_back("embedding_scale");
   add("sinks", [](const auto& one) { return one.sinks; });
+  add("v_norm", [](const auto& one) { return one.v_norm; });
+  add("layer_heads", [](const auto& one) { return one.own_heads.count > 0; });
+  if (config.layer_scales) features.emplace_back("layer_scales");
   bool newer = false, expert_bias = false;
   for (const LayerConfig& layer : config.layers) {
     const auto [dense, experts] = std::pair(layer.dense_mlp(), layer.experts_mlp());
@@ -486,6 +505,7 @@ ModelConfig config_from_json(const Json& json, std::string_view source) {
   config.norm_eps = json_get<float>(json, "norm_eps", source);
   config.embedding_scale = json_get_or<double>(json, "embedding_scale", 1, source);
   config.post_norm_eps = json_get_or<float>(json, "post_norm_eps", 0, source);
+  config.layer_scales = json_get_or<bool>(json, "layer_scales", false, source);
   config.logit_cap = logit_cap_from_json(json, source);
   layers_from_json(json, source, config);
   require(json.find_given("rotation") == nullptr, source,
@@ -537,6 +557,8 @@ void check_scaling(const RopeScaling& scaling, std::int64_t head_dim, std::strin
             scaling.low_freq_factor, " and ", scaling.high_freq_factor);
   }
   if (scaling.kind == RopeScalingKind::longrope) check_longrope(scaling, head_dim, source);
+  require(scaling.rotated > 0 && scaling.rotated <= 1, source,
+          ": rope_scaling rotated = ", scaling.rotated, ": expected above 0, at most 1");
   require(scaling.kind != RopeScalingKind::dynamic || head_dim > 2, source,
           ": rope_scaling dynamic needs a head_dim above 2");
 }
@@ -546,10 +568,17 @@ constexpr std::int64_t kWidestHead = 1024;
 
 void check_attention(const ModelConfig& config, const AttentionConfig& attention,
                      std::string_view place) {
+  const auto [kv_heads, head_dim] = config.kv_heads_of(attention);
+  require(kv_heads >= 1 && config.heads % kv_heads == 0, place, ": ", config.heads,
+          " heads are no multiple of ", kv_heads, " KV heads");
+  require(head_dim >= 2 && head_dim <= kWidestHead && head_dim % 2 == 0, place,
+          ": head_dim = ", head_dim, ": expected an even number up to ", kWidestHead);
+  require(!attention.v_norm || config.norm == NormKind::rms, place, ": v_norm needs RMS norms");
   if (attention.rope) {
     const std::int64_t dims = attention.rope->dims;
-    require(dims >= 0 && dims <= config.head_dim && dims % 2 == 0, place, ": rotary_dims = ", dims,
-            ": expected an even number up to head_dim ", config.head_dim);
+    const std::int64_t fewest = attention.own_heads.count > 0 ? 2 : 0;
+    require(dims >= fewest && dims <= head_dim && dims % 2 == 0, place, ": rotary_dims = ", dims,
+            ": expected an even number from ", fewest, " to head_dim ", head_dim);
     const double theta = attention.rope->theta;
     require(std::isfinite(theta) && theta >= 1, place, ": rope_theta = ", theta,
             ": expected at least 1");
@@ -614,6 +643,7 @@ void check_additions(const ModelConfig& config, std::string_view source) {
   const float eps = config.post_norm_eps;
   require(std::isfinite(eps) && eps >= 0 && eps < 1, source, ": post_norm_eps = ", eps,
           ": expected 0 to 1");
+  require(eps > 0 || !config.layer_scales, source, ": layer_scales needs post_norm_eps above 0");
   if (eps == 0) return;
   const bool plain = std::ranges::all_of(config.layers, [](const LayerConfig& layer) {
     return layer.attention() != nullptr && layer.dense_mlp() != nullptr;

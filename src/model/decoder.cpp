@@ -132,7 +132,8 @@ bool Decoder::sublayer(Sublayer which, std::int64_t layer, const BatchView& batc
     return std::visit([&](const auto& mixer) { return run(mixer, layer, batch, kv); },
                       weights.mixer);
   }
-  return std::visit([&](const auto& mlp) { return run(mlp, batch.tokens); }, weights.mlp);
+  return std::visit([&](const auto& mlp) { return run(mlp, batch.tokens, weights.scale); },
+                    weights.mlp);
 }
 
 // x += o(attention(qkv(norm(x))))
@@ -145,12 +146,13 @@ bool Decoder::run(const AttentionWeights& weights, std::int64_t layer, const Bat
   const SharedBlock attended = work_.shared_input_of(weights.o);   // [T, H d]
   const RowsFor normed = norm(weights.norm, weights.qkv, tokens);  // [T, W]
   if (!wants_more(weights.qkv, normed, tokens)) return false;
-  backend_.linear(normed, tokens, weights.qkv, Epilogue::none, work_.qkv);
-  backend_.rope_append(work_.qkv, batch, shape, work_.rope_of(weights.config), kv);
-  backend_.attention(work_.qkv, batch, shape, kv, attended.own);
+  Rows qkv = work_.qkv_of(shape);
+  backend_.linear(normed, tokens, weights.qkv, Epilogue::none, qkv);
+  backend_.rope_append(qkv, batch, shape, work_.rope_of(weights.config), kv);
+  backend_.attention(qkv, batch, shape, kv, attended.own);
   ranks_.gather(attended, tokens, Receivers::all, weights.o.name);
   if (!wants_more(weights.o, attended.whole, tokens)) return false;
-  add(attended.whole, tokens, weights.o, weights.post_norm);
+  add(attended.whole, tokens, weights.o, weights.post_norm, 1);
   return true;
 }
 
@@ -169,12 +171,12 @@ bool Decoder::run(const DeltaNetWeights& weights, std::int64_t layer, const Batc
   backend_.delta_net(work_.delta, work_.delta_gates, batch, shape, mixed.own);
   ranks_.gather(mixed, tokens, Receivers::all, weights.out.name);
   if (!wants_more(weights.out, mixed.whole, tokens)) return false;
-  add(mixed.whole, tokens, weights.out, std::nullopt);
+  add(mixed.whole, tokens, weights.out, std::nullopt, 1);
   return true;
 }
 
 // x += down(f(gate) * up), or down(f(up)), of gate and up of norm(x)
-bool Decoder::run(const DenseMlpWeights& weights, std::int64_t tokens) {
+bool Decoder::run(const DenseMlpWeights& weights, std::int64_t tokens, float scale) {
   const SharedBlock product = work_.shared_input_of(weights.down);     // [T, F]
   const RowsFor normed = norm(weights.norm, weights.gate_up, tokens);  // [T, W]
   if (!wants_more(weights.gate_up, normed, tokens)) return false;
@@ -184,13 +186,13 @@ bool Decoder::run(const DenseMlpWeights& weights, std::int64_t tokens) {
                   product.own);
   ranks_.gather(product, tokens, Receivers::all, weights.down.name);
   if (!wants_more(weights.down, product.whole, tokens)) return false;
-  add(product.whole, tokens, weights.down, weights.post_norm);
+  add(product.whole, tokens, weights.down, weights.post_norm, scale);
   return true;
 }
 
 // x += sum over the experts e of each row of p_e * down_e(swiglu(gate_up_e(norm(x)))), plus the
 // output of a shared expert
-bool Decoder::run(const ExpertsMlpWeights& weights, std::int64_t tokens) {
+bool Decoder::run(const ExpertsMlpWeights& weights, std::int64_t tokens, float) {
   ExpertsRun run = {backend_, work_, ranks_, weights};
   const SharedBlock x = work_.shared_stream();  // [T, W]
   const LayerLinear& first = weights.gate_up.front();
@@ -215,16 +217,16 @@ RowsFor Decoder::norm(const Norm& norm, const LayerLinear& linear, std::int64_t 
   return out;
 }
 
-// x += linear(input), or x += norm(linear(input))
+// x += linear(input), or x = scale (x + norm(linear(input)))
 void Decoder::add(const RowsFor& input, std::int64_t tokens, const LayerLinear& linear,
-                  const std::optional<Norm>& post_norm) {
+                  const std::optional<Norm>& post_norm, float scale) {
   const SharedBlock x = work_.shared_stream();  // [T, W]
   if (post_norm) {
     const SharedBlock branch = work_.shared_branch();  // [T, W]
     backend_.linear(input, tokens, linear, Epilogue::none, branch.own);
     ranks_.gather(branch, tokens, Receivers::all, linear.name);
     backend_.norm(branch.whole, tokens, *post_norm, branch.whole);
-    backend_.add_rows(branch.own, tokens, x.own.rows);
+    backend_.add_rows(branch.own, tokens, scale, x.own.rows);
   } else {
     backend_.linear(input, tokens, linear, Epilogue::add, x.own);
   }
@@ -252,13 +254,20 @@ void Decoder::final_norm(std::span<const std::int32_t> outputs) {
 // Quantizes the blocks that were complete before this step and that its queries read as codes.
 void Decoder::quantize_closed_blocks(const BatchView& batch, const KvLayers& kv) {
   if (!kv.pages.residual().copies()) return;
-  kv_layers_.clear();
-  for (std::int64_t i = 0; i < std::ssize(attention_layers_); ++i) kv_layers_.push_back(kv[i]);
-  if (attention_layers_.empty()) return;
-  const auto first = static_cast<std::size_t>(attention_layers_[0]);
-  const AttentionShape shape =
-      attention_shape(config_, weights_.layers[first].attention(), ranks_.own());
-  backend_.quantize_kv_blocks(batch, shape, kv_layers_);
+  AttentionShape shape;
+  const auto quantize = [&] {
+    if (!kv_layers_.empty()) backend_.quantize_kv_blocks(batch, shape, kv_layers_);
+    kv_layers_.clear();
+  };
+  for (std::int64_t i = 0; i < std::ssize(attention_layers_); ++i) {
+    const auto layer = static_cast<std::size_t>(attention_layers_[static_cast<std::size_t>(i)]);
+    const AttentionShape own =
+        attention_shape(config_, weights_.layers[layer].attention(), ranks_.own());
+    if (own.head_dim != shape.head_dim || own.kv_heads != shape.kv_heads) quantize();
+    shape = own;
+    kv_layers_.push_back(kv[i]);
+  }
+  quantize();
 }
 
 bool Decoder::wants_more(const LayerLinear& linear, const Rows& input, std::int64_t tokens) {

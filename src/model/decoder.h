@@ -76,12 +76,12 @@ class Decoder {
            const KvLayers& kv);
   bool run(const DeltaNetWeights& weights, std::int64_t layer, const BatchView& batch,
            const KvLayers& kv);
-  bool run(const DenseMlpWeights& weights, std::int64_t tokens);
-  bool run(const ExpertsMlpWeights& weights, std::int64_t tokens);
+  bool run(const DenseMlpWeights& weights, std::int64_t tokens, float scale);
+  bool run(const ExpertsMlpWeights& weights, std::int64_t tokens, float scale);
   RowsFor norm(const Norm& norm, const LayerLinear& linear, std::int64_t tokens);
   void join_hidden(const MtpInput& input, std::int64_t tokens);
   void add(const RowsFor& input, std::int64_t tokens, const LayerLinear& linear,
-           const std::optional<Norm>& post_norm);
+           const std::optional<Norm>& post_norm, float scale);
   bool wants_more(const LayerLinear& linear, const Rows& input, std::int64_t tokens);
   void quantize_closed_blocks(const BatchView& batch, const KvLayers& kv);
 

@@ -37,14 +37,15 @@ float distance_from_mean(double angle, double size) {
 // rest after the centre is subtracted; for codes along channels, its change by RoPE in a block.
 std::vector<float> spanned_parts(const ModelConfig& config, const AttentionConfig& attention,
                                  const KvScheme& scheme) {
-  const auto count = static_cast<std::size_t>(config.kv_heads * config.head_dim);
+  const KvHeads heads = config.kv_heads_of(attention);
+  const auto count = static_cast<std::size_t>(heads.count * heads.dims);
   const std::vector<float> frequencies =
       rope_frequencies(config, *attention.rope, config.context).inv_freq;
   const std::size_t half = frequencies.size();
   const bool from_centre = !scheme.blocked() && !attention.qk_norm;
   // The part for channels that RoPE does not rotate, which have a constant bias.
   const float still = scheme.blocked() || from_centre ? 0.0f : 1.0f;
-  std::vector<float> parts(static_cast<std::size_t>(config.head_dim), still);
+  std::vector<float> parts(static_cast<std::size_t>(heads.dims), still);
   const auto rotations = mean_rotations(config, frequencies);
   for (std::size_t i = 0; i < half; ++i) {
     float part = 1.0f;
@@ -73,7 +74,7 @@ std::vector<float> key_centre(const ModelConfig& config, const AttentionConfig& 
   const RopeFrequencies rope = rope_frequencies(config, *attention.rope, config.context);
   const auto rotations = mean_rotations(config, rope.inv_freq);
   const std::size_t half = rotations.size();
-  const auto dims = static_cast<std::size_t>(config.head_dim);
+  const auto dims = static_cast<std::size_t>(config.kv_heads_of(attention).dims);
   for (std::size_t head = 0; head < common.size(); head += dims) {
     for (std::size_t i = 0; i < half; ++i) {
       const std::size_t first = head + i, second = head + half + i;

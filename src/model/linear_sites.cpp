@@ -24,10 +24,12 @@ LinearSite normed_site(const ModelConfig& config, const char* name, Sublayer sub
 // qkv: [W -> (H + 2 H_kv) d], with an output gate [W -> (2 H + 2 H_kv) d]; o: [H d -> W]
 void add_sites(const ModelConfig& config, const AttentionConfig& attention,
                std::vector<LinearSite>& sites) {
-  const std::int64_t query = config.heads * config.head_dim;
-  const std::int64_t key = config.kv_heads * config.head_dim;
+  const KvHeads heads = config.kv_heads_of(attention);
+  const std::int64_t query = config.heads * heads.dims;
+  const std::int64_t key = heads.count * heads.dims;
   const bool bias = attention.qkv_bias;
   LinearSite qkv = normed_site(config, "qkv", Sublayer::mixer, "attention_norm");
+  qkv.kv_heads = heads;
   qkv.weights = {{"q", query, Axis::query_heads, bias},
                  {"k", key, Axis::kv_heads, bias},
                  {"v", key, Axis::kv_heads, bias}};
@@ -35,14 +37,15 @@ void add_sites(const ModelConfig& config, const AttentionConfig& attention,
     qkv.weights.push_back({"attention_gate", query, Axis::query_heads});
   }
   if (attention.qk_norm) {
-    qkv.head_norms = {{"q_norm", config.head_dim, config.norm},
-                      {"k_norm", config.head_dim, config.norm}};
+    qkv.head_norms = {{"q_norm", heads.dims, config.norm}, {"k_norm", heads.dims, config.norm}};
   }
+  if (attention.v_norm) qkv.head_norms.push_back({"v_norm", heads.dims, config.norm});
   if (attention.sinks) qkv.vectors.push_back({"attention_sinks", config.heads});
   sites.push_back(std::move(qkv));
   sites.push_back({"o", Sublayer::mixer, query, Axis::query_heads});
   sites.back().weights = {{"o", config.width, Axis::stream, attention.output_bias}};
-  sites.back().producer = "v";
+  sites.back().kv_heads = heads;
+  if (!attention.v_norm) sites.back().producer = "v";
   add_post_norm(config, "attention_post_norm", sites.back());
 }
 
@@ -141,6 +144,7 @@ std::vector<LinearSite> linear_sites(const ModelConfig& config, std::int64_t lay
   const auto add = [&](const auto& kind) { add_sites(config, kind, sites); };
   std::visit(add, config.layer(layer).mixer);
   std::visit(add, config.layer(layer).mlp);
+  if (config.layer_scales) sites.back().vectors.push_back({"layer_scale", 1});
   return sites;
 }
 

@@ -70,6 +70,7 @@ struct LinearSite {
   // A name ("experts.down") shared by several sites that have one activation block. These sites are
   // adjacent, independent of each other, and have inputs of one format. Empty: no shared block.
   std::string block = {};
+  KvHeads kv_heads = {};  // of attention
 
   const std::string& block_name() const { return block.empty() ? name : block; }
   double share() const;  // share of a step's rows that it reads

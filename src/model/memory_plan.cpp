@@ -155,11 +155,22 @@ KvResidual kv_residual(const RunLimits& limits) {
   return residual;
 }
 
+namespace {
+
+void set_heads(std::vector<KvHeads> heads, KvShape& shape) {
+  if (heads.empty()) return;
+  shape.kv_heads = static_cast<int>(heads[0].count);
+  shape.head_dim = static_cast<int>(heads[0].dims);
+  const bool alike = std::ranges::all_of(heads, [&](const KvHeads& h) { return h == heads[0]; });
+  shape.layer_heads = alike ? std::vector<KvHeads>() : std::move(heads);
+}
+
+}  // namespace
+
 KvShape kv_shape(const ModelConfig& config, const RunLimits& limits) {
   KvShape shape;
   shape.layers = std::ssize(config.attention_layers());
-  shape.kv_heads = static_cast<int>(config.kv_heads);
-  shape.head_dim = static_cast<int>(config.head_dim);
+  set_heads(kv_heads_of(config, place_of(config, 0, 1).own()), shape);
   shape.key_type = limits.key_type;
   shape.value_type = limits.value_type;
   shape.positions = limits.context;
@@ -183,7 +194,9 @@ KvShape kv_shape(const ModelConfig& config, const Weights& weights, const Layout
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     keys.push_back(shape.type(layer, KvPart::keys));
     // This call throws Error if the device does not support the type.
-    (void)layout.page_bytes(KvPart::keys, keys.back(), shape.kv_heads, shape.head_dim);
+    const KvHeads heads = shape.heads(layer);
+    (void)layout.page_bytes(KvPart::keys, keys.back(), static_cast<int>(heads.count),
+                            static_cast<int>(heads.dims));
   }
   shape.key_centre_check = key_centre_check(weights, keys);
   widen_keys(config, weights, keys);
@@ -195,7 +208,7 @@ KvShape kv_shape(const ModelConfig& config, const Weights& weights, const Layout
 KvShape rank_kv_shape(const ModelConfig& config, const Weights& weights, const Layout& layout,
                       const RunLimits& limits, const RankPlace& place) {
   KvShape shape = kv_shape(config, weights, layout, limits);
-  shape.kv_heads = static_cast<int>(place.own().kv_heads.count());
+  set_heads(kv_heads_of(config, place.own()), shape);
   return shape;
 }
 

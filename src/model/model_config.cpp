@@ -41,6 +41,10 @@ std::vector<std::int64_t> ModelConfig::attention_layers() const {
   return found;
 }
 
+KvHeads ModelConfig::kv_heads_of(const AttentionConfig& attention) const {
+  return attention.own_heads.count > 0 ? attention.own_heads : KvHeads{kv_heads, head_dim};
+}
+
 std::vector<RopeConfig> ModelConfig::ropes() const {
   std::vector<RopeConfig> found;
   const auto add = [&](const LayerConfig& layer) {
@@ -126,6 +130,20 @@ std::string describe_experts(const ModelConfig& config) {
   return text + ", on " + std::to_string(count) + " layers";
 }
 
+// For example ", 1 KV heads of 512 on 8 layers", of layers unlike the model's others.
+std::string describe_own_heads(const ModelConfig& config) {
+  std::int64_t count = 0;
+  KvHeads own;
+  for (const std::int64_t layer : config.attention_layers()) {
+    if (config.layer(layer).attention()->own_heads.count == 0) continue;
+    own = config.layer(layer).attention()->own_heads;
+    ++count;
+  }
+  if (count == 0) return "";
+  return ", " + std::to_string(own.count) + " of " + std::to_string(own.dims) + " on " +
+         std::to_string(count) + " layers";
+}
+
 }  // namespace
 
 std::string describe(const ModelConfig& config) {
@@ -135,6 +153,7 @@ std::string describe(const ModelConfig& config) {
                      " KV heads of " + std::to_string(config.head_dim) + ", MLP " +
                      std::to_string(config.widest_mlp()) + ", vocabulary " +
                      std::to_string(config.vocab) + ", context " + std::to_string(config.context);
+  text += describe_own_heads(config);
   text += describe_experts(config);
   const std::vector<RopeConfig> ropes = config.ropes();
   for (const RopeConfig& rope : ropes) {
@@ -158,7 +177,7 @@ std::string describe(const ModelConfig& config) {
   }
   if (ropes.size() > 1) text += ", " + std::to_string(ropes.size()) + " tables of positions";
   for (const RopeConfig& rope : ropes) {
-    if (config.rope_dims(rope) == config.head_dim) continue;
+    if (rope.dims == 0 || rope.scaling.kind == RopeScalingKind::proportional) continue;
     text += ", RoPE on " + std::to_string(rope.dims) + " of " + std::to_string(config.head_dim);
   }
   if (config.logit_cap.cap > 0) {

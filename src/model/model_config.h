@@ -29,7 +29,15 @@ struct QueryTemperature {
   bool operator==(const QueryTemperature&) const = default;
 };
 
-enum class RopeScalingKind : std::uint8_t { none, linear, dynamic, llama3, yarn, longrope };
+enum class RopeScalingKind : std::uint8_t {
+  none,
+  linear,
+  dynamic,
+  llama3,
+  yarn,
+  longrope,
+  proportional
+};
 
 // Parameters of Hugging Face's rope_scaling / rope_parameters, with the same names.
 struct RopeScaling {
@@ -43,6 +51,7 @@ struct RopeScaling {
   double beta_slow = 1.0;             // yarn
   double mscale = 0.0;                // yarn; 0 = not given
   double mscale_all_dim = 0.0;        // yarn; 0 = not given
+  double rotated = 1.0;               // proportional: share of the pairs that are rotated
   bool truncate = true;               // yarn: round the correction range to whole dimensions
   // longrope: divisors of frequencies, for contexts up to the original one and for longer ones
   std::vector<double> short_factor = {};
@@ -78,6 +87,7 @@ struct AttentionConfig {
   std::int32_t window = 0;  // positions that a query sees; 0 = all up to its own
   std::optional<RopeConfig> rope = RopeConfig();  // RoPE on q and k; nullopt: none
   bool qk_norm = false;                           // norms of q and k over each head, before RoPE
+  bool v_norm = false;                            // norm of v over each head, with q's and k's
   bool qkv_bias = false;                          // q, k and v have biases
   bool output_bias = false;                       // o has a bias
   // A fourth linear reads the layer's input, and o reads attention(q, k, v) * sigmoid(gate).
@@ -85,6 +95,7 @@ struct AttentionConfig {
   QueryTemperature temperature = {};
   double query_scale = 0;  // factor on q k^T; 0: 1 / sqrt(d)
   bool sinks = false;      // each head has a learned score that only adds to the softmax's sum
+  KvHeads own_heads = {};  // of this layer; {}: those of the model
 
   bool operator==(const AttentionConfig&) const = default;
 };
@@ -179,6 +190,7 @@ struct ModelConfig {
   NormKind norm = NormKind::rms;    // kind of all norms
   float norm_eps = 1e-5f;
   float post_norm_eps = 0;         // eps of the norms of sublayer outputs; 0: no such norms
+  bool layer_scales = false;       // each layer's output is multiplied by a number of its own
   bool learned_positions = false;  // a table of positions is added to the embeddings
   double embedding_scale = 1;      // factor on token embeddings
   bool tied = false;               // the head uses the token embedding's weight
@@ -199,6 +211,8 @@ struct ModelConfig {
     const AttentionConfig* attention = layer(index).attention();
     return attention != nullptr ? attention->window : 0;
   }
+  // Heads of a layer with attention.
+  KvHeads kv_heads_of(const AttentionConfig& attention) const;
   // Layers with keys and values; the i-th of them is layer i of the KV cache.
   std::vector<std::int64_t> attention_layers() const;
   // The different rotary positions of all layers and of the MTP head, in order of first use.

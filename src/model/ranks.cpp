@@ -158,7 +158,7 @@ class Follower {
         place_(place_of(config, ranks.rank(), ranks.size())),
         pages_(backend.memory(), backend.layout(),
                rank_kv_shape(config, weights, backend.layout(), limits, place_)),
-        among_{ranks, kv_heads_of_ranks(place_)},
+        among_{ranks, kv_heads_of_ranks(config, place_)},
         states_(make_fixed_states(backend.memory(), config, limits, place_.own())),
         states_among_{ranks, state_bytes_of_ranks(config, place_)},
         weights_(std::move(weights)),

@@ -101,6 +101,14 @@ float scale_longrope(std::vector<float>& inv_freq, const RopeScaling& scaling, d
   return static_cast<float>(std::sqrt(1 + std::log(scaling.factor) / std::log(original)));
 }
 
+// Only the first pairs rotate, with the frequencies that they would have if all did.
+void scale_proportional(std::vector<float>& inv_freq, const RopeScaling& scaling) {
+  const auto pairs =
+      static_cast<std::int64_t>(scaling.rotated * 2 * static_cast<double>(inv_freq.size())) / 2;
+  std::fill(inv_freq.begin() + pairs, inv_freq.end(), 0.0f);
+  scale_linear(inv_freq, scaling);
+}
+
 // NTK-aware base for the context in use ("dynamic" in Hugging Face's transformers).
 double dynamic_base(const ModelConfig& config, const RopeConfig& rope, std::int64_t context) {
   const std::int64_t original = rope.scaling.original_context;
@@ -127,6 +135,7 @@ RopeFrequencies rope_frequencies(const ModelConfig& config, const RopeConfig& ro
   }
   result.inv_freq = plain_frequencies(dims, rope.theta);
   if (scaling.kind == RopeScalingKind::linear) scale_linear(result.inv_freq, scaling);
+  if (scaling.kind == RopeScalingKind::proportional) scale_proportional(result.inv_freq, scaling);
   if (scaling.kind == RopeScalingKind::llama3) scale_llama3(result.inv_freq, scaling);
   if (scaling.kind == RopeScalingKind::yarn) {
     result.attention_factor = scale_yarn(result.inv_freq, config, rope);
@@ -145,9 +154,10 @@ std::vector<float> query_factors(const ModelConfig& config, const AttentionConfi
   const QueryTemperature& temperature = attention.temperature;
   std::vector<float> factors;
   if (temperature.period == 0) return factors;
-  const double plain = attention.query_scale != 0
-                           ? attention.query_scale
-                           : 1.0 / std::sqrt(static_cast<double>(config.head_dim));
+  const double plain =
+      attention.query_scale != 0
+          ? attention.query_scale
+          : 1.0 / std::sqrt(static_cast<double>(config.kv_heads_of(attention).dims));
   for (std::int64_t i = 0; i <= (context - 1) / temperature.period; ++i) {
     const double sharper = 1.0 + temperature.beta * std::log(1.0 + static_cast<double>(i));
     factors.push_back(static_cast<float>(plain * sharper));

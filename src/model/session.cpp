@@ -54,7 +54,7 @@ Session::Session(const ModelConfig& config, Weights weights, std::uint64_t weigh
     std::vector<std::byte> bytes = encode(command);
     ranks.broadcast(bytes, "a change of pages or states");
   };
-  cache_.lead({{ranks, kv_heads_of_ranks(place_)},
+  cache_.lead({{ranks, kv_heads_of_ranks(config, place_)},
                [send](const KvCommand& command) { std::visit(send, command); }});
   if (states_ == nullptr) return;
   states_->lead({{ranks, state_bytes_of_ranks(config, place_)}, send});

@@ -13,14 +13,6 @@ namespace {
 
 constexpr std::int64_t kGroup = 128;  // columns that share an activation scale
 
-Slice kv_heads_of(const Slice& heads, const ModelConfig& config) {
-  if (heads.empty()) return {};
-  const std::int64_t group = config.heads / config.kv_heads;
-  const std::int64_t unit = kPanelRows / std::gcd(config.head_dim, kPanelRows);
-  const std::int64_t last = (heads.last - 1) / group + 1;
-  return {heads.first / group / unit * unit, std::min(config.kv_heads, round_up(last, unit))};
-}
-
 // Columns of all value heads that belong to one key head.
 std::int64_t values_of_key_head(const DeltaNetConfig& delta) {
   return delta.values() / delta.key_heads;
@@ -47,15 +39,18 @@ std::vector<Slice> channels_of(const DeltaNetConfig& delta, const Slice& heads) 
 }  // namespace
 
 std::vector<RankShare> cut_model(const ModelConfig& config, int ranks) {
-  const std::int64_t head_unit = kGroup / std::gcd(config.head_dim, kGroup);
+  std::int64_t head_unit = 1;
+  for (const std::int64_t layer : config.attention_layers()) {
+    const std::int64_t dims = config.kv_heads_of(*config.layer(layer).attention()).dims;
+    head_unit = std::lcm(head_unit, kGroup / std::gcd(dims, kGroup));
+  }
   std::vector<RankShare> shares;
   for (int rank = 0; rank < ranks; ++rank) {
     RankShare share;
     share.rank = rank;
     share.ranks = ranks;
-    share.head_dim = config.head_dim;
+    share.all_heads = config.heads;
     share.heads = even_share(config.heads, head_unit, rank, ranks);
-    share.kv_heads = kv_heads_of(share.heads, config);
     share.stream = even_share(config.width, kPanelRows, rank, ranks);
     share.vocabulary = even_share(config.vocab, kPanelRows, rank, ranks);
     if (const DeltaNetConfig* delta = config.delta_net()) {
@@ -67,19 +62,24 @@ std::vector<RankShare> cut_model(const ModelConfig& config, int ranks) {
   return shares;
 }
 
+Slice RankShare::kv_heads(const KvHeads& layer) const {
+  if (heads.empty()) return {};
+  const std::int64_t group = all_heads / layer.count;
+  const std::int64_t unit = kPanelRows / std::gcd(layer.dims, kPanelRows);
+  const std::int64_t last = (heads.last - 1) / group + 1;
+  return {heads.first / group / unit * unit, std::min(layer.count, round_up(last, unit))};
+}
+
 Slice RankShare::mlp(std::int64_t hidden) const { return even_share(hidden, kGroup, rank, ranks); }
 
 Slice RankShare::of(Axis axis, std::int64_t count) const {
-  const auto rows = [&](const Slice& of_heads) {
-    return Slice{of_heads.first * head_dim, of_heads.last * head_dim};
-  };
   switch (axis) {
     case Axis::stream:
       return stream;
-    case Axis::query_heads:
-      return rows(heads);
-    case Axis::kv_heads:
-      return rows(kv_heads);
+    case Axis::query_heads: {
+      const std::int64_t dims = count / all_heads;
+      return {heads.first * dims, heads.last * dims};
+    }
     case Axis::mlp:
       return mlp(count);
     case Axis::vocabulary:
@@ -91,15 +91,20 @@ Slice RankShare::of(Axis axis, std::int64_t count) const {
     case Axis::delta_channels:
       ensure(delta_heads.count() == delta.key_heads, "the channels of some heads are no one slice");
       return {0, count};
+    case Axis::kv_heads:
     case Axis::whole:
       return {0, count};
   }
   return {};
 }
 
-std::vector<Slice> RankShare::rows(Axis axis, std::int64_t count) const {
-  if (axis != Axis::delta_channels) return {of(axis, count)};
-  if (delta_heads.count() == delta.key_heads) return {{0, count}};
+std::vector<Slice> RankShare::rows(const LinearSite& site, const LinearSpec& weight) const {
+  if (weight.axis == Axis::kv_heads) {
+    const Slice own = kv_heads(site.kv_heads);
+    return {{own.first * site.kv_heads.dims, own.last * site.kv_heads.dims}};
+  }
+  if (weight.axis != Axis::delta_channels) return {of(weight.axis, weight.outputs)};
+  if (delta_heads.count() == delta.key_heads) return {{0, weight.outputs}};
   return channels_of(delta, delta_heads);
 }
 
@@ -115,9 +120,19 @@ RankPlace place_of(const ModelConfig& config, int rank, int ranks) {
   return {cut_model(config, ranks), static_cast<std::size_t>(rank)};
 }
 
-std::vector<Slice> kv_heads_of_ranks(const RankPlace& place) {
-  std::vector<Slice> heads;
-  for (const RankShare& share : place.shares) heads.push_back(share.kv_heads);
+std::vector<KvHeads> kv_heads_of(const ModelConfig& config, const RankShare& share) {
+  std::vector<KvHeads> heads;
+  for (const std::int64_t layer : config.attention_layers()) {
+    const KvHeads all = config.kv_heads_of(*config.layer(layer).attention());
+    heads.push_back({share.kv_heads(all).count(), all.dims});
+  }
+  return heads;
+}
+
+std::vector<std::vector<KvHeads>> kv_heads_of_ranks(const ModelConfig& config,
+                                                    const RankPlace& place) {
+  std::vector<std::vector<KvHeads>> heads;
+  for (const RankShare& share : place.shares) heads.push_back(kv_heads_of(config, share));
   return heads;
 }
 

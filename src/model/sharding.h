@@ -15,20 +15,22 @@ namespace leq {
 // The part of a model that one rank computes and stores. Slices may be uneven, and empty.
 struct RankShare {
   Slice heads;        // query heads, in whole groups of 128 columns of attention output
-  Slice kv_heads;     // KV heads that `heads` read, up to whole panels; ranks may overlap
   Slice stream;       // columns of W, which o and down output: in panels of 64
   Slice vocabulary;   // rows of V, in panels of 64
   Slice delta_heads;  // key heads of Gated DeltaNet, with their value heads
   int rank = 0, ranks = 1;
-  std::int64_t head_dim = 0;  // d
-  DeltaNetConfig delta;       // the whole model's configuration; zero heads: no such layers
+  std::int64_t all_heads = 0;  // query heads of the model
+  DeltaNetConfig delta;        // the whole model's configuration; zero heads: no such layers
 
+  // KV heads, of the layer's, that `heads` read, up to whole panels; ranks may overlap.
+  Slice kv_heads(const KvHeads& layer) const;
   // Slice of the F columns of a layer's gated product, in groups of 128.
   Slice mlp(std::int64_t hidden) const;
-  // Slice of the `count` columns of an axis. Not for delta_channels, which have several slices.
+  // Slice of the `count` columns of an axis. Not for delta_channels, which have several slices, nor
+  // for kv_heads, which are rows of weights alone.
   Slice of(Axis axis, std::int64_t count) const;
-  // Slices of the `count` rows of a weight.
-  std::vector<Slice> rows(Axis axis, std::int64_t count) const;
+  // Slices of the rows of a weight of a site.
+  std::vector<Slice> rows(const LinearSite& site, const LinearSpec& weight) const;
   // The DeltaNet configuration with only the heads of this rank.
   DeltaNetConfig own_delta() const;
 };
@@ -47,7 +49,10 @@ struct RankPlace {
 };
 
 RankPlace place_of(const ModelConfig& config, int rank, int ranks);
-// [ranks] KV heads whose pages each rank holds.
-std::vector<Slice> kv_heads_of_ranks(const RankPlace& place);
+// [attention layers] the heads whose pages a rank holds.
+std::vector<KvHeads> kv_heads_of(const ModelConfig& config, const RankShare& share);
+// [ranks] the same of each rank.
+std::vector<std::vector<KvHeads>> kv_heads_of_ranks(const ModelConfig& config,
+                                                    const RankPlace& place);
 
 }  // namespace leq

@@ -53,6 +53,10 @@ class Binder {
     while (place.sites[site].sublayer == Sublayer::mixer) ++site;
     std::visit([&](const auto& kind) { layer.mlp = sublayer(kind, place, site); },
                config_.layer(index).mlp);
+    if (config_.layer_scales) {
+      const StoredTensor& scale = stored_vector(place.at("layer_scale"), {1});
+      layer.scale = *reinterpret_cast<const float*>(scale.view.codes);
+    }
     return layer;
   }
 
@@ -67,6 +71,7 @@ class Binder {
       attention.q_norm = norm(place.at("q_norm"), config_.norm);
       attention.k_norm = norm(place.at("k_norm"), config_.norm);
     }
+    if (config.v_norm) attention.v_norm = norm(place.at("v_norm"), config_.norm);
     if (config.sinks) attention.sinks = vector(place.at("attention_sinks"), {config_.heads});
     attention.o = linear(place, site + 1);
     attention.post_norm = post_norm(place.at("attention_post_norm"));
@@ -217,7 +222,8 @@ class Binder {
       const auto* first = reinterpret_cast<const float*>(view.codes);
       return std::vector<float>(first, first + view.columns);
     };
-    const Shape shape = {config_.kv_heads * config_.head_dim};
+    const KvHeads heads = config_.kv_heads_of(config);
+    const Shape shape = {heads.count * heads.dims};
     WeightView view;
     if (shapes_.contains(bias)) {
       view = stored_vector(bias, shape).view;
@@ -265,7 +271,7 @@ class Binder {
     linear.exact = exact;
     for (const LinearSpec& weight : site.weights) {
       if (weight.exact != exact) continue;
-      for (const Slice& rows : share_.rows(weight.axis, weight.outputs)) {
+      for (const Slice& rows : share_.rows(site, weight)) {
         add_segment(linear, place.at(weight.name), rows);
       }
     }

@@ -34,7 +34,7 @@ struct AttentionWeights {
   AttentionConfig config;
   Norm norm;
   LayerLinear qkv;  // segments q, k, v and, if there is one, the output gate
-  std::optional<Norm> q_norm, k_norm;
+  std::optional<Norm> q_norm, k_norm, v_norm;
   std::vector<float> key_bias;        // bias of segment k [H_kv d] on the host; empty: none
   std::vector<float> key_centre;      // see kv_layers.h; [H_kv d] on the host; empty: none
   const float* key_offset = nullptr;  // key_centre in the device's memory
@@ -81,6 +81,7 @@ struct ExpertsMlpWeights {
 struct LayerWeights {
   std::variant<AttentionWeights, DeltaNetWeights> mixer;
   std::variant<DenseMlpWeights, ExpertsMlpWeights> mlp;
+  float scale = 1;  // factor on the layer's output
 
   AttentionWeights& attention() { return std::get<AttentionWeights>(mixer); }
   const AttentionWeights& attention() const { return std::get<AttentionWeights>(mixer); }

@@ -95,10 +95,12 @@ std::size_t exchange_bytes(const ModelConfig& config, const Weights& weights, co
 // Width of the qkv rows; 0 if no layer has attention.
 std::int64_t qkv_width_of(const ModelConfig& config, const Weights& weights,
                           const RankShare& share) {
-  const std::vector<std::int64_t> layers = config.attention_layers();
-  if (layers.empty()) return 0;
-  const auto first = static_cast<std::size_t>(layers[0]);
-  return qkv_width(attention_shape(config, weights.layers[first].attention(), share));
+  std::int64_t widest = 0;
+  for (const std::int64_t layer : config.attention_layers()) {
+    const auto& attention = weights.layers[static_cast<std::size_t>(layer)].attention();
+    widest = std::max(widest, qkv_width(attention_shape(config, attention, share)));
+  }
+  return widest;
 }
 
 // A rank without heads gets rows without columns, so that it can run the same operations.
@@ -116,10 +118,10 @@ Rows rows_of(DeviceMemory& memory, const Layout& layout, std::int64_t tokens, st
 std::size_t scratch_bytes(const ModelConfig& config, const Weights& weights, const Layout& layout,
                           const ForwardLimits& limits, const RankShare& share) {
   std::size_t bytes = 0;
-  if (const auto layers = config.attention_layers(); !layers.empty()) {
-    const auto first = static_cast<std::size_t>(layers[0]);
-    const AttentionShape shape = attention_shape(config, weights.layers[first].attention(), share);
-    bytes = layout.scratch_bytes(limits.batch_tokens, shape, limits.context);
+  for (const std::int64_t layer : config.attention_layers()) {
+    const auto& attention = weights.layers[static_cast<std::size_t>(layer)].attention();
+    const AttentionShape shape = attention_shape(config, attention, share);
+    bytes = std::max(bytes, layout.scratch_bytes(limits.batch_tokens, shape, limits.context));
   }
   for (const std::int64_t layer : config.delta_layers()) {
     const auto* delta =
@@ -143,16 +145,19 @@ AttentionShape attention_shape(const ModelConfig& config, const AttentionWeights
                                const RankShare& share) {
   AttentionShape shape;
   shape.heads = static_cast<int>(share.heads.count());
-  shape.kv_heads = static_cast<int>(share.kv_heads.count());
+  const KvHeads all = config.kv_heads_of(weights.config);
+  const Slice kv_heads = share.kv_heads(all);
+  shape.kv_heads = static_cast<int>(kv_heads.count());
   if (shape.heads != config.heads) {
-    shape.group = static_cast<int>(config.heads / config.kv_heads);
-    const std::int64_t first_query = share.kv_heads.first * shape.group;
+    shape.group = static_cast<int>(config.heads / all.count);
+    const std::int64_t first_query = kv_heads.first * shape.group;
     if (shape.heads > 0) shape.first_head = static_cast<int>(share.heads.first - first_query);
   }
-  shape.head_dim = static_cast<int>(config.head_dim);
+  shape.head_dim = static_cast<int>(all.dims);
   shape.window = weights.config.window;
   shape.q_norm = weights.q_norm ? &*weights.q_norm : nullptr;
   shape.k_norm = weights.k_norm ? &*weights.k_norm : nullptr;
+  shape.v_norm = weights.v_norm ? &*weights.v_norm : nullptr;
   shape.rotary = weights.config.rope.has_value();
   shape.rotary_dims = weights.config.rope.value_or(RopeConfig()).dims;
   shape.query_scale = static_cast<float>(weights.config.query_scale);
@@ -160,7 +165,7 @@ AttentionShape attention_shape(const ModelConfig& config, const AttentionWeights
   shape.tempered = weights.config.temperature.period != 0;
   if (weights.sinks != nullptr) shape.sink_logits = weights.sinks + share.heads.first;
   if (weights.key_offset != nullptr) {
-    shape.key_offset = weights.key_offset + share.kv_heads.first * config.head_dim;
+    shape.key_offset = weights.key_offset + kv_heads.first * all.dims;
   }
   return shape;
 }
@@ -306,6 +311,10 @@ Rows& Workspace::grouped_input_of(const LayerLinear& linear) {
   const auto found = std::ranges::find(grouped_, layout_.format_for(linear), &Grouped::format);
   ensure(found != grouped_.end(), linear.name, ": no block for rows in groups");
   return found->rows;
+}
+
+Rows Workspace::qkv_of(const AttentionShape& shape) {
+  return slice_columns(qkv, {0, qkv_width(shape)});
 }
 
 Rows Workspace::router_logits_of(const ExpertsMlpConfig& config) {

@@ -59,7 +59,7 @@ class Workspace {
   Rows x;                        // [T, W] the residual stream
   Rows branch;                   // [T, W] output of a sublayer that is normed before it is added
   Rows router_logits;            // [T, E + 1] of the most experts, and of a shared expert's gate
-  Rows qkv;                      // [T, (H + 2 H_kv) d] of the rank's heads; H d more for a gate
+  Rows qkv;                      // [T, (H + 2 H_kv) d] of the rank's heads, of the widest layer
   Rows delta;                    // [T, channels + H_v d_v] q, k, v, z of Gated DeltaNet
   Rows hidden;                   // [T, W] input of a multi-token prediction head
   Rows delta_gates;              // [T, 2 H_v]
@@ -81,6 +81,8 @@ class Workspace {
   SharedBlock shared_branch();
   // Rows [T k, W] grouped by expert, in the format of `linear`, which reads a norm's output.
   Rows& grouped_input_of(const LayerLinear& linear);
+  // The columns of `qkv` that a layer uses; H d more for an output gate.
+  Rows qkv_of(const AttentionShape& shape);
   // The block for router logits, with E columns, or E + 1 if there is a shared expert.
   Rows router_logits_of(const ExpertsMlpConfig& config);
   RowsConsumer consumer_of(const Linear& linear);

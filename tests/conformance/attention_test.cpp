@@ -28,6 +28,7 @@ class AttentionConformance : public test::Conformance {
     norm_.width = c.head_dim;
     if (has_sinks) shape_.sink_logits = upload_vector(sinks_);
     if (c.normed) shape_.q_norm = shape_.k_norm = &norm_;
+    if (c.normed && has_sinks) shape_.v_norm = &norm_;
     inv_freq_.clear();
     for (int i = 0; i < c.head_dim / 2; ++i) {
       inv_freq_.push_back(
@@ -75,14 +76,14 @@ class AttentionConformance : public test::Conformance {
     const float* at =
         qkv.data() + static_cast<std::size_t>(row) * width + static_cast<std::size_t>(index) * d;
     std::vector<double> x(at, at + d);
-    if (index >= c_.heads + c_.kv_heads) return x;
-    if (c_.normed) {
+    const bool value = index >= c_.heads + c_.kv_heads;
+    if (value ? shape_.v_norm != nullptr : c_.normed) {
       const auto gain = test::random_numbers(c_.head_dim, 31);
       double squares = 0;
       for (const double v : x) squares += v * v / static_cast<double>(d);
       for (std::size_t k = 0; k < d; ++k) x[k] *= gain[k] / std::sqrt(squares + 1e-5);
     }
-    for (std::size_t i = 0; i < d / 2; ++i) {
+    for (std::size_t i = 0; i < d / 2 && !value; ++i) {
       const double angle = static_cast<float>(row) * inv_freq_[i];
       const double a = x[i], b = x[i + d / 2];
       x[i] = a * std::cos(angle) - b * std::sin(angle);
@@ -211,7 +212,8 @@ TEST_P(AttentionConformance, AgreesWithDoubleForHeadsGroupsWindowsAndTypes) {
                         Case{8, 2, 16, 33, KvType::int8, KvType::f16, false},
                         Case{3, 3, 20, 0, KvType::int8, KvType::int8, true},
                         Case{4, 2, 32, 0, KvType::int8, KvType::int8, false},
-                        Case{4, 1, 80, 64, KvType::f32, KvType::int8, false}}) {
+                        Case{4, 1, 80, 64, KvType::f32, KvType::int8, false},
+                        Case{2, 1, 512, 0, KvType::f16, KvType::f16, true}}) {
     for (const bool has_sinks : {false, true}) {
       start(c, 150, has_sinks);
       const auto qkv = random_qkv(150);

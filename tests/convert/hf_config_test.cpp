@@ -177,6 +177,7 @@ TEST(HfConfig, Gemma3IsReadFromFewKeys) {
                  {"intermediate_size", 10240},
                  {"rope_scaling", {{"factor", 8.0}, {"rope_type", "linear"}}},
                  {"sliding_window", 1024}};
+    if (std::string_view(key) == "rope_parameters") text["rope_scaling"] = nullptr;
     text[key] = value;
     const Json config = {{"architectures", {"Gemma3ForConditionalGeneration"}},
                          {"model_type", "gemma3"},
@@ -206,6 +207,10 @@ TEST(HfConfig, Gemma3IsReadFromFewKeys) {
                    1 / std::sqrt(168.0));
   EXPECT_EQ(with("sliding_window_pattern", 2).window(1), 0);
   EXPECT_EQ(with("rope_local_base_freq", 5e3).layer(0).attention()->rope->theta, 5e3);
+  const Json nested = {{"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}}}};
+  EXPECT_EQ(with("rope_parameters", nested).layer(5).attention()->rope, far);
+  EXPECT_EQ(with("rope_parameters", nested).layer(0).attention()->rope, near);
+  EXPECT_THROW(with("rope_parameters", {{"rope_theta", 1e6}}), Error);
   EXPECT_EQ(with("final_logit_softcapping", 30.0).logit_cap, (LogitCap{1, 30}));
   EXPECT_THROW(with("attn_logit_softcapping", 50.0), Error);
   EXPECT_THROW(with("use_bidirectional_attention", true), Error);

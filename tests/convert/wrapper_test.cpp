@@ -117,7 +117,7 @@ TEST(Wrappers, AreRefusedForTheTextModelThatTheyHold) {
   Json list = wrapper(text_config());
   list["text_config"] = Json::array();
   EXPECT_NE(refusal(list).find("text_config"), std::string::npos);
-  for (const char* type : {"llama4", "mistral_large4", "qwen4_exp", "gemma4"}) {
+  for (const char* type : {"llama4", "mistral_large4", "qwen4_exp", "cohere2"}) {
     Json config = text_config();
     config["model_type"] = type;
     EXPECT_NE(refusal(config).find("is not supported ("), std::string::npos) << refusal(config);

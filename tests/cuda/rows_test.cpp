@@ -55,12 +55,13 @@ TEST(Residual, AddsTheRowsOfTheTokensAlone) {
   const auto x = random_floats(kTokens * kStride, 6), y = random_floats(kTokens * kStride, 7);
   const DeviceArray<float> sum(x), added(y);
   write_late({sum.bytes(), added.bytes()});
-  launch_add_rows({{sum.data(), kStride}, {added.data(), kStride}, kTokens - 1, kWidth},
+  launch_add_rows({{sum.data(), kStride}, {added.data(), kStride}, kTokens - 1, kWidth, 0.75f},
                   test_stream());
   const auto found = sum.host();
   for (int t = 0; t < kTokens; ++t) {
     for (int k = 0; k < kWidth; ++k) {
-      ASSERT_EQ(at(found, t, k), t < kTokens - 1 ? at(x, t, k) + at(y, t, k) : at(x, t, k));
+      const float sum_of = (at(x, t, k) + at(y, t, k)) * 0.75f;
+      ASSERT_EQ(at(found, t, k), t < kTokens - 1 ? sum_of : at(x, t, k));
     }
   }
 }

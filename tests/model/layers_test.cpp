@@ -73,6 +73,19 @@ ModelConfig two_ropes() {
   return config;
 }
 
+// As in Gemma 4: full layers have heads of their own, of which a part rotates; norms of values, and
+// factors on outputs of layers.
+ModelConfig own_heads() {
+  ModelConfig config = two_ropes();
+  const RopeConfig far = {
+      1e6, {.kind = RopeScalingKind::proportional, .factor = 2, .rotated = 0.25}, 32};
+  config.layers[0].attention()->qk_norm = config.layers[0].attention()->v_norm = true;
+  *config.layers[1].attention() = {
+      .rope = far, .qk_norm = true, .v_norm = true, .query_scale = 1, .own_heads = {1, 32}};
+  config.layer_scales = true;
+  return config;
+}
+
 // As in gpt-oss: sinks of attention, windows in every second layer, clamped SwiGLU, and biases of
 // experts and router.
 ModelConfig with_sinks() {
@@ -102,6 +115,26 @@ TEST(LayerConfigs, WithSinksAndBiasesOfExpertsComeBack) {
   ungated.layers[1].dense_mlp()->gated = false;
   test::expect_error([&] { config_from_json(config_to_json(ungated), "file"); },
                      {"layers[1]", "clamped_swiglu", "gated"});
+}
+
+TEST(LayerConfigs, WithHeadsOfTheirOwnComeBack) {
+  const ModelConfig config = own_heads();
+  EXPECT_EQ(config_from_json(parse_json(config_to_json(config).dump(), "text"), "again"), config);
+  EXPECT_EQ(required_features(config),
+            (std::vector<std::string>{"layers", "rotary_dims", "temperature", "post_norm",
+                                      "layer_rope", "query_scale", "embedding_scale", "v_norm",
+                                      "layer_heads", "layer_scales", "activation"}));
+  EXPECT_EQ(linear_sites(config, 0)[1].producer, "") << "a norm takes v's scale away";
+  EXPECT_EQ(linear_sites(config, 2)[1].producer, "v");
+  for (const auto& [field, value] : {std::pair("kv_heads", 3),
+                                     {"head_dim", 30},
+                                     {"head_dim", 0},
+                                     {"kv_heads", 0},
+                                     {"rotary_dims", 0}}) {
+    Json changed = config_to_json(config);
+    changed["layers"][1]["mixer"][field] = value;
+    test::expect_error([&] { config_from_json(changed, "file"); }, {"layers[1]"});
+  }
 }
 
 TEST(LayerConfigs, WithSeveralRulesOfPositionsHaveThemLayerByLayer) {
@@ -298,8 +331,8 @@ TEST(LinearSites, ListEveryLinearOfALayerOnceInTheOrderOfTheForwardPass) {
 }
 
 TEST(LayersThatDiffer, ComputeWhatANaiveTransformerDoes) {
-  for (ModelConfig config :
-       {plain(), mixed(), two_ropes(), with_sinks(), hybrid(1), hybrid(2), hybrid(3)}) {
+  for (ModelConfig config : {plain(), mixed(), two_ropes(), own_heads(), with_sinks(), hybrid(1),
+                             hybrid(2), hybrid(3)}) {
     for (const bool learned : {false, true}) {
       config.learned_positions = learned;
       const test::ModelTensors model = test::random_tensors(config);

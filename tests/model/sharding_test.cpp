@@ -87,7 +87,7 @@ TEST(Sharding, ARankHoldsTheKvHeadsThatItsQueriesReadAndFewOthers) {
     for (int ranks = 1; ranks <= 64; ++ranks) {
       SCOPED_TRACE(describe(config) + " on " + std::to_string(ranks));
       for (const RankShare& share : cut_model(config, ranks)) {
-        const Slice kv = share.kv_heads;
+        const Slice kv = share.kv_heads({config.kv_heads, config.head_dim});
         if (share.heads.empty()) {
           EXPECT_TRUE(kv.empty());
           continue;
@@ -111,15 +111,15 @@ TEST(Sharding, LlamaOverEightRanksIsCutWhereItsHeadsAre) {
   const ModelConfig llama = shape(32, 32, 128, 4096, 11008, 32000);
   const std::vector<RankShare> shares = cut_model(llama, 8);
   EXPECT_EQ(shares[3].heads, (Slice{12, 16}));
-  EXPECT_EQ(shares[3].kv_heads, (Slice{12, 16}));
+  EXPECT_EQ(shares[3].kv_heads({32, 128}), (Slice{12, 16}));
   EXPECT_EQ(shares[0].mlp(11008), (Slice{0, 10 * 128}));  // 86 groups: ten or eleven per rank
   EXPECT_EQ(shares[7].mlp(11008), (Slice{75 * 128, 11008}));
   EXPECT_EQ(shares[1].stream, (Slice{512, 1024}));
   // The four query heads of one kv head are on two ranks.
   const std::vector<RankShare> sixteen = cut_model(shape(64, 8, 128, 8192, 28672, 128256), 16);
   EXPECT_EQ(sixteen[3].heads, (Slice{12, 16}));
-  EXPECT_EQ(sixteen[3].kv_heads, (Slice{1, 2}));
-  EXPECT_EQ(sixteen[2].kv_heads, (Slice{1, 2}));
+  EXPECT_EQ(sixteen[3].kv_heads({8, 128}), (Slice{1, 2}));
+  EXPECT_EQ(sixteen[2].kv_heads({8, 128}), (Slice{1, 2}));
 }
 
 }  // namespace

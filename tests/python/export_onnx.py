@@ -1,6 +1,6 @@
 """Exported graphs in ONNX Runtime, beside leq. Skipped without onnx and onnxruntime."""
 
-from export_models import GREEDY, TOLERANCE, Work, check, finish, models, skip, smollm2
+from export_models import GREEDY, SOURCE, TOLERANCE, Work, check, finish, models, skip, smollm2
 
 try:
     import numpy as np
@@ -173,6 +173,7 @@ def main():
         weights_alone(work, model, "--type", "int8")
         shapes(work, model)
         quantized_inputs(work, model)
+    weights_alone(work, SOURCE / "tests/golden/families/smollm3", "--type", "f32")  # layers without RoPE
     story = models()[0]
     for kind in ("bf16", "nf4", "uint4-g32", "int3-g32", "int4-g64", "int8-g64"):
         weights_alone(work, story, "--type", kind)

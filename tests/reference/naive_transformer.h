@@ -135,6 +135,8 @@ class NaiveTransformer {
     switch (s.kind) {
       case RopeScalingKind::linear:
         return {plain / s.factor, 1.0};
+      case RopeScalingKind::proportional:
+        return {static_cast<double>(i) < s.rotated * d / 2 ? plain / s.factor : 0.0, 1.0};
       case RopeScalingKind::llama3: {
         // turns over the original context: few = stretched, many = kept, in between interpolated
         if (turns < s.low_freq_factor) return {plain / s.factor, 1.0};
@@ -166,10 +168,12 @@ class NaiveTransformer {
     }
   }
 
-  void rotate(const RopeConfig& rope, std::vector<double>& heads, std::size_t position,
+  void rotate(const AttentionConfig& attention, std::vector<double>& heads, std::size_t position,
               std::size_t length) const {
-    const std::int64_t half = (rope.dims > 0 ? rope.dims : c_.head_dim) / 2;
-    for (std::size_t h = 0; h < heads.size(); h += static_cast<std::size_t>(c_.head_dim)) {
+    const RopeConfig& rope = *attention.rope;
+    const std::int64_t dims = c_.kv_heads_of(attention).dims;
+    const std::int64_t half = (rope.dims > 0 ? rope.dims : dims) / 2;
+    for (std::size_t h = 0; h < heads.size(); h += static_cast<std::size_t>(dims)) {
       for (std::int64_t i = 0; i < half; ++i) {
         const auto [frequency, factor] = rotary(rope, i, length);
         const double angle = static_cast<double>(position) * frequency;
@@ -183,8 +187,9 @@ class NaiveTransformer {
   }
 
   void head_norm(std::vector<double>& heads, const std::string& name) const {
-    for (auto h = heads.begin(); h != heads.end(); h += c_.head_dim) {
-      const auto normed = norm({h, h + c_.head_dim}, name);
+    const auto dims = std::ssize(tensor(name));
+    for (auto h = heads.begin(); h != heads.end(); h += dims) {
+      const auto normed = norm({h, h + dims}, name);
       std::copy(normed.begin(), normed.end(), h);
     }
   }
@@ -197,25 +202,29 @@ class NaiveTransformer {
       attention_sublayer(l, at, x);
     }
     mlp_sublayer(c_.layer(l), at, x);
+    for (auto& state : x) {
+      for (double& value : state) value *= c_.layer_scales ? tensor(at + "layer_scale")[0] : 1;
+    }
   }
 
   void attention_sublayer(std::int64_t l, const std::string& at, Matrix& x) const {
     const AttentionConfig& attention = *c_.layer(l).attention();
-    const std::int64_t d = c_.head_dim;
+    const auto [kv_heads, d] = c_.kv_heads_of(attention);
     Matrix q, k, v, gates;
     for (std::size_t t = 0; t < x.size(); ++t) {
       auto h = norm(x[t], at + "attention_norm");
       if (on_input) on_input(at + "qkv", h);
       q.push_back(linear(h, at + "q", c_.heads * d));
-      k.push_back(linear(h, at + "k", c_.kv_heads * d));
-      v.push_back(linear(h, at + "v", c_.kv_heads * d));
+      k.push_back(linear(h, at + "k", kv_heads * d));
+      v.push_back(linear(h, at + "v", kv_heads * d));
       if (attention.output_gate) gates.push_back(linear(h, at + "attention_gate", c_.heads * d));
       if (attention.qk_norm) {
         head_norm(q.back(), at + "q_norm");
         head_norm(k.back(), at + "k_norm");
       }
-      if (attention.rope) rotate(*attention.rope, q.back(), t, x.size());
-      if (attention.rope) rotate(*attention.rope, k.back(), t, x.size());
+      if (attention.v_norm) head_norm(v.back(), at + "v_norm");
+      if (attention.rope) rotate(attention, q.back(), t, x.size());
+      if (attention.rope) rotate(attention, k.back(), t, x.size());
       if (const QueryTemperature& sharp = attention.temperature; sharp.period > 0) {
         const auto part = static_cast<double>(t / static_cast<std::size_t>(sharp.period));
         for (double& value : q.back()) value *= 1.0 + sharp.beta * std::log(1.0 + part);
@@ -392,9 +401,10 @@ class NaiveTransformer {
 
   void attend(std::int64_t l, std::size_t t, std::int64_t h, const Matrix& q, const Matrix& k,
               const Matrix& v, std::vector<double>& mixed) const {
-    const auto d = static_cast<std::size_t>(c_.head_dim);
+    const auto [kv_heads, dims] = c_.kv_heads_of(*c_.layer(l).attention());
+    const auto d = static_cast<std::size_t>(dims);
     const std::size_t from = static_cast<std::size_t>(h) * d;
-    const std::size_t kv = static_cast<std::size_t>(h / (c_.heads / c_.kv_heads)) * d;
+    const std::size_t kv = static_cast<std::size_t>(h / (c_.heads / kv_heads)) * d;
     const auto window = static_cast<std::size_t>(c_.window(l));
     const std::size_t first = window > 0 && t + 1 > window ? t + 1 - window : 0;
     std::vector<double> score;

@@ -85,6 +85,21 @@ def gemma3():
     return transformers.Gemma3ForConditionalGeneration(config)
 
 
+def gemma4_text(**more):
+    """Two kinds of layers, with heads of their own and, in full ones, keys that are values."""
+    return dense(num_hidden_layers=6, sliding_window=8, global_head_dim=32, num_global_key_value_heads=1,
+                 attention_k_eq_v=True, final_logit_softcapping=12.0,
+                 layer_types=["full_attention" if i % 3 == 2 else "sliding_attention" for i in range(6)],
+                 ) | {"tie_word_embeddings": True, "pad_token_id": 0} | more
+
+
+def gemma4():
+    vision = dict(patch_size=4, pooling_kernel_size=1, mm_embed_dim=32, mm_posemb_size=8, output_proj_dims=32)
+    config = transformers.Gemma4UnifiedConfig(text_config=gemma4_text(), vision_config=vision,
+                                              audio_config=dict(audio_embed_dim=16))
+    return transformers.Gemma4UnifiedForConditionalGeneration(config)
+
+
 GRANITE = dict(embedding_multiplier=0.5, attention_multiplier=0.35, residual_multiplier=0.7,
                logits_scaling=3.0, rms_norm_eps=0.05, rope_parameters=rope(5e4))
 
@@ -133,6 +148,7 @@ CASES = {
     "qwen3-next": (qwen3_next, list(range(65))),
     "mixtral": (mixtral, list(range(65))),
     "gemma-3": (gemma3, list(range(65))),
+    "gemma-4": (gemma4, list(range(65))),
     "smollm3": (smollm3, list(range(65))),
     "gpt-oss": (gpt_oss, list(range(65))),
     "phi-3": (phi3, list(range(65))),
@@ -147,7 +163,8 @@ GREEDY = ("gemma-3", "smollm3", "gpt-oss", "phi-3", "granite", "granite-4", "mix
 
 def randomize(model, generator):
     """Weights that make outputs of a size that tests can see; gains around what they are."""
-    for name, weight in model.named_parameters():
+    scales = [(name, scale) for name, scale in model.named_buffers() if name.endswith("layer_scalar")]
+    for name, weight in [*model.named_parameters(), *scales]:
         noise = torch.randn(weight.shape, generator=generator)
         if weight.dim() == 1:
             weight.data = weight.data + 0.2 * noise

@@ -36,6 +36,19 @@ ModelConfig two_ropes() {
   return config;
 }
 
+// As in Gemma 4: full layers have heads of their own, of which a part rotates; norms of values, and
+// factors on outputs of layers.
+ModelConfig own_heads() {
+  ModelConfig config = two_ropes();
+  const RopeConfig far = {
+      1e6, {.kind = RopeScalingKind::proportional, .factor = 2, .rotated = 0.25}, 32};
+  config.layers[0].attention()->qk_norm = config.layers[0].attention()->v_norm = true;
+  *config.layers[1].attention() = {
+      .rope = far, .qk_norm = true, .v_norm = true, .query_scale = 1, .own_heads = {1, 32}};
+  config.layer_scales = true;
+  return config;
+}
+
 // As in gpt-oss, without its experts: sinks of attention and clamped SwiGLU.
 ModelConfig with_sinks() {
   ModelConfig config = two_ropes();
@@ -50,7 +63,7 @@ ModelConfig with_sinks() {
 class LayersOnGpu : public testing::TestWithParam<std::string> {};
 
 TEST_P(LayersOnGpu, OfSeveralRulesComputeWhatANaiveTransformerDoes) {
-  for (const ModelConfig& config : {two_ropes(), with_sinks()}) {
+  for (const ModelConfig& config : {two_ropes(), own_heads(), with_sinks()}) {
     const test::ModelTensors model = test::random_tensors(config);
     const auto ids = test::random_ids(24, config.vocab);
     const auto want = test::naive_logits(model, ids);
@@ -59,20 +72,23 @@ TEST_P(LayersOnGpu, OfSeveralRulesComputeWhatANaiveTransformerDoes) {
   }
 }
 
-// gpt-oss: sinks, and experts with biases and clamped SwiGLU, have the CPU's bits.
-TEST_P(LayersOnGpu, OfGptOssHaveTheCpusBits) {
-  const auto file = test::quantized(test::family_folder("gpt-oss"), "int8-g128");
-  const auto ids = test::random_ids(60, 94);
-  for (const KvType type : {KvType::f32, KvType::f16, KvType::int8, KvType::simq4}) {
-    test::Engine cpu("cpu", file, {type, type});
-    test::Engine gpu(GetParam(), file, {type, type}, 1, Arithmetic::exact);
-    EXPECT_EQ(cpu.logits(ids, 50, 50), gpu.logits(ids, 50, 50)) << kv_type_name(type);
+// gpt-oss: sinks, and experts with biases and clamped SwiGLU; Gemma 4: heads of two sizes.
+TEST_P(LayersOnGpu, HaveTheCpusBits) {
+  for (const char* name : {"gpt-oss", "gemma-4"}) {
+    const auto file = test::quantized(test::family_folder(name), "int8-g128");
+    const auto ids = test::random_ids(60, 94);
+    for (const KvType type : {KvType::f32, KvType::f16, KvType::int8, KvType::simq4}) {
+      test::Engine cpu("cpu", file, {type, type});
+      test::Engine gpu(GetParam(), file, {type, type}, 1, Arithmetic::exact);
+      EXPECT_EQ(cpu.logits(ids, 50, 50), gpu.logits(ids, 50, 50)) << name << kv_type_name(type);
+    }
   }
 }
 
 TEST_P(LayersOnGpu, FamiliesComputeWhatTransformersDoes) {
   const auto backend = make_backend({.device = GetParam()});
-  for (const char* name : {"muse-glimmer", "gemma-3", "smollm3", "granite", "granite-4", "phi-3"}) {
+  for (const char* name :
+       {"muse-glimmer", "gemma-3", "gemma-4", "smollm3", "granite", "granite-4", "phi-3"}) {
     SCOPED_TRACE(name);
     const test::FamilyGolden golden(name);
     const test::TemporaryFolder scratch;

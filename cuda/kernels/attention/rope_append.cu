@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(kThreads)
   const int dims = shape.head_dim, row = static_cast<int>(blockIdx.x);
   const int index = static_cast<int>(blockIdx.y * kWarps + warp);  // among q, k and v heads
   const bool query = index < shape.heads, key = !query && index < shape.heads + shape.kv_heads;
-  const float* const gain = query ? a.q_gain : key ? a.k_gain : nullptr;
+  const float* const gain = query ? a.q_gain : key ? a.k_gain : a.v_gain;
   const int stride = head_stride(dims);
   float* const x = heads + warp * 2 * stride;
   float* const gains = x + stride;
@@ -165,7 +165,8 @@ __global__ void __launch_bounds__(kThreads)
     return;
   }
   if (gain != nullptr) {
-    norm_head(x, dims, query ? a.q_eps : a.k_eps, lane, [&](int k) { return gains[k]; });
+    const float eps = query ? a.q_eps : key ? a.k_eps : a.v_eps;
+    norm_head(x, dims, eps, lane, [&](int k) { return gains[k]; });
   }
   if (rotates) angles.rotate(x, lane);
   if (query) {

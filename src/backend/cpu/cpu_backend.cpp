@@ -154,11 +154,13 @@ class CpuBackend final : public Backend {
     cpu::run_linear(linear_context(), x, tokens, linear, epilogue, out);
   }
 
-  void add_rows(const Rows& y, std::int64_t tokens, Rows& x) override {
+  void add_rows(const Rows& y, std::int64_t tokens, float scale, Rows& x) override {
     const auto span = clock_.in(StepPart::quant, [&] { return 3 * moved_bytes(x, tokens); });
     check_add_rows(y, tokens, x);
     each_row(tokens, [&](std::int64_t t, int) {
-      rows_.add(y.values + t * y.value_stride, x.width, x.values + t * x.value_stride);
+      float* row = x.values + t * x.value_stride;
+      rows_.add(y.values + t * y.value_stride, x.width, row);
+      for (std::int64_t i = 0; scale != 1 && i < x.width; ++i) row[i] *= scale;
     });
   }
 

@@ -106,17 +106,17 @@ std::vector<float> outputs(std::span<const float> x, std::span<const float> w, s
 namespace {
 
 // Column k of the attention's output gets the scale of channel k % d of its KV head.
-void share_scales_of_kv_heads(const ModelConfig& config, SmoothingSite& site) {
-  const std::int64_t d = config.head_dim;
-  const std::int64_t queries_per_kv = config.heads / config.kv_heads;
+void share_scales_of_kv_heads(const KvHeads& heads, SmoothingSite& site) {
+  const std::int64_t d = heads.dims;
+  const std::int64_t queries_per_kv = site.columns / d / heads.count;
   for (std::int64_t k = 0; k < site.columns; ++k) {
     const std::int64_t kv_head = k / d / queries_per_kv;
     site.scale_of[static_cast<std::size_t>(k)] = static_cast<std::int32_t>(kv_head * d + k % d);
   }
-  site.scales = config.kv_heads * d;
+  site.scales = heads.count * d;
 }
 
-SmoothingSite smoothing_site(const ModelConfig& config, const LinearSite& linear) {
+SmoothingSite smoothing_site(const LinearSite& linear) {
   SmoothingSite site = {
       linear.name,     Producer::run_time,
       linear.producer, {},
@@ -132,7 +132,8 @@ SmoothingSite smoothing_site(const ModelConfig& config, const LinearSite& linear
   } else if (!linear.producer.empty()) {
     site.producer = Producer::rows;
   }
-  if (linear.axis == Axis::query_heads) share_scales_of_kv_heads(config, site);
+  if (site.producer == Producer::rows && linear.axis == Axis::query_heads)
+    share_scales_of_kv_heads(linear.kv_heads, site);
   return site;
 }
 
@@ -174,7 +175,7 @@ void divide_at_run_time(BlockTensors& block, const std::string& consumer, const 
 std::vector<SmoothingSite> smoothing_sites(const ModelConfig& config, std::int64_t layer) {
   std::vector<SmoothingSite> sites;
   for (const LinearSite& site : linear_sites(config, layer)) {
-    sites.push_back(smoothing_site(config, site));
+    sites.push_back(smoothing_site(site));
   }
   return sites;
 }

@@ -62,13 +62,9 @@ ModelConfig one_block(ModelConfig config, std::int64_t layer) {
 }
 
 KvShape cache_shape(const ModelConfig& config, std::int64_t length) {
-  return {1,
-          static_cast<int>(config.kv_heads),
-          static_cast<int>(config.head_dim),
-          kExactKv,
-          kExactKv,
-          length,
-          1};
+  const AttentionConfig* attention = config.layer(0).attention();
+  const auto [kv_heads, head_dim] = config.kv_heads_of(attention ? *attention : AttentionConfig());
+  return {1, static_cast<int>(kv_heads), static_cast<int>(head_dim), kExactKv, kExactKv, length, 1};
 }
 
 // Fixed states for a single sequence without checkpoints.

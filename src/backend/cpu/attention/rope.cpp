@@ -109,6 +109,9 @@ void append_head(const HeadRope& rope, const HeadRow& head, const KvLayer& kv,
     for (int c = 0; c < dims; ++c) head.key[c] = head.key[c] - offset[c];
   }
   if (rotated_keys) rotate_head(packed, head.key, dims);
+  if (const Norm* norm = shape.v_norm; norm != nullptr) {
+    rope.context.rows.rms_norm(head.value, norm->gain, norm->eps, dims, head.value);
+  }
   if (kv_scheme(kv.value_type).rotated) rotate_head(packed, head.value, dims);
   const StoreKernels stores = {kernels, packed};
   store_key(stores, kv.key_type, head.key, dims, slot,
