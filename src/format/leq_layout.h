@@ -28,7 +28,7 @@ struct LeqFeature {
   std::string_view name;
   std::uint32_t minor_version;
 };
-inline constexpr std::array<LeqFeature, 14> kLeqFeatures = {{{"layers", 1},
+inline constexpr std::array<LeqFeature, 16> kLeqFeatures = {{{"layers", 1},
                                                              {"rotary_dims", 2},
                                                              {"output_gate", 2},
                                                              {"delta_net", 2},
@@ -41,7 +41,9 @@ inline constexpr std::array<LeqFeature, 14> kLeqFeatures = {{{"layers", 1},
                                                              {"embedding_scale", 3},
                                                              {"activation", 3},
                                                              {"sinks", 3},
-                                                             {"expert_bias", 3}}};
+                                                             {"expert_bias", 3},
+                                                             {"short_conv", 3},
+                                                             {"router", 3}}};
 
 struct LeqPreamble {
   std::array<char, 8> magic;

@@ -59,20 +59,23 @@ TEST_P(LayersOnGpu, OfSeveralRulesComputeWhatANaiveTransformerDoes) {
   }
 }
 
-// gpt-oss: sinks, and experts with biases and clamped SwiGLU, have the CPU's bits.
-TEST_P(LayersOnGpu, OfGptOssHaveTheCpusBits) {
-  const auto file = test::quantized(test::family_folder("gpt-oss"), "int8-g128");
-  const auto ids = test::random_ids(60, 94);
-  for (const KvType type : {KvType::f32, KvType::f16, KvType::int8, KvType::simq4}) {
-    test::Engine cpu("cpu", file, {type, type});
-    test::Engine gpu(GetParam(), file, {type, type}, 1, Arithmetic::exact);
-    EXPECT_EQ(cpu.logits(ids, 50, 50), gpu.logits(ids, 50, 50)) << kv_type_name(type);
+// gpt-oss: sinks, and experts with biases and clamped SwiGLU; LFM2: short convolutions.
+TEST_P(LayersOnGpu, OfTheirOwnHaveTheCpusBits) {
+  for (const char* name : {"gpt-oss", "lfm2", "lfm2-moe"}) {
+    const auto file = test::quantized(test::family_folder(name), "int8-g128");
+    const auto ids = test::random_ids(60, 94);
+    for (const KvType type : {KvType::f32, KvType::f16, KvType::int8, KvType::simq4}) {
+      test::Engine cpu("cpu", file, {type, type});
+      test::Engine gpu(GetParam(), file, {type, type}, 1, Arithmetic::exact);
+      EXPECT_EQ(cpu.logits(ids, 50, 50), gpu.logits(ids, 50, 50)) << name << kv_type_name(type);
+    }
   }
 }
 
 TEST_P(LayersOnGpu, FamiliesComputeWhatTransformersDoes) {
   const auto backend = make_backend({.device = GetParam()});
-  for (const char* name : {"muse-glimmer", "gemma-3", "smollm3", "granite", "granite-4", "phi-3"}) {
+  for (const char* name :
+       {"muse-glimmer", "gemma-3", "smollm3", "granite", "granite-4", "phi-3", "lfm2"}) {
     SCOPED_TRACE(name);
     const test::FamilyGolden golden(name);
     const test::TemporaryFolder scratch;
