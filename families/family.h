@@ -124,6 +124,8 @@ struct Family {
   // absent.
   std::optional<double> partial_rotary = {};
   const DeltaKeys* delta = nullptr;
+  // What layer_types calls the layers whose mixer `finish` sets.
+  std::string_view own_mixers = {};
   std::optional<ExpertKeys> experts = {};
   // Adds, to a config.json with defaults, the keys that transformers computes from others when it
   // reads the file, such as layer_types. Throws Error naming `source` and the key.

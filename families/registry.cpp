@@ -12,6 +12,8 @@ extern const Family kGpt2;
 extern const Family kGptOss;
 extern const Family kGranite;
 extern const Family kGranite4;
+extern const Family kLfm2;
+extern const Family kLfm2Moe;
 extern const Family kLlama;
 extern const Family kMinistral3;
 extern const Family kMistral;
@@ -27,10 +29,11 @@ extern const Family kQwen3_5Moe;
 extern const Family kSmolLm3;
 
 std::span<const Family* const> families() {
-  static constexpr std::array<const Family*, 20> kFamilies = {
-      &kGemma3, &kGemma4,     &kGemma4Unified, &kGptOss,  &kGranite,     &kGranite4, &kGpt2,
-      &kLlama,  &kMinistral3, &kMistral,       &kMixtral, &kMuseGlimmer, &kPhi3,     &kQwen2,
-      &kQwen3,  &kQwen3Moe,   &kQwen3Next,     &kQwen3_5, &kQwen3_5Moe,  &kSmolLm3};
+  static constexpr std::array kFamilies = {
+      &kGemma3,    &kGemma4,      &kGemma4Unified, &kGptOss, &kGranite,    &kGranite4,
+      &kGpt2,      &kLfm2,        &kLfm2Moe,       &kLlama,  &kMinistral3, &kMistral,
+      &kMixtral,   &kMuseGlimmer, &kPhi3,          &kQwen2,  &kQwen3,      &kQwen3Moe,
+      &kQwen3Next, &kQwen3_5,     &kQwen3_5Moe,    &kSmolLm3};
   return kFamilies;
 }
 

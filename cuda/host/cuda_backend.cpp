@@ -213,6 +213,23 @@ class CudaBackend final : public Backend {
     rows_.finish(out, batch.tokens, kSite);
   }
 
+  void short_conv(Rows& mixed, const BatchView& batch, const ShortConvShape& shape,
+                  const RowsFor& out) override {
+    check_short_conv(mixed, batch, shape, out);
+    if (shape.channels == 0) return;  // other ranks have all channels
+    {
+      const auto span =
+          clock_.in(StepPart::attention, [&] { return moved_bytes(mixed, batch.tokens); });
+      ShortConvArguments a = short_conv_arguments(shape);
+      a.mixed = float_rows(mixed);
+      a.out = float_rows(out);
+      a.batch = on_device(batch, {});
+      a.fault = faults_.watch("input of the short convolution");
+      launch_short_conv(a, stream_);
+    }
+    rows_.finish(out, batch.tokens, "output of the short convolution");
+  }
+
   void quantize_kv_blocks(const BatchView& batch, const AttentionShape& shape,
                           std::span<const KvLayer> layers) override {
     if (shape.kv_heads == 0 || layers.empty() || !layers[0].residual.copies()) return;

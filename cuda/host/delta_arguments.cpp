@@ -36,4 +36,14 @@ DeltaArguments delta_arguments(const DeltaShape& shape) {
   return a;
 }
 
+ShortConvArguments short_conv_arguments(const ShortConvShape& shape) {
+  ShortConvArguments a;
+  a.channels = shape.channels;
+  a.taps = shape.taps;
+  a.conv = shape.conv;
+  a.conv_stride = shape.conv_stride;
+  a.state_at = static_cast<std::int64_t>(shape.state_at);
+  return a;
+}
+
 }  // namespace leq::LEQ_GPU

@@ -1,4 +1,4 @@
-// Converts the shape of Gated DeltaNet to kernel arguments.
+// Converts the shapes of Gated DeltaNet and of short convolutions to kernel arguments.
 #pragma once
 
 #include "backend/operations.h"
@@ -6,7 +6,8 @@
 
 namespace leq::LEQ_GPU {
 
-// Sets all arguments except rows, batch, scratch and fault.
+// Set all arguments except rows, batch, scratch and fault.
 DeltaArguments delta_arguments(const DeltaShape& shape);
+ShortConvArguments short_conv_arguments(const ShortConvShape& shape);
 
 }  // namespace leq::LEQ_GPU

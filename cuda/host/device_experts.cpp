@@ -64,9 +64,10 @@ void DeviceExperts::route(const Rows& logits, std::int64_t tokens, const Routing
     shared->experts = {0};
   }
   ExpertChoice choice = {logits.values, logits.value_stride, static_cast<int>(routing.active)};
-  launch_route({choice, tokens, static_cast<int>(routing.experts), routing.normalized,
-                shared != nullptr, fault},
-               stream_);
+  launch_route(
+      {choice, tokens, static_cast<int>(routing.experts), routing.normalized, shared != nullptr,
+       fault, routing.sigmoid, routing.choice_bias, routing.sum_offset(), routing.weight_scale},
+      stream_);
   routed_[&routes] = {choice};
 }
 

@@ -209,6 +209,25 @@ void check_delta_net(const Rows& mixed, const Rows& gates, const BatchView& batc
   check_consumer("output of the delta net", target);
 }
 
+void check_short_conv(const Rows& mixed, const BatchView& batch, const ShortConvShape& shape,
+                      const RowsFor& target) {
+  ensure(shape.channels >= 0 && shape.channels <= shape.conv_stride && shape.taps > 1,
+         "short convolution: found ", shape.channels, " of ", shape.conv_stride, " channels, ",
+         shape.taps, " taps");
+  for (const Rows* rows : {&mixed, static_cast<const Rows*>(&target.rows)}) {
+    require_capacity("short convolution", batch.tokens, *rows);
+  }
+  ensure((mixed.values != nullptr || mixed.width == 0) && mixed.width == 3 * shape.channels,
+         "short convolution: expected f32 rows of 3 x ", shape.channels, ", found ", mixed.width);
+  ensure(target.rows.width == shape.channels, "short convolution: expected output rows of ",
+         shape.channels, ", found ", target.rows.width);
+  for (const SequenceRun& run : batch.runs) {
+    ensure(run.state_to != nullptr || shape.channels == 0, "short convolution: sequence ",
+           run.sequence, " has no state");
+  }
+  check_consumer("output of the short convolution", target);
+}
+
 void check_download(const Rows& x, std::int64_t tokens, std::span<const float> out) {
   ensure(x.values != nullptr, "download: these rows are kept as codes alone");
   require_capacity("download", tokens, x);

@@ -30,6 +30,8 @@ void check_query_factors(const RopeTable& rope, const AttentionShape& shape, std
 // Checks shapes, and that every run of the batch has a recurrent state to write.
 void check_delta_net(const Rows& mixed, const Rows& gates, const BatchView& batch,
                      const DeltaShape& shape, const RowsFor& out);
+void check_short_conv(const Rows& mixed, const BatchView& batch, const ShortConvShape& shape,
+                      const RowsFor& out);
 void check_attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
                      const RowsFor& out);
 // Checks shapes, and that the ids of changes are in ascending order and in the vocabulary.

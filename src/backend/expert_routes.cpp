@@ -11,30 +11,45 @@
 namespace leq {
 namespace {
 
+float sigmoid(float x) { return 1.0f / (1.0f + leq_exp(-x)); }
+
 // The experts of one row in ascending order, with their weights.
 struct RowRoute {
-  std::vector<float> p;           // [E]
+  std::vector<float> p, score;    // [E]; the largest scores are chosen
   std::vector<std::int32_t> ids;  // [E]; the first k are the chosen experts
 
   void choose(const float* logits, const Routing& routing) {
     const auto count = static_cast<std::size_t>(routing.experts);
     p.resize(count);
     ids.resize(count);
-    const float largest = *std::max_element(logits, logits + routing.experts);
-    float sum = 0;
-    for (std::size_t e = 0; e < count; ++e) {
-      p[e] = leq_exp(logits[e] - largest);
-      sum += p[e];
+    if (routing.sigmoid) {
+      for (std::size_t e = 0; e < count; ++e) p[e] = sigmoid(logits[e]);
+    } else {
+      softmax(logits);
     }
-    for (float& value : p) value /= sum;
+    score = p;
+    for (std::size_t e = 0; routing.choice_bias != nullptr && e < count; ++e) {
+      score[e] += routing.choice_bias[e];
+    }
     std::iota(ids.begin(), ids.end(), 0);
     const auto before = [this](std::int32_t a, std::int32_t b) {
-      const float of_a = p[static_cast<std::size_t>(a)], of_b = p[static_cast<std::size_t>(b)];
+      const float of_a = score[static_cast<std::size_t>(a)];
+      const float of_b = score[static_cast<std::size_t>(b)];
       return of_a > of_b || (of_a == of_b && a < b);
     };
     const auto last = ids.begin() + routing.active;
     std::partial_sort(ids.begin(), last, ids.end(), before);
     std::sort(ids.begin(), last);
+  }
+
+  void softmax(const float* logits) {
+    const float largest = *std::max_element(logits, logits + p.size());
+    float sum = 0;
+    for (std::size_t e = 0; e < p.size(); ++e) {
+      p[e] = leq_exp(logits[e] - largest);
+      sum += p[e];
+    }
+    for (float& value : p) value /= sum;
   }
 
   float total(std::int64_t active) const {
@@ -53,8 +68,8 @@ void require_finite(const float* logits, std::int64_t count, std::int64_t row,
   if (!finite) fail_not_finite(site, row);
 }
 
-void route_by_softmax(const float* logits, std::int64_t stride, std::int64_t tokens,
-                      const Routing& routing, std::string_view site, ExpertRoutes& routes) {
+void route_by_scores(const float* logits, std::int64_t stride, std::int64_t tokens,
+                     const Routing& routing, std::string_view site, ExpertRoutes& routes) {
   const auto rows = static_cast<std::size_t>(tokens * routing.active);
   const auto active = static_cast<std::size_t>(routing.active);
   std::vector<std::int32_t> chosen(rows);
@@ -65,12 +80,12 @@ void route_by_softmax(const float* logits, std::int64_t stride, std::int64_t tok
   for (std::int64_t t = 0; t < tokens; ++t) {
     require_finite(logits + t * stride, routing.experts, t, site);
     row.choose(logits + t * stride, routing);
-    const float sum = routing.normalized ? row.total(routing.active) : 1.0f;
+    const float sum = routing.normalized ? row.total(routing.active) + routing.sum_offset() : 1.0f;
     for (std::size_t i = 0; i < active; ++i) {
       const std::int32_t expert = row.ids[i];
       const std::size_t at = static_cast<std::size_t>(t) * active + i;
       chosen[at] = expert;
-      weights[at] = row.p[static_cast<std::size_t>(expert)] / sum;
+      weights[at] = row.p[static_cast<std::size_t>(expert)] / sum * routing.weight_scale;
       ++routes.first[static_cast<std::size_t>(expert) + 1];
     }
   }
@@ -99,7 +114,7 @@ void route_by_sigmoid(const float* logits, std::int64_t stride, std::int64_t tok
   std::iota(routes.token.begin(), routes.token.end(), 0);
   for (std::int64_t t = 0; t < tokens; ++t) {
     require_finite(logits + t * stride, 1, t, site);
-    routes.weight[static_cast<std::size_t>(t)] = 1.0f / (1.0f + leq_exp(-logits[t * stride]));
+    routes.weight[static_cast<std::size_t>(t)] = sigmoid(logits[t * stride]);
   }
 }
 
@@ -111,7 +126,7 @@ void route_rows(const Rows& logits, std::int64_t tokens, const Routing& routing,
   ensure(logits.width == routing.experts + (shared != nullptr) && logits.values != nullptr &&
              routing.active >= 1 && routing.active <= routing.experts,
          site, ": logits of ", logits.width, " experts, expected ", routing.experts);
-  route_by_softmax(logits.values, logits.value_stride, tokens, routing, site, routes);
+  route_by_scores(logits.values, logits.value_stride, tokens, routing, site, routes);
   if (shared == nullptr) return;
   route_by_sigmoid(logits.values + routing.experts, logits.value_stride, tokens, site, *shared);
 }

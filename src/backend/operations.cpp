@@ -56,6 +56,10 @@ std::int64_t delta_state_numbers(const DeltaShape& shape) {
   return shape.key_dim * shape.values() + (shape.taps - 1) * shape.channels();
 }
 
+std::int64_t short_conv_state_numbers(const ShortConvShape& shape) {
+  return (shape.taps - 1) * shape.channels;
+}
+
 std::string linear_text(const Linear& linear, std::string_view kernel) {
   std::string text = scheme_name(linear.segments[0].weight.scheme) + " x ";
   text += act_inputs(linear.act);

@@ -138,6 +138,19 @@ struct DeltaShape {
 inline constexpr int kDeltaColumns = 32;
 std::int64_t delta_state_numbers(const DeltaShape& shape);
 
+// Gated short convolution of one layer. Token t has the inputs b_t, c_t and x_t [channels]:
+//   u_t = b_t * x_t
+//   out_t = c_t * (sum over j of conv[j] * u_{t - taps + 1 + j}), zeros before the first token
+struct ShortConvShape {
+  std::int64_t channels = 0;    // of this rank
+  int taps = 0;                 // taps of the convolution
+  const float* conv = nullptr;  // [taps] rows of conv_stride numbers, of which this rank's channels
+  std::int64_t conv_stride = 0;  // channels of all ranks
+  std::size_t state_at = 0;      // byte offset of this layer's part of a state
+};
+// A layer's part of a state, in f32: the last u [taps - 1][channels], oldest first.
+std::int64_t short_conv_state_numbers(const ShortConvShape& shape);
+
 // The neighbouring query heads of this rank that read one kv head; there may be none.
 struct QueryHeads {
   int first = 0, count = 0;
@@ -154,11 +167,18 @@ struct Embedding {
   float scale = 1;                        // factor on the rows of `tokens`
 };
 
-// The experts to which the rows of a step are routed, and the rows grouped by expert.
+// The experts to which the rows of a step are routed: p = softmax(logits) or sigmoid(logits); the k
+// largest p, or p + choice_bias, are chosen, of equal ones the lower id; the weights are those p,
+// divided by their sum (of sigmoids: plus 1e-6) if normalized, times weight_scale.
 struct Routing {
   std::int64_t experts = 0;  // E
   std::int64_t active = 0;   // k
-  bool normalized = false;   // weights are divided by their sum
+  bool normalized = false;
+  bool sigmoid = false;
+  const float* choice_bias = nullptr;  // [E]; null: none
+  float weight_scale = 1;
+
+  float sum_offset() const { return sigmoid ? 1e-6f : 0.0f; }
 };
 
 // The rows of a step: each token has one row for each of its experts, R = T k in total. Rows are
@@ -179,10 +199,10 @@ struct ExpertRoutes {
   bool in_place() const { return experts.size() == 1 && rows() == tokens; }
 };
 
-// Routes rows by a router's logits, [T][E] f32 rows on the host: p = softmax(logits), and the k
-// largest p are chosen (of equal ones the lower id; docs/numerics.md has the order of sums). Unless
-// `shared` is null, it gets the routes of an expert that all rows use, with the weight sigmoid(z),
-// where z is column E. Throws Error with `site` and the row if a logit is not finite.
+// Routes rows by a router's logits, [T][E] f32 rows on the host (docs/numerics.md has the order of
+// sums). Unless `shared` is null, it gets the routes of an expert that all rows use, with the
+// weight sigmoid(z), where z is column E. Throws Error with `site` and the row if a logit is not
+// finite.
 void route_rows(const Rows& logits, std::int64_t tokens, const Routing& routing,
                 std::string_view site, ExpertRoutes& routes, ExpertRoutes* shared = nullptr);
 
@@ -284,6 +304,11 @@ class Operations {
   // reads its state_from and writes its state_to.
   virtual void delta_net(Rows& mixed, Rows& gates, const BatchView& batch, const DeltaShape& shape,
                          const RowsFor& out) = 0;
+
+  // out [T][channels] = the gated short convolution (ShortConvShape) of b, c, x in `mixed`
+  // [T][3 channels], which may be overwritten. States are as for delta_net.
+  virtual void short_conv(Rows& mixed, const BatchView& batch, const ShortConvShape& shape,
+                          const RowsFor& out) = 0;
 
   // Called by all ranks that share a model before their first gather. Returns the communicator for
   // later gathers, in order with this device's operations; null: use `ranks`. `window` is device

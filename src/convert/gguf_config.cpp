@@ -302,6 +302,7 @@ void read_granite(const Keys& keys, Json& config);
 void read_gemma3(const Keys& keys, Json& config);
 void read_gpt_oss(const Keys& keys, Json& config);
 void read_muse(const Keys& keys, Json& config);
+void read_lfm2(const Keys& keys, Json& config);
 
 // A value of general.architecture and the corresponding model_type of config.json.
 struct Architecture {
@@ -314,7 +315,7 @@ struct Architecture {
   void (*read_own)(const Keys& keys, Json& config) = nullptr;  // keys that only it has
   std::array<std::string_view, 4> own_keys = {};               // of these, those that others refuse
 };
-constexpr std::array<Architecture, 15> kArchitectures = {{
+constexpr std::array<Architecture, 17> kArchitectures = {{
     {"llama", "llama", "mistral", "mixtral", true},
     {"mistral3", "ministral3", {}, {}, true, "mistral"},
     {"qwen2", "qwen2"},
@@ -350,6 +351,8 @@ constexpr std::array<Architecture, 15> kArchitectures = {{
      read_granite,
      {"logit_scale", "residual_scale", "embedding_scale", "attention.scale"}},
     {"smollm3", "smollm3", {}, {}, true},
+    {"lfm2", "lfm2", {}, {}, false, {}, read_lfm2},
+    {"lfm2moe", "lfm2_moe", {}, "lfm2_moe", false, {}, read_lfm2},
     {"gpt2", "gpt2"},
 }};
 
@@ -410,18 +413,36 @@ std::string gguf_name(const TensorRule& rule) {
   return name + (bias ? ".bias" : ".weight");
 }
 
+// Names that only files of one family have.
+struct OwnName {
+  std::string_view model_type, leq, gguf;
+};
+constexpr std::array<OwnName, 8> kOwnNames = {{
+    {"gpt_oss", "layers.{}.mlp_norm", "blk.{}.post_attention_norm.weight"},
+    {"lfm2", "final_norm", "token_embd_norm.weight"},
+    {"lfm2", "layers.{}.conv_in_norm", "blk.{}.attn_norm.weight"},
+    {"lfm2", "layers.{}.conv_b", "blk.{}.shortconv.in_proj.weight"},
+    {"lfm2", "layers.{}.conv_c", "blk.{}.shortconv.in_proj.weight"},
+    {"lfm2", "layers.{}.conv_x", "blk.{}.shortconv.in_proj.weight"},
+    {"lfm2", "layers.{}.conv_taps", "blk.{}.shortconv.conv.weight"},
+    {"lfm2", "layers.{}.conv_out", "blk.{}.shortconv.out_proj.weight"},
+}};
+
 // The GGUF name of a tensor rule in the model's architecture.
 std::string gguf_name(const TensorRule& rule, const GgufModel& model) {
   const std::string_view of_delta = gguf_delta_name(rule, model.family);
-  const bool gpt_oss = model.family.model_type == "gpt_oss";
-  if (gpt_oss && rule.leq == "layers.{}.mlp_norm") return "blk.{}.post_attention_norm.weight";
+  const auto* own = std::ranges::find_if(kOwnNames, [&](const OwnName& name) {
+    return model.family.model_type.starts_with(name.model_type) && rule.leq == name.leq;
+  });
+  if (own != kOwnNames.end()) return std::string(own->gguf);
   return of_delta.empty() ? gguf_name(rule) : std::string(of_delta);
 }
 
 // Expert tensors: one tensor for all experts, or one per expert as older converters wrote them.
-constexpr std::array<TensorRule, 17> kExpertRules = {{
+constexpr std::array<TensorRule, 18> kExpertRules = {{
     {"layers.{}.router", "blk.{}.ffn_gate_inp.weight"},
     {"layers.{}.router.bias", "blk.{}.ffn_gate_inp.bias"},
+    {"layers.{}.choice_bias", "blk.{}.exp_probs_b.bias"},
     {"layers.{}.experts.{}.gate.bias", "blk.{}.ffn_gate_exps.bias", {.stacked = true}},
     {"layers.{}.experts.{}.up.bias", "blk.{}.ffn_up_exps.bias", {.stacked = true}},
     {"layers.{}.experts.{}.down.bias", "blk.{}.ffn_down_exps.bias", {.stacked = true}},
@@ -506,13 +527,14 @@ class Keys {
     const auto found = metadata_.values().find(key);
     const bool listed = found != metadata_.values().end() && found->second.kind == GgufKind::array;
     const auto interval = metadata_.equal_integer(prefix_ + "full_attention_interval");
-    if (!listed || !metadata_.has(prefix_ + "ssm.state_size")) {
+    const bool conv = metadata_.has(prefix_ + "shortconv.l_cache");
+    if (!listed || (!conv && !metadata_.has(prefix_ + "ssm.state_size"))) {
       return count_if_there("attention.head_count_kv").value_or(count("attention.head_count"));
     }
     const std::vector<std::int64_t> all = metadata_.integers(key);
     const std::int64_t most = all.empty() ? 0 : std::ranges::max(all);
     for (std::size_t i = 0; i < all.size(); ++i) {
-      const bool attends = (static_cast<std::int64_t>(i) + 1) % interval.value_or(4) == 0;
+      const bool attends = !conv && (static_cast<std::int64_t>(i) + 1) % interval.value_or(4) == 0;
       require(all[i] == most || (all[i] == 0 && !attends), metadata_.source(), ": key ", key,
               " has ", all[i], " for layer ", i, ", expected ", most, attends ? "" : " or 0");
     }
@@ -678,6 +700,26 @@ void read_granite(const Keys& keys, Json& config) {
   read("embedding_scale", "embedding_multiplier", 1);
   read("residual_scale", "residual_multiplier", 1);
   read("logit_scale", "logits_scaling", 1);
+}
+
+// LFM2: layers without heads of keys and values are short convolutions. The width of the MLP is the
+// one that the model has.
+void read_lfm2(const Keys& keys, Json& config) {
+  const GgufMetadata& metadata = keys.metadata();
+  config["conv_L_cache"] = keys.count("shortconv.l_cache");
+  config["block_auto_adjust_ff_dim"] = false;
+  constexpr std::int64_t kSigmoid = 2;
+  const std::int64_t gating = keys.count_if_there("expert_gating_func").value_or(kSigmoid);
+  require(gating == kSigmoid, metadata.source(), ": key ", keys.prefix(), "expert_gating_func is ",
+          gating, ", expected ", kSigmoid, " (sigmoid)");
+  const double scale = metadata.number(keys.prefix() + "expert_weights_scale").value_or(1);
+  if (scale != 0) config["routed_scaling_factor"] = scale;
+  const std::string heads = keys.prefix() + "attention.head_count_kv";
+  const auto found = metadata.values().find(heads);
+  if (found == metadata.values().end() || found->second.kind != GgufKind::array) return;
+  for (const std::int64_t count : metadata.integers(heads)) {
+    config["layer_types"].push_back(count == 0 ? "conv" : "full_attention");
+  }
 }
 
 // Muse Glimmer: the layers with a window are those with RoPE.

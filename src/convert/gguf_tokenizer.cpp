@@ -32,7 +32,7 @@ struct GgufPreTokenizer {
   bool ignore_merges = false;
   bool add_bos = false;  // default if the key is absent
 };
-constexpr std::array<GgufPreTokenizer, 26> kGgufPreTokenizers = {{
+constexpr std::array<GgufPreTokenizer, 27> kGgufPreTokenizers = {{
     {"gpt-2", "gpt-2"},
     {"phi-2", "gpt-2"},
     {"mpt", "gpt-2"},
@@ -48,6 +48,7 @@ constexpr std::array<GgufPreTokenizer, 26> kGgufPreTokenizers = {{
     {"falcon3", "llama-3", {}, false, true, true},
     {"pixtral", "llama-3", {}, false, true, true},
     {"midm-2.0", "llama-3", {}, false, true, true},
+    {"lfm2", "llama-3", {}, false, true, true},
     {"smaug-bpe", "llama-3"},
     {"dbrx", "llama-3"},  // Phi-4, Granite 4
     {"qwen2", "qwen2"},

@@ -499,7 +499,9 @@ void read_windows(const Json& json, const Family& family, UniformLayers& layers,
     std::int32_t window = ruled_window(json, family.windows, i, source);
     if (types != nullptr) {
       const Json& name = (*types)[static_cast<std::size_t>(i)];
-      const bool recurrent = name == "linear_attention" && family.delta != nullptr;
+      const bool recurrent =
+          (name == "linear_attention" && family.delta != nullptr) ||
+          (!family.own_mixers.empty() && name.is_string() && name.text() == family.own_mixers);
       require(name == "full_attention" || name == "sliding_attention" || recurrent, source,
               ": layer_types[", i, "] = ", printable(name.dump()), " is not supported");
       window =

@@ -166,10 +166,11 @@ struct RowReaders {
   std::optional<QuantScheme> own_scheme = {};
 };
 
-// The stored shape [channels, 1, taps] of Gated DeltaNet's convolution.
+// The stored shape [channels, 1, taps] of the convolution of layers without attention.
 Shape conv_shape(const ModelConfig& config) {
-  const DeltaNetConfig& delta = *config.delta_net();
-  return {delta.channels(), 1, delta.conv_taps};
+  const LayerConfig& layer = config.layer(config.state_layers().front());
+  if (layer.short_conv() != nullptr) return {config.width, 1, layer.short_conv()->taps};
+  return {layer.delta_net()->channels(), 1, layer.delta_net()->conv_taps};
 }
 
 using Rows = std::shared_ptr<const StoredRows>;

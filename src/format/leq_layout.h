@@ -28,7 +28,7 @@ struct LeqFeature {
   std::string_view name;
   std::uint32_t minor_version;
 };
-inline constexpr std::array<LeqFeature, 17> kLeqFeatures = {{{"layers", 1},
+inline constexpr std::array<LeqFeature, 19> kLeqFeatures = {{{"layers", 1},
                                                              {"rotary_dims", 2},
                                                              {"output_gate", 2},
                                                              {"delta_net", 2},
@@ -44,7 +44,9 @@ inline constexpr std::array<LeqFeature, 17> kLeqFeatures = {{{"layers", 1},
                                                              {"expert_bias", 3},
                                                              {"v_norm", 3},
                                                              {"layer_heads", 3},
-                                                             {"layer_scales", 3}}};
+                                                             {"layer_scales", 3},
+                                                             {"short_conv", 3},
+                                                             {"router", 3}}};
 
 struct LeqPreamble {
   std::array<char, 8> magic;

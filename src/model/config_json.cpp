@@ -178,7 +178,7 @@ UniformLayers uniform_from_json(const Json& json, std::string_view source) {
 }
 
 constexpr std::string_view kAttentionKind = "attention", kDeltaKind = "delta_net",
-                           kDenseKind = "dense", kExpertsKind = "experts";
+                           kConvKind = "short_conv", kDenseKind = "dense", kExpertsKind = "experts";
 
 Json to_json(const AttentionConfig& attention) {
   Json json = {{"kind", kAttentionKind}, {"window", attention.window}};
@@ -259,6 +259,8 @@ DeltaNetConfig delta_from_json(const Json& mixer, std::string_view source) {
   return delta;
 }
 
+Json to_json(const ShortConvConfig& conv) { return {{"kind", kConvKind}, {"taps", conv.taps}}; }
+
 Json to_json(const DenseMlpConfig& mlp) {
   Json json = {
       {"kind", kDenseKind}, {"hidden", mlp.hidden}, {"gated", mlp.gated}, {"bias", mlp.bias}};
@@ -290,6 +292,9 @@ Json to_json(const ExpertsMlpConfig& mlp) {
   for (const auto& field : kExpertCounts) json[field.name] = mlp.*field.member;
   activation_to_json(mlp.activation, Activation::silu, json);
   if (mlp.bias) json["bias"] = true;
+  if (mlp.sigmoid) json["sigmoid"] = true;
+  if (mlp.choice_bias) json["choice_bias"] = true;
+  if (mlp.weight_scale != 1) json["weight_scale"] = mlp.weight_scale;
   return json;
 }
 
@@ -301,6 +306,9 @@ ExpertsMlpConfig experts_from_json(const Json& mlp, std::string_view source) {
   }
   experts.activation = activation_from_json(mlp, Activation::silu, source);
   experts.bias = json_get_or<bool>(mlp, "bias", false, source);
+  experts.sigmoid = json_get_or<bool>(mlp, "sigmoid", false, source);
+  experts.choice_bias = json_get_or<bool>(mlp, "choice_bias", false, source);
+  experts.weight_scale = json_get_or<double>(mlp, "weight_scale", 1, source);
   return experts;
 }
 
@@ -320,12 +328,14 @@ std::pair<const Json&, std::string> section_of(const Json& layer, const char* na
 // One layer of the file's list. `model`: the whole configuration, which may hold the rule of RoPE.
 LayerConfig layer_from_json(const Json& json, const Json& model, std::string_view source) {
   require(json.is_object(), source, ": expected an object");
-  constexpr std::array kMixers = {kAttentionKind, kDeltaKind};
+  constexpr std::array kMixers = {kAttentionKind, kDeltaKind, kConvKind};
   constexpr std::array kMlps = {kDenseKind, kExpertsKind};
   LayerConfig layer;
   const auto [mixer, kind] = section_of(json, "mixer", kMixers, source);
   if (kind == kDeltaKind) {
     layer.mixer = delta_from_json(mixer, source);
+  } else if (kind == kConvKind) {
+    layer.mixer = ShortConvConfig{json_get<std::int64_t>(mixer, "taps", source)};
   } else {
     layer.mixer = attention_from_json(mixer, model, source);
   }
@@ -479,15 +489,20 @@ std::vector<std::string> required_features(const ModelConfig& config) {
   add("v_norm", [](const auto& one) { return one.v_norm; });
   add("layer_heads", [](const auto& one) { return one.own_heads.count > 0; });
   if (config.layer_scales) features.emplace_back("layer_scales");
-  bool newer = false, expert_bias = false;
+  bool newer = false, expert_bias = false, short_conv = false, router = false;
   for (const LayerConfig& layer : config.layers) {
     const auto [dense, experts] = std::pair(layer.dense_mlp(), layer.experts_mlp());
     newer |= dense != nullptr ? dense->activation != usual_activation(dense->gated)
                               : experts->activation != Activation::silu;
+    router |= experts != nullptr &&
+              (experts->sigmoid || experts->choice_bias || experts->weight_scale != 1);
+    short_conv |= layer.short_conv() != nullptr;
     expert_bias |= experts != nullptr && experts->bias;
   }
   if (newer) features.emplace_back("activation");
   if (expert_bias) features.emplace_back("expert_bias");
+  if (short_conv) features.emplace_back("short_conv");
+  if (router) features.emplace_back("router");
   return features;
 }
 
@@ -621,6 +636,14 @@ void check_delta_net(const ModelConfig& config, const DeltaNetConfig& delta,
   require(config.norm == NormKind::rms, place, ": Gated DeltaNet, expected RMS norms");
 }
 
+void check_short_conv(const ModelConfig& config, const ShortConvConfig& conv,
+                      std::string_view place) {
+  require(conv.taps >= 2 && conv.taps <= kMaxTaps, place, ": taps = ", conv.taps,
+          ": expected 2 to ", kMaxTaps);
+  require(!config.attention_layers().empty(), place,
+          ": a model of short convolutions alone, expected some layers with attention");
+}
+
 void check_experts(const ModelConfig& config, const ExpertsMlpConfig& mlp, std::string_view place) {
   const auto check = [&](const char* name, std::int64_t value, std::int64_t low,
                          std::int64_t high) {
@@ -631,6 +654,8 @@ void check_experts(const ModelConfig& config, const ExpertsMlpConfig& mlp, std::
   check("active experts", mlp.active, 1, mlp.experts);
   check("hidden of experts", mlp.hidden, 1, kWidestMlp);
   check("hidden of the shared expert", mlp.shared_hidden, 0, kWidestMlp);
+  require(std::isfinite(mlp.weight_scale) && mlp.weight_scale > 0 && mlp.weight_scale <= 1e6, place,
+          ": weight_scale = ", mlp.weight_scale, ": expected above 0, at most 1e6");
   require(config.norm == NormKind::rms, place, ": experts after layer norms are not supported");
 }
 
@@ -664,6 +689,7 @@ void check_layers(const ModelConfig& config, std::string_view source, const Fiel
       check_attention(config, *attention, place);
     }
     if (const auto* delta = config.layer(i).delta_net()) check_delta_net(config, *delta, place);
+    if (const auto* conv = config.layer(i).short_conv()) check_short_conv(config, *conv, place);
     const DenseMlpConfig* mlp = config.layer(i).dense_mlp();
     require(mlp == nullptr || (mlp->hidden >= 1 && mlp->hidden <= kWidestMlp), place, ": ",
             spell("hidden"), " = ", mlp == nullptr ? 0 : mlp->hidden, ": expected 1 to ",

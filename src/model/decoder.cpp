@@ -30,8 +30,14 @@ struct ExpertsRun {
     const ExpertsMlpConfig& config = weights.config;
     Rows logits = work.router_logits_of(config);  // [T, E], or [T, E + 1] with a shared expert
     backend.linear(normed, tokens, weights.router, Epilogue::none, logits);
-    backend.route(logits, tokens, {config.experts, config.active, config.normalized},
-                  weights.router.name, work.routes, weights.shared ? &work.shared_routes : nullptr);
+    const Routing routing = {config.experts,
+                             config.active,
+                             config.normalized,
+                             config.sigmoid,
+                             weights.choice_bias,
+                             static_cast<float>(config.weight_scale)};
+    backend.route(logits, tokens, routing, weights.router.name, work.routes,
+                  weights.shared ? &work.shared_routes : nullptr);
   }
 
   // Computes the gated products [T k, F] of all experts, and [T, F'] of a shared expert.
@@ -172,6 +178,22 @@ bool Decoder::run(const DeltaNetWeights& weights, std::int64_t layer, const Batc
   ranks_.gather(mixed, tokens, Receivers::all, weights.out.name);
   if (!wants_more(weights.out, mixed.whole, tokens)) return false;
   add(mixed.whole, tokens, weights.out, std::nullopt, 1);
+  return true;
+}
+
+// x += out(short_conv(in(norm(x))))
+bool Decoder::run(const ShortConvWeights& weights, std::int64_t layer, const BatchView& batch,
+                  const KvLayers&) {
+  const std::int64_t tokens = batch.tokens;
+  const ShortConvShape shape = short_conv_shape(config_, weights, layer, ranks_.own());
+  const SharedBlock mixed = work_.shared_input_of(weights.out);   // [T, W]
+  const RowsFor normed = norm(weights.norm, weights.in, tokens);  // [T, W]
+  if (!wants_more(weights.in, normed, tokens)) return false;
+  backend_.linear(normed, tokens, weights.in, Epilogue::none, work_.conv);
+  backend_.short_conv(work_.conv, batch, shape, mixed.own);
+  ranks_.gather(mixed, tokens, Receivers::all, weights.out.name);
+  if (!wants_more(weights.out, mixed.whole, tokens)) return false;
+  add(mixed.whole, tokens, weights.out, std::nullopt);
   return true;
 }
 

@@ -74,6 +74,8 @@ class Decoder {
  private:
   bool run(const AttentionWeights& weights, std::int64_t layer, const BatchView& batch,
            const KvLayers& kv);
+  bool run(const ShortConvWeights& weights, std::int64_t layer, const BatchView& batch,
+           const KvLayers& kv);
   bool run(const DeltaNetWeights& weights, std::int64_t layer, const BatchView& batch,
            const KvLayers& kv);
   bool run(const DenseMlpWeights& weights, std::int64_t tokens, float scale);

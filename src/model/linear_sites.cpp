@@ -66,6 +66,20 @@ void add_sites(const ModelConfig& config, const DeltaNetConfig& delta,
   sites.back().weights = {{"delta_out", config.width, Axis::stream}};
 }
 
+// conv_in: [W -> 3 W]; conv_out: [W -> W]
+void add_sites(const ModelConfig& config, const ShortConvConfig& conv,
+               std::vector<LinearSite>& sites) {
+  LinearSite in = normed_site(config, "conv_in", Sublayer::mixer, "conv_in_norm");
+  for (const char* name : {"conv_b", "conv_c", "conv_x"}) {
+    in.weights.push_back({name, config.width, Axis::mlp});
+  }
+  in.vectors = {{"conv_taps", conv.taps * config.width}};
+  sites.push_back(std::move(in));
+  sites.push_back({"conv_out", Sublayer::mixer, config.width, Axis::mlp});
+  sites.back().weights = {{"conv_out", config.width, Axis::stream}};
+  sites.back().producer = "conv_c";
+}
+
 bool linear_in_up(Activation f) { return f != Activation::clamped_swiglu; }
 
 // gate_up: [W -> 2 F], or only up: [W -> F]; down: [F -> W]
@@ -104,6 +118,7 @@ void add_sites(const ModelConfig& config, const ExpertsMlpConfig& mlp,
   LinearSite first = normed_site(config, "experts", Sublayer::mlp, "mlp_norm");
   first.weights.push_back({"router", mlp.experts, Axis::whole, mlp.bias, true});
   if (mlp.shared_hidden > 0) first.weights.push_back({"shared_gate", 1, Axis::whole, false, true});
+  if (mlp.choice_bias) first.vectors.push_back({"choice_bias", mlp.experts});
   const double share = static_cast<double>(mlp.active) / static_cast<double>(mlp.experts);
   for (std::int64_t e = 0; e < mlp.experts; ++e) {
     add_gated(expert_part(e, ""), mlp.hidden, mlp.bias, share, first);

@@ -23,7 +23,7 @@ enum class Axis : std::uint8_t {
   stream,          // W
   query_heads,     // H d
   kv_heads,        // H_kv d
-  mlp,             // F
+  mlp,             // F, or W channels of a short convolution: in groups of 128
   vocabulary,      // V
   delta_channels,  // 2 H_k d_k + H_v d_v: q, k and v of Gated DeltaNet, each divided by heads
   delta_values,    // H_v d_v

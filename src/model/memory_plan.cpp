@@ -80,7 +80,7 @@ KvType default_kv_type(std::string_view model_type) {
 namespace {
 
 std::int64_t default_kept_states(const ModelConfig& config) {
-  if (config.delta_net() == nullptr) return kMinDefaultStates;
+  if (config.state_layers().empty()) return kMinDefaultStates;
   const auto each =
       static_cast<std::int64_t>(fixed_state_bytes(config, place_of(config, 0, 1).own()));
   return std::clamp(kKeptStateBytes / each, kMinDefaultStates, kMaxDefaultStates);
@@ -214,7 +214,7 @@ KvShape rank_kv_shape(const ModelConfig& config, const Weights& weights, const L
 
 std::unique_ptr<FixedStates> make_fixed_states(DeviceMemory& memory, const ModelConfig& config,
                                                const RunLimits& limits, const RankShare& share) {
-  if (config.delta_net() == nullptr) return nullptr;
+  if (config.state_layers().empty()) return nullptr;
   const std::size_t each = fixed_state_bytes(config, share);
   const std::int64_t count = 2 * std::int64_t{limits.sequences} + limits.kept_states;
   return std::make_unique<FixedStates>(memory, each, count, limits.sequences);

@@ -77,6 +77,14 @@ std::vector<std::int64_t> ModelConfig::delta_layers() const {
   return found;
 }
 
+std::vector<std::int64_t> ModelConfig::state_layers() const {
+  std::vector<std::int64_t> found;
+  for (std::int64_t layer = 0; layer < layer_count(); ++layer) {
+    if (this->layer(layer).attention() == nullptr) found.push_back(layer);
+  }
+  return found;
+}
+
 ModelConfig mtp_model(const ModelConfig& config) {
   ensure(config.mtp.has_value(), "a model without a head of multi-token prediction");
   ModelConfig head = config;
@@ -174,6 +182,11 @@ std::string describe(const ModelConfig& config) {
             std::to_string(delta->value_heads) + " value heads of " +
             std::to_string(delta->value_dim) + " / " + std::to_string(delta->key_heads) +
             " key heads of " + std::to_string(delta->key_dim) + ")";
+  }
+  if (const auto layers = config.state_layers(); !layers.empty() && !config.delta_net()) {
+    text += ", short convolutions of " +
+            std::to_string(config.layer(layers.front()).short_conv()->taps) + " taps on " +
+            std::to_string(layers.size()) + " layers";
   }
   if (ropes.size() > 1) text += ", " + std::to_string(ropes.size()) + " tables of positions";
   for (const RopeConfig& rope : ropes) {

@@ -116,6 +116,14 @@ struct DeltaNetConfig {
   bool operator==(const DeltaNetConfig&) const = default;
 };
 
+// Gated short convolution (LFM2): a causal convolution over time of each of the W channels, between
+// two gates (ShortConvShape in backend/operations.h).
+struct ShortConvConfig {
+  std::int64_t taps = 0;  // taps of the convolution, current token included
+
+  bool operator==(const ShortConvConfig&) const = default;
+};
+
 struct DenseMlpConfig {
   std::int64_t hidden = 0;                   // F, intermediate_size
   bool gated = true;                         // down(f(gate) * up); false: down(f(up))
@@ -125,14 +133,16 @@ struct DenseMlpConfig {
   bool operator==(const DenseMlpConfig&) const = default;
 };
 
-// A mixture of gated MLPs. A router picks k of them for each row: p = softmax(router(x)); the k
-// largest p are chosen, on ties the lower id; y = sum of p_e * down_e(f(gate_e x) * up_e x) in
-// ascending order of e.
+// A mixture of gated MLPs. A router picks k of them for each row (Routing in backend/operations.h);
+// y = sum of the weights w_e * down_e(f(gate_e x) * up_e x) in ascending order of e.
 struct ExpertsMlpConfig {
   std::int64_t experts = 0;        // E
   std::int64_t active = 0;         // k, number of experts of a row
   std::int64_t hidden = 0;         // F of each expert
   bool normalized = false;         // the k probabilities are divided by their sum
+  bool sigmoid = false;            // p = sigmoid(router(x)), not softmax
+  bool choice_bias = false;        // experts are chosen by p plus a learned bias
+  double weight_scale = 1;         // factor on the weights
   std::int64_t shared_hidden = 0;  // F of the shared expert, times sigmoid(gate x); 0 = none
   Activation activation = Activation::silu;  // f
   bool bias = false;                         // router, gate, up and down have biases
@@ -141,13 +151,14 @@ struct ExpertsMlpConfig {
 };
 
 struct LayerConfig {
-  std::variant<AttentionConfig, DeltaNetConfig> mixer;
+  std::variant<AttentionConfig, DeltaNetConfig, ShortConvConfig> mixer;
   std::variant<DenseMlpConfig, ExpertsMlpConfig> mlp;
 
   // Returns nullptr if the layer has another kind of mixer.
   const AttentionConfig* attention() const { return std::get_if<AttentionConfig>(&mixer); }
   AttentionConfig* attention() { return std::get_if<AttentionConfig>(&mixer); }
   const DeltaNetConfig* delta_net() const { return std::get_if<DeltaNetConfig>(&mixer); }
+  const ShortConvConfig* short_conv() const { return std::get_if<ShortConvConfig>(&mixer); }
   const DenseMlpConfig* dense_mlp() const { return std::get_if<DenseMlpConfig>(&mlp); }
   DenseMlpConfig* dense_mlp() { return std::get_if<DenseMlpConfig>(&mlp); }
   const ExpertsMlpConfig* experts_mlp() const { return std::get_if<ExpertsMlpConfig>(&mlp); }
@@ -220,7 +231,9 @@ struct ModelConfig {
   std::int64_t rope_dims(const RopeConfig& rope) const;  // channels of a head that it rotates
   // The configuration of all Gated DeltaNet layers, which are alike; nullptr if there are none.
   const DeltaNetConfig* delta_net() const;
-  std::vector<std::int64_t> delta_layers() const;  // layer [i] is part i of a fixed state
+  std::vector<std::int64_t> delta_layers() const;
+  // Layers without attention, each of which has a part of a sequence's fixed state, in this order.
+  std::vector<std::int64_t> state_layers() const;
   // The temperature of all layers that have one; it is the same in all of them.
   QueryTemperature temperature() const;
   bool has_experts() const;         // whether any layer has experts

@@ -232,7 +232,7 @@ void Transformer::check(const Batch& batch, const SequenceState& state) {
          limits_.batch_tokens);
   ensure(std::ssize(batch.outputs) <= limits_.output_tokens, "forward: logits of ",
          batch.outputs.size(), " rows wanted, room for ", limits_.output_tokens);
-  ensure(config_.delta_net() == nullptr || state.fixed() != nullptr,
+  ensure(config_.state_layers().empty() || state.fixed() != nullptr,
          "forward: this model has layers with a state, the sequences have none");
   ensure(batch.sequences.size() == batch.tokens.size(), "forward: ", batch.sequences.size(),
          " sequences for ", tokens, " tokens");

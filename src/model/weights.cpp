@@ -99,6 +99,13 @@ class Binder {
     return delta;
   }
 
+  ShortConvWeights sublayer(const ShortConvConfig& config, const LayerPlace& place,
+                            std::size_t site) {
+    const std::string taps = place.at("conv_taps");
+    return {config, norm_of(place, site), linear(place, site), linear(place, site + 1),
+            vector(taps, shapes_.at(taps))};
+  }
+
   DenseMlpWeights sublayer(const DenseMlpConfig& config, const LayerPlace& place,
                            std::size_t site) {
     DenseMlpWeights mlp;
@@ -118,6 +125,7 @@ class Binder {
     mlp.router = empty_linear(place, site, "router");
     mlp.router.exact = true;
     add_exact(mlp.router.name, mlp.router);
+    if (config.choice_bias) mlp.choice_bias = vector(place.at("choice_bias"), {config.experts});
     for (std::int64_t e = 0; e < config.experts; ++e) {
       mlp.gate_up.push_back(gated_linear(place, site, expert_part(e, ""), config.hidden));
       mlp.down.push_back(linear(place, site + 1 + static_cast<std::size_t>(e)));
@@ -418,6 +426,9 @@ void add_linears(const AttentionWeights& attention, std::vector<const LayerLinea
 }
 void add_linears(const DeltaNetWeights& delta, std::vector<const LayerLinear*>& all) {
   all.insert(all.end(), {&delta.in, &delta.gates, &delta.out});
+}
+void add_linears(const ShortConvWeights& conv, std::vector<const LayerLinear*>& all) {
+  all.insert(all.end(), {&conv.in, &conv.out});
 }
 void add_linears(const DenseMlpWeights& mlp, std::vector<const LayerLinear*>& all) {
   all.insert(all.end(), {&mlp.gate_up, &mlp.down});

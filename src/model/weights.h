@@ -55,6 +55,14 @@ struct DeltaNetWeights {
   Norm head_norm;                  // [d_v] norm of each value head
 };
 
+struct ShortConvWeights {
+  ShortConvConfig config;
+  Norm norm;
+  LayerLinear in;  // segments b, c, x
+  LayerLinear out;
+  const float* conv = nullptr;  // [taps][W] of all ranks, the current token's tap last
+};
+
 struct DenseMlpWeights {
   DenseMlpConfig config;
   Norm norm;
@@ -71,15 +79,16 @@ struct SharedExpertWeights {
 struct ExpertsMlpWeights {
   ExpertsMlpConfig config;
   Norm norm;
-  LayerLinear router;                // [E][W]; a shared expert's gate is row E
-  std::vector<LayerLinear> gate_up;  // [E], segments gate, up
-  std::vector<LayerLinear> down;     // [E]
+  LayerLinear router;                  // [E][W]; a shared expert's gate is row E
+  const float* choice_bias = nullptr;  // [E]; null: none
+  std::vector<LayerLinear> gate_up;    // [E], segments gate, up
+  std::vector<LayerLinear> down;       // [E]
   std::optional<SharedExpertWeights> shared;
 };
 
 // Weights of one layer. Its variants have the same alternatives as those of LayerConfig.
 struct LayerWeights {
-  std::variant<AttentionWeights, DeltaNetWeights> mixer;
+  std::variant<AttentionWeights, DeltaNetWeights, ShortConvWeights> mixer;
   std::variant<DenseMlpWeights, ExpertsMlpWeights> mlp;
   float scale = 1;  // factor on the layer's output
 

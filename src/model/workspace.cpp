@@ -132,6 +132,49 @@ std::size_t scratch_bytes(const ModelConfig& config, const Weights& weights, con
   return bytes;
 }
 
+// A rank without channels gets rows without columns.
+Rows conv_rows(const ModelConfig& config, DeviceMemory& memory, const Layout& layout,
+               std::int64_t tokens, const RankShare& share) {
+  const bool any = std::ranges::any_of(
+      config.layers, [](const LayerConfig& layer) { return layer.short_conv() != nullptr; });
+  const std::int64_t width = 3 * share.mlp(config.width).count();
+  return any ? allocate_rows(memory, layout, tokens, width, kPlain) : Rows();
+}
+
+// Shapes without weights and without their place in a state.
+DeltaShape delta_sizes(const RankShare& share) {
+  const DeltaNetConfig &delta = share.own_delta(), &all = share.delta;
+  DeltaShape shape;
+  shape.key_heads = static_cast<int>(delta.key_heads);
+  shape.value_heads = static_cast<int>(delta.value_heads);
+  shape.key_dim = static_cast<int>(delta.key_dim);
+  shape.value_dim = static_cast<int>(delta.value_dim);
+  shape.taps = static_cast<int>(delta.conv_taps);
+  shape.all_key_heads = static_cast<int>(all.key_heads);
+  shape.all_value_heads = static_cast<int>(all.value_heads);
+  shape.first_key_head = static_cast<int>(share.delta_heads.first);
+  return shape;
+}
+ShortConvShape conv_sizes(const ModelConfig& config, const ShortConvConfig& conv,
+                          const RankShare& share) {
+  ShortConvShape shape;
+  shape.channels = share.mlp(config.width).count();
+  shape.taps = static_cast<int>(conv.taps);
+  shape.conv_stride = config.width;
+  return shape;
+}
+
+// Bytes of the parts of a fixed state that belong to the layers before `end`.
+std::size_t state_bytes(const ModelConfig& config, const RankShare& share, std::int64_t end) {
+  std::int64_t numbers = 0;
+  for (std::int64_t layer = 0; layer < end; ++layer) {
+    const ShortConvConfig* conv = config.layer(layer).short_conv();
+    if (conv != nullptr) numbers += short_conv_state_numbers(conv_sizes(config, *conv, share));
+    if (config.layer(layer).delta_net()) numbers += delta_state_numbers(delta_sizes(share));
+  }
+  return static_cast<std::size_t>(numbers) * sizeof(float);
+}
+
 template <class Of>
 std::vector<Slice> slices(const RankPlace& place, Of of) {
   std::vector<Slice> all;
@@ -172,31 +215,25 @@ AttentionShape attention_shape(const ModelConfig& config, const AttentionWeights
 
 DeltaShape delta_shape(const ModelConfig& config, const DeltaNetWeights& weights,
                        std::int64_t layer, const RankShare& share) {
-  const DeltaNetConfig &delta = share.own_delta(), &all = share.delta;
-  DeltaShape shape;
-  shape.key_heads = static_cast<int>(delta.key_heads);
-  shape.value_heads = static_cast<int>(delta.value_heads);
-  shape.key_dim = static_cast<int>(delta.key_dim);
-  shape.value_dim = static_cast<int>(delta.value_dim);
-  shape.taps = static_cast<int>(delta.conv_taps);
-  shape.all_key_heads = static_cast<int>(all.key_heads);
-  shape.all_value_heads = static_cast<int>(all.value_heads);
-  shape.first_key_head = static_cast<int>(share.delta_heads.first);
+  DeltaShape shape = delta_sizes(share);
   shape.conv = weights.conv;
   shape.a_log = weights.a_log;
   shape.dt_bias = weights.dt_bias;
   shape.norm = weights.head_norm;
-  const auto layers = config.delta_layers();
-  const auto before = std::ranges::find(layers, layer) - layers.begin();
-  shape.state_at = static_cast<std::size_t>(before * delta_state_numbers(shape)) * sizeof(float);
+  shape.state_at = state_bytes(config, share, layer);
+  return shape;
+}
+
+ShortConvShape short_conv_shape(const ModelConfig& config, const ShortConvWeights& weights,
+                                std::int64_t layer, const RankShare& share) {
+  ShortConvShape shape = conv_sizes(config, weights.config, share);
+  shape.conv = weights.conv + share.mlp(config.width).first;
+  shape.state_at = state_bytes(config, share, layer);
   return shape;
 }
 
 std::size_t fixed_state_bytes(const ModelConfig& config, const RankShare& share) {
-  const auto layers = config.delta_layers();
-  if (layers.empty()) return 0;
-  const DeltaShape shape = delta_shape(config, {}, layers.front(), share);
-  return layers.size() * static_cast<std::size_t>(delta_state_numbers(shape)) * sizeof(float);
+  return state_bytes(config, share, config.layer_count());
 }
 
 std::vector<std::size_t> state_bytes_of_ranks(const ModelConfig& config, const RankPlace& place) {
@@ -220,6 +257,7 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
                               qkv_width_of(config, weights, place.own()), kPlain)),
       delta(delta_rows(config, memory, layout, limits.batch_tokens,
                        place.own().own_delta().channels() + place.own().own_delta().values())),
+      conv(conv_rows(config, memory, layout, limits.batch_tokens, place.own())),
       hidden(rows_of(memory, layout, limits.batch_tokens, config.reads_hidden ? config.width : 0)),
       delta_gates(delta_rows(config, memory, layout, limits.batch_tokens,
                              2 * place.own().delta.value_heads)),

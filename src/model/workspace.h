@@ -30,8 +30,10 @@ AttentionShape attention_shape(const ModelConfig& config, const AttentionWeights
 
 DeltaShape delta_shape(const ModelConfig& config, const DeltaNetWeights& weights,
                        std::int64_t layer, const RankShare& share);
-// Bytes of a sequence's fixed state on a rank, over all Gated DeltaNet layers. 0 if the model has
-// no such layers or the rank has none of their heads.
+ShortConvShape short_conv_shape(const ModelConfig& config, const ShortConvWeights& weights,
+                                std::int64_t layer, const RankShare& share);
+// Bytes of a sequence's fixed state on a rank, over all layers without attention. 0 if the model
+// has no such layers or the rank has none of their heads or channels.
 std::size_t fixed_state_bytes(const ModelConfig& config, const RankShare& share);
 // [ranks] the same of each rank.
 std::vector<std::size_t> state_bytes_of_ranks(const ModelConfig& config, const RankPlace& place);
@@ -61,6 +63,7 @@ class Workspace {
   Rows router_logits;            // [T, E + 1] of the most experts, and of a shared expert's gate
   Rows qkv;                      // [T, (H + 2 H_kv) d] of the rank's heads, of the widest layer
   Rows delta;                    // [T, channels + H_v d_v] q, k, v, z of Gated DeltaNet
+  Rows conv;                     // [T, 3 W] b, c, x of short convolutions, of the rank's channels
   Rows hidden;                   // [T, W] input of a multi-token prediction head
   Rows delta_gates;              // [T, 2 H_v]
   Rows last;                     // [outputs, W]

@@ -59,7 +59,10 @@ const std::map<std::string, std::string> kNames = {
     {"delta_dt_bias", "ssm_dt.bias"},
     {"delta_norm", "ssm_norm.weight"},
     {"delta_out", "ssm_out.weight"},
+    {"conv_in_norm", "attn_norm.weight"},
+    {"conv_out", "shortconv.out_proj.weight"},
     {"router", "ffn_gate_inp.weight"},
+    {"choice_bias", "exp_probs_b.bias"},
     {"shared_gate", "ffn_gate_inp_shexp.weight"},
     {"shared.gate", "ffn_gate_shexp.weight"},
     {"shared.up", "ffn_up_shexp.weight"},
@@ -81,7 +84,7 @@ class Converter {
     if (is_granite()) {
       for (float& gain : tensors_.at("final_norm").values) gain *= static_cast<float>(kLogits);
     }
-    put("output_norm.weight", tensors_.at("final_norm"));
+    put(is_lfm2() ? "token_embd_norm.weight" : "output_norm.weight", tensors_.at("final_norm"));
     if (!model_.config.tied) put("output.weight", tensors_.at("head"));
     for (std::int64_t layer = 0; layer < model_.config.layer_count(); ++layer) add_layer(layer);
     for (std::int64_t i = 0; i < how_.drafts; ++i) {
@@ -107,7 +110,7 @@ class Converter {
     const ModelConfig& config = model_.config;
     ModelConfig written = config;
     written.layers.resize(config.layers.size() + static_cast<std::size_t>(how_.drafts));
-    if (how_.ollama) written.kv_heads = written.heads;  // writes no key
+    if (how_.ollama || is_lfm2()) written.kv_heads = written.heads;  // writes no key
     if (is_granite()) {
       written.norm_eps = static_cast<float>(double{config.norm_eps} * kOutputs * kOutputs);
       writer_.f32("granite.attention.scale", static_cast<float>(kQueries));
@@ -117,13 +120,21 @@ class Converter {
     }
     test::add_config(writer_, written, how_.arch);
     if (how_.drafts > 0) u32("nextn_predict_layers", how_.drafts);
-    if (how_.ollama) {
+    if (how_.ollama || is_lfm2()) {
       std::vector<std::uint32_t> heads;  // 0 in layers without attention
       for (std::int64_t i = 0; i < config.layer_count(); ++i) {
         const bool attends = config.layer(i).attention() != nullptr;
         heads.push_back(attends ? static_cast<std::uint32_t>(config.kv_heads) : 0);
       }
       writer_.list(how_.arch + ".attention.head_count_kv", test::kU32, heads);
+    }
+    if (is_lfm2()) u32("shortconv.l_cache", config.layer(0).short_conv()->taps);
+    if (const ExpertsMlpConfig* of_lfm2 = config.layers.back().experts_mlp();
+        of_lfm2 != nullptr && of_lfm2->sigmoid) {
+      u32("expert_gating_func", 2);
+      writer_.f32(how_.arch + ".expert_weights_scale", static_cast<float>(of_lfm2->weight_scale));
+    }
+    if (how_.ollama) {
       writer_.flag(how_.arch + ".ssm.v_head_reordered", how_.tiled);
       u32("vision.block_count", 1);
     }
@@ -171,6 +182,7 @@ class Converter {
   }
 
   bool is_granite() const { return how_.arch == "granite"; }
+  bool is_lfm2() const { return how_.arch.starts_with("lfm2"); }
 
   void add_pattern() {
     const ModelConfig& config = model_.config;
@@ -286,6 +298,14 @@ class Converter {
             part == "q" ? joined(from, {"q", "k", "v"}) : joined(from, {"gate", "up"}));
       } else if (how_.phi && (part == "k" || part == "v" || part == "gate")) {
         continue;
+      } else if (part == "conv_b") {
+        put(to + "shortconv.in_proj.weight", joined(from, {"conv_b", "conv_c", "conv_x"}));
+      } else if (part == "conv_c" || part == "conv_x") {
+        continue;
+      } else if (part == "conv_taps") {  // leq stores [taps][channels]
+        const std::int64_t width = model_.config.width;
+        put(to + "shortconv.conv.weight",
+            transposed({std::ssize(rows.values) / width, width, rows.values}));
       } else if (part == "q") {
         put(to + "attn_q.weight", joined_query(from, rows));
       } else if (part == "mlp_norm") {
@@ -402,6 +422,8 @@ TEST(GgufFamilies, ComputeWhatTransformersComputesWithTheirCheckpoints) {
                                {"granite", {.arch = "granite", .pairs = true}},
                                {"phi-3", {.arch = "phi3", .phi = true}},
                                {"phi-3-short", {.arch = "phi3", .phi = true}},
+                               {"lfm2", {.arch = "lfm2"}},
+                               {"lfm2-moe", {.arch = "lfm2moe"}},
                                {"gemma-3", {.arch = "gemma3"}},
                                {"gemma-3", {.arch = "gemma3", .period = 3}},
                                {"mixtral", {.arch = "llama", .pairs = true}}}) {

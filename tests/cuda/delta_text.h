@@ -37,6 +37,65 @@ struct DeltaPiece {
 };
 using DeltaStep = std::vector<DeltaPiece>;
 
+inline void append(std::vector<float>& to, const std::vector<float>& from, int first, int rows,
+                   int width) {
+  to.insert(to.end(), from.begin() + std::ptrdiff_t{first} * width,
+            from.begin() + std::ptrdiff_t{first + rows} * width);
+}
+
+// Appends the rows of a step to those of their sequences.
+inline void add_rows(const DeltaStep& step, int width, const std::vector<float>& rows,
+                     std::vector<std::vector<float>>& all) {
+  int row = 0;
+  for (const DeltaPiece& piece : step) {
+    append(all[static_cast<std::size_t>(piece.sequence)], rows, row, piece.rows, width);
+    row += piece.rows;
+  }
+}
+
+// Calls launch(step, runs, row_runs) for each step. A sequence's states alternate between
+// state(sequence, 0) and state(sequence, 1).
+template <class State, class Launch>
+void each_step(std::size_t sequences, const std::vector<DeltaStep>& steps, const State& state,
+               const Launch& launch) {
+  const auto name = [](std::uint32_t(&halves)[2], float* of_state) {
+    const auto address = reinterpret_cast<std::uintptr_t>(of_state);
+    halves[0] = static_cast<std::uint32_t>(address & 0xffffffffu);
+    halves[1] = static_cast<std::uint32_t>(address >> 32);
+  };
+  std::vector<int> done(sequences), current(sequences, -1);
+  for (const DeltaStep& step : steps) {
+    std::vector<AttentionRun> runs;
+    std::vector<std::int32_t> row_runs;
+    std::map<int, int> last;  // last run of each sequence in this step
+    for (const DeltaPiece& piece : step) {
+      const auto s = static_cast<std::size_t>(piece.sequence);
+      AttentionRun run;
+      run.first_row = static_cast<std::int32_t>(row_runs.size());
+      run.rows = piece.rows;
+      run.first_position = done[s];
+      const int index = static_cast<int>(runs.size()), to = current[s] == 0 ? 1 : 0;
+      if (last.contains(piece.sequence)) {
+        run.previous_run = last[piece.sequence];
+        runs[static_cast<std::size_t>(run.previous_run)].next_run = index;
+        name(run.state_from, state(s, to));
+      } else if (current[s] >= 0) {
+        name(run.state_from, state(s, current[s]));
+      }
+      name(run.state_to, state(s, to));
+      last[piece.sequence] = index;
+      runs.push_back(run);
+      row_runs.insert(row_runs.end(), static_cast<std::size_t>(piece.rows), index);
+      done[s] += piece.rows;
+    }
+    for (const auto& [sequence, index] : last) {
+      int& now = current[static_cast<std::size_t>(sequence)];
+      now = now == 0 ? 1 : 0;
+    }
+    launch(step, runs, row_runs);
+  }
+}
+
 inline double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 inline double silu(double x) { return x * sigmoid(x); }
 
@@ -80,50 +139,22 @@ class DeltaText {
     const auto state = [&](std::size_t sequence, int which) {
       return states.data() + (2 * sequence + static_cast<std::size_t>(which)) * numbers;
     };
-    std::vector<int> done(lengths_.size()), current(lengths_.size(), -1);
     std::vector<std::vector<float>> all(lengths_.size());
-    for (const DeltaStep& step : steps) {
-      std::vector<AttentionRun> runs;
-      std::vector<std::int32_t> row_runs;
-      std::vector<float> mixed, gates;
-      std::map<int, int> last;  // last run of each sequence in this step
-      for (const DeltaPiece& piece : step) {
-        const auto s = static_cast<std::size_t>(piece.sequence);
-        AttentionRun run;
-        run.first_row = static_cast<std::int32_t>(row_runs.size());
-        run.rows = piece.rows;
-        run.first_position = done[s];
-        const int index = static_cast<int>(runs.size()), to = current[s] == 0 ? 1 : 0;
-        if (last.contains(piece.sequence)) {
-          run.previous_run = last[piece.sequence];
-          runs[static_cast<std::size_t>(run.previous_run)].next_run = index;
-          name(run.state_from, state(s, to));
-        } else if (current[s] >= 0) {
-          name(run.state_from, state(s, current[s]));
-        }
-        name(run.state_to, state(s, to));
-        last[piece.sequence] = index;
-        runs.push_back(run);
-        row_runs.insert(row_runs.end(), static_cast<std::size_t>(piece.rows), index);
-        append(mixed, in_.mixed[s], done[s], piece.rows, c_.width());
-        append(gates, in_.gates[s], done[s], piece.rows, 2 * c_.value_heads);
-        done[s] += piece.rows;
-      }
-      for (const auto& [sequence, index] : last) {
-        int& now = current[static_cast<std::size_t>(sequence)];
-        now = now == 0 ? 1 : 0;
-      }
-      const std::vector<float> out =
-          launch(runs, row_runs, mixed, gates, conv, a_log, dt_bias, gain, kBefore, exact);
-      std::size_t row = 0;
-      for (const DeltaPiece& piece : step) {
-        auto& to = all[static_cast<std::size_t>(piece.sequence)];
-        const std::size_t count = static_cast<std::size_t>(piece.rows * c_.values());
-        to.insert(to.end(), out.begin() + static_cast<std::ptrdiff_t>(row),
-                  out.begin() + static_cast<std::ptrdiff_t>(row + count));
-        row += count;
-      }
-    }
+    each_step(
+        lengths_.size(), steps, state,
+        [&](const DeltaStep& step, const std::vector<AttentionRun>& runs,
+            const std::vector<std::int32_t>& row_runs) {
+          std::vector<float> mixed, gates;
+          for (std::size_t i = 0; i < step.size(); ++i) {
+            const auto s = static_cast<std::size_t>(step[i].sequence);
+            const int first = runs[i].first_position;
+            append(mixed, in_.mixed[s], first, step[i].rows, c_.width());
+            append(gates, in_.gates[s], first, step[i].rows, 2 * c_.value_heads);
+          }
+          add_rows(step, c_.values(),
+                   launch(runs, row_runs, mixed, gates, conv, a_log, dt_bias, gain, kBefore, exact),
+                   all);
+        });
     return all;
   }
 
@@ -177,17 +208,6 @@ class DeltaText {
   }
 
  private:
-  static void name(std::uint32_t (&halves)[2], float* state) {
-    const auto address = reinterpret_cast<std::uintptr_t>(state);
-    halves[0] = static_cast<std::uint32_t>(address & 0xffffffffu);
-    halves[1] = static_cast<std::uint32_t>(address >> 32);
-  }
-  static void append(std::vector<float>& to, const std::vector<float>& from, int first, int rows,
-                     int width) {
-    to.insert(to.end(), from.begin() + std::ptrdiff_t{first} * width,
-              from.begin() + std::ptrdiff_t{first + rows} * width);
-  }
-
   std::vector<float> launch(const std::vector<AttentionRun>& runs,
                             const std::vector<std::int32_t>& row_runs,
                             const std::vector<float>& mixed, const std::vector<float>& gates,

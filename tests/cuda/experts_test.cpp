@@ -97,6 +97,48 @@ TEST(RouteFaults, ARowThatIsNotFiniteIsReportedAndChoosesSomeExpert) {
   for (const std::int32_t id : ids) EXPECT_TRUE(id >= 0 && id < 4) << id;
 }
 
+// Sigmoids are chosen with a bias, also where their sums are negative, and weighted without it.
+TEST(RouteSigmoid, ABiasChoosesAndDoesNotWeigh) {
+  constexpr int kExperts = 40, kActive = 3, kTokens = 4;
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal;
+  std::vector<float> rows(kTokens * kStride), bias(kExperts);
+  for (float& logit : rows) logit = normal(random);
+  for (float& one : bias) one = normal(random) - 2;
+  const DeviceArray<float> there(rows), bias_there(bias);
+  const DeviceArray<unsigned long long> fault(std::vector<unsigned long long>{kNoFault});
+  write_late({there.bytes()});
+  launch_route({.rows = {there.data(), kStride, kActive},
+                .tokens = kTokens,
+                .experts = kExperts,
+                .normalized = true,
+                .fault = {fault.data(), 1},
+                .sigmoid = true,
+                .choice_bias = bias_there.data(),
+                .sum_offset = 0.25f,
+                .weight_scale = 3},
+               test_stream());
+  const std::vector<float> found = there.host();
+  for (std::size_t t = 0; t < kTokens; ++t) {
+    const float* const row = rows.data() + t * kStride;
+    const auto p = [&](int e) { return 1 / (1 + std::exp(-double{row[e]})); };
+    std::vector<int> order(kExperts);
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::sort(order, [&](int a, int b) {
+      return p(a) + double{bias[static_cast<std::size_t>(a)]} >
+             p(b) + double{bias[static_cast<std::size_t>(b)]};
+    });
+    std::sort(order.begin(), order.begin() + kActive);
+    const double sum = p(order[0]) + p(order[1]) + p(order[2]) + 0.25;
+    for (std::size_t i = 0; i < kActive; ++i) {
+      std::int32_t id = -1;
+      std::memcpy(&id, &found[t * kStride + i], sizeof id);
+      EXPECT_EQ(id, order[i]);
+      EXPECT_NEAR(found[t * kStride + kActive + i], 3 * p(order[i]) / sum, 1e-6);
+    }
+  }
+}
+
 TEST(RouteShared, TheWeightOfASharedExpertFollowsThoseOfTheOthers) {
   const std::vector<float> logits = {0.0f, 1.5f, -3.0f, 40.0f};
   for (const bool has_shared : {false, true}) {

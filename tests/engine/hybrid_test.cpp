@@ -10,6 +10,7 @@
 #include "engine/engine.h"
 #include "engine/prefix_cache.h"
 #include "models_fixture.h"
+#include "reference/family_golden.h"
 #include "runtime/make_backend.h"
 #include "shared_data.h"
 
@@ -20,13 +21,14 @@ constexpr const char* kModel = "models/qwen35-tiny";
 
 class Hybrid : public testing::Test {
  protected:
-  void open(const std::filesystem::path& folder, std::int64_t kept_states = 8) {
+  void open(const std::filesystem::path& folder, std::int64_t kept_states = 8,
+            std::int64_t context = 1024) {
     model_ = std::make_unique<Model>(test::quantized(folder, "int8"), LoadOptions{});
     backend_ = make_backend({.device = "cpu", .threads = 2});
     RunLimits limits;
-    limits.context = 1024;
+    limits.context = context;
     limits.sequences = 2;
-    limits.sequence_context = 1024;
+    limits.sequence_context = context;
     limits.batch_tokens = 64;
     limits.output_tokens = 32;
     limits.kept_states = kept_states;
@@ -171,6 +173,39 @@ TEST_F(Hybrid, SavedPromptsGoOnWhereTheyEnded) {
   EXPECT_EQ(again.cached_tokens, std::ssize(prompt) - 1);
   EXPECT_EQ(again.tokens, answer.tokens);
   EXPECT_EQ(answer.tokens, reply(fresh, prompt, 12).tokens);
+}
+
+// The same with the states of short convolutions.
+TEST_F(Hybrid, ShortConvolutionsContinueFromKeptAndSavedStates) {
+  open(test::family_folder("lfm2"), 8, 256);
+  const auto first = session(), drafting = session(), reading = session(), plain = session();
+  Engine engine(*first, model_->tokenizer(), {});
+  Engine drafter(*drafting, model_->tokenizer(), {});
+  Engine reader(*reading, model_->tokenizer(), {});
+  Engine fresh(*plain, model_->tokenizer(), {.reuse_prefixes = false, .speculate = false});
+  std::vector<Token> prompt;
+  for (int i = 0; i < 100; ++i) prompt.push_back((i * i * 7 + i * 13 + i / 5) % 94);
+  const EngineReply want = reply(fresh, prompt, 40);
+  EXPECT_EQ(reply(engine, prompt, 40).tokens, want.tokens);
+
+  std::vector<Token> wrong = want.tokens;
+  for (std::size_t i = 9; i < wrong.size(); i += 10) wrong[i] = (wrong[i] + 1) % 94;
+  const EngineReply drafted = reply(drafter, prompt, 40, wrong);
+  EXPECT_EQ(drafted.tokens, want.tokens);
+  EXPECT_GT(drafted.accepted_tokens, 0);
+  EXPECT_LT(drafted.accepted_tokens, drafted.draft_tokens);
+
+  ASSERT_TRUE(reader.load_prefix(engine.save_prefix(prompt), "saved"));
+  const EngineReply again = reply(reader, prompt, 40);
+  EXPECT_EQ(again.cached_tokens, std::ssize(prompt) - 1);
+  EXPECT_EQ(again.tokens, want.tokens);
+
+  std::vector<Token> longer = prompt;
+  longer.insert(longer.end(), want.tokens.begin(), want.tokens.end());
+  longer.insert(longer.end(), {5, 6, 7});
+  const EngineReply next = reply(engine, longer, 20);
+  EXPECT_EQ(next.cached_tokens, std::ssize(prompt) + std::ssize(want.tokens) - 1);
+  EXPECT_EQ(next.tokens, reply(fresh, longer, 20).tokens);
 }
 
 // A text with its reply is saved; the prompt alone, an edited turn and another chat feed only what

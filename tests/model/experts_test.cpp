@@ -58,6 +58,21 @@ TEST(ExpertRoutes, WeighByProbabilitiesOfAllExperts) {
   EXPECT_NEAR(normalized.weight[1], three / (two + three), 1e-6);
 }
 
+TEST(ExpertRoutes, OfSigmoidsAreChosenWithABiasThatTheirWeightsDoNotHave) {
+  const std::vector<float> row = {0.3f, -1.5f, 2.0f, 1.0f}, bias = {-1.0f, 0.9f, -0.5f, -0.3f};
+  Logits logits({row});
+  const auto p = [&](std::size_t e) { return 1 / (1 + std::exp(-double{row[e]})); };
+  const ExpertRoutes routes = logits.route({.experts = 4,
+                                            .active = 2,
+                                            .normalized = true,
+                                            .sigmoid = true,
+                                            .choice_bias = bias.data(),
+                                            .weight_scale = 2});
+  EXPECT_EQ(routes.experts, (std::vector<std::int32_t>{1, 3}));
+  EXPECT_NEAR(routes.weight[0], 2 * p(1) / (p(1) + p(3) + 1e-6), 1e-6);
+  EXPECT_NEAR(routes.weight[1], 2 * p(3) / (p(1) + p(3) + 1e-6), 1e-6);
+}
+
 TEST(ExpertRoutes, OfASharedExpertAreAllRows) {
   Logits logits({{3, 1, 0.0f}, {1, 3, -200.0f}, {3, 1, 200.0f}, {1, 3, 1.0f}});
   ExpertRoutes routes;
@@ -118,7 +133,15 @@ const std::vector<ExpertsMlpConfig>& expert_shapes() {
       {.experts = 4, .active = 4, .hidden = 64, .normalized = true},
       {.experts = 1, .active = 1, .hidden = 40},
       {.experts = 6, .active = 2, .hidden = 72, .normalized = true, .shared_hidden = 72},
-      {.experts = 6, .active = 2, .hidden = 48, .normalized = true, .shared_hidden = 136}};
+      {.experts = 6, .active = 2, .hidden = 48, .normalized = true, .shared_hidden = 136},
+      {.experts = 9,
+       .active = 3,
+       .hidden = 40,
+       .normalized = true,
+       .sigmoid = true,
+       .choice_bias = true,
+       .weight_scale = 1.5},
+      {.experts = 5, .active = 2, .hidden = 40, .sigmoid = true, .weight_scale = 0.5}};
   return kShapes;
 }
 
@@ -174,7 +197,9 @@ TEST(Experts, OfAConfigurationAreReadAsTheyAreWritten) {
   for (const ExpertsMlpConfig& mlp : expert_shapes()) {
     const ModelConfig config = with_experts(mlp);
     EXPECT_EQ(config_from_json(parse_json(config_to_json(config).dump(), "text"), "again"), config);
-    EXPECT_EQ(required_features(config), (std::vector<std::string>{"layers", "experts"}));
+    std::vector<std::string> features = {"layers", "experts"};
+    if (mlp.sigmoid) features.emplace_back("router");
+    EXPECT_EQ(required_features(config), features);
   }
   Json json = config_to_json(with_experts(expert_shapes().front()));
   Json::Array layers;

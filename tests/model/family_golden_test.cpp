@@ -28,7 +28,8 @@ TEST_P(FamilyGoldensOf, LogitsAreThoseOfTransformers) {
 // Layers that normalize sublayer outputs gather the stream before and after the sublayer.
 // Ranks have the sinks of their heads and the biases of their rows.
 TEST(FamilyGoldens, RanksGiveTheLogitsOfOne) {
-  for (const char* name : {"muse-glimmer", "gemma-3", "gemma-4", "gpt-oss", "granite", "phi-3"}) {
+  for (const char* name :
+       {"muse-glimmer", "gemma-3", "gemma-4", "gpt-oss", "granite", "phi-3", "lfm2", "lfm2-moe"}) {
     SCOPED_TRACE(name);
     const test::FamilyGolden golden(name);
     const test::TemporaryFolder scratch;
@@ -46,7 +47,8 @@ TEST(FamilyGoldens, RanksGiveTheLogitsOfOne) {
 INSTANTIATE_TEST_SUITE_P(Families, FamilyGoldensOf,
                          testing::Values("muse-glimmer", "ministral-3", "qwen3.5-moe", "qwen3-next",
                                          "mixtral", "gemma-3", "gemma-4", "smollm3", "gpt-oss",
-                                         "granite", "granite-4", "phi-3", "phi-3-short"),
+                                         "granite", "granite-4", "phi-3", "phi-3-short", "lfm2",
+                                         "lfm2-moe"),
                          [](const auto& name) {
                            std::string text = name.param;
                            std::erase_if(text, [](char c) { return c == '-' || c == '.'; });

@@ -59,6 +59,14 @@ ModelConfig hybrid(std::int64_t values_of_a_key) {
   return config;
 }
 
+// As in LFM2: short convolutions, and attention with norms of q and k.
+ModelConfig with_convolutions(std::int64_t taps) {
+  ModelConfig config = plain();
+  config.layers[0].mixer = config.layers[2].mixer = ShortConvConfig{taps};
+  config.layers[1].mixer = AttentionConfig{.qk_norm = true};
+  return config;
+}
+
 // As in Gemma 3: layers with a window have another theta, a scale of queries of their own and
 // GeGLU.
 ModelConfig two_ropes() {
@@ -137,6 +145,22 @@ TEST(LayerConfigs, WithHeadsOfTheirOwnComeBack) {
   }
 }
 
+TEST(LayerConfigs, OfRoutersComeBack) {
+  ModelConfig config = plain();
+  const ExpertsMlpConfig experts = {.experts = 6,
+                                    .active = 2,
+                                    .hidden = 64,
+                                    .sigmoid = true,
+                                    .choice_bias = true,
+                                    .weight_scale = 1.5};
+  config.layers[1].mlp = experts;
+  EXPECT_EQ(config_from_json(parse_json(config_to_json(config).dump(), "text"), "again"), config);
+  EXPECT_EQ(required_features(config), (std::vector<std::string>{"layers", "experts", "router"}));
+  config.layers[1].experts_mlp()->weight_scale = 0;
+  test::expect_error([&] { config_from_json(config_to_json(config), "file"); },
+                     {"layers[1]", "weight_scale"});
+}
+
 TEST(LayerConfigs, WithSeveralRulesOfPositionsHaveThemLayerByLayer) {
   ModelConfig config = two_ropes();
   const Json json = config_to_json(config);
@@ -197,6 +221,20 @@ TEST(LayerConfigs, OfHybridsComeBackAndTakeReadersThatKnowThem) {
     exact += spec.role == TensorRole::exact_linear ? 1 : 0;
   }
   EXPECT_EQ(exact, 2);
+}
+
+TEST(LayerConfigs, OfShortConvolutionsComeBack) {
+  const ModelConfig config = with_convolutions(3);
+  EXPECT_EQ(config_from_json(parse_json(config_to_json(config).dump(), "text"), "again"), config);
+  EXPECT_EQ(required_features(config), (std::vector<std::string>{"layers", "short_conv"}));
+  EXPECT_EQ(config.state_layers(), (std::vector<std::int64_t>{0, 2}));
+  for (const std::int64_t taps : {1, 17}) {
+    test::expect_error([&] { config_from_json(config_to_json(with_convolutions(taps)), "file"); },
+                       {"layers[0]", "taps"});
+  }
+  ModelConfig alone = config;
+  alone.layers[1].mixer = alone.layers[0].mixer;
+  EXPECT_THROW(config_from_json(config_to_json(alone), "file"), Error);
 }
 
 TEST(LayerConfigs, AConfigurationOfRotatedWeightsIsRefused) {
@@ -332,7 +370,7 @@ TEST(LinearSites, ListEveryLinearOfALayerOnceInTheOrderOfTheForwardPass) {
 
 TEST(LayersThatDiffer, ComputeWhatANaiveTransformerDoes) {
   for (ModelConfig config : {plain(), mixed(), two_ropes(), own_heads(), with_sinks(), hybrid(1),
-                             hybrid(2), hybrid(3)}) {
+                             hybrid(2), hybrid(3), with_convolutions(3), with_convolutions(2)}) {
     for (const bool learned : {false, true}) {
       config.learned_positions = learned;
       const test::ModelTensors model = test::random_tensors(config);

@@ -249,12 +249,23 @@ Model hybrid_of(const test::TemporaryFolder& folder, int key_heads, int group,
   return Model(path, {});
 }
 
+Model lfm2_of(const test::TemporaryFolder& folder, const QuantizeOptions& options) {
+  test::RandomCheckpoint checkpoint(folder.path() / "hf");
+  Json config = test::small_lfm2_config(512);
+  config["max_position_embeddings"] = 192;
+  checkpoint.add_lfm2(config);
+  const auto path = folder.path() / "lfm2.leq";
+  quantize_checkpoint(checkpoint.write(config), path, options);
+  return Model(path, {});
+}
+
 TEST(RanksOfHybrids, GiveTheLogitsOfOne) {
   struct Shape {
     int key_heads, group, dims;
   };
   // In the last shape, panels contain rows of both q and k, so one rank has all of them.
-  for (const Shape& shape : {Shape{4, 1, 64}, Shape{4, 2, 64}, Shape{3, 3, 64}, Shape{2, 2, 16}}) {
+  constexpr Shape kShapes[] = {{4, 1, 64}, {4, 2, 64}, {3, 3, 64}, {2, 2, 16}};
+  for (const Shape& shape : kShapes) {
     for (const auto& [type, act] :
          {std::pair("f32", ActChoice::automatic), std::pair("int8", ActChoice::g128),
           std::pair("int8", ActChoice::row), std::pair("int4-g128", ActChoice::automatic)}) {
@@ -267,17 +278,14 @@ TEST(RanksOfHybrids, GiveTheLogitsOfOne) {
       options.threads = 1;
       const Model model = hybrid_of(folder, shape.key_heads, shape.group, options, shape.dims);
       expect_one_rank(model, KvType::f16, {2, 3, 4});
+      if (&shape != &kShapes[0]) continue;
+      expect_one_rank(lfm2_of(folder, options), KvType::f16, {2, 3, 5});
     }
   }
 }
 
 // Tests the states of several ranks, their saved bytes, and the memory that they use.
-TEST(RanksOfHybrids, ShareStates) {
-  const test::TemporaryFolder folder;
-  QuantizeOptions options;
-  options.type = "int8";
-  options.threads = 1;
-  const Model model = hybrid_of(folder, 4, 2, options);
+void expect_shared_states(const Model& model) {
   const RunLimits limits = limits_of(model, KvType::f16, 3);
   test::RankedModel alone(model, 1, 1, limits);
   const auto want = forked_logits(alone.session);
@@ -304,6 +312,15 @@ TEST(RanksOfHybrids, ShareStates) {
       EXPECT_EQ(plan.state_bytes, whole.state_bytes / static_cast<std::uint64_t>(count));
     }
   }
+}
+
+TEST(RanksOfHybrids, ShareStates) {
+  const test::TemporaryFolder folder;
+  QuantizeOptions options;
+  options.type = "int8";
+  options.threads = 1;
+  expect_shared_states(hybrid_of(folder, 4, 2, options));
+  expect_shared_states(lfm2_of(folder, options));
 }
 
 // In these shapes, ranks share kv heads, have heads only because of whole panels, or have none.

@@ -109,13 +109,8 @@ TEST(BlockRewrites, CorrectedBiasesKeepTheMeanOfTheOutputs) {
   }
 }
 
-// Tests layers with both mixers, a router, and the gate of a shared expert (each is one row).
-TEST(BlockRewrites, HybridsWithASharedExpertAreCalibrated) {
+void expect_near(const std::filesystem::path& source) {
   const test::TemporaryFolder folder;
-  const Json config = test::small_hybrid_config({.value_dim = 24}, 5, 40, 56);
-  test::RandomCheckpoint checkpoint(folder.path() / "hf");
-  checkpoint.add_qwen3_5(config, test::RandomCheckpoint::Experts::stacked);
-  const auto source = checkpoint.write(config);
   std::vector<Token> ids;
   for (int i = 0; i < 24; ++i) ids.push_back((i * 7 + 3) % 90);
   const auto want = test::NaiveTransformer(import_hf(source)).forward(ids);
@@ -130,6 +125,17 @@ TEST(BlockRewrites, HybridsWithASharedExpertAreCalibrated) {
     }
     EXPECT_LT(worst, 0.15 * largest) << method;
   }
+}
+
+// Tests layers with all mixers, a router, and the gate of a shared expert (each is one row).
+TEST(BlockRewrites, HybridsAreCalibrated) {
+  const test::TemporaryFolder folder;
+  const Json config = test::small_hybrid_config({.value_dim = 24}, 5, 40, 56);
+  test::RandomCheckpoint qwen(folder.path() / "qwen"), lfm2(folder.path() / "lfm2");
+  qwen.add_qwen3_5(config, test::RandomCheckpoint::Experts::stacked);
+  expect_near(qwen.write(config));
+  lfm2.add_lfm2(test::small_lfm2_config(96));
+  expect_near(lfm2.write(test::small_lfm2_config(96)));
 }
 
 }  // namespace

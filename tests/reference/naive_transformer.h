@@ -198,6 +198,8 @@ class NaiveTransformer {
     const std::string at = "layers." + std::to_string(l) + ".";
     if (c_.layer(l).delta_net() != nullptr) {
       delta_sublayer(*c_.layer(l).delta_net(), at, x);
+    } else if (c_.layer(l).short_conv() != nullptr) {
+      conv_sublayer(c_.layer(l).short_conv()->taps, at, x);
     } else {
       attention_sublayer(l, at, x);
     }
@@ -276,6 +278,29 @@ class NaiveTransformer {
       if (on_input) on_input(at + "delta_out", out);
       const auto y = linear(out, at + "delta_out", c_.width);
       for (std::size_t i = 0; i < y.size(); ++i) stream[i] += y[i];
+    }
+  }
+
+  void conv_sublayer(std::int64_t taps, const std::string& at, Matrix& x) const {
+    Matrix seen;  // products b x
+    const auto width = static_cast<std::size_t>(c_.width);
+    for (auto& stream : x) {
+      auto h = norm(stream, at + "conv_in_norm");
+      if (on_input) on_input(at + "conv_in", h);
+      auto b = linear(h, at + "conv_b", c_.width), y = linear(h, at + "conv_x", c_.width);
+      for (std::size_t i = 0; i < width; ++i) b[i] *= y[i];
+      seen.push_back(b);
+      y.assign(width, 0);
+      for (std::size_t j = 0; j < static_cast<std::size_t>(taps) && j < seen.size(); ++j) {
+        const double* tap =
+            &tensor(at + "conv_taps")[(static_cast<std::size_t>(taps) - 1 - j) * width];
+        for (std::size_t i = 0; i < width; ++i) y[i] += tap[i] * seen[seen.size() - 1 - j][i];
+      }
+      const auto c = linear(h, at + "conv_c", c_.width);
+      for (std::size_t i = 0; i < width; ++i) y[i] *= c[i];
+      if (on_input) on_input(at + "conv_out", y);
+      const auto out = linear(y, at + "conv_out", c_.width);
+      for (std::size_t i = 0; i < width; ++i) stream[i] += out[i];
     }
   }
 
@@ -378,18 +403,23 @@ class NaiveTransformer {
     auto p = linear(h, at + "router", mlp.experts);
     double sum = 0;
     const double largest = *std::max_element(p.begin(), p.end());
-    for (double& value : p) sum += value = std::exp(value - largest);
-    for (double& value : p) value /= sum;
-    // Repeatedly chooses the largest remaining probability, the first among equals.
+    for (double& value : p) sum += value = std::exp(mlp.sigmoid ? -value : value - largest);
+    for (double& value : p) value = mlp.sigmoid ? 1 / (1 + value) : value / sum;
+    auto scores = p;
+    for (std::size_t e = 0; mlp.choice_bias && e < p.size(); ++e) {
+      scores[e] += tensor(at + "choice_bias")[e];
+    }
+    // Repeatedly chooses the largest remaining score, the first among equals.
     std::map<std::int64_t, double> chosen;
     for (std::int64_t i = 0; i < mlp.active; ++i) {
-      const auto best = std::max_element(p.begin(), p.end());
-      chosen[best - p.begin()] = *best;
-      *best = -1;
+      const auto best = std::max_element(scores.begin(), scores.end());
+      chosen[best - scores.begin()] = p[static_cast<std::size_t>(best - scores.begin())];
+      *best = -1e300;
     }
-    double total = 0;
+    double total = mlp.sigmoid ? 1e-6 : 0;
     for (const auto& [e, weight] : chosen) total += weight;
     if (!mlp.normalized) total = 1;
+    total /= mlp.weight_scale;
     for (const auto& [e, weight] : chosen) {
       expert(mlp.activation, at + "experts." + std::to_string(e) + ".", mlp.hidden, weight / total,
              h, state);

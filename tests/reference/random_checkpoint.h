@@ -186,6 +186,38 @@ class RandomCheckpoint {
     add("lm_head.weight", {get("vocab_size"), width}, 0.3f);
   }
 
+  // Adds tensors like LFM2's: attention in the layers of full_attn_idxs, short convolutions of 3
+  // taps in others.
+  void add_lfm2(const Json& config) {
+    const auto get = [&](const char* key) { return config.at(key).get<std::int64_t>(); };
+    const std::int64_t width = get("hidden_size"), hidden = get("intermediate_size");
+    const std::int64_t dim = width / get("num_attention_heads");
+    const std::int64_t keys = dim * get("num_key_value_heads");
+    add("model.embed_tokens.weight", {get("vocab_size"), width}, 1.0f);
+    for (int l = 0; l < get("num_hidden_layers"); ++l) {
+      const std::string at = "model.layers." + std::to_string(l) + ".";
+      add(at + "operator_norm.weight", {width}, 0.1f, 1.0f);
+      const auto full = config.at("full_attn_idxs").get<std::vector<int>>();
+      if (std::find(full.begin(), full.end(), l) != full.end()) {
+        add_linear(at + "self_attn.q_proj", width, width);
+        add_linear(at + "self_attn.k_proj", keys, width);
+        add_linear(at + "self_attn.v_proj", keys, width);
+        add_linear(at + "self_attn.out_proj", width, width);
+        add(at + "self_attn.q_layernorm.weight", {dim}, 0.1f, 1.0f);
+        add(at + "self_attn.k_layernorm.weight", {dim}, 0.1f, 1.0f);
+      } else {
+        add_linear(at + "conv.in_proj", 3 * width, width);
+        add(at + "conv.conv.weight", {width, 1, 3}, 0.5f);
+        add_linear(at + "conv.out_proj", width, width);
+      }
+      add(at + "ffn_norm.weight", {width}, 0.1f, 1.0f);
+      add_linear(at + "feed_forward.w1", hidden, width);
+      add_linear(at + "feed_forward.w3", hidden, width);
+      add_linear(at + "feed_forward.w2", width, hidden);
+    }
+    add("model.embedding_norm.weight", {width}, 0.1f, 1.0f);
+  }
+
   // Adds a multi-token prediction head like Qwen 3.5's, with a dense MLP.
   void add_mtp(const Json& config) {
     const auto width = config.at("hidden_size").get<std::int64_t>();

@@ -1,4 +1,4 @@
-// Returns config.json of a small Qwen 3.5: three layers of Gated DeltaNet, then one with attention.
+// Small models with layers of a fixed state.
 #pragma once
 
 #include "reference/random_checkpoint.h"
@@ -9,6 +9,7 @@ struct SmallDelta {
   int key_heads = 2, value_heads = 4, key_dim = 16, value_dim = 16;
 };
 
+// Returns config.json of a small Qwen 3.5: three layers of Gated DeltaNet, then one with attention.
 inline Json small_hybrid_config(const SmallDelta& delta) {
   Json config = small_config("qwen3_5_text", "Qwen3_5ForCausalLM", 4, 2);
   config["num_hidden_layers"] = 4;
@@ -17,6 +18,16 @@ inline Json small_hybrid_config(const SmallDelta& delta) {
   config["linear_num_value_heads"] = delta.value_heads;
   config["linear_key_head_dim"] = delta.key_dim;
   config["linear_value_head_dim"] = delta.value_dim;
+  return config;
+}
+
+// Returns config.json of a small LFM2: attention in the second of three layers.
+inline Json small_lfm2_config(int width) {
+  Json config = small_config("lfm2", "Lfm2ForCausalLM", 4, 2);
+  config["num_hidden_layers"] = 3;
+  config["hidden_size"] = width;
+  config["full_attn_idxs"] = {1};
+  config["block_auto_adjust_ff_dim"] = false;
   return config;
 }
 

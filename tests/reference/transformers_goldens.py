@@ -132,6 +132,25 @@ def smollm3():
     return transformers.SmolLM3ForCausalLM(config)
 
 
+LFM2 = dict(num_hidden_layers=5, rope_parameters=rope(1e6), layer_types=[
+    "conv", "full_attention", "conv", "conv", "full_attention"])
+
+
+def lfm2():
+    text = dense(**LFM2, conv_L_cache=3, block_multiple_of=40)
+    text.update(hidden_size=64, intermediate_size=100, tie_word_embeddings=True)
+    return transformers.Lfm2ForCausalLM(transformers.Lfm2Config(**text))
+
+
+def lfm2_moe():
+    text = dense(**LFM2, num_dense_layers=1, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=24,
+                 routed_scaling_factor=1.5)
+    model = transformers.Lfm2MoeForCausalLM(transformers.Lfm2MoeConfig(**text))
+    for layer in model.model.layers[1:]:
+        layer.feed_forward.expert_bias.copy_(torch.linspace(-0.3, 0.3, 5))
+    return model
+
+
 def gpt_oss():
     text = dense(num_hidden_layers=4, sliding_window=8, num_local_experts=5, num_experts_per_tok=2,
                  rope_parameters={"rope_type": "yarn", "rope_theta": 150000.0, "factor": 32.0, "beta_fast": 32.0,
@@ -151,6 +170,8 @@ CASES = {
     "gemma-4": (gemma4, list(range(65))),
     "smollm3": (smollm3, list(range(65))),
     "gpt-oss": (gpt_oss, list(range(65))),
+    "lfm2": (lfm2, list(range(65))),
+    "lfm2-moe": (lfm2_moe, list(range(65))),
     "phi-3": (phi3, list(range(65))),
     "phi-3-short": (phi3, list(range(32))),
     "granite": (granite, list(range(65))),

@@ -20,19 +20,15 @@ __device__ __forceinline__ std::int64_t recurrent_numbers(const DeltaArguments& 
   return a.key_dim * a.values();
 }
 
-// Returns the input of a channel at token `token` of a run. A negative index is a token before the
-// run; its input is read from earlier runs of the same sequence, or else from the state.
+// A layer's part of a state: S, followed by the last inputs.
 __device__ __forceinline__ float input_at(const DeltaArguments& a, int run, std::int64_t token,
                                           std::int64_t channel) {
-  const AttentionRun* at = a.batch.runs + run;
-  while (token < 0 && at->previous_run >= 0) {
-    at = a.batch.runs + at->previous_run;
-    token += at->rows;
-  }
-  if (token >= 0) return a.mixed.values[(at->first_row + token) * a.mixed.stride + channel];
-  const float* const from = state_part(a, at->state_from);
-  if (from == nullptr) return 0.0f;
-  return from[recurrent_numbers(a) + (a.taps - 1 + token) * a.channels() + channel];
+  return conv_input(
+      a.batch, run, token, a.state_at,
+      [&](std::int64_t row) { return a.mixed.values[row * a.mixed.stride + channel]; },
+      [&](const float* from, std::int64_t i) {
+        return from[recurrent_numbers(a) + (a.taps - 1 + i) * a.channels() + channel];
+      });
 }
 
 // Returns ln(1 + e^x), where ln uses the series of base/fixed_log.h.
@@ -131,7 +127,7 @@ __global__ void __launch_bounds__(kKeepThreads)
   const std::int64_t channel = std::int64_t{blockIdx.y} * kKeepThreads + threadIdx.x;
   const AttentionRun& of = a.batch.runs[run];
   if (of.next_run >= 0 || channel >= a.channels()) return;
-  float* const to = state_part(a, of.state_to) + recurrent_numbers(a) + channel;
+  float* const to = state_part(a.state_at, of.state_to) + recurrent_numbers(a) + channel;
   for (int i = 0; i < a.taps - 1; ++i) {
     to[i * a.channels()] = input_at(a, run, of.rows - (a.taps - 1) + i, channel);
   }

@@ -9,12 +9,30 @@
 
 namespace leq::LEQ_GPU {
 
-// A layer's part of a state: S, followed by the last inputs. A null pointer stands for zeros.
-__device__ __forceinline__ float* state_part(const DeltaArguments& a,
-                                             const std::uint32_t (&halves)[2]) {
+// A layer's part of a state at byte `at`. A null pointer stands for zeros.
+__device__ __forceinline__ float* state_part(std::int64_t at, const std::uint32_t (&halves)[2]) {
   const std::uint64_t state = static_cast<std::uint64_t>(halves[1]) << 32 | halves[0];
   if (state == 0) return nullptr;
-  return reinterpret_cast<float*>(state + static_cast<std::uint64_t>(a.state_at));
+  return reinterpret_cast<float*>(state + static_cast<std::uint64_t>(at));
+}
+
+// Returns a convolution's input at token `token` of a run. A negative index is a token before the
+// run; its input is read from earlier runs of the same sequence, or else from the state.
+// row_input(row): the input of a row of the batch; kept_input(state, i): input `token` = i < 0 of
+// the layer's part of a state.
+template <class RowInput, class KeptInput>
+__device__ __forceinline__ float conv_input(const AttentionBatch& batch, int run,
+                                            std::int64_t token, std::int64_t state_at,
+                                            const RowInput& row_input,
+                                            const KeptInput& kept_input) {
+  const AttentionRun* at = batch.runs + run;
+  while (token < 0 && at->previous_run >= 0) {
+    at = batch.runs + at->previous_run;
+    token += at->rows;
+  }
+  if (token >= 0) return row_input(at->first_row + token);
+  const float* const from = state_part(state_at, at->state_from);
+  return from == nullptr ? 0.0f : kept_input(from, token);
 }
 
 // A lane's quarter of a column of S. Four lanes share a column, and lane c of these has rows
@@ -135,14 +153,14 @@ __device__ __forceinline__ void recur_rows(const DeltaArguments& a, const DeltaP
 // A sequence's S is loaded before its first run of a batch and stored after its last run.
 __device__ __forceinline__ void load_state(const DeltaArguments& a, const AttentionRun& run,
                                            const DeltaPlace& place, DeltaColumn& state) {
-  const float* const from = state_part(a, run.state_from);
+  const float* const from = state_part(a.state_at, run.state_from);
   state.load(from != nullptr && place.has_column ? from + place.state : nullptr, a.key_dim,
              place.stride);
 }
 __device__ __forceinline__ void store_state(const DeltaArguments& a, const AttentionRun& run,
                                             const DeltaPlace& place, const DeltaColumn& state) {
   if (!place.has_column) return;
-  state.store(state_part(a, run.state_to) + place.state, a.key_dim, place.stride);
+  state.store(state_part(a.state_at, run.state_to) + place.state, a.key_dim, place.stride);
 }
 
 }  // namespace leq::LEQ_GPU

@@ -1,6 +1,6 @@
-// Gated DeltaNet on the device. Its formulas are in backend/operations.h. Each sum has the CPU's
-// order in docs/numerics.md: token by token. Unless `exact`, whole chunks of 64 tokens of a prompt
-// use the chunked form (delta_chunks.cu) instead.
+// Gated DeltaNet and short convolutions on the device. Formulas are in backend/operations.h. Each
+// sum has the CPU's order in docs/numerics.md: token by token. Unless `exact`, whole chunks of 64
+// tokens of a prompt use the chunked form of Gated DeltaNet (delta_chunks.cu) instead.
 #pragma once
 
 #include "cuda/kernels/launch.h"
@@ -65,6 +65,19 @@ struct DeltaArguments {
   }
 };
 void launch_delta_net(const DeltaArguments& a, rt::Stream& stream);
+
+struct ShortConvArguments {
+  FloatRows mixed;  // [T][3 channels]: b, c, x
+  FloatRows out;    // [T][channels]
+  AttentionBatch batch;
+  std::int64_t channels = 0;
+  int taps = 0;
+  const float* conv = nullptr;  // [taps] rows of conv_stride numbers
+  std::int64_t conv_stride = 0;
+  std::int64_t state_at = 0;  // byte offset of this layer's part of a state
+  Fault fault;
+};
+void launch_short_conv(const ShortConvArguments& a, rt::Stream& stream);
 
 // The recurrence alone; runs that contain whole chunks use the chunked form.
 bool has_delta_chunks(const DeltaArguments& a);

@@ -28,6 +28,10 @@ struct RouteArguments {
   int experts = 0;  // E <= kMaxExperts, 2 k <= stride; 3 k < stride with a shared expert
   bool normalized = false, has_shared = false;
   Fault fault;
+  bool sigmoid = false;                // p = sigmoid(logits), not softmax
+  const float* choice_bias = nullptr;  // [E], added to p to choose; null: none
+  float sum_offset = 0;                // added to the sum by which weights are divided
+  float weight_scale = 1;
 };
 void launch_route(const RouteArguments& a, rt::Stream& stream);
 

@@ -28,18 +28,24 @@ __device__ void softmax(float* p, int experts, int lane) {
   __syncwarp();
 }
 
-// The best expert of a lane; the bits of p >= 0 are ordered as p.
+// Returns a number that is ordered as x, which is not -0.
+__device__ __forceinline__ unsigned ordered(float x) {
+  const unsigned bits = __float_as_uint(x);
+  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+}
+
+// The best expert of a lane.
 struct Candidate {
-  unsigned p = 0, expert = kMaxExperts;
+  unsigned score = 0, expert = kMaxExperts;
 };
 
 // Returns the best expert 32 i + lane of those whose bit i of `taken` is 0.
-__device__ Candidate best_of(const float* p, int experts, unsigned taken, int lane) {
+__device__ Candidate best_of(const float* score, int experts, unsigned taken, int lane) {
   Candidate best;
   for (int e = lane; e < experts; e += 32) {
-    const unsigned one = __float_as_uint(p[e]);
+    const unsigned one = ordered(score[e]);
     const bool free = (taken >> e / 32 & 1u) == 0;
-    if (free && (one > best.p || best.expert == kMaxExperts)) {
+    if (free && (one > best.score || best.expert == kMaxExperts)) {
       best = {one, static_cast<unsigned>(e)};
     }
   }
@@ -47,21 +53,21 @@ __device__ Candidate best_of(const float* p, int experts, unsigned taken, int la
 }
 
 // Selects the k largest; bit i of a lane's result is set if expert 32 i + lane is selected.
-__device__ unsigned choose(const float* p, int experts, int active, int lane) {
+__device__ unsigned choose(const float* score, int experts, int active, int lane) {
   unsigned taken = 0;
-  Candidate best = best_of(p, experts, taken, lane);
+  Candidate best = best_of(score, experts, taken, lane);
   for (int round = 0; round < active; ++round) {
-    const unsigned largest = __reduce_max_sync(kEveryLane, best.p);
-    const bool equal = best.p == largest;
+    const unsigned largest = __reduce_max_sync(kEveryLane, best.score);
+    const bool equal = best.score == largest;
     const unsigned chosen = __reduce_min_sync(kEveryLane, equal ? best.expert : kMaxExperts);
     if (best.expert != chosen) continue;
     taken |= 1u << chosen / 32;
-    best = best_of(p, experts, taken, lane);
+    best = best_of(score, experts, taken, lane);
   }
   return taken;
 }
 
-// Shared memory has p [E], then the p of the k chosen experts.
+// Shared memory has p [E], then the p of the k chosen experts, and with a bias scores [E].
 __global__ void __launch_bounds__(kThreads) route_rows(const LEQ_GRID_CONSTANT RouteArguments a) {
   LEQ_BOUNDS(kThreads);
   LEQ_DYNAMIC_SHARED(float, p);
@@ -85,8 +91,20 @@ __global__ void __launch_bounds__(kThreads) route_rows(const LEQ_GRID_CONSTANT R
     for (int i = lane; i < active; i += 32) ids[i] = i;
     return;
   }
-  softmax(p, a.experts, lane);
-  const unsigned taken = choose(p, a.experts, active, lane);
+  if (a.sigmoid) {
+    for (int e = lane; e < a.experts; e += 32) p[e] = 1.0f / (1.0f + device_exp(-p[e]));
+    __syncwarp();
+  } else {
+    softmax(p, a.experts, lane);
+  }
+  const float* score = p;
+  if (a.choice_bias != nullptr) {
+    float* const biased = chosen + active;
+    for (int e = lane; e < a.experts; e += 32) biased[e] = p[e] + a.choice_bias[e];
+    __syncwarp();
+    score = biased;
+  }
+  const unsigned taken = choose(score, a.experts, active, lane);
   int count = 0;
   for (int i = 0; 32 * i < a.experts; ++i) {
     const bool own = (taken >> i & 1u) != 0;
@@ -101,7 +119,8 @@ __global__ void __launch_bounds__(kThreads) route_rows(const LEQ_GRID_CONSTANT R
   __syncwarp();
   float sum = 0;
   for (int i = 0; i < active; ++i) sum += chosen[i];
-  for (int i = lane; i < active; i += 32) weights[i] = a.normalized ? chosen[i] / sum : chosen[i];
+  sum = a.normalized ? sum + a.sum_offset : 1.0f;
+  for (int i = lane; i < active; i += 32) weights[i] = chosen[i] / sum * a.weight_scale;
   if (a.has_shared && lane == 0) row[3 * active] = 1.0f / (1.0f + device_exp(-shared));
 }
 
@@ -109,10 +128,13 @@ __global__ void __launch_bounds__(kThreads) route_rows(const LEQ_GRID_CONSTANT R
 
 void launch_route(const RouteArguments& a, rt::Stream& stream) {
   if (a.tokens <= 0) return;
-  rt::run(stream,
-          {"route_rows", dim3(static_cast<unsigned>(a.tokens)), dim3(kThreads),
-           static_cast<std::size_t>(a.experts + a.rows.active) * sizeof(float), rt::Start::early},
-          route_rows, a);
+  rt::run(
+      stream,
+      {"route_rows", dim3(static_cast<unsigned>(a.tokens)), dim3(kThreads),
+       static_cast<std::size_t>(a.experts * (a.choice_bias != nullptr ? 2 : 1) + a.rows.active) *
+           sizeof(float),
+       rt::Start::early},
+      route_rows, a);
 }
 
 }  // namespace leq::LEQ_GPU

@@ -23,7 +23,7 @@ def _common_layers(source):
     attention = {"qk_norm": False, "qkv_bias": False, "output_bias": False, **kinds.get("attention", {})}
     mlp = kinds.get("dense", {"hidden": 0, "gated": True, "bias": False})
     return SimpleNamespace(attention=attention, delta=kinds.get("delta_net"), mlp=mlp, experts=kinds.get("experts"),
-                           window=window, all_windows=all(own == window for own in windows))
+                           short_conv="short_conv" in kinds, window=window, all_windows=all(own == window for own in windows))
 
 
 def _windows(source):
@@ -51,6 +51,8 @@ def family_of(source):
     if config.post_norm_eps or config.logit_cap:
         raise InputError(f"{config.family}: norms behind sublayers and capped logits are not written back")
     common = _common_layers(source)
+    if common.short_conv:
+        raise InputError(f"{config.family}: short convolutions are not written back")
     if common.attention.get("sinks"):
         raise InputError(f"{config.family}: attention sinks and biases of experts are not written back")
     own_layers = (common.delta or common.experts or {"temperature", "rotary_dims"} & common.attention.keys() or

@@ -225,6 +225,13 @@ class CpuBackend final : public Backend {
     cpu::delta_net({pool_, rows_, delta_, after_linears()}, mixed, gates, batch, shape, out);
   }
 
+  void short_conv(Rows& mixed, const BatchView& batch, const ShortConvShape& shape,
+                  const RowsFor& out) override {
+    const auto span = clock_.in(StepPart::delta, [&] { return moved_bytes(mixed, batch.tokens); });
+    check_short_conv(mixed, batch, shape, out);
+    cpu::short_conv({pool_, rows_, delta_, {}}, mixed, batch, shape, out);
+  }
+
   void gather(const RowsFor& out, std::int64_t tokens, const SharedColumns& shared) override {
     if (shared.ranks.size() == 1) return;
     const auto span = clock_.in(StepPart::comm, [&] { return moved_bytes(out, tokens); });

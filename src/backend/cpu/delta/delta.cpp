@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <vector>
 
-#include "backend/checks.h"
-#include "backend/cpu/rows/rows.h"
+#include "backend/cpu/delta/conv_inputs.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/fixed_log.h"
@@ -18,10 +16,6 @@ namespace {
 
 constexpr float kL2Eps = 1e-6f;
 constexpr float kLinearSoftplus = 20.0f;  // softplus(x) = x above this
-constexpr std::int64_t kMaxTaps = 16;
-// Below this number of values, waking other threads takes more time than it saves.
-constexpr std::int64_t kSerialNumbers = 16384;
-constexpr std::int64_t kRowsPerTask = 4;
 
 // ln(1 + e^x)
 float softplus(float x) {
@@ -90,23 +84,24 @@ class DeltaNet {
         all_(shape.whole()),
         group_(shape.group()),
         query_gain_(static_cast<std::size_t>(shape.key_dim), gain(2)),
-        key_gain_(static_cast<std::size_t>(shape.key_dim), gain(1)) {
-    chain_runs();
-  }
+        key_gain_(static_cast<std::size_t>(shape.key_dim), gain(1)),
+        inputs_{mixed, 0, shape.channels(), shape.taps},
+        chains_(chains_of(batch)) {}
 
   // A task is a key head with its value heads. After all tasks, whole rows are written.
   void run() {
     if (shape_.key_heads == 0) return;
     const std::int64_t heads = shape_.key_heads;
     const std::int64_t state_values = batch_.tokens * recurrent_numbers(shape_);
-    each(std::ssize(chains_) * heads, state_values, [this, heads](std::int64_t task, int worker) {
-      const auto head = static_cast<int>(task % heads);
-      for (const SequenceRun& run : chains_[static_cast<std::size_t>(task / heads)]) {
-        one_head(run, head, scratch_of(worker));
-      }
-    });
+    run_tasks(context_.pool, std::ssize(chains_) * heads, state_values,
+              [this, heads](std::int64_t task, int worker) {
+                const auto head = static_cast<int>(task % heads);
+                for (const SequenceRun& run : chains_[static_cast<std::size_t>(task / heads)]) {
+                  one_head(run, head, scratch_of(worker));
+                }
+              });
     bad_.check("input of the delta net");
-    write_rows();
+    write_rows(context_, mixed_, shape_.channels(), batch_.tokens, "output of the delta net", out_);
   }
 
  private:
@@ -114,27 +109,6 @@ class DeltaNet {
   // `roots` is 2, which adds the factor 1 / sqrt(d).
   float gain(int roots) const {
     return static_cast<float>(std::pow(static_cast<double>(shape_.key_dim), -0.5 * roots));
-  }
-
-  // Groups the runs of a sequence: they run one after another, because they write the same state.
-  void chain_runs() {
-    for (const SequenceRun& run : batch_.runs) {
-      const auto same = std::ranges::find_if(chains_, [&](const std::vector<SequenceRun>& one) {
-        return one[0].state_to == run.state_to;
-      });
-      if (same == chains_.end()) {
-        chains_.push_back({run});
-      } else {
-        same->push_back(run);
-      }
-    }
-  }
-
-  // Runs tasks that together read `values` numbers, on the thread pool unless these are few.
-  template <class Body>
-  void each(std::int64_t tasks, std::int64_t values, Body&& body) {
-    if (values > kSerialNumbers) return context_.pool.run(tasks, body);
-    for (std::int64_t task = 0; task < tasks; ++task) body(task, 0);
   }
 
   DeltaScratch scratch_of(int worker) const {
@@ -185,9 +159,12 @@ class DeltaNet {
         finish(block, value, scratch);
       }
     }
-    keep_inputs(run, from, to, query_at(head), shape_.key_dim);
-    keep_inputs(run, from, to, key_at(head), shape_.key_dim);
-    keep_inputs(run, from, to, value_at(head * group_), std::int64_t{group_} * shape_.value_dim);
+    const auto keep = [&](std::int64_t channel, std::int64_t count) {
+      inputs_.keep(run, from.inputs, to.inputs, channel, count);
+    };
+    keep(query_at(head), shape_.key_dim);
+    keep(key_at(head), shape_.key_dim);
+    keep(value_at(head * group_), std::int64_t{group_} * shape_.value_dim);
   }
 
   // Neighbouring tokens of a run.
@@ -199,29 +176,17 @@ class DeltaNet {
     std::int64_t row(std::int64_t i) const { return run.first_row + first + i; }
   };
 
-  // The convolution's input at token `token` of a run (negative: before it); nullptr for zeros.
-  const float* input_at(const SequenceRun& run, const StateBefore& from, std::int64_t channel,
-                        std::int64_t token) const {
-    if (token >= 0) return row(run.first_row + token) + channel;
-    if (from.inputs == nullptr) return nullptr;
-    return from.inputs + (shape_.taps - 1 + token) * shape_.channels() + channel;
-  }
-
   // Convolves `count` channels of the block's tokens, with SiLU. Values that are not finite are
   // reported, because they would never leave the state.
   void convolve(const Block& block, const StateBefore& from, std::int64_t channel,
                 std::int64_t count, float* out) {
-    std::array<const float*, kMaxTaps> inputs = {};
     for (std::int64_t i = 0; i < block.tokens; ++i) {
       const std::int64_t token = block.first + i;
       if (!std::isfinite(context_.rows.absmax(row(block.row(i)) + channel, count))) {
         bad_.report(block.row(i));
       }
-      for (int tap = 0; tap < shape_.taps; ++tap) {
-        const float* input = input_at(block.run, from, channel, token - (shape_.taps - 1) + tap);
-        inputs[static_cast<std::size_t>(tap)] = input != nullptr ? input : zeros_.data();
-      }
-      context_.kernels.convolve(inputs.data(), taps_of(channel), all_.channels(), shape_.taps,
+      const auto inputs = inputs_.taps_at(block.run, from.inputs, channel, token, zeros_.data());
+      context_.kernels.convolve(inputs.data(), taps_of(channel), all_.channels(), shape_.taps, true,
                                 count, out + i * count);
     }
   }
@@ -309,45 +274,6 @@ class DeltaNet {
     }
   }
 
-  // Stores the last inputs of the convolution for the next step. The order is ascending, because in
-  // a short run some inputs are moved to lower addresses in place.
-  void keep_inputs(const SequenceRun& run, const StateBefore& from, const StateAfter& to,
-                   std::int64_t channel, std::int64_t count) const {
-    const std::int64_t before = shape_.taps - 1;
-    for (std::int64_t i = 0; i < before; ++i) {
-      const float* input = input_at(run, from, channel, run.rows - before + i);
-      float* out = to.inputs + i * shape_.channels() + channel;
-      if (input == nullptr) {
-        std::fill_n(out, count, 0.0f);
-      } else {
-        std::memmove(out, input, static_cast<std::size_t>(count) * sizeof(float));
-      }
-    }
-  }
-
-  // Writes the rows that replaced z to `out`, with the codes that their consumer reads.
-  void write_rows() {
-    Rows& out = out_.rows;
-    const QuantizedUnit unit = quantized_unit(out.format);
-    FirstBadRow bad;
-    const std::int64_t tasks = (batch_.tokens + kRowsPerTask - 1) / kRowsPerTask;
-    each(tasks, batch_.tokens * mixed_.width, [&](std::int64_t task, int) {
-      const std::int64_t last = std::min((task + 1) * kRowsPerTask, batch_.tokens);
-      for (std::int64_t t = task * kRowsPerTask; t < last; ++t) {
-        float* x = row(t) + shape_.channels();
-        const float* factors = out_.consumer.inv_smooth;
-        if (factors != nullptr) context_.rows.multiply(factors, out.width, x);
-        if (out.values != nullptr) std::copy_n(x, out.width, out.values + t * out.value_stride);
-        if (unit == QuantizedUnit::nothing || unit == QuantizedUnit::rows) continue;
-        if (!quantize_columns(context_.rows, x, t, 0, out.width, out_)) bad.report(t);
-      }
-    });
-    bad.check("output of the delta net");
-    if (unit == QuantizedUnit::rows) {
-      quantize_step(context_.pool, context_.rows, batch_.tokens, "output of the delta net", out_);
-    }
-  }
-
   const DeltaContext& context_;
   Rows& mixed_;
   const Rows& gates_;
@@ -358,6 +284,7 @@ class DeltaNet {
   int group_;                                 // value heads per key head
   std::vector<float> query_gain_, key_gain_;  // [d_k]
   std::vector<float> zeros_ = std::vector<float>(static_cast<std::size_t>(widest_head(shape_)));
+  ConvInputs inputs_;
   std::vector<std::vector<SequenceRun>> chains_;
   FirstBadRow bad_;
 };

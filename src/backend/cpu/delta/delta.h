@@ -1,6 +1,6 @@
-// Gated DeltaNet on the CPU. The recurrence always runs token by token, so that no bit depends on
-// how a text is divided into steps. A head's state is processed in blocks of 32 columns, which
-// remain in the L1 and L2 caches for all tokens of a run.
+// Gated DeltaNet and gated short convolutions on the CPU. The recurrence always runs token by
+// token, so that no bit depends on how a text is divided into steps. A head's state is processed in
+// blocks of 32 columns, which remain in the L1 and L2 caches for all tokens of a run.
 #pragma once
 
 #include <cstddef>
@@ -26,5 +26,9 @@ std::size_t delta_scratch_bytes(int threads, const DeltaShape& shape);
 // too small.
 void delta_net(const DeltaContext& context, Rows& mixed, const Rows& gates, const BatchView& batch,
                const DeltaShape& shape, const RowsFor& out);
+
+// Operations::short_conv; needs no scratch. Throws Error for a row that is not finite.
+void short_conv(const DeltaContext& context, Rows& mixed, const BatchView& batch,
+                const ShortConvShape& shape, const RowsFor& out);
 
 }  // namespace leq::cpu

@@ -178,14 +178,14 @@ void recur_with(const DeltaBlock& block) noexcept {
 
 template <class Register>
 void convolve_with(const float* const* x, const float* conv, std::int64_t stride, int taps,
-                   std::int64_t n, float* out) noexcept {
+                   bool activated, std::int64_t n, float* out) noexcept {
   constexpr int kLanes = Register::kLanes;
   const auto at = [=](std::int64_t k, auto lanes) {
     auto c = Register::mul(lanes.load(conv + k, 0), lanes.load(x[0] + k, 0));
     for (int j = 1; j < taps; ++j) {
       c = Register::fma(lanes.load(conv + j * stride + k, 0), lanes.load(x[j] + k, 0), c);
     }
-    lanes.store(out + k, 0, Register::silu(c));
+    lanes.store(out + k, 0, activated ? Register::silu(c) : c);
   };
   std::int64_t k = 0;
   for (; k + kLanes <= n; k += kLanes) at(k, Whole<Register, 1>());

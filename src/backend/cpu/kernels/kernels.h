@@ -342,10 +342,10 @@ struct DeltaKernels {
   // where v - alpha t is one fma. Sums over i have four lanes i % 4, each an fma chain with i
   // ascending from +0, and end as (lane 0 + lane 1) + (lane 2 + lane 3).
   void (*recur)(const DeltaBlock& block) noexcept;
-  // out = silu(c), where c = conv[0] * x[0], then c = fma(conv[j], x[j], c) for j = 1 ... taps - 1.
-  // The weights of tap j begin at conv + j * stride. out may be one of x.
+  // c = conv[0] * x[0], then c = fma(conv[j], x[j], c) for j = 1 ... taps - 1; out = silu(c) or,
+  // unless `activated`, c. The weights of tap j begin at conv + j * stride. out may be one of x.
   void (*convolve)(const float* const* x, const float* conv, std::int64_t stride, int taps,
-                   std::int64_t n, float* out) noexcept;
+                   bool activated, std::int64_t n, float* out) noexcept;
 };
 
 // The kernels of one instruction set. Levels may share tables.
