@@ -58,7 +58,7 @@ endforeach()
 # Optimization levels of files and folders; the entry of the innermost folder counts.
 # -O3: numeric loops. -O1: code that reads small files, plans, reports, or runs once per step; it compiles in a quarter
 # less time (tools and tests are also -O1).
-set(leq_O3 src/backend/cpu src/format/gguf_types src/quantize/linear_algebra src/tensor)
+set(leq_O3 src/backend/cpu src/format/gguf_iquants src/format/gguf_types src/quantize/linear_algebra src/tensor)
 set(leq_O2 cuda/layout src/backend src/base src/cache src/eval src/grammar src/model/rope src/quantize
   src/sampling src/tokenizer)
 set(leq_O1 families src/chat src/convert src/engine src/format src/grammar/gbnf src/grammar/json_schema

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/error.h"
 #include "convert/checkpoint_names.h"
@@ -39,6 +40,19 @@ std::string main_type(const GgufSource& source) {
   return most == bytes.end() ? "no tensors" : "mostly " + most->first;
 }
 
+// Names the types whose numbers no type of leq represents exactly; empty if there are none.
+std::string rounded_note(const GgufSource& source) {
+  std::set<std::string_view> names;
+  for (const SourceTensor& tensor : source.tensors()) {
+    const GgufType& type = source.type(tensor);
+    const bool kept = type.floats || type.codes != nullptr || type.super != nullptr;
+    if (tensor.shape.size() >= 2 && !kept) names.insert(type.name);
+  }
+  std::string list;
+  for (const std::string_view name : names) list += (list.empty() ? "" : ", ") + std::string(name);
+  return list.empty() ? list : "rounded again, to the nearest type of leq: tensors of type " + list;
+}
+
 // The common float type of the matrices, otherwise f32; vectors are f32 in every file.
 DType matrix_dtype(const GgufSource& source) {
   const auto all = [&](DType dtype) {
@@ -69,6 +83,9 @@ ImportedModel import_gguf(const std::filesystem::path& path) {
                           " layers that guess ahead; the model without them is run");
   }
   if (std::string note = left_out_note(*source, false); !note.empty()) {
+    model.notes.push_back(std::move(note));
+  }
+  if (std::string note = rounded_note(*source); !note.empty()) {
     model.notes.push_back(std::move(note));
   }
   const GgufMetadata& metadata = source->metadata();

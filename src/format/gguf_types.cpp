@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/half.h"
+#include "format/gguf_iquants.h"
 #include "format/packed_matrix.h"
 
 namespace leq {
@@ -211,6 +212,37 @@ bool codes_mxfp4(const std::byte* block, std::int16_t* codes, float* scales) {
   return exponent >= -24 && exponent <= 15;
 }
 
+// Ternary codes of a 256 block: -digit, so that the code 3 of TQ2_0, whose value is 2, is in
+// [-2, 1].
+void ternary_scales(const std::byte* block, int at, float* scales) {
+  for (int g = 0; g < kSuperBlock / kBlock; ++g) scales[g] = -half_at(block, at);
+}
+
+// Five digits of base 3 in a byte: byte / 256 is a fraction, its first digit the highest. 32 bytes
+// with five digits, 16 with five and 4 with four; byte j of a part has elements j, j + part, ...
+bool codes_tq1_0(const std::byte* block, std::int16_t* codes, float* scales) {
+  ternary_scales(block, 52, scales);
+  struct Part {
+    int first, bytes, digits;
+  };
+  for (const Part part : {Part{0, 32, 5}, Part{32, 16, 5}, Part{48, 4, 4}}) {
+    for (int digit = 0, power = 1; digit < part.digits; ++digit, power *= 3) {
+      for (int j = 0; j < part.bytes; ++j) {
+        const int rest = byte_at(block, part.first + j) * power & 255;
+        *codes++ = static_cast<std::int16_t>(1 - (rest * 3 >> 8));
+      }
+    }
+  }
+  return std::isfinite(scales[0]);
+}
+
+bool codes_tq2_0(const std::byte* block, std::int16_t* codes, float* scales) {
+  ternary_scales(block, 64, scales);
+  for (int e = 0; e < kSuperBlock; ++e)
+    codes[e] = static_cast<std::int16_t>(1 - two_bits(block, e));
+  return std::isfinite(scales[0]);
+}
+
 void super_q4_k(const std::byte* block, std::int16_t* codes, float* supers, std::uint8_t* subs) {
   six_bit_scales(block, supers, subs);
   split_nibbles(block + 16, codes);
@@ -237,13 +269,15 @@ void super_q6_k(const std::byte* block, std::int16_t* codes, float* supers, std:
   }
 }
 
-// Decodes a block of 32 as scale * code.
-template <bool (*kCodes)(const std::byte*, std::int16_t*, float*)>
+// Decodes a block as scale * code.
+template <bool (*kCodes)(const std::byte*, std::int16_t*, float*), std::size_t kElements = kBlock>
 void decode_by_codes(const std::byte* block, float* out) {
-  std::array<std::int16_t, kBlock> codes;
-  float scale = 0;
-  kCodes(block, codes.data(), &scale);
-  for (std::size_t e = 0; e < kBlock; ++e) out[e] = static_cast<float>(codes[e]) * scale;
+  std::array<std::int16_t, kElements> codes;
+  std::array<float, kElements / kBlock> scales;
+  kCodes(block, codes.data(), scales.data());
+  for (std::size_t e = 0; e < kElements; ++e) {
+    out[e] = static_cast<float>(codes[e]) * scales[e / kBlock];
+  }
 }
 
 // Decodes Q4_K and Q5_K: scale * code - min, with a scale and a minimum for each 32 elements.
@@ -271,7 +305,7 @@ void decode_q6_k(const std::byte* block, float* out) {
   }
 }
 
-constexpr std::array<GgufType, 21> kTypes = {{
+constexpr std::array<GgufType, 30> kTypes = {{
     {.id = 0, .name = "F32", .bytes = 4, .floats = DType::f32},
     {.id = 1, .name = "F16", .bytes = 2, .floats = DType::f16},
     {.id = 30, .name = "BF16", .bytes = 2, .floats = DType::bf16},
@@ -285,8 +319,17 @@ constexpr std::array<GgufType, 21> kTypes = {{
     {12, "Q4_K", 256, 144, {}, decode_with_minima<super_q4_k>, nullptr, 4, super_q4_k},
     {13, "Q5_K", 256, 176, {}, decode_with_minima<super_q5_k>, nullptr, 5, super_q5_k},
     {14, "Q6_K", 256, 210, {}, decode_q6_k, nullptr, 6, super_q6_k},
+    {16, "IQ2_XXS", 256, 66, {}, decode_iq2_xxs, nullptr, 4},
+    {17, "IQ2_XS", 256, 74, {}, decode_iq2_xs, nullptr, 4},
+    {18, "IQ3_XXS", 256, 98, {}, decode_iq3_xxs, nullptr, 4},
+    {19, "IQ1_S", 256, 50, {}, decode_iq1_s, nullptr, 4},
     {20, "IQ4_NL", 32, 18, {}, decode_by_codes<codes_iq4_nl>, codes_iq4_nl, 8},
+    {21, "IQ3_S", 256, 110, {}, decode_iq3_s, nullptr, 4},
+    {22, "IQ2_S", 256, 82, {}, decode_iq2_s, nullptr, 4},
     {23, "IQ4_XS", 256, 136, {}, decode_iq4_xs, nullptr, 8},
+    {29, "IQ1_M", 256, 56, {}, decode_iq1_m, nullptr, 4},
+    {34, "TQ1_0", 256, 54, {}, decode_by_codes<codes_tq1_0, 256>, codes_tq1_0, 2},
+    {35, "TQ2_0", 256, 66, {}, decode_by_codes<codes_tq2_0, 256>, codes_tq2_0, 2},
     {39, "MXFP4", 32, 17, {}, decode_by_codes<codes_mxfp4>, codes_mxfp4, 8},
     // These types have no weights; they are listed so that files with such tensors can be opened.
     {.id = 24, .name = "I8", .bytes = 1},
@@ -300,16 +343,11 @@ struct RefusedType {
   std::uint32_t first, last;
   std::string_view why;
 };
-constexpr std::array<RefusedType, 13> kRefused = {{
+constexpr std::array<RefusedType, 8> kRefused = {{
     {4, 5, "was removed from the format (Q4_2, Q4_3); get a newer file"},
     {9, 9, "(Q8_1) holds activations, no weights"},
     {15, 15, "(Q8_K) holds activations, no weights"},
-    {16, 18, "(IQ2_XXS, IQ2_XS, IQ3_XXS) is not read; get a file of 4 bits or more"},
-    {19, 19, "(IQ1_S) is not read; get a file of 4 bits or more"},
-    {21, 22, "(IQ3_S, IQ2_S) is not read; get a file of 4 bits or more"},
-    {29, 29, "(IQ1_M) is not read; get a file of 4 bits or more"},
     {31, 33, "(Q4_0 repacked for ARM) was removed from the format; get the Q4_0 file"},
-    {34, 35, "(TQ1_0, TQ2_0) is not read"},
     {36, 38, "(IQ4_NL repacked) was removed from the format; get the IQ4_NL file"},
     {40, 41, "(NVFP4, Q1_0) is not read"},
     {97, 199, "is one of ik_llama.cpp, which is not read; get a file of llama.cpp"},

@@ -12,7 +12,8 @@ BLOCKS = 500
 # Where a block has f16 numbers, which must be finite: the top bit of the exponent is cleared.
 HALVES = {"Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q2_K": [80, 82],
           "Q3_K": [108], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "IQ4_NL": [0], "IQ4_XS": [0],
-          "MXFP4": []}
+          "IQ2_XXS": [0], "IQ2_XS": [0], "IQ2_S": [0], "IQ3_XXS": [0], "IQ3_S": [0], "IQ1_S": [0],
+          "IQ1_M": [54], "TQ1_0": [52], "TQ2_0": [64], "MXFP4": []}
 
 
 def random_bytes(count):
@@ -32,11 +33,11 @@ def fnv(data):
     return value
 
 
-print("// Made by gguf_vectors.py from gguf-py's dequantize.\n#pragma once\n")
+print("// Created by gguf_vectors.py with gguf-py's dequantize.\n#pragma once\n")
 print("#include <cstdint>\n#include <string_view>\n#include <vector>\n")
 print("namespace leq::test {\n")
 print("struct GgufVector {\n  std::string_view type;\n  std::vector<int> halves;  // offsets in a block")
-print("  std::uint64_t hash;       // FNV-1a of the f32 bytes of all blocks, -0 as 0\n"
+print("  std::uint64_t hash;       // FNV-1a of the f32 bytes of all blocks, with -0 as 0\n"
       "  float first, last;\n};\n")
 print(f"inline constexpr int kGgufVectorBlocks = {BLOCKS};\n")
 print("inline const std::vector<GgufVector> kGgufVectors = {")
