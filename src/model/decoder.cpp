@@ -193,7 +193,7 @@ bool Decoder::run(const ShortConvWeights& weights, std::int64_t layer, const Bat
   backend_.short_conv(work_.conv, batch, shape, mixed.own);
   ranks_.gather(mixed, tokens, Receivers::all, weights.out.name);
   if (!wants_more(weights.out, mixed.whole, tokens)) return false;
-  add(mixed.whole, tokens, weights.out, std::nullopt);
+  add(mixed.whole, tokens, weights.out, std::nullopt, 1);
   return true;
 }
 
