@@ -16,6 +16,7 @@
 namespace leq {
 namespace {
 
+constexpr std::int64_t kRtnWindows = 16;  // of calibration, for mean squares of inputs
 constexpr double kPresetAlpha = 0.5;  // the paper's value
 constexpr double kMaxStaticError =
     2;  // for o3: error with a fixed scale, relative to the error with one scale per token
@@ -127,7 +128,7 @@ std::vector<Option> calibration_flags() {
        .fallback = "128",
        .help = "number of windows at random places of the calibration text; by default, recipes "
                "q8, q4 and q4-small use as many as this machine processes in 3 minutes, from 8 to "
-               "32",
+               "32, and method rtn, whose ranges need few, 16",
        .minimum = 1,
        .maximum = 1 << 20},
       {.name = "time",
@@ -339,7 +340,8 @@ void set_calibration(const Options& options, QuantizeOptions& checkpoint) {
     calibration.source = options.text("calibration");
     calibration.text = read_quantize_text(calibration.source);
   }
-  calibration.samples = options.integer("samples");
+  const bool rtn = options.text("method") == "rtn" && !options.given("samples");
+  calibration.samples = rtn ? kRtnWindows : options.integer("samples");
   calibration.length = options.integer("length");
   calibration.seed = static_cast<std::uint64_t>(options.integer("seed"));
   if (options.given("max-ram"))
