@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <map>
-#include <string>
 #include <vector>
 
 #include "backend/cpu/cpu_backend.h"

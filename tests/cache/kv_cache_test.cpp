@@ -8,7 +8,6 @@
 #include <array>
 #include <optional>
 #include <set>
-#include <string>
 #include <vector>
 
 #include "backend/cpu/cpu_backend.h"

@@ -6,13 +6,10 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "backend/cpu/cpu_backend.h"

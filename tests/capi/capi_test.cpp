@@ -1,7 +1,6 @@
 // The C API gives bit-identical results to the library that the tools use.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cmath>
 #include <thread>
 

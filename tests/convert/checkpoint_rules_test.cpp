@@ -2,7 +2,6 @@
 // keys that contradict each other or change the model's function.
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <cstring>
 #include <filesystem>
 #include <fstream>

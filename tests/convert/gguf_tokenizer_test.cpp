@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "convert/small_gguf.h"
 #include "format/gguf_source.h"
 #include "model/open_model.h"

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/layout.h"

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "base/error.h"
 #include "convert/gguf_models.h"
 #include "convert/hf_import.h"

@@ -4,9 +4,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <new>
-#include <stdexcept>
-
 namespace leq::faults {
 namespace {
 

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <bit>
-
 #include "base/bytes.h"
 #include "base/error.h"
 #include "errors.h"

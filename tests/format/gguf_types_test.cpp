@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
-#include <cstring>
 
 #include "base/error.h"
 #include "errors.h"

@@ -1,8 +1,6 @@
 #include "hostile/samples.h"
 
-#include <cmath>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <utility>

@@ -124,18 +124,6 @@ TEST(GptqPlus, TheScaleOfTheHessianDoesNotMatter) {
   EXPECT_EQ(found.scales, want.scales);
 }
 
-TEST(GptqPlus, AnIndefiniteHessianFallsBackToTheNearestCodesWithANote) {
-  SyntheticLayer layer = synthetic_layer(20, 150, 600);
-  for (std::int64_t i = 0; i < 150; ++i) {
-    for (std::int64_t j = 0; j < 150; ++j)
-      layer.statistics.hessian[at(i * 150 + j)] = i == j ? 1 : -3;
-  }
-  const MethodInput input = input_of(layer, "int4-g32");
-  const MethodResult found = choose_gptq_plus(input);
-  EXPECT_NE(found.note.find("rounded to nearest"), std::string::npos) << found.note;
-  EXPECT_EQ(found.codes.codes, nearest_codes(input, weighted_ranges(input)).codes);
-}
-
 // Codes, ranges and H of a small layer from which a descent starts.
 struct Start {
   SyntheticLayer layer = synthetic_layer(24, 150, 600);

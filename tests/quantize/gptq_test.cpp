@@ -319,11 +319,13 @@ TEST(Gptq, AnIndefiniteHessianFallsBackToRtnWithANote) {
       layer.statistics.hessian[at(i * 150 + j)] = i == j ? 1 : -3;
   }
   const MethodInput input = input_of(layer, "int4-g32");
-  const MethodResult found = choose_gptq(input);
-  EXPECT_NE(found.note.find("rounded to nearest"), std::string::npos) << found.note;
   const ChosenCodes rtn = require_method("rtn").choose(input).codes;
-  EXPECT_EQ(found.codes.codes, rtn.codes);
-  EXPECT_EQ(found.codes.scales, rtn.scales);
+  for (const char* method : {"gptq", "gptq+"}) {
+    const MethodResult found = require_method(method).choose(input);
+    EXPECT_NE(found.note.find("rounded to nearest"), std::string::npos) << found.note;
+    EXPECT_EQ(found.codes.codes, rtn.codes) << method;
+    EXPECT_EQ(found.codes.scales, rtn.scales) << method;
+  }
 }
 
 TEST(Gptq, SaysWhichLinearLacksAHessian) {

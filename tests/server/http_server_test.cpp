@@ -8,7 +8,6 @@
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 
-#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>

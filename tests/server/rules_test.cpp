@@ -1,7 +1,6 @@
 // Tests what requests may contain, who may send them, and messages about unsupported features.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <mutex>
 
 #include "server/access.h"

@@ -2,8 +2,6 @@
 // are also read by the programs for which they are made, if installed.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstdlib>
 #include <string>
 #include <vector>
 

@@ -2,7 +2,6 @@
 // uninterrupted run.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <filesystem>

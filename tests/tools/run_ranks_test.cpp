@@ -1,7 +1,6 @@
 // Tools with --tp: several ranks, as threads or as processes, must print the same as one.
 #include <gtest/gtest.h>
 
-#include <cerrno>
 #include <fstream>
 #include <string>
 #include <string_view>

@@ -2,7 +2,6 @@
 
 #include <filesystem>
 
-#include "base/progress.h"
 #include "engine/speculation.h"
 #include "model/memory_plan.h"
 #include "tools/common/model_file.h"

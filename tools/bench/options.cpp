@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/bytes.h"
-#include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "ranks/communicator.h"

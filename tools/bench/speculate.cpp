@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/progress.h"
 #include "base/stopwatch.h"
-#include "base/text.h"
 #include "engine/engine.h"
 
 namespace leq {

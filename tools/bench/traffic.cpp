@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <string>
 #include <thread>
 #include <vector>
 
-#include "base/error.h"
 #include "base/progress.h"
 #include "base/random.h"
 #include "base/stopwatch.h"

@@ -5,7 +5,6 @@
 #include <cctype>
 #include <cstdlib>
 #include <iostream>
-#include <map>
 #include <memory>
 #include <optional>
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <clocale>
-#include <cstdlib>
 #include <cwchar>
 #include <cwctype>
 #include <utility>

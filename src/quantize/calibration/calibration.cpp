@@ -10,8 +10,6 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <map>
-#include <new>
 #include <set>
 #include <utility>
 
@@ -21,7 +19,6 @@
 #include "base/system.h"
 #include "base/text.h"
 #include "model/linear_sites.h"
-#include "model/weights.h"
 #include "quantize/linear_algebra/matrix.h"
 
 namespace leq {

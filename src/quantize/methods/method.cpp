@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "model/linear_sites.h"
-#include "model/weights.h"
 #include "quantize/methods/gptq.h"
 #include "tensor/nf4.h"
 #include "tokenizer/pattern.h"

@@ -9,7 +9,6 @@
 #include "quantize/methods/gptq.h"
 #include "quantize/methods/method.h"
 #include "ranks/communicator.h"
-#include "tensor/pack.h"
 
 namespace leq {
 namespace {

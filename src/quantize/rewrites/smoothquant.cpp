@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "quantize/calibration/calibration.h"
 #include "quantize/methods/method.h"
-#include "tensor/pack.h"
 
 namespace leq {
 namespace {

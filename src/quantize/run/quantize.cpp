@@ -1,7 +1,6 @@
 #include "quantize/run/quantize.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -18,7 +17,6 @@
 #include "convert/import.h"
 #include "format/leq_writer.h"
 #include "model/linear_sites.h"
-#include "model/weights.h"
 #include "quantize/run/blocks.h"
 #include "quantize/run/quantize_tensor.h"
 #include "quantize/run/steps.h"

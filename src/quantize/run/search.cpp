@@ -1,4 +1,3 @@
-#include <array>
 
 #include "backend/cpu/cpu_backend.h"
 #include "base/error.h"
