@@ -1,6 +1,7 @@
 """What a generation gives."""
 
 from dataclasses import dataclass, field
+from typing import Optional
 
 _STOPS = ("none", "end_token", "stop_string", "token_limit", "context_full", "interrupted",
           "failed")
@@ -42,7 +43,7 @@ class Reply:
     reply_seconds: float
     logprobs: list = field(default_factory=list)  # one a token; one more for an end token
     top_logprobs: list = field(default_factory=list)  # of each place {id: logprob}
-    receipt: str | None = None  # JSON
+    receipt: Optional[str] = None  # JSON
 
     @property
     def finish_reason(self):

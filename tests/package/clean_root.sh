@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2034,SC2154
 # Sourced by the tests of packages: clean_root NAME RELEASE [MIRROR] makes a Debian root of a release, in $root,
 # with /proc; it is gone at the end. NAME says which test does not run without it.
 clean_root() {

@@ -12,7 +12,7 @@ clean_root deb "$release"
 cp /etc/resolv.conf "$root/etc/" 2> /dev/null || true
 [ ! -d /etc/apt/apt.conf.d ] || cp -r /etc/apt/apt.conf.d/. "$root/etc/apt/apt.conf.d/"
 cp "${packages[@]}" "$root/"
-in_root apt-get -qq -o APT::Install-Recommends=0 install ${packages[@]/*\//.\/} > "$root/apt.log" 2>&1 ||
+in_root apt-get -qq -o APT::Install-Recommends=0 install "${packages[@]/*\//./}" > "$root/apt.log" 2>&1 ||
   { cat "$root/apt.log"; exit 1; }
 reply=$(first_reply leq) || { echo "deb: $reply"; exit 1; }
 model=$story_file

@@ -260,7 +260,7 @@ class Bench:
         windows = windows or self.windows
         with self.open(candidate, windows.window) as model:
             rows = [text.compare_rows(base, logits, targets) for base, (logits, targets)
-                    in zip(self.rows_of_base(windows), text.each_window(model, windows), strict=True)]
+                    in zip(self.rows_of_base(windows), text.each_window(model, windows))]
         return text.quality(windows, rows)
 
     # ---- Speed, by leq-bench ----

@@ -231,7 +231,7 @@ def measure_ranks(bench, candidate):
     ranks = [2 ** i for i in range(most.bit_length())] if most else [1]
     rows = bench.bench(candidate, *bench.test_flags(), "--tp", ",".join(map(str, ranks)))
     return [{"ranks": count, "prompt": speed_of(prompt), "generation": speed_of(generation)}
-            for count, prompt, generation in zip(ranks, rows[::2], rows[1::2], strict=True)]
+            for count, prompt, generation in zip(ranks, rows[::2], rows[1::2])]
 
 
 def measure_fusion(bench, candidate):
