@@ -776,7 +776,7 @@ MatmulKernels matmuls() {
   kernels.bits4 = run_bits<Bits4>;
   kernels.bits3 = run_bits<Bits3>;
   kernels.bits2 = run_bits<Bits2>;
-  kernels.super = super_of_bits<SuperLanes, 1, 6>;
+  kernels.super = super_by_count<super_of_bits<SuperLanes, 1, 6>, super_avx512vnni>;
   return kernels;
 }
 

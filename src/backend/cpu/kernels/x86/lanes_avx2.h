@@ -159,6 +159,7 @@ struct Lanes256 : Floats256 {
   static inline Ints sub16(Ints a, Ints b) { return _mm256_sub_epi16(a, b); }
   static inline Ints add32(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
   static inline Ints sub32(Ints a, Ints b) { return _mm256_sub_epi32(a, b); }
+  static inline Ints mul16(Ints a, Ints b) { return _mm256_mullo_epi16(a, b); }
   static inline Ints mul32(Ints a, Ints b) { return _mm256_mullo_epi32(a, b); }
   static inline Ints times_128(Ints x) { return _mm256_slli_epi32(x, 7); }
   static inline Ints products16(Ints a, Ints b) { return _mm256_madd_epi16(a, b); }

@@ -155,6 +155,7 @@ struct Lanes512 : Floats512 {
   static inline Ints sub16(Ints a, Ints b) { return _mm512_sub_epi16(a, b); }
   static inline Ints add32(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
   static inline Ints sub32(Ints a, Ints b) { return _mm512_sub_epi32(a, b); }
+  static inline Ints mul16(Ints a, Ints b) { return _mm512_mullo_epi16(a, b); }
   static inline Ints mul32(Ints a, Ints b) { return _mm512_mullo_epi32(a, b); }
   static inline Ints times_128(Ints x) { return _mm512_slli_epi32(x, 7); }
   static inline Ints products16(Ints a, Ints b) { return _mm512_madd_epi16(a, b); }

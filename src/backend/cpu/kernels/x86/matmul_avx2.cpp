@@ -11,6 +11,7 @@
 #include "backend/cpu/kernels/x86/lanes_avx2.h"
 #include "backend/cpu/kernels/x86/prefetch.h"
 #include "backend/cpu/kernels/x86/super_tiles.h"
+#include "backend/cpu/kernels/x86/super_words.h"
 #include "base/cpu_features.h"
 
 namespace leq::cpu {
@@ -556,7 +557,7 @@ const MatmulKernels& few_tokens_avx2() {
 
 MatmulKernels int_matmuls_avx2() noexcept {
   MatmulKernels kernels = block_kernels<Avx2>(Isa::avx2, "6x16");
-  kernels.super = super_of_bits<SuperLanes, 1, 3>;
+  kernels.super = super_by_count<super_of_bits<SuperLanes, 1, 3>, SuperWords<Lanes256, 6>::run>;
   return kernels;
 }
 

@@ -3,6 +3,7 @@
 #include "backend/cpu/kernels/x86/blocks.h"
 #include "backend/cpu/kernels/x86/lanes_avx512.h"
 #include "backend/cpu/kernels/x86/super_tiles.h"
+#include "backend/cpu/kernels/x86/super_words.h"
 #include "base/cpu_features.h"
 
 namespace leq::cpu {
@@ -29,7 +30,7 @@ struct SuperLanes : Lanes512 {
 
 MatmulKernels int_matmuls_avx512() noexcept {
   MatmulKernels kernels = block_kernels<Avx512>(Isa::avx512, "12x32");
-  kernels.super = super_of_bits<SuperLanes, 1, 4>;
+  kernels.super = super_by_count<super_of_bits<SuperLanes, 1, 4>, SuperWords<Lanes512, 12>::run>;
   return kernels;
 }
 

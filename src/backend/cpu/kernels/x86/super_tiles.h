@@ -9,12 +9,11 @@
 #include <cstdint>
 #include <cstring>
 
-#include "backend/cpu/kernels/kernels.h"
+#include "backend/cpu/kernels/x86/super_codes.h"
 
 namespace leq::cpu {
 namespace {
 
-constexpr std::int64_t kSuperPad = 128;      // inputs are padded to a multiple of it
 constexpr std::int64_t kSuperColumns = 256;  // columns of a superblock
 constexpr std::int64_t kSuperRows = 64;
 
@@ -239,6 +238,14 @@ void super_of_bits(const SuperPanel& panel) noexcept {
   if (panel.bits == 4) return super_panel<Lanes, kOut, kTile, 4>(panel);
   if (panel.bits == 5) return super_panel<Lanes, kOut, kTile, 5>(panel);
   super_panel<Lanes, kOut, kTile, 6>(panel);
+}
+
+// Few tokens use these tiles, which unpack a panel's codes once a tile; with more tokens it is
+// faster to unpack them once.
+constexpr std::int64_t kSuperTokens = 9;
+template <void (*kFew)(const SuperPanel&) noexcept, void (*kMany)(const SuperPanel&) noexcept>
+void super_by_count(const SuperPanel& panel) noexcept {
+  (panel.tokens < kSuperTokens ? kFew : kMany)(panel);
 }
 
 }  // namespace

@@ -1,0 +1,341 @@
+// Codes under superblock scales with AVX-512 VNNI, for many tokens. A K tile of a panel is unpacked
+// to bytes once for a block of tokens. Tiles of 6 tokens x 32 outputs hold the int32 sums of a
+// sub-block and the sums times their sub-scales in registers, and multiply one by the other without
+// rounding:
+//   q4_k, q5_k   in f32. A sub-block's sum times its sub-scale is at most 32 * 31 * 127 * 63 <
+//   2^23,
+//                so that an f32 number holds the sum of two sub-blocks (q4_k: of four).
+//   q6_k         in 16 bits. The sum of 8 columns, with codes minus their zero point, is at most
+//                8 * 32 * 127 < 2^15. Codes are then the signed side, and inputs q + 128 the
+//                unsigned one.
+#include "backend/cpu/kernels/levels.h"
+#include "backend/cpu/kernels/x86/lanes_avx512.h"
+#include "backend/cpu/kernels/x86/super_codes.h"
+#include "backend/cpu/kernels/x86/vnni.h"
+
+namespace leq::cpu {
+namespace {
+
+constexpr std::int64_t kColumns = 512;  // columns of a K tile, whose codes remain in L1
+constexpr std::int64_t kTokens = 6;     // tokens of a tile
+constexpr std::int64_t kBlockTokens = 160;
+constexpr std::int64_t kPairStride = kColumns / 64 + 2;  // a span reads two pairs
+constexpr std::int64_t kInputStride = kColumns + 64;     // not a multiple of 4 KB in any few rows
+
+// Columns whose int32 sums are multiplied by a sub-scale at a time, and columns whose products have
+// an exact sum.
+template <int kBits>
+constexpr std::int64_t kStep = kBits == 6 ? 8 : 32;
+template <int kBits>
+constexpr std::int64_t kExact = kBits == 5 ? 64 : 128;
+
+struct alignas(64) Scratch {
+  float folded[kBlockTokens * 64];  // per tile: [tokens][32 outputs]
+  std::uint8_t codes[kColumns / 4][64][4];
+  std::int32_t scales[kColumns / 16][64];  // q6_k: integers; else f32 numbers
+  std::int32_t starts[kColumns / 8][64];   // q6_k: -128 * sums of codes
+  SpanNumbers<kColumns> numbers;
+  std::int32_t pairs[kBlockTokens][kPairStride];     // q4_k, q5_k: pairs of sums of inputs
+  std::uint8_t inputs[kBlockTokens * kInputStride];  // q6_k: q + 128
+};
+static_assert(sizeof(Scratch) <= kSuperScratchBytes);
+
+// A K tile of a panel, and a block of tokens.
+struct Work {
+  const SuperPanel& panel;
+  Scratch& scratch;
+  std::int64_t token = 0, tokens = 0;
+  std::int64_t column = 0, columns = 0;
+};
+
+// --- preparation of a K tile ---
+
+template <int kBits, int kQuad>
+inline __attribute__((always_inline)) void unpack_quads(const Work& work, std::int64_t k) {
+  if constexpr (kQuad < 8) {
+    for (int output = 0; output < 64; output += 16) {
+      __m512i codes = quad_codes<Lanes512, kBits, kQuad>(work.panel, work.column + k, output);
+      if constexpr (kBits == 6) codes = _mm512_sub_epi8(codes, _mm512_set1_epi8(32));
+      _mm512_store_si512(work.scratch.codes[k / 4 + kQuad][output], codes);
+    }
+    unpack_quads<kBits, kQuad + 1>(work, k);
+  }
+}
+
+template <int kBits>
+void read_scales(const Work& work) {
+  Scratch& scratch = work.scratch;
+  constexpr std::int64_t kSub = kBits == 6 ? 16 : 32;
+  constexpr std::int64_t kNumbers = kBits == 6 ? 1 : 2;
+  const std::uint8_t* sub = work.panel.sub_scales + work.column / kSub * kNumbers * 64;
+  for (std::int64_t i = 0; i < work.columns / kSub; ++i, sub += kNumbers * 64) {
+    for (int output = 0; output < 64; output += 16) {
+      const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(sub + output));
+      // q6_k: the scale is in the lower half of its lane, whose upper half is 0, so that only the
+      // lower halves of sums are multiplied.
+      const __m512i scale =
+          kBits == 6 ? _mm512_and_si512(_mm512_cvtepi8_epi32(bytes), _mm512_set1_epi32(0xffff))
+                     : _mm512_castps_si512(_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes)));
+      _mm512_store_si512(scratch.scales[i] + output, scale);
+    }
+  }
+}
+
+void sum_codes(const Work& work) {
+  const __m512i offset = _mm512_set1_epi8(-128);  // 128 as an unsigned byte
+  for (std::int64_t k = 0; k < work.columns; k += 8) {
+    for (int output = 0; output < 64; output += 16) {
+      const auto& quads = work.scratch.codes;
+      __m512i sums = _mm512_setzero_si512();
+      dot(sums, offset, _mm512_load_si512(quads[k / 4][output]));
+      dot(sums, offset, _mm512_load_si512(quads[k / 4 + 1][output]));
+      _mm512_store_si512(work.scratch.starts[k / 8] + output,
+                         _mm512_sub_epi32(_mm512_setzero_si512(), sums));
+    }
+  }
+}
+
+void offset_inputs(const Work& work) {
+  for (std::int64_t t = 0; t < work.tokens; ++t) {
+    const std::uint8_t* from =
+        work.panel.inputs + (work.token + t) * work.panel.input_stride + work.column;
+    std::uint8_t* to = work.scratch.inputs + t * kInputStride;
+    for (std::int64_t k = 0; k < work.columns; k += 64) {
+      const __m512i codes = _mm512_loadu_si512(from + k);
+      _mm512_store_si512(to + k, _mm512_xor_si512(codes, _mm512_set1_epi8(-128)));
+    }
+  }
+}
+
+template <int kBits>
+void prepare(const Work& work) {
+  for (std::int64_t k = 0; k < work.columns; k += 32) unpack_quads<kBits, 0>(work, k);
+  read_scales<kBits>(work);
+  read_numbers<Lanes512, kBits != 6>(work.panel, work.column, work.columns, work.scratch.numbers);
+  if constexpr (kBits == 6) {
+    sum_codes(work);
+    offset_inputs(work);
+  } else {
+    for (std::int64_t t = 0; t < work.tokens; ++t) {
+      pair_sums(work.panel, work.token + t, work.column, work.columns, work.scratch.pairs[t]);
+    }
+  }
+}
+
+// --- tiles ---
+
+// M tokens x 32 outputs of a K tile.
+template <int kBits, int M>
+struct Tile {
+  const Work& work;
+  std::int64_t token;  // first token of the tile within the block
+  int output;          // first output
+  const std::uint8_t* inputs;
+  std::int64_t stride;
+  float* folded;
+
+  // Sets c to the sums of kStep columns from column k of the K tile on.
+  inline __attribute__((always_inline)) void sums(std::int64_t k, __m512i (&c)[M][2]) const {
+    const Scratch& scratch = work.scratch;
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) {
+      const __m512i start = kBits == 6 ? _mm512_load_si512(scratch.starts[k / 8] + output + 16 * j)
+                                       : _mm512_setzero_si512();
+#pragma GCC unroll 6
+      for (int m = 0; m < M; ++m) c[m][j] = start;
+    }
+    const std::uint8_t* w = scratch.codes[k / 4][output];
+    const std::uint8_t* x = inputs + k;
+#pragma GCC unroll 8
+    for (int quad = 0; quad < kStep<kBits> / 4; ++quad) {
+      const __m512i w0 = _mm512_load_si512(w + quad * 256);
+      const __m512i w1 = _mm512_load_si512(w + quad * 256 + 64);
+#pragma GCC unroll 6
+      for (int m = 0; m < M; ++m) {
+        const __m512i input = broadcast_quad(x + m * stride + quad * 4);
+        if constexpr (kBits == 6) {
+          dot(c[m][0], input, w0);
+          dot(c[m][1], input, w1);
+        } else {
+          dot(c[m][0], w0, input);
+          dot(c[m][1], w1, input);
+        }
+      }
+    }
+  }
+
+  // A of q4_k and q5_k as floats, for the columns [k, k + columns).
+  inline __attribute__((always_inline)) void exact_floats(std::int64_t k, std::int64_t columns,
+                                                          __m512 (&a)[M][2]) const {
+#pragma GCC unroll 6
+    for (int m = 0; m < M; ++m) a[m][0] = a[m][1] = _mm512_setzero_ps();
+    for (const std::int64_t end = k + columns; k < end; k += kSubColumns) {
+      __m512i c[M][2];
+      sums(k, c);
+      const std::int32_t* scales = work.scratch.scales[k / kSubColumns] + output;
+#pragma GCC unroll 2
+      for (int j = 0; j < 2; ++j) {
+        const __m512 scale = _mm512_load_ps(scales + 16 * j);
+#pragma GCC unroll 6
+        for (int m = 0; m < M; ++m) {
+          a[m][j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(c[m][j]), scale, a[m][j]);
+        }
+      }
+    }
+  }
+
+  // A of a span. The sum of two exact parts is rounded once, as the conversion of A is.
+  inline __attribute__((always_inline)) void scaled(std::int64_t k, __m512 (&a)[M][2]) const {
+    const std::int64_t columns = work.panel.span;
+    if constexpr (kBits == 6) {
+      __m512i sum[M][2];
+#pragma GCC unroll 6
+      for (int m = 0; m < M; ++m) sum[m][0] = sum[m][1] = _mm512_setzero_si512();
+      for (const std::int64_t end = k + columns; k < end; k += 8) {
+        __m512i c[M][2];
+        sums(k, c);
+        const std::int32_t* scales = work.scratch.scales[k / 16] + output;
+#pragma GCC unroll 2
+        for (int j = 0; j < 2; ++j) {
+          const __m512i scale = _mm512_load_si512(scales + 16 * j);
+#pragma GCC unroll 6
+          for (int m = 0; m < M; ++m) {
+            asm("vpdpwssd %2, %1, %0" : "+v"(sum[m][j]) : "v"(c[m][j]), "v"(scale));
+          }
+        }
+      }
+#pragma GCC unroll 6
+      for (int m = 0; m < M; ++m) {
+        a[m][0] = _mm512_cvtepi32_ps(sum[m][0]);
+        a[m][1] = _mm512_cvtepi32_ps(sum[m][1]);
+      }
+      return;
+    }
+    if (columns <= kExact<kBits>) return exact_floats(k, columns, a);
+    alignas(64) float first[M][2][16];
+    exact_floats(k, columns / 2, a);
+#pragma GCC unroll 6
+    for (int m = 0; m < M; ++m) {
+      _mm512_store_ps(first[m][0], a[m][0]);
+      _mm512_store_ps(first[m][1], a[m][1]);
+    }
+    exact_floats(k + columns / 2, columns / 2, a);
+#pragma GCC unroll 6
+    for (int m = 0; m < M; ++m) {
+      a[m][0] = _mm512_add_ps(a[m][0], _mm512_load_ps(first[m][0]));
+      a[m][1] = _mm512_add_ps(a[m][1], _mm512_load_ps(first[m][1]));
+    }
+  }
+
+  // Adds a span's A, and B, to the f32 sums.
+  inline __attribute__((always_inline)) void fold(std::int64_t k, std::int64_t span,
+                                                  const float* by_token,
+                                                  const __m512 (&a)[M][2]) const {
+    const SpanNumbers<kColumns>& numbers = work.scratch.numbers;
+    const std::int32_t* const pairs = work.scratch.pairs[token] + k / 64;
+    const std::int64_t scale_stride = work.panel.token_scale_stride;
+    float* const to = folded;
+    __m512 f[M][2];
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) {
+      const int at = output + 16 * j;
+      const __m512 d = _mm512_load_ps(numbers.d[k / 256] + at);
+      const __m512 dmin = _mm512_load_ps(numbers.dmin[k / 256] + at);
+      const __m512i first = _mm512_load_si512(numbers.minima[span][0][at]);
+      const __m512i second = _mm512_load_si512(numbers.minima[span][1][at]);
+#pragma GCC unroll 6
+      for (int m = 0; m < M; ++m) {
+        const __m512 scale = _mm512_set1_ps(by_token[m * scale_stride]);
+        f[m][j] = _mm512_load_ps(to + m * 32 + 16 * j);
+        f[m][j] = _mm512_fmadd_ps(a[m][j], _mm512_mul_ps(d, scale), f[m][j]);
+        if constexpr (kBits != 6) {
+          const std::int32_t* of = pairs + m * kPairStride;
+          __m512i b = _mm512_madd_epi16(first, _mm512_set1_epi32(of[0]));
+          b = _mm512_dpwssd_epi32(b, second, _mm512_set1_epi32(of[1]));
+          f[m][j] = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(b), _mm512_mul_ps(dmin, scale), f[m][j]);
+        }
+      }
+    }
+    // Stored last, since the compiler must assume that a store changes what the loops above read.
+#pragma GCC unroll 6
+    for (int m = 0; m < M; ++m) {
+      _mm512_store_ps(to + m * 32, f[m][0]);
+      _mm512_store_ps(to + m * 32 + 16, f[m][1]);
+    }
+  }
+
+  // Adds the spans of the K tile to the f32 sums.
+  void run() const {
+    const SuperPanel& panel = work.panel;
+    const float* by_token = panel.token_scales + (work.token + token) * panel.token_scale_stride;
+    if (panel.scale_by_span) by_token += work.column / panel.span;
+    const std::int64_t left = panel.columns - work.column;
+    const std::int64_t columns = left < work.columns ? left : work.columns;
+    for (std::int64_t k = 0, span = 0; k < columns; k += panel.span, ++span) {
+      __m512 a[M][2];
+      scaled(k, a);
+      fold(k, span, by_token, a);
+      if (panel.scale_by_span) ++by_token;
+    }
+  }
+};
+
+template <int kBits, int M>
+void run_tile(const Work& work, std::int64_t token, int output) {
+  const SuperPanel& panel = work.panel;
+  float* const folded = work.scratch.folded + token * 64 + output * M;
+  const Tile<kBits, M> tile = {
+      work,
+      token,
+      output,
+      kBits == 6 ? work.scratch.inputs + token * kInputStride
+                 : panel.inputs + (work.token + token) * panel.input_stride + work.column,
+      kBits == 6 ? kInputStride : panel.input_stride,
+      folded};
+  if (work.column == 0) {
+    for (int i = 0; i < M * 32; i += 16) _mm512_store_ps(folded + i, _mm512_setzero_ps());
+  }
+  tile.run();
+  if (work.column + work.columns < panel.columns) return;
+  for (int m = 0; m < M; ++m) {
+    for (int j = 0; j < 32; j += 16) {
+      __m512 f = _mm512_load_ps(folded + m * 32 + j);
+      if (panel.bias != nullptr) f = _mm512_add_ps(f, _mm512_loadu_ps(panel.bias + output + j));
+      _mm512_storeu_ps(panel.y + (work.token + token + m) * panel.y_stride + output + j, f);
+    }
+  }
+}
+
+template <int kBits>
+void run_block(Work& work) {
+  using RunTile = void (*)(const Work&, std::int64_t, int);
+  constexpr RunTile kTiles[] = {run_tile<kBits, 3>, run_tile<kBits, 4>, run_tile<kBits, 5>,
+                                run_tile<kBits, 6>};
+  const SuperPanel& panel = work.panel;
+  const std::int64_t padded = (panel.columns + kSuperPad - 1) / kSuperPad * kSuperPad;
+  const std::int64_t tiles = (work.tokens + kTokens - 1) / kTokens;
+  for (work.column = 0; work.column < padded; work.column += kColumns) {
+    work.columns = padded - work.column < kColumns ? padded - work.column : kColumns;
+    prepare<kBits>(work);
+    for (int output = 0; output < 64; output += 32) {
+      for (std::int64_t i = 0; i < tiles; ++i) {
+        const std::int64_t first = work.tokens * i / tiles;
+        kTiles[work.tokens * (i + 1) / tiles - first - 3](work, first, output);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void super_avx512vnni(const SuperPanel& panel) noexcept {
+  const std::int64_t blocks = (panel.tokens + kBlockTokens - 1) / kBlockTokens;
+  Work work{panel, *reinterpret_cast<Scratch*>(panel.scratch)};
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    work.token = panel.tokens * b / blocks;
+    work.tokens = panel.tokens * (b + 1) / blocks - work.token;
+    (panel.bits == 4 ? run_block<4> : panel.bits == 5 ? run_block<5> : run_block<6>)(work);
+  }
+}
+
+}  // namespace leq::cpu
