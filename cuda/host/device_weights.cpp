@@ -1,8 +1,11 @@
 #include "cuda/host/device_weights.h"
 
+#include <cstring>
+
 #include "base/error.h"
 #include "cuda/host/row_blocks.h"
 #include "cuda/layout/weight_bytes.h"
+#include "tensor/table_codes.h"
 
 namespace leq::LEQ_GPU {
 namespace {
@@ -15,14 +18,18 @@ bool is_grouped(const WeightView& weight) { return weight.scheme.scaling == Scal
 void upload_plane(Uploader& uploader, const std::byte* from, int plane_bits, bool thirds,
                   const WeightView& weight, std::byte* to, rt::Stream& stream) {
   const std::int64_t columns = weight.padded_columns(), panel = kPanelRows * columns;
-  const int bits = weight.scheme.bits;
+  UploadCodes a;
+  a.bits = device_bits(weight.scheme);
+  a.padded_columns = columns;
+  a.thirds = thirds;
+  a.has_table = weight.scheme.has_table();
+  if (a.has_table) std::memcpy(a.table.data(), table_numbers(weight.scheme.kind).data(), 16);
   uploader.run(from, weight.padded_rows() / kPanelRows, panel * plane_bits / 8,
                [&](const std::byte* there, std::int64_t first, std::int64_t count) {
-                 launch_upload_codes(
-                     {reinterpret_cast<const std::uint8_t*>(there),
-                      reinterpret_cast<std::uint8_t*>(to + first * panel * bits / 8), bits,
-                      count * kPanelRows, columns, thirds},
-                     stream);
+                 a.from = reinterpret_cast<const std::uint8_t*>(there);
+                 a.to = reinterpret_cast<std::uint8_t*>(to + first * panel * a.bits / 8);
+                 a.padded_rows = count * kPanelRows;
+                 launch_upload_codes(a, stream);
                });
 }
 
@@ -130,7 +137,7 @@ SuperWeight super_weight(const WeightView& weight) {
 CodeWeight code_weight(const WeightView& weight) {
   CodeWeight made;
   made.codes = reinterpret_cast<const std::uint8_t*>(weight.codes);
-  made.bits = weight.scheme.bits;
+  made.bits = device_bits(weight.scheme);
   made.zero = weight.scheme.bias();
   made.zeros = weight.zeros;
   if (is_grouped(weight)) {

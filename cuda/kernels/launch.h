@@ -137,6 +137,9 @@ struct UploadCodes {
   // The file has two planes for 3 bits. The first has the low two bits; the second, which is copied
   // with this flag, has the third bit of the same codes.
   bool thirds = false;
+  // 8 bits: the file has codes of 4 bits, code i of byte i of the four words.
+  bool has_table = false;
+  std::array<std::uint32_t, 4> table = {};
 };
 void launch_upload_codes(const UploadCodes& a, rt::Stream& stream);
 // [Np/64][G][64] -> [Np][G], with elements of 1 or 2 bytes.

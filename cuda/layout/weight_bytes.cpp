@@ -14,11 +14,13 @@ std::int64_t groups_of(const WeightView& weight) {
                                                  : 1;
 }
 
+int device_bits(const QuantScheme& scheme) { return scheme.has_table() ? 8 : scheme.bits; }
+
 WeightBytes weight_bytes(const WeightView& weight) {
   const auto aligned = [](std::int64_t bytes) {
     return static_cast<std::size_t>(round_up_to(bytes, kBlockUnit));
   };
-  require(weight.scheme.is_float() || weight.scheme.is_integer(), "weights of type ",
+  require(weight.scheme.is_float() || weight.scheme.takes_codes(), "weights of type ",
           scheme_name(weight.scheme), " run on the CPU alone; use ", Setting{"device"},
           " cpu, or quantize with ", Setting{"type"}, " int4 or another integer type");
   WeightBytes at;
@@ -26,14 +28,15 @@ WeightBytes weight_bytes(const WeightView& weight) {
     at.bytes = aligned(weight.rows * float_stride(weight.columns) * number_bytes(weight));
     return at;
   }
-  at.scales_at = aligned(weight.padded_rows() * weight.padded_columns() * weight.scheme.bits / 8);
+  const int bits = device_bits(weight.scheme);
+  at.scales_at = aligned(weight.padded_rows() * weight.padded_columns() * bits / 8);
   if (weight.scheme.is_super()) {  // the file's planes are used unchanged
     const PlaneBytes planes = plane_bytes(weight.scheme, weight.act, weight.rows, weight.columns);
     at.zeros_at = at.scales_at + aligned(static_cast<std::int64_t>(planes.scales));
     at.bytes = at.zeros_at + aligned(static_cast<std::int64_t>(planes.zeros));
     return at;
   }
-  const int bits = weight.scheme.bits;  // the launch functions select kernels by it
+  // The launch functions select kernels by the bits.
   ensure(bits == 8 || (bits >= 2 && bits <= 4), "no GPU kernel for weights of type ",
          scheme_name(weight.scheme));
   const std::int64_t groups = weight.padded_rows() * groups_of(weight);

@@ -102,7 +102,7 @@ void check_linear_inputs(const Linear& linear, const Rows& x) {
       ensure(x.values != nullptr, linear.name, ": needs f32 inputs");
       continue;
     }
-    if (!weight.scheme.is_integer() || x.format.act != linear.act) [[unlikely]] {
+    if (!weight.scheme.takes_codes() || x.format.act != linear.act) [[unlikely]] {
       // The name is formatted only on failure, because this check runs before every product.
       fail(ErrorKind::internal, linear.name, ": expected inputs with act ", act_name(linear.act),
            " for ", scheme_name(weight.scheme), " weights, found act ", act_name(x.format.act));

@@ -12,7 +12,7 @@ RowsFormat segment_format(const Linear& consumer, const WeightView& weight, Term
     if (terms_of != nullptr) format.terms = terms_of(weight);
     return format;
   }
-  require(weight.scheme.is_integer(), consumer.name, ": ", scheme_name(weight.scheme),
+  require(weight.scheme.takes_codes(), consumer.name, ": ", scheme_name(weight.scheme),
           " weights take f32 inputs, act ", act_name(consumer.act), " found");
   format.act = consumer.act;
   if (weight.scheme.is_offset()) {

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "tensor/super_blocks.h"
+#include "tensor/table_codes.h"
 
 namespace leq {
 namespace {
@@ -232,6 +233,11 @@ bool GgufSource::read_codes(const SourceTensor& tensor, const QuantScheme& schem
       const std::int64_t at = r * columns + b * of.elements;
       if (!of.codes(block, out.codes.data() + at, out.scales.data() + at / kGgufGroup))
         return false;
+    }
+  }
+  if (scheme.has_table()) {
+    for (std::int16_t& code : out.codes) {
+      code = static_cast<std::int16_t>(nearest_table_code(scheme.kind, static_cast<float>(code)));
     }
   }
   if (is_uint8) {

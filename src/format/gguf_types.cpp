@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/half.h"
 #include "format/gguf_iquants.h"
-#include "format/packed_matrix.h"
+#include "tensor/table_codes.h"
 
 namespace leq {
 
@@ -46,9 +46,6 @@ int nibble(const std::byte* bytes, int half, int e) {
 int five_bits(const std::byte* nibbles, std::uint32_t high, int e) {
   return nibble(nibbles, 16, e) | static_cast<int>(high >> e & 1u) << 4;
 }
-
-constexpr std::array<std::int8_t, 16> kIq4Levels = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                                    1,    13,   25,  38,  53,  69,  89,  113};
 
 // 2^(e - 128), which is half of an E8M0 scale.
 float half_e8m0(int exponent) { return std::ldexp(1.0f, exponent - 128); }
@@ -305,31 +302,31 @@ void decode_q6_k(const std::byte* block, float* out) {
 }
 
 constexpr std::array<GgufType, 30> kTypes = {{
-    {.id = 0, .name = "F32", .bytes = 4, .floats = DType::f32},
-    {.id = 1, .name = "F16", .bytes = 2, .floats = DType::f16},
-    {.id = 30, .name = "BF16", .bytes = 2, .floats = DType::bf16},
-    {2, "Q4_0", 32, 18, {}, decode_by_codes<codes_q4_0>, codes_q4_0, 4},
-    {3, "Q4_1", 32, 20, {}, decode_q4_1, nullptr, 4},
-    {6, "Q5_0", 32, 22, {}, decode_by_codes<codes_q5_0>, codes_q5_0, 8},
-    {7, "Q5_1", 32, 24, {}, decode_q5_1, nullptr, 5},
-    {8, "Q8_0", 32, 34, {}, decode_by_codes<codes_q8_0>, codes_q8_0, 8},
-    {10, "Q2_K", 256, 84, {}, decode_q2_k, nullptr, 8},
-    {11, "Q3_K", 256, 110, {}, decode_q3_k, codes_q3_k, 8},
-    {12, "Q4_K", 256, 144, {}, decode_with_minima<super_q4_k>, nullptr, 4, super_q4_k},
-    {13, "Q5_K", 256, 176, {}, decode_with_minima<super_q5_k>, nullptr, 5, super_q5_k},
-    {14, "Q6_K", 256, 210, {}, decode_q6_k, nullptr, 6, super_q6_k},
-    {16, "IQ2_XXS", 256, 66, {}, decode_iq2_xxs, nullptr, 4},
-    {17, "IQ2_XS", 256, 74, {}, decode_iq2_xs, nullptr, 4},
-    {18, "IQ3_XXS", 256, 98, {}, decode_iq3_xxs, nullptr, 4},
-    {19, "IQ1_S", 256, 50, {}, decode_iq1_s, nullptr, 4},
-    {20, "IQ4_NL", 32, 18, {}, decode_by_codes<codes_iq4_nl>, codes_iq4_nl, 8},
-    {21, "IQ3_S", 256, 110, {}, decode_iq3_s, nullptr, 4},
-    {22, "IQ2_S", 256, 82, {}, decode_iq2_s, nullptr, 4},
-    {23, "IQ4_XS", 256, 136, {}, decode_iq4_xs, nullptr, 8},
-    {29, "IQ1_M", 256, 56, {}, decode_iq1_m, nullptr, 4},
-    {34, "TQ1_0", 256, 54, {}, decode_by_codes<codes_tq1_0, 256>, codes_tq1_0, 2},
-    {35, "TQ2_0", 256, 66, {}, decode_by_codes<codes_tq2_0, 256>, codes_tq2_0, 2},
-    {39, "MXFP4", 32, 17, {}, decode_by_codes<codes_mxfp4>, codes_mxfp4, 8},
+    {.id = 0, .name = "F32", .bytes = 4, .floats = DType::f32, .kept = "f32"},
+    {.id = 1, .name = "F16", .bytes = 2, .floats = DType::f16, .kept = "f16"},
+    {.id = 30, .name = "BF16", .bytes = 2, .floats = DType::bf16, .kept = "bf16"},
+    {2, "Q4_0", 32, 18, {}, decode_by_codes<codes_q4_0>, codes_q4_0, "int4-g32"},
+    {3, "Q4_1", 32, 20, {}, decode_q4_1, nullptr, "q4_k"},
+    {6, "Q5_0", 32, 22, {}, decode_by_codes<codes_q5_0>, codes_q5_0, "uint8-g32"},
+    {7, "Q5_1", 32, 24, {}, decode_q5_1, nullptr, "q5_k"},
+    {8, "Q8_0", 32, 34, {}, decode_by_codes<codes_q8_0>, codes_q8_0, "uint8-g32"},
+    {10, "Q2_K", 256, 84, {}, decode_q2_k, nullptr, "uint8-g32"},
+    {11, "Q3_K", 256, 110, {}, decode_q3_k, codes_q3_k, "uint8-g32"},
+    {12, "Q4_K", 256, 144, {}, decode_with_minima<super_q4_k>, nullptr, "q4_k", super_q4_k},
+    {13, "Q5_K", 256, 176, {}, decode_with_minima<super_q5_k>, nullptr, "q5_k", super_q5_k},
+    {14, "Q6_K", 256, 210, {}, decode_q6_k, nullptr, "q6_k", super_q6_k},
+    {16, "IQ2_XXS", 256, 66, {}, decode_iq2_xxs, nullptr, "q4_k"},
+    {17, "IQ2_XS", 256, 74, {}, decode_iq2_xs, nullptr, "q4_k"},
+    {18, "IQ3_XXS", 256, 98, {}, decode_iq3_xxs, nullptr, "q4_k"},
+    {19, "IQ1_S", 256, 50, {}, decode_iq1_s, nullptr, "q4_k"},
+    {20, "IQ4_NL", 32, 18, {}, decode_by_codes<codes_iq4_nl>, codes_iq4_nl, "iq4_nl"},
+    {21, "IQ3_S", 256, 110, {}, decode_iq3_s, nullptr, "q4_k"},
+    {22, "IQ2_S", 256, 82, {}, decode_iq2_s, nullptr, "q4_k"},
+    {23, "IQ4_XS", 256, 136, {}, decode_iq4_xs, nullptr, "iq4_nl"},
+    {29, "IQ1_M", 256, 56, {}, decode_iq1_m, nullptr, "q4_k"},
+    {34, "TQ1_0", 256, 54, {}, decode_by_codes<codes_tq1_0, 256>, codes_tq1_0, "int2-g32"},
+    {35, "TQ2_0", 256, 66, {}, decode_by_codes<codes_tq2_0, 256>, codes_tq2_0, "int2-g32"},
+    {39, "MXFP4", 32, 17, {}, decode_by_codes<codes_mxfp4>, codes_mxfp4, "mxfp4"},
     // These types have no weights; they are listed so that files with such tensors can be opened.
     {.id = 24, .name = "I8", .bytes = 1},
     {.id = 25, .name = "I16", .bytes = 2},
@@ -372,21 +369,6 @@ std::span<const GgufType> gguf_types() {
   return {kTypes.begin(), end};
 }
 
-std::optional<QuantScheme> kept_scheme(const GgufType& type) {
-  if (type.floats) {
-    const bool whole = *type.floats == DType::f32;
-    return QuantScheme{whole                        ? CodeKind::f32
-                       : *type.floats == DType::f16 ? CodeKind::f16
-                                                    : CodeKind::bf16,
-                       whole ? 32 : 16, Scaling::none, 0};
-  }
-  if (type.code_bits == 0) return std::nullopt;
-  const CodeKind kind = type.code_bits == 8     ? CodeKind::uint_
-                        : type.codes != nullptr ? CodeKind::int_
-                        : type.code_bits == 4   ? CodeKind::q4_k
-                        : type.code_bits == 5   ? CodeKind::q5_k
-                                                : CodeKind::q6_k;
-  return QuantScheme{kind, type.code_bits, Scaling::group, kGgufGroup};
-}
+std::optional<QuantScheme> kept_scheme(const GgufType& type) { return parse_scheme(type.kept); }
 
 }  // namespace leq

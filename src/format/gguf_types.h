@@ -25,10 +25,10 @@ struct GgufType {
   // and for types that have no weights.
   void (*decode)(const std::byte* block, float* out) = nullptr;
   // Extracts codes [elements] and scales [elements / 32] with value = scale * code, where scales
-  // are finite f16 and codes are in [-2^(code_bits - 1), 2^(code_bits - 1) - 1]; false if a block
-  // cannot be represented so. nullptr: not available for the type.
+  // are finite f16 and codes fit into int8 and into `kept`; false if a block cannot be represented
+  // so. nullptr: not available for the type.
   bool (*codes)(const std::byte* block, std::int16_t* codes, float* scales) = nullptr;
-  int code_bits = 0;  // bits of kept_scheme's codes; 0: plain numbers
+  std::string_view kept;  // name of kept_scheme
   // For k types that are also schemes of leq: extracts codes, f16 numbers (d, dmin) and bytes, in
   // the layout of ChosenCodes for q4_k, q5_k and q6_k (tensor/super_blocks.h).
   void (*super)(const std::byte* block, std::int16_t* codes, float* supers,
@@ -42,9 +42,8 @@ const GgufType& require_gguf_type(std::uint32_t id, std::string_view where);
 // All supported types.
 std::span<const GgufType> gguf_types();
 
-// The scheme that a type is imported as: f32, f16, bf16, int4-g32, uint8-g32, q4_k, q5_k or q6_k.
-// It is exact for plain floats and types with `codes` or `super`, otherwise nearly exact. nullopt
-// if the type has no weights.
+// The scheme that a type is imported as. It is exact for plain floats and types with `codes` or
+// `super`, otherwise nearly exact. nullopt if the type has no weights.
 std::optional<QuantScheme> kept_scheme(const GgufType& type);
 
 }  // namespace leq

@@ -94,7 +94,7 @@ WeightView read_view(const Json& entry, const Shape& shape, const std::string& w
   require(act.has_value(), where, ": unknown act \"", printable(act_text),
           "\", this leq knows none, row, g128, g32, tensor and online; use a newer leq");
   view.act = *act;
-  require(!is_coded(view.act) || view.scheme.is_integer() || view.scheme.is_float(), where, ": ",
+  require(!is_coded(view.act) || view.scheme.takes_codes() || view.scheme.is_float(), where, ": ",
           scheme_name(view.scheme), " weights take f32 inputs, act ", act_text, " found");
   require(fits_act(view.scheme, view.act), where, ": groups of ", view.scheme.group,
           " weights span several scales of inputs with act ", act_text);

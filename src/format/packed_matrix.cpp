@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/half.h"
+#include "tensor/table_codes.h"
 
 namespace leq {
 namespace {
@@ -41,9 +42,6 @@ std::uint32_t word_at(const std::byte* words, std::int64_t index) {
 }
 
 }  // namespace
-
-const std::array<std::int8_t, 16> kFloat4Doubles = {0, 1,  2,  3,  4,  6,  8,  12,
-                                                    0, -1, -2, -3, -4, -6, -8, -12};
 
 const std::array<float, 256>& float8_e4m3_values() {
   static const std::array<float, 256> values = make_e4m3();
@@ -236,6 +234,10 @@ bool put_row(const PackedMatrix& matrix, const QuantScheme& scheme, std::int64_t
     const bool is_uint = scheme.kind == CodeKind::uint_;
     if (is_uint) zeros[g] = static_cast<std::uint8_t>(is_float4 ? middle : zero);
     for (std::size_t k = first; k < end; ++k) {
+      if (scheme.has_table()) {
+        codes[k] = stored[k];
+        continue;
+      }
       const int number = is_float4 ? kFloat4Doubles[stored[k]] : stored[k] - zero;
       if (!is_uint && (number < lowest || number >= middle)) return false;
       codes[k] = static_cast<std::int16_t>(!is_uint    ? number
@@ -292,7 +294,10 @@ std::optional<QuantScheme> PackedMatrix::own_scheme() const {
   const bool by_rows = is_integer() && bits == 8 && has_row_scales();
   if (!(is_integer() || is_mxfp4(*this)) || group == 0) return std::nullopt;
   if (!by_rows && !has_f16_scales(*this)) return std::nullopt;
-  if (!is_integer()) return QuantScheme{CodeKind::int_, 8, Scaling::group, group};
+  if (!is_integer()) {
+    if (group == 32) return parse_scheme("mxfp4");
+    return QuantScheme{CodeKind::int_, 8, Scaling::group, group};
+  }
   const bool centred = are_centred(*this) && (bits < 8 || !has_lowest_code(*this));
   const CodeKind kind = centred ? CodeKind::int_ : CodeKind::uint_;
   if (by_rows) return QuantScheme{kind, 8, Scaling::row, 0};
@@ -303,12 +308,14 @@ bool PackedMatrix::read_codes(const QuantScheme& scheme, std::int64_t first, std
                               ChosenCodes& out) const {
   const bool by_rows = scheme.scaling == Scaling::row;
   const int group = group_of(*this);
-  const bool integers = scheme.kind == CodeKind::int_ || scheme.kind == CodeKind::uint_;
-  const bool bits_fit = is_integer() && scheme.bits >= bits;
+  const bool is_table = scheme.kind == CodeKind::mxfp4;
+  const bool integers = scheme.kind == CodeKind::int_ || scheme.kind == CodeKind::uint_ || is_table;
+  const bool bits_fit = is_integer() && !is_table && scheme.bits >= bits;
   const bool groups_fit = by_rows ? has_row_scales() && column_blocks.empty()
                                   : scheme.scaling == Scaling::group && group > 0 &&
                                         scheme.group <= group && group % scheme.group == 0;
-  if (!integers || !groups_fit || !(bits_fit || (is_mxfp4(*this) && scheme.bits == 8))) {
+  if (!integers || !groups_fit ||
+      !(bits_fit || (is_mxfp4(*this) && (is_table || scheme.bits == 8)))) {
     return false;
   }
   const auto wide = static_cast<std::size_t>(columns);

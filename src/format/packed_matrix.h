@@ -20,8 +20,6 @@ namespace leq {
 // the upper byte of an f16.
 const std::array<float, 256>& float8_e4m3_values();
 const std::array<float, 256>& float8_e5m2_values();
-// The values of the 16 codes of E2M1 multiplied by two, which are integers up to 12.
-extern const std::array<std::int8_t, 16> kFloat4Doubles;
 // 2^(e - 127); NaN for 255.
 float float8_e8m0_value(std::uint8_t code);
 

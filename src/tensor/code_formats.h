@@ -63,6 +63,8 @@ const CodeFormat* code_format(CodeKind kind);
 
 CodeFormat nf4_format();
 CodeFormat b1_format();
+CodeFormat mxfp4_format();
+CodeFormat iq4_nl_format();
 CodeFormat q4_k_format();
 CodeFormat q5_k_format();
 CodeFormat q6_k_format();

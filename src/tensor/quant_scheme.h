@@ -32,7 +32,9 @@ enum class CodeKind : std::uint8_t {
   uint_,  // unsigned codes with a zero point for each scale
   nf4,    // index of one of 16 levels, times the size of 64 columns (tensor/nf4.h)
   b1,     // a sign and a second bit (tensor/b1.cpp)
-  q4_k,   // GGUF's k types: superblock scales (tensor/super_blocks.h)
+  mxfp4,  // one of 16 integers in a table, times the scale of 32 columns (tensor/table_codes.h)
+  iq4_nl,
+  q4_k,  // GGUF's k types: superblock scales (tensor/super_blocks.h)
   q5_k,
   q6_k,
 };
@@ -48,13 +50,17 @@ struct QuantScheme {
   bool is_float() const { return scaling == Scaling::none; }
   // Whether the scales of codes are integers times numbers of a superblock.
   bool is_super() const { return kind >= CodeKind::q4_k; }
-  // Whether codes are integers (k types included), which can be multiplied with integer inputs.
+  // Whether codes themselves are integers (k types included).
   bool is_integer() const {
     return kind == CodeKind::int_ || kind == CodeKind::uint_ || is_super();
   }
+  // Whether codes select an integer from a table.
+  bool has_table() const { return kind == CodeKind::mxfp4 || kind == CodeKind::iq4_nl; }
+  // Whether weights can be multiplied with integer inputs.
+  bool takes_codes() const { return is_integer() || has_table(); }
   // Whether codes are unsigned numbers minus a zero point (2^(bits-1) for int). The inputs of such
   // weights are signed codes with sums of codes.
-  bool is_offset() const { return is_integer() && (kind != CodeKind::int_ || bits < 8); }
+  bool is_offset() const { return takes_codes() && (kind != CodeKind::int_ || bits < 8); }
   // 2^(bits-1) if stored codes are biased by that number, otherwise 0.
   int bias() const { return kind == CodeKind::int_ && bits < 8 ? 1 << (bits - 1) : 0; }
   bool operator==(const QuantScheme&) const = default;

@@ -9,7 +9,7 @@
 namespace leq {
 
 bool fits_act(const QuantScheme& scheme, ActKind act) {
-  if (!scheme.is_integer() || scheme.scaling != Scaling::group || scale_columns(act) == 0) {
+  if (!scheme.takes_codes() || scheme.scaling != Scaling::group || scale_columns(act) == 0) {
     return true;
   }
   return scheme.group <= scale_columns(act);

@@ -15,6 +15,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "base/half.h"
 #include "base/random.h"
+#include "table_numbers.h"
 #include "tensor/quant_scheme.h"
 
 namespace leq::test {
@@ -112,20 +113,24 @@ struct TestWeight {
 
   bool ranged() const { return scheme.kind == CodeKind::uint_; }
   // The offset added to a code before it is stored.
-  int stored_offset() const { return ranged() || scheme.bits == 8 ? 0 : 1 << (scheme.bits - 1); }
+  int stored_offset() const {
+    return ranged() || scheme.has_table() || scheme.bits == 8 ? 0 : 1 << (scheme.bits - 1);
+  }
 
   // For extreme products, each code is as far from its zero point as possible; for 8 bits and uint,
   // the direction alternates by row. leq never writes -128, but a file may contain it.
   static bool points_down(std::int64_t row) { return row % 2 == 1; }
   int extreme_code(std::int64_t row) const {
     if (ranged()) return points_down(row) ? 0 : (1 << scheme.bits) - 1;
+    if (scheme.has_table()) return scheme_name(scheme) == "mxfp4" ? 15 : 0;
     if (scheme.bits == 8) return points_down(row) ? -128 : 127;
     return -stored_offset();
   }
 
   int random_code(Random& random) const {
     const int levels = scheme.bits == 8 && !ranged() ? 255 : 1 << scheme.bits;
-    const int low = ranged() ? 0 : (scheme.bits == 8 ? -127 : -stored_offset());
+    const int low =
+        ranged() || scheme.has_table() ? 0 : (scheme.bits == 8 ? -127 : -stored_offset());
     return static_cast<int>(random.below(static_cast<std::uint32_t>(levels))) + low;
   }
 
@@ -167,8 +172,8 @@ struct TestWeight {
     for (std::int64_t row = 0; row < n; ++row) {
       for (std::int64_t column = 0; column < k; ++column) {
         const int code = fill == Fill::extreme ? extreme_code(row) : random_code(random);
-        numbers[static_cast<std::size_t>(row * k + column)] =
-            static_cast<float>(code - zero(row, column, kp));
+        const int number = table_number(scheme, code) - zero(row, column, kp);
+        numbers[static_cast<std::size_t>(row * k + column)] = static_cast<float>(number);
         put_code(row, column, code + stored_offset(), np, kp);
       }
     }

@@ -20,7 +20,7 @@ using test::TestLinear;
 std::vector<std::string> integer_schemes() {
   std::vector<std::string> names;
   for (const QuantScheme& scheme : test::all_schemes()) {
-    if (scheme.is_integer() && !scheme.is_super() && scheme.scaling != Scaling::tensor) {
+    if (scheme.takes_codes() && !scheme.is_super() && scheme.scaling != Scaling::tensor) {
       names.push_back(scheme_name(scheme));
     }
   }
@@ -107,7 +107,7 @@ TEST(IntMatmul, IsExactForRandomShapesOnEveryIsa) {
 TEST(IntMatmul, IsExactForEveryNumberOfTokensUpTo30) {
   Random random(12);
   for (const std::string scheme : {"int8", "int8-g128", "int4-g32", "int3-g64", "int2-g128",
-                                   "uint8", "uint8-g32", "uint3-g128"}) {
+                                   "uint8", "uint8-g32", "uint3-g128", "mxfp4", "iq4_nl"}) {
     for (const ActKind act : acts_of(scheme)) {
       for (std::int64_t tokens = 1; tokens <= 30; ++tokens) {
         expect_exact(scheme, act, {70}, 200, tokens, true, random);
@@ -119,8 +119,9 @@ TEST(IntMatmul, IsExactForEveryNumberOfTokensUpTo30) {
 // Token counts are around the tiles of 16 and 32 tokens and around the blocks of 256.
 TEST(IntMatmul, IsExactAroundTilesAndBlocksOfTokens) {
   Random random(28);
-  for (const std::string scheme : {"int8", "int8-g128", "int8-g32", "int4-g128", "int4-g32",
-                                   "int3-g64", "int2-g128", "uint8", "uint8-g64", "uint4-g128"}) {
+  for (const std::string scheme :
+       {"int8", "int8-g128", "int8-g32", "int4-g128", "int4-g32", "int3-g64", "int2-g128", "uint8",
+        "uint8-g64", "uint4-g128", "mxfp4", "iq4_nl"}) {
     for (const ActKind act : acts_of(scheme)) {
       for (const std::int64_t tokens : {31, 32, 33, 48, 65, 257}) {
         expect_exact(scheme, act, {66}, 17 + random.below(300), tokens, tokens == 48, random);
@@ -132,7 +133,7 @@ TEST(IntMatmul, IsExactAroundTilesAndBlocksOfTokens) {
 TEST(IntMatmul, IsExactFor600Tokens) {
   Random random(13);
   for (const std::string scheme : {"int8", "int8-g64", "int4-g128", "int3-g32", "int2-g64", "uint8",
-                                   "uint8-g128", "uint2-g32"}) {
+                                   "uint8-g128", "uint2-g32", "iq4_nl"}) {
     for (const ActKind act : acts_of(scheme)) {
       expect_exact(scheme, act, {65}, 136, 600, false, random);
     }

@@ -5,6 +5,7 @@
 
 #include "backends.h"
 #include "base/float_math.h"
+#include "table_numbers.h"
 #include "tensor/quant_scheme.h"
 
 namespace leq {
@@ -36,7 +37,8 @@ float expected_output(const WeightView& w, std::int64_t n, const QuantizedRow& x
   for (std::int64_t first = 0; first < w.columns; first += group) {
     std::int64_t sum = 0;
     for (std::int64_t k = first; k < std::min(first + group, w.columns); ++k) {
-      sum += (code_at(w, n, k) - zero_at(w, n, k)) * x.codes[static_cast<std::size_t>(k)];
+      const int number = test::table_number(w.scheme, code_at(w, n, k)) - zero_at(w, n, k);
+      sum += number * x.codes[static_cast<std::size_t>(k)];
     }
     total += sum;
     const float of_act = by_act ? x.scales[static_cast<std::size_t>(first / of_scale)] : 1.0f;
@@ -124,7 +126,7 @@ class LinearConformance : public Conformance {
 TEST_P(LinearConformance, IntegerProductsAreExactForEverySchemeAndActivation) {
   for (const char* scheme : {"int8", "int8-tensor", "int8-g32", "int8-g64", "int8-g128", "int4-g32",
                              "int4-g128", "int3-g64", "int3-g128", "int2-g64", "uint8", "uint8-g64",
-                             "uint4-g128", "uint3-g32", "uint2-g128"}) {
+                             "uint4-g128", "uint3-g32", "uint2-g128", "mxfp4", "iq4_nl"}) {
     for (const ActKind act : {ActKind::row, ActKind::g128, ActKind::g32, ActKind::tensor}) {
       if (!fits_act(require_scheme(scheme, "test"), act)) continue;
       for (const std::int64_t tokens : {3, 10})
@@ -165,8 +167,7 @@ TEST_P(LinearConformance, EpiloguesFollowTheirFormulas) {
   for (std::size_t i = 0; i < y.size(); ++i) ASSERT_EQ(activated[i], gelu_new(y[i]));
 
   Rows gated = backend->allocate_rows(p.tokens, 100, {});
-  for (const Activation f :
-       {Activation::silu, Activation::gelu_tanh, Activation::clamped_swiglu}) {
+  for (const Activation f : {Activation::silu, Activation::gelu_tanh, Activation::clamped_swiglu}) {
     backend->linear(x, p.tokens, made.linear, Epilogue::gated(f), gated);
     const auto products = values_of(gated, p.tokens);
     for (std::size_t t = 0; t < 3; ++t) {
@@ -184,8 +185,8 @@ TEST_P(LinearConformance, EpiloguesFollowTheirFormulas) {
 // Sums of f32 products may have any order, so they are compared with double.
 TEST_P(LinearConformance, FloatInputsAgreeWithDouble) {
   constexpr double kTolerance = 3e-5;
-  for (const char* scheme :
-       {"f32", "f16", "bf16", "int8", "int8-g128", "int4-g64", "int3-g128", "uint2-g32", "uint8"}) {
+  for (const char* scheme : {"f32", "f16", "bf16", "int8", "int8-g128", "int4-g64", "int3-g128",
+                             "uint2-g32", "uint8", "iq4_nl"}) {
     const Problem p = {scheme, ActKind::none, 5, 300, {70, 9}};
     const Made made = make(p, true);
     std::vector<float> values;

@@ -279,7 +279,7 @@ TEST(PackedWeights, OfFloat4InGroups) {
         ASSERT_EQ(found[at], static_cast<float>(size) * scale) << n << ' ' << k;
       }
     }
-    EXPECT_EQ(scheme_of(source, "x.weight"), is_mx ? "int8-g32" : "none");
+    EXPECT_EQ(scheme_of(source, "x.weight"), is_mx ? "mxfp4" : "none");
     if (is_mx) expect_exact(source, "x.weight");
   }
 }
@@ -657,7 +657,7 @@ TEST(PackedCheckpoints, OfModelOptsMxfp4KeepTheirNumbers) {
     parts["weight_scale"] = {"U8", {n, k / 32}, scales};
     return parts;
   });
-  expect_carried(folder, {{"quant_method", "modelopt"}, {"quant_algo", "MXFP4"}}, "int8-g32",
+  expect_carried(folder, {{"quant_method", "modelopt"}, {"quant_algo", "MXFP4"}}, "mxfp4",
                  "MXFP4 g32");
 }
 

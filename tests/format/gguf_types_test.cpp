@@ -95,7 +95,9 @@ TEST(GgufTypes, CodesAreTheValues) {
       type.decode(block, values.data());
       if (!type.codes(block, codes.data(), scales.data())) continue;
       ++held;
-      const int least = -(1 << (type.code_bits - 1)), most = -least - 1;
+      const QuantScheme kept = *kept_scheme(type);
+      const int least = kept.kind == CodeKind::int_ ? -(1 << (kept.bits - 1)) : -128;
+      const int most = -least - 1;
       for (std::size_t e = 0; e < static_cast<std::size_t>(type.elements); ++e) {
         EXPECT_LE(codes[e], most);
         EXPECT_GE(codes[e], least);

@@ -68,6 +68,7 @@ const Case kCases[] = {
     {"mistral-tiny", "int8", KvType::simq2},     {"gpt2-tiny", "int4-g128", KvType::simq2},
     {"qwen3moe-tiny", "f32", KvType::f16},       {"qwen3moe-tiny", "int8", KvType::f16},
     {"qwen3moe-tiny", "int4-g32", KvType::int8}, {"qwen3moe-tiny", "q4_k", KvType::f16},
+    {"qwen3moe-tiny", "mxfp4", KvType::f16},     {"gpt2-tiny", "iq4_nl", KvType::f16},
 };
 
 class Invariance : public ::testing::TestWithParam<std::size_t> {

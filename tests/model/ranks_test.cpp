@@ -144,6 +144,7 @@ const Case kCases[] = {
     {"qwen35-tiny", "int8", KvType::f16},
     {"qwen3moe-tiny", "int8", KvType::f16, ActChoice::row},
     {"qwen3moe-tiny", "int4-g32", KvType::simq4},
+    {"qwen3moe-tiny", "iq4_nl", KvType::f16},
 };
 
 class RanksOf : public ::testing::TestWithParam<std::size_t> {};

@@ -54,8 +54,8 @@ std::vector<Option> quantization_flags() {
        .value_name = "TYPE",
        .help = "number format of the weights: f32, f16, bf16, int8 (one scale per row), "
                "int8-tensor, int or uint of 8, 4, 3, 2 bits with -g32, -g64 or -g128 (one scale "
-               "per group of that many columns), q4_k, q5_k, q6_k, nf4, b1 (default int8, or the "
-               "method's own default)",
+               "per group of that many columns), q4_k, q5_k, q6_k, iq4_nl, mxfp4, nf4, b1 (default "
+               "int8, or the method's own default)",
        .suggestions = {"f32", "f16", "bf16", "int8", "int8-g128", "int4-g128", "int4-g64",
                        "int4-g32", "int3-g64", "int2-g64", "uint4-g128", "uint4-g64", "nf4"}},
       {.name = "bits",

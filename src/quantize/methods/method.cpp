@@ -10,6 +10,7 @@
 #include "model/linear_sites.h"
 #include "quantize/methods/gptq.h"
 #include "tensor/nf4.h"
+#include "tensor/table_codes.h"
 #include "tokenizer/pattern.h"
 
 namespace leq {
@@ -20,7 +21,7 @@ bool supports_int(const QuantScheme& scheme) { return scheme.kind == CodeKind::i
 bool supports_uint(const QuantScheme& scheme) { return scheme.kind == CodeKind::uint_; }
 // Excludes one scale per tensor, for which weighted_ranges gains nothing; absmax supports it.
 bool supports_rtn(const QuantScheme& scheme) {
-  return scheme.is_integer() && scheme.scaling != Scaling::tensor;
+  return scheme.takes_codes() && scheme.scaling != Scaling::tensor;
 }
 
 MethodResult choose_absmax(const MethodInput& input) {
@@ -29,9 +30,29 @@ MethodResult choose_absmax(const MethodInput& input) {
 MethodResult choose_zeropoint(const MethodInput& input) {
   return {nearest_codes(input, choose_ranges(input, fit_minmax)), ""};
 }
+MethodResult choose_table_rtn(const MethodInput& input) {
+  require_finite(input);
+  const std::vector<float> importance = input_importance(input);
+  std::vector<ChosenCodes> parts(static_cast<std::size_t>(input.rows));
+  for_rows(input.pool, input.rows, [&](std::int64_t row) {
+    parts[static_cast<std::size_t>(row)] =
+        choose_table_codes(input.scheme.kind,
+                           input.weight.subspan(static_cast<std::size_t>(row * input.columns),
+                                                static_cast<std::size_t>(input.columns)),
+                           1, input.columns, importance);
+  });
+  ChosenCodes chosen;
+  for (const ChosenCodes& part : parts) {
+    chosen.codes.insert(chosen.codes.end(), part.codes.begin(), part.codes.end());
+    chosen.scales.insert(chosen.scales.end(), part.scales.begin(), part.scales.end());
+  }
+  return {std::move(chosen), ""};
+}
+
 // Each input channel is weighted by its mean square for the calibration tokens.
 MethodResult choose_rtn(const MethodInput& input) {
   if (input.scheme.is_super()) return choose_super_rtn(input);
+  if (input.scheme.has_table()) return choose_table_rtn(input);
   return {nearest_codes(input, weighted_ranges(input)), ""};
 }
 
@@ -62,8 +83,8 @@ std::span<const QuantMethod> quant_methods() {
        .divides_rows = true,
        .own_type = "uint8"},
       {.name = "rtn",
-       .summary =
-           "nearest code, range of least error weighted by the inputs (int, uint and k types)",
+       .summary = "nearest code, range of least error weighted by the inputs (int, uint, k and "
+                  "table types)",
        .needs = Needs::diagonal,
        .supports = supports_rtn,
        .choose = choose_rtn,
@@ -202,7 +223,7 @@ TensorPlan plan_tensor(TensorRole role, const QuantScheme& type, const ModelConf
   const bool table = role == TensorRole::head || role == TensorRole::token_embedding;
   const QuantScheme scheme = table ? QuantScheme{CodeKind::int_, 8, Scaling::row, 0} : type;
   // nf4 and b1 weights require f32 inputs.
-  if (act == ActChoice::none || !scheme.is_integer()) return {scheme, ActKind::none};
+  if (act == ActChoice::none || !scheme.takes_codes()) return {scheme, ActKind::none};
   const bool linear = is_block_linear(role);
   if (linear && act != ActChoice::automatic) {
     return {scheme, word_of(act).kind, word_of(act).online_mode};
@@ -228,7 +249,7 @@ TensorPlanner make_planner(const PlanRequest& request, const ModelConfig& config
     TensorPlan plan = plan_tensor(spec.role, type, config, act);
     if (found != own_types.end()) {
       plan.scheme = type;
-      if (!plan.scheme.is_integer()) plan.act = ActKind::none;
+      if (!plan.scheme.takes_codes()) plan.act = ActKind::none;
       const std::optional<ActKind> own = found->second.act;
       const bool takes_own = act == ActChoice::automatic && is_block_linear(spec.role) && own &&
                              is_coded(plan.act) && fits_act(type, *own);

@@ -55,7 +55,7 @@ PackedWeight join_panels(std::vector<PackedWeight> parts, std::int64_t rows) {
 std::optional<QuantizedTensor> keep_codes_of(const TensorInput& tensor, const TensorPlan& plan,
                                              ThreadPool& pool) {
   if (!tensor.read_codes || plan.method != nullptr || !plan.label.empty() ||
-      !plan.scheme.is_integer() || tensor.shape.size() != 2) {
+      !plan.scheme.takes_codes() || tensor.shape.size() != 2) {
     return std::nullopt;
   }
   const std::int64_t rows = tensor.shape[0];

@@ -24,8 +24,10 @@ namespace leq::cpu {
 // side has groups, f is float(sum of the whole row).
 struct IntPanel {
   // Weights: 64 outputs.
-  const std::uint8_t* codes = nullptr;          // the panel's codes, 64-byte aligned
-  const std::uint8_t* high_codes = nullptr;     // 3 bits: the panel's plane of third bits
+  const std::uint8_t* codes = nullptr;       // the panel's codes, 64-byte aligned
+  const std::uint8_t* high_codes = nullptr;  // 3 bits: the panel's plane of third bits
+  // Codes with a table: the number of code i % 16, plus `zero`; [256], 64-byte aligned.
+  const std::uint8_t* table = nullptr;
   const float* row_scales = nullptr;            // [64], or null with groups
   const std::uint16_t* group_scales = nullptr;  // f16 [groups][64], or null without groups
   float scale_mul = 1.0f;                       // factor of each group scale
@@ -117,7 +119,8 @@ struct MatmulKernels {
   void (*int8_groups)(const IntPanel& panel) noexcept = nullptr;  // group > 0
   void (*uint8_rows)(const IntPanel& panel) noexcept = nullptr;   // for unsigned codes
   void (*uint8_groups)(const IntPanel& panel) noexcept = nullptr;
-  void (*bits4)(const IntPanel& panel) noexcept = nullptr;  // group > 0; int or uint
+  void (*bits4)(const IntPanel& panel) noexcept = nullptr;   // group > 0; int or uint
+  void (*table4)(const IntPanel& panel) noexcept = nullptr;  // 4-bit codes of a table, group > 0
   void (*bits3)(const IntPanel& panel) noexcept = nullptr;
   void (*bits2)(const IntPanel& panel) noexcept = nullptr;
   void (*f32)(const FloatBlock& block) noexcept = nullptr;

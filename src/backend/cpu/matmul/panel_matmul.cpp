@@ -8,6 +8,7 @@
 #include "base/prefetch.h"
 #include "tensor/pack.h"
 #include "tensor/super_blocks.h"
+#include "tensor/table_codes.h"
 
 namespace leq::cpu {
 namespace {
@@ -76,6 +77,10 @@ void point_at_codes(const PanelTask& task, IntPanel& panel) {
     return;
   }
   panel.zero = weight.scheme.bias();
+  if (weight.scheme.has_table()) {
+    panel.table = kernel_table(weight.scheme.kind).data();
+    panel.zero = table_zero(weight.scheme.kind);
+  }
   if (weight.scheme.kind == CodeKind::uint_) {
     const std::int64_t groups = grouped(weight) ? weight.padded_columns() / weight.scheme.group : 1;
     panel.zeros = weight.zeros + task.panel * groups * kPanelRows;
@@ -108,6 +113,7 @@ void fetch_ends(const PanelTask& task, const IntPanel& panel) {
 }
 
 void run_kernel(const MatmulKernels& kernels, const QuantScheme& scheme, const IntPanel& panel) {
+  if (scheme.has_table()) return kernels.table4(panel);
   switch (scheme.bits) {
     case 2:
       return kernels.bits2(panel);

@@ -132,6 +132,7 @@ MatmulKernels matmuls() {
   kernels.uint8_rows = kRows<Codes<8, false>, &Kernels::uint8_rows>;
   kernels.uint8_groups = kGroups<Codes<8, false>, &Kernels::uint8_groups>;
   kernels.bits4 = kGroups<Codes<4, false>, &Kernels::bits4>;
+  kernels.table4 = kGroups<Codes<4, false, true>, &Kernels::table4>;
   kernels.bits3 = kGroups<Codes<3, false>, &Kernels::bits3>;
   kernels.bits2 = kGroups<Codes<2, false>, &Kernels::bits2>;
   kernels.int_tile = "8x8";

@@ -16,9 +16,12 @@
 namespace leq::cpu {
 namespace {
 
-// The kinds of codes. int8 is kSigned; the others (kBits = 8, 4, 3, 2) have zero points.
-template <int kBits_, bool kSigned_>
+// The kinds of codes. int8 is kSigned; the others (kBits = 8, 4, 3, 2) have zero points, or numbers
+// in a table.
+template <int kBits_, bool kSigned_, bool kTable_ = false>
 struct Codes {
+  static constexpr bool kTable = kTable_;
+  static constexpr int kMiddle = kBits_ == 8 ? 128 : 0;  // subtracted from codes
   static constexpr int kBits = kBits_;
   static constexpr bool kSigned = kSigned_;
   static constexpr int kLow = kBits == 3 ? 2 : kBits;  // bits in the first plane
@@ -30,6 +33,7 @@ struct Planes {
   const std::uint8_t* low;
   const std::uint8_t* high;  // for codes of 3 bits
   int8x16_t high_shift;      // for codes of 3 bits: shift of quad 0's third bits to bit 2
+  uint8x16_t numbers = {};   // the table, as signed bytes
 };
 
 template <class C>
@@ -39,6 +43,10 @@ inline __attribute__((always_inline)) Planes planes_at(const IntPanel& panel, st
   if constexpr (C::kBits == 3) {
     planes.high = panel.high_codes + k / 32 * 256 + output * 4;
     planes.high_shift = vdupq_n_s8(static_cast<std::int8_t>(2 - k / 4 % 8));
+  }
+  if constexpr (C::kTable) {
+    const uint8x16_t zero = vdupq_n_u8(static_cast<std::uint8_t>(panel.zero));
+    planes.numbers = vsubq_u8(vld1q_u8(panel.table), zero);
   }
   return planes;
 }
@@ -59,6 +67,7 @@ inline __attribute__((always_inline)) int8x16_t codes_at(const Planes& planes, i
     const uint8x16_t third = vshlq_u8(vld1q_u8(planes.high + 16 * r), shift);  // negative: right
     codes = vorrq_u8(codes, vandq_u8(third, vdupq_n_u8(4)));
   }
+  if constexpr (C::kTable) codes = vqtbl1q_u8(planes.numbers, codes);
   return vreinterpretq_s8_u8(codes);
 }
 
@@ -104,7 +113,7 @@ struct Columns {
 template <class C>
 inline int32x4_t start(const IntPanel& panel, std::int64_t token, std::int64_t output,
                        std::int64_t group) {
-  if constexpr (C::kSigned) return vdupq_n_s32(0);
+  if constexpr (C::kSigned || C::kTable) return vdupq_n_s32(0);
   const std::int32_t sum = panel.token_sums[token * panel.token_sum_stride + group];
   int32x4_t zeros = vdupq_n_s32(panel.zero);
   if (panel.zeros != nullptr) {
@@ -113,7 +122,7 @@ inline int32x4_t start(const IntPanel& panel, std::int64_t token, std::int64_t o
     const uint16x8_t wide = vmovl_u8(vreinterpret_u8_u32(vdup_n_u32(four)));
     zeros = vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(wide)));
   }
-  return vmulq_n_s32(vsubq_s32(vdupq_n_s32(C::kBits == 8 ? 128 : 0), zeros), sum);
+  return vmulq_n_s32(vsubq_s32(vdupq_n_s32(C::kMiddle), zeros), sum);
 }
 
 // y = fma(f, weight scale * token scale, bias) for four outputs of one token.
@@ -381,6 +390,7 @@ constexpr MatmulKernels int_matmuls(Isa isa) {
           .uint8_rows = run_rows<Uint8, Step>,
           .uint8_groups = run_groups<Uint8, Step>,
           .bits4 = run_groups<Codes<4, false>, Step>,
+          .table4 = run_groups<Codes<4, false, true>, Step>,
           .bits3 = run_groups<Codes<3, false>, Step>,
           .bits2 = run_groups<Codes<2, false>, Step>,
           .super = super_of_bits<Step>,

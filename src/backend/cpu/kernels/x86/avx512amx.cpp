@@ -436,6 +436,7 @@ MatmulKernels matmuls() {
   kernels.uint8_rows = by_token_count<&Kernels::uint8_rows, run_rows<true>>;
   kernels.uint8_groups = by_token_count<&Kernels::uint8_groups, run_bytes<Signs::weight_unsigned>>;
   kernels.bits4 = by_token_count<&Kernels::bits4, run_bits<Bits4>>;
+  kernels.table4 = by_token_count<&Kernels::table4, run_bits<Table4>>;
   kernels.bits3 = by_token_count<&Kernels::bits3, run_bits<Bits3>>;
   kernels.bits2 = by_token_count<&Kernels::bits2, run_bits<Bits2>>;
   kernels.super = super_avx512amx;

@@ -543,7 +543,9 @@ struct PackedColumns {
       for (int i = 0; i < kAtOnce; ++i) {
         const int at = 64 * (j + i);
         weights[i] = Bits::template code<kQuad>(planes.low + at, planes.third + at);
-        if constexpr (kQuad % 2 == 1) weights[i] = _mm512_srli_epi16(weights[i], Bits::kShift);
+        if constexpr (kQuad % 2 == 1 && Bits::kShift > 0) {
+          weights[i] = _mm512_srli_epi16(weights[i], Bits::kShift);
+        }
         if constexpr (kUnpacked == Unpacked::kept) {
           _mm512_store_si512(codes + kQuad * 256 + at, weights[i]);
         } else {
@@ -774,6 +776,7 @@ MatmulKernels matmuls() {
   kernels.uint8_rows = run_rows<true>;
   kernels.uint8_groups = uint8_groups;
   kernels.bits4 = run_bits<Bits4>;
+  kernels.table4 = run_bits<Table4>;
   kernels.bits3 = run_bits<Bits3>;
   kernels.bits2 = run_bits<Bits2>;
   kernels.super = super_by_count<super_of_bits<SuperLanes, 1, 6>, super_avx512vnni>;

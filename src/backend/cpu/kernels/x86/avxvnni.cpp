@@ -25,6 +25,8 @@ struct AvxVnni {
   using Bytes = Dots<PanelCodes<DotLanes>, Unsigned::codes>;
   template <int kBits>
   using Bits = Dots<UnpackedCodes<DotLanes, kBits>, Unsigned::codes>;
+  using Table = Dots<TableCodes<DotLanes>, Unsigned::codes>;
+  using SmallTable = Table;
   static constexpr Start kSigned = Start::weights;
   static constexpr Start kBytes = Start::zeros;
 };

@@ -405,9 +405,19 @@ void by_token_count(const IntPanel& panel) noexcept {
   (panel.tokens < kFewest ? few_tokens_avx2().*kKernel : kMany)(panel);
 }
 
+template <class Level>
+void run_table_blocks(const IntPanel& panel) {
+  constexpr int kSmallZero = 12;
+  if (panel.zero > kSmallZero) {
+    return run_group_blocks<typename Level::Table, Level::kBytes>(panel);
+  }
+  run_group_blocks<typename Level::SmallTable, Start::zeros>(panel);
+}
+
 // The integer matmuls of a level. Level has:
 //   Signed, Bytes, Bits<kBits>   products of int8, uint8 and fewer bits
-//   kSigned, kBytes              start values of the sums of Signed and Bytes
+//   Table, SmallTable            products of 4-bit codes with a table, or with one up to 24
+//   kSigned, kBytes              start values of the sums of Signed, and of Bytes and Table
 template <class Level>
 constexpr MatmulKernels block_kernels(Isa isa, const char* tile) {
   using Signed = typename Level::Signed;
@@ -425,6 +435,7 @@ constexpr MatmulKernels block_kernels(Isa isa, const char* tile) {
               by_token_count<kFew8, &Kernels::uint8_groups, run_group_blocks<Bytes, kBytes>>,
           .bits4 = by_token_count<kFewBits, &Kernels::bits4,
                                   run_group_blocks<typename Level::template Bits<4>, Start::zeros>>,
+          .table4 = by_token_count<kFewBits, &Kernels::table4, run_table_blocks<Level>>,
           .bits3 = by_token_count<kFewBits, &Kernels::bits3,
                                   run_group_blocks<typename Level::template Bits<3>, Start::zeros>>,
           .bits2 = by_token_count<kFewBits, &Kernels::bits2,

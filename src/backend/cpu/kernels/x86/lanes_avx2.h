@@ -146,6 +146,8 @@ struct Lanes256 : Floats256 {
 
   static inline Ints both(Ints a, Ints b) { return _mm256_and_si256(a, b); }
   static inline Ints either(Ints a, Ints b) { return _mm256_or_si256(a, b); }
+  // The bytes of a table of 16, which each 128 bits of `table` repeat.
+  static inline Ints lookup(Ints table, Ints codes) { return _mm256_shuffle_epi8(table, codes); }
   template <int kPlaces>  // shift left in 16-bit lanes; negative: right
   static inline Ints shifted(Ints x) {
     if constexpr (kPlaces == 0) return x;

@@ -142,6 +142,8 @@ struct Lanes512 : Floats512 {
 
   static inline Ints both(Ints a, Ints b) { return _mm512_and_si512(a, b); }
   static inline Ints either(Ints a, Ints b) { return _mm512_or_si512(a, b); }
+  // The bytes of a table of 16, which each 128 bits of `table` repeat.
+  static inline Ints lookup(Ints table, Ints codes) { return _mm512_shuffle_epi8(table, codes); }
   template <int kPlaces>  // shift left in 16-bit lanes; negative: right
   static inline Ints shifted(Ints x) {
     if constexpr (kPlaces == 0) return x;

@@ -297,6 +297,95 @@ void run_bits(const IntPanel& panel) noexcept {
                                : one_token<kBits, Fetch::twice>)(panel, token);
 }
 
+// 4-bit codes with a table. Numbers of up to 127 leave no room for sums in 16 bits, but a pair of
+// |input| * (number with the sign of the input) fits, at most 2 * 127 * 127.
+
+// sum += the products of numbers and four columns of inputs. In assembly, as add_pairs.
+inline __attribute__((always_inline)) void add_numbers(__m256i& sum, __m256i codes, __m256i table,
+                                                       __m256i input, __m256i size) {
+  const __m256i ones = _mm256_set1_epi16(1);
+  asm volatile(
+      "vpshufb %[codes], %[table], %[codes]\n"
+      "vpsignb %[input], %[codes], %[codes]\n"
+      "vpmaddubsw %[codes], %[size], %[codes]\n"
+      "vpmaddwd %[ones], %[codes], %[codes]\n"
+      "vpaddd %[codes], %[sum], %[sum]\n"
+      : [sum] "+x"(sum), [codes] "+x"(codes)
+      : [table] "x"(table), [input] "x"(input), [size] "x"(size), [ones] "x"(ones));
+}
+
+// Adds quad kQuad of 32 columns, for M tokens x 8 V outputs.
+template <int kQuad, Fetch kFetch, int M, int V>
+inline __attribute__((always_inline)) void add_table_quad(const std::uint8_t* codes, __m256i table,
+                                                          const std::uint8_t* x,
+                                                          std::int64_t stride, __m256i (&c)[M][V]) {
+  __m256i input[M], size[M];
+#pragma GCC unroll 2
+  for (int m = 0; m < M; ++m) {
+    input[m] = _mm256_set1_epi32(load_quad(x + m * stride + 4 * kQuad));
+    size[m] = _mm256_abs_epi8(input[m]);
+  }
+#pragma GCC unroll 8
+  for (int v = 0; v < V; ++v) {
+    const Planes line{codes + 32 * v, nullptr};
+    if constexpr (kQuad % 2 == 0 && M == 1) {
+      if (v % 2 == 0) fetch_ahead<kFetch>(line.low + kQuad / 2 * 256);
+    }
+#pragma GCC unroll 2
+    for (int m = 0; m < M; ++m) {
+      add_numbers(c[m][v], codes_of<4, kQuad>(line), table, input[m], size[m]);
+    }
+  }
+}
+
+// Computes M tokens x all 64 outputs, 8 V at a time.
+template <int M, int V, Fetch kFetch>
+void table_tokens(const IntPanel& panel, std::int64_t token) {
+  NextPanel next(panel, M == 1 ? 1 : token);
+  const __m256i table =
+      _mm256_sub_epi8(load_bytes(panel.table), _mm256_set1_epi8(static_cast<char>(panel.zero)));
+  for (std::int64_t output = 0; output < 64; output += 8 * V) {
+    __m256 f[M][V];
+    for (int i = 0; i < M * V; ++i) f[i / V][i % V] = _mm256_setzero_ps();
+    std::int64_t group = 0;
+    for (std::int64_t k = 0; k < panel.columns; k += panel.group, ++group) {
+      const std::int64_t last = k + panel.group < panel.columns ? k + panel.group : panel.columns;
+      if constexpr (M == 1) fetch_scales(panel.group_scales, group);
+      __m256i c[M][V];
+      for (int i = 0; i < M * V; ++i) c[i / V][i % V] = _mm256_setzero_si256();
+      for (std::int64_t at = k; at < last; at += kNarrowColumns) {
+        const std::uint8_t* codes = panel.codes + at * 32 + output * 4;
+        const std::uint8_t* x = panel.inputs + token * panel.input_stride + at;
+        if constexpr (M > 1) next.fetch(2 * V);
+        add_table_quad<0, kFetch>(codes, table, x, panel.input_stride, c);
+        add_table_quad<1, kFetch>(codes, table, x, panel.input_stride, c);
+        add_table_quad<2, kFetch>(codes, table, x, panel.input_stride, c);
+        add_table_quad<3, kFetch>(codes, table, x, panel.input_stride, c);
+        add_table_quad<4, kFetch>(codes, table, x, panel.input_stride, c);
+        add_table_quad<5, kFetch>(codes, table, x, panel.input_stride, c);
+        add_table_quad<6, kFetch>(codes, table, x, panel.input_stride, c);
+        add_table_quad<7, kFetch>(codes, table, x, panel.input_stride, c);
+      }
+      for (int i = 0; i < M * V; ++i) {
+        const int m = i / V, v = i % V;
+        f[m][v] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(c[m][v]),
+                                  group_scale(panel, token + m, output + 8 * v, group), f[m][v]);
+      }
+    }
+    for (int i = 0; i < M * V; ++i) {
+      finish(panel, token + i / V, output + 8 * (i % V), f[i / V][i % V]);
+    }
+  }
+}
+
+void run_table(const IntPanel& panel) noexcept {
+  std::int64_t token = 0;
+  for (; token + 2 <= panel.tokens; token += 2) table_tokens<2, 2, Fetch::never>(panel, token);
+  if (token == panel.tokens) return;
+  (panel.fetch == Fetch::never ? table_tokens<1, 8, Fetch::never>
+                               : table_tokens<1, 8, Fetch::twice>)(panel, token);
+}
+
 // int8 and uint8 weights times int8 activations. Both sides are widened to 16 bits and multiplied
 // by vpmaddwd, because sums of vpmaddubsw would saturate. The exception is one token with signed
 // codes, where vpmaddubsw is exact (add_magnitudes).
@@ -531,6 +620,8 @@ struct Avx2 {
   using Bytes = WordProducts<Lanes256, 6, WideDifferences<Lanes256>>;
   template <int kBits>
   using Bits = NarrowProducts<Lanes256, 6, kBits>;
+  using Table = WordProducts<Lanes256, 6, WideDifferences<Lanes256, true>>;
+  using SmallTable = NarrowProducts<Lanes256, 6, 4, TableCodes<Lanes256>>;
   static constexpr Start kSigned = Start::none;
   static constexpr Start kBytes = Start::none;
 };
@@ -550,6 +641,7 @@ const MatmulKernels& few_tokens_avx2() {
                                              .uint8_rows = run_rows<true>,
                                              .uint8_groups = run_groups<true>,
                                              .bits4 = run_bits<4>,
+                                             .table4 = run_table,
                                              .bits3 = run_bits<3>,
                                              .bits2 = run_bits<2>};
   return kKernels;

@@ -15,6 +15,8 @@ struct Avx512 {
   using Bytes = WordProducts<Lanes512, 12, WideDifferences<Lanes512>>;
   template <int kBits>
   using Bits = NarrowProducts<Lanes512, 6, kBits>;
+  using Table = WordProducts<Lanes512, 12, WideDifferences<Lanes512, true>>;
+  using SmallTable = NarrowProducts<Lanes512, 6, 4, TableCodes<Lanes512>>;
   static constexpr Start kSigned = Start::none;
   static constexpr Start kBytes = Start::none;
 };

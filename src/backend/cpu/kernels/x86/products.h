@@ -47,8 +47,8 @@ enum class Codes { packed, ready };
 struct Cursor {
   const std::uint8_t* codes = nullptr;   // ready codes
   const std::uint8_t* packed = nullptr;  // packed codes; `third`: third bits of 3-bit codes
-  const std::uint8_t* third = nullptr;
-  std::uint8_t* scratch = nullptr;  // destination of unpacked codes
+  const std::uint8_t* third = nullptr;   // or the table of TableCodes
+  std::uint8_t* scratch = nullptr;       // destination of unpacked codes
   const std::uint8_t* inputs = nullptr;
   std::int64_t stride = 0;              // stride of the inputs
   const std::uint8_t* ahead = nullptr;  // lines to prefetch
@@ -148,13 +148,24 @@ struct WideCodes {
   }
 };
 
-// Like WideCodes, but for unsigned codes minus their zero points. Each zero point depends on output
-// and group, so that all codes are written before the first tile.
-template <class L>
+// Like WideCodes, but for unsigned codes, or 4-bit codes' numbers in a table, minus their zero
+// points. Each zero point depends on output and group, so that all codes are written before the
+// first tile.
+template <class L, bool kTable = false>
 struct WideDifferences : WideCodes<L> {
   using Ints = typename L::Ints;
   static constexpr bool kUnpacks = false;
   static constexpr bool kUnsigned = true;
+  static constexpr std::int64_t kCodeBits = kTable ? 4 : 8;
+
+  // Four columns of L::kOutputs outputs.
+  static inline Ints bytes_of(const IntPanel& panel, std::int64_t column, int output) {
+    if constexpr (!kTable) return L::load_ints(panel.codes + column * 64 + output * 4);
+    const Ints pairs = L::load_ints(panel.codes + column / 8 * 256 + output * 4);
+    const Ints codes =
+        L::both(column % 8 == 0 ? pairs : L::template shifted<-4>(pairs), L::repeat8(15));
+    return L::lookup(L::load_ints(panel.table), codes);
+  }
 
   static inline Ints zeros_of(const IntPanel& panel, std::int64_t column, int output) {
     if (panel.zeros == nullptr) return L::repeat16(panel.zero);
@@ -165,14 +176,13 @@ struct WideDifferences : WideCodes<L> {
   static void point_at_codes(const IntPanel& panel, const KTile& k_tile, int output,
                              std::uint8_t* scratch, Cursor& cursor) {
     const Ints low = L::repeat16(0xff);
-    const std::uint8_t* from = panel.codes + k_tile.first * 64 + output * 4;
     std::uint8_t* to = scratch;
-    const std::int64_t columns = k_tile.columns;
-    for (std::int64_t k = 0; k < columns; k += 4, from += 256, to += 2 * WideCodes<L>::kPairBytes) {
+    const std::int64_t end = k_tile.first + k_tile.columns;
+    for (std::int64_t k = k_tile.first; k < end; k += 4, to += 2 * WideCodes<L>::kPairBytes) {
 #pragma GCC unroll 2
       for (int j = 0; j < 2; ++j) {
-        const Ints bytes = L::load_ints(from + j * L::kBytes);
-        const Ints zeros = zeros_of(panel, k_tile.first + k, output + j * L::kOutputs);
+        const Ints bytes = bytes_of(panel, k, output + j * L::kOutputs);
+        const Ints zeros = zeros_of(panel, k, output + j * L::kOutputs);
         L::store_ints(to + j * L::kBytes, L::sub16(L::both(bytes, low), zeros));
         L::store_ints(to + (2 + j) * L::kBytes, L::sub16(L::template shifted<-8>(bytes), zeros));
       }
@@ -200,6 +210,7 @@ inline __attribute__((always_inline)) typename L::Ints narrow_codes(const std::u
 template <class L, int kBits>
 struct UnpackedCodes {
   static constexpr bool kUnpacks = true;
+  static constexpr bool kTable = false;
   static constexpr int kLow = kBits == 3 ? 2 : kBits;
   static constexpr int kQuadBytes = 2 * L::kBytes;
   static constexpr int kColumnBytes = kQuadBytes / 4;
@@ -227,6 +238,31 @@ struct UnpackedCodes {
   static inline void next(Cursor& cursor) {
     step_on<kCodes>(cursor, kStepColumns * 8 * kLow, kStepColumns * kColumnBytes);
     if (kBits == 3 && kCodes != Codes::ready) cursor.third += kStepColumns * 8;
+  }
+};
+
+// 4-bit codes, unpacked to their numbers in a table.
+template <class L>
+struct TableCodes : UnpackedCodes<L, 4> {
+  using Base = UnpackedCodes<L, 4>;
+  static constexpr bool kTable = true;
+
+  static void point_at_codes(const IntPanel& panel, const KTile& k_tile, int output,
+                             std::uint8_t* scratch, Cursor& cursor) {
+    Base::point_at_codes(panel, k_tile, output, scratch, cursor);
+    cursor.third = panel.table;
+  }
+  template <Codes kCodes, int kQuad>
+  static inline __attribute__((always_inline)) void load(const Cursor& cursor, typename L::Ints& w0,
+                                                         typename L::Ints& w1) {
+    if constexpr (kCodes == Codes::ready) {
+      Base::template load<kCodes, kQuad>(cursor, w0, w1);
+    } else {
+      const auto table = L::load_ints(cursor.third);
+      w0 = L::lookup(table, narrow_codes<L, 4, kQuad>(cursor.packed, nullptr));
+      w1 = L::lookup(table, narrow_codes<L, 4, kQuad>(cursor.packed + L::kBytes, nullptr));
+      leave<L>(cursor.scratch + kQuad * Base::kQuadBytes, w0, w1);
+    }
   }
 };
 
@@ -311,12 +347,13 @@ struct WordProducts : Source {
 // with 4 bits (8 pairs fit), 1,778 with 3 bits (16 pairs fit), 762 with 2 bits (32 fit).
 constexpr std::int64_t narrow_columns(int bits) { return bits == 4 ? 32 : bits == 3 ? 64 : 128; }
 
-// Exact products of codes of at most 4 bits by vpmaddubsw, which adds pairs to 16 bits.
-template <class L, int kMaxTokens, int kBits>
-struct NarrowProducts : UnpackedCodes<L, kBits>, InputRows {
+// Exact products of codes of at most 4 bits by vpmaddubsw, which adds pairs to 16 bits. Numbers of
+// a table up to 24 are at most 6,096 in pairs, of which four fit.
+template <class L, int kMaxTokens, int kBits, class Source_ = UnpackedCodes<L, kBits>>
+struct NarrowProducts : Source_, InputRows {
   using Lanes = L;
   using Ints = typename L::Ints;
-  using Source = UnpackedCodes<L, kBits>;
+  using Source = Source_;
   static constexpr int kTokens = kMaxTokens;
   static constexpr std::int64_t kCodeScratch = 16 * 1024;
   static constexpr std::int64_t kKTileColumns = kCodeScratch / Source::kColumnBytes;
@@ -325,8 +362,18 @@ struct NarrowProducts : UnpackedCodes<L, kBits>, InputRows {
   template <Codes kCodes, int M>
   static inline __attribute__((always_inline)) void add(Cursor& cursor, std::int64_t columns,
                                                         Ints (&c)[M][2]) {
-    const Ints ones = L::repeat16(1);
     std::int64_t left = columns;
+    if constexpr (Source::kTable) {
+      do {
+        fetch_line(cursor);
+        add_half<kCodes, 0>(cursor, c);
+        add_half<kCodes, 4>(cursor, c);
+        Source::template next<kCodes>(cursor);
+        cursor.inputs += kStepColumns;
+        left -= kStepColumns;
+      } while (left > 0);
+      return;
+    }
     do {
       Ints narrow[M][2];
       const std::int64_t rest = left - narrow_columns(kBits);
@@ -334,38 +381,54 @@ struct NarrowProducts : UnpackedCodes<L, kBits>, InputRows {
       for (left -= kStepColumns; left > rest && left > 0; left -= kStepColumns) {
         add_step<kCodes, false>(cursor, narrow);
       }
-#pragma GCC unroll 12
-      for (int m = 0; m < M; ++m) {
-        c[m][0] = L::add32(c[m][0], L::products16(narrow[m][0], ones));
-        c[m][1] = L::add32(c[m][1], L::products16(narrow[m][1], ones));
-      }
+      widen(narrow, c);
     } while (left > 0);
+  }
+
+  template <int M>
+  static inline __attribute__((always_inline)) void widen(const Ints (&narrow)[M][2],
+                                                          Ints (&c)[M][2]) {
+    const Ints ones = L::repeat16(1);
+#pragma GCC unroll 12
+    for (int m = 0; m < M; ++m) {
+      c[m][0] = L::add32(c[m][0], L::products16(narrow[m][0], ones));
+      c[m][1] = L::add32(c[m][1], L::products16(narrow[m][1], ones));
+    }
+  }
+
+  // Adds the products of 16 columns from quad kFirst on.
+  template <Codes kCodes, int kFirst, int M>
+  static inline __attribute__((always_inline)) void add_half(const Cursor& cursor,
+                                                             Ints (&c)[M][2]) {
+    Ints narrow[M][2];
+    add_quads<kCodes, true, kFirst, kFirst, kFirst + 4>(cursor, narrow);
+    widen(narrow, c);
   }
 
   // Adds the products of 32 columns to the sums or, if kBegins, sets the sums to these products.
   template <Codes kCodes, bool kBegins, int M>
   static inline __attribute__((always_inline)) void add_step(Cursor& cursor, Ints (&narrow)[M][2]) {
     fetch_line(cursor);
-    add_quads<kCodes, kBegins, 0>(cursor, narrow);
+    add_quads<kCodes, kBegins, 0, 0, kStepColumns / 4>(cursor, narrow);
     Source::template next<kCodes>(cursor);
     cursor.inputs += kStepColumns;
   }
-  template <Codes kCodes, bool kBegins, int kQuad, int M>
+  template <Codes kCodes, bool kBegins, int kFirst, int kQuad, int kEnd, int M>
   static inline __attribute__((always_inline)) void add_quads(const Cursor& cursor,
                                                               Ints (&narrow)[M][2]) {
-    if constexpr (kQuad < kStepColumns / 4) {
+    if constexpr (kQuad < kEnd) {
       Ints w0, w1;
       Source::template load<kCodes, kQuad>(cursor, w0, w1);
 #pragma GCC unroll 12
       for (int m = 0; m < M; ++m) {
         const std::uint8_t* input = cursor.inputs + m * cursor.stride + kQuad * 4;
-        if constexpr (kBegins && kQuad == 0) {
+        if constexpr (kBegins && kQuad == kFirst) {
           L::begin_bytes(narrow[m][0], narrow[m][1], w0, w1, input);
         } else {
           L::add_bytes(narrow[m][0], narrow[m][1], w0, w1, input);
         }
       }
-      add_quads<kCodes, kBegins, kQuad + 1>(cursor, narrow);
+      add_quads<kCodes, kBegins, kFirst, kQuad + 1, kEnd>(cursor, narrow);
     }
   }
 };

@@ -184,6 +184,22 @@ struct Bits4 {
   }
 };
 
+// 4 bits whose numbers are in a table, which Planes::third points to.
+struct Table4 {
+  static constexpr int kLowBits = 4;
+  static constexpr bool kThirdPlane = false;
+  static constexpr int kShift = 0;
+
+  template <int kQuad>
+  static inline __attribute__((always_inline)) __m512i code(const std::uint8_t* low,
+                                                            const std::uint8_t* table) {
+    __m512i bytes = _mm512_load_si512(low + kQuad / 2 * 256);
+    if constexpr (kQuad % 2 == 1) bytes = _mm512_srli_epi16(bytes, 4);
+    return _mm512_shuffle_epi8(_mm512_load_si512(table),
+                               _mm512_and_si512(bytes, _mm512_set1_epi8(15)));
+  }
+};
+
 constexpr std::int64_t kStepColumns = 32;  // eight quads
 
 // The addresses of the first bytes of a step.
@@ -194,7 +210,7 @@ struct Planes {
 template <class Bits>
 inline __attribute__((always_inline)) Planes planes_at(const IntPanel& panel, std::int64_t column) {
   return {panel.codes + column * 8 * Bits::kLowBits,
-          Bits::kThirdPlane ? panel.high_codes + column * 8 : nullptr};
+          Bits::kThirdPlane ? panel.high_codes + column * 8 : panel.table};
 }
 
 // Prefetches an eighth of the lines of a later step of the panel. Prefetches are spread over the
@@ -229,7 +245,9 @@ inline __attribute__((always_inline)) void unpack_quad(const Planes& planes, con
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) {
     __m512i quad = Bits::template code<kQuad>(planes.low + 64 * j, planes.third + 64 * j);
-    if constexpr (kQuad % 2 == 1) quad = _mm512_srli_epi16(quad, Bits::kShift);
+    if constexpr (kQuad % 2 == 1 && Bits::kShift > 0) {
+      quad = _mm512_srli_epi16(quad, Bits::kShift);
+    }
     _mm512_store_si512(codes + kQuad * 256 + 64 * j, zeros(quad, j));
   }
 }

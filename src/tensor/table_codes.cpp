@@ -1,0 +1,213 @@
+#include "tensor/table_codes.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/half.h"
+#include "tensor/code_formats.h"
+
+namespace leq {
+namespace {
+
+constexpr std::int64_t kTableGroup = 32;
+constexpr float kLargestHalf = 65504.0f;
+
+constexpr KernelTable repeated(CodeKind kind) {
+  KernelTable table = {};
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    table[i] = static_cast<std::uint8_t>(table_numbers(kind)[i % 16] + table_zero(kind));
+  }
+  return table;
+}
+
+// The nearest codes of all x in [i / 2 - 128, i / 2 - 127.5): between two neighbouring multiples of
+// one half, the nearest number does not change. Of two equally near numbers it is the larger.
+using NearestCodes = std::array<std::uint8_t, 512>;
+constexpr NearestCodes nearest_codes_of(const TableNumbers& numbers) {
+  NearestCodes nearest = {};
+  for (int i = 0; i < 512; ++i) {
+    const int quarters = 2 * i - 511;  // four times the middle of the interval
+    int best = 0;
+    for (int code = 1; code < 16; ++code) {
+      const auto distance = [&](int of) {
+        const int d = 4 * numbers[static_cast<std::size_t>(of)] - quarters;
+        return d < 0 ? -d : d;
+      };
+      if (distance(code) < distance(best)) best = code;
+    }
+    nearest[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(best);
+  }
+  return nearest;
+}
+
+const NearestCodes& nearest_of(CodeKind kind) {
+  static constexpr NearestCodes kFloat4 = nearest_codes_of(kFloat4Doubles);
+  static constexpr NearestCodes kIq4 = nearest_codes_of(kIq4Levels);
+  return kind == CodeKind::mxfp4 ? kFloat4 : kIq4;
+}
+
+std::int64_t table_groups(std::int64_t columns) {
+  return (columns + kTableGroup - 1) / kTableGroup;
+}
+
+PlaneBytes table_planes(std::int64_t padded_rows, std::int64_t padded_columns) {
+  PlaneBytes bytes;
+  bytes.scales = static_cast<std::uint64_t>(padded_rows * (padded_columns / kTableGroup) * 2);
+  return bytes;
+}
+
+ChosenCounts table_counts(std::int64_t rows, std::int64_t columns) {
+  return {rows * table_groups(columns), 0};
+}
+
+void table_put(const ChosenCodes& chosen, PackedWeight& packed) {
+  PlaneWriter(packed).put_scales(chosen.scales, table_groups(packed.columns));
+}
+
+float table_scale(const WeightView& weight, std::int64_t row, std::int64_t column) {
+  std::uint16_t half = 0;
+  std::memcpy(&half,
+              static_cast<const std::byte*>(weight.scales) +
+                  2 * group_index(weight.columns, kTableGroup, row, column),
+              sizeof half);
+  return f16_to_f32(half) * weight.scale_mul;
+}
+
+void table_unpack(const WeightView& weight, std::int64_t row, std::int64_t first,
+                  std::span<const std::uint8_t> codes, std::span<float> out) {
+  const TableNumbers& numbers = table_numbers(weight.scheme.kind);
+  const float scale = table_scale(weight, row, first);
+  for (std::size_t k = 0; k < out.size(); ++k) {
+    out[k] = static_cast<float>(numbers[codes[k]]) * scale;
+  }
+}
+
+template <CodeKind kKind>
+std::vector<float> table_values(const ChosenCodes& chosen, std::int64_t rows,
+                                std::int64_t columns) {
+  const TableNumbers& numbers = table_numbers(kKind);
+  std::vector<float> values;
+  values.reserve(chosen.codes.size());
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t k = 0; k < columns; ++k) {
+      const auto code = chosen.codes[static_cast<std::size_t>(row * columns + k)];
+      values.push_back(
+          static_cast<float>(numbers[static_cast<std::size_t>(code)]) *
+          chosen.scales[static_cast<std::size_t>(row * table_groups(columns) + k / kTableGroup)]);
+    }
+  }
+  return values;
+}
+
+// The scale of a group with about the least squared error: for the nearest codes under each of some
+// scales, the best scale follows by regression. The largest |x| gets a number near either end of
+// the table, or any other large number, so that values of the table times a scale are found again.
+float fit_table_scale(CodeKind kind, std::span<const float> x, std::span<const float> weights) {
+  const TableNumbers& numbers = table_numbers(kind);
+  const auto largest = [](float a, float b) { return std::fabs(a) < std::fabs(b); };
+  const float peak = *std::ranges::max_element(x, largest);
+  if (std::fabs(peak) < kSmallestAbsmax) return 0;
+  const auto [low, high] = std::ranges::minmax(numbers);
+  const int least = std::max(-low, int{high}) / 4;
+  float best = 0;
+  double gain = 0;
+  for (const int target : numbers) {
+    if (std::abs(target) < least) continue;
+    const int steps = target == low || target == high ? 4 : 0;
+    for (int step = -steps; step <= steps; ++step) {
+      const float inverse =
+          static_cast<float>(target) * (1 + 0.04f * static_cast<float>(step)) / peak;
+      double xl = 0, ll = 0;
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const double number =
+            numbers[static_cast<std::size_t>(nearest_table_code(kind, x[i] * inverse))];
+        const double weighted = number * static_cast<double>(weights.empty() ? 1.0f : weights[i]);
+        xl += weighted * static_cast<double>(x[i]);
+        ll += weighted * number;
+      }
+      if (ll == 0 || xl * xl <= gain * ll) continue;
+      gain = xl * xl / ll;
+      best = static_cast<float>(xl / ll);
+    }
+  }
+  if (best == 0 && !weights.empty()) return fit_table_scale(kind, x, {});  // all weights are 0
+  return f16_to_f32(f32_to_f16(std::clamp(best, -kLargestHalf, kLargestHalf)));
+}
+
+template <CodeKind kKind>
+ChosenCodes nearest_numbers(std::span<const float> values, std::int64_t rows,
+                            std::int64_t columns) {
+  return choose_table_codes(kKind, values, rows, columns);
+}
+
+void table_randomize(const RandomNumbers& to) {
+  const std::int64_t scales = table_groups(to.view.padded_columns()) * kPanelRows;
+  for (std::int64_t i = 0; i < scales; ++i) {
+    const float spread = 0.5f + static_cast<float>(to.random(i, 1)) * 0x1p-24f;
+    const std::uint16_t half =
+        f32_to_f16(to.is_pad(i % kPanelRows) ? 0 : to.scale * spread / to.view.scale_mul);
+    std::memcpy(to.scales + (to.panel * scales + i) * 2, &half, sizeof half);
+  }
+}
+
+template <CodeKind kKind>
+CodeFormat table_format(std::string_view name, std::uint8_t zero, float deviation) {
+  return {.kind = kKind,
+          .name = name,
+          .bits = 4,
+          .group = kTableGroup,
+          .zero = zero,
+          .deviation = deviation,
+          .planes = table_planes,
+          .counts = table_counts,
+          .nearest = nearest_numbers<kKind>,
+          .put = table_put,
+          .unpack = table_unpack,
+          .scale_at = table_scale,
+          .dequantize = table_values<kKind>,
+          .randomize = table_randomize};
+}
+
+}  // namespace
+
+CodeFormat mxfp4_format() { return table_format<CodeKind::mxfp4>("mxfp4", 0, 5.9f); }
+CodeFormat iq4_nl_format() { return table_format<CodeKind::iq4_nl>("iq4_nl", 8, 67.4f); }
+
+const KernelTable& kernel_table(CodeKind kind) {
+  alignas(64) static constexpr KernelTable kFloat4 = repeated(CodeKind::mxfp4);
+  alignas(64) static constexpr KernelTable kIq4 = repeated(CodeKind::iq4_nl);
+  return kind == CodeKind::mxfp4 ? kFloat4 : kIq4;
+}
+
+int nearest_table_code(CodeKind kind, float x) {
+  const float half_steps = std::floor(2 * std::clamp(x, -128.0f, 127.5f)) + 256;
+  return nearest_of(kind)[static_cast<std::size_t>(half_steps)];
+}
+
+ChosenCodes choose_table_codes(CodeKind kind, std::span<const float> values, std::int64_t rows,
+                               std::int64_t columns, std::span<const float> weights) {
+  ChosenCodes chosen;
+  chosen.codes.reserve(values.size());
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t k = 0; k < columns; k += kTableGroup) {
+      const auto x = values.subspan(static_cast<std::size_t>(row * columns + k),
+                                    static_cast<std::size_t>(std::min(kTableGroup, columns - k)));
+      const float scale = fit_table_scale(
+          kind, x,
+          weights.empty() ? weights : weights.subspan(static_cast<std::size_t>(k), x.size()));
+      chosen.scales.push_back(scale);
+      for (const float value : x) {
+        const int code = nearest_table_code(kind, scale == 0 ? 0 : value / scale);
+        chosen.codes.push_back(static_cast<std::int16_t>(code));
+      }
+    }
+  }
+  return chosen;
+}
+
+}  // namespace leq

@@ -1,0 +1,38 @@
+// Schemes of 4-bit codes that stand for one of 16 integers in a table, times a scale: E2M1 times
+// two (MXFP4, groups of 32 columns) and the levels of GGUF's IQ4. Kernels look integers up where
+// they unpack codes, so that products with integer inputs are exact.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "tensor/pack.h"
+
+namespace leq {
+
+using TableNumbers = std::array<std::int8_t, 16>;
+inline constexpr TableNumbers kFloat4Doubles = {0, 1,  2,  3,  4,  6,  8,  12,
+                                                0, -1, -2, -3, -4, -6, -8, -12};
+inline constexpr TableNumbers kIq4Levels = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                            1,    13,   25,  38,  53,  69,  89,  113};
+
+constexpr const TableNumbers& table_numbers(CodeKind kind) {
+  return kind == CodeKind::mxfp4 ? kFloat4Doubles : kIq4Levels;
+}
+
+// The form for kernels: unsigned bytes, the numbers plus table_zero(kind), repeated, so that
+// registers of every width load whole tables from any multiple of 16.
+constexpr int table_zero(CodeKind kind) { return kind == CodeKind::mxfp4 ? 12 : 128; }
+using KernelTable = std::array<std::uint8_t, 256>;
+const KernelTable& kernel_table(CodeKind kind);  // aligned to 64 bytes
+
+// The code whose number is nearest to x; the larger of two equally near numbers.
+int nearest_table_code(CodeKind kind, float x);
+
+// Chooses scales with about the least weighted squared error, and nearest codes, for finite values
+// [rows][columns]. `weights` [columns] are >= 0; empty: all 1.
+ChosenCodes choose_table_codes(CodeKind kind, std::span<const float> values, std::int64_t rows,
+                               std::int64_t columns, std::span<const float> weights = {});
+
+}  // namespace leq
