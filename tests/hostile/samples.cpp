@@ -369,9 +369,9 @@ void make_samples(const Tools& tools, const fs::path& folder) {
     }
     maker.run("leq-quantize", words);
   }
-  maker.run("leq-quantize", {"sharded", "-o", "smooth.leq", "--type", "int8", "--method",
-                             "smoothquant", "--samples", "1", "--length", "8", "-t", "1",
-                             "--no-gate"});
+  maker.run("leq-quantize",
+            {"sharded", "-o", "smooth.leq", "--type", "int8", "--method", "smoothquant",
+             "--samples", "1", "--length", "8", "-t", "1", "--no-gate"});
   for (const char* odd : {"gpt2", "spm"}) {
     maker.run("leq-quantize", {odd, "-o", std::string(odd) + ".leq", "--type", "int8", "--method",
                                "absmax", "-t", "1", "--no-gate"});
