@@ -26,7 +26,7 @@ const MatmulKernels& few_tokens_avx2();
 // Integer matmuls; the level adds those of float weights.
 MatmulKernels int_matmuls_avx2() noexcept;
 MatmulKernels int_matmuls_avx512() noexcept;
-void super_avx512vnni(const SuperPanel& panel) noexcept;  // of at least 9 tokens
+void super_avx512vnni(const SuperPanel& panel) noexcept;  // of at least 13 tokens
 void super_avx512amx(const SuperPanel& panel) noexcept;
 
 }  // namespace leq::cpu

@@ -12,11 +12,11 @@
 namespace leq::cpu {
 namespace {
 
-constexpr std::int64_t kSuperTileColumns = 256;  // columns whose products are in scratch, in L2
+constexpr std::int64_t kSuperTileColumns = 512;  // columns whose products are in scratch, in L2
 // Columns and units that are multiplied before the next ones: their products, inputs and f32 sums
 // remain in L1.
 constexpr std::int64_t kPartColumns = 128;
-constexpr std::int64_t kPartUnits = 2;
+constexpr std::int64_t kPartUnits = 4;
 constexpr std::int64_t kMaxSpans = kSuperTileColumns / kSubColumns;
 constexpr std::int64_t kPairStride = kSuperTileColumns / 64 + 2;  // a span reads two pairs
 constexpr std::int64_t kUnitNumbers = 2 * kTileNumbers;  // numbers f of 32 tokens x 16 outputs
@@ -212,11 +212,12 @@ void multiply_part(const SuperPanel& panel, const TokenBlock& block, const Part&
     const std::uint8_t* x0 = panel.inputs + token[0] * stride + part.column + part.first;
     const std::uint8_t* x1 = panel.inputs + token[1] * stride + part.column + part.first;
     const std::uint8_t* w = scratch.products[quarter / 2] + part.first * 64 + quarter % 2 * 128;
-    for (std::int64_t column = part.first; column < part.end; column += panel.span) {
+    std::int64_t span = part.first / panel.span;
+    for (std::int64_t column = part.first; column < part.end; column += panel.span, ++span) {
       *pipeline.now = {.folded = scratch.folded[unit][quarter],
                        .numbers = &numbers,
                        .column = column,
-                       .span = column / panel.span,
+                       .span = span,
                        .output = static_cast<int>(quarter) * 16,
                        .token = {token[0] - block.token, token[1] - block.token}};
       const Fold& older = *pipeline.older;

@@ -309,8 +309,7 @@ void run_tile(const Work& work, std::int64_t token, int output) {
 template <int kBits>
 void run_block(Work& work) {
   using RunTile = void (*)(const Work&, std::int64_t, int);
-  constexpr RunTile kTiles[] = {run_tile<kBits, 3>, run_tile<kBits, 4>, run_tile<kBits, 5>,
-                                run_tile<kBits, 6>};
+  constexpr RunTile kTiles[] = {run_tile<kBits, 4>, run_tile<kBits, 5>, run_tile<kBits, 6>};
   const SuperPanel& panel = work.panel;
   const std::int64_t padded = (panel.columns + kSuperPad - 1) / kSuperPad * kSuperPad;
   const std::int64_t tiles = (work.tokens + kTokens - 1) / kTokens;
@@ -320,7 +319,7 @@ void run_block(Work& work) {
     for (int output = 0; output < 64; output += 32) {
       for (std::int64_t i = 0; i < tiles; ++i) {
         const std::int64_t first = work.tokens * i / tiles;
-        kTiles[work.tokens * (i + 1) / tiles - first - 3](work, first, output);
+        kTiles[work.tokens * (i + 1) / tiles - first - 4](work, first, output);
       }
     }
   }

@@ -242,7 +242,7 @@ void super_of_bits(const SuperPanel& panel) noexcept {
 
 // Few tokens use these tiles, which unpack a panel's codes once a tile; with more tokens it is
 // faster to unpack them once.
-constexpr std::int64_t kSuperTokens = 9;
+constexpr std::int64_t kSuperTokens = 13;
 template <void (*kFew)(const SuperPanel&) noexcept, void (*kMany)(const SuperPanel&) noexcept>
 void super_by_count(const SuperPanel& panel) noexcept {
   (panel.tokens < kSuperTokens ? kFew : kMany)(panel);
