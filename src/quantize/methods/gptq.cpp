@@ -173,6 +173,7 @@ class FeedbackRows {
                           .zeros = &ranges.zeros[range],
                           .low = static_cast<float>(limits_.low),
                           .high = static_cast<float>(limits_.high),
+                          .table = limits_.table,
                           .pivot = feedback_.pivots[at(i)],
                           .differences = differences_.at(panel, i),
                           .codes = &codes_[at((panel * columns_ + column) * kLanes)],
@@ -223,27 +224,6 @@ std::string damping_note(const MethodInput& input, const std::optional<Feedback>
          << ", X^T X is not positive definite; " << kAdvice;
   }
   return note.str();
-}
-
-MethodResult choose_gptq(const MethodInput& input) {
-  if (input.scheme.is_super()) return choose_super_gptq(input, 0);
-  ThreadPool alone(1);
-  ThreadPool& pool = input.pool == nullptr ? alone : *input.pool;
-  Ranges plain = plain_ranges(input);
-  Ranges weighted = weighted_ranges(input);
-  RowChoice choice;
-  std::string note;
-  {
-    const auto feedback = factor_hessian(input, pool);
-    note = damping_note(input, feedback);
-    if (!feedback) return {nearest_codes(input, weighted), note};
-    share_scale_mul(plain, weighted, input.scheme);
-    choice = feedback_choice(input, std::move(plain), *feedback, pool);
-  }
-  const Hessian hessian = loss_hessian(input, pool);
-  choice.losses = row_losses(input, choice.ranges, choice.codes, hessian, pool);
-  take_better_rows(nearest_choice(input, weighted, hessian, pool), input, choice);
-  return result_of(std::move(choice), input, hessian, std::move(note), pool);
 }
 
 namespace {
@@ -340,46 +320,81 @@ MethodResult choose_super_rtn(const MethodInput& input) {
   return {with_supers(std::move(nearest.codes), std::move(super)), ""};
 }
 
-MethodResult choose_super_gptq(const MethodInput& input, int descent_passes) {
+namespace {
+
+void improve(const MethodInput& input, int passes, const Hessian& hessian, RowChoice& choice,
+             ThreadPool& pool) {
+  descend(input, choice.ranges, hessian, passes, choice.codes, pool);
+  if (input.options.refit_scales) refit_scales(input, choice.codes, hessian, choice.ranges, pool);
+}
+
+// gptq in given ranges of `shifted`, then coordinate descent if there are passes.
+MethodResult choose_in_ranges(const MethodInput& input, const MethodInput& shifted,
+                              const Ranges& ranges, int passes) {
   ThreadPool alone(1);
   ThreadPool& pool = input.pool == nullptr ? alone : *input.pool;
-  SuperRanges super = super_ranges(input);
-  const MethodInput shifted = shifted_input(input, super);
   RowChoice choice;
   std::string note;
   {
     const auto feedback = factor_hessian(input, pool);
     note = damping_note(input, feedback);
-    if (!feedback) {
-      ChosenCodes nearest = nearest_codes(shifted, super.ranges);
-      return {with_supers(std::move(nearest.codes), std::move(super)), note};
-    }
-    choice = feedback_choice(shifted, super.ranges, *feedback, pool);
+    if (!feedback) return {nearest_codes(shifted, ranges), note};
+    choice = feedback_choice(shifted, ranges, *feedback, pool);
   }
   Hessian hessian = prepare_hessian(input, 0, pool);
-  if (descent_passes > 0) {
-    descend(shifted, super.ranges, hessian, descent_passes, choice.codes, pool);
+  if (passes > 0 && input.scheme.is_super()) {  // whose scales are shared
+    descend(shifted, ranges, hessian, passes, choice.codes, pool);
+  } else if (passes > 0) {
+    improve(shifted, passes, hessian, choice, pool);
   }
   clear_dead_inputs(*input.statistics, hessian);
-  choice.losses = row_losses(shifted, super.ranges, choice.codes, hessian, pool);
-  take_better_rows(nearest_choice(shifted, super.ranges, hessian, pool), shifted, choice);
-  MethodResult result = result_of(std::move(choice), input, hessian, std::move(note), pool);
-  result.codes = with_supers(std::move(result.codes.codes), std::move(super));
-  return result;
+  choice.losses = row_losses(shifted, choice.ranges, choice.codes, hessian, pool);
+  take_better_rows(nearest_choice(shifted, ranges, hessian, pool), shifted, choice);
+  return result_of(std::move(choice), input, hessian, std::move(note), pool);
 }
 
-namespace {
-
-void improve(const MethodInput& input, const Hessian& hessian, RowChoice& choice,
-             ThreadPool& pool) {
-  descend(input, choice.ranges, hessian, input.options.descent_passes, choice.codes, pool);
-  if (input.options.refit_scales) refit_scales(input, choice.codes, hessian, choice.ranges, pool);
+MethodResult choose_table_gptq(const MethodInput& input, int passes) {
+  MethodResult result = choose_in_ranges(input, input, weighted_ranges(input), passes);
+  numbers_to_codes(input.scheme, result.codes.codes);
+  return result;
 }
 
 }  // namespace
 
+MethodResult choose_super_gptq(const MethodInput& input, int descent_passes) {
+  SuperRanges super = super_ranges(input);
+  MethodResult result =
+      choose_in_ranges(input, shifted_input(input, super), super.ranges, descent_passes);
+  result.codes = with_supers(std::move(result.codes.codes), std::move(super));
+  return result;
+}
+
+MethodResult choose_gptq(const MethodInput& input) {
+  if (input.scheme.is_super()) return choose_super_gptq(input, 0);
+  if (input.scheme.has_table()) return choose_table_gptq(input, 0);
+  ThreadPool alone(1);
+  ThreadPool& pool = input.pool == nullptr ? alone : *input.pool;
+  Ranges plain = plain_ranges(input);
+  Ranges weighted = weighted_ranges(input);
+  RowChoice choice;
+  std::string note;
+  {
+    const auto feedback = factor_hessian(input, pool);
+    note = damping_note(input, feedback);
+    if (!feedback) return {nearest_codes(input, weighted), note};
+    share_scale_mul(plain, weighted, input.scheme);
+    choice = feedback_choice(input, std::move(plain), *feedback, pool);
+  }
+  const Hessian hessian = loss_hessian(input, pool);
+  choice.losses = row_losses(input, choice.ranges, choice.codes, hessian, pool);
+  take_better_rows(nearest_choice(input, weighted, hessian, pool), input, choice);
+  return result_of(std::move(choice), input, hessian, std::move(note), pool);
+}
+
 MethodResult choose_gptq_plus(const MethodInput& input) {
-  if (input.scheme.is_super()) return choose_super_gptq(input, input.options.descent_passes);
+  const int passes = input.options.descent_passes;
+  if (input.scheme.is_super()) return choose_super_gptq(input, passes);
+  if (input.scheme.has_table()) return choose_table_gptq(input, passes);
   ThreadPool alone(1);
   ThreadPool& pool = input.pool == nullptr ? alone : *input.pool;
   Ranges plain = plain_ranges(input);
@@ -396,7 +411,7 @@ MethodResult choose_gptq_plus(const MethodInput& input) {
   }
   take_better_rows(safe, input, choice);
   Hessian hessian = prepare_hessian(input, 0, pool);
-  improve(input, hessian, choice, pool);
+  improve(input, passes, hessian, choice, pool);
   clear_dead_inputs(*input.statistics, hessian);
   safe.losses = row_losses(input, safe.ranges, safe.codes, hessian, pool);
   choice.losses = row_losses(input, choice.ranges, choice.codes, hessian, pool);
