@@ -25,30 +25,16 @@ constexpr KernelTable repeated(CodeKind kind) {
   return table;
 }
 
-// The nearest codes of all x in [i / 2 - 128, i / 2 - 127.5): between two neighbouring multiples of
-// one half, the nearest number does not change. Of two equally near numbers it is the larger.
-using NearestCodes = std::array<std::uint8_t, 512>;
-constexpr NearestCodes nearest_codes_of(const TableNumbers& numbers) {
-  NearestCodes nearest = {};
-  for (int i = 0; i < 512; ++i) {
-    const int quarters = 2 * i - 511;  // four times the middle of the interval
-    int best = 0;
-    for (int code = 1; code < 16; ++code) {
-      const auto distance = [&](int of) {
-        const int d = 4 * numbers[static_cast<std::size_t>(of)] - quarters;
-        return d < 0 ? -d : d;
-      };
-      if (distance(code) < distance(best)) best = code;
-    }
-    nearest[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(best);
+NearestNumbers nearest_of(const TableNumbers& numbers) {
+  NearestNumbers nearest = {};
+  for (std::size_t i = 0; i < nearest.size(); ++i) {
+    const float middle = (static_cast<float>(i) + 0.5f) / 2 - 128;  // of the half step
+    const auto further = [&](int a, int b) {
+      return std::fabs(static_cast<float>(a) - middle) < std::fabs(static_cast<float>(b) - middle);
+    };
+    nearest[i] = static_cast<float>(*std::ranges::min_element(numbers, further));
   }
   return nearest;
-}
-
-const NearestCodes& nearest_of(CodeKind kind) {
-  static constexpr NearestCodes kFloat4 = nearest_codes_of(kFloat4Doubles);
-  static constexpr NearestCodes kIq4 = nearest_codes_of(kIq4Levels);
-  return kind == CodeKind::mxfp4 ? kFloat4 : kIq4;
 }
 
 std::int64_t table_groups(std::int64_t columns) {
@@ -104,45 +90,24 @@ std::vector<float> table_values(const ChosenCodes& chosen, std::int64_t rows,
   return values;
 }
 
-// The scale of a group with about the least squared error: for the nearest codes under each of some
-// scales, the best scale follows by regression. The largest |x| gets a number near either end of
-// the table, or any other large number, so that values of the table times a scale are found again.
-float fit_table_scale(CodeKind kind, std::span<const float> x, std::span<const float> weights) {
-  const TableNumbers& numbers = table_numbers(kind);
-  const auto largest = [](float a, float b) { return std::fabs(a) < std::fabs(b); };
-  const float peak = *std::ranges::max_element(x, largest);
-  if (std::fabs(peak) < kSmallestAbsmax) return 0;
-  const auto [low, high] = std::ranges::minmax(numbers);
-  const int least = std::max(-low, int{high}) / 4;
-  float best = 0;
-  double gain = 0;
-  for (const int target : numbers) {
-    if (std::abs(target) < least) continue;
-    const int steps = target == low || target == high ? 4 : 0;
-    for (int step = -steps; step <= steps; ++step) {
-      const float inverse =
-          static_cast<float>(target) * (1 + 0.04f * static_cast<float>(step)) / peak;
-      double xl = 0, ll = 0;
-      for (std::size_t i = 0; i < x.size(); ++i) {
-        const double number =
-            numbers[static_cast<std::size_t>(nearest_table_code(kind, x[i] * inverse))];
-        const double weighted = number * static_cast<double>(weights.empty() ? 1.0f : weights[i]);
-        xl += weighted * static_cast<double>(x[i]);
-        ll += weighted * number;
+template <CodeKind kKind>
+ChosenCodes nearest_table_codes(std::span<const float> values, std::int64_t rows,
+                                std::int64_t columns) {
+  ChosenCodes chosen;
+  chosen.codes.reserve(values.size());
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t k = 0; k < columns; k += kTableGroup) {
+      const auto x = values.subspan(static_cast<std::size_t>(row * columns + k),
+                                    static_cast<std::size_t>(std::min(kTableGroup, columns - k)));
+      const float scale = fit_table_scale(kKind, x);
+      chosen.scales.push_back(scale);
+      for (const float value : x) {
+        const int code = nearest_table_code(kKind, scale == 0 ? 0 : value / scale);
+        chosen.codes.push_back(static_cast<std::int16_t>(code));
       }
-      if (ll == 0 || xl * xl <= gain * ll) continue;
-      gain = xl * xl / ll;
-      best = static_cast<float>(xl / ll);
     }
   }
-  if (best == 0 && !weights.empty()) return fit_table_scale(kind, x, {});  // all weights are 0
-  return f16_to_f32(f32_to_f16(std::clamp(best, -kLargestHalf, kLargestHalf)));
-}
-
-template <CodeKind kKind>
-ChosenCodes nearest_numbers(std::span<const float> values, std::int64_t rows,
-                            std::int64_t columns) {
-  return choose_table_codes(kKind, values, rows, columns);
+  return chosen;
 }
 
 void table_randomize(const RandomNumbers& to) {
@@ -165,7 +130,7 @@ CodeFormat table_format(std::string_view name, std::uint8_t zero, float deviatio
           .deviation = deviation,
           .planes = table_planes,
           .counts = table_counts,
-          .nearest = nearest_numbers<kKind>,
+          .nearest = nearest_table_codes<kKind>,
           .put = table_put,
           .unpack = table_unpack,
           .scale_at = table_scale,
@@ -184,30 +149,53 @@ const KernelTable& kernel_table(CodeKind kind) {
   return kind == CodeKind::mxfp4 ? kFloat4 : kIq4;
 }
 
-int nearest_table_code(CodeKind kind, float x) {
-  const float half_steps = std::floor(2 * std::clamp(x, -128.0f, 127.5f)) + 256;
-  return nearest_of(kind)[static_cast<std::size_t>(half_steps)];
+const NearestNumbers& nearest_numbers(CodeKind kind) {
+  static const NearestNumbers kFloat4 = nearest_of(kFloat4Doubles);
+  static const NearestNumbers kIq4 = nearest_of(kIq4Levels);
+  return kind == CodeKind::mxfp4 ? kFloat4 : kIq4;
 }
 
-ChosenCodes choose_table_codes(CodeKind kind, std::span<const float> values, std::int64_t rows,
-                               std::int64_t columns, std::span<const float> weights) {
-  ChosenCodes chosen;
-  chosen.codes.reserve(values.size());
-  for (std::int64_t row = 0; row < rows; ++row) {
-    for (std::int64_t k = 0; k < columns; k += kTableGroup) {
-      const auto x = values.subspan(static_cast<std::size_t>(row * columns + k),
-                                    static_cast<std::size_t>(std::min(kTableGroup, columns - k)));
-      const float scale = fit_table_scale(
-          kind, x,
-          weights.empty() ? weights : weights.subspan(static_cast<std::size_t>(k), x.size()));
-      chosen.scales.push_back(scale);
-      for (const float value : x) {
-        const int code = nearest_table_code(kind, scale == 0 ? 0 : value / scale);
-        chosen.codes.push_back(static_cast<std::int16_t>(code));
+int nearest_table_code(CodeKind kind, float x) {
+  const float number = nearest_numbers(kind)[static_cast<std::size_t>(half_steps(x))];
+  const TableNumbers& numbers = table_numbers(kind);
+  return static_cast<int>(std::ranges::find(numbers, static_cast<std::int8_t>(number)) -
+                          numbers.begin());
+}
+
+// The scale of a group with about the least squared error: for the nearest codes under each of some
+// scales, the best scale follows by regression. The largest |x| gets a number near either end of
+// the table, or any other large number, so that values of the table times a scale are found again.
+float fit_table_scale(CodeKind kind, std::span<const float> x, std::span<const float> weights) {
+  const TableNumbers& numbers = table_numbers(kind);
+  const NearestNumbers& nearest = nearest_numbers(kind);
+  const auto largest = [](float a, float b) { return std::fabs(a) < std::fabs(b); };
+  const float peak = *std::ranges::max_element(x, largest);
+  if (std::fabs(peak) < kSmallestAbsmax) return 0;
+  const auto [low, high] = std::ranges::minmax(numbers);
+  const int least = std::max(-low, int{high}) / 4;
+  float best = 0;
+  double gain = 0;
+  for (const int target : numbers) {
+    if (std::abs(target) < least) continue;
+    const int steps = target == low || target == high ? 4 : 0;
+    for (int step = -steps; step <= steps; ++step) {
+      const float inverse =
+          static_cast<float>(target) * (1 + 0.04f * static_cast<float>(step)) / peak;
+      double xl = 0, ll = 0;
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const double number =
+            static_cast<double>(nearest[static_cast<std::size_t>(half_steps(x[i] * inverse))]);
+        const double weighted = number * static_cast<double>(weights.empty() ? 1.0f : weights[i]);
+        xl += weighted * static_cast<double>(x[i]);
+        ll += weighted * number;
       }
+      if (ll == 0 || xl * xl <= gain * ll) continue;
+      gain = xl * xl / ll;
+      best = static_cast<float>(xl / ll);
     }
   }
-  return chosen;
+  if (best == 0 && !weights.empty()) return fit_table_scale(kind, x, {});  // all weights are 0
+  return f16_to_f32(f32_to_f16(std::clamp(best, -kLargestHalf, kLargestHalf)));
 }
 
 }  // namespace leq

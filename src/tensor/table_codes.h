@@ -27,12 +27,18 @@ constexpr int table_zero(CodeKind kind) { return kind == CodeKind::mxfp4 ? 12 : 
 using KernelTable = std::array<std::uint8_t, 256>;
 const KernelTable& kernel_table(CodeKind kind);  // aligned to 64 bytes
 
-// The code whose number is nearest to x; the larger of two equally near numbers.
+// The number nearest to any x, the larger of two equally near ones, at index half_steps(x). Between
+// neighbouring multiples of one half the nearest number does not change.
+using NearestNumbers = std::array<float, 512>;
+const NearestNumbers& nearest_numbers(CodeKind kind);
+inline int half_steps(float x) {
+  return static_cast<int>(2 * (x < -128.0f ? -128.0f : x > 127.5f ? 127.5f : x) + 256.0f);
+}
+// The code of the number nearest to x.
 int nearest_table_code(CodeKind kind, float x);
 
-// Chooses scales with about the least weighted squared error, and nearest codes, for finite values
-// [rows][columns]. `weights` [columns] are >= 0; empty: all 1.
-ChosenCodes choose_table_codes(CodeKind kind, std::span<const float> values, std::int64_t rows,
-                               std::int64_t columns, std::span<const float> weights = {});
+// The scale of a group with about the least squared error, as f16 holds it; 0 if all values are
+// (nearly) 0. `weights` of the errors are >= 0; empty: all 1.
+float fit_table_scale(CodeKind kind, std::span<const float> x, std::span<const float> weights = {});
 
 }  // namespace leq

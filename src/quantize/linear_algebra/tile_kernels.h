@@ -43,6 +43,7 @@ struct RoundColumn {
   const float* divisors = nullptr;
   const float* zeros = nullptr;
   float low = 0, high = 0;       // limits of codes
+  const float* table = nullptr;  // codes with a table: nearest numbers (CodeLimits)
   double pivot = 0;              // factor on the losses
   float* differences = nullptr;  // weight - value; preceded by those of earlier columns
   std::int16_t* codes = nullptr;
@@ -60,6 +61,7 @@ struct MoveColumn {
   float curvature = 0;      // diagonal element of H
   float least_move = 0;     // no move if |gradient / (curvature * divisor)| is smaller
   float low = 0, high = 0;  // limits of codes
+  const float* table = nullptr;
   std::int16_t* codes = nullptr;
   float* errors = nullptr;   // the change is added
   float* changes = nullptr;  // change of errors, -scale * move; preceded by earlier columns'

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "ranks/communicator.h"
 #include "tensor/pack.h"
+#include "tensor/table_codes.h"
 
 namespace leq {
 namespace {
@@ -171,7 +172,45 @@ void round_ranges(const MethodInput& input, Ranges& ranges, std::vector<float>& 
 
 }  // namespace
 
+namespace {
+
+// Scales of codes with a table. A group without scale has the scale 0, because the table may have
+// no number 0.
+Ranges table_ranges(const MethodInput& input, std::span<const float> importance) {
+  require_finite(input);
+  Ranges ranges;
+  ranges.limits = code_limits(input.scheme);
+  ranges.group = input.scheme.group;
+  ranges.per_row = (input.columns + ranges.group - 1) / ranges.group;
+  ranges.scales.resize(static_cast<std::size_t>(input.rows * ranges.per_row));
+  for_rows(input.pool, input.rows, [&](std::int64_t row) {
+    for (std::int64_t first = 0; first < input.columns; first += ranges.group) {
+      const auto size = static_cast<std::size_t>(std::min(ranges.group, input.columns - first));
+      const auto at = static_cast<std::size_t>(first);
+      ranges.scales[ranges.index(row, first)] = fit_table_scale(
+          input.scheme.kind,
+          input.weight.subspan(static_cast<std::size_t>(row * input.columns + first), size),
+          importance.empty() ? importance : importance.subspan(at, size));
+    }
+  });
+  ranges.divisors = ranges.scales;
+  std::ranges::replace(ranges.divisors, 0.0f, std::numeric_limits<float>::infinity());
+  return ranges;
+}
+
+}  // namespace
+
+void numbers_to_codes(const QuantScheme& scheme, std::span<std::int16_t> codes) {
+  for (std::int16_t& code : codes) {
+    code = static_cast<std::int16_t>(nearest_table_code(scheme.kind, static_cast<float>(code)));
+  }
+}
+
 CodeLimits code_limits(const QuantScheme& scheme) {
+  if (scheme.has_table()) {
+    const auto [low, high] = std::ranges::minmax(table_numbers(scheme.kind));
+    return {low, high, nearest_numbers(scheme.kind).data()};
+  }
   if (scheme.kind == CodeKind::uint_) return {0, (1 << scheme.bits) - 1};
   const int high = levels_below(scheme.bits) - 1;
   return {scheme.bits == 8 ? -high : -high - 1, high};
@@ -302,6 +341,7 @@ Ranges plain_ranges(const MethodInput& input) {
 }
 
 Ranges weighted_ranges(const MethodInput& input) {
+  if (input.scheme.has_table()) return table_ranges(input, input_importance(input));
   if (input.scheme.scaling == Scaling::tensor) return plain_ranges(input);
   const RangeRule rule = input.scheme.kind == CodeKind::uint_ ? fit_weighted_zero : fit_weighted;
   return choose_ranges(input, rule, input_importance(input));

@@ -169,6 +169,7 @@ class FeedbackRows {
                           .zeros = &ranges.zeros[range],
                           .low = static_cast<float>(limits_.low),
                           .high = static_cast<float>(limits_.high),
+                          .table = limits_.table,
                           .pivot = feedback_.pivots[at(i)],
                           .differences = differences_.at(panel, i),
                           .codes = &codes_[at((panel * columns_ + column) * kLanes)],
@@ -316,8 +317,8 @@ RowChoice feedback_choice(const MethodInput& input, Ranges ranges, const Feedbac
   return {std::move(ranges), std::move(found.codes), std::move(found.losses)};
 }
 
-// gptq or, with `plus`, gptq+. The fitted ranges of superblocks stay: there is one kind of ranges,
-// and their scales are not refitted.
+// gptq or, with `plus`, gptq+. Superblocks and codes with a table have one kind of ranges, and the
+// scales of superblocks are not refitted.
 MethodResult choose_by_feedback(const MethodInput& input, bool plus) {
   ThreadPool alone(1);
   ThreadPool& pool = input.pool == nullptr ? alone : *input.pool;
@@ -325,8 +326,9 @@ MethodResult choose_by_feedback(const MethodInput& input, bool plus) {
   if (input.scheme.is_super()) super = super_ranges(input);
   const MethodInput target = super ? shifted_input(input, *super) : input;
   Ranges weighted = super ? super->ranges : weighted_ranges(input);
-  Ranges plain = super ? super->ranges : plain_ranges(input);
-  const bool both = plus && !super;
+  const bool table = input.scheme.has_table();
+  Ranges plain = super || table ? weighted : plain_ranges(input);
+  const bool both = plus && !super && !table;
   RowChoice choice, safe;
   std::string note;
   {
@@ -335,9 +337,10 @@ MethodResult choose_by_feedback(const MethodInput& input, bool plus) {
     if (!feedback) {
       ChosenCodes nearest = nearest_codes(target, weighted);
       if (super) nearest = with_supers(std::move(nearest.codes), std::move(*super));
+      if (table) numbers_to_codes(input.scheme, nearest.codes);
       return {std::move(nearest), note};
     }
-    if (!super) share_scale_mul(plain, weighted, input.scheme);
+    if (!super && !table) share_scale_mul(plain, weighted, input.scheme);
     if (both) safe = feedback_choice(target, plain, *feedback, pool);
     choice = feedback_choice(target, plus ? weighted : plain, *feedback, pool);
     if (both) take_better_rows(safe, target, choice);
@@ -346,7 +349,7 @@ MethodResult choose_by_feedback(const MethodInput& input, bool plus) {
   if (plus) {
     descend(target, choice.ranges, hessian, input.options.descent_passes, choice.codes, pool);
   }
-  if (both && input.options.refit_scales) {
+  if (plus && !super && input.options.refit_scales) {
     refit_scales(target, choice.codes, hessian, choice.ranges, pool);
   }
   clear_dead_inputs(*input.statistics, hessian);
@@ -362,6 +365,7 @@ MethodResult choose_by_feedback(const MethodInput& input, bool plus) {
                   .scale_mul = choice.ranges.scale_mul,
                   .zeros = std::move(choice.ranges.zeros)};
   if (super) result.codes = with_supers(std::move(result.codes.codes), std::move(*super));
+  if (table) numbers_to_codes(input.scheme, result.codes.codes);
   result.note = std::move(note);
   result.outputs = {std::move(choice.losses), row_energies(input.weight, hessian, pool)};
   return result;

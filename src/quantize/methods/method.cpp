@@ -10,7 +10,6 @@
 #include "model/linear_sites.h"
 #include "quantize/methods/gptq.h"
 #include "tensor/nf4.h"
-#include "tensor/table_codes.h"
 #include "tokenizer/pattern.h"
 
 namespace leq {
@@ -30,33 +29,15 @@ MethodResult choose_absmax(const MethodInput& input) {
 MethodResult choose_zeropoint(const MethodInput& input) {
   return {nearest_codes(input, choose_ranges(input, fit_minmax)), ""};
 }
-MethodResult choose_table_rtn(const MethodInput& input) {
-  require_finite(input);
-  const std::vector<float> importance = input_importance(input);
-  std::vector<ChosenCodes> parts(static_cast<std::size_t>(input.rows));
-  for_rows(input.pool, input.rows, [&](std::int64_t row) {
-    parts[static_cast<std::size_t>(row)] =
-        choose_table_codes(input.scheme.kind,
-                           input.weight.subspan(static_cast<std::size_t>(row * input.columns),
-                                                static_cast<std::size_t>(input.columns)),
-                           1, input.columns, importance);
-  });
-  ChosenCodes chosen;
-  for (const ChosenCodes& part : parts) {
-    chosen.codes.insert(chosen.codes.end(), part.codes.begin(), part.codes.end());
-    chosen.scales.insert(chosen.scales.end(), part.scales.begin(), part.scales.end());
-  }
-  return {std::move(chosen), ""};
-}
-
 // Each input channel is weighted by its mean square for the calibration tokens.
 MethodResult choose_rtn(const MethodInput& input) {
   if (input.scheme.is_super()) return choose_super_rtn(input);
-  if (input.scheme.has_table()) return choose_table_rtn(input);
-  return {nearest_codes(input, weighted_ranges(input)), ""};
+  ChosenCodes chosen = nearest_codes(input, weighted_ranges(input));
+  if (input.scheme.has_table()) numbers_to_codes(input.scheme, chosen.codes);
+  return {std::move(chosen), ""};
 }
 
-bool supports_gptq(const QuantScheme& scheme) { return scheme.is_integer(); }
+bool supports_gptq(const QuantScheme& scheme) { return scheme.takes_codes(); }
 bool supports_zeroquant(const QuantScheme& scheme) {
   return scheme.kind == CodeKind::int_ && scheme.scaling != Scaling::tensor;
 }
@@ -97,7 +78,7 @@ std::span<const QuantMethod> quant_methods() {
        .divides_rows = true,
        .own_type = "int8-g128"},
       {.name = "gptq",
-       .summary = "compensates rounding errors in later columns (int, uint and k types)",
+       .summary = "compensates rounding errors in later columns (int, uint, k and table types)",
        .needs = Needs::hessian,
        .supports = supports_gptq,
        .choose = choose_gptq,

@@ -18,6 +18,7 @@
 #include "ranks/communicator.h"
 #include "tensor/pack.h"
 #include "tensor/quant_scheme.h"
+#include "tensor/table_codes.h"
 
 namespace leq {
 
@@ -164,6 +165,8 @@ struct TensorInput {
 // 2^(b-1) - 1]. With a zero point: [0, 2^b - 1].
 struct CodeLimits {
   int low = 0, high = 0;
+  // Of codes with a table, which are their numbers here: the nearest ones (tensor/table_codes.h).
+  const float* table = nullptr;
 };
 CodeLimits code_limits(const QuantScheme& scheme);
 
@@ -210,12 +213,13 @@ struct Ranges {
 };
 
 // code = clip(round_half_even(x / s) + z), with an f32 division (docs/leq-format.md). Clipping
-// before rounding is equivalent, because the limits are integers.
+// before rounding is equivalent, because the limits are integers. With a table: the number.
 inline int nearest_code(float x, float divisor, int zero, CodeLimits limits) {
   constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23: adding it rounds to nearest even
   const auto low = static_cast<float>(limits.low - zero);
   const auto high = static_cast<float>(limits.high - zero);
   const float y = x / divisor;
+  if (limits.table != nullptr) return static_cast<int>(limits.table[half_steps(y)]);
   return static_cast<int>(((y < low ? low : y > high ? high : y) + kRounder) - kRounder) + zero;
 }
 
@@ -227,13 +231,15 @@ void require_finite(const MethodInput& input);
 // codes of value 0; Scaling::tensor uses the scale of the row with the largest scale.
 Ranges choose_ranges(const MethodInput& input, RangeRule rule,
                      std::span<const float> importance = {});
+// Replaces numbers of a table by their codes.
+void numbers_to_codes(const QuantScheme& scheme, std::span<std::int16_t> codes);
 // Ranges of method rtn: least squared error, weighted by input_importance. With one scale
 // per tensor returns plain ranges, because at 8 bits a search over all rows gains
 // nothing.
 Ranges weighted_ranges(const MethodInput& input);
 // Ranges from the largest values (with zero point: minimum and maximum): fit_signed or fit_minmax.
 Ranges plain_ranges(const MethodInput& input);
-// Rounds every weight to its nearest code in these ranges.
+// Rounds every weight to its nearest code in these ranges; codes with a table are their numbers.
 ChosenCodes nearest_codes(const MethodInput& input, Ranges ranges);
 
 // Weights of squared errors for each input channel: the mean squares of the inputs [K]. Empty

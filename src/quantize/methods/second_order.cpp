@@ -463,6 +463,7 @@ class DescentRows {
                                 .least_move = kLeastMove,
                                 .low = static_cast<float>(limits_.low),
                                 .high = static_cast<float>(limits_.high),
+                                .table = limits_.table,
                                 .codes = &codes_[at((panel * columns_ + column) * kLanes)],
                                 .errors = errors_.at(panel, column),
                                 .changes = changes_.at(panel, column - block)});

@@ -407,8 +407,7 @@ void by_token_count(const IntPanel& panel) noexcept {
 
 template <class Level>
 void run_table_blocks(const IntPanel& panel) {
-  constexpr int kSmallZero = 12;
-  if (panel.zero > kSmallZero) {
+  if (panel.zero > kSmallTableZero) {
     return run_group_blocks<typename Level::Table, Level::kBytes>(panel);
   }
   run_group_blocks<typename Level::SmallTable, Start::zeros>(panel);

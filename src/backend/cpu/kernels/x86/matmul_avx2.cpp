@@ -314,8 +314,8 @@ inline __attribute__((always_inline)) void add_numbers(__m256i& sum, __m256i cod
       : [table] "x"(table), [input] "x"(input), [size] "x"(size), [ones] "x"(ones));
 }
 
-// Adds quad kQuad of 32 columns, for M tokens x 8 V outputs.
-template <int kQuad, Fetch kFetch, int M, int V>
+// Adds quad kQuad of 32 columns, for M tokens x 8 V outputs; if kSmall, to sums in 16 bits.
+template <bool kSmall, int kQuad, Fetch kFetch, int M, int V>
 inline __attribute__((always_inline)) void add_table_quad(const std::uint8_t* codes, __m256i table,
                                                           const std::uint8_t* x,
                                                           std::int64_t stride, __m256i (&c)[M][V]) {
@@ -333,17 +333,41 @@ inline __attribute__((always_inline)) void add_table_quad(const std::uint8_t* co
     }
 #pragma GCC unroll 2
     for (int m = 0; m < M; ++m) {
-      add_numbers(c[m][v], codes_of<4, kQuad>(line), table, input[m], size[m]);
+      if constexpr (kSmall) {
+        add_pairs(c[m][v], _mm256_shuffle_epi8(table, codes_of<4, kQuad>(line)), input[m]);
+      } else {
+        add_numbers(c[m][v], codes_of<4, kQuad>(line), table, input[m], size[m]);
+      }
     }
   }
 }
 
-// Computes M tokens x all 64 outputs, 8 V at a time.
-template <int M, int V, Fetch kFetch>
+// Adds 16 columns from quad kFirst of 32 on.
+template <bool kSmall, int kFirst, Fetch kFetch, int M, int V>
+inline __attribute__((always_inline)) void add_table_half(const std::uint8_t* codes, __m256i table,
+                                                          const std::uint8_t* x,
+                                                          std::int64_t stride, __m256i (&c)[M][V]) {
+  __m256i narrow[M][V];
+  for (int i = 0; kSmall && i < M * V; ++i) narrow[i / V][i % V] = _mm256_setzero_si256();
+  auto& sums = kSmall ? narrow : c;
+  add_table_quad<kSmall, kFirst, kFetch>(codes, table, x, stride, sums);
+  add_table_quad<kSmall, kFirst + 1, kFetch>(codes, table, x, stride, sums);
+  add_table_quad<kSmall, kFirst + 2, kFetch>(codes, table, x, stride, sums);
+  add_table_quad<kSmall, kFirst + 3, kFetch>(codes, table, x, stride, sums);
+  const __m256i ones = _mm256_set1_epi16(1);
+  for (int i = 0; kSmall && i < M * V; ++i) {
+    __m256i& sum = c[i / V][i % V];
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(narrow[i / V][i % V], ones));
+  }
+}
+
+// Computes M tokens x all 64 outputs, 8 V at a time. kSmall: the table's unsigned bytes are at most
+// 24, so that four pairs of products fit into 16 bits; otherwise they are made signed.
+template <bool kSmall, int M, int V, Fetch kFetch>
 void table_tokens(const IntPanel& panel, std::int64_t token) {
   NextPanel next(panel, M == 1 ? 1 : token);
-  const __m256i table =
-      _mm256_sub_epi8(load_bytes(panel.table), _mm256_set1_epi8(static_cast<char>(panel.zero)));
+  const __m256i zero = _mm256_set1_epi8(static_cast<char>(kSmall ? 0 : panel.zero));
+  const __m256i table = _mm256_sub_epi8(load_bytes(panel.table), zero);
   for (std::int64_t output = 0; output < 64; output += 8 * V) {
     __m256 f[M][V];
     for (int i = 0; i < M * V; ++i) f[i / V][i % V] = _mm256_setzero_ps();
@@ -352,19 +376,16 @@ void table_tokens(const IntPanel& panel, std::int64_t token) {
       const std::int64_t last = k + panel.group < panel.columns ? k + panel.group : panel.columns;
       if constexpr (M == 1) fetch_scales(panel.group_scales, group);
       __m256i c[M][V];
-      for (int i = 0; i < M * V; ++i) c[i / V][i % V] = _mm256_setzero_si256();
+      for (int i = 0; i < M * V; ++i) {
+        c[i / V][i % V] = kSmall ? unsigned_start(panel, token + i / V, output + 8 * (i % V), group)
+                                 : _mm256_setzero_si256();
+      }
       for (std::int64_t at = k; at < last; at += kNarrowColumns) {
         const std::uint8_t* codes = panel.codes + at * 32 + output * 4;
         const std::uint8_t* x = panel.inputs + token * panel.input_stride + at;
         if constexpr (M > 1) next.fetch(2 * V);
-        add_table_quad<0, kFetch>(codes, table, x, panel.input_stride, c);
-        add_table_quad<1, kFetch>(codes, table, x, panel.input_stride, c);
-        add_table_quad<2, kFetch>(codes, table, x, panel.input_stride, c);
-        add_table_quad<3, kFetch>(codes, table, x, panel.input_stride, c);
-        add_table_quad<4, kFetch>(codes, table, x, panel.input_stride, c);
-        add_table_quad<5, kFetch>(codes, table, x, panel.input_stride, c);
-        add_table_quad<6, kFetch>(codes, table, x, panel.input_stride, c);
-        add_table_quad<7, kFetch>(codes, table, x, panel.input_stride, c);
+        add_table_half<kSmall, 0, kFetch>(codes, table, x, panel.input_stride, c);
+        add_table_half<kSmall, 4, kFetch>(codes, table, x, panel.input_stride, c);
       }
       for (int i = 0; i < M * V; ++i) {
         const int m = i / V, v = i % V;
@@ -378,12 +399,19 @@ void table_tokens(const IntPanel& panel, std::int64_t token) {
   }
 }
 
-void run_table(const IntPanel& panel) noexcept {
+template <bool kSmall>
+void run_tables(const IntPanel& panel) {
   std::int64_t token = 0;
-  for (; token + 2 <= panel.tokens; token += 2) table_tokens<2, 2, Fetch::never>(panel, token);
+  for (; token + 2 <= panel.tokens; token += 2) {
+    table_tokens<kSmall, 2, 2, Fetch::never>(panel, token);
+  }
   if (token == panel.tokens) return;
-  (panel.fetch == Fetch::never ? table_tokens<1, 8, Fetch::never>
-                               : table_tokens<1, 8, Fetch::twice>)(panel, token);
+  (panel.fetch == Fetch::never ? table_tokens<kSmall, 1, 8, Fetch::never>
+                               : table_tokens<kSmall, 1, 8, Fetch::twice>)(panel, token);
+}
+
+void run_table(const IntPanel& panel) noexcept {
+  (panel.zero <= kSmallTableZero ? run_tables<true> : run_tables<false>)(panel);
 }
 
 // int8 and uint8 weights times int8 activations. Both sides are widened to 16 bits and multiplied

@@ -347,6 +347,9 @@ struct WordProducts : Source {
 // with 4 bits (8 pairs fit), 1,778 with 3 bits (16 pairs fit), 762 with 2 bits (32 fit).
 constexpr std::int64_t narrow_columns(int bits) { return bits == 4 ? 32 : bits == 3 ? 64 : 128; }
 
+// The largest zero point of a table whose unsigned bytes are at most 24.
+constexpr int kSmallTableZero = 12;
+
 // Exact products of codes of at most 4 bits by vpmaddubsw, which adds pairs to 16 bits. Numbers of
 // a table up to 24 are at most 6,096 in pairs, of which four fit.
 template <class L, int kMaxTokens, int kBits, class Source_ = UnpackedCodes<L, kBits>>
