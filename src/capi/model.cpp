@@ -259,7 +259,7 @@ leq_status leq_open_memory(const void* bytes, size_t size, const leq_open_option
     require_use(model != nullptr, "model is NULL");
     const LoadOptions load = load_options(options_of(options, "leq_open_options"));
     const auto text = text_argument(static_cast<const char*>(bytes), size, "bytes");
-    const NamelessFile copy(std::as_bytes(std::span(text)), "the model in memory");
+    const NamelessFile copy(std::as_bytes(std::span(text)), "(memory)");
     *model = new leq_model(std::make_shared<const OpenModel>(copy.path(), load));
   });
 }

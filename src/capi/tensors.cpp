@@ -87,8 +87,9 @@ Json keys_json(const Family& family) {
 Json rule_json(const TensorRule& rule, const ModelConfig& config, std::int64_t rows) {
   const TensorLayout& layout = rule.layout;
   Json json = {{"transposed", layout.transposed}, {"part", layout.part},
-               {"parts", layout.parts},           {"stacked", layout.stacked},
-               {"added", rule.transform.added},   {"taps_first", layout.taps_first}};
+               {"parts", layout.parts},           {"interleaved", layout.interleaved},
+               {"stacked", layout.stacked},       {"added", rule.transform.added},
+               {"taps_first", layout.taps_first}};
   if (layout.order == nullptr) return json;
   json["stored_rows"] = layout.order->stored_rows(config);
   json["rows"] = Json::array();
@@ -182,26 +183,28 @@ const Family& family_of(const char* model_type, const ModelConfig& config) {
 Json description(const Model& model, const char* model_type, std::int64_t context) {
   const ModelConfig& config = model.config();
   require(context >= 0, Setting{"context"}, " ", context, ": expected 0 or more");
-  Json layers = Json::array(), sampling = Json::object();
-  for (const LayerConfig& layer : config.layers) layers.push_back(layer_to_json(layer));
+  Json layers = Json::array(), sampling = Json::object(), ropes = Json::array();
+  const std::vector<RopeConfig> rules = config.ropes();
+  for (const LayerConfig& layer : config.layers) {
+    layers.push_back(layer_to_json(layer));
+    const AttentionConfig* attention = layer.attention();
+    if (attention == nullptr || !attention->rope) continue;
+    const auto rule = std::ranges::find(rules, *attention->rope) - rules.begin();
+    layers[layers.size() - 1]["mixer"]["rope"] = rule;
+  }
+  for (const RopeConfig& rule : rules) {
+    const RopeFrequencies rope =
+        rope_frequencies(config, rule, context > 0 ? context : config.context);
+    ropes.push_back({{"inv_freq", rope.inv_freq}, {"attention_factor", rope.attention_factor}});
+  }
   const Json said = generation_to_json(model.generation());
   for (const SamplingParameter& parameter : kSamplingParameters) {
     if (parameter.config_key.empty() || !said.contains(parameter.name)) continue;
     sampling[parameter.config_key] = said.at(parameter.name);
   }
-  for (const std::string& feature : required_features(config)) {
-    const bool newer = feature == "layer_rope" || feature == "query_scale" ||
-                       feature == "embedding_scale" || feature == "activation";
-    require(!newer, model.file().name(), ": models with ", feature,
-            " cannot be converted to other formats yet");
-  }
-  RopeFrequencies rope;
-  for (const RopeConfig& one : config.ropes()) {
-    rope = rope_frequencies(config, one, context > 0 ? context : config.context);
-  }
   Json json = {{"learned_positions", config.learned_positions},
                {"layers", std::move(layers)},
-               {"rope", {{"inv_freq", rope.inv_freq}, {"attention_factor", rope.attention_factor}}},
+               {"ropes", std::move(ropes)},
                {"sampling", std::move(sampling)},
                {"end_tokens", model.end_tokens()}};
   if (model_type != nullptr)

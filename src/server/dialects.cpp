@@ -101,6 +101,15 @@ ForeignChat chat_of_chat(JsonNode body) {
   return chat;
 }
 
+ForeignChat foreign_chat(CallStyle style, JsonNode body) {
+  if (style == CallStyle::chat) return chat_of_chat(body);
+  if (style == CallStyle::responses) return chat_of_responses(body);
+  if (style == CallStyle::messages) return chat_of_messages(body);
+  if (style == CallStyle::ollama_chat) return chat_of_ollama_chat(body);
+  if (style == CallStyle::ollama_generate) return chat_of_ollama_generate(body);
+  return {};
+}
+
 ChatBuilder::ChatBuilder(JsonNode body) : body_(body) {
   require(body.is_object(), ErrorKind::bad_input, "the request body: expected a JSON object");
   refuse_members(body);

@@ -42,6 +42,9 @@ ForeignChat chat_of_messages(JsonNode body);
 ForeignChat chat_of_ollama_chat(JsonNode body);
 ForeignChat chat_of_ollama_generate(JsonNode body);
 
+// The request as a chat of functions; its body is null if the request is one.
+ForeignChat foreign_chat(CallStyle style, JsonNode body);
+
 // Builds the body of a chat request. Adjacent reasoning, texts and calls of the assistant are
 // merged into one message, as are adjacent texts of the user, and the system texts at the
 // beginning: many templates reject two successive messages of one role.

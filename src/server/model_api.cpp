@@ -23,16 +23,6 @@ std::string special_text(const Tokenizer& tokenizer, Token id) {
   return tokenizer.decode(ids, true);
 }
 
-// The request as a chat of functions; its body is null if the request is one.
-ForeignChat foreign_chat(CallStyle style, JsonNode body) {
-  if (style == CallStyle::chat) return chat_of_chat(body);
-  if (style == CallStyle::responses) return chat_of_responses(body);
-  if (style == CallStyle::messages) return chat_of_messages(body);
-  if (style == CallStyle::ollama_chat) return chat_of_ollama_chat(body);
-  if (style == CallStyle::ollama_generate) return chat_of_ollama_generate(body);
-  return {};
-}
-
 // The result of `read`, whose errors name members as the client does.
 template <class Read>
 auto with_names(const ForeignChat& foreign, const Read& read) {

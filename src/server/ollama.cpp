@@ -234,6 +234,9 @@ ForeignChat chat_of_ollama_generate(JsonNode body) {
     if (!system.empty()) messages.push_back({{"role", "system"}, {"content", system}});
     messages.push_back({{"role", "user"}, {"content", prompt}});
     chat.names.push_back({"prompt", "messages"});
+    if (given_field(body, "images").size() > 0) {
+      chat.notes.emplace_back("images: are left out: the model reads texts");
+    }
     chat.body["messages"] = std::move(messages);
   }
   read_settings(body, chat);

@@ -461,21 +461,24 @@ JsonNode template_variables(JsonNode body) {
 }
 
 // The first message with which rendering fails with the same error (binary search); nullopt if none
-// is found.
+// is found, or if the messages are not at fault.
 std::optional<std::size_t> message_at_fault(const ChatTemplate& chat, const ChatRequest& request,
                                             const ChatOptions& options, const std::string& error) {
-  const auto fails = [&](std::size_t count) {
-    const Json* const all = request.messages.value().begin();
-    const Json part = Json::Array(all, all + count);
-    ChatRequest shorter = request;
-    shorter.messages = part;
+  const auto fails_with = [&](const Json& messages) {
+    ChatRequest other = request;
+    other.messages = messages;
     try {
-      (void)chat.render(shorter, options);
+      (void)chat.render(other, options);
       return false;
-    } catch (const Error& other) {
-      return error == other.what();
+    } catch (const Error& found) {
+      return error == found.what();
     }
   };
+  const auto fails = [&](std::size_t count) {
+    const Json* const all = request.messages.value().begin();
+    return fails_with(Json::Array(all, all + count));
+  };
+  if (fails_with(Json::array({{{"role", "user"}, {"content", "x"}}}))) return std::nullopt;
   std::size_t low = 1, high = request.messages.size();
   while (low < high) {
     const std::size_t middle = (low + high) / 2;
@@ -488,27 +491,14 @@ std::optional<std::size_t> message_at_fault(const ChatTemplate& chat, const Chat
   return request.messages.size() > 1 && fails(low) ? std::optional(low - 1) : std::nullopt;
 }
 
-// Whether rendering fails with the same error whatever the messages are.
-bool fails_anyway(const ChatTemplate& chat, ChatRequest request, const ChatOptions& options,
-                  const std::string& error) {
-  const Json plain = Json::array({{{"role", "user"}, {"content", "x"}}});
-  request.messages = plain;
-  try {
-    (void)chat.render(request, options);
-    return false;
-  } catch (const Error& other) {
-    return error == other.what();
-  }
-}
-
 // `placed`: whether the places of the messages are those of the client's.
 std::vector<TextPart> render_checked(const ChatTemplate& chat, const ChatRequest& request,
                                      const ChatOptions& options, bool placed) {
   try {
     return chat.render(request, options);
   } catch (const Error& error) {
-    if (!placed || fails_anyway(chat, request, options, error.what())) throw;
-    const auto place = message_at_fault(chat, request, options, error.what());
+    const auto place =
+        placed ? message_at_fault(chat, request, options, error.what()) : std::nullopt;
     if (!place) throw;
     throw Error(marked_field("messages") + "[" + std::to_string(*place) + "]: " + error.what(),
                 ErrorKind::bad_setting);

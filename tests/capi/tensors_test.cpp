@@ -79,9 +79,9 @@ TEST(CApi, ADescriptionHasFrequenciesAndPlacesInACheckpoint) {
   const Json plain = described(model.get(), nullptr, 100);
   const auto expected =
       rope_frequencies(native.config(), native.config().ropes().at(0), 100).inv_freq;
-  ASSERT_EQ(plain.at("rope").at("inv_freq").size(), expected.size());
+  ASSERT_EQ(plain.at("ropes")[0].at("inv_freq").size(), expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    EXPECT_EQ(plain.at("rope").at("inv_freq").at(i).get<float>(), expected[i]);
+    EXPECT_EQ(plain.at("ropes")[0].at("inv_freq").at(i).get<float>(), expected[i]);
   }
   EXPECT_FALSE(plain.contains("checkpoint"));
   EXPECT_EQ(std::ssize(plain.at("layers")), native.config().layer_count());

@@ -73,15 +73,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view text(reinterpret_cast<const char*>(data + 1), size - 1);
   try {
     const leq::Json tree = leq::parse_json(text, "fuzz", leq::kBodyLimits);
-    const auto style = static_cast<leq::CallStyle>(data[0] % 5);
+    const auto style = static_cast<leq::CallStyle>(data[0] % 7);
     leq::ApiModel model = world.model;
-    model.style = {static_cast<leq::ToolCallStyle>(data[0] / 5 % 6), "<think>", "</think>"};
-    leq::ForeignChat foreign;
-    leq::JsonNode body = tree;
-    if (style == leq::CallStyle::responses) foreign = leq::chat_of_responses(body);
-    if (style == leq::CallStyle::messages) foreign = leq::chat_of_messages(body);
-    if (style == leq::CallStyle::chat) foreign = leq::chat_of_chat(body);
-    if (!foreign.body.is_null()) body = foreign.body;
+    model.style = {static_cast<leq::ToolCallStyle>(data[0] / 7 % 6), "<think>", "</think>"};
+    const leq::ForeignChat foreign = leq::foreign_chat(style, tree);
+    const leq::JsonNode body = foreign.body.is_null() ? tree : foreign.body;
     const leq::GenerationCall call = leq::read_generation_call(style, body, model);
     if (call.prompts.empty() || call.choices == 0) std::abort();
     for (const auto& prompt : call.prompts) {

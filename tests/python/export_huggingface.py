@@ -75,7 +75,7 @@ def seeded(work, config, changes):
         transformers.AutoConfig.for_model(config, **{**known, **changes}))
     with torch.no_grad():
         for name, value in model.named_parameters():
-            if value.ndim == 1:  # gains and biases that no default hides
+            if value.ndim == 1 or name.endswith("bias"):  # gains and biases that no default hides
                 value.add_(torch.randn_like(value) * 0.1)
     model.save_pretrained(folder)
     for name in ("tokenizer.json", "tokenizer_config.json"):
@@ -87,6 +87,7 @@ EXPERTS = dict(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=48)
 DELTA = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=16,
              linear_value_head_dim=16, linear_conv_kernel_dim=4)
 SHARED = dict(shared_expert_intermediate_size=48)
+GRANITE = dict(embedding_multiplier=3.0, attention_multiplier=0.2, residual_multiplier=0.7, logits_scaling=3.0)
 OTHERS = {
     "mixtral": dict(num_local_experts=4, num_experts_per_tok=2),
     "qwen3_moe": dict(EXPERTS, norm_topk_prob=True, mlp_only_layers=[1]),
@@ -101,11 +102,22 @@ OTHERS = {
         "rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.75,
         "original_max_position_embeddings": 64, "short_factor": [1.0, 1.1, 1.2, 1.3, 1.4, 1.5],
         "long_factor": [1.0, 2.0, 3.0, 4.0, 6.0, 8.0]}),
+    "gemma3_text": dict(sliding_window=24, query_pre_attn_scalar=24, final_logit_softcapping=20.0,
+                        layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
+                        rope_parameters={"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+                                         "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}),
+    "gpt_oss": dict(num_local_experts=4, num_experts_per_tok=2, sliding_window=24, rope_parameters={
+        "rope_type": "yarn", "rope_theta": 150000.0, "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0,
+        "truncate": False, "original_max_position_embeddings": 64}),
+    "granite": dict(GRANITE, rms_norm_eps=1e-3),
+    "granitemoehybrid": dict(GRANITE, num_local_experts=0, shared_intermediate_size=96, mamba_n_heads=4,
+                             position_embedding_type="rope", layer_types=["full_attention"] * 4),
+    "smollm3": dict(no_rope_layers=[1, 0, 1, 1]),
 }
 
 
 def other_layers(work):
-    """Experts, Gated DeltaNet, sharper queries, LongRoPE: random weights through leq and back."""
+    """Families with parts of their own: random weights through leq and back."""
     for config, changes in OTHERS.items():
         try:
             source = seeded(work, config, changes)

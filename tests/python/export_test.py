@@ -25,6 +25,7 @@ from leq.export import cli, export_huggingface, export_onnx
 from safetensors.numpy import load_file
 
 STORY = SOURCE / "examples" / "storyteller"
+FAMILIES = SOURCE / "tests" / "golden" / "families"
 WORK = Work()
 
 
@@ -196,7 +197,7 @@ class Graphs(unittest.TestCase):
         self.assertEqual((model["context_length"], model["vocab_size"], model["decoder"]["head_size"]), (512, 4096, 32))
         graph = Graph(folder)
         self.assertEqual((graph.count("GroupQueryAttention"), graph.count("MatMulNBits")), (6, 6 * 7 + 1))
-        self.assertEqual(list(graph.stored["rotary.cosines"].dims), [512, 16])
+        self.assertEqual(list(graph.stored["rotary.0.cosines"].dims), [512, 16])
         self.assertTrue((folder / "tokenizer.json").exists())
 
     def test_are_written_by_the_functions_too(self):
@@ -266,6 +267,10 @@ class Refusals(unittest.TestCase):
                 file = WORK.quantized(SHARED / name, "--type", "int8", "--act", "none")
                 self.refused([file], "layer 0: exported graphs hold softmax attention and dense MLPs")
                 self.refused([file, "--compressed-tensors"], "layer 0: compressed-tensors are")
+        file = WORK.quantized(FAMILIES / "gpt-oss", "--type", "f32", "--act", "none")
+        self.refused([file], "layer 0: exported graphs hold softmax attention and dense MLPs")
+        file = WORK.quantized(FAMILIES / "muse-glimmer", "--type", "f32", "--act", "none")
+        self.refused([file, "--safetensors"], "Muse Glimmer: ", "are not written back")
 
     def changed(self, name, **keys):
         """The storyteller's checkpoint with other keys in config.json, as a .leq file."""

@@ -307,7 +307,9 @@ class Files(unittest.TestCase):
         with leq.Model(PATH.read_bytes(), context=512) as model, open_model() as other:
             self.assertEqual(model.generate(PROMPT, max_tokens=8, temperature=0).text,
                              other.generate(PROMPT, max_tokens=8, temperature=0).text)
-        self.assertRaises(leq.InputError, leq.Model, b"no model")
+            answer = model.create_completion(PROMPT, max_tokens=1)
+        self.assertEqual(answer["model"], "(memory)")
+        self.assertRaisesRegex(leq.InputError, r"^\(memory\): ", leq.Model, b"no model")
 
     def test_lines_for_people_go_to_logging(self):
         with self.assertLogs("leq", "INFO") as logged:

@@ -271,8 +271,8 @@ TEST(ThinkingRules, MarksMayBeControlTokens) {
                             .chat_template =
                                 "{# [/THINK] #}{% for m in messages %}{{ m['content'] }}"
                                 "{% endfor %}"});
-  const auto answer = ask(
-      model, R"("logit_bias":{")" + std::to_string(model.token()) + R"(":1000})");
+  const auto answer =
+      ask(model, R"("logit_bias":{")" + std::to_string(model.token()) + R"(":1000})");
   ASSERT_EQ(answer.status, 200) << answer.body;
   EXPECT_TRUE(answer.json["choices"][0]["message"].contains("reasoning_content")) << answer.body;
 }
@@ -322,6 +322,10 @@ TEST(Refusals, NameWhatWouldBeIgnored) {
     EXPECT_EQ(answer.status, 400) << body;
     EXPECT_TRUE(answer.json["error"].text().starts_with(name)) << answer.body;
   }
+  const auto seen = plain().post(
+      "/api/generate",
+      R"({"prompt":"x","images":["eA=="],"stream":false,"options":{"num_predict":2}})");
+  EXPECT_EQ(seen.json["warnings"][0].text(), "images: are left out: the model reads texts");
   for (const std::string& body :
        {asked(R"("functions":[],"modalities":["text"],"audio":null)"),
         asked(R"("tools":)" + tool(kPlan) + R"(,"tool_choice":"none")"),

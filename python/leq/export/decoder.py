@@ -13,6 +13,7 @@ from onnx import TensorProto
 
 from .graph import CONTRIB
 from .linears import Linears
+from .source import activation_of
 
 _HEADS_FIRST, _COLUMNS_FIRST = [0, 2, 1, 3], [0, 1, 3, 2]
 _HIDDEN = numpy.finfo(numpy.float32).min  # added to hidden scores
@@ -45,11 +46,11 @@ class _Decoder:
         for index, layer in enumerate(self._source.layers):
             prefix = f"layers.{index}."
             graph.scope(prefix)
-            x = graph.add("Add", x, self._mixer(index, layer.mixer, config.norm, x))
-            x = graph.add("Add", x, self._mlp(prefix, layer.mlp, config.norm, x))
+            x = self._added(x, self._mixer(index, layer.mixer, config.norm, x), prefix + "attention_post_norm")
+            x = self._added(x, self._mlp(prefix, layer.mlp, config.norm, x), prefix + "mlp_post_norm")
         graph.scope("")
         x = self._norm(x, "final_norm", config.norm)
-        logits = self._linears.logits(x, config.tied)
+        logits = self._capped(self._linears.logits(x, config.tied))
         shape = [1, tokens, config.vocab] if tokens else ["batch_size", "sequence_length", config.vocab]
         graph.output(logits, "logits", shape)
         graph.outputs.insert(0, graph.outputs.pop())
@@ -71,10 +72,26 @@ class _Decoder:
         if self._source.rotary:
             self._add_rotary()
 
+    def _added(self, x, out, norm):
+        """x + out, or with the sublayer's output normalized."""
+        config = self._config
+        return self._graph.add("Add", x, self._norm(out, norm, config.norm, config.post_norm_eps)
+                               if config.post_norm_eps else out)
+
+    def _capped(self, logits):
+        """cap tanh(scale logits / cap)"""
+        graph, limit = self._graph, self._config.logit_cap
+        if not limit:
+            return logits
+        tanh = graph.add("Tanh", graph.add("Mul", logits, graph.scalar(limit["scale"] / limit["cap"])))
+        return graph.add("Mul", tanh, graph.scalar(limit["cap"]))
+
     def _embedding(self):
         """x [B, S, W] f32"""
         graph, tokens = self._graph, self._options.tokens
         x = self._linears.lookup("token_embedding", self._ids)
+        if self._config.embedding_scale != 1:
+            x = graph.add("Mul", x, graph.scalar(self._config.embedding_scale))
         if not self._config.learned_positions:
             return x
         if not tokens:
@@ -82,13 +99,13 @@ class _Decoder:
         return graph.add("Add", x, graph.array("position_embedding",
                                                self._source.floats("position_embedding")[None, :tokens]))
 
-    def _norm(self, x, name, kind):
-        """Normalizes the last axis, in operators that every target has."""
+    def _norm(self, x, name, kind, eps=0):
+        """Normalizes the last axis, in operators that every target has. `eps`: 0 = that of most norms."""
         graph = self._graph
         if kind == "layer":
             x = graph.add("Sub", x, graph.add("ReduceMean", x, graph.integers(-1)))
         mean = graph.add("ReduceMean", graph.add("Mul", x, x), graph.integers(-1))
-        size = graph.add("Sqrt", graph.add("Add", mean, graph.scalar(self._config.norm_eps)))
+        size = graph.add("Sqrt", graph.add("Add", mean, graph.scalar(eps or self._config.norm_eps)))
         scaled = graph.add("Mul", graph.add("Div", x, size), self._linears.vector(name))
         return graph.add("Add", scaled, self._linears.vector(name + ".bias")) if kind == "layer" else scaled
 
@@ -104,44 +121,53 @@ class _Decoder:
                 q = self._norm(q, prefix + "q_norm", config.norm)
                 k = self._norm(k, prefix + "k_norm", config.norm)
             if mixer["rotary"]:
-                q, k = self._roped(q), self._roped(k)
+                q, k = self._roped(q, mixer["rope"]), self._roped(k, mixer["rope"])
             k = self._with_past(index, "key", k)
             v = self._with_past(index, "value", self._heads(v, config.kv_heads))
-            out = self._attention(prefix, q, k, v, mixer["window"])
+            out = self._attention(prefix, q, k, v, mixer)
         return self._linears.outputs(prefix, ["o"], out)[0]
 
     def _mlp(self, prefix, mlp, norm, x):
-        """down(swiglu(gate, up)) or down(gelu(up)) [B, S, W]"""
-        graph = self._graph
+        """down(f(gate) up) or down(f(up)) [B, S, W]"""
         x = self._norm(x, prefix + "mlp_norm", norm)
-        if mlp["gated"]:
-            gate, up = self._linears.outputs(prefix, ["gate", "up"], x)
-            product = graph.add("Mul", graph.add("Mul", gate, graph.add("Sigmoid", gate)), up)
-        else:  # x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
-            up, = self._linears.outputs(prefix, ["up"], x)
-            cube = graph.add("Mul", graph.add("Mul", up, up), up)
-            inner = graph.add("Add", up, graph.add("Mul", cube, graph.scalar(0.044715)))
-            tanh = graph.add("Tanh", graph.add("Mul", inner, graph.scalar(0.79788456)))
-            half = graph.add("Mul", up, graph.scalar(0.5))
-            product = graph.add("Mul", half, graph.add("Add", tanh, graph.scalar(1)))
+        first, *up = self._linears.outputs(prefix, ["gate", "up"] if mlp["gated"] else ["up"], x)
+        product = self._activated(first, mlp)
+        if up:
+            product = self._graph.add("Mul", product, up[0])
         return self._linears.outputs(prefix, ["down"], product)[0]
+
+    def _activated(self, x, mlp):
+        graph = self._graph
+        if activation_of(mlp) == "silu":
+            return graph.add("Mul", x, graph.add("Sigmoid", x))
+        # x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
+        cube = graph.add("Mul", graph.add("Mul", x, x), x)
+        inner = graph.add("Add", x, graph.add("Mul", cube, graph.scalar(0.044715)))
+        tanh = graph.add("Tanh", graph.add("Mul", inner, graph.scalar(0.79788456)))
+        half = graph.add("Mul", x, graph.scalar(0.5))
+        return graph.add("Mul", half, graph.add("Add", tanh, graph.scalar(1)))
 
     # ---- Positions and masks ----
 
     def _add_rotary(self):
+        """Cosines and sines of each rule of RoPE."""
         graph, options = self._graph, self._options
-        inv_freq, factor = self._source.rope(options.context)
+        ropes = self._source.ropes(options.context)
         if options.tokens or self._target.contrib:
-            return self._add_fixed_rotary(inv_freq, factor, options.tokens or options.context)
-        inv = graph.array("rotary.inv_freq", inv_freq)
-        positions = graph.add("Cast", self._positions, to=TensorProto.FLOAT)
-        angles = graph.add("Mul", graph.add("Unsqueeze", positions, graph.integers(1, 3)), inv)  # [B, 1, S, d/2]
-        self._cosines, self._sines = graph.add("Cos", angles), graph.add("Sin", angles)
-        if factor != 1:
-            self._cosines = graph.add("Mul", self._cosines, graph.scalar(factor))
-            self._sines = graph.add("Mul", self._sines, graph.scalar(factor))
+            rows = options.tokens or options.context
+            self._rotary = [self._fixed_rotary(f"rotary.{i}", *rope, rows) for i, rope in enumerate(ropes)]
+            return
+        positions = graph.add("Unsqueeze", graph.add("Cast", self._positions, to=TensorProto.FLOAT),
+                              graph.integers(1, 3))
+        self._rotary = [self._open_rotary(f"rotary.{i}", *rope, positions) for i, rope in enumerate(ropes)]
 
-    def _add_fixed_rotary(self, inv_freq, factor, rows):
+    def _open_rotary(self, name, inv_freq, factor, positions):
+        graph = self._graph
+        angles = graph.add("Mul", positions, graph.array(name + ".inv_freq", inv_freq))  # [B, 1, S, d/2]
+        tables = graph.add("Cos", angles), graph.add("Sin", angles)
+        return tables if factor == 1 else [graph.add("Mul", table, graph.scalar(factor)) for table in tables]
+
+    def _fixed_rotary(self, name, inv_freq, factor, rows):
         """Tables for positions 0 to `rows` - 1, [rows, d/2], with the arithmetic of docs/numerics.md: angles in f32,
         the C library's functions in f64."""
         shape = (rows, len(inv_freq)) if self._target.contrib else (1, 1, rows, len(inv_freq))
@@ -154,8 +180,7 @@ class _Decoder:
                 angles = (positions[:, None] * inv_freq).ravel().tolist()
                 part[:] = numpy.fromiter(map(function, angles), numpy.float64, len(angles)).reshape(part.shape)
             tables.append(table.reshape(shape) * factor)
-        self._cosines = self._graph.array("rotary.cosines", tables[0])
-        self._sines = self._graph.array("rotary.sines", tables[1])
+        return self._graph.array(name + ".cosines", tables[0]), self._graph.array(name + ".sines", tables[1])
 
     def _add_lengths(self):
         """Inputs of GroupQueryAttention: the last position of each sequence, and the total length."""
@@ -207,9 +232,9 @@ class _Decoder:
         cut = self._graph.add("Reshape", x, self._graph.integers(0, 0, heads, self._config.head_dim))
         return self._graph.add("Transpose", cut, perm=_HEADS_FIRST)
 
-    def _roped(self, x):
+    def _roped(self, x, rule):
         """RoPE on [B, heads, S, d], rotating the pairs (i, i + d/2)."""
-        graph, cosines, sines = self._graph, self._cosines, self._sines
+        graph, (cosines, sines) = self._graph, self._rotary[rule]
         low, high = graph.nodes_of("Split", [x], 2, axis=-1, num_outputs=2)
         first = graph.add("Sub", graph.add("Mul", low, cosines), graph.add("Mul", high, sines))
         second = graph.add("Add", graph.add("Mul", high, cosines), graph.add("Mul", low, sines))
@@ -233,13 +258,13 @@ class _Decoder:
         self._present(index, part, x)
         return x
 
-    def _attention(self, prefix, q, k, v, window):
+    def _attention(self, prefix, q, k, v, mixer):
         """q [B, H, S, d], k and v [B, H_kv, T, d] -> [B, S, H d]"""
         config, graph = self._config, self._graph
-        mask, d = self._mask(window), config.head_dim
+        mask, d = self._mask(mixer["window"]), config.head_dim
         graph.scope(prefix)
         grouped = config.kv_heads != config.heads
-        q = graph.add("Mul", q, graph.scalar(1 / math.sqrt(d)))
+        q = graph.add("Mul", q, graph.scalar(mixer.get("query_scale") or 1 / math.sqrt(d)))
         if grouped:
             q = graph.add("Reshape", q, graph.integers(0, config.kv_heads, -1, d))
         scores = graph.add("MatMul", q, graph.add("Transpose", k, perm=_COLUMNS_FIRST))  # [B, H_kv, G S, T]
@@ -262,11 +287,13 @@ class _Decoder:
             q, k = normed(q, config.heads, "q_norm"), normed(k, config.kv_heads, "k_norm")
         inputs = [q, k, v, self._past(index, "key"), self._past(index, "value"), self._past_lengths,
                   self._total_length]
-        window = {"local_window_size": mixer["window"]} if mixer["window"] else {}
+        others = {"local_window_size": mixer["window"]} if mixer["window"] else {}
+        if mixer.get("query_scale"):
+            others["scale"] = mixer["query_scale"]
         if mixer["rotary"]:
-            inputs += [self._cosines, self._sines]
+            inputs += self._rotary[mixer["rope"]]
         out, keys, values = graph.nodes_of("GroupQueryAttention", inputs, 3, CONTRIB, num_heads=config.heads,
-                                           kv_num_heads=config.kv_heads, do_rotary=int(mixer["rotary"]), **window)
+                                           kv_num_heads=config.kv_heads, do_rotary=int(mixer["rotary"]), **others)
         self._present(index, "key", keys)
         self._present(index, "value", values)
         return out

@@ -1,8 +1,12 @@
 """Hugging Face's config.json and generation_config.json for a .leq file, for transformers 4 and 5."""
 
+import math
 from types import SimpleNamespace
 
 from ..errors import InputError
+from .source import activation_of
+
+_BY_LAYER = {"window": 0, "rotary": True, "rope": 0}  # what layers of one kind may differ in
 
 
 def _common_layers(source):
@@ -11,9 +15,9 @@ def _common_layers(source):
     family, kinds = source.config.family, {}
     for layer in source.layers:
         for part in (layer.mixer, layer.mlp):
-            if kinds.setdefault(part["kind"], {**part, "window": 0}) != {**part, "window": 0}:
-                raise InputError(f"{family}: layers of one kind that differ in more than their windows have no class "
-                                 "in transformers")
+            if kinds.setdefault(part["kind"], {**part, **_BY_LAYER}) != {**part, **_BY_LAYER}:
+                raise InputError(f"{family}: layers of one kind that differ in more than windows and RoPE have no "
+                                 "class in transformers")
     windows, window = _windows(source), 0
     for index, own in enumerate(windows):
         if own and window and own != window:
@@ -47,19 +51,89 @@ def _model_type(config, common):
 def family_of(source):
     """How the class of transformers that computes the model stores it (Source.checkpoint). Raises an InputError naming
     what no class has: added biases, differing layers."""
-    config = source.config
-    if config.post_norm_eps or config.logit_cap:
-        raise InputError(f"{config.family}: norms behind sublayers and capped logits are not written back")
-    common = _common_layers(source)
-    if common.short_conv:
-        raise InputError(f"{config.family}: short convolutions are not written back")
-    if common.attention.get("sinks"):
-        raise InputError(f"{config.family}: attention sinks and biases of experts are not written back")
-    own_layers = (common.delta or common.experts or {"temperature", "rotary_dims"} & common.attention.keys() or
-                  config.rope_scaling["type"] == "longrope")
+    config, common = source.config, _common_layers(source)
+    own_keys = _own_keys(source, common)
+    own_layers = (own_keys or common.delta or common.experts or
+                  {"temperature", "rotary_dims"} & common.attention.keys() or
+                  source.rotary and source.rope_rule(0)["rope_scaling"]["type"] == "longrope")
     checkpoint = source.checkpoint("" if own_layers else _model_type(config, common))
+    if own_keys and checkpoint["model_type"] not in _OWN_KEYS:
+        raise InputError(f"{config.family}: {own_keys} are not written back")
     _check_biases(checkpoint, common)
     return checkpoint
+
+
+def _own_keys(source, common):
+    """What only the keys of some families say; "": nothing."""
+    config, attention = source.config, common.attention
+    rotary = {layer.mixer["rotary"] for layer in source.layers if "rotary" in layer.mixer}
+    return ", ".join(name for name, there in (
+        ("norms behind sublayers", config.post_norm_eps), ("capped logits", config.logit_cap),
+        ("scaled embeddings", config.embedding_scale != 1), ("scaled queries", attention.get("query_scale")),
+        ("attention sinks", attention.get("sinks")), ("short convolutions", common.short_conv), ("layers with other RoPE", len(source.facts["ropes"]) > 1),
+        ("layers without RoPE", not config.learned_positions and False in rotary),
+        ("activations", activation_of(common.mlp) != ("silu" if common.mlp["gated"] else "gelu_tanh") or
+         activation_of(common.experts or {}) != "silu")) if there)
+
+
+def _whole(value):
+    """Of a number that is whole but for its rounding, the int that it was."""
+    return round(value) if math.isclose(value, round(value), rel_tol=1e-9) else value
+
+
+def _near(found, expected):
+    return math.isclose(found, expected, rel_tol=1e-6)
+
+
+def _gemma3_keys(source, common, json):
+    config, limit = source.config, source.config.logit_cap
+    if not _near(config.embedding_scale, math.sqrt(config.width)) or not _near(config.post_norm_eps, config.norm_eps):
+        raise InputError(f"{config.family}: factors or eps other than those of its class in transformers")
+    if limit and limit["scale"] != 1:
+        raise InputError(f"{config.family}: a factor on logits before their cap, which its class has not")
+    scale = common.attention.get("query_scale")
+    json["query_pre_attn_scalar"] = _whole(scale ** -2) if scale else config.head_dim
+    json["final_logit_softcapping"] = limit["cap"] if limit else None
+    rules = {}
+    for layer in source.layers:
+        kind = "sliding_attention" if layer.mixer["window"] else "full_attention"
+        if rules.setdefault(kind, layer.mixer["rope"]) != layer.mixer["rope"]:
+            raise InputError(f"{config.family}: layers of one kind that differ in RoPE")
+    for kind in ("sliding_attention", "full_attention"):
+        rules.setdefault(kind, next(iter(rules.values())))
+    json["rope_parameters"] = {kind: _rope_parameters(config, source.rope_rule(rule), common.attention)
+                               for kind, rule in rules.items()}
+    full, near = (source.rope_rule(rules[kind]) for kind in ("full_attention", "sliding_attention"))
+    json.update(rope_theta=full["rope_theta"], rope_local_base_freq=near["rope_theta"], rope_scaling=None)
+    if full["rope_scaling"]["type"] != "none":
+        json["rope_scaling"] = json["rope_parameters"]["full_attention"]
+    _add_layer_types(source, common.window, json)
+
+
+def _granite_keys(source, common, json):
+    """The stream is that of the file: a factor on sublayer outputs is part of others there."""
+    json.update(embedding_multiplier=source.config.embedding_scale, residual_multiplier=1.0, logits_scaling=1.0,
+                attention_multiplier=common.attention.get("query_scale") or source.config.head_dim ** -0.5)
+
+
+def _granite4_keys(source, common, json):
+    _granite_keys(source, common, json)
+    json.update(num_local_experts=0, layer_types=["attention"] * len(source.layers),
+                position_embedding_type="rope" if source.rotary else "nope")
+
+
+def _smollm3_keys(source, common, json):
+    json["no_rope_layers"] = [int(layer.mixer["rotary"]) for layer in source.layers]
+    json["use_sliding_window"] = common.window > 0
+    _add_layer_types(source, common.window, json)
+
+
+def _gpt_oss_keys(source, common, json):
+    _add_layer_types(source, common.window, json)
+
+
+_OWN_KEYS = {"gemma3_text": _gemma3_keys, "granite": _granite_keys, "granitemoehybrid": _granite4_keys,
+             "smollm3": _smollm3_keys, "gpt_oss": _gpt_oss_keys}
 
 
 def _check_biases(checkpoint, common):
@@ -76,8 +150,8 @@ def _check_biases(checkpoint, common):
                          "quantize by a method that adds no biases")
 
 
-def _rope_parameters(config, attention):
-    scaling, json = config.rope_scaling, {"rope_theta": config.rope_theta}
+def _rope_parameters(config, rule, attention):
+    scaling, json = rule["rope_scaling"], {"rope_theta": rule["rope_theta"]}
     if attention.get("rotary_dims"):
         json["partial_rotary_factor"] = attention["rotary_dims"] / config.head_dim
     if "temperature" in attention:
@@ -106,7 +180,13 @@ def _add_windows(source, rule, window, json):
     json["sliding_window"] = window or None
     if rule != "all_layers":
         json["use_sliding_window"] = window > 0
-        json["layer_types"] = ["sliding_attention" if own else "full_attention" for own in _windows(source)]
+        _add_layer_types(source, window, json)
+
+
+def _add_layer_types(source, window, json):
+    if window:
+        json["sliding_window"] = window
+    json["layer_types"] = ["sliding_attention" if own else "full_attention" for own in _windows(source)]
 
 
 def _add_delta(source, keys, delta, json):
@@ -147,19 +227,23 @@ def hf_config(source, checkpoint):
         values["hidden"] = common.mlp["hidden"]
     json = {"architectures": [checkpoint["architecture"]], "model_type": checkpoint["model_type"],
             "tie_word_embeddings": config.tied, "dtype": "float32", "torch_dtype": "float32",
+            "pad_token_id": None,  # some classes have one of their own, which small vocabularies lack
             **{keys[name]: value for name, value in values.items() if keys[name]}}
-    if checkpoint["rotary"]:
-        json["rope_parameters"] = _rope_parameters(config, common.attention)
-        json["rope_theta"] = config.rope_theta
-        if config.rope_scaling["type"] != "none":
-            json["rope_scaling"] = _rope_parameters(config, common.attention)
-        if config.rope_scaling["type"] == "longrope":
-            json["original_max_position_embeddings"] = config.rope_scaling["original_context"]
+    if source.rotary:
+        rule = source.rope_rule(0)
+        json["rope_parameters"] = _rope_parameters(config, rule, common.attention)
+        json["rope_theta"] = rule["rope_theta"]
+        if rule["rope_scaling"]["type"] != "none":
+            json["rope_scaling"] = json["rope_parameters"]
+        if rule["rope_scaling"]["type"] == "longrope":
+            json["original_max_position_embeddings"] = rule["rope_scaling"]["original_context"]
     _add_windows(source, checkpoint["windows"], common.window, json)
     if common.delta and "delta" in keys:
         _add_delta(source, keys["delta"], common.delta, json)
     if common.experts and "experts" in keys:
         _add_experts(source, keys["experts"], common.experts, json)
+    if checkpoint["model_type"] in _OWN_KEYS:
+        _OWN_KEYS[checkpoint["model_type"]](source, common, json)
     return {**json, **_special_tokens(source)}
 
 

@@ -67,11 +67,11 @@ def _joined(source, name, members, rules):
     columns = shape[1] if len(shape) == 2 else 1
     rows = rule.get("stored_rows", shape[0] * rule["parts"])
     made = [rows, *shape[1:]]
+    if rule["transposed"]:
+        made.reverse()
     if rule["stacked"]:
         made.insert(0, len(members) // rule["parts"])
         rows *= made[0]
-    if rule["transposed"]:
-        made[0], made[1] = made[1], made[0]
     if rule["taps_first"]:  # [taps][channels], stored as a vector
         rows = next(layer.mixer["conv_taps"] for layer in source.layers if layer.mixer["kind"] == "delta_net")
         columns = shape[0] // rows
@@ -82,12 +82,20 @@ def _joined(source, name, members, rules):
         for member in members:
             own = rules[member["rule"]]
             part = _smoothed(source, member).reshape(-1, columns)
-            first = (member.get("expert", 0) * own["parts"] + own["part"]) * len(part)
-            places = own.get("rows", slice(first, first + len(part)))
-            out[places] = part - numpy.float32(own["added"])
+            out[own.get("rows", _rows_of(member, own, len(part)))] = part - numpy.float32(own["added"])
+        if rule["transposed"] and rule["stacked"]:
+            return out.reshape(made[0], -1, columns).transpose(0, 2, 1)
         return out.T if rule["transposed"] or rule["taps_first"] else out
 
     return SafeTensor(name, "F32", made, values)
+
+
+def _rows_of(member, rule, count):
+    """Rows of a member among those of all parts and experts."""
+    parts, first = rule["parts"], member.get("expert", 0) * rule["parts"] * count
+    if rule["interleaved"]:
+        return slice(first + rule["part"], first + parts * count, parts)
+    return slice(first + rule["part"] * count, first + (rule["part"] + 1) * count)
 
 
 def _smoothed(source, entry):

@@ -47,6 +47,10 @@ def _tensor(said):
                   int(scheme[2]) if scheme else 0, int(scheme[3] or 0) if scheme else 0)
 
 
+def activation_of(mlp):
+    return mlp.get("activation", "silu" if mlp.get("gated", True) else "gelu_tanh")
+
+
 class Source:
     """An opened file whose checksums were compared: damage would be harder to find later."""
 
@@ -61,19 +65,29 @@ class Source:
         self.bos = self._model.info()["bos"]  # -1: none
         self.end_tokens = self.facts["end_tokens"]
         self.layers = [SimpleNamespace(mixer=layer["mixer"], mlp=layer["mlp"]) for layer in self.facts["layers"]]
-        self.config = SimpleNamespace(**{"post_norm_eps": 0, "logit_cap": None, "mtp": None,
+        self.config = SimpleNamespace(**{"post_norm_eps": 0, "logit_cap": None, "mtp": None, "embedding_scale": 1,
                                          **said["config"],
                                          "learned_positions": self.facts["learned_positions"]})
         self.tensors = {tensor["name"]: _tensor(tensor) for tensor in said["tensors"]}
 
     @property
     def rotary(self):
-        return any(layer.mixer.get("rotary") for layer in self.layers)
+        return bool(self.facts["ropes"])
 
-    def rope(self, context):
-        """float32 [d / 2] inverse frequencies for a context, and the factor on cosines and sines."""
-        rope = json.loads(self._model.describe(None, context))["rope"]
-        return numpy.array(rope["inv_freq"], numpy.float32), numpy.float32(rope["attention_factor"])
+    def ropes(self, context):
+        """Of each rule of RoPE (a layer's mixer["rope"] is the index): float32 [d / 2] inverse frequencies for a
+        context, and the factor on cosines and sines."""
+        return [(numpy.array(rope["inv_freq"], numpy.float32), numpy.float32(rope["attention_factor"]))
+                for rope in json.loads(self._model.describe(None, context))["ropes"]]
+
+    def rope_rule(self, index):
+        """{"rope_theta", "rope_scaling"} of the rule of RoPE with this index."""
+        for place, layer in enumerate(self.layers):
+            if layer.mixer.get("rope") == index:
+                stored = self.config.layers
+                own = stored[place]["mixer"].get("rope") if isinstance(stored, list) else None
+                return own or vars(self.config)
+        raise IndexError(index)
 
     def checkpoint(self, model_type):
         """How the class of transformers with this model_type stores the model; "": that of the file's family."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ..errors import InputError, SettingError
+from .source import activation_of
 
 # The operators of decoders that ONNX Runtime's NNAPI provider has.
 _NNAPI = frozenset("Add Concat Div DequantizeLinear Gather Identity MatMul Max Mul QuantizeLinear ReduceMean "
@@ -23,6 +24,13 @@ class Target:
     int4_blocks: tuple = ()           # groups of 4-bit weights; empty: none
     operators: frozenset = frozenset()  # all of them; empty: not checked
 
+
+# Keys of a file's configuration whose meaning graphs have.
+_CONFIG = frozenset("context embedding_scale family gated head_dim heads hidden kv_heads layers learned_positions "
+                    "logit_cap mlp_bias mtp norm norm_eps output_bias post_norm_eps qk_norm qkv_bias rope_scaling "
+                    "rope_theta rotary tied vocab width windows".split())
+_MIXER = frozenset("kind output_bias qk_norm qkv_bias query_scale rope rotary window".split())
+_MLP = frozenset("activation bias gated hidden kind".split())
 
 TARGETS = {target.name: target for target in (
     Target("onnxruntime", int4_blocks=(32, 64, 128)),
@@ -81,6 +89,9 @@ def _check_layer(place, layer):
         reason = "attention has an output gate, which exported graphs do not have"
     elif mixer.get("rotary_dims", 0):
         reason = "RoPE rotates a part of each head, which exported graphs do not do"
+    elif activation_of(mlp) not in ("silu", "gelu_tanh") or mixer.keys() - _MIXER or mlp.keys() - _MLP:
+        unknown = sorted((mixer.keys() - _MIXER) | (mlp.keys() - _MLP)) or [activation_of(mlp)]
+        raise InputError(f"{place}: {', '.join(unknown)}: exported graphs do not have this")
     else:
         return
     raise InputError(f"{place}: {reason}, which a folder of Hugging Face holds" if reason.endswith("another kind")
@@ -97,13 +108,13 @@ def _check_heads(config, layer):
 
 def check_target(source, target, quantized_inputs):
     """Raises an InputError naming the first tensor or layer that the target does not hold, and what it takes."""
-    config = source.config
-    if config.post_norm_eps or config.logit_cap:
-        raise InputError(f"{config.family}: exported graphs hold no norms behind sublayers and no capped logits")
+    unknown = sorted(vars(source.config).keys() - _CONFIG)
+    if unknown:
+        raise InputError(f"{source.config.family}: {', '.join(unknown)}: exported graphs do not have this")
     for index, layer in enumerate(source.layers):
         _check_layer(f"layer {index}", layer)
         if target.contrib:
-            _check_heads(config, layer)
+            _check_heads(source.config, layer)
         for part in ("q", "k", "v", "o", "gate", "up", "down"):
             tensor = source.tensors.get(f"layers.{index}.{part}")
             if tensor is None:
