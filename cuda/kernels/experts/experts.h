@@ -28,6 +28,7 @@ struct RouteArguments {
   int experts = 0;  // E <= kMaxExperts, 2 k <= stride; 3 k < stride with a shared expert
   bool normalized = false, has_shared = false;
   Fault fault;
+  const float* scales = nullptr;  // [E] factors on weights; null: none
 };
 void launch_route(const RouteArguments& a, rt::Stream& stream);
 
@@ -83,6 +84,7 @@ struct AddExpertsArguments {
   ExpertChoice choice;
   bool in_groups = false, has_shared = false;
   std::int64_t tokens = 0, width = 0;
+  bool fresh = false;  // x is 0 before
 };
 void launch_add_experts(const AddExpertsArguments& a, rt::Stream& stream);
 
