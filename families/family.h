@@ -90,8 +90,11 @@ struct TensorTransform {
   const char* constant_key = nullptr;  // key of config.json with another constant, if given
   float divisor = 1;                   // of all numbers
   const char* divisor_key = nullptr;   // key of config.json with another divisor, if given
+  bool by_root_width = false;          // divided by sqrt(width)
 
-  bool computes() const { return added != 0 || log_of_negative || normed_rows || divisor != 1; }
+  bool computes() const {
+    return added != 0 || log_of_negative || normed_rows || divisor != 1 || by_root_width;
+  }
 };
 inline constexpr TensorTransform kAroundZero = {.added = 1};
 

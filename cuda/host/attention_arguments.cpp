@@ -50,6 +50,7 @@ RopeAppendArguments rope_append_arguments(const AttentionShape& shape, const Rop
     a.rotary_dims = rotary_dims(shape);
   }
   a.key_offset = shape.key_offset;
+  a.queries_only = shape.queries_only;
   a.query_scale = shape.query_scale;
   if (shape.tempered) {
     a.query_factors = reinterpret_cast<const float*>(rope.query_factors.data());

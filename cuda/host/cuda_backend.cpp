@@ -140,6 +140,11 @@ class CudaBackend final : public Backend {
     launch_add_rows({float_rows(x), float_rows(y), tokens, x.width, scale}, stream_);
   }
 
+  void multiply_rows(const Rows& y, std::int64_t tokens, Rows& x) override {
+    const auto span = clock_.in(StepPart::quant, [&] { return 3 * moved_bytes(x, tokens); });
+    check_add_rows(y, tokens, x);
+    launch_add_rows({float_rows(x), float_rows(y), tokens, x.width, 1, true}, stream_);
+  }
   void cap_logits(Rows& logits, std::int64_t rows, float scale, float cap) override {
     const auto span = clock_.in(StepPart::sample, [&] { return 2 * moved_bytes(logits, rows); });
     require_capacity("cap of logits", rows, logits);
@@ -174,7 +179,7 @@ class CudaBackend final : public Backend {
     if (!coded) rows_.finish(target, routes.rows(), first.name);
   }
   // The outputs of all parts are in `expert_products_`, one part after another.
-  void experts_add(std::span<const ExpertProducts> parts, Rows& x) override {
+  void experts_add(std::span<const ExpertProducts> parts, bool fresh, Rows& x) override {
     std::int64_t first_row = 0;
     for (const auto& [products, routes, down] : parts) {
       Rows out = slice_tokens(expert_products_, {first_row, first_row + routes.rows()});
@@ -188,7 +193,7 @@ class CudaBackend final : public Backend {
       check_linear_inputs(first, products);
       experts_.multiply(products, routes, down, Epilogue::none, out, [] { return OutputCodes(); });
     }
-    experts_.add(expert_products_, parts.front().routes, parts.size() > 1, x);
+    experts_.add(expert_products_, parts.front().routes, parts.size() > 1, fresh, x);
   }
 
   void delta_net(Rows& mixed, Rows& gates, const BatchView& batch, const DeltaShape& shape,
@@ -255,6 +260,7 @@ class CudaBackend final : public Backend {
     a.batch = on_device(batch, kv);
     a.fault = faults_.watch("input of attention");
     launch_rope_append(a, stream_);
+    if (shape.queries_only) return;
     quantize_kv(a.batch, shape, {&kv, 1}, WholeBlocks::by_the_batch, stream_);
   }
 

@@ -64,10 +64,10 @@ void DeviceExperts::route(const Rows& logits, std::int64_t tokens, const Routing
     shared->experts = {0};
   }
   ExpertChoice choice = {logits.values, logits.value_stride, static_cast<int>(routing.active)};
-  launch_route(
-      {choice, tokens, static_cast<int>(routing.experts), routing.normalized, shared != nullptr,
-       fault, routing.sigmoid, routing.choice_bias, routing.sum_offset(), routing.weight_scale},
-      stream_);
+  launch_route({choice, tokens, static_cast<int>(routing.experts), routing.normalized,
+                shared != nullptr, fault, routing.sigmoid, routing.choice_bias,
+                routing.sum_offset(), routing.weight_scale, routing.scales},
+               stream_);
   routed_[&routes] = {choice};
 }
 
@@ -155,12 +155,12 @@ bool DeviceExperts::multiply(const Rows& x, const ExpertRoutes& routes, const Ex
 }
 
 void DeviceExperts::add(const Rows& products, const ExpertRoutes& routes, bool has_shared,
-                        Rows& x) {
+                        bool fresh, Rows& x) {
   if (x.width == 0) return;  // this rank has no columns
   const auto& [choice, in_groups] = routed(routes);
-  launch_add_experts(
-      {float_rows(x), float_rows(products), choice, in_groups, has_shared, routes.tokens, x.width},
-      stream_);
+  launch_add_experts({float_rows(x), float_rows(products), choice, in_groups, has_shared,
+                      routes.tokens, x.width, fresh},
+                     stream_);
 }
 
 }  // namespace leq::LEQ_GPU

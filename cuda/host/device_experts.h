@@ -33,8 +33,9 @@ class DeviceExperts {
   // the kernel can quantize its outputs, asks `codes` how; returns whether it did.
   bool multiply(const Rows& x, const ExpertRoutes& routes, const ExpertLinear& linear,
                 Epilogue epilogue, const Rows& out, const std::function<OutputCodes()>& codes);
-  // Adds weight * products [R] to x [T]; with a shared expert products are [R + T].
-  void add(const Rows& products, const ExpertRoutes& routes, bool has_shared, Rows& x);
+  // Adds weight * products [R] to x [T], or to 0 if it is fresh; with a shared expert products are
+  // [R + T].
+  void add(const Rows& products, const ExpertRoutes& routes, bool has_shared, bool fresh, Rows& x);
 
  private:
   // The weight segments of all experts of one site on the device.

@@ -268,11 +268,12 @@ struct GatherArguments {
 };
 void launch_gather(const GatherArguments& a, rt::Stream& stream);
 
-// x[t] = scale * (x[t] + y[t])
+// x[t] = scale * (x[t] + y[t]), or x[t] *= y[t]
 struct AddRowsArguments {
   FloatRows x, y;
   std::int64_t tokens = 0, width = 0;
   float scale = 1;
+  bool multiply = false;
 };
 void launch_add_rows(const AddRowsArguments& a, rt::Stream& stream);
 
@@ -359,6 +360,7 @@ struct RopeAppendArguments {
   KvPages keys, values;
   KvCopied copied;  // sides whose codes are encoded per block are written to copies
   Fault fault;
+  bool queries_only = false;  // rows have no k and v
 };
 void launch_rope_append(const RopeAppendArguments& a, rt::Stream& stream);
 

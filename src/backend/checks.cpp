@@ -47,7 +47,8 @@ float query_scale(const AttentionShape& shape) {
 }
 
 std::int64_t gates_at(const AttentionShape& shape) {
-  return (shape.heads + 2 * std::int64_t{shape.kv_heads}) * shape.head_dim;
+  const std::int64_t stored = shape.queries_only ? 0 : 2 * std::int64_t{shape.kv_heads};
+  return (shape.heads + stored) * shape.head_dim;
 }
 
 std::int64_t qkv_width(const AttentionShape& shape) {

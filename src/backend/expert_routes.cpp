@@ -86,6 +86,7 @@ void route_by_scores(const float* logits, std::int64_t stride, std::int64_t toke
       const std::size_t at = static_cast<std::size_t>(t) * active + i;
       chosen[at] = expert;
       weights[at] = row.p[static_cast<std::size_t>(expert)] / sum * routing.weight_scale;
+      if (routing.scales != nullptr) weights[at] *= routing.scales[expert];
       ++routes.first[static_cast<std::size_t>(expert) + 1];
     }
   }

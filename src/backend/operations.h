@@ -90,6 +90,7 @@ struct AttentionShape {
   const float* key_offset = nullptr;   // [H_kv d], subtracted from stored keys; null: none
   const float* sink_logits = nullptr;  // [H], one more score of each softmax; null: none
   const Norm* v_norm = nullptr;        // norm of each value head, or null
+  bool queries_only = false;           // rows have no k and v; the cache has them already
   // If ranks share the heads of a model, a rank's heads may begin or end within a kv head:
   int group = 0;       // query heads of a kv head in the model; 0: H / H_kv
   int first_head = 0;  // index of this rank's first query head in its kv head's group
@@ -97,7 +98,8 @@ struct AttentionShape {
 
 int rotary_dims(const AttentionShape& shape);    // with 0 replaced by head_dim
 float query_scale(const AttentionShape& shape);  // with 0 replaced by float(1 / sqrt(double(d)))
-// Offset of the gates in a row, where they follow q, k and v: (H + 2 H_kv) d; and a row's width.
+// Offset of the gates in a row, where they follow q, k and v: (H + 2 H_kv) d, or H d with queries
+// alone; and a row's width.
 std::int64_t gates_at(const AttentionShape& shape);
 std::int64_t qkv_width(const AttentionShape& shape);
 
@@ -173,10 +175,11 @@ struct Embedding {
 struct Routing {
   std::int64_t experts = 0;  // E
   std::int64_t active = 0;   // k
-  bool normalized = false;
+  bool normalized = false;   // weights are divided by their sum
   bool sigmoid = false;
   const float* choice_bias = nullptr;  // [E]; null: none
-  float weight_scale = 1;
+  float weight_scale = 1;              // multiplies weights
+  const float* scales = nullptr;       // [E], multiplies them too; null: no factors
 
   float sum_offset() const { return sigmoid ? 1e-6f : 0.0f; }
 };
@@ -274,6 +277,8 @@ class Operations {
                       const RowsFor& out) = 0;
   // x = scale * (x + y) for the first `tokens` rows.
   virtual void add_rows(const Rows& y, std::int64_t tokens, float scale, Rows& x) = 0;
+  // x *= y for the first `tokens` rows.
+  virtual void multiply_rows(const Rows& y, std::int64_t tokens, Rows& x) = 0;
   // The first `rows` rows of `logits` become cap * tanh(scale * logit / cap).
   virtual void cap_logits(Rows& logits, std::int64_t rows, float scale, float cap) = 0;
   // Chooses the experts of each row (route_rows) and groups the rows by expert.
@@ -284,14 +289,15 @@ class Operations {
   virtual void experts_gated(const Rows& x, const ExpertRoutes& routes,
                              const ExpertLinears& experts, Rows& grouped, Rows& out) = 0;
   // x[token] += weight * (down_e products) for each group, with experts in ascending order: first
-  // of the router's experts, then of a shared expert, if `parts` has two.
-  virtual void experts_add(std::span<const ExpertProducts> parts, Rows& x) = 0;
+  // of the router's experts, then of a shared expert, if `parts` has two. `fresh`: x = 0 before.
+  virtual void experts_add(std::span<const ExpertProducts> parts, bool fresh, Rows& x) = 0;
   // Called before a step for all layers of a cache whose types encode whole blocks. It encodes the
   // blocks that the batch's queries read as codes and that were whole before the batch.
   virtual void quantize_kv_blocks(const BatchView& batch, const AttentionShape& shape,
                                   std::span<const KvLayer> layers) = 0;
   // For qkv [T][(H + 2 H_kv) d]: norms of q, k and v, rotation and q's factor in place; k and v are
-  // stored in the cache, and blocks that the batch itself completes are encoded.
+  // stored in the cache, and blocks that the batch itself completes are encoded. With queries_only
+  // for q alone, [T][H d].
   virtual void rope_append(Rows& qkv, const BatchView& batch, const AttentionShape& shape,
                            RopeTable& rope, const KvLayer& kv) = 0;
   // out [T][H d] = softmax(q k^T) v over each row's visible positions, read from the cache. A

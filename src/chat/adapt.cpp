@@ -83,6 +83,12 @@ constexpr std::array kProbes = {
               "tool_call_id":"toolu_01_AbCdEfGhIjKlMnOpQrSt","name":"leqword1",
               "content":"leqword6"}])",
           kProbedTools, 6},
+    Probe{&TemplateTakes::responses,
+          R"([{"role":"user","content":"leqword4"},{"role":"assistant","content":"","tool_calls":
+              [{"type":"function","function":{"name":"leqword1","arguments":
+              {"leqword3":"leqword5"}}}],
+              "tool_responses":[{"name":"leqword1","response":"leqword6"}]}])",
+          kProbedTools, 6},
 };
 
 bool shows(const ChatTemplate& chat, const ChatOptions& options, const Probe& probe) {
@@ -110,7 +116,7 @@ struct CallWords {
 };
 constexpr CallWords kHermesWords = {"<tool_call>\n{\"name\": \"",
                                     "\", \"arguments\": ", "}\n</tool_call>"};
-constexpr std::array<CallWords, 7> kCallWords = {
+constexpr std::array<CallWords, 8> kCallWords = {
     kHermesWords,
     kHermesWords,
     kHermesWords,
@@ -118,6 +124,7 @@ constexpr std::array<CallWords, 7> kCallWords = {
     CallWords{"[TOOL_CALLS][{\"name\": \"", "\", \"arguments\": ", "}]"},
     CallWords{"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>", "\n```json\n",
               "\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"},
+    CallWords{"<|tool_call>call:", "", "<tool_call|>"},
     CallWords{"<|start|>assistant to=functions.", "<|channel|>commentary json<|message|>",
               "<|call|>"}};
 
@@ -158,6 +165,7 @@ class Adapter {
     }
     if (!takes_.calls && any(is_of_tools)) say_calls();
     if (!takes_.tools && tools_.size() > 0) describe_tools();
+    if (takes_.responses && any([](JsonNode m) { return has_role(m, "tool"); })) join_results();
     if (!takes_.says) split_calls();
     join_systems();
     if (!takes_.asides && any([](JsonNode m) { return has_role(m, "tool"); })) join_asides();
@@ -244,6 +252,34 @@ class Adapter {
       message.erase("tool_calls");
     }
     note("the chat template knows no calls of tools; they are written as texts");
+  }
+
+  // Results as members of the message with their calls.
+  void join_results() {
+    Json::Array kept;
+    for (Json& message : list()) {
+      const JsonNode calls = kept.empty() ? JsonNode() : JsonNode(kept.back()).find("tool_calls");
+      if (!has_role(message, "tool") || calls.size() == 0) {
+        kept.push_back(std::move(message));
+        continue;
+      }
+      Json response = {{"name", ""}, {"response", text_in(message)}};
+      for (const JsonNode call : calls) {
+        const JsonNode id = call.find("id"), of = JsonNode(message).find("tool_call_id");
+        const JsonNode name = call.find("function").find("name");
+        const bool same = !id.is_string() || !of.is_string() || id.text() == of.text();
+        if (same && name.is_string()) response["name"] = name.text();
+      }
+      try {
+        Json value = parse_json(response["response"].text(), "a result");
+        if (value.is_object()) response["response"] = std::move(value);
+      } catch (const Error&) {  // a plain text
+      }
+      Json& all = kept.back()["tool_responses"];
+      if (all.is_null()) all = Json::array();
+      all.push_back(std::move(response));
+    }
+    list() = Json(kept);
   }
 
   // Texts beside calls, which the template does not show, as messages before them.
@@ -430,6 +466,7 @@ TemplateTakes takes_of(const ChatTemplate& chat, const ChatOptions& options, Too
   if (style == ToolCallStyle::none) takes.tools = takes.calls = false;
   if (!takes.calls) {  // no such messages are left
     takes.guided = takes.says = takes.asides = takes.ids = true;
+    takes.responses = false;
   }
   return takes;
 }

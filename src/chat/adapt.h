@@ -26,6 +26,7 @@ struct TemplateTakes {
   bool splits = true;     // ... as a message of its own before them
   bool asides = true;     // a user's message after the result of a call
   bool ids = true;        // ids of calls other than nine letters and digits
+  bool responses = true;  // results of calls as "tool_responses" of the message that calls
 };
 
 // `style`: how the model writes calls, as far as the template tells; if it does not, tools and

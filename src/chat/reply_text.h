@@ -26,6 +26,9 @@ inline std::size_t open_tail(std::string_view text, std::string_view mark) {
   return 0;
 }
 
+// Length of the JSON string that begins the text, with its quotes; npos if it has no end.
+std::size_t json_string_end(std::string_view text);
+
 // The text as JSON writes it in a string, without quotes.
 inline std::string escaped(std::string_view text) {
   const std::string quoted = Json(text).dump_any();

@@ -118,6 +118,11 @@ CallHead read_call_head(std::string_view text) {
 
 }  // namespace
 
+std::size_t json_string_end(std::string_view text) {
+  const auto literal = literal_at(text);
+  return literal ? literal->size() : std::string_view::npos;
+}
+
 std::size_t JsonDepth::take(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -147,7 +152,9 @@ ReplyStyle reply_style(std::string_view chat_template) {
             .think_end = std::string(kHarmonyEnd),
             .channels = true};
   }
-  if (has("tool▁calls▁begin")) {
+  if (has(kGemmaCall) && has(kGemmaQuote)) {
+    style.tools = ToolCallStyle::gemma;
+  } else if (has("tool▁calls▁begin")) {
     style.tools = ToolCallStyle::deepseek;
   } else if (has("[TOOL_CALLS]")) {
     style.tools = ToolCallStyle::mistral;
@@ -158,7 +165,10 @@ ReplyStyle reply_style(std::string_view chat_template) {
   } else if (has("<|python_tag|>") || has("\"parameters\": dictionary")) {
     style.tools = ToolCallStyle::llama3;
   }
-  if (has("</think>")) {
+  if (has(kGemmaChannelEnd)) {
+    style.think_begin = std::string(kGemmaChannel) + "thought";
+    style.think_end = kGemmaChannelEnd;
+  } else if (has("</think>")) {
     style.think_begin = "<think>";
     style.think_end = "</think>";
   } else if (has("[/THINK]")) {
@@ -169,13 +179,14 @@ ReplyStyle reply_style(std::string_view chat_template) {
 }
 
 std::vector<Token> shown_tokens(const ReplyStyle& style, const Tokenizer& tokenizer) {
-  constexpr std::array<std::array<std::string_view, 5>, 7> kMarks = {{
+  constexpr std::array<std::array<std::string_view, 5>, 8> kMarks = {{
       {},
       {kHermesCall, kHermesCallEnd},
       {kHermesCall, kHermesCallEnd},
       {kPythonCall},
       {kMistralCalls, kArgs, kCallId},
       {kDeepSeekCalls, kDeepSeekCallsEnd, kDeepSeekCall, kDeepSeekCallEnd, kDeepSeekSep},
+      {kGemmaCall, kGemmaCallEnd, kGemmaQuote, kGemmaChannel, kGemmaChannelEnd},
   }};
   const auto& own = kMarks[static_cast<std::size_t>(style.tools)];
   std::vector<std::string_view> marks(own.begin(), own.end());
@@ -202,6 +213,8 @@ std::vector<std::string_view> marks_in_reasoning(const ReplyStyle& style) {
       return {kMistralCalls};
     case ToolCallStyle::deepseek:
       return {kDeepSeekCalls};
+    case ToolCallStyle::gemma:
+      return {kGemmaCall};
     default:
       return {};
   }
@@ -342,8 +355,8 @@ bool ReplyReader::treat_as_content() {
 }
 
 std::string_view ReplyReader::mark() const {
-  constexpr std::array<std::string_view, 7> kMarks = {
-      "", kHermesCall, kHermesCall, kPythonCall, kMistralCalls, kDeepSeekCalls, ""};
+  constexpr std::array<std::string_view, 8> kMarks = {
+      "", kHermesCall, kHermesCall, kPythonCall, kMistralCalls, kDeepSeekCalls, kGemmaCall, ""};
   return kMarks[static_cast<std::size_t>(style_.tools)];
 }
 
@@ -441,6 +454,8 @@ bool ReplyReader::read_head() {
       return read_mistral_head();
     case ToolCallStyle::deepseek:
       return read_deepseek_head();
+    case ToolCallStyle::gemma:
+      return read_gemma_head();
     case ToolCallStyle::none:
     case ToolCallStyle::harmony:  // read_header
       break;
@@ -620,6 +635,7 @@ bool ReplyReader::read_text_parameter() {
 }
 
 bool ReplyReader::read_parameters() {
+  if (style_.tools == ToolCallStyle::gemma) return read_gemma_arguments();
   if (in_text_) return read_text_parameter();
   skip_space();
   if (held_.empty() || waits_for(kParameter) || waits_for(kFunctionEnd)) return false;
@@ -668,8 +684,14 @@ bool ReplyReader::read_tail() {
   }
   skip_space();
   if (held_.empty()) return false;
-  constexpr std::array<std::array<std::string_view, 2>, 7> kEnds = {
-      {{}, {kHermesCallEnd}, {kHermesCallEnd}, {";"}, {}, {"```", kDeepSeekCallEnd}, {}}};
+  constexpr std::array<std::array<std::string_view, 2>, 8> kEnds = {{{},
+                                                                     {kHermesCallEnd},
+                                                                     {kHermesCallEnd},
+                                                                     {";"},
+                                                                     {},
+                                                                     {"```", kDeepSeekCallEnd},
+                                                                     {kGemmaCallEnd},
+                                                                     {}}};
   for (const std::string_view end : kEnds[static_cast<std::size_t>(style_.tools)]) {
     if (waits_for(end)) return false;
     if (skip(end)) return true;

@@ -23,6 +23,7 @@ enum class ToolCallStyle : std::uint8_t {
   llama3,    // {"name": ..., "parameters": {...}}, or <|python_tag|>NAME.call(KEY="...")
   mistral,   // [TOOL_CALLS][{"name": ..., "arguments": {...}}], or [TOOL_CALLS]NAME[ARGS]{...}
   deepseek,  // <｜tool▁calls▁begin｜>...: DeepSeek-V3, R1
+  gemma,     // <|tool_call>call:NAME{KEY:VALUE, ...}<tool_call|>: Gemma 4
   harmony,   // <|channel|>commentary to=functions.NAME<|message|>{...}<|call|>: gpt-oss
 };
 
@@ -38,6 +39,9 @@ inline constexpr std::string_view kDeepSeekCalls = "<｜tool▁calls▁begin｜>
 inline constexpr std::string_view kDeepSeekCall = "<｜tool▁call▁begin｜>",
                                   kDeepSeekCallEnd = "<｜tool▁call▁end｜>",
                                   kDeepSeekSep = "<｜tool▁sep｜>";
+inline constexpr std::string_view kGemmaCall = "<|tool_call>", kGemmaCallEnd = "<tool_call|>",
+                                  kGemmaName = "call:", kGemmaQuote = "<|\"|>",
+                                  kGemmaChannel = "<|channel>", kGemmaChannelEnd = "<channel|>";
 inline constexpr std::string_view kHarmonyStart = "<|start|>", kHarmonyChannel = "<|channel|>",
                                   kHarmonyMessage = "<|message|>", kHarmonyEnd = "<|end|>",
                                   kHarmonyCall = "<|call|>";
@@ -125,7 +129,7 @@ class ReplyReader {
     content,
     head,        // after a mark, before a call's arguments
     arguments,   // within JSON arguments
-    parameters,  // within arguments of the xml style
+    parameters,  // within arguments of the styles xml and gemma
     tail,        // after the arguments, up to the end of the call
     between,     // between calls that share one mark
     header,      // in the style with channels: before a message's text
@@ -145,10 +149,13 @@ class ReplyReader {
   bool read_mistral_head();
   bool read_deepseek_head();
   bool read_xml_head();
+  bool read_gemma_head();
   bool read_python_head();
   bool read_arguments();
   bool read_parameters();
   bool read_text_parameter();
+  bool read_gemma_arguments();
+  bool read_gemma_text();
   void end_head();
   bool is_tool(std::string_view name) const;
   bool read_tail();
@@ -185,6 +192,8 @@ class ReplyReader {
   bool python_ = false;
   JsonDepth depth_, rest_;
   bool any_parameter_ = false, in_text_ = false;  // in_text_: within a parameter that is a text
+  std::string brackets_;                          // gemma: those that are open
+  bool at_key_ = false;                           // gemma: a key of an object comes next
   bool reasoning_ = false, any_reasoning_ = false;
   CallBody body_ = CallBody::unknown;
   Channel channel_ = Channel::content;

@@ -231,6 +231,8 @@ class CallGrammar {
         return mark(kMistralCalls, mistral_calls());
       case ToolCallStyle::deepseek:
         return mark(kDeepSeekCalls, deepseek_calls());
+      case ToolCallStyle::gemma:
+        return mark(kGemmaCall, gemma_call());
       case ToolCallStyle::harmony: {
         const std::int32_t call = define("addressed call", harmony_call());
         // Recipients come before the channel or after it; the prompt has begun the first header.
@@ -334,9 +336,74 @@ class CallGrammar {
     });
   }
 
+  // Pairs KEY:VALUE in any order. Of texts, and of lists and objects that may hold them, only the
+  // kind is enforced.
+  Expr gemma_call() {
+    GrammarBuilder& b = builder_;
+    const Expr call = any_tool([&](const Tool& tool) {
+      return b.sequence({text(tool.name), text("{"), parameters(tool), text("}")});
+    });
+    return b.sequence({text(kGemmaName), call, text(kGemmaCallEnd)});
+  }
+
+  Expr gemma_text() {
+    const std::int32_t rest = builder_.rule("rest of a text");
+    if (!builder_.is_defined(rest)) builder_.define(rest, until(kGemmaQuote));
+    return builder_.sequence({text(kGemmaQuote), builder_.call(rest)});
+  }
+
+  Expr gemma_name(const std::vector<std::string_view>& taken) {
+    const Expr name = parts_.name_but(
+        taken, inverted({{' ', ' '}, {',', ','}, {':', '<'}, {'[', ']'}, {'{', '}'}}));
+    return builder_.sequence({name, text(":")});
+  }
+
+  Expr gemma_value() {
+    GrammarBuilder& b = builder_;
+    const std::int32_t value = b.rule("any value");
+    if (b.is_defined(value)) return b.call(value);
+    const auto list = [&](std::string_view begin, Expr one, std::string_view end) {
+      const Expr more = b.repeat(b.sequence({text(","), one}), 0, kNoLimit);
+      return b.sequence({text(begin), b.optional(b.sequence({one, more})), text(end)});
+    };
+    b.define(value, b.choice({gemma_text(), parts_.number(), parts_.boolean(), parts_.null(),
+                              list("[", b.call(value), "]"),
+                              list("{", b.sequence({gemma_name({}), b.call(value)}), "}")}));
+    return b.call(value);
+  }
+
+  Expr gemma_parameter(JsonNode property, std::int32_t rule) {
+    const auto is = [](JsonNode schema, std::string_view type) {
+      const JsonNode found = schema.find("type");
+      return found.is_string() && found.text() == type;
+    };
+    const auto plain = [&](JsonNode schema) {  // JSON and Gemma write such values alike
+      return is(schema, "integer") || is(schema, "number") || is(schema, "boolean");
+    };
+    const JsonNode list = property.find("enum");
+    Expr value = 0;
+    if (list.size() > 0) {
+      std::vector<Expr> ways;
+      for (const JsonNode one : list) {
+        ways.push_back(!one.is_string() ? text(one.dump())
+                                        : text(std::string(kGemmaQuote) + one.text() +
+                                               std::string(kGemmaQuote)));
+      }
+      value = builder_.choice(std::move(ways));
+    } else if (is(property, "string")) {
+      value = gemma_text();
+    } else if (plain(property) || (is(property, "array") && plain(property.find("items")))) {
+      value = builder_.call(rule);
+    } else {
+      value = gemma_value();
+    }
+    return builder_.sequence({text(property.key()), text(":"), value});
+  }
+
   // Parameters in any order. Other restrictions of strings are not enforced.
   Expr parameters(const Tool& tool) {
     GrammarBuilder& b = builder_;
+    const bool is_gemma = style_.tools == ToolCallStyle::gemma;
     const JsonNode properties = tool.schema.find("properties");
     std::vector<SchemaPlace> places;
     std::vector<std::string_view> names;
@@ -356,7 +423,8 @@ class CallGrammar {
       for (const JsonNode r : tool.schema.find("required")) {
         required = required || (r.is_string() && r.text() == names[i]);
       }
-      const Expr one = parameter(tool, properties[i], rules[i]);
+      const Expr one = is_gemma ? gemma_parameter(properties[i], rules[i])
+                                : parameter(tool, properties[i], rules[i]);
       set.members.push_back(
           {define(tool.prefix + "parameter " + std::to_string(i), one), required});
     }
@@ -364,11 +432,15 @@ class CallGrammar {
     const bool is_closed = is_flag(more, false) || (!open_ && !more && properties.size() > 0) ||
                            is_flag(tool.schema.find("unevaluatedProperties"), false);
     if (!is_closed || tool.schema.find("patternProperties").size() > 0) {
-      const Expr name = parts_.name_but(names, inverted({{'\n', '\n'}, {'>', '>'}}));
-      const Expr any = b.sequence({space(), text(kParameter), name, text(">\n"),
-                                   b.call(define(tool.prefix + "value", until(kParameterEnd)))});
+      const auto of_xml = [&] {
+        const Expr name = parts_.name_but(names, inverted({{'\n', '\n'}, {'>', '>'}}));
+        return b.sequence({space(), text(kParameter), name, text(">\n"),
+                           b.call(define(tool.prefix + "value", until(kParameterEnd)))});
+      };
+      const Expr any = is_gemma ? b.sequence({gemma_name(names), gemma_value()}) : of_xml();
       set.other = define(tool.prefix + "other", any);
     }
+    if (is_gemma) set.comma = define(tool.prefix + "comma", text(","));
     return b.set(std::move(set));
   }
 

@@ -64,7 +64,14 @@ std::vector<float> factors_of(const GgufSource& source, const SourceTensor& tens
 Json scaling_of_divisors(const SourceTensor& tensor, const GgufSource& source, double theta) {
   const std::vector<float> divisors = factors_of(source, tensor);
   const double factor = static_cast<double>(*std::ranges::max_element(divisors));
-  if (factor == 1 && std::ranges::all_of(divisors, [](float x) { return x == 1; })) return {};
+  const auto rotated = std::ranges::find_if(divisors, [](float x) { return x != 1; });
+  if (rotated == divisors.end()) return {};
+  constexpr float kNever = 1e29f;  // a divisor above stops the rotation
+  if (std::all_of(rotated, divisors.end(), [](float x) { return x > kNever; })) {
+    const auto pairs = static_cast<double>(rotated - divisors.begin());
+    return {{"rope_type", "proportional"},
+            {"partial_rotary_factor", pairs / static_cast<double>(divisors.size())}};
+  }
   for (std::int64_t context = 64; context <= 1 << 20; context *= 2) {
     if (!follows_llama3(divisors, theta, factor, static_cast<double>(context))) continue;
     return {{"rope_type", "llama3"},
@@ -74,8 +81,8 @@ Json scaling_of_divisors(const SourceTensor& tensor, const GgufSource& source, d
             {"original_max_position_embeddings", context}};
   }
   fail(tensor.place,
-       ": tensor rope_freqs.weight does not follow the rule of Llama 3, the only one "
-       "that is supported as a tensor");
+       ": tensor rope_freqs.weight does not follow the rule of Llama 3, nor that of pairs without "
+       "rotation, which are those that are supported as a tensor");
 }
 
 Json yarn_of(const GgufMetadata& metadata, const std::string& prefix, double factor) {
@@ -300,6 +307,7 @@ void read_gguf_delta(const GgufMetadata& metadata, const std::string& prefix, co
 class Keys;
 void read_granite(const Keys& keys, Json& config);
 void read_gemma3(const Keys& keys, Json& config);
+void read_gemma4(const Keys& keys, Json& config);
 void read_gpt_oss(const Keys& keys, Json& config);
 void read_muse(const Keys& keys, Json& config);
 void read_lfm2(const Keys& keys, Json& config);
@@ -315,7 +323,7 @@ struct Architecture {
   void (*read_own)(const Keys& keys, Json& config) = nullptr;  // keys that only it has
   std::array<std::string_view, 4> own_keys = {};               // of these, those that others refuse
 };
-constexpr std::array<Architecture, 17> kArchitectures = {{
+constexpr std::array<Architecture, 18> kArchitectures = {{
     {"llama", "llama", "mistral", "mixtral", true},
     {"mistral3", "ministral3", {}, {}, true, "mistral"},
     {"qwen2", "qwen2"},
@@ -339,6 +347,14 @@ constexpr std::array<Architecture, 17> kArchitectures = {{
      false,
      {},
      read_gemma3,
+     {"final_logit_softcapping"}},
+    {"gemma4",
+     "gemma4_text",
+     "gemma4_text",
+     "gemma4_text",
+     false,
+     {},
+     read_gemma4,
      {"final_logit_softcapping"}},
     {"gpt-oss", "gpt_oss", "gpt_oss", "gpt_oss", false, {}, read_gpt_oss},
     {"phi3", "phi3", "phi3"},
@@ -428,9 +444,34 @@ constexpr std::array<OwnName, 8> kOwnNames = {{
     {"lfm2", "layers.{}.conv_out", "blk.{}.shortconv.out_proj.weight"},
 }};
 
+// Hugging Face's and GGUF's names of tensors that only Gemma 4 has, or has several of. Norms of
+// values have no gain.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 15> kGemma4Names = {{
+    {"", ""},
+    {"layers.{}.self_attn.k_proj.weight", "blk.{}.attn_k.weight"},
+    {"layers.{}.pre_feedforward_layernorm_2.weight", "blk.{}.pre_ffw_norm_2.weight"},
+    {"layers.{}.post_feedforward_layernorm.weight", "blk.{}.post_ffw_norm.weight"},
+    {"layers.{}.post_feedforward_layernorm_1.weight", "blk.{}.post_ffw_norm_1.weight"},
+    {"layers.{}.post_feedforward_layernorm_2.weight", "blk.{}.post_ffw_norm_2.weight"},
+    {"layers.{}.router.scale", "blk.{}.ffn_gate_inp.scale"},
+    {"layers.{}.router.per_expert_scale", "blk.{}.ffn_down_exps.scale"},
+    {"layers.{}.layer_scalar", "blk.{}.layer_output_scale.weight"},
+    {"embed_tokens_per_layer.weight", "per_layer_token_embd.weight"},
+    {"per_layer_model_projection.weight", "per_layer_model_proj.weight"},
+    {"per_layer_projection_norm.weight", "per_layer_proj_norm.weight"},
+    {"layers.{}.per_layer_input_gate.weight", "blk.{}.inp_gate.weight"},
+    {"layers.{}.per_layer_projection.weight", "blk.{}.proj.weight"},
+    {"layers.{}.post_per_layer_input_norm.weight", "blk.{}.post_norm.weight"},
+}};
+
 // The GGUF name of a tensor rule in the model's architecture.
 std::string gguf_name(const TensorRule& rule, const GgufModel& model) {
   const std::string_view of_delta = gguf_delta_name(rule, model.family);
+  if (model.family.name == "Gemma 4") {
+    const auto found =
+        std::ranges::find(kGemma4Names, rule.source, [](const auto& pair) { return pair.first; });
+    if (found != kGemma4Names.end()) return std::string(found->second);
+  }
   const auto* own = std::ranges::find_if(kOwnNames, [&](const OwnName& name) {
     return model.family.model_type.starts_with(name.model_type) && rule.leq == name.leq;
   });
@@ -488,8 +529,10 @@ void name_tensors(const Family& family, GgufModel& model) {
     TensorRule& rule = model.family.tensors[i];
     rule.source = model.names[i];
     rule.layout.transposed = false;
+    if (rule.source.empty()) continue;
     rule.transform = {.normed_rows = rule.transform.normed_rows,
-                      .divisor_key = rule.transform.divisor_key};
+                      .divisor_key = rule.transform.divisor_key,
+                      .by_root_width = rule.transform.by_root_width};
   }
   store_delta_as_gguf(model.family);
   if (family.experts) {
@@ -523,6 +566,7 @@ class Keys {
   }
   // The heads of keys and values. In hybrids, an array may have 0 for the layers without attention.
   std::int64_t kv_heads() const {
+    if (has_two_heads()) return kv_heads_of(false).value_or(count("attention.head_count"));
     const std::string key = prefix_ + "attention.head_count_kv";
     const auto found = metadata_.values().find(key);
     const bool listed = found != metadata_.values().end() && found->second.kind == GgufKind::array;
@@ -540,6 +584,19 @@ class Keys {
     }
     return most;
   }
+  // feed_forward_length: a number, or one for each layer of Gemma 4; empty: none.
+  std::vector<std::int64_t> hidden() const {
+    constexpr const char* kKey = "feed_forward_length";
+    const auto found = metadata_.values().find(prefix_ + kKey);
+    const bool listed = found != metadata_.values().end() && found->second.kind == GgufKind::array;
+    if (listed && has_two_heads()) return metadata_.integers(prefix_ + kKey);
+    const auto one = count_if_there(kKey);
+    return one ? std::vector<std::int64_t>{*one} : std::vector<std::int64_t>();
+  }
+  // Whether layers with a window have heads of their own, whose keys end with _swa.
+  bool has_two_heads() const { return metadata_.has(prefix_ + "attention.key_length_swa"); }
+  // The heads of keys and values of layers without a window, or with one; nullopt: not given.
+  std::optional<std::int64_t> kv_heads_of(bool full) const;
   const GgufMetadata& metadata() const { return metadata_; }
   const std::string& prefix() const { return prefix_; }
 
@@ -579,9 +636,12 @@ void read_heads(const Keys& keys, const Family& family, Json& config) {
   const std::int64_t heads = keys.count("attention.head_count");
   const std::int64_t width = keys.count("embedding_length");
   require(heads > 0 && width > 0, source, ": ", heads, " heads, width ", width);
-  const std::int64_t head_dim = keys.count_if_there("attention.key_length").value_or(width / heads);
-  const std::int64_t value_dim =
-      keys.count_if_there("attention.value_length").value_or(width / heads);
+  const std::string of = keys.has_two_heads() ? "_swa" : "";
+  const auto length = [&](const char* key) {
+    return keys.count_if_there(key + of).value_or(width / heads);
+  };
+  const std::int64_t head_dim = length("attention.key_length");
+  const std::int64_t value_dim = length("attention.value_length");
   require(head_dim == value_dim, source, ": keys of ", head_dim, " columns and values of ",
           value_dim, " are not supported");
   set(config, family.keys.heads, heads);
@@ -590,7 +650,7 @@ void read_heads(const Keys& keys, const Family& family, Json& config) {
   require(family.keys.head_dim != nullptr || head_dim * heads == width, source, ": heads of ",
           head_dim, " columns in a ", family.name, " model of width ", width);
   if (!family.rotary) return;
-  const std::int64_t rotary = keys.count_if_there("rope.dimension_count").value_or(head_dim);
+  const std::int64_t rotary = keys.count_if_there("rope.dimension_count" + of).value_or(head_dim);
   if (family.partial_rotary) {
     config["partial_rotary_factor"] = static_cast<double>(rotary) / static_cast<double>(head_dim);
     return;
@@ -617,7 +677,7 @@ std::int64_t layer_count(const Keys& keys) {
 
 // Layers that have no router tensor are dense.
 void read_experts(const GgufSource& source, const Keys& keys, const Family& family, Json& config) {
-  if (!family.experts) return;
+  if (!family.experts || (family.name == "Gemma 4" && !keys.count_if_there("expert_count"))) return;
   const ExpertKeys& names = *family.experts;
   set(config, names.experts, keys.count("expert_count"));
   set(config, names.active, keys.count("expert_used_count"));
@@ -667,6 +727,61 @@ std::vector<bool> read_windows(const Keys& keys, std::int64_t default_period, Js
     config["layer_types"].push_back(one ? "sliding_attention" : "full_attention");
   }
   return windowed;
+}
+
+std::optional<std::int64_t> Keys::kv_heads_of(bool full) const {
+  const std::string key = prefix_ + "attention.head_count_kv";
+  const auto found = metadata_.values().find(key);
+  if (found == metadata_.values().end()) return std::nullopt;
+  if (found->second.kind != GgufKind::array) return metadata_.integer(key);
+  const std::vector<std::int64_t> all = metadata_.integers(key);
+  const std::vector<bool> windowed = windowed_layers(*this, 6);
+  require(all.size() == windowed.size(), metadata_.source(), ": key ", key, " has ", all.size(),
+          " numbers, expected ", windowed.size());
+  std::optional<std::int64_t> heads;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (windowed[i] == full) continue;
+    require(heads.value_or(all[i]) == all[i], metadata_.source(), ": key ", key, " has ", all[i],
+            " for layer ", i, ", and ", heads.value_or(0), " for another one of its kind");
+    heads = all[i];
+  }
+  return heads;
+}
+
+// Gemma 4: two kinds of layers, each with heads and RoPE of its own.
+void read_gemma4(const Keys& keys, Json& config) {
+  const GgufMetadata& metadata = keys.metadata();
+  require(keys.has_two_heads(), metadata.source(), ": key ", keys.prefix(),
+          "attention.key_length_swa is missing");
+  read_windows(keys, 6, config);
+  config["attention_k_eq_v"] = true;
+  config["global_head_dim"] = keys.count("attention.key_length");
+  const std::int64_t heads = keys.count("attention.head_count");
+  config["num_global_key_value_heads"] = keys.kv_heads_of(true).value_or(heads);
+  Json far = config["rope_scaling"].is_null() ? Json::object() : config["rope_scaling"];
+  far["rope_theta"] = config["rope_theta"];
+  const double near = metadata.number(keys.prefix() + "rope.freq_base_swa").value_or(kDefaultTheta);
+  config["rope_parameters"] = {{"full_attention", std::move(far)},
+                               {"sliding_attention", {{"rope_theta", near}}}};
+  config["rope_scaling"] = nullptr;
+  config["enable_moe_block"] = config.find_given("num_experts") != nullptr;
+  config["hidden_size_per_layer_input"] =
+      keys.count_if_there("embedding_length_per_layer_input").value_or(0);
+  const std::int64_t shared = keys.count_if_there("attention.shared_kv_layers").value_or(0);
+  config["num_kv_shared_layers"] = shared;
+  config["vocab_size_per_layer_input"] = config["vocab_size"];
+  const std::vector<std::int64_t> hidden = keys.hidden();
+  const std::int64_t own = layer_count(keys) - shared;
+  for (std::int64_t i = 0; i < std::ssize(hidden); ++i) {
+    const std::int64_t want = hidden[0] * (i < own ? 1 : hidden.back() / hidden[0]);
+    require(hidden[0] > 0 && hidden[static_cast<std::size_t>(i)] == want &&
+                hidden.back() <= 2 * hidden[0],
+            metadata.source(), ": key ", keys.prefix(), "feed_forward_length has ",
+            hidden[static_cast<std::size_t>(i)], " for layer ", i, ", expected ", want);
+  }
+  config["use_double_wide_mlp"] = !hidden.empty() && hidden.back() == 2 * hidden[0];
+  const double cap = metadata.number(keys.prefix() + "final_logit_softcapping").value_or(0);
+  if (cap != 0) config["final_logit_softcapping"] = cap;
 }
 
 // Files do not have the scale of queries: as in llama.cpp, it follows from the model's size.
@@ -742,8 +857,11 @@ Json config_of(const GgufSource& source, const Keys& keys, const Family& family)
   Json config = {{"model_type", family.model_type}};
   set(config, names.width, keys.count("embedding_length"));
   set(config, names.layers, layer_count(keys));
-  const auto hidden = keys.count_if_there("feed_forward_length");
-  if (hidden || !family.experts) set(config, names.hidden, keys.count("feed_forward_length"));
+  const std::vector<std::int64_t> hidden = keys.hidden();
+  if (!hidden.empty() || !family.experts) {
+    set(config, names.hidden,
+        hidden.empty() ? keys.count("feed_forward_length") : std::ranges::min(hidden));
+  }
   set(config, names.context, keys.count("context_length"));
   set(config, names.vocab, table->shape[0]);
   set(config, names.norm_eps,

@@ -75,9 +75,9 @@ class GgufTokenizerReader {
   TokenizerSpec read() {
     const auto model = metadata_.text("tokenizer.ggml.model");
     require(model.has_value(), place(), ": key tokenizer.ggml.model is missing");
-    require(*model == "gpt2" || *model == "llama", place(), ": tokenizer.ggml.model ",
-            printable(*model), " is not supported; supported are gpt2 (byte BPE) and llama ",
-            "(sentencepiece BPE)");
+    require(*model == "gpt2" || *model == "llama" || *model == "gemma4", place(),
+            ": tokenizer.ggml.model ", printable(*model), " is not supported; supported are gpt2 ",
+            "(byte BPE), llama and gemma4 (sentencepiece BPE by scores, and by merges)");
     require(!tokens_.empty() && tokens_.size() <= kMaxPieces, place(),
             ": tokenizer.ggml.tokens has ", tokens_.size(), " tokens, expected 1 to ", kMaxPieces);
     require(types_.empty() || types_.size() == tokens_.size(), place(), ": tokenizer.ggml has ",
@@ -85,7 +85,7 @@ class GgufTokenizerReader {
     if (*model == "gpt2") {
       read_bpe();
     } else {
-      read_sentencepiece();
+      read_sentencepiece(*model == "llama");
     }
     return std::move(spec_);
   }
@@ -190,7 +190,10 @@ class GgufTokenizerReader {
             ": key tokenizer.ggml.merges is missing");
     std::unordered_map<std::string_view, Token> ids;
     for (std::size_t id = 0; id < tokens_.size(); ++id) {
-      if (type_of(id) == kGgufNormal) ids.emplace(tokens_[id], static_cast<Token>(id));
+      const std::int64_t type = type_of(id);
+      if (type == kGgufNormal || type == kGgufUserDefined) {
+        ids.emplace(tokens_[id], static_cast<Token>(id));
+      }
     }
     std::string joined;
     for (std::size_t i = 0; i < merges.size(); ++i) {
@@ -216,15 +219,15 @@ class GgufTokenizerReader {
 
   // --- sentencepiece BPE
 
-  void read_sentencepiece() {
+  void read_sentencepiece(bool by_score) {
     spec_.kind = TokenizerKind::sentencepiece_bpe;
-    spec_.merge_order = MergeOrder::by_score;
+    if (by_score) spec_.merge_order = MergeOrder::by_score;
     spec_.byte_fallback = true;
     spec_.fuse_unknown = true;
-    const auto scores = metadata_.floats("tokenizer.ggml.scores");
-    require(scores.size() == tokens_.size(), place(), ": tokenizer.ggml has ", tokens_.size(),
-            " tokens and ", scores.size(), " scores");
-    spec_.scores.assign(1, 0.0f);  // resized with the pieces
+    const auto scores = by_score ? metadata_.floats("tokenizer.ggml.scores") : std::vector<float>();
+    require(!by_score || scores.size() == tokens_.size(), place(), ": tokenizer.ggml has ",
+            tokens_.size(), " tokens and ", scores.size(), " scores");
+    if (by_score) spec_.scores.assign(1, 0.0f);  // resized with the pieces
     spec_.pieces.resize(1);
     spec_.types.resize(1, TokenType::unused);
     const bool prefix = metadata_.flag("tokenizer.ggml.add_space_prefix").value_or(true);
@@ -235,15 +238,17 @@ class GgufTokenizerReader {
     for (std::size_t id = 0; id < tokens_.size(); ++id) {
       if (type_of(id) == kGgufUnused) continue;
       check_token(id);
-      require(std::isfinite(scores[id]), place(), ": the score of token ", id, " is ", scores[id]);
+      require(!by_score || std::isfinite(scores[id]), place(), ": the score of token ", id, " is ",
+              by_score ? scores[id] : 0);
       if (is_added(type_of(id))) {
         add(id, type_of(id) == kGgufUserDefined);
       } else {
         place_piece(spec_, static_cast<Token>(id), tokens_[id],
                     type_of(id) == kGgufByte ? TokenType::byte : TokenType::normal);
       }
-      spec_.scores[id] = scores[id];
+      if (by_score) spec_.scores[id] = scores[id];
     }
+    if (!by_score) read_merges();
     read_ends(true);
     if (spec_.unknown == kNoToken) {
       spec_.unknown = id_of("unknown_token_id").value_or(kNoToken);
@@ -257,7 +262,8 @@ class GgufTokenizerReader {
 };
 
 // Control tokens that are recognized as end tokens by their text, regardless of the metadata.
-constexpr std::array<std::string_view, 9> kEndTexts = {
+constexpr std::array<std::string_view, 10> kEndTexts = {
+    "<turn|>",
     "<|im_end|>",
     "<|eot_id|>",
     "<|eom_id|>",

@@ -197,6 +197,10 @@ void finish_row(const StoredRows& rows, std::span<float> row) {
   if (rule.transform.divisor != 1) {
     for (float& number : row) number /= rule.transform.divisor;
   }
+  if (rule.transform.by_root_width) {
+    const auto root = static_cast<float>(std::sqrt(static_cast<double>(rows.config->width)));
+    for (float& number : row) number /= root;
+  }
   if (rule.transform.log_of_negative) {
     for (float& number : row) number = static_cast<float>(std::log(-double{number}));
   }
@@ -405,6 +409,7 @@ class TensorImporter {
   std::vector<TensorInput> import() {
     std::vector<TensorInput> tensors;
     for (const TensorSpec& spec : tensor_list(config_)) tensors.push_back(import_one(spec));
+    leave_shared_keys();
     refuse_unused();
     refuse_empty();
     return tensors;
@@ -452,6 +457,19 @@ class TensorImporter {
     check_shape(*tensor, spec, rule, numbers.expert());
     used_.insert(name);
     return wrap(*tensor, spec, rule, rule.layout.stacked ? numbers.expert() : 0);
+  }
+
+  // Some checkpoints have keys and values of layers that read those of other layers.
+  void leave_shared_keys() {
+    for (std::int64_t layer = 0; layer < config_.layer_count(); ++layer) {
+      const AttentionConfig* attention = config_.layer(layer).attention();
+      if (attention == nullptr || attention->kv_of < 0) continue;
+      for (const char* part : {"k", "v", "k_norm"}) {
+        const NumberedName name = numbered(layer_tensor(layer, part));
+        const std::string source = source_name(rule_for(name), name);
+        if (source_.find(source) != nullptr) used_.insert(source);
+      }
+    }
   }
 
   static TensorInput filled(const TensorSpec& spec, float value) {

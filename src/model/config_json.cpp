@@ -192,6 +192,7 @@ Json to_json(const AttentionConfig& attention) {
   if (attention.query_scale != 0) json["query_scale"] = attention.query_scale;
   if (attention.sinks) json["sinks"] = true;
   if (attention.v_norm) json["v_norm"] = true;
+  if (attention.kv_of >= 0) json["kv_of"] = attention.kv_of;
   if (attention.own_heads.count > 0) {
     json["kv_heads"] = attention.own_heads.count;
     json["head_dim"] = attention.own_heads.dims;
@@ -226,6 +227,10 @@ AttentionConfig attention_from_json(const Json& mixer, const Json& model, std::s
   attention.query_scale = json_get_or<double>(mixer, "query_scale", 0, source);
   attention.sinks = json_get_or<bool>(mixer, "sinks", false, source);
   attention.v_norm = json_get_or<bool>(mixer, "v_norm", false, source);
+  if (mixer.find_given("kv_of") != nullptr) {
+    attention.kv_of = json_get<std::int64_t>(mixer, "kv_of", source);
+    require(attention.kv_of >= 0, source, ": mixer: kv_of = ", attention.kv_of);
+  }
   if (mixer.find_given("kv_heads") != nullptr) {
     attention.own_heads = {json_get<std::int64_t>(mixer, "kv_heads", source),
                            json_get<std::int64_t>(mixer, "head_dim", source)};
@@ -295,6 +300,7 @@ Json to_json(const ExpertsMlpConfig& mlp) {
   if (mlp.sigmoid) json["sigmoid"] = true;
   if (mlp.choice_bias) json["choice_bias"] = true;
   if (mlp.weight_scale != 1) json["weight_scale"] = mlp.weight_scale;
+  if (mlp.dense_hidden > 0) json["dense_hidden"] = mlp.dense_hidden;
   return json;
 }
 
@@ -309,6 +315,7 @@ ExpertsMlpConfig experts_from_json(const Json& mlp, std::string_view source) {
   experts.sigmoid = json_get_or<bool>(mlp, "sigmoid", false, source);
   experts.choice_bias = json_get_or<bool>(mlp, "choice_bias", false, source);
   experts.weight_scale = json_get_or<double>(mlp, "weight_scale", 1, source);
+  experts.dense_hidden = json_get_or<std::int64_t>(mlp, "dense_hidden", 0, source);
   return experts;
 }
 
@@ -366,11 +373,11 @@ std::optional<UniformLayers> version_1_0_layers(const ModelConfig& config) {
   auto uniform = uniform_layers(config.layers);
   if (!uniform) return uniform;
   const AttentionConfig& attention = uniform->attention;
-  const bool newer = (attention.rope && attention.rope->dims > 0) || attention.output_gate ||
-                     attention.temperature.period != 0 || attention.query_scale != 0 ||
-                     attention.sinks || attention.v_norm || attention.own_heads.count > 0 ||
-                     uniform->mlp.activation != usual_activation(uniform->mlp.gated) ||
-                     has_several_ropes(config);
+  const bool newer =
+      (attention.rope && attention.rope->dims > 0) || attention.output_gate ||
+      attention.temperature.period != 0 || attention.query_scale != 0 || attention.sinks ||
+      attention.v_norm || attention.own_heads.count > 0 || attention.kv_of >= 0 ||
+      uniform->mlp.activation != usual_activation(uniform->mlp.gated) || has_several_ropes(config);
   if (newer || attention.rope.has_value() == config.learned_positions) uniform.reset();
   return uniform;
 }
@@ -461,6 +468,7 @@ Json config_to_json(const ModelConfig& config) {
   }
   if (config.embedding_scale != 1) json["embedding_scale"] = config.embedding_scale;
   if (config.layer_scales) json["layer_scales"] = true;
+  if (config.layer_input > 0) json["layer_input"] = config.layer_input;
   layers_to_json(config, json);
   if (config.mtp) json["mtp"] = layer_of(config, *config.mtp);
   return json;
@@ -489,7 +497,9 @@ std::vector<std::string> required_features(const ModelConfig& config) {
   add("v_norm", [](const auto& one) { return one.v_norm; });
   add("layer_heads", [](const auto& one) { return one.own_heads.count > 0; });
   if (config.layer_scales) features.emplace_back("layer_scales");
-  bool newer = false, expert_bias = false, short_conv = false, router = false;
+  add("kv_of", [](const auto& one) { return one.kv_of >= 0; });
+  if (config.layer_input > 0) features.emplace_back("layer_input");
+  bool newer = false, expert_bias = false, beside = false, short_conv = false, router = false;
   for (const LayerConfig& layer : config.layers) {
     const auto [dense, experts] = std::pair(layer.dense_mlp(), layer.experts_mlp());
     newer |= dense != nullptr ? dense->activation != usual_activation(dense->gated)
@@ -498,11 +508,13 @@ std::vector<std::string> required_features(const ModelConfig& config) {
               (experts->sigmoid || experts->choice_bias || experts->weight_scale != 1);
     short_conv |= layer.short_conv() != nullptr;
     expert_bias |= experts != nullptr && experts->bias;
+    beside |= experts != nullptr && experts->dense_hidden > 0;
   }
   if (newer) features.emplace_back("activation");
   if (expert_bias) features.emplace_back("expert_bias");
   if (short_conv) features.emplace_back("short_conv");
   if (router) features.emplace_back("router");
+  if (beside) features.emplace_back("dense_beside");
   return features;
 }
 
@@ -521,6 +533,7 @@ ModelConfig config_from_json(const Json& json, std::string_view source) {
   config.embedding_scale = json_get_or<double>(json, "embedding_scale", 1, source);
   config.post_norm_eps = json_get_or<float>(json, "post_norm_eps", 0, source);
   config.layer_scales = json_get_or<bool>(json, "layer_scales", false, source);
+  config.layer_input = json_get_or<std::int64_t>(json, "layer_input", 0, source);
   config.logit_cap = logit_cap_from_json(json, source);
   layers_from_json(json, source, config);
   require(json.find_given("rotation") == nullptr, source,
@@ -589,6 +602,16 @@ void check_attention(const ModelConfig& config, const AttentionConfig& attention
   require(head_dim >= 2 && head_dim <= kWidestHead && head_dim % 2 == 0, place,
           ": head_dim = ", head_dim, ": expected an even number up to ", kWidestHead);
   require(!attention.v_norm || config.norm == NormKind::rms, place, ": v_norm needs RMS norms");
+  if (attention.kv_of >= 0) {
+    const AttentionConfig* from = attention.kv_of < config.layer_count()
+                                      ? config.layer(attention.kv_of).attention()
+                                      : nullptr;
+    require(from != nullptr && from != &attention && from < &attention && from->kv_of < 0 &&
+                config.kv_heads_of(*from) == config.kv_heads_of(attention) && attention.qk_norm &&
+                !attention.qkv_bias,
+            place, ": kv_of = ", attention.kv_of, ": expected an earlier layer of attention with ",
+            "keys and values of its own and the same heads, and norms of q");
+  }
   if (attention.rope) {
     const std::int64_t dims = attention.rope->dims;
     const std::int64_t fewest = attention.own_heads.count > 0 ? 2 : 0;
@@ -656,6 +679,11 @@ void check_experts(const ModelConfig& config, const ExpertsMlpConfig& mlp, std::
   check("hidden of the shared expert", mlp.shared_hidden, 0, kWidestMlp);
   require(std::isfinite(mlp.weight_scale) && mlp.weight_scale > 0 && mlp.weight_scale <= 1e6, place,
           ": weight_scale = ", mlp.weight_scale, ": expected above 0, at most 1e6");
+  check("dense_hidden", mlp.dense_hidden, 0, kWidestMlp);
+  require(
+      mlp.dense_hidden == 0 || (config.post_norm_eps > 0 && mlp.shared_hidden == 0 && !mlp.bias),
+      place, ": dense_hidden needs post_norm_eps above 0, and experts without biases and ",
+      "without a shared one");
   require(config.norm == NormKind::rms, place, ": experts after layer norms are not supported");
 }
 
@@ -669,9 +697,14 @@ void check_additions(const ModelConfig& config, std::string_view source) {
   require(std::isfinite(eps) && eps >= 0 && eps < 1, source, ": post_norm_eps = ", eps,
           ": expected 0 to 1");
   require(eps > 0 || !config.layer_scales, source, ": layer_scales needs post_norm_eps above 0");
+  require(config.layer_input >= 0 && config.layer_input <= 1 << 16 &&
+              (config.layer_input == 0 || eps > 0),
+          source, ": layer_input = ", config.layer_input,
+          ": expected 0 to 65536, and post_norm_eps above 0");
   if (eps == 0) return;
   const bool plain = std::ranges::all_of(config.layers, [](const LayerConfig& layer) {
-    return layer.attention() != nullptr && layer.dense_mlp() != nullptr;
+    const ExpertsMlpConfig* experts = layer.experts_mlp();
+    return layer.attention() != nullptr && (experts == nullptr || experts->dense_hidden > 0);
   });
   require(plain && config.norm == NormKind::rms, source, ": post_norm_eps = ", eps,
           " needs attention and a dense MLP in every layer, and RMS norms");

@@ -1,5 +1,6 @@
 #include "model/decoder.h"
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 
@@ -28,14 +29,13 @@ struct ExpertsRun {
   // Chooses the experts of each row of `normed` [T, W].
   void route(const Rows& normed, std::int64_t tokens) {
     const ExpertsMlpConfig& config = weights.config;
+    const float* scales = weights.beside ? weights.beside->router_scales : nullptr;
     Rows logits = work.router_logits_of(config);  // [T, E], or [T, E + 1] with a shared expert
     backend.linear(normed, tokens, weights.router, Epilogue::none, logits);
-    const Routing routing = {config.experts,
-                             config.active,
-                             config.normalized,
-                             config.sigmoid,
-                             weights.choice_bias,
-                             static_cast<float>(config.weight_scale)};
+    const Routing routing = {
+        config.experts, config.active,       config.normalized,
+        config.sigmoid, weights.choice_bias, static_cast<float>(config.weight_scale),
+        scales};
     backend.route(logits, tokens, routing, weights.router.name, work.routes,
                   weights.shared ? &work.shared_routes : nullptr);
   }
@@ -79,8 +79,8 @@ struct ExpertsRun {
           slice_tokens(work.shared_input_of(down).whole.rows, {0, work.shared_routes.rows()}));
   }
 
-  // x [T, W] += the outputs of each row's down linears.
-  void add(Rows& x) {
+  // x [T, W] += the outputs of each row's down linears; `fresh`: x = 0 before.
+  void add(bool fresh, Rows& x) {
     const ExpertLinear expert = [&](std::int64_t e) -> const Linear& {
       return at(weights.down, e);
     };
@@ -91,7 +91,7 @@ struct ExpertsRun {
       parts.push_back(
           {work.shared_input_of(weights.shared->down).whole, work.shared_routes, shared});
     }
-    backend.experts_add(parts, x);
+    backend.experts_add(parts, fresh, x);
   }
 };
 
@@ -104,22 +104,47 @@ Decoder::Decoder(const ModelConfig& config, const Weights& weights, Backend& bac
       backend_(backend),
       work_(work),
       ranks_(ranks),
-      attention_layers_(config.attention_layers()),
+      cached_layers_(config.cache_layers()),
       cache_layers_(config.layers.size(), -1) {
-  for (std::size_t i = 0; i < attention_layers_.size(); ++i) {
-    cache_layers_[static_cast<std::size_t>(attention_layers_[i])] = static_cast<std::int64_t>(i);
+  for (std::size_t i = 0; i < cached_layers_.size(); ++i) {
+    cache_layers_[static_cast<std::size_t>(cached_layers_[i])] = static_cast<std::int64_t>(i);
   }
 }
 
 // x [T, W] = embeddings; each layer: x += mixer(norm(x)), x += mlp(norm(x))
 void Decoder::layers(const Embedding& embedding, const BatchView& batch, const KvLayers& kv) {
   backend_.embed(embedding, work_.x);
+  if (weights_.layer_embedding) make_layer_inputs(embedding, batch.tokens);
   if (weights_.mtp_input) join_hidden(*weights_.mtp_input, batch.tokens);
   quantize_closed_blocks(batch, kv);
   for (std::int64_t layer = 0; layer < config_.layer_count(); ++layer) {
     sublayer(Sublayer::mixer, layer, batch, kv);
     sublayer(Sublayer::mlp, layer, batch, kv);
   }
+}
+
+// The inputs of all layers: (norm(projection(x)) + sqrt(P) row of the table) / sqrt(2), where the
+// norm and the sum are those of each layer's P numbers (add_layer_input).
+void Decoder::make_layer_inputs(const Embedding& embedding, std::int64_t tokens) {
+  const auto scale = static_cast<float>(std::sqrt(static_cast<double>(config_.layer_input)));
+  backend_.embed({*weights_.layer_embedding, embedding.ids, nullptr, {}, scale},
+                 work_.token_inputs);
+  backend_.linear(work_.x, tokens, weights_.layer_projection, Epilogue::none, work_.layer_inputs);
+}
+
+// x = scale (x + norm(projection(gelu(gate(x)) * input)))
+void Decoder::add_layer_input(std::int64_t layer, std::int64_t tokens) {
+  constexpr float kHalf = 0.70710678118654752f;  // 1 / sqrt(2)
+  const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
+  const Slice own = {layer * config_.layer_input, (layer + 1) * config_.layer_input};
+  Rows input = slice_columns(work_.layer_inputs, own);
+  backend_.norm(input, tokens, weights_.layer_projection_norm, input);
+  backend_.add_rows(slice_columns(work_.token_inputs, own), tokens, kHalf, input);
+  backend_.linear(work_.x, tokens, weights.input->gate, Epilogue::activated(Activation::gelu_tanh),
+                  work_.gated_input);
+  backend_.multiply_rows(input, tokens, work_.gated_input);
+  add(work_.gated_input, tokens, weights.input->projection, weights.input->post_norm,
+      weights.scale);
 }
 
 // x = fc_embedding(norm(x)) + fc_hidden(norm(hidden))
@@ -138,15 +163,19 @@ bool Decoder::sublayer(Sublayer which, std::int64_t layer, const BatchView& batc
     return std::visit([&](const auto& mixer) { return run(mixer, layer, batch, kv); },
                       weights.mixer);
   }
-  return std::visit([&](const auto& mlp) { return run(mlp, batch.tokens, weights.scale); },
-                    weights.mlp);
+  const float scale = weights.input ? 1 : weights.scale;
+  const bool more =
+      std::visit([&](const auto& mlp) { return run(mlp, batch.tokens, scale); }, weights.mlp);
+  if (more && weights.input) add_layer_input(layer, batch.tokens);
+  return more;
 }
 
 // x += o(attention(qkv(norm(x))))
 bool Decoder::run(const AttentionWeights& weights, std::int64_t layer, const BatchView& batch,
                   const KvLayers& cache) {
   const std::int64_t tokens = batch.tokens;
-  const KvLayer kv = cache[cache_layers_[static_cast<std::size_t>(layer)]];
+  const std::int64_t owner = weights.config.kv_of >= 0 ? weights.config.kv_of : layer;
+  const KvLayer kv = cache[cache_layers_[static_cast<std::size_t>(owner)]];
   AttentionShape shape = attention_shape(config_, weights, ranks_.own());
   if (!keys_are_centred(kv.key_type)) shape.key_offset = nullptr;
   const SharedBlock attended = work_.shared_input_of(weights.o);   // [T, H d]
@@ -197,8 +226,8 @@ bool Decoder::run(const ShortConvWeights& weights, std::int64_t layer, const Bat
   return true;
 }
 
-// x += down(f(gate) * up), or down(f(up)), of gate and up of norm(x)
-bool Decoder::run(const DenseMlpWeights& weights, std::int64_t tokens, float scale) {
+// f(gate) * up, or f(up), of gate and up of norm(x), as the input of down
+bool Decoder::product(const DenseMlpWeights& weights, std::int64_t tokens) {
   const SharedBlock product = work_.shared_input_of(weights.down);     // [T, F]
   const RowsFor normed = norm(weights.norm, weights.gate_up, tokens);  // [T, W]
   if (!wants_more(weights.gate_up, normed, tokens)) return false;
@@ -207,27 +236,49 @@ bool Decoder::run(const DenseMlpWeights& weights, std::int64_t tokens, float sca
                   gated ? Epilogue::gated(activation) : Epilogue::activated(activation),
                   product.own);
   ranks_.gather(product, tokens, Receivers::all, weights.down.name);
-  if (!wants_more(weights.down, product.whole, tokens)) return false;
-  add(product.whole, tokens, weights.down, weights.post_norm, scale);
+  return wants_more(weights.down, product.whole, tokens);
+}
+
+// x += down(f(gate) * up), or down(f(up))
+bool Decoder::run(const DenseMlpWeights& weights, std::int64_t tokens, float scale) {
+  if (!product(weights, tokens)) return false;
+  const RowsFor input = work_.shared_input_of(weights.down).whole;
+  add(input, tokens, weights.down, weights.post_norm, scale);
   return true;
 }
 
 // x += sum over the experts e of each row of p_e * down_e(swiglu(gate_up_e(norm(x)))), plus the
-// output of a shared expert
-bool Decoder::run(const ExpertsMlpWeights& weights, std::int64_t tokens, float) {
+// output of a shared expert; or x = scale (x + norm(norm(dense MLP) + norm(experts)))
+bool Decoder::run(const ExpertsMlpWeights& weights, std::int64_t tokens, float scale) {
   ExpertsRun run = {backend_, work_, ranks_, weights};
   const SharedBlock x = work_.shared_stream();  // [T, W]
+  if (weights.beside) {
+    const DenseMlpWeights& dense = weights.beside->dense;
+    if (!product(dense, tokens)) return false;
+    branch(work_.shared_input_of(dense.down).whole, tokens, dense.down, dense.post_norm.value());
+  }
   const LayerLinear& first = weights.gate_up.front();
   const RowsFor normed = norm(weights.norm, first, tokens);  // [T, W]
   if (!wants_more(first, normed, tokens)) return false;
-  run.route(normed, tokens);
+  run.route(weights.beside ? norm(weights.beside->router_norm, weights.router, tokens) : normed,
+            tokens);
   run.gate(normed);
   bool more = true;
   run.each_product([&](const LayerLinear& linear, const Rows& rows) {
     more = wants_more(linear, rows, rows.capacity);
   });
   if (!more) return false;
-  run.add(x.own.rows);
+  if (weights.beside) {
+    const SharedBlock experts = work_.shared_experts_branch(), all = work_.shared_branch();
+    run.add(true, experts.own.rows);
+    ranks_.gather(experts, tokens, Receivers::all, weights.router.name);
+    backend_.norm(experts.whole, tokens, weights.beside->experts_post_norm, experts.whole);
+    backend_.add_rows(experts.whole, tokens, 1, all.whole.rows);
+    backend_.norm(all.whole, tokens, weights.beside->joined_post_norm, all.whole);
+    backend_.add_rows(all.own, tokens, scale, x.own.rows);
+  } else {
+    run.add(false, x.own.rows);
+  }
   ranks_.gather(x, tokens, Receivers::all, weights.router.name);
   return true;
 }
@@ -239,16 +290,22 @@ RowsFor Decoder::norm(const Norm& norm, const LayerLinear& linear, std::int64_t 
   return out;
 }
 
+// branch [T, W] = norm(linear(input))
+void Decoder::branch(const RowsFor& input, std::int64_t tokens, const LayerLinear& linear,
+                     const Norm& post_norm) {
+  const SharedBlock branch = work_.shared_branch();
+  backend_.linear(input, tokens, linear, Epilogue::none, branch.own);
+  ranks_.gather(branch, tokens, Receivers::all, linear.name);
+  backend_.norm(branch.whole, tokens, post_norm, branch.whole);
+}
+
 // x += linear(input), or x = scale (x + norm(linear(input)))
 void Decoder::add(const RowsFor& input, std::int64_t tokens, const LayerLinear& linear,
                   const std::optional<Norm>& post_norm, float scale) {
   const SharedBlock x = work_.shared_stream();  // [T, W]
   if (post_norm) {
-    const SharedBlock branch = work_.shared_branch();  // [T, W]
-    backend_.linear(input, tokens, linear, Epilogue::none, branch.own);
-    ranks_.gather(branch, tokens, Receivers::all, linear.name);
-    backend_.norm(branch.whole, tokens, *post_norm, branch.whole);
-    backend_.add_rows(branch.own, tokens, scale, x.own.rows);
+    branch(input, tokens, linear, *post_norm);
+    backend_.add_rows(work_.shared_branch().own, tokens, scale, x.own.rows);
   } else {
     backend_.linear(input, tokens, linear, Epilogue::add, x.own);
   }
@@ -281,8 +338,8 @@ void Decoder::quantize_closed_blocks(const BatchView& batch, const KvLayers& kv)
     if (!kv_layers_.empty()) backend_.quantize_kv_blocks(batch, shape, kv_layers_);
     kv_layers_.clear();
   };
-  for (std::int64_t i = 0; i < std::ssize(attention_layers_); ++i) {
-    const auto layer = static_cast<std::size_t>(attention_layers_[static_cast<std::size_t>(i)]);
+  for (std::int64_t i = 0; i < std::ssize(cached_layers_); ++i) {
+    const auto layer = static_cast<std::size_t>(cached_layers_[static_cast<std::size_t>(i)]);
     const AttentionShape own =
         attention_shape(config_, weights_.layers[layer].attention(), ranks_.own());
     if (own.head_dim != shape.head_dim || own.kv_heads != shape.kv_heads) quantize();

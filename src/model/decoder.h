@@ -82,6 +82,11 @@ class Decoder {
   bool run(const ExpertsMlpWeights& weights, std::int64_t tokens, float scale);
   RowsFor norm(const Norm& norm, const LayerLinear& linear, std::int64_t tokens);
   void join_hidden(const MtpInput& input, std::int64_t tokens);
+  void make_layer_inputs(const Embedding& embedding, std::int64_t tokens);
+  void add_layer_input(std::int64_t layer, std::int64_t tokens);
+  bool product(const DenseMlpWeights& weights, std::int64_t tokens);
+  void branch(const RowsFor& input, std::int64_t tokens, const LayerLinear& linear,
+              const Norm& post_norm);
   void add(const RowsFor& input, std::int64_t tokens, const LayerLinear& linear,
            const std::optional<Norm>& post_norm, float scale);
   bool wants_more(const LayerLinear& linear, const Rows& input, std::int64_t tokens);
@@ -93,7 +98,7 @@ class Decoder {
   Workspace& work_;
   Collectives& ranks_;
   Observer* observer_ = nullptr;
-  std::vector<std::int64_t> attention_layers_;
+  std::vector<std::int64_t> cached_layers_;
   std::vector<std::int64_t> cache_layers_;  // [layers] index in the KV cache; -1: no attention
   std::vector<KvLayer> kv_layers_;          // layers of the current step, for quantize_kv_blocks
 };

@@ -124,7 +124,7 @@ void widen_keys(const ModelConfig& config, const Weights& weights, std::span<KvT
     std::vector<float> parts;
   };
   std::vector<Parts> known;
-  const std::vector<std::int64_t> layers = config.attention_layers();
+  const std::vector<std::int64_t> layers = config.cache_layers();
   for (std::size_t i = 0; i < types.size(); ++i) {
     const auto layer = static_cast<std::size_t>(layers[i]);
     const AttentionConfig& attention = *config.layers[layer].attention();

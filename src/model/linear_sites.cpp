@@ -30,22 +30,26 @@ void add_sites(const ModelConfig& config, const AttentionConfig& attention,
   const bool bias = attention.qkv_bias;
   LinearSite qkv = normed_site(config, "qkv", Sublayer::mixer, "attention_norm");
   qkv.kv_heads = heads;
-  qkv.weights = {{"q", query, Axis::query_heads, bias},
-                 {"k", key, Axis::kv_heads, bias},
-                 {"v", key, Axis::kv_heads, bias}};
+  qkv.weights = {{"q", query, Axis::query_heads, bias}};
+  const bool own = attention.kv_of < 0;
+  if (own) {
+    qkv.weights.push_back({"k", key, Axis::kv_heads, bias});
+    qkv.weights.push_back({"v", key, Axis::kv_heads, bias});
+  }
   if (attention.output_gate) {
     qkv.weights.push_back({"attention_gate", query, Axis::query_heads});
   }
   if (attention.qk_norm) {
-    qkv.head_norms = {{"q_norm", heads.dims, config.norm}, {"k_norm", heads.dims, config.norm}};
+    qkv.head_norms.push_back({"q_norm", heads.dims, config.norm});
+    if (own) qkv.head_norms.push_back({"k_norm", heads.dims, config.norm});
   }
-  if (attention.v_norm) qkv.head_norms.push_back({"v_norm", heads.dims, config.norm});
+  if (attention.v_norm && own) qkv.head_norms.push_back({"v_norm", heads.dims, config.norm});
   if (attention.sinks) qkv.vectors.push_back({"attention_sinks", config.heads});
   sites.push_back(std::move(qkv));
   sites.push_back({"o", Sublayer::mixer, query, Axis::query_heads});
   sites.back().weights = {{"o", config.width, Axis::stream, attention.output_bias}};
   sites.back().kv_heads = heads;
-  if (!attention.v_norm) sites.back().producer = "v";
+  if (!attention.v_norm && own) sites.back().producer = "v";
   add_post_norm(config, "attention_post_norm", sites.back());
 }
 
@@ -98,8 +102,9 @@ void add_sites(const ModelConfig& config, const DenseMlpConfig& mlp,
 
 void add_gated(const std::string& of, std::int64_t hidden, bool bias, double share,
                LinearSite& site) {
-  site.weights.push_back({of + "gate", hidden, Axis::mlp, bias, false, share});
-  site.weights.push_back({of + "up", hidden, Axis::mlp, bias, false, share});
+  for (const char* part : {"gate", "up"}) {
+    site.weights.push_back({of + part, hidden, Axis::mlp, bias, false, share});
+  }
 }
 
 // down of one expert: [F -> W]
@@ -115,8 +120,15 @@ LinearSite down_of(const ModelConfig& config, const ExpertsMlpConfig& mlp, const
 // expert; of a shared expert gate_up [W -> 2 F'] and gate [W -> 1]. Each down [F -> W] is a site.
 void add_sites(const ModelConfig& config, const ExpertsMlpConfig& mlp,
                std::vector<LinearSite>& sites) {
-  LinearSite first = normed_site(config, "experts", Sublayer::mlp, "mlp_norm");
-  first.weights.push_back({"router", mlp.experts, Axis::whole, mlp.bias, true});
+  const bool beside = mlp.dense_hidden > 0;
+  if (beside) {
+    const DenseMlpConfig dense = {.hidden = mlp.dense_hidden, .activation = mlp.activation};
+    add_sites(config, dense, sites);
+  }
+  LinearSite first =
+      normed_site(config, "experts", Sublayer::mlp, beside ? "experts_norm" : "mlp_norm");
+  first.weights.push_back({"router", mlp.experts, Axis::whole, mlp.bias, true, 1, beside});
+  if (beside) first.vectors = {{"router_norm", config.width}, {"router_scales", mlp.experts}};
   if (mlp.shared_hidden > 0) first.weights.push_back({"shared_gate", 1, Axis::whole, false, true});
   if (mlp.choice_bias) first.vectors.push_back({"choice_bias", mlp.experts});
   const double share = static_cast<double>(mlp.active) / static_cast<double>(mlp.experts);
@@ -132,6 +144,9 @@ void add_sites(const ModelConfig& config, const ExpertsMlpConfig& mlp,
   if (mlp.shared_hidden > 0) {
     sites.push_back(down_of(config, mlp, "shared.", mlp.shared_hidden, 1));
   }
+  if (!beside) return;
+  add_post_norm(config, "experts_post_norm", sites.back());
+  add_post_norm(config, "joined_post_norm", sites.back());
 }
 
 }  // namespace
@@ -159,6 +174,12 @@ std::vector<LinearSite> linear_sites(const ModelConfig& config, std::int64_t lay
   const auto add = [&](const auto& kind) { add_sites(config, kind, sites); };
   std::visit(add, config.layer(layer).mixer);
   std::visit(add, config.layer(layer).mlp);
+  if (const std::int64_t numbers = config.layer_input; numbers > 0) {
+    auto& vectors = sites.back().vectors;
+    vectors.push_back({"input_gate", numbers, config.width});
+    vectors.push_back({"input_projection", config.width, numbers});
+    vectors.push_back({"input_post_norm", config.width});
+  }
   if (config.layer_scales) sites.back().vectors.push_back({"layer_scale", 1});
   return sites;
 }
@@ -200,7 +221,9 @@ std::vector<TensorSpec> layer_tensors(const ModelConfig& config, std::int64_t la
     }
     for (const NormSpec& norm : site.head_norms) add_norm(norm.name, norm.width, norm.kind, specs);
     for (const VectorSpec& one : site.vectors) {
-      specs.push_back({one.name, {one.count}, TensorRole::vector});
+      const bool linear = one.columns > 0;
+      specs.push_back({one.name, linear ? Shape{one.count, one.columns} : Shape{one.count},
+                       linear ? TensorRole::exact_linear : TensorRole::vector});
     }
   }
   return specs;
@@ -212,6 +235,11 @@ std::vector<TensorSpec> tensor_list(const ModelConfig& config) {
   if (config.learned_positions) {
     specs.push_back(
         {"position_embedding", {config.context, width}, TensorRole::position_embedding});
+  }
+  if (const std::int64_t all = config.layer_count() * config.layer_input; all > 0) {
+    specs.push_back({"layer_embedding", {config.vocab, all}, TensorRole::token_embedding});
+    specs.push_back({"layer_projection", {all, width}, TensorRole::exact_linear});
+    add_norm("layer_projection_norm", config.layer_input, config.norm, specs);
   }
   if (config.reads_hidden) {
     for (const char* input : {"embedding", "hidden"}) {

@@ -44,13 +44,16 @@ struct LinearSpec {
   // A linear with few rows that is never quantized (a router, gates). It is stored in f32 and reads
   // the site's input before quantization.
   bool exact = false;
-  double share = 1;  // share of a step's rows that it reads: k / E for routed experts
+  double share = 1;    // share of a step's rows that it reads: k / E for routed experts
+  bool apart = false;  // is exact, and reads a norm of the stream of its own
 };
 
-// A parameter vector that an operation of the sublayer other than a linear reads; stored in f32.
+// A parameter vector that an operation of the sublayer other than a linear reads, or a linear that
+// reads the stream itself; stored in f32.
 struct VectorSpec {
   std::string name;  // "delta_conv"
   std::int64_t count = 0;
+  std::int64_t columns = 0;  // of a linear [count][columns]
 };
 
 struct LinearSite {

@@ -169,7 +169,7 @@ void set_heads(std::vector<KvHeads> heads, KvShape& shape) {
 
 KvShape kv_shape(const ModelConfig& config, const RunLimits& limits) {
   KvShape shape;
-  shape.layers = std::ssize(config.attention_layers());
+  shape.layers = std::ssize(config.cache_layers());
   set_heads(kv_heads_of(config, place_of(config, 0, 1).own()), shape);
   shape.key_type = limits.key_type;
   shape.value_type = limits.value_type;
@@ -179,7 +179,7 @@ KvShape kv_shape(const ModelConfig& config, const RunLimits& limits) {
   shape.window = widest_window(config);
   shape.residual = kv_residual(limits);
   if (limits.kv_layers.empty()) return shape;
-  for (const std::int64_t layer : config.attention_layers()) {
+  for (const std::int64_t layer : config.cache_layers()) {
     shape.layer_key_types.push_back(layer_type(limits, layer, KvPart::keys));
     shape.layer_value_types.push_back(layer_type(limits, layer, KvPart::values));
   }
@@ -190,7 +190,7 @@ KvShape kv_shape(const ModelConfig& config, const Weights& weights, const Layout
                  const RunLimits& limits) {
   KvShape shape = kv_shape(config, limits);
   std::vector<KvType> keys;
-  const std::int64_t layers = std::ssize(config.attention_layers());
+  const std::int64_t layers = std::ssize(config.cache_layers());
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     keys.push_back(shape.type(layer, KvPart::keys));
     // This call throws Error if the device does not support the type.

@@ -41,6 +41,16 @@ std::vector<std::int64_t> ModelConfig::attention_layers() const {
   return found;
 }
 
+std::vector<std::int64_t> ModelConfig::cache_layers() const {
+  std::vector<std::int64_t> found = attention_layers();
+  std::erase_if(found, [&](std::int64_t i) { return layer(i).attention()->kv_of >= 0; });
+  return found;
+}
+
+bool ModelConfig::layers_run_alone() const {
+  return layer_input == 0 && cache_layers() == attention_layers();
+}
+
 KvHeads ModelConfig::kv_heads_of(const AttentionConfig& attention) const {
   return attention.own_heads.count > 0 ? attention.own_heads : KvHeads{kv_heads, head_dim};
 }
@@ -112,7 +122,7 @@ std::int64_t ModelConfig::widest_mlp() const {
   for (const LayerConfig& layer : layers) {
     if (const DenseMlpConfig* mlp = layer.dense_mlp()) widest = std::max(widest, mlp->hidden);
     if (const ExpertsMlpConfig* mlp = layer.experts_mlp()) {
-      widest = std::max({widest, mlp->hidden, mlp->shared_hidden});
+      widest = std::max({widest, mlp->hidden, mlp->shared_hidden, mlp->dense_hidden});
     }
   }
   return widest;
@@ -135,6 +145,8 @@ std::string describe_experts(const ModelConfig& config) {
                      " a token";
   if (first->shared_hidden > 0)
     text += " and a shared one of " + std::to_string(first->shared_hidden);
+  if (first->dense_hidden > 0)
+    text += " beside a dense MLP of " + std::to_string(first->dense_hidden);
   return text + ", on " + std::to_string(count) + " layers";
 }
 
@@ -192,6 +204,12 @@ std::string describe(const ModelConfig& config) {
   for (const RopeConfig& rope : ropes) {
     if (rope.dims == 0 || rope.scaling.kind == RopeScalingKind::proportional) continue;
     text += ", RoPE on " + std::to_string(rope.dims) + " of " + std::to_string(config.head_dim);
+  }
+  if (const auto own = config.cache_layers().size(); own < config.attention_layers().size()) {
+    text += ", keys and values of " + std::to_string(own) + " layers";
+  }
+  if (config.layer_input > 0) {
+    text += ", an input of " + std::to_string(config.layer_input) + " numbers for each layer";
   }
   if (config.logit_cap.cap > 0) {
     text += ", logits below " + std::to_string(static_cast<int>(config.logit_cap.cap));

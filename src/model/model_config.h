@@ -93,9 +93,10 @@ struct AttentionConfig {
   // A fourth linear reads the layer's input, and o reads attention(q, k, v) * sigmoid(gate).
   bool output_gate = false;
   QueryTemperature temperature = {};
-  double query_scale = 0;  // factor on q k^T; 0: 1 / sqrt(d)
-  bool sinks = false;      // each head has a learned score that only adds to the softmax's sum
-  KvHeads own_heads = {};  // of this layer; {}: those of the model
+  double query_scale = 0;   // factor on q k^T; 0: 1 / sqrt(d)
+  bool sinks = false;       // each head has a learned score that only adds to the softmax's sum
+  KvHeads own_heads = {};   // of this layer; {}: those of the model
+  std::int64_t kv_of = -1;  // the earlier layer whose keys and values it reads; -1: its own
 
   bool operator==(const AttentionConfig&) const = default;
 };
@@ -146,6 +147,10 @@ struct ExpertsMlpConfig {
   std::int64_t shared_hidden = 0;  // F of the shared expert, times sigmoid(gate x); 0 = none
   Activation activation = Activation::silu;  // f
   bool bias = false;                         // router, gate, up and down have biases
+  // F of a dense MLP beside the experts; 0 = none. Then dense MLP, router and experts read norms of
+  // their own of the stream, weights are multiplied by factors of the experts, and the layer adds
+  // norm(norm(dense MLP) + norm(experts)).
+  std::int64_t dense_hidden = 0;
 
   bool operator==(const ExpertsMlpConfig&) const = default;
 };
@@ -200,8 +205,11 @@ struct ModelConfig {
   std::int64_t context = 0;         // positions that the model was made for
   NormKind norm = NormKind::rms;    // kind of all norms
   float norm_eps = 1e-5f;
-  float post_norm_eps = 0;         // eps of the norms of sublayer outputs; 0: no such norms
-  bool layer_scales = false;       // each layer's output is multiplied by a number of its own
+  float post_norm_eps = 0;    // eps of the norms of sublayer outputs; 0: no such norms
+  bool layer_scales = false;  // each layer's output is multiplied by a number of its own
+  // P: each layer also gets P numbers of the token, which it adds after its MLP (decoder.cpp); 0:
+  // no
+  std::int64_t layer_input = 0;
   bool learned_positions = false;  // a table of positions is added to the embeddings
   double embedding_scale = 1;      // factor on token embeddings
   bool tied = false;               // the head uses the token embedding's weight
@@ -224,8 +232,11 @@ struct ModelConfig {
   }
   // Heads of a layer with attention.
   KvHeads kv_heads_of(const AttentionConfig& attention) const;
-  // Layers with keys and values; the i-th of them is layer i of the KV cache.
   std::vector<std::int64_t> attention_layers() const;
+  // Layers with keys and values of their own; the i-th of them is layer i of the KV cache.
+  std::vector<std::int64_t> cache_layers() const;
+  // Whether a layer reads nothing but the residual stream, so that it can be run alone.
+  bool layers_run_alone() const;
   // The different rotary positions of all layers and of the MTP head, in order of first use.
   std::vector<RopeConfig> ropes() const;
   std::int64_t rope_dims(const RopeConfig& rope) const;  // channels of a head that it rotates

@@ -122,7 +122,7 @@ RankPlace place_of(const ModelConfig& config, int rank, int ranks) {
 
 std::vector<KvHeads> kv_heads_of(const ModelConfig& config, const RankShare& share) {
   std::vector<KvHeads> heads;
-  for (const std::int64_t layer : config.attention_layers()) {
+  for (const std::int64_t layer : config.cache_layers()) {
     const KvHeads all = config.kv_heads_of(*config.layer(layer).attention());
     heads.push_back({share.kv_heads(all).count(), all.dims});
   }

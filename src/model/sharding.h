@@ -49,7 +49,7 @@ struct RankPlace {
 };
 
 RankPlace place_of(const ModelConfig& config, int rank, int ranks);
-// [attention layers] the heads whose pages a rank holds.
+// [layers of the cache] the heads whose pages a rank holds.
 std::vector<KvHeads> kv_heads_of(const ModelConfig& config, const RankShare& share);
 // [ranks] the same of each rank.
 std::vector<std::vector<KvHeads>> kv_heads_of_ranks(const ModelConfig& config,

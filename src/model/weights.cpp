@@ -29,6 +29,13 @@ class Binder {
     weights.token_embedding = matrix("token_embedding");
     if (config_.learned_positions) weights.position_embedding = matrix("position_embedding");
     if (config_.reads_hidden) weights.mtp_input = mtp_input();
+    if (config_.layer_input > 0) {
+      weights.layer_embedding = matrix("layer_embedding");
+      weights.layer_projection = plain_linear("layer_projection", Axis::whole);
+      weights.layer_projection_norm = norm("layer_projection_norm", config_.norm);
+      // Instead of dividing its input by sqrt(width).
+      weights.layer_projection_norm.eps *= static_cast<float>(config_.width);
+    }
     for (std::int64_t i = 0; i < config_.layer_count(); ++i) weights.layers.push_back(layer(i));
     weights.final_norm = norm("final_norm", config_.norm);
     weights.head = head();
@@ -53,6 +60,11 @@ class Binder {
     while (place.sites[site].sublayer == Sublayer::mixer) ++site;
     std::visit([&](const auto& kind) { layer.mlp = sublayer(kind, place, site); },
                config_.layer(index).mlp);
+    if (config_.layer_input > 0) {
+      layer.input = LayerInputWeights{plain_linear(place.at("input_gate"), Axis::whole),
+                                      plain_linear(place.at("input_projection"), Axis::stream),
+                                      post_norm(place.at("input_post_norm")).value()};
+    }
     if (config_.layer_scales) {
       const StoredTensor& scale = stored_vector(place.at("layer_scale"), {1});
       layer.scale = *reinterpret_cast<const float*>(scale.view.codes);
@@ -69,9 +81,10 @@ class Binder {
     place_key_centre(config, place, attention);
     if (config.qk_norm) {
       attention.q_norm = norm(place.at("q_norm"), config_.norm);
-      attention.k_norm = norm(place.at("k_norm"), config_.norm);
+      if (config.kv_of < 0) attention.k_norm = norm(place.at("k_norm"), config_.norm);
     }
-    if (config.v_norm) attention.v_norm = norm(place.at("v_norm"), config_.norm);
+    if (config.v_norm && config.kv_of < 0)
+      attention.v_norm = norm(place.at("v_norm"), config_.norm);
     if (config.sinks) attention.sinks = vector(place.at("attention_sinks"), {config_.heads});
     attention.o = linear(place, site + 1);
     attention.post_norm = post_norm(place.at("attention_post_norm"));
@@ -121,8 +134,19 @@ class Binder {
                              std::size_t site) {
     ExpertsMlpWeights mlp;
     mlp.config = config;
+    if (config.dense_hidden > 0) {
+      const DenseMlpConfig dense = {.hidden = config.dense_hidden, .activation = config.activation};
+      mlp.beside =
+          BesideWeights{.dense = sublayer(dense, place, site),
+                        .router_norm = norm(place.at("router_norm"), NormKind::rms),
+                        .experts_post_norm = post_norm(place.at("experts_post_norm")).value(),
+                        .joined_post_norm = post_norm(place.at("joined_post_norm")).value(),
+                        .router_scales = vector(place.at("router_scales"), {config.experts})};
+      site += 2;
+    }
     mlp.norm = norm_of(place, site);
     mlp.router = empty_linear(place, site, "router");
+    if (mlp.beside) mlp.router.site_name = "router";  // reads a block of its own
     mlp.router.exact = true;
     add_exact(mlp.router.name, mlp.router);
     if (config.choice_bias) mlp.choice_bias = vector(place.at("choice_bias"), {config.experts});
@@ -150,6 +174,20 @@ class Binder {
     linear.site_name = site.block_name();
     linear.axis = site.axis;
     linear.inputs = site.inputs;
+    return linear;
+  }
+
+  // A linear in f32 that reads the stream or what is made of it; `axis`: of its rows.
+  LayerLinear plain_linear(const std::string& name, Axis axis) {
+    LayerLinear linear;
+    linear.name = linear.site_name = name;
+    linear.exact = true;
+    const Shape& shape = shapes_.at(name);
+    linear.inputs = shape[1];
+    const StoredTensor& stored = tensor(name, shape);
+    require(stored.view.scheme.kind == CodeKind::f32, source_, ": tensor ", name,
+            ": expected f32, file has ", scheme_name(stored.view.scheme));
+    add_segment(linear, name, share_.of(axis, shape[0]));
     return linear;
   }
 
@@ -435,6 +473,7 @@ void add_linears(const DenseMlpWeights& mlp, std::vector<const LayerLinear*>& al
 }
 
 void add_linears(const ExpertsMlpWeights& mlp, std::vector<const LayerLinear*>& all) {
+  if (mlp.beside) add_linears(mlp.beside->dense, all);
   for (const LayerLinear& linear : mlp.gate_up) all.push_back(&linear);
   if (mlp.shared) all.push_back(&mlp.shared->gate_up);
   for (const LayerLinear& linear : mlp.down) all.push_back(&linear);
@@ -452,6 +491,7 @@ double used_share(const ExpertsMlpConfig& config, std::int64_t tokens) {
 std::uint64_t bytes_of_layer(const LayerWeights& layer, std::int64_t tokens) {
   std::uint64_t bytes = 0, routed = 0;
   for (const LayerLinear* linear : layer.linears()) bytes += moved_bytes(*linear);
+  if (layer.input) bytes += moved_bytes(layer.input->gate) + moved_bytes(layer.input->projection);
   const ExpertsMlpWeights* mlp = layer.experts_mlp();
   if (mlp == nullptr) return bytes;
   for (std::size_t e = 0; e < mlp->gate_up.size(); ++e) {
@@ -473,7 +513,7 @@ std::vector<const LayerLinear*> LayerWeights::linears() const {
 }
 
 std::uint64_t Weights::bytes_of_step(std::int64_t tokens) const {
-  std::uint64_t bytes = moved_bytes(head);
+  std::uint64_t bytes = moved_bytes(head) + moved_bytes(layer_projection);
   for (const LayerWeights& layer : layers) bytes += bytes_of_layer(layer, tokens);
   return bytes;
 }

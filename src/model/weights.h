@@ -76,8 +76,16 @@ struct SharedExpertWeights {
   LayerLinear gate_up, down;
 };
 
+// A dense MLP beside experts, and what they have in addition.
+struct BesideWeights {
+  DenseMlpWeights dense;
+  Norm router_norm, experts_post_norm, joined_post_norm;
+  const float* router_scales = nullptr;  // [E]
+};
+
 struct ExpertsMlpWeights {
   ExpertsMlpConfig config;
+  std::optional<BesideWeights> beside;
   Norm norm;
   LayerLinear router;                  // [E][W]; a shared expert's gate is row E
   const float* choice_bias = nullptr;  // [E]; null: none
@@ -86,10 +94,18 @@ struct ExpertsMlpWeights {
   std::optional<SharedExpertWeights> shared;
 };
 
+// The part of a layer that reads its input of the token.
+struct LayerInputWeights {
+  LayerLinear gate;        // [P][W]
+  LayerLinear projection;  // [W][P]
+  Norm post_norm;
+};
+
 // Weights of one layer. Its variants have the same alternatives as those of LayerConfig.
 struct LayerWeights {
   std::variant<AttentionWeights, DeltaNetWeights, ShortConvWeights> mixer;
   std::variant<DenseMlpWeights, ExpertsMlpWeights> mlp;
+  std::optional<LayerInputWeights> input;
   float scale = 1;  // factor on the layer's output
 
   AttentionWeights& attention() { return std::get<AttentionWeights>(mixer); }
@@ -113,6 +129,10 @@ struct Weights {
   WeightView token_embedding;                    // [V][W]
   std::optional<WeightView> position_embedding;  // [context][W]
   std::optional<MtpInput> mtp_input;
+  // The inputs of all layers, beside each other: rows of a table and a linear of the embedding.
+  std::optional<WeightView> layer_embedding;  // [V][L P]
+  LayerLinear layer_projection;               // [L P][W]
+  Norm layer_projection_norm;                 // [P]
   std::vector<LayerWeights> layers;
   Norm final_norm;
   LayerLinear head;                // [V][W]

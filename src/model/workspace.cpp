@@ -50,6 +50,9 @@ std::vector<InputSpec> input_specs(const Weights& weights, const Layout& layout,
   };
   for (const LayerWeights& layer : weights.layers) {
     for (const LayerLinear* linear : layer.linears()) want(*linear, limits.batch_tokens);
+    if (const ExpertsMlpWeights* mlp = layer.experts_mlp(); mlp != nullptr && mlp->beside) {
+      want(mlp->router, limits.batch_tokens);
+    }
   }
   if (weights.mtp_input) {
     want(weights.mtp_input->fc_embedding, limits.batch_tokens);
@@ -201,6 +204,7 @@ AttentionShape attention_shape(const ModelConfig& config, const AttentionWeights
   shape.q_norm = weights.q_norm ? &*weights.q_norm : nullptr;
   shape.k_norm = weights.k_norm ? &*weights.k_norm : nullptr;
   shape.v_norm = weights.v_norm ? &*weights.v_norm : nullptr;
+  shape.queries_only = weights.config.kv_of >= 0;
   shape.rotary = weights.config.rope.has_value();
   shape.rotary_dims = weights.config.rope.value_or(RopeConfig()).dims;
   shape.query_scale = static_cast<float>(weights.config.query_scale);
@@ -247,6 +251,9 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
     : x(allocate_rows(memory, layout, limits.batch_tokens, config.width, kPlain)),
       branch(rows_of(memory, layout, limits.batch_tokens,
                      config.post_norm_eps > 0 ? config.width : 0)),
+      experts_branch(
+          rows_of(memory, layout, limits.batch_tokens,
+                  most_of(config, &ExpertsMlpConfig::dense_hidden) > 0 ? config.width : 0)),
       router_logits(rows_of(memory, layout, limits.batch_tokens,
                             most_of(config, &ExpertsMlpConfig::experts) +
                                 (most_of(config, &ExpertsMlpConfig::shared_hidden) > 0 ? 1 : 0))),
@@ -261,6 +268,11 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
       hidden(rows_of(memory, layout, limits.batch_tokens, config.reads_hidden ? config.width : 0)),
       delta_gates(delta_rows(config, memory, layout, limits.batch_tokens,
                              2 * place.own().delta.value_heads)),
+      layer_inputs(
+          rows_of(memory, layout, limits.batch_tokens, config.layer_count() * config.layer_input)),
+      token_inputs(
+          rows_of(memory, layout, limits.batch_tokens, config.layer_count() * config.layer_input)),
+      gated_input(rows_of(memory, layout, limits.batch_tokens, config.layer_input)),
       last(allocate_rows(memory, layout, limits.output_tokens, config.width, kPlain)),
       logits(allocate_rows(memory, layout, limits.output_tokens,
                            place.leads() ? config.vocab : place.own().vocabulary.count(), kPlain)),
@@ -271,6 +283,8 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
       vocabulary_(slices(place, [](const RankShare& share) { return share.vocabulary; })),
       own_x_(slice_columns(x, stream_[rank_])),
       own_branch_(branch.width == 0 ? Rows() : slice_columns(branch, stream_[rank_])),
+      own_experts_branch_(
+          experts_branch.width == 0 ? Rows() : slice_columns(experts_branch, stream_[rank_])),
       own_logits_(
           slice_columns(logits, place.leads() ? vocabulary_[rank_] : Slice{0, logits.width})),
       layout_(layout),
@@ -393,6 +407,10 @@ SharedBlock Workspace::shared_input_of(const LayerLinear& linear) {
 SharedBlock Workspace::shared_stream() { return {x, alone_ ? x : own_x_, stream_}; }
 
 SharedBlock Workspace::shared_branch() { return {branch, alone_ ? branch : own_branch_, stream_}; }
+
+SharedBlock Workspace::shared_experts_branch() {
+  return {experts_branch, alone_ ? experts_branch : own_experts_branch_, stream_};
+}
 
 SharedBlock Workspace::shared_logits() {
   return {logits, alone_ ? logits : own_logits_, vocabulary_};

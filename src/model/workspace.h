@@ -60,14 +60,17 @@ class Workspace {
   std::vector<RopeTable> ropes;  // tables of positions, for rope_of
   Rows x;                        // [T, W] the residual stream
   Rows branch;                   // [T, W] output of a sublayer that is normed before it is added
+  Rows experts_branch;           // [T, W] output of experts beside a dense MLP
   Rows router_logits;            // [T, E + 1] of the most experts, and of a shared expert's gate
   Rows qkv;                      // [T, (H + 2 H_kv) d] of the rank's heads, of the widest layer
   Rows delta;                    // [T, channels + H_v d_v] q, k, v, z of Gated DeltaNet
   Rows conv;                     // [T, 3 W] b, c, x of short convolutions, of the rank's channels
   Rows hidden;                   // [T, W] input of a multi-token prediction head
   Rows delta_gates;              // [T, 2 H_v]
-  Rows last;                     // [outputs, W]
-  Rows logits;                   // [outputs, V]; only the rank's columns if it is not the leader
+  Rows layer_inputs, token_inputs;  // [T, L P] inputs of all layers; their part of the token
+  Rows gated_input;                 // [T, P] of one layer
+  Rows last;                        // [outputs, W]
+  Rows logits;                      // [outputs, V]; only the rank's columns if it is not the leader
   ExpertRoutes routes, shared_routes;
   Buffer exchange;  // receives the data of other ranks (Operations::connect)
 
@@ -82,6 +85,7 @@ class Workspace {
   SharedBlock shared_input_of(const LayerLinear& linear);
   SharedBlock shared_stream();  // x
   SharedBlock shared_branch();
+  SharedBlock shared_experts_branch();
   // Rows [T k, W] grouped by expert, in the format of `linear`, which reads a norm's output.
   Rows& grouped_input_of(const LayerLinear& linear);
   // The columns of `qkv` that a layer uses; H d more for an output gate.
@@ -121,7 +125,7 @@ class Workspace {
   bool alone_;
   std::size_t rank_;
   std::vector<Slice> stream_, vocabulary_;  // [ranks]
-  Rows own_x_, own_branch_, own_logits_;
+  Rows own_x_, own_branch_, own_experts_branch_, own_logits_;
   const Layout& layout_;
   std::vector<Input> inputs_;
   std::vector<Grouped> grouped_;

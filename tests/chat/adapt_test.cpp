@@ -67,6 +67,26 @@ TEST(AdaptedChat, IsTheClientsOwnWhereTheTemplateTakesIt) {
   EXPECT_TRUE(found.adapted.notes.empty());
 }
 
+// As Gemma 4's template takes results.
+TEST(AdaptedChat, ResultsAreMembersOfTheirCallsWhereTheTemplateShowsThemThere) {
+  const std::string any =
+      "{% for m in messages %}{{ m.role ~ ':' ~ m.content }}{% for c in m.tool_calls or [] %}"
+      "({{ c.function.name ~ (c.function.arguments | tojson) }}){% endfor %}"
+      "{% for r in m.tool_responses or [] %}[{{ r.name ~ (r.response | tojson) }}]{% endfor %};"
+      "{% endfor %}"
+      "{{ tools | tojson }}{# <|tool_call> <|\"|> #}";
+  const Json sent = parse_json(R"({"messages": [{"role": "user", "content": "b"},
+      {"role": "assistant", "content": "", "tool_calls": [
+        {"id": "1", "type": "function", "function": {"name": "f", "arguments": {"a": "p"}}},
+        {"id": "2", "type": "function", "function": {"name": "g", "arguments": {"a": "q"}}}]},
+      {"role": "tool", "tool_call_id": "2", "content": "{\"x\": \"deep\"}"},
+      {"role": "tool", "tool_call_id": "1", "content": "plain"},
+      {"role": "user", "content": "c"}], "tools": []})",
+                               "sent");
+  EXPECT_EQ(shown(any, sent).text,
+            R"(user:b;assistant:(f{"a": "p"})(g{"a": "q"})[g{"x": "deep"}][f"plain"];user:c;[])");
+}
+
 TEST(AdaptedChat, NamesAPartWithoutTextThatIsNotAnsweredYet) {
   const std::string image = R"({"type": "image_url", "image_url": {"url": "data:x"}})";
   const auto sent = [&](const std::string& rest) {

@@ -31,8 +31,9 @@ constexpr std::string_view kTools = R"([
     "required": ["tags"], "additionalProperties": false}}},
   {"type": "function", "function": {"name": "now"}}])";
 
-constexpr std::array kStyles = {ToolCallStyle::hermes, ToolCallStyle::xml, ToolCallStyle::llama3,
-                                ToolCallStyle::mistral, ToolCallStyle::deepseek};
+constexpr std::array kStyles = {ToolCallStyle::hermes,   ToolCallStyle::xml,
+                                ToolCallStyle::llama3,   ToolCallStyle::mistral,
+                                ToolCallStyle::deepseek, ToolCallStyle::gemma};
 
 struct Watched {
   ReplyStyle style;
@@ -177,6 +178,19 @@ const std::vector<Case>& cases() {
       {deepseek, "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{",
        "1"},
       {deepseek, "<｜tool▁calls▁begin｜>", "x"},
+      {gemma,
+       "So.<|tool_call>call:weather{days:3,town:<|\"|>Gr\"äz}<|\"|>,unit:<|\"|>C<|\"|>}<tool_call|>"
+       "<|tool_call>call:now{}<tool_call|> and "
+       "<|tool_call>call:weather_map{tags:[true]}<tool_call|>",
+       ""},
+      {gemma, "<|tool_call>", "{"},
+      {gemma, "<|tool_call>call:weather", "s"},
+      {gemma, "<|tool_call>call:weather_map{", "d"},
+      {gemma, "<|tool_call>call:weather{town:", "7"},
+      {gemma, "<|tool_call>call:weather{town:<|\"|>x<|\"|>", "}"},
+      {gemma, "<|tool_call>call:weather{town:<|\"|>x<|\"|>,days:", "0"},
+      {gemma, "<|tool_call>call:weather{town:<|\"|>x<|\"|>,unit:<|\"|>", "K"},
+      {gemma, "<|tool_call>call:now{}", "."},
   };
   return kCases;
 }
@@ -259,12 +273,14 @@ TEST(ToolGrammar, ReasoningHoldsNoCalls) {
 }
 
 TEST(ToolGrammar, OneCallEndsAReply) {
-  const std::array<std::string, 5> calls = {
+  const std::array<std::string, 6> calls = {
       "<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call>",
-      "<tool_call><function=now></function></tool_call>", "{\"name\": \"now\", \"parameters\": {}}",
+      "<tool_call><function=now></function></tool_call>",
+      "{\"name\": \"now\", \"parameters\": {}}",
       "[TOOL_CALLS][{\"name\": \"now\", \"arguments\": {}}]",
       "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜><"
-      "｜tool▁calls▁end｜>"};
+      "｜tool▁calls▁end｜>",
+      "<|tool_call>call:now{}<tool_call|>"};
   for (std::size_t i = 0; i < kStyles.size(); ++i) {
     Automaton one({.style = {kStyles[i]}, .count = CallCount::one});
     EXPECT_TRUE(one.must_end(calls[i])) << calls[i];
@@ -300,7 +316,7 @@ std::string random_reply(Automaton& automaton, const std::string& mark, Random& 
   for (int i = 0; i < 600 && !(*automaton).may_end(state); ++i) {
     std::vector<std::string> ways;
     if (random.bits() % 3 == 0) {
-      for (const char* end : {"</parameter>", "\"", "}", "]"}) ways.emplace_back(end);
+      for (const char* end : {"</parameter>", "<|\"|>", "\"", "}", "]"}) ways.emplace_back(end);
     } else {
       for (int byte = 0; byte < 256; ++byte) ways.emplace_back(1, static_cast<char>(byte));
     }
@@ -314,8 +330,12 @@ std::string random_reply(Automaton& automaton, const std::string& mark, Random& 
 }
 
 TEST(ToolGrammar, WhateverItAllowsIsAValidCall) {
-  const std::array<std::string, 5> marks = {"<tool_call>", "<tool_call>", "{\"name\": \"weather\"",
-                                            "[TOOL_CALLS]", "<｜tool▁calls▁begin｜>"};
+  const std::array<std::string, 6> marks = {"<tool_call>",
+                                            "<tool_call>",
+                                            "{\"name\": \"weather\"",
+                                            "[TOOL_CALLS]",
+                                            "<｜tool▁calls▁begin｜>",
+                                            "<|tool_call>"};
   Random random(7);
   for (std::size_t i = 0; i < kStyles.size(); ++i) {
     const Watched watched = {.style = {kStyles[i]}, .count = CallCount::one};
@@ -334,7 +354,22 @@ TEST(ToolGrammar, WhateverItAllowsIsAValidCall) {
   }
 }
 
-// 600 replies with arguments in any order, undeclared ones among them, written by plain code: each
+// A value as Gemma writes it.
+std::string in_gemma(const Json& value) {
+  if (value.is_string()) return "<|\"|>" + value.text() + "<|\"|>";
+  if (!value.is_object() && !value.is_array()) return value.dump();
+  std::string inside;
+  if (value.is_array()) {
+    for (const Json& one : value) inside += (inside.empty() ? "" : ",") + in_gemma(one);
+    return "[" + inside + "]";
+  }
+  for (const auto& [key, one] : value.items()) {
+    inside += (inside.empty() ? "" : ",") + key + ":" + in_gemma(one);
+  }
+  return "{" + inside + "}";
+}
+
+// 720 replies with arguments in any order, undeclared ones among them, written by plain code: each
 // is allowed in its style, and read back without one lost or invented.
 TEST(ToolGrammar, ArgumentsInAnyOrderAndUndeclaredOnesAreKept) {
   constexpr std::string_view kOpen =
@@ -380,9 +415,10 @@ TEST(ToolGrammar, ArgumentsInAnyOrderAndUndeclaredOnesAreKept) {
               ? "<tool_call>\n{\"name\": \"edit\", \"arguments\": " + json + "}\n</tool_call>"
           : style == ToolCallStyle::xml
               ? "<tool_call>\n<function=edit>\n" + xml + "</function>\n</tool_call>"
-          : style == ToolCallStyle::llama3 ? "{\"name\": \"edit\", \"parameters\": " + json + "}"
-          : style == ToolCallStyle::mistral
-              ? "[TOOL_CALLS]edit[ARGS]" + json
+          : style == ToolCallStyle::llama3  ? "{\"name\": \"edit\", \"parameters\": " + json + "}"
+          : style == ToolCallStyle::mistral ? "[TOOL_CALLS]edit[ARGS]" + json
+          : style == ToolCallStyle::gemma
+              ? "<|tool_call>call:edit" + in_gemma(parse_json(json, "json")) + "<tool_call|>"
               : "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>edit<｜tool▁sep｜>" + json +
                     "<｜tool▁call▁end｜><｜tool▁calls▁end｜>";
       ASSERT_TRUE(automaton.accepts(text)) << text;

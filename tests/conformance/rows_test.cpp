@@ -102,7 +102,7 @@ TEST_P(RowsConformance, EmbeddingsAreScaledBeforePositionsAreAdded) {
   }
 }
 
-TEST_P(RowsConformance, AreAddedAndCapped) {
+TEST_P(RowsConformance, AreAddedMultipliedAndCapped) {
   const std::int64_t width = 301;
   const auto x = test::random_numbers(4 * width, 6), y = test::random_numbers(4 * width, 7);
   Rows sum = rows_of(x, width);
@@ -110,6 +110,11 @@ TEST_P(RowsConformance, AreAddedAndCapped) {
   const auto added = values_of(sum, 4);
   for (std::size_t i = 0; i < added.size(); ++i) {
     ASSERT_EQ(added[i], i < std::size_t{3 * 301} ? (x[i] + y[i]) * 0.75f : x[i]);
+  }
+  backend->multiply_rows(rows_of(y, width), 3, sum);
+  const auto multiplied = values_of(sum, 4);
+  for (std::size_t i = 0; i < added.size(); ++i) {
+    ASSERT_EQ(multiplied[i], i < std::size_t{3 * 301} ? added[i] * y[i] : x[i]);
   }
   const float infinity = std::numeric_limits<float>::infinity();
   auto wide = x;

@@ -50,6 +50,15 @@ const std::map<std::string, std::string> kNames = {
     {"attention_gate", "attn_gate.weight"},
     {"attention_post_norm", "post_attention_norm.weight"},
     {"mlp_post_norm", "post_ffw_norm.weight"},
+    {"joined_post_norm", "post_ffw_norm.weight"},
+    {"experts_norm", "pre_ffw_norm_2.weight"},
+    {"experts_post_norm", "post_ffw_norm_2.weight"},
+    {"router_norm", "ffn_gate_inp.scale"},
+    {"router_scales", "ffn_down_exps.scale"},
+    {"layer_scale", "layer_output_scale.weight"},
+    {"input_gate", "inp_gate.weight"},
+    {"input_projection", "proj.weight"},
+    {"input_post_norm", "post_norm.weight"},
     {"delta_qkv", "attn_qkv.weight"},
     {"delta_z", "attn_gate.weight"},
     {"delta_b", "ssm_beta.weight"},
@@ -85,6 +94,11 @@ class Converter {
       for (float& gain : tensors_.at("final_norm").values) gain *= static_cast<float>(kLogits);
     }
     put(is_lfm2() ? "token_embd_norm.weight" : "output_norm.weight", tensors_.at("final_norm"));
+    if (model_.config.layer_input > 0) {
+      put("per_layer_token_embd.weight", tensors_.at("layer_embedding"));
+      put("per_layer_model_proj.weight", tensors_.at("layer_projection"));
+      put("per_layer_proj_norm.weight", tensors_.at("layer_projection_norm"));
+    }
     if (!model_.config.tied) put("output.weight", tensors_.at("head"));
     for (std::int64_t layer = 0; layer < model_.config.layer_count(); ++layer) add_layer(layer);
     for (std::int64_t i = 0; i < how_.drafts; ++i) {
@@ -138,6 +152,7 @@ class Converter {
       writer_.flag(how_.arch + ".ssm.v_head_reordered", how_.tiled);
       u32("vision.block_count", 1);
     }
+    if (how_.arch == "gemma4") return add_gemma4_keys();
     u32("rope.dimension_count", config.rope_dims(config.ropes().at(0)));
     const ExpertsMlpConfig* experts = config.layer(0).experts_mlp();
     if (experts != nullptr && experts->shared_hidden > 0) {
@@ -179,6 +194,44 @@ class Converter {
     writer_.f32(rope + "yarn_log_multiplier", static_cast<float>(scaling.mscale_all_dim));
     writer_.f32(how_.arch + ".attention.temperature_scale",
                 static_cast<float>(config.temperature().beta));
+  }
+
+  void add_gemma4_keys() {
+    const ModelConfig& config = model_.config;
+    const RopeConfig near = config.ropes().at(0);
+    const std::int64_t wide = config.ropes().at(1).dims;
+    std::vector<std::uint32_t> heads;
+    for (const LayerConfig& layer : config.layers) {
+      heads.push_back(static_cast<std::uint32_t>(config.kv_heads_of(*layer.attention()).count));
+    }
+    writer_.list("gemma4.attention.head_count_kv", test::kU32, heads);
+    for (const std::string part : {"attention.key_length", "attention.value_length"}) {
+      u32(part, wide);
+      u32(part + "_swa", config.head_dim);
+    }
+    u32("rope.dimension_count", wide);
+    u32("rope.dimension_count_swa", config.head_dim);
+    const std::int64_t shared =
+        std::ssize(config.attention_layers()) - std::ssize(config.cache_layers());
+    u32("attention.shared_kv_layers", shared);
+    u32("embedding_length_per_layer_input", config.layer_input);
+    std::vector<std::uint32_t> hidden;
+    for (const LayerConfig& layer : config.layers) {
+      const ExpertsMlpConfig* experts = layer.experts_mlp();
+      const std::int64_t width = experts ? experts->dense_hidden : layer.dense_mlp()->hidden;
+      hidden.push_back(static_cast<std::uint32_t>(width));
+    }
+    if (shared > 0) {
+      writer_.list("gemma4.feed_forward_length", test::kU32, hidden);
+    } else {
+      u32("feed_forward_length", hidden[0]);
+    }
+    writer_.f32("gemma4.rope.freq_base_swa", static_cast<float>(near.theta));
+    writer_.f32("gemma4.final_logit_softcapping", static_cast<float>(config.logit_cap.cap));
+    std::vector<float> divisors(static_cast<std::size_t>(wide / 2), 1e30f);
+    std::fill_n(divisors.begin(), wide / 8, 1.0f);  // a quarter of the pairs rotates
+    put("rope_freqs.weight", {divisors.size()}, divisors);
+    add_pattern();
   }
 
   bool is_granite() const { return how_.arch == "granite"; }
@@ -257,7 +310,11 @@ class Converter {
   test::Rows stored(const std::string& part, test::Rows rows) const {
     if (how_.pairs && part == "k") return test::paired(rows, model_.config.kv_heads);
     const AttentionConfig* attention = model_.config.layer(0).attention();
-    if (part == "q_norm" && attention != nullptr && attention->query_scale != 0) {
+    if (part == "router_norm") {  // stored without its division
+      for (float& gain : rows.values) gain *= std::sqrt(static_cast<float>(model_.config.width));
+    }
+    if (part == "q_norm" && how_.arch != "gemma4" && attention != nullptr &&
+        attention->query_scale != 0) {
       // GGUF has no scale of queries, which gains of their norm can replace.
       const double root = std::sqrt(static_cast<double>(model_.config.head_dim));
       for (float& gain : rows.values) gain *= static_cast<float>(attention->query_scale * root);
@@ -306,6 +363,10 @@ class Converter {
         const std::int64_t width = model_.config.width;
         put(to + "shortconv.conv.weight",
             transposed({std::ssize(rows.values) / width, width, rows.values}));
+      } else if (how_.arch == "gemma4" && is_left_out(layer, part)) {
+        continue;
+      } else if (part == "mlp_post_norm" && model_.config.layer(layer).experts_mlp() != nullptr) {
+        put(to + "post_ffw_norm_1.weight", rows);
       } else if (part == "q") {
         put(to + "attn_q.weight", joined_query(from, rows));
       } else if (part == "mlp_norm") {
@@ -332,6 +393,11 @@ class Converter {
     return all;
   }
 
+  // Gains of one, and values that are keys.
+  bool is_left_out(std::int64_t layer, const std::string& part) const {
+    const bool keys = model_.config.layer_input == 0;
+    return part == "v_norm" || (keys && part == "v" && model_.config.window(layer) == 0);
+  }
   bool joins_gate() const { return model_.config.delta_net() != nullptr; }
 
   // Joins, for each head, the rows of the query and the rows of the gate.
@@ -409,24 +475,28 @@ struct GoldenFile {
 };
 
 TEST(GgufFamilies, ComputeWhatTransformersComputesWithTheirCheckpoints) {
-  for (const GoldenFile& one :
-       std::vector<GoldenFile>{{"qwen3.5-moe", {.arch = "qwen35moe", .tiled = true}},
-                               {"qwen3.5-moe", {.arch = "qwen35moe", .tiled = true, .fused = true}},
-                               {"qwen3.5-moe", {.arch = "qwen35moe", .tiled = true, .ollama = true}},
-                               {"qwen3-next", {.arch = "qwen3next", .joined = true}},
-                               {"qwen3-next", {.arch = "qwen3next", .joined = true, .ollama = true}},
-                               {"ministral-3", {.arch = "mistral3", .pairs = true}},
-                               {"muse-glimmer", {.arch = "muse-glimmer", .pairs = true}},
-                               {"smollm3", {.arch = "smollm3", .pairs = true}},
-                               {"gpt-oss", {.arch = "gpt-oss"}},
-                               {"granite", {.arch = "granite", .pairs = true}},
-                               {"phi-3", {.arch = "phi3", .phi = true}},
-                               {"phi-3-short", {.arch = "phi3", .phi = true}},
-                               {"lfm2", {.arch = "lfm2"}},
-                               {"lfm2-moe", {.arch = "lfm2moe"}},
-                               {"gemma-3", {.arch = "gemma3"}},
-                               {"gemma-3", {.arch = "gemma3", .period = 3}},
-                               {"mixtral", {.arch = "llama", .pairs = true}}}) {
+  for (const GoldenFile& one : std::vector<GoldenFile>{
+           {"qwen3.5-moe", {.arch = "qwen35moe", .tiled = true}},
+           {"qwen3.5-moe", {.arch = "qwen35moe", .tiled = true, .fused = true}},
+           {"qwen3.5-moe", {.arch = "qwen35moe", .tiled = true, .ollama = true}},
+           {"qwen3-next", {.arch = "qwen3next", .joined = true}},
+           {"qwen3-next", {.arch = "qwen3next", .joined = true, .ollama = true}},
+           {"ministral-3", {.arch = "mistral3", .pairs = true}},
+           {"muse-glimmer", {.arch = "muse-glimmer", .pairs = true}},
+           {"smollm3", {.arch = "smollm3", .pairs = true}},
+           {"gpt-oss", {.arch = "gpt-oss"}},
+           {"granite", {.arch = "granite", .pairs = true}},
+           {"phi-3", {.arch = "phi3", .phi = true}},
+           {"phi-3-short", {.arch = "phi3", .phi = true}},
+           {"lfm2", {.arch = "lfm2"}},
+           {"lfm2-moe", {.arch = "lfm2moe"}},
+           {"gemma-3", {.arch = "gemma3"}},
+           {"gemma-3", {.arch = "gemma3", .period = 3}},
+           {"gemma-4", {.arch = "gemma4"}},
+           {"gemma-4", {.arch = "gemma4", .period = 3}},
+           {"gemma-4-moe", {.arch = "gemma4", .fused = true}},
+           {"gemma-4-shared", {.arch = "gemma4"}},
+           {"mixtral", {.arch = "llama", .pairs = true}}}) {
     SCOPED_TRACE(one.golden);
     const ImportedModel want = import_hf(test::family_folder(one.golden));
     const test::TemporaryFolder folder;

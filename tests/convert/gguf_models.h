@@ -113,9 +113,11 @@ inline void add_config(GgufWriter& writer, const ModelConfig& config, const std:
   u32("block_count", config.layer_count());
   u32("embedding_length", config.width);
   u32("context_length", config.context);
-  u32("feed_forward_length", config.widest_mlp());
+  if (arch != "gemma4") u32("feed_forward_length", config.widest_mlp());
   u32("attention.head_count", config.heads);
-  if (config.kv_heads != config.heads) u32("attention.head_count_kv", config.kv_heads);
+  const bool two_heads = arch == "gemma4";  // written by the caller
+  if (config.kv_heads != config.heads && !two_heads)
+    u32("attention.head_count_kv", config.kv_heads);
   for (const LayerConfig& layer : config.layers) {
     const ExpertsMlpConfig* experts = layer.experts_mlp();
     if (experts == nullptr) continue;
@@ -124,7 +126,7 @@ inline void add_config(GgufWriter& writer, const ModelConfig& config, const std:
     u32("expert_feed_forward_length", experts->hidden);
     break;
   }
-  if (config.head_dim * config.heads != config.width || arch.starts_with("qwen3")) {
+  if (!two_heads && (config.head_dim * config.heads != config.width || arch.starts_with("qwen3"))) {
     u32("attention.key_length", config.head_dim);
     u32("attention.value_length", config.head_dim);
   }

@@ -151,8 +151,8 @@ TEST(GgufTokenizer, VocabulariesOfLlamaCpp) {
 }
 
 // A tokenizer of Gemma's form (tests/tokenizer/oracle/gemma.py), as tokenizer.json and as GGUF's
-// pieces with scores: spaces become marks, none is prepended; line ends and blanks are
-// user-defined.
+// pieces with scores, or Gemma 4's with merges: spaces become marks, none is prepended; line ends
+// and blanks are user-defined.
 TEST_F(SmallGguf, TokenizersOfGemmaGiveTheIdsOfTokenizers) {
   const Json all =
       test::load_json(std::filesystem::path(LEQ_SOURCE_DIR) / "tests/tokenizer/gemma.json");
@@ -177,16 +177,27 @@ TEST_F(SmallGguf, TokenizersOfGemmaGiveTheIdsOfTokenizers) {
     types[added["id"].get<std::size_t>()] = added["special"] == true ? 3 : 4;
   }
   types[3] = 2;  // <unk>
-  GgufWriter writer = start();
-  writer.text("tokenizer.ggml.model", "llama");
-  writer.texts("tokenizer.ggml.tokens", tokens);
-  writer.list("tokenizer.ggml.scores", test::kF32, scores);
-  writer.list("tokenizer.ggml.token_type", test::kI32, types);
-  writer.flag("tokenizer.ggml.add_space_prefix", false);
-  writer.u32("tokenizer.ggml.bos_token_id", 2);
-  writer.u32("tokenizer.ggml.eos_token_id", 1);
-  const GgufSource source(folder_.write("gemma.gguf", writer.bytes()));
-  const Tokenizer of_gguf(read_gguf_tokenizer(source.metadata()));
+  std::vector<std::string> merges;
+  for (const Json& merge : json["model"]["merges"]) {
+    merges.push_back(merge[0].text() + " " + merge[1].text());
+  }
+  const auto written = [&](const char* model) {
+    GgufWriter writer = start();
+    writer.text("tokenizer.ggml.model", model);
+    writer.texts("tokenizer.ggml.tokens", tokens);
+    if (std::string_view(model) == "llama") {
+      writer.list("tokenizer.ggml.scores", test::kF32, scores);
+    } else {
+      writer.texts("tokenizer.ggml.merges", merges);
+    }
+    writer.list("tokenizer.ggml.token_type", test::kI32, types);
+    writer.flag("tokenizer.ggml.add_space_prefix", false);
+    writer.u32("tokenizer.ggml.bos_token_id", 2);
+    writer.u32("tokenizer.ggml.eos_token_id", 1);
+    const GgufSource source(folder_.write(std::string(model) + ".gguf", writer.bytes()));
+    return Tokenizer(read_gguf_tokenizer(source.metadata()));
+  };
+  const Tokenizer of_gguf = written("llama"), of_merges = written("gemma4");
   const Tokenizer of_json = test::open_tokenizer(folder.path());
   EXPECT_GT(all["cases"].size(), 20u);
   for (const Json& one : all["cases"]) {
@@ -197,6 +208,8 @@ TEST_F(SmallGguf, TokenizersOfGemmaGiveTheIdsOfTokenizers) {
     EXPECT_EQ(of_gguf.encode(one["text"].text(), options), ids) << one["text"].text();
     EXPECT_EQ(of_json.decode(ids, false), one["decoded"].text());
     EXPECT_EQ(of_gguf.decode(ids, false), one["decoded"].text());
+    EXPECT_EQ(of_merges.encode(one["text"].text(), options), ids) << one["text"].text();
+    EXPECT_EQ(of_merges.decode(ids, false), one["decoded"].text());
   }
 }
 

@@ -492,6 +492,7 @@ TEST(AnswersAfterReasoning, SoDoForcedCallsAndCallsBesideAnAnswer) {
       {ToolCallStyle::xml, "<tool_call>\n<function=h>\n</function>\n</tool_call>"},
       {ToolCallStyle::llama3, "{\"name\": \"h\", \"parameters\": {}}"},
       {ToolCallStyle::mistral, "[TOOL_CALLS][{\"name\": \"h\", \"arguments\": {}}]"},
+      {ToolCallStyle::gemma, "<|tool_call>call:h{}<tool_call|>"},
       {ToolCallStyle::deepseek,
        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>h<｜tool▁sep｜>{}<｜tool▁call▁end｜><"
        "｜tool▁calls▁end｜>"}};

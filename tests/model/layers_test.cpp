@@ -2,6 +2,7 @@
 // are compared with a naive transformer.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -94,6 +95,19 @@ ModelConfig own_heads() {
   return config;
 }
 
+// As in Gemma 4 26B-A4B: a dense MLP beside experts, with norms of their own.
+ModelConfig with_dense_beside() {
+  ModelConfig config = own_heads();
+  config.layers[0].mlp = config.layers[2].mlp =
+      ExpertsMlpConfig{.experts = 6,
+                       .active = 2,
+                       .hidden = 64,
+                       .normalized = true,
+                       .activation = Activation::gelu_tanh,
+                       .dense_hidden = 96};
+  return config;
+}
+
 // As in gpt-oss: sinks of attention, windows in every second layer, clamped SwiGLU, and biases of
 // experts and router.
 ModelConfig with_sinks() {
@@ -159,6 +173,38 @@ TEST(LayerConfigs, OfRoutersComeBack) {
   config.layers[1].experts_mlp()->weight_scale = 0;
   test::expect_error([&] { config_from_json(config_to_json(config), "file"); },
                      {"layers[1]", "weight_scale"});
+}
+
+TEST(LayerConfigs, WithADenseMlpBesideExpertsComeBack) {
+  const ModelConfig config = with_dense_beside();
+  EXPECT_EQ(config_from_json(parse_json(config_to_json(config).dump(), "text"), "again"), config);
+  EXPECT_EQ(required_features(config).back(), "dense_beside");
+  ModelConfig bare = config;
+  bare.post_norm_eps = 0;
+  bare.layer_scales = false;
+  test::expect_error([&] { config_from_json(config_to_json(bare), "file"); },
+                     {"layers[0]", "dense_hidden"});
+}
+
+// As in Gemma 4 E2B: a layer that reads the keys and values of another, inputs of each layer.
+TEST(LayerConfigs, WithSharedKeysAndInputsOfLayersComeBack) {
+  ModelConfig config = own_heads();
+  config.layers[2] = config.layers[1];
+  config.layers[2].attention()->kv_of = 1;
+  config.layers[2].dense_mlp()->hidden = 192;
+  config.layer_input = 8;
+  EXPECT_EQ(config_from_json(parse_json(config_to_json(config).dump(), "text"), "again"), config);
+  const auto features = required_features(config);
+  for (const char* feature : {"kv_of", "layer_input"}) {
+    EXPECT_NE(std::ranges::find(features, feature), features.end()) << feature;
+  }
+  EXPECT_EQ(config.cache_layers(), (std::vector<std::int64_t>{0, 1}));
+  EXPECT_EQ(linear_sites(config, 2)[0].weights.size(), 1u) << "q alone";
+  for (const int layer : {0, 2, 3, -1}) {  // of other heads, itself, none
+    Json changed = config_to_json(config);
+    changed["layers"][2]["mixer"]["kv_of"] = layer;
+    test::expect_error([&] { config_from_json(changed, "file"); }, {"layers[2]", "kv_of"});
+  }
 }
 
 TEST(LayerConfigs, WithSeveralRulesOfPositionsHaveThemLayerByLayer) {
@@ -369,8 +415,9 @@ TEST(LinearSites, ListEveryLinearOfALayerOnceInTheOrderOfTheForwardPass) {
 }
 
 TEST(LayersThatDiffer, ComputeWhatANaiveTransformerDoes) {
-  for (ModelConfig config : {plain(), mixed(), two_ropes(), own_heads(), with_sinks(), hybrid(1),
-                             hybrid(2), hybrid(3), with_convolutions(3), with_convolutions(2)}) {
+  for (ModelConfig config :
+       {plain(), mixed(), two_ropes(), own_heads(), with_dense_beside(), with_sinks(), hybrid(1),
+        hybrid(2), hybrid(3), with_convolutions(3), with_convolutions(2)}) {
     for (const bool learned : {false, true}) {
       config.learned_positions = learned;
       const test::ModelTensors model = test::random_tensors(config);

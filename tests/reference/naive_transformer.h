@@ -349,12 +349,15 @@ class NaiveTransformer {
 
   void mlp_sublayer(const LayerConfig& layer, const std::string& at, Matrix& x) const {
     for (auto& state : x) {
+      const ExpertsMlpConfig* mixture = layer.experts_mlp();
+      const std::int64_t beside = mixture != nullptr ? mixture->dense_hidden : 0;
       auto h = norm(state, at + "mlp_norm");
-      if (layer.experts_mlp() != nullptr) {
-        experts(*layer.experts_mlp(), at, h, state);
+      if (mixture != nullptr && beside == 0) {
+        experts(*mixture, at, h, h, state);
         continue;
       }
-      const DenseMlpConfig& mlp = *layer.dense_mlp();
+      const DenseMlpConfig mlp =
+          beside == 0 ? *layer.dense_mlp() : DenseMlpConfig{beside, true, mixture->activation};
       if (on_input) on_input(at + "gate_up", h);
       auto up = linear(h, at + "up", mlp.hidden);
       if (mlp.gated) {
@@ -367,7 +370,17 @@ class NaiveTransformer {
         up[i] *= divided->second[i];
       }
       if (on_input) on_input(at + "down", up);
-      add(linear(up, at + "down", c_.width), at + "mlp_post_norm", state);
+      if (beside == 0) {
+        add(linear(up, at + "down", c_.width), at + "mlp_post_norm", state);
+        continue;
+      }
+      auto both = norm(linear(up, at + "down", c_.width), at + "mlp_post_norm", c_.post_norm_eps);
+      std::vector<double> sum(state.size());
+      auto own = norm(state, at + "experts_norm");
+      experts(*mixture, at, norm(state, at + "router_norm"), own, sum);
+      sum = norm(sum, at + "experts_post_norm", c_.post_norm_eps);
+      for (std::size_t i = 0; i < both.size(); ++i) both[i] += sum[i];
+      add(both, at + "joined_post_norm", state);
     }
   }
 
@@ -397,10 +410,10 @@ class NaiveTransformer {
     for (std::size_t i = 0; i < y.size(); ++i) state[i] += weight * y[i];
   }
 
-  void experts(const ExpertsMlpConfig& mlp, const std::string& at, std::vector<double>& h,
-               std::vector<double>& state) const {
+  void experts(const ExpertsMlpConfig& mlp, const std::string& at, const std::vector<double>& read,
+               std::vector<double>& h, std::vector<double>& state) const {
     if (on_input) on_input(at + "experts", h);
-    auto p = linear(h, at + "router", mlp.experts);
+    auto p = linear(read, at + "router", mlp.experts);
     double sum = 0;
     const double largest = *std::max_element(p.begin(), p.end());
     for (double& value : p) sum += value = std::exp(mlp.sigmoid ? -value : value - largest);
@@ -421,8 +434,10 @@ class NaiveTransformer {
     if (!mlp.normalized) total = 1;
     total /= mlp.weight_scale;
     for (const auto& [e, weight] : chosen) {
-      expert(mlp.activation, at + "experts." + std::to_string(e) + ".", mlp.hidden, weight / total,
-             h, state);
+      const double scale =
+          mlp.dense_hidden > 0 ? tensor(at + "router_scales")[static_cast<std::size_t>(e)] : 1;
+      expert(mlp.activation, at + "experts." + std::to_string(e) + ".", mlp.hidden,
+             weight / total * scale, h, state);
     }
     if (mlp.shared_hidden == 0) return;
     const double gate = linear(h, at + "shared_gate", 1)[0];

@@ -100,6 +100,20 @@ def gemma4():
     return transformers.Gemma4UnifiedForConditionalGeneration(config)
 
 
+def gemma4_moe():
+    text = gemma4_text(enable_moe_block=True, num_experts=5, top_k_experts=2, moe_intermediate_size=24,
+                       hidden_size_per_layer_input=0)
+    return transformers.Gemma4ForCausalLM(transformers.Gemma4TextConfig(**text))
+
+
+def gemma4_shared():
+    text = gemma4_text(num_kv_shared_layers=3, use_double_wide_mlp=True, attention_k_eq_v=False,
+                       num_global_key_value_heads=None, hidden_size_per_layer_input=8,
+                       vocab_size_per_layer_input=VOCAB)
+    text.update(layer_types=["full_attention" if i % 2 else "sliding_attention" for i in range(6)])
+    return transformers.Gemma4ForCausalLM(transformers.Gemma4TextConfig(**text))
+
+
 GRANITE = dict(embedding_multiplier=0.5, attention_multiplier=0.35, residual_multiplier=0.7,
                logits_scaling=3.0, rms_norm_eps=0.05, rope_parameters=rope(5e4))
 
@@ -168,6 +182,8 @@ CASES = {
     "mixtral": (mixtral, list(range(65))),
     "gemma-3": (gemma3, list(range(65))),
     "gemma-4": (gemma4, list(range(65))),
+    "gemma-4-moe": (gemma4_moe, list(range(65))),
+    "gemma-4-shared": (gemma4_shared, list(range(65))),
     "smollm3": (smollm3, list(range(65))),
     "gpt-oss": (gpt_oss, list(range(65))),
     "lfm2": (lfm2, list(range(65))),

@@ -75,7 +75,8 @@ TEST_P(LayersOnGpu, OfSeveralRulesComputeWhatANaiveTransformerDoes) {
 // gpt-oss: sinks, and experts with biases and clamped SwiGLU; Gemma 4: heads of two sizes; LFM2:
 // short convolutions.
 TEST_P(LayersOnGpu, OfTheirOwnHaveTheCpusBits) {
-  for (const char* name : {"gpt-oss", "gemma-4", "lfm2", "lfm2-moe"}) {
+  for (const char* name :
+       {"gpt-oss", "gemma-4", "gemma-4-moe", "gemma-4-shared", "lfm2", "lfm2-moe"}) {
     const auto file = test::quantized(test::family_folder(name), "int8-g128");
     const auto ids = test::random_ids(60, 94);
     for (const KvType type : {KvType::f32, KvType::f16, KvType::int8, KvType::simq4}) {
@@ -88,8 +89,8 @@ TEST_P(LayersOnGpu, OfTheirOwnHaveTheCpusBits) {
 
 TEST_P(LayersOnGpu, FamiliesComputeWhatTransformersDoes) {
   const auto backend = make_backend({.device = GetParam()});
-  for (const char* name :
-       {"muse-glimmer", "gemma-3", "gemma-4", "smollm3", "granite", "granite-4", "phi-3", "lfm2"}) {
+  for (const char* name : {"muse-glimmer", "gemma-3", "gemma-4", "gemma-4-shared", "smollm3",
+                           "granite", "granite-4", "phi-3", "lfm2"}) {
     SCOPED_TRACE(name);
     const test::FamilyGolden golden(name);
     const test::TemporaryFolder scratch;

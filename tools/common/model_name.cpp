@@ -46,6 +46,7 @@ constexpr std::array kShortNames = {
     ShortName{"gemma3:1b", "google/gemma-3-1b-it"},
     ShortName{"gemma3:12b", "google/gemma-3-12b-it"},
     ShortName{"gemma3:27b", "google/gemma-3-27b-it"},
+    ShortName{"gemma4:e2b", "google/gemma-4-E2B-it"},
     ShortName{"gemma4:12b", "google/gemma-4-12B-it"},
     ShortName{"gemma4:31b", "google/gemma-4-31B-it"},
     ShortName{"smollm3:3b", "HuggingFaceTB/SmolLM3-3B"},

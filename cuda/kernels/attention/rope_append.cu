@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(kThreads)
     for_quads(gain, dims, lane, [&](int c, const Quad& quad) { store_quad(gains, c, dims, quad); });
   }
   ptx::wait_for_predecessor();
-  if (index >= shape.heads + 2 * shape.kv_heads) return;
+  if (index >= shape.heads + (a.queries_only ? 0 : 2 * shape.kv_heads)) return;
   float* const there = a.qkv.values + row * a.qkv.stride + std::int64_t{index} * dims;
   Quad next = load_quad(there, static_cast<int>(lane) * 4, dims);
   // If all runs have one row, the row's number is its run's.
@@ -194,7 +194,8 @@ __global__ void __launch_bounds__(kThreads)
 
 void launch_rope_append(const RopeAppendArguments& a, rt::Stream& stream) {
   if (a.batch.tokens <= 0) return;
-  const unsigned heads = static_cast<unsigned>(a.heads.heads + 2 * a.heads.kv_heads);
+  const int stored = a.queries_only ? 0 : 2 * a.heads.kv_heads;
+  const unsigned heads = static_cast<unsigned>(a.heads.heads + stored);
   const auto dims = static_cast<std::size_t>(a.heads.head_dim);
   const float root = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dims)));
   const float factor = a.query_scale != 0 ? a.query_scale : root;

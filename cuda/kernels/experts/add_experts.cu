@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(kThreads)
   const auto product = [&](std::int64_t row) {
     return a.products.values[row * a.products.stride + c];
   };
-  float sum = a.x.values[token * a.x.stride + c];
+  float sum = a.fresh ? 0.0f : a.x.values[token * a.x.stride + c];
   for (int i = 0; i < active; ++i) {
     const float y = product(a.in_groups ? places[i] : token * active + i);
     sum = sum + chosen[active + i] * y;

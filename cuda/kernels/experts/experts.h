@@ -32,6 +32,7 @@ struct RouteArguments {
   const float* choice_bias = nullptr;  // [E], added to p to choose; null: none
   float sum_offset = 0;                // added to the sum by which weights are divided
   float weight_scale = 1;
+  const float* scales = nullptr;  // [E] factors on weights; null: none
 };
 void launch_route(const RouteArguments& a, rt::Stream& stream);
 
@@ -87,6 +88,7 @@ struct AddExpertsArguments {
   ExpertChoice choice;
   bool in_groups = false, has_shared = false;
   std::int64_t tokens = 0, width = 0;
+  bool fresh = false;  // x is 0 before
 };
 void launch_add_experts(const AddExpertsArguments& a, rt::Stream& stream);
 

@@ -120,7 +120,10 @@ __global__ void __launch_bounds__(kThreads) route_rows(const LEQ_GRID_CONSTANT R
   float sum = 0;
   for (int i = 0; i < active; ++i) sum += chosen[i];
   sum = a.normalized ? sum + a.sum_offset : 1.0f;
-  for (int i = lane; i < active; i += 32) weights[i] = chosen[i] / sum * a.weight_scale;
+  for (int i = lane; i < active; i += 32) {
+    const float weight = chosen[i] / sum * a.weight_scale;
+    weights[i] = a.scales != nullptr ? weight * a.scales[ids[i]] : weight;
+  }
   if (a.has_shared && lane == 0) row[3 * active] = 1.0f / (1.0f + device_exp(-shared));
 }
 

@@ -15,7 +15,9 @@ __global__ void __launch_bounds__(kThreads) add_rows(const LEQ_GRID_CONSTANT Add
   ptx::wait_for_predecessor();
   const float* y = a.y.values + blockIdx.x * a.y.stride;
   float* x = a.x.values + blockIdx.x * a.x.stride;
-  for (std::int64_t k = threadIdx.x; k < a.width; k += kThreads) x[k] = (x[k] + y[k]) * a.scale;
+  for (std::int64_t k = threadIdx.x; k < a.width; k += kThreads) {
+    x[k] = a.multiply ? x[k] * y[k] : (x[k] + y[k]) * a.scale;
+  }
 }
 
 // A block has kThreads numbers of a row, because one row of logits is long.

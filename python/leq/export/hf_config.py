@@ -27,7 +27,8 @@ def _common_layers(source):
     attention = {"qk_norm": False, "qkv_bias": False, "output_bias": False, **kinds.get("attention", {})}
     mlp = kinds.get("dense", {"hidden": 0, "gated": True, "bias": False})
     return SimpleNamespace(attention=attention, delta=kinds.get("delta_net"), mlp=mlp, experts=kinds.get("experts"),
-                           short_conv="short_conv" in kinds, window=window, all_windows=all(own == window for own in windows))
+                           short_conv="short_conv" in kinds, window=window,
+                           all_windows=all(own == window for own in windows))
 
 
 def _windows(source):
@@ -70,7 +71,8 @@ def _own_keys(source, common):
     return ", ".join(name for name, there in (
         ("norms behind sublayers", config.post_norm_eps), ("capped logits", config.logit_cap),
         ("scaled embeddings", config.embedding_scale != 1), ("scaled queries", attention.get("query_scale")),
-        ("attention sinks", attention.get("sinks")), ("short convolutions", common.short_conv), ("layers with other RoPE", len(source.facts["ropes"]) > 1),
+        ("attention sinks", attention.get("sinks")), ("short convolutions", common.short_conv),
+        ("layers with other RoPE", len(source.facts["ropes"]) > 1),
         ("layers without RoPE", not config.learned_positions and False in rotary),
         ("activations", activation_of(common.mlp) != ("silu" if common.mlp["gated"] else "gelu_tanh") or
          activation_of(common.experts or {}) != "silu")) if there)

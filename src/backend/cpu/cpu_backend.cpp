@@ -164,6 +164,16 @@ class CpuBackend final : public Backend {
     });
   }
 
+  void multiply_rows(const Rows& y, std::int64_t tokens, Rows& x) override {
+    const auto span = clock_.in(StepPart::quant, [&] { return 3 * moved_bytes(x, tokens); });
+    check_add_rows(y, tokens, x);
+    each_row(tokens, [&](std::int64_t t, int) {
+      const float* from = y.values + t * y.value_stride;
+      float* row = x.values + t * x.value_stride;
+      for (std::int64_t i = 0; i < x.width; ++i) row[i] *= from[i];
+    });
+  }
+
   void cap_logits(Rows& logits, std::int64_t rows, float scale, float cap) override {
     const auto span = clock_.in(StepPart::sample, [&] { return 2 * moved_bytes(logits, rows); });
     require_capacity("cap of logits", rows, logits);
@@ -190,7 +200,12 @@ class CpuBackend final : public Backend {
     cpu::run_experts_gated(linear_context(), x, routes, experts, grouped, out);
   }
 
-  void experts_add(std::span<const ExpertProducts> parts, Rows& x) override {
+  void experts_add(std::span<const ExpertProducts> parts, bool fresh, Rows& x) override {
+    if (fresh) {
+      each_row(parts.front().routes.tokens, [&](std::int64_t t, int) {
+        std::fill_n(x.values + t * x.value_stride, x.width, 0.0f);
+      });
+    }
     for (const auto& [products, routes, down] : parts) {
       const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(routes, down); });
       cpu::run_experts_add(linear_context(), products, routes, down, x);

@@ -124,6 +124,7 @@ SmoothingSite smoothing_site(const LinearSite& linear) {
       linear.inputs};
   std::iota(site.scale_of.begin(), site.scale_of.end(), 0);
   for (const LinearSpec& weight : linear.weights) {
+    if (weight.apart) continue;
     (weight.exact ? site.exact : site.consumers).push_back(weight.name);
   }
   if (linear.norm) {

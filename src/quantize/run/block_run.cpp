@@ -53,6 +53,10 @@ std::vector<std::size_t> all_sites(std::span<const LinearSite> sites) {
 namespace {
 
 ModelConfig one_block(ModelConfig config, std::int64_t layer) {
+  require(config.layers_run_alone(), ErrorKind::bad_setting, config.family,
+          ": layers read other layers' keys or ",
+          "inputs of the token, so that none can be run alone for calibration; use ",
+          Setting{"type"});
   config.layers = {config.layer(layer)};
   config.mtp.reset();
   config.vocab = 1;

@@ -132,6 +132,9 @@ const Recipe& require_recipe(std::string_view name) {
 void apply_recipe(const Recipe& recipe, const ModelConfig& config, QuantizeOptions& options) {
   options.recipe = &recipe;
   recipe.apply(options, config.width < kNarrowWidth);
+  if (config.layers_run_alone()) return;
+  options.method = "rtn";  // no calibration
+  options.fold.reset();
 }
 
 std::int64_t windows_within(double seconds, double seconds_of_window, WindowBounds bounds) {

@@ -126,13 +126,15 @@ std::uint64_t cache_bytes(Session& session, std::int64_t depth) {
   const ModelConfig& config = session.transformer().config();
   const KvResidual& residual = session.cache().residual();
   std::uint64_t bytes = 0;
-  std::int64_t cache_layer = 0;
+  const std::vector<std::int64_t> cached = config.cache_layers();
   for (const std::int64_t layer : config.attention_layers()) {
+    const std::int64_t own = config.layer(layer).attention()->kv_of;
+    const auto place = std::ranges::find(cached, own >= 0 ? own : layer) - cached.begin();
     const std::int64_t window = config.window(layer);
     const std::int64_t visible = window == 0 ? depth : std::min(depth, window);
     const std::int64_t first = std::max<std::int64_t>(depth - visible, residual.sinks);
     const std::int64_t closed = std::max<std::int64_t>(0, residual.closed_for(depth) - first);
-    const KvLayer kv = session.cache().layer(cache_layer++);
+    const KvLayer kv = session.cache().layer(place);
     const auto side = [&](std::size_t page_bytes, bool copied) {
       const std::int64_t coded = copied ? closed : visible;
       bytes += page_bytes * static_cast<std::uint64_t>(coded) / kPageTokens;

@@ -73,9 +73,11 @@ HeadRow head_row(const Rows& qkv, const AttentionShape& shape, std::int64_t row,
           values + std::int64_t{shape.heads + shape.kv_heads + kv_head} * shape.head_dim};
 }
 
-bool finite(const RowKernels& rows, const HeadRow& head, int dims) {
-  return std::isfinite(rows.absmax(head.query, std::int64_t{head.queries} * dims)) &&
-         std::isfinite(rows.absmax(head.key, dims)) && std::isfinite(rows.absmax(head.value, dims));
+bool finite(const RowKernels& rows, const HeadRow& head, const AttentionShape& shape) {
+  const int dims = shape.head_dim;
+  if (!std::isfinite(rows.absmax(head.query, std::int64_t{head.queries} * dims))) return false;
+  if (shape.queries_only) return true;
+  return std::isfinite(rows.absmax(head.key, dims)) && std::isfinite(rows.absmax(head.value, dims));
 }
 
 // The page to which keys or values are written; for schemes with whole blocks, its f16 copy.
@@ -103,6 +105,7 @@ void append_head(const HeadRope& rope, const HeadRow& head, const KvLayer& kv,
     kernels.scale(query, rope.query_factor, dims, query);
     if (rotated_keys) rotate_head(packed, query, dims);
   }
+  if (shape.queries_only) return;
   rope.apply(head.key, shape.k_norm);
   if (shape.key_offset != nullptr) {
     const float* offset = shape.key_offset + std::int64_t{kv_head} * dims;
@@ -218,7 +221,6 @@ void rope_append(const AttentionContext& context, Rows& qkv, const BatchView& ba
     fill_rope(context.pool, rope, end);
   }
   const auto* table = reinterpret_cast<const float*>(rope.memory.data());
-  const int dims = shape.head_dim;
   const AttentionPlan plan = plan_attention(context.pool.threads(), batch.tokens, shape, end);
   require_scratch(plan, context.scratch);
   // Packed codes of different keys of a page share bytes, so that one task processes a whole page.
@@ -232,7 +234,7 @@ void rope_append(const AttentionContext& context, Rows& qkv, const BatchView& ba
     for (std::int64_t i = 0; i < block.rows; ++i) {
       const std::int64_t position = block.first_position + i;
       const HeadRow head = head_row(qkv, shape, block.first_row + i, kv_head);
-      if (!finite(context.rows, head, dims)) {
+      if (!finite(context.rows, head, shape)) {
         bad.report(block.first_row + i);
         continue;
       }
@@ -258,6 +260,7 @@ void rope_append(const AttentionContext& context, Rows& qkv, const BatchView& ba
     });
   }
   bad.check("input of attention");
+  if (shape.queries_only) return;
   const std::vector<ClosedPage> closed = closed_pages(batch, kv, Whole::by_the_batch);
   if (!closed.empty()) quantize_pages(context, plan, closed, shape, {&kv, 1});
 }
