@@ -89,6 +89,7 @@ struct AttentionShape {
   float query_scale = 0;               // the factor of q; 0: 1 / sqrt(d)
   const float* key_offset = nullptr;   // [H_kv d], subtracted from stored keys; null: none
   const float* sink_logits = nullptr;  // [H], one more score of each softmax; null: none
+  bool both_ways = false;              // keys of later rows of the run are visible, within W too
   // If ranks share the heads of a model, a rank's heads may begin or end within a kv head:
   int group = 0;       // query heads of a kv head in the model; 0: H / H_kv
   int first_head = 0;  // index of this rank's first query head in its kv head's group

@@ -28,7 +28,7 @@ struct LeqFeature {
   std::string_view name;
   std::uint32_t minor_version;
 };
-inline constexpr std::array<LeqFeature, 16> kLeqFeatures = {{{"layers", 1},
+inline constexpr std::array<LeqFeature, 18> kLeqFeatures = {{{"layers", 1},
                                                              {"rotary_dims", 2},
                                                              {"output_gate", 2},
                                                              {"delta_net", 2},
@@ -43,7 +43,9 @@ inline constexpr std::array<LeqFeature, 16> kLeqFeatures = {{{"layers", 1},
                                                              {"sinks", 3},
                                                              {"expert_bias", 3},
                                                              {"short_conv", 3},
-                                                             {"router", 3}}};
+                                                             {"router", 3},
+                                                             {"both_ways", 3},
+                                                             {"embedding_projection", 3}}};
 
 struct LeqPreamble {
   std::array<char, 8> magic;

@@ -189,6 +189,7 @@ Json to_json(const AttentionConfig& attention) {
   }
   if (attention.query_scale != 0) json["query_scale"] = attention.query_scale;
   if (attention.sinks) json["sinks"] = true;
+  if (attention.both_ways) json["both_ways"] = true;
   return json;
 }
 
@@ -218,6 +219,7 @@ AttentionConfig attention_from_json(const Json& mixer, const Json& model, std::s
   attention.temperature = temperature_from_json(mixer, source);
   attention.query_scale = json_get_or<double>(mixer, "query_scale", 0, source);
   attention.sinks = json_get_or<bool>(mixer, "sinks", false, source);
+  attention.both_ways = json_get_or<bool>(mixer, "both_ways", false, source);
   return attention;
 }
 
@@ -352,10 +354,11 @@ std::optional<UniformLayers> version_1_0_layers(const ModelConfig& config) {
   auto uniform = uniform_layers(config.layers);
   if (!uniform) return uniform;
   const AttentionConfig& attention = uniform->attention;
-  const bool newer =
-      (attention.rope && attention.rope->dims > 0) || attention.output_gate ||
-      attention.temperature.period != 0 || attention.query_scale != 0 || attention.sinks ||
-      uniform->mlp.activation != usual_activation(uniform->mlp.gated) || has_several_ropes(config);
+  const bool newer = (attention.rope && attention.rope->dims > 0) || attention.output_gate ||
+                     attention.temperature.period != 0 || attention.query_scale != 0 ||
+                     attention.sinks || attention.both_ways ||
+                     uniform->mlp.activation != usual_activation(uniform->mlp.gated) ||
+                     has_several_ropes(config);
   if (newer || attention.rope.has_value() == config.learned_positions) uniform.reset();
   return uniform;
 }
@@ -445,6 +448,7 @@ Json config_to_json(const ModelConfig& config) {
     json["logit_cap"] = {{"scale", config.logit_cap.scale}, {"cap", config.logit_cap.cap}};
   }
   if (config.embedding_scale != 1) json["embedding_scale"] = config.embedding_scale;
+  if (config.embedding_projection) json["embedding_projection"] = true;
   layers_to_json(config, json);
   if (config.mtp) json["mtp"] = layer_of(config, *config.mtp);
   return json;
@@ -484,6 +488,8 @@ std::vector<std::string> required_features(const ModelConfig& config) {
   if (expert_bias) features.emplace_back("expert_bias");
   if (short_conv) features.emplace_back("short_conv");
   if (router) features.emplace_back("router");
+  if (config.both_ways()) features.emplace_back("both_ways");
+  if (config.embedding_projection) features.emplace_back("embedding_projection");
   return features;
 }
 
@@ -500,6 +506,7 @@ ModelConfig config_from_json(const Json& json, std::string_view source) {
   config.norm = norm == "rms" ? NormKind::rms : NormKind::layer;
   config.norm_eps = json_get<float>(json, "norm_eps", source);
   config.embedding_scale = json_get_or<double>(json, "embedding_scale", 1, source);
+  config.embedding_projection = json_get_or<bool>(json, "embedding_projection", false, source);
   config.post_norm_eps = json_get_or<float>(json, "post_norm_eps", 0, source);
   config.logit_cap = logit_cap_from_json(json, source);
   layers_from_json(json, source, config);
@@ -584,6 +591,8 @@ void check_attention(const ModelConfig& config, const AttentionConfig& attention
   const AttentionConfig& other = *config.layer(first).attention();
   require(attention.output_gate == other.output_gate, place, ": output_gate unlike that of layers[",
           first, "]: expected all alike");
+  require(attention.both_ways == other.both_ways && (!attention.both_ways || !config.mtp), place,
+          ": both_ways unlike that of layers[", first, "], or with a head that drafts");
 }
 
 void check_delta_net(const ModelConfig& config, const DeltaNetConfig& delta,
