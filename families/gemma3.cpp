@@ -60,6 +60,13 @@ void complete_gemma3(Json& json, std::string_view source) {
 void read_gemma3(const Json& json, std::string_view source, ModelConfig& config) {
   constexpr const char* kScalar = "query_pre_attn_scalar";
   constexpr const char* kCap = "final_logit_softcapping";
+  if (json_get_or<bool>(json, "use_bidirectional_attention", false, source)) {
+    for (LayerConfig& layer : config.layers) {
+      AttentionConfig& attention = *layer.attention();
+      attention.both_ways = true;
+      if (attention.window > 0) attention.window = attention.window / 2 + 1;
+    }
+  }
   config.embedding_scale = std::sqrt(static_cast<double>(config.width));
   config.post_norm_eps = config.norm_eps;
   require(config.post_norm_eps > 0, source, ": rms_norm_eps = 0: expected above 0");
@@ -79,6 +86,7 @@ void read_gemma3(const Json& json, std::string_view source, ModelConfig& config)
 extern const Family kGemma3;
 const Family kGemma3 = [] {
   Family family = llama_like("Gemma 3", "gemma3_text", "Gemma3ForCausalLM");
+  family.architectures.push_back("Gemma3TextModel");
   family.keys.activation = "hidden_activation";
   family.activations = {"gelu_pytorch_tanh"};
   family.tied_by_default = true;
@@ -89,7 +97,7 @@ const Family kGemma3 = [] {
   family.complete = complete_gemma3;
   family.finish = read_gemma3;
   family.computes = {"query_pre_attn_scalar", "final_logit_softcapping"};
-  family.fixed = {{"attention_bias", false}, {"use_bidirectional_attention", false}};
+  family.fixed = {{"attention_bias", false}};
   family.tensors = gemma3_tensors();
   return family;
 }();

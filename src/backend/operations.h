@@ -91,6 +91,7 @@ struct AttentionShape {
   const float* sink_logits = nullptr;  // [H], one more score of each softmax; null: none
   const Norm* v_norm = nullptr;        // norm of each value head, or null
   bool queries_only = false;           // rows have no k and v; the cache has them already
+  bool both_ways = false;              // keys of later rows of the run are visible, within W too
   // If ranks share the heads of a model, a rank's heads may begin or end within a kv head:
   int group = 0;       // query heads of a kv head in the model; 0: H / H_kv
   int first_head = 0;  // index of this rank's first query head in its kv head's group

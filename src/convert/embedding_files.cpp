@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string_view>
 
@@ -11,6 +12,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "model/linear_sites.h"
 
 namespace leq {
 namespace {
@@ -160,13 +162,71 @@ EmbeddingRules read_embedding_files(const fs::path& folder, const TokenizerSpec&
     } else if (kind == "LogitScore") {
       check_score(config_of(folder, module, source), tokenizer);
       rules.pooling = Pooling::rank;
+    } else if (kind == "Dense") {
+      require(rules.pooling.has_value(), source, ": module Dense, expected after Pooling");
     } else {
       require(kind == "Transformer", source, ": module ", printable(type),
-              " is not supported; supported are Transformer, Pooling, Normalize and LogitScore");
+              " is not supported; supported are Transformer, Pooling, Dense, Normalize and ",
+              "LogitScore");
     }
   }
   note_prompt(folder, notes);
   return rules;
+}
+
+// In double, so that one matrix computes what the two do.
+TensorInput embedding_projection(const DenseTensor& first, const DenseTensor& second,
+                                 std::int64_t width) {
+  const Shape& inner = first.tensor.shape;
+  const Shape& outer = second.tensor.shape;
+  require(inner.size() == 2 && outer.size() == 2 && inner[1] == width && outer[0] == width &&
+              outer[1] == inner[0],
+          second.tensor.place, ": ", shape_text(outer), " of ", shape_text(inner),
+          ": expected matrices from ", width, " numbers to ", width);
+  std::vector<float> a(static_cast<std::size_t>(inner[0] * width)), b(a.size());
+  first.source.read(first.tensor, 0, a);
+  second.source.read(second.tensor, 0, b);
+  const auto n = static_cast<std::size_t>(width), hidden = static_cast<std::size_t>(inner[0]);
+  auto product = std::make_shared<std::vector<float>>(n * n);
+  std::vector<double> row(n);
+  for (std::size_t o = 0; o < n; ++o) {
+    std::ranges::fill(row, 0.0);
+    for (std::size_t h = 0; h < hidden; ++h) {
+      const double factor = double{b[o * hidden + h]};
+      for (std::size_t i = 0; i < n; ++i) row[i] += factor * double{a[h * n + i]};
+    }
+    std::ranges::transform(row, product->begin() + static_cast<std::ptrdiff_t>(o * n),
+                           [](double x) { return static_cast<float>(x); });
+  }
+  TensorInput tensor = {std::string(kEmbeddingProjection), {width * width}, TensorRole::vector};
+  tensor.read = [product](std::int64_t from, std::int64_t count, std::span<float> out) {
+    std::copy_n(product->begin() + from, count, out.begin());
+  };
+  return tensor;
+}
+
+std::optional<TensorInput> read_embedding_projection(const fs::path& folder, std::int64_t width) {
+  const fs::path path = folder / "modules.json";
+  if (!file_exists(path)) return std::nullopt;
+  std::vector<std::unique_ptr<TensorSource>> sources;
+  for (const Json& module : parse_json(read_file(path, kMaxBytes), path.string())) {
+    if (!json_get<std::string>(module, "type", path.string()).ends_with("Dense")) continue;
+    const fs::path config = config_of(folder, module, path.string());
+    const std::string source = config.string();
+    const Json dense = read_settings(config);
+    const auto activation = json_get_or<std::string>(dense, "activation_function", "Tanh", source);
+    require(activation.ends_with("Identity") && !json_get_or<bool>(dense, "bias", true, source),
+            source, ": a module Dense with a bias or with the activation ", printable(activation),
+            " is not supported");
+    sources.push_back(open_safetensors(config.parent_path()));
+    require(sources.back()->find("linear.weight") != nullptr, source,
+            ": linear.weight is missing beside it");
+  }
+  if (sources.empty()) return std::nullopt;
+  require(sources.size() == 2, path.string(), ": ", sources.size(),
+          " modules Dense, expected none or 2");
+  return embedding_projection({*sources[0], *sources[0]->find("linear.weight")},
+                              {*sources[1], *sources[1]->find("linear.weight")}, width);
 }
 
 EmbeddingRules read_gguf_embedding(const GgufSource& source, const TokenizerSpec& tokenizer) {

@@ -1,12 +1,16 @@
 // How the files of a checkpoint say that its embeddings are made.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "format/gguf_source.h"
+#include "format/tensor_source.h"
 #include "model/pooling.h"
+#include "quantize/methods/method.h"
 #include "tokenizer/spec.h"
 
 namespace leq {
@@ -17,6 +21,18 @@ namespace leq {
 EmbeddingRules read_embedding_files(const std::filesystem::path& folder,
                                     const TokenizerSpec& tokenizer,
                                     std::vector<std::string>& notes);
+
+// The product of two matrices without an activation between them, as a tensor [W W] for
+// ModelConfig::embedding_projection; each is of one of the sources' tensors.
+struct DenseTensor {
+  const TensorSource& source;
+  const SourceTensor& tensor;
+};
+TensorInput embedding_projection(const DenseTensor& first, const DenseTensor& second,
+                                 std::int64_t width);
+// The modules Dense of modules.json; nullopt if there are none.
+std::optional<TensorInput> read_embedding_projection(const std::filesystem::path& folder,
+                                                     std::int64_t width);
 
 // Reads the key "pooling_type" of the architecture; without it, the name counts as for folders. The
 // text's end is the caller's to set.

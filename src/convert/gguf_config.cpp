@@ -323,7 +323,7 @@ struct Architecture {
   void (*read_own)(const Keys& keys, Json& config) = nullptr;  // keys that only it has
   std::array<std::string_view, 4> own_keys = {};               // of these, those that others refuse
 };
-constexpr std::array<Architecture, 18> kArchitectures = {{
+constexpr std::array<Architecture, 19> kArchitectures = {{
     {"llama", "llama", "mistral", "mixtral", true},
     {"mistral3", "ministral3", {}, {}, true, "mistral"},
     {"qwen2", "qwen2"},
@@ -356,6 +356,7 @@ constexpr std::array<Architecture, 18> kArchitectures = {{
      {},
      read_gemma4,
      {"final_logit_softcapping"}},
+    {"gemma-embedding", "gemma3_text", "gemma3_text", {}, false, {}, read_gemma3},
     {"gpt-oss", "gpt_oss", "gpt_oss", "gpt_oss", false, {}, read_gpt_oss},
     {"phi3", "phi3", "phi3"},
     {"granite",
@@ -541,8 +542,8 @@ void name_tensors(const Family& family, GgufModel& model) {
   }
   model.family.prefixes = {""};
   model.family.head = "output.weight";
-  model.family.ignored = {"rope_freqs.weight", kLongFactors, kShortFactors, ".attn_rot_embd",
-                          "cls.output.weight"};
+  model.family.ignored = {"rope_freqs.weight", kLongFactors,     kShortFactors,   ".attn_rot_embd",
+                          "cls.output.weight", "dense_2.weight", "dense_3.weight"};
 }
 
 // Reads the metadata keys of one architecture, such as "llama.block_count".
@@ -789,6 +790,7 @@ void read_gemma3(const Keys& keys, Json& config) {
   constexpr std::int64_t kLayersOf27B = 62;
   const GgufMetadata& metadata = keys.metadata();
   read_windows(keys, 6, config);
+  config["use_bidirectional_attention"] = keys.prefix() == "gemma-embedding.";
   config["rope_local_base_freq"] =
       metadata.number(keys.prefix() + "rope.freq_base_swa").value_or(kDefaultTheta);
   const std::int64_t of_width = keys.count("embedding_length") / keys.count("attention.head_count");
@@ -829,10 +831,7 @@ void read_lfm2(const Keys& keys, Json& config) {
           gating, ", expected ", kSigmoid, " (sigmoid)");
   const double scale = metadata.number(keys.prefix() + "expert_weights_scale").value_or(1);
   if (scale != 0) config["routed_scaling_factor"] = scale;
-  const std::string heads = keys.prefix() + "attention.head_count_kv";
-  const auto found = metadata.values().find(heads);
-  if (found == metadata.values().end() || found->second.kind != GgufKind::array) return;
-  for (const std::int64_t count : metadata.integers(heads)) {
+  for (const std::int64_t count : metadata.integers(keys.prefix() + "attention.head_count_kv")) {
     config["layer_types"].push_back(count == 0 ? "conv" : "full_attention");
   }
 }

@@ -78,6 +78,15 @@ ImportedModel import_gguf(const std::filesystem::path& path) {
   unpair_heads(*source, found, model.config.layer_count());
   model.tensors =
       import_tensors(*source, found.family, model.config, path.string(), found.left_out);
+  const SourceTensor* dense = source->find("dense_2.weight");
+  const SourceTensor* second = source->find("dense_3.weight");
+  require((dense == nullptr) == (second == nullptr), path.string(),
+          ": dense_2.weight or dense_3.weight is missing");
+  if (dense != nullptr) {
+    model.config.embedding_projection = true;
+    model.tensors.push_back(
+        embedding_projection({*source, *dense}, {*source, *second}, model.config.width));
+  }
   if (!found.left_out.empty()) {
     model.notes.push_back("left out: " + std::to_string(found.left_out.size()) +
                           " layers that guess ahead; the model without them is run");

@@ -705,6 +705,10 @@ ImportedModel import_hf(const fs::path& folder) {
   require(!model.config.tied || !family.tensors.front().transform.normed_rows, folder.string(),
           ": ", family.name, " norms its embeddings, a head of the same rows is not supported");
   model.tensors = import_tensors(*model.source, family, model.config, folder.string());
+  if (auto projection = read_embedding_projection(folder, model.config.width)) {
+    model.config.embedding_projection = true;
+    model.tensors.push_back(std::move(*projection));
+  }
 
   ImportedTokenizer tokenizer = import_tokenizer(folder, {});
   drop_added_beyond(tokenizer.spec, model.config.vocab, model.notes);

@@ -100,6 +100,20 @@ void Embedder::advance(EmbeddedText& text, bool has_running) {
   for (const double sum : text.sums) {
     text.values.push_back(static_cast<float>(sum / static_cast<double>(text.tokens.size())));
   }
+  const bool pooled = text.pooling != Pooling::none && text.pooling != Pooling::rank;
+  if (pooled && !text.top) project(text.values);
+}
+
+// Multiplies the embedding by the model's matrix, if it has one.
+void Embedder::project(std::vector<float>& embedding) const {
+  const std::vector<float>& matrix = session_.weights().embedding_projection;
+  if (matrix.empty()) return;
+  const std::vector<float> pooled = std::exchange(embedding, {});
+  for (auto row = matrix.begin(); row != matrix.end(); row += std::ssize(pooled)) {
+    embedding.push_back(static_cast<float>(
+        std::inner_product(pooled.begin(), pooled.end(), row, 0.0, std::plus<>(),
+                           [](float a, float b) { return double{a} * double{b}; })));
+  }
 }
 
 void Embedder::begin(EmbeddedText& text) {
@@ -250,6 +264,7 @@ std::shared_ptr<GrammarMatcher> Engine::matcher_of(const std::shared_ptr<const G
 }
 
 RequestId Engine::submit(EngineRequest request) {
+  session_.transformer().check_writes();
   check_prompt(request.prompt, vocabulary_, context());
   std::vector<Token> banned = without_text_;
   banned.insert(banned.end(), request.banned.begin(), request.banned.end());

@@ -159,6 +159,7 @@ class Embedder {
   void prefill_chunk(EmbeddedText& text, bool has_running);
   void add_rows(EmbeddedText& text, std::span<const Token> part);
   void add_hidden(EmbeddedText& text);
+  void project(std::vector<float>& embedding) const;
   void add_answers(EmbeddedText& text);
   void add_logprobs(EmbeddedText& text, std::span<const Token> part);
   void leave(EmbeddedText& text);

@@ -197,6 +197,7 @@ Json to_json(const AttentionConfig& attention) {
     json["kv_heads"] = attention.own_heads.count;
     json["head_dim"] = attention.own_heads.dims;
   }
+  if (attention.both_ways) json["both_ways"] = true;
   return json;
 }
 
@@ -237,6 +238,7 @@ AttentionConfig attention_from_json(const Json& mixer, const Json& model, std::s
     // 0 means "the model's" only in memory.
     require(attention.own_heads.count != 0, source, ": mixer: kv_heads = 0");
   }
+  attention.both_ways = json_get_or<bool>(mixer, "both_ways", false, source);
   return attention;
 }
 
@@ -373,11 +375,12 @@ std::optional<UniformLayers> version_1_0_layers(const ModelConfig& config) {
   auto uniform = uniform_layers(config.layers);
   if (!uniform) return uniform;
   const AttentionConfig& attention = uniform->attention;
-  const bool newer =
-      (attention.rope && attention.rope->dims > 0) || attention.output_gate ||
-      attention.temperature.period != 0 || attention.query_scale != 0 || attention.sinks ||
-      attention.v_norm || attention.own_heads.count > 0 || attention.kv_of >= 0 ||
-      uniform->mlp.activation != usual_activation(uniform->mlp.gated) || has_several_ropes(config);
+  const bool newer = (attention.rope && attention.rope->dims > 0) || attention.output_gate ||
+                     attention.temperature.period != 0 || attention.query_scale != 0 ||
+                     attention.sinks || attention.v_norm || attention.both_ways ||
+                     attention.own_heads.count > 0 || attention.kv_of >= 0 ||
+                     uniform->mlp.activation != usual_activation(uniform->mlp.gated) ||
+                     has_several_ropes(config);
   if (newer || attention.rope.has_value() == config.learned_positions) uniform.reset();
   return uniform;
 }
@@ -469,6 +472,7 @@ Json config_to_json(const ModelConfig& config) {
   if (config.embedding_scale != 1) json["embedding_scale"] = config.embedding_scale;
   if (config.layer_scales) json["layer_scales"] = true;
   if (config.layer_input > 0) json["layer_input"] = config.layer_input;
+  if (config.embedding_projection) json["embedding_projection"] = true;
   layers_to_json(config, json);
   if (config.mtp) json["mtp"] = layer_of(config, *config.mtp);
   return json;
@@ -515,6 +519,8 @@ std::vector<std::string> required_features(const ModelConfig& config) {
   if (short_conv) features.emplace_back("short_conv");
   if (router) features.emplace_back("router");
   if (beside) features.emplace_back("dense_beside");
+  if (config.both_ways()) features.emplace_back("both_ways");
+  if (config.embedding_projection) features.emplace_back("embedding_projection");
   return features;
 }
 
@@ -531,6 +537,7 @@ ModelConfig config_from_json(const Json& json, std::string_view source) {
   config.norm = norm == "rms" ? NormKind::rms : NormKind::layer;
   config.norm_eps = json_get<float>(json, "norm_eps", source);
   config.embedding_scale = json_get_or<double>(json, "embedding_scale", 1, source);
+  config.embedding_projection = json_get_or<bool>(json, "embedding_projection", false, source);
   config.post_norm_eps = json_get_or<float>(json, "post_norm_eps", 0, source);
   config.layer_scales = json_get_or<bool>(json, "layer_scales", false, source);
   config.layer_input = json_get_or<std::int64_t>(json, "layer_input", 0, source);
@@ -636,6 +643,8 @@ void check_attention(const ModelConfig& config, const AttentionConfig& attention
   const AttentionConfig& other = *config.layer(first).attention();
   require(attention.output_gate == other.output_gate, place, ": output_gate unlike that of layers[",
           first, "]: expected all alike");
+  require(attention.both_ways == other.both_ways && (!attention.both_ways || !config.mtp), place,
+          ": both_ways unlike that of layers[", first, "], or with a head that drafts");
 }
 
 void check_delta_net(const ModelConfig& config, const DeltaNetConfig& delta,

@@ -255,6 +255,9 @@ std::vector<TensorSpec> tensor_list(const ModelConfig& config) {
   }
   add_norm("final_norm", width, config.norm, specs);
   if (!config.tied) specs.push_back({"head", {config.vocab, width}, TensorRole::head});
+  if (config.embedding_projection) {
+    specs.push_back({std::string(kEmbeddingProjection), {width * width}, TensorRole::vector});
+  }
   if (!config.mtp) return specs;
   for (TensorSpec& spec : tensor_list(mtp_model(config))) {
     if (is_shared_with_mtp(spec.name)) continue;

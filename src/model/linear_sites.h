@@ -109,6 +109,9 @@ struct TensorSpec {
   TensorRole role = TensorRole::vector;
 };
 
+// A matrix [W][W], stored as a vector of rows: ModelConfig::embedding_projection.
+inline constexpr std::string_view kEmbeddingProjection = "embedding_projection";
+
 // Names of the tensors of a .leq file: "token_embedding", "layers.3.q", "layers.3.q.bias", ...
 std::string layer_tensor(std::int64_t layer, std::string_view part);
 

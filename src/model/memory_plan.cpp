@@ -109,6 +109,12 @@ RunLimits resolve_limits(RunLimits limits, const ModelConfig& config) {
             kv_layers_text({&own, 1}), ": this model has layers 0 to ", config.layer_count() - 1);
   }
   require_range(Setting{"batch_tokens"}, limits.batch_tokens, 1, 1 << 16);
+  if (config.both_ways()) {  // which reads whole texts
+    limits.batch_tokens = std::max(limits.batch_tokens, limits.sequence_context);
+    limits.output_tokens = limits.batch_tokens;
+    require(!kv_residual(limits).copies(), ErrorKind::bad_setting, Setting{"kv_type"},
+            ": attention in both directions takes f32, f16 or int8");
+  }
   limits.batch_tokens = std::min(limits.batch_tokens, limits.context);
   if (limits.kv_sinks) require_range(Setting{"kv_sinks"}, *limits.kv_sinks, 0, kPageTokens);
   if (limits.kv_recent) require_range(Setting{"kv_recent"}, *limits.kv_recent, 0, 1 << 20);

@@ -79,14 +79,6 @@ const DeltaNetConfig* ModelConfig::delta_net() const {
   return nullptr;
 }
 
-std::vector<std::int64_t> ModelConfig::delta_layers() const {
-  std::vector<std::int64_t> found;
-  for (std::int64_t layer = 0; layer < layer_count(); ++layer) {
-    if (this->layer(layer).delta_net() != nullptr) found.push_back(layer);
-  }
-  return found;
-}
-
 std::vector<std::int64_t> ModelConfig::state_layers() const {
   std::vector<std::int64_t> found;
   for (std::int64_t layer = 0; layer < layer_count(); ++layer) {
@@ -107,6 +99,12 @@ ModelConfig mtp_model(const ModelConfig& config) {
 bool ModelConfig::has_experts() const {
   return std::ranges::any_of(
       layers, [](const LayerConfig& layer) { return layer.experts_mlp() != nullptr; });
+}
+
+bool ModelConfig::both_ways() const {
+  return std::ranges::any_of(layers, [](const LayerConfig& layer) {
+    return layer.attention() != nullptr && layer.attention()->both_ways;
+  });
 }
 
 QueryTemperature ModelConfig::temperature() const {
@@ -190,7 +188,7 @@ std::string describe(const ModelConfig& config) {
     text += ", window " + std::to_string(window) + " on " + std::to_string(windowed) + " layers";
   }
   if (const DeltaNetConfig* delta = config.delta_net()) {
-    text += ", Gated DeltaNet on " + std::to_string(config.delta_layers().size()) + " layers (" +
+    text += ", Gated DeltaNet on " + std::to_string(config.state_layers().size()) + " layers (" +
             std::to_string(delta->value_heads) + " value heads of " +
             std::to_string(delta->value_dim) + " / " + std::to_string(delta->key_heads) +
             " key heads of " + std::to_string(delta->key_dim) + ")";
@@ -217,6 +215,7 @@ std::string describe(const ModelConfig& config) {
   if (const QueryTemperature temperature = config.temperature(); temperature.period > 0) {
     text += ", queries sharper every " + std::to_string(temperature.period) + " positions";
   }
+  if (config.both_ways()) text += ", attention in both directions";
   if (config.mtp) text += ", a head of multi-token prediction";
   return text + (config.tied ? ", tied head" : "");
 }

@@ -97,6 +97,9 @@ struct AttentionConfig {
   bool sinks = false;       // each head has a learned score that only adds to the softmax's sum
   KvHeads own_heads = {};   // of this layer; {}: those of the model
   std::int64_t kv_of = -1;  // the earlier layer whose keys and values it reads; -1: its own
+  // Queries also see later positions of their text; a window then reaches as far in both
+  // directions.
+  bool both_ways = false;
 
   bool operator==(const AttentionConfig&) const = default;
 };
@@ -214,6 +217,8 @@ struct ModelConfig {
   double embedding_scale = 1;      // factor on token embeddings
   bool tied = false;               // the head uses the token embedding's weight
   LogitCap logit_cap;
+  // A pooled embedding is multiplied by a matrix [W][W] of the file.
+  bool embedding_projection = false;
   // The multi-token prediction head, which is one more layer; mtp_model returns it as a model.
   std::optional<LayerConfig> mtp = {};
   // Whether this model is such a head. Its residual stream starts as fc_embedding(norm(embedding of
@@ -242,12 +247,13 @@ struct ModelConfig {
   std::int64_t rope_dims(const RopeConfig& rope) const;  // channels of a head that it rotates
   // The configuration of all Gated DeltaNet layers, which are alike; nullptr if there are none.
   const DeltaNetConfig* delta_net() const;
-  std::vector<std::int64_t> delta_layers() const;
   // Layers without attention, each of which has a part of a sequence's fixed state, in this order.
   std::vector<std::int64_t> state_layers() const;
   // The temperature of all layers that have one; it is the same in all of them.
   QueryTemperature temperature() const;
-  bool has_experts() const;         // whether any layer has experts
+  bool has_experts() const;  // whether any layer has experts
+  // Whether attention sees later positions, so that the model makes embeddings but no text.
+  bool both_ways() const;
   std::int64_t widest_mlp() const;  // the largest F of all layers
   bool operator==(const ModelConfig&) const = default;
 };

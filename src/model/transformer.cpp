@@ -90,7 +90,14 @@ Transformer::Transformer(const ModelConfig& config, const Weights& weights, Back
       ranks_(backend, work_, ranks, place_),
       decoder_(config, weights, backend, work_, ranks_) {}
 
+void Transformer::check_writes() const {
+  require(!config_.both_ways(), ErrorKind::bad_setting, config_.family,
+          " with attention in both directions makes embeddings and no text; use the server's ",
+          "embeddings");
+}
+
 const Rows& Transformer::forward(const Batch& batch, const SequenceState& state) {
+  check_writes();
   step(RankStep::Wanted::logits, batch, state);
   return work_.logits;
 }
@@ -271,6 +278,10 @@ void Transformer::append(const Batch& batch, const SequenceState& state) {
     SequenceRun run;
     run.first_row = row;
     run.first_position = state.length(sequence);
+    require(!config_.both_ways() || run.first_position == 0, ErrorKind::bad_input,
+            "a text longer than a step of ", limits_.batch_tokens,
+            " tokens, whose attention sees both directions at once; raise ",
+            Setting{"batch_tokens"});
     while (row < tokens && batch.sequences[static_cast<std::size_t>(row)] == sequence) {
       positions_[static_cast<std::size_t>(row)] = static_cast<std::int32_t>(run.end_position());
       ++run.rows;

@@ -32,6 +32,10 @@ class Transformer {
   Transformer(const ModelConfig& config, const Weights& weights, Backend& backend,
               const ForwardLimits& limits, Communicator& ranks, const RankPlace& place);
 
+  // Throws Error if the model makes embeddings and no text, because its attention sees both
+  // directions.
+  void check_writes() const;
+
   // Runs one step: appends the batch's tokens to their sequences in `state` and returns the logits
   // [outputs, V] on the device, valid until the next call. Throws Error if the batch exceeds the
   // limits, a token is not an id of the model, the context is full, or a row is not finite. After

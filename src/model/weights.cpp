@@ -39,6 +39,12 @@ class Binder {
     for (std::int64_t i = 0; i < config_.layer_count(); ++i) weights.layers.push_back(layer(i));
     weights.final_norm = norm("final_norm", config_.norm);
     weights.head = head();
+    if (config_.embedding_projection) {
+      const std::string name(kEmbeddingProjection);
+      const WeightView& view = stored_vector(name, shapes_.at(name)).view;
+      const auto* first = reinterpret_cast<const float*>(view.codes);
+      weights.embedding_projection.assign(first, first + view.columns);
+    }
     return std::move(weights_);
   }
 

@@ -135,10 +135,11 @@ struct Weights {
   Norm layer_projection_norm;                 // [P]
   std::vector<LayerWeights> layers;
   Norm final_norm;
-  LayerLinear head;                // [V][W]
-  std::vector<Buffer> memory;      // memory of the views, if the device has its own
-  std::uint64_t memory_bytes = 0;  // size of `memory`; 0 if the views point into the file
-  UploadReport upload;             // statistics of the upload
+  LayerLinear head;                         // [V][W]
+  std::vector<float> embedding_projection;  // [W][W] on the host; empty: none
+  std::vector<Buffer> memory;               // memory of the views, if the device has its own
+  std::uint64_t memory_bytes = 0;           // size of `memory`; 0 if the views point into the file
+  UploadReport upload;                      // statistics of the upload
 
   // Bytes of codes, scales and sums of the layers' linears and the head that a step of `tokens`
   // tokens reads. For experts it is the expected number with random routing.

@@ -81,6 +81,11 @@ std::vector<OnlineInput> online_inputs(const Weights& weights) {
 
 constexpr RowsFormat kPlain = {};
 
+// A model that makes embeddings alone has no logits.
+std::int64_t logit_rows(const ModelConfig& config, const ForwardLimits& limits) {
+  return config.both_ways() ? 1 : limits.output_tokens;
+}
+
 // Sized for f32 rows, because codes with their scales and sums take fewer bytes.
 std::size_t exchange_bytes(const ModelConfig& config, const Weights& weights, const Layout& layout,
                            const ForwardLimits& limits) {
@@ -92,7 +97,7 @@ std::size_t exchange_bytes(const ModelConfig& config, const Weights& weights, co
   }
   constexpr std::int64_t kFloat = sizeof(float);
   return std::max(layout.exchange_bytes(limits.batch_tokens, inner * kFloat),
-                  layout.exchange_bytes(limits.output_tokens, config.vocab * kFloat));
+                  layout.exchange_bytes(logit_rows(config, limits), config.vocab * kFloat));
 }
 
 // Width of the qkv rows; 0 if no layer has attention.
@@ -126,9 +131,10 @@ std::size_t scratch_bytes(const ModelConfig& config, const Weights& weights, con
     const AttentionShape shape = attention_shape(config, attention, share);
     bytes = std::max(bytes, layout.scratch_bytes(limits.batch_tokens, shape, limits.context));
   }
-  for (const std::int64_t layer : config.delta_layers()) {
+  for (const std::int64_t layer : config.state_layers()) {
     const auto* delta =
         std::get_if<DeltaNetWeights>(&weights.layers[static_cast<std::size_t>(layer)].mixer);
+    if (delta == nullptr) continue;
     const DeltaShape shape = delta_shape(config, *delta, layer, share);
     return std::max(bytes, layout.delta_scratch_bytes(limits.batch_tokens, shape));
   }
@@ -209,6 +215,7 @@ AttentionShape attention_shape(const ModelConfig& config, const AttentionWeights
   shape.rotary_dims = weights.config.rope.value_or(RopeConfig()).dims;
   shape.query_scale = static_cast<float>(weights.config.query_scale);
   shape.output_gate = weights.config.output_gate;
+  shape.both_ways = weights.config.both_ways;
   shape.tempered = weights.config.temperature.period != 0;
   if (weights.sinks != nullptr) shape.sink_logits = weights.sinks + share.heads.first;
   if (weights.key_offset != nullptr) {
@@ -274,7 +281,7 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
           rows_of(memory, layout, limits.batch_tokens, config.layer_count() * config.layer_input)),
       gated_input(rows_of(memory, layout, limits.batch_tokens, config.layer_input)),
       last(allocate_rows(memory, layout, limits.output_tokens, config.width, kPlain)),
-      logits(allocate_rows(memory, layout, limits.output_tokens,
+      logits(allocate_rows(memory, layout, logit_rows(config, limits),
                            place.leads() ? config.vocab : place.own().vocabulary.count(), kPlain)),
       exchange(memory, place.alone() ? 0 : exchange_bytes(config, weights, layout, limits)),
       alone_(place.alone()),

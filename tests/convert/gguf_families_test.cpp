@@ -8,6 +8,7 @@
 
 #include "base/random.h"
 #include "convert/gguf_import.h"
+#include "engine/engine.h"
 #include "convert/gguf_models.h"
 #include "convert/hf_import.h"
 #include "errors.h"
@@ -100,6 +101,7 @@ class Converter {
       put("per_layer_proj_norm.weight", tensors_.at("layer_projection_norm"));
     }
     if (!model_.config.tied) put("output.weight", tensors_.at("head"));
+    if (model_.config.embedding_projection) add_dense();
     for (std::int64_t layer = 0; layer < model_.config.layer_count(); ++layer) add_layer(layer);
     for (std::int64_t i = 0; i < how_.drafts; ++i) {
       const std::string at = "blk." + std::to_string(model_.config.layer_count() + i) + ".";
@@ -131,6 +133,11 @@ class Converter {
       writer_.f32("granite.embedding_scale", static_cast<float>(kEmbeddings));
       writer_.f32("granite.residual_scale", static_cast<float>(kOutputs));
       writer_.f32("granite.logit_scale", static_cast<float>(kLogits));
+    }
+    for (LayerConfig& layer : written.layers) {  // files have the width of both directions
+      AttentionConfig* attention = layer.attention();
+      const bool wide = attention != nullptr && attention->both_ways && attention->window > 0;
+      if (wide) attention->window = 2 * (attention->window - 1);
     }
     test::add_config(writer_, written, how_.arch);
     if (how_.drafts > 0) u32("nextn_predict_layers", how_.drafts);
@@ -247,6 +254,15 @@ class Converter {
     } else {
       writer_.u32(pattern, static_cast<std::uint32_t>(how_.period));
     }
+  }
+
+  // Two matrices with the projection as their product.
+  void add_dense() {
+    const auto width = static_cast<std::uint64_t>(model_.config.width);
+    std::vector<float> identity(width * width);
+    for (std::size_t i = 0; i < width; ++i) identity[i * width + i] = 1;
+    put("dense_2.weight", {width, width}, tensors_.at("embedding_projection").values);
+    put("dense_3.weight", {width, width}, identity);
   }
 
   void put(const std::string& name, const test::Rows& rows) {
@@ -507,6 +523,27 @@ TEST(GgufFamilies, ComputeWhatTransformersComputesWithTheirCheckpoints) {
     const auto backend = make_backend({.device = "cpu", .threads = 2});
     EXPECT_LT(golden.difference(golden.run(model, *backend, 512)), 1e-4);
   }
+}
+
+TEST(GgufFamilies, EmbeddingGemmaGivesTheEmbeddingsOfItsCheckpoint) {
+  const auto checkpoint =
+      std::filesystem::path(LEQ_SOURCE_DIR) / "tests/golden/embedding-gemma";
+  const ImportedModel want = import_hf(checkpoint);
+  const test::TemporaryFolder folder, other;
+  const std::string path =
+      folder.write("m.gguf", Converter(want, {.arch = "gemma-embedding"}).bytes());
+  EXPECT_EQ(describe(import_gguf(path).config), describe(want.config));
+  const auto backend = make_backend({.device = "cpu", .threads = 1});
+  const auto embedding = [&](const std::filesystem::path& file, const test::TemporaryFolder& to) {
+    const Model model = test::f32_model(file, to);
+    RunLimits limits;
+    limits.context = 64;
+    Session session(model, *backend, resolve_limits(limits, model.config()));
+    return Engine(session, model.tokenizer(), {}).embed(std::vector<Token>{5, 9, 60, 7, 8, 33, 2});
+  };
+  const auto have = embedding(path, folder), expected = embedding(checkpoint, other);
+  ASSERT_EQ(have.size(), 32u);
+  for (std::size_t i = 0; i < have.size(); ++i) EXPECT_NEAR(have[i], expected[i], 2e-4);
 }
 
 // In Q8_0, codes and scales are permuted together when value heads are interleaved; this also

@@ -3,8 +3,12 @@
 // a naive transformer in double.
 #include <gtest/gtest.h>
 
+#include "base/file.h"
+#include "base/json.h"
 #include "engine/engine.h"
+#include "errors.h"
 #include "models_fixture.h"
+#include "ranks_fixture.h"
 #include "reference/model_tensors.h"
 #include "runtime/make_backend.h"
 
@@ -82,6 +86,54 @@ TEST(EmbeddingsOfModels, AreWhatTheHeadReadsOfHybridsAndExperts) {
     LEQ_SHARED_OR_SKIP(folder, "models/" + name);
     expect_what_the_head_reads(folder);
   }
+}
+
+// Like EmbeddingGemma: attention in both directions, also within windows; a projection after
+// pooling.
+TEST(EmbeddingsOfModels, OfBothDirectionsAreThoseOfSentenceTransformers) {
+  const std::filesystem::path folder =
+      std::filesystem::path(LEQ_SOURCE_DIR) / "tests/golden/embedding-gemma";
+  const Json golden = parse_json(read_file(folder / "golden.json", 1 << 20), "golden.json");
+  const Model model(test::quantized(folder, "f32"), {});
+  EXPECT_EQ(model.embedding(), (EmbeddingRules{.pooling = Pooling::mean, .normalize = true}));
+  RunLimits limits;
+  limits.context = 128;
+  limits.batch_tokens = 7;  // a text needs a step for all of its tokens
+  limits.key_type = limits.value_type = KvType::f32;
+  limits = resolve_limits(limits, model.config());
+  const auto one = make_backend({.device = "cpu", .threads = 1});
+  const auto two = make_backend({.device = "cpu", .threads = 2});
+  Session alone(model, *one, limits), session(model, *two, limits);
+  test::RankedModel ranked(model, 2, 1, limits);
+  Engine engine(session, model.tokenizer(), {}), first(alone, model.tokenizer(), {}),
+      ranks(ranked.session, model.tokenizer(), {});
+  for (const Json& text : golden["texts"]) {
+    std::vector<Token> ids;
+    for (int i = 0; i < text["length"].get<int>(); ++i) {
+      ids.push_back((i * i * 7 + i * 13 + i / 5) % 94);
+    }
+    const std::vector<float> have = engine.embed(ids);
+    const auto want = text["embedding"].get<std::vector<double>>();
+    ASSERT_EQ(have.size(), want.size());
+    double squares = 0;
+    for (const float x : have) squares += double{x} * double{x};
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      EXPECT_NEAR(have[i] / std::sqrt(squares), want[i], 2e-5) << ids.size() << " tokens, " << i;
+    }
+    EXPECT_EQ(first.embed(ids), have);
+    EXPECT_EQ(ranks.embed(ids), have);
+  }
+  EXPECT_THROW(engine.embed(std::vector<Token>(200, 5)), Error) << "longer than the context";
+  Batch batch;
+  const Token id = 5;
+  batch.add(0, &id, 1, Batch::Want::last);
+  test::expect_error([&] { session.transformer().forward(batch, session.state()); },
+                     {"both directions", "no text"});
+  EngineRequest request;
+  request.prompt = {5, 6};
+  test::expect_error([&] { engine.submit(std::move(request)); }, {"both directions", "no text"});
+  limits.key_type = KvType::simq4;
+  test::expect_error([&] { resolve_limits(limits, model.config()); }, {"both directions"});
 }
 
 class Embeddings : public testing::Test {

@@ -260,7 +260,7 @@ TEST(LayerConfigs, OfHybridsComeBackAndTakeReadersThatKnowThem) {
   EXPECT_EQ(required_features(config),
             (std::vector<std::string>{"layers", "rotary_dims", "output_gate", "delta_net"}));
   EXPECT_EQ(config.attention_layers(), std::vector<std::int64_t>{1});
-  EXPECT_EQ(config.delta_layers(), (std::vector<std::int64_t>{0, 2}));
+  EXPECT_EQ(config.state_layers(), (std::vector<std::int64_t>{0, 2}));
   EXPECT_EQ(config.ropes(), std::vector<RopeConfig>{RopeConfig{.dims = 4}});
   std::int64_t exact = 0;
   for (const TensorSpec& spec : layer_tensors(config, 0)) {

@@ -1,8 +1,10 @@
 """A small seeded Qwen3 checkpoint with a tokenizer that adds a token after each text, and what
 sentence-transformers and transformers make of it: tests/golden/embeddings, read by
-tests/server/embeddings_test.cpp.
+tests/server/embeddings_test.cpp. With a second folder also a checkpoint like EmbeddingGemma, of token ids:
+tests/golden/embedding-gemma, read by tests/engine/embed_test.cpp.
 
-    python embedding_goldens.py ../golden/embeddings    (torch, transformers 5.24, sentence-transformers 6.2)
+    python embedding_goldens.py ../golden/embeddings [../golden/embedding-gemma]
+    (torch, transformers 5.24, sentence-transformers 6.2)
 """
 
 import json
@@ -15,7 +17,7 @@ import sentence_transformers
 import tokenizers
 import torch
 import transformers
-from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
 
 TEXTS = ["The capital of China is Beijing.", "What is the capital of China?", "yes",
          "Instruct: Given a web search query, retrieve relevant passages that answer the query\n"
@@ -95,8 +97,55 @@ def ranks(folder):
     return [score(document) for document in DOCUMENTS]
 
 
+def embedding_gemma(out):
+    torch.manual_seed(0)
+    config = transformers.Gemma3TextConfig(
+        vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=5, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=16, max_position_embeddings=256, bos_token_id=None, eos_token_id=1,
+        pad_token_id=None, query_pre_attn_scalar=24, sliding_window=14, use_bidirectional_attention=True,
+        layer_types=["full_attention" if i % 3 == 2 else "sliding_attention" for i in range(5)],
+        rope_parameters={"full_attention": {"rope_type": "default", "rope_theta": 1e6},
+                         "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}})
+    model = transformers.Gemma3TextModel(config).eval()
+    generator = torch.Generator().manual_seed(2)
+    for weight in model.parameters():
+        noise = torch.randn(weight.shape, generator=generator)
+        scale = 0.2 if weight.dim() == 1 else 1.5 / weight.shape[-1] ** 0.5
+        weight.data = (weight.data if weight.dim() == 1 else 0) + noise * scale
+    out.mkdir(parents=True, exist_ok=True)
+    model.to(torch.bfloat16).save_pretrained(out)
+    model = transformers.Gemma3TextModel.from_pretrained(out, dtype=torch.float32).eval()
+    (out / "vocab.json").write_text(json.dumps({chr(33 + i): i for i in range(94)}))
+    (out / "merges.txt").write_text("#version: 0.2\n")
+    identity = torch.nn.Identity()
+    modules = [Pooling(32, pooling_mode="mean"), Dense(32, 80, bias=False, activation_function=identity),
+               Dense(80, 32, bias=False, activation_function=identity), Normalize()]
+    listed = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
+    for i, module in enumerate(modules, 1):
+        name = type(module).__name__
+        listed.append({"idx": i, "name": str(i), "path": f"{i}_{name}", "type": f"sentence_transformers.models.{name}"})
+        (out / f"{i}_{name}").mkdir(exist_ok=True)
+        if name != "Normalize":
+            module.save(str(out / f"{i}_{name}"))
+    (out / "modules.json").write_text(json.dumps(listed, indent=2) + "\n")
+    golden = []
+    for length in (1, 3, 20, 65):
+        ids = torch.tensor([[(i * i * 7 + i * 13 + i // 5) % 94 for i in range(length)]])
+        with torch.no_grad():
+            features = {"token_embeddings": model(ids).last_hidden_state, "attention_mask": torch.ones_like(ids)}
+            for module in modules:
+                features = module(features)
+        golden.append({"length": length, "embedding": [
+            float(f"{x:.7g}") for x in features["sentence_embedding"][0].tolist()]})
+    (out / "golden.json").write_text(json.dumps({
+        "sentence_transformers": sentence_transformers.__version__, "transformers": transformers.__version__,
+        "ids": "(i * i * 7 + i * 13 + i // 5) % 94", "texts": golden}) + "\n")
+
+
 def main():
     out = pathlib.Path(sys.argv[1])
+    if len(sys.argv) > 2:
+        embedding_gemma(pathlib.Path(sys.argv[2]))
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as made:
         folder = pathlib.Path(made)

@@ -19,6 +19,7 @@ struct RowBlock {
   std::int64_t rows = 0;
   std::int64_t first_position = 0;
   std::span<const std::int32_t> pages;
+  std::int64_t run_end = 0;  // the position after the run's last row
 
   std::int64_t end_position() const { return first_position + rows; }
 };
@@ -33,7 +34,7 @@ inline std::vector<RowBlock> cut_runs(const BatchView& batch, std::int64_t most,
       const std::int64_t position = run.first_position + done;
       const std::int64_t left = ends == BlockEnds::aligned ? most - position % most : most;
       const std::int64_t rows = std::min(left, run.rows - done);
-      blocks.push_back({run.first_row + done, rows, position, run.pages});
+      blocks.push_back({run.first_row + done, rows, position, run.pages, run.end_position()});
       done += rows;
     }
   }

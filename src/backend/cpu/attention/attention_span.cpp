@@ -24,7 +24,7 @@ Columns visible(const HeadBlock& head, std::int64_t row, std::int64_t span) {
   const auto within = [&](std::int64_t at) {
     return static_cast<int>(std::clamp<std::int64_t>(at - base, 0, kSpanTokens));
   };
-  return {within(oldest), within(position + 1)};
+  return {within(oldest), within(head.seen_end(row))};
 }
 
 float& record_max(const HeadBlock& head, float* record) {
@@ -271,7 +271,7 @@ std::int64_t HeadBlock::first_span() const {
 }
 
 std::int64_t HeadBlock::last_span() const {
-  return (block.end_position() + kSpanTokens - 1) / kSpanTokens;
+  return (seen_end(block.rows - 1) + kSpanTokens - 1) / kSpanTokens;
 }
 
 bool prepare_queries(const HeadBlock& head, const WorkerScratch& scratch) {

@@ -31,6 +31,12 @@ struct HeadBlock {
 
   int head_queries() const { return static_cast<int>(block.rows) * readers.count; }
   int queries() const { return heads * head_queries(); }
+  // The position after the last one that row `row` of the block sees.
+  std::int64_t seen_end(std::int64_t row) const {
+    const std::int64_t own = block.first_position + row;
+    if (!shape.both_ways) return own + 1;
+    return shape.window > 0 ? std::min(block.run_end, own + shape.window) : block.run_end;
+  }
   // Spans [first, last) contain all positions that are visible to some row.
   std::int64_t first_span() const;
   std::int64_t last_span() const;
@@ -179,9 +185,9 @@ void each_view(const SpanWork& work, int page, Tile queries, Columns limit, Run 
   }
 }
 
-// Pages of packed codes (attention_packed.cpp). A query reads codes of blocks that are closed for it
-// and f16 copies of the others; positions alone decide this (KvResidual).
-// Called before the span's pages: computes the initial values of scores and clears sums of minima.
+// Pages of packed codes (attention_packed.cpp). A query reads codes of blocks that are closed for
+// it and f16 copies of the others; positions alone decide this (KvResidual). Called before the
+// span's pages: computes the initial values of scores and clears sums of minima.
 void begin_packed_span(const SpanWork& work);
 void score_packed_page(const SpanWork& work, int page, int kv_head, Ahead ahead);
 void value_packed_page(const SpanWork& work, int page, int kv_head, Ahead ahead);
