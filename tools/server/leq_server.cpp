@@ -119,8 +119,9 @@ int run_with_one(const Options& options, ServerOptions wanted) {
 }
 
 int run_with_pool(const Options& options, const ServerOptions& wanted) {
-  const PoolOptions pool = pool_options(options, wanted);
-  Server server(pool, pool_loader(options, wanted, pool.memory_bytes), wanted);
+  const Presets presets = read_presets(options, wanted);
+  const PoolOptions pool = pool_options(options, presets, wanted);
+  Server server(pool, pool_loader(options, presets, wanted, pool.memory_bytes), wanted);
   if (!pool.folder.empty()) {
     note(pool.folder.string() + ": " + std::to_string(server.models().list().size()) +
          " models, loaded on demand within " + human_bytes(pool.memory_bytes));
@@ -140,7 +141,9 @@ int run_with(const Options& options) {
   watch_mappings("leq-server", LostPages::read_zeros);
   const bool has_pool = options.given("models-dir") || options.given("sleep-idle-seconds");
   if (has_pool) return run_with_pool(options, wanted);
-  require(!options.given("pin"), "--pin names models of --models-dir, and there is none");
+  for (const char* name : {"pin", "models-preset"}) {
+    require(!options.given(name), "--", name, " names models of --models-dir, and there is none");
+  }
   return run_with_one(options, std::move(wanted));
 }
 
