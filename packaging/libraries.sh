@@ -7,7 +7,7 @@ architecture=$1 folder=$2 compiler=$3
 mirror=${LEQ_DEBIAN_MIRROR:-http://deb.debian.org/debian}
 keys=${LEQ_DEBIAN_KEYS:-/usr/share/keyrings/debian-archive-keyring.gpg}
 packages="libssl-dev libpcre2-dev libutf8proc-dev libxxhash-dev libedit-dev libncurses-dev libbsd-dev libmd-dev
-  libtinfo6 nlohmann-json3-dev libcxxopts-dev"
+  libtinfo6 nlohmann-json3-dev libcxxopts-dev libgcc-12-dev gcc-12-base"
 work=$folder.work
 rm -rf "$work" "$folder"
 mkdir -p "$work"/{lists/partial,archives/partial,root} "$folder"/{include,lib,licences}
@@ -39,6 +39,7 @@ done
 for name in ssl crypto pcre2-8 utf8proc xxhash edit tinfo bsd md; do
   cp root/usr/lib/*-linux-gnu/lib$name.a "$folder/lib"
 done
+cp root/usr/lib/gcc/*/12/libgcc.a "$folder/lib"
 
 mkdir curl
 tar -C curl --strip-components=1 -xf curl_*.orig.tar.[gx]z
@@ -58,7 +59,7 @@ cmake --build curl.build > curl.log || { tail -20 curl.log; exit 1; }
 cmake --install curl.build > /dev/null
 
 for name in libssl-dev libpcre2-dev libutf8proc-dev libxxhash-dev libedit-dev libtinfo6 libbsd-dev libmd-dev \
-  nlohmann-json3-dev libcxxopts-dev; do
+  nlohmann-json3-dev libcxxopts-dev libgcc-12-dev; do
   licence=root/usr/share/doc/$name/copyright
   # Some packages link it to that of another one.
   [ -f "$licence" ] || licence=root/usr/share/doc/$(readlink "root/usr/share/doc/$name" || true)/copyright

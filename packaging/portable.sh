@@ -53,6 +53,9 @@ set(CMAKE_AR $folder/bin/ar)
 set(CMAKE_RANLIB $folder/bin/ranlib)
 set(CMAKE_FIND_ROOT_PATH $folder/libraries)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+# Before zig's runtime, which has an exp, memcpy and so on of its own: slower ones, with other last digits than libm's.
+set(CMAKE_C_STANDARD_LIBRARIES $folder/libraries/lib/libgcc.a)
+set(CMAKE_CXX_STANDARD_LIBRARIES $folder/libraries/lib/libgcc.a)
 set(CMAKE_EXE_LINKER_FLAGS_INIT -s)
 set(CMAKE_MODULE_LINKER_FLAGS_INIT -s)
 set(CMAKE_STRIP true)  # done by the linker

@@ -15,6 +15,10 @@ reply=$(first_reply /leq/bin/leq) || { echo "tarball: $reply"; exit 1; }
 # A compiler's runtime that does not know the processor would leave the portable kernels alone.
 ! grep -qw avx2 /proc/cpuinfo || in_root env LEQ_ISA=avx2 /leq/bin/leq-run -m "$story_file" \
   -p "Once" -n 4 > /dev/null 2>&1 || { echo "tarball: no AVX2 kernels"; exit 1; }
+# One with an exp and memcpy of its own would be slower, and its sums would have other last digits.
+for name in exp memcpy; do
+  readelf -W --dyn-syms "$root/leq/bin/leq" | grep -q " $name@GLIBC" || { echo "tarball: $name is not glibc's"; exit 1; }
+done
 for tool in "$root"/leq/bin/leq-*; do
   in_root "/leq/bin/$(basename "$tool")" --version > /dev/null || { echo "tarball: $tool does not start"; exit 1; }
 done

@@ -196,6 +196,60 @@ TEST(LeqServer, AServedModelTakesWhatInspectPlans) {
   }
 }
 
+TEST(LeqServer, PresetsAreOptionsOfSingleModels) {
+  const TemporaryFolder models;
+  for (const char* name : {"one.leq", "two.leq", "three.leq"}) {
+    std::filesystem::copy_file(story_file(), models / name);
+  }
+  const std::string file = (models / "presets.ini").string();
+  std::ofstream(file) << "version = 1\n; of llama-server\n[*]\nctx-size = 256\nn-gpu-layers=99\n"
+                         "temp = 0.25\ntop-k = 3\nn-predict = 3\njinja = true\n\n[two]\n# its "
+                         "own\n c = 384 \nnp=1\n"
+                         "[three]\ntemp=0.5\n n-predict = 5\n";
+  const Running running = start_with({"--models-dir", models.path().string(), "--models-preset",
+                                      file, "--port", "0", "--top-k", "7"});
+  EXPECT_NE(running.process->err.find("[*]: --n-gpu-layers: does nothing"), std::string::npos)
+      << running.process->err;
+  struct Expected {
+    const char* name;
+    int context, slots, tokens;
+    const char* temperature;
+  };
+  for (const Expected& expected :
+       {Expected{"one", 256, 4, 3, "0.25"}, Expected{"two", 384, 1, 3, "0.25"},
+        Expected{"three", 256, 4, 5, "0.5"}}) {
+    const std::string name = expected.name;
+    const std::string answer =
+        ask(running.port, R"({"prompt":"Once","ignore_eos":true,"model":")" + name + "\"}");
+    EXPECT_NE(answer.find("\"completion_tokens\":" + std::to_string(expected.tokens)),
+              std::string::npos)
+        << answer;
+    const Json properties = fetched(running.port, "/props?model=" + name);
+    const Json& settings = properties["default_generation_settings"];
+    EXPECT_EQ(settings["n_ctx"].dump(), std::to_string(expected.context)) << name;
+    EXPECT_EQ(properties["total_slots"].dump(), std::to_string(expected.slots)) << name;
+    EXPECT_EQ(settings["params"]["temperature"].dump(), expected.temperature) << name;
+    EXPECT_EQ(settings["params"]["top_k"].dump(), "7.0") << name;
+  }
+  const auto error_with = [&](const std::string& text) {
+    std::ofstream(file) << text;
+    return run_program("leq-server", {"--models-dir", models.path().string(), "--models-preset",
+                                      file, "--port", "0"})
+        .err;
+  };
+  EXPECT_NE(error_with("[*]\nctx-siz = 9\n").find("[*]: unknown option --ctx-siz; did you mean"),
+            std::string::npos);
+  EXPECT_NE(error_with("[one]\nc = many\n").find("presets.ini [one]: -c: expected a whole"),
+            std::string::npos);
+  EXPECT_NE(error_with("[one]\nport = 1\n").find("unknown option --port"), std::string::npos);
+  EXPECT_NE(error_with("[one]\n\nmmap\n").find("presets.ini:3: expected a section or NAME"),
+            std::string::npos);
+  EXPECT_NE(error_with("c = 5\n").find("presets.ini:1: expected a section, as [*]"),
+            std::string::npos);
+  EXPECT_NE(error_with("[four]\nc = 5\n").find("--models-preset four: there is no such model"),
+            std::string::npos);
+}
+
 TEST(LeqServer, GoesOnWhenAMappedFileBecomesShorter) {
   const TemporaryFolder models;
   for (const char* name : {"one.leq", "two.leq"}) {

@@ -449,6 +449,14 @@ void Options::set_text(std::string_view name, const std::string& text) {
   value.texts = {text};
 }
 
+void Options::add_missing(const Options& other) {
+  for (const auto& [name, value] : other.values_) {
+    declared(name);
+    Value& own = values_.find(name)->second;
+    if (value.given && !own.given) own = value;
+  }
+}
+
 std::string Options::take_positional() {
   ensure(!positionals_.empty(), "no positional is left");
   std::string first = std::move(positionals_.front());

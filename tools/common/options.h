@@ -109,6 +109,8 @@ class Options {
                      const std::function<std::string(const std::string&)>& other);
   // Sets a value as if it had been given on the command line.
   void set_text(std::string_view name, const std::string& text);
+  // Takes the given values of `other` for options that are not given here.
+  void add_missing(const Options& other);
   // Removes the first positional and returns it; there must be one.
   std::string take_positional();
   // Returns notes for the user about words that have no effect.

@@ -31,6 +31,7 @@
 #include "tools/common/pull.h"
 #include "tools/common/setting_flags.h"
 #include "tools/server/options.h"
+#include "tools/server/presets.h"
 
 namespace leq::server_tool {
 namespace {
@@ -78,7 +79,7 @@ void read_idle_seconds(const Options& options, PoolOptions& pool) {
   }
 }
 
-void require_models(const PoolOptions& pool) {
+void require_models(const PoolOptions& pool, const Presets& presets) {
   const std::vector<ModelFile> files = models_in(pool.folder);
   const auto require_model = [&](std::string_view flag, const std::string& name) {
     const bool is_default =
@@ -90,13 +91,14 @@ void require_models(const PoolOptions& pool) {
   for (const auto& [name, seconds] : pool.idle_seconds_of) {
     require_model("--sleep-idle-seconds", name);
   }
+  for (const std::string& name : presets.models()) require_model("--models-preset", name);
 }
 
-// Returns the options with a file of the folder as the value of -m.
-Options with_model(const Options& options, const fs::path& file) {
+// Returns the options of a file of the folder, which is the value of -m.
+Options with_model(const Options& options, const Presets& presets, const fs::path& file) {
   require(!begins_as_gguf_file(file) || options.flag("cache"), file.string(),
           ": is a GGUF file, which is converted into the cache; leave --no-cache out");
-  Options one = options;
+  Options one = presets.with(options, model_name_of(file.string()));
   one.set_text("model", file.string());
   return one;
 }
@@ -120,15 +122,25 @@ void finish_host_options(const Options& options, const Runtime& setup, HostOptio
 
 // Returns the options of --models-dir and related flags, or of one model that is loaded again after
 // it was idle. Throws Error if they contradict others.
-PoolOptions pool_options(const Options& options, const HostOptions& host) {
+Presets read_presets(const Options& options, const HostOptions& host) {
+  if (!options.given("models-preset")) return {};
+  return Presets(options.text("models-preset"), model_preset_spec(), host.say);
+}
+
+PoolOptions pool_options(const Options& options, const Presets& presets, const HostOptions& host) {
   PoolOptions pool;
   pool.pinned = options.list("pin");
   read_idle_seconds(options, pool);
-  pool.requests = static_cast<std::size_t>(options.integer("parallel")) + host.most_waiting;
+  std::int64_t parallel = presets.with(options, "").integer("parallel");
+  for (const std::string& name : presets.models()) {
+    parallel = std::max(parallel, presets.with(options, name).integer("parallel"));
+  }
+  pool.requests = static_cast<std::size_t>(parallel) + host.most_waiting;
   pool.say = host.say;
   if (!options.given("models-dir")) {
-    require(pool.pinned.empty() && pool.idle_seconds_of.empty(), "--pin and --sleep-idle-seconds ",
-            "NAME=N name models of --models-dir, and there is none");
+    require(pool.pinned.empty() && pool.idle_seconds_of.empty() && !options.given("models-preset"),
+            "--pin, --models-preset and --sleep-idle-seconds NAME=N name models of --models-dir, ",
+            "and there is none");
     check_model_file("-m", options.text("model"));
     pool.file = options.text("model");
     pool.file_name = host.name;
@@ -154,12 +166,12 @@ PoolOptions pool_options(const Options& options, const HostOptions& host) {
   pool.memory_bytes = memory_of_models(options);
   pool.models = static_cast<std::size_t>(options.integer("models-max"));
   if (pool.models == 0) pool.models = std::numeric_limits<std::size_t>::max();
-  require_models(pool);
+  require_models(pool, presets);
   return pool;
 }
 
 // Returns a loader of the pool's files, like -m. `host`: options for every model.
-ModelLoader pool_loader(const Options& options, const HostOptions& host,
+ModelLoader pool_loader(const Options& options, const Presets& presets, const HostOptions& host,
                         std::uint64_t memory_bytes) {
   ModelLoader loader;
   loader.plan = [=](const fs::path& file) {
@@ -174,7 +186,8 @@ ModelLoader pool_loader(const Options& options, const HostOptions& host,
   loader.load = [=](const fs::path& file) {
     RunnableModel runnable;
     runnable.options = host;
-    with_model_files(with_model(options, file), [&](const Options& one) {
+    with_model_files(with_model(options, presets, file), [&](const Options& one) {
+      read_replies(one, runnable.options);
       std::optional<fs::path> draft;
       if (one.given("model-draft")) draft = one.text("model-draft");
       auto setup = std::make_shared<Runtime>(set_up_model(one, server_limits(one), draft));
@@ -282,8 +295,9 @@ int run_with_one(const Options& options, ServerOptions wanted) {
 }
 
 int run_with_pool(const Options& options, const ServerOptions& wanted) {
-  const PoolOptions pool = pool_options(options, wanted);
-  Server server(pool, pool_loader(options, wanted, pool.memory_bytes), wanted);
+  const Presets presets = read_presets(options, wanted);
+  const PoolOptions pool = pool_options(options, presets, wanted);
+  Server server(pool, pool_loader(options, presets, wanted, pool.memory_bytes), wanted);
   if (!pool.folder.empty()) {
     note(pool.folder.string() + ": " + std::to_string(server.models().list().size()) +
          " models, loaded on demand within " + human_bytes(pool.memory_bytes));
@@ -303,7 +317,9 @@ int run_with(const Options& options) {
   watch_mappings("leq-server", LostPages::read_zeros);
   const bool has_pool = options.given("models-dir") || options.given("sleep-idle-seconds");
   if (has_pool) return run_with_pool(options, wanted);
-  require(!options.given("pin"), "--pin names models of --models-dir, and there is none");
+  for (const char* name : {"pin", "models-preset"}) {
+    require(!options.given(name), "--", name, " names models of --models-dir, and there is none");
+  }
   return run_with_one(options, std::move(wanted));
 }
 

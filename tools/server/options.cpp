@@ -41,8 +41,6 @@ std::vector<ForeignOption> own_flags() {
       {"--path --api-prefix --media-path --webui-config --webui-config-file", kRefused,
        "the page and the paths are as docs/server.md has them; a proxy in front can change them",
        1},
-      {"--models-preset", kRefused,
-       "the models of --models-dir are all served with the flags of the command line", 1},
       {.words = "--models-autoload"},
       {"--no-models-autoload", kNoted, "does nothing: a model is loaded when a request names it"},
   };
@@ -54,6 +52,19 @@ std::span<const ForeignOption> llama_server_flags() {
     for (const ForeignOption& option : llama_flags()) {
       if (!option.words.starts_with("--reasoning-budget ")) all.push_back(option);  // an option
     }
+    return all;
+  }();
+  return kAll;
+}
+
+// Flags of llama-server's presets that belong to the whole server here.
+std::span<const ForeignOption> preset_flags() {
+  static const std::vector<ForeignOption> kAll = [] {
+    const auto shared = llama_server_flags();
+    std::vector<ForeignOption> all(shared.begin(), shared.end());
+    all.push_back({"--device -dev --gpu-layers --n-gpu-layers -ngl", kNoted,
+                   "does nothing: all models run on the device of the command line", 1});
+    all.push_back({"--load-on-startup", kNoted, "does nothing: -m is loaded at the start", 1});
     return all;
   }();
   return kAll;
@@ -111,6 +122,11 @@ std::vector<Option> folder_options() {
        .value_name = "DIR",
        .help = "folder of .leq and GGUF files, of which a request's \"model\" selects one; each is "
                "loaded when it is first asked for. With -m, that file is the default"},
+      {.name = "models-preset",
+       .kind = Kind::text,
+       .value_name = "FILE",
+       .help = "INI file with options of single models of --models-dir: a section [NAME] for each, "
+               "[*] for all, lines as ctx-size = 8192. The command line takes precedence"},
       {.name = "models-memory",
        .kind = Kind::text,
        .value_name = "SIZE",
@@ -337,6 +353,31 @@ ToolSpec server_tool_spec() {
   return spec;
 }
 
+ToolSpec model_preset_spec() {
+  ToolSpec spec;
+  spec.name = "leq-server";
+  spec.foreign = preset_flags();
+  add_options(spec, adapted(model_options({"model", "device", "gpu-layers", "tp", "vram"})));
+  add_options(spec, reply_options());
+  add_options(spec, speculation_options("Replies"));
+  add_options(spec, adapted(sampling_options()));
+  return spec;
+}
+
+void read_replies(const Options& options, HostOptions& host) {
+  if (options.given("chat-template")) host.chat_template = options.text("chat-template");
+  host.enable_thinking = options.text("enable-thinking") == "on";
+  host.reasoning_tokens = options.integer("reasoning-budget");
+  if (host.reasoning_tokens == 0) host.enable_thinking = false;
+  if (options.given("reasoning-budget-message")) {
+    host.reasoning_words = options.text("reasoning-budget-message");
+  }
+  if (options.given("pooling")) host.pooling = parse_pooling(options.text("pooling"));
+  host.max_tokens = options.integer("n-predict");
+  const std::int64_t seed = options.integer("seed");
+  if (seed >= 0) host.seed = static_cast<std::uint64_t>(seed);
+}
+
 ServerOptions read_server_options(const Options& options) {
   ServerOptions server;
   read_http(options, server.http);
@@ -356,17 +397,9 @@ ServerOptions read_server_options(const Options& options) {
     server.access.hosts.insert(server.access.hosts.end(), more.begin(), more.end());
   }
   if (options.given("alias")) server.name = options.text("alias");
-  if (options.given("chat-template")) server.chat_template = options.text("chat-template");
-  server.enable_thinking = options.text("enable-thinking") == "on";
-  server.reasoning_tokens = options.integer("reasoning-budget");
-  if (server.reasoning_tokens == 0) server.enable_thinking = false;
-  if (options.given("reasoning-budget-message")) {
-    server.reasoning_words = options.text("reasoning-budget-message");
-  }
-  if (options.given("pooling")) server.pooling = parse_pooling(options.text("pooling"));
+  read_replies(options, server);
   server.ping_seconds = options.real("sse-ping-interval");
   if (server.ping_seconds < 0) server.ping_seconds = kMaxSeconds;
-  server.max_tokens = options.integer("n-predict");
   server.most_waiting = static_cast<std::size_t>(options.integer("max-queue"));
   if (options.real("reply-timeout") > 0) server.most_seconds = options.real("reply-timeout");
   if (options.given("slot-save-path")) {
@@ -379,8 +412,6 @@ ServerOptions read_server_options(const Options& options) {
   server.with_metrics = options.flag("metrics");
   server.with_slots = options.flag("slots");
   server.logs_requests = options.flag("log-requests");
-  const std::int64_t seed = options.integer("seed");
-  if (seed >= 0) server.seed = static_cast<std::uint64_t>(seed);
   return server;
 }
 
