@@ -36,11 +36,14 @@ SyntheticModel small_model(const char* type, int threads) {
 // Checks parameter counts against those stated by the publishers.
 TEST(Synthetic, CountsParametersAsPublished) {
   const std::map<std::string, std::int64_t> published = {
-      {"gpt2-124m", 124439808},         {"llama-110m", 109529856},   {"tinyllama-1.1b", 1100048384},
-      {"llama-7b", 6738415616},         {"llama-13b", 13015864320},  {"mistral-7b", 7241732096},
-      {"qwen2.5-1.5b", 1543714304},     {"qwen3-14b", 14768307200},  {"mixtral-8x7b", 46702792704},
-      {"qwen3-30b-a3b", 30532122624},   {"qwen3.5-0.8b", 752393024}, {"qwen3.5-9b", 8953803264},
-      {"qwen3.6-35b-a3b", 34660610688}, {"ministral-8b", 8489553920}};
+      {"gpt2-124m", 124439808},         {"llama-110m", 109529856},
+      {"tinyllama-1.1b", 1100048384},   {"llama-7b", 6738415616},
+      {"llama-13b", 13015864320},       {"mistral-7b", 7241732096},
+      {"qwen2.5-1.5b", 1543714304},     {"qwen3-14b", 14768307200},
+      {"mixtral-8x7b", 46702792704},    {"qwen3-30b-a3b", 30532122624},
+      {"qwen3.5-0.8b", 752393024},      {"qwen3.5-9b", 8953803264},
+      {"qwen3.6-35b-a3b", 34660610688}, {"ministral-8b", 8489553920},
+      {"gemma-3-4b", 3880263168}};
   ASSERT_EQ(published.size(), synthetic_shapes().size());
   for (const auto& [shape, count] : published) {
     ModelConfig config = synthetic_config(shape, 0);

@@ -145,6 +145,16 @@ const Case kCases[] = {
     {"qwen3moe-tiny", "int8", KvType::f16, ActChoice::row},
     {"qwen3moe-tiny", "int4-g32", KvType::simq4},
     {"qwen3moe-tiny", "iq4_nl", KvType::f16},
+    {"gemma-3", "int8", KvType::int8},
+    {"gemma-3", "int4-g32", KvType::simq4},
+    {"gpt-oss", "int8", KvType::f16},
+    {"gpt-oss", "int4-g32", KvType::simq2},
+    {"smollm3", "int8", KvType::int4},
+    {"smollm3", "f32", KvType::simq8},
+    {"granite", "int8", KvType::simq4},
+    {"granite", "f32", KvType::int8},
+    {"phi-3", "int8", KvType::f16},
+    {"phi-3", "int4-g32", KvType::int4},
 };
 
 class RanksOf : public ::testing::TestWithParam<std::size_t> {};
@@ -195,7 +205,9 @@ INSTANTIATE_TEST_SUITE_P(Models, SequencesOfRanks,
                                            Case{"qwen2-tiny-kbias", "int8", KvType::simq4},
                                            Case{"qwen3-tiny", "int4-g128", KvType::simq4},
                                            Case{"qwen35-tiny", "int8", KvType::f16},
-                                           Case{"qwen3moe-tiny", "int8", KvType::f16}),
+                                           Case{"qwen3moe-tiny", "int8", KvType::f16},
+                                           Case{"gemma-3", "int8", KvType::f16},
+                                           Case{"gpt-oss", "int8", KvType::simq4}),
                          [](const auto& item) { return name_of(item.param); });
 
 // Each rank has some of the rows of each expert.
@@ -516,7 +528,9 @@ INSTANTIATE_TEST_SUITE_P(Models, SavedByRanks,
                                            Case{"qwen2-tiny-kbias", "int8", KvType::int8},
                                            Case{"qwen3-tiny", "int8", KvType::simq2},
                                            Case{"qwen35-tiny", "int8", KvType::f16},
-                                           Case{"qwen3moe-tiny", "int8", KvType::f16}),
+                                           Case{"qwen3moe-tiny", "int8", KvType::f16},
+                                           Case{"gemma-3", "int8", KvType::simq4},
+                                           Case{"gpt-oss", "int8", KvType::int8}),
                          [](const auto& item) { return name_of(item.param); });
 
 // A saved sequence that the leader refuses does not end the ranks, as with steps.

@@ -36,11 +36,11 @@ class FamilyGolden {
 
   std::int64_t length() const { return std::ssize(ids_); }
 
-  RunLimits limits(const Model& model, std::int64_t chunk, KvType kv = KvType::f32) const {
+  RunLimits limits(const Model& model, std::int64_t chunk) const {
     RunLimits limits;
     limits.context = length();
     limits.batch_tokens = limits.output_tokens = std::min(chunk, length());
-    limits.key_type = limits.value_type = kv;
+    limits.key_type = limits.value_type = KvType::f32;
     return resolve_limits(limits, model.config());
   }
 

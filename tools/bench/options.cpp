@@ -49,10 +49,11 @@ std::vector<Option> model_rows() {
        .spellings = "-m",
        .kind = OptionKind::list,
        .value_name = "FILE",
-       .help = "a .leq file, or synthetic:SHAPE:TYPE with SHAPE gpt2-124m, llama-110m, "
-               "tinyllama-1.1b, llama-7b, llama-13b, mistral-7b, qwen2.5-1.5b, qwen3-14b, "
-               "qwen3.5-0.8b, qwen3.5-9b, qwen3.6-35b-a3b, qwen3-30b-a3b, mixtral-8x7b or "
-               "ministral-8b; may be given several times"},
+       .help =
+           "a .leq file, or synthetic:SHAPE:TYPE with SHAPE gpt2-124m, llama-110m, "
+           "tinyllama-1.1b, llama-7b, llama-13b, mistral-7b, qwen2.5-1.5b, qwen3-14b, "
+           "qwen3.5-0.8b, qwen3.5-9b, qwen3.6-35b-a3b, qwen3-30b-a3b, mixtral-8x7b, ministral-8b "
+           "or gemma-3-4b; may be given several times"},
       {.name = "mmap",
        .fallback = "auto",
        .help = "map the file into memory, or read it (default: read where mapping gives small "

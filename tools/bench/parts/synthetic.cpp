@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "base/bytes.h"
@@ -30,7 +31,8 @@ enum class Family : std::uint8_t {
   qwen3_moe,
   qwen3_5,
   qwen3_5_moe,
-  ministral3
+  ministral3,
+  gemma3
 };
 
 // Published configurations. A test checks that their parameter counts equal the published ones.
@@ -44,11 +46,13 @@ struct PublishedShape {
   std::int64_t experts = 0, active = 0;  // per layer; `hidden` is then F of one expert
   DeltaNetConfig delta = {};             // for layers without attention (three of four), if set
   std::int64_t shared_hidden = 0;        // F of the shared expert
+  std::int32_t window = 0;               // of all layers but every `interval`th, which sees all
+  std::int64_t interval = 1;
 };
 constexpr std::int64_t kAttentionInterval = 4;
 constexpr std::uint64_t kPlaneAlignment = 64;
 
-constexpr std::array<PublishedShape, 14> kShapes = {{
+constexpr std::array<PublishedShape, 15> kShapes = {{
     {"gpt2-124m", Family::gpt2, 12, 768, 12, 12, 64, 3072, 50257, 1024, 10000, 1e-5f, true},
     {"llama-110m", Family::llama, 12, 768, 12, 12, 64, 2048, 32000, 1024, 10000, 1e-5f, true},
     {"tinyllama-1.1b", Family::llama, 22, 2048, 32, 4, 64, 5632, 32000, 2048, 10000, 1e-5f, false},
@@ -112,10 +116,29 @@ constexpr std::array<PublishedShape, 14> kShapes = {{
      512},
     {"ministral-8b", Family::ministral3, 34, 4096, 32, 8, 128, 14336, 131072, 262144, 1e6, 1e-5f,
      false},
+    {"gemma-3-4b",
+     Family::gemma3,
+     34,
+     2560,
+     8,
+     4,
+     256,
+     10240,
+     262208,
+     131072,
+     1e6,
+     1e-6f,
+     true,
+     0,
+     0,
+     {},
+     0,
+     1024,
+     6},
 }};
-constexpr std::array<std::string_view, 10> kFamilyNames = {
-    "gpt2",    "llama",     "mistral", "qwen2",       "qwen3",
-    "mixtral", "qwen3_moe", "qwen3.5", "qwen3.5_moe", "ministral3"};
+constexpr std::array<std::string_view, 11> kFamilyNames = {
+    "gpt2",      "llama",   "mistral",     "qwen2",      "qwen3", "mixtral",
+    "qwen3_moe", "qwen3.5", "qwen3.5_moe", "ministral3", "gemma3"};
 
 // RoPE scaling of Ministral 3, the same in all sizes.
 RopeScaling ministral_rope() {
@@ -123,6 +146,23 @@ RopeScaling ministral_rope() {
   scaling.original_context = 16384;
   scaling.mscale = scaling.mscale_all_dim = 1;
   return scaling;
+}
+
+// What the layers of Gemma 3 have beside the parts of LLaMA.
+void complete_gemma3(const PublishedShape& shape, ModelConfig& config) {
+  config.post_norm_eps = shape.norm_eps;
+  config.embedding_scale = std::sqrt(static_cast<double>(shape.width));
+  for (std::int64_t i = 0; i < config.layer_count(); ++i) {
+    LayerConfig& layer = config.layers[static_cast<std::size_t>(i)];
+    AttentionConfig& attention = *layer.attention();
+    layer.dense_mlp()->activation = Activation::gelu_tanh;
+    if ((i + 1) % shape.interval != 0) {
+      attention.window = shape.window;
+      attention.rope->theta = 10000;
+    } else {
+      attention.rope->scaling = {.kind = RopeScalingKind::linear, .factor = 8};
+    }
+  }
 }
 
 // If the shape has Gated DeltaNet, three of four layers use it; if it has experts, all layers do.
@@ -236,11 +276,12 @@ ModelConfig synthetic_config(std::string_view name, std::int64_t layers) {
   config.family = kFamilyNames[static_cast<std::size_t>(found->family)];
   UniformLayers uniform;
   uniform.count = layers == 0 ? found->layers : layers;
-  uniform.attention = {
-      .rope = RopeConfig{.theta = found->rope_theta},
-      .qk_norm = found->family == Family::qwen3 || found->family == Family::qwen3_moe,
-      .qkv_bias = gpt2 || found->family == Family::qwen2,
-      .output_bias = gpt2};
+  uniform.attention = {.rope = RopeConfig{.theta = found->rope_theta},
+                       .qk_norm = found->family == Family::qwen3 ||
+                                  found->family == Family::qwen3_moe ||
+                                  found->family == Family::gemma3,
+                       .qkv_bias = gpt2 || found->family == Family::qwen2,
+                       .output_bias = gpt2};
   if (gpt2) uniform.attention.rope.reset();
   uniform.mlp = {.hidden = found->hidden,
                  .gated = !gpt2,
@@ -270,6 +311,7 @@ ModelConfig synthetic_config(std::string_view name, std::int64_t layers) {
   config.norm_eps = found->norm_eps;
   config.learned_positions = gpt2;
   config.tied = found->tied;
+  if (found->family == Family::gemma3) complete_gemma3(*found, config);
   return config;
 }
 
