@@ -12,21 +12,19 @@
 namespace leq::cpu {
 namespace {
 
-constexpr std::int64_t kSuperTileColumns = 512;  // columns whose products are in scratch, in L2
-// Columns and units that are multiplied before the next ones: their products, inputs and f32 sums
-// remain in L1.
-constexpr std::int64_t kPartColumns = 128;
-constexpr std::int64_t kPartUnits = 4;
-constexpr std::int64_t kMaxSpans = kSuperTileColumns / kSubColumns;
-constexpr std::int64_t kPairStride = kSuperTileColumns / 64 + 2;  // a span reads two pairs
+constexpr std::int64_t kKTileSpan = 128;  // columns multiplied by all tokens of a block at a time
+constexpr std::int64_t kMaxSpans = kKTileSpan / kSubColumns;
 constexpr std::int64_t kUnitNumbers = 2 * kTileNumbers;  // numbers f of 32 tokens x 16 outputs
 constexpr int kQuarters = 4;                             // quarters of a panel, 16 outputs each
 
-// Numbers with which the spans of a K tile are folded.
+// Numbers with which the spans of a K tile are folded. Sums of inputs, and minima, are pairs of
+// 16-bit numbers, for two sub-blocks; minima are 0 outside their span.
 struct alignas(64) KTileNumbers {
-  SpanNumbers<kSuperTileColumns> weights;
+  float d[64];
+  float dmin[64];
+  std::int32_t minima[kMaxSpans][2][64];
   float token_scales[kMaxSpans][kBlockTokens];
-  std::int32_t pairs[kBlockTokens][kPairStride];
+  std::int32_t input_sums[kBlockTokens][2];
 };
 
 struct alignas(64) Scratch {
@@ -34,7 +32,7 @@ struct alignas(64) Scratch {
   std::int32_t sums[kHalfNumbers];  // sums of the span that is not folded yet
   KTileNumbers numbers[2];          // of this K tile and of the preceding one
   // Laid out as two panels: low and high bytes of outputs 0 to 31, then those of outputs 32 to 63.
-  std::uint8_t products[2][kSuperTileColumns * 64];
+  std::uint8_t products[2][kKTileSpan * 64];
 };
 static_assert(sizeof(Scratch) <= kSuperScratchBytes);
 
@@ -42,8 +40,7 @@ static_assert(sizeof(Scratch) <= kSuperScratchBytes);
 struct Fold {
   float* folded = nullptr;  // [kUnitNumbers]; null: nothing to fold
   const KTileNumbers* numbers = nullptr;
-  std::int64_t column = 0;  // first column of the span, and its index, in the K tile
-  std::int64_t span = 0;
+  std::int64_t span = 0;  // index of the span in the K tile
   int output = 0;
   std::int64_t token[2] = {0, 0};  // first token of each tile, within the block
 };
@@ -53,17 +50,16 @@ template <int kBits>
 inline __attribute__((always_inline)) void fold_tokens(const Fold& fold, const std::int32_t* sums,
                                                        int tile) {
   const KTileNumbers& numbers = *fold.numbers;
-  const SpanNumbers<kSuperTileColumns>& weights = numbers.weights;
-  const __m512 d = _mm512_load_ps(weights.d[fold.column / 256] + fold.output);
-  const __m512 dmin = _mm512_load_ps(weights.dmin[fold.column / 256] + fold.output);
-  const __m512i minima0 = _mm512_load_si512(weights.minima[fold.span][0][fold.output]);
-  const __m512i minima1 = _mm512_load_si512(weights.minima[fold.span][1][fold.output]);
+  const __m512 d = _mm512_load_ps(numbers.d + fold.output);
+  const __m512 dmin = _mm512_load_ps(numbers.dmin + fold.output);
+  const __m512i minima0 = _mm512_load_si512(numbers.minima[fold.span][0] + fold.output);
+  const __m512i minima1 = _mm512_load_si512(numbers.minima[fold.span][1] + fold.output);
   const float* by_token = numbers.token_scales[fold.span] + fold.token[tile];
-  const std::int32_t* pairs = numbers.pairs[fold.token[tile]] + fold.column / 64;
+  const std::int32_t(*inputs)[2] = numbers.input_sums + fold.token[tile];
   float* const folded = fold.folded + tile * kTileNumbers;
   sums += tile * 2 * kTileNumbers;
 #pragma GCC unroll 16
-  for (int row = 0; row < kTileTokens; ++row, pairs += kPairStride) {
+  for (int row = 0; row < kTileTokens; ++row) {
     const __m512i low = _mm512_load_si512(sums + row * 16);
     const __m512i high = _mm512_load_si512(sums + kTileNumbers + row * 16);
     const __m512i a = _mm512_add_epi32(low, _mm512_slli_epi32(high, kBits == 6 ? 8 : 3));
@@ -71,8 +67,8 @@ inline __attribute__((always_inline)) void fold_tokens(const Fold& fold, const s
     __m512 f = _mm512_load_ps(folded + row * 16);
     f = _mm512_fmadd_ps(_mm512_cvtepi32_ps(a), _mm512_mul_ps(d, scale), f);
     if constexpr (kBits != 6) {
-      __m512i b = _mm512_madd_epi16(minima0, _mm512_set1_epi32(pairs[0]));
-      b = _mm512_dpwssd_epi32(b, minima1, _mm512_set1_epi32(pairs[1]));
+      __m512i b = _mm512_madd_epi16(minima0, _mm512_set1_epi32(inputs[row][0]));
+      b = _mm512_dpwssd_epi32(b, minima1, _mm512_set1_epi32(inputs[row][1]));
       f = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(b), _mm512_mul_ps(dmin, scale), f);
     }
     _mm512_store_ps(folded + row * 16, f);
@@ -103,6 +99,12 @@ void drain(const TokenBlock& block, const Pipeline& pipeline, std::int32_t* sums
   fold(*pipeline.newer);
 }
 
+// The spans of a panel's columns in a K tile of kKTileSpan columns.
+struct KTile {
+  std::int64_t column = 0;
+  std::int64_t spans = 0;
+};
+
 // --- code times sub-scale ---
 
 // Stores products of even and odd columns, 16 bits each, as low bytes and high bytes.
@@ -119,14 +121,14 @@ inline __attribute__((always_inline)) void store_products(__m512i even, __m512i 
 }
 
 // Loads the sub-scales of 16 outputs into both halves of each lane.
-template <int kBits>
+template <bool kMinima>
 inline __m512i sub_scales_of(const SuperPanel& panel, std::int64_t block, int output) {
-  constexpr std::int64_t kNumbers = kBits == 6 ? 1 : 2;
+  constexpr std::int64_t kNumbers = kMinima ? 2 : 1;
   const std::uint8_t* from = panel.sub_scales + block * kNumbers * 64 + output;
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
-  if constexpr (kBits != 6) return Lanes512::twice(_mm512_cvtepu8_epi32(bytes));
-  const __m512i scales = _mm512_cvtepi8_epi32(bytes);
-  return Lanes512::twice(_mm512_and_si512(scales, _mm512_set1_epi32(0xffff)));
+  const __m512i scales = kMinima ? _mm512_cvtepu8_epi32(bytes) : _mm512_cvtepi8_epi32(bytes);
+  return _mm512_or_si512(_mm512_slli_epi32(scales, 16),
+                         _mm512_and_si512(scales, _mm512_set1_epi32(0xffff)));
 }
 
 template <int kBits, int kQuad>
@@ -150,13 +152,13 @@ inline __attribute__((always_inline)) void multiply_quad(const SuperPanel& panel
 }
 
 template <int kBits>
-void multiply_codes(const SuperPanel& panel, std::int64_t column, std::int64_t columns,
-                    Scratch& scratch) {
+void multiply_codes(const SuperPanel& panel, std::int64_t column, Scratch& scratch) {
+  constexpr bool kMinima = kBits != 6;
   for (int output = 0; output < 64; output += 16) {
     std::uint8_t* to = scratch.products[output / 32] + output % 32 / 16 * 128;
-    for (std::int64_t k = column; k < column + columns; k += 32, to += 8 * 256) {
-      const __m512i first = sub_scales_of<kBits>(panel, k / (kBits == 6 ? 16 : 32), output);
-      const __m512i second = kBits == 6 ? sub_scales_of<kBits>(panel, k / 16 + 1, output) : first;
+    for (std::int64_t k = column; k < column + kKTileSpan; k += 32, to += 8 * 256) {
+      const __m512i first = sub_scales_of<kMinima>(panel, kMinima ? k / 32 : k / 16, output);
+      const __m512i second = kMinima ? first : sub_scales_of<kMinima>(panel, k / 16 + 1, output);
       multiply_quad<kBits, 0>(panel, k, output, first, to);
       multiply_quad<kBits, 1>(panel, k, output, first, to);
       multiply_quad<kBits, 2>(panel, k, output, first, to);
@@ -172,51 +174,62 @@ void multiply_codes(const SuperPanel& panel, std::int64_t column, std::int64_t c
 
 // --- numbers of a K tile ---
 
-// Reads the numbers of columns [column, column + columns), a multiple of the span.
-template <int kBits>
-void read_numbers(const SuperPanel& panel, const TokenBlock& block, std::int64_t column,
-                  std::int64_t columns, KTileNumbers& numbers) {
-  const std::int64_t padded = (columns + kSuperPad - 1) / kSuperPad * kSuperPad;
-  cpu::read_numbers<Lanes512, kBits != 6>(panel, column, padded, numbers.weights);
-  const std::int64_t first = panel.scale_by_span ? column / panel.span : 0;
-  for (std::int64_t t = 0; t < block.tokens; ++t) {
-    const float* scales = panel.token_scales + (block.token + t) * panel.token_scale_stride + first;
-    for (std::int64_t span = 0; span < columns / panel.span; ++span) {
-      numbers.token_scales[span][t] = scales[panel.scale_by_span ? span : 0];
+template <bool kMinima>
+void read_tile_numbers(const SuperPanel& panel, const TokenBlock& block, const KTile& k_tile,
+                       KTileNumbers& numbers) {
+  const std::uint16_t* super = panel.super_scales + k_tile.column / 256 * (kMinima ? 2 : 1) * 64;
+  const auto floats = [](const std::uint16_t* from, float* to) {
+    for (int output = 0; output < 64; output += 16) {
+      const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + output));
+      _mm512_store_ps(to + output, _mm512_cvtph_ps(half));
     }
-    if constexpr (kBits != 6) {
-      pair_sums(panel, block.token + t, column, padded, numbers.pairs[t]);
+  };
+  floats(super, numbers.d);
+  if constexpr (kMinima) {
+    floats(super + 64, numbers.dmin);
+    __builtin_memset(numbers.minima, 0, sizeof numbers.minima);
+    const std::uint8_t* sub = panel.sub_scales + k_tile.column / kSubColumns * 128 + 64;
+    for (std::int64_t block32 = 0; block32 < kMaxSpans; ++block32, sub += 128) {
+      std::int32_t* to = numbers.minima[block32 * kSubColumns / panel.span][block32 / 2];
+      const int shift = block32 % 2 == 0 ? 0 : 16;
+      for (int output = 0; output < 64; ++output) to[output] |= sub[output] << shift;
+    }
+  }
+  const std::int64_t first = k_tile.column / panel.span;
+  for (std::int64_t t = 0; t < block.tokens; ++t) {
+    const float* scales = panel.token_scales + (block.token + t) * panel.token_scale_stride;
+    for (std::int64_t span = 0; span < k_tile.spans; ++span) {
+      numbers.token_scales[span][t] = scales[panel.scale_by_span ? first + span : 0];
+    }
+    if constexpr (kMinima) {
+      const std::int32_t* sums = panel.token_sums + (block.token + t) * panel.token_sum_stride +
+                                 k_tile.column / kSubColumns;
+      const __m128i four = _mm_loadu_si128(reinterpret_cast<const __m128i*>(sums));
+      _mm_storel_epi64(reinterpret_cast<__m128i*>(numbers.input_sums[t]),
+                       _mm_packs_epi32(four, four));
     }
   }
 }
 
 // --- products of tiles ---
 
-// Columns [first, end) of a K tile that begins at `column`, and units [unit, end_unit) of a block.
-struct Part {
-  std::int64_t column = 0, first = 0, end = 0;
-  std::int64_t unit = 0, end_unit = 0;
-};
-
-// Multiplies a part, with S steps per span and T tiles of tokens.
+// Multiplies a K tile for all units of a block, with S steps per span and T tiles of tokens.
 template <int kBits, int S, int T>
-void multiply_part(const SuperPanel& panel, const TokenBlock& block, const Part& part,
-                   const KTileNumbers& numbers, Pipeline& pipeline) {
+void multiply_k_tile(const SuperPanel& panel, const TokenBlock& block, const KTile& k_tile,
+                     const KTileNumbers& numbers, Pipeline& pipeline) {
   constexpr Signs kSigns = kBits == 6 ? Signs::none_unsigned : Signs::weight_unsigned;
   auto& scratch = *reinterpret_cast<Scratch*>(panel.scratch);
   std::int32_t* const sums = scratch.sums;
   const std::int64_t stride = panel.input_stride, step = panel.span / S;
-  for (std::int64_t at = part.unit * kQuarters; at < part.end_unit * kQuarters; ++at) {
+  for (std::int64_t at = 0; at < block.units() * kQuarters; ++at) {
     const std::int64_t unit = at / kQuarters, quarter = at % kQuarters;
     const std::int64_t token[2] = {block.first(unit, 0), block.first(unit, 1)};
-    const std::uint8_t* x0 = panel.inputs + token[0] * stride + part.column + part.first;
-    const std::uint8_t* x1 = panel.inputs + token[1] * stride + part.column + part.first;
-    const std::uint8_t* w = scratch.products[quarter / 2] + part.first * 64 + quarter % 2 * 128;
-    std::int64_t span = part.first / panel.span;
-    for (std::int64_t column = part.first; column < part.end; column += panel.span, ++span) {
+    const std::uint8_t* x0 = panel.inputs + token[0] * stride + k_tile.column;
+    const std::uint8_t* x1 = panel.inputs + token[1] * stride + k_tile.column;
+    const std::uint8_t* w = scratch.products[quarter / 2] + quarter % 2 * 128;
+    for (std::int64_t span = 0; span < k_tile.spans; ++span) {
       *pipeline.now = {.folded = scratch.folded[unit][quarter],
                        .numbers = &numbers,
-                       .column = column,
                        .span = span,
                        .output = static_cast<int>(quarter) * 16,
                        .token = {token[0] - block.token, token[1] - block.token}};
@@ -259,34 +272,26 @@ void write_outputs(const SuperPanel& panel, const TokenBlock& block) {
 
 template <int kBits>
 void run(const SuperPanel& panel) {
+  constexpr bool kMinima = kBits != 6;
   using Multiply =
-      void (*)(const SuperPanel&, const TokenBlock&, const Part&, const KTileNumbers&, Pipeline&);
-  constexpr Multiply kMultiply[2][2] = {{multiply_part<kBits, 1, 1>, multiply_part<kBits, 1, 2>},
-                                        {multiply_part<kBits, 2, 1>, multiply_part<kBits, 2, 2>}};
+      void (*)(const SuperPanel&, const TokenBlock&, const KTile&, const KTileNumbers&, Pipeline&);
+  constexpr Multiply kMultiply[2][2] = {
+      {multiply_k_tile<kBits, 1, 1>, multiply_k_tile<kBits, 1, 2>},
+      {multiply_k_tile<kBits, 2, 1>, multiply_k_tile<kBits, 2, 2>}};
   auto& scratch = *reinterpret_cast<Scratch*>(panel.scratch);
-  const std::int64_t end = (panel.columns + panel.span - 1) / panel.span * panel.span;
+  const std::int64_t spans = (panel.columns + panel.span - 1) / panel.span;
+  const std::int64_t most = kKTileSpan / panel.span;
   const Tiles tiles(panel.span < 64 ? panel.span : 64);
   for_each_block(panel.tokens, [&](const TokenBlock& block) {
     __builtin_memset(scratch.folded, 0,
                      static_cast<std::size_t>(block.units()) * sizeof scratch.folded[0]);
-    const Multiply multiply = kMultiply[panel.span > 64][block.tiles() - 1];
-    const std::int64_t units = block.units();
     Pipeline pipeline;
-    for (std::int64_t column = 0; column < end; column += kSuperTileColumns) {
-      const std::int64_t columns =
-          end - column < kSuperTileColumns ? end - column : kSuperTileColumns;
-      const std::int64_t padded = (columns + kSuperPad - 1) / kSuperPad * kSuperPad;
-      KTileNumbers& numbers = scratch.numbers[column / kSuperTileColumns % 2];
-      multiply_codes<kBits>(panel, column, padded, scratch);
-      read_numbers<kBits>(panel, block, column, columns, numbers);
-      for (std::int64_t unit = 0; unit < units; unit += kPartUnits) {
-        for (std::int64_t first = 0; first < columns; first += kPartColumns) {
-          Part part{.column = column, .first = first, .unit = unit};
-          part.end = columns - first < kPartColumns ? columns : first + kPartColumns;
-          part.end_unit = units - unit < kPartUnits ? units : unit + kPartUnits;
-          multiply(panel, block, part, numbers, pipeline);
-        }
-      }
+    for (std::int64_t span = 0; span < spans; span += most) {
+      const KTile k_tile = {span * panel.span, spans - span < most ? spans - span : most};
+      KTileNumbers& numbers = scratch.numbers[span / most % 2];
+      multiply_codes<kBits>(panel, k_tile.column, scratch);
+      read_tile_numbers<kMinima>(panel, block, k_tile, numbers);
+      kMultiply[panel.span > 64][block.tiles() - 1](panel, block, k_tile, numbers, pipeline);
     }
     drain<kBits>(block, pipeline, scratch.sums);
     write_outputs(panel, block);

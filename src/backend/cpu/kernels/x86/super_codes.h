@@ -3,6 +3,8 @@
 //   L: Lanes256 or Lanes512
 #pragma once
 
+#include <immintrin.h>
+
 #include <cstdint>
 
 #include "backend/cpu/kernels/kernels.h"
