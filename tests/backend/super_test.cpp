@@ -44,8 +44,8 @@ SuperCase make_case(const std::string& scheme, ActKind act, std::int64_t rows, s
   }
   const std::int64_t subs = is_6(c) ? (columns + 15) / 16 : (columns + 31) / 32 * 2;
   for (std::int64_t i = 0; i < rows * subs; ++i) {
-    const std::uint32_t any = is_6(c) ? random.below(256) : random.below(64);
-    c.chosen.zeros.push_back(static_cast<std::uint8_t>(extreme ? (is_6(c) ? 128 : 63) : any));
+    const std::uint32_t any = random.below(256);  // GGUF has 6 bits, leq's own codes 8
+    c.chosen.zeros.push_back(static_cast<std::uint8_t>(extreme ? (is_6(c) ? 128 : 255) : any));
   }
   for (std::int64_t i = 0; biased && i < rows; ++i) c.bias.push_back(random.normal());
   c.packed = pack_codes(c.chosen, rows, columns, parsed, act);

@@ -1,6 +1,6 @@
 // Codes under superblock scales with AMX. A code times its sub-scale is stored as two bytes, so
-// that tiles sum a whole span: for q4_k and q5_k the code times the lower and the upper three bits
-// of the sub-scale, low + 8 * high; for q6_k two signed digits of the product, low + 256 * high. A
+// that tiles sum a whole span: for q4_k the code times the lower and the upper four bits of the
+// sub-scale, low + 16 * high; for q5_k and q6_k two digits of the product, low + 256 * high. A
 // unit is 32 tokens x 16 outputs, with low and high bytes in place of the 32 outputs of
 // amx_tiles.h. As in avx512amx.cpp, a span's sums are stored in the first step of the next span and
 // folded to f32 in the first step of the one after it.
@@ -62,7 +62,7 @@ inline __attribute__((always_inline)) void fold_tokens(const Fold& fold, const s
   for (int row = 0; row < kTileTokens; ++row) {
     const __m512i low = _mm512_load_si512(sums + row * 16);
     const __m512i high = _mm512_load_si512(sums + kTileNumbers + row * 16);
-    const __m512i a = _mm512_add_epi32(low, _mm512_slli_epi32(high, kBits == 6 ? 8 : 3));
+    const __m512i a = _mm512_add_epi32(low, _mm512_slli_epi32(high, kBits == 4 ? 4 : 8));
     const __m512 scale = _mm512_set1_ps(by_token[row]);
     __m512 f = _mm512_load_ps(folded + row * 16);
     f = _mm512_fmadd_ps(_mm512_cvtepi32_ps(a), _mm512_mul_ps(d, scale), f);
@@ -142,12 +142,22 @@ inline __attribute__((always_inline)) void multiply_quad(const SuperPanel& panel
     const __m512i even = _mm512_sub_epi16(_mm512_and_si512(codes, _mm512_set1_epi16(255)), zero);
     const __m512i odd = _mm512_sub_epi16(_mm512_srli_epi16(codes, 8), zero);
     store_products(_mm512_mullo_epi16(even, scales), _mm512_mullo_epi16(odd, scales), to);
+  } else if constexpr (kBits == 5) {
+    const __m512i bytes = _mm512_set1_epi16(255);
+    const __m512i even = _mm512_mullo_epi16(_mm512_and_si512(codes, bytes), scales);
+    const __m512i odd = _mm512_mullo_epi16(_mm512_srli_epi16(codes, 8), scales);
+    // (a & mask) | b
+    const __m512i low = _mm512_ternarylogic_epi32(even, bytes, _mm512_slli_epi16(odd, 8), 0xea);
+    const __m512i high = _mm512_ternarylogic_epi32(odd, _mm512_slli_epi16(bytes, 8),
+                                                   _mm512_srli_epi16(even, 8), 0xea);
+    _mm512_store_si512(to, low);
+    _mm512_store_si512(to + 64, high);
   } else {
-    // A code times three bits is at most 31 * 7, so that one product of 16-bit lanes multiplies two
+    // A code times four bits is at most 15 * 15, so that one product of 16-bit lanes multiplies two
     // bytes.
-    const __m512i low = _mm512_and_si512(scales, _mm512_set1_epi16(7));
+    const __m512i low = _mm512_and_si512(scales, _mm512_set1_epi16(15));
     _mm512_store_si512(to, _mm512_mullo_epi16(codes, low));
-    _mm512_store_si512(to + 64, _mm512_mullo_epi16(codes, _mm512_srli_epi16(scales, 3)));
+    _mm512_store_si512(to + 64, _mm512_mullo_epi16(codes, _mm512_srli_epi16(scales, 4)));
   }
 }
 

@@ -1,10 +1,7 @@
 // Codes under superblock scales with AVX-512 VNNI, for many tokens. A K tile of a panel is unpacked
 // to bytes once for a block of tokens. Tiles of 6 tokens x 32 outputs hold the int32 sums of a
-// sub-block and the sums times their sub-scales in registers, and multiply one by the other without
-// rounding:
-//   q4_k, q5_k   in f32. A sub-block's sum times its sub-scale is at most 32 * 31 * 127 * 63 <
-//   2^23,
-//                so that an f32 number holds the sum of two sub-blocks (q4_k: of four).
+// sub-block, and of a span, in registers. A sub-block's sum is multiplied by its sub-scale
+//   q4_k, q5_k   in 32 bits: it has up to 17;
 //   q6_k         in 16 bits. The sum of 8 columns, with codes minus their zero point, is at most
 //                8 * 32 * 127 < 2^15. Codes are then the signed side, and inputs q + 128 the
 //                unsigned one.
@@ -22,18 +19,17 @@ constexpr std::int64_t kBlockTokens = 160;
 constexpr std::int64_t kPairStride = kColumns / 64 + 2;  // a span reads two pairs
 constexpr std::int64_t kInputStride = kColumns + 64;     // not a multiple of 4 KB in any few rows
 
-// Columns whose int32 sums are multiplied by a sub-scale at a time, and columns whose products have
-// an exact sum.
+// Columns whose int32 sums are multiplied by a sub-scale at a time, and columns of a sub-scale.
 template <int kBits>
 constexpr std::int64_t kStep = kBits == 6 ? 8 : 32;
 template <int kBits>
-constexpr std::int64_t kExact = kBits == 5 ? 64 : 128;
+constexpr std::int64_t kScaled = kBits == 6 ? 16 : 32;
 
 struct alignas(64) Scratch {
   float folded[kBlockTokens * 64];  // per tile: [tokens][32 outputs]
   std::uint8_t codes[kColumns / 4][64][4];
-  std::int32_t scales[kColumns / 16][64];  // q6_k: integers; else f32 numbers
-  std::int32_t starts[kColumns / 8][64];   // q6_k: -128 * sums of codes
+  std::int32_t scales[kColumns / 16][64];
+  std::int32_t starts[kColumns / 8][64];  // q6_k: -128 * sums of codes
   SpanNumbers<kColumns> numbers;
   std::int32_t pairs[kBlockTokens][kPairStride];     // q4_k, q5_k: pairs of sums of inputs
   std::uint8_t inputs[kBlockTokens * kInputStride];  // q6_k: q + 128
@@ -65,7 +61,7 @@ inline __attribute__((always_inline)) void unpack_quads(const Work& work, std::i
 template <int kBits>
 void read_scales(const Work& work) {
   Scratch& scratch = work.scratch;
-  constexpr std::int64_t kSub = kBits == 6 ? 16 : 32;
+  constexpr std::int64_t kSub = kScaled<kBits>;
   constexpr std::int64_t kNumbers = kBits == 6 ? 1 : 2;
   const std::uint8_t* sub = work.panel.sub_scales + work.column / kSub * kNumbers * 64;
   for (std::int64_t i = 0; i < work.columns / kSub; ++i, sub += kNumbers * 64) {
@@ -75,7 +71,7 @@ void read_scales(const Work& work) {
       // lower halves of sums are multiplied.
       const __m512i scale =
           kBits == 6 ? _mm512_and_si512(_mm512_cvtepi8_epi32(bytes), _mm512_set1_epi32(0xffff))
-                     : _mm512_castps_si512(_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes)));
+                     : _mm512_cvtepu8_epi32(bytes);
       _mm512_store_si512(scratch.scales[i] + output, scale);
     }
   }
@@ -164,66 +160,32 @@ struct Tile {
     }
   }
 
-  // A of q4_k and q5_k as floats, for the columns [k, k + columns).
-  inline __attribute__((always_inline)) void exact_floats(std::int64_t k, std::int64_t columns,
-                                                          __m512 (&a)[M][2]) const {
+  // A of a span.
+  inline __attribute__((always_inline)) void scaled(std::int64_t k, __m512 (&a)[M][2]) const {
+    __m512i sum[M][2];
 #pragma GCC unroll 6
-    for (int m = 0; m < M; ++m) a[m][0] = a[m][1] = _mm512_setzero_ps();
-    for (const std::int64_t end = k + columns; k < end; k += kSubColumns) {
+    for (int m = 0; m < M; ++m) sum[m][0] = sum[m][1] = _mm512_setzero_si512();
+    for (const std::int64_t end = k + work.panel.span; k < end; k += kStep<kBits>) {
       __m512i c[M][2];
       sums(k, c);
-      const std::int32_t* scales = work.scratch.scales[k / kSubColumns] + output;
+      const std::int32_t* scales = work.scratch.scales[k / kScaled<kBits>] + output;
 #pragma GCC unroll 2
       for (int j = 0; j < 2; ++j) {
-        const __m512 scale = _mm512_load_ps(scales + 16 * j);
+        const __m512i scale = _mm512_load_si512(scales + 16 * j);
 #pragma GCC unroll 6
         for (int m = 0; m < M; ++m) {
-          a[m][j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(c[m][j]), scale, a[m][j]);
-        }
-      }
-    }
-  }
-
-  // A of a span. The sum of two exact parts is rounded once, as the conversion of A is.
-  inline __attribute__((always_inline)) void scaled(std::int64_t k, __m512 (&a)[M][2]) const {
-    const std::int64_t columns = work.panel.span;
-    if constexpr (kBits == 6) {
-      __m512i sum[M][2];
-#pragma GCC unroll 6
-      for (int m = 0; m < M; ++m) sum[m][0] = sum[m][1] = _mm512_setzero_si512();
-      for (const std::int64_t end = k + columns; k < end; k += 8) {
-        __m512i c[M][2];
-        sums(k, c);
-        const std::int32_t* scales = work.scratch.scales[k / 16] + output;
-#pragma GCC unroll 2
-        for (int j = 0; j < 2; ++j) {
-          const __m512i scale = _mm512_load_si512(scales + 16 * j);
-#pragma GCC unroll 6
-          for (int m = 0; m < M; ++m) {
+          if constexpr (kBits == 6) {
             asm("vpdpwssd %2, %1, %0" : "+v"(sum[m][j]) : "v"(c[m][j]), "v"(scale));
+          } else {
+            sum[m][j] = _mm512_add_epi32(sum[m][j], _mm512_mullo_epi32(c[m][j], scale));
           }
         }
       }
-#pragma GCC unroll 6
-      for (int m = 0; m < M; ++m) {
-        a[m][0] = _mm512_cvtepi32_ps(sum[m][0]);
-        a[m][1] = _mm512_cvtepi32_ps(sum[m][1]);
-      }
-      return;
     }
-    if (columns <= kExact<kBits>) return exact_floats(k, columns, a);
-    alignas(64) float first[M][2][16];
-    exact_floats(k, columns / 2, a);
 #pragma GCC unroll 6
     for (int m = 0; m < M; ++m) {
-      _mm512_store_ps(first[m][0], a[m][0]);
-      _mm512_store_ps(first[m][1], a[m][1]);
-    }
-    exact_floats(k + columns / 2, columns / 2, a);
-#pragma GCC unroll 6
-    for (int m = 0; m < M; ++m) {
-      a[m][0] = _mm512_add_ps(a[m][0], _mm512_load_ps(first[m][0]));
-      a[m][1] = _mm512_add_ps(a[m][1], _mm512_load_ps(first[m][1]));
+      a[m][0] = _mm512_cvtepi32_ps(sum[m][0]);
+      a[m][1] = _mm512_cvtepi32_ps(sum[m][1]);
     }
   }
 
