@@ -28,7 +28,8 @@ TEST_P(FamilyGoldensOf, LogitsAreThoseOfTransformers) {
 // Layers that normalize sublayer outputs gather the stream before and after the sublayer.
 // Ranks have the sinks of their heads and the biases of their rows.
 TEST(FamilyGoldens, RanksGiveTheLogitsOfOne) {
-  for (const char* name : {"muse-glimmer", "gemma-3", "gpt-oss", "granite", "phi-3", "lfm2", "lfm2-moe"}) {
+  for (const char* name :
+       {"muse-glimmer", "gemma-3", "gpt-oss", "granite", "phi-3", "lfm2", "lfm2-moe"}) {
     SCOPED_TRACE(name);
     const test::FamilyGolden golden(name);
     const test::TemporaryFolder scratch;
