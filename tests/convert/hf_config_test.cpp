@@ -169,6 +169,65 @@ TEST(HfConfig, SurvivesTheConfigWrittenIntoAFile) {
 }
 
 // config.json of 4B as it is on the hub: transformers' defaults and keys of its version 4.
+// Configurations as the hub has them, with the keys that transformers 5.24 computes others from.
+TEST(HfConfig, Gemma4IsReadFromFewKeys) {
+  const auto read = [](const char* type, Json keys) {
+    keys["model_type"] = std::string(type) + "_text";
+    const Json config = {{"model_type", type}, {"text_config", std::move(keys)}};
+    return import_hf_config(config.dump(), "config.json");
+  };
+  Json dense = {{"hidden_size", 3840},      {"intermediate_size", 15360},
+                {"num_hidden_layers", 48},  {"num_attention_heads", 16},
+                {"num_key_value_heads", 8}, {"num_global_key_value_heads", 1},
+                {"attention_k_eq_v", true}, {"final_logit_softcapping", 30.0}};
+  const ModelConfig unified = read("gemma4_unified", dense);
+  const AttentionConfig &near = *unified.layer(0).attention(), &far = *unified.layer(5).attention();
+  EXPECT_EQ(unified.kv_heads_of(near), (KvHeads{8, 256}));
+  EXPECT_EQ(unified.kv_heads_of(far), (KvHeads{1, 512}));
+  EXPECT_EQ(near.rope, (RopeConfig{1e4}));
+  EXPECT_EQ(far.rope,
+            (RopeConfig{1e6, {.kind = RopeScalingKind::proportional, .rotated = 0.25}, 512}));
+  EXPECT_TRUE(near.v_norm && far.v_norm && unified.layer_scales && unified.tied);
+  EXPECT_EQ(near.query_scale, 1);
+  EXPECT_EQ(unified.window(4), 1024);
+  EXPECT_EQ(unified.window(5), 0);
+  EXPECT_EQ(unified.window(47), 0);
+  EXPECT_EQ(unified.logit_cap, (LogitCap{1, 30}));
+  EXPECT_EQ(unified.layer_input, 0);
+  dense["attention_k_eq_v"] = false;  // then num_global_key_value_heads has no effect
+  EXPECT_EQ(read("gemma4_unified", dense).layer(5).attention()->own_heads, (KvHeads{8, 512}));
+
+  const ModelConfig small = read("gemma4", {{"hidden_size", 1536},
+                                            {"intermediate_size", 6144},
+                                            {"num_hidden_layers", 35},
+                                            {"num_key_value_heads", 1},
+                                            {"num_kv_shared_layers", 20},
+                                            {"use_double_wide_mlp", true}});
+  EXPECT_EQ(small.layer_input, 256);
+  EXPECT_EQ(small.cache_layers().size(), 15u);
+  EXPECT_EQ(small.layer(15).attention()->kv_of, 14);
+  EXPECT_EQ(small.layer(17).attention()->kv_of, 11);
+  EXPECT_EQ(small.layer(14).dense_mlp()->hidden, 6144);
+  EXPECT_EQ(small.layer(15).dense_mlp()->hidden, 12288);
+
+  const ModelConfig mixture = read("gemma4", {{"hidden_size", 2816},
+                                              {"intermediate_size", 2112},
+                                              {"enable_moe_block", true},
+                                              {"num_experts", 128},
+                                              {"top_k_experts", 8},
+                                              {"moe_intermediate_size", 704},
+                                              {"hidden_size_per_layer_input", 0}});
+  EXPECT_EQ(*mixture.layer(0).experts_mlp(), (ExpertsMlpConfig{.experts = 128,
+                                                               .active = 8,
+                                                               .hidden = 704,
+                                                               .normalized = true,
+                                                               .activation = Activation::gelu_tanh,
+                                                               .dense_hidden = 2112}));
+  EXPECT_THROW(read("gemma4", {{"use_bidirectional_attention", "all"}}), Error);
+  EXPECT_THROW(read("gemma4", {{"num_kv_shared_layers", 30}}), Error);
+  EXPECT_THROW(read("gemma4", {{"vocab_size_per_layer_input", 1000}}), Error);
+}
+
 TEST(HfConfig, Gemma3IsReadFromFewKeys) {
   const auto with = [](const char* key, const Json& value) {
     Json text = {{"model_type", "gemma3_text"},
