@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "families/family.h"
+#include "format/gguf.h"
 #include "format/gguf_source.h"
 
 namespace leq {
@@ -22,5 +24,13 @@ struct GgufModel {
 // Throws Error naming the file and the key if the file is not a model (an adapter, a vision tower,
 // an importance matrix), has an unsupported architecture or feature, or lacks a key.
 GgufModel read_gguf_model(const GgufSource& source);
+
+// Gives the family GGUF's tensor names: weights are never transposed, gains include their offset of
+// 1, and tensors that Hugging Face checkpoints omit because they are constant are stored.
+void name_tensors(const Family& family, GgufModel& model);
+
+// Converts ssm.* and full_attention_interval to keys of config.json. `prefix`: "qwen35.".
+void read_gguf_delta(const GgufMetadata& metadata, const std::string& prefix, const Family& family,
+                     Json& config);
 
 }  // namespace leq

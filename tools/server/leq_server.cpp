@@ -177,7 +177,7 @@ ModelLoader pool_loader(const Options& options, const Presets& presets, const Ho
   loader.plan = [=](const fs::path& file) {
     std::uint64_t bytes = 0;
     if (!options.given("models-dir")) return bytes;  // nothing is unloaded for the only model
-    with_model_files(with_model(options, file), [&](const Options& one) {
+    with_model_files(with_model(options, presets, file), [&](const Options& one) {
       bytes = planned_bytes(one, server_limits(one), memory_bytes);
       return 0;
     });

@@ -16,9 +16,6 @@
 namespace leq::cpu {
 namespace {
 
-// The end of a group in a tile of matmuls with groups: its int32 sums are scaled and added to f32
-// sums.
-
 // Columns of a panel that are multiplied by all tokens of a block before the next columns; a
 // multiple of every group. 64 rows of them and the block's inputs remain in L2. With K tiles of
 // 512, which remain in L1, tiles of many tokens would load their f32 sums from L2 four times as
