@@ -16,29 +16,29 @@ namespace {
 
 using namespace test;
 
-constexpr const char* kTypes[] = {"mxfp4", "iq4_nl"};
+constexpr const char* kTableTypes[] = {"mxfp4", "iq4_nl"};
 
 // The chosen codes with their numbers in place of the codes.
-ChosenCodes with_numbers(ChosenCodes chosen, const char* type) {
+ChosenCodes with_table_numbers(ChosenCodes chosen, const char* type) {
   for (std::int16_t& code : chosen.codes) {
     code = static_cast<std::int16_t>(table_number(*parse_scheme(type), code));
   }
   return chosen;
 }
 
-double loss_by(const char* method, const SyntheticLayer& layer, const char* type,
-               const std::vector<double>& hessian) {
+double table_loss_by(const char* method, const SyntheticLayer& layer, const char* type,
+                     const std::vector<double>& hessian) {
   const MethodInput input = input_of(layer, type);
-  return proxy_loss(layer, with_numbers(require_method(method).choose(input).codes, type),
+  return proxy_loss(layer, with_table_numbers(require_method(method).choose(input).codes, type),
                     input.scheme, hessian);
 }
 
 TEST(TableChoice, FeedbackAndDescentLoseLessOnTokensThatWereNotSeen) {
   const SyntheticLayer layer = synthetic_layer(24, 320, 1600);
-  for (const char* type : kTypes) {
-    const double rtn = loss_by("rtn", layer, type, layer.held_out);
-    const double gptq = loss_by("gptq", layer, type, layer.held_out);
-    const double plus = loss_by("gptq+", layer, type, layer.held_out);
+  for (const char* type : kTableTypes) {
+    const double rtn = table_loss_by("rtn", layer, type, layer.held_out);
+    const double gptq = table_loss_by("gptq", layer, type, layer.held_out);
+    const double plus = table_loss_by("gptq+", layer, type, layer.held_out);
     EXPECT_LT(gptq, 0.6 * rtn) << type;
     EXPECT_LT(plus, gptq) << type;
   }
@@ -50,15 +50,16 @@ TEST(TableChoice, Iq4LosesLessThanInt4InTheSameGroups) {
   for (const char* method : {"rtn", "gptq+"}) {
     const double evenly_spaced =
         proxy_loss(layer, require_method(method).choose(plain).codes, plain.scheme, layer.held_out);
-    EXPECT_LT(loss_by(method, layer, "iq4_nl", layer.held_out), 0.9 * evenly_spaced) << method;
+    EXPECT_LT(table_loss_by(method, layer, "iq4_nl", layer.held_out), 0.9 * evenly_spaced)
+        << method;
   }
 }
 
 TEST(TableChoice, RtnTakesTheNearestNumberOfEveryWeight) {
   const SyntheticLayer layer = synthetic_layer(5, 300, 300);
-  for (const char* type : kTypes) {
+  for (const char* type : kTableTypes) {
     const ChosenCodes chosen =
-        with_numbers(require_method("rtn").choose(input_of(layer, type)).codes, type);
+        with_table_numbers(require_method("rtn").choose(input_of(layer, type)).codes, type);
     EXPECT_EQ(chosen.scale_mul, 1.0f);
     for (std::int64_t i = 0; i < 5 * 300; ++i) {
       const float scale = chosen.scales[static_cast<std::size_t>(i / 300 * 10 + i % 300 / 32)];
@@ -78,9 +79,9 @@ TEST(TableChoice, AGroupOfZerosIsZero) {
   SyntheticLayer layer = synthetic_layer(4, 96, 300);
   for (std::size_t k = 32; k < 64; ++k) layer.weight[k] = 0;
   for (const char* method : {"rtn", "gptq"}) {
-    for (const char* type : kTypes) {
+    for (const char* type : kTableTypes) {
       const ChosenCodes chosen =
-          with_numbers(require_method(method).choose(input_of(layer, type)).codes, type);
+          with_table_numbers(require_method(method).choose(input_of(layer, type)).codes, type);
       EXPECT_EQ(chosen.scales[1], 0.0f) << method;
       EXPECT_NE(chosen.scales[0], 0.0f);
     }
@@ -90,7 +91,7 @@ TEST(TableChoice, AGroupOfZerosIsZero) {
 // The kernels of gptq and of its descent on every level, against numbers found by search.
 TEST(TableChoice, KernelsRoundAndMoveToTheNearestNumbers) {
   constexpr std::int64_t kLanes = kPanelLanes<float>;
-  for (const char* type : kTypes) {
+  for (const char* type : kTableTypes) {
     const QuantScheme scheme = *parse_scheme(type);
     const auto nearest = [&](float x) {
       int best = table_number(scheme, 0);
