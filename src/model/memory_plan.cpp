@@ -112,7 +112,7 @@ RunLimits resolve_limits(RunLimits limits, const ModelConfig& config) {
   if (config.both_ways()) {  // which reads whole texts
     limits.batch_tokens = std::max(limits.batch_tokens, limits.sequence_context);
     limits.output_tokens = limits.batch_tokens;
-    require(!kv_residual(limits).copies(), ErrorKind::bad_setting, Setting{"kv_type"},
+    require(!kv_residual(limits).copies(), ErrorKind::bad_setting, Setting{"key_type"},
             ": attention in both directions takes f32, f16 or int8");
   }
   limits.batch_tokens = std::min(limits.batch_tokens, limits.context);

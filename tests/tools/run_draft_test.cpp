@@ -143,7 +143,7 @@ TEST_F(RunDraft, AFileOfAnotherRunIsToldAndLeftOut) {
     EXPECT_EQ(fs::file_size(file), size);
   };
   expect_told(coarse_, {}, "another model");
-  expect_told(model_, {"-ctk", "int8"}, "or KV types");
+  expect_told(model_, {"-ctk", "int8"}, "KV type or context");
   std::ofstream(file, std::ios::binary) << "LEQPRM01" << std::string(size - 8, 'x');
   expect_told(model_, {}, "by an older version of leq");
 }
