@@ -37,6 +37,13 @@ Json read_settings(const fs::path& path) {
   return json;
 }
 
+Json read_modules(const fs::path& path) {
+  Json modules = parse_json(read_file(path, kMaxBytes), path.string());
+  require(modules.is_array(), path.string(), ": expected a list of modules, found ",
+          modules.type_name());
+  return modules;
+}
+
 // The folder of a module, which is inside the checkpoint's.
 fs::path config_of(const fs::path& folder, const Json& module, std::string_view source) {
   const auto name = json_get<std::string>(module, "path", source);
@@ -149,10 +156,8 @@ EmbeddingRules read_embedding_files(const fs::path& folder, const TokenizerSpec&
     return rules;
   }
   const std::string source = path.string();
-  const Json modules = parse_json(read_file(path, kMaxBytes), source);
-  require(modules.is_array(), source, ": expected a list of modules, found ", modules.type_name());
   rules.normalize = false;
-  for (const Json& module : modules) {
+  for (const Json& module : read_modules(path)) {
     const auto type = json_get<std::string>(module, "type", source);
     const std::string_view kind = std::string_view(type).substr(type.rfind('.') + 1);
     if (kind == "Pooling") {
@@ -209,7 +214,7 @@ std::optional<TensorInput> read_embedding_projection(const fs::path& folder, std
   const fs::path path = folder / "modules.json";
   if (!file_exists(path)) return std::nullopt;
   std::vector<std::unique_ptr<TensorSource>> sources;
-  for (const Json& module : parse_json(read_file(path, kMaxBytes), path.string())) {
+  for (const Json& module : read_modules(path)) {
     if (!json_get<std::string>(module, "type", path.string()).ends_with("Dense")) continue;
     const fs::path config = config_of(folder, module, path.string());
     const std::string source = config.string();

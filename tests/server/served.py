@@ -41,7 +41,7 @@ class Served:
 
     def quantized(self, path, kind):
         subprocess.run([self.tools / "leq-quantize", SOURCE / "examples/storyteller", "-o", path,
-                        "--type", kind, "--method", "rtn"], check=True, capture_output=True)
+                        "--type", kind, "--method", "rtn", "--samples", "128"], check=True, capture_output=True)
         return path
 
     def start(self, *flags):
