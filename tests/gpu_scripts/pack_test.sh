@@ -29,8 +29,8 @@ while [ $# -gt 0 ]; do
 done
 if [ -n "${built:-}" ]; then
   for target in $targets; do
-    printf '#!/bin/bash\ncase "$*" in *list_tests*) echo A.; echo "  B" ;; *) echo "%s ran" ;; esac\n' "$target" > "$built/$target"
-    chmod +x "$built/$target"
+    printf '#!/bin/bash\ncase "$*" in *list_tests*) echo A.; echo "  B" ;; *) echo "%s ran" ;; esac\n' "${target%_alone}" > "$built/${target%_alone}"
+    chmod +x "$built/${target%_alone}"
   done
 else
   mkdir -p "$folder"
@@ -53,7 +53,7 @@ for script in first.sh sanitize.sh; do
 done
 # A program that is built must be one that CMake knows: by name, or by the folder of its sources.
 for program in "$work"/build/*; do
-  name=$(basename "$program" _alone)
+  name=$(basename "$program")
   [ "$name" = CMakeCache.txt ] && continue
   grep -qw -- "$name" "$source/bench/gpu/CMakeLists.txt" "$source/tests/CMakeLists.txt" ||
     [ -d "$source/tests/${name%_tests}" ] || [ -d "$source/tools/${name#leq-}" ] || fail "no target $name"
