@@ -2,6 +2,10 @@
 // other tests that use it.
 #pragma once
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <string>
 
@@ -10,7 +14,7 @@
 namespace leq::test {
 
 // Returns the .leq file of `folder` in `type`, which is rewritten if this test program is newer.
-// Concurrent tests may each write a complete file; the last rename takes effect.
+// Concurrent tests wait for each other.
 inline std::filesystem::path quantized(const std::filesystem::path& folder, const std::string& type,
                                        ActChoice act = ActChoice::automatic) {
   namespace fs = std::filesystem;
@@ -20,6 +24,8 @@ inline std::filesystem::path quantized(const std::filesystem::path& folder, cons
       act == ActChoice::automatic ? type : type + "-act" + std::to_string(static_cast<int>(act));
   const auto path = cache / (folder.filename().string() + "-" + kind + ".leq");
   const auto built = fs::last_write_time(fs::canonical("/proc/self/exe"));
+  const int lock = ::open(cache.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  ::flock(lock, LOCK_EX);
   if (!fs::exists(path) || fs::last_write_time(path) < built) {
     QuantizeOptions options;
     options.type = type;
@@ -27,6 +33,7 @@ inline std::filesystem::path quantized(const std::filesystem::path& folder, cons
     options.threads = 1;
     quantize_checkpoint(folder, path, options);
   }
+  ::close(lock);
   return path;
 }
 

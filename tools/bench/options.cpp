@@ -216,6 +216,7 @@ std::vector<Option> output_rows() {
 
 ToolSpec tool_spec() {
   ToolSpec tool;
+  tool.max_positionals = 1;  // the model
   tool.name = "leq-bench";
   tool.summary = "measures tokens per second and their share of what the machine can do";
   tool.usage = {"-m model.leq [-p 512] [-n 128] [-d 0] [-t 2] [-r 5] [-o md|csv|json]",

@@ -62,6 +62,7 @@ std::vector<ForeignOption> noted_flags() {
        "--spec-draft-threads-batch -ngld --gpu-layers-draft --n-gpu-layers-draft --spec-draft-ngl "
        "-cd --ctx-size-draft",
        kNoted, "does nothing: a draft model runs where the model does, with its context", 1},
+      {"--nowordwrap --wordwrap", kNoted, "does nothing: words are wrapped on a terminal alone"},
       {"--reasoning-format", kNoted, "does nothing: reasoning is printed as the model writes it",
        1},
   };
@@ -92,6 +93,10 @@ std::vector<ForeignOption> refused_flags() {
       {"--gpt-oss-20b-default --gpt-oss-120b-default --vision-gemma-4b-default "
        "--vision-gemma-12b-default",
        kRefused, kNoDownload},
+      {"--format", kRefused, "-j '{\"type\": \"object\"}' makes every reply a JSON object", 1},
+      {"--think --hidethinking", kRefused, "--enable-thinking on or off chooses it"},
+      {"--keepalive", kRefused,
+       "a run ends with its model; leq-server keeps one: --sleep-idle-seconds", 1},
       {"-cl --cache-list", kRefused, "`leq ls` lists the models"},
       {"-md --model-draft --spec-draft-model --draft --draft-n --draft-max --spec-draft-n-max",
        kRefused, "no reply is written here: leq-run and leq-bench take draft models"},

@@ -256,7 +256,7 @@ int show_main(int argc, char** argv);
 constexpr Command kCommands[] = {
     {"run", "leq-run", run_main, "run MODEL [PROMPT]      chat, or answer one question"},
     {"serve", "leq-server", server_main,
-     "serve [MODEL...]        the APIs of OpenAI and Anthropic, and a chat page"},
+     "serve [MODEL...]        the APIs of OpenAI, Anthropic, Ollama; a chat page"},
     {"pull", nullptr, pull_main, "pull MODEL...           download models, or update them"},
     {"ls", nullptr, list_main, "ls                      list the models that are here"},
     {"rm", nullptr, remove_main, "rm MODEL...             remove models"},
@@ -273,6 +273,19 @@ constexpr Command kCommands[] = {
      "export FILE ...         for other runtimes (pip install leq[export])"},
 };
 
+// Commands of other programs, and what to type here.
+constexpr std::array<std::array<std::string_view, 2>, 9> kOtherWords = {{
+    {"list", "use leq ls"},
+    {"chat", "use leq run MODEL"},
+    {"generate", "use leq run MODEL TEXT"},
+    {"help", "use leq --help"},
+    {"version", "use leq --version"},
+    {"stop", "Ctrl-C ends leq serve; it unloads a model at POST /models/unload"},
+    {"create", "use leq quantize HF_DIR -o model.leq"},
+    {"cp", "a model is a file in the folder that leq ls names"},
+    {"push", "models are files: hf upload publishes one"},
+}};
+
 ToolSpec leq_spec() {
   ToolSpec spec;
   spec.name = "leq";
@@ -282,7 +295,7 @@ ToolSpec leq_spec() {
                 " `leq COMMAND --help` lists the options of a command; `leq run` is also leq-run, "
                 "and so on. Short names: " +
                 join(short_names()) + ".";
-  spec.max_positionals = 1;
+  spec.max_positionals = kAnyNumber;  // the first is told to be no command
   return spec;
 }
 
@@ -292,6 +305,9 @@ int explain(const Options& options) {
   require(!options.positionals().empty(), "expected a command: ", join(names, " | "),
           "; see leq --help");
   const std::string& word = options.positionals().front();
+  for (const auto& [other, advice] : kOtherWords) {
+    require(word != other, "no command '", word, "'; ", advice);
+  }
   const auto nearest = nearest_word(word, names);
   fail("no command '", printable(word), "'",
        nearest ? "; did you mean " + *nearest + "?" : "; see leq --help");
@@ -304,8 +320,10 @@ int run_python_tool(const Command& command, int argc, char** argv) {
   words.front() = program.data();
   words.push_back(nullptr);
   ::execvp(command.program, words.data());
-  std::fprintf(stderr, "leq: error: %s is not installed: pip install 'leq[%s]'\n", command.program,
-               command.name);
+  std::fprintf(stderr,
+               "leq: error: %s is not installed: it is part of the Python "
+               "package: make wheel, then pip install 'dist/leq-VERSION.whl[%s]'\n",
+               command.program, command.name);
   return 1;
 }
 

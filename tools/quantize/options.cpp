@@ -17,7 +17,7 @@ namespace leq {
 namespace {
 
 constexpr std::int64_t kRtnWindows = 16;  // of calibration, for mean squares of inputs
-constexpr double kPresetAlpha = 0.5;  // the paper's value
+constexpr double kPresetAlpha = 0.5;      // the paper's value
 constexpr double kMaxStaticError =
     2;  // for o3: error with a fixed scale, relative to the error with one scale per token
 
@@ -225,6 +225,8 @@ std::string_view llama_advice(const std::string& name) {
 }
 
 void refuse_llama_type(const char* flag, const std::string& name) {
+  const bool is_recipe = std::ranges::find(recipes(), name, &Recipe::name) != recipes().end();
+  require(!is_recipe, flag, " ", printable(name), ": is a recipe; use --recipe ", printable(name));
   const std::string_view advice = llama_advice(name);
   require(advice.empty(), flag, " ", printable(name), ": is a type of llama.cpp; use ", advice);
 }

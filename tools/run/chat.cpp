@@ -66,7 +66,7 @@ const std::vector<ChatLoop::Command>& ChatLoop::switches() {
   static const std::vector<Command> kSwitches = {
       {"parameter", "NAME VALUE", "the same as /set NAME VALUE", &ChatLoop::set_parameter_of},
       {"system", "TEXT", "change the system prompt", &ChatLoop::system},
-      {"format", "json", "replies are JSON", &ChatLoop::set_format},
+      {"format", "json", "replies are JSON objects", &ChatLoop::set_format},
       {"noformat", "", "replies are any text", &ChatLoop::set_format},
       {"think", "", "reasoning before the answer", &ChatLoop::set_thinking<true>},
       {"nothink", "", "no reasoning", &ChatLoop::set_thinking<false>},
@@ -338,7 +338,9 @@ void ChatLoop::set_parameter_of(std::string_view text) {
 void ChatLoop::set_format(std::string_view text) {
   require(text.empty() || text == "json", "/set format: expected json, found '", printable(text),
           "'");
-  const auto grammar = text.empty() ? nullptr : Grammar::from_json_schema("{}", "/set format json");
+  const auto grammar = text.empty()
+                           ? nullptr
+                           : Grammar::from_json_schema(R"({"type": "object"})", "/set format json");
   generator_.check_grammar(grammar);
   session_.options().grammar = grammar;
   note(text.empty() ? "replies are any text from now on" : "replies are JSON from now on");

@@ -28,6 +28,7 @@
 #include "tools/run/prompt.h"
 #include "tools/run/report.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace leq::run {
@@ -38,7 +39,19 @@ std::uint64_t random_seed() {
   return device();  // 32 bits: easy to retype
 }
 
+// Whether standard input is a file or a pipe, which end, in contrast to a terminal or a socket.
+bool is_piped() {
+  struct stat input = {};
+  return fstat(STDIN_FILENO, &input) == 0 && (S_ISFIFO(input.st_mode) || S_ISREG(input.st_mode));
+}
+
 std::optional<std::string> given_prompt(const RunArgs& args) {
+  if (args.is_question && is_piped()) {  // a question about the text in the pipe
+    std::string text = read_standard_input();
+    check_utf8(text, "standard input");
+    while (text.ends_with('\n')) text.pop_back();
+    return text.empty() ? *args.prompt : text + '\n' + *args.prompt;
+  }
   if (args.prompt) return args.prompt;
   if (args.prompt_file) return read_prompt_text(*args.prompt_file);
   // Piped input is the prompt, except in a chat, where its lines are messages.
@@ -128,8 +141,8 @@ void explain_stop(const Run& run, const FinishedReply& reply, bool has_text) {
   }
   if (reply.stopped == StopReason::end_token && !has_text && !run.model().chat_template().empty()) {
     note(
-        "the model ended its reply at once: it is made for chats, and -p is completed as it "
-        "stands; ask it with -cnv, or leave -p out before the text");
+        "the model ended its reply at once: it is made for chats, and a text of -p, -f or a pipe "
+        "is completed as it stands; ask it with -st, or leave -p out before the text");
   }
 }
 

@@ -78,7 +78,7 @@ std::string read_prompt_text(const std::filesystem::path& path) {
   return checked_prompt(read_text_file(path, kMaxPromptBytes), path.string());
 }
 
-std::string read_prompt_from_stdin() {
+std::string read_standard_input() {
   std::string text;
   char part[65536];
   for (std::size_t got = 0; (got = std::fread(part, 1, sizeof part, stdin)) > 0;) {
@@ -87,7 +87,11 @@ std::string read_prompt_from_stdin() {
             human_bytes(kMaxPromptBytes), ": the limit is ", human_bytes(kMaxPromptBytes));
   }
   require(std::ferror(stdin) == 0, "standard input: cannot read: ", std::strerror(errno));
-  return checked_prompt(std::move(text), "standard input");
+  return text;
+}
+
+std::string read_prompt_from_stdin() {
+  return checked_prompt(read_standard_input(), "standard input");
 }
 
 namespace {

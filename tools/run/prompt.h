@@ -22,7 +22,9 @@ void check_utf8(std::string_view text, std::string_view what);
 // Error if it cannot be read, is empty, too large or not UTF-8.
 std::string read_prompt_text(const std::filesystem::path& path);
 
-// Returns all of standard input, checked like a file.
+// Returns all of standard input; may be empty.
+std::string read_standard_input();
+// The same, checked like a file.
 std::string read_prompt_from_stdin();
 
 struct PromptCacheFile {

@@ -334,7 +334,7 @@ void read_http(const Options& options, HttpOptions& http) {
 ToolSpec server_tool_spec() {
   ToolSpec spec;
   spec.name = "leq-server";
-  spec.summary = "answers the APIs of OpenAI and Anthropic, and serves a page to chat with";
+  spec.summary = "answers the APIs of OpenAI, Anthropic and Ollama, and serves a page to chat with";
   spec.advice = std::string(kModelNames);
   spec.foreign = llama_server_flags();
   spec.max_positionals = std::numeric_limits<std::size_t>::max();
