@@ -15,6 +15,7 @@
 #include "format/leq_layout.h"
 #include "quantize/run/quantize.h"
 #include "tools/common/pull.h"
+#include "tools/common/setting_flags.h"
 
 namespace leq {
 namespace {
@@ -172,6 +173,7 @@ int with_model_files(const Options& options, const std::function<int(const Optio
         std::cerr << "converting " << printable(path, 4096) << ", this once, to "
                   << printable(output.string(), 4096) << '\n';
       };
+      events.say = [](const std::string& text) { std::cerr << with_flags(text) << '\n'; };
       events.progress = [&](std::int64_t done, std::int64_t total) {
         if (!line) line.emplace("converting", total, "tensors");
         line->update(done);

@@ -348,8 +348,15 @@ std::string model_by_name(const std::string& name, const Options& options) {
     if (const auto kept = find_kept(name)) return kept->path.string();
   }
   if (is_on_hub(name)) return pull_model(*parse_hub_name(name), options, false).path.string();
+  std::vector<std::string> known = short_names();
+  for (const KeptModel& kept : kept_models()) known.push_back(kept.name);
+  const auto longer = std::ranges::find_if(
+      known, [&](const std::string& one) { return !name.empty() && one.starts_with(name); });
+  const auto nearest =
+      longer == known.end() ? nearest_word(name, known) : std::optional<std::string>(*longer);
   fail(ErrorKind::io, "'", printable(name), "': no model of this name: expected a file, a name of ",
-       "`leq ls`, or a model on the Hugging Face hub as Qwen/Qwen3-0.6B");
+       "`leq ls`, a short name of `leq --help`, or a model on the Hugging Face hub as ",
+       "Qwen/Qwen3-0.6B", nearest ? "; did you mean " + *nearest + "?" : "");
 }
 
 }  // namespace leq

@@ -18,12 +18,13 @@ namespace fs = std::filesystem;
 
 constexpr const char* kMemoryFolder = "/dev/shm";
 // Raised where the same version of leq begins to convert otherwise: 2 since inputs of kept 8-bit
-// codes are in groups of 32 columns.
-constexpr const char* kRules = "rules 2";
+// codes are in groups of 32 columns, 3 since codes with a table keep their size.
+constexpr const char* kRules = "rules 3";
 
 // Writes the conversion of `gguf` to `output` atomically.
 void convert(const fs::path& gguf, const fs::path& output, const ConversionEvents& events) {
   const ImportedModel model = import_checkpoint(gguf);
+  for (const std::string& note : model.notes) events.say(note);
   QuantizeOptions options;
   options.stop = events.stop;
   options.progress = [&](auto, std::int64_t done, std::int64_t total, const auto&) {

@@ -191,6 +191,7 @@ struct ConversionEvents {
   // Called when `done` of `total` tensors have been converted.
   std::function<void(std::int64_t done, std::int64_t total)> progress = [](auto, auto) {};
   std::function<bool()> stop = [] { return false; };  // true aborts with ErrorKind::interrupted
+  std::function<void(const std::string& note)> say = [](const auto&) {};  // the import's notes
 };
 
 // $XDG_CACHE_HOME/leq, otherwise ~/.cache/leq. Throws Error if neither variable is set.
