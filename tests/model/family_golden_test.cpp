@@ -45,7 +45,7 @@ TEST(FamilyGoldens, RanksGiveTheLogitsOfOne) {
 }
 
 // A text of several pages in models whose layers differ in heads, or share keys and values: in
-// chunks, forked, and saved and loaded it goes on with the same bits, in every type of cache.
+// chunks, forked, and saved and loaded it continues with the same bits, in every type of cache.
 TEST(FamilyGoldens, SequencesOfSeveralKindsOfHeadsGoOn) {
   constexpr std::int64_t kFirst = 200, kMore = 50;
   std::vector<Token> ids;

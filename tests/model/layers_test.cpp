@@ -82,22 +82,9 @@ ModelConfig two_ropes() {
   return config;
 }
 
-// As in Gemma 4: full layers have heads of their own, of which a part rotates; norms of values, and
-// factors on outputs of layers.
-ModelConfig own_heads() {
-  ModelConfig config = two_ropes();
-  const RopeConfig far = {
-      1e6, {.kind = RopeScalingKind::proportional, .factor = 2, .rotated = 0.25}, 32};
-  config.layers[0].attention()->qk_norm = config.layers[0].attention()->v_norm = true;
-  *config.layers[1].attention() = {
-      .rope = far, .qk_norm = true, .v_norm = true, .query_scale = 1, .own_heads = {1, 32}};
-  config.layer_scales = true;
-  return config;
-}
-
 // As in Gemma 4 26B-A4B: a dense MLP beside experts, with norms of their own.
 ModelConfig with_dense_beside() {
-  ModelConfig config = own_heads();
+  ModelConfig config = test::with_own_heads(two_ropes());
   config.layers[0].mlp = config.layers[2].mlp =
       ExpertsMlpConfig{.experts = 6,
                        .active = 2,
@@ -140,7 +127,7 @@ TEST(LayerConfigs, WithSinksAndBiasesOfExpertsComeBack) {
 }
 
 TEST(LayerConfigs, WithHeadsOfTheirOwnComeBack) {
-  const ModelConfig config = own_heads();
+  const ModelConfig config = test::with_own_heads(two_ropes());
   EXPECT_EQ(config_from_json(parse_json(config_to_json(config).dump(), "text"), "again"), config);
   EXPECT_EQ(required_features(config),
             (std::vector<std::string>{"layers", "rotary_dims", "temperature", "post_norm",
@@ -188,7 +175,7 @@ TEST(LayerConfigs, WithADenseMlpBesideExpertsComeBack) {
 
 // As in Gemma 4 E2B: a layer that reads the keys and values of another, inputs of each layer.
 TEST(LayerConfigs, WithSharedKeysAndInputsOfLayersComeBack) {
-  ModelConfig config = own_heads();
+  ModelConfig config = test::with_own_heads(two_ropes());
   config.layers[2] = config.layers[1];
   config.layers[2].attention()->kv_of = 1;
   config.layers[2].dense_mlp()->hidden = 192;
@@ -415,9 +402,9 @@ TEST(LinearSites, ListEveryLinearOfALayerOnceInTheOrderOfTheForwardPass) {
 }
 
 TEST(LayersThatDiffer, ComputeWhatANaiveTransformerDoes) {
-  for (ModelConfig config :
-       {plain(), mixed(), two_ropes(), own_heads(), with_dense_beside(), with_sinks(), hybrid(1),
-        hybrid(2), hybrid(3), with_convolutions(3), with_convolutions(2)}) {
+  for (ModelConfig config : {plain(), mixed(), two_ropes(), test::with_own_heads(two_ropes()),
+                             with_dense_beside(), with_sinks(), hybrid(1), hybrid(2), hybrid(3),
+                             with_convolutions(3), with_convolutions(2)}) {
     for (const bool learned : {false, true}) {
       config.learned_positions = learned;
       const test::ModelTensors model = test::random_tensors(config);

@@ -91,4 +91,16 @@ inline std::vector<Token> random_ids(int count, std::int64_t vocab, std::uint64_
   return ids;
 }
 
+// As in Gemma 4: layer 1 has heads of its own, of which a part rotates; norms of values, and
+// factors on outputs of layers. `config`: three layers or more with norms of sublayer outputs.
+inline ModelConfig with_own_heads(ModelConfig config) {
+  const RopeConfig far = {
+      1e6, {.kind = RopeScalingKind::proportional, .factor = 2, .rotated = 0.25}, 32};
+  config.layers[0].attention()->qk_norm = config.layers[0].attention()->v_norm = true;
+  *config.layers[1].attention() = {
+      .rope = far, .qk_norm = true, .v_norm = true, .query_scale = 1, .own_heads = {1, 32}};
+  config.layer_scales = true;
+  return config;
+}
+
 }  // namespace leq::test

@@ -36,19 +36,6 @@ ModelConfig two_ropes() {
   return config;
 }
 
-// As in Gemma 4: full layers have heads of their own, of which a part rotates; norms of values, and
-// factors on outputs of layers.
-ModelConfig own_heads() {
-  ModelConfig config = two_ropes();
-  const RopeConfig far = {
-      1e6, {.kind = RopeScalingKind::proportional, .factor = 2, .rotated = 0.25}, 32};
-  config.layers[0].attention()->qk_norm = config.layers[0].attention()->v_norm = true;
-  *config.layers[1].attention() = {
-      .rope = far, .qk_norm = true, .v_norm = true, .query_scale = 1, .own_heads = {1, 32}};
-  config.layer_scales = true;
-  return config;
-}
-
 // As in gpt-oss, without its experts: sinks of attention and clamped SwiGLU.
 ModelConfig with_sinks() {
   ModelConfig config = two_ropes();
@@ -63,7 +50,7 @@ ModelConfig with_sinks() {
 class LayersOnGpu : public testing::TestWithParam<std::string> {};
 
 TEST_P(LayersOnGpu, OfSeveralRulesComputeWhatANaiveTransformerDoes) {
-  for (const ModelConfig& config : {two_ropes(), own_heads(), with_sinks()}) {
+  for (const ModelConfig& config : {two_ropes(), test::with_own_heads(two_ropes()), with_sinks()}) {
     const test::ModelTensors model = test::random_tensors(config);
     const auto ids = test::random_ids(24, config.vocab);
     const auto want = test::naive_logits(model, ids);

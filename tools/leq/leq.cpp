@@ -295,7 +295,7 @@ ToolSpec leq_spec() {
                 " `leq COMMAND --help` lists the options of a command; `leq run` is also leq-run, "
                 "and so on. Short names: " +
                 join(short_names()) + ".";
-  spec.max_positionals = kAnyNumber;  // the first is told to be no command
+  spec.max_positionals = kAnyNumber;  // an unknown command is the error, whatever follows
   return spec;
 }
 
