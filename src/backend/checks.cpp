@@ -215,9 +215,8 @@ void check_short_conv(const Rows& mixed, const BatchView& batch, const ShortConv
   ensure(shape.channels >= 0 && shape.channels <= shape.conv_stride && shape.taps > 1,
          "short convolution: found ", shape.channels, " of ", shape.conv_stride, " channels, ",
          shape.taps, " taps");
-  for (const Rows* rows : {&mixed, static_cast<const Rows*>(&target.rows)}) {
-    require_capacity("short convolution", batch.tokens, *rows);
-  }
+  require_capacity("short convolution", batch.tokens, mixed);
+  require_capacity("short convolution", batch.tokens, target.rows);
   ensure((mixed.values != nullptr || mixed.width == 0) && mixed.width == 3 * shape.channels,
          "short convolution: expected f32 rows of 3 x ", shape.channels, ", found ", mixed.width);
   ensure(target.rows.width == shape.channels, "short convolution: expected output rows of ",

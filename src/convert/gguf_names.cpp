@@ -160,51 +160,40 @@ std::string gguf_name(const TensorRule& rule) {
   return name + (bias ? ".bias" : ".weight");
 }
 
-// Names that only files of one family have.
+// GGUF's names of tensors that only files of one family have, by their names in Hugging Face's
+// checkpoints; those without one are made, as the gain of a norm.
 struct OwnName {
-  std::string_view model_type, leq, gguf;
+  std::string_view model_type, source, gguf;
 };
-constexpr std::array<OwnName, 8> kOwnNames = {{
-    {"gpt_oss", "layers.{}.mlp_norm", "blk.{}.post_attention_norm.weight"},
-    {"lfm2", "final_norm", "token_embd_norm.weight"},
-    {"lfm2", "layers.{}.conv_in_norm", "blk.{}.attn_norm.weight"},
-    {"lfm2", "layers.{}.conv_b", "blk.{}.shortconv.in_proj.weight"},
-    {"lfm2", "layers.{}.conv_c", "blk.{}.shortconv.in_proj.weight"},
-    {"lfm2", "layers.{}.conv_x", "blk.{}.shortconv.in_proj.weight"},
-    {"lfm2", "layers.{}.conv_taps", "blk.{}.shortconv.conv.weight"},
-    {"lfm2", "layers.{}.conv_out", "blk.{}.shortconv.out_proj.weight"},
-}};
-
-// Hugging Face's and GGUF's names of tensors that only Gemma 4 has, or has several of. Norms of
-// values have no gain.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 15> kGemma4Names = {{
-    {"", ""},
-    {"layers.{}.self_attn.k_proj.weight", "blk.{}.attn_k.weight"},
-    {"layers.{}.pre_feedforward_layernorm_2.weight", "blk.{}.pre_ffw_norm_2.weight"},
-    {"layers.{}.post_feedforward_layernorm.weight", "blk.{}.post_ffw_norm.weight"},
-    {"layers.{}.post_feedforward_layernorm_1.weight", "blk.{}.post_ffw_norm_1.weight"},
-    {"layers.{}.post_feedforward_layernorm_2.weight", "blk.{}.post_ffw_norm_2.weight"},
-    {"layers.{}.router.scale", "blk.{}.ffn_gate_inp.scale"},
-    {"layers.{}.router.per_expert_scale", "blk.{}.ffn_down_exps.scale"},
-    {"layers.{}.layer_scalar", "blk.{}.layer_output_scale.weight"},
-    {"embed_tokens_per_layer.weight", "per_layer_token_embd.weight"},
-    {"per_layer_model_projection.weight", "per_layer_model_proj.weight"},
-    {"per_layer_projection_norm.weight", "per_layer_proj_norm.weight"},
-    {"layers.{}.per_layer_input_gate.weight", "blk.{}.inp_gate.weight"},
-    {"layers.{}.per_layer_projection.weight", "blk.{}.proj.weight"},
-    {"layers.{}.post_per_layer_input_norm.weight", "blk.{}.post_norm.weight"},
+constexpr std::array<OwnName, 21> kOwnNames = {{
+    {"gpt_oss", "layers.{}.post_attention_layernorm.weight", "blk.{}.post_attention_norm.weight"},
+    {"lfm2", "embedding_norm.weight", "token_embd_norm.weight"},
+    {"lfm2", "layers.{}.operator_norm.weight", "blk.{}.attn_norm.weight"},
+    {"lfm2", "layers.{}.conv.in_proj.weight", "blk.{}.shortconv.in_proj.weight"},
+    {"lfm2", "layers.{}.conv.conv.weight", "blk.{}.shortconv.conv.weight"},
+    {"lfm2", "layers.{}.conv.out_proj.weight", "blk.{}.shortconv.out_proj.weight"},
+    {"gemma4", "", ""},
+    {"gemma4", "layers.{}.self_attn.k_proj.weight", "blk.{}.attn_k.weight"},
+    {"gemma4", "layers.{}.pre_feedforward_layernorm_2.weight", "blk.{}.pre_ffw_norm_2.weight"},
+    {"gemma4", "layers.{}.post_feedforward_layernorm.weight", "blk.{}.post_ffw_norm.weight"},
+    {"gemma4", "layers.{}.post_feedforward_layernorm_1.weight", "blk.{}.post_ffw_norm_1.weight"},
+    {"gemma4", "layers.{}.post_feedforward_layernorm_2.weight", "blk.{}.post_ffw_norm_2.weight"},
+    {"gemma4", "layers.{}.router.scale", "blk.{}.ffn_gate_inp.scale"},
+    {"gemma4", "layers.{}.router.per_expert_scale", "blk.{}.ffn_down_exps.scale"},
+    {"gemma4", "layers.{}.layer_scalar", "blk.{}.layer_output_scale.weight"},
+    {"gemma4", "embed_tokens_per_layer.weight", "per_layer_token_embd.weight"},
+    {"gemma4", "per_layer_model_projection.weight", "per_layer_model_proj.weight"},
+    {"gemma4", "per_layer_projection_norm.weight", "per_layer_proj_norm.weight"},
+    {"gemma4", "layers.{}.per_layer_input_gate.weight", "blk.{}.inp_gate.weight"},
+    {"gemma4", "layers.{}.per_layer_projection.weight", "blk.{}.proj.weight"},
+    {"gemma4", "layers.{}.post_per_layer_input_norm.weight", "blk.{}.post_norm.weight"},
 }};
 
 // The GGUF name of a tensor rule in the model's architecture.
 std::string gguf_name(const TensorRule& rule, const GgufModel& model) {
   const std::string_view of_delta = gguf_delta_name(rule, model.family);
-  if (model.family.name == "Gemma 4") {
-    const auto found =
-        std::ranges::find(kGemma4Names, rule.source, [](const auto& pair) { return pair.first; });
-    if (found != kGemma4Names.end()) return std::string(found->second);
-  }
   const auto* own = std::ranges::find_if(kOwnNames, [&](const OwnName& name) {
-    return model.family.model_type.starts_with(name.model_type) && rule.leq == name.leq;
+    return model.family.model_type.starts_with(name.model_type) && rule.source == name.source;
   });
   if (own != kOwnNames.end()) return std::string(own->gguf);
   return of_delta.empty() ? gguf_name(rule) : std::string(of_delta);

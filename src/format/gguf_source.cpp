@@ -235,11 +235,7 @@ bool GgufSource::read_codes(const SourceTensor& tensor, const QuantScheme& schem
         return false;
     }
   }
-  if (scheme.has_table()) {
-    for (std::int16_t& code : out.codes) {
-      code = static_cast<std::int16_t>(nearest_table_code(scheme.kind, static_cast<float>(code)));
-    }
-  }
+  if (scheme.has_table()) numbers_to_codes(scheme.kind, out.codes);
   if (is_uint8) {
     constexpr std::uint8_t kMiddle = 128;
     for (std::int16_t& code : out.codes) code = static_cast<std::int16_t>(code + kMiddle);

@@ -208,9 +208,8 @@ bool codes_mxfp4(const std::byte* block, std::int16_t* codes, float* scales) {
   return exponent >= -24 && exponent <= 15;
 }
 
-// Ternary codes of a 256 block: minus the digit, so that the code 3 of TQ2_0, whose value is 2, is
-// in
-// [-2, 1].
+// Ternary codes of a 256 block: minus the digit, so that the code 3 of TQ2_0, whose value is 2,
+// becomes -2, and not 2, which int2 does not have.
 void ternary_scales(const std::byte* block, int at, float* scales) {
   for (int g = 0; g < kSuperBlock / kBlock; ++g) scales[g] = -half_at(block, at);
 }

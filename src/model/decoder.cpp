@@ -134,12 +134,12 @@ void Decoder::make_layer_inputs(const Embedding& embedding, std::int64_t tokens)
 
 // x = scale (x + norm(projection(gelu(gate(x)) * input)))
 void Decoder::add_layer_input(std::int64_t layer, std::int64_t tokens) {
-  constexpr float kHalf = 0.70710678118654752f;  // 1 / sqrt(2)
+  constexpr float kRootHalf = 0.70710678118654752f;
   const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
   const Slice own = {layer * config_.layer_input, (layer + 1) * config_.layer_input};
   Rows input = slice_columns(work_.layer_inputs, own);
   backend_.norm(input, tokens, weights_.layer_projection_norm, input);
-  backend_.add_rows(slice_columns(work_.token_inputs, own), tokens, kHalf, input);
+  backend_.add_rows(slice_columns(work_.token_inputs, own), tokens, kRootHalf, input);
   backend_.linear(work_.x, tokens, weights.input->gate, Epilogue::activated(Activation::gelu_tanh),
                   work_.gated_input);
   backend_.multiply_rows(input, tokens, work_.gated_input);

@@ -210,8 +210,8 @@ struct ModelConfig {
   float norm_eps = 1e-5f;
   float post_norm_eps = 0;    // eps of the norms of sublayer outputs; 0: no such norms
   bool layer_scales = false;  // each layer's output is multiplied by a number of its own
-  // P: each layer also gets P numbers of the token, which it adds after its MLP (decoder.cpp); 0:
-  // no
+  // P: each layer also gets P numbers of the token, which it adds after its MLP (decoder.cpp).
+  // 0: none.
   std::int64_t layer_input = 0;
   bool learned_positions = false;  // a table of positions is added to the embeddings
   double embedding_scale = 1;      // factor on token embeddings

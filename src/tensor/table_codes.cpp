@@ -162,6 +162,15 @@ int nearest_table_code(CodeKind kind, float x) {
                           numbers.begin());
 }
 
+void numbers_to_codes(CodeKind kind, std::span<std::int16_t> codes) {
+  std::array<std::int16_t, 256> code_of;  // of number - 128
+  for (std::size_t i = 0; i < code_of.size(); ++i) {
+    const float number = static_cast<float>(i) - 128;
+    code_of[i] = static_cast<std::int16_t>(nearest_table_code(kind, number));
+  }
+  for (std::int16_t& code : codes) code = code_of[static_cast<std::size_t>(code + 128)];
+}
+
 // The scale of a group with about the least squared error: for the nearest codes under each of some
 // scales, the best scale follows by regression. The largest |x| gets a number near either end of
 // the table, or any other large number, so that values of the table times a scale are found again.

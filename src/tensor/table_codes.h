@@ -36,6 +36,8 @@ inline int half_steps(float x) {
 }
 // The code of the number nearest to x.
 int nearest_table_code(CodeKind kind, float x);
+// Replaces numbers of a table, or other int8 numbers, by the codes of the nearest ones.
+void numbers_to_codes(CodeKind kind, std::span<std::int16_t> codes);
 
 // The scale of a group with about the least squared error, as f16 holds it; 0 if all values are
 // (nearly) 0. `weights` of the errors are >= 0; empty: all 1.

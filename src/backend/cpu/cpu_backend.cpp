@@ -160,7 +160,8 @@ class CpuBackend final : public Backend {
     each_row(tokens, [&](std::int64_t t, int) {
       float* row = x.values + t * x.value_stride;
       rows_.add(y.values + t * y.value_stride, x.width, row);
-      for (std::int64_t i = 0; scale != 1 && i < x.width; ++i) row[i] *= scale;
+      if (scale == 1) return;
+      for (std::int64_t i = 0; i < x.width; ++i) row[i] *= scale;
     });
   }
 

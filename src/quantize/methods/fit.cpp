@@ -170,28 +170,39 @@ void round_ranges(const MethodInput& input, Ranges& ranges, std::vector<float>& 
   }
 }
 
-}  // namespace
+// Calls visit(index of the range, x, first column) for each group of each row.
+template <class Visit>
+void each_group(const MethodInput& input, const Ranges& ranges, const Visit& visit) {
+  for_rows(input.pool, input.rows, [&](std::int64_t row) {
+    for (std::int64_t first = 0; first < input.columns; first += ranges.group) {
+      const std::int64_t size = std::min(ranges.group, input.columns - first);
+      visit(ranges.index(row, first),
+            input.weight.subspan(static_cast<std::size_t>(row * input.columns + first),
+                                 static_cast<std::size_t>(size)),
+            static_cast<std::size_t>(first));
+    }
+  });
+}
 
-namespace {
+// Ranges without scales.
+Ranges ranges_without_scales(const MethodInput& input) {
+  require_finite(input);
+  Ranges ranges;
+  ranges.limits = code_limits(input.scheme);
+  ranges.group = input.scheme.scaling == Scaling::group ? input.scheme.group : input.columns;
+  ranges.per_row = (input.columns + ranges.group - 1) / ranges.group;
+  ranges.scales.resize(static_cast<std::size_t>(input.rows * ranges.per_row));
+  return ranges;
+}
 
 // Scales of codes with a table. A group without scale has the scale 0, because the table may have
 // no number 0.
 Ranges table_ranges(const MethodInput& input, std::span<const float> importance) {
-  require_finite(input);
-  Ranges ranges;
-  ranges.limits = code_limits(input.scheme);
-  ranges.group = input.scheme.group;
-  ranges.per_row = (input.columns + ranges.group - 1) / ranges.group;
-  ranges.scales.resize(static_cast<std::size_t>(input.rows * ranges.per_row));
-  for_rows(input.pool, input.rows, [&](std::int64_t row) {
-    for (std::int64_t first = 0; first < input.columns; first += ranges.group) {
-      const auto size = static_cast<std::size_t>(std::min(ranges.group, input.columns - first));
-      const auto at = static_cast<std::size_t>(first);
-      ranges.scales[ranges.index(row, first)] = fit_table_scale(
-          input.scheme.kind,
-          input.weight.subspan(static_cast<std::size_t>(row * input.columns + first), size),
-          importance.empty() ? importance : importance.subspan(at, size));
-    }
+  Ranges ranges = ranges_without_scales(input);
+  each_group(input, ranges, [&](std::size_t at, std::span<const float> x, std::size_t first) {
+    ranges.scales[at] =
+        fit_table_scale(input.scheme.kind, x,
+                        importance.empty() ? importance : importance.subspan(first, x.size()));
   });
   ranges.divisors = ranges.scales;
   std::ranges::replace(ranges.divisors, 0.0f, std::numeric_limits<float>::infinity());
@@ -199,12 +210,6 @@ Ranges table_ranges(const MethodInput& input, std::span<const float> importance)
 }
 
 }  // namespace
-
-void numbers_to_codes(const QuantScheme& scheme, std::span<std::int16_t> codes) {
-  for (std::int16_t& code : codes) {
-    code = static_cast<std::int16_t>(nearest_table_code(scheme.kind, static_cast<float>(code)));
-  }
-}
 
 CodeLimits code_limits(const QuantScheme& scheme) {
   if (scheme.has_table()) {
@@ -278,30 +283,17 @@ void require_finite(const MethodInput& input) {
 }
 
 Ranges choose_ranges(const MethodInput& input, RangeRule rule, std::span<const float> importance) {
-  require_finite(input);
   const QuantScheme& scheme = input.scheme;
-  Ranges ranges;
-  ranges.limits = code_limits(scheme);
-  ranges.group = scheme.scaling == Scaling::group ? scheme.group : input.columns;
-  ranges.per_row = (input.columns + ranges.group - 1) / ranges.group;
-  const auto count = static_cast<std::size_t>(input.rows * ranges.per_row);
-  ranges.scales.resize(count);
-  std::vector<float> extents(count), lows(count);
+  Ranges ranges = ranges_without_scales(input);
+  std::vector<float> extents(ranges.scales.size()), lows(ranges.scales.size());
   const std::vector<float> ones(importance.empty() ? static_cast<std::size_t>(input.columns) : 0,
                                 1.0f);
   const std::span<const float> weights = importance.empty() ? std::span(ones) : importance;
-  for_rows(input.pool, input.rows, [&](std::int64_t row) {
-    for (std::int64_t first = 0; first < input.columns; first += ranges.group) {
-      const auto size = static_cast<std::size_t>(std::min(ranges.group, input.columns - first));
-      const auto x =
-          input.weight.subspan(static_cast<std::size_t>(row * input.columns + first), size);
-      const Range range =
-          rule(x, weights.subspan(static_cast<std::size_t>(first), size), scheme.bits);
-      const std::size_t at = ranges.index(row, first);
-      ranges.scales[at] = range.scale;
-      lows[at] = range.low;
-      extents[at] = extent(x, scheme);
-    }
+  each_group(input, ranges, [&](std::size_t at, std::span<const float> x, std::size_t first) {
+    const Range range = rule(x, weights.subspan(first, x.size()), scheme.bits);
+    ranges.scales[at] = range.scale;
+    lows[at] = range.low;
+    extents[at] = extent(x, scheme);
   });
   round_ranges(input, ranges, extents, lows);
   return ranges;

@@ -326,21 +326,23 @@ MethodResult choose_by_feedback(const MethodInput& input, bool plus) {
   if (input.scheme.is_super()) super = super_ranges(input);
   const MethodInput target = super ? shifted_input(input, *super) : input;
   Ranges weighted = super ? super->ranges : weighted_ranges(input);
-  const bool table = input.scheme.has_table();
-  Ranges plain = super || table ? weighted : plain_ranges(input);
-  const bool both = plus && !super && !table;
+  const bool one_kind = super || input.scheme.has_table();
+  Ranges plain = one_kind ? weighted : plain_ranges(input);
+  const bool both = plus && !one_kind;
+  const auto as_stored = [&](ChosenCodes chosen) {
+    if (super) return with_supers(std::move(chosen.codes), std::move(*super));
+    if (input.scheme.has_table()) numbers_to_codes(input.scheme.kind, chosen.codes);
+    return chosen;
+  };
   RowChoice choice, safe;
   std::string note;
   {
     const auto feedback = factor_hessian(input, pool);
     note = damping_note(input, feedback);
     if (!feedback) {
-      ChosenCodes nearest = nearest_codes(target, weighted);
-      if (super) nearest = with_supers(std::move(nearest.codes), std::move(*super));
-      if (table) numbers_to_codes(input.scheme, nearest.codes);
-      return {std::move(nearest), note};
+      return {as_stored(nearest_codes(target, weighted)), note};
     }
-    if (!super && !table) share_scale_mul(plain, weighted, input.scheme);
+    if (!one_kind) share_scale_mul(plain, weighted, input.scheme);
     if (both) safe = feedback_choice(target, plain, *feedback, pool);
     choice = feedback_choice(target, plus ? weighted : plain, *feedback, pool);
     if (both) take_better_rows(safe, target, choice);
@@ -360,12 +362,10 @@ MethodResult choose_by_feedback(const MethodInput& input, bool plus) {
   }
   take_better_rows(nearest_choice(target, weighted, hessian, pool), target, choice);
   MethodResult result;
-  result.codes = {.codes = std::move(choice.codes),
-                  .scales = std::move(choice.ranges.scales),
-                  .scale_mul = choice.ranges.scale_mul,
-                  .zeros = std::move(choice.ranges.zeros)};
-  if (super) result.codes = with_supers(std::move(result.codes.codes), std::move(*super));
-  if (table) numbers_to_codes(input.scheme, result.codes.codes);
+  result.codes = as_stored({.codes = std::move(choice.codes),
+                            .scales = std::move(choice.ranges.scales),
+                            .scale_mul = choice.ranges.scale_mul,
+                            .zeros = std::move(choice.ranges.zeros)});
   result.note = std::move(note);
   result.outputs = {std::move(choice.losses), row_energies(input.weight, hessian, pool)};
   return result;

@@ -33,7 +33,7 @@ MethodResult choose_zeropoint(const MethodInput& input) {
 MethodResult choose_rtn(const MethodInput& input) {
   if (input.scheme.is_super()) return choose_super_rtn(input);
   ChosenCodes chosen = nearest_codes(input, weighted_ranges(input));
-  if (input.scheme.has_table()) numbers_to_codes(input.scheme, chosen.codes);
+  if (input.scheme.has_table()) numbers_to_codes(input.scheme.kind, chosen.codes);
   return {std::move(chosen), ""};
 }
 

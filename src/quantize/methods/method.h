@@ -231,8 +231,6 @@ void require_finite(const MethodInput& input);
 // codes of value 0; Scaling::tensor uses the scale of the row with the largest scale.
 Ranges choose_ranges(const MethodInput& input, RangeRule rule,
                      std::span<const float> importance = {});
-// Replaces numbers of a table by their codes.
-void numbers_to_codes(const QuantScheme& scheme, std::span<std::int16_t> codes);
 // Ranges of method rtn: least squared error, weighted by input_importance. With one scale
 // per tensor returns plain ranges, because at 8 bits a search over all rows gains
 // nothing.
