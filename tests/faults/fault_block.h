@@ -26,12 +26,16 @@ enum class Call : std::uint32_t {
   allocate_site,  // the first allocation of each call chain
   change,         // any call that changes files: opens that create, write, sync, rename, ...
   read_at,        // pread only: reads of parts of files, never of sockets
+  accept,         // connections of clients
+  receive,
+  send,
+  file_bytes,  // bytes that are written to files: from byte `at` on, the disk is full
   count_of
 };
 inline constexpr const char* kCallNames[] = {
-    "open",     "read",     "write",         "sync",   "rename",      "link",
-    "truncate", "map",      "lock",          "close",  "make_folder", "remove",
-    "thread",   "allocate", "allocate_site", "change", "read_at"};
+    "open",          "read",   "write",   "sync",        "rename",  "link",   "truncate",
+    "map",           "lock",   "close",   "make_folder", "remove",  "thread", "allocate",
+    "allocate_site", "change", "read_at", "accept",      "receive", "send",   "file_bytes"};
 static_assert(std::size(kCallNames) == static_cast<std::size_t>(Call::count_of));
 
 enum class How : std::uint32_t {
@@ -53,6 +57,9 @@ struct FaultBlock {
   std::atomic<std::uint32_t> go;
   // These fields are written by the library.
   std::atomic<std::uint32_t> reached;
+  // Files that got a name (by rename or link) before their contents were synchronized: a power cut
+  // would leave them half written under that name.
+  std::atomic<std::uint32_t> named_unsynced;
   std::atomic<std::uint64_t> counts[static_cast<std::size_t>(Call::count_of)];
 };
 

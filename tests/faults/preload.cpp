@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -119,6 +120,68 @@ bool is_beyond_help(void* const* frames, int count) {
   return false;
 }
 
+// Files written since their last fsync, by inode; one writer at a time is the rule, so a lock
+// suffices.
+constexpr std::size_t kFiles = 256;
+pthread_mutex_t g_files_lock = PTHREAD_MUTEX_INITIALIZER;
+ino_t g_unsynced[kFiles];
+
+// Returns whether the regular file was in the list, and enters or removes it.
+bool list_unsynced(const struct stat& status, bool enter) {
+  if (!S_ISREG(status.st_mode)) return false;
+  ::pthread_mutex_lock(&g_files_lock);
+  ino_t* found = nullptr;
+  ino_t* empty = nullptr;
+  for (ino_t& each : g_unsynced) {
+    if (each == status.st_ino) found = &each;
+    if (each == 0 && empty == nullptr) empty = &each;
+  }
+  const bool was_in = found != nullptr;
+  if (enter && !was_in) {
+    if (empty == nullptr) std::abort();
+    *empty = status.st_ino;
+  }
+  if (!enter && was_in) *found = 0;
+  ::pthread_mutex_unlock(&g_files_lock);
+  return was_in;
+}
+
+void list_unsynced(int descriptor, bool enter) {
+  struct stat status = {};
+  if (g_armed && ::fstat(descriptor, &status) == 0) list_unsynced(status, enter);
+}
+
+void check_named(int folder, const char* path, int flags) {
+  struct stat status = {};
+  const int follow = (flags & AT_SYMLINK_FOLLOW) != 0 ? 0 : AT_SYMLINK_NOFOLLOW;
+  if (g_armed && ::fstatat(folder, path, &status, follow) == 0 && list_unsynced(status, false)) {
+    ++g_block->named_unsynced;
+  }
+}
+
+// Number of bytes of a write for which the disk has room.
+std::size_t room_for(int descriptor, std::size_t size) {
+  struct stat status = {};
+  if (!g_armed || ::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) return size;
+  const std::uint64_t before = count_of(Call::file_bytes).fetch_add(size);
+  if (g_block->call != static_cast<std::uint32_t>(Call::file_bytes)) return size;
+  if (before + size < g_block->at) return size;
+  g_block->reached = 1;
+  return before >= g_block->at ? 0 : static_cast<std::size_t>(g_block->at - 1 - before);
+}
+
+// A write of `size` bytes by real(some).
+template <class Real>
+ssize_t written(int descriptor, std::size_t size, const Real& real) {
+  list_unsynced(descriptor, true);
+  const std::size_t room = room_for(descriptor, size);
+  if (room == 0 && size > 0) {
+    errno = ENOSPC;
+    return -1;
+  }
+  return transferred(Call::write, Call::change, descriptor, room, real);
+}
+
 // Returns true for the first call from a given chain of callers.
 bool new_site() {
   void* frames[kFrames];
@@ -230,13 +293,12 @@ ssize_t pread64(int descriptor, void* to, size_t size, off64_t offset) {
 }
 ssize_t write(int descriptor, const void* from, size_t size) {
   static const auto real = next<ssize_t(int, const void*, size_t)>("write");
-  return transferred(Call::write, Call::change, descriptor, size,
-                     [&](size_t some) { return real(descriptor, from, some); });
+  return written(descriptor, size, [&](size_t some) { return real(descriptor, from, some); });
 }
 ssize_t pwrite(int descriptor, const void* from, size_t size, off_t offset) {
   static const auto real = next<ssize_t(int, const void*, size_t, off_t)>("pwrite");
-  return transferred(Call::write, Call::change, descriptor, size,
-                     [&](size_t some) { return real(descriptor, from, some, offset); });
+  return written(descriptor, size,
+                 [&](size_t some) { return real(descriptor, from, some, offset); });
 }
 ssize_t pwrite64(int descriptor, const void* from, size_t size, off64_t offset) {
   return pwrite(descriptor, from, size, offset);
@@ -244,23 +306,28 @@ ssize_t pwrite64(int descriptor, const void* from, size_t size, off64_t offset) 
 
 int fsync(int descriptor) {
   static const auto real = next<int(int)>("fsync");
+  list_unsynced(descriptor, false);
   return guarded(Call::sync, Call::change, -1, [&] { return real(descriptor); });
 }
 int fdatasync(int descriptor) {
   static const auto real = next<int(int)>("fdatasync");
+  list_unsynced(descriptor, false);
   return guarded(Call::sync, Call::change, -1, [&] { return real(descriptor); });
 }
 int rename(const char* from, const char* to) {
   static const auto real = next<int(const char*, const char*)>("rename");
+  check_named(AT_FDCWD, from, 0);
   return guarded(Call::rename, Call::change, -1, [&] { return real(from, to); });
 }
 int linkat(int from_folder, const char* from, int to_folder, const char* to, int flags) {
   static const auto real = next<int(int, const char*, int, const char*, int)>("linkat");
+  check_named(from_folder, from, flags);
   return guarded(Call::link, Call::change, -1,
                  [&] { return real(from_folder, from, to_folder, to, flags); });
 }
 int ftruncate(int descriptor, off_t size) {
   static const auto real = next<int(int, off_t)>("ftruncate");
+  list_unsynced(descriptor, true);
   return guarded(Call::truncate, Call::change, -1, [&] { return real(descriptor, size); });
 }
 int ftruncate64(int descriptor, off64_t size) { return ftruncate(descriptor, size); }
@@ -306,6 +373,22 @@ int rmdir(const char* path) {
 int remove(const char* path) {
   static const auto real = next<int(const char*)>("remove");
   return guarded(Call::remove, Call::change, -1, [&] { return real(path); });
+}
+
+int accept4(int descriptor, sockaddr* address, socklen_t* length, int flags) {
+  static const auto real = next<int(int, sockaddr*, socklen_t*, int)>("accept4");
+  return guarded(Call::accept, kNoOther, -1,
+                 [&] { return real(descriptor, address, length, flags); });
+}
+ssize_t recv(int descriptor, void* to, size_t size, int flags) {
+  static const auto real = next<ssize_t(int, void*, size_t, int)>("recv");
+  return transferred(Call::receive, kNoOther, descriptor, size,
+                     [&](size_t some) { return real(descriptor, to, some, flags); });
+}
+ssize_t send(int descriptor, const void* from, size_t size, int flags) {
+  static const auto real = next<ssize_t(int, const void*, size_t, int)>("send");
+  return transferred(Call::send, kNoOther, descriptor, size,
+                     [&](size_t some) { return real(descriptor, from, some, flags); });
 }
 
 int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*),

@@ -163,6 +163,7 @@ Outcome run_scenario(const Place& place, const Scenario& scenario, const fs::pat
   }
   if (block != nullptr) {
     outcome.reached = block->get().reached != 0;
+    outcome.named_unsynced = block->get().named_unsynced;
     for (const auto& count : block->get().counts) outcome.counts.push_back(count);
   }
   return outcome;

@@ -35,8 +35,9 @@ struct Outcome {
   hostile::FolderChanges changed;
   std::vector<std::string> files;  // contents of the outputs; "" if absent
   std::vector<bool> there;
-  std::vector<std::string> names;     // names of the outputs
-  bool reached = false;               // whether the call was made
+  std::vector<std::string> names;  // names of the outputs
+  bool reached = false;            // whether the call was made
+  std::uint32_t named_unsynced = 0;
   std::vector<std::uint64_t> counts;  // by Call
 };
 
