@@ -85,7 +85,7 @@ bool ropes_agree(const Json& a, const Json& b) {
 void refuse_unknown_rope_keys(const Json& rope, std::string_view source) {
   for (const auto& [key, value] : rope.items()) {
     if (value.is_null() || value.is_object()) continue;
-    const auto same = [&](const auto& field) { return key == field.name; };
+    const auto same = [&key = key](const auto& field) { return key == field.name; };
     require(std::ranges::find(kRopeKeys, std::string_view(key)) != kRopeKeys.end() ||
                 std::ranges::any_of(rope_scaling_fields(), same),
             source, ": rope parameter ", printable(key), " = ", printable(value.dump()),

@@ -45,7 +45,8 @@ Grammar::Before Grammar::before() const {
       }
     }
   };
-  auto& [firsts, places_before] = before;
+  auto& firsts = before.firsts;
+  auto& places_before = before.places;
   firsts.resize(places_.size());
   visit([&](std::int32_t, std::int32_t to) { ++firsts[static_cast<std::size_t>(to)]; });
   // Each first index begins at the end of its list, and is moved to its beginning as it is filled.
@@ -159,7 +160,7 @@ GrammarBuilder::Expr GrammarBuilder::call(std::int32_t rule) {
 
 GrammarBuilder::Expr GrammarBuilder::words(std::vector<Word> words) {
   std::ranges::sort(words);
-  words.erase(std::ranges::unique(words).begin(), words.end());
+  words.erase(std::unique(words.begin(), words.end()), words.end());
   return add({.kind = Kind::words, .words = std::move(words)});
 }
 

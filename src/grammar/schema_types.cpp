@@ -408,7 +408,7 @@ std::optional<std::pair<std::size_t, std::size_t>> may_hold_together(
     std::size_t tried = 0;
     for (const auto& [name, tags] : all[which[0]].tags) {
       if (!both || type != "object" || tried++ == kMaxNames) break;
-      both = common_constant(which, [&](std::size_t i) {
+      both = common_constant(which, [&, name = std::string_view(name)](std::size_t i) {
         const auto found = all[i].tags.find(name);
         return found == all[i].tags.end() ? nullptr : &found->second;
       });

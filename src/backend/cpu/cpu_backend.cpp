@@ -207,9 +207,10 @@ class CpuBackend final : public Backend {
         std::fill_n(x.values + t * x.value_stride, x.width, 0.0f);
       });
     }
-    for (const auto& [products, routes, down] : parts) {
-      const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(routes, down); });
-      cpu::run_experts_add(linear_context(), products, routes, down, x);
+    for (const ExpertProducts& part : parts) {
+      const auto span =
+          clock_.in(StepPart::gemm, [&] { return moved_bytes(part.routes, part.down); });
+      cpu::run_experts_add(linear_context(), part.rows, part.routes, part.down, x);
     }
   }
 
