@@ -1,10 +1,14 @@
-// Valid examples for a fuzz target, written in code. Runs without a corpus mutate these examples.
+// Valid examples for a fuzz target, written in code, and mutations of whole parts of a text. Runs
+// without a corpus mutate these examples.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace {
@@ -13,14 +17,92 @@ std::vector<std::string> examples();  // for the target
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
 
-// Replaces an (almost) empty input by one of the examples; libFuzzer mutates any other input as
-// usual.
+namespace leq::fuzz {
+
+// Strings, numbers and all between two brackets: the parts of JSON, GBNF, templates and headers.
+inline std::vector<std::string_view> parts_of(std::string_view text) {
+  std::vector<std::string_view> parts;
+  std::vector<std::size_t> open;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    const std::size_t begin = i;
+    if (c == '{' || c == '[' || c == '(') {
+      open.push_back(i);
+    } else if (c == '}' || c == ']' || c == ')') {
+      if (open.empty()) continue;
+      parts.push_back(text.substr(open.back(), i + 1 - open.back()));
+      open.pop_back();
+    } else if (c == '"') {
+      while (++i < text.size() && text[i] != '"') i += text[i] == '\\';
+      if (i < text.size()) parts.push_back(text.substr(begin, i + 1 - begin));
+    } else if (c >= '0' && c <= '9') {
+      while (i + 1 < text.size() && text[i + 1] >= '0' && text[i + 1] <= '9') ++i;
+      parts.push_back(text.substr(begin, i + 1 - begin));
+    }
+  }
+  return parts;
+}
+
+inline constexpr std::array<std::string_view, 12> kValues = {"null",
+                                                             "true",
+                                                             "-1",
+                                                             "0",
+                                                             "1e308",
+                                                             "9223372036854775807",
+                                                             "\"\"",
+                                                             "[]",
+                                                             "{}",
+                                                             "\"\\ud800\"",
+                                                             "[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]",
+                                                             "\"\xff\""};
+
+// Removes, repeats or replaces one part of `text`; the replacement is another part of it, a part of
+// `other`, or one of kValues.
+inline std::string with_part_changed(const std::string& text, const std::string& other,
+                                     unsigned seed) {
+  std::minstd_rand random(seed);
+  const auto any = [&](const auto& all) { return all[random() % all.size()]; };
+  const auto parts = parts_of(text), others = parts_of(other);
+  if (parts.empty()) return text;
+  const std::string_view part = any(parts);
+  std::string replacement;
+  switch (random() % 5) {
+    case 0:
+      break;
+    case 1:
+      replacement = std::string(part) + "," + std::string(part);
+      break;
+    case 2:
+      replacement = any(parts);
+      break;
+    case 3:
+      replacement = others.empty() ? std::string_view() : any(others);
+      break;
+    default:
+      replacement = any(kValues);
+  }
+  std::string changed = text;
+  return changed.replace(static_cast<std::size_t>(part.data() - text.data()), part.size(),
+                         replacement);
+}
+
+}  // namespace leq::fuzz
+
+// Replaces an (almost) empty input by one of the examples, and changes a part of every second
+// other; libFuzzer mutates the rest as usual.
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
                                                std::size_t max_size, unsigned seed) {
   static const std::vector<std::string> kExamples = examples();
-  if (size > 2) return LLVMFuzzerMutate(data, size, max_size);
-  const std::string& example = kExamples[seed % kExamples.size()];
-  const std::size_t count = std::min(example.size(), max_size);
-  std::copy_n(example.begin(), count, data);
+  const std::string& example = kExamples[seed / 2 % kExamples.size()];
+  std::string text;
+  if (size <= 2) {
+    text = example;
+  } else if (seed % 2 == 0) {
+    text = leq::fuzz::with_part_changed(std::string(data, data + size), example, seed);
+  } else {
+    return LLVMFuzzerMutate(data, size, max_size);
+  }
+  const std::size_t count = std::min(text.size(), max_size);
+  std::copy_n(text.begin(), count, data);
   return count;
 }
