@@ -72,7 +72,7 @@ def main():
     parser.add_argument("--seconds", type=int, default=60, help="of each run")
     parser.add_argument("--rounds", type=int, default=1, help="runs of each target")
     parser.add_argument("--goal", type=int, default=10_000_000, help="executions of each target")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     state, path = arguments.state, arguments.state / "counts.json"
     programs = {program.name: program for program in (arguments.build / "tests" / "fuzz").glob("fuzz_*")
                 if program.is_file()}
