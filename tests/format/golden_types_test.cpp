@@ -41,7 +41,6 @@ std::set<std::string> check_files() {
     const LeqReader reader(entry.path(), {LoadMode::map, 0, false});
     reader.verify([](std::uint64_t, std::uint64_t) {});
     for (const StoredTensor& tensor : reader.tensors()) {
-      EXPECT_EQ(scheme_name(tensor.view.scheme), tensor.name);
       EXPECT_EQ(tensor.shape, (Shape{kRows, kColumns}));
       EXPECT_EQ(reader.metadata()["numbers"][tensor.name], hash_of_numbers(tensor.view))
           << tensor.name;
@@ -82,8 +81,7 @@ TEST(GoldenTypes, EveryTypeIsInAFileThatKeepsItsNumbers) {
 // For a new type: writes the types that no file has into one more file.
 TEST(GoldenTypes, DISABLED_WriteMissing) {
   const std::set<std::string> schemes = check_files();
-  const auto files = std::distance(fs::directory_iterator(types_folder()), {});
-  LeqWriter writer(types_folder() / ("types-" + std::to_string(files) + ".leq"));
+  LeqWriter writer(types_folder() / ("types-" + std::to_string(schemes.size() + 1) + ".leq"));
   Random random(11);
   Json numbers = Json::object();
   for (const QuantScheme& scheme : test::all_schemes()) {
