@@ -18,12 +18,13 @@ clean_root() {
 home=/root
 story_file=$home/.local/share/leq/models/tales--Story-5M--int8-g128.leq
 in_root() { LC_ALL=C chroot "$root" "$@"; }
+since() { awk -v a="$1" -v b="$EPOCHREALTIME" 'BEGIN { print b - a }'; }
 
-# first_reply LEQ: the storyteller downloaded from a server like the hub, quantized and asked by one command in the root;
-# prints the reply and the time. LEQ is the program there.
+# first_reply LEQ INSTALLED: the storyteller downloaded from a server like the hub, quantized and asked by one command in
+# the root; prints the reply and the times. LEQ is the program there, INSTALLED the seconds that its installation took.
 first_reply() {
   python3 "$source/tests/package/serve_story.py" "$source/examples/storyteller" > "$root/hub" &
-  local server=$! story begin=$EPOCHREALTIME
+  local server=$! story begin
   while [ ! -s "$root/hub" ]; do sleep 0.1; done
   begin=$EPOCHREALTIME
   story=$(in_root env HOME="$home" no_proxy=127.0.0.1 HF_ENDPOINT="$(cat "$root/hub")" \
@@ -31,5 +32,5 @@ first_reply() {
   kill $server
   [ ${#story} -gt 40 ] && [ "${story#FAILED}" = "$story" ] || { echo "no story was told: $story"; return 1; }
   echo "$story"
-  awk -v a="$begin" -v b="$EPOCHREALTIME" 'BEGIN { printf "(the first reply after %.1f s)\n", b - a }'
+  printf '(installed in %.1f s, the first reply after %.1f s)\n' "$2" "$(since "$begin")"
 }

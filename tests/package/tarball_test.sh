@@ -7,11 +7,12 @@ source=$2
 tarball=$source/dist/leq-$(uname -m).tar.xz
 [ -f "$tarball" ] || { echo "tarball: NOT RUN: there is none in dist; make portable"; exit 77; }
 clean_root tarball "${LEQ_OLD_DEBIAN:-bullseye}"
+begin=$EPOCHREALTIME
 tar -C "$root" -xJf "$tarball"
 for file in share/man/man1/leq-run.1 share/doc/leq/licences/libcurl share/doc/leq/copyright; do
   [ -f "$root/leq/$file" ] || { echo "tarball: no $file"; exit 1; }
 done
-reply=$(first_reply /leq/bin/leq) || { echo "tarball: $reply"; exit 1; }
+reply=$(first_reply /leq/bin/leq "$(since "$begin")") || { echo "tarball: $reply"; exit 1; }
 # A compiler's runtime that does not know the processor would leave the portable kernels alone.
 ! grep -qw avx2 /proc/cpuinfo || in_root env LEQ_ISA=avx2 /leq/bin/leq-run -m "$story_file" \
   -p "Once" -n 4 > /dev/null 2>&1 || { echo "tarball: no AVX2 kernels"; exit 1; }

@@ -13,8 +13,9 @@ cp /etc/resolv.conf "$root/etc/" 2> /dev/null || true
 in_root apt-get -qq -o APT::Install-Recommends=0 install python3-pip python3-numpy > "$root/apt.log" 2>&1 ||
   { tail -3 "$root/apt.log"; echo "wheel: NOT RUN: no pip for the root"; exit 77; }
 cp "${wheels[0]}" "$root/"
+begin=$EPOCHREALTIME
 in_root pip3 -q install --no-index --no-deps "/$(basename "${wheels[0]}")" || { echo "wheel: pip refuses it"; exit 1; }
-reply=$(first_reply leq) || { echo "wheel: $reply"; exit 1; }
+reply=$(first_reply leq "$(since "$begin")") || { echo "wheel: $reply"; exit 1; }
 for tool in run server quantize perplexity bench inspect; do
   [[ $(in_root leq-$tool --version) = leq-$tool\ * || $(in_root leq-$tool --version) = "leq "* ]] || { echo "wheel: leq-$tool does not start"; exit 1; }
 done
