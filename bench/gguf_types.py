@@ -109,7 +109,7 @@ def row(kind, weights, folder):
     decoded, size = write(path, weights, kind)
     for act, out in (["--act", "none"], "none.leq"), ([], "int8.leq"):
         tool("leq-quantize", path, "-o", f"{folder}/{out}", *act)
-    inspected = tool("leq-inspect", f"{folder}/int8.leq")
+    inspected = tool("leq-inspect", f"{folder}/int8.leq", "--all")
     q = re.search(r"^layers\.0\.q +\[[^]]*\] +(\S+) +\w+, (exact|off by \S+)", inspected, re.M)
     bytes_of = [int(n.replace(",", "")) for n in re.findall(r"^\S+ +\[\d+, \d+\] .*?([\d,]{4,}) ", inspected, re.M)]
     with open(f"{folder}/prompt.txt", "w") as prompt:
@@ -122,7 +122,7 @@ def row(kind, weights, folder):
     plain = json.loads(tool("leq-perplexity", "-m", f"{folder}/none.leq", *measure))
     int8 = json.loads(tool("leq-perplexity", "-m", f"{folder}/int8.leq", *measure, "--kl-divergence"))
     perplexity, greedy = expected(decoded, ids, start)
-    reply = tool("leq-run", "-m", f"{folder}/none.leq", "-p", PROMPT, "-n", str(GREEDY), "--temp", "0", *floats)
+    reply = tool("leq-run", "-m", f"{folder}/none.leq", "--raw", "-p", PROMPT, "-n", str(GREEDY), "--temp", "0", *floats)
     pieces = "".join(words[i] for i in greedy).replace("\u2581", " ")
     same = reply.strip() == (PROMPT + re.sub("<0x(..)>", lambda byte: chr(int(byte[1], 16)), pieces)).strip()
     return (f"| {kind.name} | `{q[1]}` | {q[2]} | {sum(bytes_of) / size:.3f} | {plain['ppl'] / perplexity - 1:+.1e} | "

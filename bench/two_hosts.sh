@@ -68,7 +68,7 @@ wait_for_rank() {
 model=$work/story.leq
 "$tools/leq-quantize" "$root/examples/storyteller" -o "$model" --type int8 --method rtn 2> "$work/log" ||
   fail "no model: $(cat "$work/log")"
-words=(-m "$model" -p "Once upon a time" -s 7 -n 60 -t 1)
+words=(-m "$model" --raw -p "Once upon a time" -s 7 -n 60 -t 1)
 "$tools/leq-run" "${words[@]}" --receipt "$work/one.json" > "$work/one" 2> "$work/log" < /dev/null ||
   fail "one process: $(cat "$work/log")"
 run 60 "${words[@]}" --receipt "$work/two.json" > "$work/two" 2> "$work/log" ||

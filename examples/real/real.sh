@@ -25,16 +25,16 @@ fi
 XDG_CACHE_HOME=$folder/cache
 export XDG_CACHE_HOME
 echo "--- a reply"
-"$tools/leq-run" -m "$model" -cnv -st -p "Why is the sky blue? Answer in two sentences." -n 80 --temp 0
+"$tools/leq-run" -m "$model" -p "Why is the sky blue? Answer in two sentences." -n 80 --temp 0
 if [ "${2:-}" = quick ]; then
-  "$tools/leq-run" -m "$model" -p "The capital of France is" -n 8 --temp 0 | tee "$folder/quick.txt"
+  "$tools/leq-run" -m "$model" --raw -p "The capital of France is" -n 8 --temp 0 | tee "$folder/quick.txt"
   grep -q Paris "$folder/quick.txt"
   echo "--- perplexity of README.md, two windows"
   exec "$tools/leq-perplexity" -m "$model" -f "$(dirname "$0")/../../README.md" --join none -c 512 --chunks 2
 fi
 echo "--- the same model with 4 bits, by recipe"
 "$tools/leq-quantize" "$model" -o "$folder/q4.leq" --recipe q4 --samples 32
-"$tools/leq-run" -m "$folder/q4.leq" -cnv -st -p "Why is the sky blue? Answer in two sentences." -n 80 --temp 0
+"$tools/leq-run" -m "$folder/q4.leq" -p "Why is the sky blue? Answer in two sentences." -n 80 --temp 0
 text=${WIKITEXT:-wiki.test.raw}
 [ -f "$text" ] || [ -n "${WIKITEXT:-}" ] || text=$(dirname "$0")/../storyteller/heldout.txt
 for file in "$model" "$folder/q4.leq"; do

@@ -15,8 +15,8 @@ say() { printf '\n%s\n' "$bold$*$plain"; }
 say "\$ leq-quantize examples/storyteller -o storyteller.leq"
 "$tools/leq-quantize" "$model" -o "$out/storyteller.leq" 2>&1 | grep -v '^next'
 
-say "\$ leq-run -m storyteller.leq -p \"Once upon a time\" -n 160"
-"$tools/leq-run" -m "$out/storyteller.leq" -p "Once upon a time" -n 160 --seed 7
+say "\$ leq-run -m storyteller.leq --raw -p \"Once upon a time\" -n 160"
+"$tools/leq-run" -m "$out/storyteller.leq" --raw -p "Once upon a time" -n 160 --seed 7
 
 say "What quantization costs: size, and perplexity on held-out tales (lower is better)"
 printf '%-10s %10s %9s %12s %9s\n' type size "of f32" perplexity "of f32"

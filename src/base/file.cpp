@@ -388,6 +388,11 @@ void AtomicFile::append(std::span<const std::byte> bytes) {
   }
 }
 
+void AtomicFile::skip(std::uint64_t bytes) {
+  write_pending();
+  size_ += bytes;
+}
+
 void AtomicFile::write_pending() {
   write_all(descriptor_, pending_, size_ - pending_.size(), target_);
   pending_.clear();

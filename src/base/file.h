@@ -76,6 +76,8 @@ class AtomicFile {
 
   std::uint64_t size() const { return size_; }
   void append(std::span<const std::byte> bytes);
+  // Leaves a hole of this size, which takes no space and reads as zeros.
+  void skip(std::uint64_t bytes);
   // Overwrites bytes already appended, such as a preamble whose numbers are known only at the end.
   void overwrite(std::uint64_t offset, std::span<const std::byte> bytes);
   // Calls fsync, then renames the file to the target. Without commit() no file is left behind.

@@ -12,7 +12,7 @@ namespace {
 
 // A terminal's line is redrawn; a log gets a line only at longer intervals (short work: none).
 constexpr std::chrono::milliseconds kTerminalInterval(100);
-constexpr std::chrono::milliseconds kLogInterval(10'000);
+constexpr std::chrono::milliseconds kLogInterval(60'000);
 
 std::string human_seconds(double seconds) {
   const long long whole = std::llround(seconds);

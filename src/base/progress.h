@@ -1,5 +1,5 @@
 // A progress line on stderr with an estimate of the remaining time. If stderr is not a terminal, a
-// line is printed every ten seconds, so that shorter work prints none.
+// line is printed every minute, so that shorter work prints none.
 #pragma once
 
 #include <chrono>

@@ -25,9 +25,11 @@ struct TensorFacts {
 
 class LeqWriter {
  public:
-  explicit LeqWriter(const std::filesystem::path& path);
+  // `outline`: tensors have their places, and holes for content: for plans and listings.
+  explicit LeqWriter(const std::filesystem::path& path, bool outline = false);
 
   // `shape` has 1 or 2 dimensions; weight.rows x weight.columns must match it (1 x n for a vector).
+  // The weight of an outline has no planes.
   void add_tensor(const std::string& name, const Shape& shape, const PackedWeight& weight,
                   const TensorFacts& facts);
   // Adds keys to the metadata of a tensor that was added earlier; existing keys are kept.
@@ -48,6 +50,7 @@ class LeqWriter {
 
   std::string name_;
   AtomicFile file_;
+  bool outline_;
   Json tensors_ = Json::object(), blobs_ = Json::object(), requirements_ = Json::array();
   std::uint32_t minor_version_ = 0;
 };

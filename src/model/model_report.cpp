@@ -104,16 +104,69 @@ std::string source_text(const StoredTensor& tensor) {
   return type + ", off by " + fixed(100 * std::sqrt(tensor.error), 3) + " %";
 }
 
+bool has_sources(const Model& model) {
+  return std::ranges::any_of(model.file().tensors(),
+                             [](const StoredTensor& tensor) { return !tensor.source.empty(); });
+}
+
+// The name without its numbers: "layers.*.q".
+std::string name_in_all_layers(const std::string& name) {
+  std::string out;
+  for (const std::string_view part : split(name, ".")) {
+    out += (out.empty() ? "" : ".") + (parse_int(part) ? "*" : std::string(part));
+  }
+  return out;
+}
+
+// Tensors of all layers that differ in their numbers alone are one row.
+std::string group_table(const Model& model) {
+  struct Group {
+    Row row;
+    std::int64_t tensors = 0;
+    std::uint64_t bytes = 0;
+    double error = 0;  // the largest
+    bool measured = false;
+  };
+  std::vector<std::string> order;
+  std::map<std::string, Group> groups;
+  for (const StoredTensor& tensor : model.file().tensors()) {
+    Row row = {{"tensor", printable(name_in_all_layers(tensor.name))},
+               {"shape", shape_text(tensor.shape)},
+               {"scheme", scheme_name(tensor.view.scheme)}};
+    if (has_sources(model)) row.push_back({"source", printable(tensor.source)});
+    row.push_back({"act", std::string(act_name(tensor.view.act))});
+    std::string key;
+    for (const auto& [column, cell] : row) key += std::get<std::string>(cell.value) + ' ';
+    const auto [at, added] = groups.try_emplace(key);
+    if (added) order.push_back(key);
+    Group& group = at->second;
+    group.row = std::move(row);
+    ++group.tensors;
+    group.bytes += tensor.bytes();
+    group.error = std::max(group.error, tensor.error);
+    // An outline, which has no content, has no checksums either.
+    group.measured |= !tensor.view.scheme.is_float() && tensor.planes.front().xxh3 != 0;
+  }
+  Table table;
+  for (const std::string& key : order) {
+    Group& group = groups.at(key);
+    group.row.push_back({"tensors", group.tensors});
+    group.row.push_back({"bytes", with_commas(static_cast<std::int64_t>(group.bytes))});
+    group.row.push_back(
+        {"error, %", group.measured ? Cell(100 * std::sqrt(group.error), 3) : Cell()});
+    table.add(group.row);
+  }
+  return table.text();
+}
+
 std::string tensor_table(const Model& model) {
   Table table;
-  const bool has_sources = std::ranges::any_of(
-      model.file().tensors(), [](const StoredTensor& tensor) { return !tensor.source.empty(); });
   for (const StoredTensor& tensor : model.file().tensors()) {
     const bool exact = tensor.view.scheme.is_float();
     Row row = {{"tensor", printable(tensor.name)},
                {"shape", shape_text(tensor.shape)},
                {"scheme", scheme_name(tensor.view.scheme)}};
-    if (has_sources) row.push_back({"source", source_text(tensor)});
+    if (has_sources(model)) row.push_back({"source", source_text(tensor)});
     row.push_back({"act", act_text(tensor)});
     row.push_back({"bytes", with_commas(static_cast<std::int64_t>(tensor.bytes()))});
     row.push_back({"error, %", exact ? Cell() : Cell(100 * std::sqrt(tensor.error), 3)});
@@ -195,14 +248,14 @@ const Json& section(const Model& model, const char* key) {
 
 }  // namespace
 
-std::string inspect_text(const Model& model) {
+std::string inspect_text(const Model& model, bool all) {
   const LeqReader& file = model.file();
   std::string text = file.name() + ": " + human_bytes(file.file_bytes()) + " (" +
                      with_commas(static_cast<std::int64_t>(file.file_bytes())) + " bytes)\n" +
                      describe(model.config()) + '\n' + "type " + printable(model.type()) + ", " +
                      with_commas(model.parameters()) + " parameters, " +
                      fixed(model.bits_per_weight(), 3) + " bits per weight\n";
-  text += "\nconfig\n" + listing(readable_config(model.config()));
+  if (all) text += "\nconfig\n" + listing(readable_config(model.config()));
   text += "\ntokenizer\n  " + (model.has_tokenizer() ? model.tokenizer().summary() : "none") +
           "\n  chat template  " + template_summary(model) + '\n';
   text += "\ngeneration\n" + listing(generation_to_json(model.generation()));
@@ -211,7 +264,7 @@ std::string inspect_text(const Model& model) {
   }
   if (model.kv_evidence()) text += "\nKV cache\n" + listing(section(model, "kv_cache"));
   text += "\nprovenance\n" + listing(section(model, "provenance"));
-  text += '\n' + tensor_table(model) + '\n' + total_table(model);
+  text += '\n' + (all ? tensor_table(model) : group_table(model)) + '\n' + total_table(model);
   return text;
 }
 

@@ -7,8 +7,9 @@
 
 namespace leq {
 
-// Several lines: configuration, tokenizer, provenance, a table of tensors, totals by scheme.
-std::string inspect_text(const Model& model);
+// Several lines: tokenizer, provenance, a table of tensors, totals by scheme. `all`: also the
+// configuration, and a row for each tensor, not for those of all layers together.
+std::string inspect_text(const Model& model, bool all);
 // One JSON value on several lines, safe for a terminal.
 std::string inspect_json(const Model& model);
 

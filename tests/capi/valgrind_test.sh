@@ -15,7 +15,7 @@ run() {
     --errors-for-leak-kinds=definite,indirect,possible "$build/examples/hello_c" "$@" 2> "$work/log"
 }
 story=$(run "$work/model.leq" "Once upon a time") || { cat "$work/log"; exit 1; }
-[ "$story" = "$("$build/tools/leq-run" -m "$work/model.leq" -p "Once upon a time" -n 64 --temp 0 2> /dev/null)" ] ||
+[ "$story" = "$("$build/tools/leq-run" -m "$work/model.leq" --raw -p "Once upon a time" -n 64 --temp 0 2> /dev/null)" ] ||
   { echo "valgrind: leq-run tells another story"; exit 1; }
 
 # A file that is cut off, and one that is none: an error, and nothing is left.

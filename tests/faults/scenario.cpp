@@ -52,10 +52,11 @@ std::vector<Scenario> make_scenarios() {
                  .copies = {"sharded", "text.txt"},
                  .outputs = {"out.leq"},
                  .resumable = true});
-  all.push_back({.name = "complete",
-                 .tool = "leq-run",
-                 .words = {"-m", "int8.leq", "-p", "the", "-n", "3", "--temp", "0", "-t", "3"},
-                 .copies = {"int8.leq"}});
+  all.push_back(
+      {.name = "complete",
+       .tool = "leq-run",
+       .words = {"-m", "int8.leq", "--raw", "-p", "the", "-n", "3", "--temp", "0", "-t", "3"},
+       .copies = {"int8.leq"}});
   all.push_back({.name = "chat",
                  .tool = "leq-run",
                  .words = {"-m", "int8.leq", "-cnv", "-n", "2", "--temp", "0", "-s", "1", "-t", "1",

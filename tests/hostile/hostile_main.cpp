@@ -93,7 +93,7 @@ class Run {
     fs::create_directories(notes);
     Command command;
     command.words = {
-        plan_.tools.path("leq-run"), "-m", "f32.leq", "-p", "the", "-n", "2", "-t", "1"};
+        plan_.tools.path("leq-run"), "-m", "f32.leq", "--raw", "-p", "the", "-n", "2", "-t", "1"};
     command.folder = plan_.samples;
     double seconds = 0;
     for (int i = 0; i < 3; ++i) {

@@ -66,7 +66,9 @@ struct Base {
 
 const std::vector<Base>& bases() {
   static const std::vector<Base> kBases = {
-      {"leq-run", {"-m", "int8.leq", "-p", "the", "-n", "2", "-t", "1"}, {"int8.leq", "text.txt"}},
+      {"leq-run",
+       {"-m", "int8.leq", "--raw", "-p", "the", "-n", "2", "-t", "1"},
+       {"int8.leq", "text.txt"}},
       {"leq-run",
        {"-m", "int8.leq", "-cnv", "-st", "-p", "the", "-n", "2", "-t", "1"},
        {"int8.leq", "text.txt"}},

@@ -85,17 +85,17 @@ class HubCase(unittest.TestCase):
 
 class OneCommand(HubCase):
     def test_a_reply_by_name(self):
-        run = self.leq("run", "tales/Story-5M", "-p", "Once upon a time", "-n", "12", "--temp", "0")
+        run = self.leq("run", "tales/Story-5M", "--raw", "-p", "Once upon a time", "-n", "12", "--temp", "0")
         self.assertTrue(run.stdout.startswith("Once upon a time"), run.stdout)
         self.assertRegex(run.stderr, r"quantizing tales/Story-5M:int8-g128: about [0-9.]+ MB, about \d+ s without calibration")
         requests = len(self.hub.requests)
-        again = self.leq("run", "tales/Story-5M", "-p", "Once upon a time", "-n", "12", "--temp", "0")
+        again = self.leq("run", "tales/Story-5M", "--raw", "-p", "Once upon a time", "-n", "12", "--temp", "0")
         self.assertEqual(again.stdout, run.stdout)
         self.assertEqual(len(self.hub.requests), requests, "the second run needs no network")
         # The same file as by hand.
         by_hand = self.folder / "x.leq"
         self.leq("quantize", str(STORYTELLER), "-o", str(by_hand), "--type", "int8-g128")
-        written = self.leq("run", "-m", str(by_hand), "-p", "Once upon a time", "-n", "12", "--temp", "0")
+        written = self.leq("run", "-m", str(by_hand), "--raw", "-p", "Once upon a time", "-n", "12", "--temp", "0")
         self.assertEqual(written.stdout, run.stdout)
 
     def test_names(self):
@@ -122,7 +122,7 @@ class OneCommand(HubCase):
         self.leq("quantize", "tales/Story-5M", "-o", str(file), "--type", "int8")
         by_hand = self.folder / "y.leq"
         self.leq("quantize", str(STORYTELLER), "-o", str(by_hand), "--type", "int8")
-        reply = [self.leq("run", str(f), "-p", "Once", "-n", "9", "--temp", "0").stdout for f in (file, by_hand)]
+        reply = [self.leq("run", str(f), "--raw", "-p", "Once", "-n", "9", "--temp", "0").stdout for f in (file, by_hand)]
         self.assertEqual(*reply)
 
     def test_files_that_are_fetched(self):
@@ -213,7 +213,7 @@ class Gguf(HubCase):
         self.add_gguf()
 
     def test_the_default_and_a_tag(self):
-        run = self.leq("run", "-hf", "tales/Story-5M-GGUF", "-p", "once", "-n", "4", "--temp", "0")
+        run = self.leq("run", "-hf", "tales/Story-5M-GGUF", "--raw", "-p", "once", "-n", "4", "--temp", "0")
         self.assertTrue((self.models / "tales--Story-5M-GGUF--Q4_K_M.leq").exists(), run.stderr)
         row = json.loads(self.leq("ls", "--json").stdout)[0]
         self.assertEqual((row["name"], row["type"]), ("tales/Story-5M-GGUF:Q4_K_M", "f32"))  # its own numbers

@@ -19,7 +19,7 @@ took=$(since "$begin")
 install --no-install-recommends "./${packages[1]##*/}"
 reply=$(first_reply leq "$took") || { echo "deb: $reply"; exit 1; }
 model=$story_file
-story=$(in_root leq-run -m $model -p "Once upon a time" -n 32 --temp 0 2> /dev/null)
+story=$(in_root leq-run -m $model --raw -p "Once upon a time" -n 32 --temp 0 2> /dev/null)
 for file in usr/share/man/man1/leq-run.1 usr/lib/systemd/system/leq-server.service etc/leq/server.conf usr/share/doc/leq/copyright; do
   [ -f "$root/$file" ] || { echo "deb: no $file"; exit 1; }
 done

@@ -23,6 +23,6 @@ in_python=$(in_root env HOME="$home" python3 -c 'import leq, pathlib
 model = leq.Model(next((pathlib.Path.home() / ".local/share/leq/models").glob("*.leq")))
 print(model.generate("Once upon a time", max_tokens=32, temperature=0).text)') || { echo "wheel: import leq fails"; exit 1; }
 # Not the reply above, which is a chat's.
-story=$(in_root leq-run -m $story_file -p "Once upon a time" -n 32 --temp 0 2> /dev/null)
+story=$(in_root leq-run -m $story_file --raw -p "Once upon a time" -n 32 --temp 0 2> /dev/null)
 [ "$story" = "Once upon a time$in_python" ] || { echo "wheel: Python tells $in_python, leq-run $story"; exit 1; }
 echo "wheel: in a clean $(in_root cat /etc/debian_version) with $(in_root python3 --version): $reply"

@@ -47,7 +47,7 @@ class SameAsTheTools(unittest.TestCase):
             for settings, flags in (({"temperature": 0}, ["--temp", 0]), ({"seed": 7}, ["-s", 7]),
                                     ({"seed": 8, "top_k": 5, "repeat_penalty": 1.2},
                                      ["-s", 8, "--top-k", 5, "--repeat-penalty", 1.2])):
-                expected = tool("leq-run", "-m", PATH, "-p", PROMPT, "-n", 48, "--no-display-prompt",
+                expected = tool("leq-run", "-m", PATH, "--raw", "-p", PROMPT, "-n", 48, "--no-display-prompt",
                                 *flags)
                 self.assertEqual(model.generate(PROMPT, max_tokens=48, **settings).text.strip(),
                                  expected.strip())

@@ -161,29 +161,57 @@ TEST_F(GgufTools, QuantizeMakesAFileThatInspectExplains) {
       run_program("leq-quantize", {gguf_, "-o", leq, "--type", "int8", "--no-gate"});
   ASSERT_EQ(made.status, 0) << made.err;
   EXPECT_NE(made.err.find("LLaMA in GGUF, mostly F32"), std::string::npos) << made.err;
-  const ToolRun seen = run_program("leq-inspect", {leq});
+  const ToolRun seen = run_program("leq-inspect", {leq, "--all"});
   EXPECT_NE(seen.out.find("F32, exact"), std::string::npos);
   EXPECT_NE(seen.out.find("F32, off by 0."), std::string::npos);
   const ToolRun over = run_program("leq-quantize", {gguf_, "-o", gguf_, "--no-gate"});
   EXPECT_EQ(over.status, 1);
 }
 
-// It looks into the conversion that leq-run uses, whose weights are as many as those of the types
-// that the test wrote.
-TEST_F(GgufTools, InspectLooksIntoItAndPlansItsMemory) {
-  const ToolRun seen = run_program("leq-inspect", {gguf_});
-  ASSERT_EQ(seen.status, 0) << seen.err;
-  ASSERT_EQ(cached().size(), 1u);
-  EXPECT_NE(seen.out.find("F32, exact"), std::string::npos) << seen.out;
-  const ToolRun plan = run_program("leq-inspect", {"-m", gguf_, "--fit", "--json", "-c", "256"});
-  ASSERT_EQ(plan.status, 0) << plan.err;
-  const Json parts = parse_json(plan.out, "stdout");
-  EXPECT_EQ(parts.at("context").get<int>(), 256);
-  const ToolRun again = run_program("leq-inspect", {gguf_, "--fit", "--json", "-c", "256"});
-  EXPECT_EQ(parse_json(again.out, "stdout").at("total_bytes"), parts.at("total_bytes"));
-  EXPECT_EQ(cached().size(), 1u);
+// Nothing is converted: the header alone has the types, sizes and plan of the conversion.
+TEST_F(GgufTools, InspectEstimatesTheConversionFromTheHeader) {
+  const auto json = [](const std::string& file, const std::vector<std::string>& more) {
+    std::vector<std::string> words = {file, "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const ToolRun seen = run_program("leq-inspect", words);
+    EXPECT_EQ(seen.status, 0) << seen.err;
+    return parse_json(seen.out, "stdout");
+  };
+  const Json estimate = json(gguf_, {}), plan = json(gguf_, {"--fit", "-c", "256"});
+  EXPECT_NE(run_program("leq-inspect", {gguf_}).err.find("an estimate from its header"),
+            std::string::npos);
+  EXPECT_TRUE(cached().empty());
   ASSERT_EQ(run().status, 0);
-  EXPECT_EQ(cached().size(), 1u);
+  const std::string made = cached().at(0).string();
+  const Json converted = json(made, {});
+  EXPECT_EQ(estimate.at("totals"), converted.at("totals"));
+  ASSERT_EQ(estimate.at("tensors").size(), converted.at("tensors").size());
+  for (std::size_t i = 0; i < converted.at("tensors").size(); ++i) {
+    for (const char* key : {"name", "shape", "scheme", "act", "bytes"}) {
+      EXPECT_EQ(estimate.at("tensors")[i].at(key), converted.at("tensors")[i].at(key)) << i << key;
+    }
+  }
+  const Json after = json(made, {"--fit", "-c", "256"});
+  EXPECT_EQ(plan.at("kv_bytes"), after.at("kv_bytes"));
+  EXPECT_EQ(plan.at("scratch_bytes"), after.at("scratch_bytes"));
+  // The metadata differ in digits of errors and checksums.
+  EXPECT_NEAR(plan.at("weight_bytes").get<double>() / after.at("weight_bytes").get<double>(), 1,
+              0.01);
+}
+
+TEST_F(GgufTools, ConversionsAreListedAndRemoved) {
+  ASSERT_EQ(run().status, 0);
+  fs::last_write_time(gguf_, fs::last_write_time(gguf_) + std::chrono::seconds(5));
+  ASSERT_EQ(run().status, 0);
+  ASSERT_EQ(cached().size(), 2u);
+  const std::string name = fs::path(gguf_).filename().string();
+  const ToolRun listed = run_program("leq", {"ls"});
+  EXPECT_NE(listed.out.find("\n" + name + " "), std::string::npos) << listed.out;
+  EXPECT_NE(listed.out.find("conversion of a GGUF file"), std::string::npos) << listed.out;
+  EXPECT_EQ(run_program("leq", {"rm", name}).status, 0);
+  EXPECT_TRUE(cached().empty());
+  EXPECT_TRUE(fs::exists(gguf_));
+  EXPECT_EQ(run_program("leq", {"rm", name}).status, 1);
 }
 
 }  // namespace

@@ -261,7 +261,7 @@ TEST_F(Gpu, TheDefaultContextIsCutToWhatFitsAndTheUploadIsReported) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   model_ = quantized(folder, "int8");
   const std::string cap = std::to_string(planned("total_bytes", {"-c", "512"}));
-  const Words words = {"-m", model_, "-dev",   "sim", "-p", "Once upon a time",
+  const Words words = {"-m", model_, "-dev",   "sim", "--raw", "-p", "Once upon a time",
                        "-n", "3",    "--temp", "0",   "-v"};
   const ToolRun cut = run_program("leq-run", words + Words{"--vram", cap});
   EXPECT_EQ(cut.status, 0) << cut.err;

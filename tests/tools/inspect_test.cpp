@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <regex>
 #include <string>
 
 #include "base/json.h"
@@ -74,7 +75,7 @@ TEST(Inspect, TellsLossesInTheUnitOfLeqQuantize) {
   EXPECT_GT(percent, 2);
   EXPECT_LT(percent, 20);
   EXPECT_NEAR(number_behind(made.err, "worst error "), percent, 0.0051);
-  const ToolRun table = run_program("leq-inspect", {path});
+  const ToolRun table = run_program("leq-inspect", {path, "--all"});
   double most = 0;
   for (const auto line : split(table.out, "\n")) {
     // The last two columns of a line are the error and the checksum.
@@ -142,9 +143,17 @@ TEST(Inspect, CountsExperts) {
 
 TEST(Inspect, TellsPeopleConfigurationTokenizerAndProvenance) {
   const TemporaryFolder folder;
-  const ToolRun run = run_program("leq-inspect", {make_small_model(folder, "llama", "int4-g128")});
+  const std::string model = make_small_model(folder, "llama", "int4-g128");
+  const ToolRun run = run_program("leq-inspect", {model, "--all"});
   EXPECT_EQ(run.status, 0) << run.err;
   EXPECT_EQ(run.err, "");
+  // Without --all, a screen: the two layers in one row.
+  const std::string screen = run_program("leq-inspect", {model}).out;
+  EXPECT_TRUE(std::regex_search(
+      screen, std::regex(R"(\nlayers\.\*\.down +\[96, 160\] +int4-g128 +g128 +2 )")))
+      << screen;
+  EXPECT_EQ(screen.find("layers.1"), std::string::npos) << screen;
+  EXPECT_LT(std::ranges::count(screen, '\n'), 50) << screen;
   for (const char* part :
        {"2 layers", "head_dim", "bits per weight", "tokenizer", "provenance", "LlamaForCausalLM",
         "layers.1.down", "[96, 160]", "int4-g128", "g128", "absmax"}) {

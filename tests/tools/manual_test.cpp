@@ -2,6 +2,7 @@
 // are also read by the programs for which they are made, if installed.
 #include <gtest/gtest.h>
 
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -100,6 +101,34 @@ TEST(Completion, OfBashOffersOptionsChoicesAndFiles) {
   EXPECT_EQ(offered(script, "leq-run", {"--mo", "x"}, models), "|");
 }
 
+// `leq run --top<Tab>` offers what `leq-run --top<Tab>` does.
+TEST(Completion, OfLeqOffersCommandsAndTheirOptions) {
+  const TemporaryFolder folder;
+  const std::string script = folder.write("script", output_of("leq", {"--completion", "bash"}));
+  EXPECT_EQ(offered(script, "leq", {"s"}), "serve|show|");
+  EXPECT_EQ(offered(script, "leq", {"--qu"}), "--quiet|");
+  EXPECT_EQ(offered(script, "leq", {"run", "--top"}),
+            "--top-k|--top-p|--top-nsigma|--top-n-sigma|");
+  EXPECT_EQ(offered(script, "leq", {"run", "--enable-thinking", "of"}), "off|");
+  EXPECT_EQ(offered(script, "leq", {"nothing", "--top"}), "|");
+  const std::string zsh = output_of("leq", {"--completion", "zsh"});
+  const std::string fish = output_of("leq", {"--completion", "fish"});
+  for (const std::string command : {"run", "serve", "pull", "ls", "rm", "show", "ps", "quantize",
+                                    "perplexity", "bench", "inspect"}) {
+    const std::size_t in_zsh = zsh.find("\n" + command + ")");
+    ASSERT_NE(in_zsh, std::string::npos) << command;
+    for (const std::string& word : words_in_help(output_of("leq", {command, "--help"}))) {
+      EXPECT_NE(offered(script, "leq", {command, word}).find(word + "|"), std::string::npos)
+          << command << " " << word;
+      EXPECT_LT(zsh.find(word + "[", in_zsh), zsh.find("\n;;\n", in_zsh)) << command << " " << word;
+      const std::string bare = word.substr(word.starts_with("--") ? 2 : 1);
+      EXPECT_TRUE(std::regex_search(
+          fish, std::regex("from " + command + "'[^\n]* -[lso] " + bare + " ")))
+          << command << " " << word;
+    }
+  }
+}
+
 TEST(Completion, HasEveryOptionInEveryShell) {
   for (const std::string tool : kTools) {
     const std::string bash = output_of(tool, {"--completion", "bash"});
@@ -122,7 +151,7 @@ TEST(Completion, IsReadByItsShells) {
   for (const std::string shell : {"bash", "zsh", "fish"}) {
     if (!is_installed(shell)) continue;
     ++read;
-    for (const std::string tool : kTools) {
+    for (const std::string tool : {"leq", "leq-quantize", "leq-run"}) {
       const std::string script =
           folder.write(tool + "." + shell, output_of(tool, {"--completion", shell}));
       const Finished checked = run({"/bin/sh", "-c", shell + " -n '" + script + "'"});

@@ -129,9 +129,8 @@ TEST_F(ModelPath, AModelIsQuantizedAlready) {
 
 TEST_F(ModelPath, IsToldByEveryTool) {
   const std::string tiny = (folder_ / "Tiny-1B").string();
-  for (const std::string tool : {"leq-run", "leq-perplexity", "leq-bench", "leq-inspect"}) {
+  for (const std::string tool : {"leq-run", "leq-perplexity", "leq-bench"}) {
     std::vector<std::string> words = {"-m", tiny};
-    if (tool == "leq-inspect") words = {tiny};
     if (tool == "leq-perplexity") words.insert(words.end(), {"-f", "a.leq"});
     if (tool == "leq-run") words.insert(words.end(), {"-p", "x"});
     const ToolRun refused = run_program(tool, words);

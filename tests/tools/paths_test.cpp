@@ -261,17 +261,18 @@ TEST_F(Paths, ATextMayBeAPipe) {
   };
   const auto [ids, piped_ids] = both("leq-inspect", {leq, "--tokenize"});
   EXPECT_EQ(piped_ids, ids);
-  const auto [reply, piped_reply] = both("leq-run", {"-m", leq, "-n", "4", "--temp", "0", "-f"});
+  const auto [reply, piped_reply] =
+      both("leq-run", {"-m", leq, "--raw", "-n", "4", "--temp", "0", "-f"});
   EXPECT_EQ(piped_reply, reply);
-  const test::Finished stdin_text =
-      test::run({tool("leq-run"), "-m", leq, "-n", "4", "--temp", "0", "-f", "/dev/stdin"}, text);
+  const test::Finished stdin_text = test::run(
+      {tool("leq-run"), "-m", leq, "--raw", "-n", "4", "--temp", "0", "-f", "/dev/stdin"}, text);
   EXPECT_EQ(stdin_text.out, reply) << stdin_text.err;
 }
 
 TEST_F(Paths, AModelThatIsTruncatedWhileItRunsEndsTheRunInOneLine) {
   const std::string leq = model();
-  Process process({tool("leq-run"), "-m", leq, "--mmap", "-p", "Once", "-n", "900", "-c", "1024",
-                   "--ignore-eos", "-t", "1"},
+  Process process({tool("leq-run"), "-m", leq, "--mmap", "--raw", "-p", "Once", "-n", "900", "-c",
+                   "1024", "--ignore-eos", "-t", "1"},
                   Process::Input::pipe);
   ASSERT_TRUE(process.wait_for_output(" ")) << process.err;
   fs::resize_file(leq, 4096);

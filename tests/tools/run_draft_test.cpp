@@ -38,7 +38,8 @@ class RunDraft : public testing::Test {
   Finished run(const std::vector<std::string>& words) const { return run_with(model_, words); }
   static Finished run_with(const std::string& model, const std::vector<std::string>& words) {
     std::vector<std::string> command = {LEQ_TOOLS_DIR "/leq-run", "-m", model, "-t", "1"};
-    command.insert(command.end(), {"-p", "Once upon a time there was a little cat and a dog"});
+    command.insert(command.end(),
+                   {"--raw", "-p", "Once upon a time there was a little cat and a dog"});
     command.insert(command.end(), {"-s", "5", "-n", "60"});
     command.insert(command.end(), words.begin(), words.end());
     return test::run(command, "");

@@ -52,8 +52,8 @@ TEST_F(RunGrammar, RepliesAreTextsOfIt) {
   for (const char* temperature : {"0", "0.9"}) {
     for (const auto& flags : std::vector<std::vector<std::string>>{
              {"-j", kSchema}, {"--json-schema-file", file("s.json", kSchema)}}) {
-      std::vector<std::string> words = {"-p", "A cat:", "--no-display-prompt", "--temp",
-                                        temperature};
+      std::vector<std::string> words = {"--raw",  "-p",       "A cat:", "--no-display-prompt",
+                                        "--temp", temperature};
       words.insert(words.end(), flags.begin(), flags.end());
       const Finished done = run(words);
       ASSERT_EQ(done.status, 0) << done.err;
@@ -63,7 +63,7 @@ TEST_F(RunGrammar, RepliesAreTextsOfIt) {
       EXPECT_LE(json["legs"].get<int>(), 4);
     }
   }
-  const Finished gbnf = run({"-p", "Yes or no?", "--no-display-prompt", "--grammar-file",
+  const Finished gbnf = run({"--raw", "-p", "Yes or no?", "--no-display-prompt", "--grammar-file",
                              file("g.gbnf", "root ::= \" yes\" | \" no\"\n")});
   ASSERT_EQ(gbnf.status, 0) << gbnf.err;
   EXPECT_TRUE(gbnf.out == " yes" || gbnf.out == " no") << gbnf.out;

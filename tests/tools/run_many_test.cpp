@@ -56,8 +56,8 @@ TEST_F(RunMany, EachLineGetsTheReplyThatItGetsAlone) {
   ASSERT_EQ(lines.size(), 4u) << all.out;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     const Json line = parse_json(lines[i], "line");
-    const Finished alone =
-        run({"-p", prompts[i], "--no-display-prompt", "--speculate", i == 1 ? "off" : "auto"});
+    const Finished alone = run(
+        {"--raw", "-p", prompts[i], "--no-display-prompt", "--speculate", i == 1 ? "off" : "auto"});
     EXPECT_EQ(line.at("text").text() + "\n", alone.out + (alone.out.ends_with('\n') ? "" : "\n"));
     EXPECT_EQ(line.at("prompt").text(), prompts[i]);
     EXPECT_EQ(line.at("index"), static_cast<std::int64_t>(i));

@@ -35,10 +35,33 @@ TEST(RunQuestion, AWordWithoutAFlagIsAskedInAChat) {
   const ToolRun asked = tell({"Who is there?"});
   EXPECT_EQ(asked.status, 0) << asked.err;
   EXPECT_EQ(asked.out, tell({"-st", "-p", "Who is there?"}).out);
-  EXPECT_NE(asked.out, tell({"-p", "Who is there?", "--no-display-prompt"}).out);
+  EXPECT_NE(asked.out, tell({"--raw", "-p", "Who is there?", "--no-display-prompt"}).out);
   // Flags that choose a mode still apply to a question without a flag.
-  EXPECT_EQ(tell({"Who is there?", "-no-cnv"}).out, tell({"-p", "Who is there?"}).out);
+  EXPECT_EQ(tell({"Who is there?", "-no-cnv"}).out, tell({"--raw", "-p", "Who is there?"}).out);
   EXPECT_EQ(tell({"--", "-p"}).status, 0);
+}
+
+// As in llama-cli and ollama: a model with a chat template answers, wherever the text comes from.
+TEST(RunQuestion, TextsOfFlagsFilesAndPipesAreAskedToo) {
+  const test::TemporaryFolder folder;
+  const std::string file = folder.write("question.txt", "Who is there?\n");
+  const std::string asked = tell({"Who is there?"}).out;
+  EXPECT_EQ(tell({"-p", "Who is there?"}).out, asked);
+  EXPECT_EQ(tell({"-f", file}).out, asked);
+  EXPECT_EQ(tell({}, "Who is there?\n").out, asked);
+  EXPECT_EQ(tell({"--chat-template", "llama-2", "-p", "Who is there?"}).status, 0);
+  // With -cnv the lines of a pipe are messages, after the first one.
+  EXPECT_EQ(tell({"-cnv", "-p", "Who is there?"}, "").out, asked);
+  EXPECT_TRUE(tell({"-cnv", "-p", "Who is there?"}, "And?\n").out.starts_with(asked));
+  EXPECT_GT(tell({"-cnv", "-p", "Who is there?"}, "And?\n").out.size(), asked.size());
+}
+
+TEST(RunQuestion, QuietLeavesTheReplyAlone) {
+  const ToolRun quiet = tell({"--quiet", "Who is there?"});
+  EXPECT_EQ(quiet.err, "");
+  EXPECT_EQ(quiet.out, tell({"Who is there?"}).out);
+  EXPECT_NE(tell({"--quiet", "-cnv"}, "/show\n").err, "") << "what is asked for in a chat";
+  test::expect_tool_error(tell({"--log-disable", "-p", "x", "-c", "100000"}), {"-c"});
 }
 
 TEST(RunQuestion, SeveralWordsWantQuotationMarks) {
@@ -58,10 +81,10 @@ TEST(RunQuestion, AModelThatIsNotThereIsToldBeforeAnEmptyPrompt) {
 
 // Token 2 ends a text; the bias makes it the first token.
 TEST(RunQuestion, AnEmptyCompletionOfAChatModelSaysWhy) {
-  const ToolRun run = tell({"-p", "Who is there?", "-l", "2+1000"});
+  const ToolRun run = tell({"--raw", "-p", "Who is there?", "-l", "2+1000"});
   EXPECT_EQ(run.status, 0);
   EXPECT_NE(run.err.find("it is made for chats"), std::string::npos) << run.err;
-  EXPECT_EQ(tell({"-p", "Who is there?"}).err.find("made for chats"), std::string::npos);
+  EXPECT_EQ(tell({"--raw", "-p", "Who is there?"}).err.find("made for chats"), std::string::npos);
 }
 
 TEST(RunQuestion, ACommandWithASlipIsGuessed) {

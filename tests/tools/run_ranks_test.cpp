@@ -30,8 +30,8 @@ class RunRanks : public testing::Test {
   }
 
   std::vector<std::string> story(const std::string& ranks) const {
-    return {kRun, "-m", model_, "-p", "Once upon a time", "-s", "5", "-n", "40",
-            "-t", "2",  "--tp", ranks};
+    return {kRun, "-m", model_, "--raw", "-p", "Once upon a time", "-s", "5", "-n",
+            "40", "-t", "2",    "--tp",  ranks};
   }
   test::TemporaryFolder own_;
   std::string model_;

@@ -78,8 +78,8 @@ TEST_F(Run, StandardOutputHoldsTheTextAlone) {
   const Json golden = parse_json(read_file(path, kMaxJsonBytes), "golden.json");
   const Json& prompt = golden["prompts"][1];
   const auto text = prompt["text"].get<std::string>();
-  const Finished whole = test::run({kTool, "-m", model("storyteller", "f32"), "-p", text, "-n",
-                                    "96", "--temp", "0", "--ignore-eos"});
+  const Finished whole = test::run({kTool, "-m", model("storyteller", "f32"), "--raw", "-p", text,
+                                    "-n", "96", "--temp", "0", "--ignore-eos"});
   EXPECT_EQ(whole.status, 0) << whole.err;
   EXPECT_EQ(whole.out, text + " " + prompt["greedy_text"].get<std::string>());
   EXPECT_NE(whole.err.find("tokens/s"), std::string::npos) << whole.err;
@@ -87,31 +87,34 @@ TEST_F(Run, StandardOutputHoldsTheTextAlone) {
 }
 
 TEST_F(Run, ThePromptCanBeLeftOut) {
-  const Finished with = tell({"-p", "Once upon a time", "-n", "12"});
-  const Finished without = tell({"-p", "Once upon a time", "-n", "12", "--no-display-prompt"});
+  const Finished with = tell({"--raw", "-p", "Once upon a time", "-n", "12"});
+  const Finished without =
+      tell({"--raw", "-p", "Once upon a time", "-n", "12", "--no-display-prompt"});
   EXPECT_EQ(with.out, "Once upon a time" + without.out);
   EXPECT_FALSE(without.out.empty());
 }
 
 TEST_F(Run, PromptsComeFromFlagsFilesAndPipes) {
   const std::string prompt = "Once upon a time,\nthere was";
-  const std::string expected = tell({"-p", "Once upon a time,\\nthere was", "-n", "12"}).out;
+  const std::string expected =
+      tell({"--raw", "-p", "Once upon a time,\\nthere was", "-n", "12"}).out;
   EXPECT_TRUE(expected.starts_with(prompt)) << expected;
-  EXPECT_EQ(tell({"-n", "12"}, prompt).out, expected);
-  EXPECT_EQ(tell({"-n", "12"}, prompt + "\n").out, expected);
-  EXPECT_EQ(tell({"-n", "12", "-f", "-"}, prompt + "\n").out, expected);
-  EXPECT_EQ(tell({"-n", "12", "-f", file("prompt.txt", prompt + "\n")}).out, expected);
-  EXPECT_EQ(tell({"-n", "12", "-f", file("prompt.txt", prompt)}).out, expected);
-  EXPECT_EQ(tell({"-n", "12"}, "", {"LEQ_ARG_PROMPT=" + prompt}).out, expected);
+  EXPECT_EQ(tell({"--raw", "-n", "12"}, prompt).out, expected);
+  EXPECT_EQ(tell({"--raw", "-n", "12"}, prompt + "\n").out, expected);
+  EXPECT_EQ(tell({"--raw", "-n", "12", "-f", "-"}, prompt + "\n").out, expected);
+  EXPECT_EQ(tell({"--raw", "-n", "12", "-f", file("prompt.txt", prompt + "\n")}).out, expected);
+  EXPECT_EQ(tell({"--raw", "-n", "12", "-f", file("prompt.txt", prompt)}).out, expected);
+  EXPECT_EQ(tell({"-n", "12"}, "", {"LEQ_ARG_RAW=1", "LEQ_ARG_PROMPT=" + prompt}).out, expected);
 }
 
 TEST_F(Run, EscapesAreReadUnlessToldNotTo) {
-  EXPECT_TRUE(tell({"-p", "a\\tb\\x41", "-n", "1"}).out.starts_with("a\tbA"));
-  EXPECT_TRUE(tell({"-p", "a\\tb", "-n", "1", "--no-escape"}).out.starts_with("a\\tb"));
+  EXPECT_TRUE(tell({"--raw", "-p", "a\\tb\\x41", "-n", "1"}).out.starts_with("a\tbA"));
+  EXPECT_TRUE(tell({"--raw", "-p", "a\\tb", "-n", "1", "--no-escape"}).out.starts_with("a\\tb"));
 }
 
 TEST_F(Run, FlagsWinOverVariablesWhichWinOverTheModel) {
-  const std::vector<std::string> words = {"-m", model("storyteller"), "-p", "Once", "-n", "1"};
+  const std::vector<std::string> words = {"-m", model("storyteller"), "--raw", "-p", "Once", "-n",
+                                          "1"};
   std::vector<std::string> command = {kTool};
   command.insert(command.end(), words.begin(), words.end());
   EXPECT_NE(test::run(command).err.find("temp 0.7 (model)"), std::string::npos);
@@ -125,7 +128,7 @@ TEST_F(Run, FlagsWinOverVariablesWhichWinOverTheModel) {
 TEST_F(Run, SamplersAreReachableByTheirFlags) {
   const auto story_of = [&](std::vector<std::string> words) {
     std::vector<std::string> command = {
-        kTool, "-m", model("storyteller"), "-p", "Once upon", "-n", "60", "-s", "7"};
+        kTool, "-m", model("storyteller"), "--raw", "-p", "Once upon", "-n", "60", "-s", "7"};
     command.insert(command.end(), words.begin(), words.end());
     return test::run(command);
   };
@@ -143,7 +146,7 @@ TEST_F(Run, SamplersAreReachableByTheirFlags) {
     EXPECT_EQ(finished.out, story_of(words).out) << words[0];
   }
   // The first token of the greedy continuation is banned.
-  const Finished told = tell({"-p", "Once upon", "-n", "1", "--no-display-prompt"});
+  const Finished told = tell({"--raw", "-p", "Once upon", "-n", "1", "--no-display-prompt"});
   const std::string tokenize = "printf '%s' 'Once upon" + told.out +
                                "' | " LEQ_TOOLS_DIR "/leq-inspect " + model("storyteller") +
                                " --tokenize -";
@@ -151,8 +154,8 @@ TEST_F(Run, SamplersAreReachableByTheirFlags) {
   ASSERT_EQ(ids.status, 0) << ids.err;
   const Json list = parse_json(ids.out, "ids");
   const auto last = list[list.size() - 1].get<std::int64_t>();
-  const Finished banned = tell({"-p", "Once upon", "-n", "1", "--no-display-prompt", "--logit-bias",
-                                std::to_string(last) + "-inf"});
+  const Finished banned = tell({"--raw", "-p", "Once upon", "-n", "1", "--no-display-prompt",
+                                "--logit-bias", std::to_string(last) + "-inf"});
   EXPECT_NE(banned.out, told.out);
   EXPECT_NE(banned.err.find("logit-bias " + std::to_string(last) + "-inf (flag)"),
             std::string::npos)
@@ -165,7 +168,8 @@ TEST_F(Run, SamplersAreReachableByTheirFlags) {
 
 TEST_F(Run, ASeedRepeatsARun) {
   const auto random = [&](const std::string& seed) {
-    return test::run({kTool, "-m", model("storyteller"), "-p", "Once", "-n", "20", "-s", seed});
+    return test::run(
+        {kTool, "-m", model("storyteller"), "--raw", "-p", "Once", "-n", "20", "-s", seed});
   };
   const Finished first = random("7");
   EXPECT_EQ(random("7").out, first.out);
@@ -180,17 +184,17 @@ TEST_F(Run, ASeedRepeatsARun) {
 }
 
 TEST_F(Run, StopStringsAndTheFullContextEndTheText) {
-  const std::string whole = tell({"-p", "Once upon a time", "-n", "40"}).out;
+  const std::string whole = tell({"--raw", "-p", "Once upon a time", "-n", "40"}).out;
   const std::string stop = whole.substr(40, 5);
-  EXPECT_EQ(tell({"-p", "Once upon a time", "-n", "40", "-r", "zzz", "-r", stop}).out,
+  EXPECT_EQ(tell({"--raw", "-p", "Once upon a time", "-n", "40", "-r", "zzz", "-r", stop}).out,
             whole.substr(0, whole.find(stop, 16)));
-  const Finished full = tell({"-p", "Once upon a time", "-c", "32", "--ignore-eos"});
+  const Finished full = tell({"--raw", "-p", "Once upon a time", "-c", "32", "--ignore-eos"});
   EXPECT_EQ(full.status, 0);
   EXPECT_NE(full.err.find("context of 32 positions is full"), std::string::npos) << full.err;
 }
 
 TEST_F(Run, VerbosePrintsThePlan) {
-  const Finished finished = tell({"-p", "Once", "-n", "1", "-v", "-ctk", "int8"});
+  const Finished finished = tell({"--raw", "-p", "Once", "-n", "1", "-v", "-ctk", "int8"});
   for (const auto* part : {"device: cpu", "qkv: ", "down: ", "head: ", "keys int8, values f16",
                            "memory: ", "load: ", "tokenizer: "}) {
     EXPECT_NE(finished.err.find(part), std::string::npos) << part << "\n" << finished.err;
@@ -241,9 +245,9 @@ TEST_F(Run, PromptsThatCannotBeUsedAreRefused) {
 TEST_F(Run, WhatFollowsTheTextHasALineOfItsOwn) {
   const Finished both =
       test::run({"/bin/sh", "-c",
-                 kTool + " -m " + model("storyteller") + " -p Once --temp 0 -n 4 -t 1 2>&1"});
+                 kTool + " -m " + model("storyteller") + " --raw -p Once --temp 0 -n 4 -t 1 2>&1"});
   EXPECT_NE(both.out.find("\nleq-run: prompt "), std::string::npos) << both.out;
-  const Finished apart = tell({"-p", "Once", "-n", "4"});
+  const Finished apart = tell({"--raw", "-p", "Once", "-n", "4"});
   EXPECT_FALSE(apart.out.ends_with("\n"));
   EXPECT_EQ(apart.err.find("\n\n"), std::string::npos) << apart.err;
 }
@@ -252,7 +256,7 @@ TEST_F(Run, WhatFollowsTheTextHasALineOfItsOwn) {
 TEST_F(Run, TheFlagForColoursWinsOverNoColorAndItsVariableDoesNot) {
   const auto coloured = [&](const std::string& environment, const std::string& words) {
     const std::string inner = environment + " " + kTool + " -m " + model("storyteller") +
-                              " -p Once --temp 0 -n 2 -t 1 " + words + " 2> /dev/null";
+                              " --raw -p Once --temp 0 -n 2 -t 1 " + words + " 2> /dev/null";
     const Finished finished =
         test::run({"/bin/sh", "-c", "script -qec \"" + inner + "\" /dev/null < /dev/null"});
     return finished.out.find("\033[32m") != std::string::npos;
@@ -270,7 +274,7 @@ TEST_F(Run, TheFlagForColoursWinsOverNoColorAndItsVariableDoesNot) {
 
 TEST_F(Run, AFullDiskIsAnError) {
   Process process(
-      {"/bin/sh", "-c", kTool + " -m " + model("storyteller") + " -p Once -n 4 > /dev/full"},
+      {"/bin/sh", "-c", kTool + " -m " + model("storyteller") + " --raw -p Once -n 4 > /dev/full"},
       Process::Input::pipe);
   EXPECT_EQ(process.finish(), 1);
   EXPECT_NE(process.err.find("leq-run: error: stdout"), std::string::npos) << process.err;
@@ -278,7 +282,7 @@ TEST_F(Run, AFullDiskIsAnError) {
 
 TEST_F(Run, AReaderThatGoesAwayEndsItQuietly) {
   std::vector<std::string> command = long_story();
-  command.insert(command.end(), {"-p", "Once"});
+  command.insert(command.end(), {"--raw", "-p", "Once"});
   Process process(command, Process::Input::pipe);
   ASSERT_TRUE(process.wait_for_output("Once"));
   process.close_output();
@@ -288,7 +292,7 @@ TEST_F(Run, AReaderThatGoesAwayEndsItQuietly) {
 
 TEST_F(Run, CtrlCStopsACompletionWithItsSummary) {
   std::vector<std::string> command = long_story();
-  command.insert(command.end(), {"-p", "Once"});
+  command.insert(command.end(), {"--raw", "-p", "Once"});
   Process process(command, Process::Input::pipe);
   ASSERT_TRUE(process.wait_for_output("Once upon"));
   process.signal(SIGINT);
@@ -307,7 +311,7 @@ TEST_F(Run, DevicesAreListedAndOthersRefusedWithAdvice) {
                "expected cpu, cuda, cuda:N, cuda:GPU-UUID, sim");
   expect_error(tell({"-p", "x", "-dev", "cuda:99"}), "-dev cpu");
   // Users often copy these flags from other commands, so they must not fail without a GPU.
-  const auto copied = tell({"-p", "x", "-n", "2", "-ngl", "99", "-fa", "1"});
+  const auto copied = tell({"--raw", "-p", "x", "-n", "2", "-ngl", "99", "-fa", "1"});
   EXPECT_EQ(copied.status, 0) << copied.err;
   EXPECT_NE(copied.err.find("-ngl 99: no GPU is usable here"), std::string::npos) << copied.err;
   expect_error(tell({"-p", "x", "-dev", "cpu", "-ngl", "99"}), "contradict");
@@ -319,7 +323,7 @@ TEST_F(Run, TheEmulatedGpuWritesTheSameText) {
     GTEST_SKIP() << "this build has no emulated GPU";
   }
   const auto text = [&](std::vector<std::string> device) {
-    std::vector<std::string> words = {"-p", "Once upon a time", "-n", "8", "-ctk", "int8"};
+    std::vector<std::string> words = {"--raw", "-p", "Once upon a time", "-n", "8", "-ctk", "int8"};
     words.insert(words.end(), device.begin(), device.end());
     const Finished finished = tell(words);
     EXPECT_EQ(finished.status, 0) << finished.err;
@@ -332,8 +336,8 @@ TEST_F(Run, TheEmulatedGpuWritesTheSameText) {
 TEST_F(Run, ASingleTurnIsTheTemplatesCompletion) {
   const Finished chat = tell({"-st", "-p", "Tell me a story about a fox.", "-n", "20"});
   EXPECT_EQ(chat.status, 0) << chat.err;
-  const Finished raw = tell(
-      {"-p", "[INST] Tell me a story about a fox. [/INST]", "-n", "20", "--no-display-prompt"});
+  const Finished raw = tell({"--raw", "-p", "[INST] Tell me a story about a fox. [/INST]", "-n",
+                             "20", "--no-display-prompt"});
   ASSERT_FALSE(raw.out.empty());
   EXPECT_EQ(chat.out, raw.out.substr(raw.out.find_first_not_of(" \n")) + "\n");
 }

@@ -477,13 +477,12 @@ int run(const Options& options) {
 }  // namespace
 }  // namespace leq
 
-int leq::bench_main(int argc, char** argv) {
-  return leq::run_tool("leq-bench", leq::tool_spec, argc, argv, [](const leq::Options& given) {
-    leq::Options options = given;
-    if (!options.given("model") && !options.positionals().empty()) {
-      options.set_text("model", options.take_positional());
-    }
-    leq::require(options.positionals().empty(), "a model beside that of -m: leave one out");
-    return leq::with_model_files(options, leq::run);
-  });
-}
+const leq::Tool leq::kBench = {"leq-bench", leq::tool_spec, [](const leq::Options& given) {
+                                 leq::Options options = given;
+                                 if (!options.given("model") && !options.positionals().empty()) {
+                                   options.set_text("model", options.take_positional());
+                                 }
+                                 leq::require(options.positionals().empty(),
+                                              "a model beside that of -m: leave one out");
+                                 return leq::with_model_files(options, leq::run);
+                               }};

@@ -105,6 +105,10 @@ std::vector<Option> all_options(const ToolSpec& tool) {
                  .help = "print the completions for a shell and exit",
                  .group = kOtherGroup,
                  .choices = completion_shells()});
+  all.push_back({.name = "quiet",
+                 .spellings = "--log-disable",
+                 .help = "print nothing to standard error but the error that ends the run",
+                 .group = kOtherGroup});
   all.push_back({.name = "version", .help = "print the version and exit", .group = kOtherGroup});
   return all;
 }
@@ -217,9 +221,20 @@ std::string quoted(std::string_view text, const char* quote) {
   return "'" + replace_all(std::string(text), "'", quote) + "'";
 }
 
-std::string function_name(const ToolSpec& tool) { return "_" + replace_all(tool.name, "-", "_"); }
+std::string function_name(const ToolSpec& tool) {
+  return "_" + replace_all(replace_all(tool.name, "-", "_"), " ", "_");
+}
 
-std::string bash_script(const ToolSpec& tool) {
+// The commands of a program: "run" of "leq run".
+std::string command_words(const ToolSpec& tool) {
+  std::string words;
+  for (const ToolSpec& command : tool.commands) {
+    words += (words.empty() ? "" : " ") + command.name.substr(tool.name.size() + 1);
+  }
+  return words;
+}
+
+std::string bash_function(const ToolSpec& tool) {
   std::string words, cases;
   for (const Option& option : shown_options(tool)) {
     const std::vector<std::string> shown = shown_words(option);
@@ -242,10 +257,23 @@ std::string bash_script(const ToolSpec& tool) {
     cases += "    " + join(option_words(option), "|") + ") " + action + "; return ;;\n";
   }
   const std::string name = function_name(tool);
-  return "# bash completion for " + tool.name + "\n" + name +
+  const std::string commands = command_words(tool);
+  // Words after a command are completed by the command's function.
+  const std::string dispatch =
+      "  if ((COMP_CWORD > 1)); then\n"
+      "    ! declare -F \"" +
+      name + "_${COMP_WORDS[1]}\" > /dev/null || \"" + name +
+      "_${COMP_WORDS[1]}\"\n"
+      "    return\n"
+      "  fi\n";
+  const std::string plain =
+      commands.empty() ? "compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")"
+                       : "mapfile -t COMPREPLY < <(compgen -W '" + commands + "' -- \"$cur\")";
+  return name +
          "() {\n"
          "  local cur=\"${COMP_WORDS[COMP_CWORD]}\" prev=\"${COMP_WORDS[COMP_CWORD-1]}\"\n"
-         "  COMPREPLY=()\n"
+         "  COMPREPLY=()\n" +
+         (commands.empty() ? "" : dispatch) +
          "  # --name=value is three words\n"
          "  if [[ $cur == = ]]; then cur=\n"
          "  elif [[ $prev == = ]]; then prev=\"${COMP_WORDS[COMP_CWORD-2]}\"; fi\n"
@@ -256,22 +284,26 @@ std::string bash_script(const ToolSpec& tool) {
          "    mapfile -t COMPREPLY < <(compgen -W '" +
          words +
          "' -- \"$cur\")\n"
-         "  else\n"
-         "    compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n"
-         "  fi\n"
-         "}\n"
-         "complete -F " +
-         name + " " + tool.name + "\n";
+         "  else\n    " +
+         plain +
+         "\n  fi\n"
+         "}\n";
 }
 
-std::string zsh_script(const ToolSpec& tool) {
+std::string bash_script(const ToolSpec& tool) {
+  std::string out = "# bash completion for " + tool.name + "\n";
+  for (const ToolSpec& command : tool.commands) out += bash_function(command);
+  return out + bash_function(tool) + "complete -F " + function_name(tool) + " " + tool.name + "\n";
+}
+
+std::string zsh_arguments(const ToolSpec& tool) {
   const auto escaped = [](std::string text) {
     for (const char* letter : {"\\", "[", "]", ":"}) {
       text = replace_all(text, letter, std::string("\\") + letter);
     }
     return text;
   };
-  std::string out = "#compdef " + tool.name + "\n_arguments \\\n";
+  std::string out = "_arguments \\\n";
   for (const Option& option : shown_options(tool)) {
     const std::vector<std::string> words = shown_words(option);
     std::string value;
@@ -290,11 +322,23 @@ std::string zsh_script(const ToolSpec& tool) {
   return out + (tool.max_positionals > 0 ? "  '*:file:_files'\n" : "  && return 0\n");
 }
 
-std::string fish_script(const ToolSpec& tool) {
-  std::string out = "# fish completion for " + tool.name + "\n";
-  if (tool.max_positionals == 0) out += "complete -c " + tool.name + " -f\n";
+std::string zsh_script(const ToolSpec& tool) {
+  std::string out = "#compdef " + tool.name + "\n";
+  if (tool.commands.empty()) return out + zsh_arguments(tool);
+  out += "if ((CURRENT > 2)); then\n  shift words\n  ((CURRENT--))\n  case $words[1] in\n";
+  for (const ToolSpec& command : tool.commands) {
+    out += command.name.substr(tool.name.size() + 1) + ")\n" + zsh_arguments(command) + ";;\n";
+  }
+  return out + "  esac\nelif [[ $words[2] != -* ]]; then\n  compadd " + command_words(tool) +
+         "\nelse\n" + zsh_arguments(tool) + "fi\n";
+}
+
+// `begin`: "complete -c leq-run", or with a condition.
+std::string fish_lines(const ToolSpec& tool, const std::string& begin) {
+  std::string out;
+  if (tool.max_positionals == 0) out += begin + " -f\n";
   for (const Option& option : shown_options(tool)) {
-    out += "complete -c " + tool.name;
+    out += begin;
     for (const std::string& word : shown_words(option)) {
       const bool is_long = word.starts_with("--");
       const std::string bare = word.substr(is_long ? 2 : 1);
@@ -307,6 +351,18 @@ std::string fish_script(const ToolSpec& tool) {
       out += " -x -a " + quoted(join(offered_values(option), " "), "\\'");
     const std::string text = replace_all(explanation(option), "\\", "\\\\");
     out += " -d " + quoted(text, "\\'") + "\n";
+  }
+  return out;
+}
+
+std::string fish_script(const ToolSpec& tool) {
+  const std::string begin = "complete -c " + tool.name;
+  std::string out = "# fish completion for " + tool.name + "\n" + fish_lines(tool, begin);
+  for (const ToolSpec& command : tool.commands) {
+    const std::string word = command.name.substr(tool.name.size() + 1);
+    out += begin + " -n __fish_use_subcommand -f -a " + word + " -d " +
+           quoted(command.summary, "\\'") + "\n" +
+           fish_lines(command, begin + " -n '__fish_seen_subcommand_from " + word + "'");
   }
   return out;
 }

@@ -16,7 +16,7 @@ std::vector<ForeignOption> silent_flags() {
       {.words = "--jinja --no-jinja --simple-io"},
       {.words = "--warmup --no-warmup"},
       {.words = "--perf --no-perf --show-timings --no-show-timings"},
-      {.words = "--log-disable --log-prefix --no-log-prefix --log-timestamps --no-log-timestamps"},
+      {.words = "--log-prefix --no-log-prefix --log-timestamps --no-log-timestamps"},
       {.words = "--log-colors", .value_may_follow = true},
       {.words = "--repack -nr --no-repack --no-host --op-offload --no-op-offload"},
       {.words = "-dt --defrag-thold", .values = 1},

@@ -1,14 +1,10 @@
-// The entry points of the tools, which are one program, leq: `leq run` and `leq-run` (a link to it)
-// call run_main.
+// The tools, which are one program, leq: `leq run` and `leq-run` (a link to it) are run_tool(kRun).
 #pragma once
+
+#include "tools/common/options.h"
 
 namespace leq {
 
-int bench_main(int argc, char** argv);
-int inspect_main(int argc, char** argv);
-int perplexity_main(int argc, char** argv);
-int quantize_main(int argc, char** argv);
-int run_main(int argc, char** argv);
-int server_main(int argc, char** argv);
+extern const Tool kBench, kInspect, kPerplexity, kQuantize, kRun, kServer;
 
 }  // namespace leq

@@ -158,7 +158,8 @@ void choose_model(Options& options) {
   }
 }
 
-int with_model_files(const Options& options, const std::function<int(const Options&)>& body) {
+int with_model_files(const Options& options, const std::function<int(const Options&)>& body,
+                     bool outlines) {
   Options resolved = options;
   choose_model(resolved);
   std::vector<NamelessFile> in_memory;  // kept until the tool ends
@@ -166,6 +167,15 @@ int with_model_files(const Options& options, const std::function<int(const Optio
     if (!options.declares(name)) continue;
     resolved.replace_texts(name, [&](const std::string& given) {
       const std::string path = kept_path(given);
+      const bool folder = is_checkpoint(path);
+      if (outlines && (folder || begins_as_gguf_file(path))) {
+        std::cerr << printable(path, 4096) << ": an estimate from its header, "
+                  << (folder ? "as quantized to " + std::string(kDefaultType) + " or kept"
+                             : "as converted")
+                  << '\n';
+        in_memory.push_back(outline_of(path, kDefaultType));
+        return in_memory.back().path();
+      }
       if (!begins_as_gguf_file(path)) return path;
       std::optional<Progress> line;
       ConversionEvents events;

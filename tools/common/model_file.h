@@ -27,7 +27,10 @@ void choose_model(Options& options);
 // Calls choose_model, and `body` with options in which -m and -md (if the tool has them) name .leq
 // files: a GGUF file is replaced by its conversion (quantize/run/quantize.h) in the cache folder
 // or, with
-// --no-cache, in memory until the tool ends. Returns the result of `body`.
-int with_model_files(const Options& options, const std::function<int(const Options&)>& body);
+// --no-cache, in memory until the tool ends. `outlines`: the file needs no weights, and a GGUF file
+// or a checkpoint folder is replaced by the outline of what it would become. Returns the result of
+// `body`.
+int with_model_files(const Options& options, const std::function<int(const Options&)>& body,
+                     bool outlines = false);
 
 }  // namespace leq

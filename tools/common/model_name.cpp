@@ -141,21 +141,36 @@ fs::path models_folder() {
   return home / ".local" / "share" / "leq" / "models";
 }
 
-std::vector<KeptModel> kept_models() {
+namespace {
+
+// The .leq files of a folder, sorted by the name that `name` makes of the stem.
+template <class Name>
+std::vector<KeptModel> models_in(const fs::path& folder, Name name) {
   std::vector<KeptModel> models;
   std::error_code error;
-  for (fs::directory_iterator it(models_folder(), error), end; !error && it != end;
-       it.increment(error)) {
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     if (it->path().extension() != ".leq") continue;
-    const std::string stem = it->path().stem().string();
-    const auto parts = split(stem, kBetween);
-    models.push_back({parts.size() == 3 ? std::string(parts[0]) + '/' + std::string(parts[1]) +
-                                              ':' + std::string(parts[2])
-                                        : stem,
-                      it->path()});
+    models.push_back({name(it->path().stem().string()), it->path()});
   }
   std::ranges::sort(models, {}, &KeptModel::name);
   return models;
+}
+
+}  // namespace
+
+std::vector<KeptModel> kept_models() {
+  return models_in(models_folder(), [](const std::string& stem) {
+    const auto parts = split(stem, kBetween);
+    return parts.size() == 3
+               ? std::string(parts[0]) + '/' + std::string(parts[1]) + ':' + std::string(parts[2])
+               : stem;
+  });
+}
+
+std::vector<KeptModel> conversions(const fs::path& cache) {
+  return models_in(cache, [](const std::string& stem) {
+    return stem.substr(0, stem.rfind('-')) + ".gguf";  // without the identity of the version
+  });
 }
 
 fs::path kept_file(const std::string& repository, const std::string& tag) {

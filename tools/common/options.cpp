@@ -386,27 +386,30 @@ Options parse_options(const ToolSpec& tool, std::span<const std::string> words,
   return OptionReader(tool, words, environment).read();
 }
 
-std::vector<std::string> misspelt_variables(const ToolSpec& tool,
-                                            std::span<const std::string> variables) {
-  const auto variables_of_all = [](std::span<const Option> options) {
-    std::vector<std::string> names;
-    for (const Option& option : options) {
-      for (auto& name : variables_of(option_words(option))) names.push_back(std::move(name));
-      for (auto& name : variables_of(negated_words(option))) names.push_back(std::move(name));
+std::vector<std::string> variables_of(const ToolSpec& tool) {
+  std::vector<std::string> names;
+  for (const Option& option : all_options(tool)) {
+    for (const auto& words : {option_words(option), negated_words(option)}) {
+      for (auto& name : variables_of(words)) names.push_back(std::move(name));
     }
-    return names;
-  };
-  const std::vector<std::string> known = variables_of_all(all_options(tool));
-  const std::vector<std::string> meant = variables_of_all(tool.options);
+  }
+  return names;
+}
+
+std::vector<std::string> misspelt_variables(const ToolSpec& tool,
+                                            std::span<const std::string> variables,
+                                            std::span<const std::string> known) {
+  const std::vector<std::string> own = variables_of(tool);
   std::vector<std::string> lines;
   for (const std::string& variable : variables) {
     if (!variable.starts_with(kVariablePrefix)) continue;
+    if (std::ranges::find(own, variable) != own.end()) continue;
     if (std::ranges::find(known, variable) != known.end()) continue;
-    const auto nearest = std::ranges::find_if(
-        meant, [&](const std::string& name) { return is_slip(variable, name); });
-    if (nearest == meant.end()) continue;  // probably for another tool
-    lines.push_back(printable(variable) + " is no variable of " + tool.name + ": did you mean " +
-                    *nearest + "?");
+    const auto slip =
+        std::ranges::find_if(own, [&](const std::string& name) { return is_slip(variable, name); });
+    if (slip == own.end() && known.empty()) continue;  // probably for another tool
+    lines.push_back(printable(variable) + " is no variable of " + tool.name +
+                    (slip == own.end() ? " or another tool" : ": did you mean " + *slip + "?"));
   }
   return lines;
 }

@@ -66,6 +66,8 @@ struct Answer {
   std::function<std::string()> text;  // whole lines
 };
 
+class Options;
+
 struct ToolSpec {
   std::string name = {};     // "leq-run"
   std::string summary = {};  // one line
@@ -76,6 +78,14 @@ struct ToolSpec {
   std::size_t max_positionals = 0;
   std::vector<Answer> answers = {};
   std::span<const ForeignOption> foreign = {};
+  std::vector<ToolSpec> commands = {};  // "leq run", for completions
+};
+
+// A tool's table and what it does, which returns the exit status.
+struct Tool {
+  const char* name;
+  ToolSpec (*spec)();
+  int (*body)(const Options&);
 };
 
 // Puts all options under one heading of the help.
@@ -149,19 +159,24 @@ std::vector<std::string> negated_words(const Option& option);
 std::optional<std::string> nearest_word(const std::string& word,
                                         std::span<const std::string> known);
 
+// The LEQ_ARG_* variables of a tool.
+std::vector<std::string> variables_of(const ToolSpec& tool);
 // One line for each LEQ_ARG_* variable in `variables` (names) that the tool does not have but that
-// resembles one of its variables.
+// resembles one of its variables; with `known`, those of all tools, for each that is not of these.
 std::vector<std::string> misspelt_variables(const ToolSpec& tool,
-                                            std::span<const std::string> variables);
+                                            std::span<const std::string> variables,
+                                            std::span<const std::string> known = {});
 
 // Runs a tool: parses argv, handles --help, --version, --man and --completion, otherwise calls
 // `body` with the values; returns the exit status. Errors are printed to stderr as "leq-run: error:
 // ...", with exit status 1.
 int run_tool(const ToolSpec& tool, int argc, const char* const* argv,
-             const std::function<int(const Options&)>& body);
+             const std::function<int(const Options&)>& body,
+             std::vector<std::string> (*known_variables)() = nullptr);
 
 // Does the same for main(); also reports running out of memory while the table is created.
-int run_tool(const char* name, ToolSpec (*spec)(), int argc, const char* const* argv,
-             int (*body)(const Options&)) noexcept;
+// `known_variables`: those of all tools, to tell a variable of another tool from a typo.
+int run_tool(const Tool& tool, int argc, const char* const* argv,
+             std::vector<std::string> (*known_variables)() = nullptr) noexcept;
 
 }  // namespace leq

@@ -23,8 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kDefaultType = "int8-g128";  // rounds to nearest: no calibration text
-constexpr const char* kKeptTag = "kept";           // a checkpoint that is quantized already
+constexpr const char* kKeptTag = "kept";  // a checkpoint that is quantized already
 constexpr std::string_view kDefaultGguf = "Q4_K_M";
 constexpr std::uint64_t kMaxOriginBytes = 64u << 10;
 

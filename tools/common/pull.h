@@ -18,6 +18,9 @@ inline constexpr std::string_view kModelNames =
     "once: Qwen/Qwen3-0.6B, hf.co/USER/REPOSITORY:Q4_K_M, or a short name as qwen3:0.6b "
     "(docs/models.md).";
 
+// The type of a checkpoint that is quantized on the way: rounded to nearest, no calibration text.
+inline constexpr const char* kDefaultType = "int8-g128";
+
 // The options of tools that download: -hf and what belongs to it.
 std::vector<Option> hub_options();
 // --recipe -hff -hft --offline, which name no model.

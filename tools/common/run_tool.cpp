@@ -1,12 +1,14 @@
 // The entry point of every tool: immediate answers, uniform errors, silent exit on closed pipes.
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <iostream>
+#include <memory>
 #include <new>
 #include <optional>
 #include <stdexcept>
@@ -51,8 +53,18 @@ std::vector<std::string> variable_names() {
   return names;
 }
 
+using KnownVariables = std::vector<std::string> (*)();
+
+std::vector<std::string> misspelt(const ToolSpec& tool, KnownVariables known) {
+  const std::vector<std::string> names = variable_names();
+  const bool any = std::ranges::any_of(
+      names, [](const std::string& name) { return name.starts_with("LEQ_ARG_"); });
+  if (!any) return {};
+  return misspelt_variables(tool, names, known == nullptr ? std::vector<std::string>() : known());
+}
+
 int run_checked(const ToolSpec& tool, std::span<const std::string> words,
-                const std::function<int(const Options&)>& body) {
+                const std::function<int(const Options&)>& body, KnownVariables known) {
   if (const auto answer = answer_of(tool, words)) {
     std::cout << *answer;
     return 0;
@@ -65,7 +77,11 @@ int run_checked(const ToolSpec& tool, std::span<const std::string> words,
   ToolSpec whole = tool;
   whole.options = all_options(tool);
   const Options options = parse_options(whole, words, environment);
-  std::vector<std::string> notes = misspelt_variables(tool, variable_names());
+  // With --quiet, std::cerr has no buffer until the tool ends; an error is reported after that.
+  const std::unique_ptr<std::streambuf, void (*)(std::streambuf*)> before(
+      options.flag("quiet") ? std::cerr.rdbuf(nullptr) : nullptr,
+      [](std::streambuf* buffer) { std::cerr.rdbuf(buffer); });
+  std::vector<std::string> notes = misspelt(tool, known);
   notes.insert(notes.end(), options.notes().begin(), options.notes().end());
   for (const std::string& line : notes) std::cerr << tool.name << ": " << line << '\n';
   return body(options);
@@ -95,13 +111,13 @@ std::string text_of(const std::filesystem::filesystem_error& error) {
 }  // namespace
 
 int run_tool(const ToolSpec& tool, int argc, const char* const* argv,
-             const std::function<int(const Options&)>& body) {
+             const std::function<int(const Options&)>& body, KnownVariables known_variables) {
   std::signal(SIGPIPE, SIG_DFL);  // a closed pipe ends the tool without a message
   std::signal(SIGXFSZ, SIG_IGN);  // exceeding the file size limit is an error of write()
   watch_mappings(tool.name);
   const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   try {
-    const int status = run_checked(tool, words, body);
+    const int status = run_checked(tool, words, body, known_variables);
     std::cout.flush();
     require(std::cout.good() && std::ferror(stdout) == 0,
             "stdout: cannot write all of the output (is the disk full?)");
@@ -121,12 +137,12 @@ int run_tool(const ToolSpec& tool, int argc, const char* const* argv,
   }
 }
 
-int run_tool(const char* name, ToolSpec (*spec)(), int argc, const char* const* argv,
-             int (*body)(const Options&)) noexcept {
+int run_tool(const Tool& tool, int argc, const char* const* argv,
+             KnownVariables known_variables) noexcept {
   try {
-    return run_tool(spec(), argc, argv, body);
+    return run_tool(tool.spec(), argc, argv, tool.body, known_variables);
   } catch (const std::exception&) {  // run_tool reports all other exceptions
-    std::fprintf(stderr, "%s: error: out of memory\n", name);
+    std::fprintf(stderr, "%s: error: out of memory\n", tool.name);
     return 1;
   }
 }

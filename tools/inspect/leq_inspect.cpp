@@ -311,8 +311,9 @@ std::vector<Option> fit_options() {
 ToolSpec tool_spec() {
   ToolSpec tool;
   tool.name = "leq-inspect";
-  tool.summary = "shows what a .leq or GGUF file holds, plans memory, tokenizes text";
-  tool.usage = {"model.leq [--json | --verify]", "model.gguf --fit [-dev cuda --vram 24G]",
+  tool.summary = "shows what a model's file holds, plans memory, tokenizes text";
+  tool.usage = {"model.leq [--all | --json | --verify]", "model.gguf --fit [-dev cuda --vram 24G]",
+                "HF_DIR --fit -c 32768                  (as --type int8-g128)",
                 "PATH --tokenize FILE", "model.leq --check-receipt FILE"};
   tool.max_positionals = 1;
   tool.options = in_group(
@@ -323,9 +324,10 @@ ToolSpec tool_spec() {
            .kind = OptionKind::text,
            .value_name = "FILE",
            .help = "the model, as for the other tools"},
+          {.name = "all", .help = "print the configuration and each tensor, not layers together"},
           {.name = "json", .help = "print JSON"},
           {.name = "verify", .help = "verify the checksum of every tensor"},
-          {.name = "fit", .help = "print the exact memory plan, from the header alone"},
+          {.name = "fit", .help = "print the memory plan, from the header alone"},
           {.name = "tokenize",
            .kind = OptionKind::text,
            .value_name = "FILE",
@@ -411,7 +413,7 @@ int inspect(const Options& options) {
   } else if (json) {
     std::cout << inspect_json(model);
   } else if (!options.flag("verify")) {
-    std::cout << inspect_text(model);
+    std::cout << inspect_text(model, options.flag("all"));
   }
   return 0;
 }
@@ -422,7 +424,8 @@ int run(const Options& options) {
       "a path must be given, once: leq-inspect model.leq, or -m model.leq; see leq-inspect --help");
   Options named = options;
   if (!options.given("model")) named.set_text("model", named.take_positional());
-  if (!options.has("tokenize")) return with_model_files(named, inspect);
+  const bool needs_weights = options.flag("verify") || options.has("check-receipt");
+  if (!options.has("tokenize")) return with_model_files(named, inspect, !needs_weights);
   EncodeOptions encode;
   encode.parse_special = options.flag("special");
   encode.add_bos = options.flag("bos");
@@ -434,6 +437,4 @@ int run(const Options& options) {
 }  // namespace
 }  // namespace leq
 
-int leq::inspect_main(int argc, char** argv) {
-  return leq::run_tool("leq-inspect", leq::tool_spec, argc, argv, leq::run);
-}
+const leq::Tool leq::kInspect = {"leq-inspect", leq::tool_spec, leq::run};

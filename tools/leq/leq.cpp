@@ -20,6 +20,7 @@
 #include "format/leq_reader.h"
 #include "hub/hub.h"
 #include "hub/web_client.h"
+#include "quantize/run/quantize.h"
 #include "tools/common/mains.h"
 #include "tools/common/options.h"
 #include "tools/common/pull.h"
@@ -77,14 +78,15 @@ std::string measured_kl(const LeqReader& file) {
   return kl != nullptr && kl->is_number() ? fixed(kl->get<double>(), 4) : "";
 }
 
-Json described(const KeptModel& model) {
+Json described(const KeptModel& model, bool converted) {
   Json one = {{"name", model.name}, {"path", model.path.string()}};
   try {
     const LeqReader file(model.path, {.mode = LoadMode::map});
     one["bytes"] = file.file_bytes();
     one["type"] = main_type(file);
     one["kl"] = measured_kl(file);
-    one["origin"] = origin_of(model.path);
+    const std::string origin = origin_of(model.path);
+    one["origin"] = origin.empty() && converted ? "conversion of a GGUF file" : origin;
   } catch (const Error& error) {
     one["error"] = std::string(error.what());
   }
@@ -94,19 +96,23 @@ Json described(const KeptModel& model) {
 ToolSpec list_spec() {
   ToolSpec spec;
   spec.name = "leq ls";
-  spec.summary = "lists the models of the models folder";
+  spec.summary = "lists the models that are here";
   spec.usage = {"", "--json"};
   spec.advice =
       "KL is the divergence from the unquantized model in nats, if it was measured (recipes "
       "measure it). The folder is LEQ_MODELS, or leq/models in XDG_DATA_HOME or ~/.local/share; "
-      ".leq files that you put there are listed too.";
+      ".leq files that you put there are listed too, and the conversions of GGUF files that were "
+      "run, which `leq rm` removes without touching the GGUF file.";
   spec.options = {{.name = "json", .help = "print JSON"}};
   return spec;
 }
 
 int list(const Options& options) {
   Json models = Json::array();
-  for (const KeptModel& model : kept_models()) models.push_back(described(model));
+  for (const KeptModel& model : kept_models()) models.push_back(described(model, false));
+  for (const KeptModel& model : conversions(conversion_cache())) {
+    models.push_back(described(model, true));
+  }
   if (options.flag("json")) {
     std::cout << models.dump(2) << '\n';
     return 0;
@@ -143,7 +149,7 @@ int list(const Options& options) {
 ToolSpec remove_spec() {
   ToolSpec spec;
   spec.name = "leq rm";
-  spec.summary = "removes models from the models folder";
+  spec.summary = "removes models that `leq ls` lists";
   spec.usage = {"MODEL...", "MODEL --downloads"};
   spec.max_positionals = kAnyNumber;
   spec.options = {{.name = "downloads",
@@ -166,6 +172,14 @@ void require_one(const std::string& name) {
 int remove(const Options& options) {
   require(!options.positionals().empty(), "expected a model's name; `leq ls` lists them");
   for (const std::string& name : options.positionals()) {
+    std::size_t converted = 0;
+    for (const KeptModel& one : conversions(conversion_cache())) {
+      if (one.name != name) continue;
+      fs::remove(one.path);
+      std::cout << "removed " << one.path.string() << '\n';
+      ++converted;
+    }
+    if (converted > 0) continue;
     const auto model = find_kept(name);
     require(model.has_value(), printable(name), ": no such model; `leq ls` lists the models");
     require_one(name);
@@ -237,41 +251,57 @@ int ps(const Options& options) {
   return 0;
 }
 
-int pull_main(int argc, char** argv) { return run_tool("leq pull", pull_spec, argc, argv, pull); }
-int list_main(int argc, char** argv) { return run_tool("leq ls", list_spec, argc, argv, list); }
-int remove_main(int argc, char** argv) {
-  return run_tool("leq rm", remove_spec, argc, argv, remove);
-}
-int ps_main(int argc, char** argv) { return run_tool("leq ps", ps_spec, argc, argv, ps); }
+constexpr Tool kPull = {"leq pull", pull_spec, pull};
+constexpr Tool kList = {"leq ls", list_spec, list};
+constexpr Tool kRemove = {"leq rm", remove_spec, remove};
+constexpr Tool kPs = {"leq ps", ps_spec, ps};
 
 struct Command {
-  const char* name;
-  const char* program;       // the name by which it is a tool of its own, or nullptr
-  int (*main)(int, char**);  // nullptr: a program of the Python package
+  std::string_view name;
+  const Tool* tool;  // nullptr: a program of the Python package
   const char* help;
+  std::string_view variables = {};  // of a program of the Python package, those that no tool has
 };
-
-int show_main(int argc, char** argv);
 
 constexpr Command kCommands[] = {
-    {"run", "leq-run", run_main, "run MODEL [PROMPT]      chat, or answer one question"},
-    {"serve", "leq-server", server_main,
+    {"run", &kRun, "run MODEL [PROMPT]      chat, or answer one question"},
+    {"serve", &kServer,
      "serve [MODEL...]        the APIs of OpenAI, Anthropic, Ollama; a chat page"},
-    {"pull", nullptr, pull_main, "pull MODEL...           download models, or update them"},
-    {"ls", nullptr, list_main, "ls                      list the models that are here"},
-    {"rm", nullptr, remove_main, "rm MODEL...             remove models"},
-    {"show", nullptr, show_main, "show MODEL              print what a model's file holds"},
-    {"ps", nullptr, ps_main, "ps                      list the models that a server has loaded"},
-    {"quantize", "leq-quantize", quantize_main, "quantize CHECKPOINT -o FILE"},
-    {"perplexity", "leq-perplexity", perplexity_main, "perplexity MODEL -f FILE"},
-    {"bench", "leq-bench", bench_main, "bench -m MODEL          measure speed"},
-    {"inspect", "leq-inspect", inspect_main,
-     "inspect FILE            contents, checksums, memory plan"},
-    {"compare", "leq-compare", nullptr,
-     "compare CHECKPOINT ...  compare methods (pip install leq[compare])"},
-    {"export", "leq-export", nullptr,
-     "export FILE ...         for other runtimes (pip install leq[export])"},
+    {"pull", &kPull, "pull MODEL...           download models, or update them"},
+    {"ls", &kList, "ls                      list the models that are here"},
+    {"rm", &kRemove, "rm MODEL...             remove models"},
+    {"show", &kInspect, "show MODEL              print what a model's file holds"},
+    {"ps", &kPs, "ps                      list the models that a server has loaded"},
+    {"quantize", &kQuantize, "quantize CHECKPOINT -o FILE"},
+    {"perplexity", &kPerplexity, "perplexity MODEL -f FILE"},
+    {"bench", &kBench, "bench MODEL             measure speed"},
+    {"inspect", &kInspect, "inspect FILE            contents, checksums, memory plan"},
+    {"compare", nullptr, "compare CHECKPOINT ...  compare methods (pip install leq[compare])",
+     "AGAIN CALIBRATION_WINDOWS CHOICES CONTEXTS INPUTS KEEP_FILES METHODS PARTS QUESTIONS QUICK"},
+    {"export", nullptr, "export FILE ...         for other runtimes (pip install leq[export])",
+     "COMPRESSED_TENSORS INPUTS OPSET PAST SAFETENSORS TARGET TOKENS"},
 };
+
+// The table of a command's tool, under the command's name.
+ToolSpec spec_of(const Command& command) {
+  ToolSpec spec = command.tool->spec();
+  spec.name = "leq " + std::string(command.name);
+  return spec;
+}
+
+std::vector<std::string> all_variables() {
+  std::vector<std::string> names;
+  for (const Command& command : kCommands) {
+    if (command.tool != nullptr) {
+      for (auto& name : variables_of(command.tool->spec())) names.push_back(std::move(name));
+      continue;
+    }
+    for (const auto word : split(command.variables, " ")) {
+      names.push_back("LEQ_ARG_" + std::string(word));
+    }
+  }
+  return names;
+}
 
 // Commands of other programs, and what to type here.
 constexpr std::array<std::array<std::string_view, 2>, 9> kOtherWords = {{
@@ -290,7 +320,10 @@ ToolSpec leq_spec() {
   ToolSpec spec;
   spec.name = "leq";
   spec.summary = "runs language models: downloads, quantizes, chats and serves";
-  for (const Command& command : kCommands) spec.usage.emplace_back(command.help);
+  for (const Command& command : kCommands) {
+    spec.usage.emplace_back(command.help);
+    if (command.tool != nullptr) spec.commands.push_back(spec_of(command));
+  }
   spec.advice = std::string(kModelNames) +
                 " `leq COMMAND --help` lists the options of a command; `leq run` is also leq-run, "
                 "and so on. Short names: " +
@@ -316,44 +349,29 @@ int explain(const Options& options) {
 // Replaces this process by a program of the Python package.
 int run_python_tool(const Command& command, int argc, char** argv) {
   std::vector<char*> words(argv, argv + argc);
-  std::string program = command.program;
+  std::string program = "leq-" + std::string(command.name);
   words.front() = program.data();
   words.push_back(nullptr);
-  ::execvp(command.program, words.data());
+  ::execvp(program.c_str(), words.data());
   std::fprintf(stderr,
                "leq: error: %s is not installed: it is part of the Python "
                "package: make wheel, then pip install 'dist/leq-VERSION.whl[%s]'\n",
-               command.program, command.name);
+               program.c_str(), program.c_str() + std::string_view("leq-").size());
   return 1;
-}
-
-// leq-inspect with a model's name in place of its file.
-int show_main(int argc, char** argv) {
-  std::vector<char*> words(argv, argv + argc);
-  std::string file;
-  std::error_code error;
-  for (std::size_t i = 1; i < words.size() && file.empty(); ++i) {
-    if (words[i][0] == '-' || std::filesystem::exists(words[i], error)) continue;
-    if (const auto kept = find_kept(words[i])) {
-      file = kept->path.string();
-      words[i] = file.data();
-    }
-  }
-  return inspect_main(argc, words.data());
 }
 
 int leq_main(int argc, char** argv) {
   const std::string program = std::filesystem::path(argc > 0 ? argv[0] : "leq").filename().string();
   const bool named = argc > 1 && program.find("leq-") == std::string::npos;
   for (const Command& command : kCommands) {
-    if (command.main != nullptr && command.program != nullptr && program == command.program) {
-      return command.main(argc, argv);
+    if (command.tool != nullptr && program == command.tool->name) {
+      return run_tool(*command.tool, argc, argv, all_variables);
     }
-    if (!named || std::string_view(argv[1]) != command.name) continue;
-    return command.main != nullptr ? command.main(argc - 1, argv + 1)
+    if (!named || argv[1] != command.name) continue;
+    return command.tool != nullptr ? run_tool(*command.tool, argc - 1, argv + 1, all_variables)
                                    : run_python_tool(command, argc - 1, argv + 1);
   }
-  return run_tool("leq", leq_spec, argc, argv, explain);
+  return run_tool({"leq", leq_spec, explain}, argc, argv, all_variables);
 }
 
 }  // namespace

@@ -370,8 +370,6 @@ int perplexity(const Options& options) {
 }  // namespace
 }  // namespace leq
 
-int leq::perplexity_main(int argc, char** argv) {
-  return leq::run_tool(
-      "leq-perplexity", leq::tool_spec, argc, argv,
-      [](const leq::Options& options) { return leq::with_model_files(options, leq::perplexity); });
-}
+const leq::Tool leq::kPerplexity = {
+    "leq-perplexity", leq::tool_spec,
+    [](const leq::Options& options) { return leq::with_model_files(options, leq::perplexity); }};

@@ -109,7 +109,7 @@ void report(const std::string& type, const QuantizeResult& result, const std::st
   }
   std::cerr << "wrote       " << name << ", " << human_bytes(result.file_bytes) << " in "
             << fixed(seconds, 1) << " s\n"
-            << "next        leq-run -m " << name << " -p \"Once upon a time\"\n";
+            << "next        leq-run -m " << name << " \"Why is the sky blue?\"\n";
 }
 
 std::string unit_of(std::string_view work) {
@@ -176,6 +176,4 @@ int quantize(const Options& options) {
 }  // namespace
 }  // namespace leq
 
-int leq::quantize_main(int argc, char** argv) {
-  return leq::run_tool("leq-quantize", leq::tool_spec, argc, argv, leq::quantize);
-}
+const leq::Tool leq::kQuantize = {"leq-quantize", leq::tool_spec, leq::quantize};

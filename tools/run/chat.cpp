@@ -166,7 +166,7 @@ bool ChatLoop::read_message(std::string& message) {
       if (message.empty() && line.text.empty()) {
         if (interrupted_once_) return false;
         interrupted_once_ = true;
-        note("Ctrl-C again, Ctrl-D or /exit leaves");
+        tell("Ctrl-C again, Ctrl-D or /exit leaves");
       }
       message.clear();
       return true;
@@ -246,12 +246,12 @@ void ChatLoop::turn(
   printer_.end_line();
   totals_.add(reply);
   if (reply.stopped == StopReason::context_full) {
-    note("the context of " + with_commas(generator_.context()) +
+    tell("the context of " + with_commas(generator_.context()) +
          " positions is full: /clear begins a new conversation, a larger -c holds more");
   } else if (reply.stopped == StopReason::interrupted) {
-    note("interrupted");
+    tell("interrupted");
   } else if (reply.stopped == StopReason::token_limit) {
-    note("the reply ends here: -n " + with_commas(std::ssize(reply.tokens)) + " tokens");
+    tell("the reply ends here: -n " + with_commas(std::ssize(reply.tokens)) + " tokens");
   }
   if (options_.verbose && !options_.single_turn) {
     RunTotals one;
@@ -284,18 +284,18 @@ void ChatLoop::help(std::string_view) {
 
 void ChatLoop::reset(std::string_view) {
   session_.reset();
-  note("a new conversation");
+  tell("a new conversation");
 }
 
 void ChatLoop::system(std::string_view text) {
   if (text.empty()) {
     const std::string_view now = session_.system();
-    note(now.empty() ? "no system prompt" : "system prompt: " + std::string(now));
+    tell(now.empty() ? "no system prompt" : "system prompt: " + std::string(now));
     return;
   }
   check_utf8(text, "/system");
   session_.set_system(text == "\"\"" ? "" : text);
-  note(text == "\"\"" ? "no system prompt from now on" : "system prompt changed");
+  tell(text == "\"\"" ? "no system prompt from now on" : "system prompt changed");
 }
 
 void ChatLoop::set(std::string_view text) {
@@ -320,7 +320,7 @@ void ChatLoop::set_parameter_of(std::string_view text) {
             printable(value), "'");
     settings.seed = static_cast<std::uint64_t>(*seed);
     generator_.set_sampling(settings);
-    return note("seed is " + std::to_string(*seed) + " from now on");
+    return tell("seed is " + std::to_string(*seed) + " from now on");
   }
   const SamplingParameter* parameter = find_parameter(name);
   require(parameter != nullptr, "/set: no setting is called ", printable(name),
@@ -332,7 +332,7 @@ void ChatLoop::set_parameter_of(std::string_view text) {
   settings.penalties_when_greedy |=
       parameter->role == ParameterRole::penalty;  // requested by the user
   generator_.set_sampling(settings);
-  note(parameter_word(*parameter) + " is " + number_text(*number) + " from now on");
+  tell(parameter_word(*parameter) + " is " + number_text(*number) + " from now on");
 }
 
 void ChatLoop::set_format(std::string_view text) {
@@ -343,13 +343,13 @@ void ChatLoop::set_format(std::string_view text) {
                            : Grammar::from_json_schema(R"({"type": "object"})", "/set format json");
   generator_.check_grammar(grammar);
   session_.options().grammar = grammar;
-  note(text.empty() ? "replies are any text from now on" : "replies are JSON from now on");
+  tell(text.empty() ? "replies are any text from now on" : "replies are JSON from now on");
 }
 
 template <bool on>
 void ChatLoop::set_thinking(std::string_view) {
   session_.options().rendering.enable_thinking = on;
-  note(on ? "reasoning before the answer, if the model's template knows it"
+  tell(on ? "reasoning before the answer, if the model's template knows it"
           : "no reasoning, if the model's template knows that");
 }
 
@@ -380,10 +380,10 @@ void ChatLoop::show(std::string_view text) {
 
 void ChatLoop::show_model(std::string_view) {
   const ChatState& state = session_.state();
-  note(options_.model_line);
-  note("context of " + with_commas(generator_.context()) + " tokens, template " +
+  tell(options_.model_line);
+  tell("context of " + with_commas(generator_.context()) + " tokens, template " +
        options_.template_name);
-  note(std::to_string(state.messages.size()) + " messages" +
+  tell(std::to_string(state.messages.size()) + " messages" +
        (state.left_out > 0 ? ", the first " + std::to_string(state.left_out) + " left out" : "") +
        (options_.saved_as.empty() ? "" : ", saved in " + options_.saved_as.string()));
 }
@@ -395,7 +395,7 @@ void ChatLoop::show_settings(std::string_view) {
     all.push_back(parameter_word(parameter) + " " +
                   number_text(parameter_value(settings, parameter)));
   }
-  note(join(all) + ", seed " + std::to_string(settings.seed));
+  tell(join(all) + ", seed " + std::to_string(settings.seed));
 }
 
 void ChatLoop::show_template(std::string_view) {
@@ -411,13 +411,13 @@ void ChatLoop::show_messages(std::string_view) {
 
 void ChatLoop::show_chats(std::string_view) {
   const std::vector<std::string> names = saved_chat_names();
-  note(names.empty() ? "no chat is saved by name" : join(names));
+  tell(names.empty() ? "no chat is saved by name" : join(names));
 }
 
 void ChatLoop::attach(std::string_view path) {
   require(!path.empty(), "/read: a file name must follow");
   attached_ += read_prompt_text(path) + "\n\n";
-  note("the next message begins with " + std::string(path));
+  tell("the next message begins with " + std::string(path));
 }
 
 void ChatLoop::write_chat(const std::filesystem::path& path) const {
@@ -439,7 +439,7 @@ void ChatLoop::save(std::string_view name) {
   const std::filesystem::path path = chat_path(name);
   require_no_input(path, std::array{options_.model});
   write_chat(path);
-  note("saved " + std::to_string(session_.state().messages.size()) + " messages to " +
+  tell("saved " + std::to_string(session_.state().messages.size()) + " messages to " +
        path.string());
 }
 
@@ -462,7 +462,7 @@ void ChatLoop::load(std::string_view name) {
   require(!name.empty(), "/load: a name or a file name must follow");
   const std::filesystem::path path = chat_path(name);
   const std::string other = read_chat(path, true);
-  note("loaded " + std::to_string(session_.state().messages.size()) +
+  tell("loaded " + std::to_string(session_.state().messages.size()) +
        " messages and their settings from " + path.string() + other);
 }
 

@@ -46,7 +46,7 @@ bool is_piped() {
 }
 
 std::optional<std::string> given_prompt(const RunArgs& args) {
-  if (args.is_question && is_piped()) {  // a question about the text in the pipe
+  if (args.joins_pipe && is_piped()) {  // a question about the text in the pipe
     std::string text = read_standard_input();
     check_utf8(text, "standard input");
     while (text.ends_with('\n')) text.pop_back();
@@ -59,10 +59,9 @@ std::optional<std::string> given_prompt(const RunArgs& args) {
   return std::nullopt;
 }
 
-bool wants_chat(const RunArgs& args, const std::optional<std::string>& prompt, const Model& model) {
+bool wants_chat(const RunArgs& args, const Model& model) {
   if (args.mode != Mode::automatic) return args.mode == Mode::chat;
-  const bool has_template = !model.chat_template().empty() || !args.chat_template.empty();
-  return has_template && (!prompt || args.is_question);
+  return !model.chat_template().empty() || !args.chat_template.empty();
 }
 
 ChatTemplate chat_template_of(const RunArgs& args, const Model& model) {
@@ -140,9 +139,7 @@ void explain_stop(const Run& run, const FinishedReply& reply, bool has_text) {
          " positions is full; a larger -c holds more");
   }
   if (reply.stopped == StopReason::end_token && !has_text && !run.model().chat_template().empty()) {
-    note(
-        "the model ended its reply at once: it is made for chats, and a text of -p, -f or a pipe "
-        "is completed as it stands; ask it with -st, or leave -p out before the text");
+    note("the model ended its reply at once: it is made for chats; ask it without --raw");
   }
 }
 
@@ -299,15 +296,11 @@ int run_with(const Options& options) {
   const Runtime setup = set_up_model(options, adjust, args.draft_model);
   const Model& model = *setup.model;
   (void)model.tokenizer();  // throws an error with advice
-  const bool chats = !args.many && wants_chat(args, prompt, model);
-  if (args.is_question && args.mode == Mode::automatic) args.single_turn = true;
-  require(
-      !chats || !args.prompt_cache,
-      "--prompt-cache: keeps the prompt of a completion, give one with -p TEXT or -f FILE; in a "
-      "chat /save FILE keeps the conversation");
-  require(chats || prompt || args.many,
-          "no prompt: give one with -p TEXT or -f FILE (this model has no chat "
-          "template, so there is no chat)");
+  const bool chats = !args.many && wants_chat(args, model);
+  if (prompt && !args.chats_on) args.single_turn = true;
+  require(chats || prompt || args.many, "no prompt: give one with -p TEXT or -f FILE",
+          model.chat_template().empty() ? " (this model has no chat template, so there is no chat)"
+                                        : "");
   std::optional<ChatTemplate> format;
   if (chats) format = chat_template_of(args, model);
   SamplingChoice choice = choose_sampling(args.sampling, model.generation().sampling);
@@ -334,8 +327,6 @@ int run_with(const Options& options) {
 }  // namespace
 }  // namespace leq::run
 
-int leq::run_main(int argc, char** argv) {
-  return leq::run_tool("leq-run", leq::run::tool_spec, argc, argv, [](const leq::Options& options) {
-    return leq::with_model_files(options, leq::run::run_with);
-  });
-}
+const leq::Tool leq::kRun = {"leq-run", leq::run::tool_spec, [](const leq::Options& options) {
+                               return leq::with_model_files(options, leq::run::run_with);
+                             }};

@@ -29,7 +29,7 @@ std::vector<Option> prompt_options() {
        .spellings = "-p",
        .kind = Kind::text,
        .value_name = "TEXT",
-       .help = "the prompt; in a chat the first message"},
+       .help = "a question, or with -cnv the first message; with --raw a text to complete"},
       {.name = "file",
        .spellings = "-f",
        .kind = Kind::text,
@@ -146,9 +146,10 @@ std::vector<Option> chat_options() {
       {.name = "conversation",
        .spellings = "-cnv",
        .fallback = "auto",
-       .help = "force chat mode on or off (default: chat if there is no prompt and the model has a "
-               "chat template)",
-       .negations = "-no-cnv"},
+       .help =
+           "chat on after the prompt's answer; --raw: complete the prompt as it stands (default: "
+           "a prompt is answered if the model has a chat template, otherwise completed)",
+       .negations = "-no-cnv --raw"},
       {.name = "single-turn", .spellings = "-st", .help = "chat for one turn, then exit"},
       {.name = "system-prompt",
        .spellings = "-sys",
@@ -253,7 +254,7 @@ void read_text(const Options& options, RunArgs& args) {
     require(!args.prompt && !args.prompt_file, "'", printable(words[0]),
             "' is a prompt beside that of ", args.prompt ? "-p" : "-f", ": use one of them");
     args.prompt = text_of(options, words[0], "the prompt");
-    args.is_question = !options.given("receipt") && !options.given("prompt-cache");
+    args.joins_pipe = true;
   }
   require(!options.given("system-prompt") || !options.given("system-prompt-file"),
           "-sys and -sysf both give a system prompt: use one of them");
@@ -278,13 +279,17 @@ void read_text(const Options& options, RunArgs& args) {
   args.verbose = options.flag("verbose");
 }
 
-// -st and -sys only make sense in a chat, so they select chat mode.
+// -st and -sys only make sense in a chat, so they select chat mode; receipts, kept prompts and many
+// prompts are of completions.
 Mode read_mode(const Options& options) {
+  const bool completes = options.given("receipt") || options.given("prompt-cache");
   const bool system = options.given("system-prompt") || options.given("system-prompt-file");
   const bool chat_words = options.flag("single-turn") || options.given("chat") || system;
-  if (!options.has("conversation")) return chat_words ? Mode::chat : Mode::automatic;
+  if (!options.has("conversation")) {
+    return chat_words ? Mode::chat : completes ? Mode::completion : Mode::automatic;
+  }
   const bool chat = options.flag("conversation");
-  require(chat || !chat_words, "-no-cnv and ",
+  require(chat || !chat_words, "--raw (-no-cnv) and ",
           options.flag("single-turn") ? "-st"
           : system                    ? "-sys"
                                       : "--chat",
@@ -301,7 +306,8 @@ ToolSpec run_tool_spec() {
   spec.foreign = llama_flags();
   spec.max_positionals = std::numeric_limits<std::size_t>::max();  // rejected later, with advice
   spec.usage = {"MODEL                                  (a chat)", "MODEL \"Why is the sky blue?\"",
-                "-m model.leq -p \"Once upon a time\"", "-m model.leq -f prompt.txt -n 200"};
+                "MODEL --raw \"Once upon a time\"       (completes)",
+                "-m model.leq -f prompt.txt -n 200"};
   spec.advice = std::string(kModelNames);
   add_options(spec, model_options());
   add_options(spec, hub_options());
@@ -322,6 +328,7 @@ RunArgs read_args(const Options& options) {
   args.mode = read_mode(options);
   read_text(options, args);
   args.single_turn = options.flag("single-turn");
+  args.chats_on = options.given("conversation") || options.given("chat");
   args.multi_line = options.flag("multiline-input");
   if (options.given("chat")) {
     args.chat_name = options.text("chat");

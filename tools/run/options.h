@@ -17,7 +17,7 @@
 namespace leq::run {
 
 enum class Mode : std::uint8_t {
-  automatic,  // chat if there is no prompt and the model has a template
+  automatic,  // chat if the model has a template
   completion,
   chat,
 };
@@ -26,10 +26,11 @@ struct RunArgs {
   std::filesystem::path model;
   Mode mode = Mode::automatic;
   std::optional<std::string> prompt;  // -p or a positional argument, escapes processed
-  bool is_question = false;           // positional: a message, if there is a template
+  bool joins_pipe = false;            // positional: piped text comes before it
   std::optional<std::filesystem::path> prompt_file;
   std::optional<std::string> system;
   bool single_turn = false;
+  bool chats_on = false;  // after the answer to the prompt
   bool multi_line = false;
   std::optional<std::string> chat_name;
 

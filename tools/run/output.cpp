@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iostream>
 #include <utility>
 
 #include "base/error.h"
@@ -98,6 +99,10 @@ void ReplyPrinter::finish() {
 }
 
 void note(const std::string& text) {
+  std::cerr << "leq-run: " + printable(text, std::string::npos) + '\n';
+}
+
+void tell(const std::string& text) {
   std::fprintf(stderr, "leq-run: %s\n", printable(text, std::string::npos).c_str());
 }
 

@@ -52,7 +52,9 @@ class ReplyPrinter {
   bool line_open_ = false;
 };
 
-// Prints one line to standard error, prefixed with "leq-run: ".
+// Prints one line to standard error, prefixed with "leq-run: ". A note is left out with --quiet;
+// what a user asks for in a chat is told.
 void note(const std::string& text);
+void tell(const std::string& text);
 
 }  // namespace leq::run

@@ -323,20 +323,24 @@ int run_with(const Options& options) {
   return run_with_one(options, std::move(wanted));
 }
 
-// Several names, or none: the models folder is served, and the first name is the default.
+// Several names or files of one folder, or none: their folder is served, or the models folder, and
+// the first name is the default.
 void serve_folder(Options& options) {
-  const std::filesystem::path folder = models_folder();
-  require(
-      !options.positionals().empty() || !kept_models().empty(),
-      "no model: give one as `leq serve Qwen/Qwen3-0.6B` or -m model.leq, or a folder of models "
-      "as --models-dir DIR (",
-      folder.string(), " has none)");
+  const bool none = options.positionals().empty();
+  std::filesystem::path folder = models_folder();
+  require(!none || !kept_models().empty(),
+          "no model: give one as `leq serve Qwen/Qwen3-0.6B` or -m model.leq, or a folder of "
+          "models as --models-dir DIR (",
+          folder.string(), " has none)");
   for (bool first = true; !options.positionals().empty(); first = false) {
     const std::string name = options.take_positional();
-    const std::filesystem::path file = model_by_name(name, options);
+    const auto file = std::filesystem::absolute(model_by_name(name, options));
+    if (first) {
+      folder = file.parent_path();
+      options.set_text("model", file.string());
+    }
     require(file.parent_path() == folder, printable(name), ": several models are served from one ",
             "folder, and this file is not in ", folder.string(), "; use --models-dir DIR");
-    if (first) options.set_text("model", file.string());
   }
   options.set_text("models-dir", folder.string());
 }
@@ -377,6 +381,5 @@ ToolSpec tool_spec() {
 }  // namespace
 }  // namespace leq::server_tool
 
-int leq::server_main(int argc, char** argv) {
-  return run_tool("leq-server", server_tool::tool_spec, argc, argv, server_tool::run_by_names);
-}
+const leq::Tool leq::kServer = {"leq-server", leq::server_tool::tool_spec,
+                                leq::server_tool::run_by_names};

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <system_error>
 
@@ -77,7 +78,11 @@ fs::path convert_in_cache(const fs::path& gguf, const fs::path& cache,
   return file;
 }
 
-NamelessFile convert_in_memory(const fs::path& gguf, const ConversionEvents& events) {
+namespace {
+
+// The file `name` that `write` writes, in memory.
+NamelessFile made_in_memory(const fs::path& name,
+                            const std::function<void(const fs::path& file)>& write) {
   std::error_code none;
   const fs::path memory =
       fs::is_directory(kMemoryFolder, none) ? fs::path(kMemoryFolder) : fs::temp_directory_path();
@@ -91,9 +96,26 @@ NamelessFile convert_in_memory(const fs::path& gguf, const ConversionEvents& eve
     fs::remove_all(*made, ignored);
   };
   const std::unique_ptr<const fs::path, decltype(remove)> removed(&folder, remove);
-  const fs::path file = folder / gguf.filename();  // the name in messages
-  convert(gguf, file, events);
+  const fs::path file = folder / name;  // the name in messages
+  write(file);
   return NamelessFile(file);
+}
+
+}  // namespace
+
+NamelessFile convert_in_memory(const fs::path& gguf, const ConversionEvents& events) {
+  return made_in_memory(gguf.filename(),
+                        [&](const fs::path& file) { convert(gguf, file, events); });
+}
+
+NamelessFile outline_of(const fs::path& checkpoint, const std::string& type) {
+  const ImportedModel model = import_checkpoint(checkpoint);
+  QuantizeOptions options;
+  options.type = type;
+  options.outline = true;
+  if (begins_as_gguf_file(checkpoint) || holds_codes(checkpoint)) keep_types(model, options);
+  return made_in_memory(model.folder,
+                        [&](const fs::path& file) { quantize_imported(model, file, options); });
 }
 
 }  // namespace leq

@@ -97,6 +97,17 @@ std::size_t run_of_tensors(std::span<const TensorInput> tensors, std::size_t fir
   return count;
 }
 
+// The tensor without its planes.
+QuantizedTensor outline_of(const TensorInput& tensor, const TensorPlan& plan) {
+  QuantizedTensor outline;
+  outline.weight.scheme = plan.scheme;
+  outline.weight.act = plan.act;
+  outline.weight.rows = tensor.shape.size() == 2 ? tensor.shape[0] : 1;
+  outline.weight.columns = tensor.shape.back();
+  outline.record.source = tensor.source_type;
+  return outline;
+}
+
 // Writes all tensors: those of blocks from `blocks` if these were `finished` before, all others are
 // read, quantized and written one by one. Holds at most one tensor in memory, or one finished
 // block. With N ranks the leader, which alone has `adder` and `blocks`, holds 4 N tensors.
@@ -116,7 +127,9 @@ void write_tensors(Adder* adder, std::span<const TensorInput> tensors,
     DividedTensors divided(*options.ranks, sizes);
     for (std::size_t i = 0; i < count; ++i) {
       if (!divided.is_own(i)) continue;
-      divided.add(quantize_input(here[i], options.plan(here[i].name, here[i].role), pool));
+      const TensorPlan plan = options.plan(here[i].name, here[i].role);
+      divided.add(options.outline ? outline_of(here[i], plan)
+                                  : quantize_input(here[i], plan, pool));
     }
     if (count > 0) divided.exchange(Receivers::leader, here[0].name);
     for (const TensorInput& tensor : here) {
@@ -258,7 +271,7 @@ QuantizeResult quantize_imported(const ImportedModel& model, const fs::path& out
   agree(model, request);
   const QuantizeOptions options = with_plan(request, model.config);
   std::unique_ptr<LeqWriter> writer;
-  if (options.ranks->leads()) writer = std::make_unique<LeqWriter>(output);
+  if (options.ranks->leads()) writer = std::make_unique<LeqWriter>(output, options.outline);
   std::optional<FinishedBlocks> blocks;
   if (wants_calibration(model.config, options)) {
     blocks = quantize_blocks(model, options, output.string() + ".partial");

@@ -66,6 +66,7 @@ struct QuantizeOptions {
   TensorPlanner plan = {};              // if set, replaces the plan of the four settings above
   std::optional<FoldMethod> fold = {};  // replaces the fold that the method has
   bool keeps_types = false;             // quantize_checkpoint calls keep_types
+  bool outline = false;                 // weights are not read: the file is a LeqWriter's outline
   // For act tensor: a linear gets a scale for each token if a fixed scale causes more than this
   // many times the output error of scales per token; 0 = never.
   double max_static_error = 0;
@@ -204,5 +205,8 @@ std::filesystem::path convert_in_cache(const std::filesystem::path& gguf,
                                        const ConversionEvents& events);
 // Converts into an unnamed in-memory file, which is freed with the returned object.
 NamelessFile convert_in_memory(const std::filesystem::path& gguf, const ConversionEvents& events);
+// The outline of the file that a GGUF file or a quantized checkpoint is converted to, or another
+// checkpoint is quantized to with `type`, made of its headers in memory.
+NamelessFile outline_of(const std::filesystem::path& checkpoint, const std::string& type);
 
 }  // namespace leq
