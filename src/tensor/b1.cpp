@@ -91,7 +91,7 @@ std::vector<float> dequantize(const ChosenCodes& chosen, std::int64_t rows, std:
 
 // Sets means near 0 and sizes near the scale; every sixteenth column is salient.
 void randomize(const RandomNumbers& to) {
-  const std::int64_t numbers = to.view.columns / kGroup * kPanelRows * kNumbers;
+  const std::int64_t numbers = to.view.padded_columns() / kGroup * kPanelRows * kNumbers;
   for (std::int64_t i = 0; i < numbers; ++i) {
     const float spread = static_cast<float>(to.random(i, 1)) * 0x1p-24f;
     const float number = i % 2 == 0 ? 0.2f * (spread - 0.5f) : 0.5f + spread;

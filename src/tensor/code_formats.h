@@ -25,7 +25,9 @@ struct RandomNumbers {
   // Returns 24 random bits, a function of the panel, i and `what`.
   std::function<std::uint32_t(std::int64_t i, std::uint32_t what)> random;
 
-  bool is_pad(std::int64_t row) const { return panel * kPanelRows + row >= view.rows; }
+  bool is_pad(std::int64_t row, std::int64_t column = 0) const {
+    return panel * kPanelRows + row >= view.rows || column >= view.columns;
+  }
 };
 
 struct CodeFormat {

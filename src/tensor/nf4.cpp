@@ -129,12 +129,12 @@ std::vector<float> dequantize(const ChosenCodes& chosen, std::int64_t rows, std:
 
 // Sets random block sizes within a factor of two around the scale.
 void randomize(const RandomNumbers& to) {
-  const std::int64_t sizes = to.view.columns / kNf4Block * kPanelRows;
+  const std::int64_t sizes = to.view.padded_columns() / kNf4Block * kPanelRows;
   for (std::int64_t i = 0; i < sizes; ++i) {
     const std::uint32_t size = to.is_pad(i % kPanelRows) ? 0 : to.random(i, 3) % 256;
     to.zeros[to.panel * sizes + i] = static_cast<std::byte>(size);
   }
-  const std::int64_t parts = ceil_divided(to.view.columns, kNf4SizeColumns);
+  const std::int64_t parts = ceil_divided(to.view.padded_columns(), kNf4SizeColumns);
   const float pair[2] = {to.scale * 0.7f, to.scale * 0.6f / 255.0f};
   for (std::int64_t i = 0; i < parts; ++i) {
     std::memcpy(to.scales + (to.panel * parts + i) * 8, pair, sizeof pair);

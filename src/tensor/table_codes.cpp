@@ -114,8 +114,9 @@ void table_randomize(const RandomNumbers& to) {
   const std::int64_t scales = table_groups(to.view.padded_columns()) * kPanelRows;
   for (std::int64_t i = 0; i < scales; ++i) {
     const float spread = 0.5f + static_cast<float>(to.random(i, 1)) * 0x1p-24f;
-    const std::uint16_t half =
-        f32_to_f16(to.is_pad(i % kPanelRows) ? 0 : to.scale * spread / to.view.scale_mul);
+    const std::uint16_t half = f32_to_f16(to.is_pad(i % kPanelRows, i / kPanelRows * kTableGroup)
+                                              ? 0
+                                              : to.scale * spread / to.view.scale_mul);
     std::memcpy(to.scales + (to.panel * scales + i) * 2, &half, sizeof half);
   }
 }

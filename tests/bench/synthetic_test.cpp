@@ -15,6 +15,7 @@
 #include "model/linear_sites.h"
 #include "model/open_model.h"
 #include "temporary_folder.h"
+#include "tensor/code_formats.h"
 #include "tensor/pack.h"
 #include "tokenizer/tokenizer.h"
 #include "tools/bench/parts/synthetic_fill.h"
@@ -36,14 +37,26 @@ SyntheticModel small_model(const char* type, int threads) {
 // Checks parameter counts against those stated by the publishers.
 TEST(Synthetic, CountsParametersAsPublished) {
   const std::map<std::string, std::int64_t> published = {
-      {"gpt2-124m", 124439808},         {"llama-110m", 109529856},
-      {"tinyllama-1.1b", 1100048384},   {"llama-7b", 6738415616},
-      {"llama-13b", 13015864320},       {"mistral-7b", 7241732096},
-      {"qwen2.5-1.5b", 1543714304},     {"qwen3-14b", 14768307200},
-      {"mixtral-8x7b", 46702792704},    {"qwen3-30b-a3b", 30532122624},
-      {"qwen3.5-0.8b", 752393024},      {"qwen3.5-9b", 8953803264},
-      {"qwen3.6-35b-a3b", 34660610688}, {"ministral-8b", 8489553920},
-      {"gemma-3-4b", 3880263168}};
+      {"gpt2-124m", 124439808},
+      {"llama-110m", 109529856},
+      {"tinyllama-1.1b", 1100048384},
+      {"llama-7b", 6738415616},
+      {"llama-13b", 13015864320},
+      {"mistral-7b", 7241732096},
+      {"qwen2.5-1.5b", 1543714304},
+      {"qwen3-14b", 14768307200},
+      {"mixtral-8x7b", 46702792704},
+      {"qwen3-30b-a3b", 30532122624},
+      {"qwen3.5-0.8b", 752393024},
+      {"qwen3.5-9b", 8953803264},
+      {"qwen3.6-35b-a3b", 34660610688},
+      {"ministral-8b", 8489553920},
+      {"gemma-3-4b", 3880263168},
+      {"gpt-oss-20b", 20914757184},
+      // As transformers counts them, with a copy of keys that are used as values and with norms of
+      // values.
+      {"gemma-4-12b", 11907350320 + 8 * (512 * 3840 + 512) + 40 * 256},
+      {"gemma-4-26b-a4b", 25233141790 + 5 * (1024 * 2816 + 512) + 25 * 256}};
   ASSERT_EQ(published.size(), synthetic_shapes().size());
   for (const auto& [shape, count] : published) {
     ModelConfig config = synthetic_config(shape, 0);
@@ -141,6 +154,60 @@ TEST(Synthetic, PadsOfEveryCodeMeanZero) {
       for (const float value : row) squares += static_cast<double>(value) * value;
       EXPECT_EQ(squares > 0, r < 100) << scheme_name(scheme) << " row " << r;
     }
+  }
+}
+
+// A row of 352 columns ends with a block of 96: planes are those that PlaneWriter makes of the
+// codes.
+TEST(Synthetic, ShortBlocksAreStoredAsFilesStoreThem) {
+  ThreadPool pool(2);
+  constexpr std::int64_t kRows = 100, kColumns = 352;
+  for (const QuantScheme& scheme : test::all_schemes()) {
+    const bool table = scheme.kind == CodeKind::mxfp4 || scheme.kind == CodeKind::iq4_nl;
+    if (scheme.is_float() || scheme.scaling == Scaling::tensor) continue;
+    if (code_format(scheme.kind) != nullptr && !table) continue;
+    if (scheme.kind == CodeKind::uint_ && scheme.group != 32) continue;  // no short groups
+    SCOPED_TRACE(scheme_name(scheme));
+    PackedWeight made = empty_weight(scheme, table ? ActKind::none : ActKind::row, kRows, kColumns);
+    StoredTensor tensor;
+    tensor.name = "layers.0.q";
+    tensor.shape = {kRows, kColumns};
+    tensor.view = made.view();
+    std::vector<std::byte> memory;
+    for (const auto& [name, plane] : {std::pair("codes", &made.codes),
+                                      {"scales", &made.scales},
+                                      {"zeros", &made.zeros},
+                                      {"sums", &made.sums}}) {
+      if (!plane->empty()) tensor.planes.push_back({name, memory.size(), plane->size(), 0});
+      memory.resize(memory.size() + plane->size());
+    }
+    std::vector<StoredTensor> tensors = {tensor};
+    fill_random(tensors, memory.data(), pool);
+    WeightView& view = tensors[0].view;
+    std::size_t at = 0;
+    for (auto* plane : {&made.codes, &made.scales, &made.zeros, &made.sums}) {
+      std::copy_n(memory.begin() + static_cast<std::ptrdiff_t>(at), plane->size(), plane->begin());
+      at += plane->size();
+    }
+    made.scale_mul = view.scale_mul;
+    view = made.view();
+    const std::int64_t group = scheme.scaling == Scaling::group ? scheme.group : kColumns;
+    ChosenCodes chosen;
+    chosen.scale_mul = made.scale_mul;
+    for (std::int64_t row = 0; row < kRows; ++row) {
+      for (std::int64_t k = 0; k < kColumns; ++k) {
+        chosen.codes.push_back(static_cast<std::int16_t>(code_at(view, row, k)));
+        if (k % group != 0) continue;
+        chosen.scales.push_back(scale_at(view, row, k));
+        if (scheme.kind == CodeKind::uint_)
+          chosen.zeros.push_back(static_cast<std::uint8_t>(zero_at(view, row, k)));
+      }
+    }
+    const PackedWeight want = pack_codes(chosen, kRows, kColumns, scheme, made.act);
+    EXPECT_EQ(made.codes, want.codes);
+    EXPECT_EQ(made.scales, want.scales);
+    EXPECT_EQ(made.zeros, want.zeros);
+    EXPECT_EQ(made.sums, want.sums);
   }
 }
 

@@ -10,6 +10,8 @@ namespace {
 
 // The tolerance for f32 sums in another order, relative to the largest logit.
 constexpr double kTolerance = 1e-4;
+// Of the perplexity of the text's next tokens, relative.
+constexpr double kPerplexityTolerance = 1e-5;
 
 class FamilyGoldensOf : public testing::TestWithParam<const char*> {};
 
@@ -20,6 +22,7 @@ TEST_P(FamilyGoldensOf, LogitsAreThoseOfTransformers) {
   const auto backend = make_backend({.device = "cpu", .threads = 2});
   const auto whole = golden.run(model, *backend, 512);
   EXPECT_LT(golden.difference(whole), kTolerance);
+  EXPECT_LT(golden.perplexity_difference(whole), kPerplexityTolerance);
   if (golden.length() > 512) return;
   EXPECT_EQ(whole, golden.run(model, *backend, 7));
   EXPECT_EQ(whole, golden.run(model, *backend, 1));

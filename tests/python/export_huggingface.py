@@ -113,6 +113,9 @@ OTHERS = {
     "granitemoehybrid": dict(GRANITE, num_local_experts=0, shared_intermediate_size=96, mamba_n_heads=4,
                              position_embedding_type="rope", layer_types=["full_attention"] * 4),
     "smollm3": dict(no_rope_layers=[1, 0, 1, 1]),
+    "lfm2": dict(layer_types=["conv", "conv", "full_attention", "conv"]),
+    "lfm2_moe": dict(EXPERTS, layer_types=["conv", "full_attention", "conv", "full_attention"], num_dense_layers=1,
+                     routed_scaling_factor=1.5),
 }
 
 

@@ -11,8 +11,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "convert/import.h"
-#include "quantize/run/quantize.h"
 #include "model/session.h"
+#include "quantize/run/quantize.h"
 #include "runtime/make_backend.h"
 #include "temporary_folder.h"
 
@@ -30,7 +30,7 @@ class FamilyGolden {
     positions_ = json["positions"].get<std::vector<std::int64_t>>();
     logits_ = json["logits"].get<std::vector<std::vector<double>>>();
     for (std::int64_t i = 0; i <= positions_.back(); ++i) {
-      ids_.push_back(static_cast<Token>((i * i * 7 + i * 13 + i / 5) % 94));
+      ids_.push_back(id_at(i));
     }
   }
 
@@ -79,7 +79,31 @@ class FamilyGolden {
     return worst / std::max(largest, 1.0);
   }
 
+  // Returns by how much the perplexity of the text's own next tokens differs from the one by the
+  // golden logits, relative to it.
+  double perplexity_difference(const std::vector<std::vector<float>>& rows) const {
+    double difference = rows.size() == logits_.size() ? 0 : 1;
+    for (std::size_t row = 0; row < logits_.size() && difference < 1; ++row) {
+      const auto next = static_cast<std::size_t>(id_at(positions_[row] + 1));
+      difference += surprise(rows[row], next) - surprise(logits_[row], next);
+    }
+    return std::abs(std::expm1(difference / static_cast<double>(logits_.size())));
+  }
+
  private:
+  static Token id_at(std::int64_t i) {
+    return static_cast<Token>((i * i * 7 + i * 13 + i / 5) % 94);
+  }
+
+  // -ln of the token's probability.
+  template <class T>
+  static double surprise(const std::vector<T>& logits, std::size_t token) {
+    const double largest = *std::ranges::max_element(logits);
+    double sum = 0;
+    for (const double logit : logits) sum += std::exp(logit - largest);
+    return std::log(sum) + largest - double{logits[token]};
+  }
+
   static void add_rows(Backend& backend, const leq::Rows& logits, std::int64_t count,
                        std::vector<std::vector<float>>& rows) {
     std::vector<float> all(static_cast<std::size_t>(count * logits.width));
@@ -97,8 +121,7 @@ class FamilyGolden {
 // Opens a checkpoint folder or GGUF file as a model in f32.
 inline Model f32_model(const std::filesystem::path& checkpoint, const TemporaryFolder& scratch) {
   const auto file = scratch.path() / "model.leq";
-  quantize_imported(import_checkpoint(checkpoint), file,
-                    {.type = "f32", .threads = 1});
+  quantize_imported(import_checkpoint(checkpoint), file, {.type = "f32", .threads = 1});
   return Model(file, LoadOptions{});
 }
 

@@ -52,8 +52,8 @@ std::vector<Option> model_rows() {
        .help =
            "a .leq file, or synthetic:SHAPE:TYPE with SHAPE gpt2-124m, llama-110m, "
            "tinyllama-1.1b, llama-7b, llama-13b, mistral-7b, qwen2.5-1.5b, qwen3-14b, "
-           "qwen3.5-0.8b, qwen3.5-9b, qwen3.6-35b-a3b, qwen3-30b-a3b, mixtral-8x7b, ministral-8b "
-           "or gemma-3-4b; may be given several times"},
+           "qwen3.5-0.8b, qwen3.5-9b, qwen3.6-35b-a3b, qwen3-30b-a3b, mixtral-8x7b, ministral-8b, "
+           "gemma-3-4b, gemma-4-12b, gemma-4-26b-a4b or gpt-oss-20b; may be given several times"},
       {.name = "mmap",
        .fallback = "auto",
        .help = "map the file into memory, or read it (default: read where mapping gives small "

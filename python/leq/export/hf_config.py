@@ -27,7 +27,7 @@ def _common_layers(source):
     attention = {"qk_norm": False, "qkv_bias": False, "output_bias": False, **kinds.get("attention", {})}
     mlp = kinds.get("dense", {"hidden": 0, "gated": True, "bias": False})
     return SimpleNamespace(attention=attention, delta=kinds.get("delta_net"), mlp=mlp, experts=kinds.get("experts"),
-                           short_conv="short_conv" in kinds, window=window,
+                           short_conv=kinds.get("short_conv"), window=window,
                            all_windows=all(own == window for own in windows))
 
 
@@ -134,8 +134,23 @@ def _gpt_oss_keys(source, common, json):
     _add_layer_types(source, common.window, json)
 
 
+def _lfm2_keys(source, common, json):
+    json.update(conv_L_cache=common.short_conv["taps"], conv_bias=False, block_auto_adjust_ff_dim=False,
+                layer_types=["conv" if layer.mixer["kind"] == "short_conv" else "full_attention"
+                             for layer in source.layers])
+
+
+def _lfm2_moe_keys(source, common, json):
+    _lfm2_keys(source, common, json)
+    dense = json.pop("mlp_only_layers")
+    if dense != list(range(len(dense))):
+        raise InputError(f"{source.config.family}: dense MLPs elsewhere than in the first layers")
+    json.update(num_dense_layers=len(dense), use_expert_bias=common.experts.get("choice_bias", False),
+                routed_scaling_factor=common.experts.get("weight_scale", 1.0))
+
+
 _OWN_KEYS = {"gemma3_text": _gemma3_keys, "granite": _granite_keys, "granitemoehybrid": _granite4_keys,
-             "smollm3": _smollm3_keys, "gpt_oss": _gpt_oss_keys}
+             "smollm3": _smollm3_keys, "gpt_oss": _gpt_oss_keys, "lfm2": _lfm2_keys, "lfm2_moe": _lfm2_moe_keys}
 
 
 def _check_biases(checkpoint, common):

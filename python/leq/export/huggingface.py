@@ -73,7 +73,8 @@ def _joined(source, name, members, rules):
         made.insert(0, len(members) // rule["parts"])
         rows *= made[0]
     if rule["taps_first"]:  # [taps][channels], stored as a vector
-        rows = next(layer.mixer["conv_taps"] for layer in source.layers if layer.mixer["kind"] == "delta_net")
+        rows = next(taps for layer in source.layers
+                    if (taps := layer.mixer.get("conv_taps") or layer.mixer.get("taps")))
         columns = shape[0] // rows
         made = [columns, 1, rows]
 

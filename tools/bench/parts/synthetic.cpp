@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "convert/hf_import.h"
 #include "format/leq_writer.h"
 #include "format/loaded_file.h"
 #include "model/linear_sites.h"
@@ -21,164 +22,81 @@ namespace {
 
 constexpr std::string_view kPrefix = "synthetic:";
 
-enum class Family : std::uint8_t {
-  gpt2,
-  llama,
-  mistral,
-  qwen2,
-  qwen3,
-  mixtral,
-  qwen3_moe,
-  qwen3_5,
-  qwen3_5_moe,
-  ministral3,
-  gemma3
+constexpr std::uint64_t kPlaneAlignment = 64;
+
+// The keys that most families have in config.json, and a text with the others.
+struct PublishedShape {
+  std::string_view name;
+  std::string_view model_type;
+  std::int64_t layers, width, heads, kv_heads, head_dim, hidden, vocab, context;
+  double rope_theta, norm_eps;
+  bool tied;
+  std::string_view others = "{}";
 };
 
 // Published configurations. A test checks that their parameter counts equal the published ones.
-struct PublishedShape {
-  std::string_view name;
-  Family family;
-  std::int64_t layers, width, heads, kv_heads, head_dim, hidden, vocab, context;
-  double rope_theta;
-  float norm_eps;
-  bool tied;
-  std::int64_t experts = 0, active = 0;  // per layer; `hidden` is then F of one expert
-  DeltaNetConfig delta = {};             // for layers without attention (three of four), if set
-  std::int64_t shared_hidden = 0;        // F of the shared expert
-  std::int32_t window = 0;               // of all layers but every `interval`th, which sees all
-  std::int64_t interval = 1;
-};
-constexpr std::int64_t kAttentionInterval = 4;
-constexpr std::uint64_t kPlaneAlignment = 64;
-
-constexpr std::array<PublishedShape, 15> kShapes = {{
-    {"gpt2-124m", Family::gpt2, 12, 768, 12, 12, 64, 3072, 50257, 1024, 10000, 1e-5f, true},
-    {"llama-110m", Family::llama, 12, 768, 12, 12, 64, 2048, 32000, 1024, 10000, 1e-5f, true},
-    {"tinyllama-1.1b", Family::llama, 22, 2048, 32, 4, 64, 5632, 32000, 2048, 10000, 1e-5f, false},
-    {"llama-7b", Family::llama, 32, 4096, 32, 32, 128, 11008, 32000, 2048, 10000, 1e-6f, false},
-    {"llama-13b", Family::llama, 40, 5120, 40, 40, 128, 13824, 32000, 2048, 10000, 1e-6f, false},
-    {"mistral-7b", Family::mistral, 32, 4096, 32, 8, 128, 14336, 32000, 32768, 1e6, 1e-5f, false},
-    {"qwen2.5-1.5b", Family::qwen2, 28, 1536, 12, 2, 128, 8960, 151936, 32768, 1e6, 1e-6f, true},
-    {"qwen3-14b", Family::qwen3, 40, 5120, 40, 8, 128, 17408, 151936, 40960, 1e6, 1e-6f, false},
-    {"mixtral-8x7b", Family::mixtral, 32, 4096, 32, 8, 128, 14336, 32000, 32768, 1e6, 1e-5f, false,
-     8, 2},
-    {"qwen3-30b-a3b", Family::qwen3_moe, 48, 2048, 32, 4, 128, 768, 151936, 40960, 1e6, 1e-6f,
-     false, 128, 8},
-    {"qwen3.5-0.8b",
-     Family::qwen3_5,
-     24,
-     1024,
-     8,
-     2,
-     256,
-     3584,
-     248320,
-     262144,
-     1e7,
-     1e-6f,
-     true,
-     0,
-     0,
-     {16, 16, 128, 128, 4}},
-    {"qwen3.5-9b",
-     Family::qwen3_5,
-     32,
-     4096,
-     16,
-     4,
-     256,
-     12288,
-     248320,
-     262144,
-     1e7,
-     1e-6f,
+constexpr std::array<PublishedShape, 18> kShapes = {{
+    {"gpt2-124m", "gpt2", 12, 768, 12, 12, 64, 3072, 50257, 1024, 10000, 1e-5, true,
+     R"({"n_layer": 12, "n_embd": 768, "n_head": 12, "n_positions": 1024,
+         "activation_function": "gelu_new"})"},
+    {"llama-110m", "llama", 12, 768, 12, 12, 64, 2048, 32000, 1024, 10000, 1e-5, true},
+    {"tinyllama-1.1b", "llama", 22, 2048, 32, 4, 64, 5632, 32000, 2048, 10000, 1e-5, false},
+    {"llama-7b", "llama", 32, 4096, 32, 32, 128, 11008, 32000, 2048, 10000, 1e-6, false},
+    {"llama-13b", "llama", 40, 5120, 40, 40, 128, 13824, 32000, 2048, 10000, 1e-6, false},
+    {"mistral-7b", "mistral", 32, 4096, 32, 8, 128, 14336, 32000, 32768, 1e6, 1e-5, false,
+     R"({"sliding_window": null})"},
+    {"qwen2.5-1.5b", "qwen2", 28, 1536, 12, 2, 128, 8960, 151936, 32768, 1e6, 1e-6, true},
+    {"qwen3-14b", "qwen3", 40, 5120, 40, 8, 128, 17408, 151936, 40960, 1e6, 1e-6, false},
+    {"mixtral-8x7b", "mixtral", 32, 4096, 32, 8, 128, 14336, 32000, 32768, 1e6, 1e-5, false,
+     R"({"num_local_experts": 8, "num_experts_per_tok": 2})"},
+    {"qwen3-30b-a3b", "qwen3_moe", 48, 2048, 32, 4, 128, 6144, 151936, 40960, 1e6, 1e-6, false,
+     R"({"num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768,
+         "norm_topk_prob": true})"},
+    {"qwen3.5-0.8b", "qwen3_5_text", 24, 1024, 8, 2, 256, 3584, 248320, 262144, 1e7, 1e-6, true,
+     R"({"linear_num_key_heads": 16, "linear_num_value_heads": 16, "linear_key_head_dim": 128,
+         "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4})"},
+    {"qwen3.5-9b", "qwen3_5_text", 32, 4096, 16, 4, 256, 12288, 248320, 262144, 1e7, 1e-6, false,
+     R"({"linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128,
+         "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4})"},
+    {"qwen3.6-35b-a3b", "qwen3_5_moe_text", 40, 2048, 16, 2, 256, 512, 248320, 262144, 1e7, 1e-6,
      false,
-     0,
-     0,
-     {16, 32, 128, 128, 4}},
-    {"qwen3.6-35b-a3b",
-     Family::qwen3_5_moe,
-     40,
-     2048,
-     16,
-     2,
-     256,
-     512,
-     248320,
-     262144,
-     1e7,
-     1e-6f,
-     false,
-     256,
-     8,
-     {16, 32, 128, 128, 4},
-     512},
-    {"ministral-8b", Family::ministral3, 34, 4096, 32, 8, 128, 14336, 131072, 262144, 1e6, 1e-5f,
-     false},
-    {"gemma-3-4b",
-     Family::gemma3,
-     34,
-     2560,
-     8,
-     4,
-     256,
-     10240,
-     262208,
-     131072,
-     1e6,
-     1e-6f,
+     R"({"linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128,
+         "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4, "num_experts": 256,
+         "num_experts_per_tok": 8, "moe_intermediate_size": 512,
+         "shared_expert_intermediate_size": 512})"},
+    {"ministral-8b", "ministral3", 34, 4096, 32, 8, 128, 14336, 131072, 262144, 1e6, 1e-5, false},
+    {"gemma-3-4b", "gemma3_text", 34, 2560, 8, 4, 256, 10240, 262208, 131072, 1e6, 1e-6, true,
+     R"({"sliding_window": 1024, "rope_scaling": {"rope_type": "linear", "factor": 8}})"},
+    {"gemma-4-12b", "gemma4_unified_text", 48, 3840, 16, 8, 256, 15360, 262144, 262144, 0, 1e-6,
      true,
-     0,
-     0,
-     {},
-     0,
-     1024,
-     6},
+     R"({"sliding_window": 1024, "num_global_key_value_heads": 1, "attention_k_eq_v": true,
+         "final_logit_softcapping": 30})"},
+    {"gemma-4-26b-a4b", "gemma4_text", 30, 2816, 16, 8, 256, 2112, 262144, 262144, 0, 1e-6, true,
+     R"({"sliding_window": 1024, "num_global_key_value_heads": 2, "attention_k_eq_v": true,
+         "final_logit_softcapping": 30, "hidden_size_per_layer_input": 0,
+         "enable_moe_block": true, "num_experts": 128, "top_k_experts": 8,
+         "moe_intermediate_size": 704})"},
+    {"gpt-oss-20b", "gpt_oss", 24, 2880, 64, 8, 64, 2880, 201088, 131072, 150000, 1e-5, false,
+     R"({"num_local_experts": 32, "num_experts_per_tok": 4})"},
 }};
-constexpr std::array<std::string_view, 11> kFamilyNames = {
-    "gpt2",      "llama",   "mistral",     "qwen2",      "qwen3", "mixtral",
-    "qwen3_moe", "qwen3.5", "qwen3.5_moe", "ministral3", "gemma3"};
 
-// RoPE scaling of Ministral 3, the same in all sizes.
-RopeScaling ministral_rope() {
-  RopeScaling scaling = {.kind = RopeScalingKind::yarn, .factor = 16};
-  scaling.original_context = 16384;
-  scaling.mscale = scaling.mscale_all_dim = 1;
-  return scaling;
-}
-
-// What the layers of Gemma 3 have beside the parts of LLaMA.
-void complete_gemma3(const PublishedShape& shape, ModelConfig& config) {
-  config.post_norm_eps = shape.norm_eps;
-  config.embedding_scale = std::sqrt(static_cast<double>(shape.width));
-  for (std::int64_t i = 0; i < config.layer_count(); ++i) {
-    LayerConfig& layer = config.layers[static_cast<std::size_t>(i)];
-    AttentionConfig& attention = *layer.attention();
-    layer.dense_mlp()->activation = Activation::gelu_tanh;
-    if ((i + 1) % shape.interval != 0) {
-      attention.window = shape.window;
-      attention.rope->theta = 10000;
-    } else {
-      attention.rope->scaling = {.kind = RopeScalingKind::linear, .factor = 8};
-    }
-  }
-}
-
-// If the shape has Gated DeltaNet, three of four layers use it; if it has experts, all layers do.
-void place_layers(const PublishedShape& shape, std::vector<LayerConfig>& layers) {
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    if (shape.experts > 0) {
-      layers[i].mlp = ExpertsMlpConfig{.experts = shape.experts,
-                                       .active = shape.active,
-                                       .hidden = shape.hidden,
-                                       .normalized = true,
-                                       .shared_hidden = shape.shared_hidden};
-    }
-    const bool attends =
-        shape.delta.key_heads == 0 || (i + 1) % std::size_t{kAttentionInterval} == 0;
-    if (!attends) layers[i].mixer = shape.delta;
-  }
+// The shape's config.json.
+Json config_json_of(const PublishedShape& shape) {
+  Json json = parse_json(shape.others, shape.name);
+  json["model_type"] = shape.model_type;
+  json["num_hidden_layers"] = shape.layers;
+  json["hidden_size"] = shape.width;
+  json["num_attention_heads"] = shape.heads;
+  json["num_key_value_heads"] = shape.kv_heads;
+  json["head_dim"] = shape.head_dim;
+  json["intermediate_size"] = shape.hidden;
+  json["vocab_size"] = shape.vocab;
+  json["max_position_embeddings"] = shape.context;
+  json["rms_norm_eps"] = shape.norm_eps;
+  json["tie_word_embeddings"] = shape.tied;
+  // Else the family's own rules, one for each kind of layer.
+  if (shape.rope_theta > 0) json["rope_theta"] = shape.rope_theta;
+  return json;
 }
 
 // A tensor whose planes have offsets from 0; its views get addresses later.
@@ -271,47 +189,14 @@ ModelConfig synthetic_config(std::string_view name, std::int64_t layers) {
           "\" is unknown; use one of ", join(synthetic_shapes()));
   require(layers >= 0 && layers <= found->layers, "synthetic shape ", name, ": layers=", layers,
           ": expected 1 to ", found->layers);
-  const bool gpt2 = found->family == Family::gpt2;
-  ModelConfig config;
-  config.family = kFamilyNames[static_cast<std::size_t>(found->family)];
-  UniformLayers uniform;
-  uniform.count = layers == 0 ? found->layers : layers;
-  uniform.attention = {.rope = RopeConfig{.theta = found->rope_theta},
-                       .qk_norm = found->family == Family::qwen3 ||
-                                  found->family == Family::qwen3_moe ||
-                                  found->family == Family::gemma3,
-                       .qkv_bias = gpt2 || found->family == Family::qwen2,
-                       .output_bias = gpt2};
-  if (gpt2) uniform.attention.rope.reset();
-  uniform.mlp = {.hidden = found->hidden,
-                 .gated = !gpt2,
-                 .activation = gpt2 ? Activation::gelu_tanh : Activation::silu,
-                 .bias = gpt2};
-  if (found->delta.key_heads > 0) {
-    require(uniform.count >= kAttentionInterval, "synthetic shape ", name, ": layers=", layers,
-            ": expected at least ", kAttentionInterval, ", of which one attends");
-    uniform.attention.qk_norm = uniform.attention.output_gate = true;
-    uniform.attention.rope->dims = static_cast<std::int32_t>(found->head_dim / 4);
+  ModelConfig config = import_hf_config(config_json_of(*found).dump(), name);
+  if (const std::vector<std::int64_t> attending = config.attention_layers();
+      config.delta_net() != nullptr) {
+    require(layers == 0 || layers > attending[0], "synthetic shape ", name, ": layers=", layers,
+            ": expected at least ", attending[0] + 1, ", of which one attends");
+    config.mtp = config.layer(attending[0]);
   }
-  if (found->family == Family::ministral3) {
-    uniform.attention.rope->scaling = ministral_rope();
-    uniform.attention.temperature = {.beta = 0.1,
-                                     .period = uniform.attention.rope->scaling.original_context};
-  }
-  config.layers = uniform.layers();
-  place_layers(*found, config.layers);
-  if (found->delta.key_heads > 0) config.mtp = config.layers[kAttentionInterval - 1];
-  config.width = found->width;
-  config.heads = found->heads;
-  config.kv_heads = found->kv_heads;
-  config.head_dim = found->head_dim;
-  config.vocab = found->vocab;
-  config.context = found->context;
-  config.norm = gpt2 ? NormKind::layer : NormKind::rms;
-  config.norm_eps = found->norm_eps;
-  config.learned_positions = gpt2;
-  config.tied = found->tied;
-  if (found->family == Family::gemma3) complete_gemma3(*found, config);
+  if (layers > 0) config.layers.resize(static_cast<std::size_t>(layers));
   return config;
 }
 

@@ -130,6 +130,15 @@ class MatrixFiller {
   bool sums_by_row() const { return sums_are_per_row(view_.scheme, view_.act); }
   std::int64_t sum_columns() const { return sum_group(view_.scheme, view_.act, view_.columns); }
 
+  std::int64_t scales_of_a_row() const {
+    return grouped() ? view_.padded_columns() / view_.scheme.group : 1;
+  }
+  // Whether scale i of a panel belongs to no weight.
+  bool is_pad(std::int64_t panel, std::int64_t i) const {
+    return panel * 64 + i % 64 >= view_.rows ||
+           (grouped() && i / 64 * view_.scheme.group >= view_.columns);
+  }
+
   std::uint32_t random(std::int64_t panel, std::int64_t i, std::uint32_t what) const {
     return philox(key_,
                   {static_cast<std::uint32_t>(panel), static_cast<std::uint32_t>(i), what, 0})[0] >>
@@ -139,43 +148,51 @@ class MatrixFiller {
   void put_codes(std::int64_t panel) const {
     const CodePlanes planes = code_planes(view_.scheme, view_.rows, view_.columns);
     const auto low_bytes = static_cast<std::size_t>(64 * kBlockColumns * planes.low_bits / 8);
-    const std::int64_t blocks = view_.columns / kBlockColumns;
-    for (std::int64_t i = 0; i < blocks; ++i) {
-      const RandomBlock& block = blocks_[random(panel, i, 0) % kBlocks];
-      const std::int64_t column = i * kBlockColumns;
-      std::memcpy(codes_ + panel_byte(planes.low_bits, view_.columns, panel * 64, column),
-                  block.bytes.data(), low_bytes);
+    const ZeroBytes zero = zero_bytes(view_.scheme);
+    for (std::int64_t column = 0; column < view_.columns; column += kBlockColumns) {
+      const RandomBlock& block = blocks_[random(panel, column / kBlockColumns, 0) % kBlocks];
+      const std::uint8_t* bytes = block.bytes.data();
+      put_block(codes_, planes.low_bits, panel, column, bytes, zero.low);
       if (planes.high_bits > 0) {
-        std::memcpy(codes_ + planes.high_at +
-                        panel_byte(planes.high_bits, view_.columns, panel * 64, column),
-                    block.bytes.data() + low_bytes, block.bytes.size() - low_bytes);
+        put_block(codes_ + planes.high_at, planes.high_bits, panel, column, bytes + low_bytes,
+                  zero.high);
       }
-      if (sums_ != nullptr) add_sums(block, panel, i);
+      if (sums_ != nullptr) add_sums(block, panel, column);
     }
+  }
+
+  // The last block of a row may be shorter; after it are codes of padding.
+  void put_block(std::byte* plane, int bits, std::int64_t panel, std::int64_t column,
+                 const std::uint8_t* bytes, std::uint8_t zero) const {
+    const std::int64_t columns = std::min(kBlockColumns, view_.columns - column);
+    const auto used = static_cast<std::size_t>(64 * columns * bits / 8);
+    std::byte* at = plane + panel_byte(bits, view_.padded_columns(), panel * 64, column);
+    std::memcpy(at, bytes, used);
+    std::memset(at + used, zero, static_cast<std::size_t>(64 * kBlockColumns * bits / 8) - used);
   }
 
   // Zero points are next to the middle of the codes, above or below it; 0 for padding rows.
   void put_zeros(std::int64_t panel) const {
-    const std::int64_t groups = grouped() ? view_.columns / view_.scheme.group : 1;
+    const std::int64_t groups = scales_of_a_row();
     const std::uint32_t below_middle = (1u << view_.scheme.bits) / 2 - 1;
     for (std::int64_t i = 0; i < groups * 64; ++i) {
-      const bool pad = panel * 64 + i % 64 >= view_.rows;
+      const bool pad = is_pad(panel, i);
       const std::uint32_t zero = below_middle + random(panel, i, 3) % 2;
       zeros_[panel * groups * 64 + i] = static_cast<std::byte>(pad ? 0 : zero);
     }
   }
 
   // The memory of a panel's sums must be zero before its first block is added.
-  void add_sums(const RandomBlock& block, std::int64_t panel, std::int64_t at) const {
+  void add_sums(const RandomBlock& block, std::int64_t panel, std::int64_t first) const {
     for (std::size_t part = 0; part < block.sums.size(); ++part) {
+      const std::int64_t column = first + static_cast<std::int64_t>(part) * kSumColumns;
+      if (column >= view_.columns) return;
       for (std::size_t row = 0; row < 64; ++row) {
         if (sums_by_row()) {
           auto* sums = reinterpret_cast<std::int32_t*>(sums_) + panel * 64;
           sums[row] += block.sums[part][row];
         } else {
-          const std::int64_t groups = view_.columns / sum_columns();
-          const std::int64_t column =
-              at * kBlockColumns + static_cast<std::int64_t>(part) * kSumColumns;
+          const std::int64_t groups = view_.padded_columns() / sum_columns();
           auto* sums = reinterpret_cast<std::int16_t*>(sums_) +
                        (panel * groups + column / sum_columns()) * 64;
           sums[row] = static_cast<std::int16_t>(sums[row] + block.sums[part][row]);
@@ -186,12 +203,12 @@ class MatrixFiller {
 
   // Scales differ by up to a factor of three from the one that preserves the variance.
   void put_scales(std::int64_t panel) const {
-    const std::int64_t groups = grouped() ? view_.columns / view_.scheme.group : 1;
+    const std::int64_t groups = scales_of_a_row();
     for (std::int64_t group = 0; group < groups; ++group) {
       for (std::int64_t row = 0; row < 64; ++row) {
         const std::uint32_t bits = random(panel, group * 64 + row, 1);
         const float spread = 0.5f + static_cast<float>(bits) * 0x1p-24f;
-        const bool pad = panel * 64 + row >= view_.rows;
+        const bool pad = is_pad(panel, group * 64 + row);
         const float scale = scale_ * spread;
         const std::int64_t index = (panel * groups + group) * 64 + row;
         if (grouped()) {
@@ -207,8 +224,9 @@ class MatrixFiller {
 
   void clear_rows(std::byte* plane, int bits, std::int64_t panel, std::uint8_t value) const {
     const auto rows = static_cast<std::size_t>(view_.rows - panel * 64);
-    const std::int64_t end = panel_byte(bits, view_.columns, (panel + 1) * 64, 0);
-    for (std::int64_t at = panel_byte(bits, view_.columns, panel * 64, 0); at < end; at += 256) {
+    const std::int64_t columns = view_.padded_columns();
+    const std::int64_t end = panel_byte(bits, columns, (panel + 1) * 64, 0);
+    for (std::int64_t at = panel_byte(bits, columns, panel * 64, 0); at < end; at += 256) {
       std::memset(plane + at + rows * 4, value, 256 - rows * 4);
     }
   }
@@ -224,7 +242,7 @@ class MatrixFiller {
     }
     if (sums_ == nullptr) return;
     const std::size_t groups =
-        sums_by_row() ? 1 : static_cast<std::size_t>(view_.columns / sum_columns());
+        sums_by_row() ? 1 : static_cast<std::size_t>(view_.padded_columns() / sum_columns());
     const std::size_t bytes = sums_by_row() ? 4 : 2;
     for (std::size_t group = 0; group < groups; ++group) {
       const std::size_t first = (static_cast<std::size_t>(panel) * groups + group) * 64 + rows;
@@ -243,7 +261,8 @@ class MatrixFiller {
 };
 
 void fill_vector(const StoredTensor& tensor, std::uint64_t key, float* out) {
-  const bool gain = tensor.name.ends_with("norm");
+  const bool gain = tensor.name.ends_with("norm") || tensor.name.ends_with("_scale") ||
+                    tensor.name.ends_with("_scales");
   Random random(key);
   for (std::int64_t i = 0; i < tensor.view.columns; ++i) {
     out[i] = gain ? 1.0f + 0.1f * random.normal() : 0.02f * random.normal();
@@ -290,8 +309,12 @@ void fill_random(std::vector<StoredTensor>& tensors, std::byte* memory, ThreadPo
                [&](std::int64_t panel, int) { fill_float_rows(view, key, panel, values, codes); });
       continue;
     }
-    require(view.columns % kBlockColumns == 0, tensor.name, ": synthetic weights of ", view.columns,
-            " columns: expected a multiple of ", kBlockColumns);
+    // A short group of uint would need its zero point as the code of padding.
+    const std::int64_t unit = view.scheme.kind != CodeKind::uint_     ? kSumColumns
+                              : view.scheme.scaling == Scaling::group ? view.scheme.group
+                                                                      : kBlockColumns;
+    require(view.columns % unit == 0, tensor.name, ": synthetic weights of ", view.columns,
+            " columns: expected a multiple of ", unit);
     auto& known = blocks[{view.scheme.kind, view.scheme.bits}];
     if (known.empty()) known = random_blocks(view.scheme);
     const MatrixFiller filler(tensor, key, known, memory);
