@@ -11,7 +11,7 @@ inline int table_number(const QuantScheme& scheme, int code) {
   static constexpr int kIq4[] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                  1,    13,   25,  38,  53,  69,  89,  113};
   if (!scheme.has_table()) return code;
-  return scheme_name(scheme) == "mxfp4" ? kMxfp4[code] : kIq4[code];
+  return scheme_name(scheme) == "iq4_nl" ? kIq4[code] : kMxfp4[code];
 }
 
 }  // namespace leq::test

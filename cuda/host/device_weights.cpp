@@ -36,11 +36,12 @@ void upload_plane(Uploader& uploader, const std::byte* from, int plane_bits, boo
 void upload_groups(Uploader& uploader, const void* from, int size, const WeightView& weight,
                    std::byte* to, rt::Stream& stream) {
   const std::int64_t groups = groups_of(weight), panel = kPanelRows * groups * size;
-  uploader.run(
-      from, weight.padded_rows() / kPanelRows, panel,
-      [&](const std::byte* there, std::int64_t first, std::int64_t count) {
-        launch_upload_groups({there, to + first * panel, size, count * kPanelRows, groups}, stream);
-      });
+  const bool halves = weight.scheme.has_byte_scales();
+  uploader.run(from, weight.padded_rows() / kPanelRows, panel / (halves ? 2 : 1),
+               [&](const std::byte* there, std::int64_t first, std::int64_t count) {
+                 launch_upload_groups(
+                     {there, to + first * panel, size, halves, count * kPanelRows, groups}, stream);
+               });
 }
 
 void upload_floats(Uploader& uploader, const WeightView& weight, std::byte* to,

@@ -41,7 +41,7 @@ struct CodeRows {
   std::int32_t* sums = nullptr;  // [T][sum_stride]: of sum_group columns; null if unused
   std::int64_t code_stride = 0, scale_stride = 0, sum_stride = 0;
   int group = 0;      // columns that share a scale: 128, 32, or 0 for the whole row
-  int sum_group = 0;  // columns of a sum, a multiple of 32
+  int sum_group = 0;  // columns of a sum, a multiple of 16
 };
 
 // The order of the 32 numbers of a term of 32 columns. Columns 4 t ... 4 t + 3 of each 16 are in
@@ -142,11 +142,13 @@ struct UploadCodes {
   std::array<std::uint32_t, 4> table = {};
 };
 void launch_upload_codes(const UploadCodes& a, rt::Stream& stream);
-// [Np/64][G][64] -> [Np][G], with elements of 1 or 2 bytes.
+// [Np/64][G][64] -> [Np][G], with elements of 1 or 2 bytes; `halves`: bytes are bits 7 to 14 of f16
+// numbers, which are written.
 struct UploadGroups {
   const void* from = nullptr;
   void* to = nullptr;
   int element_bytes = 2;
+  bool halves = false;
   std::int64_t padded_rows = 0, groups = 0;
 };
 void launch_upload_groups(const UploadGroups& a, rt::Stream& stream);

@@ -325,6 +325,7 @@ auto read_code_rows(const Rows& rows) {
           out.codes.insert(out.codes.end(), one.codes.begin(), one.codes.end());
           out.scales.insert(out.scales.end(), one.scales.begin(), one.scales.end());
           out.zeros.insert(out.zeros.end(), one.zeros.begin(), one.zeros.end());
+          out.scale_mul = one.scale_mul;
         }
         return true;
       };

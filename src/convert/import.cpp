@@ -43,6 +43,7 @@ struct Readers {
   bool offset = false;              // some need signed codes with sums (int4, uint8, k types)
   bool fine = false;                // some linears keep 8 bits in groups of 32 columns
   bool coarse = false;              // some linears have groups wider than 32 columns
+  bool other = false;               // some linears do not have groups of 16 columns
   std::optional<QuantScheme> type;  // the common type if all linears are floats
 };
 
@@ -51,7 +52,8 @@ struct Readers {
 QuantScheme type_for(const TensorInput& tensor, const Readers& readers) {
   if (!readers.codes) return *readers.type;
   QuantScheme own = tensor.own_scheme.value_or(kNearest);
-  if (own.is_float()) own = kNearest;
+  // Sums of inputs, which all readers share, are over 16 columns or over more.
+  if (own.is_float() || (own.group == 16 && readers.other)) own = kNearest;
   if (own.is_offset() != readers.offset)
     own.kind = readers.offset ? CodeKind::uint_ : CodeKind::int_;
   return own;
@@ -84,6 +86,7 @@ InputReaders::InputReaders(const ImportedModel& model) : sites_(sites_of(model.c
     const QuantScheme own = tensor.own_scheme.value_or(kNearest);
     Readers& readers = readers_[input_of(tensor)];
     readers.codes = readers.codes || !own.is_float();
+    readers.other = readers.other || own.group != 16;
     readers.offset = readers.offset || own.is_offset();
     if (own.is_float()) readers.type = !readers.type || *readers.type == own ? own : QuantScheme{};
   }

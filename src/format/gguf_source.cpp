@@ -4,7 +4,9 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
+#include <set>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -112,7 +114,20 @@ void GgufSource::add_part(const fs::path& path) {
 }
 
 void GgufSource::add_tensors(GgufFile& file) {
+  std::set<std::string> with_factors;
+  for (const GgufTensor& tensor : file.tensors) {
+    if (tensor.type->name == "NVFP4") with_factors.insert(tensor.name);
+  }
   for (GgufTensor& tensor : file.tensors) {
+    const auto dot = std::min(tensor.name.rfind('.'), tensor.name.size());
+    const std::string weight = tensor.name.substr(0, dot) + ".weight";
+    const std::string_view ending = std::string_view(tensor.name).substr(dot);
+    if ((ending == ".scale" || ending == ".input_scale") && with_factors.contains(weight)) {
+      require(tensor.type->floats == DType::f32 && !tensor.bytes.empty(), files_.back().name(),
+              ": tensor ", printable(tensor.name), ": expected numbers of type F32");
+      if (ending == ".scale") factors_[weight] = tensor.bytes;
+      continue;  // leq computes its own scales of inputs
+    }
     SourceTensor source;
     source.name = std::move(tensor.name);
     source.dtype = tensor.type->floats.value_or(DType::u8);
@@ -145,12 +160,40 @@ std::optional<QuantScheme> GgufSource::own_scheme(const SourceTensor& tensor) co
   return kept_scheme(type(tensor));
 }
 
+float GgufSource::factor_of(const SourceTensor& tensor, std::int64_t row) const {
+  const auto found = factors_.find(tensor.name);
+  if (found == factors_.end()) return 1.0f;
+  const std::span<const std::byte> numbers = found->second;
+  const auto count = std::ssize(numbers) / std::int64_t{sizeof(float)};
+  const std::int64_t rows = elements_of(tensor) / columns_of(tensor);
+  require(rows % count == 0, tensor.place, ": tensor ", printable(tensor.name), " has ", count,
+          " factors for ", rows, " rows");
+  float factor = 0;
+  std::memcpy(&factor, numbers.data() + row / (rows / count) * std::int64_t{sizeof factor},
+              sizeof factor);
+  require(std::isfinite(factor) && factor > 0, tensor.place, ": tensor ", printable(tensor.name),
+          " has the factor ", factor);
+  return factor;
+}
+
 // Reads elements in the file's order, starting at any element.
 void GgufSource::read_blocks(const SourceTensor& tensor, std::int64_t first,
                              std::span<float> out) const {
   const GgufType& of = type(tensor);
   if (of.floats) return read_floats(tensor, first, out);
   std::array<float, kMaxGgufBlock> values;
+  const auto decode = [&](const std::byte* block, float factor, float* to) {
+    of.decode(block, to);
+    if (factor == 1.0f) return;
+    std::array<std::int16_t, kMaxGgufBlock> codes;
+    std::array<float, kMaxGgufBlock / 16> scales;
+    of.codes(block, codes.data(), scales.data());
+    const int group = kept_scheme(of)->group;
+    for (int e = 0; e < of.elements; ++e) {
+      to[e] = static_cast<float>(codes[static_cast<std::size_t>(e)]) *
+              (scales[static_cast<std::size_t>(e / group)] * factor);
+    }
+  };
   for (std::size_t done = 0; done < out.size();) {
     const std::int64_t at = first + static_cast<std::int64_t>(done);
     const std::int64_t within = at % of.elements;
@@ -158,9 +201,9 @@ void GgufSource::read_blocks(const SourceTensor& tensor, std::int64_t first,
     const auto left = out.size() - done;
     const std::size_t count = std::min(left, static_cast<std::size_t>(of.elements - within));
     if (within == 0 && count == static_cast<std::size_t>(of.elements)) {
-      of.decode(block, out.data() + done);
+      decode(block, factor_of(tensor, at / columns_of(tensor)), out.data() + done);
     } else {
-      of.decode(block, values.data());
+      decode(block, factor_of(tensor, at / columns_of(tensor)), values.data());
       std::copy_n(values.begin() + within, count, out.begin() + static_cast<std::ptrdiff_t>(done));
     }
     done += count;
@@ -216,7 +259,8 @@ bool GgufSource::read_codes(const SourceTensor& tensor, const QuantScheme& schem
   const GgufType& of = type(tensor);
   const bool is_uint8 = scheme == QuantScheme{CodeKind::uint_, 8, Scaling::group, kGgufGroup};
   const bool own = scheme == kept_scheme(of);
-  const bool coded = of.codes != nullptr && (own || is_uint8);
+  const bool coded =
+      of.codes != nullptr && (own || (is_uint8 && kept_scheme(of)->group == kGgufGroup));
   const bool own_super = of.super != nullptr && own;
   if (tensor.shape.size() < 2 || !(own_super || coded)) return false;
   const std::int64_t columns = columns_of(tensor), all = elements_of(tensor) / columns;
@@ -224,16 +268,21 @@ bool GgufSource::read_codes(const SourceTensor& tensor, const QuantScheme& schem
          first, " + ", rows, " of ", all);
   if (own_super) return read_super(tensor, first, rows, out);
   out.codes.resize(static_cast<std::size_t>(rows * columns));
-  out.scales.resize(static_cast<std::size_t>(rows * columns / kGgufGroup));
+  out.scales.resize(static_cast<std::size_t>(rows * columns / scheme.group));
   const std::int64_t blocks = columns / of.elements;
   for (std::int64_t r = 0; r < rows; ++r) {
     const std::byte* block =
         tensor.bytes.data() + stored_row(tensor, first + r) * blocks * of.bytes;
     for (std::int64_t b = 0; b < blocks; ++b, block += of.bytes) {
       const std::int64_t at = r * columns + b * of.elements;
-      if (!of.codes(block, out.codes.data() + at, out.scales.data() + at / kGgufGroup))
+      if (!of.codes(block, out.codes.data() + at, out.scales.data() + at / scheme.group))
         return false;
     }
+  }
+  if (scheme.has_byte_scales() && rows > 0) {
+    const float factor = factor_of(tensor, first);
+    for (float& scale : out.scales) scale *= factor;
+    out.scale_mul = kByteScaleFactor * factor;
   }
   if (scheme.has_table()) numbers_to_codes(scheme.kind, out.codes);
   if (is_uint8) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -53,11 +54,15 @@ class GgufSource : public TensorSource {
   bool read_super(const SourceTensor& tensor, std::int64_t first, std::int64_t rows,
                   ChosenCodes& out) const;
   void read_blocks(const SourceTensor& tensor, std::int64_t first, std::span<float> out) const;
+  // The f32 number that multiplies all values of a row: of NVFP4, otherwise 1.
+  float factor_of(const SourceTensor& tensor, std::int64_t row) const;
 
   std::vector<MappedFile> files_;
   std::vector<std::filesystem::path> paths_;
   GgufMetadata metadata_;
   std::vector<Details> details_;  // [tensors]
+  // Contents of "X.scale" beside an X.weight of type NVFP4: a number for each expert, or one.
+  std::map<std::string, std::span<const std::byte>> factors_;  // by name of the weight
 };
 
 }  // namespace leq

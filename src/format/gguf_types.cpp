@@ -208,6 +208,18 @@ bool codes_mxfp4(const std::byte* block, std::int16_t* codes, float* scales) {
   return exponent >= -24 && exponent <= 15;
 }
 
+// A scale is E4M3 without sign, of which 0x7f is 0 here.
+bool codes_nvfp4(const std::byte* block, std::int16_t* codes, float* scales) {
+  for (int g = 0; g < 4; ++g) {
+    const int byte = byte_at(block, g) == 0x7f ? 0 : byte_at(block, g) & 0x7f;
+    scales[g] = kByteScaleFactor * f16_to_f32(half_of_byte_scale(static_cast<std::uint8_t>(byte)));
+    for (int e = 0; e < 16; ++e) {
+      *codes++ = kFloat4Doubles[static_cast<std::size_t>(nibble(block + 4 + 8 * g, 8, e))];
+    }
+  }
+  return true;
+}
+
 // Ternary codes of a 256 block: minus the digit, so that the code 3 of TQ2_0, whose value is 2,
 // becomes -2, and not 2, which int2 does not have.
 void ternary_scales(const std::byte* block, int at, float* scales) {
@@ -266,13 +278,14 @@ void super_q6_k(const std::byte* block, std::int16_t* codes, float* supers, std:
 }
 
 // Decodes a block as scale * code.
-template <bool (*kCodes)(const std::byte*, std::int16_t*, float*), std::size_t kElements = kBlock>
+template <bool (*kCodes)(const std::byte*, std::int16_t*, float*), std::size_t kElements = kBlock,
+          std::size_t kColumns = kBlock>
 void decode_by_codes(const std::byte* block, float* out) {
   std::array<std::int16_t, kElements> codes;
-  std::array<float, kElements / kBlock> scales;
+  std::array<float, kElements / kColumns> scales;
   kCodes(block, codes.data(), scales.data());
   for (std::size_t e = 0; e < kElements; ++e) {
-    out[e] = static_cast<float>(codes[e]) * scales[e / kBlock];
+    out[e] = static_cast<float>(codes[e]) * scales[e / kColumns];
   }
 }
 
@@ -301,7 +314,7 @@ void decode_q6_k(const std::byte* block, float* out) {
   }
 }
 
-constexpr std::array<GgufType, 30> kTypes = {{
+constexpr std::array<GgufType, 31> kTypes = {{
     {.id = 0, .name = "F32", .bytes = 4, .floats = DType::f32, .kept = "f32"},
     {.id = 1, .name = "F16", .bytes = 2, .floats = DType::f16, .kept = "f16"},
     {.id = 30, .name = "BF16", .bytes = 2, .floats = DType::bf16, .kept = "bf16"},
@@ -327,6 +340,7 @@ constexpr std::array<GgufType, 30> kTypes = {{
     {34, "TQ1_0", 256, 54, {}, decode_by_codes<codes_tq1_0, 256>, codes_tq1_0, "int2-g32"},
     {35, "TQ2_0", 256, 66, {}, decode_by_codes<codes_tq2_0, 256>, codes_tq2_0, "int2-g32"},
     {39, "MXFP4", 32, 17, {}, decode_by_codes<codes_mxfp4>, codes_mxfp4, "mxfp4"},
+    {40, "NVFP4", 64, 36, {}, decode_by_codes<codes_nvfp4, 64, 16>, codes_nvfp4, "nvfp4"},
     // These types have no weights; they are listed so that files with such tensors can be opened.
     {.id = 24, .name = "I8", .bytes = 1},
     {.id = 25, .name = "I16", .bytes = 2},
@@ -345,7 +359,7 @@ constexpr std::array<RefusedType, 8> kRefused = {{
     {15, 15, "(Q8_K) holds activations, no weights"},
     {31, 33, "(Q4_0 repacked for ARM) was removed from the format; get the Q4_0 file"},
     {36, 38, "(IQ4_NL repacked) was removed from the format; get the IQ4_NL file"},
-    {40, 41, "(NVFP4, Q1_0) is not read"},
+    {41, 41, "(Q1_0) is not read"},
     {97, 199, "is one of ik_llama.cpp, which is not read; get a file of llama.cpp"},
     {200, 400, "is a repacked one of ik_llama.cpp, which is not read; get a file of llama.cpp"},
 }};

@@ -24,9 +24,9 @@ struct GgufType {
   // Decodes a block to [elements], bit-identical to gguf-py's dequantize. nullptr for plain floats
   // and for types that have no weights.
   void (*decode)(const std::byte* block, float* out) = nullptr;
-  // Extracts codes [elements] and scales [elements / 32] with value = scale * code, where scales
-  // are finite f16 and codes fit into int8 and into `kept`; false if a block cannot be represented
-  // so. nullptr: not available for the type.
+  // Extracts codes [elements] and scales [elements / group of `kept`] with value = scale * code,
+  // where scales are finite f16 and codes fit into int8 and into `kept`; false if a block cannot be
+  // represented so. nullptr: not available for the type.
   bool (*codes)(const std::byte* block, std::int16_t* codes, float* scales) = nullptr;
   std::string_view kept;  // name of kept_scheme
   // For k types that are also schemes of leq: extracts codes, f16 numbers (d, dmin) and bytes, in

@@ -107,7 +107,9 @@ WeightView read_view(const Json& entry, const Shape& shape, const std::string& w
   const auto scale_mul = json_get<double>(entry, "scale_mul", where);
   int exponent = 0;
   const double stored = static_cast<double>(static_cast<float>(scale_mul));
-  require(std::isfinite(stored) && stored == scale_mul && std::frexp(stored, &exponent) == 0.5,
+  const bool any_factor = view.scheme.has_byte_scales() && stored > 0;
+  require(std::isfinite(stored) && stored == scale_mul &&
+              (any_factor || std::frexp(stored, &exponent) == 0.5),
           where, ": \"scale_mul\" is ", scale_mul, ", expected a power of two, as f32 holds it");
   view.scale_mul = static_cast<float>(scale_mul);
   return view;

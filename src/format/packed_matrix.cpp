@@ -213,6 +213,37 @@ bool is_mxfp4(const PackedMatrix& matrix) {
   return matrix.form == CodeForm::float4_e2m1 && matrix.scales.is_exponent && group_of(matrix) > 0;
 }
 
+// E2M1 codes with E4M3 scales of 16 columns. Their signs and NaN are looked for in `rows` rows.
+bool is_nvfp4(const PackedMatrix& matrix, std::int64_t first, std::int64_t rows) {
+  const ScalePlane& scales = matrix.scales;
+  if (matrix.form != CodeForm::float4_e2m1 || scales.tensor->file_dtype != "F8_E4M3" ||
+      scales.rows != 1 || scales.columns != 16 || !std::isfinite(128 / matrix.common) ||
+      !std::isfinite(128 * matrix.common) || matrix.common <= 0) {
+    return false;
+  }
+  const auto bytes =
+      scales.tensor->bytes.subspan(static_cast<std::size_t>(first * scales.row_stride),
+                                   static_cast<std::size_t>(rows * scales.row_stride));
+  return std::ranges::all_of(bytes, [](std::byte byte) { return byte < std::byte{0x7f}; });
+}
+
+bool read_nvfp4(const PackedMatrix& matrix, std::int64_t first, std::int64_t rows,
+                ChosenCodes& out) {
+  if (!is_nvfp4(matrix, first, rows)) return false;
+  out.codes.clear();
+  out.scales.clear();
+  std::vector<std::uint8_t> codes(static_cast<std::size_t>(matrix.columns));
+  for (std::int64_t row = first; row < first + rows; ++row) {
+    unpack_row(matrix, row, 0, codes);
+    out.codes.insert(out.codes.end(), codes.begin(), codes.end());
+    for (std::int64_t block = 0; block < blocks_of(matrix); ++block) {
+      out.scales.push_back(0.5f * scale_at(matrix, row, block));
+    }
+  }
+  out.scale_mul = kByteScaleFactor * (matrix.divides ? 1 / matrix.common : matrix.common);
+  return true;
+}
+
 // Converts one row to `scheme`, with one scale per group; false if a value is not representable.
 bool put_row(const PackedMatrix& matrix, const QuantScheme& scheme, std::int64_t row,
              std::span<std::int16_t> codes, std::span<float> scales,
@@ -290,6 +321,7 @@ void PackedMatrix::read_row(std::int64_t row, std::int64_t first, std::span<floa
 }
 
 std::optional<QuantScheme> PackedMatrix::own_scheme() const {
+  if (is_nvfp4(*this, 0, rows)) return parse_scheme("nvfp4");
   const int group = group_of(*this);
   const bool by_rows = is_integer() && bits == 8 && has_row_scales();
   if (!(is_integer() || is_mxfp4(*this)) || group == 0) return std::nullopt;
@@ -306,6 +338,7 @@ std::optional<QuantScheme> PackedMatrix::own_scheme() const {
 
 bool PackedMatrix::read_codes(const QuantScheme& scheme, std::int64_t first, std::int64_t count,
                               ChosenCodes& out) const {
+  if (scheme.has_byte_scales()) return read_nvfp4(*this, first, count, out);
   const bool by_rows = scheme.scaling == Scaling::row;
   const int group = group_of(*this);
   const bool is_table = scheme.kind == CodeKind::mxfp4;

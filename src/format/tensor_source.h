@@ -49,7 +49,8 @@ class TensorSource {
   virtual std::optional<QuantScheme> own_scheme(const SourceTensor& tensor) const;
   // Reads the codes of rows [first, first + rows) of a tensor in an integer scheme if it represents
   // all their values exactly: scale * code equals the result of `read`, and scales are f16 times a
-  // scale_mul of 1. Returns false if it does not.
+  // scale_mul of 1 (nvfp4: any scale_mul; a divisor is taken as a factor, which may change the last
+  // bit of values). Returns false if it does not.
   virtual bool read_codes(const SourceTensor& tensor, const QuantScheme& scheme, std::int64_t first,
                           std::int64_t rows, ChosenCodes& out) const;
 

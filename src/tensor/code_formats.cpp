@@ -5,8 +5,9 @@
 namespace leq {
 
 std::span<const CodeFormat> code_formats() {
-  static const std::array kFormats = {nf4_format(),  b1_format(),   mxfp4_format(), iq4_nl_format(),
-                                      q4_k_format(), q5_k_format(), q6_k_format()};
+  static const std::array kFormats = {nf4_format(),    b1_format(),    mxfp4_format(),
+                                      iq4_nl_format(), nvfp4_format(), q4_k_format(),
+                                      q5_k_format(),   q6_k_format()};
   return kFormats;
 }
 

@@ -67,6 +67,7 @@ CodeFormat nf4_format();
 CodeFormat b1_format();
 CodeFormat mxfp4_format();
 CodeFormat iq4_nl_format();
+CodeFormat nvfp4_format();
 CodeFormat q4_k_format();
 CodeFormat q5_k_format();
 CodeFormat q6_k_format();

@@ -509,6 +509,10 @@ void PlaneWriter::put_scales(std::span<const float> scales, std::int64_t per_row
     for (std::int64_t group = 0; group < per_row; ++group) {
       const float scale = scales[static_cast<std::size_t>(row * per_row + group)];
       const std::uint16_t half = f32_to_f16(scale / weight_.scale_mul);
+      if (weight_.scheme.has_byte_scales()) {
+        weight_.scales[static_cast<std::size_t>(place_of(row, group))] = std::byte(half >> 7);
+        continue;
+      }
       std::memcpy(weight_.scales.data() + place_of(row, group) * 2, &half, sizeof half);
     }
   }

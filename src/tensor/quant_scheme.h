@@ -34,7 +34,8 @@ enum class CodeKind : std::uint8_t {
   b1,     // a sign and a second bit (tensor/b1.cpp)
   mxfp4,  // one of 16 integers in a table, times the scale of 32 columns (tensor/table_codes.h)
   iq4_nl,
-  q4_k,  // GGUF's k types: superblock scales (tensor/super_blocks.h)
+  nvfp4,  // mxfp4's integers, times the scale of 16 columns
+  q4_k,   // GGUF's k types: superblock scales (tensor/super_blocks.h)
   q5_k,
   q6_k,
 };
@@ -55,7 +56,9 @@ struct QuantScheme {
     return kind == CodeKind::int_ || kind == CodeKind::uint_ || is_super();
   }
   // Whether codes select an integer from a table.
-  bool has_table() const { return kind == CodeKind::mxfp4 || kind == CodeKind::iq4_nl; }
+  bool has_table() const { return kind >= CodeKind::mxfp4 && kind <= CodeKind::nvfp4; }
+  // Whether a scale is one byte, an E4M3 number without sign.
+  bool has_byte_scales() const { return kind == CodeKind::nvfp4; }
   // Whether weights can be multiplied with integer inputs.
   bool takes_codes() const { return is_integer() || has_table(); }
   // Whether codes are unsigned numbers minus a zero point (2^(bits-1) for int). The inputs of such

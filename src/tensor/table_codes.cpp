@@ -14,7 +14,6 @@
 namespace leq {
 namespace {
 
-constexpr std::int64_t kTableGroup = 32;
 constexpr float kLargestHalf = 65504.0f;
 
 constexpr KernelTable repeated(CodeKind kind) {
@@ -37,38 +36,48 @@ NearestNumbers nearest_of(const TableNumbers& numbers) {
   return nearest;
 }
 
+constexpr int table_group(CodeKind kind) { return kind == CodeKind::nvfp4 ? 16 : 32; }
+
+template <CodeKind kKind>
 std::int64_t table_groups(std::int64_t columns) {
-  return (columns + kTableGroup - 1) / kTableGroup;
+  return (columns + table_group(kKind) - 1) / table_group(kKind);
 }
 
+// 32 columns have a f16 or two bytes.
 PlaneBytes table_planes(std::int64_t padded_rows, std::int64_t padded_columns) {
   PlaneBytes bytes;
-  bytes.scales = static_cast<std::uint64_t>(padded_rows * (padded_columns / kTableGroup) * 2);
+  bytes.scales = static_cast<std::uint64_t>(padded_rows * (padded_columns / 32) * 2);
   return bytes;
 }
 
+template <CodeKind kKind>
 ChosenCounts table_counts(std::int64_t rows, std::int64_t columns) {
-  return {rows * table_groups(columns), 0};
+  return {rows * table_groups<kKind>(columns), 0};
 }
 
+template <CodeKind kKind>
 void table_put(const ChosenCodes& chosen, PackedWeight& packed) {
-  PlaneWriter(packed).put_scales(chosen.scales, table_groups(packed.columns));
+  PlaneWriter(packed).put_scales(chosen.scales, table_groups<kKind>(packed.columns));
 }
 
 float table_scale(const WeightView& weight, std::int64_t row, std::int64_t column) {
+  const auto* scales = static_cast<const std::uint8_t*>(weight.scales);
+  const std::int64_t at = group_index(weight.columns, weight.scheme.group, row, column);
   std::uint16_t half = 0;
-  std::memcpy(&half,
-              static_cast<const std::byte*>(weight.scales) +
-                  2 * group_index(weight.columns, kTableGroup, row, column),
-              sizeof half);
+  if (weight.scheme.has_byte_scales()) {
+    half = half_of_byte_scale(scales[at]);
+  } else {
+    std::memcpy(&half, scales + 2 * at, sizeof half);
+  }
   return f16_to_f32(half) * weight.scale_mul;
 }
 
 void table_unpack(const WeightView& weight, std::int64_t row, std::int64_t first,
                   std::span<const std::uint8_t> codes, std::span<float> out) {
   const TableNumbers& numbers = table_numbers(weight.scheme.kind);
-  const float scale = table_scale(weight, row, first);
+  float scale = 0;
   for (std::size_t k = 0; k < out.size(); ++k) {
+    if (k % 16 == 0) scale = table_scale(weight, row, first + static_cast<std::int64_t>(k));
     out[k] = static_cast<float>(numbers[codes[k]]) * scale;
   }
 }
@@ -82,42 +91,71 @@ std::vector<float> table_values(const ChosenCodes& chosen, std::int64_t rows,
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t k = 0; k < columns; ++k) {
       const auto code = chosen.codes[static_cast<std::size_t>(row * columns + k)];
-      values.push_back(
-          static_cast<float>(numbers[static_cast<std::size_t>(code)]) *
-          chosen.scales[static_cast<std::size_t>(row * table_groups(columns) + k / kTableGroup)]);
+      const std::int64_t group = row * table_groups<kKind>(columns) + k / table_group(kKind);
+      values.push_back(static_cast<float>(numbers[static_cast<std::size_t>(code)]) *
+                       chosen.scales[static_cast<std::size_t>(group)]);
     }
   }
   return values;
 }
 
+// Rounds scales to bytes times a power of two, which is returned; the largest is within [2^-1, 1].
+// The signs of scales are dropped: the table has the negative of each of its numbers.
+float round_byte_scales(std::span<float> scales) {
+  float largest = 0;
+  for (const float scale : scales) largest = std::max(largest, std::fabs(scale));
+  int exponent = 0;
+  std::frexp(largest, &exponent);
+  const float scale_mul = std::ldexp(1.0f, exponent);
+  for (float& scale : scales) {
+    const int byte = (f32_to_f16(std::fabs(scale) / scale_mul) + 64) >> 7;
+    scale = f16_to_f32(half_of_byte_scale(static_cast<std::uint8_t>(byte))) * scale_mul;
+  }
+  return scale_mul;
+}
+
 template <CodeKind kKind>
 ChosenCodes nearest_table_codes(std::span<const float> values, std::int64_t rows,
                                 std::int64_t columns) {
+  constexpr std::int64_t kColumns = table_group(kKind);
   ChosenCodes chosen;
-  chosen.codes.reserve(values.size());
-  for (std::int64_t row = 0; row < rows; ++row) {
-    for (std::int64_t k = 0; k < columns; k += kTableGroup) {
-      const auto x = values.subspan(static_cast<std::size_t>(row * columns + k),
-                                    static_cast<std::size_t>(std::min(kTableGroup, columns - k)));
-      const float scale = fit_table_scale(kKind, x);
-      chosen.scales.push_back(scale);
-      for (const float value : x) {
-        const int code = nearest_table_code(kKind, scale == 0 ? 0 : value / scale);
-        chosen.codes.push_back(static_cast<std::int16_t>(code));
+  const auto each_group = [&](auto visit) {
+    for (std::int64_t row = 0, at = 0; row < rows; ++row) {
+      for (std::int64_t k = 0; k < columns; k += kColumns, ++at) {
+        visit(static_cast<std::size_t>(at),
+              values.subspan(static_cast<std::size_t>(row * columns + k),
+                             static_cast<std::size_t>(std::min(kColumns, columns - k))));
       }
     }
-  }
+  };
+  each_group([&](std::size_t, std::span<const float> x) {
+    chosen.scales.push_back(fit_table_scale(kKind, x));
+  });
+  if (kKind == CodeKind::nvfp4) chosen.scale_mul = round_byte_scales(chosen.scales);
+  chosen.codes.reserve(values.size());
+  each_group([&](std::size_t at, std::span<const float> x) {
+    const float scale = chosen.scales[at];
+    for (const float value : x) {
+      const int code = nearest_table_code(kKind, scale == 0 ? 0 : value / scale);
+      chosen.codes.push_back(static_cast<std::int16_t>(code));
+    }
+  });
   return chosen;
 }
 
 void table_randomize(const RandomNumbers& to) {
-  const std::int64_t scales = table_groups(to.view.padded_columns()) * kPanelRows;
+  const WeightView& view = to.view;
+  const std::int64_t scales = view.padded_columns() / view.scheme.group * kPanelRows;
   for (std::int64_t i = 0; i < scales; ++i) {
     const float spread = 0.5f + static_cast<float>(to.random(i, 1)) * 0x1p-24f;
-    const std::uint16_t half = f32_to_f16(to.is_pad(i % kPanelRows, i / kPanelRows * kTableGroup)
-                                              ? 0
-                                              : to.scale * spread / to.view.scale_mul);
-    std::memcpy(to.scales + (to.panel * scales + i) * 2, &half, sizeof half);
+    const bool pad = to.is_pad(i % kPanelRows, i / kPanelRows * view.scheme.group);
+    const std::uint16_t half = f32_to_f16(pad ? 0 : to.scale * spread / view.scale_mul);
+    const std::int64_t at = to.panel * scales + i;
+    if (view.scheme.has_byte_scales()) {
+      to.scales[at] = static_cast<std::byte>(half >> 7);
+    } else {
+      std::memcpy(to.scales + at * 2, &half, sizeof half);
+    }
   }
 }
 
@@ -126,13 +164,13 @@ CodeFormat table_format(std::string_view name, std::uint8_t zero, float deviatio
   return {.kind = kKind,
           .name = name,
           .bits = 4,
-          .group = kTableGroup,
+          .group = table_group(kKind),
           .zero = zero,
           .deviation = deviation,
           .planes = table_planes,
-          .counts = table_counts,
+          .counts = table_counts<kKind>,
           .nearest = nearest_table_codes<kKind>,
-          .put = table_put,
+          .put = table_put<kKind>,
           .unpack = table_unpack,
           .scale_at = table_scale,
           .dequantize = table_values<kKind>,
@@ -143,17 +181,18 @@ CodeFormat table_format(std::string_view name, std::uint8_t zero, float deviatio
 
 CodeFormat mxfp4_format() { return table_format<CodeKind::mxfp4>("mxfp4", 0, 5.9f); }
 CodeFormat iq4_nl_format() { return table_format<CodeKind::iq4_nl>("iq4_nl", 8, 67.4f); }
+CodeFormat nvfp4_format() { return table_format<CodeKind::nvfp4>("nvfp4", 0, 5.9f); }
 
 const KernelTable& kernel_table(CodeKind kind) {
   alignas(64) static constexpr KernelTable kFloat4 = repeated(CodeKind::mxfp4);
   alignas(64) static constexpr KernelTable kIq4 = repeated(CodeKind::iq4_nl);
-  return kind == CodeKind::mxfp4 ? kFloat4 : kIq4;
+  return kind == CodeKind::iq4_nl ? kIq4 : kFloat4;
 }
 
 const NearestNumbers& nearest_numbers(CodeKind kind) {
   static const NearestNumbers kFloat4 = nearest_of(kFloat4Doubles);
   static const NearestNumbers kIq4 = nearest_of(kIq4Levels);
-  return kind == CodeKind::mxfp4 ? kFloat4 : kIq4;
+  return kind == CodeKind::iq4_nl ? kIq4 : kFloat4;
 }
 
 int nearest_table_code(CodeKind kind, float x) {

@@ -122,7 +122,7 @@ struct TestWeight {
   static bool points_down(std::int64_t row) { return row % 2 == 1; }
   int extreme_code(std::int64_t row) const {
     if (ranged()) return points_down(row) ? 0 : (1 << scheme.bits) - 1;
-    if (scheme.has_table()) return scheme_name(scheme) == "mxfp4" ? 15 : 0;
+    if (scheme.has_table()) return scheme_name(scheme) == "iq4_nl" ? 0 : 15;
     if (scheme.bits == 8) return points_down(row) ? -128 : 127;
     return -stored_offset();
   }
@@ -218,8 +218,19 @@ struct TestWeight {
         const auto half =
             static_cast<std::uint16_t>((scheme.bits < 8 && !ranged() ? random.below(2) << 15 : 0) |
                                        (0x2400 + random.below(0x1000)));
+        const std::int64_t at = row / 64 * groups * 64 + g * 64 + row % 64;
+        if (scheme_name(scheme) == "nvfp4") {
+          const auto byte = static_cast<std::uint8_t>(random.below(127));
+          const float number = byte < 8
+                                   ? std::ldexp(static_cast<float>(byte), -9)
+                                   : std::ldexp(static_cast<float>(8 + byte % 8), byte / 8 - 10);
+          scale_mul = 0.0173f * 256;
+          row_scales.push_back(number * 0.0173f);
+          scales.as<std::uint8_t>()[at] = byte;
+          continue;
+        }
         row_scales.push_back(f16_to_f32(half) * scale_mul);
-        scales.as<std::uint16_t>()[row / 64 * groups * 64 + g * 64 + row % 64] = half;
+        scales.as<std::uint16_t>()[at] = half;
       }
     }
   }

@@ -106,8 +106,9 @@ TEST(IntMatmul, IsExactForRandomShapesOnEveryIsa) {
 
 TEST(IntMatmul, IsExactForEveryNumberOfTokensUpTo30) {
   Random random(12);
-  for (const std::string scheme : {"int8", "int8-g128", "int4-g32", "int3-g64", "int2-g128",
-                                   "uint8", "uint8-g32", "uint3-g128", "mxfp4", "iq4_nl"}) {
+  for (const std::string scheme :
+       {"int8", "int8-g128", "int4-g32", "int3-g64", "int2-g128", "uint8", "uint8-g32",
+        "uint3-g128", "mxfp4", "iq4_nl", "nvfp4"}) {
     for (const ActKind act : acts_of(scheme)) {
       for (std::int64_t tokens = 1; tokens <= 30; ++tokens) {
         expect_exact(scheme, act, {70}, 200, tokens, true, random);
@@ -121,7 +122,7 @@ TEST(IntMatmul, IsExactAroundTilesAndBlocksOfTokens) {
   Random random(28);
   for (const std::string scheme :
        {"int8", "int8-g128", "int8-g32", "int4-g128", "int4-g32", "int3-g64", "int2-g128", "uint8",
-        "uint8-g64", "uint4-g128", "mxfp4", "iq4_nl"}) {
+        "uint8-g64", "uint4-g128", "mxfp4", "iq4_nl", "nvfp4"}) {
     for (const ActKind act : acts_of(scheme)) {
       for (const std::int64_t tokens : {31, 32, 33, 48, 65, 257}) {
         expect_exact(scheme, act, {66}, 17 + random.below(300), tokens, tokens == 48, random);
@@ -133,7 +134,7 @@ TEST(IntMatmul, IsExactAroundTilesAndBlocksOfTokens) {
 TEST(IntMatmul, IsExactFor600Tokens) {
   Random random(13);
   for (const std::string scheme : {"int8", "int8-g64", "int4-g128", "int3-g32", "int2-g64", "uint8",
-                                   "uint8-g128", "uint2-g32", "iq4_nl"}) {
+                                   "uint8-g128", "uint2-g32", "iq4_nl", "nvfp4"}) {
     for (const ActKind act : acts_of(scheme)) {
       expect_exact(scheme, act, {65}, 136, 600, false, random);
     }

@@ -126,7 +126,7 @@ class LinearConformance : public Conformance {
 TEST_P(LinearConformance, IntegerProductsAreExactForEverySchemeAndActivation) {
   for (const char* scheme : {"int8", "int8-tensor", "int8-g32", "int8-g64", "int8-g128", "int4-g32",
                              "int4-g128", "int3-g64", "int3-g128", "int2-g64", "uint8", "uint8-g64",
-                             "uint4-g128", "uint3-g32", "uint2-g128", "mxfp4", "iq4_nl"}) {
+                             "uint4-g128", "uint3-g32", "uint2-g128", "mxfp4", "iq4_nl", "nvfp4"}) {
     for (const ActKind act : {ActKind::row, ActKind::g128, ActKind::g32, ActKind::tensor}) {
       if (!fits_act(require_scheme(scheme, "test"), act)) continue;
       for (const std::int64_t tokens : {3, 10})

@@ -53,7 +53,7 @@ TEST_P(RowsConformance, EmbeddingsAreTheRowsOfEveryScheme) {
   const auto numbers = test::random_numbers(rows * columns, 3);
   for (const char* name :
        {"f32", "f16", "bf16", "int8", "int8-g64", "int4-g128", "int4-g32", "int3-g64", "int2-g128",
-        "uint8", "uint8-g32", "uint4-g64", "uint3-g32", "uint2-g128", "mxfp4", "iq4_nl"}) {
+        "uint8", "uint8-g32", "uint4-g64", "uint3-g32", "uint2-g128", "mxfp4", "iq4_nl", "nvfp4"}) {
     const PackedWeight packed =
         pack_weight(numbers, rows, columns, require_scheme(name, "test"), ActKind::none, "table");
     const WeightView table = upload_weight(packed);

@@ -149,6 +149,7 @@ TEST(GgufNumbers, ExactTypesAreCarriedOver) {
   }
   convert_and_compare("IQ4_NL", "Q5_0", 0, "iq4_nl");
   convert_and_compare("MXFP4", "Q8_0", 0, "mxfp4");
+  convert_and_compare("NVFP4", "NVFP4", 0, "nvfp4");
   convert_and_compare("Q4_0", "Q4_0", 0, "int4-g32");
   convert_and_compare("Q4_0", "Q8_0", 0, "int4-g32");  // v of layer 1: uint8-g32
 }
@@ -164,6 +165,49 @@ TEST(GgufNumbers, KTypesAreCarriedOver) {
 TEST(GgufNumbers, TernaryTypesAreCarriedOver) {
   convert_and_compare("TQ1_0", "Q4_K", 0, "int2-g32");
   convert_and_compare("TQ2_0", "TQ1_0", 0, "int2-g32");
+}
+
+TEST(GgufNumbers, Nvfp4HasAFactorInATensorOfItsOwn) {
+  Random random(12);
+  const auto type = *std::ranges::find(gguf_types(), "NVFP4", &GgufType::name);
+  constexpr std::int64_t kRows = 6, kColumns = 128;
+  const std::string blocks = random_tensor(type, kRows, kColumns, random);
+  const std::vector<float> factors = {0.37f, 1.3f};  // of two experts
+  GgufWriter writer;
+  writer.tensor("x.input_scale", {1}, 0, test::f32_bytes({5.0f}));
+  writer.tensor("x.scale", {2}, 0, test::f32_bytes(factors));
+  writer.tensor("x.weight", {kColumns, kRows / 2, 2}, type.id, blocks);
+  const test::TemporaryFolder folder;
+  const GgufSource source(folder.write("m.gguf", writer.bytes()));
+  ASSERT_EQ(source.tensors().size(), 1u);
+  const SourceTensor& tensor = source.tensors().front();
+  std::vector<float> values(kRows * kColumns), row(kColumns);
+  source.read(tensor, 0, values);
+  for (std::int64_t r = 0; r < kRows; ++r) {
+    ChosenCodes codes;
+    ASSERT_TRUE(source.read_codes(tensor, *parse_scheme("nvfp4"), r, 1, codes));
+    const auto packed = pack_codes(codes, 1, kColumns, *parse_scheme("nvfp4"), ActKind::none);
+    unpack_row(packed.view(), 0, row);
+    for (std::int64_t k = 0; k < kColumns; ++k) {
+      const std::size_t block = static_cast<std::size_t>((r * kColumns + k) / 64) * 36;
+      const int e = static_cast<int>(k % 64);
+      const auto byte_at = [&](int at) {
+        return static_cast<unsigned char>(blocks[block + static_cast<std::size_t>(at)]);
+      };
+      const int byte = byte_at(e / 16);
+      const int pair = byte_at(4 + e / 16 * 8 + e % 8);
+      const int code = e % 16 < 8 ? pair & 15 : pair >> 4;
+      constexpr double kSizes[8] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+      const int low = byte & 127;
+      const double scale = byte == 127 ? 0
+                           : low < 8   ? std::ldexp(low, -9)
+                                       : std::ldexp(8 + low % 8, low / 8 - 10);
+      const float stored = static_cast<float>(scale * double{factors[r < 3 ? 0 : 1]});
+      const float want = static_cast<float>(kSizes[code & 7] * (code & 8 ? -1 : 1)) * stored;
+      ASSERT_EQ(values[static_cast<std::size_t>(r * kColumns + k)], want) << r << ' ' << k;
+      ASSERT_EQ(row[static_cast<std::size_t>(k)], want) << r << ' ' << k;
+    }
+  }
 }
 
 TEST(GgufNumbers, OthersAreQuantizedAgainAndSayHowFar) {

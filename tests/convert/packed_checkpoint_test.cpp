@@ -279,7 +279,7 @@ TEST(PackedWeights, OfFloat4InGroups) {
         ASSERT_EQ(found[at], static_cast<float>(size) * scale) << n << ' ' << k;
       }
     }
-    EXPECT_EQ(scheme_of(source, "x.weight"), is_mx ? "mxfp4" : "none");
+    EXPECT_EQ(scheme_of(source, "x.weight"), is_mx ? "mxfp4" : "nvfp4");
     if (is_mx) expect_exact(source, "x.weight");
   }
 }
@@ -659,6 +659,23 @@ TEST(PackedCheckpoints, OfModelOptsMxfp4KeepTheirNumbers) {
   });
   expect_carried(folder, {{"quant_method", "modelopt"}, {"quant_algo", "MXFP4"}}, "mxfp4",
                  "MXFP4 g32");
+}
+
+TEST(PackedCheckpoints, OfModelOptsNvfp4KeepTheirNumbers) {
+  PackedFolder folder;
+  add_llama(folder, [](int n, int k) {
+    Random random(25);
+    Parts parts;
+    std::string codes, scales;
+    for (int i = 0; i < n * k / 2; ++i) codes += static_cast<char>(random.below(256));
+    for (int i = 0; i < n * k / 16; ++i) scales += static_cast<char>(random.below(127));
+    parts["weight"] = {"U8", {n, k / 2}, codes};
+    parts["weight_scale"] = {"F8_E4M3", {n, k / 16}, scales};
+    parts["weight_scale_2"] = {"F32", {}, test::floats_as("F32", {1.7e-3f})};
+    return parts;
+  });
+  expect_carried(folder, {{"quant_method", "modelopt"}, {"quant_algo", "NVFP4"}}, "nvfp4",
+                 "NVFP4 g16");
 }
 
 TEST(PackedCheckpoints, OfJoinedExpertsAreRefusedByName) {

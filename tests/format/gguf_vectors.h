@@ -39,6 +39,7 @@ inline const std::vector<GgufVector> kGgufVectors = {
     {"TQ1_0", {52}, 0xc61eb3ecfd644cbd, 0.0f, -0.66064453125f},
     {"TQ2_0", {64}, 0x6af997bb21448215, -0.00162506103515625f, 0.0f},
     {"MXFP4", {}, 0x73db4435baf5d0f5, 131072.0f, 131072.0f},
+    {"NVFP4", {}, 0xbae10da4868ef15b, -144.0f, 0.0f},
 };
 
 }  // namespace leq::test

@@ -1,5 +1,5 @@
-// mxfp4 and iq4_nl: nearest numbers by search, and planes read back by a second decoder written
-// from docs/leq-format.md.
+// mxfp4, iq4_nl and nvfp4: nearest numbers by search, and planes read back by a second decoder
+// written from docs/leq-format.md.
 #include "tensor/table_codes.h"
 
 #include <gtest/gtest.h>
@@ -21,6 +21,7 @@ struct Table {
 };
 const Table kTables[] = {
     {"mxfp4", {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}},
+    {"nvfp4", {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}},
     {"iq4_nl", {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}}};
 
 TEST(TableCodes, ChoosesTheNearestNumber) {
@@ -51,6 +52,12 @@ TEST(TableCodes, ChoosesTheNearestNumber) {
   }
 }
 
+// E4M3 without sign.
+float float8(int code) {
+  return code < 8 ? std::ldexp(static_cast<float>(code), -9)
+                  : std::ldexp(static_cast<float>(8 + code % 8), code / 8 - 10);
+}
+
 TEST(TableCodes, PlanesReadBackAsNumberTimesScale) {
   for (const Table& table : kTables) {
     for (const auto& [rows, columns] : {std::pair(1, 1), {3, 64}, {65, 65}, {70, 300}}) {
@@ -60,7 +67,9 @@ TEST(TableCodes, PlanesReadBackAsNumberTimesScale) {
       const PackedWeight packed =
           pack_weight(values, rows, columns, *parse_scheme(table.name), ActKind::g128, "w");
       EXPECT_EQ(packed.zeros.size() + packed.sums.size(), 0u);
-      EXPECT_EQ(packed.scale_mul, 1.0f);
+      const bool bytes = std::string_view(table.name) == "nvfp4";
+      if (!bytes) EXPECT_EQ(packed.scale_mul, 1.0f);
+      const int group = bytes ? 16 : 32;
       const int kp = (columns + 127) / 128 * 128;
       std::vector<float> row(static_cast<std::size_t>(columns));
       double error = 0, size = 0;
@@ -70,12 +79,16 @@ TEST(TableCodes, PlanesReadBackAsNumberTimesScale) {
           const int at = r / 64 * (64 * kp / 2) + k / 8 * 256 + r % 64 * 4 + k % 4;
           const int byte = std::to_integer<int>(packed.codes[static_cast<std::size_t>(at)]);
           const int code = k / 4 % 2 == 0 ? byte & 15 : byte >> 4;
+          const int of_scale = r / 64 * (kp / group * 64) + k / group * 64 + r % 64;
           std::uint16_t half = 0;
-          std::memcpy(&half,
-                      packed.scales.data() + 2 * (r / 64 * kp / 32 * 64 + k / 32 * 64 + r % 64), 2);
+          if (!bytes) std::memcpy(&half, packed.scales.data() + 2 * of_scale, 2);
+          const float scale = bytes ? float8(std::to_integer<int>(
+                                          packed.scales[static_cast<std::size_t>(of_scale)])) *
+                                          (packed.scale_mul / 256)
+                                    : f16_to_f32(half);
           const float number = static_cast<float>(table.numbers[static_cast<std::size_t>(code)]);
           const float found = row[static_cast<std::size_t>(k)];
-          ASSERT_EQ(found, number * f16_to_f32(half));
+          ASSERT_EQ(found, number * scale);
           const float wanted = values[static_cast<std::size_t>(r * columns + k)];
           error += std::pow(double{found} - double{wanted}, 2);
           size += std::pow(double{wanted}, 2);

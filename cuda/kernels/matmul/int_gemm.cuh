@@ -63,8 +63,8 @@ struct WarpTile {
       }
     }
   }
-  // Multiplies one step of 32 columns.
-  template <class Codes>
+  // Multiplies one step of 32 columns, or half 0 or 1 of it.
+  template <int half = -1, class Codes>
   __device__ __forceinline__ void multiply(const unsigned char* stage, const Codes& codes, int step,
                                            std::uint32_t flip) {
     std::uint32_t x[kDown][4];
@@ -76,6 +76,7 @@ struct WarpTile {
     for (int across = 0; across < kAcross; ++across) {
       std::uint32_t b[2];
       codes.operand(across, step, flip, b);
+      if constexpr (half >= 0) b[1 - half] = 0;
 #pragma unroll
       for (int down = 0; down < kDown; ++down) {
         ptx::mma_m16n8k32_s8(sums[down][across], x[down], b);
@@ -267,6 +268,15 @@ __device__ __forceinline__ void multiply_k_tile(const unsigned char* stage, std:
 #pragma unroll
   for (int step = 0; step < 4; ++step) {
     if constexpr (bits == 8) codes.load(weights, tile.codes_place, step * 2);
+    if constexpr (group == 16) {
+      tile.start(ScaledSum::kStart);
+      tile.template multiply<0>(stage, codes, step, flip);
+      complete(step * 2);
+      tile.start(ScaledSum::kStart);
+      tile.template multiply<1>(stage, codes, step, flip);
+      complete(step * 2 + 1);
+      continue;
+    }
     if (group > 0 && step * 32 % (group > 0 ? group : 1) == 0) tile.start(ScaledSum::kStart);
     tile.multiply(stage, codes, step, flip);
     if constexpr (group > 0) {

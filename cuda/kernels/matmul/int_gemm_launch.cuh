@@ -52,6 +52,9 @@ void launch_tile(const IntMatmul& a, GemmTile tile, rt::Stream& stream) {
 template <int bits>
 void launch_bits(const IntMatmul& a, GemmTile tile, rt::Stream& stream) {
   const int group = sum_columns(a);
+  if constexpr (bits == 8) {
+    if (group == 16) return launch_gemm<MiddleTile, bits, 16>(a, stream);
+  }
   if (group == 32) return launch_gemm<MiddleTile, bits, 32>(a, stream);
   if (group == 64) return launch_gemm<MiddleTile, bits, 64>(a, stream);
   if (group == 128) return launch_tile<bits, 128>(a, tile, stream);

@@ -71,14 +71,16 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <class Element>
+template <class Element, class Stored = Element>
 __global__ void __launch_bounds__(kThreads) upload_groups(const LEQ_GRID_CONSTANT UploadGroups a) {
   LEQ_BOUNDS(kThreads);
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= a.padded_rows * a.groups) return;
   const std::int64_t row = i / a.groups, group = i % a.groups;
   const std::int64_t at = (row / kPanelRows * a.groups + group) * kPanelRows + row % kPanelRows;
-  static_cast<Element*>(a.to)[i] = static_cast<const Element*>(a.from)[at];
+  constexpr int kShift = sizeof(Stored) < sizeof(Element) ? 7 : 0;
+  static_cast<Element*>(a.to)[i] =
+      static_cast<Element>(static_cast<const Stored*>(a.from)[at] << kShift);
 }
 
 template <class Element>
@@ -106,8 +108,9 @@ void launch_upload_codes(const UploadCodes& a, rt::Stream& stream) {
 }
 
 void launch_upload_groups(const UploadGroups& a, rt::Stream& stream) {
-  const auto kernel =
-      a.element_bytes == 2 ? upload_groups<std::uint16_t> : upload_groups<std::uint8_t>;
+  const auto kernel = a.halves               ? upload_groups<std::uint16_t, std::uint8_t>
+                      : a.element_bytes == 2 ? upload_groups<std::uint16_t>
+                                             : upload_groups<std::uint8_t>;
   rt::run(stream, {"upload_groups", blocks_for(a.padded_rows * a.groups), dim3(kThreads)}, kernel,
           a);
 }

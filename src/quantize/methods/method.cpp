@@ -20,7 +20,7 @@ bool supports_int(const QuantScheme& scheme) { return scheme.kind == CodeKind::i
 bool supports_uint(const QuantScheme& scheme) { return scheme.kind == CodeKind::uint_; }
 // Excludes one scale per tensor, for which weighted_ranges gains nothing; absmax supports it.
 bool supports_rtn(const QuantScheme& scheme) {
-  return scheme.takes_codes() && scheme.scaling != Scaling::tensor;
+  return scheme.takes_codes() && scheme.scaling != Scaling::tensor && !scheme.has_byte_scales();
 }
 
 MethodResult choose_absmax(const MethodInput& input) {
@@ -37,7 +37,9 @@ MethodResult choose_rtn(const MethodInput& input) {
   return {std::move(chosen), ""};
 }
 
-bool supports_gptq(const QuantScheme& scheme) { return scheme.takes_codes(); }
+bool supports_gptq(const QuantScheme& scheme) {
+  return scheme.takes_codes() && !scheme.has_byte_scales();
+}
 bool supports_zeroquant(const QuantScheme& scheme) {
   return scheme.kind == CodeKind::int_ && scheme.scaling != Scaling::tensor;
 }

@@ -30,6 +30,7 @@ struct IntPanel {
   const std::uint8_t* table = nullptr;
   const float* row_scales = nullptr;            // [64], or null with groups
   const std::uint16_t* group_scales = nullptr;  // f16 [groups][64], or null without groups
+  bool byte_scales = false;                     // group_scales are bytes: bits 7 to 14 of a f16
   float scale_mul = 1.0f;                       // factor of each group scale
   const std::int32_t* row_sums = nullptr;       // [64] sums of 8-bit codes, if no side has groups
   const std::int16_t* group_sums = nullptr;     // [groups][64] sums of codes, if a side has groups
@@ -39,7 +40,8 @@ struct IntPanel {
   int zero = 0;                         // if zeros is null: the zero point of all codes
   const float* bias = nullptr;          // [64] or null
   std::int64_t columns = 0;             // multiple of 16; codes of padded columns have value 0
-  int group = 0;                        // columns of an int32 sum: 32, 64, 128; 0: all
+  int group = 0;                        // columns of an int32 sum: 32, 64, 128; 0: all;
+                                        // of table4 also 16
   int groups_a_token_scale = 0;         // groups that share a token scale; 0: one per row
 
   // Codes that will probably be read next, which a kernel may prefetch; or null and 0.

@@ -45,7 +45,9 @@ const std::uint8_t* panel_plane(const WeightView& weight, std::int64_t panel, in
 
 const std::uint16_t* panel_group_scales(const WeightView& weight, std::int64_t panel) {
   const std::int64_t groups = weight.padded_columns() / weight.scheme.group;
-  return static_cast<const std::uint16_t*>(weight.scales) + panel * groups * kPanelRows;
+  const std::int64_t bytes = weight.scheme.has_byte_scales() ? 1 : 2;
+  return reinterpret_cast<const std::uint16_t*>(static_cast<const std::byte*>(weight.scales) +
+                                                panel * groups * kPanelRows * bytes);
 }
 
 bool grouped(const WeightView& weight) { return weight.scheme.scaling == Scaling::group; }
@@ -175,6 +177,7 @@ void multiply_ints(const MatmulKernels& kernels, const PanelTask& task) noexcept
   point_at_next(task, panel);
   if (grouped(weight)) {
     panel.group_scales = panel_group_scales(weight, task.panel);
+    panel.byte_scales = weight.scheme.has_byte_scales();
     panel.scale_mul = weight.scale_mul;
   } else {
     panel.row_scales = static_cast<const float*>(weight.scales) + task.panel * kPanelRows;

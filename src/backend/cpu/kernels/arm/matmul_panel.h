@@ -146,7 +146,15 @@ inline float32x4_t group_scale(const IntPanel& panel, std::int64_t token, std::i
         panel.token_scales[token * panel.token_scale_stride + group / panel.groups_a_token_scale]);
   }
   if (panel.group_scales == nullptr) return scale;
-  const uint16x4_t halves = vld1_u16(panel.group_scales + group * 64 + output);
+  uint16x4_t halves;
+  if (panel.byte_scales) {
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(panel.group_scales);
+    std::uint32_t four;
+    __builtin_memcpy(&four, bytes + group * 64 + output, sizeof four);
+    halves = vget_low_u16(vshll_n_u8(vreinterpret_u8_u32(vdup_n_u32(four)), 7));
+  } else {
+    halves = vld1_u16(panel.group_scales + group * 64 + output);
+  }
   const float32x4_t wide = vcvt_f32_f16(vreinterpret_f16_u16(halves));
   return vmulq_f32(vmulq_n_f32(wide, panel.scale_mul), scale);
 }

@@ -16,7 +16,7 @@ namespace {
 // The sides that have group scales.
 enum class Scales { weights, tokens, both };
 
-constexpr std::int64_t kSmallestGroup = 32;
+constexpr std::int64_t kSmallestGroup = 16;
 constexpr std::int64_t kKTileGroups = kKTileColumns / kSmallestGroup;
 constexpr std::int64_t kKTileScales = kKTileGroups;  // most scales of a token
 
@@ -119,10 +119,7 @@ void read_numbers(const IntPanel& panel, const KTile& k_tile, KTileNumbers& numb
     const std::int64_t group = k_tile.group + g;
     for (int output = 0; output < 64; output += 16) {
       if (panel.group_scales != nullptr) {
-        const std::uint16_t* scales = panel.group_scales + group * 64 + output;
-        const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(scales));
-        _mm512_store_ps(numbers.scales[g] + output,
-                        _mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_set1_ps(panel.scale_mul)));
+        _mm512_store_ps(numbers.scales[g] + output, weight_scale(panel, group, output));
       }
       if constexpr (kSigns == Signs::input_unsigned) {
         const std::int16_t* sums = panel.group_sums + group * 64 + output;
@@ -296,9 +293,10 @@ void run_bits(const IntPanel& panel) {
   std::uint8_t* const codes = reinterpret_cast<GroupScratch*>(panel.scratch)->unpacked;
   run_groups<Signs::none_unsigned>(
       panel, [&](std::int64_t first, std::int64_t columns, KTile& k_tile) {
-        for (std::int64_t g = 0; g < k_tile.groups; ++g) {
-          unpack<Bits>(panel, first + g * panel.group, panel.group,
-                       byte_zeros(panel, k_tile.group + g), codes + g * panel.group * 64);
+        const std::int64_t of_zeros = panel.zeros == nullptr ? columns : panel.group;
+        for (std::int64_t k = 0; k < columns; k += of_zeros) {
+          unpack<Bits>(panel, first + k, of_zeros, byte_zeros(panel, (first + k) / panel.group),
+                       codes + k * 64);
         }
         stored_for_tiles(codes);
         const Planes next = planes_at<Bits>(panel, first + columns);

@@ -22,8 +22,7 @@ namespace {
 // often; the sums of few tokens remain in L1 too.
 constexpr std::int64_t kKTileColumns = 2048;
 constexpr std::int64_t kFewTokensColumns = 512;
-constexpr std::int64_t kSmallestGroup = 32;
-constexpr std::int64_t kKTileGroups = kKTileColumns / kSmallestGroup;
+constexpr std::int64_t kKTileGroups = kKTileColumns / 32;  // K tiles of groups of 16 are halved
 
 // Scales and start values of a K tile's groups, converted in advance for its tiles. Conversion in
 // the tiles delayed the first product of each group, which took 8 % more time.
@@ -45,13 +44,6 @@ struct PanelKTile {
   const std::uint8_t* ahead = nullptr;         // 64 bytes of it are prefetched per 16 columns
   const std::int32_t* token_starts = nullptr;  // [groups][kTallTokens]; see start_from_tokens()
 };
-
-inline __attribute__((always_inline)) __m512 weight_scale(const IntPanel& panel, std::int64_t group,
-                                                          int output) {
-  const std::uint16_t* scales = panel.group_scales + group * 64 + output;
-  const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(scales));
-  return _mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_set1_ps(panel.scale_mul));
-}
 
 // The sides that have group scales.
 enum class Scales { weights, tokens, both };
@@ -396,7 +388,8 @@ void run_k_tile(const IntPanel& panel, const PanelKTile& k_tile, TokenBlock& blo
 // a K tile's byte codes; run_k_tile(panel, K tile, block) adds them to the block's sums.
 template <class RunKTile, class CodesOf>
 void run_blocks(const IntPanel& panel, RunKTile run_k_tile, CodesOf codes_of) {
-  const std::int64_t columns = panel.tokens <= kFewTokens ? kFewTokensColumns : kKTileColumns;
+  const std::int64_t most = panel.group < 32 ? kKTileGroups * panel.group : kKTileColumns;
+  const std::int64_t columns = panel.tokens <= kFewTokens ? kFewTokensColumns : most;
   const std::int64_t blocks = (panel.tokens + kBlockTokens - 1) / kBlockTokens;
   TokenBlock block;
   block.next = next_panel(panel);
@@ -463,7 +456,7 @@ void bits_tile(const IntPanel& panel, const PanelKTile& k_tile) {
     __m512i even[M][4];
     __m512i odd[M][4];
     start_from_zeros(panel, k_tile, group, even);
-    fetch_scales(panel.group_scales, group);
+    fetch_scales(panel, group);
 #pragma GCC unroll 3
     for (int m = 0; m < M; ++m) {
 #pragma GCC unroll 4
@@ -475,6 +468,10 @@ void bits_tile(const IntPanel& panel, const PanelKTile& k_tile) {
       add_quad<Bits, 1, M, kFetch>(planes, x, stride, even, odd);
       add_quad<Bits, 2, M, kFetch>(planes, x, stride, even, odd);
       add_quad<Bits, 3, M, kFetch>(planes, x, stride, even, odd);
+      if (Bits::kGroupsOf16 && stop - k == 16) {
+        k = stop, x += 16;
+        break;
+      }
       add_quad<Bits, 4, M, kFetch>(planes, x, stride, even, odd);
       add_quad<Bits, 5, M, kFetch>(planes, x, stride, even, odd);
       add_quad<Bits, 6, M, kFetch>(planes, x, stride, even, odd);
@@ -576,6 +573,7 @@ struct PackedColumns {
       add_quad<1>(planes, x, tile.stride, codes, c);
       add_quad<2>(planes, x, tile.stride, codes, c);
       add_quad<3>(planes, x, tile.stride, codes, c);
+      if (Bits::kGroupsOf16 && end - column == 16) break;
       add_quad<4>(planes, x, tile.stride, codes, c);
       add_quad<5>(planes, x, tile.stride, codes, c);
       add_quad<6>(planes, x, tile.stride, codes, c);

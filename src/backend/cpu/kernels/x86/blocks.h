@@ -20,7 +20,7 @@ enum class Scales { rows, weights, tokens, both };
 // Start values and scales of the groups in a K tile.
 template <class Products>
 struct GroupTables {
-  static constexpr std::int64_t kGroups = Products::kKTileColumns / 32;
+  static constexpr std::int64_t kGroups = Products::kKTileColumns / 16;
   static constexpr std::int64_t kTokens = Products::kBlockTokens;
   alignas(64) float scales[kGroups][64];         // scales of the weights
   alignas(64) std::int32_t starts[kGroups][64];  // -128 * sums, or -zero points
@@ -37,7 +37,7 @@ void fill_tables(const IntPanel& panel, const KTile& k_tile, Scales scales,
   for (std::int64_t k = 0, g = 0; k < k_tile.columns; k += panel.group, ++g) {
     for (int output = 0; output < 64; output += L::kOutputs) {
       if (scales != Scales::tokens) {
-        const auto scale = L::load(panel.group_scales + (first + g) * 64 + output);
+        const auto scale = L::load_scales(panel, (first + g) * 64 + output);
         L::store(tables.scales[g] + output, L::mul(scale, L::repeat(panel.scale_mul)));
       }
       if constexpr (kStart == Start::weights) {

@@ -31,6 +31,14 @@ struct Floats256 {
     return _mm256_cvtepi32_ps(
         _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes))));
   }
+  // Group scales of consecutive outputs from index `at` on, without scale_mul.
+  static inline __attribute__((always_inline)) Floats load_scales(const IntPanel& panel,
+                                                                  std::int64_t at) {
+    if (!panel.byte_scales) return load(panel.group_scales + at);
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(panel.group_scales);
+    return _mm256_cvtph_ps(_mm_slli_epi16(
+        _mm_cvtepu8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes + at))), 7));
+  }
   static Floats load(const F16* x) { return load(&x->bits); }
   static Floats load(const Bf16* x) {
     const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(x));

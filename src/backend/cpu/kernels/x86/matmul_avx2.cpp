@@ -87,8 +87,7 @@ inline __m256 group_scale(const IntPanel& panel, std::int64_t token, std::int64_
         panel.token_scales[token * panel.token_scale_stride + group / panel.groups_a_token_scale]);
   }
   if (panel.group_scales == nullptr) return scale;
-  const std::uint16_t* scales = panel.group_scales + group * 64 + output;
-  const __m256 wide = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scales)));
+  const __m256 wide = Lanes256::load_scales(panel, group * 64 + output);
   return _mm256_mul_ps(_mm256_mul_ps(wide, _mm256_set1_ps(panel.scale_mul)), scale);
 }
 
@@ -263,7 +262,7 @@ void one_token(const IntPanel& panel, std::int64_t token) {
     const std::int64_t last = k + panel.group < panel.columns ? k + panel.group : panel.columns;
     __m256i c[8];
     for (int v = 0; v < 8; ++v) c[v] = unsigned_start(panel, token, 8 * v, group);
-    fetch_scales(panel.group_scales, group);
+    fetch_scales(panel, group);
     for (; k < last; k += kNarrowColumns) {
       const Planes planes{panel.codes + k * 8 * kLow, panel.high_codes + (kBits == 3 ? k * 8 : 0)};
       __m256i narrow[8];
@@ -342,18 +341,18 @@ inline __attribute__((always_inline)) void add_table_quad(const std::uint8_t* co
   }
 }
 
-// Adds 16 columns from quad kFirst of 32 on.
-template <bool kSmall, int kFirst, Fetch kFetch, int M, int V>
+// Adds 16 columns.
+template <bool kSmall, Fetch kFetch, int M, int V>
 inline __attribute__((always_inline)) void add_table_half(const std::uint8_t* codes, __m256i table,
                                                           const std::uint8_t* x,
                                                           std::int64_t stride, __m256i (&c)[M][V]) {
   __m256i narrow[M][V];
   for (int i = 0; kSmall && i < M * V; ++i) narrow[i / V][i % V] = _mm256_setzero_si256();
   auto& sums = kSmall ? narrow : c;
-  add_table_quad<kSmall, kFirst, kFetch>(codes, table, x, stride, sums);
-  add_table_quad<kSmall, kFirst + 1, kFetch>(codes, table, x, stride, sums);
-  add_table_quad<kSmall, kFirst + 2, kFetch>(codes, table, x, stride, sums);
-  add_table_quad<kSmall, kFirst + 3, kFetch>(codes, table, x, stride, sums);
+  add_table_quad<kSmall, 0, kFetch>(codes, table, x, stride, sums);
+  add_table_quad<kSmall, 1, kFetch>(codes, table, x, stride, sums);
+  add_table_quad<kSmall, 2, kFetch>(codes, table, x, stride, sums);
+  add_table_quad<kSmall, 3, kFetch>(codes, table, x, stride, sums);
   const __m256i ones = _mm256_set1_epi16(1);
   for (int i = 0; kSmall && i < M * V; ++i) {
     __m256i& sum = c[i / V][i % V];
@@ -374,18 +373,17 @@ void table_tokens(const IntPanel& panel, std::int64_t token) {
     std::int64_t group = 0;
     for (std::int64_t k = 0; k < panel.columns; k += panel.group, ++group) {
       const std::int64_t last = k + panel.group < panel.columns ? k + panel.group : panel.columns;
-      if constexpr (M == 1) fetch_scales(panel.group_scales, group);
+      if constexpr (M == 1) fetch_scales(panel, group);
       __m256i c[M][V];
       for (int i = 0; i < M * V; ++i) {
         c[i / V][i % V] = kSmall ? unsigned_start(panel, token + i / V, output + 8 * (i % V), group)
                                  : _mm256_setzero_si256();
       }
-      for (std::int64_t at = k; at < last; at += kNarrowColumns) {
+      for (std::int64_t at = k; at < last; at += 16) {
         const std::uint8_t* codes = panel.codes + at * 32 + output * 4;
         const std::uint8_t* x = panel.inputs + token * panel.input_stride + at;
-        if constexpr (M > 1) next.fetch(2 * V);
-        add_table_half<kSmall, 0, kFetch>(codes, table, x, panel.input_stride, c);
-        add_table_half<kSmall, 4, kFetch>(codes, table, x, panel.input_stride, c);
+        if constexpr (M > 1) next.fetch(V);
+        add_table_half<kSmall, kFetch>(codes, table, x, panel.input_stride, c);
       }
       for (int i = 0; i < M * V; ++i) {
         const int m = i / V, v = i % V;
@@ -552,7 +550,7 @@ void groups_of_one(const IntPanel& panel, std::int64_t token) {
   for (std::int64_t k = 0; k < panel.columns; k += panel.group, ++group) {
     const std::int64_t last = k + panel.group < panel.columns ? k + panel.group : panel.columns;
     __m256i sums[8];
-    fetch_scales(panel.group_scales, group);
+    fetch_scales(panel, group);
     sum_all_outputs<kUnsigned, kFetch>(panel, token, k, last, sums);
     for (int i = 0; i < 8; ++i) {
       if constexpr (kUnsigned) {

@@ -31,11 +31,11 @@ inline __attribute__((always_inline)) void fetch_ahead([[maybe_unused]] const st
 
 // Prefetches the scales of the groups after `group`, which are stored apart from the codes: f16
 // [groups][64], or null.
-inline __attribute__((always_inline)) void fetch_scales(const std::uint16_t* scales,
-                                                        std::int64_t group) {
+inline __attribute__((always_inline)) void fetch_scales(const IntPanel& panel, std::int64_t group) {
   constexpr std::int64_t kGroups = 8;
-  if (scales == nullptr) return;
-  const auto* line = reinterpret_cast<const char*>(scales + (group + kGroups) * 64);
+  if (panel.group_scales == nullptr) return;
+  const std::int64_t bytes = panel.byte_scales ? 64 : 128;
+  const auto* line = reinterpret_cast<const char*>(panel.group_scales) + (group + kGroups) * bytes;
   _mm_prefetch(line, _MM_HINT_T0);
   _mm_prefetch(line + 64, _MM_HINT_T0);
 }

@@ -81,6 +81,7 @@ inline __attribute__((always_inline)) void leave(std::uint8_t* scratch, typename
 template <class L>
 struct PanelCodes {
   static constexpr bool kUnpacks = false;
+  static constexpr bool kTable = false;
   static constexpr int kColumnBytes = 0;  // bytes of scratch
   static constexpr std::int64_t kCodeBits = 8;
 
@@ -234,10 +235,10 @@ struct UnpackedCodes {
       leave<L>(cursor.scratch + kQuad * kQuadBytes, w0, w1);
     }
   }
-  template <Codes kCodes>
+  template <Codes kCodes, std::int64_t kColumns = kStepColumns>
   static inline void next(Cursor& cursor) {
-    step_on<kCodes>(cursor, kStepColumns * 8 * kLow, kStepColumns * kColumnBytes);
-    if (kBits == 3 && kCodes != Codes::ready) cursor.third += kStepColumns * 8;
+    step_on<kCodes>(cursor, kColumns * 8 * kLow, kColumns * kColumnBytes);
+    if (kBits == 3 && kCodes != Codes::ready) cursor.third += kColumns * 8;
   }
 };
 
@@ -360,7 +361,7 @@ struct NarrowProducts : Source_, InputRows {
   static constexpr int kTokens = kMaxTokens;
   static constexpr std::int64_t kCodeScratch = 16 * 1024;
   static constexpr std::int64_t kKTileColumns = kCodeScratch / Source::kColumnBytes;
-  static constexpr int kStepLines = 1;
+  static constexpr int kStepLines = Source::kTable ? 2 : 1;
 
   template <Codes kCodes, int M>
   static inline __attribute__((always_inline)) void add(Cursor& cursor, std::int64_t columns,
@@ -369,11 +370,12 @@ struct NarrowProducts : Source_, InputRows {
     if constexpr (Source::kTable) {
       do {
         fetch_line(cursor);
-        add_half<kCodes, 0>(cursor, c);
-        add_half<kCodes, 4>(cursor, c);
-        Source::template next<kCodes>(cursor);
-        cursor.inputs += kStepColumns;
-        left -= kStepColumns;
+        Ints narrow[M][2];
+        add_quads<kCodes, true, 0, 4>(cursor, narrow);
+        widen(narrow, c);
+        Source::template next<kCodes, 16>(cursor);
+        cursor.inputs += 16;
+        left -= 16;
       } while (left > 0);
       return;
     }
@@ -399,24 +401,15 @@ struct NarrowProducts : Source_, InputRows {
     }
   }
 
-  // Adds the products of 16 columns from quad kFirst on.
-  template <Codes kCodes, int kFirst, int M>
-  static inline __attribute__((always_inline)) void add_half(const Cursor& cursor,
-                                                             Ints (&c)[M][2]) {
-    Ints narrow[M][2];
-    add_quads<kCodes, true, kFirst, kFirst, kFirst + 4>(cursor, narrow);
-    widen(narrow, c);
-  }
-
   // Adds the products of 32 columns to the sums or, if kBegins, sets the sums to these products.
   template <Codes kCodes, bool kBegins, int M>
   static inline __attribute__((always_inline)) void add_step(Cursor& cursor, Ints (&narrow)[M][2]) {
     fetch_line(cursor);
-    add_quads<kCodes, kBegins, 0, 0, kStepColumns / 4>(cursor, narrow);
+    add_quads<kCodes, kBegins, 0, kStepColumns / 4>(cursor, narrow);
     Source::template next<kCodes>(cursor);
     cursor.inputs += kStepColumns;
   }
-  template <Codes kCodes, bool kBegins, int kFirst, int kQuad, int kEnd, int M>
+  template <Codes kCodes, bool kBegins, int kQuad, int kEnd, int M>
   static inline __attribute__((always_inline)) void add_quads(const Cursor& cursor,
                                                               Ints (&narrow)[M][2]) {
     if constexpr (kQuad < kEnd) {
@@ -425,13 +418,13 @@ struct NarrowProducts : Source_, InputRows {
 #pragma GCC unroll 12
       for (int m = 0; m < M; ++m) {
         const std::uint8_t* input = cursor.inputs + m * cursor.stride + kQuad * 4;
-        if constexpr (kBegins && kQuad == kFirst) {
+        if constexpr (kBegins && kQuad == 0) {
           L::begin_bytes(narrow[m][0], narrow[m][1], w0, w1, input);
         } else {
           L::add_bytes(narrow[m][0], narrow[m][1], w0, w1, input);
         }
       }
-      add_quads<kCodes, kBegins, kFirst, kQuad + 1, kEnd>(cursor, narrow);
+      add_quads<kCodes, kBegins, kQuad + 1, kEnd>(cursor, narrow);
     }
   }
 };
@@ -449,38 +442,45 @@ struct DotProducts : Source, InputRows {
   static constexpr std::int64_t kCodeScratch = kKTileColumns * Source::kColumnBytes;
   static constexpr int kStepLines = 2;
 
-  // If only 16 columns remain, the padding, which is 0, is read too.
+  // If only 16 columns remain, the padding, which is 0, is read too, except in groups of 16.
   template <Codes kCodes, int M>
   static inline __attribute__((always_inline)) void add(Cursor& cursor, std::int64_t columns,
                                                         Ints (&c)[M][2]) {
     std::int64_t left = columns;
     do {
       add_quads<kCodes, 0>(cursor, c);
+      if constexpr (Source::kTable) {
+        if (left == 16) {
+          Source::template next<kCodes, 16>(cursor);
+          cursor.inputs += 16;
+          return;
+        }
+      }
+      add_quads<kCodes, 4>(cursor, c);
       Source::template next<kCodes>(cursor);
       cursor.inputs += kStepColumns;
       left -= kStepColumns;
     } while (left > 0);
   }
 
+  // Adds quads from kQuad to the end of its half of 32 columns.
   template <Codes kCodes, int kQuad, int M>
   static inline __attribute__((always_inline)) void add_quads(Cursor& cursor, Ints (&c)[M][2]) {
-    if constexpr (kQuad < kStepColumns / 4) {
-      if constexpr (kQuad % 4 == 0) fetch_line(cursor);
-      Ints w0, w1;
-      Source::template load<kCodes, kQuad>(cursor, w0, w1);
+    if constexpr (kQuad % 4 == 0) fetch_line(cursor);
+    Ints w0, w1;
+    Source::template load<kCodes, kQuad>(cursor, w0, w1);
 #pragma GCC unroll 6
-      for (int m = 0; m < M; ++m) {
-        const Ints input = L::repeat_quad(cursor.inputs + m * cursor.stride + kQuad * 4);
-        if constexpr (kSide == Unsigned::codes) {
-          L::dot(c[m][0], w0, input);
-          L::dot(c[m][1], w1, input);
-        } else {
-          L::dot(c[m][0], input, w0);
-          L::dot(c[m][1], input, w1);
-        }
+    for (int m = 0; m < M; ++m) {
+      const Ints input = L::repeat_quad(cursor.inputs + m * cursor.stride + kQuad * 4);
+      if constexpr (kSide == Unsigned::codes) {
+        L::dot(c[m][0], w0, input);
+        L::dot(c[m][1], w1, input);
+      } else {
+        L::dot(c[m][0], input, w0);
+        L::dot(c[m][1], input, w1);
       }
-      add_quads<kCodes, kQuad + 1>(cursor, c);
     }
+    if constexpr (kQuad % 4 < 3) add_quads<kCodes, kQuad + 1>(cursor, c);
   }
 };
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "backend/cpu/kernels/levels.h"
+#include "backend/cpu/kernels/x86/lanes_avx512.h"
 #include "backend/cpu/kernels/x86/prefetch.h"
 
 namespace leq::cpu {
@@ -101,6 +102,13 @@ inline __attribute__((always_inline)) __m512i zero_points(const IntPanel& panel,
   return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(zeros)));
 }
 
+// The scales of 16 outputs.
+inline __attribute__((always_inline)) __m512 weight_scale(const IntPanel& panel, std::int64_t group,
+                                                          int output) {
+  return _mm512_mul_ps(Lanes512::load_scales(panel, group * 64 + output),
+                       _mm512_set1_ps(panel.scale_mul));
+}
+
 // y = fma(f, weight scale * token scale, bias) for 16 outputs of one token.
 inline __attribute__((always_inline)) void finish(const IntPanel& panel, std::int64_t token,
                                                   int output, __m512 f) {
@@ -126,13 +134,14 @@ constexpr std::int64_t kTallTokens = 12;
 // Weights of fewer than 8 bits for AVX-512: the layout of codes in bytes (the template argument
 // Bits of the kernels), and unpacking to bytes. Bits has:
 //   kLowBits, kThirdPlane   the planes of the panel
+//   kGroupsOf16             whether groups may have 16 columns
 //   kShift                  codes of odd quads of columns are 2^kShift times too large
 //   code<quad>(low, third)  the codes of one of eight quads for 16 outputs, one per byte
 
 // 2 bits: a byte holds the codes of four quads of columns.
 struct Bits2 {
   static constexpr int kLowBits = 2;
-  static constexpr bool kThirdPlane = false;
+  static constexpr bool kThirdPlane = false, kGroupsOf16 = false;
   static constexpr int kShift = 2;
 
   // Extracts bits 0 and 1, or bits 2 and 3, of each byte or of its upper half.
@@ -149,7 +158,7 @@ struct Bits2 {
 // second plane the third bits of eight quads.
 struct Bits3 {
   static constexpr int kLowBits = 2;
-  static constexpr bool kThirdPlane = true;
+  static constexpr bool kThirdPlane = true, kGroupsOf16 = false;
   static constexpr int kShift = 2;
 
   // Codes of even quads are returned in bits 0 to 2, codes of odd quads in bits 2 to 4.
@@ -172,7 +181,7 @@ struct Bits3 {
 // 4 bits: a byte holds the codes of two quads of columns.
 struct Bits4 {
   static constexpr int kLowBits = 4;
-  static constexpr bool kThirdPlane = false;
+  static constexpr bool kThirdPlane = false, kGroupsOf16 = false;
   static constexpr int kShift = 4;
 
   template <int kQuad>
@@ -187,7 +196,7 @@ struct Bits4 {
 // 4 bits whose numbers are in a table, which Planes::third points to.
 struct Table4 {
   static constexpr int kLowBits = 4;
-  static constexpr bool kThirdPlane = false;
+  static constexpr bool kThirdPlane = false, kGroupsOf16 = true;
   static constexpr int kShift = 0;
 
   template <int kQuad>
