@@ -116,7 +116,8 @@ void expect_groups() {
   constexpr std::int64_t kRows = 128, kGroups = 5;
   const auto stored = random_numbers<Element>(kRows * kGroups);  // [N/64][G][64]
   const DeviceArray<Element> from(stored), to(stored.size());
-  launch_upload_groups({from.data(), to.data(), sizeof(Element), kRows, kGroups}, test_stream());
+  launch_upload_groups({from.data(), to.data(), sizeof(Element), false, kRows, kGroups},
+                       test_stream());
   const auto found = to.host();
   for (std::int64_t row = 0; row < kRows; ++row) {
     for (std::int64_t group = 0; group < kGroups; ++group) {
