@@ -53,8 +53,8 @@ RowsFormat GpuLayout::format_for(const Linear& consumer) const {
           act_name(consumer.act), " run on the CPU only; quantize with ", Setting{"type"},
           " int8 or another integer type and ", Setting{"act"}, " g128, or use ", Setting{"device"},
           " cpu");
-  require(is_coded(format.act) || !scheme.is_super(), ErrorKind::bad_setting, Setting{"device"},
-          ": ", consumer.name, ": ", scheme_name(scheme),
+  require(is_coded(format.act) || !(scheme.is_super() || scheme.has_byte_scales()),
+          ErrorKind::bad_setting, Setting{"device"}, ": ", consumer.name, ": ", scheme_name(scheme),
           " weights with act none run on the CPU only; quantize with ", Setting{"act"},
           " g128, or use ", Setting{"device"}, " cpu");
   require(format.terms == 0 || arithmetic_ != Arithmetic::exact, ErrorKind::bad_setting,
