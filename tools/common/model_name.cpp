@@ -14,6 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::size_t kIdentityDigits = 16;  // of a conversion's file (convert_in_cache)
 constexpr std::string_view kBetween = "--";  // no name on the hub has it
 
 // The sizes of a family; the first is that of the name without a size.
@@ -169,7 +170,9 @@ std::vector<KeptModel> kept_models() {
 
 std::vector<KeptModel> conversions(const fs::path& cache) {
   return models_in(cache, [](const std::string& stem) {
-    return stem.substr(0, stem.rfind('-')) + ".gguf";  // without the identity of the version
+    const auto at = stem.rfind('-');  // before the identity of the version
+    const bool converted = at != stem.npos && stem.size() - at == 1 + kIdentityDigits;
+    return converted ? stem.substr(0, at) + ".gguf" : stem;
   });
 }
 

@@ -34,7 +34,8 @@ struct KeptModel {
   std::filesystem::path path;
 };
 std::vector<KeptModel> kept_models();  // sorted by name
-// The conversions of GGUF files in a cache folder, "NAME.gguf": as many of a name as versions.
+// The conversions of GGUF files in a cache folder, "NAME.gguf", as many of a name as versions; and
+// the models that the Python package keeps there.
 std::vector<KeptModel> conversions(const std::filesystem::path& cache);
 // The file for a repository and a tag: ORG--NAME--TAG.leq, whose name is REPOSITORY:TAG.
 std::filesystem::path kept_file(const std::string& repository, const std::string& tag);

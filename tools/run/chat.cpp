@@ -103,7 +103,7 @@ const ChatLoop::Command* ChatLoop::find(const std::vector<Command>& commands,
 }
 
 void ChatLoop::print(const std::vector<Command>& commands, std::string_view before) {
-  constexpr std::size_t kColumn = 24;
+  constexpr std::size_t kColumn = 28;
   for (const Command& command : commands) {
     std::string left = "  " + std::string(before) + replace_all(command.words, " ", ", ") + " " +
                        std::string(command.argument);
@@ -277,7 +277,8 @@ void ChatLoop::regenerate(std::string_view) {
 void ChatLoop::help(std::string_view) {
   print(commands(), "");
   print(switches(), "/set ");
-  std::fprintf(stderr, "  \"\"\"                   begins and ends a message of several lines\n%s",
+  std::fprintf(stderr,
+               "  \"\"\"                       begins and ends a message of several lines\n%s",
                options_.multi_line ? "  A line that ends with a backslash ends the message.\n"
                                    : "  A line that ends with a backslash goes on in the next.\n");
 }
