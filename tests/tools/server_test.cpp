@@ -173,6 +173,22 @@ Json fetched(int port, const std::string& path) {
   return parse_json(answer.substr(answer.find("\r\n\r\n") + 4), "the answer");
 }
 
+TEST(LeqServer, ServesSeveralFilesOfOneFolder) {
+  const TemporaryFolder folder;
+  const std::string a = folder / "a.leq", b = folder / "b.leq";
+  for (const std::string& file : {a, b}) std::filesystem::copy_file(story_file(), file);
+  const Running running = start_with({a, b, "--port", "0"});
+  RawClient client(running.port);
+  client.send(plain_request("GET", "/v1/models"));
+  const std::string listed = client.read_all(10);
+  EXPECT_NE(listed.find(R"("id":"a")"), std::string::npos) << listed;
+  EXPECT_NE(listed.find(R"("id":"b")"), std::string::npos) << listed;
+  running.process->signal(SIGTERM);
+  EXPECT_EQ(running.process->finish(), 0) << running.process->err;
+  expect_tool_error(run_program("leq-server", {a, story_file()}),
+                    {"several models are served from one folder"});
+}
+
 TEST(LeqServer, AServedModelTakesWhatInspectPlans) {
   const TemporaryFolder models;
   std::filesystem::copy_file(story_file(), models / "one.leq");

@@ -118,7 +118,7 @@ std::string help_text(const ToolSpec& tool) {
   for (const auto& line : tool.usage) out += "  " + tool.name + " " + line + "\n";
   if (!tool.advice.empty()) out += "\n" + wrapped(tool.advice, 0, 0);
   for (const OptionGroup& group : shown_groups(tool)) {
-    out += "\n" + group.name + ":\n";
+    out += "\n" + (group.name.empty() ? "Options" : group.name) + ":\n";
     for (const Option& option : group.options) {
       const std::string left = left_column(option);
       out += left + wrapped(explanation(option), kHelpIndent, left.size());

@@ -14,6 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::size_t kIdentityDigits = 16;  // of a conversion's file (convert_in_cache)
 constexpr std::string_view kBetween = "--";  // no name on the hub has it
 
 // The sizes of a family; the first is that of the name without a size.
@@ -169,8 +170,17 @@ std::vector<KeptModel> kept_models() {
 
 std::vector<KeptModel> conversions(const fs::path& cache) {
   return models_in(cache, [](const std::string& stem) {
-    return stem.substr(0, stem.rfind('-')) + ".gguf";  // without the identity of the version
+    const std::string gguf = converted_from(stem + ".leq");
+    return gguf.empty() ? stem : gguf;
   });
+}
+
+std::string converted_from(const fs::path& file) {
+  const std::string stem = file.stem().string();
+  const auto at = stem.rfind('-');  // before the identity of the version
+  const bool is = at != stem.npos && stem.size() - at == 1 + kIdentityDigits &&
+                  stem.find_first_not_of("0123456789abcdef", at + 1) == stem.npos;
+  return is && file.extension() == ".leq" ? stem.substr(0, at) + ".gguf" : "";
 }
 
 fs::path kept_file(const std::string& repository, const std::string& tag) {

@@ -34,8 +34,11 @@ struct KeptModel {
   std::filesystem::path path;
 };
 std::vector<KeptModel> kept_models();  // sorted by name
-// The conversions of GGUF files in a cache folder, "NAME.gguf": as many of a name as versions.
+// The conversions of GGUF files in a cache folder, "NAME.gguf", as many of a name as versions; and
+// the models that the Python package keeps there.
 std::vector<KeptModel> conversions(const std::filesystem::path& cache);
+// "NAME.gguf" of a conversion in the cache, by the form of its name; "" of other files.
+std::string converted_from(const std::filesystem::path& file);
 // The file for a repository and a tag: ORG--NAME--TAG.leq, whose name is REPOSITORY:TAG.
 std::filesystem::path kept_file(const std::string& repository, const std::string& tag);
 // The file of a model in the models folder, by any of its names. Without a tag, the newest file of

@@ -82,7 +82,8 @@ std::vector<Option> model_options(std::initializer_list<std::string_view> left_o
        .kind = OptionKind::integer,
        .value_name = "N",
        .fallback = "0",
-       .help = "context size in tokens, shared by all sequences; 0: the model's, at most 8192",
+       .help =
+           "context size in tokens, shared by all sequences; 0: for each the model's, at most 8192",
        .minimum = 0,
        .maximum = 16777216},
       {.name = "threads",

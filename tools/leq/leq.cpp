@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
@@ -86,7 +87,7 @@ Json described(const KeptModel& model, bool converted) {
     one["type"] = main_type(file);
     one["kl"] = measured_kl(file);
     const std::string origin = origin_of(model.path);
-    one["origin"] = origin.empty() && converted ? "conversion of a GGUF file" : origin;
+    one["origin"] = converted ? "conversion of a GGUF file" : origin;
   } catch (const Error& error) {
     one["error"] = std::string(error.what());
   }
@@ -111,7 +112,7 @@ int list(const Options& options) {
   Json models = Json::array();
   for (const KeptModel& model : kept_models()) models.push_back(described(model, false));
   for (const KeptModel& model : conversions(conversion_cache())) {
-    models.push_back(described(model, true));
+    models.push_back(described(model, model.name.ends_with(".gguf")));
   }
   if (options.flag("json")) {
     std::cout << models.dump(2) << '\n';
@@ -304,11 +305,10 @@ std::vector<std::string> all_variables() {
 }
 
 // Commands of other programs, and what to type here.
-constexpr std::array<std::array<std::string_view, 2>, 9> kOtherWords = {{
+constexpr std::array<std::array<std::string_view, 2>, 8> kOtherWords = {{
     {"list", "use leq ls"},
     {"chat", "use leq run MODEL"},
     {"generate", "use leq run MODEL TEXT"},
-    {"help", "use leq --help"},
     {"version", "use leq --version"},
     {"stop", "Ctrl-C ends leq serve; it unloads a model at POST /models/unload"},
     {"create", "use leq quantize HF_DIR -o model.leq"},
@@ -335,8 +335,6 @@ ToolSpec leq_spec() {
 int explain(const Options& options) {
   std::vector<std::string> names;
   for (const Command& command : kCommands) names.emplace_back(command.name);
-  require(!options.positionals().empty(), "expected a command: ", join(names, " | "),
-          "; see leq --help");
   const std::string& word = options.positionals().front();
   for (const auto& [other, advice] : kOtherWords) {
     require(word != other, "no command '", word, "'; ", advice);
@@ -360,6 +358,8 @@ int run_python_tool(const Command& command, int argc, char** argv) {
   return 1;
 }
 
+std::array kHelpWord = std::to_array("--help");
+
 int leq_main(int argc, char** argv) {
   const std::string program = std::filesystem::path(argc > 0 ? argv[0] : "leq").filename().string();
   const bool named = argc > 1 && program.find("leq-") == std::string::npos;
@@ -371,7 +371,16 @@ int leq_main(int argc, char** argv) {
     return command.tool != nullptr ? run_tool(*command.tool, argc - 1, argv + 1, all_variables)
                                    : run_python_tool(command, argc - 1, argv + 1);
   }
-  return run_tool({"leq", leq_spec, explain}, argc, argv, all_variables);
+  // `leq` and `leq help` are `leq --help`, and `leq help run` is `leq run --help`.
+  const bool helps = argc < 2 || std::string_view(argv[1]) == "help";
+  if (helps && argc > 2) {
+    std::swap(argv[1], argv[2]);
+    argv[2] = kHelpWord.data();
+    return leq_main(3, argv);
+  }
+  std::array<char*, 2> help = {argv[0], kHelpWord.data()};
+  return helps ? run_tool({"leq", leq_spec, explain}, 2, help.data())
+               : run_tool({"leq", leq_spec, explain}, argc, argv, all_variables);
 }
 
 }  // namespace

@@ -442,7 +442,7 @@ const ToolSpec& quantize_tool() {
   static const ToolSpec kTool = [] {
     ToolSpec tool;
     tool.name = "leq-quantize";
-    tool.summary = "Turns a Hugging Face checkpoint folder, or a GGUF file, into a .leq file.";
+    tool.summary = "turns a Hugging Face checkpoint folder, or a GGUF file, into a .leq file";
     tool.usage = {"HF_DIR -o model.leq",
                   "model.gguf -o model.leq",
                   "HF_DIR -o model.leq --recipe q4",

@@ -57,7 +57,8 @@ const std::vector<ChatLoop::Command>& ChatLoop::commands() {
       {"/read", "FILE", "put a text file before the next message", &ChatLoop::attach},
       {"/save", "NAME|FILE", "save the conversation and its settings", &ChatLoop::save},
       {"/load", "NAME|FILE", "go on with a saved conversation", &ChatLoop::load},
-      {"/bye /exit", "", "leave; the end of the input (Ctrl-D) does the same", &ChatLoop::leave},
+      {"/bye /exit /quit", "", "leave; the end of the input (Ctrl-D) does the same",
+       &ChatLoop::leave},
   };
   return kCommands;
 }
@@ -103,7 +104,7 @@ const ChatLoop::Command* ChatLoop::find(const std::vector<Command>& commands,
 }
 
 void ChatLoop::print(const std::vector<Command>& commands, std::string_view before) {
-  constexpr std::size_t kColumn = 24;
+  constexpr std::size_t kColumn = 28;
   for (const Command& command : commands) {
     std::string left = "  " + std::string(before) + replace_all(command.words, " ", ", ") + " " +
                        std::string(command.argument);
@@ -277,7 +278,8 @@ void ChatLoop::regenerate(std::string_view) {
 void ChatLoop::help(std::string_view) {
   print(commands(), "");
   print(switches(), "/set ");
-  std::fprintf(stderr, "  \"\"\"                   begins and ends a message of several lines\n%s",
+  std::fprintf(stderr,
+               "  \"\"\"                       begins and ends a message of several lines\n%s",
                options_.multi_line ? "  A line that ends with a backslash ends the message.\n"
                                    : "  A line that ends with a backslash goes on in the next.\n");
 }
@@ -323,8 +325,14 @@ void ChatLoop::set_parameter_of(std::string_view text) {
     return tell("seed is " + std::to_string(*seed) + " from now on");
   }
   const SamplingParameter* parameter = find_parameter(name);
-  require(parameter != nullptr, "/set: no setting is called ", printable(name),
-          ": /set shows them");
+  if (parameter == nullptr) {
+    std::vector<std::string> known;
+    for (const SamplingParameter& one : kSamplingParameters) known.push_back(parameter_word(one));
+    const auto nearest = nearest_word(std::string(name), known);
+    fail("/set: no setting is called ", printable(name), ": ",
+         nearest ? "did you mean " + *nearest + "? " : "", "/set shows them; -c, at the start, is ",
+         "the context");
+  }
   const auto number = parse_double(value);
   require(number && (!parameter->is_whole() || parse_int(value)), "/set ", printable(name),
           ": expected ", parameter->range, ", found '", printable(value), "'");

@@ -302,7 +302,7 @@ Mode read_mode(const Options& options) {
 ToolSpec run_tool_spec() {
   ToolSpec spec;
   spec.name = "leq-run";
-  spec.summary = "completes a text or chats with a model";
+  spec.summary = "answers questions, chats, and completes texts";
   spec.foreign = llama_flags();
   spec.max_positionals = std::numeric_limits<std::size_t>::max();  // rejected later, with advice
   spec.usage = {"MODEL                                  (a chat)", "MODEL \"Why is the sky blue?\"",

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "tools/common/model_name.h"
 #include "tools/common/setting_flags.h"
 
 namespace leq::run {
@@ -20,8 +21,9 @@ std::string counted(std::int64_t tokens) {
 }  // namespace
 
 std::string model_line(const Model& model) {
-  return model.file().name() + ": " + printable(model.config().family) + ", " +
-         fixed(static_cast<double>(model.parameters()) / 1e6, 1) + " M parameters, " +
+  const std::string gguf = converted_from(model.file().name());
+  return (gguf.empty() ? model.file().name() : gguf) + ": " + printable(model.config().family) +
+         ", " + fixed(static_cast<double>(model.parameters()) / 1e6, 1) + " M parameters, " +
          printable(model.type()) + ", " + fixed(model.bits_per_weight(), 2) + " bits per weight";
 }
 

@@ -274,7 +274,7 @@ void warn_of_address(const ServerOptions& wanted, int port) {
 int serve_from(Server& server, const Options& options, const ServerOptions& wanted) {
   watch_signals();
   warn_of_address(wanted, server.port());
-  note("listening on " + url_of(wanted, server.port()));
+  note("listening on " + url_of(wanted, server.port()) + " (chat page and APIs)");
   return serve(server, options.real("drain"));
 }
 
@@ -290,7 +290,8 @@ int run_with_one(const Options& options, ServerOptions wanted) {
     for (const auto& line : plan_lines(*setup.model, *setup.session)) note(line);
   }
   note(setup.model->file().name() + ": " + std::to_string(limits.sequences) +
-       " parallel sequences, " + with_commas(limits.context) + " tokens of context in total");
+       (limits.sequences == 1 ? " sequence, " : " parallel sequences, ") +
+       with_commas(limits.context) + " tokens of context in total");
   return serve_from(server, options, wanted);
 }
 

@@ -13,24 +13,25 @@ namespace leq::cpu {
 namespace {
 
 constexpr std::int64_t kKTileSpan = 128;  // columns multiplied by all tokens of a block at a time
-constexpr std::int64_t kMaxSpans = kKTileSpan / kSubColumns;
+constexpr std::int64_t kSuperColumns = 256;  // columns whose numbers are read at a time
+constexpr std::int64_t kMaxSpans = kSuperColumns / kSubColumns;
 constexpr std::int64_t kUnitNumbers = 2 * kTileNumbers;  // numbers f of 32 tokens x 16 outputs
 constexpr int kQuarters = 4;                             // quarters of a panel, 16 outputs each
 
-// Numbers with which the spans of a K tile are folded. Sums of inputs, and minima, are pairs of
-// 16-bit numbers, for two sub-blocks; minima are 0 outside their span.
-struct alignas(64) KTileNumbers {
+// Numbers with which the spans of a superblock, two K tiles, are folded. Sums of inputs, and
+// minima, are pairs of 16-bit numbers, for two sub-blocks; minima are 0 outside their span.
+struct alignas(64) SuperNumbers {
   float d[64];
   float dmin[64];
   std::int32_t minima[kMaxSpans][2][64];
   float token_scales[kMaxSpans][kBlockTokens];
-  std::int32_t input_sums[kBlockTokens][2];
+  std::int32_t input_sums[2][kBlockTokens][2];  // of each K tile
 };
 
 struct alignas(64) Scratch {
   float folded[kBlockTokens / kUnitTokens][kQuarters][kUnitNumbers];
   std::int32_t sums[kHalfNumbers];  // sums of the span that is not folded yet
-  KTileNumbers numbers[2];          // of this K tile and of the preceding one
+  SuperNumbers numbers[2];          // of this superblock and of the preceding one
   // Laid out as two panels: low and high bytes of outputs 0 to 31, then those of outputs 32 to 63.
   std::uint8_t products[2][kKTileSpan * 64];
 };
@@ -39,8 +40,9 @@ static_assert(sizeof(Scratch) <= kSuperScratchBytes);
 // The destination of a span's folded sums, and the numbers needed for folding.
 struct Fold {
   float* folded = nullptr;  // [kUnitNumbers]; null: nothing to fold
-  const KTileNumbers* numbers = nullptr;
-  std::int64_t span = 0;  // index of the span in the K tile
+  const SuperNumbers* numbers = nullptr;
+  std::int64_t span = 0;  // index of the span in the superblock
+  std::int64_t half = 0;  // index of the K tile in the superblock
   int output = 0;
   std::int64_t token[2] = {0, 0};  // first token of each tile, within the block
 };
@@ -49,13 +51,13 @@ struct Fold {
 template <int kBits>
 inline __attribute__((always_inline)) void fold_tokens(const Fold& fold, const std::int32_t* sums,
                                                        int tile) {
-  const KTileNumbers& numbers = *fold.numbers;
+  const SuperNumbers& numbers = *fold.numbers;
   const __m512 d = _mm512_load_ps(numbers.d + fold.output);
   const __m512 dmin = _mm512_load_ps(numbers.dmin + fold.output);
   const __m512i minima0 = _mm512_load_si512(numbers.minima[fold.span][0] + fold.output);
   const __m512i minima1 = _mm512_load_si512(numbers.minima[fold.span][1] + fold.output);
   const float* by_token = numbers.token_scales[fold.span] + fold.token[tile];
-  const std::int32_t(*inputs)[2] = numbers.input_sums + fold.token[tile];
+  const std::int32_t(*inputs)[2] = numbers.input_sums[fold.half] + fold.token[tile];
   float* const folded = fold.folded + tile * kTileNumbers;
   sums += tile * 2 * kTileNumbers;
 #pragma GCC unroll 16
@@ -184,39 +186,49 @@ void multiply_codes(const SuperPanel& panel, std::int64_t column, Scratch& scrat
 
 // --- numbers of a K tile ---
 
+// Reads the numbers of the superblock that begins at `column`. Numbers of tokens are a line per
+// token apart, so that each visit takes all that are read from it.
 template <bool kMinima>
-void read_tile_numbers(const SuperPanel& panel, const TokenBlock& block, const KTile& k_tile,
-                       KTileNumbers& numbers) {
-  const std::uint16_t* super = panel.super_scales + k_tile.column / 256 * (kMinima ? 2 : 1) * 64;
+void read_super_numbers(const SuperPanel& panel, const TokenBlock& block, std::int64_t column,
+                        SuperNumbers& numbers) {
+  const std::uint16_t* super = panel.super_scales + column / 256 * (kMinima ? 2 : 1) * 64;
   const auto floats = [](const std::uint16_t* from, float* to) {
     for (int output = 0; output < 64; output += 16) {
       const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + output));
       _mm512_store_ps(to + output, _mm512_cvtph_ps(half));
     }
   };
+  const std::int64_t left = (panel.columns - column + kSuperPad - 1) / kSuperPad * kSuperPad;
+  const std::int64_t columns = left < kSuperColumns ? left : kSuperColumns;
   floats(super, numbers.d);
   if constexpr (kMinima) {
     floats(super + 64, numbers.dmin);
     __builtin_memset(numbers.minima, 0, sizeof numbers.minima);
-    const std::uint8_t* sub = panel.sub_scales + k_tile.column / kSubColumns * 128 + 64;
-    for (std::int64_t block32 = 0; block32 < kMaxSpans; ++block32, sub += 128) {
-      std::int32_t* to = numbers.minima[block32 * kSubColumns / panel.span][block32 / 2];
-      const int shift = block32 % 2 == 0 ? 0 : 16;
-      for (int output = 0; output < 64; ++output) to[output] |= sub[output] << shift;
+    const std::uint8_t* sub = panel.sub_scales + column / kSubColumns * 128 + 64;
+    for (std::int64_t k = 0; k < columns; k += kSubColumns, sub += 128) {
+      std::int32_t* to = numbers.minima[k / panel.span][k / 64 % 2];
+      for (int output = 0; output < 64; output += 16) {
+        const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(sub + output));
+        const __m512i minima = _mm512_slli_epi32(_mm512_cvtepu8_epi32(bytes), k % 64 == 0 ? 0 : 16);
+        _mm512_store_si512(to + output, _mm512_or_si512(minima, _mm512_load_si512(to + output)));
+      }
     }
   }
-  const std::int64_t first = k_tile.column / panel.span;
+  const std::int64_t spans = columns / panel.span;
   for (std::int64_t t = 0; t < block.tokens; ++t) {
-    const float* scales = panel.token_scales + (block.token + t) * panel.token_scale_stride;
-    for (std::int64_t span = 0; span < k_tile.spans; ++span) {
-      numbers.token_scales[span][t] = scales[panel.scale_by_span ? first + span : 0];
+    const float* scales = panel.token_scales + (block.token + t) * panel.token_scale_stride +
+                          (panel.scale_by_span ? column / panel.span : 0);
+    for (std::int64_t span = 0; span < spans; ++span) {
+      numbers.token_scales[span][t] = scales[panel.scale_by_span ? span : 0];
     }
     if constexpr (kMinima) {
-      const std::int32_t* sums = panel.token_sums + (block.token + t) * panel.token_sum_stride +
-                                 k_tile.column / kSubColumns;
-      const __m128i four = _mm_loadu_si128(reinterpret_cast<const __m128i*>(sums));
-      _mm_storel_epi64(reinterpret_cast<__m128i*>(numbers.input_sums[t]),
-                       _mm_packs_epi32(four, four));
+      const std::int32_t* sums =
+          panel.token_sums + (block.token + t) * panel.token_sum_stride + column / kSubColumns;
+      for (std::int64_t half = 0; half < columns / kKTileSpan; ++half) {
+        const __m128i four = _mm_loadu_si128(reinterpret_cast<const __m128i*>(sums + 4 * half));
+        _mm_storel_epi64(reinterpret_cast<__m128i*>(numbers.input_sums[half][t]),
+                         _mm_packs_epi32(four, four));
+      }
     }
   }
 }
@@ -226,7 +238,7 @@ void read_tile_numbers(const SuperPanel& panel, const TokenBlock& block, const K
 // Multiplies a K tile for all units of a block, with S steps per span and T tiles of tokens.
 template <int kBits, int S, int T>
 void multiply_k_tile(const SuperPanel& panel, const TokenBlock& block, const KTile& k_tile,
-                     const KTileNumbers& numbers, Pipeline& pipeline) {
+                     const SuperNumbers& numbers, Pipeline& pipeline) {
   constexpr Signs kSigns = kBits == 6 ? Signs::none_unsigned : Signs::weight_unsigned;
   auto& scratch = *reinterpret_cast<Scratch*>(panel.scratch);
   std::int32_t* const sums = scratch.sums;
@@ -240,7 +252,8 @@ void multiply_k_tile(const SuperPanel& panel, const TokenBlock& block, const KTi
     for (std::int64_t span = 0; span < k_tile.spans; ++span) {
       *pipeline.now = {.folded = scratch.folded[unit][quarter],
                        .numbers = &numbers,
-                       .span = span,
+                       .span = k_tile.column % kSuperColumns / panel.span + span,
+                       .half = k_tile.column % kSuperColumns / kKTileSpan,
                        .output = static_cast<int>(quarter) * 16,
                        .token = {token[0] - block.token, token[1] - block.token}};
       const Fold& older = *pipeline.older;
@@ -284,7 +297,7 @@ template <int kBits>
 void run(const SuperPanel& panel) {
   constexpr bool kMinima = kBits != 6;
   using Multiply =
-      void (*)(const SuperPanel&, const TokenBlock&, const KTile&, const KTileNumbers&, Pipeline&);
+      void (*)(const SuperPanel&, const TokenBlock&, const KTile&, const SuperNumbers&, Pipeline&);
   constexpr Multiply kMultiply[2][2] = {
       {multiply_k_tile<kBits, 1, 1>, multiply_k_tile<kBits, 1, 2>},
       {multiply_k_tile<kBits, 2, 1>, multiply_k_tile<kBits, 2, 2>}};
@@ -298,9 +311,11 @@ void run(const SuperPanel& panel) {
     Pipeline pipeline;
     for (std::int64_t span = 0; span < spans; span += most) {
       const KTile k_tile = {span * panel.span, spans - span < most ? spans - span : most};
-      KTileNumbers& numbers = scratch.numbers[span / most % 2];
+      SuperNumbers& numbers = scratch.numbers[k_tile.column / kSuperColumns % 2];
       multiply_codes<kBits>(panel, k_tile.column, scratch);
-      read_tile_numbers<kMinima>(panel, block, k_tile, numbers);
+      if (k_tile.column % kSuperColumns == 0) {
+        read_super_numbers<kMinima>(panel, block, k_tile.column, numbers);
+      }
       kMultiply[panel.span > 64][block.tiles() - 1](panel, block, k_tile, numbers, pipeline);
     }
     drain<kBits>(block, pipeline, scratch.sums);

@@ -15,7 +15,10 @@ namespace {
 
 constexpr std::int64_t kColumns = 512;  // columns of a K tile, whose codes remain in L1
 constexpr std::int64_t kTokens = 6;     // tokens of a tile
-constexpr std::int64_t kBlockTokens = 160;
+// Tokens of a block, which share the preparation of a K tile; q6_k has inputs of its own in
+// scratch.
+template <int kBits>
+constexpr std::int64_t kBlockTokens = kBits == 6 ? 160 : 416;
 constexpr std::int64_t kPairStride = kColumns / 64 + 2;  // a span reads two pairs
 constexpr std::int64_t kInputStride = kColumns + 64;     // not a multiple of 4 KB in any few rows
 
@@ -26,13 +29,22 @@ template <int kBits>
 constexpr std::int64_t kScaled = kBits == 6 ? 16 : 32;
 
 struct alignas(64) Scratch {
-  float folded[kBlockTokens * 64];  // per tile: [tokens][32 outputs]
-  std::uint8_t codes[kColumns / 4][64][4];
+  std::uint8_t codes[2][kColumns / 4][32]
+                    [4];  // halves of the outputs are apart: lines of one half,
+                          // 256 bytes apart, would use half of the L1 cache
   std::int32_t scales[kColumns / 16][64];
-  std::int32_t starts[kColumns / 8][64];  // q6_k: -128 * sums of codes
   SpanNumbers<kColumns> numbers;
-  std::int32_t pairs[kBlockTokens][kPairStride];     // q4_k, q5_k: pairs of sums of inputs
-  std::uint8_t inputs[kBlockTokens * kInputStride];  // q6_k: q + 128
+  union {
+    struct {                                             // q4_k, q5_k
+      float folded[kBlockTokens<4> * 64];                // per tile: [tokens][32 outputs]
+      std::int32_t pairs[kBlockTokens<4>][kPairStride];  // pairs of sums of inputs
+    } minima;
+    struct {  // q6_k
+      float folded[kBlockTokens<6> * 64];
+      std::int32_t starts[kColumns / 8][64];                // -128 * sums of codes
+      std::uint8_t inputs[kBlockTokens<6> * kInputStride];  // q + 128
+    } of_6;
+  };
 };
 static_assert(sizeof(Scratch) <= kSuperScratchBytes);
 
@@ -52,7 +64,7 @@ inline __attribute__((always_inline)) void unpack_quads(const Work& work, std::i
     for (int output = 0; output < 64; output += 16) {
       __m512i codes = quad_codes<Lanes512, kBits, kQuad>(work.panel, work.column + k, output);
       if constexpr (kBits == 6) codes = _mm512_sub_epi8(codes, _mm512_set1_epi8(32));
-      _mm512_store_si512(work.scratch.codes[k / 4 + kQuad][output], codes);
+      _mm512_store_si512(work.scratch.codes[output / 32][k / 4 + kQuad][output % 32], codes);
     }
     unpack_quads<kBits, kQuad + 1>(work, k);
   }
@@ -81,11 +93,11 @@ void sum_codes(const Work& work) {
   const __m512i offset = _mm512_set1_epi8(-128);  // 128 as an unsigned byte
   for (std::int64_t k = 0; k < work.columns; k += 8) {
     for (int output = 0; output < 64; output += 16) {
-      const auto& quads = work.scratch.codes;
+      const auto& quads = work.scratch.codes[output / 32];
       __m512i sums = _mm512_setzero_si512();
-      dot(sums, offset, _mm512_load_si512(quads[k / 4][output]));
-      dot(sums, offset, _mm512_load_si512(quads[k / 4 + 1][output]));
-      _mm512_store_si512(work.scratch.starts[k / 8] + output,
+      dot(sums, offset, _mm512_load_si512(quads[k / 4][output % 32]));
+      dot(sums, offset, _mm512_load_si512(quads[k / 4 + 1][output % 32]));
+      _mm512_store_si512(work.scratch.of_6.starts[k / 8] + output,
                          _mm512_sub_epi32(_mm512_setzero_si512(), sums));
     }
   }
@@ -95,7 +107,7 @@ void offset_inputs(const Work& work) {
   for (std::int64_t t = 0; t < work.tokens; ++t) {
     const std::uint8_t* from =
         work.panel.inputs + (work.token + t) * work.panel.input_stride + work.column;
-    std::uint8_t* to = work.scratch.inputs + t * kInputStride;
+    std::uint8_t* to = work.scratch.of_6.inputs + t * kInputStride;
     for (std::int64_t k = 0; k < work.columns; k += 64) {
       const __m512i codes = _mm512_loadu_si512(from + k);
       _mm512_store_si512(to + k, _mm512_xor_si512(codes, _mm512_set1_epi8(-128)));
@@ -113,7 +125,8 @@ void prepare(const Work& work) {
     offset_inputs(work);
   } else {
     for (std::int64_t t = 0; t < work.tokens; ++t) {
-      pair_sums(work.panel, work.token + t, work.column, work.columns, work.scratch.pairs[t]);
+      pair_sums(work.panel, work.token + t, work.column, work.columns,
+                work.scratch.minima.pairs[t]);
     }
   }
 }
@@ -130,71 +143,61 @@ struct Tile {
   std::int64_t stride;
   float* folded;
 
-  // Sets c to the sums of kStep columns from column k of the K tile on.
-  inline __attribute__((always_inline)) void sums(std::int64_t k, __m512i (&c)[M][2]) const {
-    const Scratch& scratch = work.scratch;
-#pragma GCC unroll 2
-    for (int j = 0; j < 2; ++j) {
-      const __m512i start = kBits == 6 ? _mm512_load_si512(scratch.starts[k / 8] + output + 16 * j)
-                                       : _mm512_setzero_si512();
-#pragma GCC unroll 6
-      for (int m = 0; m < M; ++m) c[m][j] = start;
-    }
-    const std::uint8_t* w = scratch.codes[k / 4][output];
-    const std::uint8_t* x = inputs + k;
-#pragma GCC unroll 8
-    for (int quad = 0; quad < kStep<kBits> / 4; ++quad) {
-      const __m512i w0 = _mm512_load_si512(w + quad * 256);
-      const __m512i w1 = _mm512_load_si512(w + quad * 256 + 64);
-#pragma GCC unroll 6
-      for (int m = 0; m < M; ++m) {
-        const __m512i input = broadcast_quad(x + m * stride + quad * 4);
-        if constexpr (kBits == 6) {
-          dot(c[m][0], input, w0);
-          dot(c[m][1], input, w1);
-        } else {
-          dot(c[m][0], w0, input);
-          dot(c[m][1], w1, input);
-        }
-      }
-    }
-  }
-
   // A of a span.
-  inline __attribute__((always_inline)) void scaled(std::int64_t k, __m512 (&a)[M][2]) const {
-    __m512i sum[M][2];
+  inline __attribute__((always_inline)) void scaled(std::int64_t k, __m512i (&sum)[M][2]) const {
+    const Scratch& scratch = work.scratch;
 #pragma GCC unroll 6
     for (int m = 0; m < M; ++m) sum[m][0] = sum[m][1] = _mm512_setzero_si512();
-    for (const std::int64_t end = k + work.panel.span; k < end; k += kStep<kBits>) {
-      __m512i c[M][2];
-      sums(k, c);
-      const std::int32_t* scales = work.scratch.scales[k / kScaled<kBits>] + output;
+    const std::uint8_t* w = scratch.codes[output / 32][k / 4][0];
+    const std::uint8_t* x = inputs + k;
+    const std::int32_t* start = scratch.of_6.starts[k / 8] + output;
+    const std::int32_t* scales = scratch.scales[k / kScaled<kBits>] + output;
+    for (std::int64_t left = work.panel.span / kScaled<kBits>; left > 0; --left, scales += 64) {
+      const __m512i scale[2] = {_mm512_load_si512(scales), _mm512_load_si512(scales + 16)};
 #pragma GCC unroll 2
-      for (int j = 0; j < 2; ++j) {
-        const __m512i scale = _mm512_load_si512(scales + 16 * j);
+      for (int part = 0; part < kScaled<kBits> / kStep<kBits>; ++part, start += 64) {
+        __m512i c[M][2];
 #pragma GCC unroll 6
         for (int m = 0; m < M; ++m) {
-          if constexpr (kBits == 6) {
-            asm("vpdpwssd %2, %1, %0" : "+v"(sum[m][j]) : "v"(c[m][j]), "v"(scale));
-          } else {
-            sum[m][j] = _mm512_add_epi32(sum[m][j], _mm512_mullo_epi32(c[m][j], scale));
+          c[m][0] = kBits == 6 ? _mm512_load_si512(start) : _mm512_setzero_si512();
+          c[m][1] = kBits == 6 ? _mm512_load_si512(start + 16) : _mm512_setzero_si512();
+        }
+#pragma GCC unroll 8
+        for (int quad = 0; quad < kStep<kBits> / 4; ++quad, w += 128, x += 4) {
+          const __m512i w0 = _mm512_load_si512(w), w1 = _mm512_load_si512(w + 64);
+#pragma GCC unroll 6
+          for (int m = 0; m < M; ++m) {
+            const __m512i input = broadcast_quad(x + m * stride);
+            if constexpr (kBits == 6) {
+              dot(c[m][0], input, w0);
+              dot(c[m][1], input, w1);
+            } else {
+              dot(c[m][0], w0, input);
+              dot(c[m][1], w1, input);
+            }
+          }
+        }
+#pragma GCC unroll 6
+        for (int m = 0; m < M; ++m) {
+#pragma GCC unroll 2
+          for (int j = 0; j < 2; ++j) {
+            if constexpr (kBits == 6) {
+              asm("vpdpwssd %2, %1, %0" : "+v"(sum[m][j]) : "v"(c[m][j]), "v"(scale[j]));
+            } else {
+              sum[m][j] = _mm512_add_epi32(sum[m][j], _mm512_mullo_epi32(c[m][j], scale[j]));
+            }
           }
         }
       }
-    }
-#pragma GCC unroll 6
-    for (int m = 0; m < M; ++m) {
-      a[m][0] = _mm512_cvtepi32_ps(sum[m][0]);
-      a[m][1] = _mm512_cvtepi32_ps(sum[m][1]);
     }
   }
 
   // Adds a span's A, and B, to the f32 sums.
   inline __attribute__((always_inline)) void fold(std::int64_t k, std::int64_t span,
                                                   const float* by_token,
-                                                  const __m512 (&a)[M][2]) const {
+                                                  const __m512i (&sum)[M][2]) const {
     const SpanNumbers<kColumns>& numbers = work.scratch.numbers;
-    const std::int32_t* const pairs = work.scratch.pairs[token] + k / 64;
+    const std::int32_t* const pairs = work.scratch.minima.pairs[token] + k / 64;
     const std::int64_t scale_stride = work.panel.token_scale_stride;
     float* const to = folded;
     __m512 f[M][2];
@@ -209,7 +212,7 @@ struct Tile {
       for (int m = 0; m < M; ++m) {
         const __m512 scale = _mm512_set1_ps(by_token[m * scale_stride]);
         f[m][j] = _mm512_load_ps(to + m * 32 + 16 * j);
-        f[m][j] = _mm512_fmadd_ps(a[m][j], _mm512_mul_ps(d, scale), f[m][j]);
+        f[m][j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[m][j]), _mm512_mul_ps(d, scale), f[m][j]);
         if constexpr (kBits != 6) {
           const std::int32_t* of = pairs + m * kPairStride;
           __m512i b = _mm512_madd_epi16(first, _mm512_set1_epi32(of[0]));
@@ -234,7 +237,7 @@ struct Tile {
     const std::int64_t left = panel.columns - work.column;
     const std::int64_t columns = left < work.columns ? left : work.columns;
     for (std::int64_t k = 0, span = 0; k < columns; k += panel.span, ++span) {
-      __m512 a[M][2];
+      __m512i a[M][2];
       scaled(k, a);
       fold(k, span, by_token, a);
       if (panel.scale_by_span) ++by_token;
@@ -245,12 +248,13 @@ struct Tile {
 template <int kBits, int M>
 void run_tile(const Work& work, std::int64_t token, int output) {
   const SuperPanel& panel = work.panel;
-  float* const folded = work.scratch.folded + token * 64 + output * M;
+  float* const folded = (kBits == 6 ? work.scratch.of_6.folded : work.scratch.minima.folded) +
+                        token * 64 + output * M;
   const Tile<kBits, M> tile = {
       work,
       token,
       output,
-      kBits == 6 ? work.scratch.inputs + token * kInputStride
+      kBits == 6 ? work.scratch.of_6.inputs + token * kInputStride
                  : panel.inputs + (work.token + token) * panel.input_stride + work.column,
       kBits == 6 ? kInputStride : panel.input_stride,
       folded};
@@ -287,16 +291,22 @@ void run_block(Work& work) {
   }
 }
 
-}  // namespace
-
-void super_avx512vnni(const SuperPanel& panel) noexcept {
-  const std::int64_t blocks = (panel.tokens + kBlockTokens - 1) / kBlockTokens;
+template <int kBits>
+void run(const SuperPanel& panel) {
+  constexpr std::int64_t kMost = kBlockTokens<kBits>;
+  const std::int64_t blocks = (panel.tokens + kMost - 1) / kMost;
   Work work{panel, *reinterpret_cast<Scratch*>(panel.scratch)};
   for (std::int64_t b = 0; b < blocks; ++b) {
     work.token = panel.tokens * b / blocks;
     work.tokens = panel.tokens * (b + 1) / blocks - work.token;
-    (panel.bits == 4 ? run_block<4> : panel.bits == 5 ? run_block<5> : run_block<6>)(work);
+    run_block<kBits>(work);
   }
+}
+
+}  // namespace
+
+void super_avx512vnni(const SuperPanel& panel) noexcept {
+  (panel.bits == 4 ? run<4> : panel.bits == 5 ? run<5> : run<6>)(panel);
 }
 
 }  // namespace leq::cpu
