@@ -485,7 +485,8 @@ void bits_tile(const IntPanel& panel, const PanelKTile& k_tile) {
       }
     }
     fold(
-        panel, k_tile, group, [&](int output) { return weight_scale(panel, group, output); }, even,
+        panel, k_tile, group,
+        [&](int output) { return weight_scale<Bits::kGroupsOf16>(panel, group, output); }, even,
         k_tile.sums);
   }
   finish_tile(panel, k_tile, M, 64);

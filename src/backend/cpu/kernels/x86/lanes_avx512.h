@@ -31,9 +31,10 @@ struct Floats512 {
         _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes))));
   }
   // Group scales of consecutive outputs from index `at` on, without scale_mul.
+  template <bool kMayBeBytes = true>
   static inline __attribute__((always_inline)) Floats load_scales(const IntPanel& panel,
                                                                   std::int64_t at) {
-    if (!panel.byte_scales) return load(panel.group_scales + at);
+    if (!kMayBeBytes || !panel.byte_scales) return load(panel.group_scales + at);
     const auto* bytes = reinterpret_cast<const std::uint8_t*>(panel.group_scales);
     return _mm512_cvtph_ps(_mm256_slli_epi16(
         _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + at))), 7));

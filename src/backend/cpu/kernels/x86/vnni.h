@@ -102,10 +102,11 @@ inline __attribute__((always_inline)) __m512i zero_points(const IntPanel& panel,
   return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(zeros)));
 }
 
-// The scales of 16 outputs.
+// The scales of 16 outputs. Tiles without a table have no registers for scales of bytes.
+template <bool kMayBeBytes = true>
 inline __attribute__((always_inline)) __m512 weight_scale(const IntPanel& panel, std::int64_t group,
                                                           int output) {
-  return _mm512_mul_ps(Lanes512::load_scales(panel, group * 64 + output),
+  return _mm512_mul_ps(Lanes512::load_scales<kMayBeBytes>(panel, group * 64 + output),
                        _mm512_set1_ps(panel.scale_mul));
 }
 
