@@ -129,7 +129,7 @@ TEST(QuantScheme, ErrorsNameTheTypeAndWhatIsOffered) {
 
 TEST(QuantScheme, AllSchemesReadBackAsTheyAreWritten) {
   const auto schemes = test::all_schemes();
-  EXPECT_EQ(schemes.size(), 37u);
+  EXPECT_EQ(schemes.size(), 38u);
   for (const QuantScheme& scheme : schemes) EXPECT_EQ(parse_scheme(scheme_name(scheme)), scheme);
 }
 
