@@ -81,6 +81,7 @@ const Case kCases[] = {
     {"qwen3moe-tiny", "q4_k", KvType::f16},
     {"qwen3moe-tiny", "mxfp4", KvType::f16},
     {"gpt2-tiny", "iq4_nl", KvType::f16},
+    {"mistral-tiny", "nvfp4", KvType::f16},
     {"gemma-3", "f32", KvType::f16},
     {"gemma-3", "int8", KvType::int8},
     {"gemma-3", "int4-g32", KvType::int4},

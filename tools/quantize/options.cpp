@@ -54,8 +54,8 @@ std::vector<Option> quantization_flags() {
        .value_name = "TYPE",
        .help = "number format of the weights: f32, f16, bf16, int8 (one scale per row), "
                "int8-tensor, int or uint of 8, 4, 3, 2 bits with -g32, -g64 or -g128 (one scale "
-               "per group of that many columns), q4_k, q5_k, q6_k, iq4_nl, mxfp4, nf4, b1 (default "
-               "int8, or the method's own default)",
+               "per group of that many columns), q4_k, q5_k, q6_k, iq4_nl, mxfp4, nvfp4, nf4, b1 "
+               "(default int8, or the method's own default)",
        .suggestions = {"f32", "f16", "bf16", "int8", "int8-g128", "int4-g128", "int4-g64",
                        "int4-g32", "int3-g64", "int2-g64", "uint4-g128", "uint4-g64", "nf4"}},
       {.name = "bits",
@@ -204,6 +204,7 @@ constexpr LlamaType kLlamaTypes[] = {
     {"Q4_", "--recipe q4"},
     {"IQ4_", "--recipe q4"},
     {"MXFP4", "--recipe q4"},
+    {"NVFP4", "--recipe q4"},
     {"Q3_K", "--recipe auto --target-bpw 3.5"},
     {"IQ3_", "--recipe auto --target-bpw 3.5"},
     {"Q2_K", "--recipe auto --target-bpw 3"},
