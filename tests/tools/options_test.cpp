@@ -175,7 +175,7 @@ TEST(Options, MisspeltVariablesAreTold) {
                     "LEQ_ARG_HELP", "LEQ_ARG_VERSION", "TMEP", "PATH", "LEQ_ARGTEMP"})
                   .empty());
   EXPECT_TRUE(told({"LEQ_ARG_ENTIRELY_OTHER"}).empty());  // it may belong to another tool
-  const std::vector<std::string> known = {"LEQ_ARG_PORT"};
+  const auto known = [] { return std::vector<std::string>{"LEQ_ARG_PORT"}; };
   EXPECT_EQ(misspelt_variables(sample_tool(),
                                std::vector<std::string>{"LEQ_ARG_PORT", "LEQ_ARG_FOO"}, known),
             std::vector<std::string>{"LEQ_ARG_FOO is no variable of leq-sample or another tool"});

@@ -398,16 +398,18 @@ std::vector<std::string> variables_of(const ToolSpec& tool) {
 
 std::vector<std::string> misspelt_variables(const ToolSpec& tool,
                                             std::span<const std::string> variables,
-                                            std::span<const std::string> known) {
+                                            KnownVariables known) {
   const std::vector<std::string> own = variables_of(tool);
   std::vector<std::string> lines;
   for (const std::string& variable : variables) {
     if (!variable.starts_with(kVariablePrefix)) continue;
     if (std::ranges::find(own, variable) != own.end()) continue;
-    if (std::ranges::find(known, variable) != known.end()) continue;
     const auto slip =
         std::ranges::find_if(own, [&](const std::string& name) { return is_slip(variable, name); });
-    if (slip == own.end() && known.empty()) continue;  // probably for another tool
+    // It may be of another tool.
+    const std::vector<std::string> all = known == nullptr ? std::vector<std::string>() : known();
+    if (std::ranges::find(all, variable) != all.end()) continue;
+    if (slip == own.end() && all.empty()) continue;
     lines.push_back(printable(variable) + " is no variable of " + tool.name +
                     (slip == own.end() ? " or another tool" : ": did you mean " + *slip + "?"));
   }

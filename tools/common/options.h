@@ -162,21 +162,21 @@ std::optional<std::string> nearest_word(const std::string& word,
 // The LEQ_ARG_* variables of a tool.
 std::vector<std::string> variables_of(const ToolSpec& tool);
 // One line for each LEQ_ARG_* variable in `variables` (names) that the tool does not have but that
-// resembles one of its variables; with `known`, those of all tools, for each that is not of these.
+// resembles one of its variables; with `known`, which returns those of all tools, for each that is
+// not of these.
+using KnownVariables = std::vector<std::string> (*)();
 std::vector<std::string> misspelt_variables(const ToolSpec& tool,
                                             std::span<const std::string> variables,
-                                            std::span<const std::string> known = {});
+                                            KnownVariables known = nullptr);
 
 // Runs a tool: parses argv, handles --help, --version, --man and --completion, otherwise calls
 // `body` with the values; returns the exit status. Errors are printed to stderr as "leq-run: error:
 // ...", with exit status 1.
 int run_tool(const ToolSpec& tool, int argc, const char* const* argv,
-             const std::function<int(const Options&)>& body,
-             std::vector<std::string> (*known_variables)() = nullptr);
+             const std::function<int(const Options&)>& body, KnownVariables known = nullptr);
 
 // Does the same for main(); also reports running out of memory while the table is created.
-// `known_variables`: those of all tools, to tell a variable of another tool from a typo.
 int run_tool(const Tool& tool, int argc, const char* const* argv,
-             std::vector<std::string> (*known_variables)() = nullptr) noexcept;
+             KnownVariables known = nullptr) noexcept;
 
 }  // namespace leq

@@ -1,7 +1,6 @@
 // The entry point of every tool: immediate answers, uniform errors, silent exit on closed pipes.
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -53,16 +52,6 @@ std::vector<std::string> variable_names() {
   return names;
 }
 
-using KnownVariables = std::vector<std::string> (*)();
-
-std::vector<std::string> misspelt(const ToolSpec& tool, KnownVariables known) {
-  const std::vector<std::string> names = variable_names();
-  const bool any = std::ranges::any_of(
-      names, [](const std::string& name) { return name.starts_with("LEQ_ARG_"); });
-  if (!any) return {};
-  return misspelt_variables(tool, names, known == nullptr ? std::vector<std::string>() : known());
-}
-
 int run_checked(const ToolSpec& tool, std::span<const std::string> words,
                 const std::function<int(const Options&)>& body, KnownVariables known) {
   if (const auto answer = answer_of(tool, words)) {
@@ -81,7 +70,7 @@ int run_checked(const ToolSpec& tool, std::span<const std::string> words,
   const std::unique_ptr<std::streambuf, void (*)(std::streambuf*)> before(
       options.flag("quiet") ? std::cerr.rdbuf(nullptr) : nullptr,
       [](std::streambuf* buffer) { std::cerr.rdbuf(buffer); });
-  std::vector<std::string> notes = misspelt(tool, known);
+  std::vector<std::string> notes = misspelt_variables(tool, variable_names(), known);
   notes.insert(notes.end(), options.notes().begin(), options.notes().end());
   for (const std::string& line : notes) std::cerr << tool.name << ": " << line << '\n';
   return body(options);
@@ -111,13 +100,13 @@ std::string text_of(const std::filesystem::filesystem_error& error) {
 }  // namespace
 
 int run_tool(const ToolSpec& tool, int argc, const char* const* argv,
-             const std::function<int(const Options&)>& body, KnownVariables known_variables) {
+             const std::function<int(const Options&)>& body, KnownVariables known) {
   std::signal(SIGPIPE, SIG_DFL);  // a closed pipe ends the tool without a message
   std::signal(SIGXFSZ, SIG_IGN);  // exceeding the file size limit is an error of write()
   watch_mappings(tool.name);
   const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   try {
-    const int status = run_checked(tool, words, body, known_variables);
+    const int status = run_checked(tool, words, body, known);
     std::cout.flush();
     require(std::cout.good() && std::ferror(stdout) == 0,
             "stdout: cannot write all of the output (is the disk full?)");
@@ -137,10 +126,9 @@ int run_tool(const ToolSpec& tool, int argc, const char* const* argv,
   }
 }
 
-int run_tool(const Tool& tool, int argc, const char* const* argv,
-             KnownVariables known_variables) noexcept {
+int run_tool(const Tool& tool, int argc, const char* const* argv, KnownVariables known) noexcept {
   try {
-    return run_tool(tool.spec(), argc, argv, tool.body, known_variables);
+    return run_tool(tool.spec(), argc, argv, tool.body, known);
   } catch (const std::exception&) {  // run_tool reports all other exceptions
     std::fprintf(stderr, "%s: error: out of memory\n", tool.name);
     return 1;

@@ -79,15 +79,15 @@ std::string measured_kl(const LeqReader& file) {
   return kl != nullptr && kl->is_number() ? fixed(kl->get<double>(), 4) : "";
 }
 
-Json described(const KeptModel& model, bool converted) {
+Json described(const KeptModel& model) {
   Json one = {{"name", model.name}, {"path", model.path.string()}};
   try {
     const LeqReader file(model.path, {.mode = LoadMode::map});
     one["bytes"] = file.file_bytes();
     one["type"] = main_type(file);
     one["kl"] = measured_kl(file);
-    const std::string origin = origin_of(model.path);
-    one["origin"] = converted ? "conversion of a GGUF file" : origin;
+    const bool converted = !converted_from(model.path).empty();
+    one["origin"] = converted ? "conversion of a GGUF file" : origin_of(model.path);
   } catch (const Error& error) {
     one["error"] = std::string(error.what());
   }
@@ -110,9 +110,8 @@ ToolSpec list_spec() {
 
 int list(const Options& options) {
   Json models = Json::array();
-  for (const KeptModel& model : kept_models()) models.push_back(described(model, false));
-  for (const KeptModel& model : conversions(conversion_cache())) {
-    models.push_back(described(model, model.name.ends_with(".gguf")));
+  for (const auto& here : {kept_models(), conversions(conversion_cache())}) {
+    for (const KeptModel& model : here) models.push_back(described(model));
   }
   if (options.flag("json")) {
     std::cout << models.dump(2) << '\n';
@@ -173,14 +172,13 @@ void require_one(const std::string& name) {
 int remove(const Options& options) {
   require(!options.positionals().empty(), "expected a model's name; `leq ls` lists them");
   for (const std::string& name : options.positionals()) {
-    std::size_t converted = 0;
+    bool removed = false;
     for (const KeptModel& one : conversions(conversion_cache())) {
       if (one.name != name) continue;
-      fs::remove(one.path);
+      removed = fs::remove(one.path);
       std::cout << "removed " << one.path.string() << '\n';
-      ++converted;
     }
-    if (converted > 0) continue;
+    if (removed) continue;
     const auto model = find_kept(name);
     require(model.has_value(), printable(name), ": no such model; `leq ls` lists the models");
     require_one(name);
@@ -283,13 +281,6 @@ constexpr Command kCommands[] = {
      "COMPRESSED_TENSORS INPUTS OPSET PAST SAFETENSORS TARGET TOKENS"},
 };
 
-// The table of a command's tool, under the command's name.
-ToolSpec spec_of(const Command& command) {
-  ToolSpec spec = command.tool->spec();
-  spec.name = "leq " + std::string(command.name);
-  return spec;
-}
-
 std::vector<std::string> all_variables() {
   std::vector<std::string> names;
   for (const Command& command : kCommands) {
@@ -322,7 +313,9 @@ ToolSpec leq_spec() {
   spec.summary = "runs language models: downloads, quantizes, chats and serves";
   for (const Command& command : kCommands) {
     spec.usage.emplace_back(command.help);
-    if (command.tool != nullptr) spec.commands.push_back(spec_of(command));
+    if (command.tool == nullptr) continue;
+    spec.commands.push_back(command.tool->spec());
+    spec.commands.back().name = "leq " + std::string(command.name);
   }
   spec.advice = std::string(kModelNames) +
                 " `leq COMMAND --help` lists the options of a command; `leq run` is also leq-run, "
@@ -358,8 +351,6 @@ int run_python_tool(const Command& command, int argc, char** argv) {
   return 1;
 }
 
-std::array kHelpWord = std::to_array("--help");
-
 int leq_main(int argc, char** argv) {
   const std::string program = std::filesystem::path(argc > 0 ? argv[0] : "leq").filename().string();
   const bool named = argc > 1 && program.find("leq-") == std::string::npos;
@@ -371,15 +362,9 @@ int leq_main(int argc, char** argv) {
     return command.tool != nullptr ? run_tool(*command.tool, argc - 1, argv + 1, all_variables)
                                    : run_python_tool(command, argc - 1, argv + 1);
   }
-  // `leq` and `leq help` are `leq --help`, and `leq help run` is `leq run --help`.
+  constexpr std::array<const char*, 2> kHelp = {"leq", "--help"};
   const bool helps = argc < 2 || std::string_view(argv[1]) == "help";
-  if (helps && argc > 2) {
-    std::swap(argv[1], argv[2]);
-    argv[2] = kHelpWord.data();
-    return leq_main(3, argv);
-  }
-  std::array<char*, 2> help = {argv[0], kHelpWord.data()};
-  return helps ? run_tool({"leq", leq_spec, explain}, 2, help.data())
+  return helps ? run_tool({"leq", leq_spec, explain}, 2, kHelp.data())
                : run_tool({"leq", leq_spec, explain}, argc, argv, all_variables);
 }
 
