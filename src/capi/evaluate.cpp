@@ -148,7 +148,7 @@ void set_recipe(const leq_quantize_options& options, const std::filesystem::path
   apply_recipe(
       require_recipe(options.recipe == nullptr ? kDefaultRecipe : std::string_view(options.recipe)),
       import_config(folder), job);
-  job.fit_windows = job.recipe->few_windows_suffice && options.samples == 0 && options.length == 0;
+  job.fit_windows = job.recipe->fits_windows() && options.samples == 0 && options.length == 0;
 }
 
 void set_calibration(const leq_quantize_options& options, CalibrationRequest& calibration) {

@@ -156,6 +156,14 @@ std::uint64_t MixedModel::bytes(const Assignment& assignment) const {
   return bytes;
 }
 
+std::uint64_t MixedModel::memory_bytes(const Assignment& assignment) const {
+  std::uint64_t bytes = 0;
+  for (const StoredTensor& tensor : reader(files_.back()).tensors()) {
+    bytes += file_of(assignment, tensor.name).find(tensor.name)->memory_bytes();
+  }
+  return bytes;
+}
+
 std::string MixedModel::checksums() const {
   std::string text;
   for (const auto& model : files_) {
@@ -326,7 +334,7 @@ MemoryPlan FitSearch::plan(const Assignment& assignment, KvType keys, KvType val
   limits.key_type = keys;
   limits.value_type = values;
   const ModelConfig& config = mixed_.model().config();
-  return plan_memory(mixed_.bytes(assignment) + overhead_, config,
+  return plan_memory(mixed_.memory_bytes(assignment) + overhead_, config,
                      mixed_.bind(assignment, backend_), backend_.layout(), limits,
                      place_of(config, 0, 1));
 }

@@ -36,7 +36,8 @@ class MixedModel {
 
   // The views point to memory of this object.
   Weights bind(const Assignment& assignment, Backend& backend) const;
-  std::uint64_t bytes(const Assignment& assignment) const;  // bytes of all tensors
+  std::uint64_t bytes(const Assignment& assignment) const;         // bytes of all tensors
+  std::uint64_t memory_bytes(const Assignment& assignment) const;  // with padded copies
 
   // Writes the mixed file with the metadata of the 8-bit file. `provenance` replaces or adds keys
   // of "provenance", and `more` adds keys beside it. Verifies every checksum. Returns the size of

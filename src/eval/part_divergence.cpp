@@ -304,7 +304,7 @@ void with_layer_of(const Model& base, const Model& other, std::int64_t layer, Ba
   };
   Session session(config,
                   bind_weights(find, "one layer of another model", config, backend.memory()),
-                  base.file().file_bytes(), backend, limits);
+                  base.file().memory_bytes(), backend, limits);
   use(session);
 }
 
@@ -331,7 +331,7 @@ void with_tables_of(const Model& base, const Model& other, PartSide side, Backen
   };
   Session session(base.config(),
                   bind_weights(find, "tables of another model", base.config(), backend.memory()),
-                  base.file().file_bytes(), backend, limits);
+                  base.file().memory_bytes(), backend, limits);
   use(session);
 }
 
@@ -357,7 +357,7 @@ void with_rounded_part(const Model& base, const Model& other, const ModelPart& p
     return tensor != nullptr ? tensor : base.file().find(name);
   };
   Weights weights = bind_weights(find, "rounded weights", base.config(), backend.memory());
-  Session session(base.config(), std::move(weights), base.file().file_bytes(), backend, limits);
+  Session session(base.config(), std::move(weights), base.file().memory_bytes(), backend, limits);
   InputRounder rounder;
   for (auto& [site, factors] : rounded) {
     rounder.add(linear_at(session.weights(), part.layer, site),

@@ -28,15 +28,14 @@ struct LeqFeature {
   std::string_view name;
   std::uint32_t minor_version;
 };
-inline constexpr std::array<LeqFeature, 24> kLeqFeatures = {
-    {{"layers", 1},      {"rotary_dims", 2},     {"output_gate", 2},
-     {"delta_net", 2},   {"experts", 2},         {"temperature", 2},
-     {"post_norm", 2},   {"logit_cap", 2},       {"layer_rope", 3},
-     {"query_scale", 3}, {"embedding_scale", 3}, {"activation", 3},
-     {"sinks", 3},       {"expert_bias", 3},     {"v_norm", 3},
-     {"layer_heads", 3}, {"layer_scales", 3},    {"dense_beside", 3},
-     {"kv_of", 3},       {"layer_input", 3},     {"short_conv", 3},
-     {"router", 3},      {"both_ways", 3},       {"embedding_projection", 3}}};
+inline constexpr std::array<LeqFeature, 25> kLeqFeatures = {
+    {{"layers", 1},       {"rotary_dims", 2},  {"output_gate", 2},     {"delta_net", 2},
+     {"experts", 2},      {"temperature", 2},  {"post_norm", 2},       {"logit_cap", 2},
+     {"layer_rope", 3},   {"query_scale", 3},  {"embedding_scale", 3}, {"activation", 3},
+     {"sinks", 3},        {"expert_bias", 3},  {"v_norm", 3},          {"layer_heads", 3},
+     {"layer_scales", 3}, {"dense_beside", 3}, {"kv_of", 3},           {"layer_input", 3},
+     {"short_conv", 3},   {"router", 3},       {"both_ways", 3},       {"embedding_projection", 3},
+     {"unpadded", 3}}};
 
 struct LeqPreamble {
   std::array<char, 8> magic;

@@ -15,10 +15,12 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/huge_pages.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "format/leq_layout.h"
 #include "format/loaded_file.h"
+#include "format/padding.h"
 
 namespace leq {
 
@@ -138,9 +140,12 @@ void read_act_keys(const Json& entry, const std::string& where, StoredTensor& te
   }
 }
 
-std::vector<StoredPlane> read_planes(const Json& entry, const WeightView& view,
+std::vector<StoredPlane> read_planes(const Json& entry, const WeightView& view, bool unpadded,
                                      std::uint64_t data_end, const std::string& where) {
-  const PlaneBytes bytes = plane_bytes(view.scheme, view.act, view.rows, view.columns);
+  require(!unpadded || can_leave_out_padding(view.scheme), where, ": \"unpadded\", but ",
+          scheme_name(view.scheme), " always has padding");
+  const PlaneBytes bytes = unpadded ? unpadded_bytes(view.scheme, view.rows, view.columns)
+                                    : plane_bytes(view.scheme, view.act, view.rows, view.columns);
   const std::array<std::pair<const char*, std::uint64_t>, 4> expected = {{{"codes", bytes.codes},
                                                                           {"scales", bytes.scales},
                                                                           {"zeros", bytes.zeros},
@@ -172,7 +177,8 @@ StoredTensor read_tensor(const std::string& name, const Json& entry, std::uint64
   tensor.shape = read_shape(entry, where);
   tensor.view = read_view(entry, tensor.shape, where);
   read_act_keys(entry, where, tensor);
-  tensor.planes = read_planes(entry, tensor.view, data_end, where);
+  tensor.unpadded = json_get_or<bool>(entry, "unpadded", false, where);
+  tensor.planes = read_planes(entry, tensor.view, tensor.unpadded, data_end, where);
   tensor.method = json_get_or<std::string>(entry, "method", "", where);
   tensor.error = json_get_or<double>(entry, "error", 0, where);
   tensor.source = json_get_or<std::string>(entry, "source", "", where);
@@ -246,10 +252,10 @@ LeqIndex take_index(Json& json, std::uint64_t data_end, std::string_view source)
   return index;
 }
 
-// Sets the plane pointers of a tensor's view.
+// Sets the plane pointers of a tensor's view; `file` may be null.
 void bind(StoredTensor& tensor, const std::byte* file) {
   for (const StoredPlane& plane : tensor.planes) {
-    const std::byte* at = file + plane.offset;
+    const std::byte* at = file == nullptr ? nullptr : file + plane.offset;
     if (plane.name == "codes") tensor.view.codes = at;
     if (plane.name == "scales") tensor.view.scales = at;
     if (plane.name == "zeros") tensor.view.zeros = reinterpret_cast<const std::uint8_t*>(at);
@@ -269,6 +275,10 @@ std::uint64_t StoredTensor::bytes() const {
   return sum;
 }
 
+std::uint64_t StoredTensor::memory_bytes() const {
+  return bytes() + (unpadded ? padded_bytes(view) : 0);
+}
+
 struct LeqReader::State {
   std::string name;
   std::unique_ptr<LoadedFile> file;  // null if the caller owns the bytes
@@ -278,6 +288,7 @@ struct LeqReader::State {
   LeqIndex index;
   std::uint64_t fingerprint = 0;
   std::uint32_t minor_version = 0;
+  HugeBuffer padded;  // copies of tensors stored without padding
   std::unordered_map<std::string_view, std::size_t> tensors;  // keys point into `index`
   std::unordered_map<std::string_view, std::size_t> blobs;
 
@@ -298,6 +309,29 @@ struct LeqReader::State {
     }
     for (std::size_t i = 0; i < index.blobs.size(); ++i) blobs.emplace(index.blobs[i].name, i);
   }
+
+  // Makes the padded copies.
+  void pad(bool weights, bool lock) {
+    std::vector<StoredTensor*> unpadded;
+    for (StoredTensor& tensor : index.tensors) {
+      if (tensor.unpadded) unpadded.push_back(&tensor);
+    }
+    if (unpadded.empty()) return;
+    std::vector<std::uint64_t> at = {0};
+    for (const StoredTensor* tensor : unpadded)
+      at.push_back(at.back() + padded_bytes(tensor->view));
+    if (!weights) {
+      for (StoredTensor* tensor : unpadded) bind(*tensor, nullptr);
+      return;
+    }
+    padded = HugeBuffer(at.back(), name.c_str());
+    ThreadPool pool = loading_pool(std::ssize(unpadded));
+    pool.run(std::ssize(unpadded), [&](std::int64_t i, int) {
+      const auto n = static_cast<std::size_t>(i);
+      unpadded[n]->view = with_padding(unpadded[n]->view, padded.data() + at[n]);
+    });
+    if (lock) lock_memory(padded.bytes(), name);
+  }
 };
 
 LeqReader::LeqReader(const std::filesystem::path& path, const LoadOptions& options)
@@ -310,6 +344,7 @@ LeqReader::LeqReader(const std::filesystem::path& path, const LoadOptions& optio
   state_->file = std::make_unique<LoadedFile>(path, options, check);
   state_->bytes = state_->file->bytes();
   state_->open();
+  state_->pad(options.weights, options.lock);
 }
 
 LeqReader::LeqReader(std::span<const std::byte> bytes, std::string name)
@@ -317,6 +352,7 @@ LeqReader::LeqReader(std::span<const std::byte> bytes, std::string name)
   state_->name = std::move(name);
   state_->bytes = bytes;
   state_->open();
+  state_->pad(true, false);
 }
 
 LeqReader::~LeqReader() = default;
@@ -324,6 +360,7 @@ LeqReader::LeqReader(LeqReader&&) noexcept = default;
 
 const std::string& LeqReader::name() const { return state_->name; }
 std::uint64_t LeqReader::file_bytes() const { return state_->bytes.size(); }
+std::uint64_t LeqReader::memory_bytes() const { return file_bytes() + state_->padded.size(); }
 bool LeqReader::mapped() const { return state_->file != nullptr && state_->file->mapped(); }
 bool LeqReader::is_whole() const { return state_->file == nullptr || state_->file->is_whole(); }
 std::uint64_t LeqReader::fingerprint() const { return state_->fingerprint; }

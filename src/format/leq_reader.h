@@ -36,7 +36,9 @@ struct StoredTensor {
   std::string source;   // type in a mixed checkpoint: "Q4_K"; else empty
   float act_scale = 0;  // act tensor: the step between two codes of the inputs, > 0
   OnlineMode online_mode = OnlineMode::safe;  // act online
-  std::uint64_t bytes() const;
+  bool unpadded = false;        // the planes have no padding of columns; the view is a padded copy
+  std::uint64_t bytes() const;  // in the file
+  std::uint64_t memory_bytes() const;  // with the padded copy
 };
 
 enum class LoadMode : std::uint8_t {
@@ -49,6 +51,7 @@ struct LoadOptions {
   LoadMode mode = LoadMode::automatic;
   std::uint64_t memory_needed_beside = 0;  // for KV cache and scratch; used by `automatic`
   bool lock = false;                       // lock into memory (no swapping)
+  bool weights = true;  // false: views of tensors stored without padding have no planes
   // Called with the bytes loaded so far and in total while a whole file is read or mapped, from
   // several threads but never concurrently.
   std::function<void(std::uint64_t done, std::uint64_t total)> progress = [](auto, auto) {};
@@ -64,6 +67,8 @@ class LeqReader {
 
   const std::string& name() const;
   std::uint64_t file_bytes() const;
+  // The file and the padded copies of tensors that it stores without padding.
+  std::uint64_t memory_bytes() const;
   bool mapped() const;  // false: read into memory
   // False once the file became shorter while it was mapped (base/mapping_watch.h).
   bool is_whole() const;

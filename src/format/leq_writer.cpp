@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "format/leq_layout.h"
+#include "format/padding.h"
 
 namespace leq {
 namespace {
@@ -37,6 +38,15 @@ Json LeqWriter::append(std::span<const std::byte> bytes) {
 
 void LeqWriter::add_tensor(const std::string& name, const Shape& shape, const PackedWeight& weight,
                            const TensorFacts& facts) {
+  if (leaves_out_padding(weight.scheme, weight.columns)) {
+    add_planes(name, shape, without_padding(weight), facts, true);
+  } else {
+    add_planes(name, shape, weight, facts, false);
+  }
+}
+
+void LeqWriter::add_planes(const std::string& name, const Shape& shape, const PackedWeight& weight,
+                           const TensorFacts& facts, bool unpadded) {
   const std::string where = name_ + ": tensor " + printable(name);
   require(!first_invalid_utf8(name), where, ": the name is no valid UTF-8");
   ensure(!tensors_.contains(name), where, ": is added twice");
@@ -49,7 +59,9 @@ void LeqWriter::add_tensor(const std::string& name, const Shape& shape, const Pa
   ensure(!fixed || (facts.act_scale >= kSmallestActScale && facts.act_scale <= kLargestActScale),
          where, ": act tensor needs an act_scale from ", kSmallestActScale, " to ",
          kLargestActScale, ", found ", facts.act_scale);
-  const PlaneBytes bytes = plane_bytes(weight.scheme, weight.act, weight.rows, weight.columns);
+  const PlaneBytes bytes =
+      unpadded ? unpadded_bytes(weight.scheme, weight.rows, weight.columns)
+               : plane_bytes(weight.scheme, weight.act, weight.rows, weight.columns);
   const std::array<std::pair<const char*, std::pair<const std::vector<std::byte>*, std::uint64_t>>,
                    4>
       planes = {{{"codes", {&weight.codes, bytes.codes}},
@@ -62,6 +74,7 @@ void LeqWriter::add_tensor(const std::string& name, const Shape& shape, const Pa
                 {"method", facts.method},
                 {"error", facts.error},
                 {"planes", Json::object()}};
+  if (unpadded) mark_unpadded(entry);
   if (weight.scheme.scaling == Scaling::group) entry["scale_mul"] = weight.scale_mul;
   if (fixed) entry["act_scale"] = facts.act_scale;
   if (has_moving_scale(weight.act)) entry["online"] = online_mode_name(facts.online_mode);
@@ -85,6 +98,7 @@ void LeqWriter::copy_tensor(const LeqReader& from, const StoredTensor& tensor) {
   ensure(!tensors_.contains(tensor.name), name_, ": tensor ", printable(tensor.name),
          ": is added twice");
   Json entry = from.entry(tensor.name);
+  if (tensor.unpadded) mark_unpadded(entry);
   entry["planes"] = Json::object();
   for (const StoredPlane& plane : tensor.planes) {
     Json range = append(from.bytes(plane));
@@ -114,7 +128,13 @@ void LeqWriter::add_blob(const std::string& name, std::span<const std::byte> byt
   blobs_[name] = append(bytes);
 }
 
+void LeqWriter::mark_unpadded(Json& entry) {
+  entry["unpadded"] = true;
+  add_requirement("unpadded");
+}
+
 void LeqWriter::add_requirement(const std::string& feature) {
+  if (std::ranges::find(requirements_, feature) != requirements_.end()) return;
   requirements_.push_back(feature);
   const auto known = std::ranges::find(kLeqFeatures, feature, &LeqFeature::name);
   const std::uint32_t minor = known != kLeqFeatures.end() ? known->minor_version : kLeqMinor;

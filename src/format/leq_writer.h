@@ -44,6 +44,10 @@ class LeqWriter {
   std::uint64_t finish(const Json& metadata);
 
  private:
+  // Adds a tensor whose planes are as the file stores them.
+  void add_planes(const std::string& name, const Shape& shape, const PackedWeight& weight,
+                  const TensorFacts& facts, bool unpadded);
+  void mark_unpadded(Json& entry);
   void align();
   // Appends the bytes at the next multiple of 64; returns the JSON entry of their byte range.
   Json append(std::span<const std::byte> bytes);

@@ -61,15 +61,6 @@ void read_part(int descriptor, std::byte* to, std::size_t first, std::size_t las
   }
 }
 
-// A pool of one thread if the system cannot start more; the result is the same.
-ThreadPool reading_pool(int threads) {
-  try {
-    return ThreadPool(threads);
-  } catch (const Error&) {
-    return ThreadPool(1);
-  }
-}
-
 using LoadProgress = decltype(LoadOptions::progress);
 
 // Calls part(first, last) for each block of `block` bytes in `size` bytes, on several threads.
@@ -77,8 +68,7 @@ template <typename Part>
 void for_each_part(std::size_t size, std::size_t block, const LoadProgress& progress,
                    const Part& part) {
   const auto tasks = static_cast<std::int64_t>((size + block - 1) / block);
-  ThreadPool pool =
-      reading_pool(static_cast<int>(std::min<std::int64_t>({kReadThreads, usable_cores(), tasks})));
+  ThreadPool pool = loading_pool(tasks);
   std::mutex progress_lock;
   std::size_t done = 0;
   pool.run(tasks, [&](std::int64_t task, int) {
@@ -131,6 +121,21 @@ bool should_read(const LoadOptions& options, std::span<const std::byte> mapping)
 
 }  // namespace
 
+ThreadPool loading_pool(std::int64_t tasks) {
+  try {
+    return ThreadPool(
+        static_cast<int>(std::min<std::int64_t>({kReadThreads, usable_cores(), tasks})));
+  } catch (const Error&) {
+    return ThreadPool(1);
+  }
+}
+
+void lock_memory(std::span<const std::byte> bytes, const std::string& name) {
+  require(::mlock(bytes.data(), bytes.size()) == 0, ErrorKind::no_memory, name, ": cannot lock ",
+          bytes.size(), " bytes in memory: ", std::strerror(errno), "; raise `ulimit -l` or drop ",
+          Setting{"lock"});
+}
+
 std::optional<std::uint64_t> available_memory() {
   const auto available = system_available();
   const auto left = read_control_groups().bytes;
@@ -151,10 +156,8 @@ LoadedFile::LoadedFile(const std::filesystem::path& path, const LoadOptions& opt
   if (!options.lock) return;
   if (mapping_) {
     mapping_->lock();
-  } else if (::mlock(buffer_.data(), size) != 0) {
-    fail(ErrorKind::no_memory, path.string(), ": cannot lock ", size,
-         " bytes in memory: ", std::strerror(errno), "; raise `ulimit -l` or drop ",
-         Setting{"lock"});
+  } else {
+    lock_memory(buffer_.bytes(), path.string());
   }
 }
 

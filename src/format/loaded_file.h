@@ -7,9 +7,11 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "base/file.h"
 #include "base/huge_pages.h"
+#include "base/thread_pool.h"
 #include "format/leq_reader.h"
 
 namespace leq {
@@ -17,6 +19,11 @@ namespace leq {
 // Memory that the process can still allocate without swapping or exceeding its control group's
 // limit; nullopt if the system does not report it.
 std::optional<std::uint64_t> available_memory();
+
+// Threads for `tasks` copies of parts of a file; one if the system cannot start more.
+ThreadPool loading_pool(std::int64_t tasks);
+// Throws Error naming `name` if the bytes cannot be locked into memory.
+void lock_memory(std::span<const std::byte> bytes, const std::string& name);
 
 class LoadedFile {
  public:

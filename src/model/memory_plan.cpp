@@ -237,7 +237,7 @@ MemoryPlanner::MemoryPlanner(const Model& model, const Layout& layout)
 
 MemoryPlanner::MemoryPlanner(const Model& model, const Layout& layout, const RankPlace& place)
     : MemoryPlanner([&](std::string_view name) { return model.file().find(name); },
-                    model.file().name(), model.config(), model.file().file_bytes(), layout, place) {
+                    model.file().name(), model.config(), model.file().memory_bytes(), layout, place) {
 }
 
 MemoryPlanner::MemoryPlanner(const TensorFinder& find, std::string source,

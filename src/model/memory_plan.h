@@ -49,7 +49,7 @@ struct RunLimits {
 };
 
 struct MemoryPlan {
-  std::uint64_t weight_bytes = 0;  // the mapped or read file; on a GPU the copy of its weights
+  std::uint64_t weight_bytes = 0;  // LeqReader::memory_bytes; on a GPU the copy of the weights
   std::uint64_t kv_bytes = 0;
   std::uint64_t state_bytes = 0;  // fixed states of Gated DeltaNet
   std::uint64_t scratch_bytes = 0;

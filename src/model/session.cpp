@@ -29,7 +29,7 @@ Session::Session(const Model& model, Backend& backend, const RunLimits& limits, 
     : Session(model.config(),
               load_weights(model, backend, limits,
                            place_of(model.config(), ranks.rank(), ranks.size())),
-              model.file().file_bytes(), backend, limits, ranks, model.file().fingerprint()) {}
+              model.file().memory_bytes(), backend, limits, ranks, model.file().fingerprint()) {}
 
 Session::Session(const ModelConfig& config, Weights weights, std::uint64_t weight_bytes,
                  Backend& backend, const RunLimits& limits, Communicator& ranks,

@@ -153,7 +153,7 @@ void load_models(const RuntimeOptions& options, Runtime& runtime) {
   std::uint64_t draft_bytes = 0;
   if (options.draft) {
     runtime.draft_model = std::make_unique<Model>(*options.draft, LoadOptions{});
-    draft_bytes = runtime.draft_model->file().file_bytes();
+    draft_bytes = runtime.draft_model->file().memory_bytes();
   }
   runtime.model = options.model;
   if (runtime.model == nullptr) {

@@ -83,7 +83,7 @@ TEST(CApi, ThePlanOfASessionIsToldBeforeAnythingIsLoaded) {
   ASSERT_EQ(leq_plan_memory(story_path().c_str(), &options, &plan, &error), LEQ_OK) << error.text;
   const Native native({.context = 512, .output_tokens = 17});
   EXPECT_EQ(plan.context, 512);
-  EXPECT_EQ(plan.weight_bytes, native.model().file().file_bytes());
+  EXPECT_EQ(plan.weight_bytes, native.model().file().memory_bytes());
   EXPECT_EQ(plan.total_bytes, plan.weight_bytes + plan.kv_bytes + plan.scratch_bytes);
   Native measured({.context = 512, .output_tokens = 17});
   EXPECT_EQ(plan.kv_bytes, measured.session().plan().kv_bytes);

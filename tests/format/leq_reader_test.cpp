@@ -77,19 +77,19 @@ std::string error_after(const Bytes& whole, const std::function<void(json&)>& ch
 }
 
 TEST(LeqReader, RefusesPlanesOfZeroPointsThatDoNotFit) {
-  const Bytes whole = file_of_scheme("uint4-g64", ActKind::row);
+  const Bytes whole = file_of_scheme("uint4-g32", ActKind::row);
   EXPECT_EQ(error_after(whole, [](json&) {}), "");
-  for (const int bytes : {0, 64, 127}) {
+  for (const int bytes : {0, 32, 63}) {
     const std::string message =
         error_after(whole, [&](json& f) { f["tensors"]["w"]["planes"]["zeros"]["bytes"] = bytes; });
     EXPECT_NE(message.find("zeros"), std::string::npos) << message;
-    EXPECT_NE(message.find("takes 128"), std::string::npos) << message;
+    EXPECT_NE(message.find("takes 64"), std::string::npos) << message;
   }
   EXPECT_NE(error_after(whole, [](json& f) { f["tensors"]["w"]["planes"].erase("zeros"); })
                 .find("plane zeros is missing"),
             std::string::npos);
   // The scheme does not have the additional plane.
-  EXPECT_NE(error_after(whole, [](json& f) { f["tensors"]["w"]["scheme"] = "int4-g64"; })
+  EXPECT_NE(error_after(whole, [](json& f) { f["tensors"]["w"]["scheme"] = "int4-g32"; })
                 .find("3 planes"),
             std::string::npos);
   const Bytes g64 = file_of_scheme("int4-g64", ActKind::g128);

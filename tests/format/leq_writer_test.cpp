@@ -9,6 +9,7 @@
 
 #include <cmath>
 #include <csignal>
+#include <cstring>
 
 #include "all_schemes.h"
 #include "base/error.h"
@@ -67,6 +68,61 @@ TEST(LeqWriter, EverySchemeComesBackAsItWasPacked) {
       ASSERT_EQ(found, expected) << schemes[i] << " row " << row;
     }
   }
+}
+
+bool same_bytes(const void* found, const std::vector<std::byte>& expected) {
+  return expected.empty() ? found == nullptr
+                          : std::memcmp(found, expected.data(), expected.size()) == 0;
+}
+
+TEST(LeqWriter, NarrowWeightsAreStoredWithoutPaddingAndReadWithIt) {
+  const test::TemporaryFolder folder;
+  const auto path = folder.path() / "m.leq";
+  constexpr std::int64_t kRows = 70;
+  LeqWriter writer(path);
+  std::vector<PackedWeight> packed;
+  for (const std::int64_t columns : {576, 33, 150, 2880}) {
+    const auto values = random_values(static_cast<std::size_t>(kRows * columns));
+    for (const QuantScheme& scheme : test::all_schemes()) {
+      if (scheme.kind == CodeKind::b1) continue;
+      for (const ActKind act : {ActKind::none, ActKind::row, ActKind::g128, ActKind::g32}) {
+        if (!fits_act(scheme, act) || (is_coded(act) && !scheme.takes_codes())) continue;
+        packed.push_back(pack_weight(values, kRows, columns, scheme, act, "w"));
+        writer.add_tensor(std::to_string(packed.size()), {kRows, columns}, packed.back(), {});
+      }
+    }
+  }
+  writer.finish(Json::object());
+  const LeqReader reader(path, {});
+  ASSERT_EQ(reader.tensors().size(), packed.size());
+  std::uint64_t stored = 0, unpadded = 0;
+  for (std::size_t i = 0; i < packed.size(); ++i) {
+    const StoredTensor& tensor = reader.tensors()[i];
+    const PackedWeight& weight = packed[i];
+    const std::string what =
+        scheme_name(weight.scheme) + ", columns " + std::to_string(weight.columns);
+    EXPECT_TRUE(same_bytes(tensor.view.codes, weight.codes)) << what;
+    EXPECT_TRUE(same_bytes(tensor.view.scales, weight.scales)) << what;
+    EXPECT_TRUE(same_bytes(tensor.view.zeros, weight.zeros)) << what;
+    EXPECT_TRUE(same_bytes(tensor.view.sums, weight.sums)) << what;
+    stored += tensor.bytes();
+    unpadded += tensor.unpadded ? 1 : 0;
+    const auto bits = static_cast<std::uint64_t>(weight.scheme.bits);
+    const bool integers = weight.scheme.takes_codes() && weight.scheme.kind != CodeKind::uint_;
+    if (integers && weight.columns == 576) {
+      EXPECT_EQ(tensor.planes.front().bytes, 128 * 576 * bits / 8) << what;
+    }
+    if (weight.columns == 2880) {
+      EXPECT_FALSE(tensor.unpadded) << what;  // used where it is mapped
+    }
+  }
+  EXPECT_GT(unpadded, packed.size() / 3);
+  EXPECT_LT(stored, reader.file_bytes());
+  EXPECT_GT(reader.memory_bytes(), reader.file_bytes());
+  EXPECT_EQ(reader.minor_version(), 3u);
+  const LeqReader names(path, {.mode = LoadMode::map, .weights = false});
+  EXPECT_EQ(names.memory_bytes(), names.file_bytes());
+  EXPECT_EQ(names.tensors().front().bytes(), reader.tensors().front().bytes());
 }
 
 TEST(LeqWriter, ARequirementIsReadBackOrRefusedByName) {

@@ -427,7 +427,7 @@ TEST(ActivationModes, TheMemoryPlanStaysExact) {
       Session session(model, *backend, limits_of(model));
       feed(session, 0, kIds);
       EXPECT_EQ(session.plan().kv_bytes + session.plan().scratch_bytes, backend->memory().peak());
-      EXPECT_EQ(session.plan().weight_bytes, model.file().file_bytes());
+      EXPECT_EQ(session.plan().weight_bytes, model.file().memory_bytes());
     }
   }
 }

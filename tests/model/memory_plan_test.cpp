@@ -37,7 +37,7 @@ TEST_P(MemoryPlanOf, EqualsTheEnginesOwnPeakToTheByte) {
             session.plan().kv_bytes + session.plan().state_bytes + session.plan().scratch_bytes,
             backend->memory().peak() - before)
             << type << ", " << kv_type_name(kv) << ", " << threads << " threads";
-        EXPECT_EQ(session.plan().weight_bytes, model.file().file_bytes());
+        EXPECT_EQ(session.plan().weight_bytes, model.file().memory_bytes());
       }
     }
   }
@@ -67,7 +67,7 @@ TEST_P(MemoryPlanOf, EveryPartTakesWhatWasCountedWithoutABackend) {
       EXPECT_EQ(memory.allocated() - plan.kv_bytes, plan.state_bytes) << type;
       const Transformer transformer(model.config(), weights, *backend, forward_limits(limits));
       EXPECT_EQ(memory.allocated() - plan.kv_bytes - plan.state_bytes, plan.scratch_bytes) << type;
-      EXPECT_EQ(plan.weight_bytes, model.file().file_bytes());
+      EXPECT_EQ(plan.weight_bytes, model.file().memory_bytes());
     }
   }
 }

@@ -53,7 +53,7 @@ class Quantize : public testing::Test {
 };
 
 TEST_F(Quantize, RecipesPassTheirGatesAndSayWhatTheyFound) {
-  for (const char* recipe : {"q8", "q4", "q4-small", "zeroquant-w48"}) {
+  for (const char* recipe : {"q8", "q6", "q5", "q4", "q4-small", "zeroquant-w48"}) {
     const ToolRun run = quantize({"--recipe", recipe});
     ASSERT_EQ(run.status, 0) << run.err;
     EXPECT_NE(run.err.find("passed"), std::string::npos) << run.err;
@@ -324,7 +324,8 @@ TEST_F(Quantize, RefusesFlagsThatContradictEachOther) {
   expect_error({"--recipe", "q4", "--time", "3m", "--samples", "8"}, "--time and --samples");
   const ToolRun timed =
       run_program("leq-quantize", {kStoryteller, "-o", file(), "--type", "int8", "--time", "3m"});
-  EXPECT_NE(timed.err.find("--time belongs to the recipes q8, q4 and q4-small"), std::string::npos)
+  EXPECT_NE(timed.err.find("--time belongs to the recipes q8, q6, q5, q4 and q4-small"),
+            std::string::npos)
       << timed.err;
   expect_error({"--type", "int8", "--bits", "4"}, "--bits");
   expect_error({"--hadamard"}, "--hadamard: rotations are no longer supported; --recipe q8");

@@ -132,7 +132,7 @@ void choose_quantization(const std::string& tag, const fs::path& folder, Quantiz
     return;
   }
   apply_recipe(*recipe, import_config(folder), job);
-  job.fit_windows = recipe->few_windows_suffice;
+  job.fit_windows = recipe->fits_windows();
   job.measure = true;
   job.gate_text = built_in_gate_text();
 }
@@ -154,7 +154,7 @@ void check_tag(const std::string& repository, const std::string& tag) {
 
 // An estimate of the time for quantizing.
 std::string time_text(const fs::path& checkpoint, const QuantizeOptions& job) {
-  if (job.recipe != nullptr && job.recipe->few_windows_suffice) {
+  if (job.recipe != nullptr && job.recipe->fits_windows()) {
     return "up to 3 min of calibration, then the choice of codes and a measurement";
   }
   constexpr double kSecondsPerGb = 6;  // of one core, measured
@@ -221,7 +221,7 @@ std::vector<Option> download_options() {
         .value_name = "NAME",
         .help = "how a downloaded checkpoint is quantized: q8 or q4 calibrate for minutes, a type "
                 "as int8-g128, q4_k or bf16 does not (default int8-g128)",
-        .suggestions = {"q8", "q4", "q4-small", "int8-g128", "q4_k", "bf16"}},
+        .suggestions = {"q8", "q6", "q5", "q4", "q4-small", "int8-g128", "q4_k", "bf16"}},
        {.name = "hf-file",
         .spellings = "-hff",
         .kind = OptionKind::text,

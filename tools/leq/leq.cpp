@@ -82,7 +82,7 @@ std::string measured_kl(const LeqReader& file) {
 Json described(const KeptModel& model) {
   Json one = {{"name", model.name}, {"path", model.path.string()}};
   try {
-    const LeqReader file(model.path, {.mode = LoadMode::map});
+    const LeqReader file(model.path, {.mode = LoadMode::map, .weights = false});
     one["bytes"] = file.file_bytes();
     one["type"] = main_type(file);
     one["kl"] = measured_kl(file);

@@ -127,14 +127,16 @@ std::vector<Option> calibration_flags() {
        .value_name = "N",
        .fallback = "128",
        .help = "number of windows at random places of the calibration text; by default, recipes "
-               "q8, q4 and q4-small use as many as this machine processes in 3 minutes, from 8 to "
+               "q8, q6, q5, q4 and q4-small use as many as this machine processes in 3 minutes, "
+               "from 8 to "
                "32, and method rtn, whose ranges need few, 16",
        .minimum = 1,
        .maximum = 1 << 20},
       {.name = "time",
        .kind = OptionKind::text,
        .value_name = "TIME",
-       .help = "recipes q8, q4 and q4-small: time for calibration and the choice of codes, as 90s, "
+       .help = "recipes q8, q6, q5, q4 and q4-small: time for calibration and the choice of codes, "
+               "as 90s, "
                "3m or 2h; as many windows (2 to 128) are used as fit into it. The file depends "
                "only on the number of windows, which is printed"},
       {.name = "length",
@@ -375,8 +377,7 @@ void set_recipe(const Options& options, const std::filesystem::path& folder, Qua
             " say the same things; leave one of them out");
   }
   apply_recipe(recipe, import_config(folder), job);
-  job.fit_windows =
-      recipe.few_windows_suffice && !options.given("samples") && !options.given("length");
+  job.fit_windows = recipe.fits_windows() && !options.given("samples") && !options.given("length");
 }
 
 // Parses "90s", "3m" or "2h"; a number without a unit is in seconds.
@@ -396,7 +397,7 @@ void set_time(const Options& options, QuantizeOptions& job) {
     require(!options.given(flag), "--time and --", flag, ": --time says how much text to read");
   }
   require(job.fit_windows,
-          "--time belongs to the recipes q8, q4 and q4-small, whose calibration text it "
+          "--time belongs to the recipes q8, q6, q5, q4 and q4-small, whose calibration text it "
           "measures; a search takes --search-evals");
 }
 

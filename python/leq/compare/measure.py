@@ -22,7 +22,7 @@ BASE = "base"
 EXACT_CACHE = "f32"
 METHODS = ("absmax", "zeropoint", "rtn", "zeroquant", "gptq", "gptq+", "nf4", "billm", "smoothquant",
            "awq")
-RECIPES = ("q8", "q4", "q4-small", "zeroquant-w48", "auto")
+RECIPES = ("q8", "q6", "q5", "q4", "q4-small", "zeroquant-w48", "auto")
 SEARCHED_BITS = 4.25  # a search's target: the bits of int4 in groups of 64
 _SEARCH = {"target_bpw": SEARCHED_BITS, "search_evaluations": 48, "search_windows": 4}  # one of many candidates
 LONG_CONTEXT = 8192  # as in the paper's Table 3

@@ -93,7 +93,7 @@ GateResult compare_with_base(const fs::path& base_file, const fs::path& output,
 }
 
 void keep_gate(const GateResult& gate, const GateText& text, const fs::path& output) {
-  const LeqReader written(output, {.mode = LoadMode::map});
+  const LeqReader written(output, {.mode = LoadMode::map, .weights = false});
   write_copy(
       output, written, [&](const std::string&) -> const LeqReader& { return written; },
       [&](Json& metadata) {

@@ -16,6 +16,7 @@
 #include "convert/hf_tokenizer.h"
 #include "convert/import.h"
 #include "format/leq_writer.h"
+#include "format/padding.h"
 #include "model/linear_sites.h"
 #include "quantize/run/blocks.h"
 #include "quantize/run/quantize_tensor.h"
@@ -66,7 +67,7 @@ class Adder {
     if (!record.source.empty()) more["source"] = record.source;
     if (!record.fold.empty()) more["fold"] = record.fold;
     writer_.describe(name, more);
-    bytes_ += weight.codes.size() + weight.scales.size() + weight.zeros.size() + weight.sums.size();
+    bytes_ += file_bytes_of(weight.scheme, weight.act, weight.rows, weight.columns);
     if (record.error > result_.worst_error) {
       result_.worst_error = record.error;
       result_.worst_tensor = name;
@@ -236,8 +237,7 @@ LeastBytes least_bytes(const ImportedModel& model, const QuantizeOptions& option
   for (const TensorSpec& spec : tensor_list(model.config)) {
     const TensorPlan plan = planner(spec.name, spec.role);
     const std::int64_t rows = spec.shape.size() == 2 ? spec.shape[0] : 1;
-    const PlaneBytes bytes = plane_bytes(plan.scheme, plan.act, rows, spec.shape.back());
-    const std::uint64_t sum = bytes.codes + bytes.scales + bytes.zeros + bytes.sums;
+    const std::uint64_t sum = file_bytes_of(plan.scheme, plan.act, rows, spec.shape.back());
     least.all += sum;
     if (is_block_linear(spec.role)) least.block_linears += sum;
   }
@@ -365,9 +365,9 @@ std::int64_t fit_windows(const ImportedModel& model, const fs::path& output,
     const ChoosingWork work = options.recipe == nullptr ? ChoosingWork() : options.recipe->work;
     const double choosing = choosing_seconds(model.config, work, seconds, data.length);
     const double budget = options.seconds.value_or(kCalibrationSeconds + choosing);
-    const std::int64_t windows =
-        windows_within(budget - choosing, seconds,
-                       options.seconds ? kBudgetedCalibrationWindows : kCalibrationWindows);
+    WindowBounds bounds = options.seconds ? kBudgetedCalibrationWindows : kCalibrationWindows;
+    if (!options.seconds && options.recipe != nullptr) bounds.most = options.recipe->most_windows;
+    const std::int64_t windows = windows_within(budget - choosing, seconds, bounds);
     const double all = static_cast<double>(windows) * seconds + choosing;
     const std::string count = std::to_string(windows);
     options.calibration.samples = windows;

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
@@ -127,6 +128,13 @@ struct ChoosingWork {
   std::int64_t searched_rows = 0;
 };
 
+struct RecipeTypes {
+  const char* type = nullptr;
+  std::vector<std::pair<const char*, const char*>> overrides = {};  // pattern and type; a later
+                                                                    // one takes precedence
+  ActChoice act = ActChoice::automatic;
+};
+
 // Named, tested settings. Each has a gate: the limit of the KL divergence from the unquantized
 // model that it is expected to meet.
 struct Recipe {
@@ -134,11 +142,17 @@ struct Recipe {
   std::string summary;
   double kl_limit = 0;  // limit of the gate in nats
   std::string advice;   // shown if the gate is not passed
-  // Sets method, type and folds. In `narrow` models errors average out less and tables are large.
-  void (*apply)(QuantizeOptions& options, bool narrow) = nullptr;
-  bool searches = false;             // whether the bit width of each unit is searched for
-  bool few_windows_suffice = false;  // calibration uses only as many windows as fit into minutes
-  ChoosingWork work = {};            // for the estimate of the time
+  const char* method = nullptr;
+  FoldMethod (*fold)() = nullptr;
+  // In narrow models (kNarrowWidth) errors average out less and tables are large.
+  RecipeTypes wide, narrow;
+  bool searches = false;  // whether the bit width of each unit is searched for
+  // Calibration uses as many windows as fit into minutes, at most this number; 0: as many as asked
+  // for.
+  std::int64_t most_windows = 0;
+  ChoosingWork work = {};  // for the estimate of the time
+
+  bool fits_windows() const { return most_windows > 0; }
 };
 
 inline constexpr std::string_view kDefaultRecipe = "q8";

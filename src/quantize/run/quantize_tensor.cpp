@@ -118,7 +118,8 @@ Squares squares_of(const WeightView& view, std::span<const float> values) {
 // If rows share a number (a scale for the whole tensor, or the common factor of f16 group scales),
 // they are packed as one piece; otherwise all threads pack blocks of rows.
 bool rows_are_independent(const QuantScheme& scheme) {
-  return scheme.is_float() || scheme.scaling == Scaling::row;
+  return scheme.is_float() || scheme.scaling == Scaling::row || scheme.is_super() ||
+         scheme.has_table();
 }
 
 using RowReader =

@@ -17,102 +17,94 @@
 namespace leq {
 namespace {
 
+// A plan of recipe auto mixes units of different bit widths, so that its folds may not depend on
+// the bit width.
 constexpr double kSharedAlpha = 0.5;
 
-void put_first(QuantizeOptions& options, const char* pattern, const char* type) {
-  options.overrides.insert(options.overrides.begin(), {pattern, require_scheme(type, "recipe")});
-}
-
-void apply_q8(QuantizeOptions& options, bool narrow) {
-  options.method = "smoothquant";
-  options.type = "int8-g128";
-  options.fold = smoothing_fold(std::nullopt);
-  if (!narrow) return;
-  put_first(options,
-            R"(^(token_embedding|head|layers\.[0-9]+\.(experts\.[0-9]+\.|shared\.)?down)$)",
-            "int8-g32");
-}
-
-void apply_four_bits(QuantizeOptions& options, bool narrow) {
-  options.method = "gptq+";
-  options.type = narrow ? "int4-g64" : "int4-g128";
-}
-
-// Gathering all statistics first is as accurate here as true-sequential, in a fifth of the time. In
-// narrow models, tables are a large part of the file and 4 bits cost most in v and down.
-void apply_q4(QuantizeOptions& options, bool narrow) {
-  options.method = "gptq+";
-  options.type = narrow ? "q4_k" : "int4-g128";
-  options.fold = awq_scales_fold();
-  options.true_sequential = false;
-  if (!narrow) return;
-  put_first(options, R"(^(token_embedding|head)$)", "q6_k");
-  put_first(options, R"(^layers\.[0-9]+\.(v|(experts\.[0-9]+\.|shared\.)?down)$)", "q5_k");
-}
-
-void apply_q4_small(QuantizeOptions& options, bool) {
-  options.method = "gptq+";
-  options.type = "q4_k";
-  options.fold = awq_scales_fold();
-  options.true_sequential = false;
-  put_first(options, R"(^(token_embedding|head)$)", "q4_k");
-}
-
-void apply_zeroquant_w48(QuantizeOptions& options, bool) {
-  options.method = "zeroquant";
-  options.type = "int8-g128";
-  options.act = ActChoice::row;
-  put_first(options, R"(^layers\.[0-9]+\.(experts\.[0-9]+\.|shared\.)?(gate|up|down)$)",
-            "int4-g128");
-}
-
-// A plan mixes units of different bit widths, so that neither folds nor gathered input statistics
-// may depend on the bit width.
-void apply_auto(QuantizeOptions& options, bool narrow) {
-  apply_four_bits(options, narrow);
-  options.fold = smoothing_fold(kSharedAlpha);
-  options.true_sequential = false;
-}
+constexpr const char* kTables = "^(token_embedding|head)$";
+constexpr const char* kDown = R"(^layers\.[0-9]+\.(experts\.[0-9]+\.|shared\.)?down$)";
+constexpr const char* kValues = R"(^layers\.[0-9]+\.(v|o|(experts\.[0-9]+\.|shared\.)?down)$)";
+constexpr const char* kMlp = R"(^layers\.[0-9]+\.(experts\.[0-9]+\.|shared\.)?(gate|up|down)$)";
 
 // Cost of gptq+ and of the search for AWQ's scales: 63 of 75 s for SmolLM2-135M with 8 windows.
 constexpr ChoosingWork kFourBitWork = {.squares = 17, .searched_squares = 70, .searched_rows = 128};
+constexpr ChoosingWork kSmoothingWork = {.searched_tokens = 8.0 * kSampleTokens,
+                                         .searched_rows = kSearchRows};
 
-const std::array<Recipe, 5> kRecipes = {{
+// With gptq+, gathering all statistics first is as accurate as true-sequential here, in a fifth of
+// the time. In narrow models tables are a large part of the file, and few bits cost most in v, o
+// and down.
+const std::array<Recipe, 7> kRecipes = {{
     {.name = "q8",
      .summary = "int8 weights and inputs in groups of 128 (down and tables of narrow models: 32), "
                 "SmoothQuant with the best alpha of each layer",
      .kl_limit = 0.005,
      .advice = "type int8-g32 with method smoothquant, or f16, which lose less",
-     .apply = apply_q8,
-     .few_windows_suffice = true,
-     .work = {.searched_tokens = 8.0 * kSampleTokens, .searched_rows = kSearchRows}},
-    {.name = "q4",
-     .summary =
-         "4-bit weights by gptq+ after AWQ's scales, groups of 128 (below a width of 2048 q4_k, v "
-         "and down q5_k, tables q6_k)",
-     .kl_limit = 0.05,
+     .method = "smoothquant",
+     .fold = [] { return smoothing_fold(std::nullopt); },
+     .wide = {"int8-g128"},
+     .narrow = {"int8-g128", {{kTables, "int8-g32"}, {kDown, "int8-g32"}}},
+     .most_windows = 32,
+     .work = kSmoothingWork},
+    {.name = "q6",
+     .summary = "q6_k weights by gptq+ after SmoothQuant (below a width of 2048 int8-g32 for down "
+                "and tables)",
+     .kl_limit = 0.01,
      .advice = "recipe q8",
-     .apply = apply_q4,
-     .few_windows_suffice = true,
+     .method = "gptq+",
+     .fold = [] { return smoothing_fold(std::nullopt); },
+     .wide = {"q6_k"},
+     .narrow = {"q6_k", {{kTables, "int8-g32"}, {kDown, "int8-g32"}}, ActChoice::g32},
+     .most_windows = 32,
+     .work = kFourBitWork},
+    {.name = "q5",
+     .summary = "q5_k weights by gptq+ after AWQ's scales, q6_k for v, o, down and tables",
+     .kl_limit = 0.03,
+     .advice = "recipe q6",
+     .method = "gptq+",
+     .fold = awq_scales_fold,
+     .wide = {"q5_k", {{kTables, "q6_k"}, {kValues, "q6_k"}}},
+     .narrow = {"q5_k", {{kTables, "q6_k"}, {kValues, "q6_k"}}, ActChoice::g32},
+     .most_windows = 32,
+     .work = kFourBitWork},
+    {.name = "q4",
+     .summary = "4-bit weights by gptq+ after AWQ's scales, groups of 128 (below a width of 2048 "
+                "q4_k, v, o and down q5_k, tables q6_k)",
+     .kl_limit = 0.05,
+     .advice = "recipe q5",
+     .method = "gptq+",
+     .fold = awq_scales_fold,
+     .wide = {"int4-g128"},
+     .narrow = {"q4_k", {{kTables, "q6_k"}, {kValues, "q5_k"}}},
+     .most_windows = 32,
      .work = kFourBitWork},
     {.name = "q4-small",
-     .summary = "q4_k for all weights, embedding and head too: the smallest file of 4 bits",
+     .summary = "q4_k weights by gptq+ after AWQ's scales, embedding and head too (below a width "
+                "of 2048 q5_k): the smallest file of 4 bits",
      .kl_limit = 0.15,
      .advice = "recipe q4",
-     .apply = apply_q4_small,
-     .few_windows_suffice = true,
+     .method = "gptq+",
+     .fold = awq_scales_fold,
+     .wide = {"q4_k", {{kTables, "q4_k"}}},
+     .narrow = {"q4_k", {{kTables, "q5_k"}}},
+     .most_windows = 32,
      .work = kFourBitWork},
     {.name = "zeroquant-w48",
      .summary = "no calibration: 8-bit attention and 4-bit gate, up and down, groups of 128",
      .kl_limit = 0.05,
      .advice = "recipe q4, or recipe q8",
-     .apply = apply_zeroquant_w48},
+     .method = "zeroquant",
+     .wide = {"int8-g128", {{kMlp, "int4-g128"}}, ActChoice::row},
+     .narrow = {"int8-g128", {{kMlp, "int4-g128"}}, ActChoice::row}},
     {.name = "auto",
      .summary = "2, 3, 4 or 8 bits for each layer by measured KL, by default 4.25 bits per weight; "
                 "for a size that q4 does not have, as at its own size q4 loses less",
      .kl_limit = 0.05,
      .advice = "more bits per weight, recipe q4, or recipe q8",
-     .apply = apply_auto,
+     .method = "gptq+",
+     .fold = [] { return smoothing_fold(kSharedAlpha); },
+     .wide = {"int4-g128"},
+     .narrow = {"int4-g64"},
      .searches = true,
      .work = {.squares = kFourBitWork.squares}},
 }};
@@ -130,8 +122,18 @@ const Recipe& require_recipe(std::string_view name) {
 }
 
 void apply_recipe(const Recipe& recipe, const ModelConfig& config, QuantizeOptions& options) {
+  const RecipeTypes& types = config.width < kNarrowWidth ? recipe.narrow : recipe.wide;
   options.recipe = &recipe;
-  recipe.apply(options, config.width < kNarrowWidth);
+  options.method = recipe.method;
+  options.type = types.type;
+  if (types.act != ActChoice::automatic) options.act = types.act;
+  if (recipe.fold != nullptr) options.fold = recipe.fold();
+  options.true_sequential = false;
+  // Before the user's own, so that those take precedence.
+  auto at = options.overrides.begin();
+  for (const auto& [pattern, type] : types.overrides) {
+    at = std::next(options.overrides.insert(at, {pattern, require_scheme(type, recipe.name)}));
+  }
   if (config.layers_run_alone()) return;
   options.method = "rtn";  // no calibration
   options.fold.reset();
