@@ -18,7 +18,7 @@ namespace leq {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::int64_t kRows = 3, kColumns = 200;
+constexpr std::int64_t kGoldenRows = 3, kGoldenColumns = 200;
 
 fs::path types_folder() { return fs::path(LEQ_SOURCE_DIR) / "tests" / "golden" / "leq"; }
 
@@ -41,7 +41,7 @@ std::set<std::string> check_files() {
     const LeqReader reader(entry.path(), {LoadMode::map, 0, false});
     reader.verify([](std::uint64_t, std::uint64_t) {});
     for (const StoredTensor& tensor : reader.tensors()) {
-      EXPECT_EQ(tensor.shape, (Shape{kRows, kColumns}));
+      EXPECT_EQ(tensor.shape, (Shape{kGoldenRows, kGoldenColumns}));
       EXPECT_EQ(reader.metadata()["numbers"][tensor.name], hash_of_numbers(tensor.view))
           << tensor.name;
       schemes.insert(tensor.name);
@@ -52,22 +52,22 @@ std::set<std::string> check_files() {
 
 PackedWeight any_weight(const QuantScheme& scheme, Random& random) {
   if (scheme.kind != CodeKind::b1) {
-    std::vector<float> values(kRows * kColumns);
+    std::vector<float> values(kGoldenRows * kGoldenColumns);
     for (float& value : values) value = random.normal();
-    return pack_weight(values, kRows, kColumns, scheme, ActKind::none, "w");
+    return pack_weight(values, kGoldenRows, kGoldenColumns, scheme, ActKind::none, "w");
   }
   ChosenCodes chosen;  // only a method chooses these codes
-  for (std::int64_t i = 0; i < kRows * kColumns; ++i) {
+  for (std::int64_t i = 0; i < kGoldenRows * kGoldenColumns; ++i) {
     chosen.codes.push_back(static_cast<std::int16_t>(random.below(4)));
   }
-  const ChosenCounts counts = chosen_counts(scheme, kRows, kColumns);
+  const ChosenCounts counts = chosen_counts(scheme, kGoldenRows, kGoldenColumns);
   for (std::int64_t i = 0; i < counts.scales; ++i) {
     chosen.scales.push_back(static_cast<float>(random.below(64)) / 64);
   }
   for (std::int64_t i = 0; i < counts.zeros; ++i) {
     chosen.zeros.push_back(static_cast<std::uint8_t>(random.below(2)));
   }
-  return pack_codes(chosen, kRows, kColumns, scheme, ActKind::none);
+  return pack_codes(chosen, kGoldenRows, kGoldenColumns, scheme, ActKind::none);
 }
 
 TEST(GoldenTypes, EveryTypeIsInAFileThatKeepsItsNumbers) {
@@ -88,7 +88,7 @@ TEST(GoldenTypes, DISABLED_WriteMissing) {
     const std::string name = scheme_name(scheme);
     if (schemes.contains(name)) continue;
     const PackedWeight packed = any_weight(scheme, random);
-    writer.add_tensor(name, {kRows, kColumns}, packed, {});
+    writer.add_tensor(name, {kGoldenRows, kGoldenColumns}, packed, {});
     numbers[name] = hash_of_numbers(packed.view());
   }
   writer.finish({{"numbers", numbers}});
