@@ -1,6 +1,7 @@
 // Numbers of GGUF files converted to .leq are kept exactly, or are rounded again with a note.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -8,6 +9,7 @@
 #include "base/half.h"
 #include "convert/gguf_models.h"
 #include "convert/import.h"
+#include "format/gguf_source.h"
 #include "format/gguf_vectors.h"
 #include "format/leq_reader.h"
 #include "temporary_folder.h"

@@ -361,7 +361,7 @@ struct NarrowProducts : Source_, InputRows {
   static constexpr int kTokens = kMaxTokens;
   static constexpr std::int64_t kCodeScratch = 16 * 1024;
   static constexpr std::int64_t kKTileColumns = kCodeScratch / Source::kColumnBytes;
-  static constexpr int kStepLines = Source::kTable ? 2 : 1;
+  static constexpr int kStepLines = 1;
 
   template <Codes kCodes, int M>
   static inline __attribute__((always_inline)) void add(Cursor& cursor, std::int64_t columns,
@@ -370,12 +370,16 @@ struct NarrowProducts : Source_, InputRows {
     if constexpr (Source::kTable) {
       do {
         fetch_line(cursor);
-        Ints narrow[M][2];
-        add_quads<kCodes, true, 0, 4>(cursor, narrow);
-        widen(narrow, c);
-        Source::template next<kCodes, 16>(cursor);
-        cursor.inputs += 16;
-        left -= 16;
+        add_half<kCodes, 0>(cursor, c);
+        if (left == 16) {
+          Source::template next<kCodes, 16>(cursor);
+          cursor.inputs += 16;
+          return;
+        }
+        add_half<kCodes, 4>(cursor, c);
+        Source::template next<kCodes>(cursor);
+        cursor.inputs += kStepColumns;
+        left -= kStepColumns;
       } while (left > 0);
       return;
     }
@@ -401,15 +405,24 @@ struct NarrowProducts : Source_, InputRows {
     }
   }
 
+  // Adds the products of 16 columns from quad kFirst on.
+  template <Codes kCodes, int kFirst, int M>
+  static inline __attribute__((always_inline)) void add_half(const Cursor& cursor,
+                                                             Ints (&c)[M][2]) {
+    Ints narrow[M][2];
+    add_quads<kCodes, true, kFirst, kFirst, kFirst + 4>(cursor, narrow);
+    widen(narrow, c);
+  }
+
   // Adds the products of 32 columns to the sums or, if kBegins, sets the sums to these products.
   template <Codes kCodes, bool kBegins, int M>
   static inline __attribute__((always_inline)) void add_step(Cursor& cursor, Ints (&narrow)[M][2]) {
     fetch_line(cursor);
-    add_quads<kCodes, kBegins, 0, kStepColumns / 4>(cursor, narrow);
+    add_quads<kCodes, kBegins, 0, 0, kStepColumns / 4>(cursor, narrow);
     Source::template next<kCodes>(cursor);
     cursor.inputs += kStepColumns;
   }
-  template <Codes kCodes, bool kBegins, int kQuad, int kEnd, int M>
+  template <Codes kCodes, bool kBegins, int kFirst, int kQuad, int kEnd, int M>
   static inline __attribute__((always_inline)) void add_quads(const Cursor& cursor,
                                                               Ints (&narrow)[M][2]) {
     if constexpr (kQuad < kEnd) {
@@ -418,13 +431,13 @@ struct NarrowProducts : Source_, InputRows {
 #pragma GCC unroll 12
       for (int m = 0; m < M; ++m) {
         const std::uint8_t* input = cursor.inputs + m * cursor.stride + kQuad * 4;
-        if constexpr (kBegins && kQuad == 0) {
+        if constexpr (kBegins && kQuad == kFirst) {
           L::begin_bytes(narrow[m][0], narrow[m][1], w0, w1, input);
         } else {
           L::add_bytes(narrow[m][0], narrow[m][1], w0, w1, input);
         }
       }
-      add_quads<kCodes, kBegins, kQuad + 1, kEnd>(cursor, narrow);
+      add_quads<kCodes, kBegins, kFirst, kQuad + 1, kEnd>(cursor, narrow);
     }
   }
 };
