@@ -170,11 +170,9 @@ class CudaBackend final : public Backend {
     {
       const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(first); });
       const bool in_groups = experts_.group(x, routes, first, grouped);
-      coded = experts_.multiply(in_groups ? grouped : x, routes, experts.gate_up,
-                                Epilogue::gated(experts.activation), out, [&] {
-                                  if (!RowFinish::takes_codes(target)) return OutputCodes();
-                                  return rows_.codes_of_outputs(target, routes.rows(), first.name);
-                                });
+      coded = experts_.multiply(
+          in_groups ? grouped : x, routes, experts.gate_up, Epilogue::gated(experts.activation),
+          out, [&] { return rows_.codes_of_outputs(target, routes.rows(), first.name); });
     }
     if (!coded) rows_.finish(target, routes.rows(), first.name);
   }
@@ -201,6 +199,7 @@ class CudaBackend final : public Backend {
     constexpr std::string_view kSite = "output of the delta net";
     check_delta_net(mixed, gates, batch, shape, out);
     if (shape.value_heads == 0) return;  // other ranks have all heads
+    bool coded = false;
     {
       const auto span =
           clock_.in(StepPart::attention, [&] { return moved_bytes(mixed, batch.tokens); });
@@ -213,15 +212,19 @@ class CudaBackend final : public Backend {
           memory_.scratch(layout_.delta_scratch_bytes(batch.tokens, shape)).data());
       a.fault = faults_.watch("input of the delta net");
       a.exact = is_exact();
+      if (makes_codes(a)) a.codes = rows_.codes_of_outputs(out, batch.tokens, kSite);
       launch_delta_net(a, stream_);
+      coded = a.codes.exist();
     }
-    rows_.finish(out, batch.tokens, kSite);
+    if (!coded) rows_.finish(out, batch.tokens, kSite);
   }
 
   void short_conv(Rows& mixed, const BatchView& batch, const ShortConvShape& shape,
                   const RowsFor& out) override {
     check_short_conv(mixed, batch, shape, out);
     if (shape.channels == 0) return;  // other ranks have all channels
+    constexpr std::string_view kSite = "output of the short convolution";
+    bool coded = false;
     {
       const auto span =
           clock_.in(StepPart::attention, [&] { return moved_bytes(mixed, batch.tokens); });
@@ -230,9 +233,11 @@ class CudaBackend final : public Backend {
       a.out = float_rows(out);
       a.batch = on_device(batch, {});
       a.fault = faults_.watch("input of the short convolution");
+      a.codes = rows_.codes_of_outputs(out, batch.tokens, kSite);
       launch_short_conv(a, stream_);
+      coded = a.codes.exist();
     }
-    rows_.finish(out, batch.tokens, "output of the short convolution");
+    if (!coded) rows_.finish(out, batch.tokens, kSite);
   }
 
   void quantize_kv_blocks(const BatchView& batch, const AttentionShape& shape,
@@ -386,16 +391,17 @@ class CudaBackend final : public Backend {
     a.copied = copied_of(kv);
     a.exact = is_exact();
     a.codes.tickets = rows_.tickets();
-    const bool coded = RowFinish::takes_codes(target) && makes_codes(a) && !shape.output_gate;
-    if (coded) a.codes = rows_.codes_of_outputs(target, batch.tokens, site);
+    if (makes_codes(a) && !shape.output_gate) {
+      a.codes = rows_.codes_of_outputs(target, batch.tokens, site);
+    }
     const std::size_t scratch = layout_.scratch_bytes(batch.tokens, shape, a.batch.end);
     a.scratch = reinterpret_cast<float*>(memory_.scratch(scratch).data());
     launch_attention(a, stream_);
-    if (shape.output_gate) {
-      const FloatRows gates = {a.qkv.values + gates_at(shape), a.qkv.stride};
-      launch_gate_outputs({a.out, gates, batch.tokens, target.rows.width}, stream_);
-    }
-    return coded;
+    if (!shape.output_gate) return a.codes.exist();
+    const FloatRows gates = {a.qkv.values + gates_at(shape), a.qkv.stride};
+    const OutputCodes codes = rows_.codes_of_outputs(target, batch.tokens, site);
+    launch_gate_outputs({a.out, gates, batch.tokens, target.rows.width, codes}, stream_);
+    return codes.exist();
   }
 
   std::string name_;

@@ -151,7 +151,7 @@ bool DeviceExperts::multiply(const Rows& x, const ExpertRoutes& routes, const Ex
   }
   if (makes_codes(a)) a.matmul.codes = codes();
   launch_expert_matmul(a, stream_);
-  return a.matmul.codes.quantize.out.codes != nullptr;
+  return a.matmul.codes.exist();
 }
 
 void DeviceExperts::add(const Rows& products, const ExpertRoutes& routes, bool has_shared,

@@ -20,10 +20,9 @@ bool DeviceMatmul::multiply(const Rows& x, std::int64_t tokens, const Linear& li
   } else if (is_coded(linear.act)) {
     auto a = matmul_arguments<IntMatmul>(linear, tokens, epilogue, out);
     a.x = code_rows(x);
-    const bool coded = RowFinish::takes_codes(target) && makes_codes(a);
-    if (coded) a.codes = rows_.codes_of_outputs(target, tokens, linear.name);
+    if (makes_codes(a)) a.codes = rows_.codes_of_outputs(target, tokens, linear.name);
     launch_int_matmul(a, stream_);
-    return coded;
+    return a.codes.exist();
   } else if (scheme.is_float()) {
     auto a = matmul_arguments<FloatMatmul>(linear, tokens, epilogue, out);
     a.values = float_rows(x);

@@ -40,7 +40,12 @@ Quantize RowFinish::quantize_as(const RowsFor& target, std::int64_t tokens, std:
 
 OutputCodes RowFinish::codes_of_outputs(const RowsFor& target, std::int64_t tokens,
                                         std::string_view site) {
-  return {quantize_as(target, tokens, site), target.consumer.inv_smooth, tickets()};
+  OutputCodes codes;
+  codes.tickets = tickets();
+  if (target.rows.format.act != ActKind::g128) return codes;
+  codes.quantize = quantize_as(target, tokens, site);
+  codes.inv_smooth = target.consumer.inv_smooth;
+  return codes;
 }
 
 void RowFinish::finish(const RowsFor& target, std::int64_t tokens, std::string_view site) {

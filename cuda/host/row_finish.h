@@ -27,8 +27,7 @@ class RowFinish {
   }
   // Returns how a kernel must quantize the rows of `target` that it computes.
   Quantize quantize_as(const RowsFor& target, std::int64_t tokens, std::string_view site);
-  // Returns whether the reader needs codes that a kernel can compute from its own outputs.
-  static bool takes_codes(const RowsFor& target) { return target.rows.format.act == ActKind::g128; }
+  // Returns the codes that a kernel computes from its own outputs, if the reader needs such codes.
   OutputCodes codes_of_outputs(const RowsFor& target, std::int64_t tokens, std::string_view site);
   unsigned* tickets() const { return reinterpret_cast<unsigned*>(tickets_.data()); }
 

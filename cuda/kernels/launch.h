@@ -81,6 +81,8 @@ struct OutputCodes {
   Quantize quantize;                  // out.codes null: outputs are not encoded
   const float* inv_smooth = nullptr;  // [columns] or null: multiplied into the outputs first
   unsigned* tickets = nullptr;
+
+  constexpr bool exist() const { return quantize.out.codes != nullptr; }
 };
 
 enum class NormForm : std::uint8_t { rms, layer };
@@ -411,6 +413,7 @@ void launch_attention(const AttentionArguments& a, rt::Stream& stream);
 struct GateOutputsArguments {
   FloatRows out, gates;
   std::int64_t tokens = 0, width = 0;
+  OutputCodes codes;
 };
 void launch_gate_outputs(const GateOutputsArguments& a, rt::Stream& stream);
 // Returns whether the kernel itself quantizes the outputs: on tensor cores, if the heads of a kv

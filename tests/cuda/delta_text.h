@@ -125,6 +125,8 @@ class DeltaText {
     in_.gain = fill(static_cast<std::size_t>(c.value_dim), 1);
   }
 
+  OutputCodes codes;  // of the outputs of a step's rows
+
   const DeltaCase& sizes() const { return c_; }
   const DeltaInputs& inputs() const { return in_; }
 
@@ -254,6 +256,7 @@ class DeltaText {
     a.scratch = scratch.data();
     a.fault = {fault.data(), 1};
     a.exact = exact;
+    a.codes = codes;
     write_late({mixed_there.bytes(), gates_there.bytes()});
     launch_delta_net(a, test_stream());
     require(fault.host()[0] == kNoFault, "delta net: a row of finite numbers is reported");

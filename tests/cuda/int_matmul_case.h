@@ -52,10 +52,10 @@ struct IntCase {
 inline float finished_value(Finish finish, float y, float up, float before) {
   if (finish == Finish::add) return before + y;
   if (finish == Finish::gelu) return gelu_new(y);
-  if (finish == Finish::silu) return silu(y);
+  if (finish == Finish::silu) return leq::silu(y);
   if (finish == Finish::geglu) return gelu_new(y) * up;
   if (finish == Finish::clamped_swiglu) return clamped_swiglu(y, up);
-  return finish == Finish::swiglu ? silu(y) * up : y;
+  return finish == Finish::swiglu ? leq::silu(y) * up : y;
 }
 
 inline void PrintTo(const IntCase& c, std::ostream* out) {

@@ -1,4 +1,4 @@
-// Codes that matmuls and attention compute from their own outputs must equal those of
+// Codes that matmuls, attention and convolutions compute from their own outputs must equal those of
 // quantize_rows, whichever block finishes last.
 #include <gtest/gtest.h>
 
@@ -7,6 +7,7 @@
 #include "attention_case.h"
 #include "cuda/kernels/experts/experts.h"
 #include "cuda/sim/emulator.h"
+#include "delta_text.h"
 #include "int_matmul_case.h"
 
 namespace leq::LEQ_GPU {
@@ -228,6 +229,78 @@ INSTANTIATE_TEST_SUITE_P(
                       {{600, 1}, {530, 6}, {700, 1}, {720, 1}, {900, 1}, {50, 3}},
                       -1,
                       8 * 2 * 3}));
+
+// Calls run(codes), which returns the rows of its outputs, without codes and with codes.
+template <class Run>
+void expect_codes(std::int64_t rows, std::int64_t width, std::int64_t stride, const Run& run) {
+  const auto smooth = factors(width);
+  const Coded expected(rows, width, smooth), found(rows, width, smooth);
+  const std::vector<float> smoothed = expected.code(run({}), stride);
+  EXPECT_EQ(run(found.of_outputs()), smoothed);
+  found.expect_same(expected);
+}
+std::vector<float> random_numbers(int count) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal(0, 4);
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+TEST(OutputCodes, OfGatedDeltaNetAreThoseOfTheRows) {
+  DeltaText text({1, 2, 16, 256, 4}, {9, 5});
+  expect_codes(14, 512, 512, [&](const OutputCodes& codes) {
+    text.codes = codes;
+    const auto of = text.run({{{0, 9}, {1, 5}}});
+    std::vector<float> all = of[0];
+    all.insert(all.end(), of[1].begin(), of[1].end());
+    return all;
+  });
+}
+
+TEST(OutputCodes, OfShortConvolutionsAreThoseOfTheRows) {
+  constexpr int kChannels = 200, kTaps = 3, kRows = 5, kStride = 208;
+  const DeviceArray<float> mixed(random_numbers(kRows * 3 * kChannels));
+  const DeviceArray<float> conv(random_numbers(kTaps * kChannels));
+  const DeviceArray<float> state(std::size_t{(kTaps - 1) * kChannels});
+  AttentionRun run;
+  run.rows = kRows;
+  const auto address = reinterpret_cast<std::uintptr_t>(state.data());
+  run.state_to[0] = static_cast<std::uint32_t>(address & 0xffffffffu);
+  run.state_to[1] = static_cast<std::uint32_t>(address >> 32);
+  const DeviceArray<AttentionRun> runs(std::vector<AttentionRun>{run});
+  const DeviceArray<std::int32_t> row_runs(std::vector<std::int32_t>(kRows, 0));
+  const DeviceArray<unsigned long long> fault(std::vector<unsigned long long>{kNoFault});
+  expect_codes(kRows, kChannels, kStride, [&](const OutputCodes& codes) {
+    const DeviceArray<float> out(std::vector<float>(kRows * kStride));
+    ShortConvArguments a;
+    a.mixed = {mixed.data(), 3 * kChannels};
+    a.out = {out.data(), kStride};
+    a.batch.tokens = kRows;
+    a.batch.runs = runs.data();
+    a.batch.run_count = 1;
+    a.batch.row_runs = row_runs.data();
+    a.channels = a.conv_stride = kChannels;
+    a.taps = kTaps;
+    a.conv = conv.data();
+    a.fault = {fault.data(), 1};
+    a.codes = codes;
+    launch_short_conv(a, test_stream());
+    return out.host();
+  });
+}
+
+TEST(OutputCodes, OfGatedAttentionAreThoseOfTheRows) {
+  constexpr int kRows = 3, kWidth = 200, kStride = 208;
+  const std::vector<float> outputs = random_numbers(kRows * kStride);
+  const DeviceArray<float> gates(random_numbers(kRows * kWidth));
+  expect_codes(kRows, kWidth, kStride, [&](const OutputCodes& codes) {
+    const DeviceArray<float> out(outputs);
+    launch_gate_outputs({{out.data(), kStride}, {gates.data(), kWidth}, kRows, kWidth, codes},
+                        test_stream());
+    return out.host();
+  });
+}
 
 }  // namespace
 }  // namespace leq::LEQ_GPU

@@ -57,7 +57,7 @@ __device__ __forceinline__ void complete_queries(const AttentionArguments& a,
           join_column<Rule>(records, a.heads, head, block.visible_to(query), c);
     }
   }
-  if (a.codes.quantize.out.codes == nullptr) return;
+  if (!a.codes.exist()) return;
   __syncthreads();
   const int groups = block.heads * dims / 128;
   for (int i = static_cast<int>(threadIdx.x) / 32; i < block.rows * groups;

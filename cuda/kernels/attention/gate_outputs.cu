@@ -1,24 +1,29 @@
-// Multiplies attention outputs by the sigmoid of the gates, which follow v in a row.
+// Multiplies attention outputs by the sigmoid of the gates, which follow v in a row, and quantizes
+// them.
 #include "cuda/intrinsics/float_math.cuh"
 #include "cuda/intrinsics/ptx.h"
 #include "cuda/intrinsics/run.h"
-#include "cuda/kernels/launch.h"
+#include "cuda/kernels/rows/output_codes.cuh"
 
 namespace leq::LEQ_GPU {
 namespace {
 
-constexpr int kThreads = 128;
+constexpr int kThreads = 128;  // columns that share a scale of codes
 
 __global__ void __launch_bounds__(kThreads)
     gate_outputs(const LEQ_GRID_CONSTANT GateOutputsArguments a) {
   LEQ_BOUNDS(kThreads);
   ptx::let_successor_start();
   ptx::wait_for_predecessor();
-  const std::int64_t row = blockIdx.x;
-  const std::int64_t c = std::int64_t{blockIdx.y} * kThreads + threadIdx.x;
-  if (c >= a.width) return;
-  float& out = a.out.values[row * a.out.stride + c];
-  out = out / (1.0f + device_exp(-a.gates.values[row * a.gates.stride + c]));
+  const std::int64_t row = blockIdx.x, first = std::int64_t{blockIdx.y} * kThreads;
+  const std::int64_t c = first + threadIdx.x;
+  if (c < a.width) {
+    float& out = a.out.values[row * a.out.stride + c];
+    out = out / (1.0f + device_exp(-a.gates.values[row * a.gates.stride + c]));
+  }
+  __syncthreads();
+  if (!a.codes.exist() || threadIdx.x >= 32) return;
+  quantize_outputs(a.codes, a.out, row, first, a.width);
 }
 
 }  // namespace

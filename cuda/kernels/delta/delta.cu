@@ -1,5 +1,5 @@
-// Gated DeltaNet has four launches: the inputs of the recurrence for each token, each sequence's
-// last inputs, which its next step needs, the recurrence, and the outputs.
+// Gated DeltaNet has three launches: the inputs of the recurrence for each token, the recurrence,
+// and the outputs.
 #include <algorithm>
 
 #include "backend/operations.h"
@@ -8,13 +8,12 @@
 #include "cuda/intrinsics/run.h"
 #include "cuda/kernels/delta/delta.cuh"
 #include "cuda/kernels/rows/head_norm.cuh"
-#include "cuda/kernels/rows/quantize.cuh"
+#include "cuda/kernels/rows/output_codes.cuh"
 
 namespace leq::LEQ_GPU {
 namespace {
 
 constexpr int kHeadWarps = 4, kHeadThreads = 32 * kHeadWarps;
-constexpr int kKeepThreads = 128;
 
 __device__ __forceinline__ std::int64_t recurrent_numbers(const DeltaArguments& a) {
   return a.key_dim * a.values();
@@ -77,6 +76,7 @@ struct WarpHead {
 };
 
 // For each (token, head of q, k or v): convolution and SiLU; norms of q and k; gates of v heads.
+// The last token of a sequence also stores the last taps - 1 inputs, oldest first.
 __global__ void __launch_bounds__(kHeadThreads)
     delta_inputs(const LEQ_GRID_CONSTANT DeltaArguments a) {
   LEQ_BOUNDS(kHeadThreads);
@@ -92,14 +92,17 @@ __global__ void __launch_bounds__(kHeadThreads)
   const float* const conv = a.conv[part] + at;
   const int run = a.batch.row_runs[row];
   const std::int64_t token = row - a.batch.runs[run].first_row;
+  float* const state = written_state(a.batch.runs[run], token, a.state_at);
+  float* const kept = state == nullptr ? nullptr : state + recurrent_numbers(a);
   unsigned largest = 0;
   for (int c = static_cast<int>(lane); c < dims; c += 32) {
     const std::int64_t channel = first + c;
     float sum = conv[c] * input_at(a, run, token - (a.taps - 1), channel);
 #pragma unroll 1
     for (int tap = 1; tap < a.taps; ++tap) {
-      sum = fmaf(conv[tap * a.conv_stride + c],
-                 input_at(a, run, token - (a.taps - 1) + tap, channel), sum);
+      const float input = input_at(a, run, token - (a.taps - 1) + tap, channel);
+      sum = fmaf(conv[tap * a.conv_stride + c], input, sum);
+      if (kept != nullptr) kept[(tap - 1) * a.channels() + channel] = input;
     }
     largest = max(largest, magnitude_bits(a.mixed.values[row * a.mixed.stride + channel]));
     x[c] = device_silu(sum);
@@ -114,23 +117,6 @@ __global__ void __launch_bounds__(kHeadThreads)
   }
   float* const out = a.convolved(row) + first;
   for (int c = static_cast<int>(lane); c < dims; c += 32) out[c] = x[c];
-}
-
-// Writes the last taps - 1 inputs of each sequence to its state, oldest first; the block of its
-// last run does so. In this order the source and the target may be the same state.
-__global__ void __launch_bounds__(kKeepThreads)
-    delta_keep(const LEQ_GRID_CONSTANT DeltaArguments a) {
-  LEQ_BOUNDS(kKeepThreads);
-  ptx::let_successor_start();
-  ptx::wait_for_predecessor();
-  const int run = static_cast<int>(blockIdx.x);
-  const std::int64_t channel = std::int64_t{blockIdx.y} * kKeepThreads + threadIdx.x;
-  const AttentionRun& of = a.batch.runs[run];
-  if (of.next_run >= 0 || channel >= a.channels()) return;
-  float* const to = state_part(a.state_at, of.state_to) + recurrent_numbers(a) + channel;
-  for (int i = 0; i < a.taps - 1; ++i) {
-    to[i * a.channels()] = input_at(a, run, of.rows - (a.taps - 1) + i, channel);
-  }
 }
 
 // One warp per (sequence, value head, eight columns of S).
@@ -176,6 +162,11 @@ __global__ void __launch_bounds__(kHeadThreads)
     out[c] = device_silu(z[c]) * x[c];
   }
   if (warp_max(largest) >= 0x7f800000u && lane == 0) report_row(a.fault, row);
+  if (!a.codes.exist()) return;
+  __syncwarp();
+  for (int c = 0; c < a.value_dim; c += 128) {
+    quantize_outputs(a.codes, a.out, row, first + c, a.values());
+  }
 }
 
 dim3 blocks(std::int64_t x, std::int64_t y) {
@@ -193,10 +184,6 @@ void launch_delta_net(const DeltaArguments& a, rt::Stream& stream) {
           {"delta_inputs", blocks(a.batch.tokens, (heads + kHeadWarps - 1) / kHeadWarps),
            dim3(kHeadThreads), head_bytes, rt::Start::early},
           delta_inputs, a);
-  rt::run(stream,
-          {"delta_keep", blocks(runs, (a.channels() + kKeepThreads - 1) / kKeepThreads),
-           dim3(kKeepThreads), 0, rt::Start::early},
-          delta_keep, a);
   if (has_delta_chunks(a)) {
     launch_delta_chunks(a, stream);
   } else {

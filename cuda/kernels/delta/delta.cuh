@@ -35,6 +35,14 @@ __device__ __forceinline__ float conv_input(const AttentionBatch& batch, int run
   return from == nullptr ? 0.0f : kept_input(from, token);
 }
 
+// Where a step stores a layer's last inputs: the layer's part of the state for a sequence's last
+// token of the step, null for others. States are never read and written in the same step.
+__device__ __forceinline__ float* written_state(const AttentionRun& run, std::int64_t token,
+                                                std::int64_t state_at) {
+  const bool last = run.next_run < 0 && token == run.rows - 1;
+  return last ? state_part(state_at, run.state_to) : nullptr;
+}
+
 // A lane's quarter of a column of S. Four lanes share a column, and lane c of these has rows
 // c, c + 4, c + 8, ...; a sum over the column has one chain in each lane.
 struct DeltaColumn {

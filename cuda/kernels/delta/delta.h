@@ -43,6 +43,7 @@ struct DeltaArguments {
   float* scratch = nullptr;
   Fault fault;
   bool exact = false;
+  OutputCodes codes;  // used if makes_codes(*this)
 
   constexpr std::int64_t keys() const { return std::int64_t{key_heads} * key_dim; }
   constexpr std::int64_t values() const { return std::int64_t{value_heads} * value_dim; }
@@ -65,6 +66,8 @@ struct DeltaArguments {
   }
 };
 void launch_delta_net(const DeltaArguments& a, rt::Stream& stream);
+// Returns whether the kernel itself quantizes the outputs, of which a warp has a head.
+constexpr bool makes_codes(const DeltaArguments& a) { return a.value_dim % 128 == 0; }
 
 struct ShortConvArguments {
   FloatRows mixed;  // [T][3 channels]: b, c, x
@@ -76,6 +79,7 @@ struct ShortConvArguments {
   std::int64_t conv_stride = 0;
   std::int64_t state_at = 0;  // byte offset of this layer's part of a state
   Fault fault;
+  OutputCodes codes;
 };
 void launch_short_conv(const ShortConvArguments& a, rt::Stream& stream);
 

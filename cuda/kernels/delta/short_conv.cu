@@ -1,14 +1,14 @@
-// A short convolution has two launches: the outputs, and each sequence's last inputs, which its
-// next step needs. Both compute u = b * x where they need it.
+// A short convolution of u = b * x, computed where it is needed. The last row of a sequence also
+// stores the last taps - 1 numbers u, oldest first, for the next step.
 #include "cuda/intrinsics/ptx.h"
 #include "cuda/intrinsics/run.h"
 #include "cuda/kernels/delta/delta.cuh"
-#include "cuda/kernels/rows/quantize.cuh"
+#include "cuda/kernels/rows/output_codes.cuh"
 
 namespace leq::LEQ_GPU {
 namespace {
 
-constexpr int kConvThreads = 128;
+constexpr int kConvThreads = 128;  // columns that share a scale of codes
 
 __device__ __forceinline__ float input_at(const ShortConvArguments& a, int run, std::int64_t token,
                                           std::int64_t channel) {
@@ -23,21 +23,17 @@ __device__ __forceinline__ float input_at(const ShortConvArguments& a, int run, 
       });
 }
 
-// For each (row, channel).
-__global__ void __launch_bounds__(kConvThreads)
-    short_conv(const LEQ_GRID_CONSTANT ShortConvArguments a) {
-  LEQ_BOUNDS(kConvThreads);
-  ptx::let_successor_start();
-  ptx::wait_for_predecessor();
-  const std::int64_t row = blockIdx.x;
-  const std::int64_t channel = std::int64_t{blockIdx.y} * kConvThreads + threadIdx.x;
-  if (channel >= a.channels) return;
+__device__ __forceinline__ void convolve(const ShortConvArguments& a, std::int64_t row,
+                                         std::int64_t channel) {
   const int run = a.batch.row_runs[row];
-  const std::int64_t first = row - a.batch.runs[run].first_row - (a.taps - 1);
+  const std::int64_t token = row - a.batch.runs[run].first_row, first = token - (a.taps - 1);
+  float* const kept = written_state(a.batch.runs[run], token, a.state_at);
   float sum = a.conv[channel] * input_at(a, run, first, channel);
 #pragma unroll 1
   for (int tap = 1; tap < a.taps; ++tap) {
-    sum = fmaf(a.conv[tap * a.conv_stride + channel], input_at(a, run, first + tap, channel), sum);
+    const float input = input_at(a, run, first + tap, channel);
+    sum = fmaf(a.conv[tap * a.conv_stride + channel], input, sum);
+    if (kept != nullptr) kept[(tap - 1) * a.channels + channel] = input;
   }
   const float out = sum * a.mixed.values[row * a.mixed.stride + a.channels + channel];
   // An input that is not finite would never leave the state; it always makes an output like it.
@@ -45,21 +41,17 @@ __global__ void __launch_bounds__(kConvThreads)
   a.out.values[row * a.out.stride + channel] = out;
 }
 
-// Writes the last taps - 1 inputs of each sequence to its state, oldest first; the block of its
-// last run does so. In this order the source and the target may be the same state.
+// For each (row, channel).
 __global__ void __launch_bounds__(kConvThreads)
-    short_conv_keep(const LEQ_GRID_CONSTANT ShortConvArguments a) {
+    short_conv(const LEQ_GRID_CONSTANT ShortConvArguments a) {
   LEQ_BOUNDS(kConvThreads);
   ptx::let_successor_start();
   ptx::wait_for_predecessor();
-  const int run = static_cast<int>(blockIdx.x);
-  const std::int64_t channel = std::int64_t{blockIdx.y} * kConvThreads + threadIdx.x;
-  const AttentionRun& of = a.batch.runs[run];
-  if (of.next_run >= 0 || channel >= a.channels) return;
-  float* const to = state_part(a.state_at, of.state_to) + channel;
-  for (int i = 0; i < a.taps - 1; ++i) {
-    to[i * a.channels] = input_at(a, run, of.rows - (a.taps - 1) + i, channel);
-  }
+  const std::int64_t row = blockIdx.x, first = std::int64_t{blockIdx.y} * kConvThreads;
+  if (first + threadIdx.x < a.channels) convolve(a, row, first + threadIdx.x);
+  __syncthreads();
+  if (!a.codes.exist() || threadIdx.x >= 32) return;
+  quantize_outputs(a.codes, a.out, row, first, a.channels);
 }
 
 }  // namespace
@@ -71,10 +63,6 @@ void launch_short_conv(const ShortConvArguments& a, rt::Stream& stream) {
           {"short_conv", dim3(static_cast<unsigned>(a.batch.tokens), blocks), dim3(kConvThreads), 0,
            rt::Start::early},
           short_conv, a);
-  rt::run(stream,
-          {"short_conv_keep", dim3(static_cast<unsigned>(a.batch.run_count), blocks),
-           dim3(kConvThreads), 0, rt::Start::early},
-          short_conv_keep, a);
 }
 
 }  // namespace leq::LEQ_GPU

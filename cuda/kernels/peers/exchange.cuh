@@ -13,6 +13,8 @@ namespace leq::LEQ_GPU {
 
 inline constexpr int kExchangeThreads = 256;
 inline constexpr unsigned kNapNanoseconds = 100;
+// A read of host memory takes longer than most waits.
+inline constexpr int kPollsPerLookAtHost = 256;
 
 // The protocol by which ranks signal arrival. Tests replace it to inject bugs.
 struct CountedExchange {
@@ -108,9 +110,10 @@ __device__ __forceinline__ bool wait_for_peer(const ExchangeArguments& a, int pe
                                               std::uint32_t epoch) {
   const std::uint32_t* const flag = flag_of(a.windows[a.rank], peer);
   const long long start = clock64();
-  while (!Protocol::has_arrived(look(flag), epoch)) {
-    if (has_ended(a.end)) return false;
-    if (clock64() - start > a.timeout) {
+  for (int poll = 1; !Protocol::has_arrived(look(flag), epoch); ++poll) {
+    const bool late = clock64() - start > a.timeout;
+    if ((late || poll % kPollsPerLookAtHost == 0) && has_ended(a.end)) return false;
+    if (late) {
       signal(&a.end->site, a.site);
       __threadfence_system();
       signal(&a.end->lost, static_cast<std::uint32_t>(peer) + 1);
@@ -127,30 +130,27 @@ template <class Protocol>
 __global__ void __launch_bounds__(kExchangeThreads, 2)
     exchange_rows(const LEQ_GRID_CONSTANT ExchangeArguments a) {
   LEQ_BOUNDS(kExchangeThreads);
-  LEQ_SHARED(bool, continues);
+  LEQ_SHARED(bool, arrived);
   ptx::wait_for_predecessor();
   std::byte* const window = a.windows[a.rank];
   auto* const counter = reinterpret_cast<std::uint32_t*>(window + kEpochAt);
   const std::uint32_t epoch = look(counter);
   const std::size_t slot_at = kSlotsAt + (epoch % 2) * static_cast<std::size_t>(a.slot_bytes);
-  if (threadIdx.x == 0) continues = !has_ended(a.end);
+  push_parts(a, slot_at);
+  if (threadIdx.x == 0) arrived = true;
   __syncthreads();
-  if (continues) {
-    push_parts(a, slot_at);
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      Protocol::publish();
-      for (int peer = 0; peer < a.ranks; ++peer) {
-        if (peer != a.rank) signal(flag_of(a.windows[peer], a.rank), epoch + 1);
-      }
-    }
-    const int peer = static_cast<int>(threadIdx.x);
-    if (peer < a.ranks && peer != a.rank && !wait_for_peer<Protocol>(a, peer, epoch)) {
-      continues = false;
+  if (threadIdx.x == 0) {
+    Protocol::publish();
+    for (int peer = 0; peer < a.ranks; ++peer) {
+      if (peer != a.rank) signal(flag_of(a.windows[peer], a.rank), epoch + 1);
     }
   }
+  const int peer = static_cast<int>(threadIdx.x);
+  if (peer < a.ranks && peer != a.rank && !wait_for_peer<Protocol>(a, peer, epoch)) {
+    arrived = false;
+  }
   __syncthreads();
-  if (continues) take_parts(a, slot_at);
+  if (arrived) take_parts(a, slot_at);
   auto* const ticket = reinterpret_cast<unsigned*>(window + kTicketAt);
   if (is_last_block(ticket, gridDim.x) && threadIdx.x == 0) Protocol::count(counter);
 }

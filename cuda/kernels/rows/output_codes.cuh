@@ -31,7 +31,7 @@ __device__ __forceinline__ void finish_codes(const OutputCodes& codes, const Flo
                                              std::int64_t tokens, std::int64_t columns,
                                              std::int64_t column) {
   static_assert(128 % width == 0);
-  if (codes.quantize.out.codes == nullptr) return;
+  if (!codes.exist()) return;
   const std::int64_t group = column / 128;
   const auto in_group = static_cast<int>(min(columns - group * 128, std::int64_t{128}));
   const auto blocks = static_cast<unsigned>((in_group + width - 1) / width);
