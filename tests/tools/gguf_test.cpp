@@ -97,10 +97,10 @@ INSTANTIATE_TEST_SUITE_P(Alone, ServedGguf, testing::Bool());
 TEST_P(ServedGguf, IsAModelOfAServer) {
   const std::string expected = run().out;
   fs::remove_all(folder_ / "cache");
-  Process server({std::string(LEQ_TOOLS_DIR) + "/leq-server", GetParam() ? "-m" : "--models-dir",
-                  GetParam() ? gguf_ : fs::path(gguf_).parent_path().string(), "--port", "0", "-t",
-                  "1"},
-                 Process::Input::pipe);
+  Process server(
+      {std::string(LEQ_TOOLS_DIR) + "/leq-server", GetParam() ? "-m" : "--models-dir",
+       GetParam() ? gguf_ : fs::path(gguf_).parent_path().string(), "--port", "0", "-t", "1"},
+      Process::Input::pipe);
   constexpr std::string_view kAddress = "listening on http://127.0.0.1:";
   ASSERT_TRUE(server.wait_for_error(std::string(kAddress)) && server.wait_for_error("\n"));
   const int port = std::atoi(server.err.c_str() + server.err.find(kAddress) + kAddress.size());
@@ -196,7 +196,7 @@ TEST_F(GgufTools, InspectEstimatesTheConversionFromTheHeader) {
   EXPECT_EQ(plan.at("scratch_bytes"), after.at("scratch_bytes"));
   // The metadata differ in digits of errors and checksums.
   EXPECT_NEAR(plan.at("weight_bytes").get<double>() / after.at("weight_bytes").get<double>(), 1,
-              0.01);
+              0.05);
 }
 
 TEST_F(GgufTools, ConversionsAreListedAndRemoved) {

@@ -49,7 +49,7 @@ TEST(RunQuestion, TextsOfFlagsFilesAndPipesAreAskedToo) {
   EXPECT_EQ(tell({"-p", "Who is there?"}).out, asked);
   EXPECT_EQ(tell({"-f", file}).out, asked);
   EXPECT_EQ(tell({}, "Who is there?\n").out, asked);
-  EXPECT_EQ(tell({"--chat-template", "llama-2", "-p", "Who is there?"}).status, 0);
+  EXPECT_EQ(tell({"--chat-template", "llama2", "-p", "Who is there?"}).status, 0);
   // With -cnv the lines of a pipe are messages, after the first one.
   EXPECT_EQ(tell({"-cnv", "-p", "Who is there?"}, "").out, asked);
   EXPECT_TRUE(tell({"-cnv", "-p", "Who is there?"}, "And?\n").out.starts_with(asked));

@@ -164,9 +164,11 @@ Json metadata_of(const ImportedModel& model, const QuantizeOptions& options,
                 {"checkpoint", model.description},
                 {"type", options.type},
                 {"method", floats ? "none" : options.method},
-                {"act", act_choice_name(options.act)},
-                {"worst_error", result.worst_error},
-                {"worst_tensor", result.worst_tensor}};
+                {"act", act_choice_name(options.act)}};
+  if (!options.outline) {
+    provenance["worst_error"] = result.worst_error;
+    provenance["worst_tensor"] = result.worst_tensor;
+  }
   if (result.worst_loss > 0) {
     provenance["worst_loss"] = result.worst_loss;
     provenance["worst_loss_tensor"] = result.worst_loss_tensor;
