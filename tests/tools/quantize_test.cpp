@@ -310,7 +310,7 @@ TEST_F(Quantize, ExpertsAreConvertedARowAfterTheOther) {
 
 TEST_F(Quantize, RefusesFlagsThatContradictEachOther) {
   expect_error({"--recipe", "q8", "--type", "int4-g64"}, "--recipe q8 and --type");
-  expect_error({"--recipe", "q5"}, "q8");
+  expect_error({"--recipe", "q7"}, "q8");
   expect_error({"--type", "Q4_K_M"}, "--type Q4_K_M: is a type of llama.cpp; use --recipe q4");
   expect_error({"--recipe", "Q8_0"}, "--recipe Q8_0: is a type of llama.cpp; use --recipe q8");
   for (const auto& [words, advice] : std::vector<std::pair<std::vector<std::string>, std::string>>{
