@@ -23,9 +23,6 @@ WeightBytes weight_bytes(const WeightView& weight) {
   require(weight.scheme.is_float() || weight.scheme.takes_codes(), "weights of type ",
           scheme_name(weight.scheme), " run on the CPU alone; use ", Setting{"device"},
           " cpu, or quantize with ", Setting{"type"}, " int4 or another integer type");
-  require(!weight.scheme.has_byte_scales() || is_coded(weight.act), "weights of type ",
-          scheme_name(weight.scheme), " with f32 inputs run on the CPU alone; use ", Setting{"act"},
-          " g128");
   WeightBytes at;
   if (weight.scheme.is_float()) {
     at.bytes = aligned(weight.rows * float_stride(weight.columns) * number_bytes(weight));
