@@ -18,6 +18,8 @@ constexpr std::int64_t kTermBytes = sizeof(std::uint16_t);
 
 // An f32 input is split into three terms of bf16 or two of f16; for f32 weights it is not split.
 int terms_of(const WeightView& weight) {
+  require(!weight.scheme.has_byte_scales(), "weights of type ", scheme_name(weight.scheme),
+          " with f32 inputs run on the CPU alone; use ", Setting{"act"}, " g128");
   if (weight.scheme.kind == CodeKind::f32) return 0;
   return weight.scheme.kind == CodeKind::bf16 ? 3 : 2;
 }

@@ -27,6 +27,7 @@ struct AvxVnni {
   using Bits = Dots<UnpackedCodes<DotLanes, kBits>, Unsigned::codes>;
   using Table = Dots<TableCodes<DotLanes>, Unsigned::codes>;
   using SmallTable = Table;
+  using HalfTable = Dots<TableCodes<DotLanes, 16>, Unsigned::codes>;
   static constexpr Start kSigned = Start::weights;
   static constexpr Start kBytes = Start::zeros;
 };

@@ -410,12 +410,14 @@ void run_table_blocks(const IntPanel& panel) {
   if (panel.zero > kSmallTableZero) {
     return run_group_blocks<typename Level::Table, Level::kBytes>(panel);
   }
+  if (panel.group == 16) return run_group_blocks<typename Level::HalfTable, Start::zeros>(panel);
   run_group_blocks<typename Level::SmallTable, Start::zeros>(panel);
 }
 
 // The integer matmuls of a level. Level has:
 //   Signed, Bytes, Bits<kBits>   products of int8, uint8 and fewer bits
 //   Table, SmallTable            products of 4-bit codes with a table, or with one up to 24
+//   HalfTable                    the latter in groups of 16 columns
 //   kSigned, kBytes              start values of the sums of Signed, and of Bytes and Table
 template <class Level>
 constexpr MatmulKernels block_kernels(Isa isa, const char* tile) {

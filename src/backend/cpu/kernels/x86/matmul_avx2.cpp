@@ -648,6 +648,7 @@ struct Avx2 {
   using Bits = NarrowProducts<Lanes256, 6, kBits>;
   using Table = WordProducts<Lanes256, 6, WideDifferences<Lanes256, true>>;
   using SmallTable = NarrowProducts<Lanes256, 6, 4, TableCodes<Lanes256>>;
+  using HalfTable = NarrowProducts<Lanes256, 6, 4, TableCodes<Lanes256, 16>>;
   static constexpr Start kSigned = Start::none;
   static constexpr Start kBytes = Start::none;
 };

@@ -17,6 +17,7 @@ struct Avx512 {
   using Bits = NarrowProducts<Lanes512, 6, kBits>;
   using Table = WordProducts<Lanes512, 12, WideDifferences<Lanes512, true>>;
   using SmallTable = NarrowProducts<Lanes512, 6, 4, TableCodes<Lanes512>>;
+  using HalfTable = NarrowProducts<Lanes512, 6, 4, TableCodes<Lanes512, 16>>;
   static constexpr Start kSigned = Start::none;
   static constexpr Start kBytes = Start::none;
 };

@@ -60,8 +60,9 @@ inline __attribute__((always_inline)) void fetch_line(Cursor& cursor) {
 }
 
 // Sources of codes: load() returns both registers of a register pair for product k of 32 columns,
-// next() advances by 32 columns. A tile that unpacks overlaps unpacking with its products, because
-// unpacking before the products took a tenth of the time of 16 tokens.
+// next() advances by kColumns: 32, or 16 (kHalves) for groups of 16. A tile that unpacks overlaps
+// unpacking with its products, because unpacking before the products took a tenth of the time of 16
+// tokens.
 
 // Loads two registers of ready codes, which are kBytes apart.
 template <class L>
@@ -80,8 +81,8 @@ inline __attribute__((always_inline)) void leave(std::uint8_t* scratch, typename
 // 8-bit codes, which are read directly from the panel.
 template <class L>
 struct PanelCodes {
-  static constexpr bool kUnpacks = false;
-  static constexpr bool kTable = false;
+  static constexpr bool kUnpacks = false, kHalves = false;
+  static constexpr std::int64_t kColumns = kStepColumns;
   static constexpr int kColumnBytes = 0;  // bytes of scratch
   static constexpr std::int64_t kCodeBits = 8;
 
@@ -208,9 +209,10 @@ inline __attribute__((always_inline)) typename L::Ints narrow_codes(const std::u
 }
 
 // Codes below 8 bits, unpacked to bytes for byte products.
-template <class L, int kBits>
+template <class L, int kBits, std::int64_t kColumns_ = kStepColumns>
 struct UnpackedCodes {
-  static constexpr bool kUnpacks = true;
+  static constexpr std::int64_t kColumns = kColumns_;
+  static constexpr bool kUnpacks = true, kHalves = kColumns < kStepColumns;
   static constexpr bool kTable = false;
   static constexpr int kLow = kBits == 3 ? 2 : kBits;
   static constexpr int kQuadBytes = 2 * L::kBytes;
@@ -235,7 +237,7 @@ struct UnpackedCodes {
       leave<L>(cursor.scratch + kQuad * kQuadBytes, w0, w1);
     }
   }
-  template <Codes kCodes, std::int64_t kColumns = kStepColumns>
+  template <Codes kCodes>
   static inline void next(Cursor& cursor) {
     step_on<kCodes>(cursor, kColumns * 8 * kLow, kColumns * kColumnBytes);
     if (kBits == 3 && kCodes != Codes::ready) cursor.third += kColumns * 8;
@@ -243,9 +245,9 @@ struct UnpackedCodes {
 };
 
 // 4-bit codes, unpacked to their numbers in a table.
-template <class L>
-struct TableCodes : UnpackedCodes<L, 4> {
-  using Base = UnpackedCodes<L, 4>;
+template <class L, std::int64_t kColumns = kStepColumns>
+struct TableCodes : UnpackedCodes<L, 4, kColumns> {
+  using Base = UnpackedCodes<L, 4, kColumns>;
   static constexpr bool kTable = true;
 
   static void point_at_codes(const IntPanel& panel, const KTile& k_tile, int output,
@@ -371,15 +373,10 @@ struct NarrowProducts : Source_, InputRows {
       do {
         fetch_line(cursor);
         add_half<kCodes, 0>(cursor, c);
-        if (left == 16) {
-          Source::template next<kCodes, 16>(cursor);
-          cursor.inputs += 16;
-          return;
-        }
-        add_half<kCodes, 4>(cursor, c);
+        if constexpr (!Source::kHalves) add_half<kCodes, 4>(cursor, c);
         Source::template next<kCodes>(cursor);
-        cursor.inputs += kStepColumns;
-        left -= kStepColumns;
+        cursor.inputs += Source::kColumns;
+        left -= Source::kColumns;
       } while (left > 0);
       return;
     }
@@ -455,24 +452,17 @@ struct DotProducts : Source, InputRows {
   static constexpr std::int64_t kCodeScratch = kKTileColumns * Source::kColumnBytes;
   static constexpr int kStepLines = 2;
 
-  // If only 16 columns remain, the padding, which is 0, is read too, except in groups of 16.
+  // If only 16 columns remain, the padding, which is 0, is read too.
   template <Codes kCodes, int M>
   static inline __attribute__((always_inline)) void add(Cursor& cursor, std::int64_t columns,
                                                         Ints (&c)[M][2]) {
     std::int64_t left = columns;
     do {
       add_quads<kCodes, 0>(cursor, c);
-      if constexpr (Source::kTable) {
-        if (left == 16) {
-          Source::template next<kCodes, 16>(cursor);
-          cursor.inputs += 16;
-          return;
-        }
-      }
-      add_quads<kCodes, 4>(cursor, c);
+      if constexpr (!Source::kHalves) add_quads<kCodes, 4>(cursor, c);
       Source::template next<kCodes>(cursor);
-      cursor.inputs += kStepColumns;
-      left -= kStepColumns;
+      cursor.inputs += Source::kColumns;
+      left -= Source::kColumns;
     } while (left > 0);
   }
 
