@@ -8,8 +8,8 @@
 namespace leq::LEQ_GPU {
 
 AttentionHeads heads_of(const AttentionShape& shape) {
-  return {shape.heads,        shape.kv_heads,   shape.head_dim,   shape.window,
-          query_group(shape), shape.first_head, shape.sink_logits};
+  return {shape.heads,        shape.kv_heads,   shape.head_dim,    shape.window,
+          query_group(shape), shape.first_head, shape.sink_logits, shape.both_ways};
 }
 
 KvPages pages_of(const KvLayer& kv, KvPart part, const AttentionShape& shape) {

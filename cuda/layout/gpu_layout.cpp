@@ -91,9 +91,6 @@ std::size_t GpuLayout::page_bytes(KvPart part, KvType type, int kv_heads, int he
 
 std::size_t GpuLayout::scratch_bytes(std::int64_t tokens, const AttentionShape& shape,
                                      std::int64_t context) const {
-  require(!shape.both_ways, ErrorKind::bad_setting, Setting{"device"},
-          ": attention in both directions (EmbeddingGemma) runs on the CPU only; use ",
-          Setting{"device"}, " cpu");
   return std::max(
       attention_scratch_bytes(tokens, shape.heads, shape.kv_heads, shape.head_dim, context),
       step_scratch_bytes(tokens));

@@ -94,15 +94,17 @@ void check_score(const fs::path& path, const TokenizerSpec& tokenizer) {
           ": rerankers that do not answer yes or no (Qwen3-Reranker) are not supported");
 }
 
-void note_prompt(const fs::path& folder, std::vector<std::string>& notes) {
+std::map<std::string, std::string> read_prompts(const fs::path& folder,
+                                                std::vector<std::string>& notes) {
   const fs::path path = folder / "config_sentence_transformers.json";
-  if (!file_exists(path)) return;
-  const auto name =
-      json_get_or<std::string>(read_settings(path), "default_prompt_name", "", path.string());
+  if (!file_exists(path)) return {};
+  const Json json = read_settings(path);
+  const auto name = json_get_or<std::string>(json, "default_prompt_name", "", path.string());
   if (!name.empty()) {
     notes.push_back("embeddings: the prompt " + printable(name) +
-                    " is not put in front of texts: write it there");
+                    " is not put in front of texts by itself: prompt_name in a request does it");
   }
+  return prompts_from_json(json, path.string());
 }
 
 // The checkpoints of Qwen3-Reranker are those of a chat model, and only their names tell.
@@ -157,11 +159,14 @@ EmbeddingRules read_embedding_files(const fs::path& folder, const TokenizerSpec&
   }
   const std::string source = path.string();
   rules.normalize = false;
+  bool pools_prompts = true;  // else a mean would have to leave them out
   for (const Json& module : read_modules(path)) {
     const auto type = json_get<std::string>(module, "type", source);
     const std::string_view kind = std::string_view(type).substr(type.rfind('.') + 1);
     if (kind == "Pooling") {
-      rules.pooling = read_pooling(config_of(folder, module, source));
+      const fs::path config = config_of(folder, module, source);
+      rules.pooling = read_pooling(config);
+      pools_prompts = json_get_or<bool>(read_settings(config), "include_prompt", true, source);
     } else if (kind == "Normalize") {
       rules.normalize = true;
     } else if (kind == "LogitScore") {
@@ -175,7 +180,7 @@ EmbeddingRules read_embedding_files(const fs::path& folder, const TokenizerSpec&
               "LogitScore");
     }
   }
-  note_prompt(folder, notes);
+  if (pools_prompts) rules.prompts = read_prompts(folder, notes);
   return rules;
 }
 

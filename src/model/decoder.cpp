@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <utility>
 
 #include "backend/backend.h"
 #include "backend/rows_slice.h"
@@ -113,8 +114,7 @@ Decoder::Decoder(const ModelConfig& config, const Weights& weights, Backend& bac
 
 // x [T, W] = embeddings; each layer: x += mixer(norm(x)), x += mlp(norm(x))
 void Decoder::layers(const Embedding& embedding, const BatchView& batch, const KvLayers& kv) {
-  backend_.embed(embedding, work_.x);
-  if (weights_.layer_embedding) make_layer_inputs(embedding, batch.tokens);
+  embed(embedding, batch.tokens);
   if (weights_.mtp_input) join_hidden(*weights_.mtp_input, batch.tokens);
   quantize_closed_blocks(batch, kv);
   for (std::int64_t layer = 0; layer < config_.layer_count(); ++layer) {
@@ -125,7 +125,9 @@ void Decoder::layers(const Embedding& embedding, const BatchView& batch, const K
 
 // The inputs of all layers: (norm(projection(x)) + sqrt(P) row of the table) / sqrt(2), where the
 // norm and the sum are those of each layer's P numbers (add_layer_input).
-void Decoder::make_layer_inputs(const Embedding& embedding, std::int64_t tokens) {
+void Decoder::embed(const Embedding& embedding, std::int64_t tokens) {
+  backend_.embed(embedding, work_.x);
+  if (!weights_.layer_embedding) return;
   const auto scale = static_cast<float>(std::sqrt(static_cast<double>(config_.layer_input)));
   backend_.embed({*weights_.layer_embedding, embedding.ids, nullptr, {}, scale},
                  work_.token_inputs);
@@ -154,6 +156,12 @@ void Decoder::join_hidden(const MtpInput& input, std::int64_t tokens) {
   const RowsFor hidden = work_.input_of(input.fc_hidden);  // [T, W]
   backend_.norm(work_.hidden, tokens, input.hidden_norm, hidden);
   backend_.linear(hidden, tokens, input.fc_hidden, Epilogue::add, work_.x);
+}
+
+void Decoder::fill_keys(std::int64_t layer, const BatchView& batch, const KvLayers& kv) {
+  Observer* const observer = std::exchange(observer_, nullptr);
+  sublayer(Sublayer::mixer, config_.layer(layer).attention()->kv_of, batch, kv);
+  observer_ = observer;
 }
 
 bool Decoder::sublayer(Sublayer which, std::int64_t layer, const BatchView& batch,

@@ -57,6 +57,10 @@ class Decoder {
   Decoder(const ModelConfig& config, const Weights& weights, Backend& backend, Workspace& work,
           Collectives& ranks);
 
+  // Workspace::x [T, W] = the embeddings; also the inputs of the layers, if they have any.
+  void embed(const Embedding& embedding, std::int64_t tokens);
+  // Runs the mixer of the layer whose keys and values layer `layer` reads on the current x.
+  void fill_keys(std::int64_t layer, const BatchView& batch, const KvLayers& kv);
   // Workspace::x [T, W] = the hidden states of the batch after all layers.
   void layers(const Embedding& embedding, const BatchView& batch, const KvLayers& kv);
   // Workspace::logits [outputs, V] = head(final_norm(rows of x)).
@@ -82,7 +86,6 @@ class Decoder {
   bool run(const ExpertsMlpWeights& weights, std::int64_t tokens, float scale);
   RowsFor norm(const Norm& norm, const LayerLinear& linear, std::int64_t tokens);
   void join_hidden(const MtpInput& input, std::int64_t tokens);
-  void make_layer_inputs(const Embedding& embedding, std::int64_t tokens);
   void add_layer_input(std::int64_t layer, std::int64_t tokens);
   bool product(const DenseMlpWeights& weights, std::int64_t tokens);
   void branch(const RowsFor& input, std::int64_t tokens, const LayerLinear& linear,

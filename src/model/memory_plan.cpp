@@ -112,8 +112,13 @@ RunLimits resolve_limits(RunLimits limits, const ModelConfig& config) {
   if (config.both_ways()) {  // which reads whole texts
     limits.batch_tokens = std::max(limits.batch_tokens, limits.sequence_context);
     limits.output_tokens = limits.batch_tokens;
-    require(!kv_residual(limits).copies(), ErrorKind::bad_setting, Setting{"key_type"},
-            ": attention in both directions takes f32, f16 or int8");
+    // Rows would see packed keys of later blocks: nothing keeps a cache that lives for one step.
+    if (kv_residual(limits).copies()) {
+      limits.key_type = limits.value_type = kUsualKv;
+      limits.kv_layers.clear();
+      limits.kv_sinks.reset();
+      limits.kv_recent.reset();
+    }
   }
   limits.batch_tokens = std::min(limits.batch_tokens, limits.context);
   if (limits.kv_sinks) require_range(Setting{"kv_sinks"}, *limits.kv_sinks, 0, kPageTokens);

@@ -47,10 +47,6 @@ std::vector<std::int64_t> ModelConfig::cache_layers() const {
   return found;
 }
 
-bool ModelConfig::layers_run_alone() const {
-  return layer_input == 0 && cache_layers() == attention_layers();
-}
-
 KvHeads ModelConfig::kv_heads_of(const AttentionConfig& attention) const {
   return attention.own_heads.count > 0 ? attention.own_heads : KvHeads{kv_heads, head_dim};
 }

@@ -240,8 +240,6 @@ struct ModelConfig {
   std::vector<std::int64_t> attention_layers() const;
   // Layers with keys and values of their own; the i-th of them is layer i of the KV cache.
   std::vector<std::int64_t> cache_layers() const;
-  // Whether a layer reads nothing but the residual stream, so that it can be run alone.
-  bool layers_run_alone() const;
   // The different rotary positions of all layers and of the MTP head, in order of first use.
   std::vector<RopeConfig> ropes() const;
   std::int64_t rope_dims(const RopeConfig& rope) const;  // channels of a head that it rotates

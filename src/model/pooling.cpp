@@ -31,7 +31,20 @@ Json embedding_to_json(const EmbeddingRules& rules) {
   Json json = {{"normalize", rules.normalize}};
   if (rules.pooling) json["pooling"] = pooling_name(*rules.pooling);
   if (rules.end != kNoToken) json["end_token"] = rules.end;
+  for (const auto& [name, text] : rules.prompts) json["prompts"][name] = text;
   return json;
+}
+
+std::map<std::string, std::string> prompts_from_json(const Json& json, std::string_view source) {
+  std::map<std::string, std::string> prompts;
+  const Json* given = json.find_given("prompts");
+  if (given == nullptr) return prompts;
+  require(given->is_object(), source, ": prompts: expected an object");
+  for (const auto& [name, text] : given->members()) {
+    require(text.is_string(), source, ": prompts: ", printable(name), ": expected a text");
+    prompts[name] = text.text();
+  }
+  return prompts;
 }
 
 EmbeddingRules embedding_from_json(const Json& json, std::string_view source) {
@@ -46,6 +59,7 @@ EmbeddingRules embedding_from_json(const Json& json, std::string_view source) {
   if (const Json* end = json.find_given("end_token")) {
     rules.end = token_from_json(*end, std::string(source) + ": end_token");
   }
+  rules.prompts = prompts_from_json(json, source);
   return rules;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,9 +24,10 @@ std::optional<Pooling> parse_pooling(std::string_view name);
 std::string pooling_names(std::string_view separator);  // "mean, last, ..."
 
 struct EmbeddingRules {
-  std::optional<Pooling> pooling;  // nullopt: the checkpoint does not say
-  bool normalize = true;           // scaled to a length of 1
-  Token end = kNoToken;            // added at the end of a text; kNoToken: none
+  std::optional<Pooling> pooling;                   // nullopt: the checkpoint does not say
+  bool normalize = true;                            // scaled to a length of 1
+  Token end = kNoToken;                             // added at the end of a text; kNoToken: none
+  std::map<std::string, std::string> prompts = {};  // by name: what is put in front of texts
 
   bool operator==(const EmbeddingRules&) const = default;
 };
@@ -33,5 +35,7 @@ struct EmbeddingRules {
 // The section "embedding" of a .leq file. The reader throws Error naming `source`.
 Json embedding_to_json(const EmbeddingRules& rules);
 EmbeddingRules embedding_from_json(const Json& json, std::string_view source);
+// The member "prompts", which checkpoints have too.
+std::map<std::string, std::string> prompts_from_json(const Json& json, std::string_view source);
 
 }  // namespace leq

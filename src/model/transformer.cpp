@@ -187,7 +187,7 @@ void Transformer::follow(const RankStep& step, const KvPages& pages, const Fixed
 }
 
 bool Transformer::run_sublayer(Sublayer which, std::int64_t layer, std::span<float> hidden,
-                               const SequenceState& state) {
+                               const SequenceState& state, const BesideStream& beside) {
   const std::int64_t tokens = std::ssize(hidden) / config_.width;
   ensure(tokens > 0 && tokens <= limits_.batch_tokens && tokens <= limits_.context &&
              tokens * config_.width == std::ssize(hidden),
@@ -201,6 +201,11 @@ bool Transformer::run_sublayer(Sublayer which, std::int64_t layer, std::span<flo
   runs_.clear();
   undo_on_error(state, runs_, work_.online(), [&] {
     append(batch, state);
+    if (beside.embeds) decoder_.embed(embedding(batch), tokens);
+    if (!beside.owner.empty()) {
+      backend_.assign(beside.owner, work_.x);
+      decoder_.fill_keys(layer, batch_, state.pages().layers());
+    }
     backend_.assign(hidden, work_.x);
     whole = decoder_.sublayer(which, layer, batch_, state.pages().layers());
   });

@@ -22,6 +22,12 @@
 
 namespace leq {
 
+// What a sublayer that is run alone reads beside the residual stream.
+struct BesideStream {
+  std::span<const float> owner = {};  // [T][W] that entered the layer whose keys it reads
+  bool embeds = false;                // inputs of layers, of the tokens with ids 0, 1, ...
+};
+
 class Transformer {
  public:
   // `config`, `weights` and `backend` must outlive the transformer.
@@ -62,7 +68,7 @@ class Transformer {
   // [T][W], T at most batch_tokens. `state` must be empty; attention stores the sequence there
   // during the call. Returns false if the observer ended the sublayer; `hidden` is unchanged then.
   bool run_sublayer(Sublayer which, std::int64_t layer, std::span<float> hidden,
-                    const SequenceState& state);
+                    const SequenceState& state, const BesideStream& beside = {});
   // The hidden states [T][W] that enter the first layer, of a sequence of `tokens`, T at most
   // batch_tokens.
   void embed(std::span<const std::int32_t> tokens, std::span<float> hidden);

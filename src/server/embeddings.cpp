@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "base/text.h"
 #include "server/dialects.h"
 #include "server/model_api.h"
 
@@ -123,8 +124,20 @@ std::optional<ModelApi::Embeddings> ModelApi::embeddings_of(HttpExchange& exchan
   all.dimensions =
       static_cast<std::size_t>(whole_field(body, "dimensions", 1, static_cast<std::int64_t>(width))
                                    .value_or(static_cast<std::int64_t>(width)));
+  std::string before;
+  if (const auto name = text_field(body, "prompt_name")) {
+    const auto& prompts = model_.embedding.prompts;
+    const auto found = prompts.find(*name);
+    std::vector<std::string> names;
+    for (const auto& one : prompts) names.push_back(one.first);
+    if (found == prompts.end()) {
+      field_error("prompt_name",
+                  names.empty() ? "none: the model has no prompts" : "one of " + join(names));
+    }
+    before = found->second;
+  }
   for (const std::vector<Token>& prompt :
-       read_prompts(body, member, model_, kMaxInputs, model_.embedding.end)) {
+       read_prompts(body, member, model_, kMaxInputs, model_.embedding.end, before)) {
     const std::vector<float> whole = embed(prompt, member);
     std::vector<float>& kept = all.rows.emplace_back();
     for (std::size_t row = 0; row < whole.size(); row += width) {

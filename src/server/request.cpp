@@ -566,11 +566,11 @@ std::optional<Token> token_id(JsonNode node, const ApiModel& model) {
   return static_cast<Token>(*id);
 }
 
-// Reads one prompt: a text, after which `end` follows, or a list of ids and texts.
+// Reads one prompt: a text between `before` and `end`, or a list of ids and texts.
 std::vector<Token> read_prompt(JsonNode node, std::string_view name, const ApiModel& model,
-                               Token end) {
+                               Token end, const std::string& before) {
   const bool bos = model.tokenizer.add_bos();
-  if (node.is_string()) return encode_text(node.text(), model, end);
+  if (node.is_string()) return encode_text(before + node.text(), model, end);
   std::vector<Token> tokens;
   for (const JsonNode one : node) {
     if (const auto id = token_id(one, model)) {
@@ -629,7 +629,8 @@ std::vector<TextPart> render_chat(CallStyle style, JsonNode body, const ApiModel
 }
 
 std::vector<std::vector<Token>> read_prompts(JsonNode body, std::string_view name,
-                                             const ApiModel& model, std::size_t most, Token end) {
+                                             const ApiModel& model, std::size_t most, Token end,
+                                             const std::string& before) {
   const JsonNode found = given_field(body, name);
   constexpr std::string_view kExpected = "a text, an array of ids, or an array of these";
   if (!found || (!found.is_string() && !found.is_array()) ||
@@ -639,7 +640,7 @@ std::vector<std::vector<Token>> read_prompts(JsonNode body, std::string_view nam
   bool has_ids = false;
   for (const JsonNode one : found) has_ids |= one.is_number();
   // An array of texts is several prompts; an array that contains ids is a single prompt.
-  if (found.is_string() || has_ids) return {read_prompt(found, name, model, end)};
+  if (found.is_string() || has_ids) return {read_prompt(found, name, model, end, before)};
   if (found.size() > most) {
     field_error(name, "at most " + std::to_string(most) + " prompts, found " +
                           std::to_string(found.size()));
@@ -647,7 +648,7 @@ std::vector<std::vector<Token>> read_prompts(JsonNode body, std::string_view nam
   std::vector<std::vector<Token>> prompts;
   for (const JsonNode one : found) {
     if (!one.is_string() && !one.is_array()) field_error(name, kExpected, one);
-    prompts.push_back(read_prompt(one, name, model, end));
+    prompts.push_back(read_prompt(one, name, model, end, before));
   }
   return prompts;
 }

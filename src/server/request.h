@@ -178,10 +178,10 @@ std::vector<TextPart> render_chat(CallStyle style, JsonNode body, const ApiModel
 
 // Reads the prompts from "prompt" or "input": one text, ids, a mix of texts and ids, or an array of
 // these. Special tokens in texts are recognized; BOS is prepended like the tokenizer does. `end`
-// follows prompts that are a text.
+// follows prompts that are a text, `before` is put in front of texts.
 std::vector<std::vector<Token>> read_prompts(JsonNode body, std::string_view name,
                                              const ApiModel& model, std::size_t most = 256,
-                                             Token end = kNoToken);
+                                             Token end = kNoToken, const std::string& before = {});
 // A text's tokens, with BOS like the tokenizer does and `end` unless it is kNoToken.
 std::vector<Token> encode_text(std::string_view text, const ApiModel& model, Token end);
 

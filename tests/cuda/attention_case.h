@@ -28,11 +28,12 @@ struct AttentionCase {
   std::vector<Run> runs;
   int loud = -1;                            // position of a key that is ten times as large
   std::int64_t most_records = kMaxRecords;  // of scratch: rows with more are split
+  bool both_ways = false;                   // rows see later ones of their run
 
   friend void PrintTo(const AttentionCase& c, std::ostream* out) {
     *out << c.heads << '/' << c.kv_heads << " heads of " << c.head_dim << ", types "
          << static_cast<int>(c.keys) << '/' << static_cast<int>(c.values) << ", window " << c.window
-         << ", " << c.runs.size() << " runs";
+         << (c.both_ways ? " both ways, " : ", ") << c.runs.size() << " runs";
   }
   int group() const { return heads / kv_heads; }
   int rows() const {
@@ -120,6 +121,7 @@ class AttentionData {
     a.batch.row_runs = row_runs_there.data();
     a.batch.pages = table.data();
     a.heads = {c_.heads, c_.kv_heads, c_.head_dim, c_.window, c_.heads / c_.kv_heads};
+    a.heads.both_ways = c_.both_ways;
     a.keys = {keys.data(), keys_.page_bytes, c_.keys};
     a.values = {values.data(), values_.page_bytes, c_.values};
     a.exact = exact;
@@ -173,11 +175,12 @@ class AttentionData {
     Near near;
     for_each_head([&](std::size_t run, int position, int head, const float* q) {
       const int kv = head / c_.group(), first = first_seen(position), d = c_.head_dim;
+      const int last = end_of_seen(run, position);
       std::vector<double> scores, o(static_cast<std::size_t>(d)), size(o.size());
-      for (int j = first; j <= position; ++j) scores.push_back(near_score(run, j, kv, q, round));
+      for (int j = first; j < last; ++j) scores.push_back(near_score(run, j, kv, q, round));
       const double largest = *std::max_element(scores.begin(), scores.end());
       double total = 0;
-      for (int j = first; j <= position; ++j) {
+      for (int j = first; j < last; ++j) {
         const double p = std::exp(scores[static_cast<std::size_t>(j - first)] - largest);
         total += p;
         for (std::size_t i = 0; i < o.size(); ++i) {
@@ -217,6 +220,11 @@ class AttentionData {
   int stride() const { return c_.width() + 32; }
   int first_seen(int position) const {
     return c_.window > 0 ? std::max(0, position + 1 - c_.window) : 0;
+  }
+  int end_of_seen(std::size_t run, int position) const {
+    if (!c_.both_ways) return position + 1;
+    const int end = c_.runs[run].first_position + c_.runs[run].rows;
+    return c_.window > 0 ? std::min(end, position + c_.window) : end;
   }
   std::size_t position_at(std::size_t run, int kv, int j) const {
     return (run * static_cast<std::size_t>(c_.kv_heads) + static_cast<std::size_t>(kv)) *
@@ -335,8 +343,9 @@ class AttentionData {
     std::vector<float> out(d);
     float largest = 0, total = 0;
     bool started = false;
-    for (int first = first_seen(position); first <= position; first = first / 512 * 512 + 512) {
-      const int last = std::min(first / 512 * 512 + 512, position + 1);
+    const int end = end_of_seen(run, position);
+    for (int first = first_seen(position); first < end; first = first / 512 * 512 + 512) {
+      const int last = std::min(first / 512 * 512 + 512, end);
       std::vector<float> o(d);
       float m = -std::numeric_limits<float>::infinity(), lanes[16] = {}, shifts[16] = {};
       for (int j = first; j < last; ++j) m = std::max(m, score(run, j, kv, q));

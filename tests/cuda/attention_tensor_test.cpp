@@ -80,6 +80,32 @@ INSTANTIATE_TEST_SUITE_P(
                     AttentionCase{kF16, kF16, 1, 1, 256, 0, {{30, 40}}},
                     AttentionCase{kInt8, kInt8, 1, 1, 256, 0, {{30, 66}}}));
 
+// Whole texts whose rows see each other, within one span and over several.
+class TensorAttentionBothWays : public TensorAttention {};
+
+TEST_P(TensorAttentionBothWays, IsNearDouble) {
+  AttentionCase c = GetParam();
+  c.both_ways = true;
+  const AttentionData data(c);
+  const auto near = data.in_double_of_halves();
+  const auto found = data.run(false);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    ASSERT_NEAR(found[i], near.out[i], kTolerance * near.size[i]) << "number " << i;
+  }
+  for (int i = 0; i < static_cast<int>(c.runs.size()); ++i) {
+    const auto alone = data.run({{i, 0, c.runs[static_cast<std::size_t>(i)].rows}}, false);
+    const auto from = found.begin() + data.row_of(i) * data.out_width();
+    ASSERT_EQ(alone, std::vector<float>(from, from + std::ssize(alone))) << "run " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    WholeTexts, TensorAttentionBothWays,
+    testing::Values(AttentionCase{kF16, kF16, 4, 2, 64, 0, {{0, 150}, {0, 1}, {0, 17}}},
+                    AttentionCase{kF16, kF16, 3, 1, 256, 40, {{0, 130}, {0, 9}}},
+                    AttentionCase{kInt8, kInt8, 2, 1, 32, 0, {{0, 600}}},
+                    AttentionCase{kF16, kF16, 1, 1, 16, 300, {{0, 1100}}}));
+
 INSTANTIATE_TEST_SUITE_P(
     LargestScore, TensorAttention,
     testing::Values(AttentionCase{kF16, kF16, 4, 1, 64, 0, {{1200, 1}, {1190, 20}}, 3},

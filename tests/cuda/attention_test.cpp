@@ -61,6 +61,18 @@ INSTANTIATE_TEST_SUITE_P(
                     AttentionCase{kF16, kF16, 4, 4, 256, 0, {{30, 66}}},
                     AttentionCase{kF16, kF16, 266, 266, 4, 0, {{520, 1}}}));
 
+// Whole texts whose rows see each other, within one span and over several, split or not.
+constexpr AttentionCase both_ways(AttentionCase c) {
+  c.both_ways = true;
+  return c;
+}
+INSTANTIATE_TEST_SUITE_P(
+    BothWays, AttentionTest,
+    testing::Values(both_ways({kF32, kF32, 4, 2, 32, 0, {{0, 70}, {0, 1}, {0, 9}}}),
+                    both_ways({kF16, kF16, 3, 1, 24, 20, {{0, 90}, {0, 33}}}),
+                    both_ways({kInt8, kInt8, 1, 1, 16, 0, {{0, 530}}}),
+                    both_ways({kF16, kF16, 1, 1, 16, 300, {{0, 1100}}})));
+
 // Creates 64 sequences of growing length, so that windows begin at every position of a page.
 AttentionCase every_start(int window, int position) {
   AttentionCase c = {kInt8, kF16, 2, 1, 16, window, {}, -1};

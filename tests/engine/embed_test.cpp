@@ -132,8 +132,10 @@ TEST(EmbeddingsOfModels, OfBothDirectionsAreThoseOfSentenceTransformers) {
   EngineRequest request;
   request.prompt = {5, 6};
   test::expect_error([&] { engine.submit(std::move(request)); }, {"both directions", "no text"});
-  limits.key_type = KvType::simq4;
-  test::expect_error([&] { resolve_limits(limits, model.config()); }, {"both directions"});
+  limits.key_type = KvType::simq4;  // not for a cache that lives for one step
+  limits = resolve_limits(limits, model.config());
+  EXPECT_EQ(limits.key_type, KvType::f16);
+  EXPECT_EQ(limits.value_type, KvType::f16);
 }
 
 class Embeddings : public testing::Test {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/cpu/cpu_backend.h"
+#include "base/cpu_features.h"
 #include "ranks_fixture.h"
 
 namespace leq {
@@ -26,6 +28,9 @@ TEST_P(FamilyGoldensOf, LogitsAreThoseOfTransformers) {
   if (golden.length() > 512) return;
   EXPECT_EQ(whole, golden.run(model, *backend, 7));
   EXPECT_EQ(whole, golden.run(model, *backend, 1));
+  for (const Isa isa : supported_isas()) {
+    EXPECT_EQ(whole, golden.run(model, *make_cpu_backend({1, isa}), 20)) << isa_name(isa);
+  }
 }
 
 // Layers that normalize sublayer outputs gather the stream before and after the sublayer.

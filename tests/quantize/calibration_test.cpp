@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "convert/hf_import.h"
 #include "format/leq_reader.h"
 #include "model/weights.h"
@@ -13,6 +14,7 @@
 #include "quantize/run/block_run.h"
 #include "quantize/run/blocks.h"
 #include "quantize/run/quantize.h"
+#include "reference/family_golden.h"
 #include "reference/naive_transformer.h"
 #include "reference/random_checkpoint.h"
 #include "runtime/make_backend.h"
@@ -393,6 +395,66 @@ TEST(CalibrationData, ShortTextsGiveSmallerWindows) {
       std::string::npos)
       << cut.note;
   EXPECT_THROW(calibration_data({letters(10, 1), "l", 5, 32, 1}, tokenizer, 64), Error);
+}
+
+// Sums of squares of the inputs of each site of each layer, in a forward pass of the whole model.
+class SquaresOfInputs final : public Observer {
+ public:
+  explicit SquaresOfInputs(Backend& backend) : backend_(backend) {}
+
+  bool see(const LayerLinear& linear, const Rows& input, std::int64_t tokens) override {
+    std::vector<float> values(static_cast<std::size_t>(tokens * input.width));
+    backend_.download(input, tokens, values);
+    const auto layer = parse_int(split(linear.name, ".")[1]).value();
+    for (const float x : values) squares[{layer, linear.site}] += double{x} * x;
+    return true;
+  }
+  std::map<std::pair<std::int64_t, std::size_t>, double> squares;
+
+ private:
+  Backend& backend_;
+};
+
+// Layers with scaled embeddings, with inputs of their own, or that read the keys of others.
+TEST(Calibration, BlocksReadWhatLayersOfTheModelRead) {
+  for (const char* name : {"gemma-3", "gemma-4", "gemma-4-moe", "gemma-4-shared", "gpt-oss",
+                           "granite", "lfm2", "muse-glimmer", "phi-3"}) {
+    SCOPED_TRACE(name);
+    const ImportedModel imported = import_hf(test::family_folder(name));
+    CalibrationData data;
+    data.length = 24;
+    for (Token first : {3, 50}) {
+      data.windows.emplace_back();
+      for (Token i = 0; i < 24; ++i) data.windows.back().push_back((first + i * i * 5 + i) % 94);
+    }
+    const auto blocks = test::block_statistics(imported, data, 1);
+    const test::TemporaryFolder scratch;
+    const Model model = test::f32_model(test::family_folder(name), scratch);
+    const auto backend = make_backend({.device = "cpu", .threads = 1});
+    RunLimits limits;
+    limits.context = limits.batch_tokens = limits.output_tokens = data.length;
+    limits.key_type = limits.value_type = KvType::f32;
+    Session session(model, *backend, resolve_limits(limits, model.config()));
+    SquaresOfInputs whole(*backend);
+    session.transformer().observe(&whole);
+    for (const auto& window : data.windows) {
+      Batch batch;
+      batch.add(0, window.data(), data.length, Batch::Want::last);
+      session.transformer().forward(batch, session.state());
+      session.state().drop(0);
+    }
+    std::size_t sites = 0;
+    for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
+      for (const auto& [site, statistics] : blocks[layer]) {
+        double sum = 0;
+        for (const double x : statistics.square_sum) sum += x;
+        const double want = whole.squares.at({static_cast<std::int64_t>(layer), site});
+        EXPECT_NEAR(sum, want, 1e-5 * want) << "layer " << layer << " site " << site;
+        ++sites;
+      }
+    }
+    EXPECT_EQ(sites, whole.squares.size());
+  }
 }
 
 }  // namespace

@@ -136,6 +136,30 @@ TEST(EmbeddingGoldens, TakeOtherPoolingsFromTheFilesOrFromAnOption) {
   }
 }
 
+// A prompt and a text are one text, which sentence-transformers embeds likewise.
+TEST(EmbeddingGoldens, HavePromptsByName) {
+  const std::string text = golden()["texts"][3].get<std::string>();
+  const std::size_t end = text.find("Query: ") + 7;
+  const Checkpoint checkpoint;
+  checkpoint.write("config_sentence_transformers.json",
+                   {{"prompts", {{"query", text.substr(0, end)}, {"document", ""}}}});
+  const Served served(checkpoint);
+  const auto embed = [&](const std::string& name, const std::string& of) {
+    const auto answer = served.post("/v1/embeddings", {{"input", of}, {"prompt_name", name}});
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    return answer.json["data"][0]["embedding"].get<std::vector<double>>();
+  };
+  const auto want = golden()["last"].get<Vectors>()[3];
+  const auto query = embed("query", text.substr(end)), document = embed("document", text);
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    EXPECT_NEAR(query[i], want[i], kTolerance);
+    EXPECT_NEAR(document[i], want[i], kTolerance);
+  }
+  const auto unknown = served.post("/v1/embeddings", {{"input", "x"}, {"prompt_name", "a"}});
+  EXPECT_EQ(unknown.status, 400);
+  EXPECT_NE(unknown.body.find("one of document, query"), std::string::npos) << unknown.body;
+}
+
 TEST(EmbeddingGoldens, AreNotScaledWithoutANormalizeModule) {
   const Checkpoint checkpoint;
   checkpoint.write("modules.json",

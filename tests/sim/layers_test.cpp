@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "engine/engine.h"
 #include "gpu_devices.h"
 #include "models_fixture.h"
 #include "reference/family_golden.h"
@@ -85,6 +86,29 @@ TEST_P(LayersOnGpu, FamiliesComputeWhatTransformersDoes) {
     const auto whole = golden.run(model, *backend, 512);
     EXPECT_LT(golden.difference(whole), 1e-4);
     EXPECT_EQ(whole, golden.run(model, *backend, 7));
+  }
+}
+
+// EmbeddingGemma: attention in both directions, with and without a window.
+TEST_P(LayersOnGpu, SeeBothDirectionsLikeTheCpu) {
+  const auto file = test::quantized(
+      std::filesystem::path(LEQ_SOURCE_DIR) / "tests/golden/embedding-gemma", "f32");
+  for (const KvType type : {KvType::f32, KvType::f16, KvType::int8}) {
+    test::Engine cpu("cpu", file, {type, type});
+    test::Engine exact(GetParam(), file, {type, type}, 1, Arithmetic::exact);
+    test::Engine fast(GetParam(), file, {type, type});
+    leq::Engine of_cpu(*cpu.session, cpu.model.tokenizer(), {}),
+        of_exact(*exact.session, exact.model.tokenizer(), {}),
+        of_fast(*fast.session, fast.model.tokenizer(), {});
+    for (const int length : {1, 20, 90}) {
+      const auto ids = test::random_ids(length, 94);
+      const auto want = of_cpu.embed(ids);
+      EXPECT_EQ(of_exact.embed(ids), want) << kv_type_name(type) << ", " << length << " tokens";
+      const auto near = of_fast.embed(ids);
+      for (std::size_t i = 0; i < want.size(); ++i) {
+        EXPECT_NEAR(near[i], want[i], 3e-3) << kv_type_name(type) << ", " << length << " tokens";
+      }
+    }
   }
 }
 

@@ -17,22 +17,31 @@ struct Positions {
   __device__ __forceinline__ bool holds(int j) const { return first <= j && j < last; }
 };
 
+// The positions that the query at position `at` sees. `run_end` is the end of its run if it also
+// sees later positions, otherwise 0.
+__device__ __forceinline__ Positions visible_at(int at, int window, int run_end) {
+  const int last = run_end == 0 ? at + 1 : window > 0 ? min(run_end, at + window) : run_end;
+  return {window > 0 ? max(0, at + 1 - window) : 0, last};
+}
+__device__ __forceinline__ int run_end_of(const AttentionHeads& heads, const AttentionRun& run) {
+  return heads.both_ways ? run.first_position + run.rows : 0;
+}
+
 // Rows of one run times heads of one kv head; query q has row q / heads and head q % heads.
 struct QueryBlock {
   int row = 0, rows = 0;  // first row in the batch, and number of rows
   int position = 0;       // of the first row, in its sequence
   int kv_head = 0, head = 0, heads = 0;
-  int window = 0;
-  unsigned ticket = 0;  // shared by the blocks that have these queries, one block per span
+  int window = 0, run_end = 0;  // as of visible_at
+  unsigned ticket = 0;          // shared by the blocks that have these queries, one block per span
   const std::int32_t* pages = nullptr;
 
   __device__ __forceinline__ int queries() const { return rows * heads; }
   __device__ __forceinline__ Positions visible_to(int query) const {
-    const int at = position + query / heads;
-    return {window > 0 ? max(0, at + 1 - window) : 0, at + 1};
+    return visible_at(position + query / heads, window, run_end);
   }
   __device__ __forceinline__ Positions seen() const {
-    return {visible_to(0).first, position + rows};
+    return {visible_to(0).first, visible_to(queries() - 1).last};
   }
 };
 
@@ -76,6 +85,7 @@ __device__ __forceinline__ QueryBlock query_block(const AttentionArguments& a,
   block.heads = end - block.head;
   if (block.heads <= 0) block.rows = 0;
   block.window = a.heads.window;
+  block.run_end = run_end_of(a.heads, found);
   block.ticket = blockIdx.x * gridDim.y + blockIdx.y;
   return block;
 }

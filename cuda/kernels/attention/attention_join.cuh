@@ -81,8 +81,7 @@ __global__ void __launch_bounds__(kJoinThreads)
   const int dims = a.heads.head_dim;
   const AttentionRun& run = a.batch.runs[a.batch.row_runs[row]];
   const int position = run.first_position + row - run.first_row;
-  const Positions seen = {a.heads.window > 0 ? max(0, position + 1 - a.heads.window) : 0,
-                          position + 1};
+  const Positions seen = visible_at(position, a.heads.window, run_end_of(a.heads, run));
   const float* const records =
       a.scratch + (std::int64_t{blockIdx.x} * a.heads.heads + head) * plan.spans * (dims + 2);
   for (int c = static_cast<int>(threadIdx.x); c < dims; c += kJoinThreads) {

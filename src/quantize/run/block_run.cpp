@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 #include <numeric>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,14 +53,23 @@ std::vector<std::size_t> all_sites(std::span<const LinearSite> sites) {
 
 namespace {
 
-ModelConfig one_block(ModelConfig config, std::int64_t layer) {
-  require(config.layers_run_alone(), ErrorKind::bad_setting, config.family,
-          ": layers read other layers' keys or ",
-          "inputs of the token, so that none can be run alone for calibration; use ",
-          Setting{"type"});
-  config.layers = {config.layer(layer)};
+// The layer whose keys and values the layer reads; -1: it has its own.
+std::int64_t owner_of(const ModelConfig& config, std::int64_t layer) {
+  const AttentionConfig* attention = config.layer(layer).attention();
+  return attention != nullptr ? attention->kv_of : -1;
+}
+
+// The layer as a model, and after it the one whose keys it reads.
+ModelConfig one_block(ModelConfig config, std::int64_t layer, std::int64_t length) {
+  const std::int64_t owner = owner_of(config, layer);
+  std::vector<LayerConfig> layers = {config.layer(layer)};
+  if (owner >= 0) {
+    layers.push_back(config.layer(owner));
+    layers[0].attention()->kv_of = 1;
+  }
+  config.layers = std::move(layers);
   config.mtp.reset();
-  config.vocab = 1;
+  config.vocab = config.layer_input > 0 ? length : 1;  // rows of a window's tokens
   config.tied = true;
   if (config.learned_positions) config.context = 1;  // only a placeholder row
   return config;
@@ -100,26 +110,52 @@ TensorFinder finder(const std::map<std::string, StoredTensor, std::less<>>& tens
 }  // namespace
 
 BlockRun::BlockRun(const ModelConfig& config, std::int64_t layer, const BlockTensors& block,
-                   Backend& backend, std::int64_t length)
+                   Backend& backend, std::int64_t length, const BlockSource* source)
     : zeros_(static_cast<std::size_t>(config.width)),
-      config_(one_block(config, layer)),
+      config_(one_block(config, layer, length)),
+      layer_(layer),
+      source_(source),
       sites_(linear_sites(config_, 0)),
-      weights_(bind(block, backend)),
+      weights_(bind(block, owner_of(config, layer), backend)),
       cache_(backend.memory(), backend.layout(), cache_shape(config_, length)),
       states_(block_states(backend.memory(), config_)),
       transformer_(config_, weights_, backend, forward_limits_of(length)) {}
 
-Weights BlockRun::bind(const BlockTensors& block, Backend& backend) {
+void BlockRun::add(std::int64_t place, const BlockTensors& block) {
   std::map<std::string, Shape> shapes;
-  for (const TensorSpec& spec : layer_tensors(config_, 0)) shapes[spec.name] = spec.shape;
+  for (const TensorSpec& spec : layer_tensors(config_, place)) shapes[spec.name] = spec.shape;
   for (const auto& [part, matrix] : block.parts) {
     const auto known = shapes.find(part);  // absent: inv_smooth or key_mean
-    const std::string name = layer_tensor(0, part);
+    const std::string name = layer_tensor(place, part);
     const Shape shape = known != shapes.end() ? known->second : Shape{matrix.columns};
     tensors_[name] = stored(name, shape, matrix.values);
   }
+}
+
+Weights BlockRun::bind(const BlockTensors& block, std::int64_t owner, Backend& backend) {
+  add(0, block);
+  ensure(source_ != nullptr || (owner < 0 && config_.layer_input == 0),
+         "block: a layer that does not run alone has no source");
+  if (owner >= 0) {
+    owner_ = source_->load(owner);
+    add(1, owner_);
+  }
+  zeros_.resize(static_cast<std::size_t>(config_.vocab * config_.width));
   for (const char* name : {"token_embedding", "position_embedding"}) {
-    tensors_[name] = stored(name, {1, config_.width}, zeros_);
+    tensors_[name] = stored(name, {config_.vocab, config_.width}, zeros_);
+  }
+  if (const std::int64_t numbers = config_.layer_input; numbers > 0) {
+    const std::int64_t all = config_.layer_count() * numbers;
+    rows_.resize(static_cast<std::size_t>(config_.vocab * all));
+    tensors_["layer_embedding"] = stored("layer_embedding", {config_.vocab, all}, rows_);
+    projection_.resize(static_cast<std::size_t>(all * config_.width));
+    source_->read("layer_projection", layer_ * numbers, numbers,
+                  std::span(projection_).first(static_cast<std::size_t>(numbers * config_.width)));
+    tensors_["layer_projection"] = stored("layer_projection", {all, config_.width}, projection_);
+    projection_norm_.resize(static_cast<std::size_t>(numbers));
+    source_->read("layer_projection_norm", 0, numbers, projection_norm_);
+    tensors_["layer_projection_norm"] =
+        stored("layer_projection_norm", {numbers}, projection_norm_);
   }
   for (const char* name : {"final_norm", "final_norm.bias"}) {
     tensors_[name] = stored(name, {config_.width}, zeros_);
@@ -129,12 +165,34 @@ Weights BlockRun::bind(const BlockTensors& block, Backend& backend) {
 
 bool BlockRun::run(Sublayer which, std::span<float> hidden, Observer* observer) {
   transformer_.observe(observer);
-  return transformer_.run_sublayer(which, 0, hidden, {cache_, states_.get()});
+  const BesideStream beside = {
+      which == Sublayer::mixer ? std::span(owner_hidden_) : std::span<float>(),
+      which == Sublayer::mlp && config_.layer_input > 0};
+  return transformer_.run_sublayer(which, 0, hidden, {cache_, states_.get()}, beside);
+}
+
+void BlockRun::start(std::span<const Token> tokens, const HiddenStates* owner,
+                     std::int64_t window) {
+  if (owner != nullptr) {
+    owner_hidden_.resize(static_cast<std::size_t>(owner->numbers()));
+    owner->read(window, owner_hidden_);
+  }
+  const auto numbers = static_cast<std::size_t>(config_.layer_input);
+  if (numbers == 0) return;
+  const auto width = static_cast<std::size_t>(config_.width);
+  const std::size_t stride = numbers * config_.layers.size();
+  std::vector<float> all(static_cast<std::size_t>(source_->columns("layer_embedding")));
+  for (std::size_t t = 0; t < tokens.size(); ++t) {
+    source_->read("token_embedding", tokens[t], 1, std::span(zeros_).subspan(t * width, width));
+    source_->read("layer_embedding", tokens[t], 1, all);
+    std::copy_n(all.data() + static_cast<std::size_t>(layer_) * numbers, numbers,
+                rows_.data() + t * stride);
+  }
 }
 
 std::uint64_t BlockRun::bytes(const ModelConfig& config, std::int64_t layer, const Layout& layout,
                               std::int64_t length) {
-  const ModelConfig one = one_block(config, layer);
+  const ModelConfig one = one_block(config, layer, length);
   // Placeholder weights are used, because only their sizes matter here; all linears read f32 rows.
   std::map<std::string, StoredTensor, std::less<>> tensors;
   std::vector<float> zeros;
@@ -168,6 +226,15 @@ BlockSource::BlockSource(const ModelConfig& config, std::span<const TensorInput>
   for (const TensorInput& tensor : tensors) tensors_[tensor.name] = &tensor;
 }
 
+void BlockSource::read(std::string_view name, std::int64_t row, std::int64_t rows,
+                       std::span<float> out) const {
+  tensors_.find(name)->second->read(row, rows, out);
+}
+
+std::int64_t BlockSource::columns(std::string_view name) const {
+  return tensors_.find(name)->second->shape.back();
+}
+
 BlockTensors BlockSource::load(std::int64_t layer) const {
   BlockTensors block;
   for (const TensorSpec& spec : layer_tensors(config_, layer)) {
@@ -185,12 +252,14 @@ void BlockSource::embed(const CalibrationData& data, HiddenStates& hidden) const
   const TensorInput* positions =
       config_.learned_positions ? tensors_.at("position_embedding") : nullptr;
   const auto width = static_cast<std::size_t>(config_.width);
+  const auto scale = static_cast<float>(config_.embedding_scale);
   std::vector<float> states(static_cast<std::size_t>(hidden.numbers())), place(width);
   for (std::int64_t window = 0; window < hidden.windows(); ++window) {
     const auto& tokens = data.windows[static_cast<std::size_t>(window)];
     for (std::size_t t = 0; t < tokens.size(); ++t) {
       const std::span<float> row = std::span(states).subspan(t * width, width);
       table.read(tokens[t], 1, row);
+      for (float& x : row) x *= scale;
       if (positions != nullptr) {
         positions->read(static_cast<std::int64_t>(t), 1, place);
         for (std::size_t i = 0; i < width; ++i) row[i] += place[i];
@@ -198,6 +267,31 @@ void BlockSource::embed(const CalibrationData& data, HiddenStates& hidden) const
     }
     hidden.write(window, states);
   }
+}
+
+BlockInputs::BlockInputs(const ModelConfig& config, const CalibrationData& data,
+                         std::filesystem::path file)
+    : config_(config), data_(data), file_(std::move(file)) {}
+
+void BlockInputs::keep(std::int64_t layer, const HiddenStates& hidden) {
+  bool read = false;
+  for (std::int64_t later = layer + 1; later < config_.layer_count(); ++later) {
+    read = read || owner_of(config_, later) == layer;
+  }
+  if (!read) return;
+  auto& copy = owners_[layer];
+  copy = std::make_unique<HiddenStates>(hidden.windows(), hidden.numbers(), file_);
+  std::vector<float> states(static_cast<std::size_t>(hidden.numbers()));
+  for (std::int64_t window = 0; window < hidden.windows(); ++window) {
+    hidden.read(window, states);
+    copy->write(window, states);
+  }
+}
+
+void BlockInputs::start(BlockRun& run, std::int64_t window) const {
+  const auto owner = owners_.find(owner_of(config_, run.layer()));
+  run.start(data_.windows[static_cast<std::size_t>(window)],
+            owner != owners_.end() ? owner->second.get() : nullptr, window);
 }
 
 namespace {
@@ -419,6 +513,7 @@ SiteStatistics run_pass(const PassContext& context, const Pass& pass) {
     collector.start_window(window, context.run.tokens_of(states.size()));
     if (window < hidden.windows()) {
       hidden.read(window, states);
+      if (context.inputs != nullptr) context.inputs->start(context.run, window);
       if (pass.mixer != Extent::none) context.run.run(Sublayer::mixer, states, &collector);
       if (pass.mlp != Extent::none) context.run.run(Sublayer::mlp, states, &collector);
       if (pass.keep) hidden.write(window, states);
@@ -442,6 +537,12 @@ constexpr std::uint64_t kBytesPerWeight = 4 * sizeof(float);
 // Bytes of tables, stacks, file buffers, and the program itself.
 constexpr std::uint64_t kFixedBytes = 40 << 20;
 
+std::uint64_t numbers_of(const TensorSpec& spec) {
+  std::uint64_t numbers = 1;
+  for (const std::int64_t size : spec.shape) numbers *= static_cast<std::uint64_t>(size);
+  return numbers;
+}
+
 std::uint64_t statistics_bytes(std::int64_t columns, std::int64_t samples, bool hessian) {
   const auto k = static_cast<std::uint64_t>(columns);
   return k * (2 * sizeof(float) + 3 * sizeof(double)) + sizeof(InputStatistics) +
@@ -463,12 +564,24 @@ std::vector<std::int64_t> layers_of_each_kind(const ModelConfig& config) {
   return layers;
 }
 
+// Layers whose keys others read; the states that enter them are kept.
+std::uint64_t owners(const ModelConfig& config) {
+  std::set<std::int64_t> found;
+  for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
+    found.insert(owner_of(config, layer));
+  }
+  found.erase(-1);
+  return found.size();
+}
+
 CalibrationMemory plan_layer(const ModelConfig& config, std::int64_t layer,
                              const CalibrationShape& shape, const Layout& layout) {
   std::uint64_t numbers = 0, largest = 0;  // numbers in the layer's tensors, in the largest linear
+  if (const std::int64_t owner = owner_of(config, layer); owner >= 0) {
+    for (const TensorSpec& spec : layer_tensors(config, owner)) numbers += numbers_of(spec);
+  }
   for (const TensorSpec& spec : layer_tensors(config, layer)) {
-    std::uint64_t of_tensor = 1;
-    for (const std::int64_t size : spec.shape) of_tensor *= static_cast<std::uint64_t>(size);
+    const std::uint64_t of_tensor = numbers_of(spec);
     numbers += of_tensor;
     if (is_block_linear(spec.role)) largest = std::max(largest, of_tensor);
   }
@@ -499,7 +612,7 @@ CalibrationMemory plan_layer(const ModelConfig& config, std::int64_t layer,
   const bool hessian = shape.hessian_of_one || shape.hessian_together;
   memory.forward =
       BlockRun::bytes(config, layer, layout, shape.length) + window + (hessian ? 2 * input : input);
-  memory.hidden = window * static_cast<std::uint64_t>(shape.windows);
+  memory.hidden = window * static_cast<std::uint64_t>(shape.windows) * (1 + owners(config));
   return memory;
 }
 

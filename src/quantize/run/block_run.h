@@ -37,45 +37,6 @@ std::vector<std::vector<std::size_t>> stages_of(std::span<const LinearSite> site
 // Indices of all `sites`: 0, 1, ...
 std::vector<std::size_t> all_sites(std::span<const LinearSite> sites);
 
-// Runs one block of a model on stored hidden states, with the f32 weights of BlockTensors. It uses
-// the engine's own forward pass on a model with one block.
-class BlockRun {
- public:
-  // For sequences of at most `length` tokens. `block` and `backend` must outlive the run. Between
-  // calls the values of the block's tensors may change, but not their sizes. Throws Error naming a
-  // tensor of the block that is missing or has a wrong shape.
-  BlockRun(const ModelConfig& config, std::int64_t layer, const BlockTensors& block,
-           Backend& backend, std::int64_t length);
-  BlockRun(const BlockRun&) = delete;
-  BlockRun& operator=(const BlockRun&) = delete;
-
-  // Runs one sublayer in place on the hidden states [T][W] of a sequence. Returns false if the
-  // observer stopped it; the states are then unchanged.
-  bool run(Sublayer which, std::span<float> hidden, Observer* observer);
-
-  const ModelConfig& config() const { return config_; }
-  const std::vector<LinearSite>& sites() const { return sites_; }  // sites of the layer
-  std::int64_t tokens_of(std::size_t numbers) const {
-    return static_cast<std::int64_t>(numbers) / config_.width;
-  }
-
-  // Upper bound of the bytes that the constructor allocates from the backend.
-  static std::uint64_t bytes(const ModelConfig& config, std::int64_t layer, const Layout& layout,
-                             std::int64_t length);
-
- private:
-  Weights bind(const BlockTensors& block, Backend& backend);
-
-  std::map<std::string, StoredTensor, std::less<>> tensors_;
-  std::vector<float> zeros_;  // placeholder for tensors outside the block
-  ModelConfig config_;        // configuration with one block and one position
-  std::vector<LinearSite> sites_;
-  Weights weights_;
-  KvCache cache_;
-  std::unique_ptr<FixedStates> states_;  // null if the block has none
-  Transformer transformer_;
-};
-
 // The unquantized blocks of a checkpoint, and the hidden states that are the input of the first
 // block.
 
@@ -88,12 +49,66 @@ class BlockSource {
   BlockSource(const ModelConfig& config, std::span<const TensorInput> tensors);
 
   BlockTensors load(std::int64_t layer) const;
+  // Rows of a tensor outside the layers.
+  void read(std::string_view name, std::int64_t row, std::int64_t rows, std::span<float> out) const;
+  std::int64_t columns(std::string_view name) const;
   // Computes the embeddings of the first hidden.windows() windows from the unquantized tables.
   void embed(const CalibrationData& data, HiddenStates& hidden) const;
 
  private:
   const ModelConfig& config_;
-  std::map<std::string, const TensorInput*> tensors_;
+  std::map<std::string, const TensorInput*, std::less<>> tensors_;
+};
+
+// Runs one block of a model on stored hidden states, with the f32 weights of BlockTensors. It uses
+// the engine's own forward pass on a model with one block.
+class BlockRun {
+ public:
+  // For sequences of at most `length` tokens. `block` and `backend` must outlive the run. Between
+  // calls the values of the block's tensors may change, but not their sizes. `source`, which must
+  // outlive it too: for a layer that reads another's keys or an input of its own. Throws Error
+  // naming a tensor of the block that is missing or has a wrong shape.
+  BlockRun(const ModelConfig& config, std::int64_t layer, const BlockTensors& block,
+           Backend& backend, std::int64_t length, const BlockSource* source = nullptr);
+  BlockRun(const BlockRun&) = delete;
+  BlockRun& operator=(const BlockRun&) = delete;
+
+  // Runs one sublayer in place on the hidden states [T][W] of a sequence. Returns false if the
+  // observer stopped it; the states are then unchanged.
+  bool run(Sublayer which, std::span<float> hidden, Observer* observer);
+  // Before the sublayers of a window: its tokens, for the layer's own input, and the states that
+  // entered the layer whose keys it reads.
+  void start(std::span<const Token> tokens, const HiddenStates* owner, std::int64_t window);
+
+  std::int64_t layer() const { return layer_; }
+  const ModelConfig& config() const { return config_; }
+  const std::vector<LinearSite>& sites() const { return sites_; }  // sites of the layer
+  std::int64_t tokens_of(std::size_t numbers) const {
+    return static_cast<std::int64_t>(numbers) / config_.width;
+  }
+
+  // Upper bound of the bytes that the constructor allocates from the backend.
+  static std::uint64_t bytes(const ModelConfig& config, std::int64_t layer, const Layout& layout,
+                             std::int64_t length);
+
+ private:
+  Weights bind(const BlockTensors& block, std::int64_t owner, Backend& backend);
+  void add(std::int64_t place, const BlockTensors& block);
+
+  std::map<std::string, StoredTensor, std::less<>> tensors_;
+  std::vector<float>
+      zeros_;  // placeholder for tensors outside the block, or the window's embeddings
+  std::vector<float> rows_, projection_, projection_norm_;  // of the layer's own input
+  std::vector<float> owner_hidden_;
+  BlockTensors owner_;  // the layer whose keys it reads
+  ModelConfig config_;  // configuration with one block and one position
+  std::int64_t layer_;
+  const BlockSource* source_;
+  std::vector<LinearSite> sites_;
+  Weights weights_;
+  KvCache cache_;
+  std::unique_ptr<FixedStates> states_;  // null if the block has none
+  Transformer transformer_;
 };
 
 // Runs all calibration windows through one block and gathers statistics of its linears' inputs.
@@ -117,6 +132,23 @@ struct Pass {
 
 using SiteStatistics = std::map<std::size_t, InputStatistics>;  // by site
 
+// What layers read beside the residual stream, in models whose layers do not run alone.
+class BlockInputs {
+ public:
+  // Both must outlive the inputs. Kept states are in memory if `file` is empty (HiddenStates).
+  BlockInputs(const ModelConfig& config, const CalibrationData& data, std::filesystem::path file);
+
+  // Before a layer is run: keeps its states if later layers read its keys.
+  void keep(std::int64_t layer, const HiddenStates& hidden);
+  void start(BlockRun& run, std::int64_t window) const;
+
+ private:
+  const ModelConfig& config_;
+  const CalibrationData& data_;
+  std::filesystem::path file_;
+  std::map<std::int64_t, std::unique_ptr<HiddenStates>> owners_;
+};
+
 struct PassContext {
   BlockRun& run;
   HiddenStates& hidden;
@@ -126,6 +158,7 @@ struct PassContext {
   std::function<void()> on_window = [] {};  // called after each window; may throw to end the pass
   // The ranks that divide the windows. All run the same passes, and all receive all statistics.
   Communicator& ranks = one_rank();
+  const BlockInputs* inputs = nullptr;  // may be null if layers read the residual stream alone
 };
 
 SiteStatistics run_pass(const PassContext& context, const Pass& pass);

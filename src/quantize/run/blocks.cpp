@@ -304,6 +304,7 @@ class Pipeline {
   StatisticsWanted once_;  // statistics to gather from the unquantized block
   CalibrationData data_;
   std::unique_ptr<HiddenStates> hidden_;
+  std::optional<BlockInputs> inputs_;
   std::int64_t linears_ = 0, linears_by_token_ = 0;  // linears with act tensor, and those by token
   ExpertTokens experts_;                             // summed over all blocks
   std::int64_t done_ = 0, total_ = 0;                // progress: work done and total
@@ -344,12 +345,13 @@ SiteStatistics Pipeline::pass(std::int64_t layer, BlockRun& run, const Pass& pas
                                workers_.pool,
                                "layers." + std::to_string(layer),
                                [this] { step(1); },
-                               *options_.ranks};
+                               *options_.ranks,
+                               &*inputs_};
   return run_pass(context, pass);
 }
 
 SiteStatistics Pipeline::statistics_once(std::int64_t layer, const BlockTensors& block) {
-  BlockRun run(config_, layer, block, *workers_.backend, data_.length);
+  BlockRun run(config_, layer, block, *workers_.backend, data_.length, &source_);
   const Pass once = {.mlp = sequential_ ? Extent::inputs : Extent::whole,
                      .sites = all_sites(run.sites()),
                      .wanted = once_,
@@ -370,7 +372,7 @@ void Pipeline::load_finished_block(std::int64_t layer, const PartialRun& partial
   } else {
     block = source_.load(layer);
   }
-  BlockRun run(config_, layer, block, *workers_.backend, data_.length);
+  BlockRun run(config_, layer, block, *workers_.backend, data_.length, &source_);
   pass(layer, run, {});
 }
 
@@ -422,7 +424,7 @@ void Pipeline::quantize_sites(BlockWork& work, const SiteStatistics& statistics)
 void Pipeline::quantize_sequentially(BlockWork& work) {
   constexpr StatisticsWanted kWanted = {true, kSampleTokens};
   const std::int64_t layer = work.layer();
-  BlockRun run(config_, layer, work.tensors(), *workers_.backend, data_.length);
+  BlockRun run(config_, layer, work.tensors(), *workers_.backend, data_.length, &source_);
   bool past_mixer = false;
   for (const std::vector<std::size_t>& sites : stages_of(run.sites())) {
     Pass stage = {Extent::inputs, Extent::none, sites, kWanted, false};
@@ -468,7 +470,9 @@ void Pipeline::quantize_all(PartialRun* partial, bool hidden_on_disk) {
   hidden_ =
       std::make_unique<HiddenStates>(std::ssize(data_.windows), data_.length * config_.width, file);
   source_.embed(data_, *hidden_);
+  inputs_.emplace(config_, data_, file);
   for (std::int64_t layer = 0; layer < config_.layer_count(); ++layer) {
+    inputs_->keep(layer, *hidden_);
     if (partial != nullptr && layer < partial->finished()) {
       load_finished_block(layer, *partial);
       if (options_.max_static_error > 0) count_acts(partial->load(layer));

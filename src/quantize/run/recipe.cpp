@@ -134,9 +134,6 @@ void apply_recipe(const Recipe& recipe, const ModelConfig& config, QuantizeOptio
   for (const auto& [pattern, type] : types.overrides) {
     at = std::next(options.overrides.insert(at, {pattern, require_scheme(type, recipe.name)}));
   }
-  if (config.layers_run_alone()) return;
-  options.method = "rtn";  // no calibration
-  options.fold.reset();
 }
 
 std::int64_t windows_within(double seconds, double seconds_of_window, WindowBounds bounds) {
@@ -180,7 +177,8 @@ double measure_window_seconds(const ImportedModel& model, const CalibrationData&
   HiddenStates hidden(shape.windows, data.length * model.config.width, {});
   source.embed(data, hidden);
   const BlockTensors block = source.load(0);
-  BlockRun run(model.config, 0, block, backend, data.length);
+  BlockRun run(model.config, 0, block, backend, data.length, &source);
+  const BlockInputs inputs(model.config, data, {});
   double best = 0;
   Stopwatch watch;
   int done = 0;
@@ -190,7 +188,8 @@ double measure_window_seconds(const ImportedModel& model, const CalibrationData&
               const double seconds = watch.seconds();
               best = done++ == 0 ? seconds : std::min(best, seconds);
               watch.restart();
-            }},
+            },
+            one_rank(), &inputs},
            {.sites = all_sites(run.sites()),
             .wanted = {.hessian = false, .sample_tokens = kSampleTokens}});
   return best * static_cast<double>(model.config.layer_count());
