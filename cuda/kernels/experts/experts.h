@@ -29,7 +29,7 @@ struct RoutedLinear {
   int experts = 0;  // E <= kMaxExperts, 2 k <= stride; 3 k < stride with a shared expert
   bool normalized = false, has_shared = false;
   Fault fault;
-  unsigned* tickets = nullptr;  // kTickets zeros, as those of OutputCodes
+  unsigned* tickets = nullptr;         // kTickets zeros, as those of OutputCodes
   bool sigmoid = false;                // p = sigmoid(logits), not softmax
   const float* choice_bias = nullptr;  // [E], added to p to choose; null: none
   float sum_offset = 0;                // added to the sum by which weights are divided

@@ -36,11 +36,11 @@ FloatTile tile_for(const Arguments& a) {
 
 }  // namespace
 
-TermOrder term_order(std::int64_t tokens, const rt::DeviceInfo& device, bool wgmma_adds_as_mma) {
+TermOrder term_order(std::int64_t tokens, const rt::DeviceInfo& device) {
   // With fewer tokens a weight of 4,096 outputs has tiles for only a quarter of an H200's SMs.
   constexpr std::int64_t kFewestTokens = 129;
-  const bool wgmma = device.major == 9 && wgmma_adds_as_mma && tokens >= kFewestTokens;
-  return wgmma ? TermOrder::steps : TermOrder::lanes;
+  const bool wgmma = device.major == 9 && !rt::has_debug_option("no-wgmma");
+  return wgmma && tokens >= kFewestTokens ? TermOrder::steps : TermOrder::lanes;
 }
 
 void launch_float_matmul(const FloatMatmul& a, rt::Stream& stream) {
