@@ -224,8 +224,8 @@ void launch_int_matmul(const IntMatmul& a, rt::Stream& stream);
 // Returns whether the kernel quantizes its outputs: for few tokens, if segments form one output.
 bool makes_codes(const IntMatmul& a);
 
-// Returns the order of terms for `tokens` tokens on a device. The sums of wgmma and mma have the same
-// bits (gpu_agree compares them).
+// Returns the order of terms for `tokens` tokens on a device. The sums of wgmma and mma have the
+// same bits (gpu_agree compares them).
 TermOrder term_order(std::int64_t tokens, const rt::DeviceInfo& device);
 
 // f32 activations x float weights. f32 weights use the chains of docs/numerics.md. 16-bit weights
