@@ -5,7 +5,6 @@
 #include <random>
 
 #include "base/error.h"
-#include "cuda/host/float_forms.h"
 #include "cuda/layout/layout.h"
 
 namespace leq::LEQ_GPU::bench {
@@ -95,7 +94,7 @@ IntLinear::IntLinear(const LinearShape& shape, int bits, int group, std::int64_t
       bits_(bits),
       group_(group),
       tokens_(tokens),
-      order_(term_order(tokens, rt::device_of(stream), finds_equal_forms(0, stream))),
+      order_(term_order(tokens, rt::device_of(stream))),
       copy_bytes_(padded_code_bytes(shape, bits)),
       scale_bytes_(padded_scale_bytes(shape, group)),
       copies_(copies_filling(bytes, weight_bytes())),

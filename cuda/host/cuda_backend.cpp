@@ -20,6 +20,7 @@
 #include "cuda/host/device_weights.h"
 #include "cuda/host/faults.h"
 #include "cuda/host/link_ranks.h"
+#include "cuda/host/matmul_arguments.h"
 #include "cuda/host/part_events.h"
 #include "cuda/host/pending_samples.h"
 #include "cuda/host/row_blocks.h"
@@ -151,10 +152,17 @@ class CudaBackend final : public Backend {
     launch_cap_rows({float_rows(logits), rows, logits.width, scale, cap}, stream_);
   }
 
-  void route(const Rows& logits, std::int64_t tokens, const Routing& routing, std::string_view site,
-             ExpertRoutes& routes, ExpertRoutes* shared) override {
-    const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(logits, tokens); });
-    experts_.route(logits, tokens, routing, faults_.watch(site), routes, shared);
+  void route(const Rows& x, std::int64_t tokens, const Linear& router, Rows& logits,
+             const Routing& routing, ExpertRoutes& routes, ExpertRoutes* shared) override {
+    const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(router); });
+    check_linear_inputs(router, x);
+    check_linear_outputs(router, tokens, x, Epilogue::none, logits);
+    RoutedLinear a;
+    a.matmul = matmul_arguments<FloatMatmul>(router, tokens, Epilogue::none, logits);
+    a.matmul.values = float_rows(x);
+    a.tickets = rows_.tickets();
+    a.fault = faults_.watch(router.name);
+    experts_.route(a, logits, routing, routes, shared);
   }
   void experts_gated(const Rows& x, const ExpertRoutes& routes, const ExpertLinears& experts,
                      Rows& grouped, Rows& out) override {

@@ -49,8 +49,9 @@ DeviceExperts::DeviceExperts(int device, rt::Stream& stream)
       stream_(stream),
       groups_(device, std::size_t{2} * (kMaxExperts + 1) * sizeof(std::int32_t)) {}
 
-void DeviceExperts::route(const Rows& logits, std::int64_t tokens, const Routing& routing,
-                          const Fault& fault, ExpertRoutes& routes, ExpertRoutes* shared) {
+void DeviceExperts::route(RoutedLinear a, const Rows& logits, const Routing& routing,
+                          ExpertRoutes& routes, ExpertRoutes* shared) {
+  const std::int64_t tokens = a.matmul.tokens;
   check_routing(logits, tokens, routing, shared != nullptr);
   const auto set_sizes = [&](ExpertRoutes& of, std::int64_t experts, std::int64_t active) {
     of.tokens = tokens;
@@ -63,12 +64,17 @@ void DeviceExperts::route(const Rows& logits, std::int64_t tokens, const Routing
     set_sizes(*shared, 1, 1);
     shared->experts = {0};
   }
-  ExpertChoice choice = {logits.values, logits.value_stride, static_cast<int>(routing.active)};
-  launch_route({choice, tokens, static_cast<int>(routing.experts), routing.normalized,
-                shared != nullptr, fault, routing.sigmoid, routing.choice_bias,
-                routing.sum_offset(), routing.weight_scale, routing.scales},
-               stream_);
-  routed_[&routes] = {choice};
+  a.active = static_cast<int>(routing.active);
+  a.experts = static_cast<int>(routing.experts);
+  a.normalized = routing.normalized;
+  a.has_shared = shared != nullptr;
+  a.sigmoid = routing.sigmoid;
+  a.choice_bias = routing.choice_bias;
+  a.sum_offset = routing.sum_offset();
+  a.weight_scale = routing.weight_scale;
+  a.scales = routing.scales;
+  launch_route(a, stream_);
+  routed_[&routes] = {{logits.values, logits.value_stride, a.active}};
 }
 
 const DeviceExperts::Routed& DeviceExperts::routed(const ExpertRoutes& routes) const {

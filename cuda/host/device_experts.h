@@ -20,10 +20,10 @@ class DeviceExperts {
  public:
   DeviceExperts(int device, rt::Stream& stream);
 
-  // Implements Operations::route. The chosen experts overwrite the logits in device memory. On the
-  // host only the sizes in `routes` are set.
-  void route(const Rows& logits, std::int64_t tokens, const Routing& routing, const Fault& fault,
-             ExpertRoutes& routes, ExpertRoutes* shared);
+  // Implements Operations::route; `a` has the router's linear. The chosen experts overwrite the
+  // logits in device memory. On the host only the sizes in `routes` are set.
+  void route(RoutedLinear a, const Rows& logits, const Routing& routing, ExpertRoutes& routes,
+             ExpertRoutes* shared);
   // Throws Error if the linears that read the experts' products need different code formats.
   static void check_readers(const ExpertLinears& experts, std::int64_t count);
   // In a step with many rows, copies the rows of x to `grouped`, grouped by expert; all following

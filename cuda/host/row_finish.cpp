@@ -1,6 +1,5 @@
 #include "cuda/host/row_finish.h"
 
-#include "cuda/host/float_forms.h"
 #include "cuda/host/row_blocks.h"
 #include "cuda/kernels/rows/online.h"
 #include "cuda/layout/gpu_layout.h"
@@ -14,13 +13,12 @@ RowFinish::RowFinish(int device, rt::Stream& stream, GpuMemory& memory, Faults& 
       faults_(faults),
       clock_(clock),
       tickets_(device, kTickets * sizeof(unsigned)),
-      scales_(device, stream),
-      wgmma_adds_as_mma_(finds_equal_forms(device, stream)) {
+      scales_(device, stream) {
   rt::fill_zero(tickets_.data(), kTickets * sizeof(unsigned), stream_);
 }
 
 TermOrder RowFinish::order_of(std::int64_t tokens) const {
-  return term_order(tokens, rt::device_of(stream_), wgmma_adds_as_mma_);
+  return term_order(tokens, rt::device_of(stream_));
 }
 
 Quantize RowFinish::quantize_as(const RowsFor& target, std::int64_t tokens, std::string_view site) {

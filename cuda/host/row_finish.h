@@ -43,7 +43,6 @@ class RowFinish {
   PartEvents& clock_;
   DeviceScratch tickets_;  // for OutputCodes
   DeviceScales scales_;
-  bool wgmma_adds_as_mma_;
 };
 
 }  // namespace leq::LEQ_GPU

@@ -226,12 +226,9 @@ void launch_int_matmul(const IntMatmul& a, rt::Stream& stream);
 // Returns whether the kernel quantizes its outputs: for few tokens, if segments form one output.
 bool makes_codes(const IntMatmul& a);
 
-// Returns the order of terms for `tokens` tokens on a device. `wgmma_adds_as_mma` is the result of
-// launch_float_forms.
-TermOrder term_order(std::int64_t tokens, const rt::DeviceInfo& device, bool wgmma_adds_as_mma);
-// On compute capability 9.0, sets *differences to the number of sums whose bits differ between
-// wgmma and mma, for numbers chosen to expose where the hardware truncates.
-void launch_float_forms(unsigned* differences, rt::Stream& stream);
+// Returns the order of terms for `tokens` tokens on a device. The sums of wgmma and mma have the
+// same bits (gpu_agree compares them).
+TermOrder term_order(std::int64_t tokens, const rt::DeviceInfo& device);
 
 // f32 activations x float weights. f32 weights use the chains of docs/numerics.md. 16-bit weights
 // use tensor cores, close to these chains; the order does not depend on T (float_gemm.cuh).

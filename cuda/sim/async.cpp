@@ -123,15 +123,11 @@ std::uint32_t with_products(std::uint32_t sum, const std::array<int, 32>& a,
                             const std::array<int, 32>& b) {
   return sum + static_cast<std::uint32_t>(std::inner_product(a.begin(), a.end(), b.begin(), 0));
 }
-// Adds products to `sum` by fma, in ascending order of k unless the schedule selects another order.
+// Adds products to `sum` by fma, in ascending order of k as the emulated mma does.
 std::uint32_t with_products(std::uint32_t sum, const std::array<float, 16>& a,
                             const std::array<float, 16>& b) {
   auto total = std::bit_cast<float>(sum);
-  const bool ascending = schedule().float_sums == FloatSums::as_mma;
-  for (std::size_t i = 0; i < 16; ++i) {
-    const std::size_t k = ascending ? i : 15 - i;
-    total = std::fma(a[k], b[k], total);
-  }
+  for (std::size_t k = 0; k < 16; ++k) total = std::fma(a[k], b[k], total);
   return std::bit_cast<std::uint32_t>(total);
 }
 

@@ -22,15 +22,12 @@ namespace simt {
 // takes effect at the opposite end, which exposes missing waits: at its issue, copies that the
 // kernel did not wait for have not arrived; at its wait, operands may already be overwritten.
 enum class CopyArrival : std::uint8_t { at_wait, at_issue };
-// The order in which a float wgmma adds: as mma does, or another one that hardware might use.
-enum class FloatSums : std::uint8_t { as_mma, otherwise };
 
 // Orders that CUDA leaves open. Seed 0 selects plain ascending order; any other seed permutes lanes
 // within warps, warps and blocks.
 struct Schedule {
   std::uint64_t seed = 0;
   CopyArrival copy_arrival = CopyArrival::at_wait;
-  FloatSums float_sums = FloatSums::as_mma;
 };
 Schedule& schedule();  // of all launches; to be set only between launches
 

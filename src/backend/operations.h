@@ -282,9 +282,10 @@ class Operations {
   virtual void multiply_rows(const Rows& y, std::int64_t tokens, Rows& x) = 0;
   // The first `rows` rows of `logits` become cap * tanh(scale * logit / cap).
   virtual void cap_logits(Rows& logits, std::int64_t rows, float scale, float cap) = 0;
-  // Chooses the experts of each row (route_rows) and groups the rows by expert.
-  virtual void route(const Rows& logits, std::int64_t tokens, const Routing& routing,
-                     std::string_view site, ExpertRoutes& routes, ExpertRoutes* shared) = 0;
+  // logits [T][E] = the router's outputs, from which the experts of each row are chosen
+  // (route_rows). Rows are grouped by expert. The logits may be overwritten.
+  virtual void route(const Rows& x, std::int64_t tokens, const Linear& router, Rows& logits,
+                     const Routing& routing, ExpertRoutes& routes, ExpertRoutes* shared) = 0;
   // out [R][F] = f(gate_e x[token]) * up_e x[token] for the rows of each group. `grouped` [R][W],
   // which has the format of x, is scratch for the grouped rows.
   virtual void experts_gated(const Rows& x, const ExpertRoutes& routes,

@@ -32,12 +32,11 @@ struct ExpertsRun {
     const ExpertsMlpConfig& config = weights.config;
     const float* scales = weights.beside ? weights.beside->router_scales : nullptr;
     Rows logits = work.router_logits_of(config);  // [T, E], or [T, E + 1] with a shared expert
-    backend.linear(normed, tokens, weights.router, Epilogue::none, logits);
     const Routing routing = {
         config.experts, config.active,       config.normalized,
         config.sigmoid, weights.choice_bias, static_cast<float>(config.weight_scale),
         scales};
-    backend.route(logits, tokens, routing, weights.router.name, work.routes,
+    backend.route(normed, tokens, weights.router, logits, routing, work.routes,
                   weights.shared ? &work.shared_routes : nullptr);
   }
 

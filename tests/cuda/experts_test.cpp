@@ -24,6 +24,32 @@ struct RouteCase {
 
 class Route : public testing::TestWithParam<RouteCase> {};
 
+// Returns rows [T][stride] of logits after routing them, for which they are the outputs of a linear
+// whose weights are the identity.
+std::vector<float> routed(RoutedLinear a, const std::vector<float>& rows, std::int64_t stride) {
+  const std::int64_t outputs = a.experts + (a.has_shared ? 1 : 0), width = float_stride(outputs);
+  const std::int64_t tokens = std::ssize(rows) / stride;
+  std::vector<float> logits(static_cast<std::size_t>(tokens * width));
+  std::vector<float> identity(static_cast<std::size_t>(outputs * width));
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    std::copy_n(rows.begin() + t * stride, outputs, logits.begin() + t * width);
+  }
+  for (std::int64_t e = 0; e < outputs; ++e) identity[static_cast<std::size_t>(e * width + e)] = 1;
+  const DeviceArray<float> x(logits), weights(identity), out(rows);
+  const DeviceArray<unsigned> tickets{std::vector<unsigned>(kTickets)};
+  a.matmul.segments[0] = {{weights.data(), FloatType::f32}, nullptr, outputs};
+  a.matmul.segment_count = 1;
+  a.matmul.tokens = tokens;
+  a.matmul.columns = outputs;
+  a.matmul.values = {x.data(), width};
+  a.matmul.out = {out.data(), stride};
+  a.tickets = tickets.data();
+  write_late({x.bytes()});
+  launch_route(a, test_stream());
+  EXPECT_EQ(tickets.host(), std::vector<unsigned>(kTickets));
+  return out.host();
+}
+
 // The logits have few distinct values, so that many of them are equal.
 std::vector<float> logits_of(const RouteCase& c) {
   std::mt19937 random(5);
@@ -43,17 +69,12 @@ std::vector<float> logits_of(const RouteCase& c) {
 TEST_P(Route, ChoosesTheLargestAndOfEqualsTheLower) {
   const RouteCase c = GetParam();
   const std::vector<float> rows = logits_of(c);
-  const DeviceArray<float> there(rows);
   const DeviceArray<unsigned long long> fault(std::vector<unsigned long long>{kNoFault});
-  write_late({there.bytes()});
-  launch_route({{there.data(), kStride, c.active},
-                c.tokens,
-                c.experts,
-                c.normalized,
-                false,
-                {fault.data(), 3}},
-               test_stream());
-  const std::vector<float> found = there.host();
+  const std::vector<float> found = routed({.active = c.active,
+                                           .experts = c.experts,
+                                           .normalized = c.normalized,
+                                           .fault = {fault.data(), 3}},
+                                          rows, kStride);
   EXPECT_EQ(fault.host()[0], kNoFault);
   for (int t = 0; t < c.tokens; ++t) {
     const float* const row = rows.data() + t * kStride;
@@ -82,16 +103,16 @@ TEST_P(Route, ChoosesTheLargestAndOfEqualsTheLower) {
 INSTANTIATE_TEST_SUITE_P(Sizes, Route,
                          testing::Values(RouteCase{8, 2, 5, true}, RouteCase{4, 4, 3, false},
                                          RouteCase{128, 8, 4, true}, RouteCase{100, 7, 6, false},
-                                         RouteCase{1, 1, 2, true}, RouteCase{70, 70, 5, true}));
+                                         RouteCase{1, 1, 2, true}, RouteCase{70, 70, 5, true},
+                                         RouteCase{128, 8, 1, true}, RouteCase{100, 7, 20, true}));
 
 TEST(RouteFaults, ARowThatIsNotFiniteIsReportedAndChoosesSomeExpert) {
   std::vector<float> rows(3 * kStride, 1.0f);
   rows[kStride + 2] = std::nanf("");
-  const DeviceArray<float> there(rows);
   const DeviceArray<unsigned long long> fault(std::vector<unsigned long long>{kNoFault});
-  launch_route({{there.data(), kStride, 2}, 3, 4, true, false, {fault.data(), 7}}, test_stream());
+  const std::vector<float> found = routed(
+      {.active = 2, .experts = 4, .normalized = true, .fault = {fault.data(), 7}}, rows, kStride);
   EXPECT_EQ(fault.host()[0], 7ull << 32 | 1);
-  const std::vector<float> found = there.host();
   std::int32_t ids[2];
   std::memcpy(ids, &found[kStride], sizeof ids);
   for (const std::int32_t id : ids) EXPECT_TRUE(id >= 0 && id < 4) << id;
@@ -105,20 +126,17 @@ TEST(RouteSigmoid, ABiasChoosesAndDoesNotWeigh) {
   std::vector<float> rows(kTokens * kStride), bias(kExperts);
   for (float& logit : rows) logit = normal(random);
   for (float& one : bias) one = normal(random) - 2;
-  const DeviceArray<float> there(rows), bias_there(bias);
+  const DeviceArray<float> bias_there(bias);
   const DeviceArray<unsigned long long> fault(std::vector<unsigned long long>{kNoFault});
-  write_late({there.bytes()});
-  launch_route({.rows = {there.data(), kStride, kActive},
-                .tokens = kTokens,
-                .experts = kExperts,
-                .normalized = true,
-                .fault = {fault.data(), 1},
-                .sigmoid = true,
-                .choice_bias = bias_there.data(),
-                .sum_offset = 0.25f,
-                .weight_scale = 3},
-               test_stream());
-  const std::vector<float> found = there.host();
+  const std::vector<float> found = routed({.active = kActive,
+                                           .experts = kExperts,
+                                           .normalized = true,
+                                           .fault = {fault.data(), 1},
+                                           .sigmoid = true,
+                                           .choice_bias = bias_there.data(),
+                                           .sum_offset = 0.25f,
+                                           .weight_scale = 3},
+                                          rows, kStride);
   for (std::size_t t = 0; t < kTokens; ++t) {
     const float* const row = rows.data() + t * kStride;
     const auto p = [&](int e) { return 1 / (1 + std::exp(-double{row[e]})); };
@@ -147,13 +165,13 @@ TEST(RouteShared, TheWeightOfASharedExpertFollowsThoseOfTheOthers) {
       rows[t * 32 + t] = 6.0f;  // of four experts
       rows[t * 32 + 4] = logits[t];
     }
-    const DeviceArray<float> there(rows);
     const DeviceArray<unsigned long long> fault(std::vector<unsigned long long>{kNoFault});
-    write_late({there.bytes()});
-    launch_route(
-        {{there.data(), 32, 2}, std::ssize(logits), 4, true, has_shared, {fault.data(), 1}},
-        test_stream());
-    const std::vector<float> found = there.host();
+    const std::vector<float> found = routed({.active = 2,
+                                             .experts = 4,
+                                             .normalized = true,
+                                             .has_shared = has_shared,
+                                             .fault = {fault.data(), 1}},
+                                            rows, 32);
     for (std::size_t t = 0; t < logits.size(); ++t) {
       std::int32_t ids[2];
       std::memcpy(ids, &found[t * 32], sizeof ids);
@@ -169,9 +187,13 @@ TEST(RouteShared, TheWeightOfASharedExpertFollowsThoseOfTheOthers) {
 TEST(RouteFaults, ASharedExpertsLogitThatIsNotFiniteIsReported) {
   std::vector<float> rows(2 * 32, 1.0f);
   rows[32 + 4] = INFINITY;
-  const DeviceArray<float> there(rows);
   const DeviceArray<unsigned long long> fault(std::vector<unsigned long long>{kNoFault});
-  launch_route({{there.data(), 32, 2}, 2, 4, true, true, {fault.data(), 7}}, test_stream());
+  routed({.active = 2,
+          .experts = 4,
+          .normalized = true,
+          .has_shared = true,
+          .fault = {fault.data(), 7}},
+         rows, 32);
   EXPECT_EQ(fault.host()[0], 7ull << 32 | 1);
 }
 

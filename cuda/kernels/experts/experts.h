@@ -22,19 +22,21 @@ inline constexpr int kMaxExperts = 1024;
 // p = softmax(logits); the k largest are chosen, of equal ones the lowest numbers. Weights are p,
 // or p divided by the sum of the chosen p (docs/numerics.md). The weight of a shared expert is the
 // sigmoid of logit E. A non-finite row is reported.
-struct RouteArguments {
-  ExpertChoice rows;  // logits [T][E], or [T][E + 1] with a shared expert; overwritten
-  std::int64_t tokens = 0;
+struct RoutedLinear {
+  // f32 weights; logits [T][E], or [T][E + 1] with a shared expert, overwritten by ExpertChoice
+  FloatMatmul matmul;
+  int active = 0;   // k
   int experts = 0;  // E <= kMaxExperts, 2 k <= stride; 3 k < stride with a shared expert
   bool normalized = false, has_shared = false;
   Fault fault;
+  unsigned* tickets = nullptr;         // kTickets zeros, as those of OutputCodes
   bool sigmoid = false;                // p = sigmoid(logits), not softmax
   const float* choice_bias = nullptr;  // [E], added to p to choose; null: none
   float sum_offset = 0;                // added to the sum by which weights are divided
   float weight_scale = 1;
   const float* scales = nullptr;  // [E] factors on weights; null: none
 };
-void launch_route(const RouteArguments& a, rt::Stream& stream);
+void launch_route(const RoutedLinear& a, rt::Stream& stream);
 
 // The groups of a step, as arrays of E + 1: expert e has rows first[e] ... first[e + 1] - 1 and
 // tiles tiles[e] ... tiles[e + 1] - 1 of tile_rows rows.

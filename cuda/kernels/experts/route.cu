@@ -1,16 +1,18 @@
-// The router; one warp per token.
+// The router: the linear by the blocks of float_rows, of which the last to finish some tokens
+// chooses their experts, one warp per token.
 #include <cmath>
 
+#include "base/error.h"
 #include "cuda/intrinsics/float_math.cuh"
+#include "cuda/intrinsics/last_block.cuh"
 #include "cuda/intrinsics/ptx.h"
 #include "cuda/intrinsics/run.h"
 #include "cuda/kernels/experts/experts.h"
+#include "cuda/kernels/matmul/float_rows.cuh"
 #include "cuda/kernels/rows/quantize.cuh"
 
 namespace leq::LEQ_GPU {
 namespace {
-
-constexpr int kThreads = 32;
 
 // Computes p = softmax(p); every lane adds the sum in ascending order.
 __device__ void softmax(float* p, int experts, int lane) {
@@ -67,26 +69,32 @@ __device__ unsigned choose(const float* score, int experts, int active, int lane
   return taken;
 }
 
-// Shared memory has p [E], then the p of the k chosen experts, and with a bias scores [E].
-__global__ void __launch_bounds__(kThreads) route_rows(const LEQ_GRID_CONSTANT RouteArguments a) {
-  LEQ_BOUNDS(kThreads);
-  LEQ_DYNAMIC_SHARED(float, p);
+// Chooses the experts of a token. p is shared memory of a warp: p [E], then the p of the k chosen
+// experts, and with a bias scores [E].
+__device__ void route_row(const RoutedLinear& a, std::int64_t token, float* p, int lane) {
+  const int active = a.active;
   float* const chosen = p + a.experts;
-  ptx::let_successor_start();
-  ptx::wait_for_predecessor();
-  const int lane = static_cast<int>(threadIdx.x), active = a.rows.active;
-  float* const row = a.rows.rows + static_cast<std::int64_t>(blockIdx.x) * a.rows.stride;
+  float* const row = a.matmul.out.values + token * a.matmul.out.stride;
   auto* const ids = reinterpret_cast<std::int32_t*>(row);
   float* const weights = row + active;
-  const float shared = a.has_shared ? row[a.experts] : 0.0f;
+  const float shared = a.has_shared ? read_fresh(row + a.experts) : 0.0f;
   unsigned largest = magnitude_bits(shared);
-  for (int e = lane; e < a.experts; e += 32) {
-    p[e] = row[e];
-    largest = max(largest, magnitude_bits(p[e]));
+  constexpr int kLoads = 8;  // in flight
+  for (int first = lane; first < a.experts; first += 32 * kLoads) {
+    float logits[kLoads];
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      logits[i] = first + 32 * i < a.experts ? read_fresh(row + first + 32 * i) : 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      if (first + 32 * i < a.experts) p[first + 32 * i] = logits[i];
+      largest = max(largest, magnitude_bits(logits[i]));
+    }
   }
   __syncwarp();
   if (warp_max(largest) >= 0x7f800000u) {
-    if (lane == 0) report_row(a.fault, blockIdx.x);
+    if (lane == 0) report_row(a.fault, token);
     // Even for a bad row, the next kernels need valid expert numbers.
     for (int i = lane; i < active; i += 32) ids[i] = i;
     return;
@@ -127,17 +135,34 @@ __global__ void __launch_bounds__(kThreads) route_rows(const LEQ_GRID_CONSTANT R
   if (a.has_shared && lane == 0) row[3 * active] = 1.0f / (1.0f + device_exp(-shared));
 }
 
+template <class Shape>
+__global__ void __launch_bounds__(Shape::kThreads, 1)
+    route_rows(const LEQ_GRID_CONSTANT RoutedLinear a) {
+  LEQ_BOUNDS(Shape::kThreads);
+  float_rows_block<Shape>(a.matmul);
+  if (!is_last_block(a.tickets + blockIdx.y, gridDim.x)) return;
+  LEQ_DYNAMIC_SHARED(float, memory);
+  const auto warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
+  const std::int64_t first = std::int64_t{blockIdx.y} * Shape::kTokens;
+  const std::int64_t last = min(first + Shape::kTokens, a.matmul.tokens);
+  for (std::int64_t token = first + warp; token < last; token += Shape::kThreads / 32) {
+    route_row(a, token, memory + warp * (2 * a.experts + a.active), lane);
+    __syncwarp();
+  }
+}
+
 }  // namespace
 
-void launch_route(const RouteArguments& a, rt::Stream& stream) {
-  if (a.tokens <= 0) return;
-  rt::run(
-      stream,
-      {"route_rows", dim3(static_cast<unsigned>(a.tokens)), dim3(kThreads),
-       static_cast<std::size_t>(a.experts * (a.choice_bias != nullptr ? 2 : 1) + a.rows.active) *
-           sizeof(float),
-       rt::Start::early},
-      route_rows, a);
+void launch_route(const RoutedLinear& a, rt::Stream& stream) {
+  if (a.matmul.tokens <= 0) return;
+  for_float_rows(a.matmul, [&]<class Shape>(Shape, dim3 blocks) {
+    constexpr int kWarps = Shape::kThreads / 32;
+    constexpr int kRows = kWarps < Shape::kTokens ? kWarps : Shape::kTokens;  // at once
+    static_assert(kRows * 3 * kMaxExperts * static_cast<int>(sizeof(float)) <= Shape::kBytes);
+    ensure(blocks.y <= kTickets, "router: ", a.matmul.tokens, " tokens");
+    rt::run(stream, {"route_rows", blocks, dim3(Shape::kThreads), Shape::kBytes, rt::Start::early},
+            route_rows<Shape>, a);
+  });
 }
 
 }  // namespace leq::LEQ_GPU

@@ -8,24 +8,17 @@ namespace leq::LEQ_GPU {
 namespace {
 
 template <class Shape>
-void launch_shape(const FloatMatmul& a, rt::Stream& stream) {
-  const bool paired = is_gated(a.finish);
-  const int rows = FloatBlock<Shape>::rows_of_segment(paired);
-  std::int64_t blocks = 0;
-  for (int i = 0; i < (paired ? 1 : a.segment_count); ++i) {
-    blocks += (a.segments[i].rows + rows - 1) / rows;
-  }
-  const std::int64_t token_blocks = (a.tokens + Shape::kTokens - 1) / Shape::kTokens;
-  rt::run(stream,
-          {"float_rows", dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(token_blocks)),
-           dim3(Shape::kThreads), Shape::kBytes, rt::Start::early},
-          float_rows<Shape>, a);
+__global__ void __launch_bounds__(Shape::kThreads, 1)
+    float_rows(const LEQ_GRID_CONSTANT FloatMatmul a) {
+  LEQ_BOUNDS(Shape::kThreads);
+  float_rows_block<Shape>(a);
 }
 
 void launch_rows(const FloatMatmul& a, rt::Stream& stream) {
-  if (a.tokens == 1) return launch_shape<OneFloatToken>(a, stream);
-  if (a.tokens <= FewFloatTokens::kTokens) return launch_shape<FewFloatTokens>(a, stream);
-  launch_shape<ManyFloatTokens>(a, stream);
+  for_float_rows(a, [&]<class Shape>(Shape, dim3 blocks) {
+    rt::run(stream, {"float_rows", blocks, dim3(Shape::kThreads), Shape::kBytes, rt::Start::early},
+            float_rows<Shape>, a);
+  });
 }
 
 template <class Arguments>
@@ -43,11 +36,11 @@ FloatTile tile_for(const Arguments& a) {
 
 }  // namespace
 
-TermOrder term_order(std::int64_t tokens, const rt::DeviceInfo& device, bool wgmma_adds_as_mma) {
+TermOrder term_order(std::int64_t tokens, const rt::DeviceInfo& device) {
   // With fewer tokens a weight of 4,096 outputs has tiles for only a quarter of an H200's SMs.
   constexpr std::int64_t kFewestTokens = 129;
-  const bool wgmma = device.major == 9 && wgmma_adds_as_mma && tokens >= kFewestTokens;
-  return wgmma ? TermOrder::steps : TermOrder::lanes;
+  const bool wgmma = device.major == 9 && !rt::has_debug_option("no-wgmma");
+  return wgmma && tokens >= kFewestTokens ? TermOrder::steps : TermOrder::lanes;
 }
 
 void launch_float_matmul(const FloatMatmul& a, rt::Stream& stream) {

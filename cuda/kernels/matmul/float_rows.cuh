@@ -119,9 +119,7 @@ __device__ __forceinline__ void multiply_chunk(const float* row, const float* to
 
 // Block x has rows of one segment (if gated, rows of gate and of up), block y has tokens.
 template <class Shape>
-__global__ void __launch_bounds__(Shape::kThreads, 1)
-    float_rows(const LEQ_GRID_CONSTANT FloatMatmul a) {
-  LEQ_BOUNDS(Shape::kThreads);
+__device__ __forceinline__ void float_rows_block(const FloatMatmul& a) {
   LEQ_DYNAMIC_SHARED(float, memory);
   const FloatBlock<Shape> block(a, memory);
   constexpr int kAhead = Shape::kStages - 1, kBlocks = Shape::kColumns / 16;
@@ -158,6 +156,24 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     if (threadIdx.x >= Shape::kUsed || (block.paired && row % 2 != 0)) continue;
     finish(a.finish, a.out, block.first_token + token, block.column + n - block.first, y, up);
   }
+}
+
+// Calls launch(Shape, blocks) with the shape for the number of tokens.
+template <class Launch>
+void for_float_rows(const FloatMatmul& a, Launch launch) {
+  const auto with = [&]<class Shape>(Shape shape) {
+    const bool paired = is_gated(a.finish);
+    const int rows = FloatBlock<Shape>::rows_of_segment(paired);
+    std::int64_t blocks = 0;
+    for (int i = 0; i < (paired ? 1 : a.segment_count); ++i) {
+      blocks += (a.segments[i].rows + rows - 1) / rows;
+    }
+    const std::int64_t token_blocks = (a.tokens + Shape::kTokens - 1) / Shape::kTokens;
+    launch(shape, dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(token_blocks)));
+  };
+  if (a.tokens == 1) return with(OneFloatToken());
+  if (a.tokens <= FewFloatTokens::kTokens) return with(FewFloatTokens());
+  with(ManyFloatTokens());
 }
 
 }  // namespace leq::LEQ_GPU

@@ -188,10 +188,11 @@ class CpuBackend final : public Backend {
     });
   }
 
-  void route(const Rows& logits, std::int64_t tokens, const Routing& routing, std::string_view site,
-             ExpertRoutes& routes, ExpertRoutes* shared) override {
+  void route(const Rows& x, std::int64_t tokens, const Linear& router, Rows& logits,
+             const Routing& routing, ExpertRoutes& routes, ExpertRoutes* shared) override {
+    linear(x, tokens, router, Epilogue::none, logits);
     const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(logits, tokens); });
-    route_rows(logits, tokens, routing, site, routes, shared);
+    route_rows(logits, tokens, routing, router.name, routes, shared);
   }
 
   void experts_gated(const Rows& x, const ExpertRoutes& routes, const ExpertLinears& experts,
