@@ -46,9 +46,9 @@ TEST(GateReport, SaysHowFarOffTheBuiltInTextMayBe) {
 }
 
 // The advised options were measured to lose less (bench/results/quality-smollm2.md).
-TEST(GateReport, FourBitsAreAdvisedToTakeEight) {
+TEST(GateReport, FourBitsAreAdvisedToTakeFive) {
   const std::string failed = gate_report(sample(0.06), &require_recipe("q4"));
-  EXPECT_TRUE(failed.ends_with("limit of q4: 0.050 nats, not passed: try recipe q8")) << failed;
+  EXPECT_TRUE(failed.ends_with("limit of q4: 0.050 nats, not passed: try recipe q5")) << failed;
 }
 
 TEST(BaseSpace, NamesWhatIsMissing) {

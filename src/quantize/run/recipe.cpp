@@ -24,6 +24,7 @@ constexpr double kSharedAlpha = 0.5;
 constexpr const char* kTables = "^(token_embedding|head)$";
 constexpr const char* kDown = R"(^layers\.[0-9]+\.(experts\.[0-9]+\.|shared\.)?down$)";
 constexpr const char* kValues = R"(^layers\.[0-9]+\.(v|o|(experts\.[0-9]+\.|shared\.)?down)$)";
+constexpr const char* kMost = R"(^layers\.[0-9]+\.(v|o|(experts\.[0-9]+\.|shared\.)?(up|down))$)";
 constexpr const char* kMlp = R"(^layers\.[0-9]+\.(experts\.[0-9]+\.|shared\.)?(gate|up|down)$)";
 
 // Cost of gptq+ and of the search for AWQ's scales: 63 of 75 s for SmolLM2-135M with 8 windows.
@@ -58,24 +59,24 @@ const std::array<Recipe, 7> kRecipes = {{
      .most_windows = 32,
      .work = kFourBitWork},
     {.name = "q5",
-     .summary = "q5_k weights by gptq+ after AWQ's scales, q6_k for v, o, down and tables",
+     .summary = "q5_k weights by gptq+ after SmoothQuant, q6_k for v, o, down and tables",
      .kl_limit = 0.03,
      .advice = "recipe q6",
      .method = "gptq+",
-     .fold = awq_scales_fold,
+     .fold = [] { return smoothing_fold(std::nullopt); },
      .wide = {"q5_k", {{kTables, "q6_k"}, {kValues, "q6_k"}}},
      .narrow = {"q5_k", {{kTables, "q6_k"}, {kValues, "q6_k"}}, ActChoice::g32},
      .most_windows = 32,
      .work = kFourBitWork},
     {.name = "q4",
      .summary = "4-bit weights by gptq+ after AWQ's scales, groups of 128 (below a width of 2048 "
-                "q4_k, v, o and down q5_k, tables q6_k)",
+                "q4_k, v, o, up and down q5_k, tables q6_k)",
      .kl_limit = 0.05,
      .advice = "recipe q5",
      .method = "gptq+",
      .fold = awq_scales_fold,
      .wide = {"int4-g128"},
-     .narrow = {"q4_k", {{kTables, "q6_k"}, {kValues, "q5_k"}}},
+     .narrow = {"q4_k", {{kTables, "q6_k"}, {kMost, "q5_k"}}},
      .most_windows = 32,
      .work = kFourBitWork},
     {.name = "q4-small",
