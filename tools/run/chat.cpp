@@ -325,14 +325,8 @@ void ChatLoop::set_parameter_of(std::string_view text) {
     return tell("seed is " + std::to_string(*seed) + " from now on");
   }
   const SamplingParameter* parameter = find_parameter(name);
-  if (parameter == nullptr) {
-    std::vector<std::string> known;
-    for (const SamplingParameter& one : kSamplingParameters) known.push_back(parameter_word(one));
-    const auto nearest = nearest_word(std::string(name), known);
-    fail("/set: no setting is called ", printable(name), ": ",
-         nearest ? "did you mean " + *nearest + "? " : "", "/set shows them; -c, at the start, is ",
-         "the context");
-  }
+  require(parameter != nullptr, "/set: no setting is called ", printable(name),
+          ": /set shows them; -c, at the start, is the context");
   const auto number = parse_double(value);
   require(number && (!parameter->is_whole() || parse_int(value)), "/set ", printable(name),
           ": expected ", parameter->range, ", found '", printable(value), "'");
