@@ -247,12 +247,12 @@ void ChatLoop::turn(
   printer_.end_line();
   totals_.add(reply);
   if (reply.stopped == StopReason::context_full) {
-    tell("the context of " + with_commas(generator_.context()) +
+    note("the context of " + with_commas(generator_.context()) +
          " positions is full: /clear begins a new conversation, a larger -c holds more");
   } else if (reply.stopped == StopReason::interrupted) {
-    tell("interrupted");
+    note("interrupted");
   } else if (reply.stopped == StopReason::token_limit) {
-    tell("the reply ends here: -n " + with_commas(std::ssize(reply.tokens)) + " tokens");
+    note("the reply ends here: -n " + with_commas(std::ssize(reply.tokens)) + " tokens");
   }
   if (options_.verbose && !options_.single_turn) {
     RunTotals one;
