@@ -152,7 +152,7 @@ TEST(Inspect, TellsPeopleConfigurationTokenizerAndProvenance) {
   EXPECT_TRUE(std::regex_search(
       screen, std::regex(R"(\nlayers\.\*\.down +\[96, 160\] +int4-g128 +g128 +2 )")))
       << screen;
-  EXPECT_EQ(screen.find("layers.1"), std::string::npos) << screen;
+  EXPECT_EQ(screen.find("\nlayers.1"), std::string::npos) << screen;
   EXPECT_LT(std::ranges::count(screen, '\n'), 50) << screen;
   for (const char* part :
        {"2 layers", "head_dim", "bits per weight", "tokenizer", "provenance", "LlamaForCausalLM",

@@ -122,8 +122,8 @@ TEST(Completion, OfLeqOffersCommandsAndTheirOptions) {
           << command << " " << word;
       EXPECT_LT(zsh.find(word + "[", in_zsh), zsh.find("\n;;\n", in_zsh)) << command << " " << word;
       const std::string bare = word.substr(word.starts_with("--") ? 2 : 1);
-      EXPECT_TRUE(std::regex_search(
-          fish, std::regex("from " + command + "'[^\n]* -[lso] " + bare + " ")))
+      EXPECT_TRUE(
+          std::regex_search(fish, std::regex("from " + command + "'[^\n]* -[lso] " + bare + " ")))
           << command << " " << word;
     }
   }

@@ -236,7 +236,7 @@ TEST_F(Run, PromptsThatCannotBeUsedAreRefused) {
   }
   std::string text;
   for (int i = 0; i < 30; ++i) text += "once ";
-  expect_error(tell({"-p", text, "-c", "16"}), "context of 16");
+  expect_error(tell({"--raw", "-p", text, "-c", "16"}), "context of 16");
   expect_error(test::run({kTool, "-m", model("gpt2-tiny"), "-p", ""}), "prompt is empty");
   expect_error(test::run({kTool, "-m", model("mistral-tiny"), "-sys", "x", "-p", "y"}),
                "the chat template refuses this conversation");

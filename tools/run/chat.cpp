@@ -247,12 +247,12 @@ void ChatLoop::turn(
   printer_.end_line();
   totals_.add(reply);
   if (reply.stopped == StopReason::context_full) {
-    tell("the context of " + with_commas(generator_.context()) +
+    note("the context of " + with_commas(generator_.context()) +
          " positions is full: /clear begins a new conversation, a larger -c holds more");
   } else if (reply.stopped == StopReason::interrupted) {
-    tell("interrupted");
+    note("interrupted");
   } else if (reply.stopped == StopReason::token_limit) {
-    tell("the reply ends here: -n " + with_commas(std::ssize(reply.tokens)) + " tokens");
+    note("the reply ends here: -n " + with_commas(std::ssize(reply.tokens)) + " tokens");
   }
   if (options_.verbose && !options_.single_turn) {
     RunTotals one;
@@ -325,14 +325,8 @@ void ChatLoop::set_parameter_of(std::string_view text) {
     return tell("seed is " + std::to_string(*seed) + " from now on");
   }
   const SamplingParameter* parameter = find_parameter(name);
-  if (parameter == nullptr) {
-    std::vector<std::string> known;
-    for (const SamplingParameter& one : kSamplingParameters) known.push_back(parameter_word(one));
-    const auto nearest = nearest_word(std::string(name), known);
-    fail("/set: no setting is called ", printable(name), ": ",
-         nearest ? "did you mean " + *nearest + "? " : "", "/set shows them; -c, at the start, is ",
-         "the context");
-  }
+  require(parameter != nullptr, "/set: no setting is called ", printable(name),
+          ": /set shows them; -c, at the start, is the context");
   const auto number = parse_double(value);
   require(number && (!parameter->is_whole() || parse_int(value)), "/set ", printable(name),
           ": expected ", parameter->range, ", found '", printable(value), "'");
