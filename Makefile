@@ -62,7 +62,7 @@ uninstall:
 
 # Debian packages of the tools, libraries and headers: dist/leq*.deb
 deb: release-deps
-	$(call install,dpkg-dev)
+	$(call install,dpkg-dev file)
 	cmake --preset package
 	cmake --build build/package -j $(JOBS)
 	cpack --config build/package/CPackConfig.cmake -G DEB -B build/package/debs
