@@ -92,7 +92,7 @@ class WindowRun {
     }
   }
 
-  // How often a text began with kept pages, and of these without the slot of its first page; how
+  // How often a text began with kept pages, and of these without the frame of its first page; how
   // often its end could not be reused.
   int reused = 0, reused_behind = 0, shortened = 0;
   std::int64_t longest = 0;
@@ -186,8 +186,8 @@ class WindowRun {
     shortened += found.tokens < found.matched ? 1 : 0;
     if (found.tokens > 0) {
       ++reused;
-      const auto slots = cache().layers().slots;
-      if (slots[static_cast<std::size_t>(found.pages[0])] < 0) ++reused_behind;
+      const auto frames = cache().layers().frames;
+      if (frames[static_cast<std::size_t>(found.pages[0])] < 0) ++reused_behind;
     }
     recompute(s, {tokens.begin(), tokens.begin() + found.tokens});
     feed(s, std::span(tokens).subspan(static_cast<std::size_t>(found.tokens)));

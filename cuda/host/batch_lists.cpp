@@ -46,7 +46,7 @@ std::vector<std::int32_t> batch_numbers(const BatchView& batch, const PageTables
     }
   };
   add_runs(0);
-  if (!tables.slots.empty()) add_runs(tables.copies.empty() ? all_pages : 2 * all_pages);
+  if (!tables.frames.empty()) add_runs(tables.copies.empty() ? all_pages : 2 * all_pages);
   for (std::size_t i = 0; i < batch.runs.size(); ++i) {
     numbers.insert(numbers.end(), static_cast<std::size_t>(batch.runs[i].rows),
                    static_cast<std::int32_t>(i));
@@ -55,7 +55,7 @@ std::vector<std::int32_t> batch_numbers(const BatchView& batch, const PageTables
   for (const SequenceRun& run : batch.runs) {
     numbers.insert(numbers.end(), run.pages.begin(), run.pages.end());
   }
-  for (const auto& table : {tables.copies, tables.slots}) {
+  for (const auto& table : {tables.copies, tables.frames}) {
     if (table.empty()) continue;
     for (const SequenceRun& run : batch.runs) {
       for (const std::int32_t page : run.pages) {
@@ -66,13 +66,13 @@ std::vector<std::int32_t> batch_numbers(const BatchView& batch, const PageTables
   return numbers;
 }
 
-AttentionBatch batch_at(const std::int32_t* there, const BatchView& batch, bool slots,
+AttentionBatch batch_at(const std::int32_t* there, const BatchView& batch, bool frames,
                         std::int64_t more) {
   AttentionBatch made;
   made.tokens = batch.tokens;
   made.runs = reinterpret_cast<const AttentionRun*>(there);
   made.run_count = static_cast<int>(batch.runs.size());
-  made.row_runs = there + std::ssize(batch.runs) * kRunInts * (slots ? 2 : 1);
+  made.row_runs = there + std::ssize(batch.runs) * kRunInts * (frames ? 2 : 1);
   made.pages = made.row_runs + batch.tokens + more;
   for (const SequenceRun& run : batch.runs) {
     made.longest_run = std::max(made.longest_run, run.rows);
@@ -89,7 +89,7 @@ AttentionBatch BatchLists::push(const BatchView& batch, const PageTables& tables
     there_ = staging_.push(numbers_);
     round_ = staging_.round();
   }
-  return batch_at(there_, batch, !tables.slots.empty());
+  return batch_at(there_, batch, !tables.frames.empty());
 }
 
 }  // namespace leq::LEQ_GPU

@@ -10,16 +10,16 @@
 
 namespace leq::LEQ_GPU {
 
-// For every page of the cache, its f16 copy and its slot; empty: the cache has none.
+// For every page of the cache, its f16 copy and its frame; empty: the cache has none.
 struct PageTables {
-  std::span<const std::int32_t> copies, slots;
+  std::span<const std::int32_t> copies, frames;
 };
-// Returns a batch's numbers as the device reads them: runs, the same runs with slots in place of
-// pages, the run of each row, `more`, pages, and each page's f16 copy and slot.
+// Returns a batch's numbers as the device reads them: runs, the same runs with frames in place of
+// pages, the run of each row, `more`, pages, and each page's f16 copy and frame.
 std::vector<std::int32_t> batch_numbers(const BatchView& batch, const PageTables& tables,
                                         std::span<const std::int32_t> more = {});
 // Returns kernel arguments for the same batch, with `more` numbers between rows and pages.
-AttentionBatch batch_at(const std::int32_t* there, const BatchView& batch, bool slots,
+AttentionBatch batch_at(const std::int32_t* there, const BatchView& batch, bool frames,
                         std::int64_t more = 0);
 
 class BatchLists {

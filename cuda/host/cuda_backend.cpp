@@ -364,8 +364,8 @@ class CudaBackend final : public Backend {
   AttentionBatch on_device(const BatchView& batch, const KvLayer& kv) {
     const AttentionBatch* of_step = graphs_.batch_of(batch);
     AttentionBatch there =
-        of_step != nullptr ? *of_step : lists_.push(batch, {copies_of(kv), kv.slots});
-    if (kv.in_slots) there.runs += there.run_count;
+        of_step != nullptr ? *of_step : lists_.push(batch, {copies_of(kv), kv.frames});
+    if (kv.in_frames) there.runs += there.run_count;
     return there;
   }
   // Norm kernels keep a row of f32 in shared memory, which limits the width of rows.

@@ -18,9 +18,9 @@ std::int64_t pages_of(const KvShape& shape) {
   return pages_for(shape.positions) + shape.sequences - 1;
 }
 
-// Number of slots that all sequences need while one step appends, including the copy of a shared
+// Number of frames that all sequences need while one step appends, including the copy of a shared
 // page, and one window more, after which an ended text can go on.
-std::int64_t slots_of(const KvShape& shape) {
+std::int64_t frames_of(const KvShape& shape) {
   if (shape.window == 0) return 0;
   const std::int64_t of_sequence = pages_for(shape.window + KvPages::kRewind) + 3;
   const std::int64_t all =
@@ -66,7 +66,7 @@ KvPages::KvPages(DeviceMemory& memory, const Layout& layout, const KvShape& shap
       shape_(shape),
       residual_(residual_of(shape)),
       count_(pages_of(shape)),
-      slot_count_(slots_of(shape)),
+      frame_count_(frames_of(shape)),
       copy_count_(copies_of(shape, residual_)) {
   std::size_t ends[2] = {}, copies_end = 0;
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
@@ -80,8 +80,8 @@ KvPages::KvPages(DeviceMemory& memory, const Layout& layout, const KvShape& shap
       side.page_bytes = layout.page_bytes(part, side.type, kv_heads, head_dim);
       std::size_t& end = ends[part == KvPart::keys ? 0 : 1];
       side.pages_at = end;
-      side.in_slots = shape.windowed(layer);
-      end += static_cast<std::size_t>(side.in_slots ? slot_count_ : count_) * side.page_bytes;
+      side.in_frames = shape.windowed(layer);
+      end += static_cast<std::size_t>(side.in_frames ? frame_count_ : count_) * side.page_bytes;
       side.copied = kv_scheme(side.type).blocked();
       side.copies_at = copies_end;
       if (!side.copied) continue;
@@ -95,7 +95,7 @@ KvPages::KvPages(DeviceMemory& memory, const Layout& layout, const KvShape& shap
 }
 
 KvLayer KvPages::layer(std::int64_t layer, std::span<const std::int32_t> copies,
-                       std::span<const std::int32_t> slots) const {
+                       std::span<const std::int32_t> frames) const {
   const auto first = static_cast<std::size_t>(2 * layer);
   const Side &keys = sides_[first], &values = sides_[first + 1];
   KvLayer view = {keys.type,          values.type,     page_at(keys, 0),
@@ -105,8 +105,8 @@ KvLayer KvPages::layer(std::int64_t layer, std::span<const std::int32_t> copies,
   if (values.copied) view.value_copies = copy_at(values, 0);
   view.copy_page_bytes = std::max(keys.copy_page_bytes, values.copy_page_bytes);
   view.copies = copies;
-  view.in_slots = keys.in_slots;
-  view.slots = slots;
+  view.in_frames = keys.in_frames;
+  view.frames = frames;
   return view;
 }
 
@@ -124,7 +124,7 @@ void KvPages::copy(const PageCopy& what) {
     if (what.of == PageCopy::Of::f16_copy) {
       if (!side.copied) continue;
       memory_.copy(copy_at(side, what.to), copy_at(side, what.from), side.copy_page_bytes);
-    } else if (side.in_slots == (what.of == PageCopy::Of::slot) && side.page_bytes > 0) {
+    } else if (side.in_frames == (what.of == PageCopy::Of::frame) && side.page_bytes > 0) {
       memory_.copy(page_at(side, what.to), page_at(side, what.from), side.page_bytes);
     }  // a rank without heads has no memory
   }
@@ -132,7 +132,7 @@ void KvPages::copy(const PageCopy& what) {
 
 KvCache::KvCache(DeviceMemory& memory, const Layout& layout, const KvShape& shape)
     : pages_(memory, layout, shape),
-      slots_(shape.window > 0 ? pages_.count() : 0, pages_.slot_count()),
+      frames_(shape.window > 0 ? pages_.count() : 0, pages_.frame_count()),
       copies_(pages_.count(), pages_.copy_count()),
       sequences_(static_cast<std::size_t>(shape.sequences)),
       references_(static_cast<std::size_t>(page_count()), 0),
@@ -178,18 +178,20 @@ std::int64_t KvCache::pages_to_append(std::int32_t sequence, std::int64_t count)
          (shares_last_page(sequence) ? 1 : 0);
 }
 
-void KvCache::append(std::int32_t sequence, std::int64_t count) { grow(sequence, count, 0); }
+void KvCache::append(std::int32_t sequence, std::int64_t count) { grow(sequence, count, 0, 0); }
 
-void KvCache::grow(std::int32_t sequence, std::int64_t count, std::int64_t copied_from) {
+void KvCache::grow(std::int32_t sequence, std::int64_t count, std::int64_t copied_from,
+                   std::int64_t passed) {
   Sequence& target = at(sequence);
   const std::int64_t needed = pages_to_append(sequence, count);
   const std::int64_t in_last = target.length % kPageTokens;
   require(needed <= free_pages(), "context full: sequence ", sequence, " holds ", target.length,
           " positions, ", count, " more need ", needed, " pages of ", kPageTokens, ", ",
           free_pages(), " of ", page_count(), " are free; raise ", Setting{"context"});
+  target.passed = std::max(target.passed, passed);
   if (shares_last_page(sequence)) {
     const std::int32_t own = take_page(), before = target.pages.back();
-    if (shape().window > 0) give_slot(own);
+    if (shape().window > 0) give_frame(own);
     copy_page(before, own);
     target.pages.back() = own;
     if (copies_.has(before)) {
@@ -208,7 +210,7 @@ void KvCache::grow(std::int32_t sequence, std::int64_t count, std::int64_t copie
   while (std::ssize(target.pages) < pages_for(target.length)) {
     target.pages.push_back(take_page());
     if (shape().window > 0 && std::ssize(target.pages) > target.passed) {
-      give_slot(target.pages.back());
+      give_frame(target.pages.back());
     }
     const std::int64_t end = std::ssize(target.pages) * kPageTokens;
     const bool sinks = target.pages.size() == 1 && pages_.residual().sinks > 0;
@@ -216,18 +218,18 @@ void KvCache::grow(std::int32_t sequence, std::int64_t count, std::int64_t copie
   }
 }
 
-// For each page, whether its slot, or its f16 copy, must be kept for some sequence.
-std::vector<bool> KvCache::pages_in_use(bool slots) const {
+// For each page, whether its frame, or its f16 copy, must be kept for some sequence.
+std::vector<bool> KvCache::pages_in_use(bool frames) const {
   std::vector<bool> used(static_cast<std::size_t>(page_count()), false);
   for (const Sequence& sequence : sequences_) {
     // The first page that is kept, apart from the sinks' page.
     const std::int64_t oldest =
-        slots ? sequence.passed
-              : std::max<std::int64_t>(0, sequence.committed - kept_positions(pages_.residual())) /
-                    kPageTokens;
+        frames ? sequence.passed
+               : std::max<std::int64_t>(0, sequence.committed - kept_positions(pages_.residual())) /
+                     kPageTokens;
     for (std::size_t i = 0; i < sequence.pages.size(); ++i) {
       const bool kept = std::cmp_greater_equal(i, oldest);
-      const bool first = i == 0 && !slots && pages_.residual().sinks > 0;
+      const bool first = i == 0 && !frames && pages_.residual().sinks > 0;
       if (kept || first) used[static_cast<std::size_t>(sequence.pages[i])] = true;
     }
   }
@@ -240,10 +242,10 @@ void KvCache::give_copy(std::int32_t page) {
   copies_.give(page);
 }
 
-void KvCache::give_slot(std::int32_t page) {
-  const bool found = slots_.make_free([&] { return pages_in_use(true); });
-  ensure(found, "KV cache: all ", slots_.count(), " slots of pages in windows are in use");
-  slots_.give(page);
+void KvCache::give_frame(std::int32_t page) {
+  const bool found = frames_.make_free([&] { return pages_in_use(true); });
+  ensure(found, "KV cache: all ", frames_.count(), " frames of pages in windows are in use");
+  frames_.give(page);
 }
 
 void KvCache::commit() {
@@ -273,7 +275,7 @@ void KvCache::commit_blocks(Sequence& sequence) {
 void KvCache::pass(Sequence& sequence) {
   for (const std::int64_t held = first_held(sequence.length); sequence.passed < held;
        ++sequence.passed) {
-    slots_.pass(sequence.pages[static_cast<std::size_t>(sequence.passed)]);
+    frames_.pass(sequence.pages[static_cast<std::size_t>(sequence.passed)]);
   }
 }
 
@@ -321,7 +323,7 @@ bool KvCache::copies_reach(std::span<const std::int32_t> pages, std::int64_t len
 
 bool KvCache::reaches(std::span<const std::int32_t> pages, std::int64_t length) const {
   for (std::int64_t page = first_visible(length); page < pages_for(length); ++page) {
-    if (shape().window > 0 && !slots_.has(pages[static_cast<std::size_t>(page)])) return false;
+    if (shape().window > 0 && !frames_.has(pages[static_cast<std::size_t>(page)])) return false;
   }
   return !pages_.residual().copies() || (codes_reach(pages, length) && copies_reach(pages, length));
 }
@@ -358,7 +360,7 @@ void KvCache::adopt(std::int32_t sequence, std::span<const std::int32_t> pages,
   }
   if (shape().window == 0) return;
   for (const std::int32_t page : pages.subspan(static_cast<std::size_t>(target.passed))) {
-    slots_.touch(page);
+    frames_.touch(page);
   }
 }
 
@@ -385,11 +387,10 @@ void KvCache::repeat_pages(std::int32_t sequence, std::int64_t length) {
   commit();
   Sequence& target = at(sequence);
   const std::vector<std::int32_t>& own = target.pages;
-  target.passed = first_held(length);
-  grow(sequence, length - filled, length - kept_positions(pages_.residual()));
+  grow(sequence, length - filled, length - kept_positions(pages_.residual()), first_held(length));
   const std::int64_t last = filled / kPageTokens;
-  std::int64_t first = shape().window > 0 ? last : 0;  // first page that still has a slot
-  while (first > 0 && slots_.has(own[static_cast<std::size_t>(first - 1)])) --first;
+  std::int64_t first = shape().window > 0 ? last : 0;  // first page that still has a frame
+  while (first > 0 && frames_.has(own[static_cast<std::size_t>(first - 1)])) --first;
   // Source pages must be completely quantized; the sequence's first pages are.
   const std::int64_t sources =
       (pages_.residual().copies() ? pages_.residual().quantized(filled) / kPageTokens : last) -
@@ -419,7 +420,7 @@ void KvCache::release(std::int32_t page) {
   ensure(holders(page) > 0, "KV cache: page ", page, " is released and has no holder");
   if (--references_[static_cast<std::size_t>(page)] > 0) return;
   copies_.drop(page);
-  slots_.drop(page);
+  frames_.drop(page);
   free_.push_back(page);
 }
 
@@ -430,8 +431,8 @@ void KvCache::copy(const PageCopy& what) {
 
 void KvCache::copy_page(std::int32_t from, std::int32_t to) {
   copy({PageCopy::Of::page, from, to});
-  if (shape().window > 0 && slots_.has(to)) {
-    copy({PageCopy::Of::slot, slots_.of(from), slots_.of(to)});
+  if (shape().window > 0 && frames_.has(to)) {
+    copy({PageCopy::Of::frame, frames_.of(from), frames_.of(to)});
   }
   quantized_[static_cast<std::size_t>(to)] = quantized_[static_cast<std::size_t>(from)];
 }

@@ -1,5 +1,5 @@
 // The KV cache: keys and values in pages of 64 positions, whose numbers all layers of a sequence
-// share. Layers with a sliding window have a smaller memory of slots for the pages in the window.
+// share. Layers with a sliding window have a smaller memory of frames for the pages in the window.
 // KvPages is the memory of one rank; KvCache assigns its pages to sequences. If ranks share a
 // model, each rank has pages for its own KV heads, with the same page numbers as the leader's
 // cache.
@@ -52,13 +52,13 @@ struct KvShape {
 
 // A copy of a page between steps, which all ranks that share a model repeat.
 struct PageCopy {
-  enum class Of : std::uint8_t { page, slot, f16_copy } of = Of::page;
+  enum class Of : std::uint8_t { page, frame, f16_copy } of = Of::page;
   std::int32_t from = 0, to = 0;
 };
-// The pages, slots and f16 copies that are saved or loaded; slots of -1 are not loaded.
+// The pages, frames and f16 copies that are saved or loaded; frames of -1 are not loaded.
 struct SequenceTransfer {
   enum class Kind : std::uint8_t { save, load } kind = Kind::save;
-  std::vector<std::int32_t> pages, slots, copies;
+  std::vector<std::int32_t> pages, frames, copies;
 };
 using KvCommand = std::variant<PageCopy, SequenceTransfer>;
 
@@ -76,19 +76,19 @@ class KvPages {
   const KvShape& shape() const { return shape_; }  // of this rank
   const KvResidual& residual() const { return residual_; }
   std::int64_t count() const { return count_; }
-  std::int64_t slot_count() const { return slot_count_; }
+  std::int64_t frame_count() const { return frame_count_; }
   std::int64_t copy_count() const { return copy_count_; }
   std::string_view layout_name() const { return layout_.kv_layout(); }
 
-  // `copies`, `slots`: [pages] the f16 copy and the slot of each page, -1 for none; the view refers
-  // to these tables.
+  // `copies`, `frames`: [pages] the f16 copy and the frame of each page, -1 for none; the view
+  // refers to these tables.
   KvLayer layer(std::int64_t layer, std::span<const std::int32_t> copies,
-                std::span<const std::int32_t> slots) const;
-  // Copies a page or slot in all layers that have it, or the f16 copy of a page in all layers.
+                std::span<const std::int32_t> frames) const;
+  // Copies a page or frame in all layers that have it, or the f16 copy of a page in all layers.
   void copy(const PageCopy& what);
 
   // Pages and copies as bytes, as the device stores them: for each layer, keys and then values, for
-  // each rank: the pages or slots, then the copies. save() and load() are collective calls of
+  // each rank: the pages or frames, then the copies. save() and load() are collective calls of
   // `ranks`; only the leader has the bytes, and a single rank exchanges nothing.
   std::uint64_t saved_bytes(const SequenceTransfer& what, const KvRanks& ranks) const;
   void save(const SequenceTransfer& what, const KvRanks& ranks, std::span<std::byte> out) const;
@@ -109,7 +109,7 @@ class KvPages {
     KvType type = kUsualKv;
     std::size_t layer = 0;
     std::size_t page_bytes = 0, pages_at = 0;
-    bool in_slots = false, copied = false;
+    bool in_frames = false, copied = false;
     std::size_t copy_page_bytes = 0, copies_at = 0;
   };
   std::byte* page_at(const Side& side, std::int32_t page) const;
@@ -118,10 +118,10 @@ class KvPages {
   std::vector<std::size_t> block_bytes(const Side& side, bool copy, const KvRanks& ranks) const;
   std::vector<std::size_t> bytes_of_ranks(const Side& side, const SequenceTransfer& what,
                                           const KvRanks& ranks) const;
-  // Calls visit(address, bytes) for each page or slot (null: no slot), then for each copy, of this
-  // rank.
+  // Calls visit(address, bytes) for each page or frame (null: no frame), then for each copy, of
+  // this rank.
   static const std::vector<std::int32_t>& places(const Side& side, const SequenceTransfer& what) {
-    return side.in_slots ? what.slots : what.pages;
+    return side.in_frames ? what.frames : what.pages;
   }
   template <class Visit>
   void each_block(const Side& side, const SequenceTransfer& what, Visit visit) const;
@@ -130,9 +130,9 @@ class KvPages {
   const Layout& layout_;
   KvShape shape_;
   KvResidual residual_;
-  std::int64_t count_, slot_count_, copy_count_;
+  std::int64_t count_, frame_count_, copy_count_;
   std::vector<Side> sides_;  // [layers][keys, values]
-  Buffer keys_;              // keys of each layer [pages or slots][page bytes]
+  Buffer keys_;              // keys of each layer [pages or frames][page bytes]
   Buffer values_;
   Buffer copied_;  // [sides with copies][copies][copy page bytes]
 };
@@ -140,14 +140,14 @@ class KvPages {
 // The keys and values of all layers, for a step.
 struct KvLayers {
   const KvPages& pages;
-  std::span<const std::int32_t> copies, slots;
+  std::span<const std::int32_t> copies, frames;
 
-  KvLayer operator[](std::int64_t layer) const { return pages.layer(layer, copies, slots); }
+  KvLayer operator[](std::int64_t layer) const { return pages.layer(layer, copies, frames); }
 };
 
-// Assigns the places of a small pool to pages: f16 copies, or slots of layers with a window. Places
-// are evicted from pages: first those that are out of the window of a sequence that goes on, then
-// the least recently used.
+// Assigns the places of a small pool to pages: f16 copies, or frames of layers with a window.
+// Places are evicted from pages: first those that are out of the window of a sequence that goes on,
+// then the least recently used.
 class KvPlaces {
  public:
   KvPlaces() = default;
@@ -221,8 +221,8 @@ struct KvLeading {
 // sequences still read as f16 or have not quantized yet, and of other pages until the memory of the
 // copies is needed. reach() returns the length for which codes and copies of pages are sufficient.
 //
-// In layers with a sliding window a page has a slot while a sequence can see it or may be truncated
-// by kRewind positions to see it, and after that until the slot is needed.
+// In layers with a sliding window a page has a frame while a sequence can see it or may be
+// truncated by kRewind positions to see it, and after that until the frame is needed.
 class KvCache {
  public:
   // Arguments as of KvPages.
@@ -241,7 +241,7 @@ class KvCache {
   // Commits appended positions whose step has been computed. To be called before the next append().
   void commit();
   // Removes all positions from `length` on. Returns the remaining length: `length`, or 0 (an empty
-  // sequence) if f16 copies or slots that the next query would read are missing. They are always
+  // sequence) if f16 copies or frames that the next query would read are missing. They are always
   // present for up to as many positions as a step appended, and kRewind more.
   [[nodiscard]] std::int64_t truncate(std::int32_t sequence, std::int64_t length);
   // Makes `to` a copy of `from`. Pages are shared until one of the two appends to the last page.
@@ -254,7 +254,7 @@ class KvCache {
   void adopt(std::int32_t sequence, std::span<const std::int32_t> pages, std::int64_t length);
   // Whether `page` has keys and values of the layers with windows that `other` lacks.
   bool sees_more(std::int32_t page, std::int32_t other) const {
-    return shape().window > 0 && slots_.has(page) && !slots_.has(other);
+    return shape().window > 0 && frames_.has(page) && !frames_.has(other);
   }
   // Replaces the sequence's page at `index` by `page`, which has the same keys and values and
   // lacks none (sees_more). Codes and f16 copies that `page` lacks are moved to it; if that is
@@ -279,7 +279,7 @@ class KvCache {
 
   // pages[position / 64] of a sequence, valid until it changes.
   std::span<const std::int32_t> pages(std::int32_t sequence) const;
-  KvLayers layers() const { return {pages_, copies_.table(), slots_.table()}; }
+  KvLayers layers() const { return {pages_, copies_.table(), frames_.table()}; }
   KvLayer layer(std::int64_t layer) const { return layers()[layer]; }
 
   // Makes this cache the leader of ranks that hold the other heads: they repeat its page copies,
@@ -293,8 +293,8 @@ class KvCache {
   std::int64_t page_count() const { return pages_.count(); }
   std::int64_t free_pages() const { return static_cast<std::int64_t>(free_.size()); }
   const KvResidual& residual() const { return pages_.residual(); }
-  // The most pages that have slots, or f16 copies, at once.
-  std::int64_t slot_count() const { return slots_.count(); }
+  // The most pages that have frames, or f16 copies, at once.
+  std::int64_t frame_count() const { return frames_.count(); }
   std::int64_t copy_count() const { return copies_.count(); }
 
   static constexpr std::int64_t kRewind = KvPages::kRewind;
@@ -304,7 +304,7 @@ class KvCache {
     std::vector<std::int32_t> pages;
     std::int64_t length = 0;
     std::int64_t committed = 0;  // positions before the current step
-    std::int64_t passed = 0;     // pages before this index need no slots
+    std::int64_t passed = 0;     // pages before this index need no frames
   };
   Sequence& at(std::int32_t sequence);
   const Sequence& at(std::int32_t sequence) const;
@@ -313,8 +313,9 @@ class KvCache {
   void copy_page(std::int32_t from, std::int32_t to);
   void copy_copies(std::int32_t from, std::int32_t to);
   // Allocates `count` more positions. New pages that end after position `copied_from` get f16
-  // copies.
-  void grow(std::int32_t sequence, std::int64_t count, std::int64_t copied_from);
+  // copies; pages with an index below `passed` need no frames.
+  void grow(std::int32_t sequence, std::int64_t count, std::int64_t copied_from,
+            std::int64_t passed);
   // In layers with windows: the first page that the query at `position` reads, and the first page
   // that a sequence of this length keeps.
   std::int64_t first_visible(std::int64_t position) const;
@@ -325,21 +326,21 @@ class KvCache {
   }
   void pass(Sequence& sequence);
   void commit_blocks(Sequence& sequence);
-  std::vector<bool> pages_in_use(bool slots) const;
+  std::vector<bool> pages_in_use(bool frames) const;
   void give_copy(std::int32_t page);
-  void give_slot(std::int32_t page);
+  void give_frame(std::int32_t page);
   bool codes_reach(std::span<const std::int32_t> pages, std::int64_t length) const;
   bool copies_reach(std::span<const std::int32_t> pages, std::int64_t length) const;
   std::int64_t saved_copies_from(std::int32_t sequence) const;
-  std::int64_t saved_slots_from(std::int32_t sequence) const;
+  std::int64_t saved_frames_from(std::int32_t sequence) const;
   SequenceTransfer transfer_of(std::int32_t sequence, SequenceTransfer::Kind kind,
-                               std::int64_t copies_from, std::int64_t slots_from) const;
+                               std::int64_t copies_from, std::int64_t frames_from) const;
   void transfer(const SequenceTransfer& what, const std::function<void()>& work) const;
   KvRanks ranks() const;
   bool reaches(std::span<const std::int32_t> pages, std::int64_t length) const;
 
   KvPages pages_;
-  KvPlaces slots_, copies_;
+  KvPlaces frames_, copies_;
   std::optional<KvLeading> leading_;
   std::vector<Sequence> sequences_;
   std::vector<std::int32_t> free_;        // stack of free pages

@@ -21,7 +21,7 @@ struct SavedHeader {
   std::uint64_t form = 0;  // a hash of KvCache::form()
   std::int64_t length = 0;
   std::uint32_t copies_from = 0;  // first position with an f16 copy, apart from the sinks' page
-  std::uint32_t slots_from = 0;   // first position in layers with windows
+  std::uint32_t frames_from = 0;  // first position in layers with windows
 };
 static_assert(sizeof(SavedHeader) == 32);
 
@@ -216,24 +216,24 @@ std::int64_t KvCache::saved_copies_from(std::int32_t sequence) const {
   return std::min(page, last) * kPageTokens;
 }
 
-// First position of the last pages that have slots.
-std::int64_t KvCache::saved_slots_from(std::int32_t sequence) const {
+// First position of the last pages that have frames.
+std::int64_t KvCache::saved_frames_from(std::int32_t sequence) const {
   if (shape().window == 0) return 0;
   const std::vector<std::int32_t>& own = at(sequence).pages;
   std::int64_t page = std::ssize(own);
-  while (page > 0 && slots_.has(own[static_cast<std::size_t>(page - 1)])) --page;
+  while (page > 0 && frames_.has(own[static_cast<std::size_t>(page - 1)])) --page;
   return page * kPageTokens;
 }
 
 SequenceTransfer KvCache::transfer_of(std::int32_t sequence, SequenceTransfer::Kind kind,
-                                      std::int64_t copies_from, std::int64_t slots_from) const {
+                                      std::int64_t copies_from, std::int64_t frames_from) const {
   SequenceTransfer what = {.kind = kind};
   const std::vector<std::int32_t>& own = at(sequence).pages;
   for (std::int64_t page = 0; page < std::ssize(own); ++page) {
     const std::int32_t index = own[static_cast<std::size_t>(page)];
     what.pages.push_back(index);
-    if (shape().window > 0 && page * kPageTokens >= slots_from) {
-      what.slots.push_back(slots_.of(index));
+    if (shape().window > 0 && page * kPageTokens >= frames_from) {
+      what.frames.push_back(frames_.of(index));
     }
     if (page < first_read(length(sequence))) continue;
     const bool sinks = page == 0 && pages_.residual().sinks > 0;
@@ -253,12 +253,12 @@ void KvCache::transfer(const SequenceTransfer& what, const std::function<void()>
 
 std::vector<std::byte> KvCache::save(std::int32_t sequence) const {
   const std::int64_t copies_from = pages_.residual().copies() ? saved_copies_from(sequence) : 0;
-  const std::int64_t slots_from = saved_slots_from(sequence);
+  const std::int64_t frames_from = saved_frames_from(sequence);
   const SavedHeader header = {.form = hash_of(form()),
                               .length = length(sequence),
                               .copies_from = static_cast<std::uint32_t>(copies_from),
-                              .slots_from = static_cast<std::uint32_t>(slots_from)};
-  const auto what = transfer_of(sequence, SequenceTransfer::Kind::save, copies_from, slots_from);
+                              .frames_from = static_cast<std::uint32_t>(frames_from)};
+  const auto what = transfer_of(sequence, SequenceTransfer::Kind::save, copies_from, frames_from);
   std::vector<std::byte> bytes;
   transfer(what, [&] {
     const KvRanks among = ranks();
@@ -286,20 +286,17 @@ void KvCache::load(std::int32_t sequence, std::span<const std::byte> bytes,
   const KvResidual& residual = pages_.residual();
   const std::int64_t open = residual.closed_for(length);
   const bool enough = residual.copies() ? copies_from <= open || open >= length : copies_from == 0;
-  require(copies_from % kPageTokens == 0 && copies_from >= 0 && enough &&
-              copies_from <= length + kPageTokens,
-          source, ": f16 copies from position ", copies_from, " on, of ", length,
-          "; the file is damaged");
-  const std::int64_t first_slot = header.slots_from / kPageTokens;
-  require(header.slots_from % kPageTokens == 0 && first_slot >= 0 &&
-              first_slot <= first_visible(length),
-          source, ": windows from position ", header.slots_from, " on, of ", length,
+  require(copies_from % kPageTokens == 0 && enough && copies_from <= length + kPageTokens, source,
+          ": f16 copies from position ", copies_from, " on, of ", length, "; the file is damaged");
+  const std::int64_t first_frame = header.frames_from / kPageTokens;
+  require(header.frames_from % kPageTokens == 0 && first_frame <= first_visible(length), source,
+          ": windows from position ", header.frames_from, " on, of ", length,
           "; the file is damaged");
   // The numbers of pages and copies are enough to check the bytes before anything is changed.
   const std::int64_t pages = pages_for(length);
   SequenceTransfer what;
   what.pages.resize(static_cast<std::size_t>(pages));
-  if (shape().window > 0) what.slots.resize(static_cast<std::size_t>(pages - first_slot));
+  if (shape().window > 0) what.frames.resize(static_cast<std::size_t>(pages - first_frame));
   for (std::int64_t page = first_read(length); residual.copies() && page < pages; ++page) {
     const bool sinks = page == 0 && residual.sinks > 0;
     if (sinks || page * kPageTokens >= copies_from) what.copies.push_back(0);
@@ -313,14 +310,13 @@ void KvCache::load(std::int32_t sequence, std::span<const std::byte> bytes,
   require(bad == numbers.size(), source, ": numbers that are not finite at offset ",
           sizeof header + bad, "; the file is damaged");
   clear(sequence);
-  Sequence& target = at(sequence);
-  target.passed = std::max(first_held(length), first_slot);
-  grow(sequence, length, copies_from);
-  for (std::int64_t page = target.passed; page-- > first_slot && slots_.any_free();) {
-    slots_.give(target.pages[static_cast<std::size_t>(page)]);
-    slots_.pass(target.pages[static_cast<std::size_t>(page)]);
+  grow(sequence, length, copies_from, std::max(first_held(length), first_frame));
+  const Sequence& target = at(sequence);
+  for (std::int64_t page = target.passed; page-- > first_frame && frames_.any_free();) {
+    frames_.give(target.pages[static_cast<std::size_t>(page)]);
+    frames_.pass(target.pages[static_cast<std::size_t>(page)]);
   }
-  what = transfer_of(sequence, SequenceTransfer::Kind::load, copies_from, header.slots_from);
+  what = transfer_of(sequence, SequenceTransfer::Kind::load, copies_from, header.frames_from);
   transfer(what, [&] { pages_.load(what, among, numbers); });
   commit();
 }

@@ -343,7 +343,7 @@ void Decoder::quantize_closed_blocks(const BatchView& batch, const KvLayers& kv)
     const AttentionShape own =
         attention_shape(config_, weights_.layers[layer].attention(), ranks_.own());
     const KvLayer next = kv[i];
-    const bool together = kv_layers_.empty() || kv_layers_.back().in_slots == next.in_slots;
+    const bool together = kv_layers_.empty() || kv_layers_.back().in_frames == next.in_frames;
     if (!together || own.head_dim != shape.head_dim || own.kv_heads != shape.kv_heads) quantize();
     shape = own;
     kv_layers_.push_back(next);

@@ -143,7 +143,7 @@ void Transformer::step(RankStep::Wanted wanted, const Batch& batch, const Sequen
                                                          positions_,
                                                          runs_,
                                                          {kv.copies.begin(), kv.copies.end()},
-                                                         {kv.slots.begin(), kv.slots.end()},
+                                                         {kv.frames.begin(), kv.frames.end()},
                                                          states_});
         ranks_.ranks().broadcast(command, "the next step");
       }
@@ -175,7 +175,7 @@ void Transformer::run(RankStep::Wanted wanted, const Batch& batch, const KvLayer
                    limits_.context,
                    {work_.x.values, kv[0].keys},
                    copies ? kv.copies : std::span<const std::int32_t>(),
-                   kv.slots},
+                   kv.frames},
                   logits);
   }
 }
@@ -185,7 +185,7 @@ void Transformer::follow(const RankStep& step, const KvPages& pages, const Fixed
   runs_ = step.runs;
   if (states != nullptr) point_to_states(*states, step.states, runs_);
   batch_ = {std::ssize(step.batch.tokens), runs_};
-  const KvLayers kv = {pages, step.copies, step.slots};
+  const KvLayers kv = {pages, step.copies, step.frames};
   ranks_.abort_on_error([&] {
     run(step.wanted, step.batch, kv);
     ranks_.finish_step();

@@ -184,7 +184,7 @@ TEST(KvCache, KeepsWhatAWindowSeesThroughRandomOperations) {
         seed % 3 == 0 ? std::vector<bool>() : std::vector{seed % 3 == 1, false, true};
     KvCache cache(backend->memory(), backend->layout(),
                   shape_of(30000, kSequences, window, of_layers));
-    ASSERT_LT(cache.slot_count(), 30000 / kPageTokens / 4) << "windows make the cache smaller";
+    ASSERT_LT(cache.frame_count(), 30000 / kPageTokens / 4) << "windows make the cache smaller";
     const std::int64_t all_pages = cache.free_pages();
     Sequences sequences(cache, kSequences);
     std::optional<Kept> kept;
@@ -217,10 +217,10 @@ TEST(KvCache, KeepsWhatAWindowSeesThroughRandomOperations) {
         for (const std::int32_t page : pages) cache.hold(page);
       } else if (kept && !kept->text.empty()) {
         const auto most = static_cast<std::uint32_t>(kept->text.size());
-        const auto slots = cache.layers().slots;
+        const auto frames = cache.layers().frames;
         sequences.adopt(s, kept->pages, kept->text, most - random.below(most));
         adopted_behind +=
-            sequences.length(s) > 0 && slots[static_cast<std::size_t>(kept->pages[0])] < 0 ? 1 : 0;
+            sequences.length(s) > 0 && frames[static_cast<std::size_t>(kept->pages[0])] < 0 ? 1 : 0;
       }
       beyond = std::max(beyond, cache.length(s));
       const std::int64_t held =
@@ -236,6 +236,21 @@ TEST(KvCache, KeepsWhatAWindowSeesThroughRandomOperations) {
   }
   EXPECT_GT(beyond, 1400);
   EXPECT_GT(adopted_behind, 10);
+}
+
+// As docs/kv-cache.md says. A page of one layer's keys has 64 x 2 f32 numbers.
+TEST(KvCache, LayersWithWindowsTakeTheBytesOfTheirSlots) {
+  const auto backend = make_cpu_backend({1, Isa::portable});
+  constexpr std::uint64_t kPageBytes = 64 * 2 * 4;
+  const auto bytes = [&](std::int64_t positions, std::vector<bool> of_layers) {
+    CountingMemory memory(backend->layout());
+    const KvPages pages(memory, backend->layout(), shape_of(positions, 2, 100, of_layers));
+    return memory.allocated();
+  };
+  const std::uint64_t frames = 2 * (10 + 3) + 3 + 3, pages = 9000 / 64 + 1 + 1;
+  EXPECT_EQ(bytes(9000, {true, false, true}), 2 * kPageBytes * (pages + 2 * frames));
+  EXPECT_EQ(bytes(9000, {}), 2 * kPageBytes * 3 * frames);
+  EXPECT_EQ(bytes(500, {true, false, true}), 2 * kPageBytes * 3 * (8 + 1)) << "one frame per page";
 }
 
 TEST(KvCache, HoldsTheWholeContextHoweverItIsShared) {

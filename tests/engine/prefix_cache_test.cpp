@@ -177,7 +177,7 @@ TEST_F(Prefixes, RandomOperationsFindOnlyMatchingTokens) {
   EXPECT_EQ(cache_.free_pages() + prefixes_.idle_pages(), cache_.page_count());
 }
 
-// With a window of 100 positions, the slots of pages that are out of the window go to other pages.
+// With a window of 100 positions, the frames of pages that are out of the window go to other pages.
 class WindowedPrefixes : public Prefixes {
  protected:
   WindowedPrefixes() : Prefixes(200 * kPageTokens, 100) {}
@@ -189,7 +189,7 @@ TEST_F(WindowedPrefixes, ALongTextBeginsAgainWithoutItsFirstPages) {
   prefixes_.keep(0, tokens, false);
   cache_.clear(0);
   EXPECT_EQ(prefixes_.find(std::span(tokens).first(300), false).tokens, 300);
-  for (int turn = 0; turn < 3; ++turn) {  // other texts take the slots of its first pages
+  for (int turn = 0; turn < 3; ++turn) {  // other texts take the frames of its first pages
     const auto other = counting(1200, 2000 * (turn + 1));
     feed(1, other);
     prefixes_.keep(1, other, false);

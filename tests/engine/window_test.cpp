@@ -44,7 +44,7 @@ TEST_P(Windows, PagesBehindThemAreGivenUpAndNoBitChanges) {
   const auto backend = make_backend({.device = "cpu", .threads = 1});
   test::RankedModel ranked(model, ranks, 1, limits);
   KvCache& cache = ranked.session.cache();
-  ASSERT_LT(cache.slot_count(), cache.page_count() * 3 / 4);
+  ASSERT_LT(cache.frame_count(), cache.page_count() * 3 / 4);
   WindowRun run(model, ranked.session, *backend);
   run.run(150, 1);
   EXPECT_GT(run.longest, 1200);
@@ -55,8 +55,8 @@ TEST_P(Windows, PagesBehindThemAreGivenUpAndNoBitChanges) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, Windows, testing::ValuesIn(kCases), [](const auto& item) {
   const Case& c = item.param;
-  return test::test_name(std::string(c.family) + (c.all_windowed ? " windows " : " ") +
-                         std::string(kv_type_name(c.type)) + " " + std::to_string(c.ranks));
+  return test::test_name(std::string(c.family) + (c.all_windowed ? "-windows-" : "-") +
+                         std::string(kv_type_name(c.type)) + "-" + std::to_string(c.ranks));
 });
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Layers with a sliding window on GPUs: pages of their windows are in slots, and with exact
+// Layers with a sliding window on GPUs: pages of their windows are in frames, and with exact
 // arithmetic all bits are those of the CPU with a cache that keeps all pages.
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, WindowsOnGpu,
                                           testing::ValuesIn(kCases)),
                          [](const auto& item) {
                            const Case& one = std::get<1>(item.param);
-                           return test::test_name(std::get<0>(item.param) + " " + one.family + " " +
+                           return test::test_name(std::get<0>(item.param) + "-" + one.family + "-" +
                                                   std::string(kv_type_name(one.type)));
                          });
 
