@@ -19,12 +19,12 @@ std::int64_t pages_of(const KvShape& shape) {
 }
 
 // Number of frames that all sequences need while one step appends, including the copy of a shared
-// page, and one window more, after which an ended text can go on.
+// page, and one window more (keep_window).
 std::int64_t frames_of(const KvShape& shape) {
   if (shape.window == 0) return 0;
   const std::int64_t of_sequence = pages_for(shape.window + KvPages::kRewind) + 3;
   const std::int64_t all =
-      of_sequence * shape.sequences + pages_for(shape.batch_tokens) + pages_for(shape.window) + 1;
+      of_sequence * shape.sequences + pages_for(shape.batch_tokens) + pages_for(shape.window) + 2;
   return std::min(all, pages_of(shape));
 }
 
@@ -275,8 +275,17 @@ void KvCache::commit_blocks(Sequence& sequence) {
 void KvCache::pass(Sequence& sequence) {
   for (const std::int64_t held = first_held(sequence.length); sequence.passed < held;
        ++sequence.passed) {
+    if (sequence.passed >= sequence.kept_first && sequence.passed < sequence.kept_last) continue;
     frames_.pass(sequence.pages[static_cast<std::size_t>(sequence.passed)]);
   }
+}
+
+// A later text may differ from a few tokens before the end on.
+void KvCache::keep_window(std::int32_t sequence) {
+  if (shape().window == 0) return;
+  Sequence& target = at(sequence);
+  target.kept_first = first_visible(std::max<std::int64_t>(0, target.length - kPageTokens));
+  target.kept_last = std::ssize(target.pages);
 }
 
 std::int64_t KvCache::truncate(std::int32_t sequence, std::int64_t length) {
@@ -293,6 +302,7 @@ std::int64_t KvCache::truncate(std::int32_t sequence, std::int64_t length) {
     target.pages.pop_back();
   }
   target.passed = std::min(target.passed, first_held(length));
+  target.kept_last = std::min(target.kept_last, std::ssize(target.pages));
   return length;
 }
 

@@ -244,6 +244,9 @@ class KvCache {
   // sequence) if f16 copies or frames that the next query would read are missing. They are always
   // present for up to as many positions as a step appended, and kRewind more.
   [[nodiscard]] std::int64_t truncate(std::int32_t sequence, std::int64_t length);
+  // Keeps the frames of the window at the sequence's end longer than others that it passes, because
+  // later texts may branch from there. Each call replaces the last one.
+  void keep_window(std::int32_t sequence);
   // Makes `to` a copy of `from`. Pages are shared until one of the two appends to the last page.
   void fork(std::int32_t from, std::int32_t to);
   void clear(std::int32_t sequence) { (void)truncate(sequence, 0); }
@@ -303,8 +306,9 @@ class KvCache {
   struct Sequence {
     std::vector<std::int32_t> pages;
     std::int64_t length = 0;
-    std::int64_t committed = 0;  // positions before the current step
-    std::int64_t passed = 0;     // pages before this index need no frames
+    std::int64_t committed = 0;                  // positions before the current step
+    std::int64_t passed = 0;                     // pages before this index need no frames
+    std::int64_t kept_first = 0, kept_last = 0;  // pages of keep_window()
   };
   Sequence& at(std::int32_t sequence);
   const Sequence& at(std::int32_t sequence) const;

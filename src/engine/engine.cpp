@@ -489,6 +489,7 @@ void Engine::free_pages_for(const std::vector<Feed>& parts) {
 void Engine::remember(Active& active, bool last_too) {
   if (!options_.reuse_prefixes) return;
   const std::int64_t length = committed_length(active);
+  if (length <= std::ssize(active.request.prompt)) session_.cache().keep_window(active.sequence);
   last_too = last_too || active.is_mark(length);
   if (!last_too && length / kPageTokens == active.kept_pages) return;
   active.kept_pages = length / kPageTokens;

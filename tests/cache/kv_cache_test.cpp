@@ -238,6 +238,31 @@ TEST(KvCache, KeepsWhatAWindowSeesThroughRandomOperations) {
   EXPECT_GT(adopted_behind, 10);
 }
 
+TEST(KvCache, TheWindowAtAPromptsEndIsKeptLonger) {
+  const auto backend = make_cpu_backend({1, Isa::portable});
+  for (const bool kept : {false, true}) {
+    KvCache cache(backend->memory(), backend->layout(),
+                  shape_of(9000, 1, 100, {true, false, true}));
+    const auto append = [&](int steps) {
+      for (int i = 0; i < steps; ++i) {
+        cache.append(0, 150);
+        cache.commit();
+      }
+    };
+    append(2);
+    if (kept) cache.keep_window(0);
+    append(30);
+    const auto reach = [&](std::int64_t length) {
+      const auto pages = cache.pages(0).first(static_cast<std::size_t>(pages_for(length)));
+      return cache.reach(pages, length);
+    };
+    EXPECT_EQ(reach(300), kept ? 300 : 0);
+    EXPECT_EQ(reach(260), kept ? 260 : 0) << "a few tokens before the end";
+    EXPECT_EQ(reach(200), 0);
+    EXPECT_EQ(reach(cache.length(0)), cache.length(0));
+  }
+}
+
 // As docs/kv-cache.md says. A page of one layer's keys has 64 x 2 f32 numbers.
 TEST(KvCache, LayersWithWindowsTakeTheBytesOfTheirSlots) {
   const auto backend = make_cpu_backend({1, Isa::portable});
@@ -247,7 +272,7 @@ TEST(KvCache, LayersWithWindowsTakeTheBytesOfTheirSlots) {
     const KvPages pages(memory, backend->layout(), shape_of(positions, 2, 100, of_layers));
     return memory.allocated();
   };
-  const std::uint64_t frames = 2 * (10 + 3) + 3 + 3, pages = 9000 / 64 + 1 + 1;
+  const std::uint64_t frames = 2 * (10 + 3) + 3 + 4, pages = 9000 / 64 + 1 + 1;
   EXPECT_EQ(bytes(9000, {true, false, true}), 2 * kPageBytes * (pages + 2 * frames));
   EXPECT_EQ(bytes(9000, {}), 2 * kPageBytes * 3 * frames);
   EXPECT_EQ(bytes(500, {true, false, true}), 2 * kPageBytes * 3 * (8 + 1)) << "one frame per page";

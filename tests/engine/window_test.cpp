@@ -6,6 +6,7 @@
 #include <string>
 
 #include "case_names.h"
+#include "engine/engine.h"
 #include "model/session.h"
 #include "ranks_fixture.h"
 #include "runtime/make_backend.h"
@@ -51,6 +52,36 @@ TEST_P(Windows, PagesBehindThemAreGivenUpAndNoBitChanges) {
   EXPECT_GT(run.reused, 4);
   EXPECT_GT(run.reused_behind, 0);
   EXPECT_GT(run.shortened, 0);
+}
+
+// The next turn of a chat leaves out the reasoning of the last reply, so that it branches where the
+// reply began, many windows before its end.
+TEST(WindowsOfChats, APromptIsReusedAfterALongReply) {
+  const test::TemporaryFolder scratch;
+  const Model model(test::quantized(test::with_long_context("gpt-oss", false, scratch), "int8-g32"),
+                    {});
+  const auto backend = make_backend({.device = "cpu", .threads = 1});
+  RunLimits limits = {.context = 2048, .sequences = 1, .batch_tokens = 64};
+  Session session(model, *backend, resolve_limits(limits, model.config()));
+  ASSERT_LT(session.cache().frame_count(), session.cache().page_count() / 2);
+  Engine engine(session, model.tokenizer(), {.speculate = false});
+  const auto reply_to = [&](const std::vector<Token>& prompt, std::int64_t tokens) {
+    EngineReply reply;
+    EngineRequest request;
+    request.prompt = prompt;
+    request.sampling.temperature = 1;
+    request.stop.max_tokens = tokens;
+    request.on_end = [&](const EngineReply& ended) { reply = ended; };
+    engine.submit(std::move(request));
+    while (engine.step()) {
+    }
+    return reply;
+  };
+  std::vector<Token> prompt;
+  for (int i = 0; i < 150; ++i) prompt.push_back(static_cast<Token>(i * i % 90));
+  EXPECT_EQ(reply_to(prompt, 1500).tokens.size(), 1500u);
+  prompt.push_back(1);
+  EXPECT_EQ(reply_to(prompt, 5).cached_tokens, 150);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, Windows, testing::ValuesIn(kCases), [](const auto& item) {
