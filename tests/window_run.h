@@ -64,11 +64,13 @@ class WindowRun {
         whole_(backend.memory(), backend.layout(), whole_shape(model)),
         transformer_(model.config(), weights_, backend, forward_limits(session.limits())) {}
 
-  void run(int steps, std::uint64_t seed) {
+  // Sequence 0 begins with `start` tokens.
+  void run(std::int64_t start, int steps, std::uint64_t seed) {
     Random random(seed);
     const auto below = [&](std::int64_t n) {
       return static_cast<std::int64_t>(random.below(static_cast<std::uint32_t>(n)));
     };
+    feed(0, some(start, below));
     for (int step = 0; step < steps; ++step) {
       SCOPED_TRACE("seed " + std::to_string(seed) + ", step " + std::to_string(step));
       const auto s = static_cast<std::int32_t>(below(kSequences));
@@ -95,7 +97,6 @@ class WindowRun {
   // How often a text began with kept pages, and of these without the frame of its first page; how
   // often its end could not be reused.
   int reused = 0, reused_behind = 0, shortened = 0;
-  std::int64_t longest = 0;
 
  private:
   KvShape whole_shape(const Model& model) const {
@@ -132,7 +133,6 @@ class WindowRun {
       ASSERT_TRUE(same_bits(want, step(session_.transformer(), session_.state(), s, part)))
           << "sequence " << s << " after " << text(s).size() << " tokens";
       text(s).insert(text(s).end(), part.begin(), part.end());
-      longest = std::max(longest, std::ssize(text(s)));
       tokens = tokens.subspan(part.size());
     }
   }
