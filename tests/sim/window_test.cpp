@@ -20,7 +20,7 @@ struct Case {
   KvType type;
 };
 const Case kCases[] = {
-    {"gemma-3", KvType::f16}, {"gemma-3", KvType::simq4}, {"gemma-4-shared", KvType::int8}};
+    {"gpt-oss", KvType::f16}, {"gpt-oss", KvType::simq4}, {"gemma-4-shared", KvType::int8}};
 
 class WindowsOnGpu : public testing::TestWithParam<std::tuple<std::string, Case>> {};
 
