@@ -309,8 +309,7 @@ std::int64_t KvCache::truncate(std::int32_t sequence, std::int64_t length) {
 // Whether all positions that the next query reads as codes have codes, or f16 copies to quantize.
 bool KvCache::codes_reach(std::span<const std::int32_t> pages, std::int64_t length) const {
   const std::int64_t closed = pages_.residual().closed_for(length);
-  for (std::int64_t first = first_read(length) * kPageTokens; first < closed;
-       first += kPageTokens) {
+  for (std::int64_t first = 0; first < closed; first += kPageTokens) {
     const std::int32_t page = pages[static_cast<std::size_t>(first / kPageTokens)];
     const std::int64_t blocks =
         std::min<std::int64_t>(kPageTokens, closed - first) / pages_.residual().block;
@@ -321,11 +320,9 @@ bool KvCache::codes_reach(std::span<const std::int32_t> pages, std::int64_t leng
 
 // Whether all positions that the next query reads as f16 have f16 copies.
 bool KvCache::copies_reach(std::span<const std::int32_t> pages, std::int64_t length) const {
-  const std::int64_t seen = first_read(length), open = pages_.residual().closed_for(length);
-  if (pages_.residual().sinks > 0 && length > 0 && seen == 0 && !copies_.has(pages[0]))
-    return false;
-  for (std::int64_t page = std::max(seen, open / kPageTokens); page * kPageTokens < length;
-       ++page) {
+  if (pages_.residual().sinks > 0 && length > 0 && !copies_.has(pages[0])) return false;
+  const std::int64_t open = pages_.residual().closed_for(length);
+  for (std::int64_t page = open / kPageTokens; page * kPageTokens < length; ++page) {
     if (!copies_.has(pages[static_cast<std::size_t>(page)])) return false;
   }
   return true;

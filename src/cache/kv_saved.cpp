@@ -210,7 +210,7 @@ std::int64_t KvCache::saved_copies_from(std::int32_t sequence) const {
     return copies_.has(own[static_cast<std::size_t>(page)]);
   };
   const std::int64_t all = at(sequence).length, last = std::ssize(own);
-  std::int64_t page = std::max(first_read(all), pages_.residual().closed_for(all) / kPageTokens);
+  std::int64_t page = pages_.residual().closed_for(all) / kPageTokens;
   if (page < last && !copied(page)) return last * kPageTokens;
   if (page > 0 && page <= last && copied(page - 1)) --page;
   return std::min(page, last) * kPageTokens;
@@ -235,7 +235,6 @@ SequenceTransfer KvCache::transfer_of(std::int32_t sequence, SequenceTransfer::K
     if (shape().window > 0 && page * kPageTokens >= frames_from) {
       what.frames.push_back(frames_.of(index));
     }
-    if (page < first_read(length(sequence))) continue;
     const bool sinks = page == 0 && pages_.residual().sinks > 0;
     if (!pages_.residual().copies() || (!sinks && page * kPageTokens < copies_from)) continue;
     ensure(copies_.has(index), kSite, ": page ", page, " has no f16 copy");
@@ -297,7 +296,7 @@ void KvCache::load(std::int32_t sequence, std::span<const std::byte> bytes,
   SequenceTransfer what;
   what.pages.resize(static_cast<std::size_t>(pages));
   if (shape().window > 0) what.frames.resize(static_cast<std::size_t>(pages - first_frame));
-  for (std::int64_t page = first_read(length); residual.copies() && page < pages; ++page) {
+  for (std::int64_t page = 0; residual.copies() && page < pages; ++page) {
     const bool sinks = page == 0 && residual.sinks > 0;
     if (sinks || page * kPageTokens >= copies_from) what.copies.push_back(0);
   }
