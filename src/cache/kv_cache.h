@@ -324,10 +324,6 @@ class KvCache {
   // that a sequence of this length keeps.
   std::int64_t first_visible(std::int64_t position) const;
   std::int64_t first_held(std::int64_t length) const;
-  // The first page that the query at `position` reads in any layer.
-  std::int64_t first_read(std::int64_t position) const {
-    return shape().layer_windowed.empty() ? first_visible(position) : 0;
-  }
   void pass(Sequence& sequence);
   void commit_blocks(Sequence& sequence);
   std::vector<bool> pages_in_use(bool frames) const;
