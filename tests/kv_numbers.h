@@ -192,8 +192,8 @@ inline std::vector<std::byte> kv_numbers(const KvCache& cache, DeviceMemory& mem
         const KvHead copy = {part, KvType::f16, shape.kv_heads, shape.head_dim, index};
         for (std::int64_t page = 0; page < std::ssize(pages); ++page) {
           const std::int32_t number = pages[static_cast<std::size_t>(page)];
-          if (number == KvCache::kNoPage) continue;
-          const auto at = static_cast<std::size_t>(number);
+          if (kv.place(number) < 0) continue;  // before a window
+          const auto at = static_cast<std::size_t>(kv.place(number));
           const std::int64_t first = page * kPageTokens;
           if (const auto count = std::min<std::int64_t>(kPageTokens, coded - first); count > 0) {
             const auto out =
@@ -209,8 +209,8 @@ inline std::vector<std::byte> kv_numbers(const KvCache& cache, DeviceMemory& mem
           if (!scheme.blocked()) continue;
           for (std::int64_t j = first; j < std::min(length, first + kPageTokens); ++j) {
             if (j >= kv.residual.sinks && j < kv.residual.quantized(length)) continue;
-            const std::int32_t of = kv.copies[at];
-            if (of < 0) continue;  // before a window
+            const std::int32_t of = kv.copies[static_cast<std::size_t>(number)];
+            if (of < 0) continue;  // no query reads it
             const auto out = head_at(copy, (keys ? kv.key_copies : kv.value_copies) +
                                                static_cast<std::size_t>(of) * kv.copy_page_bytes);
             const std::size_t row = kv_number_bytes(kv_scheme(KvType::f16), shape.head_dim);

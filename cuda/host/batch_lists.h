@@ -10,18 +10,22 @@
 
 namespace leq::LEQ_GPU {
 
-// Returns a batch's numbers as the device reads them: runs, the run of each row, `more`, pages, and
-// each page's f16 copy. `copies` has an entry for every page of the cache, or is empty.
-std::vector<std::int32_t> batch_numbers(const BatchView& batch,
-                                        std::span<const std::int32_t> copies,
+// For every page of the cache, its f16 copy and its frame; empty: the cache has none.
+struct PageTables {
+  std::span<const std::int32_t> copies, frames;
+};
+// Returns a batch's numbers as the device reads them: runs, the same runs with frames in place of
+// pages, the run of each row, `more`, pages, and each page's f16 copy and frame.
+std::vector<std::int32_t> batch_numbers(const BatchView& batch, const PageTables& tables,
                                         std::span<const std::int32_t> more = {});
 // Returns kernel arguments for the same batch, with `more` numbers between rows and pages.
-AttentionBatch batch_at(const std::int32_t* there, const BatchView& batch, std::int64_t more = 0);
+AttentionBatch batch_at(const std::int32_t* there, const BatchView& batch, bool frames,
+                        std::int64_t more = 0);
 
 class BatchLists {
  public:
   explicit BatchLists(Staging& staging) : staging_(staging) {}
-  AttentionBatch push(const BatchView& batch, std::span<const std::int32_t> copies);
+  AttentionBatch push(const BatchView& batch, const PageTables& tables);
 
  private:
   Staging& staging_;

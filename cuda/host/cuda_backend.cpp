@@ -376,7 +376,10 @@ class CudaBackend final : public Backend {
   }
   AttentionBatch on_device(const BatchView& batch, const KvLayer& kv) {
     const AttentionBatch* of_step = graphs_.batch_of(batch);
-    return of_step != nullptr ? *of_step : lists_.push(batch, copies_of(kv));
+    AttentionBatch there =
+        of_step != nullptr ? *of_step : lists_.push(batch, {copies_of(kv), kv.frames});
+    if (kv.in_frames) there.runs += there.run_count;
+    return there;
   }
   // Norm kernels keep a row of f32 in shared memory, which limits the width of rows.
   void require_shared_row(const char* what, std::int64_t width) const {

@@ -7,7 +7,8 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-// Fits 256 rows of 64,000 positions each (one number per page of 64), or of 32,000 with copies.
+// Fits 256 rows of 64,000 positions each (one number per page of 64), or of 32,000 with copies
+// or frames.
 constexpr std::size_t kSlotBytes = std::size_t{1} << 20;
 // A graph of a large model has about a megabyte. A server's number of rows changes by one at a
 // time, so the numbers in use are close together, and contexts are in one or two buckets.
@@ -32,14 +33,14 @@ StepGraphs::StepGraphs(int device, rt::Stream& stream, Staging& staging)
 std::vector<std::int32_t> StepGraphs::numbers_of(const Step& step) {
   std::vector<std::int32_t> lists;
   for (const auto& list : step.lists) lists.insert(lists.end(), list.begin(), list.end());
-  return batch_numbers(step.batch, step.copies, lists);
+  return batch_numbers(step.batch, {step.copies, step.frames}, lists);
 }
 
 StepGraphs::Running StepGraphs::places_of(const Step& step) const {
   std::int64_t listed = 0;
   for (const auto& list : step.lists) listed += std::ssize(list);
   const auto* there = reinterpret_cast<const std::int32_t*>(slots_.data());
-  Running running = {step, {}, batch_at(there, step.batch, listed)};
+  Running running = {step, {}, batch_at(there, step.batch, !step.frames.empty(), listed)};
   running.batch.end = bucket_end(running.batch.end, step.context);
   const std::int32_t* slot = running.batch.row_runs + step.batch.tokens;
   for (std::size_t i = 0; i < step.lists.size(); ++i) {

@@ -213,8 +213,9 @@ std::vector<KvLayerTypes> parse_kv_layers(std::string_view text, Setting setting
 // The inverse of parse_kv_layers, with entries separated by spaces: "0-1=f16 27=f16".
 std::string kv_layers_text(std::span<const KvLayerTypes> layers);
 
-// One layer of the cache. Page p begins at base + p * page_bytes. The backend defines the layout
-// within a page; on the CPU (docs/kv-cache.md):
+// One layer of the cache. Page p begins at base + place(p) * page_bytes: layers with a sliding
+// window may have a smaller memory of frames, where a page has one while some query can see it. The
+// backend defines the layout within a page; on the CPU (docs/kv-cache.md):
 //   float keys [H_kv][4][d][16], int8 keys [H_kv][4][ceil4(d)/4][16][4] then f16 s[H_kv][64],
 //   m[H_kv][64], values [H_kv][64][d] (int8: then f16 s[H_kv][64], m[H_kv][64])
 // Schemes that encode whole blocks have f16 copies of some pages. The copy of page p is page
@@ -231,6 +232,12 @@ struct KvLayer {
   std::byte* value_copies = nullptr;
   std::size_t copy_page_bytes = 0;
   std::span<const std::int32_t> copies = {};
+  bool in_frames = false;
+  std::span<const std::int32_t> frames = {};  // [pages], of layers in frames; -1: the page has none
+
+  std::int32_t place(std::int32_t page) const {
+    return in_frames ? frames[static_cast<std::size_t>(page)] : page;
+  }
 };
 
 // Neighbouring rows of a batch that are consecutive positions of one sequence.

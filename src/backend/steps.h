@@ -50,6 +50,7 @@ struct Step {
   std::int64_t context = 0;                            // largest number of positions of a sequence
   std::array<const void*, 2> owner = {};               // device memory of workspace and cache
   std::span<const std::int32_t> copies = {};           // KvLayer::copies of the cache's pages
+  std::span<const std::int32_t> frames = {};           // KvLayer::frames
 };
 struct StepCounts {
   std::int64_t recorded = 0, replayed = 0;

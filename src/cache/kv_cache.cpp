@@ -8,23 +8,24 @@
 namespace leq {
 namespace {
 
-// Number of pages that a sequence holds when its length is well beyond the window.
-std::int64_t window_pages(const KvShape& shape) {
-  return pages_for(shape.window + KvPages::kRewind) + 1;
-}
-
 // Number of positions that a sequence may still read or be truncated to.
 std::int64_t kept_positions(const KvResidual& residual) {
   return residual.recent + residual.block + KvPages::kRewind;
 }
 
-// Number of pages. Every sequence may have a partial page of its own. With windows fewer are
-// needed; the number includes the copy of a shared page before that page is released.
+// Number of pages. Every sequence may have a partial page of its own.
 std::int64_t pages_of(const KvShape& shape) {
-  const std::int64_t whole = pages_for(shape.positions) + shape.sequences - 1;
-  if (shape.window == 0) return whole;
-  return std::min(whole,
-                  shape.sequences * (window_pages(shape) + 2) + pages_for(shape.batch_tokens));
+  return pages_for(shape.positions) + shape.sequences - 1;
+}
+
+// Number of frames that all sequences need while one step appends, including the copy of a shared
+// page, and one window more (keep_window).
+std::int64_t frames_of(const KvShape& shape) {
+  if (shape.window == 0) return 0;
+  const std::int64_t of_sequence = pages_for(shape.window + KvPages::kRewind) + 3;
+  const std::int64_t all =
+      of_sequence * shape.sequences + pages_for(shape.batch_tokens) + pages_for(shape.window) + 2;
+  return std::min(all, pages_of(shape));
 }
 
 KvResidual residual_of(const KvShape& shape) {
@@ -65,6 +66,7 @@ KvPages::KvPages(DeviceMemory& memory, const Layout& layout, const KvShape& shap
       shape_(shape),
       residual_(residual_of(shape)),
       count_(pages_of(shape)),
+      frame_count_(frames_of(shape)),
       copy_count_(copies_of(shape, residual_)) {
   std::size_t ends[2] = {}, copies_end = 0;
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
@@ -78,7 +80,8 @@ KvPages::KvPages(DeviceMemory& memory, const Layout& layout, const KvShape& shap
       side.page_bytes = layout.page_bytes(part, side.type, kv_heads, head_dim);
       std::size_t& end = ends[part == KvPart::keys ? 0 : 1];
       side.pages_at = end;
-      end += static_cast<std::size_t>(count_) * side.page_bytes;
+      side.in_frames = shape.windowed(layer);
+      end += static_cast<std::size_t>(side.in_frames ? frame_count_ : count_) * side.page_bytes;
       side.copied = kv_scheme(side.type).blocked();
       side.copies_at = copies_end;
       if (!side.copied) continue;
@@ -91,7 +94,8 @@ KvPages::KvPages(DeviceMemory& memory, const Layout& layout, const KvShape& shap
   if (copies_end > 0) copied_ = Buffer(memory, copies_end);
 }
 
-KvLayer KvPages::layer(std::int64_t layer, std::span<const std::int32_t> copies) const {
+KvLayer KvPages::layer(std::int64_t layer, std::span<const std::int32_t> copies,
+                       std::span<const std::int32_t> frames) const {
   const auto first = static_cast<std::size_t>(2 * layer);
   const Side &keys = sides_[first], &values = sides_[first + 1];
   KvLayer view = {keys.type,          values.type,     page_at(keys, 0),
@@ -101,6 +105,8 @@ KvLayer KvPages::layer(std::int64_t layer, std::span<const std::int32_t> copies)
   if (values.copied) view.value_copies = copy_at(values, 0);
   view.copy_page_bytes = std::max(keys.copy_page_bytes, values.copy_page_bytes);
   view.copies = copies;
+  view.in_frames = keys.in_frames;
+  view.frames = frames;
   return view;
 }
 
@@ -114,18 +120,19 @@ std::byte* KvPages::copy_at(const Side& side, std::int32_t copy) const {
 }
 
 void KvPages::copy(const PageCopy& what) {
-  const bool is_page = what.of == PageCopy::Of::page;
   for (const Side& side : sides_) {
-    if (is_page && side.page_bytes > 0) {  // a rank without heads has no memory
-      memory_.copy(page_at(side, what.to), page_at(side, what.from), side.page_bytes);
-    } else if (!is_page && side.copied) {
+    if (what.of == PageCopy::Of::f16_copy) {
+      if (!side.copied) continue;
       memory_.copy(copy_at(side, what.to), copy_at(side, what.from), side.copy_page_bytes);
-    }
+    } else if (side.in_frames == (what.of == PageCopy::Of::frame) && side.page_bytes > 0) {
+      memory_.copy(page_at(side, what.to), page_at(side, what.from), side.page_bytes);
+    }  // a rank without heads has no memory
   }
 }
 
 KvCache::KvCache(DeviceMemory& memory, const Layout& layout, const KvShape& shape)
     : pages_(memory, layout, shape),
+      frames_(shape.window > 0 ? pages_.count() : 0, pages_.frame_count()),
       copies_(pages_.count(), pages_.copy_count()),
       sequences_(static_cast<std::size_t>(shape.sequences)),
       references_(static_cast<std::size_t>(page_count()), 0),
@@ -165,12 +172,6 @@ std::int64_t KvCache::first_held(std::int64_t length) const {
   return first_visible(std::max<std::int64_t>(0, length - kRewind));
 }
 
-std::int64_t KvCache::max_pages(std::int64_t positions) const {
-  const std::int64_t whole = pages_for(positions);
-  if (shape().window == 0) return whole;
-  return std::min(whole, window_pages(shape()) + 1 + pages_for(shape().batch_tokens));
-}
-
 std::int64_t KvCache::pages_to_append(std::int32_t sequence, std::int64_t count) const {
   const Sequence& source = at(sequence);
   return pages_for(source.length + count) - std::ssize(source.pages) +
@@ -180,16 +181,17 @@ std::int64_t KvCache::pages_to_append(std::int32_t sequence, std::int64_t count)
 void KvCache::append(std::int32_t sequence, std::int64_t count) { grow(sequence, count, 0, 0); }
 
 void KvCache::grow(std::int32_t sequence, std::int64_t count, std::int64_t copied_from,
-                   std::int64_t held_from) {
+                   std::int64_t passed) {
   Sequence& target = at(sequence);
-  const std::int64_t none = std::max<std::int64_t>(0, held_from - std::ssize(target.pages));
-  const std::int64_t needed = pages_to_append(sequence, count) - none;
+  const std::int64_t needed = pages_to_append(sequence, count);
   const std::int64_t in_last = target.length % kPageTokens;
   require(needed <= free_pages(), "context full: sequence ", sequence, " holds ", target.length,
           " positions, ", count, " more need ", needed, " pages of ", kPageTokens, ", ",
           free_pages(), " of ", page_count(), " are free; raise ", Setting{"context"});
+  target.passed = std::max(target.passed, passed);
   if (shares_last_page(sequence)) {
     const std::int32_t own = take_page(), before = target.pages.back();
+    if (shape().window > 0) give_frame(own);
     copy_page(before, own);
     target.pages.back() = own;
     if (copies_.has(before)) {
@@ -206,29 +208,28 @@ void KvCache::grow(std::int32_t sequence, std::int64_t count, std::int64_t copie
   }
   target.length += count;
   while (std::ssize(target.pages) < pages_for(target.length)) {
-    if (std::ssize(target.pages) < held_from) {
-      target.pages.push_back(kNoPage);
-      continue;
-    }
     target.pages.push_back(take_page());
+    if (shape().window > 0 && std::ssize(target.pages) > target.passed) {
+      give_frame(target.pages.back());
+    }
     const std::int64_t end = std::ssize(target.pages) * kPageTokens;
     const bool sinks = target.pages.size() == 1 && pages_.residual().sinks > 0;
     if (pages_.residual().copies() && (sinks || end > copied_from)) give_copy(target.pages.back());
   }
 }
 
-// For each page, whether its f16 copy must be kept for some sequence.
-std::vector<bool> KvCache::pages_in_use() const {
+// For each page, whether its frame, or its f16 copy, must be kept for some sequence.
+std::vector<bool> KvCache::pages_in_use(bool frames) const {
   std::vector<bool> used(static_cast<std::size_t>(page_count()), false);
   for (const Sequence& sequence : sequences_) {
-    // The first page whose f16 copy the sequence keeps, apart from the sinks' page.
+    // The first page that is kept, apart from the sinks' page.
     const std::int64_t oldest =
-        std::max<std::int64_t>(0, sequence.committed - kept_positions(pages_.residual())) /
-        kPageTokens;
+        frames ? sequence.passed
+               : std::max<std::int64_t>(0, sequence.committed - kept_positions(pages_.residual())) /
+                     kPageTokens;
     for (std::size_t i = 0; i < sequence.pages.size(); ++i) {
-      if (sequence.pages[i] == kNoPage) continue;
       const bool kept = std::cmp_greater_equal(i, oldest);
-      const bool first = i == 0 && pages_.residual().sinks > 0;
+      const bool first = i == 0 && !frames && pages_.residual().sinks > 0;
       if (kept || first) used[static_cast<std::size_t>(sequence.pages[i])] = true;
     }
   }
@@ -236,11 +237,15 @@ std::vector<bool> KvCache::pages_in_use() const {
 }
 
 void KvCache::give_copy(std::int32_t page) {
-  if (copies_.none_free()) {
-    const bool found = copies_.evict(pages_in_use());
-    ensure(found, "KV cache: all ", copies_.count(), " f16 copies of pages are in use");
-  }
+  const bool found = copies_.make_free([&] { return pages_in_use(false); });
+  ensure(found, "KV cache: all ", copies_.count(), " f16 copies of pages are in use");
   copies_.give(page);
+}
+
+void KvCache::give_frame(std::int32_t page) {
+  const bool found = frames_.make_free([&] { return pages_in_use(true); });
+  ensure(found, "KV cache: all ", frames_.count(), " frames of pages in windows are in use");
+  frames_.give(page);
 }
 
 void KvCache::commit() {
@@ -248,7 +253,7 @@ void KvCache::commit() {
     if (sequence.committed == sequence.length) continue;
     if (pages_.residual().copies()) commit_blocks(sequence);
     sequence.committed = sequence.length;
-    release_passed(sequence);
+    pass(sequence);
   }
 }
 
@@ -258,7 +263,6 @@ void KvCache::commit_blocks(Sequence& sequence) {
   const std::int64_t quantized = pages_.residual().quantized(sequence.length);
   for (std::int64_t page = first; page * kPageTokens < quantized; ++page) {
     const std::int32_t index = sequence.pages[static_cast<std::size_t>(page)];
-    if (index == kNoPage) continue;
     const std::int64_t blocks =
         std::min<std::int64_t>(kPageTokens, quantized - page * kPageTokens) /
         pages_.residual().block;
@@ -267,14 +271,21 @@ void KvCache::commit_blocks(Sequence& sequence) {
   }
 }
 
-// Releases pages that are before all sliding windows.
-void KvCache::release_passed(Sequence& sequence) {
+// Marks pages that are before the windows.
+void KvCache::pass(Sequence& sequence) {
   for (const std::int64_t held = first_held(sequence.length); sequence.passed < held;
        ++sequence.passed) {
-    std::int32_t& place = sequence.pages[static_cast<std::size_t>(sequence.passed)];
-    if (place != kNoPage) release(place);
-    place = kNoPage;
+    if (sequence.passed >= sequence.kept_first && sequence.passed < sequence.kept_last) continue;
+    frames_.pass(sequence.pages[static_cast<std::size_t>(sequence.passed)]);
   }
+}
+
+// A later text may differ from a few tokens before the end on.
+void KvCache::keep_window(std::int32_t sequence) {
+  if (shape().window == 0) return;
+  Sequence& target = at(sequence);
+  target.kept_first = first_visible(std::max<std::int64_t>(0, target.length - kPageTokens));
+  target.kept_last = std::ssize(target.pages);
 }
 
 std::int64_t KvCache::truncate(std::int32_t sequence, std::int64_t length) {
@@ -287,18 +298,18 @@ std::int64_t KvCache::truncate(std::int32_t sequence, std::int64_t length) {
   target.committed = std::min(target.committed, length);
   const auto keep = static_cast<std::size_t>(pages_for(length));
   while (target.pages.size() > keep) {
-    if (target.pages.back() != kNoPage) release(target.pages.back());
+    release(target.pages.back());
     target.pages.pop_back();
   }
-  target.passed = std::min(target.passed, std::ssize(target.pages));
+  target.passed = std::min(target.passed, first_held(length));
+  target.kept_last = std::min(target.kept_last, std::ssize(target.pages));
   return length;
 }
 
 // Whether all positions that the next query reads as codes have codes, or f16 copies to quantize.
 bool KvCache::codes_reach(std::span<const std::int32_t> pages, std::int64_t length) const {
   const std::int64_t closed = pages_.residual().closed_for(length);
-  for (std::int64_t first = first_visible(length) * kPageTokens; first < closed;
-       first += kPageTokens) {
+  for (std::int64_t first = 0; first < closed; first += kPageTokens) {
     const std::int32_t page = pages[static_cast<std::size_t>(first / kPageTokens)];
     const std::int64_t blocks =
         std::min<std::int64_t>(kPageTokens, closed - first) / pages_.residual().block;
@@ -309,11 +320,9 @@ bool KvCache::codes_reach(std::span<const std::int32_t> pages, std::int64_t leng
 
 // Whether all positions that the next query reads as f16 have f16 copies.
 bool KvCache::copies_reach(std::span<const std::int32_t> pages, std::int64_t length) const {
-  const std::int64_t seen = first_visible(length), open = pages_.residual().closed_for(length);
-  if (pages_.residual().sinks > 0 && length > 0 && seen == 0 && !copies_.has(pages[0]))
-    return false;
-  for (std::int64_t page = std::max(seen, open / kPageTokens); page * kPageTokens < length;
-       ++page) {
+  if (pages_.residual().sinks > 0 && length > 0 && !copies_.has(pages[0])) return false;
+  const std::int64_t open = pages_.residual().closed_for(length);
+  for (std::int64_t page = open / kPageTokens; page * kPageTokens < length; ++page) {
     if (!copies_.has(pages[static_cast<std::size_t>(page)])) return false;
   }
   return true;
@@ -321,7 +330,7 @@ bool KvCache::copies_reach(std::span<const std::int32_t> pages, std::int64_t len
 
 bool KvCache::reaches(std::span<const std::int32_t> pages, std::int64_t length) const {
   for (std::int64_t page = first_visible(length); page < pages_for(length); ++page) {
-    if (pages[static_cast<std::size_t>(page)] == kNoPage) return false;
+    if (shape().window > 0 && !frames_.has(pages[static_cast<std::size_t>(page)])) return false;
   }
   return !pages_.residual().copies() || (codes_reach(pages, length) && copies_reach(pages, length));
 }
@@ -351,23 +360,27 @@ void KvCache::adopt(std::int32_t sequence, std::span<const std::int32_t> pages,
          " positions: their pages reach ", reach(pages, length));
   target.pages.assign(pages.begin(), pages.end());
   target.length = target.committed = length;
-  std::fill_n(target.pages.begin(), first_held(length), kNoPage);
+  target.passed = first_held(length);
   for (const std::int32_t page : target.pages) {
-    if (page == kNoPage) continue;
     hold(page);
     if (copies_.has(page)) copies_.touch(page);
+  }
+  if (shape().window == 0) return;
+  for (const std::int32_t page : pages.subspan(static_cast<std::size_t>(target.passed))) {
+    frames_.touch(page);
   }
 }
 
 void KvCache::replace_page(std::int32_t sequence, std::int64_t index, std::int32_t page) {
   std::int32_t& place = at(sequence).pages.at(static_cast<std::size_t>(index));
+  const bool more_codes =
+      quantized_[static_cast<std::size_t>(place)] > quantized_[static_cast<std::size_t>(page)];
+  if (sees_more(place, page) || (more_codes && sees_more(page, place))) return;
   if (copies_.has(place) && !copies_.has(page)) {
     if (holders(place) > 1) return;
     copies_.move(place, page);
   }
-  if (quantized_[static_cast<std::size_t>(place)] > quantized_[static_cast<std::size_t>(page)]) {
-    copy_page(place, page);
-  }
+  if (more_codes) copy_page(place, page);
   hold(page);
   release(place);
   place = page;
@@ -379,10 +392,12 @@ void KvCache::repeat_pages(std::int32_t sequence, std::int64_t length) {
          "KV cache: repeat the pages of sequence ", sequence, " up to ", length, ": it holds ",
          filled, " positions, expected whole pages of ", kPageTokens, " and at most ", length);
   commit();
-  grow(sequence, length - filled, length - kept_positions(pages_.residual()), first_held(length));
   Sequence& target = at(sequence);
   const std::vector<std::int32_t>& own = target.pages;
-  const std::int64_t first = first_held(filled), last = filled / kPageTokens;
+  grow(sequence, length - filled, length - kept_positions(pages_.residual()), first_held(length));
+  const std::int64_t last = filled / kPageTokens;
+  std::int64_t first = shape().window > 0 ? last : 0;  // first page that still has a frame
+  while (first > 0 && frames_.has(own[static_cast<std::size_t>(first - 1)])) --first;
   // Source pages must be completely quantized; the sequence's first pages are.
   const std::int64_t sources =
       (pages_.residual().copies() ? pages_.residual().quantized(filled) / kPageTokens : last) -
@@ -392,14 +407,12 @@ void KvCache::repeat_pages(std::int32_t sequence, std::int64_t length) {
   for (std::int64_t page = last; page < std::ssize(own); ++page) {
     const std::int32_t from = own[static_cast<std::size_t>(first + (page - first) % sources)];
     const std::int32_t to = own[static_cast<std::size_t>(page)];
-    if (to == kNoPage) continue;
     copy_page(from, to);
     if (!copies_.has(to)) continue;
     ensure(copies_.has(from), "KV cache: page ", page, " to repeat has no f16 copy");
     copy_copies(from, to);
   }
   target.committed = length;
-  release_passed(target);
 }
 
 std::int32_t KvCache::take_page() {
@@ -414,6 +427,7 @@ void KvCache::release(std::int32_t page) {
   ensure(holders(page) > 0, "KV cache: page ", page, " is released and has no holder");
   if (--references_[static_cast<std::size_t>(page)] > 0) return;
   copies_.drop(page);
+  frames_.drop(page);
   free_.push_back(page);
 }
 
@@ -424,6 +438,9 @@ void KvCache::copy(const PageCopy& what) {
 
 void KvCache::copy_page(std::int32_t from, std::int32_t to) {
   copy({PageCopy::Of::page, from, to});
+  if (shape().window > 0 && frames_.has(to)) {
+    copy({PageCopy::Of::frame, frames_.of(from), frames_.of(to)});
+  }
   quantized_[static_cast<std::size_t>(to)] = quantized_[static_cast<std::size_t>(from)];
 }
 

@@ -1,4 +1,5 @@
-// The KV cache: keys and values in pages of 64 positions, which all layers of a sequence share.
+// The KV cache: keys and values in pages of 64 positions, whose numbers all layers of a sequence
+// share. Layers with a sliding window have a smaller memory of frames for the pages in the window.
 // KvPages is the memory of one rank; KvCache assigns its pages to sequences. If ranks share a
 // model, each rank has pages for its own KV heads, with the same page numbers as the leader's
 // cache.
@@ -36,21 +37,28 @@ struct KvShape {
   std::vector<KvType> layer_key_types = {}, layer_value_types = {};
   std::vector<KvHeads> layer_heads = {};  // [layers]; empty: kv_heads and head_dim in all layers
   std::uint32_t key_centre_check = 0;     // checksum of the key centres, for saved sequences
-  std::int64_t window = 0;                // number of newest positions that a query sees; 0: all
+  // Number of newest positions that a query sees in layers with a window, the largest of them; 0:
+  // no layer has one.
+  std::int64_t window = 0;
+  std::vector<bool> layer_windowed = {};  // [layers]; empty: all layers have one or none has
 
   KvType type(std::int64_t layer, KvPart part) const;
   KvHeads heads(std::int64_t layer) const;
+  bool windowed(std::int64_t layer) const {
+    return window > 0 &&
+           (layer_windowed.empty() || layer_windowed[static_cast<std::size_t>(layer)]);
+  }
 };
 
 // A copy of a page between steps, which all ranks that share a model repeat.
 struct PageCopy {
-  enum class Of : std::uint8_t { page, f16_copy } of = Of::page;
+  enum class Of : std::uint8_t { page, frame, f16_copy } of = Of::page;
   std::int32_t from = 0, to = 0;
 };
-// The pages and f16 copies that are saved or loaded.
+// The pages, frames and f16 copies that are saved or loaded; frames of -1 are not loaded.
 struct SequenceTransfer {
   enum class Kind : std::uint8_t { save, load } kind = Kind::save;
-  std::vector<std::int32_t> pages, copies;
+  std::vector<std::int32_t> pages, frames, copies;
 };
 using KvCommand = std::variant<PageCopy, SequenceTransfer>;
 
@@ -68,17 +76,20 @@ class KvPages {
   const KvShape& shape() const { return shape_; }  // of this rank
   const KvResidual& residual() const { return residual_; }
   std::int64_t count() const { return count_; }
+  std::int64_t frame_count() const { return frame_count_; }
   std::int64_t copy_count() const { return copy_count_; }
   std::string_view layout_name() const { return layout_.kv_layout(); }
 
-  // `copies`: [pages] the f16 copy of each page, -1 for none; the view refers to this table.
-  KvLayer layer(std::int64_t layer, std::span<const std::int32_t> copies) const;
-  // Copies a page, or the f16 copy of a page, in all layers.
+  // `copies`, `frames`: [pages] the f16 copy and the frame of each page, -1 for none; the view
+  // refers to these tables.
+  KvLayer layer(std::int64_t layer, std::span<const std::int32_t> copies,
+                std::span<const std::int32_t> frames) const;
+  // Copies a page or frame in all layers that have it, or the f16 copy of a page in all layers.
   void copy(const PageCopy& what);
 
   // Pages and copies as bytes, as the device stores them: for each layer, keys and then values, for
-  // each rank: the pages, then the copies. save() and load() are collective calls of `ranks`; only
-  // the leader has the bytes, and a single rank exchanges nothing.
+  // each rank: the pages or frames, then the copies. save() and load() are collective calls of
+  // `ranks`; only the leader has the bytes, and a single rank exchanges nothing.
   std::uint64_t saved_bytes(const SequenceTransfer& what, const KvRanks& ranks) const;
   void save(const SequenceTransfer& what, const KvRanks& ranks, std::span<std::byte> out) const;
   void load(const SequenceTransfer& what, const KvRanks& ranks,
@@ -98,7 +109,7 @@ class KvPages {
     KvType type = kUsualKv;
     std::size_t layer = 0;
     std::size_t page_bytes = 0, pages_at = 0;
-    bool copied = false;
+    bool in_frames = false, copied = false;
     std::size_t copy_page_bytes = 0, copies_at = 0;
   };
   std::byte* page_at(const Side& side, std::int32_t page) const;
@@ -107,7 +118,11 @@ class KvPages {
   std::vector<std::size_t> block_bytes(const Side& side, bool copy, const KvRanks& ranks) const;
   std::vector<std::size_t> bytes_of_ranks(const Side& side, const SequenceTransfer& what,
                                           const KvRanks& ranks) const;
-  // Calls visit(address, bytes) for each page, then for each copy, of this rank.
+  // Calls visit(address, bytes) for each page or frame (null: no frame), then for each copy, of
+  // this rank.
+  static const std::vector<std::int32_t>& places(const Side& side, const SequenceTransfer& what) {
+    return side.in_frames ? what.frames : what.pages;
+  }
   template <class Visit>
   void each_block(const Side& side, const SequenceTransfer& what, Visit visit) const;
 
@@ -115,9 +130,9 @@ class KvPages {
   const Layout& layout_;
   KvShape shape_;
   KvResidual residual_;
-  std::int64_t count_, copy_count_;
+  std::int64_t count_, frame_count_, copy_count_;
   std::vector<Side> sides_;  // [layers][keys, values]
-  Buffer keys_;              // keys of each layer [pages][page bytes]
+  Buffer keys_;              // keys of each layer [pages or frames][page bytes]
   Buffer values_;
   Buffer copied_;  // [sides with copies][copies][copy page bytes]
 };
@@ -125,33 +140,37 @@ class KvPages {
 // The keys and values of all layers, for a step.
 struct KvLayers {
   const KvPages& pages;
-  std::span<const std::int32_t> copies;
+  std::span<const std::int32_t> copies, frames;
 
-  KvLayer operator[](std::int64_t layer) const { return pages.layer(layer, copies); }
+  KvLayer operator[](std::int64_t layer) const { return pages.layer(layer, copies, frames); }
 };
 
-// Assigns f16 copies to pages of the KV cache that have codes. Copies are slots of a small pool and
-// are evicted from pages, least recently used first.
-class KvCopies {
+// Assigns the places of a small pool to pages: f16 copies, or frames of layers with a window.
+// Places are evicted from pages: first those that are out of the window of a sequence that goes on,
+// then the least recently used.
+class KvPlaces {
  public:
-  KvCopies() = default;
-  KvCopies(std::int64_t pages, std::int64_t count)
+  KvPlaces() = default;
+  KvPlaces(std::int64_t pages, std::int64_t count)
       : of_page_(static_cast<std::size_t>(pages), -1),
         used_(static_cast<std::size_t>(pages), 0),
         count_(count) {
-    for (std::int64_t copy = count; copy-- > 0;) free_.push_back(static_cast<std::int32_t>(copy));
+    for (std::int64_t place = count; place-- > 0;)
+      free_.push_back(static_cast<std::int32_t>(place));
   }
 
   std::int64_t count() const { return count_; }
   bool has(std::int32_t page) const { return of(page) >= 0; }
   std::int32_t of(std::int32_t page) const { return of_page_[static_cast<std::size_t>(page)]; }
-  // [pages] index of each page's copy; -1: the page has no copy.
+  // [pages] index of each page's place; -1: the page has none.
   std::span<const std::int32_t> table() const { return of_page_; }
-  bool none_free() const { return free_.empty(); }
 
-  // Evicts the least recently used copy among pages that are not in use. Returns false if there is
-  // none.
-  bool evict(const std::vector<bool>& in_use) {
+  bool any_free() const { return !free_.empty(); }
+  // Makes a place free by evicting one from a page that is not in use, if none is free. Returns
+  // false if there is none.
+  bool make_free(const std::function<std::vector<bool>()>& pages_in_use) {
+    if (any_free()) return true;
+    const std::vector<bool> in_use = pages_in_use();
     std::size_t oldest = of_page_.size();
     for (std::size_t page = 0; page < of_page_.size(); ++page) {
       if (of_page_[page] < 0 || in_use[page]) continue;
@@ -167,7 +186,7 @@ class KvCopies {
     touch(page);
   }
   void drop(std::int32_t page) {
-    if (!has(page)) return;
+    if (of_page_.empty() || !has(page)) return;
     free_.push_back(of(page));
     of_page_[static_cast<std::size_t>(page)] = -1;
   }
@@ -176,12 +195,15 @@ class KvCopies {
     of_page_[static_cast<std::size_t>(from)] = -1;
     touch(to);
   }
-  void touch(std::int32_t page) { used_[static_cast<std::size_t>(page)] = ++clock_; }
+  void touch(std::int32_t page) { used_[static_cast<std::size_t>(page)] = kWanted | ++clock_; }
+  // Marks a page that has left a window.
+  void pass(std::int32_t page) { used_[static_cast<std::size_t>(page)] &= ~kWanted; }
 
  private:
+  static constexpr std::uint64_t kWanted = std::uint64_t{1} << 63;
   std::vector<std::int32_t> of_page_;
-  std::vector<std::uint64_t> used_;  // clock of the last use
-  std::vector<std::int32_t> free_;   // stack of free copies
+  std::vector<std::uint64_t> used_;  // clock of the last use, and kWanted until pass()
+  std::vector<std::int32_t> free_;   // stack of free places
   std::int64_t count_ = 0;
   std::uint64_t clock_ = 0;
 };
@@ -199,8 +221,8 @@ struct KvLeading {
 // sequences still read as f16 or have not quantized yet, and of other pages until the memory of the
 // copies is needed. reach() returns the length for which codes and copies of pages are sufficient.
 //
-// If every layer has a sliding window, a sequence releases the pages that are more than kRewind
-// positions before all windows; kNoPage replaces them in the table.
+// In layers with a sliding window a page has a frame while a sequence can see it or may be
+// truncated by kRewind positions to see it, and after that until the frame is needed.
 class KvCache {
  public:
   // Arguments as of KvPages.
@@ -211,12 +233,6 @@ class KvCache {
   std::int64_t length(std::int32_t sequence) const;
   // Whether the last page is partial and shared; it is then copied before the sequence grows.
   bool shares_last_page(std::int32_t sequence) const;
-  // Upper bound of the pages that a sequence of this length holds while a step appends to it.
-  std::int64_t max_pages(std::int64_t positions) const;
-  // Number of pages that a sequence holds after a prompt of this many positions.
-  std::int64_t pages_to_begin(std::int64_t positions) const {
-    return pages_for(positions) - first_held(positions);
-  }
   // Number of free pages that append() would take.
   std::int64_t pages_to_append(std::int32_t sequence, std::int64_t count) const;
   // Allocates pages for the next `count` positions of a sequence. Throws Error naming the sizes if
@@ -225,9 +241,12 @@ class KvCache {
   // Commits appended positions whose step has been computed. To be called before the next append().
   void commit();
   // Removes all positions from `length` on. Returns the remaining length: `length`, or 0 (an empty
-  // sequence) if f16 copies that the next query would read are missing. They are always present for
-  // up to as many positions as a step appended, and kRewind more.
+  // sequence) if f16 copies or frames that the next query would read are missing. They are always
+  // present for up to as many positions as a step appended, and kRewind more.
   [[nodiscard]] std::int64_t truncate(std::int32_t sequence, std::int64_t length);
+  // Keeps the frames of the window at the sequence's end longer than others that it passes, because
+  // later texts may branch from there. Each call replaces the last one.
+  void keep_window(std::int32_t sequence);
   // Makes `to` a copy of `from`. Pages are shared until one of the two appends to the last page.
   void fork(std::int32_t from, std::int32_t to);
   void clear(std::int32_t sequence) { (void)truncate(sequence, 0); }
@@ -236,8 +255,13 @@ class KvCache {
   // Makes an empty sequence begin with `length` positions on these pages, which are shared as by
   // fork(). reach() of these pages must be `length`.
   void adopt(std::int32_t sequence, std::span<const std::int32_t> pages, std::int64_t length);
-  // Replaces the sequence's page at `index` by `page`, which has the same keys and values. Codes
-  // and f16 copies that `page` lacks are moved to it; if that is impossible, nothing is changed.
+  // Whether `page` has keys and values of the layers with windows that `other` lacks.
+  bool sees_more(std::int32_t page, std::int32_t other) const {
+    return shape().window > 0 && frames_.has(page) && !frames_.has(other);
+  }
+  // Replaces the sequence's page at `index` by `page`, which has the same keys and values and
+  // lacks none (sees_more). Codes and f16 copies that `page` lacks are moved to it; if that is
+  // impossible, nothing is changed.
   void replace_page(std::int32_t sequence, std::int64_t index, std::int32_t page);
   // Extends a sequence of whole pages to `length` positions with repeated copies of its own pages,
   // which gives a deep cache without a long prompt for measuring speed. Throws Error as append()
@@ -256,9 +280,9 @@ class KvCache {
   // Positions of a saved sequence, from its header alone. Throws Error if the header is not valid.
   static std::int64_t saved_length(std::span<const std::byte> bytes, std::string_view source);
 
-  // pages[position / 64] of a sequence, valid until it changes; kNoPage before all windows.
+  // pages[position / 64] of a sequence, valid until it changes.
   std::span<const std::int32_t> pages(std::int32_t sequence) const;
-  KvLayers layers() const { return {pages_, copies_.table()}; }
+  KvLayers layers() const { return {pages_, copies_.table(), frames_.table()}; }
   KvLayer layer(std::int64_t layer) const { return layers()[layer]; }
 
   // Makes this cache the leader of ranks that hold the other heads: they repeat its page copies,
@@ -272,18 +296,19 @@ class KvCache {
   std::int64_t page_count() const { return pages_.count(); }
   std::int64_t free_pages() const { return static_cast<std::int64_t>(free_.size()); }
   const KvResidual& residual() const { return pages_.residual(); }
-  // The most pages that have f16 copies at once.
+  // The most pages that have frames, or f16 copies, at once.
+  std::int64_t frame_count() const { return frames_.count(); }
   std::int64_t copy_count() const { return copies_.count(); }
 
   static constexpr std::int64_t kRewind = KvPages::kRewind;
-  static constexpr std::int32_t kNoPage = -1;
 
  private:
   struct Sequence {
     std::vector<std::int32_t> pages;
     std::int64_t length = 0;
-    std::int64_t committed = 0;  // positions before the current step
-    std::int64_t passed = 0;     // pages before this index were released
+    std::int64_t committed = 0;                  // positions before the current step
+    std::int64_t passed = 0;                     // pages before this index need no frames
+    std::int64_t kept_first = 0, kept_last = 0;  // pages of keep_window()
   };
   Sequence& at(std::int32_t sequence);
   const Sequence& at(std::int32_t sequence) const;
@@ -292,28 +317,30 @@ class KvCache {
   void copy_page(std::int32_t from, std::int32_t to);
   void copy_copies(std::int32_t from, std::int32_t to);
   // Allocates `count` more positions. New pages that end after position `copied_from` get f16
-  // copies; pages with an index below `held_from` become kNoPage.
+  // copies; pages with an index below `passed` need no frames.
   void grow(std::int32_t sequence, std::int64_t count, std::int64_t copied_from,
-            std::int64_t held_from);
-  // first_visible: first page that the query at `position` reads. first_held: first page that is
-  // kept.
+            std::int64_t passed);
+  // In layers with windows: the first page that the query at `position` reads, and the first page
+  // that a sequence of this length keeps.
   std::int64_t first_visible(std::int64_t position) const;
   std::int64_t first_held(std::int64_t length) const;
-  void release_passed(Sequence& sequence);
+  void pass(Sequence& sequence);
   void commit_blocks(Sequence& sequence);
-  std::vector<bool> pages_in_use() const;
+  std::vector<bool> pages_in_use(bool frames) const;
   void give_copy(std::int32_t page);
+  void give_frame(std::int32_t page);
   bool codes_reach(std::span<const std::int32_t> pages, std::int64_t length) const;
   bool copies_reach(std::span<const std::int32_t> pages, std::int64_t length) const;
   std::int64_t saved_copies_from(std::int32_t sequence) const;
+  std::int64_t saved_frames_from(std::int32_t sequence) const;
   SequenceTransfer transfer_of(std::int32_t sequence, SequenceTransfer::Kind kind,
-                               std::int64_t copies_from) const;
+                               std::int64_t copies_from, std::int64_t frames_from) const;
   void transfer(const SequenceTransfer& what, const std::function<void()>& work) const;
   KvRanks ranks() const;
   bool reaches(std::span<const std::int32_t> pages, std::int64_t length) const;
 
   KvPages pages_;
-  KvCopies copies_;
+  KvPlaces frames_, copies_;
   std::optional<KvLeading> leading_;
   std::vector<Sequence> sequences_;
   std::vector<std::int32_t> free_;        // stack of free pages

@@ -20,7 +20,8 @@ struct SavedHeader {
   std::array<char, 8> magic = {'L', 'E', 'Q', 'K', 'V', '0', '0', '3'};
   std::uint64_t form = 0;  // a hash of KvCache::form()
   std::int64_t length = 0;
-  std::int64_t copies_from = 0;  // first position with an f16 copy, apart from the sinks' page
+  std::uint32_t copies_from = 0;  // first position with an f16 copy, apart from the sinks' page
+  std::uint32_t frames_from = 0;  // first position in layers with windows
 };
 static_assert(sizeof(SavedHeader) == 32);
 
@@ -46,7 +47,7 @@ bool all_finite(std::span<const std::byte> bytes, bool wide) {
   return true;
 }
 
-// A hash of per-layer types and key centres; 0 if there are neither.
+// A hash of per-layer types, heads and windows, and of key centres; 0 if there are none.
 std::uint32_t layer_types_of(const KvShape& shape) {
   std::uint32_t hash = shape.key_centre_check;
   const auto add = [&](std::int64_t layer, int number) {
@@ -56,6 +57,7 @@ std::uint32_t layer_types_of(const KvShape& shape) {
     const KvType keys = shape.type(layer, KvPart::keys), values = shape.type(layer, KvPart::values);
     if (keys != shape.key_type || hash != 0) add(layer, static_cast<int>(keys));
     if (values != shape.value_type) add(layer, 128 + static_cast<int>(values));
+    if (!shape.layer_windowed.empty() && shape.windowed(layer)) add(layer, 127);
     if (shape.heads(layer) == shape.heads(0)) continue;
     add(layer, static_cast<int>(shape.heads(layer).count));
     add(layer, static_cast<int>(shape.heads(layer).dims));
@@ -82,7 +84,7 @@ std::vector<std::size_t> KvPages::bytes_of_ranks(const Side& side, const Sequenc
   std::vector<std::size_t> bytes = block_bytes(side, false, ranks);
   const std::vector<std::size_t> of_copies = block_bytes(side, true, ranks);
   for (std::size_t rank = 0; rank < bytes.size(); ++rank) {
-    bytes[rank] *= what.pages.size();
+    bytes[rank] *= places(side, what).size();
     if (side.copied) bytes[rank] += of_copies[rank] * what.copies.size();
   }
   return bytes;
@@ -91,7 +93,9 @@ std::vector<std::size_t> KvPages::bytes_of_ranks(const Side& side, const Sequenc
 template <class Visit>
 void KvPages::each_block(const Side& side, const SequenceTransfer& what, Visit visit) const {
   if (side.page_bytes == 0) return;  // a rank without heads
-  for (const std::int32_t page : what.pages) visit(page_at(side, page), side.page_bytes);
+  for (const std::int32_t place : places(side, what)) {
+    visit(place < 0 ? nullptr : page_at(side, place), side.page_bytes);
+  }
   if (!side.copied) return;
   for (const std::int32_t copy : what.copies) visit(copy_at(side, copy), side.copy_page_bytes);
 }
@@ -133,7 +137,7 @@ void KvPages::load(const SequenceTransfer& what, const KvRanks& ranks,
       rest = own;
     }
     each_block(side, what, [&](std::byte* to, std::size_t size) {
-      memory_.write(to, rest.first(size));
+      if (to != nullptr) memory_.write(to, rest.first(size));
       rest = rest.subspan(size);
     });
     in = in.subspan(all.size());
@@ -155,7 +159,7 @@ std::size_t KvPages::first_not_finite(const SequenceTransfer& what, const KvRank
           kv_scale_count(scheme, side.part, static_cast<int>(dims), kPageTokens);
       const std::size_t codes =
           scheme.coded() ? of_page[rank] - static_cast<std::size_t>(heads) * ends : 0;
-      for (std::size_t i = 0; i < what.pages.size(); ++i, at += of_page[rank]) {
+      for (std::size_t i = 0; i < places(side, what).size(); ++i, at += of_page[rank]) {
         const auto numbers = in.subspan(at, of_page[rank]).subspan(codes);
         if (!all_finite(numbers, !scheme.coded() && scheme.bits == 32)) return at;
       }
@@ -191,7 +195,7 @@ std::string KvCache::form() const {
     text += ", sinks " + std::to_string(residual.sinks) + ", newest " +
             std::to_string(residual.recent) + ", blocks of " + std::to_string(residual.block);
   }
-  if (own.window > 0) text += ", window " + std::to_string(own.window);
+  if (own.window > 0) text += ", windows of " + std::to_string(own.window);
   if (const std::uint32_t types = layer_types_of(own); types != 0) {
     text += ", types of layers " + std::to_string(types);
   }
@@ -203,23 +207,34 @@ std::string KvCache::form() const {
 std::int64_t KvCache::saved_copies_from(std::int32_t sequence) const {
   const std::vector<std::int32_t>& own = at(sequence).pages;
   const auto copied = [&](std::int64_t page) {
-    const std::int32_t index = own[static_cast<std::size_t>(page)];
-    return index != kNoPage && copies_.has(index);
+    return copies_.has(own[static_cast<std::size_t>(page)]);
   };
   const std::int64_t all = at(sequence).length, last = std::ssize(own);
-  std::int64_t page = std::max(first_visible(all), pages_.residual().closed_for(all) / kPageTokens);
+  std::int64_t page = pages_.residual().closed_for(all) / kPageTokens;
   if (page < last && !copied(page)) return last * kPageTokens;
   if (page > 0 && page <= last && copied(page - 1)) --page;
   return std::min(page, last) * kPageTokens;
 }
 
-SequenceTransfer KvCache::transfer_of(std::int32_t sequence, SequenceTransfer::Kind kind,
-                                      std::int64_t copies_from) const {
-  SequenceTransfer what = {kind, {}, {}};
+// First position of the last pages that have frames.
+std::int64_t KvCache::saved_frames_from(std::int32_t sequence) const {
+  if (shape().window == 0) return 0;
   const std::vector<std::int32_t>& own = at(sequence).pages;
-  for (std::int64_t page = first_visible(length(sequence)); page < std::ssize(own); ++page) {
+  std::int64_t page = std::ssize(own);
+  while (page > 0 && frames_.has(own[static_cast<std::size_t>(page - 1)])) --page;
+  return page * kPageTokens;
+}
+
+SequenceTransfer KvCache::transfer_of(std::int32_t sequence, SequenceTransfer::Kind kind,
+                                      std::int64_t copies_from, std::int64_t frames_from) const {
+  SequenceTransfer what = {.kind = kind};
+  const std::vector<std::int32_t>& own = at(sequence).pages;
+  for (std::int64_t page = 0; page < std::ssize(own); ++page) {
     const std::int32_t index = own[static_cast<std::size_t>(page)];
     what.pages.push_back(index);
+    if (shape().window > 0 && page * kPageTokens >= frames_from) {
+      what.frames.push_back(frames_.of(index));
+    }
     const bool sinks = page == 0 && pages_.residual().sinks > 0;
     if (!pages_.residual().copies() || (!sinks && page * kPageTokens < copies_from)) continue;
     ensure(copies_.has(index), kSite, ": page ", page, " has no f16 copy");
@@ -237,9 +252,12 @@ void KvCache::transfer(const SequenceTransfer& what, const std::function<void()>
 
 std::vector<std::byte> KvCache::save(std::int32_t sequence) const {
   const std::int64_t copies_from = pages_.residual().copies() ? saved_copies_from(sequence) : 0;
-  const SavedHeader header = {
-      .form = hash_of(form()), .length = length(sequence), .copies_from = copies_from};
-  const auto what = transfer_of(sequence, SequenceTransfer::Kind::save, copies_from);
+  const std::int64_t frames_from = saved_frames_from(sequence);
+  const SavedHeader header = {.form = hash_of(form()),
+                              .length = length(sequence),
+                              .copies_from = static_cast<std::uint32_t>(copies_from),
+                              .frames_from = static_cast<std::uint32_t>(frames_from)};
+  const auto what = transfer_of(sequence, SequenceTransfer::Kind::save, copies_from, frames_from);
   std::vector<std::byte> bytes;
   transfer(what, [&] {
     const KvRanks among = ranks();
@@ -267,15 +285,18 @@ void KvCache::load(std::int32_t sequence, std::span<const std::byte> bytes,
   const KvResidual& residual = pages_.residual();
   const std::int64_t open = residual.closed_for(length);
   const bool enough = residual.copies() ? copies_from <= open || open >= length : copies_from == 0;
-  require(copies_from % kPageTokens == 0 && copies_from >= 0 && enough &&
-              copies_from <= length + kPageTokens,
-          source, ": f16 copies from position ", copies_from, " on, of ", length,
+  require(copies_from % kPageTokens == 0 && enough && copies_from <= length + kPageTokens, source,
+          ": f16 copies from position ", copies_from, " on, of ", length, "; the file is damaged");
+  const std::int64_t first_frame = header.frames_from / kPageTokens;
+  require(header.frames_from % kPageTokens == 0 && first_frame <= first_visible(length), source,
+          ": windows from position ", header.frames_from, " on, of ", length,
           "; the file is damaged");
   // The numbers of pages and copies are enough to check the bytes before anything is changed.
-  const std::int64_t pages = pages_for(length), first = first_visible(length);
+  const std::int64_t pages = pages_for(length);
   SequenceTransfer what;
-  what.pages.resize(static_cast<std::size_t>(pages - first));
-  for (std::int64_t page = first; residual.copies() && page < pages; ++page) {
+  what.pages.resize(static_cast<std::size_t>(pages));
+  if (shape().window > 0) what.frames.resize(static_cast<std::size_t>(pages - first_frame));
+  for (std::int64_t page = 0; residual.copies() && page < pages; ++page) {
     const bool sinks = page == 0 && residual.sinks > 0;
     if (sinks || page * kPageTokens >= copies_from) what.copies.push_back(0);
   }
@@ -288,8 +309,13 @@ void KvCache::load(std::int32_t sequence, std::span<const std::byte> bytes,
   require(bad == numbers.size(), source, ": numbers that are not finite at offset ",
           sizeof header + bad, "; the file is damaged");
   clear(sequence);
-  grow(sequence, length, copies_from, first);
-  what = transfer_of(sequence, SequenceTransfer::Kind::load, copies_from);
+  grow(sequence, length, copies_from, std::max(first_held(length), first_frame));
+  const Sequence& target = at(sequence);
+  for (std::int64_t page = target.passed; page-- > first_frame && frames_.any_free();) {
+    frames_.give(target.pages[static_cast<std::size_t>(page)]);
+    frames_.pass(target.pages[static_cast<std::size_t>(page)]);
+  }
+  what = transfer_of(sequence, SequenceTransfer::Kind::load, copies_from, header.frames_from);
   transfer(what, [&] { pages_.load(what, among, numbers); });
   commit();
 }

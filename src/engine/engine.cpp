@@ -387,7 +387,7 @@ Job Engine::job_of(Active& active, bool may_join) {
   job.running = active.running();
   job.known = active.known();
   const KvCache& cache = session_.cache();
-  job.max_pages = cache.max_pages(job.known + 1);
+  job.max_pages = pages_for(job.known + 1);
   if (!job.running) {
     if (!may_join) return job;  // saves a cache look-up per queued job and step
     const PrefixCache::Match found = known_prefix(active, false);
@@ -395,7 +395,7 @@ Job Engine::job_of(Active& active, bool may_join) {
         session_.state().fixed() != nullptr && found.matched - found.tokens >= kPageTokens;
     active.branch = misses ? found.matched : 0;
     job.fed = found.tokens;
-    job.pages = cache.pages_to_begin(job.fed);
+    job.pages = pages_for(job.fed);
     job.shares_last_page = job.fed % kPageTokens != 0;
     job.mark = active.next_mark(job.fed);
     return job;
@@ -403,7 +403,6 @@ Job Engine::job_of(Active& active, bool may_join) {
   job.fed = cache.length(active.sequence);
   job.mark = active.next_mark(job.fed);
   for (const std::int32_t page : cache.pages(active.sequence)) {
-    if (page == KvCache::kNoPage) continue;
     ++job.pages;
     if (cache.holders(page) - (prefixes_.holds(page) ? 1 : 0) == 1) ++job.own_pages;
   }
@@ -418,7 +417,7 @@ PrefixCache::Match Engine::known_prefix(const Active& active, bool use) {
   PrefixCache::Match found = prefixes_.find(tokens, use);
   // A partially used page is copied before it is written, which takes one more page.
   const KvCache& cache = session_.cache();
-  if (cache.max_pages(active.known()) == cache.page_count() && found.tokens % kPageTokens != 0) {
+  if (pages_for(active.known()) == cache.page_count() && found.tokens % kPageTokens != 0) {
     prefixes_.cut(found, found.tokens - found.tokens % kPageTokens);
     if (found.tokens % kPageTokens != 0) found = {};
   }
@@ -490,6 +489,7 @@ void Engine::free_pages_for(const std::vector<Feed>& parts) {
 void Engine::remember(Active& active, bool last_too) {
   if (!options_.reuse_prefixes) return;
   const std::int64_t length = committed_length(active);
+  if (length <= std::ssize(active.request.prompt)) session_.cache().keep_window(active.sequence);
   last_too = last_too || active.is_mark(length);
   if (!last_too && length / kPageTokens == active.kept_pages) return;
   active.kept_pages = length / kPageTokens;
@@ -568,7 +568,7 @@ bool Engine::load_prefix(const SavedPrefix& prefix, std::string_view source) {
   }
   for (const SavedState& saved : prefix.states) state.check_state(saved.bytes, source);
   const std::int32_t sequence = sequences_.idle();
-  const std::int64_t needed = cache.pages_to_begin(length);
+  const std::int64_t needed = pages_for(length);
   prefixes_.make_free(needed + std::ssize(prefix.states));  // each state has a page of its own
   if (length > cache.shape().positions || cache.free_pages() < needed) return false;
   prefixes_.make_states_free(1);

@@ -105,7 +105,7 @@ PrefixCache::Match PrefixCache::find(std::span<const Token> tokens, bool use) {
   while (std::ssize(tokens) >= kPageTokens) {
     branch(node);
     const std::size_t child = child_of(node, tokens.first(kPageTokens));
-    if (child == 0) break;
+    if (child == 0 || nodes_[child].page == kNoPage) break;
     take(child, kPageTokens);
     tokens = tokens.subspan(kPageTokens);
     node = child;
@@ -115,7 +115,7 @@ PrefixCache::Match PrefixCache::find(std::span<const Token> tokens, bool use) {
   std::int64_t most = 0;
   for (const std::size_t child : nodes_[node].children) {
     const std::int64_t common = common_prefix(nodes_[child].tokens, tokens);
-    if (common <= most) continue;
+    if (common <= most || nodes_[child].page == kNoPage) continue;
     most = common;
     best = child;
   }
@@ -159,10 +159,11 @@ void PrefixCache::keep(std::int32_t sequence, std::span<const Token> tokens, boo
     std::size_t child = child_of(node, part);
     if (child == 0) {
       child = add(node, part, page);
-    } else if (nodes_[child].page == KvCache::kNoPage) {
-      give_page(child, page);
-    } else if (page != KvCache::kNoPage && nodes_[child].page != page) {
-      cache_.replace_page(sequence, index, nodes_[child].page);
+    } else if (nodes_[child].page != page) {
+      if (nodes_[child].page != kNoPage) {
+        cache_.replace_page(sequence, index, nodes_[child].page);
+      }
+      give_page(child, cache_.pages(sequence)[static_cast<std::size_t>(index)]);
     }
     nodes_[child].used = clock_;
     node = child;
@@ -183,7 +184,10 @@ std::size_t PrefixCache::keep_partial(std::size_t parent, std::span<const Token>
   for (const std::size_t child : nodes_[parent].children) {
     const Node& known = nodes_[child];
     const std::int64_t common = common_prefix(known.tokens, tokens);
-    if (common == std::ssize(tokens) && common == std::ssize(known.tokens)) return child;
+    if (common == std::ssize(tokens) && common == std::ssize(known.tokens)) {
+      if (cache_.sees_more(page, known.page)) give_page(child, page);
+      return child;
+    }
     // If layers have fixed states, nodes are not merged, because each state needs its own node.
     if (state_.fixed() != nullptr) continue;
     if (common == std::ssize(tokens)) return 0;
@@ -292,26 +296,26 @@ void PrefixCache::make_free(std::int64_t pages) {
     for (std::size_t node = oldest; node != 0 && nodes_[node].children.empty();) {
       const std::size_t parent = nodes_[node].parent;
       drop(node);
-      if (nodes_[parent].page != KvCache::kNoPage) break;
+      if (nodes_[parent].page != kNoPage) break;
       node = parent;
     }
   }
 }
 
 void PrefixCache::give_page(std::size_t node, std::int32_t page) {
-  nodes_[node].page = page;
-  if (page == KvCache::kNoPage) return;
   cache_.hold(page);
+  take_page(node);
+  nodes_[node].page = page;
   held_.resize(static_cast<std::size_t>(cache_.page_count()));
   held_[static_cast<std::size_t>(page)] = true;
 }
 
 void PrefixCache::take_page(std::size_t node) {
   const std::int32_t page = nodes_[node].page;
-  if (page == KvCache::kNoPage) return;
+  if (page == kNoPage) return;
   cache_.release(page);
   held_[static_cast<std::size_t>(page)] = false;
-  nodes_[node].page = KvCache::kNoPage;
+  nodes_[node].page = kNoPage;
 }
 
 // Stores a copy of the sequence's state at this node, unless the node has a state already.
@@ -358,8 +362,7 @@ std::size_t PrefixCache::add(std::size_t parent, std::span<const Token> tokens, 
     node = free_nodes_.back();
     free_nodes_.pop_back();
   }
-  nodes_[node] = {parent,          KvCache::kNoPage, {tokens.begin(), tokens.end()},
-                  hash_of(tokens), clock_,           {}};
+  nodes_[node] = {parent, kNoPage, {tokens.begin(), tokens.end()}, hash_of(tokens), clock_, {}};
   give_page(node, page);
   nodes_[parent].children.push_back(node);
   return node;

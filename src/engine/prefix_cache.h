@@ -73,7 +73,7 @@ class PrefixCache {
   PrefixCache& operator=(const PrefixCache&) = delete;
 
   struct Match {
-    std::vector<std::int32_t> pages;              // kNoPage for pages outside every layer's window
+    std::vector<std::int32_t> pages;
     std::int64_t tokens = 0;                      // the last page may be partially used
     FixedStates::Id state = FixedStates::kZeros;  // state after the tokens, if layers have states
     // Length of the matching prefix, including tokens after which no sequence can begin.
@@ -91,7 +91,8 @@ class PrefixCache {
 
   // Keeps the pages of a sequence whose first tokens are `tokens`: whole pages and, with
   // `last_too`, the partial last page, which is then copied before a sequence writes to it. If the
-  // cache holds a page already, the sequence's copy is replaced with it. `state_too`: also keeps
+  // cache holds a page already, the sequence's copy is replaced with it, or it with the sequence's
+  // copy if that has more (KvCache::sees_more). `state_too`: also keeps
   // the sequence's state, if the sequence ends where the last kept page ends.
   void keep(std::int32_t sequence, std::span<const Token> tokens, bool last_too,
             bool state_too = true);
@@ -113,18 +114,19 @@ class PrefixCache {
   // Number of pages that are held by this cache alone.
   std::int64_t idle_pages() const;
   // Evicts idle pages, least recently used first, until `pages` are free or no idle page is left.
-  // Leaves of the tree are evicted first, and inner nodes whose pages are outside all windows last.
-  // These nodes keep their tokens.
+  // Leaves of the tree are evicted first. Inner nodes, which keep their tokens, are evicted last.
   void make_free(std::int64_t pages);
   // Evicts states, least recently used first, until `states` are free; evicts no pages.
   void make_states_free(std::int64_t states);
 
  private:
+  static constexpr std::int32_t kNoPage = -1;
   // One page of the tree. A text is the tokens on a path from the root, which is node 0 and has no
-  // page. Other nodes lack a page if it was evicted because it was outside every window.
+  // page. Other nodes lack a page if it was evicted before their children: sequences may have other
+  // pages of the same text (keep).
   struct Node {
     std::size_t parent = 0;
-    std::int32_t page = -1;
+    std::int32_t page = kNoPage;
     std::vector<Token> tokens;  // at most kPageTokens; fewer only without children
     std::uint64_t hash = 0;     // hash of `tokens`
     std::uint64_t used = 0;     // time of the last use

@@ -349,9 +349,11 @@ void Decoder::quantize_closed_blocks(const BatchView& batch, const KvLayers& kv)
     const auto layer = static_cast<std::size_t>(cached_layers_[static_cast<std::size_t>(i)]);
     const AttentionShape own =
         attention_shape(config_, weights_.layers[layer].attention(), ranks_.own());
-    if (own.head_dim != shape.head_dim || own.kv_heads != shape.kv_heads) quantize();
+    const KvLayer next = kv[i];
+    const bool together = kv_layers_.empty() || kv_layers_.back().in_frames == next.in_frames;
+    if (!together || own.head_dim != shape.head_dim || own.kv_heads != shape.kv_heads) quantize();
     shape = own;
-    kv_layers_.push_back(kv[i]);
+    kv_layers_.push_back(next);
   }
   quantize();
 }

@@ -28,14 +28,19 @@ std::int64_t largest_context(const ModelConfig& config) {
   return longest;
 }
 
-// The largest window of all layers; 0 if some layer sees all positions.
-std::int64_t widest_window(const ModelConfig& config) {
-  std::int32_t widest = 0;
+// Sets the window of the layers of the cache that no layer reads beyond a window.
+void set_windows(const ModelConfig& config, KvShape& shape) {
+  const std::vector<std::int64_t> cached = config.cache_layers();
+  std::vector<bool> windowed(cached.size(), true);
   for (const std::int64_t layer : config.attention_layers()) {
-    if (config.window(layer) == 0) return 0;
-    widest = std::max(widest, config.window(layer));
+    const std::int64_t owner = config.layers[static_cast<std::size_t>(layer)].attention()->kv_of;
+    const auto found = std::ranges::find(cached, owner >= 0 ? owner : layer) - cached.begin();
+    if (config.window(layer) == 0) windowed[static_cast<std::size_t>(found)] = false;
+    shape.window = std::max<std::int64_t>(shape.window, config.window(layer));
   }
-  return widest;
+  const auto count = std::ranges::count(windowed, true);
+  if (count == 0) shape.window = 0;
+  if (count > 0 && count < std::ssize(windowed)) shape.layer_windowed = std::move(windowed);
 }
 
 void require_range(MessagePart what, std::int64_t value, std::int64_t low, std::int64_t high) {
@@ -187,7 +192,7 @@ KvShape kv_shape(const ModelConfig& config, const RunLimits& limits) {
   shape.positions = limits.context;
   shape.sequences = limits.sequences;
   shape.batch_tokens = limits.batch_tokens;
-  shape.window = widest_window(config);
+  set_windows(config, shape);
   shape.residual = kv_residual(limits);
   if (limits.kv_layers.empty()) return shape;
   for (const std::int64_t layer : config.cache_layers()) {

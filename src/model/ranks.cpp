@@ -95,6 +95,7 @@ void members(auto& archive, RankStep& step) {
   archive.list(step.batch.outputs);
   archive.list(step.positions);
   archive.list(step.copies);
+  archive.list(step.frames);
   archive.run_count(step);
   for (std::size_t i = 0; i < step.runs.size(); ++i) {
     archive.number(step.states[i].from);
@@ -115,6 +116,7 @@ void members(auto&, RankEnd&) {}
 void members(auto& archive, SequenceTransfer& transfer) {
   archive.kind(transfer.kind, SequenceTransfer::Kind::load);
   archive.list(transfer.pages);
+  archive.list(transfer.frames);
   archive.list(transfer.copies);
 }
 void members(auto& archive, StateTransfer& transfer) {
@@ -217,7 +219,9 @@ class Follower {
   }
 
   void apply(const PageCopy& copy) {
-    const std::int64_t count = copy.of == PageCopy::Of::page ? pages_.count() : pages_.copy_count();
+    const std::int64_t count = copy.of == PageCopy::Of::page    ? pages_.count()
+                               : copy.of == PageCopy::Of::frame ? pages_.frame_count()
+                                                                : pages_.copy_count();
     ensure(copy.from >= 0 && copy.from < count && copy.to >= 0 && copy.to < count,
            "a copy of page ", copy.from, " to ", copy.to, " of ", count);
     pages_.copy(copy);
@@ -225,6 +229,10 @@ class Follower {
 
   void apply(const SequenceTransfer& transfer) const {
     check_pages_exist(transfer.pages);
+    for (const std::int32_t frame : transfer.frames) {
+      ensure(frame >= -1 && frame < pages_.frame_count(), "frame ", frame, " of ",
+             pages_.frame_count());
+    }
     for (const std::int32_t copy : transfer.copies) {
       ensure(copy >= 0 && copy < pages_.copy_count(), "copy ", copy, " of ", pages_.copy_count());
     }

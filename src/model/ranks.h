@@ -31,7 +31,7 @@ struct RankStep {
   Batch batch;                          // its `sequences` are not sent
   std::vector<std::int32_t> positions;  // [T]
   std::vector<SequenceRun> runs;
-  std::vector<std::int32_t> copies;                   // [pages] f16 copy of the page; -1: none
+  std::vector<std::int32_t> copies, frames = {};      // [pages] f16 copy and frame; -1: none
   std::vector<FixedStates::StepStates> states = {};   // [runs]; zeros if the model has no states
   std::vector<std::vector<std::int32_t>> pages = {};  // after decoding: the memory of runs[i].pages
 };

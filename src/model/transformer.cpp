@@ -138,8 +138,13 @@ void Transformer::step(RankStep::Wanted wanted, const Batch& batch, const Sequen
     ranks_.abort_on_error([&] {
       const KvLayers kv = state.pages().layers();
       if (!ranks_.alone()) {
-        std::vector<std::byte> command = encode(RankStep{
-            wanted, batch, positions_, runs_, {kv.copies.begin(), kv.copies.end()}, states_});
+        std::vector<std::byte> command = encode(RankStep{wanted,
+                                                         batch,
+                                                         positions_,
+                                                         runs_,
+                                                         {kv.copies.begin(), kv.copies.end()},
+                                                         {kv.frames.begin(), kv.frames.end()},
+                                                         states_});
         ranks_.ranks().broadcast(command, "the next step");
       }
       run(wanted, batch, kv);
@@ -169,7 +174,8 @@ void Transformer::run(RankStep::Wanted wanted, const Batch& batch, const KvLayer
                    work_.ropes,
                    limits_.context,
                    {work_.x.values, kv[0].keys},
-                   copies ? kv.copies : std::span<const std::int32_t>()},
+                   copies ? kv.copies : std::span<const std::int32_t>(),
+                   kv.frames},
                   logits);
   }
 }
@@ -179,7 +185,7 @@ void Transformer::follow(const RankStep& step, const KvPages& pages, const Fixed
   runs_ = step.runs;
   if (states != nullptr) point_to_states(*states, step.states, runs_);
   batch_ = {std::ssize(step.batch.tokens), runs_};
-  const KvLayers kv = {pages, step.copies};
+  const KvLayers kv = {pages, step.copies, step.frames};
   ranks_.abort_on_error([&] {
     run(step.wanted, step.batch, kv);
     ranks_.finish_step();

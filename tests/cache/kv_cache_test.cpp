@@ -21,9 +21,11 @@ namespace {
 
 constexpr std::int64_t kLayers = 3;
 
-KvShape shape_of(std::int64_t positions, int sequences, std::int64_t window = 0) {
+KvShape shape_of(std::int64_t positions, int sequences, std::int64_t window = 0,
+                 std::vector<bool> layer_windowed = {}) {
   KvShape shape = {kLayers, 1, 2, KvType::f32, KvType::f32, positions, sequences};
   shape.window = window;
+  shape.layer_windowed = std::move(layer_windowed);
   shape.batch_tokens = 150;
   return shape;
 }
@@ -33,7 +35,7 @@ float* slot(const KvCache& cache, std::int64_t layer, std::int32_t sequence, std
             bool keys) {
   const KvLayer kv = cache.layer(layer);
   const auto page = static_cast<std::size_t>(
-      cache.pages(sequence)[static_cast<std::size_t>(position / kPageTokens)]);
+      kv.place(cache.pages(sequence)[static_cast<std::size_t>(position / kPageTokens)]));
   std::byte* start =
       keys ? kv.keys + page * kv.key_page_bytes : kv.values + page * kv.value_page_bytes;
   return reinterpret_cast<float*>(start) + position % kPageTokens;
@@ -100,18 +102,14 @@ class Sequences {
       ASSERT_EQ(cache_.length(sequence), std::ssize(numbers_[s]));
       const auto pages = cache_.pages(sequence);
       ASSERT_EQ(std::ssize(pages), (std::ssize(numbers_[s]) + kPageTokens - 1) / kPageTokens);
-      for (const std::int32_t page : pages) {
-        if (page != KvCache::kNoPage) used.insert(page);
-      }
+      used.insert(pages.begin(), pages.end());
       const std::int64_t length = std::ssize(numbers_[s]);
-      ASSERT_LE(std::ranges::count_if(pages, [](auto page) { return page >= 0; }),
-                cache_.max_pages(length));
-      // The first position that the next query reads; 0 without a window.
-      const std::int64_t seen =
-          window() == 0 ? 0 : std::max<std::int64_t>(0, length + 1 - window());
-      for (std::int64_t position = seen; position < length; ++position) {
+      // The first position that the next query reads in layers with a window.
+      const std::int64_t seen = std::max<std::int64_t>(0, length + 1 - window());
+      for (std::int64_t position = 0; position < length; ++position) {
         const float want = numbers_[s][static_cast<std::size_t>(position)];
         for (std::int64_t layer = 0; layer < kLayers; ++layer) {
+          if (cache_.shape().windowed(layer) && position < seen) continue;
           ASSERT_EQ(*slot(cache_, layer, sequence, position, true),
                     want + 0.25f * static_cast<float>(layer))
               << "sequence " << s << " position " << position << " layer " << layer;
@@ -170,8 +168,8 @@ TEST(KvCache, KeepsEverySequenceThroughRandomOperations) {
   }
 }
 
-// Pages before a window are released, all others are kept. Pages that the test still references can
-// begin another sequence, as far as reach() allows.
+// Slots of pages before a window are given to other pages, all others are kept. Pages that the test
+// still references can begin another sequence, as far as reach() allows.
 TEST(KvCache, KeepsWhatAWindowSeesThroughRandomOperations) {
   constexpr int kSequences = 3;
   const auto backend = make_cpu_backend({1, Isa::portable});
@@ -182,14 +180,17 @@ TEST(KvCache, KeepsWhatAWindowSeesThroughRandomOperations) {
   std::int64_t beyond = 0, adopted_behind = 0;
   for (std::uint64_t seed = 0; seed < 24; ++seed) {
     const std::int64_t window = std::array{1, 64, 100, 700}[seed % 4];
-    KvCache cache(backend->memory(), backend->layout(), shape_of(9000, kSequences, window));
-    ASSERT_LT(cache.page_count(), 9000 / kPageTokens / 2) << "windows make the cache smaller";
+    const std::vector<bool> of_layers =
+        seed % 3 == 0 ? std::vector<bool>() : std::vector{seed % 3 == 1, false, true};
+    KvCache cache(backend->memory(), backend->layout(),
+                  shape_of(30000, kSequences, window, of_layers));
+    ASSERT_LT(cache.frame_count(), 30000 / kPageTokens / 4) << "windows make the cache smaller";
     const std::int64_t all_pages = cache.free_pages();
     Sequences sequences(cache, kSequences);
     std::optional<Kept> kept;
     const auto forget = [&] {
       for (const std::int32_t page : kept ? kept->pages : std::vector<std::int32_t>()) {
-        if (page != KvCache::kNoPage) cache.release(page);
+        cache.release(page);
       }
       kept.reset();
     };
@@ -213,18 +214,18 @@ TEST(KvCache, KeepsWhatAWindowSeesThroughRandomOperations) {
         forget();
         const auto pages = cache.pages(s);
         kept = Kept{{pages.begin(), pages.end()}, sequences.at(s)};
-        for (const std::int32_t page : pages) {
-          if (page != KvCache::kNoPage) cache.hold(page);
-        }
+        for (const std::int32_t page : pages) cache.hold(page);
       } else if (kept && !kept->text.empty()) {
         const auto most = static_cast<std::uint32_t>(kept->text.size());
+        const auto frames = cache.layers().frames;
         sequences.adopt(s, kept->pages, kept->text, most - random.below(most));
-        adopted_behind += sequences.length(s) > 0 && kept->pages[0] == KvCache::kNoPage ? 1 : 0;
+        adopted_behind +=
+            sequences.length(s) > 0 && frames[static_cast<std::size_t>(kept->pages[0])] < 0 ? 1 : 0;
       }
       beyond = std::max(beyond, cache.length(s));
       const std::int64_t held =
-          kept ? std::ranges::count_if(
-                     kept->pages, [&](auto page) { return page >= 0 && cache.holders(page) == 1; })
+          kept ? std::ranges::count_if(kept->pages,
+                                       [&](auto page) { return cache.holders(page) == 1; })
                : 0;
       sequences.check(all_pages - held);
       if (HasFatalFailure()) FAIL() << "seed " << seed << " step " << step;
@@ -234,7 +235,47 @@ TEST(KvCache, KeepsWhatAWindowSeesThroughRandomOperations) {
     EXPECT_EQ(cache.free_pages(), all_pages);
   }
   EXPECT_GT(beyond, 1400);
-  EXPECT_GT(adopted_behind, 10);
+  EXPECT_GT(adopted_behind, 5);
+}
+
+TEST(KvCache, TheWindowAtAPromptsEndIsKeptLonger) {
+  const auto backend = make_cpu_backend({1, Isa::portable});
+  for (const bool kept : {false, true}) {
+    KvCache cache(backend->memory(), backend->layout(),
+                  shape_of(9000, 1, 100, {true, false, true}));
+    const auto append = [&](int steps) {
+      for (int i = 0; i < steps; ++i) {
+        cache.append(0, 150);
+        cache.commit();
+      }
+    };
+    append(2);
+    if (kept) cache.keep_window(0);
+    append(30);
+    const auto reach = [&](std::int64_t length) {
+      const auto pages = cache.pages(0).first(static_cast<std::size_t>(pages_for(length)));
+      return cache.reach(pages, length);
+    };
+    EXPECT_EQ(reach(300), kept ? 300 : 0);
+    EXPECT_EQ(reach(260), kept ? 260 : 0) << "a few tokens before the end";
+    EXPECT_EQ(reach(200), 0);
+    EXPECT_EQ(reach(cache.length(0)), cache.length(0));
+  }
+}
+
+// As docs/kv-cache.md says. A page of one layer's keys has 64 x 2 f32 numbers.
+TEST(KvCache, LayersWithWindowsTakeTheBytesOfTheirSlots) {
+  const auto backend = make_cpu_backend({1, Isa::portable});
+  constexpr std::uint64_t kPageBytes = 64 * 2 * 4;
+  const auto bytes = [&](std::int64_t positions, std::vector<bool> of_layers) {
+    CountingMemory memory(backend->layout());
+    const KvPages pages(memory, backend->layout(), shape_of(positions, 2, 100, of_layers));
+    return memory.allocated();
+  };
+  const std::uint64_t frames = 2 * (10 + 3) + 3 + 4, pages = 9000 / 64 + 1 + 1;
+  EXPECT_EQ(bytes(9000, {true, false, true}), 2 * kPageBytes * (pages + 2 * frames));
+  EXPECT_EQ(bytes(9000, {}), 2 * kPageBytes * 3 * frames);
+  EXPECT_EQ(bytes(500, {true, false, true}), 2 * kPageBytes * 3 * (8 + 1)) << "one frame per page";
 }
 
 TEST(KvCache, HoldsTheWholeContextHoweverItIsShared) {

@@ -187,6 +187,11 @@ TEST(KvSaved, RefusesOtherZonesAndDamagedOnes) {
     std::memcpy(wrong.data() + 24, &from, sizeof from);
     EXPECT_THROW(cache.load(0, wrong, "test"), Error) << from;
   }
+  for (const std::int32_t from : {1, 64, -64}) {  // frames_from: no layer has a window
+    auto wrong = saved;
+    std::memcpy(wrong.data() + 28, &from, sizeof from);
+    EXPECT_THROW(cache.load(0, wrong, "test"), Error) << from;
+  }
   EXPECT_EQ(cache.save(0), saved) << "refused bytes change nothing";
 }
 

@@ -1,5 +1,5 @@
 // Any bytes as a saved sequence of the KV cache: they are refused, or loaded and saved again
-// unchanged. The first byte of an input selects the types of the cache.
+// unchanged. The first byte of an input selects the types of the cache and its window.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -22,20 +22,29 @@ struct Cache {
   std::unique_ptr<leq::Backend> backend = leq::make_cpu_backend({1, leq::Isa::portable});
   leq::KvCache cache;
 
-  explicit Cache(leq::KvType type)
-      : cache(backend->memory(), backend->layout(), {1, 1, 4, type, type, 256, 1}) {}
+  explicit Cache(std::size_t choice)
+      : cache(backend->memory(), backend->layout(), shape_of(choice)) {}
+
+  static leq::KvShape shape_of(std::size_t choice) {
+    const leq::KvType type = kTypes[choice % kTypes.size()];
+    leq::KvShape shape = {2, 1, 4, type, type, 256, 1};
+    shape.window = choice < kTypes.size() ? 0 : 60;
+    if (shape.window > 0) shape.layer_windowed = {true, false};
+    return shape;
+  }
 };
+constexpr std::size_t kCaches = 2 * kTypes.size();
 
 Cache& cache_of(std::size_t choice) {
-  static std::array<std::unique_ptr<Cache>, kTypes.size()> all;
-  std::unique_ptr<Cache>& one = all[choice % kTypes.size()];
-  if (!one) one = std::make_unique<Cache>(kTypes[choice % kTypes.size()]);
+  static std::array<std::unique_ptr<Cache>, kCaches> all;
+  std::unique_ptr<Cache>& one = all[choice % kCaches];
+  if (!one) one = std::make_unique<Cache>(choice % kCaches);
   return *one;
 }
 
 std::vector<std::string> examples() {
   std::vector<std::string> texts;
-  for (std::size_t i = 0; i < kTypes.size(); ++i) {
+  for (std::size_t i = 0; i < kCaches; ++i) {
     leq::KvCache& cache = cache_of(i).cache;
     for (const std::int64_t length : {3, 100, 250}) {
       cache.clear(0);

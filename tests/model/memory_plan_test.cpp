@@ -83,6 +83,27 @@ ModelConfig small() {
   return config;
 }
 
+TEST(KvShapeOf, LayersThatNoLayerReadsBeyondAWindowHaveTheWidest) {
+  ModelConfig config = small();
+  config.heads = config.kv_heads = 1;
+  config.head_dim = 16;
+  const auto windows = [&](std::vector<AttentionConfig> layers) {
+    config.layers.clear();
+    for (const AttentionConfig& layer : layers) config.layers.push_back({layer, DenseMlpConfig()});
+    const KvShape shape = kv_shape(config, resolve_limits({}, config));
+    return std::pair(shape.window, shape.layer_windowed);
+  };
+  const AttentionConfig narrow = {.window = 5}, wide = {.window = 9}, full;
+  AttentionConfig reader = full;
+  reader.kv_of = 0;
+  using Flags = std::vector<bool>;
+  EXPECT_EQ(windows({full, full}), std::pair(std::int64_t{0}, Flags()));
+  EXPECT_EQ(windows({narrow, wide}), std::pair(std::int64_t{9}, Flags()));
+  EXPECT_EQ(windows({narrow, full, wide}), std::pair(std::int64_t{9}, Flags({true, false, true})));
+  EXPECT_EQ(windows({narrow, wide, reader}), std::pair(std::int64_t{9}, Flags({false, true})));
+  EXPECT_EQ(windows({narrow, reader}), std::pair(std::int64_t{0}, Flags()));
+}
+
 TEST(RunLimitsOf, DefaultContextIsTheModelsUpTo8192) {
   EXPECT_EQ(resolve_limits({}, small()).context, 2048);
   ModelConfig large = small();

@@ -17,6 +17,7 @@ RankStep some_step(const std::vector<std::int32_t>& pages) {
   step.batch.outputs = {0, 2};
   step.positions = {63, 64, 0};
   step.copies = {-1, 0, 1};
+  step.frames = {2, -1, 0};
   step.runs = {{.sequence = 4, .first_row = 0, .rows = 2, .first_position = 63, .pages = pages},
                {.sequence = 1, .first_row = 2, .rows = 1, .first_position = 0, .pages = pages}};
   step.states = {{FixedStates::kZeros, 3}, {5, 2}};
@@ -33,6 +34,7 @@ TEST(RankCommand, AStepComesBackAsItWas) {
   EXPECT_EQ(step.batch.outputs, want.batch.outputs);
   EXPECT_EQ(step.positions, want.positions);
   EXPECT_EQ(step.copies, want.copies);
+  EXPECT_EQ(step.frames, want.frames);
   ASSERT_EQ(step.states.size(), 2u);
   EXPECT_EQ(step.states[0].from, FixedStates::kZeros);
   EXPECT_EQ(step.states[0].to, 3);
@@ -61,13 +63,14 @@ TEST(RankCommand, StatesComeBackAsTheyWere) {
   EXPECT_EQ(std::get<StateTransfer>(command).state, 12);
 }
 
-SequenceTransfer some_transfer() { return {SequenceTransfer::Kind::load, {4, 9}, {2}}; }
+SequenceTransfer some_transfer() { return {SequenceTransfer::Kind::load, {4, 9}, {-1, 3}, {2}}; }
 
 TEST(RankCommand, SavedSequencesComeBackAsTheyWere) {
   const RankCommand command = decode_command(encode(some_transfer()));
   const auto& transfer = std::get<SequenceTransfer>(command);
   EXPECT_EQ(transfer.kind, SequenceTransfer::Kind::load);
   EXPECT_EQ(transfer.pages, some_transfer().pages);
+  EXPECT_EQ(transfer.frames, some_transfer().frames);
   EXPECT_EQ(transfer.copies, some_transfer().copies);
 }
 

@@ -150,6 +150,10 @@ std::vector<std::string> plan_lines(const Model& model, Session& session) {
     lines.push_back("rope: " + session.transformer().rope_note());
   }
   lines.push_back("kv cache: " + kv_text(limits) + ", " + human_bytes(plan.kv_bytes));
+  if (const KvCache& cache = session.cache(); cache.frame_count() > 0) {
+    lines.push_back("kv cache: layers with a window of up to " + with_commas(cache.shape().window) +
+                    " keep " + with_commas(cache.frame_count() * kPageTokens) + " positions");
+  }
   if (const FixedStates* states = session.state().fixed()) {
     lines.push_back("states: " + std::to_string(states->count()) + " of " +
                     human_bytes(states->bytes_each()) + ", " + std::to_string(limits.kept_states) +

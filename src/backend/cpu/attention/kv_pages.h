@@ -109,14 +109,16 @@ inline HeadPage head_page(std::byte* page, KvPart part, KvType type, int kv_head
 
 inline HeadPage key_head(const KvLayer& kv, std::int32_t page, int kv_heads, int head_dim,
                          int head) {
-  return head_page(kv.keys + static_cast<std::size_t>(page) * kv.key_page_bytes, KvPart::keys,
-                   kv.key_type, kv_heads, head_dim, head);
+  const auto place = static_cast<std::size_t>(kv.place(page));
+  return head_page(kv.keys + place * kv.key_page_bytes, KvPart::keys, kv.key_type, kv_heads,
+                   head_dim, head);
 }
 
 inline HeadPage value_head(const KvLayer& kv, std::int32_t page, int kv_heads, int head_dim,
                            int head) {
-  return head_page(kv.values + static_cast<std::size_t>(page) * kv.value_page_bytes, KvPart::values,
-                   kv.value_type, kv_heads, head_dim, head);
+  const auto place = static_cast<std::size_t>(kv.place(page));
+  return head_page(kv.values + place * kv.value_page_bytes, KvPart::values, kv.value_type, kv_heads,
+                   head_dim, head);
 }
 
 // One kv head's part of the f16 copy of a page; the page must have a copy.

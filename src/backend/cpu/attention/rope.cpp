@@ -147,7 +147,7 @@ std::vector<ClosedPage> closed_pages(const BatchView& batch, const KvLayer& kv, 
       const std::int64_t base = at / kPageTokens * kPageTokens;
       const std::int64_t last = std::min(end, base + kPageTokens);
       const std::int32_t page = run.pages[static_cast<std::size_t>(at / kPageTokens)];
-      if (page >= 0 && kv.copies[static_cast<std::size_t>(page)] >= 0) {
+      if (kv.copies[static_cast<std::size_t>(page)] >= 0) {
         pages.push_back({page, base, static_cast<int>(at - base), static_cast<int>(last - base),
                          base == 0 ? kv.residual.sinks : 0});
       }
@@ -169,6 +169,7 @@ std::vector<ClosedPage> closed_pages(const BatchView& batch, const KvLayer& kv, 
 // Writes the final codes of keys and values of one kv head in one layer.
 void quantize_head(const AttentionContext& context, const ClosedPage& closed,
                    const AttentionShape& shape, const KvLayer& kv, int kv_head, float* wide) {
+  if (kv.place(closed.page) < 0) return;  // outside the window
   const StoreKernels kernels = {context.kernels, context.packed};
   const auto copy = [&](KvPart part) {
     return copied_head(kv, part, closed.page, shape.kv_heads, shape.head_dim, kv_head);
