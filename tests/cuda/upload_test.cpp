@@ -111,18 +111,22 @@ TEST(Upload, ThreeBitsLieWhereTheLayoutSays) {
   }
 }
 
-template <class Element>
+template <class Element, class Stored = Element>
 void expect_groups() {
   constexpr std::int64_t kRows = 128, kGroups = 5;
-  const auto stored = random_numbers<Element>(kRows * kGroups);  // [N/64][G][64]
-  const DeviceArray<Element> from(stored), to(stored.size());
-  launch_upload_groups({from.data(), to.data(), sizeof(Element), false, kRows, kGroups},
+  constexpr bool kHalves = sizeof(Stored) < sizeof(Element);    // bits 7 to 14 of f16 numbers
+  const auto stored = random_numbers<Stored>(kRows * kGroups);  // [N/64][G][64]
+  const DeviceArray<Stored> from(stored);
+  const DeviceArray<Element> to(stored.size());
+  launch_upload_groups({from.data(), to.data(), sizeof(Element), kHalves, kRows, kGroups},
                        test_stream());
   const auto found = to.host();
   for (std::int64_t row = 0; row < kRows; ++row) {
     for (std::int64_t group = 0; group < kGroups; ++group) {
+      const int number =
+          stored[static_cast<std::size_t>((row / 64 * kGroups + group) * 64 + row % 64)];
       ASSERT_EQ(found[static_cast<std::size_t>(row * kGroups + group)],
-                stored[static_cast<std::size_t>((row / 64 * kGroups + group) * 64 + row % 64)]);
+                kHalves ? number * 128 : number);
     }
   }
 }
@@ -130,6 +134,7 @@ void expect_groups() {
 TEST(Upload, ScalesAndZeroPointsOfARowBecomeNeighbours) {
   expect_groups<std::uint8_t>();
   expect_groups<std::uint16_t>();
+  expect_groups<std::uint16_t, std::uint8_t>();
 }
 
 template <class Element>
