@@ -125,6 +125,34 @@ TEST(LeqWriter, NarrowWeightsAreStoredWithoutPaddingAndReadWithIt) {
   EXPECT_EQ(names.tensors().front().bytes(), reader.tensors().front().bytes());
 }
 
+TEST(LeqWriter, AnOutlineHasTheSizesOfTheFile) {
+  const test::TemporaryFolder folder;
+  LeqWriter file(folder.path() / "file.leq"), outline(folder.path() / "outline.leq", true);
+  const auto values = random_values(70 * 256);
+  for (const char* scheme : {"int8", "int4-g32", "q4_k", "f16"}) {
+    for (const std::int64_t columns : {150, 256}) {  // with and without padding left out
+      const std::string name = scheme + std::to_string(columns);
+      const auto numbers = std::span(values).first(static_cast<std::size_t>(70 * columns));
+      const PackedWeight packed =
+          pack_weight(numbers, 70, columns, *parse_scheme(scheme), ActKind::g128, name);
+      file.add_tensor(name, {70, columns}, packed, {});
+      PackedWeight sizes;
+      sizes.scheme = packed.scheme, sizes.act = packed.act;
+      sizes.rows = packed.rows, sizes.columns = packed.columns;
+      outline.add_tensor(name, {70, columns}, sizes, {});
+    }
+  }
+  file.finish(Json::object());
+  outline.finish(Json::object());
+  const LoadOptions headers = {.mode = LoadMode::map, .weights = false};
+  const LeqReader real(folder.path() / "file.leq", headers);
+  const LeqReader estimate(folder.path() / "outline.leq", headers);
+  for (std::size_t i = 0; i < real.tensors().size(); ++i) {
+    EXPECT_EQ(real.tensors()[i].memory_bytes(), estimate.tensors()[i].memory_bytes());
+    EXPECT_EQ(real.tensors()[i].unpadded, estimate.tensors()[i].unpadded);
+  }
+}
+
 TEST(LeqWriter, ARequirementIsReadBackOrRefusedByName) {
   const test::TemporaryFolder folder;
   const auto path = folder.path() / "m.leq";
