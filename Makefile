@@ -52,12 +52,12 @@ install: all
 	cmake --install build/release --prefix $(PREFIX) > /dev/null
 	@echo "installed into $(PREFIX)"
 
-# Removes the files of the last `make install`, and the folders named leq that are empty then.
+# Removes the files of the last `make install`, and the folders named leq, with those in them, that are empty then.
 uninstall:
 	@test -f build/release/install_manifest.txt || { echo "nothing to uninstall: no build/release/install_manifest.txt"; exit 1; }
 	xargs -d '\n' rm -f < build/release/install_manifest.txt
-	@sed 's,/[^/]*$$,,' build/release/install_manifest.txt | grep '/leq\(/\|$$\)' | sort -ru | \
-	  xargs -rd '\n' rmdir --ignore-fail-on-non-empty 2> /dev/null || true
+	@sed -n 's,\(.*/leq\)/.*,\1,p' build/release/install_manifest.txt | sort -u | \
+	  xargs -rd '\n' -I{} find {} -depth -type d -empty -delete
 	rm build/release/install_manifest.txt
 
 # Debian packages of the tools, libraries and headers: dist/leq*.deb

@@ -102,5 +102,6 @@ cp "$folder"/wheels/*.whl dist
 
 rm -rf "$folder/leq"
 cmake --install "$build" --component Unspecified --strip --prefix "$folder/leq" > /dev/null
+cp -r "$share" "$folder/leq"  # a cross build installs none of it
 tar -C "$folder" -cJf "dist/leq-$architecture.tar.xz" leq
 ls -l dist

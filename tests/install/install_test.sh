@@ -28,7 +28,7 @@ for page in man/man1/leq.1 man/man1/leq-run.1 bash-completion/completions/leq-qu
   zsh/site-functions/_leq-bench fish/vendor_completions.d/leq-inspect.fish; do
   [ -s "$work/prefix/share/$page" ] || { echo "install: no share/$page"; exit 1; }
 done
-readelf -d "$work/build/hello_shared" | grep -q 'NEEDED.*libleq-cpp\.so' ||
+readelf -d "$work/build/hello_shared" | grep 'NEEDED.*libleq-cpp\.so' > /dev/null ||
   { echo "install: hello_shared is not linked with libleq-cpp.so"; exit 1; }
 
 # The C API, by find_package and by pkg-config.
