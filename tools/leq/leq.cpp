@@ -235,7 +235,7 @@ int ps(const Options& options) {
   if (options.given("api-key")) request.token = options.text("api-key");
   const WebResponse response = WebClient().send(request);
   require(response.failure.empty(), ErrorKind::io, server, ": ", response.failure,
-          "; `leq serve` starts a server");
+          "; `leq serve` starts a server, --port N asks at another port");
   require(response.status == 200, ErrorKind::io, url, ": HTTP ", response.status,
           response.status == 401 ? "; --api-key KEY" : "");
   const Json answer = parse_json(response.body, url);
@@ -275,9 +275,9 @@ constexpr Command kCommands[] = {
     {"perplexity", &kPerplexity, "perplexity MODEL -f FILE"},
     {"bench", &kBench, "bench MODEL             measure speed"},
     {"inspect", &kInspect, "inspect FILE            contents, checksums, memory plan"},
-    {"compare", nullptr, "compare CHECKPOINT ...  compare methods (pip install leq[compare])",
+    {"compare", nullptr, "compare CHECKPOINT ...  compare methods (Python: leq[compare])",
      "AGAIN CALIBRATION_WINDOWS CHOICES CONTEXTS INPUTS KEEP_FILES METHODS PARTS QUESTIONS QUICK"},
-    {"export", nullptr, "export FILE ...         for other runtimes (pip install leq[export])",
+    {"export", nullptr, "export FILE ...         for other runtimes (Python: leq[export])",
      "COMPRESSED_TENSORS INPUTS OPSET PAST SAFETENSORS TARGET TOKENS"},
 };
 
