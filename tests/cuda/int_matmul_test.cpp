@@ -104,6 +104,8 @@ INSTANTIATE_TEST_SUITE_P(
         IntCase{8, false, 0, 0, 70, 300, {40, 40}, Finish::clamped_swiglu},
         IntCase{8, false, 0, 128, 13, 1000, {50}, Finish::add},
         IntCase{8, false, 128, 128, 65, 640, {33}, Finish::gelu},
+        IntCase{8, false, 16, 0, 11, 384, {40}},
+        IntCase{8, false, 16, 128, 70, 300, {40, 40}, Finish::swiglu},
         IntCase{8, false, 32, 0, 11, 384, {40}}, IntCase{8, true, 0, 0, 20, 300, {40}},
         IntCase{8, true, 64, 128, 17, 512, {40}}, IntCase{8, true, 0, 128, 9, 512, {40}},
         IntCase{4, false, 128, 128, 5, 1024, {70}},
