@@ -146,8 +146,8 @@ struct KvLayers {
 };
 
 // Assigns the places of a small pool to pages: f16 copies, or frames of layers with a window.
-// Places are evicted from pages: first those that are out of the window of a sequence that goes on,
-// then the least recently used.
+// Places are evicted from pages: first from pages that have left the window of an active sequence,
+// then from the least recently used.
 class KvPlaces {
  public:
   KvPlaces() = default;

@@ -52,8 +52,8 @@ class ReplyPrinter {
   bool line_open_ = false;
 };
 
-// Prints one line to standard error, prefixed with "leq-run: ". A note is left out with --quiet;
-// what a user asks for in a chat is told.
+// Prints one line to standard error, prefixed with "leq-run: ". note() prints nothing with --quiet;
+// tell() always prints: answers to commands of a chat, for example.
 void note(const std::string& text);
 void tell(const std::string& text);
 

@@ -96,8 +96,9 @@ class BlockRun {
   void add(std::int64_t place, const BlockTensors& block);
 
   std::map<std::string, StoredTensor, std::less<>> tensors_;
-  std::vector<float>
-      zeros_;  // placeholder for tensors outside the block, or the window's embeddings
+  // Zeros, which all tensors outside the block share; for a layer with its own input the rows of
+  // the token embedding for the window's tokens.
+  std::vector<float> zeros_;
   std::vector<float> rows_, projection_, projection_norm_;  // of the layer's own input
   std::vector<float> owner_hidden_;
   BlockTensors owner_;  // the layer whose keys it reads
