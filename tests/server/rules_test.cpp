@@ -1,6 +1,7 @@
 // Tests what requests may contain, who may send them, and messages about unsupported features.
 #include <gtest/gtest.h>
 
+#include <condition_variable>
 #include <mutex>
 
 #include "server/access.h"
@@ -366,6 +367,7 @@ TEST(NullContent, IsAnEmptyTextWhereATemplateConcatenatesIt) {
 
 TEST(RequestLog, HasALinePerRequestWithoutTextsAndKeys) {
   std::mutex mutex;
+  std::condition_variable written;
   std::vector<std::string> lines;
   ServerOptions options = story_options();
   options.logs_requests = true;
@@ -373,20 +375,29 @@ TEST(RequestLog, HasALinePerRequestWithoutTextsAndKeys) {
   options.say = [&](const std::string& line) {
     const std::lock_guard lock(mutex);
     lines.push_back(line);
+    written.notify_all();
   };
   {
     const ServedModel served(1, options);
     const httplib::Headers key = {{"Authorization", "Bearer sesame"}};
     const std::string body = R"({"prompt":"Once upon a fox","max_tokens":7,"ignore_eos":true})";
-    EXPECT_EQ(served.post("/v1/completions", body, key).status, 200);
-    EXPECT_EQ(
-        served.post("/v1/completions", body.substr(0, body.size() - 1) + R"(,"stream":true})", key)
-            .status,
+    // A line follows its reply, so the next request waits for it.
+    std::size_t requests = 0;
+    const auto expect_status = [&](const ServedModel::Answer& answer, int status) {
+      EXPECT_EQ(answer.status, status) << answer.body;
+      ++requests;
+      std::unique_lock lock(mutex);
+      EXPECT_TRUE(
+          written.wait_for(lock, std::chrono::minutes(1), [&] { return lines.size() == requests; }));
+    };
+    expect_status(served.post("/v1/completions", body, key), 200);
+    expect_status(
+        served.post("/v1/completions", body.substr(0, body.size() - 1) + R"(,"stream":true})", key),
         200);
-    EXPECT_EQ(served.post("/v1/completions", R"({"prompt":7})", key).status, 400);
-    EXPECT_EQ(served.get("/fox/secret?key=sesame", key).status, 404);
-    EXPECT_EQ(served.get("/v1/models/fox", key).status, 404);
-    EXPECT_EQ(served.get("/v1/models", {{"Authorization", "Bearer wrong"}}).status, 401);
+    expect_status(served.post("/v1/completions", R"({"prompt":7})", key), 400);
+    expect_status(served.get("/fox/secret?key=sesame", key), 404);
+    expect_status(served.get("/v1/models/fox", key), 404);
+    expect_status(served.get("/v1/models", {{"Authorization", "Bearer wrong"}}), 401);
   }
   const auto tokens = std::ssize(story_model().tokenizer().encode(
       "Once upon a fox", {.add_bos = story_model().tokenizer().add_bos()}));
