@@ -387,8 +387,8 @@ TEST(RequestLog, HasALinePerRequestWithoutTextsAndKeys) {
       EXPECT_EQ(answer.status, status) << answer.body;
       ++requests;
       std::unique_lock lock(mutex);
-      EXPECT_TRUE(
-          written.wait_for(lock, std::chrono::minutes(1), [&] { return lines.size() == requests; }));
+      EXPECT_TRUE(written.wait_for(lock, std::chrono::minutes(1),
+                                   [&] { return lines.size() == requests; }));
     };
     expect_status(served.post("/v1/completions", body, key), 200);
     expect_status(
