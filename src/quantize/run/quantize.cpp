@@ -402,7 +402,7 @@ void say_search_time(const ImportedModel& model, const QuantizeOptions& options)
   }
   const ChoosingWork work = options.recipe == nullptr ? ChoosingWork() : options.recipe->work;
   QuantizeOptions candidate_of = options;
-  candidate_of.type = "int8";
+  if (options.recipe == nullptr) candidate_of.type = "int8";
   const bool calibrates = wants_calibration(model.config, with_plan(candidate_of, model.config));
   const double windows = calibrates ? static_cast<double>(options.calibration.samples) : 0;
   const double candidate =
