@@ -28,7 +28,7 @@ def quantize(checkpoint, output, *, recipe=None, method=None, type=None, calibra
              progress=None, say=None, **options):
     """A Hugging Face folder, or a GGUF file, to a .leq file, complete or not at all.
 
-    recipe       "q8", "q4", or "auto", which finds bits for each layer: target_bpw=4.25. Without recipe, method
+    recipe       "q8", "q4", or "auto", which finds bits for each layer: target_bpw=4.25, or q4's size. Without recipe, method
                  and type, codes of a GGUF file or of a quantized checkpoint are kept, and anything else is
                  quantized by q8
     method, type as leq-quantize has them: "gptq+", "int4-g128"

@@ -175,13 +175,14 @@ void set_search(const leq_quantize_options& options, QuantizeOptions& job) {
   require(searches || options.target_bpw == 0, Setting{"target_bpw"}, ' ', options.target_bpw,
           ": is of the recipe auto");
   require(options.target_bpw >= 0 && options.target_bpw <= 8, Setting{"target_bpw"}, ' ',
-          options.target_bpw, ": expected 2 to 8, or 0 for ", kAutoBits);
+          options.target_bpw, ": expected 2 to 8, or 0 for the size of recipe q4");
   if (!searches) return;
   MixedSearch& search = job.search.emplace().search;
   search.text = job.calibration.text.empty() ? std::string(built_in_calibration_text())
                                              : job.calibration.text;
   search.threads = options.threads;
-  search.target_bpw = options.target_bpw > 0 ? options.target_bpw : kAutoBits;
+  search.target_bpw = options.target_bpw;
+  search.target_four = options.target_bpw == 0;
   if (options.search_evaluations > 0) search.options.evaluations = options.search_evaluations;
   if (options.search_windows > 0) search.windows = options.search_windows;
 }

@@ -431,10 +431,11 @@ typedef struct leq_perplexity_options {
   uint32_t size;
   int32_t threads;
   const char* protocol; /* "hf" (NULL), "hf-stride" or "llamacpp-512" */
-  const char* join;     /* "hf" or "none": how rows are joined; NULL: the protocol's for wiki.test.raw, else none */
-  int64_t window;       /* tokens; 0: the model's context, at most 2048 */
-  int64_t stride;       /* of hf-stride; 0: min(512, half the window) */
-  int64_t chunks;       /* number of windows, from the first; 0: all */
+  const char* join; /* "hf" or "none": how rows are joined; NULL: the protocol's for wiki.test.raw,
+                       else none */
+  int64_t window;   /* tokens; 0: the model's context, at most 2048 */
+  int64_t stride;   /* of hf-stride; 0: min(512, half the window) */
+  int64_t chunks;   /* number of windows, from the first; 0: all */
   const char* key_type;
   const char* value_type;
   const char* device;
@@ -493,7 +494,7 @@ typedef struct leq_quantize_options {
   leq_on_progress on_progress;
   leq_on_line on_line;
   void* user;
-  double target_bpw; /* recipe auto: bits per weight, including scales; 0: 4.25 */
+  double target_bpw; /* recipe auto: bits per weight, including scales; 0: q4's size */
   const char* act; /* how inputs are quantized: "none", "row", "online", ...; NULL: the method's */
   int32_t search_evaluations; /* recipe auto: measurements of KL; 0: 96 */
   int32_t search_windows;     /* recipe auto: windows of 512 tokens to measure on; 0: 16 */

@@ -491,6 +491,7 @@ void set_target(const MixedSearch& request, const MixedModel& mixed, const Searc
                 SearchOptions& options) {
   require(request.target_bpw <= 0 || request.target_size == 0, Setting{"target_bpw"}, " and ",
           Setting{"target_size"}, ": give one of them");
+  if (request.target_four) options.target_bytes = bytes_of(problem, uniform(problem, kFourBits));
   if (request.target_bpw > 0) options.target_bytes = bytes_of_bpw(problem, request.target_bpw);
   if (request.target_size == 0) return;
   const std::uint64_t rest = mixed.rest_bytes();

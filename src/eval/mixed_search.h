@@ -92,6 +92,7 @@ struct MixedSearch {
   std::int64_t windows = 16;      // number of windows, from the text's start
   int threads = 0;                // 0 = one for each usable core
   SearchOptions options;          // target_bytes: limit for the units
+  bool target_four = false;       // the size of all units at 4 bits; sets options.target_bytes
   double target_bpw = 0;          // bits per weight of the units, if > 0; sets options.target_bytes
   std::uint64_t target_size = 0;  // bytes of all tensors, if > 0; sets options.target_bytes
   std::optional<FitRequest> fit = {};  // used instead of targets

@@ -76,10 +76,10 @@ class Job : public testing::Test {
 TEST_F(Job, TheDefaultRecipeFitsItsTextAndKeepsItsGate) {
   const auto gate = run_job(recipe_job(64));
   ASSERT_TRUE(gate.has_value());
-  EXPECT_TRUE(said("calibration 32 windows of 64 tokens (")) << said_;
-  EXPECT_TRUE(said("limit of q8: 0.005 nats, ")) << said_;
+  EXPECT_TRUE(said("calibration 8 windows of 64 tokens (")) << said_;
+  EXPECT_TRUE(said("limit of q8: 0.007 nats, ")) << said_;
   EXPECT_EQ(provenance().at("method"), "smoothquant");
-  EXPECT_EQ(provenance().at("calibration").at(0).at("samples"), 32);
+  EXPECT_EQ(provenance().at("calibration").at(0).at("samples"), 8);
   EXPECT_EQ(provenance().at("gate").at("kl_mean"), gate->divergence.kl_mean.value);
   EXPECT_EQ(gate->divergence.windows, 16);
   expect_tidy();
@@ -235,6 +235,48 @@ TEST_F(Job, AnInterruptedGateLeavesTheFile) {
   EXPECT_TRUE(fs::exists(output_));
   EXPECT_FALSE(provenance().contains("gate"));
   expect_tidy();
+}
+
+// What recipe auto takes at 4 bits must be recipe q4's own file, folds and tables included, and the
+// plan that it writes at this size must not lose more.
+TEST_F(Job, RecipeAutoStartsFromRecipeQ4) {
+  QuantizeOptions job = job_of(64);
+  job.calibration.samples = 4;
+  job.calibration.length = 64;
+  QuantizeOptions four = job;
+  apply_recipe(require_recipe("q4"), import_hf_config(checkpoint_), four);
+  const fs::path other = folder_.path() / "q4.leq";
+  quantize_checkpoint(checkpoint_, other, four);
+
+  apply_recipe(require_recipe("auto"), import_hf_config(checkpoint_), job);
+  MixedSearch& search = job.search.emplace().search;
+  search.text = built_in_gate_text().text;
+  search.target_four = true;
+  search.window = 64;
+  search.windows = 2;
+  search.options.evaluations = 40;
+  const auto found = quantize_checkpoint(checkpoint_, output_, job).search;
+  ASSERT_TRUE(found.has_value());
+  const SearchPoint& start = found->search.uniform[kFourBits];
+  EXPECT_LE(found->search.chosen.kl, start.kl);
+  EXPECT_LE(found->search.chosen.bytes, start.bytes);
+
+  const LeqReader mixed(output_, {.mode = LoadMode::map}), q4(other, {.mode = LoadMode::map});
+  std::uint64_t bytes = 0, of_q4 = 0;
+  int alike = 0;
+  for (const StoredTensor& tensor : q4.tensors()) {
+    const StoredTensor& own = *mixed.find(tensor.name);
+    bytes += own.bytes();
+    of_q4 += tensor.bytes();
+    if (own.view.scheme != tensor.view.scheme) continue;
+    ++alike;
+    ASSERT_EQ(own.planes.size(), tensor.planes.size()) << tensor.name;
+    for (std::size_t i = 0; i < tensor.planes.size(); ++i) {
+      EXPECT_EQ(own.planes[i].xxh3, tensor.planes[i].xxh3) << tensor.name;
+    }
+  }
+  EXPECT_LE(bytes, of_q4);
+  EXPECT_GT(alike, 10);  // 7 norms, the tables, and some linears
 }
 
 }  // namespace

@@ -148,9 +148,8 @@ SearchedBits searched_bits(const Options& options, const QuantizeOptions& checkp
   for (const char* flag : {"ctx-size", "max-kl"}) {
     require(!options.given(flag), "--", flag, " needs --fit");
   }
-  if (options.given("recipe") && !options.given("target-bpw") && !options.given("target-size")) {
-    request.target_bpw = kAutoBits;
-  }
+  request.target_four =
+      options.given("recipe") && !options.given("target-bpw") && !options.given("target-size");
   return bits;
 }
 

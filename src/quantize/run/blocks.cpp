@@ -87,7 +87,8 @@ class BlockWork {
   std::vector<BlockTensor> finish();
 
  private:
-  TensorPlan plan_of(const std::string& part) const;
+  TensorPlan plan_of(const std::string& part) const { return plan_of(part, context_.options.plan); }
+  TensorPlan plan_of(const std::string& part, const TensorPlanner& planner) const;
   bool needs_scale_by_token(std::size_t site, const InputStatistics& inputs) const;
   bool is_rare(const std::string& part) const { return rare_.contains(site_of(sites_, part)); }
   const TensorSpec* find_part(const std::string& part) const;
@@ -112,8 +113,8 @@ const TensorSpec* BlockWork::find_part(const std::string& part) const {
 }
 
 // The plan of a linear of this block.
-TensorPlan BlockWork::plan_of(const std::string& part) const {
-  TensorPlan plan = context_.options.plan(layer_tensor(layer_, part), find_part(part)->role);
+TensorPlan BlockWork::plan_of(const std::string& part, const TensorPlanner& planner) const {
+  TensorPlan plan = planner(layer_tensor(layer_, part), find_part(part)->role);
   const std::size_t site = site_of(sites_, part);
   if (plan.act == ActKind::tensor && by_token_.contains(sites_[site].block_name()))
     plan.act = ActKind::row;
@@ -153,7 +154,9 @@ bool BlockWork::needs_scale_by_token(std::size_t index, const InputStatistics& i
 }
 
 void BlockWork::fold(SiteStatistics& statistics) {
-  const auto plan = [&](const std::string& part) { return plan_of(part); };
+  const auto plan = [&](const std::string& part) {
+    return plan_of(part, context_.options.fold_plan);
+  };
   for (const SmoothingSite& site : smoothing_sites(context_.config, layer_)) {
     const std::size_t index = site_of(sites_, site.consumers.front());
     InputStatistics& inputs = statistics.at(index);

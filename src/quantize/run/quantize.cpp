@@ -45,8 +45,11 @@ QuantizeOptions with_plan(QuantizeOptions options, const ModelConfig& config) {
     } else if (options.method != "absmax") {
       request.method = &require_method(options.method);
     }
+    options.fold_plan = make_planner(request, config);
+    if (options.block_type) request.overrides.push_back({R"(^layers\.)", *options.block_type});
     options.plan = make_planner(request, config);
   }
+  if (!options.fold_plan) options.fold_plan = options.plan;
   if (!options.fold && options.method == kSmoothQuant) options.fold = smoothing_fold(std::nullopt);
   if (!options.fold && options.method == kAwq) options.fold = awq_fold();
   return options;

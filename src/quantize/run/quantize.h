@@ -43,7 +43,8 @@ struct GateResult {
 struct SearchedBits {
   // The candidates, the base and (if it is not set) the log are set when the search starts.
   MixedSearch search;
-  std::int64_t group = 128;  // columns that share a scale below 8 bits
+  std::int64_t group =
+      0;  // columns that share a scale below 8 bits; 0: 64 in narrow models, else 128
 };
 
 struct QuantizeResult {
@@ -64,7 +65,11 @@ struct QuantizeOptions {
   ActChoice act = ActChoice::automatic;
   std::string method = "absmax";  // one of checkpoint_methods()
   std::vector<TypeOverride> overrides = {};
-  TensorPlanner plan = {};              // if set, replaces the plan of the four settings above
+  TensorPlanner plan = {};  // if set, replaces the plan of the four settings above
+  // Replaces the types of block linears, except those that folds are chosen for: candidates of a
+  // search share their folds.
+  std::optional<QuantScheme> block_type = {};
+  TensorPlanner fold_plan = {};         // set with `plan`: the types that folds are chosen for
   std::optional<FoldMethod> fold = {};  // replaces the fold that the method has
   bool keeps_types = false;             // quantize_checkpoint calls keep_types
   bool outline = false;                 // weights are not read: the file is a LeqWriter's outline
@@ -146,7 +151,9 @@ struct Recipe {
   FoldMethod (*fold)() = nullptr;
   // In narrow models (kNarrowWidth) errors average out less and tables are large.
   RecipeTypes wide, narrow;
-  bool searches = false;  // whether the bit width of each unit is searched for
+  // Whether the bit width of each unit is searched for. 4 bits are then the types above, and folds
+  // are those of these types.
+  bool searches = false;
   // Calibration uses as many windows as fit into minutes, at most this number; 0: as many as asked
   // for.
   std::int64_t most_windows = 0;
@@ -156,7 +163,6 @@ struct Recipe {
 };
 
 inline constexpr std::string_view kDefaultRecipe = "q8";
-inline constexpr double kAutoBits = 4.25;  // bits per weight of recipe auto
 
 std::span<const Recipe> recipes();
 // Throws Error listing the names if there is no such recipe.

@@ -17,10 +17,6 @@
 namespace leq {
 namespace {
 
-// A plan of recipe auto mixes units of different bit widths, so that its folds may not depend on
-// the bit width.
-constexpr double kSharedAlpha = 0.5;
-
 constexpr const char* kTables = "^(token_embedding|head)$";
 constexpr const char* kDown = R"(^layers\.[0-9]+\.(experts\.[0-9]+\.|shared\.)?down$)";
 constexpr const char* kValues = R"(^layers\.[0-9]+\.(v|o|(experts\.[0-9]+\.|shared\.)?down)$)";
@@ -32,6 +28,10 @@ constexpr ChoosingWork kFourBitWork = {.squares = 17, .searched_squares = 70, .s
 constexpr ChoosingWork kSmoothingWork = {.searched_tokens = 8.0 * kSampleTokens,
                                          .searched_rows = kSearchRows};
 
+// Of q4 and auto.
+const RecipeTypes kFourBitTypes = {"int4-g128"};
+const RecipeTypes kNarrowFourBitTypes = {"q4_k", {{kTables, "q6_k"}, {kMost, "q5_k"}}};
+
 // With gptq+, gathering all statistics first is as accurate as true-sequential here, in a fifth of
 // the time. In narrow models tables are a large part of the file, and few bits cost most in v, o
 // and down.
@@ -39,13 +39,13 @@ const std::array<Recipe, 7> kRecipes = {{
     {.name = "q8",
      .summary = "int8 weights and inputs in groups of 128 (down and tables of narrow models: 32), "
                 "SmoothQuant with the best alpha of each layer",
-     .kl_limit = 0.005,
+     .kl_limit = 0.007,
      .advice = "type int8-g32 with method smoothquant, or f16, which lose less",
      .method = "smoothquant",
      .fold = [] { return smoothing_fold(std::nullopt); },
      .wide = {"int8-g128"},
      .narrow = {"int8-g128", {{kTables, "int8-g32"}, {kDown, "int8-g32"}}},
-     .most_windows = 32,
+     .most_windows = 8,
      .work = kSmoothingWork},
     {.name = "q6",
      .summary = "q6_k weights by gptq+ after SmoothQuant (below a width of 2048 int8-g32 for down "
@@ -71,12 +71,12 @@ const std::array<Recipe, 7> kRecipes = {{
     {.name = "q4",
      .summary = "4-bit weights by gptq+ after AWQ's scales, groups of 128 (below a width of 2048 "
                 "q4_k, v, o, up and down q5_k, tables q6_k)",
-     .kl_limit = 0.05,
+     .kl_limit = 0.07,
      .advice = "recipe q5",
      .method = "gptq+",
      .fold = awq_scales_fold,
-     .wide = {"int4-g128"},
-     .narrow = {"q4_k", {{kTables, "q6_k"}, {kMost, "q5_k"}}},
+     .wide = kFourBitTypes,
+     .narrow = kNarrowFourBitTypes,
      .most_windows = 32,
      .work = kFourBitWork},
     {.name = "q4-small",
@@ -98,16 +98,16 @@ const std::array<Recipe, 7> kRecipes = {{
      .wide = {"int8-g128", {{kMlp, "int4-g128"}}, ActChoice::row},
      .narrow = {"int8-g128", {{kMlp, "int4-g128"}}, ActChoice::row}},
     {.name = "auto",
-     .summary = "2, 3, 4 or 8 bits for each layer by measured KL, by default 4.25 bits per weight; "
-                "for a size that q4 does not have, as at its own size q4 loses less",
-     .kl_limit = 0.05,
-     .advice = "more bits per weight, recipe q4, or recipe q8",
+     .summary = "2 or 3 bits, q4's types or 8 bits for each layer by measured KL, for any size; by "
+                "default q4's size",
+     .kl_limit = 0.07,
+     .advice = "more bits per weight, or recipe q5",
      .method = "gptq+",
-     .fold = [] { return smoothing_fold(kSharedAlpha); },
-     .wide = {"int4-g128"},
-     .narrow = {"int4-g64"},
+     .fold = awq_scales_fold,
+     .wide = kFourBitTypes,
+     .narrow = kNarrowFourBitTypes,
      .searches = true,
-     .work = {.squares = kFourBitWork.squares}},
+     .work = kFourBitWork},
 }};
 
 }  // namespace

@@ -13,11 +13,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
-QuantizeOptions candidate_options(const QuantizeOptions& options, std::size_t choice) {
+// With a recipe, 4 bits are its own types, so that no plan of their size is worse than these.
+QuantizeOptions candidate_options(const ModelConfig& config, const QuantizeOptions& options,
+                                  std::size_t choice) {
+  const std::int64_t usual = config.width < kNarrowWidth ? 64 : 128;
+  const std::int64_t group = options.search->group > 0 ? options.search->group : usual;
+  std::string type = "int" + std::to_string(kSearchBits[choice]);
+  if (choice != kEightBits) type += "-g" + std::to_string(group);
   QuantizeOptions candidate = options;
-  candidate.type = "int" + std::to_string(kSearchBits[choice]);
-  if (choice != kEightBits) candidate.type += "-g" + std::to_string(options.search->group);
+  if (options.recipe == nullptr) {
+    candidate.type = type;
+  } else if (choice != kFourBits) {
+    candidate.block_type = require_scheme(type, options.recipe->name);
+  }
   return candidate;
+}
+
+std::string candidate_name(const QuantizeOptions& candidate) {
+  return candidate.block_type ? scheme_name(*candidate.block_type) : candidate.type;
 }
 
 // Writes the candidates into the folder `work`, then runs the search with them.
@@ -28,8 +41,8 @@ MixedSearchResult search_in(const fs::path& work, const ImportedModel& model,
   request.base = base;
   request.base_file = work / "base.kl";
   for (std::size_t c = 0; c < kChoices; ++c) {
-    QuantizeOptions candidate = candidate_options(options, c);
-    request.candidates[c] = work / (candidate.type + ".leq");
+    QuantizeOptions candidate = candidate_options(model.config, options, c);
+    request.candidates[c] = work / (candidate_name(candidate) + ".leq");
     // An interrupted run, which this run resumes, has already written this file.
     if (file_exists(request.candidates[c])) continue;
     candidate.progress = [&](auto, std::int64_t done, std::int64_t total, const auto&) {
@@ -51,9 +64,9 @@ MixedSearchResult search_in(const fs::path& work, const ImportedModel& model,
 void check_search(const ImportedModel& model, const QuantizeOptions& options) {
   const SearchedBits& bits = *options.search;
   check_search_log(bits.search.options.log);
-  const LeastBytes least = least_bytes(model, candidate_options(options, 0));
-  const LeastBytes most = least_bytes(model, candidate_options(options, kEightBits));
-  const std::uint64_t rest = most.all - most.block_linears;  // int8 in every plan
+  const LeastBytes least = least_bytes(model, candidate_options(model.config, options, 0));
+  const LeastBytes most = least_bytes(model, candidate_options(model.config, options, kEightBits));
+  const std::uint64_t rest = most.all - most.block_linears;  // the same in every plan
   const std::uint64_t size = bits.search.target_size;
   require(size == 0 || size >= rest + least.block_linears, Setting{"target_size"}, " ", size,
           ": with the fewest bits the tensors take at least ", rest + least.block_linears,
@@ -80,8 +93,8 @@ MixedSearchResult quantize_by_search(const ImportedModel& model, const fs::path&
   check_search(model, options);
   Json identity = Json::array();
   for (std::size_t c = 0; c < kChoices; ++c) {
-    identity.push_back(
-        parse_json(checkpoint_identity(model, candidate_options(options, c)), "identity"));
+    identity.push_back(parse_json(
+        checkpoint_identity(model, candidate_options(model.config, options, c)), "identity"));
   }
   PartialRun kept(output.string() + ".search", identity.dump(),
                   options.resume ? UnfinishedRun::resume : UnfinishedRun::replace, options.say);

@@ -17,7 +17,8 @@ namespace leq {
 
 inline constexpr std::array<int, 4> kSearchBits = {2, 3, 4, 8};
 inline constexpr int kChoices = 4;
-inline constexpr int kEightBits = 3;  // index of 8 in kSearchBits
+inline constexpr int kFourBits = 2;   // index of 4 in kSearchBits
+inline constexpr int kEightBits = 3;  // index of 8
 
 // An index into kSearchBits for each unit.
 using Assignment = std::vector<std::uint8_t>;
