@@ -24,7 +24,7 @@ constexpr std::array<UserText, 21> kTexts = {{
     {"src/base/json.cpp", "duplicate key "},
     {"src/server/fields.cpp", " is empty; expected a JSON object"},
     {"tools/server/leq_server.cpp", "warning: no API key: anyone who can reach "},
-    {"tools/server/leq_server.cpp", " parallel sequences, "},
+    {"tools/server/leq_server.cpp", " parallel sequences share "},
     {"tools/server/leq_server.cpp", "shutting down: waiting up to "},
     {"src/server/access.cpp", "cross-origin request refused (see "},
     {"src/quantize/run/partial_run.cpp", "restarting  removed the partial results in "},

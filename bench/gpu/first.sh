@@ -145,6 +145,7 @@ done
 # 3. Single kernels at several sizes, and PyTorch as a yardstick.
 table "few tokens" 45 gpu_gemv
 table "attention" 45 gpu_attention
+table "reading of a layer" 15 gpu_layer
 table "many tokens" 60 gpu_gemm
 if python3 -c "import torch" 2> /dev/null; then
   step "PyTorch" 100 kernels.md python3 "$here/torch_decode.py"

@@ -9,7 +9,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 folder=${1:?"usage: $0 FOLDER (for pack.tar.xz)"}
 build=${LEQ_GPU_BUILD:-$root/build/pack}
 programs="ptx_conformance cuda_device_tests sim_model_tests conformance_tests gpu_agree gpu_ceilings gpu_gemv
-  gpu_attention gpu_gemm leq-bench_alone"
+  gpu_attention gpu_gemm gpu_layer leq-bench_alone"
 most_kib=${LEQ_PACK_MOST_KIB:-24576}
 command -v nvcc > /dev/null || PATH=$PATH:/usr/local/cuda/bin
 command -v nvcc > /dev/null || { echo "pack: nvcc not found; install the CUDA toolkit" >&2; exit 1; }

@@ -123,7 +123,7 @@ table < "$work/known.all" | awk '
 for source in ${chosen:-cuda/kernels/*/*.cu cuda/device/*.cu}; do
   compile "$source" >> "$work/all"
 done
-for source in bench/gpu/device/*.cu tests/cuda/ptx/*.cu; do
+for source in bench/gpu/*.cu bench/gpu/device/*.cu tests/cuda/ptx/*.cu; do
   [ -z "$chosen" ] || continue
   case $source in
     *library_gemm*) [ -f "$(dirname "$(command -v nvcc)")/../include/cublasLt.h" ] || continue ;;

@@ -115,6 +115,10 @@ HubRepository Hub::list(const std::string& name, const std::string& revision) {
       return *known;
     }
   }
+  require(response.failure.empty(), ErrorKind::io, name,
+          ": no network, or the hub does not answer: ", settings_.endpoint, ": ", response.failure,
+          "; `leq ls` lists the models that are here, ",
+          "HF_ENDPOINT names another hub, and HF_HUB_OFFLINE=1 asks none");
   require_success(response, name, url, !settings_.token.empty());
   return read_listing(name, revision, response.body, url);
 }

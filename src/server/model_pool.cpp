@@ -189,6 +189,13 @@ std::int64_t unix_seconds(fs::file_time_type time) {
   return std::chrono::duration_cast<std::chrono::seconds>(system.time_since_epoch()).count();
 }
 
+void read_times(ModelFile& file) {
+  std::error_code error;
+  const fs::file_time_type time = fs::last_write_time(file.path, error);
+  file.changed = time.time_since_epoch().count();
+  file.created = unix_seconds(time);
+}
+
 void add(const fs::directory_entry& entry, std::map<std::string, ModelFile>& files) {
   std::error_code error;
   const std::string extension = entry.path().extension().string();
@@ -206,12 +213,17 @@ void add(const fs::directory_entry& entry, std::map<std::string, ModelFile>& fil
   file.name = name;
   file.path = entry.path();
   file.bytes += entry.file_size(error);
-  const fs::file_time_type time = entry.last_write_time(error);
-  file.changed = time.time_since_epoch().count();
-  file.created = unix_seconds(time);
+  read_times(file);
 }
 
 }  // namespace
+
+ModelFile model_file(std::string name, const fs::path& path) {
+  std::error_code error;
+  ModelFile file = {.name = std::move(name), .path = path, .bytes = fs::file_size(path, error)};
+  read_times(file);
+  return file;
+}
 
 std::vector<ModelFile> models_in(const fs::path& folder) {
   std::map<std::string, ModelFile> files;
@@ -304,16 +316,11 @@ ModelPool::ModelPool(const PoolOptions& options, ModelLoader loader)
   constexpr std::size_t kMaxAtOnce = 4;  // number of models whose requests get separate threads
   most_requests_ = options_.requests * std::min(options_.models, kMaxAtOnce);
   if (options_.file) {
-    std::error_code error;
     entries_.emplace_back();
     default_ = &entries_.back();
-    ModelFile& file = default_->file;
-    file.path = *options_.file;
-    file.name = options_.file_name.empty() ? model_name_of(file.path) : options_.file_name;
-    file.bytes = fs::file_size(file.path, error);
-    const fs::file_time_type time = fs::last_write_time(file.path, error);
-    file.changed = time.time_since_epoch().count();
-    file.created = unix_seconds(time);
+    default_->file =
+        model_file(options_.file_name.empty() ? model_name_of(*options_.file) : options_.file_name,
+                   *options_.file);
   }
   rescan();
   if (default_ != nullptr) {
@@ -371,7 +378,7 @@ void ModelPool::unload_idle() {
 // Updates the list of files; a model that is in use keeps its entry.
 void ModelPool::rescan() {
   if (has_one_model()) return;
-  std::vector<ModelFile> files = models_in(options_.folder);
+  std::vector<ModelFile> files = options_.files();
   if (default_ != nullptr && !is_in_use(*default_) && is_replaced(default_->file)) {
     default_->file.changed = fs::last_write_time(default_->file.path).time_since_epoch().count();
     default_->state = ModelState::unloaded;
@@ -403,6 +410,10 @@ ModelPool::Entry& ModelPool::entry_of(std::string_view name) {
     if (name.empty()) return entries_.size() == 1 ? &entries_.front() : nullptr;
     for (Entry& entry : entries_) {
       if (entry.file.name == name || entry.file.path.filename() == name) return &entry;
+    }
+    // A name without its tag: "Qwen/Qwen3-0.6B" of "Qwen/Qwen3-0.6B:q4".
+    for (Entry& entry : entries_) {
+      if (entry.file.name.starts_with(std::string(name) + ':')) return &entry;
     }
     return nullptr;
   };

@@ -124,6 +124,8 @@ struct ModelFile {
 // a .leq and a GGUF file have the same name, the GGUF file's name keeps its extension. Throws Error
 // if the folder cannot be read.
 std::vector<ModelFile> models_in(const std::filesystem::path& folder);
+// One file, with its size and times as far as they can be read.
+ModelFile model_file(std::string name, const std::filesystem::path& path);
 
 // A loaded model with its session, ready to run.
 struct RunnableModel {
@@ -144,8 +146,10 @@ struct ModelLoader {
 inline constexpr double kNeverIdle = std::numeric_limits<double>::infinity();
 
 struct PoolOptions {
-  std::filesystem::path folder;               // empty: `file` is the only model, under any name
-  std::optional<std::filesystem::path> file;  // the default model; may be outside the folder
+  // Lists the models, as models_in does for a folder; called again where a name is not known.
+  // Empty: `file` is the only model, under any name.
+  std::function<std::vector<ModelFile>()> files = {};
+  std::optional<std::filesystem::path> file;  // the default model; need not be listed
   std::string file_name;                      // the default model's name; empty: its file's name
   std::uint64_t memory_bytes = 0;             // limit for all loaded models together
   std::size_t models = 4;                     // limit of models loaded at the same time
@@ -209,7 +213,7 @@ class ModelPool {
   // The models that are currently loaded; the call does not count as a use.
   std::vector<Lease> loaded();
 
-  bool has_one_model() const { return options_.folder.empty(); }
+  bool has_one_model() const { return !options_.files; }
   // All models by name, including files that are new in the folder.
   std::vector<ModelStatus> list();
   PoolCounts counts();

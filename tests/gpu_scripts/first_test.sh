@@ -23,7 +23,7 @@ program() { # FOLDER NAME, the script from standard input
 pack=$work/pack
 mkdir "$pack"
 cp "$source"/bench/gpu/{first.sh,sanitize.sh,kernels.awk,torch_decode.py} "$pack"
-for name in ptx_conformance gpu_agree gpu_ceilings gpu_gemv gpu_attention gpu_gemm leq-bench; do
+for name in ptx_conformance gpu_agree gpu_ceilings gpu_gemv gpu_attention gpu_gemm gpu_layer leq-bench; do
   echo "echo $name ran" | program "$pack" $name
 done
 names() { echo "case \"\$*\" in *list_tests*) exec $1 \"\$@\" ;; esac"; }

@@ -87,7 +87,8 @@ class OneCommand(HubCase):
     def test_a_reply_by_name(self):
         run = self.leq("run", "tales/Story-5M", "--raw", "-p", "Once upon a time", "-n", "12", "--temp", "0")
         self.assertTrue(run.stdout.startswith("Once upon a time"), run.stdout)
-        self.assertRegex(run.stderr, r"quantizing tales/Story-5M:int8-g128: about [0-9.]+ MB, about \d+ s without calibration")
+        self.assertRegex(run.stderr, r"(?s)quantizing tales/Story-5M:int8-g128, once: [0-9.]+ MB, about \d+ s without calibration"
+                         r".*\nquantized tales/Story-5M:int8-g128: [0-9.]+ MB in [0-9.]+ s")
         requests = len(self.hub.requests)
         again = self.leq("run", "tales/Story-5M", "--raw", "-p", "Once upon a time", "-n", "12", "--temp", "0")
         self.assertEqual(again.stdout, run.stdout)
@@ -115,7 +116,7 @@ class OneCommand(HubCase):
         self.assertIn("-m and -hf both name a model",
                       self.refused("run", "-m", "x.leq", "-hf", "tales/Story-5M"))
         self.assertIn("no model of this name", self.refused("run", "Why is the sky blue?"))
-        self.assertIn("a model is missing", self.refused("run"))
+        self.assertIn("no model: name one", self.refused("run"))
 
     def test_quantize_by_name(self):
         file = self.folder / "x.leq"
@@ -194,17 +195,104 @@ class OneCommand(HubCase):
                 server.stderr.read()
         self.assertIn("leq serve", self.refused("ps", "--port", port))
 
-    def test_serve_the_folder(self):
-        self.assertIn("no model", self.refused("serve"))
+    def test_serve_all(self):
+        for line in ("no models yet; `leq pull Qwen/Qwen3-0.6B` adds one", ": 1 model, loaded when a request names it, within "):
+            with subprocess.Popen([TOOLS / "leq", "serve", "--port", "0", "-c", "512"], text=True, stderr=subprocess.PIPE,
+                                  env=self.environment()) as server:
+                try:
+                    self.assertIn(line, server.stderr.readline())
+                finally:
+                    server.terminate()
+                    server.stderr.read()
+            self.pull()
+
+
+class Listed(HubCase):
+    """What `leq ls` prints is a name in every command."""
+
+    def setUp(self):
+        super().setUp()
+        HubCase.gguf = HubCase.gguf or gguf_file()
+        self.file = self.folder / "tale.gguf"
+        self.file.write_bytes(HubCase.gguf)
+        self.tale = self.folder / "Tale"
+        self.tale.mkdir()
+        for name, data in CHECKPOINT.items():
+            (self.tale / name).write_bytes(data)
+
+    def names(self):
+        return [row["name"] for row in json.loads(self.leq("ls", "--json").stdout)]
+
+    def ask(self, model, *words):
+        return self.leq("run", str(model), "--raw", "-p", "once", "-n", "3", "--temp", "0", *words)
+
+    def test_every_command_takes_a_listed_name(self):
         self.pull()
-        with subprocess.Popen([TOOLS / "leq", "serve", "--port", "0", "-c", "512"], text=True, stderr=subprocess.PIPE,
-                              env=self.environment()) as server:
-            try:
-                first = server.stderr.readline()
-                self.assertIn("1 models, loaded on demand", first)
-            finally:
-                server.terminate()
-                server.stderr.read()
+        self.ask(self.file)
+        self.ask(self.tale)
+        names = self.names()
+        self.assertEqual(names, ["Tale:int8-g128", "tales/Story-5M:int8-g128", "tale.gguf"])
+        text = self.folder / "text.txt"
+        text.write_text("once upon a time " * 40)
+        for name in [*names, "Tale", "tale"]:
+            for words in (["run", name, "--raw", "-p", "once", "-n", "1"], ["show", name], ["inspect", name, "--verify"],
+                          ["inspect", name, "--tokenize", str(text)], ["inspect", name, "--fit"],
+                          ["bench", name, "-p", "4", "-n", "1", "-r", "1"],
+                          ["perplexity", name, "-f", str(text), "--window", "64", "--chunks", "1"]):
+                run = self.leq(*words)
+                self.assertNotRegex(run.stderr, "convert|quantiz")
+        for name in ("Tale:int8-g128", "tale.gguf"):
+            self.assertIn("is quantized already", self.refused("quantize", name, "-o", str(self.folder / "x.leq")))
+        for name in names:
+            self.leq("rm", name)
+        self.assertEqual(self.names(), [])
+        self.assertTrue(self.file.exists() and self.tale.exists())
+
+    def test_versions_of_a_gguf_file(self):
+        self.ask(self.file)
+        os.utime(self.file, (1, 1))
+        self.ask(self.file)
+        names = self.names()
+        self.assertEqual(len(names), 2)
+        for name in names:
+            self.assertRegex(name, "^tale-[0-9a-f]{16}$")
+            self.ask(name)
+        line = self.refused("rm", "tale.gguf")
+        self.assertTrue(all(name in line for name in names), line)
+        self.assertEqual(self.names(), names, "nothing was removed")
+        self.assertEqual(self.leq("rm", names[0]).stdout, f"removed {names[0]}\n")
+        self.assertEqual(self.names(), ["tale.gguf"])
+        self.leq("rm", "-f", "tale.gguf")
+        self.assertEqual(self.names(), [])
+
+    def test_a_checkpoint_folder(self):
+        first = self.ask(self.tale)
+        self.assertRegex(first.stderr, r"(?s)quantizing Tale:int8-g128, once: .*quantized Tale:int8-g128: ")
+        row = json.loads(self.leq("ls", "--json").stdout)[0]
+        self.assertEqual((row["name"], row["type"], row["origin"]), ("Tale:int8-g128", "int8-g128", str(self.tale.resolve())))
+        again = self.leq("run", "-m", str(self.tale) + "/", "--raw", "-p", "once", "-n", "3", "--temp", "0")
+        self.assertEqual(again.stdout, first.stdout)
+        self.assertNotIn("quantiz", again.stderr)
+        self.assertIn("quantizing Tale:bf16", self.ask(self.tale, "--recipe", "bf16").stderr)
+        self.assertNotIn("quantiz", self.ask(self.tale).stderr)
+        self.assertEqual(self.names(), ["Tale:bf16", "Tale:int8-g128"])
+        self.assertIn("no quantization", self.refused("run", str(self.tale), "--recipe", "q99", "x"))
+        # A folder whose files have changed, and another one of the same name.
+        os.utime(self.tale / "model.safetensors", (1, 1))
+        self.assertIn("quantizing Tale:int8-g128", self.ask(self.tale).stderr)
+        other = self.folder / "other" / "Tale"
+        shutil.copytree(self.tale, other)
+        self.assertRegex(self.ask(other).stderr, "quantizing Tale-[0-9a-f]{8}:int8-g128")
+        self.assertNotIn("quantiz", self.ask(other).stderr)
+        self.assertNotIn("quantiz", self.ask(self.tale).stderr)
+        self.assertEqual(len(self.names()), 3)
+
+    def test_a_snapshot_is_its_repository(self):
+        self.pull()
+        snapshot = self.cache / "snapshots" / self.hub.repositories["tales/Story-5M"].commit
+        self.assertNotIn("quantiz", self.ask(snapshot).stderr)
+        self.assertIn("quantizing tales/Story-5M:bf16", self.ask(snapshot, "--recipe", "bf16").stderr)
+        self.assertEqual(self.names(), ["tales/Story-5M:bf16", "tales/Story-5M:int8-g128"])
 
 
 class Gguf(HubCase):
@@ -351,7 +439,8 @@ class Failures(HubCase):
 
     def test_no_network(self):
         dead = {"HF_ENDPOINT": "http://127.0.0.1:9"}
-        self.assertIn("127.0.0.1:9", self.refused("pull", "tales/Story-5M", env=dead))
+        self.assertRegex(self.refused("pull", "tales/Story-5M", env=dead),
+                         "no network, or the hub does not answer: http://127.0.0.1:9: .*HF_HUB_OFFLINE=1")
         offline = {"HF_HUB_OFFLINE": "1"}
         self.assertIn("HF_HUB_OFFLINE", self.refused("pull", "tales/Story-5M", env=offline))
         self.pull()

@@ -55,7 +55,7 @@ class FolderServer {
     fs::copy_file(file_of("f16"), folder / "f16.leq");
     ServerOptions options = story_options();
     PoolOptions pool;
-    pool.folder = folder.path();
+    pool.files = [path = folder.path()] { return models_in(path); };
     pool.memory_bytes = models_in_memory * kBytesOfOne;
     pool.requests = waiting;
     if (!file.empty()) pool.file = folder / file;
@@ -413,7 +413,7 @@ TEST(ModelsOfAFolder, ARemovedFileIsNotFound) {
 // A server of one file, which sleeps too; any name is its own.
 TEST(ModelsOfAFolder, TheOnlyModelSleepsAndWakes) {
   FolderServer models(9, "int8.leq", 64, [](PoolOptions& pool) {
-    pool.folder.clear();
+    pool.files = {};
     pool.idle_seconds = 0.1;
   });
   const std::string expected = text_of(models.complete("any"));

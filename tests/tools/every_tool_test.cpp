@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <set>
 #include <string>
 
@@ -46,6 +47,52 @@ TEST(EveryTool, ListsModelPromptAndGenerationFirst) {
   EXPECT_LT(quantize.find("--recipe NAME"), quantize.find("--type TYPE"));
 }
 
+// A terminal has 80 columns, which a longer line of a table would break.
+TEST(EveryTool, HelpsWithin80Columns) {
+  std::vector<std::vector<std::string>> commands = {{"--help"}};
+  for (const char* command : {"run", "serve", "pull", "ls", "rm", "show", "ps", "quantize",
+                              "perplexity", "bench", "inspect"}) {
+    commands.push_back({command, "--help"});
+  }
+  for (const std::vector<std::string>& words : commands) {
+    const std::string help = run_program("leq", words).out;
+    EXPECT_GT(help.size(), 500u) << words.front();
+    for (const auto line : split(help, "\n")) EXPECT_LE(line.size(), 80u) << line;
+  }
+}
+
+// Commands as users of other programs type them.
+TEST(Leq, TakesWordsOfOtherPrograms) {
+  const TemporaryFolder folder;
+  ::setenv("LEQ_MODELS", folder.path().c_str(), 1);
+  ::setenv("XDG_CACHE_HOME", folder.path().c_str(), 1);
+  const auto leq = [](const std::vector<std::string>& words) { return run_program("leq", words); };
+  EXPECT_EQ(leq({"help", "run"}).out, leq({"run", "--help"}).out);
+  EXPECT_EQ(leq({"help", "list"}).out, leq({"ls", "--help"}).out);
+  EXPECT_EQ(leq({"help"}).out, leq({}).out);
+  EXPECT_EQ(leq({"list"}).err, leq({"ls"}).err);
+  EXPECT_EQ(leq({"list"}).status, 0);
+  EXPECT_EQ(leq({"delete", "nothing"}).err, leq({"rm", "-f", "nothing"}).err);
+  const std::string file = folder.write("x.gguf", "x");
+  for (const auto& [words, advice] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"stop"}, "Ctrl-C ends `leq serve`"},
+           {{"stop", "x"}, "Ctrl-C ends `leq serve`"},
+           {{"lst"}, "did you mean list?"},
+           {{file}, "`leq run " + file + "`"},
+           {{"Qwen/Qwen3-0.6B", "hello"}, "`leq run Qwen/Qwen3-0.6B`"},
+           {{"qwen3"}, "`leq run qwen3`"},
+           {{"-m", file}, "leq run -m FILE"},
+           {{"show", "--modelfile", "x"}, "leq show: error: --modelfile: `leq run MODEL` shows"},
+           {{"show", "nothing"}, "leq show: error: "}}) {
+    const ToolRun run = leq(words);
+    EXPECT_EQ(run.status, 1) << words.front();
+    EXPECT_NE(run.err.find(advice), std::string::npos) << run.err;
+    EXPECT_EQ(std::ranges::count(run.err, '\n'), 1) << run.err;
+  }
+  ::unsetenv("LEQ_MODELS");
+  ::unsetenv("XDG_CACHE_HOME");
+}
+
 TEST(EveryTool, AnswersVersion) {
   for (const std::string tool : kTools) {
     const ToolRun run = run_program(tool, {"--version"});
@@ -64,8 +111,10 @@ TEST(EveryTool, RefusesAnOptionThatItDoesNotHave) {
 }
 
 TEST(EveryTool, SaysWhatIsMissing) {
-  expect_tool_error(run_program("leq-bench", {}), {"leq-bench: error: ", "-m"});
-  expect_tool_error(run_program("leq-inspect", {}), {"leq-inspect: error: ", "path"});
+  for (const char* tool : {"leq-bench", "leq-inspect", "leq-perplexity", "leq-run"}) {
+    expect_tool_error(run_program(tool, {}), {tool, ": error: no model: ", "`leq ls`"});
+  }
+  expect_tool_error(run_program("leq-perplexity", {"x.leq"}), {"no text", "-f wiki.test.raw"});
   expect_tool_error(run_program("leq-quantize", {"-o", "x.leq"}),
                     {"leq-quantize: error: ", "HF_DIR"});
 }

@@ -188,7 +188,7 @@ TEST(Fit, RefusesWhatTheModelCannotHold) {
   const ToolRun context = run_program("leq-inspect", {path, "--fit", "-c", "193"});
   EXPECT_EQ(context.status, 1);
   EXPECT_NE(context.err.find("192"), std::string::npos) << context.err;
-  const ToolRun type = run_program("leq-inspect", {path, "--fit", "-ctk", "q8_0"});
+  const ToolRun type = run_program("leq-inspect", {path, "--fit", "-ctk", "q5_1"});
   EXPECT_EQ(type.status, 1);
   EXPECT_NE(type.err.find("int8"), std::string::npos) << type.err;
 }

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <regex>
 
 #include "base/text.h"
 #include "base/version.h"
@@ -56,8 +57,11 @@ TEST_F(GgufTools, IsConvertedOnceAndSaysWhere) {
   ASSERT_EQ(first.status, 0) << first.err;
   ASSERT_EQ(cached().size(), 1u);
   const std::string file = cached().front().string();
-  EXPECT_NE(first.err.find("converting " + gguf_ + ", this once, to " + file), std::string::npos)
+  EXPECT_TRUE(std::regex_search(
+      first.err, std::regex("converting story\\.gguf, once: [0-9.]+ MB, about [0-9]+ s\n"
+                            "(.*\n)*converted story\\.gguf in [0-9.]+ s\n")))
       << first.err;
+  EXPECT_EQ(first.err.find(file), std::string::npos) << "the model is named, not its place";
   const ToolRun second = run();
   EXPECT_EQ(second.status, 0);
   EXPECT_EQ(second.out, first.out);
@@ -205,9 +209,17 @@ TEST_F(GgufTools, ConversionsAreListedAndRemoved) {
   ASSERT_EQ(run().status, 0);
   ASSERT_EQ(cached().size(), 2u);
   const std::string name = fs::path(gguf_).filename().string();
-  const ToolRun listed = run_program("leq", {"ls"});
-  EXPECT_NE(listed.out.find("\n" + name + " "), std::string::npos) << listed.out;
-  EXPECT_NE(listed.out.find("conversion of a GGUF file"), std::string::npos) << listed.out;
+  const std::string version = cached().front().stem().string();
+  std::string listed = run_program("leq", {"ls"}).out;
+  EXPECT_NE(listed.find("\n" + version + " "), std::string::npos) << listed;
+  EXPECT_NE(listed.find("conversion of a GGUF file"), std::string::npos) << listed;
+  const ToolRun refused = run_program("leq", {"rm", name});
+  EXPECT_EQ(refused.status, 1) << "there are two";
+  EXPECT_NE(refused.err.find(version), std::string::npos) << refused.err;
+  EXPECT_EQ(run_program("leq", {"rm", version}).status, 0);
+  EXPECT_EQ(cached().size(), 1u);
+  listed = run_program("leq", {"ls"}).out;
+  EXPECT_NE(listed.find("\n" + name + " "), std::string::npos) << listed;
   EXPECT_EQ(run_program("leq", {"rm", name}).status, 0);
   EXPECT_TRUE(cached().empty());
   EXPECT_TRUE(fs::exists(gguf_));

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -60,7 +63,46 @@ TEST(ModelName, FindsFilesOfTheModelsFolder) {
   EXPECT_EQ(kept_file("a/b", "q8"), find_kept("a/b:q8")->path);
   EXPECT_FALSE(find_kept("a/b:q4"));
   EXPECT_FALSE(find_kept("a/b-"));
+  folder.write("folder--q8.leq", "");
+  EXPECT_EQ(find_kept("folder:q8")->path, folder / "folder--q8.leq");
+  EXPECT_EQ(find_kept("Folder")->name, "folder:q8");
+  EXPECT_EQ(kept_file("folder", "q8"), folder / "folder--q8.leq");
+  folder.write("A--b--q8.leq", "");
+  EXPECT_EQ(find_kept("A/b:q8")->path, folder / "A--b--q8.leq") << "the exact name wins";
+  EXPECT_EQ(find_kept("a/b:q8")->path, folder / "a--b--q8.leq");
   ::unsetenv("LEQ_MODELS");
+}
+
+// Every listed name is that of one model; a shorter one means the newest of several.
+TEST(ModelName, OfEachConversionIsItsOwn) {
+  const test::TemporaryFolder folder;
+  ::setenv("LEQ_MODELS", (folder / "models").c_str(), 1);
+  ::setenv("XDG_CACHE_HOME", folder.path().c_str(), 1);
+  std::filesystem::create_directories(folder / "leq");
+  const std::string old = folder.write("leq/tale-0123456789abcdef.leq", "");
+  EXPECT_EQ(find_kept("tale.gguf")->path, old);
+  EXPECT_EQ(find_kept("TALE")->path, old);
+  EXPECT_EQ(path_of_model("tale.gguf"), old);
+  const std::string newer = folder.write("leq/tale-123456789abcdef0.leq", "");
+  folder.write("leq/other-0123456789abcdef.leq", "");
+  folder.write("leq/of-python.leq", "");
+  std::filesystem::last_write_time(newer,
+                                   std::filesystem::last_write_time(old) + std::chrono::seconds(5));
+  std::vector<std::string> names;
+  for (const KeptModel& model : listed_models()) {
+    names.push_back(model.name);
+    const auto found = models_named(model.name);
+    ASSERT_EQ(found.size(), 1u) << model.name;
+    EXPECT_EQ(found.front().path, model.path);
+  }
+  EXPECT_EQ(std::set<std::string>(names.begin(), names.end()),
+            (std::set<std::string>{"of-python", "other.gguf", "tale-0123456789abcdef",
+                                   "tale-123456789abcdef0"}));
+  ASSERT_EQ(models_named("tale.gguf").size(), 2u);
+  EXPECT_EQ(find_kept("tale.gguf")->path, newer);
+  EXPECT_EQ(path_of_model("none.gguf"), "none.gguf");
+  ::unsetenv("LEQ_MODELS");
+  ::unsetenv("XDG_CACHE_HOME");
 }
 
 HubRepository repository_of(const std::vector<std::string>& files) {
@@ -114,7 +156,8 @@ TEST(ModelFiles, OfACheckpointAreThoseOfItsOwnFolder) {
   EXPECT_EQ(chosen(more, ""), files);
   EXPECT_EQ(chosen(more, "q4"), files);
   EXPECT_EQ(chosen(more, "q8_0"), Names{"m-Q8_0.gguf"});
-  EXPECT_NE(test::error_of([&] { chosen(more, "q9"); }).find("q8 | q6 | q5 | q4"), std::string::npos);
+  EXPECT_NE(test::error_of([&] { chosen(more, "q9"); }).find("q8 | q6 | q5 | q4"),
+            std::string::npos);
   EXPECT_NE(test::error_of([&] { chosen({"pytorch_model.bin"}, ""); }).find("neither"),
             std::string::npos);
 }

@@ -48,7 +48,6 @@ class ModelPath : public testing::Test {
 
 TEST_F(ModelPath, AFileIsLeftToItsReader) {
   EXPECT_EQ(model("a.leq"), "");
-  EXPECT_EQ(model("Tiny-1B/config.json"), "");
   EXPECT_EQ(checkpoint("Tiny-1B"), "");
   EXPECT_EQ(checkpoint("empty"), "");
 }
@@ -59,12 +58,28 @@ TEST_F(ModelPath, ACheckpointIsQuantizedFirst) {
       "makes one";
   EXPECT_EQ(model("Tiny-1B"), "-m Tiny-1B: " + want);
   EXPECT_EQ(model("Tiny-1B/"), "-m Tiny-1B/: " + want);
-  EXPECT_EQ(model("Tiny-1B/model.safetensors"),
-            "-m Tiny-1B/model.safetensors: is a part of a checkpoint, and a .leq file is what "
-            "runs: `leq-quantize Tiny-1B -o Tiny-1B.leq` makes one of the folder");
-  EXPECT_NE(model("empty").find("is a folder without config.json"), std::string::npos);
+  for (const std::string part : {"Tiny-1B/model.safetensors", "Tiny-1B/config.json"}) {
+    EXPECT_EQ(model(part),
+              "-m " + part +
+                  ": is a part of a checkpoint: `leq run Tiny-1B` runs the folder, and "
+                  "`leq-quantize Tiny-1B -o Tiny-1B.leq` makes a file of it");
+  }
+  EXPECT_TRUE(model("empty").starts_with("-m empty: is a folder without config.json; what runs "));
+  EXPECT_NE(model(".").find("without config.json; . has a.leq, b.leq, x.gguf; what runs are "),
+            std::string::npos)
+      << model(".");
   EXPECT_EQ(model("x.gguf"),
             "-m x.gguf: has the name of a GGUF file and does not begin as one does");
+}
+
+TEST_F(ModelPath, WhatIsNoModelIsToldWhatRuns) {
+  folder_.write("README.md", "# A text");
+  const std::string want =
+      "README.md: is no model; what runs are .leq and GGUF files, folders of safetensors with a "
+      "config.json, and names of `leq ls` or the Hugging Face hub";
+  EXPECT_EQ(model("README.md"), "-m " + want);
+  const ToolRun run = run_program("leq-run", {"README.md"}, "");
+  EXPECT_EQ(run.err, "leq-run: error: -m " + want + "\n");
 }
 
 TEST_F(ModelPath, CommandsCanBePastedIntoAShell) {
@@ -86,7 +101,7 @@ TEST_F(ModelPath, ANameOfTheHubIsDownloadedFirst) {
 }
 
 TEST_F(ModelPath, AWrongNameIsAnsweredWithTheFilesThatAreThere) {
-  EXPECT_EQ(model("c.leq"), "-m c.leq: no such file or folder; . has a.leq, b.leq");
+  EXPECT_EQ(model("c.leq"), "-m c.leq: no such file or folder; . has a.leq, b.leq, x.gguf");
   folder_.write("c1.leq", "x");
   folder_.write("d.leq", "x");
   EXPECT_EQ(model("c.leq"), "-m c.leq: no such file or folder; . has a.leq, b.leq, c1.leq, ...");
@@ -129,15 +144,11 @@ TEST_F(ModelPath, AModelIsQuantizedAlready) {
 
 TEST_F(ModelPath, IsToldByEveryTool) {
   const std::string tiny = (folder_ / "Tiny-1B").string();
-  for (const std::string tool : {"leq-run", "leq-perplexity", "leq-bench"}) {
-    std::vector<std::string> words = {"-m", tiny};
-    if (tool == "leq-perplexity") words.insert(words.end(), {"-f", "a.leq"});
-    if (tool == "leq-run") words.insert(words.end(), {"-p", "x"});
-    const ToolRun refused = run_program(tool, words);
-    EXPECT_EQ(refused.status, 1) << tool;
-    EXPECT_NE(refused.err.find("`leq-quantize " + tiny + " -o Tiny-1B.leq`"), std::string::npos)
-        << refused.err;
-  }
+  const ToolRun refused = run_program("leq-bench", {"-m", tiny});
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_NE(refused.err.find("`leq-quantize " + tiny + " -o Tiny-1B.leq`"), std::string::npos)
+      << refused.err;
+  expect_tool_error(run_program("leq-run", {tiny + "/config.json"}), {"`leq run " + tiny + "`"});
   EXPECT_NE(run_program("leq-quantize", {tiny + "/model.safetensors", "-o", "y.leq"})
                 .err.find("expected the folder"),
             std::string::npos);

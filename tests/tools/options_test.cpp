@@ -234,12 +234,22 @@ TEST(Options, AHiddenOptionIsStillTaken) {
             "unknown option --thread-batch; did you mean --threads-batch?");
 }
 
-TEST(Options, MissingOptionIsNamed) {
+TEST(Options, AValueOfAnotherProgramIsTakenAsTheOneHere) {
   ToolSpec tool = sample_tool();
-  tool.options.front().required = true;
-  EXPECT_EQ(test::error_of(
-                [&] { parse_options(tool, {}, [](const std::string&) { return std::nullopt; }); }),
-            "missing option -m, --model FILE; see leq-sample --help");
+  tool.options.push_back(
+      {.name = "cache", .kind = OptionKind::text, .synonyms = {{"q8_0", "int8"}}});
+  const auto parsed = [&](const std::vector<std::string>& words, const char* variable) {
+    return parse_options(tool, words, [&](const std::string& name) {
+      return name == "LEQ_ARG_CACHE" && variable != nullptr ? std::optional<std::string>(variable)
+                                                            : std::nullopt;
+    });
+  };
+  const Options typed = parsed({"--cache", "q8_0"}, nullptr);
+  EXPECT_EQ(typed.text("cache"), "int8");
+  EXPECT_EQ(typed.notes(), std::vector<std::string>{"--cache q8_0: taken as int8"});
+  EXPECT_EQ(parsed({}, "q8_0").text("cache"), "int8");
+  EXPECT_EQ(parsed({"--cache", "f16"}, "q8_0").text("cache"), "f16");
+  EXPECT_TRUE(parsed({"--cache", "f16"}, "q8_0").notes().empty());
 }
 
 TEST(Options, WordsBehindTwoDashesAreArguments) {

@@ -183,7 +183,7 @@ TEST_F(LeqPerplexity, BadInputIsNamedInOneLine) {
                "one window has 64; take a longer text or a smaller --window");
   expect_error(run({"-f", folder.write("bad.txt", "Once \xc3 upon")}), "invalid UTF-8 at offset 5");
   expect_error(run({"--window", "100000"}), "expected 2 to the model's context of 1024");
-  expect_error(run({"-ctk", "q8_0"}), "int8");
+  expect_error(run({"-ctk", "q5_1"}), "int8");
   expect_error(run({"--protocol", "hf2"}), "hf | hf-stride | llamacpp-512");
 }
 

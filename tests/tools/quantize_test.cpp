@@ -316,9 +316,14 @@ TEST_F(Quantize, RefusesFlagsThatContradictEachOther) {
   for (const auto& [words, advice] : std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{"a", "b.leq", "Q4_K_M"}, "`leq-quantize a -o b.leq --recipe q4`"},
            {{"a", "b.leq"}, "`leq-quantize a -o b.leq`"},
+           {{"x/a", "Q4_K_M"}, "`leq-quantize x/a -o a.leq --recipe q4`"},
+           {{"a.gguf", "q6_k"}, "`leq-quantize a.gguf -o a.leq --type q6_k`"},
+           {{"a", "b.leq", "Q4_K_M", "8"}, "`leq-quantize a -o b.leq --recipe q4`"},
            {{"a", "-o", "b.leq", "Q8_0"}, "`leq-quantize a -o b.leq --recipe q8`"}}) {
     test::expect_tool_error(run_program("leq-quantize", words), {"unexpected argument", advice});
   }
+  test::expect_tool_error(run_program("leq-quantize", {"x/a"}),
+                          {"-o is missing", "`leq-quantize x/a -o a.leq`"});
   expect_error({"--recipe", "q4", "--time", "soon"},
                "--time soon: expected a time as 90s, 3m or 2h");
   expect_error({"--recipe", "q4", "--time", "3m", "--samples", "8"}, "--time and --samples");

@@ -64,6 +64,23 @@ TEST(RunQuestion, QuietLeavesTheReplyAlone) {
   test::expect_tool_error(tell({"--log-disable", "-p", "x", "-c", "100000"}), {"-c"});
 }
 
+// The storyteller's tokens begin with a space, which its template does not have.
+TEST(RunQuestion, AReplyBeginsWithItsFirstWord) {
+  const ToolRun asked = tell({"Who is there?"});
+  ASSERT_FALSE(asked.out.empty());
+  EXPECT_GT(asked.out.front(), ' ');
+  EXPECT_EQ(tell({"--raw", "-p", "Who is there?", "--no-display-prompt"}).out.front(), ' ');
+}
+
+TEST(RunQuestion, TakesWordsOfOtherPrograms) {
+  const ToolRun plain = tell({"Who is there?", "-c", "512", "-n", "9", "-ctk", "int8"});
+  const ToolRun other =
+      tell({"Who is there?", "--num-ctx", "512", "--num-predict", "9", "-ctk", "q8_0"});
+  EXPECT_EQ(other.status, 0) << other.err;
+  EXPECT_EQ(other.out, plain.out);
+  EXPECT_NE(other.err.find("-ctk q8_0: taken as int8"), std::string::npos) << other.err;
+}
+
 TEST(RunQuestion, SeveralWordsWantQuotationMarks) {
   const ToolRun run = tell({"Who", "is", "there?"});
   EXPECT_EQ(run.status, 1);

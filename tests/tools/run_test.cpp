@@ -210,7 +210,7 @@ TEST_F(Run, ErrorsAreOneLineAndStatusOne) {
   expect_error(tell({"-p", "x", "--top-p", "1.5"}), "--top-p");
   expect_error(tell({"-p", "x", "-n", "-5"}), "-n");
   expect_error(tell({"-p", "x", "-c", "100000"}), "-c");
-  expect_error(tell({"-p", "x", "-ctk", "q8_0"}), "int8");
+  expect_error(tell({"-p", "x", "-ctk", "q5_1"}), "int8");
   expect_error(tell({"-p", "x", "-f", file("p.txt", "y")}), "-f");
   expect_error(tell({"-p", "x", "-no-cnv", "-st"}), "-no-cnv");
   expect_error(tell({"-p", "a\xff z"}), "offset 1");

@@ -149,7 +149,8 @@ TEST(LeqServer, ServesTheModelsOfAFolderWithinItsMemory) {
   std::ofstream(models / "three.leq") << "nothing";
   const Running running = start_with({"--models-dir", models.path().string(), "--models-memory",
                                       "20M", "-np", "2", "--port", "0"});
-  EXPECT_NE(running.process->err.find("3 models, loaded on demand within 21"), std::string::npos);
+  EXPECT_NE(running.process->err.find("3 models, loaded when a request names it, within 21"),
+            std::string::npos);
   for (const char* name : {"one", "two", "one"}) {
     const std::string answer = ask(
         running.port, R"({"prompt":"Once","max_tokens":3,"model":")" + std::string(name) + "\"}");
@@ -173,20 +174,51 @@ Json fetched(int port, const std::string& path) {
   return parse_json(answer.substr(answer.find("\r\n\r\n") + 4), "the answer");
 }
 
-TEST(LeqServer, ServesSeveralFilesOfOneFolder) {
+TEST(LeqServer, ServesSeveralFiles) {
   const TemporaryFolder folder;
-  const std::string a = folder / "a.leq", b = folder / "b.leq";
-  for (const std::string& file : {a, b}) std::filesystem::copy_file(story_file(), file);
+  const std::string a = folder / "a.leq", b = folder / "b.leq", c = folder / "c.leq";
+  for (const std::string& file : {a, b, c}) std::filesystem::copy_file(story_file(), file);
   const Running running = start_with({a, b, "--port", "0"});
   RawClient client(running.port);
   client.send(plain_request("GET", "/v1/models"));
   const std::string listed = client.read_all(10);
   EXPECT_NE(listed.find(R"("id":"a")"), std::string::npos) << listed;
   EXPECT_NE(listed.find(R"("id":"b")"), std::string::npos) << listed;
+  EXPECT_EQ(listed.find(R"("id":"c")"), std::string::npos) << "it is not named";
   running.process->signal(SIGTERM);
   EXPECT_EQ(running.process->finish(), 0) << running.process->err;
-  expect_tool_error(run_program("leq-server", {a, story_file()}),
-                    {"several models are served from one folder"});
+  expect_tool_error(run_program("leq-server", {a, b, a}), {"a: two models of this name"});
+}
+
+// Without a model, those of `leq ls` are served under the same names; there may be none yet.
+TEST(LeqServer, ServesAllThatLeqLsLists) {
+  const TemporaryFolder folder;
+  ::setenv("LEQ_MODELS", (folder / "models").c_str(), 1);
+  ::setenv("XDG_CACHE_HOME", (folder / "cache").c_str(), 1);
+  {
+    const Running running = start_with({"--port", "0"});
+    EXPECT_NE(running.process->err.find("no models yet; `leq pull "), std::string::npos)
+        << running.process->err;
+    std::filesystem::create_directories(folder / "cache/leq");
+    const std::string model = folder / "models/tales--Story--int8.leq",
+                      conversion = folder / "cache/leq/tale.Q8-0123456789abcdef.leq";
+    for (const std::string& file : {model, conversion}) {
+      std::filesystem::copy_file(story_file(), file);
+    }
+    for (const char* name : {"tales/Story:int8", "tales/Story", "tale.Q8.gguf"}) {
+      EXPECT_NE(ask(running.port,
+                    R"({"prompt":"Once","max_tokens":3,"model":")" + std::string(name) + "\"}")
+                    .find("200"),
+                std::string::npos)
+          << name;
+    }
+    const Json models = fetched(running.port, "/v1/models")["data"];
+    ASSERT_EQ(models.size(), 2u);
+    EXPECT_EQ(models[0]["id"].text(), "tale.Q8.gguf");
+    EXPECT_EQ(models[1]["id"].text(), "tales/Story:int8");
+  }
+  ::unsetenv("LEQ_MODELS");
+  ::unsetenv("XDG_CACHE_HOME");
 }
 
 TEST(LeqServer, AServedModelTakesWhatInspectPlans) {
@@ -311,10 +343,6 @@ TEST(LeqServer, RefusesAFolderThatDoesNotGoWithOtherFlags) {
     return run.err;
   };
   const std::string here = folder().path().string();
-  const TemporaryFolder empty;
-  ::setenv("LEQ_MODELS", empty.path().c_str(), 1);
-  EXPECT_NE(error_of({}).find("no model: give one as"), std::string::npos);
-  ::unsetenv("LEQ_MODELS");
   EXPECT_NE(error_of({"--models-dir", here, "-hf", "a/b"}).find("-hf and --models-dir"),
             std::string::npos);
   EXPECT_NE(error_of({"--models-dir", "/no/such"}).find("--models-dir /no/such: expected a folder"),

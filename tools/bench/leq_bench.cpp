@@ -422,7 +422,8 @@ std::unique_ptr<Communicator> ranks_of_mpirun(const Options& options) {
 
 int measure(const Options& options) {
   const std::string& format = options.text("output");
-  require(!options.list("model").empty(), "-m: missing; give a .leq file or synthetic:SHAPE:TYPE");
+  require(!options.list("model").empty(), kNoModel,
+          "; synthetic:llama-7b:int8 is measured without a file");
   if (options.has("write")) {
     write_synthetic(options);
     return 0;

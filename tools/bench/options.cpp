@@ -107,12 +107,14 @@ std::vector<Option> sweep_rows() {
        .kind = OptionKind::text,
        .value_name = "T,...",
        .help = "type of the keys in the KV cache: " + kv_type_names(", ") +
-               " (default f32 for models of type f32, else f16)"},
+               " (default f32 for models of type f32, else f16)",
+       .synonyms = kv_synonyms()},
       {.name = "cache-type-v",
        .spellings = "-ctv",
        .kind = OptionKind::text,
        .value_name = "T,...",
-       .help = "type of the values in the KV cache, likewise"},
+       .help = "type of the values in the KV cache, likewise",
+       .synonyms = kv_synonyms()},
   };
 }
 
@@ -219,7 +221,7 @@ ToolSpec tool_spec() {
   tool.max_positionals = 1;  // the model
   tool.name = "leq-bench";
   tool.summary = "measures tokens per second and their share of what the machine can do";
-  tool.usage = {"-m model.leq [-p 512] [-n 128] [-d 0] [-t 2] [-r 5] [-o md|csv|json]",
+  tool.usage = {"model.leq [-p 512] [-n 128] [-d 0] [-t 2] [-r 5] [-o md|csv|json]",
                 "-m synthetic:llama-7b:int8[:layers=N]",
                 "-m synthetic:llama-7b:int4-g128 --write 7b.leq"};
   add_options(tool, in_group("Model", model_rows()));

@@ -114,8 +114,11 @@ std::vector<Option> all_options(const ToolSpec& tool) {
 }
 
 std::string help_text(const ToolSpec& tool) {
-  std::string out = tool.name + " " + kVersion + " - " + tool.summary + "\n\nUsage:\n";
-  for (const auto& line : tool.usage) out += "  " + tool.name + " " + line + "\n";
+  std::string out = wrapped(tool.name + " " + kVersion + " - " + tool.summary, 0, 0) + "\nUsage:\n";
+  constexpr std::size_t kUsageIndent = 4;  // of further lines; the first has 2 columns
+  for (const auto& line : tool.usage) {
+    out += wrapped(tool.name + " " + line, kUsageIndent, kUsageIndent - 2);
+  }
   if (!tool.advice.empty()) out += "\n" + wrapped(tool.advice, 0, 0);
   for (const OptionGroup& group : shown_groups(tool)) {
     out += "\n" + (group.name.empty() ? "Options" : group.name) + ":\n";

@@ -21,6 +21,12 @@ std::vector<std::string> kv_words() {
 
 }  // namespace
 
+const std::vector<std::array<std::string, 2>>& kv_synonyms() {
+  static const std::vector<std::array<std::string, 2>> kAll = {
+      {"q8_0", "int8"}, {"q8", "int8"}, {"fp16", "f16"}, {"fp32", "f32"}};
+  return kAll;
+}
+
 std::vector<Option> kv_options() {
   std::vector<Option> options = {
       {.name = "cache-type-k",
@@ -29,13 +35,15 @@ std::vector<Option> kv_options() {
        .value_name = "T",
        .help = "type of the keys in the KV cache: " + kv_type_names(" | ") +
                " (default f32 for models of type f32, else f16)",
-       .suggestions = kv_words()},
+       .suggestions = kv_words(),
+       .synonyms = kv_synonyms()},
       {.name = "cache-type-v",
        .spellings = "-ctv",
        .kind = OptionKind::text,
        .value_name = "T",
        .help = "type of the values in the KV cache, likewise",
-       .suggestions = kv_words()},
+       .suggestions = kv_words(),
+       .synonyms = kv_synonyms()},
   };
   for (Option& option : kv_detail_options()) options.push_back(std::move(option));
   return options;

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/progress.h"
+#include "base/stopwatch.h"
 #include "base/text.h"
 #include "format/gguf_source.h"
 #include "format/leq_layout.h"
@@ -37,31 +38,21 @@ fs::path without_slash(const fs::path& path) {
   return path.has_filename() ? path : path.parent_path();
 }
 
-// Returns the output name for a folder: "models/Qwen" -> "Qwen.leq"; empty for ".".
-std::string file_for(const fs::path& folder) {
-  const fs::path name = without_slash(folder).filename();
-  const bool nameless = name.empty() || name == "." || name == "..";
-  return typed(nameless ? fs::path("model.leq") : fs::path(name.string() + ".leq"));
-}
-
 std::string quantize_command(const fs::path& folder) {
-  return "`leq-quantize " + typed(without_slash(folder)) + " -o " + file_for(folder) + "`";
+  return "`leq-quantize " + typed(without_slash(folder)) + " -o " + output_for(folder) + "`";
 }
 
-bool is_checkpoint(const fs::path& folder) {
-  std::error_code ignored;
-  return fs::exists(folder / "config.json", ignored);
-}
-
-// Returns up to three .leq files in the folder, which are suggested if a file name is wrong.
+// Returns up to three models in the folder, which are suggested if a file name is wrong.
 std::string files_beside(const fs::path& path) {
   constexpr std::size_t kMaxFiles = 3;
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    if (it->path().extension() == ".leq")
+    const fs::path extension = it->path().extension();
+    if (extension == ".leq" || extension == ".gguf") {
       names.push_back(printable(it->path().filename().string()));
+    }
   }
   if (names.empty()) return "";
   std::ranges::sort(names);
@@ -76,15 +67,40 @@ std::string files_beside(const fs::path& path) {
   fail(ErrorKind::io, place, ": no such file or folder", runs ? files_beside(path) : "");
 }
 
-// A name that is no file may be that of a model in the models folder.
-std::string kept_path(const std::string& given) {
-  std::error_code error;
-  if (fs::exists(given, error)) return given;
-  const auto kept = find_kept(given);
-  return kept ? kept->path.string() : given;
+constexpr std::string_view kWhatRuns =
+    "; what runs are .leq and GGUF files, folders of safetensors with a config.json, and names of "
+    "`leq ls` or the Hugging Face hub";
+
+// The conversion of a GGUF file, with lines at its start and end. Returns the result of `convert`.
+template <class Convert>
+auto convert_with_lines(const std::string& path, Convert convert) {
+  const std::string name = printable(fs::path(path).filename().string(), 4096);
+  std::optional<Progress> line;
+  std::optional<Stopwatch> watch;  // none if the conversion is in the cache
+  ConversionEvents events;
+  events.begin = [&](std::uint64_t bytes, double core_seconds) {
+    say_start("converting " + name, bytes, core_seconds);
+    watch.emplace();
+  };
+  events.say = [](const std::string& text) { std::cerr << with_flags(text) << '\n'; };
+  events.progress = [&](std::int64_t done, std::int64_t total) {
+    if (!line) line.emplace("converting", total, "tensors");
+    line->update(done);
+    if (done == total) line->clear();
+  };
+  auto made = convert(events);
+  if (watch) std::cerr << "converted " << name << " in " << fixed(watch->seconds(), 1) << " s\n";
+  return made;
 }
 
 }  // namespace
+
+std::string output_for(const fs::path& checkpoint) {
+  fs::path name = without_slash(checkpoint).filename();
+  if (name.extension() == ".gguf") name.replace_extension();
+  const bool nameless = name.empty() || name == "." || name == "..";
+  return typed(nameless ? fs::path("model.leq") : fs::path(name.string() + ".leq"));
+}
 
 bool begins_as_leq_file(const fs::path& path) {
   std::error_code none;
@@ -104,19 +120,22 @@ void check_model_file(const std::string& word, const std::string& path) {
             ": is a checkpoint folder, and a .leq file is what runs: ", quantize_command(path),
             " makes one");
     refuse_adapter(path);
-    fail(place, ": is a folder without config.json, expected a .leq file");
+    fail(place, ": is a folder without config.json", files_beside(fs::path(path) / "x"), kWhatRuns);
   }
-  const fs::path parent = fs::path(path).parent_path();
   const std::string extension = fs::path(path).extension().string();
-  require(extension != ".safetensors" && extension != ".bin" && extension != ".pth", place,
-          ": is a part of a checkpoint, and a .leq file is what runs: ",
-          quantize_command(parent.empty() ? fs::path(".") : parent), " makes one of the folder");
   require(!begins_as_gguf_file(path), place,
           ": is a GGUF file, and a .leq file is what is looked into: ", "`leq-quantize ",
-          typed(path), " -o ", file_for(fs::path(path).replace_extension()), "` makes one");
+          typed(path), " -o ", output_for(path), "` makes one");
   refuse_lfs_pointer(path);
-  require(extension != ".gguf" || begins_as_leq_file(path), place,
+  if (begins_as_leq_file(path) || extension == ".leq") return;
+  require(extension != ".gguf", place,
           ": has the name of a GGUF file and does not begin as one does");
+  if (status.type() != fs::file_type::regular) return;
+  const fs::path parent = fs::path(path).parent_path();
+  const fs::path folder = parent.empty() ? fs::path(".") : parent;
+  require(!is_checkpoint(folder), place, ": is a part of a checkpoint: `leq run ", typed(folder),
+          "` runs the folder, and ", quantize_command(folder), " makes a file of it");
+  fail(place, ": is no model", kWhatRuns);
 }
 
 void check_checkpoint_folder(const std::string& path) {
@@ -152,8 +171,7 @@ void choose_model(Options& options) {
     options.set_text("model", pull_model(*name, options, false).path.string());
   } else if (!options.given("model") ||  // a model and a prompt win over LEQ_ARG_MODEL
              (options.from_environment("model") && options.positionals().size() > 1)) {
-    require(!options.positionals().empty(), "a model is missing: give its name or file, as -m ",
-            "model.leq or -hf Qwen/Qwen3-0.6B; `leq ls` lists the models that are here");
+    require(!options.positionals().empty(), kNoModel);
     options.set_text("model", model_by_name(options.take_positional(), options));
   }
 }
@@ -163,10 +181,10 @@ int with_model_files(const Options& options, const std::function<int(const Optio
   Options resolved = options;
   choose_model(resolved);
   std::vector<NamelessFile> in_memory;  // kept until the tool ends
-  for (const char* name : {"model", "model-draft"}) {
+  for (const char* name : {"model", "model-draft", "kl-from"}) {
     if (!options.declares(name)) continue;
     resolved.replace_texts(name, [&](const std::string& given) {
-      const std::string path = kept_path(given);
+      const std::string path = path_of_model(given);
       const bool folder = is_checkpoint(path);
       if (outlines && (folder || begins_as_gguf_file(path))) {
         std::cerr << printable(path, 4096) << ": an estimate from its header, "
@@ -176,24 +194,17 @@ int with_model_files(const Options& options, const std::function<int(const Optio
         in_memory.push_back(outline_of(path, kDefaultType));
         return in_memory.back().path();
       }
-      if (!begins_as_gguf_file(path)) return path;
-      std::optional<Progress> line;
-      ConversionEvents events;
-      events.begin = [&](const std::filesystem::path& output) {
-        std::cerr << "converting " << printable(path, 4096) << ", this once, to "
-                  << printable(output.string(), 4096) << '\n';
-      };
-      events.say = [](const std::string& text) { std::cerr << with_flags(text) << '\n'; };
-      events.progress = [&](std::int64_t done, std::int64_t total) {
-        if (!line) line.emplace("converting", total, "tensors");
-        line->update(done);
-        if (done == total) line->clear();
-      };
-      if (!options.declares("cache") || options.flag("cache")) {
-        return convert_in_cache(path, conversion_cache(), events).string();
+      if (folder && options.declares("recipe")) {
+        return keep_checkpoint(path, options).path.string();
       }
-      in_memory.push_back(convert_in_memory(path, events));
-      return in_memory.back().path();
+      if (!begins_as_gguf_file(path)) return path;
+      return convert_with_lines(path, [&](const ConversionEvents& events) {
+        if (!options.declares("cache") || options.flag("cache")) {
+          return convert_in_cache(path, conversion_cache(), events).string();
+        }
+        in_memory.push_back(convert_in_memory(path, events));
+        return in_memory.back().path();
+      });
     });
   }
   return body(resolved);

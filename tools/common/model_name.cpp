@@ -4,10 +4,13 @@
 #include <array>
 #include <cctype>
 #include <cstdlib>
+#include <functional>
+#include <map>
 #include <system_error>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "quantize/run/quantize.h"
 
 namespace leq {
 namespace {
@@ -162,17 +165,31 @@ std::vector<KeptModel> models_in(const fs::path& folder, Name name) {
 std::vector<KeptModel> kept_models() {
   return models_in(models_folder(), [](const std::string& stem) {
     const auto parts = split(stem, kBetween);
-    return parts.size() == 3
-               ? std::string(parts[0]) + '/' + std::string(parts[1]) + ':' + std::string(parts[2])
-               : stem;
+    if (parts.size() < 2 || parts.size() > 3) return stem;
+    std::string name(parts[0]);
+    if (parts.size() == 3) name += '/' + std::string(parts[1]);
+    return name + ':' + std::string(parts.back());
   });
 }
 
 std::vector<KeptModel> conversions(const fs::path& cache) {
-  return models_in(cache, [](const std::string& stem) {
-    const std::string gguf = converted_from(stem + ".leq");
-    return gguf.empty() ? stem : gguf;
-  });
+  const auto of_stem = [](const std::string& stem) { return converted_from(stem + ".leq"); };
+  std::vector<KeptModel> models = models_in(cache, of_stem);
+  std::map<std::string, int> versions;
+  for (const KeptModel& model : models) ++versions[model.name];
+  for (KeptModel& model : models) {
+    if (model.name.empty() || versions[model.name] > 1) model.name = model.path.stem().string();
+  }
+  return models;
+}
+
+std::vector<KeptModel> listed_models() {
+  std::vector<KeptModel> models = kept_models();
+  try {
+    for (KeptModel& model : conversions(conversion_cache())) models.push_back(std::move(model));
+  } catch (const Error&) {  // neither HOME nor XDG_CACHE_HOME: there is no cache
+  }
+  return models;
 }
 
 std::string converted_from(const fs::path& file) {
@@ -188,23 +205,42 @@ fs::path kept_file(const std::string& repository, const std::string& tag) {
          (replace_all(repository, "/", kBetween) + std::string(kBetween) + tag + ".leq");
 }
 
-std::optional<KeptModel> find_kept(const std::string& name) {
+std::vector<KeptModel> models_named(const std::string& name) {
+  const std::vector<KeptModel> models = listed_models();
+  for (const KeptModel& model : models) {
+    if (model.name == name) return {model};
+  }
   const auto hub = parse_hub_name(name);
   const std::string wanted = lower(hub                      ? hub->repository + ":" + hub->tag
                                    : name.ends_with(".leq") ? name.substr(0, name.size() - 4)
                                                             : name);
-  std::optional<KeptModel> found;
-  std::error_code error;
-  for (const KeptModel& model : kept_models()) {
+  const bool tagged = hub ? !hub->tag.empty() : wanted.find(':') != wanted.npos;
+  const std::string any_tag = hub ? wanted : wanted + ':';
+  std::vector<KeptModel> found;
+  for (const KeptModel& model : models) {
     const std::string known = lower(model.name);
-    if (known == wanted || lower(model.path.stem().string()) == wanted) return model;
-    if (!hub || !hub->tag.empty() || !known.starts_with(wanted)) continue;
-    if (!found ||
-        fs::last_write_time(model.path, error) > fs::last_write_time(found->path, error)) {
-      found = model;
-    }
+    if (known == wanted || lower(model.path.stem().string()) == wanted) return {model};
+    const std::string gguf = lower(converted_from(model.path));
+    const bool is_version = gguf == wanted || gguf == wanted + ".gguf";
+    if (is_version || (!tagged && known.starts_with(any_tag))) found.push_back(model);
   }
+  std::error_code error;
+  std::ranges::stable_sort(found, std::greater(), [&](const KeptModel& model) {
+    return fs::last_write_time(model.path, error);
+  });
   return found;
+}
+
+std::optional<KeptModel> find_kept(const std::string& name) {
+  const std::vector<KeptModel> found = models_named(name);
+  return found.empty() ? std::nullopt : std::optional(found.front());
+}
+
+std::string path_of_model(const std::string& name) {
+  std::error_code error;
+  if (fs::exists(name, error)) return name;
+  const auto kept = find_kept(name);
+  return kept ? kept->path.string() : name;
 }
 
 }  // namespace leq

@@ -28,21 +28,30 @@ std::vector<std::string> short_names();
 // these variables is set.
 std::filesystem::path models_folder();
 
-// A .leq file in the models folder.
+// A .leq file in the models folder, or in the cache of conversions.
 struct KeptModel {
   std::string name;  // "Qwen/Qwen3-0.6B:int8-g128", or the file's name without .leq
   std::filesystem::path path;
 };
-std::vector<KeptModel> kept_models();  // sorted by name
-// The conversions of GGUF files in a cache folder, "NAME.gguf", as many of a name as versions; and
-// the models that the Python package keeps there.
+// The models of the models folder, sorted by name.
+std::vector<KeptModel> kept_models();
+// The conversions of GGUF files in a cache folder, each under a name of its own: "NAME.gguf", or if
+// there are several versions, the file's name without .leq; and the models that the Python package
+// keeps there.
 std::vector<KeptModel> conversions(const std::filesystem::path& cache);
+// All that `leq ls` lists: kept_models, then the conversions.
+std::vector<KeptModel> listed_models();
 // "NAME.gguf" of a conversion in the cache, by the form of its name; "" of other files.
 std::string converted_from(const std::filesystem::path& file);
-// The file for a repository and a tag: ORG--NAME--TAG.leq, whose name is REPOSITORY:TAG.
+// The file for a repository, or the name of a checkpoint folder, and a tag: ORG--NAME--TAG.leq or
+// NAME--TAG.leq, whose name is REPOSITORY:TAG.
 std::filesystem::path kept_file(const std::string& repository, const std::string& tag);
-// The file of a model in the models folder, by any of its names. Without a tag, the newest file of
-// the repository.
+// The listed models that a name means, the newest first: one, if it is as `leq ls` prints it;
+// several, if it is a repository without a tag or a GGUF file of several versions.
+std::vector<KeptModel> models_named(const std::string& name);
+// The first of these.
 std::optional<KeptModel> find_kept(const std::string& name);
+// The path of the listed model of this name; other names and existing paths are returned as given.
+std::string path_of_model(const std::string& name);
 
 }  // namespace leq

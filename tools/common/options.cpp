@@ -334,7 +334,17 @@ class OptionReader {
     }
     check_value(option, text, given.word);
     if (option.kind != OptionKind::list) value.texts.clear();
-    value.texts.push_back(text);
+    value.texts.push_back(known_value(option, text, given.word));
+  }
+
+  // The value, or the one that stands here for that of another program.
+  std::string known_value(const Option& option, const std::string& text, const std::string& where) {
+    for (const auto& [other, here] : option.synonyms) {
+      if (text != other) continue;
+      result_.notes_.push_back(where + ' ' + text + ": taken as " + here);
+      return here;
+    }
+    return text;
   }
 
   void take_variable(const Option& option) {
@@ -343,7 +353,8 @@ class OptionReader {
     const bool is_flag = option.kind == OptionKind::flag;
     if (const auto set = first_set(variables_of(option_words(option)), environment_)) {
       if (!is_flag) check_value(option, set->text, set->name);
-      value.texts = {is_flag ? (parse_switch(set->text, set->name) ? "1" : "0") : set->text};
+      value.texts = {is_flag ? (parse_switch(set->text, set->name) ? "1" : "0")
+                             : known_value(option, set->text, set->name)};
     } else if (const auto no = first_set(variables_of(negated_words(option)), environment_)) {
       value.texts = {parse_switch(no->text, no->name) ? "0" : "1"};
     } else {
@@ -355,8 +366,6 @@ class OptionReader {
 
   void take_default(const Option& option) {
     Options::Value& value = result_.values_[option.name];
-    require(value.given || !option.required, "missing option ", join(option_words(option), ", "),
-            " ", option.value_name, "; see ", tool_.name, " --help");
     const bool is_flag = option.kind == OptionKind::flag;
     if (value.given || option.fallback.empty() || (is_flag && option.fallback == "auto")) return;
     value.texts = {is_flag ? (option.fallback == "true" ? "1" : "0") : option.fallback};

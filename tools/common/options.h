@@ -2,6 +2,7 @@
 // or from LEQ_ARG_* variables, with help, version and uniform one-line errors.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -37,7 +38,8 @@ struct Option {
   double maximum = std::numeric_limits<double>::infinity();
   std::vector<std::string> choices = {};      // texts: if not empty, the only valid values
   std::vector<std::string> suggestions = {};  // further values that shell completions offer
-  bool required = false;
+  // Values of other programs and what is taken in their place, which a note says.
+  std::vector<std::array<std::string, 2>> synonyms = {};
   std::string negations = {};  // flags: other spellings of --no-name: "-no-cnv"
   bool hidden = false;         // accepted but not listed in the help
   // Flags: the next word is the value if it is on, off or auto (= on).

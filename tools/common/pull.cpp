@@ -7,11 +7,13 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/progress.h"
+#include "base/stopwatch.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "convert/import.h"
@@ -85,17 +87,21 @@ bool configures_module(std::string_view name) {
          std::ranges::count(name, '/') == 1;
 }
 
+// Ends of the names of a checkpoint's files.
+bool is_of_checkpoint(std::string_view name) {
+  constexpr std::array<std::string_view, 6> kEndings = {".json", ".safetensors", ".model",
+                                                        ".txt",  ".tiktoken",    ".jinja"};
+  return std::ranges::any_of(kEndings,
+                             [&](std::string_view ending) { return name.ends_with(ending); });
+}
+
 // The files of a checkpoint: those of the repository's own folder that readers look for, and the
 // modules' settings. A copy of the weights in another program's form is left out.
 HubChoice checkpoint_choice(const HubRepository& repository) {
-  constexpr std::array<std::string_view, 6> kEndings = {".json", ".safetensors", ".model",
-                                                        ".txt",  ".tiktoken",    ".jinja"};
   HubChoice choice;
   for (const HubFile& file : repository.files) {
-    const bool used = std::ranges::any_of(
-        kEndings, [&](std::string_view ending) { return file.name.ends_with(ending); });
     const bool inside = file.name.find('/') != file.name.npos;
-    if (!used || (inside && !configures_module(file.name))) continue;
+    if (!is_of_checkpoint(file.name) || (inside && !configures_module(file.name))) continue;
     if (file.name.starts_with("consolidated")) continue;
     choice.files.push_back(file);
   }
@@ -152,38 +158,22 @@ void check_tag(const std::string& repository, const std::string& tag) {
        "checkpoint: expected ", join(names, " | "), ", or a type as int8-g128, q4_k or bf16");
 }
 
-// An estimate of the time for quantizing.
-std::string time_text(const fs::path& checkpoint, const QuantizeOptions& job) {
-  if (job.recipe != nullptr && job.recipe->fits_windows()) {
-    return "up to 3 min of calibration, then the choice of codes and a measurement";
-  }
-  constexpr double kSecondsPerGb = 6;  // of one core, measured
-  double gb = 0;
-  for (const auto& file : fs::directory_iterator(
-           fs::is_directory(checkpoint) ? checkpoint : checkpoint.parent_path())) {
-    const bool weights = fs::is_directory(checkpoint) ? file.path().extension() == ".safetensors"
-                                                      : file.path() == checkpoint;
-    if (weights) gb += static_cast<double>(fs::file_size(file.path())) / 1e9;
-  }
-  const double seconds = std::max(1.0, gb * kSecondsPerGb / usable_cores());
-  return "about " + fixed(seconds, 0) + " s" +
-         (job.recipe == nullptr && !job.keeps_types
-              ? " without calibration text (--recipe q8 and q4 calibrate, for minutes)"
-              : "");
-}
-
 void quantize_to(const fs::path& checkpoint, const std::string& tag, const KeptModel& kept) {
   QuantizeOptions job;
   choose_quantization(tag, checkpoint, job);
-  std::uint64_t bytes = 0;
+  const bool calibrates = job.recipe != nullptr && job.recipe->fits_windows();
   {
     const ImportedModel model = import_checkpoint(checkpoint);
     QuantizeOptions sized = job;
     if (sized.keeps_types) keep_types(model, sized);
-    bytes = least_bytes(model, sized).all;
+    say_start((job.keeps_types ? "converting " : "quantizing ") + kept.name,
+              least_bytes(model, sized).all, rounding_seconds(model, sized),
+              calibrates        ? "and up to 3 min of calibration before"
+              : job.keeps_types ? ""
+                                : "without calibration text (--recipe q8 and q4 calibrate, for "
+                                  "minutes)");
   }
-  std::cerr << (job.keeps_types ? "converting " : "quantizing ") << kept.name << ": about "
-            << human_bytes(bytes) << ", " << time_text(checkpoint, job) << '\n';
+  const Stopwatch watch;
   std::optional<Progress> line;
   std::string current;
   job.say = [&](const std::string& text) {
@@ -198,10 +188,67 @@ void quantize_to(const fs::path& checkpoint, const std::string& tag, const KeptM
     if (done == total) line->clear();
   };
   quantize_checkpoint(checkpoint, kept.path, job);
+  line.reset();
+  std::cerr << (job.keeps_types ? "converted " : "quantized ") << kept.name << ": "
+            << human_bytes(fs::file_size(kept.path)) << " in " << fixed(watch.seconds(), 1)
+            << " s\n";
 }
 
-Json origin_json(const HubRepository& repository, const HubChoice& choice) {
-  return {{"repository", repository.name}, {"commit", repository.commit}, {"file", choice.gguf}};
+// What a model of the models folder is made of; the same as `repository@commit` of origin_of.
+struct Origin {
+  std::string repository, commit, file = "";
+
+  std::string text() const { return repository + "@" + commit; }
+};
+
+// Makes the model if its file is missing or of another origin. `tag`: of the quantization.
+void make_kept(const fs::path& checkpoint, const std::string& tag, const KeptModel& model,
+               const Origin& origin) {
+  const FileLock lock(
+      model.path.parent_path() / ".locks" / (model.path.filename().string() + ".lock"),
+      [&] { std::cerr << model.name << ": another program makes it; waiting\n"; });
+  if (file_exists(model.path) && origin_of(model.path) == origin.text()) return;
+  quantize_to(checkpoint, tag, model);
+  AtomicFile written(origin_file(model.path));
+  const Json json = {
+      {"repository", origin.repository}, {"commit", origin.commit}, {"file", origin.file}};
+  const std::string text = json.dump() + "\n";
+  written.append(std::as_bytes(std::span(text)));
+  written.commit();
+}
+
+// The repository and commit of a snapshot in the hub's cache, models--ORG--NAME/snapshots/COMMIT,
+// otherwise the folder and a hash of its files' names, sizes and times.
+Origin origin_of_folder(const fs::path& folder) {
+  constexpr std::string_view kHubFolder = "models--";
+  constexpr std::size_t kVersionDigits = 16;
+  const std::string hub = folder.parent_path().parent_path().filename().string();
+  if (folder.parent_path().filename() == "snapshots" && hub.starts_with(kHubFolder)) {
+    return {replace_all(hub.substr(kHubFolder.size()), "--", "/"), folder.filename().string()};
+  }
+  std::set<std::string> files;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (!entry.is_regular_file() || !is_of_checkpoint(name)) continue;
+    const auto changed = entry.last_write_time().time_since_epoch().count();
+    files.insert(name + '\n' + std::to_string(entry.file_size()) + '\n' + std::to_string(changed) +
+                 '\n');
+  }
+  std::string all;
+  for (const std::string& file : files) all += file;
+  return {folder.string(), sha256_hex(all).substr(0, kVersionDigits)};
+}
+
+// The name of a folder's models without a tag: its own, with a hash of its path behind it if a
+// model of this name and tag is made of something else.
+KeptModel kept_of_folder(const fs::path& folder, const std::string& tag) {
+  constexpr std::size_t kPathDigits = 8;
+  std::string name = replace_all(folder.filename().string(), "--", "-");
+  const fs::path file = kept_file(name, tag);
+  if (file_exists(file) && !origin_of(file).starts_with(folder.string() + "@")) {
+    name += "-" + sha256_hex(folder.string()).substr(0, kPathDigits);
+  }
+  return {name + ":" + tag, kept_file(name, tag)};
 }
 
 std::string tag_of(const HubName& name, const Options& options) {
@@ -277,6 +324,13 @@ HubChoice choose_files(const HubRepository& repository, const std::string& tag,
        join(labels));
 }
 
+void say_start(const std::string& what, std::uint64_t bytes, double core_seconds,
+               const std::string& more) {
+  std::cerr << what << ", once: " << human_bytes(bytes) << ", about "
+            << fixed(std::max(1.0, core_seconds / usable_cores()), 0) << " s"
+            << (more.empty() ? "" : " ") << more << '\n';
+}
+
 fs::path origin_file(const fs::path& file) { return fs::path(file.string() + ".origin"); }
 
 std::string origin_of(const fs::path& file) {
@@ -320,42 +374,66 @@ KeptModel pull_model(const HubName& name, const Options& options, bool update) {
                                : holds_codes(path) ? kKeptTag
                                                    : kDefaultType;
   const KeptModel model = {repository.name + ":" + kept_tag, kept_file(repository.name, kept_tag)};
-  const FileLock lock(
-      model.path.parent_path() / ".locks" / (model.path.filename().string() + ".lock"),
-      [&] { std::cerr << model.name << ": another program makes it; waiting\n"; });
-  const std::string origin = repository.name + "@" + repository.commit;
-  if (file_exists(model.path) && origin_of(model.path) == origin) return model;
-  quantize_to(path, choice.gguf.empty() ? kept_tag : kKeptTag, model);
-  AtomicFile written(origin_file(model.path));
-  const std::string text = origin_json(repository, choice).dump() + "\n";
-  written.append(std::as_bytes(std::span(text)));
-  written.commit();
+  make_kept(path, choice.gguf.empty() ? kept_tag : kKeptTag, model,
+            {repository.name, repository.commit, choice.gguf});
+  return model;
+}
+
+bool is_checkpoint(const fs::path& folder) {
+  std::error_code ignored;
+  return !folder.empty() && fs::exists(folder / "config.json", ignored);
+}
+
+KeptModel keep_checkpoint(const fs::path& given, const Options& options) {
+  const fs::path folder = fs::canonical(given);
+  const bool chosen = options.given("recipe");
+  if (chosen) check_tag(folder.string(), options.text("recipe"));
+  const Origin origin = origin_of_folder(folder);
+  std::optional<KeptModel> newest;  // is used without a recipe, as of a repository without a tag
+  for (const KeptModel& model : kept_models()) {
+    if (chosen || origin_of(model.path) != origin.text()) continue;
+    if (!newest || fs::last_write_time(model.path) > fs::last_write_time(newest->path)) {
+      newest = model;
+    }
+  }
+  if (newest) return *newest;
+  const std::string tag = chosen                ? options.text("recipe")
+                          : holds_codes(folder) ? kKeptTag
+                                                : kDefaultType;
+  const KeptModel model =
+      origin.repository == folder.string()
+          ? kept_of_folder(folder, tag)
+          : KeptModel{origin.repository + ":" + tag, kept_file(origin.repository, tag)};
+  make_kept(folder, tag, model, origin);
   return model;
 }
 
 std::string checkpoint_by_name(const std::string& name) {
   std::error_code error;
-  if (fs::exists(name, error) || !is_on_hub(name)) return name;
+  if (fs::exists(name, error)) return name;
+  if (!is_on_hub(name)) return path_of_model(name);
   const HubName hub = *parse_hub_name(name);
   return Download(hub, hub.tag, "").path.string();
 }
 
 std::string model_by_name(const std::string& name, const Options& options) {
   std::error_code error;
+  if (is_checkpoint(name)) return keep_checkpoint(name, options).path.string();
   if (fs::exists(name, error)) return name;
   if (!options.given("recipe") && !options.given("hf-file")) {
     if (const auto kept = find_kept(name)) return kept->path.string();
   }
   if (is_on_hub(name)) return pull_model(*parse_hub_name(name), options, false).path.string();
   std::vector<std::string> known = short_names();
-  for (const KeptModel& kept : kept_models()) known.push_back(kept.name);
+  for (const KeptModel& kept : listed_models()) known.push_back(kept.name);
   const auto longer = std::ranges::find_if(
       known, [&](const std::string& one) { return !name.empty() && one.starts_with(name); });
   const auto nearest =
       longer == known.end() ? nearest_word(name, known) : std::optional<std::string>(*longer);
-  fail(ErrorKind::io, "'", printable(name), "': no model of this name: expected a file, a name of ",
-       "`leq ls`, a short name of `leq --help`, or a model on the Hugging Face hub as ",
-       "Qwen/Qwen3-0.6B", nearest ? "; did you mean " + *nearest + "?" : "");
+  fail(ErrorKind::io, "'", printable(name), "': no model of this name: expected a .leq or GGUF ",
+       "file, a folder of safetensors, a name of `leq ls`, a short name of `leq --help`, or a ",
+       "model on the Hugging Face hub as Qwen/Qwen3-0.6B",
+       nearest ? "; did you mean " + *nearest + "?" : "");
 }
 
 }  // namespace leq

@@ -1,5 +1,5 @@
-// Models of the hub as .leq files in the models folder: downloads a repository, and quantizes its
-// checkpoint or converts its GGUF file.
+// Models of the hub, and checkpoint folders, as .leq files in the models folder: downloads a
+// repository, and quantizes its checkpoint or converts its GGUF file.
 #pragma once
 
 #include <filesystem>
@@ -14,9 +14,9 @@ namespace leq {
 
 // What a tool's positional MODEL may be, for its help.
 inline constexpr std::string_view kModelNames =
-    "MODEL is a file, a model of `leq ls`, or a model on the Hugging Face hub, which is downloaded "
-    "once: Qwen/Qwen3-0.6B, hf.co/USER/REPOSITORY:Q4_K_M, or a short name as qwen3:0.6b "
-    "(docs/models.md).";
+    "MODEL is a .leq or GGUF file, a folder of safetensors, a model of `leq ls`, or a model on the "
+    "Hugging Face hub, which is downloaded once: Qwen/Qwen3-0.6B, hf.co/USER/REPOSITORY:Q4_K_M, or "
+    "a short name as qwen3:0.6b (docs/models.md).";
 
 // The type of a checkpoint that is quantized on the way: rounded to nearest, no calibration text.
 inline constexpr const char* kDefaultType = "int8-g128";
@@ -50,15 +50,27 @@ struct Download {
 // Returns the model's file in the models folder, which is made if it is missing or, with `update`,
 // if the hub has another commit. `options` has download_options().
 KeptModel pull_model(const HubName& name, const Options& options, bool update);
-// The file of a model by any name: a path, a model of the models folder, or a hub name, which is
-// pulled. Throws Error if it is none of these.
+// Whether the path is a folder with a config.json.
+bool is_checkpoint(const std::filesystem::path& folder);
+// The same for a checkpoint folder. A folder in the hub's cache is the repository that it is of;
+// another one has a model of its own name, which is made again if its files have changed.
+KeptModel keep_checkpoint(const std::filesystem::path& folder, const Options& options);
+// The file of a model by any name: a path, a listed model (model_name.h), or a checkpoint folder or
+// hub name, of which one is made. Throws Error if it is none of these.
 std::string model_by_name(const std::string& name, const Options& options);
 
-// The same for a checkpoint, which is not quantized; returns other names as they are.
+// The path of a checkpoint, which is downloaded and not quantized, or of a listed model; returns
+// other names as they are.
 std::string checkpoint_by_name(const std::string& name);
 
-// The repository and commit of which a file of the models folder was made; "" if it was not.
+// What a file of the models folder was made of: a repository and commit, "Qwen/Qwen3-0.6B@c1899d",
+// or the path of a folder and the version of its files; "" if it was not made.
 std::string origin_of(const std::filesystem::path& file);
 std::filesystem::path origin_file(const std::filesystem::path& file);
+
+// The line at the start of a conversion: what is made, its size, about how long it takes on all
+// cores, and what else is to be known of the time.
+void say_start(const std::string& what, std::uint64_t bytes, double core_seconds,
+               const std::string& more = "");
 
 }  // namespace leq

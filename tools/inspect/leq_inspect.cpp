@@ -33,6 +33,7 @@
 #include "tools/common/kv_choice.h"
 #include "tools/common/mains.h"
 #include "tools/common/model_file.h"
+#include "tools/common/model_name.h"
 #include "tools/common/model_options.h"
 #include "tools/common/options.h"
 
@@ -419,9 +420,10 @@ int inspect(const Options& options) {
 }
 
 int run(const Options& options) {
-  require(
-      options.positionals().size() + (options.given("model") ? 1 : 0) == 1,
-      "a path must be given, once: leq-inspect model.leq, or -m model.leq; see leq-inspect --help");
+  const std::size_t models = options.positionals().size() + (options.given("model") ? 1 : 0);
+  require(models > 0, kNoModel);
+  require(models == 1, "-m and '", printable(options.positionals().front()),
+          "' both name a model: leave one out");
   Options named = options;
   if (!options.given("model")) named.set_text("model", named.take_positional());
   const bool needs_weights = options.flag("verify") || options.has("check-receipt");
@@ -430,7 +432,8 @@ int run(const Options& options) {
   encode.parse_special = options.flag("special");
   encode.add_bos = options.flag("bos");
   const std::string pretokenizer = options.has("pretokenizer") ? options.text("pretokenizer") : "";
-  std::cout << tokenize_file(named.text("model"), options.text("tokenize"), pretokenizer, encode);
+  std::cout << tokenize_file(path_of_model(named.text("model")), options.text("tokenize"),
+                             pretokenizer, encode);
   return 0;
 }
 

@@ -21,7 +21,6 @@
 #include "format/leq_reader.h"
 #include "hub/hub.h"
 #include "hub/web_client.h"
-#include "quantize/run/quantize.h"
 #include "tools/common/mains.h"
 #include "tools/common/options.h"
 #include "tools/common/pull.h"
@@ -87,7 +86,9 @@ Json described(const KeptModel& model) {
     one["type"] = main_type(file);
     one["kl"] = measured_kl(file);
     const bool converted = !converted_from(model.path).empty();
-    one["origin"] = converted ? "conversion of a GGUF file" : origin_of(model.path);
+    std::string origin = converted ? "conversion of a GGUF file" : origin_of(model.path);
+    if (origin.starts_with('/')) origin.resize(origin.rfind('@'));  // a folder's path is enough
+    one["origin"] = origin;
   } catch (const Error& error) {
     one["error"] = std::string(error.what());
   }
@@ -103,16 +104,15 @@ ToolSpec list_spec() {
       "KL is the divergence from the unquantized model in nats, if it was measured (recipes "
       "measure it). The folder is LEQ_MODELS, or leq/models in XDG_DATA_HOME or ~/.local/share; "
       ".leq files that you put there are listed too, and the conversions of GGUF files that were "
-      "run, which `leq rm` removes without touching the GGUF file.";
+      "run, which `leq rm` removes without touching the GGUF file. Every command takes these "
+      "names; a tag (:q4) may be left out, and then the newest is meant.";
   spec.options = {{.name = "json", .help = "print JSON"}};
   return spec;
 }
 
 int list(const Options& options) {
   Json models = Json::array();
-  for (const auto& here : {kept_models(), conversions(conversion_cache())}) {
-    for (const KeptModel& model : here) models.push_back(described(model));
-  }
+  for (const KeptModel& model : listed_models()) models.push_back(described(model));
   if (options.flag("json")) {
     std::cout << models.dump(2) << '\n';
     return 0;
@@ -155,37 +155,29 @@ ToolSpec remove_spec() {
   spec.options = {{.name = "downloads",
                    .help = "remove the repository from the hub's cache too, which other programs "
                            "may use"}};
+  static const std::vector<ForeignOption> kForeign = {{.words = "-f --force -y --yes"}};
+  spec.foreign = kForeign;
   return spec;
 }
 
-// Throws Error if the name, without a tag, is that of several models.
-void require_one(const std::string& name) {
-  const auto hub = parse_hub_name(name);
-  if (!hub || !hub->tag.empty()) return;
+// The model that is removed. Throws Error if the name is that of none or of several.
+KeptModel only_model(const std::string& name) {
+  const std::vector<KeptModel> found = models_named(name);
+  require(!found.empty(), printable(name), ": no such model; `leq ls` lists the models");
   std::vector<std::string> names;
-  for (const KeptModel& model : kept_models()) {
-    if (model.name.starts_with(hub->repository + ":")) names.push_back(model.name);
-  }
-  require(names.size() < 2, name, ": name one of them: ", join(names));
+  for (const KeptModel& model : found) names.push_back(model.name);
+  require(found.size() == 1, printable(name), ": name one of them: ", join(names));
+  return found.front();
 }
 
 int remove(const Options& options) {
   require(!options.positionals().empty(), "expected a model's name; `leq ls` lists them");
   for (const std::string& name : options.positionals()) {
-    bool removed = false;
-    for (const KeptModel& one : conversions(conversion_cache())) {
-      if (one.name != name) continue;
-      removed = fs::remove(one.path);
-      std::cout << "removed " << one.path.string() << '\n';
-    }
-    if (removed) continue;
-    const auto model = find_kept(name);
-    require(model.has_value(), printable(name), ": no such model; `leq ls` lists the models");
-    require_one(name);
-    const std::string origin = origin_of(model->path);
-    fs::remove(model->path);
-    fs::remove(origin_file(model->path));
-    std::cout << "removed " << model->name << '\n';
+    const KeptModel model = only_model(name);
+    const std::string origin = origin_of(model.path);
+    fs::remove(model.path);
+    fs::remove(origin_file(model.path));
+    std::cout << "removed " << model.name << '\n';
     if (origin.empty()) continue;
     const Hub hub(hub_settings());
     const fs::path folder = hub.folder(origin.substr(0, origin.find('@')));
@@ -250,6 +242,21 @@ int ps(const Options& options) {
   return 0;
 }
 
+// --- show
+
+ToolSpec show_spec() {
+  ToolSpec spec = kInspect.spec();
+  spec.name = "leq show";
+  static const std::vector<ForeignOption> kForeign = {
+      {.words = "--modelfile --parameters --system --template --license",
+       .use = ForeignUse::refused,
+       .text = "`leq run MODEL` shows them: /show template, /show settings, /show system"}};
+  spec.foreign = kForeign;
+  return spec;
+}
+
+const Tool kShow = {"leq show", show_spec,
+                    [](const Options& options) { return kInspect.body(options); }};
 constexpr Tool kPull = {"leq pull", pull_spec, pull};
 constexpr Tool kList = {"leq ls", list_spec, list};
 constexpr Tool kRemove = {"leq rm", remove_spec, remove};
@@ -269,7 +276,7 @@ constexpr Command kCommands[] = {
     {"pull", &kPull, "pull MODEL...           download models, or update them"},
     {"ls", &kList, "ls                      list the models that are here"},
     {"rm", &kRemove, "rm MODEL...             remove models"},
-    {"show", &kInspect, "show MODEL              print what a model's file holds"},
+    {"show", &kShow, "show MODEL              print what a model's file holds"},
     {"ps", &kPs, "ps                      list the models that a server has loaded"},
     {"quantize", &kQuantize, "quantize CHECKPOINT -o FILE"},
     {"perplexity", &kPerplexity, "perplexity MODEL -f FILE"},
@@ -295,16 +302,30 @@ std::vector<std::string> all_variables() {
   return names;
 }
 
-// Commands of other programs, and what to type here.
-constexpr std::array<std::array<std::string_view, 2>, 8> kOtherWords = {{
-    {"list", "use leq ls"},
-    {"chat", "use leq run MODEL"},
-    {"generate", "use leq run MODEL TEXT"},
-    {"version", "use leq --version"},
-    {"stop", "Ctrl-C ends leq serve; it unloads a model at POST /models/unload"},
-    {"create", "use leq quantize HF_DIR -o model.leq"},
-    {"cp", "a model is a file in the folder that leq ls names"},
+struct OtherWord {
+  std::string_view word, here;
+};
+// Commands of other programs that mean the same.
+constexpr std::array<OtherWord, 7> kSynonyms = {{{"list", "ls"},
+                                                 {"server", "serve"},
+                                                 {"chat", "run"},
+                                                 {"download", "pull"},
+                                                 {"remove", "rm"},
+                                                 {"delete", "rm"},
+                                                 {"ppl", "perplexity"}}};
+// Others, and what to type here.
+constexpr std::array<OtherWord, 9> kAdvice = {{
+    {"generate", "leq run MODEL TEXT answers, and with --raw completes"},
+    {"version", "leq --version prints it"},
+    {"stop",
+     "nothing runs in the background: Ctrl-C ends `leq serve` in its terminal, `systemctl "
+     "stop leq-server` the service; --sleep-idle-seconds unloads models"},
+    {"create", "leq quantize HF_DIR -o model.leq makes a file; -sys and flags set the rest"},
+    {"cp", "a model is a file in the folder that leq ls --help names"},
     {"push", "models are files: hf upload publishes one"},
+    {"signin", "set HF_TOKEN, or run hf auth login"},
+    {"login", "set HF_TOKEN, or run hf auth login"},
+    {"update", "leq pull MODEL updates a model"},
 }};
 
 ToolSpec leq_spec() {
@@ -321,27 +342,41 @@ ToolSpec leq_spec() {
                 " `leq COMMAND --help` lists the options of a command; `leq run` is also leq-run, "
                 "and so on. Short names: " +
                 join(short_names()) + ".";
+  static const std::vector<ForeignOption> kForeign = {
+      {.words = "-m --model -hf -hfr --hf-repo -p --prompt -cnv",
+       .use = ForeignUse::refused,
+       .text = "a command comes first: leq run -m FILE, leq serve -m FILE"}};
+  spec.foreign = kForeign;
   spec.max_positionals = kAnyNumber;  // an unknown command is the error, whatever follows
   return spec;
 }
 
+// Called for words that are no command.
 int explain(const Options& options) {
   std::vector<std::string> names;
   for (const Command& command : kCommands) names.emplace_back(command.name);
+  for (const OtherWord& other : kSynonyms) names.emplace_back(other.word);
   const std::string& word = options.positionals().front();
-  for (const auto& [other, advice] : kOtherWords) {
-    require(word != other, "no command '", word, "'; ", advice);
+  for (const auto& [other, advice] : kAdvice) {
+    require(word != other, "no command '", word, "': ", advice);
   }
+  std::error_code error;
+  const bool is_model = fs::is_regular_file(word, error) || is_checkpoint(word) ||
+                        find_kept(word) || parse_hub_name(word);
+  require(!is_model, "no command '", printable(word, 4096), "': a model is run by `leq run ",
+          printable(word, 4096), "`");
   const auto nearest = nearest_word(word, names);
   fail("no command '", printable(word), "'",
        nearest ? "; did you mean " + *nearest + "?" : "; see leq --help");
 }
 
 // Replaces this process by a program of the Python package.
-int run_python_tool(const Command& command, int argc, char** argv) {
-  std::vector<char*> words(argv, argv + argc);
+int run_python_tool(const Command& command, std::vector<char*> words) {
   std::string program = "leq-" + std::string(command.name);
   words.front() = program.data();
+  std::string model;  // in place of a name of `leq ls`
+  if (words.size() > 1) model = path_of_model(words[1]);
+  if (words.size() > 1) words[1] = model.data();
   words.push_back(nullptr);
   ::execvp(program.c_str(), words.data());
   std::fprintf(stderr,
@@ -352,20 +387,33 @@ int run_python_tool(const Command& command, int argc, char** argv) {
 }
 
 int leq_main(int argc, char** argv) {
-  const std::string program = std::filesystem::path(argc > 0 ? argv[0] : "leq").filename().string();
-  const bool named = argc > 1 && program.find("leq-") == std::string::npos;
+  const std::string program = fs::path(argc > 0 ? argv[0] : "leq").filename().string();
   for (const Command& command : kCommands) {
     if (command.tool != nullptr && program == command.tool->name) {
       return run_tool(*command.tool, argc, argv, all_variables);
     }
-    if (!named || argv[1] != command.name) continue;
-    return command.tool != nullptr ? run_tool(*command.tool, argc - 1, argv + 1, all_variables)
-                                   : run_python_tool(command, argc - 1, argv + 1);
   }
-  constexpr std::array<const char*, 2> kHelp = {"leq", "--help"};
-  const bool helps = argc < 2 || std::string_view(argv[1]) == "help";
-  return helps ? run_tool({"leq", leq_spec, explain}, 2, kHelp.data())
-               : run_tool({"leq", leq_spec, explain}, argc, argv, all_variables);
+  std::string word = argc > 1 ? argv[1] : "help";
+  std::vector<char*> words(argv + std::min(argc, 1), argv + argc);  // begin with the command
+  std::string help = "--help";
+  if (word == "help" && words.size() > 1) {  // `leq help run` is `leq run --help`
+    std::swap(words[0], words[1]);
+    word = words[0];
+    words = {words[0], help.data()};
+  }
+  for (const auto& [other, here] : kSynonyms) {
+    if (word == other) word = here;
+  }
+  const int count = static_cast<int>(words.size());
+  for (const Command& command : kCommands) {
+    if (word != command.name) continue;
+    return command.tool != nullptr ? run_tool(*command.tool, count, words.data(), all_variables)
+                                   : run_python_tool(command, words);
+  }
+  if (word == "help") words = {word.data(), help.data()};
+  words.insert(words.begin(), word.data());
+  return run_tool({"leq", leq_spec, explain}, static_cast<int>(words.size()), words.data(),
+                  all_variables);
 }
 
 }  // namespace

@@ -96,8 +96,8 @@ ToolSpec tool_spec() {
   ToolSpec tool = {
       .name = "leq-perplexity",
       .summary = "measures the perplexity of a model on a text",
-      .usage = {"-m model.leq -f wiki.test.raw [options]",
-                "-m model.leq -f wiki.test.raw --against other.json",
+      .usage = {"model.leq -f wiki.test.raw [options]",
+                "model.leq -f wiki.test.raw --against other.json",
                 "-m f32.leq -f wiki.test.raw --kl-divergence-base base.kl",
                 "-m model.leq -f wiki.test.raw --kl-divergence-base base.kl --kl-divergence",
                 "-m model.leq -f wiki.test.raw --kl-divergence-base base.kl --kl-from f32.leq "
@@ -112,8 +112,7 @@ ToolSpec tool_spec() {
                .spellings = "-f",
                .kind = OptionKind::text,
                .value_name = "FILE",
-               .help = "the text, in UTF-8",
-               .required = true},
+               .help = "the text, in UTF-8"},
               {.name = "protocol",
                .kind = OptionKind::text,
                .value_name = "P",
@@ -318,7 +317,6 @@ int perplexity(const Options& options) {
   require(options.positionals().empty(), "-m and '",
           options.positionals().empty() ? "" : printable(options.positionals().front()),
           "' both name a model: leave one out");
-  require(options.given("file"), "-f: missing; give a text");
   ProtocolRequest request = request_from(options);
   std::optional<Join> join;
   if (request.join || request.protocol == "llamacpp-512") {
@@ -367,9 +365,14 @@ int perplexity(const Options& options) {
   return 0;
 }
 
+int perplexity_of_named(const Options& options) {
+  const bool named =
+      options.given("model") || options.given("hf-repo") || !options.positionals().empty();
+  require(options.given("file") || !named, "no text: give a file in UTF-8, as -f wiki.test.raw");
+  return with_model_files(options, perplexity);
+}
+
 }  // namespace
 }  // namespace leq
 
-const leq::Tool leq::kPerplexity = {
-    "leq-perplexity", leq::tool_spec,
-    [](const leq::Options& options) { return leq::with_model_files(options, leq::perplexity); }};
+const leq::Tool leq::kPerplexity = {"leq-perplexity", leq::tool_spec, leq::perplexity_of_named};

@@ -241,15 +241,20 @@ void check_positionals(const Options& options) {
   require(!words.empty(),
           "HF_DIR is missing: the folder with config.json and *.safetensors, or a GGUF file");
   if (words.size() > 1) {
-    const bool named = options.given("output");  // then a second word is the type
-    const std::string& type = words.back();
-    const std::string_view advice = named || words.size() > 2 ? llama_advice(type) : "";
+    // llama-quantize MODEL [OUTPUT] TYPE [THREADS]
+    std::string output = options.given("output") ? options.text("output") : "";
+    std::string_view advice;
+    for (std::size_t i = 1; i < words.size(); ++i) {
+      if (advice.empty()) advice = llama_advice(words[i]);
+      if (advice.empty() && output.empty()) output = words[i];
+    }
+    if (output.empty()) output = output_for(words[0]);
     fail("unexpected argument '", printable(words[1]), "': write `leq-quantize ",
-         printable(words[0], 4096), " -o ",
-         printable(named ? options.text("output") : words[1], 4096), advice.empty() ? "" : " ",
+         printable(words[0], 4096), " -o ", printable(output, 4096), advice.empty() ? "" : " ",
          advice, "`");
   }
-  require(options.given("output"), "missing option -o, --output FILE; see leq-quantize --help");
+  require(options.given("output"), "-o is missing, the file to write: `leq-quantize ",
+          printable(words[0], 4096), " -o ", output_for(words[0]), "`");
 }
 
 void check_names(const Options& options) {
@@ -456,7 +461,7 @@ const ToolSpec& quantize_tool() {
         "Which type? Without a flag the file gets 8-bit weights (recipe q8), about as exact as the "
         "checkpoint and half of its f16 size; --recipe q4 halves that again for a small loss, and "
         "both measure the loss.";
-    tool.max_positionals = 3;  // more than one is refused with advice
+    tool.max_positionals = 4;  // more than one is refused with advice
     add_options(tool, in_group("Files", {{.name = "output",
                                           .spellings = "-o",
                                           .kind = OptionKind::text,

@@ -241,10 +241,16 @@ void ChatLoop::run_command(std::string_view line) {
 void ChatLoop::turn(
     const std::function<FinishedReply(const TextSink&, const std::atomic<bool>&)>& write) {
   const InterruptScope scope;
-  const FinishedReply reply =
-      write([&](std::string_view text) { printer_.reply(text); }, scope.flag());
+  bool begun = false;
+  const FinishedReply reply = write(
+      [&](std::string_view text) {
+        // Models begin a reply with the space or the line break after their template.
+        if (!begun) text.remove_prefix(std::min(text.find_first_not_of(" \n"), text.size()));
+        begun = begun || !text.empty();
+        printer_.reply(text);
+      },
+      scope.flag());
   printer_.finish();
-  printer_.end_line();
   totals_.add(reply);
   if (reply.stopped == StopReason::context_full) {
     note("the context of " + with_commas(generator_.context()) +

@@ -60,7 +60,7 @@ std::vector<Option> prompt_options() {
 std::vector<Option> generation_options() {
   return {
       {.name = "n-predict",
-       .spellings = "-n --predict",
+       .spellings = "-n --predict --num-predict",
        .kind = Kind::integer,
        .value_name = "N",
        .fallback = "-1",
@@ -310,6 +310,9 @@ ToolSpec run_tool_spec() {
                 "-m model.leq -f prompt.txt -n 200"};
   spec.advice = std::string(kModelNames);
   add_options(spec, model_options());
+  for (Option& option : spec.options) {
+    if (option.name == "ctx-size") option.spellings += " --num-ctx";  // one sequence has all of it
+  }
   add_options(spec, hub_options());
   add_options(spec, in_group("Prompt", prompt_options()));
   add_options(spec, in_group("Generation", generation_options()));

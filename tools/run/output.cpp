@@ -41,6 +41,7 @@ bool allows_colors() {
 
 ReplyPrinter::ReplyPrinter(Colors colors, bool chat)
     : colors_(colors),
+      chat_(chat),
       on_terminal_(isatty(STDOUT_FILENO) == 1),
       screen_({.styles = colors == Colors::on, .markdown = chat, .wrap = chat}) {
   if (on_terminal_) use_utf8_characters();
@@ -92,6 +93,8 @@ void ReplyPrinter::finish() {
   begin();
   if (on_terminal_) {
     write(screen_.finish());
+    end_line();
+  } else if (chat_) {
     end_line();
   } else if (line_open_ && (is_one_stream() || isatty(STDERR_FILENO) == 1)) {
     std::fputc('\n', stderr);  // not to stdout, so that the reply's text is unchanged

@@ -45,6 +45,7 @@ class ReplyPrinter {
   void write_code(std::string_view code);
 
   Colors colors_;
+  bool chat_;
   bool on_terminal_;
   ScreenText screen_;
   std::string prompt_;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <limits>
 #include <optional>
@@ -25,6 +26,7 @@
 #include "tools/common/device_choice.h"
 #include "tools/common/mains.h"
 #include "tools/common/model_file.h"
+#include "tools/common/model_name.h"
 #include "tools/common/model_options.h"
 #include "tools/common/model_setup.h"
 #include "tools/common/options.h"
@@ -79,13 +81,42 @@ void read_idle_seconds(const Options& options, PoolOptions& pool) {
   }
 }
 
-void require_models(const PoolOptions& pool, const Presets& presets) {
-  const std::vector<ModelFile> files = models_in(pool.folder);
+// The models of a server that has several.
+struct Served {
+  std::string place;                                   // in messages: a folder, "`leq ls`"
+  std::function<std::vector<ModelFile>()> files = {};  // empty: the only model is that of -m
+
+  // The name of a listed file, otherwise that of the file.
+  std::string name_of(const fs::path& path) const {
+    if (files) {
+      for (const ModelFile& file : files()) {
+        if (file.path == path) return file.name;
+      }
+    }
+    return model_name_of(path.string());
+  }
+};
+
+// What `leq ls` lists, under the same names, and the GGUF files of the models folder.
+std::vector<ModelFile> all_models() {
+  const fs::path folder = models_folder();
+  std::error_code error;
+  fs::create_directories(folder, error);  // models_in says what is wrong with it
+  std::vector<ModelFile> files = models_in(folder);
+  std::erase_if(files, [](const ModelFile& file) { return file.path.extension() == ".leq"; });
+  for (const KeptModel& model : listed_models()) {
+    files.push_back(model_file(model.name, model.path));
+  }
+  return files;
+}
+
+void require_models(const Served& served, const PoolOptions& pool, const Presets& presets) {
+  const std::vector<ModelFile> files = served.files();
   const auto require_model = [&](std::string_view flag, const std::string& name) {
     const bool is_default =
         pool.file && name == (pool.file_name.empty() ? model_name_of(*pool.file) : pool.file_name);
     require(is_default || std::ranges::find(files, name, &ModelFile::name) != files.end(), flag,
-            " ", printable(name), ": there is no such model in ", pool.folder.string());
+            " ", printable(name), ": there is no such model in ", served.place);
   };
   for (const std::string& name : pool.pinned) require_model("--pin", name);
   for (const auto& [name, seconds] : pool.idle_seconds_of) {
@@ -94,11 +125,12 @@ void require_models(const PoolOptions& pool, const Presets& presets) {
   for (const std::string& name : presets.models()) require_model("--models-preset", name);
 }
 
-// Returns the options of a file of the folder, which is the value of -m.
-Options with_model(const Options& options, const Presets& presets, const fs::path& file) {
+// Returns the options of one of the served files, which is the value of -m.
+Options with_model(const Options& options, const Served& served, const Presets& presets,
+                   const fs::path& file) {
   require(!begins_as_gguf_file(file) || options.flag("cache"), file.string(),
           ": is a GGUF file, which is converted into the cache; leave --no-cache out");
-  Options one = presets.with(options, model_name_of(file.string()));
+  Options one = presets.with(options, served.name_of(file));
   one.set_text("model", file.string());
   return one;
 }
@@ -127,7 +159,8 @@ Presets read_presets(const Options& options, const HostOptions& host) {
   return Presets(options.text("models-preset"), model_preset_spec(), host.say);
 }
 
-PoolOptions pool_options(const Options& options, const Presets& presets, const HostOptions& host) {
+PoolOptions pool_options(const Options& options, const Served& served, const Presets& presets,
+                         const HostOptions& host) {
   PoolOptions pool;
   pool.pinned = options.list("pin");
   read_idle_seconds(options, pool);
@@ -137,7 +170,7 @@ PoolOptions pool_options(const Options& options, const Presets& presets, const H
   }
   pool.requests = static_cast<std::size_t>(parallel) + host.most_waiting;
   pool.say = host.say;
-  if (!options.given("models-dir")) {
+  if (!served.files) {
     require(pool.pinned.empty() && pool.idle_seconds_of.empty() && !options.given("models-preset"),
             "--pin, --models-preset and --sleep-idle-seconds NAME=N name models of --models-dir, ",
             "and there is none");
@@ -149,16 +182,13 @@ PoolOptions pool_options(const Options& options, const Presets& presets, const H
     return pool;
   }
   require(!options.given("model-draft"),
-          "-md: a draft model belongs to one model; start that one without --models-dir");
+          "-md: a draft model belongs to one model; name that one alone");
   require(rank_count(options) == 1, "--tp ", options.integer("tp"),
-          ": the models of --models-dir run on one rank each");
-  pool.folder = options.text("models-dir");
-  std::error_code error;
-  require(fs::is_directory(pool.folder, error), "--models-dir ",
-          printable(options.text("models-dir"), 4096), ": expected a folder");
+          ": several models run on one rank each; name one model alone");
+  pool.files = served.files;
   if (options.given("model")) {
-    check_model_file("-m", options.text("model"));
-    pool.file = options.text("model");
+    pool.file = path_of_model(options.text("model"));
+    if (!begins_as_gguf_file(*pool.file)) check_model_file("-m", pool.file->string());
     pool.file_name = host.name;
   } else {
     require(host.name.empty(), "-a ", host.name, ": names the model of -m, and there is none");
@@ -166,18 +196,18 @@ PoolOptions pool_options(const Options& options, const Presets& presets, const H
   pool.memory_bytes = memory_of_models(options);
   pool.models = static_cast<std::size_t>(options.integer("models-max"));
   if (pool.models == 0) pool.models = std::numeric_limits<std::size_t>::max();
-  require_models(pool, presets);
+  require_models(served, pool, presets);
   return pool;
 }
 
 // Returns a loader of the pool's files, like -m. `host`: options for every model.
-ModelLoader pool_loader(const Options& options, const Presets& presets, const HostOptions& host,
-                        std::uint64_t memory_bytes) {
+ModelLoader pool_loader(const Options& options, const Served& served, const Presets& presets,
+                        const HostOptions& host, std::uint64_t memory_bytes) {
   ModelLoader loader;
   loader.plan = [=](const fs::path& file) {
     std::uint64_t bytes = 0;
-    if (!options.given("models-dir")) return bytes;  // nothing is unloaded for the only model
-    with_model_files(with_model(options, presets, file), [&](const Options& one) {
+    if (!served.files) return bytes;  // nothing is unloaded for the only model
+    with_model_files(with_model(options, served, presets, file), [&](const Options& one) {
       bytes = planned_bytes(one, server_limits(one), memory_bytes);
       return 0;
     });
@@ -186,7 +216,7 @@ ModelLoader pool_loader(const Options& options, const Presets& presets, const Ho
   loader.load = [=](const fs::path& file) {
     RunnableModel runnable;
     runnable.options = host;
-    with_model_files(with_model(options, presets, file), [&](const Options& one) {
+    with_model_files(with_model(options, served, presets, file), [&](const Options& one) {
       read_replies(one, runnable.options);
       std::optional<fs::path> draft;
       if (one.given("model-draft")) draft = one.text("model-draft");
@@ -289,24 +319,37 @@ int run_with_one(const Options& options, ServerOptions wanted) {
   if (options.flag("verbose")) {
     for (const auto& line : plan_lines(*setup.model, *setup.session)) note(line);
   }
-  note(setup.model->file().name() + ": " + std::to_string(limits.sequences) +
-       (limits.sequences == 1 ? " sequence, " : " parallel sequences, ") +
-       with_commas(limits.context) + " tokens of context in total");
+  note(wanted.name + ": " +
+       (limits.sequences == 1
+            ? "one sequence at a time, " + with_commas(limits.context) + " tokens of context"
+            : std::to_string(limits.sequences) + " parallel sequences share " +
+                  with_commas(limits.context) + " tokens of context, each has up to " +
+                  with_commas(limits.sequence_context)));
   return serve_from(server, options, wanted);
 }
 
-int run_with_pool(const Options& options, const ServerOptions& wanted) {
+// Names at most so many models.
+std::string models_line(const Served& served, std::uint64_t memory_bytes) {
+  constexpr std::size_t kMaxNames = 8;
+  std::vector<std::string> names;
+  for (const ModelFile& file : served.files()) names.push_back(file.name);
+  if (names.empty()) return served.place + ": no models yet; `leq pull Qwen/Qwen3-0.6B` adds one";
+  const std::size_t count = names.size();
+  names.resize(std::min(count, kMaxNames));
+  return served.place + ": " + std::to_string(count) + (count == 1 ? " model, " : " models, ") +
+         "loaded when a request names it, within " + human_bytes(memory_bytes) + ": " +
+         join(names) + (count > kMaxNames ? ", ..." : "");
+}
+
+int run_with_pool(const Options& options, const Served& served, const ServerOptions& wanted) {
   const Presets presets = read_presets(options, wanted);
-  const PoolOptions pool = pool_options(options, presets, wanted);
-  Server server(pool, pool_loader(options, presets, wanted, pool.memory_bytes), wanted);
-  if (!pool.folder.empty()) {
-    note(pool.folder.string() + ": " + std::to_string(server.models().list().size()) +
-         " models, loaded on demand within " + human_bytes(pool.memory_bytes));
-  }
+  const PoolOptions pool = pool_options(options, served, presets, wanted);
+  Server server(pool, pool_loader(options, served, presets, wanted, pool.memory_bytes), wanted);
+  if (served.files) note(models_line(served, pool.memory_bytes));
   return serve_from(server, options, wanted);
 }
 
-int run_with(const Options& options) {
+int run_with(const Options& options, const Served& served) {
   require(!ranks_are_processes(rank_count(options), device_name(options)), "--tp ",
           options.integer("tp"),
           ": the server's ranks are threads of one process; start it without mpirun");
@@ -316,61 +359,71 @@ int run_with(const Options& options) {
   return_large_blocks();
   std::signal(SIGPIPE, SIG_IGN);  // a write to a closed connection must not end the server
   watch_mappings("leq-server", LostPages::read_zeros);
-  const bool has_pool = options.given("models-dir") || options.given("sleep-idle-seconds");
-  if (has_pool) return run_with_pool(options, wanted);
+  if (served.files || options.given("sleep-idle-seconds")) {
+    return run_with_pool(options, served, wanted);
+  }
   for (const char* name : {"pin", "models-preset"}) {
     require(!options.given(name), "--", name, " names models of --models-dir, and there is none");
   }
   return run_with_one(options, std::move(wanted));
 }
 
-// Several names or files of one folder, or none: their folder is served, or the models folder, and
-// the first name is the default.
-void serve_folder(Options& options) {
-  const bool none = options.positionals().empty();
-  std::filesystem::path folder = models_folder();
-  require(!none || !kept_models().empty(),
-          "no model: give one as `leq serve Qwen/Qwen3-0.6B` or -m model.leq, or a folder of "
-          "models as --models-dir DIR (",
-          folder.string(), " has none)");
-  for (bool first = true; !options.positionals().empty(); first = false) {
-    const std::string name = options.take_positional();
-    const auto file = std::filesystem::absolute(model_by_name(name, options));
-    if (first) {
-      folder = file.parent_path();
-      options.set_text("model", file.string());
-    }
-    require(file.parent_path() == folder, printable(name), ": several models are served from one ",
-            "folder, and this file is not in ", folder.string(), "; use --models-dir DIR");
-  }
-  options.set_text("models-dir", folder.string());
+// The folder of --models-dir.
+Served served_folder(const Options& options) {
+  const fs::path folder = options.text("models-dir");
+  std::error_code error;
+  require(fs::is_directory(folder, error), "--models-dir ",
+          printable(options.text("models-dir"), 4096), ": expected a folder");
+  return {folder.string(), [folder] { return models_in(folder); }};
 }
 
-// A model is called as the user names it: a file without its suffix, also where a GGUF file is
-// converted into the cache.
+// A model is called as the user names it: a file without its suffix or a folder without its path,
+// also where it is converted.
+std::string name_of_model(const std::string& given) {
+  const fs::path path = given.ends_with('/') ? fs::path(given).parent_path() : fs::path(given);
+  std::error_code error;
+  const bool is_folder = fs::is_directory(path, error);
+  if (is_folder) return fs::canonical(path).filename().string();
+  return path.extension() == ".leq" || path.extension() == ".gguf" ? path.stem().string() : given;
+}
+
 std::string given_name(const Options& options) {
   if (options.given("hf-repo")) return options.text("hf-repo");
-  const std::string name =
-      options.given("model") ? options.text("model") : options.positionals().front();
-  const std::filesystem::path path(name);
-  return path.extension() == ".leq" || path.extension() == ".gguf" ? path.stem().string() : name;
+  return name_of_model(options.given("model") ? options.text("model")
+                                              : options.positionals().front());
+}
+
+// The models of several names; the first is -m, the default.
+Served served_names(Options& options) {
+  std::vector<ModelFile> files;
+  for (bool first = true; !options.positionals().empty(); first = false) {
+    std::string name = name_of_model(options.positionals().front());
+    const fs::path path = fs::absolute(model_by_name(options.take_positional(), options));
+    if (first) {
+      options.set_text("model", path.string());
+      if (!options.given("alias")) options.set_text("alias", name);
+    }
+    require(std::ranges::find(files, name, &ModelFile::name) == files.end(), printable(name),
+            ": two models of this name");
+    files.push_back(model_file(std::move(name), path));
+  }
+  return {"the command line", [files] { return files; }};
 }
 
 int run_by_names(const Options& given) {
   Options options = given;
   const bool named = options.given("model") || options.given("hf-repo");
-  require(!options.given("hf-repo") || !options.given("models-dir"),
+  const bool folder = options.given("models-dir");
+  require(!options.given("hf-repo") || !folder,
           "-hf and --models-dir contradict each other: leave one out");
-  if (!options.given("models-dir") && !named && options.positionals().size() != 1) {
-    serve_folder(options);
-  }
-  require(options.positionals().empty() || !(named || options.given("models-dir")),
-          "unexpected argument '",
+  require(options.positionals().empty() || !(named || folder), "unexpected argument '",
           options.positionals().empty() ? "" : printable(options.positionals().front()),
           "' beside -m, -hf or --models-dir");
-  if (options.given("models-dir")) return run_with(options);
+  if (folder) return run_with(options, served_folder(options));
+  if (!named && options.positionals().empty()) return run_with(options, {"`leq ls`", all_models});
+  if (options.positionals().size() > 1) return run_with(options, served_names(options));
   if (!options.given("alias")) options.set_text("alias", given_name(options));
-  return with_model_files(options, run_with);
+  return with_model_files(options, [](const Options& one) { return run_with(one, {}); });
 }
 
 ToolSpec tool_spec() {

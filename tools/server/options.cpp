@@ -41,6 +41,15 @@ std::vector<ForeignOption> own_flags() {
       {"--path --api-prefix --media-path --webui-config --webui-config-file", kRefused,
        "the page and the paths are as docs/server.md has them; a proxy in front can change them",
        1},
+      {"--num-ctx", kRefused,
+       "-c N: the context that all sequences share, N = their number (-np) "
+       "times the context of each"},
+      {"--max-model-len", kRefused, "-c N: the context that all sequences share"},
+      {"--max-num-seqs", kRefused, "-np N"},
+      {"--served-model-name", kRefused, "-a NAME"},
+      {"--tensor-parallel-size", kRefused, "--tp N"},
+      {"--gpu-memory-utilization", kRefused, "--vram SIZE"},
+      {"--dtype --quantization", kRefused, "the model's file says it; leq quantize makes another"},
       {.words = "--models-autoload"},
       {"--no-models-autoload", kNoted, "does nothing: a model is loaded when a request names it"},
   };
@@ -121,7 +130,8 @@ std::vector<Option> folder_options() {
        .kind = Kind::text,
        .value_name = "DIR",
        .help = "folder of .leq and GGUF files, of which a request's \"model\" selects one; each is "
-               "loaded when it is first asked for. With -m, that file is the default"},
+               "loaded when it is first asked for. With -m, that file is the default. Without this "
+               "and without a model, all models of `leq ls` are served so"},
       {.name = "models-preset",
        .kind = Kind::text,
        .value_name = "FILE",
@@ -338,8 +348,8 @@ ToolSpec server_tool_spec() {
   spec.advice = std::string(kModelNames);
   spec.foreign = llama_server_flags();
   spec.max_positionals = std::numeric_limits<std::size_t>::max();
-  spec.usage = {"MODEL...                               (without MODEL: all of `leq ls`)",
-                "-m model.leq", "-m model.leq -np 8 -c 32768 --host 0.0.0.0 --api-key KEY",
+  spec.usage = {"MODEL...                     (without MODEL: all of `leq ls`)", "-m model.leq",
+                "-m model.leq -np 8 -c 32768 --host 0.0.0.0 --api-key KEY",
                 "--models-dir models --models-memory 16G"};
   add_options(spec, adapted(model_options()));
   add_options(spec, hub_options());

@@ -32,6 +32,7 @@ void convert(const fs::path& gguf, const fs::path& output, const ConversionEvent
     events.progress(done, total);
   };
   keep_types(model, options);
+  events.begin(least_bytes(model, options).all, rounding_seconds(model, options));
   quantize_imported(model, output, options);
 }
 
@@ -73,7 +74,6 @@ fs::path convert_in_cache(const fs::path& gguf, const fs::path& cache,
   fs::create_directories(cache, error);
   require(!error, ErrorKind::io, cache.string(), ": cannot be made (", error.message(),
           "); set XDG_CACHE_HOME to another folder, or use ", Setting{"cache"});
-  events.begin(file);
   convert(gguf, file, events);
   return file;
 }

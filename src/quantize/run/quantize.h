@@ -203,12 +203,15 @@ struct LeastBytes {
   std::uint64_t block_linears = 0;
 };
 LeastBytes least_bytes(const ImportedModel& model, const QuantizeOptions& options);
+// An estimate of the time on one core for reading and rounding all tensors, without calibration.
+double rounding_seconds(const ImportedModel& model, const QuantizeOptions& options);
 
 // Converts a GGUF file to .leq without changing its quantized values: into a cache folder, where
 // the result is reused, or into memory.
 struct ConversionEvents {
-  // Called before a conversion into the cache, but not if the cache already has the file.
-  std::function<void(const std::filesystem::path& output)> begin = [](const auto&) {};
+  // Called before a conversion, but not if the cache already has the file, with the size of the
+  // file that is made and rounding_seconds.
+  std::function<void(std::uint64_t bytes, double core_seconds)> begin = [](auto, auto) {};
   // Called when `done` of `total` tensors have been converted.
   std::function<void(std::int64_t done, std::int64_t total)> progress = [](auto, auto) {};
   std::function<bool()> stop = [] { return false; };  // true aborts with ErrorKind::interrupted
