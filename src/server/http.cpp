@@ -167,9 +167,10 @@ void HttpReader::take_request_line(std::string_view line) {
   const auto words = split(line, " ");
   // A proxy names the whole address (absolute form, RFC 9112 3.2.2), OPTIONS may ask of all ("*").
   std::string_view target = words.size() == 3 ? words[1] : "";
-  const std::string scheme = lower_case(target.substr(0, target.find("://")));
-  if (scheme == "http" || scheme == "https") {
-    target.remove_prefix(scheme.size() + 3);
+  const std::size_t mark = target.find("://");
+  const std::string scheme = lower_case(target.substr(0, mark));
+  if (mark != std::string_view::npos && (scheme == "http" || scheme == "https")) {
+    target.remove_prefix(mark + 3);
     authority_ = target.substr(0, target.find_first_of("/?"));
     target.remove_prefix(authority_.size());
     if (target.empty()) target = "/";

@@ -82,6 +82,8 @@ TEST(HttpReader, RefusesWhatIsNoRequest) {
   const std::vector<Case> cases = {
       {"GET\r\n", 400},
       {"GET http:///x HTTP/1.1\r\n", 400},
+      {"GET http HTTP/1.1\r\n", 400},
+      {"GET https HTTP/1.1\r\n", 400},
       {"GET ftp://x/ HTTP/1.1\r\n", 400},
       {"GET * HTTP/1.1\r\n", 400},
       {"GET /\x01 HTTP/1.1\r\n", 400},
