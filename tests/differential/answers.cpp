@@ -1,5 +1,6 @@
-// What leq's readers make of given bytes, for differential.py, which compares it with what other programs make of them.
-// Reads a case per line, {"kind": "json", "bytes": hex, ...}, and writes {"value": ...} or {"refused": message}.
+// What leq's readers make of given bytes, for differential.py, which compares it with what other
+// programs make of them. Reads a case per line, {"kind": "json", "bytes": hex, ...}, and writes
+// {"value": ...} or {"refused": message}.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -47,7 +48,9 @@ std::string to_hex(std::string_view bytes) {
   return hex;
 }
 
-std::string mark_of(std::span<const std::byte> bytes) { return leq::sha256_hex(leq::as_text(bytes)); }
+std::string mark_of(std::span<const std::byte> bytes) {
+  return leq::sha256_hex(leq::as_text(bytes));
+}
 
 // The result of a getter, or null if it refuses the value.
 template <class Get>
@@ -70,8 +73,8 @@ Json read_safetensors(const std::string& bytes, JsonNode) {
   try {
     const auto source = leq::open_safetensors("/proc/self/fd/" + std::to_string(descriptor));
     for (const leq::SourceTensor& tensor : source->tensors()) {
-      tensors.push_back(Json::array({tensor.name, tensor.file_dtype, tensor.shape,
-                                     mark_of(tensor.bytes)}));
+      tensors.push_back(
+          Json::array({tensor.name, tensor.file_dtype, tensor.shape, mark_of(tensor.bytes)}));
     }
   } catch (const leq::Error&) {
     ::close(descriptor);
@@ -114,10 +117,9 @@ Json read_gguf(const std::string& bytes, JsonNode) {
   Json values = Json::object(), tensors = Json::array();
   for (const auto& [key, value] : file.metadata.values()) {
     const bool list = value.kind == leq::GgufKind::array;
-    values[to_hex(key)] = Json::array({static_cast<int>(value.kind),
-                                       list ? Json(static_cast<int>(value.item)) : Json(),
-                                       to_hex(leq::as_text(value.bytes)),
-                                       metadata_value(file.metadata, key, value)});
+    values[to_hex(key)] = Json::array(
+        {static_cast<int>(value.kind), list ? Json(static_cast<int>(value.item)) : Json(),
+         to_hex(leq::as_text(value.bytes)), metadata_value(file.metadata, key, value)});
   }
   for (const leq::GgufTensor& tensor : file.tensors) {
     tensors.push_back(Json::array({to_hex(tensor.name), tensor.type->name, tensor.shape,
@@ -187,8 +189,8 @@ Json read_http(const std::string& bytes, JsonNode) {
 }
 
 const std::map<std::string, std::function<Json(const std::string&, JsonNode)>> kReaders = {
-    {"json", read_json},   {"safetensors", read_safetensors}, {"gguf", read_gguf},
-    {"jinja", render},     {"schema", read_schema},           {"tokenizer", tokenize},
+    {"json", read_json}, {"safetensors", read_safetensors}, {"gguf", read_gguf},
+    {"jinja", render},   {"schema", read_schema},           {"tokenizer", tokenize},
     {"http", read_http}};
 
 }  // namespace

@@ -363,7 +363,8 @@ def tokenizer_case(dice, _):
     tree["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": steps} if len(steps) != 1 else steps[0]
     tree["normalizer"] = dice.choice([None, {"type": "Sequence", "normalizers": [
         part(dice, "normalizer") for _ in range(dice.randrange(3))]}])
-    tree["decoder"] = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True} if byte_level else None
+    tree["decoder"] = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True} if byte_level else {
+        "type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}
     tree["model"].update(ignore_merges=dice.random() < 0.3, unk_token=dice.choice([None, "<unk>"]), fuse_unk=dice.random() < 0.3)
     for token in tree["added_tokens"]:
         token.update({name: dice.random() < 0.3 for name in ("single_word", "lstrip", "rstrip", "normalized")})

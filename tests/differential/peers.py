@@ -155,9 +155,14 @@ def read_http(case):
         except h11.RemoteProtocolError as error:
             return {"requests": requests, "end": str(error)}
         if isinstance(event, h11.Request):
-            path, _, query = event.target.partition(b"?")
+            target, headers = event.target, list(event.headers)
+            whole = re.fullmatch(rb"(?i:https?)://([^/?]+)(.*)", target)  # the absolute form names the host
+            if whole:
+                target = whole[2] or b"/"
+                headers = [pair for pair in headers if pair[0] != b"host"] + [(b"host", whole[1])]
+            path, _, query = target.partition(b"?")
             head = [event.method.decode(), urllib.parse.unquote_to_bytes(path).hex(), query.hex(),
-                    [[name.hex(), value.hex()] for name, value in event.headers]]
+                    [[name.hex(), value.hex()] for name, value in headers]]
             body = b""
         elif isinstance(event, h11.Data):
             body += bytes(event.data)
@@ -172,17 +177,31 @@ def read_http(case):
             return {"requests": requests, "end": None}
 
 
+def begin_equal(leq, peer):
+    """Whether the requests are equal that both read, but for h11's lower case of codings."""
+    def shown(requests):
+        return [[method, path, query, [pair for pair in headers if pair[0] != b"transfer-encoding".hex()], body]
+                for method, path, query, headers, body in requests]
+
+    count = min(len(leq["requests"]), len(peer["requests"]))
+    return shown(leq["requests"][:count]) == shown(peer["requests"][:count])
+
+
 def same_requests(_, leq, peer):
-    """As many requests as both read are equal, and both read on or stop."""
-    ours, theirs = leq["requests"], peer["requests"]
-    count = min(len(ours), len(theirs))
-    closed = peer["end"] == "the connection is closed"
-    both = (leq["end"] is None) == (peer["end"] is None) or closed
-    return ours[:count] == theirs[:count] and (len(ours) == len(theirs) or closed) and both
+    """The same requests, after which both wait or both refuse the rest; h11 reads none after the last of a connection."""
+    more = len(leq["requests"]) - len(peer["requests"])
+    if peer["end"] == "the connection is closed":
+        return begin_equal(leq, peer) and more >= 0
+    return begin_equal(leq, peer) and more == 0 and (leq["end"] is None) == (peer["end"] is None)
 
 
-def plain(value):
-    return [plain(one) for one in value] if isinstance(value, list) else value
+def ends(ours, theirs):
+    """Equal requests, then leq and h11 say something (None: that they wait for more bytes)."""
+    def says(pattern, text):
+        return text is None if pattern is None else re.search(pattern, text or "") is not None
+
+    return lambda case, leq, peer: (begin_equal(leq["value"], peer["value"]) and says(ours, leq["value"]["end"])
+                                    and says(theirs, peer["value"]["end"]))
 
 
 @dataclasses.dataclass
@@ -210,10 +229,33 @@ KINDS = {
          lambda case, leq, peer: "refused" in leq and re.search(r"\\ud[89a-f]", repr(peer.get("value")))),
         ("leq skips a byte order mark", lambda case, leq, peer: case["bytes"].startswith(b"\xef\xbb\xbf")),
     ]),
-    "safetensors": Kind("safetensors", read_safetensors, [],
+    "safetensors": Kind("safetensors", read_safetensors, [
+        ("leq does not read __metadata__", peer_says("expected a map|expected a string")),
+        ("leq lists types that it does not know, whatever their size", peer_says("unknown variant|subbytes")),
+        ("leq refuses sizes beyond 63 bits", leq_says("in its shape is too large")),
+        ("leq refuses a name that stands twice", leq_says("duplicate key")),
+    ],
                         lambda case, leq, peer: {one[0]: one[1:] for one in leq} == peer),
-    "gguf": Kind("gguf-py", read_gguf, [], same_gguf, 4),
-    "http": Kind("h11", read_http, [], same_requests),
+    "gguf": Kind("gguf-py", read_gguf, [
+        ("leq names types that are not weights, or not read", leq_says("holds activations|is not read|not supported|removed")),
+        ("leq refuses bytes after the last tensor, overlaps and odd offsets",
+         leq_says("bytes after the last tensor|overlaps the one before|is no multiple of")),
+        ("leq refuses tensors without sizes or with a size of 0", leq_says("dimension of|dimensions, expected")),
+        ("gguf-py shortens what is cut off", leq_says("a text at offset|bytes are there|needs \\d+ bytes")),
+        ("gguf-py refuses names that are not UTF-8", peer_says("UnicodeDecodeError")),
+    ], same_gguf, 4),
+    "http": Kind("h11", read_http, [
+        ("leq skips empty lines before a request (RFC 9112, 2.2)", ends("", "no request line received")),
+        ("leq refuses a line when it is there, h11 when the head is", ends(".", None)),
+        ("leq refuses targets that are no path", ends("expected a request line", "")),
+        ("leq refuses a header that continues on the next line (RFC 9112, 5.2)", ends("a header that is not", "")),
+        ("leq takes tabs and bytes from 128 on in a target", ends("", "illegal request line.*(\\\\t|\\\\x[89a-f])")),
+        ("leq refuses a line at its end, h11 before", ends(None, "illegal|malformed")),
+        ("leq refuses versions other than 1.0 and 1.1", ends("expected HTTP/1.1 or HTTP/1.0", "")),
+        ("leq refuses what another reader might take otherwise: two lengths, a length beside chunks",
+         ends("occurs twice|contradict", "")),
+        ("leq refuses control characters beside a chunk's size", ends("a chunk without a size", "")),
+    ], same_requests),
     "jinja": Kind("Jinja2", render, [], cost=4),
     "schema": Kind("jsonschema", validity, [], same_validity, 4),
     "tokenizer": Kind("tokenizers", tokenize, [], same_ids, 4),
