@@ -11,6 +11,7 @@ bool DeviceMatmul::multiply(const Rows& x, std::int64_t tokens, const Linear& li
   const Rows& out = target.rows;
   const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(linear); });
   const QuantScheme& scheme = linear.segments[0].weight.scheme;
+  launch_held();
   if (!is_one_launch(linear)) {
     multiply_segments(x, tokens, linear, epilogue, out);
   } else if (scheme.is_super()) {
@@ -21,7 +22,11 @@ bool DeviceMatmul::multiply(const Rows& x, std::int64_t tokens, const Linear& li
     auto a = matmul_arguments<IntMatmul>(linear, tokens, epilogue, out);
     a.x = code_rows(x);
     if (makes_codes(a)) a.codes = rows_.codes_of_outputs(target, tokens, linear.name);
-    launch_int_matmul(a, stream_);
+    if (holds_ && tokens == 1 && !a.codes.exist()) {
+      held_ = a;
+    } else {
+      launch_int_matmul(a, stream_);
+    }
     return a.codes.exist();
   } else if (scheme.is_float()) {
     auto a = matmul_arguments<FloatMatmul>(linear, tokens, epilogue, out);
