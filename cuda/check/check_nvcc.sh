@@ -135,7 +135,7 @@ done
 # Of BITS-bit weights, int_gemv_groups and what joins it load BITS (8: 4) times 16 bytes before the wait, and int_gemv_tokens, of
 # 4 and 8 bits, BITS / 2 times; super_gemv and `known_early` of known_loops.cu load twice.
 awk -v expected="$(case " $names " in *" 90a "*) echo yes ;; esac)" -v chosen="$chosen" '
-  /int_gemv_(groups|norm|rope)<|int_gemv_tokens<[48]|super_gemv<|known_early/ {
+  /int_gemv_(groups|norm|rope)<|int_gemv_tokens<[48]|super_gemv(_norm)?<|known_early/ {
     least = 2
     if (match($0, /int_gemv_(groups|norm|rope|tokens)<[0-9]/)) {
       least = substr($0, RSTART + RLENGTH - 1, 1) / (/int_gemv_tokens|<8/ ? 2 : 1); ++found

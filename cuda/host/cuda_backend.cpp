@@ -196,8 +196,8 @@ class CudaBackend final : public Backend {
   }
   // The outputs of all parts are in `expert_products_`, one part after another.
   void experts_add(std::span<const ExpertProducts> parts, bool fresh, Rows& x) override {
-    const AddExpertsArguments sum = experts_.sum_of(expert_products_, parts.front().routes,
-                                                    parts.size() > 1, fresh, x);
+    const AddExpertsArguments sum =
+        experts_.sum_of(expert_products_, parts.front().routes, parts.size() > 1, fresh, x);
     bool added = x.width == 0;  // this rank has no columns
     std::int64_t first_row = 0;
     for (const auto& [products, routes, down] : parts) {

@@ -185,8 +185,8 @@ bool DeviceExperts::multiply_and_add(const Rows& x, const ExpertRoutes& routes,
 AddExpertsArguments DeviceExperts::sum_of(const Rows& products, const ExpertRoutes& routes,
                                           bool has_shared, bool fresh, Rows& x) const {
   const auto& [choice, in_groups] = routed(routes);
-  return {float_rows(x), float_rows(products), choice, in_groups, has_shared,
-          routes.tokens, x.width,              fresh};
+  return {float_rows(x), float_rows(products), choice,  in_groups,
+          has_shared,    routes.tokens,        x.width, fresh};
 }
 
 }  // namespace leq::LEQ_GPU

@@ -58,6 +58,8 @@ TEST_P(JoinedNorm, IsTheNormOfTheOutputs) {
         next.quantize.out = {codes.data(), scales.data(), sums.data(), 0, 0, 0, 128, 128};
         next.quantize.fault = {fault_.data(), 1};
         ASSERT_TRUE(joins(a, next));
+        // The outputs of an earlier run would be added to.
+        rt::fill_zero(a.out.values, static_cast<std::size_t>(width) * sizeof(float), stream);
         if (joined) return launch_joined(a, next, tickets_.data(), stream);
         launch_int_matmul(a, stream);
         launch_norm(next, stream);
@@ -75,13 +77,12 @@ TEST_P(JoinedNorm, IsTheNormOfTheOutputs) {
   EXPECT_EQ(tickets_.host(), std::vector<unsigned>(kTickets));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Kernels, JoinedNorm,
-    testing::Values(IntCase{8, false, 128, 128, 1, 384, {4224}, Finish::add},
-                    IntCase{8, true, 0, 128, 1, 256, {300}, Finish::add},
-                    IntCase{4, true, 128, 128, 1, 512, {1100}, Finish::add},
-                    IntCase{3, true, 128, 0, 1, 256, {160, 96}, Finish::store},
-                    IntCase{2, true, 128, 128, 1, 384, {128}, Finish::gelu}));
+INSTANTIATE_TEST_SUITE_P(Kernels, JoinedNorm,
+                         testing::Values(IntCase{8, false, 128, 128, 1, 384, {4224}, Finish::add},
+                                         IntCase{8, true, 0, 128, 1, 256, {300}, Finish::add},
+                                         IntCase{4, true, 128, 128, 1, 512, {1100}, Finish::add},
+                                         IntCase{3, true, 128, 0, 1, 256, {160, 96}, Finish::store},
+                                         IntCase{2, true, 128, 128, 1, 384, {128}, Finish::gelu}));
 
 using JoinedRope = Joined;
 
@@ -160,8 +161,13 @@ class JoinedSum : public Joined {
     std::vector<float> before(static_cast<std::size_t>(tokens * width));
     for (std::size_t i = 0; i < before.size(); ++i) before[i] = static_cast<float>(i % 13);
     const DeviceArray<float> x(before);
-    launch({{x.data(), width}, products, {choice.data(), kStride, kActive}, false, has_shared,
-            tokens, width});
+    launch({{x.data(), width},
+            products,
+            {choice.data(), kStride, kActive},
+            false,
+            has_shared,
+            tokens,
+            width});
     return x.host();
   }
 };
@@ -235,7 +241,8 @@ INSTANTIATE_TEST_SUITE_P(Kernels, JoinedSum,
                                          IntCase{2, true, 128, 128, 2, 384, {33}}));
 
 TEST(JoinedLaunches, OnlyWhatFollowsTheOutputsOfOneToken) {
-  const IntMatmulData data({8, false, 128, 128, 1, 256, {64}}), two({8, false, 128, 128, 2, 256, {64}});
+  const IntMatmulData data({8, false, 128, 128, 1, 256, {64}}),
+      two({8, false, 128, 128, 2, 256, {64}});
   NormArguments next;
   next.x = next.out = data.arguments().out;
   next.out.values += 64;

@@ -21,14 +21,15 @@ __global__ void __launch_bounds__(kThreads)
   float* const gains = x + head_stride(dims);
   if (!a.batch.settled) ptx::wait_for_predecessor();
   if (index >= heads_of_row(a)) return ptx::wait_for_predecessor();
-  const HeadPlace place(a, row, index, lane);
-  if (place.gain != nullptr) {
-    for_quads(place.gain, dims, lane,
-              [&](int c, const Quad& quad) { store_quad(gains, c, dims, quad); });
+  const HeadPlace place(a, row, index);
+  const Angles angles = angles_of(a, index, place.position, lane);
+  const float* const gain = gain_of(a, index);
+  if (gain != nullptr) {
+    for_quads(gain, dims, lane, [&](int c, const Quad& quad) { store_quad(gains, c, dims, quad); });
   }
   ptx::wait_for_predecessor();
   const float* const from = a.qkv.values + row * a.qkv.stride + std::int64_t{index} * dims;
-  append_head(a, query_factor, place, row, index, x, gains, lane,
+  append_head(a, query_factor, place, angles, row, index, x, gains, lane,
               [&](int c) { return load_quad(from, c, dims); });
 }
 

@@ -23,7 +23,6 @@ struct Angles {
   int half;
   float cosines[kHeld], sines[kHeld];
 
-  Angles() = default;
   __device__ __forceinline__ Angles(const float* row, int dims, unsigned lane)
       : table(row), half(dims / 2) {
 #pragma unroll
@@ -80,7 +79,7 @@ __device__ __forceinline__ void store_numbers(std::byte* row, int c, int dims,
 
 // Encodes and stores a head as u8 codes.
 __device__ __forceinline__ void store_head_codes(const float* x, int dims, const KvHeadPage& page,
-                                            int slot, unsigned lane) {
+                                                 int slot, unsigned lane) {
   float low = INFINITY, high = -INFINITY;
   for_quads(x, dims, lane, [&](int c, const Quad& quad) {
 #pragma unroll
@@ -117,54 +116,46 @@ __device__ __forceinline__ void store_head(const float* x, int dims, KvType type
   });
 }
 
-// A warp's head: what is loaded before its numbers. `index` counts the heads of q, k and v of a row.
+// A head's place in the cache. `index` counts the heads of q, k and v of a row.
 struct HeadPlace {
-  bool query, key;
-  const float* gain;
-  int position, head, page;
-  KvPages to;  // of k or v
-  bool rotates;
-  Angles angles;
+  int position = 0, page = 0;
 
   HeadPlace() = default;
-  __device__ __forceinline__ HeadPlace(const RopeAppendArguments& a, int row, int index,
-                                       unsigned lane)
-      : HeadPlace(a, run_of(a, row), row, index, lane) {}
-
- private:
-  // If all runs have one row, the row's number is its run's.
-  static __device__ __forceinline__ const AttentionRun& run_of(const RopeAppendArguments& a,
-                                                               int row) {
+  __device__ __forceinline__ HeadPlace(const RopeAppendArguments& a, int row, int index) {
+    // If all runs have one row, the row's number is its run's.
     const bool single = a.batch.single_runs == a.batch.tokens;
-    return a.batch.runs[single ? row : a.batch.row_runs[row]];
-  }
-  __device__ __forceinline__ HeadPlace(const RopeAppendArguments& a, const AttentionRun& run,
-                                       int row, int index, unsigned lane)
-      : query(index < a.heads.heads),
-        key(!query && index < a.heads.heads + a.heads.kv_heads),
-        gain(query ? a.q_gain : key ? a.k_gain : a.v_gain),
-        position(run.first_position + row - run.first_row),
-        head(index - a.heads.heads - (key ? 0 : a.heads.kv_heads)),
-        page(0),
-        to(key ? a.keys : a.values),
-        rotates(a.table != nullptr && (query || key)),
-        angles(rotates ? a.table + std::int64_t{position} * a.rotary_dims : nullptr,
-               rotates ? a.rotary_dims : 0, lane) {
-    if (query) return;
+    const AttentionRun& run = a.batch.runs[single ? row : a.batch.row_runs[row]];
+    position = run.first_position + row - run.first_row;
+    if (index < a.heads.heads) return;
+    const bool key = index < a.heads.heads + a.heads.kv_heads;
     // Where codes are encoded per block, a position's numbers are written to the page's f16 copy.
-    const bool copied = to.codes.packed();
-    if (copied) to = key ? a.copied.keys : a.copied.values;
+    const bool copied = (key ? a.keys : a.values).codes.packed();
     page = a.batch.pages[(copied ? run.copies_at : run.pages_at) + position / kKvPageTokens];
   }
 };
+
+// What a head's numbers are multiplied by; null: nothing.
+__device__ __forceinline__ const float* gain_of(const RopeAppendArguments& a, int index) {
+  if (index < a.heads.heads) return a.q_gain;
+  return index < a.heads.heads + a.heads.kv_heads ? a.k_gain : a.v_gain;
+}
+__device__ __forceinline__ Angles angles_of(const RopeAppendArguments& a, int index, int position,
+                                            unsigned lane) {
+  const bool rotates = a.table != nullptr && index < a.heads.heads + a.heads.kv_heads;
+  return rotates ? Angles(a.table + std::int64_t{position} * a.rotary_dims, a.rotary_dims, lane)
+                 : Angles(nullptr, 0, lane);
+}
 
 // Prepares the head, whose numbers load(c) returns as quads. `x` and `gains` are a head each in
 // shared memory; gains are already there.
 template <class Load>
 __device__ __forceinline__ void append_head(const RopeAppendArguments& a, float query_factor,
-                                            const HeadPlace& place, int row, int index, float* x,
-                                            const float* gains, unsigned lane, Load load) {
+                                            const HeadPlace& place, const Angles& angles, int row,
+                                            int index, float* x, const float* gains, unsigned lane,
+                                            Load load) {
   const int dims = a.heads.head_dim;
+  const bool query = index < a.heads.heads;
+  const bool key = !query && index < a.heads.heads + a.heads.kv_heads;
   unsigned largest = 0;
   Quad next = load(static_cast<int>(lane) * 4);
   for (int c = static_cast<int>(lane) * 4; c < dims; c += 128) {
@@ -177,12 +168,12 @@ __device__ __forceinline__ void append_head(const RopeAppendArguments& a, float 
     if (lane == 0) report_row(a.fault, row);
     return;
   }
-  if (place.gain != nullptr) {
-    const float eps = place.query ? a.q_eps : place.key ? a.k_eps : a.v_eps;
+  if (gain_of(a, index) != nullptr) {
+    const float eps = query ? a.q_eps : key ? a.k_eps : a.v_eps;
     norm_head(x, dims, eps, lane, [&](int k) { return gains[k]; });
   }
-  if (place.rotates) place.angles.rotate(x, lane);
-  if (place.query) {
+  angles.rotate(x, lane);
+  if (query) {
     const float factor = a.query_factors != nullptr
                              ? a.query_factors[place.position / a.query_period]
                              : query_factor;
@@ -194,13 +185,17 @@ __device__ __forceinline__ void append_head(const RopeAppendArguments& a, float 
     });
     return;
   }
-  if (place.key && a.key_offset != nullptr) {
-    const float* const offset = a.key_offset + place.head * dims;
+  const int head = index - a.heads.heads - (key ? 0 : a.heads.kv_heads);
+  if (key && a.key_offset != nullptr) {
+    const float* const offset = a.key_offset + head * dims;
 #pragma unroll 1
     for (int c = static_cast<int>(lane); c < dims; c += 32) x[c] -= offset[c];
     __syncwarp();
   }
-  store_head(x, dims, place.to.type, kv_head_page(place.to, place.page, a.heads, place.head),
+  const KvPages& pages = key ? a.keys : a.values;
+  const KvPages& copies = key ? a.copied.keys : a.copied.values;
+  const KvPages& to = pages.codes.packed() ? copies : pages;
+  store_head(x, dims, to.type, kv_head_page(to, place.page, a.heads, head),
              place.position % kKvPageTokens, lane);
 }
 

@@ -79,9 +79,9 @@ __global__ void __launch_bounds__(kGroupWarps * 32, GroupShape<bits>::kBlocks)
   find_row(a, row);
   groups_block<bits>(row);
   if (a.add_tickets == nullptr) return;
-  const int active = a.choice.active, token = (a.first_row + blockIdx.y) / active;
-  unsigned* const ticket = a.add_tickets + token * gridDim.x + blockIdx.x;
-  if (!is_last_block(ticket, static_cast<unsigned>(active))) return;
+  const auto active = static_cast<unsigned>(a.choice.active);
+  const unsigned token = (static_cast<unsigned>(a.first_row) + blockIdx.y) / active;
+  if (!is_last_block(a.add_tickets + token * gridDim.x + blockIdx.x, active)) return;
   const std::int64_t c = std::int64_t{blockIdx.x} * kGroupRows + threadIdx.x;
   if (threadIdx.x < kGroupRows && c < a.add.width) add_column(a.add, token, c);
 }

@@ -26,10 +26,10 @@ void launch_groups(const IntMatmul& a, rt::Stream& stream) {
   const int sides = a.tokens <= kSideTokens ? 1 : 2;
   const std::int64_t waiting = std::min(groups * sides, std::int64_t{kTokenRound}) * kSideTokens;
   const bool zeros = a.segments[0].weight.zeros != nullptr;
-  const auto kernel =
-      sides == 1 ? zeros ? int_gemv_tokens<bits, true, 1> : int_gemv_tokens<bits, false, 1>
-      : zeros    ? int_gemv_tokens<bits, true, 2>
-                 : int_gemv_tokens<bits, false, 2>;
+  const auto kernel = sides == 1
+                          ? zeros ? int_gemv_tokens<bits, true, 1> : int_gemv_tokens<bits, false, 1>
+                      : zeros ? int_gemv_tokens<bits, true, 2>
+                              : int_gemv_tokens<bits, false, 2>;
   rt::Launch launch = groups_launch("int_gemv_tokens", a);
   launch.shared_bytes = static_cast<std::size_t>(waiting * kGroupRows) * sizeof(WaitingSum);
   rt::run(stream, launch, kernel, a);

@@ -326,16 +326,16 @@ __device__ __forceinline__ void groups_block(const IntMatmul& a) {
 }
 
 // The launch of groups_block, with at least `bytes` of dynamic shared memory.
-inline rt::Launch groups_launch(const char* kernel, const IntMatmul& a, std::int64_t bytes = 0) {
+inline rt::Launch groups_launch(const char* kernel, const IntMatmul& a, std::size_t bytes = 0) {
   const bool paired = is_gated(a.finish);
   std::int64_t blocks = 0;
   for (int i = 0; i < (paired ? 1 : a.segment_count); ++i) {
     blocks += group_blocks(a.segments[i].rows, paired);
   }
   const std::int64_t groups = round_up_to(a.columns, kGroupColumns) / kGroupColumns;
-  const auto queue = static_cast<std::int64_t>(sizeof(WaitingSum)) * groups * kGroupRows;
+  const std::size_t queue = static_cast<std::size_t>(groups * kGroupRows) * sizeof(WaitingSum);
   return {kernel, dim3(static_cast<unsigned>(blocks)), dim3(kGroupWarps * 32),
-          static_cast<std::size_t>(std::max(queue, bytes)), rt::Start::early};
+          std::max(queue, bytes), rt::Start::early};
 }
 
 // For a.tokens == 1, with groups of 128 columns of the weights, the token, or both.

@@ -10,7 +10,6 @@ namespace leq::LEQ_GPU {
 namespace {
 
 static_assert(kNormThreads == kGroupWarps * 32);
-constexpr std::int64_t kMostRowBytes = 96 << 10;
 
 template <int bits>
 __global__ void __launch_bounds__(kGroupWarps * 32, GroupShape<bits>::kBlocks)
@@ -34,21 +33,23 @@ __global__ void __launch_bounds__(kGroupWarps * 32, GroupShape<bits>::kBlocks)
   LEQ_BOUNDS(kGroupWarps * 32);
   groups_block<bits>(a, [&](const BlockRows& rows) {
     const int dims = next.heads.head_dim, index = static_cast<int>(rows.column) / dims;
-    const unsigned lane = threadIdx.x % 32;
     const bool prepares = threadIdx.x / 32 == 1 && index < heads_of_row(next);
-    HeadPlace place{};
-    if (prepares) place = HeadPlace(next, 0, index, lane);
+    HeadPlace place;
+    if (prepares) place = HeadPlace(next, 0, index);
     return [=, &next] {
       LEQ_DYNAMIC_SHARED(float, x);
       if (!is_last_block(tickets + index, static_cast<unsigned>(dims / kGroupRows))) return;
       if (!prepares) return;
+      const unsigned lane = threadIdx.x % 32;
+      const Angles angles = angles_of(next, index, place.position, lane);
+      const float* const gain = gain_of(next, index);
       float* const gains = x + head_stride(dims);
-      if (place.gain != nullptr) {
-        for_quads(place.gain, dims, lane,
+      if (gain != nullptr) {
+        for_quads(gain, dims, lane,
                   [&](int c, const Quad& quad) { store_quad(gains, c, dims, quad); });
       }
       const float* const from = next.qkv.values + std::int64_t{index} * dims;
-      append_head(next, query_factor, place, 0, index, x, gains, lane, [&](int c) {
+      append_head(next, query_factor, place, angles, 0, index, x, gains, lane, [&](int c) {
         Quad quad;
 #pragma unroll
         for (int i = 0; i < 4; ++i) quad.x[i] = c + i < dims ? read_fresh(from + c + i) : 0.0f;
@@ -80,33 +81,29 @@ bool is_joinable(const IntMatmul& a) {
 }  // namespace
 
 bool joins(const IntMatmul& a, const NormArguments& next) {
-  return is_joinable(a) && !is_gated(a.finish) && next.tokens == 1 &&
-         next.x.values == a.out.values && next.width == outputs_of(a) &&
-         next.out.values != next.x.values && has_own_groups(next.quantize) &&
-         padded_columns(next.width) * std::int64_t{sizeof(float)} <= kMostRowBytes;
+  return is_joinable(a) && !is_gated(a.finish) && joins_outputs(next, a.out, outputs_of(a));
 }
 
 void launch_joined(const IntMatmul& a, const NormArguments& next, unsigned* tickets,
                    rt::Stream& stream) {
-  const std::int64_t bytes = padded_columns(next.width) * std::int64_t{sizeof(float)};
   launch_by_bits(a.segments[0].weight.bits, [&]<int bits>() {
-    rt::run(stream, groups_launch("int_gemv_norm", a, bytes), int_gemv_norm<bits>, a, next,
-            tickets);
+    rt::run(stream, groups_launch("int_gemv_norm", a, row_bytes(next)), int_gemv_norm<bits>, a,
+            next, tickets);
   });
 }
 
 bool joins(const IntMatmul& a, const RopeAppendArguments& next) {
   const int dims = next.heads.head_dim;
   bool whole_heads = dims % kGroupRows == 0;  // a block's rows are of one head
-  for (int i = 0; i < a.segment_count; ++i) whole_heads = whole_heads && a.segments[i].rows % dims == 0;
+  for (int i = 0; i < a.segment_count; ++i)
+    whole_heads = whole_heads && a.segments[i].rows % dims == 0;
   return whole_heads && is_joinable(a) && a.finish == Finish::store && next.batch.tokens == 1 &&
          next.qkv.values == a.out.values && outputs_of(a) / dims <= kTickets;
 }
 
 void launch_joined(const IntMatmul& a, const RopeAppendArguments& next, unsigned* tickets,
                    rt::Stream& stream) {
-  const std::int64_t bytes =
-      std::int64_t{2} * head_stride(next.heads.head_dim) * std::int64_t{sizeof(float)};
+  const std::size_t bytes = std::size_t{2} * head_stride(next.heads.head_dim) * sizeof(float);
   launch_by_bits(a.segments[0].weight.bits, [&]<int bits>() {
     rt::run(stream, groups_launch("int_gemv_rope", a, bytes), int_gemv_rope<bits>, a, next,
             query_factor_of(next), tickets);

@@ -107,6 +107,17 @@ __device__ __forceinline__ void store_normed(const NormArguments& a, std::int64_
   quantize_quad(y, token, k - static_cast<int>(threadIdx.x % 32) * 4, a.quantize);
 }
 
+// Whether norm_fresh_row can follow a matmul of one token with these outputs in its launch, and the
+// bytes of shared memory that it needs.
+inline std::size_t row_bytes(const NormArguments& a) {
+  return static_cast<std::size_t>(padded_columns(a.width)) * sizeof(float);
+}
+inline bool joins_outputs(const NormArguments& a, const FloatRows& outputs, std::int64_t count) {
+  return a.tokens == 1 && a.x.values == outputs.values && a.width == count &&
+         a.out.values != a.x.values && has_own_groups(a.quantize) && row_bytes(a) <= 96 << 10 &&
+         !rt::has_debug_option("no-join");
+}
+
 // The norm of row 0 by one block of kNormThreads, for a row that other blocks of the same launch
 // have written. `row` is shared memory for the padded row. Codes have their own groups.
 __device__ __forceinline__ void norm_fresh_row(const NormArguments& a, float* row) {
