@@ -59,7 +59,7 @@ class PagePlaces {
     const std::size_t first = static_cast<std::size_t>(head_.head) * of_head_ * 8;
     const bool keys = head_.part == KvPart::keys;
     if (order_ == PageOrder::gpu && scheme().packed) {
-      const gpu::KvCodePlace at = gpu::kv_code_place(head_.part, bits, d, j, c);
+      const gpu::KvCodePlace at = gpu::kv_code_place(head_.part, d, j, c);
       return first + static_cast<std::size_t>(at.word * 32 + at.shift);
     }
     if (order_ == PageOrder::gpu) {

@@ -2,7 +2,7 @@
 // every width and grouping of codes, every kernel that may run on this GPU. Large grids, many
 // blocks per multiprocessor and early launches expose what small tests cannot. The reference is
 // int_gemm (or float_gemm), whose results the tests compare with plain loops. --only names one of
-// the sections experts, delta (agree.h) and linears.
+// the sections joined, experts, delta (agree.h) and linears.
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -270,10 +270,11 @@ void body(const Options& options, rt::Stream& stream) {
   };
   print_head({"weights", "act", "linear", "outputs x inputs", "runs", "numbers that differ"});
   Tally all;
+  if (wants("joined")) all.add(compare_joined(options.tiny, stream));
   if (wants("experts")) all.add(compare_experts(options.tiny, stream));
   if (wants("delta")) all.add(compare_delta_net(options.tiny));
   if (wants("linears")) all.add(compare_linears(options.tiny, stream));
-  require(all.runs > 0, "--only ", options.only, ": expected experts, delta or linears");
+  require(all.runs > 0, "--only ", options.only, ": expected joined, experts, delta or linears");
   std::printf("\n%lld runs\n", static_cast<long long>(all.runs));
   require(all.wrong == 0, "kernels do not agree: ", all.wrong, " numbers differ");
 }

@@ -46,9 +46,6 @@ class RandomWeights {
   Memory codes_, scales_, group_scales_, zeros_;
 };
 
-// int_gemm for the weights' bits.
-void launch_int_gemm(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
-
 struct Tally {
   std::int64_t runs = 0, wrong = 0;
 
@@ -60,6 +57,8 @@ struct Tally {
 void print(const CodeFormat& format, const std::string& layer, std::int64_t outputs,
            std::int64_t columns, const Tally& tally);
 
+// Compares matmuls of one token that are joined to what follows with launches of their own.
+Tally compare_joined(bool tiny, rt::Stream& stream);
 // Compares every kernel for experts with one launch of int_gemm per expert, at the sizes of
 // Qwen3-30B-A3B, in each format, for 1 to 2,048 tokens; an expert has between none and all of them.
 Tally compare_experts(bool tiny, rt::Stream& stream);

@@ -78,15 +78,6 @@ FloatSegment RandomWeights::halves(std::int64_t first_row, int rows) const {
   return {{codes_.as<std::uint16_t>(at), FloatType::f16}, nullptr, rows};
 }
 
-void launch_int_gemm(const IntMatmul& a, GemmTile tile, rt::Stream& stream) {
-  const int bits = a.segments[0].weight.bits;
-  const auto launch = bits == 8   ? launch_int_gemm_8
-                      : bits == 4 ? launch_int_gemm_4
-                      : bits == 3 ? launch_int_gemm_3
-                                  : launch_int_gemm_2;
-  launch(a, tile, stream);
-}
-
 void Tally::compare(std::span<const std::uint32_t> found, std::span<const std::uint32_t> wanted,
                     std::int64_t stride, const std::string& what) {
   require(found.size() == wanted.size(), what, ": ", found.size(), " numbers");

@@ -23,12 +23,12 @@ constexpr Heads kHeads[] = {{"llama-7b", 32, 32}, {"mistral-7b", 32, 8}, {"qwen3
 constexpr int kHeadDim = 128;
 constexpr std::int64_t kRunBytes = sizeof(AttentionRun);
 
-constexpr KvType kTypes[] = {KvType::f16, KvType::int8, KvType::simq4, KvType::simq2};
+constexpr KvType kTypes[] = {KvType::f16, KvType::int8, KvType::simq4};
 
 std::int64_t page_bytes(KvPart part, KvType type, int kv_heads) {
   const KvScheme& scheme = kv_scheme(type);
   const std::int64_t numbers = scheme.packed
-                                   ? kv_code_bytes(scheme.bits, kHeadDim)
+                                   ? kv_code_bytes(kHeadDim)
                                    : kKvPageTokens * kv_row_bytes(kHeadDim, scheme.bits / 8);
   return kv_heads * (numbers + 4 * kv_ends(part, type, kHeadDim));
 }

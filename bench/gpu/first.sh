@@ -107,7 +107,7 @@ suite packed 75 cuda_device_tests '*Packed*:*Kv*' &
 suite rows 75 cuda_device_tests \
   '*Norm*:Embed*:Gather*:*Quantize*:*Rope*:Online*:Upload*:*UploaderTest*:*Sample*:Terms*' &
 suite layers 75 cuda_device_tests '*Expert*:*Route*:*Delta*:GateOutputs*:*Super*' &
-for section in experts delta linears; do
+for section in joined experts delta linears; do
   step "$section against each other at full size" 100 "agree_$section.txt" "$here/gpu_agree" --only $section &
 done
 suite conformance 90 conformance_tests '*/cuda_*' &
@@ -132,6 +132,7 @@ deep="-r 3 -n 64 -d 0,2048 -b 2048 -ub 2048"
   bench "qwen3.5-9b" 40 qwen3.5-9b:int8 $deep -p 2048
   bench "llama-7b, k types" 40 llama-7b:q4_k $deep -p 512,2048
   bench "llama-7b, int8" 40 llama-7b:int8 $deep -p 2048
+  LEQ_GPU_DEBUG=no-join bench "llama-7b, int8, launches not joined" 40 llama-7b:int8 $deep -p 0
   bench "llama-7b, int4" 40 llama-7b:int4-g128 $deep -p 2048
   bench "llama-7b, 64 sequences" 60 llama-7b:int8 -r 3 -p 0 -n 32 -d 2016 -npl 64
 }

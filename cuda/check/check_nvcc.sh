@@ -132,12 +132,12 @@ for source in bench/gpu/*.cu bench/gpu/device/*.cu tests/cuda/ptx/*.cu; do
   nvcc -std=c++20 -fmad=false --expt-relaxed-constexpr -DLEQ_GPU=cuda -I. -Isrc $architectures \
     -c "$source" -o "$work/object.o" || { echo "nvcc: $source does not compile"; exit 1; }
 done
-# Of BITS-bit weights, int_gemv_groups loads BITS (8: 4) times 16 bytes before the wait and int_gemv_tokens, of
+# Of BITS-bit weights, int_gemv_groups and what joins it load BITS (8: 4) times 16 bytes before the wait, and int_gemv_tokens, of
 # 4 and 8 bits, BITS / 2 times; super_gemv and `known_early` of known_loops.cu load twice.
 awk -v expected="$(case " $names " in *" 90a "*) echo yes ;; esac)" -v chosen="$chosen" '
-  /int_gemv_groups<|int_gemv_tokens<[48]|super_gemv<|known_early/ {
+  /int_gemv_(groups|norm|rope)<|int_gemv_tokens<[48]|super_gemv(_norm)?<|known_early/ {
     least = 2
-    if (match($0, /int_gemv_(groups|tokens)<[0-9]/)) {
+    if (match($0, /int_gemv_(groups|norm|rope|tokens)<[0-9]/)) {
       least = substr($0, RSTART + RLENGTH - 1, 1) / (/int_gemv_tokens|<8/ ? 2 : 1); ++found
     }
     if (/known_early/ ? $1 != 2 : $1 < least) { print "nvcc: " $0 " on 90a: " $1 " loads before its wait, expected " least; bad = 1 }

@@ -74,6 +74,7 @@ class CudaBackend final : public Backend {
 
   void assign(std::span<const float> values, Rows& x) override {
     check_assign(values, x);
+    matmul_.launch_held();
     const auto width = static_cast<std::size_t>(x.width);
     for (std::size_t at = 0; at < values.size(); at += width) {
       rt::copy_on_device(x.values + static_cast<std::int64_t>(at / width) * x.value_stride,
@@ -84,6 +85,7 @@ class CudaBackend final : public Backend {
   void embed(const Embedding& embedding, Rows& x) override {
     const auto span = clock_.in(StepPart::load, [&] { return moved_bytes(embedding); });
     check_embedding(embedding, x, sampler_.rows());
+    matmul_.launch_held();
     const std::int32_t* const drawn = sampler_.tokens();
     gather_table(embedding.tokens, on_device(embedding.ids), drawn, embedding.ids.size(), x,
                  Gather::store, embedding.scale, stream_);
@@ -94,6 +96,7 @@ class CudaBackend final : public Backend {
 
   void gather_rows(const Rows& x, std::span<const std::int32_t> rows, Rows& out) override {
     check_gather(x, rows, out);
+    matmul_.launch_held();
     launch_gather({float_rows(x), float_rows(out), on_device(rows), std::ssize(rows), x.width},
                   stream_);
   }
@@ -116,7 +119,7 @@ class CudaBackend final : public Backend {
     a.eps = norm.eps;
     const bool step = RowFinish::is_long_step(out, tokens);
     if (!step) a.quantize = rows_.quantize_as(target, tokens, "norm");
-    launch_norm(a, stream_);
+    if (!matmul_.join(a)) launch_norm(a, stream_);
     if (step) rows_.quantize_step(target, tokens, "norm");
   }
 
@@ -130,7 +133,9 @@ class CudaBackend final : public Backend {
     ensure(x.format.terms == terms, linear.name, ": expected inputs in ", terms, " terms, found ",
            x.format.terms);
     ensure(out.values != nullptr, linear.name, ": the GPU keeps the f32 values of its outputs");
-    if (!matmul_.multiply(x, tokens, linear, epilogue, target)) {
+    if (matmul_.multiply(x, tokens, linear, epilogue, target)) return;
+    if (rows_.finishes(target)) {
+      matmul_.launch_held();
       rows_.finish(target, tokens, linear.name);
     }
   }
@@ -138,17 +143,20 @@ class CudaBackend final : public Backend {
   void add_rows(const Rows& y, std::int64_t tokens, float scale, Rows& x) override {
     const auto span = clock_.in(StepPart::quant, [&] { return 3 * moved_bytes(x, tokens); });
     check_add_rows(y, tokens, x);
+    matmul_.launch_held();
     launch_add_rows({float_rows(x), float_rows(y), tokens, x.width, scale}, stream_);
   }
 
   void multiply_rows(const Rows& y, std::int64_t tokens, Rows& x) override {
     const auto span = clock_.in(StepPart::quant, [&] { return 3 * moved_bytes(x, tokens); });
     check_add_rows(y, tokens, x);
+    matmul_.launch_held();
     launch_add_rows({float_rows(x), float_rows(y), tokens, x.width, 1, true}, stream_);
   }
   void cap_logits(Rows& logits, std::int64_t rows, float scale, float cap) override {
     const auto span = clock_.in(StepPart::sample, [&] { return 2 * moved_bytes(logits, rows); });
     require_capacity("cap of logits", rows, logits);
+    matmul_.launch_held();
     launch_cap_rows({float_rows(logits), rows, logits.width, scale, cap}, stream_);
   }
 
@@ -156,6 +164,7 @@ class CudaBackend final : public Backend {
              const Routing& routing, ExpertRoutes& routes, ExpertRoutes* shared) override {
     const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(router); });
     check_linear_inputs(router, x);
+    matmul_.launch_held();
     check_linear_outputs(router, tokens, x, Epilogue::none, logits);
     RoutedLinear a;
     a.matmul = matmul_arguments<FloatMatmul>(router, tokens, Epilogue::none, logits);
@@ -172,6 +181,7 @@ class CudaBackend final : public Backend {
     if (routes.in_place())
       return linear(x, routes.tokens, first, Epilogue::gated(experts.activation), target);
     check_linear_inputs(first, x);
+    matmul_.launch_held();
     DeviceExperts::check_readers(experts, std::ssize(routes.first) - 1);
     require_capacity(first.name, routes.rows(), out);
     bool coded = false;
@@ -186,6 +196,9 @@ class CudaBackend final : public Backend {
   }
   // The outputs of all parts are in `expert_products_`, one part after another.
   void experts_add(std::span<const ExpertProducts> parts, bool fresh, Rows& x) override {
+    const AddExpertsArguments sum =
+        experts_.sum_of(expert_products_, parts.front().routes, parts.size() > 1, fresh, x);
+    bool added = x.width == 0;  // this rank has no columns
     std::int64_t first_row = 0;
     for (const auto& [products, routes, down] : parts) {
       Rows out = slice_tokens(expert_products_, {first_row, first_row + routes.rows()});
@@ -197,15 +210,17 @@ class CudaBackend final : public Backend {
       }
       const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(first); });
       check_linear_inputs(first, products);
-      experts_.multiply(products, routes, down, Epilogue::none, out, [] { return OutputCodes(); });
+      matmul_.launch_held();
+      added |= experts_.multiply_and_add(products, routes, down, out, sum, rows_.tickets());
     }
-    experts_.add(expert_products_, parts.front().routes, parts.size() > 1, fresh, x);
+    if (!added && !matmul_.join(sum)) launch_add_experts(sum, stream_);
   }
 
   void delta_net(Rows& mixed, Rows& gates, const BatchView& batch, const DeltaShape& shape,
                  const RowsFor& out) override {
     constexpr std::string_view kSite = "output of the delta net";
     check_delta_net(mixed, gates, batch, shape, out);
+    matmul_.launch_held();
     if (shape.value_heads == 0) return;  // other ranks have all heads
     bool coded = false;
     {
@@ -230,6 +245,7 @@ class CudaBackend final : public Backend {
   void short_conv(Rows& mixed, const BatchView& batch, const ShortConvShape& shape,
                   const RowsFor& out) override {
     check_short_conv(mixed, batch, shape, out);
+    matmul_.launch_held();
     if (shape.channels == 0) return;  // other ranks have all channels
     constexpr std::string_view kSite = "output of the short convolution";
     bool coded = false;
@@ -250,6 +266,7 @@ class CudaBackend final : public Backend {
 
   void quantize_kv_blocks(const BatchView& batch, const AttentionShape& shape,
                           std::span<const KvLayer> layers) override {
+    matmul_.launch_held();
     if (shape.kv_heads == 0 || layers.empty() || !layers[0].residual.copies()) return;
     const auto span = clock_.in(StepPart::attention, [] { return std::size_t{0}; });
     check_pages(batch);
@@ -272,7 +289,7 @@ class CudaBackend final : public Backend {
     a.qkv = float_rows(qkv);
     a.batch = on_device(batch, kv);
     a.fault = faults_.watch("input of attention");
-    launch_rope_append(a, stream_);
+    if (!matmul_.join(a)) launch_rope_append(a, stream_);
     if (shape.queries_only) return;
     quantize_kv(a.batch, shape, {&kv, 1}, WholeBlocks::by_the_batch, stream_);
   }
@@ -281,6 +298,7 @@ class CudaBackend final : public Backend {
                  const KvLayer& kv, const RowsFor& out) override {
     if (shape.heads == 0) return;
     check_attention(qkv, batch, shape, out);
+    matmul_.launch_held();
     constexpr std::string_view kSite = "output of attention";
     if (!attend(qkv, batch, shape, kv, out, kSite)) rows_.finish(out, batch.tokens, kSite);
   }
@@ -294,6 +312,7 @@ class CudaBackend final : public Backend {
   // A rank's own columns are finished already, except codes and terms (16-bit parts) of whole rows.
   void gather(const RowsFor& out, std::int64_t tokens, const SharedColumns& shared) override {
     if (shared.ranks.size() == 1) return;
+    matmul_.launch_held();
     {
       const auto span = clock_.in(StepPart::comm, [&] { return moved_bytes(out, tokens); });
       share_rows(out, tokens, shared);
@@ -309,6 +328,7 @@ class CudaBackend final : public Backend {
     const auto span =
         clock_.in(StepPart::sample, [&] { return moved_bytes(logits, std::ssize(requests)); });
     check_sample(logits, requests);
+    matmul_.launch_held();
     check_drawn(requests, drawn);
     sampler_.launch(float_rows(logits), logits.width, requests);
     synchronize();
@@ -325,6 +345,7 @@ class CudaBackend final : public Backend {
     const auto span =
         clock_.in(StepPart::sample, [&] { return moved_bytes(logits, std::ssize(requests)); });
     check_sample(logits, requests);
+    matmul_.launch_held();
     return pending_.begin(float_rows(logits), logits.width, requests);
   }
 
@@ -339,7 +360,13 @@ class CudaBackend final : public Backend {
     }
     drop_stale_graphs();
     graphs_.run(step, [&] {
+      struct Ending {
+        DeviceMatmul& matmul;
+        ~Ending() { matmul.drop_held(); }
+      } ending{matmul_};
+      matmul_.hold();
       operations();
+      matmul_.launch_held();
       drop_stale_graphs();
     });
   }
@@ -348,10 +375,14 @@ class CudaBackend final : public Backend {
 
   void download(const Rows& x, std::int64_t tokens, std::span<float> out) override {
     check_download(x, tokens, out);
+    matmul_.launch_held();
     downloads_.download(x, tokens, out);
   }
 
-  void synchronize() override { faults_.synchronize(); }
+  void synchronize() override {
+    matmul_.launch_held();
+    faults_.synchronize();
+  }
 
   void start_times() override {
     synchronize();

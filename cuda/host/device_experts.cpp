@@ -136,37 +136,57 @@ void DeviceExperts::check_readers(const ExpertLinears& experts, std::int64_t cou
   }
 }
 
-bool DeviceExperts::multiply(const Rows& x, const ExpertRoutes& routes, const ExpertLinear& linear,
-                             Epilogue epilogue, const Rows& out,
-                             const std::function<OutputCodes()>& codes) {
-  const Linear& first = linear(0);
+ExpertMatmul DeviceExperts::matmul_of(const Rows& x, const ExpertRoutes& routes,
+                                      const ExpertLinear& linear, Epilogue epilogue,
+                                      const Rows& out) {
   const bool paired = epilogue.is_gated();
   ExpertMatmul a;
   a.matmul =
-      matmul_arguments<IntMatmul>(first, paired ? routes.tokens : routes.rows(), epilogue, out);
-  if (a.matmul.segments[0].rows == 0) return false;  // this rank has no outputs
+      matmul_arguments<IntMatmul>(linear(0), paired ? routes.tokens : routes.rows(), epilogue, out);
+  if (a.matmul.segments[0].rows == 0) return a;  // this rank has no outputs
   a.matmul.x = code_rows(x);
   a.segments = table(linear, std::ssize(routes.first) - 1);
   a.choice = routed(routes).choice;
   a.rows = routes.rows();
   a.has_row_each = !paired;
   a.in_groups = routed(routes).in_groups;
-  if (a.in_groups && has_expert_gemm(a.matmul)) {
-    launch_expert_gemm(a, groups_of(routes), stream_);
-    return false;
-  }
+  return a;
+}
+
+bool DeviceExperts::launch_groups(const ExpertMatmul& a, const ExpertRoutes& routes) {
+  const bool in_groups = a.in_groups && has_expert_gemm(a.matmul);
+  if (in_groups) launch_expert_gemm(a, groups_of(routes), stream_);
+  return in_groups;
+}
+
+bool DeviceExperts::multiply(const Rows& x, const ExpertRoutes& routes, const ExpertLinear& linear,
+                             Epilogue epilogue, const Rows& out,
+                             const std::function<OutputCodes()>& codes) {
+  ExpertMatmul a = matmul_of(x, routes, linear, epilogue, out);
+  if (a.rows == 0 || launch_groups(a, routes)) return false;
   if (makes_codes(a)) a.matmul.codes = codes();
   launch_expert_matmul(a, stream_);
   return a.matmul.codes.exist();
 }
 
-void DeviceExperts::add(const Rows& products, const ExpertRoutes& routes, bool has_shared,
-                        bool fresh, Rows& x) {
-  if (x.width == 0) return;  // this rank has no columns
+bool DeviceExperts::multiply_and_add(const Rows& x, const ExpertRoutes& routes,
+                                     const ExpertLinear& linear, const Rows& out,
+                                     const AddExpertsArguments& sum, unsigned* tickets) {
+  ExpertMatmul a = matmul_of(x, routes, linear, Epilogue::none, out);
+  if (a.rows == 0 || launch_groups(a, routes)) return false;
+  if (!sum.has_shared && adds(a)) {
+    a.add = sum;
+    a.add_tickets = tickets;
+  }
+  launch_expert_matmul(a, stream_);
+  return a.add_tickets != nullptr;
+}
+
+AddExpertsArguments DeviceExperts::sum_of(const Rows& products, const ExpertRoutes& routes,
+                                          bool has_shared, bool fresh, Rows& x) const {
   const auto& [choice, in_groups] = routed(routes);
-  launch_add_experts({float_rows(x), float_rows(products), choice, in_groups, has_shared,
-                      routes.tokens, x.width, fresh},
-                     stream_);
+  return {float_rows(x), float_rows(products), choice,  in_groups,
+          has_shared,    routes.tokens,        x.width, fresh};
 }
 
 }  // namespace leq::LEQ_GPU

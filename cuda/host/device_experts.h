@@ -33,9 +33,14 @@ class DeviceExperts {
   // the kernel can quantize its outputs, asks `codes` how; returns whether it did.
   bool multiply(const Rows& x, const ExpertRoutes& routes, const ExpertLinear& linear,
                 Epilogue epilogue, const Rows& out, const std::function<OutputCodes()>& codes);
-  // Adds weight * products [R] to x [T], or to 0 if it is fresh; with a shared expert products are
-  // [R + T].
-  void add(const Rows& products, const ExpertRoutes& routes, bool has_shared, bool fresh, Rows& x);
+  // The same for the experts' down, which also computes `sum` if its kernel can; returns whether it
+  // did.
+  bool multiply_and_add(const Rows& x, const ExpertRoutes& routes, const ExpertLinear& linear,
+                        const Rows& out, const AddExpertsArguments& sum, unsigned* tickets);
+  // The addition of weight * products [R] to x [T], or to 0 if it is fresh; with a shared expert
+  // products are [R + T].
+  AddExpertsArguments sum_of(const Rows& products, const ExpertRoutes& routes, bool has_shared,
+                             bool fresh, Rows& x) const;
 
  private:
   // The weight segments of all experts of one site on the device.
@@ -47,6 +52,10 @@ class DeviceExperts {
     ExpertChoice choice;
     bool in_groups = false;
   };
+  ExpertMatmul matmul_of(const Rows& x, const ExpertRoutes& routes, const ExpertLinear& linear,
+                         Epilogue epilogue, const Rows& out);
+  // Returns whether it launched a kernel for rows in groups.
+  bool launch_groups(const ExpertMatmul& a, const ExpertRoutes& routes);
   const CodeSegment* table(const ExpertLinear& linear, std::int64_t experts);
   const Routed& routed(const ExpertRoutes& routes) const;
   ExpertGroups groups_of(const ExpertRoutes& routes) const;

@@ -6,23 +6,46 @@
 
 namespace leq::LEQ_GPU {
 
+namespace {
+
+void launch_matmul(std::monostate, rt::Stream&) {}
+void launch_matmul(const IntMatmul& a, rt::Stream& stream) { launch_int_matmul(a, stream); }
+void launch_matmul(const SuperMatmul& a, rt::Stream& stream) { launch_super_matmul(a, stream); }
+
+}  // namespace
+
+void DeviceMatmul::launch_held() {
+  std::visit([&](const auto& matmul) { launch_matmul(matmul, stream_); }, held_);
+  held_ = {};
+}
+
+template <class Matmul>
+bool DeviceMatmul::launch(Matmul a, const RowsFor& target, std::string_view site) {
+  if (makes_codes(a)) a.codes = rows_.codes_of_outputs(target, a.tokens, site);
+  if (holds_ && a.tokens == 1 && !a.codes.exist()) {
+    held_ = a;
+  } else {
+    launch_matmul(a, stream_);
+  }
+  return a.codes.exist();
+}
+
 bool DeviceMatmul::multiply(const Rows& x, std::int64_t tokens, const Linear& linear,
                             Epilogue epilogue, const RowsFor& target) {
   const Rows& out = target.rows;
   const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(linear); });
   const QuantScheme& scheme = linear.segments[0].weight.scheme;
+  launch_held();
   if (!is_one_launch(linear)) {
     multiply_segments(x, tokens, linear, epilogue, out);
   } else if (scheme.is_super()) {
     auto a = matmul_arguments<SuperMatmul>(linear, tokens, epilogue, out);
     a.x = code_rows(x);
-    launch_super_matmul(a, stream_);
+    return launch(a, target, linear.name);
   } else if (is_coded(linear.act)) {
     auto a = matmul_arguments<IntMatmul>(linear, tokens, epilogue, out);
     a.x = code_rows(x);
-    if (makes_codes(a)) a.codes = rows_.codes_of_outputs(target, tokens, linear.name);
-    launch_int_matmul(a, stream_);
-    return a.codes.exist();
+    return launch(a, target, linear.name);
   } else if (scheme.is_float()) {
     auto a = matmul_arguments<FloatMatmul>(linear, tokens, epilogue, out);
     a.values = float_rows(x);

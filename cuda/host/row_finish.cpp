@@ -48,8 +48,8 @@ OutputCodes RowFinish::codes_of_outputs(const RowsFor& target, std::int64_t toke
 
 void RowFinish::finish(const RowsFor& target, std::int64_t tokens, std::string_view site) {
   const Rows& out = target.rows;
+  if (!finishes(target)) return;
   const float* factors = target.consumer.inv_smooth;
-  if (!is_coded(out.format.act) && out.format.terms == 0 && factors == nullptr) return;
   const auto span = clock_.in(StepPart::quant, [&] { return 2 * moved_bytes(out, tokens); });
   QuantizeArguments a = {float_rows(out), tokens, out.width, factors, {}};
   const bool step = is_long_step(out, tokens);

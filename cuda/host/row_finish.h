@@ -31,6 +31,11 @@ class RowFinish {
   OutputCodes codes_of_outputs(const RowsFor& target, std::int64_t tokens, std::string_view site);
   unsigned* tickets() const { return reinterpret_cast<unsigned*>(tickets_.data()); }
 
+  // Whether rows whose f32 values are stored need more.
+  static bool finishes(const RowsFor& target) {
+    const RowsFormat& format = target.rows.format;
+    return is_coded(format.act) || format.terms > 0 || target.consumer.inv_smooth != nullptr;
+  }
   // Finishes rows whose f32 values are stored: applies smoothing, then makes codes or terms.
   void finish(const RowsFor& target, std::int64_t tokens, std::string_view site);
   // Like finish(), for rows of a long step (is_long_step) that are already smoothed.

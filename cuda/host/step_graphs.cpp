@@ -42,6 +42,7 @@ StepGraphs::Running StepGraphs::places_of(const Step& step) const {
   const auto* there = reinterpret_cast<const std::int32_t*>(slots_.data());
   Running running = {step, {}, batch_at(there, step.batch, !step.frames.empty(), listed)};
   running.batch.end = bucket_end(running.batch.end, step.context);
+  running.batch.settled = true;
   const std::int32_t* slot = running.batch.row_runs + step.batch.tokens;
   for (std::size_t i = 0; i < step.lists.size(); ++i) {
     running.slots[i] = slot;

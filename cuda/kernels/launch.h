@@ -226,6 +226,17 @@ void launch_int_matmul(const IntMatmul& a, rt::Stream& stream);
 // Returns whether the kernel quantizes its outputs: for few tokens, if segments form one output.
 bool makes_codes(const IntMatmul& a);
 
+// One token's matmul and what follows it, in one launch: the last block to finish computes the norm
+// of all outputs, or the last one of each head prepares the head for attention. `joins` returns
+// whether there is such a kernel for them; `tickets` are those of OutputCodes.
+bool joins(const IntMatmul& a, const NormArguments& next);
+void launch_joined(const IntMatmul& a, const NormArguments& next, unsigned* tickets,
+                   rt::Stream& stream);
+struct RopeAppendArguments;
+bool joins(const IntMatmul& a, const RopeAppendArguments& next);
+void launch_joined(const IntMatmul& a, const RopeAppendArguments& next, unsigned* tickets,
+                   rt::Stream& stream);
+
 // Returns the order of terms for `tokens` tokens on a device. The sums of wgmma and mma have the
 // same bits (gpu_agree compares them).
 TermOrder term_order(std::int64_t tokens, const rt::DeviceInfo& device);
@@ -328,6 +339,9 @@ struct AttentionBatch {
   std::int64_t longest_run = 0;  // rows of the longest run
   int single_runs = 0;           // number of runs of one row
   std::int64_t end = 0;          // at least the largest position + 1; outputs do not depend on it
+  // Whether these arrays, and positions of earlier steps in pages, were complete before the kernel
+  // that precedes the step's matmul before attention, so that they can be read before the wait.
+  bool settled = false;
 };
 
 struct AttentionHeads {

@@ -27,18 +27,19 @@ int terms_of(const WeightView& weight) {
 // Returns whether a linear belongs to a routed expert; those of a shared expert are ordinary.
 bool is_expert(const Linear& linear) { return linear.name.find(".experts.") != std::string::npos; }
 
-// Excludes int4, which loses twenty times as much as simq4, and simq8, which is as large as int8.
+// Excludes int4, which loses twenty times as much as simq4, simq8, which is as large as int8, and
+// simq2, which is for short contexts.
 bool runs_on_gpus(KvType type) {
   const KvScheme& scheme = kv_scheme(type);
-  return !scheme.packed || (scheme.blocked() && scheme.bits < 8);
+  return !scheme.packed || type == KvType::simq4;
 }
 
 }  // namespace
 
 std::size_t kv_page_bytes(KvPart part, KvType type, int kv_heads, int head_dim) {
   const int bits = kv_scheme(type).bits;
-  const std::int64_t numbers = kv_packed(type) ? kv_code_bytes(bits, head_dim)
-                                               : kPageTokens * kv_row_bytes(head_dim, bits / 8);
+  const std::int64_t numbers =
+      kv_packed(type) ? kv_code_bytes(head_dim) : kPageTokens * kv_row_bytes(head_dim, bits / 8);
   const auto ends =
       2 * sizeof(std::uint16_t) * static_cast<std::size_t>(kv_ends(part, type, head_dim));
   return static_cast<std::size_t>(kv_heads) * (static_cast<std::size_t>(numbers) + ends);
@@ -81,11 +82,10 @@ std::size_t GpuLayout::weight_bytes(const WeightView& weight) const {
 }
 
 std::size_t GpuLayout::page_bytes(KvPart part, KvType type, int kv_heads, int head_dim) const {
-  require(
-      runs_on_gpus(type), ErrorKind::bad_setting,
-      Setting{part == KvPart::keys ? "key_type" : "value_type"}, " ", kv_type_name(type),
-      ": runs on the CPU only; use int8 or simq4, which are nearer to f16 for the same memory, or ",
-      Setting{"device"}, " cpu");
+  require(runs_on_gpus(type), ErrorKind::bad_setting,
+          Setting{part == KvPart::keys ? "key_type" : "value_type"}, " ", kv_type_name(type),
+          ": runs on the CPU only; use int8 or simq4, which are nearer to f16, or ",
+          Setting{"device"}, " cpu");
   return kv_page_bytes(part, type, kv_heads, head_dim);
 }
 

@@ -32,6 +32,7 @@ std::string why_no_device();
 //   carveout   every kernel prefers the largest shared memory that a multiprocessor can be set to
 //   sync       the host waits for every launch, for steps that are not recorded
 //   no-wgmma   matmuls on compute capability 9.0 use mma
+//   no-join    what follows a matmul of one token is a launch of its own
 // These options change no result. On hardware they help to find a wrong or slow mechanism.
 inline bool has_debug_option(std::string_view word) {
   static const char* const words = std::getenv("LEQ_GPU_DEBUG");

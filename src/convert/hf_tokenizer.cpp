@@ -299,8 +299,13 @@ void add_punctuation(const Json& json, std::string_view source, TokenizerSpec& s
   spec.pre_tokenizers.push_back(split_step("[!-\\/:-@\\[-`{-~\\p{P}]", behavior));
 }
 
+// Cuts at \w+|[^\w\s]+ with the \w of Rust (Unicode's UTS 18): letters and the circled ones, marks,
+// digits, connectors, and the two joiners.
 void add_whitespace(const Json&, std::string_view, TokenizerSpec& spec) {
-  PreTokenizer step = split_step("\\w+|[^\\w\\s]+", Behavior::removed);
+  const std::string word =
+      "\\p{L}\\p{M}\\p{Nl}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}"
+      "\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}";
+  PreTokenizer step = split_step("[" + word + "]+|[^" + word + "\\s]+", Behavior::removed);
   step.invert = true;
   spec.pre_tokenizers.push_back(step);
 }

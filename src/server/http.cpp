@@ -34,6 +34,12 @@ bool is_value(std::string_view text) {
   });
 }
 
+bool is_header(std::string_view line) {
+  const std::size_t colon = line.find(':');
+  return colon != std::string_view::npos && is_token(line.substr(0, colon)) &&
+         is_value(line.substr(colon + 1));
+}
+
 template <class Number>
 std::optional<Number> whole_number(std::string_view text, int base) {
   Number number{};
@@ -131,7 +137,13 @@ std::size_t HttpReader::push(std::string_view bytes) {
     used += taken;
     if (newline == std::string_view::npos) break;
     line_.pop_back();
-    if (line_.ends_with('\r')) line_.pop_back();
+    if (line_.ends_with('\r')) {
+      line_.pop_back();
+    } else if (part_ == Part::chunk_size || part_ == Part::chunk_end) {
+      // Another reader could see a chunk end elsewhere.
+      fail(400, "a chunk whose line does not end with CR LF");
+      break;
+    }
     take_line(line_);
     line_.clear();
   }
@@ -154,7 +166,10 @@ void HttpReader::take_line(std::string_view line) {
       head_bytes_ = 0;  // the limit does not apply to the number of chunks
       return;
     case Part::trailer:
-      if (line.empty()) part_ = Part::complete;
+      if (line.empty())
+        part_ = Part::complete;
+      else if (!is_header(line))
+        fail(400, "a trailer that is not \"name: value\"");
       return;
     case Part::body:
     case Part::chunk:
@@ -167,9 +182,10 @@ void HttpReader::take_request_line(std::string_view line) {
   const auto words = split(line, " ");
   // A proxy names the whole address (absolute form, RFC 9112 3.2.2), OPTIONS may ask of all ("*").
   std::string_view target = words.size() == 3 ? words[1] : "";
-  const std::string scheme = lower_case(target.substr(0, target.find("://")));
-  if (scheme == "http" || scheme == "https") {
-    target.remove_prefix(scheme.size() + 3);
+  const std::size_t mark = target.find("://");
+  const std::string scheme = lower_case(target.substr(0, mark));
+  if (mark != std::string_view::npos && (scheme == "http" || scheme == "https")) {
+    target.remove_prefix(mark + 3);
     authority_ = target.substr(0, target.find_first_of("/?"));
     target.remove_prefix(authority_.size());
     if (target.empty()) target = "/";
@@ -191,11 +207,8 @@ void HttpReader::take_request_line(std::string_view line) {
 }
 
 void HttpReader::take_header(std::string_view line) {
+  if (!is_header(line)) return fail(400, "a header that is not \"name: value\"");
   const std::size_t colon = line.find(':');
-  if (colon == std::string_view::npos || !is_token(line.substr(0, colon)) ||
-      !is_value(line.substr(colon + 1))) {
-    return fail(400, "a header that is not \"name: value\"");
-  }
   if (request_.headers.size() == limits_.headers) {
     return fail(431, "more than " + std::to_string(limits_.headers) + " headers");
   }
@@ -246,7 +259,8 @@ void HttpReader::end_head() {
 void HttpReader::take_chunk_size(std::string_view line) {
   const std::string_view digits = trim(line.substr(0, line.find(';')));
   const auto bytes = whole_number<std::uint64_t>(digits, 16);
-  if (!bytes || digits.size() > kMaxChunkDigits) return fail(400, "a chunk without a size");
+  if (!bytes || digits.size() > kMaxChunkDigits || !is_value(line))
+    return fail(400, "a chunk without a size");
   if (*bytes > limits_.body_bytes - request_.body.size()) {
     return fail(413, "a body of more than " + std::to_string(limits_.body_bytes) + " bytes");
   }

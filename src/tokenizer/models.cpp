@@ -139,6 +139,12 @@ void encode_byte_bpe(const Model& model, std::string_view piece, ModelScratch& s
 
 namespace {
 
+bool falls_back(const Model& model, std::string_view character) {
+  return model.tables.rules.byte_fallback && std::ranges::all_of(character, [&](char c) {
+           return model.alphabet.fallback_bytes[static_cast<unsigned char>(c)] != kEmptySlot;
+         });
+}
+
 std::uint32_t character_symbol(const Model& model, std::string_view character) {
   if (character.size() == 1) {
     const auto byte = static_cast<unsigned char>(character[0]);
@@ -149,7 +155,9 @@ std::uint32_t character_symbol(const Model& model, std::string_view character) {
 
 void encode_word(const Model& model, std::string_view word, ModelScratch& scratch,
                  std::vector<Token>& out) {
-  // Characters without a symbol split the word, because no merge can cross them.
+  // Characters without a symbol split the word, because no merge can cross them, unless no token
+  // stands for them: Hugging Face's tokenizers then merge their neighbours.
+  const bool has_unknown = model.tables.rules.unknown != kNoToken;
   auto& symbols = scratch.symbols;
   symbols.clear();
   const std::size_t first = out.size();
@@ -169,7 +177,7 @@ void encode_word(const Model& model, std::string_view word, ModelScratch& scratc
     const std::uint32_t symbol = character_symbol(model, character);
     if (symbol != kEmptySlot) {
       symbols.push_back(symbol);
-    } else {
+    } else if (has_unknown || falls_back(model, character)) {
       flush();
       append_unknown(model, character, first, out);
     }
@@ -192,12 +200,10 @@ void append_unknown(const Model& model, std::string_view character, std::size_t 
                     std::vector<Token>& out) {
   const TokenizerSpec& rules = model.tables.rules;
   const auto& bytes = model.alphabet.fallback_bytes;
-  const auto token_of = [&](char byte) { return bytes[static_cast<unsigned char>(byte)]; };
-  const bool all =
-      rules.byte_fallback && std::all_of(character.begin(), character.end(),
-                                         [&](char c) { return token_of(c) != kEmptySlot; });
-  if (all) {
-    for (const char byte : character) out.push_back(static_cast<Token>(token_of(byte)));
+  if (falls_back(model, character)) {
+    for (const char byte : character) {
+      out.push_back(static_cast<Token>(bytes[static_cast<unsigned char>(byte)]));
+    }
   } else if (rules.unknown != kNoToken) {
     const bool fused = rules.fuse_unknown && out.size() > first && out.back() == rules.unknown;
     if (!fused) out.push_back(rules.unknown);

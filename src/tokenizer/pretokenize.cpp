@@ -306,6 +306,7 @@ void PreTokenizerChain::split(std::size_t step, std::string_view text, Run& run)
     if (keep_gaps && match.begin > done) {
       apply(step + 1, text.substr(done, match.begin - done), run);
     }
+    if (match.begin > 0) run.flags.at_text_start = false;
     if (keep_matches) apply(step + 1, text.substr(match.begin, match.end - match.begin), run);
     run.flags.at_text_start = false;
     done = from = match.end;

@@ -26,12 +26,9 @@ inline void launch(const FloatMatmul& a, FloatType type, std::optional<FloatTile
   (type == FloatType::f16 ? launch_float_gemm_f16 : launch_float_gemm_bf16)(a, *tile,
                                                                             test_stream());
 }
-inline void launch(const WeightOnlyMatmul& a, int bits, std::optional<FloatTile> tile) {
+inline void launch(const WeightOnlyMatmul& a, std::optional<FloatTile> tile) {
   if (!tile) return launch_weight_only_matmul(a, test_stream());
-  (bits == 8   ? launch_float_gemm_8
-   : bits == 4 ? launch_float_gemm_4
-   : bits == 3 ? launch_float_gemm_3
-               : launch_float_gemm_2)(a, *tile, test_stream());
+  launch_float_gemm(a, *tile, test_stream());
 }
 
 // A problem with float or integer weights, which computes its outputs on the device.
@@ -79,7 +76,7 @@ class Problem {
         a.segments[a.segment_count++] = codes_.segment(i);
       }
       set(a);
-      launch(a, c_.shape.bits, tile);
+      launch(a, tile);
     }
     return out.host();
   }

@@ -129,11 +129,8 @@ struct TileCase {
 };
 
 IntMatmulData::Launch launch_of(const TileCase& c) {
-  const auto launch = c.matmul.bits == 8   ? launch_int_gemm_8
-                      : c.matmul.bits == 4 ? launch_int_gemm_4
-                      : c.matmul.bits == 3 ? launch_int_gemm_3
-                                           : launch_int_gemm_2;
-  return [=, tile = c.tile](const IntMatmul& a, rt::Stream& stream) { launch(a, tile, stream); };
+  return
+      [tile = c.tile](const IntMatmul& a, rt::Stream& stream) { launch_int_gemm(a, tile, stream); };
 }
 
 class TileTest : public testing::TestWithParam<TileCase> {

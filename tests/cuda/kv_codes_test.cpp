@@ -13,36 +13,32 @@ namespace {
 
 TEST(KvCodes, EachHasAPlaceOfItsOwnAndIsFoundThere) {
   for (const KvPart part : {KvPart::keys, KvPart::values}) {
-    for (const int bits : {2, 4}) {
-      for (const int dims : {16, 20, 64, 80, 128}) {
-        std::set<std::pair<int, int>> places;
-        for (int slot = 0; slot < 64; ++slot) {
-          for (int c = 0; c < dims; ++c) {
-            const gpu::KvCodePlace at = gpu::kv_code_place(part, bits, dims, slot, c);
-            ASSERT_TRUE(places.emplace(at.word, at.shift).second) << bits << " bits";
-            ASSERT_EQ(at.shift % bits, 0);
-            ASSERT_LT(at.shift, 32);
-            ASSERT_LT(at.word * 4, gpu::kv_code_bytes(bits, dims));
-            const gpu::KvCodeOwner of = gpu::kv_code_owner(part, bits, dims, at.word, at.shift);
-            ASSERT_EQ(of.slot, slot) << bits << " bits";
-            ASSERT_EQ(of.channel, c) << bits << " bits";
-          }
+    for (const int dims : {16, 20, 64, 80, 128}) {
+      std::set<std::pair<int, int>> places;
+      for (int slot = 0; slot < 64; ++slot) {
+        for (int c = 0; c < dims; ++c) {
+          const gpu::KvCodePlace at = gpu::kv_code_place(part, dims, slot, c);
+          ASSERT_TRUE(places.emplace(at.word, at.shift).second);
+          ASSERT_EQ(at.shift % 4, 0);
+          ASSERT_LT(at.shift, 32);
+          ASSERT_LT(at.word * 4, gpu::kv_code_bytes(dims));
+          const gpu::KvCodeOwner of = gpu::kv_code_owner(part, dims, at.word, at.shift);
+          ASSERT_EQ(of.slot, slot);
+          ASSERT_EQ(of.channel, c);
         }
       }
     }
   }
 }
 
-TEST(KvCodes, OfTwoPositionsShareNoByteFrom4BitsOn) {
+TEST(KvCodes, OfTwoPositionsShareNoByte) {
   for (const KvPart part : {KvPart::keys, KvPart::values}) {
-    for (const int bits : {4}) {
-      std::map<int, int> owners;  // byte -> code that uses it
-      for (int slot = 0; slot < 64; ++slot) {
-        for (int c = 0; c < 32; ++c) {
-          const gpu::KvCodePlace at = gpu::kv_code_place(part, bits, 32, slot, c);
-          const int byte = at.word * 4 + at.shift / 8;
-          ASSERT_EQ(owners.try_emplace(byte, slot).first->second, slot);
-        }
+    std::map<int, int> owners;  // byte -> code that uses it
+    for (int slot = 0; slot < 64; ++slot) {
+      for (int c = 0; c < 32; ++c) {
+        const gpu::KvCodePlace at = gpu::kv_code_place(part, 32, slot, c);
+        const int byte = at.word * 4 + at.shift / 8;
+        ASSERT_EQ(owners.try_emplace(byte, slot).first->second, slot);
       }
     }
   }
@@ -51,14 +47,12 @@ TEST(KvCodes, OfTwoPositionsShareNoByteFrom4BitsOn) {
 // A block of 32 positions shares no word with other blocks, because one thread writes a block.
 TEST(KvCodes, OfABlockShareNoWordWithOthers) {
   for (const KvPart part : {KvPart::keys, KvPart::values}) {
-    for (const int bits : {2, 4}) {
-      for (const int dims : {48, 64, 128}) {
-        std::map<int, int> owners;  // word -> block that uses it
-        for (int slot = 0; slot < 64; ++slot) {
-          for (int c = 0; c < dims; ++c) {
-            const int word = gpu::kv_code_place(part, bits, dims, slot, c).word;
-            ASSERT_EQ(owners.try_emplace(word, slot / 32).first->second, slot / 32);
-          }
+    for (const int dims : {48, 64, 128}) {
+      std::map<int, int> owners;  // word -> block that uses it
+      for (int slot = 0; slot < 64; ++slot) {
+        for (int c = 0; c < dims; ++c) {
+          const int word = gpu::kv_code_place(part, dims, slot, c).word;
+          ASSERT_EQ(owners.try_emplace(word, slot / 32).first->second, slot / 32);
         }
       }
     }

@@ -33,8 +33,7 @@ std::vector<std::byte> random_halves(std::size_t bytes) {
 struct Types {
   KvType keys, values;
 };
-constexpr Types kTypes[] = {
-    {KvType::simq4, KvType::simq4}, {KvType::simq2, KvType::simq2}, {KvType::simq4, KvType::simq2}};
+constexpr Types kTypes[] = {{KvType::simq4, KvType::simq4}};
 
 using Steps = std::vector<std::pair<int, int>>;
 constexpr int kPages = kPositions / 64;

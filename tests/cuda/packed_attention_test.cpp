@@ -138,7 +138,7 @@ TEST_P(PackedAttention, PagesHoldTheCodesOfClosedBlocks) {
 }
 
 constexpr KvType kF32 = KvType::f32, kF16 = KvType::f16, kInt8 = KvType::int8,
-                 kSimq4 = KvType::simq4, kSimq2 = KvType::simq2;
+                 kSimq4 = KvType::simq4;
 
 INSTANTIATE_TEST_SUITE_P(Tensor, PackedAttention,
                          testing::Values(PackedCase{kSimq4, kSimq4, 4, 2, 64, 0, {150, 97}},
@@ -146,30 +146,30 @@ INSTANTIATE_TEST_SUITE_P(Tensor, PackedAttention,
                                          PackedCase{kSimq4, kSimq4, 2, 2, 64, 0, {130}, 0, 0},
                                          PackedCase{kSimq4, kSimq4, 3, 1, 80, 40, {130}, 4, 8},
                                          PackedCase{kSimq4, kSimq4, 2, 1, 96, 0, {200}, 4, 16},
-                                         PackedCase{kSimq2, kSimq2, 4, 1, 64, 0, {150}, 4, 16},
-                                         PackedCase{kSimq2, kSimq2, 4, 2, 128, 0, {130}, 64, 5},
-                                         PackedCase{kSimq2, kSimq2, 2, 2, 48, 0, {150}, 0, 1}));
+                                         PackedCase{kSimq4, kSimq4, 4, 1, 64, 0, {150}, 4, 16},
+                                         PackedCase{kSimq4, kSimq4, 4, 2, 128, 0, {130}, 64, 5},
+                                         PackedCase{kSimq4, kSimq4, 2, 2, 48, 0, {150}, 0, 1}));
 
 // Spans are computed by separate blocks, or combined in one block.
 INSTANTIATE_TEST_SUITE_P(Spans, PackedAttention,
                          testing::Values(PackedCase{kSimq4, kSimq4, 2, 1, 16, 0, {530, 40}},
-                                         PackedCase{kSimq2, kSimq2, 2, 1, 32, 300, {540}}));
+                                         PackedCase{kSimq4, kSimq4, 2, 1, 32, 300, {540}}));
 
 INSTANTIATE_TEST_SUITE_P(
     Exact, PackedAttention,
     testing::Values(PackedCase{kSimq4, kSimq4, 4, 2, 20, 0, {150}, 4, 32, true},
-                    PackedCase{kSimq4, kSimq2, 4, 4, 36, 50, {150}, 4, 8, true},
+                    PackedCase{kSimq4, kSimq4, 4, 4, 36, 50, {150}, 4, 8, true},
                     PackedCase{kSimq4, kF16, 2, 1, 32, 0, {100}, -1, -1, true},
                     PackedCase{kF32, kSimq4, 2, 1, 32, 0, {100}, -1, -1, true},
                     PackedCase{kInt8, kSimq4, 2, 1, 32, 0, {140}, 4, 0, true},
-                    PackedCase{kSimq2, kInt8, 2, 2, 32, 0, {100}, 4, 16, true},
-                    PackedCase{kSimq2, kSimq2, 2, 1, 160, 0, {70}, 0, 3, true},
+                    PackedCase{kSimq4, kInt8, 2, 2, 32, 0, {100}, 4, 16, true},
+                    PackedCase{kSimq4, kSimq4, 2, 1, 160, 0, {70}, 0, 3, true},
                     PackedCase{kSimq4, kSimq4, 2, 1, 16, 0, {530}, 4, 32, true}));
 
 INSTANTIATE_TEST_SUITE_P(
     Types, PackedRowsInTurn,
     testing::Values(PackedCase{kSimq4, kSimq4, 4, 1, 16, 150, {612, 570}},
-                    PackedCase{kSimq2, kSimq2, 4, 1, 32, 150, {612, 570}},
+                    PackedCase{kSimq4, kSimq4, 4, 1, 32, 150, {612, 570}},
                     PackedCase{kSimq4, kInt8, 4, 1, 16, 150, {612, 570}, 4, 32, true}));
 
 }  // namespace

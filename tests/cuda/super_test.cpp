@@ -7,9 +7,11 @@
 #include <cmath>
 #include <memory>
 #include <random>
+#include <tuple>
 
 #include "base/half.h"
 #include "cuda/layout/layout.h"
+#include "cuda/sim/emulator.h"
 #include "int_matmul_case.h"
 
 namespace leq::LEQ_GPU {
@@ -209,6 +211,81 @@ INSTANTIATE_TEST_SUITE_P(
                     SuperCase{4, 128, 130, 640, {70, 70}, Finish::swiglu, true},
                     SuperCase{5, 0, 9, 384, {130, 20}, Finish::store, true},
                     SuperCase{6, 128, 129, 896, {90}, Finish::add, true}));
+
+// Codes of the outputs, and their norm, are those of launches of their own.
+class SuperFollowers : public testing::TestWithParam<SuperCase> {
+ protected:
+  ~SuperFollowers() override { simt::schedule() = {}; }
+};
+
+TEST_P(SuperFollowers, GiveTheBitsOfTwoLaunches) {
+  const SuperCase& c = GetParam();
+  const SuperData data(c, c.rows[0], 5);
+  const auto padded = static_cast<std::size_t>(padded_columns(c.rows[0]));
+  const DeviceArray<std::int8_t> x(
+      std::vector<std::int8_t>(static_cast<std::size_t>(c.padded()), 3));
+  const DeviceArray<float> scales(std::vector<float>(static_cast<std::size_t>(c.padded()), 0.01f));
+  const DeviceArray<float> gain(std::vector<float>(padded, 1.25f));
+  const DeviceArray<unsigned> tickets(std::vector<unsigned>(kTickets, 0u));
+  const DeviceArray<unsigned long long> fault(std::vector<unsigned long long>{kNoFault});
+  enum class Follower : std::uint8_t { codes, norm };
+  const auto run = [&](Follower follower, bool joined) {
+    const DeviceArray<float> out(std::vector<float>(padded, 0.5f)), normed(padded),
+        steps(padded / 128);
+    const DeviceArray<std::int8_t> codes(padded);
+    normed.zero();
+    Quantize quantize;
+    quantize.out = {codes.data(), steps.data(), nullptr, 0, 0, 0, 128, 128};
+    quantize.fault = {fault.data(), 1};
+    SuperMatmul a;
+    a.segments[a.segment_count++] = {data.weight(), data.bias_there->data(), c.rows[0]};
+    a.tokens = 1;
+    a.columns = c.columns;
+    a.x = {x.data(), scales.data(), nullptr, c.padded(), c.padded(), 0, c.token_group};
+    a.finish = c.finish;
+    a.out = {out.data(), static_cast<std::int64_t>(padded)};
+    write_late({out.bytes()});
+    NormArguments norm;
+    norm.x = a.out;
+    norm.out = {normed.data(), static_cast<std::int64_t>(padded)};
+    norm.tokens = 1;
+    norm.width = c.rows[0];
+    norm.gain = gain.data();
+    norm.eps = 1e-5f;
+    norm.quantize = quantize;
+    EXPECT_TRUE(makes_codes(a));
+    EXPECT_TRUE(joins(a, norm));
+    if (follower == Follower::codes && joined) a.codes = {quantize, nullptr, tickets.data()};
+    if (follower == Follower::norm && joined) {
+      launch_joined(a, norm, tickets.data(), test_stream());
+    } else {
+      launch_super_matmul(a, test_stream());
+    }
+    if (follower == Follower::norm && !joined) launch_norm(norm, test_stream());
+    if (follower == Follower::codes && !joined) {
+      launch_quantize({a.out, 1, c.rows[0], nullptr, quantize}, test_stream());
+    }
+    return std::tuple(out.host(), normed.host(), steps.host(), codes.host());
+  };
+  for (const Follower follower : {Follower::codes, Follower::norm}) {
+    simt::schedule() = {};
+    const auto expected = run(follower, false);
+    for (const simt::Schedule& schedule :
+         {simt::Schedule{}, simt::Schedule{5, simt::CopyArrival::at_issue}}) {
+      simt::schedule() = schedule;
+      EXPECT_EQ(run(follower, true), expected);
+    }
+  }
+  EXPECT_EQ(tickets.host(), std::vector<unsigned>(kTickets));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, SuperFollowers,
+                         testing::Values(SuperCase{4, 128, 1, 512, {300}, Finish::add},
+                                         SuperCase{5, 128, 1, 256, {150}, Finish::add},
+                                         SuperCase{6, 128, 1, 768, {33}, Finish::gelu},
+                                         SuperCase{4, 32, 1, 300, {70}, Finish::add},
+                                         SuperCase{5, 32, 1, 512, {128}},
+                                         SuperCase{6, 32, 1, 256, {200}, Finish::add}));
 
 TEST(SuperEmbed, RowsOfATable) {
   for (const int bits : {4, 5, 6}) {

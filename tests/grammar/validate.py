@@ -91,16 +91,26 @@ checks("ipv4")(ipaddress.IPv4Address)
 checks("ipv6")(ipaddress.IPv6Address)
 checks("uuid")(uuid.UUID)
 
-count = 0
-for case in json.load(open(sys.argv[1], encoding="utf-8"), parse_float=decimal.Decimal):
-    jsonschema.Draft202012Validator.check_schema(case["schema"])
-    validator = jsonschema.Draft202012Validator(case["schema"], format_checker=checker)
-    for text in case["documents"]:
-        document = json.loads(text, parse_float=decimal.Decimal)
-        error = next(validator.iter_errors(document), None)
-        if error is not None:
-            schema = json.dumps(case["schema"], default=str)
-            print("schema", schema, "document", text, ":", error.message)
-            sys.exit(1)
-        count += 1
-print("all valid:", count)
+
+def validator_of(schema):
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema, format_checker=checker)
+
+
+def main():
+    count = 0
+    for case in json.load(open(sys.argv[1], encoding="utf-8"), parse_float=decimal.Decimal):
+        validator = validator_of(case["schema"])
+        for text in case["documents"]:
+            document = json.loads(text, parse_float=decimal.Decimal)
+            error = next(validator.iter_errors(document), None)
+            if error is not None:
+                schema = json.dumps(case["schema"], default=str)
+                print("schema", schema, "document", text, ":", error.message)
+                sys.exit(1)
+            count += 1
+    print("all valid:", count)
+
+
+if __name__ == "__main__":
+    main()

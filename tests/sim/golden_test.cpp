@@ -289,8 +289,8 @@ const Kind kExactKinds[] = {
     {"int8", ActChoice::row, {kInt8, kInt8}},
     {"int4-g128", kAuto, {kSimq4, kSimq4, 2}},
     {"uint3-g128", ActChoice::tensor, {kSimq4, kInt8, 2}},
-    {"int8-g128", ActChoice::online, {KvType::simq2, kSimq4, 2}},
-    {"uint2-g64", ActChoice::g128, {KvType::simq2, KvType::simq2, 2}},
+    {"int8-g128", ActChoice::online, {kInt8, kSimq4, 2}},
+    {"uint2-g64", ActChoice::g128, {kSimq4, kF16, 2}},
 };
 
 TEST_P(GpuCoded, ExactLogitsAreTheCpusBits) {

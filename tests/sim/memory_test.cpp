@@ -63,7 +63,7 @@ TEST_P(SimMemory, ThePlanIsExactForEveryTypeOfTheCache) {
   const auto backend = make_backend({.device = "sim", .threads = 1});
   const auto layout = make_layout({.device = "cuda"});
   const Model model(test::quantized(folder, "int8"), {.mode = LoadMode::map});
-  for (const KvType kv : {KvType::simq2, KvType::simq4, KvType::int8, KvType::f16, KvType::f32}) {
+  for (const KvType kv : {KvType::simq4, KvType::int8, KvType::f16, KvType::f32}) {
     const RunLimits limits = limits_of(model, kv, 300);
     const MemoryPlan planned = MemoryPlanner(model, *layout).plan(limits);
     const Session session(model, *backend, limits);
@@ -223,8 +223,8 @@ TEST(FixedStatesOnADevice, AreRestoredAndForked) {
 TEST(KeysAndValues, OfPackedTypesHaveTheNumbersOfTheCpu) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const Model model(test::quantized(folder, "int8"), {.mode = LoadMode::map});
-  for (const auto& [keys, values] : {std::pair{KvType::simq4, KvType::simq2},
-                                     {KvType::simq2, KvType::int8},
+  for (const auto& [keys, values] : {std::pair{KvType::simq4, KvType::simq4},
+                                     {KvType::simq4, KvType::int8},
                                      {KvType::int8, KvType::simq4}}) {
     RunLimits limits = limits_of(model, keys, values, 256);
     limits.kv_recent = 20;

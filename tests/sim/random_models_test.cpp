@@ -8,8 +8,8 @@
 #include <cstring>
 #include <tuple>
 
-#include "quantize/run/quantize.h"
 #include "gpu_devices.h"
+#include "quantize/run/quantize.h"
 #include "reference/random_checkpoint.h"
 #include "sim/engine.h"
 
@@ -105,7 +105,7 @@ const Shape kShapes[] = {
      0,
      "int8",
      {kSimq4, kSimq4}},
-    {"HeadsOf64WithAWindowInSimq4AndSimq2",
+    {"HeadsOf64WithAWindowInSimq4AndInt8",
      "mistral",
      "MistralForCausalLM",
      128,
@@ -115,7 +115,7 @@ const Shape kShapes[] = {
      200,
      60,
      "int8",
-     {kSimq4, KvType::simq2}},
+     {kSimq4, KvType::int8}},
     {"HeadsOf36InInt8AndSimq4",
      "llama",
      "LlamaForCausalLM",

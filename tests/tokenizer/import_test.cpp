@@ -108,6 +108,44 @@ TEST(HfTokenizer, UnknownCharacters) {
   EXPECT_EQ(encode(open_json(json), "axyb"), (Ids{2, 0, 0, 3}));
 }
 
+// Expected: what Hugging Face's tokenizers makes of them.
+TEST(HfTokenizer, WordsAndStartsAreThoseOfTokenizers) {
+  struct Case {
+    const char *vocab, *merges, *pre_tokenizer;
+    std::string text;
+    Ids expected;
+  };
+  const Case cases[] = {
+      // A character without a token does not separate its neighbours.
+      {R"({"a":0,"b":1,"ab":2})", R"(["a b"])", "null", "a\U0001f600b", {2}},
+      // Marks and joiners belong to words, a superscript does not.
+      {R"({"e":0,"\u0301":1,"e\u0301":2,"\u00b2":3,"e\u00b2":4,"\u200d":5,"e\u200d":6})",
+       R"([["e","\u0301"],["e","\u00b2"],["e","\u200d"]])",
+       R"({"type":"Whitespace"})",
+       "e\u0301 e\u00b2 e\u200d",
+       {2, 0, 3, 6}},
+      // The first word of a text is the one at its first byte.
+      {R"({"\u2581":0,"x":1,"\t":2})",
+       "[]",
+       R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"\\s+"},)"
+       R"("behavior":"Isolated"},{"type":"Metaspace","prepend_scheme":"first","split":false}]})",
+       "x\tx",
+       {0, 1, 2, 1}},
+      {R"({"\u2581":0,"x":1,"\t":2})",
+       "[]",
+       R"({"type":"Sequence","pretokenizers":[{"type":"Whitespace"},)"
+       R"({"type":"Metaspace","prepend_scheme":"first","split":false}]})",
+       "\tx",
+       {1}}};
+  for (const Case& c : cases) {
+    const std::string json = std::string(R"({"pre_tokenizer":)") + c.pre_tokenizer +
+                             R"(,"decoder":{"type":"Replace","pattern":{"String":"\u2581"},)" +
+                             R"("content":" "},"model":{"type":"BPE","vocab":)" + c.vocab +
+                             R"(,"merges":)" + c.merges + "}}";
+    EXPECT_EQ(encode(open_json(json), c.text), c.expected) << c.text;
+  }
+}
+
 TEST(AddedTokens, StripAndSingleWord) {
   Json json = small_json();
   json["added_tokens"][0]["lstrip"] = true;

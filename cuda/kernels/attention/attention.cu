@@ -21,9 +21,7 @@ void launch_type(const AttentionArguments& a, const AttentionPlan& plan, rt::Str
     case KvType::int8:
       return launch_tensor_attention<KvType::int8, KvType::int8>(a, plan, stream);
     case KvType::simq4:
-      return launch_packed_attention<4, 64>(a, plan, stream);
-    case KvType::simq2:
-      return launch_packed_attention<2, 32>(a, plan, stream);
+      return launch_packed_attention(a, plan, stream);
     case KvType::f16:
       return launch_tensor_attention<KvType::f16, KvType::f16>(a, plan, stream);
     default:

@@ -35,6 +35,7 @@ struct QueryBlock {
   int window = 0, run_end = 0;  // as of visible_at
   unsigned ticket = 0;          // shared by the blocks that have these queries, one block per span
   const std::int32_t* pages = nullptr;
+  int settled = 0;  // positions below it are not written in this step, if the batch is settled
 
   __device__ __forceinline__ int queries() const { return rows * heads; }
   __device__ __forceinline__ Positions visible_to(int query) const {
@@ -75,6 +76,8 @@ __device__ __forceinline__ QueryBlock query_block(const AttentionArguments& a,
   block.rows = min(plan.block_rows, found.rows - at);
   block.position = found.first_position + at;
   block.pages = a.batch.pages + found.pages_at;
+  // Other runs of the batch may be the preceding positions of the same sequence.
+  if (a.batch.settled) block.settled = found.first_position + 1 - a.batch.run_count;
   const int group = a.heads.group;
   const int first = static_cast<int>(blockIdx.y) % plan.head_blocks * plan.block_heads;
   block.kv_head = static_cast<int>(blockIdx.y) / plan.head_blocks;

@@ -45,7 +45,7 @@ __device__ __forceinline__ float score_block(const PackedSide& side, const float
 #pragma unroll 1
   for (int c = 0; c < dims; ++c) {
     const float t = q[c] * ptx::f16_to_f32(head.scales[ends + kv_key_end(dims, c)]);
-    score = fmaf(t, head.code(KvPart::keys, codes.bits, dims, slot, c), score);
+    score = fmaf(t, head.code(KvPart::keys, dims, slot, c), score);
   }
   return score;
 }
@@ -103,7 +103,7 @@ __device__ __forceinline__ float packed_column(const Work<queries>& work, const 
       const int end = ends + kv_value_end(slot);
       lanes[i] = fmaf(weight, ptx::f16_to_f32(head.minima[end]), lanes[i]);
       out = fmaf(weight * ptx::f16_to_f32(head.scales[end]),
-                 head.code(KvPart::values, codes.bits, work.a.heads.head_dim, slot, c), out);
+                 head.code(KvPart::values, work.a.heads.head_dim, slot, c), out);
     }
   }
 #pragma unroll

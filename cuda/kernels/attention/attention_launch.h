@@ -61,7 +61,6 @@ void launch_exact_packed(const AttentionArguments& a, const AttentionPlan& plan,
 // Keys and values must have the same packed type; head_dim is a multiple of 16 up to kPackedDims.
 // `plan` and scratch are as for launch_tensor_attention.
 inline constexpr int kPackedDims = 128;
-template <int bits, int group>
 void launch_packed_attention(const AttentionArguments& a, const AttentionPlan& plan,
                              rt::Stream& stream);
 

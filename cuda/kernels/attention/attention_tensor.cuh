@@ -88,16 +88,20 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   LEQ_BOUNDS(Shape::kThreads);
   LEQ_DYNAMIC_SHARED(unsigned char, memory);
   ptx::let_successor_start();
-  ptx::wait_for_predecessor();
+  if (!a.batch.settled) ptx::wait_for_predecessor();
   const BlockWork work = block_work(a, plan);
   const Positions seen = work.seen;
-  if (seen.empty()) return;
+  if (seen.empty()) return ptx::wait_for_predecessor();
   // These rarely read values are in shared memory, because registers are scarce.
   auto& block = *reinterpret_cast<QueryBlock*>(memory + TileMemory<Shape>::kBlockAt);
   if (threadIdx.x == 0) block = work.queries;
   __syncthreads();
   TileLoader<Shape> loader(a, block, seen, memory);
-  for (int stage = 0; stage < Shape::kAhead; ++stage) loader.load_next();
+  for (int stage = 0; stage < Shape::kAhead; ++stage) {
+    if (!loader.next_is_settled()) ptx::wait_for_predecessor();
+    loader.load_next();
+  }
+  ptx::wait_for_predecessor();
   load_queries<Shape>(a, block, memory);
   WarpRows<Shape> warp;
   if constexpr (Shape::kShares) {

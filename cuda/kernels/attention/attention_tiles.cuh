@@ -140,6 +140,10 @@ class TileLoader {
     return memory_ + tile % Shape::kStages * Memory::kStageBytes;
   }
 
+  // Whether the next tile, if there is one, can be copied before the wait for the predecessor.
+  __device__ __forceinline__ bool next_is_settled() const {
+    return next_ >= end_ || (next_ + 1) * kTile <= block_.settled;
+  }
   // Starts copying the next tile, if there is one, and commits one group of copies in any case.
   __device__ __forceinline__ void load_next() {
     if (next_ < end_) {

@@ -13,16 +13,16 @@ struct PackedHead {
   std::uint16_t* minima = nullptr;
 
   // Returns the code of channel c at `slot` of the page.
-  __device__ __forceinline__ float code(KvPart part, int bits, int dims, int slot, int c) const {
-    const KvCodePlace at = kv_code_place(part, bits, dims, slot, c);
-    return static_cast<float>(words[at.word] >> at.shift & ((1u << bits) - 1u));
+  __device__ __forceinline__ float code(KvPart part, int dims, int slot, int c) const {
+    const KvCodePlace at = kv_code_place(part, dims, slot, c);
+    return static_cast<float>(words[at.word] >> at.shift & 15u);
   }
 };
 
 __device__ __forceinline__ PackedHead packed_head(const KvPages& pages, std::int64_t page,
                                                   const AttentionHeads& heads, int head) {
   std::byte* const base = pages.base + page * pages.page_bytes;
-  const std::int64_t bytes = kv_code_bytes(pages.codes.bits, heads.head_dim);
+  const std::int64_t bytes = kv_code_bytes(heads.head_dim);
   auto* const ends = reinterpret_cast<std::uint16_t*>(base + heads.kv_heads * bytes);
   return {reinterpret_cast<std::uint32_t*>(base + head * bytes), ends + head * pages.codes.ends,
           ends + (heads.kv_heads + head) * pages.codes.ends};

@@ -13,6 +13,7 @@ namespace leq::LEQ_GPU {
 namespace {
 
 constexpr int kBlockThreads = 128;
+constexpr float kLevels = 15;  // the largest code
 
 // The slots [first, first + count) of one kv head in a page.
 struct QuantizedBlock {
@@ -26,9 +27,6 @@ struct QuantizedBlock {
   __device__ __forceinline__ float number(int slot, int c) const {
     const std::byte* const row = copy.numbers + slot * copy.row_bytes;
     return ptx::f16_to_f32(reinterpret_cast<const std::uint16_t*>(row)[c]);
-  }
-  __device__ __forceinline__ float levels() const {
-    return static_cast<float>((1 << codes.bits) - 1);
   }
   __device__ __forceinline__ void keep(int at_page, int at_shared, const CodeRange& range) const {
     page.scales[at_page] = range.scale;
@@ -50,7 +48,7 @@ __device__ void range_keys(const QuantizedBlock& block) {
       high = fmaxf(high, x);
     }
     block.keep(row + kv_key_end(block.dims, c), c,
-               begin < last ? CodeRange(low, high, block.levels()) : CodeRange());
+               begin < last ? CodeRange(low, high, kLevels) : CodeRange());
   }
 }
 
@@ -67,7 +65,7 @@ __device__ void range_values(const QuantizedBlock& block) {
       low = fminf(low, x);
       high = fmaxf(high, x);
     }
-    const CodeRange range = warp_range(low, high, block.levels());
+    const CodeRange range = warp_range(low, high, kLevels);
     if (lane == 0) block.keep(i % groups * kKvPageTokens + kv_value_end(slot), i, range);
   }
 }
@@ -78,21 +76,21 @@ template <KvPart part>
 __device__ void write_codes(const QuantizedBlock& block) {
   const KvCodes& codes = block.codes;
   const int groups = codes.ends / kKvPageTokens;
-  const int words = static_cast<int>(kv_code_bytes(codes.bits, block.dims)) / 4;
+  const int words = static_cast<int>(kv_code_bytes(block.dims)) / 4;
   for (int word = static_cast<int>(threadIdx.x); word < words; word += kBlockThreads) {
-    const int slot = kv_code_owner(part, codes.bits, block.dims, word, 0).slot;
+    const int slot = kv_code_owner(part, block.dims, word, 0).slot;
     if (slot < block.first || slot >= block.first + block.count) continue;
     std::uint32_t made = 0;
-    for (int shift = 0; shift < 32; shift += codes.bits) {
-      const KvCodeOwner of = kv_code_owner(part, codes.bits, block.dims, word, shift);
+    for (int shift = 0; shift < 32; shift += 4) {
+      const KvCodeOwner of = kv_code_owner(part, block.dims, word, shift);
       const bool sink = part == KvPart::keys && of.slot < block.sinks;
       if (sink || of.channel >= block.dims) continue;
       const int at = part == KvPart::keys
                          ? of.channel
                          : (of.slot - block.first) * groups + of.channel / codes.group;
-      made |= encoded(block.number(of.slot, of.channel), block.scales[at], block.minima[at],
-                      block.levels())
-              << shift;
+      made |=
+          encoded(block.number(of.slot, of.channel), block.scales[at], block.minima[at], kLevels)
+          << shift;
     }
     block.page.words[word] = made;
   }

@@ -11,18 +11,16 @@
 namespace leq::LEQ_GPU {
 
 // The shape of a block: a TensorShape over f16 pages with one stage, and `stages` stages of codes.
-// group: number of channels of values that share a scale.
-template <int bits, int group, int dims, int row_warps, int column_warps, int row_tiles, int stages,
-          int blocks>
+template <int dims, int row_warps, int column_warps, int row_tiles, int stages, int blocks>
 struct PackedShape
     : TensorShape<KvType::f16, KvType::f16, dims, row_warps, column_warps, row_tiles, 1, blocks> {
   using Wide =
       TensorShape<KvType::f16, KvType::f16, dims, row_warps, column_warps, row_tiles, 1, blocks>;
-  static constexpr int kBits = bits, kCodeStages = stages;
+  static constexpr int kCodeStages = stages;
   // The product of a weight and a scale fits into f16 whatever the values are, since a scale is at
-  // most 2 * 65504 / (2^bits - 1).
-  static constexpr float kWeightBits = bits == 4 ? 2.0f : 0.0f;
-  static constexpr int kGroup = group;
+  // most 2 * 65504 / 15.
+  static constexpr float kWeightBits = 2.0f;
+  static constexpr int kGroup = kv_scheme(KvType::simq4).group;  // channels that share a scale
   static constexpr int kGroups = (dims + kGroup - 1) / kGroup;
   static constexpr int kShifts = Wide::kColumns <= kGroup ? 1 : Wide::kColumns / kGroup;
   // The number of units of 16 columns that share a shift within a warp.
@@ -59,7 +57,7 @@ struct PackedVisible {
 template <class Shape>
 struct PackedMemory {
   using Wide = TileMemory<Shape>;
-  static constexpr int kCodes = kTile * Shape::kDims * Shape::kBits / 8;  // of keys or of values
+  static constexpr int kCodes = kTile * Shape::kDims / 2;  // of keys or of values
   static constexpr int kStageBytes = 2 * kCodes;
   // The number of scales and minima; a tile has at most two blocks of keys.
   static constexpr int kKeyEnds = 2 * Shape::kDims;
@@ -162,7 +160,7 @@ class PackedLoader {
     const PackedHead head = packed_head(pages, page_, a_.heads, block_.kv_head);
     const int thread = static_cast<int>(threadIdx.x);
     const auto* const words = reinterpret_cast<const unsigned char*>(head.words);
-    const int bytes = kTile * a_.heads.head_dim * Shape::kBits / 8;
+    const int bytes = kTile * a_.heads.head_dim / 2;
     for (int at = thread * 16; at < bytes; at += Shape::kThreads * 16) {
       ptx::cp_async16(to + at, words + at, true);
     }
@@ -260,8 +258,8 @@ __device__ __forceinline__ void expand_tile(const unsigned char* codes, int dims
 #pragma unroll 1
     for (int c16 = static_cast<int>(threadIdx.x / 32); c16 < units; c16 += Shape::kThreads / 32) {
       unsigned char* const to = memory + (s16 * units + c16) * kUnitBytes;
-      put(unit_of_codes<Shape::kBits, KvPart::keys>(keys, dims, s16, c16, lane), to);
-      put(unit_of_codes<Shape::kBits, KvPart::values>(values, dims, s16, c16, lane),
+      put(unit_of_codes<KvPart::keys>(keys, dims, s16, c16, lane), to);
+      put(unit_of_codes<KvPart::values>(values, dims, s16, c16, lane),
           to + kTile * Shape::kDims * 2);
     }
   }
@@ -282,8 +280,7 @@ struct TileOperands {
   template <KvPart part>
   __device__ __forceinline__ UnitOperand unit(int s16, int c16) const {
     if constexpr (Shape::kGeneration) {
-      return unit_of_codes<Shape::kBits, part>(words<part>(), dims, s16, c16,
-                                               static_cast<int>(lane));
+      return unit_of_codes<part>(words<part>(), dims, s16, c16, static_cast<int>(lane));
     } else {
       std::uint32_t r[4];
       ptx::ldmatrix_x4(r, memory + (part == KvPart::keys ? 0 : kTile * Shape::kDims * 2) +
@@ -293,26 +290,19 @@ struct TileOperands {
   }
 };
 
-// Loads consecutive words of a lane as vectors of `each` words.
-template <int count, int each>
+// Loads consecutive words of a lane as vectors of four.
+template <int count>
 struct LaneWords {
   std::uint32_t words[count];
 
   __device__ __forceinline__ void load(const std::uint32_t* from, unsigned lane) {
-    static_assert(each == 2 || each == 4);
 #pragma unroll
-    for (int i = 0; i < count / each; ++i) {
-      if constexpr (each == 4) {
-        const uint4 four = reinterpret_cast<const uint4*>(from)[32 * i + lane];
-        words[4 * i] = four.x;
-        words[4 * i + 1] = four.y;
-        words[4 * i + 2] = four.z;
-        words[4 * i + 3] = four.w;
-      } else {
-        const uint2 two = reinterpret_cast<const uint2*>(from)[32 * i + lane];
-        words[2 * i] = two.x;
-        words[2 * i + 1] = two.y;
-      }
+    for (int i = 0; i < count / 4; ++i) {
+      const uint4 four = reinterpret_cast<const uint4*>(from)[32 * i + lane];
+      words[4 * i] = four.x;
+      words[4 * i + 1] = four.y;
+      words[4 * i + 2] = four.z;
+      words[4 * i + 3] = four.w;
     }
   }
 };
@@ -320,30 +310,27 @@ struct LaneWords {
 // Loads a lane's words of 16 keys, for a head as wide as the shape.
 template <class Shape>
 struct KeyWords {
-  static constexpr int kBits = Shape::kBits, kCount = Shape::kDims / 16;
-  LaneWords<kCount, 4> lane_words;
+  static constexpr int kCount = Shape::kDims / 16;
+  LaneWords<kCount> lane_words;
 
   __device__ __forceinline__ void load(const TileOperands<Shape>& tile, int s16) {
-    const int row = s16 / kv_word_units(kBits);
-    lane_words.load(tile.template words<KvPart::keys>() + row * (32 * kCount), tile.lane);
+    lane_words.load(tile.template words<KvPart::keys>() + s16 * (32 * kCount), tile.lane);
   }
-  __device__ __forceinline__ UnitOperand unit(int s16, int step) const {
-    return unit_of_word<kBits, KvPart::keys>(lane_words.words[step], s16);
+  __device__ __forceinline__ UnitOperand unit(int step) const {
+    return unit_of_word<KvPart::keys>(lane_words.words[step]);
   }
 };
 
 // Loads a lane's words of a tile's values in the columns of its warp.
 template <class Shape>
 struct ValueWords {
-  static constexpr int kBits = Shape::kBits, kUnits = Shape::kColumns / 16;
-  LaneWords<kBits * kUnits, (kBits < 4 ? kBits : 4)> lane_words;
+  LaneWords<Shape::kColumns / 4> lane_words;
 
   __device__ __forceinline__ void load(const TileOperands<Shape>& tile, int c16) {
-    lane_words.load(tile.template words<KvPart::values>() + c16 * (32 * kBits), tile.lane);
+    lane_words.load(tile.template words<KvPart::values>() + c16 * 128, tile.lane);
   }
   __device__ __forceinline__ UnitOperand unit(int step, int c) const {
-    const int word = c * kBits + step / kv_word_units(kBits);
-    return unit_of_word<kBits, KvPart::values>(lane_words.words[word], step);
+    return unit_of_word<KvPart::values>(lane_words.words[4 * c + step]);
   }
 };
 

@@ -11,10 +11,9 @@
 namespace leq::LEQ_GPU {
 
 // The factor that converts a sum of codes' f16 numbers, for columns 8 n ... 8 n + 7 of a unit.
-template <int bits>
 __device__ constexpr float code_unit(int n) {
-  // The codes of the upper columns begin at bit `bits` of their half word instead of at bit 0.
-  return n == 0 ? 16777216.0f : 16777216.0f / static_cast<float>(1 << bits);
+  // The codes of the upper columns begin at bit 4 of their half word instead of at bit 0.
+  return n == 0 ? 16777216.0f : 1048576.0f;
 }
 
 // A lane's part of 16 positions x 16 channels: b[n][k] is the register for columns 8 n ... 8 n + 7
@@ -23,18 +22,15 @@ struct UnitOperand {
   std::uint32_t b[2][2];
 };
 
-// Unpacks a lane's word of a unit (cuda/layout/kv_codes.h); at 2 bits a word has two units. s16 is
-// the index of the unit along positions.
-template <int bits, KvPart part>
-__device__ __forceinline__ UnitOperand unit_of_word(std::uint32_t own, int s16) {
+// Unpacks a lane's word of a unit (cuda/layout/kv_codes.h).
+template <KvPart part>
+__device__ __forceinline__ UnitOperand unit_of_word(std::uint32_t word) {
   UnitOperand unit;
-  constexpr std::uint32_t kLow = bits == 4 ? 0x000f000fu : 0x00030003u, kHigh = kLow << bits;
-  constexpr bool kBytesAlongSum = bits == 4 && part == KvPart::values;
-  const std::uint32_t word = bits == 2 ? own >> 8 * (s16 % 2) : own;
-  const std::uint32_t next = word >> (kBytesAlongSum ? 8 : 4);
+  constexpr std::uint32_t kLow = 0x000f000fu, kHigh = kLow << 4;
+  const std::uint32_t next = word >> (part == KvPart::values ? 8 : 4);
   unit.b[0][0] = word & kLow;
   unit.b[0][1] = next & kLow;
-  if constexpr (bits == 4 && part == KvPart::keys) {
+  if constexpr (part == KvPart::keys) {
     unit.b[1][0] = next & kHigh;
     unit.b[1][1] = word >> 8 & kHigh;
   } else {
@@ -45,10 +41,10 @@ __device__ __forceinline__ UnitOperand unit_of_word(std::uint32_t own, int s16) 
 }
 
 // `words` are the codes of the head in its page.
-template <int bits, KvPart part>
+template <KvPart part>
 __device__ __forceinline__ UnitOperand unit_of_codes(const std::uint32_t* words, int dims, int s16,
                                                      int c16, int lane) {
-  return unit_of_word<bits, part>(words[kv_lane_word(part, bits, dims, s16, c16, lane)], s16);
+  return unit_of_word<part>(words[kv_lane_word(part, dims, s16, c16, lane)]);
 }
 
 // Scales, or minima, at a lane's indices k of a unit: two neighbours, and the two at k + 8.

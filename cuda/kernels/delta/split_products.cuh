@@ -22,23 +22,37 @@ struct SplitFloat {
 // error is about 2^-20 of sum |a b|, because the products of two low parts are left out.
 template <int tiles, class A, class B>
 __device__ __forceinline__ void multiply_split(float (&d)[tiles][4], int steps, A a, B b) {
+  // A is in global memory: this many steps of it are in flight.
+  constexpr int kAhead = 4;
   const int g = static_cast<int>(threadIdx.x) % 32 / 4, t = static_cast<int>(threadIdx.x) % 4;
-#pragma unroll 2
-  for (int step = 0; step < steps; ++step) {
-    // A lane may use any two k if A and B agree; here they are neighbours, which are contiguous.
-    const int k = 8 * step + 2 * t;
-    const float2 above = a(g, k), below = a(g + 8, k);
-    const SplitFloat x[4] = {SplitFloat(above.x), SplitFloat(below.x), SplitFloat(above.y),
-                             SplitFloat(below.y)};
-    const std::uint32_t high[4] = {x[0].high, x[1].high, x[2].high, x[3].high};
-    const std::uint32_t low[4] = {x[0].low, x[1].low, x[2].low, x[3].low};
+  // A lane may use any two k if A and B agree; here they are neighbours, which are contiguous.
+  float2 rows[kAhead][2];
+  const auto load = [&](float2(&to)[2], int step) {
+    if (step >= steps) return;
+    to[0] = a(g, 8 * step + 2 * t);
+    to[1] = a(g + 8, 8 * step + 2 * t);
+  };
 #pragma unroll
-    for (int tile = 0; tile < tiles; ++tile) {
-      const float2 column = b(k, 8 * tile + g);
-      const SplitFloat y[2] = {SplitFloat(column.x), SplitFloat(column.y)};
-      ptx::mma_m16n8k8_tf32(d[tile], low, {y[0].high, y[1].high});
-      ptx::mma_m16n8k8_tf32(d[tile], high, {y[0].low, y[1].low});
-      ptx::mma_m16n8k8_tf32(d[tile], high, {y[0].high, y[1].high});
+  for (int i = 0; i < kAhead; ++i) load(rows[i], i);
+#pragma unroll 1
+  for (int first = 0; first < steps; first += kAhead) {
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      const int step = first + i, k = 8 * step + 2 * t;
+      if (step >= steps) break;
+      const SplitFloat x[4] = {SplitFloat(rows[i][0].x), SplitFloat(rows[i][1].x),
+                               SplitFloat(rows[i][0].y), SplitFloat(rows[i][1].y)};
+      load(rows[i], step + kAhead);
+      const std::uint32_t high[4] = {x[0].high, x[1].high, x[2].high, x[3].high};
+      const std::uint32_t low[4] = {x[0].low, x[1].low, x[2].low, x[3].low};
+#pragma unroll
+      for (int tile = 0; tile < tiles; ++tile) {
+        const float2 column = b(k, 8 * tile + g);
+        const SplitFloat y[2] = {SplitFloat(column.x), SplitFloat(column.y)};
+        ptx::mma_m16n8k8_tf32(d[tile], low, {y[0].high, y[1].high});
+        ptx::mma_m16n8k8_tf32(d[tile], high, {y[0].low, y[1].low});
+        ptx::mma_m16n8k8_tf32(d[tile], high, {y[0].high, y[1].high});
+      }
     }
   }
 }

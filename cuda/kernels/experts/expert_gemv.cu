@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "cuda/intrinsics/run.h"
-#include "cuda/kernels/experts/experts.h"
+#include "cuda/kernels/experts/add_experts.cuh"
 #include "cuda/kernels/matmul/int_gemv.cuh"
 #include "cuda/kernels/matmul/int_gemv_groups.cuh"
 #include "cuda/kernels/matmul/int_matmul.h"
@@ -78,6 +78,12 @@ __global__ void __launch_bounds__(kGroupWarps * 32, GroupShape<bits>::kBlocks)
   ptx::wait_for_predecessor();
   find_row(a, row);
   groups_block<bits>(row);
+  if (a.add_tickets == nullptr) return;
+  const auto active = static_cast<unsigned>(a.choice.active);
+  const unsigned token = (static_cast<unsigned>(a.first_row) + blockIdx.y) / active;
+  if (!is_last_block(a.add_tickets + token * gridDim.x + blockIdx.x, active)) return;
+  const std::int64_t c = std::int64_t{blockIdx.x} * kGroupRows + threadIdx.x;
+  if (threadIdx.x < kGroupRows && c < a.add.width) add_column(a.add, token, c);
 }
 
 template <int bits>
@@ -115,6 +121,13 @@ void launch(const ExpertMatmul& a, rt::Stream& stream) {
 }  // namespace
 
 bool makes_codes(const ExpertMatmul& a) { return a.rows * ticket_groups(a.matmul) <= kTickets; }
+
+bool adds(const ExpertMatmul& a) {
+  const std::int64_t blocks = group_blocks(a.matmul.segments[0].rows, false);
+  return has_groups_of_128(a.matmul, 1) && !is_gated(a.matmul.finish) && !a.in_groups &&
+         a.rows <= kMaxRows && a.rows / a.choice.active * blocks <= kTickets &&
+         !rt::has_debug_option("no-join");
+}
 
 void launch_expert_matmul(const ExpertMatmul& a, rt::Stream& stream) {
   launch_by_bits(a.matmul.segments[0].weight.bits, [&]<int bits>() { launch<bits>(a, stream); });

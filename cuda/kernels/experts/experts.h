@@ -66,23 +66,6 @@ struct GroupInputsArguments {
 };
 void launch_group_inputs(const GroupInputsArguments& a, rt::Stream& stream);
 
-// out [R] = the linear of each row's expert, applied to the row.
-struct ExpertMatmul {
-  IntMatmul matmul;                       // x, out, and the shapes and formats of all experts
-  const CodeSegment* segments = nullptr;  // [E][matmul.segment_count]
-  ExpertChoice choice;
-  std::int64_t rows = 0;       // R
-  bool has_row_each = false;   // true: x has R rows; false: T rows
-  bool in_groups = false;      // x has R rows; rows of x and of out are in groups
-  std::int64_t first_row = 0;  // the launch's first row
-};
-void launch_expert_matmul(const ExpertMatmul& a, rt::Stream& stream);
-// Returns whether launch_expert_matmul can quantize its outputs (matmul.codes).
-bool makes_codes(const ExpertMatmul& a);
-// Computes ExpertMatmul on tensor cores, with rows of x and out in groups; bit-identical results.
-bool has_expert_gemm(const IntMatmul& a);
-void launch_expert_gemm(const ExpertMatmul& a, const ExpertGroups& groups, rt::Stream& stream);
-
 // x [T][W] += weight * products [T k][W], one expert after another. The products are in groups or
 // in token order. Those of a shared expert follow, [T][W], and are added last.
 struct AddExpertsArguments {
@@ -93,5 +76,32 @@ struct AddExpertsArguments {
   bool fresh = false;  // x is 0 before
 };
 void launch_add_experts(const AddExpertsArguments& a, rt::Stream& stream);
+// A shared expert's down of one token and the sum, as those of launch.h.
+bool joins(const IntMatmul& a, const AddExpertsArguments& next);
+void launch_joined(const IntMatmul& a, const AddExpertsArguments& next, unsigned*,
+                   rt::Stream& stream);
+
+// out [R] = the linear of each row's expert, applied to the row.
+struct ExpertMatmul {
+  IntMatmul matmul;                       // x, out, and the shapes and formats of all experts
+  const CodeSegment* segments = nullptr;  // [E][matmul.segment_count]
+  ExpertChoice choice;
+  std::int64_t rows = 0;       // R
+  bool has_row_each = false;   // true: x has R rows; false: T rows
+  bool in_groups = false;      // x has R rows; rows of x and of out are in groups
+  std::int64_t first_row = 0;  // the launch's first row
+  // Used if adds(*this): the last block that computes some columns of a token adds these. The
+  // tickets are those of OutputCodes.
+  AddExpertsArguments add;
+  unsigned* add_tickets = nullptr;  // null: the products are not added
+};
+void launch_expert_matmul(const ExpertMatmul& a, rt::Stream& stream);
+// Returns whether launch_expert_matmul can quantize its outputs (matmul.codes).
+bool makes_codes(const ExpertMatmul& a);
+// Returns whether launch_expert_matmul can add the products.
+bool adds(const ExpertMatmul& a);
+// Computes ExpertMatmul on tensor cores, with rows of x and out in groups; bit-identical results.
+bool has_expert_gemm(const IntMatmul& a);
+void launch_expert_gemm(const ExpertMatmul& a, const ExpertGroups& groups, rt::Stream& stream);
 
 }  // namespace leq::LEQ_GPU

@@ -3,6 +3,7 @@
 
 #include "cuda/intrinsics/run.h"
 #include "cuda/kernels/matmul/float_rows.cuh"
+#include "cuda/kernels/matmul/int_matmul.h"
 
 namespace leq::LEQ_GPU {
 namespace {
@@ -58,19 +59,15 @@ void launch_float_matmul(const FloatMatmul& a, rt::Stream& stream) {
   }
 }
 
+void launch_float_gemm(const WeightOnlyMatmul& a, FloatTile tile, rt::Stream& stream) {
+  launch_by_bits(a.segments[0].weight.bits,
+                 [&]<int bits>() { launch_float_gemm<bits>(a, tile, stream); });
+}
+
 void launch_weight_only_matmul(const WeightOnlyMatmul& a, rt::Stream& stream) {
   if (a.tokens <= 0) return;
   if (a.x.order == TermOrder::steps) return launch_float_wgmma_codes(a, stream);
-  switch (a.segments[0].weight.bits) {
-    case 2:
-      return launch_float_gemm_2(a, tile_for(a), stream);
-    case 3:
-      return launch_float_gemm_3(a, tile_for(a), stream);
-    case 4:
-      return launch_float_gemm_4(a, tile_for(a), stream);
-    default:
-      return launch_float_gemm_8(a, tile_for(a), stream);
-  }
+  launch_float_gemm(a, tile_for(a), stream);
 }
 
 const char* describe_float_matmul(bool f32_weights) {

@@ -10,10 +10,9 @@ namespace leq::LEQ_GPU {
 enum class FloatTile : std::uint8_t { few, middle, large };
 void launch_float_gemm_f16(const FloatMatmul& a, FloatTile tile, rt::Stream& stream);
 void launch_float_gemm_bf16(const FloatMatmul& a, FloatTile tile, rt::Stream& stream);
-void launch_float_gemm_8(const WeightOnlyMatmul& a, FloatTile tile, rt::Stream& stream);
-void launch_float_gemm_4(const WeightOnlyMatmul& a, FloatTile tile, rt::Stream& stream);
-void launch_float_gemm_3(const WeightOnlyMatmul& a, FloatTile tile, rt::Stream& stream);
-void launch_float_gemm_2(const WeightOnlyMatmul& a, FloatTile tile, rt::Stream& stream);
+void launch_float_gemm(const WeightOnlyMatmul& a, FloatTile tile, rt::Stream& stream);
+template <int bits>
+void launch_float_gemm(const WeightOnlyMatmul& a, FloatTile tile, rt::Stream& stream);
 
 // For compute capability 9.0: terms in TermOrder::steps, tiles of 128 x 128, equal order of sums.
 void launch_float_wgmma_f16(const FloatMatmul& a, rt::Stream& stream);

@@ -3,8 +3,6 @@
 
 namespace leq::LEQ_GPU {
 
-void launch_int_gemm_8(const IntMatmul& a, GemmTile tile, rt::Stream& stream) {
-  launch_bits<8>(a, tile, stream);
-}
+template void launch_int_gemm<8>(const IntMatmul&, GemmTile, rt::Stream&);
 
 }  // namespace leq::LEQ_GPU

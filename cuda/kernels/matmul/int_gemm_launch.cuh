@@ -1,5 +1,5 @@
-// Launches a tensor-core matmul. The files int_gemm_*.cu, one for each number of bits, compile in
-// parallel. All tiles add in one order, so the choice of a tile does not change results.
+// Launches a tensor-core matmul. The files int_gemm_*.cu compile in parallel. All tiles add in one
+// order, so the choice of a tile does not change results.
 #pragma once
 
 #include "cuda/intrinsics/run.h"
@@ -50,7 +50,7 @@ void launch_tile(const IntMatmul& a, GemmTile tile, rt::Stream& stream) {
 }
 
 template <int bits>
-void launch_bits(const IntMatmul& a, GemmTile tile, rt::Stream& stream) {
+void launch_int_gemm(const IntMatmul& a, GemmTile tile, rt::Stream& stream) {
   const int group = sum_columns(a);
   if constexpr (bits == 8) {
     if (group == 16) return launch_gemm<MiddleTile, bits, 16>(a, stream);

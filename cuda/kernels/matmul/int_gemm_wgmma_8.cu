@@ -4,7 +4,8 @@
 
 namespace leq::LEQ_GPU {
 
-void launch_int_wgmma_8(const IntMatmul& a, rt::Stream& stream) {
+template <>
+void launch_int_wgmma<8>(const IntMatmul& a, rt::Stream& stream) {
   const bool grouped = a.segments[0].weight.group > 0 || a.x.group > 0;
   if (a.segments[0].weight.zeros != nullptr) {
     return grouped ? launch_wgmma<8, 128, 128, true>(a, stream)

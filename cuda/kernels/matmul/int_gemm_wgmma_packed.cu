@@ -3,14 +3,12 @@
 
 namespace leq::LEQ_GPU {
 
-void launch_int_wgmma_4(const IntMatmul& a, rt::Stream& stream) {
-  launch_wgmma<4, 128, 128, true>(a, stream);
+template <int bits>
+void launch_int_wgmma(const IntMatmul& a, rt::Stream& stream) {
+  launch_wgmma<bits, 128, 128, true>(a, stream);
 }
-void launch_int_wgmma_3(const IntMatmul& a, rt::Stream& stream) {
-  launch_wgmma<3, 128, 128, true>(a, stream);
-}
-void launch_int_wgmma_2(const IntMatmul& a, rt::Stream& stream) {
-  launch_wgmma<2, 128, 128, true>(a, stream);
-}
+template void launch_int_wgmma<4>(const IntMatmul&, rt::Stream&);
+template void launch_int_wgmma<3>(const IntMatmul&, rt::Stream&);
+template void launch_int_wgmma<2>(const IntMatmul&, rt::Stream&);
 
 }  // namespace leq::LEQ_GPU

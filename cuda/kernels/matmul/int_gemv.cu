@@ -19,27 +19,20 @@ std::int64_t most_tokens(const IntMatmul& a) {
 
 template <int bits>
 void launch_groups(const IntMatmul& a, rt::Stream& stream) {
-  const bool paired = is_gated(a.finish);
-  std::int64_t blocks = 0;
-  for (int i = 0; i < (paired ? 1 : a.segment_count); ++i) {
-    blocks += group_blocks(a.segments[i].rows, paired);
+  if (a.tokens == 1) {
+    return rt::run(stream, groups_launch("int_gemv_groups", a), int_gemv_groups<bits>, a);
   }
   const std::int64_t groups = round_up_to(a.columns, kGroupColumns) / kGroupColumns;
-  const bool one = a.tokens == 1;
   const int sides = a.tokens <= kSideTokens ? 1 : 2;
-  const std::int64_t waiting =
-      one ? groups : std::min(groups * sides, std::int64_t{kTokenRound}) * kSideTokens;
+  const std::int64_t waiting = std::min(groups * sides, std::int64_t{kTokenRound}) * kSideTokens;
   const bool zeros = a.segments[0].weight.zeros != nullptr;
-  const auto kernel = one ? int_gemv_groups<bits>
-                      : sides == 1
+  const auto kernel = sides == 1
                           ? zeros ? int_gemv_tokens<bits, true, 1> : int_gemv_tokens<bits, false, 1>
                       : zeros ? int_gemv_tokens<bits, true, 2>
                               : int_gemv_tokens<bits, false, 2>;
-  rt::run(stream,
-          {one ? "int_gemv_groups" : "int_gemv_tokens", dim3(static_cast<unsigned>(blocks)),
-           dim3(kGroupWarps * 32),
-           static_cast<std::size_t>(waiting * kGroupRows) * sizeof(WaitingSum), rt::Start::early},
-          kernel, a);
+  rt::Launch launch = groups_launch("int_gemv_tokens", a);
+  launch.shared_bytes = static_cast<std::size_t>(waiting * kGroupRows) * sizeof(WaitingSum);
+  rt::run(stream, launch, kernel, a);
 }
 
 template <int bits>

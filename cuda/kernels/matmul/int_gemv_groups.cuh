@@ -4,7 +4,10 @@
 // adds them in ascending order, bit-identical to every other kernel (docs/cuda-kernels.md).
 #pragma once
 
+#include <algorithm>
+
 #include "cuda/intrinsics/reduce.cuh"
+#include "cuda/intrinsics/run.h"
 #include "cuda/kernels/matmul/matmul_finish.cuh"
 #include "cuda/kernels/matmul/packed_codes.cuh"
 #include "cuda/kernels/rows/output_codes.cuh"
@@ -279,9 +282,10 @@ __device__ __forceinline__ void finish_groups(const IntMatmul& a, const BlockRow
   finish(a.finish, a.out, 0, rows.column + i, y, up);
 }
 
-// Computes the outputs of a block, for a.tokens == 1.
-template <int bits>
-__device__ __forceinline__ void groups_block(const IntMatmul& a) {
+// Computes the outputs of a block, for a.tokens == 1. prepare(rows) is called behind the main loop,
+// and what it returns when the outputs are written.
+template <int bits, class Prepare>
+__device__ __forceinline__ void groups_block(const IntMatmul& a, Prepare prepare) {
   LEQ_DYNAMIC_SHARED(WaitingSum, waiting);
   using Shape = GroupShape<bits>;
   const BlockRows rows(a);
@@ -305,6 +309,7 @@ __device__ __forceinline__ void groups_block(const IntMatmul& a) {
     loop.keep(step, group, sums);
   }
   ptx::let_successor_start();
+  const auto then = prepare(rows);
   __syncthreads();
   const float f = add_waiting(waiting, loop.groups, 0);
   finish_groups(a, rows, f);
@@ -313,6 +318,24 @@ __device__ __forceinline__ void groups_block(const IntMatmul& a) {
   } else {
     finish_codes<kGroupRows>(a.codes, a.out, a.tokens, a.segments[0].rows, rows.column);
   }
+  then();
+}
+template <int bits>
+__device__ __forceinline__ void groups_block(const IntMatmul& a) {
+  groups_block<bits>(a, [](const BlockRows&) { return [] {}; });
+}
+
+// The launch of groups_block, with at least `bytes` of dynamic shared memory.
+inline rt::Launch groups_launch(const char* kernel, const IntMatmul& a, std::size_t bytes = 0) {
+  const bool paired = is_gated(a.finish);
+  std::int64_t blocks = 0;
+  for (int i = 0; i < (paired ? 1 : a.segment_count); ++i) {
+    blocks += group_blocks(a.segments[i].rows, paired);
+  }
+  const std::int64_t groups = round_up_to(a.columns, kGroupColumns) / kGroupColumns;
+  const std::size_t queue = static_cast<std::size_t>(groups * kGroupRows) * sizeof(WaitingSum);
+  return {kernel, dim3(static_cast<unsigned>(blocks)), dim3(kGroupWarps * 32),
+          std::max(queue, bytes), rt::Start::early};
 }
 
 // For a.tokens == 1, with groups of 128 columns of the weights, the token, or both.

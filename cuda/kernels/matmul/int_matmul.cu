@@ -2,23 +2,6 @@
 #include "cuda/kernels/matmul/int_matmul.h"
 
 namespace leq::LEQ_GPU {
-namespace {
-
-void launch_wgmma(const IntMatmul& a, rt::Stream& stream) {
-  switch (a.segments[0].weight.bits) {
-    case 2:
-      return launch_int_wgmma_2(a, stream);
-    case 3:
-      return launch_int_wgmma_3(a, stream);
-    case 4:
-      return launch_int_wgmma_4(a, stream);
-    default:
-      return launch_int_wgmma_8(a, stream);
-  }
-}
-
-}  // namespace
-
 GemmTile gemm_tile(std::int64_t tokens, std::int64_t outputs) {
   constexpr std::int64_t kEnoughTiles = 100, kMultiprocessors = 132;
   if (tokens <= 64 && (outputs + 63) / 64 < kMultiprocessors) return GemmTile::few;
@@ -35,22 +18,18 @@ bool has_int_wgmma(const IntMatmul& a, const rt::DeviceInfo& device) {
          (a.x.group == 0 || a.x.group == 128);
 }
 
+void launch_int_gemm(const IntMatmul& a, GemmTile tile, rt::Stream& stream) {
+  launch_by_bits(a.segments[0].weight.bits,
+                 [&]<int bits>() { launch_int_gemm<bits>(a, tile, stream); });
+}
+
 void launch_int_matmul(const IntMatmul& a, rt::Stream& stream) {
   if (a.tokens <= 0) return;
-  const int bits = a.segments[0].weight.bits;
   if (has_int_gemv(a)) return launch_int_gemv(a, stream);
-  if (has_int_wgmma(a, rt::device_of(stream))) return launch_wgmma(a, stream);
-  const GemmTile tile = gemm_tile(a.tokens, outputs_of(a));
-  switch (bits) {
-    case 2:
-      return launch_int_gemm_2(a, tile, stream);
-    case 3:
-      return launch_int_gemm_3(a, tile, stream);
-    case 4:
-      return launch_int_gemm_4(a, tile, stream);
-    default:
-      return launch_int_gemm_8(a, tile, stream);
+  if (!has_int_wgmma(a, rt::device_of(stream))) {
+    return launch_int_gemm(a, gemm_tile(a.tokens, outputs_of(a)), stream);
   }
+  launch_by_bits(a.segments[0].weight.bits, [&]<int bits>() { launch_int_wgmma<bits>(a, stream); });
 }
 
 bool makes_codes(const IntMatmul& a) {

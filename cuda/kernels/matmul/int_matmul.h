@@ -39,16 +39,15 @@ void launch_int_gemv(const IntMatmul& a, rt::Stream& stream);
 enum class GemmTile : std::uint8_t { few, small, middle, large };
 // Large tiles minimize reads, but each multiprocessor should have at least about one tile.
 GemmTile gemm_tile(std::int64_t tokens, std::int64_t outputs);
-void launch_int_gemm_8(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
-void launch_int_gemm_4(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
-void launch_int_gemm_3(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
-void launch_int_gemm_2(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
+void launch_int_gemm(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
+template <int bits>
+void launch_int_gemm(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
 
 // For compute capability 9.0, with sums over whole rows or groups of 128 columns; bit-identical.
 bool has_int_wgmma(const IntMatmul& a, const rt::DeviceInfo& device);
-void launch_int_wgmma_8(const IntMatmul& a, rt::Stream& stream);
-void launch_int_wgmma_4(const IntMatmul& a, rt::Stream& stream);
-void launch_int_wgmma_3(const IntMatmul& a, rt::Stream& stream);
-void launch_int_wgmma_2(const IntMatmul& a, rt::Stream& stream);
+template <int bits>
+void launch_int_wgmma(const IntMatmul& a, rt::Stream& stream);
+template <>
+void launch_int_wgmma<8>(const IntMatmul& a, rt::Stream& stream);
 
 }  // namespace leq::LEQ_GPU

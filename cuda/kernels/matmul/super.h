@@ -27,8 +27,14 @@ struct SuperMatmul {
   CodeRows x;                            // sums are not read
   Finish finish = Finish::store;
   FloatRows out;
+  OutputCodes codes;  // used if makes_codes(*this)
 };
 void launch_super_matmul(const SuperMatmul& a, rt::Stream& stream);
+// As those of launch.h, for one token.
+bool makes_codes(const SuperMatmul& a);
+bool joins(const SuperMatmul& a, const NormArguments& next);
+void launch_joined(const SuperMatmul& a, const NormArguments& next, unsigned* tickets,
+                   rt::Stream& stream);
 // On tensor cores, for many tokens, by tiles of 128 x 128 (only if x has no groups of 32 columns)
 // or 64 x 64; bit-identical.
 void launch_super_gemm(const SuperMatmul& a, bool large, rt::Stream& stream);

@@ -9,6 +9,8 @@
 #include "cuda/kernels/matmul/int_matmul.h"
 #include "cuda/kernels/matmul/matmul_finish.cuh"
 #include "cuda/kernels/matmul/super_row.cuh"
+#include "cuda/kernels/rows/norm.cuh"
+#include "cuda/kernels/rows/output_codes.cuh"
 #include "sampling/sample.h"
 
 namespace leq::LEQ_GPU {
@@ -245,14 +247,10 @@ __device__ __forceinline__ float multiply_rows(const SuperMatmul& a, const Super
   return segment.bias != nullptr && at < segment.rows ? f + segment.bias[at] : f;
 }
 
+// Computes the block's outputs of all its tokens.
 template <int bits, int tokens, int span>
-__global__ void __launch_bounds__(kThreads, tokens == 1  ? 3
-                                            : span == 32 ? 1
-                                                         : 2)
-    super_gemv(const LEQ_GRID_CONSTANT SuperMatmul a) {
-  LEQ_BOUNDS(kThreads);
+__device__ __forceinline__ void super_block(const SuperMatmul& a, const SuperBlock& block) {
   LEQ_DYNAMIC_SHARED(SpanSum, queue);
-  const SuperBlock block(a);
   const SuperSegment& segment = a.segments[block.segment];
   const float y = multiply_rows<bits, tokens, span>(a, segment, block.row, true, queue);
   float up = 0;
@@ -267,7 +265,32 @@ __global__ void __launch_bounds__(kThreads, tokens == 1  ? 3
 }
 
 template <int bits, int tokens, int span>
-void launch(const SuperMatmul& a, rt::Stream& stream) {
+__global__ void __launch_bounds__(kThreads, tokens == 1  ? 3
+                                            : span == 32 ? 1
+                                                         : 2)
+    super_gemv(const LEQ_GRID_CONSTANT SuperMatmul a) {
+  LEQ_BOUNDS(kThreads);
+  const SuperBlock block(a);
+  super_block<bits, tokens, span>(a, block);
+  if constexpr (tokens == 1) {
+    finish_codes<kRows>(a.codes, a.out, 1, a.segments[0].rows, block.column);
+  }
+}
+
+// The last block to finish computes the norm of all outputs of one token.
+static_assert(kThreads == kNormThreads);
+template <int bits, int span>
+__global__ void __launch_bounds__(kThreads, 3)
+    super_gemv_norm(const LEQ_GRID_CONSTANT SuperMatmul a,
+                    const LEQ_GRID_CONSTANT NormArguments next, unsigned* ticket) {
+  LEQ_BOUNDS(kThreads);
+  super_block<bits, 1, span>(a, SuperBlock(a));
+  LEQ_DYNAMIC_SHARED(float, row);
+  if (is_last_block(ticket, gridDim.x)) norm_fresh_row(next, row);
+}
+
+template <int bits, int tokens, int span>
+rt::Launch launch_of(const char* kernel, const SuperMatmul& a) {
   using Shape = SuperShape<bits, tokens, span>;
   std::int64_t blocks = 0;
   for (int i = 0; i < (is_gated(a.finish) ? 1 : a.segment_count); ++i) {
@@ -276,12 +299,31 @@ void launch(const SuperMatmul& a, rt::Stream& stream) {
   const std::int64_t groups = (a.tokens + tokens - 1) / tokens;
   const std::int64_t chunks =
       std::min<std::int64_t>((a.columns + kChunk - 1) / kChunk, Shape::kRound);
-  rt::run(stream,
-          {"super_gemv", dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(groups)),
-           dim3(kThreads),
-           static_cast<std::size_t>(chunks * Shape::kSpans * Shape::kSpanSums) * sizeof(SpanSum),
-           rt::Start::early},
-          super_gemv<bits, tokens, span>, a);
+  return {kernel, dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(groups)),
+          dim3(kThreads),
+          static_cast<std::size_t>(chunks * Shape::kSpans * Shape::kSpanSums) * sizeof(SpanSum),
+          rt::Start::early};
+}
+template <int bits, int tokens, int span>
+void launch(const SuperMatmul& a, rt::Stream& stream) {
+  rt::run(stream, launch_of<bits, tokens, span>("super_gemv", a), super_gemv<bits, tokens, span>,
+          a);
+}
+template <int bits, int span>
+void launch_with_norm(const SuperMatmul& a, const NormArguments& next, unsigned* tickets,
+                      rt::Stream& stream) {
+  rt::Launch launch = launch_of<bits, 1, span>("super_gemv_norm", a);
+  launch.shared_bytes = std::max(launch.shared_bytes, row_bytes(next));
+  rt::run(stream, launch, super_gemv_norm<bits, span>, a, next, tickets);
+}
+
+// Calls launch.template operator()<bits>() for the bits of a k type.
+template <class Launch>
+void launch_by_k_bits(const SuperMatmul& a, Launch launch) {
+  const int bits = a.segments[0].weight.bits;
+  if (bits == 4) return launch.template operator()<4>();
+  if (bits == 5) return launch.template operator()<5>();
+  launch.template operator()<6>();
 }
 
 template <int bits>
@@ -331,14 +373,26 @@ void launch_super_matmul(const SuperMatmul& a, rt::Stream& stream) {
     const bool large = gemm_tile(a.tokens, outputs_of(a)) == GemmTile::large;
     return launch_super_gemm(a, large, stream);
   }
-  switch (a.segments[0].weight.bits) {
-    case 4:
-      return launch_bits<4>(a, stream);
-    case 5:
-      return launch_bits<5>(a, stream);
-    default:
-      return launch_bits<6>(a, stream);
-  }
+  launch_by_k_bits(a, [&]<int bits>() { launch_bits<bits>(a, stream); });
+}
+
+bool makes_codes(const SuperMatmul& a) {
+  return a.tokens == 1 && (is_gated(a.finish) || a.segment_count == 1) &&
+         outputs_of(a) <= std::int64_t{kTickets} * 128;
+}
+
+bool joins(const SuperMatmul& a, const NormArguments& next) {
+  return a.tokens == 1 && !is_gated(a.finish) && !a.codes.exist() &&
+         joins_outputs(next, a.out, outputs_of(a));
+}
+
+void launch_joined(const SuperMatmul& a, const NormArguments& next, unsigned* tickets,
+                   rt::Stream& stream) {
+  const bool narrow = a.x.group == 32;
+  launch_by_k_bits(a, [&]<int bits>() {
+    narrow ? launch_with_norm<bits, 32>(a, next, tickets, stream)
+           : launch_with_norm<bits, 128>(a, next, tickets, stream);
+  });
 }
 
 void launch_super_embed(const SuperEmbedArguments& a, rt::Stream& stream) {

@@ -91,7 +91,7 @@ def full(tools):
     return whole
 
 
-def render(template, conversation, blocks):
+def render(template, conversation, blocks, reasons=None):
     for tools, nulls, arguments in itertools.product(("given", "full"), ("null", "empty"),
                                                      ("objects", "texts")):
         messages = [plain(message, arguments, nulls, blocks)
@@ -105,8 +105,9 @@ def render(template, conversation, blocks):
         variables.update(conversation.get("variables", {}))
         try:
             return template.render(**variables)
-        except Exception:  # whatever it is, the template does not take this conversation
-            pass
+        except Exception as error:  # whatever it is, the template does not take this conversation
+            if reasons is not None:
+                reasons.append(error)
     return None
 
 

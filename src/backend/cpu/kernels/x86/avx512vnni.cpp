@@ -8,21 +8,18 @@
 #include "backend/cpu/kernels/levels.h"
 #include "backend/cpu/kernels/x86/int8_scores.h"
 #include "backend/cpu/kernels/x86/lanes_avx512.h"
+#include "backend/cpu/kernels/x86/row_tiles.h"
 #include "backend/cpu/kernels/x86/super_tiles.h"
-#include "backend/cpu/kernels/x86/tall_tile.h"
 #include "backend/cpu/kernels/x86/vnni.h"
 #include "base/cpu_features.h"
 
 namespace leq::cpu {
 namespace {
 
-// Columns of a panel that are multiplied by all tokens of a block before the next columns; a
-// multiple of every group. 64 rows of them and the block's inputs remain in L2. With K tiles of
-// 512, which remain in L1, tiles of many tokens would load their f32 sums from L2 four times as
-// often; the sums of few tokens remain in L1 too.
-constexpr std::int64_t kKTileColumns = 2048;
-constexpr std::int64_t kFewTokensColumns = 512;
-constexpr std::int64_t kKTileGroups = kKTileColumns / 32;  // K tiles of groups of 16 are halved
+// Columns of a panel that are multiplied by all tokens of a block before the next columns, so that
+// 64 rows of them remain in L1; a multiple of every group.
+constexpr std::int64_t kKTileColumns = 512;
+constexpr std::int64_t kKTileGroups = kKTileColumns / 16;
 
 // Scales and start values of a K tile's groups, converted in advance for its tiles. Conversion in
 // the tiles delayed the first product of each group, which took 8 % more time.
@@ -38,11 +35,11 @@ struct PanelKTile {
   std::int64_t columns = 0;             // multiple of 16
   std::int64_t token = 0;               // first token
   int output = 0;                       // first output of the tile
-  float* sums = nullptr;                // [M][16 J] f32 sums; a panel's first K tile sets them,
+  float* sums = nullptr;                // [M][outputs] f32 sums; a panel's first K tile sets them,
                                         // later K tiles add to them, and the last one finishes them
   const KTileTables* tables = nullptr;
   const std::uint8_t* ahead = nullptr;         // 64 bytes of it are prefetched per 16 columns
-  const std::int32_t* token_starts = nullptr;  // [groups][kTallTokens]; see start_from_tokens()
+  const std::int32_t* token_starts = nullptr;  // [groups][kTileTokens]; see start_from_tokens()
 };
 
 // The sides that have group scales.
@@ -52,66 +49,72 @@ enum class Scales { weights, tokens, both };
 // between groups, so that registers do not suffice for the int32 sums.
 inline __attribute__((always_inline)) void memory_barrier() { asm volatile("" ::: "memory"); }
 
-// f = fma(float(c), weight scale * token scale, f) for a tile's accumulators at the end of a group;
-// sums [M][16 J]. With many sums all stores are last: the processor's store queue is shorter than a
+// The scale of a sum: weight scale * token scale, or the only one that there is.
+template <Scales kScales>
+inline __attribute__((always_inline)) __m512 scale_of(__m512 by_weight, __m512 by_token) {
+  if constexpr (kScales == Scales::weights) return by_weight;
+  if constexpr (kScales == Scales::tokens) return by_token;
+  return _mm512_mul_ps(by_weight, by_token);
+}
+
+// f = fma(float(c), weight scale * token scale, f) for a tile of few tokens at the end of a group;
+// sums [M][64]. With many sums all stores are last: the processor's store queue is shorter than a
 // tile, and no products start while it is full of stores that wait for their data.
-template <int M, int J, Scales kScales, class WeightScale>
+template <int M, Scales kScales, class WeightScale>
 inline __attribute__((always_inline)) void add_scaled(const IntPanel& panel,
                                                       const PanelKTile& k_tile, std::int64_t group,
                                                       WeightScale weight_scale,
-                                                      const __m512i (&c)[M][J], float* sums) {
-  constexpr bool kManySums = M * J > 12;
+                                                      const __m512i (&c)[M][4], float* sums) {
+  constexpr bool kManySums = M > 3;
   const std::int64_t stride = panel.token_scale_stride;
   const float* token = panel.token_scales;
   if constexpr (kScales != Scales::weights) {
     token += k_tile.token * stride + group / panel.groups_a_token_scale;
   }
-  __m512 by_weight[J];
+  __m512 by_weight[4] = {};
   if constexpr (kScales != Scales::tokens) {
 #pragma GCC unroll 4
-    for (int j = 0; j < J; ++j) by_weight[j] = weight_scale(16 * j);
+    for (int j = 0; j < 4; ++j) by_weight[j] = weight_scale(16 * j);
   }
-  __m512 f[M][J];
-#pragma GCC unroll 12
+  __m512 f[M][4];
+#pragma GCC unroll 6
   for (int m = 0; m < M; ++m) {
-    __m512 by_token;
+    __m512 by_token = {};
     if constexpr (kScales != Scales::weights) by_token = _mm512_set1_ps(token[m * stride]);
 #pragma GCC unroll 4
-    for (int j = 0; j < J; ++j) {
-      __m512 scale;
-      if constexpr (kScales == Scales::weights) scale = by_weight[j];
-      if constexpr (kScales == Scales::tokens) scale = by_token;
-      if constexpr (kScales == Scales::both) scale = _mm512_mul_ps(by_weight[j], by_token);
-      f[m][j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(c[m][j]), scale,
-                                _mm512_load_ps(sums + (m * J + j) * 16));
+    for (int j = 0; j < 4; ++j) {
+      f[m][j] =
+          _mm512_fmadd_ps(_mm512_cvtepi32_ps(c[m][j]), scale_of<kScales>(by_weight[j], by_token),
+                          _mm512_load_ps(sums + (m * 4 + j) * 16));
     }
   }
   if constexpr (kManySums) memory_barrier();
-#pragma GCC unroll 12
+#pragma GCC unroll 6
   for (int m = 0; m < M; ++m) {
 #pragma GCC unroll 4
-    for (int j = 0; j < J; ++j) _mm512_store_ps(sums + (m * J + j) * 16, f[m][j]);
+    for (int j = 0; j < 4; ++j) _mm512_store_ps(sums + (m * 4 + j) * 16, f[m][j]);
   }
   if constexpr (kManySums) memory_barrier();
 }
 
 // Folds a group with the scales that the panel has; they are looked at once a group, so that each
 // main loop is compiled once. weight_scale(output): of 16 outputs of the tile.
-template <int M, int J, class WeightScale>
+template <int M, class WeightScale>
 inline __attribute__((always_inline)) void fold(const IntPanel& panel, const PanelKTile& k_tile,
                                                 std::int64_t group, WeightScale weight_scale,
-                                                const __m512i (&c)[M][J], float* sums) {
+                                                const __m512i (&c)[M][4], float* sums) {
   if (panel.groups_a_token_scale == 0) {
-    add_scaled<M, J, Scales::weights>(panel, k_tile, group, weight_scale, c, sums);
+    add_scaled<M, Scales::weights>(panel, k_tile, group, weight_scale, c, sums);
   } else if (panel.group_scales == nullptr) {
-    add_scaled<M, J, Scales::tokens>(panel, k_tile, group, weight_scale, c, sums);
+    add_scaled<M, Scales::tokens>(panel, k_tile, group, weight_scale, c, sums);
   } else {
-    add_scaled<M, J, Scales::both>(panel, k_tile, group, weight_scale, c, sums);
+    add_scaled<M, Scales::both>(panel, k_tile, group, weight_scale, c, sums);
   }
 }
 
-// Tiles of matmuls with groups: each group has an int32 sum, which is folded into f32 sums. These
-// are in memory between groups, because registers do not suffice for them beside the accumulators.
+// Tiles of matmuls with groups: each group has an int32 sum, which is folded into f32 sums. Tiles
+// of few tokens hold these in memory between groups, because registers do not suffice for them
+// beside the accumulators; tiles of many tokens hold 12 accumulators and 12 f32 sums in registers.
 
 // The block of tokens [token, token + tokens), with the f32 sums [tokens][64] of its tiles.
 struct TokenBlock {
@@ -183,27 +186,38 @@ inline void finish_tile(const IntPanel& panel, const PanelKTile& k_tile, std::in
   }
 }
 
+// Operands of a tile of few tokens, for one group.
+struct WideColumns {
+  const std::uint8_t* weights = nullptr;  // [quads][64][4]
+  const std::uint8_t* inputs = nullptr;   // [M][stride], beginning at the first column
+  std::int64_t stride = 0;
+  std::int64_t steps = 0;  // steps of 16 columns, > 0
+};
+
 // The source of a tile's weights: bytes in the K tile.
 template <Fetch kFetch>
 struct ByteColumns {
-  // Adds the products of M tokens x 16 J outputs over one group to their int32 sums.
-  template <int M, int J, Start kStart>
+  // Adds the products of M tokens x 64 outputs over one group to their int32 sums.
+  template <int M, Start kStart>
   static inline __attribute__((always_inline)) void add(const IntPanel&, const PanelKTile&,
-                                                        const TallColumns& tile,
-                                                        __m512i (&c)[M][J]) {
+                                                        const WideColumns& tile,
+                                                        __m512i (&c)[M][4]) {
     const std::uint8_t* w = tile.weights;
     const std::uint8_t* x = tile.inputs;
     std::int64_t steps = tile.steps;
     do {
 #pragma GCC unroll 4
       for (int quad = 0; quad < 4; ++quad, w += 256, x += 4) {
-        __m512i weights[J];
+        __m512i weights[4];
         load_weights<kFetch>(w, weights);
+        // Otherwise g++ 12 loads them again for each of two or three tokens.
+#pragma GCC unroll 4
+        for (__m512i& codes : weights) asm("" : "+v"(codes));
 #pragma GCC unroll 12
         for (int m = 0; m < M; ++m) {
           const __m512i input = broadcast_quad(x + m * tile.stride);
 #pragma GCC unroll 4
-          for (int j = 0; j < J; ++j) {
+          for (int j = 0; j < 4; ++j) {
             if constexpr (kStart == Start::weights) {
               dot(c[m][j], input, weights[j]);
             } else {
@@ -238,79 +252,143 @@ inline __attribute__((always_inline)) void start_from_tokens(const std::int32_t*
   }
 }
 
-// Multiplies M tokens x 16 J outputs over one K tile.
-template <int M, int J, Start kStart, class Columns = ByteColumns<Fetch::twice>>
-void k_tile_kernel(const IntPanel& panel, const PanelKTile& k_tile) {
-  TallColumns tile;
-  tile.weights = k_tile.codes + k_tile.output * 4;
+// Sets accumulators to the start values of a group.
+template <Start kStart, int M, int J>
+inline __attribute__((always_inline)) void start_group(const IntPanel& panel,
+                                                       const PanelKTile& k_tile, std::int64_t group,
+                                                       const std::int32_t* starts,
+                                                       __m512i (&c)[M][J]) {
+  if constexpr (kStart == Start::zeros) {
+    start_from_zeros(panel, k_tile, group, c);
+  } else if constexpr (kStart == Start::tokens) {
+    start_from_tokens(starts, c);
+  } else {
+    start_from_weights(starts, c);
+  }
+}
+
+// Multiplies M tokens x all 64 outputs over one K tile.
+template <int M, Start kStart, class Columns = ByteColumns<Fetch::twice>>
+void wide_k_tile(const IntPanel& panel, const PanelKTile& k_tile) {
+  WideColumns tile;
+  tile.weights = k_tile.codes;
   tile.inputs = panel.inputs + k_tile.token * panel.input_stride + k_tile.first;
   tile.stride = panel.input_stride;
-  tile.ahead = k_tile.ahead;
   float* const sums = k_tile.sums;
-  if (k_tile.first == 0) clear(sums, M * J * 16);
-  if (J == 2 && k_tile.first + k_tile.columns == panel.columns) {
-    fetch_results<M>(panel, k_tile.token, k_tile.output);
-  }
-  const float* scales = k_tile.tables->scales[0] + k_tile.output;
+  if (k_tile.first == 0) clear(sums, M * 64);
+  const float* scales = k_tile.tables->scales[0];
   const std::int32_t* starts =
-      kStart == Start::tokens ? k_tile.token_starts : k_tile.tables->starts[0] + k_tile.output;
-  constexpr std::int64_t kNextStarts = kStart == Start::tokens ? kTallTokens : 64;
+      kStart == Start::tokens ? k_tile.token_starts : k_tile.tables->starts[0];
+  constexpr std::int64_t kNextStarts = kStart == Start::tokens ? kTileTokens : 64;
   const std::int64_t group_steps = panel.group / 16;
   std::int64_t left = k_tile.columns / 16;
   for (std::int64_t group = k_tile.first / panel.group; left > 0; ++group, left -= tile.steps) {
     tile.steps = group_steps < left ? group_steps : left;
-    __m512i c[M][J];
-    if constexpr (kStart == Start::zeros) {
-      start_from_zeros(panel, k_tile, group, c);
-      Columns::template add<M, J, kStart>(panel, k_tile, tile, c);
-    } else if constexpr (J == 2) {
-      tall_sums<M, kStart == Start::tokens ? TallStart::tokens : TallStart::outputs>(tile, starts,
-                                                                                     c);
-    } else if constexpr (kStart == Start::tokens) {
-      start_from_tokens(starts, c);
-      Columns::template add<M, J, kStart>(panel, k_tile, tile, c);
-    } else {
-      start_from_weights(starts, c);
-      Columns::template add<M, J, kStart>(panel, k_tile, tile, c);
-    }
+    __m512i c[M][4];
+    start_group<kStart>(panel, k_tile, group, starts, c);
+    Columns::template add<M, kStart>(panel, k_tile, tile, c);
     starts += kNextStarts;
     tile.weights += tile.steps * 1024;
     tile.inputs += tile.steps * 16;
-    tile.ahead += tile.steps * 64;
     fold(
         panel, k_tile, group, [&](int output) { return _mm512_load_ps(scales + output); }, c, sums);
     scales += 64;
   }
-  if (k_tile.first + k_tile.columns == panel.columns) finish_tile(panel, k_tile, M, 16 * J);
+  if (k_tile.first + k_tile.columns == panel.columns) finish_tile(panel, k_tile, M, 64);
 }
 
-// Kernels for the first tile, of 1 to kWideTokens tokens, whose weights come from `Columns` ...
+// Multiplies M tokens x 32 outputs over one K tile. Each 16 columns prefetch a line of the next
+// panel.
+template <int M, Start kStart, Scales kScales>
+void tall_k_tile(const IntPanel& panel, const PanelKTile& k_tile) {
+  const bool last = k_tile.first + k_tile.columns == panel.columns;
+  if (last) fetch_results<M>(panel, k_tile.token, k_tile.output);
+  if (k_tile.first == 0) clear(k_tile.sums, M * 32);
+  __m512 f[M][2];
+#pragma GCC unroll 12
+  for (int i = 0; i < 2 * M; ++i) f[i / 2][i % 2] = _mm512_load_ps(k_tile.sums + 16 * i);
+  const std::int64_t stride = panel.input_stride, scale_stride = panel.token_scale_stride;
+  const std::uint8_t* w = k_tile.codes + k_tile.output * 4;
+  const std::uint8_t* x = panel.inputs + k_tile.token * stride + k_tile.first;
+  const std::uint8_t* ahead = k_tile.ahead;
+  const float* by_weight = k_tile.tables->scales[0] + k_tile.output;
+  const float* const token_scales = panel.token_scales + k_tile.token * scale_stride;
+  const std::int32_t* starts =
+      kStart == Start::tokens ? k_tile.token_starts : k_tile.tables->starts[0] + k_tile.output;
+  constexpr std::int64_t kNextStarts = kStart == Start::tokens ? kTileTokens : 64;
+  const std::int64_t group_steps = panel.group / 16;
+  std::int64_t left = k_tile.columns / 16;
+  for (std::int64_t group = k_tile.first / panel.group; left > 0; ++group) {
+    __m512i c[M][2];
+    start_group<kStart>(panel, k_tile, group, starts, c);
+    starts += kNextStarts;
+    std::int64_t steps = group_steps < left ? group_steps : left;
+    left -= steps;
+    do {
+      _mm_prefetch(reinterpret_cast<const char*>(ahead), _MM_HINT_T1);
+      ahead += 64;
+#pragma GCC unroll 4
+      for (int quad = 0; quad < 4; ++quad, w += 256, x += 4) {
+        const __m512i w0 = _mm512_load_si512(w), w1 = _mm512_load_si512(w + 64);
+#pragma GCC unroll 6
+        for (int m = 0; m < M; ++m) {
+          const __m512i input = broadcast_quad(x + m * stride);
+          if constexpr (kStart == Start::weights) {
+            dot(c[m][0], input, w0);
+            dot(c[m][1], input, w1);
+          } else {
+            dot(c[m][0], w0, input);
+            dot(c[m][1], w1, input);
+          }
+        }
+      }
+    } while (--steps > 0);
+    const float* by_token = token_scales;
+    if constexpr (kScales != Scales::weights) by_token += group / panel.groups_a_token_scale;
+    const __m512 scales[2] = {_mm512_load_ps(by_weight), _mm512_load_ps(by_weight + 16)};
+    by_weight += 64;
+#pragma GCC unroll 6
+    for (int m = 0; m < M; ++m) {
+      const __m512 token_scale = _mm512_set1_ps(by_token[m * scale_stride]);
+#pragma GCC unroll 2
+      for (int j = 0; j < 2; ++j) {
+        f[m][j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(c[m][j]),
+                                  scale_of<kScales>(scales[j], token_scale), f[m][j]);
+      }
+    }
+  }
+#pragma GCC unroll 12
+  for (int i = 0; i < 2 * M; ++i) _mm512_store_ps(k_tile.sums + 16 * i, f[i / 2][i % 2]);
+  if (last) finish_tile(panel, k_tile, M, 32);
+}
+
+// Kernels for tiles of few tokens, indexed by tokens minus one.
 template <Start kStart, Fetch kBest>
 constexpr KTileKernel kWideTilesOf[] = {
-    k_tile_kernel<1, 4, kStart, ByteColumns<wide_tile_fetch(kBest, 1)>>,
-    k_tile_kernel<2, 4, kStart, ByteColumns<wide_tile_fetch(kBest, 2)>>,
-    k_tile_kernel<3, 4, kStart, ByteColumns<wide_tile_fetch(kBest, 3)>>,
-    k_tile_kernel<4, 4, kStart, ByteColumns<wide_tile_fetch(kBest, 4)>>,
-    k_tile_kernel<5, 4, kStart, ByteColumns<wide_tile_fetch(kBest, 5)>>,
-    k_tile_kernel<6, 4, kStart, ByteColumns<wide_tile_fetch(kBest, 6)>>};
+    wide_k_tile<1, kStart, ByteColumns<wide_tile_fetch(kBest, 1)>>,
+    wide_k_tile<2, kStart, ByteColumns<wide_tile_fetch(kBest, 2)>>,
+    wide_k_tile<3, kStart, ByteColumns<wide_tile_fetch(kBest, 3)>>,
+    wide_k_tile<4, kStart, ByteColumns<wide_tile_fetch(kBest, 4)>>,
+    wide_k_tile<5, kStart, ByteColumns<wide_tile_fetch(kBest, 5)>>,
+    wide_k_tile<6, kStart, ByteColumns<wide_tile_fetch(kBest, 6)>>};
 template <Start kStart>
 constexpr const KTileKernel* kWideTiles[] = {kWideTilesOf<kStart, Fetch::twice>,
                                              kWideTilesOf<kStart, Fetch::once>,
                                              kWideTilesOf<kStart, Fetch::never>};
-// ... and kernels for all other tiles, whose weights are bytes in the K tile.
-template <Start kStart>
+// Of more than kFewTokens tokens, which are divided into tiles of 5 and 6.
+template <Start kStart, Scales kScales>
 constexpr KTileKernel kTallTiles[] = {nullptr,
                                       nullptr,
                                       nullptr,
                                       nullptr,
-                                      nullptr,
-                                      nullptr,
-                                      nullptr,
-                                      nullptr,
-                                      k_tile_kernel<9, 2, kStart>,
-                                      k_tile_kernel<10, 2, kStart>,
-                                      k_tile_kernel<11, 2, kStart>,
-                                      k_tile_kernel<12, 2, kStart>};
+                                      tall_k_tile<5, kStart, kScales>,
+                                      tall_k_tile<6, kStart, kScales>};
+template <Start kStart>
+const KTileKernel* tall_tiles(const IntPanel& panel) {
+  if (panel.groups_a_token_scale == 0) return kTallTiles<kStart, Scales::weights>;
+  if (panel.group_scales == nullptr) return kTallTiles<kStart, Scales::tokens>;
+  return kTallTiles<kStart, Scales::both>;
+}
 
 // The kernels of a K tile's tiles, indexed by tokens minus one: of few tokens the first tile, which
 // may read codes as they are stored, and the others, which read bytes; of many tokens all.
@@ -337,7 +415,7 @@ void fill_tables(const IntPanel& panel, const PanelKTile& k_tile, KTileTables& t
   }
 }
 
-// Fills [groups of the K tile][kTallTokens] with start values for `tokens` tokens.
+// Fills [groups of the K tile][kTileTokens] with start values for `tokens` tokens.
 inline void fill_token_starts(const IntPanel& panel, const PanelKTile& k_tile, std::int64_t tokens,
                               std::int32_t* starts) {
   const std::int64_t first = k_tile.first / panel.group;
@@ -345,7 +423,7 @@ inline void fill_token_starts(const IntPanel& panel, const PanelKTile& k_tile, s
   for (std::int64_t m = 0; m < tokens; ++m) {
     const std::int32_t* sums =
         panel.token_sums + (k_tile.token + m) * panel.token_sum_stride + first;
-    for (std::int64_t g = 0; g < groups; ++g) starts[g * kTallTokens + m] = -panel.zero * sums[g];
+    for (std::int64_t g = 0; g < groups; ++g) starts[g * kTileTokens + m] = -panel.zero * sums[g];
   }
 }
 
@@ -355,11 +433,10 @@ void run_tiles(const IntPanel& panel, const PanelKTile& whole, const TileKernels
   PanelKTile k_tile = whole;
   fill_tables<kStart>(panel, k_tile, *block.tables);
   k_tile.tables = block.tables;
-  std::int32_t token_starts[kKTileGroups * kTallTokens];
+  std::int32_t token_starts[kKTileGroups * kTileTokens];
   const bool wide = block.tokens <= kFewTokens;
-  const std::int64_t most = wide ? kWideTokens : kTallTokens;
   const int width = wide ? 64 : 32;
-  const std::int64_t tiles = (block.tokens + most - 1) / most;
+  const std::int64_t tiles = (block.tokens + kTileTokens - 1) / kTileTokens;
   for (std::int64_t i = 0; i < tiles; ++i) {
     const std::int64_t first = block.tokens * i / tiles;
     const std::int64_t count = block.tokens * (i + 1) / tiles - first;
@@ -381,15 +458,13 @@ void run_tiles(const IntPanel& panel, const PanelKTile& whole, const TileKernels
 template <Start kStart>
 void run_k_tile(const IntPanel& panel, const PanelKTile& k_tile, TokenBlock& block) {
   const KTileKernel* const wide = kWideTiles<kStart>[static_cast<std::size_t>(panel.fetch)];
-  run_tiles<kStart>(panel, k_tile, {wide, wide, kTallTiles<kStart>}, block);
+  run_tiles<kStart>(panel, k_tile, {wide, wide, tall_tiles<kStart>(panel)}, block);
 }
 
 // Multiplies a whole panel in blocks of tokens and K tiles. codes_of(first column, columns) returns
 // a K tile's byte codes; run_k_tile(panel, K tile, block) adds them to the block's sums.
 template <class RunKTile, class CodesOf>
 void run_blocks(const IntPanel& panel, RunKTile run_k_tile, CodesOf codes_of) {
-  const std::int64_t most = panel.group < 32 ? kKTileGroups * panel.group : kKTileColumns;
-  const std::int64_t columns = panel.tokens <= kFewTokens ? kFewTokensColumns : most;
   const std::int64_t blocks = (panel.tokens + kBlockTokens - 1) / kBlockTokens;
   TokenBlock block;
   block.next = next_panel(panel);
@@ -400,9 +475,10 @@ void run_blocks(const IntPanel& panel, RunKTile run_k_tile, CodesOf codes_of) {
     block.token = panel.tokens * b / blocks;
     block.tokens = panel.tokens * (b + 1) / blocks - block.token;
     PanelKTile k_tile;
-    for (std::int64_t k = 0; k < panel.columns; k += columns) {
+    for (std::int64_t k = 0; k < panel.columns; k += kKTileColumns) {
+      const std::int64_t left = panel.columns - k;
       k_tile.first = k;
-      k_tile.columns = panel.columns - k < columns ? panel.columns - k : columns;
+      k_tile.columns = left < kKTileColumns ? left : kKTileColumns;
       k_tile.codes = codes_of(k, k_tile.columns);
       run_k_tile(panel, k_tile, block);
     }
@@ -558,11 +634,11 @@ struct PackedColumns {
   }
 
   // If only 16 columns remain of 32, the inputs' padding, which is 0, is read too.
-  template <int M, int J, Start kStart>
+  template <int M, Start kStart>
   static inline __attribute__((always_inline)) void add(const IntPanel& panel,
                                                         const PanelKTile& k_tile,
-                                                        const TallColumns& tile,
-                                                        __m512i (&c)[M][J]) {
+                                                        const WideColumns& tile,
+                                                        __m512i (&c)[M][4]) {
     const std::int64_t done = tile.weights - k_tile.codes;  // bytes of the K tile; a column has 64
     std::uint8_t* codes = reinterpret_cast<GroupScratch*>(panel.scratch)->codes + done;
     std::int64_t column = k_tile.first + done / 64;
@@ -588,22 +664,22 @@ template <class Bits, Start kStart, class Columns = PackedColumns<Bits, Unpacked
 constexpr KTileKernel kOnlyTiles[] = {nullptr,
                                       nullptr,
                                       nullptr,
-                                      k_tile_kernel<4, 4, kStart, Columns>,
-                                      k_tile_kernel<5, 4, kStart, Columns>,
-                                      k_tile_kernel<6, 4, kStart, Columns>};
+                                      wide_k_tile<4, kStart, Columns>,
+                                      wide_k_tile<5, kStart, Columns>,
+                                      wide_k_tile<6, kStart, Columns>};
 template <class Bits, Start kStart, class Columns = PackedColumns<Bits, Unpacked::kept>>
 constexpr KTileKernel kFirstTiles[] = {nullptr,
                                        nullptr,
-                                       k_tile_kernel<3, 4, kStart, Columns>,
-                                       k_tile_kernel<4, 4, kStart, Columns>,
-                                       k_tile_kernel<5, 4, kStart, Columns>,
-                                       k_tile_kernel<6, 4, kStart, Columns>};
+                                       wide_k_tile<3, kStart, Columns>,
+                                       wide_k_tile<4, kStart, Columns>,
+                                       wide_k_tile<5, kStart, Columns>,
+                                       wide_k_tile<6, kStart, Columns>};
 
 template <class Bits, Start kStart>
 void few_tokens_k_tile(const IntPanel& panel, const PanelKTile& k_tile, TokenBlock& block) {
   TileKernels kernels;
   kernels.first =
-      panel.tokens <= kWideTokens ? kOnlyTiles<Bits, kStart> : kFirstTiles<Bits, kStart>;
+      panel.tokens <= kTileTokens ? kOnlyTiles<Bits, kStart> : kFirstTiles<Bits, kStart>;
   kernels.wide = kWideTiles<kStart>[static_cast<std::size_t>(panel.fetch)];
   run_tiles<kStart>(panel, k_tile, kernels, block);
 }
@@ -625,131 +701,6 @@ void run_bits(const IntPanel& panel) noexcept {
     unpack<Bits>(panel, first, columns, NoZeros{}, codes);
     return codes;
   });
-}
-
-// int8 and uint8 weights times int8 activations, if neither side has groups: one int32 sum for the
-// whole row, held in registers from the first column to the last.
-
-// Start values: -128 * the weights' sums for signed weights, because inputs are q + 128; for
-// unsigned weights -zero point * the inputs' sum.
-template <bool kUnsigned, int M, int J>
-inline __attribute__((always_inline)) void start(const IntPanel& panel, std::int64_t token,
-                                                 int output, __m512i (&c)[M][J]) {
-#pragma GCC unroll 4
-  for (int j = 0; j < J; ++j) {
-    __m512i value;
-    if constexpr (kUnsigned) {
-      value = zero_points(panel, 0, output + 16 * j);
-    } else {
-      value = start_value(_mm512_loadu_si512(panel.row_sums + output + 16 * j));
-    }
-#pragma GCC unroll 12
-    for (int m = 0; m < M; ++m) {
-      c[m][j] = value;
-      if constexpr (kUnsigned) {
-        const int sum = panel.token_sums[(token + m) * panel.token_sum_stride];
-        c[m][j] = _mm512_mullo_epi32(value, _mm512_set1_epi32(-sum));
-      }
-    }
-  }
-}
-
-// Computes a tile of M tokens x 16 J outputs, beginning at `token` and `output`.
-template <bool kUnsigned, int M, int J, Fetch kFetch = Fetch::twice>
-void tile(const IntPanel& panel, std::int64_t token, int output) {
-  __m512i c[M][J];
-  start<kUnsigned>(panel, token, output, c);
-  const std::uint8_t* w = panel.codes + output * 4;
-  const std::uint8_t* x = panel.inputs + token * panel.input_stride;
-  const std::int64_t stride = panel.input_stride;
-  for (std::int64_t k = 0; k < panel.columns; k += 16) {
-#pragma GCC unroll 4
-    for (int quad = 0; quad < 4; ++quad, w += 256, x += 4) {
-      __m512i weights[J];
-      load_weights<kFetch>(w, weights);
-#pragma GCC unroll 12
-      for (int m = 0; m < M; ++m) {
-        const __m512i input = broadcast_quad(x + m * stride);
-#pragma GCC unroll 4
-        for (int j = 0; j < J; ++j) {
-          if constexpr (kUnsigned) {
-            dot(c[m][j], weights[j], input);
-          } else {
-            dot(c[m][j], input, weights[j]);
-          }
-        }
-      }
-    }
-  }
-#pragma GCC unroll 12
-  for (int m = 0; m < M; ++m) {
-#pragma GCC unroll 4
-    for (int j = 0; j < J; ++j) {
-      finish(panel, token + m, output + 16 * j, _mm512_cvtepi32_ps(c[m][j]));
-    }
-  }
-}
-
-// Computes a tile of M tokens x 32 outputs of signed weights.
-template <int M>
-void tall_tile(const IntPanel& panel, std::int64_t token, int output, const std::uint8_t* ahead) {
-  fetch_results<M>(panel, token, output);
-  alignas(64) std::int32_t starts[32];
-  for (int j = 0; j < 32; j += 16) {
-    _mm512_store_si512(starts + j, start_value(_mm512_loadu_si512(panel.row_sums + output + j)));
-  }
-  const TallColumns columns = {panel.codes + output * 4, panel.inputs + token * panel.input_stride,
-                               panel.input_stride, panel.columns / 16, ahead};
-  __m512i c[M][2];
-  tall_sums<M, TallStart::outputs>(columns, starts, c);
-#pragma GCC unroll 12
-  for (int m = 0; m < M; ++m) {
-    finish(panel, token + m, output, _mm512_cvtepi32_ps(c[m][0]));
-    finish(panel, token + m, output + 16, _mm512_cvtepi32_ps(c[m][1]));
-  }
-}
-
-using RowTile = void (*)(const IntPanel&, std::int64_t, int);
-template <bool kUnsigned, Fetch kBest>
-constexpr RowTile kWideOf[] = {tile<kUnsigned, 1, 4, wide_tile_fetch(kBest, 1)>,
-                               tile<kUnsigned, 2, 4, wide_tile_fetch(kBest, 2)>,
-                               tile<kUnsigned, 3, 4, wide_tile_fetch(kBest, 3)>,
-                               tile<kUnsigned, 4, 4, wide_tile_fetch(kBest, 4)>,
-                               tile<kUnsigned, 5, 4, wide_tile_fetch(kBest, 5)>,
-                               tile<kUnsigned, 6, 4, wide_tile_fetch(kBest, 6)>};
-// Indexed by [best_fetch()][tokens - 1].
-template <bool kUnsigned>
-constexpr const RowTile* kWide[] = {kWideOf<kUnsigned, Fetch::twice>,
-                                    kWideOf<kUnsigned, Fetch::once>,
-                                    kWideOf<kUnsigned, Fetch::never>};
-using TallTile = void (*)(const IntPanel&, std::int64_t, int, const std::uint8_t*);
-template <int M>
-void unsigned_tall_tile(const IntPanel& panel, std::int64_t token, int output,
-                        const std::uint8_t*) {
-  tile<true, M, 2>(panel, token, output);
-}
-constexpr TallTile kTall[2][4] = {{tall_tile<9>, tall_tile<10>, tall_tile<11>, tall_tile<12>},
-                                  {unsigned_tall_tile<9>, unsigned_tall_tile<10>,
-                                   unsigned_tall_tile<11>, unsigned_tall_tile<12>}};
-
-template <bool kUnsigned>
-void run_rows(const IntPanel& panel) noexcept {
-  const bool wide = panel.tokens <= kFewTokens;
-  const std::int64_t most = wide ? kWideTokens : kTallTokens;
-  const std::int64_t tiles = (panel.tokens + most - 1) / most;
-  const auto fetch = static_cast<std::size_t>(panel.fetch);
-  NextPanel next = next_panel(panel);
-  for (std::int64_t i = 0; i < tiles; ++i) {
-    const std::int64_t first = panel.tokens * i / tiles;
-    const std::int64_t count = panel.tokens * (i + 1) / tiles - first;
-    if (wide) {
-      kWide<kUnsigned>[fetch][count - 1](panel, first, 0);
-      continue;
-    }
-    const TallTile tall = kTall[kUnsigned][count - 9];
-    tall(panel, first, 0, take_ahead(next, panel.columns * 4));
-    tall(panel, first, 32, take_ahead(next, panel.columns * 4));
-  }
 }
 
 struct SuperLanes : Lanes512 {

@@ -26,6 +26,7 @@ struct AvxVnni {
   template <int kBits>
   using Bits = Dots<UnpackedCodes<DotLanes, kBits>, Unsigned::codes>;
   using Table = Dots<TableCodes<DotLanes>, Unsigned::codes>;
+  using ShortBits4 = Bits<4>;
   using SmallTable = Table;
   using HalfTable = Dots<TableCodes<DotLanes, 16>, Unsigned::codes>;
   static constexpr Start kSigned = Start::weights;

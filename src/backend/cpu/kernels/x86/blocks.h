@@ -247,8 +247,9 @@ void k_tile_kernel(const IntPanel& panel, const Tile<Products>& tile) {
   std::int64_t left = tile.k_tile->columns;
   const std::int64_t group = tile.scales == Scales::rows ? left : panel.group;
   for (std::int64_t g = 0; left > 0; left -= group, ++g) {
-    start_group<kStart>(tile, g, c);
-    Products::template add<kCodes>(cursor, group < left ? group : left, c);
+    Products::template add<kCodes>(
+        cursor, group < left ? group : left,
+        c, [&]() __attribute__((always_inline)) { start_group<kStart>(tile, g, c); });
     fold(tile, g, c);
   }
 }
@@ -414,8 +415,15 @@ void run_table_blocks(const IntPanel& panel) {
   run_group_blocks<typename Level::SmallTable, Start::zeros>(panel);
 }
 
+template <class Level>
+void run_bits4_blocks(const IntPanel& panel) {
+  if (panel.group == 32) return run_group_blocks<typename Level::ShortBits4, Start::zeros>(panel);
+  run_group_blocks<typename Level::template Bits<4>, Start::zeros>(panel);
+}
+
 // The integer matmuls of a level. Level has:
 //   Signed, Bytes, Bits<kBits>   products of int8, uint8 and fewer bits
+//   ShortBits4                   products of 4 bits in groups of 32 columns
 //   Table, SmallTable            products of 4-bit codes with a table, or with one up to 24
 //   HalfTable                    the latter in groups of 16 columns
 //   kSigned, kBytes              start values of the sums of Signed, and of Bytes and Table
@@ -434,8 +442,7 @@ constexpr MatmulKernels block_kernels(Isa isa, const char* tile) {
           .uint8_rows = by_token_count<kFew8, &Kernels::uint8_rows, run_row_blocks<Bytes, kBytes>>,
           .uint8_groups =
               by_token_count<kFew8, &Kernels::uint8_groups, run_group_blocks<Bytes, kBytes>>,
-          .bits4 = by_token_count<kFewBits, &Kernels::bits4,
-                                  run_group_blocks<typename Level::template Bits<4>, Start::zeros>>,
+          .bits4 = by_token_count<kFewBits, &Kernels::bits4, run_bits4_blocks<Level>>,
           .table4 = by_token_count<kFewBits, &Kernels::table4, run_table_blocks<Level>>,
           .bits3 = by_token_count<kFewBits, &Kernels::bits3,
                                   run_group_blocks<typename Level::template Bits<3>, Start::zeros>>,

@@ -647,8 +647,9 @@ struct Avx2 {
   template <int kBits>
   using Bits = NarrowProducts<Lanes256, 6, kBits>;
   using Table = WordProducts<Lanes256, 6, WideDifferences<Lanes256, true>>;
-  using SmallTable = NarrowProducts<Lanes256, 6, 4, TableCodes<Lanes256>>;
-  using HalfTable = NarrowProducts<Lanes256, 6, 4, TableCodes<Lanes256, 16>>;
+  using ShortBits4 = ShortProducts<Lanes256, 6, UnpackedCodes<Lanes256, 4>, 32>;
+  using SmallTable = ShortProducts<Lanes256, 6, TableCodes<Lanes256>, 16>;
+  using HalfTable = ShortProducts<Lanes256, 6, TableCodes<Lanes256, 16>, 16>;
   static constexpr Start kSigned = Start::none;
   static constexpr Start kBytes = Start::none;
 };

@@ -16,8 +16,9 @@ struct Avx512 {
   template <int kBits>
   using Bits = NarrowProducts<Lanes512, 6, kBits>;
   using Table = WordProducts<Lanes512, 12, WideDifferences<Lanes512, true>>;
-  using SmallTable = NarrowProducts<Lanes512, 6, 4, TableCodes<Lanes512>>;
-  using HalfTable = NarrowProducts<Lanes512, 6, 4, TableCodes<Lanes512, 16>>;
+  using ShortBits4 = ShortProducts<Lanes512, 6, UnpackedCodes<Lanes512, 4>, 32>;
+  using SmallTable = ShortProducts<Lanes512, 6, TableCodes<Lanes512>, 16>;
+  using HalfTable = ShortProducts<Lanes512, 6, TableCodes<Lanes512, 16>, 16>;
   static constexpr Start kSigned = Start::none;
   static constexpr Start kBytes = Start::none;
 };

@@ -14,7 +14,9 @@
 //                    for the tiles that follow
 //   point_at_codes() sets a cursor to the codes of a register pair
 //   inputs_of()      returns the inputs of a K tile
-//   add()            adds exact int32 sums over columns
+//   add()            adds exact int32 sums over columns to the start values that start() writes
+//   when
+//                    their registers are needed
 #pragma once
 
 #include <immintrin.h>
@@ -213,7 +215,6 @@ template <class L, int kBits, std::int64_t kColumns_ = kStepColumns>
 struct UnpackedCodes {
   static constexpr std::int64_t kColumns = kColumns_;
   static constexpr bool kUnpacks = true, kHalves = kColumns < kStepColumns;
-  static constexpr bool kTable = false;
   static constexpr int kLow = kBits == 3 ? 2 : kBits;
   static constexpr int kQuadBytes = 2 * L::kBytes;
   static constexpr int kColumnBytes = kQuadBytes / 4;
@@ -248,7 +249,6 @@ struct UnpackedCodes {
 template <class L, std::int64_t kColumns = kStepColumns>
 struct TableCodes : UnpackedCodes<L, 4, kColumns> {
   using Base = UnpackedCodes<L, 4, kColumns>;
-  static constexpr bool kTable = true;
 
   static void point_at_codes(const IntPanel& panel, const KTile& k_tile, int output,
                              std::uint8_t* scratch, Cursor& cursor) {
@@ -317,9 +317,10 @@ struct WordProducts : Source {
     return {scratch, kInputStride};
   }
 
-  template <Codes kCodes, int M>
+  template <Codes kCodes, int M, class Start>
   static inline __attribute__((always_inline)) void add(Cursor& cursor, std::int64_t columns,
-                                                        Ints (&c)[M][2]) {
+                                                        Ints (&c)[M][2], Start start) {
+    start();
     std::int64_t left = columns;
     do {
       add_pairs<kCodes, 0>(cursor, c);
@@ -353,10 +354,9 @@ constexpr std::int64_t narrow_columns(int bits) { return bits == 4 ? 32 : bits =
 // The largest zero point of a table whose unsigned bytes are at most 24.
 constexpr int kSmallTableZero = 12;
 
-// Exact products of codes of at most 4 bits by vpmaddubsw, which adds pairs to 16 bits. Numbers of
-// a table up to 24 are at most 6,096 in pairs, of which four fit.
-template <class L, int kMaxTokens, int kBits, class Source_ = UnpackedCodes<L, kBits>>
-struct NarrowProducts : Source_, InputRows {
+// Exact products of codes of at most 4 bits by vpmaddubsw, which adds pairs to 16 bits.
+template <class L, int kMaxTokens, class Source_>
+struct NarrowSums : Source_, InputRows {
   using Lanes = L;
   using Ints = typename L::Ints;
   using Source = Source_;
@@ -364,32 +364,6 @@ struct NarrowProducts : Source_, InputRows {
   static constexpr std::int64_t kCodeScratch = 16 * 1024;
   static constexpr std::int64_t kKTileColumns = kCodeScratch / Source::kColumnBytes;
   static constexpr int kStepLines = 1;
-
-  template <Codes kCodes, int M>
-  static inline __attribute__((always_inline)) void add(Cursor& cursor, std::int64_t columns,
-                                                        Ints (&c)[M][2]) {
-    std::int64_t left = columns;
-    if constexpr (Source::kTable) {
-      do {
-        fetch_line(cursor);
-        add_half<kCodes, 0>(cursor, c);
-        if constexpr (!Source::kHalves) add_half<kCodes, 4>(cursor, c);
-        Source::template next<kCodes>(cursor);
-        cursor.inputs += Source::kColumns;
-        left -= Source::kColumns;
-      } while (left > 0);
-      return;
-    }
-    do {
-      Ints narrow[M][2];
-      const std::int64_t rest = left - narrow_columns(kBits);
-      add_step<kCodes, true>(cursor, narrow);
-      for (left -= kStepColumns; left > rest && left > 0; left -= kStepColumns) {
-        add_step<kCodes, false>(cursor, narrow);
-      }
-      widen(narrow, c);
-    } while (left > 0);
-  }
 
   template <int M>
   static inline __attribute__((always_inline)) void widen(const Ints (&narrow)[M][2],
@@ -402,23 +376,7 @@ struct NarrowProducts : Source_, InputRows {
     }
   }
 
-  // Adds the products of 16 columns from quad kFirst on.
-  template <Codes kCodes, int kFirst, int M>
-  static inline __attribute__((always_inline)) void add_half(const Cursor& cursor,
-                                                             Ints (&c)[M][2]) {
-    Ints narrow[M][2];
-    add_quads<kCodes, true, kFirst, kFirst, kFirst + 4>(cursor, narrow);
-    widen(narrow, c);
-  }
-
-  // Adds the products of 32 columns to the sums or, if kBegins, sets the sums to these products.
-  template <Codes kCodes, bool kBegins, int M>
-  static inline __attribute__((always_inline)) void add_step(Cursor& cursor, Ints (&narrow)[M][2]) {
-    fetch_line(cursor);
-    add_quads<kCodes, kBegins, 0, 0, kStepColumns / 4>(cursor, narrow);
-    Source::template next<kCodes>(cursor);
-    cursor.inputs += kStepColumns;
-  }
+  // Adds the products of quads [kQuad, kEnd); those of quad kFirst begin the sums if kBegins.
   template <Codes kCodes, bool kBegins, int kFirst, int kQuad, int kEnd, int M>
   static inline __attribute__((always_inline)) void add_quads(const Cursor& cursor,
                                                               Ints (&narrow)[M][2]) {
@@ -439,6 +397,64 @@ struct NarrowProducts : Source_, InputRows {
   }
 };
 
+// Groups of several steps.
+template <class L, int kMaxTokens, int kBits>
+struct NarrowProducts : NarrowSums<L, kMaxTokens, UnpackedCodes<L, kBits>> {
+  using Sums = NarrowSums<L, kMaxTokens, UnpackedCodes<L, kBits>>;
+  using Ints = typename L::Ints;
+
+  template <Codes kCodes, int M, class Start>
+  static inline __attribute__((always_inline)) void add(Cursor& cursor, std::int64_t columns,
+                                                        Ints (&c)[M][2], Start start) {
+    start();
+    std::int64_t left = columns;
+    do {
+      Ints narrow[M][2];
+      const std::int64_t rest = left - narrow_columns(kBits);
+      add_step<kCodes, true>(cursor, narrow);
+      for (left -= kStepColumns; left > rest && left > 0; left -= kStepColumns) {
+        add_step<kCodes, false>(cursor, narrow);
+      }
+      Sums::widen(narrow, c);
+    } while (left > 0);
+  }
+
+  // Adds the products of 32 columns to the sums or, if kBegins, sets the sums to these products.
+  template <Codes kCodes, bool kBegins, int M>
+  static inline __attribute__((always_inline)) void add_step(Cursor& cursor, Ints (&narrow)[M][2]) {
+    fetch_line(cursor);
+    Sums::template add_quads<kCodes, kBegins, 0, 0, kStepColumns / 4>(cursor, narrow);
+    Sums::template next<kCodes>(cursor);
+    cursor.inputs += kStepColumns;
+  }
+};
+
+// Groups of one step of 4-bit codes, 32 columns or 16 (Source::kHalves), whose 16-bit sums are
+// widened each kWidened columns: 32 or, since numbers of a table up to 24 are at most 6,096 in
+// pairs, 16. The start values are written late, because there are no registers for them beside the
+// 16-bit sums.
+template <class L, int kMaxTokens, class Source, int kWidened>
+struct ShortProducts : NarrowSums<L, kMaxTokens, Source> {
+  using Sums = NarrowSums<L, kMaxTokens, Source>;
+  using Ints = typename L::Ints;
+
+  template <Codes kCodes, int M, class Start>
+  static inline __attribute__((always_inline)) void add(Cursor& cursor, std::int64_t,
+                                                        Ints (&c)[M][2], Start start) {
+    fetch_line(cursor);
+    Ints narrow[M][2];
+    Sums::template add_quads<kCodes, true, 0, 0, kWidened / 4>(cursor, narrow);
+    start();
+    Sums::widen(narrow, c);
+    if constexpr (kWidened < Source::kColumns) {
+      Sums::template add_quads<kCodes, true, 4, 4, 8>(cursor, narrow);
+      Sums::widen(narrow, c);
+    }
+    Sums::template next<kCodes>(cursor);
+    cursor.inputs += Source::kColumns;
+  }
+};
+
 // The side of a byte product that is unsigned.
 enum class Unsigned { codes, inputs };
 
@@ -453,9 +469,10 @@ struct DotProducts : Source, InputRows {
   static constexpr int kStepLines = 2;
 
   // If only 16 columns remain, the padding, which is 0, is read too.
-  template <Codes kCodes, int M>
+  template <Codes kCodes, int M, class Start>
   static inline __attribute__((always_inline)) void add(Cursor& cursor, std::int64_t columns,
-                                                        Ints (&c)[M][2]) {
+                                                        Ints (&c)[M][2], Start start) {
+    start();
     std::int64_t left = columns;
     do {
       add_quads<kCodes, 0>(cursor, c);

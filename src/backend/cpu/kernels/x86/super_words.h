@@ -100,9 +100,11 @@ struct SuperWords : WordProducts<Lanes, kMaxTokens, ReadyWords<Lanes>> {
     const std::int64_t columns = left < tile.k_tile.columns ? left : tile.k_tile.columns;
     for (std::int64_t k = 0, span = 0; k < columns; k += panel.span, ++span) {
       Ints c[M][2];
+      Products::template add<Codes::ready>(
+          cursor, panel.span, c, [&]() __attribute__((always_inline)) {
 #pragma GCC unroll 12
-      for (int m = 0; m < M; ++m) c[m][0] = c[m][1] = L::repeat32(0);
-      Products::template add<Codes::ready>(cursor, panel.span, c);
+            for (int m = 0; m < M; ++m) c[m][0] = c[m][1] = L::repeat32(0);
+          });
 #pragma GCC unroll 2
       for (int j = 0; j < 2; ++j) {
         const int at = tile.output + j * L::kOutputs;

@@ -127,10 +127,10 @@ inline __attribute__((always_inline)) void finish(const IntPanel& panel, std::in
 
 // Few tokens are limited by reading the weights, which is fastest in memory order, so tiles have at
 // most 6 tokens (24 accumulators) x all 64 outputs. With 16 tokens, two tiles of 8 x 32 outputs
-// read 15 GB/s, three tiles of 64 outputs 18. More tokens use tiles of 12 x 32.
+// read 15 GB/s, three tiles of 64 outputs 18. More tokens use tiles of 6 x 32 outputs or, without
+// groups, of 12 x 32.
 constexpr std::int64_t kFewTokens = 32;
-constexpr std::int64_t kWideTokens = 6;
-constexpr std::int64_t kTallTokens = 12;
+constexpr std::int64_t kTileTokens = 6;
 
 // Weights of fewer than 8 bits for AVX-512: the layout of codes in bytes (the template argument
 // Bits of the kernels), and unpacking to bytes. Bits has:

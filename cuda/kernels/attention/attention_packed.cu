@@ -1,4 +1,4 @@
-// Attention on the tensor cores over packed codes (simq4, simq2), structured as in
+// Attention on the tensor cores over packed codes (simq4), structured as in
 // attention_tensor.cuh. Within a span a block first processes the tiles that some query reads
 // as codes, then the tiles of f16 copies: sinks and blocks not yet closed. Positions of a tile
 // that a query does not read get weight 0 there, so that the query's output depends on its
@@ -9,8 +9,6 @@
 // values). With t = a s, rounded to f16:
 //   sum a b = sum t u + sum a m
 // The codes u are operands of the first sum; the second is the same for all columns that share m.
-#pragma once
-
 #include <algorithm>
 
 #include "cuda/kernels/attention/attention_tensor.cuh"
@@ -38,7 +36,7 @@ __device__ __forceinline__ void finish_scores(const KeyShifts<Shape>& z,
                                               TileScores<Shape>& scores) {
 #pragma unroll
   for (int j = 0; j < Shape::kKeyTiles; ++j) {
-    const float unit = code_unit<Shape::kBits>(j % 2);
+    const float unit = code_unit(j % 2);
 #pragma unroll
     for (int i = 0; i < Shape::kRowTiles; ++i) {
 #pragma unroll
@@ -107,7 +105,7 @@ __device__ __forceinline__ void score_codes(const unsigned char* memory,
         const int at = h * kUnits + u, s16 = warp.first_key / 16 + at;
         UnitOperand unit;
         if constexpr (wide) {
-          unit = words.unit(s16, step);
+          unit = words.unit(step);
         } else {
           unit = tile.template unit<KvPart::keys>(s16, step);
         }
@@ -172,7 +170,7 @@ __device__ __forceinline__ void scale_sums(WarpRows<Shape>& warp) {
   for (int i = 0; i < Shape::kRowTiles; ++i) {
 #pragma unroll
     for (int j = 0; j < Shape::kColumns / 8; ++j) {
-      for (int k = 0; k < 4; ++k) warp.out[i][j][k] *= code_unit<Shape::kBits>(j % 2);
+      for (int k = 0; k < 4; ++k) warp.out[i][j][k] *= code_unit(j % 2);
     }
   }
 }
@@ -348,22 +346,19 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   complete_queries<TensorJoin<Shape>>(a, plan, block);
 }
 
-template <int bits, int group, int dims>
+template <int dims>
 struct PackedShapes {
   // These values are the same as in TensorShapes.
   static constexpr int kPromptColumns = dims <= 64 ? 1 : 2;
-  // If a warp's columns have two groups, 32 queries would need too many registers.
-  static constexpr int kPromptTiles = dims > 64 && group == 32 ? 1 : 2;
-  using Prompt =
-      PackedShape<bits, group, dims, 4, kPromptColumns, kPromptTiles, 1, dims <= 64 ? 2 : 1>;
-  using Generation = PackedShape<bits, group, dims, 1, 4, 1, 3, 3>;
+  using Prompt = PackedShape<dims, 4, kPromptColumns, 2, 1, dims <= 64 ? 2 : 1>;
+  using Generation = PackedShape<dims, 1, 4, 1, 3, 3>;
   static_assert(PackedMemory<Prompt>::kBytes <= kSharedEverywhere);
   static_assert(PackedMemory<Generation>::kBytes <= kSharedEverywhere);
 };
 
-template <int bits, int group, int dims>
+template <int dims>
 void launch_packed(const AttentionArguments& a, const AttentionPlan& plan, rt::Stream& stream) {
-  using Shapes = PackedShapes<bits, group, dims>;
+  using Shapes = PackedShapes<dims>;
   // The prompt shape is faster if a block has more than half of its queries.
   const std::int64_t heads = a.heads.group;
   const std::int64_t longest = plan.which == AttentionRuns::single ? 1 : a.batch.longest_run;
@@ -378,11 +373,10 @@ void launch_packed(const AttentionArguments& a, const AttentionPlan& plan, rt::S
   }
 }
 
-template <int bits, int group>
 void launch_packed_attention(const AttentionArguments& a, const AttentionPlan& plan,
                              rt::Stream& stream) {
-  if (a.heads.head_dim <= 64) return launch_packed<bits, group, 64>(a, plan, stream);
-  launch_packed<bits, group, kPackedDims>(a, plan, stream);
+  if (a.heads.head_dim <= 64) return launch_packed<64>(a, plan, stream);
+  launch_packed<kPackedDims>(a, plan, stream);
 }
 
 }  // namespace leq::LEQ_GPU
