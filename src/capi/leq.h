@@ -431,11 +431,10 @@ typedef struct leq_perplexity_options {
   uint32_t size;
   int32_t threads;
   const char* protocol; /* "hf" (NULL), "hf-stride" or "llamacpp-512" */
-  const char* join; /* "hf" or "none": how rows are joined; NULL: the protocol's for wiki.test.raw,
-                       else none */
-  int64_t window;   /* tokens; 0: the model's context, at most 2048 */
-  int64_t stride;   /* of hf-stride; 0: min(512, half the window) */
-  int64_t chunks;   /* number of windows, from the first; 0: all */
+  const char* join;     /* "hf" or "none": how rows are joined; NULL: the protocol's for wiki.test.raw, else none */
+  int64_t window;       /* tokens; 0: the model's context, at most 2048 */
+  int64_t stride;       /* of hf-stride; 0: min(512, half the window) */
+  int64_t chunks;       /* number of windows, from the first; 0: all */
   const char* key_type;
   const char* value_type;
   const char* device;
