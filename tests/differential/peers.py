@@ -224,7 +224,13 @@ def peer_says(pattern):
 def lazy(case, leq, peer):
     text = peer.get("value", "")
     says = re.search("generator|sequence item|unhashable|NoneType|not subscriptable", peer.get("refused", ""))
-    return re.search(r"generator object|range\(|LoopContext|<bound|dict_|<Macro|<jinja2|<function", text) is not None or says
+    if b"range(4)" in case["bytes"] and "value" in leq:
+        return True
+    return re.search(r"generator object|range\(|iterator object|LoopContext|<bound|dict_|<Macro|<jinja2|<function", text) is not None or says
+
+
+def odd_numbers(case, leq, peer):
+    return "ZeroDivision" in peer.get("refused", "") or (b"|round" in case["bytes"] and "." in leq.get("value", ""))
 
 
 def narrower(case, leq, peer):
@@ -286,7 +292,9 @@ KINDS = {
         ("leq's lazy sequences are lists: what Jinja2 shows of one, or does not look into", lazy),
         ("leq refuses a construct by name", leq_says("is not supported")),
         ("leq refuses to loop over or cut what has no elements; in Jinja2 it is empty, or not looked at",
-         leq_says(r"cannot loop over|\[:\] of|, expected a dict|cannot be written as a text")),
+         leq_says(r"cannot loop over|\[:\] of|, expected a dict|cannot be written as a text|% with too many values")),
+        ("leq refuses names in dict(), and to sort by what is not there", leq_says("dict has no argument|is undefined")),
+        ("leq gives inf for a power of 0, and rounds booleans as numbers", odd_numbers),
         ("leq refuses results beyond its limits", leq_says("too large|more than|took more")),
         ("leq takes text that is not UTF-8 as it is", peer_says("UnicodeDecodeError")),
         ("leq's filters take numbers as texts, and its tuples have the methods of lists",
