@@ -1,6 +1,7 @@
 """The other program of each kind of input, and the differences from it that are meant."""
 
 import contextlib
+import copy
 import dataclasses
 import decimal
 import hashlib
@@ -115,7 +116,7 @@ def same_gguf(_, leq, peer):
 
 def render(case):
     template = oracle.environment().from_string(case["bytes"].decode())
-    conversation = {name: case[name] for name in ("messages", "tools", "variables")}
+    conversation = copy.deepcopy({name: case[name] for name in ("messages", "tools", "variables")})  # sum() changes lists
     reason = []
     text = oracle.render(template, conversation, False, reason)
     if text is None:
@@ -226,11 +227,7 @@ def lazy(case, leq, peer):
     says = re.search("generator|sequence item|unhashable|NoneType|not subscriptable", peer.get("refused", ""))
     if b"range(4)" in case["bytes"] and "value" in leq:
         return True
-    return re.search(r"generator object|range\(|iterator object|LoopContext|<bound|dict_|<Macro|<jinja2|<function", text) is not None or says
-
-
-def odd_numbers(case, leq, peer):
-    return "ZeroDivision" in peer.get("refused", "") or (b"|round" in case["bytes"] and "." in leq.get("value", ""))
+    return re.search(r"generator object|range\(|iterator object|reversed object|LoopContext|<bound|dict_|<Macro|<jinja2|<function", text) is not None or says
 
 
 def narrower(case, leq, peer):
@@ -270,6 +267,7 @@ KINDS = {
                         lambda case, leq, peer: {one[0]: one[1:] for one in leq} == peer),
     "gguf": Kind("gguf-py", read_gguf, [
         ("leq names types that are not weights, or not read", leq_says("holds activations|is not read|not supported|removed")),
+        ("leq refuses truth values other than 0 and 1", leq_says("should be true or false")),
         ("leq refuses bytes after the last tensor, overlaps and odd offsets",
          leq_says("bytes after the last tensor|overlaps the one before|is no multiple of")),
         ("leq refuses tensors without sizes or with a size of 0", leq_says("dimension of|dimensions, expected")),
@@ -294,7 +292,8 @@ KINDS = {
         ("leq refuses to loop over or cut what has no elements; in Jinja2 it is empty, or not looked at",
          leq_says(r"cannot loop over|\[:\] of|, expected a dict|cannot be written as a text|% with too many values")),
         ("leq refuses names in dict(), and to sort by what is not there", leq_says("dict has no argument|is undefined")),
-        ("leq gives inf for a power of 0, and rounds booleans as numbers", odd_numbers),
+        ("leq gives inf for a negative power of 0", peer_says("ZeroDivision")),
+        ("leq's filters take what is undefined as an empty text", peer_says("is undefined")),
         ("leq refuses results beyond its limits", leq_says("too large|more than|took more")),
         ("leq takes text that is not UTF-8 as it is", peer_says("UnicodeDecodeError")),
         ("leq's filters take numbers as texts, and its tuples have the methods of lists",
