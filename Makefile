@@ -21,7 +21,7 @@ if [ -n "$$missing" ]; then echo "installing $$missing"; \
   $(SUDO) apt-get update -q && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -q -y --no-install-recommends $$missing; fi
 endef
 
-.PHONY: all release install uninstall deb portable wheel packages cuda deps demo-deps release-deps check-deps arm-deps demo real report test venv quick check-share check asan tsan portable-kernels aarch64 fuzz tidy nvcc gpu-pack hostile reproducible bench format clean
+.PHONY: all release install uninstall deb portable wheel packages cuda deps demo-deps release-deps check-deps arm-deps demo real report test venv quick check-share check asan tsan portable-kernels aarch64 fuzz tidy nvcc gpu-pack hostile bench format clean
 
 all: release
 
@@ -137,8 +137,8 @@ check-share: deps
 	ctest --test-dir build/dev --output-on-failure -j $(JOBS) -C share -L '^share$$'
 
 # The long checks: sanitizers, portable kernels only, 64-bit ARM, fuzzing, clang-tidy, CUDA sources for all
-# architectures, all cases of hostile input and of failing system calls, equal programs of two builds.
-check: check-deps asan tsan portable-kernels aarch64 fuzz tidy nvcc hostile reproducible
+# architectures, all cases of hostile input and of failing system calls.
+check: check-deps asan tsan portable-kernels aarch64 fuzz tidy nvcc hostile
 
 asan tsan portable-kernels: check-deps
 	cmake --preset $@
@@ -179,10 +179,6 @@ hostile: deps
 	cmake --preset dev
 	cmake --build build/dev -j $(JOBS) --target hostile_cases fault_cases
 	ctest --test-dir build/dev --output-on-failure -C long -L '^(hostile|faults)-all$$'
-
-# The demo's tools, built in two folders: the programs must be equal byte for byte (docs/packages.md#reproducible-builds).
-reproducible: demo-deps
-	tests/reproducible/two_builds.sh . $(JOBS)
 
 # This machine's row for the table in docs/benchmarks.md: about three minutes on an idle machine.
 bench: release

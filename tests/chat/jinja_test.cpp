@@ -329,6 +329,11 @@ TEST(Jinja, WritesTitlesFormatsAndCounts) {
       {"{{ 'one two, three_4'|wordcount }}", "3"},
       {"{{ '{} {} {{}} {n}'.format('a', 'b', n=3) }}", "a b {} 3"},
       {"{{ '{1}{0}'.format('a', 'b') }}", "ba"},
+      {"{{ 7|round }} {{ 7|round(1) }} {{ 7.5|round }} {{ 1234|round(-2) }} {{ true|round }} "
+       "{{ 7|round(0,'floor') }}",
+       "7 7 8.0 1200 1 7.0"},
+      {"{{ 0.1 is odd }} {{ 3.0 is odd }} {{ 0.5 is even }} {{ -1 is odd }}",
+       "False True False True"},
       {"{% macro hello() %}x{% endmacro %}{{ hello.name }}", "hello"}};
   for (const auto& [text, expected] : cases) {
     const auto chat = ChatTemplate::of_model(text, "t");

@@ -1,6 +1,7 @@
 """The other program of each kind of input, and the differences from it that are meant."""
 
 import contextlib
+import copy
 import dataclasses
 import decimal
 import hashlib
@@ -115,7 +116,7 @@ def same_gguf(_, leq, peer):
 
 def render(case):
     template = oracle.environment().from_string(case["bytes"].decode())
-    conversation = {name: case[name] for name in ("messages", "tools", "variables")}
+    conversation = copy.deepcopy({name: case[name] for name in ("messages", "tools", "variables")})  # sum() changes lists
     reason = []
     text = oracle.render(template, conversation, False, reason)
     if text is None:
@@ -221,6 +222,34 @@ def peer_says(pattern):
     return lambda case, leq, peer: re.search(pattern, peer.get("refused", "")) is not None
 
 
+def lazy(case, leq, peer):
+    text = peer.get("value", "")
+    says = re.search("generator|sequence item|unhashable|NoneType|not subscriptable", peer.get("refused", ""))
+    if b"range(4)" in case["bytes"] and "value" in leq:
+        return True
+    return re.search(r"generator object|range\(|iterator object|reversed object|LoopContext|<bound|dict_|<Macro|<jinja2|<function", text) is not None or says
+
+
+def narrower(case, leq, peer):
+    """Whatever leq writes is valid; what is valid and not written has one of these forms."""
+    if "value" not in leq or "value" not in peer:
+        return False
+    left = [text for text, ours, theirs in zip(case["documents"], leq["value"]["accepts"], peer["value"]) if ours != theirs]
+    sound = all(theirs for ours, theirs in zip(leq["value"]["accepts"], peer["value"]) if ours)
+    return sound and all(b"hostname" in case["bytes"] or b"email" in case["bytes"] or re.search(r"e[-+]\d|\.0", text) for text in left)
+
+
+def renumbered(case, leq, peer):
+    tree = json.loads(case["bytes"])
+    vocab = tree["model"]["vocab"]
+    new = [token["id"] for token in tree["added_tokens"] if token["content"] not in vocab]
+    return new != list(range(len(vocab), len(vocab) + len(new)))
+
+
+def prepended(case, leq, peer):
+    return case["bytes"].count(b'"Prepend"') > 0 and (b'"first"' in case["bytes"] or b'"normalized": true' in case["bytes"])
+
+
 KINDS = {
     "json": Kind("Python's json", python_json, [
         ("leq refuses a name that stands twice", leq_says("duplicate key")),
@@ -238,6 +267,7 @@ KINDS = {
                         lambda case, leq, peer: {one[0]: one[1:] for one in leq} == peer),
     "gguf": Kind("gguf-py", read_gguf, [
         ("leq names types that are not weights, or not read", leq_says("holds activations|is not read|not supported|removed")),
+        ("leq refuses truth values other than 0 and 1", leq_says("should be true or false")),
         ("leq refuses bytes after the last tensor, overlaps and odd offsets",
          leq_says("bytes after the last tensor|overlaps the one before|is no multiple of")),
         ("leq refuses tensors without sizes or with a size of 0", leq_says("dimension of|dimensions, expected")),
@@ -256,9 +286,30 @@ KINDS = {
          ends("occurs twice|contradict", "")),
         ("leq refuses control characters beside a chunk's size", ends("a chunk without a size", "")),
     ], same_requests),
-    "jinja": Kind("Jinja2", render, [], cost=4),
-    "schema": Kind("jsonschema", validity, [], same_validity, 4),
-    "tokenizer": Kind("tokenizers", tokenize, [], same_ids, 4),
+    "jinja": Kind("Jinja2", render, [
+        ("leq's lazy sequences are lists: what Jinja2 shows of one, or does not look into", lazy),
+        ("leq refuses a construct by name", leq_says("is not supported")),
+        ("leq refuses to loop over or cut what has no elements; in Jinja2 it is empty, or not looked at",
+         leq_says(r"cannot loop over|\[:\] of|, expected a dict|cannot be written as a text|% with too many values")),
+        ("leq refuses names in dict(), and to sort by what is not there", leq_says("dict has no argument|is undefined")),
+        ("leq gives inf for a negative power of 0", peer_says("ZeroDivision")),
+        ("leq's filters take what is undefined as an empty text", peer_says("is undefined")),
+        ("leq refuses results beyond its limits", leq_says("too large|more than|took more")),
+        ("leq takes text that is not UTF-8 as it is", peer_says("UnicodeDecodeError")),
+        ("leq's filters take numbers as texts, and its tuples have the methods of lists",
+         peer_says("unsupported operand type.*'str'|'tuple object' has no attribute|object has no attribute")),
+    ], cost=4),
+    "schema": Kind("jsonschema", validity, [
+        ("leq refuses schemas of which no value is valid", leq_says("is less than|number is between|no text fits|no value")),
+        ("leq writes hostnames with a letter, and numbers with two digits of exponent and no needless .0: a part of what is valid", narrower),
+        ("jsonschema cannot divide by this step", peer_says("unsupported operand")),
+    ], same_validity, 4),
+    "tokenizer": Kind("tokenizers", tokenize, [
+        ("leq names parts that it does not read", leq_says("not supported|unsupported|has type|is already|key \"")),
+        ("leq gives members that are absent or odd their default", peer_says("missing field|invalid type|did not match")),
+        ("leq gives an added token the id of the file, tokenizers the next one", renumbered),
+        ("a Prepend and then another step that looks for the start of the text", prepended),
+    ], same_ids, 4),
 }
 
 
@@ -272,8 +323,8 @@ def end(*_):
 
 def answer(kind, case):
     """{"value": ...} or {"refused": why}."""
-    signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, 1)
+    signal.signal(signal.SIGVTALRM, end)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 1)
     try:
         return {"value": kind.read(case)}
     except TookLong:
@@ -283,7 +334,7 @@ def answer(kind, case):
             raise
         return {"refused": f"{type(error).__name__}: {error}"}
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
 def is_same(kind, case, leq, peer):

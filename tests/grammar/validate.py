@@ -59,7 +59,7 @@ def is_duration(text):
         return numbers == "" and found and "".join(found) in units
 
     day, mark, time = text[1:].partition("T")
-    right = text[0] == "P" and (is_run(day, "YMD") or is_run(day, "W") or (mark and day == ""))
+    right = text.startswith("P") and (is_run(day, "YMD") or is_run(day, "W") or (mark and day == ""))
     return right and (not mark or is_run(time, "HMS"))
 
 

@@ -316,13 +316,16 @@ Value round(Context& context, const Value& value, Values arguments, Name) {
   const auto digits = arguments.get(0, "precision"), method = arguments.get(1, "method");
   const std::int64_t places = digits ? context.whole_of(*digits, "round's precision") : 0;
   const std::string_view how = method ? context.text_of(*method, "round's method") : "common";
+  const bool is_whole = value.is_whole() && how == "common";  // as Python rounds integers
+  if (is_whole && places >= 0) return of(value.whole());
   const double unit =
       std::pow(10.0, static_cast<double>(std::clamp<std::int64_t>(places, -300, 300)));
   const double scaled = value.number() * unit;
   if (how == "ceil") return of(std::ceil(scaled) / unit);
   if (how == "floor") return of(std::floor(scaled) / unit);
   if (how != "common") context.wrong("round does not know the method ", printable(how));
-  return of(std::nearbyint(scaled) / unit);
+  const double rounded = std::nearbyint(scaled) / unit;
+  return is_whole ? of(static_cast<std::int64_t>(rounded)) : of(rounded);
 }
 
 Value indent(Context& context, const Value& value, Values arguments, Name) {

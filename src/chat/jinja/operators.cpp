@@ -429,7 +429,8 @@ bool apply_test(Context& context, std::string_view name, const Value& value,
     return truth(call_method(context, {text, name == "upper" ? "isupper" : "islower"}, {}));
   }
   if (is_parity) {
-    return truth(binary(context, "%", value, of(std::int64_t{2}))) == (name == "odd");
+    const Value rest = binary(context, "%", value, of(std::int64_t{2}));
+    return equal(rest, of(std::int64_t{name == "odd" ? 1 : 0}));
   }
   const Value& other = arguments.values[0];
   if (is_comparison) return compare(context, comparison->second, value, other);
