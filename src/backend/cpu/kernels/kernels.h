@@ -129,7 +129,7 @@ struct MatmulKernels {
   void (*f16)(const FloatBlock& block) noexcept = nullptr;
   void (*bf16)(const FloatBlock& block) noexcept = nullptr;
   void (*super)(const SuperPanel& panel) noexcept = nullptr;
-  const char* int_tile = "";  // tokens x outputs held in registers, for plans: "12x32"
+  const char* int_tile = "";  // tokens x outputs held in registers, for plans: "6x32"
   const char* float_tile = "";
 };
 

@@ -39,7 +39,7 @@ struct PanelKTile {
                                         // later K tiles add to them, and the last one finishes them
   const KTileTables* tables = nullptr;
   const std::uint8_t* ahead = nullptr;         // 64 bytes of it are prefetched per 16 columns
-  const std::int32_t* token_starts = nullptr;  // [groups][kTileTokens]; see start_from_tokens()
+  const std::int32_t* token_starts = nullptr;  // [groups][kWideTokens]; see start_from_tokens()
 };
 
 // The sides that have group scales.
@@ -279,7 +279,7 @@ void wide_k_tile(const IntPanel& panel, const PanelKTile& k_tile) {
   const float* scales = k_tile.tables->scales[0];
   const std::int32_t* starts =
       kStart == Start::tokens ? k_tile.token_starts : k_tile.tables->starts[0];
-  constexpr std::int64_t kNextStarts = kStart == Start::tokens ? kTileTokens : 64;
+  constexpr std::int64_t kNextStarts = kStart == Start::tokens ? kWideTokens : 64;
   const std::int64_t group_steps = panel.group / 16;
   std::int64_t left = k_tile.columns / 16;
   for (std::int64_t group = k_tile.first / panel.group; left > 0; ++group, left -= tile.steps) {
@@ -315,7 +315,7 @@ void tall_k_tile(const IntPanel& panel, const PanelKTile& k_tile) {
   const float* const token_scales = panel.token_scales + k_tile.token * scale_stride;
   const std::int32_t* starts =
       kStart == Start::tokens ? k_tile.token_starts : k_tile.tables->starts[0] + k_tile.output;
-  constexpr std::int64_t kNextStarts = kStart == Start::tokens ? kTileTokens : 64;
+  constexpr std::int64_t kNextStarts = kStart == Start::tokens ? kWideTokens : 64;
   const std::int64_t group_steps = panel.group / 16;
   std::int64_t left = k_tile.columns / 16;
   for (std::int64_t group = k_tile.first / panel.group; left > 0; ++group) {
@@ -415,7 +415,7 @@ void fill_tables(const IntPanel& panel, const PanelKTile& k_tile, KTileTables& t
   }
 }
 
-// Fills [groups of the K tile][kTileTokens] with start values for `tokens` tokens.
+// Fills [groups of the K tile][kWideTokens] with start values for `tokens` tokens.
 inline void fill_token_starts(const IntPanel& panel, const PanelKTile& k_tile, std::int64_t tokens,
                               std::int32_t* starts) {
   const std::int64_t first = k_tile.first / panel.group;
@@ -423,7 +423,7 @@ inline void fill_token_starts(const IntPanel& panel, const PanelKTile& k_tile, s
   for (std::int64_t m = 0; m < tokens; ++m) {
     const std::int32_t* sums =
         panel.token_sums + (k_tile.token + m) * panel.token_sum_stride + first;
-    for (std::int64_t g = 0; g < groups; ++g) starts[g * kTileTokens + m] = -panel.zero * sums[g];
+    for (std::int64_t g = 0; g < groups; ++g) starts[g * kWideTokens + m] = -panel.zero * sums[g];
   }
 }
 
@@ -433,10 +433,10 @@ void run_tiles(const IntPanel& panel, const PanelKTile& whole, const TileKernels
   PanelKTile k_tile = whole;
   fill_tables<kStart>(panel, k_tile, *block.tables);
   k_tile.tables = block.tables;
-  std::int32_t token_starts[kKTileGroups * kTileTokens];
+  std::int32_t token_starts[kKTileGroups * kWideTokens];
   const bool wide = block.tokens <= kFewTokens;
   const int width = wide ? 64 : 32;
-  const std::int64_t tiles = (block.tokens + kTileTokens - 1) / kTileTokens;
+  const std::int64_t tiles = (block.tokens + kWideTokens - 1) / kWideTokens;
   for (std::int64_t i = 0; i < tiles; ++i) {
     const std::int64_t first = block.tokens * i / tiles;
     const std::int64_t count = block.tokens * (i + 1) / tiles - first;
@@ -679,7 +679,7 @@ template <class Bits, Start kStart>
 void few_tokens_k_tile(const IntPanel& panel, const PanelKTile& k_tile, TokenBlock& block) {
   TileKernels kernels;
   kernels.first =
-      panel.tokens <= kTileTokens ? kOnlyTiles<Bits, kStart> : kFirstTiles<Bits, kStart>;
+      panel.tokens <= kWideTokens ? kOnlyTiles<Bits, kStart> : kFirstTiles<Bits, kStart>;
   kernels.wide = kWideTiles<kStart>[static_cast<std::size_t>(panel.fetch)];
   run_tiles<kStart>(panel, k_tile, kernels, block);
 }
@@ -718,6 +718,7 @@ struct QuadLanes : Lanes512 {
 MatmulKernels matmuls() {
   MatmulKernels kernels = *level_avx512().matmul;  // of floats
   kernels.isa = Isa::avx512vnni;
+  kernels.int_tile = "6x32";  // without groups 12x32
   kernels.int8_rows = run_rows<false>;
   kernels.int8_groups = int8_groups;
   kernels.uint8_rows = run_rows<true>;

@@ -219,7 +219,7 @@ constexpr TallTile kTall[2][4] = {{tall_tile<9>, tall_tile<10>, tall_tile<11>, t
 template <bool kUnsigned>
 void run_rows(const IntPanel& panel) noexcept {
   const bool wide = panel.tokens <= kFewTokens;
-  const std::int64_t most = wide ? kTileTokens : kTallTokens;
+  const std::int64_t most = wide ? kWideTokens : kTallTokens;
   const std::int64_t tiles = (panel.tokens + most - 1) / most;
   const auto fetch = static_cast<std::size_t>(panel.fetch);
   NextPanel next = next_panel(panel);

@@ -130,7 +130,7 @@ inline __attribute__((always_inline)) void finish(const IntPanel& panel, std::in
 // read 15 GB/s, three tiles of 64 outputs 18. More tokens use tiles of 6 x 32 outputs or, without
 // groups, of 12 x 32.
 constexpr std::int64_t kFewTokens = 32;
-constexpr std::int64_t kTileTokens = 6;
+constexpr std::int64_t kWideTokens = 6;
 
 // Weights of fewer than 8 bits for AVX-512: the layout of codes in bytes (the template argument
 // Bits of the kernels), and unpacking to bytes. Bits has:
