@@ -258,7 +258,8 @@ double rounding_seconds(const ImportedModel& model, const QuantizeOptions& optio
   ChosenCodes codes;
   for (const TensorInput& tensor : model.tensors) {
     const QuantScheme scheme = planner(tensor.name, tensor.role).scheme;
-    const bool kept = tensor.read_codes && tensor.read_codes(scheme, 0, 1, codes);
+    const bool kept = !scheme.is_float() && tensor.shape.size() == 2 && tensor.read_codes &&
+                      tensor.read_codes(scheme, 0, 1, codes);
     const double each = kept                                      ? kPlain
                         : scheme.kind == CodeKind::q6_k           ? kSixBits
                         : scheme.has_table() || scheme.is_super() ? kTable
