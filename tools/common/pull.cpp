@@ -4,9 +4,12 @@
 #include <array>
 #include <cctype>
 #include <cstdlib>
+#include <exception>
 #include <iostream>
-#include <memory>
+#include <mutex>
 #include <optional>
+#include <system_error>
+#include <thread>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -15,6 +18,7 @@
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "convert/import.h"
+#include "hub/arrivals.h"
 #include "quantize/run/quantize.h"
 #include "tools/common/setting_flags.h"
 
@@ -107,20 +111,44 @@ bool has_weights(const HubChoice& checkpoint) {
       checkpoint.files, [](const HubFile& file) { return file.name.ends_with(".safetensors"); });
 }
 
-// Makes HubEvents that print lines and a progress line.
-HubEvents printed_events(std::shared_ptr<std::optional<Progress>> line) {
-  HubEvents events;
-  events.say = [line](const std::string& text) {
-    if (*line) (*line)->clear();
+// Lines and a progress line on stderr, from several threads. The line shows a download, and other
+// work when there is none.
+class Screen {
+ public:
+  void say(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    if (line_) line_->clear();
     std::cerr << text << '\n';
-  };
-  events.progress = [line](std::uint64_t done, std::uint64_t total) {
-    if (!*line) line->emplace("downloading", static_cast<std::int64_t>(total), "bytes");
-    (*line)->update(static_cast<std::int64_t>(done));
-    if (done == total) line->reset();
-  };
-  return events;
-}
+  }
+  void update(std::string_view work, std::int64_t done, std::int64_t total, const char* unit) {
+    const std::lock_guard lock(mutex_);
+    if (work != work_) {
+      if (line_ && work_ == kDownloading) return;
+      line_.reset();
+      work_ = work;
+    }
+    if (!line_) line_.emplace(work_, total, unit);
+    line_->update(done);
+    if (done != total) return;
+    line_->clear();
+    line_.reset();
+  }
+  HubEvents hub_events() {
+    HubEvents events;
+    events.say = [this](const std::string& text) { say(text); };
+    events.progress = [this](std::uint64_t done, std::uint64_t total) {
+      update(kDownloading, static_cast<std::int64_t>(done), static_cast<std::int64_t>(total),
+             "bytes");
+    };
+    return events;
+  }
+
+ private:
+  static constexpr std::string_view kDownloading = "downloading";
+  std::mutex mutex_;
+  std::optional<Progress> line_;
+  std::string work_;
+};
 
 // Sets what a tag of a checkpoint says: a recipe, or a type without calibration.
 void choose_quantization(const std::string& tag, const fs::path& folder, QuantizeOptions& job) {
@@ -152,52 +180,109 @@ void check_tag(const std::string& repository, const std::string& tag) {
        "checkpoint: expected ", join(names, " | "), ", or a type as int8-g128, q4_k or bf16");
 }
 
+// A repository's files of one model, of which those that are small are downloaded at first.
+struct Download {
+  Screen screen = {};
+  Hub hub;
+  HubRepository repository;
+  HubChoice choice;
+  std::filesystem::path path;  // a checkpoint folder, or a GGUF file
+
+  // Throws Error, also if leq does not run the checkpoint's architecture.
+  Download(const HubName& name, const std::string& tag, const std::string& file)
+      : hub(hub_settings(), screen.hub_events()),
+        repository(hub.list(name.repository, name.revision)),
+        choice(choose_files(repository, tag, file)),
+        path(choice.gguf.empty() ? hub.snapshot(repository)
+                                 : hub.snapshot(repository) / choice.gguf) {
+    if (is_gguf()) return;
+    std::vector<HubFile> small;
+    std::ranges::copy_if(choice.files, std::back_inserter(small),
+                         [](const HubFile& one) { return !one.name.ends_with(".safetensors"); });
+    (void)import_config(hub.fetch(repository, small));
+  }
+  bool is_gguf() const { return !choice.gguf.empty(); }
+  // Whether the checkpoint has floats; its small files say so.
+  bool has_floats() const { return !is_gguf() && !says_quantized(path); }
+  std::uint64_t bytes() const {
+    std::uint64_t sum = 0;
+    for (const HubFile& one : choice.files) sum += one.bytes;
+    return sum;
+  }
+  // Downloads what is missing. Throws Error, also if there is no space for it and the model.
+  void fetch(Arrivals* arrivals = nullptr) {
+    hub.fetch(repository, choice.files, has_floats() ? bytes() / 16 * 9 : bytes(), arrivals);
+  }
+};
+
 // An estimate of the time for quantizing.
-std::string time_text(const fs::path& checkpoint, const QuantizeOptions& job) {
+std::string time_text(std::uint64_t bytes, const QuantizeOptions& job) {
   if (job.recipe != nullptr && job.recipe->fits_windows()) {
     return "up to 3 min of calibration, then the choice of codes and a measurement";
   }
   constexpr double kSecondsPerGb = 6;  // of one core, measured
-  double gb = 0;
-  for (const auto& file : fs::directory_iterator(
-           fs::is_directory(checkpoint) ? checkpoint : checkpoint.parent_path())) {
-    const bool weights = fs::is_directory(checkpoint) ? file.path().extension() == ".safetensors"
-                                                      : file.path() == checkpoint;
-    if (weights) gb += static_cast<double>(fs::file_size(file.path())) / 1e9;
-  }
-  const double seconds = std::max(1.0, gb * kSecondsPerGb / usable_cores());
+  const double seconds =
+      std::max(1.0, static_cast<double>(bytes) / 1e9 * kSecondsPerGb / usable_cores());
   return "about " + fixed(seconds, 0) + " s" +
          (job.recipe == nullptr && !job.keeps_types
               ? " without calibration text (--recipe q8 and q4 calibrate, for minutes)"
               : "");
 }
 
-void quantize_to(const fs::path& checkpoint, const std::string& tag, const KeptModel& kept) {
+void check_space(const KeptModel& kept, std::uint64_t bytes) {
+  std::error_code unknown;
+  const fs::path folder = kept.path.parent_path();
+  const fs::space_info space = fs::space(folder, unknown);
+  require(unknown || bytes <= space.available, ErrorKind::io, kept.name, ": takes about ",
+          human_bytes(bytes), ", and only ", human_bytes(space.available), " are free in ",
+          folder.string(), "; free some space, or set LEQ_MODELS to a folder on another disk");
+}
+
+void quantize_to(Download& download, const std::string& tag, const KeptModel& kept,
+                 Arrivals* arrivals = nullptr) {
   QuantizeOptions job;
-  choose_quantization(tag, checkpoint, job);
+  job.arriving = arrivals;
+  choose_quantization(tag, download.path, job);
   std::uint64_t bytes = 0;
   {
-    const ImportedModel model = import_checkpoint(checkpoint);
+    const ImportedModel model = import_checkpoint(download.path, arrivals);
     QuantizeOptions sized = job;
     if (sized.keeps_types) keep_types(model, sized);
     bytes = least_bytes(model, sized).all;
   }
-  std::cerr << (job.keeps_types ? "converting " : "quantizing ") << kept.name << ": about "
-            << human_bytes(bytes) << ", " << time_text(checkpoint, job) << '\n';
-  std::optional<Progress> line;
-  std::string current;
-  job.say = [&](const std::string& text) {
-    if (line) line->clear();
-    std::cerr << with_flags(text) << '\n';
-  };
+  download.screen.say(std::string(job.keeps_types ? "converting " : "quantizing ") + kept.name +
+                      ": about " + human_bytes(bytes) + ", " + time_text(download.bytes(), job) +
+                      (arrivals != nullptr ? ", while it is downloaded" : ""));
+  check_space(kept, bytes);
+  job.say = [&](const std::string& text) { download.screen.say(with_flags(text)); };
   job.progress = [&](std::string_view work, std::int64_t done, std::int64_t total, const auto&) {
-    if (work != current) line.reset();
-    current = work;
-    if (!line) line.emplace(current, total, work == "gate" ? "windows" : "steps");
-    line->update(done);
-    if (done == total) line->clear();
+    download.screen.update(work, done, total, work == "gate" ? "windows" : "steps");
   };
-  quantize_checkpoint(checkpoint, kept.path, job);
+  quantize_checkpoint(download.path, kept.path, job);
+}
+
+// Downloads in a thread, and quantizes what has arrived.
+void quantize_arriving(Download& download, const std::string& tag, const KeptModel& kept) {
+  Arrivals arrivals(download.hub.missing(download.repository, download.choice.files));
+  std::thread thread([&] {
+    try {
+      download.fetch(&arrivals);
+    } catch (...) {
+      arrivals.set_failed(std::current_exception());
+    }
+  });
+  std::exception_ptr failure;
+  try {
+    quantize_to(download, tag, kept, &arrivals);
+  } catch (...) {
+    failure = std::current_exception();
+    if (!arrivals.restarted()) arrivals.give_up();
+  }
+  thread.join();
+  if (!failure) return;
+  if (!arrivals.restarted()) std::rethrow_exception(failure);
+  download.fetch();
+  quantize_to(download, tag, kept);
 }
 
 Json origin_json(const HubRepository& repository, const HubChoice& choice) {
@@ -287,24 +372,6 @@ std::string origin_of(const fs::path& file) {
          json_get<std::string>(origin, "commit", path.string());
 }
 
-Download::Download(const HubName& name, const std::string& tag, const std::string& file) {
-  auto line = std::make_shared<std::optional<Progress>>();
-  Hub hub(hub_settings(), printed_events(line));
-  repository = hub.list(name.repository, name.revision);
-  choice = choose_files(repository, tag, file);
-  const bool is_gguf = !choice.gguf.empty();
-  if (!is_gguf) {  // an unsupported architecture is refused before the weights are downloaded
-    std::vector<HubFile> small;
-    std::ranges::copy_if(choice.files, std::back_inserter(small),
-                         [](const HubFile& one) { return !one.name.ends_with(".safetensors"); });
-    (void)import_config(hub.fetch(repository, small));
-  }
-  std::uint64_t bytes = 0;
-  for (const HubFile& one : choice.files) bytes += one.bytes;
-  path = hub.fetch(repository, choice.files, is_gguf ? bytes : bytes / 2);
-  if (is_gguf) path /= choice.gguf;
-}
-
 KeptModel pull_model(const HubName& name, const Options& options, bool update) {
   if (options.given("hf-token")) ::setenv("HF_TOKEN", options.text("hf-token").c_str(), 1);
   if (options.flag("offline")) ::setenv("HF_HUB_OFFLINE", "1", 1);
@@ -314,18 +381,30 @@ KeptModel pull_model(const HubName& name, const Options& options, bool update) {
     const std::string known = name.repository + (tag.empty() ? "" : ":" + tag);
     if (auto kept = find_kept(known)) return *kept;
   }
-  const Download download(name, tag, file);
-  const auto& [repository, choice, path] = download;
-  const std::string kept_tag = !choice.tag.empty() ? choice.tag
-                               : holds_codes(path) ? kKeptTag
-                                                   : kDefaultType;
+  Download download(name, tag, file);
+  const HubRepository& repository = download.repository;
+  const HubChoice& choice = download.choice;
+  const bool has_floats = download.has_floats();
+  if (choice.tag.empty() && !has_floats) download.fetch();
+  const std::string kept_tag = !choice.tag.empty()                         ? choice.tag
+                               : !has_floats && holds_codes(download.path) ? kKeptTag
+                                                                           : kDefaultType;
   const KeptModel model = {repository.name + ":" + kept_tag, kept_file(repository.name, kept_tag)};
   const FileLock lock(
       model.path.parent_path() / ".locks" / (model.path.filename().string() + ".lock"),
       [&] { std::cerr << model.name << ": another program makes it; waiting\n"; });
   const std::string origin = repository.name + "@" + repository.commit;
   if (file_exists(model.path) && origin_of(model.path) == origin) return model;
-  quantize_to(path, choice.gguf.empty() ? kept_tag : kKeptTag, model);
+  const std::vector<HubFile> missing = download.hub.missing(repository, choice.files);
+  const bool sizes_known =
+      std::ranges::none_of(missing, [](const HubFile& one) { return one.bytes == 0; });
+  const bool is_recipe = std::ranges::find(recipes(), kept_tag, &Recipe::name) != recipes().end();
+  if (has_floats && !is_recipe && !missing.empty() && sizes_known) {
+    quantize_arriving(download, kept_tag, model);
+  } else {
+    download.fetch();
+    quantize_to(download, choice.gguf.empty() ? kept_tag : kKeptTag, model);
+  }
   AtomicFile written(origin_file(model.path));
   const std::string text = origin_json(repository, choice).dump() + "\n";
   written.append(std::as_bytes(std::span(text)));
@@ -337,7 +416,9 @@ std::string checkpoint_by_name(const std::string& name) {
   std::error_code error;
   if (fs::exists(name, error) || !is_on_hub(name)) return name;
   const HubName hub = *parse_hub_name(name);
-  return Download(hub, hub.tag, "").path.string();
+  Download download(hub, hub.tag, "");
+  download.fetch();
+  return download.path.string();
 }
 
 std::string model_by_name(const std::string& name, const Options& options) {

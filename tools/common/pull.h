@@ -1,5 +1,5 @@
 // Models of the hub as .leq files in the models folder: downloads a repository, and quantizes its
-// checkpoint or converts its GGUF file.
+// checkpoint, meanwhile if no calibration is needed, or converts its GGUF file.
 #pragma once
 
 #include <filesystem>
@@ -36,16 +36,6 @@ struct HubChoice {
 // file.
 HubChoice choose_files(const HubRepository& repository, const std::string& tag,
                        const std::string& file);
-
-// The files of a model, downloaded into the hub's cache.
-struct Download {
-  HubRepository repository;
-  HubChoice choice;
-  std::filesystem::path path;  // a checkpoint folder, or a GGUF file
-
-  // Prints progress. Throws Error, also if leq does not run the checkpoint's architecture.
-  Download(const HubName& name, const std::string& tag, const std::string& file);
-};
 
 // Returns the model's file in the models folder, which is made if it is missing or, with `update`,
 // if the hub has another commit. `options` has download_options().
