@@ -51,8 +51,6 @@ class TensorSource {
   const SourceTensor* find(std::string_view name) const;
   // A hint that the bytes of a tensor will not be read again soon.
   virtual void drop(const SourceTensor& tensor) const = 0;
-  // Called when everything was read, before the result gets its name (ArrivingFiles::finish).
-  virtual void finish() const {}
 
   // Elements [first, first + out.size()) of a tensor as f32, dequantized if the file has codes.
   // Throws Error naming the tensor if its type is not numeric or the elements exceed its end.
@@ -68,6 +66,8 @@ class TensorSource {
   // bit of values). Returns false if it does not.
   virtual bool read_codes(const SourceTensor& tensor, const QuantScheme& scheme, std::int64_t first,
                           std::int64_t rows, ChosenCodes& out) const;
+  // Called when everything was read, before the result gets its name (ArrivingFiles::finish).
+  virtual void finish() const {}
 
  protected:
   // Adds a tensor; if there is one of this name already, returns that one instead, else nullptr.

@@ -509,7 +509,7 @@ class WhileItDownloads(HubCase):
         while not (part.exists() and part.stat().st_size >= 2000000) and time.monotonic() < limit:
             time.sleep(0.02)
         event.set()
-        self.assertIn("z_proj", process.communicate(timeout=60)[1])
+        self.assertIn("q_proj.weight is missing", process.communicate(timeout=60)[1])
         self.assertEqual(process.returncode, 1)
         self.assertEqual(list(self.models.glob("*.leq")), [])
 
