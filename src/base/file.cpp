@@ -272,12 +272,6 @@ void MappedFile::drop(std::span<const std::byte> part) const {
   ::madvise(first, (part.size() - before) / page * page, MADV_DONTNEED);
 }
 
-void MappedFile::lock() const {
-  if (data_ == nullptr || ::mlock(data_, size_) == 0) return;
-  fail(ErrorKind::no_memory, name_, ": cannot lock ", size_,
-       " bytes in memory: ", std::strerror(errno), "; raise `ulimit -l` or drop ", Setting{"lock"});
-}
-
 std::string read_file(const fs::path& path, std::uint64_t max_bytes) {
   const OpenFile file = open_regular(path);
   require_regular(file, path);

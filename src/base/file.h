@@ -39,8 +39,6 @@ class MappedFile {
   // Advises the kernel that a part will not be read again soon, so that streaming through a file
   // larger than memory does not grow the resident set. Parts are shrunk to whole pages.
   void drop(std::span<const std::byte> part) const;
-  // Locks the pages in memory; throws Error if the limit (ulimit -l) forbids it.
-  void lock() const;
 
  private:
   std::string name_;

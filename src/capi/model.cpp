@@ -206,7 +206,7 @@ std::vector<TextPart> rendered(const OpenModel& model, std::string_view request)
 }
 
 leq_memory_plan memory_plan(const char* path, const leq_session_options& options) {
-  const Model model(path, {.mode = LoadMode::map});
+  const Model model(path, {.mode = LoadMode::map, .weights = false});
   const SessionRequest request = session_request(options, model);
   const auto [limits, plan] = plan_runtime(model, request.limits, request.device);
   leq_memory_plan result = {};

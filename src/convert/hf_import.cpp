@@ -21,6 +21,7 @@
 #include "convert/checkpoint_names.h"
 #include "convert/embedding_files.h"
 #include "convert/hf_tokenizer.h"
+#include "convert/import.h"
 #include "convert/quantization_config.h"
 #include "convert/tokenizer_import.h"
 #include "families/family.h"
@@ -43,10 +44,12 @@ namespace fs = std::filesystem;
 // the method of a quantized checkpoint. Throws Error like open_safetensors,
 // read_quantization_config and PackedSource.
 std::unique_ptr<TensorSource> open_weights(const fs::path& folder, const Json& config,
-                                           std::vector<std::string>& notes) {
-  auto files = open_safetensors(folder, &notes);
+                                           std::vector<std::string>& notes,
+                                           ArrivingFiles* arriving = nullptr) {
+  auto files = open_safetensors(folder, &notes, arriving);
   const auto options = read_quantization_config(config, (folder / "config.json").string());
   if (!options) return files;
+  ensure(arriving == nullptr, folder.string(), ": quantized weights are read from whole files");
   auto packed = std::make_unique<PackedSource>(std::move(files), *options);
   notes.push_back(packed->note());
   return packed;
@@ -668,6 +671,12 @@ void add_mtp(const TensorSource& source, const Family& family, ModelConfig& conf
 
 }  // namespace
 
+bool says_quantized(const fs::path& folder) {
+  const std::string place = (folder / "config.json").string();
+  const Json config = text_config_of(parse_json(read_config(folder), place), place);
+  return read_quantization_config(config, place).has_value();
+}
+
 bool folder_holds_codes(const fs::path& folder) {
   if (!file_exists(folder / "config.json")) return false;
   const std::string place = (folder / "config.json").string();
@@ -686,7 +695,7 @@ ModelConfig import_hf_config(const fs::path& folder) {
   return import_hf_config(text, (folder / "config.json").string());
 }
 
-ImportedModel import_hf(const fs::path& folder) {
+ImportedModel import_hf(const fs::path& folder, ArrivingFiles* arriving) {
   const auto config_path = folder / "config.json";
   const std::string config_text = read_config(folder);
   ImportedModel model;
@@ -696,7 +705,7 @@ ImportedModel import_hf(const fs::path& folder) {
   Family family = *find_family(json_get<std::string>(config, "model_type", "config.json"));
   read_constants(config, config_path.string(), family);
 
-  model.source = open_weights(folder, config, model.notes);
+  model.source = open_weights(folder, config, model.notes, arriving);
   add_mtp(*model.source, family, model.config);
   if (std::string note = left_out_note(*model.source, model.config.mtp.has_value());
       !note.empty()) {

@@ -15,7 +15,8 @@ namespace leq {
 
 // Throws Error naming the file and the key or tensor: an unsupported architecture, a missing or
 // unknown tensor, a wrong shape.
-ImportedModel import_hf(const std::filesystem::path& folder);
+// `arriving`: see import_checkpoint.
+ImportedModel import_hf(const std::filesystem::path& folder, ArrivingFiles* arriving = nullptr);
 
 // Reads only config.json. The overload for a folder throws Error if it is not a checkpoint.
 ModelConfig import_hf_config(const std::filesystem::path& folder);

@@ -111,8 +111,8 @@ std::string exactly(const std::string& name) {
 
 }  // namespace
 
-ImportedModel import_checkpoint(const std::filesystem::path& path) {
-  return begins_as_gguf_file(path) ? import_gguf(path) : import_hf(path);
+ImportedModel import_checkpoint(const std::filesystem::path& path, ArrivingFiles* arriving) {
+  return begins_as_gguf_file(path) ? import_gguf(path) : import_hf(path, arriving);
 }
 
 ModelConfig import_config(const std::filesystem::path& path) {

@@ -275,9 +275,7 @@ std::uint64_t StoredTensor::bytes() const {
   return sum;
 }
 
-std::uint64_t StoredTensor::memory_bytes() const {
-  return bytes() + (unpadded ? padded_bytes(view) : 0);
-}
+std::uint64_t StoredTensor::memory_bytes() const { return unpadded ? padded_bytes(view) : bytes(); }
 
 struct LeqReader::State {
   std::string name;
@@ -310,7 +308,7 @@ struct LeqReader::State {
     for (std::size_t i = 0; i < index.blobs.size(); ++i) blobs.emplace(index.blobs[i].name, i);
   }
 
-  // Makes the padded copies.
+  // Makes the padded copies, and drops from memory what was copied.
   void pad(bool weights, bool lock) {
     std::vector<StoredTensor*> unpadded;
     for (StoredTensor& tensor : index.tensors) {
@@ -329,22 +327,57 @@ struct LeqReader::State {
     pool.run(std::ssize(unpadded), [&](std::int64_t i, int) {
       const auto n = static_cast<std::size_t>(i);
       unpadded[n]->view = with_padding(unpadded[n]->view, padded.data() + at[n]);
+      if (file == nullptr) return;
+      for (const StoredPlane& plane : unpadded[n]->planes) file->drop(plane_bytes(plane));
     });
     if (lock) lock_memory(padded.bytes(), name);
+  }
+
+  // The parts of the file of which there are no padded copies.
+  std::vector<FileRange> used_in_place() const {
+    std::vector<FileRange> copied, used;
+    for (const StoredTensor& tensor : index.tensors) {
+      if (!tensor.unpadded || padded.size() == 0) continue;
+      for (const StoredPlane& plane : tensor.planes) {
+        copied.push_back({plane.offset, plane.offset + plane.bytes});
+      }
+    }
+    std::ranges::sort(copied, {}, &FileRange::first);
+    copied.push_back({bytes.size(), bytes.size()});
+    std::size_t first = 0;
+    for (const FileRange& part : copied) {  // what is shorter than the alignment is nothing's
+      if (part.first >= first + kLeqAlignment) used.push_back({first, part.first});
+      first = part.last;
+    }
+    return used;
+  }
+
+  // Loads the rest of the file after pad().
+  void load(const LoadOptions& options) {
+    file->load(options, used_in_place());
+    bytes = file->bytes();
+    for (StoredTensor& tensor : index.tensors) {
+      if (!tensor.unpadded) bind(tensor, bytes.data());
+    }
+  }
+
+  std::span<const std::byte> plane_bytes(const StoredPlane& plane) const {
+    return bytes.subspan(plane.offset, plane.bytes);
+  }
+  // Whether the tensor's planes of the file are not in memory and cannot be read again.
+  bool only_padded(const StoredTensor& tensor) const {
+    return tensor.unpadded && padded.size() > 0 && file != nullptr && !file->mapped();
   }
 };
 
 LeqReader::LeqReader(const std::filesystem::path& path, const LoadOptions& options)
     : state_(std::make_unique<State>()) {
   state_->name = shown_name(path);
-  // Rejects an invalid file before its gigabytes are read.
-  const auto check = [&](std::span<const std::byte> bytes) {
-    parse_preamble(bytes, bytes.size(), state_->name);
-  };
-  state_->file = std::make_unique<LoadedFile>(path, options, check);
+  state_->file = std::make_unique<LoadedFile>(path);
   state_->bytes = state_->file->bytes();
   state_->open();
   state_->pad(options.weights, options.lock);
+  state_->load(options);
 }
 
 LeqReader::LeqReader(std::span<const std::byte> bytes, std::string name)
@@ -360,7 +393,12 @@ LeqReader::LeqReader(LeqReader&&) noexcept = default;
 
 const std::string& LeqReader::name() const { return state_->name; }
 std::uint64_t LeqReader::file_bytes() const { return state_->bytes.size(); }
-std::uint64_t LeqReader::memory_bytes() const { return file_bytes() + state_->padded.size(); }
+std::uint64_t LeqReader::memory_bytes() const {
+  std::uint64_t bytes = file_bytes();
+  for (const StoredTensor& tensor : tensors())
+    bytes = bytes - tensor.bytes() + tensor.memory_bytes();
+  return bytes;
+}
 bool LeqReader::mapped() const { return state_->file != nullptr && state_->file->mapped(); }
 bool LeqReader::is_whole() const { return state_->file == nullptr || state_->file->is_whole(); }
 std::uint64_t LeqReader::fingerprint() const { return state_->fingerprint; }
@@ -389,7 +427,7 @@ std::vector<std::string> LeqReader::blob_names() const {
 }
 
 std::span<const std::byte> LeqReader::bytes(const StoredPlane& plane) const {
-  return state_->bytes.subspan(plane.offset, plane.bytes);
+  return state_->plane_bytes(plane);
 }
 
 const Json& LeqReader::entry(std::string_view name) const {
@@ -412,26 +450,32 @@ void LeqReader::verify(const std::function<void(std::uint64_t, std::uint64_t)>& 
   std::uint64_t done = 0;
   const std::unique_ptr<XXH3_state_t, HashStateDeleter> hash(XXH3_createState());
   if (!hash) throw std::bad_alloc();
-  const auto check = [&](const std::string& what, std::uint64_t offset, std::uint64_t bytes,
-                         std::uint64_t expected) {
-    constexpr std::uint64_t kStep = 16u << 20;
+  const auto check = [&](const std::string& what, std::uint64_t offset,
+                         std::span<const std::byte> bytes, std::uint64_t expected) {
+    constexpr std::size_t kStep = 16u << 20;
     XXH3_64bits_reset(hash.get());
-    for (std::uint64_t at = 0; at < bytes; at += kStep) {
-      const std::uint64_t count = std::min(kStep, bytes - at);
-      XXH3_64bits_update(hash.get(), state_->bytes.data() + offset + at, count);
+    for (std::size_t at = 0; at < bytes.size(); at += kStep) {
+      const std::size_t count = std::min(kStep, bytes.size() - at);
+      XXH3_64bits_update(hash.get(), bytes.data() + at, count);
       done += count;
       progress(done, total);
     }
     require_checksum(what, offset, expected, XXH3_64bits_digest(hash.get()));
   };
   for (const StoredTensor& tensor : tensors()) {
+    PackedWeight stored;
+    if (state_->only_padded(tensor)) stored = without_padding(tensor.view);
     for (const StoredPlane& plane : tensor.planes) {
-      check("tensor " + printable(tensor.name) + ", plane " + plane.name, plane.offset, plane.bytes,
+      check("tensor " + printable(tensor.name) + ", plane " + plane.name, plane.offset,
+            !state_->only_padded(tensor) ? bytes(plane)
+            : plane.name == "codes"      ? stored.codes
+            : plane.name == "scales"     ? stored.scales
+                                         : stored.zeros,
             plane.xxh3);
     }
   }
   for (const StoredBlob& blob : state_->index.blobs) {
-    check("blob " + printable(blob.name), blob.offset, blob.bytes, blob.xxh3);
+    check("blob " + printable(blob.name), blob.offset, bytes(blob), blob.xxh3);
   }
 }
 

@@ -38,7 +38,7 @@ struct StoredTensor {
   OnlineMode online_mode = OnlineMode::safe;  // act online
   bool unpadded = false;        // the planes have no padding of columns; the view is a padded copy
   std::uint64_t bytes() const;  // in the file
-  std::uint64_t memory_bytes() const;  // with the padded copy
+  std::uint64_t memory_bytes() const;  // of the view
 };
 
 enum class LoadMode : std::uint8_t {
@@ -51,9 +51,9 @@ struct LoadOptions {
   LoadMode mode = LoadMode::automatic;
   std::uint64_t memory_needed_beside = 0;  // for KV cache and scratch; used by `automatic`
   bool lock = false;                       // lock into memory (no swapping)
-  bool weights = true;  // false: views of tensors stored without padding have no planes
-  // Called with the bytes loaded so far and in total while a whole file is read or mapped, from
-  // several threads but never concurrently.
+  bool weights = true;  // false: for headers; tensors stored without padding have no planes
+  // Called with the bytes loaded so far and in total while a file is read, or mapped as a whole,
+  // from several threads but never concurrently.
   std::function<void(std::uint64_t done, std::uint64_t total)> progress = [](auto, auto) {};
 };
 
@@ -67,7 +67,8 @@ class LeqReader {
 
   const std::string& name() const;
   std::uint64_t file_bytes() const;
-  // The file and the padded copies of tensors that it stores without padding.
+  // Memory of an opened model: the file, with the padded copies instead of the tensors that it
+  // stores without padding.
   std::uint64_t memory_bytes() const;
   bool mapped() const;  // false: read into memory
   // False once the file became shorter while it was mapped (base/mapping_watch.h).
@@ -82,6 +83,7 @@ class LeqReader {
   // Returns nullopt if there is no such blob. Throws Error if its checksum does not match.
   std::optional<std::span<const std::byte>> blob(std::string_view name) const;
   std::vector<std::string> blob_names() const;  // ordered by offset
+  // Bytes in the file; not of padded copies' planes in a file that was read (LoadMode::read).
   std::span<const std::byte> bytes(const StoredPlane& plane) const;
   // A tensor's JSON entry, including keys that this version does not use. Throws Error if there is
   // no such tensor.

@@ -39,7 +39,7 @@ Json LeqWriter::append(std::span<const std::byte> bytes) {
 void LeqWriter::add_tensor(const std::string& name, const Shape& shape, const PackedWeight& weight,
                            const TensorFacts& facts) {
   if (leaves_out_padding(weight.scheme, weight.columns)) {
-    add_planes(name, shape, outline_ ? weight : without_padding(weight), facts, true);
+    add_planes(name, shape, outline_ ? weight : without_padding(weight.view()), facts, true);
   } else {
     add_planes(name, shape, weight, facts, false);
   }

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "base/control_group.h"
 #include "base/error.h"
@@ -63,31 +64,42 @@ void read_part(int descriptor, std::byte* to, std::size_t first, std::size_t las
 
 using LoadProgress = decltype(LoadOptions::progress);
 
-// Calls part(first, last) for each block of `block` bytes in `size` bytes, on several threads.
-template <typename Part>
-void for_each_part(std::size_t size, std::size_t block, const LoadProgress& progress,
-                   const Part& part) {
-  const auto tasks = static_cast<std::int64_t>((size + block - 1) / block);
-  ThreadPool pool = loading_pool(tasks);
+std::size_t bytes_of(std::span<const FileRange> parts) {
+  std::size_t bytes = 0;
+  for (const FileRange& part : parts) bytes += part.last - part.first;
+  return bytes;
+}
+
+// Calls each(first, last) for all blocks of at most `block` bytes in the parts, on several threads.
+template <typename Each>
+void for_each_block(std::span<const FileRange> parts, std::size_t block,
+                    const LoadProgress& progress, const Each& each) {
+  std::vector<FileRange> blocks;
+  for (const FileRange& part : parts) {
+    for (std::size_t first = part.first; first < part.last; first += block) {
+      blocks.push_back({first, std::min(first + block, part.last)});
+    }
+  }
+  const std::size_t total = bytes_of(parts);
+  ThreadPool pool = loading_pool(std::ssize(blocks));
   std::mutex progress_lock;
   std::size_t done = 0;
-  pool.run(tasks, [&](std::int64_t task, int) {
-    const std::size_t first = static_cast<std::size_t>(task) * block;
-    const std::size_t last = std::min(first + block, size);
-    part(first, last);
+  pool.run(std::ssize(blocks), [&](std::int64_t task, int) {
+    const auto [first, last] = blocks[static_cast<std::size_t>(task)];
+    each(first, last);
     const std::lock_guard lock(progress_lock);
     done += last - first;
-    progress(done, size);
+    progress(done, total);
   });
 }
 
-HugeBuffer read_whole(const std::filesystem::path& path, std::size_t size,
+// A copy of the file in which only these parts were read and take memory.
+HugeBuffer read_parts(const std::string& path, std::size_t size, std::span<const FileRange> parts,
                       const LoadProgress& progress) {
   const Descriptor file(path);
-  const std::string name = path.string();
-  HugeBuffer buffer(size, name.c_str());
-  for_each_part(size, kReadBytes, progress, [&](std::size_t first, std::size_t last) {
-    read_part(file.get(), buffer.data(), first, last, name);
+  HugeBuffer buffer(size, path.c_str());
+  for_each_block(parts, kReadBytes, progress, [&](std::size_t first, std::size_t last) {
+    read_part(file.get(), buffer.data(), first, last, path);
   });
   return buffer;
 }
@@ -97,7 +109,8 @@ HugeBuffer read_whole(const std::filesystem::path& path, std::size_t size,
 // are read through this mapping in order, if the file system supports them.
 bool map_in_huge_pages(std::span<const std::byte> file, const LoadProgress& progress) {
   const auto map = [&](std::size_t bytes, const LoadProgress& report) {
-    for_each_part(bytes, kMapBytes, report, [&](std::size_t first, std::size_t last) {
+    const FileRange part = {0, bytes};
+    for_each_block({&part, 1}, kMapBytes, report, [&](std::size_t first, std::size_t last) {
       map_ahead(file.data() + first, last - first);
     });
     return bytes_in_huge_pages(file.data()) >= bytes / 8 * 7;
@@ -113,10 +126,14 @@ bool has_room(const LoadOptions& options, std::uint64_t size) {
          *available - size - options.memory_needed_beside > kMargin;
 }
 
-bool should_read(const LoadOptions& options, std::span<const std::byte> mapping) {
+// Huge pages would also hold what lies between the used parts, so that only whole files are mapped
+// in them.
+bool should_read(const LoadOptions& options, std::span<const std::byte> mapping,
+                 std::size_t used_bytes) {
   if (mapping.empty() || options.mode == LoadMode::map) return false;
   return options.mode == LoadMode::read ||
-         (has_room(options, mapping.size()) && !map_in_huge_pages(mapping, options.progress));
+         (has_room(options, used_bytes) &&
+          (used_bytes < mapping.size() || !map_in_huge_pages(mapping, options.progress)));
 }
 
 }  // namespace
@@ -142,22 +159,27 @@ std::optional<std::uint64_t> available_memory() {
   return available && left ? std::min(*available, *left) : available;
 }
 
-LoadedFile::LoadedFile(const std::filesystem::path& path, const LoadOptions& options,
-                       const std::function<void(std::span<const std::byte>)>& check)
-    : mapping_(path) {
-  const std::size_t size = mapping_->bytes().size();
-  ask_for_huge_pages(mapping_->bytes().data(), size);
-  check(mapping_->bytes());
+LoadedFile::LoadedFile(const std::filesystem::path& path) : mapping_(path) {
+  ask_for_huge_pages(mapping_->bytes().data(), mapping_->bytes().size());
+}
+
+void LoadedFile::load(const LoadOptions& options, std::span<const FileRange> used) {
   mapping_->require_whole();
-  if (should_read(options, mapping_->bytes())) {
+  const std::string name = mapping_->name();
+  const std::size_t size = bytes().size();
+  if (should_read(options, bytes(), bytes_of(used))) {
     mapping_.reset();
-    buffer_ = read_whole(path, size, options.progress);
+    buffer_ = read_parts(name, size, used, options.progress);
+  } else {
+    std::size_t unused = 0;
+    for (const FileRange& part : used) {
+      drop(bytes().subspan(unused, part.first - unused));
+      unused = part.last;
+    }
   }
   if (!options.lock) return;
-  if (mapping_) {
-    mapping_->lock();
-  } else {
-    lock_memory(buffer_.bytes(), path.string());
+  for (const FileRange& part : used) {
+    lock_memory(bytes().subspan(part.first, part.last - part.first), name);
   }
 }
 

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -25,16 +24,25 @@ ThreadPool loading_pool(std::int64_t tasks);
 // Throws Error naming `name` if the bytes cannot be locked into memory.
 void lock_memory(std::span<const std::byte> bytes, const std::string& name);
 
+// Bytes [first, last) of a file.
+struct FileRange {
+  std::size_t first = 0, last = 0;
+};
+
 class LoadedFile {
  public:
-  // Maps `path` or reads it into anonymous huge pages, depending on the options. Automatic: if
-  // memory suffices for the file, memory_needed_beside and 1 GB, the file is mapped as a whole if
-  // the page cache has it in huge pages, otherwise read. Calls `check` with the mapped bytes first;
-  // throws Error naming the path, or what `check` throws.
-  LoadedFile(const std::filesystem::path& path, const LoadOptions& options,
-             const std::function<void(std::span<const std::byte>)>& check);
+  // Maps `path`; throws Error naming it.
+  explicit LoadedFile(const std::filesystem::path& path);
+  // Loads the ascending parts of the file that are used in place: leaves them mapped or reads them
+  // into anonymous huge pages, depending on the options. Automatic: if memory suffices for them,
+  // memory_needed_beside and 1 GB, a whole file stays mapped if the page cache has it in huge
+  // pages; otherwise it is read. Other bytes become zeros if the file is read, and otherwise leave
+  // memory until they are read again. Throws Error naming the path.
+  void load(const LoadOptions& options, std::span<const FileRange> used);
 
   std::span<const std::byte> bytes() const;
+  // A hint that this part will not be read again soon; only while the file is mapped.
+  void drop(std::span<const std::byte> part) const { mapping_->drop(part); }
   bool mapped() const { return mapping_.has_value(); }
   bool is_whole() const { return !mapping_ || mapping_->is_whole(); }  // see MappedFile
 

@@ -51,10 +51,9 @@ Parts parts_of(const QuantScheme& scheme, std::int64_t rows, std::int64_t column
           part(bytes.scales, scheme.is_super() ? 0 : group), part(bytes.zeros, group)};
 }
 
-void append_stored(const Part& part, std::span<const std::byte> plane, std::vector<std::byte>& to) {
-  for (std::int64_t panel = 0; panel < part.panels; ++panel) {
-    const auto from = plane.begin() + panel * part.padded;
-    to.insert(to.end(), from, from + part.stored);
+void append_stored(const Part& part, const std::byte* plane, std::vector<std::byte>& to) {
+  for (std::int64_t panel = 0; panel < part.panels; ++panel, plane += part.padded) {
+    to.insert(to.end(), plane, plane + part.stored);
   }
 }
 
@@ -115,7 +114,7 @@ std::uint64_t file_bytes_of(const QuantScheme& scheme, ActKind act, std::int64_t
   return bytes.codes + bytes.scales + bytes.zeros + bytes.sums;
 }
 
-PackedWeight without_padding(const PackedWeight& weight) {
+PackedWeight without_padding(const WeightView& weight) {
   const Parts parts = parts_of(weight.scheme, weight.rows, weight.columns);
   PackedWeight stored;
   stored.scheme = weight.scheme;
@@ -123,12 +122,10 @@ PackedWeight without_padding(const PackedWeight& weight) {
   stored.rows = weight.rows;
   stored.columns = weight.columns;
   stored.scale_mul = weight.scale_mul;
-  const std::span<const std::byte> codes = weight.codes;
-  append_stored(parts.low, codes, stored.codes);
-  append_stored(parts.high, codes.subspan(static_cast<std::size_t>(parts.low.memory_bytes())),
-                stored.codes);
-  append_stored(parts.scales, weight.scales, stored.scales);
-  append_stored(parts.zeros, weight.zeros, stored.zeros);
+  append_stored(parts.low, weight.codes, stored.codes);
+  append_stored(parts.high, weight.codes + parts.low.memory_bytes(), stored.codes);
+  append_stored(parts.scales, static_cast<const std::byte*>(weight.scales), stored.scales);
+  append_stored(parts.zeros, reinterpret_cast<const std::byte*>(weight.zeros), stored.zeros);
   return stored;
 }
 

@@ -25,7 +25,7 @@ std::uint64_t file_bytes_of(const QuantScheme& scheme, ActKind act, std::int64_t
                             std::int64_t columns);
 
 // The planes without padding; sums are empty.
-PackedWeight without_padding(const PackedWeight& weight);
+PackedWeight without_padding(const WeightView& weight);
 
 // Bytes of memory that with_padding fills.
 std::uint64_t padded_bytes(const WeightView& weight);

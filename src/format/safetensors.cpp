@@ -161,7 +161,7 @@ struct Placed {
 };
 
 Placed read_entry(const std::string& name, const Json& entry, std::string_view source,
-                  std::span<const std::byte> data) {
+                  std::uint64_t data_bytes) {
   const std::string where = std::string(source) + ": tensor " + printable(name);
   Placed placed;
   placed.tensor.name = name;
@@ -171,8 +171,8 @@ Placed read_entry(const std::string& name, const Json& entry, std::string_view s
           ": data_offsets should be [begin, end] with begin <= end");
   placed.begin = offsets[0];
   placed.end = offsets[1];
-  require(placed.end <= data.size(), where, ": ends at offset ", placed.end, " of the data, only ",
-          data.size(), " bytes are there; the file was cut off or damaged, download it again");
+  require(placed.end <= data_bytes, where, ": ends at offset ", placed.end, " of the data, only ",
+          data_bytes, " bytes are there; the file was cut off or damaged, download it again");
   std::uint64_t elements = 1;
   for (const std::uint64_t size : read_sizes(entry, "shape", where)) {
     elements = checked_multiply(elements, size, where + ": shape");
@@ -188,49 +188,79 @@ Placed read_entry(const std::string& name, const Json& entry, std::string_view s
             shape_text(placed.tensor.shape), " takes ", expected, " bytes, its data_offsets say ",
             placed.end - placed.begin);
   }
-  placed.tensor.bytes = data.subspan(static_cast<std::size_t>(placed.begin),
-                                     static_cast<std::size_t>(placed.end - placed.begin));
   return placed;
 }
 
-// The tensors of one file in byte order; they must cover the data without gaps.
-std::vector<SourceTensor> read_tensors(std::span<const std::byte> bytes, std::string_view source) {
-  refuse_lfs_pointer(as_text(bytes.first(std::min(bytes.size(), kLfsPointerBytes))), source);
-  ByteReader reader(bytes, source);
+std::uint64_t read_header_bytes(ByteReader& reader, std::string_view source) {
   const auto header_bytes = reader.read<std::uint64_t>("the header's length");
   // The limit of the reference implementation.
   require(header_bytes <= kHeaderLimits.bytes, source, ": header of ", header_bytes,
           " bytes, at most ", kHeaderLimits.bytes, " are accepted; is this a safetensors file?");
-  const std::string_view text = as_text(reader.take(header_bytes, "the header"));
-  const std::size_t data_offset = reader.offset();
-  const auto data = bytes.subspan(data_offset);
+  return header_bytes;
+}
+
+// The tensors of a header in byte order; they must cover the data, which begin at `data_offset` of
+// the file, without gaps.
+std::vector<Placed> read_header(std::string_view text, std::uint64_t data_offset,
+                                std::uint64_t data_bytes, std::string_view source) {
   const Json header = parse_json(text, source, kHeaderLimits);
   require(header.is_object(), source, ": the header should be a JSON object, found ",
           header.type_name());
   std::vector<Placed> all;
   for (const auto& [name, entry] : header.items()) {
-    if (name != "__metadata__") all.push_back(read_entry(name, entry, source, data));
+    if (name != "__metadata__") all.push_back(read_entry(name, entry, source, data_bytes));
   }
   std::sort(all.begin(), all.end(), [](const Placed& a, const Placed& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
   });
   std::uint64_t expected = 0;
-  std::vector<SourceTensor> tensors;
   for (Placed& placed : all) {
     require(placed.begin == expected, source, ": tensor ", printable(placed.tensor.name),
             " begins at offset ", placed.begin, " of the data, the one before ends at ", expected);
     expected = placed.end;
     placed.tensor.place =
         std::string(source) + " at offset " + std::to_string(data_offset + placed.begin);
-    tensors.push_back(std::move(placed.tensor));
   }
-  require(expected == data.size(), source, ": the tensors end at offset ", expected,
-          " of the data, which has ", data.size(), " bytes");
-  return tensors;
+  require(expected == data_bytes, source, ": the tensors end at offset ", expected,
+          " of the data, which has ", data_bytes, " bytes");
+  return all;
+}
+
+std::vector<Placed> read_tensors(std::span<const std::byte> bytes, std::string_view source) {
+  refuse_lfs_pointer(as_text(bytes.first(std::min(bytes.size(), kLfsPointerBytes))), source);
+  ByteReader reader(bytes, source);
+  const std::uint64_t header_bytes = read_header_bytes(reader, source);
+  const std::string_view text = as_text(reader.take(header_bytes, "the header"));
+  const auto data = bytes.subspan(reader.offset());
+  std::vector<Placed> all = read_header(text, reader.offset(), data.size(), source);
+  for (Placed& placed : all) {
+    placed.tensor.bytes = data.subspan(static_cast<std::size_t>(placed.begin),
+                                       static_cast<std::size_t>(placed.end - placed.begin));
+  }
+  return all;
 }
 
 class SafetensorsSource : public TensorSource {
  public:
+  explicit SafetensorsSource(ArrivingFiles* arriving) : arriving_(arriving) {}
+
+  void read(const SourceTensor& tensor, std::int64_t first, std::span<float> out) const override {
+    const Awaited* const awaited = awaited_.empty() ? nullptr : &awaited_[place_of(tensor)];
+    if (awaited == nullptr || awaited->file.empty()) return read_floats(tensor, first, out);
+    const std::size_t size = dtype_bytes(tensor.dtype);
+    require_elements(tensor, static_cast<std::int64_t>(awaited->bytes / size), first, out.size());
+    std::vector<std::byte> bytes(out.size() * size);
+    arriving_->read(awaited->file, awaited->first + static_cast<std::uint64_t>(first) * size,
+                    bytes);
+    SourceTensor part = tensor;
+    part.bytes = bytes;
+    read_floats(part, 0, out);
+  }
+
+  void finish() const override {
+    if (arriving_ != nullptr) arriving_->finish();
+  }
+
   void drop(const SourceTensor& tensor) const override {
     for (const MappedFile& file : files_) {
       const auto bytes = file.bytes();
@@ -247,12 +277,16 @@ class SafetensorsSource : public TensorSource {
   // Selects the tensors of a file that are used.
   using Wanted = std::function<bool(const std::string& tensor)>;
 
+  bool has_file(const fs::path& path) const { return file_exists(path) || is_arriving(path); }
+
   // Adds the selected tensors of a file; refuses a name that occurs in another file.
   void add_file(
       const fs::path& path, const Wanted& wanted = [](const auto&) { return true; }) {
-    files_.emplace_back(path);
+    const bool arrives = is_arriving(path);
+    if (!arrives) files_.emplace_back(path);
     std::size_t left_out = 0;
-    for (SourceTensor& tensor : read_tensors(files_.back().bytes(), files_.back().name())) {
+    for (auto& [begin, end, tensor] :
+         arrives ? read_arriving(path) : read_tensors(files_.back().bytes(), path.string())) {
       if (!wanted(tensor.name)) {
         if (left_out++ == 0) {
           notes_.push_back(path.filename().string() + ": " + printable(tensor.name) +
@@ -263,13 +297,50 @@ class SafetensorsSource : public TensorSource {
       const SourceTensor* other = add(tensor);
       require(other == nullptr, tensor.place, ": tensor ", printable(tensor.name), " is also in ",
               other == nullptr ? "" : other->place);
+      if (arriving_ == nullptr) continue;
+      awaited_.resize(tensors().size());
+      if (arrives) awaited_.back() = {path.filename().string(), begin, end - begin};
     }
     if (left_out > 1) notes_.back() += ", nor " + std::to_string(left_out - 1) + " others";
   }
 
  private:
+  // Where a tensor is in an arriving file; the name is empty for tensors of other files.
+  struct Awaited {
+    std::string file;
+    std::uint64_t first = 0, bytes = 0;
+  };
+
+  bool is_arriving(const fs::path& path) const {
+    return arriving_ != nullptr && arriving_->bytes(path.filename().string()).has_value();
+  }
+
+  // Like read_tensors, but of the header alone; begin and end are offsets in the file.
+  std::vector<Placed> read_arriving(const fs::path& path) {
+    const std::string file = path.filename().string(), source = path.string();
+    const std::uint64_t bytes = *arriving_->bytes(file);
+    std::array<std::byte, sizeof(std::uint64_t)> length = {};
+    require(bytes >= length.size(), source, ": has only ", bytes, " bytes");
+    arriving_->read(file, 0, length);
+    ByteReader reader(length, source);
+    const std::uint64_t header_bytes = read_header_bytes(reader, source);
+    require(header_bytes <= bytes - length.size(), source, ": header of ", header_bytes,
+            " bytes in a file of ", bytes);
+    std::string text(header_bytes, '\0');
+    arriving_->read(file, length.size(), std::as_writable_bytes(std::span(text)));
+    const std::uint64_t data_offset = length.size() + header_bytes;
+    std::vector<Placed> all = read_header(text, data_offset, bytes - data_offset, source);
+    for (Placed& placed : all) {
+      placed.begin += data_offset;
+      placed.end += data_offset;
+    }
+    return all;
+  }
+
+  ArrivingFiles* arriving_;
   std::vector<std::string> notes_;
   std::vector<MappedFile> files_;
+  std::vector<Awaited> awaited_;  // by place; empty without arriving files
 };
 
 // Opens the shards of the index and checks that each tensor is in the shard that the index names.
@@ -287,8 +358,9 @@ void add_shards(SafetensorsSource& source, const fs::path& index_path) {
             ": tensor ", printable(tensor), " names the file \"", printable(shard),
             "\", expected a file beside the index");
     if (!shards.insert(shard).second) continue;
-    require(file_exists(index_path.parent_path() / shard), place, ": tensor ", printable(tensor),
-            " lies in ", printable(shard), ", which is not in the folder; download that file too");
+    require(source.has_file(index_path.parent_path() / shard), place, ": tensor ",
+            printable(tensor), " lies in ", printable(shard),
+            ", which is not in the folder; download that file too");
   }
   const Json& map = index["weight_map"];
   for (const std::string& shard : shards) {
@@ -305,9 +377,9 @@ void add_shards(SafetensorsSource& source, const fs::path& index_path) {
   }
 }
 
-fs::path find_in_folder(const fs::path& folder) {
+fs::path find_in_folder(const fs::path& folder, const SafetensorsSource& source) {
   for (const char* name : {"model.safetensors.index.json", "model.safetensors"}) {
-    if (file_exists(folder / name)) return folder / name;
+    if (source.has_file(folder / name)) return folder / name;
   }
   refuse_adapter(folder);
   const bool has_pickle = file_exists(folder / "pytorch_model.bin") ||
@@ -326,11 +398,12 @@ void refuse_adapter(const fs::path& folder) {
 }
 
 std::unique_ptr<TensorSource> open_safetensors(const fs::path& path,
-                                               std::vector<std::string>* notes) {
+                                               std::vector<std::string>* notes,
+                                               ArrivingFiles* arriving) {
   require(file_exists(path), ErrorKind::io, path.string(), ": no such file or folder");
   std::error_code error;
-  const fs::path file = fs::is_directory(path, error) ? find_in_folder(path) : path;
-  auto source = std::make_unique<SafetensorsSource>();
+  auto source = std::make_unique<SafetensorsSource>(arriving);
+  const fs::path file = fs::is_directory(path, error) ? find_in_folder(path, *source) : path;
   if (file.extension() == ".json") {
     add_shards(*source, file);
   } else {

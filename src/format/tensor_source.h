@@ -30,6 +30,19 @@ struct SourceTensor {
   std::string file_dtype;            // the file's spelling: "BF16", "F64", "BOOL"
 };
 
+// Files of a checkpoint that are downloaded while it is read; others of its folder are there.
+class ArrivingFiles {
+ public:
+  virtual ~ArrivingFiles() = default;
+  // The size of a whole file; nullopt if it is none of these.
+  virtual std::optional<std::uint64_t> bytes(const std::string& name) const = 0;
+  // Reads bytes from `first` on as soon as they are there, before the file is verified. Throws
+  // Error if the download failed.
+  virtual void read(const std::string& name, std::uint64_t first, std::span<std::byte> out) = 0;
+  // Waits until all files are complete and verified; throws Error if they are not what was read.
+  virtual void finish() = 0;
+};
+
 class TensorSource {
  public:
   virtual ~TensorSource() = default;
@@ -53,6 +66,8 @@ class TensorSource {
   // bit of values). Returns false if it does not.
   virtual bool read_codes(const SourceTensor& tensor, const QuantScheme& scheme, std::int64_t first,
                           std::int64_t rows, ChosenCodes& out) const;
+  // Called when everything was read, before the result gets its name (ArrivingFiles::finish).
+  virtual void finish() const {}
 
  protected:
   // Adds a tensor; if there is one of this name already, returns that one instead, else nullptr.
@@ -84,8 +99,10 @@ void refuse_adapter(const std::filesystem::path& folder);
 // takes precedence). Throws Error naming file, offset and tensor: bad header, overlapping or
 // missing bytes, a dtype other than F32, F16, BF16 or an integer type, or a shard of the index that
 // is missing. `notes` gets a line if tensors of a file are ignored because the index omits them or
-// assigns them to another file.
+// assigns them to another file. Tensors of `arriving` files, which must outlive the source, have no
+// `bytes` and can only be read.
 std::unique_ptr<TensorSource> open_safetensors(const std::filesystem::path& path,
-                                               std::vector<std::string>* notes = nullptr);
+                                               std::vector<std::string>* notes = nullptr,
+                                               ArrivingFiles* arriving = nullptr);
 
 }  // namespace leq

@@ -4,18 +4,21 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <limits>
 #include <system_error>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "hub/web_client.h"
+#include "hub/arrivals.h"
 #include "hub/hub.h"
 #include "hub/requests.h"
+#include "hub/web_client.h"
 
 namespace leq {
 namespace {
@@ -24,6 +27,7 @@ namespace fs = std::filesystem;
 
 constexpr int kMaxFailures = 5;  // in a row without a new byte
 constexpr int kMaxRedirects = 5;
+constexpr std::uint64_t kHeaderBytes = 256u << 10;  // those of most headers of safetensors
 
 // An ETag without quotes and the mark of weak ones.
 std::string plain_etag(std::string etag) {
@@ -62,7 +66,7 @@ std::string origin_of(const std::string& url) {
 // The metadata of a file are in the first answer that is no redirect within the hub; that to the
 // store of large files is another host's, or has the size and hash of the file.
 WebResponse head_of(WebClient& client, std::string url, const std::string& token,
-                     const HubEvents& events) {
+                    const HubEvents& events) {
   for (int redirects = 0;; ++redirects) {
     WebResponse response =
         send_patiently(client, {.url = url, .token = token, .head = true}, events.say);
@@ -78,7 +82,7 @@ WebResponse head_of(WebClient& client, std::string url, const std::string& token
 struct Descriptor {
   int number;
   explicit Descriptor(const fs::path& file)
-      : number(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
+      : number(::open(file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
     require(number >= 0, ErrorKind::io, file.string(), ": ", std::strerror(errno));
   }
   ~Descriptor() { ::close(number); }
@@ -100,16 +104,28 @@ void write_all(int descriptor, std::span<const std::byte> bytes, const fs::path&
 
 // A file's content in the cache.
 struct Hub::Blob {
+  std::string name;  // "model.safetensors"
   std::string what;  // "Qwen/Qwen3-0.6B: model.safetensors"
   std::string url;
   std::string etag;
   fs::path path, incomplete;
-  std::uint64_t bytes = 0;  // 0: not known
+  std::uint64_t bytes = 0;     // 0: not known
+  std::uint64_t reported = 0;  // those that are there
+  std::unique_ptr<FileLock> lock;
 };
 
-void Hub::add_bytes(std::int64_t bytes) {
-  done_ += static_cast<std::uint64_t>(bytes);
+void Hub::report(Blob& blob, std::uint64_t have) {
+  done_ += have - blob.reported;
+  blob.reported = have;
   events_.progress(std::min(done_, total_), total_);
+  if (arrivals_ != nullptr) arrivals_->set_bytes(blob.name, have);
+}
+
+// Empties a file of which other bytes are here than the hub has.
+void Hub::start_again(Blob& blob, int descriptor) {
+  report(blob, 0);
+  require(::ftruncate(descriptor, 0) == 0, ErrorKind::io, blob.incomplete.string(), ": ",
+          std::strerror(errno));
 }
 
 void Hub::check_space(const HubRepository& repository, const std::vector<HubFile>& missing,
@@ -135,30 +151,57 @@ void Hub::check_space(const HubRepository& repository, const std::vector<HubFile
           "; free some space, or set HF_HOME to a folder on another disk");
 }
 
-fs::path Hub::fetch(const HubRepository& repository, const std::vector<HubFile>& files,
-                    std::uint64_t bytes_beside) {
-  const fs::path snapshot = folder(repository.name) / "snapshots" / repository.commit;
+fs::path Hub::snapshot(const HubRepository& repository) const {
+  return folder(repository.name) / "snapshots" / repository.commit;
+}
+
+std::vector<HubFile> Hub::missing(const HubRepository& repository,
+                                  const std::vector<HubFile>& files) const {
   std::vector<HubFile> missing;
-  for (const HubFile& file : files) {
-    if (!file_exists(snapshot / file.name)) missing.push_back(file);
+  std::ranges::copy_if(files, std::back_inserter(missing), [&](const HubFile& file) {
+    return !file_exists(snapshot(repository) / file.name);
+  });
+  return missing;
+}
+
+fs::path Hub::fetch(const HubRepository& repository, const std::vector<HubFile>& files,
+                    std::uint64_t bytes_beside, Arrivals* arrivals) {
+  std::vector<HubFile> missing = this->missing(repository, files);
+  if (arrivals != nullptr) {  // also files that another program has completed since
+    missing.clear();
+    std::ranges::copy_if(files, std::back_inserter(missing), [&](const HubFile& file) {
+      return arrivals->bytes(file.name).has_value();
+    });
   }
   if (missing.empty()) {
     keep_ref(repository);
-    return snapshot;
+    return snapshot(repository);
   }
   require(!settings_.offline, ErrorKind::io, repository.name, ": ", missing.front().name,
           " is not in ", settings_.cache.string(), ", and HF_HUB_OFFLINE forbids downloads");
   fs::create_directories(folder(repository.name) / "blobs");
   check_space(repository, missing, bytes_beside);
   done_ = total_ = 0;
+  arrivals_ = arrivals;
   for (const HubFile& file : missing) total_ += file.bytes;
-  for (const HubFile& file : missing) fetch_file(repository, file);
+  // Files that are read meanwhile stay locked, so that no other program writes them anew.
+  std::vector<Blob> begun;
+  for (const HubFile& file : missing) {
+    if (arrivals == nullptr) break;
+    begun.push_back(lock_blob(repository, file));
+    if (missing.size() > 1) fetch_header(begun.back());
+  }
+  for (std::size_t i = 0; i < missing.size(); ++i) {
+    Blob blob = arrivals != nullptr ? std::move(begun[i]) : lock_blob(repository, missing[i]);
+    finish_file(repository, missing[i], blob);
+  }
   keep_ref(repository);
-  return snapshot;
+  return snapshot(repository);
 }
 
 Hub::Blob Hub::find_blob(const HubRepository& repository, const HubFile& file) {
   Blob blob;
+  blob.name = file.name;
   blob.what = repository.name + ": " + file.name;
   blob.url = settings_.endpoint + "/" + url_path(repository.name) + "/resolve/" +
              repository.commit + "/" + url_path(file.name);
@@ -185,23 +228,47 @@ Hub::Blob Hub::find_blob(const HubRepository& repository, const HubFile& file) {
   return blob;
 }
 
-void Hub::fetch_file(const HubRepository& repository, const HubFile& file) {
-  const Blob blob = find_blob(repository, file);
-  const FileLock lock(
+Hub::Blob Hub::lock_blob(const HubRepository& repository, const HubFile& file) {
+  Blob blob = find_blob(repository, file);
+  blob.lock = std::make_unique<FileLock>(
       settings_.cache / ".locks" / folder(repository.name).filename() / (blob.etag + ".lock"),
       [&] { events_.say(blob.what + ": another program downloads it; waiting"); });
+  if (arrivals_ == nullptr) return blob;
   if (file_exists(blob.path)) {
-    add_bytes(static_cast<std::int64_t>(file.bytes));
+    arrivals_->open(blob.name, blob.path);
+    report(blob, file.bytes);
+  } else {
+    const Descriptor made(blob.incomplete);
+    arrivals_->open(blob.name, blob.incomplete);
+  }
+  return blob;
+}
+
+// Fetches the beginning of a file of safetensors, as far as its header reaches.
+void Hub::fetch_header(Blob& blob) {
+  if (file_exists(blob.path)) return;
+  const Descriptor file(blob.incomplete);
+  fetch_bytes(blob, file.number, std::min(blob.bytes, kHeaderBytes));
+  std::array<std::byte, sizeof(std::uint64_t)> length = {};
+  if (::pread(file.number, length.data(), length.size(), 0) != std::ssize(length)) return;
+  const auto bytes = ByteReader(length, blob.what).read<std::uint64_t>("the header's length");
+  fetch_bytes(blob, file.number, std::min(blob.bytes, length.size() + std::min(bytes, blob.bytes)));
+}
+
+void Hub::finish_file(const HubRepository& repository, const HubFile& file, Blob& blob) {
+  if (file_exists(blob.path)) {
+    report(blob, file.bytes);
   } else {
     fetch_blob(blob);
   }
-  const fs::path link = folder(repository.name) / "snapshots" / repository.commit / file.name;
+  const fs::path link = snapshot(repository) / file.name;
   fs::create_directories(link.parent_path());
   if (!file_exists(link)) {
     std::error_code error;
     fs::remove(link, error);  // a link whose blob was removed
     fs::create_symlink(fs::relative(blob.path, link.parent_path()), link);
   }
+  if (arrivals_ != nullptr) arrivals_->set_verified(blob.name);
 }
 
 void Hub::check_hash(const Blob& blob, const fs::path& file) const {
@@ -218,15 +285,15 @@ void Hub::check_hash(const Blob& blob, const fs::path& file) const {
        found, "; the download was removed, try again");
 }
 
-bool Hub::receive(const Blob& blob, int descriptor, std::string& failure, double& wait_seconds) {
+bool Hub::receive(Blob& blob, int descriptor, std::uint64_t end, std::string& failure,
+                  double& wait_seconds) {
   std::uint64_t have = bytes_of(blob.incomplete);
   WebRequest request = {.url = blob.url, .token = settings_.token, .first = have};
+  request.end = end < blob.bytes ? end : 0;
   request.receive = [&](const WebResponse& response, std::span<const std::byte> part) {
     if (response.status != 200 && response.status != 206) return;  // the text of an error
     if (response.status == 200 && request.first > 0) {             // ranges are not supported
-      require(::ftruncate(descriptor, 0) == 0, ErrorKind::io, blob.incomplete.string(), ": ",
-              std::strerror(errno));
-      add_bytes(-static_cast<std::int64_t>(have));
+      start_again(blob, descriptor);
       request.first = have = 0;
     }
     require(
@@ -238,16 +305,14 @@ bool Hub::receive(const Blob& blob, int descriptor, std::string& failure, double
             ": expected ", blob.bytes, " bytes, found more");
     write_all(descriptor, part, blob.incomplete);
     have += part.size();
-    add_bytes(std::ssize(part));
+    report(blob, have);
   };
   const WebResponse response = client().send(request);
   const bool ended = response.failure.empty() && (response.status == 200 || response.status == 206);
-  if (ended && (blob.bytes == 0 || have == blob.bytes)) return true;
+  if (ended && (blob.bytes == 0 || have >= end)) return true;
   failure = ended ? "the connection ended early" : reason_of(response);
   if (response.status == 416) {  // more is here than there
-    require(::ftruncate(descriptor, 0) == 0, ErrorKind::io, blob.incomplete.string(), ": ",
-            std::strerror(errno));
-    add_bytes(-static_cast<std::int64_t>(have));
+    start_again(blob, descriptor);
   } else if (response.status >= 400 && response.status < 500 && response.status != 408 &&
              response.status != 429) {
     require_success(response, blob.what, blob.url, !settings_.token.empty());
@@ -256,21 +321,20 @@ bool Hub::receive(const Blob& blob, int descriptor, std::string& failure, double
   return false;
 }
 
-void Hub::fetch_blob(const Blob& blob) {
-  const Descriptor file(blob.incomplete);
+// `end`: at most the size of the blob, or 0 if that is not known.
+void Hub::fetch_bytes(Blob& blob, int descriptor, std::uint64_t end) {
   std::uint64_t have = bytes_of(blob.incomplete);
   if (blob.bytes > 0 && have > blob.bytes) {
-    require(::ftruncate(file.number, 0) == 0, ErrorKind::io, blob.incomplete.string(), ": ",
-            std::strerror(errno));
+    start_again(blob, descriptor);
     have = 0;
   }
-  add_bytes(static_cast<std::int64_t>(have));
-  bool complete = blob.bytes > 0 && have == blob.bytes;
+  report(blob, have);
+  bool complete = blob.bytes > 0 && have >= end;
   std::string failure;
   double backoff = kFirstWaitSeconds;
   for (int failures = 0; !complete;) {
     double wait = backoff;
-    complete = receive(blob, file.number, failure, wait);
+    complete = receive(blob, descriptor, end, failure, wait);
     if (complete) break;
     const std::uint64_t now = bytes_of(blob.incomplete);
     failures = now > have ? 1 : failures + 1;
@@ -280,6 +344,11 @@ void Hub::fetch_blob(const Blob& blob) {
             " times; the same command continues");
     wait_for_hub(wait, blob.what + ": " + failure, events_.say);
   }
+}
+
+void Hub::fetch_blob(Blob& blob) {
+  const Descriptor file(blob.incomplete);
+  fetch_bytes(blob, file.number, blob.bytes);
   check_hash(blob, blob.incomplete);
   require(::fsync(file.number) == 0, ErrorKind::io, blob.incomplete.string(), ": ",
           std::strerror(errno));

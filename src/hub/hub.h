@@ -19,6 +19,7 @@
 
 namespace leq {
 
+class Arrivals;
 class WebClient;
 
 struct HubSettings {
@@ -81,8 +82,15 @@ class Hub {
   // Downloads the files that the cache does not have, and returns the folder of the snapshot.
   // Checks first that the disk has space, also for `bytes_beside`, and afterwards sizes and the
   // SHA-256 of LFS files. An interrupted download is resumed by the next call. Throws Error.
+  // `arrivals`, made of files that are missing(), is told what arrives, the beginnings of all files
+  // first.
   std::filesystem::path fetch(const HubRepository& repository, const std::vector<HubFile>& files,
-                              std::uint64_t bytes_beside = 0);
+                              std::uint64_t bytes_beside = 0, Arrivals* arrivals = nullptr);
+  // The files that the cache does not have.
+  std::vector<HubFile> missing(const HubRepository& repository,
+                               const std::vector<HubFile>& files) const;
+  // The folder of a repository's files at its commit.
+  std::filesystem::path snapshot(const HubRepository& repository) const;
 
   // The folder of a repository in the cache.
   std::filesystem::path folder(std::string_view name) const;
@@ -95,16 +103,23 @@ class Hub {
   void check_space(const HubRepository& repository, const std::vector<HubFile>& missing,
                    std::uint64_t bytes_beside) const;
   Blob find_blob(const HubRepository& repository, const HubFile& file);
-  void fetch_file(const HubRepository& repository, const HubFile& file);
-  void fetch_blob(const Blob& blob);
+  Blob lock_blob(const HubRepository& repository, const HubFile& file);
+  void fetch_header(Blob& blob);
+  void finish_file(const HubRepository& repository, const HubFile& file, Blob& blob);
+  void fetch_blob(Blob& blob);
+  void fetch_bytes(Blob& blob, int descriptor, std::uint64_t end);
   void check_hash(const Blob& blob, const std::filesystem::path& file) const;
-  // Receives the rest of a blob. Returns whether it is complete, otherwise `failure` says why not.
-  bool receive(const Blob& blob, int descriptor, std::string& failure, double& wait_seconds);
-  void add_bytes(std::int64_t bytes);
+  // Receives a blob's bytes up to `end`, or all (0). Returns whether they are there, otherwise
+  // `failure` says why not.
+  bool receive(Blob& blob, int descriptor, std::uint64_t end, std::string& failure,
+               double& wait_seconds);
+  void start_again(Blob& blob, int descriptor);
+  void report(Blob& blob, std::uint64_t have);
 
   HubSettings settings_;
   HubEvents events_;
   std::unique_ptr<WebClient> client_;
+  Arrivals* arrivals_ = nullptr;  // of the call of fetch
   std::uint64_t done_ = 0, total_ = 0;
 };
 

@@ -31,6 +31,7 @@ struct WebRequest {
   bool proxies = true;      // those of the environment: https_proxy, no_proxy ...
   bool head = false;        // HEAD, whose redirects are not followed, instead of GET
   std::uint64_t first = 0;  // the first byte of the body that is wanted
+  std::uint64_t end = 0;    // the first one after it that is not; 0: all are wanted
   // Receives the body in parts, with the response's status and headers.
   std::function<void(const WebResponse& response, std::span<const std::byte> part)> receive = {};
 };

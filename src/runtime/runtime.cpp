@@ -112,7 +112,7 @@ LoadOptions load_options(const RuntimeOptions& options, Backend& backend,
     load.mode = LoadMode::map;  // read once, to copy it to the device
     return load;
   }
-  const Model header(options.file, {.mode = LoadMode::map});
+  const Model header(options.file, {.mode = LoadMode::map, .weights = false});
   const MemoryPlan plan =
       plan_of(header, resolve_limits(options.limits(header), header.config()), backend.layout());
   load.memory_needed_beside = plan.kv_bytes + plan.state_bytes + plan.scratch_bytes + draft_bytes;

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -105,21 +104,6 @@ TEST(ReadFile, RefusesAPipeAndATextMayBeOne) {
   write_text(folder.path() / "a", "12345");
   EXPECT_EQ(read_text_file(folder.path() / "a", 5), "12345");
   EXPECT_THROW(read_text_file(folder.path() / "a", 4), Error);
-}
-
-// The error's reason must be that of the call that failed, not of an earlier call.
-TEST(MappedFile, LockingBeyondTheLimitSaysSo) {
-  if (*LEQ_SANITIZE != '\0') GTEST_SKIP() << "sanitizers lock nothing and say that they did";
-  const test::TemporaryFolder folder;
-  write_text(folder.path() / "a", std::string(1 << 20, 'x'));
-  const auto child = [&] {
-    const MappedFile file(folder.path() / "a");
-    const rlimit none = {.rlim_cur = 0, .rlim_max = 0};
-    if (::setrlimit(RLIMIT_MEMLOCK, &none) != 0) std::_Exit(2);
-    end_with_error_of([&] { file.lock(); });
-  };
-  EXPECT_EXIT(child(), testing::ExitedWithCode(1),
-              "bytes in memory: (Cannot allocate memory|Operation not permitted)");
 }
 
 TEST(MappedFile, AFileThatBecomesShorterEndsTheProgramInOneLine) {

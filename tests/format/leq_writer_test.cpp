@@ -7,8 +7,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "all_schemes.h"
@@ -18,6 +21,7 @@
 #include "errors.h"
 #include "format/leq_bytes.h"
 #include "format/leq_reader.h"
+#include "format/loaded_file.h"
 #include "temporary_folder.h"
 
 namespace leq {
@@ -118,11 +122,114 @@ TEST(LeqWriter, NarrowWeightsAreStoredWithoutPaddingAndReadWithIt) {
   }
   EXPECT_GT(unpadded, packed.size() / 3);
   EXPECT_LT(stored, reader.file_bytes());
-  EXPECT_GT(reader.memory_bytes(), reader.file_bytes());
+  std::uint64_t in_memory = reader.file_bytes() - stored;
+  for (const PackedWeight& weight : packed) {
+    for (const auto* plane : {&weight.codes, &weight.scales, &weight.zeros, &weight.sums}) {
+      in_memory += (plane->size() + 63) / 64 * 64;
+    }
+  }
+  EXPECT_NEAR(static_cast<double>(reader.memory_bytes()), static_cast<double>(in_memory),
+              static_cast<double>(packed.size() * 4 * 64));
   EXPECT_EQ(reader.minor_version(), 3u);
   const LeqReader names(path, {.mode = LoadMode::map, .weights = false});
-  EXPECT_EQ(names.memory_bytes(), names.file_bytes());
+  EXPECT_EQ(names.memory_bytes(), reader.memory_bytes());
   EXPECT_EQ(names.tensors().front().bytes(), reader.tensors().front().bytes());
+}
+
+// The bytes of pages that are in this process's memory, as /proc/self/pagemap tells.
+std::size_t resident_bytes(std::span<const std::byte> bytes) {
+  const int file = ::open("/proc/self/pagemap", O_RDONLY);
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto first = reinterpret_cast<std::uintptr_t>(bytes.data()) / page;
+  const auto last = (reinterpret_cast<std::uintptr_t>(bytes.data()) + bytes.size() - 1) / page;
+  std::vector<std::uint64_t> pages(last - first + 1);
+  const auto want = static_cast<ssize_t>(pages.size() * sizeof(pages[0]));
+  EXPECT_EQ(::pread(file, pages.data(), static_cast<std::size_t>(want),
+                    static_cast<off_t>(first * sizeof(pages[0]))),
+            want);
+  ::close(file);
+  const auto present = [](std::uint64_t entry) { return (entry >> 63 & 1) != 0; };
+  return static_cast<std::size_t>(std::ranges::count_if(pages, present)) * page;
+}
+
+// A narrow tensor that is stored without padding between two that are used in place.
+class NarrowFile : public testing::Test {
+ protected:
+  static constexpr std::int64_t kRows = 6400;
+
+  NarrowFile() {
+    LeqWriter writer(path_);
+    for (const std::int64_t columns : {128, 576, 256}) {
+      const auto values = random_values(static_cast<std::size_t>(kRows * columns));
+      packed_.push_back(
+          pack_weight(values, kRows, columns, *parse_scheme("int8-g32"), ActKind::g32, "w"));
+      writer.add_tensor("w" + std::to_string(columns), {kRows, columns}, packed_.back(), {});
+    }
+    writer.finish(Json::object());
+  }
+  static std::span<const std::byte> codes(const LeqReader& reader, std::size_t tensor) {
+    return reader.bytes(reader.tensors()[tensor].planes.front());
+  }
+
+  test::TemporaryFolder folder_;
+  std::filesystem::path path_ = folder_.path() / "m.leq";
+  std::vector<PackedWeight> packed_;
+};
+
+TEST_F(NarrowFile, MemoryHoldsThePaddedTensorsOnce) {
+  for (const LoadMode mode : {LoadMode::automatic, LoadMode::map, LoadMode::read}) {
+    const LeqReader reader(path_, {.mode = mode});
+    ASSERT_EQ(reader.tensors().size(), 3u);
+    const auto few = static_cast<std::size_t>(2 * ::sysconf(_SC_PAGESIZE));  // shared with others
+    EXPECT_LE(resident_bytes(codes(reader, 1)), few) << static_cast<int>(mode);
+    const WeightView& padded = reader.tensors()[1].view;
+    EXPECT_GE(resident_bytes({padded.codes, packed_[1].codes.size()}), packed_[1].codes.size());
+    for (std::size_t i = 0; i < packed_.size(); ++i) {
+      const WeightView& view = reader.tensors()[i].view;
+      EXPECT_TRUE(same_bytes(view.codes, packed_[i].codes)) << i;
+      EXPECT_TRUE(same_bytes(view.scales, packed_[i].scales)) << i;
+      EXPECT_TRUE(same_bytes(view.sums, packed_[i].sums)) << i;
+    }
+    reader.verify([](std::uint64_t, std::uint64_t) {});
+    EXPECT_EQ(reader.find("w576")->memory_bytes(),
+              packed_[1].codes.size() + packed_[1].scales.size() + packed_[1].sums.size());
+  }
+}
+
+TEST_F(NarrowFile, DamageIsFoundInEveryLoadMode) {
+  std::uint64_t offset = 0;
+  {
+    const LeqReader reader(path_, {.mode = LoadMode::map, .weights = false});
+    offset = reader.tensors()[1].planes.front().offset + 1000;
+  }
+  const int file = ::open(path_.c_str(), O_RDWR);
+  std::uint8_t byte = 0;
+  ASSERT_EQ(::pread(file, &byte, 1, static_cast<off_t>(offset)), 1);
+  byte ^= 4;
+  ASSERT_EQ(::pwrite(file, &byte, 1, static_cast<off_t>(offset)), 1);
+  ::close(file);
+  for (const LoadMode mode : {LoadMode::automatic, LoadMode::map, LoadMode::read}) {
+    const LeqReader reader(path_, {.mode = mode});
+    const std::string error =
+        test::error_of([&] { reader.verify([](std::uint64_t, std::uint64_t) {}); });
+    EXPECT_NE(error.find("tensor w576, plane codes at offset "), std::string::npos) << error;
+  }
+}
+
+// The error's reason must be that of the call that failed, not of an earlier call.
+TEST(LoadedFile, LockingBeyondTheLimitSaysSo) {
+  if (*LEQ_SANITIZE != '\0') GTEST_SKIP() << "sanitizers lock nothing and say that they did";
+  const std::vector<std::byte> bytes(1 << 20);
+  const auto child = [&] {
+    const rlimit none = {.rlim_cur = 0, .rlim_max = 0};
+    if (::setrlimit(RLIMIT_MEMLOCK, &none) != 0) std::_Exit(2);
+    if (::getuid() == 0 && ::setuid(65534) != 0) std::_Exit(2);
+    std::fprintf(stderr, "%s\n", test::error_of([&] { lock_memory(bytes, "m"); }).c_str());
+    std::_Exit(1);
+  };
+  EXPECT_EXIT(child(), testing::ExitedWithCode(1),
+              "m: cannot lock 1048576 bytes in memory: "
+              "(Cannot allocate memory|Operation not permitted)");
 }
 
 TEST(LeqWriter, AnOutlineHasTheSizesOfTheFile) {

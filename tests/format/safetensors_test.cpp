@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/half.h"
@@ -287,6 +288,79 @@ TEST_F(Sharded, RefusesNamesOfFilesElsewhere) {
   EXPECT_NE(error().find("tensor a"), std::string::npos);
   index_["weight_map"] = json::array();
   EXPECT_NE(error().find("weight_map"), std::string::npos);
+}
+
+// Files of which all bytes have arrived, and no more.
+class ArrivedFiles final : public ArrivingFiles {
+ public:
+  explicit ArrivedFiles(std::map<std::string, std::string> files) : files_(std::move(files)) {}
+  std::optional<std::uint64_t> bytes(const std::string& name) const override {
+    const auto found = files_.find(name);
+    return found == files_.end() ? std::nullopt
+                                 : std::optional<std::uint64_t>(found->second.size());
+  }
+  void read(const std::string& name, std::uint64_t first, std::span<std::byte> out) override {
+    const std::string& text = files_.at(name);
+    require(first <= text.size() && out.size() <= text.size() - first, name, ": beyond its end");
+    std::memcpy(out.data(), text.data() + first, out.size());
+  }
+  void finish() override { finished = true; }
+  bool finished = false;
+
+ private:
+  std::map<std::string, std::string> files_;
+};
+
+TEST(Safetensors, ArrivingFilesHaveTheSameTensors) {
+  const test::TemporaryFolder folder, whole;
+  const json index = {{"weight_map", {{"a", "1.safetensors"}, {"b", "2.safetensors"}}}};
+  const std::string one = file_text(json({{"a", entry("F32", {2, 2}, 0, 16)}}).dump(),
+                                    std::string("\0\0\x80\x3f\0\0\0\x40\0\0\x40\x40\0\0\0\0", 16));
+  const std::string two = file_text(json({{"b", entry("BF16", {3}, 0, 6)}}).dump(),
+                                    std::string("\x80\x3f\0\x40\x40\x40", 6));
+  for (const fs::path& path : {folder.path(), whole.path()}) {
+    write_text(path / "model.safetensors.index.json", index.dump());
+  }
+  write_text(whole.path() / "1.safetensors", one);
+  write_text(whole.path() / "2.safetensors", two);
+  write_text(folder.path() / "1.safetensors", one);  // was there before
+  ArrivedFiles arriving({{"2.safetensors", two}});
+  const auto want = open_safetensors(whole.path());
+  const auto found = open_safetensors(folder.path(), nullptr, &arriving);
+  for (const char* name : {"a", "b"}) {
+    ASSERT_NE(found->find(name), nullptr) << name;
+    const SourceTensor &x = *want->find(name), &y = *found->find(name);
+    EXPECT_EQ(x.shape, y.shape);
+    EXPECT_EQ(x.dtype, y.dtype);
+    const std::size_t count = name[0] == 'a' ? 4 : 3;
+    std::vector<float> expected(count), values(count), end(1);
+    want->read(x, 0, expected);
+    found->read(y, 0, values);
+    EXPECT_EQ(values, expected);
+    found->read(y, static_cast<std::int64_t>(count) - 1, end);
+    EXPECT_EQ(end[0], expected.back());
+    EXPECT_THROW(found->read(y, static_cast<std::int64_t>(count), end), Error);
+  }
+  EXPECT_FALSE(arriving.finished);
+  found->finish();
+  EXPECT_TRUE(arriving.finished);
+  EXPECT_NE(error_of([&] { open_safetensors(folder.path()); }).find("2.safetensors"),
+            std::string::npos);
+}
+
+TEST(Safetensors, EveryPrefixOfAnArrivingFileIsRefused) {
+  const test::TemporaryFolder folder;
+  const std::string whole = file_text(json({{"a", entry("F32", {2}, 0, 8)}}).dump(), "12345678");
+  const auto error = [&](std::string text) {
+    ArrivedFiles arriving({{"model.safetensors", std::move(text)}});
+    return error_of([&] { open_safetensors(folder.path(), nullptr, &arriving); });
+  };
+  EXPECT_EQ(error(whole), "");
+  for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) {
+    EXPECT_NE(error(whole.substr(0, bytes)).find("model.safetensors: "), std::string::npos)
+        << bytes;
+  }
+  EXPECT_NE(error(std::string(8, '\xff') + "{}").find("are accepted"), std::string::npos);
 }
 
 TEST(Safetensors, FoldersWithoutACheckpointSayWhatIsExpected) {

@@ -34,6 +34,8 @@ class FakeHub:
         self.cut = []  # bytes after which the next bodies of large files are cut
         self.busy = []  # (status, Retry-After) of the next answers, before any work
         self.wrong_bytes = False  # large files are sent with a changed byte
+        self.wrong_files = []  # only these
+        self.held = {}  # name of a large file -> (bytes, an event for which the rest of its body waits)
         self.no_ranges = False
         self.claimed_bytes = None  # the size that listings and metadata claim of large files
         self.slow = 0  # seconds between the halves of a large file
@@ -151,19 +153,22 @@ class FakeHub:
                 for repository in hub.repositories.values():
                     for name in repository.files:
                         if repository.etag(name) == etag:
-                            return self.send(repository.files[name], etag, body)
+                            return self.send(repository.files[name], etag, name, body)
                 self.reply(404, b"", {}, body)
 
-            def send(self, data, etag, body):
-                if hub.wrong_bytes:
+            def send(self, data, etag, name, body):
+                if hub.wrong_bytes or name in hub.wrong_files:
                     data = data[:-1] + bytes([data[-1] ^ 1])
                 first, status, headers = 0, 200, {"ETag": '"%s"' % etag}
                 wanted = self.headers.get("Range")
                 if wanted and not hub.no_ranges:
-                    first, status = int(wanted[len("bytes="):].split("-")[0]), 206
+                    first, last = wanted[len("bytes="):].split("-")
+                    first, status = int(first), 206
                     if first >= len(data):
                         return self.reply(416, b"", {"Content-Range": "bytes */%d" % len(data)}, body)
-                    headers["Content-Range"] = "bytes %d-%d/%d" % (first, len(data) - 1, len(data))
+                    last = min(int(last), len(data) - 1) if last else len(data) - 1
+                    headers["Content-Range"] = "bytes %d-%d/%d" % (first, last, len(data))
+                    data = data[:last + 1]
                 with hub.lock:
                     cut = hub.cut.pop(0) if hub.cut else None
                 part = data[first:]
@@ -175,10 +180,12 @@ class FakeHub:
                     self.wfile.write(part[:cut])
                     self.close_connection = True
                     return
-                half = len(part) // 2
+                until, event = hub.held.get(name, (first + len(part) // 2, None))
+                half = max(0, until - first)
                 self.wfile.write(part[:half])
                 self.wfile.flush()
-                time.sleep(hub.slow)
+                if half < len(part):
+                    event.wait(120) if event else time.sleep(hub.slow)
                 self.wfile.write(part[half:])
 
         return Store

@@ -10,6 +10,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -451,6 +452,160 @@ class Failures(HubCase):
         self.pull(env=offline)
         self.leq("run", "tales/Story-5M:bf16", "--offline", "-p", "A", "-n", "1")
         self.assertEqual(len(self.hub.requests), requests)
+
+
+def in_two_files(data):
+    """The tensors of a file of safetensors in two, with their index."""
+    length = int.from_bytes(data[:8], "little")
+    header, body = json.loads(data[8:8 + length]), data[8 + length:]
+    header.pop("__metadata__", None)
+    names = sorted(header, key=lambda name: header[name]["data_offsets"])
+    files, weight_map = {}, {}
+    for part, own in enumerate((names[:len(names) // 2], names[len(names) // 2:])):
+        file = "model-0000%d-of-00002.safetensors" % (part + 1)
+        entries, bodies, at = {}, [], 0
+        for name in own:
+            begin, end = header[name]["data_offsets"]
+            entries[name] = {**header[name], "data_offsets": [at, at + end - begin]}
+            bodies.append(body[begin:end])
+            at += end - begin
+            weight_map[name] = file
+        text = json.dumps(entries).encode()
+        files[file] = len(text).to_bytes(8, "little") + text + b"".join(bodies)
+    return {**files, "model.safetensors.index.json": json.dumps({"metadata": {}, "weight_map": weight_map}).encode()}
+
+
+class WhileItDownloads(HubCase):
+    def setUp(self):
+        super().setUp()
+        files = {**CHECKPOINT, **in_two_files(CHECKPOINT["model.safetensors"])}
+        del files["model.safetensors"]
+        self.parts = self.hub.repositories["tales/Parts-5M"] = fake_hub.Repository(files)
+        self.last = "model-00002-of-00002.safetensors"
+
+    def file_of(self, name):
+        return self.models / (name.replace("/", "--") + "--int8-g128.leq")
+
+    def part_of(self, name, file):
+        blob = self.folder / "hf" / "hub" / ("models--" + name.replace("/", "--")) / "blobs" / self.hub.repositories[name].etag(file)
+        return pathlib.Path(str(blob) + ".incomplete")
+
+    def by_hand(self, name):
+        """The file that is made when all has been downloaded."""
+        commit = self.hub.repositories[name].commit
+        snapshot = self.folder / "hf" / "hub" / ("models--" + name.replace("/", "--")) / "snapshots" / commit
+        self.leq("quantize", str(snapshot), "-o", str(self.folder / "x.leq"), "--type", "int8-g128")
+        return (self.folder / "x.leq").read_bytes()
+
+    def written(self, process):
+        """Bytes that a process has written into files of the models folder, which may have no name yet."""
+        sizes = [0]
+        try:
+            for descriptor in pathlib.Path("/proc/%d/fd" % process.pid).iterdir():
+                if os.readlink(descriptor).startswith(str(self.models)):
+                    sizes.append(os.stat(descriptor).st_size)
+        except OSError:  # it was closed meanwhile
+            pass
+        return max(sizes)
+
+    def start(self, name):
+        process = subprocess.Popen([TOOLS / "leq", "pull", name], stderr=subprocess.PIPE, text=True, env=self.environment())
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.kill)
+        return process
+
+    def await_writing(self, process):
+        limit = time.monotonic() + 100
+        while self.written(process) < 1 << 20:
+            self.assertIsNone(process.poll(), process.stderr.read() if process.poll() is not None else "")
+            self.assertLess(time.monotonic(), limit, "nothing is quantized before the end arrives")
+            time.sleep(0.02)
+
+    def test_it_is_quantized_before_the_end_has_arrived(self):
+        for name, file in (("tales/Story-5M", "model.safetensors"), ("tales/Parts-5M", self.last)):
+            whole = len(self.hub.repositories[name].files[file])
+            event = threading.Event()
+            self.addCleanup(event.set)
+            self.hub.held[file] = (whole - 1000, event)
+            process = self.start(name)
+            self.await_writing(process)
+            self.assertFalse(self.file_of(name).exists())
+            event.set()
+            errors = process.communicate(timeout=100)[1]
+            self.assertEqual(process.returncode, 0, errors)
+            self.assertIn("while it is downloaded", errors)
+            self.assertEqual(self.file_of(name).read_bytes(), self.by_hand(name))
+            self.assertEqual(self.part_of(name, file).with_suffix("").read_bytes(), self.hub.repositories[name].files[file])
+
+    def test_headers_come_first(self):
+        self.leq("pull", "tales/Parts-5M")
+        etags = [self.parts.etag(file) for file in sorted(self.parts.files) if file.endswith(".safetensors")]
+        requests = [(path.strip("/").partition("?")[0], wanted) for _, path, _, wanted in self.hub.store_requests]
+        self.assertEqual([etag for etag, _ in requests], etags + etags)
+        self.assertEqual([wanted for _, wanted in requests], ["bytes=0-262143"] * 2 + ["bytes=262144-"] * 2)
+
+    def test_a_wrong_hash_of_a_later_file(self):
+        self.hub.wrong_files = [self.last]
+        self.assertRegex(self.refused("pull", "tales/Parts-5M"), "00002-of-00002.*SHA-256 of the download: expected")
+        self.assertEqual([p.name for p in self.models.rglob("*") if p.is_file()], ["tales--Parts-5M--int8-g128.leq.lock"])
+        self.assertFalse(self.part_of("tales/Parts-5M", self.last).exists())
+        self.hub.wrong_files, self.hub.store_requests = [], []
+        self.leq("pull", "tales/Parts-5M")
+        self.assertEqual({path.strip("/").partition("?")[0] for _, path, _, _ in self.hub.store_requests},
+                         {self.parts.etag(self.last)}, "the first file is not fetched again")
+        self.assertEqual(self.file_of("tales/Parts-5M").read_bytes(), self.by_hand("tales/Parts-5M"))
+
+    def test_cut_connections(self):
+        self.hub.cut = [1000, 100, 0, 300000, 300000, 2000000, 1000000]
+        self.leq("pull", "tales/Parts-5M")
+        self.assertEqual(self.file_of("tales/Parts-5M").read_bytes(), self.by_hand("tales/Parts-5M"))
+        self.assertEqual(self.hub.cut, [])
+
+    def test_a_file_that_is_sent_again_from_its_beginning(self):
+        whole = len(CHECKPOINT["model.safetensors"])
+        self.hub.cut, self.hub.no_ranges = [whole - 1000], True
+        run = self.pull()
+        self.assertEqual(self.kept().read_bytes(), self.by_hand("tales/Story-5M"))
+        self.assertIn("while it is downloaded", run.stderr)
+
+    def test_an_end_by_a_signal_leaves_no_model(self):
+        event = threading.Event()
+        self.addCleanup(event.set)
+        self.hub.held[self.last] = (1500000, event)
+        process = self.start("tales/Parts-5M")
+        self.await_writing(process)
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+        event.set()
+        self.assertEqual(list(self.models.glob("*.leq")), [])
+        have = self.part_of("tales/Parts-5M", self.last).stat().st_size
+        self.hub.held, self.hub.store_requests = {}, []
+        self.leq("pull", "tales/Parts-5M")
+        self.assertEqual([wanted for _, _, _, wanted in self.hub.store_requests], ["bytes=%d-" % have])
+        self.assertEqual(self.file_of("tales/Parts-5M").read_bytes(), self.by_hand("tales/Parts-5M"))
+
+    def test_an_unknown_tensor_ends_the_download(self):
+        files = dict(CHECKPOINT)
+        data = files["model.safetensors"]
+        files["model.safetensors"] = data.replace(b"self_attn.q_proj", b"self_attn.z_proj")
+        self.hub.repositories["tales/Odd"] = fake_hub.Repository(files)
+        event = threading.Event()
+        self.addCleanup(event.set)
+        self.hub.held["model.safetensors"] = (2000000, event)
+        process = self.start("tales/Odd")
+        limit = time.monotonic() + 60
+        part = self.part_of("tales/Odd", "model.safetensors")
+        while not (part.exists() and part.stat().st_size >= 2000000) and time.monotonic() < limit:
+            time.sleep(0.02)
+        event.set()
+        self.assertIn("q_proj.weight is missing", process.communicate(timeout=60)[1])
+        self.assertEqual(process.returncode, 1)
+        self.assertEqual(list(self.models.glob("*.leq")), [])
+
+    def test_a_recipe_waits_for_its_weights(self):
+        run = self.leq("pull", "tales/Parts-5M", "--recipe", "q8")
+        self.assertNotIn("while it is downloaded", run.stderr)
+        self.assertIn("gate", run.stderr)
 
 
 class TogetherWithOthers(HubCase):

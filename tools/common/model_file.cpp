@@ -79,7 +79,7 @@ auto convert_with_lines(const std::string& path, Convert convert) {
   std::optional<Stopwatch> watch;  // none if the conversion is in the cache
   ConversionEvents events;
   events.begin = [&](std::uint64_t bytes, double core_seconds) {
-    say_start("converting " + name, bytes, core_seconds);
+    std::cerr << start_line("converting " + name, bytes, core_seconds) << '\n';
     watch.emplace();
   };
   events.say = [](const std::string& text) { std::cerr << with_flags(text) << '\n'; };

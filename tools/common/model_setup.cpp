@@ -58,7 +58,7 @@ std::uint64_t planned_bytes(const Options& options, const AdjustLimits& adjust,
                             std::uint64_t most) {
   check_model_file("-m", options.text("model"));
   const RuntimeOptions runtime = runtime_options(options, adjust);
-  const Model header(runtime.file, {.mode = LoadMode::map});
+  const Model header(runtime.file, {.mode = LoadMode::map, .weights = false});
   const RuntimePlan plan = plan_runtime(header, runtime.limits(header), runtime.device, most);
   if (!drafts_by_mtp(options, header)) return plan.memory.total();
   const auto layout = make_layout(runtime.device);
@@ -124,7 +124,12 @@ std::vector<std::string> kernel_lines(const Weights& weights, const Backend& bac
 std::string load_text(const Model& model, const Weights& weights) {
   const bool mapped = model.file().mapped();
   const UploadReport& upload = weights.upload;
-  if (upload.bytes == 0) return mapped ? "mapped, used in place" : "read into memory";
+  std::uint64_t copied = 0;
+  for (const StoredTensor& tensor : model.file().tensors()) {
+    if (tensor.unpadded) copied += tensor.memory_bytes();
+  }
+  const std::string padded = copied > 0 ? "; " + human_bytes(copied) + " are a padded copy" : "";
+  if (upload.bytes == 0) return (mapped ? "mapped, used in place" : "read into memory") + padded;
   const double speed = static_cast<double>(upload.bytes) / std::max(upload.seconds, 1e-9) / 1e9;
   return std::string(mapped ? "mapped" : "read into memory") + ", uploaded " +
          human_bytes(upload.bytes) + " in " + fixed(upload.seconds, 2) + " s (" +

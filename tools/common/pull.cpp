@@ -4,10 +4,14 @@
 #include <array>
 #include <cctype>
 #include <cstdlib>
+#include <exception>
+#include <functional>
 #include <iostream>
-#include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
+#include <system_error>
+#include <thread>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -17,6 +21,7 @@
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "convert/import.h"
+#include "hub/arrivals.h"
 #include "quantize/run/quantize.h"
 #include "tools/common/setting_flags.h"
 
@@ -113,20 +118,44 @@ bool has_weights(const HubChoice& checkpoint) {
       checkpoint.files, [](const HubFile& file) { return file.name.ends_with(".safetensors"); });
 }
 
-// Makes HubEvents that print lines and a progress line.
-HubEvents printed_events(std::shared_ptr<std::optional<Progress>> line) {
-  HubEvents events;
-  events.say = [line](const std::string& text) {
-    if (*line) (*line)->clear();
+// Lines and a progress line on stderr, from several threads. The line shows a download, and other
+// work when there is none.
+class Screen {
+ public:
+  void say(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    if (line_) line_->clear();
     std::cerr << text << '\n';
-  };
-  events.progress = [line](std::uint64_t done, std::uint64_t total) {
-    if (!*line) line->emplace("downloading", static_cast<std::int64_t>(total), "bytes");
-    (*line)->update(static_cast<std::int64_t>(done));
-    if (done == total) line->reset();
-  };
-  return events;
-}
+  }
+  void update(std::string_view work, std::int64_t done, std::int64_t total, const char* unit) {
+    const std::lock_guard lock(mutex_);
+    if (work != work_) {
+      if (line_ && work_ == kDownloading) return;
+      line_.reset();
+      work_ = work;
+    }
+    if (!line_) line_.emplace(work_, total, unit);
+    line_->update(done);
+    if (done != total) return;
+    line_->clear();
+    line_.reset();
+  }
+  HubEvents hub_events() {
+    HubEvents events;
+    events.say = [this](const std::string& text) { say(text); };
+    events.progress = [this](std::uint64_t done, std::uint64_t total) {
+      update(kDownloading, static_cast<std::int64_t>(done), static_cast<std::int64_t>(total),
+             "bytes");
+    };
+    return events;
+  }
+
+ private:
+  static constexpr std::string_view kDownloading = "downloading";
+  std::mutex mutex_;
+  std::optional<Progress> line_;
+  std::string work_;
+};
 
 // Sets what a tag of a checkpoint says: a recipe, or a type without calibration.
 void choose_quantization(const std::string& tag, const fs::path& folder, QuantizeOptions& job) {
@@ -158,40 +187,104 @@ void check_tag(const std::string& repository, const std::string& tag) {
        "checkpoint: expected ", join(names, " | "), ", or a type as int8-g128, q4_k or bf16");
 }
 
-void quantize_to(const fs::path& checkpoint, const std::string& tag, const KeptModel& kept) {
+// A repository's files of one model, of which those that are small are downloaded at first.
+struct Download {
+  Screen screen = {};
+  Hub hub;
+  HubRepository repository;
+  HubChoice choice;
+  std::filesystem::path path;  // a checkpoint folder, or a GGUF file
+
+  // Throws Error, also if leq does not run the checkpoint's architecture.
+  Download(const HubName& name, const std::string& tag, const std::string& file)
+      : hub(hub_settings(), screen.hub_events()),
+        repository(hub.list(name.repository, name.revision)),
+        choice(choose_files(repository, tag, file)),
+        path(choice.gguf.empty() ? hub.snapshot(repository)
+                                 : hub.snapshot(repository) / choice.gguf) {
+    if (is_gguf()) return;
+    std::vector<HubFile> small;
+    std::ranges::copy_if(choice.files, std::back_inserter(small),
+                         [](const HubFile& one) { return !one.name.ends_with(".safetensors"); });
+    (void)import_config(hub.fetch(repository, small));
+  }
+  bool is_gguf() const { return !choice.gguf.empty(); }
+  // Whether the checkpoint has floats; its small files say so.
+  bool has_floats() const { return !is_gguf() && !says_quantized(path); }
+  std::uint64_t bytes() const {
+    std::uint64_t sum = 0;
+    for (const HubFile& one : choice.files) sum += one.bytes;
+    return sum;
+  }
+  // Downloads what is missing. Throws Error, also if there is no space for it and the model.
+  void fetch(Arrivals* arrivals = nullptr) {
+    hub.fetch(repository, choice.files, has_floats() ? bytes() / 16 * 9 : bytes(), arrivals);
+  }
+};
+
+void check_space(const KeptModel& kept, std::uint64_t bytes) {
+  std::error_code unknown;
+  const fs::path folder = kept.path.parent_path();
+  const fs::space_info space = fs::space(folder, unknown);
+  require(unknown || bytes <= space.available, ErrorKind::io, kept.name, ": takes about ",
+          human_bytes(bytes), ", and only ", human_bytes(space.available), " are free in ",
+          folder.string(), "; free some space, or set LEQ_MODELS to a folder on another disk");
+}
+
+// `folder_or_file`: the checkpoint, of which what has not arrived is waited for.
+void quantize_to(const fs::path& folder_or_file, const std::string& tag, const KeptModel& kept,
+                 Screen& screen, Arrivals* arrivals = nullptr) {
   QuantizeOptions job;
-  choose_quantization(tag, checkpoint, job);
+  job.arriving = arrivals;
+  choose_quantization(tag, folder_or_file, job);
   const bool calibrates = job.recipe != nullptr && job.recipe->fits_windows();
+  std::uint64_t bytes = 0;
   {
-    const ImportedModel model = import_checkpoint(checkpoint);
+    const ImportedModel model = import_checkpoint(folder_or_file, arrivals);
     QuantizeOptions sized = job;
     if (sized.keeps_types) keep_types(model, sized);
-    say_start((job.keeps_types ? "converting " : "quantizing ") + kept.name,
-              least_bytes(model, sized).all, rounding_seconds(model, sized),
-              calibrates        ? "and up to 3 min of calibration before"
-              : job.keeps_types ? ""
-                                : "without calibration text (--recipe q8 and q4 calibrate, for "
-                                  "minutes)");
+    bytes = least_bytes(model, sized).all;
+    screen.say(start_line((job.keeps_types ? "converting " : "quantizing ") + kept.name, bytes,
+                          rounding_seconds(model, sized),
+                          calibrates        ? "and up to 3 min of calibration before"
+                          : arrivals        ? "while it is downloaded, without calibration text"
+                          : job.keeps_types ? ""
+                                            : "without calibration text (--recipe q8 and q4 "
+                                              "calibrate, for minutes)"));
   }
+  check_space(kept, bytes);
   const Stopwatch watch;
-  std::optional<Progress> line;
-  std::string current;
-  job.say = [&](const std::string& text) {
-    if (line) line->clear();
-    std::cerr << with_flags(text) << '\n';
-  };
+  job.say = [&](const std::string& text) { screen.say(with_flags(text)); };
   job.progress = [&](std::string_view work, std::int64_t done, std::int64_t total, const auto&) {
-    if (work != current) line.reset();
-    current = work;
-    if (!line) line.emplace(current, total, work == "gate" ? "windows" : "steps");
-    line->update(done);
-    if (done == total) line->clear();
+    screen.update(work, done, total, work == "gate" ? "windows" : "steps");
   };
-  quantize_checkpoint(checkpoint, kept.path, job);
-  line.reset();
-  std::cerr << (job.keeps_types ? "converted " : "quantized ") << kept.name << ": "
-            << human_bytes(fs::file_size(kept.path)) << " in " << fixed(watch.seconds(), 1)
-            << " s\n";
+  quantize_checkpoint(folder_or_file, kept.path, job);
+  screen.say((job.keeps_types ? "converted " : "quantized ") + kept.name + ": " +
+             human_bytes(fs::file_size(kept.path)) + " in " + fixed(watch.seconds(), 1) + " s");
+}
+
+// Downloads in a thread, and quantizes what has arrived.
+void quantize_arriving(Download& download, const std::string& tag, const KeptModel& kept) {
+  Arrivals arrivals(download.hub.missing(download.repository, download.choice.files));
+  std::thread thread([&] {
+    try {
+      download.fetch(&arrivals);
+    } catch (...) {
+      arrivals.set_failed(std::current_exception());
+    }
+  });
+  std::exception_ptr failure;
+  try {
+    quantize_to(download.path, tag, kept, download.screen, &arrivals);
+  } catch (...) {
+    failure = std::current_exception();
+    if (!arrivals.restarted()) arrivals.give_up();
+  }
+  thread.join();
+  if (!failure) return;
+  if (!arrivals.restarted()) std::rethrow_exception(failure);
+  download.fetch();
+  quantize_to(download.path, tag, kept, download.screen);
 }
 
 // What a model of the models folder is made of; the same as `repository@commit` of origin_of.
@@ -201,14 +294,13 @@ struct Origin {
   std::string text() const { return repository + "@" + commit; }
 };
 
-// Makes the model if its file is missing or of another origin. `tag`: of the quantization.
-void make_kept(const fs::path& checkpoint, const std::string& tag, const KeptModel& model,
-               const Origin& origin) {
+// Makes the model with `make` if its file is missing or of another origin.
+void make_kept(const KeptModel& model, const Origin& origin, const std::function<void()>& make) {
   const FileLock lock(
       model.path.parent_path() / ".locks" / (model.path.filename().string() + ".lock"),
       [&] { std::cerr << model.name << ": another program makes it; waiting\n"; });
   if (file_exists(model.path) && origin_of(model.path) == origin.text()) return;
-  quantize_to(checkpoint, tag, model);
+  make();
   AtomicFile written(origin_file(model.path));
   const Json json = {
       {"repository", origin.repository}, {"commit", origin.commit}, {"file", origin.file}};
@@ -324,11 +416,11 @@ HubChoice choose_files(const HubRepository& repository, const std::string& tag,
        join(labels));
 }
 
-void say_start(const std::string& what, std::uint64_t bytes, double core_seconds,
-               const std::string& more) {
-  std::cerr << what << ", once: " << human_bytes(bytes) << ", about "
-            << fixed(std::max(1.0, core_seconds / usable_cores()), 0) << " s"
-            << (more.empty() ? "" : " ") << more << '\n';
+std::string start_line(const std::string& what, std::uint64_t bytes, double core_seconds,
+                       const std::string& more) {
+  return what + ", once: " + human_bytes(bytes) + ", about " +
+         fixed(std::max(1.0, core_seconds / usable_cores()), 0) + " s" + (more.empty() ? "" : " ") +
+         more;
 }
 
 fs::path origin_file(const fs::path& file) { return fs::path(file.string() + ".origin"); }
@@ -341,24 +433,6 @@ std::string origin_of(const fs::path& file) {
          json_get<std::string>(origin, "commit", path.string());
 }
 
-Download::Download(const HubName& name, const std::string& tag, const std::string& file) {
-  auto line = std::make_shared<std::optional<Progress>>();
-  Hub hub(hub_settings(), printed_events(line));
-  repository = hub.list(name.repository, name.revision);
-  choice = choose_files(repository, tag, file);
-  const bool is_gguf = !choice.gguf.empty();
-  if (!is_gguf) {  // an unsupported architecture is refused before the weights are downloaded
-    std::vector<HubFile> small;
-    std::ranges::copy_if(choice.files, std::back_inserter(small),
-                         [](const HubFile& one) { return !one.name.ends_with(".safetensors"); });
-    (void)import_config(hub.fetch(repository, small));
-  }
-  std::uint64_t bytes = 0;
-  for (const HubFile& one : choice.files) bytes += one.bytes;
-  path = hub.fetch(repository, choice.files, is_gguf ? bytes : bytes / 2);
-  if (is_gguf) path /= choice.gguf;
-}
-
 KeptModel pull_model(const HubName& name, const Options& options, bool update) {
   if (options.given("hf-token")) ::setenv("HF_TOKEN", options.text("hf-token").c_str(), 1);
   if (options.flag("offline")) ::setenv("HF_HUB_OFFLINE", "1", 1);
@@ -368,14 +442,27 @@ KeptModel pull_model(const HubName& name, const Options& options, bool update) {
     const std::string known = name.repository + (tag.empty() ? "" : ":" + tag);
     if (auto kept = find_kept(known)) return *kept;
   }
-  const Download download(name, tag, file);
-  const auto& [repository, choice, path] = download;
-  const std::string kept_tag = !choice.tag.empty() ? choice.tag
-                               : holds_codes(path) ? kKeptTag
-                                                   : kDefaultType;
+  Download download(name, tag, file);
+  const HubRepository& repository = download.repository;
+  const HubChoice& choice = download.choice;
+  const bool has_floats = download.has_floats();
+  if (choice.tag.empty() && !has_floats) download.fetch();
+  const std::string kept_tag = !choice.tag.empty()                         ? choice.tag
+                               : !has_floats && holds_codes(download.path) ? kKeptTag
+                                                                           : kDefaultType;
   const KeptModel model = {repository.name + ":" + kept_tag, kept_file(repository.name, kept_tag)};
-  make_kept(path, choice.gguf.empty() ? kept_tag : kKeptTag, model,
-            {repository.name, repository.commit, choice.gguf});
+  make_kept(model, {repository.name, repository.commit, choice.gguf}, [&] {
+    const std::vector<HubFile> missing = download.hub.missing(repository, choice.files);
+    const bool sizes_known =
+        std::ranges::none_of(missing, [](const HubFile& one) { return one.bytes == 0; });
+    const bool is_recipe = std::ranges::find(recipes(), kept_tag, &Recipe::name) != recipes().end();
+    if (has_floats && !is_recipe && !missing.empty() && sizes_known) {
+      quantize_arriving(download, kept_tag, model);
+    } else {
+      download.fetch();
+      quantize_to(download.path, choice.gguf.empty() ? kept_tag : kKeptTag, model, download.screen);
+    }
+  });
   return model;
 }
 
@@ -404,7 +491,10 @@ KeptModel keep_checkpoint(const fs::path& given, const Options& options) {
       origin.repository == folder.string()
           ? kept_of_folder(folder, tag)
           : KeptModel{origin.repository + ":" + tag, kept_file(origin.repository, tag)};
-  make_kept(folder, tag, model, origin);
+  make_kept(model, origin, [&] {
+    Screen screen;
+    quantize_to(folder, tag, model, screen);
+  });
   return model;
 }
 
@@ -413,7 +503,9 @@ std::string checkpoint_by_name(const std::string& name) {
   if (fs::exists(name, error)) return name;
   if (!is_on_hub(name)) return path_of_model(name);
   const HubName hub = *parse_hub_name(name);
-  return Download(hub, hub.tag, "").path.string();
+  Download download(hub, hub.tag, "");
+  download.fetch();
+  return download.path.string();
 }
 
 std::string model_by_name(const std::string& name, const Options& options) {

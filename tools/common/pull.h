@@ -1,5 +1,6 @@
 // Models of the hub, and checkpoint folders, as .leq files in the models folder: downloads a
-// repository, and quantizes its checkpoint or converts its GGUF file.
+// repository, and quantizes its checkpoint, meanwhile if no calibration is needed, or converts its
+// GGUF file.
 #pragma once
 
 #include <filesystem>
@@ -37,16 +38,6 @@ struct HubChoice {
 HubChoice choose_files(const HubRepository& repository, const std::string& tag,
                        const std::string& file);
 
-// The files of a model, downloaded into the hub's cache.
-struct Download {
-  HubRepository repository;
-  HubChoice choice;
-  std::filesystem::path path;  // a checkpoint folder, or a GGUF file
-
-  // Prints progress. Throws Error, also if leq does not run the checkpoint's architecture.
-  Download(const HubName& name, const std::string& tag, const std::string& file);
-};
-
 // Returns the model's file in the models folder, which is made if it is missing or, with `update`,
 // if the hub has another commit. `options` has download_options().
 KeptModel pull_model(const HubName& name, const Options& options, bool update);
@@ -70,7 +61,7 @@ std::filesystem::path origin_file(const std::filesystem::path& file);
 
 // The line at the start of a conversion: what is made, its size, about how long it takes on all
 // cores, and what else is to be known of the time.
-void say_start(const std::string& what, std::uint64_t bytes, double core_seconds,
-               const std::string& more = "");
+std::string start_line(const std::string& what, std::uint64_t bytes, double core_seconds,
+                       const std::string& more = "");
 
 }  // namespace leq

@@ -171,7 +171,7 @@ std::string fit_text(const FitReport& report) {
     row((name + "scratch").c_str(), report.ranks[rank].scratch_bytes);
   }
   row(report.on_gpu() ? (report.ranks.empty() ? "weights (on the GPU)" : "weights (on the GPUs)")
-                      : "weights (the file)",
+                      : "weights",
       report.plan.weight_bytes);
   row("KV cache", report.plan.kv_bytes);
   if (report.plan.state_bytes > 0) row("states", report.plan.state_bytes);
@@ -242,9 +242,7 @@ std::string tokenize_file(const std::filesystem::path& path, const std::string& 
          " is no UTF-8; convert the text first (iconv -t UTF-8)");
   }
   if (path.extension() == ".leq" || begins_as_leq_file(path)) {
-    LoadOptions load;
-    load.mode = LoadMode::map;
-    const Model model(path, load);
+    const Model model(path, {.mode = LoadMode::map, .weights = false});
     return encode(model.tokenizer(), text, options);
   }
   const ImportedTokenizer imported = import_tokenizer(path, {pretokenizer});
@@ -399,9 +397,8 @@ int inspect(const Options& options) {
     std::cout << check_receipt_file(options.text("check-receipt"), path, options);
     return 0;
   }
-  LoadOptions load;
-  load.mode = LoadMode::map;  // files may be larger than memory
-  const Model model(path, load);
+  // Mapped, because files may be larger than memory.
+  const Model model(path, {.mode = LoadMode::map, .weights = false});
   const bool json = options.flag("json");
   if (options.flag("verify")) verify(model, json ? std::cerr : std::cout);
   if (options.flag("fit")) {

@@ -112,7 +112,10 @@ WebResponse WebClient::send(const WebRequest& request) {
   const std::string certificates = chosen != nullptr ? chosen : curl().certificates;
   if (!certificates.empty()) set(CURLOPT_CAINFO, certificates.c_str());
   if (!request.proxies) set(CURLOPT_NOPROXY, "*");
-  if (request.first > 0) set(CURLOPT_RANGE, (std::to_string(request.first) + "-").c_str());
+  if (request.first > 0 || request.end > 0) {
+    const std::string last = request.end > 0 ? std::to_string(request.end - 1) : "";
+    set(CURLOPT_RANGE, (std::to_string(request.first) + "-" + last).c_str());
+  }
   if (!request.token.empty()) {  // libcurl sends it to the first host alone
     set(CURLOPT_HTTPAUTH, static_cast<long>(CURLAUTH_BEARER));
     set(CURLOPT_XOAUTH2_BEARER, request.token.c_str());

@@ -195,6 +195,7 @@ QuantizeResult write_model(const ImportedModel& model, const fs::path& output,
                   require(!options.stop(), ErrorKind::interrupted, "interrupted; ", output.string(),
                           " is not written");
                 });
+  if (model.source != nullptr) model.source->finish();
   if (writer == nullptr) return result;
   for (const NamedBlob& table : tokenizer_tables(model.tokenizer)) {
     writer->add_blob(table.name, table.bytes);
@@ -535,7 +536,7 @@ QuantizeResult quantize_checkpoint(const fs::path& checkpoint, const fs::path& o
     QuantizeOptions options = request;
     const bool leads = options.ranks->leads();
     if (leads) check_output(output);
-    ImportedModel model = import_checkpoint(checkpoint);
+    ImportedModel model = import_checkpoint(checkpoint, options.arriving);
     if (options.fix_mistral_regex) fix_mistral_pattern(model.tokenizer);
     if (options.keeps_types) keep_types(model, options);
     if (leads) {

@@ -99,7 +99,8 @@ struct QuantizeOptions {
   // Resumes an interrupted run with the same model, text and settings; false: deletes its finished
   // blocks.
   bool resume = true;
-  bool fix_mistral_regex = false;  // see fix_mistral_pattern in convert/hf_tokenizer.h
+  bool fix_mistral_regex = false;     // see fix_mistral_pattern in convert/hf_tokenizer.h
+  ArrivingFiles* arriving = nullptr;  // see import_checkpoint
   std::vector<std::filesystem::path> texts = {};  // input files that must not be overwritten
   // The ranks that divide the work. All make the same call with the same checkpoint and options;
   // only the leader writes files, measures and reports.
