@@ -240,7 +240,8 @@ __device__ __forceinline__ void chunk_step(const DeltaArguments& a, int head, in
 
 // One block per (sequence, value head, 32 columns of S): chunk_step processes the whole chunks of a
 // run, and the recurrence processes the rows before and after them.
-__global__ void __launch_bounds__(kThreads) delta_chunks(const LEQ_GRID_CONSTANT DeltaArguments a) {
+__global__ void __launch_bounds__(kThreads, 2)
+    delta_chunks(const LEQ_GRID_CONSTANT DeltaArguments a) {
   LEQ_BOUNDS(kThreads);
   LEQ_SHARED(ChunkMemory, shared);
   ptx::let_successor_start();

@@ -112,16 +112,17 @@ void launch_joined(const IntMatmul& a, const RopeAppendArguments& next, unsigned
 
 bool joins(const IntMatmul& a, const AddExpertsArguments& next) {
   const FloatRows& products = next.products;
-  return is_joinable(a) && a.finish == Finish::store && a.segment_count == 1 && next.tokens == 1 &&
-         next.has_shared && next.width == outputs_of(a) &&
+  const int bits = a.segments[0].weight.bits;
+  return is_joinable(a) && (bits == 8 || bits == 4) && a.finish == Finish::store &&
+         a.segment_count == 1 && next.tokens == 1 && next.has_shared &&
+         next.width == outputs_of(a) &&
          a.out.values == products.values + next.choice.active * products.stride;
 }
 
 void launch_joined(const IntMatmul& a, const AddExpertsArguments& next, unsigned*,
                    rt::Stream& stream) {
-  launch_by_bits(a.segments[0].weight.bits, [&]<int bits>() {
-    rt::run(stream, groups_launch("int_gemv_add", a), int_gemv_add<bits>, a, next);
-  });
+  const auto kernel = a.segments[0].weight.bits == 8 ? int_gemv_add<8> : int_gemv_add<4>;
+  rt::run(stream, groups_launch("int_gemv_add", a), kernel, a, next);
 }
 
 }  // namespace leq::LEQ_GPU
