@@ -147,9 +147,9 @@ ThreadPool loading_pool(std::int64_t tasks) {
 }
 
 void lock_memory(std::span<const std::byte> bytes, const std::string& name) {
-  require(::mlock(bytes.data(), bytes.size()) == 0, ErrorKind::no_memory, name, ": cannot lock ",
-          bytes.size(), " bytes in memory: ", std::strerror(errno), "; raise `ulimit -l` or drop ",
-          Setting{"lock"});
+  if (::mlock(bytes.data(), bytes.size()) == 0) return;  // before errno is read
+  fail(ErrorKind::no_memory, name, ": cannot lock ", bytes.size(),
+       " bytes in memory: ", std::strerror(errno), "; raise `ulimit -l` or drop ", Setting{"lock"});
 }
 
 std::optional<std::uint64_t> available_memory() {
