@@ -262,7 +262,7 @@ void MappedFile::require_whole() const {
           ": the file became shorter, or its disk failed, while it was in use");
 }
 
-void MappedFile::drop(std::span<const std::byte> part) const {
+void MappedFile::drop(std::span<const std::byte> part) {
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   const std::uintptr_t before =
       (page - reinterpret_cast<std::uintptr_t>(part.data()) % page) % page;

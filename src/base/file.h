@@ -38,7 +38,7 @@ class MappedFile {
 
   // Advises the kernel that a part will not be read again soon, so that streaming through a file
   // larger than memory does not grow the resident set. Parts are shrunk to whole pages.
-  void drop(std::span<const std::byte> part) const;
+  static void drop(std::span<const std::byte> part);
 
  private:
   std::string name_;

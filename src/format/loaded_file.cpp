@@ -126,14 +126,13 @@ bool has_room(const LoadOptions& options, std::uint64_t size) {
          *available - size - options.memory_needed_beside > kMargin;
 }
 
-// Huge pages would also hold what lies between the used parts, so that only whole files are mapped
-// in them.
+// Huge pages would also hold what lies between the used parts of a file.
 bool should_read(const LoadOptions& options, std::span<const std::byte> mapping,
                  std::size_t used_bytes) {
   if (mapping.empty() || options.mode == LoadMode::map) return false;
   return options.mode == LoadMode::read ||
-         (has_room(options, used_bytes) &&
-          (used_bytes < mapping.size() || !map_in_huge_pages(mapping, options.progress)));
+         (used_bytes == mapping.size() && has_room(options, used_bytes) &&
+          !map_in_huge_pages(mapping, options.progress));
 }
 
 }  // namespace
@@ -148,9 +147,9 @@ ThreadPool loading_pool(std::int64_t tasks) {
 }
 
 void lock_memory(std::span<const std::byte> bytes, const std::string& name) {
-  require(::mlock(bytes.data(), bytes.size()) == 0, ErrorKind::no_memory, name, ": cannot lock ",
-          bytes.size(), " bytes in memory: ", std::strerror(errno), "; raise `ulimit -l` or drop ",
-          Setting{"lock"});
+  if (::mlock(bytes.data(), bytes.size()) == 0) return;  // before errno is read
+  fail(ErrorKind::no_memory, name, ": cannot lock ", bytes.size(),
+       " bytes in memory: ", std::strerror(errno), "; raise `ulimit -l` or drop ", Setting{"lock"});
 }
 
 std::optional<std::uint64_t> available_memory() {
@@ -170,12 +169,11 @@ void LoadedFile::load(const LoadOptions& options, std::span<const FileRange> use
   if (should_read(options, bytes(), bytes_of(used))) {
     mapping_.reset();
     buffer_ = read_parts(name, size, used, options.progress);
-  } else {
-    std::size_t unused = 0;
-    for (const FileRange& part : used) {
-      drop(bytes().subspan(unused, part.first - unused));
-      unused = part.last;
-    }
+  }
+  std::size_t unused = 0;
+  for (const FileRange& part : used) {  // huge pages also took what is between the parts
+    drop(bytes().subspan(unused, part.first - unused));
+    unused = part.last;
   }
   if (!options.lock) return;
   for (const FileRange& part : used) {

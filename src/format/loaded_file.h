@@ -34,15 +34,15 @@ class LoadedFile {
   // Maps `path`; throws Error naming it.
   explicit LoadedFile(const std::filesystem::path& path);
   // Loads the ascending parts of the file that are used in place: leaves them mapped or reads them
-  // into anonymous huge pages, depending on the options. Automatic: if memory suffices for them,
-  // memory_needed_beside and 1 GB, a whole file stays mapped if the page cache has it in huge
-  // pages; otherwise it is read. Other bytes become zeros if the file is read, and otherwise leave
-  // memory until they are read again. Throws Error naming the path.
+  // into anonymous huge pages, depending on the options. Automatic: a file that is used whole is
+  // read if memory suffices for it, memory_needed_beside and 1 GB, and the page cache does not have
+  // it in huge pages; others stay mapped. Other bytes become zeros if the file is read, and
+  // otherwise leave memory until they are read again. Throws Error naming the path.
   void load(const LoadOptions& options, std::span<const FileRange> used);
 
   std::span<const std::byte> bytes() const;
-  // A hint that this part will not be read again soon; only while the file is mapped.
-  void drop(std::span<const std::byte> part) const { mapping_->drop(part); }
+  // The part leaves memory; in a mapped file it can be read again.
+  void drop(std::span<const std::byte> part) const { MappedFile::drop(part); }
   bool mapped() const { return mapping_.has_value(); }
   bool is_whole() const { return !mapping_ || mapping_->is_whole(); }  // see MappedFile
 

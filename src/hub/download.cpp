@@ -124,8 +124,8 @@ void Hub::report(Blob& blob, std::uint64_t have) {
 // Empties a file of which other bytes are here than the hub has.
 void Hub::start_again(Blob& blob, int descriptor) {
   report(blob, 0);
-  require(::ftruncate(descriptor, 0) == 0, ErrorKind::io, blob.incomplete.string(), ": ",
-          std::strerror(errno));
+  const bool emptied = ::ftruncate(descriptor, 0) == 0;  // before errno is read
+  require(emptied, ErrorKind::io, blob.incomplete.string(), ": ", std::strerror(errno));
 }
 
 void Hub::check_space(const HubRepository& repository, const std::vector<HubFile>& missing,
@@ -350,8 +350,8 @@ void Hub::fetch_blob(Blob& blob) {
   const Descriptor file(blob.incomplete);
   fetch_bytes(blob, file.number, blob.bytes);
   check_hash(blob, blob.incomplete);
-  require(::fsync(file.number) == 0, ErrorKind::io, blob.incomplete.string(), ": ",
-          std::strerror(errno));
+  const bool synced = ::fsync(file.number) == 0;
+  require(synced, ErrorKind::io, blob.incomplete.string(), ": ", std::strerror(errno));
   fs::rename(blob.incomplete, blob.path);
 }
 

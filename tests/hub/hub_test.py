@@ -595,7 +595,8 @@ class WhileItDownloads(HubCase):
         process = self.start("tales/Odd")
         limit = time.monotonic() + 60
         part = self.part_of("tales/Odd", "model.safetensors")
-        while not (part.exists() and part.stat().st_size >= 2000000) and time.monotonic() < limit:
+        while process.poll() is None and not (part.exists() and part.stat().st_size >= 2000000):
+            self.assertLess(time.monotonic(), limit)
             time.sleep(0.02)
         event.set()
         self.assertIn("q_proj.weight is missing", process.communicate(timeout=60)[1])
