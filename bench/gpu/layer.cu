@@ -138,6 +138,7 @@ class Problem {
  public:
   Problem(bool tiny, rt::Stream& stream)
       : stream_(stream),
+        tiny_(tiny),
         layers_(layers_of(tiny)),
         weights_(static_cast<std::size_t>(layers_.layer_bytes * kLayers), 255, stream),
         results_(Memory::filled(kResultBytes, 0, stream)),
@@ -154,8 +155,11 @@ class Problem {
     const auto launch = [&](int) {
       if (blocks > 0) {
         rt::fill_zero(a.arrived, kArrivedBytes, stream_);
-        rt::run(stream_, {"run_layers", dim3(static_cast<unsigned>(blocks)), dim3(kThreads)},
-                run_layers, a);
+        const auto count = static_cast<unsigned>(blocks);
+        rt::run(
+            stream_,
+            {"run_layers", dim3(count), dim3(kThreads), 0, rt::Start::in_order, tiny_ ? count : 1},
+            run_layers, a);
         return;
       }
       for (int index = 0; index < kLayers * kOperations; ++index) {
@@ -199,13 +203,14 @@ class Problem {
   }
 
   rt::Stream& stream_;
+  bool tiny_;  // the grid is a cluster, as only blocks of a cluster always run at once on the
+               // emulator
   Layers layers_;
   Memory weights_, results_, arrived_;
 };
 
 void body(const Options& options, rt::Stream& stream) {
-  const int multiprocessors = rt::device_of(stream).multiprocessors;
-  allow_resident(kBlocks * multiprocessors);
+  const int multiprocessors = options.tiny ? 1 : rt::device_of(stream).multiprocessors;
   Problem problem(options.tiny, stream);
   std::vector<int> expected;
   print_head({"layer of llama-7b int8 without arithmetic", "prefetched per block", "us", "GB/s",

@@ -21,9 +21,6 @@ struct Options {
   std::string only;   // one section of a program that has several; empty: all
   std::map<std::string, double> ceilings;
 };
-// Must precede launches whose blocks wait for each other: the emulator then runs that many at once.
-void allow_resident(int blocks);
-
 // Parses [--tiny] [--only SECTION] [--ceilings FILE]; the file has lines "name value". Throws
 // Error.
 Options parse_options(int argc, char** argv);

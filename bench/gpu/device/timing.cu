@@ -51,8 +51,6 @@ class Graph {
 
 }  // namespace
 
-void allow_resident(int) {}
-
 double microseconds(rt::Stream& stream, int items, const std::function<void(int item)>& launch) {
   constexpr int kSamples = 11;
   constexpr float kSampleMs = 4;              // long compared with the gap between replays

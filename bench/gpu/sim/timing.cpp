@@ -2,11 +2,8 @@
 #include <chrono>
 
 #include "bench/gpu/timing.h"
-#include "cuda/sim/emulator.h"
 
 namespace leq::LEQ_GPU::bench {
-
-void allow_resident(int blocks) { simt::set_workers(0, blocks); }
 
 double microseconds(rt::Stream& stream, int items, const std::function<void(int item)>& launch) {
   const auto start = std::chrono::steady_clock::now();
