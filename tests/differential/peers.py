@@ -326,8 +326,8 @@ def end(*_):
 
 def answer(kind, case):
     """{"value": ...} or {"refused": why}."""
-    signal.signal(signal.SIGVTALRM, end)
-    signal.setitimer(signal.ITIMER_VIRTUAL, 1)
+    signal.signal(signal.SIGPROF, end)
+    signal.setitimer(signal.ITIMER_PROF, 1)
     try:
         return {"value": kind.read(case)}
     except TookLong:
@@ -337,7 +337,7 @@ def answer(kind, case):
             raise
         return {"refused": f"{type(error).__name__}: {error}"}
     finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def is_same(kind, case, leq, peer):
