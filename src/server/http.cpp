@@ -234,7 +234,7 @@ void HttpReader::end_head() {
   const std::string_view length = request_.header("content-length");
   const std::string encoding = lower_case(request_.header("transfer-encoding"));
   wants_continue_ = lower_case(request_.header("expect")) == "100-continue";
-  if (!encoding.empty()) {
+  if (request_.has_header("transfer-encoding")) {
     if (encoding != "chunked") return fail(501, "the only transfer encoding here is chunked");
     if (request_.has_header("content-length"))
       return fail(400, "content-length and transfer-encoding contradict");

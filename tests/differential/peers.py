@@ -9,6 +9,7 @@ import json
 import pathlib
 import re
 import signal
+import struct
 import sys
 import tempfile
 import urllib.parse
@@ -103,13 +104,12 @@ def same_gguf(_, leq, peer):
         other = peer["values"][name]
         if [kind, item, raw] != other[:3]:
             return False
-        wanted = other[3].contents() if got is not None and item != 9 else None
-        if isinstance(wanted, list):
-            wanted = wanted if kind == 9 else wanted[0]
-        texts = kind == 8 or item == 8
-        if texts and wanted is not None:
-            got = [bytes.fromhex(text).decode() for text in got] if kind == 9 else bytes.fromhex(got).decode()
-        if wanted is not None and got != ([int(one) for one in wanted] if kind == 9 and not texts else wanted):
+        if kind == 8 or item == 8:  # texts, which need not be UTF-8
+            texts = [bytes.fromhex(text) for text in (got if kind == 9 else [got])]
+            shown = b"".join(struct.pack("<Q", len(text)) + text for text in texts) if kind == 9 else texts[0]
+            if shown.hex() != raw:
+                return False
+        elif got is not None and got != other[3].contents():
             return False
     return True
 
@@ -236,7 +236,7 @@ def narrower(case, leq, peer):
         return False
     left = [text for text, ours, theirs in zip(case["documents"], leq["value"]["accepts"], peer["value"]) if ours != theirs]
     sound = all(theirs for ours, theirs in zip(leq["value"]["accepts"], peer["value"]) if ours)
-    return sound and all(b"hostname" in case["bytes"] or b"email" in case["bytes"] or re.search(r"e[-+]\d|\.0", text) for text in left)
+    return sound and all(b"hostname" in case["bytes"] or b"email" in case["bytes"] or re.search(r'e[-+]\d|\.0|\\.*":', text) for text in left)
 
 
 def renumbered(case, leq, peer):
@@ -278,7 +278,7 @@ KINDS = {
         ("leq skips empty lines before a request (RFC 9112, 2.2)", ends("", "no request line received")),
         ("leq refuses a line when it is there, h11 when the head is", ends(".", None)),
         ("leq refuses targets that are no path", ends("expected a request line", "")),
-        ("leq refuses a header that continues on the next line (RFC 9112, 5.2)", ends("a header that is not", "")),
+        ("leq refuses a header that continues on the next line (RFC 9112, 5.2)", ends("a (header|trailer) that is not", "")),
         ("leq takes tabs and bytes from 128 on in a target", ends("", "illegal request line.*(\\\\t|\\\\x[89a-f])")),
         ("leq refuses a line at its end, h11 before", ends(None, "illegal|malformed")),
         ("leq refuses versions other than 1.0 and 1.1", ends("expected HTTP/1.1 or HTTP/1.0", "")),
@@ -293,7 +293,7 @@ KINDS = {
          leq_says(r"cannot loop over|\[:\] of|, expected a dict|cannot be written as a text|% with too many values")),
         ("leq refuses names in dict(), and to sort by what is not there", leq_says("dict has no argument|is undefined")),
         ("leq gives inf for a negative power of 0", peer_says("ZeroDivision")),
-        ("leq's filters take what is undefined as an empty text", peer_says("is undefined")),
+        ("leq's filters take what is undefined as an empty text", peer_says("is undefined|has no element")),
         ("leq refuses results beyond its limits", leq_says("too large|more than|took more")),
         ("leq takes text that is not UTF-8 as it is", peer_says("UnicodeDecodeError")),
         ("leq's filters take numbers as texts, and its tuples have the methods of lists",
@@ -301,12 +301,15 @@ KINDS = {
     ], cost=4),
     "schema": Kind("jsonschema", validity, [
         ("leq refuses schemas of which no value is valid", leq_says("is less than|number is between|no text fits|no value")),
-        ("leq writes hostnames with a letter, and numbers with two digits of exponent and no needless .0: a part of what is valid", narrower),
+        ("leq writes a part of what is valid: hostnames with a letter, numbers with two digits of exponent and no needless"
+         " .0, names beside the schema's without escapes", narrower),
         ("jsonschema cannot divide by this step", peer_says("unsupported operand")),
     ], same_validity, 4),
     "tokenizer": Kind("tokenizers", tokenize, [
         ("leq names parts that it does not read", leq_says("not supported|unsupported|has type|is already|key \"")),
         ("leq gives members that are absent or odd their default", peer_says("missing field|invalid type|did not match")),
+        ("tokenizers 0.23 takes a digit before a single_word token for no part of a word",
+         lambda case, leq, peer: b'"single_word": true' in case["bytes"] and any("9" in text or "5" in text for text in case["texts"])),
         ("leq gives an added token the id of the file, tokenizers the next one", renumbered),
         ("a Prepend and then another step that looks for the start of the text", prepended),
     ], same_ids, 4),
@@ -323,8 +326,8 @@ def end(*_):
 
 def answer(kind, case):
     """{"value": ...} or {"refused": why}."""
-    signal.signal(signal.SIGVTALRM, end)
-    signal.setitimer(signal.ITIMER_VIRTUAL, 1)
+    signal.signal(signal.SIGPROF, end)
+    signal.setitimer(signal.ITIMER_PROF, 1)
     try:
         return {"value": kind.read(case)}
     except TookLong:
@@ -334,7 +337,7 @@ def answer(kind, case):
             raise
         return {"refused": f"{type(error).__name__}: {error}"}
     finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def is_same(kind, case, leq, peer):
