@@ -318,11 +318,14 @@ struct LeqReader::State {
     std::vector<std::uint64_t> at = {0};
     for (const StoredTensor* tensor : unpadded)
       at.push_back(at.back() + padded_bytes(tensor->view));
-    if (!weights) {
-      for (StoredTensor* tensor : unpadded) bind(*tensor, nullptr);
+    padded = HugeBuffer(at.back(), name.c_str());
+    if (!weights) {  // addresses, which tell tensors apart in a plan; nothing is written there
+      for (std::size_t i = 0; i < unpadded.size(); ++i) {
+        bind(*unpadded[i], nullptr);
+        unpadded[i]->view.codes = padded.data() + at[i];
+      }
       return;
     }
-    padded = HugeBuffer(at.back(), name.c_str());
     ThreadPool pool = loading_pool(std::ssize(unpadded));
     pool.run(std::ssize(unpadded), [&](std::int64_t i, int) {
       const auto n = static_cast<std::size_t>(i);

@@ -51,7 +51,9 @@ struct LoadOptions {
   LoadMode mode = LoadMode::automatic;
   std::uint64_t memory_needed_beside = 0;  // for KV cache and scratch; used by `automatic`
   bool lock = false;                       // lock into memory (no swapping)
-  bool weights = true;  // false: for headers; tensors stored without padding have no planes
+  // False: for headers and plans; tensors stored without padding have no contents, and codes alone
+  // have an address.
+  bool weights = true;
   // Called with the bytes loaded so far and in total while a file is read, or mapped as a whole,
   // from several threads but never concurrently.
   std::function<void(std::uint64_t done, std::uint64_t total)> progress = [](auto, auto) {};

@@ -237,19 +237,19 @@ TEST(Options, AHiddenOptionIsStillTaken) {
 TEST(Options, AValueOfAnotherProgramIsTakenAsTheOneHere) {
   ToolSpec tool = sample_tool();
   tool.options.push_back(
-      {.name = "cache", .kind = OptionKind::text, .synonyms = {{"q8_0", "int8"}}});
+      {.name = "values", .kind = OptionKind::text, .synonyms = {{"q8_0", "int8"}}});
   const auto parsed = [&](const std::vector<std::string>& words, const char* variable) {
     return parse_options(tool, words, [&](const std::string& name) {
-      return name == "LEQ_ARG_CACHE" && variable != nullptr ? std::optional<std::string>(variable)
-                                                            : std::nullopt;
+      return name == "LEQ_ARG_VALUES" && variable != nullptr ? std::optional<std::string>(variable)
+                                                             : std::nullopt;
     });
   };
-  const Options typed = parsed({"--cache", "q8_0"}, nullptr);
-  EXPECT_EQ(typed.text("cache"), "int8");
-  EXPECT_EQ(typed.notes(), std::vector<std::string>{"--cache q8_0: taken as int8"});
-  EXPECT_EQ(parsed({}, "q8_0").text("cache"), "int8");
-  EXPECT_EQ(parsed({"--cache", "f16"}, "q8_0").text("cache"), "f16");
-  EXPECT_TRUE(parsed({"--cache", "f16"}, "q8_0").notes().empty());
+  const Options typed = parsed({"--values", "q8_0"}, nullptr);
+  EXPECT_EQ(typed.text("values"), "int8");
+  EXPECT_EQ(typed.notes(), std::vector<std::string>{"--values q8_0: taken as int8"});
+  EXPECT_EQ(parsed({}, "q8_0").text("values"), "int8");
+  EXPECT_EQ(parsed({"--values", "f16"}, "q8_0").text("values"), "f16");
+  EXPECT_TRUE(parsed({"--values", "f16"}, "q8_0").notes().empty());
 }
 
 TEST(Options, WordsBehindTwoDashesAreArguments) {

@@ -419,8 +419,7 @@ int inspect(const Options& options) {
 int run(const Options& options) {
   const std::size_t models = options.positionals().size() + (options.given("model") ? 1 : 0);
   require(models > 0, kNoModel);
-  require(models == 1, "-m and '", printable(options.positionals().front()),
-          "' both name a model: leave one out");
+  require(models == 1, "a model must be given once, found ", models);
   Options named = options;
   if (!options.given("model")) named.set_text("model", named.take_positional());
   const bool needs_weights = options.flag("verify") || options.has("check-receipt");
