@@ -223,9 +223,8 @@ TEST(FixedStatesOnADevice, AreRestoredAndForked) {
 TEST(KeysAndValues, OfPackedTypesHaveTheNumbersOfTheCpu) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const Model model(test::quantized(folder, "int8"), {.mode = LoadMode::map});
-  for (const auto& [keys, values] : {std::pair{KvType::simq4, KvType::simq4},
-                                     {KvType::simq4, KvType::int8},
-                                     {KvType::int8, KvType::simq4}}) {
+  for (const auto& [keys, values] :
+       {std::pair{KvType::simq4, KvType::int8}, {KvType::int8, KvType::simq4}}) {
     RunLimits limits = limits_of(model, keys, values, 256);
     limits.kv_recent = 20;
     std::vector<std::byte> of_cpu;
