@@ -226,6 +226,26 @@ void launch_int_matmul(const IntMatmul& a, rt::Stream& stream);
 // Returns whether the kernel quantizes its outputs: for few tokens, if segments form one output.
 bool makes_codes(const IntMatmul& a);
 
+// The router's choice, which overwrites its logits. A row of [T][stride] has k expert numbers in
+// ascending order, k weights, if groups are built k indices of the token's rows in them, and the
+// weight of a shared expert.
+struct ExpertChoice {
+  float* rows = nullptr;
+  std::int64_t stride = 0;
+  int active = 0;  // k
+};
+
+// x [T][W] += weight * products [T k][W], one expert after another. The products are in groups or
+// in token order. Those of a shared expert follow, [T][W], and are added last.
+struct AddExpertsArguments {
+  FloatRows x, products;
+  ExpertChoice choice;
+  bool in_groups = false, has_shared = false;
+  std::int64_t tokens = 0, width = 0;
+  bool fresh = false;  // x is 0 before
+};
+void launch_add_experts(const AddExpertsArguments& a, rt::Stream& stream);
+
 // One token's matmul and what follows it, in one launch: the last block to finish computes the norm
 // of all outputs, or the last one of each head prepares the head for attention. `joins` returns
 // whether there is such a kernel for them; `tickets` are those of OutputCodes.
@@ -235,6 +255,10 @@ void launch_joined(const IntMatmul& a, const NormArguments& next, unsigned* tick
 struct RopeAppendArguments;
 bool joins(const IntMatmul& a, const RopeAppendArguments& next);
 void launch_joined(const IntMatmul& a, const RopeAppendArguments& next, unsigned* tickets,
+                   rt::Stream& stream);
+// A shared expert's down of one token and the sum.
+bool joins(const IntMatmul& a, const AddExpertsArguments& next);
+void launch_joined(const IntMatmul& a, const AddExpertsArguments& next, unsigned*,
                    rt::Stream& stream);
 
 // Returns the order of terms for `tokens` tokens on a device. The sums of wgmma and mma have the

@@ -63,6 +63,8 @@ TEST(ModelName, FindsFilesOfTheModelsFolder) {
   EXPECT_EQ(kept_file("a/b", "q8"), find_kept("a/b:q8")->path);
   EXPECT_FALSE(find_kept("a/b:q4"));
   EXPECT_FALSE(find_kept("a/b-"));
+  EXPECT_FALSE(find_kept(""));
+  EXPECT_EQ(find_kept("a/b:latest")->name, find_kept("a/b")->name);
   folder.write("folder--q8.leq", "");
   EXPECT_EQ(find_kept("folder:q8")->path, folder / "folder--q8.leq");
   EXPECT_EQ(find_kept("Folder")->name, "folder:q8");

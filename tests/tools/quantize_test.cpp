@@ -313,6 +313,8 @@ TEST_F(Quantize, RefusesFlagsThatContradictEachOther) {
   expect_error({"--recipe", "q7"}, "q8");
   expect_error({"--type", "Q4_K_M"}, "--type Q4_K_M: is a type of llama.cpp; use --recipe q4");
   expect_error({"--recipe", "Q8_0"}, "--recipe Q8_0: is a type of llama.cpp; use --recipe q8");
+  expect_error({"--recipe", "Q4_small"}, "--recipe Q4_small: use --recipe q4-small");
+  expect_error({"--recipe", "int8-g128"}, "--recipe int8-g128: is a type; use --type int8-g128");
   for (const auto& [words, advice] : std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{"a", "b.leq", "Q4_K_M"}, "`leq-quantize a -o b.leq --recipe q4`"},
            {{"a", "b.leq"}, "`leq-quantize a -o b.leq`"},

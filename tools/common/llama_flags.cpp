@@ -12,7 +12,6 @@ constexpr auto kRefused = ForeignUse::refused;
 std::vector<ForeignOption> silent_flags() {
   return {
       {.words = "-fa --flash-attn", .value_may_follow = true},
-      {.words = "-i --interactive -if --interactive-first"},
       {.words = "--jinja --no-jinja --simple-io"},
       {.words = "--warmup --no-warmup"},
       {.words = "--perf --no-perf --show-timings --no-show-timings"},
@@ -36,6 +35,9 @@ std::vector<ForeignOption> noted_flags() {
   return {
       {"--keep", kNoted, kFullContext, 1},
       {"--context-shift", kNoted, kFullContext},
+      {"-i --interactive -if --interactive-first", kNoted,
+       "does nothing: leq-run without a prompt is a chat, with one it ends after the reply; -cnv "
+       "goes on after it"},
       {"-ptc --print-token-count", kNoted, "does nothing: tokens are counted at the end", 1},
       {"-kvo --kv-offload -nkvo --no-kv-offload", kNoted,
        "does nothing: the KV cache lies where the model is (-dev)"},

@@ -194,9 +194,7 @@ int with_model_files(const Options& options, const std::function<int(const Optio
         in_memory.push_back(outline_of(path, kDefaultType));
         return in_memory.back().path();
       }
-      if (folder && options.declares("recipe")) {
-        return keep_checkpoint(path, options).path.string();
-      }
+      if (folder) return keep_checkpoint(path, options).path.string();
       if (!begins_as_gguf_file(path)) return path;
       return convert_with_lines(path, [&](const ConversionEvents& events) {
         if (!options.declares("cache") || options.flag("cache")) {

@@ -95,6 +95,8 @@ std::optional<HubName> expand_short(std::string_view text) {
 }  // namespace
 
 std::optional<HubName> parse_hub_name(std::string_view text) {
+  constexpr std::string_view kLatest = ":latest";  // Ollama's word for no tag
+  if (text.ends_with(kLatest)) text.remove_suffix(kLatest.size());
   if (auto name = expand_short(text)) return name;
   std::string rest(text);
   for (const std::string_view host :
@@ -206,6 +208,7 @@ fs::path kept_file(const std::string& repository, const std::string& tag) {
 }
 
 std::vector<KeptModel> models_named(const std::string& name) {
+  if (name.empty()) return {};
   const std::vector<KeptModel> models = listed_models();
   for (const KeptModel& model : models) {
     if (model.name == name) return {model};

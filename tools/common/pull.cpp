@@ -473,7 +473,7 @@ bool is_checkpoint(const fs::path& folder) {
 
 KeptModel keep_checkpoint(const fs::path& given, const Options& options) {
   const fs::path folder = fs::canonical(given);
-  const bool chosen = options.given("recipe");
+  const bool chosen = options.declares("recipe") && options.given("recipe");
   if (chosen) check_tag(folder.string(), options.text("recipe"));
   const Origin origin = origin_of_folder(folder);
   std::optional<KeptModel> newest;  // is used without a recipe, as of a repository without a tag
@@ -516,6 +516,9 @@ std::string model_by_name(const std::string& name, const Options& options) {
     if (const auto kept = find_kept(name)) return kept->path.string();
   }
   if (is_on_hub(name)) return pull_model(*parse_hub_name(name), options, false).path.string();
+  const bool is_path = name.starts_with('/') || name.starts_with("./") || name.ends_with(".gguf") ||
+                       name.ends_with(".leq");
+  require(!is_path, ErrorKind::io, printable(name, 4096), ": no such file or folder");
   std::vector<std::string> known = short_names();
   for (const KeptModel& kept : listed_models()) known.push_back(kept.name);
   const auto longer = std::ranges::find_if(

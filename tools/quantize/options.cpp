@@ -228,8 +228,13 @@ std::string_view llama_advice(const std::string& name) {
 }
 
 void refuse_llama_type(const char* flag, const std::string& name) {
-  const bool is_recipe = std::ranges::find(recipes(), name, &Recipe::name) != recipes().end();
-  require(!is_recipe, flag, " ", printable(name), ": is a recipe; use --recipe ", printable(name));
+  std::string recipe = name;  // "Q4_small" is q4-small
+  std::ranges::transform(recipe, recipe.begin(), [](unsigned char c) {
+    return c == '_' ? '-' : static_cast<char>(std::tolower(c));
+  });
+  const bool is_recipe = std::ranges::find(recipes(), recipe, &Recipe::name) != recipes().end();
+  require(!is_recipe, flag, " ", printable(name), ": use --recipe ", recipe);
+  require(!parse_scheme(name), flag, " ", printable(name), ": is a type; use --type ", name);
   const std::string_view advice = llama_advice(name);
   require(advice.empty(), flag, " ", printable(name), ": is a type of llama.cpp; use ", advice);
 }
@@ -248,7 +253,7 @@ void check_positionals(const Options& options) {
       if (advice.empty()) advice = llama_advice(words[i]);
       if (advice.empty() && output.empty()) output = words[i];
     }
-    if (output.empty()) output = output_for(words[0]);
+    if (output.empty() || output.ends_with(".gguf")) output = output_for(words[0]);
     fail("unexpected argument '", printable(words[1]), "': write `leq-quantize ",
          printable(words[0], 4096), " -o ", printable(output, 4096), advice.empty() ? "" : " ",
          advice, "`");
@@ -458,8 +463,9 @@ const ToolSpec& quantize_tool() {
                   "HF_DIR -o model.leq --method gptq+ --bits 4 --group 64 --calibration text.txt",
                   "HF_DIR -o model.leq --method gptq+ --search --target-bpw 4.25"};
     tool.advice =
-        "Which type? Without a flag the file gets 8-bit weights (recipe q8), about as exact as the "
-        "checkpoint and half of its f16 size; --recipe q4 halves that again for a small loss, and "
+        "Which type? Without a flag a GGUF file keeps its types, and a checkpoint gets 8-bit "
+        "weights (recipe q8), about as exact as the checkpoint and half of its f16 size; --recipe "
+        "q4 halves that again for a small loss, and "
         "both measure the loss.";
     tool.max_positionals = 4;  // more than one is refused with advice
     add_options(tool, in_group("Files", {{.name = "output",

@@ -3,10 +3,11 @@
 #include <algorithm>
 
 #include "cuda/intrinsics/run.h"
-#include "cuda/kernels/experts/add_experts.cuh"
+#include "cuda/kernels/experts/experts.h"
 #include "cuda/kernels/matmul/int_gemv.cuh"
 #include "cuda/kernels/matmul/int_gemv_groups.cuh"
 #include "cuda/kernels/matmul/int_matmul.h"
+#include "cuda/kernels/rows/add_experts.cuh"
 
 namespace leq::LEQ_GPU {
 namespace {

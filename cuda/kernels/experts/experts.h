@@ -8,15 +8,6 @@
 
 namespace leq::LEQ_GPU {
 
-// The router's choice, which overwrites its logits. A row of [T][stride] has k expert numbers in
-// ascending order, k weights, if groups are built k indices of the token's rows in them, and the
-// weight of a shared expert.
-struct ExpertChoice {
-  float* rows = nullptr;
-  std::int64_t stride = 0;
-  int active = 0;  // k
-};
-
 inline constexpr int kMaxExperts = 1024;
 
 // p = softmax(logits); the k largest are chosen, of equal ones the lowest numbers. Weights are p,
@@ -65,21 +56,6 @@ struct GroupInputsArguments {
   std::int64_t rows = 0;
 };
 void launch_group_inputs(const GroupInputsArguments& a, rt::Stream& stream);
-
-// x [T][W] += weight * products [T k][W], one expert after another. The products are in groups or
-// in token order. Those of a shared expert follow, [T][W], and are added last.
-struct AddExpertsArguments {
-  FloatRows x, products;
-  ExpertChoice choice;
-  bool in_groups = false, has_shared = false;
-  std::int64_t tokens = 0, width = 0;
-  bool fresh = false;  // x is 0 before
-};
-void launch_add_experts(const AddExpertsArguments& a, rt::Stream& stream);
-// A shared expert's down of one token and the sum, as those of launch.h.
-bool joins(const IntMatmul& a, const AddExpertsArguments& next);
-void launch_joined(const IntMatmul& a, const AddExpertsArguments& next, unsigned*,
-                   rt::Stream& stream);
 
 // out [R] = the linear of each row's expert, applied to the row.
 struct ExpertMatmul {

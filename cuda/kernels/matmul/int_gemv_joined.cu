@@ -1,9 +1,9 @@
 // int_gemv_groups and what follows it in one launch, which saves the time between two launches: the
 // norm of a row takes as long as that.
 #include "cuda/kernels/attention/rope_append.cuh"
-#include "cuda/kernels/experts/add_experts.cuh"
 #include "cuda/kernels/matmul/int_gemv_groups.cuh"
 #include "cuda/kernels/matmul/int_matmul.h"
+#include "cuda/kernels/rows/add_experts.cuh"
 #include "cuda/kernels/rows/norm.cuh"
 
 namespace leq::LEQ_GPU {

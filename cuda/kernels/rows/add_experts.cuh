@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cuda/intrinsics/last_block.cuh"
-#include "cuda/kernels/experts/experts.h"
+#include "cuda/kernels/launch.h"
 
 namespace leq::LEQ_GPU {
 

@@ -1,6 +1,6 @@
 // The weighted sums of the outputs of experts as a launch of their own.
 #include "cuda/intrinsics/run.h"
-#include "cuda/kernels/experts/add_experts.cuh"
+#include "cuda/kernels/rows/add_experts.cuh"
 
 namespace leq::LEQ_GPU {
 namespace {
