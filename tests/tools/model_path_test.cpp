@@ -146,7 +146,7 @@ TEST_F(ModelPath, IsToldByEveryTool) {
   const std::string tiny = (folder_ / "Tiny-1B").string();
   const ToolRun refused = run_program("leq-bench", {"-m", tiny});
   EXPECT_EQ(refused.status, 1);
-  EXPECT_NE(refused.err.find("`leq-quantize " + tiny + " -o Tiny-1B.leq`"), std::string::npos)
+  EXPECT_NE(refused.err.find("config.json: key \"model_type\" is missing"), std::string::npos)
       << refused.err;
   expect_tool_error(run_program("leq-run", {tiny + "/config.json"}), {"`leq run " + tiny + "`"});
   EXPECT_NE(run_program("leq-quantize", {tiny + "/model.safetensors", "-o", "y.leq"})

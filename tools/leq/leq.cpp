@@ -166,6 +166,7 @@ KeptModel only_model(const std::string& name) {
   require(!found.empty(), printable(name), ": no such model; `leq ls` lists the models");
   std::vector<std::string> names;
   for (const KeptModel& model : found) names.push_back(model.name);
+  std::ranges::sort(names);
   require(found.size() == 1, printable(name), ": name one of them: ", join(names));
   return found.front();
 }
