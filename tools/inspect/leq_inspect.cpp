@@ -419,7 +419,10 @@ int inspect(const Options& options) {
 int run(const Options& options) {
   const std::size_t models = options.positionals().size() + (options.given("model") ? 1 : 0);
   require(models > 0, kNoModel);
-  require(models == 1, "a model must be given once, found ", models);
+  if (models > 1) {
+    fail("'", printable(options.positionals().back()), "': a model is given already, ",
+         options.given("model") ? "by -m" : "before it", "; leave one out");
+  }
   Options named = options;
   if (!options.given("model")) named.set_text("model", named.take_positional());
   const bool needs_weights = options.flag("verify") || options.has("check-receipt");
