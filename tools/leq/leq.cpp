@@ -388,7 +388,9 @@ int run_python_tool(const Command& command, std::vector<char*> words) {
 }
 
 int leq_main(int argc, char** argv) {
-  const std::string program = fs::path(argc > 0 ? argv[0] : "leq").filename().string();
+  // Without memory of its own, because errors are reported from run_tool on.
+  std::string_view program = argc > 0 ? argv[0] : "leq";
+  program.remove_prefix(program.rfind('/') + 1);
   for (const Command& command : kCommands) {
     if (command.tool != nullptr && program == command.tool->name) {
       return run_tool(*command.tool, argc, argv, all_variables);
