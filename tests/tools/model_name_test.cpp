@@ -73,6 +73,10 @@ TEST(ModelName, FindsFilesOfTheModelsFolder) {
   EXPECT_EQ(find_kept("A/b:q8")->path, folder / "A--b--q8.leq") << "the exact name wins";
   EXPECT_EQ(find_kept("a/b:q8")->path, folder / "a--b--q8.leq");
   ::unsetenv("LEQ_MODELS");
+  const std::string home = std::getenv("HOME") == nullptr ? "" : std::getenv("HOME");
+  ::unsetenv("HOME");
+  EXPECT_EQ(path_of_model("a/b"), "a/b") << "without a folder of models there is none";
+  if (!home.empty()) ::setenv("HOME", home.c_str(), 1);
 }
 
 // Every listed name is that of one model; a shorter one means the newest of several.

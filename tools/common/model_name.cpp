@@ -132,7 +132,9 @@ std::vector<std::string> short_names() {
   return names;
 }
 
-fs::path models_folder() {
+namespace {
+
+std::optional<fs::path> find_models_folder() {
   const auto variable = [](const char* name) {
     const char* value = std::getenv(name);
     return fs::path(value == nullptr ? "" : value);
@@ -142,9 +144,17 @@ fs::path models_folder() {
     return data / "leq" / "models";
   }
   const fs::path home = variable("HOME");
-  require(home.is_absolute(), ErrorKind::io,
-          "models are kept in a folder: set LEQ_MODELS, XDG_DATA_HOME or HOME");
+  if (!home.is_absolute()) return std::nullopt;
   return home / ".local" / "share" / "leq" / "models";
+}
+
+}  // namespace
+
+fs::path models_folder() {
+  const auto folder = find_models_folder();
+  require(folder.has_value(), ErrorKind::io,
+          "models are kept in a folder: set LEQ_MODELS, XDG_DATA_HOME or HOME");
+  return *folder;
 }
 
 namespace {
@@ -208,7 +218,7 @@ fs::path kept_file(const std::string& repository, const std::string& tag) {
 }
 
 std::vector<KeptModel> models_named(const std::string& name) {
-  if (name.empty()) return {};
+  if (name.empty() || !find_models_folder()) return {};
   const std::vector<KeptModel> models = listed_models();
   for (const KeptModel& model : models) {
     if (model.name == name) return {model};
