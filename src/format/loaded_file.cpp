@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/control_group.h"
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/huge_pages.h"
 #include "base/text.h"
@@ -35,21 +36,6 @@ std::optional<std::uint64_t> system_available() {
   }
   return std::nullopt;
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(const std::filesystem::path& path)
-      : value_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-    require(value_ >= 0, ErrorKind::io, path.string(), ": cannot open: ", std::strerror(errno));
-  }
-  ~Descriptor() { ::close(value_); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return value_; }
-
- private:
-  int value_;
-};
 
 void read_part(int descriptor, std::byte* to, std::size_t first, std::size_t last,
                const std::string& name) {
@@ -96,7 +82,7 @@ void for_each_block(std::span<const FileRange> parts, std::size_t block,
 // A copy of the file in which only these parts were read and take memory.
 HugeBuffer read_parts(const std::string& path, std::size_t size, std::span<const FileRange> parts,
                       const LoadProgress& progress) {
-  const Descriptor file(path);
+  const Descriptor file(path, O_RDONLY | O_NONBLOCK);
   HugeBuffer buffer(size, path.c_str());
   for_each_block(parts, kReadBytes, progress, [&](std::size_t first, std::size_t last) {
     read_part(file.get(), buffer.data(), first, last, path);

@@ -11,17 +11,6 @@
 
 namespace leq {
 
-struct Arrivals::Descriptor {
-  int number;
-  explicit Descriptor(const std::filesystem::path& file)
-      : number(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
-    require(number >= 0, ErrorKind::io, file.string(), ": ", std::strerror(errno));
-  }
-  ~Descriptor() { ::close(number); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-};
-
 Arrivals::Arrivals(std::span<const HubFile> files) {
   for (const HubFile& file : files) files_[file.name].bytes = file.bytes;
 }
@@ -54,7 +43,7 @@ void Arrivals::read(const std::string& name, std::uint64_t first, std::span<std:
     file = found.descriptor;
   }
   while (!out.empty()) {
-    const ssize_t got = ::pread(file->number, out.data(), out.size(), static_cast<off_t>(first));
+    const ssize_t got = ::pread(file->get(), out.data(), out.size(), static_cast<off_t>(first));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) {
       const std::lock_guard lock(mutex_);
@@ -87,7 +76,7 @@ void Arrivals::give_up() {
 }
 
 void Arrivals::open(const std::string& name, const std::filesystem::path& path) {
-  auto descriptor = std::make_shared<const Descriptor>(path);
+  auto descriptor = std::make_shared<const Descriptor>(path, O_RDONLY);
   const std::lock_guard lock(mutex_);
   files_.at(name).descriptor = std::move(descriptor);
 }

@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 
+#include "base/descriptor.h"
 #include "format/tensor_source.h"
 #include "hub/hub.h"
 
@@ -40,7 +41,6 @@ class Arrivals final : public ArrivingFiles {
   void set_failed(std::exception_ptr why);  // of the rest
 
  private:
-  struct Descriptor;
   struct File {
     std::uint64_t bytes = 0, have = 0, used = 0;  // used: the end of what was read
     std::shared_ptr<const Descriptor> descriptor = {};

@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "base/bytes.h"
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -78,17 +79,7 @@ WebResponse head_of(WebClient& client, std::string url, const std::string& token
   }
 }
 
-// A file that is open for appending.
-struct Descriptor {
-  int number;
-  explicit Descriptor(const fs::path& file)
-      : number(::open(file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
-    require(number >= 0, ErrorKind::io, file.string(), ": ", std::strerror(errno));
-  }
-  ~Descriptor() { ::close(number); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-};
+constexpr int kAppends = O_RDWR | O_CREAT | O_APPEND;
 
 void write_all(int descriptor, std::span<const std::byte> bytes, const fs::path& file) {
   while (!bytes.empty()) {
@@ -209,7 +200,7 @@ Hub::Blob Hub::find_blob(const HubRepository& repository, const HubFile& file) {
   if (head.status == 404 && head.header("x-repo-commit") == repository.commit) {
     const fs::path marker = folder(repository.name) / ".no_exist" / repository.commit / file.name;
     fs::create_directories(marker.parent_path());
-    const Descriptor made(marker);
+    const Descriptor made(marker, kAppends);
   }
   require_success(head, blob.what, blob.url, !settings_.token.empty());
   const std::string linked = head.header("x-linked-etag");
@@ -238,7 +229,7 @@ Hub::Blob Hub::lock_blob(const HubRepository& repository, const HubFile& file) {
     arrivals_->open(blob.name, blob.path);
     report(blob, file.bytes);
   } else {
-    const Descriptor made(blob.incomplete);
+    const Descriptor made(blob.incomplete, kAppends);
     arrivals_->open(blob.name, blob.incomplete);
   }
   return blob;
@@ -247,12 +238,12 @@ Hub::Blob Hub::lock_blob(const HubRepository& repository, const HubFile& file) {
 // Fetches the beginning of a file of safetensors, as far as its header reaches.
 void Hub::fetch_header(Blob& blob) {
   if (file_exists(blob.path)) return;
-  const Descriptor file(blob.incomplete);
-  fetch_bytes(blob, file.number, std::min(blob.bytes, kHeaderBytes));
+  const Descriptor file(blob.incomplete, kAppends);
+  fetch_bytes(blob, file.get(), std::min(blob.bytes, kHeaderBytes));
   std::array<std::byte, sizeof(std::uint64_t)> length = {};
-  if (::pread(file.number, length.data(), length.size(), 0) != std::ssize(length)) return;
+  if (::pread(file.get(), length.data(), length.size(), 0) != std::ssize(length)) return;
   const auto bytes = ByteReader(length, blob.what).read<std::uint64_t>("the header's length");
-  fetch_bytes(blob, file.number, std::min(blob.bytes, length.size() + std::min(bytes, blob.bytes)));
+  fetch_bytes(blob, file.get(), std::min(blob.bytes, length.size() + std::min(bytes, blob.bytes)));
 }
 
 void Hub::finish_file(const HubRepository& repository, const HubFile& file, Blob& blob) {
@@ -347,10 +338,10 @@ void Hub::fetch_bytes(Blob& blob, int descriptor, std::uint64_t end) {
 }
 
 void Hub::fetch_blob(Blob& blob) {
-  const Descriptor file(blob.incomplete);
-  fetch_bytes(blob, file.number, blob.bytes);
+  const Descriptor file(blob.incomplete, kAppends);
+  fetch_bytes(blob, file.get(), blob.bytes);
   check_hash(blob, blob.incomplete);
-  const bool synced = ::fsync(file.number) == 0;
+  const bool synced = ::fsync(file.get()) == 0;
   require(synced, ErrorKind::io, blob.incomplete.string(), ": ", std::strerror(errno));
   fs::rename(blob.incomplete, blob.path);
 }

@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "chat/chat_template.h"
+#include "chat/test_time.h"
 #include "shared_data.h"
 #include "temporary_folder.h"
 
@@ -24,7 +25,7 @@ const fs::path kFolder = fs::path(LEQ_SOURCE_DIR) / "tests/chat/jinja";
 
 std::string text_of(const fs::path& path) { return read_file(path, 1 << 22); }
 
-// The options of a conversation in conversations.json; the date is Wednesday, 5 March 2025.
+// The options of a conversation in conversations.json.
 ChatOptions options_of(JsonNode conversation) {
   const auto flag = [&](const char* name) {
     const JsonNode found = conversation.find(name);
@@ -35,15 +36,7 @@ ChatOptions options_of(JsonNode conversation) {
   options.eos = "</s>";
   options.ask_for_reply = flag("add_generation_prompt");
   options.enable_thinking = flag("enable_thinking");
-  std::tm now = {};
-  now.tm_year = 125;
-  now.tm_mon = 2;
-  now.tm_mday = 5;
-  now.tm_hour = 14;
-  now.tm_min = 7;
-  now.tm_sec = 9;
-  now.tm_wday = 3;
-  options.now = now;
+  options.now = test::test_time();
   return options;
 }
 

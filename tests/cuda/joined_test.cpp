@@ -19,6 +19,17 @@ class Joined : public testing::TestWithParam<IntCase> {
  protected:
   ~Joined() override { simt::schedule() = {}; }
 
+  // run(joined) returns the results of two launches or, in each schedule, of one.
+  template <class Run>
+  static void expect_equal_runs(const Run& run) {
+    const auto expected = run(false);
+    for (const simt::Schedule& schedule : kSchedules) {
+      simt::schedule() = schedule;
+      EXPECT_EQ(run(true), expected);
+    }
+    simt::schedule() = {};
+  }
+
   static DeviceArray<float> factors(std::size_t count) {
     std::vector<float> numbers(count);
     for (std::size_t i = 0; i < count; ++i) numbers[i] = 0.5f + 0.01f * static_cast<float>(i % 37);
@@ -66,12 +77,7 @@ TEST_P(JoinedNorm, IsTheNormOfTheOutputs) {
       });
       return std::tuple(kept, out.host(), scales.host(), codes.host(), sums.host());
     };
-    const auto expected = run(false);
-    for (const simt::Schedule& schedule : kSchedules) {
-      simt::schedule() = schedule;
-      EXPECT_EQ(run(true), expected);
-    }
-    simt::schedule() = {};
+    expect_equal_runs(run);
   }
   EXPECT_EQ(fault_.host()[0], kNoFault);
   EXPECT_EQ(tickets_.host(), std::vector<unsigned>(kTickets));
@@ -117,12 +123,7 @@ TEST_P(JoinedRope, PreparesTheHeadsOfTheOutputs) {
       });
       return std::tuple(qkv, keys.host(), values.host());
     };
-    const auto expected = run(false);
-    for (const simt::Schedule& schedule : kSchedules) {
-      simt::schedule() = schedule;
-      EXPECT_EQ(run(true), expected);
-    }
-    simt::schedule() = {};
+    expect_equal_runs(run);
   }
   EXPECT_EQ(fault_.host()[0], kNoFault);
   EXPECT_EQ(tickets_.host(), std::vector<unsigned>(kTickets));
@@ -200,11 +201,7 @@ TEST_P(JoinedSum, OfExpertsIsThatOfTwoLaunches) {
                     if (!joined) launch_add_experts(sum, test_stream());
                   });
   };
-  const auto expected = run(false);
-  for (const simt::Schedule& schedule : kSchedules) {
-    simt::schedule() = schedule;
-    EXPECT_EQ(run(true), expected);
-  }
+  expect_equal_runs(run);
   EXPECT_EQ(tickets_.host(), std::vector<unsigned>(kTickets));
 }
 
@@ -228,11 +225,7 @@ TEST_P(JoinedSum, WithASharedExpertIsThatOfTwoLaunches) {
       launch_add_experts(sum, test_stream());
     });
   };
-  const auto expected = run(false);
-  for (const simt::Schedule& schedule : kSchedules) {
-    simt::schedule() = schedule;
-    EXPECT_EQ(run(true), expected);
-  }
+  expect_equal_runs(run);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, JoinedSum,

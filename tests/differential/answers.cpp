@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 
+#include "../chat/test_time.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -130,15 +131,7 @@ Json read_gguf(const std::string& bytes, JsonNode) {
 
 Json render(const std::string& bytes, JsonNode given) {
   leq::ChatOptions options = {.bos = "<s>", .eos = "</s>"};
-  std::tm now = {};  // Wednesday, 5 March 2025, 14:07:09
-  now.tm_year = 125;
-  now.tm_mon = 2;
-  now.tm_mday = 5;
-  now.tm_hour = 14;
-  now.tm_min = 7;
-  now.tm_sec = 9;
-  now.tm_wday = 3;
-  options.now = now;
+  options.now = leq::test::test_time();
   const auto chat = leq::ChatTemplate::of_model(bytes, "input");
   return leq::joined(chat.render({.messages = given.find("messages"),
                                   .tools = given.find("tools"),

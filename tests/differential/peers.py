@@ -252,7 +252,7 @@ def prepended(case, leq, peer):
 
 KINDS = {
     "json": Kind("Python's json", python_json, [
-        ("leq refuses a name that stands twice", leq_says("duplicate key")),
+        ("leq refuses a duplicate key", leq_says("duplicate key")),
         ("leq refuses nesting deeper than 64", leq_says("nested deeper")),
         ("leq refuses a half of a surrogate pair, which no UTF-8 has",
          lambda case, leq, peer: "refused" in leq and re.search(r"\\ud[89a-f]", repr(peer.get("value")))),
@@ -262,7 +262,7 @@ KINDS = {
         ("leq does not read __metadata__", peer_says("expected a map|expected a string")),
         ("leq lists types that it does not know, whatever their size", peer_says("unknown variant|subbytes")),
         ("leq refuses sizes beyond 63 bits", leq_says("in its shape is too large")),
-        ("leq refuses a name that stands twice", leq_says("duplicate key")),
+        ("leq refuses a duplicate key", leq_says("duplicate key")),
     ],
                         lambda case, leq, peer: {one[0]: one[1:] for one in leq} == peer),
     "gguf": Kind("gguf-py", read_gguf, [

@@ -13,7 +13,7 @@
 namespace leq {
 
 std::vector<Option> kv_options();
-// Names of cache types in other programs that mean the same number of bits and a scale.
+// Names of cache types in other programs, and the nearest types here.
 const std::vector<std::array<std::string, 2>>& kv_synonyms();
 // Returns all options except the types.
 std::vector<Option> kv_detail_options();

@@ -37,7 +37,7 @@ std::vector<ForeignOption> noted_flags() {
       {"--context-shift", kNoted, kFullContext},
       {"-i --interactive -if --interactive-first", kNoted,
        "does nothing: leq-run without a prompt is a chat, with one it ends after the reply; -cnv "
-       "goes on after it"},
+       "continues as a chat"},
       {"-ptc --print-token-count", kNoted, "does nothing: tokens are counted at the end", 1},
       {"-kvo --kv-offload -nkvo --no-kv-offload", kNoted,
        "does nothing: the KV cache lies where the model is (-dev)"},

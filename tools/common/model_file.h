@@ -27,16 +27,15 @@ void check_checkpoint_folder(const std::string& path);
 // The error of a tool that is given no model.
 inline constexpr std::string_view kNoModel =
     "no model: name one, as model.leq, -m model.gguf, qwen3:0.6b or Qwen/Qwen3-0.6B; `leq ls` "
-    "lists "
-    "the models that are here";
+    "lists the models that are here";
 
 // Sets -m to the file of the model that -hf or the first positional names, which may be downloaded.
 void choose_model(Options& options);
 
 // Calls choose_model, and `body` with options in which -m and -md (if the tool has them) name .leq
 // files: a GGUF file is replaced by its conversion (quantize/run/quantize.h) in the cache folder
-// or, with --no-cache, in memory until the tool ends, and a checkpoint folder, if the tool has
-// --recipe, by the model that keep_checkpoint makes. `outlines`: the file needs no weights, and a
+// or, with --no-cache, in memory until the tool ends, and a checkpoint folder by the model
+// that keep_checkpoint makes. `outlines`: the file needs no weights, and a
 // GGUF file or a checkpoint folder is replaced by the outline of what it would become. Returns the
 // result of `body`.
 int with_model_files(const Options& options, const std::function<int(const Options&)>& body,

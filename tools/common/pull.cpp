@@ -23,6 +23,7 @@
 #include "convert/import.h"
 #include "hub/arrivals.h"
 #include "quantize/run/quantize.h"
+#include "tools/common/model_file.h"
 #include "tools/common/setting_flags.h"
 
 namespace leq {
@@ -161,8 +162,8 @@ class Screen {
 void choose_quantization(const std::string& tag, const fs::path& folder, QuantizeOptions& job) {
   job.keeps_types = tag == kKeptTag;
   if (job.keeps_types) return;
-  const auto recipe = std::ranges::find(recipes(), tag, &Recipe::name);
-  if (recipe == recipes().end()) {
+  const Recipe* const recipe = find_recipe(tag);
+  if (recipe == nullptr) {
     job.type = tag;
     return;
   }
@@ -174,9 +175,8 @@ void choose_quantization(const std::string& tag, const fs::path& folder, Quantiz
 
 // Throws Error before a download if the tag names no quantization.
 void check_tag(const std::string& repository, const std::string& tag) {
-  const auto recipe = std::ranges::find(recipes(), tag, &Recipe::name);
-  if (recipe == recipes().end() ? tag == kKeptTag || parse_scheme(tag).has_value()
-                                : !recipe->searches) {
+  const Recipe* const recipe = find_recipe(tag);
+  if (recipe == nullptr ? tag == kKeptTag || parse_scheme(tag).has_value() : !recipe->searches) {
     return;
   }
   std::vector<std::string> names;
@@ -455,8 +455,7 @@ KeptModel pull_model(const HubName& name, const Options& options, bool update) {
     const std::vector<HubFile> missing = download.hub.missing(repository, choice.files);
     const bool sizes_known =
         std::ranges::none_of(missing, [](const HubFile& one) { return one.bytes == 0; });
-    const bool is_recipe = std::ranges::find(recipes(), kept_tag, &Recipe::name) != recipes().end();
-    if (has_floats && !is_recipe && !missing.empty() && sizes_known) {
+    if (has_floats && find_recipe(kept_tag) == nullptr && !missing.empty() && sizes_known) {
       quantize_arriving(download, kept_tag, model);
     } else {
       download.fetch();
@@ -518,7 +517,7 @@ std::string model_by_name(const std::string& name, const Options& options) {
   if (is_on_hub(name)) return pull_model(*parse_hub_name(name), options, false).path.string();
   const bool is_path = name.starts_with('/') || name.starts_with("./") || name.ends_with(".gguf") ||
                        name.ends_with(".leq");
-  require(!is_path, ErrorKind::io, printable(name, 4096), ": no such file or folder");
+  if (is_path) check_model_file("", name);  // says that it is missing
   std::vector<std::string> known = short_names();
   for (const KeptModel& kept : listed_models()) known.push_back(kept.name);
   const auto longer = std::ranges::find_if(

@@ -232,8 +232,7 @@ void refuse_llama_type(const char* flag, const std::string& name) {
   std::ranges::transform(recipe, recipe.begin(), [](unsigned char c) {
     return c == '_' ? '-' : static_cast<char>(std::tolower(c));
   });
-  const bool is_recipe = std::ranges::find(recipes(), recipe, &Recipe::name) != recipes().end();
-  require(!is_recipe, flag, " ", printable(name), ": use --recipe ", recipe);
+  require(find_recipe(recipe) == nullptr, flag, " ", printable(name), ": use --recipe ", recipe);
   require(!parse_scheme(name), flag, " ", printable(name), ": is a type; use --type ", name);
   const std::string_view advice = llama_advice(name);
   require(advice.empty(), flag, " ", printable(name), ": is a type of llama.cpp; use ", advice);
@@ -465,8 +464,7 @@ const ToolSpec& quantize_tool() {
     tool.advice =
         "Which type? Without a flag a GGUF file keeps its types, and a checkpoint gets 8-bit "
         "weights (recipe q8), about as exact as the checkpoint and half of its f16 size; --recipe "
-        "q4 halves that again for a small loss, and "
-        "both measure the loss.";
+        "q4 halves that again for a small loss, and both measure the loss.";
     tool.max_positionals = 4;  // more than one is refused with advice
     add_options(tool, in_group("Files", {{.name = "output",
                                           .spellings = "-o",

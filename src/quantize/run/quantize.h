@@ -43,8 +43,8 @@ struct GateResult {
 struct SearchedBits {
   // The candidates, the base and (if it is not set) the log are set when the search starts.
   MixedSearch search;
-  std::int64_t group =
-      0;  // columns that share a scale below 8 bits; 0: 64 in narrow models, else 128
+  // Columns that share a scale below 8 bits; 0: 64 in narrow models, else 128.
+  std::int64_t group = 0;
 };
 
 struct QuantizeResult {
@@ -166,6 +166,8 @@ struct Recipe {
 inline constexpr std::string_view kDefaultRecipe = "q8";
 
 std::span<const Recipe> recipes();
+// Returns null if there is no such recipe.
+const Recipe* find_recipe(std::string_view name);
 // Throws Error listing the names if there is no such recipe.
 const Recipe& require_recipe(std::string_view name);
 // Sets recipe, method, type and folds for a checkpoint with this configuration.

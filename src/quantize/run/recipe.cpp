@@ -114,11 +114,16 @@ const std::array<Recipe, 7> kRecipes = {{
 
 std::span<const Recipe> recipes() { return kRecipes; }
 
-const Recipe& require_recipe(std::string_view name) {
+const Recipe* find_recipe(std::string_view name) {
   const auto found = std::ranges::find(kRecipes, name, &Recipe::name);
+  return found == kRecipes.end() ? nullptr : &*found;
+}
+
+const Recipe& require_recipe(std::string_view name) {
+  const Recipe* const found = find_recipe(name);
   std::vector<std::string> names;
   for (const Recipe& recipe : kRecipes) names.push_back(recipe.name);
-  require(found != kRecipes.end(), "recipe ", printable(name), ": expected one of ", join(names));
+  require(found != nullptr, "recipe ", printable(name), ": expected one of ", join(names));
   return *found;
 }
 

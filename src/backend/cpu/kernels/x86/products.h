@@ -15,8 +15,7 @@
 //   point_at_codes() sets a cursor to the codes of a register pair
 //   inputs_of()      returns the inputs of a K tile
 //   add()            adds exact int32 sums over columns to the start values that start() writes
-//   when
-//                    their registers are needed
+//                    when their registers are needed
 #pragma once
 
 #include <immintrin.h>
