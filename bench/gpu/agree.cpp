@@ -84,7 +84,7 @@ class Problem {
     a.out = out();
     return a;
   }
-  void launch_f32_inputs(std::int64_t tokens, TermOrder order) const {
+  void launch_f32_inputs(std::int64_t tokens) const {
     if (format_.bits == 16) {
       FloatMatmul a;
       std::int64_t row = 0;
@@ -92,18 +92,18 @@ class Problem {
         a.segments[a.segment_count++] = weights_.halves(row, rows);
         row += padded_rows(rows);
       }
-      fill(a, tokens, order);
+      fill(a, tokens);
       return launch_float_matmul(a, stream_);
     }
     WeightOnlyMatmul a;
     add_segments(a);
-    fill(a, tokens, order);
+    fill(a, tokens);
     launch_weight_only_matmul(a, stream_);
   }
 
   // Runs the quantization and `launch` twice without a pause, first on different inputs. A kernel
   // that reads its inputs too early then computes with the wrong ones.
-  void run(std::int64_t tokens, TermOrder order, const std::function<void()>& launch) const {
+  void run(std::int64_t tokens, const std::function<void()>& launch) const {
     for (const std::int64_t first : {1, 0}) {
       rt::copy_on_device(out_.as<void>(), start_.as<void>(), out_bytes(tokens), stream_);
       QuantizeArguments q;
@@ -111,7 +111,7 @@ class Problem {
       q.tokens = tokens;
       q.width = shape_.columns;
       if (has_f32_inputs()) {
-        q.quantize.terms = terms(order);
+        q.quantize.terms = terms();
       } else {
         q.quantize.out = x_codes();
       }
@@ -146,8 +146,8 @@ class Problem {
     return format_.rows(padded_, x_codes_.as<std::int8_t>(), x_scales_.as<float>(),
                         x_sums_.as<std::int32_t>());
   }
-  TermRows terms(TermOrder order) const {
-    return {pieces_.as<std::uint16_t>(), piece_scales_.as<float>(), padded_ * 2, 2, order};
+  TermRows terms() const {
+    return {pieces_.as<std::uint16_t>(), piece_scales_.as<float>(), padded_ * 2, 2};
   }
   template <class Matmul>
   void add_segments(Matmul& a) const {
@@ -158,10 +158,10 @@ class Problem {
     }
   }
   template <class Matmul>
-  void fill(Matmul& a, std::int64_t tokens, TermOrder order) const {
+  void fill(Matmul& a, std::int64_t tokens) const {
     a.tokens = tokens;
     a.columns = shape_.columns;
-    a.x = terms(order);
+    a.x = terms();
     a.finish = shape_.finish;
     a.out = out();
   }
@@ -193,16 +193,14 @@ void compare_int(Problem& problem, const CodeFormat& format,
                              {"int_gemm small", GemmTile::small, 64},
                              {"int_gemm large", GemmTile::large, 300}};
   const auto with_tile = [&](std::int64_t tokens, GemmTile tile) {
-    problem.run(tokens, TermOrder::lanes,
-                [&] { launch_int_gemm(problem.int_matmul(tokens), tile, stream); });
+    problem.run(tokens, [&] { launch_int_gemm(problem.int_matmul(tokens), tile, stream); });
   };
   with_tile(counts.back(), GemmTile::middle);
   problem.keep_as_wanted(counts.back());
   const bool fine =
       format.weight_group == 32 || format.weight_group == 64;  // have only tile `middle`
   for (const std::int64_t tokens : counts) {
-    problem.run(tokens, TermOrder::lanes,
-                [&] { launch_int_matmul(problem.int_matmul(tokens), stream); });
+    problem.run(tokens, [&] { launch_int_matmul(problem.int_matmul(tokens), stream); });
     problem.compare(tokens, "what launch_int_matmul chooses", tally);
     for (const Tile& tile : kTiles) {
       if (fine || tokens > tile.most_tokens) continue;
@@ -212,19 +210,15 @@ void compare_int(Problem& problem, const CodeFormat& format,
   }
 }
 
-void compare_f32_inputs(Problem& problem, const std::vector<std::int64_t>& counts, bool has_steps,
-                        Tally& tally) {
-  const auto with_order = [&](std::int64_t tokens, TermOrder order) {
-    problem.run(tokens, order, [&] { problem.launch_f32_inputs(tokens, order); });
+void compare_f32_inputs(Problem& problem, const std::vector<std::int64_t>& counts, Tally& tally) {
+  const auto run = [&](std::int64_t tokens) {
+    problem.run(tokens, [&] { problem.launch_f32_inputs(tokens); });
   };
-  with_order(counts.back(), TermOrder::lanes);
+  run(counts.back());
   problem.keep_as_wanted(counts.back());
   for (const std::int64_t tokens : counts) {
-    with_order(tokens, TermOrder::lanes);
+    run(tokens);
     problem.compare(tokens, "mma", tally);
-    if (!has_steps || tokens <= 128) continue;
-    with_order(tokens, TermOrder::steps);
-    problem.compare(tokens, "wgmma", tally);
   }
 }
 
@@ -238,7 +232,6 @@ std::vector<LinearShape> shapes(bool tiny) {
 }
 
 Tally compare_linears(bool tiny, rt::Stream& stream) {
-  const bool has_steps = term_order(2048, rt::device_of(stream)) == TermOrder::steps;
   Tally all;
   for (const CodeFormat& format : kFormats) {
     for (const LinearShape& shape : shapes(tiny)) {
@@ -253,7 +246,7 @@ Tally compare_linears(bool tiny, rt::Stream& stream) {
       Problem problem(shape, format, counts.back(), stream);
       Tally tally;
       if (problem.has_f32_inputs()) {
-        compare_f32_inputs(problem, counts, has_steps, tally);
+        compare_f32_inputs(problem, counts, tally);
       } else {
         compare_int(problem, format, counts, stream, tally);
       }

@@ -94,7 +94,6 @@ IntLinear::IntLinear(const LinearShape& shape, int bits, int group, std::int64_t
       bits_(bits),
       group_(group),
       tokens_(tokens),
-      order_(term_order(tokens, rt::device_of(stream))),
       copy_bytes_(padded_code_bytes(shape, bits)),
       scale_bytes_(padded_scale_bytes(shape, group)),
       copies_(copies_filling(bytes, weight_bytes())),
@@ -148,7 +147,7 @@ IntMatmul IntLinear::arguments(int copy) const {
 
 TermRows IntLinear::terms() const {
   return {pieces_.as<std::uint16_t>(), piece_scales_.as<float>(),
-          padded_columns(shape_.columns) * 2, 2, order_};
+          padded_columns(shape_.columns) * 2, 2};
 }
 
 WeightOnlyMatmul IntLinear::weight_only(int copy) const {

@@ -79,7 +79,6 @@ class IntLinear {
   LinearShape shape_;
   int bits_, group_;
   std::int64_t tokens_;
-  TermOrder order_;  // the order that the backend would use
   std::size_t copy_bytes_, scale_bytes_;
   int copies_;
   Memory codes_, scales_, x_, x_scales_, x_sums_, pieces_, piece_scales_, out_;

@@ -32,9 +32,9 @@ void launch(const Kind& kind, const IntLinear& linear, int copy, rt::Stream& str
 
 // The share of the loop's rate; a product with an f32 input counts as two products of f16.
 std::string of_loop(const Options& options, const Kind& kind, double tops) {
-  const std::string loop = options.ceilings.contains("wgmma_s8_tops") ? "wgmma" : "mma";
-  return kind.f32_inputs ? share(options, loop + "_f16_tflops", 2 * tops)
-                         : share(options, loop + "_s8_tops", tops);
+  if (kind.f32_inputs) return share(options, "mma_f16_tflops", 2 * tops);
+  const bool wgmma = options.ceilings.contains("wgmma_s8_tops");
+  return share(options, wgmma ? "wgmma_s8_tops" : "mma_s8_tops", tops);
 }
 
 double tops(const LinearShape& shape, std::int64_t tokens, double us) {

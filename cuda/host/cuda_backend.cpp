@@ -118,7 +118,7 @@ class CudaBackend final : public Backend {
     a.inv_smooth = target.consumer.inv_smooth;
     a.eps = norm.eps;
     const bool step = RowFinish::is_long_step(out, tokens);
-    if (!step) a.quantize = rows_.quantize_as(target, tokens, "norm");
+    if (!step) a.quantize = rows_.quantize_as(target, "norm");
     if (!matmul_.join(a)) launch_norm(a, stream_);
     if (step) rows_.quantize_step(target, tokens, "norm");
   }
@@ -188,9 +188,9 @@ class CudaBackend final : public Backend {
     {
       const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(first); });
       const bool in_groups = experts_.group(x, routes, first, grouped);
-      coded = experts_.multiply(
-          in_groups ? grouped : x, routes, experts.gate_up, Epilogue::gated(experts.activation),
-          out, [&] { return rows_.codes_of_outputs(target, routes.rows(), first.name); });
+      coded = experts_.multiply(in_groups ? grouped : x, routes, experts.gate_up,
+                                Epilogue::gated(experts.activation), out,
+                                [&] { return rows_.codes_of_outputs(target, first.name); });
     }
     if (!coded) rows_.finish(target, routes.rows(), first.name);
   }
@@ -235,7 +235,7 @@ class CudaBackend final : public Backend {
           memory_.scratch(layout_.delta_scratch_bytes(batch.tokens, shape)).data());
       a.fault = faults_.watch("input of the delta net");
       a.exact = is_exact();
-      if (makes_codes(a)) a.codes = rows_.codes_of_outputs(out, batch.tokens, kSite);
+      if (makes_codes(a)) a.codes = rows_.codes_of_outputs(out, kSite);
       launch_delta_net(a, stream_);
       coded = a.codes.exist();
     }
@@ -257,7 +257,7 @@ class CudaBackend final : public Backend {
       a.out = float_rows(out);
       a.batch = on_device(batch, {});
       a.fault = faults_.watch("input of the short convolution");
-      a.codes = rows_.codes_of_outputs(out, batch.tokens, kSite);
+      a.codes = rows_.codes_of_outputs(out, kSite);
       launch_short_conv(a, stream_);
       coded = a.codes.exist();
     }
@@ -434,14 +434,14 @@ class CudaBackend final : public Backend {
     a.exact = is_exact();
     a.codes.tickets = rows_.tickets();
     if (makes_codes(a) && !shape.output_gate) {
-      a.codes = rows_.codes_of_outputs(target, batch.tokens, site);
+      a.codes = rows_.codes_of_outputs(target, site);
     }
     const std::size_t scratch = layout_.scratch_bytes(batch.tokens, shape, a.batch.end);
     a.scratch = reinterpret_cast<float*>(memory_.scratch(scratch).data());
     launch_attention(a, stream_);
     if (!shape.output_gate) return a.codes.exist();
     const FloatRows gates = {a.qkv.values + gates_at(shape), a.qkv.stride};
-    const OutputCodes codes = rows_.codes_of_outputs(target, batch.tokens, site);
+    const OutputCodes codes = rows_.codes_of_outputs(target, site);
     launch_gate_outputs({a.out, gates, batch.tokens, target.rows.width, codes}, stream_);
     return codes.exist();
   }

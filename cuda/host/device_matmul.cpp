@@ -21,7 +21,7 @@ void DeviceMatmul::launch_held() {
 
 template <class Matmul>
 bool DeviceMatmul::launch(Matmul a, const RowsFor& target, std::string_view site) {
-  if (makes_codes(a)) a.codes = rows_.codes_of_outputs(target, a.tokens, site);
+  if (makes_codes(a)) a.codes = rows_.codes_of_outputs(target, site);
   if (holds_ && a.tokens == 1 && !a.codes.exist()) {
     held_ = a;
   } else {
@@ -49,11 +49,11 @@ bool DeviceMatmul::multiply(const Rows& x, std::int64_t tokens, const Linear& li
   } else if (scheme.is_float()) {
     auto a = matmul_arguments<FloatMatmul>(linear, tokens, epilogue, out);
     a.values = float_rows(x);
-    a.x = term_rows(x, rows_.order_of(tokens));
+    a.x = term_rows(x);
     launch_float_matmul(a, stream_);
   } else {
     auto a = matmul_arguments<WeightOnlyMatmul>(linear, tokens, epilogue, out);
-    a.x = term_rows(x, rows_.order_of(tokens));
+    a.x = term_rows(x);
     launch_weight_only_matmul(a, stream_);
   }
   return false;

@@ -2,10 +2,9 @@
 
 namespace leq::LEQ_GPU {
 
-TermRows term_rows(const Rows& rows, TermOrder order) {
+TermRows term_rows(const Rows& rows) {
   return {reinterpret_cast<std::uint16_t*>(rows.format.terms > 0 ? rows.codes : nullptr),
-          rows.scales, rows.code_stride / std::int64_t{sizeof(std::uint16_t)}, rows.format.terms,
-          order};
+          rows.scales, rows.code_stride / std::int64_t{sizeof(std::uint16_t)}, rows.format.terms};
 }
 
 Rows plain_rows(const Rows& rows) {

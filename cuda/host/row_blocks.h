@@ -11,6 +11,6 @@ Rows plain_rows(const Rows& rows);
 FloatRows float_rows(const Rows& rows);
 CodeRows code_rows(const Rows& rows);
 // Returns the terms (f16 or bf16 parts) of the rows, which use the memory of the codes.
-TermRows term_rows(const Rows& rows, TermOrder order);
+TermRows term_rows(const Rows& rows);
 
 }  // namespace leq::LEQ_GPU

@@ -17,14 +17,10 @@ RowFinish::RowFinish(int device, rt::Stream& stream, GpuMemory& memory, Faults& 
   rt::fill_zero(tickets_.data(), kTickets * sizeof(unsigned), stream_);
 }
 
-TermOrder RowFinish::order_of(std::int64_t tokens) const {
-  return term_order(tokens, rt::device_of(stream_));
-}
-
-Quantize RowFinish::quantize_as(const RowsFor& target, std::int64_t tokens, std::string_view site) {
+Quantize RowFinish::quantize_as(const RowsFor& target, std::string_view site) {
   const Rows& out = target.rows;
   Quantize q;
-  q.terms = term_rows(out, order_of(tokens));
+  q.terms = term_rows(out);
   if (!is_coded(out.format.act)) return q;
   q.out = code_rows(out);
   if (has_stored_scale(out.format.act)) {
@@ -36,12 +32,11 @@ Quantize RowFinish::quantize_as(const RowsFor& target, std::int64_t tokens, std:
   return q;
 }
 
-OutputCodes RowFinish::codes_of_outputs(const RowsFor& target, std::int64_t tokens,
-                                        std::string_view site) {
+OutputCodes RowFinish::codes_of_outputs(const RowsFor& target, std::string_view site) {
   OutputCodes codes;
   codes.tickets = tickets();
   if (target.rows.format.act != ActKind::g128) return codes;
-  codes.quantize = quantize_as(target, tokens, site);
+  codes.quantize = quantize_as(target, site);
   codes.inv_smooth = target.consumer.inv_smooth;
   return codes;
 }
@@ -53,14 +48,14 @@ void RowFinish::finish(const RowsFor& target, std::int64_t tokens, std::string_v
   const auto span = clock_.in(StepPart::quant, [&] { return 2 * moved_bytes(out, tokens); });
   QuantizeArguments a = {float_rows(out), tokens, out.width, factors, {}};
   const bool step = is_long_step(out, tokens);
-  if (!step) a.quantize = quantize_as(target, tokens, site);
+  if (!step) a.quantize = quantize_as(target, site);
   if (!step || a.inv_smooth != nullptr) launch_quantize(a, stream_);
   if (step) quantize_step(target, tokens, site);
 }
 
 void RowFinish::quantize_step(const RowsFor& target, std::int64_t tokens, std::string_view site) {
   const Rows& out = target.rows;
-  OnlineArguments a = {float_rows(out), tokens, out.width, quantize_as(target, tokens, site)};
+  OnlineArguments a = {float_rows(out), tokens, out.width, quantize_as(target, site)};
   a.largest = reinterpret_cast<float*>(memory_.scratch(step_scratch_bytes(tokens)).data());
   a.clipped = reinterpret_cast<unsigned*>(a.largest + tokens);
   launch_online(a, stream_);

@@ -18,17 +18,15 @@ class RowFinish {
  public:
   RowFinish(int device, rt::Stream& stream, GpuMemory& memory, Faults& faults, PartEvents& clock);
 
-  // The order of terms for a number of tokens. Kernels that write and read terms must both use it.
-  TermOrder order_of(std::int64_t tokens) const;
   // Returns true if several rows share a moving scale, so that all rows must be finished before the
   // scale is known. The scale of a single row is computed by the kernel that computes the row.
   static bool is_long_step(const Rows& out, std::int64_t tokens) {
     return has_moving_scale(out.format.act) && tokens > 1;
   }
   // Returns how a kernel must quantize the rows of `target` that it computes.
-  Quantize quantize_as(const RowsFor& target, std::int64_t tokens, std::string_view site);
+  Quantize quantize_as(const RowsFor& target, std::string_view site);
   // Returns the codes that a kernel computes from its own outputs, if the reader needs such codes.
-  OutputCodes codes_of_outputs(const RowsFor& target, std::int64_t tokens, std::string_view site);
+  OutputCodes codes_of_outputs(const RowsFor& target, std::string_view site);
   unsigned* tickets() const { return reinterpret_cast<unsigned*>(tickets_.data()); }
 
   // Whether rows whose f32 values are stored need more.

@@ -6,11 +6,10 @@
 
 namespace leq::LEQ_GPU::ptx {
 
-// The descriptor of an operand [rows][32] of bytes, or [rows][16] of 16-bit numbers. Rows have 128
-// bytes in the order of Swizzle::bytes_128, in groups of eight rows. `shared` is the address of row
-// 0 and column 32 i, i = 0 to 3, in a tile that begins at a multiple of 1,024. Fields, in units of
-// 16 bytes: address; stride along k (ignored in this order); stride of eight rows. Bit 62 selects
-// the 128-byte order.
+// The descriptor of an operand [rows][32] of bytes. Rows have 128 bytes in the order of
+// Swizzle::bytes_128, in groups of eight rows. `shared` is the address of row 0 and column 32 i, i
+// = 0 to 3, in a tile that begins at a multiple of 1,024. Fields, in units of 16 bytes: address;
+// stride along k (ignored in this order); stride of eight rows. Bit 62 selects the 128-byte order.
 __device__ __forceinline__ std::uint64_t matrix_operand(const void* shared) {
   return std::uint64_t{(shared_address(shared) & 0x3ffffu) >> 4} | std::uint64_t{1} << 16 |
          std::uint64_t{1024 >> 4} << 32 | std::uint64_t{1} << 62;
@@ -57,14 +56,6 @@ __device__ __forceinline__ void wgmma_finish([[maybe_unused]] int (&sums)[count]
   for (int i = 0; i < count; ++i) asm volatile("" : "+r"(sums[i])::"memory");
 #endif
 }
-template <int count>
-__device__ __forceinline__ void wgmma_finish([[maybe_unused]] float (&sums)[count]) {
-  wgmma_wait<0>();
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#pragma unroll
-  for (int i = 0; i < count; ++i) asm volatile("" : "+f"(sums[i])::"memory");
-#endif
-}
 
 // D[64][N] (+)= A[64][32] B[N][32]^T with signed bytes and int32 sums; if `add` is false, D's old
 // sums are ignored. w = warp % 4, g = lane / 4, t = lane % 4:
@@ -105,7 +96,7 @@ __device__ __forceinline__ void wgmma(int (&d)[128], std::uint64_t a, std::uint6
         "+r"(d[122]), "+r"(d[123]), "+r"(d[124]), "+r"(d[125]), "+r"(d[126]), "+r"(d[127])
       : "l"(a), "l"(b), "r"(static_cast<int>(add)));
 #elif !defined(__CUDACC__)
-  simt::matrix_multiply({d, 128, nullptr, a, b, add, simt::MatrixNumbers::s8});
+  simt::matrix_multiply({d, 128, nullptr, a, b, add});
 #endif
 }
 __device__ __forceinline__ void wgmma(int (&d)[64], std::uint64_t a, std::uint64_t b, bool add) {
@@ -130,7 +121,7 @@ __device__ __forceinline__ void wgmma(int (&d)[64], std::uint64_t a, std::uint64
         "+r"(d[63])
       : "l"(a), "l"(b), "r"(static_cast<int>(add)));
 #elif !defined(__CUDACC__)
-  simt::matrix_multiply({d, 64, nullptr, a, b, add, simt::MatrixNumbers::s8});
+  simt::matrix_multiply({d, 64, nullptr, a, b, add});
 #endif
 }
 __device__ __forceinline__ void wgmma(int (&d)[64], const std::uint32_t (&a)[4], std::uint64_t b,
@@ -156,7 +147,7 @@ __device__ __forceinline__ void wgmma(int (&d)[64], const std::uint32_t (&a)[4],
         "+r"(d[63])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));
 #elif !defined(__CUDACC__)
-  simt::matrix_multiply({d, 64, a, 0, b, add, simt::MatrixNumbers::s8});
+  simt::matrix_multiply({d, 64, a, 0, b, add});
 #endif
 }
 
@@ -176,66 +167,7 @@ __device__ __forceinline__ void wgmma(int (&d)[32], const std::uint32_t (&a)[4],
         "+r"(d[28]), "+r"(d[29]), "+r"(d[30]), "+r"(d[31])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));
 #elif !defined(__CUDACC__)
-  simt::matrix_multiply({d, 32, a, 0, b, add, simt::MatrixNumbers::s8});
-#endif
-}
-
-// D[64][128] (+)= A[64][16] B[128][16]^T with f16 inputs and f32 sums; d as above:
-//   A in registers, a[r] half j: row 16 w + g + 8 (r % 2), column 2 t + j + 8 (r / 2)
-// Products are exact. The hardware defines the order and rounding of the sum; the emulator uses
-// fma in ascending k, as in mma_m16n8k16_f16.
-__device__ __forceinline__ void wgmma_f16(float (&d)[64], const std::uint32_t (&a)[4],
-                                          std::uint64_t b, bool add) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
-      "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-      "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
-      "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
-      "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, "
-      "{%64,%65,%66,%67}, %68, p, 1, 1, 0;\n}"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
-        "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
-        "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
-        "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
-        "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]),
-        "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-        "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),
-        "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
-        "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]),
-        "+f"(d[63])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));
-#elif !defined(__CUDACC__)
-  simt::matrix_multiply({d, 64, a, 0, b, add, simt::MatrixNumbers::f16});
-#endif
-}
-
-// Like wgmma_f16, with bf16 inputs.
-__device__ __forceinline__ void wgmma_bf16(float (&d)[64], const std::uint32_t (&a)[4],
-                                           std::uint64_t b, bool add) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-      "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-      "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
-      "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
-      "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, "
-      "{%64,%65,%66,%67}, %68, p, 1, 1, 0;\n}"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
-        "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
-        "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
-        "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
-        "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]),
-        "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-        "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),
-        "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
-        "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]),
-        "+f"(d[63])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));
-#elif !defined(__CUDACC__)
-  simt::matrix_multiply({d, 64, a, 0, b, add, simt::MatrixNumbers::bf16});
+  simt::matrix_multiply({d, 32, a, 0, b, add});
 #endif
 }
 

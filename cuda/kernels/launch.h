@@ -44,21 +44,16 @@ struct CodeRows {
   int sum_group = 0;  // columns of a sum, a multiple of 16
 };
 
-// The order of the 32 numbers of a term of 32 columns. Columns 4 t ... 4 t + 3 of each 16 are in
-// lane t of an mma, as its k = 2 t, 2 t + 1, 2 t + 8 and 2 t + 9.
-// lanes: index 8 t + 4 i + j has column 16 i + 4 t + j, i = 0, 1, so that a lane loads one vector
-// steps: index 16 i + k has number k of columns 16 i ... 16 i + 15, as a wgmma descriptor needs
-enum class TermOrder : std::uint8_t { lanes, steps };
-
 // f32 rows for tensor cores: each number is split into 16-bit floats, 2 of f16 or 3 of bf16. A
 // number is the sum of its terms * scales[0] * scales[1], with an error of at most 2^-23 of itself
-// or 2^-39 of the row's largest. Layout: [T][Kp/32][count][32], padded with 0.
+// or 2^-39 of the row's largest. Layout: [T][Kp/32][count][32], padded with 0. In each 32 columns
+// index 8 t + 4 i + j has column 16 i + 4 t + j, i = 0, 1, so that lane t of an mma loads one
+// vector: columns 4 t ... 4 t + 3 of each 16 are its k = 2 t, 2 t + 1, 2 t + 8 and 2 t + 9.
 struct TermRows {
   std::uint16_t* terms = nullptr;  // null if no kernel reads terms
   float* scales = nullptr;         // [T][2], powers of two
   std::int64_t stride = 0;         // Kp * count
   int count = 0;
-  TermOrder order = TermOrder::lanes;  // term_order; it decides which kernels read the terms
 };
 
 struct OnlineRecord;  // online.h
@@ -260,10 +255,6 @@ void launch_joined(const IntMatmul& a, const RopeAppendArguments& next, unsigned
 bool joins(const IntMatmul& a, const AddExpertsArguments& next);
 void launch_joined(const IntMatmul& a, const AddExpertsArguments& next, unsigned*,
                    rt::Stream& stream);
-
-// Returns the order of terms for `tokens` tokens on a device. The sums of wgmma and mma have the
-// same bits (gpu_agree compares them).
-TermOrder term_order(std::int64_t tokens, const rt::DeviceInfo& device);
 
 // f32 activations x float weights. f32 weights use the chains of docs/numerics.md. 16-bit weights
 // use tensor cores, close to these chains; the order does not depend on T (float_gemm.cuh).

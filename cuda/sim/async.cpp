@@ -1,14 +1,12 @@
 #include "cuda/sim/async.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
-#include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
-#include "base/half.h"
 #include "cuda/sim/emulator.h"
 #include "cuda/sim/fibre.h"
 
@@ -101,36 +99,6 @@ void require_operand(std::uint64_t descriptor) {
   }
 }
 
-// Returns the bytes of a row as numbers.
-std::array<int, 32> bytes_of_row(const OperandRow& row) {
-  std::array<int, 32> numbers;
-  std::copy(std::begin(row), std::end(row), numbers.begin());
-  return numbers;
-}
-template <float (*number_of)(std::uint16_t)>
-std::array<float, 16> floats_of_row(const OperandRow& row) {
-  std::array<float, 16> numbers;
-  for (std::size_t k = 0; k < 16; ++k) {
-    std::uint16_t half;
-    std::memcpy(&half, row + k * 2, 2);
-    numbers[k] = number_of(half);
-  }
-  return numbers;
-}
-
-// Adds the products of a and b to `sum`; the bits of a sum are passed and returned.
-std::uint32_t with_products(std::uint32_t sum, const std::array<int, 32>& a,
-                            const std::array<int, 32>& b) {
-  return sum + static_cast<std::uint32_t>(std::inner_product(a.begin(), a.end(), b.begin(), 0));
-}
-// Adds products to `sum` by fma, in ascending order of k as the emulated mma does.
-std::uint32_t with_products(std::uint32_t sum, const std::array<float, 16>& a,
-                            const std::array<float, 16>& b) {
-  auto total = std::bit_cast<float>(sum);
-  for (std::size_t k = 0; k < 16; ++k) total = std::fma(a[k], b[k], total);
-  return std::bit_cast<std::uint32_t>(total);
-}
-
 bool is_zero(const OperandRow& row) {
   return std::all_of(std::begin(row), std::end(row), [](std::int8_t byte) { return byte == 0; });
 }
@@ -138,24 +106,18 @@ bool is_zero(const OperandRow& row) {
 unsigned lane() { return thread_rank() % kWarpLanes; }
 
 // Adds the products of two rows of A with all rows of operand `b` to this thread's sums.
-template <auto numbers_of>
-void add_products(std::vector<std::uint32_t>& sums, const OperandRow (&rows)[2], std::uint64_t b) {
-  const auto first = numbers_of(rows[0]), second = numbers_of(rows[1]);
+void add_products(std::vector<int>& sums, const OperandRow (&rows)[2], std::uint64_t b) {
   for (unsigned i = 0; i < sums.size(); i += 4) {
     for (unsigned side = 0; side < 2; ++side) {
       OperandRow column;
       read_row(b, i / 4 * 8 + lane() % 4 * 2 + side, column);
-      const auto numbers = numbers_of(column);
-      sums[i + side] = with_products(sums[i + side], first, numbers);
-      sums[i + 2 + side] = with_products(sums[i + 2 + side], second, numbers);
+      for (unsigned half = 0; half < 2; ++half) {
+        int& sum = sums[i + 2 * half + side];
+        sum = std::inner_product(std::begin(rows[half]), std::end(rows[half]), column, sum);
+      }
     }
   }
 }
-using AddProducts = void (*)(std::vector<std::uint32_t>& sums, const OperandRow (&rows)[2],
-                             std::uint64_t b);
-constexpr AddProducts kAddProducts[] = {
-    add_products<bytes_of_row>, add_products<floats_of_row<leq::f16_to_f32>>,
-    add_products<floats_of_row<leq::bf16_to_f32>>};  // indexed by MatrixNumbers
 
 // The two rows of A that this thread's sums need, collected from the registers of its quad.
 void rows_of_registers(const std::uint32_t* mine, OperandRow (&rows)[2]) {
@@ -328,11 +290,9 @@ void AsyncWork::multiply(ThreadProducts& mine, Product& product) {
   }
   const auto held = std::find_if(mine.held.begin(), mine.held.end(),
                                  [&](const auto& other) { return other.sums == what.sums; });
-  std::vector<std::uint32_t>& sums = held->values;
+  std::vector<int>& sums = held->values;
   if (!what.add) std::fill(sums.begin(), sums.end(), 0);
-  // Rows of zeros can only be skipped for integers, because floats of B may be NaN or infinite.
-  if (what.numbers == MatrixNumbers::s8 && is_zero(rows[0]) && is_zero(rows[1])) return;
-  kAddProducts[static_cast<std::size_t>(what.numbers)](sums, rows, what.b);
+  if (!is_zero(rows[0]) || !is_zero(rows[1])) add_products(sums, rows, what.b);
 }
 
 void AsyncWork::start_block(std::size_t threads) {

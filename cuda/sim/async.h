@@ -35,17 +35,13 @@ struct TiledBytes {
 void tensor_load(void* shared, const void* map, int column, int row, std::uint64_t* barrier,
                  unsigned ranks);
 
-// The type of both operands. Sums are int32 for bytes and f32 for floats.
-enum class MatrixNumbers : std::uint8_t { s8, f16, bf16 };
-
 // This thread's part of D[64][2 count] of a warpgroup (wgmma.h).
 struct MatrixProduct {
-  void* sums;
+  int* sums;
   int count;                         // number of sums, half the columns of D
   const std::uint32_t* a_registers;  // four registers of A; if null, `a` describes A
   std::uint64_t a, b;
   bool add;
-  MatrixNumbers numbers;
 };
 void matrix_fence();
 void matrix_multiply(const MatrixProduct& product);
@@ -79,8 +75,8 @@ class AsyncWork {
   };
   // Sums that hardware may write at any time. The thread reads poison until they are final.
   struct HeldSums {
-    void* sums;
-    std::vector<std::uint32_t> values;  // bits of the sums
+    int* sums;
+    std::vector<int> values;
   };
   struct Product {
     MatrixProduct what;

@@ -21,10 +21,9 @@ inline void PrintTo(const PieceCase& c, std::ostream* out) {
   PrintTo(c.shape, out);
 }
 
-inline void launch(const FloatMatmul& a, FloatType type, std::optional<FloatTile> tile) {
+inline void launch(const FloatMatmul& a, std::optional<FloatTile> tile) {
   if (!tile) return launch_float_matmul(a, test_stream());
-  (type == FloatType::f16 ? launch_float_gemm_f16 : launch_float_gemm_bf16)(a, *tile,
-                                                                            test_stream());
+  launch_float_gemm(a, *tile, test_stream());
 }
 inline void launch(const WeightOnlyMatmul& a, std::optional<FloatTile> tile) {
   if (!tile) return launch_weight_only_matmul(a, test_stream());
@@ -54,14 +53,13 @@ class Problem {
   }
 
   // Returns outputs [tokens][stride] of rows from `first` on; no `tile`: the backend selects one.
-  std::vector<float> run(Inputs& x, int first, int tokens, std::optional<FloatTile> tile,
-                         TermOrder order = TermOrder::lanes) const {
+  std::vector<float> run(Inputs& x, int first, int tokens, std::optional<FloatTile> tile) const {
     const DeviceArray<float> out(
         std::vector<float>(static_cast<std::size_t>(tokens * stride()), before()));
     const auto set = [&](auto& a) {
       a.tokens = tokens;
       a.columns = c_.shape.columns;
-      a.x = x.terms(terms(), first, tokens, order);
+      a.x = x.terms(terms(), first, tokens);
       a.finish = c_.shape.finish;
       a.out = {out.data(), stride()};
     };
@@ -69,7 +67,7 @@ class Problem {
       FloatMatmul a;
       for (const FloatData& w : floats_) a.segments[a.segment_count++] = w.segment();
       set(a);
-      launch(a, *c_.type, tile);
+      launch(a, tile);
     } else {
       WeightOnlyMatmul a;
       for (std::size_t i = 0; i < c_.shape.rows.size(); ++i) {
@@ -80,9 +78,7 @@ class Problem {
     }
     return out.host();
   }
-  std::vector<float> run(Inputs& x, TermOrder order = TermOrder::lanes) const {
-    return run(x, 0, x.tokens(), {}, order);
-  }
+  std::vector<float> run(Inputs& x) const { return run(x, 0, x.tokens(), {}); }
 
  private:
   PieceCase c_;

@@ -42,22 +42,20 @@ class Inputs {
   }
 
   // Splits `tokens` rows from `first` on into `count` terms; the next call overwrites the result.
-  TermRows terms(int count, int first, int tokens, TermOrder order = TermOrder::lanes) {
+  TermRows terms(int count, int first, int tokens) {
     const std::int64_t stride = padded_columns(columns_) * count;
     terms_there_ = std::make_unique<DeviceArray<std::uint16_t>>(
         std::vector<std::uint16_t>(static_cast<std::size_t>(tokens * stride), 0x7fff));
     scales_there_ = std::make_unique<DeviceArray<float>>(
         std::vector<float>(static_cast<std::size_t>(tokens) * 2, NAN));
-    const TermRows there = {terms_there_->data(), scales_there_->data(), stride, count, order};
+    const TermRows there = {terms_there_->data(), scales_there_->data(), stride, count};
     QuantizeArguments a = {
         {there_->data() + first * this->stride(), this->stride()}, tokens, columns_, nullptr, {}};
     a.quantize.terms = there;
     launch_quantize(a, test_stream());
     return there;
   }
-  TermRows terms(int count, TermOrder order = TermOrder::lanes) {
-    return terms(count, 0, tokens_, order);
-  }
+  TermRows terms(int count) { return terms(count, 0, tokens_); }
   // The terms computed by the last call.
   std::vector<std::uint16_t> cut() const { return terms_there_->host(); }
   std::vector<float> scales() const { return scales_there_->host(); }

@@ -110,23 +110,18 @@ __global__ void __launch_bounds__(kThreads) mma_f16_loop(unsigned seed, int* out
 }
 
 // Two warpgroups per block keep a multiprocessor's tensor cores busy. They multiply 64 x 256 x 32
-// with both operands in shared memory, or 64 x 128 x 16 with the first operand in registers. Four
-// products are issued at a time while four others are in flight.
+// with both operands in shared memory. Four products are issued at a time while four others are in
+// flight.
 constexpr int kOperandRow = 128;  // bytes of a row
-
-// Fills rows of bytes with values that are also f16 numbers below 1.
-__device__ void fill_operands(unsigned char* tiles, int bytes, unsigned seed) {
-  for (int i = static_cast<int>(threadIdx.x); i < bytes / 4; i += kThreads) {
-    reinterpret_cast<unsigned*>(tiles)[i] = (seed * (i + 1)) & 0x3bff3bffu;
-  }
-  ptx::fence_async();
-  __syncthreads();
-}
 
 __global__ void __launch_bounds__(kThreads, 1) wgmma_s8_loop(unsigned seed, int* out) {
   if constexpr (ptx::kHopper) {
     __shared__ alignas(1024) unsigned char tiles[(2 * 64 + 256) * kOperandRow];
-    fill_operands(tiles, sizeof tiles, seed);
+    for (int i = static_cast<int>(threadIdx.x); i < int{sizeof tiles} / 4; i += kThreads) {
+      reinterpret_cast<unsigned*>(tiles)[i] = seed * (i + 1);
+    }
+    ptx::fence_async();
+    __syncthreads();
     int sums[128] = {};
     const auto group = static_cast<int>(threadIdx.x / 128);
     const std::uint64_t a = ptx::matrix_operand(tiles + group * 64 * kOperandRow);
@@ -145,31 +140,6 @@ __global__ void __launch_bounds__(kThreads, 1) wgmma_s8_loop(unsigned seed, int*
     int sum = 0;
     for (const int s : sums) sum ^= s;
     if (sum == 0x12345678) *out = sum;
-  } else {
-    ptx::wrong_architecture();
-  }
-}
-
-__global__ void __launch_bounds__(kThreads, 1) wgmma_f16_loop(unsigned seed, int* out) {
-  if constexpr (ptx::kHopper) {
-    __shared__ alignas(1024) unsigned char tiles[128 * kOperandRow];
-    fill_operands(tiles, sizeof tiles, seed);
-    float sums[64] = {};
-    const std::uint32_t mix = (seed * (threadIdx.x + 1)) & 0x3bff3bffu;
-    const std::uint32_t a[4] = {mix, mix ^ 0x11, mix ^ 0x101, mix ^ 0x1001};
-    const std::uint64_t b = ptx::matrix_operand(tiles);
-#pragma unroll 1
-    for (int i = 0; i < kSteps; ++i) {
-      ptx::wgmma_fence();
-#pragma unroll
-      for (int k = 0; k < 4; ++k) ptx::wgmma_f16(sums, a, ptx::next_columns(b, k), true);
-      ptx::wgmma_commit();
-      ptx::wgmma_wait<1>();
-    }
-    ptx::wgmma_finish(sums);
-    float sum = 0;
-    for (const float s : sums) sum += s;
-    if (sum == 12345.0f) *out = 1;
   } else {
     ptx::wrong_architecture();
   }
@@ -281,8 +251,6 @@ void measure_instructions(rt::Stream& stream) {
   if (device.major == 9) {
     print("wgmma_s8_tops", rate_of_blocks(wgmma_s8_loop, 1, 2.0 * 2 * 4 * 64 * 256 * 32),
           "wgmma.m64n256k32.s8, operands in shared memory");
-    print("wgmma_f16_tflops", rate_of_blocks(wgmma_f16_loop, 1, 2.0 * 2 * 4 * 64 * 128 * 16),
-          "wgmma.m64n128k16.f16, weights in registers, f32 sums");
   }
   cudaFree(sink);
 }

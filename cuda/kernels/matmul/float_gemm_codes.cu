@@ -1,11 +1,12 @@
-// Matmuls of f32 activations with codes of 8, 4, 3 or 2 bits.
+// Tensor-core matmuls of inputs in two f16 parts with integer weights.
 #include "cuda/kernels/matmul/float_gemm_launch.cuh"
+#include "cuda/kernels/matmul/int_matmul.h"
 
 namespace leq::LEQ_GPU {
 
-template void launch_float_gemm<8>(const WeightOnlyMatmul&, FloatTile, rt::Stream&);
-template void launch_float_gemm<4>(const WeightOnlyMatmul&, FloatTile, rt::Stream&);
-template void launch_float_gemm<3>(const WeightOnlyMatmul&, FloatTile, rt::Stream&);
-template void launch_float_gemm<2>(const WeightOnlyMatmul&, FloatTile, rt::Stream&);
+void launch_float_gemm(const WeightOnlyMatmul& a, FloatTile tile, rt::Stream& stream) {
+  launch_by_bits(a.segments[0].weight.bits,
+                 [&]<int bits>() { launch_terms<CodeWeights<bits>>(a, tile, stream); });
+}
 
 }  // namespace leq::LEQ_GPU

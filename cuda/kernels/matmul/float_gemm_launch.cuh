@@ -73,9 +73,4 @@ void launch_terms(const typename Weights::Arguments& a, FloatTile tile, rt::Stre
   launch_many<Weights, typename Shapes::Large>(a, stream);
 }
 
-template <int bits>
-void launch_float_gemm(const WeightOnlyMatmul& a, FloatTile tile, rt::Stream& stream) {
-  launch_terms<CodeWeights<bits>>(a, tile, stream);
-}
-
 }  // namespace leq::LEQ_GPU

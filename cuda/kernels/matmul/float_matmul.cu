@@ -29,45 +29,20 @@ FloatTile tile_for(const Arguments& a) {
   // Large tiles minimize reads, but each multiprocessor should have at least about one tile.
   constexpr std::int64_t kEnoughTiles = 100;
   if (a.tokens <= kFewTokens) return FloatTile::few;
-  std::int64_t outputs = 0;
-  for (int i = 0; i < a.segment_count; ++i) outputs += a.segments[i].rows;
-  const std::int64_t large = (a.tokens + 127) / 128 * ((outputs + 127) / 128);
+  const std::int64_t large = (a.tokens + 127) / 128 * ((outputs_of(a) + 127) / 128);
   return large < kEnoughTiles ? FloatTile::middle : FloatTile::large;
 }
 
 }  // namespace
 
-TermOrder term_order(std::int64_t tokens, const rt::DeviceInfo& device) {
-  // With fewer tokens a weight of 4,096 outputs has tiles for only a quarter of an H200's SMs.
-  constexpr std::int64_t kFewestTokens = 129;
-  const bool wgmma = device.major == 9 && !rt::has_debug_option("no-wgmma");
-  return wgmma && tokens >= kFewestTokens ? TermOrder::steps : TermOrder::lanes;
-}
-
 void launch_float_matmul(const FloatMatmul& a, rt::Stream& stream) {
   if (a.tokens <= 0) return;
-  const bool wgmma = a.x.order == TermOrder::steps;
-  switch (a.segments[0].weight.type) {
-    case FloatType::f32:
-      return launch_rows(a, stream);
-    case FloatType::f16:
-      return wgmma ? launch_float_wgmma_f16(a, stream)
-                   : launch_float_gemm_f16(a, tile_for(a), stream);
-    case FloatType::bf16:
-      return wgmma ? launch_float_wgmma_bf16(a, stream)
-                   : launch_float_gemm_bf16(a, tile_for(a), stream);
-  }
-}
-
-void launch_float_gemm(const WeightOnlyMatmul& a, FloatTile tile, rt::Stream& stream) {
-  launch_by_bits(a.segments[0].weight.bits,
-                 [&]<int bits>() { launch_float_gemm<bits>(a, tile, stream); });
+  if (a.segments[0].weight.type == FloatType::f32) return launch_rows(a, stream);
+  launch_float_gemm(a, tile_for(a), stream);
 }
 
 void launch_weight_only_matmul(const WeightOnlyMatmul& a, rt::Stream& stream) {
-  if (a.tokens <= 0) return;
-  if (a.x.order == TermOrder::steps) return launch_float_wgmma_codes(a, stream);
-  launch_float_gemm(a, tile_for(a), stream);
+  if (a.tokens > 0) launch_float_gemm(a, tile_for(a), stream);
 }
 
 const char* describe_float_matmul(bool f32_weights) {

@@ -29,7 +29,7 @@ void launch_int_matmul(const IntMatmul& a, rt::Stream& stream) {
   if (!has_int_wgmma(a, rt::device_of(stream))) {
     return launch_int_gemm(a, gemm_tile(a.tokens, outputs_of(a)), stream);
   }
-  launch_by_bits(a.segments[0].weight.bits, [&]<int bits>() { launch_int_wgmma<bits>(a, stream); });
+  launch_int_wgmma(a, stream);
 }
 
 bool makes_codes(const IntMatmul& a) {

@@ -45,9 +45,6 @@ void launch_int_gemm(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
 
 // For compute capability 9.0, with sums over whole rows or groups of 128 columns; bit-identical.
 bool has_int_wgmma(const IntMatmul& a, const rt::DeviceInfo& device);
-template <int bits>
 void launch_int_wgmma(const IntMatmul& a, rt::Stream& stream);
-template <>
-void launch_int_wgmma<8>(const IntMatmul& a, rt::Stream& stream);
 
 }  // namespace leq::LEQ_GPU

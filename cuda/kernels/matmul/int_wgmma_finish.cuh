@@ -2,7 +2,7 @@
 // time, which are staged in shared memory.
 #pragma once
 
-#include "cuda/kernels/matmul/int_wgmma_k_tiles.cuh"
+#include "cuda/kernels/matmul/int_wgmma_tiles.cuh"
 
 namespace leq::LEQ_GPU {
 

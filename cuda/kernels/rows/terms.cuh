@@ -35,7 +35,7 @@ __device__ __forceinline__ std::uint32_t take_pieces(float& first, float& second
 // A thread splits eight columns at a time: the columns that one lane of an mma reads.
 template <int count>
 __device__ __forceinline__ void cut_columns(const float* row, std::int64_t width, int up,
-                                            TermOrder order, std::uint16_t* out) {
+                                            std::uint16_t* out) {
   const float by[2] = {power_of_two(up / 2), power_of_two(up - up / 2)};
   for (std::int64_t i = threadIdx.x; i < padded_columns(width) / 8; i += blockDim.x) {
     float rest[8];
@@ -50,16 +50,7 @@ __device__ __forceinline__ void cut_columns(const float* row, std::int64_t width
       words.y = take_pieces<count>(rest[2], rest[3]);
       words.z = take_pieces<count>(rest[4], rest[5]);
       words.w = take_pieces<count>(rest[6], rest[7]);
-      auto* const unit = reinterpret_cast<uint4*>(out + (i / 4 * count + term) * 32);
-      if (order == TermOrder::lanes) {
-        unit[i % 4] = words;
-      } else {
-        auto* const steps = reinterpret_cast<std::uint32_t*>(unit) + i % 4;
-        steps[0] = words.x;
-        steps[4] = words.y;
-        steps[8] = words.z;
-        steps[12] = words.w;
-      }
+      reinterpret_cast<uint4*>(out + (i / 4 * count + term) * 32)[i % 4] = words;
     }
   }
 }
@@ -73,8 +64,8 @@ __device__ __forceinline__ void cut_row(const float* row, std::int64_t token, st
     out.scales[token * 2 + 1] = power_of_two(up / 2 - up);
   }
   std::uint16_t* const to = out.terms + token * out.stride;
-  if (out.count == 2) return cut_columns<2>(row, width, up, out.order, to);
-  cut_columns<3>(row, width, up, out.order, to);
+  if (out.count == 2) return cut_columns<2>(row, width, up, to);
+  cut_columns<3>(row, width, up, to);
 }
 
 }  // namespace leq::LEQ_GPU

@@ -221,59 +221,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// D[64][128] = A B^T for 64 columns of integers stored as floats, plus 16 of these columns again.
-template <bool is_bf16>
-__global__ void __launch_bounds__(kThreads)
-    float_products(const Word* in, Word* out, const LEQ_GRID_CONSTANT Maps) {
-  if constexpr (ptx::kHopper) {
-    LEQ_DYNAMIC_SHARED(unsigned char, dynamic);
-    unsigned char* const tile = aligned(dynamic);
-    const auto numbers = [](Word word) { return is_bf16 ? brain_integers(word) : integers(word); };
-    const unsigned lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane / 4;
-    in += blockIdx.x * kThreads * kIn;  // [64 + 128][32] words
-    for (unsigned i = threadIdx.x; i < 128 * 32; i += kThreads) {
-      const unsigned r = i / 32, piece = i % 32 / 4;
-      *reinterpret_cast<Word*>(tile + r * 128 + (piece ^ r % 8) * 16 + i % 4 * 4) =
-          numbers(in[64 * 32 + i]);
-    }
-    ptx::fence_async();
-    __syncthreads();
-    Word a_words[4][4];
-#pragma unroll
-    for (unsigned step = 0; step < 4; ++step) {
-#pragma unroll
-      for (unsigned r = 0; r < 4; ++r) {
-        a_words[step][r] = numbers(in[(row + r % 2 * 8) * 32 + step * 8 + r / 2 * 4 + lane % 4]);
-      }
-    }
-    float sums[64];
-#pragma unroll
-    for (int i = 0; i < 64; ++i) sums[i] = 1000.5f + static_cast<float>(i);  // not read
-    const auto multiply = [&](int step, bool add) {
-      const std::uint64_t b = ptx::next_columns(ptx::matrix_operand(tile), step);
-      if constexpr (is_bf16) {
-        ptx::wgmma_bf16(sums, a_words[step], b, add);
-      } else {
-        ptx::wgmma_f16(sums, a_words[step], b, add);
-      }
-    };
-    ptx::wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < 4; ++step) multiply(step, step > 0);
-    ptx::wgmma_commit();
-    multiply(2, true);
-    ptx::wgmma_commit();
-    ptx::wgmma_wait<1>();
-    ptx::wgmma_finish(sums);
-    Word mixed[kOut] = {};
-#pragma unroll
-    for (int i = 0; i < 64; ++i) mixed[i % 8] = mixed[i % 8] * 0x9e3779b1u + bits_of(sums[i]);
-    for (unsigned i = 0; i < kOut; ++i) out[thread() * kOut + i] = mixed[i];
-  } else {
-    ptx::wrong_architecture();
-  }
-}
-
 }  // namespace
 
 std::vector<PtxCase> hopper_cases() {
@@ -295,8 +242,6 @@ std::vector<PtxCase> hopper_cases() {
        run_hopper<products<128, true>, kThreads, kFew, kNarrow>, true},
       {"wgmma 64 x 64, A in registers", 2, run_hopper<products<64, true>, kThreads, kFew, kNarrow>,
        true},
-      {"wgmma_f16", 2, run_hopper<float_products<false>, kThreads, kFew, kNarrow>, true},
-      {"wgmma_bf16", 2, run_hopper<float_products<true>, kThreads, kFew, kNarrow>, true},
   };
 }
 

@@ -37,28 +37,5 @@ TEST(EmulatedHopper, GivesTheLogitsOfOlderChips) {
   }
 }
 
-// f32 activations use wgmma; bits are equal to those of mma.
-TEST(EmulatedHopper, MultipliesFloatsByWgmma) {
-  LEQ_SHARED_OR_SKIP(folder, std::string("models/qwen3-tiny"));
-  const Json golden = parse_json(read_file(folder / "golden.json", 1 << 24), "golden.json");
-  auto ids = golden.at("prompts")[0].at("ids").get<std::vector<Token>>();
-  for (std::size_t i = 0; ids.size() < 140; ++i) ids.push_back(ids[i]);
-  const sim::rt::DeviceInfo usual = sim::rt::emulated_device();
-  const auto logits = [&](const char* type = "f16") {
-    test::Engine engine("sim", test::quantized(folder, type), {KvType::f16, KvType::f16});
-    return engine.logits(ids, ids.size());
-  };
-  const auto expected = logits(), of_f32 = logits("f32");
-  sim::rt::emulated_device().major = 9;
-  sim::rt::emulated_device().shared_limit_bytes = std::size_t{227} << 10;
-  const auto before = simt::launch_counts();
-  EXPECT_TRUE(logits() == expected) << "by wgmma";
-  const std::size_t kernels = simt::launch_counts().size();
-  EXPECT_GT(kernels, before.size());
-  EXPECT_TRUE(logits("f32") == of_f32) << "f32 weights have no pieces";
-  EXPECT_EQ(simt::launch_counts().size(), kernels);
-  sim::rt::emulated_device() = usual;
-}
-
 }  // namespace
 }  // namespace leq

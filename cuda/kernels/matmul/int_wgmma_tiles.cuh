@@ -1,11 +1,20 @@
-// The loads of a K tile of 128 columns in int_gemm_wgmma: TMA loads tokens and codes, threads load
-// the data of groups.
+// The stages of int_gemm_wgmma, in which its three warpgroups pass K tiles of 128 columns: TMA loads
+// tokens and codes, threads load the data of groups, and two warpgroups multiply. Also the order of
+// a block's tiles.
 #pragma once
 
-#include "cuda/kernels/matmul/hopper_tiles.cuh"
+#include "cuda/intrinsics/wgmma.h"
 #include "cuda/kernels/matmul/int_gemm.cuh"
 
 namespace leq::LEQ_GPU {
+
+// The number of blocks in a cluster. They have different rows and the same tokens, of which each
+// block loads a part for both.
+inline constexpr int kCluster = 2;
+
+inline constexpr int kMultipliers = 2;  // warpgroups that multiply
+inline constexpr int kHopperThreads = 128 * (1 + kMultipliers);
+inline constexpr int kBoxBytes = 128;  // bytes of a token in one load
 
 // A tile of 128 rows x `tokens`. The rows are operand A of wgmma, 64 for each warpgroup. group:
 // columns of one int32 sum: 128, or 0 for the whole row. zeros: codes may have zero points.
@@ -40,27 +49,131 @@ struct HopperGroups {
   int token_sum[Shape::kZerosInSums ? Shape::kTokens : 4];
 };
 
-// A stage holds a K tile's tokens, then its codes.
+// Shared memory of a block: stages, each with a K tile's tokens and codes; the data of each stage's
+// groups; output staging; barriers.
 template <class Shape>
-struct HopperMemory
-    : StageMemory<Shape::kTokens * kKTile + Shape::kRows * Shape::kBits * 16,
-                  Shape::kGroup == 0 ? 0 : static_cast<int>(sizeof(HopperGroups<Shape>))> {
-  using HopperMemory::StageMemory::StageMemory;
+struct HopperMemory {
   using Groups = HopperGroups<Shape>;
   static constexpr int kRowBytes = Shape::kBits * 16;  // bytes of a row's codes in a K tile
   static constexpr int kTokenBytes = Shape::kTokens * kKTile;
+  static constexpr int kStageBytes = kTokenBytes + Shape::kRows * kRowBytes;
+  static constexpr int kGroupBytes = Shape::kGroup == 0 ? 0 : static_cast<int>(sizeof(Groups));
+  static_assert(kStageBytes % 1024 == 0, "where 128-byte order begins");
 
-  __device__ __forceinline__ unsigned char* tokens(int stage) const { return this->stage(stage); }
+  // Output staging of a warp: 32 tokens x 16 rows, with a stride that avoids bank conflicts.
+  static constexpr int kOutTokens = 32, kOutRows = 16, kOutStride = 20;
+  static constexpr int kOutBytes = kOutTokens * kOutStride * 4 * 4 * kMultipliers;
+
+  static constexpr int kMaxBytes = (227 << 10) - 1024 - kOutBytes - 256;
+  static constexpr int kFitting = kMaxBytes / (kStageBytes + kGroupBytes);
+  static constexpr int kStages = kFitting < 8 ? kFitting : 8;
+  // The first 1,024 bytes are for rounding the address up to a multiple of 1,024.
+  static constexpr int kBytes =
+      1024 + kStages * (kStageBytes + kGroupBytes) + kOutBytes + kStages * 16;
+
+  unsigned char* base;
+
+  __device__ __forceinline__ explicit HopperMemory(unsigned char* dynamic)
+      : base(dynamic + (1024 - ptx::shared_address(dynamic) % 1024) % 1024) {}
+  __device__ __forceinline__ unsigned char* tokens(int stage) const {
+    return base + stage * kStageBytes;
+  }
   __device__ __forceinline__ unsigned char* codes(int stage) const {
     return tokens(stage) + kTokenBytes;
   }
   __device__ __forceinline__ Groups& groups(int stage) const {
-    return *reinterpret_cast<Groups*>(this->group_bytes(stage));
+    return *reinterpret_cast<Groups*>(base + kStages * kStageBytes + stage * kGroupBytes);
   }
+  __device__ __forceinline__ int* out(int warp) const {
+    return reinterpret_cast<int*>(base + kStages * (kStageBytes + kGroupBytes)) +
+           warp * kOutTokens * kOutStride;
+  }
+  // A stage is full when its bytes and the data of its groups have arrived, and empty when all
+  // warps of the cluster have read it.
+  __device__ __forceinline__ ptx::Barrier& full(int stage) const {
+    return reinterpret_cast<ptx::Barrier*>(base + kBytes - 1024 - kStages * 16)[stage];
+  }
+  __device__ __forceinline__ ptx::Barrier& empty(int stage) const { return full(kStages + stage); }
+
   __device__ __forceinline__ void init() const {
-    this->init_barriers(1 + (Shape::kGroup == 0 ? 0 : Shape::kScaleThreads));
+    for (int stage = 0; stage < kStages; ++stage) {
+      ptx::barrier_init(full(stage), 1 + (Shape::kGroup == 0 ? 0 : Shape::kScaleThreads));
+      ptx::barrier_init(empty(stage), 4 * kMultipliers * kCluster);
+    }
+    ptx::fence_init();
+  }
+  // Called by a whole warp: signals to both blocks of the cluster that the warp has read the stage.
+  __device__ __forceinline__ void release(int stage) const {
+    __syncwarp();
+    const auto lane = static_cast<int>(threadIdx.x % 32);
+    if (lane >= kCluster) return;
+    ptx::barrier_arrive_at(empty(stage), static_cast<unsigned>(lane));
   }
 };
+
+// The current stage of the ring buffer, and the parity of its barriers' current phase.
+template <int stages>
+struct Ring {
+  int stage = 0;
+  unsigned parity = 0;
+
+  __device__ __forceinline__ void next() {
+    const bool wraps = stage == stages - 1;
+    stage = wraps ? 0 : stage + 1;
+    parity ^= wraps ? 1u : 0u;
+  }
+};
+
+// The tensor maps of the operands, and the numbers of tiles of the output.
+struct HopperMaps {
+  rt::TensorMap tokens;
+  rt::TensorMap weights[kMaxSegments];
+  int token_tiles, row_tiles;  // row_tiles: counted in tiles of a cluster
+
+  // The rows of tile number `tile`. Tiles are ordered in bands of 8 token tiles x all rows, so that
+  // concurrent tiles share operands. If a block's tile is past the last row, it has no rows.
+  template <class Shape>
+  __device__ __forceinline__ GemmRows<Shape> rows(const IntMatmul& a, int tile) const {
+    constexpr int kBand = 8;
+    const int band = tile / (kBand * row_tiles) * kBand;
+    const int width = min(kBand, token_tiles - band);
+    const int in_band = tile - band * row_tiles;
+    const auto rank = static_cast<int>(ptx::cluster_rank());
+    return GemmRows<Shape>(a, band + in_band % width, in_band / width * kCluster + rank);
+  }
+};
+
+// The tiles of a cluster's blocks: first, first + step, ... before end.
+struct TileSchedule {
+  int first, step, end;
+
+  __device__ __forceinline__ explicit TileSchedule(const HopperMaps& maps)
+      : first(static_cast<int>(blockIdx.x) / kCluster),
+        step(static_cast<int>(gridDim.x) / kCluster),
+        end(maps.token_tiles * maps.row_tiles) {}
+};
+
+// Starts loading the weights of a tile's rows from byte `column` on. If gated, rows of gate and
+// of up alternate in groups of eight.
+template <class Shape>
+__device__ __forceinline__ void load_rows(const GemmRows<Shape>& rows, const rt::TensorMap* maps,
+                                          int column, int row_bytes, unsigned char* to,
+                                          ptx::Barrier& full) {
+  if (!rows.paired) return ptx::tensor_load(to, maps[rows.segment], column, rows.first, full);
+  for (int n = 0; n < Shape::kRows; n += 8) {
+    ptx::tensor_load(to + n * row_bytes, maps[n / 8 % 2], column, rows.first + n / 16 * 8, full);
+  }
+}
+
+// Loads this block's part of 128 bytes of each token, for all blocks of the cluster.
+template <class Shape>
+__device__ __forceinline__ void load_tokens(const rt::TensorMap& map, int column, int first_token,
+                                            unsigned char* to, ptx::Barrier& full) {
+  constexpr int kPart = Shape::kTokens / kCluster;
+  constexpr unsigned kAll = (1u << kCluster) - 1;
+  const int first = static_cast<int>(ptx::cluster_rank()) * kPart;
+  ptx::tensor_load_to(kAll, to + first * kBoxBytes, map, column, first_token + first, full);
+}
 
 // The index of a token's scale, and of its sum, in the data of a K tile. The four tokens of a
 // thread in each 16 (two of each eight) are contiguous.
