@@ -48,7 +48,7 @@ done
 
 # nvcc 13.0 compiles some functions of std on bits, among them std::popcount of 64 bits, to a constant without a
 # warning. Other names than these therefore need a look at their machine code, then a place in this list.
-awk -v names="abs array bit_cast byte clamp conditional_t copysign fabs fma function int8_t int16_t int32_t int64_t isfinite max memcpy min
+awk -v names="abs array bit_cast byte clamp conditional_t copysign fabs fma function int8_t int16_t int32_t int64_t is_array_v isfinite max memcpy min
     numeric_limits size_t sqrt uint8_t uint16_t uint32_t uint64_t uintptr_t unique_ptr" '
   BEGIN { split(names, list, /[ \n]+/); for (i in list) allowed[list[i]] = 1 }
   {

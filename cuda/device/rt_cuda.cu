@@ -2,12 +2,13 @@
 #include <nvtx3/nvToolsExt.h>
 
 #include <cstdlib>
-#include <new>
+#include <map>
+#include <mutex>
+#include <utility>
 
 #include "base/error.h"
 #include "cuda/host/device_list.h"
 #include "cuda/intrinsics/run.h"
-#include "cuda/rt/kernel_table.h"
 
 namespace leq::LEQ_GPU::rt {
 
@@ -275,29 +276,29 @@ void launch(const Graph& graph, Stream& stream) {
 
 namespace {
 
-// Properties of a kernel on one device.
-struct KernelFacts {
-  bool waits;  // it waits for its predecessor in code, so it may start early
-};
+// Prepares a kernel for its first launch on a device; returns whether it waits for its predecessor
+// in code, so that it may start early. PTX for older chips does not contain the wait. The limit of
+// shared memory is only raised here, to the maximum, so that recorded launches are never affected
+// by a later change.
+bool prepare(const void* kernel, const Launch& launch, const Stream& stream) {
+  cudaFuncAttributes attributes;
+  check(cudaFuncGetAttributes(&attributes, kernel), "ask for a kernel's code");
+  const std::size_t dynamic = device_of(stream).shared_limit_bytes - attributes.sharedSizeBytes;
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(dynamic)),
+        launch.kernel);
+  return attributes.ptxVersion >= 90 && !has_debug_option("no-early");
+}
 
-// PTX for older chips does not contain the wait. The limit of shared memory is only raised here, to
-// the maximum, so that recorded launches are never affected by a later change.
-KernelFacts facts_of(const void* kernel, const Launch& launch, const Stream& stream) {
-  static KernelTable<KernelFacts> known;
-  return known.of(kernel, stream.device, [&] {
-    cudaFuncAttributes attributes;
-    check(cudaFuncGetAttributes(&attributes, kernel), "ask for a kernel's code");
-    const std::size_t dynamic = device_of(stream).shared_limit_bytes - attributes.sharedSizeBytes;
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(dynamic)),
-          launch.kernel);
-    if (has_debug_option("carveout")) {
-      check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                 cudaSharedmemCarveoutMaxShared),
-            launch.kernel);
-    }
-    return KernelFacts{attributes.ptxVersion >= 90 && !has_debug_option("no-early")};
-  });
+// As prepare, once for each kernel and device, because GPUs of different kinds run different code.
+bool waits(const void* kernel, const Launch& launch, const Stream& stream) {
+  static std::mutex lock;
+  static std::map<std::pair<const void*, int>, bool> known;
+  const std::lock_guard hold(lock);
+  const std::pair key(kernel, stream.device);
+  auto found = known.find(key);
+  if (found == known.end()) found = known.emplace(key, prepare(kernel, launch, stream)).first;
+  return found->second;
 }
 
 }  // namespace
@@ -306,12 +307,12 @@ cudaLaunchConfig_t launch_config(const Launch& launch, const void* kernel, Strea
                                  LaunchAttributes& attributes) {
   cudaLaunchConfig_t config = {};
   config.stream = used(stream);
-  const KernelFacts facts = facts_of(kernel, launch, stream);
+  const bool may_start_early = waits(kernel, launch, stream);
   config.gridDim = launch.blocks;
   config.blockDim = launch.threads;
   config.dynamicSmemBytes = launch.shared_bytes;
   config.attrs = attributes.data();
-  if (launch.start == Start::early && facts.waits) {
+  if (launch.start == Start::early && may_start_early) {
     cudaLaunchAttribute& early = attributes[config.numAttrs++];
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     early.val.programmaticStreamSerializationAllowed = 1;

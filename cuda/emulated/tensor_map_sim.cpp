@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "cuda/sim/async.h"
 
 namespace leq::LEQ_GPU::rt {
 
@@ -29,16 +28,9 @@ TensorMap make_tensor_map(const TiledBytes& matrix) {
          "expected a box of 16 to 256 columns, a multiple of 16", matrix.box_columns);
   expect(span == 0 || matrix.box_columns == span,
          "expected a box with as many columns as the swizzle has bytes", matrix.box_columns);
-  const simt::TiledBytes kept = {static_cast<const unsigned char*>(matrix.base),
-                                 matrix.rows,
-                                 matrix.columns,
-                                 matrix.stride,
-                                 matrix.box_rows,
-                                 matrix.box_columns,
-                                 span};
   TensorMap map = {};
-  static_assert(sizeof kept <= sizeof map.bytes);
-  std::memcpy(map.bytes, &kept, sizeof kept);
+  static_assert(sizeof matrix <= sizeof map.bytes);
+  std::memcpy(map.bytes, &matrix, sizeof matrix);
   return map;
 }
 

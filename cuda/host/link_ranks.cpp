@@ -58,7 +58,7 @@ std::unique_ptr<Communicator> link_ranks(Communicator& ranks, int device, rt::St
       gather_bytes(ranks, {reaches ? std::byte{1} : std::byte{0}}, Receivers::all, kSite);
   const bool pushes = std::ranges::all_of(
       votes, [](const std::vector<std::byte>& vote) { return vote.at(0) == std::byte{1}; });
-  if (pushes) return std::make_unique<PeerRanks>(ranks, device, stream, window);
+  if (pushes) return std::make_unique<PeerRanks>(ranks, stream, window);
   require(rt::has_libraries(), ErrorKind::bad_setting, Setting{"ranks"}, " ", ranks.size(),
           ": ranks on emulated GPUs are threads of one process; start it without mpirun");
   return std::make_unique<NcclRanks>(ranks, nccl_calls(), stream, window);

@@ -1,7 +1,5 @@
 #include "cuda/host/peer_ranks.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -16,31 +14,10 @@ namespace {
 // One block of an exchange kernel pushes at least this many bytes, unless there are fewer.
 constexpr std::int64_t kBlockBytes = 8 << 10;
 
-// Data that each rank sends to the others when they connect.
-struct Member {
-  std::int64_t process = 0;
-  std::int64_t device = 0;
-  std::uint64_t window = 0, bytes = 0;
-};
-
-std::vector<std::byte> bytes_of(const Member& member) {
-  std::vector<std::byte> bytes(sizeof member);
-  std::memcpy(bytes.data(), &member, sizeof member);
-  return bytes;
-}
-Member member_of(const std::vector<std::byte>& bytes) {
-  Member member;
-  ensure(bytes.size() == sizeof member, "ranks: ", bytes.size(), " bytes of a member");
-  std::memcpy(&member, bytes.data(), sizeof member);
-  return member;
-}
-
 }  // namespace
 
-PeerRanks::PeerRanks(Communicator& ranks, int device, rt::Stream& stream,
-                     std::span<std::byte> window)
+PeerRanks::PeerRanks(Communicator& ranks, rt::Stream& stream, std::span<std::byte> window)
     : ranks_(ranks),
-      device_(device),
       stream_(stream),
       window_(window),
       end_(sizeof(ExchangeEnd)),
@@ -60,21 +37,18 @@ PeerRanks::PeerRanks(Communicator& ranks, int device, rt::Stream& stream,
   ranks_.at_abort([this] { std::atomic_ref(end().ended).store(1, std::memory_order_release); });
 }
 
-// Makes each rank's window accessible from this device.
 void PeerRanks::map_windows() {
-  const Member own = {::getpid(), device_, reinterpret_cast<std::uint64_t>(window_.data()),
-                      window_.size()};
-  const auto all = gather_bytes(ranks_, bytes_of(own), Receivers::all, "the GPUs' meeting");
+  const auto own = std::as_bytes(std::span(&window_, 1));
+  const auto all =
+      gather_bytes(ranks_, {own.begin(), own.end()}, Receivers::all, "the GPUs' meeting");
   for (int peer = 0; peer < size(); ++peer) {
-    const Member member = member_of(all[static_cast<std::size_t>(peer)]);
-    require(member.process == own.process, ErrorKind::no_device, Setting{"ranks"}, " ", size(),
-            ": ranks on GPUs are threads of one process; start it without mpirun");
-    ensure(member.bytes == own.bytes, "rank ", peer, " has a window of ", member.bytes,
-           " bytes, rank ", rank(), " one of ", own.bytes);
-    require(rt::reaches(device_, static_cast<int>(member.device)), ErrorKind::no_device,
-            Setting{"ranks"}, " ", size(), ": GPU ", device_, " cannot write the memory of GPU ",
-            member.device, "; choose GPUs of one NVLink or PCIe switch (", Setting{"device"}, ")");
-    common_.windows[peer] = reinterpret_cast<std::byte*>(member.window);
+    const std::vector<std::byte>& bytes = all[static_cast<std::size_t>(peer)];
+    std::span<std::byte> window;
+    ensure(bytes.size() == sizeof window, "ranks: ", bytes.size(), " bytes of a window");
+    std::memcpy(&window, bytes.data(), sizeof window);
+    ensure(window.size() == window_.size(), "rank ", peer, " has a window of ", window.size(),
+           " bytes, rank ", rank(), " one of ", window_.size());
+    common_.windows[peer] = window.data();
   }
 }
 

@@ -18,10 +18,10 @@ namespace leq::LEQ_GPU {
 
 class PeerRanks final : public Communicator {
  public:
-  // All ranks must construct this together. `window` (see exchange_window.h) has the same size on
-  // all ranks. Throws Error if ranks are not threads of one process, are too many, or cannot access
-  // each other's memory.
-  PeerRanks(Communicator& ranks, int device, rt::Stream& stream, std::span<std::byte> window);
+  // All ranks must construct this together; they are threads of one process whose GPUs can access
+  // each other's memory (link_ranks.h). `window` (see exchange_window.h) has the same size on all
+  // ranks.
+  PeerRanks(Communicator& ranks, rt::Stream& stream, std::span<std::byte> window);
   ~PeerRanks() override;
 
   int rank() const override { return ranks_.rank(); }
@@ -42,7 +42,6 @@ class PeerRanks final : public Communicator {
   std::uint32_t number_of(std::string_view site);
 
   Communicator& ranks_;
-  int device_;
   rt::Stream& stream_;
   std::span<std::byte> window_;
   Pinned end_;

@@ -186,6 +186,7 @@ enum class Finish : std::uint8_t {
   silu,            // out = silu(y)
   clamped_swiglu,  // two segments: out = clamped_swiglu(gate, up), N / 2 columns
 };
+inline constexpr Finish kLastFinish = Finish::clamped_swiglu;  // of these
 // Whether rows of gate and of up form one output.
 constexpr bool is_gated(Finish how) {
   return how == Finish::swiglu || how == Finish::geglu || how == Finish::clamped_swiglu;
@@ -194,27 +195,29 @@ constexpr bool is_gated(Finish how) {
 inline constexpr int kMaxSegments = 3;
 
 // One of up to three weights with the same input; segment i's outputs follow those of i - 1.
-struct CodeSegment {
-  CodeWeight weight;
+template <class Weight>
+struct Segment {
+  Weight weight;
   const float* bias = nullptr;  // [rows] or null
   std::int64_t rows = 0;
 };
-struct FloatSegment {
-  FloatWeight weight;
-  const float* bias = nullptr;
-  std::int64_t rows = 0;
+using CodeSegment = Segment<CodeWeight>;
+using FloatSegment = Segment<FloatWeight>;
+
+template <class Weight, class Inputs>
+struct Matmul {
+  Segment<Weight> segments[kMaxSegments];
+  int segment_count = 0;
+  std::int64_t tokens = 0, columns = 0;  // T, K
+  Inputs x;
+  Finish finish = Finish::store;
+  FloatRows out;
 };
 
 // int8 activations x integer weights: exact int32 sums, then floats in the order of
 // docs/numerics.md, which has a formula for each combination of groupings of weights and
 // activations. All segments have the same bits and group; either all or none have zero points.
-struct IntMatmul {
-  CodeSegment segments[kMaxSegments];
-  int segment_count = 0;
-  std::int64_t tokens = 0, columns = 0;  // T, K
-  CodeRows x;
-  Finish finish = Finish::store;
-  FloatRows out;
+struct IntMatmul : Matmul<CodeWeight, CodeRows> {
   OutputCodes codes;  // used if makes_codes(*this)
 };
 void launch_int_matmul(const IntMatmul& a, rt::Stream& stream);
@@ -257,28 +260,15 @@ void launch_joined(const IntMatmul& a, const AddExpertsArguments& next, unsigned
                    rt::Stream& stream);
 
 // f32 activations x float weights. f32 weights use the chains of docs/numerics.md. 16-bit weights
-// use tensor cores, close to these chains; the order does not depend on T (float_gemm.cuh).
-struct FloatMatmul {
-  FloatSegment segments[kMaxSegments];
-  int segment_count = 0;
-  std::int64_t tokens = 0, columns = 0;
-  FloatRows values;  // for f32 weights
-  TermRows x;        // for 16-bit weights: 2 terms for f16, 3 for bf16
-  Finish finish = Finish::store;
-  FloatRows out;
+// use tensor cores, close to these chains; the order does not depend on T (float_gemm.cu).
+struct FloatMatmul : Matmul<FloatWeight, TermRows> {  // x: 2 terms for f16, 3 for bf16
+  FloatRows values;                                   // for f32 weights
 };
 void launch_float_matmul(const FloatMatmul& a, rt::Stream& stream);
 
 // f32 activations x integer weights (act none): a weight is float(code - zero) * scale. They are
 // computed on tensor cores like 16-bit floats.
-struct WeightOnlyMatmul {
-  CodeSegment segments[kMaxSegments];
-  int segment_count = 0;
-  std::int64_t tokens = 0, columns = 0;
-  TermRows x;  // 2 terms
-  Finish finish = Finish::store;
-  FloatRows out;
-};
+using WeightOnlyMatmul = Matmul<CodeWeight, TermRows>;  // 2 terms
 void launch_weight_only_matmul(const WeightOnlyMatmul& a, rt::Stream& stream);
 
 // Short names of the kernels that would run, for plans: "mma 128x128", "dp4a rows".

@@ -23,6 +23,12 @@ namespace leq::gpu {
 // Blocks of device memory are aligned to this, and their size is a multiple of it.
 inline constexpr std::size_t kBlockUnit = 256;
 
+constexpr std::int64_t div_up(std::int64_t count, std::int64_t unit) {
+  return (count + unit - 1) / unit;
+}
+// Returns log2 of a group of 16, 32, 64 or 128 columns. Shifts by it replace divisions by a
+// run-time value, which take thirty instructions in a kernel.
+constexpr int group_shift(int group) { return 4 + (group >= 32) + (group >= 64) + (group >= 128); }
 constexpr std::int64_t round_up_to(std::int64_t count, std::int64_t unit) {
   return (count + unit - 1) / unit * unit;
 }

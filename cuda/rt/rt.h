@@ -29,7 +29,6 @@ std::string why_no_device();
 
 // Whether `word` is in the comma-separated list of the environment variable LEQ_GPU_DEBUG:
 //   no-early   no kernel starts before its predecessor has ended
-//   carveout   every kernel prefers the largest shared memory that a multiprocessor can be set to
 //   sync       the host waits for every launch, for steps that are not recorded
 //   no-wgmma   matmuls on compute capability 9.0 use mma
 //   no-join    what follows a matmul of one token is a launch of its own

@@ -131,6 +131,53 @@ void rows_of_registers(const std::uint32_t* mine, OperandRow (&rows)[2]) {
   }
 }
 
+bool can_end(const void* barrier, unsigned parity) {
+  const std::vector<AsyncWork::Load>& loads = async_work().loads;
+  return has_ended(barrier, parity) ||
+         std::any_of(loads.begin(), loads.end(),
+                     [barrier](const AsyncWork::Load& load) { return load.barrier == barrier; });
+}
+
+void complete(const AsyncWork::Load& load) {
+  acquire_key(key_of(load.barrier, read_state(load.barrier).parity));
+  const auto& from = load.matrix;
+  const auto* const base = static_cast<const unsigned char*>(from.base);
+  for (int r = 0; r < from.box_rows; ++r) {
+    const std::int64_t row = load.row + r;
+    for (int c = 0; c < from.box_columns; c += 16) {
+      unsigned char piece[16] = {};
+      const std::int64_t column = load.column + c;
+      if (row >= 0 && row < from.rows && column >= 0 && column < from.columns) {
+        const std::int64_t bytes = std::min<std::int64_t>(16, from.columns - column);
+        std::memcpy(piece, base + row * from.stride + column, static_cast<std::size_t>(bytes));
+      }
+      const auto at = load.address + static_cast<std::uint32_t>(r * from.box_columns + c);
+      std::memcpy(host_of(swizzled_address(at, static_cast<int>(from.swizzle)), load.rank), piece,
+                  16);
+    }
+  }
+  change(load.barrier, 0, -from.box_rows * from.box_columns);
+}
+
+// Row 16 w + g of A is used for the sums with i / 2 % 2 = 0, row 16 w + g + 8 for the others.
+void multiply(AsyncWork::ThreadProducts& mine, AsyncWork::Product& product) {
+  if (product.done) return;
+  product.done = true;
+  const MatrixProduct& what = product.what;
+  OperandRow rows[2];
+  if (what.a_registers != nullptr) {
+    rows_of_registers(what.a_registers, rows);
+  } else {
+    const unsigned first = thread_rank() / kWarpLanes % 4 * 16 + lane() / 4;
+    for (unsigned half = 0; half < 2; ++half) read_row(what.a, first + half * 8, rows[half]);
+  }
+  const auto held = std::find_if(mine.held.begin(), mine.held.end(),
+                                 [&](const auto& other) { return other.sums == what.sums; });
+  std::vector<int>& sums = held->values;
+  if (!what.add) std::fill(sums.begin(), sums.end(), 0);
+  if (!is_zero(rows[0]) || !is_zero(rows[1])) add_products(sums, rows, what.b);
+}
+
 }  // namespace
 
 std::uint32_t shared_address(const void* shared) {
@@ -156,7 +203,7 @@ SIMT_UNSEEN void barrier_arrive(std::uint64_t* barrier, unsigned bytes) {
 
 // Loads arrive when a thread waits for them, or at once if a thread already waits.
 void barrier_wait(std::uint64_t* barrier, unsigned parity) {
-  std::vector<AsyncWork::Load>& loads = async_work().loads_;
+  std::vector<AsyncWork::Load>& loads = async_work().loads;
   const auto arrives_at = [barrier](const AsyncWork::Load& load) {
     return load.barrier == barrier;
   };
@@ -165,19 +212,12 @@ void barrier_wait(std::uint64_t* barrier, unsigned parity) {
          (next = std::find_if(loads.begin(), loads.end(), arrives_at)) != loads.end();) {
       const AsyncWork::Load load = *next;
       loads.erase(next);
-      AsyncWork::complete(load);
+      complete(load);
     }
     if (has_ended(barrier, parity)) break;
-    wait_until(AsyncWork::can_end, barrier, parity);
+    wait_until(can_end, barrier, parity);
   }
   acquire_key(key_of(barrier, parity));
-}
-
-bool AsyncWork::can_end(const void* barrier, unsigned parity) {
-  const std::vector<Load>& loads = async_work().loads_;
-  return has_ended(barrier, parity) ||
-         std::any_of(loads.begin(), loads.end(),
-                     [barrier](const Load& load) { return load.barrier == barrier; });
 }
 
 std::uint64_t* barrier_of(std::uint64_t* barrier, unsigned rank) {
@@ -199,36 +239,17 @@ void tensor_load(void* shared, const void* map, int column, int row, std::uint64
     load.barrier = barrier_of(barrier, load.rank);
     release_key(key_of(load.barrier, read_state(load.barrier).parity));
     if (schedule().copy_arrival == CopyArrival::at_issue) {
-      AsyncWork::complete(load);
+      complete(load);
     } else {
-      async_work_of(load.rank).loads_.push_back(load);
+      async_work_of(load.rank).loads.push_back(load);
     }
   }
 }
 
-void AsyncWork::complete(const Load& load) {
-  acquire_key(key_of(load.barrier, read_state(load.barrier).parity));
-  const TiledBytes& from = load.matrix;
-  for (int r = 0; r < from.box_rows; ++r) {
-    const std::int64_t row = load.row + r;
-    for (int c = 0; c < from.box_columns; c += 16) {
-      unsigned char piece[16] = {};
-      const std::int64_t column = load.column + c;
-      if (row >= 0 && row < from.rows && column >= 0 && column < from.columns) {
-        const std::int64_t bytes = std::min<std::int64_t>(16, from.columns - column);
-        std::memcpy(piece, from.base + row * from.stride + column, static_cast<std::size_t>(bytes));
-      }
-      const auto at = load.address + static_cast<std::uint32_t>(r * from.box_columns + c);
-      std::memcpy(host_of(swizzled_address(at, from.swizzle), load.rank), piece, 16);
-    }
-  }
-  change(load.barrier, 0, -from.box_rows * from.box_columns);
-}
-
-void matrix_fence() { async_work().threads_[thread_rank()].fenced = true; }
+void matrix_fence() { async_work().threads[thread_rank()].fenced = true; }
 
 void matrix_multiply(const MatrixProduct& product) {
-  AsyncWork::ThreadProducts& mine = async_work().threads_[thread_rank()];
+  AsyncWork::ThreadProducts& mine = async_work().threads[thread_rank()];
   if (product.a_registers == nullptr) require_operand(product.a);
   require_operand(product.b);
   if (!mine.fenced) stop("wgmma: no wgmma.fence since the registers may have been touched");
@@ -246,22 +267,22 @@ void matrix_multiply(const MatrixProduct& product) {
   }
   mine.products.push_back({product, false});
   if (schedule().copy_arrival == CopyArrival::at_wait) {
-    AsyncWork::multiply(mine, mine.products.back());
+    multiply(mine, mine.products.back());
   }
 }
 
 void matrix_commit() {
-  AsyncWork::ThreadProducts& mine = async_work().threads_[thread_rank()];
+  AsyncWork::ThreadProducts& mine = async_work().threads[thread_rank()];
   mine.commits.push_back(mine.products.size());
 }
 
 void matrix_wait(unsigned groups_left) {
-  AsyncWork::ThreadProducts& mine = async_work().threads_[thread_rank()];
+  AsyncWork::ThreadProducts& mine = async_work().threads[thread_rank()];
   mine.fenced = false;
   if (mine.commits.size() <= groups_left) return;
   const std::size_t groups = mine.commits.size() - groups_left;
   const std::size_t ended = mine.commits[groups - 1];
-  for (std::size_t i = 0; i < ended; ++i) AsyncWork::multiply(mine, mine.products[i]);
+  for (std::size_t i = 0; i < ended; ++i) multiply(mine, mine.products[i]);
   mine.products.erase(mine.products.begin(),
                       mine.products.begin() + static_cast<std::ptrdiff_t>(ended));
   mine.commits.erase(mine.commits.begin(),
@@ -276,32 +297,13 @@ void matrix_wait(unsigned groups_left) {
   });
 }
 
-// Row 16 w + g of A is used for the sums with i / 2 % 2 = 0, row 16 w + g + 8 for the others.
-void AsyncWork::multiply(ThreadProducts& mine, Product& product) {
-  if (product.done) return;
-  product.done = true;
-  const MatrixProduct& what = product.what;
-  OperandRow rows[2];
-  if (what.a_registers != nullptr) {
-    rows_of_registers(what.a_registers, rows);
-  } else {
-    const unsigned first = thread_rank() / kWarpLanes % 4 * 16 + lane() / 4;
-    for (unsigned half = 0; half < 2; ++half) read_row(what.a, first + half * 8, rows[half]);
-  }
-  const auto held = std::find_if(mine.held.begin(), mine.held.end(),
-                                 [&](const auto& other) { return other.sums == what.sums; });
-  std::vector<int>& sums = held->values;
-  if (!what.add) std::fill(sums.begin(), sums.end(), 0);
-  if (!is_zero(rows[0]) || !is_zero(rows[1])) add_products(sums, rows, what.b);
-}
-
-void AsyncWork::start_block(std::size_t threads) {
-  loads_.clear();
-  threads_.assign(threads, {});
+void AsyncWork::start_block(std::size_t of_threads) {
+  loads.clear();
+  threads.assign(of_threads, {});
 }
 
 void AsyncWork::end_thread(unsigned rank) const {
-  if (!threads_[rank].products.empty()) stop("a thread ends that has not waited for its wgmma");
+  if (!threads[rank].products.empty()) stop("a thread ends that has not waited for its wgmma");
 }
 
 }  // namespace simt

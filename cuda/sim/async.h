@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "cuda/rt/tensor_map.h"
+
 namespace simt {
 
 // --- for kernels ---
@@ -23,13 +25,6 @@ void barrier_wait(std::uint64_t* barrier, unsigned parity);
 // Returns the barrier at the same offset in shared memory of block `rank` of the cluster.
 std::uint64_t* barrier_of(std::uint64_t* barrier, unsigned rank);
 
-// A matrix of bytes and the box that one load copies; a TensorMap of the emulator contains this.
-struct TiledBytes {
-  const unsigned char* base;
-  std::int64_t rows, columns, stride;
-  int box_rows, box_columns;
-  int swizzle;  // 0, 32, 64 or 128 bytes
-};
 // `map` points to a TiledBytes, which is read during this call. Copies to the same offset in all
 // blocks of the cluster in the bit mask `ranks`, each with the barrier at the same offset.
 void tensor_load(void* shared, const void* map, int column, int row, std::uint64_t* barrier,
@@ -51,23 +46,9 @@ void matrix_wait(unsigned groups_left);
 // --- for emulator.cpp ---
 
 // The asynchronous operations of one block that are in flight.
-class AsyncWork {
- public:
-  void start_block(std::size_t threads);
-  // Called when a thread ends; it is a bug if products are then in flight.
-  void end_thread(unsigned rank) const;
-
- private:
-  friend void barrier_wait(std::uint64_t* barrier, unsigned parity);
-  friend void tensor_load(void* shared, const void* map, int column, int row,
-                          std::uint64_t* barrier, unsigned ranks);
-  friend void matrix_fence();
-  friend void matrix_multiply(const MatrixProduct& product);
-  friend void matrix_commit();
-  friend void matrix_wait(unsigned groups_left);
-
+struct AsyncWork {
   struct Load {
-    TiledBytes matrix;
+    leq::LEQ_GPU::rt::TiledBytes matrix;
     unsigned rank;  // rank of the destination block
     std::uint32_t address;
     int column, row;
@@ -89,12 +70,12 @@ class AsyncWork {
     std::vector<HeldSums> held;
   };
 
-  static bool can_end(const void* barrier, unsigned parity);
-  static void complete(const Load& load);
-  static void multiply(ThreadProducts& mine, Product& product);
+  void start_block(std::size_t of_threads);
+  // Called when a thread ends; it is a bug if products are then in flight.
+  void end_thread(unsigned rank) const;
 
-  std::vector<Load> loads_;
-  std::vector<ThreadProducts> threads_;
+  std::vector<Load> loads;
+  std::vector<ThreadProducts> threads;
 };
 
 }  // namespace simt

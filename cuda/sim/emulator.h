@@ -131,7 +131,7 @@ void copy_commit();
 void copy_wait(unsigned groups_left);
 
 // The asynchronous operations in flight of this block (async.h).
-class AsyncWork;
+struct AsyncWork;
 AsyncWork& async_work();
 AsyncWork& async_work_of(unsigned rank);
 

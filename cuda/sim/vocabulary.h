@@ -95,15 +95,27 @@ T __shfl_down_sync(std::uint32_t mask, T value, unsigned delta) {
   return simt::shuffle(mask, value, source < 32 ? source : simt::lane());
 }
 
-inline std::uint32_t __ballot_sync(std::uint32_t mask, int predicate) {
-  const simt::Slot* votes = simt::collective(simt::Collective::vote, mask,
-                                             simt::slot_of(static_cast<int>(predicate != 0)));
-  std::uint32_t ballot = 0;
-  for (unsigned lane = 0; lane < 32; ++lane) {
-    if ((simt::collective_lanes() >> lane & 1u) == 0) continue;
-    ballot |= static_cast<std::uint32_t>(simt::value_of<int>(votes[lane])) << lane;
+namespace simt {
+// Exchanges `mine` and calls use(lane, value) for each lane that took part.
+template <class T, class Use>
+void for_lanes(Collective kind, std::uint32_t mask, T mine, Use use) {
+  const Slot* values = collective(kind, mask, slot_of(mine));
+  for (unsigned lane = 0; lane < kWarpLanes; ++lane) {
+    if ((collective_lanes() >> lane & 1u) != 0) use(lane, value_of<T>(values[lane]));
   }
-  return ballot;
+}
+// Returns the lanes whose value equals `wanted`.
+inline std::uint32_t lanes_with(Collective kind, std::uint32_t mask, int mine, int wanted) {
+  std::uint32_t lanes = 0;
+  for_lanes(kind, mask, mine, [&](unsigned lane, int value) {
+    lanes |= static_cast<std::uint32_t>(value == wanted) << lane;
+  });
+  return lanes;
+}
+}  // namespace simt
+
+inline std::uint32_t __ballot_sync(std::uint32_t mask, int predicate) {
+  return simt::lanes_with(simt::Collective::vote, mask, predicate != 0, 1);
 }
 inline int __any_sync(std::uint32_t mask, int predicate) {
   return __ballot_sync(mask, predicate) != 0;
@@ -113,59 +125,46 @@ inline int __all_sync(std::uint32_t mask, int predicate) {
 }
 // Returns the lanes with this lane's value.
 inline std::uint32_t __match_any_sync(std::uint32_t mask, int value) {
-  const simt::Slot* values = simt::collective(simt::Collective::match, mask, simt::slot_of(value));
-  std::uint32_t same = 0;
-  for (unsigned lane = 0; lane < 32; ++lane) {
-    if ((simt::collective_lanes() >> lane & 1u) == 0) continue;
-    same |= static_cast<std::uint32_t>(simt::value_of<int>(values[lane]) == value) << lane;
-  }
-  return same;
+  return simt::lanes_with(simt::Collective::match, mask, value, value);
 }
 inline unsigned __reduce_max_sync(std::uint32_t mask, unsigned value) {
-  const simt::Slot* values = simt::collective(simt::Collective::reduce, mask, simt::slot_of(value));
-  for (unsigned lane = 0; lane < 32; ++lane) {
-    if ((simt::collective_lanes() >> lane & 1u) == 0) continue;
-    value = std::max(value, simt::value_of<unsigned>(values[lane]));
-  }
+  simt::for_lanes(simt::Collective::reduce, mask, value,
+                  [&](unsigned, unsigned other) { value = std::max(value, other); });
   return value;
 }
 inline unsigned __reduce_min_sync(std::uint32_t mask, unsigned value) {
   return ~__reduce_max_sync(mask, ~value);
 }
-
 inline int __reduce_add_sync(std::uint32_t mask, int value) {
-  const simt::Slot* values = simt::collective(simt::Collective::reduce, mask, simt::slot_of(value));
   int sum = 0;
-  for (unsigned lane = 0; lane < 32; ++lane) {
-    if ((simt::collective_lanes() >> lane & 1u) != 0) sum += simt::value_of<int>(values[lane]);
-  }
+  simt::for_lanes(simt::Collective::reduce, mask, value, [&](unsigned, int one) { sum += one; });
   return sum;
 }
 
-// These use CPU atomics, because blocks run on several OS threads.
-template <class T>
-T atomicAdd(T* at, T value) {
+namespace simt {
+// Replaces a number by changed(old) and returns the old one, by CPU atomics, because blocks run on
+// several OS threads.
+template <class T, class Changed>
+T exchange_atomically(T* at, Changed changed) {
   T old = __atomic_load_n(at, __ATOMIC_RELAXED);
-  while (!__atomic_compare_exchange_n(at, &old, static_cast<T>(old + value), false,
+  while (!__atomic_compare_exchange_n(at, &old, static_cast<T>(changed(old)), false,
                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
   }
   return old;
 }
+}  // namespace simt
+
+template <class T>
+T atomicAdd(T* at, T value) {
+  return simt::exchange_atomically(at, [=](T old) { return old + value; });
+}
 template <class T>
 T atomicMax(T* at, T value) {
-  T old = __atomic_load_n(at, __ATOMIC_RELAXED);
-  while (old < value &&
-         !__atomic_compare_exchange_n(at, &old, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-  }
-  return old;
+  return simt::exchange_atomically(at, [=](T old) { return std::max(old, value); });
 }
 template <class T>
 T atomicMin(T* at, T value) {
-  T old = __atomic_load_n(at, __ATOMIC_RELAXED);
-  while (value < old &&
-         !__atomic_compare_exchange_n(at, &old, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-  }
-  return old;
+  return simt::exchange_atomically(at, [=](T old) { return std::min(old, value); });
 }
 
 // Orders the writes of a thread, and of threads that it met at a barrier, for other blocks.

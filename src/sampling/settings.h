@@ -2,7 +2,7 @@
 // table generates command-line flags and their help, range checks, the defaults read from a model's
 // generation_config and kept in its .leq file, the settings of saved chats, and the rule that
 // backends use. A new parameter needs a field and a row here, a field of SampleRule, a step in
-// sampling/sample.cpp, and either code in cuda/kernels/sample/sample_select.cuh or an entry in
+// sampling/sample.cpp, and either code in cuda/kernels/sample/sample.cu or an entry in
 // draws_on_host().
 #pragma once
 

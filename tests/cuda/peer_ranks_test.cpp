@@ -31,11 +31,20 @@ struct GpuRank {
       : device(device_of_rank(ranks.rank())),
         stream(rt::make_stream(device)),
         window(device, window_bytes),
-        peers(ranks, device, *stream, {window.data(), window_bytes}) {}
+        reaches_all(reaches(ranks.size())),
+        peers(ranks, *stream, {window.data(), window_bytes}) {}
+
+  // Lets this rank's device write the others' memory, as link_ranks does.
+  bool reaches(int ranks) const {
+    bool all = true;
+    for (int rank = 0; rank < ranks; ++rank) all &= rt::reaches(device, device_of_rank(rank));
+    return all;
+  }
 
   int device;
   rt::StreamOwner stream;
   DeviceScratch window;
+  bool reaches_all;
   PeerRanks peers;
 };
 

@@ -19,11 +19,11 @@ bool on_tensor_cores(const AttentionArguments& a) {
 void launch_type(const AttentionArguments& a, const AttentionPlan& plan, rt::Stream& stream) {
   switch (a.keys.type) {
     case KvType::int8:
-      return launch_tensor_attention<KvType::int8, KvType::int8>(a, plan, stream);
+      return launch_tensor_attention<KvType::int8>(a, plan, stream);
     case KvType::simq4:
       return launch_packed_attention(a, plan, stream);
     case KvType::f16:
-      return launch_tensor_attention<KvType::f16, KvType::f16>(a, plan, stream);
+      return launch_tensor_attention<KvType::f16>(a, plan, stream);
     default:
       ensure(false, "attention: no tensor-core kernel for ", kv_type_name(a.keys.type));
   }

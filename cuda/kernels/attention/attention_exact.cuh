@@ -42,6 +42,27 @@ __device__ __forceinline__ void store_queries(const Work<queries>& work,
   }
 }
 
+// Computes the outputs of a block of queries over its spans; score(work, seen) and
+// add(work, span, seen) process the keys and the values of a span.
+template <int queries, class Score, class Add>
+__device__ __forceinline__ void attend(const AttentionArguments& a, const AttentionPlan& plan,
+                                       Score score, Add add) {
+  LEQ_DYNAMIC_SHARED(float, memory);
+  ptx::wait_for_predecessor();
+  const BlockWork block = block_work(a, plan);
+  if (block.seen.empty()) return;
+  const Work<queries> work(a, block.queries, plan.tile_positions, memory);
+  load_queries(work);
+  for (int index = block.first_span(); index <= block.last_span(); ++index) {
+    const Positions span = span_positions(index), seen = block.visible_in(span);
+    score(work, seen);
+    softmax_span(work, span);
+    add(work, span, seen);
+  }
+  ptx::let_successor_start();
+  store_queries(work, plan);
+}
+
 // The limit of shared memory per block, so that several blocks fit on a multiprocessor.
 inline constexpr int kModestBytes = 48 << 10;
 
@@ -57,15 +78,19 @@ void launch_spans(const AttentionArguments& a, AttentionPlan plan, int queries, 
   // The last block of each run may be only partly filled.
   const std::int64_t blocks =
       plan.block_rows == 1 ? a.batch.tokens : a.batch.tokens / plan.block_rows + a.batch.run_count;
-  launch_in_parts(a, plan, a.batch.tokens, blocks, [&](const AttentionPlan& part, unsigned count) {
-    rt::run(stream,
-            {name,
-             dim3(count, static_cast<unsigned>(a.heads.kv_heads * part.head_blocks),
-                  static_cast<unsigned>(part.split ? part.spans : 1)),
-             dim3(kAttentionThreads), static_cast<std::size_t>(bytes), rt::Start::early},
-            kernel, a, part);
-    if (part.split) launch_attention_join<ExactJoin>(a, part, count, stream);
-  });
+  launch_in_parts(
+      a, plan, a.batch.tokens, blocks, [&](const AttentionPlan& part, std::int64_t count) {
+        rt::run(stream,
+                {name,
+                 rt::grid(count, a.heads.kv_heads * part.head_blocks, part.split ? part.spans : 1),
+                 kAttentionThreads, static_cast<std::size_t>(bytes), rt::Start::early},
+                kernel, a, part);
+        if (!part.split) return;
+        rt::run(
+            stream,
+            {"attention_join", rt::grid(count, a.heads.heads), kJoinThreads, 0, rt::Start::early},
+            attention_join<ExactJoin>, a, part);
+      });
 }
 
 }  // namespace leq::LEQ_GPU

@@ -136,28 +136,16 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
     attention_packed_spans(const LEQ_GRID_CONSTANT AttentionArguments a,
                            const LEQ_GRID_CONSTANT AttentionPlan plan) {
   LEQ_BOUNDS(kAttentionThreads);
-  LEQ_DYNAMIC_SHARED(float, memory);
-  ptx::wait_for_predecessor();
-  const BlockWork block = block_work(a, plan);
-  if (block.seen.empty()) return;
-  const Work<queries> work(a, block.queries, plan.tile_positions, memory);
-  load_queries(work);
-  for (int index = block.first_span(); index <= block.last_span(); ++index) {
-    const Positions span = span_positions(index), seen = block.visible_in(span);
-    if (a.keys.codes.packed()) {
-      score_packed_span(work, seen);
-    } else {
-      score_span(work, seen, plan.tile_positions);
-    }
-    softmax_span(work, span);
-    if (a.values.codes.packed()) {
-      add_packed_values(work, span);
-    } else {
-      add_values(work, span, seen, plan.tile_positions);
-    }
-  }
-  ptx::let_successor_start();
-  store_queries(work, plan);
+  attend<queries>(
+      a, plan,
+      [&](const auto& work, Positions seen) {
+        a.keys.codes.packed() ? score_packed_span(work, seen)
+                              : score_span(work, seen, plan.tile_positions);
+      },
+      [&](const auto& work, Positions span, Positions seen) {
+        a.values.codes.packed() ? add_packed_values(work, span)
+                                : add_values(work, span, seen, plan.tile_positions);
+      });
 }
 
 }  // namespace

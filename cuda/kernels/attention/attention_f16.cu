@@ -3,7 +3,7 @@
 
 namespace leq::LEQ_GPU {
 
-template void launch_tensor_attention<KvType::f16, KvType::f16>(const AttentionArguments&,
-                                                                const AttentionPlan&, rt::Stream&);
+template void launch_tensor_attention<KvType::f16>(const AttentionArguments&, const AttentionPlan&,
+                                                   rt::Stream&);
 
 }  // namespace leq::LEQ_GPU

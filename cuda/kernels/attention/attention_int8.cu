@@ -3,8 +3,7 @@
 
 namespace leq::LEQ_GPU {
 
-template void launch_tensor_attention<KvType::int8, KvType::int8>(const AttentionArguments&,
-                                                                  const AttentionPlan&,
-                                                                  rt::Stream&);
+template void launch_tensor_attention<KvType::int8>(const AttentionArguments&, const AttentionPlan&,
+                                                    rt::Stream&);
 
 }  // namespace leq::LEQ_GPU

@@ -90,13 +90,4 @@ __global__ void __launch_bounds__(kJoinThreads)
   }
 }
 
-template <class Rule>
-void launch_attention_join(const AttentionArguments& a, const AttentionPlan& plan, unsigned rows,
-                           rt::Stream& stream) {
-  rt::run(stream,
-          {"attention_join", dim3(rows, static_cast<unsigned>(a.heads.heads)), dim3(kJoinThreads),
-           0, rt::Start::early},
-          attention_join<Rule>, a, plan);
-}
-
 }  // namespace leq::LEQ_GPU

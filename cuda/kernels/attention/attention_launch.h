@@ -49,7 +49,7 @@ void launch_in_parts(const AttentionArguments& a, AttentionPlan plan, std::int64
   const std::int64_t part = in_parts ? at_once / plan.block_rows : blocks;
   for (std::int64_t first = 0; first < blocks; first += part) {
     plan.first_block = static_cast<int>(first);
-    launch(plan, static_cast<unsigned>(std::min(part, blocks - first)));
+    launch(plan, std::min(part, blocks - first));
   }
 }
 
@@ -70,7 +70,7 @@ inline constexpr int kFewestQueries = 16;
 // head_dim must be a multiple of 16 up to 256; keys and values are both f16 or both int8. `plan`
 // has split and spans. If split, blocks write records (o, m, l) of spans to scratch
 // [T][H][spans][d + 2], and the last block joins them. T has an entry for each possible row.
-template <KvType keys, KvType values>
+template <KvType type>
 void launch_tensor_attention(const AttentionArguments& a, const AttentionPlan& plan,
                              rt::Stream& stream);
 

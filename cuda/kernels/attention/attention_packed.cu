@@ -61,13 +61,7 @@ __device__ __forceinline__ void score_codes(const unsigned char* memory,
   constexpr int kHalves = kKeyHalves<Shape>;
   constexpr int kUnits = Shape::kKeyTiles / 2 / kHalves;
   KeyShifts<Shape> z = {};
-#pragma unroll
-  for (int i = 0; i < kTiles; ++i) {
-#pragma unroll
-    for (int j = 0; j < Shape::kKeyTiles; ++j) {
-      for (int k = 0; k < 4; ++k) scores[i][j][k] = 0.0f;
-    }
-  }
+  fill(scores, 0.0f);
   [[maybe_unused]] KeyWords<Shape> words;
   if constexpr (wide) words.load(tile, warp.first_key / 16);
 #pragma unroll

@@ -21,7 +21,7 @@ template <class Shape>
 __device__ __forceinline__ void finish_span(const AttentionArguments& a, const AttentionPlan& plan,
                                             const QueryBlock& block, bool first, bool last,
                                             WarpRows<Shape>& warp, Joined<Shape>& joined) {
-  if constexpr (Shape::kCodedValues) add_middles(warp);
+  if constexpr (Shape::kCoded) add_middles(warp);
   const int dims = a.heads.head_dim;
 #pragma unroll
   for (int i = 0; i < Shape::kRowTiles; ++i) {
@@ -140,7 +140,7 @@ inline constexpr int kSharedEverywhere = 99 << 10;  // shared memory of a block 
 // for so few blocks that each multiprocessor has one or two, which then need more tiles in flight.
 inline constexpr int kGenerationBytes = 56 << 10, kFewBlocksBytes = 113 << 10;
 
-template <KvType keys, KvType values, int dims>
+template <KvType type, int dims>
 struct TensorShapes {
   // Returns the number of stages, 1 to `most`, that fit into `capacity` bytes beside the queries.
   template <class OneStage>
@@ -156,15 +156,15 @@ struct TensorShapes {
   static constexpr int kPromptColumns = dims <= 64 ? 1 : 2;
   static constexpr int kPromptRows = 4;
   template <int stages>
-  using PromptOf = TensorShape<keys, values, dims, kPromptRows, kPromptColumns, kPromptTiles,
-                               stages, dims <= 64 ? 2 : 1>;
+  using PromptOf = TensorShape<type, dims, kPromptRows, kPromptColumns, kPromptTiles, stages,
+                               dims <= 64 ? 2 : 1>;
   using Prompt = PromptOf<stages<PromptOf<1>>(2, kSharedEverywhere)>;
 
   // 96 columns in four warps are no multiple of 16 per warp, so the head is padded to 128.
   static constexpr int kGenerationDims = dims == 96 ? 128 : dims;
   template <int stages>
   using GenerationOf =
-      TensorShape<keys, values, kGenerationDims, 1, 4, 1, stages, kGenerationDims <= 128 ? 3 : 2>;
+      TensorShape<type, kGenerationDims, 1, 4, 1, stages, kGenerationDims <= 128 ? 3 : 2>;
   static constexpr int kFewStages = stages<GenerationOf<1>>(2, kSharedEverywhere);
   static constexpr int kMoreStages = stages<GenerationOf<1>>(3, kGenerationBytes);
   static constexpr int kStages = kMoreStages > kFewStages ? kMoreStages : kFewStages;
@@ -173,8 +173,7 @@ struct TensorShapes {
   static constexpr int kDeepStages = stages<GenerationOf<1>>(kSpanTiles, kFewBlocksBytes);
   using Deep =
       std::conditional_t<(kDeepStages > kStages),
-                         TensorShape<keys, values, kGenerationDims, 1, 4, 1, kDeepStages, 2>,
-                         Generation>;
+                         TensorShape<type, kGenerationDims, 1, 4, 1, kDeepStages, 2>, Generation>;
 };
 
 // Whether each multiprocessor has at most two blocks of generation, and room for the deep shape.
@@ -209,13 +208,12 @@ void launch_queries(const char* name, Kernel kernel, std::size_t shared_bytes,
                                   ? a.batch.tokens
                                   : a.batch.tokens / plan.block_rows + a.batch.run_count;
   static_assert(Shape::kQueries >= kFewestQueries);
-  launch_in_parts(a, plan, rows, blocks, [&](const AttentionPlan& part, unsigned count) {
-    rt::run(stream,
-            {name,
-             dim3(count, static_cast<unsigned>(a.heads.kv_heads * part.head_blocks),
-                  static_cast<unsigned>(part.split ? part.spans : 1)),
-             dim3(Shape::kThreads), shared_bytes, rt::Start::early},
-            kernel, a, part);
+  launch_in_parts(a, plan, rows, blocks, [&](const AttentionPlan& part, std::int64_t count) {
+    rt::run(
+        stream,
+        {name, rt::grid(count, a.heads.kv_heads * part.head_blocks, part.split ? part.spans : 1),
+         Shape::kThreads, shared_bytes, rt::Start::early},
+        kernel, a, part);
   });
 }
 
@@ -225,9 +223,9 @@ void launch_tensor(const char* name, const AttentionArguments& a, const Attentio
   launch_queries<Shape>(name, attention_tensor<Shape>, TileMemory<Shape>::kBytes, a, plan, stream);
 }
 
-template <KvType keys, KvType values, int dims>
+template <KvType type, int dims>
 void launch_tensor(const AttentionArguments& a, const AttentionPlan& plan, rt::Stream& stream) {
-  using Shapes = TensorShapes<keys, values, dims>;
+  using Shapes = TensorShapes<type, dims>;
   // The prompt shape is faster if a block has more than half of its queries.
   const std::int64_t group = a.heads.group;
   const std::int64_t longest = plan.which == AttentionRuns::single ? 1 : a.batch.longest_run;
@@ -240,14 +238,14 @@ void launch_tensor(const AttentionArguments& a, const AttentionPlan& plan, rt::S
   }
 }
 
-template <KvType keys, KvType values>
+template <KvType type>
 void launch_tensor_attention(const AttentionArguments& a, const AttentionPlan& plan,
                              rt::Stream& stream) {
   const int dims = a.heads.head_dim;
-  if (dims <= 64) return launch_tensor<keys, values, 64>(a, plan, stream);
-  if (dims <= 96) return launch_tensor<keys, values, 96>(a, plan, stream);
-  if (dims <= 128) return launch_tensor<keys, values, 128>(a, plan, stream);
-  launch_tensor<keys, values, 256>(a, plan, stream);
+  if (dims <= 64) return launch_tensor<type, 64>(a, plan, stream);
+  if (dims <= 96) return launch_tensor<type, 96>(a, plan, stream);
+  if (dims <= 128) return launch_tensor<type, 128>(a, plan, stream);
+  launch_tensor<type, 256>(a, plan, stream);
 }
 
 }  // namespace leq::LEQ_GPU

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "cuda/intrinsics/arrays.cuh"
 #include "cuda/intrinsics/float_math.cuh"
 #include "cuda/kernels/attention/attention_tiles.cuh"
 
@@ -31,7 +32,7 @@ using TileWeights = std::uint32_t[Shape::kRowTiles][kTile / 16][4];
 template <class Shape>
 struct WarpRows {
   static constexpr int kTiles = Shape::kRowTiles;
-  static constexpr int kSteps = TileMemory<Shape>::Keys::kChunks / 2;  // steps of 32 bytes each
+  static constexpr int kSteps = TileMemory<Shape>::Rows::kChunks / 2;  // steps of 32 bytes each
   int first_query, first_column, first_key;   // in the block, and in a tile
   float out[kTiles][Shape::kColumns / 8][4];  // sums of weight * value over the span
   float shift[kTiles][Shape::kShifts > 0 ? Shape::kShifts : 1][4];  // shared by a column group
@@ -61,22 +62,11 @@ struct WarpRows {
     clear();
   }
   __device__ __forceinline__ void clear() {
-#pragma unroll
-    for (int i = 0; i < kTiles; ++i) {
-      for (int half = 0; half < 2; ++half) {
-        largest[i][half] = kMaskedScore;
-        total[i][half] = 0.0f;
-        middle[i][half] = 0.0f;
-      }
-#pragma unroll
-      for (int j = 0; j < Shape::kColumns / 8; ++j) {
-        for (int k = 0; k < 4; ++k) out[i][j][k] = 0.0f;
-      }
-#pragma unroll
-      for (int j = 0; j < Shape::kShifts; ++j) {
-        for (int k = 0; k < 4; ++k) shift[i][j][k] = 0.0f;
-      }
-    }
+    fill(largest, kMaskedScore);
+    fill(total, 0.0f);
+    fill(middle, 0.0f);
+    fill(out, 0.0f);
+    fill(shift, 0.0f);
   }
   // Returns the query of row g (half 0) or of row g + 8 (half 1) of a row tile, g = lane / 4.
   __device__ __forceinline__ int query(int tile, int half) const {
@@ -96,7 +86,7 @@ __device__ __forceinline__ void multiply(float (&d)[4], const std::uint32_t (&a)
 template <class Shape>
 __device__ __forceinline__ void load_operand(const unsigned char* memory, int first_query, int step,
                                              int lane, std::uint32_t (&a)[4]) {
-  using Rows = typename TileMemory<Shape>::Keys;
+  using Rows = typename TileMemory<Shape>::Rows;
   ptx::ldmatrix_x4(a, memory + TileMemory<Shape>::kQueriesAt +
                           Rows::at(first_query + lane % 16, 2 * step + lane / 16));
 }
@@ -114,7 +104,7 @@ __device__ __forceinline__ void hold_queries(const unsigned char* memory, WarpRo
       load_operand<Shape>(memory, warp.first_query + 16 * i, step,
                           static_cast<int>(threadIdx.x % 32), warp.queries[i][step]);
     }
-    if constexpr (stored_coded(Shape::kKeys) && Shape::kGeneration) {
+    if constexpr (Shape::kCoded && Shape::kGeneration) {
       for (int half = 0; half < 2; ++half) {
         warp.facts[i][half] = facts_at<Shape>(memory)[warp.query(i, half)];
       }
@@ -128,7 +118,7 @@ template <class Shape, class Sum>
 __device__ __forceinline__ void dot_products(const unsigned char* memory, const unsigned char* keys,
                                              const WarpRows<Shape>& warp,
                                              Sum (&sums)[Shape::kRowTiles][Shape::kKeyTiles][4]) {
-  using Rows = typename TileMemory<Shape>::Keys;
+  using Rows = typename TileMemory<Shape>::Rows;
   const int lane = ptx::opaque(threadIdx.x % 32);
 #pragma unroll
   for (int step = 0; step < WarpRows<Shape>::kSteps; ++step) {
@@ -172,7 +162,7 @@ __device__ __forceinline__ float2 query_facts(const unsigned char* memory,
 template <class Shape>
 __device__ __forceinline__ float row_factor(const unsigned char* memory,
                                             const WarpRows<Shape>& warp, int tile, int half) {
-  if constexpr (!stored_coded(Shape::kKeys)) return kLog2E;
+  if constexpr (!Shape::kCoded) return kLog2E;
   return query_facts<Shape>(memory, warp, tile, half).x;
 }
 
@@ -221,16 +211,10 @@ __device__ __forceinline__ void score_codes(const unsigned char* memory, const u
 template <class Shape>
 __device__ __forceinline__ void score_tile(const unsigned char* memory, const unsigned char* stage,
                                            const WarpRows<Shape>& warp, TileScores<Shape>& scores) {
-  if constexpr (stored_coded(Shape::kKeys)) {
+  if constexpr (Shape::kCoded) {
     score_codes<Shape>(memory, stage, warp, scores);
   } else {
-#pragma unroll
-    for (int i = 0; i < Shape::kRowTiles; ++i) {
-#pragma unroll
-      for (int j = 0; j < Shape::kKeyTiles; ++j) {
-        for (int k = 0; k < 4; ++k) scores[i][j][k] = 0.0f;
-      }
-    }
+    fill(scores, 0.0f);
     dot_products<Shape>(memory, stage, warp, scores);
   }
 }
@@ -390,7 +374,7 @@ __device__ __forceinline__ void exchange_weights(unsigned char* memory, TileWeig
   [[maybe_unused]] auto* const pairs = reinterpret_cast<float2*>(share.sums);
   const std::uint32_t(&mine)[4] = weights[0][0];
   share.weights[warp][lane] = {mine[0], mine[1], mine[2], mine[3]};
-  if constexpr (Shape::kCodedValues) {
+  if constexpr (Shape::kCoded) {
     share.sums[warp][lane] = {sums[0].weights[0], sums[1].weights[0], sums[0].middles[0],
                               sums[1].middles[0]};
   } else {
@@ -400,7 +384,7 @@ __device__ __forceinline__ void exchange_weights(unsigned char* memory, TileWeig
 #pragma unroll
   for (int step = 0; step < 4; ++step) {
     take_operand(weights[0][step], share.weights[step][lane]);
-    if constexpr (Shape::kCodedValues) {
+    if constexpr (Shape::kCoded) {
       const float4 both = share.sums[step][lane];
       sums[0].weights[step] = both.x;
       sums[1].weights[step] = both.y;
@@ -432,10 +416,10 @@ __device__ __forceinline__ void exchange_with_other(const WarpRows<Shape>& warp,
     }
     for (QuerySums& of : sums[i]) {
       of.weights[0] += of.weights[1];
-      if constexpr (Shape::kCodedValues) of.middles[0] += of.middles[1];
+      if constexpr (Shape::kCoded) of.middles[0] += of.middles[1];
     }
     share.sums[own][i][0][lane] = {sums[i][0].weights[0], sums[i][1].weights[0]};
-    if constexpr (Shape::kCodedValues) {
+    if constexpr (Shape::kCoded) {
       share.sums[own][i][1][lane] = {sums[i][0].middles[0], sums[i][1].middles[0]};
     }
   }
@@ -449,7 +433,7 @@ __device__ __forceinline__ void exchange_with_other(const WarpRows<Shape>& warp,
     const float2 more = share.sums[1 - own][i][0][lane];
     sums[i][0].weights[1] = more.x;
     sums[i][1].weights[1] = more.y;
-    if constexpr (Shape::kCodedValues) {
+    if constexpr (Shape::kCoded) {
       const float2 more_middles = share.sums[1 - own][i][1][lane];
       sums[i][0].middles[1] = more_middles.x;
       sums[i][1].middles[1] = more_middles.y;
@@ -513,7 +497,7 @@ __device__ __forceinline__ void weigh_tile(WarpRows<Shape>& warp, const TileScor
 #pragma unroll
   for (int j = 0; j < Shape::kKeyTiles; ++j) {
     ValuePair values;
-    if constexpr (Shape::kCodedValues) values.read(ends + 8 * j);
+    if constexpr (Shape::kCoded) values.read(ends + 8 * j);
 #pragma unroll
     for (int i = 0; i < kTiles; ++i) {
 #pragma unroll
@@ -523,7 +507,7 @@ __device__ __forceinline__ void weigh_tile(WarpRows<Shape>& warp, const TileScor
         float second = ptx::exp2_near(fmaf(score[2 * half + 1], factor[i][half], shift[i][half]));
         float &weight = sums[i][half].weights[j / 2], &middle = sums[i][half].middles[j / 2];
         weight = j % 2 == 0 ? first + second : weight + (first + second);
-        if constexpr (Shape::kCodedValues) {
+        if constexpr (Shape::kCoded) {
           const float before =
               j % 2 == 0 ? first * values.middle.x : fmaf(first, values.middle.x, middle);
           middle = fmaf(second, values.middle.y, before);
@@ -543,7 +527,7 @@ __device__ __forceinline__ void weigh_tile(WarpRows<Shape>& warp, const TileScor
       const QuerySums& more = sums[i][half];
       warp.total[i][half] =
           warp.total[i][half] * keep[i][half] + QuerySums::all<Shape>(more.weights);
-      if constexpr (Shape::kCodedValues) {
+      if constexpr (Shape::kCoded) {
         warp.middle[i][half] =
             warp.middle[i][half] * keep[i][half] + QuerySums::all<Shape>(more.middles);
       }

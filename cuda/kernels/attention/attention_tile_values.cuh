@@ -11,7 +11,7 @@ template <class Shape>
 __device__ __forceinline__ void add_halves(const unsigned char* values,
                                            const TileWeights<Shape>& weights,
                                            WarpRows<Shape>& warp) {
-  using Rows = typename TileMemory<Shape>::Values;
+  using Rows = typename TileMemory<Shape>::Rows;
   const int lane = ptx::opaque(threadIdx.x % 32);
   const int first_chunk = warp.first_column / 8 + lane / 16;
 #pragma unroll
@@ -41,7 +41,7 @@ struct CodeWords {
                                                  int chunk) {
     CodeWords found;
     ptx::ldmatrix_x4_trans(found.words,
-                           values + TileMemory<Shape>::Values::at(16 * step + lane, chunk));
+                           values + TileMemory<Shape>::Rows::at(16 * step + lane, chunk));
     return found;
   }
   // The registers of the first 16 positions, or if `next` of the other 16; of even or odd columns.
@@ -129,7 +129,7 @@ template <class Shape>
 __device__ __forceinline__ void add_tile(unsigned char* memory, const unsigned char* stage,
                                          const TileWeights<Shape>& weights, WarpRows<Shape>& warp) {
   using Memory = TileMemory<Shape>;
-  if constexpr (Shape::kCodedValues) {
+  if constexpr (Shape::kCoded) {
     add_codes<Shape>(memory, stage + Memory::kValuesAt, weights, warp);
   } else {
     add_halves<Shape>(stage + Memory::kValuesAt, weights, warp);
@@ -160,7 +160,7 @@ struct ColumnPair {
 
   __device__ __forceinline__ ColumnPair(int first_column, int index) {
     const int lane = static_cast<int>(threadIdx.x % 4), c = index / 2, k = index % 2;
-    const bool coded = stored_coded(Shape::kValues);
+    const bool coded = Shape::kCoded;
     column = first_column + 16 * c + (coded ? 4 * lane + 2 * k : 8 * k + 2 * lane);
     tile[0] = coded ? 2 * c : index;
     tile[1] = coded ? 2 * c + 1 : index;

@@ -15,10 +15,11 @@ inline constexpr int kTile = kKvPageTokens;
 // their outputs. Warps that share queries (two in a prompt, all four in generation) also divide the
 // scores: each computes those of an equal part of a tile's keys and passes its weights to the other
 // warps. Outputs do not depend on the partition.
-template <KvType keys, KvType values, int dims, int row_warps, int column_warps, int row_tiles,
-          int stages, int blocks>
+template <KvType type, int dims, int row_warps, int column_warps, int row_tiles, int stages,
+          int blocks>
 struct TensorShape {
-  static constexpr KvType kKeys = keys, kValues = values;
+  static constexpr bool kCoded = stored_coded(type);  // keys and values are int8 codes
+  static constexpr int kNumberBytes = stored_number_bytes(type);
   static constexpr int kDims = dims;  // head_dim, padded
   static constexpr int kRowWarps = row_warps, kRowTiles = row_tiles, kStages = stages;
   static constexpr int kAhead = stages > 1 ? stages - 1 : 1;  // tiles in flight
@@ -33,9 +34,8 @@ struct TensorShape {
   // Weights are exp(score - largest) * 2^12, so that small weights keep precision in f16; the
   // factor cancels in the division by their sum. With coded values the exponent is 6, because
   // weights are multiplied by the values' scale too, which reaches 2 * 65504 / 255.
-  static constexpr bool kCodedValues = stored_coded(values);
-  static constexpr float kWeightBits = kCodedValues ? 6.0f : 12.0f;
-  static constexpr int kShifts = kCodedValues ? 1 : 0;  // 1: all columns share a sum
+  static constexpr float kWeightBits = kCoded ? 6.0f : 12.0f;
+  static constexpr int kShifts = kCoded ? 1 : 0;  // 1: all columns share a sum
   static_assert(column_warps <= 2 || (kGeneration && row_warps == 1 && row_tiles == 1));
   static_assert(kColumns % 16 == 0 && dims % 32 == 0);
 };
@@ -65,39 +65,36 @@ struct TileShare {
 // Data that a pair of warps exchanges; each warp writes its own slot.
 template <class Shape>
 struct PairShare {
-  static constexpr int kSums = Shape::kCodedValues ? 2 : 1;  // kinds of sums, of 32 keys each
-  float largest[2][8][2 * Shape::kRowTiles];                 // the queries of four lanes
+  static constexpr int kSums = Shape::kCoded ? 2 : 1;  // kinds of sums, of 32 keys each
+  float largest[2][8][2 * Shape::kRowTiles];           // the queries of four lanes
   float2 sums[2][Shape::kRowTiles][kSums][32];
   uint4 weights[2][Shape::kRowTiles][2][32];
 };
 
 template <class Shape>
 struct TileMemory {
-  using Keys = ChunkRows<Shape::kDims * stored_number_bytes(Shape::kKeys)>;
-  using Values = ChunkRows<Shape::kDims * stored_number_bytes(Shape::kValues)>;
+  using Rows = ChunkRows<Shape::kDims * Shape::kNumberBytes>;  // of keys or of values
   // The bytes of the scales of 64 positions, followed by their minima.
-  static constexpr int kKeyEnds = stored_coded(Shape::kKeys) ? 4 * kTile : 0;
-  static constexpr int kValueEnds = stored_coded(Shape::kValues) ? 4 * kTile : 0;
+  static constexpr int kEnds = Shape::kCoded ? 4 * kTile : 0;
   // A stage contains keys, values, scales and minima of keys, then those of values.
-  static constexpr int kValuesAt = kTile * Keys::kStride;
-  static constexpr int kKeyEndsAt = kValuesAt + kTile * Values::kStride;
-  static constexpr int kValueEndsAt = kKeyEndsAt + kKeyEnds;
-  static constexpr int kStageBytes = kValueEndsAt + kValueEnds;
+  static constexpr int kValuesAt = kTile * Rows::kStride;
+  static constexpr int kKeyEndsAt = 2 * kValuesAt;
+  static constexpr int kValueEndsAt = kKeyEndsAt + kEnds;
+  static constexpr int kStageBytes = kValueEndsAt + kEnds;
   // After the stages come queries in the type of the keys (for int8 with scale and sum of codes),
   // the data that four warps exchange, expanded operands of values, and the block's QueryBlock.
   // Data of pairs of warps reuses the memory of the queries after these are in registers.
   static constexpr bool kPairs = Shape::kColumnWarps == 2;
   static constexpr int kPairBytes =
       kPairs ? Shape::kRowWarps * static_cast<int>(sizeof(PairShare<Shape>)) : 0;
-  static constexpr int kQueryBytes = Shape::kQueries * Keys::kStride;
+  static constexpr int kQueryBytes = Shape::kQueries * Rows::kStride;
   static constexpr int kQueriesAt = Shape::kStages * kStageBytes;
   static constexpr int kFactsAt =
       kQueriesAt + (kQueryBytes > kPairBytes ? kQueryBytes : kPairBytes);
-  static constexpr int kShareAt = kFactsAt + (kKeyEnds > 0 ? Shape::kQueries * 8 : 0);
+  static constexpr int kShareAt = kFactsAt + (Shape::kCoded ? Shape::kQueries * 8 : 0);
   // A prompt's block expands the codes of values into operands once for all its warps, if eight
   // warps use them and shared memory suffices beside two stages.
-  static constexpr bool kExpands =
-      Shape::kCodedValues && Shape::kThreads == 256 && Shape::kDims <= 128;
+  static constexpr bool kExpands = Shape::kCoded && Shape::kThreads == 256 && Shape::kDims <= 128;
   static constexpr int kOperandsAt =
       kShareAt + (Shape::kGeneration ? static_cast<int>(sizeof(TileShare)) : 0);
   static constexpr int kBlockAt = kOperandsAt + (kExpands ? kTile * Shape::kDims * 2 : 0);
@@ -121,6 +118,7 @@ struct WholeTiles {
 template <class Shape>
 class TileLoader {
   using Memory = TileMemory<Shape>;
+  using Rows = typename Memory::Rows;
 
  public:
   __device__ __forceinline__ TileLoader(const AttentionArguments& a, const QueryBlock& block,
@@ -166,7 +164,7 @@ class TileLoader {
   // Clears the scales of values at positions of a loaded tile that are not visible to any query.
   // Their page contents are undefined, and 0 times an undefined number may not be 0.
   __device__ __forceinline__ void clear_unseen_ends(int tile) const {
-    if constexpr (Memory::kValueEnds > 0) {
+    if constexpr (Shape::kCoded) {
       if (whole_.holds(tile)) return;
       auto* const ends = reinterpret_cast<std::uint16_t*>(stage(tile) + Memory::kValueEndsAt);
       for (int i = static_cast<int>(threadIdx.x); i < 2 * kTile; i += Shape::kThreads) {
@@ -180,17 +178,18 @@ class TileLoader {
   __device__ __forceinline__ void copy_visible(unsigned char* to) const {
     const KvHeadPage keys = kv_head_page(a_.keys, page_, a_.heads, block_.kv_head);
     const KvHeadPage values = kv_head_page(a_.values, page_, a_.heads, block_.kv_head);
-    copy_rows<typename Memory::Keys>(to, keys);
-    copy_rows<typename Memory::Values>(to + Memory::kValuesAt, values);
-    if constexpr (Memory::kKeyEnds > 0) copy_ends(to + Memory::kKeyEndsAt, keys);
-    if constexpr (Memory::kValueEnds > 0) copy_ends(to + Memory::kValueEndsAt, values);
+    copy_rows(to, keys);
+    copy_rows(to + Memory::kValuesAt, values);
+    if constexpr (Shape::kCoded) {
+      copy_ends(to + Memory::kKeyEndsAt, keys);
+      copy_ends(to + Memory::kValueEndsAt, values);
+    }
   }
 
   __device__ __forceinline__ void copy_whole(unsigned char* to) const {
-    copy_whole_rows<typename Memory::Keys>(to, page_at(keys_, a_.keys.page_bytes));
-    copy_whole_rows<typename Memory::Values>(to + Memory::kValuesAt,
-                                             page_at(values_, a_.values.page_bytes));
-    if constexpr (Memory::kKeyEnds > 0) {
+    copy_whole_rows(to, page_at(keys_, a_.keys.page_bytes));
+    copy_whole_rows(to + Memory::kValuesAt, page_at(values_, a_.values.page_bytes));
+    if constexpr (Shape::kCoded) {
       if (threadIdx.x >= 32) return;
       ptx::cp_async16(to + Memory::kKeyEndsAt + threadIdx.x * 16, page_at(ends_, ends_stride_),
                       true);
@@ -201,7 +200,6 @@ class TileLoader {
                                                       std::int64_t bytes) const {
     return base + std::int64_t{page_} * static_cast<int>(bytes);
   }
-  template <class Rows>
   __device__ __forceinline__ void copy_whole_rows(unsigned char* to, const std::byte* from) const {
     constexpr int kRows = Shape::kThreads / Rows::kChunks;
     static_assert(Shape::kThreads % Rows::kChunks == 0);
@@ -219,24 +217,19 @@ class TileLoader {
   // Computes the base addresses, as for page 0, of this thread's part of whole tiles. Lanes 0..15
   // of the first warp load scales and minima of keys, lanes 16..31 those of values.
   __device__ __forceinline__ void place_whole_tiles() {
-    constexpr int kKeyBytes = kTile * Shape::kDims * stored_number_bytes(Shape::kKeys);
-    constexpr int kValueBytes = kTile * Shape::kDims * stored_number_bytes(Shape::kValues);
+    constexpr int kBytes = kTile * Shape::kDims * Shape::kNumberBytes;
     const int thread = static_cast<int>(threadIdx.x);
-    keys_ = a_.keys.base + block_.kv_head * kKeyBytes + thread * 16;
-    values_ = a_.values.base + block_.kv_head * kValueBytes + thread * 16;
-    if constexpr (Memory::kKeyEnds > 0) {
-      static_assert(Shape::kKeys == Shape::kValues);
-      constexpr int kRowBytes = Shape::kDims * stored_number_bytes(Shape::kKeys);
+    keys_ = a_.keys.base + block_.kv_head * kBytes + thread * 16;
+    values_ = a_.values.base + block_.kv_head * kBytes + thread * 16;
+    if constexpr (Shape::kCoded) {
       const int lane = static_cast<int>(threadIdx.x % 32), kv_heads = a_.heads.kv_heads;
       const KvPages& pages = lane < 16 ? a_.keys : a_.values;
       const int head = block_.kv_head + (lane % 16 < 8 ? 0 : kv_heads);
-      ends_ = pages.base + std::int64_t{kv_heads} * (kTile * kRowBytes) + head * (2 * kTile) +
-              lane % 8 * 16;
+      ends_ = pages.base + std::int64_t{kv_heads} * kBytes + head * (2 * kTile) + lane % 8 * 16;
       ends_stride_ = pages.page_bytes;
     }
   }
 
-  template <class Rows>
   __device__ __forceinline__ void copy_rows(unsigned char* to, const KvHeadPage& page) const {
     const int thread = ptx::opaque(threadIdx.x), row_bytes = static_cast<int>(page.row_bytes);
     const auto copy = [&](int row, int chunk) {
@@ -291,7 +284,7 @@ __device__ __forceinline__ void store_halves(const QueryPart<Shape>& x, int quer
     const float numbers[4] = {x[i].x, x[i].y, x[i].z, x[i].w};
     float kept[4];
     for (int k = 0; k < 4; ++k) kept[k] = fminf(fmaxf(numbers[k], -kMost), kMost);
-    *reinterpret_cast<uint2*>(to + TileMemory<Shape>::Keys::at(query, 2 * i + part / 2) +
+    *reinterpret_cast<uint2*>(to + TileMemory<Shape>::Rows::at(query, 2 * i + part / 2) +
                               part % 2 * 8) = {ptx::f16x2_of(kept[0], kept[1]),
                                                ptx::f16x2_of(kept[2], kept[3])};
   }
@@ -322,7 +315,7 @@ __device__ __forceinline__ float2 store_codes(const QueryPart<Shape>& x, int que
       packed |= (static_cast<unsigned>(code) & 0xffu) << 8 * k;
       sum += code;
     }
-    *reinterpret_cast<unsigned*>(to + TileMemory<Shape>::Keys::at(query, i) + part * 4) = packed;
+    *reinterpret_cast<unsigned*>(to + TileMemory<Shape>::Rows::at(query, i) + part * 4) = packed;
   }
   for (int step = 1; step < 4; step *= 2) sum += __shfl_xor_sync(kEveryLane, sum, step);
   return {step_of_query.scale * kLog2E, static_cast<float>(sum)};
@@ -347,7 +340,7 @@ __device__ __forceinline__ void load_queries(const AttentionArguments& a, const 
       x[i] = {0.0f, 0.0f, 0.0f, 0.0f};
       if (there && column < dims) x[i] = *reinterpret_cast<const float4*>(from + column);
     }
-    if constexpr (stored_coded(Shape::kKeys)) {
+    if constexpr (Shape::kCoded) {
       const float2 facts = store_codes<Shape>(x, query, memory + TileMemory<Shape>::kQueriesAt);
       if (part != 0) continue;
       reinterpret_cast<float2*>(memory + TileMemory<Shape>::kFactsAt)[query] = facts;

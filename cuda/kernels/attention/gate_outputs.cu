@@ -29,12 +29,9 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void launch_gate_outputs(const GateOutputsArguments& a, rt::Stream& stream) {
-  if (a.tokens <= 0) return;
   rt::run(stream,
-          {"gate_outputs",
-           dim3(static_cast<unsigned>(a.tokens),
-                static_cast<unsigned>((a.width + kThreads - 1) / kThreads)),
-           dim3(kThreads), 0, rt::Start::early},
+          {"gate_outputs", rt::grid(a.tokens, div_up(a.width, kThreads)), kThreads, 0,
+           rt::Start::early},
           gate_outputs, a);
 }
 

@@ -171,10 +171,8 @@ void launch_kv_quantize(const KvQuantizeArguments& a, rt::Stream& stream) {
   // A run can close at most this many blocks: the first block may have begun in earlier runs.
   const std::int64_t most = a.batch.longest_run / residual.block + 1;
   rt::run(stream,
-          {"kv_quantize",
-           dim3(static_cast<unsigned>(a.batch.run_count * most),
-                static_cast<unsigned>(a.heads.kv_heads), static_cast<unsigned>(2 * a.layer_count)),
-           dim3(kBlockThreads), 2 * numbers * sizeof(float), rt::Start::early},
+          {"kv_quantize", rt::grid(a.batch.run_count * most, a.heads.kv_heads, 2 * a.layer_count),
+           kBlockThreads, 2 * numbers * sizeof(float), rt::Start::early},
           kv_quantize, a, static_cast<int>(most));
 }
 

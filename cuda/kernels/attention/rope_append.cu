@@ -36,14 +36,11 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void launch_rope_append(const RopeAppendArguments& a, rt::Stream& stream) {
-  if (a.batch.tokens <= 0) return;
-  rt::run(stream,
-          {"rope_append",
-           dim3(static_cast<unsigned>(a.batch.tokens),
-                static_cast<unsigned>((heads_of_row(a) + kWarps - 1) / kWarps)),
-           dim3(kThreads), std::size_t{2 * kWarps} * head_stride(a.heads.head_dim) * sizeof(float),
-           rt::Start::early},
-          rope_append, a, query_factor_of(a));
+  rt::run(
+      stream,
+      {"rope_append", rt::grid(a.batch.tokens, div_up(heads_of_row(a), kWarps)), kThreads,
+       std::size_t{2 * kWarps} * head_stride(a.heads.head_dim) * sizeof(float), rt::Start::early},
+      rope_append, a, query_factor_of(a));
 }
 
 }  // namespace leq::LEQ_GPU

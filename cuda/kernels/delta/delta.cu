@@ -169,10 +169,6 @@ __global__ void __launch_bounds__(kHeadThreads)
   }
 }
 
-dim3 blocks(std::int64_t x, std::int64_t y) {
-  return dim3(static_cast<unsigned>(x), static_cast<unsigned>(y));
-}
-
 }  // namespace
 
 void launch_delta_net(const DeltaArguments& a, rt::Stream& stream) {
@@ -181,20 +177,19 @@ void launch_delta_net(const DeltaArguments& a, rt::Stream& stream) {
   const auto head_bytes =
       static_cast<std::size_t>(std::max(a.key_dim, a.value_dim)) * kHeadWarps * sizeof(float);
   rt::run(stream,
-          {"delta_inputs", blocks(a.batch.tokens, (heads + kHeadWarps - 1) / kHeadWarps),
-           dim3(kHeadThreads), head_bytes, rt::Start::early},
+          {"delta_inputs", rt::grid(a.batch.tokens, div_up(heads, kHeadWarps)), kHeadThreads,
+           head_bytes, rt::Start::early},
           delta_inputs, a);
   if (has_delta_chunks(a)) {
     launch_delta_chunks(a, stream);
   } else {
-    const std::int64_t parts = (a.value_dim + DeltaColumn::kOfWarp - 1) / DeltaColumn::kOfWarp;
-    rt::run(stream,
-            {"delta_recur", blocks(runs, a.value_heads * parts), dim3(32), 0, rt::Start::early},
+    const std::int64_t parts = div_up(a.value_dim, DeltaColumn::kOfWarp);
+    rt::run(stream, {"delta_recur", rt::grid(runs, a.value_heads * parts), 32, 0, rt::Start::early},
             delta_recur, a);
   }
   rt::run(stream,
-          {"delta_outputs", blocks(a.batch.tokens, (a.value_heads + kHeadWarps - 1) / kHeadWarps),
-           dim3(kHeadThreads), head_bytes, rt::Start::early},
+          {"delta_outputs", rt::grid(a.batch.tokens, div_up(a.value_heads, kHeadWarps)),
+           kHeadThreads, head_bytes, rt::Start::early},
           delta_outputs, a);
 }
 

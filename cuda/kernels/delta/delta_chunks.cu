@@ -4,13 +4,66 @@
 //   L = the part of beta_i (k_i . k_j) D_ij under the diagonal, T = (1 + L)^-1 diag(beta)
 //   P = (q_i . k_j) D_ij on and under the diagonal, 0 above it
 //   U = T (V - diag(e) K S),  O = diag(e) Q S + P U,  S = e_63 S + K^T diag(D_63) U
+#include "cuda/intrinsics/arrays.cuh"
 #include "cuda/intrinsics/ptx.h"
+#include "cuda/intrinsics/ptx_attention.h"
 #include "cuda/intrinsics/run.h"
 #include "cuda/kernels/delta/delta.cuh"
-#include "cuda/kernels/delta/split_products.cuh"
 
 namespace leq::LEQ_GPU {
 namespace {
+
+// x = high + low, with an error of at most 2^-22 of x.
+struct SplitFloat {
+  std::uint32_t high, low;
+
+  __device__ __forceinline__ explicit SplitFloat(float x = 0) : high(cut(x)) {
+    low = cut(x - __uint_as_float(high));
+  }
+  static __device__ __forceinline__ std::uint32_t cut(float x) {
+    return __float_as_uint(x) & 0xffffe000u;
+  }
+};
+
+// D[16][8 tiles] += A[16][8 steps] B[8 steps][8 tiles], computed by a warp; d has the layout of
+// mma_m16n8k8_tf32. a(row, k) and b(k, column) return the numbers at k and k + 1 (k is even). The
+// error is about 2^-20 of sum |a b|, because the products of two low parts are left out.
+template <int tiles, class A, class B>
+__device__ __forceinline__ void multiply_split(float (&d)[tiles][4], int steps, A a, B b) {
+  // A is in global memory: this many steps of it are in flight.
+  constexpr int kAhead = 4;
+  const int g = static_cast<int>(threadIdx.x) % 32 / 4, t = static_cast<int>(threadIdx.x) % 4;
+  // A lane may use any two k if A and B agree; here they are neighbours, which are contiguous.
+  float2 rows[kAhead][2];
+  const auto load = [&](float2(&to)[2], int step) {
+    if (step >= steps) return;
+    to[0] = a(g, 8 * step + 2 * t);
+    to[1] = a(g + 8, 8 * step + 2 * t);
+  };
+#pragma unroll
+  for (int i = 0; i < kAhead; ++i) load(rows[i], i);
+#pragma unroll 1
+  for (int first = 0; first < steps; first += kAhead) {
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      const int step = first + i, k = 8 * step + 2 * t;
+      if (step >= steps) break;
+      const SplitFloat x[4] = {SplitFloat(rows[i][0].x), SplitFloat(rows[i][1].x),
+                               SplitFloat(rows[i][0].y), SplitFloat(rows[i][1].y)};
+      load(rows[i], step + kAhead);
+      const std::uint32_t high[4] = {x[0].high, x[1].high, x[2].high, x[3].high};
+      const std::uint32_t low[4] = {x[0].low, x[1].low, x[2].low, x[3].low};
+#pragma unroll
+      for (int tile = 0; tile < tiles; ++tile) {
+        const float2 column = b(k, 8 * tile + g);
+        const SplitFloat y[2] = {SplitFloat(column.x), SplitFloat(column.y)};
+        ptx::mma_m16n8k8_tf32(d[tile], low, {y[0].high, y[1].high});
+        ptx::mma_m16n8k8_tf32(d[tile], high, {y[0].low, y[1].low});
+        ptx::mma_m16n8k8_tf32(d[tile], high, {y[0].high, y[1].high});
+      }
+    }
+  }
+}
 
 constexpr int kWarps = 4, kThreads = 32 * kWarps;
 constexpr int kChunk = kDeltaChunk;
@@ -81,11 +134,7 @@ __device__ __forceinline__ void multiply_keys(const DeltaArguments& a, int head,
   float sums[kChunk / 8][4] = {};
   multiply_split(sums, a.key_dim / 8, rows(key), columns);
   for_sums(sums, [&](int i, int j, float x) { shared.keys[first + i][j] = x; });
-#pragma unroll
-  for (auto& tile : sums) {
-#pragma unroll
-    for (float& x : tile) x = 0;
-  }
+  fill(sums, 0.0f);
   multiply_split(sums, a.key_dim / 8, rows(query), columns);
   for_sums(sums, [&](int i, int j, float x) { shared.queries[first + i][j] = x; });
 }
@@ -160,11 +209,7 @@ __device__ __forceinline__ void add_keys(const DeltaArguments& a, const DeltaChu
     const int first = static_cast<int>(threadIdx.x) / 32 * 32 + half * 16;
     if (first >= a.key_dim) return;
     TokenSums sums;
-#pragma unroll
-    for (auto& tile : sums) {
-#pragma unroll
-      for (float& x : tile) x = 0;
-    }
+    fill(sums, 0.0f);
     multiply_split(
         sums, kChunk / 8,
         [&](int row, int i) {
@@ -215,11 +260,7 @@ __device__ __forceinline__ void chunk_step(const DeltaArguments& a, int head, in
   __syncthreads();
   // Columns above the diagonal are zero and are skipped.
   const int steps = (first + 16) / 8;
-#pragma unroll
-  for (auto& tile : sums) {
-#pragma unroll
-    for (float& x : tile) x = 0;
-  }
+  fill(sums, 0.0f);
   multiply_split(sums, steps, square(chunk.inverse), columns(shared.values));
   __syncthreads();
   for_sums(sums, [&](int i, int j, float x) { shared.values[first + i][j] = x; });
@@ -282,18 +323,11 @@ bool has_delta_chunks(const DeltaArguments& a) {
 }
 
 void launch_delta_chunks(const DeltaArguments& a, rt::Stream& stream) {
-  const std::int64_t slots = (a.batch.tokens + kChunk - 1) / kChunk;
-  rt::run(
-      stream,
-      {"delta_squares", dim3(static_cast<unsigned>(slots), static_cast<unsigned>(a.value_heads)),
-       dim3(kThreads), 0, rt::Start::early},
-      delta_squares, a);
-  const std::int64_t blocks = (a.value_dim + kDeltaColumns - 1) / kDeltaColumns;
+  const dim3 chunks = rt::grid(div_up(a.batch.tokens, kChunk), a.value_heads);
+  rt::run(stream, {"delta_squares", chunks, kThreads, 0, rt::Start::early}, delta_squares, a);
+  const std::int64_t columns = a.value_heads * div_up(a.value_dim, kDeltaColumns);
   rt::run(stream,
-          {"delta_chunks",
-           dim3(static_cast<unsigned>(a.batch.run_count),
-                static_cast<unsigned>(a.value_heads * blocks)),
-           dim3(kThreads), 0, rt::Start::early},
+          {"delta_chunks", rt::grid(a.batch.run_count, columns), kThreads, 0, rt::Start::early},
           delta_chunks, a);
 }
 

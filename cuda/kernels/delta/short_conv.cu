@@ -57,12 +57,8 @@ __global__ void __launch_bounds__(kConvThreads)
 }  // namespace
 
 void launch_short_conv(const ShortConvArguments& a, rt::Stream& stream) {
-  if (a.batch.tokens <= 0 || a.channels == 0) return;  // all channels are on other ranks
-  const auto blocks = static_cast<unsigned>((a.channels + kConvThreads - 1) / kConvThreads);
-  rt::run(stream,
-          {"short_conv", dim3(static_cast<unsigned>(a.batch.tokens), blocks), dim3(kConvThreads), 0,
-           rt::Start::early},
-          short_conv, a);
+  const dim3 blocks = rt::grid(a.batch.tokens, div_up(a.channels, kConvThreads));
+  rt::run(stream, {"short_conv", blocks, kConvThreads, 0, rt::Start::early}, short_conv, a);
 }
 
 }  // namespace leq::LEQ_GPU

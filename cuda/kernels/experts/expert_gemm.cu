@@ -3,7 +3,8 @@
 
 #include "cuda/intrinsics/run.h"
 #include "cuda/kernels/experts/experts.h"
-#include "cuda/kernels/matmul/int_gemm_launch.cuh"
+#include "cuda/kernels/matmul/int_gemm.cuh"
+#include "cuda/kernels/matmul/int_matmul.h"
 
 namespace leq::LEQ_GPU {
 namespace {
@@ -66,7 +67,7 @@ void launch_tiles(const ExpertMatmul& a, const ExpertGroups& groups, rt::Stream&
   blocks.x = static_cast<unsigned>(a.rows / Shape::kTokens +
                                    std::min<std::int64_t>(a.rows, groups.experts));
   rt::run(stream,
-          {"expert_gemm", blocks, dim3(Shape::kThreads),
+          {"expert_gemm", blocks, Shape::kThreads,
            GemmMemory<Shape, bits, group>::kBytes + sizeof(ExpertTile), rt::Start::early},
           expert_gemm<Shape, bits, group>, a, groups);
 }
@@ -88,7 +89,6 @@ bool has_expert_gemm(const IntMatmul& a) {
 }
 
 void launch_expert_gemm(const ExpertMatmul& a, const ExpertGroups& groups, rt::Stream& stream) {
-  if (a.rows <= 0) return;
   launch_by_bits(a.matmul.segments[0].weight.bits, [&]<int bits>() {
     const int group = sum_columns(a.matmul);
     if constexpr (bits == 8) {

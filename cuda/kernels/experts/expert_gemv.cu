@@ -18,7 +18,7 @@ using RowMemory = std::uint64_t[sizeof(IntMatmul) / sizeof(std::uint64_t)];
 
 // The number of tickets of a row: one for 128 columns.
 __host__ __device__ constexpr std::int64_t ticket_groups(const IntMatmul& a) {
-  return (a.segments[0].rows + 127) / 128;
+  return div_up(a.segments[0].rows, 128);
 }
 
 // Returns the rows from `row` on.
@@ -90,11 +90,9 @@ __global__ void __launch_bounds__(kGroupWarps * 32, GroupShape<bits>::kBlocks)
 template <int bits>
 void launch(const ExpertMatmul& a, rt::Stream& stream) {
   const IntMatmul& matmul = a.matmul;
-  const bool paired = is_gated(matmul.finish);
-  const std::int64_t outputs = matmul.segments[0].rows;
   const bool grouped = matmul.segments[0].weight.group > 0 || matmul.x.group > 0;
   const bool of_128 = has_groups_of_128(matmul, 1);
-  std::int64_t blocks = gemv_warps<bits>(outputs, paired) / kGemvWarps;
+  std::int64_t blocks = row_tiles(matmul, kGemvBlockRows<bits>);
   std::size_t bytes = grouped ? kGemvWarps * sizeof(WaitingGroups<bits>) : 0;
   auto* kernel = expert_gemv<bits, true>;
   // Codes of fewer than 8 bits always have groups.
@@ -103,18 +101,15 @@ void launch(const ExpertMatmul& a, rt::Stream& stream) {
   }
   if (of_128) {
     kernel = expert_gemv_groups<bits>;
-    blocks = group_blocks(outputs, paired);
-    bytes = static_cast<std::size_t>(round_up_to(matmul.columns, kGroupColumns) / kGroupColumns *
-                                     kGroupRows) *
-            sizeof(WaitingSum);
+    blocks = row_tiles(matmul, kGroupRows);
+    bytes = groups_launch("", matmul).shared_bytes;
   }
   ExpertMatmul part = a;
   for (; part.first_row < a.rows; part.first_row += kMaxRows) {
     const std::int64_t rows = std::min(a.rows - part.first_row, kMaxRows);
     rt::run(stream,
-            {of_128 ? "expert_gemv_groups" : "expert_gemv",
-             dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(rows)),
-             dim3(kGemvWarps * 32), bytes, rt::Start::early},
+            {of_128 ? "expert_gemv_groups" : "expert_gemv", rt::grid(blocks, rows), kGemvWarps * 32,
+             bytes, rt::Start::early},
             kernel, part);
   }
 }
@@ -124,7 +119,7 @@ void launch(const ExpertMatmul& a, rt::Stream& stream) {
 bool makes_codes(const ExpertMatmul& a) { return a.rows * ticket_groups(a.matmul) <= kTickets; }
 
 bool adds(const ExpertMatmul& a) {
-  const std::int64_t blocks = group_blocks(a.matmul.segments[0].rows, false);
+  const std::int64_t blocks = row_tiles(a.matmul, kGroupRows);
   return has_groups_of_128(a.matmul, 1) && !is_gated(a.matmul.finish) && !a.in_groups &&
          a.rows <= kMaxRows && a.rows / a.choice.active * blocks <= kTickets &&
          !rt::has_debug_option("no-join");

@@ -18,8 +18,8 @@ struct RowParts {
   RowParts(std::int64_t rows, int experts) {
     constexpr int kMaxCounts = 16384;  // 64 KB of shared memory
     const int most = std::min(kGroupThreads / 32, kMaxCounts / experts);
-    rows_of_part = static_cast<int>(round_up_to((rows + most - 1) / most, 32));
-    parts = static_cast<int>((rows + rows_of_part - 1) / rows_of_part);
+    rows_of_part = static_cast<int>(round_up_to(div_up(rows, most), 32));
+    parts = static_cast<int>(div_up(rows, rows_of_part));
   }
 };
 
@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(kMoveThreads)
 void launch_group_rows(const GroupRowsArguments& a, rt::Stream& stream) {
   const RowParts of(a.rows, a.groups.experts);
   rt::run(stream,
-          {"group_rows", dim3(1), dim3(kGroupThreads),
+          {"group_rows", 1, kGroupThreads,
            static_cast<std::size_t>(of.parts) * static_cast<std::size_t>(a.groups.experts) *
                sizeof(int),
            rt::Start::early},
@@ -153,9 +153,7 @@ void launch_group_rows(const GroupRowsArguments& a, rt::Stream& stream) {
 }
 
 void launch_group_inputs(const GroupInputsArguments& a, rt::Stream& stream) {
-  rt::run(stream,
-          {"group_inputs", dim3(static_cast<unsigned>(a.rows)), dim3(kMoveThreads), 0,
-           rt::Start::early},
+  rt::run(stream, {"group_inputs", rt::grid(a.rows), kMoveThreads, 0, rt::Start::early},
           group_inputs, a);
 }
 

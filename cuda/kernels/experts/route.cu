@@ -160,7 +160,7 @@ void launch_route(const RoutedLinear& a, rt::Stream& stream) {
     constexpr int kRows = kWarps < Shape::kTokens ? kWarps : Shape::kTokens;  // at once
     static_assert(kRows * 3 * kMaxExperts * static_cast<int>(sizeof(float)) <= Shape::kBytes);
     ensure(blocks.y <= kTickets, "router: ", a.matmul.tokens, " tokens");
-    rt::run(stream, {"route_rows", blocks, dim3(Shape::kThreads), Shape::kBytes, rt::Start::early},
+    rt::run(stream, {"route_rows", blocks, Shape::kThreads, Shape::kBytes, rt::Start::early},
             route_rows<Shape>, a);
   });
 }

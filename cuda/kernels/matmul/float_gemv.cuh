@@ -1,6 +1,6 @@
 // Up to 8 tokens of f32 activations times 16-bit floats or codes; bandwidth-bound on weights. The
 // warps of a block take blocks of 128 columns in turn and write sums to shared memory, where one
-// thread per output adds them in ascending order, as in the chain of float_gemm.cuh.
+// thread per output adds them in ascending order, as in the chain of float_gemm.cu.
 #pragma once
 
 #include "cuda/kernels/matmul/float_weights.cuh"
@@ -128,15 +128,17 @@ __device__ __forceinline__ void load_terms(const TermRows& x, std::int64_t token
 
 // Writes the totals, one per thread. y is in shared memory, so that the thread of gate can read up.
 template <class Weights, class Shape, class Arguments>
-__device__ __forceinline__ void finish_outputs(const Arguments& a,
-                                               const GemmRows<Shape, Arguments>& rows, float* y,
-                                               float total) {
+__device__ __forceinline__ void finish_outputs(const Arguments& a, const GemmRows<Shape>& rows,
+                                               float* y, float total) {
   const int thread = static_cast<int>(threadIdx.x), n = thread / Shape::kTokens;
   const int row = rows.first + rows.offset(n);
   const std::int64_t token = rows.first_token + thread % Shape::kTokens;
   const auto& segment = rows.of(a, n);
   const bool exists = thread < Shape::kOutputs && row < segment.rows && token < a.tokens;
-  if (exists) y[thread] = finished_total<Weights>(a.x, segment, row, token, total);
+  if (exists) {
+    const float2 scales = {a.x.scales[token * 2], a.x.scales[token * 2 + 1]};
+    y[thread] = FloatRowFinish<Weights>(segment, row).value(scales, total);
+  }
   __syncthreads();
   if (!exists || (rows.paired && n % 16 >= 8)) return;
   const float up = rows.paired ? y[thread + 8 * Shape::kTokens] : 0.0f;
@@ -156,7 +158,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
   const Folding folding = Weights::folding(a);
   const int blocks = static_cast<int>(padded_columns(a.columns)) / kBlockColumns;
   const std::uint32_t flip = Weights::flip(a);
-  const GemmRows<Shape, typename Weights::Arguments> rows(a);
+  const GemmRows<Shape> rows(a);
   unsigned char* const ring = memory + warp * Shape::kStages * Memory::Tile::kBytes;
   auto* const sums = reinterpret_cast<float*>(memory + Memory::kRingBytes);
   float* const scales = sums + kWarps * folding.of_block * Shape::kOutputs;

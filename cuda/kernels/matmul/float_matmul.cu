@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
 
 void launch_rows(const FloatMatmul& a, rt::Stream& stream) {
   for_float_rows(a, [&]<class Shape>(Shape, dim3 blocks) {
-    rt::run(stream, {"float_rows", blocks, dim3(Shape::kThreads), Shape::kBytes, rt::Start::early},
+    rt::run(stream, {"float_rows", blocks, Shape::kThreads, Shape::kBytes, rt::Start::early},
             float_rows<Shape>, a);
   });
 }
@@ -29,20 +29,19 @@ FloatTile tile_for(const Arguments& a) {
   // Large tiles minimize reads, but each multiprocessor should have at least about one tile.
   constexpr std::int64_t kEnoughTiles = 100;
   if (a.tokens <= kFewTokens) return FloatTile::few;
-  const std::int64_t large = (a.tokens + 127) / 128 * ((outputs_of(a) + 127) / 128);
+  const std::int64_t large = div_up(a.tokens, 128) * div_up(outputs_of(a), 128);
   return large < kEnoughTiles ? FloatTile::middle : FloatTile::large;
 }
 
 }  // namespace
 
 void launch_float_matmul(const FloatMatmul& a, rt::Stream& stream) {
-  if (a.tokens <= 0) return;
   if (a.segments[0].weight.type == FloatType::f32) return launch_rows(a, stream);
   launch_float_gemm(a, tile_for(a), stream);
 }
 
 void launch_weight_only_matmul(const WeightOnlyMatmul& a, rt::Stream& stream) {
-  if (a.tokens > 0) launch_float_gemm(a, tile_for(a), stream);
+  launch_float_gemm(a, tile_for(a), stream);
 }
 
 const char* describe_float_matmul(bool f32_weights) {

@@ -5,7 +5,9 @@
 #pragma once
 
 #include "cuda/intrinsics/reduce.cuh"
+#include "cuda/intrinsics/run.h"
 #include "cuda/kernels/matmul/matmul_finish.cuh"
+#include "cuda/kernels/matmul/row_tiles.cuh"
 
 namespace leq::LEQ_GPU {
 
@@ -28,28 +30,14 @@ using ManyFloatTokens = FloatShape<32, 1, 8, 128, 3>;
 
 // The rows of a block: of one segment, or of gate and up.
 template <class Shape>
-struct FloatBlock {
+struct FloatBlock : RowTile {
   const FloatMatmul& a;
-  bool paired;
-  int segment = 0;
-  std::int64_t first, column = 0;  // first row in its segment, and its output column
   std::int64_t first_token = std::int64_t{blockIdx.y} * Shape::kTokens;
   int columns, tokens;  // padded columns; tokens of the block
   float* memory;
 
-  static constexpr int rows_of_segment(bool paired) { return Shape::kRows / (paired ? 2 : 1); }
-
   __device__ __forceinline__ FloatBlock(const FloatMatmul& of, float* shared)
-      : a(of), paired(is_gated(of.finish)), memory(shared) {
-    std::int64_t tile = blockIdx.x;
-    while (!paired && segment + 1 < a.segment_count) {
-      const std::int64_t tiles = (a.segments[segment].rows + Shape::kRows - 1) / Shape::kRows;
-      if (tile < tiles) break;
-      tile -= tiles;
-      column += a.segments[segment++].rows;
-    }
-    first = tile * rows_of_segment(paired);
-    column += first;
+      : RowTile(of, static_cast<int>(blockIdx.x), Shape::kRows), a(of), memory(shared) {
     columns = static_cast<int>(float_stride(a.columns));
     tokens = static_cast<int>(min(std::int64_t{Shape::kTokens}, a.tokens - first_token));
   }
@@ -162,14 +150,7 @@ __device__ __forceinline__ void float_rows_block(const FloatMatmul& a) {
 template <class Launch>
 void for_float_rows(const FloatMatmul& a, Launch launch) {
   const auto with = [&]<class Shape>(Shape shape) {
-    const bool paired = is_gated(a.finish);
-    const int rows = FloatBlock<Shape>::rows_of_segment(paired);
-    std::int64_t blocks = 0;
-    for (int i = 0; i < (paired ? 1 : a.segment_count); ++i) {
-      blocks += (a.segments[i].rows + rows - 1) / rows;
-    }
-    const std::int64_t token_blocks = (a.tokens + Shape::kTokens - 1) / Shape::kTokens;
-    launch(shape, dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(token_blocks)));
+    launch(shape, rt::grid(row_tiles(a, Shape::kRows), div_up(a.tokens, Shape::kTokens)));
   };
   if (a.tokens == 1) return with(OneFloatToken());
   if (a.tokens <= FewFloatTokens::kTokens) return with(FewFloatTokens());

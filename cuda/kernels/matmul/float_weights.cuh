@@ -79,10 +79,10 @@ struct HalfWeights {
       ptx::mma_m16n8k16_bf16(sums, w, x0, x1);
     }
   }
-  static __host__ __device__ const void* stored(const FloatSegment& segment) {
+  static __device__ const void* stored(const FloatSegment& segment) {
     return segment.weight.values;
   }
-  static __host__ __device__ int row_bytes(const FloatMatmul& a) {
+  static __device__ int row_bytes(const FloatMatmul& a) {
     return static_cast<int>(float_stride(a.columns)) * 2;
   }
   static __device__ __forceinline__ Folding folding(const FloatMatmul&) { return {}; }
@@ -140,10 +140,8 @@ struct CodeWeights {
                                                   std::uint32_t x0, std::uint32_t x1) {
     ptx::mma_m16n8k16_f16(sums, w, x0, x1);
   }
-  static __host__ __device__ const void* stored(const CodeSegment& segment) {
-    return segment.weight.codes;
-  }
-  static __host__ __device__ int row_bytes(const WeightOnlyMatmul& a) {
+  static __device__ const void* stored(const CodeSegment& segment) { return segment.weight.codes; }
+  static __device__ int row_bytes(const WeightOnlyMatmul& a) {
     return static_cast<int>(padded_columns(a.columns)) / 8 * bits;
   }
   static __device__ __forceinline__ Folding folding(const WeightOnlyMatmul& a) {
@@ -250,13 +248,5 @@ struct FloatRowFinish {
     return has_bias ? y + bias : y;
   }
 };
-
-// Returns y of a row and a token, from the sum over the columns.
-template <class Weights, class Segment>
-__device__ __forceinline__ float finished_total(const TermRows& x, const Segment& segment,
-                                                std::int64_t row, std::int64_t token, float total) {
-  return FloatRowFinish<Weights>(segment, row)
-      .value({x.scales[token * 2], x.scales[token * 2 + 1]}, total);
-}
 
 }  // namespace leq::LEQ_GPU

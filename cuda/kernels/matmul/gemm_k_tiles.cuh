@@ -5,7 +5,6 @@
 #include <cstring>
 #include <type_traits>
 
-#include "cuda/intrinsics/groups.cuh"
 #include "cuda/kernels/matmul/gemm_rows.cuh"
 #include "cuda/kernels/matmul/matmul_finish.cuh"
 #include "cuda/kernels/matmul/packed_codes.cuh"

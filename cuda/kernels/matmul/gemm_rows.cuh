@@ -3,8 +3,8 @@
 #pragma once
 
 #include "cuda/intrinsics/ptx.h"
-#include "cuda/intrinsics/simt.h"
-#include "cuda/kernels/launch.h"
+#include "cuda/intrinsics/run.h"
+#include "cuda/kernels/matmul/row_tiles.cuh"
 
 namespace leq::LEQ_GPU {
 
@@ -108,36 +108,21 @@ struct SegmentCopies : RowCopies<Shape::kRows, chunks, Shape::kThreads> {
 };
 
 // The rows of the weights, and the tokens, of a block's tile.
-template <class Shape, class Arguments = IntMatmul>
-struct GemmRows {
-  bool paired;
-  int segment;          // with paired: gate's segment; up is the next
-  int first;            // first row of the tile
-  std::int64_t column;  // output column of row `first`
+template <class Shape>
+struct GemmRows : RowTile {
   std::int64_t first_token;
 
+  template <class Arguments>
   __device__ __forceinline__ explicit GemmRows(const Arguments& a)
       : GemmRows(a, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y)) {}
   // `tile` is an index among the tiles of all segments.
+  template <class Arguments>
   __device__ __forceinline__ GemmRows(const Arguments& a, int token_tile, int tile)
-      : paired(is_gated(a.finish)),
-        segment(0),
-        column(0),
-        first_token(std::int64_t{token_tile} * Shape::kTokens) {
-    while (!paired && segment + 1 < a.segment_count) {
-      const auto rows = static_cast<int>(a.segments[segment].rows);
-      const int tiles = (rows + Shape::kRows - 1) / Shape::kRows;
-      if (tile < tiles) break;
-      tile -= tiles;
-      column += rows;
-      ++segment;
-    }
-    first = tile * (paired ? Shape::kRows / 2 : Shape::kRows);
-    column += first;
-  }
+      : RowTile(a, tile, Shape::kRows), first_token(std::int64_t{token_tile} * Shape::kTokens) {}
 
   // Returns row `n` of the tile as a row of its segment, relative to `first`.
   __device__ __forceinline__ int offset(int n) const { return paired ? n / 16 * 8 + n % 8 : n; }
+  template <class Arguments>
   __device__ __forceinline__ const auto& of(const Arguments& a, int n) const {
     return a.segments[paired ? n / 8 % 2 : segment];
   }
@@ -146,14 +131,7 @@ struct GemmRows {
 // The grid of a launch. Tokens are in x, so that blocks that share weights run concurrently.
 template <class Shape, class Arguments>
 dim3 tiles_of(const Arguments& a) {
-  const bool paired = is_gated(a.finish);
-  const int rows_of_tile = paired ? Shape::kRows / 2 : Shape::kRows;
-  std::int64_t tiles = 0;
-  for (int i = 0; i < (paired ? 1 : a.segment_count); ++i) {
-    tiles += (a.segments[i].rows + rows_of_tile - 1) / rows_of_tile;
-  }
-  const std::int64_t token_tiles = (a.tokens + Shape::kTokens - 1) / Shape::kTokens;
-  return dim3(static_cast<unsigned>(token_tiles), static_cast<unsigned>(tiles));
+  return rt::grid(div_up(a.tokens, Shape::kTokens), row_tiles(a, Shape::kRows));
 }
 
 }  // namespace leq::LEQ_GPU

@@ -5,6 +5,7 @@
 
 #include <type_traits>
 
+#include "cuda/intrinsics/arrays.cuh"
 #include "cuda/intrinsics/reduce.cuh"
 #include "cuda/kernels/matmul/gemm_k_tiles.cuh"
 #include "cuda/kernels/matmul/matmul_finish.cuh"
@@ -43,23 +44,16 @@ struct WarpTile {
     return first_row + across * 8 + i % 2;
   }
 
-  __device__ __forceinline__ void start(int value) {
+  __device__ __forceinline__ void start(int value) { fill(sums, value); }
+  // Calls use(across, down, i) for each of the lane's sums.
+  template <class Use>
+  static __device__ __forceinline__ void for_sums(Use use) {
 #pragma unroll
-    for (int down = 0; down < kDown; ++down) {
+    for (int across = 0; across < kAcross; ++across) {
 #pragma unroll
-      for (int across = 0; across < kAcross; ++across) {
+      for (int down = 0; down < kDown; ++down) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) sums[down][across][i] = value;
-      }
-    }
-  }
-  __device__ __forceinline__ void scale(int factor) {
-#pragma unroll
-    for (int down = 0; down < kDown; ++down) {
-#pragma unroll
-      for (int across = 0; across < kAcross; ++across) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) sums[down][across][i] *= factor;
+        for (int i = 0; i < 4; ++i) use(across, down, i);
       }
     }
   }
@@ -86,14 +80,9 @@ struct WarpTile {
 
   // Writes all sums to shared memory, where int_gemm_few adds the sums of its warps.
   __device__ __forceinline__ void put_sums(int (&to)[Shape::kTokens][Shape::kRows]) const {
-#pragma unroll
-    for (int across = 0; across < kAcross; ++across) {
-#pragma unroll
-      for (int down = 0; down < kDown; ++down) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) to[token(down, i)][row(across, i)] = sums[down][across][i];
-      }
-    }
+    for_sums([&](int across, int down, int i) {
+      to[token(down, i)][row(across, i)] = sums[down][across][i];
+    });
   }
 
   template <class T>
@@ -109,16 +98,9 @@ struct WarpTile {
   __device__ __forceinline__ void take_zeros(const typename Memory::Groups& groups, int g) {
     const auto less = of_rows(groups.less_zero[g]);
     const auto token_sums = of_tokens(groups.token_sum[g]);
-#pragma unroll
-    for (int across = 0; across < kAcross; ++across) {
-#pragma unroll
-      for (int down = 0; down < kDown; ++down) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          sums[down][across][i] += less[across * 2 + i % 2] * token_sums[down * 2 + i / 2];
-        }
-      }
-    }
+    for_sums([&](int across, int down, int i) {
+      sums[down][across][i] += less[across * 2 + i % 2] * token_sums[down * 2 + i / 2];
+    });
   }
 
   // Ends group g of the K tile: adds its scaled sums to the totals.
@@ -126,16 +108,6 @@ struct WarpTile {
                                         int g) {
     const CodeWeight& weight = a.segments[0].weight;
     if (weight.zeros != nullptr) take_zeros(groups, g);
-    const auto for_sums = [&](auto use) {
-#pragma unroll
-      for (int across = 0; across < kAcross; ++across) {
-#pragma unroll
-        for (int down = 0; down < kDown; ++down) {
-#pragma unroll
-          for (int i = 0; i < 4; ++i) use(across, down, i);
-        }
-      }
-    };
     const auto add = [&](auto scale) {
       for_sums([&](int across, int down, int i) {
         totals[down][across][i].add(sums[down][across][i], scale(across, down, i));
@@ -153,12 +125,6 @@ struct WarpTile {
     } else {
       add([&](int across, int down, int i) { return of_row(across, i) * of_token(down, i); });
     }
-  }
-
-  // A sum over the whole row, less what its zero point contributes.
-  __device__ __forceinline__ int whole_sum(int down, int across, int i, int zero,
-                                           int token_sum) const {
-    return sums[down][across][i] - zero * token_sum;
   }
 
   // Constants for the outputs: TokenFacts of all tokens of a lane, and RowFacts of one row.
@@ -198,7 +164,8 @@ struct WarpTile {
     if constexpr (group > 0) {
       sum = totals[down][across][i].total;
     } else {
-      sum = static_cast<float>(whole_sum(down, across, i, facts.zero, tokens.sum[down][i / 2]));
+      // The sum over the whole row, less what its zero point contributes.
+      sum = static_cast<float>(sums[down][across][i] - facts.zero * tokens.sum[down][i / 2]);
     }
     return facts.finish.value(tokens.scale[down][i / 2], sum);
   }
@@ -343,6 +310,16 @@ __device__ __forceinline__ void multiply_tile(const IntMatmul& a, const GemmRows
   }
   ptx::let_successor_start();
   tile.finish_all(a, rows);
+}
+
+using SmallTile = GemmShape<16, 64, 1, 4, 6>;
+using MiddleTile = GemmShape<64, 64, 2, 2, 4>;
+using LargeTile = GemmShape<128, 128, 2, 4, 3>;
+
+// The number of columns of one int32 sum; 0 if it is over the whole row.
+inline int sum_columns(const IntMatmul& a) {
+  const int weights = a.segments[0].weight.group;
+  return weights == 0 || (a.x.group > 0 && a.x.group < weights) ? a.x.group : weights;
 }
 
 template <class Shape, int bits, int group>

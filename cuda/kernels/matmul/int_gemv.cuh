@@ -1,12 +1,12 @@
 // One token times a weight of 8, 4, 3 or 2 bits by dp4a, with sums over whole rows or over groups
-// of 32 or 64 columns (groups of 128: int_gemv_groups.cuh, int_gemv_tokens.cuh). Each warp has some
+// of 32 or 64 columns (groups of 128: int_gemv_groups.cuh, int_gemv.cu). Each warp has some
 // rows, whose units (chunks of columns) its lanes process in turn (docs/cuda-kernels.md).
 #pragma once
 
-#include "cuda/intrinsics/groups.cuh"
 #include "cuda/intrinsics/reduce.cuh"
 #include "cuda/kernels/matmul/matmul_finish.cuh"
 #include "cuda/kernels/matmul/packed_codes.cuh"
+#include "cuda/kernels/matmul/row_tiles.cuh"
 #include "cuda/kernels/rows/output_codes.cuh"
 
 namespace leq::LEQ_GPU {
@@ -15,14 +15,8 @@ inline constexpr int kGemvWarps = 8;
 template <int bits>
 inline constexpr int kGemvRows =
     bits == 8 || bits == 3 ? 2 : 4;  // rows of a warp; they share the inputs
-
-// The number of warps for the rows of one weight, a multiple of a block's warps (a block has one
-// weight). If gated half of a warp's rows are in gate and half in up; `rows` counts one half.
 template <int bits>
-constexpr int gemv_warps(std::int64_t rows, bool paired) {
-  const std::int64_t rows_of_block = kGemvRows<bits> * kGemvWarps / (paired ? 2 : 1);
-  return static_cast<int>((rows + rows_of_block - 1) / rows_of_block) * kGemvWarps;
-}
+inline constexpr int kGemvBlockRows = kGemvRows<bits>* kGemvWarps;
 
 // The rows of one warp in two halves: neighbouring rows, or if gated rows of gate and the same
 // rows of up. All of these have codes and scales, because weights are padded to 64 rows.
@@ -33,20 +27,14 @@ struct GemvRows {
   int first[2];
   std::int64_t column;  // output column of row first[0]
 
-  __device__ __forceinline__ explicit GemvRows(const IntMatmul& a) : segment{0, 0}, column(0) {
-    const bool paired = is_gated(a.finish);
-    int warp = static_cast<int>(blockIdx.x) * kGemvWarps + static_cast<int>(threadIdx.x / 32);
-    while (!paired && segment[0] + 1 < a.segment_count) {
-      const int warps = gemv_warps<bits>(a.segments[segment[0]].rows, false);
-      if (warp < warps) break;
-      warp -= warps;
-      column += a.segments[segment[0]].rows;
-      ++segment[0];
-    }
-    segment[1] = paired ? 1 : segment[0];
-    first[0] = warp * (paired ? kHalf : kRows);
-    first[1] = paired ? first[0] : first[0] + kHalf;
-    column += first[0];
+  __device__ __forceinline__ explicit GemvRows(const IntMatmul& a) {
+    const RowTile tile(a, static_cast<int>(blockIdx.x), kGemvBlockRows<bits>);
+    const int before = static_cast<int>(threadIdx.x / 32) * (tile.paired ? kHalf : kRows);
+    segment[0] = tile.segment;
+    segment[1] = tile.segment + (tile.paired ? 1 : 0);
+    first[0] = tile.first + before;
+    first[1] = tile.paired ? first[0] : first[0] + kHalf;
+    column = tile.column + before;
   }
 
   __device__ __forceinline__ int row(int r) const {
@@ -298,7 +286,7 @@ __device__ __forceinline__ void gemv_block(const IntMatmul& a) {
   if (item.exists && !(paired && item.upper)) {
     finish(a.finish, a.out, 0, item.column, y, up);
   }
-  constexpr int kColumns = item.kRows * kGemvWarps;  // output columns of a block
+  constexpr int kColumns = kGemvBlockRows<bits>;  // output columns of a block
   const std::int64_t block = blockIdx.x, columns = a.segments[0].rows;
   if (paired) {
     finish_codes<kColumns / 2>(a.codes, a.out, 1, columns, block * (kColumns / 2));

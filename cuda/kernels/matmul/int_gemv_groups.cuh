@@ -10,6 +10,7 @@
 #include "cuda/intrinsics/run.h"
 #include "cuda/kernels/matmul/matmul_finish.cuh"
 #include "cuda/kernels/matmul/packed_codes.cuh"
+#include "cuda/kernels/matmul/row_tiles.cuh"
 #include "cuda/kernels/rows/output_codes.cuh"
 
 namespace leq::LEQ_GPU {
@@ -42,13 +43,6 @@ struct alignas(8) WaitingSum {
   float sum, scale;
 };
 
-// The number of blocks for a weight; a block has rows of one weight. If gated half of a block's
-// rows are rows of gate and half rows of up, and `rows` counts one of these.
-constexpr std::int64_t group_blocks(std::int64_t rows, bool paired) {
-  const int rows_of_block = paired ? kGroupRows / 2 : kGroupRows;
-  return (rows + rows_of_block - 1) / rows_of_block;
-}
-
 // For one token a row needs at least two groups, as a warp of its kernel processes two at once, and
 // at most as many as there is shared memory for the sums of.
 inline bool has_groups_of_128(const IntMatmul& a, std::int64_t of_tokens) {
@@ -59,23 +53,9 @@ inline bool has_groups_of_128(const IntMatmul& a, std::int64_t of_tokens) {
 }
 
 // The 16 rows of a block.
-struct BlockRows {
-  int segment = 0, first = 0;
-  bool paired;
-  std::int64_t column = 0;  // output column of row `first`
-
-  __device__ __forceinline__ explicit BlockRows(const IntMatmul& a) : paired(is_gated(a.finish)) {
-    int block = static_cast<int>(blockIdx.x);
-    while (!paired && segment + 1 < a.segment_count) {
-      const int blocks = static_cast<int>(group_blocks(a.segments[segment].rows, false));
-      if (block < blocks) break;
-      block -= blocks;
-      column += a.segments[segment].rows;
-      ++segment;
-    }
-    first = block * (paired ? kGroupRows / 2 : kGroupRows);
-    column += first;
-  }
+struct BlockRows : RowTile {
+  __device__ __forceinline__ explicit BlockRows(const IntMatmul& a)
+      : RowTile(a, static_cast<int>(blockIdx.x), kGroupRows) {}
   __device__ __forceinline__ int row(int i) const {
     return first + (paired ? i % (kGroupRows / 2) : i);
   }
@@ -327,15 +307,9 @@ __device__ __forceinline__ void groups_block(const IntMatmul& a) {
 
 // The launch of groups_block, with at least `bytes` of dynamic shared memory.
 inline rt::Launch groups_launch(const char* kernel, const IntMatmul& a, std::size_t bytes = 0) {
-  const bool paired = is_gated(a.finish);
-  std::int64_t blocks = 0;
-  for (int i = 0; i < (paired ? 1 : a.segment_count); ++i) {
-    blocks += group_blocks(a.segments[i].rows, paired);
-  }
-  const std::int64_t groups = round_up_to(a.columns, kGroupColumns) / kGroupColumns;
-  const std::size_t queue = static_cast<std::size_t>(groups * kGroupRows) * sizeof(WaitingSum);
-  return {kernel, dim3(static_cast<unsigned>(blocks)), dim3(kGroupWarps * 32),
-          std::max(queue, bytes), rt::Start::early};
+  const auto sums = static_cast<std::size_t>(div_up(a.columns, kGroupColumns) * kGroupRows);
+  return {kernel, rt::grid(row_tiles(a, kGroupRows)), kGroupWarps * 32,
+          std::max(sums * sizeof(WaitingSum), bytes), rt::Start::early};
 }
 
 // For a.tokens == 1, with groups of 128 columns of the weights, the token, or both.

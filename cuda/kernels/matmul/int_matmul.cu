@@ -4,9 +4,9 @@
 namespace leq::LEQ_GPU {
 GemmTile gemm_tile(std::int64_t tokens, std::int64_t outputs) {
   constexpr std::int64_t kEnoughTiles = 100, kMultiprocessors = 132;
-  if (tokens <= 64 && (outputs + 63) / 64 < kMultiprocessors) return GemmTile::few;
+  if (tokens <= 64 && div_up(outputs, 64) < kMultiprocessors) return GemmTile::few;
   if (tokens <= 16) return GemmTile::small;
-  const std::int64_t large = (tokens + 127) / 128 * ((outputs + 127) / 128);
+  const std::int64_t large = div_up(tokens, 128) * div_up(outputs, 128);
   return large < kEnoughTiles ? GemmTile::middle : GemmTile::large;
 }
 
@@ -16,11 +16,6 @@ bool has_int_wgmma(const IntMatmul& a, const rt::DeviceInfo& device) {
   if (device.major != 9 || rt::has_debug_option("no-wgmma")) return false;
   return a.tokens >= kFewestTokens && (weights == 0 || weights == 128) &&
          (a.x.group == 0 || a.x.group == 128);
-}
-
-void launch_int_gemm(const IntMatmul& a, GemmTile tile, rt::Stream& stream) {
-  launch_by_bits(a.segments[0].weight.bits,
-                 [&]<int bits>() { launch_int_gemm<bits>(a, tile, stream); });
 }
 
 void launch_int_matmul(const IntMatmul& a, rt::Stream& stream) {

@@ -5,19 +5,17 @@
 
 namespace leq::LEQ_GPU {
 
-// Calls launch.template operator()<bits>() for the bits of a weight's codes.
+// Calls launch.template operator()<bits>() for the choice that equals `bits`, or for the last one.
+template <int choice, int... others, class Launch>
+void launch_for(int bits, Launch launch) {
+  if constexpr (sizeof...(others) > 0) {
+    if (bits != choice) return launch_for<others...>(bits, launch);
+  }
+  launch.template operator()<choice>();
+}
 template <class Launch>
 void launch_by_bits(int bits, Launch launch) {
-  switch (bits) {
-    case 2:
-      return launch.template operator()<2>();
-    case 3:
-      return launch.template operator()<3>();
-    case 4:
-      return launch.template operator()<4>();
-    default:
-      return launch.template operator()<8>();
-  }
+  launch_for<2, 3, 4, 8>(bits, launch);
 }
 
 // The outputs of all segments, if gated of gate and up.
@@ -39,8 +37,6 @@ void launch_int_gemv(const IntMatmul& a, rt::Stream& stream);
 enum class GemmTile : std::uint8_t { few, small, middle, large };
 // Large tiles minimize reads, but each multiprocessor should have at least about one tile.
 GemmTile gemm_tile(std::int64_t tokens, std::int64_t outputs);
-void launch_int_gemm(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
-template <int bits>
 void launch_int_gemm(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
 
 // For compute capability 9.0, with sums over whole rows or groups of 128 columns; bit-identical.

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "cuda/intrinsics/float_math.cuh"
-#include "cuda/intrinsics/groups.cuh"
 #include "cuda/intrinsics/ptx.h"
 #include "cuda/intrinsics/reduce.cuh"
 #include "cuda/kernels/launch.h"

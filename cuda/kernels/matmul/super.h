@@ -13,21 +13,11 @@ struct SuperWeight {
   const std::uint8_t* subs = nullptr;     // [Np/64][Kp/32][2][64]; for 6 bits [Np/64][Kp/16][64]
   int bits = 4;
 };
-struct SuperSegment {
-  SuperWeight weight;
-  const float* bias = nullptr;  // [rows] or null
-  std::int64_t rows = 0;
-};
+using SuperSegment = Segment<SuperWeight>;
 
 // int8 activations x weights of a k type, summed as in docs/numerics.md. Segments share one `bits`.
-struct SuperMatmul {
-  SuperSegment segments[kMaxSegments];
-  int segment_count = 0;
-  std::int64_t tokens = 0, columns = 0;  // T, K
-  CodeRows x;                            // sums are not read
-  Finish finish = Finish::store;
-  FloatRows out;
-  OutputCodes codes;  // used if makes_codes(*this)
+struct SuperMatmul : Matmul<SuperWeight, CodeRows> {  // the sums of x are not read
+  OutputCodes codes;                                  // used if makes_codes(*this)
 };
 void launch_super_matmul(const SuperMatmul& a, rt::Stream& stream);
 // As those of launch.h, for one token.

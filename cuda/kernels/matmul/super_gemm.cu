@@ -168,33 +168,25 @@ struct SuperProducts {
   __device__ __forceinline__ void flush(const Tile& tile, int which, int g, float sign) {
     const std::uint16_t* const supers = tile.supers[which] + warp.rows_run;
     const auto scales = warp.of_tokens(tile.token_scale[g]);
-#pragma unroll
-    for (int across = 0; across < Shape::kMmaAcross; ++across) {
-#pragma unroll
-      for (int down = 0; down < Shape::kMmaDown; ++down) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const float scale =
-              ptx::f16_to_f32(supers[across * 2 + i % 2]) * scales[down * 2 + i / 2];
-          float& total = warp.totals[down][across][i].total;
-          total = fmaf(sign * static_cast<float>(warp.sums[down][across][i]), scale, total);
-        }
-      }
-    }
+    warp.for_sums([&](int across, int down, int i) {
+      const float scale = ptx::f16_to_f32(supers[across * 2 + i % 2]) * scales[down * 2 + i / 2];
+      float& total = warp.totals[down][across][i].total;
+      total = fmaf(sign * static_cast<float>(warp.sums[down][across][i]), scale, total);
+    });
   }
   __device__ __forceinline__ void multiply(const Tile& tile) {
 #pragma unroll 1
     for (int g = 0; g < Tile::kGroups; ++g) {
       warp.start(0);
       add_plane(tile, tile.high, g * kSteps);
-      warp.scale(128);
+      for_each_of(warp.sums, [](int& sum) { sum *= 128; });
       add_plane(tile, tile.low, g * kSteps);
       flush(tile, 0, g, 1.0f);
       if constexpr (bits != 6) {
         const MinimaOperand<Shape> minima(tile.minima, warp.first_row);
         warp.start(0);
         for (const std::uint32_t shift : {7u, 0u}) {
-          warp.scale(128);
+          for_each_of(warp.sums, [](int& sum) { sum *= 128; });
 #pragma unroll 1
           for (int step = g * kSteps; step < (g + 1) * kSteps; ++step) {
             warp.multiply(tile.tokens, minima, step, shift);
@@ -249,7 +241,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
 template <class Shape, int bits, int group>
 void launch(const IntMatmul& a, const SuperPlanes& planes, rt::Stream& stream) {
   rt::run(stream,
-          {"super_gemm", tiles_of<Shape>(a), dim3(Shape::kThreads),
+          {"super_gemm", tiles_of<Shape>(a), Shape::kThreads,
            2 * sizeof(SuperTile<Shape, bits, group>), rt::Start::early},
           super_gemm<Shape, bits, group>, a, planes);
 }

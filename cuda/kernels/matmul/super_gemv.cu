@@ -8,6 +8,7 @@
 #include "cuda/intrinsics/run.h"
 #include "cuda/kernels/matmul/int_matmul.h"
 #include "cuda/kernels/matmul/matmul_finish.cuh"
+#include "cuda/kernels/matmul/row_tiles.cuh"
 #include "cuda/kernels/matmul/super_row.cuh"
 #include "cuda/kernels/rows/norm.cuh"
 #include "cuda/kernels/rows/output_codes.cuh"
@@ -199,23 +200,14 @@ struct SuperLoop {
   }
 };
 
-// The rows of a block: 16 rows of one segment; if gated rows of gate, and the same rows of up.
-struct SuperBlock {
-  int segment = 0;
-  std::int64_t row = 0, column = 0;  // the first row, and its output column
-
-  __device__ __forceinline__ explicit SuperBlock(const SuperMatmul& a) {
-    std::int64_t block = blockIdx.x;
-    while (!is_gated(a.finish) && segment + 1 < a.segment_count) {
-      const std::int64_t blocks = (a.segments[segment].rows + kRows - 1) / kRows;
-      if (block < blocks) break;
-      block -= blocks;
-      column += a.segments[segment].rows;
-      ++segment;
-    }
-    row = block * kRows;
-    column += row;
-  }
+// The rows of a block: 16 rows of one segment; if gated 16 of gate, and the same rows of up.
+template <class Arguments>
+constexpr int block_rows(const Arguments& a) {
+  return is_gated(a.finish) ? 2 * kRows : kRows;
+}
+struct SuperBlock : RowTile {
+  __device__ __forceinline__ explicit SuperBlock(const SuperMatmul& a)
+      : RowTile(a, static_cast<int>(blockIdx.x), block_rows(a)) {}
 };
 
 // y of the thread's output. `early`: the wait for the preceding kernel is still to come.
@@ -252,15 +244,16 @@ template <int bits, int tokens, int span>
 __device__ __forceinline__ void super_block(const SuperMatmul& a, const SuperBlock& block) {
   LEQ_DYNAMIC_SHARED(SpanSum, queue);
   const SuperSegment& segment = a.segments[block.segment];
-  const float y = multiply_rows<bits, tokens, span>(a, segment, block.row, true, queue);
+  const float y = multiply_rows<bits, tokens, span>(a, segment, block.first, true, queue);
   float up = 0;
   if (is_gated(a.finish)) {
-    up = multiply_rows<bits, tokens, span>(a, a.segments[1], block.row, false, queue);
+    up = multiply_rows<bits, tokens, span>(a, a.segments[1], block.first, false, queue);
   }
   ptx::let_successor_start();
   const std::int64_t token = std::int64_t{blockIdx.y} * tokens + threadIdx.x / kRows;
   const auto row = static_cast<std::int64_t>(threadIdx.x % kRows);
-  if (threadIdx.x >= kRows * tokens || token >= a.tokens || block.row + row >= segment.rows) return;
+  if (threadIdx.x >= kRows * tokens || token >= a.tokens || block.first + row >= segment.rows)
+    return;
   finish(a.finish, a.out, token, block.column + row, y, up);
 }
 
@@ -292,15 +285,8 @@ __global__ void __launch_bounds__(kThreads, 3)
 template <int bits, int tokens, int span>
 rt::Launch launch_of(const char* kernel, const SuperMatmul& a) {
   using Shape = SuperShape<bits, tokens, span>;
-  std::int64_t blocks = 0;
-  for (int i = 0; i < (is_gated(a.finish) ? 1 : a.segment_count); ++i) {
-    blocks += (a.segments[i].rows + kRows - 1) / kRows;
-  }
-  const std::int64_t groups = (a.tokens + tokens - 1) / tokens;
-  const std::int64_t chunks =
-      std::min<std::int64_t>((a.columns + kChunk - 1) / kChunk, Shape::kRound);
-  return {kernel, dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(groups)),
-          dim3(kThreads),
+  const std::int64_t chunks = std::min<std::int64_t>(div_up(a.columns, kChunk), Shape::kRound);
+  return {kernel, rt::grid(row_tiles(a, block_rows(a)), div_up(a.tokens, tokens)), kThreads,
           static_cast<std::size_t>(chunks * Shape::kSpans * Shape::kSpanSums) * sizeof(SpanSum),
           rt::Start::early};
 }
@@ -317,13 +303,9 @@ void launch_with_norm(const SuperMatmul& a, const NormArguments& next, unsigned*
   rt::run(stream, launch, super_gemv_norm<bits, span>, a, next, tickets);
 }
 
-// Calls launch.template operator()<bits>() for the bits of a k type.
 template <class Launch>
 void launch_by_k_bits(const SuperMatmul& a, Launch launch) {
-  const int bits = a.segments[0].weight.bits;
-  if (bits == 4) return launch.template operator()<4>();
-  if (bits == 5) return launch.template operator()<5>();
-  launch.template operator()<6>();
+  launch_for<4, 5, 6>(a.segments[0].weight.bits, launch);
 }
 
 template <int bits>
@@ -368,7 +350,6 @@ __global__ void __launch_bounds__(kThreads)
 
 void launch_super_matmul(const SuperMatmul& a, rt::Stream& stream) {
   constexpr std::int64_t kMaxTokens = 8;  // two reads of the weights
-  if (a.tokens <= 0) return;
   if (a.tokens > kMaxTokens) {
     const bool large = gemm_tile(a.tokens, outputs_of(a)) == GemmTile::large;
     return launch_super_gemm(a, large, stream);
@@ -396,11 +377,8 @@ void launch_joined(const SuperMatmul& a, const NormArguments& next, unsigned* ti
 }
 
 void launch_super_embed(const SuperEmbedArguments& a, rt::Stream& stream) {
-  if (a.tokens <= 0) return;
-  rt::run(
-      stream,
-      {"super_embed", dim3(static_cast<unsigned>(a.tokens)), dim3(kThreads), 0, rt::Start::early},
-      super_embed, a);
+  rt::run(stream, {"super_embed", rt::grid(a.tokens), kThreads, 0, rt::Start::early}, super_embed,
+          a);
 }
 
 }  // namespace leq::LEQ_GPU

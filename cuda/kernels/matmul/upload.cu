@@ -95,31 +95,28 @@ __global__ void __launch_bounds__(kThreads) upload_floats(const LEQ_GRID_CONSTAN
                          : Element{0};
 }
 
-dim3 blocks_for(std::int64_t threads) {
-  return dim3(static_cast<unsigned>((threads + kThreads - 1) / kThreads));
-}
+dim3 blocks_for(std::int64_t threads) { return rt::grid(div_up(threads, kThreads)); }
 
 }  // namespace
 
 void launch_upload_codes(const UploadCodes& a, rt::Stream& stream) {
   const std::int64_t words = a.padded_rows * a.padded_columns * (a.bits == 3 ? 1 : a.bits) / 32;
   const auto kernel = a.bits == 3 ? upload_three_bits : upload_codes;
-  rt::run(stream, {"upload_codes", blocks_for(words), dim3(kThreads)}, kernel, a);
+  rt::run(stream, {"upload_codes", blocks_for(words), kThreads}, kernel, a);
 }
 
 void launch_upload_groups(const UploadGroups& a, rt::Stream& stream) {
   const auto kernel = a.halves               ? upload_groups<std::uint16_t, std::uint8_t>
                       : a.element_bytes == 2 ? upload_groups<std::uint16_t>
                                              : upload_groups<std::uint8_t>;
-  rt::run(stream, {"upload_groups", blocks_for(a.padded_rows * a.groups), dim3(kThreads)}, kernel,
-          a);
+  rt::run(stream, {"upload_groups", blocks_for(a.padded_rows * a.groups), kThreads}, kernel, a);
 }
 
 void launch_upload_floats(const UploadFloats& a, rt::Stream& stream) {
   const auto kernel =
       a.element_bytes == 4 ? upload_floats<std::uint32_t> : upload_floats<std::uint16_t>;
-  rt::run(stream, {"upload_floats", blocks_for(a.rows * float_stride(a.columns)), dim3(kThreads)},
-          kernel, a);
+  const dim3 blocks = blocks_for(a.rows * float_stride(a.columns));
+  rt::run(stream, {"upload_floats", blocks, kThreads}, kernel, a);
 }
 
 }  // namespace leq::LEQ_GPU

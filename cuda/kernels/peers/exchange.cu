@@ -31,20 +31,16 @@ __global__ void __launch_bounds__(kExchangeThreads, 2)
 }  // namespace
 
 void launch_exchange(const ExchangeArguments& a, rt::Stream& stream) {
-  rt::run(stream,
-          {"exchange_rows", dim3(static_cast<unsigned>(a.blocks)), dim3(kExchangeThreads), 0,
-           rt::Start::early},
+  rt::run(stream, {"exchange_rows", rt::grid(a.blocks), kExchangeThreads, 0, rt::Start::early},
           exchange_rows<CountedExchange>, a);
 }
 
 void launch_pack(const ExchangeArguments& a, rt::Stream& stream) {
-  rt::run(stream, {"pack_rows", dim3(static_cast<unsigned>(a.blocks)), dim3(kExchangeThreads)},
-          pack_rows, a);
+  rt::run(stream, {"pack_rows", rt::grid(a.blocks), kExchangeThreads}, pack_rows, a);
 }
 
 void launch_unpack(const ExchangeArguments& a, rt::Stream& stream) {
-  rt::run(stream, {"unpack_rows", dim3(static_cast<unsigned>(a.blocks)), dim3(kExchangeThreads)},
-          unpack_rows, a);
+  rt::run(stream, {"unpack_rows", rt::grid(a.blocks), kExchangeThreads}, unpack_rows, a);
 }
 
 }  // namespace leq::LEQ_GPU

@@ -20,13 +20,10 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void launch_add_experts(const AddExpertsArguments& a, rt::Stream& stream) {
-  if (a.tokens <= 0) return;
-  rt::run(stream,
-          {"add_experts",
-           dim3(static_cast<unsigned>(a.tokens),
-                static_cast<unsigned>((a.width + kThreads - 1) / kThreads)),
-           dim3(kThreads), 0, rt::Start::early},
-          add_experts, a);
+  rt::run(
+      stream,
+      {"add_experts", rt::grid(a.tokens, div_up(a.width, kThreads)), kThreads, 0, rt::Start::early},
+      add_experts, a);
 }
 
 }  // namespace leq::LEQ_GPU

@@ -1,20 +1,65 @@
 // Copies rows of an embedding table as f32; gathers rows of activations. A block has kColumns of a
-// row, of which each thread has four.
+// row, of which each thread has four. Single numbers of a table are read by the functions that
+// define what codes mean.
+#include "cuda/intrinsics/ptx.h"
 #include "cuda/intrinsics/run.h"
-#include "cuda/kernels/rows/code_weight.cuh"
+#include "cuda/kernels/launch.h"
 #include "cuda/kernels/rows/quads.cuh"
+#include "cuda/layout/layout.h"
 #include "sampling/sample.h"
 
 namespace leq::LEQ_GPU {
 namespace {
 
+// The unsigned code at (row, column), also for 3 bits, which are stored as signed numbers.
+__device__ __forceinline__ int stored_code(const CodeWeight& w, std::int64_t row,
+                                           std::int64_t column, std::int64_t columns) {
+  const std::uint8_t* const codes = w.codes + row * (padded_columns(columns) * w.bits / 8);
+  if (w.bits == 3) {
+    const auto* const words =
+        reinterpret_cast<const std::uint32_t*>(codes + three_bit_byte(column));
+    const std::uint32_t quad = three_bit_quad(static_cast<int>(column % 128 / 16),
+                                              [&](int chunk) { return words[chunk * 4]; });
+    return static_cast<std::int8_t>(quad >> column % 4 * 8) / 32 + 4;
+  }
+  return codes[code_byte(w.bits, column)] >> code_shift(w.bits, column) & ((1 << w.bits) - 1);
+}
+
+__device__ __forceinline__ std::int64_t group_index(const CodeWeight& w, std::int64_t row,
+                                                    std::int64_t column, std::int64_t columns) {
+  const int shift = group_shift(w.group);
+  return row * (padded_columns(columns) >> shift) + (column >> shift);
+}
+
+// The signed value of a code: its zero point is subtracted.
+__device__ __forceinline__ int code_number(const CodeWeight& w, std::int64_t row,
+                                           std::int64_t column, std::int64_t columns) {
+  if (w.bits == 8 && w.zeros == nullptr && w.zero == 0) {
+    return static_cast<std::int8_t>(w.codes[row * padded_columns(columns) + column]);
+  }
+  const int code = stored_code(w, row, column, columns);
+  if (w.zeros == nullptr) return code - w.zero;
+  return code - w.zeros[w.group == 0 ? row : group_index(w, row, column, columns)];
+}
+
+__device__ __forceinline__ float code_scale(const CodeWeight& w, std::int64_t row,
+                                            std::int64_t column, std::int64_t columns) {
+  if (w.group == 0) return w.row_scales[row];
+  return ptx::f16_to_f32(w.group_scales[group_index(w, row, column, columns)]) * w.scale_mul;
+}
+
+__device__ __forceinline__ float float_number(const FloatWeight& w, std::int64_t row,
+                                              std::int64_t column, std::int64_t columns) {
+  const std::int64_t at = row * float_stride(columns) + column;
+  if (w.type == FloatType::f32) return static_cast<const float*>(w.values)[at];
+  const std::uint16_t half = static_cast<const std::uint16_t*>(w.values)[at];
+  return w.type == FloatType::f16 ? ptx::f16_to_f32(half) : ptx::bf16_to_f32(half);
+}
+
 constexpr int kThreads = 256, kColumns = kThreads * 4;
 
 __device__ __forceinline__ int first_column() {
   return static_cast<int>(blockIdx.y) * kColumns + static_cast<int>(threadIdx.x) * 4;
-}
-dim3 blocks_of(std::int64_t rows, std::int64_t width) {
-  return {static_cast<unsigned>(rows), static_cast<unsigned>((width + kColumns - 1) / kColumns)};
 }
 
 // Returns the table row of a token. After a draw without a token (negative), results are discarded.
@@ -61,15 +106,13 @@ __global__ void __launch_bounds__(kThreads) gather_rows(const LEQ_GRID_CONSTANT 
 }  // namespace
 
 void launch_embed(const EmbedArguments& a, rt::Stream& stream) {
-  if (a.tokens <= 0) return;
-  rt::run(stream, {"embed_rows", blocks_of(a.tokens, a.width), dim3(kThreads), 0, rt::Start::early},
-          embed_rows, a);
+  const dim3 blocks = rt::grid(a.tokens, div_up(a.width, kColumns));
+  rt::run(stream, {"embed_rows", blocks, kThreads, 0, rt::Start::early}, embed_rows, a);
 }
 
 void launch_gather(const GatherArguments& a, rt::Stream& stream) {
-  if (a.count <= 0) return;
-  rt::run(stream, {"gather_rows", blocks_of(a.count, a.width), dim3(kThreads), 0, rt::Start::early},
-          gather_rows, a);
+  const dim3 blocks = rt::grid(a.count, div_up(a.width, kColumns));
+  rt::run(stream, {"gather_rows", blocks, kThreads, 0, rt::Start::early}, gather_rows, a);
 }
 
 }  // namespace leq::LEQ_GPU

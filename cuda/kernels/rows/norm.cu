@@ -54,20 +54,17 @@ __global__ void __launch_bounds__(kNormThreads, 4)
 
 void launch_norm(const NormArguments& a, rt::Stream& stream) {
   if (a.tokens <= 0) return;
-  const auto tokens = static_cast<unsigned>(a.tokens);
-  const std::int64_t padded = padded_columns(a.width);
-  const std::int64_t units = (padded + kNormColumns - 1) / kNormColumns;
+  const std::int64_t padded = padded_columns(a.width), units = div_up(padded, kNormColumns);
   if (!has_own_groups(a.quantize) || a.out.values == a.x.values) {
     return rt::run(stream,
-                   {"norm_rows", dim3(tokens), dim3(kNormThreads),
-                    static_cast<std::size_t>(padded) * sizeof(float), rt::Start::early},
+                   {"norm_rows", rt::grid(a.tokens), kNormThreads, row_bytes(a), rt::Start::early},
                    norm_rows<true>, a, static_cast<int>(units * kNormColumns));
   }
   const std::int64_t parts = std::clamp(kMaxBlocks / a.tokens, std::int64_t{1}, units);
-  const std::int64_t columns = (units + parts - 1) / parts * kNormColumns;
-  const auto blocks = static_cast<unsigned>((padded + columns - 1) / columns);
-  rt::run(stream, {"norm_rows", dim3(tokens, blocks), dim3(kNormThreads), 0, rt::Start::early},
-          norm_rows<false>, a, static_cast<int>(columns));
+  const std::int64_t columns = div_up(units, parts) * kNormColumns;
+  const dim3 blocks = rt::grid(a.tokens, div_up(padded, columns));
+  rt::run(stream, {"norm_rows", blocks, kNormThreads, 0, rt::Start::early}, norm_rows<false>, a,
+          static_cast<int>(columns));
 }
 
 }  // namespace leq::LEQ_GPU

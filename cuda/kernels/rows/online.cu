@@ -48,10 +48,10 @@ __global__ void __launch_bounds__(kThreads)
 
 void launch_online(const OnlineArguments& a, rt::Stream& stream) {
   if (a.tokens <= 0) return;
-  const dim3 rows(static_cast<unsigned>(a.tokens));
-  rt::run(stream, {"online_absmax", rows, dim3(kThreads)}, online_absmax, a);
-  rt::run(stream, {"online_codes", rows, dim3(kThreads)}, online_codes, a);
-  rt::run(stream, {"online_advance", dim3(1), dim3(kThreads)}, online_advance, a);
+  const dim3 rows = rt::grid(a.tokens);
+  rt::run(stream, {"online_absmax", rows, kThreads}, online_absmax, a);
+  rt::run(stream, {"online_codes", rows, kThreads}, online_codes, a);
+  rt::run(stream, {"online_advance", 1, kThreads}, online_advance, a);
 }
 
 }  // namespace leq::LEQ_GPU

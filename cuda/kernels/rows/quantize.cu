@@ -57,15 +57,13 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void launch_quantize(const QuantizeArguments& a, rt::Stream& stream) {
-  if (a.tokens <= 0 || a.width <= 0) return;  // a rank may have no columns
-  const auto tokens = static_cast<unsigned>(a.tokens);
+  if (a.width <= 0) return;  // a rank may have no columns
   if (!has_own_groups(a.quantize)) {
-    return rt::run(stream, {"quantize_rows", dim3(tokens), dim3(kThreads), 0, rt::Start::early},
+    return rt::run(stream, {"quantize_rows", rt::grid(a.tokens), kThreads, 0, rt::Start::early},
                    quantize_rows, a);
   }
-  const auto blocks = static_cast<unsigned>((a.width + kColumns - 1) / kColumns);
-  rt::run(stream, {"quantize_groups", dim3(tokens, blocks), dim3(kThreads), 0, rt::Start::early},
-          quantize_groups, a);
+  const dim3 blocks = rt::grid(a.tokens, div_up(a.width, kColumns));
+  rt::run(stream, {"quantize_groups", blocks, kThreads, 0, rt::Start::early}, quantize_groups, a);
 }
 
 }  // namespace leq::LEQ_GPU

@@ -2,7 +2,6 @@
 // quantizer arithmetic (docs/numerics.md), shared by the kernels that finish rows.
 #pragma once
 
-#include "cuda/intrinsics/groups.cuh"
 #include "cuda/intrinsics/reduce.cuh"
 #include "cuda/kernels/launch.h"
 #include "cuda/kernels/rows/quads.cuh"

@@ -33,17 +33,12 @@ __global__ void __launch_bounds__(kThreads) cap_rows(const LEQ_GRID_CONSTANT Cap
 }  // namespace
 
 void launch_add_rows(const AddRowsArguments& a, rt::Stream& stream) {
-  if (a.tokens <= 0 || a.width <= 0) return;
-  rt::run(stream,
-          {"add_rows", dim3(static_cast<unsigned>(a.tokens)), dim3(kThreads), 0, rt::Start::early},
-          add_rows, a);
+  rt::run(stream, {"add_rows", rt::grid(a.tokens), kThreads, 0, rt::Start::early}, add_rows, a);
 }
 
 void launch_cap_rows(const CapRowsArguments& a, rt::Stream& stream) {
-  if (a.rows <= 0 || a.width <= 0) return;
-  const dim3 blocks(static_cast<unsigned>(a.rows),
-                    static_cast<unsigned>((a.width + kThreads - 1) / kThreads));
-  rt::run(stream, {"cap_rows", blocks, dim3(kThreads), 0, rt::Start::early}, cap_rows, a);
+  const dim3 blocks = rt::grid(a.rows, div_up(a.width, kThreads));
+  rt::run(stream, {"cap_rows", blocks, kThreads, 0, rt::Start::early}, cap_rows, a);
 }
 
 }  // namespace leq::LEQ_GPU

@@ -1,10 +1,240 @@
 // Sampling in several passes. Many blocks scan a row; without top-k many blocks sum its masses;
-// many blocks list its candidates; one block per row draws. Greedy rows need no list.
+// many blocks list its candidates; one block per row draws. Greedy rows need no list. The last pass
+// finds the key at which the cumulative weight of a row's tokens reaches a goal, by a radix select
+// with histograms of masses, 11 bits at a time. Rows without top-k begin with a histogram by
+// distance, which many blocks built. Sums are integers, so their order is free.
+#include "cuda/intrinsics/float_math.cuh"
+#include "cuda/intrinsics/reduce.cuh"
 #include "cuda/intrinsics/run.h"
-#include "cuda/kernels/sample/sample_select.cuh"
+#include "cuda/kernels/sample/sample.h"
 
 namespace leq::LEQ_GPU {
 namespace {
+
+using SampleKey = unsigned long long;
+inline constexpr SampleKey kLastKey = ~0ull;
+inline constexpr int kFirstShift = 64 - kSampleDigitBits;
+
+__device__ __forceinline__ float logit_of_key(SampleKey key) {
+  return logit_of(static_cast<unsigned>(key >> 32));
+}
+
+// A thread's exclusive prefix sum over the threads' values, and the total of all values.
+struct Before {
+  unsigned long long mine, total;
+};
+__device__ __forceinline__ Before block_before(unsigned long long value) {
+  LEQ_SHARED(unsigned long long[32], parts);
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+  unsigned long long sum = value;
+  for (unsigned step = 1; step < 32; step *= 2) {
+    const unsigned long long other = __shfl_up_sync(kEveryLane, sum, step);
+    if (lane >= step) sum += other;
+  }
+  if (lane == 31) parts[warp] = sum;
+  __syncthreads();
+  Before before = {sum - value, 0};
+  for (unsigned w = 0; w < warps; ++w) {
+    if (w < warp) before.mine += parts[w];
+    before.total += parts[w];
+  }
+  __syncthreads();
+  return before;
+}
+
+// Digits of the tokens of a row without top-k: how far a logit is below the largest logit, so that
+// ascending digits are descending logits. At temperature T a mass is 0 if the distance is above
+// 27.8 T, which is before the last digit.
+struct SampleDistance {
+  float largest, scale;
+
+  __device__ __forceinline__ SampleDistance(float largest_logit, const SampleRule& rule)
+      : largest(largest_logit), scale(73 / max(rule.temperature, 1.0f)) {
+    static_assert(73 * 28 < kSampleBins - 1);
+  }
+  __device__ __forceinline__ unsigned digit(float logit) const {
+    return static_cast<unsigned>(min((largest - logit) * scale, float{kSampleBins - 1}));
+  }
+};
+
+// 64-bit sums by digit. Each has two words, since shared memory has only 32-bit atomic additions.
+struct SampleBins {
+  unsigned low[kSampleBins], high[kSampleBins];
+
+  __device__ __forceinline__ void clear() {
+    for (unsigned i = threadIdx.x; i < kSampleBins; i += blockDim.x) low[i] = high[i] = 0;
+  }
+  __device__ __forceinline__ void add(unsigned digit, unsigned long long weight) {
+    if (weight == 0) return;
+    const auto lower = static_cast<unsigned>(weight);
+    const unsigned old = atomicAdd(&low[digit], lower);
+    const unsigned upper = static_cast<unsigned>(weight >> 32) + (old + lower < old ? 1u : 0u);
+    if (upper != 0) atomicAdd(&high[digit], upper);
+  }
+  __device__ __forceinline__ unsigned long long sum(unsigned digit) const {
+    return static_cast<unsigned long long>(high[digit]) << 32 | low[digit];
+  }
+};
+
+// The first digit at which the cumulative sum(digit) reaches the goal, which is goal_of(total) but
+// at least 1; `left` is the goal minus the sums of all earlier digits. digit is kSampleBins if the
+// goal is not reached. All threads return the result, after a barrier.
+struct FoundDigit {
+  unsigned digit;
+  unsigned long long left;
+};
+template <class Sum, class GoalOf>
+__device__ __forceinline__ FoundDigit find_digit(Sum sum, GoalOf goal_of) {
+  LEQ_SHARED(FoundDigit, found);
+  const unsigned own = kSampleBins / blockDim.x, first = threadIdx.x * own;
+  unsigned long long mine = 0;
+  for (unsigned digit = first; digit < first + own; ++digit) mine += sum(digit);
+  const Before before = block_before(mine);
+  const unsigned long long asked = goal_of(before.total), goal = max(asked, 1ull);
+  if (goal > before.total) return {kSampleBins, goal - before.total};
+  if (before.mine < goal && before.mine + mine >= goal) {
+    unsigned long long left = goal - before.mine;
+    unsigned digit = first;
+    while (sum(digit) < left) left -= sum(digit++);
+    found = {digit, left};
+  }
+  __syncthreads();
+  const FoundDigit result = found;
+  __syncthreads();  // the next call writes `found`
+  return result;
+}
+
+// Returns the digit that contains top-p's limit, in a row without top-k.
+__device__ __forceinline__ FoundDigit top_p_digit(const SampleState& state,
+                                                  const SampleRule& rule) {
+  const auto mass = [&](unsigned digit) { return state.bins[digit]; };
+  const auto goal = [&](unsigned long long total) { return top_p_goal(rule.top_p, total); };
+  return find_digit(mass, goal);
+}
+
+// The candidates of a row, and the data that a selection among them needs.
+struct SampleRow {
+  SampleRule rule;
+  const SampleState& state;
+  SampleDistance distance;
+  const SampleKey* list;  // [count] if all candidates fit into the list, otherwise null
+  unsigned count;
+  const float* logits;  // [V]
+  std::int64_t vocabulary;
+  unsigned only = kSampleBins;  // the only digit of distance to visit; kSampleBins: any
+
+  template <class Visit>
+  __device__ __forceinline__ void each(Visit visit) const {
+    const auto look = [&](SampleKey key) {
+      if (only == kSampleBins || distance.digit(logit_of_key(key)) == only) visit(key);
+    };
+    if (list != nullptr) {
+      for (unsigned i = threadIdx.x; i < count; i += blockDim.x) look(list[i]);
+      return;
+    }
+    for (std::int64_t id = threadIdx.x; id < vocabulary; id += blockDim.x) {
+      const float logit = logits[id];
+      if (logit > kNoLogit) look(sample_key(order_of(logit), static_cast<unsigned>(id)));
+    }
+  }
+};
+
+// The selection finds the k-th best token, the last token of top-p, or the drawn token.
+enum class SamplePhase : int { top_k, top_p, draw };
+
+__device__ __forceinline__ unsigned long long weight_of(const SampleRow& row, SamplePhase phase,
+                                                        SampleKey key) {
+  if (phase == SamplePhase::top_k) return 1;
+  const float below = logit_of_key(key) - row.distance.largest;
+  return mass_of(device_exp(phase == SamplePhase::top_p ? below : below / row.rule.temperature));
+}
+
+__device__ __forceinline__ unsigned long long goal_of(const SampleRule& rule, SamplePhase phase,
+                                                      unsigned long long total) {
+  if (phase == SamplePhase::top_k) return static_cast<unsigned>(rule.top_k);
+  if (phase == SamplePhase::top_p) return top_p_goal(rule.top_p, total);
+  return draw_goal(rule.random, total);
+}
+
+// The keys whose bits from bit `known` up equal those of `key`.
+struct SampleRange {
+  SampleKey key;
+  int known;
+  __device__ __forceinline__ bool holds(SampleKey other) const {
+    return known == 64 || (key ^ other) >> known == 0;
+  }
+};
+
+__device__ __forceinline__ bool takes_part(const SampleRow& row, SamplePhase phase, SampleKey limit,
+                                           SampleKey key) {
+  if (phase == SamplePhase::draw &&
+      device_exp(logit_of_key(key) - row.distance.largest) < row.rule.min_p)
+    return false;
+  return key <= limit;
+}
+
+// Returns the digit at which the draw ends in a row without top-k. Tokens in the digit of top-p's
+// limit are summed here, because only a part of these may be drawn.
+__device__ __forceinline__ FoundDigit drawn_digit(SampleRow row, SampleKey limit) {
+  unsigned long long rest = 0;
+  if (limit != kLastKey) {
+    row.only = row.distance.digit(logit_of_key(limit));
+    row.each([&](SampleKey key) {
+      if (!takes_part(row, SamplePhase::draw, limit, key)) return;
+      rest += weight_of(row, SamplePhase::draw, key);
+    });
+    rest = block_sum(rest);
+  }
+  const auto mass = [&](unsigned digit) {
+    if (digit == row.only) return rest;
+    return digit < row.only ? row.state.draw_bins[digit] : 0;
+  };
+  const auto goal = [&](unsigned long long total) { return draw_goal(row.rule.random, total); };
+  return find_digit(mass, goal);
+}
+
+// The first token, in ascending order of keys up to `limit`, at which the cumulative weight reaches
+// the goal; kLastKey if none does. All threads return it.
+__device__ __forceinline__ SampleKey select_key(SampleRow row, SamplePhase phase, SampleKey limit) {
+  LEQ_SHARED(SampleBins, bins);
+  LEQ_SHARED(unsigned[kSampleBins], counts);
+  LEQ_SHARED(SampleKey, selected);
+  unsigned long long goal = 0;  // 0: not computed yet
+  if (row.rule.top_k <= 0) {
+    const FoundDigit found =
+        phase == SamplePhase::top_p ? top_p_digit(row.state, row.rule) : drawn_digit(row, limit);
+    row.only = found.digit;
+    goal = found.left;
+  }
+  SampleRange range = {0, 64};
+  bool is_one = false;
+  for (int shift = kFirstShift; !is_one; shift = max(shift - kSampleDigitBits, 0)) {
+    bins.clear();
+    for (unsigned i = threadIdx.x; i < kSampleBins; i += blockDim.x) counts[i] = 0;
+    __syncthreads();
+    row.each([&](SampleKey key) {
+      if (!range.holds(key) || !takes_part(row, phase, limit, key)) return;
+      const unsigned digit = static_cast<unsigned>(key >> shift) % kSampleBins;
+      atomicAdd(&counts[digit], 1u);
+      bins.add(digit, weight_of(row, phase, key));
+    });
+    __syncthreads();
+    const auto goal_here = [&](unsigned long long total) {
+      return goal != 0 ? goal : goal_of(row.rule, phase, total);
+    };
+    const FoundDigit found = find_digit([&](unsigned d) { return bins.sum(d); }, goal_here);
+    if (found.digit == kSampleBins) return kLastKey;
+    goal = found.left;
+    range = {range.key | SampleKey{found.digit} << shift, shift};
+    is_one = counts[found.digit] == 1 || shift == 0;
+    __syncthreads();  // the next pass writes `bins` and `counts`
+  }
+  row.each([&](SampleKey key) {
+    if (range.holds(key) && takes_part(row, phase, limit, key)) selected = key;
+  });
+  __syncthreads();
+  return selected;
+}
 
 constexpr int kThreads = 256;
 constexpr std::int64_t kBlockTokens = 4096;  // tokens of a row that one block scans
@@ -12,9 +242,6 @@ constexpr std::int64_t kBlockTokens = 4096;  // tokens of a row that one block s
 constexpr int kMaxDrawThreads = 1024, kFewDrawThreads = 128;
 constexpr std::int64_t kLargeVocabulary = 8192;
 
-__device__ __forceinline__ bool keeps_k(const SampleRule& rule) {
-  return rule.top_k > 0 && rule.temperature > 0;
-}
 __device__ __forceinline__ bool is_whole(const SampleRule& rule) {
   return rule.top_k <= 0 && rule.temperature > 0;
 }
@@ -47,7 +274,8 @@ __global__ void __launch_bounds__(kThreads) sample_scan(const LEQ_GRID_CONSTANT 
   LEQ_SHARED(unsigned[kSampleBins], bins);
   const float* logits = row_of(a, blockIdx.y);
   SampleState& state = a.states[blockIdx.y];
-  const bool counts = keeps_k(a.rules[blockIdx.y]);
+  const SampleRule& rule = a.rules[blockIdx.y];
+  const bool counts = rule.top_k > 0 && rule.temperature > 0;
   if (counts) {
     for (int i = threadIdx.x; i < kSampleBins; i += kThreads) bins[i] = 0;
     __syncthreads();
@@ -205,18 +433,14 @@ __global__ void __launch_bounds__(kMaxDrawThreads)
 }  // namespace
 
 void launch_sample(const SampleArguments& a, rt::Stream& stream) {
-  if (a.rows <= 0) return;
-  const auto rows = static_cast<unsigned>(a.rows);
-  const dim3 parts(static_cast<unsigned>((a.vocabulary + kBlockTokens - 1) / kBlockTokens), rows);
-  if (a.any_change)
-    rt::run(stream, {"sample_change", dim3(rows), dim3(kThreads)}, sample_change, a);
-  rt::run(stream, {"sample_scan", parts, dim3(kThreads)}, sample_scan, a);
-  if (a.any_whole) rt::run(stream, {"sample_masses", parts, dim3(kThreads)}, sample_masses, a);
-  if (a.any_draw) {
-    rt::run(stream, {"sample_candidates", parts, dim3(kThreads)}, sample_candidates, a);
-  }
+  const dim3 rows = rt::grid(a.rows);
+  const dim3 parts = rt::grid(div_up(a.vocabulary, kBlockTokens), a.rows);
+  if (a.any_change) rt::run(stream, {"sample_change", rows, kThreads}, sample_change, a);
+  rt::run(stream, {"sample_scan", parts, kThreads}, sample_scan, a);
+  if (a.any_whole) rt::run(stream, {"sample_masses", parts, kThreads}, sample_masses, a);
+  if (a.any_draw) rt::run(stream, {"sample_candidates", parts, kThreads}, sample_candidates, a);
   const unsigned threads = a.vocabulary > kLargeVocabulary ? kMaxDrawThreads : kFewDrawThreads;
-  rt::run(stream, {"sample_draw", dim3(rows), dim3(threads)}, sample_draw, a);
+  rt::run(stream, {"sample_draw", rows, threads}, sample_draw, a);
 }
 
 }  // namespace leq::LEQ_GPU

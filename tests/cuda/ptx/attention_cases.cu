@@ -1,7 +1,6 @@
-// The kernels of ptx_conformance for ptx_attention.h and tf32.h. For operations that hardware may
+// The kernels of ptx_conformance for ptx_attention.h. For operations that hardware may
 // round differently (sums of an f16 mma, exp2), inputs are exact or results have a tolerance.
 #include "cuda/intrinsics/ptx_attention.h"
-#include "cuda/intrinsics/tf32.h"
 #include "tests/cuda/ptx/run_case.cuh"
 
 namespace leq::LEQ_GPU {

@@ -228,7 +228,9 @@ TEST(EmulatorDeath, LaunchesThatHardwareRefusesAreRefused) {
   };
   EXPECT_DEATH(launch(dim3(1), dim3(1025)), "1 to 1,024 threads");
   EXPECT_DEATH(launch(dim3(1, 65536), dim3(32)), "65,535 blocks");
-  EXPECT_DEATH(launch(dim3(0), dim3(32)), "at least one block");
+  launch(dim3(0), dim3(32));  // does nothing
+  EXPECT_THROW(rt::grid(1, 65536), Error);
+  EXPECT_THROW(rt::grid(std::int64_t{1} << 31), Error);
 }
 
 __global__ void much_static(int*, const int*, Bug) {

@@ -1,10 +1,11 @@
-// Up to 64 tokens times a weight of few outputs, on the tensor cores. A block has only 16 outputs,
-// so that 4,096 outputs make 256 blocks, and its four warps take K tiles of 128 columns in turn.
-// Sums of whole rows are added at the end; sums of groups are added after every four K tiles, in
-// ascending order. The order is that of int_gemm.cuh, so that results are bit-identical.
-#pragma once
-
+// Launches of tensor-core matmuls, and the kernel for up to 64 tokens times a weight of few
+// outputs. A block of int_gemm_few has only 16 outputs, so that 4,096 outputs make 256 blocks, and
+// its four warps take K tiles of 128 columns in turn. Sums of whole rows are added at the end; sums
+// of groups are added after every four K tiles, in ascending order. All tiles add in the order of
+// int_gemm.cuh, so the choice of a tile does not change results.
+#include "cuda/intrinsics/run.h"
 #include "cuda/kernels/matmul/int_gemm.cuh"
+#include "cuda/kernels/matmul/int_matmul.h"
 
 namespace leq::LEQ_GPU {
 
@@ -221,6 +222,54 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
     __syncthreads();
   }
   outputs.finish_all(a, rows, memory);
+}
+
+namespace {
+
+template <class Shape, int bits, int group>
+void launch_gemm(const IntMatmul& a, rt::Stream& stream) {
+  rt::run(stream,
+          {"int_gemm", tiles_of<Shape>(a), Shape::kThreads, GemmMemory<Shape, bits, group>::kBytes,
+           rt::Start::early},
+          int_gemm<Shape, bits, group>, a);
+}
+
+template <class Shape, int bits, int group>
+void launch_few(const IntMatmul& a, rt::Stream& stream) {
+  rt::run(stream,
+          {"int_gemm_few", tiles_of<Shape>(a), Shape::kThreads,
+           FewMemory<Shape, bits, group>::kBytes, rt::Start::early},
+          int_gemm_few<Shape, bits, group>, a);
+}
+
+template <int bits, int group>
+void launch_tile(const IntMatmul& a, GemmTile tile, rt::Stream& stream) {
+  if (tile == GemmTile::few) {
+    // With groups, int_gemv_tokens has up to 16 tokens of few outputs.
+    if constexpr (group == 0) {
+      if (a.tokens <= 16) return launch_few<FewShape<16>, bits, group>(a, stream);
+    }
+    return launch_few<FewShape<32>, bits, group>(a, stream);
+  }
+  if (tile == GemmTile::small) return launch_gemm<SmallTile, bits, group>(a, stream);
+  if (tile == GemmTile::middle) return launch_gemm<MiddleTile, bits, group>(a, stream);
+  launch_gemm<LargeTile, bits, group>(a, stream);
+}
+
+}  // namespace
+
+void launch_int_gemm(const IntMatmul& a, GemmTile tile, rt::Stream& stream) {
+  launch_by_bits(a.segments[0].weight.bits, [&]<int bits>() {
+    const int group = sum_columns(a);
+    if constexpr (bits == 8) {
+      if (group == 16) return launch_gemm<MiddleTile, bits, 16>(a, stream);
+    }
+    if (group == 32) return launch_gemm<MiddleTile, bits, 32>(a, stream);
+    if (group == 64) return launch_gemm<MiddleTile, bits, 64>(a, stream);
+    if (group == 128) return launch_tile<bits, 128>(a, tile, stream);
+    // Codes of fewer than 8 bits always have groups.
+    if constexpr (bits == 8) launch_tile<bits, 0>(a, tile, stream);
+  });
 }
 
 }  // namespace leq::LEQ_GPU

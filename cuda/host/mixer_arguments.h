@@ -1,4 +1,5 @@
-// Converts attention shapes and cache layers to arguments of the attention kernels.
+// Converts shapes of attention, Gated DeltaNet and short convolutions, and cache layers, to
+// arguments of the kernels.
 #pragma once
 
 #include <span>
@@ -6,6 +7,7 @@
 #include "backend/kv_types.h"
 #include "backend/operations.h"
 #include "cuda/host/staging.h"
+#include "cuda/kernels/delta/delta.h"
 #include "cuda/kernels/launch.h"
 
 namespace leq::LEQ_GPU {
@@ -27,5 +29,9 @@ void fill_rope(RopeTable& rope, std::int64_t end, Staging& staging, rt::Stream& 
 enum class WholeBlocks : std::uint8_t { before_the_batch, by_the_batch };
 void quantize_kv(const AttentionBatch& batch, const AttentionShape& shape,
                  std::span<const KvLayer> layers, WholeBlocks whole, rt::Stream& stream);
+
+// Set all arguments except rows, batch, scratch and fault.
+DeltaArguments delta_arguments(const DeltaShape& shape);
+ShortConvArguments short_conv_arguments(const ShortConvShape& shape);
 
 }  // namespace leq::LEQ_GPU

@@ -1,9 +1,13 @@
-// Many tokens of f32 activations times 16-bit floats or codes, on the tensor cores. A block
-// computes a tile of tokens x outputs. It iterates over K tiles of columns, which are prefetched by
-// cp.async. Each output is one chain of additions, the same as in float_gemv.cuh.
-#pragma once
-
+// Many tokens of f32 activations times 16-bit floats or codes, on the tensor cores, and the
+// launches of this kernel and of float_gemv. Inputs are split into terms: two f16 parts for f16
+// weights and codes, three bf16 parts for bf16 weights. A block computes a tile of tokens x
+// outputs. It iterates over K tiles of columns, which are prefetched by cp.async. Each output is
+// one chain of additions, the same as in float_gemv.cuh.
+#include "cuda/intrinsics/run.h"
+#include "cuda/kernels/matmul/float_gemv.cuh"
+#include "cuda/kernels/matmul/float_matmul.h"
 #include "cuda/kernels/matmul/float_weights.cuh"
+#include "cuda/kernels/matmul/int_matmul.h"
 #include "cuda/kernels/matmul/matmul_finish.cuh"
 
 namespace leq::LEQ_GPU {
@@ -271,7 +275,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   LEQ_DYNAMIC_SHARED(unsigned char, memory);
   auto* const groups =
       reinterpret_cast<typename Memory::Groups*>(memory + Shape::kStages * Memory::kStageBytes);
-  const GemmRows<Shape, typename Weights::Arguments> rows(a);
+  const GemmRows<Shape> rows(a);
   const Folding folding = Weights::folding(a);
   const std::uint32_t flip = Weights::flip(a);
   const int k_tiles = static_cast<int>(padded_columns(a.columns)) / Shape::kKTile;
@@ -317,6 +321,79 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   }
   ptx::let_successor_start();
   tile.finish_all(a, rows);
+}
+
+namespace {
+
+// Tiles have 8 tokens x 16 or 32 outputs, 64 x 64, and 128 x 128, or 64 x 128 for codes of 3 and 2
+// bits. A block has at most 99 KB of shared memory, the limit of an RTX 4090.
+struct KTilesOf32 {
+  using Middle = FloatGemmShape<64, 64, 2, 2, 32, 4>;
+  using Large = FloatGemmShape<128, 128, 2, 4, 32, 4>;
+};
+template <class Weights>
+struct FloatShapes;
+template <>
+struct FloatShapes<HalfWeights<2>> : KTilesOf32 {
+  using Few = FloatGemvShape<1, 2>;
+};
+template <>
+struct FloatShapes<HalfWeights<3>> : KTilesOf32 {
+  using Few = FloatGemvShape<1, 2>;
+  using Large = FloatGemmShape<128, 128, 2, 4, 32, 3>;
+};
+template <>
+struct FloatShapes<CodeWeights<8>> : KTilesOf32 {
+  using Few = FloatGemvShape<1, 4>;
+};
+template <>
+struct FloatShapes<CodeWeights<4>> : KTilesOf32 {
+  using Few = FloatGemvShape<2, 3>;
+};
+template <>
+struct FloatShapes<CodeWeights<3>> {
+  using Few = FloatGemvShape<2, 4>;
+  using Middle = FloatGemmShape<64, 64, 2, 2, 128, 2>;
+  using Large = FloatGemmShape<64, 128, 4, 2, 128, 2>;
+};
+template <>
+struct FloatShapes<CodeWeights<2>> : FloatShapes<CodeWeights<3>> {};
+
+template <class Weights>
+void launch_terms(const typename Weights::Arguments& a, FloatTile tile, rt::Stream& stream) {
+  using Shapes = FloatShapes<Weights>;
+  const auto launch = [&]<class Shape>(const char* name, auto kernel, Shape, int bytes) {
+    rt::run(stream,
+            {name, tiles_of<Shape>(a), Shape::kThreads, static_cast<std::size_t>(bytes),
+             rt::Start::early},
+            kernel, a);
+  };
+  const auto launch_gemm = [&]<class Shape>(Shape shape) {
+    launch("float_gemm", float_gemm<Weights, Shape>, shape,
+           FloatGemmMemory<Weights, Shape>::kBytes);
+  };
+  if (tile == FloatTile::middle) return launch_gemm(typename Shapes::Middle());
+  if (tile == FloatTile::large) return launch_gemm(typename Shapes::Large());
+  using Shape = typename Shapes::Few;
+  int group = kBlockColumns;
+  if constexpr (Weights::kScaled) {
+    if (a.segments[0].weight.group > 0) group = a.segments[0].weight.group;
+  }
+  launch("float_gemv", float_gemv<Weights, Shape>, Shape(),
+         FloatGemvMemory<Weights, Shape>::bytes(group));
+}
+
+}  // namespace
+
+void launch_float_gemm(const FloatMatmul& a, FloatTile tile, rt::Stream& stream) {
+  const bool f16 = a.segments[0].weight.type == FloatType::f16;
+  return f16 ? launch_terms<HalfWeights<2>>(a, tile, stream)
+             : launch_terms<HalfWeights<3>>(a, tile, stream);
+}
+
+void launch_float_gemm(const WeightOnlyMatmul& a, FloatTile tile, rt::Stream& stream) {
+  launch_by_bits(a.segments[0].weight.bits,
+                 [&]<int bits>() { launch_terms<CodeWeights<bits>>(a, tile, stream); });
 }
 
 }  // namespace leq::LEQ_GPU
