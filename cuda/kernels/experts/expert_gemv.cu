@@ -101,12 +101,14 @@ void launch(const ExpertMatmul& a, rt::Stream& stream) {
   if constexpr (bits == 8) {
     if (!grouped) kernel = expert_gemv<8, false>;
   }
-  if (of_128) {
-    kernel = expert_gemv_groups<bits>;
-    blocks = group_blocks(outputs, paired);
-    bytes = static_cast<std::size_t>(round_up_to(matmul.columns, kGroupColumns) / kGroupColumns *
-                                     kGroupRows) *
-            sizeof(WaitingSum);
+  if constexpr (bits != kTableBits) {
+    if (of_128) {
+      kernel = expert_gemv_groups<bits>;
+      blocks = group_blocks(outputs, paired);
+      bytes = static_cast<std::size_t>(round_up_to(matmul.columns, kGroupColumns) / kGroupColumns *
+                                       kGroupRows) *
+              sizeof(WaitingSum);
+    }
   }
   ExpertMatmul part = a;
   for (; part.first_row < a.rows; part.first_row += kMaxRows) {
@@ -131,7 +133,7 @@ bool adds(const ExpertMatmul& a) {
 }
 
 void launch_expert_matmul(const ExpertMatmul& a, rt::Stream& stream) {
-  launch_by_bits(a.matmul.segments[0].weight.bits, [&]<int bits>() { launch<bits>(a, stream); });
+  launch_by_codes(a.matmul.segments[0].weight, [&]<int bits>() { launch<bits>(a, stream); });
 }
 
 }  // namespace leq::LEQ_GPU

@@ -19,8 +19,8 @@ bool has_int_wgmma(const IntMatmul& a, const rt::DeviceInfo& device) {
 }
 
 void launch_int_gemm(const IntMatmul& a, GemmTile tile, rt::Stream& stream) {
-  launch_by_bits(a.segments[0].weight.bits,
-                 [&]<int bits>() { launch_int_gemm<bits>(a, tile, stream); });
+  launch_by_codes(a.segments[0].weight,
+                  [&]<int bits>() { launch_int_gemm<bits>(a, tile, stream); });
 }
 
 void launch_int_matmul(const IntMatmul& a, rt::Stream& stream) {
