@@ -47,6 +47,11 @@ class ChatFileTest : public testing::Test {
     file.settings.sampling.typical_p = 0.9f;
     file.settings.sampling.logit_bias = {{5, -kInfinity}, {7, 0.1f}};
     file.settings.sampling.dry_breakers = {"\n", "snow\u2603"};
+    file.settings.max_tokens = 50;
+    file.settings.stop = {"END", "\n\n"};
+    file.settings.thinking = false;
+    file.settings.json = true;
+    file.settings.context = 4096;
     return file;
   }
   void write(const std::string& text) const { std::ofstream(path_) << text; }
@@ -88,6 +93,11 @@ TEST_F(ChatFileTest, ReadsBackWhatItWrote) {
   EXPECT_EQ(back.settings.sampling.typical_p, 0.9f);
   EXPECT_EQ(back.settings.sampling.logit_bias, file.settings.sampling.logit_bias);
   EXPECT_EQ(back.settings.sampling.dry_breakers, file.settings.sampling.dry_breakers);
+  EXPECT_EQ(back.settings.max_tokens, 50);
+  EXPECT_EQ(back.settings.stop, (std::vector<std::string>{"END", "\n\n"}));
+  EXPECT_FALSE(back.settings.thinking);
+  EXPECT_TRUE(back.settings.json);
+  EXPECT_EQ(back.settings.context, 4096);
 }
 
 // A file as the first version wrote it, without later additions.
@@ -103,6 +113,9 @@ TEST_F(ChatFileTest, ReadsAChatOfTheFirstVersion) {
   EXPECT_EQ(back.settings.sampling.typical_p, 1);
   EXPECT_TRUE(back.settings.sampling.logit_bias.empty());
   EXPECT_EQ(back.settings.sampling.dry_breakers, SamplingSettings().dry_breakers);
+  EXPECT_EQ(back.settings.max_tokens, -1);
+  EXPECT_TRUE(back.settings.stop.empty() && back.settings.thinking && !back.settings.json);
+  EXPECT_EQ(back.settings.context, 0);
 }
 
 TEST_F(ChatFileTest, NumbersArePlainToRead) {
@@ -134,6 +147,12 @@ TEST_F(ChatFileTest, NamesWhatIsWrong) {
       {"\"temp\": 0.7", "\"heat\": 0.7", "temp"},
       {"\"5-inf\"", "\"5\"", "logit_bias is '5'"},
       {"\"5-inf\"", "5", "logit_bias"},
+      {"\"max_tokens\": 50", "\"max_tokens\": -50", "max_tokens"},
+      {"\"context\": 4096", "\"context\": \"4096\"", "context"},
+      {"\"thinking\": false", "\"thinking\": 0", "thinking"},
+      {"\"format\": \"json\"", "\"format\": \"xml\"", "format: expected json, found 'xml'"},
+      {"\"END\"", "7", "stop"},
+      {"\"END\"", "\"\"", "stop"},
       {"\"\\n\"", "\"\"", "dry_sequence_breaker has 0 bytes"},
       {"\"mirostat\": 2", "\"mirostat\": 3", "mirostat"},
       {"\"mirostat\": 2", "\"mirostat\": 1", "mirostat is 1, expected 0 (off) or 2"},

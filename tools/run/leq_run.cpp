@@ -395,7 +395,7 @@ int run_with(const Options& options, const std::string& name) {
   watch_interrupts(choose_colors(args.color.value_or(allows_colors())) == Colors::on ? kColorsOff
                                                                                      : "");
   if (prompt && !args.chats_on) args.single_turn = true;
-  args.plain = prompt && !args.chats_on && !args.verbose;
+  args.plain = prompt && args.mode != Mode::completion && !args.chats_on && !args.verbose;
   std::optional<ChatFile> saved;
   if (args.chat_name && file_exists(named_chat_path(*args.chat_name))) {
     saved = load_chat(named_chat_path(*args.chat_name));
