@@ -51,8 +51,7 @@ TEST(EveryTool, ListsModelPromptAndGenerationFirst) {
 TEST(EveryTool, HelpsWithin80Columns) {
   std::vector<std::vector<std::string>> commands = {{"--help"}};
   for (const char* command : {"run", "serve", "pull", "ls", "rm", "show", "create", "cp", "ps",
-                              "quantize",
-                              "perplexity", "bench", "inspect"}) {
+                              "quantize", "perplexity", "bench", "inspect"}) {
     commands.push_back({command, "--help"});
   }
   for (const std::vector<std::string>& words : commands) {

@@ -64,11 +64,12 @@ TEST(ModelName, ThatIsNoneGetsAdvice) {
   struct Case {
     const char *name, *expected;
   };
-  for (const Case& c : {Case{"gemma2", "does not run this family; take gemma3"},
-                        {"gemma2:9b", "take gemma3"},
-                        {"qwen3:7b", "no size of qwen3; expected qwen3:8b, qwen3:0.6b"},
-                        {"llama3.2:1b-instruct-q8_0", "here llama3.2:1b is the model, and --recipe"},
-                        {"Llama3.2:1B-instruct-q8_0", "here llama3.2:1b is the model"}}) {
+  for (const Case& c :
+       {Case{"gemma2", "does not run this family; take gemma3"},
+        {"gemma2:9b", "take gemma3"},
+        {"qwen3:7b", "no size of qwen3; expected qwen3:8b, qwen3:0.6b"},
+        {"llama3.2:1b-instruct-q8_0", "here llama3.2:1b is the model, and --recipe"},
+        {"Llama3.2:1B-instruct-q8_0", "here llama3.2:1b is the model"}}) {
     EXPECT_FALSE(parse_hub_name(c.name)) << c.name;
     EXPECT_NE(advice_on_name(c.name).find(c.expected), std::string::npos) << advice_on_name(c.name);
   }

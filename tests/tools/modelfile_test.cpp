@@ -56,8 +56,8 @@ TEST(ModelfileText, IsReadAsItWasWritten) {
 
 TEST(ModelfileText, IsTheSameAsACommandLine) {
   const auto none = [](const std::string&) { return std::nullopt; };
-  const Options options = parse_options(
-      kRun.spec(), words_of(read_modelfile(kMario, "Modelfile")), none);
+  const Options options =
+      parse_options(kRun.spec(), words_of(read_modelfile(kMario, "Modelfile")), none);
   EXPECT_EQ(options.real("temp"), 0.5);
   EXPECT_EQ(options.list("reverse-prompt"), (std::vector<std::string>{"<|end|>", "two\nlines"}));
   EXPECT_EQ(options.text("system-prompt"), "\nYou are Mario.\n  A \\\\n is no line.\n")
@@ -73,8 +73,9 @@ TEST(ModelfileText, NamesThePlaceOfAMistake) {
         {"FROM a\nFROM b", "f:2: expected one FROM"},
         {"FROM a\nADAPTER x", "f:2: ADAPTER: there are no adapters here"},
         {"FROM a\n\nFORM b", "f:3: unknown instruction 'FORM'"},
-        {"FROM a\nPARAMETER temperatur 1", "f:2: PARAMETER no parameter is called temperatur; did "
-                                           "you mean temperature?"},
+        {"FROM a\nPARAMETER temperatur 1",
+         "f:2: PARAMETER no parameter is called temperatur; did "
+         "you mean temperature?"},
         {"FROM a\nPARAMETER top_k", "f:2: expected PARAMETER NAME VALUE"},
         {"FROM a\nSYSTEM \"\"\"x\ny", "f:2: \"\"\" begins a text that has no end"},
         {"FROM a\nSYSTEM \"\"\"x\ny\"\"\" z", "f:3: expected the end of the line"}}) {

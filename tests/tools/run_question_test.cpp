@@ -72,8 +72,8 @@ TEST(RunQuestion, PrintsItsAnswerAlone) {
       EXPECT_NE(told.err.find(part), std::string::npos) << part << told.err;
     }
   }
-  Process terminal({std::string(LEQ_TOOLS_DIR) + "/leq-run", story(), "Who is there?", "--temp", "0",
-                    "-n", "12"},
+  Process terminal({std::string(LEQ_TOOLS_DIR) + "/leq-run", story(), "Who is there?", "--temp",
+                    "0", "-n", "12"},
                    Process::Input::terminal, {"TERM=xterm"});
   EXPECT_EQ(terminal.finish(), 0);
   EXPECT_EQ(terminal.err, "");
@@ -84,7 +84,8 @@ TEST(RunQuestion, AReplyOfJsonIsAskedForAsInOllama) {
   const ToolRun json = tell({"--format", "json", "-n", "40", "Who is there?"});
   EXPECT_EQ(json.out, tell({"-j", "{\"type\": \"object\"}", "-n", "40", "Who is there?"}).out);
   EXPECT_TRUE(json.out.starts_with('{')) << json.out;
-  EXPECT_NE(tell({"--keepalive", "5m", "Who is there?"}).err.find("--keepalive: "), std::string::npos);
+  EXPECT_NE(tell({"--keepalive", "5m", "Who is there?"}).err.find("--keepalive: "),
+            std::string::npos);
   test::expect_tool_error(tell({"--format", "xml", "x"}), {"--format", "json"});
 }
 

@@ -44,10 +44,6 @@ std::vector<std::string> quoted_words(std::string_view text) {
   return words;
 }
 
-std::string number_or(std::int64_t number, std::int64_t least, const char* other) {
-  return number < least ? other : std::to_string(number);
-}
-
 // Line breaks stay, other characters that command a terminal do not.
 std::string shown_text(std::string_view text) {
   std::string shown;
@@ -151,7 +147,7 @@ ChatLoop::ChatLoop(ChatSession& session, Generator& generator, ReplyPrinter& pri
       reader_(make_line_reader(options.colored)) {
   printer_.set_wrap(view_.wrap);
   reader_->keep_history(view_.history);
-  saved_ = file();
+  if (options_.greets) saved_ = file();
 }
 
 ChatSettings ChatLoop::settings() const {
@@ -193,6 +189,7 @@ void ChatLoop::print_greeting() {
 }
 
 std::optional<ChatFile> ChatLoop::run() {
+  save_named();
   print_greeting();
   if (options_.first_message) {
     if (reader_->is_terminal() && !options_.plain) {
@@ -536,7 +533,7 @@ void ChatLoop::show_settings(std::string_view) {
                   number_text(parameter_value(settings, parameter)));
   }
   all.push_back("seed " + std::to_string(settings.seed));
-  all.push_back("num_predict " + number_or(options_.settings.max_tokens, 0, "-1"));
+  all.push_back("num_predict " + std::to_string(options_.settings.max_tokens));
   all.push_back("num_ctx " + std::to_string(generator_.context()));
   if (!options_.settings.stop.empty()) all.push_back("stop " + join(options_.settings.stop));
   tell(join(all));

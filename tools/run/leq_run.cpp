@@ -421,6 +421,7 @@ int run_with(const Options& options, const std::string& name) {
     try {
       setup = open();
     } catch (const Error& error) {
+      if (isatty(STDIN_FILENO) == 0) throw;
       std::fprintf(stderr, "leq-run: error: %s\n",
                    printable(with_flags(error), std::string::npos).c_str());
       args.context = before;
