@@ -1,6 +1,8 @@
 // leq-run: completes a text or chats with a model.
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <random>
