@@ -212,7 +212,7 @@ class OneCommand(HubCase):
         self.leq("cp", "tales/Story-5M", "story")
         self.assertEqual(self.leq("show", "story").stdout, "FROM tales/Story-5M:int8-g128\n")
         for text, expected in (("FROM nothing", "FROM nothing: no file or model"), ("FROM gemma2", "take gemma3"),
-                               ("FROM tales/Story-5M\nPARAMETER top_k many", "top-k many: expected"),
+                               ("FROM tales/Story-5M\nPARAMETER top_k many", "Modelfile: --top-k: expected a whole number"),
                                ("FROM ./x.leq", "no file or model")):
             file.write_text(text)
             self.assertIn(expected, self.refused("create", "bad", "-f", str(file)))

@@ -410,7 +410,12 @@ int create(const Options& options) {
   const fs::path path = options.text("file");
   Modelfile file = read_modelfile(read_text_file(path, kMaxBytes), path.string());
   for (const std::string& note : file.notes) std::cerr << note << '\n';
-  (void)parse_options(kRun.spec(), words_of(file), [](const auto&) { return std::nullopt; });
+  try {
+    const auto no_variables = [](const std::string&) { return std::nullopt; };
+    (void)parse_options(kRun.spec(), words_of(file), no_variables);
+  } catch (const Error& error) {
+    fail(path.string(), ": ", error.what());
+  }
   std::error_code error;
   const fs::path beside = fs::absolute(path).parent_path() / file.from;
   const bool is_path = fs::exists(beside, error);
