@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,19 +15,34 @@ namespace leq {
 // "qwen3:0.6b".
 struct HubName {
   std::string repository;  // "Qwen/Qwen3-0.6B"
-  std::string tag;         // a GGUF file's type, a recipe or a type; empty: the default
+  std::string tag = {};    // a GGUF file's type, a recipe or a type; empty: the default
   std::string revision = "main";
+  std::string family = {};  // the text, if it is a short name without the size
 };
 // nullopt if the text is neither a short name nor has the form of a hub name.
 std::optional<HubName> parse_hub_name(std::string_view text);
 // Whether a name that is no file may be on the hub: its first part is not a folder here.
 bool is_on_hub(const std::string& name);
-// The short names, for help: "qwen3:0.6b".
-std::vector<std::string> short_names();
+// A name for a repository: "qwen3:0.6b". The first one of a family is also meant by "qwen3".
+struct ShortName {
+  std::string_view name, repository;
+
+  std::string_view family() const { return name.substr(0, name.find(':')); }
+  // Whether the hub asks for the consent of the user to a licence.
+  bool gated() const;
+};
+std::span<const ShortName> short_names();
+// The short names of a family, the default first.
+std::vector<std::string> sizes_of(std::string_view family);
+// What to do with a name that resembles a short name: a family that leq does not run, a size that
+// its family does not have, or Ollama's name of a file; "" for other names.
+std::string advice_on_name(std::string_view name);
 
 // $LEQ_MODELS, otherwise leq/models in $XDG_DATA_HOME or ~/.local/share. Throws Error if none of
 // these variables is set.
 std::filesystem::path models_folder();
+// Whether one of these variables is set.
+bool has_models_folder();
 
 // A .leq file in the models folder, or in the cache of conversions.
 struct KeptModel {

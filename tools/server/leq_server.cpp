@@ -29,6 +29,7 @@
 #include "tools/common/model_name.h"
 #include "tools/common/model_options.h"
 #include "tools/common/model_setup.h"
+#include "tools/common/modelfile.h"
 #include "tools/common/options.h"
 #include "tools/common/pull.h"
 #include "tools/common/setting_flags.h"
@@ -397,8 +398,13 @@ std::string given_name(const Options& options) {
 Served served_names(Options& options) {
   std::vector<ModelFile> files;
   for (bool first = true; !options.positionals().empty(); first = false) {
-    std::string name = name_of_model(options.positionals().front());
-    const fs::path path = fs::absolute(model_by_name(options.take_positional(), options));
+    std::string given = options.take_positional();
+    std::string name = name_of_model(given);
+    if (const auto created = find_created(given)) {
+      note(name + ": without its settings, which a model that is served alone has");
+      given = created->from;
+    }
+    const fs::path path = fs::absolute(model_by_name(given, options));
     if (first) {
       options.set_text("model", path.string());
       if (!options.given("alias")) options.set_text("alias", name);
