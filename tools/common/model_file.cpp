@@ -172,7 +172,9 @@ void choose_model(Options& options) {
   } else if (!options.given("model") ||  // a model and a prompt win over LEQ_ARG_MODEL
              (options.from_environment("model") && options.positionals().size() > 1)) {
     require(!options.positionals().empty(), kNoModel);
-    options.set_text("model", model_by_name(options.take_positional(), options));
+    const std::string name = options.take_positional();
+    std::error_code error;
+    options.set_text("model", fs::exists(name, error) ? name : model_by_name(name, options));
   }
 }
 
