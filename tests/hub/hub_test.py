@@ -88,7 +88,7 @@ class OneCommand(HubCase):
     def test_a_reply_by_name(self):
         run = self.leq("run", "tales/Story-5M", "--raw", "-p", "Once upon a time", "-n", "12", "--temp", "0")
         self.assertTrue(run.stdout.startswith("Once upon a time"), run.stdout)
-        self.assertRegex(run.stderr, r"(?s)quantizing tales/Story-5M:int8-g128, once: [0-9.]+ MB, about \d+ s while it is downloaded, "
+        self.assertRegex(run.stderr, r"(?s)quantizing tales/Story-5M:int8-g128, once: [0-9.]+ MB, .*\d+ s.*, while it is downloaded, "
                          r"without calibration text"
                          r".*\nquantized tales/Story-5M:int8-g128: [0-9.]+ MB in [0-9.]+ s")
         requests = len(self.hub.requests)
@@ -120,6 +120,35 @@ class OneCommand(HubCase):
         self.assertIn("no model of this name", self.refused("run", "Why is the sky blue?"))
         self.assertIn("no model: name one", self.refused("run"))
 
+    def test_every_tool_downloads_by_name(self):
+        bench = ["-p", "4", "-n", "1", "-r", "1"]
+        self.assertIn("quantizing", self.leq("bench", "tales/Story-5M", *bench).stderr)
+        self.assertIn("int8-g128", self.leq("bench", "hf.co/tales/Story-5M", *bench).stdout)
+        self.assertIn("bf16", self.leq("bench", "-hf", "tales/Story-5M:bf16", *bench).stdout)
+        self.assertIn("int4-g32", self.leq("inspect", "tales/Story-5M:int4-g32").stdout)
+        self.assertIn("int8-g64", self.leq("show", "-hf", "tales/Story-5M", "--recipe", "int8-g64").stdout)
+        self.assertIn("leave one out", self.refused("bench", "x.leq", "-m", "y.leq"))
+        self.assertIn("no model of this name", self.refused("bench", "nothing"))
+        self.assertIn("no model of this name", self.refused("show", "nothing"))
+
+    def test_programs_of_the_python_package(self):
+        """They get files and folders for names."""
+        programs = self.folder / "bin"
+        programs.mkdir()
+        for name in ("leq-compare", "leq-export"):
+            (programs / name).write_text('#!/bin/sh\necho "$0" "$@"\n')
+            (programs / name).chmod(0o755)
+        path = {"PATH": "%s:%s" % (programs, os.environ["PATH"])}
+        snapshot = self.cache / "snapshots" / self.hub.repositories["tales/Story-5M"].commit
+        said = self.leq("compare", "tales/Story-5M", "-f", "x y", env=path).stdout
+        self.assertEqual(said, f"{programs}/leq-compare {snapshot} -f x y\n")
+        self.assertTrue((snapshot / "model.safetensors").exists())
+        said = self.leq("export", "tales/story-5m", "-o", "x", env=path).stdout
+        self.assertEqual(said, f"{programs}/leq-export {self.kept()} -o x\n")
+        self.assertEqual(self.leq("export", "--help", env=path).stdout, f"{programs}/leq-export --help\n")
+        self.assertIn("no model of this name", self.refused("export", "nothing", env=path))
+        self.assertIn("make python", self.refused("export", "--help"))
+
     def test_quantize_by_name(self):
         file = self.folder / "x.leq"
         self.leq("quantize", "tales/Story-5M", "-o", str(file), "--type", "int8")
@@ -148,7 +177,8 @@ class OneCommand(HubCase):
         self.assertEqual(rows[1]["bytes"], self.kept().stat().st_size)
         self.assertEqual(rows[1]["origin"], "tales/Story-5M@" + commit)
         table = self.leq("ls").stdout.splitlines()
-        self.assertRegex(table[0], r"^NAME +SIZE +TYPE +KL +ORIGIN$")
+        self.assertRegex(table[0], r"^NAME +SIZE +TYPE +ORIGIN$")  # no KL was measured
+        self.assertTrue(all("kl" not in row for row in rows))
         self.assertEqual(len(table), 4)
         self.assertIn("int8-g128", self.leq("show", "tales/Story-5M:int8-g128").stdout)
         self.assertIn("name one of them: tales/Story-5M:int8-g128, tales/Story-5M:q4_k", self.refused("rm", "tales/Story-5M"))
@@ -259,7 +289,8 @@ class OneCommand(HubCase):
         self.assertIn("gate", run.stderr)
         row = json.loads(self.leq("ls", "--json").stdout)[0]
         self.assertEqual(row["name"], "tales/Story-5M:q8")
-        self.assertLess(float(row["kl"]), 0.005)
+        self.assertTrue(0 < row["kl"] < 0.005)
+        self.assertRegex(self.leq("ls").stdout, r"^NAME +SIZE +TYPE +KL +ORIGIN\n.* 0\.00[0-9]{2} ")
         # Without a tag the file that is there is used, and the tag asks for another one.
         self.assertNotIn("quantizing", self.leq("run", "tales/Story-5M", "-p", "A", "-n", "1").stderr)
         self.assertIn("quantizing", self.leq("run", "tales/Story-5M:bf16", "-p", "A", "-n", "1").stderr)
@@ -286,7 +317,7 @@ class OneCommand(HubCase):
                         port = found[1]
                         break
                 self.assertIsNotNone(port)
-                self.assertRegex(self.leq("ps", "--port", port).stdout, r"^tales/Story-5M  loaded")
+                self.assertRegex(self.leq("ps", "--port", port).stdout, r"^tales/Story-5M:int8-g128  loaded")
             finally:
                 server.terminate()
                 server.stderr.read()
@@ -328,7 +359,7 @@ class Listed(HubCase):
         self.ask(self.file)
         self.ask(self.tale)
         names = self.names()
-        self.assertEqual(names, ["Tale:int8-g128", "tales/Story-5M:int8-g128", "tale.gguf"])
+        self.assertEqual(names, ["Tale:int8-g128", "tales/Story-5M:int8-g128", "tale"])
         text = self.folder / "text.txt"
         text.write_text("once upon a time " * 40)
         for name in [*names, "Tale", "tale"]:
@@ -352,15 +383,28 @@ class Listed(HubCase):
         names = self.names()
         self.assertEqual(len(names), 2)
         for name in names:
-            self.assertRegex(name, "^tale-[0-9a-f]{16}$")
+            self.assertRegex(name, "^tale:[0-9a-f]{16}$")
             self.ask(name)
         line = self.refused("rm", "tale.gguf")
         self.assertTrue(all(name in line for name in names), line)
         self.assertEqual(self.names(), names, "nothing was removed")
         self.assertEqual(self.leq("rm", names[0]).stdout, f"removed {names[0]}\n")
-        self.assertEqual(self.names(), ["tale.gguf"])
+        self.assertEqual(self.names(), ["tale"])
         self.leq("rm", "-f", "tale.gguf")
         self.assertEqual(self.names(), [])
+
+    def test_a_gguf_file_of_the_models_folder(self):
+        self.models.mkdir()
+        kept = self.models / "Tale.F32.gguf"
+        shutil.copy(self.file, kept)
+        self.assertRegex(self.leq("ls").stdout, r"\nTale\.F32 +[0-9.]+ MB +F32 +GGUF file\n$")
+        reply = self.ask("tale.f32").stdout
+        self.assertEqual(self.ask(kept).stdout, reply)
+        self.assertEqual(self.names(), ["Tale.F32"], "its conversion is no other model")
+        self.leq("rm", "Tale.F32.gguf")
+        self.assertEqual(self.names(), [])
+        self.assertFalse(kept.exists())
+        self.assertEqual(list((self.folder / ".cache" / "leq").glob("*.leq")), [])
 
     def test_a_checkpoint_folder(self):
         first = self.ask(self.tale)

@@ -85,9 +85,10 @@ TEST(ModelName, FindsFilesOfTheModelsFolder) {
   folder.write("other.gguf", "");
   std::vector<std::string> names;
   for (const KeptModel& model : kept_models()) names.push_back(model.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"a/b-c:q4", "a/b:q8", "mine"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"a/b-c:q4", "a/b:q8", "mine", "other"}));
   EXPECT_EQ(find_kept("A/B")->name, "a/b:q8");
   EXPECT_EQ(find_kept("mine.leq")->name, "mine");
+  EXPECT_EQ(find_kept("Other.gguf")->path, folder / "other.gguf");
   EXPECT_EQ(kept_file("a/b", "q8"), find_kept("a/b:q8")->path);
   EXPECT_FALSE(find_kept("a/b:q4"));
   EXPECT_FALSE(find_kept("a/b-"));
@@ -130,11 +131,21 @@ TEST(ModelName, OfEachConversionIsItsOwn) {
     EXPECT_EQ(found.front().path, model.path);
   }
   EXPECT_EQ(std::set<std::string>(names.begin(), names.end()),
-            (std::set<std::string>{"of-python", "other.gguf", "tale-0123456789abcdef",
-                                   "tale-123456789abcdef0"}));
+            (std::set<std::string>{"of-python", "other", "tale:0123456789abcdef",
+                                   "tale:123456789abcdef0"}));
   ASSERT_EQ(models_named("tale.gguf").size(), 2u);
   EXPECT_EQ(find_kept("tale.gguf")->path, newer);
+  EXPECT_EQ(find_kept("tale")->path, newer);
   EXPECT_EQ(path_of_model("none.gguf"), "none.gguf");
+  EXPECT_EQ(path_of_model("other/tale.gguf"), "other/tale.gguf") << "another file";
+  // A file of the models folder is listed once, and keeps its name.
+  std::filesystem::create_directories(folder / "models");
+  const std::string kept = folder.write("models/tale.gguf", ""),
+                    same = folder.write("models/other.leq", "");
+  EXPECT_EQ(find_kept("tale")->path, kept);
+  EXPECT_EQ(find_kept("other")->path, same);
+  EXPECT_EQ(find_kept("other.gguf")->path, folder / "leq/other-0123456789abcdef.leq");
+  EXPECT_EQ(listed_models().size(), 4u);
   ::unsetenv("LEQ_MODELS");
   ::unsetenv("XDG_CACHE_HOME");
 }

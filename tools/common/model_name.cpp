@@ -6,11 +6,13 @@
 #include <cstdlib>
 #include <functional>
 #include <map>
+#include <set>
 #include <system_error>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "quantize/run/quantize.h"
+#include "runtime/model_files.h"
 
 namespace leq {
 namespace {
@@ -225,6 +227,12 @@ bool is_on_hub(const std::string& name) {
   return parse_hub_name(name) && (slash == name.npos || !fs::exists(name.substr(0, slash), error));
 }
 
+std::string whole_name(const std::string& name) {
+  const auto hub = parse_hub_name(name);
+  if (!hub) return name;
+  return hub->repository + (hub->tag.empty() ? "" : ":" + hub->tag);
+}
+
 bool ShortName::gated() const {
   return std::ranges::any_of(
       kGated, [&](std::string_view beginning) { return repository.starts_with(beginning); });
@@ -259,8 +267,6 @@ std::string advice_on_name(std::string_view name) {
   return "no size of " + family + "; expected " + join(sizes);
 }
 
-namespace {
-
 std::optional<fs::path> find_models_folder() {
   const auto variable = [](const char* name) {
     const char* value = std::getenv(name);
@@ -275,10 +281,6 @@ std::optional<fs::path> find_models_folder() {
   return home / ".local" / "share" / "leq" / "models";
 }
 
-}  // namespace
-
-bool has_models_folder() { return find_models_folder().has_value(); }
-
 fs::path models_folder() {
   const auto folder = find_models_folder();
   require(folder.has_value(), ErrorKind::io,
@@ -286,49 +288,58 @@ fs::path models_folder() {
   return *folder;
 }
 
-namespace {
-
-// The .leq files of a folder, sorted by the name that `name` makes of the stem.
-template <class Name>
-std::vector<KeptModel> models_in(const fs::path& folder, Name name) {
+std::vector<KeptModel> kept_models() {
+  const fs::path folder = models_folder();
   std::vector<KeptModel> models;
   std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    if (it->path().extension() != ".leq") continue;
-    models.push_back({name(it->path().stem().string()), it->path()});
+  if (!fs::exists(folder, error)) return models;
+  for (const ModelFile& file : models_in(folder)) {
+    const auto parts = split(file.name, kBetween);
+    std::string name = file.name;
+    if (parts.size() == 2 || parts.size() == 3) {
+      name = parts[0];
+      if (parts.size() == 3) name += '/' + std::string(parts[1]);
+      name += ':' + std::string(parts.back());
+    }
+    models.push_back({name, file.path});
   }
   std::ranges::sort(models, {}, &KeptModel::name);
   return models;
 }
 
-}  // namespace
-
-std::vector<KeptModel> kept_models() {
-  return models_in(models_folder(), [](const std::string& stem) {
-    const auto parts = split(stem, kBetween);
-    if (parts.size() < 2 || parts.size() > 3) return stem;
-    std::string name(parts[0]);
-    if (parts.size() == 3) name += '/' + std::string(parts[1]);
-    return name + ':' + std::string(parts.back());
-  });
-}
-
 std::vector<KeptModel> conversions(const fs::path& cache) {
-  const auto of_stem = [](const std::string& stem) { return converted_from(stem + ".leq"); };
-  std::vector<KeptModel> models = models_in(cache, of_stem);
+  std::vector<KeptModel> models;
+  std::error_code error;
+  if (!fs::exists(cache, error)) return models;
   std::map<std::string, int> versions;
-  for (const KeptModel& model : models) ++versions[model.name];
-  for (KeptModel& model : models) {
-    if (model.name.empty() || versions[model.name] > 1) model.name = model.path.stem().string();
+  for (const ModelFile& file : models_in(cache)) {
+    const std::string gguf = converted_from(file.path);
+    models.push_back({gguf.empty() ? file.name : model_name_of(gguf), file.path});
+    ++versions[models.back().name];
   }
+  for (KeptModel& model : models) {
+    if (versions[model.name] < 2) continue;
+    model.name += ':' + model.path.stem().string().substr(model.name.size() + 1);
+  }
+  std::ranges::sort(models, {}, &KeptModel::name);
   return models;
 }
 
 std::vector<KeptModel> listed_models() {
-  std::vector<KeptModel> models = kept_models();
+  std::vector<KeptModel> models = kept_models(), converted;
   try {
-    for (KeptModel& model : conversions(conversion_cache())) models.push_back(std::move(model));
+    converted = conversions(conversion_cache());
   } catch (const Error&) {  // neither HOME nor XDG_CACHE_HOME: there is no cache
+  }
+  std::set<std::string> names, files;
+  for (const KeptModel& model : models) {
+    names.insert(model.name);
+    files.insert(model.path.filename().string());
+  }
+  for (KeptModel& model : converted) {
+    if (files.contains(converted_from(model.path))) continue;  // listed as the GGUF file
+    if (names.contains(model.name)) model.name += ".gguf";
+    models.push_back(std::move(model));
   }
   return models;
 }
@@ -348,23 +359,15 @@ fs::path kept_file(const std::string& repository, const std::string& tag) {
 
 std::vector<KeptModel> models_named(const std::string& name) {
   if (name.empty() || !find_models_folder()) return {};
-  const std::vector<KeptModel> models = listed_models();
-  for (const KeptModel& model : models) {
-    if (model.name == name) return {model};
-  }
-  const auto hub = parse_hub_name(name);
-  const std::string wanted = lower(hub                      ? hub->repository + ":" + hub->tag
-                                   : name.ends_with(".leq") ? name.substr(0, name.size() - 4)
-                                                            : name);
-  const bool tagged = hub ? !hub->tag.empty() : wanted.find(':') != wanted.npos;
-  const std::string any_tag = hub ? wanted : wanted + ':';
+  const std::string whole = whole_name(name);
   std::vector<KeptModel> found;
-  for (const KeptModel& model : models) {
-    const std::string known = lower(model.name);
-    if (known == wanted || lower(model.path.stem().string()) == wanted) return {model};
-    const std::string gguf = lower(converted_from(model.path));
-    const bool is_version = gguf == wanted || gguf == wanted + ".gguf";
-    if (is_version || (!tagged && known.starts_with(any_tag))) found.push_back(model);
+  NameMatch best = NameMatch::untagged;
+  for (KeptModel& model : listed_models()) {
+    const NameMatch own = std::max(match_name(name, model.name, model.path),
+                                   match_name(whole, model.name, model.path));
+    if (own > best) found.clear();
+    best = std::max(own, best);
+    if (own == best) found.push_back(std::move(model));
   }
   std::error_code error;
   std::ranges::stable_sort(found, std::greater(), [&](const KeptModel& model) {

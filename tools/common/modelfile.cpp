@@ -210,7 +210,7 @@ std::vector<std::string> words_of(const Modelfile& file) {
 
 std::vector<KeptModel> created_models() {
   std::vector<KeptModel> models;
-  if (!has_models_folder()) return models;
+  if (!find_models_folder()) return models;
   std::error_code error;
   for (fs::directory_iterator it(models_folder(), error), end; !error && it != end;
        it.increment(error)) {

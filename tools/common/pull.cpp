@@ -419,9 +419,10 @@ HubChoice choose_files(const HubRepository& repository, const std::string& tag,
 
 std::string start_line(const std::string& what, std::uint64_t bytes, double core_seconds,
                        const std::string& more) {
-  return what + ", once: " + human_bytes(bytes) + ", about " +
-         fixed(std::max(1.0, core_seconds / usable_cores()), 0) + " s" + (more.empty() ? "" : " ") +
-         more;
+  const int cores = usable_cores();
+  return what + ", once: " + human_bytes(bytes) + ", " +
+         expected_time(core_seconds / cores, slowdown_by_others(cores)) +
+         (more.empty() ? "" : ", " + more);
 }
 
 fs::path origin_file(const fs::path& file) { return fs::path(file.string() + ".origin"); }

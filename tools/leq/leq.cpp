@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -19,10 +22,12 @@
 #include "base/json.h"
 #include "base/table.h"
 #include "base/text.h"
+#include "format/gguf_source.h"
 #include "format/leq_reader.h"
 #include "hub/hub.h"
 #include "hub/web_client.h"
 #include "model/open_model.h"
+#include "quantize/run/quantize.h"
 #include "tools/common/mains.h"
 #include "tools/common/model_file.h"
 #include "tools/common/modelfile.h"
@@ -67,24 +72,44 @@ int pull(const Options& options) {
 // --- ls
 
 // The KL divergence from the unquantized model, if it was measured when the file was made.
-std::string measured_kl(const LeqReader& file) {
+std::optional<double> measured_kl(const LeqReader& file) {
   const Json* provenance = file.metadata().find_given("provenance");
   const Json* gate = provenance == nullptr ? nullptr : provenance->find_given("gate");
   const Json* kl = gate == nullptr ? nullptr : gate->find_given("kl_mean");
-  return kl != nullptr && kl->is_number() ? fixed(kl->get<double>(), 4) : "";
+  return kl != nullptr && kl->is_number() ? std::optional(kl->get<double>()) : std::nullopt;
+}
+
+void describe_gguf(const fs::path& path, Json& one) {
+  const GgufSource file(path);
+  std::uint64_t bytes = 0;
+  for (const fs::path& part : file.paths()) bytes += fs::file_size(part);
+  std::map<std::string, std::uint64_t> types;
+  for (const SourceTensor& tensor : file.tensors()) types[tensor.file_dtype] += tensor.bytes.size();
+  const auto most = std::ranges::max_element(types, {}, [](const auto& type) { return type.second; });
+  one["bytes"] = bytes;
+  one["type"] = most == types.end() ? "" : most->first;  // of most bytes
+  one["origin"] = "GGUF file";
+}
+
+void describe_leq(const fs::path& path, Json& one) {
+  const LeqReader file(path, {.mode = LoadMode::map, .weights = false});
+  one["bytes"] = file.file_bytes();
+  one["type"] = stored_type(file);
+  if (const auto kl = measured_kl(file)) one["kl"] = *kl;
+  const bool converted = !converted_from(path).empty();
+  std::string origin = converted ? "conversion of a GGUF file" : origin_of(path);
+  if (origin.starts_with('/')) origin.resize(origin.rfind('@'));  // a folder's path is enough
+  one["origin"] = origin;
 }
 
 Json described(const KeptModel& model) {
   Json one = {{"name", model.name}, {"path", model.path.string()}};
   try {
-    const LeqReader file(model.path, {.mode = LoadMode::map, .weights = false});
-    one["bytes"] = file.file_bytes();
-    one["type"] = stored_type(file);
-    one["kl"] = measured_kl(file);
-    const bool converted = !converted_from(model.path).empty();
-    std::string origin = converted ? "conversion of a GGUF file" : origin_of(model.path);
-    if (origin.starts_with('/')) origin.resize(origin.rfind('@'));  // a folder's path is enough
-    one["origin"] = origin;
+    if (model.path.extension() == ".gguf") {
+      describe_gguf(model.path, one);
+    } else {
+      describe_leq(model.path, one);
+    }
   } catch (const Error& error) {
     one["error"] = std::string(error.what());
   }
@@ -154,11 +179,12 @@ ToolSpec list_spec() {
   spec.summary = "lists the models that are here";
   spec.usage = {"", "--json"};
   spec.advice =
-      "KL is the divergence from the unquantized model in nats, if it was measured (recipes "
-      "measure it). The folder is LEQ_MODELS, or leq/models in XDG_DATA_HOME or ~/.local/share; "
-      ".leq files that you put there are listed too, and the conversions of GGUF files that were "
-      "run, which `leq rm` removes without touching the GGUF file. Every command takes these "
-      "names; a tag (:q4) may be left out, and then the newest is meant.";
+      "The folder is LEQ_MODELS, or leq/models in XDG_DATA_HOME or ~/.local/share; .leq and GGUF "
+      "files that you put there are listed too, and the conversions of GGUF files elsewhere that "
+      "were run, which `leq rm` removes without touching the GGUF file. Every command and the "
+      "server take these names, in any case and with .leq or .gguf; a tag (:q4) may be left out, "
+      "and then the newest is meant. KL, shown if a model has it, is the divergence from the "
+      "unquantized model in nats, which recipes measure.";
   spec.options = {{.name = "json", .help = "print JSON"},
                   {.name = "names", .help = "list the short names and their repositories"}};
   return spec;
@@ -179,13 +205,20 @@ int list(const Options& options) {
     return 0;
   }
   std::vector<std::vector<std::string>> rows = {{"NAME", "SIZE", "TYPE", "KL", "ORIGIN"}};
+  bool measured = false;
   for (const Json& model : models) {
     const std::string error = model.value("error", "");
+    const Json* kl = model.find_given("kl");
     const Json* bytes = model.find_given("bytes");
+    measured |= kl != nullptr;
     rows.push_back({model.at("name").text(),
                     bytes == nullptr ? "" : human_bytes(bytes->get<std::uint64_t>()),
-                    printable(model.value("type", "")), model.value("kl", ""),
+                    printable(model.value("type", "")),
+                    kl == nullptr ? "" : fixed(kl->get<double>(), 4),
                     printable(error.empty() ? model.value("origin", "") : error, 200)});
+  }
+  if (!measured) {
+    for (auto& row : rows) row.erase(row.begin() + 3);
   }
   print_columns(rows);
   return 0;
@@ -228,8 +261,13 @@ int remove(const Options& options) {
     }
     const KeptModel model = only_model(name);
     const std::string origin = origin_of(model.path);
-    fs::remove(model.path);
-    fs::remove(origin_file(model.path));
+    std::vector<fs::path> files = {model.path, origin_file(model.path)};
+    if (begins_as_gguf_file(model.path)) {
+      const auto conversion = conversion_of(model.path, conversion_cache());
+      files = GgufSource(model.path).paths();
+      files.push_back(conversion);
+    }
+    for (const fs::path& file : files) fs::remove(file);
     std::cout << "removed " << model.name << '\n';
     if (origin.empty()) continue;
     const Hub hub(hub_settings());
@@ -497,9 +535,9 @@ constexpr Command kCommands[] = {
     {"perplexity", &kPerplexity, "perplexity MODEL -f FILE"},
     {"bench", &kBench, "bench MODEL             measure speed"},
     {"inspect", &kInspect, "inspect FILE            contents, checksums, memory plan"},
-    {"compare", nullptr, "compare CHECKPOINT ...  compare methods (Python: leq[compare])",
+    {"compare", nullptr, "compare CHECKPOINT ...  compare methods (Python package)",
      "AGAIN CALIBRATION_WINDOWS CHOICES CONTEXTS INPUTS KEEP_FILES METHODS PARTS QUESTIONS QUICK"},
-    {"export", nullptr, "export FILE ...         for other runtimes (Python: leq[export])",
+    {"export", nullptr, "export FILE ...         for other runtimes (Python package)",
      "COMPRESSED_TENSORS INPUTS OPSET PAST SAFETENSORS TARGET TOKENS"},
 };
 
@@ -582,20 +620,40 @@ int explain(const Options& options) {
        nearest ? "; did you mean " + *nearest + "?" : "; see leq --help");
 }
 
+// The file or folder for a program of the Python package in place of a model's name.
+std::string path_for(const Command& command, const std::string& name, const Options& options) {
+  if (command.name == "compare") return checkpoint_by_name(name);
+  std::error_code error;
+  return fs::exists(name, error) ? name : model_by_name(name, options);
+}
+
+// A program beside this one (a virtual environment that is not active), else one on PATH.
+std::string program_beside(const std::string& name) {
+  std::error_code error;
+  const fs::path own = fs::read_symlink("/proc/self/exe", error).parent_path() / name;
+  return !error && fs::exists(own, error) ? own.string() : name;
+}
+
 // Replaces this process by a program of the Python package.
-int run_python_tool(const Command& command, std::vector<char*> words) {
-  std::string program = "leq-" + std::string(command.name);
-  words.front() = program.data();
-  std::string model;  // in place of a name of `leq ls`
-  if (words.size() > 1) model = path_of_model(words[1]);
-  if (words.size() > 1) words[1] = model.data();
-  words.push_back(nullptr);
-  ::execvp(program.c_str(), words.data());
-  std::fprintf(stderr,
-               "leq: error: %s is not installed: it is part of the Python "
-               "package: make wheel, then pip install 'dist/leq-VERSION.whl[%s]'\n",
-               program.c_str(), program.c_str() + std::string_view("leq-").size());
-  return 1;
+int run_python_tool(const Command& command, const std::vector<char*>& words) {
+  const std::string name = "leq-" + std::string(command.name);
+  ToolSpec spec = pull_spec();
+  spec.name = "leq " + std::string(command.name);
+  const auto run = [&](const Options& options) -> int {
+    std::vector<std::string> texts(words.begin(), words.end());
+    texts.front() = name;
+    if (texts.size() > 1 && !texts[1].starts_with('-')) {
+      texts[1] = path_for(command, texts[1], options);
+    }
+    std::vector<char*> arguments;
+    for (std::string& text : texts) arguments.push_back(text.data());
+    arguments.push_back(nullptr);
+    ::execvp(program_beside(name).c_str(), arguments.data());
+    fail(ErrorKind::io, name, ": ", std::strerror(errno), "; it is part of the Python package: ",
+         "in a clone of leq `make python` installs it, elsewhere `pipx install 'leq-*.whl[",
+         command.name, "]'` with the wheel of this release (docs/python.md)");
+  };
+  return run_tool(spec, 1, words.data(), run);
 }
 
 int leq_main(int argc, char** argv) {
