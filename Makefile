@@ -21,7 +21,7 @@ if [ -n "$$missing" ]; then echo "installing $$missing"; \
   $(SUDO) apt-get update -q && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -q -y --no-install-recommends $$missing; fi
 endef
 
-.PHONY: all release install uninstall deb portable wheel packages cuda deps demo-deps release-deps check-deps arm-deps demo real report test venv quick check-share check asan tsan portable-kernels aarch64 fuzz tidy nvcc gpu-pack hostile bench format clean
+.PHONY: all release install uninstall deb portable wheel python packages cuda deps demo-deps release-deps check-deps arm-deps demo real report test venv quick check-share check asan tsan portable-kernels aarch64 fuzz tidy nvcc gpu-pack hostile bench format clean
 
 all: release
 
@@ -59,6 +59,7 @@ uninstall:
 	@sed -n 's,\(.*/leq\)/.*,\1,p' build/release/install_manifest.txt | sort -u | \
 	  xargs -rd '\n' -I{} find {} -depth -type d -empty -delete
 	rm build/release/install_manifest.txt
+	rm -rf $(PREFIX)/lib/leq/python && find $(PREFIX)/bin -lname '../lib/leq/python/*' -delete
 
 # Debian packages of the tools, libraries and headers: dist/leq*.deb
 deb: release-deps
@@ -79,6 +80,13 @@ wheel: demo-deps
 	$(call install,$(PIP) python3-dev)
 	CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(PYTHON) -m pip wheel -q --no-deps -w dist .
 	@ls dist/leq-*.whl
+
+# The Python package with leq-compare and leq-export, in an environment of its own; `leq compare` and `leq export` find it.
+python: wheel
+	$(PYTHON) -m venv --clear $(PREFIX)/lib/leq/python
+	$(PREFIX)/lib/leq/python/bin/pip install -q "$$(ls -t dist/leq-*.whl | head -1)[compare,export,hub]"
+	mkdir -p $(PREFIX)/bin && ln -sf ../lib/leq/python/bin/leq-compare ../lib/leq/python/bin/leq-export $(PREFIX)/bin
+	@echo "leq-compare and leq-export are in $(PREFIX)/bin"
 
 # All packages, in dist, with SHA256SUMS.
 packages: deps

@@ -35,7 +35,7 @@ constexpr std::array<UserText, 21> kTexts = {{
     {"tools/quantize/options.cpp", "the rounding method"},
     {"tools/inspect/leq_inspect.cpp", ": verified: all "},
     {"src/chat/jinja/operators.cpp", "cannot concatenate "},
-    {"src/quantize/run/quantize.cpp", " s each), then folds and codes: about "},
+    {"src/quantize/run/quantize.cpp", " tokens, then folds and codes: "},
     {"tools/common/llama_flags.cpp", "ignored: thread polling is not configurable"},
 }};
 

@@ -248,4 +248,22 @@ __device__ __forceinline__ float load_relaxed(const float* global) {
 #endif
 }
 
+// Returns bytes: byte i is byte (selector >> 4 i) % 8 of a (bytes 0 to 3) and b (bytes 4 to 7).
+__device__ __forceinline__ std::uint32_t select_bytes(std::uint32_t a, std::uint32_t b,
+                                                      std::uint32_t selector) {
+#ifdef __CUDA_ARCH__
+  std::uint32_t bytes;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(a), "r"(b), "r"(selector));
+  return bytes;
+#else
+  const std::uint64_t both = std::uint64_t{b} << 32 | a;
+  std::uint32_t bytes = 0;
+  for (unsigned i = 0; i < 4; ++i) {
+    const unsigned from = selector >> 4 * i & 7u;
+    bytes |= (static_cast<std::uint32_t>(both >> 8 * from) & 0xffu) << 8 * i;
+  }
+  return bytes;
+#endif
+}
+
 }  // namespace leq::LEQ_GPU::ptx

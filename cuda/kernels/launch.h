@@ -113,6 +113,8 @@ struct FloatWeight {
   const void* values = nullptr;  // [N][float_stride(K)]
   FloatType type = FloatType::f32;
 };
+// A kernel's `bits` for codes of 4 bits with a table.
+inline constexpr int kTableBits = 4 + 16;
 struct CodeWeight {
   const std::uint8_t* codes = nullptr;
   int bits = 8;
@@ -122,6 +124,9 @@ struct CodeWeight {
   const float* row_scales = nullptr;            // used if group is 0
   const std::uint16_t* group_scales = nullptr;  // f16, to be multiplied by scale_mul
   float scale_mul = 1;
+  // Codes of 4 bits with a table: the number of code i is byte i of the four words, signed.
+  bool has_table = false;
+  std::array<std::uint32_t, 4> table = {};
 };
 
 // Copies a weight from the file's panels (tensor/weight_layout.h), at device address `from`, to
@@ -134,7 +139,7 @@ struct UploadCodes {
   // The file has two planes for 3 bits. The first has the low two bits; the second, which is copied
   // with this flag, has the third bit of the same codes.
   bool thirds = false;
-  // 8 bits: the file has codes of 4 bits, code i of byte i of the four words.
+  // 8 bits: the file has codes of 4 bits with a table, whose numbers are written (CodeWeight).
   bool has_table = false;
   std::array<std::uint32_t, 4> table = {};
 };

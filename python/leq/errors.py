@@ -1,6 +1,10 @@
 """Exceptions by kind. All are leq.Error; each is also the built-in class that fits."""
 
+import importlib.metadata
 import operator
+import re
+import shlex
+import sys
 
 __all__ = ["Error", "InputError", "SettingError", "OutOfMemoryError", "DeviceError", "FileError",
            "InterruptedError", "InternalError", "UsageError", "ContextFullError", "WrongTypeError"]
@@ -70,6 +74,16 @@ def whole(name, value, bits=64):
     if number is None or not -2**(bits - 1) <= number < 2**(bits - 1):
         raise about(WrongTypeError, name, f" {value!r}: expected a whole number of at most {bits} bits")
     return number
+
+
+def missing(name, extra):
+    """What installs the packages of an extra of leq, one of which this Python does not have."""
+    try:
+        wanted = importlib.metadata.requires("leq") or []
+    except importlib.metadata.PackageNotFoundError:  # leq is not installed, as in its tests
+        wanted = []
+    packages = [one.partition(";")[0].strip() for one in wanted if re.search(f"extra == ['\"]{extra}['\"]", one)]
+    return f"needs {name}: " + shlex.join([sys.executable, "-m", "pip", "install", *(packages or [name])])
 
 
 # By the status codes of leq.h.

@@ -19,7 +19,7 @@ def fetch(repo, type=None, recipe=None, revision=None, cache_dir=None):
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
-        raise errors.UsageError("from_pretrained needs huggingface_hub: pip install leq[hub]") from None
+        raise errors.UsageError("from_pretrained " + errors.missing("huggingface_hub", "hub")) from None
     from . import quantize
     folder = snapshot_download(repo, revision=revision, allow_patterns=_PATTERNS)
     kind = recipe or type or "q8"

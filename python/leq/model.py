@@ -117,7 +117,7 @@ class Model:
                         **options):
         """Fetches a checkpoint from the Hugging Face hub and quantizes it once.
 
-        Nothing else in leq fetches anything. Needs huggingface_hub: pip install leq[hub]."""
+        Nothing else in leq fetches anything. Needs huggingface_hub, the extra hub."""
         from . import hub
         return cls(hub.fetch(repo, type, recipe, revision, cache_dir), **options)
 

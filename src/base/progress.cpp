@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <iostream>
 
 #include "base/text.h"
@@ -43,6 +45,21 @@ std::string progress_text(const std::string& what, std::int64_t done, std::int64
     line += ", " + human_seconds(left) + " left";
   }
   return note.empty() ? line : line + ", " + note;
+}
+
+std::string expected_time(double seconds, double slowdown) {
+  constexpr double kSame = 1.25;
+  const std::string idle = human_seconds(std::max(1.0, seconds));
+  if (slowdown < kSame) return "about " + idle;
+  return idle + " to " + human_seconds(std::max(1.0, seconds) * slowdown) +
+         ", as other programs use the cores";
+}
+
+double slowdown_by_others(int threads) {
+  double load = 0;  // mean number of running threads
+  const long cores = ::sysconf(_SC_NPROCESSORS_ONLN);
+  if (::getloadavg(&load, 1) != 1 || cores < 1) return 1;
+  return std::max(1.0, (load + threads) / static_cast<double>(cores));
 }
 
 Progress::Progress(std::string what, std::int64_t total, std::string unit)

@@ -16,6 +16,12 @@ std::string progress_text(const std::string& what, std::int64_t done, std::int64
                           const std::string& unit, double seconds, const std::string& note,
                           std::int64_t first = 0);
 
+// Work that takes `seconds` on an idle machine, for a line before it: "about 45 s", or if other
+// programs slow it down "45 s to 1 min 30 s, as other programs use the cores".
+std::string expected_time(double seconds, double slowdown);
+// How many times as long this many threads take beside the other programs of the last minute.
+double slowdown_by_others(int threads);
+
 class Progress {
  public:
   // `unit`: the plural of what is counted, such as "windows"; "bytes" are printed as MB and GB.

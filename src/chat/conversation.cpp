@@ -32,6 +32,29 @@ std::vector<ChatMessage> messages_from_json(const Json& list, const std::string&
   return messages;
 }
 
+// All but the sampling settings is left out where it is the default.
+ChatSettings settings_from_json(const Json& json, const std::string& source) {
+  constexpr std::int64_t kMost = 1ll << 40;
+  const auto whole = [&](const char* key, std::int64_t least, std::int64_t fallback) {
+    return json.contains(key) ? json_whole(json, key, least, kMost, source) : fallback;
+  };
+  ChatSettings settings = {.sampling = sampling_from_json(
+                               json_member(json, "settings", Json::Type::object, source), source)};
+  settings.max_tokens = whole("max_tokens", 0, settings.max_tokens);
+  settings.context = whole("context", 1, settings.context);
+  settings.thinking = json_get_or<bool>(json, "thinking", true, source);
+  const auto format = json_get_or<std::string>(json, "format", "", source);
+  require(format.empty() || format == "json", source, ": format: expected json, found '",
+          printable(format), "'");
+  settings.json = !format.empty();
+  if (!json.contains("stop")) return settings;
+  for (const Json& text : json_member(json, "stop", Json::Type::array, source)) {
+    if (!text.is_string() || text.text().empty()) json_type_error(json, "stop", source);
+    settings.stop.push_back(text.text());
+  }
+  return settings;
+}
+
 }  // namespace
 
 void save_chat(const std::filesystem::path& path, const ChatFile& file) {
@@ -43,8 +66,14 @@ void save_chat(const std::filesystem::path& path, const ChatFile& file) {
                {"model", file.model},
                {"chat_template", file.format},
                {"replies", file.chat.replies},
-               {"settings", sampling_to_json(file.sampling)},
+               {"settings", sampling_to_json(file.settings.sampling)},
                {"messages", std::move(messages)}};
+  const ChatSettings& settings = file.settings;
+  if (settings.max_tokens >= 0) json["max_tokens"] = settings.max_tokens;
+  if (!settings.stop.empty()) json["stop"] = settings.stop;
+  if (!settings.thinking) json["thinking"] = false;
+  if (settings.json) json["format"] = "json";
+  if (settings.context > 0) json["context"] = settings.context;
   if (file.chat.left_out > 0) json["left_out"] = file.chat.left_out;
   const std::string text = json.dump(2) + "\n";
   AtomicFile out(path);
@@ -64,8 +93,7 @@ ChatFile load_chat(const std::filesystem::path& path) {
   file.format = json_get<std::string>(json, "chat_template", source);
   file.chat.replies =
       static_cast<std::uint32_t>(json_whole(json, "replies", 0, 0xffffffff, source));
-  file.sampling =
-      sampling_from_json(json_member(json, "settings", Json::Type::object, source), source);
+  file.settings = settings_from_json(json, source);
   file.chat.messages =
       messages_from_json(json_member(json, "messages", Json::Type::array, source), source);
   if (!json.contains("left_out")) return file;

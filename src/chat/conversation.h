@@ -30,11 +30,25 @@ struct ChatState {
   bool operator==(const ChatState&) const = default;
 };
 
+// What a chat is left with beside its messages.
+struct ChatSettings {
+  SamplingSettings sampling = {};
+  std::int64_t max_tokens = -1;        // of a reply; -1: no limit
+  std::vector<std::string> stop = {};  // texts that end a reply
+  bool thinking = true;                // reasoning before the answer
+  bool json = false;                   // replies are JSON objects
+  std::int64_t context = 0;            // tokens; 0: the default
+
+  bool operator==(const ChatSettings&) const = default;
+};
+
 struct ChatFile {
   std::string model;   // file name of the model, for human readers
   std::string format;  // name of the chat template, for human readers
   ChatState chat;
-  SamplingSettings sampling;
+  ChatSettings settings;
+
+  bool operator==(const ChatFile&) const = default;
 };
 
 // Throws Error if the file cannot be written; an existing file then stays unchanged.

@@ -53,6 +53,13 @@ HubRepository read_listing(const std::string& name, const std::string& revision,
     }
     repository.files.push_back(std::move(file));
   }
+  constexpr std::string_view kLicense = "license:";
+  if (const Json* tags = json.find_given("tags"); tags != nullptr && tags->is_array()) {
+    for (const Json& tag : *tags) {
+      if (!tag.is_string() || !tag.text().starts_with(kLicense)) continue;
+      repository.license = printable(tag.text().substr(kLicense.size()));
+    }
+  }
   return repository;
 }
 

@@ -43,6 +43,7 @@ struct HubRepository {
   std::string revision;  // as asked for: "main"
   std::string commit;    // 40 hexadecimal digits
   std::vector<HubFile> files;
+  std::string license = {};  // as the hub calls it, "apache-2.0"; empty: not known
 };
 
 // Reads the hub's answer to /api/models/NAME/revision/REVISION, which is not trusted. Throws Error

@@ -41,7 +41,7 @@ struct HubAnswer {
 constexpr std::array kAnswers = {
     HubAnswer{"GatedRepo", 0,
               "access must be granted first: open its page on the hub, accept the conditions, and "
-              "set HF_TOKEN to a token of that account (or run `hf auth login`)"},
+              "set HF_TOKEN to a token of that account (or run `hf auth login`): "},
     HubAnswer{"RevisionNotFound", 0, "has no such revision"},
     HubAnswer{"EntryNotFound", 0, "has no such file"},
     HubAnswer{"RepoNotFound", 0,
@@ -77,7 +77,7 @@ void wait_for_hub(double seconds, const std::string& why,
 }
 
 WebResponse send_patiently(WebClient& client, const WebRequest& request,
-                            const std::function<void(const std::string&)>& say) {
+                           const std::function<void(const std::string&)>& say) {
   double wait = kFirstWaitSeconds;
   for (int attempt = 1;; ++attempt, wait *= 2) {
     WebResponse response = client.send(request);
@@ -102,7 +102,10 @@ void require_success(const WebResponse& response, const std::string& what, const
   for (const HubAnswer& answer : kAnswers) {
     if (!(answer.code.empty() ? answer.status == response.status : answer.code == code)) continue;
     const bool about_token = response.status == 401 && has_token;
-    fail(ErrorKind::io, what, ": ", answer.text, " (", reason_of(response),
+    const std::string endpoint = url.substr(0, url.find('/', url.find("//") + 2));
+    const std::string page =
+        answer.code == "GatedRepo" ? endpoint + '/' + what.substr(0, what.find_first_of(": ")) : "";
+    fail(ErrorKind::io, what, ": ", answer.text, page, " (", reason_of(response),
          about_token ? "; a token was sent, and may be wrong or expired)" : ")");
   }
   fail(ErrorKind::io, what, ": ", url, ": ", reason_of(response));

@@ -22,7 +22,7 @@ void wait_for_hub(double seconds, const std::string& why,
                   const std::function<void(const std::string&)>& say);
 // Sends a request again while the hub answers 429 or 5xx, a few times.
 WebResponse send_patiently(WebClient& client, const WebRequest& request,
-                            const std::function<void(const std::string&)>& say);
+                           const std::function<void(const std::string&)>& say);
 
 // Why a response is no success: "HTTP 503 (...)", or the network's failure.
 std::string reason_of(const WebResponse& response);

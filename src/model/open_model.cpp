@@ -100,6 +100,10 @@ KvEvidence kv_evidence_from_json(const Json& json, std::string_view source) {
   return evidence;
 }
 
+std::string stored_type(const LeqReader& file) {
+  return json_get<std::string>(section(file, "provenance"), "type", file.name());
+}
+
 Model::Model(const std::filesystem::path& path, const LoadOptions& options) : file_(path, options) {
   config_ = config_from_json(section(file_, "config"), file_.name() + ": config");
   check_tensors(file_, config_);
@@ -120,7 +124,7 @@ Model::Model(const std::filesystem::path& path, const LoadOptions& options) : fi
     kv_evidence_ = kv_evidence_from_json(section(file_, "kv_cache"), file_.name() + ": kv_cache");
   }
   chat_template_ = json_get_or<std::string>(metadata, "chat_template", "", file_.name());
-  type_ = json_get<std::string>(section(file_, "provenance"), "type", file_.name());
+  type_ = stored_type(file_);
   const BlobFinder tables = [this](std::string_view name) { return file_.blob(name); };
   if (json_get_or<bool>(metadata, "tokenizer", false, file_.name())) {
     tokenizer_ = std::make_unique<Tokenizer>(tables, file_.name());

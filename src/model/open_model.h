@@ -49,6 +49,10 @@ struct KvEvidence {
 Json kv_evidence_to_json(const KvEvidence& evidence);
 KvEvidence kv_evidence_from_json(const Json& json, std::string_view source);
 
+// The type of most weights, as passed to leq-quantize ("int8"): what every tool and the server call
+// the type of a file. Throws Error if the file does not say it.
+std::string stored_type(const LeqReader& file);
+
 class Model {
  public:
   // Opens and checks the file. Throws Error naming the file and the cause.
@@ -66,7 +70,7 @@ class Model {
   std::vector<Token> end_tokens() const;
   const std::optional<KvEvidence>& kv_evidence() const { return kv_evidence_; }
   const std::string& chat_template() const { return chat_template_; }
-  const std::string& type() const { return type_; }  // "int8", as passed to leq-quantize
+  const std::string& type() const { return type_; }  // stored_type
   std::int64_t parameters() const;
   double bits_per_weight() const;  // all tensor bytes x 8 / parameters
 

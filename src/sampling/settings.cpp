@@ -156,13 +156,15 @@ std::string number_text(double value) {
 }
 
 SamplingChoice choose_sampling(const GivenSampling& given, const PerParameter<double>& model) {
-  constexpr std::array<std::string_view, 4> kOrigins = {"default", "model", "environment", "flag"};
+  constexpr std::array<std::string_view, 5> kOrigins = {"default", "model", "chat", "environment",
+                                                        "flag"};
   SamplingChoice choice;
   SamplingSettings& settings = choice.settings;
   for (const SamplingParameter& parameter : kSamplingParameters) {
     set_parameter(settings, parameter, choose(parameter, given, model).value);
+    const auto& own = given[parameter.name];
     settings.penalties_when_greedy |=
-        parameter.role == ParameterRole::penalty && given[parameter.name];
+        parameter.role == ParameterRole::penalty && own && own->origin != SettingOrigin::chat;
   }
   for (const SamplingParameter& parameter : kSamplingParameters) {
     const GivenSetting chosen = choose(parameter, given, model);

@@ -58,6 +58,8 @@ struct SamplingSettings {
   // model's generation_config.
   bool penalties_when_greedy = false;
   std::uint64_t seed = 0;
+
+  bool operator==(const SamplingSettings&) const = default;
 };
 
 enum class ParameterRole : std::uint8_t {
@@ -315,9 +317,10 @@ struct PerParameter {
   }
 };
 
-// Combines sampling settings from flags, LEQ_ARG_* variables, the model's generation_config and the
-// defaults; the first of these sources that specifies a setting determines it.
-enum class SettingOrigin : std::uint8_t { fallback, model, environment, flag };
+// Combines sampling settings from flags, LEQ_ARG_* variables, a saved chat, the model's
+// generation_config and the defaults; the first of these sources that specifies a setting
+// determines it.
+enum class SettingOrigin : std::uint8_t { fallback, model, chat, environment, flag };
 
 struct GivenSetting {
   double value = 0;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
 #include <new>
 #include <system_error>
 #include <utility>
@@ -167,85 +166,6 @@ void HostedModel::write_kept() {
 
 namespace {
 
-// Whether the name is that of a part ("story-00001-of-00003"). `first`: whether it is the first.
-bool is_part(std::string_view stem, bool& first, std::string& whole) {
-  constexpr std::size_t kTail = std::string_view("-00001-of-00003").size();
-  if (stem.size() <= kTail) return false;
-  const std::string_view tail = stem.substr(stem.size() - kTail);
-  const auto digits = [](std::string_view text) {
-    return std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
-  };
-  if (tail[0] != '-' || tail[6] != '-' || tail.substr(7, 2) != "of" || tail[9] != '-' ||
-      !digits(tail.substr(1, 5)) || !digits(tail.substr(10))) {
-    return false;
-  }
-  first = tail.substr(1, 5) == "00001";
-  whole = std::string(stem.substr(0, stem.size() - kTail));
-  return true;
-}
-
-std::int64_t unix_seconds(fs::file_time_type time) {
-  const auto system = std::chrono::file_clock::to_sys(time);
-  return std::chrono::duration_cast<std::chrono::seconds>(system.time_since_epoch()).count();
-}
-
-void read_times(ModelFile& file) {
-  std::error_code error;
-  const fs::file_time_type time = fs::last_write_time(file.path, error);
-  file.changed = time.time_since_epoch().count();
-  file.created = unix_seconds(time);
-}
-
-void add(const fs::directory_entry& entry, std::map<std::string, ModelFile>& files) {
-  std::error_code error;
-  const std::string extension = entry.path().extension().string();
-  const bool is_gguf = extension == ".gguf";
-  if ((!is_gguf && extension != ".leq") || !entry.is_regular_file(error) || error) return;
-  const std::string stem = entry.path().stem().string();
-  if (stem.empty() || stem.front() == '.' || first_invalid_utf8(stem)) return;
-  bool first = true;
-  std::string name = stem;
-  if (is_gguf && is_part(stem, first, name) && !first) {
-    files[name + ".gguf"].bytes += entry.file_size(error);
-    return;
-  }
-  ModelFile& file = files[name + extension];
-  file.name = name;
-  file.path = entry.path();
-  file.bytes += entry.file_size(error);
-  read_times(file);
-}
-
-}  // namespace
-
-ModelFile model_file(std::string name, const fs::path& path) {
-  std::error_code error;
-  ModelFile file = {.name = std::move(name), .path = path, .bytes = fs::file_size(path, error)};
-  read_times(file);
-  return file;
-}
-
-std::vector<ModelFile> models_in(const fs::path& folder) {
-  std::map<std::string, ModelFile> files;
-  std::error_code error;
-  fs::directory_iterator entry(folder, error);
-  for (const fs::directory_iterator end; !error && entry != end; entry.increment(error)) {
-    add(*entry, files);
-  }
-  require(!error, ErrorKind::io, printable(folder.string(), 4096), ": cannot be read (",
-          error.message(), ")");
-  std::vector<ModelFile> models;
-  for (auto& [key, file] : files) {
-    if (file.path.empty()) continue;  // the first part is missing
-    if (key.ends_with(".gguf") && files.contains(file.name + ".leq")) file.name = key;
-    models.push_back(file);
-  }
-  std::ranges::sort(models, {}, &ModelFile::name);
-  return models;
-}
-
-namespace {
-
 // Interval at which a thread that waits for a model checks whether its client is still connected.
 constexpr auto kModelLook = std::chrono::milliseconds(100);
 
@@ -403,27 +323,40 @@ void ModelPool::rescan() {
   });
 }
 
+// The model that the name fits best, of several without their tags the newest; null if none does.
+ModelPool::Entry* ModelPool::find(std::string_view name) {
+  if (name.empty() && default_ != nullptr) return default_;
+  if (name.empty()) return entries_.size() == 1 ? &entries_.front() : nullptr;
+  const std::string whole = options_.whole_name(std::string(name));
+  Entry* best = nullptr;
+  std::pair<NameMatch, fs::file_time_type::rep> match;
+  for (Entry& entry : entries_) {
+    const NameMatch own = std::max(match_name(name, entry.file.name, entry.file.path),
+                                   match_name(whole, entry.file.name, entry.file.path));
+    const std::pair now(own, entry.file.changed);
+    if (own == NameMatch::none || (best != nullptr && now <= match)) continue;
+    best = &entry;
+    match = now;
+  }
+  return best;
+}
+
 ModelPool::Entry& ModelPool::entry_of(std::string_view name) {
   if (has_one_model()) return entries_.front();
-  const auto find = [&]() -> Entry* {
-    if (name.empty() && default_ != nullptr) return default_;
-    if (name.empty()) return entries_.size() == 1 ? &entries_.front() : nullptr;
-    for (Entry& entry : entries_) {
-      if (entry.file.name == name || entry.file.path.filename() == name) return &entry;
-    }
-    // A name without its tag: "Qwen/Qwen3-0.6B" of "Qwen/Qwen3-0.6B:q4".
-    for (Entry& entry : entries_) {
-      if (entry.file.name.starts_with(std::string(name) + ':')) return &entry;
-    }
-    return nullptr;
-  };
-  Entry* found = find();
+  Entry* found = find(name);
   if (found == nullptr || found->state == ModelState::failed) {
     rescan();
-    found = find();
+    found = find(name);
   }
   if (found != nullptr) return *found;
   if (name.empty()) field_error("model", "expected the name of one of the models (GET /v1/models)");
+  throw not_found(name);
+}
+
+std::string ModelPool::id_of(std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  rescan();
+  if (const Entry* const found = find(name)) return found->file.name;
   throw not_found(name);
 }
 

@@ -24,6 +24,7 @@
 #include "engine/saved_prefix.h"
 #include "model/session.h"
 #include "runtime/engine_thread.h"
+#include "runtime/model_files.h"
 #include "server/request.h"
 
 namespace leq {
@@ -111,22 +112,6 @@ class HostedModel {
   EngineThread engine_;
 };
 
-struct ModelFile {
-  std::string name;  // the file's name without .leq or .gguf
-  std::filesystem::path path;
-  std::uint64_t bytes = 0;                           // sum over all parts of a GGUF file
-  std::filesystem::file_time_type::rep changed = 0;  // modification time
-  std::int64_t created = 0;                          // modification time in seconds since 1970
-  bool operator==(const ModelFile&) const = default;
-};
-
-// The files that end in .leq or .gguf, sorted by name; only the first part of a split GGUF file. If
-// a .leq and a GGUF file have the same name, the GGUF file's name keeps its extension. Throws Error
-// if the folder cannot be read.
-std::vector<ModelFile> models_in(const std::filesystem::path& folder);
-// One file, with its size and times as far as they can be read.
-ModelFile model_file(std::string name, const std::filesystem::path& path);
-
 // A loaded model with its session, ready to run.
 struct RunnableModel {
   std::shared_ptr<void> owner;  // owns `model` and `session`
@@ -158,6 +143,10 @@ struct PoolOptions {
   double idle_seconds = kNeverIdle;
   std::map<std::string, double> idle_seconds_of = {};  // of models with a time of their own
   std::vector<std::string> pinned = {};                // models that stay loaded once they are
+  // The whole name for a request's, such as a repository's for a short one.
+  std::function<std::string(const std::string& name)> whole_name = [](const auto& name) {
+    return name;
+  };
   std::function<void(const std::string& line)> say = [](const std::string&) {};
 };
 
@@ -207,6 +196,8 @@ class ModelPool {
   // model_too_large, and Busy.
   Lease lease(std::string_view name, const std::function<bool()>& is_wanted,
               std::optional<double> idle_seconds = {});
+  // The name in list() of the model that a request's name means. Throws ApiError 404.
+  std::string id_of(std::string_view name);
   // Unloads the model once no request uses it, or nothing if it is not loaded; returns early as
   // lease does. Throws ApiError 404 model_not_found, and 400 if the model must stay loaded.
   void unload(std::string_view name, const std::function<bool()>& is_wanted);
@@ -236,6 +227,7 @@ class ModelPool {
   double idle_seconds(const Entry& entry) const;
   void unload_idle();
   void rescan();
+  Entry* find(std::string_view name);
   Entry& entry_of(std::string_view name);
   Lease lease_of(Entry& entry, bool is_use = true);
   void release(Entry& entry, bool is_use);

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "chat/tool_grammar.h"
+#include "runtime/model_files.h"
 
 namespace leq {
 namespace {
@@ -681,14 +682,6 @@ GenerationCall read_generation_call(CallStyle style, JsonNode body, const ApiMod
   }
   if (flag_field(body, "ignore_eos")) call.banned = call.stop.end_tokens;
   return call;
-}
-
-std::string model_name_of(const std::string& path) {
-  const std::string name = path.substr(path.find_last_of('/') + 1);
-  for (const std::string_view ending : {".leq", ".gguf"}) {
-    if (name.ends_with(ending)) return name.substr(0, name.size() - ending.size());
-  }
-  return name;
 }
 
 void set_style(ApiModel& api, std::string_view chat_template) {

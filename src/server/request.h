@@ -102,9 +102,6 @@ struct ApiModel {
 ApiModel api_model_of(const Model& model, const std::string& format = "");
 // Sets what depends on the text of the model's own template and on `chat` and `rendering`.
 void set_style(ApiModel& api, std::string_view chat_template);
-// The model's name for its path: "folder/story.leq" or "folder/story.gguf" -> "story".
-std::string model_name_of(const std::string& path);
-
 // The highest limit on the tokens of a reply that a request may give.
 inline constexpr std::int64_t kMaxTokensRequested = 0x7fffffff;
 

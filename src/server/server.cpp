@@ -12,6 +12,7 @@
 #include "base/stopwatch.h"
 #include "base/system.h"
 #include "base/text.h"
+#include "base/version.h"
 #include "server/dialects.h"
 #include "server/fields.h"
 #include "server/model_api.h"
@@ -23,7 +24,6 @@ namespace {
 // Threads reserved for quick requests when all other threads wait for replies.
 constexpr std::size_t kQuickWorkers = 4;
 constexpr std::string_view kSlotPath = "/slots/ID", kModelPath = "/v1/models/";
-constexpr std::string_view kLatest = ":latest";  // Ollama's clients end every name with a tag
 
 // Adds the CORS headers to each reply.
 class SiteExchange : public HttpExchange {
@@ -272,7 +272,7 @@ Json model_json(const ModelStatus& status, HostedModel* hosted) {
 // The same in Ollama's form. The digest stands for name, size and time, since content is not
 // hashed.
 Json ollama_model_json(const ModelStatus& status, HostedModel* hosted) {
-  const std::string name = status.file.name + std::string(kLatest);
+  const std::string& name = status.file.name;
   const bool is_known = hosted != nullptr && status.file.created == 0;
   const std::int64_t created = is_known ? hosted->api().created : status.file.created;
   const std::uint64_t bytes = is_known ? hosted->model().file().file_bytes() : status.file.bytes;
@@ -316,11 +316,6 @@ std::optional<double> read_keep_alive(JsonNode body) {
   if (!value) return std::nullopt;
   const double seconds = read_duration(value, "keep_alive");
   return seconds < 0 ? kNeverIdle : seconds;
-}
-
-std::string without_tag(std::string name) {
-  if (name.ends_with(kLatest)) name.resize(name.size() - kLatest.size());
-  return name;
 }
 
 [[noreturn]] void client_left() {
@@ -525,7 +520,6 @@ void Server::answer_with_model(HttpExchange& exchange, const Route& route) {
   }
   std::optional<double> idle_seconds;
   if (request.path.starts_with("/api/")) {
-    wanted = without_tag(wanted);
     idle_seconds = read_keep_alive(body);
     if (ollama_only_loads(exchange, body, wanted)) return;
   }
@@ -562,12 +556,14 @@ bool Server::ollama_only_loads(HttpExchange& exchange, JsonNode body, const std:
   const auto is_wanted = [&] { return exchange.client_is_there(); };
   const auto idle_seconds = read_keep_alive(body);
   const bool unloads = idle_seconds && *idle_seconds == 0;
+  const std::string id =
+      models_.has_one_model() ? models_.list().front().file.name : models_.id_of(model);
   if (unloads) {
     models_.unload(model, is_wanted);
   } else if (models_.lease(model, is_wanted, idle_seconds) == nullptr) {
     client_left();
   }
-  Json reply = {{"model", text_field(body, "model").value_or(model)},
+  Json reply = {{"model", id},
                 {"created_at", time_text(std::time(nullptr))},
                 {"done", true},
                 {"done_reason", unloads ? "unload" : "load"}};
@@ -642,11 +638,11 @@ void Server::ollama_version(HttpExchange& exchange) {
 }
 
 void Server::one_model(HttpExchange& exchange) {
-  const std::string name = exchange.request().path.substr(kModelPath.size());
+  const std::string id = models_.id_of(exchange.request().path.substr(kModelPath.size()));
   for (const Json& one : model_list()) {
-    if (one["id"].text() == name) return send_json(exchange, one);
+    if (one["id"].text() == id) return send_json(exchange, one);
   }
-  throw ApiError(404, "there is no model " + printable(name) + " here", "model_not_found");
+  throw ApiError(404, "there is no model " + printable(id) + " here", "model_not_found");
 }
 
 void Server::slots(HttpExchange& exchange) {

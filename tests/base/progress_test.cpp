@@ -31,5 +31,14 @@ TEST(Progress, TellsTheUnitAndTheTimeLeft) {
             "verify: 1.50 GB of 3.00 GB, 9 s left");
 }
 
+TEST(Progress, WorkThatOthersSlowDownTakesATimeFromTo) {
+  EXPECT_EQ(expected_time(45.4, 1), "about 45 s");
+  EXPECT_EQ(expected_time(45, 1.2), "about 45 s");
+  EXPECT_EQ(expected_time(45, 2), "45 s to 1 min 30 s, as other programs use the cores");
+  EXPECT_EQ(expected_time(0.1, 1), "about 1 s");
+  EXPECT_GE(slowdown_by_others(1), 1);
+  EXPECT_GE(slowdown_by_others(1 << 20), 1000);  // there are not so many cores
+}
+
 }  // namespace
 }  // namespace leq

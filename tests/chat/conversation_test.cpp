@@ -38,15 +38,20 @@ class ChatFileTest : public testing::Test {
     file.chat.messages = {
         {"system", "Be brief."}, {"user", "Hello \"you\"\n\tsnow\u2603"}, {"assistant", " Hi."}};
     file.chat.replies = 4;
-    file.sampling.temperature = 0.7f;
-    file.sampling.top_k = -1;
-    file.sampling.frequency_penalty = 0.1f;
-    file.sampling.penalties_when_greedy = true;
-    file.sampling.seed = 18446744073709551615ull;
-    file.sampling.mirostat = 2;
-    file.sampling.typical_p = 0.9f;
-    file.sampling.logit_bias = {{5, -kInfinity}, {7, 0.1f}};
-    file.sampling.dry_breakers = {"\n", "snow\u2603"};
+    file.settings.sampling.temperature = 0.7f;
+    file.settings.sampling.top_k = -1;
+    file.settings.sampling.frequency_penalty = 0.1f;
+    file.settings.sampling.penalties_when_greedy = true;
+    file.settings.sampling.seed = 18446744073709551615ull;
+    file.settings.sampling.mirostat = 2;
+    file.settings.sampling.typical_p = 0.9f;
+    file.settings.sampling.logit_bias = {{5, -kInfinity}, {7, 0.1f}};
+    file.settings.sampling.dry_breakers = {"\n", "snow\u2603"};
+    file.settings.max_tokens = 50;
+    file.settings.stop = {"END", "\n\n"};
+    file.settings.thinking = false;
+    file.settings.json = true;
+    file.settings.context = 4096;
     return file;
   }
   void write(const std::string& text) const { std::ofstream(path_) << text; }
@@ -78,16 +83,21 @@ TEST_F(ChatFileTest, ReadsBackWhatItWrote) {
     EXPECT_EQ(back.chat.messages[i].content, file.chat.messages[i].content);
   }
   EXPECT_EQ(back.chat.replies, 4u);
-  EXPECT_EQ(back.sampling.temperature, 0.7f);
-  EXPECT_EQ(back.sampling.top_k, -1);
-  EXPECT_EQ(back.sampling.top_p, 0.95f);
-  EXPECT_EQ(back.sampling.frequency_penalty, 0.1f);
-  EXPECT_TRUE(back.sampling.penalties_when_greedy);
-  EXPECT_EQ(back.sampling.seed, 18446744073709551615ull);
-  EXPECT_EQ(back.sampling.mirostat, 2);
-  EXPECT_EQ(back.sampling.typical_p, 0.9f);
-  EXPECT_EQ(back.sampling.logit_bias, file.sampling.logit_bias);
-  EXPECT_EQ(back.sampling.dry_breakers, file.sampling.dry_breakers);
+  EXPECT_EQ(back.settings.sampling.temperature, 0.7f);
+  EXPECT_EQ(back.settings.sampling.top_k, -1);
+  EXPECT_EQ(back.settings.sampling.top_p, 0.95f);
+  EXPECT_EQ(back.settings.sampling.frequency_penalty, 0.1f);
+  EXPECT_TRUE(back.settings.sampling.penalties_when_greedy);
+  EXPECT_EQ(back.settings.sampling.seed, 18446744073709551615ull);
+  EXPECT_EQ(back.settings.sampling.mirostat, 2);
+  EXPECT_EQ(back.settings.sampling.typical_p, 0.9f);
+  EXPECT_EQ(back.settings.sampling.logit_bias, file.settings.sampling.logit_bias);
+  EXPECT_EQ(back.settings.sampling.dry_breakers, file.settings.sampling.dry_breakers);
+  EXPECT_EQ(back.settings.max_tokens, 50);
+  EXPECT_EQ(back.settings.stop, (std::vector<std::string>{"END", "\n\n"}));
+  EXPECT_FALSE(back.settings.thinking);
+  EXPECT_TRUE(back.settings.json);
+  EXPECT_EQ(back.settings.context, 4096);
 }
 
 // A file as the first version wrote it, without later additions.
@@ -98,11 +108,14 @@ TEST_F(ChatFileTest, ReadsAChatOfTheFirstVersion) {
         "presence_penalty": 0.0, "repeat_last_n": 64, "repeat_penalty": 1.0, "seed": 7,
         "temp": 0.7, "top_k": 40, "top_p": 0.95}})");
   const ChatFile back = load_chat(path_);
-  EXPECT_EQ(back.sampling.temperature, 0.7f);
-  EXPECT_EQ(back.sampling.mirostat, 0);
-  EXPECT_EQ(back.sampling.typical_p, 1);
-  EXPECT_TRUE(back.sampling.logit_bias.empty());
-  EXPECT_EQ(back.sampling.dry_breakers, SamplingSettings().dry_breakers);
+  EXPECT_EQ(back.settings.sampling.temperature, 0.7f);
+  EXPECT_EQ(back.settings.sampling.mirostat, 0);
+  EXPECT_EQ(back.settings.sampling.typical_p, 1);
+  EXPECT_TRUE(back.settings.sampling.logit_bias.empty());
+  EXPECT_EQ(back.settings.sampling.dry_breakers, SamplingSettings().dry_breakers);
+  EXPECT_EQ(back.settings.max_tokens, -1);
+  EXPECT_TRUE(back.settings.stop.empty() && back.settings.thinking && !back.settings.json);
+  EXPECT_EQ(back.settings.context, 0);
 }
 
 TEST_F(ChatFileTest, NumbersArePlainToRead) {
@@ -134,6 +147,12 @@ TEST_F(ChatFileTest, NamesWhatIsWrong) {
       {"\"temp\": 0.7", "\"heat\": 0.7", "temp"},
       {"\"5-inf\"", "\"5\"", "logit_bias is '5'"},
       {"\"5-inf\"", "5", "logit_bias"},
+      {"\"max_tokens\": 50", "\"max_tokens\": -50", "max_tokens"},
+      {"\"context\": 4096", "\"context\": \"4096\"", "context"},
+      {"\"thinking\": false", "\"thinking\": 0", "thinking"},
+      {"\"format\": \"json\"", "\"format\": \"xml\"", "format: expected json, found 'xml'"},
+      {"\"END\"", "7", "stop"},
+      {"\"END\"", "\"\"", "stop"},
       {"\"\\n\"", "\"\"", "dry_sequence_breaker has 0 bytes"},
       {"\"mirostat\": 2", "\"mirostat\": 3", "mirostat"},
       {"\"mirostat\": 2", "\"mirostat\": 1", "mirostat is 1, expected 0 (off) or 2"},

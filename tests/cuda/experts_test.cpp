@@ -394,6 +394,8 @@ INSTANTIATE_TEST_SUITE_P(
                     IntCase{3, true, 64, 128, 4, 200, {20}},
                     IntCase{2, true, 64, 128, 4, 200, {20}},
                     IntCase{2, true, 128, 128, 2, 200, {20, 20}, Finish::swiglu},
+                    IntCase{4, false, 32, 128, 3, 300, {33, 33}, Finish::swiglu, false, true},
+                    IntCase{4, false, 16, 128, 2, 200, {40}, Finish::store, false, true},
                     IntCase{4, false, 128, 128, 150, 128, {70}}));
 
 TEST(AddExperts, ProductsAreAddedInAscendingOrder) {

@@ -29,7 +29,8 @@ struct IntCase {
   int columns = 128;
   std::vector<int> rows = {64};  // rows of each segment
   Finish finish = Finish::store;
-  bool extreme = false;  // all codes +-127, or the limits of their range; some rows have one sign
+  bool extreme = false;    // all codes +-127, or the limits of their range; some rows have one sign
+  bool has_table = false;  // codes of 4 bits select a number (table_number)
 
   bool has_zeros() const { return is_uint; }
   bool is_signed() const { return bits == 8 && !is_uint; }
@@ -48,6 +49,9 @@ struct IntCase {
   }
 };
 
+// 16 numbers of both signs, none of them twice.
+constexpr int table_number(int code) { return (code * 83 + 40) % 255 - 127; }
+
 // Applies a finish to y, with the functions of base/float_math.h.
 inline float finished_value(Finish finish, float y, float up, float before) {
   if (finish == Finish::add) return before + y;
@@ -59,8 +63,11 @@ inline float finished_value(Finish finish, float y, float up, float before) {
 }
 
 inline void PrintTo(const IntCase& c, std::ostream* out) {
-  *out << (c.is_uint ? "uint" : "int") << c.bits << " g" << c.weight_group << " x g"
-       << c.token_group << ", " << c.tokens << " tokens, " << c.columns << " -> " << c.outputs();
+  *out << (c.has_table ? "table"
+           : c.is_uint ? "uint"
+                       : "int")
+       << c.bits << " g" << c.weight_group << " x g" << c.token_group << ", " << c.tokens
+       << " tokens, " << c.columns << " -> " << c.outputs();
 }
 
 // One segment's weights, on the host and on the device.
@@ -127,8 +134,7 @@ class IntMatmulData {
     const int last = std::min(first + c_.sum_columns(), c_.columns);
     std::int64_t sum = 0;
     for (int k = first; k < last; ++k) {
-      sum += (s.codes[at(row, k)] - zero(s, row, k)) *
-             codes_[static_cast<std::size_t>(token * code_stride() + k)];
+      sum += number(s, row, k) * codes_[static_cast<std::size_t>(token * code_stride() + k)];
     }
     return sum;
   }
@@ -162,7 +168,12 @@ class IntMatmulData {
     CodeSegment segment;
     segment.weight.codes = s.codes_there->data();
     segment.weight.bits = c_.bits;
-    segment.weight.zero = c_.is_signed() || c_.is_uint ? 0 : 1 << (c_.bits - 1);
+    segment.weight.zero = c_.is_signed() || c_.is_uint || c_.has_table ? 0 : 1 << (c_.bits - 1);
+    segment.weight.has_table = c_.has_table;
+    for (int code = 0; code < 16; ++code) {
+      segment.weight.table[code / 4] |= (static_cast<std::uint32_t>(table_number(code)) & 255u)
+                                        << code % 4 * 8;
+    }
     segment.weight.zeros = c_.has_zeros() ? s.zeros_there->data() : nullptr;
     segment.weight.group = c_.weight_group;
     segment.weight.row_scales = s.row_scales_there->data();
@@ -178,7 +189,7 @@ class IntMatmulData {
     const IntSegmentData& s = segments_[segment];
     const float scale =
         c_.weight_group == 0 ? s.row_scales[static_cast<std::size_t>(row)] : group_scale(s, row, k);
-    return static_cast<float>(s.codes[at(row, k)] - zero(s, row, k)) * scale;
+    return static_cast<float>(number(s, row, k)) * scale;
   }
   float bias(std::size_t segment, int row) const {
     return segments_[segment].bias[static_cast<std::size_t>(row)];
@@ -212,6 +223,10 @@ class IntMatmulData {
   int zero(const IntSegmentData& s, int row, int k) const {
     if (c_.has_zeros()) return s.zeros[group_at(row, k)];
     return c_.is_signed() ? 0 : 1 << (c_.bits - 1);
+  }
+  int number(const IntSegmentData& s, int row, int k) const {
+    const int code = s.codes[at(row, k)];
+    return c_.has_table ? table_number(code) : code - zero(s, row, k);
   }
   float group_scale(const IntSegmentData& s, int row, int k) const {
     return f16_to_f32(s.group_scales[group_at(row, k)]) * kScaleMul;

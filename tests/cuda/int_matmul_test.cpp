@@ -117,6 +117,21 @@ INSTANTIATE_TEST_SUITE_P(
         IntCase{3, false, 128, 0, 20, 300, {40}}, IntCase{2, true, 64, 0, 18, 300, {40}},
         IntCase{2, false, 128, 128, 19, 300, {40}}));
 
+// Codes with a table: groups of 32 and 16 columns, one token and many, several segments, a gate.
+INSTANTIATE_TEST_SUITE_P(Tables, IntMatmulTest, testing::ValuesIn([] {
+                           std::vector<IntCase> cases = {
+                               {4, false, 32, 128, 1, 2100, {70, 9}},
+                               {4, false, 16, 128, 1, 2100, {40}},
+                               {4, false, 32, 0, 1, 300, {40, 40}, Finish::swiglu},
+                               {4, false, 16, 32, 1, 1000, {40}, Finish::add},
+                               {4, false, 32, 128, 70, 300, {40, 24, 8}},
+                               {4, false, 16, 128, 33, 640, {41, 41}, Finish::swiglu},
+                               {4, false, 32, 32, 2, 520, {40}},
+                               {4, false, 16, 0, 18, 300, {40}}};
+                           for (IntCase& one : cases) one.has_table = true;
+                           return cases;
+                         }()));
+
 // Runs one tile of the tensor-core kernels, regardless of the matmul's size.
 struct TileCase {
   IntCase matmul;

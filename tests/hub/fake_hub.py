@@ -111,7 +111,8 @@ class FakeHub:
                         if repository.is_large(file):
                             sibling["lfs"] = {"sha256": repository.etag(file), "size": size, "pointerSize": 134}
                     siblings.append(sibling)
-                text = json.dumps({"id": name, "sha": repository.commit, "siblings": siblings}).encode()
+                text = json.dumps({"id": name, "sha": repository.commit, "siblings": siblings,
+                                   "tags": ["safetensors", "license:apache-2.0"]}).encode()
                 self.reply(200, text, {"Content-Type": "application/json"}, body)
 
             def tree(self, name, revision, body):  # which huggingface_hub asks for too

@@ -88,7 +88,7 @@ class OneCommand(HubCase):
     def test_a_reply_by_name(self):
         run = self.leq("run", "tales/Story-5M", "--raw", "-p", "Once upon a time", "-n", "12", "--temp", "0")
         self.assertTrue(run.stdout.startswith("Once upon a time"), run.stdout)
-        self.assertRegex(run.stderr, r"(?s)quantizing tales/Story-5M:int8-g128, once: [0-9.]+ MB, about \d+ s while it is downloaded, "
+        self.assertRegex(run.stderr, r"(?s)quantizing tales/Story-5M:int8-g128, once: [0-9.]+ MB, .*\d+ s.*, while it is downloaded, "
                          r"without calibration text"
                          r".*\nquantized tales/Story-5M:int8-g128: [0-9.]+ MB in [0-9.]+ s")
         requests = len(self.hub.requests)
@@ -106,9 +106,9 @@ class OneCommand(HubCase):
         for words in (["tales/Story-5M"], ["tales/story-5m:INT8-G128"], ["hf.co/tales/Story-5M"],
                       ["https://huggingface.co/tales/Story-5M:int8-g128"], ["-hf", "tales/Story-5M"],
                       ["-m", "tales/Story-5M"], [str(self.kept())], ["tales--Story-5M--int8-g128.leq"]):
-            run = self.leq(*words, "-p", "Once", "-n", "1", command="leq-run")
+            run = self.leq(*words, "-p", "Once", "-n", "1", "-v", command="leq-run")
             self.assertIn("5.5 M parameters", run.stderr, words)
-        run = self.leq("run", "tales/Story-5M", "Once", "-n", "1", env={"LEQ_ARG_MODEL": "/nothing.leq"})
+        run = self.leq("run", "tales/Story-5M", "Once", "-n", "1", "-v", env={"LEQ_ARG_MODEL": "/nothing.leq"})
         self.assertIn("5.5 M parameters", run.stderr)
         text = str(STORYTELLER / "heldout.txt")
         by_name = self.leq("perplexity", "tales/Story-5M", "-f", text, "--window", "64", "--chunks", "2")
@@ -119,6 +119,35 @@ class OneCommand(HubCase):
                       self.refused("run", "-m", "x.leq", "-hf", "tales/Story-5M"))
         self.assertIn("no model of this name", self.refused("run", "Why is the sky blue?"))
         self.assertIn("no model: name one", self.refused("run"))
+
+    def test_every_tool_downloads_by_name(self):
+        bench = ["-p", "4", "-n", "1", "-r", "1"]
+        self.assertIn("quantizing", self.leq("bench", "tales/Story-5M", *bench).stderr)
+        self.assertIn("int8-g128", self.leq("bench", "hf.co/tales/Story-5M", *bench).stdout)
+        self.assertIn("bf16", self.leq("bench", "-hf", "tales/Story-5M:bf16", *bench).stdout)
+        self.assertIn("int4-g32", self.leq("inspect", "tales/Story-5M:int4-g32").stdout)
+        self.assertIn("int8-g64", self.leq("show", "-hf", "tales/Story-5M", "--recipe", "int8-g64").stdout)
+        self.assertIn("leave one out", self.refused("bench", "x.leq", "-m", "y.leq"))
+        self.assertIn("no model of this name", self.refused("bench", "nothing"))
+        self.assertIn("no model of this name", self.refused("show", "nothing"))
+
+    def test_programs_of_the_python_package(self):
+        """They get files and folders for names."""
+        programs = self.folder / "bin"
+        programs.mkdir()
+        for name in ("leq-compare", "leq-export"):
+            (programs / name).write_text('#!/bin/sh\necho "$0" "$@"\n')
+            (programs / name).chmod(0o755)
+        path = {"PATH": "%s:%s" % (programs, os.environ["PATH"])}
+        snapshot = self.cache / "snapshots" / self.hub.repositories["tales/Story-5M"].commit
+        said = self.leq("compare", "tales/Story-5M", "-f", "x y", env=path).stdout
+        self.assertEqual(said, f"{programs}/leq-compare {snapshot} -f x y\n")
+        self.assertTrue((snapshot / "model.safetensors").exists())
+        said = self.leq("export", "tales/story-5m", "-o", "x", env=path).stdout
+        self.assertEqual(said, f"{programs}/leq-export {self.kept()} -o x\n")
+        self.assertEqual(self.leq("export", "--help", env=path).stdout, f"{programs}/leq-export --help\n")
+        self.assertIn("no model of this name", self.refused("export", "nothing", env=path))
+        self.assertIn("make python", self.refused("export", "--help"))
 
     def test_quantize_by_name(self):
         file = self.folder / "x.leq"
@@ -148,7 +177,8 @@ class OneCommand(HubCase):
         self.assertEqual(rows[1]["bytes"], self.kept().stat().st_size)
         self.assertEqual(rows[1]["origin"], "tales/Story-5M@" + commit)
         table = self.leq("ls").stdout.splitlines()
-        self.assertRegex(table[0], r"^NAME +SIZE +TYPE +KL +ORIGIN$")
+        self.assertRegex(table[0], r"^NAME +SIZE +TYPE +ORIGIN$")  # no KL was measured
+        self.assertTrue(all("kl" not in row for row in rows))
         self.assertEqual(len(table), 4)
         self.assertIn("int8-g128", self.leq("show", "tales/Story-5M:int8-g128").stdout)
         self.assertIn("name one of them: tales/Story-5M:int8-g128, tales/Story-5M:q4_k", self.refused("rm", "tales/Story-5M"))
@@ -159,12 +189,108 @@ class OneCommand(HubCase):
         self.assertFalse(self.kept().exists() or self.cache.exists())
         self.assertIn("no such model", self.refused("rm", "tales/Story-5M"))
 
+    def test_show_of_what_is_not_here(self):
+        shown = self.leq("show", "tales/Story-5M").stdout
+        whole = sum(len(data) for data in CHECKPOINT.values())
+        self.assertRegex(shown, r"(?s)^tales/Story-5M: on the hub, not here; `leq pull tales/Story-5M` downloads it\n"
+                         r"commit    c0ffee0+\nlicense   apache-2\.0\ndownload  [0-9.]+ MB in 5 files, quantized to int8-g128")
+        told = json.loads(self.leq("show", "tales/Story-5M", "--json").stdout)
+        self.assertEqual((told["download_bytes"], told["license"]), (whole, "apache-2.0"))
+        self.assertEqual({file["name"]: file["bytes"] for file in told["files"]},
+                         {name: len(data) for name, data in self.hub.repositories["tales/Story-5M"].files.items()})
+        self.assertEqual(self.hub.store_requests, [], "nothing is downloaded")
+        self.assertIn("no network", self.refused("show", "tales/Story-5M", env={"HF_ENDPOINT": "http://127.0.0.1:9"}))
+        self.assertIn("HF_HUB_OFFLINE", self.refused("show", "tales/Story-5M", env={"HF_HUB_OFFLINE": "1"}))
+        self.assertIn("no GGUF file", self.refused("show", "tales/Story-5M:Q9_K"))
+        self.pull()
+        self.assertIn("5,", self.leq("show", "tales/Story-5M").stdout)
+
+    def test_short_names(self):
+        names = {row["name"]: row for row in json.loads(self.leq("ls", "--names", "--json").stdout)}
+        self.assertTrue(names["llama3.2:3b"]["default"] and names["llama3.2:3b"]["gated"])
+        self.assertFalse(names["llama3.2:1b"]["default"])
+        self.assertRegex(self.leq("ls", "--names").stdout, r"\nllama3.2:3b +meta-llama/Llama-3.2-3B-Instruct +also llama3.2, gated\n")
+        self.hub.repositories["Qwen/Qwen3-8B"] = fake_hub.Repository(CHECKPOINT)
+        self.assertRegex(self.leq("run", "qwen3", "Once", "-n", "1").stderr,
+                         "qwen3: qwen3:8b, Qwen/Qwen3-8B; there are qwen3:8b, qwen3:0.6b, ")
+        self.assertNotIn("there are", self.leq("run", "qwen3", "Once", "-n", "1").stderr)
+        for words in (["run", "gemma2", "x"], ["pull", "gemma2"], ["show", "gemma2"]):
+            self.assertIn("leq does not run this family; take gemma3", self.refused(*words))
+
+    def test_created_names(self):
+        self.pull()
+        file = self.folder / "Modelfile"
+        file.write_text('FROM tales/Story-5M\nSYSTEM You tell stories.\nPARAMETER temperature 0\nPARAMETER num_predict 12\n'
+                        "PARAMETER num_gpu 1\n")
+        made = self.leq("create", "teller", "-f", str(file))
+        self.assertIn("Modelfile:5: PARAMETER num_gpu: ", made.stderr)
+        by_hand = self.leq("run", "tales/Story-5M", "-sys", "You tell stories.", "--temp", "0", "-n", "12", "A fox?")
+        self.assertEqual(self.leq("run", "teller", "A fox?").stdout, by_hand.stdout)
+        self.assertEqual(self.leq("run", "-m", "teller:latest", "-p", "A fox?").stdout, by_hand.stdout)
+        shorter = self.leq("run", "teller", "-n", "3", "A fox?").stdout
+        self.assertTrue(by_hand.stdout.startswith(shorter.strip()) and len(shorter) < len(by_hand.stdout))
+        self.assertRegex(self.leq("ls").stdout, r"\nteller +tales/Story-5M with system, temperature 0, num_predict 12\n")
+        self.assertEqual(self.leq("show", "teller").stdout,
+                         'FROM tales/Story-5M\nSYSTEM """You tell stories."""\nPARAMETER temperature 0\nPARAMETER num_predict 12\n')
+        # A name made of another one has all of it, and stays when that is removed.
+        file.write_text("FROM teller\nPARAMETER num_predict 3\n")
+        self.leq("create", "short", "-f", str(file))
+        self.leq("cp", "teller", "copy")
+        self.leq("rm", "teller")
+        self.assertEqual(self.leq("run", "short", "A fox?").stdout, shorter)
+        self.assertEqual(self.leq("run", "copy", "A fox?").stdout, by_hand.stdout)
+        self.leq("cp", "tales/Story-5M", "story")
+        self.assertEqual(self.leq("show", "story").stdout, "FROM tales/Story-5M:int8-g128\n")
+        for text, expected in (("FROM nothing", "FROM nothing: no file or model"), ("FROM gemma2", "take gemma3"),
+                               ("FROM tales/Story-5M\nPARAMETER top_k many", "Modelfile: --top-k: expected a whole number"),
+                               ("FROM ./x.leq", "no file or model")):
+            file.write_text(text)
+            self.assertIn(expected, self.refused("create", "bad", "-f", str(file)))
+        self.assertIn("is the name of a model", self.refused("cp", "story", "tales--Story-5M--int8-g128"))
+        self.assertIn("no such model", self.refused("cp", "nothing", "x"))
+        self.assertEqual(sorted(p.name for p in self.models.glob("*.modelfile")),
+                         ["copy.modelfile", "short.modelfile", "story.modelfile"])
+
+    def test_a_created_name_is_served(self):
+        self.pull()
+        file = self.folder / "Modelfile"
+        file.write_text("FROM tales/Story-5M\nSYSTEM You tell stories.\nPARAMETER num_ctx 512\n")
+        self.leq("create", "teller", "-f", str(file))
+        with subprocess.Popen([TOOLS / "leq", "serve", "teller", "--port", "0"], text=True, stderr=subprocess.PIPE,
+                              env=self.environment()) as server:
+            try:
+                lines = []
+                for line in server.stderr:
+                    lines.append(line)
+                    if found := re.search(r"listening on http://127\.0\.0\.1:(\d+)", line):
+                        break
+                self.assertIn("teller: without its system-prompt, which this command does not take\n", lines)
+                self.assertIn("512 tokens of context", "".join(lines))
+                self.assertRegex(self.leq("ps", "--port", found[1]).stdout, r"^teller  loaded")
+            finally:
+                server.terminate()
+                server.stderr.read()
+
+    def test_one_name_of_a_type(self):
+        self.models.mkdir()
+        file = self.models / "mixed.leq"
+        self.leq("quantize", str(STORYTELLER), "-o", str(file), "--type", "q4_k", "--tensor-type", "embed=f32",
+                 "--method", "absmax")
+        listed = json.loads(self.leq("ls", "--json").stdout)[0]["type"]
+        told = json.loads(self.leq("show", "mixed", "--json").stdout)
+        most = max(told["totals"], key=lambda name: told["totals"][name]["bytes"])
+        self.assertNotEqual(most, told["type"], "the test wants a file whose most bytes have another type")
+        self.assertEqual(listed, told["type"])
+        self.assertIn(", " + listed + ", ", self.leq("run", "mixed", "Once", "-n", "1", "-v").stderr)
+        self.assertIn("type " + listed + ", ", self.leq("inspect", "mixed").stdout)
+
     def test_a_recipe_is_measured(self):
         run = self.pull("--recipe", "q8")
         self.assertIn("gate", run.stderr)
         row = json.loads(self.leq("ls", "--json").stdout)[0]
         self.assertEqual(row["name"], "tales/Story-5M:q8")
-        self.assertLess(float(row["kl"]), 0.005)
+        self.assertTrue(0 < row["kl"] < 0.005)
+        self.assertRegex(self.leq("ls").stdout, r"^NAME +SIZE +TYPE +KL +ORIGIN\n.* 0\.00[0-9]{2} ")
         # Without a tag the file that is there is used, and the tag asks for another one.
         self.assertNotIn("quantizing", self.leq("run", "tales/Story-5M", "-p", "A", "-n", "1").stderr)
         self.assertIn("quantizing", self.leq("run", "tales/Story-5M:bf16", "-p", "A", "-n", "1").stderr)
@@ -191,7 +317,7 @@ class OneCommand(HubCase):
                         port = found[1]
                         break
                 self.assertIsNotNone(port)
-                self.assertRegex(self.leq("ps", "--port", port).stdout, r"^tales/Story-5M  loaded")
+                self.assertRegex(self.leq("ps", "--port", port).stdout, r"^tales/Story-5M:int8-g128  loaded")
             finally:
                 server.terminate()
                 server.stderr.read()
@@ -233,7 +359,7 @@ class Listed(HubCase):
         self.ask(self.file)
         self.ask(self.tale)
         names = self.names()
-        self.assertEqual(names, ["Tale:int8-g128", "tales/Story-5M:int8-g128", "tale.gguf"])
+        self.assertEqual(names, ["Tale:int8-g128", "tales/Story-5M:int8-g128", "tale"])
         text = self.folder / "text.txt"
         text.write_text("once upon a time " * 40)
         for name in [*names, "Tale", "tale"]:
@@ -257,15 +383,28 @@ class Listed(HubCase):
         names = self.names()
         self.assertEqual(len(names), 2)
         for name in names:
-            self.assertRegex(name, "^tale-[0-9a-f]{16}$")
+            self.assertRegex(name, "^tale:[0-9a-f]{16}$")
             self.ask(name)
         line = self.refused("rm", "tale.gguf")
         self.assertTrue(all(name in line for name in names), line)
         self.assertEqual(self.names(), names, "nothing was removed")
         self.assertEqual(self.leq("rm", names[0]).stdout, f"removed {names[0]}\n")
-        self.assertEqual(self.names(), ["tale.gguf"])
+        self.assertEqual(self.names(), ["tale"])
         self.leq("rm", "-f", "tale.gguf")
         self.assertEqual(self.names(), [])
+
+    def test_a_gguf_file_of_the_models_folder(self):
+        self.models.mkdir()
+        kept = self.models / "Tale.F32.gguf"
+        shutil.copy(self.file, kept)
+        self.assertRegex(self.leq("ls").stdout, r"\nTale\.F32 +[0-9.]+ MB +F32 +GGUF file\n$")
+        reply = self.ask("tale.f32").stdout
+        self.assertEqual(self.ask(kept).stdout, reply)
+        self.assertEqual(self.names(), ["Tale.F32"], "its conversion is no other model")
+        self.leq("rm", "Tale.F32.gguf")
+        self.assertEqual(self.names(), [])
+        self.assertFalse(kept.exists())
+        self.assertEqual(list((self.folder / ".cache" / "leq").glob("*.leq")), [])
 
     def test_a_checkpoint_folder(self):
         first = self.ask(self.tale)
@@ -279,6 +418,17 @@ class Listed(HubCase):
         self.assertNotIn("quantiz", self.ask(self.tale).stderr)
         self.assertEqual(self.names(), ["Tale:bf16", "Tale:int8-g128"])
         self.assertIn("no quantization", self.refused("run", str(self.tale), "--recipe", "q99", "x"))
+        # A file has a type already.
+        model = str(self.models / "Tale--bf16.leq")
+        for words in ([model], ["-m", model], ["-m", "Tale:bf16"], ["Tale:bf16"], [str(self.file)]):
+            line = self.refused("run", *words, "--recipe", "q4", "-p", "x")
+            self.assertIn("a file with a type of its own: leave the flag out", line)
+            self.assertEqual("`leq quantize" in line, words[0].endswith(".gguf"), line)
+            self.leq("run", *words, "-p", "x", "-n", "1", env={"LEQ_ARG_RECIPE": "q4"})
+        self.assertIn("--hf-file x.gguf: is for", self.refused("run", str(self.file), "-hff", "x.gguf", "x"))
+        os.utime(self.file)
+        for name in [name for name in self.names() if "tale" in name]:
+            self.leq("rm", name)
         # A folder whose files have changed, and another one of the same name.
         os.utime(self.tale / "model.safetensors", (1, 1))
         self.assertIn("quantizing Tale:int8-g128", self.ask(self.tale).stderr)
@@ -332,7 +482,7 @@ class Failures(HubCase):
         self.assertRegex(self.refused("pull", "tales/Nothing"), "no such repository, or it is private.*HF_TOKEN")
         self.assertIn("no such revision", self.refused("pull", "tales/Story-5M@v9"))
         hub.repositories["tales/Story-5M"].gated = True
-        self.assertIn("access must be granted", self.refused("pull", "tales/Story-5M"))
+        self.assertRegex(self.refused("pull", "tales/Story-5M"), f"access must be granted .*{hub.url}/tales/Story-5M ")
         hub.repositories["tales/Story-5M"].private = "secret"
         self.assertIn("a token was sent", self.refused("pull", "tales/Story-5M", env={"HF_TOKEN": "wrong"}))
         self.assertIn("unsafe file name", self.unsafe("../../escape.json"))

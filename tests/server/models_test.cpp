@@ -211,6 +211,36 @@ TEST(ModelsOfAFolder, UnloadsTheOneUsedLongestAgo) {
   EXPECT_NE(models.text("/metrics").find("leq:model_unloads_total 2"), std::string::npos);
 }
 
+TEST(ModelsOfAFolder, AreOneNameEverywhereAndTakeOthers) {
+  FolderServer models(3, "", 64, [](PoolOptions& pool) {
+    pool.whole_name = [](const std::string& name) { return name == "short" ? "int8" : name; };
+  });
+  for (const char* name : {"int8", "int8.leq", "INT8", "int8:latest", "Int8.leq:latest", "short"}) {
+    const auto [status, reply] = models.complete(name, 2);
+    EXPECT_EQ(status, 200) << name;
+    EXPECT_EQ(reply["model"].text(), "int8") << name;
+    const Json shown = parse_json(models.text("/v1/models/" + std::string(name)), "a model");
+    EXPECT_EQ(shown["id"].text(), "int8") << name;
+    const std::string body = Json::object({{"model", name}}).dump();
+    EXPECT_EQ(models.post("/api/show", body).first, 200) << name;
+    EXPECT_EQ(models.post("/api/generate", body).second["model"].text(), "int8") << name;
+  }
+  EXPECT_EQ(models.loads_of("int8"), 1);
+  std::vector<std::string> ids, tags;
+  for (const Json& one : parse_json(models.text("/v1/models"), "list")["data"]) {
+    ids.push_back(one["id"].text());
+  }
+  for (const Json& one : parse_json(models.text("/api/tags"), "list")["models"]) {
+    tags.push_back(one["name"].text());
+  }
+  EXPECT_EQ(ids, (std::vector<std::string>{"f16", "int4", "int8"}));
+  EXPECT_EQ(tags, ids);
+  EXPECT_EQ(parse_json(models.text("/api/ps"), "ps")["models"][0]["model"].text(), "int8");
+  for (const char* name : {"int", "int8x", "leq", ".leq"}) {
+    EXPECT_EQ(models.complete(name, 2).first, 404) << name;
+  }
+}
+
 constexpr const char* kLongStream =
     R"({"model": "int8", "prompt": "Once", "ignore_eos": true, "max_tokens": 900, "stream": true,)"
     R"( "seed": 5, "temperature": 0.9})";

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "runtime/model_files.h"
 #include "server/access.h"
 #include "server/calling_model.h"
 #include "server/fields.h"

@@ -53,8 +53,15 @@ class Terminal:
         # The prompt for the next line follows the mode of pasted texts.
         return self.wait(r"\x1b\[\?2004l.*" + r"\x1b\[\?2004h.*" + pattern.replace("$", r"(\x1b\[[0-9;]*m)*$"), start)
 
-    def leave(self, line="/bye"):
+    def type(self, line, pattern):
+        """Types a line and waits for a text behind it."""
+        start = len(self.text)
         os.write(self.side, line.encode() + b"\r")
+        return self.wait(pattern, start)
+
+    def leave(self, line="/bye"):
+        if line is not None:
+            os.write(self.side, line.encode() + b"\r")
         while True:
             try:
                 data = os.read(self.side, 65536)
@@ -75,10 +82,10 @@ class Chat(unittest.TestCase):
         subprocess.run([TOOLS / "leq-quantize", SOURCE / "examples/storyteller", "-o", cls.model, "--type", "int8"],
                        check=True, capture_output=True)
 
-    def chat(self, *words, name="state", environment={}):
+    def chat(self, *words, name="state", environment={}, flags=("--temp", "0", "-n", "40")):
         kept = {k: v for k, v in os.environ.items() if not k.startswith("LEQ_") and k != "NO_COLOR"}
         terminal = Terminal(
-            [str(TOOLS / "leq-run"), str(self.model), "--temp", "0", "-n", "40", "-t", "1", *words],
+            [str(TOOLS / "leq-run"), str(self.model), *flags, "-t", "1", *words],
             {**kept, "TERM": "xterm", "LC_ALL": "C.UTF-8", "XDG_STATE_HOME": str(self.folder / name), **environment})
         terminal.wait(r"type a message.*\x1b\[\?2004h")
         return terminal
@@ -103,6 +110,15 @@ class Chat(unittest.TestCase):
         self.assertGreater(len([line for line in lines if len(line) > COLUMNS // 2]), 2)
         self.assertTrue(all(len(line) <= COLUMNS for line in lines if not line.startswith("leq-run:")), lines)
 
+    def test_a_question_is_answered_and_nothing_else(self):
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("LEQ_") and k != "NO_COLOR"}
+        for columns in (40, 20):
+            terminal = Terminal([str(TOOLS / "leq"), "run", str(self.model), "Tell me a story about a fox.", "--temp", "0",
+                                 "-n", "40", "-t", "1"], {**kept, "TERM": "xterm", "LC_ALL": "C.UTF-8", "LEQ_HISTORY": ""})
+            fcntl.ioctl(terminal.side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+            self.assertEqual(terminal.leave(None), 0)
+            self.assertEqual(CODES.sub("", terminal.text).split(), self.plain_reply("Tell me a story about a fox.").split())
+
     def test_without_colours(self):
         for words, environment in ((["--no-color"], {}), ([], {"NO_COLOR": "1"})):
             terminal = self.chat(*words, environment=environment)
@@ -123,10 +139,19 @@ class Chat(unittest.TestCase):
     def test_commands(self):
         terminal = self.chat()
         for line, expected in (("/?", "/load NAME\\|FILE.*/set nothink.*begins and ends"), ("/show", "5.5 M parameters"),
-                               ("/show settings", "temp 0, .*seed"), ("/show chatss", "expected one of info, system"),
+                               ("/show settings", "temp 0, .*seed .*num_predict 40, num_ctx"),
+                               ("/show chatss", "expected one of info, system"),
+                               ("/? set", "/set nothink"), ("/? shortcuts", "Ctrl-A"), ("/? nothing", "expected set, show"),
+                               ("/list", "leq-run: "), ("/show license", "leq show USER/REPOSITORY"),
+                               ("/set parameter num_gpu 1", "/set num_gpu: a model runs on one device"),
+                               ("/set parameter num_thread 4", "is chosen at the start: --threads 4"),
+                               ("/set parameter temperatur 1", "did you mean temperature"),
+                               ("/set parameter num_predict x", "num_predict: expected a number of tokens"),
+                               ("/set parameter mirostat_tau 4", "mirostat-ent is 4"),
+                               ("/set nowordwrap", "words are not wrapped"), ("/load none", "no chat is called none"),
                                ("/set parameter top_k 7", "top-k is 7 from now on"), ("/set seed 4", "seed is 4"),
                                ("/set verbose now", "takes no value"), ("/set format xml", "expected json"),
-                               ("/set wrod 1", "no setting is called wrod"), ("/set system Be brief.", "system prompt changed"),
+                               ("/set wrod 1", "no parameter is called wrod"), ("/set system Be brief.", "system prompt changed"),
                                ("/show system", "system prompt: Be brief."), ("/clear", "a new conversation"),
                                ("/byee", "did you mean /bye"), ("/set verbose", ">")):
             self.assertRegex(re.sub(r"\s+", " ", CODES.sub("", terminal.say(line))), expected, line)
@@ -162,6 +187,68 @@ class Chat(unittest.TestCase):
         bad = subprocess.run([TOOLS / "leq-run", self.model, "--chat", "../x"], capture_output=True, text=True)
         self.assertEqual(bad.returncode, 1)
         self.assertIn("'../x' is not a chat's name", bad.stderr)
+
+    def test_a_chat_is_left_and_taken_up_with_its_settings(self):
+        terminal = self.chat("--chat", "kept")
+        for line in ("/set system Be brief.", "/set parameter temperature 0.25", "/set parameter seed 7",
+                     "/set parameter num_predict 9", '/set parameter stop "the end" X', "/set nothink",
+                     "/set parameter repeat_penalty 1.5"):
+            terminal.say(line)
+        self.assertEqual(terminal.leave(), 0)
+        saved = self.saved("kept")
+        self.assertEqual((saved["max_tokens"], saved["stop"], saved["thinking"]), (9, ["the end", "X"], False))
+        self.assertEqual((saved["settings"]["temp"], saved["settings"]["seed"]), (0.25, 7))
+        # Without flags all is as it was; a flag wins over it.
+        for words, expected in (([], "temp 0.25, .*seed 7, num_predict 9, .*stop the end, X"),
+                                (["--temp", "0.5", "-n", "5"], "temp 0.5, .*repeat-penalty 1.5, .*seed 7, num_predict 5,")):
+            terminal = self.chat("--chat", "kept", name="state", flags=words)
+            self.assertRegex(terminal.text, r"temp 0\.2?5 \((chat|flag)\)")
+            self.assertRegex(re.sub(r"\s+", " ", terminal.say("/show parameters")), expected)
+            self.assertIn("Be brief.", terminal.say("/show system"))
+            self.assertEqual(terminal.leave(), 0)
+        self.assertRegex(self.chat("--chat", "kept", flags=[]).say("/show modelfile"),
+                         r'(?s)FROM .*SYSTEM """Be brief\.""".*PARAMETER temperature 0\.25.*PARAMETER num_predict 9.*'
+                         r'PARAMETER stop "the end"')
+
+    def test_a_stop_text_and_a_length_end_a_reply(self):
+        terminal = self.chat("--chat", "ends")
+        whole = terminal.say("Tell me a story about a fox.")
+        first, word = self.saved("ends")["messages"][1]["content"].split()[:2]
+        terminal.say("/clear")
+        terminal.say(f"/set parameter stop zzz {word}")
+        terminal.say("Tell me a story about a fox.")
+        self.assertEqual(self.saved("ends")["messages"][1]["content"].strip(), first, whole)
+        terminal.say("/clear")
+        terminal.say("/set parameter stop")
+        self.assertIn("-n 3 tokens", terminal.say("/set parameter num_predict 3") + terminal.say("Tell me a story about a fox."))
+        self.assertEqual(terminal.leave(), 0)
+
+    def test_another_context(self):
+        terminal = self.chat("--chat", "wide", "-c", "256")
+        terminal.say("Tell me a story about a fox.")
+        before = self.saved("wide")["messages"]
+        self.assertIn("the context has 192 tokens", terminal.say("/set parameter num_ctx 192"))
+        self.assertIn("num_ctx 192", terminal.say("/show settings"))
+        # Greedy, so that the chat goes on as if it had always had this context.
+        terminal.say("And then?")
+        after = self.saved("wide")
+        self.assertEqual((after["messages"][:2], after["context"]), (before, 192))
+        self.assertRegex(re.sub(r"\s+", " ", terminal.say("/set parameter num_ctx 999999999")), "error: .*the context has 192 tokens")
+        self.assertEqual(terminal.leave(), 0)
+        terminal = self.chat("--chat", "same", "-c", "192")
+        terminal.say("Tell me a story about a fox.")
+        terminal.say("And then?")
+        self.assertEqual(self.saved("same")["messages"], after["messages"])
+        self.assertEqual(terminal.leave(), 0)
+
+    def test_a_system_prompt_of_several_lines(self):
+        terminal = self.chat("--chat", "lines")
+        terminal.type('/set system """You tell', r"\| ")
+        terminal.type("/short", r"\| ")
+        terminal.say('stories."""')
+        terminal.say("Hello!")
+        self.assertEqual(self.saved("lines")["messages"][0], {"role": "system", "content": "You tell\n/short\nstories."})
+        self.assertEqual(terminal.leave(), 0)
 
     def test_a_full_context_leaves_out_the_start(self):
         terminal = self.chat("--chat", "long", "-c", "160")

@@ -50,8 +50,8 @@ TEST(EveryTool, ListsModelPromptAndGenerationFirst) {
 // A terminal has 80 columns, which a longer line of a table would break.
 TEST(EveryTool, HelpsWithin80Columns) {
   std::vector<std::vector<std::string>> commands = {{"--help"}};
-  for (const char* command : {"run", "serve", "pull", "ls", "rm", "show", "ps", "quantize",
-                              "perplexity", "bench", "inspect"}) {
+  for (const char* command : {"run", "serve", "pull", "ls", "rm", "show", "create", "cp", "ps",
+                              "quantize", "perplexity", "bench", "inspect"}) {
     commands.push_back({command, "--help"});
   }
   for (const std::vector<std::string>& words : commands) {

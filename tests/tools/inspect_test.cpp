@@ -49,16 +49,9 @@ TEST(Inspect, ListsEveryTensorWithTheChecksumsOfItsBytes) {
   }
 }
 
-// Returns the number after `word` in a text.
-double number_behind(const std::string& text, const std::string& word) {
-  const std::size_t found = text.find(word);
-  EXPECT_NE(found, std::string::npos) << word << " in " << text;
-  return found == std::string::npos ? -1 : std::strtod(text.c_str() + found + word.size(), nullptr);
-}
-
-// leq-quantize and the table of leq-inspect print losses as percentages of a norm. "error" and
-// "loss" in the JSON are squares, as docs/leq-format.md defines.
-TEST(Inspect, TellsLossesInTheUnitOfLeqQuantize) {
+// The table prints losses as percentages of a norm. "error" and "loss" in the JSON are squares, as
+// docs/leq-format.md defines.
+TEST(Inspect, TellsLossesInPercent) {
   const TemporaryFolder folder;
   RandomCheckpoint checkpoint(folder / "checkpoint");
   checkpoint.add_llama(small_llama_config(), {});
@@ -74,7 +67,6 @@ TEST(Inspect, TellsLossesInTheUnitOfLeqQuantize) {
   const double percent = 100 * std::sqrt(worst);
   EXPECT_GT(percent, 2);
   EXPECT_LT(percent, 20);
-  EXPECT_NEAR(number_behind(made.err, "worst error "), percent, 0.0051);
   const ToolRun table = run_program("leq-inspect", {path, "--all"});
   double most = 0;
   for (const auto line : split(table.out, "\n")) {

@@ -27,7 +27,9 @@ TEST(ModelName, HasRepositoryTagAndRevision) {
                         {"https://huggingface.co/a/b", "a/b", "", "main"},
                         {"a/b:q8@v1.0", "a/b", "q8", "v1.0"},
                         {"qwen3:0.6b", "Qwen/Qwen3-0.6B", "", "main"},
-                        {"Qwen3", "Qwen/Qwen3-0.6B", "", "main"}}) {
+                        {"Qwen3", "Qwen/Qwen3-8B", "", "main"},
+                        {"llama3.2", "meta-llama/Llama-3.2-3B-Instruct", "", "main"},
+                        {"gpt-oss:latest", "openai/gpt-oss-20b", "", "main"}}) {
     const auto name = parse_hub_name(c.text);
     ASSERT_TRUE(name.has_value()) << c.text;
     EXPECT_EQ(name->repository, c.repository) << c.text;
@@ -41,11 +43,37 @@ TEST(ModelName, HasRepositoryTagAndRevision) {
 }
 
 TEST(ModelName, OfAShortNameIsARepository) {
-  for (const std::string& name : short_names()) {
-    const auto hub = parse_hub_name(name);
-    ASSERT_TRUE(hub.has_value()) << name;
-    EXPECT_EQ(parse_hub_name(hub->repository)->repository, hub->repository) << name;
+  std::set<std::string_view> families, names;
+  std::string_view last;
+  for (const ShortName& known : short_names()) {
+    const auto hub = parse_hub_name(known.name);
+    ASSERT_TRUE(hub.has_value()) << known.name;
+    EXPECT_EQ(hub->repository, known.repository);
+    EXPECT_EQ(parse_hub_name(known.repository)->repository, known.repository);
+    EXPECT_TRUE(names.insert(known.name).second) << known.name;
+    EXPECT_TRUE(known.family() == last || families.insert(known.family()).second)
+        << known.name << ": the sizes of a family stand together";
+    if (known.family() != last) {
+      EXPECT_EQ(parse_hub_name(known.family())->repository, known.repository);
+    }
+    last = known.family();
   }
+}
+
+TEST(ModelName, ThatIsNoneGetsAdvice) {
+  struct Case {
+    const char *name, *expected;
+  };
+  for (const Case& c :
+       {Case{"gemma2", "does not run this family; take gemma3"},
+        {"gemma2:9b", "take gemma3"},
+        {"qwen3:7b", "no size of qwen3; expected qwen3:8b, qwen3:0.6b"},
+        {"llama3.2:1b-instruct-q8_0", "here llama3.2:1b is the model, and --recipe"},
+        {"Llama3.2:1B-instruct-q8_0", "here llama3.2:1b is the model"}}) {
+    EXPECT_FALSE(parse_hub_name(c.name)) << c.name;
+    EXPECT_NE(advice_on_name(c.name).find(c.expected), std::string::npos) << advice_on_name(c.name);
+  }
+  EXPECT_EQ(advice_on_name("nothing"), "");
 }
 
 TEST(ModelName, FindsFilesOfTheModelsFolder) {
@@ -57,9 +85,10 @@ TEST(ModelName, FindsFilesOfTheModelsFolder) {
   folder.write("other.gguf", "");
   std::vector<std::string> names;
   for (const KeptModel& model : kept_models()) names.push_back(model.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"a/b-c:q4", "a/b:q8", "mine"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"a/b-c:q4", "a/b:q8", "mine", "other"}));
   EXPECT_EQ(find_kept("A/B")->name, "a/b:q8");
   EXPECT_EQ(find_kept("mine.leq")->name, "mine");
+  EXPECT_EQ(find_kept("Other.gguf")->path, folder / "other.gguf");
   EXPECT_EQ(kept_file("a/b", "q8"), find_kept("a/b:q8")->path);
   EXPECT_FALSE(find_kept("a/b:q4"));
   EXPECT_FALSE(find_kept("a/b-"));
@@ -102,11 +131,21 @@ TEST(ModelName, OfEachConversionIsItsOwn) {
     EXPECT_EQ(found.front().path, model.path);
   }
   EXPECT_EQ(std::set<std::string>(names.begin(), names.end()),
-            (std::set<std::string>{"of-python", "other.gguf", "tale-0123456789abcdef",
-                                   "tale-123456789abcdef0"}));
+            (std::set<std::string>{"of-python", "other", "tale:0123456789abcdef",
+                                   "tale:123456789abcdef0"}));
   ASSERT_EQ(models_named("tale.gguf").size(), 2u);
   EXPECT_EQ(find_kept("tale.gguf")->path, newer);
+  EXPECT_EQ(find_kept("tale")->path, newer);
   EXPECT_EQ(path_of_model("none.gguf"), "none.gguf");
+  EXPECT_EQ(path_of_model("other/tale.gguf"), "other/tale.gguf") << "another file";
+  // A file of the models folder is listed once, and keeps its name.
+  std::filesystem::create_directories(folder / "models");
+  const std::string kept = folder.write("models/tale.gguf", ""),
+                    same = folder.write("models/other.leq", "");
+  EXPECT_EQ(find_kept("tale")->path, kept);
+  EXPECT_EQ(find_kept("other")->path, same);
+  EXPECT_EQ(find_kept("other.gguf")->path, folder / "leq/other-0123456789abcdef.leq");
+  EXPECT_EQ(listed_models().size(), 4u);
   ::unsetenv("LEQ_MODELS");
   ::unsetenv("XDG_CACHE_HOME");
 }

@@ -2,6 +2,7 @@
 // uninterrupted run.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -97,6 +98,26 @@ TEST_F(QuantizeResume, OtherSignalsSayTheSameAsCtrlC) {
     EXPECT_TRUE(fs::exists(file() + ".partial/block-00000.leq"));
     expect_resumed(flags, bytes);
   }
+}
+
+// The unquantized model, with which the gate compares, has no name that a killed run could leave.
+TEST_F(QuantizeResume, AGateThatIsKilledLeavesTheFileAlone) {
+  Words command = words({"--method", "gptq", "--gate"});
+  command.insert(command.begin(), std::string(LEQ_TOOLS_DIR) + "/leq-quantize");
+  Process process(command, Process::Input::pipe);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!fs::exists(file()) && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  process.signal(SIGKILL);
+  process.finish();
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder_ / "")) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::ranges::sort(names);
+  EXPECT_EQ(names, (std::vector<std::string>{"model.leq", "text"}));
 }
 
 // If no block is finished, the message names no folder.

@@ -106,7 +106,7 @@ TEST_F(Quantize, TheSimplestCommandSaysHowMuchTextItTakes) {
     if (named) words.insert(words.end(), {"--recipe", "q8"});
     const ToolRun run = run_program("leq-quantize", words);
     ASSERT_EQ(run.status, 0) << run.err;
-    EXPECT_TRUE(run.err.starts_with("calibration 8 windows of 192 tokens (")) << run.err;
+    EXPECT_TRUE(run.err.starts_with("calibration 8 windows of 192 tokens, then ")) << run.err;
     EXPECT_NE(run.err.find("limit of q8: 0.007 nats"), std::string::npos) << run.err;
   }
 }

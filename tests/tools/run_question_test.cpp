@@ -56,6 +56,39 @@ TEST(RunQuestion, TextsOfFlagsFilesAndPipesAreAskedToo) {
   EXPECT_GT(tell({"-cnv", "-p", "Who is there?"}, "And?\n").out.size(), asked.size());
 }
 
+// A question in a terminal or a script: its answer, and nothing beside it.
+TEST(RunQuestion, PrintsItsAnswerAlone) {
+  for (const Words& words : {Words{"Who is there?"}, Words{"-p", "Who is there?", "-st"},
+                             Words{"-sys", "Be brief.", "Who is there?"}}) {
+    const ToolRun asked = tell(words);
+    EXPECT_EQ(asked.status, 0);
+    EXPECT_EQ(asked.err, "");
+    EXPECT_FALSE(asked.out.empty());
+    Words verbose = words;
+    verbose.emplace_back("-v");
+    const ToolRun told = tell(verbose);
+    EXPECT_EQ(told.out, asked.out);
+    for (const char* part : {"M parameters", "settings: temp 0", "tokens/s"}) {
+      EXPECT_NE(told.err.find(part), std::string::npos) << part << told.err;
+    }
+  }
+  Process terminal({std::string(LEQ_TOOLS_DIR) + "/leq-run", story(), "Who is there?", "--temp",
+                    "0", "-n", "12"},
+                   Process::Input::terminal, {"TERM=xterm"});
+  EXPECT_EQ(terminal.finish(), 0);
+  EXPECT_EQ(terminal.err, "");
+  EXPECT_EQ(terminal.out, tell({"Who is there?"}).out);
+}
+
+TEST(RunQuestion, AReplyOfJsonIsAskedForAsInOllama) {
+  const ToolRun json = tell({"--format", "json", "-n", "40", "Who is there?"});
+  EXPECT_EQ(json.out, tell({"-j", "{\"type\": \"object\"}", "-n", "40", "Who is there?"}).out);
+  EXPECT_TRUE(json.out.starts_with('{')) << json.out;
+  EXPECT_NE(tell({"--keepalive", "5m", "Who is there?"}).err.find("--keepalive: "),
+            std::string::npos);
+  test::expect_tool_error(tell({"--format", "xml", "x"}), {"--format", "json"});
+}
+
 TEST(RunQuestion, QuietLeavesTheReplyAlone) {
   const ToolRun quiet = tell({"--quiet", "Who is there?"});
   EXPECT_EQ(quiet.err, "");

@@ -205,17 +205,26 @@ TEST(LeqServer, ServesAllThatLeqLsLists) {
     for (const std::string& file : {model, conversion}) {
       std::filesystem::copy_file(story_file(), file);
     }
-    for (const char* name : {"tales/Story:int8", "tales/Story", "tale.Q8.gguf"}) {
-      EXPECT_NE(ask(running.port,
-                    R"({"prompt":"Once","max_tokens":3,"model":")" + std::string(name) + "\"}")
-                    .find("200"),
-                std::string::npos)
-          << name;
+    for (const auto& [name, id] : std::vector<std::pair<std::string, std::string>>{
+             {"tales/Story:int8", "tales/Story:int8"},
+             {"tales/story", "tales/Story:int8"},
+             {"hf.co/tales/Story:latest", "tales/Story:int8"},
+             {"tale.Q8", "tale.Q8"},
+             {"/there/tale.q8.gguf", "tale.Q8"}}) {
+      const std::string answer =
+          ask(running.port, R"({"prompt":"Once","max_tokens":3,"model":")" + name + "\"}");
+      EXPECT_NE(answer.find(R"("model":")" + id + '"'), std::string::npos) << name << answer;
     }
     const Json models = fetched(running.port, "/v1/models")["data"];
     ASSERT_EQ(models.size(), 2u);
-    EXPECT_EQ(models[0]["id"].text(), "tale.Q8.gguf");
+    EXPECT_EQ(models[0]["id"].text(), "tale.Q8");
     EXPECT_EQ(models[1]["id"].text(), "tales/Story:int8");
+    // Named on the command line, it has the same name.
+    for (const std::string& given : {std::string("tales/Story"), model}) {
+      const Running one = start_with({given, "--port", "0"});
+      EXPECT_EQ(fetched(one.port, "/v1/models")["data"][0]["id"].text(), "tales/Story:int8");
+      EXPECT_EQ(fetched(one.port, "/api/tags")["models"][0]["name"].text(), "tales/Story:int8");
+    }
   }
   ::unsetenv("LEQ_MODELS");
   ::unsetenv("XDG_CACHE_HOME");

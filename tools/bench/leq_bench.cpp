@@ -422,8 +422,6 @@ std::unique_ptr<Communicator> ranks_of_mpirun(const Options& options) {
 
 int measure(const Options& options) {
   const std::string& format = options.text("output");
-  require(!options.list("model").empty(), kNoModel,
-          "; synthetic:llama-7b:int8 is measured without a file");
   if (options.has("write")) {
     write_synthetic(options);
     return 0;
@@ -478,12 +476,16 @@ int run(const Options& options) {
 }  // namespace
 }  // namespace leq
 
-const leq::Tool leq::kBench = {"leq-bench", leq::tool_spec, [](const leq::Options& given) {
-                                 leq::Options options = given;
-                                 if (!options.given("model") && !options.positionals().empty()) {
-                                   options.set_text("model", options.take_positional());
-                                 }
-                                 leq::require(options.positionals().empty(),
-                                              "a model beside that of -m: leave one out");
-                                 return leq::with_model_files(options, leq::run);
-                               }};
+const leq::Tool leq::kBench = {
+    "leq-bench", leq::tool_spec, [](const leq::Options& given) {
+      leq::Options options = given;
+      const auto& words = options.positionals();
+      const bool named = options.given("model") || options.given("hf-repo");
+      leq::require(named || !words.empty(), leq::kNoModel,
+                   "; synthetic:llama-7b:int8 is measured without a file");
+      leq::require(!named || words.empty(), "a model beside that of -m or -hf: leave one out");
+      if (!words.empty() && leq::is_synthetic(words.front())) {
+        options.set_text("model", options.take_positional());
+      }
+      return leq::with_model_files(options, leq::run);
+    }};

@@ -10,6 +10,7 @@
 #include "tools/common/kv_choice.h"
 #include "tools/common/llama_flags.h"
 #include "tools/common/model_options.h"
+#include "tools/common/pull.h"
 
 namespace leq {
 namespace {
@@ -221,7 +222,7 @@ ToolSpec tool_spec() {
   tool.max_positionals = 1;  // the model
   tool.name = "leq-bench";
   tool.summary = "measures tokens per second and their share of what the machine can do";
-  tool.usage = {"model.leq [-p 512] [-n 128] [-d 0] [-t 2] [-r 5] [-o md|csv|json]",
+  tool.usage = {"model.leq [-p 512] [-n 128] [-d 0] [-t 2] [-r 5] [-o md|csv|json]", "qwen3:0.6b",
                 "-m synthetic:llama-7b:int8[:layers=N]",
                 "-m synthetic:llama-7b:int4-g128 --write 7b.leq"};
   add_options(tool, in_group("Model", model_rows()));
@@ -230,6 +231,7 @@ ToolSpec tool_spec() {
   add_options(tool, in_group("Traffic", traffic_rows()));
   add_options(tool, in_group("Drafts", draft_rows()));
   add_options(tool, in_group("Output", output_rows()));
+  add_options(tool, hub_options());
   add_options(tool, in_group("KV cache", kv_detail_options()));
   add_options(tool, in_group(kTuningGroup, device_tuning_options()));
   tool.foreign = foreign_flags();

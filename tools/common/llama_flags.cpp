@@ -38,6 +38,8 @@ std::vector<ForeignOption> noted_flags() {
       {"-i --interactive -if --interactive-first", kNoted,
        "does nothing: leq-run without a prompt is a chat, with one it ends after the reply; -cnv "
        "continues as a chat"},
+      {"--keepalive", kNoted,
+       "does nothing: a run ends with its model; leq-server keeps one: --sleep-idle-seconds", 1},
       {"-ptc --print-token-count", kNoted, "does nothing: tokens are counted at the end", 1},
       {"-kvo --kv-offload -nkvo --no-kv-offload", kNoted,
        "does nothing: the KV cache lies where the model is (-dev)"},
@@ -97,8 +99,6 @@ std::vector<ForeignOption> refused_flags() {
        kRefused, kNoDownload},
       {"--format", kRefused, "-j '{\"type\": \"object\"}' makes every reply a JSON object", 1},
       {"--think --hidethinking", kRefused, "--enable-thinking on or off chooses it"},
-      {"--keepalive", kRefused,
-       "a run ends with its model; leq-server keeps one: --sleep-idle-seconds", 1},
       {"-cl --cache-list", kRefused, "`leq ls` lists the models"},
       {"-md --model-draft --spec-draft-model --draft --draft-n --draft-max --spec-draft-n-max",
        kRefused, "no reply is written here: leq-run and leq-bench take draft models"},

@@ -15,6 +15,7 @@
 #include "format/gguf_source.h"
 #include "format/leq_layout.h"
 #include "quantize/run/quantize.h"
+#include "tools/common/modelfile.h"
 #include "tools/common/pull.h"
 #include "tools/common/setting_flags.h"
 
@@ -162,6 +163,8 @@ void check_checkpoint_folder(const std::string& path) {
 }
 
 void choose_model(Options& options) {
+  const bool by_flag = options.declares("model") && options.given("model");
+  if (by_flag) options.set_text("model", follow_created(options.text("model"), options));
   if (!options.declares("hf-repo")) return;
   if (options.given("hf-repo")) {
     require(!options.given("model"), "-m and -hf both name a model: leave one out");
@@ -172,7 +175,11 @@ void choose_model(Options& options) {
   } else if (!options.given("model") ||  // a model and a prompt win over LEQ_ARG_MODEL
              (options.from_environment("model") && options.positionals().size() > 1)) {
     require(!options.positionals().empty(), kNoModel);
-    options.set_text("model", model_by_name(options.take_positional(), options));
+    const std::string name = follow_created(options.take_positional(), options);
+    std::error_code error;
+    options.set_text("model", fs::exists(name, error) ? name : model_by_name(name, options));
+  } else if (!is_checkpoint(path_of_model(options.text("model")))) {
+    refuse_choice(options.text("model"), options);
   }
 }
 

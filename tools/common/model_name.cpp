@@ -6,11 +6,13 @@
 #include <cstdlib>
 #include <functional>
 #include <map>
+#include <set>
 #include <system_error>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "quantize/run/quantize.h"
+#include "runtime/model_files.h"
 
 namespace leq {
 namespace {
@@ -20,45 +22,143 @@ namespace fs = std::filesystem;
 constexpr std::size_t kIdentityDigits = 16;  // of a conversion's file (convert_in_cache)
 constexpr std::string_view kBetween = "--";  // no name on the hub has it
 
-// The sizes of a family; the first is that of the name without a size.
-struct ShortName {
-  std::string_view name, repository;
-};
+// The first size of a family is that of the name without a size: Ollama's, where it has the family.
 constexpr std::array kShortNames = {
+    ShortName{"qwen3:8b", "Qwen/Qwen3-8B"},
     ShortName{"qwen3:0.6b", "Qwen/Qwen3-0.6B"},
     ShortName{"qwen3:1.7b", "Qwen/Qwen3-1.7B"},
     ShortName{"qwen3:4b", "Qwen/Qwen3-4B"},
-    ShortName{"qwen3:8b", "Qwen/Qwen3-8B"},
     ShortName{"qwen3:14b", "Qwen/Qwen3-14B"},
     ShortName{"qwen3:32b", "Qwen/Qwen3-32B"},
+    ShortName{"qwen3:30b", "Qwen/Qwen3-30B-A3B"},
     ShortName{"qwen3:30b-a3b", "Qwen/Qwen3-30B-A3B"},
-    ShortName{"qwen2.5:1.5b", "Qwen/Qwen2.5-1.5B-Instruct"},
-    ShortName{"qwen2.5:0.5b", "Qwen/Qwen2.5-0.5B-Instruct"},
-    ShortName{"qwen2.5:3b", "Qwen/Qwen2.5-3B-Instruct"},
+    ShortName{"qwen3:235b", "Qwen/Qwen3-235B-A22B"},
+    ShortName{"qwen3.5:9b", "Qwen/Qwen3.5-9B"},
+    ShortName{"qwen3.5:0.8b", "Qwen/Qwen3.5-0.8B"},
+    ShortName{"qwen3.5:2b", "Qwen/Qwen3.5-2B"},
+    ShortName{"qwen3.5:4b", "Qwen/Qwen3.5-4B"},
+    ShortName{"qwen3.5:27b", "Qwen/Qwen3.5-27B"},
+    ShortName{"qwen3.5:35b", "Qwen/Qwen3.5-35B-A3B"},
+    ShortName{"qwen3.5:122b", "Qwen/Qwen3.5-122B-A10B"},
+    ShortName{"qwen3.6:35b", "Qwen/Qwen3.6-35B-A3B"},
+    ShortName{"qwen3.6:27b", "Qwen/Qwen3.6-27B"},
+    ShortName{"qwen3.8:27b", "Qwen/Qwen3.8-27B"},
+    ShortName{"qwen3-next:80b", "Qwen/Qwen3-Next-80B-A3B-Instruct"},
+    ShortName{"qwen3-coder:30b", "Qwen/Qwen3-Coder-30B-A3B-Instruct"},
     ShortName{"qwen2.5:7b", "Qwen/Qwen2.5-7B-Instruct"},
-    ShortName{"smollm2:360m", "HuggingFaceTB/SmolLM2-360M-Instruct"},
-    ShortName{"smollm2:135m", "HuggingFaceTB/SmolLM2-135M-Instruct"},
-    ShortName{"smollm2:1.7b", "HuggingFaceTB/SmolLM2-1.7B-Instruct"},
-    ShortName{"llama3.2:1b", "meta-llama/Llama-3.2-1B-Instruct"},
+    ShortName{"qwen2.5:0.5b", "Qwen/Qwen2.5-0.5B-Instruct"},
+    ShortName{"qwen2.5:1.5b", "Qwen/Qwen2.5-1.5B-Instruct"},
+    ShortName{"qwen2.5:3b", "Qwen/Qwen2.5-3B-Instruct"},
+    ShortName{"qwen2.5:14b", "Qwen/Qwen2.5-14B-Instruct"},
+    ShortName{"qwen2.5:32b", "Qwen/Qwen2.5-32B-Instruct"},
+    ShortName{"qwen2.5:72b", "Qwen/Qwen2.5-72B-Instruct"},
+    ShortName{"qwen2.5-coder:7b", "Qwen/Qwen2.5-Coder-7B-Instruct"},
+    ShortName{"qwen2.5-coder:0.5b", "Qwen/Qwen2.5-Coder-0.5B-Instruct"},
+    ShortName{"qwen2.5-coder:1.5b", "Qwen/Qwen2.5-Coder-1.5B-Instruct"},
+    ShortName{"qwen2.5-coder:3b", "Qwen/Qwen2.5-Coder-3B-Instruct"},
+    ShortName{"qwen2.5-coder:14b", "Qwen/Qwen2.5-Coder-14B-Instruct"},
+    ShortName{"qwen2.5-coder:32b", "Qwen/Qwen2.5-Coder-32B-Instruct"},
+    ShortName{"qwen2:7b", "Qwen/Qwen2-7B-Instruct"},
+    ShortName{"qwen2:0.5b", "Qwen/Qwen2-0.5B-Instruct"},
+    ShortName{"qwen2:1.5b", "Qwen/Qwen2-1.5B-Instruct"},
+    ShortName{"qwq:32b", "Qwen/QwQ-32B"},
+    ShortName{"llama3.3:70b", "meta-llama/Llama-3.3-70B-Instruct"},
     ShortName{"llama3.2:3b", "meta-llama/Llama-3.2-3B-Instruct"},
+    ShortName{"llama3.2:1b", "meta-llama/Llama-3.2-1B-Instruct"},
     ShortName{"llama3.1:8b", "meta-llama/Llama-3.1-8B-Instruct"},
+    ShortName{"llama3.1:70b", "meta-llama/Llama-3.1-70B-Instruct"},
+    ShortName{"llama3:8b", "meta-llama/Meta-Llama-3-8B-Instruct"},
+    ShortName{"llama3:70b", "meta-llama/Meta-Llama-3-70B-Instruct"},
+    ShortName{"llama2:7b", "meta-llama/Llama-2-7b-chat-hf"},
+    ShortName{"llama2:13b", "meta-llama/Llama-2-13b-chat-hf"},
+    ShortName{"codellama:7b", "codellama/CodeLlama-7b-Instruct-hf"},
+    ShortName{"codellama:13b", "codellama/CodeLlama-13b-Instruct-hf"},
     ShortName{"tinyllama:1.1b", "TinyLlama/TinyLlama-1.1B-Chat-v1.0"},
-    ShortName{"mistral:7b", "mistralai/Mistral-7B-Instruct-v0.3"},
-    ShortName{"mixtral:8x7b", "mistralai/Mixtral-8x7B-Instruct-v0.1"},
+    ShortName{"deepseek-r1:8b", "deepseek-ai/DeepSeek-R1-0528-Qwen3-8B"},
+    ShortName{"deepseek-r1:1.5b", "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B"},
+    ShortName{"deepseek-r1:7b", "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B"},
+    ShortName{"deepseek-r1:14b", "deepseek-ai/DeepSeek-R1-Distill-Qwen-14B"},
+    ShortName{"deepseek-r1:32b", "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B"},
+    ShortName{"deepseek-r1:70b", "deepseek-ai/DeepSeek-R1-Distill-Llama-70B"},
+    ShortName{"gpt-oss:20b", "openai/gpt-oss-20b"},
+    ShortName{"gpt-oss:120b", "openai/gpt-oss-120b"},
+    ShortName{"gemma4:e4b", "google/gemma-4-E4B-it"},
+    ShortName{"gemma4:e2b", "google/gemma-4-E2B-it"},
+    ShortName{"gemma4:12b", "google/gemma-4-12B-it"},
+    ShortName{"gemma4:26b", "google/gemma-4-26B-A4B-it"},
+    ShortName{"gemma4:31b", "google/gemma-4-31B-it"},
     ShortName{"gemma3:4b", "google/gemma-3-4b-it"},
     ShortName{"gemma3:270m", "google/gemma-3-270m-it"},
     ShortName{"gemma3:1b", "google/gemma-3-1b-it"},
     ShortName{"gemma3:12b", "google/gemma-3-12b-it"},
     ShortName{"gemma3:27b", "google/gemma-3-27b-it"},
-    ShortName{"gemma4:e2b", "google/gemma-4-E2B-it"},
-    ShortName{"gemma4:12b", "google/gemma-4-12B-it"},
-    ShortName{"gemma4:31b", "google/gemma-4-31B-it"},
-    ShortName{"smollm3:3b", "HuggingFaceTB/SmolLM3-3B"},
+    ShortName{"mistral:7b", "mistralai/Mistral-7B-Instruct-v0.3"},
+    ShortName{"mistral-nemo:12b", "mistralai/Mistral-Nemo-Instruct-2407"},
+    ShortName{"mistral-small:24b", "mistralai/Mistral-Small-24B-Instruct-2501"},
+    ShortName{"ministral-3:8b", "mistralai/Ministral-3-8B-Instruct-2512"},
+    ShortName{"ministral-3:3b", "mistralai/Ministral-3-3B-Instruct-2512"},
+    ShortName{"ministral-3:14b", "mistralai/Ministral-3-14B-Instruct-2512"},
+    ShortName{"mixtral:8x7b", "mistralai/Mixtral-8x7B-Instruct-v0.1"},
+    ShortName{"mixtral:8x22b", "mistralai/Mixtral-8x22B-Instruct-v0.1"},
     ShortName{"phi4:14b", "microsoft/phi-4"},
     ShortName{"phi4-mini:3.8b", "microsoft/Phi-4-mini-instruct"},
+    ShortName{"phi3.5:3.8b", "microsoft/Phi-3.5-mini-instruct"},
+    ShortName{"phi3:3.8b", "microsoft/Phi-3-mini-128k-instruct"},
+    ShortName{"phi3:14b", "microsoft/Phi-3-medium-128k-instruct"},
+    ShortName{"smollm3:3b", "HuggingFaceTB/SmolLM3-3B"},
+    ShortName{"smollm2:1.7b", "HuggingFaceTB/SmolLM2-1.7B-Instruct"},
+    ShortName{"smollm2:135m", "HuggingFaceTB/SmolLM2-135M-Instruct"},
+    ShortName{"smollm2:360m", "HuggingFaceTB/SmolLM2-360M-Instruct"},
     ShortName{"granite4:3b", "ibm-granite/granite-4.0-micro"},
+    ShortName{"granite4:350m", "ibm-granite/granite-4.0-350m"},
+    ShortName{"granite4:1b", "ibm-granite/granite-4.0-1b"},
+    ShortName{"granite3.3:8b", "ibm-granite/granite-3.3-8b-instruct"},
+    ShortName{"granite3.3:2b", "ibm-granite/granite-3.3-2b-instruct"},
+    ShortName{"lfm2.5:1.2b", "LiquidAI/LFM2.5-1.2B-Instruct"},
+    ShortName{"lfm2.5:350m", "LiquidAI/LFM2.5-350M"},
+    ShortName{"lfm2:1.2b", "LiquidAI/LFM2-1.2B"},
+    ShortName{"lfm2:350m", "LiquidAI/LFM2-350M"},
+    ShortName{"lfm2:700m", "LiquidAI/LFM2-700M"},
+    ShortName{"embeddinggemma:300m", "google/embeddinggemma-300m"},
+    ShortName{"qwen3-embedding:8b", "Qwen/Qwen3-Embedding-8B"},
+    ShortName{"qwen3-embedding:0.6b", "Qwen/Qwen3-Embedding-0.6B"},
+    ShortName{"qwen3-embedding:4b", "Qwen/Qwen3-Embedding-4B"},
     ShortName{"gpt2:124m", "openai-community/gpt2"},
 };
+
+// Families of Ollama's library that leq does not run, and what to run in their place.
+struct FamilyNotRun {
+  std::string_view family, instead;
+};
+constexpr std::array kNotRun = {
+    FamilyNotRun{"gemma2", "gemma3"},
+    FamilyNotRun{"gemma", "gemma3"},
+    FamilyNotRun{"gemma3n", "gemma4:e2b"},
+    FamilyNotRun{"codegemma", "qwen2.5-coder"},
+    FamilyNotRun{"phi", "phi3"},
+    FamilyNotRun{"phi4-mini-reasoning", "phi4-mini"},
+    FamilyNotRun{"llama4", "llama3.3"},
+    FamilyNotRun{"llama3.2-vision", "llama3.2"},
+    FamilyNotRun{"llava", "gemma3 (its text model)"},
+    FamilyNotRun{"qwen", "qwen2.5"},
+    FamilyNotRun{"qwen2.5vl", "qwen2.5"},
+    FamilyNotRun{"qwen3-vl", "qwen3"},
+    FamilyNotRun{"deepseek-v3", "deepseek-r1"},
+    FamilyNotRun{"deepseek-v3.1", "deepseek-r1"},
+    FamilyNotRun{"deepseek-coder-v2", "qwen2.5-coder"},
+    FamilyNotRun{"command-r", "mistral-small"},
+    FamilyNotRun{"olmo2", "qwen3"},
+    FamilyNotRun{"glm4", "qwen3"},
+    FamilyNotRun{"starcoder2", "qwen2.5-coder"},
+    FamilyNotRun{"nomic-embed-text", "embeddinggemma"},
+    FamilyNotRun{"mxbai-embed-large", "embeddinggemma"},
+    FamilyNotRun{"all-minilm", "embeddinggemma"},
+    FamilyNotRun{"bge-m3", "qwen3-embedding:0.6b"},
+};
+
+// Owners and beginnings of names of repositories that are gated.
+constexpr std::array<std::string_view, 3> kGated = {"meta-llama/", "google/gemma-3",
+                                                    "google/embeddinggemma"};
 
 std::string lower(std::string_view text) {
   std::string out(text);
@@ -85,8 +185,9 @@ std::string take_after(std::string& text, char mark) {
 std::optional<HubName> expand_short(std::string_view text) {
   const std::string wanted = lower(text);
   for (const ShortName& known : kShortNames) {
-    if (wanted == known.name || wanted == known.name.substr(0, known.name.find(':'))) {
-      return HubName{.repository = std::string(known.repository)};
+    if (wanted == known.name || wanted == known.family()) {
+      return HubName{.repository = std::string(known.repository),
+                     .family = wanted == known.name ? "" : wanted};
     }
   }
   return std::nullopt;
@@ -126,13 +227,45 @@ bool is_on_hub(const std::string& name) {
   return parse_hub_name(name) && (slash == name.npos || !fs::exists(name.substr(0, slash), error));
 }
 
-std::vector<std::string> short_names() {
+std::string whole_name(const std::string& name) {
+  const auto hub = parse_hub_name(name);
+  if (!hub) return name;
+  return hub->repository + (hub->tag.empty() ? "" : ":" + hub->tag);
+}
+
+bool ShortName::gated() const {
+  return std::ranges::any_of(
+      kGated, [&](std::string_view beginning) { return repository.starts_with(beginning); });
+}
+
+std::span<const ShortName> short_names() { return kShortNames; }
+
+std::vector<std::string> sizes_of(std::string_view family) {
   std::vector<std::string> names;
-  for (const ShortName& known : kShortNames) names.emplace_back(known.name);
+  for (const ShortName& known : kShortNames) {
+    if (known.family() == family) names.emplace_back(known.name);
+  }
   return names;
 }
 
-namespace {
+std::string advice_on_name(std::string_view name) {
+  const std::string wanted = lower(name);
+  const std::string family = wanted.substr(0, wanted.find(':'));
+  for (const FamilyNotRun& known : kNotRun) {
+    if (family == known.family) {
+      return "leq does not run this family; take " + std::string(known.instead);
+    }
+  }
+  const std::vector<std::string> sizes = sizes_of(family);
+  if (sizes.empty()) return "";
+  for (const std::string& size : sizes) {
+    if (wanted.starts_with(size + "-")) {
+      return "a name of Ollama's for a file; here " + size +
+             " is the model, and --recipe q4 or q8 " + "its type";
+    }
+  }
+  return "no size of " + family + "; expected " + join(sizes);
+}
 
 std::optional<fs::path> find_models_folder() {
   const auto variable = [](const char* name) {
@@ -148,8 +281,6 @@ std::optional<fs::path> find_models_folder() {
   return home / ".local" / "share" / "leq" / "models";
 }
 
-}  // namespace
-
 fs::path models_folder() {
   const auto folder = find_models_folder();
   require(folder.has_value(), ErrorKind::io,
@@ -157,49 +288,58 @@ fs::path models_folder() {
   return *folder;
 }
 
-namespace {
-
-// The .leq files of a folder, sorted by the name that `name` makes of the stem.
-template <class Name>
-std::vector<KeptModel> models_in(const fs::path& folder, Name name) {
+std::vector<KeptModel> kept_models() {
+  const fs::path folder = models_folder();
   std::vector<KeptModel> models;
   std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    if (it->path().extension() != ".leq") continue;
-    models.push_back({name(it->path().stem().string()), it->path()});
+  if (!fs::exists(folder, error)) return models;
+  for (const ModelFile& file : models_in(folder)) {
+    const auto parts = split(file.name, kBetween);
+    std::string name = file.name;
+    if (parts.size() == 2 || parts.size() == 3) {
+      name = parts[0];
+      if (parts.size() == 3) name += '/' + std::string(parts[1]);
+      name += ':' + std::string(parts.back());
+    }
+    models.push_back({name, file.path});
   }
   std::ranges::sort(models, {}, &KeptModel::name);
   return models;
 }
 
-}  // namespace
-
-std::vector<KeptModel> kept_models() {
-  return models_in(models_folder(), [](const std::string& stem) {
-    const auto parts = split(stem, kBetween);
-    if (parts.size() < 2 || parts.size() > 3) return stem;
-    std::string name(parts[0]);
-    if (parts.size() == 3) name += '/' + std::string(parts[1]);
-    return name + ':' + std::string(parts.back());
-  });
-}
-
 std::vector<KeptModel> conversions(const fs::path& cache) {
-  const auto of_stem = [](const std::string& stem) { return converted_from(stem + ".leq"); };
-  std::vector<KeptModel> models = models_in(cache, of_stem);
+  std::vector<KeptModel> models;
+  std::error_code error;
+  if (!fs::exists(cache, error)) return models;
   std::map<std::string, int> versions;
-  for (const KeptModel& model : models) ++versions[model.name];
-  for (KeptModel& model : models) {
-    if (model.name.empty() || versions[model.name] > 1) model.name = model.path.stem().string();
+  for (const ModelFile& file : models_in(cache)) {
+    const std::string gguf = converted_from(file.path);
+    models.push_back({gguf.empty() ? file.name : model_name_of(gguf), file.path});
+    ++versions[models.back().name];
   }
+  for (KeptModel& model : models) {
+    if (versions[model.name] < 2) continue;
+    model.name += ':' + model.path.stem().string().substr(model.name.size() + 1);
+  }
+  std::ranges::sort(models, {}, &KeptModel::name);
   return models;
 }
 
 std::vector<KeptModel> listed_models() {
-  std::vector<KeptModel> models = kept_models();
+  std::vector<KeptModel> models = kept_models(), converted;
   try {
-    for (KeptModel& model : conversions(conversion_cache())) models.push_back(std::move(model));
+    converted = conversions(conversion_cache());
   } catch (const Error&) {  // neither HOME nor XDG_CACHE_HOME: there is no cache
+  }
+  std::set<std::string> names, files;
+  for (const KeptModel& model : models) {
+    names.insert(model.name);
+    files.insert(model.path.filename().string());
+  }
+  for (KeptModel& model : converted) {
+    if (files.contains(converted_from(model.path))) continue;  // listed as the GGUF file
+    if (names.contains(model.name)) model.name += ".gguf";
+    models.push_back(std::move(model));
   }
   return models;
 }
@@ -219,23 +359,15 @@ fs::path kept_file(const std::string& repository, const std::string& tag) {
 
 std::vector<KeptModel> models_named(const std::string& name) {
   if (name.empty() || !find_models_folder()) return {};
-  const std::vector<KeptModel> models = listed_models();
-  for (const KeptModel& model : models) {
-    if (model.name == name) return {model};
-  }
-  const auto hub = parse_hub_name(name);
-  const std::string wanted = lower(hub                      ? hub->repository + ":" + hub->tag
-                                   : name.ends_with(".leq") ? name.substr(0, name.size() - 4)
-                                                            : name);
-  const bool tagged = hub ? !hub->tag.empty() : wanted.find(':') != wanted.npos;
-  const std::string any_tag = hub ? wanted : wanted + ':';
+  const std::string whole = whole_name(name);
   std::vector<KeptModel> found;
-  for (const KeptModel& model : models) {
-    const std::string known = lower(model.name);
-    if (known == wanted || lower(model.path.stem().string()) == wanted) return {model};
-    const std::string gguf = lower(converted_from(model.path));
-    const bool is_version = gguf == wanted || gguf == wanted + ".gguf";
-    if (is_version || (!tagged && known.starts_with(any_tag))) found.push_back(model);
+  NameMatch best = NameMatch::untagged;
+  for (KeptModel& model : listed_models()) {
+    const NameMatch own = std::max(match_name(name, model.name, model.path),
+                                   match_name(whole, model.name, model.path));
+    if (own > best) found.clear();
+    best = std::max(own, best);
+    if (own == best) found.push_back(std::move(model));
   }
   std::error_code error;
   std::ranges::stable_sort(found, std::greater(), [&](const KeptModel& model) {

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,40 +15,57 @@ namespace leq {
 // "qwen3:0.6b".
 struct HubName {
   std::string repository;  // "Qwen/Qwen3-0.6B"
-  std::string tag;         // a GGUF file's type, a recipe or a type; empty: the default
+  std::string tag = {};    // a GGUF file's type, a recipe or a type; empty: the default
   std::string revision = "main";
+  std::string family = {};  // the text, if it is a short name without the size
 };
 // nullopt if the text is neither a short name nor has the form of a hub name.
 std::optional<HubName> parse_hub_name(std::string_view text);
 // Whether a name that is no file may be on the hub: its first part is not a folder here.
 bool is_on_hub(const std::string& name);
-// The short names, for help: "qwen3:0.6b".
-std::vector<std::string> short_names();
+// A name on the hub without the hub's address and the revision, a short name's repository; other
+// names as they are.
+std::string whole_name(const std::string& name);
+// A name for a repository: "qwen3:0.6b". The first one of a family is also meant by "qwen3".
+struct ShortName {
+  std::string_view name, repository;
 
-// $LEQ_MODELS, otherwise leq/models in $XDG_DATA_HOME or ~/.local/share. Throws Error if none of
-// these variables is set.
+  std::string_view family() const { return name.substr(0, name.find(':')); }
+  // Whether the hub asks for the consent of the user to a licence.
+  bool gated() const;
+};
+std::span<const ShortName> short_names();
+// The short names of a family, the default first.
+std::vector<std::string> sizes_of(std::string_view family);
+// What to do with a name that resembles a short name: a family that leq does not run, a size that
+// its family does not have, or Ollama's name of a file; "" for other names.
+std::string advice_on_name(std::string_view name);
+
+// $LEQ_MODELS, otherwise leq/models in $XDG_DATA_HOME or ~/.local/share; nullopt if none of these
+// variables is set, where models_folder throws Error.
+std::optional<std::filesystem::path> find_models_folder();
 std::filesystem::path models_folder();
 
-// A .leq file in the models folder, or in the cache of conversions.
+// A file in the models folder, or in the cache of conversions.
 struct KeptModel {
-  std::string name;  // "Qwen/Qwen3-0.6B:int8-g128", or the file's name without .leq
+  std::string name;  // "Qwen/Qwen3-0.6B:int8-g128", or the file's name without .leq or .gguf
   std::filesystem::path path;
 };
-// The models of the models folder, sorted by name.
+// The .leq and GGUF files of the models folder, sorted by name.
 std::vector<KeptModel> kept_models();
-// The conversions of GGUF files in a cache folder, each under a name of its own: "NAME.gguf", or if
-// there are several versions, the file's name without .leq; and the models that the Python package
-// keeps there.
+// The conversions of GGUF files in a cache folder, named as the GGUF file, and if there are several
+// versions NAME:IDENTITY; and the models that the Python package keeps there.
 std::vector<KeptModel> conversions(const std::filesystem::path& cache);
-// All that `leq ls` lists: kept_models, then the conversions.
+// All that `leq ls` lists: kept_models, then the conversions of other GGUF files. Each has a name
+// of its own.
 std::vector<KeptModel> listed_models();
 // "NAME.gguf" of a conversion in the cache, by the form of its name; "" of other files.
 std::string converted_from(const std::filesystem::path& file);
 // The file for a repository, or the name of a checkpoint folder, and a tag: ORG--NAME--TAG.leq or
 // NAME--TAG.leq, whose name is REPOSITORY:TAG.
 std::filesystem::path kept_file(const std::string& repository, const std::string& tag);
-// The listed models that a name means, the newest first: one, if it is as `leq ls` prints it;
-// several, if it is a repository without a tag or a GGUF file of several versions.
+// The listed models that a name fits best (match_name), the newest first: one, if it is as `leq ls`
+// prints it; several, if it is a repository without a tag or a GGUF file of several versions.
 std::vector<KeptModel> models_named(const std::string& name);
 // The first of these.
 std::optional<KeptModel> find_kept(const std::string& name);

@@ -456,11 +456,12 @@ void Options::replace_texts(std::string_view name,
   for (std::string& text : values_.find(name)->second.texts) text = other(text);
 }
 
-void Options::set_text(std::string_view name, const std::string& text) {
+void Options::add_text(std::string_view name, const std::string& text, bool further) {
   declared(name);
   Value& value = values_.find(name)->second;
   value.given = true;
-  value.texts = {text};
+  if (!further || value.kind != OptionKind::list) value.texts.clear();
+  value.texts.push_back(text);
 }
 
 void Options::add_missing(const Options& other) {

@@ -120,7 +120,9 @@ class Options {
   void replace_texts(std::string_view name,
                      const std::function<std::string(const std::string&)>& other);
   // Sets a value as if it had been given on the command line.
-  void set_text(std::string_view name, const std::string& text);
+  void set_text(std::string_view name, const std::string& text) { add_text(name, text, false); }
+  // The same, beside the values of a list that are there already if `further`.
+  void add_text(std::string_view name, const std::string& text, bool further);
   // Takes the given values of `other` for options that are not given here.
   void add_missing(const Options& other);
   // Removes the first positional and returns it; there must be one.

@@ -24,6 +24,7 @@
 #include "hub/arrivals.h"
 #include "quantize/run/quantize.h"
 #include "tools/common/model_file.h"
+#include "tools/common/modelfile.h"
 #include "tools/common/setting_flags.h"
 
 namespace leq {
@@ -418,9 +419,10 @@ HubChoice choose_files(const HubRepository& repository, const std::string& tag,
 
 std::string start_line(const std::string& what, std::uint64_t bytes, double core_seconds,
                        const std::string& more) {
-  return what + ", once: " + human_bytes(bytes) + ", about " +
-         fixed(std::max(1.0, core_seconds / usable_cores()), 0) + " s" + (more.empty() ? "" : " ") +
-         more;
+  const int cores = usable_cores();
+  return what + ", once: " + human_bytes(bytes) + ", " +
+         expected_time(core_seconds / cores, slowdown_by_others(cores)) +
+         (more.empty() ? "" : ", " + more);
 }
 
 fs::path origin_file(const fs::path& file) { return fs::path(file.string() + ".origin"); }
@@ -441,6 +443,11 @@ KeptModel pull_model(const HubName& name, const Options& options, bool update) {
   if (!update && file.empty()) {
     const std::string known = name.repository + (tag.empty() ? "" : ":" + tag);
     if (auto kept = find_kept(known)) return *kept;
+  }
+  if (!name.family.empty()) {
+    const std::vector<std::string> sizes = sizes_of(name.family);
+    std::cerr << name.family << ": " << sizes.front() << ", " << name.repository
+              << (sizes.size() > 1 ? "; there are " + join(sizes) : "") << '\n';
   }
   Download download(name, tag, file);
   const HubRepository& repository = download.repository;
@@ -507,25 +514,50 @@ std::string checkpoint_by_name(const std::string& name) {
   return download.path.string();
 }
 
+void refuse_choice(const std::string& file, const Options& options) {
+  for (const std::string flag : {"recipe", "hf-file"}) {
+    if (!options.declares(flag) || !options.given(flag) || options.from_environment(flag)) continue;
+    fail("--", flag, ' ', options.text(flag), ": is for models of the hub and folders of ",
+         "safetensors, and ", printable(file, 4096), " is a file with a type of its own: leave ",
+         "the flag out",
+         file.ends_with(".gguf") && flag == "recipe"
+             ? "; `leq quantize " + file + " -o NEW.leq --recipe " + options.text(flag) +
+                   "` makes another file"
+             : "");
+  }
+}
+
 std::string model_by_name(const std::string& name, const Options& options) {
   std::error_code error;
   if (is_checkpoint(name)) return keep_checkpoint(name, options).path.string();
-  if (fs::exists(name, error)) return name;
-  if (!options.given("recipe") && !options.given("hf-file")) {
-    if (const auto kept = find_kept(name)) return kept->path.string();
+  if (fs::exists(name, error)) {
+    refuse_choice(name, options);
+    return name;
   }
+  const auto kept = find_kept(name);
+  const bool chosen = options.given("recipe") || options.given("hf-file");
+  if (kept && !chosen) return kept->path.string();
   if (is_on_hub(name)) return pull_model(*parse_hub_name(name), options, false).path.string();
+  if (kept) {
+    refuse_choice(kept->name, options);
+    return kept->path.string();
+  }
+  const std::string advice = advice_on_name(name);
+  require(advice.empty(), "'", printable(name), "': ", advice);
   const bool is_path = name.starts_with('/') || name.starts_with("./") || name.ends_with(".gguf") ||
                        name.ends_with(".leq");
   if (is_path) check_model_file("", name);  // says that it is missing
-  std::vector<std::string> known = short_names();
-  for (const KeptModel& kept : listed_models()) known.push_back(kept.name);
+  std::vector<std::string> known;
+  for (const ShortName& one : short_names()) known.emplace_back(one.name);
+  for (const auto& models : {listed_models(), created_models()}) {
+    for (const KeptModel& model : models) known.push_back(model.name);
+  }
   const auto longer = std::ranges::find_if(
       known, [&](const std::string& one) { return !name.empty() && one.starts_with(name); });
   const auto nearest =
       longer == known.end() ? nearest_word(name, known) : std::optional<std::string>(*longer);
   fail(ErrorKind::io, "'", printable(name), "': no model of this name: expected a .leq or GGUF ",
-       "file, a folder of safetensors, a name of `leq ls`, a short name of `leq --help`, or a ",
+       "file, a folder of safetensors, a name of `leq ls`, a short name of `leq ls --names`, or a ",
        "model on the Hugging Face hub as Qwen/Qwen3-0.6B",
        nearest ? "; did you mean " + *nearest + "?" : "");
 }

@@ -36,6 +36,7 @@
 #include "tools/common/model_name.h"
 #include "tools/common/model_options.h"
 #include "tools/common/options.h"
+#include "tools/common/pull.h"
 
 namespace leq {
 namespace {
@@ -348,6 +349,7 @@ ToolSpec tool_spec() {
            .help = "--tokenize: gpt-2, llama-3 or qwen2, for rank files, which do not name theirs"},
       });
   add_options(tool, fit_options());
+  add_options(tool, hub_options());
   tool.answers.push_back(list_devices_answer());
   return tool;
 }
@@ -417,16 +419,20 @@ int inspect(const Options& options) {
 }
 
 int run(const Options& options) {
-  const std::size_t models = options.positionals().size() + (options.given("model") ? 1 : 0);
+  const std::size_t models = options.positionals().size() + (options.given("model") ? 1 : 0) +
+                             (options.given("hf-repo") ? 1 : 0);
   require(models > 0, kNoModel);
-  if (models > 1) {
-    fail("'", printable(options.positionals().back()), "': a model is given already, ",
-         options.given("model") ? "by -m" : "before it", "; leave one out");
-  }
-  Options named = options;
-  if (!options.given("model")) named.set_text("model", named.take_positional());
+  require(models == 1, "'",
+          printable(options.positionals().empty() ? options.text("model")
+                                                  : options.positionals().back()),
+          "': a model is given already; leave one out");
   const bool needs_weights = options.flag("verify") || options.has("check-receipt");
-  if (!options.has("tokenize")) return with_model_files(named, inspect, !needs_weights);
+  if (!options.has("tokenize")) return with_model_files(options, inspect, !needs_weights);
+  Options named = options;
+  if (!options.positionals().empty()) {
+    named.set_text("model", path_of_model(named.take_positional()));
+  }
+  choose_model(named);
   EncodeOptions encode;
   encode.parse_special = options.flag("special");
   encode.add_bos = options.flag("bos");

@@ -4,24 +4,33 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <vector>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/table.h"
 #include "base/text.h"
+#include "format/gguf_source.h"
 #include "format/leq_reader.h"
 #include "hub/hub.h"
 #include "hub/web_client.h"
+#include "model/open_model.h"
+#include "quantize/run/quantize.h"
 #include "tools/common/mains.h"
+#include "tools/common/model_file.h"
+#include "tools/common/modelfile.h"
 #include "tools/common/options.h"
 #include "tools/common/pull.h"
 
@@ -49,8 +58,11 @@ int pull(const Options& options) {
   require(!options.positionals().empty(), "expected a model's name, as Qwen/Qwen3-0.6B");
   for (const std::string& text : options.positionals()) {
     const auto name = parse_hub_name(text);
-    require(name.has_value(), printable(text),
-            ": is no name on the hub: expected USER/REPOSITORY or USER/REPOSITORY:TAG");
+    const std::string advice = advice_on_name(text);
+    require(name.has_value(), printable(text), ": ",
+            advice.empty()
+                ? "is no name on the hub: expected USER/REPOSITORY or USER/REPOSITORY:TAG"
+                : advice);
     const KeptModel model = pull_model(*name, options, true);
     std::cout << model.name << "  " << model.path.string() << '\n';
   }
@@ -59,77 +71,68 @@ int pull(const Options& options) {
 
 // --- ls
 
-// The type of most bytes.
-std::string main_type(const LeqReader& file) {
-  std::map<std::string, std::uint64_t> bytes;
-  for (const StoredTensor& tensor : file.tensors()) {
-    bytes[scheme_name(tensor.view.scheme)] += tensor.bytes();
-  }
-  const auto most =
-      std::ranges::max_element(bytes, {}, [](const auto& type) { return type.second; });
-  return most == bytes.end() ? "" : most->first;
-}
-
 // The KL divergence from the unquantized model, if it was measured when the file was made.
-std::string measured_kl(const LeqReader& file) {
+std::optional<double> measured_kl(const LeqReader& file) {
   const Json* provenance = file.metadata().find_given("provenance");
   const Json* gate = provenance == nullptr ? nullptr : provenance->find_given("gate");
   const Json* kl = gate == nullptr ? nullptr : gate->find_given("kl_mean");
-  return kl != nullptr && kl->is_number() ? fixed(kl->get<double>(), 4) : "";
+  return kl != nullptr && kl->is_number() ? std::optional(kl->get<double>()) : std::nullopt;
+}
+
+void describe_gguf(const fs::path& path, Json& one) {
+  const GgufSource file(path);
+  std::uint64_t bytes = 0;
+  for (const fs::path& part : file.paths()) bytes += fs::file_size(part);
+  std::map<std::string, std::uint64_t> types;
+  for (const SourceTensor& tensor : file.tensors()) types[tensor.file_dtype] += tensor.bytes.size();
+  const auto most = std::ranges::max_element(types, {}, [](const auto& type) { return type.second; });
+  one["bytes"] = bytes;
+  one["type"] = most == types.end() ? "" : most->first;  // of most bytes
+  one["origin"] = "GGUF file";
+}
+
+void describe_leq(const fs::path& path, Json& one) {
+  const LeqReader file(path, {.mode = LoadMode::map, .weights = false});
+  one["bytes"] = file.file_bytes();
+  one["type"] = stored_type(file);
+  if (const auto kl = measured_kl(file)) one["kl"] = *kl;
+  const bool converted = !converted_from(path).empty();
+  std::string origin = converted ? "conversion of a GGUF file" : origin_of(path);
+  if (origin.starts_with('/')) origin.resize(origin.rfind('@'));  // a folder's path is enough
+  one["origin"] = origin;
 }
 
 Json described(const KeptModel& model) {
   Json one = {{"name", model.name}, {"path", model.path.string()}};
   try {
-    const LeqReader file(model.path, {.mode = LoadMode::map, .weights = false});
-    one["bytes"] = file.file_bytes();
-    one["type"] = main_type(file);
-    one["kl"] = measured_kl(file);
-    const bool converted = !converted_from(model.path).empty();
-    std::string origin = converted ? "conversion of a GGUF file" : origin_of(model.path);
-    if (origin.starts_with('/')) origin.resize(origin.rfind('@'));  // a folder's path is enough
-    one["origin"] = origin;
+    if (model.path.extension() == ".gguf") {
+      describe_gguf(model.path, one);
+    } else {
+      describe_leq(model.path, one);
+    }
   } catch (const Error& error) {
     one["error"] = std::string(error.what());
   }
   return one;
 }
 
-ToolSpec list_spec() {
-  ToolSpec spec;
-  spec.name = "leq ls";
-  spec.summary = "lists the models that are here";
-  spec.usage = {"", "--json"};
-  spec.advice =
-      "KL is the divergence from the unquantized model in nats, if it was measured (recipes "
-      "measure it). The folder is LEQ_MODELS, or leq/models in XDG_DATA_HOME or ~/.local/share; "
-      ".leq files that you put there are listed too, and the conversions of GGUF files that were "
-      "run, which `leq rm` removes without touching the GGUF file. Every command takes these "
-      "names; a tag (:q4) may be left out, and then the newest is meant.";
-  spec.options = {{.name = "json", .help = "print JSON"}};
-  return spec;
+// A name that `leq create` made: what it stands for, and what it sets.
+Json described_name(const KeptModel& model) {
+  Json one = {{"name", model.name}, {"path", model.path.string()}};
+  try {
+    const Modelfile file = *find_created(model.name);
+    std::vector<std::string> own;
+    if (!file.system.empty()) own.emplace_back("system");
+    for (const auto& [name, value] : file.parameters) own.push_back(name + ' ' + value);
+    one["origin"] = file.from + (own.empty() ? "" : " with " + join(own));
+  } catch (const Error& error) {
+    one["error"] = std::string(error.what());
+  }
+  return one;
 }
 
-int list(const Options& options) {
-  Json models = Json::array();
-  for (const KeptModel& model : listed_models()) models.push_back(described(model));
-  if (options.flag("json")) {
-    std::cout << models.dump(2) << '\n';
-    return 0;
-  }
-  if (models.empty()) {
-    std::cerr << "leq ls: no models in " << models_folder().string()
-              << "; `leq pull Qwen/Qwen3-0.6B` downloads one\n";
-    return 0;
-  }
-  std::vector<std::vector<std::string>> rows = {{"NAME", "SIZE", "TYPE", "KL", "ORIGIN"}};
-  for (const Json& model : models) {
-    const std::string error = model.value("error", "");
-    rows.push_back({model.at("name").text(),
-                    error.empty() ? human_bytes(model.at("bytes").get<std::uint64_t>()) : "",
-                    model.value("type", ""), model.value("kl", ""),
-                    error.empty() ? model.value("origin", "") : printable(error, 200)});
-  }
+// The columns under their names, cut at the last character of each line.
+void print_columns(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths(rows.front().size());
   for (const auto& row : rows) {
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
@@ -141,6 +144,83 @@ int list(const Options& options) {
     }
     std::cout << line.substr(0, line.find_last_not_of(' ') + 1) << '\n';
   }
+}
+
+// The short names, a default before the other sizes of its family.
+int list_names(bool json) {
+  Json names = Json::array();
+  std::vector<std::vector<std::string>> rows = {{"NAME", "REPOSITORY", ""}};
+  std::string_view family;
+  for (const ShortName& known : short_names()) {
+    const bool first = known.family() != family;
+    family = known.family();
+    names.push_back({{"name", std::string(known.name)},
+                     {"repository", std::string(known.repository)},
+                     {"default", first},
+                     {"gated", known.gated()}});
+    std::vector<std::string> remarks;
+    if (first) remarks.push_back("also " + std::string(family));
+    if (known.gated()) remarks.emplace_back("gated");
+    rows.push_back({std::string(known.name), std::string(known.repository), join(remarks)});
+  }
+  if (json) {
+    std::cout << names.dump(2) << '\n';
+    return 0;
+  }
+  print_columns(rows);
+  std::cerr << "Every other repository has the name USER/REPOSITORY. Gated: accept the conditions "
+               "on its page on the hub, and set HF_TOKEN.\n";
+  return 0;
+}
+
+ToolSpec list_spec() {
+  ToolSpec spec;
+  spec.name = "leq ls";
+  spec.summary = "lists the models that are here";
+  spec.usage = {"", "--json"};
+  spec.advice =
+      "The folder is LEQ_MODELS, or leq/models in XDG_DATA_HOME or ~/.local/share; .leq and GGUF "
+      "files that you put there are listed too, and the conversions of GGUF files elsewhere that "
+      "were run, which `leq rm` removes without touching the GGUF file. Every command and the "
+      "server take these names, in any case and with .leq or .gguf; a tag (:q4) may be left out, "
+      "and then the newest is meant. KL, shown if a model has it, is the divergence from the "
+      "unquantized model in nats, which recipes measure.";
+  spec.options = {{.name = "json", .help = "print JSON"},
+                  {.name = "names", .help = "list the short names and their repositories"}};
+  return spec;
+}
+
+int list(const Options& options) {
+  if (options.flag("names")) return list_names(options.flag("json"));
+  Json models = Json::array();
+  for (const KeptModel& model : created_models()) models.push_back(described_name(model));
+  for (const KeptModel& model : listed_models()) models.push_back(described(model));
+  if (options.flag("json")) {
+    std::cout << models.dump(2) << '\n';
+    return 0;
+  }
+  if (models.empty()) {
+    std::cerr << "leq ls: no models in " << models_folder().string()
+              << "; `leq pull Qwen/Qwen3-0.6B` downloads one\n";
+    return 0;
+  }
+  std::vector<std::vector<std::string>> rows = {{"NAME", "SIZE", "TYPE", "KL", "ORIGIN"}};
+  bool measured = false;
+  for (const Json& model : models) {
+    const std::string error = model.value("error", "");
+    const Json* kl = model.find_given("kl");
+    const Json* bytes = model.find_given("bytes");
+    measured |= kl != nullptr;
+    rows.push_back({model.at("name").text(),
+                    bytes == nullptr ? "" : human_bytes(bytes->get<std::uint64_t>()),
+                    printable(model.value("type", "")),
+                    kl == nullptr ? "" : fixed(kl->get<double>(), 4),
+                    printable(error.empty() ? model.value("origin", "") : error, 200)});
+  }
+  if (!measured) {
+    for (auto& row : rows) row.erase(row.begin() + 3);
+  }
+  print_columns(rows);
   return 0;
 }
 
@@ -174,10 +254,20 @@ KeptModel only_model(const std::string& name) {
 int remove(const Options& options) {
   require(!options.positionals().empty(), "expected a model's name; `leq ls` lists them");
   for (const std::string& name : options.positionals()) {
+    if (find_created(name)) {
+      fs::remove(created_path(name));
+      std::cout << "removed " << name << '\n';
+      continue;
+    }
     const KeptModel model = only_model(name);
     const std::string origin = origin_of(model.path);
-    fs::remove(model.path);
-    fs::remove(origin_file(model.path));
+    std::vector<fs::path> files = {model.path, origin_file(model.path)};
+    if (begins_as_gguf_file(model.path)) {
+      const auto conversion = conversion_of(model.path, conversion_cache());
+      files = GgufSource(model.path).paths();
+      files.push_back(conversion);
+    }
+    for (const fs::path& file : files) fs::remove(file);
     std::cout << "removed " << model.name << '\n';
     if (origin.empty()) continue;
     const Hub hub(hub_settings());
@@ -248,20 +338,180 @@ int ps(const Options& options) {
 ToolSpec show_spec() {
   ToolSpec spec = kInspect.spec();
   spec.name = "leq show";
+  spec.usage.insert(spec.usage.begin(), "Qwen/Qwen3-0.6B                  (also what is not here)");
   static const std::vector<ForeignOption> kForeign = {
       {.words = "--modelfile --parameters --system --template --license",
        .use = ForeignUse::refused,
-       .text = "`leq run MODEL` shows them: /show template, /show settings, /show system"}};
+       .text = "`leq run MODEL` shows them: /show modelfile, /show parameters, /show template; "
+               "`leq show USER/REPOSITORY` has the licence"}};
   spec.foreign = kForeign;
   return spec;
 }
 
-const Tool kShow = {"leq show", show_spec,
-                    [](const Options& options) { return kInspect.body(options); }};
+// What the hub has under a name of which nothing is here.
+int show_on_hub(const HubName& name, bool as_json) {
+  HubEvents events;
+  events.say = [](const std::string& line) { std::cerr << line << '\n'; };
+  Hub hub(hub_settings(), events);
+  const HubRepository repository = hub.list(name.repository, name.revision);
+  const HubChoice choice = choose_files(repository, name.tag, "");
+  std::uint64_t bytes = 0;
+  for (const HubFile& file : choice.files) bytes += file.bytes;
+  Json files = Json::array();
+  Table table;
+  for (const HubFile& file : repository.files) {
+    files.push_back({{"name", file.name}, {"bytes", file.bytes}});
+    table.add({{"file", file.name}, {"size", human_bytes(file.bytes)}});
+  }
+  if (as_json) {
+    std::cout << Json({{"repository", repository.name},
+                       {"commit", repository.commit},
+                       {"license", repository.license},
+                       {"download_bytes", bytes},
+                       {"files", files}})
+                     .dump(2)
+              << '\n';
+    return 0;
+  }
+  const std::string tag = name.tag.empty() ? "" : ":" + name.tag;
+  std::cout << repository.name << tag << ": on the hub, not here; `leq pull " << repository.name
+            << tag << "` downloads it\n"
+            << "commit    " << repository.commit << "\nlicense   "
+            << (repository.license.empty() ? "not given" : repository.license) << "\ndownload  "
+            << human_bytes(bytes) << " in " << choice.files.size()
+            << (choice.files.size() == 1 ? " file" : " files") << ", "
+            << (choice.gguf.empty()
+                    ? "quantized to " + (choice.tag.empty() ? kDefaultType : choice.tag) +
+                          " unless it is quantized already"
+                    : choice.tag + ", converted with its own numbers")
+            << "\n\n"
+            << table.text();
+  return 0;
+}
+
+int show(const Options& options) {
+  const std::string name = options.positionals().empty() ? "" : options.positionals().front();
+  std::error_code error;
+  if (name.empty() || fs::exists(name, error)) return kInspect.body(options);
+  if (const auto created = find_created(name)) {
+    std::cout << modelfile_text(*created);
+    return 0;
+  }
+  if (find_kept(name)) return kInspect.body(options);
+  if (is_on_hub(name)) return show_on_hub(*parse_hub_name(name), options.flag("json"));
+  const std::string advice = advice_on_name(name);
+  require(advice.empty(), "'", printable(name), "': ", advice);
+  return kInspect.body(options);
+}
+
+// --- create and cp
+
+ToolSpec create_spec() {
+  ToolSpec spec;
+  spec.name = "leq create";
+  spec.summary = "makes a name for a model with a system prompt and parameters";
+  spec.usage = {"NAME -f Modelfile"};
+  spec.advice =
+      "The file has the form of Ollama's Modelfile: FROM MODEL (any name or path of a model), "
+      "SYSTEM TEXT, PARAMETER NAME VALUE. Nothing is downloaded or copied: `leq run NAME` runs "
+      "MODEL with these settings, and flags win over them.";
+  spec.max_positionals = 1;
+  spec.options = {{.name = "file",
+                   .spellings = "-f",
+                   .kind = OptionKind::text,
+                   .value_name = "FILE",
+                   .fallback = "Modelfile",
+                   .help = "the Modelfile"}};
+  static const std::vector<ForeignOption> kForeign = {
+      {.words = "-q --quantize",
+       .use = ForeignUse::refused,
+       .text =
+           "`leq quantize CHECKPOINT -o model.leq --recipe q4` makes a file, which FROM names"}};
+  spec.foreign = kForeign;
+  return spec;
+}
+
+void write_created(const std::string& name, const Modelfile& file) {
+  const fs::path path = created_path(name);
+  fs::create_directories(path.parent_path());
+  const std::string text = modelfile_text(file);
+  AtomicFile written(path);
+  written.append(std::as_bytes(std::span(text)));
+  written.commit();
+}
+
+int create(const Options& options) {
+  constexpr std::uint64_t kMaxBytes = 1 << 20;
+  require(!options.positionals().empty(), "expected a name: leq create NAME -f Modelfile");
+  const std::string& name = options.positionals().front();
+  require(!find_kept(name), printable(name), ": is the name of a model; take another one");
+  const fs::path path = options.text("file");
+  Modelfile file = read_modelfile(read_text_file(path, kMaxBytes), path.string());
+  for (const std::string& note : file.notes) std::cerr << note << '\n';
+  try {
+    const auto no_variables = [](const std::string&) { return std::nullopt; };
+    (void)parse_options(kRun.spec(), words_of(file), no_variables);
+  } catch (const Error& error) {
+    fail(path.string(), ": ", error.what());
+  }
+  std::error_code error;
+  const fs::path beside = fs::absolute(path).parent_path() / file.from;
+  const bool is_path = fs::exists(beside, error);
+  if (is_path) {
+    file.from = fs::canonical(beside).string();
+  } else if (const auto base = find_created(file.from)) {  // which may be removed later
+    file.from = base->from;
+    if (file.system.empty()) file.system = base->system;
+    for (const auto& own : base->parameters) {
+      const bool again = std::ranges::any_of(
+          file.parameters, [&](const auto& one) { return one.first == own.first; });
+      if (!again) file.parameters.push_back(own);
+    }
+  } else {
+    const std::string advice = advice_on_name(file.from);
+    require(find_kept(file.from) || is_on_hub(file.from), path.string(), ": FROM ",
+            printable(file.from, 4096), ": ",
+            advice.empty() ? "no file or model of this name" : advice);
+  }
+  write_created(name, file);
+  std::cout << "created " << name << "; `leq run " << name << "` runs " << file.from << '\n';
+  return 0;
+}
+
+ToolSpec copy_spec() {
+  ToolSpec spec;
+  spec.name = "leq cp";
+  spec.summary = "gives a model or a name of `leq create` another name";
+  spec.usage = {"MODEL NAME"};
+  spec.max_positionals = 2;
+  return spec;
+}
+
+int copy(const Options& options) {
+  require(options.positionals().size() == 2, "expected two names: leq cp MODEL NAME");
+  const std::string& model = options.positionals()[0];
+  const std::string& name = options.positionals()[1];
+  require(!find_kept(name), printable(name), ": is the name of a model; take another one");
+  Modelfile file = {.from = model, .system = ""};
+  if (const auto created = find_created(model)) {
+    file = *created;
+  } else {
+    const auto kept = find_kept(model);
+    require(kept.has_value(), printable(model), ": no such model; `leq ls` lists the models");
+    file.from = kept->name;
+  }
+  write_created(name, file);
+  std::cout << name << " is " << file.from << " too\n";
+  return 0;
+}
+
+constexpr Tool kShow = {"leq show", show_spec, show};
 constexpr Tool kPull = {"leq pull", pull_spec, pull};
 constexpr Tool kList = {"leq ls", list_spec, list};
 constexpr Tool kRemove = {"leq rm", remove_spec, remove};
 constexpr Tool kPs = {"leq ps", ps_spec, ps};
+constexpr Tool kCreate = {"leq create", create_spec, create};
+constexpr Tool kCopy = {"leq cp", copy_spec, copy};
 
 struct Command {
   std::string_view name;
@@ -277,15 +527,17 @@ constexpr Command kCommands[] = {
     {"pull", &kPull, "pull MODEL...           download models, or update them"},
     {"ls", &kList, "ls                      list the models that are here"},
     {"rm", &kRemove, "rm MODEL...             remove models"},
-    {"show", &kShow, "show MODEL              print what a model's file holds"},
+    {"show", &kShow, "show MODEL              print what a file holds, or the hub has"},
+    {"create", &kCreate, "create NAME -f FILE     a model with settings (Modelfile)"},
+    {"cp", &kCopy, "cp MODEL NAME           another name for a model"},
     {"ps", &kPs, "ps                      list the models that a server has loaded"},
     {"quantize", &kQuantize, "quantize CHECKPOINT -o FILE"},
     {"perplexity", &kPerplexity, "perplexity MODEL -f FILE"},
     {"bench", &kBench, "bench MODEL             measure speed"},
     {"inspect", &kInspect, "inspect FILE            contents, checksums, memory plan"},
-    {"compare", nullptr, "compare CHECKPOINT ...  compare methods (Python: leq[compare])",
+    {"compare", nullptr, "compare CHECKPOINT ...  compare methods (Python package)",
      "AGAIN CALIBRATION_WINDOWS CHOICES CONTEXTS INPUTS KEEP_FILES METHODS PARTS QUESTIONS QUICK"},
-    {"export", nullptr, "export FILE ...         for other runtimes (Python: leq[export])",
+    {"export", nullptr, "export FILE ...         for other runtimes (Python package)",
      "COMPRESSED_TENSORS INPUTS OPSET PAST SAFETENSORS TARGET TOKENS"},
 };
 
@@ -315,14 +567,12 @@ constexpr std::array<OtherWord, 7> kSynonyms = {{{"list", "ls"},
                                                  {"delete", "rm"},
                                                  {"ppl", "perplexity"}}};
 // Others, and what to type here.
-constexpr std::array<OtherWord, 9> kAdvice = {{
+constexpr std::array<OtherWord, 7> kAdvice = {{
     {"generate", "leq run MODEL TEXT answers, and with --raw completes"},
     {"version", "leq --version prints it"},
     {"stop",
      "nothing runs in the background: Ctrl-C ends `leq serve` in its terminal, `systemctl "
      "stop leq-server` the service; --sleep-idle-seconds unloads models"},
-    {"create", "leq quantize HF_DIR -o model.leq makes a file; -sys and flags set the rest"},
-    {"cp", "a model is a file in the folder that leq ls --help names"},
     {"push", "models are files: hf upload publishes one"},
     {"signin", "set HF_TOKEN, or run hf auth login"},
     {"login", "set HF_TOKEN, or run hf auth login"},
@@ -341,8 +591,7 @@ ToolSpec leq_spec() {
   }
   spec.advice = std::string(kModelNames) +
                 " `leq COMMAND --help` lists the options of a command; `leq run` is also leq-run, "
-                "and so on. Short names: " +
-                join(short_names()) + ".";
+                "and so on; `leq ls --names` lists the short names.";
   static const std::vector<ForeignOption> kForeign = {
       {.words = "-m --model -hf -hfr --hf-repo -p --prompt -cnv",
        .use = ForeignUse::refused,
@@ -363,7 +612,7 @@ int explain(const Options& options) {
   }
   std::error_code error;
   const bool is_model = fs::is_regular_file(word, error) || is_checkpoint(word) ||
-                        find_kept(word) || parse_hub_name(word);
+                        find_kept(word) || find_created(word) || parse_hub_name(word);
   require(!is_model, "no command '", printable(word, 4096), "': a model is run by `leq run ",
           printable(word, 4096), "`");
   const auto nearest = nearest_word(word, names);
@@ -371,20 +620,40 @@ int explain(const Options& options) {
        nearest ? "; did you mean " + *nearest + "?" : "; see leq --help");
 }
 
+// The file or folder for a program of the Python package in place of a model's name.
+std::string path_for(const Command& command, const std::string& name, const Options& options) {
+  if (command.name == "compare") return checkpoint_by_name(name);
+  std::error_code error;
+  return fs::exists(name, error) ? name : model_by_name(name, options);
+}
+
+// A program beside this one (a virtual environment that is not active), else one on PATH.
+std::string program_beside(const std::string& name) {
+  std::error_code error;
+  const fs::path own = fs::read_symlink("/proc/self/exe", error).parent_path() / name;
+  return !error && fs::exists(own, error) ? own.string() : name;
+}
+
 // Replaces this process by a program of the Python package.
-int run_python_tool(const Command& command, std::vector<char*> words) {
-  std::string program = "leq-" + std::string(command.name);
-  words.front() = program.data();
-  std::string model;  // in place of a name of `leq ls`
-  if (words.size() > 1) model = path_of_model(words[1]);
-  if (words.size() > 1) words[1] = model.data();
-  words.push_back(nullptr);
-  ::execvp(program.c_str(), words.data());
-  std::fprintf(stderr,
-               "leq: error: %s is not installed: it is part of the Python "
-               "package: make wheel, then pip install 'dist/leq-VERSION.whl[%s]'\n",
-               program.c_str(), program.c_str() + std::string_view("leq-").size());
-  return 1;
+int run_python_tool(const Command& command, const std::vector<char*>& words) {
+  const std::string name = "leq-" + std::string(command.name);
+  ToolSpec spec = pull_spec();
+  spec.name = "leq " + std::string(command.name);
+  const auto run = [&](const Options& options) -> int {
+    std::vector<std::string> texts(words.begin(), words.end());
+    texts.front() = name;
+    if (texts.size() > 1 && !texts[1].starts_with('-')) {
+      texts[1] = path_for(command, texts[1], options);
+    }
+    std::vector<char*> arguments;
+    for (std::string& text : texts) arguments.push_back(text.data());
+    arguments.push_back(nullptr);
+    ::execvp(program_beside(name).c_str(), arguments.data());
+    fail(ErrorKind::io, name, ": ", std::strerror(errno), "; it is part of the Python package: ",
+         "in a clone of leq `make python` installs it, elsewhere `pipx install 'leq-*.whl[",
+         command.name, "]'` with the wheel of this release (docs/python.md)");
+  };
+  return run_tool(spec, 1, words.data(), run);
 }
 
 int leq_main(int argc, char** argv) {

@@ -1,5 +1,4 @@
 // leq-quantize: quantizes a Hugging Face checkpoint folder to a .leq file.
-#include <cmath>
 #include <exception>
 #include <iostream>
 #include <memory>
@@ -97,32 +96,26 @@ void report(const std::string& type, const QuantizeResult& result, const std::st
   std::cerr << "source      " << result.description << ", " << with_commas(result.parameters)
             << " parameters\n"
             << "type        " << type << ", " << fixed(result.bits_per_weight, 2)
-            << " bits per weight\n";
-  // Methods with calibration change weights on purpose, so the error of outputs is reported.
-  if (result.worst_loss > 0) {
-    std::cerr << "worst loss  " << fixed(100 * std::sqrt(result.worst_loss), 2)
-              << " % of the outputs' norm on the calibration text, in " << result.worst_loss_tensor
-              << '\n';
-  } else if (result.worst_error > 0) {
-    std::cerr << "worst error " << fixed(100 * std::sqrt(result.worst_error), 2)
-              << " % of the weights' norm, in " << result.worst_tensor << '\n';
-  }
-  std::cerr << "wrote       " << name << ", " << human_bytes(result.file_bytes) << " in "
-            << fixed(seconds, 1) << " s\n"
-            << "next        leq-run -m " << name << " \"Why is the sky blue?\"\n";
+            << " bits per weight\n"
+            << "wrote       " << name << ", " << human_bytes(result.file_bytes) << " in "
+            << fixed(seconds, 1) << " s\n";
 }
 
 std::string unit_of(std::string_view work) {
   return work == "gate" ? "windows" : work == "search" ? "evaluations" : "steps";
 }
 
-// Shows one progress line for each piece of work; the line is ended before other output.
+std::string title_of(std::string_view work) {
+  return work == "gate" ? "comparing with the unquantized model" : std::string(work);
+}
+
+// Shows one progress line for each piece of work, which is erased before other output.
 class WorkProgress {
  public:
   void update(std::string_view work, std::int64_t done, std::int64_t total,
               const std::string& note) {
     if (work != work_) end();
-    if (!line_) line_ = std::make_unique<Progress>(std::string(work), total, unit_of(work));
+    if (!line_) line_ = std::make_unique<Progress>(title_of(work), total, unit_of(work));
     work_ = work;
     line_->update(done, note);
   }
@@ -130,7 +123,10 @@ class WorkProgress {
   void clear() {
     if (line_) line_->clear();
   }
-  void end() { line_.reset(); }
+  void end() {
+    clear();
+    line_.reset();
+  }
 
  private:
   std::string work_;
@@ -170,6 +166,9 @@ int quantize(const Options& options) {
     std::cerr << "\nleq-quantize: " << with_flags(error) << '\n';
     return run::interrupted_status();
   }
+  progress.end();
+  std::cerr << "next        leq-run -m " << printable(command.output.string(), kMaxPathBytes)
+            << " \"Why is the sky blue?\"\n";
   return 0;
 }
 

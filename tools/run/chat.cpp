@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -10,12 +11,14 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "chat/conversation.h"
-#include "grammar/grammar.h"
 #include "sampling/settings.h"
 #include "tools/common/interrupt.h"
+#include "tools/common/model_name.h"
+#include "tools/common/modelfile.h"
 #include "tools/common/options.h"
 #include "tools/common/setting_flags.h"
 #include "tools/run/history_file.h"
+#include "tools/run/options.h"
 #include "tools/run/prompt.h"
 
 namespace leq::run {
@@ -24,6 +27,22 @@ namespace {
 // A word without a dot or slash is the name of a chat, anything else a file.
 std::filesystem::path chat_path(std::string_view name) {
   return is_chat_name(name) ? named_chat_path(name) : std::filesystem::path(name);
+}
+
+constexpr std::string_view kQuotes = "\"\"\"";
+
+// Words, of which those in quotation marks may have spaces.
+std::vector<std::string> quoted_words(std::string_view text) {
+  std::vector<std::string> words;
+  while (!(text = trim(text)).empty()) {
+    const bool quoted = text.front() == '"';
+    if (quoted) text.remove_prefix(1);
+    const std::size_t end =
+        std::min(quoted ? text.find('"') : text.find_first_of(" \t"), text.size());
+    words.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return words;
 }
 
 // Line breaks stay, other characters that command a terminal do not.
@@ -46,14 +65,14 @@ struct ChatLoop::Command {
 
 const std::vector<ChatLoop::Command>& ChatLoop::commands() {
   static const std::vector<Command> kCommands = {
-      {"/help /?", "", "show these lines", &ChatLoop::help},
+      {"/help /?", "[WHAT]", "show these lines, or set, show, shortcuts", &ChatLoop::help},
       {"/clear /reset", "", "forget the conversation, keep the system prompt", &ChatLoop::reset},
       {"/system", "[TEXT]", "show the system prompt, or change it (\"\" for none)",
        &ChatLoop::system},
       {"/regen", "", "write the last reply again", &ChatLoop::regenerate},
       {"/set", "[NAME VALUE]", "show the settings, or change one: /set temp 0.5", &ChatLoop::set},
-      {"/show", "[WHAT]", "show the model, or system, settings, template, messages, chats",
-       &ChatLoop::show},
+      {"/show", "[WHAT]", "show the model; /help show lists what else", &ChatLoop::show},
+      {"/list", "", "show the names of the models that are here", &ChatLoop::list_models},
       {"/read", "FILE", "put a text file before the next message", &ChatLoop::attach},
       {"/save", "NAME|FILE", "save the conversation and its settings", &ChatLoop::save},
       {"/load", "NAME|FILE", "go on with a saved conversation", &ChatLoop::load},
@@ -65,7 +84,8 @@ const std::vector<ChatLoop::Command>& ChatLoop::commands() {
 
 const std::vector<ChatLoop::Command>& ChatLoop::switches() {
   static const std::vector<Command> kSwitches = {
-      {"parameter", "NAME VALUE", "the same as /set NAME VALUE", &ChatLoop::set_parameter_of},
+      {"parameter", "NAME VALUE", "the same as /set NAME VALUE, also num_ctx, num_predict, stop",
+       &ChatLoop::set_parameter_of},
       {"system", "TEXT", "change the system prompt", &ChatLoop::system},
       {"format", "json", "replies are JSON objects", &ChatLoop::set_format},
       {"noformat", "", "replies are any text", &ChatLoop::set_format},
@@ -83,12 +103,16 @@ const std::vector<ChatLoop::Command>& ChatLoop::switches() {
 
 const std::vector<ChatLoop::Command>& ChatLoop::views() {
   static const std::vector<Command> kViews = {
-      {"info model", "", "", &ChatLoop::show_model},
-      {"system", "", "", &ChatLoop::system},
-      {"settings parameters", "", "", &ChatLoop::show_settings},
-      {"template", "", "", &ChatLoop::show_template},
-      {"messages", "", "", &ChatLoop::show_messages},
-      {"chats", "", "", &ChatLoop::show_chats},
+      {"info model", "", "the model, its context and the conversation", &ChatLoop::show_model},
+      {"system", "", "the system prompt", &ChatLoop::system},
+      {"settings parameters", "", "sampling, length, stop texts, context",
+       &ChatLoop::show_settings},
+      {"template", "", "the model's chat template", &ChatLoop::show_template},
+      {"modelfile", "", "model, system prompt and settings for `leq create`",
+       &ChatLoop::show_modelfile},
+      {"license", "", "where the licence is", &ChatLoop::show_license},
+      {"messages", "", "the conversation", &ChatLoop::show_messages},
+      {"chats", "", "the names of saved chats", &ChatLoop::show_chats},
   };
   return kViews;
 }
@@ -114,31 +138,62 @@ void ChatLoop::print(const std::vector<Command>& commands, std::string_view befo
 }
 
 ChatLoop::ChatLoop(ChatSession& session, Generator& generator, ReplyPrinter& printer,
-                   RunTotals& totals, const ChatLoopOptions& options)
+                   RunTotals& totals, ChatView& view, const ChatLoopOptions& options)
     : session_(session),
       generator_(generator),
       printer_(printer),
       totals_(totals),
+      view_(view),
       options_(options),
-      reader_(make_line_reader(options.colored)) {}
+      reader_(make_line_reader(options.colored)) {
+  printer_.set_wrap(view_.wrap);
+  reader_->keep_history(view_.history);
+  if (options_.greets) saved_ = file();
+}
+
+ChatSettings ChatLoop::settings() const {
+  ChatSettings settings = options_.settings;
+  settings.sampling = generator_.sampling();
+  return settings;
+}
+
+ChatFile ChatLoop::file() const {
+  return {options_.model.filename().string(), options_.template_name, session_.state(), settings()};
+}
+
+// Takes settings but the sampling ones. The user's stop texts stand before those of the template.
+void ChatLoop::apply(const ChatSettings& settings) {
+  const std::int64_t context = options_.settings.context;
+  StopRules& stop = session_.options().stop;
+  stop.strings.erase(
+      stop.strings.begin(),
+      stop.strings.begin() + static_cast<std::ptrdiff_t>(options_.settings.stop.size()));
+  stop.strings.insert(stop.strings.begin(), settings.stop.begin(), settings.stop.end());
+  stop.max_tokens = settings.max_tokens;
+  session_.options().rendering.enable_thinking = settings.thinking;
+  if (settings.json != options_.settings.json) {
+    session_.options().grammar = settings.json ? json_grammar() : nullptr;
+  }
+  options_.settings = settings;
+  if (settings.context == context) return;
+  if (options_.fixed_context) {
+    options_.settings.context = context;
+  } else {
+    reopens_ = leaving_ = true;
+  }
+}
 
 void ChatLoop::print_greeting() {
-  if (!reader_->is_terminal()) return;
+  if (!reader_->is_terminal() || options_.plain || !options_.greets) return;
   note("type a message, or /help; Ctrl-C stops a reply, /bye leaves");
   if (options_.multi_line) note("a message goes on until a line ends with a backslash");
 }
 
-void ChatLoop::run() {
-  if (file_exists(options_.saved_as)) {
-    const std::string other = read_chat(options_.saved_as, false);
-    if (options_.system) session_.set_system(*options_.system);
-    saved_ = session_.state();
-    note("the chat " + options_.saved_as.stem().string() + " goes on after " +
-         std::to_string(saved_.messages.size()) + " messages" + other + "; /clear begins anew");
-  }
+std::optional<ChatFile> ChatLoop::run() {
+  save_named();
   print_greeting();
   if (options_.first_message) {
-    if (reader_->is_terminal()) {
+    if (reader_->is_terminal() && !options_.plain) {
       const std::string shown = "> " + *options_.first_message;
       std::fprintf(stderr, "%s\n",
                    options_.colored
@@ -147,17 +202,17 @@ void ChatLoop::run() {
     }
     say(*options_.first_message);
     save_named();
-    if (options_.single_turn) return;
+    if (options_.single_turn) return std::nullopt;
   }
   std::string message;
   while (!leaving_ && read_message(message)) {
-    if (handle(message) && options_.single_turn) return;
+    if (handle(message) && options_.single_turn) return std::nullopt;
   }
+  return reopens_ ? std::optional(file()) : std::nullopt;
 }
 
 // Reads one message, which may be several joined lines; returns false at the end of the input.
 bool ChatLoop::read_message(std::string& message) {
-  constexpr std::string_view kQuotes = "\"\"\"";
   bool quoted = false;
   message.clear();
   for (bool first = true;; first = false) {
@@ -184,6 +239,22 @@ bool ChatLoop::read_message(std::string& message) {
       message += (first || message.empty() ? "" : "\n") + line.text;
       if (!ends) continue;
       if (message.starts_with('/')) message.insert(0, 1, ' ');  // no command
+      return true;
+    }
+    if (const std::size_t open = line.text.find(kQuotes);
+        first && line.text.starts_with('/') && open != std::string::npos) {
+      // The text of a command, as /set system """.
+      std::string text = line.text.substr(open + kQuotes.size());
+      line.text.resize(open);
+      while (text.find(kQuotes) == std::string::npos) {
+        const Line next = reader_->read("| ");
+        if (next.end != LineEnd::line) {
+          message.clear();
+          return next.end == LineEnd::interrupted;
+        }
+        text += '\n' + next.text;
+      }
+      message = line.text + text.substr(0, text.find(kQuotes));
       return true;
     }
     const bool backslash = line.text.ends_with('\\');
@@ -257,10 +328,10 @@ void ChatLoop::turn(
          " positions is full: /clear begins a new conversation, a larger -c holds more");
   } else if (reply.stopped == StopReason::interrupted) {
     note("interrupted");
-  } else if (reply.stopped == StopReason::token_limit) {
+  } else if (reply.stopped == StopReason::token_limit && !options_.plain) {
     note("the reply ends here: -n " + with_commas(std::ssize(reply.tokens)) + " tokens");
   }
-  if (options_.verbose && !options_.single_turn) {
+  if (view_.verbose && !options_.single_turn) {
     RunTotals one;
     one.add(reply);
     note(one.line());
@@ -281,7 +352,21 @@ void ChatLoop::regenerate(std::string_view) {
   });
 }
 
-void ChatLoop::help(std::string_view) {
+void ChatLoop::help(std::string_view topic) {
+  if (topic.starts_with('/')) topic.remove_prefix(1);
+  if (topic == "set") return print(switches(), "/set ");
+  if (topic == "show") return print(views(), "/show ");
+  if (topic == "shortcuts") {
+    std::fprintf(stderr,
+                 "  Ctrl-A, Ctrl-E            go to the beginning or the end of the line\n"
+                 "  Alt-B, Alt-F              go a word back or forward\n"
+                 "  Ctrl-K, Ctrl-U, Ctrl-W    cut to the end, the whole line, the word before\n"
+                 "  Ctrl-L                    clear the screen\n"
+                 "  Ctrl-C                    stop a reply, or clear the line\n"
+                 "  Ctrl-D                    leave\n");
+    return;
+  }
+  require(topic.empty(), "/help: expected set, show or shortcuts, found '", printable(topic), "'");
   print(commands(), "");
   print(switches(), "/set ");
   std::fprintf(stderr,
@@ -312,6 +397,8 @@ void ChatLoop::set(std::string_view text) {
   const std::string_view rest = trim(text.substr(space));
   const Command* found = find(switches(), text.substr(0, space));
   if (found == nullptr) return set_parameter_of(text);
+  if (text == "parameter") return show_settings({});
+  if (text == "system") return system({});
   require(found->argument.empty() == rest.empty(), "/set ", found->words, ": ",
           found->argument.empty() ? "takes no value" : "expected ", found->argument, ", found '",
           printable(rest), "'");
@@ -319,20 +406,17 @@ void ChatLoop::set(std::string_view text) {
 }
 
 void ChatLoop::set_parameter_of(std::string_view text) {
-  const std::size_t space = std::min(text.find_first_of(" \t"), text.size());
+  const std::size_t space = std::min(text.find_first_of(" \t\n"), text.size());
   const std::string_view name = text.substr(0, space), value = trim(text.substr(space));
-  SamplingSettings settings = generator_.sampling();
-  if (name == "seed") {
-    const auto seed = parse_int(value);
-    require(seed && *seed >= 0, "/set seed: expected a whole number of at least 0, found '",
-            printable(value), "'");
-    settings.seed = static_cast<std::uint64_t>(*seed);
-    generator_.set_sampling(settings);
-    return tell("seed is " + std::to_string(*seed) + " from now on");
+  const SamplingParameter* parameter = nullptr;
+  try {
+    const std::string option = option_of_parameter(name);
+    parameter = find_parameter(option);
+    if (parameter == nullptr) return set_option(name, option, value);
+  } catch (const Error& error) {
+    fail("/set ", error.what());
   }
-  const SamplingParameter* parameter = find_parameter(name);
-  require(parameter != nullptr, "/set: no setting is called ", printable(name),
-          ": /set shows them; -c, at the start, is the context");
+  SamplingSettings settings = generator_.sampling();
   const auto number = parse_double(value);
   require(number && (!parameter->is_whole() || parse_int(value)), "/set ", printable(name),
           ": expected ", parameter->range, ", found '", printable(value), "'");
@@ -343,37 +427,83 @@ void ChatLoop::set_parameter_of(std::string_view text) {
   tell(parameter_word(*parameter) + " is " + number_text(*number) + " from now on");
 }
 
+// Parameters that are no sampling settings.
+void ChatLoop::set_option(std::string_view name, std::string_view option, std::string_view value) {
+  if (option == "reverse-prompt") return set_stop(value);
+  const auto number = parse_int(value);
+  const auto require_number = [&](std::int64_t least, std::string_view expected) {
+    require(number && *number >= least, name, ": expected ", expected, ", found '",
+            printable(value), "'");
+  };
+  if (option == "seed") {
+    require_number(0, "a whole number of at least 0");
+    SamplingSettings settings = generator_.sampling();
+    settings.seed = static_cast<std::uint64_t>(*number);
+    generator_.set_sampling(settings);
+    tell("seed is " + std::to_string(*number) + " from now on");
+  } else if (option == "n-predict") {
+    require_number(-2, "a number of tokens, or -1 for no limit");
+    ChatSettings changed = options_.settings;
+    changed.max_tokens = std::max<std::int64_t>(*number, -1);
+    apply(changed);
+    tell("replies have " +
+         (*number < 0 ? "no limit" : "at most " + std::to_string(*number) + " tokens") +
+         " from now on");
+  } else {
+    require(option == "ctx-size" && !options_.fixed_context, name, ": is chosen at the start: --",
+            option, ' ', printable(value));
+    require_number(1, "a number of tokens");
+    ChatSettings changed = options_.settings;
+    changed.context = *number;
+    apply(changed);
+  }
+}
+
+void ChatLoop::set_stop(std::string_view texts) {
+  const std::vector<std::string> given = quoted_words(texts);
+  std::vector<std::string> words;
+  std::ranges::copy_if(given, std::back_inserter(words),
+                       [](const std::string& word) { return !word.empty(); });
+  ChatSettings changed = options_.settings;
+  changed.stop = words;
+  apply(changed);
+  tell(words.empty() ? "no stop texts from now on"
+                     : "replies stop before " + join(words) + " from now on");
+}
+
 void ChatLoop::set_format(std::string_view text) {
   require(text.empty() || text == "json", "/set format: expected json, found '", printable(text),
           "'");
-  const auto grammar = text.empty()
-                           ? nullptr
-                           : Grammar::from_json_schema(R"({"type": "object"})", "/set format json");
+  const auto grammar = text.empty() ? nullptr : json_grammar();
   generator_.check_grammar(grammar);
   session_.options().grammar = grammar;
+  options_.settings.json = !text.empty();
   tell(text.empty() ? "replies are any text from now on" : "replies are JSON from now on");
 }
 
 template <bool on>
 void ChatLoop::set_thinking(std::string_view) {
-  session_.options().rendering.enable_thinking = on;
+  session_.options().rendering.enable_thinking = options_.settings.thinking = on;
   tell(on ? "reasoning before the answer, if the model's template knows it"
           : "no reasoning, if the model's template knows that");
 }
 
 template <bool on>
 void ChatLoop::set_verbose(std::string_view) {
-  options_.verbose = on;
+  view_.verbose = on;
+  tell(on ? "counts and speeds after each reply" : "no counts and speeds");
 }
 
 template <bool on>
 void ChatLoop::set_wrap(std::string_view) {
-  printer_.set_wrap(on);
+  printer_.set_wrap(view_.wrap = on);
+  tell(on ? "words are wrapped" : "words are not wrapped");
 }
 
 template <bool on>
 void ChatLoop::set_history(std::string_view) {
-  reader_->keep_history(on);
+  reader_->keep_history(view_.history = on);
+  tell(on ? "lines are remembered" : "lines are not remembered");
 }
 
 void ChatLoop::show(std::string_view text) {
@@ -403,7 +533,40 @@ void ChatLoop::show_settings(std::string_view) {
     all.push_back(parameter_word(parameter) + " " +
                   number_text(parameter_value(settings, parameter)));
   }
-  tell(join(all) + ", seed " + std::to_string(settings.seed));
+  all.push_back("seed " + std::to_string(settings.seed));
+  all.push_back("num_predict " + std::to_string(options_.settings.max_tokens));
+  all.push_back("num_ctx " + std::to_string(generator_.context()));
+  if (!options_.settings.stop.empty()) all.push_back("stop " + join(options_.settings.stop));
+  tell(join(all));
+}
+
+void ChatLoop::show_modelfile(std::string_view) {
+  Modelfile shown = {.from = options_.model_name, .system = std::string(session_.system())};
+  const SamplingSettings& settings = generator_.sampling();
+  for (const SamplingParameter& parameter : kSamplingParameters) {
+    const double value = parameter_value(settings, parameter);
+    if (value == parameter_value(SamplingSettings{}, parameter)) continue;
+    shown.parameters.emplace_back(parameter.name, number_text(value));
+  }
+  const ChatSettings& own = options_.settings;
+  if (own.max_tokens >= 0) {
+    shown.parameters.emplace_back("num_predict", std::to_string(own.max_tokens));
+  }
+  if (own.context > 0) shown.parameters.emplace_back("num_ctx", std::to_string(own.context));
+  for (const std::string& text : own.stop) shown.parameters.emplace_back("stop", text);
+  std::fprintf(stderr, "%s", (shown_text(modelfile_text(shown)) + "\n").c_str());
+}
+
+void ChatLoop::show_license(std::string_view) {
+  tell("a model's file has no licence; `leq show USER/REPOSITORY` has what the hub says");
+}
+
+void ChatLoop::list_models(std::string_view) {
+  std::vector<std::string> names;
+  for (const auto& models : {created_models(), listed_models()}) {
+    for (const KeptModel& model : models) names.push_back(model.name);
+  }
+  tell(names.empty() ? "no models are kept" : join(names));
 }
 
 void ChatLoop::show_template(std::string_view) {
@@ -432,14 +595,13 @@ void ChatLoop::write_chat(const std::filesystem::path& path) const {
   const std::filesystem::path folder = path.parent_path();
   std::error_code ignored;  // writing fails then
   if (folder == named_chat_folder()) std::filesystem::create_directories(folder, ignored);
-  save_chat(path, {options_.model.filename().string(), options_.template_name, session_.state(),
-                   generator_.sampling()});
+  save_chat(path, file());
 }
 
 void ChatLoop::save_named() {
-  if (options_.saved_as.empty() || session_.state() == saved_) return;
+  if (options_.saved_as.empty() || file() == saved_) return;
   write_chat(options_.saved_as);
-  saved_ = session_.state();
+  saved_ = file();
 }
 
 void ChatLoop::save(std::string_view name) {
@@ -451,25 +613,24 @@ void ChatLoop::save(std::string_view name) {
        path.string());
 }
 
-// Returns the file's model, if it is another.
-std::string ChatLoop::read_chat(const std::filesystem::path& path, bool with_settings) {
-  ChatFile file = load_chat(path);
+void ChatLoop::load(std::string_view name) {
+  require(!name.empty(), "/load: a name or a file name must follow");
+  const std::filesystem::path path = chat_path(name);
+  require(file_exists(path) || !is_chat_name(name), "/load: no chat is called ", name,
+          ": /show chats lists them; `leq run ", name, "` runs a model");
+  ChatFile loaded = load_chat(path);
   const SamplingSettings before = generator_.sampling();
-  if (with_settings) generator_.set_sampling(file.sampling);  // throws on ids that the model lacks
+  generator_.set_sampling(loaded.settings.sampling);  // throws on ids that the model lacks
+  const std::string other = loaded.model == options_.model.filename().string()
+                                ? ""
+                                : " (written with " + loaded.model + ")";
   try {
-    session_.restore(std::move(file.chat));
+    session_.restore(std::move(loaded.chat));
   } catch (const Error&) {
     generator_.set_sampling(before);
     throw;
   }
-  return file.model == options_.model.filename().string() ? ""
-                                                          : " (written with " + file.model + ")";
-}
-
-void ChatLoop::load(std::string_view name) {
-  require(!name.empty(), "/load: a name or a file name must follow");
-  const std::filesystem::path path = chat_path(name);
-  const std::string other = read_chat(path, true);
+  apply(loaded.settings);
   tell("loaded " + std::to_string(session_.state().messages.size()) +
        " messages and their settings from " + path.string() + other);
 }

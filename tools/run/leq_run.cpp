@@ -1,6 +1,8 @@
 // leq-run: completes a text or chats with a model.
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <random>
@@ -13,6 +15,7 @@
 #include "base/version.h"
 #include "engine/generator.h"
 #include "engine/receipt.h"
+#include "model/ranks.h"
 #include "runtime/runtime.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/mains.h"
@@ -106,6 +109,10 @@ struct Run {
 
 // Called after the last check, so that an error is printed without this text.
 void report_start(const RunArgs& args, const Runtime& setup, const SamplingChoice& sampling) {
+  if (args.plain) {
+    if (!setup.note.empty()) note(with_flags(setup.note));
+    return;
+  }
   note(model_line(*setup.model));
   if (setup.draft_model) note("draft " + model_line(*setup.draft_model));
   if (!setup.note.empty()) note(with_flags(setup.note));
@@ -123,7 +130,7 @@ void report_start(const RunArgs& args, const Runtime& setup, const SamplingChoic
 }
 
 void report_end(const Run& run, const RunTotals& totals) {
-  note(totals.line());
+  if (!run.args.plain) note(totals.line());
   for (const auto& line : online_lines(*run.setup.session)) note(line);
   if (const Error* error = run.generator.draft_error()) note(draft_error_line(*error));
   for (const auto& line : unrecorded_lines(*run.setup.backend)) note(line);
@@ -232,14 +239,22 @@ int complete(const Run& run, const std::string& prompt) {
   return reply.stopped == StopReason::interrupted ? kInterruptedStatus : 0;
 }
 
-int chat(const Run& run, const ChatTemplate& format, std::optional<std::string> first) {
+// How a run ended.
+struct Ended {
+  int status = 0;
+  std::optional<ChatFile> chat = {};  // goes on with another context
+};
+
+Ended chat(const Run& run, const ChatTemplate& format, std::optional<std::string> first,
+           const std::optional<ChatFile>& saved, ChatView& view) {
+  const RunArgs& args = run.args;
   ChatSessionOptions options;
   options.rendering = chat_options(run.model().tokenizer());
-  options.rendering.enable_thinking = run.args.thinking;
+  options.rendering.enable_thinking = args.thinking;
   options.stop = run.ending.stop;
-  options.grammar = run.args.grammar;
-  if (run.args.chat_template.empty()) options.style = reply_style(run.model().chat_template());
-  const Colors colors = choose_colors(run.args.color.value_or(allows_colors()));
+  options.grammar = args.grammar;
+  if (args.chat_template.empty()) options.style = reply_style(run.model().chat_template());
+  const Colors colors = choose_colors(args.color.value_or(allows_colors()));
   ReplyPrinter printer(colors, true);
   options.on_left_out = [&](std::size_t messages) {
     printer.finish();
@@ -249,26 +264,80 @@ int chat(const Run& run, const ChatTemplate& format, std::optional<std::string> 
   };
   options.on_prompt = [&](std::int64_t fed, std::int64_t all) { printer.feeding(fed, all); };
   std::filesystem::path saved_as;
-  if (run.args.chat_name) saved_as = named_chat_path(*run.args.chat_name);
+  if (args.chat_name) saved_as = named_chat_path(*args.chat_name);
   ChatSession session(run.generator, run.model().tokenizer(), format, options);
-  if (run.args.system) session.set_system(*run.args.system);
-  report_start(run.args, run.setup, run.sampling);
+  if (saved) session.restore(saved->chat);
+  if (args.system) session.set_system(*args.system);
+  if (args.greets) report_start(args, run.setup, run.sampling);
+  if (!args.greets) tell("the context has " + with_commas(run.generator.context()) + " tokens");
+  if (saved && args.greets) {
+    const bool same = saved->model == args.model.filename().string();
+    note("the chat " + *args.chat_name + " goes on after " +
+         std::to_string(session.state().messages.size()) + " messages" +
+         (same ? "" : " (written with " + saved->model + ")") + "; /clear begins anew");
+  }
   RunTotals totals;
-  ChatLoop loop(session, run.generator, printer, totals,
+  ChatLoop loop(session, run.generator, printer, totals, view,
                 {.first_message = std::move(first),
-                 .system = run.args.system,
-                 .single_turn = run.args.single_turn,
-                 .multi_line = run.args.multi_line,
-                 .verbose = run.args.verbose,
+                 .single_turn = args.single_turn,
+                 .plain = args.plain,
+                 .greets = args.greets,
+                 .multi_line = args.multi_line,
                  .colored = colors == Colors::on,
-                 .model = run.args.model,
+                 .fixed_context = run.setup.session->ranks() > 1,
+                 .model = args.model,
+                 .model_name = args.model_name,
                  .model_line = model_line(run.model()),
                  .chat_template = run.model().chat_template(),
                  .template_name = std::string(format.name()),
-                 .saved_as = saved_as});
-  loop.run();
-  report_end(run, totals);
-  return 0;
+                 .saved_as = saved_as,
+                 .settings = {.max_tokens = args.max_tokens,
+                              .stop = args.stop_strings,
+                              .thinking = args.thinking,
+                              .json = args.json,
+                              .context = args.context}});
+  std::optional<ChatFile> again = loop.run();
+  if (!again) report_end(run, totals);
+  return {0, std::move(again)};
+}
+
+// Sets what a saved chat was left with, but sampling, except where `given` says that the command
+// line has it.
+void take_settings(const ChatSettings& saved, RunArgs& args,
+                   const std::function<bool(const char*)>& given) {
+  const SamplingSettings& sampling = saved.sampling;
+  if (!given("seed")) args.seed = sampling.seed;
+  if (!given("logit-bias")) args.logit_bias = sampling.logit_bias;
+  if (!given("dry-sequence-breaker")) args.dry_breakers = sampling.dry_breakers;
+  if (!given("n-predict")) args.max_tokens = saved.max_tokens;
+  if (!given("reverse-prompt")) args.stop_strings = saved.stop;
+  if (!given("enable-thinking")) args.thinking = saved.thinking;
+  if (!given("ctx-size")) args.context = saved.context;
+  if (args.json || args.grammar != nullptr) return;
+  args.json = saved.json;
+  if (args.json) args.grammar = json_grammar();
+}
+
+// The sampling settings; those of a saved chat where nothing is given and the model's differ.
+SamplingChoice sampling_of(const RunArgs& args, const Model& model,
+                           const std::optional<ChatFile>& saved) {
+  const PerParameter<double>& own = model.generation().sampling;
+  SamplingChoice choice = choose_sampling(args.sampling, own);
+  if (saved) {
+    const SamplingSettings& kept = saved->settings.sampling;
+    GivenSampling given = args.sampling;
+    for (const SamplingParameter& parameter : kSamplingParameters) {
+      const double value = parameter_value(kept, parameter);
+      if (given[parameter.name] || value == parameter_value(choice.settings, parameter)) continue;
+      given[parameter.name] = {value, SettingOrigin::chat};
+    }
+    choice = choose_sampling(given, own);
+    choice.settings.penalties_when_greedy |= kept.penalties_when_greedy;
+  }
+  choice.settings.seed = args.seed ? *args.seed : random_seed();
+  choice.settings.logit_bias = args.logit_bias;
+  if (args.dry_breakers) choice.settings.dry_breakers = *args.dry_breakers;
+  return choice;
 }
 
 ToolSpec tool_spec() {
@@ -277,36 +346,31 @@ ToolSpec tool_spec() {
   return spec;
 }
 
-int run_with(const Options& options) {
-  RunArgs args = read_args(options);
-  check_model_file("-m", options.text("model"));  // before reading a prompt
-  const std::optional<std::string> prompt = args.many ? std::nullopt : given_prompt(args);
-  watch_interrupts(choose_colors(args.color.value_or(allows_colors())) == Colors::on ? kColorsOff
-                                                                                     : "");
-  const auto adjust = [&](const Model& model, RunLimits& limits) {
-    limits.context = options.integer("ctx-size");
-    limits.sequences = static_cast<int>(options.integer("parallel"));
-    if (limits.sequences > 1) limits.sequence_context = std::numeric_limits<std::int64_t>::max();
-    const Drafting drafting = !args.speculate ? Drafting::off
-                              : args.draft_model || drafts_by_mtp(options, model)
-                                  ? Drafting::by_model
-                                  : Drafting::from_text;
-    limits.output_tokens = reply_rows(limits.sequences, drafting);
-  };
-  const Runtime setup = set_up_model(options, adjust, args.draft_model);
+void set_limits(const Options& options, const RunArgs& args, const Model& model,
+                RunLimits& limits) {
+  limits.context = args.context;
+  limits.sequences = static_cast<int>(options.integer("parallel"));
+  if (limits.sequences > 1) limits.sequence_context = std::numeric_limits<std::int64_t>::max();
+  const Drafting drafting = !args.speculate ? Drafting::off
+                            : args.draft_model || drafts_by_mtp(options, model)
+                                ? Drafting::by_model
+                                : Drafting::from_text;
+  limits.output_tokens = reply_rows(limits.sequences, drafting);
+}
+
+// Runs an opened model once, or until a chat goes on with another context.
+Ended run_opened(const RunArgs& args, const Runtime& setup,
+                 const std::optional<std::string>& prompt, const std::optional<ChatFile>& saved,
+                 ChatView& view) {
   const Model& model = *setup.model;
   (void)model.tokenizer();  // throws an error with advice
   const bool chats = !args.many && wants_chat(args, model);
-  if (prompt && !args.chats_on) args.single_turn = true;
   require(chats || prompt || args.many, "no prompt: give one with -p TEXT or -f FILE",
           model.chat_template().empty() ? " (this model has no chat template, so there is no chat)"
                                         : "");
   std::optional<ChatTemplate> format;
   if (chats) format = chat_template_of(args, model);
-  SamplingChoice choice = choose_sampling(args.sampling, model.generation().sampling);
-  choice.settings.seed = args.seed ? *args.seed : random_seed();
-  choice.settings.logit_bias = args.logit_bias;
-  if (args.dry_breakers) choice.settings.dry_breakers = *args.dry_breakers;
+  const SamplingChoice choice = sampling_of(args, model, saved);
   const Ending ending = ending_for(args, model, format ? &*format : nullptr);
   const EngineOptions engine = {.speculate = args.speculate,
                                 .find_drafts = args.find_drafts,
@@ -314,19 +378,71 @@ int run_with(const Options& options) {
                                 .max_draft_tokens = args.max_draft_tokens};
   if (args.many) {
     const SharedRequest shared = {choice.settings, ending.banned, ending.stop, args.grammar};
-    return complete_many(args, model, *setup.session, shared, engine,
-                         [&] { report_start(args, setup, choice); });
+    return {complete_many(args, model, *setup.session, shared, engine,
+                          [&] { report_start(args, setup, choice); })};
   }
   Generator generator(*setup.session, model.tokenizer(),
                       {.sampling = choice.settings, .banned = ending.banned, .engine = engine});
   generator.check_grammar(args.grammar);
   const Run run = {args, setup, choice, generator, ending};
-  return format ? chat(run, *format, prompt) : complete(run, *prompt);
+  if (!format) return {complete(run, *prompt)};
+  return chat(run, *format, prompt, saved, view);
+}
+
+int run_with(const Options& options, const std::string& name) {
+  RunArgs args = read_args(options);
+  args.model_name = name;
+  check_model_file("-m", options.text("model"));  // before reading a prompt
+  const std::optional<std::string> prompt = args.many ? std::nullopt : given_prompt(args);
+  watch_interrupts(choose_colors(args.color.value_or(allows_colors())) == Colors::on ? kColorsOff
+                                                                                     : "");
+  if (prompt && !args.chats_on) args.single_turn = true;
+  args.plain = prompt && args.mode != Mode::completion && !args.chats_on && !args.verbose;
+  std::optional<ChatFile> saved;
+  if (args.chat_name && file_exists(named_chat_path(*args.chat_name))) {
+    saved = load_chat(named_chat_path(*args.chat_name));
+    take_settings(saved->settings, args, [&](const char* flag) { return options.given(flag); });
+  }
+  ChatView view = {.verbose = args.verbose, .wrap = args.wrap};
+  const auto open = [&] {
+    return set_up_model(
+        options,
+        [&](const Model& model, RunLimits& limits) { set_limits(options, args, model, limits); },
+        args.draft_model);
+  };
+  std::optional<Runtime> setup = open();
+  Ended ended = run_opened(args, *setup, prompt, saved, view);
+  while (ended.chat) {
+    const std::int64_t before = args.context;
+    saved = std::move(ended.chat);
+    args.sampling = {};
+    args.system.reset();
+    args.greets = false;
+    take_settings(saved->settings, args, [](const char*) { return false; });
+    setup.reset();  // its memory is free before more is asked for
+    try {
+      setup = open();
+    } catch (const Error& error) {
+      if (isatty(STDIN_FILENO) == 0) throw;
+      std::fprintf(stderr, "leq-run: error: %s\n",
+                   printable(with_flags(error), std::string::npos).c_str());
+      args.context = before;
+      setup = open();
+    }
+    ended = run_opened(args, *setup, std::nullopt, saved, view);
+  }
+  return ended.status;
 }
 
 }  // namespace
 }  // namespace leq::run
 
-const leq::Tool leq::kRun = {"leq-run", leq::run::tool_spec, [](const leq::Options& options) {
-                               return leq::with_model_files(options, leq::run::run_with);
-                             }};
+const leq::Tool leq::kRun = {
+    "leq-run", leq::run::tool_spec, [](const leq::Options& options) {
+      const std::string name = !options.given("model") && !options.positionals().empty()
+                                   ? options.positionals().front()
+                                   : std::string();
+      return leq::with_model_files(options, [&](const leq::Options& resolved) {
+        return leq::run::run_with(resolved, name.empty() ? resolved.text("model") : name);
+      });
+    }};

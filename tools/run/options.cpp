@@ -88,18 +88,21 @@ std::vector<Option> generation_options() {
 }
 
 constexpr std::uint64_t kMaxGrammarBytes = 4u << 20;
+constexpr const char* kAnyObject = R"({"type": "object"})";
 
 struct Source {
   std::string_view name;  // the option's name
   bool is_file = false;
   bool is_schema = false;
 };
-constexpr std::array<Source, 4> kSources = {{{"grammar", false, false},
+constexpr std::array<Source, 5> kSources = {{{"format", false, true},
+                                             {"grammar", false, false},
                                              {"grammar-file", true, false},
                                              {"json-schema", false, true},
                                              {"json-schema-file", true, true}}};
 
 std::shared_ptr<const Grammar> read_from(const Source& source, const Options& options) {
+  if (source.name == "format") return json_grammar();
   const std::string& given = options.text(source.name);
   const std::string text = source.is_file ? read_file(given, kMaxGrammarBytes) : given;
   const std::string name = source.is_file ? given : "--" + std::string(source.name);
@@ -126,6 +129,11 @@ std::vector<Option> grammar_options() {
        .kind = OptionKind::text,
        .value_name = "FILE",
        .help = "read the schema from a file"},
+      {.name = "format",
+       .kind = OptionKind::text,
+       .value_name = "json",
+       .help = "every reply is a JSON object, as with -j '{\"type\": \"object\"}'",
+       .choices = {"json"}},
   };
 }
 
@@ -164,12 +172,16 @@ std::vector<Option> chat_options() {
       {.name = "chat",
        .kind = Kind::text,
        .value_name = "NAME",
-       .help = "go on with the chat of this name, which is saved after every turn in "
-               "~/.local/state/leq/chats"},
+       .help = "go on with the chat of this name and its settings; it is saved after every turn "
+               "in ~/.local/state/leq/chats"},
       {.name = "multiline-input",
        .spellings = "-mli",
        .help = "allow messages of several lines: a message ends at a line that ends with a "
                "backslash"},
+      {.name = "wordwrap",
+       .fallback = "true",
+       .help = "do not wrap words at the terminal's width",
+       .negations = "--nowordwrap"},
       {.name = "chat-template",
        .kind = Kind::text,
        .value_name = "NAME",
@@ -299,6 +311,10 @@ Mode read_mode(const Options& options) {
 
 }  // namespace
 
+std::shared_ptr<const Grammar> json_grammar() {
+  return Grammar::from_json_schema(kAnyObject, "format json");
+}
+
 ToolSpec run_tool_spec() {
   ToolSpec spec;
   spec.name = "leq-run";
@@ -343,6 +359,9 @@ RunArgs read_args(const Options& options) {
   }
   args.thinking = options.text("enable-thinking") == "on";
   args.grammar = read_grammar(options);
+  args.json = options.given("format");
+  args.wrap = options.flag("wordwrap");
+  args.context = options.integer("ctx-size");
   args.jsonl = options.text("output") == "jsonl";
   args.many = args.jsonl || options.integer("parallel") > 1;
   args.max_draft_tokens = options.integer("draft-max");

@@ -24,15 +24,19 @@ enum class Mode : std::uint8_t {
 
 struct RunArgs {
   std::filesystem::path model;
+  std::string model_name;  // as it was given, or the path
   Mode mode = Mode::automatic;
   std::optional<std::string> prompt;  // -p or a positional argument, escapes processed
   bool joins_pipe = false;            // positional: piped text comes before it
   std::optional<std::filesystem::path> prompt_file;
   std::optional<std::string> system;
   bool single_turn = false;
+  bool plain = false;     // one prompt and its reply, and nothing else but warnings
   bool chats_on = false;  // after the answer to the prompt
   bool multi_line = false;
+  bool wrap = true;
   std::optional<std::string> chat_name;
+  bool greets = true;  // false: the chat goes on with another context
 
   std::int64_t max_tokens = -1;
   std::vector<std::string> stop_strings;
@@ -54,12 +58,17 @@ struct RunArgs {
   std::optional<PromptCacheFile> prompt_cache;
   std::optional<std::filesystem::path> receipt;
   std::shared_ptr<const Grammar> grammar;  // constrains replies; null: no constraint
+  bool json = false;                       // it is that of --format json
 
   GivenSampling sampling;
   std::vector<LogitBias> logit_bias;
   std::optional<std::vector<std::string>> dry_breakers;
   std::optional<std::uint64_t> seed;
+  std::int64_t context = 0;  // -c
 };
+
+// Any JSON object.
+std::shared_ptr<const Grammar> json_grammar();
 
 ToolSpec run_tool_spec();
 

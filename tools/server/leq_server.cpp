@@ -20,6 +20,7 @@
 #include "format/gguf_source.h"
 #include "format/loaded_file.h"
 #include "model/memory_plan.h"
+#include "runtime/model_files.h"
 #include "runtime/runtime.h"
 #include "server/model_pool.h"
 #include "server/server.h"
@@ -29,6 +30,7 @@
 #include "tools/common/model_name.h"
 #include "tools/common/model_options.h"
 #include "tools/common/model_setup.h"
+#include "tools/common/modelfile.h"
 #include "tools/common/options.h"
 #include "tools/common/pull.h"
 #include "tools/common/setting_flags.h"
@@ -97,17 +99,21 @@ struct Served {
   }
 };
 
-// What `leq ls` lists, under the same names, and the GGUF files of the models folder.
+// What `leq ls` lists, under the same names.
 std::vector<ModelFile> all_models() {
-  const fs::path folder = models_folder();
   std::error_code error;
-  fs::create_directories(folder, error);  // models_in says what is wrong with it
-  std::vector<ModelFile> files = models_in(folder);
-  std::erase_if(files, [](const ModelFile& file) { return file.path.extension() == ".leq"; });
+  fs::create_directories(models_folder(), error);  // models_in says what is wrong with it
+  std::vector<ModelFile> files;
   for (const KeptModel& model : listed_models()) {
     files.push_back(model_file(model.name, model.path));
   }
   return files;
+}
+
+// Requests may name models as users do, also by their paths.
+std::string requested_name(const std::string& name) {
+  const bool is_path = name.ends_with(".leq") || name.ends_with(".gguf");
+  return is_path ? fs::path(name).filename().string() : whole_name(name);
 }
 
 void require_models(const Served& served, const PoolOptions& pool, const Presets& presets) {
@@ -186,6 +192,7 @@ PoolOptions pool_options(const Options& options, const Served& served, const Pre
   require(rank_count(options) == 1, "--tp ", options.integer("tp"),
           ": several models run on one rank each; name one model alone");
   pool.files = served.files;
+  pool.whole_name = requested_name;
   if (options.given("model")) {
     pool.file = path_of_model(options.text("model"));
     if (!begins_as_gguf_file(*pool.file)) check_model_file("-m", pool.file->string());
@@ -377,28 +384,31 @@ Served served_folder(const Options& options) {
   return {folder.string(), [folder] { return models_in(folder); }};
 }
 
-// A model is called as the user names it: a file without its suffix or a folder without its path,
-// also where it is converted.
-std::string name_of_model(const std::string& given) {
-  const fs::path path = given.ends_with('/') ? fs::path(given).parent_path() : fs::path(given);
+// The name of `leq ls`, otherwise that of the file or folder that the user gave.
+std::string shown_name_of(const fs::path& file, const std::string& given) {
   std::error_code error;
-  const bool is_folder = fs::is_directory(path, error);
-  if (is_folder) return fs::canonical(path).filename().string();
-  return path.extension() == ".leq" || path.extension() == ".gguf" ? path.stem().string() : given;
+  for (const KeptModel& model : find_models_folder() ? listed_models() : std::vector<KeptModel>()) {
+    if (fs::equivalent(model.path, file, error)) return model.name;
+  }
+  return model_name_of(given.ends_with('/') ? given.substr(0, given.size() - 1) : given);
 }
 
 std::string given_name(const Options& options) {
   if (options.given("hf-repo")) return options.text("hf-repo");
-  return name_of_model(options.given("model") ? options.text("model")
-                                              : options.positionals().front());
+  return options.given("model") ? options.text("model") : options.positionals().front();
 }
 
 // The models of several names; the first is -m, the default.
 Served served_names(Options& options) {
   std::vector<ModelFile> files;
   for (bool first = true; !options.positionals().empty(); first = false) {
-    std::string name = name_of_model(options.positionals().front());
-    const fs::path path = fs::absolute(model_by_name(options.take_positional(), options));
+    std::string given = options.take_positional();
+    if (const auto created = find_created(given)) {
+      note(given + ": without its settings, which a model that is served alone has");
+      given = created->from;
+    }
+    fs::path path = fs::absolute(model_by_name(given, options));
+    std::string name = shown_name_of(path, given);
     if (first) {
       options.set_text("model", path.string());
       if (!options.given("alias")) options.set_text("alias", name);
@@ -422,8 +432,11 @@ int run_by_names(const Options& given) {
   if (folder) return run_with(options, served_folder(options));
   if (!named && options.positionals().empty()) return run_with(options, {"`leq ls`", all_models});
   if (options.positionals().size() > 1) return run_with(options, served_names(options));
-  if (!options.given("alias")) options.set_text("alias", given_name(options));
-  return with_model_files(options, [](const Options& one) { return run_with(one, {}); });
+  return with_model_files(options, [given = given_name(options)](const Options& found) {
+    Options one = found;
+    if (!one.given("alias")) one.set_text("alias", shown_name_of(one.text("model"), given));
+    return run_with(one, {});
+  });
 }
 
 ToolSpec tool_spec() {

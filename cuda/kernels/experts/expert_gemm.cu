@@ -89,15 +89,15 @@ bool has_expert_gemm(const IntMatmul& a) {
 }
 
 void launch_expert_gemm(const ExpertMatmul& a, const ExpertGroups& groups, rt::Stream& stream) {
-  launch_by_bits(a.matmul.segments[0].weight.bits, [&]<int bits>() {
+  launch_by_codes(a.matmul.segments[0].weight, [&]<int bits>() {
     const int group = sum_columns(a.matmul);
     if constexpr (bits == 8) {
       if (group == 0) return launch<bits, 0>(a, groups, stream);
     }
-    if constexpr (bits == 8 || bits == 4) {
+    if constexpr (bits == 8 || kStoredBits<bits> == 4) {
       if (group == 32) return launch<bits, 32>(a, groups, stream);
     }
-    launch<bits, 128>(a, groups, stream);
+    if constexpr (bits != kTableBits) launch<bits, 128>(a, groups, stream);
   });
 }
 

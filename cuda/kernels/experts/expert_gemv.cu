@@ -99,10 +99,12 @@ void launch(const ExpertMatmul& a, rt::Stream& stream) {
   if constexpr (bits == 8) {
     if (!grouped) kernel = expert_gemv<8, false>;
   }
-  if (of_128) {
-    kernel = expert_gemv_groups<bits>;
-    blocks = row_tiles(matmul, kGroupRows);
-    bytes = groups_launch("", matmul).shared_bytes;
+  if constexpr (bits != kTableBits) {
+    if (of_128) {
+      kernel = expert_gemv_groups<bits>;
+      blocks = row_tiles(matmul, kGroupRows);
+      bytes = groups_launch("", matmul).shared_bytes;
+    }
   }
   ExpertMatmul part = a;
   for (; part.first_row < a.rows; part.first_row += kMaxRows) {
@@ -126,7 +128,7 @@ bool adds(const ExpertMatmul& a) {
 }
 
 void launch_expert_matmul(const ExpertMatmul& a, rt::Stream& stream) {
-  launch_by_bits(a.matmul.segments[0].weight.bits, [&]<int bits>() { launch<bits>(a, stream); });
+  launch_by_codes(a.matmul.segments[0].weight, [&]<int bits>() { launch<bits>(a, stream); });
 }
 
 }  // namespace leq::LEQ_GPU

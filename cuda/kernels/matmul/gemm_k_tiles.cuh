@@ -58,10 +58,10 @@ struct LaneRun {
 template <class Shape, int bits, int group>
 struct GemmMemory {
   static constexpr int kTokenBytes = Shape::kTokens * kKTile;
-  static constexpr int kStageBytes = kTokenBytes + Shape::kRows * bits * 16;
+  static constexpr int kStageBytes = kTokenBytes + Shape::kRows * kStoredBits<bits> * 16;
   static constexpr int kGroups = group == 0 ? 0 : kKTile / group;
   // Codes below 8 bits are multiplied as signed bytes, scaled by kFactor (packed_codes.cuh).
-  static constexpr int kFactor = kSignedFactor<bits>, kMiddle = bits == 8 ? 0 : 1 << (bits - 1);
+  static constexpr int kFactor = kSignedFactor<bits>, kMiddle = bits >= 8 ? 0 : 1 << (bits - 1);
   // Zero points times kFactor, and sums of at most 128 codes, fit into 16 bits, which saves memory
   // in large tiles; readers widen them. Zero points are negated, so that they can be added. Scales
   // are divided by kFactor. Rows and tokens are in LaneOrder.
@@ -83,11 +83,12 @@ struct TokenCopies : InputCopies<Shape, 8> {
                                  swizzled<8>(TokenCopies::row(), TokenCopies::chunk())) {}
 };
 template <class Shape, int bits>
-struct CodeCopies : SegmentCopies<Shape, bits> {
+struct CodeCopies : SegmentCopies<Shape, kStoredBits<bits>> {
   __device__ __forceinline__ CodeCopies(const IntMatmul& a, const GemmRows<Shape>& rows,
                                         int k_tiles)
       : CodeCopies::SegmentCopies(
-            a, rows, k_tiles * (bits * 16), swizzled<bits>(CodeCopies::row(), CodeCopies::chunk()),
+            a, rows, k_tiles * (kStoredBits<bits> * 16),
+            swizzled<kStoredBits<bits>>(CodeCopies::row(), CodeCopies::chunk()),
             [](const CodeSegment& segment) -> const void* { return segment.weight.codes; }) {}
 };
 
@@ -96,7 +97,7 @@ template <class Shape, int bits>
 struct KTileCodes {
   static constexpr int kAcross = Shape::kMmaAcross;
   // The words that a lane has at a time: at 8 bits the two chunks of a step, else the whole K tile.
-  static constexpr int kHeld = bits == 8 ? 2 : bits;
+  static constexpr int kChunks = kStoredBits<bits>, kHeld = bits == 8 ? 2 : kChunks;
   std::uint32_t words[kAcross][kHeld];
 
   static constexpr int kTiles = 4 / kHeld;                         // 8-row tiles per ldmatrix
@@ -108,14 +109,14 @@ struct KTileCodes {
     const int lane = static_cast<int>(threadIdx.x % 32);
     const int tile = bits == 3 ? lane / 8 % kTilesOfThree : lane / 8 / kHeld;
     const int chunk = bits == 3 ? lane / 8 / kTilesOfThree : lane / 8 % kHeld;
-    return swizzled<bits>(row + tile * 8 + lane % 8, chunk);
+    return swizzled<kChunks>(row + tile * 8 + lane % 8, chunk);
   }
   // Loads chunks from `first` on; `first` is even.
   __device__ __forceinline__ void load(const unsigned char* codes, int place, int first) {
 #pragma unroll
     for (int j = 0; j < kAcross; j += kTiles) {
       std::uint32_t found[4];
-      ptx::ldmatrix_x4(found, codes + (place ^ first * 16) + j * 8 * bits * 16);
+      ptx::ldmatrix_x4(found, codes + (place ^ first * 16) + j * 8 * kChunks * 16);
 #pragma unroll
       for (int i = 0; i < 4; ++i) words[j + i / kHeld][i % kHeld] = found[i];
     }
@@ -138,7 +139,7 @@ struct KTileCodes {
   }
 
   // Operand B of mma tile j: columns 32 step ... 32 step + 31 of the K tile.
-  __device__ __forceinline__ void operand(int j, int step, std::uint32_t flip,
+  __device__ __forceinline__ void operand(int j, int step, const Decoder<bits>& flip,
                                           std::uint32_t (&b)[2]) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {

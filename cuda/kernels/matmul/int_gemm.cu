@@ -259,14 +259,16 @@ void launch_tile(const IntMatmul& a, GemmTile tile, rt::Stream& stream) {
 }  // namespace
 
 void launch_int_gemm(const IntMatmul& a, GemmTile tile, rt::Stream& stream) {
-  launch_by_bits(a.segments[0].weight.bits, [&]<int bits>() {
+  launch_by_codes(a.segments[0].weight, [&]<int bits>() {
     const int group = sum_columns(a);
-    if constexpr (bits == 8) {
+    if constexpr (bits == 8 || bits == kTableBits) {
       if (group == 16) return launch_gemm<MiddleTile, bits, 16>(a, stream);
     }
     if (group == 32) return launch_gemm<MiddleTile, bits, 32>(a, stream);
-    if (group == 64) return launch_gemm<MiddleTile, bits, 64>(a, stream);
-    if (group == 128) return launch_tile<bits, 128>(a, tile, stream);
+    if constexpr (bits != kTableBits) {  // which have groups of at most 32 columns
+      if (group == 64) return launch_gemm<MiddleTile, bits, 64>(a, stream);
+      if (group == 128) return launch_tile<bits, 128>(a, tile, stream);
+    }
     // Codes of fewer than 8 bits always have groups.
     if constexpr (bits == 8) launch_tile<bits, 0>(a, tile, stream);
   });

@@ -1,6 +1,6 @@
-// Many tokens times a weight of 8, 4, 3 or 2 bits, on the tensor cores (mma.m16n8k32). A block
-// computes a tile of tokens x outputs. It iterates over K tiles of 128 columns, which are
-// prefetched by cp.async (docs/cuda.md).
+// Many tokens times a weight of 8, 4, 3 or 2 bits, or of codes with a table, on the tensor cores
+// (mma.m16n8k32). A block computes a tile of tokens x outputs. It iterates over K tiles of 128
+// columns, which are prefetched by cp.async (docs/cuda.md).
 #pragma once
 
 #include <type_traits>
@@ -60,7 +60,7 @@ struct WarpTile {
   // Multiplies one step of 32 columns, or half 0 or 1 of it.
   template <int half = -1, class Codes>
   __device__ __forceinline__ void multiply(const unsigned char* stage, const Codes& codes, int step,
-                                           std::uint32_t flip) {
+                                           const Decoder<bits>& flip) {
     std::uint32_t x[kDown][4];
 #pragma unroll
     for (int down = 0; down < kDown; ++down) {
@@ -224,14 +224,15 @@ struct WarpTile {
 
 // Multiplies one K tile. When the sums of a group g are complete, complete(g) is called.
 template <class Shape, int bits, int group, class Complete>
-__device__ __forceinline__ void multiply_k_tile(const unsigned char* stage, std::uint32_t flip,
+__device__ __forceinline__ void multiply_k_tile(const unsigned char* stage,
+                                                const Decoder<bits>& flip,
                                                 WarpTile<Shape, bits, group>& tile,
                                                 Complete complete) {
   using Memory = GemmMemory<Shape, bits, group>;
   const unsigned char* const weights = stage + Memory::kTokenBytes;
   KTileCodes<Shape, bits> codes;
   if constexpr (bits == 3) codes.load_three(weights, tile.codes_place);
-  if constexpr (bits == 4 || bits == 2) codes.load(weights, tile.codes_place, 0);
+  if constexpr (kStoredBits<bits> == 4 || bits == 2) codes.load(weights, tile.codes_place, 0);
 #pragma unroll
   for (int step = 0; step < 4; ++step) {
     if constexpr (bits == 8) codes.load(weights, tile.codes_place, step * 2);
@@ -262,7 +263,7 @@ __device__ __forceinline__ void multiply_tile(const IntMatmul& a, const GemmRows
     return *reinterpret_cast<typename Memory::Groups*>(memory + place);
   };
   const Grouping grouping(a);
-  const std::uint32_t flip = signed_flip<bits>(a);
+  const Decoder<bits> flip = signed_flip<bits>(a);
   const int k_tiles = grouping.columns / kKTile;
   CodeCopies<Shape, bits> weights(a, rows, k_tiles);
   TokenCopies<Shape> tokens(a, rows);

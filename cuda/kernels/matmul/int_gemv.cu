@@ -361,7 +361,9 @@ void launch_groups(const IntMatmul& a, rt::Stream& stream) {
 
 template <int bits>
 void launch(const IntMatmul& a, rt::Stream& stream) {
-  if (has_groups_of_128(a, a.tokens)) return launch_groups<bits>(a, stream);
+  if constexpr (bits != kTableBits) {
+    if (has_groups_of_128(a, a.tokens)) return launch_groups<bits>(a, stream);
+  }
   const bool grouped = a.segments[0].weight.group > 0 || a.x.group > 0;
   auto* kernel = int_gemv<bits, true>;
   // Codes of fewer than 8 bits always have groups.
@@ -385,7 +387,7 @@ bool has_int_gemv(const IntMatmul& a) {
 }
 
 void launch_int_gemv(const IntMatmul& a, rt::Stream& stream) {
-  launch_by_bits(a.segments[0].weight.bits, [&]<int bits>() { launch<bits>(a, stream); });
+  launch_by_codes(a.segments[0].weight, [&]<int bits>() { launch<bits>(a, stream); });
 }
 
 }  // namespace leq::LEQ_GPU

@@ -14,7 +14,7 @@ namespace leq::LEQ_GPU {
 inline constexpr int kGemvWarps = 8;
 template <int bits>
 inline constexpr int kGemvRows =
-    bits == 8 || bits == 3 ? 2 : 4;  // rows of a warp; they share the inputs
+    bits == 8 || bits == 3 || bits == kTableBits ? 2 : 4;  // rows of a warp; they share the inputs
 template <int bits>
 inline constexpr int kGemvBlockRows = kGemvRows<bits>* kGemvWarps;
 
@@ -89,7 +89,7 @@ struct GemvTile {
   // multiples of 2^kDotShift.
   template <int runs>
   __device__ __forceinline__ void multiply(const Unit<bits> (&units)[kRows], int first,
-                                           const std::int8_t* inputs, std::uint32_t flip) {
+                                           const std::int8_t* inputs, const Decoder<bits>& flip) {
 #pragma unroll
     for (int run = first; run < first + runs; ++run) {
       const uint4 x = *reinterpret_cast<const uint4*>(inputs + run * 16);
@@ -178,16 +178,17 @@ __device__ __forceinline__ float add_groups(const GemvItem<bits>& item, int firs
   return f;
 }
 
-// Multiplies a lane's unit group by group; the smallest group has 32 columns.
+// Multiplies a lane's unit group by group; the smallest group has 32 columns, of codes with a table
+// 16.
 template <int bits>
 __device__ __forceinline__ void multiply_groups(const IntMatmul& a, const Grouping& grouping,
                                                 const GemvRows<bits>& rows, GemvTile<bits>& tile,
                                                 const Unit<bits> (&loaded)[kGemvRows<bits>],
-                                                const std::int8_t* inputs, std::uint32_t flip,
-                                                int column, bool active,
+                                                const std::int8_t* inputs,
+                                                const Decoder<bits>& flip, int column, bool active,
                                                 WaitingGroups<bits>& waiting) {
   using Layout = Packing<bits>;
-  constexpr int kRuns = Layout::kRuns < 2 ? 1 : 2;
+  constexpr int kRuns = Layout::kRuns < 2 || bits == kTableBits ? 1 : 2;
   tile.start();
 #pragma unroll
   for (int run = 0; run < Layout::kRuns; run += kRuns) {
@@ -210,7 +211,8 @@ __device__ __forceinline__ float multiply_units(const IntMatmul& a, const Groupi
   using Layout = Packing<bits>;
   [[maybe_unused]] constexpr int kUnrolled = grouped ? 1 : 2;
   const int lane = static_cast<int>(threadIdx.x % 32);
-  const std::uint32_t flip = byte_flip(a.segments[0].weight);
+  Decoder<bits> flip = {};  // other codes are multiplied as unsigned numbers
+  if constexpr (bits == 8 || bits == kTableBits) flip = signed_flip<bits>(a);
   const bool exists = rows.row(0) < rows.of(a, 0).rows;
   const int units = exists ? grouping.columns / Layout::kColumns : 0;
   const std::int8_t* const inputs = a.x.codes;

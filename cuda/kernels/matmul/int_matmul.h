@@ -18,6 +18,13 @@ void launch_by_bits(int bits, Launch launch) {
   launch_for<2, 3, 4, 8>(bits, launch);
 }
 
+// The same, and calls launch.template operator()<kTableBits>() for codes with a table.
+template <class Launch>
+void launch_by_codes(const CodeWeight& weight, Launch launch) {
+  if (weight.has_table) return launch.template operator()<kTableBits>();
+  launch_by_bits(weight.bits, launch);
+}
+
 // The outputs of all segments, if gated of gate and up.
 template <class Arguments>
 std::int64_t outputs_of(const Arguments& a) {

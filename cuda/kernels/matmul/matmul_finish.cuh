@@ -39,9 +39,15 @@ __device__ __forceinline__ std::uint32_t byte_flip(const CodeWeight& weight) {
 // The bits that signed_quad inverts. The shift yields 0 (tokens are fewer than 2^40) but makes the
 // value opaque to the compiler, which keeps it in a register.
 template <int bits>
-__device__ __forceinline__ std::uint32_t signed_flip(const IntMatmul& a) {
-  if constexpr (bits == 8) return byte_flip(a.segments[0].weight);
-  return kTopBits + __shfl_xor_sync(kEveryLane, static_cast<std::uint32_t>(a.tokens >> 40), 1);
+__device__ __forceinline__ Decoder<bits> signed_flip(const IntMatmul& a) {
+  if constexpr (bits == kTableBits) {
+    const auto& table = a.segments[0].weight.table;
+    return {{table[0], table[1], table[2], table[3]}};
+  } else if constexpr (bits == 8) {
+    return byte_flip(a.segments[0].weight);
+  } else {
+    return kTopBits + __shfl_xor_sync(kEveryLane, static_cast<std::uint32_t>(a.tokens >> 40), 1);
+  }
 }
 
 // Scale and zero point of a row's codes at `column`; if the row has one scale, this scale is 1.

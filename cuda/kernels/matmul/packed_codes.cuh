@@ -2,17 +2,23 @@
 // bytes hold 128. Few instructions extract four codes in the form of dp4a and mma (layout.h).
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/intrinsics/ptx.h"
 #include "cuda/kernels/launch.h"
 #include "cuda/layout/layout.h"
 
 namespace leq::LEQ_GPU {
 
+// Bits of a code in memory.
+template <int bits>
+inline constexpr int kStoredBits = bits == kTableBits ? 4 : bits;
+
 // A unit: the fewest 16-byte chunks that hold all bits of their columns (3 at 3 bits, else 1).
 template <int bits>
 struct Packing {
   static constexpr int kChunks = bits == 3 ? 3 : 1;  // chunks of a unit
-  static constexpr int kColumns = bits == 3 ? 128 : 128 / bits;
+  static constexpr int kColumns = bits == 3 ? 128 : 128 / kStoredBits<bits>;
   static constexpr int kRuns = kColumns / 16;  // runs of 16 columns
   static constexpr int kBytes = kChunks * 16;
   static constexpr std::uint32_t kMask =
@@ -25,15 +31,41 @@ struct Packing {
 // each byte. Codes without zero points need no further correction.
 inline constexpr std::uint32_t kTopBits = 0x80808080u;
 template <int bits>
-inline constexpr int kSignedFactor = 1 << (8 - bits);
+inline constexpr int kSignedFactor = bits == kTableBits ? 1 : 1 << (8 - bits);
+
+// What decodes codes: the bits that signed_quad inverts, or the table.
+struct CodeTable {
+  std::uint32_t numbers[4];
+};
+template <int bits>
+using Decoder = std::conditional_t<bits == kTableBits, CodeTable, std::uint32_t>;
+
+// The numbers of four codes, one in each half byte of the low 16 bits of `codes`.
+__device__ __forceinline__ std::uint32_t table_numbers(const CodeTable& table,
+                                                       std::uint32_t codes) {
+  const std::uint32_t low = codes & 0x7777u, upper = codes >> 1 & 0x4444u;
+  return ptx::select_bytes(ptx::select_bytes(table.numbers[0], table.numbers[1], low),
+                           ptx::select_bytes(table.numbers[2], table.numbers[3], low),
+                           0x3210u | upper);
+}
+// The numbers of a run of a word: those of its low or of its high half bytes.
+__device__ __forceinline__ std::uint32_t table_quad(const CodeTable& table, std::uint32_t word,
+                                                    int run) {
+  // Runs 0 and 1 have these two in common.
+  const std::uint32_t first = table_numbers(table, word), last = table_numbers(table, word >> 16);
+  return ptx::select_bytes(first, last, run == 0 ? 0x6420u : 0x7531u);
+}
+
 // Extracts columns 16 run + 4 j ... 16 run + 4 j + 3 of a unit; words[p] is word j of chunk p. flip
 // is kTopBits; at 8 bits it is 0 for signed codes, and kTopBits converts unsigned codes u to
 // u - 128. flip is opaque (signed_flip), so that one operation masks and flips, because an
 // instruction can encode only one constant. Codes of 3 bits are stored as signed numbers.
 template <int bits>
 __device__ __forceinline__ std::uint32_t signed_quad(
-    const std::uint32_t (&words)[Packing<bits>::kChunks], int run, std::uint32_t flip) {
-  if constexpr (bits == 8) {
+    const std::uint32_t (&words)[Packing<bits>::kChunks], int run, const Decoder<bits>& flip) {
+  if constexpr (bits == kTableBits) {
+    return table_quad(flip, words[0], run);
+  } else if constexpr (bits == 8) {
     return words[0] ^ flip;
   } else if constexpr (bits == 3) {
     return three_bit_quad(run, [&](int chunk) { return words[chunk]; });
@@ -44,10 +76,11 @@ __device__ __forceinline__ std::uint32_t signed_quad(
   }
 }
 
-// Like signed_quad, for a K tile of 128 columns, which has `bits` chunks; run is 0 ... 7.
+// Like signed_quad, for a K tile of 128 columns, which has as many chunks as a code has bits; run
+// is 0 ... 7.
 template <int bits>
-__device__ __forceinline__ std::uint32_t k_tile_quad(const std::uint32_t (&words)[bits], int run,
-                                                     std::uint32_t flip) {
+__device__ __forceinline__ std::uint32_t k_tile_quad(
+    const std::uint32_t (&words)[kStoredBits<bits>], int run, const Decoder<bits>& flip) {
   if constexpr (bits == 3) {
     return signed_quad<3>(words, run, flip);
   } else {
@@ -56,12 +89,15 @@ __device__ __forceinline__ std::uint32_t k_tile_quad(const std::uint32_t (&words
   }
 }
 
-// Extracts the columns of signed_quad for dp4a: codes u, or at 8 and 3 bits as signed_quad does.
+// Extracts the columns of signed_quad for dp4a: codes u at 4 and 2 bits, else as signed_quad does.
 template <int bits>
 __device__ __forceinline__ std::uint32_t dot_quad(
-    const std::uint32_t (&words)[Packing<bits>::kChunks], int run, std::uint32_t flip) {
-  if constexpr (bits == 8 || bits == 3) return signed_quad<bits>(words, run, flip);
-  return words[0] >> bits * run & Packing<bits>::kMask;
+    const std::uint32_t (&words)[Packing<bits>::kChunks], int run, const Decoder<bits>& flip) {
+  if constexpr (bits == 4 || bits == 2) {
+    return words[0] >> bits * run & Packing<bits>::kMask;
+  } else {
+    return signed_quad<bits>(words, run, flip);
+  }
 }
 
 // Four codes of a K tile (below 8 bits) minus a zero point z, as signed bytes (u - z) times
@@ -94,7 +130,7 @@ struct Unit {
   __device__ __forceinline__ static std::uint32_t word(const uint4& chunk, int j) {
     return j == 0 ? chunk.x : j == 1 ? chunk.y : j == 2 ? chunk.z : chunk.w;
   }
-  __device__ __forceinline__ std::uint32_t quad(int run, int j, std::uint32_t flip) const {
+  __device__ __forceinline__ std::uint32_t quad(int run, int j, const Decoder<bits>& flip) const {
     std::uint32_t words[Packing<bits>::kChunks];
 #pragma unroll
     for (int p = 0; p < Packing<bits>::kChunks; ++p) words[p] = word(chunks[p], j);
@@ -123,7 +159,7 @@ __device__ __forceinline__ Unit<bits> load_unit(const std::uint8_t* from) {
 // Returns the byte offset of unit `index` in a row of `columns` columns, a multiple of 128.
 template <int bits>
 __device__ __forceinline__ std::int64_t unit_at(std::int64_t row, int columns, int index) {
-  return row * columns * bits / 8 + std::int64_t{index} * Packing<bits>::kBytes;
+  return row * columns * kStoredBits<bits> / 8 + std::int64_t{index} * Packing<bits>::kBytes;
 }
 
 }  // namespace leq::LEQ_GPU

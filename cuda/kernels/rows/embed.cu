@@ -38,6 +38,7 @@ __device__ __forceinline__ int code_number(const CodeWeight& w, std::int64_t row
     return static_cast<std::int8_t>(w.codes[row * padded_columns(columns) + column]);
   }
   const int code = stored_code(w, row, column, columns);
+  if (w.has_table) return static_cast<std::int8_t>(w.table[code / 4] >> code % 4 * 8);
   if (w.zeros == nullptr) return code - w.zero;
   return code - w.zeros[w.group == 0 ? row : group_index(w, row, column, columns)];
 }

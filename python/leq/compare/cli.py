@@ -198,7 +198,7 @@ def main(words=None):
         print("\nleq-compare: interrupted; measurements are kept: the same command continues", file=sys.stderr)
         return 130
     except ModuleNotFoundError as error:
-        print(f"leq-compare: error: needs {error.name}: pip install leq[compare]", file=sys.stderr)
+        print(f"leq-compare: error: {errors.missing(error.name, 'compare')}", file=sys.stderr)
     except OSError as error:
         print(f"leq-compare: error: {error.filename or 'system'}: {error.strerror}", file=sys.stderr)
     return 1

@@ -1,4 +1,4 @@
-"""A .leq file for other runtimes: an ONNX model, or a folder of Hugging Face (`pip install leq[export]`).
+"""A .leq file for other runtimes: an ONNX model, or a folder of Hugging Face (extra `export`).
 
     from leq.export import export_onnx, export_huggingface
     export_onnx("model.leq", "folder", target="genai")

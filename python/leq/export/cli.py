@@ -127,7 +127,7 @@ def _export(path, given):
     try:
         from . import export_huggingface, export_onnx
     except ImportError as error:
-        raise errors.UsageError(f"this Python has no {error.name}: `pip install leq[export]`") from None
+        raise errors.UsageError(errors.missing(error.name, "export")) from None
     folder, compressed = given["output"], given.get("compressed-tensors", False)
     if not compressed and not given.get("safetensors"):
         names = {"ctx-size": "context"}

@@ -329,7 +329,7 @@ CalibrationMemory Pipeline::plan_memory() {
   shape.sample_tokens = kSampleTokens;
   const CalibrationMemory memory =
       plan_calibration(config_, shape, workers_.backend->layout(), options_.max_ram);
-  options_.say("memory      " + describe(memory));
+  if (options_.max_ram > 0) options_.say("memory      " + describe(memory));
   for (std::int64_t layer = 0; layer < config_.layer_count(); ++layer) {
     const std::vector<LinearSite> sites = linear_sites(config_, layer);
     const std::int64_t stages = std::ssize(stages_of(sites)) + 1;

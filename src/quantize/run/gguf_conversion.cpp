@@ -66,9 +66,13 @@ fs::path conversion_cache() {
   return home / ".cache" / "leq";
 }
 
+fs::path conversion_of(const fs::path& gguf, const fs::path& cache) {
+  return cache / conversion_name(gguf);
+}
+
 fs::path convert_in_cache(const fs::path& gguf, const fs::path& cache,
                           const ConversionEvents& events) {
-  const fs::path file = cache / conversion_name(gguf);
+  const fs::path file = conversion_of(gguf, cache);
   if (file_exists(file)) return file;
   std::error_code error;
   fs::create_directories(cache, error);

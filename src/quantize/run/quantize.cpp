@@ -1,15 +1,21 @@
 #include "quantize/run/quantize.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <memory>
 #include <new>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <system_error>
+#include <utility>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/json.h"
+#include "base/progress.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "base/version.h"
@@ -317,40 +323,33 @@ QuantizeResult quantize_imported(const ImportedModel& model, const fs::path& out
 
 namespace {
 
-// The unquantized model as a temporary .leq file, to which quantized models are compared, in the
-// folder OUTPUT.base, which only one run can hold at a time. Written on first use, in the dtype of
-// the checkpoint, so that it needs no more disk than the checkpoint.
+// The unquantized model, to which quantized models are compared: a .leq file beside the output,
+// without a name, so that nothing of it stays, however the run ends. Written on first use, in the
+// dtype of the checkpoint, so that it needs no more disk than the checkpoint.
 class BaseFile {
  public:
-  BaseFile(const ImportedModel& model, const fs::path& output, const QuantizeOptions& options)
-      : model_(model),
-        folder_(output.string() + ".base"),
-        path_(folder_.path() / "base.leq"),
-        options_(options) {}
-  ~BaseFile() {
-    std::error_code ignored;
-    fs::remove(path_, ignored);
-  }
-  BaseFile(const BaseFile&) = delete;
-  BaseFile& operator=(const BaseFile&) = delete;
+  BaseFile(const ImportedModel& model, fs::path output, const QuantizeOptions& options)
+      : model_(model), output_(std::move(output)), options_(options) {}
 
-  const fs::path& path() {
-    if (written_) return path_;
-    QuantizeOptions exact;
-    exact.type = dtype_name(model_.dtype);
-    exact.threads = options_.threads;
-    exact.stop = options_.stop;
-    quantize_imported(model_, path_, exact);
-    written_ = true;
-    return path_;
+  // The path by which this process can open it.
+  fs::path path() {
+    if (!file_) {
+      QuantizeOptions exact;
+      exact.type = dtype_name(model_.dtype);
+      exact.threads = options_.threads;
+      exact.stop = options_.stop;
+      const fs::path named = output_.string() + ".base" + std::to_string(::getpid());
+      quantize_imported(model_, named, exact);
+      file_.emplace(named);
+    }
+    return file_->path();
   }
 
  private:
   const ImportedModel& model_;
-  WorkFolder folder_;
-  fs::path path_;
+  fs::path output_;
   const QuantizeOptions& options_;
-  bool written_ = false;
+  std::optional<NamelessFile> file_;
 };
 
 // All checks that can fail before the first weight is read.
@@ -378,6 +377,12 @@ void check_run(const ImportedModel& model, const fs::path& output, const Quantiz
   check_gate_text(text, std::ssize(ids), model.config.context);
 }
 
+// The time that work of these seconds takes here.
+std::string time_on(const QuantizeOptions& options, double seconds) {
+  const int threads = options.threads > 0 ? options.threads : usable_cores();
+  return expected_time(seconds, slowdown_by_others(threads));
+}
+
 // Sets the number of calibration windows and returns the number of gate windows.
 std::int64_t fit_windows(const ImportedModel& model, const fs::path& output,
                          QuantizeOptions& options) {
@@ -401,11 +406,9 @@ std::int64_t fit_windows(const ImportedModel& model, const fs::path& output,
     const std::string count = std::to_string(windows);
     options.calibration.samples = windows;
     options.say("calibration " + count + " windows of " + std::to_string(data.length) +
-                " tokens (" + fixed(seconds, 2) + " s each), then folds and codes: about " +
-                fixed(all, 0) + " s remain (" +
-                (all > budget ? "the least that it takes; the limit is " : "limit ") +
-                fixed(budget, 0) + " s); " + Setting{"samples"}.marked() + ' ' + count +
-                " makes the same file on any machine");
+                " tokens, then folds and codes: " + time_on(options, all) +
+                (all > budget ? ", the least that it takes" : "") + "; " +
+                Setting{"samples"}.marked() + ' ' + count + " makes the same file on any machine");
   }
   return windows_within(kGateSeconds, 2 * seconds, kFittedGateWindows);
 }
@@ -434,12 +437,11 @@ void say_search_time(const ImportedModel& model, const QuantizeOptions& options)
       windows * seconds + choosing_seconds(model.config, work, seconds, text.length);
   const double measuring = static_cast<double>(search.options.evaluations) *
                            static_cast<double>(search.windows) * seconds;
-  const double minutes = (static_cast<double>(kChoices) * candidate + measuring) / 60;
   options.say("search      " + std::to_string(kChoices) + " candidates" +
               (windows > 0 ? " of " + fixed(windows, 0) + " calibration windows" : "") + ", then " +
               std::to_string(search.options.evaluations) + " measurements of " +
-              std::to_string(search.windows) + " windows: about " +
-              (minutes < 1 ? fixed(60 * minutes, 0) + " s" : fixed(minutes, 0) + " min") + "; " +
+              std::to_string(search.windows) + " windows: " +
+              time_on(options, static_cast<double>(kChoices) * candidate + measuring) + "; " +
               Setting{"samples"}.marked() + " and " + Setting{"evaluations"}.marked() +
               " make it shorter");
 }

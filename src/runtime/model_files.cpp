@@ -1,0 +1,126 @@
+#include "runtime/model_files.h"
+
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <map>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace leq {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Whether the name is that of a part ("story-00001-of-00003"). `first`: whether it is the first.
+bool is_part(std::string_view stem, bool& first, std::string& whole) {
+  constexpr std::size_t kTail = std::string_view("-00001-of-00003").size();
+  if (stem.size() <= kTail) return false;
+  const std::string_view tail = stem.substr(stem.size() - kTail);
+  const auto digits = [](std::string_view text) {
+    return std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+  };
+  if (tail[0] != '-' || tail[6] != '-' || tail.substr(7, 2) != "of" || tail[9] != '-' ||
+      !digits(tail.substr(1, 5)) || !digits(tail.substr(10))) {
+    return false;
+  }
+  first = tail.substr(1, 5) == "00001";
+  whole = std::string(stem.substr(0, stem.size() - kTail));
+  return true;
+}
+
+std::int64_t unix_seconds(fs::file_time_type time) {
+  const auto system = std::chrono::file_clock::to_sys(time);
+  return std::chrono::duration_cast<std::chrono::seconds>(system.time_since_epoch()).count();
+}
+
+void read_times(ModelFile& file) {
+  std::error_code error;
+  const fs::file_time_type time = fs::last_write_time(file.path, error);
+  file.changed = time.time_since_epoch().count();
+  file.created = unix_seconds(time);
+}
+
+void add(const fs::directory_entry& entry, std::map<std::string, ModelFile>& files) {
+  std::error_code error;
+  const std::string extension = entry.path().extension().string();
+  const bool is_gguf = extension == ".gguf";
+  if ((!is_gguf && extension != ".leq") || !entry.is_regular_file(error) || error) return;
+  const std::string stem = entry.path().stem().string();
+  if (stem.empty() || stem.front() == '.' || first_invalid_utf8(stem)) return;
+  bool first = true;
+  std::string name = stem;
+  if (is_gguf && is_part(stem, first, name) && !first) {
+    files[name + ".gguf"].bytes += entry.file_size(error);
+    return;
+  }
+  ModelFile& file = files[name + extension];
+  file.name = name;
+  file.path = entry.path();
+  file.bytes += entry.file_size(error);
+  read_times(file);
+}
+
+}  // namespace
+
+ModelFile model_file(std::string name, const fs::path& path) {
+  std::error_code error;
+  ModelFile file = {.name = std::move(name), .path = path, .bytes = fs::file_size(path, error)};
+  read_times(file);
+  return file;
+}
+
+std::vector<ModelFile> models_in(const fs::path& folder) {
+  std::map<std::string, ModelFile> files;
+  std::error_code error;
+  fs::directory_iterator entry(folder, error);
+  for (const fs::directory_iterator end; !error && entry != end; entry.increment(error)) {
+    add(*entry, files);
+  }
+  require(!error, ErrorKind::io, printable(folder.string(), 4096), ": cannot be read (",
+          error.message(), ")");
+  std::vector<ModelFile> models;
+  for (auto& [key, file] : files) {
+    if (file.path.empty()) continue;  // the first part is missing
+    if (key.ends_with(".gguf") && files.contains(file.name + ".leq")) file.name = key;
+    models.push_back(file);
+  }
+  std::ranges::sort(models, {}, &ModelFile::name);
+  return models;
+}
+
+std::string model_name_of(const std::string& path) {
+  const std::string name = path.substr(path.find_last_of('/') + 1);
+  for (const std::string_view ending : {".leq", ".gguf"}) {
+    if (name.ends_with(ending)) return name.substr(0, name.size() - ending.size());
+  }
+  return name;
+}
+
+namespace {
+
+// A name in the form in which its spellings agree.
+std::string plain(std::string_view text) {
+  std::string out(text);
+  std::ranges::transform(out, out.begin(), [](unsigned char c) { return std::tolower(c); });
+  for (const std::string_view ending : {":latest", ".leq", ".gguf"}) {  // the first is Ollama's
+    if (out.ends_with(ending)) out.resize(out.size() - ending.size());
+  }
+  return out;
+}
+
+}  // namespace
+
+NameMatch match_name(std::string_view wanted, std::string_view name, const fs::path& file) {
+  if (wanted == name) return NameMatch::exact;
+  const std::string word = plain(wanted), known = plain(name);
+  if (word.empty()) return NameMatch::none;
+  if (word == known || word == plain(file.filename().string())) return NameMatch::spelling;
+  return known.starts_with(word + ':') ? NameMatch::untagged : NameMatch::none;
+}
+
+}  // namespace leq

@@ -1,0 +1,40 @@
+// Model files of a folder, the models' names, and the other spellings that mean a model.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace leq {
+
+struct ModelFile {
+  std::string name;  // the file's name without .leq or .gguf
+  std::filesystem::path path;
+  std::uint64_t bytes = 0;                           // sum over all parts of a GGUF file
+  std::filesystem::file_time_type::rep changed = 0;  // modification time
+  std::int64_t created = 0;                          // modification time in seconds since 1970
+  bool operator==(const ModelFile&) const = default;
+};
+
+// The files that end in .leq or .gguf, sorted by name; only the first part of a split GGUF file. If
+// a .leq and a GGUF file have the same name, the GGUF file's name keeps its extension. Throws Error
+// if the folder cannot be read.
+std::vector<ModelFile> models_in(const std::filesystem::path& folder);
+// One file, with its size and times as far as they can be read.
+ModelFile model_file(std::string name, const std::filesystem::path& path);
+// The model's name for its path: "folder/story.leq" or "folder/story.gguf" -> "story".
+std::string model_name_of(const std::string& path);
+
+// How well a name that somebody wrote fits a model, worst first.
+enum class NameMatch : std::uint8_t {
+  none,
+  untagged,  // "Qwen/Qwen3-0.6B" of "Qwen/Qwen3-0.6B:q4"
+  spelling,  // in other letters, with .leq, .gguf or :latest at its end, or the name of its file
+  exact
+};
+NameMatch match_name(std::string_view wanted, std::string_view name,
+                     const std::filesystem::path& file);
+
+}  // namespace leq

@@ -1,0 +1,271 @@
+#include "tools/common/modelfile.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <iostream>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "sampling/settings.h"
+
+namespace leq {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMaxBytes = 1 << 20;
+constexpr std::string_view kQuotes = "\"\"\"";
+constexpr const char* kEnding = ".modelfile";
+constexpr std::string_view kOneDevice =
+    "a model runs on one device as a whole: -dev cuda, or cuda:1, at the start";
+
+// Ollama's names that are not those of sampling settings.
+struct ParameterName {
+  std::string_view name;
+  std::string_view option;  // empty: there is none
+  std::string_view advice = {};
+};
+constexpr std::array kParameterNames = {
+    ParameterName{"num_ctx", "ctx-size"},
+    ParameterName{"num_predict", "n-predict"},
+    ParameterName{"stop", "reverse-prompt"},
+    ParameterName{"seed", "seed"},
+    ParameterName{"num_thread", "threads"},
+    ParameterName{"num_batch", "batch-size"},
+    ParameterName{"mirostat_eta", "mirostat-lr"},
+    ParameterName{"mirostat_tau", "mirostat-ent"},
+    ParameterName{"num_gpu", "", kOneDevice},
+    ParameterName{"main_gpu", "", kOneDevice},
+    ParameterName{"low_vram", "", "--vram SIZE, at the start, caps a GPU's memory"},
+    ParameterName{"f16_kv", "", "-ctk and -ctv, at the start, choose the KV cache's types"},
+    ParameterName{"use_mmap", "", "--mmap or --no-mmap, at the start"},
+    ParameterName{"use_mlock", "", "--mlock, at the start"},
+    ParameterName{"numa", "", "--numa, at the start"},
+    ParameterName{"num_keep", "",
+                  "a full context leaves out the oldest turns and keeps the system prompt"},
+    ParameterName{"num_gqa", "", "the model's file has it"},
+    ParameterName{"rope_frequency_base", "", "the model's file has it"},
+    ParameterName{"rope_frequency_scale", "", "the model's file has it"},
+    ParameterName{"tfs_z", "", "there is no tail-free sampling here: min_p or typical_p"},
+    ParameterName{"penalize_newline", "", "penalties count every token"},
+    ParameterName{"draft_num_predict", "", "--draft-max, at the start"},
+};
+
+const ParameterName* find_name(std::string_view name) {
+  const auto* found = std::ranges::find(kParameterNames, name, &ParameterName::name);
+  return found == kParameterNames.end() ? nullptr : found;
+}
+
+std::string upper(std::string_view text) {
+  std::string out(text);
+  std::ranges::transform(out, out.begin(), [](unsigned char c) { return std::toupper(c); });
+  return out;
+}
+
+// Reads the instructions one by one.
+class Reader {
+ public:
+  Reader(std::string_view text, const std::string& source)
+      : lines_(split(text, "\n")), source_(source) {}
+
+  Modelfile read() {
+    while (at_ < lines_.size()) {
+      const std::string_view line = trim(lines_[at_++]);
+      if (line.empty() || line.front() == '#') continue;
+      const auto [word, rest] = cut(line);
+      take(upper(word), rest);
+    }
+    require(!file_.from.empty(), source_, ": expected a line FROM MODEL, found none");
+    return std::move(file_);
+  }
+
+ private:
+  using Cut = std::pair<std::string_view, std::string_view>;
+  static Cut cut(std::string_view line) {
+    const std::size_t space = std::min(line.find_first_of(" \t"), line.size());
+    return {line.substr(0, space), trim(line.substr(space))};
+  }
+  std::string place() const { return source_ + ":" + std::to_string(at_); }
+
+  void take(const std::string& word, std::string_view rest) {
+    const std::string where = place();
+    const std::string value = word == "PARAMETER" ? "" : text(rest);
+    if (word == "FROM") {
+      require(!value.empty() && file_.from.empty(), where,
+              ": expected one FROM with a model or a path");
+      file_.from = value;
+    } else if (word == "SYSTEM") {
+      file_.system = value;
+    } else if (word == "PARAMETER") {
+      parameter(rest, where);
+    } else if (word == "TEMPLATE") {
+      file_.notes.push_back(where +
+                            ": TEMPLATE is not taken: the model's own chat template is used, and "
+                            "--chat-template NAME takes a known one");
+    } else if (word == "MESSAGE") {
+      file_.notes.push_back(where + ": MESSAGE is not taken: --chat NAME keeps a conversation");
+    } else {
+      require(word != "ADAPTER", where,
+              ": ADAPTER: there are no adapters here: merge it into the checkpoint (peft's "
+              "merge_and_unload), and name that in FROM");
+      require(word == "LICENSE" || word == "REQUIRES", where, ": unknown instruction '",
+              printable(word), "': expected FROM, SYSTEM, PARAMETER, TEMPLATE or LICENSE");
+    }
+  }
+
+  void parameter(std::string_view rest, const std::string& where) {
+    const auto [name, given] = cut(rest);
+    require(!name.empty() && !given.empty(), where, ": expected PARAMETER NAME VALUE");
+    const std::string value = text(given);
+    try {
+      (void)option_of_parameter(name);
+      file_.parameters.emplace_back(name, value);
+    } catch (const Error& error) {
+      const std::string line = where + ": PARAMETER " + std::string(error.what());
+      if (!is_left_out(name)) fail(line);
+      file_.notes.push_back(line);
+    }
+  }
+
+  // A value: in three quotation marks, which may stand lines apart, in one, or in none.
+  std::string text(std::string_view rest) {
+    const std::string where = place();
+    if (!rest.starts_with(kQuotes)) {
+      const bool quoted = rest.size() > 1 && rest.front() == '"' && rest.back() == '"';
+      return std::string(quoted ? rest.substr(1, rest.size() - 2) : rest);
+    }
+    std::string all(rest.substr(kQuotes.size()));
+    std::size_t end = 0;
+    while ((end = all.find(kQuotes)) == std::string::npos) {
+      require(at_ < lines_.size(), where, ": \"\"\" begins a text that has no end");
+      all += '\n' + std::string(lines_[at_++]);
+    }
+    require(trim(std::string_view(all).substr(end + kQuotes.size())).empty(), place(),
+            ": expected the end of the line after \"\"\"");
+    all.resize(end);
+    return all;
+  }
+
+  std::vector<std::string_view> lines_;
+  const std::string& source_;
+  std::size_t at_ = 0;
+  Modelfile file_;
+};
+
+}  // namespace
+
+std::string option_of_parameter(std::string_view name) {
+  if (const ParameterName* known = find_name(name)) {
+    require(!known->option.empty(), name, ": ", known->advice);
+    return std::string(known->option);
+  }
+  if (const SamplingParameter* parameter = find_parameter(name)) return parameter_word(*parameter);
+  std::vector<std::string> names;
+  for (const ParameterName& known : kParameterNames) {
+    if (!known.option.empty()) names.emplace_back(known.name);
+  }
+  for (const SamplingParameter& known : kSamplingParameters) names.emplace_back(known.name);
+  const auto nearest = nearest_word(std::string(name), names);
+  fail("no parameter is called ", printable(name),
+       nearest ? "; did you mean " + *nearest + "?" : ": expected one of " + join(names));
+}
+
+bool is_left_out(std::string_view name) {
+  const ParameterName* known = find_name(name);
+  return known != nullptr && known->option.empty();
+}
+
+Modelfile read_modelfile(std::string_view text, const std::string& source) {
+  return Reader(text, source).read();
+}
+
+std::string modelfile_text(const Modelfile& file) {
+  std::string text = "FROM " + file.from + '\n';
+  if (!file.system.empty()) text += "SYSTEM \"\"\"" + file.system + "\"\"\"\n";
+  for (const auto& [name, value] : file.parameters) {
+    const bool lines = value.find('\n') != std::string::npos;
+    text += "PARAMETER " + name + ' ' +
+            (lines            ? "\"\"\"" + value + "\"\"\""
+             : name == "stop" ? '"' + value + '"'
+                              : value) +
+            '\n';
+  }
+  return text;
+}
+
+std::vector<std::string> words_of(const Modelfile& file) {
+  // -sys and -r replace escapes, which a Modelfile does not have.
+  const auto literal = [](const std::string& text) { return replace_all(text, "\\", "\\\\"); };
+  std::vector<std::string> words;
+  if (!file.system.empty()) words.push_back("--system-prompt=" + literal(file.system));
+  for (const auto& [name, value] : file.parameters) {
+    words.push_back("--" + option_of_parameter(name) + "=" +
+                    (name == "stop" ? literal(value) : value));
+  }
+  return words;
+}
+
+std::vector<KeptModel> created_models() {
+  std::vector<KeptModel> models;
+  if (!find_models_folder()) return models;
+  std::error_code error;
+  for (fs::directory_iterator it(models_folder(), error), end; !error && it != end;
+       it.increment(error)) {
+    if (it->path().extension() != kEnding) continue;
+    models.push_back({it->path().stem().string(), it->path()});
+  }
+  std::ranges::sort(models, {}, &KeptModel::name);
+  return models;
+}
+
+fs::path created_path(const std::string& name) {
+  const bool valid = !name.empty() && name.size() <= 64 && name.front() != '.' &&
+                     name.front() != '-' && std::ranges::all_of(name, [](unsigned char c) {
+                       return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.' || c == ':';
+                     });
+  require(valid && !name.ends_with(".leq") && !name.ends_with(".gguf"), "'", printable(name),
+          "' cannot be the name of a model: expected letters, digits, -, _, . and :");
+  return models_folder() / (name + kEnding);
+}
+
+std::optional<Modelfile> find_created(const std::string& name) {
+  constexpr std::string_view kLatest = ":latest";
+  const std::string wanted =
+      name.ends_with(kLatest) ? name.substr(0, name.size() - kLatest.size()) : name;
+  for (const KeptModel& model : created_models()) {
+    if (model.name != wanted) continue;
+    return read_modelfile(read_text_file(model.path, kMaxBytes), model.path.string());
+  }
+  return std::nullopt;
+}
+
+std::string follow_created(const std::string& name, Options& options) {
+  std::error_code error;
+  if (fs::exists(name, error)) return name;
+  const auto file = find_created(name);
+  if (!file) return name;
+  std::vector<std::string> left_out;
+  std::vector<std::string> set;  // options that this sets, of which `stop` may have several values
+  for (const std::string& word : words_of(*file)) {
+    const std::size_t equals = word.find('=');
+    const std::string option = word.substr(2, equals - 2);
+    if (!options.declares(option)) {
+      left_out.push_back(option);
+      continue;
+    }
+    const bool again = std::ranges::find(set, option) != set.end();
+    if (options.given(option) && !again) continue;
+    options.add_text(option, word.substr(equals + 1), again);
+    set.push_back(option);
+  }
+  if (!left_out.empty()) {
+    std::cerr << name << ": without its " << join(left_out)
+              << ", which this command does not take\n";
+  }
+  return file->from;
+}
+
+}  // namespace leq
