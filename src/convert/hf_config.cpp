@@ -507,7 +507,7 @@ void read_windows(const Json& json, const Family& family, UniformLayers& layers,
       window =
           name == "full_attention" || recurrent
               ? 0
-              : static_cast<std::int32_t>(json_get<std::int64_t>(json, "sliding_window", source));
+              : static_cast<std::int32_t>(json_whole(json, "sliding_window", 0, 1 << 30, source));
     }
     layers.windows.push_back(window);
   }
@@ -575,7 +575,10 @@ ModelConfig import_hf_config(std::string_view json_text, std::string_view source
   const Family& family = family_of(json, source);
   refuse_unsupported(json, family, source);
   const ConfigKeys& keys = family.keys;
-  const auto count = [&](const char* key) { return json_get<std::int64_t>(json, key, source); };
+  constexpr std::int64_t kLargest = std::int64_t{1} << 40;  // twice or four times is no overflow
+  const auto count = [&](const char* key) {
+    return json_whole(json, key, -kLargest, kLargest, source);
+  };
   const auto count_or = [&](const char* key, std::int64_t fallback) {
     return has(json, key) ? count(key) : fallback;
   };
