@@ -393,6 +393,7 @@ TEST(GgufImport, CountsOfNoModelAreRefusedByKey) {
             "full_attention_interval"},
            {"gemma4",
             {{"feed_forward_length", lists},
+             {"attention.key_length", {16}},
              {"attention.key_length_swa", {16}},
              {"attention.sliding_window", {8}},
              {"attention.shared_kv_layers", {2}}},
