@@ -142,7 +142,8 @@ void set_defaults(const Family& family, Json& config, std::string_view source) {
   const Json* head = config.find("head_dim");
   if (head != config.end() && head->is_null() && config.find_given("hidden_size") != nullptr &&
       config.find_given("num_attention_heads") != nullptr &&
-      config["num_attention_heads"].is_number() && config["hidden_size"].is_number()) {
+      config["num_attention_heads"].is_number_integer() &&
+      config["hidden_size"].is_number_integer()) {
     const auto heads = config["num_attention_heads"].get<std::int64_t>();
     const auto width = config["hidden_size"].get<std::int64_t>();
     if (heads > 0 && width % heads == 0) config["head_dim"] = width / heads;
@@ -439,10 +440,10 @@ RopeConfig rope_of(const Json& json, const Json& parameters, const Family& famil
   factor = json_get_or<double>(parameters, kFactor, factor, source);
   require(std::isfinite(factor) && factor > 0 && factor <= 1, source, ": ", kFactor, " = ", factor,
           ": expected above 0, at most 1");
-  const auto dims = static_cast<std::int32_t>(static_cast<double>(head_dim) * factor);
-  require(dims >= 2 && dims % 2 == 0, source, ": ", kFactor, " = ", factor, " of heads of ",
-          head_dim, ": expected an even count of numbers");
-  rope.dims = dims == head_dim ? 0 : dims;
+  const auto dims = static_cast<std::int64_t>(static_cast<double>(head_dim) * factor);
+  require(dims >= 2 && dims % 2 == 0 && dims <= 1 << 30, source, ": ", kFactor, " = ", factor,
+          " of heads of ", head_dim, ": expected an even count of numbers");
+  rope.dims = dims == head_dim ? 0 : static_cast<std::int32_t>(dims);
   return rope;
 }
 

@@ -155,6 +155,7 @@ TEST(HfConfig, RefusesShapesThatContradictThemselves) {
   EXPECT_NE(with("vocab_size", 1ll << 40), "");
   EXPECT_NE(with("intermediate_size", 1ll << 62), "");
   EXPECT_NE(with("hidden_size", 1ll << 62), "");
+  EXPECT_NE(with("num_attention_heads", 1e308), "");
   Json windows = llama();
   windows["layer_types"] = std::vector<std::string>(22, "sliding_attention");
   windows["sliding_window"] = (1ll << 32) + 8;
