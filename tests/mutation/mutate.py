@@ -115,7 +115,8 @@ def make(build, program):
 
 
 def test(build, entries, seconds):
-    return run(["ctest", "--test-dir", build, "-R", f"^{entries}_[0-9]$", "--stop-on-failure"], seconds)
+    words = ["env", "GTEST_FAIL_FAST=1", "ctest", "--test-dir", build, "-R", f"^{entries}_[0-9]$", "--stop-on-failure"]
+    return run(words, seconds)
 
 
 class Judge:
