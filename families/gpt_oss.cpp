@@ -52,6 +52,7 @@ void read_gpt_oss(const Json& json, std::string_view source, ModelConfig& config
   require(limit == 7 && alpha == 1.702, source, ": swiglu_limit = ", limit,
           ", swiglu_alpha = ", alpha, ": expected 7 and 1.702");
   for (LayerConfig& layer : config.layers) {
+    require(layer.experts_mlp() != nullptr, source, ": num_local_experts = 0: expected at least 1");
     layer.attention()->sinks = true;
     layer.experts_mlp()->activation = Activation::clamped_swiglu;
     layer.experts_mlp()->bias = true;

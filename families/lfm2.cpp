@@ -20,7 +20,8 @@ void adjust_hidden(Json& json, std::string_view source) {
               multiple <= kLargest,
           source, ": intermediate_size ", given, ", block_ffn_dim_multiplier ", factor,
           " and block_multiple_of ", multiple, " give no width of the MLP");
-  const auto scaled = static_cast<std::int64_t>(factor * static_cast<double>(2 * given / 3));
+  const std::int64_t thirds = 2 * given / 3;  // a whole number, as transformers computes it
+  const auto scaled = static_cast<std::int64_t>(factor * static_cast<double>(thirds));
   json["intermediate_size"] = (scaled + multiple - 1) / multiple * multiple;
 }
 

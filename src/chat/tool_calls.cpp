@@ -343,11 +343,8 @@ bool ReplyReader::treat_as_content() {
   const bool had_mark = !opened_.empty();
   emit(std::exchange(opened_, {}));
   place_ = Place::content;
-  if (style_.tools == ToolCallStyle::llama3) {  // calls only begin a reply
-    emit(std::exchange(held_, {}));
-    return false;
-  }
-  if (held_.empty() || had_mark) return !held_.empty();
+  // In llama3's style an object without a mark is a call only at the beginning of a reply.
+  if (held_.empty() || had_mark || style_.tools == ToolCallStyle::llama3) return !held_.empty();
   emit(
       std::string_view(held_).substr(0, 1));  // skips "<", so that the same mark is not found again
   held_.erase(0, 1);
@@ -466,10 +463,11 @@ bool ReplyReader::read_head() {
 bool ReplyReader::read_json_head() {
   CallHead head = read_call_head(held_);
   // A plain JSON object with a name is a call only if it has arguments.
+  const std::string_view object = std::string_view(held_).substr(0, head.end);
   const bool bare = style_.tools == ToolCallStyle::llama3 && !python_ &&
                     head.state == CallHead::State::whole &&
-                    held_.find("\"parameters\"") == std::string::npos &&
-                    held_.find("\"arguments\"") == std::string::npos;
+                    object.find("\"parameters\"") == std::string_view::npos &&
+                    object.find("\"arguments\"") == std::string_view::npos;
   switch (bare ? CallHead::State::bad : head.state) {
     case CallHead::State::open:
       return false;

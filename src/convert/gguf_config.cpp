@@ -267,12 +267,14 @@ class Keys {
       : metadata_(metadata), prefix_(std::string(architecture) + ".") {}
 
   std::int64_t count(std::string_view key) const {
-    const auto value = metadata_.equal_integer(prefix_ + std::string(key));
+    const auto value = count_if_there(key);
     require(value.has_value(), metadata_.source(), ": key ", prefix_, key, " is missing");
     return *value;
   }
   std::optional<std::int64_t> count_if_there(std::string_view key) const {
-    return metadata_.equal_integer(prefix_ + std::string(key));
+    const auto value = metadata_.equal_integer(prefix_ + std::string(key));
+    if (value) check_size(key, *value);
+    return value;
   }
   double number(std::string_view key) const {
     const auto value = metadata_.number(prefix_ + std::string(key));
@@ -290,6 +292,8 @@ class Keys {
     if (!listed || (!conv && !metadata_.has(prefix_ + "ssm.state_size"))) {
       return count_if_there("attention.head_count_kv").value_or(count("attention.head_count"));
     }
+    require(interval.value_or(1) > 0, metadata_.source(), ": key ", prefix_,
+            "full_attention_interval is ", interval.value_or(0), ", expected above 0");
     const std::vector<std::int64_t> all = metadata_.integers(key);
     const std::int64_t most = all.empty() ? 0 : std::ranges::max(all);
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -304,7 +308,11 @@ class Keys {
     constexpr const char* kKey = "feed_forward_length";
     const auto found = metadata_.values().find(prefix_ + kKey);
     const bool listed = found != metadata_.values().end() && found->second.kind == GgufKind::array;
-    if (listed && has_two_heads()) return metadata_.integers(prefix_ + kKey);
+    if (listed && has_two_heads()) {
+      const std::vector<std::int64_t> all = metadata_.integers(prefix_ + kKey);
+      for (const std::int64_t hidden : all) check_size(kKey, hidden);
+      return all;
+    }
     const auto one = count_if_there(kKey);
     return one ? std::vector<std::int64_t>{*one} : std::vector<std::int64_t>();
   }
@@ -316,6 +324,13 @@ class Keys {
   const std::string& prefix() const { return prefix_; }
 
  private:
+  // Products of two counts do not overflow.
+  void check_size(std::string_view key, std::int64_t value) const {
+    constexpr std::int64_t kLargest = std::int64_t{1} << 31;
+    require(value >= -kLargest && value <= kLargest, metadata_.source(), ": key ", prefix_, key,
+            " is ", value, ", at most ", kLargest, " is accepted");
+  }
+
   const GgufMetadata& metadata_;
   std::string prefix_;
 };
@@ -384,7 +399,13 @@ void read_biases(const GgufSource& source, const Family& family, Json& config) {
 
 // The number of multi-token prediction layers at the end, which are included in block_count.
 std::int64_t draft_layers(const Keys& keys) {
-  return keys.count_if_there("nextn_predict_layers").value_or(0);
+  const std::string& source = keys.metadata().source();
+  const std::int64_t all = keys.count("block_count");
+  check_layer_count(all, source, [&](std::string_view) { return keys.prefix() + "block_count"; });
+  const std::int64_t drafts = keys.count_if_there("nextn_predict_layers").value_or(0);
+  require(drafts >= 0 && drafts < all, source, ": key ", keys.prefix(), "nextn_predict_layers is ",
+          drafts, " of ", all, " layers");
+  return drafts;
 }
 std::int64_t layer_count(const Keys& keys) {
   return keys.count("block_count") - draft_layers(keys);
@@ -487,10 +508,11 @@ void read_gemma4(const Keys& keys, Json& config) {
   config["vocab_size_per_layer_input"] = config["vocab_size"];
   const std::vector<std::int64_t> hidden = keys.hidden();
   const std::int64_t own = layer_count(keys) - shared;
+  require(hidden.empty() || hidden[0] > 0, metadata.source(), ": key ", keys.prefix(),
+          "feed_forward_length is not above 0");
   for (std::int64_t i = 0; i < std::ssize(hidden); ++i) {
     const std::int64_t want = hidden[0] * (i < own ? 1 : hidden.back() / hidden[0]);
-    require(hidden[0] > 0 && hidden[static_cast<std::size_t>(i)] == want &&
-                hidden.back() <= 2 * hidden[0],
+    require(hidden[static_cast<std::size_t>(i)] == want && hidden.back() <= 2 * hidden[0],
             metadata.source(), ": key ", keys.prefix(), "feed_forward_length has ",
             hidden[static_cast<std::size_t>(i)], " for layer ", i, ", expected ", want);
   }

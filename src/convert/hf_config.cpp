@@ -142,7 +142,8 @@ void set_defaults(const Family& family, Json& config, std::string_view source) {
   const Json* head = config.find("head_dim");
   if (head != config.end() && head->is_null() && config.find_given("hidden_size") != nullptr &&
       config.find_given("num_attention_heads") != nullptr &&
-      config["num_attention_heads"].is_number() && config["hidden_size"].is_number()) {
+      config["num_attention_heads"].is_number_integer() &&
+      config["hidden_size"].is_number_integer()) {
     const auto heads = config["num_attention_heads"].get<std::int64_t>();
     const auto width = config["hidden_size"].get<std::int64_t>();
     if (heads > 0 && width % heads == 0) config["head_dim"] = width / heads;
@@ -439,10 +440,10 @@ RopeConfig rope_of(const Json& json, const Json& parameters, const Family& famil
   factor = json_get_or<double>(parameters, kFactor, factor, source);
   require(std::isfinite(factor) && factor > 0 && factor <= 1, source, ": ", kFactor, " = ", factor,
           ": expected above 0, at most 1");
-  const auto dims = static_cast<std::int32_t>(static_cast<double>(head_dim) * factor);
-  require(dims >= 2 && dims % 2 == 0, source, ": ", kFactor, " = ", factor, " of heads of ",
-          head_dim, ": expected an even count of numbers");
-  rope.dims = dims == head_dim ? 0 : dims;
+  const auto dims = static_cast<std::int64_t>(static_cast<double>(head_dim) * factor);
+  require(dims >= 2 && dims % 2 == 0 && dims <= 1 << 30, source, ": ", kFactor, " = ", factor,
+          " of heads of ", head_dim, ": expected an even count of numbers");
+  rope.dims = dims == head_dim ? 0 : static_cast<std::int32_t>(dims);
   return rope;
 }
 
@@ -507,7 +508,7 @@ void read_windows(const Json& json, const Family& family, UniformLayers& layers,
       window =
           name == "full_attention" || recurrent
               ? 0
-              : static_cast<std::int32_t>(json_get<std::int64_t>(json, "sliding_window", source));
+              : static_cast<std::int32_t>(json_whole(json, "sliding_window", 0, 1 << 30, source));
     }
     layers.windows.push_back(window);
   }
@@ -575,7 +576,10 @@ ModelConfig import_hf_config(std::string_view json_text, std::string_view source
   const Family& family = family_of(json, source);
   refuse_unsupported(json, family, source);
   const ConfigKeys& keys = family.keys;
-  const auto count = [&](const char* key) { return json_get<std::int64_t>(json, key, source); };
+  constexpr std::int64_t kLargest = std::int64_t{1} << 40;  // twice or four times is no overflow
+  const auto count = [&](const char* key) {
+    return json_whole(json, key, -kLargest, kLargest, source);
+  };
   const auto count_or = [&](const char* key, std::int64_t fallback) {
     return has(json, key) ? count(key) : fallback;
   };

@@ -50,8 +50,10 @@ void read_block(const Json& object, std::string_view key, std::string_view place
       place, ": ", key, ": expected two whole numbers");
   options.block_rows = (*block)[std::size_t{0}].get<std::int64_t>();
   options.block_columns = (*block)[std::size_t{1}].get<std::int64_t>();
-  require(options.block_rows > 0 && options.block_columns > 0, place, ": ", key, ": blocks of ",
-          options.block_rows, " x ", options.block_columns);
+  constexpr std::int64_t kLargest = 1 << 30;  // sums with the sizes of a matrix do not overflow
+  require(options.block_rows > 0 && options.block_columns > 0 && options.block_rows <= kLargest &&
+              options.block_columns <= kLargest,
+          place, ": ", key, ": blocks of ", options.block_rows, " x ", options.block_columns);
 }
 
 PackedOptions read_gptq(const Json& config, std::string_view place) {

@@ -187,6 +187,10 @@ Placed read_entry(const std::string& name, const Json& entry, std::string_view s
     require(expected == placed.end - placed.begin, where, ": ", placed.tensor.file_dtype, " ",
             shape_text(placed.tensor.shape), " takes ", expected, " bytes, its data_offsets say ",
             placed.end - placed.begin);
+  } else {  // at least a bit for each number, so that no shape takes memory beyond the file's size
+    require(elements / 8 <= placed.end - placed.begin, where, ": ",
+            printable(placed.tensor.file_dtype), " ", shape_text(placed.tensor.shape), " in ",
+            placed.end - placed.begin, " bytes");
   }
   return placed;
 }

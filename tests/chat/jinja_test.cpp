@@ -358,6 +358,7 @@ TEST(Jinja, RefusesByLineWhatIsNotSupportedOrWrong) {
       {"{% break %}", "break outside of a loop"},
       {"{{ 1 // 0 }}", "division by zero"},
       {"{{ 9223372036854775807 + 1 }}", "too large"},
+      {"{{ 9223372036854775807|round(-1) }}", "too large"},
       {"{{ strftime_now('%c') }}", "%c in strftime_now() is not supported"},
       {"{% for x in 3 %}{% endfor %}", "cannot loop over an integer"},
       {"{% for a, b in [1] %}{% endfor %}", "cannot loop over an integer"},

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <numbers>
 
 #include "base/error.h"
@@ -364,6 +365,54 @@ TEST_F(SmallGguf, WhatIsNotComputedIsRefusedByKey) {
   writer = start();
   writer.tensor("blk.0.ffn_gate_inp.weight", {96, 4}, 0, std::string(96 * 16, '\0'));
   EXPECT_NE(error_of(writer).find("blk.0.ffn_gate_inp.weight"), std::string::npos);
+}
+
+// Counts with which a list would take all memory, a sum overflow or a division fail.
+TEST(GgufImport, CountsOfNoModelAreRefusedByKey) {
+  struct Case {
+    const char* arch;
+    std::map<std::string, std::vector<std::int64_t>> counts;
+    const char* key;
+  };
+  const std::vector<std::int64_t> lists = {0, 0};
+  const test::TemporaryFolder folder;
+  for (const Case& one : std::vector<Case>{
+           {"llama", {{"block_count", {1ll << 40}}}, "block_count"},
+           {"llama", {{"block_count", {INT64_MIN}}, {"nextn_predict_layers", {9}}}, "block_count"},
+           {"llama", {{"nextn_predict_layers", {1 << 30}}}, "nextn_predict_layers"},
+           {"llama", {{"nextn_predict_layers", {INT64_MAX}}}, "nextn_predict_layers"},
+           {"llama", {{"attention.key_length", {INT64_MAX}}}, "attention.key_length"},
+           {"qwen3moe", {{"block_count", {1 << 30}}, {"expert_count", {4}}}, "block_count"},
+           {"gemma3",
+            {{"block_count", {1 << 30}}, {"attention.sliding_window", {8}}},
+            "block_count"},
+           {"qwen3next",
+            {{"attention.head_count_kv", lists},
+             {"ssm.state_size", {4}},
+             {"full_attention_interval", {0}}},
+            "full_attention_interval"},
+           {"gemma4",
+            {{"feed_forward_length", lists},
+             {"attention.key_length", {16}},
+             {"attention.key_length_swa", {16}},
+             {"attention.sliding_window", {8}},
+             {"attention.shared_kv_layers", {2}}},
+            "feed_forward_length"}}) {
+    auto counts = one.counts;
+    counts.insert({{"block_count", {2}}, {"embedding_length", {64}}, {"context_length", {64}}});
+    counts.insert({{"feed_forward_length", {64}}, {"attention.head_count", {4}}});
+    test::GgufWriter writer;
+    const std::string prefix = std::string(one.arch) + ".";
+    writer.text("general.architecture", one.arch);
+    writer.f32(prefix + "attention.layer_norm_rms_epsilon", 1e-5f);
+    for (const auto& [key, values] : counts) {
+      if (values.size() == 1) writer.add(prefix + key, test::kI64, test::raw(values[0]));
+      if (values.size() > 1) writer.list(prefix + key, test::kI64, values);
+    }
+    writer.tensor("token_embd.weight", {64, 7}, 0, std::string(64 * 7 * 4, '\0'));
+    test::expect_error([&] { import_gguf_config(folder.write("m.gguf", writer.bytes())); },
+                       {one.key});
+  }
 }
 
 // Any damage must give an error or a model whose numbers can be read.

@@ -153,6 +153,21 @@ TEST(HfConfig, RefusesShapesThatContradictThemselves) {
   EXPECT_EQ(with("vocab_size", 0), "config.json: vocab_size = 0: expected 1 to 16777216");
   EXPECT_NE(with("rms_norm_eps", 2).find("config.json: rms_norm_eps = 2"), std::string::npos);
   EXPECT_NE(with("vocab_size", 1ll << 40), "");
+  EXPECT_NE(with("intermediate_size", 1ll << 62), "");
+  EXPECT_NE(with("hidden_size", 1ll << 62), "");
+  EXPECT_NE(with("num_attention_heads", 1e308), "");
+  Json windows = llama();
+  windows["layer_types"] = std::vector<std::string>(22, "sliding_attention");
+  windows["sliding_window"] = (1ll << 32) + 8;
+  EXPECT_NE(error_of(windows).find("sliding_window"), std::string::npos);
+  Json experts = llama();
+  for (const auto& [key, value] :
+       std::vector<std::pair<const char*, Json>>{{"model_type", "gpt_oss"},
+                                                 {"architectures", {"GptOssForCausalLM"}},
+                                                 {"num_local_experts", 0}}) {
+    experts[key] = value;
+  }
+  EXPECT_NE(error_of(experts).find("num_local_experts = 0"), std::string::npos);
 }
 
 TEST(HfConfig, SurvivesTheConfigWrittenIntoAFile) {

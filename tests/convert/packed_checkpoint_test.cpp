@@ -454,6 +454,9 @@ TEST(QuantizationConfigs, OfMethodsThatAreNotReadAreRefusedByName) {
            {{{"quant_method", "awq"}, {"bits", 8}}, "bits = 8"},
            {{{"quant_method", "fp8"}, {"weight_block_size", {128}}}, "weight_block_size"},
            {{{"quant_method", "fp8"}, {"weight_block_size", {0, 128}}}, "0 x 128"},
+           // The number of blocks would overflow to 0, and scales be read from a tensor without
+           // any.
+           {{{"quant_method", "fp8"}, {"weight_block_size", {INT64_MAX, 128}}}, "x 128"},
            {{{"quant_method", "modelopt"}, {"quant_algo", "W4A8_AWQ"}}, "W4A8_AWQ"},
            {{{"quant_method", "auto-round"}, {"packing_format", "auto_round:llm"}},
             "auto_round:llm"},

@@ -32,7 +32,8 @@ def run(program, state, seconds):
     (state / "faults").mkdir(exist_ok=True)
     result = subprocess.run(
         [program, corpus, f"-max_total_time={seconds}", "-rss_limit_mb=4096", "-timeout=60", "-report_slow_units=60",
-         "-max_len=16384", "-print_final_stats=1", "-reload=0", f"-artifact_prefix={state}/faults/{target}-"],
+         "-max_len=16384", "-print_final_stats=1", "-print_funcs=0", "-reload=0",
+         f"-artifact_prefix={state}/faults/{target}-"],
         stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, errors="replace")
     said = result.stderr
     runs = re.search(r"stat::number_of_executed_units: (\d+)", said)

@@ -22,7 +22,7 @@ namespace {
 using leq::test::GgufWriter;
 
 // Creates a tokenizer and a tensor of each type, or everything that a llama without layers needs.
-std::string example(const std::string& kind) {
+std::string example(const char* kind) {
   GgufWriter writer;
   writer.text("general.architecture", "llama");
   writer.text("tokenizer.ggml.model", kind);
@@ -48,7 +48,67 @@ std::string example(const std::string& kind) {
   return writer.bytes();
 }
 
-std::vector<std::string> examples() { return {example("gpt2"), example("llama")}; }
+// The configuration of a model of another architecture, with the keys that only it has.
+struct Own {
+  const char* key;
+  std::vector<std::int32_t> numbers;  // one: no list
+};
+struct Architecture {
+  const char* name;
+  std::vector<Own> own;
+};
+std::string example(const Architecture& of) {
+  GgufWriter writer;
+  const std::string prefix = std::string(of.name) + ".";
+  writer.text("general.architecture", of.name);
+  writer.f32(prefix + "attention.layer_norm_rms_epsilon", 1e-5f);
+  for (const char* key : {"block_count", "attention.head_count"}) writer.u32(prefix + key, 2);
+  for (const char* key : {"embedding_length", "context_length"}) writer.u32(prefix + key, 16);
+  for (const auto& [key, numbers] : of.own) {
+    if (numbers.size() == 1) {
+      writer.add(prefix + key, leq::test::kI32, leq::test::raw(numbers[0]));
+    } else {
+      writer.list(prefix + key, leq::test::kI32, numbers);
+    }
+  }
+  writer.tensor("token_embd.weight", {16, 7}, 0, std::string(448, '\0'));
+  return writer.bytes();
+}
+
+std::vector<std::string> examples() {
+  std::vector<std::string> texts = {example("gpt2"), example("llama")};
+  const Own window = {"attention.sliding_window", {8}}, hidden = {"feed_forward_length", {16}},
+            experts = {"expert_count", {4}}, used = {"expert_used_count", {2}},
+            expert_hidden = {"expert_feed_forward_length", {8}};
+  const Own pattern = {"attention.sliding_window_pattern", {1, 0}};
+  for (const Architecture& one : std::vector<Architecture>{
+           {"gemma3", {window, hidden, {"attention.sliding_window_pattern", {2}}}},
+           {"gemma4",
+            {window,
+             pattern,
+             {"feed_forward_length", {16, 32}},
+             {"attention.key_length", {16}},
+             {"attention.key_length_swa", {8}},
+             {"attention.value_length_swa", {8}},
+             {"attention.head_count_kv", {2, 1}},
+             {"attention.shared_kv_layers", {1}}}},
+           {"gpt-oss", {window, experts, used, expert_hidden}},
+           {"qwen3moe", {hidden, experts, used, expert_hidden, {"nextn_predict_layers", {1}}}},
+           {"qwen35",
+            {hidden,
+             {"ssm.time_step_rank", {4}},
+             {"ssm.inner_size", {16}},
+             {"ssm.group_count", {2}},
+             {"ssm.state_size", {8}},
+             {"ssm.conv_kernel", {4}},
+             {"attention.head_count_kv", {0, 2}},
+             {"full_attention_interval", {2}}}},
+           {"lfm2", {hidden, {"shortconv.l_cache", {3}}, {"attention.head_count_kv", {0, 2}}}},
+           {"phi3", {window, hidden, {"rope.dimension_count", {8}}}}}) {
+    texts.push_back(example(one));
+  }
+  return texts;
+}
 
 void use(const std::string& path) {
   const leq::GgufSource source(path);

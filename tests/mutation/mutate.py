@@ -8,6 +8,7 @@ number determine a mutant. RESULTS is a file with one line of JSON for each muta
 command continues after the last one. Prints a table by folder and the survivors.
 
 A mutant is killed if a test fails, crashes or takes ten times as long. A mutant that does not compile is not counted.
+The first entry of ctest that fails ends a mutant's tests: those of the nearest program first, quick ones before slow.
 """
 
 import argparse
@@ -109,34 +110,53 @@ def run(words, seconds):
         return None, time.monotonic() - start
 
 
-def test(build, program, seconds):
-    return run([f"{build}/tests/{program}_tests", "--gtest_brief=1", "--gtest_fail_fast"], seconds)
+def make(build, program):
+    return run(["ninja", "-C", build, f"{program}_tests"], 3600)[0] == 0
 
 
-def judge(build, room, whole):
-    """'stillborn', 'survived', or the name of the test program that saw the change."""
-    for program in ROOMS[room]:
-        if run(["ninja", "-C", build, f"{program}_tests"], 3600)[0] != 0:
-            return "stillborn"
-        if program not in whole:
-            sys.exit(f"{program}_tests was not run without a change")
-        if test(build, program, 10 * whole[program] + 20)[0] != 0:
-            return program
-    return "survived"
+def test(build, entries, seconds):
+    words = ["env", "GTEST_FAIL_FAST=1", "ctest", "--test-dir", build, "-R", f"^{entries}_[0-9]$", "--stop-on-failure"]
+    return run(words, seconds)
 
 
-def mutate(build, room, place, whole):
+class Judge:
+    def __init__(self, build):
+        self.build, self.whole = build, {}  # seconds of entries without a change
+
+    def verdict(self, room, change, restore):
+        """'stillborn', 'survived', or the entries that saw the change."""
+        for program in ROOMS[room]:
+            for entries in (program, f"{program}_slow"):
+                if entries not in self.whole:
+                    restore()
+                    good = make(self.build, program)
+                    status, self.whole[entries] = test(self.build, entries, 3600)
+                    if not good or status != 0:
+                        sys.exit(f"{entries}: fails without a change")
+                change()
+                if not make(self.build, program):
+                    return "stillborn"
+                if test(self.build, entries, 10 * self.whole[entries] + 20)[0] != 0:
+                    return entries
+        return "survived"
+
+
+def mutate(judge, room, place):
     path, number, name, start, end, replacement = place
     original = path.read_text()
+
+    def write(text):
+        if path.read_text() != text:
+            path.write_text(text)
+
     lines = original.split("\n")
     before = lines[number]
     lines[number] = before[:start] + replacement + before[end:]
     began = time.monotonic()
     try:
-        path.write_text("\n".join(lines))
-        verdict = judge(build, room, whole)
+        verdict = judge.verdict(room, lambda: write("\n".join(lines)), lambda: write(original))
     finally:
-        path.write_text(original)
+        write(original)
     return {"room": room, "file": str(path), "line": number + 1, "change": name, "before": before.strip(),
             "after": lines[number].strip(), "verdict": verdict, "seconds": round(time.monotonic() - began)}
 
@@ -169,17 +189,11 @@ def main():
     rooms = arguments.rooms.split(",")
     results = [json.loads(line) for line in arguments.results.open()] if arguments.results.exists() else []
     mutants = choose(arguments.count, arguments.seed, rooms)
-    whole = {}
+    judge = Judge(arguments.build)
     for room, place in mutants[len(results):]:
         if time.monotonic() > end:
             break
-        for program in ROOMS[room]:
-            if program not in whole:
-                run(["ninja", "-C", arguments.build, f"{program}_tests"], 36000)
-                status, whole[program] = test(arguments.build, program, 3600)
-                if status != 0:
-                    sys.exit(f"{program}_tests fails without a change")
-        results.append(mutate(arguments.build, room, place, whole))
+        results.append(mutate(judge, room, place))
         with arguments.results.open("a") as file:
             file.write(json.dumps(results[-1]) + "\n")
     report(results)

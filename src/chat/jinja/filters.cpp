@@ -325,7 +325,9 @@ Value round(Context& context, const Value& value, Values arguments, Name) {
   if (how == "floor") return of(std::floor(scaled) / unit);
   if (how != "common") context.wrong("round does not know the method ", printable(how));
   const double rounded = std::nearbyint(scaled) / unit;
-  return is_whole ? of(static_cast<std::int64_t>(rounded)) : of(rounded);
+  if (!is_whole) return of(rounded);
+  if (!(std::fabs(rounded) < 0x1p63)) context.wrong("a number that is too large");
+  return of(static_cast<std::int64_t>(rounded));
 }
 
 Value indent(Context& context, const Value& value, Values arguments, Name) {
