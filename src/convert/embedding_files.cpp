@@ -193,6 +193,9 @@ TensorInput embedding_projection(const DenseTensor& first, const DenseTensor& se
               outer[1] == inner[0],
           second.tensor.place, ": ", shape_text(outer), " of ", shape_text(inner),
           ": expected matrices from ", width, " numbers to ", width);
+  constexpr std::int64_t kWidest = 1 << 13;  // the joined matrix has width x width numbers
+  require(width <= kWidest, second.tensor.place, ": a projection of embeddings of ", width,
+          " numbers, at most ", kWidest, " are accepted");
   std::vector<float> a(static_cast<std::size_t>(inner[0] * width)), b(a.size());
   first.source.read(first.tensor, 0, a);
   second.source.read(second.tensor, 0, b);

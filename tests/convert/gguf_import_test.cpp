@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/half.h"
+#include "convert/embedding_files.h"
 #include "convert/gguf_models.h"
 #include "convert/hf_import.h"
 #include "convert/import.h"
@@ -262,6 +263,20 @@ TEST_F(SmallGguf, PoolingIsByKey) {
   writer = start();
   writer.u32("llama.pooling_type", 4);
   EXPECT_NE(error_of(writer).find("only Qwen3-Reranker"), std::string::npos) << error_of(writer);
+}
+
+// A few MB in the file would take 64 GB in memory.
+TEST_F(SmallGguf, AProjectionOfEmbeddingsWiderThanAnyModelsIsRefused) {
+  read(start());
+  const GgufSource source(folder_.path() / "m.gguf");
+  SourceTensor first, second;
+  first.shape = {1, 1 << 17};
+  second.shape = {1 << 17, 1};
+  test::expect_error(
+      [&] {
+        embedding_projection({source, first}, {source, second}, 1 << 17);
+      },
+      {"131072 numbers"});
 }
 
 // Pitfall: llama.cpp's converter keeps only the head's rows of yes and no. They must be those of
