@@ -14,22 +14,14 @@ constexpr std::int64_t kPanelRows = 64;
 
 bool is_grouped(const WeightView& weight) { return weight.scheme.scaling == Scaling::group; }
 
-std::array<std::uint32_t, 4> table_words(const WeightView& weight) {
-  std::array<std::uint32_t, 4> words;
-  std::memcpy(words.data(), table_numbers(weight.scheme.kind).data(), sizeof(words));
-  return words;
-}
-
 // `from` is a plane with `plane_bits` bits of each code: all bits of the code, or a part of them.
 void upload_plane(Uploader& uploader, const std::byte* from, int plane_bits, bool thirds,
                   const WeightView& weight, std::byte* to, rt::Stream& stream) {
   const std::int64_t columns = weight.padded_columns(), panel = kPanelRows * columns;
   UploadCodes a;
-  a.bits = device_bits(weight);
+  a.bits = weight.scheme.bits;
   a.padded_columns = columns;
   a.thirds = thirds;
-  a.has_table = a.bits != weight.scheme.bits;
-  if (a.has_table) a.table = table_words(weight);
   uploader.run(from, weight.padded_rows() / kPanelRows, panel * plane_bits / 8,
                [&](const std::byte* there, std::int64_t first, std::int64_t count) {
                  a.from = reinterpret_cast<const std::uint8_t*>(there);
@@ -144,9 +136,11 @@ SuperWeight super_weight(const WeightView& weight) {
 CodeWeight code_weight(const WeightView& weight) {
   CodeWeight made;
   made.codes = reinterpret_cast<const std::uint8_t*>(weight.codes);
-  made.bits = device_bits(weight);
-  made.has_table = weight.scheme.has_table() && made.bits == weight.scheme.bits;
-  if (made.has_table) made.table = table_words(weight);
+  made.bits = weight.scheme.bits;
+  made.has_table = weight.scheme.has_table();
+  if (made.has_table) {
+    std::memcpy(made.table.data(), table_numbers(weight.scheme.kind).data(), sizeof(made.table));
+  }
   made.zero = weight.scheme.bias();
   made.zeros = weight.zeros;
   if (is_grouped(weight)) {

@@ -139,9 +139,6 @@ struct UploadCodes {
   // The file has two planes for 3 bits. The first has the low two bits; the second, which is copied
   // with this flag, has the third bit of the same codes.
   bool thirds = false;
-  // 8 bits: the file has codes of 4 bits with a table, whose numbers are written (CodeWeight).
-  bool has_table = false;
-  std::array<std::uint32_t, 4> table = {};
 };
 void launch_upload_codes(const UploadCodes& a, rt::Stream& stream);
 // [Np/64][G][64] -> [Np][G], with elements of 1 or 2 bytes; `halves`: bytes are bits 7 to 14 of f16

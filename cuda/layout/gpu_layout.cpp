@@ -18,7 +18,7 @@ constexpr std::int64_t kTermBytes = sizeof(std::uint16_t);
 
 // An f32 input is split into three terms of bf16 or two of f16; for f32 weights it is not split.
 int terms_of(const WeightView& weight) {
-  require(!weight.scheme.has_byte_scales(), "weights of type ", scheme_name(weight.scheme),
+  require(!weight.scheme.has_table(), "weights of type ", scheme_name(weight.scheme),
           " with f32 inputs run on the CPU alone; use ", Setting{"act"}, " g128");
   if (weight.scheme.kind == CodeKind::f32) return 0;
   return weight.scheme.kind == CodeKind::bf16 ? 3 : 2;
@@ -56,7 +56,7 @@ RowsFormat GpuLayout::format_for(const Linear& consumer) const {
           act_name(consumer.act), " run on the CPU only; quantize with ", Setting{"type"},
           " int8 or another integer type and ", Setting{"act"}, " g128, or use ", Setting{"device"},
           " cpu");
-  require(is_coded(format.act) || !(scheme.is_super() || scheme.has_byte_scales()),
+  require(is_coded(format.act) || !(scheme.is_super() || scheme.has_table()),
           ErrorKind::bad_setting, Setting{"device"}, ": ", consumer.name, ": ", scheme_name(scheme),
           " weights with act none run on the CPU only; quantize with ", Setting{"act"},
           " g128, or use ", Setting{"device"}, " cpu");

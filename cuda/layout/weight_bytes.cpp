@@ -14,10 +14,6 @@ std::int64_t groups_of(const WeightView& weight) {
                                                  : 1;
 }
 
-int device_bits(const WeightView& weight) {
-  return weight.scheme.has_table() && !is_coded(weight.act) ? 8 : weight.scheme.bits;
-}
-
 WeightBytes weight_bytes(const WeightView& weight) {
   const auto aligned = [](std::int64_t bytes) {
     return static_cast<std::size_t>(round_up_to(bytes, kBlockUnit));
@@ -30,7 +26,7 @@ WeightBytes weight_bytes(const WeightView& weight) {
     at.bytes = aligned(weight.rows * float_stride(weight.columns) * number_bytes(weight));
     return at;
   }
-  const int bits = device_bits(weight);
+  const int bits = weight.scheme.bits;
   at.scales_at = aligned(weight.padded_rows() * weight.padded_columns() * bits / 8);
   if (weight.scheme.is_super()) {  // the file's planes are used unchanged
     const PlaneBytes planes = plane_bytes(weight.scheme, weight.act, weight.rows, weight.columns);

@@ -14,10 +14,6 @@ struct WeightBytes {
 // Throws Error for schemes without a kernel (nf4, b1); the message names a supported scheme.
 WeightBytes weight_bytes(const WeightView& weight);
 
-// Bits of a code on the device. For f32 inputs, codes with a table are stored as their numbers,
-// signed bytes.
-int device_bits(const WeightView& weight);
-
 // Returns the number of scales per row: the row's groups, or 1.
 std::int64_t groups_of(const WeightView& weight);
 // Returns the bytes per number of a float weight.

@@ -46,28 +46,6 @@ TEST(Upload, CodesOfEveryWidthLieWhereTheLayoutSays) {
   }
 }
 
-TEST(Upload, CodesWithATableBecomeTheirNumbers) {
-  constexpr std::int64_t kRows = 128, kColumns = 256;
-  const auto panels = random_numbers<std::uint8_t>(kRows * kColumns / 2);
-  const DeviceArray<std::uint8_t> from(panels), to(kRows * kColumns);
-  UploadCodes a = {from.data(), to.data(), 8, kRows, kColumns};
-  a.has_table = true;
-  a.table = {0x03020100, 0x0c080604, 0xfdfeff00, 0xf4f8fafc};  // 0 1 2 3 4 6 8 12 0 -1 -2 -3 ...
-  launch_upload_codes(a, test_stream());
-  const auto numbers = to.host();
-  for (std::int64_t row = 0; row < kRows; ++row) {
-    for (std::int64_t k = 0; k < kColumns; ++k) {
-      constexpr int kMagnitudes[] = {0, 1, 2, 3, 4, 6, 8, 12};
-      const int code = panel_code(panels, 4, kColumns, row, k);
-      const int number = (code < 8 ? 1 : -1) * kMagnitudes[code % 8];
-      ASSERT_EQ(static_cast<std::int8_t>(
-                    numbers[static_cast<std::size_t>(row * kColumns + code_byte(8, k))]),
-                number)
-          << "row " << row << ", column " << k;
-    }
-  }
-}
-
 // Returns number i of the 32 numbers in three words, where each byte belongs to one of four
 // columns; follows the description in layout.h bit by bit.
 int three_bit_number(const std::uint32_t (&words)[3], int i) {

@@ -156,7 +156,6 @@ const Kind kKinds[] = {
     {"q6_k", ActChoice::row, {kF16, kInt8}},
     {"mxfp4", kAuto, {kF16, kF16}},
     {"iq4_nl", kAuto, {kInt8, kInt8}},
-    {"mxfp4", ActChoice::none, {kF32, kF32}},
     {"int8", kAuto, {kSimq4, kSimq4}},
     {"int8", kAuto, {kInt8, kSimq4}},
 };

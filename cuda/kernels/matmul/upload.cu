@@ -21,16 +21,6 @@ __device__ unsigned panel_quad(const UploadCodes& a, int bits, std::int64_t row,
   return in >> quad % quads * bits & 0x01010101u * ((1u << bits) - 1);
 }
 
-// The numbers of a table for four codes, each in its byte.
-__device__ unsigned table_quad(const UploadCodes& a, unsigned codes) {
-  unsigned numbers = 0;
-  for (int shift = 0; shift < 32; shift += 8) {
-    const unsigned code = codes >> shift & 15;
-    numbers |= (a.table[code / 4] >> code % 4 * 8 & 255) << shift;
-  }
-  return numbers;
-}
-
 __global__ void __launch_bounds__(kThreads) upload_codes(const LEQ_GRID_CONSTANT UploadCodes a) {
   LEQ_BOUNDS(kThreads);
   const std::int64_t row_words = a.padded_columns * a.bits / 32;
@@ -41,8 +31,7 @@ __global__ void __launch_bounds__(kThreads) upload_codes(const LEQ_GRID_CONSTANT
   unsigned out = 0;
   for (int i = 0; i < 8 / a.bits; ++i) {
     const std::int64_t column = chunk * (128 / a.bits) + 16 * i + 4 * j;
-    const unsigned quad = panel_quad(a, a.has_table ? 4 : a.bits, row, column);
-    out |= (a.has_table ? table_quad(a, quad) : quad) << a.bits * i;
+    out |= panel_quad(a, a.bits, row, column) << a.bits * i;
   }
   *reinterpret_cast<unsigned*>(a.to + word * 4) = out;
 }
