@@ -176,8 +176,7 @@ void choose_model(Options& options) {
              (options.from_environment("model") && options.positionals().size() > 1)) {
     require(!options.positionals().empty(), kNoModel);
     const std::string name = follow_created(options.take_positional(), options);
-    std::error_code error;
-    options.set_text("model", fs::exists(name, error) ? name : model_by_name(name, options));
+    options.set_text("model", is_checkpoint(name) ? name : model_by_name(name, options));
   } else if (!is_checkpoint(path_of_model(options.text("model")))) {
     refuse_choice(options.text("model"), options);
   }

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <initializer_list>
 #include <iostream>
 #include <limits>
 #include <map>
@@ -71,12 +72,11 @@ int pull(const Options& options) {
 
 // --- ls
 
-// The KL divergence from the unquantized model, if it was measured when the file was made.
-std::optional<double> measured_kl(const LeqReader& file) {
-  const Json* provenance = file.metadata().find_given("provenance");
-  const Json* gate = provenance == nullptr ? nullptr : provenance->find_given("gate");
-  const Json* kl = gate == nullptr ? nullptr : gate->find_given("kl_mean");
-  return kl != nullptr && kl->is_number() ? std::optional(kl->get<double>()) : std::nullopt;
+// What a file says about how it was made; null if it does not.
+const Json* provenance_of(const LeqReader& file, std::initializer_list<const char*> names) {
+  const Json* value = file.metadata().find_given("provenance");
+  for (const char* name : names) value = value == nullptr ? nullptr : value->find_given(name);
+  return value;
 }
 
 void describe_gguf(const fs::path& path, Json& one) {
@@ -85,7 +85,8 @@ void describe_gguf(const fs::path& path, Json& one) {
   for (const fs::path& part : file.paths()) bytes += fs::file_size(part);
   std::map<std::string, std::uint64_t> types;
   for (const SourceTensor& tensor : file.tensors()) types[tensor.file_dtype] += tensor.bytes.size();
-  const auto most = std::ranges::max_element(types, {}, [](const auto& type) { return type.second; });
+  const auto most =
+      std::ranges::max_element(types, {}, [](const auto& type) { return type.second; });
   one["bytes"] = bytes;
   one["type"] = most == types.end() ? "" : most->first;  // of most bytes
   one["origin"] = "GGUF file";
@@ -95,10 +96,14 @@ void describe_leq(const fs::path& path, Json& one) {
   const LeqReader file(path, {.mode = LoadMode::map, .weights = false});
   one["bytes"] = file.file_bytes();
   one["type"] = stored_type(file);
-  if (const auto kl = measured_kl(file)) one["kl"] = *kl;
+  // The KL divergence from the unquantized model, if it was measured when the file was made.
+  const Json* kl = provenance_of(file, {"gate", "kl_mean"});
+  if (kl != nullptr && kl->is_number()) one["kl"] = kl->get<double>();
   const bool converted = !converted_from(path).empty();
   std::string origin = converted ? "conversion of a GGUF file" : origin_of(path);
   if (origin.starts_with('/')) origin.resize(origin.rfind('@'));  // a folder's path is enough
+  const Json* source = provenance_of(file, {"source"});
+  if (origin.empty() && source != nullptr && source->is_string()) origin = source->text();
   one["origin"] = origin;
 }
 
@@ -211,11 +216,10 @@ int list(const Options& options) {
     const Json* kl = model.find_given("kl");
     const Json* bytes = model.find_given("bytes");
     measured |= kl != nullptr;
-    rows.push_back({model.at("name").text(),
-                    bytes == nullptr ? "" : human_bytes(bytes->get<std::uint64_t>()),
-                    printable(model.value("type", "")),
-                    kl == nullptr ? "" : fixed(kl->get<double>(), 4),
-                    printable(error.empty() ? model.value("origin", "") : error, 200)});
+    rows.push_back(
+        {model.at("name").text(), bytes == nullptr ? "" : human_bytes(bytes->get<std::uint64_t>()),
+         printable(model.value("type", "")), kl == nullptr ? "" : fixed(kl->get<double>(), 4),
+         printable(error.empty() ? model.value("origin", "") : error, 200)});
   }
   if (!measured) {
     for (auto& row : rows) row.erase(row.begin() + 3);
@@ -649,8 +653,11 @@ int run_python_tool(const Command& command, const std::vector<char*>& words) {
     for (std::string& text : texts) arguments.push_back(text.data());
     arguments.push_back(nullptr);
     ::execvp(program_beside(name).c_str(), arguments.data());
-    fail(ErrorKind::io, name, ": ", std::strerror(errno), "; it is part of the Python package: ",
-         "in a clone of leq `make python` installs it, elsewhere `pipx install 'leq-*.whl[",
+    const int reason = errno;
+    fail(ErrorKind::io, name, reason == ENOENT ? " is not installed" : ": ",
+         reason == ENOENT ? "" : std::strerror(reason),
+         "; it is part of the Python package: in a clone of leq `make python` installs it, "
+         "elsewhere `pipx install 'leq-*.whl[",
          command.name, "]'` with the wheel of this release (docs/python.md)");
   };
   return run_tool(spec, 1, words.data(), run);
