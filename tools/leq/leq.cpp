@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <initializer_list>
 #include <iostream>
 #include <limits>
 #include <map>
@@ -72,11 +71,12 @@ int pull(const Options& options) {
 
 // --- ls
 
-// What a file says about how it was made; null if it does not.
-const Json* provenance_of(const LeqReader& file, std::initializer_list<const char*> names) {
-  const Json* value = file.metadata().find_given("provenance");
-  for (const char* name : names) value = value == nullptr ? nullptr : value->find_given(name);
-  return value;
+// The KL divergence from the unquantized model, if it was measured when the file was made.
+std::optional<double> measured_kl(const LeqReader& file) {
+  const Json* provenance = file.metadata().find_given("provenance");
+  const Json* gate = provenance == nullptr ? nullptr : provenance->find_given("gate");
+  const Json* kl = gate == nullptr ? nullptr : gate->find_given("kl_mean");
+  return kl != nullptr && kl->is_number() ? std::optional(kl->get<double>()) : std::nullopt;
 }
 
 void describe_gguf(const fs::path& path, Json& one) {
@@ -85,8 +85,7 @@ void describe_gguf(const fs::path& path, Json& one) {
   for (const fs::path& part : file.paths()) bytes += fs::file_size(part);
   std::map<std::string, std::uint64_t> types;
   for (const SourceTensor& tensor : file.tensors()) types[tensor.file_dtype] += tensor.bytes.size();
-  const auto most =
-      std::ranges::max_element(types, {}, [](const auto& type) { return type.second; });
+  const auto most = std::ranges::max_element(types, {}, [](const auto& type) { return type.second; });
   one["bytes"] = bytes;
   one["type"] = most == types.end() ? "" : most->first;  // of most bytes
   one["origin"] = "GGUF file";
@@ -96,14 +95,10 @@ void describe_leq(const fs::path& path, Json& one) {
   const LeqReader file(path, {.mode = LoadMode::map, .weights = false});
   one["bytes"] = file.file_bytes();
   one["type"] = stored_type(file);
-  // The KL divergence from the unquantized model, if it was measured when the file was made.
-  const Json* kl = provenance_of(file, {"gate", "kl_mean"});
-  if (kl != nullptr && kl->is_number()) one["kl"] = kl->get<double>();
+  if (const auto kl = measured_kl(file)) one["kl"] = *kl;
   const bool converted = !converted_from(path).empty();
   std::string origin = converted ? "conversion of a GGUF file" : origin_of(path);
   if (origin.starts_with('/')) origin.resize(origin.rfind('@'));  // a folder's path is enough
-  const Json* source = provenance_of(file, {"source"});
-  if (origin.empty() && source != nullptr && source->is_string()) origin = source->text();
   one["origin"] = origin;
 }
 
@@ -216,10 +211,11 @@ int list(const Options& options) {
     const Json* kl = model.find_given("kl");
     const Json* bytes = model.find_given("bytes");
     measured |= kl != nullptr;
-    rows.push_back(
-        {model.at("name").text(), bytes == nullptr ? "" : human_bytes(bytes->get<std::uint64_t>()),
-         printable(model.value("type", "")), kl == nullptr ? "" : fixed(kl->get<double>(), 4),
-         printable(error.empty() ? model.value("origin", "") : error, 200)});
+    rows.push_back({model.at("name").text(),
+                    bytes == nullptr ? "" : human_bytes(bytes->get<std::uint64_t>()),
+                    printable(model.value("type", "")),
+                    kl == nullptr ? "" : fixed(kl->get<double>(), 4),
+                    printable(error.empty() ? model.value("origin", "") : error, 200)});
   }
   if (!measured) {
     for (auto& row : rows) row.erase(row.begin() + 3);
