@@ -143,7 +143,7 @@ class OneCommand(HubCase):
         said = self.leq("compare", "tales/Story-5M", "-f", "x y", env=path).stdout
         self.assertEqual(said, f"{programs}/leq-compare {snapshot} -f x y\n")
         self.assertTrue((snapshot / "model.safetensors").exists())
-        said = self.leq("export", "tales/story-5m", "-o", "x", env=path).stdout
+        said = self.leq("export", "tales/Story-5M", "-o", "x", env=path).stdout
         self.assertEqual(said, f"{programs}/leq-export {self.kept()} -o x\n")
         self.assertEqual(self.leq("export", "--help", env=path).stdout, f"{programs}/leq-export --help\n")
         self.assertIn("no model of this name", self.refused("export", "nothing", env=path))

@@ -313,9 +313,8 @@ class Files(unittest.TestCase):
 
     def test_lines_for_people_go_to_logging(self):
         with self.assertLogs("leq", "INFO") as logged:
-            leq.quantize(STORY, pathlib.Path(WORK.name) / "logged.leq", type="int4-g64", method="gptq",
-                         samples=1, length=32)
-        self.assertTrue(logged.output)
+            leq.quantize(STORY, pathlib.Path(WORK.name) / "logged.leq", type="int8", judge=True)
+        self.assertRegex(logged.output[0], "gate +KL 0")
 
 
 class Refusals(unittest.TestCase):
@@ -437,7 +436,7 @@ class Refusals(unittest.TestCase):
         self.assertRaises(KeyError, leq.quantize, STORY, pathlib.Path(WORK.name) / "no.leq",
                           type="int8", progress=fail)
         self.assertRaises(KeyError, leq.quantize, STORY, pathlib.Path(WORK.name) / "no.leq",
-                          type="int4-g64", method="gptq", samples=1, length=32, say=fail)
+                          type="int8", judge=True, say=fail)
 
     def test_a_forked_process_is_told(self):
         with open_model() as model:

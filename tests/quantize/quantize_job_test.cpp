@@ -76,7 +76,7 @@ class Job : public testing::Test {
 TEST_F(Job, TheDefaultRecipeFitsItsTextAndKeepsItsGate) {
   const auto gate = run_job(recipe_job(64));
   ASSERT_TRUE(gate.has_value());
-  EXPECT_TRUE(said("calibration 8 windows of 64 tokens (")) << said_;
+  EXPECT_TRUE(said("calibration 8 windows of 64 tokens, then folds and codes: ")) << said_;
   EXPECT_TRUE(said("limit of q8: 0.007 nats, ")) << said_;
   EXPECT_EQ(provenance().at("method"), "smoothquant");
   EXPECT_EQ(provenance().at("calibration").at(0).at("samples"), 8);

@@ -227,12 +227,10 @@ TEST(ModelsOfAFolder, AreOneNameEverywhereAndTakeOthers) {
   }
   EXPECT_EQ(models.loads_of("int8"), 1);
   std::vector<std::string> ids, tags;
-  for (const Json& one : parse_json(models.text("/v1/models"), "list")["data"]) {
-    ids.push_back(one["id"].text());
-  }
-  for (const Json& one : parse_json(models.text("/api/tags"), "list")["models"]) {
-    tags.push_back(one["name"].text());
-  }
+  const Json openai = parse_json(models.text("/v1/models"), "list"),
+             ollama = parse_json(models.text("/api/tags"), "list");
+  for (const Json& one : openai["data"]) ids.push_back(one["id"].text());
+  for (const Json& one : ollama["models"]) tags.push_back(one["name"].text());
   EXPECT_EQ(ids, (std::vector<std::string>{"f16", "int4", "int8"}));
   EXPECT_EQ(tags, ids);
   EXPECT_EQ(parse_json(models.text("/api/ps"), "ps")["models"][0]["model"].text(), "int8");

@@ -129,7 +129,9 @@ TEST(ModelName, OfEachConversionIsItsOwn) {
     const auto found = models_named(model.name);
     ASSERT_EQ(found.size(), 1u) << model.name;
     EXPECT_EQ(found.front().path, model.path);
+    EXPECT_EQ(listed_name(model.path), model.name);
   }
+  EXPECT_EQ(listed_name(folder / "leq/none.leq"), std::nullopt);
   EXPECT_EQ(std::set<std::string>(names.begin(), names.end()),
             (std::set<std::string>{"of-python", "other", "tale:0123456789abcdef",
                                    "tale:123456789abcdef0"}));

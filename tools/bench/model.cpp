@@ -2,9 +2,11 @@
 
 #include <filesystem>
 
+#include "base/file.h"
 #include "engine/speculation.h"
 #include "model/memory_plan.h"
 #include "tools/common/model_file.h"
+#include "tools/common/model_name.h"
 
 namespace leq {
 
@@ -24,7 +26,7 @@ BenchModel::BenchModel(const std::string& name, LoadMode mode, std::int64_t cont
   load.mode = mode;
   file_.emplace(name, load);
   if (config().mtp) mtp_ = mtp_model(config());
-  name_ = std::filesystem::path(name).filename().string();
+  name_ = listed_name(name).value_or(std::filesystem::path(shown_name(name)).filename().string());
   scheme_ = file_->type();
 }
 

@@ -344,6 +344,19 @@ std::vector<KeptModel> listed_models() {
   return models;
 }
 
+std::optional<std::string> listed_name(const fs::path& file) try {
+  const std::string gguf = converted_from(file);
+  for (const KeptModel& model : listed_models()) {
+    std::error_code error;
+    const bool converted = !gguf.empty() && model.path.filename() == gguf &&
+                           conversion_of(model.path, file.parent_path()) == file;
+    if (converted || fs::equivalent(model.path, file, error)) return model.name;
+  }
+  return std::nullopt;
+} catch (const Error&) {  // there is no models folder, or none that can be read
+  return std::nullopt;
+}
+
 std::string converted_from(const fs::path& file) {
   const std::string stem = file.stem().string();
   const auto at = stem.rfind('-');  // before the identity of the version

@@ -59,6 +59,8 @@ std::vector<KeptModel> conversions(const std::filesystem::path& cache);
 // All that `leq ls` lists: kept_models, then the conversions of other GGUF files. Each has a name
 // of its own.
 std::vector<KeptModel> listed_models();
+// The name of the listed model that a file is, or of which it is the conversion.
+std::optional<std::string> listed_name(const std::filesystem::path& file);
 // "NAME.gguf" of a conversion in the cache, by the form of its name; "" of other files.
 std::string converted_from(const std::filesystem::path& file);
 // The file for a repository, or the name of a checkpoint folder, and a tag: ORG--NAME--TAG.leq or

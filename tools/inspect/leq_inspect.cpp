@@ -423,8 +423,7 @@ int run(const Options& options) {
                              (options.given("hf-repo") ? 1 : 0);
   require(models > 0, kNoModel);
   require(models == 1, "'",
-          printable(options.positionals().empty() ? options.text("model")
-                                                  : options.positionals().back()),
+          printable(options.positionals().empty() ? "-hf" : options.positionals().back()),
           "': a model is given already; leave one out");
   const bool needs_weights = options.flag("verify") || options.has("check-receipt");
   if (!options.has("tokenize")) return with_model_files(options, inspect, !needs_weights);

@@ -649,8 +649,11 @@ int run_python_tool(const Command& command, const std::vector<char*>& words) {
     for (std::string& text : texts) arguments.push_back(text.data());
     arguments.push_back(nullptr);
     ::execvp(program_beside(name).c_str(), arguments.data());
-    fail(ErrorKind::io, name, ": ", std::strerror(errno), "; it is part of the Python package: ",
-         "in a clone of leq `make python` installs it, elsewhere `pipx install 'leq-*.whl[",
+    const int reason = errno;
+    fail(ErrorKind::io, name, reason == ENOENT ? " is not installed" : ": ",
+         reason == ENOENT ? "" : std::strerror(reason),
+         "; it is part of the Python package: in a clone of leq `make python` installs it, "
+         "elsewhere `pipx install 'leq-*.whl[",
          command.name, "]'` with the wheel of this release (docs/python.md)");
   };
   return run_tool(spec, 1, words.data(), run);

@@ -20,6 +20,7 @@
 #include "tools/common/llama_flags.h"
 #include "tools/common/mains.h"
 #include "tools/common/model_file.h"
+#include "tools/common/model_name.h"
 #include "tools/common/model_options.h"
 #include "tools/common/model_setup.h"
 #include "tools/common/options.h"
@@ -202,7 +203,9 @@ std::int64_t longest_window(const Model& model) { return model.config().context;
 PerplexityReport start_report(const Options& options, const Runtime& setup,
                               const EvaluationText& text, const ProtocolSettings& settings) {
   PerplexityReport report;
-  report.model = std::filesystem::path(options.text("model")).filename().string();
+  const std::string& model = options.text("model");
+  report.model =
+      listed_name(model).value_or(std::filesystem::path(shown_name(model)).filename().string());
   report.type = setup.model->type();
   report.key_type = kv_label(setup.session->limits().key_type, setup.session->limits());
   report.value_type = kv_label(setup.session->limits().value_type, setup.session->limits());

@@ -386,11 +386,9 @@ Served served_folder(const Options& options) {
 
 // The name of `leq ls`, otherwise that of the file or folder that the user gave.
 std::string shown_name_of(const fs::path& file, const std::string& given) {
-  std::error_code error;
-  for (const KeptModel& model : find_models_folder() ? listed_models() : std::vector<KeptModel>()) {
-    if (fs::equivalent(model.path, file, error)) return model.name;
-  }
-  return model_name_of(given.ends_with('/') ? given.substr(0, given.size() - 1) : given);
+  if (find_created(given)) return given;
+  const std::string path = given.ends_with('/') ? given.substr(0, given.size() - 1) : given;
+  return listed_name(file).value_or(model_name_of(path));
 }
 
 std::string given_name(const Options& options) {
