@@ -143,7 +143,7 @@ class Chat(unittest.TestCase):
                                ("/show chatss", "expected one of info, system"),
                                ("/? set", "/set nothink"), ("/? shortcuts", "Ctrl-A"), ("/? nothing", "expected set, show"),
                                ("/list", "leq-run: "), ("/show license", "leq show USER/REPOSITORY"),
-                               ("/set parameter num_gpu 1", "/set num_gpu: a model runs on one device"),
+                               ("/set parameter num_gpu 1", "/set: num_gpu: a model runs on one device"),
                                ("/set parameter num_thread 4", "is chosen at the start: --threads 4"),
                                ("/set parameter temperatur 1", "did you mean temperature"),
                                ("/set parameter num_predict x", "num_predict: expected a number of tokens"),
@@ -233,7 +233,12 @@ class Chat(unittest.TestCase):
         terminal.say("And then?")
         after = self.saved("wide")
         self.assertEqual((after["messages"][:2], after["context"]), (before, 192))
-        self.assertRegex(re.sub(r"\s+", " ", terminal.say("/set parameter num_ctx 999999999")), "error: .*the context has 192 tokens")
+        # Another context has the format that was last chosen.
+        for line, size, kept in (("/set format json", 200, "json"), ("/set noformat", 208, None)):
+            terminal.say(line)
+            terminal.say(f"/set parameter num_ctx {size}")
+            self.assertEqual(self.saved("wide").get("format"), kept)
+        self.assertRegex(re.sub(r"\s+", " ", terminal.say("/set parameter num_ctx 999999999")), "error: .*the context has 208 tokens")
         self.assertEqual(terminal.leave(), 0)
         terminal = self.chat("--chat", "same", "-c", "192")
         terminal.say("Tell me a story about a fox.")

@@ -171,16 +171,20 @@ void choose_model(Options& options) {
     const auto name = parse_hub_name(options.text("hf-repo"));
     require(name.has_value(), "-hf ", printable(options.text("hf-repo")),
             ": expected USER/REPOSITORY or USER/REPOSITORY:TAG");
-    options.set_text("model", pull_model(*name, options, false).path.string());
-  } else if (!options.given("model") ||  // a model and a prompt win over LEQ_ARG_MODEL
-             (options.from_environment("model") && options.positionals().size() > 1)) {
+    return options.set_text("model", pull_model(*name, options, false).path.string());
+  }
+  if (!options.given("model") ||  // a model and a prompt win over LEQ_ARG_MODEL
+      (options.from_environment("model") && options.positionals().size() > 1)) {
     require(!options.positionals().empty(), kNoModel);
     const std::string name = follow_created(options.take_positional(), options);
     std::error_code error;
-    options.set_text("model", fs::exists(name, error) ? name : model_by_name(name, options));
-  } else if (!is_checkpoint(path_of_model(options.text("model")))) {
-    refuse_choice(options.text("model"), options);
+    if (!fs::exists(name, error)) {
+      return options.set_text("model", model_by_name(name, options));
+    }
+    options.set_text("model", name);
   }
+  const std::string& model = options.text("model");
+  if (!is_checkpoint(path_of_model(model))) refuse_choice(model, options);
 }
 
 int with_model_files(const Options& options, const std::function<int(const Options&)>& body,

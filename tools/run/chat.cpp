@@ -151,14 +151,10 @@ ChatLoop::ChatLoop(ChatSession& session, Generator& generator, ReplyPrinter& pri
   if (options_.greets) saved_ = file();
 }
 
-ChatSettings ChatLoop::settings() const {
+ChatFile ChatLoop::file() const {
   ChatSettings settings = options_.settings;
   settings.sampling = generator_.sampling();
-  return settings;
-}
-
-ChatFile ChatLoop::file() const {
-  return {options_.model.filename().string(), options_.template_name, session_.state(), settings()};
+  return {options_.model.filename().string(), options_.template_name, session_.state(), settings};
 }
 
 // Takes settings but the sampling ones. The user's stop texts stand before those of the template.
@@ -184,7 +180,8 @@ void ChatLoop::apply(const ChatSettings& settings) {
 }
 
 void ChatLoop::print_greeting() {
-  if (!reader_->is_terminal() || options_.plain || !options_.greets) return;
+  const bool asks = options_.single_turn && options_.first_message;
+  if (!reader_->is_terminal() || asks || !options_.greets) return;
   note("type a message, or /help; Ctrl-C stops a reply, /bye leaves");
   if (options_.multi_line) note("a message goes on until a line ends with a backslash");
 }
@@ -193,7 +190,7 @@ std::optional<ChatFile> ChatLoop::run() {
   save_named();
   print_greeting();
   if (options_.first_message) {
-    if (reader_->is_terminal() && !options_.plain) {
+    if (reader_->is_terminal() && !options_.single_turn) {
       const std::string shown = "> " + *options_.first_message;
       std::fprintf(stderr, "%s\n",
                    options_.colored
@@ -213,7 +210,6 @@ std::optional<ChatFile> ChatLoop::run() {
 
 // Reads one message, which may be several joined lines; returns false at the end of the input.
 bool ChatLoop::read_message(std::string& message) {
-  bool quoted = false;
   message.clear();
   for (bool first = true;; first = false) {
     Line line = reader_->read(first ? "> " : "| ");
@@ -229,32 +225,21 @@ bool ChatLoop::read_message(std::string& message) {
     }
     if (line.end == LineEnd::end_of_input) return !message.empty();
     interrupted_once_ = false;
-    if (first && line.text.starts_with(kQuotes)) {
-      quoted = true;
-      line.text.erase(0, kQuotes.size());
-    }
-    if (quoted) {
-      const bool ends = line.text.ends_with(kQuotes);
-      if (ends) line.text.resize(line.text.size() - kQuotes.size());
-      message += (first || message.empty() ? "" : "\n") + line.text;
-      if (!ends) continue;
-      if (message.starts_with('/')) message.insert(0, 1, ' ');  // no command
-      return true;
-    }
+    // A text of several lines, also that of a command: /set system """.
+    const bool opens = line.text.starts_with(kQuotes) || line.text.starts_with('/');
     if (const std::size_t open = line.text.find(kQuotes);
-        first && line.text.starts_with('/') && open != std::string::npos) {
-      // The text of a command, as /set system """.
+        first && opens && open != std::string::npos) {
+      message = line.text.substr(0, open);
       std::string text = line.text.substr(open + kQuotes.size());
-      line.text.resize(open);
-      while (text.find(kQuotes) == std::string::npos) {
-        const Line next = reader_->read("| ");
-        if (next.end != LineEnd::line) {
-          message.clear();
-          return next.end == LineEnd::interrupted;
-        }
-        text += '\n' + next.text;
+      Line next;
+      while (!text.ends_with(kQuotes) && next.end == LineEnd::line) {
+        next = reader_->read("| ");
+        text += (text.empty() ? "" : "\n") + next.text;
       }
-      message = line.text + text.substr(0, text.find(kQuotes));
+      if (next.end == LineEnd::interrupted) text = message = "";
+      if (text.ends_with(kQuotes)) text.resize(text.size() - kQuotes.size());
+      if (message.empty() && text.starts_with('/')) message = ' ';  // no command
+      message += text;
       return true;
     }
     const bool backslash = line.text.ends_with('\\');
@@ -383,7 +368,8 @@ void ChatLoop::reset(std::string_view) {
 void ChatLoop::system(std::string_view text) {
   if (text.empty()) {
     const std::string_view now = session_.system();
-    tell(now.empty() ? "no system prompt" : "system prompt: " + std::string(now));
+    if (now.empty()) return tell("no system prompt");
+    std::fprintf(stderr, "system prompt: %s\n", shown_text(now).c_str());
     return;
   }
   check_utf8(text, "/system");
@@ -414,7 +400,7 @@ void ChatLoop::set_parameter_of(std::string_view text) {
     parameter = find_parameter(option);
     if (parameter == nullptr) return set_option(name, option, value);
   } catch (const Error& error) {
-    fail("/set ", error.what());
+    fail("/set: ", error.what());
   }
   SamplingSettings settings = generator_.sampling();
   const auto number = parse_double(value);
@@ -474,10 +460,10 @@ void ChatLoop::set_stop(std::string_view texts) {
 void ChatLoop::set_format(std::string_view text) {
   require(text.empty() || text == "json", "/set format: expected json, found '", printable(text),
           "'");
-  const auto grammar = text.empty() ? nullptr : json_grammar();
-  generator_.check_grammar(grammar);
-  session_.options().grammar = grammar;
-  options_.settings.json = !text.empty();
+  ChatSettings changed = options_.settings;
+  changed.json = !text.empty();
+  if (changed.json) generator_.check_grammar(json_grammar());
+  apply(changed);
   tell(text.empty() ? "replies are any text from now on" : "replies are JSON from now on");
 }
 
