@@ -82,10 +82,10 @@ class Chat(unittest.TestCase):
         subprocess.run([TOOLS / "leq-quantize", SOURCE / "examples/storyteller", "-o", cls.model, "--type", "int8"],
                        check=True, capture_output=True)
 
-    def chat(self, *words, name="state", environment={}, flags=("--temp", "0", "-n", "40")):
+    def chat(self, *words, model=None, name="state", environment={}, flags=("--temp", "0", "-n", "40")):
         kept = {k: v for k, v in os.environ.items() if not k.startswith("LEQ_") and k != "NO_COLOR"}
         terminal = Terminal(
-            [str(TOOLS / "leq-run"), str(self.model), *flags, "-t", "1", *words],
+            [str(TOOLS / "leq-run"), str(model or self.model), *flags, "-t", "1", *words],
             {**kept, "TERM": "xterm", "LC_ALL": "C.UTF-8", "XDG_STATE_HOME": str(self.folder / name), **environment})
         terminal.wait(r"type a message.*\x1b\[\?2004h")
         return terminal
@@ -112,9 +112,14 @@ class Chat(unittest.TestCase):
 
     def test_a_question_is_answered_and_nothing_else(self):
         kept = {k: v for k, v in os.environ.items() if not k.startswith("LEQ_") and k != "NO_COLOR"}
+        words = [str(TOOLS / "leq"), "run", str(self.model), "Tell me a story about a fox.", "--temp", "0", "-n", "40", "-t", "1"]
+        environment = {**kept, "TERM": "xterm", "LC_ALL": "C.UTF-8", "LEQ_HISTORY": ""}
+        terminal = Terminal([*words, "--verbose"], environment)
+        self.assertEqual(terminal.leave(None), 0)
+        self.assertRegex(terminal.text, r"(?s)device: cpu.*tokens/s")
+        self.assertNotRegex(terminal.text, "type a message|> Tell")
         for columns in (40, 20):
-            terminal = Terminal([str(TOOLS / "leq"), "run", str(self.model), "Tell me a story about a fox.", "--temp", "0",
-                                 "-n", "40", "-t", "1"], {**kept, "TERM": "xterm", "LC_ALL": "C.UTF-8", "LEQ_HISTORY": ""})
+            terminal = Terminal(words, environment)
             fcntl.ioctl(terminal.side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
             self.assertEqual(terminal.leave(None), 0)
             self.assertEqual(CODES.sub("", terminal.text).split(), self.plain_reply("Tell me a story about a fox.").split())
@@ -209,6 +214,21 @@ class Chat(unittest.TestCase):
         self.assertRegex(self.chat("--chat", "kept", flags=[]).say("/show modelfile"),
                          r'(?s)FROM .*SYSTEM """Be brief\.""".*PARAMETER temperature 0\.25.*PARAMETER num_predict 9.*'
                          r'PARAMETER stop "the end"')
+
+    def test_a_chat_wins_over_a_created_name(self):
+        file = self.folder / "Modelfile"
+        file.write_text(f"FROM {self.model}\nSYSTEM Be brief.\nPARAMETER temperature 0.3\nPARAMETER num_predict 20\n")
+        models = {"LEQ_MODELS": str(self.folder / "models")}
+        subprocess.run([TOOLS / "leq", "create", "brief", "-f", file], env={**os.environ, **models}, check=True, capture_output=True)
+        terminal = self.chat("--chat", "own", model="brief", environment=models, flags=[])
+        self.assertRegex(terminal.text, r"temp 0\.3 \(model\)")
+        for line in ("/set temp 0.7", "/set parameter num_predict 9", "/set system Be long."):
+            terminal.say(line)
+        self.assertEqual(terminal.leave(), 0)
+        terminal = self.chat("--chat", "own", model="brief", environment=models, flags=["--top-k", "5"])
+        self.assertRegex(re.sub(r"\s+", " ", terminal.say("/show settings")), "temp 0.7, top-k 5, .*num_predict 9,")
+        self.assertIn("Be long.", terminal.say("/show system"))
+        self.assertEqual(terminal.leave(), 0)
 
     def test_a_stop_text_and_a_length_end_a_reply(self):
         terminal = self.chat("--chat", "ends")

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -31,7 +30,7 @@ std::filesystem::path chat_path(std::string_view name) {
 
 constexpr std::string_view kQuotes = "\"\"\"";
 
-// Words, of which those in quotation marks may have spaces.
+// Words, of which those in quotation marks may have spaces; empty ones are left out.
 std::vector<std::string> quoted_words(std::string_view text) {
   std::vector<std::string> words;
   while (!(text = trim(text)).empty()) {
@@ -39,7 +38,7 @@ std::vector<std::string> quoted_words(std::string_view text) {
     if (quoted) text.remove_prefix(1);
     const std::size_t end =
         std::min(quoted ? text.find('"') : text.find_first_of(" \t"), text.size());
-    words.emplace_back(text.substr(0, end));
+    if (end > 0) words.emplace_back(text.substr(0, end));
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return words;
@@ -446,10 +445,7 @@ void ChatLoop::set_option(std::string_view name, std::string_view option, std::s
 }
 
 void ChatLoop::set_stop(std::string_view texts) {
-  const std::vector<std::string> given = quoted_words(texts);
-  std::vector<std::string> words;
-  std::ranges::copy_if(given, std::back_inserter(words),
-                       [](const std::string& word) { return !word.empty(); });
+  const std::vector<std::string> words = quoted_words(texts);
   ChatSettings changed = options_.settings;
   changed.stop = words;
   apply(changed);
