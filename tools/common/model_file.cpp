@@ -164,7 +164,10 @@ void check_checkpoint_folder(const std::string& path) {
 
 void choose_model(Options& options) {
   const bool by_flag = options.declares("model") && options.given("model");
-  if (by_flag) options.set_text("model", follow_created(options.text("model"), options));
+  if (by_flag) {  // some tools take several models
+    options.replace_texts("model",
+                          [&](const std::string& name) { return follow_created(name, options); });
+  }
   if (!options.declares("hf-repo")) return;
   if (options.given("hf-repo")) {
     require(!options.given("model"), "-m and -hf both name a model: leave one out");
@@ -183,8 +186,10 @@ void choose_model(Options& options) {
     }
     options.set_text("model", name);
   }
-  const std::string& model = options.text("model");
-  if (!is_checkpoint(path_of_model(model))) refuse_choice(model, options);
+  options.replace_texts("model", [&](const std::string& model) {
+    if (!is_checkpoint(path_of_model(model))) refuse_choice(model, options);
+    return model;
+  });
 }
 
 int with_model_files(const Options& options, const std::function<int(const Options&)>& body,
