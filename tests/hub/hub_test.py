@@ -397,7 +397,7 @@ class Listed(HubCase):
         self.models.mkdir()
         kept = self.models / "Tale.F32.gguf"
         shutil.copy(self.file, kept)
-        self.assertRegex(self.leq("ls").stdout, r"\nTale\.F32 +[0-9.]+ MB +F32 +GGUF file\n$")
+        self.assertRegex(self.leq("ls").stdout, r"\nTale\.F32 +[0-9.]+ MB +f32 +GGUF file\n$")
         reply = self.ask("tale.f32").stdout
         self.assertEqual(self.ask(kept).stdout, reply)
         self.assertEqual(self.names(), ["Tale.F32"], "its conversion is no other model")

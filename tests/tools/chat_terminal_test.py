@@ -82,10 +82,10 @@ class Chat(unittest.TestCase):
         subprocess.run([TOOLS / "leq-quantize", SOURCE / "examples/storyteller", "-o", cls.model, "--type", "int8"],
                        check=True, capture_output=True)
 
-    def chat(self, *words, name="state", environment={}, flags=("--temp", "0", "-n", "40")):
+    def chat(self, *words, model=None, name="state", environment={}, flags=("--temp", "0", "-n", "40")):
         kept = {k: v for k, v in os.environ.items() if not k.startswith("LEQ_") and k != "NO_COLOR"}
         terminal = Terminal(
-            [str(TOOLS / "leq-run"), str(self.model), *flags, "-t", "1", *words],
+            [str(TOOLS / "leq-run"), str(model or self.model), *flags, "-t", "1", *words],
             {**kept, "TERM": "xterm", "LC_ALL": "C.UTF-8", "XDG_STATE_HOME": str(self.folder / name), **environment})
         terminal.wait(r"type a message.*\x1b\[\?2004h")
         return terminal
@@ -112,9 +112,14 @@ class Chat(unittest.TestCase):
 
     def test_a_question_is_answered_and_nothing_else(self):
         kept = {k: v for k, v in os.environ.items() if not k.startswith("LEQ_") and k != "NO_COLOR"}
+        words = [str(TOOLS / "leq"), "run", str(self.model), "Tell me a story about a fox.", "--temp", "0", "-n", "40", "-t", "1"]
+        environment = {**kept, "TERM": "xterm", "LC_ALL": "C.UTF-8", "LEQ_HISTORY": ""}
+        terminal = Terminal([*words, "--verbose"], environment)
+        self.assertEqual(terminal.leave(None), 0)
+        self.assertRegex(terminal.text, r"(?s)device: cpu.*tokens/s")
+        self.assertNotRegex(terminal.text, "type a message|> Tell")
         for columns in (40, 20):
-            terminal = Terminal([str(TOOLS / "leq"), "run", str(self.model), "Tell me a story about a fox.", "--temp", "0",
-                                 "-n", "40", "-t", "1"], {**kept, "TERM": "xterm", "LC_ALL": "C.UTF-8", "LEQ_HISTORY": ""})
+            terminal = Terminal(words, environment)
             fcntl.ioctl(terminal.side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
             self.assertEqual(terminal.leave(None), 0)
             self.assertEqual(CODES.sub("", terminal.text).split(), self.plain_reply("Tell me a story about a fox.").split())
@@ -143,7 +148,7 @@ class Chat(unittest.TestCase):
                                ("/show chatss", "expected one of info, system"),
                                ("/? set", "/set nothink"), ("/? shortcuts", "Ctrl-A"), ("/? nothing", "expected set, show"),
                                ("/list", "leq-run: "), ("/show license", "leq show USER/REPOSITORY"),
-                               ("/set parameter num_gpu 1", "/set num_gpu: a model runs on one device"),
+                               ("/set parameter num_gpu 1", "/set: num_gpu: a model runs on one device"),
                                ("/set parameter num_thread 4", "is chosen at the start: --threads 4"),
                                ("/set parameter temperatur 1", "did you mean temperature"),
                                ("/set parameter num_predict x", "num_predict: expected a number of tokens"),
@@ -180,7 +185,7 @@ class Chat(unittest.TestCase):
         terminal.say("And then?")
         self.assertEqual(self.saved("work")["messages"][:3], first["messages"])
         self.assertEqual(len(self.saved("work")["messages"]), 5)
-        self.assertIn("other, work", terminal.say("/show chats"))
+        self.assertRegex(terminal.say("/show chats"), "other, (.*, )?work")
         terminal.say("/load other")
         self.assertEqual(self.saved("work")["messages"], first["messages"])
         self.assertEqual(terminal.leave(), 0)
@@ -210,6 +215,21 @@ class Chat(unittest.TestCase):
                          r'(?s)FROM .*SYSTEM """Be brief\.""".*PARAMETER temperature 0\.25.*PARAMETER num_predict 9.*'
                          r'PARAMETER stop "the end"')
 
+    def test_a_chat_wins_over_a_created_name(self):
+        file = self.folder / "Modelfile"
+        file.write_text(f"FROM {self.model}\nSYSTEM Be brief.\nPARAMETER temperature 0.3\nPARAMETER num_predict 20\n")
+        models = {"LEQ_MODELS": str(self.folder / "models")}
+        subprocess.run([TOOLS / "leq", "create", "brief", "-f", file], env={**os.environ, **models}, check=True, capture_output=True)
+        terminal = self.chat("--chat", "own", model="brief", environment=models, flags=[])
+        self.assertRegex(terminal.text, r"temp 0\.3 \(model\)")
+        for line in ("/set temp 0.7", "/set parameter num_predict 9", "/set system Be long."):
+            terminal.say(line)
+        self.assertEqual(terminal.leave(), 0)
+        terminal = self.chat("--chat", "own", model="brief", environment=models, flags=["--top-k", "5"])
+        self.assertRegex(re.sub(r"\s+", " ", terminal.say("/show settings")), "temp 0.7, top-k 5, .*num_predict 9,")
+        self.assertIn("Be long.", terminal.say("/show system"))
+        self.assertEqual(terminal.leave(), 0)
+
     def test_a_stop_text_and_a_length_end_a_reply(self):
         terminal = self.chat("--chat", "ends")
         whole = terminal.say("Tell me a story about a fox.")
@@ -233,7 +253,12 @@ class Chat(unittest.TestCase):
         terminal.say("And then?")
         after = self.saved("wide")
         self.assertEqual((after["messages"][:2], after["context"]), (before, 192))
-        self.assertRegex(re.sub(r"\s+", " ", terminal.say("/set parameter num_ctx 999999999")), "error: .*the context has 192 tokens")
+        # Another context has the format that was last chosen.
+        for line, size, kept in (("/set format json", 200, "json"), ("/set noformat", 208, None)):
+            terminal.say(line)
+            terminal.say(f"/set parameter num_ctx {size}")
+            self.assertEqual(self.saved("wide").get("format"), kept)
+        self.assertRegex(re.sub(r"\s+", " ", terminal.say("/set parameter num_ctx 999999999")), "error: .*the context has 208 tokens")
         self.assertEqual(terminal.leave(), 0)
         terminal = self.chat("--chat", "same", "-c", "192")
         terminal.say("Tell me a story about a fox.")

@@ -55,9 +55,12 @@ TEST(ModelfileText, IsReadAsItWasWritten) {
 }
 
 TEST(ModelfileText, IsTheSameAsACommandLine) {
+  std::vector<std::string> words;
+  for (const auto& [option, value] : options_of(read_modelfile(kMario, "Modelfile"))) {
+    words.push_back("--" + option + "=" + value);
+  }
   const auto none = [](const std::string&) { return std::nullopt; };
-  const Options options =
-      parse_options(kRun.spec(), words_of(read_modelfile(kMario, "Modelfile")), none);
+  const Options options = parse_options(kRun.spec(), words, none);
   EXPECT_EQ(options.real("temp"), 0.5);
   EXPECT_EQ(options.list("reverse-prompt"), (std::vector<std::string>{"<|end|>", "two\nlines"}));
   EXPECT_EQ(options.text("system-prompt"), "\nYou are Mario.\n  A \\\\n is no line.\n")

@@ -248,23 +248,19 @@ std::vector<std::string> sizes_of(std::string_view family) {
   return names;
 }
 
-std::string advice_on_name(std::string_view name) {
+void refuse_known_name(std::string_view name) {
+  const std::string place = "'" + printable(name) + "': ";
   const std::string wanted = lower(name);
   const std::string family = wanted.substr(0, wanted.find(':'));
   for (const FamilyNotRun& known : kNotRun) {
-    if (family == known.family) {
-      return "leq does not run this family; take " + std::string(known.instead);
-    }
+    require(family != known.family, place, "leq does not run this family; take ", known.instead);
   }
   const std::vector<std::string> sizes = sizes_of(family);
-  if (sizes.empty()) return "";
   for (const std::string& size : sizes) {
-    if (wanted.starts_with(size + "-")) {
-      return "a name of Ollama's for a file; here " + size +
-             " is the model, and --recipe q4 or q8 " + "its type";
-    }
+    require(!wanted.starts_with(size + "-"), place, "a name of Ollama's for a file; here ", size,
+            " is the model, and --recipe q4 or q8 its type");
   }
-  return "no size of " + family + "; expected " + join(sizes);
+  require(sizes.empty(), place, "no size of ", family, "; expected ", join(sizes));
 }
 
 std::optional<fs::path> find_models_folder() {

@@ -37,9 +37,9 @@ struct ShortName {
 std::span<const ShortName> short_names();
 // The short names of a family, the default first.
 std::vector<std::string> sizes_of(std::string_view family);
-// What to do with a name that resembles a short name: a family that leq does not run, a size that
-// its family does not have, or Ollama's name of a file; "" for other names.
-std::string advice_on_name(std::string_view name);
+// Throws Error that says what to do with a name that resembles a short name: a family that leq does
+// not run, a size that its family does not have, or Ollama's name of a file.
+void refuse_known_name(std::string_view name);
 
 // $LEQ_MODELS, otherwise leq/models in $XDG_DATA_HOME or ~/.local/share; nullopt if none of these
 // variables is set, where models_folder throws Error.

@@ -125,7 +125,7 @@ class Reader {
       file_.parameters.emplace_back(name, value);
     } catch (const Error& error) {
       const std::string line = where + ": PARAMETER " + std::string(error.what());
-      if (!is_left_out(name)) fail(line);
+      if (find_name(name) == nullptr) fail(line);
       file_.notes.push_back(line);
     }
   }
@@ -173,13 +173,12 @@ std::string option_of_parameter(std::string_view name) {
        nearest ? "; did you mean " + *nearest + "?" : ": expected one of " + join(names));
 }
 
-bool is_left_out(std::string_view name) {
-  const ParameterName* known = find_name(name);
-  return known != nullptr && known->option.empty();
-}
-
 Modelfile read_modelfile(std::string_view text, const std::string& source) {
   return Reader(text, source).read();
+}
+
+Modelfile load_modelfile(const fs::path& path) {
+  return read_modelfile(read_text_file(path, kMaxBytes), path.string());
 }
 
 std::string modelfile_text(const Modelfile& file) {
@@ -196,16 +195,15 @@ std::string modelfile_text(const Modelfile& file) {
   return text;
 }
 
-std::vector<std::string> words_of(const Modelfile& file) {
+std::vector<std::pair<std::string, std::string>> options_of(const Modelfile& file) {
   // -sys and -r replace escapes, which a Modelfile does not have.
   const auto literal = [](const std::string& text) { return replace_all(text, "\\", "\\\\"); };
-  std::vector<std::string> words;
-  if (!file.system.empty()) words.push_back("--system-prompt=" + literal(file.system));
+  std::vector<std::pair<std::string, std::string>> options;
+  if (!file.system.empty()) options.emplace_back("system-prompt", literal(file.system));
   for (const auto& [name, value] : file.parameters) {
-    words.push_back("--" + option_of_parameter(name) + "=" +
-                    (name == "stop" ? literal(value) : value));
+    options.emplace_back(option_of_parameter(name), name == "stop" ? literal(value) : value);
   }
-  return words;
+  return options;
 }
 
 std::vector<KeptModel> created_models() {
@@ -236,8 +234,7 @@ std::optional<Modelfile> find_created(const std::string& name) {
   const std::string wanted =
       name.ends_with(kLatest) ? name.substr(0, name.size() - kLatest.size()) : name;
   for (const KeptModel& model : created_models()) {
-    if (model.name != wanted) continue;
-    return read_modelfile(read_text_file(model.path, kMaxBytes), model.path.string());
+    if (model.name == wanted) return load_modelfile(model.path);
   }
   return std::nullopt;
 }
@@ -249,16 +246,16 @@ std::string follow_created(const std::string& name, Options& options) {
   if (!file) return name;
   std::vector<std::string> left_out;
   std::vector<std::string> set;  // options that this sets, of which `stop` may have several values
-  for (const std::string& word : words_of(*file)) {
-    const std::size_t equals = word.find('=');
-    const std::string option = word.substr(2, equals - 2);
+  for (const auto& [option, value] : options_of(*file)) {
     if (!options.declares(option)) {
       left_out.push_back(option);
       continue;
     }
     const bool again = std::ranges::find(set, option) != set.end();
-    if (options.given(option) && !again) continue;
-    options.add_text(option, word.substr(equals + 1), again);
+    const bool by_file = option == "system-prompt" && options.declares("system-prompt-file") &&
+                         options.given("system-prompt-file");
+    if (by_file || (options.given(option) && !again)) continue;
+    options.add_text(option, value, again);
     set.push_back(option);
   }
   if (!left_out.empty()) {

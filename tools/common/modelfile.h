@@ -15,8 +15,6 @@ namespace leq {
 // The option of the tools, as "ctx-size", for a parameter by Ollama's name, as "num_ctx". Throws
 // Error that says what to do if the parameter is known and has no option here, or is not known.
 std::string option_of_parameter(std::string_view name);
-// Parameters that Ollama knows and that have no option here, by name.
-bool is_left_out(std::string_view name);
 
 struct Modelfile {
   std::string from;                                                  // a path, or a name of a model
@@ -28,10 +26,11 @@ struct Modelfile {
 // Throws Error naming `source` and the line of an instruction that is unknown, incomplete or cannot
 // be followed.
 Modelfile read_modelfile(std::string_view text, const std::string& source);
+Modelfile load_modelfile(const std::filesystem::path& path);
 // The text that read_modelfile reads.
 std::string modelfile_text(const Modelfile& file);
-// The words of a command line that set the same: "--temp=0.5".
-std::vector<std::string> words_of(const Modelfile& file);
+// The options that set the same, with their values: "temp", "0.5".
+std::vector<std::pair<std::string, std::string>> options_of(const Modelfile& file);
 
 // The created names, sorted; the path is that of the Modelfile.
 std::vector<KeptModel> created_models();

@@ -542,13 +542,15 @@ std::string model_by_name(const std::string& name, const Options& options) {
     refuse_choice(kept->name, options);
     return kept->path.string();
   }
-  const std::string advice = advice_on_name(name);
-  require(advice.empty(), "'", printable(name), "': ", advice);
+  refuse_known_name(name);
   const bool is_path = name.starts_with('/') || name.starts_with("./") || name.ends_with(".gguf") ||
                        name.ends_with(".leq");
   if (is_path) check_model_file("", name);  // says that it is missing
   std::vector<std::string> known;
-  for (const ShortName& one : short_names()) known.emplace_back(one.name);
+  for (const ShortName& one : short_names()) {
+    known.emplace_back(one.family());
+    known.emplace_back(one.name);
+  }
   for (const auto& models : {listed_models(), created_models()}) {
     for (const KeptModel& model : models) known.push_back(model.name);
   }

@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <iostream>
 #include <limits>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -58,11 +57,9 @@ int pull(const Options& options) {
   require(!options.positionals().empty(), "expected a model's name, as Qwen/Qwen3-0.6B");
   for (const std::string& text : options.positionals()) {
     const auto name = parse_hub_name(text);
-    const std::string advice = advice_on_name(text);
-    require(name.has_value(), printable(text), ": ",
-            advice.empty()
-                ? "is no name on the hub: expected USER/REPOSITORY or USER/REPOSITORY:TAG"
-                : advice);
+    if (!name) refuse_known_name(text);
+    require(name.has_value(), "'", printable(text),
+            "': is no name on the hub: expected USER/REPOSITORY or USER/REPOSITORY:TAG");
     const KeptModel model = pull_model(*name, options, true);
     std::cout << model.name << "  " << model.path.string() << '\n';
   }
@@ -79,37 +76,27 @@ std::optional<double> measured_kl(const LeqReader& file) {
   return kl != nullptr && kl->is_number() ? std::optional(kl->get<double>()) : std::nullopt;
 }
 
-void describe_gguf(const fs::path& path, Json& one) {
-  const GgufSource file(path);
-  std::uint64_t bytes = 0;
-  for (const fs::path& part : file.paths()) bytes += fs::file_size(part);
-  std::map<std::string, std::uint64_t> types;
-  for (const SourceTensor& tensor : file.tensors()) types[tensor.file_dtype] += tensor.bytes.size();
-  const auto most = std::ranges::max_element(types, {}, [](const auto& type) { return type.second; });
-  one["bytes"] = bytes;
-  one["type"] = most == types.end() ? "" : most->first;  // of most bytes
-  one["origin"] = "GGUF file";
-}
-
-void describe_leq(const fs::path& path, Json& one) {
-  const LeqReader file(path, {.mode = LoadMode::map, .weights = false});
-  one["bytes"] = file.file_bytes();
-  one["type"] = stored_type(file);
-  if (const auto kl = measured_kl(file)) one["kl"] = *kl;
-  const bool converted = !converted_from(path).empty();
-  std::string origin = converted ? "conversion of a GGUF file" : origin_of(path);
-  if (origin.starts_with('/')) origin.resize(origin.rfind('@'));  // a folder's path is enough
-  one["origin"] = origin;
-}
-
+// A GGUF file is called as its conversion is, and has its own size.
 Json described(const KeptModel& model) {
   Json one = {{"name", model.name}, {"path", model.path.string()}};
   try {
+    std::optional<NamelessFile> outline;
+    std::uint64_t gguf_bytes = 0;
     if (model.path.extension() == ".gguf") {
-      describe_gguf(model.path, one);
-    } else {
-      describe_leq(model.path, one);
+      const GgufSource source(model.path);
+      for (const fs::path& part : source.paths()) gguf_bytes += fs::file_size(part);
+      outline.emplace(outline_of(model.path, kDefaultType));
     }
+    const LeqReader file(outline ? fs::path(outline->path()) : model.path,
+                         {.mode = LoadMode::map, .weights = false});
+    one["bytes"] = outline ? gguf_bytes : file.file_bytes();
+    one["type"] = stored_type(file);
+    if (const auto kl = measured_kl(file)) one["kl"] = *kl;
+    std::string origin = outline                               ? "GGUF file"
+                         : !converted_from(model.path).empty() ? "conversion of a GGUF file"
+                                                               : origin_of(model.path);
+    if (origin.starts_with('/')) origin.resize(origin.rfind('@'));  // a folder's path is enough
+    one["origin"] = origin;
   } catch (const Error& error) {
     one["error"] = std::string(error.what());
   }
@@ -120,7 +107,7 @@ Json described(const KeptModel& model) {
 Json described_name(const KeptModel& model) {
   Json one = {{"name", model.name}, {"path", model.path.string()}};
   try {
-    const Modelfile file = *find_created(model.name);
+    const Modelfile file = load_modelfile(model.path);
     std::vector<std::string> own;
     if (!file.system.empty()) own.emplace_back("system");
     for (const auto& [name, value] : file.parameters) own.push_back(name + ' ' + value);
@@ -131,25 +118,10 @@ Json described_name(const KeptModel& model) {
   return one;
 }
 
-// The columns under their names, cut at the last character of each line.
-void print_columns(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::size_t> widths(rows.front().size());
-  for (const auto& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      line += row[i] + std::string(widths[i] - row[i].size() + 2, ' ');
-    }
-    std::cout << line.substr(0, line.find_last_not_of(' ') + 1) << '\n';
-  }
-}
-
 // The short names, a default before the other sizes of its family.
 int list_names(bool json) {
   Json names = Json::array();
-  std::vector<std::vector<std::string>> rows = {{"NAME", "REPOSITORY", ""}};
+  Table table;
   std::string_view family;
   for (const ShortName& known : short_names()) {
     const bool first = known.family() != family;
@@ -161,13 +133,15 @@ int list_names(bool json) {
     std::vector<std::string> remarks;
     if (first) remarks.push_back("also " + std::string(family));
     if (known.gated()) remarks.emplace_back("gated");
-    rows.push_back({std::string(known.name), std::string(known.repository), join(remarks)});
+    table.add({{"NAME", std::string(known.name)},
+               {"REPOSITORY", std::string(known.repository)},
+               {"NOTE", join(remarks)}});
   }
   if (json) {
     std::cout << names.dump(2) << '\n';
     return 0;
   }
-  print_columns(rows);
+  std::cout << table.text();
   std::cerr << "Every other repository has the name USER/REPOSITORY. Gated: accept the conditions "
                "on its page on the hub, and set HF_TOKEN.\n";
   return 0;
@@ -204,23 +178,21 @@ int list(const Options& options) {
               << "; `leq pull Qwen/Qwen3-0.6B` downloads one\n";
     return 0;
   }
-  std::vector<std::vector<std::string>> rows = {{"NAME", "SIZE", "TYPE", "KL", "ORIGIN"}};
-  bool measured = false;
+  const auto is_measured = [](const Json& model) { return model.contains("kl"); };
+  const bool measured = std::ranges::any_of(models, is_measured);
+  Table table;
   for (const Json& model : models) {
     const std::string error = model.value("error", "");
-    const Json* kl = model.find_given("kl");
     const Json* bytes = model.find_given("bytes");
-    measured |= kl != nullptr;
-    rows.push_back({model.at("name").text(),
-                    bytes == nullptr ? "" : human_bytes(bytes->get<std::uint64_t>()),
-                    printable(model.value("type", "")),
-                    kl == nullptr ? "" : fixed(kl->get<double>(), 4),
-                    printable(error.empty() ? model.value("origin", "") : error, 200)});
+    Row row = {{"NAME", model.at("name").text()},
+               {"SIZE", bytes == nullptr ? "" : human_bytes(bytes->get<std::uint64_t>())},
+               {"TYPE", model.value("type", "")}};
+    if (measured) row.emplace_back("KL", Cell());
+    if (is_measured(model)) row.back().second = Cell(model.at("kl").get<double>(), 4);
+    row.emplace_back("ORIGIN", error.empty() ? model.value("origin", "") : error);
+    table.add(row);
   }
-  if (!measured) {
-    for (auto& row : rows) row.erase(row.begin() + 3);
-  }
-  print_columns(rows);
+  std::cout << table.text();
   return 0;
 }
 
@@ -342,8 +314,9 @@ ToolSpec show_spec() {
   static const std::vector<ForeignOption> kForeign = {
       {.words = "--modelfile --parameters --system --template --license",
        .use = ForeignUse::refused,
-       .text = "`leq run MODEL` shows them: /show modelfile, /show parameters, /show template; "
-               "`leq show USER/REPOSITORY` has the licence"}};
+       .text = "`leq show NAME` prints the Modelfile of a name of `leq create`; a chat has /show "
+               "modelfile, parameters, system and template, and `leq show USER/REPOSITORY` the "
+               "licence"}};
   spec.foreign = kForeign;
   return spec;
 }
@@ -399,8 +372,6 @@ int show(const Options& options) {
   }
   if (find_kept(name)) return kInspect.body(options);
   if (is_on_hub(name)) return show_on_hub(*parse_hub_name(name), options.flag("json"));
-  const std::string advice = advice_on_name(name);
-  require(advice.empty(), "'", printable(name), "': ", advice);
   return kInspect.body(options);
 }
 
@@ -432,6 +403,7 @@ ToolSpec create_spec() {
 }
 
 void write_created(const std::string& name, const Modelfile& file) {
+  require(!find_kept(name), printable(name), ": is the name of a model; take another one");
   const fs::path path = created_path(name);
   fs::create_directories(path.parent_path());
   const std::string text = modelfile_text(file);
@@ -441,16 +413,17 @@ void write_created(const std::string& name, const Modelfile& file) {
 }
 
 int create(const Options& options) {
-  constexpr std::uint64_t kMaxBytes = 1 << 20;
   require(!options.positionals().empty(), "expected a name: leq create NAME -f Modelfile");
   const std::string& name = options.positionals().front();
-  require(!find_kept(name), printable(name), ": is the name of a model; take another one");
   const fs::path path = options.text("file");
-  Modelfile file = read_modelfile(read_text_file(path, kMaxBytes), path.string());
+  Modelfile file = load_modelfile(path);
   for (const std::string& note : file.notes) std::cerr << note << '\n';
   try {
-    const auto no_variables = [](const std::string&) { return std::nullopt; };
-    (void)parse_options(kRun.spec(), words_of(file), no_variables);
+    std::vector<std::string> words;
+    for (const auto& [option, value] : options_of(file)) {
+      words.push_back("--" + option + "=" + value);
+    }
+    (void)parse_options(kRun.spec(), words, [](const std::string&) { return std::nullopt; });
   } catch (const Error& error) {
     fail(path.string(), ": ", error.what());
   }
@@ -468,10 +441,10 @@ int create(const Options& options) {
       if (!again) file.parameters.push_back(own);
     }
   } else {
-    const std::string advice = advice_on_name(file.from);
-    require(find_kept(file.from) || is_on_hub(file.from), path.string(), ": FROM ",
-            printable(file.from, 4096), ": ",
-            advice.empty() ? "no file or model of this name" : advice);
+    const bool known = find_kept(file.from) || is_on_hub(file.from);
+    if (!known) refuse_known_name(file.from);
+    require(known, path.string(), ": FROM ", printable(file.from, 4096),
+            ": no file or model of this name");
   }
   write_created(name, file);
   std::cout << "created " << name << "; `leq run " << name << "` runs " << file.from << '\n';
@@ -491,7 +464,6 @@ int copy(const Options& options) {
   require(options.positionals().size() == 2, "expected two names: leq cp MODEL NAME");
   const std::string& model = options.positionals()[0];
   const std::string& name = options.positionals()[1];
-  require(!find_kept(name), printable(name), ": is the name of a model; take another one");
   Modelfile file = {.from = model, .system = ""};
   if (const auto created = find_created(model)) {
     file = *created;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -31,7 +30,7 @@ std::filesystem::path chat_path(std::string_view name) {
 
 constexpr std::string_view kQuotes = "\"\"\"";
 
-// Words, of which those in quotation marks may have spaces.
+// Words, of which those in quotation marks may have spaces; empty ones are left out.
 std::vector<std::string> quoted_words(std::string_view text) {
   std::vector<std::string> words;
   while (!(text = trim(text)).empty()) {
@@ -39,7 +38,7 @@ std::vector<std::string> quoted_words(std::string_view text) {
     if (quoted) text.remove_prefix(1);
     const std::size_t end =
         std::min(quoted ? text.find('"') : text.find_first_of(" \t"), text.size());
-    words.emplace_back(text.substr(0, end));
+    if (end > 0) words.emplace_back(text.substr(0, end));
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return words;
@@ -151,14 +150,10 @@ ChatLoop::ChatLoop(ChatSession& session, Generator& generator, ReplyPrinter& pri
   if (options_.greets) saved_ = file();
 }
 
-ChatSettings ChatLoop::settings() const {
+ChatFile ChatLoop::file() const {
   ChatSettings settings = options_.settings;
   settings.sampling = generator_.sampling();
-  return settings;
-}
-
-ChatFile ChatLoop::file() const {
-  return {options_.model.filename().string(), options_.template_name, session_.state(), settings()};
+  return {options_.model.filename().string(), options_.template_name, session_.state(), settings};
 }
 
 // Takes settings but the sampling ones. The user's stop texts stand before those of the template.
@@ -184,7 +179,8 @@ void ChatLoop::apply(const ChatSettings& settings) {
 }
 
 void ChatLoop::print_greeting() {
-  if (!reader_->is_terminal() || options_.plain || !options_.greets) return;
+  const bool asks = options_.single_turn && options_.first_message;
+  if (!reader_->is_terminal() || asks || !options_.greets) return;
   note("type a message, or /help; Ctrl-C stops a reply, /bye leaves");
   if (options_.multi_line) note("a message goes on until a line ends with a backslash");
 }
@@ -193,7 +189,7 @@ std::optional<ChatFile> ChatLoop::run() {
   save_named();
   print_greeting();
   if (options_.first_message) {
-    if (reader_->is_terminal() && !options_.plain) {
+    if (reader_->is_terminal() && !options_.single_turn) {
       const std::string shown = "> " + *options_.first_message;
       std::fprintf(stderr, "%s\n",
                    options_.colored
@@ -213,7 +209,6 @@ std::optional<ChatFile> ChatLoop::run() {
 
 // Reads one message, which may be several joined lines; returns false at the end of the input.
 bool ChatLoop::read_message(std::string& message) {
-  bool quoted = false;
   message.clear();
   for (bool first = true;; first = false) {
     Line line = reader_->read(first ? "> " : "| ");
@@ -229,32 +224,21 @@ bool ChatLoop::read_message(std::string& message) {
     }
     if (line.end == LineEnd::end_of_input) return !message.empty();
     interrupted_once_ = false;
-    if (first && line.text.starts_with(kQuotes)) {
-      quoted = true;
-      line.text.erase(0, kQuotes.size());
-    }
-    if (quoted) {
-      const bool ends = line.text.ends_with(kQuotes);
-      if (ends) line.text.resize(line.text.size() - kQuotes.size());
-      message += (first || message.empty() ? "" : "\n") + line.text;
-      if (!ends) continue;
-      if (message.starts_with('/')) message.insert(0, 1, ' ');  // no command
-      return true;
-    }
+    // A text of several lines, also that of a command: /set system """.
+    const bool opens = line.text.starts_with(kQuotes) || line.text.starts_with('/');
     if (const std::size_t open = line.text.find(kQuotes);
-        first && line.text.starts_with('/') && open != std::string::npos) {
-      // The text of a command, as /set system """.
+        first && opens && open != std::string::npos) {
+      message = line.text.substr(0, open);
       std::string text = line.text.substr(open + kQuotes.size());
-      line.text.resize(open);
-      while (text.find(kQuotes) == std::string::npos) {
-        const Line next = reader_->read("| ");
-        if (next.end != LineEnd::line) {
-          message.clear();
-          return next.end == LineEnd::interrupted;
-        }
-        text += '\n' + next.text;
+      Line next;
+      while (!text.ends_with(kQuotes) && next.end == LineEnd::line) {
+        next = reader_->read("| ");
+        text += (text.empty() ? "" : "\n") + next.text;
       }
-      message = line.text + text.substr(0, text.find(kQuotes));
+      if (next.end == LineEnd::interrupted) text = message = "";
+      if (text.ends_with(kQuotes)) text.resize(text.size() - kQuotes.size());
+      if (message.empty() && text.starts_with('/')) message = ' ';  // no command
+      message += text;
       return true;
     }
     const bool backslash = line.text.ends_with('\\');
@@ -383,7 +367,8 @@ void ChatLoop::reset(std::string_view) {
 void ChatLoop::system(std::string_view text) {
   if (text.empty()) {
     const std::string_view now = session_.system();
-    tell(now.empty() ? "no system prompt" : "system prompt: " + std::string(now));
+    if (now.empty()) return tell("no system prompt");
+    std::fprintf(stderr, "system prompt: %s\n", shown_text(now).c_str());
     return;
   }
   check_utf8(text, "/system");
@@ -414,7 +399,7 @@ void ChatLoop::set_parameter_of(std::string_view text) {
     parameter = find_parameter(option);
     if (parameter == nullptr) return set_option(name, option, value);
   } catch (const Error& error) {
-    fail("/set ", error.what());
+    fail("/set: ", error.what());
   }
   SamplingSettings settings = generator_.sampling();
   const auto number = parse_double(value);
@@ -460,10 +445,7 @@ void ChatLoop::set_option(std::string_view name, std::string_view option, std::s
 }
 
 void ChatLoop::set_stop(std::string_view texts) {
-  const std::vector<std::string> given = quoted_words(texts);
-  std::vector<std::string> words;
-  std::ranges::copy_if(given, std::back_inserter(words),
-                       [](const std::string& word) { return !word.empty(); });
+  const std::vector<std::string> words = quoted_words(texts);
   ChatSettings changed = options_.settings;
   changed.stop = words;
   apply(changed);
@@ -474,10 +456,10 @@ void ChatLoop::set_stop(std::string_view texts) {
 void ChatLoop::set_format(std::string_view text) {
   require(text.empty() || text == "json", "/set format: expected json, found '", printable(text),
           "'");
-  const auto grammar = text.empty() ? nullptr : json_grammar();
-  generator_.check_grammar(grammar);
-  session_.options().grammar = grammar;
-  options_.settings.json = !text.empty();
+  ChatSettings changed = options_.settings;
+  changed.json = !text.empty();
+  if (changed.json) generator_.check_grammar(json_grammar());
+  apply(changed);
   tell(text.empty() ? "replies are any text from now on" : "replies are JSON from now on");
 }
 

@@ -59,7 +59,6 @@ class ChatLoop {
   static const std::vector<Command>& switches();
   static const std::vector<Command>& views();
 
-  ChatSettings settings() const;
   ChatFile file() const;
   void apply(const ChatSettings& settings);
 

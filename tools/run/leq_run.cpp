@@ -130,7 +130,7 @@ void report_start(const RunArgs& args, const Runtime& setup, const SamplingChoic
 }
 
 void report_end(const Run& run, const RunTotals& totals) {
-  if (!run.args.plain) note(totals.line());
+  if (!run.args.plain && !totals.empty()) note(totals.line());
   for (const auto& line : online_lines(*run.setup.session)) note(line);
   if (const Error* error = run.generator.draft_error()) note(draft_error_line(*error));
   for (const auto& line : unrecorded_lines(*run.setup.backend)) note(line);
@@ -313,9 +313,9 @@ void take_settings(const ChatSettings& saved, RunArgs& args,
   if (!given("reverse-prompt")) args.stop_strings = saved.stop;
   if (!given("enable-thinking")) args.thinking = saved.thinking;
   if (!given("ctx-size")) args.context = saved.context;
-  if (args.json || args.grammar != nullptr) return;
+  if (saved.json == args.json) return;
   args.json = saved.json;
-  if (args.json) args.grammar = json_grammar();
+  args.grammar = saved.json ? json_grammar() : nullptr;
 }
 
 // The sampling settings; those of a saved chat where nothing is given and the model's differ.
@@ -389,7 +389,9 @@ Ended run_opened(const RunArgs& args, const Runtime& setup,
   return chat(run, *format, prompt, saved, view);
 }
 
-int run_with(const Options& options, const std::string& name) {
+// `typed` lacks what a name of `leq create` sets: a saved chat wins over it, and it is the model's
+// own where settings are printed.
+int run_with(const Options& options, const Options& typed, const std::string& name) {
   RunArgs args = read_args(options);
   args.model_name = name;
   check_model_file("-m", options.text("model"));  // before reading a prompt
@@ -401,7 +403,16 @@ int run_with(const Options& options, const std::string& name) {
   std::optional<ChatFile> saved;
   if (args.chat_name && file_exists(named_chat_path(*args.chat_name))) {
     saved = load_chat(named_chat_path(*args.chat_name));
-    take_settings(saved->settings, args, [&](const char* flag) { return options.given(flag); });
+    ChatSettings kept = saved->settings;
+    if (args.grammar != nullptr) kept.json = args.json;
+    take_settings(kept, args, [&](const char* flag) { return typed.given(flag); });
+    if (!typed.given("system-prompt") && options.given("system-prompt")) args.system.reset();
+  }
+  for (const SamplingParameter& parameter : kSamplingParameters) {
+    auto& given = args.sampling[parameter.name];
+    if (!given || typed.given(parameter_word(parameter))) continue;
+    given->origin = SettingOrigin::model;
+    if (saved) given.reset();
   }
   ChatView view = {.verbose = args.verbose, .wrap = args.wrap};
   const auto open = [&] {
@@ -443,6 +454,6 @@ const leq::Tool leq::kRun = {
                                    ? options.positionals().front()
                                    : std::string();
       return leq::with_model_files(options, [&](const leq::Options& resolved) {
-        return leq::run::run_with(resolved, name.empty() ? resolved.text("model") : name);
+        return leq::run::run_with(resolved, options, name.empty() ? resolved.text("model") : name);
       });
     }};

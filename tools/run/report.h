@@ -37,6 +37,7 @@ std::string draft_error_line(const Error& error);
 class RunTotals {
  public:
   void add(const FinishedReply& reply);
+  bool empty() const { return fed_ + cached_ + written_ == 0; }
   // Returns "prompt 24 tokens, 1234.5 tokens/s; reply 96 tokens, 234.5 tokens/s".
   std::string line() const;
 
