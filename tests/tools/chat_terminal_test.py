@@ -156,7 +156,7 @@ class Chat(unittest.TestCase):
                                ("/set nowordwrap", "words are not wrapped"), ("/load none", "no chat is called none"),
                                ("/set parameter top_k 7", "top-k is 7 from now on"), ("/set seed 4", "seed is 4"),
                                ("/set verbose now", "takes no value"), ("/set format xml", "expected json"),
-                               ("/set wrod 1", "no parameter is called wrod"), ("/set system Be brief.", "system prompt changed"),
+                               ("/set wrod 1", "wrod: no parameter of this name"), ("/set system Be brief.", "system prompt changed"),
                                ("/show system", "system prompt: Be brief."), ("/clear", "a new conversation"),
                                ("/byee", "did you mean /bye"), ("/set verbose", ">")):
             self.assertRegex(re.sub(r"\s+", " ", CODES.sub("", terminal.say(line))), expected, line)

@@ -77,7 +77,7 @@ TEST(ModelfileText, NamesThePlaceOfAMistake) {
         {"FROM a\nADAPTER x", "f:2: ADAPTER: there are no adapters here"},
         {"FROM a\n\nFORM b", "f:3: unknown instruction 'FORM'"},
         {"FROM a\nPARAMETER temperatur 1",
-         "f:2: PARAMETER no parameter is called temperatur; did "
+         "f:2: PARAMETER temperatur: no parameter of this name; did "
          "you mean temperature?"},
         {"FROM a\nPARAMETER top_k", "f:2: expected PARAMETER NAME VALUE"},
         {"FROM a\nSYSTEM \"\"\"x\ny", "f:2: \"\"\" begins a text that has no end"},

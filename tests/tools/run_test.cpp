@@ -382,7 +382,7 @@ TEST_F(Run, SettingsCanBeChangedInAChat) {
   EXPECT_EQ(settings["typical"], 0.5);
   EXPECT_EQ(settings["penalties_when_greedy"], true);
   for (const auto& [line, refused] :
-       std::vector<std::pair<std::string, std::string>>{{"heat 1", "no setting is called heat"},
+       std::vector<std::pair<std::string, std::string>>{{"heat 1", "heat: no parameter of this name"},
                                                         {"temp", "/set temp: expected 0 "},
                                                         {"top-k 1.5", "expected 1 or more"},
                                                         {"top-p 2", "--top-p is 2, expected"}}) {

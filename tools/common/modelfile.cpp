@@ -169,7 +169,7 @@ std::string option_of_parameter(std::string_view name) {
   }
   for (const SamplingParameter& known : kSamplingParameters) names.emplace_back(known.name);
   const auto nearest = nearest_word(std::string(name), names);
-  fail("no parameter is called ", printable(name),
+  fail(printable(name), ": no parameter of this name",
        nearest ? "; did you mean " + *nearest + "?" : ": expected one of " + join(names));
 }
 

@@ -490,6 +490,8 @@ QuantizeCommand quantize_command(const Options& options) {
       checkpoint_by_name(options.positionals().front());
   check_checkpoint_folder(folder.string());
   command.output = options.text("output");
+  require(command.output.extension() != ".gguf", "-o ", printable(options.text("output")),
+          ": leq writes .leq files, not GGUF; end the name with .leq");
   require(!command.output.empty(), "-o: expected the name of a file to write, found nothing");
   check_output(command.output);
   QuantizeOptions& job = command.options = checkpoint_options(options);

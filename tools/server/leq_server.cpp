@@ -428,7 +428,12 @@ int run_by_names(const Options& given) {
           options.positionals().empty() ? "" : printable(options.positionals().front()),
           "' beside -m, -hf or --models-dir");
   if (folder) return run_with(options, served_folder(options));
-  if (!named && options.positionals().empty()) return run_with(options, {"`leq ls`", all_models});
+  if (!named && options.positionals().empty()) {
+    for (const KeptModel& created : created_models()) {
+      note(created.name + ": not served among all; `leq serve " + created.name + "` serves it");
+    }
+    return run_with(options, {"`leq ls`", all_models});
+  }
   if (options.positionals().size() > 1) return run_with(options, served_names(options));
   return with_model_files(options, [given = given_name(options)](const Options& found) {
     Options one = found;
