@@ -1,7 +1,5 @@
 #include "quantize/run/quantize.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -10,7 +8,6 @@
 #include <set>
 #include <stdexcept>
 #include <system_error>
-#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -323,13 +320,14 @@ QuantizeResult quantize_imported(const ImportedModel& model, const fs::path& out
 
 namespace {
 
-// The unquantized model, to which quantized models are compared: a .leq file beside the output,
-// without a name, so that nothing of it stays, however the run ends. Written on first use, in the
-// dtype of the checkpoint, so that it needs no more disk than the checkpoint.
+// The unquantized model, to which quantized models are compared: a .leq file without a name, so that
+// its bytes are freed however the run ends, made in the folder OUTPUT.base, which only one run can
+// hold at a time: the gate's result belongs to the output of the same run. Written on first use, in
+// the dtype of the checkpoint, so that it needs no more disk than the checkpoint.
 class BaseFile {
  public:
-  BaseFile(const ImportedModel& model, fs::path output, const QuantizeOptions& options)
-      : model_(model), output_(std::move(output)), options_(options) {}
+  BaseFile(const ImportedModel& model, const fs::path& output, const QuantizeOptions& options)
+      : model_(model), folder_(output.string() + ".base"), options_(options) {}
 
   // The path by which this process can open it.
   fs::path path() {
@@ -338,7 +336,7 @@ class BaseFile {
       exact.type = dtype_name(model_.dtype);
       exact.threads = options_.threads;
       exact.stop = options_.stop;
-      const fs::path named = output_.string() + ".base" + std::to_string(::getpid());
+      const fs::path named = folder_.path() / "base.leq";
       quantize_imported(model_, named, exact);
       file_.emplace(named);
     }
@@ -347,7 +345,7 @@ class BaseFile {
 
  private:
   const ImportedModel& model_;
-  fs::path output_;
+  WorkFolder folder_;
   const QuantizeOptions& options_;
   std::optional<NamelessFile> file_;
 };
