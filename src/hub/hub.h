@@ -83,7 +83,7 @@ class Hub {
   // Downloads the files that the cache does not have, and returns the folder of the snapshot.
   // Checks first that the disk has space, also for `bytes_beside`, and afterwards sizes and the
   // SHA-256 of LFS files. An interrupted download is resumed by the next call. Throws Error.
-  // `arrivals`, made of files that are missing(), is told what arrives, the headers of all files
+  // `arrivals`, made of files that are missing(), receives the progress of each file, headers
   // first.
   std::filesystem::path fetch(const HubRepository& repository, const std::vector<HubFile>& files,
                               std::uint64_t bytes_beside = 0, Arrivals* arrivals = nullptr);

@@ -249,7 +249,7 @@ class Chat(unittest.TestCase):
         before = self.saved("wide")["messages"]
         self.assertIn("the context has 192 tokens", terminal.say("/set parameter num_ctx 192"))
         self.assertIn("num_ctx 192", terminal.say("/show settings"))
-        # Greedy, so that the chat goes on as if it had always had this context.
+        # Greedy, so that the replies equal those of a chat with this context from the start.
         terminal.say("And then?")
         after = self.saved("wide")
         self.assertEqual((after["messages"][:2], after["context"]), (before, 192))

@@ -1,4 +1,4 @@
-// Modelfiles: what is read of them, what is told, and the place of each mistake.
+// Modelfiles: values read, notes, and the place in each error.
 #include "tools/common/modelfile.h"
 
 #include <gtest/gtest.h>

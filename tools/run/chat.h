@@ -49,7 +49,7 @@ class ChatLoop {
 
   // Runs until /exit, the end of the input, or two Ctrl-C. On a terminal, the error of a turn is
   // printed and the conversation continues; from a pipe or with single_turn, the error is thrown.
-  // Returns the chat if it is to go on with another context, that of its settings.
+  // Returns the chat if it must be reopened with another context, that of its settings.
   std::optional<ChatFile> run();
 
  private:

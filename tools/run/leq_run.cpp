@@ -242,7 +242,7 @@ int complete(const Run& run, const std::string& prompt) {
 // How a run ended.
 struct Ended {
   int status = 0;
-  std::optional<ChatFile> chat = {};  // goes on with another context
+  std::optional<ChatFile> chat = {};  // to be reopened with another context
 };
 
 Ended chat(const Run& run, const ChatTemplate& format, std::optional<std::string> first,
@@ -358,7 +358,7 @@ void set_limits(const Options& options, const RunArgs& args, const Model& model,
   limits.output_tokens = reply_rows(limits.sequences, drafting);
 }
 
-// Runs an opened model once, or until a chat goes on with another context.
+// Runs an opened model once, or until a chat asks for another context.
 Ended run_opened(const RunArgs& args, const Runtime& setup,
                  const std::optional<std::string>& prompt, const std::optional<ChatFile>& saved,
                  ChatView& view) {

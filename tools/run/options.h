@@ -36,7 +36,7 @@ struct RunArgs {
   bool multi_line = false;
   bool wrap = true;
   std::optional<std::string> chat_name;
-  bool greets = true;  // false: the chat goes on with another context
+  bool greets = true;  // false: the chat was reopened with another context
 
   std::int64_t max_tokens = -1;
   std::vector<std::string> stop_strings;

@@ -182,11 +182,11 @@ void require_divisible(const QuantizeOptions& options, int ranks);
 
 // Converts a checkpoint (import_checkpoint) and writes `output` atomically. A run with calibration
 // stores its finished blocks in OUTPUT.partial until then, a search its candidates in
-// OUTPUT.search, and a measurement the unquantized model in a file without a name beside it.
-// Messages about calibration and gate, and why the gate is left out, are passed to options.say.
-// Throws Error if a setting contradicts the checkpoint, before any weight is read; if a file cannot
-// be written, is named twice or would replace an input; if max_ram is too small; and if
-// options.stop returns true. After a call of `written` the file is complete, whatever is thrown.
+// OUTPUT.search, and a measurement the unquantized model in a file without a name, in the folder
+// OUTPUT.base. Messages about calibration and gate, and why the gate is left out, are passed to
+// options.say. Throws Error if a setting contradicts the checkpoint, before any weight is read; if
+// a file cannot be written, is named twice or would replace an input; if max_ram is too small; and
+// if options.stop returns true. After a call of `written` the file is complete, whatever is thrown.
 QuantizeResult quantize_checkpoint(const std::filesystem::path& checkpoint,
                                    const std::filesystem::path& output,
                                    const QuantizeOptions& options);
