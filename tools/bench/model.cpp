@@ -2,7 +2,6 @@
 
 #include <filesystem>
 
-#include "base/file.h"
 #include "engine/speculation.h"
 #include "model/memory_plan.h"
 #include "tools/common/model_file.h"
@@ -26,7 +25,7 @@ BenchModel::BenchModel(const std::string& name, LoadMode mode, std::int64_t cont
   load.mode = mode;
   file_.emplace(name, load);
   if (config().mtp) mtp_ = mtp_model(config());
-  name_ = listed_name(name).value_or(std::filesystem::path(shown_name(name)).filename().string());
+  name_ = report_name(name);
   scheme_ = file_->type();
 }
 

@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "quantize/run/quantize.h"
 #include "runtime/model_files.h"
@@ -351,6 +352,10 @@ std::optional<std::string> listed_name(const fs::path& file) try {
   return std::nullopt;
 } catch (const Error&) {  // there is no models folder, or none that can be read
   return std::nullopt;
+}
+
+std::string report_name(const fs::path& file) {
+  return listed_name(file).value_or(fs::path(shown_name(file)).filename().string());
 }
 
 std::string converted_from(const fs::path& file) {

@@ -61,6 +61,8 @@ std::vector<KeptModel> conversions(const std::filesystem::path& cache);
 std::vector<KeptModel> listed_models();
 // The name of the listed model that a file is, or of which it is the conversion.
 std::optional<std::string> listed_name(const std::filesystem::path& file);
+// The same, otherwise the file's name: what reports call the model.
+std::string report_name(const std::filesystem::path& file);
 // "NAME.gguf" of a conversion in the cache, by the form of its name; "" of other files.
 std::string converted_from(const std::filesystem::path& file);
 // The file for a repository, or the name of a checkpoint folder, and a tag: ORG--NAME--TAG.leq or

@@ -203,9 +203,7 @@ std::int64_t longest_window(const Model& model) { return model.config().context;
 PerplexityReport start_report(const Options& options, const Runtime& setup,
                               const EvaluationText& text, const ProtocolSettings& settings) {
   PerplexityReport report;
-  const std::string& model = options.text("model");
-  report.model =
-      listed_name(model).value_or(std::filesystem::path(shown_name(model)).filename().string());
+  report.model = report_name(options.text("model"));
   report.type = setup.model->type();
   report.key_type = kv_label(setup.session->limits().key_type, setup.session->limits());
   report.value_type = kv_label(setup.session->limits().value_type, setup.session->limits());
