@@ -90,10 +90,7 @@ std::string why_no_device() {
   cudaDriverGetVersion(&state.driver_version);
   cudaRuntimeGetVersion(&state.runtime_version);
   state.reason = result == cudaSuccess ? "the driver lists none" : cudaGetErrorString(result);
-  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) {
-    state.hides_devices = true;
-    state.visible = visible;
-  }
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) state.visible = visible;
   return explain_no_device(state);
 }
 
@@ -104,7 +101,7 @@ StreamOwner make_stream(int device) {
   return stream;
 }
 
-void StreamCloser::operator()(Stream* stream) const noexcept {
+void Closer::operator()(Stream* stream) const noexcept {
   cudaSetDevice(stream->device);
   if (stream->handle != nullptr) cudaStreamDestroy(stream->handle);
   delete stream;
@@ -135,7 +132,7 @@ EventOwner make_event(int device) {
   return event;
 }
 
-void EventCloser::operator()(Event* event) const noexcept {
+void Closer::operator()(Event* event) const noexcept {
   cudaSetDevice(event->device);
   if (event->handle != nullptr) cudaEventDestroy(event->handle);
   delete event;
@@ -202,7 +199,7 @@ RegionOwner take_region(int device, std::size_t bytes) {
   return RegionOwner(memory == nullptr ? nullptr : new Region{device, memory});
 }
 
-void RegionCloser::operator()(Region* region) const noexcept {
+void Closer::operator()(Region* region) const noexcept {
   release(region->device, region->memory);
   delete region;
 }
@@ -237,7 +234,7 @@ struct Graph {
   cudaGraphExec_t handle = nullptr;
 };
 
-void GraphCloser::operator()(Graph* graph) const noexcept {
+void Closer::operator()(Graph* graph) const noexcept {
   if (graph->handle != nullptr) cudaGraphExecDestroy(graph->handle);
   delete graph;
 }

@@ -268,7 +268,7 @@ StreamOwner make_stream(int index) {
   return stream;
 }
 
-void StreamCloser::operator()(Stream* stream) const noexcept {
+void Closer::operator()(Stream* stream) const noexcept {
   Device& of = device(stream->device);
   const std::lock_guard hold(of.lock);
   std::erase(of.streams, stream);
@@ -314,7 +314,7 @@ EventOwner make_event(int index) {
 }
 
 // Waits for the device, because operations that use the event may not have run yet.
-void EventCloser::operator()(Event* event) const noexcept {
+void Closer::operator()(Event* event) const noexcept {
   synchronize_all(event->device);
   delete event;
 }
@@ -377,7 +377,7 @@ RegionOwner take_region(int index, std::size_t bytes) {
   return RegionOwner(take_device_bytes(index, bytes) ? new Region{index, bytes} : nullptr);
 }
 
-void RegionCloser::operator()(Region* region) const noexcept {
+void Closer::operator()(Region* region) const noexcept {
   give_device_bytes(region->device, region->bytes);
   delete region;
 }
@@ -425,7 +425,7 @@ void enqueue(Stream& stream, const Launch& launch, const void* code, std::functi
   give(stream, {std::move(thread), Sort::kernel, grid});
 }
 
-void GraphCloser::operator()(Graph* graph) const noexcept { delete graph; }
+void Closer::operator()(Graph* graph) const noexcept { delete graph; }
 
 void begin_capture(Stream& stream) {
   stream.capturing = true;

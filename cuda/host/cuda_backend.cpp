@@ -183,14 +183,11 @@ class CudaBackend final : public Backend {
     matmul_.launch_held();
     DeviceExperts::check_readers(experts, std::ssize(routes.first) - 1);
     require_capacity(first.name, routes.rows(), out);
-    bool coded = false;
-    {
-      const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(first); });
-      const bool in_groups = experts_.group(x, routes, first, grouped);
-      coded = experts_.multiply(in_groups ? grouped : x, routes, experts.gate_up,
-                                Epilogue::gated(experts.activation), out,
-                                [&] { return rows_.codes_of_outputs(target, first.name); });
-    }
+    const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(first); });
+    const bool in_groups = experts_.group(x, routes, first, grouped);
+    const bool coded = experts_.multiply(
+        in_groups ? grouped : x, routes, experts.gate_up, Epilogue::gated(experts.activation), out,
+        [&] { return rows_.codes_of_outputs(target, first.name); });
     if (!coded) rows_.finish(target, routes.rows(), first.name);
   }
   // The outputs of all parts are in `expert_products_`, one part after another.
@@ -221,24 +218,20 @@ class CudaBackend final : public Backend {
     check_delta_net(mixed, gates, batch, shape, out);
     matmul_.launch_held();
     if (shape.value_heads == 0) return;  // other ranks have all heads
-    bool coded = false;
-    {
-      const auto span =
-          clock_.in(StepPart::attention, [&] { return moved_bytes(mixed, batch.tokens); });
-      DeltaArguments a = delta_arguments(shape);
-      a.mixed = float_rows(mixed);
-      a.gates = {gates.values + shape.first_value_head(), gates.value_stride};
-      a.out = float_rows(out);
-      a.batch = on_device(batch, {});
-      a.scratch = reinterpret_cast<float*>(
-          memory_.scratch(layout_.delta_scratch_bytes(batch.tokens, shape)).data());
-      a.fault = faults_.watch("input of the delta net");
-      a.exact = is_exact();
-      if (makes_codes(a)) a.codes = rows_.codes_of_outputs(out, kSite);
-      launch_delta_net(a, stream_);
-      coded = a.codes.exist();
-    }
-    if (!coded) rows_.finish(out, batch.tokens, kSite);
+    const auto span =
+        clock_.in(StepPart::attention, [&] { return moved_bytes(mixed, batch.tokens); });
+    DeltaArguments a = delta_arguments(shape);
+    a.mixed = float_rows(mixed);
+    a.gates = {gates.values + shape.first_value_head(), gates.value_stride};
+    a.out = float_rows(out);
+    a.batch = on_device(batch, {});
+    a.scratch = reinterpret_cast<float*>(
+        memory_.scratch(layout_.delta_scratch_bytes(batch.tokens, shape)).data());
+    a.fault = faults_.watch("input of the delta net");
+    a.exact = is_exact();
+    if (makes_codes(a)) a.codes = rows_.codes_of_outputs(out, kSite);
+    launch_delta_net(a, stream_);
+    if (!a.codes.exist()) rows_.finish(out, batch.tokens, kSite);
   }
 
   void short_conv(Rows& mixed, const BatchView& batch, const ShortConvShape& shape,
@@ -247,20 +240,16 @@ class CudaBackend final : public Backend {
     matmul_.launch_held();
     if (shape.channels == 0) return;  // other ranks have all channels
     constexpr std::string_view kSite = "output of the short convolution";
-    bool coded = false;
-    {
-      const auto span =
-          clock_.in(StepPart::attention, [&] { return moved_bytes(mixed, batch.tokens); });
-      ShortConvArguments a = short_conv_arguments(shape);
-      a.mixed = float_rows(mixed);
-      a.out = float_rows(out);
-      a.batch = on_device(batch, {});
-      a.fault = faults_.watch("input of the short convolution");
-      a.codes = rows_.codes_of_outputs(out, kSite);
-      launch_short_conv(a, stream_);
-      coded = a.codes.exist();
-    }
-    if (!coded) rows_.finish(out, batch.tokens, kSite);
+    const auto span =
+        clock_.in(StepPart::attention, [&] { return moved_bytes(mixed, batch.tokens); });
+    ShortConvArguments a = short_conv_arguments(shape);
+    a.mixed = float_rows(mixed);
+    a.out = float_rows(out);
+    a.batch = on_device(batch, {});
+    a.fault = faults_.watch("input of the short convolution");
+    a.codes = rows_.codes_of_outputs(out, kSite);
+    launch_short_conv(a, stream_);
+    if (!a.codes.exist()) rows_.finish(out, batch.tokens, kSite);
   }
 
   void quantize_kv_blocks(const BatchView& batch, const AttentionShape& shape,
@@ -312,10 +301,8 @@ class CudaBackend final : public Backend {
   void gather(const RowsFor& out, std::int64_t tokens, const SharedColumns& shared) override {
     if (shared.ranks.size() == 1) return;
     matmul_.launch_held();
-    {
-      const auto span = clock_.in(StepPart::comm, [&] { return moved_bytes(out, tokens); });
-      share_rows(out, tokens, shared);
-    }
+    const auto span = clock_.in(StepPart::comm, [&] { return moved_bytes(out, tokens); });
+    share_rows(out, tokens, shared);
     if (!shared.received() || coded_by_columns(out.rows.format)) return;
     RowsConsumer consumer = out.consumer;
     consumer.inv_smooth = nullptr;

@@ -42,8 +42,8 @@ std::string explain_no_device(const DriverState& state) {
            ", this build has CUDA " + version_text(state.runtime_version) +
            "; update the driver, or build with an older toolkit";
   }
-  if (state.hides_devices) {
-    return "CUDA_VISIBLE_DEVICES is set to '" + printable(state.visible) +
+  if (state.visible) {
+    return "CUDA_VISIBLE_DEVICES is set to '" + printable(*state.visible) +
            "' and leaves none visible (" + state.reason + ")";
   }
   return state.reason + " (the driver runs CUDA up to " + version_text(state.driver_version) +

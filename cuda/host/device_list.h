@@ -21,9 +21,8 @@ std::string device_line(std::size_t index, const rt::DeviceInfo& device,
 struct DriverState {
   int driver_version = 0;  // newest CUDA version that the driver supports; 0: no driver
   int runtime_version = 0;
-  std::string reason;          // message of the runtime
-  bool hides_devices = false;  // CUDA_VISIBLE_DEVICES is set
-  std::string visible;         // value of CUDA_VISIBLE_DEVICES
+  std::string reason;                  // message of the runtime
+  std::optional<std::string> visible;  // value of CUDA_VISIBLE_DEVICES, if it is set
 };
 std::string explain_no_device(const DriverState& state);
 

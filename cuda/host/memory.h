@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <list>
 #include <map>
-#include <utility>
+#include <memory>
 
 #include "backend/memory.h"
 #include "cuda/host/arena.h"
@@ -55,22 +55,15 @@ class Pinned {
   Pinned() = default;
   explicit Pinned(std::size_t bytes)
       : data_(static_cast<std::byte*>(rt::allocate_pinned(bytes))), size_(bytes) {}
-  ~Pinned() {
-    if (data_ != nullptr) rt::release_pinned(data_);
-  }
-  Pinned(Pinned&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-  Pinned& operator=(Pinned&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-    return *this;
-  }
 
-  std::byte* data() const { return data_; }
+  std::byte* data() const { return data_.get(); }
   std::size_t size() const { return size_; }
 
  private:
-  std::byte* data_ = nullptr;
+  struct Release {
+    void operator()(std::byte* data) const noexcept { rt::release_pinned(data); }
+  };
+  std::unique_ptr<std::byte, Release> data_;
   std::size_t size_ = 0;
 };
 

@@ -180,14 +180,12 @@ __device__ __forceinline__ void sync_cluster() {
 // of the warpgroup must call this.
 template <int count>
 __device__ __forceinline__ void keep_registers() {
-  static_assert(count >= 24 && count <= 256 && count % 8 == 0);
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count));
 #endif
 }
 template <int count>
 __device__ __forceinline__ void take_registers() {
-  static_assert(count >= 24 && count <= 256 && count % 8 == 0);
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count));
 #endif

@@ -3,10 +3,10 @@
 // hardware, where a conformance test compares with the host versions, bit for bit.
 #pragma once
 
+#include "base/half.h"
 #include "cuda/intrinsics/simt.h"
 
 #ifndef __CUDACC__
-#include "base/half.h"
 #include "cuda/sim/matrices.h"
 #endif
 
@@ -77,10 +77,8 @@ __device__ __forceinline__ float f16_to_f32(std::uint16_t half) {
   float value;
   asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
   return value;
-#elif !defined(__CUDACC__)
-  return leq::f16_to_f32(half);
 #else
-  return 0;
+  return leq::f16_to_f32(half);
 #endif
 }
 __device__ __forceinline__ std::uint16_t f32_to_f16(float value) {
@@ -88,10 +86,8 @@ __device__ __forceinline__ std::uint16_t f32_to_f16(float value) {
   std::uint16_t half;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(value));
   return half;
-#elif !defined(__CUDACC__)
-  return leq::f32_to_f16(value);
 #else
-  return 0;
+  return leq::f32_to_f16(value);
 #endif
 }
 __device__ __forceinline__ float bf16_to_f32(std::uint16_t half) {
@@ -225,27 +221,21 @@ __device__ __forceinline__ unsigned add_acquire_release(unsigned* global, unsign
                : "l"(global), "r"(value)
                : "memory");
   return before;
-#elif !defined(__CUDACC__)
-  return __atomic_fetch_add(global, value, __ATOMIC_ACQ_REL);
 #else
-  return 0;
+  return __atomic_fetch_add(global, value, __ATOMIC_ACQ_REL);
 #endif
 }
 
 // Loads a number that other blocks may have written, bypassing the L1 cache, which is not
 // coherent.
 __device__ __forceinline__ float load_relaxed(const float* global) {
+  float value;
 #ifdef __CUDA_ARCH__
-  float value;
   asm volatile("ld.relaxed.gpu.global.f32 %0,[%1];" : "=f"(value) : "l"(global));
-  return value;
-#elif !defined(__CUDACC__)
-  float value;
-  __atomic_load(global, &value, __ATOMIC_RELAXED);
-  return value;
 #else
-  return 0;
+  __atomic_load(global, &value, __ATOMIC_RELAXED);
 #endif
+  return value;
 }
 
 // Returns bytes: byte i is byte (selector >> 4 i) % 8 of a (bytes 0 to 3) and b (bytes 4 to 7).

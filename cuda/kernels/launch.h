@@ -357,9 +357,8 @@ struct AttentionHeads {
   // Query heads per kv head in the model, and the index of this rank's first head in its group,
   // because ranks may share a kv head.
   int group = 1, first_head = 0;
-  const float* sink_logits =
-      nullptr;             // [H], scores that only add to the sums of weights; null: none
-  bool both_ways = false;  // later rows of the run are visible too, within the window
+  const float* sink_logits = nullptr;  // [H] or null: scores that only add to the sums of weights
+  bool both_ways = false;              // later rows of the run are visible too, within the window
 };
 
 // For qkv [T][(H + 2 H_kv) d]: norm of each head (unless gain is null), rotation of q and k by the

@@ -45,12 +45,17 @@ MemoryInfo memory_of(int device);
 // Returns whether kernels on `device` can write the memory of `peer`; enables this access.
 bool reaches(int device, int peer);
 
+// Frees what the functions below make.
+struct Closer {
+  void operator()(struct Stream* stream) const noexcept;
+  void operator()(struct Event* event) const noexcept;
+  void operator()(struct Region* region) const noexcept;
+  void operator()(struct Graph* graph) const noexcept;
+};
+
 // An ordered queue of work, which runs asynchronously until synchronize.
 struct Stream;
-struct StreamCloser {
-  void operator()(Stream* stream) const noexcept;
-};
-using StreamOwner = std::unique_ptr<Stream, StreamCloser>;
+using StreamOwner = std::unique_ptr<Stream, Closer>;
 StreamOwner make_stream(int device);
 const DeviceInfo& device_of(const Stream& stream);
 void synchronize(Stream& stream);
@@ -65,10 +70,7 @@ bool has_libraries();
 // A marker in a stream's order with the time at which the stream reached it. Waiting for an event
 // that was never recorded returns at once; recording an event again replaces its marker.
 struct Event;
-struct EventCloser {
-  void operator()(Event* event) const noexcept;
-};
-using EventOwner = std::unique_ptr<Event, EventCloser>;
+using EventOwner = std::unique_ptr<Event, Closer>;
 EventOwner make_event(int device);
 void record(Event& event, Stream& stream);
 void wait(Stream& stream, Event& event);  // later work of the stream waits, not the host
@@ -88,10 +90,7 @@ void release(int device, void* data) noexcept;
 // Memory that is allocated at once and used in blocks at offsets. The emulator counts the whole
 // region, but allocates each block separately, so that a store past a block's end is detected.
 struct Region;
-struct RegionCloser {
-  void operator()(Region* region) const noexcept;
-};
-using RegionOwner = std::unique_ptr<Region, RegionCloser>;
+using RegionOwner = std::unique_ptr<Region, Closer>;
 RegionOwner take_region(int device, std::size_t bytes);  // null if there is too little memory
 void* begin_block(Region& region, std::size_t offset, std::size_t bytes);
 void end_block(Region& region, void* data) noexcept;
@@ -109,10 +108,7 @@ void fill_zero(void* device, std::size_t bytes, Stream& stream);
 // Launches and copies that were recorded from a stream and can be run again as one. Arguments and
 // addresses are those of the recording; the memory at these addresses is read when they run.
 struct Graph;
-struct GraphCloser {
-  void operator()(Graph* graph) const noexcept;
-};
-using GraphOwner = std::unique_ptr<Graph, GraphCloser>;
+using GraphOwner = std::unique_ptr<Graph, Closer>;
 // Until end_capture, work on the stream is recorded and does not run. This thread must not wait for
 // the stream or allocate or free memory: such a call would fail, and so would the recording.
 void begin_capture(Stream& stream);

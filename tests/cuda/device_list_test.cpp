@@ -48,11 +48,8 @@ TEST(DeviceList, SaysWhyThereIsNoDevice) {
   const std::string old = explain_no_device({.driver_version = 12020, .runtime_version = 13000});
   EXPECT_NE(old.find("CUDA up to 12.2"), std::string::npos) << old;
   EXPECT_NE(old.find("CUDA 13.0"), std::string::npos) << old;
-  const std::string hidden = explain_no_device({.driver_version = 13000,
-                                                .runtime_version = 12080,
-                                                .reason = "no device",
-                                                .hides_devices = true,
-                                                .visible = "7"});
+  const std::string hidden = explain_no_device(
+      {.driver_version = 13000, .runtime_version = 12080, .reason = "no device", .visible = "7"});
   EXPECT_NE(hidden.find("CUDA_VISIBLE_DEVICES is set to '7'"), std::string::npos) << hidden;
   // A driver of the same major version can run a newer runtime.
   const std::string other = explain_no_device(
