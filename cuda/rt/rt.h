@@ -54,7 +54,6 @@ struct Closer {
 };
 
 // An ordered queue of work, which runs asynchronously until synchronize.
-struct Stream;
 using StreamOwner = std::unique_ptr<Stream, Closer>;
 StreamOwner make_stream(int device);
 const DeviceInfo& device_of(const Stream& stream);
@@ -69,7 +68,6 @@ bool has_libraries();
 
 // A marker in a stream's order with the time at which the stream reached it. Waiting for an event
 // that was never recorded returns at once; recording an event again replaces its marker.
-struct Event;
 using EventOwner = std::unique_ptr<Event, Closer>;
 EventOwner make_event(int device);
 void record(Event& event, Stream& stream);
@@ -89,7 +87,6 @@ void release(int device, void* data) noexcept;
 
 // Memory that is allocated at once and used in blocks at offsets. The emulator counts the whole
 // region, but allocates each block separately, so that a store past a block's end is detected.
-struct Region;
 using RegionOwner = std::unique_ptr<Region, Closer>;
 RegionOwner take_region(int device, std::size_t bytes);  // null if there is too little memory
 void* begin_block(Region& region, std::size_t offset, std::size_t bytes);
@@ -107,7 +104,6 @@ void fill_zero(void* device, std::size_t bytes, Stream& stream);
 
 // Launches and copies that were recorded from a stream and can be run again as one. Arguments and
 // addresses are those of the recording; the memory at these addresses is read when they run.
-struct Graph;
 using GraphOwner = std::unique_ptr<Graph, Closer>;
 // Until end_capture, work on the stream is recorded and does not run. This thread must not wait for
 // the stream or allocate or free memory: such a call would fail, and so would the recording.
