@@ -143,7 +143,9 @@ SamplingSettings read_sampling(JsonNode body, const ApiModel& model, bool& has_s
 
 StopRules read_stop(JsonNode body, const ApiModel& model) {
   StopRules stop = model.stop;
-  for (std::string& text : texts_field(body, "stop", kMaxStops)) {
+  std::vector<std::string> own = texts_field(body, "stop", kMaxStops);
+  if (!own.empty()) stop.strings.clear();
+  for (std::string& text : own) {
     if (text.size() > kMaxStopBytes) field_error("stop", "a text of more than 1024 bytes");
     stop.strings.push_back(std::move(text));
   }
@@ -506,6 +508,14 @@ std::vector<TextPart> render_checked(const ChatTemplate& chat, const ChatRequest
   }
 }
 
+bool has_system(JsonNode messages) {
+  for (const JsonNode message : messages) {
+    const JsonNode role = message.find("role");
+    if (role.is_string() && (role.text() == "system" || role.text() == "developer")) return true;
+  }
+  return false;
+}
+
 struct RenderedChat {
   std::vector<TextPart> parts;
   ToolChoice choice;
@@ -526,6 +536,13 @@ RenderedChat rendered(CallStyle style, JsonNode body, const ApiModel& model) {
   for (const JsonNode message : request.messages) {
     if (!message.is_object()) field_error("messages", "objects with a role", message);
   }
+  const std::size_t asked = request.messages.size();
+  Json with_system;
+  if (!model.system.empty() && !has_system(request.messages)) {
+    with_system = Json::array({{{"role", "system"}, {"content", model.system}}});
+    for (const JsonNode message : request.messages) with_system.push_back(message.value());
+    request.messages = with_system;
+  }
   const ToolChoice choice = read_tool_choice(body);
   if (choice.use != ToolChoice::Use::none) request.tools = body.find("tools");
   request.variables = template_variables(body);
@@ -537,7 +554,6 @@ RenderedChat rendered(CallStyle style, JsonNode body, const ApiModel& model) {
     field_error("messages", "a part of the type " + adapted.unread +
                                 " is not supported: the model reads texts");
   }
-  const std::size_t asked = request.messages.size();
   if (adapted.messages) request.messages = *adapted.messages;
   const bool placed = style == CallStyle::chat && request.messages.size() == asked;
   if (adapted.tools) request.tools = *adapted.tools;

@@ -27,6 +27,7 @@
 #include "hub/web_client.h"
 #include "model/open_model.h"
 #include "quantize/run/quantize.h"
+#include "sampling/settings.h"
 #include "tools/common/mains.h"
 #include "tools/common/model_file.h"
 #include "tools/common/modelfile.h"
@@ -307,18 +308,71 @@ int ps(const Options& options) {
 
 // --- show
 
+struct ShownPart {
+  const char *name, *help;
+  bool reads_file;  // also of a name of `leq create`
+  std::string (*text)(const Modelfile& file, const std::string& chat_template);
+};
+constexpr ShownPart kShownParts[] = {
+    {"modelfile", "print the Modelfile: model, system prompt, parameters", false,
+     [](const Modelfile& file, const std::string&) { return modelfile_text(file); }},
+    {"parameters", "print the parameters", false,
+     [](const Modelfile& file, const std::string&) { return parameters_text(file); }},
+    {"system", "print the system prompt", false,
+     [](const Modelfile& file, const std::string&) { return file.system; }},
+    {"template", "print the chat template", true,
+     [](const Modelfile&, const std::string& chat_template) { return chat_template; }},
+};
+
 ToolSpec show_spec() {
   ToolSpec spec = kInspect.spec();
   spec.name = "leq show";
   spec.usage.insert(spec.usage.begin(), "Qwen/Qwen3-0.6B                  (also what is not here)");
+  spec.usage.push_back("NAME --modelfile                  (or another part)");
+  for (const ShownPart& part : kShownParts) {
+    spec.options.push_back({.name = part.name, .help = part.help, .group = "Parts"});
+  }
   static const std::vector<ForeignOption> kForeign = {
-      {.words = "--modelfile --parameters --system --template --license",
+      {.words = "--license",
        .use = ForeignUse::refused,
-       .text = "`leq show NAME` prints the Modelfile of a name of `leq create`; a chat has /show "
-               "modelfile, parameters, system and template, and `leq show USER/REPOSITORY` the "
-               "licence"}};
+       .text = "a model's file has no licence; `leq show USER/REPOSITORY` has what the hub says"}};
   spec.foreign = kForeign;
   return spec;
+}
+
+// One part of a name of `leq create`, or of a model, whose parameters are those of its file.
+int show_part(const ShownPart& part, const std::string& name, const Options& options) {
+  std::error_code error;
+  const bool is_file = fs::exists(name, error);
+  const auto created = is_file ? std::nullopt : find_created(name);
+  Modelfile file = created ? *created : Modelfile{.from = name, .system = ""};
+  std::string chat_template;
+  if (!created || part.reads_file) {
+    require(
+        is_file || find_kept(file.from) || fs::exists(file.from, error) || !is_on_hub(file.from),
+        printable(file.from), ": is not here; `leq pull ", printable(file.from), "` downloads it");
+    Options one = options;
+    (void)one.take_positional();
+    one.set_text("model", file.from);
+    with_model_files(
+        one,
+        [&](const Options& found) {
+          const std::string& path = found.text("model");
+          check_model_file("", path);
+          const Model model(path, {.mode = LoadMode::map, .weights = false});
+          chat_template = model.chat_template();
+          if (created) return 0;
+          for (const SamplingParameter& parameter : kSamplingParameters) {
+            const auto value = model.generation().sampling[parameter.name];
+            if (value) file.parameters.emplace_back(parameter.name, number_text(*value));
+          }
+          return 0;
+        },
+        true);
+  }
+  const std::string text = part.text(file, chat_template);
+  std::cout << text << (text.empty() || text.ends_with('\n') ? "" : "\n");
+  return 0;
 }
 
 // What the hub has under a name of which nothing is here.
@@ -365,6 +419,17 @@ int show_on_hub(const HubName& name, bool as_json) {
 int show(const Options& options) {
   const std::string name = options.positionals().empty() ? "" : options.positionals().front();
   std::error_code error;
+  const ShownPart* shown = nullptr;
+  for (const ShownPart& part : kShownParts) {
+    if (!options.flag(part.name)) continue;
+    require(shown == nullptr, "--", part.name, " beside --", shown == nullptr ? "" : shown->name,
+            ": one part at a time");
+    shown = &part;
+  }
+  if (shown != nullptr) {
+    require(!name.empty(), kNoModel);
+    return show_part(*shown, name, options);
+  }
   if (name.empty() || fs::exists(name, error)) return kInspect.body(options);
   if (const auto created = find_created(name)) {
     std::cout << modelfile_text(*created);
@@ -385,7 +450,8 @@ ToolSpec create_spec() {
   spec.advice =
       "The file has the form of Ollama's Modelfile: FROM MODEL (any name or path of a model), "
       "SYSTEM TEXT, PARAMETER NAME VALUE. Nothing is downloaded or copied: `leq run NAME` runs "
-      "MODEL with these settings, and flags win over them.";
+      "MODEL with these settings, `leq serve` has it as a model of this name, and flags win over "
+      "them.";
   spec.max_positionals = 1;
   spec.options = {{.name = "file",
                    .spellings = "-f",
