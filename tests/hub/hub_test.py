@@ -296,7 +296,7 @@ class OneCommand(HubCase):
         for words, names, left_out in (([], ["dull", "tales/Story-5M:int8-g128", "teller"], True), (["teller"], ["teller"], False),
                                        (["teller", "dull"], ["teller", "dull"], True)):
             with self.serving(*words) as (port, said):
-                self.assertEqual("teller: without its num_ctx, which apply where it is served alone" in said, left_out, said)
+                self.assertEqual("teller: without its num_ctx: these apply where it is served alone" in said, left_out, said)
                 self.assertEqual("512 tokens of context" in said, not left_out, said)
                 self.assertEqual(ids(port), names)
                 self.assertEqual(post(port, "/apply-template", {**ask, "model": "teller"}), prompt)
@@ -340,7 +340,7 @@ class OneCommand(HubCase):
         self.assertIn("one part at a time", self.refused("show", "teller", "--system", "--template"))
         self.assertIn("has no licence", self.refused("show", "teller", "--license"))
         self.leq("rm", "tales/Story-5M", "--downloads")
-        self.assertIn("is not here; `leq pull tales/Story-5M`", self.refused("show", "teller", "--template"))
+        self.assertIn("tales/Story-5M: no such file; the model of that name on the Hugging Face hub", self.refused("show", "teller", "--template"))
         self.assertEqual(self.leq("show", "teller", "--system").stdout, "You tell stories.\n")
 
     def test_a_chat_in_place_of_a_model(self):

@@ -341,34 +341,25 @@ ToolSpec show_spec() {
 }
 
 // One part of a name of `leq create`, or of a model, whose parameters are those of its file.
-int show_part(const ShownPart& part, const std::string& name, const Options& options) {
+int show_part(const ShownPart& part, const std::string& name) {
   std::error_code error;
-  const bool is_file = fs::exists(name, error);
-  const auto created = is_file ? std::nullopt : find_created(name);
+  const auto created = fs::exists(name, error) ? std::nullopt : find_created(name);
   Modelfile file = created ? *created : Modelfile{.from = name, .system = ""};
   std::string chat_template;
   if (!created || part.reads_file) {
-    require(
-        is_file || find_kept(file.from) || fs::exists(file.from, error) || !is_on_hub(file.from),
-        printable(file.from), ": is not here; `leq pull ", printable(file.from), "` downloads it");
-    Options one = options;
-    (void)one.take_positional();
-    one.set_text("model", file.from);
-    with_model_files(
-        one,
-        [&](const Options& found) {
-          const std::string& path = found.text("model");
-          check_model_file("", path);
-          const Model model(path, {.mode = LoadMode::map, .weights = false});
-          chat_template = model.chat_template();
-          if (created) return 0;
-          for (const SamplingParameter& parameter : kSamplingParameters) {
-            const auto value = model.generation().sampling[parameter.name];
-            if (value) file.parameters.emplace_back(parameter.name, number_text(*value));
-          }
-          return 0;
-        },
-        true);
+    const std::string path = path_of_model(file.from);
+    std::optional<NamelessFile> outline;
+    if (is_checkpoint(path) || begins_as_gguf_file(path)) {
+      outline.emplace(outline_of(path, kDefaultType));
+    } else {
+      check_model_file("", path);
+    }
+    const Model model(outline ? outline->path() : path, {.mode = LoadMode::map, .weights = false});
+    chat_template = model.chat_template();
+    for (const SamplingParameter& parameter : kSamplingParameters) {
+      const auto value = model.generation().sampling[parameter.name];
+      if (value && !created) file.parameters.emplace_back(parameter.name, number_text(*value));
+    }
   }
   const std::string text = part.text(file, chat_template);
   std::cout << text << (text.empty() || text.ends_with('\n') ? "" : "\n");
@@ -428,7 +419,7 @@ int show(const Options& options) {
   }
   if (shown != nullptr) {
     require(!name.empty(), kNoModel);
-    return show_part(*shown, name, options);
+    return show_part(*shown, name);
   }
   if (name.empty() || fs::exists(name, error)) return kInspect.body(options);
   if (const auto created = find_created(name)) {

@@ -455,7 +455,7 @@ void note_left_out(const std::string& name, const Modelfile& file) {
   }
   if (left_out.empty()) return;
   note(name + ": without its " + join(left_out) +
-       ", which apply where it is served alone: names of one file share the loaded model");
+       ": these apply where it is served alone, and names of one file share the loaded model");
 }
 
 // The models of several names; the first is -m, the default.
