@@ -1,8 +1,8 @@
 #include "cuda/host/device_list.h"
 
 #include <algorithm>
-#include <cctype>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/text.h"
 
@@ -11,14 +11,6 @@ namespace {
 
 std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-}
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& letter : out) {
-    letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
-  }
-  return out;
 }
 
 }  // namespace
@@ -58,9 +50,9 @@ int choose_device(std::string_view which, std::span<const rt::DeviceInfo> device
     return static_cast<int>(*number);
   }
   int found = -1;
-  const std::string wanted = lower(which);
+  const std::string wanted = ascii_lower(which);
   for (std::size_t i = 0; i < devices.size(); ++i) {
-    if (!lower(devices[i].uuid).starts_with(wanted)) continue;
+    if (!ascii_lower(devices[i].uuid).starts_with(wanted)) continue;
     require(found < 0, Setting{"device"}, " cuda:", printable(which), ": the UUIDs of cuda:", found,
             " and cuda:", i, " both begin so; write more of it");
     found = static_cast<int>(i);

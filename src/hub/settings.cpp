@@ -4,13 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <system_error>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -29,9 +28,9 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-bool is_true(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::toupper(c); });
-  return text == "1" || text == "ON" || text == "YES" || text == "TRUE";
+bool is_true(std::string_view text) {
+  const std::string word = ascii_lower(text);
+  return word == "1" || word == "on" || word == "yes" || word == "true";
 }
 
 fs::path expanded(const std::string& path) {

@@ -1,12 +1,12 @@
 #include "runtime/model_files.h"
 
 #include <algorithm>
-#include <cctype>
 #include <chrono>
 #include <map>
 #include <system_error>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/text.h"
 
@@ -105,8 +105,7 @@ namespace {
 
 // A name in the form in which its spellings agree.
 std::string plain(std::string_view text) {
-  std::string out(text);
-  std::ranges::transform(out, out.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::string out = ascii_lower(text);
   for (const std::string_view ending : {":latest", ".leq", ".gguf"}) {  // the first is Ollama's
     if (out.ends_with(ending)) out.resize(out.size() - ending.size());
   }
@@ -115,12 +114,17 @@ std::string plain(std::string_view text) {
 
 }  // namespace
 
-NameMatch match_name(std::string_view wanted, std::string_view name, const fs::path& file) {
-  if (wanted == name) return NameMatch::exact;
-  const std::string word = plain(wanted), known = plain(name);
-  if (word.empty()) return NameMatch::none;
-  if (word == known || word == plain(file.filename().string())) return NameMatch::spelling;
-  return known.starts_with(word + ':') ? NameMatch::untagged : NameMatch::none;
+NameMatch match_name(std::string_view wanted, std::string_view whole, std::string_view name,
+                     const fs::path& file) {
+  if (wanted == name || whole == name) return NameMatch::exact;
+  const std::string known = plain(name), own = plain(file.filename().string());
+  NameMatch best = NameMatch::none;
+  for (const std::string& word : {plain(wanted), plain(whole)}) {
+    if (word.empty()) continue;
+    if (word == known || word == own) return NameMatch::spelling;
+    if (known.starts_with(word + ':')) best = NameMatch::untagged;
+  }
+  return best;
 }
 
 }  // namespace leq

@@ -9,12 +9,20 @@
 
 namespace leq {
 
+// Whose name a model has.
+enum class NameOf : std::uint8_t {
+  file,
+  settings,  // a name of `leq create`: a file, and what requests have by default
+  nothing,   // a file that is served under names of settings alone
+};
+
 struct ModelFile {
   std::string name;  // the file's name without .leq or .gguf
   std::filesystem::path path;
   std::uint64_t bytes = 0;                           // sum over all parts of a GGUF file
   std::filesystem::file_time_type::rep changed = 0;  // modification time
   std::int64_t created = 0;                          // modification time in seconds since 1970
+  NameOf name_of = NameOf::file;
   bool operator==(const ModelFile&) const = default;
 };
 
@@ -34,7 +42,9 @@ enum class NameMatch : std::uint8_t {
   spelling,  // in other letters, with .leq, .gguf or :latest at its end, or the name of its file
   exact
 };
-NameMatch match_name(std::string_view wanted, std::string_view name,
+// `whole`: the same name in its whole form, such as that of a repository for a short one; the
+// better match of both counts.
+NameMatch match_name(std::string_view wanted, std::string_view whole, std::string_view name,
                      const std::filesystem::path& file);
 
 }  // namespace leq

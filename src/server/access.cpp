@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/ascii.h"
 #include "base/text.h"
 #include "server/fields.h"
 
@@ -20,11 +21,6 @@ std::string_view host_name(std::string_view host) {
   if (colon == std::string_view::npos || host[colon] != ':') return host;
   const std::string_view name = host.substr(0, colon);
   return name.find(':') == std::string_view::npos || name.ends_with(']') ? name : host;
-}
-
-bool same_letters(std::string_view a, std::string_view b) {
-  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
-  return std::ranges::equal(a, b, {}, lower, lower);
 }
 
 // Whether the host is an IP address, such as 192.0.2.7 or [2001:db8::1].
@@ -46,12 +42,12 @@ bool same_text(std::string_view a, std::string_view b) {
 
 bool is_own_site(std::string_view origin, std::string_view host) {
   const std::size_t slashes = origin.find("://");
-  return slashes != std::string_view::npos && same_letters(origin.substr(slashes + 3), host);
+  return slashes != std::string_view::npos && same_ignoring_case(origin.substr(slashes + 3), host);
 }
 
 bool is_allowed_site(std::string_view origin, const AccessRules& rules) {
   return std::ranges::any_of(rules.origins, [&](const std::string& one) {
-    return one == "*" || same_letters(one, origin);
+    return one == "*" || same_ignoring_case(one, origin);
   });
 }
 
@@ -74,7 +70,7 @@ void allow_own_names(AccessRules& rules, std::string_view host) {
 void check_site(const HttpRequest& request, const AccessRules& rules) {
   const std::string_view host = request.header("host");
   const auto is_host = [&](const std::string& one) {
-    return one == "*" || same_letters(one, host_name(host));
+    return one == "*" || same_ignoring_case(one, host_name(host));
   };
   const bool known = rules.hosts.empty() || host.empty() ||
                      (rules.addresses && is_address(host_name(host))) ||
@@ -96,7 +92,8 @@ void check_key(const HttpRequest& request, const AccessRules& rules) {
   if (rules.keys.empty()) return;
   constexpr std::string_view kBearer = "Bearer ";
   std::string_view given = request.header("authorization");
-  if (given.size() >= kBearer.size() && same_letters(given.substr(0, kBearer.size()), kBearer)) {
+  if (given.size() >= kBearer.size() &&
+      same_ignoring_case(given.substr(0, kBearer.size()), kBearer)) {
     given.remove_prefix(kBearer.size());
   } else {
     given = request.header("x-api-key");

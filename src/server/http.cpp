@@ -4,6 +4,7 @@
 #include <charconv>
 #include <ctime>
 
+#include "base/ascii.h"
 #include "base/text.h"
 
 namespace leq {
@@ -11,18 +12,10 @@ namespace {
 
 constexpr std::size_t kMaxChunkDigits = 8;
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
-std::string lower_case(std::string_view text) {
-  std::string out(text);
-  std::ranges::transform(out, out.begin(), lower);
-  return out;
-}
-
 // Whether the text is a token of RFC 9110: a header name or a method.
 bool is_token(std::string_view text) {
   return !text.empty() && std::ranges::all_of(text, [](char c) {
-    return (c >= '0' && c <= '9') || (lower(c) >= 'a' && lower(c) <= 'z') ||
+    return (c >= '0' && c <= '9') || (ascii_lower(c) >= 'a' && ascii_lower(c) <= 'z') ||
            std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
   });
 }
@@ -183,7 +176,7 @@ void HttpReader::take_request_line(std::string_view line) {
   // A proxy names the whole address (absolute form, RFC 9112 3.2.2), OPTIONS may ask of all ("*").
   std::string_view target = words.size() == 3 ? words[1] : "";
   const std::size_t mark = target.find("://");
-  const std::string scheme = lower_case(target.substr(0, mark));
+  const std::string scheme = ascii_lower(target.substr(0, mark));
   if (mark != std::string_view::npos && (scheme == "http" || scheme == "https")) {
     target.remove_prefix(mark + 3);
     authority_ = target.substr(0, target.find_first_of("/?"));
@@ -212,14 +205,14 @@ void HttpReader::take_header(std::string_view line) {
   if (request_.headers.size() == limits_.headers) {
     return fail(431, "more than " + std::to_string(limits_.headers) + " headers");
   }
-  const std::string name = lower_case(line.substr(0, colon));
+  const std::string name = ascii_lower(line.substr(0, colon));
   const bool once = name == "host" || name == "content-length" || name == "transfer-encoding";
   if (once && request_.has_header(name)) return fail(400, "the header " + name + " occurs twice");
   request_.headers.emplace_back(name, trim(line.substr(colon + 1)));
 }
 
 void HttpReader::end_head() {
-  const std::string connection = lower_case(request_.header("connection"));
+  const std::string connection = ascii_lower(request_.header("connection"));
   if (connection.find("close") != std::string::npos) request_.keep_alive = false;
   if (request_.takes_chunks && !request_.has_header("host"))
     return fail(400, "HTTP/1.1 without a Host header");
@@ -227,13 +220,13 @@ void HttpReader::end_head() {
     std::erase_if(request_.headers, [](const auto& header) { return header.first == "host"; });
     request_.headers.emplace_back("host", authority_);
   }
-  const std::string coding = lower_case(request_.header("content-encoding"));
+  const std::string coding = ascii_lower(request_.header("content-encoding"));
   if (!coding.empty() && coding != "identity") {
     return fail(415, "a body with the content-encoding " + coding + "; send it without");
   }
   const std::string_view length = request_.header("content-length");
-  const std::string encoding = lower_case(request_.header("transfer-encoding"));
-  wants_continue_ = lower_case(request_.header("expect")) == "100-continue";
+  const std::string encoding = ascii_lower(request_.header("transfer-encoding"));
+  wants_continue_ = ascii_lower(request_.header("expect")) == "100-continue";
   if (request_.has_header("transfer-encoding")) {
     if (encoding != "chunked") return fail(501, "the only transfer encoding here is chunked");
     if (request_.has_header("content-length"))

@@ -8,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
@@ -39,7 +40,7 @@ auto with_names(const ForeignChat& foreign, const Read& read) {
 std::string architecture_text(std::string_view family) {
   std::string text;
   for (const char c : family) {
-    if (c != ' ') text += c >= 'A' && c <= 'Z' ? static_cast<char>(c + 'a' - 'A') : c;
+    if (c != ' ') text += ascii_lower(c);
   }
   return text;
 }
@@ -197,13 +198,12 @@ void ModelApi::ollama_show(HttpExchange& exchange, JsonNode) const {
   about[family + ".context_length"] = config.context;
   about[family + ".embedding_length"] = config.width;
   about[family + ".block_count"] = config.layer_count();
-  send_json(exchange, {{"modelfile", ""},
-                       {"parameters", ""},
-                       {"template", hosted_.template_text()},
-                       {"modified_at", time_text(model_.created)},
-                       {"details", ollama_details()},
-                       {"model_info", std::move(about)},
-                       {"capabilities", Json(capabilities)}});
+  Json shown = {{"modelfile", model_.modelfile},       {"parameters", model_.parameters},
+                {"template", hosted_.template_text()}, {"modified_at", time_text(model_.created)},
+                {"details", ollama_details()},         {"model_info", std::move(about)},
+                {"capabilities", Json(capabilities)}};
+  if (!model_.system.empty()) shown["system"] = model_.system;
+  send_json(exchange, shown);
 }
 
 // Slots are saved to files and restored, compatible with llama-server. A slot is only the last text

@@ -15,9 +15,10 @@ namespace leq {
 
 class ModelApi {
  public:
-  // `hosted` must outlive it.
-  ModelApi(HostedModel& hosted, const ReplyTimes& times)
-      : model_(hosted.api()), engine_(hosted.engine()), hosted_(hosted), times_(times) {}
+  // `hosted` and `model`, its properties with the defaults for this request, must outlive it.
+  ModelApi(HostedModel& hosted, const ApiModel& model, const ReplyTimes& times)
+      : model_(model), engine_(hosted.engine()), hosted_(hosted), times_(times) {}
+  explicit ModelApi(HostedModel& hosted) : ModelApi(hosted, hosted.api(), {}) {}
 
   // Each handler answers one request; `body`: its JSON object, or nothing if the endpoint takes
   // none. Handlers throw Error or Busy only if nothing has been sent yet.

@@ -76,10 +76,9 @@ std::size_t most_requests(const RunLimits& limits, const HostOptions& options) {
   return static_cast<std::size_t>(limits.sequences) + options.most_waiting;
 }
 
-ApiModel api_model(const Model& model, const RunLimits& limits, const HostOptions& options) {
-  ApiModel api = api_model_of(model, options.chat_template);
+// Sets the defaults for requests.
+void set_defaults(ApiModel& api, const HostOptions& options) {
   if (!options.name.empty()) api.name = options.name;
-  api.slots = limits.sequences;
   api.rendering.enable_thinking = options.enable_thinking;
   api.sampling = options.sampling;
   api.sampling.seed = options.seed.value_or(0);
@@ -87,6 +86,16 @@ ApiModel api_model(const Model& model, const RunLimits& limits, const HostOption
   api.reasoning_tokens = options.reasoning_tokens;
   api.reasoning_words = options.reasoning_words;
   api.stop.max_tokens = options.max_tokens;
+  api.stop.strings = options.stop;
+  api.system = options.system;
+  api.modelfile = options.modelfile;
+  api.parameters = options.parameters;
+}
+
+ApiModel api_model(const Model& model, const RunLimits& limits, const HostOptions& options) {
+  ApiModel api = api_model_of(model, options.chat_template);
+  set_defaults(api, options);
+  api.slots = limits.sequences;
   if (options.pooling) api.embedding.pooling = options.pooling;
   return api;
 }
@@ -197,6 +206,7 @@ struct ModelPool::Loaded {
 
 struct ModelPool::Entry {
   ModelFile file;
+  std::vector<ModelFile> settings = {};  // further names, of NameOf::settings
   ModelState state = ModelState::unloaded;
   std::unique_ptr<Loaded> loaded = {};
   std::uint64_t bytes = 0;  // planned memory
@@ -208,6 +218,11 @@ struct ModelPool::Entry {
   std::optional<double> idle_seconds = {};  // from the last request that said one
   std::string error = {};                   // set by a permanent failure
   std::string error_code = {};
+};
+
+struct ModelPool::Found {
+  Entry* entry = nullptr;
+  const ModelFile* name = nullptr;
 };
 
 struct ModelPool::Waiting {
@@ -265,15 +280,28 @@ bool ModelPool::is_in_use(const Entry& entry) {
          entry.state == ModelState::unloading;
 }
 
+// The names under which the file is served; pointers into the entry.
+std::vector<const ModelFile*> ModelPool::names_of(const Entry& entry) {
+  std::vector<const ModelFile*> names;
+  if (entry.file.name_of == NameOf::file) names.push_back(&entry.file);
+  for (const ModelFile& name : entry.settings) names.push_back(&name);
+  return names;
+}
+
 bool ModelPool::is_pinned(const Entry& entry) const {
-  return std::ranges::find(options_.pinned, entry.file.name) != options_.pinned.end();
+  return std::ranges::any_of(names_of(entry), [&](const ModelFile* name) {
+    return std::ranges::find(options_.pinned, name->name) != options_.pinned.end();
+  });
 }
 
 double ModelPool::idle_seconds(const Entry& entry) const {
   if (is_pinned(entry)) return kNeverIdle;
-  const auto own = options_.idle_seconds_of.find(entry.file.name);
-  return entry.idle_seconds.value_or(own != options_.idle_seconds_of.end() ? own->second
-                                                                           : options_.idle_seconds);
+  if (entry.idle_seconds) return *entry.idle_seconds;
+  for (const ModelFile* name : names_of(entry)) {
+    const auto own = options_.idle_seconds_of.find(name->name);
+    if (own != options_.idle_seconds_of.end()) return own->second;
+  }
+  return options_.idle_seconds;
 }
 
 void ModelPool::unload_idle() {
@@ -295,10 +323,15 @@ void ModelPool::unload_idle() {
   }
 }
 
-// Updates the list of files; a model that is in use keeps its entry.
+// Updates the list of files and of names; a model that is in use keeps its entry.
 void ModelPool::rescan() {
   if (has_one_model()) return;
-  std::vector<ModelFile> files = options_.files();
+  std::vector<ModelFile> files = options_.files(), settings;
+  std::erase_if(files, [&](const ModelFile& file) {
+    if (file.name_of == NameOf::settings) settings.push_back(file);
+    return file.name_of == NameOf::settings;
+  });
+  for (Entry& entry : entries_) entry.settings.clear();
   if (default_ != nullptr && !is_in_use(*default_) && is_replaced(default_->file)) {
     default_->file.changed = fs::last_write_time(default_->file.path).time_since_epoch().count();
     default_->state = ModelState::unloaded;
@@ -308,6 +341,20 @@ void ModelPool::rescan() {
     return default_ != nullptr && (file.name == default_->file.name ||
                                    fs::equivalent(file.path, default_->file.path, error));
   });
+  const auto has_path_of = [](const ModelFile& name) {
+    return [&name](const ModelFile& file) {
+      std::error_code error;
+      return file.path == name.path || fs::equivalent(file.path, name.path, error);
+    };
+  };
+  for (const ModelFile& name : settings) {  // of files that have no name of their own here
+    if (default_ != nullptr && has_path_of(name)(default_->file)) {
+      if (name.name == default_->file.name) default_->file.name_of = NameOf::nothing;
+    } else if (std::ranges::none_of(files, has_path_of(name))) {
+      files.push_back(name);
+      files.back().name_of = NameOf::nothing;
+    }
+  }
   for (const ModelFile& file : files) {
     const auto known = std::ranges::find(entries_, file.name, [](auto& e) { return e.file.name; });
     if (known == entries_.end()) {
@@ -321,21 +368,30 @@ void ModelPool::rescan() {
     return &entry != default_ && !is_in_use(entry) && entry.users + entry.waiting == 0 &&
            std::ranges::find(files, entry.file.name, &ModelFile::name) == files.end();
   });
+  for (const ModelFile& name : settings) {
+    const auto entry = std::ranges::find_if(entries_, has_path_of(name), &Entry::file);
+    if (entry != entries_.end()) entry->settings.push_back(name);
+  }
 }
 
 // The model that the name fits best, of several without their tags the newest; null if none does.
-ModelPool::Entry* ModelPool::find(std::string_view name) {
-  if (name.empty() && default_ != nullptr) return default_;
-  if (name.empty()) return entries_.size() == 1 ? &entries_.front() : nullptr;
-  const std::string whole = options_.whole_name(std::string(name));
-  Entry* best = nullptr;
-  std::pair<NameMatch, fs::file_time_type::rep> match;
+ModelPool::Found ModelPool::find(std::string_view name) {
+  if (name.empty() && default_ != nullptr) name = default_->file.name;
+  std::vector<Found> all;
   for (Entry& entry : entries_) {
-    const NameMatch own = std::max(match_name(name, entry.file.name, entry.file.path),
-                                   match_name(whole, entry.file.name, entry.file.path));
-    const std::pair now(own, entry.file.changed);
-    if (own == NameMatch::none || (best != nullptr && now <= match)) continue;
-    best = &entry;
+    for (const ModelFile* known : names_of(entry)) all.push_back({&entry, known});
+  }
+  if (name.empty()) return all.size() == 1 ? all.front() : Found();
+  const std::string whole = options_.whole_name(std::string(name));
+  Found best;
+  std::pair<NameMatch, fs::file_time_type::rep> match;
+  for (const Found& one : all) {
+    const ModelFile& known = *one.name;
+    const NameMatch own = match_name(name, whole, known.name,
+                                     known.name_of == NameOf::settings ? fs::path() : known.path);
+    const std::pair now(own, known.changed);
+    if (own == NameMatch::none || (best.entry != nullptr && now <= match)) continue;
+    best = one;
     match = now;
   }
   return best;
@@ -343,10 +399,10 @@ ModelPool::Entry* ModelPool::find(std::string_view name) {
 
 ModelPool::Entry& ModelPool::entry_of(std::string_view name) {
   if (has_one_model()) return entries_.front();
-  Entry* found = find(name);
+  Entry* found = find(name).entry;
   if (found == nullptr || found->state == ModelState::failed) {
     rescan();
-    found = find(name);
+    found = find(name).entry;
   }
   if (found != nullptr) return *found;
   if (name.empty()) field_error("model", "expected the name of one of the models (GET /v1/models)");
@@ -356,8 +412,24 @@ ModelPool::Entry& ModelPool::entry_of(std::string_view name) {
 std::string ModelPool::id_of(std::string_view name) {
   const std::lock_guard lock(mutex_);
   rescan();
-  if (const Entry* const found = find(name)) return found->file.name;
+  if (const Found found = find(name); found.entry != nullptr) return found.name->name;
   throw not_found(name);
+}
+
+ApiModel ModelPool::api_of(std::string_view name, const HostedModel& hosted) {
+  ApiModel api = hosted.api();
+  if (has_one_model()) return api;
+  std::string settings;
+  {
+    const std::lock_guard lock(mutex_);
+    const Found found = find(name);
+    if (found.entry == nullptr) throw not_found(name);
+    if (found.name->name_of != NameOf::settings) return api;
+    settings = found.name->name;
+  }
+  set_defaults(api, loader_.settings(settings, hosted.model()));
+  api.name = settings;
+  return api;
 }
 
 ModelPool::Lease ModelPool::lease_of(Entry& entry, bool is_use) {
@@ -465,24 +537,28 @@ std::vector<ModelPool::Lease> ModelPool::loaded() {
 }
 
 std::vector<ModelStatus> ModelPool::list() {
+  std::vector<ModelStatus> all;  // its leases end after the lock
   const std::lock_guard lock(mutex_);
   rescan();
-  std::vector<ModelStatus> all;
-  for (const Entry& entry : entries_) {
-    ModelStatus& status = all.emplace_back();
-    status.file = entry.file;
-    status.state = entry.state;
-    if (entry.state == ModelState::failed) status.error = entry.error;
-    if (entry.state == ModelState::loaded) {
-      const auto failure = entry.loaded->hosted.failure();
-      if (failure) status.state = ModelState::failed;
-      status.error = failure.value_or("");
-      const double idle = entry.users > 0 ? 0 : entry.since_use.seconds();
-      status.idle_seconds = std::max(0.0, idle_seconds(entry) - idle);
+  for (Entry& entry : entries_) {
+    const double idle = entry.users > 0 ? 0 : entry.since_use.seconds();
+    std::uint64_t bytes = entry.has_place ? entry.bytes : 0;
+    for (const ModelFile* name : names_of(entry)) {
+      ModelStatus& status = all.emplace_back();
+      status.file = *name;
+      status.state = entry.state;
+      if (entry.state == ModelState::failed) status.error = entry.error;
+      if (entry.state == ModelState::loaded) {
+        const auto failure = entry.loaded->hosted.failure();
+        if (failure) status.state = ModelState::failed;
+        status.error = failure.value_or("");
+        status.idle_seconds = std::max(0.0, idle_seconds(entry) - idle);
+        status.hosted = lease_of(entry, false);
+      }
+      status.memory_bytes = std::exchange(bytes, 0);
+      status.is_default = &entry == default_ && name->name == entry.file.name;
+      status.is_pinned = is_pinned(entry);
     }
-    status.memory_bytes = entry.has_place ? entry.bytes : 0;
-    status.is_default = &entry == default_;
-    status.is_pinned = is_pinned(entry);
   }
   std::ranges::stable_sort(
       all, {}, [](const ModelStatus& one) { return std::pair(!one.is_default, one.file.name); });

@@ -63,6 +63,10 @@ struct HostOptions {
   SamplingSettings sampling;
   std::optional<std::uint64_t> seed;
   std::int64_t max_tokens = -1;
+  std::vector<std::string> stop;  // texts that end a reply, if the request names none
+  std::string system;             // of conversations that have no system message; empty: none
+  // The model's Modelfile and its parameters, for Ollama's clients; empty: it has none.
+  std::string modelfile, parameters;
   std::string chat_template;  // the name of a format; empty: the model's own template
   bool enable_thinking = true;
   std::int64_t reasoning_tokens = -1;  // limit of reasoning tokens; -1: no limit
@@ -120,19 +124,21 @@ struct RunnableModel {
   HostOptions options;
 };
 
-// Loads model files; both functions may be called concurrently for different files.
+// Loads model files; all functions may be called concurrently for different files.
 struct ModelLoader {
   // The memory of the loaded model in bytes: weights, KV cache and scratch. Throws Error if the
   // file is not a model that can run here.
   std::function<std::uint64_t(const std::filesystem::path&)> plan;
   std::function<RunnableModel(const std::filesystem::path&)> load;
+  // The defaults for requests to this loaded model that name it by settings (NameOf::settings).
+  std::function<HostOptions(const std::string& name, const Model& model)> settings = {};
 };
 
 inline constexpr double kNeverIdle = std::numeric_limits<double>::infinity();
 
 struct PoolOptions {
-  // Lists the models, as models_in does for a folder; called again where a name is not known.
-  // Empty: `file` is the only model, under any name.
+  // Lists the models, as models_in does for a folder; called again where a name is not known. Of
+  // names for one file all share the loaded model. Empty: `file` is the only model, under any name.
   std::function<std::vector<ModelFile>()> files = {};
   std::optional<std::filesystem::path> file;  // the default model; need not be listed
   std::string file_name;                      // the default model's name; empty: its file's name
@@ -154,14 +160,7 @@ struct PoolOptions {
 enum class ModelState : std::uint8_t { unloaded, loading, loaded, unloading, failed, sleeping };
 std::string_view state_name(ModelState state);
 
-struct ModelStatus {
-  ModelFile file;
-  ModelState state = ModelState::unloaded;
-  std::string error;               // set if it failed
-  std::uint64_t memory_bytes = 0;  // set if it is loaded
-  bool is_default = false, is_pinned = false;
-  double idle_seconds = kNeverIdle;  // until it is unloaded, if no request comes
-};
+struct ModelStatus;
 
 struct PoolCounts {
   std::int64_t loads = 0, drops = 0, failures = 0;  // since the start
@@ -198,6 +197,9 @@ class ModelPool {
               std::optional<double> idle_seconds = {});
   // The name in list() of the model that a request's name means. Throws ApiError 404.
   std::string id_of(std::string_view name);
+  // The properties of a leased model, with the defaults of the name under which it is asked. Throws
+  // as id_of does.
+  ApiModel api_of(std::string_view name, const HostedModel& hosted);
   // Unloads the model once no request uses it, or nothing if it is not loaded; returns early as
   // lease does. Throws ApiError 404 model_not_found, and 400 if the model must stay loaded.
   void unload(std::string_view name, const std::function<bool()>& is_wanted);
@@ -223,11 +225,14 @@ class ModelPool {
 
   using Lock = std::unique_lock<std::mutex>;
   static bool is_in_use(const Entry& entry);  // loaded, or being loaded or unloaded
+  static std::vector<const ModelFile*> names_of(const Entry& entry);
   bool is_pinned(const Entry& entry) const;
   double idle_seconds(const Entry& entry) const;
   void unload_idle();
   void rescan();
-  Entry* find(std::string_view name);
+  struct Found;  // a model by one of its names
+  Found find(std::string_view name);
+  Found found_anew(std::string_view name);
   Entry& entry_of(std::string_view name);
   Lease lease_of(Entry& entry, bool is_use = true);
   void release(Entry& entry, bool is_use);
@@ -257,6 +262,16 @@ class ModelPool {
   PoolCounts counts_;
   bool stopping_ = false;
   std::thread idle_thread_;  // unloads idle models
+};
+
+struct ModelStatus {
+  ModelFile file;
+  ModelState state = ModelState::unloaded;
+  std::string error;               // set if it failed
+  std::uint64_t memory_bytes = 0;  // set if it is loaded, for the first name of a file
+  bool is_default = false, is_pinned = false;
+  double idle_seconds = kNeverIdle;  // until it is unloaded, if no request comes
+  ModelPool::Lease hosted = {};      // null if it is not loaded
 };
 
 }  // namespace leq

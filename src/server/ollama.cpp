@@ -34,7 +34,7 @@ void read_settings(JsonNode body, ForeignChat& chat) {
   }
   // -1: no limit; -2: as much as the context has room for.
   const auto limit = whole_field(options, "num_predict", -2, 1 << 30);
-  if (limit && *limit >= 0) chat.body["max_tokens"] = *limit;
+  if (limit) chat.body["max_tokens"] = std::max<std::int64_t>(*limit, -1);
   if (given_field(options, "num_ctx")) {
     chat.notes.emplace_back("options: num_ctx is ignored; the context is the server's");
   }

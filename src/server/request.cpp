@@ -143,7 +143,9 @@ SamplingSettings read_sampling(JsonNode body, const ApiModel& model, bool& has_s
 
 StopRules read_stop(JsonNode body, const ApiModel& model) {
   StopRules stop = model.stop;
-  for (std::string& text : texts_field(body, "stop", kMaxStops)) {
+  std::vector<std::string> own = texts_field(body, "stop", kMaxStops);
+  if (!own.empty()) stop.strings.clear();
+  for (std::string& text : own) {
     if (text.size() > kMaxStopBytes) field_error("stop", "a text of more than 1024 bytes");
     stop.strings.push_back(std::move(text));
   }
@@ -492,18 +494,27 @@ std::optional<std::size_t> message_at_fault(const ChatTemplate& chat, const Chat
   return request.messages.size() > 1 && fails(low) ? std::optional(low - 1) : std::nullopt;
 }
 
-// `placed`: whether the places of the messages are those of the client's.
+// `added`: how many messages precede the client's; SIZE_MAX: none is the client's any longer.
 std::vector<TextPart> render_checked(const ChatTemplate& chat, const ChatRequest& request,
-                                     const ChatOptions& options, bool placed) {
+                                     const ChatOptions& options, std::size_t added) {
   try {
     return chat.render(request, options);
   } catch (const Error& error) {
     const auto place =
-        placed ? message_at_fault(chat, request, options, error.what()) : std::nullopt;
-    if (!place) throw;
-    throw Error(marked_field("messages") + "[" + std::to_string(*place) + "]: " + error.what(),
-                ErrorKind::bad_setting);
+        added != SIZE_MAX ? message_at_fault(chat, request, options, error.what()) : std::nullopt;
+    if (!place || *place < added) throw;
+    throw Error(
+        marked_field("messages") + "[" + std::to_string(*place - added) + "]: " + error.what(),
+        ErrorKind::bad_setting);
   }
+}
+
+bool has_system(JsonNode messages) {
+  for (const JsonNode message : messages) {
+    const JsonNode role = message.find("role");
+    if (role.is_string() && (role.text() == "system" || role.text() == "developer")) return true;
+  }
+  return false;
 }
 
 struct RenderedChat {
@@ -526,6 +537,14 @@ RenderedChat rendered(CallStyle style, JsonNode body, const ApiModel& model) {
   for (const JsonNode message : request.messages) {
     if (!message.is_object()) field_error("messages", "objects with a role", message);
   }
+  const std::size_t asked = request.messages.size();
+  Json with_system;
+  if (!model.system.empty() && !has_system(request.messages)) {
+    with_system = Json::array({{{"role", "system"}, {"content", model.system}}});
+    for (const JsonNode message : request.messages) with_system.push_back(message.value());
+    request.messages = with_system;
+  }
+  std::size_t added = request.messages.size() - asked;
   const ToolChoice choice = read_tool_choice(body);
   if (choice.use != ToolChoice::Use::none) request.tools = body.find("tools");
   request.variables = template_variables(body);
@@ -537,9 +556,8 @@ RenderedChat rendered(CallStyle style, JsonNode body, const ApiModel& model) {
     field_error("messages", "a part of the type " + adapted.unread +
                                 " is not supported: the model reads texts");
   }
-  const std::size_t asked = request.messages.size();
   if (adapted.messages) request.messages = *adapted.messages;
-  const bool placed = style == CallStyle::chat && request.messages.size() == asked;
+  if (style != CallStyle::chat || request.messages.size() != asked + added) added = SIZE_MAX;
   if (adapted.tools) request.tools = *adapted.tools;
   const bool continues = continues_last_message(body, request.messages);
   const bool asks = !given_field(body, kAddPrompt) || flag_field(body, kAddPrompt);
@@ -550,13 +568,13 @@ RenderedChat rendered(CallStyle style, JsonNode body, const ApiModel& model) {
     if (!variables.contains("reasoning_effort")) variables["reasoning_effort"] = thinking.effort;
     request.variables = variables;
   }
-  std::vector<TextPart> parts = render_checked(*model.chat, request, options, placed);
+  std::vector<TextPart> parts = render_checked(*model.chat, request, options, added);
   if (continues && !reopen_last_message(parts, request.messages)) {
     const std::string reason = "the chat template does not end with the last message's text";
     if (flag_field(body, kContinueFinal)) field_error(kContinueFinal, reason);
     adapted.notes.push_back(marked_field("messages") + ": " + reason + "; a new reply begins");
     options.ask_for_reply = true;
-    parts = render_checked(*model.chat, request, options, placed);
+    parts = render_checked(*model.chat, request, options, added);
   }
   return {std::move(parts), choice, thinking, std::move(adapted.notes)};
 }

@@ -81,7 +81,9 @@ struct ApiModel {
   ChatOptions rendering = {};
   SamplingSettings sampling = {};  // defaults of a request; the seed is random
   bool has_seed = false;           // true: `sampling` has a seed to use
-  StopRules stop = {};             // its token limit is a default; the rest applies to all replies
+  StopRules stop = {};             // its token limit and texts are defaults
+  std::string system = {};         // of conversations without a system message; empty: none
+  std::string modelfile = {}, parameters = {};  // as Ollama's clients are shown them
   // Default limits on reasoning: maximum tokens (-1: no limit), and the text inserted when it is
   // cut off at the limit.
   std::int64_t reasoning_tokens = -1;

@@ -252,8 +252,8 @@ Json status_json(const ModelStatus& status) {
   return json;
 }
 
-// `hosted`: null if the model is not loaded.
-Json model_json(const ModelStatus& status, HostedModel* hosted) {
+Json model_json(const ModelStatus& status) {
+  HostedModel* const hosted = status.hosted.get();
   Json one = {{"id", status.file.name},
               {"object", "model"},
               {"created", hosted != nullptr && status.file.created == 0 ? hosted->api().created
@@ -262,7 +262,7 @@ Json model_json(const ModelStatus& status, HostedModel* hosted) {
               {"status", status_json(status)}};
   if (hosted != nullptr) {
     one["max_model_len"] = hosted->engine().context();
-    one["meta"] = ModelApi(*hosted, {}).facts();
+    one["meta"] = ModelApi(*hosted).facts();
   } else {
     one["meta"] = Json::object({{"size", status.file.bytes}});
   }
@@ -271,7 +271,8 @@ Json model_json(const ModelStatus& status, HostedModel* hosted) {
 
 // The same in Ollama's form. The digest stands for name, size and time, since content is not
 // hashed.
-Json ollama_model_json(const ModelStatus& status, HostedModel* hosted) {
+Json ollama_model_json(const ModelStatus& status) {
+  HostedModel* const hosted = status.hosted.get();
   const std::string& name = status.file.name;
   const bool is_known = hosted != nullptr && status.file.created == 0;
   const std::int64_t created = is_known ? hosted->api().created : status.file.created;
@@ -281,7 +282,7 @@ Json ollama_model_json(const ModelStatus& status, HostedModel* hosted) {
           {"modified_at", time_text(created)},
           {"size", bytes},
           {"digest", sha256_hex(name + std::to_string(bytes) + std::to_string(created))},
-          {"details", hosted != nullptr ? ModelApi(*hosted, {}).ollama_details() : Json::object()}};
+          {"details", hosted != nullptr ? ModelApi(*hosted).ollama_details() : Json::object()}};
 }
 
 // A time as Ollama's clients write it: seconds, or a text such as "1h30m", "90s" or "-1".
@@ -526,9 +527,10 @@ void Server::answer_with_model(HttpExchange& exchange, const Route& route) {
   const ModelPool::Lease lease = models_.lease(
       wanted, [&] { return exchange.client_is_there(); }, idle_seconds);
   if (lease == nullptr) client_left();
-  exchange.facts.model = lease->api().name;
-  (ModelApi(*lease, {options_.most_seconds, options_.ping_seconds}).*route.with_model)(exchange,
-                                                                                       body);
+  const ApiModel api = models_.api_of(wanted, *lease);
+  exchange.facts.model = api.name;
+  const ReplyTimes times = {options_.most_seconds, options_.ping_seconds};
+  (ModelApi(*lease, api, times).*route.with_model)(exchange, body);
 }
 
 void Server::load_model(HttpExchange& exchange) {
@@ -597,13 +599,8 @@ void Server::health(HttpExchange& exchange) {
 }
 
 std::vector<Json> Server::model_list() {
-  const std::vector<ModelPool::Lease> loaded = models_.loaded();
   std::vector<Json> all;
-  for (const ModelStatus& status : models_.list()) {
-    const auto found = std::ranges::find(loaded, status.file.name,
-                                         [](const auto& lease) { return lease->api().name; });
-    all.push_back(model_json(status, found == loaded.end() ? nullptr : found->get()));
-  }
+  for (const ModelStatus& status : models_.list()) all.push_back(model_json(status));
   return all;
 }
 
@@ -614,13 +611,10 @@ void Server::list_models(HttpExchange& exchange) {
 // /api/tags lists all models, /api/ps the loaded ones.
 void Server::ollama_models(HttpExchange& exchange) {
   const bool only_loaded = exchange.request().path == "/api/ps";
-  const std::vector<ModelPool::Lease> loaded = models_.loaded();
   Json all = Json::array();
   for (const ModelStatus& status : models_.list()) {
-    const auto found = std::ranges::find(loaded, status.file.name,
-                                         [](const auto& lease) { return lease->api().name; });
-    if (only_loaded && found == loaded.end()) continue;
-    Json one = ollama_model_json(status, found == loaded.end() ? nullptr : found->get());
+    if (only_loaded && status.hosted == nullptr) continue;
+    Json one = ollama_model_json(status);
     if (only_loaded) {
       const bool expires = status.idle_seconds < 1e9;
       one["expires_at"] =
@@ -649,7 +643,7 @@ void Server::slots(HttpExchange& exchange) {
   if (!options_.with_slots) throw ApiError(404, "slots are not shown here", "not_found");
   Json list = Json::array();
   for (const ModelPool::Lease& lease : models_.loaded()) {
-    for (Json& slot : ModelApi(*lease, {}).slots()) {
+    for (Json& slot : ModelApi(*lease).slots()) {
       if (!models_.has_one_model()) slot["model"] = lease->api().name;
       list.push_back(std::move(slot));
     }

@@ -3,6 +3,7 @@
 the cache's layout is huggingface_hub, without which its tests are skipped.
 
 hub_test.py TOOLS SOURCE WRITE_GGUF [unittest's arguments]"""
+import contextlib
 import hashlib
 import importlib.util
 import json
@@ -17,6 +18,7 @@ import tempfile
 import threading
 import time
 import unittest
+import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import fake_hub
@@ -54,6 +56,22 @@ class HubCase(unittest.TestCase):
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "LEQ_", "HUGGING"))}
         return {**kept, "HOME": str(self.folder), "HF_HOME": str(self.folder / "hf"), "LEQ_MODELS": str(self.models),
                 "HF_ENDPOINT": self.hub.url, "no_proxy": "*", **more}
+
+    @contextlib.contextmanager
+    def serving(self, *words):
+        """The port of `leq serve` with these words, and what it says until it listens."""
+        with subprocess.Popen([TOOLS / "leq", "serve", *words, "--port", "0"], text=True, stderr=subprocess.PIPE,
+                              env=self.environment()) as server:
+            try:
+                said = ""
+                for line in server.stderr:
+                    said += line
+                    if found := re.search(r"listening on http://127\.0\.0\.1:(\d+)", line):
+                        break
+                yield found[1], said
+            finally:
+                server.terminate()
+                server.stderr.read()
 
     def leq(self, *words, env={}, status=0, command="leq"):
         run = subprocess.run([TOOLS / command, *words], capture_output=True, text=True, env=self.environment(env),
@@ -251,25 +269,85 @@ class OneCommand(HubCase):
         self.assertEqual(sorted(p.name for p in self.models.glob("*.modelfile")),
                          ["copy.modelfile", "short.modelfile", "story.modelfile"])
 
-    def test_a_created_name_is_served(self):
+    def test_created_names_are_served(self):
         self.pull()
         file = self.folder / "Modelfile"
-        file.write_text("FROM tales/Story-5M\nSYSTEM You tell stories.\nPARAMETER num_ctx 512\n")
+        teller = {"system": "You tell stories.\nOf a \\n fox.", "temperature": 0, "num_predict": 12, "stop": ["dragon", "\n\n"]}
+        for name, more in (("teller", "num_ctx 512"), ("dull", "num_predict -2")):
+            file.write_text("FROM tales/Story-5M\nSYSTEM \"\"\"" + teller["system"] + '"""\nPARAMETER temperature 0\n'
+                            'PARAMETER num_predict 12\nPARAMETER stop "dragon"\nPARAMETER stop """\n\n"""\nPARAMETER ' + more + "\n")
+            self.leq("create", name, "-f", str(file))
+        ask = {"messages": [{"role": "user", "content": "A fox?"}], "stream": False}
+
+        def post(port, path, body):
+            request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", json.dumps(body).encode())
+            return json.load(urllib.request.urlopen(request))
+
+        def ids(port):
+            return [one["id"] for one in json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models"))["data"]]
+
+        told = {"messages": [{"role": "system", "content": teller["system"]}, *ask["messages"]], "stream": False,
+                "options": {key: teller[key] for key in ("temperature", "num_predict", "stop")}}
+        with self.serving("tales/Story-5M") as (port, _):
+            want = post(port, "/api/chat", told)["message"]["content"]
+            prompt = post(port, "/apply-template", told)
+            longer = post(port, "/api/chat", {**told, "options": {**told["options"], "num_predict": -1}})["message"]["content"]
+        self.assertTrue(len(want) > 20 and longer.startswith(want) and len(longer) > len(want))
+        for words, names, left_out in (([], ["dull", "tales/Story-5M:int8-g128", "teller"], True), (["teller"], ["teller"], False),
+                                       (["teller", "dull"], ["teller", "dull"], True)):
+            with self.serving(*words) as (port, said):
+                self.assertEqual("teller: without its num_ctx: these apply where it is served alone" in said, left_out, said)
+                self.assertEqual("512 tokens of context" in said, not left_out, said)
+                self.assertEqual(ids(port), names)
+                self.assertEqual(post(port, "/apply-template", {**ask, "model": "teller"}), prompt)
+                self.assertEqual(post(port, "/api/chat", {**ask, "model": "teller"})["message"]["content"], want)
+                shown = post(port, "/api/show", {"model": "teller"})
+                self.assertEqual(shown["system"], teller["system"])
+                self.assertRegex(shown["parameters"], r"^temperature {20}0\nnum_predict {20}12\nstop {27}\"dragon\"\n")
+                self.assertEqual(shown["modelfile"], self.leq("show", "teller").stdout)
+                if left_out:
+                    self.assertEqual(post(port, "/api/chat", {**ask, "model": "dull"})["message"]["content"], longer)
+                    # What another name was asked is in the one prefix cache, and one model is loaded.
+                    metrics = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
+                    self.assertIn("leq:models_loaded 1\n", metrics)
+                if not words:
+                    file.write_text("FROM teller\nSYSTEM Another.\n")
+                    self.leq("create", "late", "-f", str(file))
+                    self.assertEqual(post(port, "/api/show", {"model": "late"})["system"], "Another.")
+                    self.leq("rm", "late")
+                    self.assertNotIn("late", ids(port))
+        with self.serving("teller", "--temp", "0.5", "-sys", "By the flag.") as (port, _):
+            self.assertIn("By the flag.", post(port, "/apply-template", ask)["prompt"])
+        self.leq("rm", "tales/Story-5M")
+        with self.serving() as (port, said):
+            self.assertIn("teller: not served, since no file of tales/Story-5M is here; `leq serve teller` makes it", said)
+            self.assertEqual(ids(port), [])
+
+    def test_parts_of_a_name(self):
+        self.pull()
+        file = self.folder / "Modelfile"
+        file.write_text("FROM tales/Story-5M\nSYSTEM You tell stories.\nPARAMETER temperature 0.5\nPARAMETER stop \"a b\"\n")
         self.leq("create", "teller", "-f", str(file))
-        with subprocess.Popen([TOOLS / "leq", "serve", "teller", "--port", "0"], text=True, stderr=subprocess.PIPE,
-                              env=self.environment()) as server:
-            try:
-                lines = []
-                for line in server.stderr:
-                    lines.append(line)
-                    if found := re.search(r"listening on http://127\.0\.0\.1:(\d+)", line):
-                        break
-                self.assertIn("teller: without its system-prompt, which this command does not take\n", lines)
-                self.assertIn("512 tokens of context", "".join(lines))
-                self.assertRegex(self.leq("ps", "--port", found[1]).stdout, r"^teller  loaded")
-            finally:
-                server.terminate()
-                server.stderr.read()
+        self.assertEqual(self.leq("show", "teller", "--modelfile").stdout, self.leq("show", "teller").stdout)
+        self.assertEqual(self.leq("show", "teller", "--system").stdout, "You tell stories.\n")
+        self.assertEqual(self.leq("show", "--parameters", "teller").stdout,
+                         "temperature" + 20 * " " + '0.5\nstop' + 27 * " " + '"a b"\n')
+        template = json.loads(CHECKPOINT["tokenizer_config.json"])["chat_template"]
+        for name in ("teller", "tales/Story-5M", self.kept()):
+            self.assertEqual(self.leq("show", name, "--template").stdout.strip("\n"), template.strip("\n"))
+        self.assertRegex(self.leq("show", "tales/Story-5M", "--modelfile").stdout, r"^FROM tales/Story-5M\n(PARAMETER \S+ \S+\n)*$")
+        self.assertEqual(self.leq("show", "tales/Story-5M", "--system").stdout, "")
+        self.assertIn("one part at a time", self.refused("show", "teller", "--system", "--template"))
+        self.assertIn("has no licence", self.refused("show", "teller", "--license"))
+        self.leq("rm", "tales/Story-5M", "--downloads")
+        self.assertIn("tales/Story-5M: no such file; the model of that name on the Hugging Face hub", self.refused("show", "teller", "--template"))
+        self.assertEqual(self.leq("show", "teller", "--system").stdout, "You tell stories.\n")
+
+    def test_a_chat_in_place_of_a_model(self):
+        self.pull()
+        self.leq("run", "tales/Story-5M", "--chat", "fox", "-st", "-p", "A fox?", "-n", "3")
+        self.assertIn("'fox': a chat, and no model: go on with `leq run MODEL --chat fox` (it was written with "
+                      "tales--Story-5M--int8-g128.leq)", self.refused("run", "fox"))
 
     def test_one_name_of_a_type(self):
         self.models.mkdir()
@@ -308,30 +386,14 @@ class OneCommand(HubCase):
         self.assertEqual(len(self.hub.store_requests), 1, "the weights did not change")
 
     def test_serve(self):
-        with subprocess.Popen([TOOLS / "leq", "serve", "tales/Story-5M", "--port", "0", "-c", "512"], text=True,
-                              stderr=subprocess.PIPE, env=self.environment()) as server:
-            try:
-                port = None
-                for line in server.stderr:
-                    if found := re.search(r"listening on http://127\.0\.0\.1:(\d+)", line):
-                        port = found[1]
-                        break
-                self.assertIsNotNone(port)
-                self.assertRegex(self.leq("ps", "--port", port).stdout, r"^tales/Story-5M:int8-g128  loaded")
-            finally:
-                server.terminate()
-                server.stderr.read()
+        with self.serving("tales/Story-5M", "-c", "512") as (port, _):
+            self.assertRegex(self.leq("ps", "--port", port).stdout, r"^tales/Story-5M:int8-g128  loaded")
         self.assertIn("leq serve", self.refused("ps", "--port", port))
 
     def test_serve_all(self):
         for line in ("no models yet; `leq pull Qwen/Qwen3-0.6B` adds one", ": 1 model, loaded when a request names it, within "):
-            with subprocess.Popen([TOOLS / "leq", "serve", "--port", "0", "-c", "512"], text=True, stderr=subprocess.PIPE,
-                                  env=self.environment()) as server:
-                try:
-                    self.assertIn(line, server.stderr.readline())
-                finally:
-                    server.terminate()
-                    server.stderr.read()
+            with self.serving("-c", "512") as (_, said):
+                self.assertIn(line, said.splitlines()[0])
             self.pull()
 
 

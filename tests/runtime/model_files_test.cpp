@@ -52,7 +52,10 @@ TEST(ModelNames, MatchInTheirUsualSpellings) {
                         {"", "tale", "tale.leq", NameMatch::none},
                         {".leq", "tale", "tale.leq", NameMatch::none},
                         {":latest", "tale", "tale.leq", NameMatch::none}}) {
-    EXPECT_EQ(match_name(c.wanted, c.name, c.file), c.match) << c.wanted << " of " << c.name;
+    EXPECT_EQ(match_name(c.wanted, c.wanted, c.name, c.file), c.match)
+        << c.wanted << " of " << c.name;
+    EXPECT_EQ(match_name("short", c.wanted, c.name, c.file), c.match) << "the whole name counts";
+    EXPECT_EQ(match_name(c.wanted, "longer", c.name, c.file), c.match) << "and the given one";
   }
 }
 

@@ -44,6 +44,16 @@ struct RunningModel {
   Session session;
 };
 
+// What a name of settings has.
+HostOptions with_settings(const std::string& name, HostOptions options) {
+  options.system = "You tell of a " + name + ".";
+  options.sampling.temperature = 0;
+  options.max_tokens = 12;
+  options.modelfile = "FROM int8\n";
+  options.parameters = "temperature 0\n";
+  return options;
+}
+
 // A server with its own folder of models: int8, int4 and f16 variants of the storyteller.
 class FolderServer {
  public:
@@ -75,6 +85,9 @@ class FolderServer {
       auto running = std::make_shared<RunningModel>(path, mode);
       RunnableModel runnable = {running, &running->model, &running->session, options};
       return runnable;
+    };
+    loader.settings = [options](const std::string& name, const Model&) {
+      return with_settings(name, options);
     };
     return loader;
   }
@@ -237,6 +250,172 @@ TEST(ModelsOfAFolder, AreOneNameEverywhereAndTakeOthers) {
   for (const char* name : {"int", "int8x", "leq", ".leq"}) {
     EXPECT_EQ(models.complete(name, 2).first, 404) << name;
   }
+}
+
+// Adds the names cat and dog for int8 to a folder's; `alone`: these two are the only models.
+std::function<void(PoolOptions&)> with_names(bool alone = false) {
+  return [alone](PoolOptions& pool) {
+    pool.files = [alone, files = pool.files] {
+      std::vector<ModelFile> all = files();
+      ModelFile one = *std::ranges::find(all, "int8", &ModelFile::name);
+      if (alone) all.clear();
+      one.name_of = NameOf::settings;
+      for (const char* name : {"cat", "dog"}) {
+        one.name = name;
+        all.push_back(one);
+      }
+      return all;
+    };
+  };
+}
+
+std::vector<std::string> ids_of(const FolderServer& models) {
+  std::vector<std::string> ids;
+  const Json list = parse_json(models.text("/v1/models"), "list");
+  for (const Json& one : list["data"]) ids.push_back(one["id"].text());
+  return ids;
+}
+
+// The four APIs: a question without settings, the members that say the same as the settings of cat,
+// and the text of the answer.
+struct Api {
+  const char *path, *question, *settings;
+  std::string (*text)(const Json& answer);
+};
+const Api kApis[] = {
+    {"/v1/chat/completions", R"("messages":[{"role":"user","content":"Tell me a story."}])",
+     R"("messages":[{"role":"system","content":"You tell of a cat."},)"
+     R"({"role":"user","content":"Tell me a story."}],"temperature":0,"max_tokens":12)",
+     [](const Json& answer) { return answer["choices"][0]["message"]["content"].text(); }},
+    {"/v1/responses", R"("input":"Tell me a story.")",
+     R"("input":"Tell me a story.","instructions":"You tell of a cat.","temperature":0,)"
+     R"("max_output_tokens":12)",
+     [](const Json& answer) { return answer["output"][0]["content"][0]["text"].text(); }},
+    {"/v1/messages", R"("messages":[{"role":"user","content":"Tell me a story."}])",
+     R"("messages":[{"role":"user","content":"Tell me a story."}],"system":"You tell of a cat.",)"
+     R"("temperature":0,"max_tokens":12)",
+     [](const Json& answer) { return answer["content"][0]["text"].text(); }},
+    {"/api/chat", R"("stream":false,"messages":[{"role":"user","content":"Tell me a story."}])",
+     R"("stream":false,"messages":[{"role":"system","content":"You tell of a cat."},)"
+     R"({"role":"user","content":"Tell me a story."}],"options":{"temperature":0,"num_predict":12})",
+     [](const Json& answer) { return answer["message"]["content"].text(); }},
+    {"/api/generate", R"("stream":false,"prompt":"Tell me a story.")",
+     R"("stream":false,"prompt":"Tell me a story.","system":"You tell of a cat.",)"
+     R"("options":{"temperature":0,"num_predict":12})",
+     [](const Json& answer) { return answer["response"].text(); }},
+};
+
+std::string asked(const std::string& model, const std::string& members) {
+  return "{\"model\":\"" + model + "\"," + members + "}";
+}
+
+TEST(NamesOfSettings, MeanARequestThatSaysThemItself) {
+  FolderServer models(2, "", 64, with_names());
+  for (const Api& api : kApis) {
+    const auto [status, own] = models.post(api.path, asked("int8", api.settings));
+    ASSERT_EQ(status, 200) << api.path << own.dump();
+    const std::string want = api.text(own);
+    EXPECT_GT(want.size(), 10u) << api.path;
+    for (const char* name : {"cat", "CAT", "cat:latest"}) {
+      const auto [again, named] = models.post(api.path, asked(name, api.question));
+      ASSERT_EQ(again, 200) << api.path << named.dump();
+      EXPECT_EQ(api.text(named), want) << api.path;
+      EXPECT_EQ(named["model"].text(), "cat") << api.path;
+    }
+    EXPECT_NE(api.text(models.post(api.path, asked("dog", api.question)).second), want) << api.path;
+    const auto two = models.post(api.path, asked("dog", api.settings)).second;
+    EXPECT_EQ(api.text(two), want) << api.path << ": a request's own settings win";
+  }
+  EXPECT_EQ(models.loads_of("int8"), 1) << "all names share the loaded model";
+  EXPECT_NE(models.text("/metrics").find("leq:models_loaded 1\n"), std::string::npos);
+}
+
+TEST(NamesOfSettings, HaveThePromptOfTheirSystemMessage) {
+  FolderServer models(2, "", 64, with_names());
+  const auto prompt = [&](const std::string& model, const std::string& path, const Api& api,
+                          bool with_own) {
+    return models.post(path, asked(model, with_own ? api.settings : api.question)).second;
+  };
+  const Api &chat = kApis[0], &responses = kApis[1], &messages = kApis[2];
+  EXPECT_EQ(prompt("cat", "/apply-template", chat, false).dump(),
+            prompt("int8", "/apply-template", chat, true).dump());
+  EXPECT_EQ(prompt("dog", "/apply-template", chat, true).dump(),
+            prompt("int8", "/apply-template", chat, true).dump());
+  EXPECT_NE(prompt("cat", "/apply-template", chat, false).dump(),
+            prompt("int8", "/apply-template", chat, false).dump());
+  EXPECT_EQ(prompt("cat", "/v1/messages/count_tokens", messages, false).dump(),
+            prompt("int8", "/v1/messages/count_tokens", messages, true).dump());
+  EXPECT_EQ(prompt("cat", "/v1/responses/input_tokens", responses, false).dump(),
+            prompt("int8", "/v1/responses/input_tokens", responses, true).dump());
+  // One prefix cache: what one name was asked need not be fed again for another.
+  (void)models.post(chat.path, asked("cat", chat.question));
+  const Json usage = models.post(chat.path, asked("int8", chat.settings)).second["usage"];
+  EXPECT_GT(usage["prompt_tokens_details"]["cached_tokens"].get<int>(), 0);
+}
+
+TEST(NamesOfSettings, AreModelsOfTheirOwnInAllLists) {
+  FolderServer models(2, "", 64, with_names());
+  EXPECT_EQ(ids_of(models), (std::vector<std::string>{"cat", "dog", "f16", "int4", "int8"}));
+  (void)models.complete("dog", 2);
+  std::map<std::string, std::string> states = models.states();
+  EXPECT_EQ(states["cat"], "loaded");
+  EXPECT_EQ(states["int8"], "loaded");
+  EXPECT_EQ(states["int4"], "unloaded");
+  std::vector<std::string> tags;
+  const Json ollama = parse_json(models.text("/api/tags"), "list");
+  for (const Json& one : ollama["models"]) tags.push_back(one["name"].text());
+  EXPECT_EQ(tags, ids_of(models));
+  EXPECT_EQ(parse_json(models.text("/v1/models/dog"), "one")["id"].text(), "dog");
+  const Json shown = models.post("/api/show", R"({"model":"dog"})").second;
+  EXPECT_EQ(shown["system"].text(), "You tell of a dog.");
+  EXPECT_EQ(shown["parameters"].text(), "temperature 0\n");
+  EXPECT_EQ(shown["modelfile"].text(), "FROM int8\n");
+  EXPECT_FALSE(models.post("/api/show", R"({"model":"int8"})").second.contains("system"));
+  EXPECT_EQ(models.post("/models/unload", R"({"model":"cat"})").first, 200);
+  EXPECT_EQ(models.states()["int8"], "unloaded");
+  EXPECT_EQ(models.complete("bird").first, 404);
+}
+
+TEST(NamesOfSettings, MayBeTheOnlyNamesAndTheDefault) {
+  FolderServer models(2, "", 64, with_names(true));
+  EXPECT_EQ(ids_of(models), (std::vector<std::string>{"cat", "dog"}));
+  const Api& chat = kApis[0];
+  const std::string cat = chat.text(models.post(chat.path, asked("cat", chat.question)).second);
+  const std::string dog = chat.text(models.post(chat.path, asked("dog", chat.question)).second);
+  EXPECT_NE(cat, dog);
+  EXPECT_EQ(models.complete("int8").first, 404);
+  EXPECT_EQ(models.post(chat.path, "{" + std::string(chat.question) + "}").first, 400);
+  EXPECT_EQ(models.loads_of("int8"), 1);
+
+  FolderServer first(2, "int8.leq", 64, [](PoolOptions& pool) {
+    with_names(true)(pool);
+    pool.file_name = "dog";
+  });
+  EXPECT_EQ(ids_of(first), (std::vector<std::string>{"dog", "cat"}));
+  const std::string nameless = "{" + std::string(chat.question) + "}";
+  EXPECT_EQ(chat.text(first.post(chat.path, nameless).second), dog);
+  EXPECT_EQ(chat.text(first.post(chat.path, asked("cat", chat.question)).second), cat);
+  EXPECT_EQ(first.loads_of("int8"), 1);
+}
+
+TEST(DefaultStops, AreThoseOfARequestWithoutAny) {
+  const ServedModel usual;
+  const auto text = [](const ServedModel& server, const std::string& more) {
+    const auto answer =
+        server.post("/v1/completions", R"({"prompt":"Once upon a time","temperature":0,)"
+                                       R"("max_tokens":24)" +
+                                           more + "}");
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    return answer.json["choices"][0]["text"].text();
+  };
+  const std::string whole = text(usual, "");
+  ServerOptions options = story_options();
+  options.stop = {whole.substr(8, 4)};
+  const std::string cut = whole.substr(0, whole.find(options.stop[0]));
+  const ServedModel stops(4, options);
+  EXPECT_EQ(text(stops, ""), cut);
+  EXPECT_EQ(text(stops, R"(,"stop":[])"), cut);
+  EXPECT_EQ(text(stops, R"(,"stop":"qqq")"), whole) << "the request's own are in their place";
 }
 
 constexpr const char* kLongStream =

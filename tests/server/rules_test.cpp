@@ -705,12 +705,18 @@ TEST(BrokenTemplate, NamesNoMessageThatIsNotAtFault) {
   EXPECT_EQ(answer.status, 400);
   EXPECT_EQ(answer.json["error"]["message"].text().find("messages"), std::string::npos)
       << answer.body;
-  const CallingModel picky({.name = "caller-picky",
-                            .chat_template =
-                                "{% for m in messages %}{{ m.content }}{% if m.content == 'b' %}"
-                                "{{ raise_exception('no b') }}{% endif %}{% endfor %}"});
-  const auto placed = picky.served().post(kChat, Json::object({{"messages", messages}}));
-  EXPECT_TRUE(placed.json["error"]["message"].text().starts_with("messages[1]: ")) << placed.body;
+  const CallingTemplate no_b = {.name = "caller-picky",
+                                .chat_template =
+                                    "{% for m in messages %}{{ m.content }}{% if m.content == 'b' "
+                                    "%}{{ raise_exception('no b') }}{% endif %}{% endfor %}"};
+  const CallingModel picky(no_b);
+  ServerOptions with_system = story_options();
+  with_system.system = "a system message of the server's";
+  for (const ServerOptions& options : {story_options(), with_system}) {
+    const CallingModel one(no_b, options);
+    const auto placed = one.served().post(kChat, Json::object({{"messages", messages}}));
+    EXPECT_TRUE(placed.json["error"]["message"].text().starts_with("messages[1]: ")) << placed.body;
+  }
   const auto foreign = picky.served().post("/v1/responses", Json::object({{"input", messages}}));
   EXPECT_EQ(foreign.status, 400);
   EXPECT_EQ(foreign.json["error"]["message"].text().find("messages["), std::string::npos)

@@ -101,6 +101,24 @@ TEST(LlamaFlags, AreNoOptionsOfLeqRunAndStandOnce) {
   }
 }
 
+TEST(LlamaFlags, ThoseOfOtherProgramsAreRefusedByEveryTool) {
+  const ToolSpec tool{.name = "leq-sample", .summary = "a sample", .usage = {}};
+  const auto none = [](const std::string&) { return std::nullopt; };
+  std::set<std::string> seen;
+  for (const ForeignOption& foreign : llama_flags()) {
+    for (const auto word : split(foreign.words, " ")) seen.insert(std::string(word));
+  }
+  for (const ForeignOption& foreign : other_programs_flags()) {
+    for (const auto part : split(foreign.words, " ")) {
+      const std::string word(part);
+      EXPECT_TRUE(seen.insert(word).second) << word;
+      const std::vector<std::string> words = {word};
+      EXPECT_EQ(test::error_of([&] { (void)parse_options(tool, words, none); }),
+                word + ": " + std::string(foreign.text));
+    }
+  }
+}
+
 // Returns a tool with two options, for testing every row of the table as typed.
 ToolSpec small_tool() {
   ToolSpec tool{.name = "leq-sample", .summary = "a sample", .usage = {}};

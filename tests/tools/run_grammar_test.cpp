@@ -77,6 +77,31 @@ TEST_F(RunGrammar, RepliesAreTextsOfIt) {
   EXPECT_EQ(many.out, "ok\n\nok\n");
 }
 
+// A reply is a whole text of the schema, or the status says that it was cut.
+TEST_F(RunGrammar, ACutReplyHasAStatusOfItsOwn) {
+  bool is_whole = false;
+  for (int tokens = 2; !is_whole && tokens < 100; ++tokens) {
+    const Finished done = run({"--raw", "-p", "A cat:", "--no-display-prompt", "--temp", "0", "-j",
+                               kSchema, "-n", std::to_string(tokens)});
+    try {
+      (void)parse_json(done.out, "reply");
+      is_whole = true;
+    } catch (const Error&) {
+    }
+    EXPECT_EQ(done.status, is_whole ? 0 : 2) << tokens << ": " << done.out;
+    EXPECT_EQ(done.err.find("the reply is cut after " + std::to_string(tokens) + " tokens") ==
+                  std::string::npos,
+              is_whole)
+        << done.err;
+  }
+  EXPECT_TRUE(is_whole);
+  for (const char* tokens : {"2", "20"}) {
+    const Finished chat = run({"-st", "-p", "Hello", "--chat-template", "chatml", "--grammar",
+                               "root ::= \"I am a cat.\"", "-n", tokens});
+    EXPECT_EQ(chat.status, *tokens == '2' && tokens[1] == 0 ? 2 : 0) << chat.out << chat.err;
+  }
+}
+
 TEST_F(RunGrammar, MistakesAreToldByTheirPlace) {
   const auto error = [&](const std::vector<std::string>& flags) {
     std::vector<std::string> words = {"-p", "x"};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "base/version.h"
@@ -160,17 +161,11 @@ std::string option_entry(const Option& option) {
   return ".TP\n" + words + "\n" + roff(explanation(option)) + "\n";
 }
 
-std::string upper(std::string text) {
-  std::ranges::transform(text, text.begin(), [](char c) {
-    return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
-  });
-  return text;
-}
-
 }  // namespace
 
 std::string manual_page(const ToolSpec& tool) {
-  std::string out = ".TH " + roff(upper(tool.name)) + " 1 \"\" \"leq " + kVersion + "\" \"leq\"\n";
+  std::string out =
+      ".TH " + roff(ascii_upper(tool.name)) + " 1 \"\" \"leq " + kVersion + "\" \"leq\"\n";
   out += ".SH NAME\n" + roff(tool.name) + " \\- " + roff(tool.summary) + "\n";
   out += ".SH SYNOPSIS\n.nf\n";
   for (const std::string& line : tool.usage) out += bold(tool.name) + " " + roff(line) + "\n";

@@ -179,4 +179,31 @@ std::span<const ForeignOption> llama_flags() {
   return kAll;
 }
 
+std::span<const ForeignOption> other_programs_flags() {
+  static const std::vector<ForeignOption> kAll = {
+      {"--imatrix --process-output --output-frequency --save-frequency", kRefused,
+       "importance matrices are not read: `leq quantize --recipe q4` gathers statistics of its "
+       "own, "
+       "with --calibration FILE those of another text"},
+      {"--hellaswag --hellaswag-tasks --winogrande --winogrande-tasks --multiple-choice "
+       "--multiple-choice-tasks",
+       kRefused,
+       "tasks are not scored here: lm-eval does so with `leq serve`; `leq perplexity` measures "
+       "texts"},
+      {"--kl-divergence --kl-divergence-base --save-all-logits --ppl-stride --ppl-output-type",
+       kRefused, "is for `leq perplexity MODEL -f TEXT`, where --kl-divergence-base names a file"},
+      {"--allow-requantize --leave-output-tensor --pure --keep-split --output-tensor-type "
+       "--token-embedding-type --include-weights --exclude-weights --prune-layers",
+       kRefused,
+       "`leq quantize` chooses types by --recipe or --type, and those of single tensors by "
+       "--tensor-type, as head=f16"},
+      {"--insecure", kRefused,
+       "certificates are always checked: SSL_CERT_FILE names those of another authority, and "
+       "HF_ENDPOINT=http://HOST a hub without any"},
+      {"--dimensions --truncate --embd-normalize --embd-output-format --embd-separator", kRefused,
+       "embeddings are requests to `leq serve`: POST /v1/embeddings or /api/embed"},
+  };
+  return kAll;
+}
+
 }  // namespace leq

@@ -186,8 +186,7 @@ void choose_model(Options& options) {
     options.set_text("model", name);
   }
   options.replace_texts("model", [&](const std::string& model) {
-    if (!is_checkpoint(path_of_model(model))) refuse_choice(model, options);
-    return model;
+    return model_here(model, options).value_or(model);
   });
 }
 

@@ -9,6 +9,7 @@
 #include <set>
 #include <system_error>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -161,12 +162,6 @@ constexpr std::array kNotRun = {
 constexpr std::array<std::string_view, 3> kGated = {"meta-llama/", "google/gemma-3",
                                                     "google/embeddinggemma"};
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::ranges::transform(out, out.begin(), [](unsigned char c) { return std::tolower(c); });
-  return out;
-}
-
 bool is_name_part(std::string_view text) {
   return !text.empty() && text.front() != '.' && text.front() != '-' &&
          text.find(kBetween) == text.npos && std::ranges::all_of(text, [](unsigned char c) {
@@ -184,7 +179,7 @@ std::string take_after(std::string& text, char mark) {
 }
 
 std::optional<HubName> expand_short(std::string_view text) {
-  const std::string wanted = lower(text);
+  const std::string wanted = ascii_lower(text);
   for (const ShortName& known : kShortNames) {
     if (wanted == known.name || wanted == known.family()) {
       return HubName{.repository = std::string(known.repository),
@@ -251,7 +246,7 @@ std::vector<std::string> sizes_of(std::string_view family) {
 
 void refuse_known_name(std::string_view name) {
   const std::string place = "'" + printable(name) + "': ";
-  const std::string wanted = lower(name);
+  const std::string wanted = ascii_lower(name);
   const std::string family = wanted.substr(0, wanted.find(':'));
   for (const FamilyNotRun& known : kNotRun) {
     require(family != known.family, place, "leq does not run this family; take ", known.instead);
@@ -377,8 +372,7 @@ std::vector<KeptModel> models_named(const std::string& name) {
   std::vector<KeptModel> found;
   NameMatch best = NameMatch::untagged;
   for (KeptModel& model : listed_models()) {
-    const NameMatch own = std::max(match_name(name, model.name, model.path),
-                                   match_name(whole, model.name, model.path));
+    const NameMatch own = match_name(name, whole, model.name, model.path);
     if (own > best) found.clear();
     best = std::max(own, best);
     if (own == best) found.push_back(std::move(model));

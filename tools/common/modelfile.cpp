@@ -6,6 +6,7 @@
 #include <iostream>
 #include <system_error>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -59,12 +60,6 @@ const ParameterName* find_name(std::string_view name) {
   return found == kParameterNames.end() ? nullptr : found;
 }
 
-std::string upper(std::string_view text) {
-  std::string out(text);
-  std::ranges::transform(out, out.begin(), [](unsigned char c) { return std::toupper(c); });
-  return out;
-}
-
 // Reads the instructions one by one.
 class Reader {
  public:
@@ -76,7 +71,7 @@ class Reader {
       const std::string_view line = trim(lines_[at_++]);
       if (line.empty() || line.front() == '#') continue;
       const auto [word, rest] = cut(line);
-      take(upper(word), rest);
+      take(ascii_upper(word), rest);
     }
     require(!file_.from.empty(), source_, ": expected a line FROM MODEL, found none");
     return std::move(file_);
@@ -181,16 +176,32 @@ Modelfile load_modelfile(const fs::path& path) {
   return read_modelfile(read_text_file(path, kMaxBytes), path.string());
 }
 
+namespace {
+
+std::string quoted(const std::pair<std::string, std::string>& parameter) {
+  const auto& [name, value] = parameter;
+  if (value.find('\n') != std::string::npos) return "\"\"\"" + value + "\"\"\"";
+  return name == "stop" ? '"' + value + '"' : value;
+}
+
+}  // namespace
+
 std::string modelfile_text(const Modelfile& file) {
   std::string text = "FROM " + file.from + '\n';
   if (!file.system.empty()) text += "SYSTEM \"\"\"" + file.system + "\"\"\"\n";
-  for (const auto& [name, value] : file.parameters) {
-    const bool lines = value.find('\n') != std::string::npos;
-    text += "PARAMETER " + name + ' ' +
-            (lines            ? "\"\"\"" + value + "\"\"\""
-             : name == "stop" ? '"' + value + '"'
-                              : value) +
-            '\n';
+  for (const auto& one : file.parameters) {
+    text += "PARAMETER " + one.first + ' ' + quoted(one) + '\n';
+  }
+  return text;
+}
+
+std::string parameters_text(const Modelfile& file) {
+  constexpr std::size_t kColumn = 30;
+  std::string text;
+  for (const auto& one : file.parameters) {
+    std::string name = one.first;
+    name.resize(std::max(kColumn, name.size()), ' ');
+    text += name + ' ' + quoted(one) + '\n';
   }
   return text;
 }
@@ -239,14 +250,10 @@ std::optional<Modelfile> find_created(const std::string& name) {
   return std::nullopt;
 }
 
-std::string follow_created(const std::string& name, Options& options) {
-  std::error_code error;
-  if (fs::exists(name, error)) return name;
-  const auto file = find_created(name);
-  if (!file) return name;
+std::vector<std::string> set_missing(const Modelfile& file, Options& options) {
   std::vector<std::string> left_out;
   std::vector<std::string> set;  // options that this sets, of which `stop` may have several values
-  for (const auto& [option, value] : options_of(*file)) {
+  for (const auto& [option, value] : options_of(file)) {
     if (!options.declares(option)) {
       left_out.push_back(option);
       continue;
@@ -258,6 +265,15 @@ std::string follow_created(const std::string& name, Options& options) {
     options.add_text(option, value, again);
     set.push_back(option);
   }
+  return left_out;
+}
+
+std::string follow_created(const std::string& name, Options& options) {
+  std::error_code error;
+  if (fs::exists(name, error)) return name;
+  const auto file = find_created(name);
+  if (!file) return name;
+  const std::vector<std::string> left_out = set_missing(*file, options);
   if (!left_out.empty()) {
     std::cerr << name << ": without its " << join(left_out)
               << ", which this command does not take\n";

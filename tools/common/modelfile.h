@@ -29,6 +29,8 @@ Modelfile read_modelfile(std::string_view text, const std::string& source);
 Modelfile load_modelfile(const std::filesystem::path& path);
 // The text that read_modelfile reads.
 std::string modelfile_text(const Modelfile& file);
+// The parameters alone, a line each, as Ollama prints them.
+std::string parameters_text(const Modelfile& file);
 // The options that set the same, with their values: "temp", "0.5".
 std::vector<std::pair<std::string, std::string>> options_of(const Modelfile& file);
 
@@ -39,9 +41,11 @@ std::filesystem::path created_path(const std::string& name);
 // nullopt if no such name was created.
 std::optional<Modelfile> find_created(const std::string& name);
 
-// Returns the model that a created name stands for, and sets what its Modelfile has wherever
-// `options` has it and nothing is given; a note says what the tool does not take. Returns other
-// names as they are.
+// Sets what the file has wherever `options` has it and nothing is given. Returns the options that
+// are not declared.
+std::vector<std::string> set_missing(const Modelfile& file, Options& options);
+// Returns the model that a created name stands for, and sets what its Modelfile has; a note says
+// what the tool does not take. Returns other names as they are.
 std::string follow_created(const std::string& name, Options& options);
 
 }  // namespace leq

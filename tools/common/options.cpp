@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "tools/common/help.h"
+#include "tools/common/llama_flags.h"
 
 namespace leq {
 namespace {
@@ -244,11 +245,13 @@ class OptionReader {
 
   const ForeignOption* find_foreign(std::string word) const {
     if (word.starts_with("--")) std::ranges::replace(word, '_', '-');
-    const auto found = std::ranges::find_if(tool_.foreign, [&](const ForeignOption& foreign) {
-      const auto words = split(foreign.words, " ");
-      return std::ranges::find(words, word) != words.end();
-    });
-    return found == tool_.foreign.end() ? nullptr : &*found;
+    for (const auto& table : {tool_.foreign, other_programs_flags()}) {
+      for (const ForeignOption& foreign : table) {
+        const auto words = split(foreign.words, " ");
+        if (std::ranges::find(words, word) != words.end()) return &foreign;
+      }
+    }
+    return nullptr;
   }
 
   void take_foreign(const ForeignOption& foreign, const std::string& word, bool has_value) {

@@ -13,6 +13,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -35,11 +36,6 @@ namespace fs = std::filesystem;
 constexpr const char* kKeptTag = "kept";  // a checkpoint that is quantized already
 constexpr std::string_view kDefaultGguf = "Q4_K_M";
 constexpr std::uint64_t kMaxOriginBytes = 64u << 10;
-
-bool same_letters(std::string_view a, std::string_view b) {
-  return std::ranges::equal(
-      a, b, [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
-}
 
 std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
@@ -397,7 +393,7 @@ HubChoice choose_files(const HubRepository& repository, const std::string& tag,
   if (tag.empty() && file.empty() && has_checkpoint) return checkpoint;
   const std::string wanted = tag.empty() && file.empty() ? std::string(kDefaultGguf) : tag;
   for (const HubFile& model : models) {
-    if (file.empty() ? same_letters(gguf_label(model.name), wanted) : model.name == file) {
+    if (file.empty() ? same_ignoring_case(gguf_label(model.name), wanted) : model.name == file) {
       return gguf_choice(repository, model);
     }
   }
@@ -514,34 +510,34 @@ std::string checkpoint_by_name(const std::string& name) {
   return download.path.string();
 }
 
-void refuse_choice(const std::string& file, const Options& options) {
+std::optional<std::string> model_here(const std::string& name, const Options& options) {
+  const std::string path = path_of_model(name);
+  std::error_code error;
+  if (!fs::exists(path, error)) return std::nullopt;
+  if (is_checkpoint(path)) return path;
   for (const std::string flag : {"recipe", "hf-file"}) {
     if (!options.declares(flag) || !options.given(flag) || options.from_environment(flag)) continue;
     fail("--", flag, ' ', options.text(flag), ": is for models of the hub and folders of ",
-         "safetensors, and ", printable(file, 4096), " is a file with a type of its own: leave ",
+         "safetensors, and ", printable(name, 4096), " is a file with a type of its own: leave ",
          "the flag out",
-         file.ends_with(".gguf") && flag == "recipe"
-             ? "; `leq quantize " + file + " -o NEW.leq --recipe " + options.text(flag) +
+         name.ends_with(".gguf") && flag == "recipe"
+             ? "; `leq quantize " + name + " -o NEW.leq --recipe " + options.text(flag) +
                    "` makes another file"
              : "");
   }
+  return path;
 }
 
 std::string model_by_name(const std::string& name, const Options& options) {
   std::error_code error;
-  if (is_checkpoint(name)) return keep_checkpoint(name, options).path.string();
-  if (fs::exists(name, error)) {
-    refuse_choice(name, options);
-    return name;
-  }
-  const auto kept = find_kept(name);
   const bool chosen = options.given("recipe") || options.given("hf-file");
-  if (kept && !chosen) return kept->path.string();
-  if (is_on_hub(name)) return pull_model(*parse_hub_name(name), options, false).path.string();
-  if (kept) {
-    refuse_choice(kept->name, options);
-    return kept->path.string();
+  const bool on_hub = !fs::exists(name, error) && is_on_hub(name);
+  if (!chosen || !on_hub) {
+    if (const auto here = model_here(name, options)) {
+      return is_checkpoint(*here) ? keep_checkpoint(*here, options).path.string() : *here;
+    }
   }
+  if (on_hub) return pull_model(*parse_hub_name(name), options, false).path.string();
   refuse_known_name(name);
   const bool is_path = name.starts_with('/') || name.starts_with("./") || name.ends_with(".gguf") ||
                        name.ends_with(".leq");

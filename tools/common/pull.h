@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,8 +47,9 @@ bool is_checkpoint(const std::filesystem::path& folder);
 // The same for a checkpoint folder. A folder in the hub's cache is the repository that it is of;
 // another one has a model of its own name, which is made again if its files have changed.
 KeptModel keep_checkpoint(const std::filesystem::path& folder, const Options& options);
-// Throws Error if a flag chooses the type or the file of a model that is a file already.
-void refuse_choice(const std::string& file, const Options& options);
+// The path of a model that is here: a file, a checkpoint folder or a listed model; nullopt if there
+// is none. Throws Error if a flag chooses the type or the file of a model that is a file already.
+std::optional<std::string> model_here(const std::string& name, const Options& options);
 // The file of a model by any name: a path, a listed model (model_name.h), or a checkpoint folder or
 // hub name, of which one is made. Throws Error if it is none of these.
 std::string model_by_name(const std::string& name, const Options& options);

@@ -27,6 +27,7 @@
 #include "hub/web_client.h"
 #include "model/open_model.h"
 #include "quantize/run/quantize.h"
+#include "sampling/settings.h"
 #include "tools/common/mains.h"
 #include "tools/common/model_file.h"
 #include "tools/common/modelfile.h"
@@ -307,18 +308,62 @@ int ps(const Options& options) {
 
 // --- show
 
+struct ShownPart {
+  const char *name, *help;
+  bool reads_file;  // also of a name of `leq create`
+  std::string (*text)(const Modelfile& file, const std::string& chat_template);
+};
+constexpr ShownPart kShownParts[] = {
+    {"modelfile", "print the Modelfile: model, system prompt, parameters", false,
+     [](const Modelfile& file, const std::string&) { return modelfile_text(file); }},
+    {"parameters", "print the parameters", false,
+     [](const Modelfile& file, const std::string&) { return parameters_text(file); }},
+    {"system", "print the system prompt", false,
+     [](const Modelfile& file, const std::string&) { return file.system; }},
+    {"template", "print the chat template", true,
+     [](const Modelfile&, const std::string& chat_template) { return chat_template; }},
+};
+
 ToolSpec show_spec() {
   ToolSpec spec = kInspect.spec();
   spec.name = "leq show";
   spec.usage.insert(spec.usage.begin(), "Qwen/Qwen3-0.6B                  (also what is not here)");
+  spec.usage.push_back("NAME --modelfile                  (or another part)");
+  for (const ShownPart& part : kShownParts) {
+    spec.options.push_back({.name = part.name, .help = part.help, .group = "Parts"});
+  }
   static const std::vector<ForeignOption> kForeign = {
-      {.words = "--modelfile --parameters --system --template --license",
+      {.words = "--license",
        .use = ForeignUse::refused,
-       .text = "`leq show NAME` prints the Modelfile of a name of `leq create`; a chat has /show "
-               "modelfile, parameters, system and template, and `leq show USER/REPOSITORY` the "
-               "licence"}};
+       .text = "a model's file has no licence; `leq show USER/REPOSITORY` has what the hub says"}};
   spec.foreign = kForeign;
   return spec;
+}
+
+// One part of a name of `leq create`, or of a model, whose parameters are those of its file.
+int show_part(const ShownPart& part, const std::string& name) {
+  std::error_code error;
+  const auto created = fs::exists(name, error) ? std::nullopt : find_created(name);
+  Modelfile file = created ? *created : Modelfile{.from = name, .system = ""};
+  std::string chat_template;
+  if (!created || part.reads_file) {
+    const std::string path = path_of_model(file.from);
+    std::optional<NamelessFile> outline;
+    if (is_checkpoint(path) || begins_as_gguf_file(path)) {
+      outline.emplace(outline_of(path, kDefaultType));
+    } else {
+      check_model_file("", path);
+    }
+    const Model model(outline ? outline->path() : path, {.mode = LoadMode::map, .weights = false});
+    chat_template = model.chat_template();
+    for (const SamplingParameter& parameter : kSamplingParameters) {
+      const auto value = model.generation().sampling[parameter.name];
+      if (value && !created) file.parameters.emplace_back(parameter.name, number_text(*value));
+    }
+  }
+  const std::string text = part.text(file, chat_template);
+  std::cout << text << (text.empty() || text.ends_with('\n') ? "" : "\n");
+  return 0;
 }
 
 // What the hub has under a name of which nothing is here.
@@ -365,6 +410,17 @@ int show_on_hub(const HubName& name, bool as_json) {
 int show(const Options& options) {
   const std::string name = options.positionals().empty() ? "" : options.positionals().front();
   std::error_code error;
+  const ShownPart* shown = nullptr;
+  for (const ShownPart& part : kShownParts) {
+    if (!options.flag(part.name)) continue;
+    require(shown == nullptr, "--", part.name, " beside --", shown == nullptr ? "" : shown->name,
+            ": one part at a time");
+    shown = &part;
+  }
+  if (shown != nullptr) {
+    require(!name.empty(), kNoModel);
+    return show_part(*shown, name);
+  }
   if (name.empty() || fs::exists(name, error)) return kInspect.body(options);
   if (const auto created = find_created(name)) {
     std::cout << modelfile_text(*created);
@@ -385,7 +441,8 @@ ToolSpec create_spec() {
   spec.advice =
       "The file has the form of Ollama's Modelfile: FROM MODEL (any name or path of a model), "
       "SYSTEM TEXT, PARAMETER NAME VALUE. Nothing is downloaded or copied: `leq run NAME` runs "
-      "MODEL with these settings, and flags win over them.";
+      "MODEL with these settings, `leq serve` has it as a model of this name, and flags win over "
+      "them.";
   spec.max_positionals = 1;
   spec.options = {{.name = "file",
                    .spellings = "-f",

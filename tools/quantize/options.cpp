@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -218,9 +218,7 @@ constexpr LlamaType kLlamaTypes[] = {
 
 // The flags for a type of llama.cpp; empty if it is none. q4_k, q5_k and q6_k are types here too.
 std::string_view llama_advice(const std::string& name) {
-  std::string upper = name;
-  std::ranges::transform(upper, upper.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  const std::string upper = ascii_upper(name);
   for (const LlamaType& type : kLlamaTypes) {
     if (upper.starts_with(type.begins)) return type.advice;
   }
@@ -228,10 +226,7 @@ std::string_view llama_advice(const std::string& name) {
 }
 
 void refuse_llama_type(const char* flag, const std::string& name) {
-  std::string recipe = name;  // "Q4_small" is q4-small
-  std::ranges::transform(recipe, recipe.begin(), [](unsigned char c) {
-    return c == '_' ? '-' : static_cast<char>(std::tolower(c));
-  });
+  const std::string recipe = replace_all(ascii_lower(name), "_", "-");  // "Q4_small" is q4-small
   require(find_recipe(recipe) == nullptr, flag, " ", printable(name), ": use --recipe ", recipe);
   require(!parse_scheme(name), flag, " ", printable(name), ": is a type; use --type ", name);
   const std::string_view advice = llama_advice(name);

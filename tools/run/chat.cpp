@@ -16,6 +16,7 @@
 #include "tools/common/modelfile.h"
 #include "tools/common/options.h"
 #include "tools/common/setting_flags.h"
+#include "tools/common/typed_text.h"
 #include "tools/run/history_file.h"
 #include "tools/run/options.h"
 #include "tools/run/prompt.h"

@@ -15,14 +15,18 @@
 #include "base/version.h"
 #include "engine/generator.h"
 #include "engine/receipt.h"
+#include "grammar/matcher.h"
 #include "model/ranks.h"
 #include "runtime/runtime.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/mains.h"
 #include "tools/common/model_file.h"
+#include "tools/common/model_name.h"
 #include "tools/common/model_options.h"
 #include "tools/common/model_setup.h"
+#include "tools/common/modelfile.h"
 #include "tools/common/setting_flags.h"
+#include "tools/common/typed_text.h"
 #include "tools/run/chat.h"
 #include "tools/run/history_file.h"
 #include "tools/run/many.h"
@@ -36,6 +40,8 @@
 
 namespace leq::run {
 namespace {
+
+constexpr int kCutStatus = 2;  // the reply is no whole text of its grammar
 
 std::uint64_t random_seed() {
   std::random_device device;
@@ -150,6 +156,26 @@ void explain_stop(const Run& run, const FinishedReply& reply, bool has_text) {
   }
 }
 
+// Not 0 if the reply was cut before the end of the text that the grammar demands.
+int status_of(const Run& run, const FinishedReply& reply) {
+  const bool is_cut =
+      reply.stopped == StopReason::token_limit || reply.stopped == StopReason::context_full;
+  if (run.args.grammar == nullptr || !is_cut) return 0;
+  const Tokenizer& tokenizer = run.model().tokenizer();
+  GrammarMatcher matcher(
+      run.args.grammar,
+      make_token_trie(tokenizer, static_cast<std::size_t>(run.model().config().vocab)));
+  GrammarState state = matcher.start();
+  for (const Token token : reply.tokens) {
+    if (state != kOutOfGrammar) state = matcher.after(state, token);
+  }
+  if (state == kOutOfGrammar || matcher.may_end(state)) return 0;
+  note("the reply is cut after " + with_commas(std::ssize(reply.tokens)) +
+       " tokens, before the end that the " + (run.args.json ? "JSON" : "grammar or schema") +
+       " demands; -n and -c set the limits");
+  return kCutStatus;
+}
+
 std::vector<Token> encode_prompt(const Run& run, const std::string& prompt) {
   const Tokenizer& tokenizer = run.model().tokenizer();
   std::vector<Token> ids = tokenizer.encode(
@@ -236,7 +262,7 @@ int complete(const Run& run, const std::string& prompt) {
   RunTotals totals;
   totals.add(reply);
   report_end(run, totals);
-  return reply.stopped == StopReason::interrupted ? kInterruptedStatus : 0;
+  return reply.stopped == StopReason::interrupted ? kInterruptedStatus : status_of(run, reply);
 }
 
 // How a run ended.
@@ -298,7 +324,7 @@ Ended chat(const Run& run, const ChatTemplate& format, std::optional<std::string
                               .context = args.context}});
   std::optional<ChatFile> again = loop.run();
   if (!again) report_end(run, totals);
-  return {0, std::move(again)};
+  return {args.single_turn ? status_of(run, totals.last()) : 0, std::move(again)};
 }
 
 // Sets what a saved chat was left with, but sampling, except where `given` says that the command
@@ -445,6 +471,15 @@ int run_with(const Options& options, const Options& typed, const std::string& na
   return ended.status;
 }
 
+// Throws Error if the name is that of a saved chat and of no model.
+void refuse_chat(const std::string& name) {
+  if (!is_chat_name(name) || !file_exists(named_chat_path(name)) || file_exists(name)) return;
+  if (find_created(name) || find_kept(name) || parse_hub_name(name)) return;
+  const std::string model = load_chat(named_chat_path(name)).model;
+  fail("'", name, "': a chat, and no model: go on with `leq run MODEL --chat ", name, "`",
+       model.empty() ? "" : " (it was written with " + printable(model) + ")");
+}
+
 }  // namespace
 }  // namespace leq::run
 
@@ -453,6 +488,7 @@ const leq::Tool leq::kRun = {
       const std::string name = !options.given("model") && !options.positionals().empty()
                                    ? options.positionals().front()
                                    : std::string();
+      leq::run::refuse_chat(name);
       return leq::with_model_files(options, [&](const leq::Options& resolved) {
         return leq::run::run_with(resolved, options, name.empty() ? resolved.text("model") : name);
       });

@@ -13,6 +13,7 @@
 #include "tools/common/llama_flags.h"
 #include "tools/common/model_options.h"
 #include "tools/common/pull.h"
+#include "tools/common/typed_text.h"
 #include "tools/run/history_file.h"
 #include "tools/run/prompt.h"
 

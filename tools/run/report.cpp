@@ -89,6 +89,7 @@ std::string draft_error_line(const Error& error) {
 }
 
 void RunTotals::add(const FinishedReply& reply) {
+  last_ = reply;
   fed_ += reply.fed_tokens;
   cached_ += reply.cached_tokens;
   written_ += static_cast<std::int64_t>(reply.tokens.size());

@@ -40,8 +40,10 @@ class RunTotals {
   bool empty() const { return fed_ + cached_ + written_ == 0; }
   // Returns "prompt 24 tokens, 1234.5 tokens/s; reply 96 tokens, 234.5 tokens/s".
   std::string line() const;
+  const FinishedReply& last() const { return last_; }
 
  private:
+  FinishedReply last_;
   std::int64_t fed_ = 0, cached_ = 0, written_ = 0, decoded_ = 0;
   double prompt_seconds_ = 0, reply_seconds_ = 0;
 };

@@ -92,20 +92,46 @@ struct Served {
   std::string name_of(const fs::path& path) const {
     if (files) {
       for (const ModelFile& file : files()) {
-        if (file.path == path) return file.name;
+        if (file.path == path && file.name_of == NameOf::file) return file.name;
       }
     }
     return model_name_of(path.string());
   }
 };
 
-// What `leq ls` lists, under the same names.
+// The settings of a name of `leq create`; a file of this name wins over it.
+std::optional<Modelfile> settings_of(const std::string& given) {
+  std::error_code error;
+  return fs::exists(given, error) ? std::nullopt : find_created(given);
+}
+
+ModelFile named_by_settings(const std::string& name, const fs::path& path) {
+  ModelFile file = model_file(name, path);
+  file.name_of = NameOf::settings;
+  return file;
+}
+
+// The file that a name of `leq create` stands for; nullopt if it is not here.
+std::optional<fs::path> file_of_created(const KeptModel& created) try {
+  std::error_code error;
+  const fs::path path = path_of_model(load_modelfile(created.path).from);
+  return fs::is_regular_file(path, error) ? std::optional(path) : std::nullopt;
+} catch (const Error&) {  // removed or damaged meanwhile
+  return std::nullopt;
+}
+
+// What `leq ls` lists and is here, under the same names.
 std::vector<ModelFile> all_models() {
   std::error_code error;
   fs::create_directories(models_folder(), error);  // models_in says what is wrong with it
   std::vector<ModelFile> files;
   for (const KeptModel& model : listed_models()) {
     files.push_back(model_file(model.name, model.path));
+  }
+  for (const KeptModel& created : created_models()) {
+    if (const auto file = file_of_created(created)) {
+      files.push_back(named_by_settings(created.name, *file));
+    }
   }
   return files;
 }
@@ -148,10 +174,13 @@ AdjustLimits server_limits(const Options& options) {
   };
 }
 
+void read_sampling_of(const Options& options, const Model& model, HostOptions& host) {
+  host.sampling = choose_sampling(read_sampling(options), model.generation().sampling).settings;
+}
+
 // Sets the sampling and engine options that depend on the model.
 void finish_host_options(const Options& options, const Runtime& setup, HostOptions& host) {
-  host.sampling =
-      choose_sampling(read_sampling(options), setup.model->generation().sampling).settings;
+  read_sampling_of(options, *setup.model, host);
   host.engine.speculate = speculates(options);
   host.engine.find_drafts = finds_drafts(options);
   host.engine.max_draft_tokens = options.integer("draft-max");
@@ -207,6 +236,12 @@ PoolOptions pool_options(const Options& options, const Served& served, const Pre
   return pool;
 }
 
+// What Ollama's clients are shown of a name of `leq create`.
+void show_modelfile(const Modelfile& file, HostOptions& host) {
+  host.modelfile = modelfile_text(file);
+  host.parameters = parameters_text(file);
+}
+
 // Returns a loader of the pool's files, like -m. `host`: options for every model.
 ModelLoader pool_loader(const Options& options, const Served& served, const Presets& presets,
                         const HostOptions& host, std::uint64_t memory_bytes) {
@@ -236,6 +271,17 @@ ModelLoader pool_loader(const Options& options, const Served& served, const Pres
       return 0;
     });
     return runnable;
+  };
+  loader.settings = [=](const std::string& name, const Model& model) {
+    const auto file = find_created(name);
+    require(file.has_value(), printable(name), ": this name was removed");
+    HostOptions own = host;
+    Options one = presets.with(options, name);
+    set_missing(*file, one);
+    read_replies(one, own);
+    read_sampling_of(one, model, own);
+    show_modelfile(*file, own);
+    return own;
   };
   return loader;
 }
@@ -356,12 +402,14 @@ int run_with_pool(const Options& options, const Served& served, const ServerOpti
   return serve_from(server, options, wanted);
 }
 
-int run_with(const Options& options, const Served& served) {
+// `name`: that of the only model.
+int run_with(const Options& options, const Served& served, const std::string& name = "") {
   require(!ranks_are_processes(rank_count(options), device_name(options)), "--tp ",
           options.integer("tp"),
           ": the server's ranks are threads of one process; start it without mpirun");
   ServerOptions wanted = read_server_options(options);
   wanted.say = [](const std::string& line) { note(with_flags(line)); };
+  if (const auto created = settings_of(name)) show_modelfile(*created, wanted);
   raise_descriptor_limit();
   return_large_blocks();
   std::signal(SIGPIPE, SIG_IGN);  // a write to a closed connection must not end the server
@@ -369,8 +417,8 @@ int run_with(const Options& options, const Served& served) {
   if (served.files || options.given("sleep-idle-seconds")) {
     return run_with_pool(options, served, wanted);
   }
-  for (const char* name : {"pin", "models-preset"}) {
-    require(!options.given(name), "--", name, " names models of --models-dir, and there is none");
+  for (const char* flag : {"pin", "models-preset"}) {
+    require(!options.given(flag), "--", flag, " names models of --models-dir, and there is none");
   }
   return run_with_one(options, std::move(wanted));
 }
@@ -386,7 +434,7 @@ Served served_folder(const Options& options) {
 
 // The name of `leq ls`, otherwise that of the file or folder that the user gave.
 std::string shown_name_of(const fs::path& file, const std::string& given) {
-  if (find_created(given)) return given;
+  if (settings_of(given)) return given;
   const std::string path = given.ends_with('/') ? given.substr(0, given.size() - 1) : given;
   return listed_name(file).value_or(model_name_of(path));
 }
@@ -396,26 +444,58 @@ std::string given_name(const Options& options) {
   return options.given("model") ? options.text("model") : options.positionals().front();
 }
 
+// Says what names with settings leave out where several models are served: what is fixed when a
+// model is loaded, since all names of a file share the loaded model.
+void note_left_out(const std::string& name, const Modelfile& file) {
+  std::vector<std::string> left_out;
+  for (const auto& [parameter, value] : file.parameters) {
+    const std::string option = option_of_parameter(parameter);
+    const bool of_loading = option == "ctx-size" || option == "threads" || option == "batch-size";
+    if (of_loading) left_out.push_back(parameter);
+  }
+  if (left_out.empty()) return;
+  note(name + ": without its " + join(left_out) +
+       ": these apply where it is served alone, and names of one file share the loaded model");
+}
+
 // The models of several names; the first is -m, the default.
 Served served_names(Options& options) {
   std::vector<ModelFile> files;
   for (bool first = true; !options.positionals().empty(); first = false) {
-    std::string given = options.take_positional();
-    if (const auto created = find_created(given)) {
-      note(given + ": without its settings, which a model that is served alone has");
-      given = created->from;
-    }
-    fs::path path = fs::absolute(model_by_name(given, options));
-    std::string name = shown_name_of(path, given);
+    const std::string given = options.take_positional();
+    const auto created = settings_of(given);
+    if (created) note_left_out(given, *created);
+    const fs::path path = fs::absolute(model_by_name(created ? created->from : given, options));
+    const std::string name = shown_name_of(path, given);
     if (first) {
       options.set_text("model", path.string());
+      require(!created || !options.given("alias"), "-a: ", given, " has a name; `leq cp ", given,
+              " NAME` gives it another one");
       if (!options.given("alias")) options.set_text("alias", name);
     }
     require(std::ranges::find(files, name, &ModelFile::name) == files.end(), printable(name),
             ": two models of this name");
-    files.push_back(model_file(std::move(name), path));
+    files.push_back(created ? named_by_settings(name, path) : model_file(name, path));
   }
   return {"the command line", [files] { return files; }};
+}
+
+// All of `leq ls`.
+Served served_all() {
+  for (const KeptModel& created : created_models()) {
+    try {
+      const Modelfile file = load_modelfile(created.path);
+      if (file_of_created(created)) {
+        note_left_out(created.name, file);
+      } else {
+        note(created.name + ": not served, since no file of " + printable(file.from, 4096) +
+             " is here; `leq serve " + created.name + "` makes it");
+      }
+    } catch (const Error& error) {
+      note(std::string(error.what()) + "; not served");
+    }
+  }
+  return {"`leq ls`", all_models};
 }
 
 int run_by_names(const Options& given) {
@@ -428,17 +508,12 @@ int run_by_names(const Options& given) {
           options.positionals().empty() ? "" : printable(options.positionals().front()),
           "' beside -m, -hf or --models-dir");
   if (folder) return run_with(options, served_folder(options));
-  if (!named && options.positionals().empty()) {
-    for (const KeptModel& created : created_models()) {
-      note(created.name + ": not served among all; `leq serve " + created.name + "` serves it");
-    }
-    return run_with(options, {"`leq ls`", all_models});
-  }
+  if (!named && options.positionals().empty()) return run_with(options, served_all());
   if (options.positionals().size() > 1) return run_with(options, served_names(options));
   return with_model_files(options, [given = given_name(options)](const Options& found) {
     Options one = found;
     if (!one.given("alias")) one.set_text("alias", shown_name_of(one.text("model"), given));
-    return run_with(one, {});
+    return run_with(one, {}, given);
   });
 }
 

@@ -14,6 +14,7 @@
 #include "tools/common/llama_flags.h"
 #include "tools/common/model_options.h"
 #include "tools/common/pull.h"
+#include "tools/common/typed_text.h"
 
 namespace leq::server_tool {
 namespace {
@@ -252,8 +253,18 @@ std::vector<Option> reply_options() {
        .fallback = "-1",
        .help =
            "maximum tokens of a reply if the request sets no limit; -1 = until the context is full",
-       .minimum = -1,
+       .minimum = -2,  // Ollama's word for the same
        .maximum = 1e9},
+      {.name = "system-prompt",
+       .spellings = "-sys",
+       .kind = Kind::text,
+       .value_name = "TEXT",
+       .help = "system prompt of conversations that have none; \\n is a line break"},
+      {.name = "reverse-prompt",
+       .spellings = "-r",
+       .kind = Kind::list,
+       .value_name = "TEXT",
+       .help = "stop before this text if the request names no text; may be given several times"},
       {.name = "chat-template",
        .kind = Kind::text,
        .value_name = "NAME",
@@ -383,7 +394,19 @@ void read_replies(const Options& options, HostOptions& host) {
     host.reasoning_words = options.text("reasoning-budget-message");
   }
   if (options.given("pooling")) host.pooling = parse_pooling(options.text("pooling"));
-  host.max_tokens = options.integer("n-predict");
+  host.max_tokens = std::max<std::int64_t>(options.integer("n-predict"), -1);
+  const auto text_of = [](const std::string& text, std::string_view flag) {
+    std::string out = process_escapes(text);
+    check_utf8(out, flag);
+    return out;
+  };
+  host.system.clear();
+  if (options.given("system-prompt")) host.system = text_of(options.text("system-prompt"), "-sys");
+  host.stop.clear();
+  for (const std::string& text : options.list("reverse-prompt")) {
+    require(!text.empty(), "-r: expected some text, found none");
+    host.stop.push_back(text_of(text, "-r"));
+  }
   const std::int64_t seed = options.integer("seed");
   if (seed >= 0) host.seed = static_cast<std::uint64_t>(seed);
 }

@@ -1,9 +1,8 @@
 // The HTTP client by libcurl.
-#include <algorithm>
-#include <cctype>
 #include <cstdlib>
 #include <exception>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "base/version.h"
@@ -27,12 +26,6 @@ const CurlCalls& curl() {
   return calls;
 }
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::ranges::transform(out, out.begin(), [](unsigned char c) { return std::tolower(c); });
-  return out;
-}
-
 // A request in progress, as libcurl's callbacks see it. Exceptions must not pass through libcurl.
 struct Transfer {
   const WebRequest& request;
@@ -50,7 +43,7 @@ std::size_t take_header(char* data, std::size_t size, std::size_t count, void* u
       transfer.response.status = static_cast<int>(parse_int(parts[1]).value_or(0));
     }
   } else if (const auto colon = line.find(':'); colon != std::string_view::npos) {
-    transfer.response.headers[lower(line.substr(0, colon))] = trim(line.substr(colon + 1));
+    transfer.response.headers[ascii_lower(line.substr(0, colon))] = trim(line.substr(colon + 1));
   }
   return size * count;
 }
