@@ -467,9 +467,9 @@ Served served_names(Options& options) {
   for (bool first = true; !options.positionals().empty(); first = false) {
     const std::string given = options.take_positional();
     const auto created = settings_of(given);
-    if (created) note_left_out(given, *created);
     const fs::path path = fs::absolute(model_by_name(created ? created->from : given, options));
     const std::string name = shown_name_of(path, given);
+    if (created) note_left_out(name, *created);
     if (first) {
       options.set_text("model", path.string());
       require(!created || !options.given("alias"), "-a: ", given, " has a name; `leq cp ", given,
