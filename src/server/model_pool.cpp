@@ -244,6 +244,7 @@ ModelPool::ModelPool(const Model& model, Session& session, const HostOptions& op
   default_->state = ModelState::loaded;
   default_->file.name = default_->loaded->hosted.api().name;
   default_->file.path = model.file().name();
+  default_name_ = default_->file.name;
 }
 
 ModelPool::ModelPool(const PoolOptions& options, ModelLoader loader)
@@ -253,9 +254,8 @@ ModelPool::ModelPool(const PoolOptions& options, ModelLoader loader)
   if (options_.file) {
     entries_.emplace_back();
     default_ = &entries_.back();
-    default_->file =
-        model_file(options_.file_name.empty() ? model_name_of(*options_.file) : options_.file_name,
-                   *options_.file);
+    default_name_ = options_.file_name.empty() ? model_name_of(*options_.file) : options_.file_name;
+    default_->file = model_file(default_name_, *options_.file);
   }
   rescan();
   if (default_ != nullptr) {
@@ -336,10 +336,21 @@ void ModelPool::rescan() {
     default_->file.changed = fs::last_write_time(default_->file.path).time_since_epoch().count();
     default_->state = ModelState::unloaded;
   }
+  const bool by_settings =
+      std::ranges::find(settings, default_name_, &ModelFile::name) != settings.end();
+  if (default_ != nullptr) {
+    default_->file.name = default_name_;
+    default_->file.name_of = by_settings ? NameOf::nothing : NameOf::file;
+  }
   std::erase_if(files, [&](const ModelFile& file) {
+    if (default_ == nullptr) return false;
     std::error_code error;
-    return default_ != nullptr && (file.name == default_->file.name ||
-                                   fs::equivalent(file.path, default_->file.path, error));
+    const bool is_same = fs::equivalent(file.path, default_->file.path, error);
+    if (is_same && by_settings) {  // it has its own name beside
+      default_->file.name = file.name;
+      default_->file.name_of = NameOf::file;
+    }
+    return is_same || file.name == default_name_;
   });
   const auto has_path_of = [](const ModelFile& name) {
     return [&name](const ModelFile& file) {
@@ -348,9 +359,8 @@ void ModelPool::rescan() {
     };
   };
   for (const ModelFile& name : settings) {  // of files that have no name of their own here
-    if (default_ != nullptr && has_path_of(name)(default_->file)) {
-      if (name.name == default_->file.name) default_->file.name_of = NameOf::nothing;
-    } else if (std::ranges::none_of(files, has_path_of(name))) {
+    const bool is_default = default_ != nullptr && has_path_of(name)(default_->file);
+    if (!is_default && std::ranges::none_of(files, has_path_of(name))) {
       files.push_back(name);
       files.back().name_of = NameOf::nothing;
     }
@@ -376,7 +386,7 @@ void ModelPool::rescan() {
 
 // The model that the name fits best, of several without their tags the newest; null if none does.
 ModelPool::Found ModelPool::find(std::string_view name) {
-  if (name.empty() && default_ != nullptr) name = default_->file.name;
+  if (name.empty()) name = default_name_;
   std::vector<Found> all;
   for (Entry& entry : entries_) {
     for (const ModelFile* known : names_of(entry)) all.push_back({&entry, known});
@@ -419,16 +429,17 @@ std::string ModelPool::id_of(std::string_view name) {
 ApiModel ModelPool::api_of(std::string_view name, const HostedModel& hosted) {
   ApiModel api = hosted.api();
   if (has_one_model()) return api;
-  std::string settings;
+  ModelFile known;
   {
     const std::lock_guard lock(mutex_);
     const Found found = find(name);
     if (found.entry == nullptr) throw not_found(name);
-    if (found.name->name_of != NameOf::settings) return api;
-    settings = found.name->name;
+    known = *found.name;
   }
-  set_defaults(api, loader_.settings(settings, hosted.model()));
-  api.name = settings;
+  if (known.name_of == NameOf::settings) {
+    set_defaults(api, loader_.settings(known.name, hosted.model()));
+  }
+  api.name = known.name;
   return api;
 }
 
@@ -556,7 +567,7 @@ std::vector<ModelStatus> ModelPool::list() {
         status.hosted = lease_of(entry, false);
       }
       status.memory_bytes = std::exchange(bytes, 0);
-      status.is_default = &entry == default_ && name->name == entry.file.name;
+      status.is_default = &entry == default_ && name->name == default_name_;
       status.is_pinned = is_pinned(entry);
     }
   }

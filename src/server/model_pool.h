@@ -256,6 +256,7 @@ class ModelPool {
   std::condition_variable changed_;
   std::list<Entry> entries_;
   Entry* default_ = nullptr;
+  std::string default_name_;  // of the requests without a name; empty: there is no default
   struct Waiting;
   std::deque<Waiting*> memory_queue_;  // loads waiting for memory, in order of arrival
   std::int64_t uses_ = 0;              // number of the last use, for LRU

@@ -294,7 +294,7 @@ class OneCommand(HubCase):
             longer = post(port, "/api/chat", {**told, "options": {**told["options"], "num_predict": -1}})["message"]["content"]
         self.assertTrue(len(want) > 20 and longer.startswith(want) and len(longer) > len(want))
         for words, names, left_out in (([], ["dull", "tales/Story-5M:int8-g128", "teller"], True), (["teller"], ["teller"], False),
-                                       (["teller", "dull"], ["teller", "dull"], True)):
+                                       (["teller:latest", "dull"], ["teller", "dull"], True)):
             with self.serving(*words) as (port, said):
                 self.assertEqual("teller: without its num_ctx: these apply where it is served alone" in said, left_out, said)
                 self.assertEqual("512 tokens of context" in said, not left_out, said)

@@ -396,6 +396,18 @@ TEST(NamesOfSettings, MayBeTheOnlyNamesAndTheDefault) {
   EXPECT_EQ(chat.text(first.post(chat.path, nameless).second), dog);
   EXPECT_EQ(chat.text(first.post(chat.path, asked("cat", chat.question)).second), cat);
   EXPECT_EQ(first.loads_of("int8"), 1);
+
+  // The file's own name beside them is that of the same loaded model, without the settings.
+  FolderServer all(2, "int8.leq", 64, [](PoolOptions& pool) {
+    with_names()(pool);
+    pool.file_name = "dog";
+  });
+  EXPECT_EQ(ids_of(all), (std::vector<std::string>{"dog", "cat", "f16", "int4", "int8"}));
+  EXPECT_EQ(chat.text(all.post(chat.path, nameless).second), dog);
+  const Json own = all.post(chat.path, asked("int8", chat.settings)).second;
+  EXPECT_EQ(chat.text(own), cat);
+  EXPECT_EQ(own["model"].text(), "int8");
+  EXPECT_EQ(all.loads_of("int8"), 1);
 }
 
 TEST(DefaultStops, AreThoseOfARequestWithoutAny) {

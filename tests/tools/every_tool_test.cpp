@@ -82,7 +82,10 @@ TEST(Leq, TakesWordsOfOtherPrograms) {
            {{"Qwen/Qwen3-0.6B", "hello"}, "`leq run Qwen/Qwen3-0.6B`"},
            {{"qwen3"}, "`leq run qwen3`"},
            {{"-m", file}, "leq run -m FILE"},
-           {{"show", "--modelfile", "x"}, "leq show: error: --modelfile: `leq show NAME` prints"},
+           {{"show", "--license", "x"},
+            "leq show: error: --license: a model's file has no licence"},
+           {{"pull", "--insecure", "x"}, "leq pull: error: --insecure: certificates are always"},
+           {{"create", "x", "--imatrix", "y"}, "leq create: error: --imatrix: importance matrices"},
            {{"show", "nothing"}, "leq show: error: "}}) {
     const ToolRun run = leq(words);
     EXPECT_EQ(run.status, 1) << words.front();

@@ -434,7 +434,10 @@ Served served_folder(const Options& options) {
 
 // The name of `leq ls`, otherwise that of the file or folder that the user gave.
 std::string shown_name_of(const fs::path& file, const std::string& given) {
-  if (settings_of(given)) return given;
+  constexpr std::string_view kLatest = ":latest";  // Ollama's word for no tag
+  if (settings_of(given)) {
+    return given.ends_with(kLatest) ? given.substr(0, given.size() - kLatest.size()) : given;
+  }
   const std::string path = given.ends_with('/') ? given.substr(0, given.size() - 1) : given;
   return listed_name(file).value_or(model_name_of(path));
 }
@@ -464,9 +467,9 @@ Served served_names(Options& options) {
   for (bool first = true; !options.positionals().empty(); first = false) {
     const std::string given = options.take_positional();
     const auto created = settings_of(given);
-    if (created) note_left_out(given, *created);
     const fs::path path = fs::absolute(model_by_name(created ? created->from : given, options));
     const std::string name = shown_name_of(path, given);
+    if (created) note_left_out(name, *created);
     if (first) {
       options.set_text("model", path.string());
       require(!created || !options.given("alias"), "-a: ", given, " has a name; `leq cp ", given,
