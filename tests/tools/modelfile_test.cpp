@@ -54,6 +54,22 @@ TEST(ModelfileText, IsReadAsItWasWritten) {
   EXPECT_TRUE(again.notes.empty());
 }
 
+// Quotes and blanks at the ends, and quotes that a value shares with the file's own.
+TEST(ModelfileText, KeepsAnyValueOrIsRefused) {
+  for (const char* value : {"say \"hi\"", "\"", "\"x", "\"x\"", "a \"\"\" b", " x ", "\t", "# x",
+                            "\"\"x", "a\nb", "a\n\"b\"\nc", "FROM b\nSYSTEM c", "\n", "x\r"}) {
+    const Modelfile file = {"m", value, {{"stop", value}, {"stop", "next"}}};
+    const Modelfile again = read_modelfile(modelfile_text(file), "again");
+    EXPECT_EQ(again.from, "m") << value;
+    EXPECT_EQ(again.system, value);
+    EXPECT_EQ(again.parameters, file.parameters) << value;
+  }
+  for (const char* value : {"\"\"", "a\nb\"", "\n\"\"\"\n"}) {
+    const std::string error = test::error_of([&] { (void)modelfile_text({"m", value}); });
+    EXPECT_TRUE(error.starts_with("SYSTEM: a Modelfile cannot hold the text ")) << value;
+  }
+}
+
 TEST(ModelfileText, IsTheSameAsACommandLine) {
   std::vector<std::string> words;
   for (const auto& [option, value] : options_of(read_modelfile(kMario, "Modelfile"))) {

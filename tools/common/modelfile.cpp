@@ -138,9 +138,10 @@ class Reader {
       return std::string(quoted ? rest.substr(1, rest.size() - 2) : rest);
     }
     std::string all(rest.substr(kQuotes.size()));
-    std::size_t end = 0;
-    while ((end = all.find(kQuotes)) == std::string::npos) {
+    std::size_t end = 0, line = 0;
+    while ((end = all.find(kQuotes, line)) == std::string::npos) {
       require(at_ < lines_.size(), where, ": \"\"\" begins a text that has no end");
+      line = all.size() + 1;
       all += '\n' + std::string(lines_[at_++]);
     }
     require(trim(std::string_view(all).substr(end + kQuotes.size())).empty(), place(),
@@ -154,6 +155,20 @@ class Reader {
   std::size_t at_ = 0;
   Modelfile file_;
 };
+
+// An instruction whose value is read as it was: with the first of these quotes that allow that.
+std::string instruction(const std::string& word, const std::string& value,
+                        const std::array<std::string_view, 3>& all_quotes) {
+  for (const std::string_view quotes : all_quotes) {
+    const std::string written = std::string(quotes) + value + std::string(quotes);
+    try {
+      const Modelfile read = read_modelfile("SYSTEM " + written + "\nFROM a", "");
+      if (read.system == value && read.from == "a") return word + ' ' + written + '\n';
+    } catch (const Error&) {  // takes a part of the value for the end
+    }
+  }
+  fail(word, ": a Modelfile cannot hold the text ", printable(value));
+}
 
 }  // namespace
 
@@ -182,15 +197,11 @@ Modelfile load_modelfile(const fs::path& path) {
 }
 
 std::string modelfile_text(const Modelfile& file) {
-  std::string text = "FROM " + file.from + '\n';
-  if (!file.system.empty()) text += "SYSTEM \"\"\"" + file.system + "\"\"\"\n";
+  std::string text = instruction("FROM", file.from, {"", "\"", kQuotes});
+  if (!file.system.empty()) text += instruction("SYSTEM", file.system, {kQuotes, "", "\""});
   for (const auto& [name, value] : file.parameters) {
-    const bool lines = value.find('\n') != std::string::npos;
-    text += "PARAMETER " + name + ' ' +
-            (lines            ? "\"\"\"" + value + "\"\"\""
-             : name == "stop" ? '"' + value + '"'
-                              : value) +
-            '\n';
+    const std::string_view first = name == "stop" ? "\"" : "", second = name == "stop" ? "" : "\"";
+    text += instruction("PARAMETER " + name, value, {first, second, kQuotes});
   }
   return text;
 }
