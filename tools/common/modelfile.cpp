@@ -137,7 +137,9 @@ class Reader {
       const bool quoted = rest.size() > 1 && rest.front() == '"' && rest.back() == '"';
       return std::string(quoted ? rest.substr(1, rest.size() - 2) : rest);
     }
-    std::string all(rest.substr(kQuotes.size()));
+    const std::string_view whole = lines_[at_ - 1];  // with the blanks at its end
+    std::string all(
+        whole.substr(static_cast<std::size_t>(rest.data() - whole.data()) + kQuotes.size()));
     std::size_t end = 0, line = 0;
     while ((end = all.find(kQuotes, line)) == std::string::npos) {
       require(at_ < lines_.size(), where, ": \"\"\" begins a text that has no end");
