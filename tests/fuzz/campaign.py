@@ -13,8 +13,10 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 
 
 def read_counts(path):
@@ -31,16 +33,17 @@ def faults_of(state, target):
 
 
 def run(program, state, seconds):
-    """One run of a target: (executions, edges covered)."""
+    """One run of a target on a copy of its corpus in memory: (executions, edges covered)."""
     target = program.name
     corpus = state / "corpus" / target
     corpus.mkdir(parents=True, exist_ok=True)
     (state / "faults").mkdir(exist_ok=True)
-    result = subprocess.run(
-        [program, corpus, f"-max_total_time={seconds}", "-rss_limit_mb=4096", "-timeout=60", "-report_slow_units=60",
-         "-max_len=16384", "-print_final_stats=1", "-print_funcs=0", "-reload=0", "-entropic=0",
-         f"-artifact_prefix={state}/faults/{target}-"],
-        stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, errors="replace", env=ENVIRONMENT)
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
+        copy = shutil.copytree(corpus, pathlib.Path(memory, target))
+        result = fuzz(program, state, copy, seconds)
+        shutil.copytree(copy, corpus.with_suffix(".new"), dirs_exist_ok=True)  # may be there from a run that was killed
+    shutil.rmtree(corpus)
+    corpus.with_suffix(".new").rename(corpus)
     said = result.stderr
     runs = re.search(r"stat::number_of_executed_units: (\d+)", said)
     edges = [int(found) for found in re.findall(r"cov: (\d+)", said)]
@@ -49,10 +52,19 @@ def run(program, state, seconds):
     return int(runs[1]) if runs else 0, max(edges, default=0)
 
 
+def fuzz(program, state, corpus, seconds):
+    return subprocess.run(
+        [program, corpus, f"-max_total_time={seconds}", "-rss_limit_mb=4096", "-timeout=600", "-report_slow_units=600",
+         "-max_len=16384", "-print_final_stats=1", "-print_funcs=0", "-reload=0", "-entropic=0",
+         f"-artifact_prefix={state}/faults/{program.name}-"],
+        stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, errors="replace", env=ENVIRONMENT)
+
+
 def minimize(program, state):
     """Replaces a corpus by the part of it that covers as much."""
     corpus = state / "corpus" / program.name
     merged = corpus.with_suffix(".merged")
+    shutil.rmtree(merged, ignore_errors=True)  # of a run that was killed
     merged.mkdir()
     merge = [program, "-merge=1", "-rss_limit_mb=4096", merged, corpus]
     if subprocess.run(merge, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL).returncode == 0:
