@@ -4,8 +4,9 @@
 
 BUILD is a build folder with the fuzzers (`cmake --preset fuzz`), STATE a folder for corpus/TARGET, faults/ and
 counts.json. Targets with the fewest executions run first; those that have reached --goal are left out. Prints a
-Markdown table of executions, covered edges, corpus and faults. A fault (crash, time out, memory) is kept in
-STATE/faults, and its target is left out until the file is removed.
+Markdown table of executions, covered edges, corpus and faults; --rounds 0 --page bench/results/fuzzing.md only writes
+the counts there. A fault (crash, time out, memory) is kept in STATE/faults, and its target is left out until the file
+is removed.
 """
 
 import argparse
@@ -83,6 +84,17 @@ def table(counts, state):
     print(f"| all | {sum(one['runs'] for one in counts.values()):,} | | | |")
 
 
+def write_page(counts, page):
+    """Replaces the executions and edges in the rows of the page's table."""
+    text = page.read_text()
+    for target, one in counts.items():
+        name = target.removeprefix("fuzz_")
+        text = re.sub(rf"^(\| {name} \|[^|]*\|)[^|]*\|[^|]*\|", rf"\1 {one['runs']:,} | {one['edges']:,} |", text,
+                      flags=re.M)
+    total = sum(one["runs"] for one in counts.values())
+    page.write_text(re.sub(r"^\| all \| \|[^|]*\|", f"| all | | {total:,} |", text, flags=re.M))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
@@ -91,6 +103,7 @@ def main():
     parser.add_argument("--seconds", type=int, default=60, help="of each run")
     parser.add_argument("--rounds", type=int, default=1, help="runs of each target")
     parser.add_argument("--goal", type=int, default=10_000_000, help="executions of each target")
+    parser.add_argument("--page", type=pathlib.Path)
     arguments = parser.parse_intermixed_args()
     state, path = arguments.state, arguments.state / "counts.json"
     programs = {program.name: program for program in (arguments.build / "tests" / "fuzz").glob("fuzz_*")
@@ -112,7 +125,9 @@ def main():
                 minimize(programs[target], state)
                 one["merged"] = max(500, sum(1 for _ in (state / "corpus" / target).glob("*")))
             path.write_text(json.dumps(counts, indent=1))
-    table(counts, state)
+    table(read_counts(path), state)
+    if arguments.page:
+        write_page(read_counts(path), arguments.page)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 """Do the tests see planted faults? Changes one place of the source at a time, builds and runs the tests of its folder.
 
-    mutate.py BUILD RESULTS [--count 500] [--seed 1] [--rooms src/cache,src/engine] [--minutes M]
+    mutate.py BUILD RESULTS [--count 500] [--seed 1] [--rooms src/cache,src/engine] [--minutes M]    0: prints only
 
 Run it in a working tree of its own: it edits files (and restores them). BUILD is a build folder of that tree, best file
 by file with a fast linker (cmake --preset dev -DLEQ_BY_FOLDER=OFF -DLEQ_WERROR=OFF
--DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=mold). Seed and number determine a mutant. RESULTS is a file with one line of JSON for each mutant that has been judged; the
-same command continues after the last one. Prints a table by folder and the survivors.
+-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=mold). Seed and number determine a mutant. RESULTS is a file with one line of JSON for
+each mutant that has been judged; the same command continues after the last one. Prints a table by folder and the
+survivors.
 
 A mutant is killed if a test fails, crashes, takes ten times its processor time, or does not end. A mutant that does not
 compile is not counted. The first program that fails ends a mutant's tests: first the suites of tests/FOLDER whose file
@@ -58,7 +59,8 @@ CHANGES = [
     ("call", r"^\s+(?:[\w:]+(?:\.|->))*[\w:]+\((?:[^;]*)\);$", ";"),
 ]
 # Lines whose faults change no result: reserved memory, clocks, assertions of the code about itself.
-UNSEEN = re.compile(r"reserve\(|ensure\(|static_assert|clock_|Stopwatch|^\s*(#|//|\*|using |template|case .*:$|return;)")
+UNSEEN = re.compile(
+    r"reserve\(|ensure\(|static_assert|clock_|Stopwatch|^\s*(#|//|\*|using |template|case .*:$|return;)")
 
 
 def masked(line):
@@ -199,15 +201,22 @@ def mutate(judge, room, place):
             "after": lines[number].strip(), "verdict": verdict, "built": round(built, 1), "tested": round(tested, 1)}
 
 
-def report(results):
-    print("| folder | mutants | killed | share |\n|---|---:|---:|---:|")
-    counted = [one for one in results if one["verdict"] != "stillborn"]
+def table(counted):
+    lines = ["| folder | mutants | killed | share |", "|---|---:|---:|---:|"]
     for room in [*ROOMS, "all"]:
         of_room = [one for one in counted if room in (one["room"], "all")]
         killed = sum(one["verdict"] != "survived" for one in of_room)
         if of_room:
-            print(f"| {room} | {len(of_room)} | {killed} | {100 * killed / len(of_room):.0f} % |")
-    print()
+            lines.append(f"| {room} | {len(of_room)} | {killed} | {100 * killed / len(of_room):.0f} % |")
+    return "\n".join(lines) + "\n"
+
+
+def report(results, page):
+    counted = [one for one in results if one["verdict"] != "stillborn"]
+    print(table(counted))
+    if page:
+        old = re.compile(r"^\| folder \| mutants \|.*\n(?:\|.*\n)*", re.M)
+        page.write_text(old.sub(table(counted), page.read_text()))
     for one in counted:
         if one["verdict"] == "survived":
             print(f"{one['file']}:{one['line']}: {one['change']}\n  - {one['before']}\n  + {one['after']}")
@@ -221,20 +230,21 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rooms", default=",".join(ROOMS))
     parser.add_argument("--minutes", type=float, default=float("inf"), help="starts no mutant after this time")
+    parser.add_argument("--page", type=pathlib.Path, help="writes the table in the place of that in this file")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # restores the file
     end = time.monotonic() + 60 * arguments.minutes
     rooms = arguments.rooms.split(",")
     results = [json.loads(line) for line in arguments.results.open()] if arguments.results.exists() else []
     mutants = choose(arguments.count, arguments.seed, rooms)
-    judge = Judge(arguments.build)
+    judge = Judge(arguments.build) if arguments.minutes > 0 else None
     for room, place in mutants[len(results):]:
-        if time.monotonic() > end:
+        if time.monotonic() >= end:
             break
         results.append({"number": len(results), **mutate(judge, room, place)})
         with arguments.results.open("a") as file:
             file.write(json.dumps(results[-1]) + "\n")
-    report(results)
+    report(results, arguments.page)
 
 
 if __name__ == "__main__":
