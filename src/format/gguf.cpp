@@ -80,10 +80,17 @@ class GgufParser {
     return as_text(reader_.take(length, what));
   }
 
+  // Unlike require(), escapes the key only if there is an error: files have many keys and items.
+  template <class... Parts>
+  [[noreturn]] void fail_at(std::string_view key, const Parts&... parts) const {
+    fail(source_, ": key ", printable(key), parts...);
+  }
+
   GgufKind read_kind(std::string_view key) {
     const auto kind = reader_.read<std::uint32_t>("a value's type");
-    require(kind <= static_cast<std::uint32_t>(GgufKind::f64), source_, ": key ", printable(key),
-            " has value type ", kind, ", which is not known");
+    if (kind > static_cast<std::uint32_t>(GgufKind::f64)) {
+      fail_at(key, " has value type ", kind, ", which is not known");
+    }
     return static_cast<GgufKind>(kind);
   }
 
@@ -102,16 +109,18 @@ class GgufParser {
       value.bytes = as_bytes(read_text("a text", bytes_.size()));
     } else {
       value.bytes = reader_.take(kind_of(kind).bytes, "a number");
-      require(kind != GgufKind::boolean || std::to_integer<int>(value.bytes[0]) <= 1, source_,
-              ": key ", printable(key), " should be true or false, found byte ",
-              std::to_integer<int>(value.bytes[0]));
+      const int first = std::to_integer<int>(value.bytes[0]);
+      if (kind == GgufKind::boolean && first > 1) {
+        fail_at(key, " should be true or false, found byte ", first);
+      }
     }
     return value;
   }
 
   void read_array(GgufValue& value, std::string_view key, int depth) {
-    require(depth < kMaxNesting, source_, ": key ", printable(key), " nests arrays more than ",
-            kMaxNesting, " deep");
+    if (depth >= kMaxNesting) {
+      fail_at(key, " nests arrays more than ", kMaxNesting, " deep");
+    }
     value.item = read_kind(key);
     value.count = reader_.read<std::uint64_t>("the length of an array");
     const std::size_t begin = reader_.offset();
@@ -248,7 +257,7 @@ std::size_t item_bytes(const GgufValue& list) {
 
 void GgufMetadata::add(std::string_view key, const GgufValue& value) {
   const bool is_new = values_.emplace(std::string(key), value).second;
-  require(is_new, source_, ": key ", printable(key), " is given twice");
+  if (!is_new) fail(source_, ": key ", printable(key), " is given twice");
 }
 
 const GgufValue* GgufMetadata::find(std::string_view key) const {

@@ -8,7 +8,6 @@
 #include <cctype>
 #include <cerrno>
 #include <cstring>
-#include <limits>
 #include <system_error>
 
 #include "base/bytes.h"
@@ -129,10 +128,7 @@ void Hub::check_space(const HubRepository& repository, const std::vector<HubFile
       here =
           std::max(bytes_of(blobs / file.sha256), bytes_of(blobs / (file.sha256 + ".incomplete")));
     }
-    const std::uint64_t rest = file.bytes - std::min(file.bytes, here);
-    need = rest > std::numeric_limits<std::uint64_t>::max() - need
-               ? std::numeric_limits<std::uint64_t>::max()
-               : need + rest;
+    need += file.bytes - std::min(file.bytes, here);
   }
   std::error_code unknown;
   const fs::space_info space = fs::space(blobs, unknown);
@@ -212,8 +208,9 @@ Hub::Blob Hub::find_blob(const HubRepository& repository, const HubFile& file) {
   const bool moved = head.status >= 300;
   const std::string size =
       linked.empty() && !moved ? head.header("content-length") : head.header("x-linked-size");
-  blob.bytes =
-      static_cast<std::uint64_t>(parse_int(size).value_or(static_cast<std::int64_t>(file.bytes)));
+  const std::int64_t said = parse_int(size).value_or(static_cast<std::int64_t>(file.bytes));
+  require(said >= 0, ErrorKind::io, blob.what, ": ", blob.url, ": the answer has the size ", said);
+  blob.bytes = static_cast<std::uint64_t>(said);
   blob.path = folder(repository.name) / "blobs" / blob.etag;
   blob.incomplete = fs::path(blob.path.string() + ".incomplete");
   return blob;

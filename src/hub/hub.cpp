@@ -19,6 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxRefBytes = 4096;
+constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 46;  // sums of sizes stay far from 2^64
+constexpr std::size_t kMaxFiles = 1 << 16;
 
 bool is_commit(std::string_view text) {
   return text.size() == 40 && std::ranges::all_of(text, [](unsigned char c) {
@@ -51,6 +53,9 @@ HubRepository read_listing(const std::string& name, const std::string& revision,
       file.sha256 = json_get_or<std::string>(*lfs, "sha256", "", url);
       file.bytes = json_get_or<std::uint64_t>(*lfs, "size", file.bytes, url);
     }
+    require(file.bytes <= kMaxFileBytes, url, ": '", printable(file.name), "' of ", file.bytes,
+            " bytes: larger than any disk");
+    require(repository.files.size() < kMaxFiles, url, ": more than ", kMaxFiles, " files");
     repository.files.push_back(std::move(file));
   }
   constexpr std::string_view kLicense = "license:";

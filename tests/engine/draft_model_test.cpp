@@ -129,5 +129,24 @@ TEST_F(Drafts, TextsLongerThanTheFreePagesGetNoDrafts) {
   EXPECT_GT(drafted(1, other, 2).size(), 0u);
 }
 
+// A token outside of the draft model's logits makes its backend refuse the step.
+TEST_F(Drafts, AFailureEndsDraftingAndFreesTheCache) {
+  Reply good = reply_to(prompt(20));
+  EXPECT_EQ(drafted(1, good, 3).size(), 3u);
+  const auto vocabulary = static_cast<std::size_t>(model_->config().vocab);
+  SamplingSettings settings;
+  settings.logit_bias = {{static_cast<Token>(vocabulary), 1.0f}};
+  Reply bad = {
+      model_->tokenizer(), prompt(20), Sampler(settings, vocabulary + 1, {}), {.context = 256}};
+  EXPECT_TRUE(drafted(0, bad, 3).empty());
+  ASSERT_TRUE(drafts_->error().has_value());
+  EXPECT_NE(std::string(drafts_->error()->what()).find(std::to_string(vocabulary)),
+            std::string::npos);
+  EXPECT_EQ(session_->cache().length(0), 0);
+  EXPECT_EQ(session_->cache().length(1), 0);
+  EXPECT_TRUE(drafted(1, good, 3).empty());
+  drafts_->leave(0);
+}
+
 }  // namespace
 }  // namespace leq

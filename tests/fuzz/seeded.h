@@ -20,25 +20,32 @@ extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, st
 namespace leq::fuzz {
 
 // Strings, numbers and all between two brackets: the parts of JSON, GBNF, templates and headers.
-inline std::vector<std::string_view> parts_of(std::string_view text) {
+// The loop calls nothing and is not instrumented, which took half the time of long inputs.
+[[clang::no_sanitize("coverage", "address", "undefined")]] inline std::vector<std::string_view>
+parts_of(std::string_view text) {
   std::vector<std::string_view> parts;
-  std::vector<std::size_t> open;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    const std::size_t begin = i;
+  std::array<const char*, 64> open;
+  std::size_t depth = 0;
+  const char* const end = text.data() + text.size();
+  for (const char* at = text.data(); at < end; ++at) {
+    const char c = *at;
+    const char* begin = at;
     if (c == '{' || c == '[' || c == '(') {
-      open.push_back(i);
-    } else if (c == '}' || c == ']' || c == ')') {
-      if (open.empty()) continue;
-      parts.push_back(text.substr(open.back(), i + 1 - open.back()));
-      open.pop_back();
-    } else if (c == '"') {
-      while (++i < text.size() && text[i] != '"') i += text[i] == '\\';
-      if (i < text.size()) parts.push_back(text.substr(begin, i + 1 - begin));
-    } else if (c >= '0' && c <= '9') {
-      while (i + 1 < text.size() && text[i + 1] >= '0' && text[i + 1] <= '9') ++i;
-      parts.push_back(text.substr(begin, i + 1 - begin));
+      open.data()[depth++ % 64] = at;
+      continue;
     }
+    if (c == '}' || c == ']' || c == ')') {
+      if (depth == 0) continue;
+      begin = open.data()[--depth % 64];
+    } else if (c == '"') {
+      while (++at < end && *at != '"') at += *at == '\\';
+      if (at >= end) break;
+    } else if (c >= '0' && c <= '9') {
+      while (at + 1 < end && at[1] >= '0' && at[1] <= '9') ++at;
+    } else {
+      continue;
+    }
+    parts.emplace_back(begin, static_cast<std::size_t>(at + 1 - begin));
   }
   return parts;
 }
@@ -62,7 +69,7 @@ inline std::string with_part_changed(const std::string& text, const std::string&
                                      unsigned seed) {
   std::minstd_rand random(seed);
   const auto any = [&](const auto& all) { return all[random() % all.size()]; };
-  const auto parts = parts_of(text), others = parts_of(other);
+  const auto parts = parts_of(text);
   if (parts.empty()) return text;
   const std::string_view part = any(parts);
   std::string replacement;
@@ -76,7 +83,7 @@ inline std::string with_part_changed(const std::string& text, const std::string&
       replacement = any(parts);
       break;
     case 3:
-      replacement = others.empty() ? std::string_view() : any(others);
+      if (const auto others = parts_of(other); !others.empty()) replacement = any(others);
       break;
     default:
       replacement = any(kValues);

@@ -32,6 +32,26 @@ TEST(HubListing, HasNamesSizesAndHashes) {
   EXPECT_EQ(repository.files[2].name, "onnx/model.onnx");
 }
 
+// Sizes are added up.
+TEST(HubListing, RefusesSizesAndNumbersOfFilesThatNoDiskHolds) {
+  const auto listing = [](const std::string& files) {
+    return R"({"sha":")" + kCommit + R"(","siblings":[)" + files + "]}";
+  };
+  EXPECT_EQ(read(listing(R"({"rfilename":"a","size":70368744177664})")).files[0].bytes, 1ull << 46);
+  for (const char* file : {R"({"rfilename":"a","size":70368744177665})",
+                           R"({"rfilename":"a","size":1,"lfs":{"size":18446744073709551615}})"}) {
+    EXPECT_NE(test::error_of([&] { read(listing(file)); }).find("larger than any disk"),
+              std::string::npos)
+        << file;
+  }
+  std::string files = R"({"rfilename":"a"})";
+  for (int i = 1; i < 65536; ++i) files += R"(,{"rfilename":"a"})";
+  EXPECT_EQ(read(listing(files)).files.size(), 65536u);
+  const std::string more = files + R"(,{"rfilename":"a"})";
+  EXPECT_NE(test::error_of([&] { read(listing(more)); }).find("more than 65536"),
+            std::string::npos);
+}
+
 TEST(HubListing, EveryTruncatedPrefixIsRefused) {
   for (std::size_t length = 0; length < kListing.size(); ++length) {
     EXPECT_NE(test::error_of([&] { read(kListing.substr(0, length)); }).find("url"),

@@ -1,14 +1,17 @@
 """Do the tests see planted faults? Changes one place of the source at a time, builds and runs the tests of its folder.
 
-    mutate.py BUILD RESULTS [--count 500] [--seed 1] [--rooms src/cache,src/engine] [--minutes M]
+    mutate.py BUILD RESULTS [--count 500] [--seed 1] [--rooms src/cache,src/engine] [--minutes M]    0: prints only
 
 Run it in a working tree of its own: it edits files (and restores them). BUILD is a build folder of that tree, best file
-by file (cmake --preset dev -DLEQ_BY_FOLDER=OFF -DCMAKE_BUILD_TYPE=Release -DLEQ_WERROR=OFF, with ccache). Seed and
-number determine a mutant. RESULTS is a file with one line of JSON for each mutant that has been judged; the same
-command continues after the last one. Prints a table by folder and the survivors.
+by file with a fast linker (cmake --preset dev -DLEQ_BY_FOLDER=OFF -DLEQ_WERROR=OFF
+-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=mold). Seed and number determine a mutant. RESULTS is a file with one line of JSON for
+each mutant that has been judged; the same command continues after the last one. Prints a table by folder and the
+survivors.
 
-A mutant is killed if a test fails, crashes or takes ten times as long. A mutant that does not compile is not counted.
-The first entry of ctest that fails ends a mutant's tests: those of the nearest program first, quick ones before slow.
+A mutant is killed if a test fails, crashes, takes ten times its processor time, or does not end. A mutant that does not
+compile is not counted. The first program that fails ends a mutant's tests: first the suites of tests/FOLDER whose file
+is named like the changed one, then all quick tests of the folder, then those of the next folder, then the slow ones.
+Headers are left out, except those of kernels: half of the library and of the tests would be compiled again for each.
 """
 
 import argparse
@@ -16,12 +19,13 @@ import json
 import pathlib
 import random
 import re
+import resource
 import signal
 import subprocess
 import sys
 import time
 
-# Folders of the source, and the test programs that must notice a fault there, the nearest first.
+# Folders of the source, and the test programs (folders of tests) that must notice a fault there, the nearest first.
 ROOMS = {
     "src/backend/cpu": ["backend", "conformance", "model"],
     "src/tensor": ["tensor", "backend", "quantize"],
@@ -55,7 +59,8 @@ CHANGES = [
     ("call", r"^\s+(?:[\w:]+(?:\.|->))*[\w:]+\((?:[^;]*)\);$", ";"),
 ]
 # Lines whose faults change no result: reserved memory, clocks, assertions of the code about itself.
-UNSEEN = re.compile(r"reserve\(|ensure\(|static_assert|clock_|Stopwatch|^\s*(#|//|\*|using |template|case .*:$|return;)")
+UNSEEN = re.compile(
+    r"reserve\(|ensure\(|static_assert|clock_|Stopwatch|^\s*(#|//|\*|using |template|case .*:$|return;)")
 
 
 def masked(line):
@@ -64,18 +69,24 @@ def masked(line):
     return re.sub(r"//.*", lambda found: "\x00" * len(found[0]), line)
 
 
+def has_amx():
+    return "amx_tile" in pathlib.Path("/proc/cpuinfo").read_text()
+
+
 def places_of(room):
-    """All (file, line number, change, start, end, replacement) of a folder, in a fixed order."""
+    """All (file, line number, change, start, end, replacement) of the code of a folder that runs here, in order."""
     places = []
     for path in sorted(pathlib.Path(room).rglob("*")):
-        if path.suffix not in (".cpp", ".h", ".inc") or "arm" in path.parts or "generic" in path.parts:
+        counts = path.suffix in (".cpp", ".inc") or (path.suffix == ".h" and "kernels" in path.parts)
+        if not counts or "arm" in path.parts or "generic" in path.parts or ("amx" in path.stem and not has_amx()):
             continue
         for number, line in enumerate(path.read_text().split("\n")):
             if UNSEEN.search(line):
                 continue
             for name, pattern, replacement in CHANGES:
                 for found in re.finditer(pattern, masked(line)):
-                    if name == "call" and not re.match(r"\s+(return|throw|const|auto|delete|else)\b", line):
+                    if name == "call" and not re.match(r"\s+(return|throw|const|auto|delete|else)\b", line) and \
+                            found[0].count("(") == found[0].count(")"):
                         places.append((path, number, name, found.start(), found.end(), replacement))
                     elif name != "call":
                         text = replacement(found) if callable(replacement) else replacement
@@ -98,47 +109,77 @@ def choose(count, seed, rooms):
     return chosen
 
 
-def run(words, seconds):
-    """(status, seconds); the status is None after `seconds`. The program's children end with it."""
-    start = time.monotonic()
-    child = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+def run(words, folder, processor=3600, wall=36000):
+    """(status, processor seconds); the status is None after `wall` seconds. Children end with the program."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    most = (int(processor), int(processor))
+    child = subprocess.Popen(words, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                             start_new_session=True, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, most))
     try:
-        return child.wait(seconds), time.monotonic() - start
+        status = child.wait(wall)
     except subprocess.TimeoutExpired:
-        subprocess.run(["kill", "-KILL", "--", f"-{child.pid}"], check=False)
-        child.wait()
-        return None, time.monotonic() - start
+        status = None
+    subprocess.run(["kill", "-KILL", "--", f"-{child.pid}"], check=False, stderr=subprocess.DEVNULL)
+    child.wait()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return status, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def make(build, program):
-    return run(["ninja", "-C", build, f"{program}_tests"], 3600)[0] == 0
-
-
-def test(build, entries, seconds):
-    words = ["env", "GTEST_FAIL_FAST=1", "ctest", "--test-dir", build, "-R", f"^{entries}_[0-9]$", "--stop-on-failure"]
-    return run(words, seconds)
+def suites_like(path, program):
+    """A filter for the suites of tests/PROGRAM in files that are named like `path`."""
+    names = set()
+    for test in pathlib.Path("tests", program).glob("*_test.cpp"):
+        own = test.stem.removesuffix("_test")
+        if own in path.stem or path.stem in own:
+            names.update(re.findall(r"^(?:TYPED_)?TEST(?:_[FP])?\((\w+),", test.read_text(), re.M))
+    return ":".join(f"*{name}.*:*{name}/*" for name in sorted(names))
 
 
 class Judge:
     def __init__(self, build):
-        self.build, self.whole = build, {}  # seconds of entries without a change
+        self.build, self.whole = build, {}  # processor seconds of entries without a change
+        listed = json.loads(subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1"], check=True,
+                                           stdout=subprocess.PIPE).stdout)
+        self.commands = {one["name"].removesuffix("_0"): one["command"] for one in listed["tests"]
+                         if one["name"].endswith("_0")}
 
-    def verdict(self, room, change, restore):
-        """'stillborn', 'survived', or the entries that saw the change."""
-        for program in ROOMS[room]:
-            for entries in (program, f"{program}_slow"):
-                if entries not in self.whole:
-                    restore()
-                    good = make(self.build, program)
-                    status, self.whole[entries] = test(self.build, entries, 3600)
-                    if not good or status != 0:
-                        sys.exit(f"{entries}: fails without a change")
-                change()
-                if not make(self.build, program):
-                    return "stillborn"
-                if test(self.build, entries, 10 * self.whole[entries] + 20)[0] != 0:
-                    return entries
-        return "survived"
+    def make(self, program):
+        return run(["ninja", "-C", self.build, f"{program}_tests"], ".")[0] == 0
+
+    def test(self, entries, processor, wall, only=None):
+        words = [*self.commands[entries], "--gtest_fail_fast"]
+        if only:
+            words = [words[0], f"--gtest_filter={only}", "--gtest_fail_fast"]
+        return run(words, pathlib.Path(self.build, "tests"), processor, wall)
+
+    def verdict(self, room, path, change, restore):
+        """'stillborn', 'survived', or the entries that saw the change; and seconds of building, of tests."""
+        built, tested = 0.0, 0.0
+        programs = ROOMS[room]
+        order = [(programs[0], programs[0], suites_like(path, programs[0])), *((one, one, None) for one in programs),
+                 *((one, f"{one}_slow", None) for one in programs)]
+        for program, entries, only in order:
+            if entries not in self.commands or only == "":
+                continue
+            if entries not in self.whole:
+                restore()
+                good = self.make(program)
+                status, seconds = self.test(entries, 3600, 36000)
+                self.whole[entries] = seconds
+                if not good or status != 0:
+                    sys.exit(f"{entries}: fails without a change")
+            change()
+            start = time.monotonic()
+            if not self.make(program):
+                return "stillborn", built + time.monotonic() - start, tested
+            built += time.monotonic() - start
+            start = time.monotonic()
+            status, _ = self.test(entries, 10 * self.whole[entries] + 10, 40 * self.whole[entries] + 120, only)
+            tested += time.monotonic() - start
+            if status != 0:
+                endless = status in (None, -signal.SIGKILL, -signal.SIGXCPU)
+                return entries + (" (does not end)" if endless else ""), built, tested
+        return "survived", built, tested
 
 
 def mutate(judge, room, place):
@@ -152,24 +193,30 @@ def mutate(judge, room, place):
     lines = original.split("\n")
     before = lines[number]
     lines[number] = before[:start] + replacement + before[end:]
-    began = time.monotonic()
     try:
-        verdict = judge.verdict(room, lambda: write("\n".join(lines)), lambda: write(original))
+        verdict, built, tested = judge.verdict(room, path, lambda: write("\n".join(lines)), lambda: write(original))
     finally:
         write(original)
     return {"room": room, "file": str(path), "line": number + 1, "change": name, "before": before.strip(),
-            "after": lines[number].strip(), "verdict": verdict, "seconds": round(time.monotonic() - began)}
+            "after": lines[number].strip(), "verdict": verdict, "built": round(built, 1), "tested": round(tested, 1)}
 
 
-def report(results):
-    print("| folder | mutants | killed | share |\n|---|---:|---:|---:|")
-    counted = [one for one in results if one["verdict"] != "stillborn"]
+def table(counted):
+    lines = ["| folder | mutants | killed | share |", "|---|---:|---:|---:|"]
     for room in [*ROOMS, "all"]:
         of_room = [one for one in counted if room in (one["room"], "all")]
         killed = sum(one["verdict"] != "survived" for one in of_room)
         if of_room:
-            print(f"| {room} | {len(of_room)} | {killed} | {100 * killed / len(of_room):.0f} % |")
-    print()
+            lines.append(f"| {room} | {len(of_room)} | {killed} | {100 * killed / len(of_room):.0f} % |")
+    return "\n".join(lines) + "\n"
+
+
+def report(results, page):
+    counted = [one for one in results if one["verdict"] != "stillborn"]
+    print(table(counted))
+    if page:
+        old = re.compile(r"^\| folder \| mutants \|.*\n(?:\|.*\n)*", re.M)
+        page.write_text(old.sub(table(counted), page.read_text()))
     for one in counted:
         if one["verdict"] == "survived":
             print(f"{one['file']}:{one['line']}: {one['change']}\n  - {one['before']}\n  + {one['after']}")
@@ -183,20 +230,21 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rooms", default=",".join(ROOMS))
     parser.add_argument("--minutes", type=float, default=float("inf"), help="starts no mutant after this time")
+    parser.add_argument("--page", type=pathlib.Path, help="writes the table in the place of that in this file")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # restores the file
     end = time.monotonic() + 60 * arguments.minutes
     rooms = arguments.rooms.split(",")
     results = [json.loads(line) for line in arguments.results.open()] if arguments.results.exists() else []
     mutants = choose(arguments.count, arguments.seed, rooms)
-    judge = Judge(arguments.build)
+    judge = Judge(arguments.build) if arguments.minutes > 0 else None
     for room, place in mutants[len(results):]:
-        if time.monotonic() > end:
+        if time.monotonic() >= end:
             break
-        results.append(mutate(judge, room, place))
+        results.append({"number": len(results), **mutate(judge, room, place)})
         with arguments.results.open("a") as file:
             file.write(json.dumps(results[-1]) + "\n")
-    report(results)
+    report(results, arguments.page)
 
 
 if __name__ == "__main__":

@@ -54,6 +54,34 @@ TEST(ModelfileText, IsReadAsItWasWritten) {
   EXPECT_TRUE(again.notes.empty());
 }
 
+// All texts of up to five quotes, line ends, blanks and letters.
+TEST(ModelfileText, KeepsAnyValueThatAModelfileCanHold) {
+  int refused = 0;
+  for (int number = 1; number < 1 << 12; ++number) {
+    std::string value;
+    for (int rest = number; rest > 1; rest >>= 2) value += "\"\n a"[rest & 3];
+    const bool line = value.find('\n') == value.npos;
+    const bool in_one = line && !value.starts_with("\"\"") && value != "\"";
+    const bool in_three = (value + "\"\"\"").find("\"\"\"") == value.size();
+    const bool bare = line && !value.empty() && value.front() != ' ' && value.back() != ' ' &&
+                      !value.starts_with("\"\"\"") &&
+                      (value.size() == 1 || value.front() != '"' || value.back() != '"');
+    const Modelfile file = {"m", value, {{"stop", value}, {"stop", "next"}}};
+    try {
+      const Modelfile again = read_modelfile(modelfile_text(file), "again");
+      EXPECT_EQ(again.from, "m") << value;
+      EXPECT_EQ(again.system, value);
+      EXPECT_EQ(again.parameters, file.parameters) << value;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(": a Modelfile cannot hold the text "),
+                std::string::npos);
+      EXPECT_FALSE(in_one || in_three || bare) << value;
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 100);
+}
+
 TEST(ModelfileText, IsTheSameAsACommandLine) {
   std::vector<std::string> words;
   for (const auto& [option, value] : options_of(read_modelfile(kMario, "Modelfile"))) {

@@ -132,10 +132,13 @@ class Reader {
       const bool quoted = rest.size() > 1 && rest.front() == '"' && rest.back() == '"';
       return std::string(quoted ? rest.substr(1, rest.size() - 2) : rest);
     }
-    std::string all(rest.substr(kQuotes.size()));
-    std::size_t end = 0;
-    while ((end = all.find(kQuotes)) == std::string::npos) {
+    const std::string_view whole = lines_[at_ - 1];  // with the blanks at its end
+    std::string all(
+        whole.substr(static_cast<std::size_t>(rest.data() - whole.data()) + kQuotes.size()));
+    std::size_t end = 0, line = 0;
+    while ((end = all.find(kQuotes, line)) == std::string::npos) {
       require(at_ < lines_.size(), where, ": \"\"\" begins a text that has no end");
+      line = all.size() + 1;
       all += '\n' + std::string(lines_[at_++]);
     }
     require(trim(std::string_view(all).substr(end + kQuotes.size())).empty(), place(),
@@ -149,6 +152,25 @@ class Reader {
   std::size_t at_ = 0;
   Modelfile file_;
 };
+
+// A value as it is read back: in the first of these quotes that allow that.
+std::string quoted(std::string_view word, const std::string& value,
+                   const std::array<std::string_view, 3>& all_quotes) {
+  for (const std::string_view quotes : all_quotes) {
+    const std::string written = std::string(quotes) + value + std::string(quotes);
+    try {
+      const Modelfile read = read_modelfile("SYSTEM " + written + "\nFROM a", "");
+      if (read.system == value && read.from == "a") return written;
+    } catch (const Error&) {  // takes a part of the value for the end
+    }
+  }
+  fail(word, ": a Modelfile cannot hold the text ", printable(value));
+}
+
+std::string quoted_value(const std::pair<std::string, std::string>& parameter) {
+  const std::string_view first = parameter.first == "stop" ? "\"" : "";
+  return quoted(parameter.first, parameter.second, {first, first.empty() ? "\"" : "", kQuotes});
+}
 
 }  // namespace
 
@@ -176,21 +198,13 @@ Modelfile load_modelfile(const fs::path& path) {
   return read_modelfile(read_text_file(path, kMaxBytes), path.string());
 }
 
-namespace {
-
-std::string quoted(const std::pair<std::string, std::string>& parameter) {
-  const auto& [name, value] = parameter;
-  if (value.find('\n') != std::string::npos) return "\"\"\"" + value + "\"\"\"";
-  return name == "stop" ? '"' + value + '"' : value;
-}
-
-}  // namespace
-
 std::string modelfile_text(const Modelfile& file) {
-  std::string text = "FROM " + file.from + '\n';
-  if (!file.system.empty()) text += "SYSTEM \"\"\"" + file.system + "\"\"\"\n";
+  std::string text = "FROM " + quoted("FROM", file.from, {"", "\"", kQuotes}) + '\n';
+  if (!file.system.empty()) {
+    text += "SYSTEM " + quoted("SYSTEM", file.system, {kQuotes, "", "\""}) + '\n';
+  }
   for (const auto& one : file.parameters) {
-    text += "PARAMETER " + one.first + ' ' + quoted(one) + '\n';
+    text += "PARAMETER " + one.first + ' ' + quoted_value(one) + '\n';
   }
   return text;
 }
@@ -201,7 +215,7 @@ std::string parameters_text(const Modelfile& file) {
   for (const auto& one : file.parameters) {
     std::string name = one.first;
     name.resize(std::max(kColumn, name.size()), ' ');
-    text += name + ' ' + quoted(one) + '\n';
+    text += name + ' ' + quoted_value(one) + '\n';
   }
   return text;
 }

@@ -319,7 +319,8 @@ Origin origin_of_folder(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     if (!entry.is_regular_file() || !is_of_checkpoint(name)) continue;
-    const auto changed = entry.last_write_time().time_since_epoch().count();
+    const auto changed =
+        static_cast<std::int64_t>(entry.last_write_time().time_since_epoch().count());
     files.insert(name + '\n' + std::to_string(entry.file_size()) + '\n' + std::to_string(changed) +
                  '\n');
   }
