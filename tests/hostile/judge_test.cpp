@@ -40,6 +40,7 @@ TEST_F(Judge, AcceptsWhatKeepsTheRules) {
   EXPECT_EQ(rule(kRefuses, {.expect = Expect::refused, .names = {"input"}}), "");
   EXPECT_EQ(rule("echo working >&2; " + kRefuses, {.talk = Talk::before}), "");
   EXPECT_EQ(rule("echo x > out", {.outputs = {"out"}}), "");
+  EXPECT_EQ(rule("echo 'tool: the reply is cut after 3 tokens' >&2; exit 2"), "");
 }
 
 TEST_F(Judge, SeesCrashesAndHangs) {
@@ -47,6 +48,7 @@ TEST_F(Judge, SeesCrashesAndHangs) {
   EXPECT_EQ(rule("exec sleep 60"), "hang");
   EXPECT_EQ(rule("sleep 60 & wait"), "hang");
   EXPECT_EQ(rule("exit 134"), "status");
+  EXPECT_EQ(rule("exit 2"), "status");
 }
 
 TEST_F(Judge, SeesErrorsOfTheWrongShape) {
