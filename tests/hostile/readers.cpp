@@ -172,7 +172,8 @@ std::vector<Target> make_targets() {
                              quantize_gguf({"--type", "int8"}),
                              {.tool = "leq-run",
                               .words = {"-m", "model.gguf", "--no-cache", "--raw", "-p", "the",
-                                        "-n", "2", "--temp", "0", "-t", "1"}}},
+                                        "-n", "2", "--temp", "0", "-t", "1"},
+                              .talk = Talk::before}},
                  .also_named = {"the checkpoint is damaged",
                                 "the checkpoint computes numbers that are not finite"},
                  .weight = 40});

@@ -250,7 +250,9 @@ class WordsCase {
   Talk talk() const {
     // The number of tokens in a chat's texts is only known after its model is loaded and named.
     const bool chats = std::ranges::find(names_, "--system-prompt") != names_.end();
-    const bool talks = base_.tool == "leq-quantize" || base_.tool == "leq-server" || chats;
+    // Without a GPU a note says that the model runs on the CPU.
+    const bool gpu = std::ranges::find(words_, "--n-gpu-layers") != words_.end();
+    const bool talks = base_.tool == "leq-quantize" || base_.tool == "leq-server" || chats || gpu;
     return talks ? Talk::before : Talk::none;
   }
 
