@@ -502,6 +502,25 @@ TEST(TextLogprobs, OffsetsAreThoseOfTheText) {
   }
 }
 
+// A character of two tokens: the first one has no text of its own.
+TEST(TextLogprobs, StreamsHaveTheTokensOfPartsOfCharacters) {
+  Json body = {{"prompt", "Once"}, {"grammar", "root ::= \"\u00e9\u00e9\""}, {"logprobs", 0}};
+  const auto answer = plain().post("/v1/completions", body);
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  const Json& tokens = answer.json["choices"][0]["logprobs"]["token_logprobs"];
+  ASSERT_GE(tokens.size(), 4u) << answer.body;
+  body["stream"] = true;
+  Json streamed = Json::array();
+  bool done = false;
+  for (const Json& event : events_of(plain().post("/v1/completions", body).body, &done)) {
+    if (event["choices"].empty()) continue;
+    const Json& part = event["choices"][0]["logprobs"];
+    if (part.is_null()) continue;
+    for (const JsonNode one : JsonNode(part["token_logprobs"])) streamed.push_back(one.value());
+  }
+  EXPECT_EQ(streamed, tokens);
+}
+
 TEST(TextLogprobs, OffsetsCountCharactersAndKeysAreDistinct) {
   const std::string prompt = "Zoë – 日本 x";
   const auto answer = plain().post(

@@ -64,6 +64,11 @@ TEST(PreTokenizer, InvertedSplitKeepsTheMatches) {
 TEST(PreTokenizer, EmptyMatchesCutWhereTheyStand) {
   EXPECT_EQ(cut({split_by("(?=(\\d{3})+(?!\\d))", Behavior::isolated)}, "a1234567"),
             (Pieces{"a1", "234", "567"}));
+  // Also between characters of one and of two bytes, as in tokenizers.
+  EXPECT_EQ(cut({split_by("x*", Behavior::isolated)}, "abxxc\u00e9"),
+            (Pieces{"a", "b", "xx", "c", "\u00e9"}));
+  EXPECT_EQ(cut({split_by("x*", Behavior::removed)}, "abxxc\u00e9"),
+            (Pieces{"a", "b", "c", "\u00e9"}));
 }
 
 TEST(PreTokenizer, StepsCutThePiecesOfEarlierSteps) {
