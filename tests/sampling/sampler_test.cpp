@@ -272,6 +272,20 @@ TEST(Sampler, PenaltiesLookAtTheLastTokensOnly) {
   EXPECT_EQ(draw(Sampler(settings, 3, {}), logits, context, {}), 0);
 }
 
+// A context may hold tokens that are not known yet (placeholders), or of another vocabulary.
+TEST(Sampler, PenaltiesPassOverTokensOutsideTheVocabulary) {
+  SamplingSettings settings;
+  settings.temperature = 0;
+  settings.penalties_when_greedy = true;
+  settings.repeat_penalty = 2;
+  Sampler sampler(settings, 3, {});
+  const std::vector<float> logits = {1, 1.5f, 0};
+  for (const std::vector<Token>& context :
+       {std::vector<Token>{1}, {-5, 1}, {1, 3}, {-1, 7, 1, 3}}) {
+    EXPECT_EQ(HostSampler().draw(logits, sampler.request(context, {})), 0) << context.size();
+  }
+}
+
 TEST(Sampler, BannedAndImpossibleTokensAreNeverDrawn) {
   std::vector<float> logits(100, 1.0f);
   logits[7] = -kInfinity;
