@@ -22,7 +22,8 @@ PATH=$venv/bin:$PATH
 zig=$("$venv/bin/python" -c 'import pathlib, ziglang; print(pathlib.Path(ziglang.__file__).parent / "zig")')
 
 # Compilers that take g++'s names of instruction sets and its levels of optimization (zig makes -O2 of all), without
-# the debug information and frame pointers that zig adds, and ar.
+# the debug information and frame pointers that zig adds, and without the build's path (two clones make the same
+# program); and ar.
 mkdir -p "$folder/bin"
 for language in cc c++; do
   cat > "$folder/bin/$language" <<COMPILER
@@ -37,7 +38,7 @@ for word; do
   esac
   set -- "\$@" "\$word"
 done
-exec $zig $language -target $target -fno-sanitize=undefined -g0 -fomit-frame-pointer "\$@" \$level
+exec $zig $language -target $target -ffile-prefix-map=$folder=. -fno-sanitize=undefined -g0 -fomit-frame-pointer "\$@" \$level
 COMPILER
 done
 for tool in ar ranlib; do
