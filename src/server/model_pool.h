@@ -232,7 +232,6 @@ class ModelPool {
   void rescan();
   struct Found;  // a model by one of its names
   Found find(std::string_view name);
-  Found found_anew(std::string_view name);
   Entry& entry_of(std::string_view name);
   Lease lease_of(Entry& entry, bool is_use = true);
   void release(Entry& entry, bool is_use);

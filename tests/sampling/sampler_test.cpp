@@ -272,7 +272,7 @@ TEST(Sampler, PenaltiesLookAtTheLastTokensOnly) {
   EXPECT_EQ(draw(Sampler(settings, 3, {}), logits, context, {}), 0);
 }
 
-// A context may hold tokens that are not known yet (placeholders), or of another vocabulary.
+// Negative ids are no tokens of the vocabulary: placeholder_id() for one, until it is drawn.
 TEST(Sampler, PenaltiesPassOverTokensOutsideTheVocabulary) {
   SamplingSettings settings;
   settings.temperature = 0;

@@ -183,8 +183,7 @@ std::span<const ForeignOption> other_programs_flags() {
   static const std::vector<ForeignOption> kAll = {
       {"--imatrix --process-output --output-frequency --save-frequency", kRefused,
        "importance matrices are not read: `leq quantize --recipe q4` gathers statistics of its "
-       "own, "
-       "with --calibration FILE those of another text"},
+       "own, with --calibration FILE those of another text"},
       {"--hellaswag --hellaswag-tasks --winogrande --winogrande-tasks --multiple-choice "
        "--multiple-choice-tasks",
        kRefused,

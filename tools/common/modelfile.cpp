@@ -264,6 +264,11 @@ std::optional<Modelfile> find_created(const std::string& name) {
   return std::nullopt;
 }
 
+std::optional<Modelfile> settings_named(const std::string& name) {
+  std::error_code error;
+  return fs::exists(name, error) ? std::nullopt : find_created(name);
+}
+
 std::vector<std::string> set_missing(const Modelfile& file, Options& options) {
   std::vector<std::string> left_out;
   std::vector<std::string> set;  // options that this sets, of which `stop` may have several values
@@ -283,9 +288,7 @@ std::vector<std::string> set_missing(const Modelfile& file, Options& options) {
 }
 
 std::string follow_created(const std::string& name, Options& options) {
-  std::error_code error;
-  if (fs::exists(name, error)) return name;
-  const auto file = find_created(name);
+  const auto file = settings_named(name);
   if (!file) return name;
   const std::vector<std::string> left_out = set_missing(*file, options);
   if (!left_out.empty()) {

@@ -40,6 +40,8 @@ std::vector<KeptModel> created_models();
 std::filesystem::path created_path(const std::string& name);
 // nullopt if no such name was created.
 std::optional<Modelfile> find_created(const std::string& name);
+// The same where a model is expected: nullopt also if there is a file of this name, which wins.
+std::optional<Modelfile> settings_named(const std::string& name);
 
 // Sets what the file has wherever `options` has it and nothing is given. Returns the options that
 // are not declared.

@@ -342,8 +342,7 @@ ToolSpec show_spec() {
 
 // One part of a name of `leq create`, or of a model, whose parameters are those of its file.
 int show_part(const ShownPart& part, const std::string& name) {
-  std::error_code error;
-  const auto created = fs::exists(name, error) ? std::nullopt : find_created(name);
+  const auto created = settings_named(name);
   Modelfile file = created ? *created : Modelfile{.from = name, .system = ""};
   std::string chat_template;
   if (!created || part.reads_file) {

@@ -99,12 +99,6 @@ struct Served {
   }
 };
 
-// The settings of a name of `leq create`; a file of this name wins over it.
-std::optional<Modelfile> settings_of(const std::string& given) {
-  std::error_code error;
-  return fs::exists(given, error) ? std::nullopt : find_created(given);
-}
-
 ModelFile named_by_settings(const std::string& name, const fs::path& path) {
   ModelFile file = model_file(name, path);
   file.name_of = NameOf::settings;
@@ -409,7 +403,7 @@ int run_with(const Options& options, const Served& served, const std::string& na
           ": the server's ranks are threads of one process; start it without mpirun");
   ServerOptions wanted = read_server_options(options);
   wanted.say = [](const std::string& line) { note(with_flags(line)); };
-  if (const auto created = settings_of(name)) show_modelfile(*created, wanted);
+  if (const auto created = settings_named(name)) show_modelfile(*created, wanted);
   raise_descriptor_limit();
   return_large_blocks();
   std::signal(SIGPIPE, SIG_IGN);  // a write to a closed connection must not end the server
@@ -435,7 +429,7 @@ Served served_folder(const Options& options) {
 // The name of `leq ls`, otherwise that of the file or folder that the user gave.
 std::string shown_name_of(const fs::path& file, const std::string& given) {
   constexpr std::string_view kLatest = ":latest";  // Ollama's word for no tag
-  if (settings_of(given)) {
+  if (settings_named(given)) {
     return given.ends_with(kLatest) ? given.substr(0, given.size() - kLatest.size()) : given;
   }
   const std::string path = given.ends_with('/') ? given.substr(0, given.size() - 1) : given;
@@ -466,7 +460,7 @@ Served served_names(Options& options) {
   std::vector<ModelFile> files;
   for (bool first = true; !options.positionals().empty(); first = false) {
     const std::string given = options.take_positional();
-    const auto created = settings_of(given);
+    const auto created = settings_named(given);
     const fs::path path = fs::absolute(model_by_name(created ? created->from : given, options));
     const std::string name = shown_name_of(path, given);
     if (created) note_left_out(name, *created);
