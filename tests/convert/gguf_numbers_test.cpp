@@ -12,6 +12,7 @@
 #include "format/gguf_source.h"
 #include "format/gguf_vectors.h"
 #include "format/leq_reader.h"
+#include "quantize/run/quantize.h"
 #include "temporary_folder.h"
 #include "tensor/pack.h"
 

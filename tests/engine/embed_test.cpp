@@ -11,6 +11,7 @@
 #include "ranks_fixture.h"
 #include "reference/model_tensors.h"
 #include "runtime/make_backend.h"
+#include "shared_data.h"
 
 namespace leq {
 namespace {

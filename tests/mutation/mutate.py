@@ -141,7 +141,7 @@ class Judge:
         listed = json.loads(subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1"], check=True,
                                            stdout=subprocess.PIPE).stdout)
         self.commands = {one["name"].removesuffix("_0"): one["command"] for one in listed["tests"]
-                         if one["name"].endswith("_0")}
+                         if one["name"].endswith("_0") and "command" in one}  # others are not built
 
     def make(self, program):
         return run(["ninja", "-C", self.build, f"{program}_tests"], ".")[0] == 0

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "convert/hf_import.h"
 #include "shared_data.h"
 #include "tokenizer/tokenizer.h"
 

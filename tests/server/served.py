@@ -19,19 +19,20 @@ def skip(reason):
 class Served:
     """with Served(tools, "--api-key", "k") as served: ... served.url
 
-    The model is storyteller.leq; types=("int8", "int4"): a folder of one model of each type, served
-    by --models-dir."""
+    The model is storyteller.leq, or of another checkpoint; types=("int8", "int4"): a folder of one
+    model of each type, served by --models-dir."""
 
-    def __init__(self, tools, *flags, types=None):
+    def __init__(self, tools, *flags, types=None, checkpoint=SOURCE / "examples/storyteller"):
         self.tools = pathlib.Path(tools)
         self.flags = flags
         self.types = types
+        self.checkpoint = checkpoint
 
     def __enter__(self):
         self.folder = tempfile.TemporaryDirectory(prefix="leq-served-")
         folder = pathlib.Path(self.folder.name)
         if self.types is None:
-            self.model = ("-m", self.quantized(folder / "storyteller.leq", "int8"))
+            self.model = ("-m", self.quantized(folder / f"{self.checkpoint.name}.leq", "int8"))
         else:
             for kind in self.types:
                 self.quantized(folder / f"{kind}.leq", kind)
@@ -40,7 +41,7 @@ class Served:
         return self
 
     def quantized(self, path, kind):
-        subprocess.run([self.tools / "leq-quantize", SOURCE / "examples/storyteller", "-o", path,
+        subprocess.run([self.tools / "leq-quantize", self.checkpoint, "-o", path,
                         "--type", kind, "--method", "rtn", "--samples", "128"], check=True, capture_output=True)
         return path
 
