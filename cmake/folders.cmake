@@ -1,6 +1,6 @@
 # Compilation by folder: the files of a folder are one translation unit, which halves the build time because headers
-# are read and templates instantiated once for the folder. -DLEQ_BY_FOLDER=OFF compiles file by file, as the presets
-# asan, tsan, portable-kernels and fuzz do; therefore each file includes what it uses.
+# are read and templates instantiated once for the folder. -DLEQ_BY_FOLDER=OFF compiles file by file, as `make
+# tidy` and tests/mutation do; therefore each file includes what it uses.
 
 # Files that are compiled separately because they repeat names of other files of their folder, in unnamed namespaces. A
 # folder in this list stands for all its files.

@@ -12,7 +12,6 @@ programs=(quantize_tests cache_tests tokenizer_tests conformance_tests format_te
 mkdir -p "$build"
 cd "$source"
 cmake --preset asan -B "$build" "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g -DNDEBUG" \
-  -DCMAKE_DISABLE_PRECOMPILE_HEADERS=OFF -DLEQ_BY_FOLDER=ON "-DLEQ_KERNELS_OF=$1" \
-  -DLEQ_CUDA_SIM=OFF -DLEQ_EXAMPLES=OFF > "$build/log" || { cat "$build/log"; exit 1; }
+  "-DLEQ_KERNELS_OF=$1" -DLEQ_CUDA_SIM=OFF -DLEQ_EXAMPLES=OFF > "$build/log" || { cat "$build/log"; exit 1; }
 cmake --build "$build" -j 2 --target "${programs[@]}"
 printf '%s\n' "${programs[@]}" | xargs -P 2 -I PROGRAM env "$build/tests/PROGRAM" --gtest_brief=1
