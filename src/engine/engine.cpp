@@ -85,16 +85,12 @@ Embedder::Embedder(Session& session, PrefixCache& prefixes, SequencePool& sequen
     : session_(session), prefixes_(prefixes), sequences_(sequences), texts_(sequences.size(), 0) {}
 
 void Embedder::advance(EmbeddedText& text, bool has_running) {
-  const bool has_sequence =
-      text.sequence >= 0 && texts_[static_cast<std::size_t>(text.sequence)] == text.id;
-  if (!has_sequence && text.id != 0 && !sequences_.has_idle()) return;  // was evicted and waits
-  if (!has_sequence) begin(text);
-  try {
-    prefill_chunk(text, has_running);
-  } catch (...) {
-    leave(text);
-    throw;
+  if (!has_sequence(text)) {
+    const bool was_evicted = text.id != 0;
+    if (was_evicted && (!sequences_.has_idle() || follows_another(text))) return;
+    begin(text);
   }
+  prefill_chunk(text, has_running);
   if (text.fed < text.tokens.size()) return;
   leave(text);
   for (const double sum : text.sums) {
@@ -126,7 +122,7 @@ void Embedder::begin(EmbeddedText& text) {
       " quantize it with ",
       Setting{"act"}, " row");
   text.sequence = sequences_.take();
-  text.id = ++last_text_;
+  if (text.id == 0) text.id = ++last_text_;
   text.fed = 0;
   text.sums.clear();
   text.values.clear();
@@ -134,20 +130,31 @@ void Embedder::begin(EmbeddedText& text) {
   texts_[static_cast<std::size_t>(text.sequence)] = text.id;
 }
 
+bool Embedder::has_sequence(const EmbeddedText& text) const {
+  return text.sequence >= 0 && texts_[static_cast<std::size_t>(text.sequence)] == text.id;
+}
+
+// Whether an older text is being prefilled.
+bool Embedder::follows_another(const EmbeddedText& text) const {
+  return std::ranges::any_of(texts_, [&](std::uint64_t id) { return id != 0 && id < text.id; });
+}
+
 void Embedder::leave(EmbeddedText& text) {
-  const std::int32_t sequence = std::exchange(text.sequence, -1);
+  if (has_sequence(text)) evict(text.sequence);
+  text.sequence = -1;
+}
+
+void Embedder::evict(std::int32_t sequence) {
+  texts_[static_cast<std::size_t>(sequence)] = 0;
   session_.state().drop(sequence);
   sequences_.release(sequence);
-  texts_[static_cast<std::size_t>(sequence)] = 0;
 }
 
 bool Embedder::drop_all() {
   bool any = false;
   for (std::size_t i = 0; i < texts_.size(); ++i) {
-    if (std::exchange(texts_[i], 0) == 0) continue;
-    const auto sequence = static_cast<std::int32_t>(i);
-    session_.state().drop(sequence);
-    sequences_.release(sequence);
+    if (texts_[i] == 0) continue;
+    evict(static_cast<std::int32_t>(i));
     any = true;
   }
   return any;
@@ -164,7 +171,12 @@ void Embedder::prefill_chunk(EmbeddedText& text, bool has_running) {
   const std::int64_t pages = state.pages().pages_to_append(text.sequence, std::ssize(part));
   prefixes_.make_free(pages);
   prefixes_.make_states_free(1);
-  if (state.pages().free_pages() < pages && has_running) return;  // replies end and free pages
+  while (state.pages().free_pages() < pages) {
+    if (has_running || follows_another(text)) return;  // these end and free pages
+    const auto youngest = std::ranges::max_element(texts_);
+    if (*youngest == text.id) break;
+    evict(static_cast<std::int32_t>(youngest - texts_.begin()));
+  }
   add_rows(text, part);
   if (text.top) {
     add_logprobs(text, part);
@@ -613,8 +625,13 @@ std::vector<float> Engine::embed(std::span<const Token> tokens, Pooling pooling)
 
 void Engine::embed_chunk(EmbeddedText& text) {
   finish_ahead();
-  embedder_.advance(text, running() > 0);
-  options_.check_step();
+  try {
+    embedder_.advance(text, running() > 0);
+    options_.check_step();
+  } catch (...) {
+    embedder_.leave(text);
+    throw;
+  }
 }
 
 }  // namespace leq

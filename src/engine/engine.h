@@ -147,27 +147,33 @@ class Embedder {
   // The three referenced objects must outlive the embedder.
   Embedder(Session& session, PrefixCache& prefixes, SequencePool& sequences);
 
-  // Prefills one chunk. The text keeps its sequence until it is done or an error is thrown. If too
-  // few pages are free, the call does nothing while `has_running`, because replies will free pages.
+  // Prefills one chunk. The text keeps its sequence until it is done or leaves. If too few pages
+  // are free, the call does nothing while `has_running`, because replies will free pages, or while
+  // an older text is being prefilled. The oldest text evicts younger ones.
   void advance(EmbeddedText& text, bool has_running);
+  // Releases the sequence of a text that is not continued, if it has one.
+  void leave(EmbeddedText& text);
   // Evicts all texts that are being prefilled, which frees their pages; each text starts again with
   // its next chunk. Returns false if there is none.
   bool drop_all();
 
  private:
   void begin(EmbeddedText& text);
+  bool has_sequence(const EmbeddedText& text) const;
+  bool follows_another(const EmbeddedText& text) const;
+  void evict(std::int32_t sequence);
   void prefill_chunk(EmbeddedText& text, bool has_running);
   void add_rows(EmbeddedText& text, std::span<const Token> part);
   void add_hidden(EmbeddedText& text);
   void project(std::vector<float>& embedding) const;
   void add_answers(EmbeddedText& text);
   void add_logprobs(EmbeddedText& text, std::span<const Token> part);
-  void leave(EmbeddedText& text);
 
   Session& session_;
   PrefixCache& prefixes_;
   SequencePool& sequences_;
-  std::vector<std::uint64_t> texts_;  // by sequence: id of the text that uses it, or 0
+  // By sequence: id of the text that uses it, or 0. An evicted text keeps its id, thus its age.
+  std::vector<std::uint64_t> texts_;
   std::uint64_t last_text_ = 0;
   Batch batch_;
 };
@@ -237,8 +243,10 @@ class Engine {
   std::vector<float> embed(std::span<const Token> tokens, Pooling pooling = Pooling::mean);
   // Like embed, but prefills one chunk per call until `text.done()`; step() may be called in
   // between. The text keeps a sequence until it is done or an error is thrown. Replies have
-  // priority: if no page is free, the text waits or starts again.
+  // priority, and older texts: if no page is free, the text waits or starts again.
   void embed_chunk(EmbeddedText& text);
+  // Releases the sequence of a text that is not continued.
+  void drop_text(EmbeddedText& text) { embedder_.leave(text); }
 
   std::size_t waiting() const;
   std::size_t running() const;

@@ -18,10 +18,11 @@ namespace {
 
 constexpr double kTolerance = 1e-2;  // f32 with its roundings against double; logits reach 20
 
-std::unique_ptr<Session> session_of(const Model& model, Backend& backend, std::int64_t batch) {
+std::unique_ptr<Session> session_of(const Model& model, Backend& backend, std::int64_t batch,
+                                    int sequences = 2) {
   RunLimits limits;
   limits.context = 256;
-  limits.sequences = 2;
+  limits.sequences = sequences;
   limits.sequence_context = 256;
   limits.batch_tokens = limits.output_tokens = batch;
   return std::make_unique<Session>(model, backend, resolve_limits(limits, model.config()));
@@ -254,6 +255,46 @@ TEST_F(Embeddings, GiveWayToRepliesWherePagesRunOut) {
     }
     EXPECT_EQ(ended.tokens, reply);
   }
+}
+
+// The oldest text evicts the others, which start again after it.
+TEST_F(Embeddings, OfSeveralTextsAreThoseOfEachWherePagesRunOut) {
+  const auto session = session_of(model_, *backend_, 16, 4);
+  Engine engine(*session, model_.tokenizer(), {});
+  const std::int64_t free = session->cache().free_pages();
+  std::vector<EmbeddedText> texts(4);
+  std::vector<std::vector<float>> expected;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    while (texts[i].tokens.size() < 256) texts[i].tokens.push_back(ids_[i + 1]);
+    expected.push_back(engine.embed(texts[i].tokens));
+  }
+  std::vector<std::size_t> ended;
+  for (int turn = 0; turn < 1000 && ended.size() < texts.size(); ++turn) {
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      if (texts[i].done()) continue;
+      engine.embed_chunk(texts[i]);
+      if (texts[i].done()) ended.push_back(i);
+    }
+  }
+  EXPECT_EQ(ended, (std::vector<std::size_t>{0, 1, 2, 3}));
+  for (std::size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(texts[i].values, expected[i]) << i;
+  EXPECT_EQ(session->cache().free_pages(), free);
+}
+
+TEST_F(Embeddings, ReleaseTheSequenceOfATextThatIsGivenUp) {
+  const auto session = session_of(model_, *backend_, 4, 1);
+  bool fails = false;
+  EngineOptions options;
+  options.check_step = [&] { require(!fails, "the disk failed"); };
+  Engine engine(*session, model_.tokenizer(), options);
+  EmbeddedText dropped = {.tokens = ids_}, failed = {.tokens = ids_};
+  engine.embed_chunk(dropped);
+  EXPECT_FALSE(engine.has_idle_sequence());
+  engine.drop_text(dropped);
+  EXPECT_TRUE(engine.has_idle_sequence());
+  fails = true;
+  EXPECT_THROW(engine.embed_chunk(failed), Error);
+  EXPECT_TRUE(engine.has_idle_sequence());
 }
 
 TEST_F(Embeddings, RefuseWhatIsNoText) {
