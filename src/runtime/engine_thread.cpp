@@ -136,6 +136,8 @@ void EngineThread::do_tasks(Engine& engine) {
       task->error = std::current_exception();
     }
     lock.lock();
+    status_.running = engine.running();  // drain() counts requests before their first step too
+    status_.waiting = engine.waiting();
     if (!is_due) {
       ++next;
       continue;
@@ -182,9 +184,12 @@ void EngineThread::cancel(const std::vector<RequestId>& ids) {
 }
 
 void EngineThread::cancel_all() {
-  std::vector<RequestId> ids;
-  for (const RunningRequest& request : status().in_work) ids.push_back(request.id);
-  cancel(ids);
+  try {
+    between_steps([&](Engine& engine) {
+      for (const auto& [id, writing] : writing_) engine.cancel(id);
+    });
+  } catch (const Error&) {  // as in cancel()
+  }
 }
 
 std::vector<RequestId> EngineThread::start(Engine& engine, EngineCall& call) {
@@ -318,10 +323,22 @@ bool EngineThread::draining() const {
   return draining_ || stopping_;
 }
 
-bool EngineThread::drain(double seconds) {
+bool EngineThread::is_over() const {
+  const std::lock_guard lock(mutex_);
+  return draining_ && since_close_.seconds() >= seconds_to_end_;
+}
+
+void EngineThread::close(double seconds) {
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(draining_, true)) return;
+  since_close_.restart();
+  seconds_to_end_ = seconds;
+}
+
+bool EngineThread::drain() {
   std::unique_lock lock(mutex_);
-  draining_ = true;
-  return changed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] {
+  const std::chrono::duration<double> left(seconds_to_end_ - since_close_.seconds());
+  return changed_.wait_for(lock, left, [&] {
     return stopping_ || (tasks_.empty() && status_.running + status_.waiting == 0);
   });
 }

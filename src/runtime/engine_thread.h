@@ -136,9 +136,13 @@ class EngineThread {
   std::optional<std::string> failure() const;
   bool draining() const;  // no more requests are accepted
 
-  // Stops accepting requests. Waits up to `seconds` until all have ended; false if some have
-  // not.
-  bool drain(double seconds);
+  // Stops accepting requests; those in progress may go on for `seconds`. Later calls change
+  // nothing.
+  void close(double seconds);
+  // Whether the time of close() is over; texts that are still being embedded then end.
+  bool is_over() const;
+  // Waits until all requests have ended, or until is_over(); false if some have not ended.
+  bool drain();
 
  private:
   struct Task;
@@ -162,6 +166,8 @@ class EngineThread {
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Task>> tasks_;
   bool stopping_ = false, draining_ = false;
+  Stopwatch since_close_;
+  double seconds_to_end_ = 0;
   std::optional<std::string> failure_;
   EngineStatus status_;  // after the last step
   // Used only by the engine's thread:

@@ -100,6 +100,10 @@ class Generation {
     const std::vector<RequestId> ids = engine_.submit(std::move(wanted));
     try {
       write_all(times, *mailbox);
+    } catch (const Error& error) {
+      engine_.cancel(ids);
+      if (!call_.stream || !is_connected_) throw;
+      error_ = error;
     } catch (...) {
       engine_.cancel(ids);
       throw;
@@ -126,7 +130,8 @@ class Generation {
  private:
   // Runs until all replies have ended, one has failed, or the client has disconnected.
   void write_all(const ReplyTimes& times, Mailbox& mailbox) {
-    is_connected_ = (!call_.stream || begin_stream()) && echo();
+    is_connected_ = !call_.stream || begin_stream();
+    is_connected_ = is_connected_ && echo();
     while (is_connected_ && ended_ < choices_.size() && !error_) {
       for (ReplyUpdate& update : mailbox.take(kLookSeconds)) {
         is_connected_ = is_connected_ && take(std::move(update));
@@ -340,8 +345,13 @@ void answer_generation(HttpExchange& exchange, GenerationCall call, const ApiMod
 }
 
 void feed_text(EngineThread& engine, EmbeddedText& text) {
-  engine.with_idle_sequence([&](Engine& one) { one.embed_chunk(text); });
-  while (!text.done()) engine.between_steps([&](Engine& one) { one.embed_chunk(text); });
+  const auto chunk = [&](Engine& one) {
+    if (!engine.is_over()) return one.embed_chunk(text);
+    one.drop_text(text);
+    throw Busy("the server is shutting down", true);
+  };
+  engine.with_idle_sequence(chunk);
+  while (!text.done()) engine.between_steps(chunk);
 }
 
 }  // namespace leq

@@ -137,7 +137,8 @@ std::optional<std::string> HostedModel::failure() const {
 }
 
 void HostedModel::end(double seconds) {
-  if (!engine_.drain(seconds)) engine_.cancel_all();
+  engine_.close(seconds);
+  if (!engine_.drain()) engine_.cancel_all();
   write_kept();
 }
 
@@ -600,10 +601,9 @@ void ModelPool::stop(double seconds) {
     stopping_ = true;
   }
   changed_.notify_all();
-  const Stopwatch watch;
   const std::vector<Lease> all = loaded();
-  for (const Lease& lease : all) (void)lease->engine().drain(0);
-  for (const Lease& lease : all) lease->end(std::max(0.0, seconds - watch.seconds()));
+  for (const Lease& lease : all) lease->engine().close(seconds);
+  for (const Lease& lease : all) lease->end(seconds);
 }
 
 // Loads models, and unloads other models to free memory for them.

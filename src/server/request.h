@@ -196,6 +196,7 @@ void answer_generation(HttpExchange& exchange, GenerationCall call, const ApiMod
                        EngineThread& engine, const ReplyTimes& times);
 
 // Feeds a text for its embedding or log probabilities, in steps between those of the replies.
+// Throws Error, or Busy if the engine's time is over.
 void feed_text(EngineThread& engine, EmbeddedText& text);
 
 }  // namespace leq

@@ -2,6 +2,8 @@
 // memory plan. Threads that share its engine must get the same results as one thread.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <future>
 #include <span>
 #include <thread>
 #include <vector>
@@ -160,8 +162,38 @@ TEST(EngineThread, GivesEachThreadWhatItGetsAlone) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(together, alone);
-  EXPECT_TRUE(engine.drain(10));
+  engine.close(60);
+  EXPECT_TRUE(engine.drain());
   EXPECT_TRUE(engine.draining());
+}
+
+// The first step of a request is part of its time, although its status is published after it.
+TEST(EngineThread, DrainsAndCancelsARequestInItsFirstStep) {
+  const Runtime runtime = open_runtime(small_options());
+  std::promise<void> begun, may_end;
+  std::atomic<bool> is_first = true;
+  EngineOptions options;
+  options.check_step = [&] {
+    if (!is_first.exchange(false)) return;
+    begun.set_value();
+    may_end.get_future().wait();
+  };
+  EngineThread engine(*runtime.session, runtime.model->tokenizer(), options, 64);
+  EngineCall call;
+  EngineRequest request;
+  request.prompt = runtime.model->tokenizer().encode("Once upon a time", {});
+  request.stop.max_tokens = 240;
+  call.requests.push_back(std::move(request));
+  const auto mailbox = call.mailbox;
+  engine.submit(std::move(call));
+  begun.get_future().wait();
+  engine.close(0);
+  EXPECT_FALSE(engine.drain());
+  std::thread cancelling([&] { engine.cancel_all(); });
+  may_end.set_value();
+  cancelling.join();
+  EXPECT_LT(wait_for(*mailbox).size(), 240u);
+  EXPECT_EQ(engine.status().cancelled, 1);
 }
 
 }  // namespace

@@ -7,7 +7,9 @@
 
 #include "base/stopwatch.h"
 #include "engine/generator.h"
+#include "runtime/engine_thread.h"
 #include "server/raw_client.h"
+#include "server/request.h"
 #include "server/served_model.h"
 
 namespace leq::test {
@@ -566,6 +568,43 @@ TEST(Server, InterruptsWhatTakesTooLongToStop) {
   served.server().stop(0);
   EXPECT_LT(watch.seconds(), 10);
   EXPECT_NE(client.read_all().find("finish_reason"), std::string::npos);
+}
+
+// The only sequence writes the reply, so that the prompt's log probabilities come after its end.
+TEST(Server, EndsAStreamWhosePromptIsRefusedWithAnError) {
+  ServedModel served(1);
+  RawClient client(served.port());
+  client.send(plain_request("POST", "/v1/completions",
+                            R"({"prompt":"Once","echo":true,"logprobs":1,"ignore_eos":true,)"
+                            R"("max_tokens":1000,"stream":true})"));
+  client.read_until("\r\n\r\n");
+  served.server().stop(0);
+  const std::string stream = client.read_all();
+  EXPECT_LT(stream.find("the server is shutting down"), stream.find("data: [DONE]")) << stream;
+}
+
+// The server closes in the third step of a text that takes more, and keeps no sequence for it.
+TEST(Server, EndsTheTextsThatItsShutdownOvertakes) {
+  const auto backend = make_backend({.device = "cpu", .threads = 2});
+  RunLimits limits = story_limits(1);
+  limits.batch_tokens = 16;
+  Session session(story_model(), *backend, limits);
+  EngineThread* closed = nullptr;
+  int steps = 0;
+  EngineOptions options;
+  options.check_step = [&] {
+    if (++steps == 3) closed->close(0);
+  };
+  EngineThread engine(session, story_model().tokenizer(), options, 1);
+  closed = &engine;
+  EmbeddedText text = {.tokens = std::vector<Token>(200, 5)};
+  EXPECT_THROW(feed_text(engine, text), Busy);
+  EXPECT_EQ(steps, 3);
+  bool is_idle = false;
+  engine.between_steps([&](Engine& one) { is_idle = one.has_idle_sequence(); });
+  EXPECT_TRUE(is_idle);
+  EmbeddedText next = {.tokens = {5}};
+  EXPECT_THROW(feed_text(engine, next), Busy);
 }
 
 TEST(Server, ServesThePageWithAPolicyThatAllowsNothingElse) {
