@@ -93,15 +93,14 @@ class Connection {
   Moved read(char* to, std::size_t size);
   Moved write(std::string_view text);
 
-  // Blocks as long as the peer accepts some bytes at least every `timeout` seconds; false on a
-  // timeout or a closed connection.
+  // Blocks as long as the peer accepts kLeastBytes, or the rest, every `timeout` seconds; false on
+  // a timeout or a closed connection.
   bool write_all(std::string_view text, double timeout);
 
-  // False once the peer has closed its end.
+  // False once the peer has closed its end, also if it sent bytes before that are not read yet.
   bool is_open() const {
-    char byte;
-    const ssize_t got = ::recv(descriptor_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    return got > 0 || (got < 0 && may_retry());
+    pollfd state = {descriptor_, POLLRDHUP, 0};  // beside errors, which are always reported
+    return poll(&state, 1, 0) <= 0;
   }
   // Shuts down the sending side; data from the peer can still be read.
   void end_writing() {
@@ -114,6 +113,7 @@ class Connection {
 
  private:
   static constexpr int kMaxAtOnce = 1 << 20;  // bytes per OpenSSL call, whose sizes are int
+  static constexpr std::size_t kLeastBytes = 64 << 10;
   static bool may_retry() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
   Moved moved_by_tls(int result) const;
 
@@ -151,16 +151,23 @@ Connection::Moved Connection::write(std::string_view text) {
 }
 
 bool Connection::write_all(std::string_view text, double timeout) {
+  Stopwatch watch;
+  std::size_t accepted = 0;  // bytes since the watch was started
   while (!text.empty()) {
     const Moved moved = write(text);
     if (moved.outcome == Outcome::ended) return false;
     if (moved.outcome == Outcome::some) {
       text.remove_prefix(moved.bytes);
+      accepted += moved.bytes;
+      if (accepted < kLeastBytes) continue;
+      accepted = 0;
+      watch.restart();
       continue;
     }
     const bool reading = moved.outcome == Outcome::wait_read;
     pollfd waiting = {descriptor_, static_cast<short>(reading ? POLLIN : POLLOUT), 0};
-    if (poll(&waiting, 1, static_cast<int>(timeout * 1000)) <= 0) return false;
+    const double left = std::max(0.0, timeout - watch.seconds());
+    if (poll(&waiting, 1, static_cast<int>(left * 1000)) <= 0) return false;
   }
   return true;
 }
@@ -315,6 +322,8 @@ class HttpServer::EventLoop {
     bool is_leaving = false;  // the last reply was sent; input is discarded
     bool is_checked = false;  // the request's head was checked
     std::uint64_t held = 0;   // bytes buffered for its request
+
+    bool is_between_requests() const { return !is_new && !is_leaving && !reader.started(); }
   };
   // A request handed between the event loop and the workers.
   struct Exchange {
@@ -626,9 +635,13 @@ void HttpServer::EventLoop::drop(Clients::iterator client) {
   --connections_;
 }
 
+// Closes the connection that has been idle longest or, if none is idle, the one that has been
+// sending longest. New connections without a byte are not idle, because a request may be on its
+// way.
 bool HttpServer::EventLoop::drop_oldest() {
-  const auto oldest = std::ranges::max_element(
-      clients_, {}, [](const auto& client) { return client.second.since.seconds(); });
+  const auto oldest = std::ranges::max_element(clients_, {}, [](const auto& client) {
+    return std::pair(client.second.is_between_requests(), client.second.since.seconds());
+  });
   if (oldest == clients_.end()) return false;
   drop(oldest);
   return true;

@@ -8,6 +8,7 @@
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -176,6 +177,44 @@ TEST(HttpServer, ClosesWhoHasWaitedLongestWhereTooManyConnect) {
   EXPECT_FALSE(slow.back().is_closed_within(0.1));
 }
 
+TEST(HttpServer, ClosesIdleConnectionsBeforeThoseThatSend) {
+  HttpOptions options = any_port();
+  options.connections = 3;
+  HttpServer server(options, answer, fault_reply);
+  RawClient sending(server.port()), first(server.port()), second(server.port());
+  sending.send("POST /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 2\r\n\r\n1");
+  for (RawClient* idle : {&first, &second}) {
+    idle->send("GET /idle HTTP/1.1\r\nHost: h\r\n\r\n");
+    idle->read_until("GET /idle");
+  }
+  while (server.counts().waiting < 3) std::this_thread::yield();
+  RawClient next(server.port());
+  next.send(plain_request("GET", "/next"));
+  EXPECT_NE(next.read_all().find("GET /next"), std::string::npos);
+  EXPECT_TRUE(first.is_closed_within(5));
+  sending.send("2");
+  EXPECT_NE(sending.read_all().find("POST /a 12"), std::string::npos);
+}
+
+// The client always reads something, but fewer than 64 KiB in the time for them.
+TEST(HttpServer, EndsTheReplyOfAClientThatReadsTooSlowly) {
+  HttpOptions options = any_port();
+  options.write_seconds = 0.5;
+  const auto large = [](HttpExchange& exchange) {
+    exchange.reply({.body = std::string(8 << 20, 'x')});
+  };
+  HttpServer server(options, large, fault_reply);
+  RawClient client(server.port(), 4096);
+  client.send(plain_request("GET", "/large"));
+  std::size_t received = 0;
+  for (std::size_t got = 1; got > 0 && received < 400'000; received += got) {
+    got = client.read_some(1000).size();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    if (received > 1000 && server.counts().answering == 0) break;
+  }
+  EXPECT_LT(received, 400'000u);
+}
+
 TEST(HttpServer, HoldsNoMoreOfLargeRequestsThanItMay) {
   HttpOptions options = any_port();
   options.held_bytes = 1 << 20;
@@ -258,6 +297,41 @@ TEST(HttpServer, SpeaksTlsWhereItHasACertificate) {
     EXPECT_EQ(streamed->body, stream_text());
   }
   EXPECT_EQ(plain.read_all(5).find("200 OK"), std::string::npos);
+}
+
+// Whatever the client sent before it left: nothing, bytes that nobody reads, or the end of TLS.
+TEST(HttpServer, NoticesThatAClientHasLeft) {
+  std::signal(SIGPIPE, SIG_IGN);
+  const TemporaryFolder folder;
+  HttpOptions options = any_port(), secret = any_port();
+  secret.certificate = folder.path() / "cert.pem";
+  secret.key = folder.path() / "key.pem";
+  write_certificate(secret.certificate, secret.key);
+  std::atomic<int> waiting = 0, left = 0;
+  const auto wait = [&](HttpExchange& exchange) {
+    ++waiting;
+    for (int i = 0; i < 1000 && exchange.client_is_there(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    left += exchange.client_is_there() ? 0 : 1;
+  };
+  {
+    HttpServer server(options, wait, fault_reply), tls(secret, wait, fault_reply);
+    int sent = 0;
+    for (const char* unread : {"", "\r\n", "GET /next HTTP/1.1\r\nHost: h\r\n\r\n"}) {
+      RawClient client(server.port());
+      client.send(plain_request("GET", "/"));
+      for (++sent; waiting < sent;) std::this_thread::yield();
+      client.send(unread);
+      client.close();
+    }
+    httplib::SSLClient client("127.0.0.1", tls.port());
+    client.enable_server_certificate_verification(false);
+    client.set_read_timeout(std::chrono::milliseconds(200));
+    EXPECT_FALSE(client.Get("/"));
+  }
+  EXPECT_EQ(waiting, 4);
+  EXPECT_EQ(left, 4);
 }
 
 TEST(HttpServer, RefusesAKeyThatIsAnothers) {
