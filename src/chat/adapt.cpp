@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -144,9 +146,15 @@ std::string text_in(const Json& message) {
   return content_text(JsonNode(message).find("content"), "\n", unread);
 }
 
-void append_text(Json& message, const std::string& text) {
-  const std::string own = text_in(message);
-  message["content"] = own + (own.empty() ? "" : "\n\n") + text;
+void add_paragraph(std::string& text, std::string_view more) {
+  if (!text.empty()) text += "\n\n";
+  text += more;
+}
+
+void append_text(Json& message, std::string_view text) {
+  std::string own = text_in(message);
+  add_paragraph(own, text);
+  message["content"] = std::move(own);
 }
 
 // The rules change `list_` one after another; each leaves a conversation that the next one reads.
@@ -257,19 +265,23 @@ class Adapter {
   // Results as members of the message with their calls.
   void join_results() {
     Json::Array kept;
+    std::map<std::string, std::string> names;  // of the last message's calls by id; "": without one
+    std::string last;                          // the name of the last of these calls
+    const auto text = [](JsonNode node) { return node.is_string() ? node.text() : std::string(); };
     for (Json& message : list()) {
-      const JsonNode calls = kept.empty() ? JsonNode() : JsonNode(kept.back()).find("tool_calls");
-      if (!has_role(message, "tool") || calls.size() == 0) {
+      if (!has_role(message, "tool") || names.empty()) {
+        names.clear();
+        for (const JsonNode call : JsonNode(message).find("tool_calls")) {
+          last = names[text(call.find("id"))] = text(call.find("function").find("name"));
+        }
         kept.push_back(std::move(message));
         continue;
       }
-      Json response = {{"name", ""}, {"response", text_in(message)}};
-      for (const JsonNode call : calls) {
-        const JsonNode id = call.find("id"), of = JsonNode(message).find("tool_call_id");
-        const JsonNode name = call.find("function").find("name");
-        const bool same = !id.is_string() || !of.is_string() || id.text() == of.text();
-        if (same && name.is_string()) response["name"] = name.text();
-      }
+      const JsonNode of = JsonNode(message).find("tool_call_id");
+      auto named = names.find(text(of));
+      if (named == names.end()) named = names.find("");
+      const std::string answered = named != names.end() ? named->second : "";
+      Json response = {{"name", of.is_string() ? answered : last}, {"response", text_in(message)}};
       try {
         Json value = parse_json(response["response"].text(), "a result");
         if (value.is_object()) response["response"] = std::move(value);
@@ -329,7 +341,7 @@ class Adapter {
     Json::Array rest;
     for (Json& message : list()) {
       if (has_role(message, "system") || has_role(message, "developer")) {
-        text += (text.empty() ? "" : "\n\n") + text_in(message);
+        add_paragraph(text, text_in(message));
       } else {
         rest.push_back(std::move(message));
       }
@@ -360,14 +372,21 @@ class Adapter {
   template <class Joins>
   void join_if(const Joins& joins) {
     Json::Array kept;
+    std::optional<std::string> text;  // of the last message and those that are joined to it
+    const auto set_text = [&] {
+      if (text) kept.back()["content"] = *std::exchange(text, std::nullopt);
+    };
     for (Json& message : list()) {
       if (kept.empty() || !joins(kept.back(), message)) {
+        set_text();
         kept.push_back(std::move(message));
         continue;
       }
-      append_text(kept.back(), text_in(message));
+      if (!text) text = text_in(kept.back());
+      add_paragraph(*text, text_in(message));
       if (message.contains("tool_calls")) kept.back()["tool_calls"] = message["tool_calls"];
     }
+    set_text();
     list() = Json(kept);
   }
 

@@ -7,6 +7,7 @@
 #include <ctime>
 
 #include "base/file.h"
+#include "processor_time.h"
 #include "shared_data.h"
 
 namespace leq {
@@ -85,6 +86,57 @@ TEST(AdaptedChat, ResultsAreMembersOfTheirCallsWhereTheTemplateShowsThemThere) {
                                "sent");
   EXPECT_EQ(shown(any, sent).text,
             R"(user:b;assistant:(f{"a": "p"})(g{"a": "q"})[g{"x": "deep"}][f"plain"];user:c;[])");
+}
+
+// A list of `count` messages of this text; "#" in it is the number of the message.
+Json messages_of(std::size_t count, const std::string& text) {
+  std::string list;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::string one = text;
+    for (std::size_t at = 0; (at = one.find('#', at)) != std::string::npos;) {
+      one.replace(at, 1, std::to_string(i));
+    }
+    list += (i > 0 ? "," : "") + one;
+  }
+  return parse_json("[" + list + "]", "messages");
+}
+
+constexpr std::size_t kMany = 20'000;
+
+// One message of all is no more work than many messages of two.
+TEST(AdaptedChat, JoinsManyMessagesInTheTimeOfFew) {
+  const std::string user = R"({"role":"user","content":")" + std::string(100, 'a') + "\"}";
+  const Json one = messages_of(kMany, user),
+             pairs = messages_of(kMany / 3, user + "," + user + R"(,{"role":"assistant"})");
+  TemplateTakes takes;
+  takes.repeats = false;
+  const auto adapted = [&](const Json& messages) {
+    return *adapt_chat(messages, {}, takes, ToolCallStyle::hermes).messages;
+  };
+  EXPECT_EQ(adapted(one)[0]["content"].text().size(), kMany * 102 - 2);
+  const double few = test::processor_seconds([&] { (void)adapted(pairs); }),
+               all = test::processor_seconds([&] { (void)adapted(one); });
+  EXPECT_LT(all, 20 * few);
+}
+
+// Results of one message with all calls are no more work than those of many messages with one.
+TEST(AdaptedChat, FindsTheCallsOfManyResultsInTheTimeOfFew) {
+  const std::string call = R"({"id":"#","function":{"name":"f#"}})";
+  const std::string result = R"({"role":"tool","tool_call_id":"#","content":"{}"})";
+  const Json pairs =
+      messages_of(kMany, R"({"role":"assistant","tool_calls":[)" + call + "]}," + result);
+  Json one = messages_of(kMany + 1, result);
+  one[0] = {{"role", "assistant"}, {"tool_calls", messages_of(kMany + 1, call)}};
+  TemplateTakes takes;
+  takes.responses = true;
+  const auto adapted = [&](const Json& messages) {
+    return *adapt_chat(messages, {}, takes, ToolCallStyle::hermes).messages;
+  };
+  EXPECT_EQ(adapted(one)[0]["tool_responses"][kMany - 1]["name"].text(),
+            "f" + std::to_string(kMany));
+  const double few = test::processor_seconds([&] { (void)adapted(pairs); }),
+               all = test::processor_seconds([&] { (void)adapted(one); });
+  EXPECT_LT(all, 20 * few);
 }
 
 TEST(AdaptedChat, NamesAPartWithoutTextThatIsNotAnsweredYet) {
