@@ -104,11 +104,13 @@ void check_key(const HttpRequest& request, const AccessRules& rules) {
 }
 
 HttpHeaders site_headers(const HttpRequest& request, const AccessRules& rules) {
+  HttpHeaders headers = {{"X-Content-Type-Options", "nosniff"}};
   const std::string_view origin = request.header("origin");
-  if (origin.empty() || !is_allowed_site(origin, rules)) return {};
-  return {{"Access-Control-Allow-Origin", std::string(origin)},
-          {"Access-Control-Expose-Headers", "X-Leq-Warnings, Retry-After"},
-          {"Vary", "Origin"}};
+  if (origin.empty() || !is_allowed_site(origin, rules)) return headers;
+  headers.emplace_back("Access-Control-Allow-Origin", origin);
+  headers.emplace_back("Access-Control-Expose-Headers", "X-Leq-Warnings, Retry-After");
+  headers.emplace_back("Vary", "Origin");
+  return headers;
 }
 
 HttpReply preflight_reply(const HttpRequest& request, const AccessRules& rules) {

@@ -30,7 +30,7 @@ void check_site(const HttpRequest& request, const AccessRules& rules);
 // Throws ApiError 401 if the key is missing or wrong. Takes the same time for any wrong key.
 void check_key(const HttpRequest& request, const AccessRules& rules);
 
-// CORS headers that let another site's page read the reply; empty for this server's own page.
+// Headers of every reply, for a page of another site with the CORS headers that let it read this.
 HttpHeaders site_headers(const HttpRequest& request, const AccessRules& rules);
 // The reply to a CORS preflight request (OPTIONS), without the headers that every reply has.
 HttpReply preflight_reply(const HttpRequest& request, const AccessRules& rules);

@@ -606,7 +606,7 @@ void HttpServer::EventLoop::enqueue(Clients::iterator client, std::string_view r
 }
 
 void HttpServer::EventLoop::refuse(Clients::iterator client, const HttpFault& fault) try {
-  refuse(client, fault_reply_(fault));
+  refuse(client, fault_reply_(client->second.reader.request(), fault));
 } catch (const std::exception&) {  // handled as in handle_event()
   drop(client);
 }
@@ -693,10 +693,10 @@ void HttpServer::EventLoop::answer(Exchange& pending) {
   if (stopping_) exchange.close_after();
   try {
     handler_(exchange);
-    if (!exchange.begun()) exchange.reply(fault_reply_({500, "no answer"}));
+    if (!exchange.begun()) exchange.reply(fault_reply_(exchange.request(), {500, "no answer"}));
   } catch (const std::exception& error) {
     exchange.close_after();
-    if (!exchange.begun()) exchange.reply(fault_reply_({500, error.what()}));
+    if (!exchange.begun()) exchange.reply(fault_reply_(exchange.request(), {500, error.what()}));
   }
   if (!exchange.is_healthy()) {
     --connections_;

@@ -31,8 +31,9 @@ struct HttpOptions {
 
 // Called concurrently by several threads. An exception is answered with status 500.
 using HttpHandler = std::function<void(HttpExchange& exchange)>;
-// Creates the reply to an error outside of the handler, from its status and text.
-using HttpFaultReply = std::function<HttpReply(const HttpFault& fault)>;
+// Creates the reply to an error outside of the handler, from its status and text. Of the request
+// there is what has arrived.
+using HttpFaultReply = std::function<HttpReply(const HttpRequest& request, const HttpFault& fault)>;
 
 // Checks a request's head before its body is read. If it returns a reply, this is sent and the body
 // is discarded. Called in the event loop's thread, so it must not block.

@@ -25,13 +25,11 @@ namespace {
 constexpr std::size_t kQuickWorkers = 4;
 constexpr std::string_view kSlotPath = "/slots/ID", kModelPath = "/v1/models/";
 
-// Adds the CORS headers to each reply.
+// Adds the headers of site_headers to each reply.
 class SiteExchange : public HttpExchange {
  public:
   SiteExchange(HttpExchange& inner, HttpHeaders headers)
-      : inner_(inner), headers_(std::move(headers)) {
-    headers_.emplace_back("X-Content-Type-Options", "nosniff");
-  }
+      : inner_(inner), headers_(std::move(headers)) {}
   const HttpRequest& request() const override { return inner_.request(); }
   void reply(const HttpReply& reply) override {
     status_ = reply.status;
@@ -319,6 +317,14 @@ std::optional<double> read_keep_alive(JsonNode body) {
   return seconds < 0 ? kNeverIdle : seconds;
 }
 
+// The reply to an error, in the form of the API that the request asks.
+HttpReply error_reply_to(const HttpRequest& request, const std::exception& error) {
+  HttpReply reply = error_reply(error);
+  if (request.path.starts_with("/v1/messages")) return anthropic_form(std::move(reply));
+  if (request.path.starts_with("/api/")) return ollama_form(std::move(reply));
+  return reply;
+}
+
 [[noreturn]] void client_left() {
   throw ApiError(503, "the client went away", "");  // it cannot be told
 }
@@ -340,7 +346,9 @@ void Server::listen() {
   http.workers = static_cast<int>(models_.most_requests() + kQuickWorkers);
   http_ = std::make_unique<HttpServer>(
       http, [this](HttpExchange& exchange) { answer(exchange); },
-      [](const HttpFault& fault) { return error_reply(fault.status, fault.text, "", ""); },
+      [](const HttpRequest& request, const HttpFault& fault) {
+        return error_reply_to(request, ApiError(fault.status, fault.text, ""));
+      },
       [this](const HttpRequest& request) { return check_head(request); });
 }
 
@@ -446,11 +454,7 @@ void Server::answer(HttpExchange& exchange) {
     answer_checked(site);
   } catch (const std::exception& error) {
     if (site.begun()) throw;
-    HttpReply reply = error_reply(error);
-    const std::string& path = exchange.request().path;
-    if (path.starts_with("/v1/messages")) reply = anthropic_form(std::move(reply));
-    if (path.starts_with("/api/")) reply = ollama_form(std::move(reply));
-    site.reply(reply);
+    site.reply(error_reply_to(exchange.request(), error));
   }
   log(exchange.request(), site.status(), watch.seconds(), site.facts);
   // Returns the memory of a large request to the system, because each worker has a malloc arena of
@@ -484,7 +488,10 @@ std::optional<HttpReply> Server::check_head(const HttpRequest& request) const {
     }
     return std::nullopt;
   } catch (const Error& error) {
-    HttpReply reply = error_reply(error);
+    HttpReply reply = error_reply_to(request, error);
+    for (auto& header : site_headers(request, options_.access)) {
+      reply.headers.push_back(std::move(header));
+    }
     log(request, reply.status, 0, {});
     return reply;
   }

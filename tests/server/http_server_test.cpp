@@ -42,7 +42,7 @@ void answer(HttpExchange& exchange) {
   exchange.reply(reply);
 }
 
-HttpReply fault_reply(const HttpFault& fault) {
+HttpReply fault_reply(const HttpRequest&, const HttpFault& fault) {
   return {.status = fault.status, .body = fault.text};
 }
 

@@ -678,6 +678,22 @@ TEST(Keys, AreCheckedBeforeTheBodyComes) {
   RawClient friendly(served.port());
   friendly.send(head + "Authorization: Bearer sesame\r\nExpect: 100-continue\r\n\r\n");
   EXPECT_NE(friendly.read_until("\r\n\r\n").find("100 Continue"), std::string::npos);
+  // An error has the form of its API, also before the body comes.
+  const auto refusal = [&](const std::string& first, const std::string& more, int bytes = 9) {
+    RawClient client(served.port());
+    client.send(first + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(bytes) +
+                "\r\n" + more + "\r\n");
+    const std::string text = client.read_until("\"}");
+    return text.substr(std::min(text.size(), text.find("\r\n\r\n") + 4));
+  };
+  const std::string key = "X-Api-Key: sesame\r\n";
+  EXPECT_TRUE(refusal("POST /v1/messages", "").starts_with(R"({"error":{"message":)"));
+  EXPECT_TRUE(refusal("PUT /v1/messages", key).starts_with(R"({"error":{"message":)"));
+  EXPECT_TRUE(refusal("POST /api/chat", "").starts_with(R"({"error":"the API key)"));
+  EXPECT_TRUE(refusal("POST /api/pull", key).starts_with(R"({"error":"unknown path)"));
+  EXPECT_TRUE(refusal("PUT /api/chat", "Origin: https://evil.example\r\n" + key)
+                  .starts_with(R"({"error":"cross-origin)"));
+  EXPECT_TRUE(refusal("POST /api/chat", key, 1 << 30).starts_with(R"({"error":"a body of)"));
   RawClient misled(served.port());
   misled.send(
       "POST /v1/completions HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 15000000\r\n\r\n");
