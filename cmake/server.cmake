@@ -4,7 +4,7 @@
 file(GLOB server_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/server/*.cpp)
 # leq_requests: answers to JSON requests without HTTP, which the C API also uses (cmake/capi.cmake).
 set(request_sources ${server_sources})
-list(FILTER request_sources INCLUDE REGEX "/(dialects|fields|generation|messages|ollama|openai|request|responses)\\.cpp$")
+list(FILTER request_sources INCLUDE REGEX "/(dialects|fields|generation|grammar_store|messages|ollama|openai|request|responses)\\.cpp$")
 list(REMOVE_ITEM server_sources ${request_sources})
 foreach(part frame:page.html style:page.css script:store.js script:math.js script:markdown.js script:page.js)
   string(REGEX MATCH "^(.*):(.*)$" _ ${part})

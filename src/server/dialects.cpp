@@ -5,6 +5,7 @@
 #include <chrono>
 #include <ctime>
 #include <random>
+#include <set>
 #include <utility>
 
 #include "base/text.h"
@@ -53,6 +54,13 @@ bool is_custom(JsonNode tool) {
 }
 
 }  // namespace
+
+void ForeignChat::note(std::string text) {
+  constexpr std::size_t kMaxNotes = 32;
+  if (notes.size() < kMaxNotes && std::ranges::find(notes, text) == notes.end()) {
+    notes.push_back(std::move(text));
+  }
+}
 
 std::string ForeignChat::in_its_names(std::string text) const {
   for (const CopiedMember& member : names) {
@@ -118,8 +126,9 @@ ChatBuilder::ChatBuilder(JsonNode body) : body_(body) {
     const JsonNode found = given_field(body, name);
     const bool is_off =
         (found.is_boolean() && !found.boolean()) || (found.is_number() && found.number() == 0);
-    if (found && !is_off) chat_.notes.push_back(std::string(name) + ": is ignored by this API");
+    if (found && !is_off) chat_.note(std::string(name) + ": is ignored by this API");
   }
+  copy_sampling(body, chat_.body);
 }
 
 void ChatBuilder::set_given(const CopiedMember& member, JsonNode value) {
@@ -145,10 +154,10 @@ void ChatBuilder::add_tool(const ToolRules& rules, JsonNode tool, const std::str
     list.push_back(is_input ? function_of_custom(tool, shown) : function_of(tool, rules.members));
     if (!is_input && !space.empty()) list[list.size() - 1]["function"]["name"] = shown;
     if (is_input || !space.empty()) chat_.aliases.push_back({shown, name, space, is_input});
+    check_tool_count("tools", list.size());
   } else {
-    chat_.notes.push_back("tools: " + printable(name.empty() ? type : name) +
-                          " is left out: only " + std::string(rules.supported) +
-                          " are supported, not " + printable(type));
+    chat_.note("tools: " + printable(name.empty() ? type : name) + " is left out: only " +
+               std::string(rules.supported) + " are supported, not " + printable(type));
   }
 }
 
@@ -169,19 +178,19 @@ void ChatBuilder::choose_function(JsonNode choice) {
 }
 
 void ChatBuilder::choose_allowed(JsonNode choice) {
-  Json tools = Json::array();
+  // A tool that was left out cannot be called anyway; a namespace allows all of its tools.
+  std::set<std::string> names, spaces;
   for (const JsonNode one : given_field(choice, "tools")) {
-    // A tool that was left out cannot be called anyway; a namespace allows all of its tools.
     const std::string name = text_field(one, "name").value_or("");
-    const std::string space = text_field(one, "namespace").value_or("");
-    for (const JsonNode tool :
-         chat_.body.contains("tools") ? JsonNode(chat_.body["tools"]) : JsonNode()) {
-      const std::string& shown = tool.find("function").find("name").text();
-      const auto alias = std::ranges::find(chat_.aliases, shown, &ToolAlias::shown);
-      const bool in_space = alias != chat_.aliases.end() && alias->space == name;
-      if (shown == shown_name(space, name) || (in_space && !name.empty())) {
-        tools.push_back({{"type", "function"}, {"function", Json::object({{"name", shown}})}});
-      }
+    names.insert(shown_name(text_field(one, "namespace").value_or(""), name));
+    if (!name.empty()) spaces.insert(name);
+  }
+  Json tools = Json::array();
+  for (const JsonNode tool : JsonNode(chat_.body).find("tools")) {
+    const std::string& shown = tool.find("function").find("name").text();
+    const auto alias = std::ranges::find(chat_.aliases, shown, &ToolAlias::shown);
+    if (names.contains(shown) || (alias != chat_.aliases.end() && spaces.contains(alias->space))) {
+      tools.push_back({{"type", "function"}, {"function", Json::object({{"name", shown}})}});
     }
   }
   chat_.body["tool_choice"] = {
@@ -199,10 +208,7 @@ std::string ChatBuilder::read_text(JsonNode content, std::string_view member,
     field_error(member, "a part of the type " + unread.front() +
                             " is not supported: the model reads texts");
   }
-  std::string note = std::string(member) + ": " + unread_note(unread);
-  if (std::ranges::find(chat_.notes, note) == chat_.notes.end()) {
-    chat_.notes.push_back(std::move(note));
-  }
+  chat_.note(std::string(member) + ": " + unread_note(unread));
   return text;
 }
 

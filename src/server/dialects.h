@@ -26,6 +26,8 @@ struct ForeignChat {
   std::vector<ToolAlias> aliases = {};
   std::vector<CopiedMember> names = {};  // of members that have other names in the chat
 
+  // Adds a note. A text is kept once, and only the first texts of a request are.
+  void note(std::string text);
   // A text whose marked names (marked_field) are those of the chat, with the client's names.
   std::string in_its_names(std::string text) const;
 };

@@ -10,11 +10,6 @@ namespace leq {
 namespace {
 
 constexpr std::array kKeptOfMessages = {
-    CopiedMember{"temperature", "temperature"},
-    CopiedMember{"top_p", "top_p"},
-    CopiedMember{"top_k", "top_k"},
-    CopiedMember{"min_p", "min_p"},
-    CopiedMember{"seed", "seed"},
     CopiedMember{"stop", "stop"},
     CopiedMember{"stop_sequences", "stop"},
     CopiedMember{"response_format", "response_format"},
@@ -55,7 +50,7 @@ class MessagesReader : public ChatBuilder {
                             .supported = "tools with an input_schema",
                             .members = kKeptOfTool}));
     const auto most = whole_field(body_, "max_tokens", 1, kMaxTokensRequested);
-    if (!most) chat_.notes.emplace_back("max_tokens: is missing; the server's limit applies");
+    if (!most) chat_.note("max_tokens: is missing; the server's limit applies");
     read_thinking(most.value_or(kMaxTokensRequested));
     copy_members(kKeptOfMessages);
     if (const JsonNode stops = given_field(body_, "stop_sequences"); stops && !stops.is_array()) {

@@ -1,6 +1,7 @@
 // Requests and replies of Ollama's /api/chat and /api/generate.
 #include <algorithm>
-#include <array>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "base/text.h"
@@ -9,34 +10,18 @@
 namespace leq {
 namespace {
 
-// Members of "options".
-constexpr std::array kOptions = {
-    CopiedMember{"temperature", "temperature"},
-    CopiedMember{"seed", "seed"},
-    CopiedMember{"top_k", "top_k"},
-    CopiedMember{"top_p", "top_p"},
-    CopiedMember{"min_p", "min_p"},
-    CopiedMember{"typical_p", "typical_p"},
-    CopiedMember{"repeat_penalty", "repeat_penalty"},
-    CopiedMember{"repeat_last_n", "repeat_last_n"},
-    CopiedMember{"presence_penalty", "presence_penalty"},
-    CopiedMember{"frequency_penalty", "frequency_penalty"},
-    CopiedMember{"stop", "stop"},
-};
 constexpr std::int64_t kNanoseconds = 1'000'000'000;
 
 // Sets what chats and completions share: sampling, limits, format, thinking, streaming.
 void read_settings(JsonNode body, ForeignChat& chat) {
   const JsonNode options = object_field(body, "options");
-  for (const CopiedMember& member : kOptions) {
-    if (const JsonNode value = given_field(options, member.name))
-      chat.body[member.as] = value.value();
-  }
+  copy_sampling(options, chat.body);
+  if (const JsonNode stop = given_field(options, "stop")) chat.body["stop"] = stop.value();
   // -1: no limit; -2: as much as the context has room for.
   const auto limit = whole_field(options, "num_predict", -2, 1 << 30);
   if (limit) chat.body["max_tokens"] = std::max<std::int64_t>(*limit, -1);
   if (given_field(options, "num_ctx")) {
-    chat.notes.emplace_back("options: num_ctx is ignored; the context is the server's");
+    chat.note("options: num_ctx is ignored; the context is the server's");
   }
   chat.names.insert(chat.names.end(), {{"options.num_predict", "max_tokens"},
                                        {"format", "response_format"},
@@ -83,7 +68,7 @@ class MessageReader {
     const std::string role = text_field(message, "role").value_or("user");
     Json read = {{"role", role}, {"content", text_field(message, "content").value_or("")}};
     if (const JsonNode images = given_field(message, "images"); images && images.size() > 0) {
-      chat_.notes.emplace_back("messages: images are left out: the model reads texts");
+      chat_.note("messages: images are left out: the model reads texts");
     }
     if (const auto thinking = text_field(message, "thinking"))
       read["reasoning_content"] = *thinking;
@@ -97,38 +82,46 @@ class MessageReader {
 
   Json calls_of(JsonNode calls) {
     open_.clear();
+    of_name_.clear();
     Json list = Json::array();
     for (const JsonNode call : calls) {
       const JsonNode function = object_field(call, "function");
       const std::string name = text_field(function, "name").value_or("");
-      // Nine letters and digits, which every template accepts.
-      const std::string number = std::to_string(++count_);
-      const std::string id =
-          "c" + std::string(8 - std::min<std::size_t>(8, number.size()), '0') + number;
-      open_.emplace_back(name, id);
+      open_[++count_] = name;
+      of_name_.emplace(name, count_);
       const JsonNode arguments = given_field(function, "arguments");
       list.push_back(
-          {{"id", id},
+          {{"id", id_of(count_)},
            {"type", "function"},
            {"function", {{"name", name}, {"arguments", arguments ? arguments.dump() : "{}"}}}});
     }
     return list;
   }
 
-  // The id of the first call without an answer that has this name, else of the first of any name.
+  // Nine letters and digits, which every template accepts.
+  static std::string id_of(std::size_t number) {
+    const std::string digits = std::to_string(number);
+    return "c" + std::string(8 - std::min<std::size_t>(8, digits.size()), '0') + digits;
+  }
+
+  // The id of the first call without an answer that has this name, else of the first of any name;
+  // that of number 0 if there is none.
   std::string answered(const std::string& name) {
-    auto found = std::ranges::find(open_, name, &std::pair<std::string, std::string>::first);
-    if (found == open_.end()) found = open_.begin();
-    if (found == open_.end()) return "c00000000";
-    std::string id = found->second;
-    open_.erase(found);
-    return id;
+    if (open_.empty()) return id_of(0);
+    const auto named = of_name_.lower_bound({name, 0});
+    const bool is_named = named != of_name_.end() && named->first == name;
+    const std::size_t number = is_named ? named->second : open_.begin()->first;
+    of_name_.erase({open_[number], number});
+    open_.erase(number);
+    return id_of(number);
   }
 
   ForeignChat& chat_;
   Json messages_ = Json::array();
   std::size_t count_ = 0;
-  std::vector<std::pair<std::string, std::string>> open_;  // name and id of calls without an answer
+  // The calls without an answer: names by number, and all of both.
+  std::map<std::size_t, std::string> open_;
+  std::set<std::pair<std::string, std::size_t>> of_name_;
 };
 
 // A JSON object for each piece, in lines; the last has the counts and times.
@@ -235,7 +228,7 @@ ForeignChat chat_of_ollama_generate(JsonNode body) {
     messages.push_back({{"role", "user"}, {"content", prompt}});
     chat.names.push_back({"prompt", "messages"});
     if (given_field(body, "images").size() > 0) {
-      chat.notes.emplace_back("images: are left out: the model reads texts");
+      chat.note("images: are left out: the model reads texts");
     }
     chat.body["messages"] = std::move(messages);
   }

@@ -16,6 +16,8 @@ namespace {
 constexpr std::size_t kMaxStops = 32;
 constexpr std::size_t kMaxStopBytes = 1024;
 constexpr std::size_t kMaxBiases = 1024;
+constexpr std::size_t kMaxPrompts = 256;
+constexpr std::size_t kMaxTools = 256;
 
 // Names of a sampling setting in other servers' APIs, accepted in addition to leq's.
 struct ParameterAlias {
@@ -115,6 +117,23 @@ void refuse_members(JsonNode body) {
     }
   }
   refuse_best_of(body);
+}
+
+void check_tool_count(std::string_view member, std::size_t count) {
+  if (count <= kMaxTools) return;
+  field_error(member, "at most " + std::to_string(kMaxTools) + " tools");
+}
+
+void copy_sampling(JsonNode from, Json& body) {
+  const auto copy = [&](std::string_view name) {
+    if (const JsonNode value = given_field(from, name)) body[name] = value.value();
+  };
+  for (const SamplingParameter& parameter : kSamplingParameters) {
+    if (!parameter.config_key.empty()) copy(parameter.config_key);
+    copy(parameter.name);
+  }
+  for (const ParameterAlias& alias : kAliases) copy(alias.alias);
+  for (const std::string_view name : {"logit_bias", "seed"}) copy(name);
 }
 
 SamplingSettings read_sampling(JsonNode body, const ApiModel& model, bool& has_seed) {
@@ -226,8 +245,6 @@ struct ToolChoice {
   bool named = false;                  // forced: one call of this tool
 };
 
-constexpr std::size_t kMaxTools = 256;
-
 JsonNode function_of(JsonNode tool) {
   const JsonNode function = tool.is_object() ? given_field(tool, "function") : JsonNode();
   if (!function || !function.is_object()) {
@@ -249,9 +266,7 @@ ToolChoice read_tool_choice(JsonNode body) {
   const JsonNode wanted = given_field(body, "tool_choice");
   const bool has_tools = tools && tools.is_array() && tools.size() > 0;
   if (tools && !tools.is_array()) field_error("tools", "an array", tools);
-  if (tools && tools.size() > kMaxTools) {
-    field_error("tools", "at most " + std::to_string(kMaxTools) + " tools");
-  }
+  check_tool_count("tools", tools.size());
   for (const JsonNode tool : tools) {
     name_of(tool);
     object_field(function_of(tool), "parameters");
@@ -273,7 +288,9 @@ ToolChoice read_tool_choice(JsonNode body) {
       add(wanted);
       return {ToolChoice::Use::forced, std::move(only), true};
     }
-    for (const JsonNode one : given_field(allowed, "tools")) add(one);
+    const JsonNode listed = given_field(allowed, "tools");
+    check_tool_count("tool_choice", listed.size());
+    for (const JsonNode one : listed) add(one);
     if (only.empty()) field_error("tool_choice", "at least one allowed tool", wanted);
     word = text_field(allowed, "mode").value_or("auto");
   }
@@ -658,16 +675,23 @@ std::vector<std::vector<Token>> read_prompts(JsonNode body, std::string_view nam
   }
   bool has_ids = false;
   for (const JsonNode one : found) has_ids |= one.is_number();
+  std::vector<std::vector<Token>> prompts;
+  const auto add = [&](JsonNode one) {
+    prompts.push_back(read_prompt(one, name, model, end, before));
+    if (prompts.back().empty()) field_error(name, "expected at least one token in each text");
+  };
   // An array of texts is several prompts; an array that contains ids is a single prompt.
-  if (found.is_string() || has_ids) return {read_prompt(found, name, model, end, before)};
+  if (found.is_string() || has_ids) {
+    add(found);
+    return prompts;
+  }
   if (found.size() > most) {
     field_error(name, "at most " + std::to_string(most) + " prompts, found " +
                           std::to_string(found.size()));
   }
-  std::vector<std::vector<Token>> prompts;
   for (const JsonNode one : found) {
     if (!one.is_string() && !one.is_array()) field_error(name, kExpected, one);
-    prompts.push_back(read_prompt(one, name, model, end, before));
+    add(one);
   }
   return prompts;
 }
@@ -695,7 +719,8 @@ GenerationCall read_generation_call(CallStyle style, JsonNode body, const ApiMod
     read_chat(body, format, model, call);
   } else {
     set_text_grammar(format, model, call);
-    call.prompts = read_prompts(body, "prompt", model);
+    call.prompts = read_prompts(body, "prompt", model,
+                                std::min(kMaxPrompts, model.most_replies / call.choices));
     call.echo = flag_field(body, "echo");
   }
   if (flag_field(body, "ignore_eos")) call.banned = call.stop.end_tokens;
@@ -735,58 +760,6 @@ ApiModel api_model_of(const Model& model, const std::string& format) {
   api.stop.end_tokens = model.end_tokens();
   api.embedding = model.embedding();
   return api;
-}
-
-const CompiledGrammar* GrammarStore::find(const std::string& text) {
-  const auto found = std::ranges::find(known_, text, &Known::text);
-  if (found == known_.end()) return nullptr;
-  known_.splice(known_.begin(), known_, found);
-  return &found->compiled;
-}
-
-CompiledGrammar GrammarStore::get(const std::string& text, const Compile& compile,
-                                  const GrammarStop& stopped) {
-  constexpr auto kLook = std::chrono::milliseconds(100);  // between two looks at `stopped`
-  CompiledGrammar made;
-  {
-    std::unique_lock lock(mutex_);
-    while (true) {
-      if (const auto* known = find(text)) return *known;
-      if (compiling_ < kMaxAtOnce) break;
-      ended_.wait_for(lock, kLook);
-      require(!stopped || !stopped(), ErrorKind::interrupted, "the client has left");
-    }
-    ++compiling_;
-  }
-  const auto end = [&] {
-    const std::lock_guard lock(mutex_);
-    --compiling_;
-    ended_.notify_all();
-  };
-  try {
-    made = compile();
-  } catch (...) {
-    end();
-    throw;
-  }
-  end();
-  std::size_t bytes = text.size() + (made.grammar ? made.grammar->bytes() : 0);
-  for (const std::string& note : made.notes) bytes += note.size();
-  if (bytes > kMaxBytesOfOne) return made;
-  const std::lock_guard lock(mutex_);
-  if (const auto* known = find(text)) return *known;  // another thread has compiled it meanwhile
-  known_.push_front({text, made, bytes});
-  bytes_ += bytes;
-  while (known_.size() > kMaxGrammars || bytes_ > kMaxBytes) {
-    bytes_ -= known_.back().bytes;
-    known_.pop_back();
-  }
-  return made;
-}
-
-std::size_t GrammarStore::bytes() {
-  const std::lock_guard lock(mutex_);
-  return bytes_;
 }
 
 }  // namespace leq

@@ -2,12 +2,9 @@
 // settings, and answered by the engine.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <list>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,6 +19,7 @@
 #include "model/open_model.h"
 #include "sampling/settings.h"
 #include "server/fields.h"
+#include "server/grammar_store.h"
 
 namespace leq {
 
@@ -30,45 +28,6 @@ class EngineThread;
 // Text inserted when reasoning is cut off at its limit.
 inline constexpr std::string_view kReasoningWords =
     "\n\nThere is no time left to think; I answer now.\n";
-
-// A grammar, with notes on the parts of its schemas that it does not enforce.
-struct CompiledGrammar {
-  std::shared_ptr<const Grammar> grammar;
-  SchemaNotes notes = {};
-};
-
-// A cache of compiled grammars: requests with the same schema text share one grammar object, and
-// with it the token masks that the engine has computed for it. Few are compiled at once, so that
-// requests without a grammar go on.
-class GrammarStore {
- public:
-  using Compile = std::function<CompiledGrammar()>;
-
-  // The cached grammar for this text, or the result of `compile`, which runs in the caller's thread
-  // once fewer than kMaxAtOnce others compile. If it throws, the exception propagates and nothing
-  // is cached. Throws Error (interrupted) if `stopped` becomes true during the wait.
-  CompiledGrammar get(const std::string& text, const Compile& compile,
-                      const GrammarStop& stopped = {});
-  std::size_t bytes();  // of the texts and grammars that are kept
-
-  static constexpr std::size_t kMaxGrammars = 32;
-  static constexpr std::size_t kMaxAtOnce = 2;
-  static constexpr std::size_t kMaxBytes = 32 << 20;            // of all texts and grammars
-  static constexpr std::size_t kMaxBytesOfOne = kMaxBytes / 4;  // larger ones are not kept
-
- private:
-  struct Known {
-    std::string text;
-    CompiledGrammar compiled;
-    std::size_t bytes = 0;
-  };
-  const CompiledGrammar* find(const std::string& text);
-
-  std::mutex mutex_;
-  std::condition_variable ended_;  // a compilation has
-  std::size_t compiling_ = 0, bytes_ = 0;
-  std::list<Known> known_;  // most recently used first
-};
 
 // A model's properties and default settings for parsing requests; the tokenizer must outlive it.
 struct ApiModel {
@@ -88,11 +47,12 @@ struct ApiModel {
   // cut off at the limit.
   std::int64_t reasoning_tokens = -1;
   std::string reasoning_words = std::string(kReasoningWords);
-  std::string chat_error = {};     // why chats are unavailable, if `chat` is null
-  TemplateTakes takes = {};        // what the template shows of a conversation
-  std::int64_t created = 0;        // seconds since 1970
-  std::int64_t slots = 1;          // number of slots, to check indices
-  std::int64_t most_choices = 16;  // maximum replies per request
+  std::string chat_error = {};      // why chats are unavailable, if `chat` is null
+  TemplateTakes takes = {};         // what the template shows of a conversation
+  std::int64_t created = 0;         // seconds since 1970
+  std::int64_t slots = 1;           // number of slots, to check indices
+  std::int64_t most_choices = 16;   // maximum replies per prompt
+  std::size_t most_replies = 4096;  // maximum replies per request
   std::int64_t most_logprobs = 20;
   EmbeddingRules embedding = {};
 };
@@ -168,6 +128,10 @@ GenerationCall read_generation_call(CallStyle style, JsonNode body, const ApiMod
 
 // Rejects unsupported members that would change a chat's reply, in any API.
 void refuse_members(JsonNode body);
+// Rejects more tools in a member than a request may have.
+void check_tool_count(std::string_view member, std::size_t count);
+// Copies the members that read_sampling reads.
+void copy_sampling(JsonNode from, Json& body);
 SamplingSettings read_sampling(JsonNode body, const ApiModel& model, bool& has_seed);
 StopRules read_stop(JsonNode body, const ApiModel& model);
 
@@ -176,10 +140,10 @@ StopRules read_stop(JsonNode body, const ApiModel& model);
 std::vector<TextPart> render_chat(CallStyle style, JsonNode body, const ApiModel& model);
 
 // Reads the prompts from "prompt" or "input": one text, ids, a mix of texts and ids, or an array of
-// these. Special tokens in texts are recognized; BOS is prepended like the tokenizer does. `end`
-// follows prompts that are a text, `before` is put in front of texts.
+// these; each must have a token. Special tokens in texts are recognized; BOS is prepended like the
+// tokenizer does. `end` follows prompts that are a text, `before` is put in front of texts.
 std::vector<std::vector<Token>> read_prompts(JsonNode body, std::string_view name,
-                                             const ApiModel& model, std::size_t most = 256,
+                                             const ApiModel& model, std::size_t most,
                                              Token end = kNoToken, const std::string& before = {});
 // A text's tokens, with BOS like the tokenizer does and `end` unless it is kNoToken.
 std::vector<Token> encode_text(std::string_view text, const ApiModel& model, Token end);

@@ -10,19 +10,12 @@ namespace leq {
 namespace {
 
 constexpr std::array kKept = {
-    CopiedMember{"temperature", "temperature"},
-    CopiedMember{"top_p", "top_p"},
-    CopiedMember{"top_k", "top_k"},
-    CopiedMember{"min_p", "min_p"},
-    CopiedMember{"seed", "seed"},
     CopiedMember{"stop", "stop"},
     CopiedMember{"stream", "stream"},
     CopiedMember{"max_output_tokens", "max_tokens"},
     CopiedMember{"parallel_tool_calls", "parallel_tool_calls"},
     CopiedMember{"chat_template_kwargs", "chat_template_kwargs"},
     CopiedMember{"thinking_budget_tokens", "thinking_budget_tokens"},
-    CopiedMember{"frequency_penalty", "frequency_penalty"},
-    CopiedMember{"presence_penalty", "presence_penalty"},
     CopiedMember{"response_format", "response_format"},
     CopiedMember{"json_schema", "json_schema"},
     CopiedMember{"grammar", "grammar"},
@@ -170,12 +163,11 @@ class ResponsesReader : public ChatBuilder {
   void note_ignored() {
     const JsonNode truncation = given_field(body_, "truncation");
     if (truncation.is_string() && truncation.text() == "auto") {
-      chat_.notes.push_back(
-          "truncation: a conversation is never cut, but refused if it is too long");
+      chat_.note("truncation: a conversation is never cut, but refused if it is too long");
     }
     for (const JsonNode one : given_field(body_, "include")) {
       if (!one.is_string() || !one.text().ends_with("logprobs")) continue;
-      chat_.notes.push_back("include: " + printable(one.text()) + " is not written by this API");
+      chat_.note("include: " + printable(one.text()) + " is not written by this API");
     }
   }
 

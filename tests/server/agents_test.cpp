@@ -4,7 +4,9 @@
 
 #include <cmath>
 
+#include "processor_time.h"
 #include "server/calling_model.h"
+#include "server/dialects.h"
 #include "server/raw_client.h"
 
 namespace leq::test::agents {
@@ -429,6 +431,104 @@ TEST(Messages, NeedNoLimit) {
 }
 
 // A tool's result whose call is not in the conversation keeps its text.
+// However many are listed, the chat has each of at most 256 tools once.
+TEST(Responses, AllowEachOfALimitedNumberOfToolsOnce) {
+  const Json one = {{"type", "function"}, {"name", "x"}};
+  const auto body = [&](std::size_t functions, std::size_t of_space, std::size_t allowed) {
+    Json tools = Json::Array(functions, one);
+    tools.push_back({{"type", "namespace"}, {"name", "s"}, {"tools", Json::Array(of_space, one)}});
+    return Json{{"input", "x"},
+                {"tools", tools},
+                {"tool_choice", {{"type", "allowed_tools"}, {"tools", Json::Array(allowed, one)}}}};
+  };
+  const Json fits = body(200, 56, 300), many = body(200, 57, 1);
+  const ForeignChat chat = chat_of_responses(fits);
+  EXPECT_EQ(chat.body["tools"].size(), 256u);
+  EXPECT_EQ(chat.body["tool_choice"]["allowed_tools"]["tools"].size(), 200u);
+  EXPECT_THROW(chat_of_responses(many), Error);
+  const Json function = {{"type", "function"}, {"function", Json::object({{"name", "x"}})}};
+  const auto answer = hermes().served().post(
+      "/v1/chat/completions",
+      Json{{"messages", Json::array({{{"role", "user"}, {"content", "x"}}})},
+           {"tools", Json::array({function})},
+           {"tool_choice",
+            {{"type", "allowed_tools"},
+             {"allowed_tools", Json::object({{"tools", Json::Array(257, function)}})}}}});
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_EQ(answer.json["error"]["message"].text(), "tool_choice: at most 256 tools");
+}
+
+TEST(Messages, NoteAtMost32Things) {
+  Json messages = Json::array();
+  for (int i = 0; i < 100; ++i) {
+    const Json part = Json::object({{"type", "kind" + std::to_string(i / 2)}});
+    messages.push_back({{"role", "user"}, {"content", Json::array({part})}});
+  }
+  messages.push_back({{"role", "assistant"}, {"content", "a"}});
+  messages.push_back({{"role", "user"}, {"content", "b"}});
+  const Json body = {{"max_tokens", 1}, {"messages", messages}};
+  const std::vector<std::string> notes = chat_of_messages(body).notes;
+  ASSERT_EQ(notes.size(), 32u);
+  EXPECT_TRUE(notes[0].ends_with("kind0")) << notes[0];
+  EXPECT_TRUE(notes[31].ends_with("kind31")) << notes[31];
+}
+
+TEST(OllamaChats, ResultsAnswerTheCallsOfTheirNames) {
+  const auto calls = [](const std::vector<std::string>& names) {
+    Json list = Json::array();
+    for (const std::string& name : names) {
+      list.push_back(Json::object({{"function", Json::object({{"name", name}})}}));
+    }
+    return Json{{"role", "assistant"}, {"tool_calls", std::move(list)}};
+  };
+  const auto result = [](const std::string& name) {
+    return Json{{"role", "tool"}, {"tool_name", name}, {"content", "x"}};
+  };
+  const auto ids = [](const Json& messages) {
+    const Json body = Json::object({{"messages", messages}});
+    const ForeignChat chat = chat_of_ollama_chat(body);
+    std::vector<std::string> answered;
+    for (const Json& one : chat.body["messages"]) {
+      if (one.contains("tool_call_id")) answered.push_back(one["tool_call_id"].text());
+    }
+    return answered;
+  };
+  EXPECT_EQ(
+      ids(Json::array({calls({"a", "b", "a", "c"}), result("a"), result("z"), result("a"),
+                       result("z"), result("a")})),
+      (std::vector<std::string>{"c00000001", "c00000002", "c00000003", "c00000004", "c00000000"}));
+  // Many calls of one message are no more work than many messages of one call.
+  constexpr std::size_t kMany = 20'000;
+  Json one = Json::array({calls(std::vector<std::string>(kMany, "a"))}), pairs = Json::array();
+  for (std::size_t i = 0; i < kMany; ++i) {
+    one.push_back(result("z"));
+    pairs.push_back(calls({"a"}));
+    pairs.push_back(result("z"));
+  }
+  const double few = processor_seconds([&] { (void)ids(pairs); }),
+               all = processor_seconds([&] { (void)ids(one); });
+  EXPECT_LT(all, 20 * few);
+}
+
+// A setting applies in every API, also under the names of other servers.
+TEST(SamplingSettingsOfAllApis, AreThoseOfAChat) {
+  std::vector<std::string> names = {"mirostat_tau", "mirostat_eta", "repetition_penalty", "seed",
+                                    "logit_bias"};
+  for (const SamplingParameter& parameter : kSamplingParameters) names.emplace_back(parameter.name);
+  Json settings = Json::object();
+  for (const std::string& name : names) settings[name] = settings.size();
+  const Json messages = Json::array({{{"role", "user"}, {"content", "x"}}});
+  Json response = settings, message = settings;
+  response["input"] = "x";
+  message["messages"] = messages;
+  const Json chat = {{"messages", messages}, {"options", settings}},
+             text = {{"prompt", "x"}, {"options", settings}};
+  for (const ForeignChat& foreign : {chat_of_responses(response), chat_of_messages(message),
+                                     chat_of_ollama_chat(chat), chat_of_ollama_generate(text)}) {
+    for (const std::string& name : names) EXPECT_EQ(foreign.body[name], settings[name]) << name;
+  }
+}
+
 TEST(Orphans, AreTextsOfTheUserInAllApis) {
   const std::string result = R"({"role":"tool","tool_call_id":"call_9","content":"It rains."})";
   const std::vector<std::pair<std::string, std::string>> cases = {

@@ -1,5 +1,5 @@
 // Grammars of earlier requests are found by their schema's text; the most recent ones are kept.
-#include "server/request.h"
+#include "server/grammar_store.h"
 
 #include <gtest/gtest.h>
 
