@@ -199,7 +199,7 @@ std::vector<RequestId> EngineThread::start(Engine& engine, EngineCall& call) {
   }();
   const std::size_t wanted = call.requests.size();
   if (draining || writing_.size() + wanted > max_requests_) {
-    ++totals_.refused;
+    ++refused_;
     if (draining) throw Busy("the server is shutting down", true);
     throw Busy(std::to_string(writing_.size()) + " of at most " + std::to_string(max_requests_) +
                    " replies are being written or waited for, and " + std::to_string(wanted) +
@@ -310,7 +310,9 @@ void EngineThread::send() {
 
 EngineStatus EngineThread::status() const {
   const std::lock_guard lock(mutex_);
-  return status_;
+  EngineStatus status = status_;
+  status.refused = refused_;
+  return status;
 }
 
 std::optional<std::string> EngineThread::failure() const {

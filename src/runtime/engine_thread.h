@@ -130,6 +130,8 @@ class EngineThread {
   // The last text (prompt and reply) of each slot; use it only between two steps.
   std::vector<std::vector<Token>>& slot_texts() { return slot_texts_; }
 
+  // Counts a request that was refused before it came here.
+  void count_refused() { ++refused_; }
   EngineStatus status() const;
   std::int64_t context() const { return context_; }
   // Why the thread ended unexpectedly; nullopt while it runs. After that, requests are refused.
@@ -162,6 +164,7 @@ class EngineThread {
 
   std::size_t max_requests_;
   std::int64_t context_;
+  std::atomic<std::int64_t> refused_ = 0;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Task>> tasks_;

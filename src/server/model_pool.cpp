@@ -96,6 +96,8 @@ ApiModel api_model(const Model& model, const RunLimits& limits, const HostOption
   ApiModel api = api_model_of(model, options.chat_template);
   set_defaults(api, options);
   api.slots = limits.sequences;
+  api.most_replies = most_requests(limits, options);
+  api.most_choices = std::min(api.most_choices, static_cast<std::int64_t>(api.most_replies));
   if (options.pooling) api.embedding.pooling = options.pooling;
   return api;
 }
@@ -210,10 +212,11 @@ struct ModelPool::Entry {
   std::vector<ModelFile> settings = {};  // further names, of NameOf::settings
   ModelState state = ModelState::unloaded;
   std::unique_ptr<Loaded> loaded = {};
-  std::uint64_t bytes = 0;  // planned memory
-  bool has_place = false;   // the memory is reserved
-  std::size_t users = 0;    // number of leases
-  std::size_t waiting = 0;  // requests waiting for a lease
+  std::uint64_t bytes = 0;   // planned memory
+  bool has_place = false;    // the memory is reserved
+  std::size_t users = 0;     // number of leases
+  std::size_t requests = 0;  // of these, the ones of requests
+  std::size_t waiting = 0;   // requests waiting for a lease
   std::int64_t last_use = 0;
   Stopwatch since_use = {};
   std::optional<double> idle_seconds = {};  // from the last request that said one
@@ -446,6 +449,7 @@ ApiModel ModelPool::api_of(std::string_view name, const HostedModel& hosted) {
 
 ModelPool::Lease ModelPool::lease_of(Entry& entry, bool is_use) {
   ++entry.users;
+  if (is_use) ++entry.requests;
   return {&entry.loaded->hosted, Release{this, &entry, is_use}};
 }
 
@@ -453,7 +457,10 @@ void ModelPool::release(Entry& entry, bool is_use) {
   {
     const std::lock_guard lock(mutex_);
     --entry.users;
-    if (is_use) entry.since_use.restart();
+    if (is_use) {
+      --entry.requests;
+      entry.since_use.restart();
+    }
   }
   changed_.notify_all();
 }
@@ -468,20 +475,22 @@ ModelPool::Lease ModelPool::lease(std::string_view name, const std::function<boo
                                   std::optional<double> idle_seconds) {
   Lock lock(mutex_);
   Entry& entry = entry_of(name);
-  if (idle_seconds) entry.idle_seconds = idle_seconds;
-  if (!loader_.load) return lease_of(entry);
   check_running();
   std::size_t requests = 0;
-  for (const Entry& each : entries_) requests += each.users + each.waiting;
+  for (const Entry& each : entries_) requests += each.requests + each.waiting;
   if (requests >= most_requests_) {
+    if (entry.loaded != nullptr) entry.loaded->hosted.engine().count_refused();
     throw Busy(
         std::to_string(requests) + " requests are answered or wait for a model; try again later",
         false);
   }
+  if (!loader_.load) return lease_of(entry);
   ++entry.waiting;
   try {
     Lease lease = wait_for(entry, lock, is_wanted);
     --entry.waiting;
+    // Not before, because unloading a model ends what its last requests said.
+    if (lease != nullptr && idle_seconds) entry.idle_seconds = idle_seconds;
     return lease;
   } catch (...) {
     if (!lock.owns_lock()) lock.lock();
@@ -623,7 +632,6 @@ void ModelPool::load(Entry& entry, Lock& lock, const std::function<bool()>& is_w
                          human_bytes(options_.memory_bytes) + " together",
                      "model_too_large");
     }
-    require_space_beside_pinned(entry, bytes);
     if (!reserve_memory(entry, bytes, lock, is_wanted))
       return set_state(entry, ModelState::unloaded);
     lock.unlock();
@@ -689,6 +697,7 @@ bool ModelPool::reserve_memory(Entry& entry, std::uint64_t bytes, Lock& lock,
   try {
     while (true) {
       check_running();
+      require_space_beside_pinned(entry, bytes);  // others may be loaded during the wait
       const bool is_next = memory_queue_.front() == &waiting;
       const auto places =
           static_cast<std::size_t>(std::ranges::count_if(entries_, &Entry::has_place));

@@ -82,7 +82,11 @@ class FolderServer {
     loader.load = [this, options](const fs::path& path) {
       const std::lock_guard lock(mutex);
       ++loads[path.stem()];
-      auto running = std::make_shared<RunningModel>(path, mode);
+      const auto end = [this](RunningModel* ended) {
+        delete ended;
+        at_unload();
+      };
+      const std::shared_ptr<RunningModel> running(new RunningModel(path, mode), end);
       RunnableModel runnable = {running, &running->model, &running->session, options};
       return runnable;
     };
@@ -130,6 +134,7 @@ class FolderServer {
   LoadMode mode = LoadMode::automatic;
   std::mutex mutex;
   std::map<std::string, int> loads;
+  std::function<void()> at_unload = [] {};
   std::unique_ptr<Server> server;
 };
 
@@ -596,6 +601,27 @@ TEST(ModelsOfAFolder, RequestsLoadAndUnload) {
   EXPECT_EQ(json["error"]["code"].text(), "model_too_large");
 }
 
+// While both wait for the only place, the one that will take it for ever has none yet.
+TEST(ModelsOfAFolder, ALoadBehindAPinnedModelsEndsWhenThatIsLoaded) {
+  FolderServer models(1, "", 64, [](PoolOptions& pool) { pool.pinned = {"int4"}; });
+  RawClient stream(models.server->port());
+  stream.send(plain_request("POST", "/v1/completions", kLongStream));
+  stream.read_until("data: ");
+  std::pair<int, Json> pinned, other;
+  const auto wait_for = [&](const std::string& name, std::pair<int, Json>& answer) {
+    std::thread waits([&models, &answer, name] { answer = models.complete(name, 2); });
+    while (models.states()[name] != "loading") std::this_thread::yield();
+    return waits;
+  };
+  std::thread first = wait_for("int4", pinned), second = wait_for("f16", other);
+  stream.close();
+  for (std::thread* one : {&first, &second}) one->join();
+  EXPECT_EQ(pinned.first, 200) << pinned.second.dump();
+  EXPECT_EQ(other.first, 500);
+  EXPECT_EQ(other.second["error"]["code"].text(), "model_too_large");
+  EXPECT_EQ(models.complete("int4", 2).first, 200);
+}
+
 TEST(ModelsOfAFolder, KeepAliveOfOllamasClients) {
   const FolderServer models;
   const auto ask = [&](const std::string& members) {
@@ -616,6 +642,28 @@ TEST(ModelsOfAFolder, KeepAliveOfOllamasClients) {
   EXPECT_EQ(ask(R"("prompt":"x","options":{"num_predict":2},"keep_alive":"0s")").first, 200);
   await(models, "int8", "sleeping");
   EXPECT_EQ(ask(R"("keep_alive":"soon")").first, 400);
+}
+
+// A request that comes while the model is unloaded says how long the next load stays.
+TEST(ModelsOfAFolder, KeepAliveOfARequestDuringAnUnload) {
+  std::atomic<bool> unloading = false, waiting = false;
+  FolderServer models(2, "", 64, [&](PoolOptions& pool) {
+    pool.whole_name = [&](const std::string& name) {
+      if (unloading) waiting = true;  // in the lock that the request keeps until it waits
+      return name;
+    };
+  });
+  models.at_unload = [&] {
+    if (unloading.exchange(true)) return;
+    while (!waiting) std::this_thread::yield();
+  };
+  const std::string body =
+      R"({"model":"int8","stream":false,"prompt":"x","options":{"num_predict":2},"keep_alive":0})";
+  EXPECT_EQ(models.post("/api/generate", body).first, 200);
+  while (!unloading) std::this_thread::yield();
+  EXPECT_EQ(models.post("/api/generate", body).first, 200);
+  await(models, "int8", "sleeping");
+  EXPECT_EQ(models.loads_of("int8"), 2);
 }
 
 TEST(ModelsOfAFolder, ARemovedFileIsNotFound) {

@@ -532,13 +532,57 @@ TEST(Server, RefusesWhatTheQueueDoesNotHold) {
   options.most_waiting = 1;
   const ServedModel served(1, options);
   Json body = chat_body(1, 8);
-  body["n"] = 3;
+  body["n"] = 2;
+  RawClient client(served.port());
+  client.send(
+      plain_request("POST", "/v1/completions",
+                    R"({"prompt":"Once","ignore_eos":true,"max_tokens":1000,"stream":true})"));
+  client.read_until("data: ");
   const auto refused = served.post("/v1/chat/completions", body);
   EXPECT_EQ(refused.status, 503);
   EXPECT_EQ(refused.json["error"]["code"].text(), "queue_full");
   EXPECT_TRUE(refused.headers.contains("Retry-After"));
-  body["n"] = 2;
+  client.close();
+  while (!nobody_writes(served)) std::this_thread::yield();
   EXPECT_EQ(served.post("/v1/chat/completions", body).status, 200);
+  // What never fits need not be tried again.
+  body["n"] = 3;
+  const auto choices = served.post("/v1/chat/completions", body);
+  EXPECT_EQ(choices.status, 400);
+  EXPECT_EQ(choices.json["error"]["param"].text(), "n");
+  const auto prompts = served.post("/v1/completions", R"({"prompt":["a","b","c"]})");
+  EXPECT_EQ(prompts.status, 400);
+  EXPECT_EQ(prompts.json["error"]["param"].text(), "prompt");
+}
+
+// Requests that feed texts without a reply occupy threads, too, of which some are left for others.
+TEST(Server, RefusesRequestsOfAnyKindBeyondItsQueue) {
+  ServerOptions options = story_options();
+  options.most_waiting = 1;
+  ServedModel served(1, options);
+  const auto lease = [&] { return served.server().models().lease("", [] { return true; }); };
+  std::vector<ModelPool::Lease> held;
+  for (int i = 0; i < 2; ++i) held.push_back(lease());
+  const auto refused = served.post("/v1/embeddings", R"({"input":"x"})");
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.json["error"]["code"].text(), "queue_full");
+  EXPECT_EQ(served.get("/health").status, 200);
+  EXPECT_EQ(metric(served.get("/metrics").body, "requests_refused_total"), 1);
+  held.pop_back();
+  EXPECT_EQ(served.post("/v1/embeddings", R"({"input":"x"})").status, 200);
+}
+
+TEST(Server, CountsNothingOfARequestThatItRefuses) {
+  const ServedModel served(1);
+  const auto refused = served.post("/v1/completions", R"({"prompt":[[5,6,7],[]]})");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(refused.json["error"]["message"].text(),
+            "prompt: expected at least one token in each text");
+  EXPECT_EQ(served.post("/v1/completions", R"({"prompt":"x","max_tokens":1})").status, 200);
+  const std::string metrics = served.get("/metrics").body;
+  EXPECT_EQ(metric(metrics, "requests_total"), 1) << metrics;
+  EXPECT_EQ(metric(metrics, "requests_cancelled_total"), 0);
+  EXPECT_EQ(metric(metrics, "e2e_request_latency_seconds_count"), 1);
 }
 
 TEST(Server, FinishesItsStreamsBeforeItStops) {
