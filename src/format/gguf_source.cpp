@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <set>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -90,16 +89,25 @@ GgufSource::GgufSource(const fs::path& path) {
   require(split.count == 1 || named, path.string(), ": is the first of ", split.count,
           " parts, which have names that end in ", own_ending, "; this one has another name");
   metadata_ = std::move(first.metadata);
-  add_tensors(first);
+  std::vector<GgufFile> parts;
+  parts.push_back(std::move(first));
   for (std::int64_t i = 1; i < split.count; ++i) {
-    add_part(path.parent_path() / (stem + part_ending(i, split.count)));
+    parts.push_back(open_part(path.parent_path() / (stem + part_ending(i, split.count))));
   }
-  require(split.count == 1 || split.tensors < 0 || split.tensors == std::ssize(tensors()),
-          path.string(), ": the parts have ", tensors().size(),
-          " tensors, split.tensors.count says ", split.tensors);
+  std::int64_t count = 0;
+  std::set<std::string> with_factors;
+  for (const GgufFile& part : parts) {
+    count += std::ssize(part.tensors);
+    for (const GgufTensor& tensor : part.tensors) {
+      if (tensor.type->name == "NVFP4") with_factors.insert(tensor.name);
+    }
+  }
+  require(split.count == 1 || split.tensors < 0 || split.tensors == count, path.string(),
+          ": the parts have ", count, " tensors, split.tensors.count says ", split.tensors);
+  for (std::size_t i = 0; i < parts.size(); ++i) add_tensors(parts[i], i, with_factors);
 }
 
-void GgufSource::add_part(const fs::path& path) {
+GgufFile GgufSource::open_part(const fs::path& path) {
   require(file_exists(path), path.string(), ": this part is missing; ", paths_.front().string(),
           " needs it beside it");
   files_.emplace_back(path);
@@ -110,21 +118,19 @@ void GgufSource::add_part(const fs::path& path) {
           ": says that it is part ", split.number + 1, " of ", split.count, ", expected part ",
           number + 1);
   paths_.push_back(path);
-  add_tensors(file);
+  return file;
 }
 
-void GgufSource::add_tensors(GgufFile& file) {
-  std::set<std::string> with_factors;
-  for (const GgufTensor& tensor : file.tensors) {
-    if (tensor.type->name == "NVFP4") with_factors.insert(tensor.name);
-  }
+void GgufSource::add_tensors(GgufFile& file, std::size_t part,
+                             const std::set<std::string>& with_factors) {
+  const std::string& place = files_[part].name();
   for (GgufTensor& tensor : file.tensors) {
     const auto dot = std::min(tensor.name.rfind('.'), tensor.name.size());
     const std::string weight = tensor.name.substr(0, dot) + ".weight";
     const std::string_view ending = std::string_view(tensor.name).substr(dot);
     if ((ending == ".scale" || ending == ".input_scale") && with_factors.contains(weight)) {
-      require(tensor.type->floats == DType::f32 && !tensor.bytes.empty(), files_.back().name(),
-              ": tensor ", printable(tensor.name), ": expected numbers of type F32");
+      require(tensor.type->floats == DType::f32 && !tensor.bytes.empty(), place, ": tensor ",
+              printable(tensor.name), ": expected numbers of type F32");
       if (ending == ".scale") factors_[weight] = tensor.bytes;
       continue;  // leq computes its own scales of inputs
     }
@@ -133,11 +139,11 @@ void GgufSource::add_tensors(GgufFile& file) {
     source.dtype = tensor.type->floats.value_or(DType::u8);
     source.shape = std::move(tensor.shape);
     source.bytes = tensor.bytes;
-    source.place = files_.back().name() + " at offset " + std::to_string(tensor.offset);
+    source.place = place + " at offset " + std::to_string(tensor.offset);
     source.file_dtype = tensor.type->name;
     require(add(source) == nullptr, source.place, ": tensor ", printable(source.name),
             " is also in another part");
-    details_.push_back({tensor.type, files_.size() - 1, 0});
+    details_.push_back({tensor.type, part, 0});
   }
 }
 

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <set>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -47,8 +49,9 @@ class GgufSource : public TensorSource {
     std::size_t file = 0;
     std::int64_t head_rows = 0;  // rows of a head with adjacent pairs; 0: not paired
   };
-  void add_part(const std::filesystem::path& path);
-  void add_tensors(GgufFile& file);
+  GgufFile open_part(const std::filesystem::path& path);
+  // `with_factors`: names of the tensors of type NVFP4, in all parts.
+  void add_tensors(GgufFile& file, std::size_t part, const std::set<std::string>& with_factors);
   // The row in the file that corresponds to `row` in Hugging Face's order.
   std::int64_t stored_row(const SourceTensor& tensor, std::int64_t row) const;
   bool read_super(const SourceTensor& tensor, std::int64_t first, std::int64_t rows,

@@ -5,10 +5,10 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <new>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -286,9 +286,9 @@ struct LeqReader::State {
   LeqIndex index;
   std::uint64_t fingerprint = 0;
   std::uint32_t minor_version = 0;
-  HugeBuffer padded;  // copies of tensors stored without padding
-  std::unordered_map<std::string_view, std::size_t> tensors;  // keys point into `index`
-  std::unordered_map<std::string_view, std::size_t> blobs;
+  HugeBuffer padded;                                // copies of tensors stored without padding
+  std::map<std::string_view, std::size_t> tensors;  // keys point into `index`
+  std::map<std::string_view, std::size_t> blobs;
 
   void open() {
     const LeqPreamble preamble = parse_preamble(bytes, bytes.size(), name);

@@ -61,7 +61,7 @@ std::string shape_text(const Shape& shape) {
 }
 
 const SourceTensor* TensorSource::find(std::string_view name) const {
-  const auto found = by_name_.find(std::string(name));
+  const auto found = by_name_.find(name);
   return found == by_name_.end() ? nullptr : &tensors_[found->second];
 }
 
@@ -176,7 +176,9 @@ Placed read_entry(const std::string& name, const Json& entry, std::string_view s
   std::uint64_t elements = 1;
   for (const std::uint64_t size : read_sizes(entry, "shape", where)) {
     elements = checked_multiply(elements, size, where + ": shape");
-    require(size <= INT64_MAX, where, ": size ", size, " in its shape is too large");
+    // Also of shapes with a 0, so that products of leading sizes do not overflow.
+    require(size <= INT64_MAX && elements <= INT64_MAX, where, ": size ", size,
+            " in its shape is too large");
     placed.tensor.shape.push_back(static_cast<std::int64_t>(size));
   }
   const auto* type = std::ranges::find(kFileTypes, placed.tensor.file_dtype, &FileType::name);

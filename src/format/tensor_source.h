@@ -4,12 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "tensor/pack.h"
@@ -79,7 +80,7 @@ class TensorSource {
 
  private:
   std::vector<SourceTensor> tensors_;
-  std::unordered_map<std::string, std::size_t> by_name_;
+  std::map<std::string, std::size_t, std::less<>> by_name_;  // no file can make it slow
 };
 
 // Throws Error naming the tensor if elements [first, first + count) exceed the `all` that it has.

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/bytes.h"
 #include "base/error.h"
 #include "errors.h"
@@ -289,6 +291,35 @@ TEST(GgufSource, JoinsParts) {
     source.read(*tensor, 0, values);
     EXPECT_EQ(values, (std::vector<float>{static_cast<float>(i), 0.5f}));
     source.drop(*tensor);
+  }
+}
+
+// Factors of NVFP4 count as tensors of the file, and may be in another part than their weight.
+TEST(GgufSource, FactorsMayBeInAnyPart) {
+  const test::TemporaryFolder folder;
+  const auto type = *std::ranges::find(gguf_types(), "NVFP4", &GgufType::name);
+  const auto start = [](std::uint16_t number) {
+    GgufWriter writer;
+    writer.add("split.no", test::kU16, raw(number));
+    writer.add("split.count", test::kU16, raw<std::uint16_t>(2));
+    writer.add("split.tensors.count", test::kI32, raw(4));
+    return writer;
+  };
+  std::string block(36, '\x22');                          // 1 in each place
+  for (std::size_t i = 0; i < 4; ++i) block[i] = '\x38';  // scales of 1
+  GgufWriter first = start(0), second = start(1);
+  first.tensor("x.scale", {1}, 0, raw(0.5f));
+  first.tensor("y.weight", {64, 1}, type.id, block);
+  second.tensor("x.weight", {64, 1}, type.id, block);
+  second.tensor("y.scale", {1}, 0, raw(2.0f));
+  const std::string path = folder.write("m-00001-of-00002.gguf", first.bytes());
+  folder.write("m-00002-of-00002.gguf", second.bytes());
+  const GgufSource source(path);
+  EXPECT_EQ(source.tensors().size(), 2u);
+  for (const auto& [name, factor] : {std::pair("x.weight", 0.5f), std::pair("y.weight", 2.0f)}) {
+    std::vector<float> values(64);
+    source.read(*source.find(name), 0, values);
+    EXPECT_EQ(values, std::vector<float>(64, factor)) << name;
   }
 }
 

@@ -161,6 +161,7 @@ TEST(Safetensors, RefusesHeadersThatDoNotFitTheBytes) {
       {{{"a", entry("F32", {1ull << 62, 1ull << 62}, 0, 8)}}, 8, "overflows"},
       {{{"a", entry("F32", {1ull << 62}, 0, 8)}}, 8, "overflows"},
       {{{"a", entry("F32", {0, UINT64_MAX}, 0, 0)}}, 0, "too large"},
+      {{{"a", entry("F32", {1ull << 62, 2, 0}, 0, 0)}}, 0, "too large"},
       {{{"a", entry("F4_NEW", {1ull << 60}, 0, 8)}}, 8, "in 8 bytes"},
       {{{"a", 5}}, 8, "tensor a"},
       {json::array(), 0, "object"},
