@@ -428,7 +428,7 @@ void read_experts(const GgufSource& source, const Keys& keys, const Family& fami
       keys.metadata().flag(keys.prefix() + "norm_top_k_prob").value_or(true));
   if (names.dense_layers == nullptr) return;
   Json dense = Json::array();
-  for (std::int64_t layer = 0; layer < layer_count(keys); ++layer) {
+  for (std::int64_t layer = 0, layers = layer_count(keys); layer < layers; ++layer) {
     const std::string router = "blk." + std::to_string(layer) + ".ffn_gate_inp.weight";
     if (source.find(router) == nullptr) dense.push_back(layer);
   }
@@ -445,11 +445,11 @@ std::vector<bool> windowed_layers(const Keys& keys, std::int64_t default_period)
   const std::vector<std::int64_t> flags =
       listed ? metadata.integers(pattern) : std::vector<std::int64_t>();
   const std::int64_t period = listed ? 0 : metadata.integer(pattern).value_or(default_period);
-  require(listed ? std::ssize(flags) == layer_count(keys) : period > 0, metadata.source(), ": key ",
-          pattern, ": expected a number above 0 or a flag for each of ", layer_count(keys),
-          " layers");
+  const std::int64_t layers = layer_count(keys);
+  require(listed ? std::ssize(flags) == layers : period > 0, metadata.source(), ": key ", pattern,
+          ": expected a number above 0 or a flag for each of ", layers, " layers");
   std::vector<bool> windowed;
-  for (std::int64_t i = 0; i < layer_count(keys); ++i) {
+  for (std::int64_t i = 0; i < layers; ++i) {
     windowed.push_back(listed ? flags[static_cast<std::size_t>(i)] != 0 : (i + 1) % period != 0);
   }
   return windowed;
@@ -634,8 +634,9 @@ GgufModel read_gguf_model(const GgufSource& source) {
   refuse_features(keys, architecture);
   GgufModel model;
   name_tensors(*family, model);
-  for (std::int64_t i = 0; i < draft_layers(keys); ++i) {
-    model.left_out.push_back("blk." + std::to_string(layer_count(keys) + i) + ".");
+  const std::int64_t layers = layer_count(keys), all = layers + draft_layers(keys);
+  for (std::int64_t i = layers; i < all; ++i) {
+    model.left_out.push_back("blk." + std::to_string(i) + ".");
   }
   Json config = config_of(source, keys, *family);
   if (family->rotary) read_gguf_rope(source, keys.prefix(), config);

@@ -353,10 +353,11 @@ std::optional<std::int64_t> GgufMetadata::equal_integer(std::string_view key) co
   const GgufValue* value = find(key);
   if (value == nullptr || value->kind != GgufKind::array) return integer(key);
   const std::vector<std::int64_t> all = integers(key);
-  require(!all.empty(), source_, ": key ", printable(key), " is an empty array");
-  for (const std::int64_t number : all) {
-    require(number == all.front(), source_, ": key ", printable(key), " differs between layers (",
-            all.front(), ", ", number, "), which is not supported");
+  if (all.empty()) fail(source_, ": key ", printable(key), " is an empty array");
+  const auto other = std::ranges::find_if(all, [&](std::int64_t n) { return n != all.front(); });
+  if (other != all.end()) {
+    fail(source_, ": key ", printable(key), " differs between layers (", all.front(), ", ", *other,
+         "), which is not supported");
   }
   return all.front();
 }

@@ -558,6 +558,7 @@ namespace {
 constexpr std::int64_t kMaxLayers = 4096;
 constexpr std::int64_t kWidestMlp = 1 << 22;
 constexpr std::int64_t kMaxExperts = 4096;
+constexpr std::int64_t kMaxExpertsOfAll = 1 << 17;  // of all layers; each has tensors of its own
 
 void check_longrope(const RopeScaling& scaling, std::int64_t dims, std::string_view source) {
   require(scaling.original_context > 1, source,
@@ -722,6 +723,7 @@ void check_additions(const ModelConfig& config, std::string_view source) {
 void check_layers(const ModelConfig& config, std::string_view source, const FieldSpeller& spell) {
   check_layer_count(config.layer_count(), source, spell);
   const bool alike = uniform_layers(config.layers).has_value();
+  std::int64_t experts = 0;
   for (std::int64_t i = 0; i < config.layer_count(); ++i) {
     const std::string place =
         std::string(source) + (alike ? "" : ": layers[" + std::to_string(i) + "]");
@@ -738,8 +740,13 @@ void check_layers(const ModelConfig& config, std::string_view source, const Fiel
             kWidestMlp);
     require(mlp == nullptr || mlp->gated || mlp->activation != Activation::clamped_swiglu, place,
             ": activation clamped_swiglu needs a gated MLP");
-    if (config.layer(i).experts_mlp()) check_experts(config, *config.layer(i).experts_mlp(), place);
+    if (const ExpertsMlpConfig* of = config.layer(i).experts_mlp()) {
+      check_experts(config, *of, place);
+      experts += of->experts;
+    }
   }
+  require(experts <= kMaxExpertsOfAll, source, ": ", experts, " experts in all layers, at most ",
+          kMaxExpertsOfAll, " are accepted");
 }
 
 }  // namespace

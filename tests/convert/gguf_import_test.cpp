@@ -5,16 +5,19 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <ctime>
 #include <map>
 #include <numbers>
 
 #include "base/error.h"
 #include "base/half.h"
 #include "convert/embedding_files.h"
+#include "convert/gguf_config.h"
 #include "convert/gguf_models.h"
 #include "convert/hf_import.h"
 #include "convert/import.h"
 #include "convert/small_gguf.h"
+#include "format/gguf_source.h"
 #include "model/open_model.h"
 #include "reference/random_checkpoint.h"
 #include "shared_data.h"
@@ -458,6 +461,30 @@ TEST_F(SmallGguf, AnyDamageIsAnErrorOrAModel) {
   }
   EXPECT_GT(refused, 500);
   EXPECT_LT(refused, 1500);
+}
+
+// A list of the same number instead of a number is not read again for each layer.
+TEST(GgufImport, AListOfCountsTakesNoTimeForEachLayer) {
+  const test::TemporaryFolder folder;
+  const auto time = [&](bool listed) {
+    GgufWriter writer;
+    writer.text("general.architecture", "gemma3");
+    writer.list("gemma3." + std::string(listed ? "block_count" : "unused"), test::kU8,
+                std::vector<std::uint8_t>(4000, 200));
+    if (!listed) writer.u32("gemma3.block_count", 200);
+    for (const char* key : {"context_length", "embedding_length", "feed_forward_length",
+                            "attention.head_count", "attention.sliding_window"}) {
+      writer.u32(std::string("gemma3.") + key, 64);
+    }
+    writer.f32("gemma3.attention.layer_norm_rms_epsilon", 1e-5f);
+    writer.tensor("token_embd.weight", {64, 1}, 0, std::string(256, '\0'));
+    const GgufSource source(folder.write("m.gguf", writer.bytes()));
+    const std::clock_t start = std::clock();
+    const GgufModel model = read_gguf_model(source);
+    EXPECT_EQ(parse_json(model.config_json, "config").at("layer_types").size(), 200u);
+    return static_cast<double>(std::clock() - start);
+  };
+  EXPECT_LT(time(true), 100 * time(false));
 }
 
 }  // namespace

@@ -170,6 +170,28 @@ TEST(HfConfig, RefusesShapesThatContradictThemselves) {
   EXPECT_NE(error_of(experts).find("num_local_experts = 0"), std::string::npos);
 }
 
+TEST(HfConfig, RefusesCountsThatWouldTakeAllMemory) {
+  Json json = llama();
+  json["model_type"] = "lfm2_moe";
+  json["architectures"] = {"Lfm2MoeForCausalLM"};
+  json["num_hidden_layers"] = json["num_dense_layers"] = 1'000'000'000'000;
+  json["layer_types"] = {"full_attention"};
+  EXPECT_NE(error_of(json).find("num_hidden_layers = 1000000000000: expected 1 to 4096"),
+            std::string::npos)
+      << error_of(json);
+  json = llama();
+  json["model_type"] = "qwen3_moe";
+  json["architectures"] = {"Qwen3MoeForCausalLM"};
+  json["num_hidden_layers"] = json["num_experts"] = 4096;
+  json["num_experts_per_tok"] = 1;
+  json["moe_intermediate_size"] = 32;
+  EXPECT_NE(error_of(json).find("16777216 experts in all layers, at most 131072"),
+            std::string::npos)
+      << error_of(json);
+  json["num_experts"] = 32;
+  EXPECT_EQ(error_of(json), "");
+}
+
 TEST(HfConfig, SurvivesTheConfigWrittenIntoAFile) {
   Json json = llama();
   json["model_type"] = "mistral";
